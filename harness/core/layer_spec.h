@@ -1,8 +1,9 @@
-// LayerSpec: one layer of a model, declared once and without LibTorch. From the declaration come, by
-// formula, its output shape, parameters, FLOPs, and what its backward keeps ("stash"); the factory in
-// harness/exec/torch builds the real layer from the same value, and a test compares the two.
-// Shapes leave out the batch dimension: a 28x28 grey image is {1, 28, 28}, a sentence of 20 embedded
-// words is {20, 64}. Every tensor element takes 4 bytes (fp32) unless a function takes `element`.
+// LayerSpec: one layer of a model, declared once and without LibTorch. From the declaration come,
+// by formula, its output shape, parameters, FLOPs, and what its backward keeps ("stash"); the
+// factory in harness/exec/torch builds the real layer from the same value, and a test compares the
+// two. Shapes leave out the batch dimension: a 28x28 grey image is {1, 28, 28}, a sentence of 20
+// embedded words is {20, 64}. Every tensor element takes 4 bytes (fp32) unless a function takes
+// `element`.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,8 @@ struct Linear {
   std::int64_t in, out;
   bool bias = true;
 };
-// x: [in, h, w] -> [out, h', w'], h' = floor((h + 2 padding - kernel) / stride) + 1. W: [out, in, kernel, kernel].
+// x: [in, h, w] -> [out, h', w'], h' = floor((h + 2 padding - kernel) / stride) + 1. W: [out, in,
+// kernel, kernel].
 struct Conv2d {
   std::int64_t in, out, kernel, stride = 1, padding = 0;
   bool bias = true;
@@ -65,7 +67,8 @@ struct Lstm {
   std::int64_t in, hidden;
 };
 // Multi-head self-attention with its projections: x: [t, width] -> [t, width].
-// Weights: qkv [3 width, width] (q, k, v; head-major inside each), qkv_bias, proj [width, width], proj_bias.
+// Weights: qkv [3 width, width] (q, k, v; head-major inside each), qkv_bias, proj [width, width],
+// proj_bias.
 struct Attention {
   std::int64_t width, heads;
   bool causal = false;
@@ -75,21 +78,25 @@ struct Concat {
   std::int64_t axis = 0;  // of the shape without the batch dimension
 };
 struct Flatten {};  // a view: [c, h, w] -> [c h w]
-// Losses end a model. They take the prediction and, from outside, the target; their output is the mean
-// over the micro-batch's samples (and, for MSE, elements), a scalar: shape {}.
-struct CrossEntropyLoss {};  // prediction [classes], target int64 class; or [t, classes] with target [t]
-struct MseLoss {};           // prediction and target of one shape
+// Losses end a model. They take the prediction and, from outside, the target; their output is the
+// mean over the micro-batch's samples (and, for MSE, elements), a scalar: shape {}.
+struct CrossEntropyLoss {
+};                  // prediction [classes], target int64 class; or [t, classes] with target [t]
+struct MseLoss {};  // prediction and target of one shape
 
-using LayerKind = std::variant<Linear, Conv2d, Pool2d, BatchNorm, LayerNorm, Activation, Dropout, Embedding, LstmCell,
-                               Lstm, Attention, Add, Concat, Flatten, CrossEntropyLoss, MseLoss>;
+using LayerKind =
+    std::variant<Linear, Conv2d, Pool2d, BatchNorm, LayerNorm, Activation, Dropout, Embedding,
+                 LstmCell, Lstm, Attention, Add, Concat, Flatten, CrossEntropyLoss, MseLoss>;
 
 struct LayerSpec {
   std::string name;
   LayerKind kind;
-  // Producers of the inputs: index of an earlier layer, or -1, -2, ... for the model's input 0, 1, ...
+  // Producers of the inputs: index of an earlier layer, or -1, -2, ... for the model's input 0, 1,
+  // ...
   std::vector<int> inputs;
-  // Layers with one `block` draw their initial weights from one generator seeded with seed + block, in
-  // order, so weights do not depend on how a model is cut into stages. -1: the layer's own index.
+  // Layers with one `block` draw their initial weights from one generator seeded with seed + block,
+  // in order, so weights do not depend on how a model is cut into stages. -1: the layer's own
+  // index.
   int block = -1;
 };
 
@@ -105,10 +112,13 @@ struct ParameterSpec {
   enum class Init { uniform, zeros, ones, normal } init = Init::uniform;
   double bound = 0;  // uniform(-bound, bound); normal(0, bound). torch's defaults for each layer
 };
-std::vector<ParameterSpec> parameters(const LayerSpec& layer);  // in the order the real layer takes them
+std::vector<ParameterSpec> parameters(
+    const LayerSpec& layer);  // in the order the real layer takes them
 std::int64_t parameter_count(const LayerSpec& layer);
 
-// FLOPs of one sample. A multiply-add is two. Backward of layers without weights: weight_gradient 0.
+// FLOPs of one sample. A multiply-add is two; biases are not counted; a function of one element
+// counts one. Backward of layers without weights: weight_gradient 0, and 0 for normalisations too,
+// whose weight gradients come out of the same pass as the input gradient.
 struct LayerFlops {
   Flops forward, input_gradient, weight_gradient;
 };
@@ -117,14 +127,20 @@ LayerFlops flops(const LayerSpec& layer, std::span<const Shape> inputs);
 // What a layer keeps, so that bytes can be added up over a stage without counting a tensor twice
 // (a ReLU's output is also the next Linear's input: one tensor).
 struct StashSpec {
-  bool keeps_input = false;        // forward -> backward: needs its input tensors
-  bool keeps_output = false;       // forward -> backward: needs its output tensor
-  Bytes extra{};                   // forward -> backward, per sample: own tensors (gates, masks, indices, ...)
-  Bytes extra_per_microbatch{};    // the same, independent of the number of samples (batch statistics, ...)
-  bool input_until_weight_gradient = false;      // input tensors also needed by the weight gradient
+  bool keeps_input = false;   // forward -> backward: needs its input tensors
+  bool keeps_output = false;  // forward -> backward: needs its output tensor
+  Bytes extra{};  // forward -> backward, per sample: own tensors (gates, masks, indices, ...)
+  Bytes extra_per_microbatch{};  // the same, independent of the number of samples (batch
+                                 // statistics, ...)
+  bool input_until_weight_gradient = false;  // input tensors also needed by the weight gradient
   bool output_gradient_until_weight_gradient = false;  // dy (after the activation) needed by it
-  Bytes extra_until_weight_gradient{};           // per sample, own tensors needed by it
-  bool output_is_input = false;    // a view or in place: the output has no storage of its own
+  bool output_until_weight_gradient = false;  // the output tensor itself (an LSTM's hidden states)
+  Bytes extra_until_weight_gradient{};        // per sample, own tensors needed by it
+  // The same, independent of the number of samples: normalisations compute their weight gradients
+  // along with the input gradient and keep only these small sums until W adds them up.
+  Bytes extra_until_weight_gradient_per_microbatch{};
+  // Flatten: always a view. Activation: in place where that harms nobody (overwrites() in model.h).
+  bool output_is_input = false;
 };
 StashSpec stash(const LayerSpec& layer, std::span<const Shape> inputs, Bytes element = Bytes(4));
 

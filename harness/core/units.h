@@ -15,8 +15,12 @@ struct Quantity {
   constexpr Quantity() = default;
   constexpr explicit Quantity(Rep v) : value(v) {}
   friend constexpr auto operator<=>(Quantity, Quantity) = default;
-  friend constexpr Quantity operator+(Quantity a, Quantity b) { return Quantity(a.value + b.value); }
-  friend constexpr Quantity operator-(Quantity a, Quantity b) { return Quantity(a.value - b.value); }
+  friend constexpr Quantity operator+(Quantity a, Quantity b) {
+    return Quantity(a.value + b.value);
+  }
+  friend constexpr Quantity operator-(Quantity a, Quantity b) {
+    return Quantity(a.value - b.value);
+  }
   friend constexpr Quantity operator*(Quantity a, Rep k) { return Quantity(a.value * k); }
   friend constexpr Quantity operator*(Rep k, Quantity a) { return Quantity(a.value * k); }
   friend constexpr Quantity operator/(Quantity a, Rep k) { return Quantity(a.value / k); }

@@ -1,0 +1,64 @@
+// 1F1B, PipeDream-Flush (Narayanan et al., PipeDream-2BW, ICML 2021, section 3.1; DAPPLE's early
+// backward): rank r runs w = min(p - 1 - r, m) forwards, then one forward and one backward in turn,
+// then w backwards. p = 3, m = 4:
+//
+//   rank 0  F0 F1 F2       B0 F3 B1    B2    B3
+//   rank 1     F0 F1    B0 F2 B1 F3 B2    B3
+//   rank 2        F0 B0 F1 B1 F2 B2 F3 B3
+//
+// Makespan (m + p - 1)(F + B) as GPipe, but rank r holds min(m, p - r) activations instead of m.
+#include <algorithm>
+
+#include "harness/plan/chain_partition.h"
+
+namespace sluice {
+
+static Schedule one_f_one_b_schedule(const ScheduleProblem& problem, const Options&) {
+  Schedule schedule{.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(problem.ranks)),
+                    .microbatches = problem.microbatches};
+  const int p = static_cast<int>(problem.graph.size()), m = problem.microbatches;
+  for (int s = 0; s < p; ++s) {
+    auto& ops =
+        schedule.ranks[problem.placement.stages[static_cast<std::size_t>(s)].front().index()];
+    ops.reserve(2 * static_cast<std::size_t>(m));
+    const int warm_up = std::min(p - 1 - s, m);
+    for (int i = 0; i < warm_up; ++i) ops.push_back(forward_op(s, i));
+    for (int i = 0; i < m - warm_up; ++i) {
+      ops.push_back(forward_op(s, warm_up + i));
+      ops.push_back(backward_op(s, i));
+    }
+    for (int i = m - warm_up; i < m; ++i) ops.push_back(backward_op(s, i));
+  }
+  return schedule;
+}
+
+static Theory one_f_one_b_theory(const ScheduleProblem& problem, const Options&) {
+  Theory theory;
+  const int p = problem.ranks, m = problem.microbatches;
+  theory.bubble_ratio = static_cast<double>(p - 1) / (m + p - 1);
+  for (int r = 0; r < p; ++r) {
+    theory.in_flight.push_back(std::min(m, p - r));
+    theory.weight_versions.push_back(1);
+    theory.staleness.push_back(0);
+  }
+  return theory;
+}
+
+extern const System one_f_one_b;
+const System one_f_one_b = {
+    .name = "one_f_one_b",
+    .aliases = {"1f1b", "pipedream_flush"},
+    .title = "1F1B (PipeDream-Flush)",
+    .citation =
+        "Narayanan et al., Memory-Efficient Pipeline-Parallel DNN Training, ICML 2021 (arXiv "
+        "2006.09503)",
+    .synchronous = true,
+    .options = {},
+    .plan = [](const Problem& p,
+               const Options&) { return balanced_chain(p, p.devices, "one_f_one_b"); },
+    .schedule = one_f_one_b_schedule,
+    .weights = [](const Options&) { return WeightRule{}; },
+    .theory = one_f_one_b_theory,
+};
+
+}  // namespace sluice

@@ -1,0 +1,234 @@
+#include "harness/core/check.h"
+
+#include <algorithm>
+#include <map>
+
+namespace sluice {
+
+namespace {
+
+std::string on_rank(std::size_t rank) { return "rank " + std::to_string(rank) + ": "; }
+
+// How often each kind of op was seen for every (stage, micro-batch).
+struct Counts {
+  std::vector<std::uint8_t> seen;
+  std::size_t micros;
+  std::uint8_t& at(const Op& op) { return at(op.kind, op.stage, op.micro); }
+  std::uint8_t& at(OpKind kind, StageId stage, Micro micro) {
+    return seen[(stage.index() * micros + micro.index()) * 4 + static_cast<std::size_t>(kind)];
+  }
+};
+
+void check_each_once(const Schedule& schedule, const StageGraph& graph, const Placement& placement,
+                     Counts& counts, std::vector<Violation>& found) {
+  using Kind = Violation::Kind;
+  for (std::size_t r = 0; r < schedule.ranks.size(); ++r)
+    for (const Op& op : schedule.ranks[r]) {
+      if (op.stage.value < 0 || op.stage.index() >= graph.size() || op.micro.value < 0 ||
+          op.micro.value >= schedule.microbatches) {
+        found.push_back(
+            {Kind::wrong_rank,
+             on_rank(r) + to_text(op) + " names a stage or micro-batch that does not exist"});
+        continue;
+      }
+      const Rank home = placement.rank_of(op.stage, op.micro);
+      if (home != Rank(r))
+        found.push_back({Kind::wrong_rank, on_rank(r) + to_text(op) + " belongs to rank " +
+                                               std::to_string(home.value)});
+      std::uint8_t& n = counts.at(op);
+      if (n == 1) found.push_back({Kind::duplicate_op, on_rank(r) + to_text(op) + " is run twice"});
+      n = static_cast<std::uint8_t>(std::min(n + 1, 2));
+    }
+  for (std::size_t s = 0; s < graph.size(); ++s)
+    for (int m = 0; m < schedule.microbatches; ++m) {
+      const auto has = [&](OpKind kind) { return counts.at(kind, StageId(s), Micro(m)) > 0; };
+      const auto missing = [&](OpKind kind) {
+        found.push_back(
+            {Kind::missing_op, to_text(Op{kind, StageId(s), Micro(m)}) + " is run by no rank"});
+      };
+      if (!has(OpKind::forward)) missing(OpKind::forward);
+      const bool split = has(OpKind::input_gradient) || has(OpKind::weight_gradient);
+      if (!split && !has(OpKind::backward)) missing(OpKind::backward);
+      if (split && !has(OpKind::input_gradient)) missing(OpKind::input_gradient);
+      if (split && !has(OpKind::weight_gradient)) missing(OpKind::weight_gradient);
+      if (split && has(OpKind::backward))
+        found.push_back({Kind::duplicate_op, to_text(Op{OpKind::backward, StageId(s), Micro(m)}) +
+                                                 " is run both whole and split into I and W"});
+    }
+}
+
+// Runs the schedule without time: every rank advances until its next op waits for another rank.
+class Dependencies {
+ public:
+  Dependencies(const Schedule& schedule, const StageGraph& graph, const Placement& placement)
+      : schedule_(schedule),
+        graph_(graph),
+        placement_(placement),
+        micros_(static_cast<std::size_t>(schedule.microbatches)),
+        done_(graph.size() * micros_, 0),
+        next_(schedule.ranks.size(), 0),
+        waiters_(graph.size() * micros_) {}
+
+  void run(std::vector<Violation>& found) {
+    std::vector<std::size_t> ready(schedule_.ranks.size());
+    for (std::size_t r = 0; r < ready.size(); ++r) ready[r] = ready.size() - 1 - r;
+    while (!ready.empty()) {
+      const std::size_t r = ready.back();
+      ready.pop_back();
+      const auto& ops = schedule_.ranks[r];
+      for (; next_[r] < ops.size(); ++next_[r]) {
+        const Op& op = ops[next_[r]];
+        Op needed;
+        if (blocked(op, &needed)) {
+          waiters_[slot(needed)].push_back(r);
+          break;
+        }
+        done_[slot(op)] |= bit(op.kind);
+        for (const std::size_t waiter : waiters_[slot(op)]) ready.push_back(waiter);
+        waiters_[slot(op)].clear();
+      }
+    }
+    for (std::size_t r = 0; r < next_.size(); ++r)
+      if (next_[r] < schedule_.ranks[r].size()) report(r, found);
+  }
+
+ private:
+  static std::uint8_t bit(OpKind kind) {
+    return static_cast<std::uint8_t>(1u << static_cast<unsigned>(kind));
+  }
+  std::size_t slot(const Op& op) const { return op.stage.index() * micros_ + op.micro.index(); }
+  bool is_done(OpKind kind, StageId stage, Micro micro) const {
+    return (done_[stage.index() * micros_ + micro.index()] & bit(kind)) != 0;
+  }
+  bool gradient_done(StageId stage, Micro micro) const {
+    return is_done(OpKind::backward, stage, micro) || is_done(OpKind::input_gradient, stage, micro);
+  }
+
+  bool blocked(const Op& op, Op* needed) const {
+    const auto need = [&](OpKind kind, StageId stage) {
+      *needed = {kind, stage, op.micro};
+      return true;
+    };
+    if (op.kind == OpKind::forward) {
+      for (const StageId p : graph_.predecessors[op.stage.index()])
+        if (!is_done(OpKind::forward, p, op.micro)) return need(OpKind::forward, p);
+      return false;
+    }
+    if (op.kind == OpKind::weight_gradient)
+      return is_done(OpKind::input_gradient, op.stage, op.micro)
+                 ? false
+                 : need(OpKind::input_gradient, op.stage);
+    if (!is_done(OpKind::forward, op.stage, op.micro)) return need(OpKind::forward, op.stage);
+    for (const StageId s : graph_.successors[op.stage.index()])
+      if (!gradient_done(s, op.micro)) return need(OpKind::backward, s);
+    return false;
+  }
+
+  void report(std::size_t r, std::vector<Violation>& found) const {
+    const Op& op = schedule_.ranks[r][next_[r]];
+    Op needed;
+    blocked(op, &needed);
+    const auto home = placement_.rank_of(needed.stage, needed.micro).index();
+    const auto& ops = schedule_.ranks[home];
+    const auto position = std::ranges::find_if(ops, [&](const Op& o) {
+      const bool same_kind = o.kind == needed.kind ||
+                             (needed.kind == OpKind::backward && o.kind == OpKind::input_gradient);
+      return same_kind && o.stage == needed.stage && o.micro == needed.micro;
+    });
+    const std::string what = position == ops.end() ? to_text(needed) : to_text(*position);
+    if (home == r) {
+      found.push_back({Violation::Kind::wrong_order,
+                       on_rank(r) + to_text(op) + " comes before " + what + ", which it needs"});
+    } else {
+      const std::string at = next_[home] < ops.size() ? to_text(ops[next_[home]]) : "its end";
+      found.push_back({Violation::Kind::deadlock,
+                       on_rank(r) + to_text(op) + " is blocked: it waits for " + what +
+                           " of rank " + std::to_string(home) + ", which is blocked at " + at});
+    }
+  }
+
+  const Schedule& schedule_;
+  const StageGraph& graph_;
+  const Placement& placement_;
+  std::size_t micros_;
+  std::vector<std::uint8_t> done_;
+  std::vector<std::size_t> next_;
+  std::vector<std::vector<std::size_t>> waiters_;
+};
+
+}  // namespace
+
+std::vector<Violation> check(const Schedule& schedule, const StageGraph& graph,
+                             const Placement& placement) {
+  std::vector<Violation> found;
+  if (static_cast<std::size_t>(placement.rank_count()) > schedule.ranks.size())
+    found.push_back({Violation::Kind::wrong_rank,
+                     "the placement has " + std::to_string(placement.rank_count()) +
+                         " ranks, the schedule " + std::to_string(schedule.ranks.size())});
+  if (placement.stages.size() != graph.size())
+    found.push_back({Violation::Kind::wrong_rank,
+                     "the placement has " + std::to_string(placement.stages.size()) +
+                         " stages, the stage graph " + std::to_string(graph.size())});
+  if (!found.empty()) return found;
+  const auto micros = static_cast<std::size_t>(schedule.microbatches);
+  Counts counts{std::vector<std::uint8_t>(graph.size() * micros * 4, 0), micros};
+  check_each_once(schedule, graph, placement, counts, found);
+  if (found.empty()) Dependencies(schedule, graph, placement).run(found);
+  return found;
+}
+
+std::vector<Violation> check(const Program& program) {
+  std::vector<Violation> found;
+  std::vector<std::vector<Instruction>> sent(program.channels.size()),
+      received(program.channels.size());
+  for (std::size_t r = 0; r < program.ranks.size(); ++r) {
+    std::map<StageId, std::int32_t> newest;
+    for (const Instruction& i : program.ranks[r]) {
+      switch (i.what) {
+        case Do::send_activation:
+        case Do::send_gradient:
+          sent[static_cast<std::size_t>(i.channel)].push_back(i);
+          break;
+        case Do::receive_activation:
+        case Do::receive_gradient:
+          received[static_cast<std::size_t>(i.channel)].push_back(i);
+          break;
+        case Do::optimizer_step:
+          newest[i.stage] = i.version;
+          break;
+        case Do::reduce_gradients:
+          break;
+        default:
+          if (i.version < 0 || i.version > newest[i.stage])
+            found.push_back({Violation::Kind::missing_version,
+                             on_rank(r) + to_text(i) + " reads weight version " +
+                                 std::to_string(i.version) + " of stage " +
+                                 std::to_string(i.stage.value) + ", whose newest is " +
+                                 std::to_string(newest[i.stage])});
+      }
+    }
+  }
+  for (std::size_t c = 0; c < program.channels.size(); ++c) {
+    const std::string name = "channel " + std::to_string(program.channels[c].from.value) + " -> " +
+                             std::to_string(program.channels[c].to.value) + ": ";
+    if (sent[c].size() != received[c].size()) {
+      found.push_back(
+          {Violation::Kind::deadlock, name + std::to_string(sent[c].size()) + " sends, " +
+                                          std::to_string(received[c].size()) + " receives"});
+      continue;
+    }
+    for (std::size_t k = 0; k < sent[c].size(); ++k) {
+      const Instruction &s = sent[c][k], &d = received[c][k];
+      const bool same_kind = (s.what == Do::send_activation) == (d.what == Do::receive_activation);
+      if (!same_kind || s.stage != d.peer_stage || s.peer_stage != d.stage || s.micro != d.micro) {
+        found.push_back({Violation::Kind::wrong_order,
+                         name + "message " + std::to_string(k) + " is " + to_text(s) +
+                             ", but its receiver expects " + to_text(d)});
+        break;
+      }
+    }
+  }
+  return found;
+}
+
+}  // namespace sluice

@@ -1,0 +1,123 @@
+#include "harness/core/cost_graph.h"
+
+#include <algorithm>
+
+#include "harness/core/json_reader.h"
+
+namespace sluice {
+
+namespace {
+
+// Fractions of the datasheet's peak that kernels reach: planning values, replaced by `sluice
+// profile`.
+double efficiency(const LayerKind& kind) {
+  if (std::holds_alternative<Conv2d>(kind)) return 0.55;
+  if (std::holds_alternative<Attention>(kind)) return 0.45;
+  return 0.75;
+}
+constexpr double kStreaming = 0.8;  // of the memory bandwidth
+
+}  // namespace
+
+CostGraph analytic_costs(const ModelGraph& model, std::int64_t micro_batch, const Device& device) {
+  const std::vector<Shape> shapes = model.shapes();
+  CostGraph graph{.model = model.name,
+                  .source = "analytic",
+                  .device = device.name,
+                  .micro_batch = micro_batch,
+                  .layers = {}};
+  const double samples = static_cast<double>(micro_batch);
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    const LayerSpec& layer = model.layers[i];
+    std::vector<Shape> inputs;
+    double input_bytes = 0;
+    for (const int p : layer.inputs) {
+      inputs.push_back(p < 0 ? model.inputs[static_cast<std::size_t>(-1 - p)].shape
+                             : shapes[static_cast<std::size_t>(p)]);
+      input_bytes += 4 * samples * static_cast<double>(elements(inputs.back()));
+    }
+    const LayerFlops work = flops(layer, inputs);
+    const double weight_bytes = 4 * static_cast<double>(parameter_count(layer));
+    const Bytes out = output_bytes(model, shapes, static_cast<int>(i), micro_batch);
+    const double streamed = input_bytes + static_cast<double>(out.value) + weight_bytes;
+    const auto seconds = [&](Flops per_sample, double bytes) {
+      if (bytes == 0) return Seconds(0);
+      const double compute = per_sample.value * samples / (device.flops * efficiency(layer.kind));
+      const double memory = bytes / (device.memory_bandwidth * kStreaming);
+      return Seconds(std::max(compute, memory)) + device.launch;
+    };
+    const bool view = stash(layer, inputs).output_is_input && work.forward.value == 0;
+    LayerCost cost;
+    cost.name = layer.name;
+    cost.inputs = layer.inputs;
+    cost.forward = view ? Seconds(0) : seconds(work.forward, streamed);
+    cost.input_gradient = view ? Seconds(0) : seconds(work.input_gradient, streamed);
+    cost.weight_gradient = weight_bytes > 0 ? seconds(work.weight_gradient, streamed) : Seconds(0);
+    cost.update =
+        Seconds(3 * weight_bytes /
+                (device.memory_bandwidth * kStreaming));  // read weight, gradient; write weight
+    cost.parameters = Bytes(static_cast<std::int64_t>(weight_bytes));
+    cost.output = out;
+    graph.layers.push_back(cost);
+  }
+  return graph;
+}
+
+nlohmann::json to_json(const CostGraph& graph) {
+  nlohmann::json layers = nlohmann::json::array();
+  for (const LayerCost& l : graph.layers)
+    layers.push_back({{"name", l.name},
+                      {"inputs", l.inputs},
+                      {"forward", l.forward.value},
+                      {"input_gradient", l.input_gradient.value},
+                      {"weight_gradient", l.weight_gradient.value},
+                      {"update", l.update.value},
+                      {"parameters", l.parameters.value},
+                      {"output", l.output.value}});
+  return {{"schema", "sluice/cost_graph/1"},  {"model", graph.model},
+          {"source", graph.source},           {"device", graph.device},
+          {"micro_batch", graph.micro_batch}, {"layers", layers}};
+}
+
+CostGraph cost_graph_from_json(const nlohmann::json& json, const std::string& where) {
+  JsonReader reader(json, where);
+  if (reader.text("schema") != "sluice/cost_graph/1")
+    reader.fail("schema", "is not 'sluice/cost_graph/1'", "make the file with sluice profile");
+  CostGraph graph;
+  graph.model = reader.text("model");
+  graph.source = reader.text("source");
+  graph.device = reader.text("device");
+  graph.micro_batch = reader.integer("micro_batch", 1);
+  for (JsonReader& l : reader.objects("layers")) {
+    LayerCost cost;
+    cost.name = l.text("name");
+    const nlohmann::json& inputs = l.raw("inputs");
+    if (!inputs.is_array()) l.fail("inputs", "must be an array of layer numbers");
+    for (const auto& input : inputs) {
+      if (!input.is_number_integer() ||
+          input.get<std::int64_t>() >= static_cast<std::int64_t>(graph.layers.size()) ||
+          input.get<std::int64_t>() < -1000)
+        l.fail("inputs", "must name earlier layers (or -1, -2, ... for the model's inputs)",
+               "the graph must not be cyclic");
+      cost.inputs.push_back(input.get<int>());
+    }
+    const auto seconds = [&](const char* key) {
+      const double s = l.number(key);
+      if (s < 0) l.fail(key, "must not be negative");
+      return Seconds(s);
+    };
+    cost.forward = seconds("forward");
+    cost.input_gradient = seconds("input_gradient");
+    cost.weight_gradient = seconds("weight_gradient");
+    cost.update = seconds("update");
+    cost.parameters = Bytes(l.integer("parameters", 0));
+    cost.output = Bytes(l.integer("output", 0));
+    l.no_other_keys();
+    graph.layers.push_back(cost);
+  }
+  if (graph.layers.empty()) reader.fail("layers", "must not be empty");
+  reader.no_other_keys();
+  return graph;
+}
+
+}  // namespace sluice

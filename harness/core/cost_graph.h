@@ -1,0 +1,42 @@
+// CostGraph: what planners and the virtual clock know of a model: per layer, the seconds of F, I
+// and W of one micro-batch on a reference device, and the bytes. Made by formula from LayerSpecs
+// (analytic, a roofline), or measured (`sluice profile`); a record says which.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/core/cluster.h"
+#include "harness/core/model.h"
+#include "harness/core/units.h"
+
+namespace sluice {
+
+struct LayerCost {
+  std::string name;
+  std::vector<int> inputs;                           // as LayerSpec::inputs
+  Seconds forward, input_gradient, weight_gradient;  // of one micro-batch
+  Seconds update;                                    // of one optimizer step
+  Bytes parameters;                                  // bytes of weights
+  Bytes output;                                      // bytes of the output of one micro-batch
+};
+
+struct CostGraph {
+  std::string model;
+  std::string source;            // "analytic" or "profile"
+  std::string device;            // what the seconds are for
+  std::int64_t micro_batch = 1;  // samples
+  std::vector<LayerCost> layers;
+};
+
+// Roofline: max(flops / (peak * efficiency), bytes / (bandwidth * efficiency)) + launch;
+// efficiencies of specs/profiles_and_simulators.md section 3.1 (GEMM 0.75, convolution 0.55,
+// attention 0.45, streaming 0.8).
+CostGraph analytic_costs(const ModelGraph& model, std::int64_t micro_batch, const Device& device);
+
+nlohmann::json to_json(const CostGraph& graph);
+CostGraph cost_graph_from_json(const nlohmann::json& json,
+                               const std::string& where);  // throws InputError
+
+}  // namespace sluice

@@ -1,0 +1,73 @@
+// Schedule: for every rank the list of compute ops it runs, in order. Data with a text form that
+// round-trips: "5I2" is stage 5, input gradient, micro-batch 2. Generators emit compute ops only;
+// lowering (program.h) adds communication, reductions and optimizer steps.
+//   F forward, B whole backward, I input gradient, W weight gradient (B = I + W, unsplit).
+// B never means the input gradient here, although the zero-bubble and ZeroPP papers use it so.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/core/ids.h"
+
+namespace sluice {
+
+enum class OpKind : std::uint8_t { forward, backward, input_gradient, weight_gradient };
+
+struct Op {
+  OpKind kind = OpKind::forward;
+  StageId stage;
+  Micro micro;
+  friend bool operator==(const Op&, const Op&) = default;
+};
+
+inline Op forward_op(int stage, int micro) {
+  return {OpKind::forward, StageId(stage), Micro(micro)};
+}
+inline Op backward_op(int stage, int micro) {
+  return {OpKind::backward, StageId(stage), Micro(micro)};
+}
+
+struct Schedule {
+  std::vector<std::vector<Op>> ranks;
+  int microbatches = 0;
+  friend bool operator==(const Schedule&, const Schedule&) = default;
+};
+
+char letter(OpKind kind);                        // F, B, I, W
+std::string to_text(const Op& op);               // "5I2"
+Op parse_op(std::string_view text);              // throws InputError
+std::string to_text(const Schedule& s);          // one line a rank: "rank 0: 0F0 0F1 ..."
+Schedule parse_schedule(std::string_view text);  // the inverse; throws InputError with the line
+
+// The stage DAG: which stages feed which. A chain unless the plan says otherwise.
+struct StageGraph {
+  std::vector<std::vector<StageId>> predecessors, successors;  // each ascending
+  std::size_t size() const { return predecessors.size(); }
+};
+StageGraph chain(int stages);
+// Throws InputError at `where` for an edge out of range, a repeated edge or a cycle.
+StageGraph stage_graph(int stages, const std::vector<std::pair<StageId, StageId>>& edges,
+                       const std::string& where);
+
+// Which ranks hold a stage. Several: replicas, and micro-batch i belongs to ranks[i mod replicas].
+struct Placement {
+  std::vector<std::vector<Rank>> stages;
+  Rank rank_of(StageId stage, Micro micro) const {
+    const auto& ranks = stages[stage.index()];
+    return ranks[micro.index() % ranks.size()];
+  }
+  int rank_count() const;
+};
+Placement one_stage_per_rank(int ranks);
+
+// Order-only peaks of one rank, in micro-batches of one chunk (specs: independent of any timing).
+struct RankPeak {
+  int in_flight = 0;              // between F and the end of I or B
+  int until_weight_gradient = 0;  // between F and the end of W or B
+};
+std::vector<RankPeak> peaks(const Schedule& schedule);
+
+}  // namespace sluice

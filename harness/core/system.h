@@ -1,0 +1,67 @@
+// System: one published system as a value: a name, a citation, options, and pure functions for its
+// decisions (plan, order, weights) plus what its paper promises (theory). No base class, no state.
+// A file NAME.cpp in baselines/ or systems/ defines `extern const System NAME`; CMake makes the
+// table.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/core/cluster.h"
+#include "harness/core/cost_graph.h"
+#include "harness/core/options.h"
+#include "harness/core/plan.h"
+#include "harness/core/schedule.h"
+#include "harness/core/weight_rule.h"
+
+namespace sluice {
+
+// What a planner is given. `simulate` is the common simulator's opinion of a plan, for re-ranking.
+struct Problem {
+  const CostGraph& costs;
+  const Cluster& cluster;
+  int devices;         // how many of the cluster's devices to use
+  std::int64_t batch;  // global batch, samples
+  int microbatches;    // per update
+  std::function<Seconds(const Plan&)> simulate;
+};
+
+// What an order is given. Uniform chains for `sluice schedule`; a plan's stages for real runs.
+struct ScheduleProblem {
+  StageGraph graph;
+  Placement placement;
+  int ranks;
+  int microbatches;  // synchronous: of one update; asynchronous: batches of one drained run
+};
+
+// The paper's figures, in micro-batches and versions per rank; printed beside what is observed.
+struct Theory {
+  std::optional<double> bubble_ratio;  // at uniform costs, forward : backward = 1 : 2, no latency
+  std::vector<int> in_flight;          // peak activations per rank, micro-batches
+  std::vector<int> weight_versions;    // per rank, the newest included
+  std::vector<int>
+      staleness;  // updates between a batch's forward and its own update, per rank, steady state
+};
+
+struct System {
+  std::string name;  // the file's name
+  std::vector<std::string> aliases;
+  std::string title;  // as people write it: "1F1B (PipeDream-Flush)"
+  std::string citation;
+  bool synchronous = true;
+  bool one_process = false;  // takes one device whatever it is given: the reference row
+  std::vector<OptionSpec> options;
+  Plan (*plan)(const Problem&, const Options&);
+  Schedule (*schedule)(const ScheduleProblem&, const Options&);
+  WeightRule (*weights)(const Options&);
+  Theory (*theory)(const ScheduleProblem&, const Options&);
+};
+
+std::span<const System* const> all_systems();  // generated; in order of file names
+const System& find_system(const std::string& name,
+                          const std::string& where);  // throws InputError with a suggestion
+
+}  // namespace sluice

@@ -1,0 +1,39 @@
+// Memory of a rank over a program: what the rules say must be resident, split by kind, in program
+// order. Peaks depend on the order of a rank's ops only, not on any timing (specs/sync_schedules.md
+// section 0), so they are exact on both clocks; with a trace they become a timeline.
+#pragma once
+
+#include <vector>
+
+#include "harness/core/program.h"
+#include "harness/core/units.h"
+
+namespace sluice {
+
+struct StageMemory {
+  Bytes weights;  // of one version
+  Bytes gradients;
+  Bytes optimizer;     // momentum, Adam's moments, ...
+  Bytes stash;         // of one micro-batch between F and the end of I or B
+  Bytes weight_stash;  // of one micro-batch between I and the end of W
+};
+
+struct MemoryPoint {
+  std::size_t
+      instruction;  // index into the rank's program, after which this holds (F: while it runs)
+  Bytes weights, versions, gradients, optimizer, activations;
+  Bytes total() const { return weights + versions + gradients + optimizer + activations; }
+};
+
+struct RankMemory {
+  std::vector<MemoryPoint> timeline;  // one point per compute instruction and step
+  MemoryPoint peak;                   // the one of largest total
+  int peak_in_flight = 0;  // micro-batches between F and the end of I/B, all stages of the rank
+  int peak_versions =
+      1;  // weight versions of a stage that are resident at once, the newest included
+};
+
+std::vector<RankMemory> memory(const Program& program, const std::vector<StageMemory>& stages,
+                               bool timeline = false);
+
+}  // namespace sluice

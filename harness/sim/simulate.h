@@ -1,0 +1,58 @@
+// The virtual clock: runs a Program against costs and links, in discrete events, without numbers.
+// Ranks execute their instructions in order; sends do not occupy the rank; a receive waits for the
+// message.
+//
+// Links: a transfer takes latency + bytes / bandwidth and occupies every medium on its path for
+// bytes / bandwidth; transfers that share a medium (one direction of a link, both directions of a
+// half-duplex one, a group) queue, first come first served.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "harness/core/cluster.h"
+#include "harness/core/plan.h"
+#include "harness/core/program.h"
+#include "harness/core/trace.h"
+
+namespace sluice {
+
+struct SimulatedEdge {
+  StageId from, to;
+  Bytes bytes;  // of one micro-batch's activation; its gradient has the same size
+};
+
+struct Costs {
+  std::vector<StageCost> stages;     // per stage, on the device it runs on
+  std::vector<SimulatedEdge> edges;  // missing edge: 0 bytes
+};
+
+// Costs of a plan. micro-batches of plan.micro_batch samples, as the cost graph's.
+Costs costs_of(const Plan& plan, const CostGraph& graph, const Cluster& cluster);
+// Uniform stages (`sluice schedule --costs F/I/W`), seconds.
+Costs uniform_costs(int stages, double forward, double input_gradient, double weight_gradient);
+
+struct Simulation {
+  Trace trace;                     // of the first iteration; empty unless asked for
+  Bubbles bubble;                  // of the first iteration
+  std::vector<double> update_end;  // when the last rank finished update u, seconds; all iterations
+  double end = 0;                  // when everything is done
+  std::int64_t instructions = 0;   // executed
+};
+
+struct SimulateOptions {
+  int iterations = 1;  // the program, again and again, without a barrier between
+  bool trace = true;
+};
+
+// rank_devices[r]: the device of rank r. Throws InputError if two of them that exchange messages
+// have no path. The program must check (lower() makes no other); a deadlock here is a defect and
+// throws logic_error.
+Simulation simulate(const Program& program, const Costs& costs, const Cluster& cluster,
+                    std::span<const DeviceId> rank_devices, const SimulateOptions& options = {});
+
+// A cluster of `ranks` devices whose messages take `latency` and no time per byte.
+Cluster latency_cluster(int ranks, Seconds latency);
+std::vector<DeviceId> identity_devices(int ranks);
+
+}  // namespace sluice

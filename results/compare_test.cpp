@@ -1,0 +1,173 @@
+// Grouping, ratios, marks and the table, on runs whose numbers are plain.
+#include "results/compare.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "harness/core/error.h"
+
+namespace sluice {
+namespace {
+
+// `seconds` per step of 100 samples, with +-1 % around it.
+Record run(const std::string& system, int ranks, double seconds, const std::string& clock = "wall",
+           std::uint64_t seed = 1) {
+  Record r;
+  r.system = system;
+  r.workload = "mlp";
+  r.workload_facts = {{"metric", "accuracy"}, {"target", 0.9}, {"title", "A small MLP"}};
+  r.cluster = "laptop";
+  r.clock = clock;
+  r.transport = "threads";
+  r.device = "cpu";
+  r.ranks = ranks;
+  r.batch = 100;
+  r.microbatches = 4;
+  r.seed = seed;
+  r.samples_per_step = 100;
+  r.updates_per_epoch = 600;
+  for (int i = -5; i <= 5; ++i) r.step_seconds.push_back(seconds * (1 + 0.002 * i));
+  r.peak_bytes = {{.total = 1 << 20}, {.total = 3 << 20}};
+  r.curve = {{10, 1, 0.5, 0.5}, {20, 2 * seconds, 0.2, 0.95}};
+  r.digest = system + std::to_string(ranks) + clock + std::to_string(seed) + std::to_string(seconds);
+  return r;
+}
+
+const ComparisonRow& row(const Comparison& c, const std::string& label) {
+  for (const ComparisonRow& candidate : c.rows)
+    if (candidate.label == label) return candidate;
+  ADD_FAILURE() << "no row " << label;
+  return c.rows.at(0);
+}
+
+TEST(Compare, ClocksAreNeverMixed) {
+  std::vector<Record> records = {run("gpipe", 4, 1), run("gpipe", 4, 1, "virtual"),
+                                 run("gpipe", 4, 1, "virtual")};
+  records[1].cost_source = "analytic";
+  records[2].cost_source = "profile";
+  records[1].digest = "x";
+  const auto all = compare(records);
+  ASSERT_EQ(all.size(), 3u);
+  for (const Comparison& c : all) EXPECT_EQ(c.rows.size(), 1u);
+}
+
+TEST(Compare, SingleDeviceIsOnTopOfEveryRankCount) {
+  const auto all = compare(std::vector<Record>{run("gpipe", 2, 0.5), run("gpipe", 4, 0.25),
+                                               run("single_device", 1, 1), run("fsdp", 4, 0.2)});
+  ASSERT_EQ(all.size(), 2u);  // no group of its own
+  for (const Comparison& c : all) {
+    EXPECT_EQ(c.rows[0].system, "single_device");
+    EXPECT_TRUE(c.rows[0].reference && c.rows[0].baseline);
+    EXPECT_EQ(c.rows[0].ranks, 1);
+  }
+  EXPECT_EQ(all[1].rows[1].system, "fsdp");
+  EXPECT_NEAR(all[1].rows[1].throughput_ratio.value(), 5, 1e-9);
+  EXPECT_EQ(compare(std::vector<Record>{run("single_device", 1, 1)}).size(), 1u);
+}
+
+TEST(Compare, SaysWhatCannotBeToldApart) {
+  std::vector<Record> records = {run("single_device", 1, 1), run("gpipe", 4, 1.001),
+                                 run("fsdp", 4, 0.5), run("piper", 4, 0.7)};
+  records[3].step_seconds.resize(3);
+  const Comparison c = compare(records).at(0);
+  EXPECT_EQ(row(c, "gpipe").differs, false);
+  EXPECT_EQ(row(c, "fsdp").differs, true);
+  EXPECT_EQ(row(c, "piper").differs, std::nullopt);
+  const std::string table = to_table(std::vector<Comparison>{c});
+  EXPECT_NE(table.find("1.00x ~"), std::string::npos) << table;
+  EXPECT_NE(table.find("1.43x ?"), std::string::npos) << table;
+  EXPECT_NE(table.find("cannot be told apart from single_device"), std::string::npos) << table;
+}
+
+TEST(Compare, AggregatesOverSeeds) {
+  const Comparison c =
+      compare(std::vector<Record>{run("gpipe", 4, 0.5, "wall", 3), run("gpipe", 4, 0.25, "wall", 1),
+                                  run("gpipe", 4, 1, "wall", 2)})
+          .at(0);
+  ASSERT_EQ(c.rows.size(), 1u);
+  const ComparisonRow& r = c.rows[0];
+  EXPECT_EQ(r.records[0].seed, 1u);
+  EXPECT_NEAR(r.throughput->min, 100, 1e-9);
+  EXPECT_NEAR(r.throughput->median, 200, 1e-9);
+  EXPECT_NEAR(r.throughput->max, 400, 1e-9);
+  EXPECT_LT(r.interval->low, 100);
+  EXPECT_GT(r.interval->high, 400);
+  EXPECT_EQ(r.reached, 3);
+  EXPECT_EQ(r.time_to_accuracy->median, 1);
+}
+
+TEST(Compare, OptionsTellVariantsApart) {
+  std::vector<Record> records = {run("zero_bubble", 4, 0.5), run("zero_bubble", 4, 0.4),
+                                 run("gpipe", 4, 0.6)};
+  records[0].options = {{"variant", "h1"}, {"clip", true}};
+  records[1].options = {{"variant", "h2"}, {"clip", true}};
+  records[2].options = {{"backward", "lifo"}};
+  const Comparison c = compare(records, {.baseline = "zero_bubble"}).at(0);
+  EXPECT_EQ(c.baseline, "zero_bubble variant=h2");  // the faster one
+  EXPECT_NEAR(row(c, "zero_bubble variant=h1").throughput_ratio.value(), 0.8, 1e-9);
+  EXPECT_EQ(row(c, "gpipe").options, "");
+}
+
+TEST(Compare, FailedRunsAreRows) {
+  std::vector<Record> records = {run("single_device", 1, 1), run("gpipe", 4, 0.5),
+                                 run("fsdp", 4, 0.5)};
+  records[1].outcome = "out_of_memory";
+  records[1].reason = "needs 3 GiB, has 2 GiB";
+  records[1].failed_rank = 2;
+  const auto all = compare(records);
+  const ComparisonRow& failed = all[0].rows.back();
+  EXPECT_EQ(failed.system, "gpipe");
+  EXPECT_EQ(failed.throughput.has_value(), false);
+  const std::string table = to_table(all);
+  EXPECT_NE(table.find("out_of_memory: rank 2: needs 3 GiB, has 2 GiB"), std::string::npos) << table;
+}
+
+TEST(Compare, TheMetricSorts) {
+  std::vector<Record> records = {run("a", 4, 0.5), run("b", 4, 1), run("c", 4, 0.7)};
+  records[0].peak_bytes = {{.total = 9 << 20}};
+  records[2].curve = {{1, 1, 1.0, 0.1}};
+  const auto first = [&](CompareMetric metric) {
+    return compare(records, {.baseline = "", .metric = metric})[0].rows;
+  };
+  EXPECT_EQ(first(CompareMetric::throughput)[0].system, "a");
+  EXPECT_EQ(first(CompareMetric::memory)[2].system, "a");
+  EXPECT_EQ(first(CompareMetric::time_to_accuracy)[2].system, "c");
+  EXPECT_EQ(parse_compare_metric("memory"), CompareMetric::memory);
+  EXPECT_THROW(parse_compare_metric("memry"), InputError);
+  EXPECT_THROW(compare(records, {.baseline = "d"}), InputError);
+}
+
+TEST(Compare, TheTableIsAligned) {
+  std::vector<Record> records = {run("single_device", 1, 1), run("one_f_one_b", 4, 0.3)};
+  records[1].reason = "ü";
+  const std::string table = to_table(compare(records));
+  std::istringstream lines(table);
+  std::string line, header;
+  std::getline(lines, line);
+  EXPECT_EQ(line, "A small MLP on laptop: wall clock, 4 ranks, global batch 100");
+  std::getline(lines, line);
+  std::getline(lines, header);
+  for (const char* name : {"system", "ranks", "micro-batches", "samples/update", "updates/epoch",
+                           "samples/s", "ratio", "peak/rank", "time to accuracy 0.9",
+                           "final accuracy", "outcome"})
+    EXPECT_NE(header.find(name), std::string::npos) << name << "\n" << table;
+  EXPECT_EQ(header.find("options"), std::string::npos);
+  std::getline(lines, line);
+  EXPECT_EQ(line.find_first_not_of("- "), std::string::npos);
+  std::getline(lines, line);
+  EXPECT_EQ(line.find("ok"), header.find("outcome"));
+}
+
+TEST(Compare, JsonHasEveryRow) {
+  const nlohmann::json json =
+      to_json(compare(std::vector<Record>{run("single_device", 1, 1), run("gpipe", 4, 0.5)}));
+  ASSERT_EQ(json.size(), 1u);
+  EXPECT_EQ(json[0]["clock"], "wall");
+  EXPECT_EQ(json[0]["rows"].size(), 2u);
+  EXPECT_EQ(json[0]["rows"][1]["differs_from_baseline"], true);
+  EXPECT_EQ(json[0]["rows"][1]["measured_peak_bytes"], (nlohmann::json{1 << 20, 3 << 20}));
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,48 @@
+// What is derived from a record's raw samples when it is read. A run that crashed, did not fit or
+// was refused has no metrics, however far it came: part of a run compares with nothing. One that ran
+// out of time has them, because what it measured until then is whole.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "results/record.h"
+#include "results/statistics.h"
+
+namespace sluice {
+
+struct Throughput {
+  double samples_per_second = 0;     // samples of a step / median of the steps after the warm-up
+  std::optional<Interval> interval;  // 95 %; none with fewer than 6 steps
+  std::size_t steps = 0;             // after the warm-up
+};
+std::optional<Throughput> throughput(const Record& record);
+
+// Totals in bytes, rank by rank; empty where none were taken. Measured: on the wall clock.
+// Predicted: beside it, and on the virtual clock all there is.
+std::vector<std::int64_t> measured_peaks(const Record& record);
+std::vector<std::int64_t> predicted_peaks(const Record& record);
+
+// The largest over the ranks; measured if there is a measurement, else predicted.
+std::optional<std::int64_t> peak_memory(const Record& record);
+
+// workload_facts, with the defaults "metric" and higher is better.
+std::string metric_name(const Record& record);
+bool lower_is_better(const Record& record);
+std::optional<double> target(const Record& record);
+
+// Training seconds until the metric first reaches the target; nullopt if it does not or there is none.
+std::optional<double> time_to_accuracy(const Record& record);
+
+// The last and the best evaluation. A NaN never is the best.
+std::optional<double> final_metric(const Record& record);
+std::optional<double> best_metric(const Record& record);
+
+// One record a case: the last that is ok, else the last. Order of first appearance. A store only
+// grows, so a case that failed and was run again is in it twice.
+std::vector<Record> latest(std::span<const Record> records);
+
+}  // namespace sluice

@@ -1,0 +1,100 @@
+// Metrics of small records worked out by hand.
+#include "results/metrics.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace sluice {
+namespace {
+
+Record run() {
+  Record r;
+  r.system = "gpipe";
+  r.clock = "wall";
+  r.workload_facts = {{"metric", "accuracy"}, {"metric_direction", "up"}, {"target", 0.8}};
+  return r;
+}
+
+TEST(Metrics, ThroughputIsOfTheMedianStepAfterWarmUp) {
+  Record r = run();
+  r.samples_per_step = 64;
+  r.warmup_steps = 2;
+  r.step_seconds = {9, 9, 0.5, 0.5, 0.5, 0.5, 0.25, 1.0};
+  const Throughput t = throughput(r).value();
+  EXPECT_EQ(t.samples_per_second, 128);
+  EXPECT_EQ(t.steps, 6u);
+  EXPECT_EQ(t.interval, (Interval{64, 256}));  // 6 steps: slowest and fastest
+  r.step_seconds.pop_back();
+  EXPECT_EQ(throughput(r)->interval, std::nullopt);
+  r.warmup_steps = 7;
+  EXPECT_EQ(throughput(r), std::nullopt);
+}
+
+TEST(Metrics, OnlyWholeRunsCount) {
+  Record r = run();
+  r.samples_per_step = 1;
+  r.step_seconds = {1, 1};
+  r.curve = {{1, 1, 0.5, 0.9}};
+  r.peak_bytes = {{.total = 1}};
+  for (const char* outcome : {"failed", "unsupported", "out_of_memory"}) {
+    r.outcome = outcome;
+    EXPECT_FALSE(throughput(r) || time_to_accuracy(r) || final_metric(r) || peak_memory(r));
+  }
+  r.outcome = "timed_out";
+  EXPECT_TRUE(throughput(r) && time_to_accuracy(r) && final_metric(r) && peak_memory(r));
+}
+
+TEST(Metrics, PeakMemoryIsTheLargestOverTheRanks) {
+  Record r = run();
+  EXPECT_EQ(peak_memory(r), std::nullopt);
+  r.predicted_peak_bytes = {{.total = 90}, {.total = 10}};
+  EXPECT_EQ(peak_memory(r), 90);
+  r.peak_bytes = {{.total = 10}, {.total = 70}};
+  EXPECT_EQ(peak_memory(r), 70);
+  EXPECT_EQ(measured_peaks(r), (std::vector<std::int64_t>{10, 70}));
+  EXPECT_EQ(predicted_peaks(r), (std::vector<std::int64_t>{90, 10}));
+  r.clock = "virtual";  // nothing is measured there
+  r.predicted_peak_bytes.clear();
+  EXPECT_TRUE(measured_peaks(r).empty());
+  EXPECT_EQ(predicted_peaks(r), (std::vector<std::int64_t>{10, 70}));
+}
+
+TEST(Metrics, TimeToAccuracyIsTheFirstCrossing) {
+  Record r = run();
+  r.curve = {{10, 1, 0.9, 0.5}, {15, 1.5, 0.8, std::nullopt}, {20, 2, 0.7, 0.8}, {30, 3, 0.6, 0.7}};
+  EXPECT_EQ(time_to_accuracy(r), 2);
+  EXPECT_EQ(final_metric(r), 0.7);
+  EXPECT_EQ(best_metric(r), 0.8);
+  r.workload_facts["target"] = 0.9;
+  EXPECT_EQ(time_to_accuracy(r), std::nullopt);
+  r.workload_facts.erase("target");
+  EXPECT_EQ(time_to_accuracy(r), std::nullopt);
+}
+
+TEST(Metrics, LowerMayBeBetter) {
+  Record r = run();
+  r.workload_facts = {{"metric", "perplexity"}, {"metric_direction", "down"}, {"target", 20}};
+  r.curve = {{1, 1, 3.0, 40.0}, {2, 2, 2.9, std::nan("")}, {3, 3, 2.8, 19.5}, {4, 4, 2.7, 25.0}};
+  EXPECT_EQ(time_to_accuracy(r), 3);
+  EXPECT_EQ(best_metric(r), 19.5);
+  EXPECT_EQ(final_metric(r), 25);
+  EXPECT_EQ(metric_name(r), "perplexity");
+}
+
+TEST(Metrics, LatestPrefersWhatSucceeded) {
+  std::vector<Record> all(5, run());
+  all[0].digest = "a", all[0].outcome = "failed";
+  all[1].digest = "b", all[1].seed = 1;
+  all[2].digest = "a", all[2].seed = 2;
+  all[3].digest = "b", all[3].outcome = "timed_out";
+  all[4].digest = "c", all[4].outcome = "failed";
+  const auto kept = latest(all);
+  ASSERT_EQ(kept.size(), 3u);
+  EXPECT_EQ(kept[0].seed, 2u);
+  EXPECT_EQ(kept[1].outcome, "ok");
+  EXPECT_EQ(kept[2].outcome, "failed");
+}
+
+}  // namespace
+}  // namespace sluice

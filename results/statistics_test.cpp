@@ -1,0 +1,89 @@
+// The order statistics against values worked out by hand and against the coverage they promise.
+#include "results/statistics.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+#include <stdexcept>
+#include <vector>
+
+namespace sluice {
+namespace {
+
+std::vector<double> one_to(int n) {
+  std::vector<double> values(static_cast<std::size_t>(n));
+  std::iota(values.begin(), values.end(), 1.0);
+  return values;
+}
+
+TEST(Statistics, QuantilesInterpolate) {
+  const std::vector<double> x = {4, 1, 3, 2};
+  EXPECT_EQ(median(x), 2.5);
+  EXPECT_EQ(quantile(x, 0), 1);
+  EXPECT_EQ(quantile(x, 1), 4);
+  EXPECT_EQ(quantile(x, 0.25), 1.75);
+  EXPECT_EQ(median(std::vector<double>{7}), 7);
+  EXPECT_THROW(median({}), std::invalid_argument);
+  EXPECT_THROW(quantile(x, 1.5), std::invalid_argument);
+}
+
+// Coverage 1 - 2 P(X < j), X binomial(n, 1/2):
+//   n = 5:  j = 1: 1 - 2/32 = .9375            too little, so there is no interval
+//   n = 6:  j = 1: 1 - 2/64 = .96875           [x1, x6]
+//   n = 9:  j = 2: 1 - 2(1+9)/512 = .9609      [x2, x8];  j = 3: .8203
+//   n = 10: j = 2: 1 - 2(1+10)/1024 = .9785    [x2, x9];  j = 3: .8906
+//   n = 20: j = 6: 1 - 2 21700/2^20 = .9586    [x6, x15]; j = 7: .8847
+//   n = 100: j = 40: .9648                     [x40, x61]; j = 41: .9431
+TEST(Statistics, MedianIntervalByHand) {
+  EXPECT_EQ(median_interval(one_to(0)), std::nullopt);
+  EXPECT_EQ(median_interval(one_to(5)), std::nullopt);
+  EXPECT_EQ(median_interval(one_to(6)), (Interval{1, 6}));
+  EXPECT_EQ(median_interval(one_to(9)), (Interval{2, 8}));
+  EXPECT_EQ(median_interval(one_to(10)), (Interval{2, 9}));
+  EXPECT_EQ(median_interval(one_to(20)), (Interval{6, 15}));
+  EXPECT_EQ(median_interval(one_to(100)), (Interval{40, 61}));
+  EXPECT_EQ(median_interval(one_to(5), 0.9), (Interval{1, 5}));
+  EXPECT_TRUE(median_interval(one_to(5000)).has_value());  // 2^-5000 is no double
+}
+
+TEST(Statistics, MedianIntervalCoversAsPromised) {
+  std::mt19937 random(1);
+  std::exponential_distribution<double> skewed(1);
+  const double truth = std::log(2.0);
+  int covered = 0;
+  constexpr int kTrials = 4000;
+  for (int trial = 0; trial < kTrials; ++trial) {
+    std::vector<double> sample(20);
+    for (double& value : sample) value = skewed(random);
+    const Interval interval = median_interval(sample).value();
+    covered += interval.low <= truth && truth <= interval.high;
+  }
+  EXPECT_NEAR(covered / double{kTrials}, 0.9586, 0.012);  // 4 standard errors
+}
+
+RC_GTEST_PROP(Statistics, IntervalHoldsTheMedianWhateverTheOrder, ()) {
+  auto sample = *rc::gen::container<std::vector<double>>(
+      rc::gen::map(rc::gen::inRange(-1000, 1000), [](int i) { return i / 7.0; }));
+  RC_PRE(sample.size() >= 6u);
+  const auto interval = median_interval(sample);
+  RC_ASSERT(interval.has_value());
+  const double middle = median(sample);
+  RC_ASSERT(interval->low <= middle && middle <= interval->high);
+  std::reverse(sample.begin(), sample.end());
+  RC_ASSERT(median_interval(sample) == interval);
+}
+
+TEST(Statistics, OverlapAndHull) {
+  EXPECT_TRUE(overlap({1, 2}, {2, 3}));
+  EXPECT_TRUE(overlap({1, 9}, {2, 3}));
+  EXPECT_FALSE(overlap({1, 2}, {2.1, 3}));
+  EXPECT_EQ(hull({1, 2}, {4, 5}), (Interval{1, 5}));
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,208 @@
+// The append-only store. Every writer holds flock(LOCK_EX) while it looks at the tail and writes, so
+// that whoever finds a line without an end knows that its writer is dead.
+#include "results/store.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "harness/core/error.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string reason(int error) { return std::system_category().message(error); }
+
+class Lock {
+ public:
+  Lock(int file, const fs::path& path) : file_(file) {
+    while (::flock(file, LOCK_EX) != 0) {
+      if (errno == EINTR) continue;
+      throw RunError(path.string() + ": cannot lock the file: " + reason(errno));
+    }
+  }
+  ~Lock() { ::flock(file_, LOCK_UN); }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+ private:
+  int file_;
+};
+
+// All of `text`, or an errno.
+int write_all(int file, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(file, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    if (written == 0) return ENOSPC;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return 0;
+}
+
+// The size of a regular file; 0 for devices, which have no tail to look at.
+off_t regular_size(int file) {
+  struct stat status {};
+  return ::fstat(file, &status) == 0 && S_ISREG(status.st_mode) ? status.st_size : 0;
+}
+
+// What stands after the last line end but one: the last line, with its line end if it has one.
+std::string last_line(int file, off_t size) {
+  constexpr off_t kBlock = 1 << 16;
+  std::string tail;
+  off_t from = size;
+  while (from > 0) {
+    const off_t step = std::min(kBlock, from);
+    std::string block(static_cast<std::size_t>(step), '\0');
+    if (::pread(file, block.data(), block.size(), from - step) != step) return tail;
+    from -= step;
+    tail.insert(0, block);
+    const auto end = tail.size() < 2 ? std::string::npos : tail.rfind('\n', tail.size() - 2);
+    if (end != std::string::npos) return tail.substr(end + 1);
+  }
+  return tail;
+}
+
+bool is_json_object(std::string_view line) {
+  return nlohmann::json::parse(line, nullptr, false).is_object();
+}
+
+}  // namespace
+
+std::string digest(const nlohmann::json& experiment) {
+  std::uint64_t hash = 14695981039346656037u;
+  for (const char c : experiment.dump()) {
+    hash ^= static_cast<unsigned char>(c);
+    hash *= 1099511628211u;
+  }
+  return fmt::format("{:016x}", hash);
+}
+
+StoredRecords read_records(const fs::path& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error))
+    throw InputError(path.string(), "is a folder", "name the .jsonl file in it");
+  if (!fs::exists(path, error))
+    throw InputError(path.string(), "no such file", "write one with: sluice run ... --out FILE");
+  std::ifstream file(path, std::ios::binary);
+  if (!file)
+    throw InputError(path.string(), "cannot be read: " + reason(errno), "check its permissions");
+  StoredRecords result;
+  std::string line;
+  for (int number = 1; std::getline(file, line); ++number) {
+    const bool ended = !file.eof();
+    if (line.empty()) continue;
+    const std::string where = fmt::format("{}:{}", path.string(), number);
+    nlohmann::json value = nlohmann::json::parse(line, nullptr, false);
+    if (value.is_discarded()) {
+      const bool last = !ended || file.peek() == std::ifstream::traits_type::eof();
+      if (!last)
+        throw InputError(where, "not JSON", "remove the line, or run its case again");
+      result.warnings.push_back(where + ": the last line is torn and was skipped");
+      break;
+    }
+    result.records.push_back(record_from_json(value, where));
+  }
+  return result;
+}
+
+std::set<std::string> finished_digests(const std::vector<Record>& records) {
+  std::set<std::string> digests;
+  for (const Record& record : records)
+    if (record.outcome == "ok") digests.insert(record.digest);
+  return digests;
+}
+
+Store::Store(fs::path path) : path_(std::move(path)) {
+  std::error_code error;
+  if (fs::is_directory(path_, error))
+    throw InputError(path_.string(), "is a folder", "name a file in it, e.g. runs.jsonl");
+  if (const fs::path folder = path_.parent_path(); !folder.empty()) {
+    fs::create_directories(folder, error);
+    if (error || !fs::is_directory(folder))
+      throw InputError(folder.string(),
+                       "cannot create the folder: " + (error ? error.message() : "not a folder"),
+                       "choose another place with --out");
+  }
+  file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (file_ < 0)
+    throw InputError(path_.string(), "cannot be opened for writing: " + reason(errno),
+                     "choose another place with --out");
+  try {
+    const Lock lock(file_, path_);
+    mend();
+  } catch (...) {
+    ::close(file_);
+    throw;
+  }
+}
+
+Store::~Store() { ::close(file_); }
+
+void Store::mend() {
+  const off_t size = regular_size(file_);
+  if (size == 0) return;
+  const std::string line = last_line(file_, size);
+  const bool ended = line.ends_with('\n');
+  const bool whole = line == "\n" || is_json_object(line);
+  if (ended && whole) return;
+  if (whole) {  // only the line end is missing: an editor's doing, or the last byte of a write
+    if (const int error = write_all(file_, "\n"); error != 0)
+      throw RunError(path_.string() + ": cannot be written: " + reason(error));
+    warnings_.push_back(path_.string() + ": the last line had no line end; it was added");
+    return;
+  }
+  const std::string aside = path_.string() + ".torn";
+  const int torn = ::open(aside.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  int error = torn < 0 ? errno : write_all(torn, ended ? line : line + "\n");
+  if (torn >= 0) {
+    if (error == 0 && ::fdatasync(torn) != 0) error = errno;
+    ::close(torn);
+  }
+  // Only what is safe elsewhere is cut off.
+  if (error == 0 && ::ftruncate(file_, size - static_cast<off_t>(line.size())) != 0) error = errno;
+  if (error != 0)
+    throw RunError(fmt::format("{}: the last line is torn and cannot be set aside to {}: {}",
+                               path_.string(), aside, reason(error)));
+  warnings_.push_back(fmt::format("{}: the last line was torn ({} bytes); it was set aside to {}",
+                                  path_.string(), line.size(), aside));
+}
+
+void Store::append(const Record& record) {
+  // Text from outside (a reason, a log line) may hold stray bytes: replaced, not thrown over.
+  const std::string line =
+      to_json(record).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  const Lock lock(file_, path_);
+  const off_t before = regular_size(file_);
+  char last = '\n';
+  if (before > 0 && ::pread(file_, &last, 1, before - 1) == 1 && last != '\n') mend();
+  const off_t size = regular_size(file_);
+  int error = write_all(file_, line);
+  // EINVAL: a pipe or a device, which has nothing to flush.
+  if (error == 0 && ::fdatasync(file_) != 0 && errno != EINVAL) error = errno;
+  if (error == 0) return;
+  std::string message = fmt::format("{}: the record of {} on {} could not be stored: {}",
+                                    path_.string(), record.system, record.workload, reason(error));
+  if (regular_size(file_) > size && ::ftruncate(file_, size) != 0)
+    message += "; half of its line is left at the end and will be set aside by the next run";
+  throw RunError(message + "; make room and run again with --resume");
+}
+
+std::vector<Record> Store::read() const { return read_records(path_).records; }
+
+std::set<std::string> Store::finished() const { return finished_digests(read()); }
+
+}  // namespace sluice

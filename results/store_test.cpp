@@ -1,0 +1,193 @@
+// What the store promises when things go wrong: torn lines, full disks, wrong paths, two writers.
+#include "results/store.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "harness/core/error.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+
+class StoreTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "sluice-store-XXXXXX").string();
+    folder_ = ::mkdtemp(pattern.data());
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  static Record record(const std::string& digest, const std::string& outcome = "ok") {
+    Record r;
+    r.digest = digest;
+    r.system = "gpipe";
+    r.workload = "mlp";
+    r.clock = "wall";
+    r.outcome = outcome;
+    return r;
+  }
+  static std::string content(const fs::path& path) {
+    std::ifstream file(path);
+    std::stringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+  static void put(const fs::path& path, const std::string& text) {
+    std::ofstream(path, std::ios::binary) << text;
+  }
+  template <class Error, class Function>
+  static std::string message_of(Function function) {
+    try {
+      function();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "nothing was thrown";
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(StoreTest, CreatesFoldersAndReadsBackWhatWasAppended) {
+  const fs::path path = folder_ / "deep" / "er" / "runs.jsonl";
+  {
+    Store store(path);
+    store.append(record("a"));
+    store.append(record("b", "failed"));
+  }
+  Store store(path);
+  store.append(record("c"));
+  EXPECT_EQ(store.read().size(), 3u);
+  EXPECT_EQ(store.finished(), (std::set<std::string>{"a", "c"}));
+  EXPECT_TRUE(store.warnings().empty());
+}
+
+TEST_F(StoreTest, SetsATornLineAsideAndKeepsTheRest) {
+  const fs::path path = folder_ / "runs.jsonl";
+  Store(path).append(record("a"));
+  const std::string whole = content(path);
+  put(path, whole + whole.substr(0, whole.size() / 2));
+
+  EXPECT_EQ(read_records(path).records.size(), 1u);  // reading alone changes nothing
+  EXPECT_EQ(read_records(path).warnings.size(), 1u);
+  EXPECT_NE(content(path), whole);
+
+  Store store(path);
+  ASSERT_EQ(store.warnings().size(), 1u);
+  EXPECT_NE(store.warnings()[0].find("runs.jsonl.torn"), std::string::npos);
+  EXPECT_EQ(content(path), whole);
+  EXPECT_EQ(content(path.string() + ".torn"), whole.substr(0, whole.size() / 2) + "\n");
+}
+
+TEST_F(StoreTest, SetsAnUnparsableLastLineAside) {
+  const fs::path path = folder_ / "runs.jsonl";
+  put(path, "{\"half\":\n");
+  EXPECT_EQ(Store(path).warnings().size(), 1u);
+  EXPECT_EQ(content(path), "");
+  put(path, "again");
+  EXPECT_EQ(Store(path).warnings().size(), 1u);
+  EXPECT_EQ(content(path.string() + ".torn"), "{\"half\":\nagain\n");  // both are kept
+}
+
+TEST_F(StoreTest, FindsALineTornAfterItWasOpened) {
+  const fs::path path = folder_ / "runs.jsonl";
+  Store store(path);
+  store.append(record("a"));
+  std::ofstream(path, std::ios::app) << "{\"schema\":\"slu";  // another writer dies here
+  store.append(record("b"));
+  EXPECT_EQ(store.read().size(), 2u);
+  EXPECT_EQ(store.warnings().size(), 1u);
+}
+
+TEST_F(StoreTest, CompletesAWholeRecordThatLacksItsLineEnd) {
+  const fs::path path = folder_ / "runs.jsonl";
+  Store(path).append(record("a"));
+  const std::string whole = content(path);
+  put(path, whole.substr(0, whole.size() - 1));
+  EXPECT_EQ(read_records(path).records.size(), 1u);
+  EXPECT_EQ(Store(path).warnings().size(), 1u);
+  EXPECT_EQ(content(path), whole);
+}
+
+TEST_F(StoreTest, ALongLineIsReadFromItsBegin) {
+  const fs::path path = folder_ / "runs.jsonl";
+  Record big = record("a");
+  big.reason = std::string(200'000, 'x');  // longer than a block of the tail reader
+  Store(path).append(big);
+  Store(path).append(big);
+  EXPECT_TRUE(Store(path).warnings().empty());
+  EXPECT_EQ(read_records(path).records.size(), 2u);
+}
+
+TEST_F(StoreTest, NamesTheLineThatIsNotARecord) {
+  const fs::path path = folder_ / "runs.jsonl";
+  put(path, "no json\n{}\n");
+  EXPECT_NE(message_of<InputError>([&] { read_records(path); }).find("runs.jsonl:1: not JSON"),
+            std::string::npos);
+  put(path, "{}\n");
+  EXPECT_NE(message_of<InputError>([&] { read_records(path); }).find("runs.jsonl:1: /schema"),
+            std::string::npos);
+}
+
+TEST_F(StoreTest, SaysWhatIsWrongWithAPath) {
+  EXPECT_NE(message_of<InputError>([&] { Store store(folder_); }).find("is a folder"),
+            std::string::npos);
+  EXPECT_NE(message_of<InputError>([&] { read_records(folder_); }).find("is a folder"),
+            std::string::npos);
+  EXPECT_NE(message_of<InputError>([&] { read_records(folder_ / "none"); }).find("no such file"),
+            std::string::npos);
+  put(folder_ / "file", "x");
+  EXPECT_NE(message_of<InputError>([&] { Store store(folder_ / "file" / "runs.jsonl"); })
+                .find("cannot create the folder"),
+            std::string::npos);
+  EXPECT_NE(message_of<InputError>([] { Store store("/proc/runs.jsonl"); })
+                .find("cannot be opened for writing"),
+            std::string::npos);
+}
+
+TEST_F(StoreTest, ReportsAFullDisk) {
+  if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
+  Store store("/dev/full");
+  const std::string message = message_of<RunError>([&] { store.append(record("a")); });
+  EXPECT_NE(message.find("could not be stored: No space left"), std::string::npos) << message;
+}
+
+TEST_F(StoreTest, WritersDoNotInterleave) {
+  const fs::path path = folder_ / "runs.jsonl";
+  constexpr int kWriters = 4, kRecords = 25;
+  for (int writer = 0; writer < kWriters; ++writer) {
+    if (const pid_t child = ::fork(); child == 0) {
+      Store store(path);
+      Record r = record("w");
+      r.reason = std::string(20'000, static_cast<char>('a' + writer));  // beyond one page
+      for (int i = 0; i < kRecords; ++i) store.append(r);
+      ::_exit(store.warnings().empty() ? 0 : 1);
+    }
+  }
+  for (int writer = 0; writer < kWriters; ++writer) {
+    int status = 0;
+    ::wait(&status);
+    EXPECT_EQ(status, 0);
+  }
+  const auto records = read_records(path).records;
+  ASSERT_EQ(records.size(), std::size_t{kWriters * kRecords});
+  for (const Record& r : records)
+    EXPECT_EQ(r.reason, std::string(20'000, r.reason.at(0)));
+}
+
+TEST(Digest, IsStableAndIgnoresTheOrderOfKeys) {
+  EXPECT_EQ(digest(nlohmann::json::parse(R"({"b":1,"a":[2]})")),
+            digest(nlohmann::json::parse(R"({"a":[2],"b":1})")));
+  EXPECT_NE(digest({{"a", 1}}), digest({{"a", 2}}));
+  // FNV-1a of the two bytes "{}".
+  EXPECT_EQ(digest(nlohmann::json::object()), "08f44b07b5901a25");
+}
+
+}  // namespace
+}  // namespace sluice
