@@ -18,17 +18,16 @@ namespace {
 using nlohmann::json;
 
 // Never mixes clocks, nor costs from a formula with costs from a profile.
-using GroupKey =
-    std::tuple<std::string, std::string, std::string, std::string, std::int64_t, int>;
+using GroupKey = std::tuple<std::string, std::string, std::string, std::string, std::int64_t, int>;
 GroupKey group_key(const Record& r) {
   return {r.workload, r.cluster, r.clock, r.cost_source, r.batch, r.ranks};
 }
 
 // All but the seed: records that differ in nothing else are repetitions.
-using RowKey = std::tuple<std::string, std::string, int, int, std::string, std::string, std::string>;
+using RowKey =
+    std::tuple<std::string, std::string, int, int, std::string, std::string, std::string>;
 RowKey row_key(const Record& r) {
-  return {r.system,    r.options.dump(), r.ranks,  r.microbatches,
-          r.transport, r.device,         r.cluster};
+  return {r.system, r.options.dump(), r.ranks, r.microbatches, r.transport, r.device, r.cluster};
 }
 
 // Everything by which two records of one system may differ, as names and texts.
@@ -97,13 +96,14 @@ ComparisonRow make_row(std::vector<Record> records) {
     if (const auto t = time_to_accuracy(record)) times.push_back(*t);
     if (const auto m = final_metric(record)) finals.push_back(*m);
     if (const auto m = best_metric(record)) {
-      const bool better = !row.best_metric || (lower_is_better(record) ? *m < *row.best_metric
-                                                                       : *m > *row.best_metric);
+      const bool better = !row.best_metric ||
+                          (lower_is_better(record) ? *m < *row.best_metric : *m > *row.best_metric);
       if (better) row.best_metric = m;
     }
   }
   row.throughput = spread(rates);
-  if (first.clock == "wall" && !throughputs.empty()) row.interval = interval_over_seeds(throughputs);
+  if (first.clock == "wall" && !throughputs.empty())
+    row.interval = interval_over_seeds(throughputs);
   row.time_to_accuracy = spread(times);
   row.reached = static_cast<int>(times.size());
   row.final_metric = spread(finals);
@@ -124,7 +124,8 @@ void label_rows(std::vector<ComparisonRow>& rows) {
   std::map<std::string, std::size_t> count;
   for (const ComparisonRow& row : rows) {
     ++count[row.system];
-    for (const auto& [name, text] : traits(row.records.front())) values[row.system][name].insert(text);
+    for (const auto& [name, text] : traits(row.records.front()))
+      values[row.system][name].insert(text);
   }
   for (ComparisonRow& row : rows) {
     for (const auto& [name, text] : traits(row.records.front())) {
@@ -257,8 +258,9 @@ std::vector<Comparison> compare(std::span<const Record> records, const CompareOp
                      suggestion(options.baseline, known));
   }
 
-  // The single-device runs that a group may be measured against: the same workload, batch and clock,
-  // on the same cluster if there are any, else on another (its name is then in the row's label).
+  // The single-device runs that a group may be measured against: the same workload, batch and
+  // clock, on the same cluster if there are any, else on another (its name is then in the row's
+  // label).
   const auto references = [&](const Record& like) {
     std::vector<const Record*> same, other;
     for (const Record& record : kept) {

@@ -1,5 +1,5 @@
-// Comparison: records grouped so that only like is compared with like, aggregated over seeds, set in
-// relation to a baseline, and shown as a terminal table or JSON. The charts draw the same rows.
+// Comparison: records grouped so that only like is compared with like, aggregated over seeds, set
+// in relation to a baseline, and shown as a terminal table or JSON. The charts draw the same rows.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ enum class CompareMetric { throughput, memory, time_to_accuracy };
 CompareMetric parse_compare_metric(const std::string& text);
 
 struct CompareOptions {
-  std::string baseline;  // a system; empty: single_device
+  std::string baseline;                              // a system; empty: single_device
   CompareMetric metric = CompareMetric::throughput;  // sorts the rows, best first
 };
 
@@ -48,9 +48,10 @@ struct ComparisonRow {
   // Whether the throughput differs from the baseline's: the intervals are apart. nullopt: too few
   // values for an interval, or no baseline.
   std::optional<bool> differs;
-  std::vector<std::int64_t> measured_peaks, predicted_peaks;  // bytes, per rank, largest of the seeds
-  std::optional<Spread> time_to_accuracy;                     // seconds, of the seeds that reached it
-  int reached = 0;                                            // how many did
+  std::vector<std::int64_t> measured_peaks,
+      predicted_peaks;                     // bytes, per rank, largest of the seeds
+  std::optional<Spread> time_to_accuracy;  // seconds, of the seeds that reached it
+  int reached = 0;                         // how many did
   std::optional<Spread> final_metric;
   std::optional<double> best_metric;
   std::string outcome;  // "ok" if all seeds are; else the first other one

@@ -72,31 +72,40 @@ std::vector<Column> columns(const Comparison& comparison, const CompareOptions& 
   const auto add = [&table](const std::string& name, bool right, auto cell_of, const auto& rows) {
     Column column{name, right, {}};
     for (const ComparisonRow& row : rows) column.cells.push_back(cell_of(row));
-    const bool empty = std::all_of(column.cells.begin(), column.cells.end(), [](const auto& cell) {
-      return cell.empty() || cell == kNone;
-    });
+    const bool empty = std::all_of(column.cells.begin(), column.cells.end(),
+                                   [](const auto& cell) { return cell.empty() || cell == kNone; });
     if (!empty) table.push_back(std::move(column));
   };
   const auto& rows = comparison.rows;
-  add("system", false, [](const auto& row) { return row.system; }, rows);
-  add("options", false, [](const auto& row) { return row.options; }, rows);
-  add("ranks", true, [](const auto& row) { return std::to_string(row.ranks); }, rows);
-  add("micro-batches", true, [](const auto& row) { return std::to_string(row.microbatches); }, rows);
-  add("samples/update", true,
+  add(
+      "system", false, [](const auto& row) { return row.system; }, rows);
+  add(
+      "options", false, [](const auto& row) { return row.options; }, rows);
+  add(
+      "ranks", true, [](const auto& row) { return std::to_string(row.ranks); }, rows);
+  add(
+      "micro-batches", true, [](const auto& row) { return std::to_string(row.microbatches); },
+      rows);
+  add(
+      "samples/update", true,
       [](const auto& row) { return std::to_string(row.samples_per_update); }, rows);
-  add("updates/epoch", true,
+  add(
+      "updates/epoch", true,
       [](const auto& row) {
         return row.updates_per_epoch > 0 ? std::to_string(row.updates_per_epoch) : kNone;
       },
       rows);
-  add("samples/s", true,
+  add(
+      "samples/s", true,
       [](const auto& row) { return row.throughput ? rate(row.throughput->median) : kNone; }, rows);
-  add("95 % interval", true,
+  add(
+      "95 % interval", true,
       [](const auto& row) {
         return row.interval ? rate(row.interval->low) + " .. " + rate(row.interval->high) : kNone;
       },
       rows);
-  add("over seeds", true,
+  add(
+      "over seeds", true,
       [](const auto& row) {
         if (row.records.size() < 2 || !row.throughput) return std::string(kNone);
         return fmt::format("{}: {} .. {}", row.records.size(), rate(row.throughput->min),
@@ -105,26 +114,30 @@ std::vector<Column> columns(const Comparison& comparison, const CompareOptions& 
       rows);
   add("ratio", true, ratio_cell, rows);
   const bool memory = options.metric == CompareMetric::memory;
-  add("peak/rank", true,
+  add(
+      "peak/rank", true,
       [&](const auto& row) {
         return with_ratio(bytes_cell(row.measured_peaks), row.memory_ratio,
                           memory && !row.measured_peaks.empty());
       },
       rows);
-  add("predicted", true,
+  add(
+      "predicted", true,
       [&](const auto& row) {
         return with_ratio(bytes_cell(row.predicted_peaks), row.memory_ratio,
                           memory && row.measured_peaks.empty());
       },
       rows);
   if (comparison.target)
-    add(fmt::format("time to {} {:g}", comparison.metric, *comparison.target), true,
+    add(
+        fmt::format("time to {} {:g}", comparison.metric, *comparison.target), true,
         [&](const auto& row) {
           return with_ratio(time_cell(row), row.time_ratio,
                             options.metric == CompareMetric::time_to_accuracy);
         },
         rows);
-  add("final " + comparison.metric, true,
+  add(
+      "final " + comparison.metric, true,
       [](const auto& row) {
         return row.final_metric ? fmt::format("{:.4g}", row.final_metric->median) : kNone;
       },
@@ -183,12 +196,14 @@ std::string to_table(std::span<const Comparison> comparisons, const CompareOptio
     if (same)
       text += fmt::format("  ~  cannot be told apart from {}: {}\n", c.baseline,
                           c.clock == "wall" ? "the intervals overlap" : "equal");
-    if (unknown) text += "  ?  too few steps for an interval, so nothing is said about a difference\n";
+    if (unknown)
+      text += "  ?  too few steps for an interval, so nothing is said about a difference\n";
     if (c.baseline.empty())
       text += "  no ratio: the baseline has no run with this workload, batch and clock\n";
     if (!reference)
-      text += fmt::format("  no {} run with this workload, batch and clock: add one as a reference\n",
-                          kReferenceSystem);
+      text +=
+          fmt::format("  no {} run with this workload, batch and clock: add one as a reference\n",
+                      kReferenceSystem);
   }
   return text.empty() ? "no records\n" : text;
 }

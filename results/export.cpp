@@ -26,8 +26,7 @@ std::string cell(const std::string& text) { return csv_quoted(text); }
 std::string cell(const char* text) { return csv_quoted(text); }
 std::string cell(const nlohmann::json& value) { return csv_quoted(value.dump()); }
 template <class Number>
-  requires std::is_arithmetic_v<Number>
-std::string cell(Number value) {
+requires std::is_arithmetic_v<Number> std::string cell(Number value) {
   return fmt::format("{}", value);  // the shortest text that reads back to the same number
 }
 template <class T>
@@ -59,9 +58,9 @@ std::string records_csv(std::span<const Record> records) {
   line(csv, "digest", "system", "options", "workload", "cluster", "clock", "cost_source",
        "transport", "device", "ranks", "batch", "microbatches", "seed", "outcome", "reason",
        "failed_rank", "steps", "warmup_steps", "samples_per_step", "updates_per_epoch",
-       "samples_per_second", "samples_per_second_low", "samples_per_second_high",
-       "peak_bytes", "measured_peak_bytes_per_rank", "predicted_peak_bytes_per_rank", "metric",
-       "target", "seconds_to_target", "final_metric", "best_metric", "planning_seconds");
+       "samples_per_second", "samples_per_second_low", "samples_per_second_high", "peak_bytes",
+       "measured_peak_bytes_per_rank", "predicted_peak_bytes_per_rank", "metric", "target",
+       "seconds_to_target", "final_metric", "best_metric", "planning_seconds");
   for (const Record& r : records) {
     const auto rate = throughput(r);
     std::optional<double> middle, low, high;
@@ -79,8 +78,8 @@ std::string records_csv(std::span<const Record> records) {
 
 std::string curves_csv(std::span<const Record> records) {
   std::string csv;
-  line(csv, "digest", "system", "options", "workload", "cluster", "clock", "ranks", "batch",
-       "seed", "step", "seconds", "loss", "metric_name", "metric");
+  line(csv, "digest", "system", "options", "workload", "cluster", "clock", "ranks", "batch", "seed",
+       "step", "seconds", "loss", "metric_name", "metric");
   for (const Record& r : records)
     for (const CurvePoint& point : r.curve)
       line(csv, r.digest, r.system, r.options, r.workload, r.cluster, r.clock, r.ranks, r.batch,

@@ -8,10 +8,6 @@
 namespace sluice {
 namespace {
 
-bool counts(const Record& record) {
-  return record.outcome == "ok" || record.outcome == "timed_out";
-}
-
 std::vector<std::int64_t> totals(const std::vector<MemorySplit>& splits) {
   std::vector<std::int64_t> result;
   for (const MemorySplit& split : splits) result.push_back(split.total);
@@ -26,9 +22,13 @@ std::string text_fact(const Record& record, const char* name, const std::string&
 
 }  // namespace
 
+bool has_metrics(const Record& record) {
+  return record.outcome == "ok" || record.outcome == "timed_out";
+}
+
 std::optional<Throughput> throughput(const Record& record) {
   const auto warmup = static_cast<std::size_t>(std::max(record.warmup_steps, 0));
-  if (!counts(record) || record.step_seconds.size() <= warmup || record.samples_per_step <= 0)
+  if (!has_metrics(record) || record.step_seconds.size() <= warmup || record.samples_per_step <= 0)
     return std::nullopt;
   const auto steps = std::span(record.step_seconds).subspan(warmup);
   const double middle = median(steps);
@@ -41,12 +41,12 @@ std::optional<Throughput> throughput(const Record& record) {
 }
 
 std::vector<std::int64_t> measured_peaks(const Record& record) {
-  if (!counts(record) || record.clock != "wall") return {};
+  if (!has_metrics(record) || record.clock != "wall") return {};
   return totals(record.peak_bytes);
 }
 
 std::vector<std::int64_t> predicted_peaks(const Record& record) {
-  if (!counts(record)) return {};
+  if (!has_metrics(record)) return {};
   if (!record.predicted_peak_bytes.empty()) return totals(record.predicted_peak_bytes);
   return record.clock == "virtual" ? totals(record.peak_bytes) : std::vector<std::int64_t>{};
 }
@@ -72,7 +72,7 @@ std::optional<double> target(const Record& record) {
 
 std::optional<double> time_to_accuracy(const Record& record) {
   const std::optional<double> goal = target(record);
-  if (!counts(record) || !goal) return std::nullopt;
+  if (!has_metrics(record) || !goal) return std::nullopt;
   const bool down = lower_is_better(record);
   for (const CurvePoint& point : record.curve)
     if (point.metric && (down ? *point.metric <= *goal : *point.metric >= *goal))
@@ -81,14 +81,14 @@ std::optional<double> time_to_accuracy(const Record& record) {
 }
 
 std::optional<double> final_metric(const Record& record) {
-  if (!counts(record)) return std::nullopt;
+  if (!has_metrics(record)) return std::nullopt;
   for (auto point = record.curve.rbegin(); point != record.curve.rend(); ++point)
     if (point->metric) return point->metric;
   return std::nullopt;
 }
 
 std::optional<double> best_metric(const Record& record) {
-  if (!counts(record)) return std::nullopt;
+  if (!has_metrics(record)) return std::nullopt;
   const bool down = lower_is_better(record);
   std::optional<double> best;
   for (const CurvePoint& point : record.curve) {

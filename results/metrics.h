@@ -1,6 +1,6 @@
 // What is derived from a record's raw samples when it is read. A run that crashed, did not fit or
-// was refused has no metrics, however far it came: part of a run compares with nothing. One that ran
-// out of time has them, because what it measured until then is whole.
+// was refused has no metrics, however far it came: part of a run compares with nothing. One that
+// ran out of time has them, because what it measured until then is whole.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,8 @@
 #include "results/statistics.h"
 
 namespace sluice {
+
+bool has_metrics(const Record& record);  // outcome "ok" or "timed_out"
 
 struct Throughput {
   double samples_per_second = 0;     // samples of a step / median of the steps after the warm-up
@@ -34,7 +36,8 @@ std::string metric_name(const Record& record);
 bool lower_is_better(const Record& record);
 std::optional<double> target(const Record& record);
 
-// Training seconds until the metric first reaches the target; nullopt if it does not or there is none.
+// Training seconds until the metric first reaches the target; nullopt if it does not or there is
+// none.
 std::optional<double> time_to_accuracy(const Record& record);
 
 // The last and the best evaluation. A NaN never is the best.

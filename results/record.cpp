@@ -1,5 +1,5 @@
-// Records to JSON and back. Reading is strict: a field that is missing, of the wrong type, out of its
-// range or unknown is an error that names the line and the field, because a record that is read
+// Records to JSON and back. Reading is strict: a field that is missing, of the wrong type, out of
+// its range or unknown is an error that names the line and the field, because a record that is read
 // halfway would end as a wrong number in a chart. results/record.schema.json says the same in JSON
 // Schema; record_test.cpp holds the two together.
 #include "results/record.h"
@@ -28,12 +28,9 @@ json number(double value) {
 json number(const std::optional<double>& value) { return value ? number(*value) : json(nullptr); }
 
 json to_json(const MemorySplit& split) {
-  return {{"total", split.total},
-          {"weights", split.weights},
-          {"versions", split.versions},
-          {"gradients", split.gradients},
-          {"optimizer", split.optimizer},
-          {"activations", split.activations},
+  return {{"total", split.total},         {"weights", split.weights},
+          {"versions", split.versions},   {"gradients", split.gradients},
+          {"optimizer", split.optimizer}, {"activations", split.activations},
           {"buffers", split.buffers}};
 }
 
@@ -80,11 +77,10 @@ class Fields {
   Int count(const std::string& name) {
     const json& value = get(name);
     if (!value.is_number_integer()) wrong(name, "a whole number", value);
-    const bool fits =
-        value.is_number_unsigned()
-            ? value.get<std::uint64_t>() <=
-                  static_cast<std::uint64_t>(std::numeric_limits<Int>::max())
-            : value.get<std::int64_t>() >= 0;
+    const bool fits = value.is_number_unsigned()
+                          ? value.get<std::uint64_t>() <=
+                                static_cast<std::uint64_t>(std::numeric_limits<Int>::max())
+                          : value.get<std::int64_t>() >= 0;
     if (!fits) throw InputError(at(name), value.dump() + " is out of range", kAdvice);
     return value.get<Int>();
   }
@@ -278,9 +274,8 @@ Record record_from_json(const json& value, const std::string& where) {
   record.warmup_steps = fields.count<int>("warmup_steps");
   record.samples_per_step = fields.count<std::int64_t>("samples_per_step");
   record.updates_per_epoch = fields.count<std::int64_t>("updates_per_epoch");
-  record.curve = fields.array("curve", [&](const json& v, const std::string& p) {
-    return point_from_json(v, where, p);
-  });
+  record.curve = fields.array(
+      "curve", [&](const json& v, const std::string& p) { return point_from_json(v, where, p); });
   record.peak_bytes = fields.array("peak_bytes", split);
   record.predicted_peak_bytes = fields.array("predicted_peak_bytes", split);
   record.cost_source = fields.text("cost_source");
@@ -288,9 +283,8 @@ Record record_from_json(const json& value, const std::string& where) {
   record.observed = fields.object("observed");
   record.plan = fields.object("plan");
   record.planning_seconds = fields.real("planning_seconds");
-  record.timeline = fields.array("timeline", [&](const json& v, const std::string& p) {
-    return op_from_json(v, where, p);
-  });
+  record.timeline = fields.array(
+      "timeline", [&](const json& v, const std::string& p) { return op_from_json(v, where, p); });
   record.environment = fields.object("environment");
   fields.finish();
   return record;

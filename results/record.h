@@ -1,5 +1,6 @@
 // A record: one run, one JSON line, self-describing. It keeps raw samples; metrics are derived when
-// read (metrics.h), so a new metric needs no rerun. The fields are fixed by results/record.schema.json.
+// read (metrics.h), so a new metric needs no rerun. The fields are fixed by
+// results/record.schema.json.
 #pragma once
 
 #include <cstdint>
@@ -13,55 +14,61 @@ namespace sluice {
 
 inline constexpr const char* kRecordSchema = "sluice/record/1";
 
-// Bytes of one rank, by kind. `total` is the peak of the sum, and the kinds are those at that moment,
-// so they add up to it.
+// Bytes of one rank, by kind. `total` is the peak of the sum, and the kinds are those at that
+// moment, so they add up to it.
 struct MemorySplit {
-  std::int64_t total = 0, weights = 0, versions = 0, gradients = 0, optimizer = 0, activations = 0, buffers = 0;
+  std::int64_t total = 0, weights = 0, versions = 0, gradients = 0, optimizer = 0, activations = 0,
+               buffers = 0;
 };
 
 struct CurvePoint {
-  std::int64_t step = 0;             // updates done
-  double seconds = 0;                // training time so far: evaluation excluded, drain included
-  std::optional<double> loss;        // mean training loss since the previous point
-  std::optional<double> metric;      // evaluation metric; absent where only the loss was taken
+  std::int64_t step = 0;         // updates done
+  double seconds = 0;            // training time so far: evaluation excluded, drain included
+  std::optional<double> loss;    // mean training loss since the previous point
+  std::optional<double> metric;  // evaluation metric; absent where only the loss was taken
 };
 
 struct TimelineOp {
   int rank = 0;
-  std::string op;                    // text form, e.g. "5I2"; also "step", "reduce"
-  double start = 0, end = 0;         // seconds from the timeline's begin
+  std::string op;             // text form, e.g. "5I2"; also "step", "reduce"
+  double start = 0, end = 0;  // seconds from the timeline's begin
 };
 
 struct Record {
-  std::string digest;                // of the case: same digest, same experiment
+  std::string digest;  // of the case: same digest, same experiment
   std::string system;
   nlohmann::json options = nlohmann::json::object();
   std::string workload;
-  nlohmann::json workload_facts = nlohmann::json::object();  // metric name, target, single-device value, samples, licence
+  nlohmann::json workload_facts =
+      nlohmann::json::object();  // metric name, target, single-device value, samples, licence
   std::string cluster;
-  std::string clock;                 // "wall" | "virtual"
-  std::string transport;             // "threads" | "mpi" | "none" (virtual)
-  std::string device;                // "cpu" | "cuda" | the cluster's device names
+  std::string clock;      // "wall" | "virtual"
+  std::string transport;  // "threads" | "mpi" | "none" (virtual)
+  std::string device;     // "cpu" | "cuda" | the cluster's device names
   int ranks = 0;
-  std::int64_t batch = 0;            // global batch: samples per update
-  int microbatches = 0;              // per update
+  std::int64_t batch = 0;  // global batch: samples per update
+  int microbatches = 0;    // per update
   std::uint64_t seed = 0;
-  std::string outcome = "ok";        // ok | failed | timed_out | unsupported | out_of_memory
-  std::string reason;                // for every outcome but ok
+  std::string outcome = "ok";  // ok | failed | timed_out | unsupported | out_of_memory
+  std::string reason;          // for every outcome but ok
   std::optional<int> failed_rank;
   std::vector<double> step_seconds;  // every step kept, warm-up included
   int warmup_steps = 0;              // how many of them the throughput discards
   std::int64_t samples_per_step = 0;
   std::int64_t updates_per_epoch = 0;
   std::vector<CurvePoint> curve;
-  std::vector<MemorySplit> peak_bytes;            // per rank: measured (wall) or predicted (virtual)
+  std::vector<MemorySplit> peak_bytes;  // per rank: measured (wall) or predicted (virtual)
   std::vector<MemorySplit> predicted_peak_bytes;  // per rank, beside the measured one
-  std::string cost_source;           // where the virtual clock's costs are from: "analytic" | "profile"; "" on the wall clock
-  nlohmann::json theory = nlohmann::json::object();   // what the paper promises: bubble, in_flight, weight_versions, staleness
-  nlohmann::json observed = nlohmann::json::object(); // the same, as simulated or measured: bubble_ratio, span_bubble, ...
+  std::string cost_source;  // where the virtual clock's costs are from: "analytic" | "profile"; ""
+                            // on the wall clock
+  nlohmann::json theory = nlohmann::json::object();  // what the paper promises: bubble, in_flight,
+                                                     // weight_versions, staleness
+  nlohmann::json observed = nlohmann::json::object();  // the same, as simulated or measured:
+                                                       // bubble_ratio, span_bubble, ...
   nlohmann::json plan = nlohmann::json::object();
   double planning_seconds = 0;
-  std::vector<TimelineOp> timeline;  // one steady step (synchronous) or the first 3 P batches (asynchronous)
+  std::vector<TimelineOp>
+      timeline;  // one steady step (synchronous) or the first 3 P batches (asynchronous)
   nlohmann::json environment = nlohmann::json::object();
 };
 

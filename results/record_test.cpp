@@ -21,7 +21,8 @@ std::string any_text() {
   // UTF-8 with quotes, line ends and a non-ASCII letter; JSON has no place for stray bytes.
   static const std::vector<std::string> pieces = {"a", "B", "\"", "\\", "\n", ",", "ü", "0", " "};
   std::string text;
-  for (const auto& piece : *rc::gen::container<std::vector<std::string>>(rc::gen::elementOf(pieces)))
+  for (const auto& piece :
+       *rc::gen::container<std::vector<std::string>>(rc::gen::elementOf(pieces)))
     text += piece;
   return text;
 }
@@ -59,8 +60,8 @@ Record any_record() {
   r.batch = any_count();
   r.microbatches = any_int();
   r.seed = *rc::gen::arbitrary<std::uint64_t>();
-  r.outcome = *rc::gen::element<std::string>("ok", "failed", "timed_out", "unsupported",
-                                             "out_of_memory");
+  r.outcome =
+      *rc::gen::element<std::string>("ok", "failed", "timed_out", "unsupported", "out_of_memory");
   r.reason = any_text();
   if (*rc::gen::arbitrary<bool>()) r.failed_rank = any_int();
   r.step_seconds = *rc::gen::arbitrary<std::vector<double>>();

@@ -1,5 +1,6 @@
 // Order statistics of a sample. Step times are skewed and have outliers, so nothing here assumes a
-// distribution: medians, quantiles, and an interval of the median that holds for every continuous one.
+// distribution: medians, quantiles, and an interval of the median that holds for every continuous
+// one.
 #pragma once
 
 #include <optional>

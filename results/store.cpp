@@ -1,5 +1,5 @@
-// The append-only store. Every writer holds flock(LOCK_EX) while it looks at the tail and writes, so
-// that whoever finds a line without an end knows that its writer is dead.
+// The append-only store. Every writer holds flock(LOCK_EX) while it looks at the tail and writes,
+// so that whoever finds a line without an end knows that its writer is dead.
 #include "results/store.h"
 
 #include <fcntl.h>
@@ -109,8 +109,7 @@ StoredRecords read_records(const fs::path& path) {
     nlohmann::json value = nlohmann::json::parse(line, nullptr, false);
     if (value.is_discarded()) {
       const bool last = !ended || file.peek() == std::ifstream::traits_type::eof();
-      if (!last)
-        throw InputError(where, "not JSON", "remove the line, or run its case again");
+      if (!last) throw InputError(where, "not JSON", "remove the line, or run its case again");
       result.warnings.push_back(where + ": the last line is torn and was skipped");
       break;
     }

@@ -143,11 +143,13 @@ TEST_F(StoreTest, SaysWhatIsWrongWithAPath) {
   EXPECT_NE(message_of<InputError>([&] { read_records(folder_ / "none"); }).find("no such file"),
             std::string::npos);
   put(folder_ / "file", "x");
-  EXPECT_NE(message_of<InputError>([&] { Store store(folder_ / "file" / "runs.jsonl"); })
-                .find("cannot create the folder"),
+  EXPECT_NE(message_of<InputError>([&] {
+              Store store(folder_ / "file" / "runs.jsonl");
+            }).find("cannot create the folder"),
             std::string::npos);
-  EXPECT_NE(message_of<InputError>([] { Store store("/proc/runs.jsonl"); })
-                .find("cannot be opened for writing"),
+  EXPECT_NE(message_of<InputError>([] {
+              Store store("/proc/runs.jsonl");
+            }).find("cannot be opened for writing"),
             std::string::npos);
 }
 
@@ -177,8 +179,7 @@ TEST_F(StoreTest, WritersDoNotInterleave) {
   }
   const auto records = read_records(path).records;
   ASSERT_EQ(records.size(), std::size_t{kWriters * kRecords});
-  for (const Record& r : records)
-    EXPECT_EQ(r.reason, std::string(20'000, r.reason.at(0)));
+  for (const Record& r : records) EXPECT_EQ(r.reason, std::string(20'000, r.reason.at(0)));
 }
 
 TEST(Digest, IsStableAndIgnoresTheOrderOfKeys) {

@@ -1,0 +1,178 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <functional>
+
+#include "harness/cli/commands.h"
+#include "harness/core/error.h"
+
+namespace {
+
+using sluice::ListArguments;
+
+void print_error(const std::string& text) { std::fprintf(stderr, "error: %s\n", text.c_str()); }
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{
+      "Sluice: a benchmarking and reproduction harness for pipeline-parallel training.\n"
+      "Runs published systems under one harness: throughput, memory, time to accuracy.\n"};
+  app.name("sluice");
+  app.require_subcommand(1);
+  app.footer(
+      "Examples:\n"
+      "  sluice run harness/sweeps/quick.json        the quick sweep\n"
+      "  sluice schedule --system 1f1b --ranks 4 --microbatches 8 --text\n"
+      "  sluice run --system gpipe --workload fmnist_cnn --ranks 2\n"
+      "Exit codes: 0 done; 1 a run or a check failed; 2 bad usage or bad input.");
+  std::function<int()> chosen;
+
+  sluice::ListArguments list;
+  CLI::App* c = app.add_subcommand("list", "What there is: systems, workloads, clusters, sweeps");
+  c->add_option("what", list.what, "systems, workloads, clusters or sweeps (default: all)");
+  c->add_flag("--json", list.json, "One JSON document on stdout");
+  c->callback([&] { chosen = [&] { return list_command(list); }; });
+
+  sluice::PlanArguments plan;
+  c = app.add_subcommand("plan", "Partition a workload over a cluster and show the plan");
+  c->add_option("--system", plan.system, "System whose planner to use")->required();
+  c->add_option("--workload", plan.workload, "Workload (see sluice list workloads)")->required();
+  c->add_option(
+       "--cluster", plan.cluster,
+       "Name, JSON file, or flat:N[,bandwidth=25GiB/s][,latency=5us][,memory=16GiB][,speed=1]")
+      ->capture_default_str();
+  c->add_option("--devices", plan.devices, "How many of its devices to use (default: all)");
+  c->add_option("--batch", plan.batch, "Samples per update (default: the workload's)");
+  c->add_option("--micro-batch", plan.micro_batch,
+                "Samples per micro-batch (default: the workload's)");
+  c->add_option("--costs", plan.costs,
+                "analytic, profile (measured on this machine) or a file of sluice profile")
+      ->capture_default_str();
+  c->add_option("--set", plan.set, "Option of the system, key=value; may be repeated");
+  c->add_flag("--json", plan.json, "One JSON document on stdout");
+  c->callback([&] { chosen = [&] { return plan_command(plan); }; });
+
+  sluice::ScheduleArguments schedule;
+  c = app.add_subcommand(
+      "schedule", "Order of operations on a uniform chain, with makespan, bubbles and peaks");
+  c->add_option("--system", schedule.system, "System whose order to print")->required();
+  c->add_option("--ranks", schedule.ranks, "Pipeline ranks")->capture_default_str();
+  c->add_option("--microbatches", schedule.microbatches,
+                "Micro-batches (asynchronous systems: mini-batches of one run)")
+      ->capture_default_str();
+  c->add_option("--chunks", schedule.chunks, "Stages per rank, for systems that place several")
+      ->capture_default_str();
+  c->add_option("--costs", schedule.costs, "F/I/W[+latency] of one stage, e.g. 1/1/1 or 10/12/8+1")
+      ->capture_default_str();
+  c->add_option("--set", schedule.set, "Option of the system, key=value; may be repeated");
+  c->add_flag("--json", schedule.json, "One JSON document on stdout");
+  c->add_flag("--text", schedule.text, "Draw the time x rank grid");
+  c->add_option("--trace", schedule.trace, "Write a Chrome/Perfetto trace to this file");
+  c->callback([&] { chosen = [&] { return schedule_command(schedule); }; });
+
+  sluice::VerifyArguments verify;
+  c = app.add_subcommand("verify", "Replay weight-version cases through the real executor");
+  c->add_option("--cases", verify.cases, "File of cases, e.g. harness/testdata/weights.json")
+      ->required();
+  c->add_option("--tolerance", verify.tolerance, "Largest absolute error of a weight or loss")
+      ->capture_default_str();
+  c->add_option("--only", verify.only, "Names, or prefixes ending in '*'; the others are left out");
+  c->add_flag("--json", verify.json, "One JSON document on stdout");
+  c->callback([&] { chosen = [&] { return verify_command(verify); }; });
+
+  sluice::ProfileArguments profile;
+  c = app.add_subcommand("profile", "Measure a workload's cost graph on this machine");
+  c->add_option("--workload", profile.workload, "Workload")->required();
+  c->add_option("--micro-batch", profile.micro_batch,
+                "Samples per micro-batch (default: the workload's)");
+  c->add_option("--device", profile.device, "cpu")->capture_default_str();
+  c->add_option("--out", profile.out, "File to write (default: stdout)");
+  c->callback([&] { chosen = [&] { return profile_command(profile); }; });
+
+  sluice::RunArguments run;
+  c = app.add_subcommand("run", "Run a sweep, or one case; a record per case");
+  c->add_option("sweep", run.sweep, "Sweep file (or the name of one in harness/sweeps)");
+  const auto single = [&](const std::string& flag, const std::string& key,
+                          const std::string& help) {
+    c->add_option_function<std::string>(
+        flag, [&run, key](const std::string& value) { run.single[key] = value; }, help);
+  };
+  single("--system", "system", "One case: the system");
+  single("--workload", "workload", "One case: the workload");
+  single("--cluster", "cluster", "Cluster of the virtual clock (see plan)");
+  single("--clock", "clock",
+         "wall: really run, or virtual: real training, simulated time (default wall)");
+  single("--costs", "costs",
+         "profile, analytic or a file (default: profile on the wall clock, analytic on the virtual "
+         "one)");
+  single("--transport", "transport", "threads (default)");
+  single("--device", "device", "cpu (default)");
+  single("--ranks", "ranks", "Ranks (default 2)");
+  single("--batch", "batch", "Samples per update (default: the workload's)");
+  single("--microbatches", "microbatches", "Micro-batches per update (default: the workload's)");
+  single("--epochs", "epochs", "Epochs, with an evaluation after each (default: the workload's)");
+  single("--steps", "steps", "Updates without evaluation, instead of epochs");
+  single("--seed", "seed", "Seed of the weights and the data order (default 1)");
+  single("--weight-gradient", "weight_gradient", "per_microbatch (default) or batched");
+  single("--timeout", "timeout_seconds", "Seconds after which the case ends as timed_out");
+  c->add_option("--set", run.set, "Option of the system, key=value; may be repeated");
+  c->add_option("--inject-failure", run.inject_failure,
+                "RANK:UPDATE: that rank fails in that update (to see what happens)");
+  c->add_option("--out", run.out, "Records (default results/runs/NAME.jsonl)");
+  c->add_flag("--resume", run.resume, "Skip cases that already have an ok record");
+  c->add_option("--shard", run.shard, "i/n: only every n-th case from the i-th, for job arrays");
+  c->add_flag("--dry-run", run.dry_run, "Check everything and list the cases; run nothing");
+  c->add_option("--progress", run.progress, "auto, bar, plain or none (on stderr)")
+      ->capture_default_str();
+  c->add_flag("--json", run.json, "Print the comparison as one JSON document");
+  c->callback([&] { chosen = [&] { return run_command(run); }; });
+
+  sluice::CompareArguments compare;
+  c = app.add_subcommand("compare", "Compare the records of runs in a table");
+  c->add_option("files", compare.files, "JSONL files")->required();
+  c->add_option("--baseline", compare.baseline, "System the ratios are to (default single_device)");
+  c->add_option("--metric", compare.metric,
+                "throughput, memory or time_to_accuracy: sorts the rows")
+      ->capture_default_str();
+  c->add_flag("--json", compare.json, "One JSON document on stdout");
+  c->callback([&] { chosen = [&] { return compare_command(compare); }; });
+
+  sluice::ReportArguments report;
+  c = app.add_subcommand("report", "Charts (SVG, PNG, PDF) and one offline report.html");
+  c->add_option("files", report.files, "JSONL files")->required();
+  c->add_option("--out", report.out, "Folder (default plots/out/NAME)");
+  c->callback([&] { chosen = [&] { return report_command(report); }; });
+
+  sluice::ExportArguments exported;
+  c = app.add_subcommand("export", "Records as a flat table on stdout");
+  c->add_option("files", exported.files, "JSONL files")->required();
+  c->add_option("--format", exported.format, "csv")->capture_default_str();
+  c->add_flag("--curves", exported.curves, "The learning curves instead of one line a record");
+  c->callback([&] { chosen = [&] { return export_command(exported); }; });
+
+  sluice::NewArguments fresh;
+  c = app.add_subcommand("new", "Write the skeleton of a new baseline: one file");
+  c->add_option("what", fresh.what, "baseline")->required();
+  c->add_option("name", fresh.name, "Name: lower-case letters, digits and _")->required();
+  c->callback([&] { chosen = [&] { return new_command(fresh); }; });
+
+  try {
+    app.parse(argc, argv);
+    return chosen();
+  } catch (const CLI::ParseError& e) {
+    const int code = app.exit(e);  // prints help, or the error and a hint
+    return code == 0 ? 0 : 2;
+  } catch (const sluice::InputError& e) {
+    print_error(e.what());
+    return 2;
+  } catch (const sluice::RunError& e) {
+    print_error(e.what());
+    return 1;
+  } catch (const std::bad_alloc&) {
+    print_error("out of memory");
+    return 1;
+  } catch (const std::exception& e) {
+    print_error(std::string("internal error: ") + e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,83 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "harness/cli/commands.h"
+#include "harness/core/error.h"
+#include "harness/core/system.h"
+#include "harness/run/prepare.h"
+
+namespace sluice {
+
+// A valid system to start from: GPipe's order, one stage a device. It builds and passes the
+// contract test as it is.
+static constexpr const char* kBaseline =
+    R"(// TITLE (authors, venue, year, arXiv number), section N: say here what is implemented, and draw the schedule.
+#include "harness/plan/chain_partition.h"
+
+namespace sluice {{
+
+static Schedule {0}_schedule(const ScheduleProblem& problem, const Options&) {{
+  Schedule schedule{{.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(problem.ranks)),
+                    .microbatches = problem.microbatches}};
+  for (std::size_t s = 0; s < problem.graph.size(); ++s) {{
+    auto& ops = schedule.ranks[problem.placement.stages[s].front().index()];
+    for (int i = 0; i < problem.microbatches; ++i) ops.push_back(forward_op(static_cast<int>(s), i));
+    for (int i = 0; i < problem.microbatches; ++i) ops.push_back(backward_op(static_cast<int>(s), i));
+  }}
+  return schedule;
+}}
+
+static Theory {0}_theory(const ScheduleProblem& problem, const Options&) {{
+  const auto p = static_cast<std::size_t>(problem.ranks);
+  return {{.bubble_ratio = static_cast<double>(problem.ranks - 1) / (problem.microbatches + problem.ranks - 1),
+          .in_flight = std::vector<int>(p, problem.microbatches),
+          .weight_versions = std::vector<int>(p, 1),
+          .staleness = std::vector<int>(p, 0)}};
+}}
+
+extern const System {0};
+const System {0} = {{
+    .name = "{0}",
+    .aliases = {{}},
+    .title = "{0}",
+    .citation = "authors, title, venue, year",
+    .synchronous = true,
+    .options = {{}},
+    .plan = [](const Problem& p, const Options&) {{ return balanced_chain(p, p.devices, "{0}"); }},
+    .schedule = {0}_schedule,
+    .weights = [](const Options&) {{ return WeightRule{{}}; }},
+    .theory = {0}_theory,
+}};
+
+}}  // namespace sluice
+)";
+
+int new_command(const NewArguments& a) {
+  const std::vector<std::string> kinds = {"baseline"};
+  if (a.what != "baseline")
+    throw InputError("new", "unknown kind '" + a.what + "'", suggestion(a.what, kinds));
+  const bool plain = !a.name.empty() && a.name[0] >= 'a' && a.name[0] <= 'z' &&
+                     std::ranges::all_of(a.name, [](char c) {
+                       return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+                     });
+  if (!plain)
+    throw InputError("new", "'" + a.name + "' is not a name",
+                     "use lower-case letters, digits and _, a letter first");
+  for (const System* system : all_systems())
+    if (system->name == a.name)
+      throw InputError("new", "there is a system '" + a.name + "' already");
+  const std::string file = source_folder() + "/baselines/" + a.name + ".cpp";
+  if (std::filesystem::exists(file)) throw InputError(file, "exists already");
+  std::ofstream out(file);
+  out << fmt::format(kBaseline, a.name);
+  out.flush();
+  if (!out) throw InputError(file, "cannot be written");
+  fmt::print("wrote {}\nbuild again, then: sluice schedule --system {} --text\n",
+             std::filesystem::relative(file).string(), a.name);
+  return 0;
+}
+
+}  // namespace sluice

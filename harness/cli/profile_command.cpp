@@ -1,0 +1,35 @@
+#include <fmt/format.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "harness/cli/commands.h"
+#include "harness/core/error.h"
+#include "harness/run/engine.h"
+#include "workloads/models/registry.h"
+
+namespace sluice {
+
+int profile_command(const ProfileArguments& a) {
+  const Workload& workload = find_workload(a.workload);
+  if (a.device != "cpu")
+    throw InputError("--device", "unknown device '" + a.device + "'", "this build profiles cpu");
+  if (!workload.runs_for_real)
+    throw InputError("--workload", "'" + a.workload + "' is a full-size declaration",
+                     "profile a workload that runs here");
+  if (a.micro_batch < 0) throw InputError("--micro-batch", "must be at least 1");
+  const CostGraph graph = engine::measure(
+      workload.model, a.micro_batch > 0 ? a.micro_batch : workload.batch / workload.microbatches);
+  const std::string text = to_json(graph).dump(2) + "\n";
+  if (a.out.empty()) {
+    fmt::print("{}", text);
+    return 0;
+  }
+  std::ofstream out(a.out);
+  out << text;
+  out.flush();
+  if (!out) throw InputError("--out", "'" + a.out + "' cannot be written");
+  return 0;
+}
+
+}  // namespace sluice

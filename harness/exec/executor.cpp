@@ -1,0 +1,189 @@
+#include "harness/exec/executor.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+namespace sluice {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// What went wrong first; later failures are its consequences.
+class FirstFailure {
+ public:
+  void set(RunStopped::Kind kind, std::optional<Rank> rank, const std::string& reason) {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_.emplace(kind, rank, reason);
+  }
+  void rethrow() const {
+    if (failure_) throw *failure_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::optional<RunStopped> failure_;
+};
+
+// Stops the run when it takes too long or somebody cancels it.
+class Watchdog {
+ public:
+  Watchdog(const ExecuteOptions& options, Transport& transport, FirstFailure& failure) {
+    if (!options.timeout && !options.cancel) return;
+    thread_ = std::thread([this, options, &transport, &failure] {
+      const auto start = Clock::now();
+      std::unique_lock lock(mutex_);
+      while (!done_) {
+        changed_.wait_for(lock, std::chrono::milliseconds(50));
+        if (done_) return;
+        if (options.cancel && options.cancel->load()) {
+          failure.set(RunStopped::Kind::cancelled, std::nullopt, "interrupted");
+        } else if (options.timeout && since(start) > options.timeout->value) {
+          failure.set(RunStopped::Kind::timed_out, std::nullopt,
+                      "took longer than " + to_text(*options.timeout));
+        } else {
+          continue;
+        }
+        transport.abort();
+        return;
+      }
+    });
+  }
+  ~Watchdog() {
+    if (!thread_.joinable()) return;
+    {
+      const std::lock_guard lock(mutex_);
+      done_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  std::thread thread_;
+};
+
+struct RankResult {
+  std::vector<double> update_end;
+  std::vector<TraceEvent> trace;
+  double end = 0;
+};
+
+// Place of a rank among a stage's replicas.
+int member_of(const Program& program, StageId stage, Rank rank) {
+  const auto& ranks = program.placement.stages[stage.index()];
+  return static_cast<int>(std::ranges::find(ranks, rank) - ranks.begin());
+}
+
+template <bool traced>
+void run_once(const Program& program, Rank rank, Transport& transport, Worker& worker,
+              int iteration, Clock::time_point start, RankResult& result) {
+  for (const Instruction& i : program.ranks[rank.index()]) {
+    double begin = 0;
+    if constexpr (traced) begin = since(start);
+    switch (i.what) {
+      case Do::send_activation:
+      case Do::send_gradient:
+        transport.send(i.channel, worker.take(i));
+        continue;
+      case Do::receive_activation:
+      case Do::receive_gradient:
+        worker.put(i, transport.receive(i.channel));
+        continue;
+      case Do::reduce_gradients: {
+        const Worker::Buffer g = worker.gradients(i.stage);
+        transport.all_reduce(i.channel, member_of(program, i.stage, rank), g.data, g.count, g.type);
+        break;
+      }
+      case Do::optimizer_step: {
+        worker.step(i);
+        double& end =
+            result
+                .update_end[static_cast<std::size_t>(iteration * program.updates + i.micro.value)];
+        end = since(start);
+        break;
+      }
+      default:
+        worker.compute(i);
+    }
+    if constexpr (traced) result.trace.push_back({i, begin, since(start)});
+  }
+}
+
+}  // namespace
+
+Execution execute(const Program& program, Transport& transport,
+                  const std::vector<std::unique_ptr<Worker>>& workers,
+                  const ExecuteOptions& options) {
+  std::vector<RankResult> results(program.rank_count());
+  for (RankResult& result : results)
+    result.update_end.assign(static_cast<std::size_t>(options.iterations * program.updates), 0);
+  FirstFailure failure;
+  std::atomic<std::size_t> ready{0};
+  std::atomic<bool> go{false};
+  Clock::time_point start;
+  const auto rank_main = [&](std::size_t r) {
+    try {
+      workers[r]->begin_run(program);
+    } catch (const std::exception& e) {
+      failure.set(RunStopped::Kind::failed, Rank(r), e.what());
+      transport.abort();
+    }
+    ready.fetch_add(1);
+    ready.notify_all();
+    go.wait(false);
+    try {
+      for (int k = 0; k < options.iterations; ++k) {
+        workers[r]->begin_iteration(k);
+        if (k == options.traced_iteration) {
+          run_once<true>(program, Rank(r), transport, *workers[r], k, start, results[r]);
+        } else {
+          run_once<false>(program, Rank(r), transport, *workers[r], k, start, results[r]);
+        }
+      }
+      results[r].end = since(start);
+      workers[r]->end_run();
+    } catch (const TransportAborted&) {
+      // Another rank failed first; its reason is the run's.
+    } catch (const std::exception& e) {
+      failure.set(RunStopped::Kind::failed, Rank(r), e.what());
+      transport.abort();
+    } catch (...) {
+      failure.set(RunStopped::Kind::failed, Rank(r), "an exception of unknown type");
+      transport.abort();
+    }
+  };
+  {
+    const Watchdog watchdog(options, transport, failure);
+    std::vector<std::thread> threads;
+    for (std::size_t r = 0; r < results.size(); ++r) threads.emplace_back(rank_main, r);
+    for (std::size_t n = ready.load(); n < results.size(); n = ready.load()) ready.wait(n);
+    start = Clock::now();
+    go.store(true);
+    go.notify_all();
+    for (std::thread& thread : threads) thread.join();
+  }
+  failure.rethrow();
+
+  Execution execution;
+  execution.update_end.assign(results[0].update_end.size(), 0);
+  for (RankResult& result : results) {
+    execution.seconds = std::max(execution.seconds, result.end);
+    for (std::size_t u = 0; u < result.update_end.size(); ++u)
+      execution.update_end[u] = std::max(execution.update_end[u], result.update_end[u]);
+    execution.trace.ranks.push_back(std::move(result.trace));
+  }
+  return execution;
+}
+
+}  // namespace sluice

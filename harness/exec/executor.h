@@ -1,0 +1,69 @@
+// The wall clock: runs a Program for real, one thread a rank. It knows instructions, messages and
+// time; what an instruction does is the rank's Worker (exec/torch; tests use a fake).
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/core/program.h"
+#include "harness/core/trace.h"
+#include "harness/core/units.h"
+#include "harness/exec/transport.h"
+
+namespace sluice {
+
+// The stages of one rank. Called by that rank's thread only.
+class Worker {
+ public:
+  virtual ~Worker() = default;
+  virtual void begin_run(
+      const Program& program) = 0;  // on the rank's own thread, before the first iteration
+  virtual void begin_iteration(int iteration) = 0;
+  virtual void compute(const Instruction& op) = 0;    // F, B, I or W
+  virtual Message take(const Instruction& send) = 0;  // hands out what the op before it made
+  virtual void put(const Instruction& receive, Message message) = 0;
+  // The gradients to reduce over replicas: contiguous memory.
+  struct Buffer {
+    void* data;
+    std::size_t count;
+    ElementType type;
+  };
+  virtual Buffer gradients(StageId stage) = 0;
+  virtual void step(const Instruction& step) = 0;
+  virtual void end_run() = 0;
+};
+
+struct ExecuteOptions {
+  int iterations = 1;         // the program, again and again, without a barrier between
+  int traced_iteration = -1;  // whose ops to time one by one; none: no clock is read between ops
+  std::optional<Seconds> timeout;             // of the whole call
+  const std::atomic<bool>* cancel = nullptr;  // set by Ctrl-C
+};
+
+struct Execution {
+  double seconds = 0;  // from the common start to the last instruction
+  std::vector<double>
+      update_end;  // when the last rank finished update u (all iterations), seconds from the start
+  Trace trace;     // of traced_iteration; its times count from the start too
+};
+
+// How a run ended before its time.
+class RunStopped : public std::runtime_error {
+ public:
+  enum class Kind { failed, timed_out, cancelled };
+  RunStopped(Kind k, std::optional<Rank> r, const std::string& reason)
+      : std::runtime_error(reason), kind(k), rank(r) {}
+  Kind kind;
+  std::optional<Rank> rank;  // the one that failed first
+};
+
+// workers[r] runs rank r. Throws RunStopped: a worker threw (its rank and message), the time-out
+// passed, or `cancel` was set; all threads have ended by then.
+Execution execute(const Program& program, Transport& transport,
+                  const std::vector<std::unique_ptr<Worker>>& workers,
+                  const ExecuteOptions& options);
+
+}  // namespace sluice

@@ -1,0 +1,119 @@
+// Session: one model being trained by one system on real ranks: weights, optimizer state, data. The
+// training loop (harness/run) drives it; exec/torch implements it. No LibTorch in this header, so
+// that everything above the executor compiles in seconds.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/core/model.h"
+#include "harness/core/plan.h"
+#include "harness/core/program.h"
+#include "harness/exec/executor.h"
+
+namespace sluice {
+
+struct OptimizerSpec {
+  enum class Kind { sgd, adam, adamw } kind = Kind::sgd;
+  double learning_rate = 0.1;
+  double momentum = 0;  // sgd
+  bool momentum_ema =
+      false;  // sgd: v = mu v + (1 - mu) g (SpecTrain's form) instead of torch's v = mu v + g
+  double weight_decay = 0;  // sgd, adam: added to the gradient; adamw: decoupled
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  // How many state tensors of the weights' size it keeps.
+  int state_tensors() const { return kind == Kind::sgd ? (momentum > 0 ? 1 : 0) : 2; }
+};
+
+// Where samples come from. Indices are positions in the data set.
+struct DataFeed {
+  std::int64_t train_samples = 0, test_samples = 0;
+  std::function<void(bool train, std::span<const std::int64_t> indices, double* features)>
+      features_double;
+  std::function<void(bool train, std::span<const std::int64_t> indices, float* features)> features;
+  std::function<void(bool train, std::span<const std::int64_t> indices, std::int64_t* classes)>
+      classes;
+  std::function<void(bool train, std::span<const std::int64_t> indices, double* values)>
+      values;  // instead of classes
+};
+
+struct SessionSpec {
+  ModelGraph model;
+  Plan plan;
+  OptimizerSpec optimizer;
+  std::uint64_t seed = 1;
+  std::int64_t micro_batch = 1;  // samples of one micro-batch of the program
+  bool double_precision = false;
+  bool batched_weight_gradients =
+      false;              // W of all micro-batches of an update as one GEMM, at the update
+  double loss_scale = 1;  // multiplies the loss and its gradient besides 1 / micro-batches
+  std::optional<DataFeed>
+      feed;  // none: one fixed random batch (the peers' benchmark: seed 7, randn)
+  std::int64_t synthetic_batch = 0;  // samples of that batch
+  std::optional<std::vector<std::vector<std::vector<double>>>>
+      initial;                    // [layer][parameter][element]
+  int fail_rank = -1;             // tests: this rank throws ...
+  std::int64_t fail_update = -1;  // ... in its step of this update
+};
+
+struct PeakMemory {  // counted allocations of one rank, bytes, at the moment of the largest sum
+  std::int64_t weights = 0, versions = 0, gradients = 0, optimizer = 0, activations = 0,
+               buffers = 0;
+  std::int64_t total() const {
+    return weights + versions + gradients + optimizer + activations + buffers;
+  }
+};
+
+struct RunRequest {
+  std::vector<std::int64_t> order;  // samples of this run in order: updates * batch of them
+  int iterations = 1;               // of the program
+  int traced_iteration = -1;
+  std::optional<Seconds> timeout;
+  const std::atomic<bool>* cancel = nullptr;
+  std::function<void(std::int64_t updates_done)>
+      progress;  // called on a rank's thread: must be quick
+  // Learning rate of an update (counted over the session's life); none: the optimizer's.
+  std::function<double(std::int64_t update)> learning_rate;
+  bool keep_weights = false;  // record every version of every stage (verify)
+};
+
+struct RunResult {
+  Execution execution;
+  std::vector<double> losses;  // per update: mean training loss of its samples, times loss_scale
+  // keep_weights: [stage][update][element], the weights after each update of this run
+  std::vector<std::vector<std::vector<double>>> weights;
+};
+
+struct Evaluation {
+  double loss = 0;
+  double accuracy = 0;  // fraction; 0 for models without classes
+};
+
+class Session {
+ public:
+  virtual ~Session() = default;
+  // Runs the program; every stage is drained when it returns. Throws RunStopped.
+  virtual RunResult run(const Program& program, const RunRequest& request) = 0;
+  virtual Evaluation evaluate() = 0;                        // on the test samples, newest weights
+  virtual std::vector<PeakMemory> peak_memory() const = 0;  // per rank, since the last reset
+  virtual void reset_peak_memory() = 0;
+  virtual std::vector<double> weights(
+      int layer) const = 0;  // newest, all parameters of the layer in order
+  virtual std::vector<double> gradients(
+      int layer) const = 0;  // of the last update before its step, likewise
+  virtual std::int64_t updates_done() const = 0;
+};
+
+std::unique_ptr<Session> make_session(const SessionSpec& spec);  // exec/torch/session.cpp
+
+// Seconds of each layer of the model for one micro-batch on this machine, one thread: median of
+// `repeats`.
+CostGraph measure_costs(const ModelGraph& model, std::int64_t micro_batch,
+                        int repeats);  // exec/torch/profile.cpp
+std::string torch_version();
+
+}  // namespace sluice

@@ -1,0 +1,82 @@
+// One maker a layer kind; make_layer() picks. And what several kinds share. Internal to this
+// folder.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "harness/core/layer_spec.h"
+#include "harness/exec/torch/layer.h"
+
+namespace sluice {
+
+std::unique_ptr<Layer> make(const Linear& spec);
+std::unique_ptr<Layer> make(const Embedding& spec);
+std::unique_ptr<Layer> make(const Conv2d& spec);
+std::unique_ptr<Layer> make(const Pool2d& spec);
+std::unique_ptr<Layer> make(const BatchNorm& spec, const at::TensorOptions& options);
+std::unique_ptr<Layer> make(const LayerNorm& spec);
+std::unique_ptr<Layer> make(const Activation& spec);
+std::unique_ptr<Layer> make(const Dropout& spec, int index_in_model);
+std::unique_ptr<Layer> make(const LstmCell& spec);
+std::unique_ptr<Layer> make(const Lstm& spec);
+std::unique_ptr<Layer> make(const Attention& spec);
+std::unique_ptr<Layer> make(const Add& spec);
+std::unique_ptr<Layer> make(const Concat& spec, std::span<const Shape> input_shapes);
+std::unique_ptr<Layer> make(const Flatten& spec, std::span<const Shape> input_shapes);
+std::unique_ptr<Layer> make(const CrossEntropyLoss& spec);
+std::unique_ptr<Layer> make(const MseLoss& spec);
+
+// Whether nobody but the caller's reference sees this tensor or its storage, so that it may be
+// written over.
+bool is_sole_owner(const at::Tensor& tensor);
+
+// x as rows of its last dimension: [batch, ..., width] -> [rows, width], a view where possible.
+at::Tensor as_rows(const at::Tensor& x);
+
+// x W^T + bias for rows x. bias may be null.
+at::Tensor affine(const at::Tensor& x, const at::Tensor& weight, const at::Tensor* bias);
+
+// weight_gradient += dz^T x and bias_gradient += column sums of dz, straight into the gradients.
+// dz: [rows, out], x: [rows, in]. bias_gradient may be null.
+void add_affine_gradients(const at::Tensor& dz, const at::Tensor& x,
+                          const at::Tensor& weight_gradient, const at::Tensor* bias_gradient);
+void add_column_sums(const at::Tensor& dz, const at::Tensor& sums);
+
+// The tensors at `position` of all the stashes one below the other: the first itself if there is
+// only one. Rows of several micro-batches become rows of one larger product.
+at::Tensor stacked(std::span<LayerStash* const> stashes, std::size_t position);
+
+void clear(std::span<LayerStash* const> stashes);
+
+// Base of the layers without weights, which have nothing to do in W.
+class WeightlessLayer : public Layer {
+ public:
+  void weight_gradient(std::span<LayerStash* const> stashes,
+                       std::span<const at::Tensor> gradients) override;
+};
+
+// The attention core on [batch, heads, steps, head width]: CPU tensors take torch's flash kernel,
+// others the same algorithm written in matrix products. Both return the output and the log-sum-exp
+// of every row of scores, and both backwards recompute the probabilities from that.
+struct AttentionCore {
+  at::Tensor output, log_sum_exp;
+};
+struct AttentionGradients {
+  at::Tensor q, k, v;
+};
+AttentionCore attend_flash(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                           bool causal);
+AttentionGradients attend_flash_backward(const at::Tensor& dy, const at::Tensor& q,
+                                         const at::Tensor& k, const at::Tensor& v,
+                                         const AttentionCore& forward, bool causal);
+AttentionCore attend_products(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                              bool causal);
+AttentionGradients attend_products_backward(const at::Tensor& dy, const at::Tensor& q,
+                                            const at::Tensor& k, const at::Tensor& v,
+                                            const AttentionCore& forward, bool causal);
+
+}  // namespace sluice

@@ -1,0 +1,422 @@
+// Every layer kind against autograd in fp64, and what it really keeps against what it declares.
+#include "harness/exec/torch/layers.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <c10/core/InferenceMode.h>
+#include <gtest/gtest.h>
+
+#include "harness/exec/torch/autograd_reference.h"
+#include "harness/exec/torch/stage_module.h"
+
+namespace sluice {
+namespace {
+
+struct Case {
+  std::string name;
+  LayerKind kind;
+  std::vector<Shape> inputs;
+  std::int64_t ids_below = 0;  // token ids instead of numbers
+  Shape target = {};           // without the batch dimension
+  std::int64_t classes = 0;    // target: int64 below this; 0: numbers
+  bool has_one_matrix = true;  // no weight's gradient passes through another weight
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+using Mode = Pool2d::Mode;
+using Kind = Activation::Kind;
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all{
+      {.name = "linear", .kind = Linear{7, 5}, .inputs = {{7}}},
+      {.name = "linear_without_bias", .kind = Linear{7, 5, false}, .inputs = {{7}}},
+      {.name = "linear_on_sequence", .kind = Linear{7, 5}, .inputs = {{4, 7}}},
+      {.name = "conv", .kind = Conv2d{3, 4, 3}, .inputs = {{3, 7, 6}}},
+      {.name = "conv_strided", .kind = Conv2d{3, 4, 3, 2, 1}, .inputs = {{3, 8, 7}}},
+      {.name = "conv_1x1_without_bias",
+       .kind = Conv2d{3, 4, 1, 1, 0, false},
+       .inputs = {{3, 5, 5}}},
+      {.name = "max_pool", .kind = Pool2d{Mode::max, 3, 2, 1}, .inputs = {{3, 8, 7}}},
+      {.name = "average_pool", .kind = Pool2d{Mode::average, 3, 2, 1}, .inputs = {{3, 8, 7}}},
+      {.name = "global_pool", .kind = Pool2d{Mode::global_average}, .inputs = {{3, 5, 4}}},
+      {.name = "batch_norm_image", .kind = BatchNorm{3}, .inputs = {{3, 5, 4}}},
+      {.name = "batch_norm_flat", .kind = BatchNorm{6}, .inputs = {{6}}},
+      {.name = "layer_norm", .kind = LayerNorm{6}, .inputs = {{6}}},
+      {.name = "layer_norm_on_sequence", .kind = LayerNorm{6}, .inputs = {{4, 6}}},
+      {.name = "relu", .kind = Activation{Kind::relu}, .inputs = {{3, 5}}},
+      {.name = "gelu", .kind = Activation{Kind::gelu}, .inputs = {{3, 5}}},
+      {.name = "tanh", .kind = Activation{Kind::tanh}, .inputs = {{3, 5}}},
+      {.name = "sigmoid", .kind = Activation{Kind::sigmoid}, .inputs = {{3, 5}}},
+      {.name = "embedding", .kind = Embedding{11, 4}, .inputs = {{6}}, .ids_below = 11},
+      {.name = "lstm_cell", .kind = LstmCell{5, 3}, .inputs = {{5}, {6}}, .has_one_matrix = false},
+      {.name = "lstm", .kind = Lstm{5, 3}, .inputs = {{4, 5}}, .has_one_matrix = false},
+      {.name = "lstm_of_one_step", .kind = Lstm{5, 3}, .inputs = {{1, 5}}, .has_one_matrix = false},
+      {.name = "attention", .kind = Attention{6, 2}, .inputs = {{5, 6}}, .has_one_matrix = false},
+      {.name = "causal_attention",
+       .kind = Attention{6, 3, true},
+       .inputs = {{5, 6}},
+       .has_one_matrix = false},
+      {.name = "add_two", .kind = Add{}, .inputs = {{3, 4}, {3, 4}}},
+      {.name = "add_three", .kind = Add{}, .inputs = {{4}, {4}, {4}}},
+      {.name = "add_one", .kind = Add{}, .inputs = {{4}}},
+      {.name = "concat_channels", .kind = Concat{0}, .inputs = {{2, 3, 3}, {1, 3, 3}}},
+      {.name = "concat_last", .kind = Concat{1}, .inputs = {{3, 2}, {3, 4}, {3, 1}}},
+      {.name = "flatten", .kind = Flatten{}, .inputs = {{2, 3, 4}}},
+      {.name = "cross_entropy", .kind = CrossEntropyLoss{}, .inputs = {{5}}, .classes = 5},
+      {.name = "cross_entropy_on_sequence",
+       .kind = CrossEntropyLoss{},
+       .inputs = {{4, 5}},
+       .target = {4},
+       .classes = 5},
+      {.name = "mse", .kind = MseLoss{}, .inputs = {{4, 5}}, .target = {4, 5}},
+  };
+  return all;
+}
+
+Shape batched(std::int64_t batch, const Shape& shape) {
+  Shape result{batch};
+  result.insert(result.end(), shape.begin(), shape.end());
+  return result;
+}
+
+// One micro-batch of a case: its data, and what autograd makes of it.
+struct Sample {
+  Tensors x;
+  at::Tensor target, y, dy;
+  Tensors dx, dw;
+};
+
+class EveryLayer : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    torch::manual_seed(5);
+    for (const ParameterSpec& parameter : parameters(spec_)) {
+      weights_.push_back(torch::randn(parameter.shape, at::kDouble));
+    }
+  }
+
+  Sample sample(std::int64_t batch, const Tensors& weights) const {
+    Sample s;
+    for (const Shape& shape : GetParam().inputs) {
+      s.x.push_back(GetParam().ids_below
+                        ? torch::randint(GetParam().ids_below, batched(batch, shape), at::kLong)
+                        : torch::randn(batched(batch, shape), at::kDouble));
+    }
+    const Shape target = batched(batch, GetParam().target);
+    s.target = GetParam().classes ? torch::randint(GetParam().classes, target, at::kLong)
+                                  : torch::randn(target, at::kDouble);
+    s.dy = at::Tensor();
+    differentiate(s, weights);
+    return s;
+  }
+
+  void differentiate(Sample& s, const Tensors& weights) const {
+    const Tensors x = leaves(s.x), w = leaves(weights);
+    const at::Tensor y = reference_layer(spec_.kind, x, w, s.target);
+    if (!s.dy.defined()) s.dy = torch::randn(y.sizes(), at::kDouble);
+    y.backward(s.dy);
+    s.y = y.detach();
+    s.dx = gradients_of(x);
+    s.dw = gradients_of(w);
+  }
+
+  std::unique_ptr<Layer> make_it(at::ScalarType type = at::kDouble) const {
+    return make_layer(spec_, GetParam().inputs, 3, at::TensorOptions(type));
+  }
+
+  std::vector<bool> wanted() const {
+    return std::vector<bool>(GetParam().inputs.size(), GetParam().ids_below == 0);
+  }
+
+  static Tensors zeros_like(const Tensors& tensors) {
+    Tensors result;
+    for (const at::Tensor& tensor : tensors) result.push_back(at::zeros_like(tensor));
+    return result;
+  }
+
+  static void expect_close(const at::Tensor& got, const at::Tensor& wanted, const char* what) {
+    ASSERT_TRUE(got.defined()) << what;
+    ASSERT_EQ(got.sizes(), wanted.sizes()) << what;
+    EXPECT_TRUE(at::allclose(got, wanted, 0, 1e-10))
+        << what << " differs by " << (got - wanted).abs().max().item<double>();
+  }
+  static void expect_close(const Tensors& got, const Tensors& wanted, const char* what) {
+    ASSERT_EQ(got.size(), wanted.size()) << what;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      if (wanted[i].defined()) expect_close(got[i], wanted[i], what);
+    }
+  }
+
+  LayerSpec spec_{.name = "layer", .kind = GetParam().kind, .inputs = {}, .block = -1};
+  Tensors weights_;
+};
+
+class LayerWithOneMatrix : public EveryLayer {};
+class LayerWithSeveralMatrices : public EveryLayer {};
+
+TEST_P(EveryLayer, MatchesAutograd) {
+  const Sample s = sample(3, weights_);
+  const c10::InferenceMode guard;
+  const auto layer = make_it();
+  LayerStash stash;
+  const Tensors before{s.x[0].clone(), s.dy.clone()};
+  const at::Tensor second_reference = s.dy;  // a sole one may be written over
+  expect_close(layer->forward(s.x, weights_, s.target, {}, false, &stash), s.y, "output");
+  expect_close(layer->input_gradient(s.dy, weights_, wanted(), stash), s.dx, "input gradient");
+  EXPECT_TRUE(at::equal(s.x[0], before[0])) << "the input was written over";
+  EXPECT_TRUE(at::equal(s.dy, before[1])) << "somebody else's gradient was written over";
+  const Tensors gradients = zeros_like(weights_);
+  LayerStash* const one = &stash;
+  layer->weight_gradient({&one, 1}, gradients);
+  expect_close(gradients, s.dw, "weight gradient");
+  EXPECT_TRUE(stash.kept.empty());
+}
+
+TEST_P(EveryLayer, WeightGradientOfSeveralMicroBatchesIsTheirSum) {
+  std::vector<Sample> samples;
+  for (const std::int64_t batch : {3, 2, 4}) samples.push_back(sample(batch, weights_));
+  const c10::InferenceMode guard;
+  const auto layer = make_it();
+  std::vector<LayerStash> stashes(samples.size());
+  std::vector<LayerStash*> pointers;
+  Tensors expected, gradients;
+  for (const at::Tensor& weight : weights_) {
+    gradients.push_back(at::ones_like(weight));  // what is there already stays
+    expected.push_back(at::ones_like(weight));
+  }
+  for (std::size_t m = 0; m < samples.size(); ++m) {
+    layer->forward(samples[m].x, weights_, samples[m].target, {}, false, &stashes[m]);
+    pointers.push_back(&stashes[m]);
+  }
+  for (std::size_t m = 0; m < samples.size(); ++m) {
+    expect_close(layer->input_gradient(samples[m].dy, weights_, wanted(), stashes[m]),
+                 samples[m].dx, "input gradient");
+    for (std::size_t i = 0; i < expected.size(); ++i) expected[i].add_(samples[m].dw[i]);
+  }
+  layer->weight_gradient(pointers, gradients);
+  expect_close(gradients, expected, "weight gradient");
+  for (const LayerStash& stash : stashes) EXPECT_TRUE(stash.kept.empty());
+}
+
+TEST_P(LayerWithOneMatrix, AnotherVersionInBackwardChangesOnlyTheInputGradient) {
+  Sample s = sample(3, weights_);
+  const Tensors dw = s.dw;
+  Tensors other;
+  for (const at::Tensor& weight : weights_) other.push_back(torch::randn_like(weight));
+  differentiate(s, other);  // dx of these layers depends on the backward's version only
+  const c10::InferenceMode guard;
+  const auto layer = make_it();
+  LayerStash stash;
+  layer->forward(s.x, weights_, s.target, {}, false, &stash);
+  expect_close(layer->input_gradient(s.dy, other, wanted(), stash), s.dx, "input gradient");
+  const Tensors gradients = zeros_like(weights_);
+  LayerStash* const one = &stash;
+  layer->weight_gradient({&one, 1}, gradients);
+  expect_close(gradients, dw, "weight gradient");
+}
+
+TEST_P(LayerWithSeveralMatrices, TheFirstOnesVersionReachesOnlyTheInputGradient) {
+  const Sample s = sample(3, weights_);
+  Tensors other = weights_;
+  other[0] = torch::randn_like(weights_[0]);
+  const c10::InferenceMode guard;
+  const auto layer = make_it();
+  LayerStash stash;
+  layer->forward(s.x, weights_, s.target, {}, false, &stash);
+  const Tensors dx = layer->input_gradient(s.dy, other, wanted(), stash);
+  EXPECT_FALSE(at::allclose(dx[0], s.dx[0], 0, 1e-3));
+  const Tensors gradients = zeros_like(weights_);
+  LayerStash* const one = &stash;
+  layer->weight_gradient({&one, 1}, gradients);
+  expect_close(gradients, s.dw, "weight gradient");
+}
+
+TEST_P(EveryLayer, GivesNoGradientWhereNoneIsWanted) {
+  const Sample s = sample(3, weights_);
+  const c10::InferenceMode guard;
+  const auto layer = make_it();
+  LayerStash stash;
+  layer->forward(s.x, weights_, s.target, {}, false, &stash);
+  const std::vector<bool> none(s.x.size(), false);
+  for (const at::Tensor& dx : layer->input_gradient(s.dy, weights_, none, stash)) {
+    EXPECT_FALSE(dx.defined());
+  }
+  const Tensors gradients = zeros_like(weights_);
+  LayerStash* const one = &stash;
+  layer->weight_gradient({&one, 1}, gradients);
+  expect_close(gradients, s.dw, "weight gradient");
+}
+
+TEST_P(EveryLayer, KeepsTheBytesItDeclares) {
+  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+    const std::int64_t batch = 3;
+    const Bytes element(type == at::kFloat ? 4 : 8);
+    Sample s = sample(batch, weights_);
+    const c10::InferenceMode guard;
+    Tensors x, w;
+    for (const at::Tensor& t : s.x) x.push_back(t.is_floating_point() ? t.to(type) : t.clone());
+    for (const at::Tensor& t : weights_) w.push_back(t.to(type));
+    if (s.target.is_floating_point()) s.target = s.target.to(type);
+    const Shape out = output_shape(spec_, GetParam().inputs);
+    const StashSpec declared = sluice::stash(spec_, GetParam().inputs, element);
+    Bytes inputs;
+    for (const at::Tensor& t : x) inputs += Bytes(static_cast<std::int64_t>(t.nbytes()));
+    const Bytes output = batch * elements(out) * element;
+
+    const auto layer = make_it(type);
+    StageStashTensors stash;
+    stash.layers.resize(1);
+    at::Tensor y = layer->forward(x, w, s.target, {}, false, &stash.layers[0]);
+    EXPECT_EQ(Shape(y.sizes().begin() + (is_loss(spec_.kind) ? 0 : 1), y.sizes().end()), out);
+    Bytes forward = batch * declared.extra + declared.extra_per_microbatch;
+    if (declared.keeps_input) forward += inputs;
+    if (declared.keeps_output) forward += output;
+    const Tensors target{s.target};
+    EXPECT_EQ(StageModule::stash_bytes(stash, target), forward.value) << at::toString(type);
+
+    const at::Tensor dy = s.dy.to(type);
+    layer->input_gradient(dy, w, wanted(), stash.layers[0]);
+    Bytes weight = batch * declared.extra_until_weight_gradient +
+                   declared.extra_until_weight_gradient_per_microbatch;
+    if (declared.input_until_weight_gradient) weight += inputs;
+    if (declared.output_until_weight_gradient) weight += output;
+    if (declared.output_gradient_until_weight_gradient) weight += output;
+    EXPECT_EQ(StageModule::stash_bytes(stash, target), weight.value) << at::toString(type);
+  }
+}
+
+std::string name_of(const testing::TestParamInfo<Case>& test) { return test.param.name; }
+
+std::vector<Case> with_weights(bool one_matrix) {
+  std::vector<Case> result;
+  for (const Case& c : cases()) {
+    const bool has_weights = parameter_count({.name = "", .kind = c.kind, .inputs = {}}) > 0;
+    if (has_weights && c.has_one_matrix == one_matrix) result.push_back(c);
+  }
+  return result;
+}
+
+INSTANTIATE_TEST_SUITE_P(Layers, EveryLayer, testing::ValuesIn(cases()), name_of);
+INSTANTIATE_TEST_SUITE_P(Layers, LayerWithOneMatrix, testing::ValuesIn(with_weights(true)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Layers, LayerWithSeveralMatrices, testing::ValuesIn(with_weights(false)),
+                         name_of);
+TEST(Activation, WritesOverItsInputOnlyWhenAllowed) {
+  const c10::InferenceMode guard;
+  for (const Kind kind : {Kind::relu, Kind::tanh, Kind::sigmoid}) {
+    const auto layer = make(Activation{kind});
+    at::Tensor x = at::randn({2, 3});
+    const at::Tensor apart = layer->forward({&x, 1}, {}, {}, {}, false, nullptr);
+    EXPECT_NE(apart.const_data_ptr(), x.const_data_ptr());
+    const at::Tensor over = layer->forward({&x, 1}, {}, {}, {}, true, nullptr);
+    EXPECT_EQ(over.const_data_ptr(), x.const_data_ptr());
+    EXPECT_TRUE(at::equal(over, apart));
+  }
+}
+
+TEST(Activation, WritesOverAGradientThatNobodyElseHolds) {
+  const c10::InferenceMode guard;
+  const auto layer = make(Activation{Kind::relu});
+  const at::Tensor x = at::randn({4, 3});
+  LayerStash stash;
+  layer->forward({&x, 1}, {}, {}, {}, false, &stash);
+  at::Tensor dy = at::randn({4, 3});
+  const void* const memory = dy.const_data_ptr();
+  const at::Tensor expected = dy * (x > 0);
+  const Tensors dx = layer->input_gradient(dy, {}, {true}, stash);
+  EXPECT_EQ(dx[0].const_data_ptr(), memory);
+  EXPECT_TRUE(at::equal(dx[0], expected));
+  // A view elsewhere forbids it.
+  layer->forward({&x, 1}, {}, {}, {}, false, &stash);
+  at::Tensor held = at::randn({4, 3});
+  const at::Tensor view = held.view({12});
+  const at::Tensor copy = held.clone();
+  layer->input_gradient(held, {}, {true}, stash);
+  EXPECT_TRUE(at::equal(held, copy));
+}
+
+TEST(Dropout, MaskDependsOnSeedLayerAndSequenceOnly) {
+  const c10::InferenceMode guard;
+  const at::Tensor x = at::rand({50, 40}) + 1;
+  const auto run = [&](int index, ForwardMode mode) {
+    return make(Dropout{0.25}, index)->forward({&x, 1}, {}, {}, mode, false, nullptr);
+  };
+  const at::Tensor y = run(3, {.training = true, .seed = 7, .sequence = 11});
+  EXPECT_TRUE(at::equal(y, run(3, {.training = true, .seed = 7, .sequence = 11})));
+  EXPECT_FALSE(at::equal(y, run(4, {.training = true, .seed = 7, .sequence = 11})));
+  EXPECT_FALSE(at::equal(y, run(3, {.training = true, .seed = 8, .sequence = 11})));
+  EXPECT_FALSE(at::equal(y, run(3, {.training = true, .seed = 7, .sequence = 12})));
+  EXPECT_NEAR((y == 0).to(at::kDouble).mean().item<double>(), 0.25, 0.04);
+  EXPECT_TRUE(at::equal(run(3, {.training = false, .seed = 7, .sequence = 11}), x));
+}
+
+TEST(Dropout, ScalesWhatItKeepsAndKeepsOneByteAnElement) {
+  const c10::InferenceMode guard;
+  const auto layer = make(Dropout{0.25}, 0);
+  const at::Tensor x = at::rand({5, 4}, at::kDouble) + 1;
+  StageStashTensors stash;
+  stash.layers.resize(1);
+  const at::Tensor y = layer->forward({&x, 1}, {}, {}, {}, false, &stash.layers[0]);
+  EXPECT_EQ(StageModule::stash_bytes(stash), 20);
+  const at::Tensor factor = (y != 0).to(at::kDouble) / 0.75;
+  EXPECT_TRUE(at::allclose(y, x * factor, 0, 1e-12));
+  const at::Tensor dy = at::randn({5, 4}, at::kDouble);
+  EXPECT_TRUE(at::allclose(layer->input_gradient(dy, {}, {true}, stash.layers[0])[0], dy * factor,
+                           0, 1e-12));
+  EXPECT_EQ(StageModule::stash_bytes(stash), 0);
+}
+
+TEST(BatchNorm, EvaluatesWithTheRunningStatisticsOfTraining) {
+  const c10::InferenceMode guard;
+  const auto layer = make(BatchNorm{.features = 2, .momentum = 0.5}, at::kDouble);
+  const Tensors w{at::ones({2}, at::kDouble), at::zeros({2}, at::kDouble)};
+  const at::Tensor x = at::tensor({1.0, 10.0, 3.0, 30.0}, at::kDouble).view({2, 2});
+  layer->forward({&x, 1}, w, {}, {}, false, nullptr);
+  // Means 2 and 20 move half of the way from 0; unbiased variances 2 and 200 from 1.
+  const Tensors state = layer->buffers();
+  ASSERT_EQ(state.size(), 2u);
+  EXPECT_TRUE(at::allclose(state[0], at::tensor({1.0, 10.0}, at::kDouble)));
+  EXPECT_TRUE(at::allclose(state[1], at::tensor({1.5, 100.5}, at::kDouble)));
+  const at::Tensor y = layer->forward({&x, 1}, w, {}, {.training = false}, false, nullptr);
+  EXPECT_NEAR(y[0][0].item<double>(), 0, 1e-6);
+  EXPECT_NEAR(y[1][1].item<double>(), 20 / std::sqrt(100.5 + 1e-5), 1e-9);
+  EXPECT_TRUE(at::allclose(state[0], at::tensor({1.0, 10.0}, at::kDouble)));
+}
+
+TEST(CrossEntropy, PaddingAddsNothingAndChangesNoOtherRow) {
+  const c10::InferenceMode guard;
+  const auto layer = make(CrossEntropyLoss{});
+  const at::Tensor x = at::randn({1, 2, 3}, at::kDouble);
+  const at::Tensor both = at::tensor({2, 1}, at::kLong).view({1, 2});
+  const at::Tensor padded = at::tensor({2, -100}, at::kLong).view({1, 2});
+  const at::Tensor scale = at::ones({}, at::kDouble);
+  LayerStash one, two;
+  layer->forward({&x, 1}, {}, both, {}, false, &one);
+  const at::Tensor loss = layer->forward({&x, 1}, {}, padded, {}, false, &two);
+  const at::Tensor log_p = at::log_softmax(x, 2);
+  EXPECT_NEAR(loss.item<double>(), -log_p[0][0][2].item<double>() / 2, 1e-12);
+  const at::Tensor full = layer->input_gradient(scale, {}, {true}, one)[0];
+  const at::Tensor part = layer->input_gradient(scale, {}, {true}, two)[0];
+  EXPECT_TRUE(at::equal(part[0][0], full[0][0]));
+  EXPECT_TRUE(at::equal(part[0][1], at::zeros({3}, at::kDouble)));
+}
+
+TEST(AttentionCore, ProductsAgreeWithTheFlashKernel) {
+  const c10::InferenceMode guard;
+  for (const bool causal : {false, true}) {
+    const at::Tensor q = at::randn({2, 3, 5, 4}, at::kDouble), k = at::randn_like(q),
+                     v = at::randn_like(q), dy = at::randn_like(q);
+    const AttentionCore flash = attend_flash(q, k, v, causal);
+    const AttentionCore products = attend_products(q, k, v, causal);
+    EXPECT_TRUE(at::allclose(products.output, flash.output, 0, 1e-12));
+    EXPECT_TRUE(at::allclose(products.log_sum_exp, flash.log_sum_exp, 0, 1e-12));
+    const auto a = attend_flash_backward(dy, q, k, v, flash, causal);
+    const auto b = attend_products_backward(dy, q, k, v, products, causal);
+    EXPECT_TRUE(at::allclose(a.q, b.q, 0, 1e-12));
+    EXPECT_TRUE(at::allclose(a.k, b.k, 0, 1e-12));
+    EXPECT_TRUE(at::allclose(a.v, b.v, 0, 1e-12));
+  }
+}
+
+}  // namespace
+}  // namespace sluice

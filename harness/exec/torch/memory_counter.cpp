@@ -1,0 +1,120 @@
+#include "harness/exec/torch/memory_counter.h"
+
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <new>
+
+namespace sluice {
+
+void MemoryCounters::add(MemoryKind kind, std::int64_t bytes) {
+  bytes_[static_cast<std::size_t>(kind)].fetch_add(bytes, std::memory_order_relaxed);
+  const std::int64_t total = total_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  // Only the rank's own thread allocates under its name, so the peak has one writer.
+  if (total > peak_total_.load(std::memory_order_relaxed)) {
+    peak_total_.store(total, std::memory_order_relaxed);
+    const auto now = [&](MemoryKind k) {
+      return bytes_[static_cast<std::size_t>(k)].load(std::memory_order_relaxed);
+    };
+    peak_ = {now(MemoryKind::weights),   now(MemoryKind::versions),    now(MemoryKind::gradients),
+             now(MemoryKind::optimizer), now(MemoryKind::activations), now(MemoryKind::buffers)};
+  }
+}
+
+void MemoryCounters::remove(MemoryKind kind, std::int64_t bytes) {
+  bytes_[static_cast<std::size_t>(kind)].fetch_sub(bytes, std::memory_order_relaxed);
+  total_.fetch_sub(bytes, std::memory_order_relaxed);
+}
+
+PeakMemory MemoryCounters::peak() const { return peak_; }
+
+void MemoryCounters::reset_peak() {
+  peak_total_.store(0);
+  peak_ = {};
+  add(MemoryKind::buffers, 0);
+}
+
+namespace {
+
+thread_local MemoryCounters* current_counters = nullptr;
+thread_local MemoryKind current_kind = MemoryKind::buffers;
+
+constexpr std::size_t kHeader =
+    64;  // keeps the data aligned to a cache line, as torch's own allocator does
+
+struct Block {
+  MemoryCounters* counters;
+  std::int64_t bytes;
+  MemoryKind kind;
+};
+
+void free_block(void* base) {
+  auto* block = static_cast<Block*>(base);
+  if (block->counters) block->counters->remove(block->kind, block->bytes);
+  std::free(base);
+}
+
+class CountingAllocator : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(std::size_t bytes) override {
+    const c10::Device cpu(c10::DeviceType::CPU);
+    if (bytes == 0) return {nullptr, nullptr, &free_block_or_nothing, cpu};
+    const std::size_t rounded = (bytes + kHeader + 63) / 64 * 64;
+    void* base = std::aligned_alloc(64, rounded);
+    if (!base) throw std::bad_alloc();
+    auto* block =
+        new (base) Block{current_counters, static_cast<std::int64_t>(bytes), current_kind};
+    if (block->counters) block->counters->add(block->kind, block->bytes);
+    return {static_cast<char*>(base) + kHeader, base, &free_block_or_nothing, cpu};
+  }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override {
+    std::memcpy(to, from, bytes);
+  }
+  static void free_block_or_nothing(void* base) {
+    if (base) free_block(base);
+  }
+};
+
+}  // namespace
+
+void install_counting_allocator() {
+  static CountingAllocator allocator;
+  static std::once_flag once;
+  std::call_once(once, [] { c10::SetCPUAllocator(&allocator, 100); });
+}
+
+MemoryCounters* new_counters() {
+  static std::mutex mutex;
+  static std::deque<MemoryCounters> all;
+  const std::lock_guard lock(mutex);
+  return &all.emplace_back();
+}
+
+MemoryScope::MemoryScope(MemoryCounters* counters, MemoryKind kind)
+    : before_(current_counters), kind_before_(current_kind) {
+  current_counters = counters;
+  current_kind = kind;
+}
+
+MemoryScope::~MemoryScope() {
+  current_counters = before_;
+  current_kind = kind_before_;
+}
+
+void recount(const at::Tensor& tensor, MemoryCounters* counters, MemoryKind kind) {
+  const c10::DataPtr& data = tensor.storage().data_ptr();
+  if (data.get_deleter() != &CountingAllocator::free_block_or_nothing || !data.get_context())
+    return;
+  auto* block = static_cast<Block*>(data.get_context());
+  if (block->counters == counters && block->kind == kind) return;
+  if (block->counters) block->counters->remove(block->kind, block->bytes);
+  block->counters = counters;
+  block->kind = kind;
+  if (counters) counters->add(kind, block->bytes);
+}
+
+}  // namespace sluice

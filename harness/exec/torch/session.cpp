@@ -1,0 +1,200 @@
+// The Session of exec/session.h over LibTorch: builds the workers of all ranks, runs programs on
+// them, and evaluates with the newest weights between runs.
+#include "harness/exec/session.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
+#include <c10/core/InferenceMode.h>
+#include <torch/headeronly/version.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <stdexcept>
+
+#include "harness/exec/threads.h"
+#include "harness/exec/torch/stage_worker.h"
+
+namespace sluice {
+
+namespace {
+
+class TorchSession : public Session {
+ public:
+  explicit TorchSession(const SessionSpec& spec) : spec_(spec) {
+    install_counting_allocator();
+    const c10::InferenceMode no_autograd;
+    context_.spec = &spec_;
+    context_.options = at::TensorOptions().dtype(spec.double_precision ? at::kDouble : at::kFloat);
+    if (!spec.feed) make_synthetic_batch();
+    const std::vector<int> stage_of = stage_of_layers(spec.plan, spec.model.layers.size());
+    interfaces_ = interfaces(spec_.model, stage_of, static_cast<int>(spec.plan.stages.size()));
+    const RankMap ranks = ranks_of(spec.plan);
+    placement_ = ranks.placement;
+    std::vector<std::vector<StageId>> held(ranks.devices.size());
+    for (std::size_t s = 0; s < placement_.stages.size(); ++s)
+      for (const Rank r : placement_.stages[s]) held[r.index()].push_back(StageId(s));
+    const auto initial = starting_weights();
+    for (std::size_t r = 0; r < held.size(); ++r)
+      workers_.push_back(
+          std::make_unique<TorchWorker>(Rank(r), context_, held[r], interfaces_, initial));
+  }
+
+  RunResult run(const Program& program, const RunRequest& request) override {
+    context_.program = &program;
+    context_.request = &request;
+    context_.first_update = updates_;
+    const auto transport = make_thread_transport(program);
+    RunResult result;
+    result.execution = execute(program, *transport, workers_,
+                               {.iterations = request.iterations,
+                                .traced_iteration = request.traced_iteration,
+                                .timeout = request.timeout,
+                                .cancel = request.cancel});
+    updates_ += static_cast<std::int64_t>(request.iterations) * program.updates;
+    result.losses.assign(static_cast<std::size_t>(request.iterations * program.updates), 0);
+    for (std::size_t r = 0; r < workers_.size(); ++r)
+      for (std::size_t u = 0; u < result.losses.size(); ++u)
+        result.losses[u] += worker(r).losses()[u];
+    if (request.keep_weights) {
+      result.weights.resize(placement_.stages.size());
+      for (std::size_t s = 0; s < placement_.stages.size(); ++s)
+        result.weights[s] =
+            worker(placement_.stages[s].front().index()).kept_weights().at(StageId(s));
+    }
+    return result;
+  }
+
+  Evaluation evaluate() override {
+    const c10::InferenceMode no_autograd;
+    at::set_num_threads(at::intraop_default_num_threads());
+    Evaluation result;
+    if (!spec_.feed) throw std::logic_error("a synthetic workload has no test samples");
+    constexpr std::int64_t kChunk = 500;
+    const std::int64_t n = spec_.feed->test_samples;
+    double correct = 0, scored = 0;
+    for (std::int64_t first = 0; first < n; first += kChunk) {
+      std::vector<std::int64_t> indices(static_cast<std::size_t>(std::min(kChunk, n - first)));
+      std::iota(indices.begin(), indices.end(), first);
+      const at::Tensor target = load_targets(context_, false, indices);
+      std::map<int, at::Tensor> values;
+      values[-1] = load_features(context_, false, indices);
+      at::Tensor loss, prediction;
+      for (std::size_t s = 0; s < interfaces_.size(); ++s) {
+        TorchWorker& owner = worker(placement_.stages[s].front().index());
+        std::vector<at::Tensor> received;
+        for (const int producer : interfaces_[s].receives) received.push_back(values.at(producer));
+        const auto out = owner.module(StageId(s))
+                             .forward(received, owner.weights(StageId(s)).newest(), target,
+                                      {.training = false}, nullptr, &loss, &prediction);
+        for (std::size_t k = 0; k < out.size(); ++k) values[interfaces_[s].sends[k]] = out[k];
+      }
+      result.loss += loss.item<double>() * static_cast<double>(indices.size());
+      if (target.scalar_type() == at::kLong) {
+        const at::Tensor hit = prediction.argmax(-1).eq(target);
+        correct += hit.sum().item<double>();
+        scored += static_cast<double>(hit.numel());
+      }
+    }
+    result.loss /= static_cast<double>(n);
+    result.accuracy = scored > 0 ? correct / scored : 0;
+    return result;
+  }
+
+  std::vector<PeakMemory> peak_memory() const override {
+    std::vector<PeakMemory> peaks;
+    for (std::size_t r = 0; r < workers_.size(); ++r) peaks.push_back(worker(r).counters()->peak());
+    return peaks;
+  }
+  void reset_peak_memory() override {
+    for (std::size_t r = 0; r < workers_.size(); ++r) worker(r).counters()->reset_peak();
+  }
+  std::vector<double> weights(int layer) const override {
+    return of_layer(layer, [](StageWeights& w) { return w.newest_flat(); });
+  }
+  std::vector<double> gradients(int layer) const override {
+    return of_layer(layer, [](StageWeights& w) { return w.gradients_flat(); });
+  }
+  std::int64_t updates_done() const override { return updates_; }
+
+ private:
+  TorchWorker& worker(std::size_t r) const { return static_cast<TorchWorker&>(*workers_[r]); }
+
+  // The part of a stage's flat tensor that belongs to one layer.
+  template <class Flat>
+  std::vector<double> of_layer(int layer, Flat flat) const {
+    for (std::size_t s = 0; s < spec_.plan.stages.size(); ++s) {
+      std::int64_t offset = 0;
+      for (const int l : spec_.plan.stages[s].layers) {
+        const std::int64_t n = parameter_count(spec_.model.layers[static_cast<std::size_t>(l)]);
+        if (l == layer) {
+          TorchWorker& owner = worker(placement_.stages[s].front().index());
+          const at::Tensor part =
+              flat(owner.weights(StageId(s))).narrow(0, offset, n).to(at::kDouble).contiguous();
+          return {part.template data_ptr<double>(), part.template data_ptr<double>() + n};
+        }
+        offset += n;
+      }
+    }
+    throw std::logic_error("layer " + std::to_string(layer) + " is in no stage");
+  }
+
+  std::vector<std::vector<at::Tensor>> starting_weights() const {
+    if (!spec_.initial) return initial_weights(spec_.model, spec_.seed, context_.options);
+    std::vector<std::vector<at::Tensor>> result;
+    for (std::size_t l = 0; l < spec_.model.layers.size(); ++l) {
+      auto& tensors = result.emplace_back();
+      const auto specs = parameters(spec_.model.layers[l]);
+      for (std::size_t p = 0; p < specs.size(); ++p)
+        tensors.push_back(at::tensor((*spec_.initial)[l][p], at::kDouble)
+                              .view(specs[p].shape)
+                              .to(context_.options.dtype()));
+    }
+    return result;
+  }
+
+  // The batch of the peers' benchmark: g = Generator(seed 7); x = randn(g); y = randn(g).
+  void make_synthetic_batch() {
+    if (spec_.synthetic_batch < 1)
+      throw std::logic_error("a session without a feed needs synthetic_batch");
+    const auto with_batch = [&](const Shape& shape) {
+      std::vector<std::int64_t> full{spec_.synthetic_batch};
+      full.insert(full.end(), shape.begin(), shape.end());
+      return full;
+    };
+    const ModelGraph& model = spec_.model;
+    if (model.inputs.front().is_token_ids)
+      throw std::logic_error("no synthetic token ids: give a feed");
+    const std::vector<Shape> shapes = model.shapes();
+    at::Generator generator = at::detail::createCPUGenerator(7);
+    context_.synthetic_features =
+        at::randn(with_batch(model.inputs.front().shape), generator, at::kFloat)
+            .to(context_.options.dtype());
+    const Shape& prediction = shapes[model.layers.size() - 2];
+    if (std::holds_alternative<MseLoss>(model.layers.back().kind)) {
+      context_.synthetic_targets =
+          at::randn(with_batch(prediction), generator, at::kFloat).to(context_.options.dtype());
+    } else {
+      const Shape positions(prediction.begin(), prediction.end() - 1);
+      context_.synthetic_targets =
+          at::randint(prediction.back(), with_batch(positions), generator, at::kLong);
+    }
+  }
+
+  SessionSpec spec_;
+  RunContext context_;
+  std::vector<StageInterface> interfaces_;
+  Placement placement_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::int64_t updates_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Session> make_session(const SessionSpec& spec) {
+  return std::make_unique<TorchSession>(spec);
+}
+
+std::string torch_version() { return TORCH_VERSION; }
+
+}  // namespace sluice

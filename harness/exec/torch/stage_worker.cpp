@@ -1,0 +1,326 @@
+#include "harness/exec/torch/stage_worker.h"
+
+#include <ATen/Parallel.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+namespace sluice {
+
+at::Tensor load_features(const RunContext& context, bool train,
+                         std::span<const std::int64_t> indices) {
+  if (!context.spec->feed)
+    return context.synthetic_features.index_select(
+        0, at::tensor(std::vector<std::int64_t>(indices.begin(), indices.end())));
+  const ModelInput& input = context.spec->model.inputs.front();
+  std::vector<std::int64_t> shape{static_cast<std::int64_t>(indices.size())};
+  shape.insert(shape.end(), input.shape.begin(), input.shape.end());
+  at::Tensor features = at::empty(shape, context.options);
+  const DataFeed& feed = *context.spec->feed;
+  if (context.spec->double_precision) {
+    feed.features_double(train, indices, features.data_ptr<double>());
+  } else {
+    feed.features(train, indices, features.data_ptr<float>());
+  }
+  return features;
+}
+
+at::Tensor load_targets(const RunContext& context, bool train,
+                        std::span<const std::int64_t> indices) {
+  const auto n = static_cast<std::int64_t>(indices.size());
+  if (!context.spec->feed)
+    return context.synthetic_targets.index_select(
+        0, at::tensor(std::vector<std::int64_t>(indices.begin(), indices.end())));
+  const DataFeed& feed = *context.spec->feed;
+  if (feed.classes) {
+    at::Tensor classes = at::empty({n}, at::kLong);
+    feed.classes(train, indices, classes.data_ptr<std::int64_t>());
+    return classes;
+  }
+  std::vector<std::int64_t> shape{n};
+  const Shape out = context.spec->model.shapes()[context.spec->model.layers.size() - 2];
+  shape.insert(shape.end(), out.begin(), out.end());
+  at::Tensor values = at::empty(shape, at::kDouble);
+  feed.values(train, indices, values.data_ptr<double>());
+  return values.to(context.options.dtype());
+}
+
+TorchWorker::TorchWorker(Rank rank, const RunContext& context, std::vector<StageId> stages,
+                         const std::vector<StageInterface>& interfaces,
+                         const std::vector<std::vector<at::Tensor>>& initial_weights)
+    : rank_(rank), context_(context), counters_(new_counters()) {
+  const SessionSpec& spec = *context.spec;
+  place_.assign(spec.plan.stages.size(), 0);
+  for (const StageId id : stages) {
+    place_[id.index()] = states_.size();
+    State& s = states_.emplace_back();
+    s.id = id;
+    s.interface = interfaces[id.index()];
+    const std::vector<int>& layers = spec.plan.stages[id.index()].layers;
+    s.module = std::make_unique<StageModule>(spec.model, layers, s.interface, context.options);
+    std::vector<at::Tensor> initial;
+    for (const int l : layers)
+      for (const at::Tensor& w : initial_weights[static_cast<std::size_t>(l)]) initial.push_back(w);
+    s.weights = std::make_unique<StageWeights>(s.module->parameters(), initial, spec.optimizer,
+                                               context.options, counters_);
+    s.has_loss = is_loss(spec.model.layers[static_cast<std::size_t>(layers.back())].kind);
+    s.readers.assign(s.interface.sends.size(), 0);
+    // The tensors that cross from stage a to stage b: those of a's sends that b receives.
+    const auto crossing = [&](StageId a, StageId b, bool own_is_a) {
+      Edge edge;
+      const auto& sends = interfaces[a.index()].sends;
+      const auto& receives = interfaces[b.index()].receives;
+      for (std::size_t i = 0; i < sends.size(); ++i)
+        for (std::size_t j = 0; j < receives.size(); ++j)
+          if (sends[i] == receives[j]) {
+            edge.own.push_back(own_is_a ? i : j);
+            edge.other.push_back(own_is_a ? j : i);
+          }
+      return edge;
+    };
+    for (std::size_t other = 0; other < interfaces.size(); ++other) {
+      if (StageId(other) == id) continue;
+      if (Edge edge = crossing(id, StageId(other), true); !edge.own.empty()) {
+        for (const std::size_t i : edge.own) ++s.readers[i];
+        s.to[StageId(other)] = std::move(edge);
+      }
+      if (Edge edge = crossing(StageId(other), id, false); !edge.own.empty())
+        s.from[StageId(other)] = std::move(edge);
+    }
+  }
+}
+
+int TorchWorker::micros_per_update() const {
+  const Program& program = *context_.program;
+  return program.rule.synchronous() ? program.microbatches : program.rule.accumulate;
+}
+
+void TorchWorker::begin_run(const Program& program) {
+  at::set_num_threads(1);
+  for (State& s : states_) {
+    s.slots.assign(static_cast<std::size_t>(program.microbatches), Slot{});
+    s.pending.clear();
+    s.uses.assign(static_cast<std::size_t>(program.updates) + 1, 0);
+    for (const Instruction& i : program.ranks[rank_.index()])
+      if (i.stage == s.id && i.what < Do::weight_gradient)
+        ++s.uses[static_cast<std::size_t>(i.version)];
+  }
+  losses_.assign(static_cast<std::size_t>(program.updates * context_.request->iterations), 0);
+  kept_.clear();
+}
+
+void TorchWorker::begin_iteration(int iteration) {
+  iteration_ = iteration;
+  for (State& s : states_) s.weights->begin(s.uses);
+}
+
+bool TorchWorker::holds(StageId stage, Micro micro) const {
+  return context_.program->placement.rank_of(stage, micro) == rank_;
+}
+
+std::vector<std::int64_t> TorchWorker::samples_of(Micro micro) const {
+  const std::int64_t n = context_.spec->micro_batch;
+  const std::int64_t first =
+      (static_cast<std::int64_t>(iteration_) * context_.program->microbatches + micro.value) * n;
+  std::vector<std::int64_t> samples(static_cast<std::size_t>(n));
+  const auto& order = context_.request->order;
+  for (std::int64_t k = 0; k < n; ++k)
+    samples[static_cast<std::size_t>(k)] = order.empty()
+                                               ? (first + k) % context_.spec->synthetic_batch
+                                               : order.at(static_cast<std::size_t>(first + k));
+  return samples;
+}
+
+void TorchWorker::compute(const Instruction& op) {
+  const c10::InferenceMode no_autograd;
+  State& s = state(op.stage);
+  Slot& slot = s.slots[op.micro.index()];
+  switch (op.what) {
+    case Do::forward:
+      forward(s, op);
+      break;
+    case Do::backward:
+      input_gradient(s, op, slot);
+      if (context_.spec->batched_weight_gradients) {
+        s.pending.push_back(std::move(slot.stash));
+      } else {
+        weight_gradient(s, slot.stash);
+      }
+      slot.stash = {};
+      break;
+    case Do::input_gradient:
+      input_gradient(s, op, slot);
+      break;
+    default:
+      weight_gradient(s, slot.stash);
+      slot.stash = {};
+  }
+}
+
+void TorchWorker::forward(State& s, const Instruction& op) {
+  Slot& slot = s.slots[op.micro.index()];
+  slot.received.resize(s.interface.receives.size());
+  const bool reads_data = !s.interface.receives.empty() && s.interface.receives.front() < 0;
+  std::vector<std::int64_t> samples;
+  if (reads_data || s.has_loss) samples = samples_of(op.micro);
+  at::Tensor target;
+  {
+    const MemoryScope scope(counters_, MemoryKind::buffers);
+    if (reads_data) slot.received.front() = load_features(context_, true, samples);
+    if (s.has_loss) target = load_targets(context_, true, samples);
+  }
+  const MemoryScope scope(counters_, MemoryKind::activations);
+  const std::int64_t run_micro =
+      static_cast<std::int64_t>(iteration_) * context_.program->microbatches + op.micro.value;
+  const ForwardMode mode{true, context_.spec->seed,
+                         context_.first_update * micros_per_update() + run_micro};
+  at::Tensor loss;
+  std::vector<at::Tensor> outputs = s.module->forward(slot.received, s.weights->version(op.version),
+                                                      target, mode, &slot.stash, &loss);
+  s.weights->used(op.version);
+  slot.received.assign(slot.received.size(), at::Tensor());
+  if (s.has_loss) {
+    const int m = micros_per_update();
+    const std::size_t update = context_.program->rule.synchronous()
+                                   ? static_cast<std::size_t>(iteration_)
+                                   : op.micro.index() / static_cast<std::size_t>(m);
+    const double value = loss.item<double>() * context_.spec->loss_scale;
+    if (!std::isfinite(value))
+      throw std::runtime_error(
+          "diverged at step " +
+          std::to_string(context_.first_update + static_cast<std::int64_t>(update)) +
+          ": the loss is not finite");
+    if (update < losses_.size()) losses_[update] += value / m;
+  }
+  slot.outputs = std::move(outputs);
+  slot.outputs_left = s.readers;
+  for (auto& [successor, edge] : s.to) {
+    if (!holds(successor, op.micro)) continue;
+    Slot& next = state(successor).slots[op.micro.index()];
+    next.received.resize(state(successor).interface.receives.size());
+    for (std::size_t k = 0; k < edge.own.size(); ++k) {
+      next.received[edge.other[k]] = slot.outputs[edge.own[k]];
+      if (--slot.outputs_left[edge.own[k]] == 0) slot.outputs[edge.own[k]].reset();
+    }
+  }
+}
+
+void TorchWorker::input_gradient(State& s, const Instruction& op, Slot& slot) {
+  const MemoryScope scope(counters_, MemoryKind::buffers);
+  const double scale = context_.spec->loss_scale / micros_per_update();
+  slot.input_gradients = s.module->input_gradient(slot.output_gradients, scale,
+                                                  s.weights->version(op.version), slot.stash);
+  s.weights->used(op.version);
+  slot.output_gradients.clear();
+  for (auto& [predecessor, edge] : s.from) {
+    if (!holds(predecessor, op.micro)) continue;
+    State& before = state(predecessor);
+    Slot& target = before.slots[op.micro.index()];
+    target.output_gradients.resize(before.interface.sends.size());
+    for (std::size_t k = 0; k < edge.own.size(); ++k) {
+      at::Tensor& sum = target.output_gradients[edge.other[k]];
+      at::Tensor& mine = slot.input_gradients[edge.own[k]];
+      sum = sum.defined() ? sum.add(mine) : mine;
+      mine.reset();
+    }
+  }
+}
+
+void TorchWorker::weight_gradient(State& s, StageStashTensors& stash) {
+  const MemoryScope scope(counters_, MemoryKind::buffers);
+  StageStashTensors* one[] = {&stash};
+  s.module->weight_gradient(one, s.weights->gradients());
+}
+
+void TorchWorker::run_pending(State& s) {
+  if (s.pending.empty()) return;
+  const c10::InferenceMode no_autograd;
+  const MemoryScope scope(counters_, MemoryKind::buffers);
+  std::vector<StageStashTensors*> all;
+  for (StageStashTensors& stash : s.pending) all.push_back(&stash);
+  s.module->weight_gradient(all, s.weights->gradients());
+  s.pending.clear();
+}
+
+// A tensor that leaves the rank must be its receiver's alone: a stash that keeps it, or another
+// reader, gets to keep the original and the message is a copy.
+at::Tensor TorchWorker::hand_out(at::Tensor& tensor, bool last_reader) {
+  const MemoryScope scope(counters_, MemoryKind::buffers);
+  at::Tensor message = last_reader ? std::move(tensor) : tensor;
+  if (last_reader) tensor.reset();
+  if (message.storage().use_count() > 1) message = message.clone();
+  recount(message, counters_, MemoryKind::buffers);
+  return message;
+}
+
+Message TorchWorker::take(const Instruction& send) {
+  const c10::InferenceMode no_autograd;
+  State& s = state(send.stage);
+  Slot& slot = s.slots[send.micro.index()];
+  auto tensors = std::make_shared<std::vector<at::Tensor>>();
+  if (send.what == Do::send_activation) {
+    for (const std::size_t i : s.to.at(send.peer_stage).own)
+      tensors->push_back(hand_out(slot.outputs[i], --slot.outputs_left[i] == 0));
+  } else {
+    for (const std::size_t i : s.from.at(send.peer_stage).own)
+      tensors->push_back(hand_out(slot.input_gradients[i], true));
+  }
+  return {std::move(tensors)};
+}
+
+void TorchWorker::put(const Instruction& receive, Message message) {
+  const c10::InferenceMode no_autograd;
+  State& s = state(receive.stage);
+  Slot& slot = s.slots[receive.micro.index()];
+  auto& tensors = *static_cast<std::vector<at::Tensor>*>(message.payload.get());
+  if (receive.what == Do::receive_activation) {
+    slot.received.resize(s.interface.receives.size());
+    const Edge& edge = s.from.at(receive.peer_stage);
+    for (std::size_t k = 0; k < edge.own.size(); ++k) {
+      recount(tensors[k], counters_, MemoryKind::activations);
+      slot.received[edge.own[k]] = std::move(tensors[k]);
+    }
+  } else {
+    const MemoryScope scope(counters_, MemoryKind::buffers);
+    slot.output_gradients.resize(s.interface.sends.size());
+    const Edge& edge = s.to.at(receive.peer_stage);
+    for (std::size_t k = 0; k < edge.own.size(); ++k) {
+      recount(tensors[k], counters_, MemoryKind::buffers);
+      at::Tensor& sum = slot.output_gradients[edge.own[k]];
+      sum = sum.defined() ? sum.add(tensors[k]) : std::move(tensors[k]);
+    }
+  }
+}
+
+Worker::Buffer TorchWorker::gradients(StageId stage) {
+  State& s = state(stage);
+  run_pending(s);
+  s.weights->gradients();  // clears the accumulator where this rank had no micro-batch of its own
+  const at::Tensor& g = s.weights->gradients_flat();
+  return {g.data_ptr(), static_cast<std::size_t>(g.numel()),
+          g.scalar_type() == at::kDouble ? ElementType::float64 : ElementType::float32};
+}
+
+void TorchWorker::step(const Instruction& step) {
+  const c10::InferenceMode no_autograd;
+  State& s = state(step.stage);
+  run_pending(s);
+  const MemoryScope scope(counters_, MemoryKind::buffers);
+  const RunRequest& request = *context_.request;
+  const std::int64_t in_run =
+      static_cast<std::int64_t>(iteration_) * context_.program->updates + step.micro.value;
+  const std::int64_t update = context_.first_update + in_run;
+  if (rank_.value == context_.spec->fail_rank && update == context_.spec->fail_update)
+    throw std::runtime_error("failed on purpose in update " + std::to_string(update));
+  s.weights->step(request.learning_rate ? request.learning_rate(update)
+                                        : context_.spec->optimizer.learning_rate);
+  if (request.keep_weights) {
+    const at::Tensor flat = s.weights->newest_flat().to(at::kDouble).contiguous();
+    kept_[step.stage].emplace_back(flat.data_ptr<double>(), flat.data_ptr<double>() + flat.numel());
+  }
+  if (s.has_loss && request.progress) request.progress(in_run + 1);
+}
+
+}  // namespace sluice

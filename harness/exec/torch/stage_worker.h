@@ -1,0 +1,106 @@
+// TorchWorker: the stages of one rank, as the executor's Worker: looks up the weight version an
+// instruction names, runs the stage module, and hands tensors on. Tensors that change ranks change
+// owners: what the sender still needs is copied, as on any transport, so that a rank's counted
+// memory is its own.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "harness/exec/executor.h"
+#include "harness/exec/session.h"
+#include "harness/exec/torch/memory_counter.h"
+#include "harness/exec/torch/stage_module.h"
+#include "harness/exec/torch/stage_weights.h"
+
+namespace sluice {
+
+// What all ranks of a session share while a program runs. Read-only then.
+struct RunContext {
+  const SessionSpec* spec = nullptr;
+  at::TensorOptions options;  // dtype of features, weights, activations
+  const RunRequest* request = nullptr;
+  const Program* program = nullptr;
+  std::int64_t first_update = 0;                     // updates done before this run
+  at::Tensor synthetic_features, synthetic_targets;  // where there is no feed
+};
+
+// The features (or targets) of samples as a tensor [n, ...].
+at::Tensor load_features(const RunContext& context, bool train,
+                         std::span<const std::int64_t> indices);
+at::Tensor load_targets(const RunContext& context, bool train,
+                        std::span<const std::int64_t> indices);
+
+class TorchWorker : public Worker {
+ public:
+  // stages: the ones this rank holds. interfaces: of all stages.
+  TorchWorker(Rank rank, const RunContext& context, std::vector<StageId> stages,
+              const std::vector<StageInterface>& interfaces,
+              const std::vector<std::vector<at::Tensor>>& initial_weights);
+
+  void begin_run(const Program& program) override;
+  void begin_iteration(int iteration) override;
+  void compute(const Instruction& op) override;
+  Message take(const Instruction& send) override;
+  void put(const Instruction& receive, Message message) override;
+  Buffer gradients(StageId stage) override;
+  void step(const Instruction& step) override;
+  void end_run() override {}
+
+  StageModule& module(StageId stage) { return *state(stage).module; }
+  StageWeights& weights(StageId stage) { return *state(stage).weights; }
+  MemoryCounters* counters() const { return counters_; }
+  const std::vector<double>& losses() const {
+    return losses_;
+  }  // per update of the run: this rank's part
+  // keep_weights: per held stage, the flat weights after each update of the run
+  const std::map<StageId, std::vector<std::vector<double>>>& kept_weights() const { return kept_; }
+
+ private:
+  // One micro-batch on its way through one stage.
+  struct Slot {
+    std::vector<at::Tensor> received;          // per interface.receives
+    std::vector<at::Tensor> outputs;           // per interface.sends, until handed out
+    std::vector<int> outputs_left;             // readers still to be served, per interface.sends
+    std::vector<at::Tensor> output_gradients;  // per interface.sends, summed as they come
+    std::vector<at::Tensor> input_gradients;   // per interface.receives, until handed out
+    StageStashTensors stash;
+  };
+  struct Edge {                           // what crosses between this stage and another
+    std::vector<std::size_t> own, other;  // places in this stage's list and in the other's
+  };
+  struct State {
+    StageId id;
+    StageInterface interface;
+    std::unique_ptr<StageModule> module;
+    std::unique_ptr<StageWeights> weights;
+    std::map<StageId, Edge> to, from;  // successors: sends -> their receives; predecessors
+    std::vector<int> readers;          // per interface.sends: how many stages read it
+    bool has_loss = false;
+    std::vector<Slot> slots;
+    std::vector<int> uses;                   // per version of the program
+    std::vector<StageStashTensors> pending;  // batched weight gradients: I done, W at the update
+  };
+
+  State& state(StageId stage) { return states_[place_[stage.index()]]; }
+  bool holds(StageId stage, Micro micro) const;
+  void forward(State& s, const Instruction& op);
+  void input_gradient(State& s, const Instruction& op, Slot& slot);
+  void weight_gradient(State& s, StageStashTensors& stash);
+  void run_pending(State& s);
+  std::vector<std::int64_t> samples_of(Micro micro) const;
+  at::Tensor hand_out(at::Tensor& tensor, bool last_reader);
+  int micros_per_update() const;
+
+  Rank rank_;
+  const RunContext& context_;
+  MemoryCounters* counters_;
+  std::vector<State> states_;
+  std::vector<std::size_t> place_;  // stage -> index into states_
+  int iteration_ = 0;
+  std::vector<double> losses_;
+  std::map<StageId, std::vector<std::vector<double>>> kept_;
+};
+
+}  // namespace sluice

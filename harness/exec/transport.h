@@ -1,0 +1,40 @@
+// Transport: how ranks exchange messages. The executor speaks ops and messages only; what a message
+// holds is the worker's business (tensors, in exec/torch). Channels are a program's: one per
+// (sender, receiver), first in first out; sends do not wait for the receiver.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+
+#include "harness/core/ids.h"
+
+namespace sluice {
+
+struct Message {
+  std::shared_ptr<void> payload;
+};
+
+// Thrown out of a blocked call when another rank failed or the run was stopped.
+class TransportAborted : public std::runtime_error {
+ public:
+  TransportAborted() : std::runtime_error("the run was stopped") {}
+};
+
+enum class ElementType { float32, float64 };
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual void send(int channel, Message message) = 0;
+  virtual Message receive(int channel) = 0;
+  // Sum over a stage's replicas, in place, added in the order of the replicas on every rank.
+  // `member` is the caller's place among them.
+  virtual void all_reduce(int group, int member, void* data, std::size_t count,
+                          ElementType type) = 0;
+  // Wakes every blocked call of every rank with TransportAborted. May be called from any thread.
+  virtual void abort() = 0;
+};
+
+}  // namespace sluice

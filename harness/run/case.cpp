@@ -1,0 +1,274 @@
+#include "harness/run/case.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <set>
+
+#include "harness/core/error.h"
+#include "harness/core/system.h"
+#include "results/store.h"
+
+namespace sluice {
+
+namespace {
+
+const char* name_of(OptimizerSpec::Kind kind) {
+  switch (kind) {
+    case OptimizerSpec::Kind::sgd:
+      return "sgd";
+    case OptimizerSpec::Kind::adam:
+      return "adam";
+    case OptimizerSpec::Kind::adamw:
+      return "adamw";
+  }
+  return "?";
+}
+
+void read_choice(JsonReader& reader, const std::string& key, std::string& value,
+                 const std::vector<std::string>& choices) {
+  value = reader.text(key, value);
+  if (std::ranges::count(choices, value) == 0)
+    reader.fail(key, "unknown value '" + value + "'", suggestion(value, choices));
+}
+
+OptimizerSpec read_optimizer(JsonReader& reader, OptimizerSpec optimizer) {
+  if (!reader.has("optimizer")) return optimizer;
+  JsonReader o = reader.object("optimizer");
+  std::string kind = name_of(optimizer.kind);
+  read_choice(o, "kind", kind, {"sgd", "adam", "adamw"});
+  optimizer.kind = kind == "sgd"    ? OptimizerSpec::Kind::sgd
+                   : kind == "adam" ? OptimizerSpec::Kind::adam
+                                    : OptimizerSpec::Kind::adamw;
+  const auto not_negative = [&](const char* key, double& value) {
+    value = o.number(key, value);
+    if (value < 0) o.fail(key, "must not be negative");
+  };
+  not_negative("learning_rate", optimizer.learning_rate);
+  not_negative("momentum", optimizer.momentum);
+  not_negative("weight_decay", optimizer.weight_decay);
+  o.no_other_keys();
+  return optimizer;
+}
+
+int as_int(std::int64_t value, JsonReader& reader, const std::string& key) {
+  if (value > 1'000'000'000) reader.fail(key, std::to_string(value) + " is too large");
+  return static_cast<int>(value);
+}
+
+RunCase read_one(const nlohmann::json& json, const std::string& file, const std::string& pointer) {
+  JsonReader reader(json, file, pointer);
+  RunCase c;
+  const System& system = find_system(reader.text("system"), reader.where("system"));
+  c.system = system.name;
+  std::map<std::string, std::string> given;
+  if (reader.has("options")) {
+    const JsonReader options = reader.object("options");
+    for (const auto& item : options.json().items())
+      given[item.key()] =
+          item.value().is_string() ? item.value().get<std::string>() : item.value().dump();
+  }
+  c.options = resolve_options(system.options, given, reader.where("options")).values();
+  c.workload = reader.text("workload");
+  const Workload* found = nullptr;
+  try {
+    found = &find_workload(c.workload);
+  } catch (const InputError& e) {
+    throw InputError(reader.where("workload"), e.what());
+  }
+  const Workload& workload = *found;
+  read_choice(reader, "clock", c.clock, {"wall", "virtual"});
+  const bool on_wall = c.clock == "wall";
+  if (on_wall) c.cluster = "this machine";
+  c.cluster = reader.text("cluster", c.cluster);
+  c.costs = reader.text("costs", on_wall ? "profile" : "analytic");
+  read_choice(reader, "transport", c.transport, {"threads", "mpi"});
+  read_choice(reader, "device", c.device, {"cpu", "cuda"});
+  if (!on_wall) {
+    if (c.transport == "mpi")
+      reader.fail("transport", "the virtual clock runs in one process", "leave transport out");
+    c.transport = "none";
+    c.device = "";
+  }
+  if (c.transport == "mpi")
+    reader.fail("transport", "this build has no MPI transport", "use threads");
+  if (c.device == "cuda") reader.fail("device", "this build has no CUDA executor", "use cpu");
+  c.ranks = as_int(reader.integer("ranks", c.ranks, 1), reader, "ranks");
+  c.batch = reader.integer("batch", workload.batch, 1);
+  c.microbatches =
+      as_int(reader.integer("microbatches", workload.microbatches, 1), reader, "microbatches");
+  if (c.batch % c.microbatches != 0)
+    reader.fail("microbatches",
+                std::to_string(c.microbatches) + " micro-batches do not divide the batch of " +
+                    std::to_string(c.batch),
+                "choose a batch that is a multiple");
+  c.seed = static_cast<std::uint64_t>(reader.integer("seed", 1, 0));
+  const bool has_data = workload.dataset != "synthetic";
+  c.steps = as_int(reader.integer("steps", 0, 0), reader, "steps");
+  c.epochs = c.steps > 0 || !has_data ? 0 : workload.epochs;
+  c.epochs = as_int(reader.integer("epochs", c.epochs, 0), reader, "epochs");
+  if (c.epochs > 0 && c.steps > 0) reader.fail("steps", "give epochs or steps, not both");
+  if (c.epochs > 0 && !has_data)
+    reader.fail("epochs", "workload '" + c.workload + "' has no data set", "give steps");
+  if (c.epochs == 0 && c.steps == 0) c.steps = 100;
+  c.evaluations_per_epoch =
+      as_int(reader.integer("evaluations_per_epoch", 1, 1), reader, "evaluations_per_epoch");
+  c.train = reader.boolean("train", workload.runs_for_real);
+  if (on_wall && !workload.runs_for_real)
+    reader.fail("workload", "'" + c.workload + "' is a full-size declaration for the virtual clock",
+                "use --clock virtual");
+  if (!c.train && on_wall) reader.fail("train", "the wall clock always trains");
+  if (!c.train) c.epochs = 0, c.steps = std::max(c.steps, 1);
+  read_choice(reader, "weight_gradient", c.weight_gradient, {"per_microbatch", "batched"});
+  OptimizerSpec optimizer;
+  optimizer.learning_rate = workload.optimizer.lr;
+  optimizer.momentum = workload.optimizer.momentum;
+  optimizer.weight_decay = workload.optimizer.weight_decay;
+  if (workload.optimizer.name == "adam") optimizer.kind = OptimizerSpec::Kind::adam;
+  if (workload.optimizer.name == "adamw") optimizer.kind = OptimizerSpec::Kind::adamw;
+  c.optimizer = read_optimizer(reader, optimizer);
+  c.timeout_seconds = reader.number("timeout_seconds", 0);
+  if (c.timeout_seconds < 0) reader.fail("timeout_seconds", "must not be negative");
+  if (reader.has("inject_failure")) {
+    JsonReader failure = reader.object("inject_failure");
+    c.fail_rank = as_int(failure.integer("rank", 0), failure, "rank");
+    c.fail_update = failure.integer("update", 0);
+    failure.no_other_keys();
+  }
+  reader.no_other_keys();
+  // What makes no difference to the experiment must not make a difference to its digest.
+  if (system.one_process) c.ranks = 1;
+  if (!system.synchronous) c.microbatches = 1;
+  return c;
+}
+
+}  // namespace
+
+nlohmann::json to_json(const RunCase& c) {
+  nlohmann::json json = {{"system", c.system},
+                         {"options", c.options},
+                         {"workload", c.workload},
+                         {"cluster", c.cluster},
+                         {"clock", c.clock},
+                         {"costs", c.costs},
+                         {"transport", c.transport},
+                         {"device", c.device},
+                         {"ranks", c.ranks},
+                         {"batch", c.batch},
+                         {"microbatches", c.microbatches},
+                         {"seed", c.seed},
+                         {"epochs", c.epochs},
+                         {"evaluations_per_epoch", c.evaluations_per_epoch},
+                         {"steps", c.steps},
+                         {"train", c.train},
+                         {"weight_gradient", c.weight_gradient},
+                         {"optimizer",
+                          {{"kind", name_of(c.optimizer.kind)},
+                           {"learning_rate", c.optimizer.learning_rate},
+                           {"momentum", c.optimizer.momentum},
+                           {"weight_decay", c.optimizer.weight_decay}}}};
+  if (c.fail_rank >= 0) json["inject_failure"] = {{"rank", c.fail_rank}, {"update", c.fail_update}};
+  return json;
+}
+
+std::vector<RunCase> expand_case(const nlohmann::json& entry, const std::string& file,
+                                 const std::string& pointer) {
+  if (!entry.is_object())
+    throw InputError(file + ": " + (pointer.empty() ? "/" : pointer),
+                     std::string("must be an object, is ") + entry.type_name());
+  std::vector<nlohmann::json> combinations{nlohmann::json::object()};
+  const auto multiply =
+      [&](const std::string& key, const nlohmann::json& values,
+          const std::function<void(nlohmann::json&, const nlohmann::json&)>& set) {
+        if (values.empty())
+          throw InputError(file + ": " + pointer + "/" + key, "is an empty list",
+                           "give at least one value");
+        std::vector<nlohmann::json> next;
+        for (const nlohmann::json& combination : combinations)
+          for (const nlohmann::json& value : values) {
+            next.push_back(combination);
+            set(next.back(), value);
+          }
+        if (next.size() > 1'000'000)
+          throw InputError(file + ": " + pointer, "more than a million combinations");
+        combinations = std::move(next);
+      };
+  for (const auto& item : entry.items()) {
+    nlohmann::json values =
+        item.value().is_array() ? item.value() : nlohmann::json::array({item.value()});
+    if (item.key() == "system") {
+      nlohmann::json systems = nlohmann::json::array();
+      for (const nlohmann::json& value : values) {
+        if (value != "*") {
+          systems.push_back(value);
+          continue;
+        }
+        for (const System* system : all_systems()) systems.push_back(system->name);
+      }
+      values = systems;
+    }
+    if (item.key() == "options" && item.value().is_object()) {
+      for (const auto& option : item.value().items()) {
+        const nlohmann::json choices =
+            option.value().is_array() ? option.value() : nlohmann::json::array({option.value()});
+        multiply(
+            "options/" + option.key(), choices,
+            [&](nlohmann::json& c, const nlohmann::json& v) { c["options"][option.key()] = v; });
+      }
+      continue;
+    }
+    multiply(item.key(), values,
+             [&](nlohmann::json& c, const nlohmann::json& v) { c[item.key()] = v; });
+  }
+  std::vector<RunCase> cases;
+  for (const nlohmann::json& combination : combinations)
+    cases.push_back(read_one(combination, file, pointer));
+  return cases;
+}
+
+Sweep load_sweep(const std::string& path) {
+  const nlohmann::json json = parse_json_file(path);
+  JsonReader reader(json, path);
+  Sweep sweep;
+  sweep.name = reader.text("name", std::filesystem::path(path).stem().string());
+  if (sweep.name.find('/') != std::string::npos || sweep.name.empty())
+    reader.fail("name", "must be a plain file name");
+  sweep.title = reader.text("title", sweep.name);
+  const nlohmann::json defaults =
+      reader.has("defaults") ? reader.object("defaults").json() : nlohmann::json::object();
+  const nlohmann::json& grid = reader.raw("grid");
+  if (!grid.is_array() || grid.empty())
+    reader.fail("grid", "must be a list of at least one object");
+  reader.no_other_keys();
+  std::set<std::string> seen;
+  for (std::size_t i = 0; i < grid.size(); ++i) {
+    const std::string pointer = "/grid/" + std::to_string(i);
+    nlohmann::json entry = grid[i];
+    if (entry.is_object())
+      for (const auto& item : defaults.items())
+        if (!entry.contains(item.key())) entry[item.key()] = item.value();
+    for (RunCase& c : expand_case(entry, path, pointer))
+      if (seen.insert(digest(to_json(c))).second) sweep.cases.push_back(std::move(c));
+  }
+  return sweep;
+}
+
+std::vector<RunCase> shard(std::vector<RunCase> cases, const std::string& description) {
+  const std::size_t slash = description.find('/');
+  std::size_t i = 0, n = 0;
+  try {
+    std::size_t used = 0;
+    i = std::stoul(description.substr(0, slash), &used);
+    n = slash == std::string::npos ? 0 : std::stoul(description.substr(slash + 1));
+  } catch (const std::exception&) {
+    n = 0;
+  }
+  if (n == 0 || i >= n)
+    throw InputError("--shard", "'" + description + "' is not i/n with 0 <= i < n", "write 0/4");
+  std::vector<RunCase> mine;
+  for (std::size_t k = i; k < cases.size(); k += n) mine.push_back(std::move(cases[k]));
+  return mine;
+}
+
+}  // namespace sluice

@@ -1,0 +1,51 @@
+// Prepare: from a case to something that runs: costs, plan, ranks, and programs that have passed
+// the checker. `plan`, `schedule` and `run` all come through here.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/core/program.h"
+#include "harness/core/system.h"
+#include "harness/exec/session.h"
+#include "harness/run/case.h"
+#include "harness/sim/memory.h"
+#include "harness/sim/simulate.h"
+
+namespace sluice {
+
+struct Prepared {
+  const System* system = nullptr;
+  const Workload* workload = nullptr;
+  Options options;
+  Cluster cluster;
+  CostGraph costs;
+  Plan plan;
+  RankMap ranks;
+  StageGraph graph;
+  double planning_seconds = 0;
+  std::int64_t micro_batch = 1;  // samples of one unit of the schedule
+};
+
+// Throws InputError; the plan's memory is not checked here (see over_memory).
+Prepared prepare(const RunCase& c);
+
+// The program of one update (synchronous) or of one drained run of `batches` batches
+// (asynchronous).
+Program make_program(const Prepared& p, int microbatches);
+Theory make_theory(const Prepared& p, int microbatches);
+
+std::vector<StageMemory> stage_memory(const Prepared& p, const OptimizerSpec& optimizer);
+
+// "rank 1 needs 18 GiB at its peak, its device V100 has 16 GiB", or "" if every rank fits.
+std::string over_memory(const Prepared& p, const std::vector<RankMemory>& memory);
+
+// Costs by name: "analytic" (of `device`), "profile" (measured now, cached for the process), or a
+// file.
+CostGraph load_costs(const std::string& source, const Workload& workload, std::int64_t micro_batch,
+                     const Device& device);
+
+// Where this checkout's folders are: workloads/clusters, harness/sweeps, plots/render.py.
+std::string source_folder();
+
+}  // namespace sluice

@@ -1,0 +1,351 @@
+#include "harness/run/run_case.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "harness/core/error.h"
+#include "harness/run/engine.h"
+#include "harness/run/prepare.h"
+#include "results/store.h"
+#include "workloads/data/dataset.h"
+#include "workloads/data/locate.h"
+#include "workloads/data/order.h"
+
+namespace sluice {
+
+namespace {
+
+// The data sets of this process: each is read once, however many cases use it.
+std::shared_ptr<const DataSplit> data_of(const std::string& name) {
+  static std::map<std::string, std::shared_ptr<const DataSplit>> loaded;
+  auto& split = loaded[name];
+  if (!split) split = std::make_shared<DataSplit>(load_dataset(name));
+  return split;
+}
+
+DataFeed feed_of(const std::shared_ptr<const DataSplit>& data) {
+  DataFeed feed;
+  feed.train_samples = data->train.samples;
+  feed.test_samples = data->test.samples;
+  feed.features = [data](bool train, std::span<const std::int64_t> indices, float* out) {
+    (train ? data->train : data->test).fill_features(indices, out);
+  };
+  feed.classes = [data](bool train, std::span<const std::int64_t> indices, std::int64_t* out) {
+    (train ? data->train : data->test).fill_labels(indices, out);
+  };
+  return feed;
+}
+
+MemorySplit split_of(const PeakMemory& m) {
+  return {.total = m.total(),
+          .weights = m.weights,
+          .versions = m.versions,
+          .gradients = m.gradients,
+          .optimizer = m.optimizer,
+          .activations = m.activations,
+          .buffers = m.buffers};
+}
+
+MemorySplit split_of(const MemoryPoint& m) {
+  return {.total = m.total().value,
+          .weights = m.weights.value,
+          .versions = m.versions.value,
+          .gradients = m.gradients.value,
+          .optimizer = m.optimizer.value,
+          .activations = m.activations.value,
+          .buffers = 0};
+}
+
+std::vector<TimelineOp> timeline_of(const Trace& trace, std::size_t most_ops_a_rank) {
+  std::vector<TimelineOp> ops;
+  double first = 1e300;
+  for (const auto& rank : trace.ranks)
+    if (!rank.empty()) first = std::min(first, rank.front().start);
+  for (std::size_t r = 0; r < trace.ranks.size(); ++r) {
+    std::size_t compute = 0;
+    for (const TraceEvent& e : trace.ranks[r]) {
+      const bool is_step = e.instruction.what == Do::optimizer_step,
+                 is_reduce = e.instruction.what == Do::reduce_gradients;
+      if (!is_step && !is_reduce && ++compute > most_ops_a_rank) break;
+      ops.push_back({static_cast<int>(r),
+                     is_step     ? "step"
+                     : is_reduce ? "reduce"
+                                 : to_text(e.instruction),
+                     e.start - first, e.end - first});
+    }
+  }
+  return ops;
+}
+
+nlohmann::json theory_json(const Theory& t) {
+  nlohmann::json json = {{"in_flight", t.in_flight},
+                         {"weight_versions", t.weight_versions},
+                         {"staleness", t.staleness}};
+  json["bubble_ratio"] = t.bubble_ratio ? nlohmann::json(*t.bubble_ratio) : nlohmann::json(nullptr);
+  return json;
+}
+
+class CaseRun {
+ public:
+  CaseRun(const RunCase& c, const RunHooks& hooks) : case_(c), hooks_(hooks) {}
+
+  Record run() {
+    describe();
+    try {
+      prepared_ = prepare(case_);
+      describe_plan();
+      if (record_.outcome == "ok") train();
+    } catch (const RunStopped& stopped) {
+      if (stopped.kind == RunStopped::Kind::cancelled) throw Cancelled{};
+      record_.outcome = stopped.kind == RunStopped::Kind::timed_out ? "timed_out" : "failed";
+      record_.reason = stopped.what();
+      if (stopped.rank) record_.failed_rank = stopped.rank->value;
+    }
+    return std::move(record_);
+  }
+
+ private:
+  bool on_wall() const { return case_.clock == "wall"; }
+  bool synchronous() const { return prepared_.system->synchronous; }
+
+  void describe() {
+    const Workload& workload = find_workload(case_.workload);
+    record_.digest = digest(to_json(case_));
+    record_.system = case_.system;
+    record_.options = case_.options;
+    record_.options["weight_gradient"] = case_.weight_gradient;
+    record_.options["optimizer"] = to_json(case_)["optimizer"];
+    record_.workload = case_.workload;
+    record_.workload_facts = {{"title", workload.title},
+                              {"metric", workload.metric},
+                              {"metric_direction", workload.metric_direction},
+                              {"dataset", workload.dataset},
+                              {"source", workload.source},
+                              {"parameters", parameter_count(workload.model)},
+                              {"epochs", case_.epochs}};
+    // The target holds for the number of epochs it was measured with.
+    if (workload.target && case_.epochs > 0) record_.workload_facts["target"] = *workload.target;
+    if (workload.single_device_value)
+      record_.workload_facts["single_device_value"] = *workload.single_device_value;
+    record_.cluster = case_.cluster;
+    record_.clock = case_.clock;
+    record_.transport = case_.transport;
+    record_.device = case_.device;
+    record_.ranks = case_.ranks;
+    record_.batch = case_.batch;
+    record_.microbatches = case_.microbatches;
+    record_.seed = case_.seed;
+    record_.samples_per_step = case_.batch;
+    record_.cost_source =
+        case_.costs == "analytic" || case_.costs == "profile" ? case_.costs : "profile";
+    record_.environment = describe_environment();
+  }
+
+  // Plan, theory, memory; sets the outcome where the case cannot run.
+  void describe_plan() {
+    const Prepared& p = prepared_;
+    record_.planning_seconds = p.planning_seconds;
+    record_.ranks = static_cast<int>(p.ranks.devices.size());
+    if (!on_wall()) record_.device = p.cluster.devices.front().name;
+    record_.plan = plan_json(p.plan, p.costs, p.system->name, std::nullopt);
+    load_data();
+    const int units = segments_.empty() ? case_.microbatches : unit_count(segments_.front());
+    try {
+      program_ = make_program(p, units);
+    } catch (const InputError& e) {
+      record_.outcome = "unsupported";
+      record_.reason = e.what();
+      return;
+    }
+    record_.theory = theory_json(make_theory(p, units));
+    const std::vector<RankMemory> memory =
+        sluice::memory(program_, stage_memory(p, case_.optimizer));
+    nlohmann::json in_flight = nlohmann::json::array(), versions = nlohmann::json::array();
+    for (const RankMemory& m : memory) {
+      record_.predicted_peak_bytes.push_back(split_of(m.peak));
+      in_flight.push_back(m.peak_in_flight);
+      versions.push_back(m.peak_versions);
+    }
+    record_.observed = {{"in_flight", in_flight}, {"weight_versions", versions}};
+    if (const std::string over = over_memory(p, memory); !over.empty()) {
+      record_.outcome = "out_of_memory";
+      record_.reason = over;
+    }
+    if (!on_wall()) record_.peak_bytes = record_.predicted_peak_bytes;
+  }
+
+  // Cuts the run into drained segments, an evaluation after each. Sizes in updates.
+  void load_data() {
+    if (case_.epochs > 0) {
+      data_ = data_of(prepared_.workload->dataset);
+      updates_per_epoch_ = data_->train.samples / case_.batch;
+      if (updates_per_epoch_ < case_.evaluations_per_epoch)
+        throw InputError("batch",
+                         "an epoch of " + std::to_string(data_->train.samples) + " samples has " +
+                             std::to_string(updates_per_epoch_) + " updates of " +
+                             std::to_string(case_.batch) + " samples, fewer than its evaluations",
+                         "use a smaller batch");
+      record_.updates_per_epoch = updates_per_epoch_;
+      for (int e = 0; e < case_.epochs; ++e)
+        for (int k = 0; k < case_.evaluations_per_epoch; ++k)
+          segments_.push_back(updates_per_epoch_ * (k + 1) / case_.evaluations_per_epoch -
+                              updates_per_epoch_ * k / case_.evaluations_per_epoch);
+    } else {
+      if (prepared_.workload->dataset != "synthetic" && case_.train)
+        data_ = data_of(prepared_.workload->dataset);
+      segments_ = {case_.steps};
+    }
+    total_updates_ = std::accumulate(segments_.begin(), segments_.end(), std::int64_t{0});
+  }
+
+  // Micro-batches of the program that runs a segment: one update's, or a whole drained run's.
+  int unit_count(std::int64_t segment) const {
+    return synchronous() ? case_.microbatches : static_cast<int>(segment);
+  }
+
+  void train() {
+    if (case_.train) start_session();
+    record_.warmup_steps = static_cast<int>(std::min<std::int64_t>(5, segments_.front() / 2));
+    std::vector<std::int64_t> order;
+    double seconds = 0;
+    std::int64_t done = 0, position = 0;
+    for (std::size_t k = 0; k < segments_.size(); ++k) {
+      const std::int64_t segment = segments_[k];
+      const bool first_of_epoch =
+          case_.epochs > 0 && k % static_cast<std::size_t>(case_.evaluations_per_epoch) == 0;
+      if (first_of_epoch) {
+        order = epoch_order(data_->train.samples, case_.seed,
+                            static_cast<int>(k) / case_.evaluations_per_epoch);
+        position = 0;
+      } else if (case_.epochs == 0 && data_) {
+        order = repeated_order(segment * case_.batch);
+      }
+      if (unit_count(segment) != program_.microbatches)
+        program_ = make_program(prepared_, unit_count(segment));
+      const bool last = k + 1 == segments_.size();
+      seconds += run_segment(segment, order, position, done, seconds, last);
+      done += segment;
+      position += segment * case_.batch;
+      if (case_.epochs > 0 && session_) {
+        const Evaluation e = session_->evaluate();
+        record_.curve.back().metric = prepared_.workload->metric == "loss" ? e.loss : e.accuracy;
+        report(done, "");
+      }
+    }
+    if (on_wall()) {
+      for (const PeakMemory& m : session_->peak_memory()) record_.peak_bytes.push_back(split_of(m));
+    }
+  }
+
+  std::vector<std::int64_t> repeated_order(std::int64_t samples) const {
+    std::vector<std::int64_t> order;
+    for (int epoch = 0; static_cast<std::int64_t>(order.size()) < samples; ++epoch) {
+      const auto more = epoch_order(data_->train.samples, case_.seed, epoch);
+      order.insert(order.end(), more.begin(), more.end());
+    }
+    return order;
+  }
+
+  void start_session() {
+    SessionSpec spec;
+    spec.model = prepared_.workload->model;
+    spec.plan = prepared_.plan;
+    spec.optimizer = case_.optimizer;
+    spec.seed = case_.seed;
+    spec.micro_batch = prepared_.micro_batch;
+    spec.batched_weight_gradients = case_.weight_gradient == "batched";
+    spec.fail_rank = case_.fail_rank;
+    spec.fail_update = case_.fail_update;
+    if (data_) {
+      spec.feed = feed_of(data_);
+    } else {
+      spec.synthetic_batch = case_.batch;
+    }
+    session_ = engine::session(spec);
+    session_->reset_peak_memory();
+  }
+
+  // Returns the segment's seconds on the case's clock.
+  double run_segment(std::int64_t segment, const std::vector<std::int64_t>& order,
+                     std::int64_t position, std::int64_t done, double seconds_before, bool last) {
+    RunResult result;
+    if (session_) {
+      RunRequest request;
+      if (!order.empty()) {
+        const auto begin = order.begin() + position;
+        request.order.assign(begin, begin + segment * case_.batch);
+      }
+      request.iterations = synchronous() ? static_cast<int>(segment) : 1;
+      if (last && on_wall()) request.traced_iteration = request.iterations / 2;
+      if (case_.timeout_seconds > 0) {
+        const double left = case_.timeout_seconds - seconds_before;
+        request.timeout = Seconds(std::max(left, 1e-3));
+      }
+      request.cancel = hooks_.cancel;
+      request.progress = [&](std::int64_t in_segment) { report(done + in_segment, ""); };
+      result = session_->run(program_, request);
+    }
+    std::vector<double> update_end = result.execution.update_end;
+    double seconds = result.execution.seconds;
+    Trace trace = std::move(result.execution.trace);
+    if (!on_wall()) {
+      const Simulation simulation =
+          simulate(program_, costs_of(prepared_.plan, prepared_.costs, prepared_.cluster),
+                   prepared_.cluster, prepared_.ranks.devices,
+                   {.iterations = synchronous() ? static_cast<int>(segment) : 1, .trace = last});
+      update_end = simulation.update_end;
+      seconds = simulation.end;
+      trace = simulation.trace;
+    }
+    for (std::size_t u = 0; u < update_end.size(); ++u)
+      record_.step_seconds.push_back(update_end[u] - (u == 0 ? 0.0 : update_end[u - 1]));
+    if (last) note_timeline(trace);
+    if (case_.epochs > 0) {
+      const double loss = result.losses.empty()
+                              ? 0
+                              : std::accumulate(result.losses.begin(), result.losses.end(), 0.0) /
+                                    static_cast<double>(result.losses.size());
+      record_.curve.push_back({.step = done + segment,
+                               .seconds = seconds_before + seconds,
+                               .loss = loss,
+                               .metric = {}});
+    } else {
+      for (std::size_t u = 0; u < result.losses.size(); ++u)
+        record_.curve.push_back({.step = done + static_cast<std::int64_t>(u) + 1,
+                                 .seconds = seconds_before + update_end[u],
+                                 .loss = result.losses[u],
+                                 .metric = {}});
+    }
+    return seconds;
+  }
+
+  void note_timeline(const Trace& trace) {
+    const Bubbles b = bubbles(trace);
+    record_.observed["bubble_ratio"] = b.bubble_ratio;
+    record_.observed["span_bubble"] = b.span_bubble;
+    const std::size_t most = synchronous() ? std::size_t{4096} : 6 * prepared_.ranks.devices.size();
+    record_.timeline = timeline_of(trace, most);
+  }
+
+  void report(std::int64_t updates, const std::string& note) const {
+    if (hooks_.progress)
+      hooks_.progress(static_cast<double>(updates) / static_cast<double>(total_updates_), note);
+  }
+
+  const RunCase& case_;
+  const RunHooks& hooks_;
+  Record record_;
+  Prepared prepared_;
+  Program program_;
+  std::shared_ptr<const DataSplit> data_;
+  std::unique_ptr<Session> session_;
+  std::vector<std::int64_t> segments_;
+  std::int64_t total_updates_ = 1, updates_per_epoch_ = 0;
+};
+
+}  // namespace
+
+Record run_case(const RunCase& c, const RunHooks& hooks) { return CaseRun(c, hooks).run(); }
+
+}  // namespace sluice

@@ -1,0 +1,31 @@
+// Runs one case on its clock and returns its record. A run that fails is a record too.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+
+#include "harness/run/case.h"
+#include "results/record.h"
+
+namespace sluice {
+
+struct RunHooks {
+  const std::atomic<bool>* cancel = nullptr;  // Ctrl-C
+  std::function<void(double fraction, const std::string& note)>
+      progress;  // of this case; from a rank's thread
+};
+
+// Thrown when `cancel` ended the case: there is no record of a run that the user took back.
+struct Cancelled {};
+
+// Throws InputError only for what is wrong before anything runs and would be wrong in any run (a
+// data set that is missing or corrupt, a cost file that does not fit). A system that cannot run the
+// case gives a record with outcome "unsupported"; a plan over memory "out_of_memory"; a rank that
+// dies "failed" with its number.
+Record run_case(const RunCase& c, const RunHooks& hooks);
+
+// Commit, compiler, torch, CPU, cores, load: what a reader needs to judge the numbers.
+nlohmann::json describe_environment();
+
+}  // namespace sluice

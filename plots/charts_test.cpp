@@ -1,0 +1,155 @@
+// The charts hold the numbers of the records, keep clocks apart, and name what failed.
+#include "plots/charts.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "plots/style.h"
+#include "plots/synthetic_test.h"
+
+namespace sluice {
+namespace {
+
+using nlohmann::json;
+
+// Every object under `value` that has the field `name`.
+void collect(const json& value, const std::string& name, std::vector<json>& into) {
+  if (value.is_object() && value.contains(name)) into.push_back(value);
+  if (value.is_structured())
+    for (const json& inner : value) collect(inner, name, into);
+}
+std::vector<json> with_field(const json& value, const std::string& name) {
+  std::vector<json> found;
+  collect(value, name, found);
+  return found;
+}
+
+const Chart& chart(const std::vector<Chart>& charts, const std::string& prefix) {
+  for (const Chart& candidate : charts)
+    if (candidate.name.starts_with(prefix)) return candidate;
+  ADD_FAILURE() << "no chart " << prefix;
+  return charts.at(0);
+}
+
+TEST(Charts, OneSectionAWorkloadAndClock) {
+  const ChartSet set = make_charts(synthetic::records());
+  ASSERT_EQ(set.sections.size(), 3u);
+  std::set<std::string> names;
+  for (const ChartSection& section : set.sections) {
+    for (const Chart& c : section.charts) {
+      EXPECT_TRUE(names.insert(c.name).second) << c.name;
+      EXPECT_EQ(c.spec["$schema"], "https://vega.github.io/schema/vega-lite/v5.json");
+      const std::string subtitle = c.spec["title"]["subtitle"].dump();
+      const bool wall = subtitle.find("wall clock") != std::string::npos;
+      EXPECT_NE(wall, subtitle.find("virtual clock, analytic costs") != std::string::npos)
+          << subtitle;
+      EXPECT_EQ(wall, section.comparisons[0].clock == "wall");
+    }
+  }
+  ASSERT_EQ(set.overview.size(), 1u);  // two workloads on the wall clock, one on the virtual
+  EXPECT_EQ(set.overview[0].spec["concat"].size(), 3u);
+}
+
+TEST(Charts, ThroughputHasEverySystemAndTheReference) {
+  const ChartSet set = make_charts(synthetic::records());
+  const ChartSection& wall = set.sections[1];
+  const json& panels = chart(wall.charts, "throughput-").spec["concat"];
+  ASSERT_EQ(panels.size(), 2u);  // 2 and 4 ranks
+  for (const json& panel : panels) {
+    EXPECT_EQ(panel["data"]["values"][0]["label"], "single_device");
+    EXPECT_FALSE(with_field(panel["layer"], "datum").empty());  // the dashed line
+  }
+  bool failed = false;
+  for (const json& bar : panels[1]["data"]["values"]) {
+    if (bar["label"] != "chimera") continue;
+    failed = true;
+    EXPECT_TRUE(bar["text"].get<std::string>().starts_with("out of memory: rank 2: needs"));
+    EXPECT_FALSE(bar.contains("low"));
+  }
+  EXPECT_TRUE(failed);
+}
+
+TEST(Charts, NotReachedIsSaid) {
+  const ChartSet set = make_charts(synthetic::records());
+  const Chart& c = chart(set.sections[1].charts, "time-to-accuracy-");
+  EXPECT_NE(c.spec.dump().find("not reached: best accuracy 0.767, target 0.85"), std::string::npos);
+}
+
+TEST(Charts, MemoryStacksAddUpAndThePredictionIsBeside) {
+  const std::vector<Record> records = {synthetic::record("gpipe", 4, 0.1)};
+  const Chart c = memory_chart("m", compare(records).at(0));
+  ASSERT_EQ(c.spec["concat"].size(), 1u);
+  const json& layers = c.spec["concat"][0]["layer"];
+  ASSERT_EQ(layers.size(), 2u);
+  double sum = 0;
+  for (const json& part : layers[0]["data"]["values"])
+    if (part["rank"] == 0) sum += part["size"].get<double>();
+  EXPECT_NEAR(sum, 50, 1e-9);  // MiB: 10 + 10 + 5 + 24 + 1
+  EXPECT_NEAR(layers[1]["data"]["values"][0]["size"].get<double>(), 48.5, 1e-6);
+}
+
+TEST(Charts, ASystemHasOneColour) {
+  const std::vector<Record> records = synthetic::records();
+  const Palette palette(records);
+  std::set<std::string> colors, systems;
+  for (const Record& record : records) {
+    systems.insert(record.system);
+    colors.insert(palette.color(record.system));
+  }
+  EXPECT_EQ(colors.size(), systems.size());
+  for (const ChartSection& section : make_charts(records).sections)
+    for (const Chart& c : section.charts)
+      for (const json& bar : with_field(c.spec, "color"))
+        if (bar.contains("system") && bar["color"].is_string()) {
+          EXPECT_EQ(bar["color"], palette.color(bar["system"]));
+        }
+}
+
+TEST(Charts, TimelineReadsTheOps) {
+  Record r = synthetic::record("dualpipe", 2, 0.1);
+  r.timeline = {{0, "0F0", 0, 1},      {0, "2I10", 1, 2},   {1, "(1F0;1B3)", 2, 4},
+                {1, "SEND_F", 2, 2.5}, {0, "step", 3.5, 4}, {0, "2W10", 2, 2.01}};
+  r.theory = {{"bubble", 0.25}};
+  r.observed = json::object();
+  const std::vector<Comparison> comparisons = compare(std::vector<Record>{r});
+  const Chart c = timeline_chart("t", comparisons[0], comparisons[0].rows[0]);
+  std::multiset<std::string> kinds;
+  for (const json& op : c.spec["layer"][1]["data"]["values"]) kinds.insert(op["kind"]);
+  EXPECT_EQ(kinds, (std::multiset<std::string>{"F", "I", "F", "B", "communication",
+                                               "optimizer step", "W"}));
+  for (const json& op : c.spec["layer"][1]["data"]["values"]) {
+    const bool narrow = op["op"] == "2W10";  // no room for its number
+    if (narrow || op["op"] == "2I10") {
+      EXPECT_EQ(op["text"], narrow ? "" : "10");
+    }
+  }
+  // Compute: 2.51 of rank 0, 2 of rank 1, in 2 x 4: idle 43.6 %.
+  EXPECT_EQ(c.title, "Timeline of dualpipe, 2 ranks: bubble 43.6 % (theory 25.0 %)");
+}
+
+TEST(Charts, WhatHasNothingToShowIsNoChart) {
+  Record r;
+  r.system = "gpipe";
+  r.workload = "mlp";
+  r.clock = "wall";
+  r.ranks = 2;
+  r.outcome = "failed";
+  r.reason = "rank 1 left";
+  const ChartSet set = make_charts(std::vector<Record>{r});
+  ASSERT_EQ(set.sections.size(), 1u);
+  ASSERT_EQ(set.sections[0].charts.size(), 1u);  // throughput, which says why
+  EXPECT_NE(set.sections[0].charts[0].spec.dump().find("failed: rank 1 left"), std::string::npos);
+  EXPECT_TRUE(make_charts({}).sections.empty());
+}
+
+TEST(Charts, TextsForNames) {
+  EXPECT_EQ(slug("Zero bubble, variant=h1!"), "zero-bubble-variant-h1");
+  EXPECT_EQ(rate_text(1234567), "1,234,567");
+  EXPECT_EQ(rate_text(999.6), "1,000");
+  EXPECT_EQ(rate_text(12.34), "12.3");
+  EXPECT_EQ(shortened("aaaü", 4), "aaa…");  // not half a letter
+}
+
+}  // namespace
+}  // namespace sluice

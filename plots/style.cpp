@@ -1,0 +1,140 @@
+// The common look: see style.h. Palette is here too, because a colour is style.
+#include "plots/style.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <set>
+
+#include "plots/charts.h"
+
+namespace sluice {
+
+using nlohmann::json;
+
+json string_array(const std::vector<std::string>& texts) {
+  json array = json::array();
+  for (const std::string& text : texts) array.push_back(text);
+  return array;
+}
+
+json chart_frame(const std::string& title, const std::vector<std::string>& subtitle) {
+  json spec;
+  spec["$schema"] = "https://vega.github.io/schema/vega-lite/v5.json";
+  spec["background"] = "white";
+  spec["padding"] = 12;
+  spec["title"] = {{"text", title}, {"subtitle", string_array(subtitle)}};
+  // One font, sizes that survive a two-column page, and no frame around the marks.
+  spec["config"] = {
+      {"font", "Helvetica, Arial, sans-serif"},
+      {"view", {{"stroke", nullptr}}},
+      {"title",
+       {{"anchor", "start"},
+        {"frame", "bounds"},
+        {"fontSize", 16},
+        {"subtitleFontSize", 12},
+        {"subtitleColor", "#555"},
+        {"subtitlePadding", 5},
+        {"offset", 14}}},
+      {"axis",
+       {{"labelFontSize", 12},
+        {"titleFontSize", 12},
+        {"titleFontWeight", "normal"},
+        {"titleColor", "#333"},
+        {"gridColor", "#e6e6e6"},
+        {"domainColor", "#888"},
+        {"tickColor", "#888"},
+        {"labelFlush", false},
+        {"labelLimit", 320}}},
+      {"legend",
+       {{"labelFontSize", 12}, {"titleFontSize", 12}, {"labelLimit", 320}, {"symbolSize", 120}}},
+      {"text", {{"fontSize", 12}}},
+  };
+  return spec;
+}
+
+Scale time_scale(double largest) {
+  if (largest >= 7200) return {3600, "h"};
+  if (largest >= 1) return {1, "s"};
+  if (largest >= 1e-3) return {1e-3, "ms"};
+  return {1e-6, "µs"};
+}
+
+Scale byte_scale(double largest) {
+  if (largest >= 1024.0 * 1024 * 1024) return {1024.0 * 1024 * 1024, "GiB"};
+  if (largest >= 1024.0 * 1024) return {1024.0 * 1024, "MiB"};
+  if (largest >= 1024) return {1024, "KiB"};
+  return {1, "B"};
+}
+
+std::string rate_text(double value) {
+  if (value < 100) return fmt::format("{:.3g}", value);
+  std::string digits = fmt::format("{:.0f}", value);
+  for (std::size_t place = digits.size(); place > 3;) {
+    place -= 3;
+    digits.insert(place, ",");
+  }
+  return digits;
+}
+
+std::string slug(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 128 && std::isalnum(byte)) {
+      result += static_cast<char>(std::tolower(byte));
+    } else if (!result.empty() && result.back() != '-') {
+      result += '-';
+    }
+  }
+  while (!result.empty() && result.back() == '-') result.pop_back();
+  return result;
+}
+
+std::string shortened(const std::string& text, std::size_t characters) {
+  std::string line = text.substr(0, text.find('\n'));
+  if (line.size() <= characters) return line;
+  std::size_t cut = characters - 1;  // not inside a UTF-8 character
+  while (cut > 0 && (static_cast<unsigned char>(line[cut]) & 0xC0) == 0x80) --cut;
+  return line.substr(0, cut) + "…";
+}
+
+std::string ranks_text(int ranks) { return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s"); }
+
+std::string setting(const Comparison& c) {
+  return fmt::format("{} · {} · global batch {}", clock_text(c), c.cluster, c.batch);
+}
+
+std::vector<const ComparisonRow*> drawing_order(const Comparison& comparison) {
+  std::vector<const ComparisonRow*> rows;
+  for (const ComparisonRow& row : comparison.rows) rows.push_back(&row);
+  std::stable_sort(rows.begin(), rows.end(), [](const auto* a, const auto* b) {
+    if (a->reference != b->reference) return a->reference;
+    return a->label < b->label;
+  });
+  return rows;
+}
+
+Palette::Palette(std::span<const Record> records) {
+  // Neighbours in the alphabet differ in hue, so that what stands side by side is told apart.
+  static const std::array<const char*, 24> kColors = {
+      "#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2", "#d4a600", "#9d755d",
+      "#ff9da6", "#2f4b7c", "#88d27a", "#a05195", "#0f8a8a", "#ffbe7d", "#7b6fd0", "#8c1d18",
+      "#9ecae9", "#6b8e23", "#d67195", "#3d6b4f", "#c49c6b", "#1b9ed8", "#5c3d2e", "#b6b800"};
+  std::set<std::string> systems;
+  for (const Record& record : records) systems.insert(record.system);
+  systems.erase(kReferenceSystem);
+  std::size_t next = 0;
+  for (const std::string& system : systems) colors_[system] = kColors[next++ % kColors.size()];
+  colors_[kReferenceSystem] = "#6f6f6f";
+}
+
+const std::string& Palette::color(const std::string& system) const {
+  static const std::string kUnknown = "#b0b0b0";
+  const auto found = colors_.find(system);
+  return found == colors_.end() ? kUnknown : found->second;
+}
+
+}  // namespace sluice

@@ -1,0 +1,38 @@
+// What all charts share: the Vega-Lite frame with fonts and colours, and small texts.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "results/compare.h"
+
+namespace sluice {
+
+// $schema, title, subtitle lines, background and configuration; the caller adds the marks.
+nlohmann::json chart_frame(const std::string& title, const std::vector<std::string>& subtitle);
+
+// An array of strings: nlohmann's braces read {"a", "b"} as an object.
+nlohmann::json string_array(const std::vector<std::string>& texts);
+
+// Of seconds or bytes of about `largest`: the divisor and the name of a unit that reads well.
+struct Scale {
+  double divisor = 1;
+  std::string unit;
+};
+Scale time_scale(double largest_seconds);
+Scale byte_scale(double largest_bytes);
+
+std::string rate_text(double samples_per_second);  // "1,234", "12.3"
+std::string slug(const std::string& text);         // lower case, digits and single dashes
+std::string shortened(const std::string& text, std::size_t characters);
+std::string ranks_text(int ranks);  // "1 rank", "4 ranks"
+
+// "wall clock · laptop · global batch 100": the line under every title.
+std::string setting(const Comparison& comparison);
+
+// The rows in the order all charts use: single_device, then by label.
+std::vector<const ComparisonRow*> drawing_order(const Comparison& comparison);
+
+}  // namespace sluice

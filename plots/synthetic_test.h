@@ -1,0 +1,124 @@
+// Made-up records for tests and for looking at charts: a chain of ranks under a synchronous
+// schedule, with the failures, variants and seeds that charts must cope with.
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "results/record.h"
+
+namespace sluice::synthetic {
+
+inline Record record(const std::string& system, int ranks, double seconds,
+                     const std::string& clock = "wall", std::uint64_t seed = 1) {
+  Record r;
+  r.system = system;
+  r.workload = "fashion_mlp";
+  r.workload_facts = {{"metric", "accuracy"},
+                      {"metric_direction", "up"},
+                      {"target", 0.85},
+                      {"title", "MLP on Fashion-MNIST"}};
+  r.cluster = clock == "wall" ? "this machine" : "flat:4";
+  r.clock = clock;
+  r.cost_source = clock == "wall" ? "" : "analytic";
+  r.transport = clock == "wall" ? "threads" : "none";
+  r.device = "cpu";
+  r.ranks = ranks;
+  r.batch = r.samples_per_step = 128;
+  r.microbatches = ranks == 1 ? 1 : 2 * ranks;
+  r.updates_per_epoch = 468;
+  r.seed = seed;
+  r.warmup_steps = 3;
+  for (int i = 0; i < 23; ++i)
+    r.step_seconds.push_back(i < 3 ? 3 * seconds : seconds * (1 + 0.06 * std::sin(1.7 * i)));
+  for (int i = 1; i <= 12; ++i) {
+    const double accuracy = 0.9 - 0.55 * std::exp(-0.3 * i) + 0.002 * static_cast<double>(seed);
+    r.curve.push_back({40 * i, 40 * i * seconds, 2.3 * std::exp(-0.2 * i), accuracy});
+  }
+  for (int rank = 0; rank < ranks; ++rank) {
+    MemorySplit m{.total = 0,
+                  .weights = (40 << 20) / ranks,
+                  .versions = 0,
+                  .gradients = (40 << 20) / ranks,
+                  .optimizer = (20 << 20) / ranks,
+                  .activations = (ranks - rank) * (6 << 20),
+                  .buffers = 1 << 20};
+    m.total = m.weights + m.versions + m.gradients + m.optimizer + m.activations + m.buffers;
+    r.peak_bytes.push_back(m);
+    m.total = m.total * 97 / 100;
+    if (clock == "wall") r.predicted_peak_bytes.push_back(m);
+  }
+  // All forwards, then all backwards (twice as long), rank after rank.
+  const int p = ranks, m = r.microbatches;
+  const double f = seconds / (3.0 * (m + p - 1));
+  for (int rank = 0; rank < p; ++rank) {
+    for (int micro = 0; micro < m; ++micro) {
+      const double forward = (rank + micro) * f;
+      const double backward = (m + p - 1) * f + 2 * f * (p - 1 - rank + micro);
+      const std::string name = std::to_string(rank);
+      r.timeline.push_back({rank, name + "F" + std::to_string(micro), forward, forward + f});
+      r.timeline.push_back({rank, name + "B" + std::to_string(micro), backward, backward + 2 * f});
+      if (p > 1 && rank + 1 < p)
+        r.timeline.push_back(
+            {rank, name + "SEND_F" + std::to_string(micro), forward + f, forward + 1.4 * f});
+    }
+    r.timeline.push_back({rank, "step", 3 * (m + p - 1) * f, (3 * (m + p - 1) + 0.8) * f});
+  }
+  const double bubble = (p - 1.0) / (m + p - 1.0);
+  r.theory = {{"bubble", bubble}, {"in_flight", m}, {"weight_versions", 1}, {"staleness", 0}};
+  r.observed = {{"bubble_ratio", bubble * 1.05}, {"span_bubble", bubble}, {"in_flight", m}};
+  r.environment = {{"cpu", "A <fast> CPU & more"}, {"commit", "0123abc"}, {"load", seconds}};
+  r.digest =
+      system + "/" + std::to_string(ranks) + clock + std::to_string(seed) + std::to_string(seconds);
+  return r;
+}
+
+// Two clocks, two rank counts, two workloads, variants, seeds and every bad outcome.
+inline std::vector<Record> records() {
+  std::vector<Record> all;
+  for (const char* clock : {"wall", "virtual"}) {
+    all.push_back(record("single_device", 1, 0.05, clock));
+    for (const int ranks : {2, 4}) {
+      double seconds = 0.09 / ranks;
+      for (const char* system : {"gpipe", "one_f_one_b", "interleaved_1f1b", "dualpipe", "fsdp"})
+        all.push_back(record(system, ranks, seconds *= 1.07, clock));
+      for (const char* variant : {"h1", "h2"}) {
+        all.push_back(record("zero_bubble", ranks, seconds *= 0.9, clock));
+        all.back().options = {{"variant", variant}};
+        for (TimelineOp& op : all.back().timeline)  // the backward in its two halves
+          if (const auto at = op.op.find('B'); at != std::string::npos) {
+            TimelineOp weight = op;
+            op.end = weight.start = (op.start + op.end) / 2;
+            op.op[at] = 'I';
+            weight.op[at] = 'W';
+            all.back().timeline.push_back(weight);
+          }
+      }
+    }
+    all.push_back(record("gpipe", 4, 0.028, clock, 2));
+    all.push_back(record("pipedream", 4, 0.02, clock));
+    for (CurvePoint& point : all.back().curve) *point.metric -= 0.12;
+    all.push_back(record("chimera", 4, 0.02, clock));
+    all.back().outcome = "out_of_memory";
+    all.back().failed_rank = 2;
+    all.back().reason = "needs 3.2 GiB of 2 GiB <on a small card> & then some more text";
+    all.push_back(record("pipemare", 4, 0.02, clock));
+    all.back().outcome = "unsupported";
+    all.back().reason = "the workload has a loop";
+    all.push_back(record("piper", 4, 0.0506, clock));
+  }
+  for (const char* system : {"single_device", "gpipe", "one_f_one_b"}) {
+    all.push_back(record(system, system[0] == 's' ? 1 : 4, system[0] == 'g' ? 0.3 : 0.5));
+    all.back().workload = "translation_lstm";
+    all.back().workload_facts = {{"metric", "perplexity"},
+                                 {"metric_direction", "down"},
+                                 {"target", 20},
+                                 {"title", "LSTM, English to German"}};
+    for (CurvePoint& point : all.back().curve) point.metric = std::exp(5.0 * (1.4 - *point.metric));
+    all.back().digest += "lstm";
+  }
+  return all;
+}
+
+}  // namespace sluice::synthetic

@@ -1,0 +1,88 @@
+#include "workloads/data/dataset.h"
+
+#include <zlib.h>
+
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+
+#include "harness/core/error.h"
+
+namespace sluice {
+
+static constexpr const char* kFetchAdvice =
+    "fetch it again: remove it and run workloads/data/fetch (./quickstart does)";
+
+void Dataset::fill_features(std::span<const std::int64_t> indices, float* out) const {
+  std::array<float, 256> value;
+  for (std::size_t p = 0; p < value.size(); ++p)
+    value[p] = (static_cast<float>(p) / 255.0f - mean) / deviation;
+  const auto n = static_cast<std::size_t>(elements(sample_shape));
+  for (const std::int64_t index : indices) {
+    const std::uint8_t* from = &pixels[static_cast<std::size_t>(index) * n];
+    for (std::size_t i = 0; i < n; ++i) *out++ = value[from[i]];
+  }
+}
+
+void Dataset::fill_labels(std::span<const std::int64_t> indices, std::int64_t* out) const {
+  for (const std::int64_t index : indices) *out++ = labels[static_cast<std::size_t>(index)];
+}
+
+void normalise(DataSplit& split) {
+  std::array<std::uint64_t, 256> counts{};
+  for (const std::uint8_t p : split.train.pixels) ++counts[p];
+  double sum = 0, squares = 0;
+  for (std::size_t p = 0; p < counts.size(); ++p) {
+    const double value = static_cast<double>(p) / 255.0, n = static_cast<double>(counts[p]);
+    sum += n * value;
+    squares += n * value * value;
+  }
+  const double n = static_cast<double>(split.train.pixels.size());
+  const double mean = sum / n, variance = squares / n - mean * mean;
+  for (Dataset* part : {&split.train, &split.test}) {
+    part->mean = static_cast<float>(mean);
+    part->deviation = static_cast<float>(variance > 1e-12 ? std::sqrt(variance) : 1.0);
+  }
+}
+
+static std::vector<std::uint8_t> read_plain(const std::string& path, std::size_t most) {
+  std::ifstream in(path, std::ios::binary | std::ios::ate);
+  if (!in) throw InputError(path, "cannot be read", kFetchAdvice);
+  const auto size = static_cast<std::size_t>(in.tellg());
+  if (size > most) throw InputError(path, "is larger than such a file can be", kFetchAdvice);
+  std::vector<std::uint8_t> bytes(size);
+  in.seekg(0);
+  in.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
+  if (!in) throw InputError(path, "cannot be read to its end", kFetchAdvice);
+  return bytes;
+}
+
+std::vector<std::uint8_t> read_file(const std::string& path, std::size_t most) {
+  if (!std::filesystem::is_regular_file(path)) throw InputError(path, "no such file", kFetchAdvice);
+  if (!path.ends_with(".gz")) return read_plain(path, most);
+  const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
+  if (!file) throw InputError(path, "cannot be read", kFetchAdvice);
+  std::vector<std::uint8_t> bytes;
+  std::array<std::uint8_t, 1 << 16> block;
+  for (;;) {
+    const int n = gzread(file.get(), block.data(), static_cast<unsigned>(block.size()));
+    if (n < 0)
+      throw InputError(path, "is not a whole gzip file (damaged or cut off)", kFetchAdvice);
+    if (n == 0) break;
+    bytes.insert(bytes.end(), block.begin(), block.begin() + n);
+    if (bytes.size() > most)
+      throw InputError(path, "is larger than such a file can be", kFetchAdvice);
+  }
+  // gzread passes plain files through and reports a cut-off stream only here.
+  if (gzdirect(file.get()))
+    throw InputError(path, "is named .gz but is not a gzip file", kFetchAdvice);
+  int status = Z_OK;
+  gzerror(file.get(), &status);
+  if (status != Z_OK)
+    throw InputError(path, "is not a whole gzip file (damaged or cut off)", kFetchAdvice);
+  return bytes;
+}
+
+}  // namespace sluice

@@ -1,0 +1,99 @@
+#include "workloads/models/registry.h"
+
+#include <vector>
+
+#include "harness/core/error.h"
+#include "workloads/models/models.h"
+
+namespace sluice {
+
+// The benchmark of the peers (PyTorch's pipelining and others): MSE, plain SGD at 0.01, one fixed
+// batch.
+static Workload peer(const std::string& name, const std::string& title, ModelGraph model,
+                     std::int64_t micro_batch, int microbatches) {
+  Workload w{.name = name,
+             .title = title,
+             .task = "regression on noise: a speed benchmark",
+             .model = std::move(model)};
+  w.batch = micro_batch * microbatches;
+  w.microbatches = microbatches;
+  w.optimizer = {.name = "sgd", .lr = 0.01};
+  w.source = "the same work as PyTorch's torch.distributed.pipelining is timed on";
+  return w;
+}
+
+static Workload image(const std::string& name, const std::string& title, ModelGraph model,
+                      const std::string& dataset) {
+  Workload w{
+      .name = name, .title = title, .task = "image classification", .model = std::move(model)};
+  w.dataset = dataset;
+  w.metric = "accuracy";
+  w.metric_direction = "up";
+  w.epochs = 3;
+  w.batch = 128;
+  w.microbatches = 4;
+  w.optimizer = {.name = "sgd", .lr = 0.05, .momentum = 0.9};
+  w.source = dataset == "fashion-mnist"
+                 ? "Fashion-MNIST: Xiao, Rasul, Vollgraf 2017 (arXiv 1708.07747), MIT licence"
+                 : "CIFAR-10: Krizhevsky 2009, from a path you give";
+  return w;
+}
+
+static Workload full_size(const std::string& name, const std::string& title, ModelGraph model,
+                          std::int64_t batch, int microbatches, const std::string& source) {
+  Workload w{.name = name,
+             .title = title,
+             .task = "full size, virtual clock only",
+             .model = std::move(model)};
+  w.batch = batch;
+  w.microbatches = microbatches;
+  w.runs_for_real = false;
+  w.source = source;
+  return w;
+}
+
+static std::vector<Workload> make_workloads() {
+  std::vector<Workload> all;
+  const Shape grey{1, 28, 28};
+  all.push_back(image("fmnist_mlp", "Fashion-MNIST, MLP 784-512-512-256-128-10",
+                      mlp_classifier({512, 512, 256, 128, 10}, grey), "fashion-mnist"));
+  all.push_back(image("fmnist_cnn", "Fashion-MNIST, small CNN (4 convolutions, 3 linear layers)",
+                      small_cnn(grey, 10), "fashion-mnist"));
+  all.push_back(image("fmnist_cnn_deep",
+                      "Fashion-MNIST, deeper CNN (9 convolutions with batch norm)",
+                      deep_cnn(grey, 10), "fashion-mnist"));
+  all.push_back(image("cifar10_cnn", "CIFAR-10, deeper CNN (9 convolutions with batch norm)",
+                      deep_cnn({3, 32, 32}, 10), "cifar10"));
+  all.push_back(
+      peer("tiny", "8 x (Linear 64 + ReLU), 8 micro-batches of 8", mlp_regression(64, 8), 8, 8));
+  all.push_back(peer("tiny32", "8 x (Linear 64 + ReLU), 32 micro-batches of 8",
+                     mlp_regression(64, 8), 8, 32));
+  all.push_back(peer("mlp1024", "8 x (Linear 1024 + ReLU), 8 micro-batches of 32",
+                     mlp_regression(1024, 8), 32, 8));
+  all.push_back(peer("tfm256", "8 transformer blocks, width 256, 8 micro-batches of 1 x 128",
+                     transformer_regression(8, 256, 4, 1024, 128), 1, 8));
+  all.push_back(full_size(
+      "vgg16", "VGG-16, 224 x 224, 1000 classes", vgg16(false), 256, 8,
+      "Simonyan and Zisserman, ICLR 2015 (arXiv 1409.1556), configuration D, without dropout"));
+  all.push_back(full_size("gpt_1.3b", "GPT, 24 layers, hidden 2048, sequence 1024",
+                          gpt("gpt_1.3b", 24, 2048, 16, 1024, 51200), 512, 128,
+                          "the 1.3B size of Narayanan et al., PipeDream-2BW, ICML 2021 (24 layers, "
+                          "hidden 2048, 16 heads)"));
+  return all;
+}
+
+std::span<const Workload> all_workloads() {
+  static const std::vector<Workload> all = make_workloads();
+  return all;
+}
+
+const Workload& find_workload(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Workload& workload : all_workloads()) {
+    if (workload.name == name) return workload;
+    names.push_back(workload.name);
+  }
+  throw InputError("workload", "unknown workload '" + name + "'", suggestion(name, names));
+}
+
+}  // namespace sluice
