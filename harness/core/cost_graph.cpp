@@ -58,9 +58,14 @@ CostGraph analytic_costs(const ModelGraph& model, std::int64_t micro_batch, cons
                 (device.memory_bandwidth * kStreaming));  // read weight, gradient; write weight
     cost.parameters = Bytes(static_cast<std::int64_t>(weight_bytes));
     cost.output = out;
+    cost.rides = rides_along(layer);
     graph.layers.push_back(cost);
   }
   return graph;
+}
+
+bool rides_along(const LayerSpec& layer) {
+  return is_loss(layer.kind) || std::holds_alternative<Flatten>(layer.kind);
 }
 
 nlohmann::json to_json(const CostGraph& graph) {
@@ -73,7 +78,8 @@ nlohmann::json to_json(const CostGraph& graph) {
                       {"weight_gradient", l.weight_gradient.value},
                       {"update", l.update.value},
                       {"parameters", l.parameters.value},
-                      {"output", l.output.value}});
+                      {"output", l.output.value},
+                      {"rides", l.rides}});
   return {{"schema", "sluice/cost_graph/1"},  {"model", graph.model},
           {"source", graph.source},           {"device", graph.device},
           {"micro_batch", graph.micro_batch}, {"layers", layers}};
@@ -112,6 +118,7 @@ CostGraph cost_graph_from_json(const nlohmann::json& json, const std::string& wh
     cost.update = seconds("update");
     cost.parameters = Bytes(l.integer("parameters", 0));
     cost.output = Bytes(l.integer("output", 0));
+    cost.rides = l.boolean("rides", false);
     l.no_other_keys();
     graph.layers.push_back(cost);
   }

@@ -20,6 +20,7 @@ struct LayerCost {
   Seconds update;                                    // of one optimizer step
   Bytes parameters;                                  // bytes of weights
   Bytes output;                                      // bytes of the output of one micro-batch
+  bool rides = false;  // a view or a loss: belongs into the stage of the layer before it
 };
 
 struct CostGraph {
@@ -34,6 +35,9 @@ struct CostGraph {
 // efficiencies of specs/profiles_and_simulators.md section 3.1 (GEMM 0.75, convolution 0.55,
 // attention 0.45, streaming 0.8).
 CostGraph analytic_costs(const ModelGraph& model, std::int64_t micro_batch, const Device& device);
+
+// Whether a layer of the model is such a one.
+bool rides_along(const LayerSpec& layer);
 
 nlohmann::json to_json(const CostGraph& graph);
 CostGraph cost_graph_from_json(const nlohmann::json& json,

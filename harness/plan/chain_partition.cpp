@@ -50,14 +50,14 @@ std::vector<int> partition_chain(int layers, int stages,
 Plan balanced_chain(const Problem& problem, int stages, const std::string& where) {
   const auto begin = std::chrono::steady_clock::now();
   const auto& layers = problem.costs.layers;
-  // Layers that take no time (views) and losses ride with the layer before them: a stage of nothing
-  // but a flatten would be a message for nothing.
+  // Views and losses ride with the layer before them: a stage of nothing but a flatten would be a
+  // message for nothing.
   std::vector<int> unit_start;
   std::vector<double> prefix{0};
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const double seconds =
         (layers[i].forward + layers[i].input_gradient + layers[i].weight_gradient).value;
-    const bool rides = !unit_start.empty() && (seconds == 0 || i + 1 == layers.size());
+    const bool rides = layers[i].rides && !unit_start.empty();
     if (rides) {
       prefix.back() += seconds;
     } else {

@@ -82,7 +82,7 @@ nlohmann::json theory_json(const Theory& t) {
   nlohmann::json json = {{"in_flight", t.in_flight},
                          {"weight_versions", t.weight_versions},
                          {"staleness", t.staleness}};
-  json["bubble_ratio"] = t.bubble_ratio ? nlohmann::json(*t.bubble_ratio) : nlohmann::json(nullptr);
+  json["bubble"] = t.bubble_ratio ? nlohmann::json(*t.bubble_ratio) : nlohmann::json(nullptr);
   return json;
 }
 

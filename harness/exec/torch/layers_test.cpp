@@ -1,7 +1,6 @@
 // Every layer kind against autograd in fp64, and what it really keeps against what it declares.
 #include "harness/exec/torch/layers.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 

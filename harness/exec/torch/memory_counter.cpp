@@ -52,30 +52,34 @@ struct Block {
   MemoryKind kind;
 };
 
-void free_block(void* base) {
-  auto* block = static_cast<Block*>(base);
+// The context of a DataPtr is its data (oneDNN's raw_allocate insists); the header stands before it.
+Block* block_of(void* data) {
+  return reinterpret_cast<Block*>(static_cast<char*>(data) - kHeader);
+}
+
+void free_data(void* data) {
+  if (!data) return;
+  Block* block = block_of(data);
   if (block->counters) block->counters->remove(block->kind, block->bytes);
-  std::free(base);
+  std::free(block);
 }
 
 class CountingAllocator : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {
     const c10::Device cpu(c10::DeviceType::CPU);
-    if (bytes == 0) return {nullptr, nullptr, &free_block_or_nothing, cpu};
+    if (bytes == 0) return {nullptr, nullptr, &free_data, cpu};
     const std::size_t rounded = (bytes + kHeader + 63) / 64 * 64;
     void* base = std::aligned_alloc(64, rounded);
     if (!base) throw std::bad_alloc();
-    auto* block =
-        new (base) Block{current_counters, static_cast<std::int64_t>(bytes), current_kind};
+    auto* block = new (base) Block{current_counters, static_cast<std::int64_t>(bytes), current_kind};
     if (block->counters) block->counters->add(block->kind, block->bytes);
-    return {static_cast<char*>(base) + kHeader, base, &free_block_or_nothing, cpu};
+    void* data = static_cast<char*>(base) + kHeader;
+    return {data, data, &free_data, cpu};
   }
+  c10::DeleterFnPtr raw_deleter() const override { return &free_data; }
   void copy_data(void* to, const void* from, std::size_t bytes) const override {
     std::memcpy(to, from, bytes);
-  }
-  static void free_block_or_nothing(void* base) {
-    if (base) free_block(base);
   }
 };
 
@@ -107,9 +111,8 @@ MemoryScope::~MemoryScope() {
 
 void recount(const at::Tensor& tensor, MemoryCounters* counters, MemoryKind kind) {
   const c10::DataPtr& data = tensor.storage().data_ptr();
-  if (data.get_deleter() != &CountingAllocator::free_block_or_nothing || !data.get_context())
-    return;
-  auto* block = static_cast<Block*>(data.get_context());
+  if (data.get_deleter() != &free_data || !data.get_context()) return;
+  Block* block = block_of(data.get_context());
   if (block->counters == counters && block->kind == kind) return;
   if (block->counters) block->counters->remove(block->kind, block->bytes);
   block->counters = counters;

@@ -1,0 +1,64 @@
+// How many schedule ops (F and B) the virtual clock runs a second, on one core.
+#include "harness/sim/simulate.h"
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+
+namespace sluice {
+namespace {
+
+// 1F1B, rank r = stage r, as baselines/one_f_one_b.cpp makes it.
+Schedule one_f_one_b(int ranks, int microbatches) {
+  Schedule schedule{.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(ranks)),
+                    .microbatches = microbatches};
+  for (int s = 0; s < ranks; ++s) {
+    auto& ops = schedule.ranks[static_cast<std::size_t>(s)];
+    const int warm_up = std::min(ranks - 1 - s, microbatches);
+    for (int i = 0; i < warm_up; ++i) ops.push_back(forward_op(s, i));
+    for (int i = 0; i < microbatches; ++i) {
+      if (warm_up + i < microbatches) ops.push_back(forward_op(s, warm_up + i));
+      ops.push_back(backward_op(s, i));
+    }
+  }
+  return schedule;
+}
+
+void run(benchmark::State& state, const Cluster& cluster, bool time_ordered, bool trace,
+         Bytes message) {
+  const int ranks = static_cast<int>(state.range(0)), microbatches = static_cast<int>(state.range(1));
+  const Program program = lower(one_f_one_b(ranks, microbatches), chain(ranks),
+                                one_stage_per_rank(ranks), WeightRule{});
+  Costs costs = uniform_costs(ranks, 1e-3, 1e-3, 1e-3);
+  for (int s = 0; s + 1 < ranks; ++s)
+    if (message.value > 0) costs.edges.push_back({StageId(s), StageId(s + 1), message});
+  const std::vector<DeviceId> devices = identity_devices(ranks);
+  for (auto _ : state)
+    benchmark::DoNotOptimize(
+        simulate(program, costs, cluster, devices,
+                 {.trace = trace, .time_ordered = time_ordered})
+            .end);
+  state.SetItemsProcessed(state.iterations() * 2 * ranks * microbatches);
+}
+
+void uniform_latency(benchmark::State& state) {
+  run(state, latency_cluster(static_cast<int>(state.range(0)), Seconds(1e-4)), false, false,
+      Bytes(0));
+}
+BENCHMARK(uniform_latency)->Args({1024, 1024})->Args({64, 1024})->Unit(benchmark::kMillisecond);
+
+void uniform_latency_traced(benchmark::State& state) {
+  run(state, latency_cluster(static_cast<int>(state.range(0)), Seconds(1e-4)), false, true,
+      Bytes(0));
+}
+BENCHMARK(uniform_latency_traced)->Args({256, 1024})->Unit(benchmark::kMillisecond);
+
+void shared_links(benchmark::State& state) {  // in order of time, as contention needs it
+  Cluster cluster = latency_cluster(static_cast<int>(state.range(0)), Seconds(1e-4));
+  for (Link& link : cluster.links) link.bandwidth = 1e9;
+  run(state, cluster, true, false, KiB(64));
+}
+BENCHMARK(shared_links)->Args({256, 1024})->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace sluice
