@@ -11,7 +11,8 @@ namespace {
 void generate_check_and_lower(benchmark::State& state) {
   const System& system = find_system("one_f_one_b", "benchmark");
   const Options options = resolve_options(system.options, {}, "benchmark");
-  const int ranks = static_cast<int>(state.range(0)), microbatches = static_cast<int>(state.range(1));
+  const int ranks = static_cast<int>(state.range(0)),
+            microbatches = static_cast<int>(state.range(1));
   const ScheduleProblem problem{chain(ranks), one_stage_per_rank(ranks), ranks, microbatches};
   const bool lowers = state.range(2) != 0;
   for (auto _ : state) {

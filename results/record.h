@@ -14,8 +14,10 @@ namespace sluice {
 
 inline constexpr const char* kRecordSchema = "sluice/record/1";
 
-// Bytes of one rank, by kind. `total` is the peak of the sum, and the kinds are those at that
-// moment, so they add up to it.
+// Bytes of one rank, by kind. `total` is the peak of the sum. All kinds but buffers are taken at
+// the moment of their own largest sum, which is what a prediction predicts; buffers (messages,
+// gradients of activations, kernels' scratch) is the rest, so that the kinds add up to the total.
+// Predictions leave buffers at 0.
 struct MemorySplit {
   std::int64_t total = 0, weights = 0, versions = 0, gradients = 0, optimizer = 0, activations = 0,
                buffers = 0;

@@ -169,6 +169,20 @@ std::vector<Violation> check(const Schedule& schedule, const StageGraph& graph,
     found.push_back({Violation::Kind::wrong_rank,
                      "the placement has " + std::to_string(placement.stages.size()) +
                          " stages, the stage graph " + std::to_string(graph.size())});
+  for (std::size_t s = 0; s < placement.stages.size(); ++s) {
+    std::vector<Rank> ranks = placement.stages[s];
+    std::ranges::sort(ranks);
+    const std::string stage = "stage " + std::to_string(s);
+    if (ranks.empty() || ranks.front() < Rank(0))
+      found.push_back({Violation::Kind::wrong_rank, stage + " has no rank"});
+    else if (std::ranges::adjacent_find(ranks) != ranks.end())
+      found.push_back({Violation::Kind::wrong_rank, stage + " is on one rank twice"});
+    else if (ranks.size() > 1 && ranks.size() > static_cast<std::size_t>(schedule.microbatches))
+      found.push_back({Violation::Kind::missing_op,
+                       stage + " has " + std::to_string(ranks.size()) + " replicas for " +
+                           std::to_string(schedule.microbatches) +
+                           " micro-batches: one of them would have no gradient to reduce"});
+  }
   if (!found.empty()) return found;
   const auto micros = static_cast<std::size_t>(schedule.microbatches);
   Counts counts{std::vector<std::uint8_t>(graph.size() * micros * 4, 0), micros};

@@ -1,10 +1,13 @@
 #include "harness/core/cluster.h"
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <queue>
+#include <span>
 
 #include "harness/core/error.h"
 #include "harness/core/json_reader.h"
@@ -13,45 +16,76 @@ namespace sluice {
 
 static constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 
-std::vector<Hop> path(const Cluster& cluster, DeviceId from, DeviceId to) {
-  const std::size_t n = cluster.devices.size();
-  std::vector<double> distance(n, kUnlimited);
-  std::vector<Hop> reached_by(n, Hop{0, false});
+Paths::Paths(const Cluster& cluster)
+    : cluster_(cluster),
+      first_(cluster.devices.size() + 1, 0),
+      neighbours_(2 * cluster.links.size()),
+      distance_(cluster.devices.size(), kUnlimited),
+      reached_by_(cluster.devices.size(), Hop{0, false}) {
+  for (const Link& link : cluster.links) {
+    ++first_[link.from.index() + 1];
+    ++first_[link.to.index() + 1];
+  }
+  std::partial_sum(first_.begin(), first_.end(), first_.begin());
+  std::vector<std::size_t> next(first_.begin(), first_.end() - 1);
+  for (std::size_t l = 0; l < cluster.links.size(); ++l) {
+    const Link& link = cluster.links[l];
+    // 1 MiB is the order of an activation; a zero-cost link still counts as a hop.
+    const double cost = link.latency.value + 1048576.0 / link.bandwidth + 1e-12;
+    neighbours_[next[link.from.index()]++] = {link.to.index(), l, false, cost};
+    neighbours_[next[link.to.index()]++] = {link.from.index(), l, true, cost};
+  }
+}
+
+std::vector<Hop> Paths::between(DeviceId from, DeviceId to) {
+  if (from == to) return {};
   using Entry = std::pair<double, std::size_t>;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
-  distance[from.index()] = 0;
+  std::vector<std::size_t> touched;
+  const auto reach = [&](std::size_t device, double distance, Hop by) {
+    if (distance_[device] == kUnlimited) touched.push_back(device);
+    distance_[device] = distance;
+    reached_by_[device] = by;
+  };
+  const auto neighbours = [&](std::size_t device) {
+    return std::span(neighbours_).subspan(first_[device], first_[device + 1] - first_[device]);
+  };
+  reach(from.index(), 0, {0, false});
   queue.push({0, from.index()});
-  while (!queue.empty()) {
+  // A direct link bounds the search before it begins: with a link a pair it ends at once.
+  for (const Neighbour& n : neighbours(from.index()))
+    if (n.device == to.index() && n.cost < distance_[n.device])
+      reach(n.device, n.cost, {n.link, n.reversed});
+  while (!queue.empty() && queue.top().first < distance_[to.index()]) {
     const auto [d, device] = queue.top();
     queue.pop();
-    if (d > distance[device]) continue;
-    for (std::size_t l = 0; l < cluster.links.size(); ++l) {
-      const Link& link = cluster.links[l];
-      const bool forward = link.from.index() == device;
-      if (!forward && link.to.index() != device) continue;
-      const std::size_t next = forward ? link.to.index() : link.from.index();
-      // 1 MiB is the order of an activation; a zero-cost link still counts as a hop.
-      const double cost = link.latency.value + 1048576.0 / link.bandwidth + 1e-12;
-      if (d + cost < distance[next]) {
-        distance[next] = d + cost;
-        reached_by[next] = {l, !forward};
-        queue.push({d + cost, next});
-      }
+    if (d > distance_[device]) continue;
+    for (const Neighbour& n : neighbours(device)) {
+      const double distance = d + n.cost;
+      if (distance >= distance_[n.device] || distance >= distance_[to.index()]) continue;
+      reach(n.device, distance, {n.link, n.reversed});
+      queue.push({distance, n.device});
     }
   }
-  if (distance[to.index()] == kUnlimited)
-    throw InputError("cluster '" + cluster.name + "'",
+  const bool reached = distance_[to.index()] != kUnlimited;
+  for (const std::size_t device : touched) distance_[device] = kUnlimited;
+  if (!reached)
+    throw InputError("cluster '" + cluster_.name + "'",
                      "no path between devices " + std::to_string(from.value) + " and " +
                          std::to_string(to.value),
                      "add a link that connects them");
   std::vector<Hop> hops;
   for (std::size_t at = to.index(); at != from.index();) {
-    const Hop hop = reached_by[at];
+    const Hop hop = reached_by_[at];
     hops.push_back(hop);
-    at = hop.reversed ? cluster.links[hop.link].to.index() : cluster.links[hop.link].from.index();
+    at = hop.reversed ? cluster_.links[hop.link].to.index() : cluster_.links[hop.link].from.index();
   }
   std::ranges::reverse(hops);
   return hops;
+}
+
+std::vector<Hop> path(const Cluster& cluster, DeviceId from, DeviceId to) {
+  return Paths(cluster).between(from, to);
 }
 
 static double bytes_value(JsonReader& reader, const std::string& key, double otherwise) {
@@ -64,7 +98,9 @@ static double bytes_value(JsonReader& reader, const std::string& key, double oth
 static Seconds seconds_value(JsonReader& reader, const std::string& key, Seconds otherwise) {
   if (!reader.has(key)) return otherwise;
   if (reader.raw(key).is_string()) return parse_seconds(reader.text(key), reader.where(key));
-  return Seconds(reader.number(key));
+  const double seconds = reader.number(key);
+  if (seconds < 0) reader.fail(key, "must not be negative");
+  return Seconds(seconds);
 }
 
 static double positive(const JsonReader& reader, const std::string& key, double value) {
@@ -72,7 +108,15 @@ static double positive(const JsonReader& reader, const std::string& key, double 
   return value;
 }
 
-static void add_all_pairs(Cluster& cluster, double bandwidth, Seconds latency) {
+// Throws InputError where a link a pair would be more links than memory.
+static void add_all_pairs(Cluster& cluster, double bandwidth, Seconds latency,
+                          const std::string& where) {
+  constexpr std::size_t most = 4096;
+  if (cluster.devices.size() > most)
+    throw InputError(where,
+                     std::to_string(cluster.devices.size()) +
+                         " devices are too many for a link between every pair",
+                     "use at most " + std::to_string(most) + ", or list the links");
   for (std::size_t a = 0; a < cluster.devices.size(); ++a)
     for (std::size_t b = a + 1; b < cluster.devices.size(); ++b)
       cluster.links.push_back({DeviceId(a), DeviceId(b), bandwidth, latency, true, -1});
@@ -115,9 +159,12 @@ Cluster cluster_from_json(const nlohmann::json& json, const std::string& where) 
     link.bandwidth = positive(l, "bandwidth", bytes_value(l, "bandwidth", kUnlimited));
     link.latency = seconds_value(l, "latency", Seconds{});
     link.duplex = l.boolean("duplex", true);
-    if (l.has("group"))
-      link.group =
-          groups.try_emplace(l.text("group"), static_cast<int>(groups.size())).first->second;
+    const auto medium = [&](const std::string& key) {
+      if (!l.has(key)) return -1;
+      return groups.try_emplace(l.text(key), static_cast<int>(groups.size())).first->second;
+    };
+    link.group = medium("group");
+    link.to_group = medium("to_group");
     l.no_other_keys();
     cluster.links.push_back(link);
   }
@@ -127,7 +174,7 @@ Cluster cluster_from_json(const nlohmann::json& json, const std::string& where) 
     const Seconds latency = seconds_value(all, "latency", Seconds{});
     all.no_other_keys();
     if (!cluster.links.empty()) reader.fail("all_to_all", "give links or all_to_all, not both");
-    add_all_pairs(cluster, bandwidth, latency);
+    add_all_pairs(cluster, bandwidth, latency, reader.where("all_to_all"));
   }
   reader.no_other_keys();
   return cluster;
@@ -149,6 +196,7 @@ nlohmann::json to_json(const Cluster& cluster) {
                            {"duplex", l.duplex}};
     if (l.bandwidth != kUnlimited) link["bandwidth"] = l.bandwidth;
     if (l.group >= 0) link["group"] = std::to_string(l.group);
+    if (l.to_group >= 0) link["to_group"] = std::to_string(l.to_group);
     json["links"].push_back(link);
   }
   return json;
@@ -193,15 +241,18 @@ static Cluster flat_cluster(const std::string& description) {
       device.memory = parse_bytes(value, where);
       if (device.memory.value <= 0) throw InputError(where, "memory must be greater than 0");
     } else if (key == "speed") {
-      device.speed = parse_seconds(value, where).value;  // a plain number
-      if (!(device.speed > 0)) throw InputError(where, "speed must be greater than 0");
+      const auto [end, error] =
+          std::from_chars(value.data(), value.data() + value.size(), device.speed);
+      if (error != std::errc() || end != value.data() + value.size() || !(device.speed > 0) ||
+          device.speed == kUnlimited)
+        throw InputError(where, "speed must be a number greater than 0, is '" + value + "'");
     } else {
       const std::vector<std::string> known = {"bandwidth", "latency", "memory", "speed"};
       throw InputError(where, "unknown key '" + key + "'", suggestion(key, known));
     }
   }
   cluster.devices.assign(static_cast<std::size_t>(count), device);
-  add_all_pairs(cluster, bandwidth, latency);
+  add_all_pairs(cluster, bandwidth, latency, where);
   return cluster;
 }
 

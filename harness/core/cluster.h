@@ -4,7 +4,8 @@
 //    "memory": "16GiB",
 //                 "speed": 1, "launch": "5us"}],
 //    "links":   [{"from": 0, "to": 1, "bandwidth": "12GB/s", "latency": "5us", "duplex": true,
-//    "group": "nic0"}], "all_to_all": {"bandwidth": ..., "latency": ...}}        // instead of
+//    "group": "nic0",
+//    "to_group": "nic1"}], "all_to_all": {"bandwidth": ..., "latency": ...}}        // instead of
 //    links: every pair, full duplex
 // A group is a medium that its links share (a host's network card, a bus).
 #pragma once
@@ -33,7 +34,11 @@ struct Link {
   double bandwidth = 0;  // bytes/s, per direction if duplex; infinity: no transfer time
   Seconds latency{};
   bool duplex = true;  // false: the two directions share the bandwidth
-  int group = -1;      // links of one group (>= 0) share one medium
+  // Media (>= 0) that the link shares with other links, one direction each if duplex: the one at
+  // its `from` end (a host's network card, a bus) and the one at its `to` end. Without any, the
+  // link is its own.
+  int group = -1;
+  int to_group = -1;
 };
 
 struct Cluster {
@@ -51,6 +56,25 @@ struct Hop {
   bool reversed;  // travelled from Link::to to Link::from
 };
 std::vector<Hop> path(const Cluster& cluster, DeviceId from, DeviceId to);
+
+// The same for many pairs: sorts the links by device once. The cluster must outlive it.
+class Paths {
+ public:
+  explicit Paths(const Cluster& cluster);
+  std::vector<Hop> between(DeviceId from, DeviceId to);  // throws as path()
+
+ private:
+  struct Neighbour {
+    std::size_t device, link;
+    bool reversed;
+    double cost;
+  };
+  const Cluster& cluster_;
+  std::vector<std::size_t> first_;  // of each device in neighbours_, and the end
+  std::vector<Neighbour> neighbours_;
+  std::vector<double> distance_;  // infinite between searches
+  std::vector<Hop> reached_by_;
+};
 
 // Throws InputError with file and JSON pointer: unknown key, wrong type, count < 1, missing memory,
 // ...

@@ -1,6 +1,8 @@
 #include "harness/core/json_reader.h"
 
+#include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -9,18 +11,23 @@
 namespace sluice {
 
 nlohmann::json parse_json_file(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    throw InputError(path, "is a folder", "give a file");
   std::ifstream in(path);
   if (!in) throw InputError(path, "cannot be read", "check the name and its permissions");
   std::stringstream text;
   text << in.rdbuf();
-  if (in.bad()) throw InputError(path, "cannot be read", "is it a folder?");
+  if (in.bad()) throw InputError(path, "cannot be read to its end");
   try {
     return nlohmann::json::parse(text.str());
   } catch (const nlohmann::json::parse_error& e) {
-    const std::string content = text.str().substr(0, e.byte);
-    const auto line = 1 + std::count(content.begin(), content.end(), '\n');
-    throw InputError(path + ":" + std::to_string(line), "is not JSON",
-                     "see byte " + std::to_string(e.byte));
+    // e.byte counts from 1 and points at the last character read.
+    const std::string before = text.str().substr(0, e.byte > 0 ? e.byte - 1 : 0);
+    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+    const auto column = before.size() - (before.rfind('\n') + 1) + 1;  // npos + 1 is 0
+    throw InputError(path + ":" + std::to_string(line) + ":" + std::to_string(column),
+                     "is not JSON", "look at or before this place");
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <climits>
 #include <stdexcept>
 
 #include "harness/core/error.h"
@@ -33,11 +34,15 @@ Options resolve_options(std::span<const OptionSpec> specs,
     if (spec->choices.empty()) {
       long number = 0;
       const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-      if (error != std::errc() || end != value.data() + value.size())
+      if ((error != std::errc() && error != std::errc::result_out_of_range) ||
+          end != value.data() + value.size())
         throw InputError(where, "option '" + name + "': '" + value + "' is not an integer");
-      if (number < spec->minimum || number > 1'000'000'000)
-        throw InputError(where, "option '" + name + "': " + value + " is out of range",
-                         "give at least " + std::to_string(spec->minimum));
+      if (error == std::errc::result_out_of_range) number = value[0] == '-' ? LONG_MIN : LONG_MAX;
+      constexpr long most = 1'000'000'000;
+      if (number < spec->minimum || number > most)
+        throw InputError(
+            where, "option '" + name + "': " + value + " is out of range",
+            "give " + std::to_string(spec->minimum) + " to " + std::to_string(most));
     } else if (std::find(spec->choices.begin(), spec->choices.end(), value) ==
                spec->choices.end()) {
       throw InputError(where, "option '" + name + "': unknown value '" + value + "'",

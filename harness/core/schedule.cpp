@@ -29,6 +29,8 @@ Op parse_op(std::string_view text) {
   op.kind = static_cast<OpKind>(kind);
   const auto micro = std::from_chars(stage.ptr + 1, end, op.micro.value);
   if (micro.ec != std::errc() || micro.ptr != end || op.micro.value < 0) throw bad();
+  // Tables are made by stage and micro-batch: a slip of the keyboard must not ask for all memory.
+  if (op.stage.value > 1'000'000 || op.micro.value > 1'000'000) throw bad();
   return op;
 }
 

@@ -11,6 +11,11 @@
 
 namespace sluice {
 
+// Three digits, and never 1e+03: units change at 1024 or at 60.
+static std::string three_digits(double value) {
+  return std::abs(value) >= 999.5 ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}", value);
+}
+
 std::string to_text(Bytes bytes) {
   static constexpr std::array units{"B", "KiB", "MiB", "GiB", "TiB"};
   double value = static_cast<double>(bytes.value);
@@ -20,17 +25,20 @@ std::string to_text(Bytes bytes) {
     ++unit;
   }
   return unit == 0 ? fmt::format("{} B", bytes.value)
-                   : fmt::format("{:.3g} {}", value, units[unit]);
+                   : three_digits(value) + " " + units[unit];
 }
 
 std::string to_text(Seconds seconds) {
   const double s = seconds.value;
   const double magnitude = std::abs(s);
-  if (magnitude >= 120)
-    return fmt::format("{:.0f} min {:.0f} s", std::floor(s / 60), std::fmod(s, 60));
-  if (magnitude >= 1 || s == 0) return fmt::format("{:.3g} s", s);
-  if (magnitude >= 1e-3) return fmt::format("{:.3g} ms", s * 1e3);
-  return fmt::format("{:.3g} us", s * 1e6);
+  if (magnitude >= 120) {
+    const double whole = std::round(magnitude);
+    return fmt::format("{}{:.0f} min {:.0f} s", s < 0 ? "-" : "", std::floor(whole / 60),
+                       std::fmod(whole, 60));
+  }
+  if (magnitude >= 1 || s == 0) return three_digits(s) + " s";
+  if (magnitude >= 1e-3) return three_digits(s * 1e3) + " ms";
+  return three_digits(s * 1e6) + " us";
 }
 
 // Splits "12.5 GiB/s" into 12.5 and "GiB"; throws InputError if there is no number.

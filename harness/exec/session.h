@@ -60,7 +60,10 @@ struct SessionSpec {
   std::int64_t fail_update = -1;  // ... in its step of this update
 };
 
-struct PeakMemory {  // counted allocations of one rank, bytes, at the moment of the largest sum
+// Counted allocations of one rank, bytes. All kinds but buffers at the moment of their largest sum;
+// buffers (messages, gradients of activations, kernels' scratch) is what the peak of everything
+// adds to that.
+struct PeakMemory {
   std::int64_t weights = 0, versions = 0, gradients = 0, optimizer = 0, activations = 0,
                buffers = 0;
   std::int64_t total() const {

@@ -1,11 +1,14 @@
 #include "harness/sim/simulate.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 #include <queue>
-#include <set>
 #include <stdexcept>
+#include <tuple>
+
+#include "harness/core/error.h"
 
 namespace sluice {
 
@@ -29,11 +32,10 @@ Cluster latency_cluster(int ranks, Seconds latency) {
                   .source = "",
                   .devices = std::vector<Device>(static_cast<std::size_t>(ranks)),
                   .links = {}};
-  // A star would do for the latency, but a link a pair keeps the path search trivial for any rank
-  // count.
-  for (int r = 0; r + 1 < ranks; ++r)
-    cluster.links.push_back(
-        {DeviceId(r), DeviceId(r + 1), std::numeric_limits<double>::infinity(), latency, true, -1});
+  for (int a = 0; a < ranks; ++a)
+    for (int b = a + 1; b < ranks; ++b)
+      cluster.links.push_back(
+          {DeviceId(a), DeviceId(b), std::numeric_limits<double>::infinity(), latency, true, -1});
   return cluster;
 }
 
@@ -56,22 +58,24 @@ struct Route {
 
 class Network {
  public:
-  Network(const Program& program, const Cluster& cluster, std::span<const DeviceId> devices) {
-    std::map<std::tuple<int, std::size_t, bool>, std::size_t>
-        numbers;  // (kind, link or group, direction)
+  Network(const Program& program, const Cluster& cluster, std::span<const DeviceId> devices)
+      : paths_(cluster) {
+    std::vector<Rank> sender;  // of each medium
     for (const Channel& c : program.channels) {
-      Route route = route_between(cluster, devices[c.from.index()], devices[c.to.index()], numbers);
-      for (const std::size_t medium : route.media) senders_[medium].insert(c.from);
+      Route route = route_between(cluster, devices[c.from.index()], devices[c.to.index()]);
+      sender.resize(media_.size(), Rank(-1));
+      for (const std::size_t medium : route.media) {
+        exclusive_ = exclusive_ && (sender[medium] == Rank(-1) || sender[medium] == c.from);
+        sender[medium] = c.from;
+      }
       routes_.push_back(std::move(route));
     }
-    busy_until_.assign(numbers.size(), 0);
-    for (std::size_t s = 0; s < program.placement.stages.size(); ++s) {
-      const auto& ranks = program.placement.stages[s];
+    busy_until_.assign(media_.size(), 0);
+    for (const auto& ranks : program.placement.stages) {
       Ring ring;
       for (std::size_t k = 0; ranks.size() > 1 && k < ranks.size(); ++k) {
-        std::map<std::tuple<int, std::size_t, bool>, std::size_t> unused;
         const Route hop = route_between(cluster, devices[ranks[k].index()],
-                                        devices[ranks[(k + 1) % ranks.size()].index()], unused);
+                                        devices[ranks[(k + 1) % ranks.size()].index()]);
         ring.latency = std::max(ring.latency, hop.latency);
         ring.seconds_per_byte = std::max(ring.seconds_per_byte, hop.seconds_per_byte);
       }
@@ -81,14 +85,14 @@ class Network {
 
   // True if no medium is used by two senders: then each sender's own order is the queue's order,
   // and ranks may run ahead of one another in any order.
-  bool exclusive() const {
-    return std::ranges::all_of(senders_,
-                               [](const auto& medium) { return medium.second.size() == 1; });
+  bool exclusive() const { return exclusive_; }
+
+  double transfer_seconds(std::size_t channel, double bytes) const {
+    return bytes * routes_[channel].seconds_per_byte;
   }
 
-  double arrival(std::size_t channel, double now, double bytes) {
+  double arrival(std::size_t channel, double now, double transfer) {
     const Route& route = routes_[channel];
-    const double transfer = bytes * route.seconds_per_byte;
     double start = now;
     if (transfer > 0) {
       for (const std::size_t m : route.media) start = std::max(start, busy_until_[m]);
@@ -109,21 +113,22 @@ class Network {
     double latency = 0, seconds_per_byte = 0;
   };
 
-  static Route route_between(const Cluster& cluster, DeviceId from, DeviceId to,
-                             std::map<std::tuple<int, std::size_t, bool>, std::size_t>& numbers) {
+  Route route_between(const Cluster& cluster, DeviceId from, DeviceId to) {
     Route route;
     double slowest = kInfinity;
-    if (from == to) return route;
-    for (const Hop& hop : path(cluster, from, to)) {
+    for (const Hop& hop : paths_.between(from, to)) {
       const Link& link = cluster.links[hop.link];
       route.latency += link.latency.value;
       slowest = std::min(slowest, link.bandwidth);
-      const bool direction = link.duplex && hop.reversed;
-      const auto key = link.group >= 0
-                           ? std::tuple(1, static_cast<std::size_t>(link.group), direction)
-                           : std::tuple(0, hop.link, direction);
-      if (link.bandwidth != kInfinity)
-        route.media.push_back(numbers.try_emplace(key, numbers.size()).first->second);
+      if (link.bandwidth == kInfinity) continue;
+      // A group's direction is seen from the end where it sits: out of link.from travelling along
+      // the link, into link.to.
+      if (link.group >= 0)
+        occupy(route, {1, static_cast<std::size_t>(link.group), link.duplex && hop.reversed});
+      if (link.to_group >= 0)
+        occupy(route, {1, static_cast<std::size_t>(link.to_group), link.duplex && !hop.reversed});
+      if (link.group < 0 && link.to_group < 0)
+        occupy(route, {0, hop.link, link.duplex && hop.reversed});
     }
     route.seconds_per_byte = 1 / slowest;
     std::ranges::sort(route.media);
@@ -131,12 +136,22 @@ class Network {
     return route;
   }
 
+  using Medium = std::tuple<int, std::size_t, bool>;  // (kind, link or group, direction)
+  void occupy(Route& route, const Medium& medium) {
+    route.media.push_back(media_.try_emplace(medium, media_.size()).first->second);
+  }
+
+  Paths paths_;
+  std::map<Medium, std::size_t> media_;
   std::vector<Route> routes_;
   std::vector<Ring> rings_;
   std::vector<double> busy_until_;
-  std::map<std::size_t, std::set<Rank>> senders_;
+  bool exclusive_ = true;
 };
 
+// A rank runs until it is blocked, so that the data of one rank stays in the cache. Where ranks
+// share media, a send is where the order between ranks matters: there it stops, and the sends are
+// taken in order of time.
 class Engine {
  public:
   Engine(const Program& program, const Costs& costs, const Cluster& cluster,
@@ -153,18 +168,35 @@ class Engine {
       edges_[e.from.index()].push_back({e.to, static_cast<double>(e.bytes.value)});
       edges_[e.to.index()].push_back({e.from, static_cast<double>(e.bytes.value)});
     }
-    for (std::size_t c = 0; c < channels_.size(); ++c)
-      channels_[c].arrivals.reserve(static_cast<std::size_t>(program.channels[c].messages));
+    for (const StageCost& cost : costs.stages)
+      compute_seconds_.push_back({cost.forward.value,
+                                  cost.input_gradient.value + cost.weight_gradient.value,
+                                  cost.input_gradient.value, cost.weight_gradient.value});
     result_.update_end.assign(static_cast<std::size_t>(options.iterations * program.updates), 0);
-    if (options.trace) result_.trace.ranks.resize(ranks_.size());
+    if (options.trace) {
+      result_.trace.ranks.resize(ranks_.size());
+      for (std::size_t r = 0; r < ranks_.size(); ++r)
+        result_.trace.ranks[r].reserve(static_cast<std::size_t>(
+            std::ranges::count_if(program.ranks[r], [](const Instruction& i) {
+              return i.what <= Do::weight_gradient || i.what >= Do::reduce_gradients;
+            })));
+    }
   }
 
   Simulation run() {
-    if (network_.exclusive()) {
-      run_in_any_order();
-    } else {
-      run_in_time_order();
-    }
+    const bool time_ordered = options_.time_ordered || !network_.exclusive();
+    for (std::size_t r = ranks_.size(); r-- > 0;) ready_.push_back(r);
+    do {
+      while (!ready_.empty()) {
+        const std::size_t r = ready_.back();
+        ready_.pop_back();
+        time_ordered ? advance<true>(r, -1) : advance<false>(r, -1);
+      }
+      if (sends_.empty()) break;
+      const auto [time, r] = sends_.top();
+      sends_.pop();
+      advance<true>(r, time);
+    } while (true);
     for (const RankState& rank : ranks_)
       if (rank.iteration < options_.iterations)
         throw std::logic_error("the simulated program is deadlocked");
@@ -174,127 +206,134 @@ class Engine {
 
  private:
   struct RankState {
-    double clock = 0, first = kInfinity, last = 0,
-           busy = 0;  // the last three: iteration 0, compute only
+    double clock = 0;
     std::size_t next = 0;
     int iteration = 0;
+    double first = kInfinity, last = 0, busy = 0;  // iteration 0, compute only
   };
   struct ChannelState {
     std::vector<double> arrivals;
     std::size_t taken = 0;
     int waiting_rank = -1;
+    StageId stage{-1}, peer{-1};  // of the last message: most channels serve one edge
+    double transfer = 0;          // seconds
   };
   struct GroupState {
     std::vector<std::size_t> waiting;
     double latest = 0;
   };
 
-  bool finished(const RankState& rank) const { return rank.iteration >= options_.iterations; }
-
-  // Runs one instruction of rank r. False: it is blocked (and registered with what it waits for).
-  // Ranks that this instruction set free are pushed through `wake`.
-  template <class Wake>
-  bool execute(std::size_t r, Wake wake) {
+  // Runs rank r until it is blocked (and registered with what it waits for), or done, or, in order
+  // of time, at a send later than `now`.
+  template <bool kTimeOrdered>
+  void advance(std::size_t r, double now) {
     RankState& rank = ranks_[r];
-    const auto& program = program_.ranks[r];
-    if (rank.next == program.size()) {
-      rank.next = 0;
-      ++rank.iteration;
-      return true;
+    const std::vector<Instruction>& program = program_.ranks[r];
+    double clock = rank.clock;
+    std::size_t next = rank.next;
+    const auto stop = [&] {
+      rank.clock = clock;
+      rank.next = next;
+    };
+    for (; rank.iteration < options_.iterations; ++rank.iteration, next = 0) {
+      for (; next < program.size(); ++next) {
+        const Instruction& i = program[next];
+        switch (i.what) {
+          case Do::receive_activation:
+          case Do::receive_gradient: {
+            ChannelState& channel = channels_[static_cast<std::size_t>(i.channel)];
+            if (channel.taken == channel.arrivals.size()) {
+              channel.waiting_rank = static_cast<int>(r);
+              return stop();
+            }
+            clock = std::max(clock, channel.arrivals[channel.taken++]);
+            if (channel.taken == channel.arrivals.size()) {  // keeps the queue short
+              channel.arrivals.clear();
+              channel.taken = 0;
+            }
+            break;
+          }
+          case Do::send_activation:
+          case Do::send_gradient:
+            if (kTimeOrdered && clock > now) {
+              sends_.push({clock, r});
+              return stop();
+            }
+            send(i, clock);
+            break;
+          case Do::reduce_gradients:
+            stop();
+            if (!reduce(r, i)) return;
+            clock = rank.clock;
+            break;
+          case Do::optimizer_step: {
+            const double start = clock;
+            clock += costs_.stages[i.stage.index()].update.value;
+            record(r, i, start, clock);
+            double& update = result_.update_end[static_cast<std::size_t>(
+                rank.iteration * program_.updates + i.micro.value)];
+            update = std::max(update, clock);
+            break;
+          }
+          default: {
+            const double start = clock;
+            const double seconds =
+                compute_seconds_[i.stage.index()][static_cast<std::size_t>(i.what)];
+            clock += seconds;
+            if (rank.iteration == 0) {
+              rank.first = std::min(rank.first, start);
+              rank.last = clock;
+              rank.busy += seconds;
+              record(r, i, start, clock);
+            }
+          }
+        }
+        ++result_.instructions;
+      }
     }
-    const Instruction& i = program[rank.next];
-    switch (i.what) {
-      case Do::receive_activation:
-      case Do::receive_gradient: {
-        ChannelState& channel = channels_[static_cast<std::size_t>(i.channel)];
-        if (channel.taken == channel.arrivals.size()) {
-          channel.waiting_rank = static_cast<int>(r);
-          return false;
-        }
-        rank.clock = std::max(rank.clock, channel.arrivals[channel.taken++]);
-        if (channel.taken ==
-            channel.arrivals.size()) {  // keeps the queue short over many iterations
-          channel.arrivals.clear();
-          channel.taken = 0;
-        }
-        break;
-      }
-      case Do::send_activation:
-      case Do::send_gradient: {
-        const auto c = static_cast<std::size_t>(i.channel);
-        ChannelState& channel = channels_[c];
-        channel.arrivals.push_back(network_.arrival(c, rank.clock, message_bytes(i)));
-        if (channel.waiting_rank >= 0) {
-          wake(static_cast<std::size_t>(channel.waiting_rank), channel.arrivals.back());
-          channel.waiting_rank = -1;
-        }
-        break;
-      }
-      case Do::reduce_gradients: {
-        GroupState& group = groups_[i.stage.index()];
-        const std::size_t members = program_.placement.stages[i.stage.index()].size();
-        group.latest = std::max(group.latest, rank.clock);
-        if (group.waiting.size() + 1 < members) {
-          group.waiting.push_back(r);
-          return false;
-        }
-        const double start = group.latest;
-        const double end =
-            start + network_.all_reduce_seconds(i.stage, members,
-                                                static_cast<double>(stage(i).parameters.value));
-        for (const std::size_t member : group.waiting) {
-          record(member, program_.ranks[member][ranks_[member].next], start, end);
-          ranks_[member].clock = end;
-          ++ranks_[member].next;
-          wake(member, end);
-        }
-        record(r, i, start, end);
-        rank.clock = end;
-        group = {};
-        break;
-      }
-      case Do::optimizer_step: {
-        const double start = rank.clock;
-        rank.clock += stage(i).update.value;
-        record(r, i, start, rank.clock);
-        double& update = result_.update_end[static_cast<std::size_t>(
-            rank.iteration * program_.updates + i.micro.value)];
-        update = std::max(update, rank.clock);
-        break;
-      }
-      default:
-        compute(r, i);
-    }
-    ++rank.next;
-    ++result_.instructions;
-    return true;
+    stop();
   }
 
-  void compute(std::size_t r, const Instruction& i) {
-    RankState& rank = ranks_[r];
-    const StageCost& cost = stage(i);
-    double seconds = 0;
-    switch (i.what) {
-      case Do::forward:
-        seconds = cost.forward.value;
-        break;
-      case Do::input_gradient:
-        seconds = cost.input_gradient.value;
-        break;
-      case Do::weight_gradient:
-        seconds = cost.weight_gradient.value;
-        break;
-      default:
-        seconds = cost.input_gradient.value + cost.weight_gradient.value;
+  void send(const Instruction& i, double clock) {
+    const auto c = static_cast<std::size_t>(i.channel);
+    ChannelState& channel = channels_[c];
+    if (channel.stage != i.stage || channel.peer != i.peer_stage) {
+      channel.stage = i.stage;
+      channel.peer = i.peer_stage;
+      channel.transfer = network_.transfer_seconds(c, message_bytes(i));
     }
-    const double start = rank.clock;
-    rank.clock += seconds;
-    if (rank.iteration == 0) {
-      rank.first = std::min(rank.first, start);
-      rank.last = rank.clock;
-      rank.busy += seconds;
+    channel.arrivals.push_back(network_.arrival(c, clock, channel.transfer));
+    if (channel.waiting_rank >= 0) {
+      ready_.push_back(static_cast<std::size_t>(channel.waiting_rank));
+      channel.waiting_rank = -1;
     }
-    record(r, i, start, rank.clock);
+  }
+
+  // The last member to come starts the all-reduce and sets the others free. False: r waits.
+  bool reduce(std::size_t r, const Instruction& i) {
+    GroupState& group = groups_[i.stage.index()];
+    const std::size_t members = program_.placement.stages[i.stage.index()].size();
+    group.latest = std::max(group.latest, ranks_[r].clock);
+    if (group.waiting.size() + 1 < members) {
+      group.waiting.push_back(r);
+      return false;
+    }
+    const double start = group.latest;
+    const double end =
+        start +
+        network_.all_reduce_seconds(
+            i.stage, members, static_cast<double>(costs_.stages[i.stage.index()].parameters.value));
+    for (const std::size_t member : group.waiting) {
+      record(member, program_.ranks[member][ranks_[member].next], start, end);
+      ranks_[member].clock = end;
+      ++ranks_[member].next;
+      ++result_.instructions;
+      ready_.push_back(member);
+    }
+    record(r, i, start, end);
+    ranks_[r].clock = end;
+    group = {};
+    return true;
   }
 
   void record(std::size_t r, const Instruction& i, double start, double end) {
@@ -302,38 +341,10 @@ class Engine {
       result_.trace.ranks[r].push_back({i, start, end});
   }
 
-  const StageCost& stage(const Instruction& i) const { return costs_.stages[i.stage.index()]; }
-
   double message_bytes(const Instruction& i) const {
     for (const auto& [peer, bytes] : edges_[i.stage.index()])
       if (peer == i.peer_stage) return bytes;
     return 0;
-  }
-
-  void run_in_any_order() {
-    std::vector<std::size_t> ready;
-    for (std::size_t r = ranks_.size(); r-- > 0;) ready.push_back(r);
-    while (!ready.empty()) {
-      const std::size_t r = ready.back();
-      ready.pop_back();
-      const auto wake = [&](std::size_t other, double) { ready.push_back(other); };
-      while (!finished(ranks_[r]) && execute(r, wake)) {
-      }
-    }
-  }
-
-  void run_in_time_order() {
-    using Entry = std::pair<double, std::size_t>;
-    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
-    for (std::size_t r = 0; r < ranks_.size(); ++r) ready.push({0.0, r});
-    while (!ready.empty()) {
-      const std::size_t r = ready.top().second;
-      ready.pop();
-      const auto wake = [&](std::size_t other, double time) {
-        ready.push({std::max(time, ranks_[other].clock), other});
-      };
-      if (!finished(ranks_[r]) && execute(r, wake)) ready.push({ranks_[r].clock, r});
-    }
   }
 
   void finish_bubbles() {
@@ -356,6 +367,8 @@ class Engine {
     b.span_bubble = 1 - busiest / b.max_span;
   }
 
+  using TimedRank = std::pair<double, std::size_t>;
+
   const Program& program_;
   const Costs& costs_;
   SimulateOptions options_;
@@ -364,6 +377,9 @@ class Engine {
   std::vector<ChannelState> channels_;
   std::vector<GroupState> groups_;
   std::vector<std::vector<std::pair<StageId, double>>> edges_;
+  std::vector<std::array<double, 4>> compute_seconds_;  // per stage: F, B, I, W
+  std::vector<std::size_t> ready_;                      // ranks that can go on
+  std::priority_queue<TimedRank, std::vector<TimedRank>, std::greater<>> sends_;
   Simulation result_;
 };
 
@@ -371,6 +387,14 @@ class Engine {
 
 Simulation simulate(const Program& program, const Costs& costs, const Cluster& cluster,
                     std::span<const DeviceId> rank_devices, const SimulateOptions& options) {
+  if (options.iterations < 1) throw InputError("simulation", "needs at least one iteration");
+  if (rank_devices.size() < program.ranks.size() || costs.stages.size() < program.graph.size())
+    throw std::logic_error("simulate() needs a device for every rank and a cost for every stage");
+  for (const DeviceId device : rank_devices)
+    if (device.value < 0 || device.index() >= cluster.devices.size())
+      throw InputError("cluster '" + cluster.name + "'",
+                       "device " + std::to_string(device.value) + " does not exist",
+                       "there are " + std::to_string(cluster.devices.size()));
   return Engine(program, costs, cluster, rank_devices, options).run();
 }
 

@@ -43,15 +43,18 @@ struct Simulation {
 struct SimulateOptions {
   int iterations = 1;  // the program, again and again, without a barrier between
   bool trace = true;
+  // Takes sends in order of time even where no two senders share a medium, which changes nothing
+  // but the speed (a check of the faster engine).
+  bool time_ordered = false;
 };
 
-// rank_devices[r]: the device of rank r. Throws InputError if two of them that exchange messages
-// have no path. The program must check (lower() makes no other); a deadlock here is a defect and
-// throws logic_error.
+// rank_devices[r]: the device of rank r. Throws InputError if one does not exist or two of them
+// that exchange messages have no path. The program must check (lower() makes no other); a deadlock
+// here is a defect and throws logic_error.
 Simulation simulate(const Program& program, const Costs& costs, const Cluster& cluster,
                     std::span<const DeviceId> rank_devices, const SimulateOptions& options = {});
 
-// A cluster of `ranks` devices whose messages take `latency` and no time per byte.
+// A cluster of `ranks` devices; a message between any two takes `latency` and no time per byte.
 Cluster latency_cluster(int ranks, Seconds latency);
 std::vector<DeviceId> identity_devices(int ranks);
 

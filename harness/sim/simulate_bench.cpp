@@ -1,9 +1,9 @@
 // How many schedule ops (F and B) the virtual clock runs a second, on one core.
-#include "harness/sim/simulate.h"
-
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+
+#include "harness/sim/simulate.h"
 
 namespace sluice {
 namespace {
@@ -26,7 +26,8 @@ Schedule one_f_one_b(int ranks, int microbatches) {
 
 void run(benchmark::State& state, const Cluster& cluster, bool time_ordered, bool trace,
          Bytes message) {
-  const int ranks = static_cast<int>(state.range(0)), microbatches = static_cast<int>(state.range(1));
+  const int ranks = static_cast<int>(state.range(0)),
+            microbatches = static_cast<int>(state.range(1));
   const Program program = lower(one_f_one_b(ranks, microbatches), chain(ranks),
                                 one_stage_per_rank(ranks), WeightRule{});
   Costs costs = uniform_costs(ranks, 1e-3, 1e-3, 1e-3);
@@ -35,8 +36,7 @@ void run(benchmark::State& state, const Cluster& cluster, bool time_ordered, boo
   const std::vector<DeviceId> devices = identity_devices(ranks);
   for (auto _ : state)
     benchmark::DoNotOptimize(
-        simulate(program, costs, cluster, devices,
-                 {.trace = trace, .time_ordered = time_ordered})
+        simulate(program, costs, cluster, devices, {.trace = trace, .time_ordered = time_ordered})
             .end);
   state.SetItemsProcessed(state.iterations() * 2 * ranks * microbatches);
 }

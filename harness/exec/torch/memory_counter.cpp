@@ -14,14 +14,19 @@ namespace sluice {
 void MemoryCounters::add(MemoryKind kind, std::int64_t bytes) {
   bytes_[static_cast<std::size_t>(kind)].fetch_add(bytes, std::memory_order_relaxed);
   const std::int64_t total = total_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-  // Only the rank's own thread allocates under its name, so the peak has one writer.
-  if (total > peak_total_.load(std::memory_order_relaxed)) {
+  // Only the rank's own thread allocates under its name, so the peaks have one writer.
+  if (total > peak_total_.load(std::memory_order_relaxed))
     peak_total_.store(total, std::memory_order_relaxed);
-    const auto now = [&](MemoryKind k) {
-      return bytes_[static_cast<std::size_t>(k)].load(std::memory_order_relaxed);
-    };
-    peak_ = {now(MemoryKind::weights),   now(MemoryKind::versions),    now(MemoryKind::gradients),
-             now(MemoryKind::optimizer), now(MemoryKind::activations), now(MemoryKind::buffers)};
+  if (kind == MemoryKind::buffers) return;
+  const auto now = [&](MemoryKind k) {
+    return bytes_[static_cast<std::size_t>(k)].load(std::memory_order_relaxed);
+  };
+  const PeakMemory resident{now(MemoryKind::weights),     now(MemoryKind::versions),
+                            now(MemoryKind::gradients),   now(MemoryKind::optimizer),
+                            now(MemoryKind::activations), 0};
+  if (resident.total() > peak_resident_.load(std::memory_order_relaxed)) {
+    peak_resident_.store(resident.total(), std::memory_order_relaxed);
+    resident_ = resident;
   }
 }
 
@@ -30,12 +35,16 @@ void MemoryCounters::remove(MemoryKind kind, std::int64_t bytes) {
   total_.fetch_sub(bytes, std::memory_order_relaxed);
 }
 
-PeakMemory MemoryCounters::peak() const { return peak_; }
+PeakMemory MemoryCounters::peak() const {
+  PeakMemory peak = resident_;
+  peak.buffers = peak_total_.load() - resident_.total();
+  return peak;
+}
 
 void MemoryCounters::reset_peak() {
   peak_total_.store(0);
-  peak_ = {};
-  add(MemoryKind::buffers, 0);
+  peak_resident_.store(-1);
+  add(MemoryKind::weights, 0);
 }
 
 namespace {
@@ -52,10 +61,9 @@ struct Block {
   MemoryKind kind;
 };
 
-// The context of a DataPtr is its data (oneDNN's raw_allocate insists); the header stands before it.
-Block* block_of(void* data) {
-  return reinterpret_cast<Block*>(static_cast<char*>(data) - kHeader);
-}
+// The context of a DataPtr is its data (oneDNN's raw_allocate insists); the header stands before
+// it.
+Block* block_of(void* data) { return reinterpret_cast<Block*>(static_cast<char*>(data) - kHeader); }
 
 void free_data(void* data) {
   if (!data) return;
@@ -72,7 +80,8 @@ class CountingAllocator : public c10::Allocator {
     const std::size_t rounded = (bytes + kHeader + 63) / 64 * 64;
     void* base = std::aligned_alloc(64, rounded);
     if (!base) throw std::bad_alloc();
-    auto* block = new (base) Block{current_counters, static_cast<std::int64_t>(bytes), current_kind};
+    auto* block =
+        new (base) Block{current_counters, static_cast<std::int64_t>(bytes), current_kind};
     if (block->counters) block->counters->add(block->kind, block->bytes);
     void* data = static_cast<char*>(base) + kHeader;
     return {data, data, &free_data, cpu};

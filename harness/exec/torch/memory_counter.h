@@ -22,19 +22,23 @@ enum class MemoryKind : std::uint8_t {
   buffers
 };
 
-// The counts of one rank. Made by new_counters() and kept for the life of the process: a tensor may
-// outlive the session that made it.
+// The counts of one rank. Besides the peak of everything, the peak of what is resident (all kinds
+// but buffers) is kept, because that is what a schedule decides and a prediction can be held
+// against. Made by new_counters() and kept for the life of the process: a tensor may outlive the
+// session that made it.
 class MemoryCounters {
  public:
   void add(MemoryKind kind, std::int64_t bytes);
   void remove(MemoryKind kind, std::int64_t bytes);
-  PeakMemory peak() const;  // call while the rank is idle
+  // Kinds but buffers: at the moment of their largest sum. buffers: what the peak of everything
+  // adds to that, so that total() is the peak. Call while the rank is idle.
+  PeakMemory peak() const;
   void reset_peak();
 
  private:
   std::array<std::atomic<std::int64_t>, 6> bytes_{};
-  std::atomic<std::int64_t> total_{0}, peak_total_{0};
-  PeakMemory peak_;
+  std::atomic<std::int64_t> total_{0}, peak_total_{0}, peak_resident_{0};
+  PeakMemory resident_;  // at the peak of what is resident; buffers 0
 };
 
 // Makes the counting allocator torch's CPU allocator. Once; later calls do nothing.

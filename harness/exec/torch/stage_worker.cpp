@@ -171,7 +171,9 @@ void TorchWorker::forward(State& s, const Instruction& op) {
     if (reads_data) slot.received.front() = load_features(context_, true, samples);
     if (s.has_loss) target = load_targets(context_, true, samples);
   }
-  const MemoryScope scope(counters_, MemoryKind::activations);
+  // Kernels take scratch memory too, so everything starts as a buffer; what the stash keeps is
+  // recounted.
+  const MemoryScope scope(counters_, MemoryKind::buffers);
   const std::int64_t run_micro =
       static_cast<std::int64_t>(iteration_) * context_.program->microbatches + op.micro.value;
   const ForwardMode mode{true, context_.spec->seed,
@@ -180,6 +182,10 @@ void TorchWorker::forward(State& s, const Instruction& op) {
   std::vector<at::Tensor> outputs = s.module->forward(slot.received, s.weights->version(op.version),
                                                       target, mode, &slot.stash, &loss);
   s.weights->used(op.version);
+  for (const LayerStash& layer : slot.stash.layers)
+    for (const at::Tensor& kept : layer.kept)
+      if (kept.defined() && !(reads_data && kept.is_alias_of(slot.received.front())))
+        recount(kept, counters_, MemoryKind::activations);
   slot.received.assign(slot.received.size(), at::Tensor());
   if (s.has_loss) {
     const int m = micros_per_update();
@@ -250,7 +256,7 @@ at::Tensor TorchWorker::hand_out(at::Tensor& tensor, bool last_reader) {
   const MemoryScope scope(counters_, MemoryKind::buffers);
   at::Tensor message = last_reader ? std::move(tensor) : tensor;
   if (last_reader) tensor.reset();
-  if (message.storage().use_count() > 1) message = message.clone();
+  if (message.use_count() > 1 || message.storage().use_count() > 1) message = message.clone();
   recount(message, counters_, MemoryKind::buffers);
   return message;
 }
