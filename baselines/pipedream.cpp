@@ -55,8 +55,9 @@ static Theory pipedream_theory(const ScheduleProblem& problem, const Options& op
   theory.bubble_ratio = static_cast<double>(p - 1) / (n + p - 1);
   for (int r = 0; r < p; ++r) {
     theory.in_flight.push_back(std::min(n, p - r));
-    theory.weight_versions.push_back(
-        weights == "naive" ? 1 : std::min(n, weights == "stash" ? p - r : p));
+    // p - r (or p) once the pipe is full; the w batches that fill it all read version 0.
+    const int w = std::min(n, weights == "stash" ? p - r : p);
+    theory.weight_versions.push_back(weights == "naive" ? 1 : std::min(w, n - w + 2));
     theory.staleness.push_back(std::min(n - 1, weights == "vertical_sync" ? p - 1 : p - 1 - r));
   }
   return theory;

@@ -191,6 +191,115 @@ std::vector<Violation> check(const Schedule& schedule, const StageGraph& graph,
   return found;
 }
 
+namespace {
+
+// Runs a program without time: data, messages and all-reduces.
+class DryRun {
+ public:
+  explicit DryRun(const Program& program)
+      : program_(program),
+        micros_(static_cast<std::size_t>(program.microbatches)),
+        next_(program.ranks.size(), 0),
+        in_transit_(program.channels.size(), 0),
+        arrived_at_(program.placement.stages.size(), 0),
+        waiting_(program.ranks.size(), false) {
+    for (std::size_t s = 0; s < program.graph.size(); ++s) {
+      first_edge_.push_back(edges_);
+      edges_ += program.graph.successors[s].size();
+    }
+    has_.assign(edges_ * micros_ * 2, false);
+  }
+
+  void run(std::vector<Violation>& found) {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (std::size_t r = 0; r < next_.size(); ++r)
+        while (next_[r] < program_.ranks[r].size() && execute(r, found)) {
+          ++next_[r];
+          moved = true;
+        }
+    }
+    for (std::size_t r = 0; r < next_.size(); ++r)
+      if (next_[r] < program_.ranks[r].size())
+        found.push_back({Violation::Kind::deadlock,
+                         on_rank(r) + to_text(program_.ranks[r][next_[r]]) + " waits for ever"});
+  }
+
+ private:
+  // Where the value of an edge stands once its receiver's rank has it.
+  std::size_t slot(StageId from, StageId to, Micro micro, bool gradient) const {
+    const auto& list = program_.graph.successors[from.index()];
+    const auto k = static_cast<std::size_t>(std::ranges::find(list, to) - list.begin());
+    return ((first_edge_[from.index()] + k) * micros_ + micro.index()) * 2 + (gradient ? 1 : 0);
+  }
+  bool local(StageId a, StageId b, Micro micro) const {
+    return program_.placement.rank_of(a, micro) == program_.placement.rank_of(b, micro);
+  }
+
+  bool execute(std::size_t r, std::vector<Violation>& found) {
+    const Instruction& i = program_.ranks[r][next_[r]];
+    const auto c = static_cast<std::size_t>(i.channel);
+    switch (i.what) {
+      case Do::send_activation:
+      case Do::send_gradient:
+        ++in_transit_[c];
+        return true;
+      case Do::receive_activation:
+      case Do::receive_gradient:
+        if (in_transit_[c] == 0) return false;
+        --in_transit_[c];
+        has_[i.what == Do::receive_gradient ? slot(i.stage, i.peer_stage, i.micro, true)
+                                            : slot(i.peer_stage, i.stage, i.micro, false)] = true;
+        return true;
+      case Do::reduce_gradients: {
+        // Member k of round n may go on once all members have come n times.
+        const auto members = program_.placement.stages[i.stage.index()].size();
+        std::size_t& arrived = arrived_at_[i.stage.index()];
+        if (!waiting_[r]) {
+          waiting_[r] = true;
+          round_end_.resize(next_.size());
+          round_end_[r] = (arrived / members + 1) * members;
+          ++arrived;
+        }
+        if (arrived < round_end_[r]) return false;
+        waiting_[r] = false;
+        return true;
+      }
+      case Do::optimizer_step:
+      case Do::weight_gradient:
+        return true;
+      default:
+        compute(r, i, found);
+        return true;
+    }
+  }
+
+  void compute(std::size_t r, const Instruction& i, std::vector<Violation>& found) {
+    const bool forward = i.what == Do::forward;
+    const auto& sources = forward ? program_.graph.predecessors[i.stage.index()]
+                                  : program_.graph.successors[i.stage.index()];
+    const auto& targets = forward ? program_.graph.successors[i.stage.index()]
+                                  : program_.graph.predecessors[i.stage.index()];
+    for (const StageId source : sources)
+      if (!has_[forward ? slot(source, i.stage, i.micro, false)
+                        : slot(i.stage, source, i.micro, true)])
+        found.push_back({Violation::Kind::wrong_order,
+                         on_rank(r) + to_text(i) + " runs before its input from stage " +
+                             std::to_string(source.value) + " is there"});
+    for (const StageId target : targets)
+      if (local(i.stage, target, i.micro))
+        has_[forward ? slot(i.stage, target, i.micro, false)
+                     : slot(target, i.stage, i.micro, true)] = true;
+  }
+
+  const Program& program_;
+  std::size_t micros_, edges_ = 0;
+  std::vector<std::size_t> first_edge_, next_, in_transit_, arrived_at_, round_end_;
+  std::vector<bool> has_, waiting_;
+};
+
+}  // namespace
+
 std::vector<Violation> check(const Program& program) {
   std::vector<Violation> found;
   std::vector<std::vector<Instruction>> sent(program.channels.size()),
@@ -198,6 +307,18 @@ std::vector<Violation> check(const Program& program) {
   for (std::size_t r = 0; r < program.ranks.size(); ++r) {
     std::map<StageId, std::int32_t> newest;
     for (const Instruction& i : program.ranks[r]) {
+      if (i.what >= Do::send_activation && i.what <= Do::receive_gradient) {
+        const bool sends = i.what == Do::send_activation || i.what == Do::send_gradient;
+        const bool exists =
+            i.channel >= 0 && static_cast<std::size_t>(i.channel) < program.channels.size();
+        if (!exists ||
+            (sends ? program.channels[static_cast<std::size_t>(i.channel)].from
+                   : program.channels[static_cast<std::size_t>(i.channel)].to) != Rank(r)) {
+          found.push_back({Violation::Kind::wrong_rank,
+                           on_rank(r) + to_text(i) + " uses a channel that is not its own"});
+          continue;
+        }
+      }
       switch (i.what) {
         case Do::send_activation:
         case Do::send_gradient:
@@ -242,6 +363,7 @@ std::vector<Violation> check(const Program& program) {
       }
     }
   }
+  if (found.empty()) DryRun(program).run(found);
   return found;
 }
 

@@ -25,8 +25,9 @@ struct Violation {
 std::vector<Violation> check(const Schedule& schedule, const StageGraph& graph,
                              const Placement& placement);
 
-// What lowering added: both ends of every channel agree, versions exist when read. For hand-made or
-// changed programs; lower() makes none that fails.
+// What lowering added: both ends of every channel agree, every input is there when it is read,
+// all-reduces meet, versions exist when read. For hand-made or changed programs; lower() makes none
+// that fails.
 std::vector<Violation> check(const Program& program);
 
 }  // namespace sluice

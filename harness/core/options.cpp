@@ -40,9 +40,8 @@ Options resolve_options(std::span<const OptionSpec> specs,
       if (error == std::errc::result_out_of_range) number = value[0] == '-' ? LONG_MIN : LONG_MAX;
       constexpr long most = 1'000'000'000;
       if (number < spec->minimum || number > most)
-        throw InputError(
-            where, "option '" + name + "': " + value + " is out of range",
-            "give " + std::to_string(spec->minimum) + " to " + std::to_string(most));
+        throw InputError(where, "option '" + name + "': " + value + " is out of range",
+                         "give " + std::to_string(spec->minimum) + " to " + std::to_string(most));
     } else if (std::find(spec->choices.begin(), spec->choices.end(), value) ==
                spec->choices.end()) {
       throw InputError(where, "option '" + name + "': unknown value '" + value + "'",

@@ -74,9 +74,9 @@ std::vector<StageCost> stage_costs(const Plan& plan, const CostGraph& costs,
     double slowest = std::numeric_limits<double>::infinity();
     for (const DeviceId device : stage.devices) {
       if (device.value < 0 || device.index() >= cluster.devices.size())
-        throw InputError("plan", "device " + std::to_string(device.value) + " does not exist",
-                         "cluster '" + cluster.name + "' has " +
-                             std::to_string(cluster.devices.size()));
+        throw InputError(
+            "plan", "device " + std::to_string(device.value) + " does not exist",
+            "cluster '" + cluster.name + "' has " + std::to_string(cluster.devices.size()));
       slowest = std::min(slowest, cluster.devices[device.index()].speed);
     }
     StageCost cost;

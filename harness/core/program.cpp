@@ -264,7 +264,18 @@ Program lower(const Schedule& schedule, const StageGraph& graph, const Placement
                              " is replicated, and the system updates after every backward",
                          "give it one device");
   }
-  return Lowering(schedule, graph, placement, rule).run();
+  Program program = Lowering(schedule, graph, placement, rule).run();
+  // Ranks that share several replicated stages must reduce them in the same order.
+  std::vector<int> reduced(schedule.ranks.size(), 0);
+  bool shared = false;
+  for (const auto& ranks : placement.stages)
+    for (const Rank rank : ranks)
+      if (ranks.size() > 1) shared = ++reduced[rank.index()] > 1 || shared;
+  if (shared)
+    if (const auto found = check(program); !found.empty())
+      throw InputError("schedule", found.front().text,
+                       "give the replicas of a stage the same order of their last backwards");
+  return program;
 }
 
 }  // namespace sluice

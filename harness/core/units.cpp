@@ -24,8 +24,7 @@ std::string to_text(Bytes bytes) {
     value /= 1024;
     ++unit;
   }
-  return unit == 0 ? fmt::format("{} B", bytes.value)
-                   : three_digits(value) + " " + units[unit];
+  return unit == 0 ? fmt::format("{} B", bytes.value) : three_digits(value) + " " + units[unit];
 }
 
 std::string to_text(Seconds seconds) {
