@@ -1,0 +1,206 @@
+#include "harness/core/check.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include "harness/core/example_schedules.h"
+
+namespace sluice {
+namespace {
+
+using Kind = Violation::Kind;
+
+// Violations of a schedule on a chain, one stage a rank.
+std::vector<Violation> violations(const std::string& text, int stages, int microbatches) {
+  Schedule schedule = parse_schedule(text);
+  schedule.microbatches = microbatches;
+  return check(schedule, chain(stages), one_stage_per_rank(stages));
+}
+
+#define EXPECT_ONLY(found, expected_kind, expected_text) \
+  do {                                                   \
+    const auto list = found;                             \
+    ASSERT_EQ(list.size(), 1u);                          \
+    EXPECT_EQ(list[0].kind, expected_kind);              \
+    EXPECT_EQ(list[0].text, expected_text);              \
+  } while (false)
+
+TEST(CheckScheduleTest, ValidSchedulesHaveNoViolations) {
+  for (int p = 1; p <= 5; ++p)
+    for (int m = 1; m <= 7; ++m) {
+      EXPECT_TRUE(check(example_1f1b(p, m), chain(p), one_stage_per_rank(p)).empty());
+      EXPECT_TRUE(check(example_gpipe(p, m), chain(p), one_stage_per_rank(p)).empty());
+    }
+}
+
+TEST(CheckScheduleTest, MissingOpsAreNamed) {
+  EXPECT_ONLY(violations("rank 0: 0F0 0B0 0F1\n", 1, 2), Kind::missing_op, "0B1 is run by no rank");
+  EXPECT_ONLY(violations("rank 0: 0F0 0B0 0B1\n", 1, 2), Kind::missing_op, "0F1 is run by no rank");
+  EXPECT_ONLY(violations("rank 0: 0F0 0I0\n", 1, 1), Kind::missing_op, "0W0 is run by no rank");
+  EXPECT_ONLY(violations("rank 0: 0F0 0W0\n", 1, 1), Kind::missing_op, "0I0 is run by no rank");
+}
+
+TEST(CheckScheduleTest, DuplicateOpsAreNamed) {
+  EXPECT_ONLY(violations("rank 0: 0F0 0F0 0B0\n", 1, 1), Kind::duplicate_op,
+              "rank 0: 0F0 is run twice");
+  EXPECT_ONLY(violations("rank 0: 0F0 0B0 0I0 0W0\n", 1, 1), Kind::duplicate_op,
+              "0B0 is run both whole and split into I and W");
+}
+
+TEST(CheckScheduleTest, OpsOnAWrongRankAreNamed) {
+  EXPECT_ONLY(violations("rank 0: 0F0 1F0 0B0\nrank 1: 1B0\n", 2, 1), Kind::wrong_rank,
+              "rank 0: 1F0 belongs to rank 1");
+  EXPECT_ONLY(violations("rank 0: 0F0 0B0 7F0\n", 1, 1), Kind::wrong_rank,
+              "rank 0: 7F0 names a stage or micro-batch that does not exist");
+  EXPECT_ONLY(violations("rank 0: 0F0 0B0 0F1\n", 1, 1), Kind::wrong_rank,
+              "rank 0: 0F1 names a stage or micro-batch that does not exist");
+}
+
+TEST(CheckScheduleTest, PlacementsThatDoNotFitAreNamed) {
+  const Schedule one = parse_schedule("rank 0: 0F0 0B0\n");
+  EXPECT_ONLY(check(one, chain(1), {{{Rank(1)}}}), Kind::wrong_rank,
+              "the placement has 2 ranks, the schedule 1");
+  EXPECT_ONLY(check(one, chain(2), {{{Rank(0)}}}), Kind::wrong_rank,
+              "the placement has 1 stages, the stage graph 2");
+  EXPECT_ONLY(check(one, chain(1), {{{}}}), Kind::wrong_rank, "stage 0 has no rank");
+  EXPECT_ONLY(check(one, chain(1), {{{Rank(0), Rank(0)}}}), Kind::wrong_rank,
+              "stage 0 is on one rank twice");
+  const Schedule two = parse_schedule("rank 0: 0F0 0B0\nrank 1:\n");
+  EXPECT_ONLY(check(two, chain(1), {{{Rank(0), Rank(1)}}}), Kind::missing_op,
+              "stage 0 has 2 replicas for 1 micro-batches: one of them would have no gradient to "
+              "reduce");
+}
+
+TEST(CheckScheduleTest, WrongOrderOnOneRankIsNamed) {
+  EXPECT_ONLY(violations("rank 0: 0B0 0F0\n", 1, 1), Kind::wrong_order,
+              "rank 0: 0B0 comes before 0F0, which it needs");
+  EXPECT_ONLY(violations("rank 0: 0F0 0W0 0I0\n", 1, 1), Kind::wrong_order,
+              "rank 0: 0W0 comes before 0I0, which it needs");
+}
+
+TEST(CheckScheduleTest, DeadlockBetweenTwoRanksNamesTheBlockedOps) {
+  // Rank 0 wants the gradient of micro-batch 0 before it sends the activation that rank 1 wants.
+  const auto found = violations(
+      "rank 0: 0F0 0B0 0F1 0B1\n"
+      "rank 1: 1F1 1B1 1F0 1B0\n",
+      2, 2);
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].kind, Kind::deadlock);
+  EXPECT_EQ(found[0].text,
+            "rank 0: 0B0 is blocked: it waits for 1B0 of rank 1, which is blocked at 1F1");
+  EXPECT_EQ(found[1].text,
+            "rank 1: 1F1 is blocked: it waits for 0F1 of rank 0, which is blocked at 0B0");
+}
+
+TEST(CheckScheduleTest, DeadlockOfASplitBackwardNamesTheInputGradient) {
+  const auto found = violations(
+      "rank 0: 0F0 0I0 0W0 0F1 0I1 0W1\n"
+      "rank 1: 1F1 1I1 1W1 1F0 1I0 1W0\n",
+      2, 2);
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].text,
+            "rank 0: 0I0 is blocked: it waits for 1I0 of rank 1, which is blocked at 1F1");
+}
+
+RC_GTEST_PROP(CheckScheduleTest, RandomValidSchedulesCheck, (unsigned seed)) {
+  const ExampleProblem p = random_problem(seed, true);
+  RC_ASSERT(check(p.schedule, p.graph, p.placement).empty());
+}
+
+RC_GTEST_PROP(CheckScheduleTest, LeavingOutAnyOpIsFound, (unsigned seed)) {
+  ExampleProblem p = random_problem(seed, true);
+  const auto rank = *rc::gen::suchThat(rc::gen::inRange<std::size_t>(0, p.schedule.ranks.size()),
+                                       [&](std::size_t r) { return !p.schedule.ranks[r].empty(); });
+  auto& ops = p.schedule.ranks[rank];
+  ops.erase(ops.begin() +
+            *rc::gen::inRange<std::ptrdiff_t>(0, static_cast<std::ptrdiff_t>(ops.size())));
+  RC_ASSERT(!check(p.schedule, p.graph, p.placement).empty());
+}
+
+Program two_ranks() {
+  return lower(example_1f1b(2, 2), chain(2), one_stage_per_rank(2), WeightRule{});
+}
+
+std::size_t position(const Program& program, std::size_t rank, const std::string& text) {
+  const auto& list = program.ranks[rank];
+  for (std::size_t k = 0; k < list.size(); ++k)
+    if (to_text(list[k]) == text) return k;
+  ADD_FAILURE() << "no " << text;
+  return 0;
+}
+
+TEST(CheckProgramTest, LoweredProgramsHaveNoViolations) { EXPECT_TRUE(check(two_ranks()).empty()); }
+
+TEST(CheckProgramTest, AMissingReceiveIsFound) {
+  Program program = two_ranks();
+  program.ranks[1].erase(program.ranks[1].begin());
+  EXPECT_ONLY(check(program), Kind::deadlock, "channel 0 -> 1: 2 sends, 1 receives");
+}
+
+TEST(CheckProgramTest, ReceivesInAnotherOrderThanTheSendsAreFound) {
+  Program program = two_ranks();
+  auto& list = program.ranks[1];
+  std::swap(list[position(program, 1, "receive_activation 0->1 0")],
+            list[position(program, 1, "receive_activation 0->1 1")]);
+  EXPECT_ONLY(check(program), Kind::wrong_order,
+              "channel 0 -> 1: message 0 is send_activation 0->1 0, but its receiver expects "
+              "receive_activation 0->1 1");
+}
+
+TEST(CheckProgramTest, AVersionThatDoesNotExistYetIsFound) {
+  Program program = two_ranks();
+  program.ranks[0][0].version = 1;
+  EXPECT_ONLY(check(program), Kind::missing_version,
+              "rank 0: 0F0 reads weight version 1 of stage 0, whose newest is 0");
+}
+
+TEST(CheckProgramTest, AnInputThatComesTooLateIsFound) {
+  Program program = two_ranks();
+  auto& list = program.ranks[1];
+  std::swap(list[0], list[1]);
+  EXPECT_ONLY(check(program), Kind::wrong_order,
+              "rank 1: 1F0 runs before its input from stage 0 is there");
+}
+
+TEST(CheckProgramTest, AForeignChannelIsFound) {
+  Program program = two_ranks();
+  program.ranks[0][1].channel = 1;
+  const auto found = check(program);
+  ASSERT_FALSE(found.empty());
+  EXPECT_EQ(found[0].text, "rank 0: send_activation 0->1 0 uses a channel that is not its own");
+  program.ranks[0][1].channel = 17;
+  EXPECT_EQ(check(program)[0].kind, Kind::wrong_rank);
+}
+
+TEST(CheckProgramTest, RanksThatWaitForEachOtherAreFound) {
+  Program program = two_ranks();
+  // Rank 0 asks for the first gradient before it has sent anything.
+  auto& list = program.ranks[0];
+  const std::size_t receive = position(program, 0, "receive_gradient 1->0 0");
+  std::rotate(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(receive),
+              list.begin() + static_cast<std::ptrdiff_t>(receive) + 1);
+  const auto found = check(program);
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].kind, Kind::deadlock);
+  EXPECT_EQ(found[0].text, "rank 0: receive_gradient 1->0 0 waits for ever");
+  EXPECT_EQ(found[1].text, "rank 1: receive_activation 0->1 0 waits for ever");
+}
+
+TEST(CheckProgramTest, AllReducesInDifferentOrdersAreFound) {
+  // Two independent stages, both on both ranks, reduced in opposite orders.
+  const Schedule schedule = parse_schedule(
+      "rank 0: 0F0 0B0 1F0 1B0\n"
+      "rank 1: 1F1 1B1 0F1 0B1\n");
+  const Placement both{{{Rank(0), Rank(1)}, {Rank(0), Rank(1)}}};
+  try {
+    lower(schedule, stage_graph(2, {}, "test"), both, WeightRule{});
+    FAIL() << "lowered a program whose all-reduces never meet";
+  } catch (const std::runtime_error& e) {
+    EXPECT_STREQ(e.what(),
+                 "schedule: rank 0: reduce 0 waits for ever; give the replicas of a stage the same "
+                 "order of their last backwards");
+  }
+}
+
+}  // namespace
+}  // namespace sluice
