@@ -275,8 +275,8 @@ Chart memory_chart(const std::string& name, const Comparison& comparison) {
   std::vector<std::string> subtitle = {
       setting(comparison),
       std::string("Bars: ") +
-          (wall ? "measured, split as it was at the moment of the peak"
-                : "predicted by the simulator, split at the moment of the peak") +
+          (wall ? "measured; the prediction leaves out buffers (messages, scratch)"
+                : "predicted by the simulator, without buffers (messages, scratch)") +
           (marked ? "; black mark: predicted" : "")};
   if (!absent.empty()) subtitle.push_back(shortened("Without a figure: " + absent, 130));
   Chart chart{name, title, chart_frame(title, subtitle)};

@@ -1,5 +1,8 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <functional>
 
 #include "harness/cli/commands.h"
@@ -9,7 +12,56 @@ namespace {
 
 using sluice::ListArguments;
 
-void print_error(const std::string& text) { std::fprintf(stderr, "error: %s\n", text.c_str()); }
+// Always one line, whatever the text holds.
+void print_error(std::string text) {
+  while (text.ends_with('\n')) text.pop_back();
+  std::ranges::replace(text, '\n', ' ');
+  std::fprintf(stderr, "error: %s\n", text.c_str());
+}
+
+std::string help_advice(const CLI::App* command) {
+  return "see sluice " + (command ? command->get_name() + " " : "") + "--help";
+}
+
+// What the parser objects to, in our form: "schedule: unknown flag '--rank'; did you mean
+// '--ranks'?"
+sluice::InputError usage_error(const CLI::App& app, const CLI::ParseError& error,
+                               const std::vector<std::string>& arguments) {
+  std::vector<std::string> commands;
+  const CLI::App* command = nullptr;
+  for (const CLI::App* c : app.get_subcommands([](const CLI::App*) { return true; })) {
+    commands.push_back(c->get_name());
+    if (!arguments.empty() && arguments.front() == c->get_name()) command = c;
+  }
+  if (!command) {
+    if (arguments.empty()) return {"sluice", "no command given", help_advice(nullptr)};
+    const bool flag = arguments.front().starts_with('-');
+    return {"sluice",
+            std::string("unknown ") + (flag ? "flag" : "command") + " '" + arguments.front() + "'",
+            flag ? help_advice(nullptr) : sluice::suggestion(arguments.front(), commands)};
+  }
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    std::vector<std::string> flags;
+    for (const CLI::Option* option : command->get_options())
+      for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
+    for (std::size_t i = 1; i < arguments.size(); ++i) {
+      const std::string name = arguments[i].substr(0, arguments[i].find('='));
+      if (name.starts_with("--") && std::ranges::count(flags, name) == 0)
+        return {command->get_name(), "unknown flag '" + name + "'",
+                sluice::suggestion(name, flags)};
+    }
+  }
+  std::string what = error.what();
+  while (what.ends_with('\n') || what.ends_with('.')) what.pop_back();
+  return {command->get_name(), what, help_advice(command)};
+}
+
+// Everything that was printed has arrived: a full disk behind a redirection must not pass for done.
+int flushed(int code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  print_error(std::string("stdout: cannot be written: ") + std::strerror(errno));
+  return 1;
+}
 
 }  // namespace
 
@@ -158,10 +210,11 @@ int main(int argc, char** argv) {
 
   try {
     app.parse(argc, argv);
-    return chosen();
+    return flushed(chosen());
   } catch (const CLI::ParseError& e) {
-    const int code = app.exit(e);  // prints help, or the error and a hint
-    return code == 0 ? 0 : 2;
+    if (e.get_exit_code() == 0) return flushed(app.exit(e));  // prints the help
+    print_error(usage_error(app, e, {argv + 1, argv + argc}).what());
+    return 2;
   } catch (const sluice::InputError& e) {
     print_error(e.what());
     return 2;

@@ -66,8 +66,24 @@ int new_command(const NewArguments& a) {
   if (!plain)
     throw InputError("new", "'" + a.name + "' is not a name",
                      "use lower-case letters, digits and _, a letter first");
+  const std::vector<std::string> reserved = {
+      "alignas", "alignof", "and",      "asm",      "auto",     "bool",     "break",    "case",
+      "catch",   "char",    "class",    "concept",  "const",    "continue", "decltype", "default",
+      "delete",  "do",      "double",   "else",     "enum",     "explicit", "export",   "extern",
+      "false",   "float",   "for",      "friend",   "goto",     "if",       "inline",   "int",
+      "long",    "mutable", "new",      "noexcept", "not",      "nullptr",  "operator", "or",
+      "private", "public",  "register", "return",   "requires", "short",    "signed",   "sizeof",
+      "sluice",  "std",     "static",   "struct",   "switch",   "template", "this",     "throw",
+      "true",    "try",     "typedef",  "typename", "union",    "unsigned", "using",    "virtual",
+      "void",    "while",   "xor"};
+  if (std::ranges::count(reserved, a.name) > 0)
+    throw InputError("new", "'" + a.name + "' is a word of C++", "choose another name");
+  for (const char* ending : {"_test", "_bench"})
+    if (a.name.ends_with(ending))
+      throw InputError("new", "'" + a.name + "' would be taken for a test or a benchmark",
+                       std::string("leave ") + ending + " out");
   for (const System* system : all_systems())
-    if (system->name == a.name)
+    if (system->name == a.name || std::ranges::count(system->aliases, a.name) > 0)
       throw InputError("new", "there is a system '" + a.name + "' already");
   const std::string file = source_folder() + "/baselines/" + a.name + ".cpp";
   if (std::filesystem::exists(file)) throw InputError(file, "exists already");

@@ -14,7 +14,7 @@ TEST(InputErrorTest, SaysWhereWhatAndWhatToDo) {
 TEST(NearestTest, FindsTheCandidateOfLeastEditDistance) {
   const std::vector<std::string> names = {"gpipe", "pipedream", "dualpipe"};
   EXPECT_EQ(nearest("gpip", names), "gpipe");
-  EXPECT_EQ(nearest("pipdraem", names), "pipedream");
+  EXPECT_EQ(nearest("pipdream", names), "pipedream");
   EXPECT_EQ(nearest("gpipe", names), "gpipe");
 }
 

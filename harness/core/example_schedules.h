@@ -59,8 +59,7 @@ inline ExampleProblem random_problem(unsigned seed, bool replicas) {
   for (int s = 0; s < stages; ++s) {
     std::shuffle(order.begin(), order.end(), random);
     auto& home = p.placement.stages.emplace_back();
-    // At most one replicated stage, so that no two of them can be reduced in different orders.
-    const int copies = replicas && s == 0 ? upto(1, ranks) : 1;
+    const int copies = replicas && upto(0, 1) == 0 ? upto(1, ranks) : 1;
     for (int c = 0; c < copies; ++c) home.emplace_back(order[static_cast<std::size_t>(c)]);
   }
   p.schedule = {.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(ranks)),

@@ -176,6 +176,7 @@ class Lowering {
         last_gradient[ops[k].stage.index()] = k + 1;
     std::map<int, std::size_t> received;
     std::vector<int> gradients_done(graph_.size(), 0);
+    std::vector<Instruction> reduced;  // steps of replicated stages
 
     const auto receive = [&](std::size_t edge, Micro micro, bool gradient, StageId peer) {
       const Rank from = rank_of(peer, micro);
@@ -226,15 +227,19 @@ class Lowering {
           step.version =
               program_.rule.synchronous() ? 1 : gradients_done[s] / program_.rule.accumulate;
           step.micro = Micro(step.version - 1);
-          if (program_.placement.stages[s].size() > 1) {
-            Instruction reduce = step;
-            reduce.what = Do::reduce_gradients;
-            reduce.channel = op.stage.value;
-            out.push_back(reduce);
-          }
-          out.push_back(step);
+          (program_.placement.stages[s].size() > 1 ? reduced : out).push_back(step);
         }
       }
+    }
+    // All-reduces block. They stand at the end, by stage on every rank: anywhere earlier, a rank
+    // could wait in one for a rank that waits for its next op.
+    std::ranges::sort(reduced, {}, &Instruction::stage);
+    for (const Instruction& step : reduced) {
+      Instruction reduce = step;
+      reduce.what = Do::reduce_gradients;
+      reduce.channel = step.stage.value;
+      out.push_back(reduce);
+      out.push_back(step);
     }
   }
 
@@ -264,18 +269,7 @@ Program lower(const Schedule& schedule, const StageGraph& graph, const Placement
                              " is replicated, and the system updates after every backward",
                          "give it one device");
   }
-  Program program = Lowering(schedule, graph, placement, rule).run();
-  // Ranks that share several replicated stages must reduce them in the same order.
-  std::vector<int> reduced(schedule.ranks.size(), 0);
-  bool shared = false;
-  for (const auto& ranks : placement.stages)
-    for (const Rank rank : ranks)
-      if (ranks.size() > 1) shared = ++reduced[rank.index()] > 1 || shared;
-  if (shared)
-    if (const auto found = check(program); !found.empty())
-      throw InputError("schedule", found.front().text,
-                       "give the replicas of a stage the same order of their last backwards");
-  return program;
+  return Lowering(schedule, graph, placement, rule).run();
 }
 
 }  // namespace sluice

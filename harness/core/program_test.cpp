@@ -137,6 +137,19 @@ TEST(LowerTest, ReplicasReduceBeforeTheyStep) {
   EXPECT_TRUE(program.channels.empty());
 }
 
+TEST(LowerTest, AllReducesStandAtTheEndWhereNoRankNeedsTheRankThatWaits) {
+  // Rank 1's last backward of stage 0 needs rank 0's 1B1, which comes after rank 0's last of it.
+  const Schedule schedule = parse_schedule(
+      "rank 0: 0F0 1F0 1B0 0B0 1F1 1B1\n"
+      "rank 1: 0F1 0B1\n");
+  const Program program =
+      lower(schedule, chain(2), {{{Rank(0), Rank(1)}, {Rank(0)}}}, WeightRule{});
+  EXPECT_TRUE(check(program).empty());
+  EXPECT_EQ(text_of(program.ranks[0], false),
+            "0F0\n1F0\n1B0\n0B0\nreceive_activation 0->1 1\n1F1\n1B1\nsend_gradient 1->0 1\n"
+            "step 1\nreduce 0\nstep 0\n");
+}
+
 TEST(LowerTest, ASplitBackwardStepsAfterTheLastWeightGradient) {
   const Schedule schedule = parse_schedule("rank 0: 0F0 0I0 0F1 0I1 0W1 0W0\n");
   const Program program = lower(schedule, chain(1), one_stage_per_rank(1), WeightRule{});
@@ -202,7 +215,9 @@ TEST(VersionsTest, NaiveBackwardReadsTheNewest) {
   const Program program = lower(example_1f1b(3, 9), chain(3), one_stage_per_rank(3), rule);
   for (const auto& rank : program.ranks)
     for (const Instruction& i : rank)
-      if (i.what == Do::backward) EXPECT_EQ(i.version, i.micro.value) << to_text(i);
+      if (i.what == Do::backward) {
+        EXPECT_EQ(i.version, i.micro.value) << to_text(i);
+      }
 }
 
 RC_GTEST_PROP(LowerTest, BothEndsOfEveryChannelAgree, (unsigned seed)) {

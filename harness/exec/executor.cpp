@@ -1,9 +1,11 @@
 #include "harness/exec/executor.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 namespace sluice {
@@ -16,42 +18,52 @@ double since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// What went wrong first; later failures are its consequences.
-class FirstFailure {
+// Ends a run early: keeps what went wrong first (later failures are its consequences), wakes the
+// ranks that wait for a message, and tells the ones that compute, which look between instructions.
+class Stop {
  public:
-  void set(RunStopped::Kind kind, std::optional<Rank> rank, const std::string& reason) {
-    const std::lock_guard lock(mutex_);
-    if (!failure_) failure_.emplace(kind, rank, reason);
+  explicit Stop(Transport& transport) : transport_(transport) {}
+  void now(RunStopped::Kind kind, std::optional<Rank> rank, const std::string& reason) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!failure_) failure_.emplace(kind, rank, reason);
+    }
+    requested_.store(true);
+    transport_.abort();
+  }
+  void throw_if_requested() const {
+    if (requested_.load(std::memory_order_relaxed)) throw TransportAborted();
   }
   void rethrow() const {
     if (failure_) throw *failure_;
   }
 
  private:
+  Transport& transport_;
   std::mutex mutex_;
   std::optional<RunStopped> failure_;
+  std::atomic<bool> requested_{false};
 };
 
 // Stops the run when it takes too long or somebody cancels it.
 class Watchdog {
  public:
-  Watchdog(const ExecuteOptions& options, Transport& transport, FirstFailure& failure) {
+  Watchdog(const ExecuteOptions& options, Stop& stop) {
     if (!options.timeout && !options.cancel) return;
-    thread_ = std::thread([this, options, &transport, &failure] {
+    thread_ = std::thread([this, options, &stop] {
       const auto start = Clock::now();
       std::unique_lock lock(mutex_);
       while (!done_) {
         changed_.wait_for(lock, std::chrono::milliseconds(50));
         if (done_) return;
         if (options.cancel && options.cancel->load()) {
-          failure.set(RunStopped::Kind::cancelled, std::nullopt, "interrupted");
+          stop.now(RunStopped::Kind::cancelled, std::nullopt, "interrupted");
         } else if (options.timeout && since(start) > options.timeout->value) {
-          failure.set(RunStopped::Kind::timed_out, std::nullopt,
-                      "took longer than " + to_text(*options.timeout));
+          stop.now(RunStopped::Kind::timed_out, std::nullopt,
+                   "took longer than " + to_text(*options.timeout));
         } else {
           continue;
         }
-        transport.abort();
         return;
       }
     });
@@ -87,8 +99,9 @@ int member_of(const Program& program, StageId stage, Rank rank) {
 
 template <bool traced>
 void run_once(const Program& program, Rank rank, Transport& transport, Worker& worker,
-              int iteration, Clock::time_point start, RankResult& result) {
+              int iteration, Clock::time_point start, const Stop& stop, RankResult& result) {
   for (const Instruction& i : program.ranks[rank.index()]) {
+    stop.throw_if_requested();
     double begin = 0;
     if constexpr (traced) begin = since(start);
     switch (i.what) {
@@ -128,52 +141,58 @@ Execution execute(const Program& program, Transport& transport,
   std::vector<RankResult> results(program.rank_count());
   for (RankResult& result : results)
     result.update_end.assign(static_cast<std::size_t>(options.iterations * program.updates), 0);
-  FirstFailure failure;
+  Stop stop(transport);
   std::atomic<std::size_t> ready{0};
   std::atomic<bool> go{false};
   Clock::time_point start;
-  const auto rank_main = [&](std::size_t r) {
+  const auto guarded = [&](std::size_t r, auto work) {
     try {
-      workers[r]->begin_run(program);
+      work();
+    } catch (const TransportAborted&) {
+      // Another rank failed first; its reason is the run's.
     } catch (const std::exception& e) {
-      failure.set(RunStopped::Kind::failed, Rank(r), e.what());
-      transport.abort();
+      stop.now(RunStopped::Kind::failed, Rank(r), e.what());
+    } catch (...) {
+      stop.now(RunStopped::Kind::failed, Rank(r), "an exception of unknown type");
     }
+  };
+  const auto rank_main = [&](std::size_t r) {
+    guarded(r, [&] { workers[r]->begin_run(program); });
     ready.fetch_add(1);
     ready.notify_all();
     go.wait(false);
-    try {
+    guarded(r, [&] {
       for (int k = 0; k < options.iterations; ++k) {
+        stop.throw_if_requested();  // a worker whose begin_run failed is not asked for more
         workers[r]->begin_iteration(k);
         if (k == options.traced_iteration) {
-          run_once<true>(program, Rank(r), transport, *workers[r], k, start, results[r]);
+          run_once<true>(program, Rank(r), transport, *workers[r], k, start, stop, results[r]);
         } else {
-          run_once<false>(program, Rank(r), transport, *workers[r], k, start, results[r]);
+          run_once<false>(program, Rank(r), transport, *workers[r], k, start, stop, results[r]);
         }
       }
       results[r].end = since(start);
       workers[r]->end_run();
-    } catch (const TransportAborted&) {
-      // Another rank failed first; its reason is the run's.
-    } catch (const std::exception& e) {
-      failure.set(RunStopped::Kind::failed, Rank(r), e.what());
-      transport.abort();
-    } catch (...) {
-      failure.set(RunStopped::Kind::failed, Rank(r), "an exception of unknown type");
-      transport.abort();
-    }
+    });
   };
   {
-    const Watchdog watchdog(options, transport, failure);
+    const Watchdog watchdog(options, stop);
     std::vector<std::thread> threads;
-    for (std::size_t r = 0; r < results.size(); ++r) threads.emplace_back(rank_main, r);
-    for (std::size_t n = ready.load(); n < results.size(); n = ready.load()) ready.wait(n);
+    for (std::size_t r = 0; r < results.size(); ++r) {
+      try {
+        threads.emplace_back(rank_main, r);
+      } catch (const std::system_error& e) {  // no more threads: the ones that run must still end
+        stop.now(RunStopped::Kind::failed, Rank(r), std::string("no thread: ") + e.what());
+        break;
+      }
+    }
+    for (std::size_t n = ready.load(); n < threads.size(); n = ready.load()) ready.wait(n);
     start = Clock::now();
     go.store(true);
     go.notify_all();
     for (std::thread& thread : threads) thread.join();
   }
-  failure.rethrow();
+  stop.rethrow();
 
   Execution execution;
   execution.update_end.assign(results[0].update_end.size(), 0);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -38,6 +39,9 @@ std::vector<int> partition_chain(int layers, int stages,
           cut[static_cast<std::size_t>(s)][static_cast<std::size_t>(l)] = first;
         }
       }
+  if (!std::isfinite(best[static_cast<std::size_t>(stages)][n]))
+    throw InputError("plan", "no cut of " + std::to_string(layers) + " layers into " +
+                                 std::to_string(stages) + " stages takes a finite time");
   if (slowest) *slowest = best[static_cast<std::size_t>(stages)][n];
   std::vector<int> starts(static_cast<std::size_t>(stages) + 1, layers);
   for (int s = stages, l = layers; s > 0; --s) {

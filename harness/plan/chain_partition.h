@@ -12,7 +12,8 @@ namespace sluice {
 
 // stage_seconds(first, last, stage): time of layers [first, last) as stage number `stage`.
 // Returns the first layer of every stage, plus `layers` at the end: size stages + 1. Every stage
-// gets at least one layer; ties keep the earliest cut. Throws InputError if stages > layers.
+// gets at least one layer; ties keep the earliest cut. Throws InputError if stages > layers or
+// every cut takes for ever (an infinite stage_seconds: does not fit).
 std::vector<int> partition_chain(int layers, int stages,
                                  const std::function<double(int, int, int)>& stage_seconds,
                                  double* slowest = nullptr);

@@ -1,13 +1,17 @@
 #include "harness/run/case.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <functional>
+#include <mutex>
 #include <set>
 
+#include "harness/core/cluster.h"
 #include "harness/core/error.h"
 #include "harness/core/system.h"
+#include "harness/run/prepare.h"
 #include "results/store.h"
 
 namespace sluice {
@@ -57,6 +61,28 @@ int as_int(std::int64_t value, JsonReader& reader, const std::string& key) {
   return static_cast<int>(value);
 }
 
+// The cluster can be read and has a device for every rank; each is looked at once.
+void check_cluster(const JsonReader& reader, const RunCase& c, int ranks) {
+  if (c.cluster == "this machine") return;
+  static std::mutex mutex;
+  static std::map<std::string, std::size_t> devices;
+  const std::lock_guard lock(mutex);
+  auto known = devices.find(c.cluster);
+  if (known == devices.end()) {
+    try {
+      const Cluster cluster = load_cluster(c.cluster, source_folder() + "/workloads/clusters");
+      known = devices.emplace(c.cluster, cluster.devices.size()).first;
+    } catch (const InputError& e) {
+      throw InputError(reader.where("cluster"), e.what());
+    }
+  }
+  if (static_cast<std::size_t>(ranks) > known->second)
+    reader.fail("ranks",
+                std::to_string(ranks) + " ranks on a cluster of " + std::to_string(known->second) +
+                    " devices",
+                "use fewer ranks or a larger cluster");
+}
+
 RunCase read_one(const nlohmann::json& json, const std::string& file, const std::string& pointer) {
   JsonReader reader(json, file, pointer);
   RunCase c;
@@ -71,18 +97,15 @@ RunCase read_one(const nlohmann::json& json, const std::string& file, const std:
   }
   c.options = resolve_options(system.options, given, reader.where("options")).values();
   c.workload = reader.text("workload");
-  const Workload* found = nullptr;
-  try {
-    found = &find_workload(c.workload);
-  } catch (const InputError& e) {
-    throw InputError(reader.where("workload"), e.what());
-  }
-  const Workload& workload = *found;
+  const Workload& workload = find_workload(c.workload, reader.where("workload"));
   read_choice(reader, "clock", c.clock, {"wall", "virtual"});
   const bool on_wall = c.clock == "wall";
   if (on_wall) c.cluster = "this machine";
   c.cluster = reader.text("cluster", c.cluster);
   c.costs = reader.text("costs", on_wall ? "profile" : "analytic");
+  if (c.costs != "profile" && c.costs != "analytic" && !std::filesystem::exists(c.costs))
+    reader.fail("costs", "no such file '" + c.costs + "'",
+                "give profile, analytic or a file of sluice profile");
   read_choice(reader, "transport", c.transport, {"threads", "mpi"});
   read_choice(reader, "device", c.device, {"cpu", "cuda"});
   if (!on_wall) {
@@ -95,6 +118,7 @@ RunCase read_one(const nlohmann::json& json, const std::string& file, const std:
     reader.fail("transport", "this build has no MPI transport", "use threads");
   if (c.device == "cuda") reader.fail("device", "this build has no CUDA executor", "use cpu");
   c.ranks = as_int(reader.integer("ranks", c.ranks, 1), reader, "ranks");
+  check_cluster(reader, c, system.one_process ? 1 : c.ranks);
   c.batch = reader.integer("batch", workload.batch, 1);
   c.microbatches =
       as_int(reader.integer("microbatches", workload.microbatches, 1), reader, "microbatches");
@@ -111,7 +135,10 @@ RunCase read_one(const nlohmann::json& json, const std::string& file, const std:
   if (c.epochs > 0 && c.steps > 0) reader.fail("steps", "give epochs or steps, not both");
   if (c.epochs > 0 && !has_data)
     reader.fail("epochs", "workload '" + c.workload + "' has no data set", "give steps");
-  if (c.epochs == 0 && c.steps == 0) c.steps = 100;
+  if (c.epochs == 0 && c.steps == 0) {
+    if (reader.has("steps")) reader.fail("steps", "is 0", "must be at least 1");
+    c.steps = 100;
+  }
   c.evaluations_per_epoch =
       as_int(reader.integer("evaluations_per_epoch", 1, 1), reader, "evaluations_per_epoch");
   c.train = reader.boolean("train", workload.runs_for_real);
@@ -257,14 +284,15 @@ Sweep load_sweep(const std::string& path) {
 std::vector<RunCase> shard(std::vector<RunCase> cases, const std::string& description) {
   const std::size_t slash = description.find('/');
   std::size_t i = 0, n = 0;
-  try {
-    std::size_t used = 0;
-    i = std::stoul(description.substr(0, slash), &used);
-    n = slash == std::string::npos ? 0 : std::stoul(description.substr(slash + 1));
-  } catch (const std::exception&) {
-    n = 0;
-  }
-  if (n == 0 || i >= n)
+  const auto whole_number = [](const std::string& text, std::size_t& value) {
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    return error == std::errc() && stop == end;
+  };
+  const bool numbers = slash != std::string::npos &&
+                       whole_number(description.substr(0, slash), i) &&
+                       whole_number(description.substr(slash + 1), n);
+  if (!numbers || i >= n || n > 1'000'000'000)
     throw InputError("--shard", "'" + description + "' is not i/n with 0 <= i < n", "write 0/4");
   std::vector<RunCase> mine;
   for (std::size_t k = i; k < cases.size(); k += n) mine.push_back(std::move(cases[k]));

@@ -85,10 +85,12 @@ std::string compare_versions(const nlohmann::json& versions, const Program& prog
           versions.at("stage" + std::to_string(k)).at(i.what == Do::forward ? "F" : "B");
       const std::int64_t batch = static_cast<std::int64_t>(epoch) * batches + i.micro.value + 1;
       const std::int64_t ours = i.version + static_cast<std::int64_t>(epoch) * program.updates;
-      for (const auto& entry : list)
-        if (entry[0] == batch && entry[1] != ours)
-          return to_text(i) + ": batch " + std::to_string(batch) + " reads version " +
-                 std::to_string(ours) + ", expected " + entry[1].dump();
+      const auto entry =
+          std::ranges::find_if(list, [&](const auto& e) { return e.at(0) == batch; });
+      if (entry == list.end() || entry->at(1) != ours)
+        return to_text(i) + ": batch " + std::to_string(batch) + " reads version " +
+               std::to_string(ours) + ", expected " +
+               (entry == list.end() ? "none" : entry->at(1).dump());
     }
   return "";
 }
@@ -115,6 +117,10 @@ class CaseReplay {
     const int epochs = static_cast<int>(case_.integer("drained_epochs", 1, 1));
     const int in_epoch = batches / epochs;
     const int micros = ours.synchronous ? accumulate : in_epoch;
+    check_format(static_cast<std::size_t>(stages), batches, epochs);
+    if (in_epoch % micros != 0)
+      case_.fail("accumulate",
+                 "does not divide the " + std::to_string(in_epoch) + " batches of an epoch");
     const Schedule schedule =
         ours.schedule({chain(stages), one_stage_per_rank(stages), stages, micros}, options);
     const Program program =
@@ -151,6 +157,40 @@ class CaseReplay {
   }
 
  private:
+  // At least `rows` rows of numbers, each of exactly `width`.
+  void expect_rows(const std::string& key, const nlohmann::json& value, std::size_t rows,
+                   std::size_t width) const {
+    const auto matrix = value.get<Matrix>();
+    if (matrix.size() < rows ||
+        std::ranges::any_of(matrix, [&](const auto& row) { return row.size() != width; }))
+      case_.fail(key, "must hold " + std::to_string(rows) + " rows of " + std::to_string(width) +
+                          " numbers");
+  }
+  void expect_numbers(const std::string& key, const nlohmann::json& value,
+                      std::size_t count) const {
+    if (value.get<std::vector<double>>().size() < count)
+      case_.fail(key, "must hold " + std::to_string(count) + " numbers");
+  }
+  // Everything the replay indexes is there, so that a bad file is an error of the file and not of a
+  // rank.
+  void check_format(std::size_t stages, int batches, int epochs) {
+    if (batches % epochs != 0)
+      case_.fail("drained_epochs", "does not divide the " + std::to_string(batches) + " batches");
+    const auto rows = static_cast<std::size_t>(batches);
+    expect_rows("x", file_.at("x"), rows, kSamples);
+    expect_rows("target", file_.at("target"), rows, kSamples);
+    expect_numbers("a0", file_.at("a0"), stages);
+    expect_numbers("b0", file_.at("b0"), stages);
+    expect_numbers("losses", case_.raw("losses"), rows);
+    if (case_.has("lr_by_epoch"))
+      expect_numbers("lr_by_epoch", case_.raw("lr_by_epoch"), static_cast<std::size_t>(epochs));
+    const nlohmann::json& weights = case_.raw("weights");
+    if (!weights.is_array() || weights.size() != stages)
+      case_.fail("weights",
+                 "must have an entry for each of the " + std::to_string(stages) + " stages");
+    for (const auto& stage : weights) expect_rows("weights", stage, 1, 2);
+  }
+
   std::vector<double> initial(std::size_t k) const {
     return {file_["a0"][k].get<double>(), file_["b0"][k].get<double>()};
   }

@@ -1,34 +1,17 @@
 // How many schedule ops (F and B) the virtual clock runs a second, on one core.
 #include <benchmark/benchmark.h>
 
-#include <algorithm>
-
+#include "harness/core/example_schedules.h"
 #include "harness/sim/simulate.h"
 
 namespace sluice {
 namespace {
 
-// 1F1B, rank r = stage r, as baselines/one_f_one_b.cpp makes it.
-Schedule one_f_one_b(int ranks, int microbatches) {
-  Schedule schedule{.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(ranks)),
-                    .microbatches = microbatches};
-  for (int s = 0; s < ranks; ++s) {
-    auto& ops = schedule.ranks[static_cast<std::size_t>(s)];
-    const int warm_up = std::min(ranks - 1 - s, microbatches);
-    for (int i = 0; i < warm_up; ++i) ops.push_back(forward_op(s, i));
-    for (int i = 0; i < microbatches; ++i) {
-      if (warm_up + i < microbatches) ops.push_back(forward_op(s, warm_up + i));
-      ops.push_back(backward_op(s, i));
-    }
-  }
-  return schedule;
-}
-
 void run(benchmark::State& state, const Cluster& cluster, bool time_ordered, bool trace,
          Bytes message) {
   const int ranks = static_cast<int>(state.range(0)),
             microbatches = static_cast<int>(state.range(1));
-  const Program program = lower(one_f_one_b(ranks, microbatches), chain(ranks),
+  const Program program = lower(example_1f1b(ranks, microbatches), chain(ranks),
                                 one_stage_per_rank(ranks), WeightRule{});
   Costs costs = uniform_costs(ranks, 1e-3, 1e-3, 1e-3);
   for (int s = 0; s + 1 < ranks; ++s)

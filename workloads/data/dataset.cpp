@@ -13,7 +13,8 @@
 namespace sluice {
 
 static constexpr const char* kFetchAdvice =
-    "fetch it again: remove it and run workloads/data/fetch (./quickstart does)";
+    "for Fashion-MNIST run workloads/data/fetch (./quickstart does); otherwise copy the file again "
+    "from where it came";
 
 void Dataset::fill_features(std::span<const std::int64_t> indices, float* out) const {
   std::array<float, 256> value;
@@ -61,6 +62,7 @@ static std::vector<std::uint8_t> read_plain(const std::string& path, std::size_t
 
 std::vector<std::uint8_t> read_file(const std::string& path, std::size_t most) {
   if (!std::filesystem::is_regular_file(path)) throw InputError(path, "no such file", kFetchAdvice);
+  if (std::filesystem::file_size(path) == 0) throw InputError(path, "is empty", kFetchAdvice);
   if (!path.ends_with(".gz")) return read_plain(path, most);
   const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
   if (!file) throw InputError(path, "cannot be read", kFetchAdvice);

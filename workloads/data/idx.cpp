@@ -10,6 +10,7 @@ namespace sluice {
 namespace {
 
 constexpr std::size_t kLargest = std::size_t{1} << 31;
+constexpr std::uint64_t kAbsurd = std::uint64_t{1} << 32;  // times kLargest still fits into 64 bits
 constexpr const char* kAdvice = "is it an idx file of MNIST or Fashion-MNIST?";
 
 std::uint32_t big_endian(const std::vector<std::uint8_t>& bytes, std::size_t at) {
@@ -34,8 +35,9 @@ std::vector<std::uint32_t> read_header(const std::string& path,
   for (std::size_t f = 0; f < fields; ++f) {
     sizes.push_back(big_endian(bytes, 4 + 4 * f));
     if (sizes.back() == 0) throw InputError(path, "has no samples or empty ones", kAdvice);
-    expected = std::min<std::uint64_t>(expected * std::min<std::uint64_t>(sizes.back(), kLargest),
-                                       std::uint64_t{1} << 40);
+    // Capped at both factors, so that the product of absurd sizes does not wrap round to a small
+    // one.
+    expected = std::min(expected * std::min<std::uint64_t>(sizes.back(), kLargest), kAbsurd);
   }
   const std::uint64_t found = bytes.size() - header;
   if (found != expected)
@@ -43,7 +45,7 @@ std::vector<std::uint32_t> read_header(const std::string& path,
                      "promises " + std::to_string(expected) + " bytes of data and has " +
                          std::to_string(found) +
                          (found < expected ? " (cut off)" : " (bytes left over)"),
-                     "fetch it again: remove it and run workloads/data/fetch");
+                     "for Fashion-MNIST run workloads/data/fetch; otherwise copy it again");
   return sizes;
 }
 
@@ -85,8 +87,10 @@ DataSplit read_idx_folder(const std::string& folder, const std::string& name) {
   split.train = read_idx(file("train-images-idx3-ubyte"), file("train-labels-idx1-ubyte"), 10);
   split.test = read_idx(file("t10k-images-idx3-ubyte"), file("t10k-labels-idx1-ubyte"), 10);
   if (split.train.sample_shape != split.test.sample_shape)
-    throw InputError(folder, "training images are " + to_text(split.train.sample_shape) +
-                                 ", test images " + to_text(split.test.sample_shape));
+    throw InputError(folder,
+                     "training images are " + to_text(split.train.sample_shape) + ", test images " +
+                         to_text(split.test.sample_shape),
+                     "take both from one data set");
   normalise(split);
   return split;
 }

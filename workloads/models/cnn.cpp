@@ -25,8 +25,8 @@ void linear_relu(ChainBuilder& b, const std::string& name, std::int64_t in, std:
 ModelGraph small_cnn(Shape image, int classes) {
   const std::int64_t h = image[1], w = image[2];
   ChainBuilder b("small_cnn", {.shape = image});
-  conv_relu(b, "1", image[0], 16, 5, 2,
-            2);  // strides instead of pooling: fewer layers, the same sizes
+  // Strides instead of pooling: fewer layers, the same sizes.
+  conv_relu(b, "1", image[0], 16, 5, 2, 2);
   conv_relu(b, "2", 16, 32, 3, 1, 1);
   conv_relu(b, "3", 32, 32, 3, 2, 1);
   conv_relu(b, "4", 32, 32, 3, 1, 1);

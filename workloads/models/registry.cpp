@@ -106,13 +106,13 @@ std::span<const Workload> all_workloads() {
   return all;
 }
 
-const Workload& find_workload(const std::string& name) {
+const Workload& find_workload(const std::string& name, const std::string& where) {
   std::vector<std::string> names;
   for (const Workload& workload : all_workloads()) {
     if (workload.name == name) return workload;
     names.push_back(workload.name);
   }
-  throw InputError("workload", "unknown workload '" + name + "'", suggestion(name, names));
+  throw InputError(where, "unknown workload '" + name + "'", suggestion(name, names));
 }
 
 }  // namespace sluice

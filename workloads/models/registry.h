@@ -33,6 +33,7 @@ struct Workload {
 };
 
 std::span<const Workload> all_workloads();
-const Workload& find_workload(const std::string& name);  // throws InputError with a suggestion
+// Throws InputError with a suggestion.
+const Workload& find_workload(const std::string& name, const std::string& where = "--workload");
 
 }  // namespace sluice

@@ -1,0 +1,115 @@
+#include "harness/core/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "harness/core/expect_error.h"
+
+namespace sluice {
+namespace {
+
+// A diamond: 0 -> 1, 0 -> 2, {1, 2} -> 3.
+CostGraph diamond() {
+  CostGraph graph{
+      .model = "diamond", .source = "test", .device = "d", .micro_batch = 2, .layers = {}};
+  const auto add = [&](const char* name, std::vector<int> inputs, double s, int bytes) {
+    graph.layers.push_back({name, std::move(inputs), Seconds(s), Seconds(2 * s), Seconds(3 * s),
+                            Seconds(s / 2), Bytes(100), Bytes(bytes)});
+  };
+  add("stem", {-1}, 1, 10);
+  add("left", {0}, 2, 20);
+  add("right", {0}, 3, 30);
+  add("join", {1, 2}, 4, 40);
+  return graph;
+}
+
+Plan plan_of(std::vector<PlanStage> stages) {
+  Plan plan;
+  plan.stages = std::move(stages);
+  return plan;
+}
+
+Plan branches() {
+  return plan_of(
+      {{{0}, {DeviceId(0)}}, {{1}, {DeviceId(1)}}, {{2}, {DeviceId(2)}}, {{3}, {DeviceId(3)}}});
+}
+
+TEST(StageOfLayersTest, FindsTheStageOfEveryLayer) {
+  EXPECT_EQ(stage_of_layers(plan_of({{{0, 2}, {DeviceId(0)}}, {{1, 3}, {DeviceId(1)}}}), 4),
+            (std::vector{0, 1, 0, 1}));
+}
+
+TEST(StageOfLayersTest, LayersInNoStageOrInTwoAreRefused) {
+  const auto refusal = [](std::vector<PlanStage> stages) {
+    return error_of([&] { stage_of_layers(plan_of(std::move(stages)), 3); });
+  };
+  EXPECT_EQ(refusal({{{0}, {}}, {{2}, {}}}), "plan: layer 1 is in no stage");
+  EXPECT_EQ(refusal({{{0, 1}, {}}, {{1, 2}, {}}}), "plan: layer 1 is in stages 0 and 1");
+  EXPECT_EQ(refusal({{{0, 1, 2, 3}, {}}}), "plan: stage 0 names layer 3, which does not exist");
+  EXPECT_EQ(refusal({{{-1, 0, 1, 2}, {}}}), "plan: stage 0 names layer -1, which does not exist");
+}
+
+TEST(StageGraphOfPlanTest, BranchesOfTheModelAreBranchesOfStages) {
+  const StageGraph graph = stage_graph(branches(), diamond());
+  EXPECT_EQ(graph.successors[0], (std::vector{StageId(1), StageId(2)}));
+  EXPECT_EQ(graph.predecessors[3], (std::vector{StageId(1), StageId(2)}));
+}
+
+TEST(StageGraphOfPlanTest, StagesThatNeedEachOtherAreRefused) {
+  const Plan plan = plan_of({{{0, 3}, {DeviceId(0)}}, {{1, 2}, {DeviceId(1)}}});
+  EXPECT_EQ(error_of([&] { stage_graph(plan, diamond()); }),
+            "plan: the stages form a cycle through stage 0");
+}
+
+TEST(RanksOfTest, NumbersDevicesInOrderOfFirstUse) {
+  const RankMap map = ranks_of(
+      plan_of({{{0}, {DeviceId(5)}}, {{1}, {DeviceId(2), DeviceId(7)}}, {{2}, {DeviceId(5)}}}));
+  EXPECT_EQ(map.devices, (std::vector{DeviceId(5), DeviceId(2), DeviceId(7)}));
+  EXPECT_EQ(map.placement.stages[1], (std::vector{Rank(1), Rank(2)}));
+  EXPECT_EQ(map.placement.stages[2], std::vector{Rank(0)});
+  EXPECT_EQ(error_of([] { ranks_of(plan_of({{{0}, {}}})); }), "plan: a stage has no device");
+}
+
+TEST(StageCostsTest, AddLayersAndTakeTheSlowestReplica) {
+  Cluster cluster{.name = "c", .source = "", .devices = std::vector<Device>(3), .links = {}};
+  cluster.devices[1].speed = 0.5;
+  const Plan plan = plan_of({{{0, 1}, {DeviceId(0)}}, {{2, 3}, {DeviceId(2), DeviceId(1)}}});
+  const auto costs = stage_costs(plan, diamond(), cluster);
+  EXPECT_DOUBLE_EQ(costs[0].forward.value, 3);
+  EXPECT_DOUBLE_EQ(costs[0].input_gradient.value, 6);
+  EXPECT_DOUBLE_EQ(costs[0].weight_gradient.value, 9);
+  EXPECT_DOUBLE_EQ(costs[0].update.value, 1.5);
+  EXPECT_EQ(costs[0].parameters, Bytes(200));
+  EXPECT_DOUBLE_EQ(costs[1].forward.value, 14);  // 7 at half the speed
+  EXPECT_EQ(error_of([&] {
+              stage_costs(plan_of({{{0}, {DeviceId(3)}}}), diamond(), cluster);
+            }),
+            "plan: device 3 does not exist; cluster 'c' has 3");
+}
+
+TEST(EdgeBytesTest, EveryTensorCrossesOnce) {
+  const Plan plan = plan_of({{{0}, {DeviceId(0)}}, {{1, 2}, {DeviceId(1)}}, {{3}, {DeviceId(2)}}});
+  EXPECT_EQ(edge_bytes(plan, diamond(), StageId(0), StageId(1)), Bytes(10));  // read by two layers
+  EXPECT_EQ(edge_bytes(plan, diamond(), StageId(1), StageId(2)), Bytes(50));
+  EXPECT_EQ(edge_bytes(plan, diamond(), StageId(0), StageId(2)), Bytes(0));
+}
+
+TEST(PlanJsonTest, HasTheFieldsThatScriptsRead) {
+  Plan plan = branches();
+  plan.micro_batch = 2;
+  plan.objective = 1.5;
+  const auto json = plan_json(plan, diamond(), "gpipe", Seconds(2.5));
+  EXPECT_EQ(json["system"], "gpipe");
+  EXPECT_EQ(json["objective"], 1.5);
+  EXPECT_EQ(json["simulated_seconds"], 2.5);
+  EXPECT_EQ(json["micro_batch"], 2);
+  EXPECT_EQ(json["complete"], true);
+  EXPECT_EQ(json["stages"][1],
+            (nlohmann::json{{"layers", {1}}, {"devices", {1}}, {"data", 1}, {"tensor", 1}}));
+  EXPECT_EQ(json["edges"].dump(), "[[0,1],[0,2],[1,3],[2,3]]");
+  EXPECT_TRUE(plan_json(plan, diamond(), "gpipe", std::nullopt)["simulated_seconds"].is_null());
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,143 @@
+#include "harness/plan/chain_partition.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <limits>
+#include <numeric>
+
+#include "harness/core/expect_error.h"
+
+namespace sluice {
+namespace {
+
+constexpr double kUnlimited = std::numeric_limits<double>::infinity();
+
+std::function<double(int, int, int)> sum_of(std::vector<double> seconds) {
+  return [seconds = std::move(seconds)](int first, int last, int) {
+    return std::accumulate(seconds.begin() + first, seconds.begin() + last, 0.0);
+  };
+}
+
+// Every way to cut, one after the other.
+double brute_force(int layers, int stages, const std::function<double(int, int, int)>& seconds) {
+  double best = kUnlimited;
+  std::vector<int> cuts;
+  const std::function<void(int, double)> extend = [&](int first, double slowest) {
+    const int stage = static_cast<int>(cuts.size());
+    if (stage + 1 == stages) {
+      best = std::min(best, std::max(slowest, seconds(first, layers, stage)));
+      return;
+    }
+    for (int last = first + 1; last <= layers - (stages - stage - 1); ++last) {
+      cuts.push_back(last);
+      extend(last, std::max(slowest, seconds(first, last, stage)));
+      cuts.pop_back();
+    }
+  };
+  extend(0, 0);
+  return best;
+}
+
+RC_GTEST_PROP(PartitionChainTest, IsAsGoodAsBruteForce, ()) {
+  const int layers = *rc::gen::inRange(1, 10);
+  const int stages = *rc::gen::inRange(1, layers + 1);
+  std::vector<double> table(static_cast<std::size_t>(layers * stages));
+  for (double& t : table) t = *rc::gen::inRange(0, 20);
+  // A layer takes another time on every stage's device, and a stage pays for its message.
+  const auto seconds = [&](int first, int last, int stage) {
+    double total = first % 3;
+    for (int l = first; l < last; ++l) total += table[static_cast<std::size_t>(stage * layers + l)];
+    return total;
+  };
+  double slowest = -1;
+  const auto cuts = partition_chain(layers, stages, seconds, &slowest);
+  RC_ASSERT(slowest == brute_force(layers, stages, seconds));
+  RC_ASSERT(cuts.size() == static_cast<std::size_t>(stages) + 1);
+  RC_ASSERT(cuts.front() == 0 && cuts.back() == layers);
+  double worst = 0;
+  for (int s = 0; s < stages; ++s) {
+    const int first = cuts[static_cast<std::size_t>(s)],
+              last = cuts[static_cast<std::size_t>(s) + 1];
+    RC_ASSERT(first < last);
+    worst = std::max(worst, seconds(first, last, s));
+  }
+  RC_ASSERT(worst == slowest);
+}
+
+TEST(PartitionChainTest, TiesKeepTheEarliestCut) {
+  EXPECT_EQ(partition_chain(5, 2, sum_of({1, 1, 1, 1, 1})), (std::vector{0, 2, 5}));
+  EXPECT_EQ(partition_chain(4, 2, sum_of({0, 0, 0, 0})), (std::vector{0, 1, 4}));
+}
+
+TEST(PartitionChainTest, AStagePerLayerIsTheOnlyCut) {
+  EXPECT_EQ(partition_chain(3, 3, sum_of({5, 1, 9})), (std::vector{0, 1, 2, 3}));
+  EXPECT_EQ(partition_chain(3, 1, sum_of({5, 1, 9})), (std::vector{0, 3}));
+}
+
+TEST(PartitionChainTest, ImpossibleCutsAreRefused) {
+  EXPECT_EQ(error_of([] {
+              partition_chain(2, 3, sum_of({1, 1}));
+            }),
+            "plan: 3 stages for 2 layers; use at most as many stages as layers, and at least one");
+  EXPECT_NE(error_of([] { partition_chain(2, 0, sum_of({1, 1})); }), "no error");
+  EXPECT_EQ(error_of([] { partition_chain(3, 2, [](int, int, int) { return kUnlimited; }); }),
+            "plan: no cut of 3 layers into 2 stages takes a finite time");
+}
+
+CostGraph layers_of(const std::vector<double>& seconds) {
+  CostGraph graph{.model = "m", .source = "test", .device = "d", .micro_batch = 4, .layers = {}};
+  for (std::size_t i = 0; i < seconds.size(); ++i)
+    graph.layers.push_back({"layer" + std::to_string(i),
+                            {static_cast<int>(i) - 1},
+                            Seconds(seconds[i]),
+                            Seconds(seconds[i]),
+                            Seconds(seconds[i]),
+                            Seconds(0),
+                            Bytes(0),
+                            Bytes(0)});
+  return graph;
+}
+
+Cluster devices_of(const std::vector<double>& speeds) {
+  Cluster cluster{.name = "c", .source = "", .devices = {}, .links = {}};
+  for (const double speed : speeds) cluster.devices.push_back({.speed = speed});
+  return cluster;
+}
+
+Problem problem_of(const CostGraph& costs, const Cluster& cluster) {
+  return {costs, cluster, static_cast<int>(cluster.devices.size()), 16, 4, {}};
+}
+
+TEST(BalancedChainTest, FasterDevicesGetMoreLayers) {
+  const CostGraph costs = layers_of({1, 1, 1, 1, 1, 1});
+  const Cluster cluster = devices_of({2, 1});
+  const Plan plan = balanced_chain(problem_of(costs, cluster), 2, "test");
+  ASSERT_EQ(plan.stages.size(), 2u);
+  EXPECT_EQ(plan.stages[0].layers, (std::vector{0, 1, 2, 3}));
+  EXPECT_EQ(plan.stages[1].devices, std::vector{DeviceId(1)});
+  EXPECT_DOUBLE_EQ(plan.objective, 6);  // F + I + W of two layers at speed 1
+  EXPECT_EQ(plan.micro_batch, 4);
+  EXPECT_TRUE(plan.complete);
+}
+
+TEST(BalancedChainTest, LayersThatRideStayWithTheOneBefore) {
+  CostGraph costs = layers_of({1, 1, 1, 1});
+  costs.layers[2].rides = costs.layers[3].rides = true;
+  const Cluster cluster = devices_of({1, 1});
+  const Plan plan = balanced_chain(problem_of(costs, cluster), 2, "test");
+  EXPECT_EQ(plan.stages[0].layers, (std::vector{0}));
+  EXPECT_EQ(plan.stages[1].layers, (std::vector{1, 2, 3}));
+  EXPECT_EQ(error_of([&] { balanced_chain(problem_of(costs, cluster), 3, "test"); }),
+            "test: 3 stages for a model of 2 cuttable layers; use at most 2 ranks");
+}
+
+TEST(BalancedChainTest, MoreRanksThanDevicesAreRefused) {
+  const CostGraph costs = layers_of({1, 1, 1, 1});
+  const Cluster cluster = devices_of({1, 1});
+  EXPECT_EQ(error_of([&] { balanced_chain(problem_of(costs, cluster), 3, "test"); }),
+            "test: 3 ranks on a cluster of 2 devices; use fewer ranks or a larger cluster");
+}
+
+}  // namespace
+}  // namespace sluice

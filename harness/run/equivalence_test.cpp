@@ -1,0 +1,252 @@
+// However a synchronous system cuts, places and orders the work, it must do the work of plain
+// training: the same gradients and weights as single_device over the same samples.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "harness/run/test_support.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::int64_t kBatch = 24;
+constexpr int kUpdates = 3;
+const std::vector<int> kMicrobatches{1, 3, 4, 8};
+
+struct Numbers {
+  std::vector<std::vector<double>> gradients;  // per layer, of the first update
+  std::vector<std::vector<double>> weights;    // per layer, after all updates
+  std::vector<double> losses;
+};
+
+struct Training {
+  bool double_precision = false;
+  bool batched = false;
+  std::uint64_t seed = 1;
+  OptimizerSpec optimizer = {.learning_rate = 0.05, .momentum = 0.9};
+};
+
+// Trains kUpdates updates (asynchronous systems: as one drained run).
+Numbers train(const Setup& setup, const DataFeed& feed, const Training& training = {}) {
+  SessionSpec spec = setup.spec(training.optimizer);
+  spec.seed = training.seed;
+  spec.double_precision = training.double_precision;
+  spec.batched_weight_gradients = training.batched;
+  spec.feed = feed;
+  const auto session = make_session(spec);
+  const auto layers = static_cast<int>(spec.model.layers.size());
+  const bool synchronous = setup.prepared.system->synchronous;
+  const Program program = make_program(setup.prepared, synchronous ? setup.microbatches : kUpdates);
+  const std::int64_t batch = spec.micro_batch * setup.microbatches;
+  Numbers numbers;
+  const auto run = [&](std::int64_t first, int updates) {
+    RunRequest request;
+    request.order = samples_from(first * batch, updates * batch);
+    request.iterations = synchronous ? updates : 1;
+    request.timeout = Seconds(120);
+    const RunResult result = session->run(program, request);
+    numbers.losses.insert(numbers.losses.end(), result.losses.begin(), result.losses.end());
+  };
+  run(0, synchronous ? 1 : kUpdates);
+  for (int l = 0; l < layers; ++l) numbers.gradients.push_back(session->gradients(l));
+  if (synchronous) run(1, kUpdates - 1);
+  for (int l = 0; l < layers; ++l) numbers.weights.push_back(session->weights(l));
+  return numbers;
+}
+
+// |a - b| / |b| over a layer; infinite where the sizes differ or something is not a number.
+double relative_error(const std::vector<double>& a, const std::vector<double>& b) {
+  if (a.size() != b.size()) return INFINITY;
+  double difference = 0, norm = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference += (a[i] - b[i]) * (a[i] - b[i]);
+    norm += b[i] * b[i];
+  }
+  if (difference == 0) return 0;
+  const double error = std::sqrt(difference / norm);
+  return std::isnan(error) ? INFINITY : error;
+}
+
+void expect_close(const Numbers& ours, const Numbers& reference, const ModelGraph& model,
+                  double tolerance) {
+  for (std::size_t l = 0; l < model.layers.size(); ++l) {
+    EXPECT_LE(relative_error(ours.gradients[l], reference.gradients[l]), tolerance)
+        << "gradient of " << model.layers[l].name;
+    EXPECT_LE(relative_error(ours.weights[l], reference.weights[l]), tolerance)
+        << "weights of " << model.layers[l].name;
+  }
+  EXPECT_LE(relative_error(ours.losses, reference.losses), tolerance);
+}
+
+void expect_same_bits(const Numbers& ours, const Numbers& reference, const ModelGraph& model) {
+  for (std::size_t l = 0; l < model.layers.size(); ++l) {
+    EXPECT_EQ(ours.gradients[l], reference.gradients[l]) << "gradient of " << model.layers[l].name;
+    EXPECT_EQ(ours.weights[l], reference.weights[l]) << "weights of " << model.layers[l].name;
+  }
+  EXPECT_EQ(ours.losses, reference.losses);
+}
+
+// The defaults, and every other choice of every option, one at a time.
+std::vector<std::map<std::string, std::string>> option_sets(const System& system) {
+  std::vector<std::map<std::string, std::string>> sets{{}};
+  for (const OptionSpec& option : system.options)
+    for (const std::string& choice : option.choices)
+      if (choice != option.default_value) sets.push_back({{option.name, choice}});
+  return sets;
+}
+
+// Systems that add the micro-batches' gradients up in the order 0, 1, 2, ..., as single_device
+// does.
+bool adds_in_order(const std::string& system, const std::map<std::string, std::string>& options) {
+  return system == "single_device" || system == "one_f_one_b" ||
+         (system == "gpipe" && options.contains("backward") && options.at("backward") == "fifo");
+}
+
+struct Subject {
+  const char* name;
+  ModelGraph (*model)();
+  bool double_precision;
+  // Rounding of one precision, with room for sums in another order.
+  double tolerance() const { return double_precision ? 1e-12 : 1e-5; }
+};
+
+class Equivalence : public testing::TestWithParam<Subject> {};
+
+TEST_P(Equivalence, EverySynchronousSystemTrainsAsOneDeviceDoes) {
+  const Subject& subject = GetParam();
+  const ModelGraph model = subject.model();
+  const DataFeed feed = random_feed(model, kBatch * kUpdates);
+  const Training training{.double_precision = subject.double_precision};
+  std::map<int, Numbers> reference;
+  for (const int m : kMicrobatches)
+    reference[m] = train(Setup("single_device", {}, model, 1, kBatch, m), feed, training);
+  for (const System* system : all_systems()) {
+    if (!system->synchronous) continue;
+    int ran = 0;
+    for (const auto& options : option_sets(*system))
+      for (const int ranks : {1, 2, 3, 4})
+        for (const int m : kMicrobatches) {
+          SCOPED_TRACE(testing::Message() << system->name << ' ' << testing::PrintToString(options)
+                                          << ", " << ranks << " ranks, " << m << " micro-batches");
+          try {
+            const Setup setup(system->name, options, model, ranks, kBatch, m);
+            const Numbers ours = train(setup, feed, training);
+            ++ran;
+            if (adds_in_order(system->name, options)) {
+              expect_same_bits(ours, reference[m], model);
+            } else {
+              expect_close(ours, reference[m], model, subject.tolerance());
+            }
+          } catch (const InputError&) {
+            // A combination that the system does not support.
+          }
+          if (HasFailure()) return;
+        }
+    EXPECT_GE(ran, 4) << system->name << " ran hardly anything";
+  }
+}
+
+TEST_P(Equivalence, BatchedWeightGradientsAreTheSameSums) {
+  const Subject& subject = GetParam();
+  const ModelGraph model = subject.model();
+  const DataFeed feed = random_feed(model, kBatch * kUpdates);
+  const auto reference = train(Setup("single_device", {}, model, 1, kBatch, 4), feed,
+                               {.double_precision = subject.double_precision});
+  for (const char* system : {"single_device", "gpipe", "one_f_one_b", "data_parallel"}) {
+    SCOPED_TRACE(system);
+    const auto ours = train(Setup(system, {}, model, 3, kBatch, 4), feed,
+                            {.double_precision = subject.double_precision, .batched = true});
+    expect_close(ours, reference, model, subject.tolerance());
+  }
+}
+
+TEST_P(Equivalence, PipeDreamOnOneRankIsPlainTrainingOnWholeBatches) {
+  // Nothing is in flight behind an update: no staleness.
+  const Subject& subject = GetParam();
+  const ModelGraph model = subject.model();
+  const DataFeed feed = random_feed(model, kBatch * kUpdates);
+  const Training training{.double_precision = subject.double_precision};
+  const auto reference = train(Setup("single_device", {}, model, 1, kBatch, 1), feed, training);
+  for (const char* weights : {"stash", "vertical_sync", "naive"}) {
+    SCOPED_TRACE(weights);
+    const auto ours =
+        train(Setup("pipedream", {{"weights", weights}}, model, 1, kBatch, 1), feed, training);
+    EXPECT_EQ(ours.weights, reference.weights);
+    EXPECT_EQ(ours.losses, reference.losses);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Equivalence,
+                         testing::Values(Subject{"cnn_float", test_cnn, false},
+                                         Subject{"cnn_double", test_cnn, true},
+                                         Subject{"mlp_float", test_mlp, false},
+                                         Subject{"mlp_double", test_mlp, true},
+                                         Subject{"transformer_float", test_transformer, false},
+                                         Subject{"transformer_double", test_transformer, true}),
+                         [](const auto& parameter) { return std::string(parameter.param.name); });
+
+TEST(ResidualAcrossStages, EveryCutOfATransformerInMidBlockTrainsTheSame) {
+  // A cut between ln1 and add1, or between add1 and add2, sends the skip connection along (or, from
+  // two stages before, past a stage), and its gradient comes back from two places.
+  const ModelGraph model = transformer_regression(1, 16, 2, 32, 6);
+  const DataFeed feed = random_feed(model, kBatch * kUpdates);
+  const Setup one("single_device", {}, model, 1, kBatch, 3);
+  const auto reference = train(one, feed);
+  const auto layers = static_cast<int>(model.layers.size()) - 1;  // the loss stays with the last
+  for (int a = 1; a < layers; ++a)
+    for (int b = a + 1; b < layers; ++b) {
+      SCOPED_TRACE(testing::Message() << "cuts before layers " << a << " and " << b);
+      Setup cut("one_f_one_b", {}, model, 3, kBatch, 3);
+      cut.prepared.plan.stages.clear();
+      for (const auto [first, last] : {std::pair{0, a}, {a, b}, {b, layers + 1}}) {
+        PlanStage stage{.devices = {DeviceId(cut.prepared.plan.stages.size())}};
+        for (int l = first; l < last; ++l) stage.layers.push_back(l);
+        cut.prepared.plan.stages.push_back(stage);
+      }
+      cut.prepared.ranks = ranks_of(cut.prepared.plan);
+      cut.prepared.graph = stage_graph(cut.prepared.plan, cut.prepared.costs);
+      // The skip's gradient may be summed in another order, so not the same bits.
+      expect_close(train(cut, feed), reference, model, 1e-5);
+    }
+}
+
+TEST(Repeatability, TheSameSeedGivesTheSameBitsWhateverTheThreadsDo) {
+  const ModelGraph model = test_cnn();
+  const DataFeed feed = random_feed(model, kBatch * kUpdates);
+  for (const char* system : {"pipedream", "one_f_one_b", "gpipe", "data_parallel"}) {
+    SCOPED_TRACE(system);
+    const int m = system == std::string("pipedream") ? 1 : 4;
+    const Setup setup(system, {}, model, 3, kBatch, m);
+    const Numbers first = train(setup, feed);
+    for (int again = 0; again < 3; ++again) {
+      const Numbers second = train(setup, feed);
+      EXPECT_EQ(first.weights, second.weights);
+      EXPECT_EQ(first.losses, second.losses);
+    }
+  }
+}
+
+TEST(Repeatability, AnotherSeedGivesOtherWeights) {
+  const ModelGraph model = test_mlp();
+  const DataFeed feed = random_feed(model, kBatch * kUpdates);
+  const Setup setup("one_f_one_b", {}, model, 2, kBatch, 4);
+  const Numbers first = train(setup, feed, {.seed = 1}), second = train(setup, feed, {.seed = 2});
+  EXPECT_NE(first.losses, second.losses);
+  for (std::size_t l = 0; l < first.weights.size(); ++l)
+    if (!first.weights[l].empty()) {
+      EXPECT_NE(first.weights[l], second.weights[l]) << model.layers[l].name;
+    }
+}
+
+TEST(Staleness, PipeDreamOnSeveralRanksIsNotPlainTraining) {
+  // The counterpart of the equalities: what is known to differ must be seen to differ.
+  const ModelGraph model = test_mlp();
+  const DataFeed feed = random_feed(model, kBatch * kUpdates);
+  const auto reference = train(Setup("single_device", {}, model, 1, kBatch, 1), feed);
+  const auto ours = train(Setup("pipedream", {}, model, 3, kBatch, 1), feed);
+  EXPECT_EQ(ours.losses.front(), reference.losses.front());  // the first batch sees no old weight
+  EXPECT_GT(relative_error(ours.weights[1], reference.weights[1]), 1e-4);
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,96 @@
+// The memory that a plan is judged by, against bytes counted while it really runs.
+#include <gtest/gtest.h>
+
+#include "harness/run/test_support.h"
+
+namespace sluice {
+namespace {
+
+struct MemoryCase {
+  const char* system;
+  std::map<std::string, std::string> options;
+  int ranks;
+};
+
+void PrintTo(const MemoryCase& c, std::ostream* out) { *out << c.system; }
+
+class PeakMemoryOfARank : public testing::TestWithParam<MemoryCase> {};
+
+TEST_P(PeakMemoryOfARank, IsWhatTheProgramPredicts) {
+  constexpr std::int64_t kBatch = 24;
+  constexpr int kUpdates = 8;
+  const MemoryCase& c = GetParam();
+  const OptimizerSpec sgd{.learning_rate = 0.05, .momentum = 0.9};
+  const OptimizerSpec adam{.kind = OptimizerSpec::Kind::adam, .learning_rate = 1e-3};
+  for (const ModelGraph& model : {test_cnn(), test_mlp()})
+    for (const OptimizerSpec& optimizer : {sgd, adam}) {
+      const bool synchronous = find_system(c.system, "test").synchronous;
+      const Setup setup(c.system, c.options, model, c.ranks, kBatch, synchronous ? 6 : 1);
+      const Program program =
+          make_program(setup.prepared, synchronous ? setup.microbatches : kUpdates);
+      const std::vector<RankMemory> predicted =
+          memory(program, stage_memory(setup.prepared, optimizer));
+      SessionSpec spec = setup.spec(optimizer);
+      spec.feed = random_feed(model, kBatch * kUpdates);
+      const auto session = make_session(spec);
+      session->reset_peak_memory();
+      RunRequest request;
+      request.order = samples_from(0, kBatch * kUpdates);
+      request.iterations = synchronous ? kUpdates : 1;
+      request.timeout = Seconds(120);
+      session->run(program, request);
+      const std::vector<PeakMemory> measured = session->peak_memory();
+      ASSERT_EQ(measured.size(), predicted.size());
+      for (std::size_t r = 0; r < measured.size(); ++r) {
+        SCOPED_TRACE(testing::Message() << model.name << ", " << optimizer.state_tensors()
+                                        << " optimizer tensors, rank " << r);
+        const MemoryPoint& p = predicted[r].peak;
+        EXPECT_EQ(measured[r].weights, p.weights.value);
+        EXPECT_EQ(measured[r].versions, p.versions.value);
+        EXPECT_EQ(measured[r].gradients, p.gradients.value);
+        EXPECT_EQ(measured[r].optimizer, p.optimizer.value);
+        EXPECT_NEAR(static_cast<double>(measured[r].activations),
+                    static_cast<double>(p.activations.value),
+                    0.01 * static_cast<double>(p.activations.value));
+        EXPECT_GT(measured[r].activations, 0);
+      }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Systems, PeakMemoryOfARank,
+                         testing::Values(MemoryCase{"single_device", {}, 1},
+                                         MemoryCase{"data_parallel", {}, 3},
+                                         MemoryCase{"gpipe", {}, 3},
+                                         MemoryCase{"one_f_one_b", {}, 3},
+                                         MemoryCase{"pipedream", {{"weights", "stash"}}, 3},
+                                         MemoryCase{"pipedream", {{"weights", "vertical_sync"}}, 3},
+                                         MemoryCase{"pipedream", {{"weights", "naive"}}, 3}),
+                         [](const auto& parameter) {
+                           std::string name = parameter.param.system;
+                           for (const auto& [key, value] : parameter.param.options)
+                             name += "_" + value;
+                           return name;
+                         });
+
+TEST(PeakMemoryOfASystem, OrdersTheSystemsAsTheirPapersDo) {
+  // First rank of 3, 6 micro-batches: GPipe holds all six, 1F1B three.
+  const ModelGraph model = test_cnn();
+  std::map<std::string, PeakMemory> first;
+  for (const char* system : {"gpipe", "one_f_one_b"}) {
+    const Setup setup(system, {}, model, 3, 24, 6);
+    SessionSpec spec = setup.spec({});
+    spec.feed = random_feed(model, 24);
+    const auto session = make_session(spec);
+    session->reset_peak_memory();
+    RunRequest request;
+    request.order = samples_from(0, 24);
+    session->run(make_program(setup.prepared, 6), request);
+    first[system] = session->peak_memory().front();
+  }
+  EXPECT_NEAR(static_cast<double>(first["gpipe"].activations),
+              2 * static_cast<double>(first["one_f_one_b"].activations),
+              0.02 * static_cast<double>(first["gpipe"].activations));
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,111 @@
+// What the tests of this folder share: small models with random data, and a system prepared for one
+// of them without the registry of workloads or a file.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "harness/core/error.h"
+#include "harness/exec/session.h"
+#include "harness/run/prepare.h"
+#include "workloads/models/models.h"
+
+namespace sluice {
+
+// Class images, or values where the model ends in MseLoss; the same for every system that asks.
+inline DataFeed random_feed(const ModelGraph& model, std::int64_t samples) {
+  struct Data {
+    std::vector<double> features, values;
+    std::vector<std::int64_t> classes;
+    std::int64_t width, outputs;
+  };
+  const Shape prediction = model.shapes()[model.layers.size() - 2];
+  auto data = std::make_shared<Data>();
+  data->width = elements(model.inputs.front().shape);
+  data->outputs = elements(prediction);
+  std::mt19937_64 random(99);
+  std::normal_distribution<float> normal;  // floats, so that both precisions see the same numbers
+  for (std::int64_t i = 0; i < samples * data->width; ++i)
+    data->features.push_back(static_cast<double>(normal(random)));
+  for (std::int64_t i = 0; i < samples; ++i)
+    data->classes.push_back(
+        static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(prediction.back())));
+  for (std::int64_t i = 0; i < samples * data->outputs; ++i)
+    data->values.push_back(static_cast<double>(normal(random)));
+  const auto copy = [](const std::vector<double>& from, std::int64_t width,
+                       std::span<const std::int64_t> indices, auto* out) {
+    using Out = std::remove_pointer_t<decltype(out)>;
+    for (const std::int64_t i : indices)
+      for (std::int64_t k = 0; k < width; ++k)
+        *out++ = static_cast<Out>(from.at(static_cast<std::size_t>(i * width + k)));
+  };
+  DataFeed feed;
+  feed.train_samples = feed.test_samples = samples;
+  feed.features = [=](bool, std::span<const std::int64_t> i, float* out) {
+    copy(data->features, data->width, i, out);
+  };
+  feed.features_double = [=](bool, std::span<const std::int64_t> i, double* out) {
+    copy(data->features, data->width, i, out);
+  };
+  if (std::holds_alternative<MseLoss>(model.layers.back().kind)) {
+    feed.values = [=](bool, std::span<const std::int64_t> i, double* out) {
+      copy(data->values, data->outputs, i, out);
+    };
+  } else {
+    feed.classes = [=](bool, std::span<const std::int64_t> indices, std::int64_t* out) {
+      for (const std::int64_t i : indices) *out++ = data->classes.at(static_cast<std::size_t>(i));
+    };
+  }
+  return feed;
+}
+
+// One system's way to train a model: the plan for `ranks` ranks and batches of `batch` samples in
+// `microbatches` micro-batches. Throws InputError where the system cannot.
+struct Setup {
+  std::shared_ptr<Workload> workload;
+  Prepared prepared;
+  int microbatches;
+
+  Setup(const std::string& system, const std::map<std::string, std::string>& options,
+        const ModelGraph& model, int ranks, std::int64_t batch, int microbatches_)
+      : workload(std::make_shared<Workload>()), microbatches(microbatches_) {
+    workload->name = model.name;
+    workload->model = model;
+    Prepared& p = prepared;
+    p.system = &find_system(system, "test");
+    p.workload = workload.get();
+    p.options = resolve_options(p.system->options, options, "test");
+    p.cluster = load_cluster("flat:" + std::to_string(ranks), "");
+    p.micro_batch = batch / microbatches;
+    p.costs = analytic_costs(model, p.micro_batch, p.cluster.devices.front());
+    p.plan = p.system->plan({p.costs, p.cluster, ranks, batch, microbatches, {}}, p.options);
+    p.ranks = ranks_of(p.plan);
+    p.graph = stage_graph(p.plan, p.costs);
+  }
+
+  SessionSpec spec(const OptimizerSpec& optimizer) const {
+    SessionSpec s;
+    s.model = workload->model;
+    s.plan = prepared.plan;
+    s.optimizer = optimizer;
+    s.micro_batch = prepared.micro_batch;
+    return s;
+  }
+};
+
+// The samples of `updates` updates, in order of the data set from `first` on.
+inline std::vector<std::int64_t> samples_from(std::int64_t first, std::int64_t count) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(count));
+  std::iota(order.begin(), order.end(), first);
+  return order;
+}
+
+inline ModelGraph test_cnn() { return small_cnn({1, 28, 28}, 10); }
+inline ModelGraph test_mlp() { return mlp_classifier({48, 40, 32, 24, 10}, {1, 12, 12}); }
+inline ModelGraph test_transformer() { return transformer_regression(3, 16, 2, 32, 6); }
+
+}  // namespace sluice

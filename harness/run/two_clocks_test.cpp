@@ -1,0 +1,138 @@
+// The wall clock and the virtual clock run the same Program: what must agree on any machine.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <map>
+#include <thread>
+
+#include "harness/exec/threads.h"
+#include "harness/run/test_support.h"
+
+namespace sluice {
+namespace {
+
+using Key = std::tuple<Do, StageId, Micro>;
+
+std::vector<std::vector<std::string>> order_of(const Trace& trace) {
+  std::vector<std::vector<std::string>> order;
+  for (const auto& rank : trace.ranks) {
+    auto& ops = order.emplace_back();
+    for (const TraceEvent& e : rank) ops.push_back(to_text(e.instruction));
+  }
+  return order;
+}
+
+// Every op starts after the ops it depends on have ended, by the trace's own times.
+void expect_dependencies_kept(const Program& program, const Trace& trace) {
+  std::map<Key, TraceEvent> events;
+  std::size_t compared = 0;
+  for (const auto& rank : trace.ranks)
+    for (const TraceEvent& e : rank)
+      if (e.instruction.what <= Do::weight_gradient)
+        events[{e.instruction.what, e.instruction.stage, e.instruction.micro}] = e;
+  const auto after = [&](const TraceEvent& e, Do what, StageId stage) {
+    const auto before = events.find({what, stage, e.instruction.micro});
+    if (before == events.end()) return;  // split or unsplit: the other one exists
+    ++compared;
+    EXPECT_LE(before->second.end, e.start) << to_text(before->second.instruction) << " ends after "
+                                           << to_text(e.instruction) << " starts";
+  };
+  for (const auto& [key, e] : events) {
+    const std::size_t s = e.instruction.stage.index();
+    if (e.instruction.what == Do::forward)
+      for (const StageId p : program.graph.predecessors[s]) after(e, Do::forward, p);
+    if (e.instruction.what == Do::backward || e.instruction.what == Do::input_gradient) {
+      after(e, Do::forward, e.instruction.stage);
+      for (const StageId t : program.graph.successors[s]) {
+        after(e, Do::backward, t);
+        after(e, Do::input_gradient, t);
+      }
+    }
+    if (e.instruction.what == Do::weight_gradient)
+      after(e, Do::input_gradient, e.instruction.stage);
+  }
+  // Each forward but the first stage's, each backward: own forward, and successors.
+  const std::size_t stages = program.graph.size(),
+                    micros = static_cast<std::size_t>(program.microbatches);
+  EXPECT_GE(compared, (3 * stages - 2) * micros);
+}
+
+class TwoClocks : public testing::TestWithParam<const char*> {};
+
+TEST_P(TwoClocks, RunTheSameOpsInTheSameOrderAfterTheirInputs) {
+  const ModelGraph model = test_mlp();
+  const Setup setup(GetParam(), {}, model, 3, 24, 6);
+  const Program program = make_program(setup.prepared, 6);
+  const Simulation simulation =
+      simulate(program, costs_of(setup.prepared.plan, setup.prepared.costs, setup.prepared.cluster),
+               setup.prepared.cluster, setup.prepared.ranks.devices);
+  SessionSpec spec = setup.spec({});
+  spec.feed = random_feed(model, 24 * 6);
+  const auto session = make_session(spec);
+  for (const int traced : {0, 2}) {  // cold, and with ranks running into the next iteration
+    RunRequest request;
+    request.order = samples_from(0, 24);
+    for (int k = 1; k < 4; ++k)
+      for (int i = 0; i < 24; ++i) request.order.push_back(i);
+    request.iterations = 4;
+    request.traced_iteration = traced;
+    request.timeout = Seconds(60);
+    const Execution execution = session->run(program, request).execution;
+    EXPECT_EQ(order_of(execution.trace), order_of(simulation.trace));
+    expect_dependencies_kept(program, execution.trace);
+  }
+  expect_dependencies_kept(program, simulation.trace);
+}
+
+// Every op takes its time without taking a core, so that the shape of the schedule shows on any
+// machine, however many cores it has.
+class SleepingWorker : public Worker {
+ public:
+  static constexpr int kUnit = 3;  // milliseconds: F, I and W; B is I and W
+  void begin_run(const Program&) override {}
+  void begin_iteration(int) override {}
+  void compute(const Instruction& op) override {
+    std::this_thread::sleep_for(
+        std::chrono::milliseconds(op.what == Do::backward ? 2 * kUnit : kUnit));
+  }
+  Message take(const Instruction&) override { return {std::make_shared<int>(0)}; }
+  void put(const Instruction&, Message) override {}
+  Buffer gradients(StageId) override { return {nullptr, 0, ElementType::float32}; }
+  void step(const Instruction&) override {}
+  void end_run() override {}
+};
+
+TEST_P(TwoClocks, AgreeOnTheMakespanOfOpsOfKnownLength) {
+  constexpr int kRanks = 3, kMicros = 6;
+  const System& system = find_system(GetParam(), "test");
+  const Options options = resolve_options(system.options, {}, "test");
+  const bool one_stage = system.name == "data_parallel";
+  Placement placement = one_stage_per_rank(kRanks);
+  if (one_stage) placement.stages = {{Rank(0), Rank(1), Rank(2)}};
+  const StageGraph graph = chain(one_stage ? 1 : kRanks);
+  const Program program = lower(system.schedule({graph, placement, kRanks, kMicros}, options),
+                                graph, placement, system.weights(options));
+  const double unit = SleepingWorker::kUnit * 1e-3;
+  const double simulated =
+      simulate(program, uniform_costs(static_cast<int>(graph.size()), unit, unit, unit),
+               latency_cluster(kRanks, Seconds(1e-6)), identity_devices(kRanks))
+          .end;
+  std::vector<std::unique_ptr<Worker>> workers;
+  for (int r = 0; r < kRanks; ++r) workers.push_back(std::make_unique<SleepingWorker>());
+  double measured = 0;
+  // A busy machine can stretch a sleep; it cannot shorten one, so only "too long" is tried again.
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    const auto transport = make_thread_transport(program);
+    measured = execute(program, *transport, workers, {.timeout = Seconds(60)}).seconds;
+    if (measured <= 1.25 * simulated) break;
+  }
+  EXPECT_GE(measured, 0.999 * simulated);
+  EXPECT_LE(measured, 1.25 * simulated);
+}
+
+INSTANTIATE_TEST_SUITE_P(Systems, TwoClocks,
+                         testing::Values("gpipe", "one_f_one_b", "pipedream", "data_parallel"),
+                         [](const auto& parameter) { return std::string(parameter.param); });
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,162 @@
+// The declared models: that they fit together, and their sizes by hand.
+#include "workloads/models/models.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "harness/core/expect_error.h"
+#include "workloads/models/registry.h"
+
+namespace sluice {
+namespace {
+
+const ModelGraph& model(const std::string& name) { return find_workload(name).model; }
+
+TEST(Workloads, HaveUniqueNames) {
+  std::set<std::string> names;
+  for (const Workload& w : all_workloads()) EXPECT_TRUE(names.insert(w.name).second) << w.name;
+  EXPECT_GE(names.size(), 10u);
+}
+
+TEST(Workloads, FitTogetherAndEndInOneNumber) {
+  for (const Workload& w : all_workloads()) {
+    SCOPED_TRACE(w.name);
+    std::vector<Shape> shapes;
+    ASSERT_NO_THROW(shapes = w.model.shapes());
+    ASSERT_EQ(shapes.size(), w.model.layers.size());
+    for (std::size_t l = 0; l + 1 < shapes.size(); ++l) EXPECT_GT(elements(shapes[l]), 0) << l;
+    EXPECT_EQ(elements(shapes.back()), 1);
+    EXPECT_FALSE(w.title.empty());
+    EXPECT_FALSE(w.source.empty());
+  }
+}
+
+TEST(Workloads, MicroBatchesDivideTheBatch) {
+  for (const Workload& w : all_workloads()) {
+    EXPECT_GT(w.microbatches, 0) << w.name;
+    EXPECT_EQ(w.batch % w.microbatches, 0) << w.name;
+  }
+}
+
+TEST(Workloads, BlocksAscendInStepsOfOne) {
+  for (const Workload& w : all_workloads()) {
+    int block = 0;
+    for (const LayerSpec& layer : w.model.layers) {
+      EXPECT_TRUE(layer.block == block || layer.block == block + 1) << w.name << " " << layer.name;
+      block = layer.block;
+    }
+  }
+}
+
+TEST(Workloads, TargetsAreNamedOnlyWhereThereIsData) {
+  for (const Workload& w : all_workloads()) {
+    if (w.dataset == "synthetic") {
+      EXPECT_FALSE(w.target) << w.name;
+      EXPECT_EQ(w.epochs, 0) << w.name;
+    } else {
+      EXPECT_GT(w.epochs, 0) << w.name;
+      EXPECT_EQ(w.metric, "accuracy") << w.name;
+      EXPECT_EQ(w.metric_direction, "up") << w.name;
+    }
+    if (w.target && w.single_device_value)
+      EXPECT_NEAR(*w.target, 0.98 * *w.single_device_value, 1e-3) << w.name;
+  }
+}
+
+TEST(Workloads, UnknownNameHasASuggestion) {
+  EXPECT_EQ(error_of([] { find_workload("fmnist_cn", "here"); }),
+            "here: unknown workload 'fmnist_cn'; did you mean 'fmnist_cnn'?");
+  EXPECT_NE(error_of([] { find_workload("something else"); }).find("known: "), std::string::npos);
+}
+
+TEST(ParameterCount, Vgg16) { EXPECT_EQ(parameter_count(model("vgg16")), 138'357'544); }
+
+TEST(ParameterCount, DropoutHasNone) {
+  EXPECT_EQ(parameter_count(vgg16(true)), parameter_count(vgg16(false)));
+  EXPECT_EQ(vgg16(true).layers.size(), vgg16(false).layers.size() + 2);
+}
+
+TEST(ParameterCount, PeersMlps) {
+  EXPECT_EQ(parameter_count(model("tiny")), 8 * (64 * 64 + 64));
+  EXPECT_EQ(parameter_count(model("tiny32")), 8 * (64 * 64 + 64));
+  EXPECT_EQ(parameter_count(model("mlp1024")), 8 * (1024 * 1024 + 1024));
+}
+
+TEST(ParameterCount, PeersTransformer) {
+  // A block: two layer norms (2 h each), qkv and proj (4 h^2 + 4 h), up and down (2 h f + f + h).
+  const std::int64_t h = 256, f = 1024;
+  EXPECT_EQ(parameter_count(model("tfm256")),
+            8 * (2 * 2 * h + 4 * h * h + 4 * h + 2 * h * f + f + h));
+}
+
+TEST(ParameterCount, Gpt) {
+  // 24 blocks of 12 h^2 + 13 h, embedding and head of 51200 x h (not tied), the final norm.
+  const std::int64_t h = 2048;
+  EXPECT_EQ(parameter_count(model("gpt_1.3b")),
+            24 * (12 * h * h + 13 * h) + 2 * 51'200 * h + 2 * h);
+}
+
+TEST(ParameterCount, FashionMnistMlp) {
+  EXPECT_EQ(parameter_count(model("fmnist_mlp")), (784 * 512 + 512) + (512 * 512 + 512) +
+                                                      (512 * 256 + 256) + (256 * 128 + 128) +
+                                                      (128 * 10 + 10));
+}
+
+TEST(ParameterCount, FashionMnistCnn) {
+  // 28 -> 14 -> 14 -> 7 -> 7, so the first linear layer reads 32 x 7 x 7.
+  const std::int64_t convolutions =
+      (1 * 25 * 16 + 16) + (16 * 9 * 32 + 32) + 2 * (32 * 9 * 32 + 32);
+  const std::int64_t linears = (1568 * 128 + 128) + (128 * 64 + 64) + (64 * 10 + 10);
+  EXPECT_EQ(parameter_count(model("fmnist_cnn")), convolutions + linears);
+}
+
+TEST(ParameterCount, DeepCnns) {
+  const auto convolutions = [](std::int64_t channels) {
+    std::int64_t total = 0, in = channels;
+    for (const std::int64_t width : {16, 32, 64})
+      for (int k = 0; k < 3; ++k) {
+        total += in * 9 * width + 2 * width;  // no bias; batch norm's weight and bias
+        in = width;
+      }
+    return total;
+  };
+  // Three halvings: 28 -> 14 -> 7 -> 3 and 32 -> 16 -> 8 -> 4.
+  EXPECT_EQ(parameter_count(model("fmnist_cnn_deep")),
+            convolutions(1) + 64 * 3 * 3 * 128 + 128 + 128 * 10 + 10);
+  EXPECT_EQ(parameter_count(model("cifar10_cnn")),
+            convolutions(3) + 64 * 4 * 4 * 128 + 128 + 128 * 10 + 10);
+}
+
+TEST(PeersBenchmark, HasThePublishedBatches) {
+  const auto sizes = [](const std::string& name) {
+    const Workload& w = find_workload(name);
+    return std::pair(w.batch, w.microbatches);
+  };
+  EXPECT_EQ(sizes("tiny"), std::pair(std::int64_t{64}, 8));
+  EXPECT_EQ(sizes("tiny32"), std::pair(std::int64_t{256}, 32));
+  EXPECT_EQ(sizes("mlp1024"), std::pair(std::int64_t{256}, 8));
+  EXPECT_EQ(sizes("tfm256"), std::pair(std::int64_t{8}, 8));
+  EXPECT_EQ(model("tfm256").inputs.front().shape, (Shape{128, 256}));
+  // Linear + ReLU eight times, but no ReLU before the loss.
+  EXPECT_EQ(model("tiny").layers.size(), 8u + 7u + 1u);
+}
+
+TEST(Gpt, ReadsTokensAndIsFullSizeOnly) {
+  const Workload& w = find_workload("gpt_1.3b");
+  EXPECT_TRUE(w.model.inputs.front().is_token_ids);
+  EXPECT_FALSE(w.runs_for_real);
+  const std::vector<Shape> shapes = w.model.shapes();
+  EXPECT_EQ(shapes.front(), (Shape{1024, 2048}));
+  EXPECT_EQ(shapes[shapes.size() - 2], (Shape{1024, 51'200}));
+}
+
+TEST(ChainBuilder, RefusesShapesThatDoNotFit) {
+  ChainBuilder b("broken", {.shape = {4}});
+  b.add("linear", Linear{5, 1});
+  b.add("loss", MseLoss{});
+  EXPECT_NE(error_of([&] { b.finish(); }), "no error");
+}
+
+}  // namespace
+}  // namespace sluice
