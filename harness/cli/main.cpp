@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <system_error>
 
 #include "harness/cli/commands.h"
 #include "harness/core/error.h"
@@ -223,6 +224,12 @@ int main(int argc, char** argv) {
     return 1;
   } catch (const std::bad_alloc&) {
     print_error("out of memory");
+    return 1;
+  } catch (const std::system_error& e) {
+    // fmt::print, where what it prints no longer fits into the buffer.
+    const bool full = std::ferror(stdout) != 0;
+    print_error((full ? "stdout: cannot be written: " : "internal error: ") +
+                (full ? e.code().message() : std::string(e.what())));
     return 1;
   } catch (const std::exception& e) {
     print_error(std::string("internal error: ") + e.what());

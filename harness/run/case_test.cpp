@@ -220,7 +220,7 @@ const BadInput kBad[] = {
 };
 
 INSTANTIATE_TEST_SUITE_P(Sweeps, BadCase, ::testing::ValuesIn(kBad),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& bad) { return bad.param.name; });
 
 TEST(ExpandCase, AMillionCombinationsAreTooMany) {
   json many = json::array();
@@ -318,8 +318,9 @@ TEST_F(SweepFile, TheSecondEntryIsNamed) {
 
 TEST(Sweeps, OfTheRepositoryCanBeRead) {
   for (const auto& entry : std::filesystem::directory_iterator(SLUICE_SOURCE_DIR "/harness/sweeps"))
-    if (entry.path().extension() == ".json")
+    if (entry.path().extension() == ".json") {
       EXPECT_FALSE(load_sweep(entry.path().string()).cases.empty()) << entry.path();
+    }
 }
 
 TEST(Shard, CoversEveryCaseOnce) {

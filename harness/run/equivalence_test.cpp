@@ -27,7 +27,7 @@ struct Training {
 };
 
 // Trains kUpdates updates (asynchronous systems: as one drained run).
-Numbers train(const Setup& setup, const DataFeed& feed, const Training& training = {}) {
+Numbers train(const TestSetup& setup, const DataFeed& feed, const Training& training = {}) {
   SessionSpec spec = setup.spec(training.optimizer);
   spec.seed = training.seed;
   spec.double_precision = training.double_precision;
@@ -119,7 +119,7 @@ TEST_P(Equivalence, EverySynchronousSystemTrainsAsOneDeviceDoes) {
   const Training training{.double_precision = subject.double_precision};
   std::map<int, Numbers> reference;
   for (const int m : kMicrobatches)
-    reference[m] = train(Setup("single_device", {}, model, 1, kBatch, m), feed, training);
+    reference[m] = train(TestSetup("single_device", {}, model, 1, kBatch, m), feed, training);
   for (const System* system : all_systems()) {
     if (!system->synchronous) continue;
     int ran = 0;
@@ -129,7 +129,7 @@ TEST_P(Equivalence, EverySynchronousSystemTrainsAsOneDeviceDoes) {
           SCOPED_TRACE(testing::Message() << system->name << ' ' << testing::PrintToString(options)
                                           << ", " << ranks << " ranks, " << m << " micro-batches");
           try {
-            const Setup setup(system->name, options, model, ranks, kBatch, m);
+            const TestSetup setup(system->name, options, model, ranks, kBatch, m);
             const Numbers ours = train(setup, feed, training);
             ++ran;
             if (adds_in_order(system->name, options)) {
@@ -150,11 +150,11 @@ TEST_P(Equivalence, BatchedWeightGradientsAreTheSameSums) {
   const Subject& subject = GetParam();
   const ModelGraph model = subject.model();
   const DataFeed feed = random_feed(model, kBatch * kUpdates);
-  const auto reference = train(Setup("single_device", {}, model, 1, kBatch, 4), feed,
+  const auto reference = train(TestSetup("single_device", {}, model, 1, kBatch, 4), feed,
                                {.double_precision = subject.double_precision});
   for (const char* system : {"single_device", "gpipe", "one_f_one_b", "data_parallel"}) {
     SCOPED_TRACE(system);
-    const auto ours = train(Setup(system, {}, model, 3, kBatch, 4), feed,
+    const auto ours = train(TestSetup(system, {}, model, 3, kBatch, 4), feed,
                             {.double_precision = subject.double_precision, .batched = true});
     expect_close(ours, reference, model, subject.tolerance());
   }
@@ -166,11 +166,11 @@ TEST_P(Equivalence, PipeDreamOnOneRankIsPlainTrainingOnWholeBatches) {
   const ModelGraph model = subject.model();
   const DataFeed feed = random_feed(model, kBatch * kUpdates);
   const Training training{.double_precision = subject.double_precision};
-  const auto reference = train(Setup("single_device", {}, model, 1, kBatch, 1), feed, training);
+  const auto reference = train(TestSetup("single_device", {}, model, 1, kBatch, 1), feed, training);
   for (const char* weights : {"stash", "vertical_sync", "naive"}) {
     SCOPED_TRACE(weights);
     const auto ours =
-        train(Setup("pipedream", {{"weights", weights}}, model, 1, kBatch, 1), feed, training);
+        train(TestSetup("pipedream", {{"weights", weights}}, model, 1, kBatch, 1), feed, training);
     EXPECT_EQ(ours.weights, reference.weights);
     EXPECT_EQ(ours.losses, reference.losses);
   }
@@ -190,13 +190,13 @@ TEST(ResidualAcrossStages, EveryCutOfATransformerInMidBlockTrainsTheSame) {
   // two stages before, past a stage), and its gradient comes back from two places.
   const ModelGraph model = transformer_regression(1, 16, 2, 32, 6);
   const DataFeed feed = random_feed(model, kBatch * kUpdates);
-  const Setup one("single_device", {}, model, 1, kBatch, 3);
+  const TestSetup one("single_device", {}, model, 1, kBatch, 3);
   const auto reference = train(one, feed);
   const auto layers = static_cast<int>(model.layers.size()) - 1;  // the loss stays with the last
   for (int a = 1; a < layers; ++a)
     for (int b = a + 1; b < layers; ++b) {
       SCOPED_TRACE(testing::Message() << "cuts before layers " << a << " and " << b);
-      Setup cut("one_f_one_b", {}, model, 3, kBatch, 3);
+      TestSetup cut("one_f_one_b", {}, model, 3, kBatch, 3);
       cut.prepared.plan.stages.clear();
       for (const auto [first, last] : {std::pair{0, a}, {a, b}, {b, layers + 1}}) {
         PlanStage stage{.devices = {DeviceId(cut.prepared.plan.stages.size())}};
@@ -216,7 +216,7 @@ TEST(Repeatability, TheSameSeedGivesTheSameBitsWhateverTheThreadsDo) {
   for (const char* system : {"pipedream", "one_f_one_b", "gpipe", "data_parallel"}) {
     SCOPED_TRACE(system);
     const int m = system == std::string("pipedream") ? 1 : 4;
-    const Setup setup(system, {}, model, 3, kBatch, m);
+    const TestSetup setup(system, {}, model, 3, kBatch, m);
     const Numbers first = train(setup, feed);
     for (int again = 0; again < 3; ++again) {
       const Numbers second = train(setup, feed);
@@ -229,7 +229,7 @@ TEST(Repeatability, TheSameSeedGivesTheSameBitsWhateverTheThreadsDo) {
 TEST(Repeatability, AnotherSeedGivesOtherWeights) {
   const ModelGraph model = test_mlp();
   const DataFeed feed = random_feed(model, kBatch * kUpdates);
-  const Setup setup("one_f_one_b", {}, model, 2, kBatch, 4);
+  const TestSetup setup("one_f_one_b", {}, model, 2, kBatch, 4);
   const Numbers first = train(setup, feed, {.seed = 1}), second = train(setup, feed, {.seed = 2});
   EXPECT_NE(first.losses, second.losses);
   for (std::size_t l = 0; l < first.weights.size(); ++l)
@@ -242,8 +242,8 @@ TEST(Staleness, PipeDreamOnSeveralRanksIsNotPlainTraining) {
   // The counterpart of the equalities: what is known to differ must be seen to differ.
   const ModelGraph model = test_mlp();
   const DataFeed feed = random_feed(model, kBatch * kUpdates);
-  const auto reference = train(Setup("single_device", {}, model, 1, kBatch, 1), feed);
-  const auto ours = train(Setup("pipedream", {}, model, 3, kBatch, 1), feed);
+  const auto reference = train(TestSetup("single_device", {}, model, 1, kBatch, 1), feed);
+  const auto ours = train(TestSetup("pipedream", {}, model, 3, kBatch, 1), feed);
   EXPECT_EQ(ours.losses.front(), reference.losses.front());  // the first batch sees no old weight
   EXPECT_GT(relative_error(ours.weights[1], reference.weights[1]), 1e-4);
 }

@@ -25,7 +25,7 @@ TEST_P(PeakMemoryOfARank, IsWhatTheProgramPredicts) {
   for (const ModelGraph& model : {test_cnn(), test_mlp()})
     for (const OptimizerSpec& optimizer : {sgd, adam}) {
       const bool synchronous = find_system(c.system, "test").synchronous;
-      const Setup setup(c.system, c.options, model, c.ranks, kBatch, synchronous ? 6 : 1);
+      const TestSetup setup(c.system, c.options, model, c.ranks, kBatch, synchronous ? 6 : 1);
       const Program program =
           make_program(setup.prepared, synchronous ? setup.microbatches : kUpdates);
       const std::vector<RankMemory> predicted =
@@ -77,7 +77,7 @@ TEST(PeakMemoryOfASystem, OrdersTheSystemsAsTheirPapersDo) {
   const ModelGraph model = test_cnn();
   std::map<std::string, PeakMemory> first;
   for (const char* system : {"gpipe", "one_f_one_b"}) {
-    const Setup setup(system, {}, model, 3, 24, 6);
+    const TestSetup setup(system, {}, model, 3, 24, 6);
     SessionSpec spec = setup.spec({});
     spec.feed = random_feed(model, 24);
     const auto session = make_session(spec);

@@ -65,13 +65,13 @@ inline DataFeed random_feed(const ModelGraph& model, std::int64_t samples) {
 
 // One system's way to train a model: the plan for `ranks` ranks and batches of `batch` samples in
 // `microbatches` micro-batches. Throws InputError where the system cannot.
-struct Setup {
+struct TestSetup {
   std::shared_ptr<Workload> workload;
   Prepared prepared;
   int microbatches;
 
-  Setup(const std::string& system, const std::map<std::string, std::string>& options,
-        const ModelGraph& model, int ranks, std::int64_t batch, int microbatches_)
+  TestSetup(const std::string& system, const std::map<std::string, std::string>& options,
+            const ModelGraph& model, int ranks, std::int64_t batch, int microbatches_)
       : workload(std::make_shared<Workload>()), microbatches(microbatches_) {
     workload->name = model.name;
     workload->model = model;

@@ -61,7 +61,7 @@ class TwoClocks : public testing::TestWithParam<const char*> {};
 
 TEST_P(TwoClocks, RunTheSameOpsInTheSameOrderAfterTheirInputs) {
   const ModelGraph model = test_mlp();
-  const Setup setup(GetParam(), {}, model, 3, 24, 6);
+  const TestSetup setup(GetParam(), {}, model, 3, 24, 6);
   const Program program = make_program(setup.prepared, 6);
   const Simulation simulation =
       simulate(program, costs_of(setup.prepared.plan, setup.prepared.costs, setup.prepared.cluster),

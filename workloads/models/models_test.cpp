@@ -59,8 +59,9 @@ TEST(Workloads, TargetsAreNamedOnlyWhereThereIsData) {
       EXPECT_EQ(w.metric, "accuracy") << w.name;
       EXPECT_EQ(w.metric_direction, "up") << w.name;
     }
-    if (w.target && w.single_device_value)
+    if (w.target && w.single_device_value) {
       EXPECT_NEAR(*w.target, 0.98 * *w.single_device_value, 1e-3) << w.name;
+    }
   }
 }
 
