@@ -53,10 +53,6 @@ static Cluster this_machine(int ranks) {
         Bytes(static_cast<std::int64_t>(1)
               << 50);  // shared by all ranks; the operating system refuses, not the plan
   }
-  for (int a = 0; a < ranks; ++a)
-    for (int b = a + 2; b < ranks; ++b)
-      cluster.links.push_back(
-          {DeviceId(a), DeviceId(b), cluster.links.front().bandwidth, Seconds(2e-6), true, -1});
   return cluster;
 }
 

@@ -93,7 +93,14 @@ class CaseRun {
   Record run() {
     describe();
     try {
-      prepared_ = prepare(case_);
+      try {
+        prepared_ = prepare(case_);
+      } catch (const InputError& e) {
+        // The case itself was found sound when it was read: it is the system that refuses.
+        record_.outcome = "unsupported";
+        record_.reason = e.what();
+        return std::move(record_);
+      }
       describe_plan();
       if (record_.outcome == "ok") train();
     } catch (const RunStopped& stopped) {
