@@ -198,7 +198,7 @@ TEST(ResidualAcrossStages, EveryCutOfATransformerInMidBlockTrainsTheSame) {
       SCOPED_TRACE(testing::Message() << "cuts before layers " << a << " and " << b);
       TestSetup cut("one_f_one_b", {}, model, 3, kBatch, 3);
       cut.prepared.plan.stages.clear();
-      for (const auto [first, last] : {std::pair{0, a}, {a, b}, {b, layers + 1}}) {
+      for (const auto& [first, last] : {std::pair{0, a}, {a, b}, {b, layers + 1}}) {
         PlanStage stage{.devices = {DeviceId(cut.prepared.plan.stages.size())}};
         for (int l = first; l < last; ++l) stage.layers.push_back(l);
         cut.prepared.plan.stages.push_back(stage);

@@ -68,7 +68,7 @@ TEST(Verify, AChangedWeightIsFoundAndNamed) {
 }
 
 TEST(Verify, AChangedLossIsFound) {
-  nlohmann::json file = only_case("flush-K2-sgd");
+  nlohmann::json file = only_case("flush-K2-m2-sgdm");
   auto& loss = file["cases"][0]["losses"][3];
   loss = loss.get<double>() + 1e-6;
   const VerifyResult result = verify_one(file);

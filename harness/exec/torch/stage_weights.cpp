@@ -125,17 +125,19 @@ void StageWeights::step(double learning_rate) {
     Version& only = versions_.back();
     optimizer_.step(only.flat, only.flat, gradient_, learning_rate);
   } else {
-    const MemoryScope scope(counters_, MemoryKind::weights);
+    // Recounted before the new buffer is there, so that no peak shows the old version as weights;
+    // the optimizer's temporaries are not weights either.
+    recount(versions_.back().flat, counters_, MemoryKind::versions);
     Version fresh;
     if (spare_.empty()) {
+      const MemoryScope scope(counters_, MemoryKind::weights);
       fresh = make_version();
     } else {
       fresh = std::move(spare_.back());
       spare_.pop_back();
+      recount(fresh.flat, counters_, MemoryKind::weights);
     }
     optimizer_.step(fresh.flat, versions_.back().flat, gradient_, learning_rate);
-    recount(versions_.back().flat, counters_, MemoryKind::versions);
-    recount(fresh.flat, counters_, MemoryKind::weights);
     versions_.push_back(std::move(fresh));
   }
   versions_.back().number = next;

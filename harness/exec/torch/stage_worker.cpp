@@ -184,7 +184,9 @@ void TorchWorker::forward(State& s, const Instruction& op) {
   s.weights->used(op.version);
   for (const LayerStash& layer : slot.stash.layers)
     for (const at::Tensor& kept : layer.kept)
-      if (kept.defined() && !(reads_data && kept.is_alias_of(slot.received.front())))
+      // Input data and targets are the feed's, as in the prediction (stage_stash).
+      if (kept.defined() && !(reads_data && kept.is_alias_of(slot.received.front())) &&
+          !(target.defined() && kept.is_alias_of(target)))
         recount(kept, counters_, MemoryKind::activations);
   slot.received.assign(slot.received.size(), at::Tensor());
   if (s.has_loss) {
@@ -285,7 +287,8 @@ void TorchWorker::put(const Instruction& receive, Message message) {
     slot.received.resize(s.interface.receives.size());
     const Edge& edge = s.from.at(receive.peer_stage);
     for (std::size_t k = 0; k < edge.own.size(); ++k) {
-      recount(tensors[k], counters_, MemoryKind::activations);
+      // A buffer until its forward; an activation after it only where a layer keeps it.
+      recount(tensors[k], counters_, MemoryKind::buffers);
       slot.received[edge.own[k]] = std::move(tensors[k]);
     }
   } else {
