@@ -1,0 +1,297 @@
+// What the executor's tests share: workers that do no arithmetic but note what arrives where, and
+// random problems for them.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <random>
+#include <set>
+#include <stdexcept>
+#include <thread>
+
+#include "harness/core/check.h"
+#include "harness/core/error.h"
+#include "harness/exec/executor.h"
+#include "harness/exec/threads.h"
+
+namespace sluice {
+namespace {
+
+enum class Place { none, begin_run, begin_iteration, compute, take, put, gradients, step, end_run };
+
+std::string to_text(Place place) {
+  static const char* const names[] = {"none",      "begin_run", "begin_iteration",
+                                      "compute",   "take",      "put",
+                                      "gradients", "step",      "end_run"};
+  return names[static_cast<std::size_t>(place)];
+}
+
+// What a message says about itself, for the receiver to compare with what it waits for.
+struct Letter {
+  bool gradient;
+  StageId from, to;
+  Micro micro;
+  int iteration;
+};
+
+struct FakeOptions {
+  Place throws = Place::none;
+  int throwing_rank = -1;
+  bool odd_exception = false;  // throws an int instead of a std::exception
+  int throwing_iteration = 0;
+  ElementType type = ElementType::float64;
+};
+
+// Keeps a log of every call and checks what it is handed. A stage's "gradient" is the sum of its
+// micro-batches' numbers (from 1), so after a reduction every replica must hold the sum of all.
+class FakeWorker : public Worker {
+ public:
+  FakeWorker(Rank rank, const FakeOptions& options) : rank_(rank), options_(options) {}
+
+  std::vector<Instruction> log;  // compute, take, put, step, in order
+  std::vector<std::string> errors;
+  std::thread::id thread;
+  int calls_after_throw = 0;
+
+  void begin_run(const Program& program) override {
+    program_ = &program;
+    thread = std::this_thread::get_id();
+    at(Place::begin_run);
+  }
+  void begin_iteration(int iteration) override {
+    iteration_ = iteration;
+    arrived_.clear();
+    at(Place::begin_iteration);
+  }
+  void compute(const Instruction& op) override {
+    at(Place::compute);
+    log.push_back(op);
+    last_ = op;
+    // Everything the op reads from another rank has arrived.
+    const auto& graph = program_->graph;
+    if (op.what == Do::forward)
+      for (const StageId p : graph.predecessors[op.stage.index()]) need(p, op, false);
+    if (op.what == Do::backward || op.what == Do::input_gradient)
+      for (const StageId s : graph.successors[op.stage.index()]) need(s, op, true);
+    if (op.what == Do::backward || op.what == Do::weight_gradient) {
+      doubles_[op.stage].assign(3, sum(op.stage) + op.micro.value + 1);
+      floats_[op.stage].assign(3, static_cast<float>(sum(op.stage)));
+    }
+  }
+  Message take(const Instruction& send) override {
+    at(Place::take);
+    log.push_back(send);
+    if (last_.stage != send.stage || last_.micro != send.micro)
+      errors.push_back(sluice::to_text(send) + " does not follow the op that makes it");
+    return {std::make_shared<Letter>(Letter{send.what == Do::send_gradient, send.stage,
+                                            send.peer_stage, send.micro, iteration_})};
+  }
+  void put(const Instruction& receive, Message message) override {
+    at(Place::put);
+    log.push_back(receive);
+    const Letter& letter = *static_cast<Letter*>(message.payload.get());
+    const bool gradient = receive.what == Do::receive_gradient;
+    if (letter.gradient != gradient || letter.from != receive.peer_stage ||
+        letter.to != receive.stage || letter.micro != receive.micro ||
+        letter.iteration != iteration_)
+      errors.push_back(sluice::to_text(receive) + " got another message");
+    if (!arrived_.insert({gradient, receive.peer_stage, receive.stage, receive.micro}).second)
+      errors.push_back(sluice::to_text(receive) + " got its message twice");
+  }
+  Buffer gradients(StageId stage) override {
+    at(Place::gradients);
+    doubles_[stage].resize(3);
+    floats_[stage].resize(3);
+    if (options_.type == ElementType::float32)
+      return {floats_[stage].data(), 3, ElementType::float32};
+    return {doubles_[stage].data(), 3, ElementType::float64};
+  }
+  void step(const Instruction& step) override {
+    at(Place::step);
+    log.push_back(step);
+    if (program_->rule.synchronous()) {
+      const double n = program_->microbatches, all = n * (n + 1) / 2;
+      const bool replicated = program_->placement.stages[step.stage.index()].size() > 1;
+      const bool narrow = replicated && options_.type == ElementType::float32;
+      for (std::size_t i = 0; i < 3; ++i) {
+        const double have =
+            narrow ? static_cast<double>(floats_[step.stage][i]) : doubles_[step.stage][i];
+        if (have != all)
+          errors.push_back(sluice::to_text(step) + " sees a gradient of " + std::to_string(have));
+      }
+    }
+    doubles_[step.stage].assign(3, 0);
+    floats_[step.stage].assign(3, 0);
+  }
+  void end_run() override { at(Place::end_run); }
+
+ private:
+  void at(Place place) {
+    if (thrown_) ++calls_after_throw;
+    if (std::this_thread::get_id() != thread && place != Place::begin_run)
+      errors.push_back("called on a thread that is not the rank's");
+    if (place != options_.throws || rank_.value != options_.throwing_rank) return;
+    if (iteration_ < options_.throwing_iteration && place != Place::begin_run) return;
+    thrown_ = true;
+    if (options_.odd_exception) throw 42;
+    throw std::runtime_error("thrown in " + to_text(place));
+  }
+  void need(StageId peer, const Instruction& op, bool gradient) {
+    if (program_->placement.rank_of(peer, op.micro) == rank_) return;
+    if (!arrived_.contains({gradient, peer, op.stage, op.micro}))
+      errors.push_back(sluice::to_text(op) + " runs before its input is there");
+  }
+  double sum(StageId stage) {
+    auto& values = doubles_[stage];
+    values.resize(3);
+    return values[0];
+  }
+
+  Rank rank_;
+  FakeOptions options_;
+  const Program* program_ = nullptr;
+  int iteration_ = 0;
+  bool thrown_ = false;
+  Instruction last_;
+  std::set<std::tuple<bool, StageId, StageId, Micro>> arrived_;
+  std::map<StageId, std::vector<double>> doubles_;
+  std::map<StageId, std::vector<float>> floats_;
+};
+
+std::vector<std::unique_ptr<Worker>> fakes(const Program& program,
+                                           const FakeOptions& options = {}) {
+  std::vector<std::unique_ptr<Worker>> workers;
+  for (std::size_t r = 0; r < program.rank_count(); ++r)
+    workers.push_back(std::make_unique<FakeWorker>(Rank(r), options));
+  return workers;
+}
+
+FakeWorker& fake(const std::unique_ptr<Worker>& worker) {
+  return static_cast<FakeWorker&>(*worker);
+}
+
+Execution run(const Program& program, const std::vector<std::unique_ptr<Worker>>& workers,
+              const ExecuteOptions& options = {}) {
+  const auto transport = make_thread_transport(program);
+  return execute(program, *transport, workers, options);
+}
+
+// Every rank's log must be its program, `iterations` times, without the reductions (no call of its
+// own besides gradients()).
+void expect_whole_program(const Program& program,
+                          const std::vector<std::unique_ptr<Worker>>& workers, int iterations) {
+  for (std::size_t r = 0; r < workers.size(); ++r) {
+    const FakeWorker& worker = fake(workers[r]);
+    EXPECT_EQ(worker.errors, std::vector<std::string>{}) << "rank " << r;
+    std::size_t place = 0;
+    for (int k = 0; k < iterations; ++k)
+      for (const Instruction& i : program.ranks[r]) {
+        if (i.what == Do::reduce_gradients) continue;
+        ASSERT_LT(place, worker.log.size()) << "rank " << r;
+        ASSERT_EQ(to_text(worker.log[place++]), to_text(i)) << "rank " << r << ", iteration " << k;
+      }
+    EXPECT_EQ(place, worker.log.size()) << "rank " << r;
+  }
+}
+
+// Rank r = stage r; rank r runs min(p - 1 - r, m) forwards before its first backward.
+Program one_f_one_b(int ranks, int micros, const WeightRule& rule = {}) {
+  Schedule schedule{.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(ranks)),
+                    .microbatches = micros};
+  for (int s = 0; s < ranks; ++s) {
+    auto& ops = schedule.ranks[static_cast<std::size_t>(s)];
+    const int warm_up = std::min(ranks - 1 - s, micros);
+    for (int i = 0; i < warm_up; ++i) ops.push_back(forward_op(s, i));
+    for (int i = 0; i < micros; ++i) {
+      if (warm_up + i < micros) ops.push_back(forward_op(s, warm_up + i));
+      ops.push_back(backward_op(s, i));
+    }
+  }
+  return lower(schedule, chain(ranks), one_stage_per_rank(ranks), rule);
+}
+
+// One stage on every rank, micro-batch i on rank i mod p.
+Program data_parallel(int ranks, int micros) {
+  Schedule schedule{.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(ranks)),
+                    .microbatches = micros};
+  Placement placement{.stages = {{}}};
+  for (int r = 0; r < ranks; ++r) placement.stages[0].emplace_back(r);
+  for (int i = 0; i < micros; ++i) {
+    auto& ops = schedule.ranks[static_cast<std::size_t>(i % ranks)];
+    ops.push_back(forward_op(0, i));
+    ops.push_back(backward_op(0, i));
+  }
+  return lower(schedule, chain(1), placement, WeightRule{});
+}
+
+// A random stage DAG on random ranks, some stages replicated, some backwards split, in an order
+// drawn op by op from those whose inputs are done: free of deadlock by construction and unlike
+// anything a system would do. None: the draw reduces two stages in different orders, and lower()
+// rightly refuses it.
+std::optional<Program> random_program(std::mt19937& random) {
+  const auto draw = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  const int stages = 1 + draw(7), ranks = 1 + draw(6), micros = 1 + draw(9);
+  std::vector<std::pair<StageId, StageId>> edges;
+  for (int s = 1; s < stages; ++s) {
+    std::set<int> before{draw(s)};
+    if (draw(2) == 0) before.insert(draw(s));
+    for (const int p : before) edges.push_back({StageId(p), StageId(s)});
+  }
+  std::ranges::sort(edges);
+  const StageGraph graph = stage_graph(stages, edges, "test");
+  Placement placement;
+  for (int s = 0; s < stages; ++s) {
+    std::vector<Rank> all;
+    for (int r = 0; r < ranks; ++r) all.emplace_back(r);
+    std::ranges::shuffle(all, random);
+    all.resize(static_cast<std::size_t>(draw(3) == 0 ? 1 + draw(ranks) : 1));
+    placement.stages.push_back(all);
+  }
+  Schedule schedule{.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(ranks)),
+                    .microbatches = micros};
+  std::vector<Op> left;
+  for (int s = 0; s < stages; ++s)
+    for (int i = 0; i < micros; ++i) {
+      left.push_back(forward_op(s, i));
+      if (draw(2) == 0) {
+        left.push_back(backward_op(s, i));
+      } else {
+        left.push_back({OpKind::input_gradient, StageId(s), Micro(i)});
+        left.push_back({OpKind::weight_gradient, StageId(s), Micro(i)});
+      }
+    }
+  std::set<std::tuple<int, int, int>> done;  // stage, micro, 0: F, 1: I or B
+  const auto is_done = [&](StageId s, Micro i, int what) {
+    return done.contains({s.value, i.value, what});
+  };
+  const auto ready = [&](const Op& op) {
+    if (op.kind == OpKind::forward)
+      return std::ranges::all_of(graph.predecessors[op.stage.index()],
+                                 [&](StageId p) { return is_done(p, op.micro, 0); });
+    if (op.kind == OpKind::weight_gradient) return is_done(op.stage, op.micro, 1);
+    return is_done(op.stage, op.micro, 0) &&
+           std::ranges::all_of(graph.successors[op.stage.index()],
+                               [&](StageId s) { return is_done(s, op.micro, 1); });
+  };
+  while (!left.empty()) {
+    const auto k = static_cast<std::ptrdiff_t>(random() % left.size());
+    const Op op = left[static_cast<std::size_t>(k)];
+    if (!ready(op)) continue;
+    left.erase(left.begin() + k);
+    if (op.kind != OpKind::weight_gradient)
+      done.insert({op.stage.value, op.micro.value, op.kind == OpKind::forward ? 0 : 1});
+    schedule.ranks[placement.rank_of(op.stage, op.micro).index()].push_back(op);
+  }
+  try {
+    return lower(schedule, graph, placement, WeightRule{});
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+}  // namespace sluice
