@@ -1,5 +1,6 @@
 #include "workloads/models/registry.h"
 
+#include <cmath>
 #include <vector>
 
 #include "harness/core/error.h"
@@ -57,7 +58,7 @@ static Workload full_size(const std::string& name, const std::string& title, Mod
 // --workload NAME --seed S), and the target, 98 % of it.
 static Workload with_target(Workload w, double single_device_value) {
   w.single_device_value = single_device_value;
-  w.target = 0.98 * single_device_value;
+  w.target = std::round(0.98 * single_device_value * 1e4) / 1e4;
   return w;
 }
 
