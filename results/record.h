@@ -61,8 +61,8 @@ struct Record {
   std::vector<CurvePoint> curve;
   std::vector<MemorySplit> peak_bytes;  // per rank: measured (wall) or predicted (virtual)
   std::vector<MemorySplit> predicted_peak_bytes;  // per rank, beside the measured one
-  std::string cost_source;  // where the virtual clock's costs are from: "analytic" | "profile"; ""
-                            // on the wall clock
+  std::string cost_source;  // where the costs of planning, and of the virtual clock, are from:
+                            // "analytic" | "profile" (measured)
   nlohmann::json theory = nlohmann::json::object();  // what the paper promises: bubble, in_flight,
                                                      // weight_versions, staleness
   nlohmann::json observed = nlohmann::json::object();  // the same, as simulated or measured:

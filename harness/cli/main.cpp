@@ -11,8 +11,6 @@
 
 namespace {
 
-using sluice::ListArguments;
-
 // Always one line, whatever the text holds.
 void print_error(std::string text) {
   while (text.ends_with('\n')) text.pop_back();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "harness/core/example_schedules.h"
 #include "harness/exec/executor.h"
 #include "harness/exec/threads.h"
 
@@ -25,18 +26,8 @@ class IdleWorker : public Worker {
 
 // 1F1B, rank r = stage r, as baselines/one_f_one_b.cpp makes it.
 Program one_f_one_b(int ranks, int microbatches) {
-  Schedule schedule{.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(ranks)),
-                    .microbatches = microbatches};
-  for (int s = 0; s < ranks; ++s) {
-    auto& ops = schedule.ranks[static_cast<std::size_t>(s)];
-    const int warm_up = std::min(ranks - 1 - s, microbatches);
-    for (int i = 0; i < warm_up; ++i) ops.push_back(forward_op(s, i));
-    for (int i = 0; i < microbatches; ++i) {
-      if (warm_up + i < microbatches) ops.push_back(forward_op(s, warm_up + i));
-      ops.push_back(backward_op(s, i));
-    }
-  }
-  return lower(schedule, chain(ranks), one_stage_per_rank(ranks), WeightRule{});
+  return lower(example_1f1b(ranks, microbatches), chain(ranks), one_stage_per_rank(ranks),
+               WeightRule{});
 }
 
 // Items are micro-batches through the whole pipe. The start of the threads is not counted.

@@ -15,6 +15,7 @@
 
 #include "harness/core/check.h"
 #include "harness/core/error.h"
+#include "harness/core/example_schedules.h"
 #include "harness/exec/executor.h"
 #include "harness/exec/threads.h"
 
@@ -200,18 +201,7 @@ void expect_whole_program(const Program& program,
 
 // Rank r = stage r; rank r runs min(p - 1 - r, m) forwards before its first backward.
 Program one_f_one_b(int ranks, int micros, const WeightRule& rule = {}) {
-  Schedule schedule{.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(ranks)),
-                    .microbatches = micros};
-  for (int s = 0; s < ranks; ++s) {
-    auto& ops = schedule.ranks[static_cast<std::size_t>(s)];
-    const int warm_up = std::min(ranks - 1 - s, micros);
-    for (int i = 0; i < warm_up; ++i) ops.push_back(forward_op(s, i));
-    for (int i = 0; i < micros; ++i) {
-      if (warm_up + i < micros) ops.push_back(forward_op(s, warm_up + i));
-      ops.push_back(backward_op(s, i));
-    }
-  }
-  return lower(schedule, chain(ranks), one_stage_per_rank(ranks), rule);
+  return lower(example_1f1b(ranks, micros), chain(ranks), one_stage_per_rank(ranks), rule);
 }
 
 // One stage on every rank, micro-batch i on rank i mod p.
