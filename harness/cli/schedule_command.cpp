@@ -73,7 +73,7 @@ void draw_grid(const Trace& trace, double makespan) {
   double shortest = makespan;
   for (const auto& rank : trace.ranks)
     for (const TraceEvent& e : rank)
-      if (e.instruction.what <= Do::weight_gradient && e.end > e.start)
+      if (is_compute(e.instruction.what) && e.end > e.start)
         shortest = std::min(shortest, e.end - e.start);
   const int width = 5;  // characters of the shortest op
   const double scale = width / shortest;
@@ -85,7 +85,7 @@ void draw_grid(const Trace& trace, double makespan) {
   for (std::size_t r = 0; r < trace.ranks.size(); ++r) {
     std::string row(static_cast<std::size_t>(std::lround(makespan * scale)), '.');
     for (const TraceEvent& e : trace.ranks[r]) {
-      if (e.instruction.what > Do::weight_gradient) continue;
+      if (!is_compute(e.instruction.what)) continue;
       const auto from = static_cast<std::size_t>(std::lround(e.start * scale)),
                  to = static_cast<std::size_t>(std::lround(e.end * scale));
       std::string cell = to_text(e.instruction);
@@ -132,9 +132,11 @@ int schedule_command(const ScheduleArguments& a) {
       !system.one_process)
     throw InputError("--chunks", system.name + " places one stage on a rank", "leave --chunks out");
   const StageGraph stages = stage_graph(plan, graph);
-  const Schedule schedule = system.schedule(
-      {stages, ranks.placement, static_cast<int>(ranks.devices.size()), a.microbatches}, options);
-  const Program program = lower(schedule, stages, ranks.placement, system.weights(options));
+  const ScheduleProblem problem{stages, ranks.placement, static_cast<int>(ranks.devices.size()),
+                                a.microbatches, system.accumulates ? a.microbatches : 1};
+  const Schedule schedule = system.schedule(problem, options);
+  const Program program =
+      lower(schedule, stages, ranks.placement, system.weights(problem, options));
   const Simulation s = simulate(program, costs_of(plan, graph, cluster), cluster, ranks.devices);
   const std::vector<RankPeak> peak = peaks(schedule);
   if (!a.trace.empty()) write_trace(a.trace, s.trace);

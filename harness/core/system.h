@@ -34,7 +34,9 @@ struct ScheduleProblem {
   StageGraph graph;
   Placement placement;
   int ranks;
-  int microbatches;  // synchronous: of one update; asynchronous: batches of one drained run
+  int microbatches;                 // synchronous: of one update; asynchronous: of one drained run
+  int microbatches_per_update = 1;  // asynchronous systems that accumulate
+  int epoch = 0;                    // of the training, where a system changes with it
 };
 
 // The paper's figures, in micro-batches and versions per rank; printed beside what is observed.
@@ -53,10 +55,11 @@ struct System {
   std::string citation;
   bool synchronous = true;
   bool one_process = false;  // takes one device whatever it is given: the reference row
+  bool accumulates = false;  // asynchronous, but several micro-batches make one update
   std::vector<OptionSpec> options;
   Plan (*plan)(const Problem&, const Options&);
   Schedule (*schedule)(const ScheduleProblem&, const Options&);
-  WeightRule (*weights)(const Options&);
+  WeightRule (*weights)(const ScheduleProblem&, const Options&);
   Theory (*theory)(const ScheduleProblem&, const Options&);
 };
 

@@ -26,6 +26,8 @@ const char* name_of(OptimizerSpec::Kind kind) {
       return "adam";
     case OptimizerSpec::Kind::adamw:
       return "adamw";
+    case OptimizerSpec::Kind::rmsprop:
+      return "rmsprop";
   }
   return "?";
 }
@@ -41,10 +43,10 @@ OptimizerSpec read_optimizer(JsonReader& reader, OptimizerSpec optimizer) {
   if (!reader.has("optimizer")) return optimizer;
   JsonReader o = reader.object("optimizer");
   std::string kind = name_of(optimizer.kind);
-  read_choice(o, "kind", kind, {"sgd", "adam", "adamw"});
-  optimizer.kind = kind == "sgd"    ? OptimizerSpec::Kind::sgd
-                   : kind == "adam" ? OptimizerSpec::Kind::adam
-                                    : OptimizerSpec::Kind::adamw;
+  read_choice(o, "kind", kind, {"sgd", "adam", "adamw", "rmsprop"});
+  for (const auto k : {OptimizerSpec::Kind::sgd, OptimizerSpec::Kind::adam,
+                       OptimizerSpec::Kind::adamw, OptimizerSpec::Kind::rmsprop})
+    if (kind == name_of(k)) optimizer.kind = k;
   const auto not_negative = [&](const char* key, double& value) {
     value = o.number(key, value);
     if (value < 0) o.fail(key, "must not be negative");
@@ -52,6 +54,16 @@ OptimizerSpec read_optimizer(JsonReader& reader, OptimizerSpec optimizer) {
   not_negative("learning_rate", optimizer.learning_rate);
   not_negative("momentum", optimizer.momentum);
   not_negative("weight_decay", optimizer.weight_decay);
+  const bool sgd = optimizer.kind == OptimizerSpec::Kind::sgd;
+  if (!sgd) {
+    if (o.has("momentum")) o.fail("momentum", "belongs to sgd, not to " + kind);
+    optimizer.momentum = 0;
+  }
+  if (sgd && optimizer.momentum > 0) {
+    optimizer.nesterov = o.boolean("nesterov", false);
+    optimizer.momentum_ema = o.boolean("momentum_ema", false);
+    not_negative("dampening", optimizer.dampening);
+  }
   o.no_other_keys();
   return optimizer;
 }
@@ -166,7 +178,7 @@ RunCase read_one(const nlohmann::json& json, const std::string& file, const std:
   reader.no_other_keys();
   // What makes no difference to the experiment must not make a difference to its digest.
   if (system.one_process) c.ranks = 1;
-  if (!system.synchronous) c.microbatches = 1;
+  if (!system.synchronous && !system.accumulates) c.microbatches = 1;
   return c;
 }
 
@@ -195,6 +207,11 @@ nlohmann::json to_json(const RunCase& c) {
                            {"learning_rate", c.optimizer.learning_rate},
                            {"momentum", c.optimizer.momentum},
                            {"weight_decay", c.optimizer.weight_decay}}}};
+  // Only where it is not the default, so that earlier records keep their digests.
+  nlohmann::json& optimizer = json["optimizer"];
+  if (c.optimizer.nesterov) optimizer["nesterov"] = true;
+  if (c.optimizer.momentum_ema) optimizer["momentum_ema"] = true;
+  if (c.optimizer.dampening != 0) optimizer["dampening"] = c.optimizer.dampening;
   if (c.fail_rank >= 0) json["inject_failure"] = {{"rank", c.fail_rank}, {"update", c.fail_update}};
   return json;
 }

@@ -156,9 +156,11 @@ class CaseRun {
     record_.ranks = static_cast<int>(p.ranks.devices.size());
     if (!on_wall()) record_.device = p.cluster.devices.front().name;
     record_.plan = plan_json(p.plan, p.costs, p.system->name, std::nullopt);
+    record_.microbatches = p.microbatches_per_update;
     load_data();
     const int units = segments_.empty() ? case_.microbatches : unit_count(segments_.front());
     try {
+      refuse_optimizer(rule_of(p, units));
       program_ = make_program(p, units);
     } catch (const InputError& e) {
       record_.outcome = "unsupported";
@@ -167,7 +169,7 @@ class CaseRun {
     }
     record_.theory = theory_json(make_theory(p, units));
     const std::vector<RankMemory> memory =
-        sluice::memory(program_, stage_memory(p, case_.optimizer));
+        sluice::memory(program_, stage_memory(p, case_.optimizer, program_.rule));
     nlohmann::json in_flight = nlohmann::json::array(), versions = nlohmann::json::array();
     for (const RankMemory& m : memory) {
       record_.predicted_peak_bytes.push_back(split_of(m.peak));
@@ -180,6 +182,13 @@ class CaseRun {
       record_.reason = over;
     }
     if (!on_wall()) record_.peak_bytes = record_.predicted_peak_bytes;
+  }
+
+  void refuse_optimizer(const WeightRule& rule) const {
+    const OptimizerSpec& o = case_.optimizer;
+    if (rule.momentum_sgd_only && (o.kind != OptimizerSpec::Kind::sgd || o.momentum == 0))
+      throw InputError("optimizer", case_.system + " predicts by momentum SGD's rule only",
+                       "use sgd with momentum, or leave out strict");
   }
 
   // Cuts the run into drained segments, an evaluation after each. Sizes in updates.
@@ -208,7 +217,8 @@ class CaseRun {
 
   // Micro-batches of the program that runs a segment: one update's, or a whole drained run's.
   int unit_count(std::int64_t segment) const {
-    return synchronous() ? case_.microbatches : static_cast<int>(segment);
+    return synchronous() ? case_.microbatches
+                         : static_cast<int>(segment) * prepared_.microbatches_per_update;
   }
 
   void train() {
