@@ -37,6 +37,17 @@ TEST(GoldenScheduleTest, OneForwardOneBackward) {
             "rank 2: 2F0 2B0 2F1 2B1 2F2 2B2 2F3 2B3\n");
 }
 
+TEST(GoldenScheduleTest, ZeroBubble) {
+  EXPECT_EQ(to_text(schedule_of("zero_bubble", 3, 4)),
+            "rank 0: 0F0 0F1 0F2 0I0 0W0 0F3 0I1 0W1 0I2 0W2 0I3 0W3\n"
+            "rank 1: 1F0 1F1 1I0 1F2 1I1 1W0 1F3 1I2 1W1 1I3 1W2 1W3\n"
+            "rank 2: 2F0 2I0 2F1 2I1 2F2 2I2 2W0 2F3 2I3 2W1 2W2 2W3\n");
+  EXPECT_EQ(to_text(schedule_of("zero_bubble", 3, 4, {{"variant", "h2"}})),
+            "rank 0: 0F0 0F1 0F2 0F3 0I0 0W0 0I1 0W1 0I2 0W2 0I3 0W3\n"
+            "rank 1: 1F0 1F1 1F2 1I0 1F3 1I1 1I2 1W0 1I3 1W1 1W2 1W3\n"
+            "rank 2: 2F0 2I0 2F1 2I1 2F2 2I2 2F3 2I3 2W0 2W1 2W2 2W3\n");
+}
+
 TEST(GoldenScheduleTest, PipeDream) {
   EXPECT_EQ(to_text(schedule_of("pipedream", 3, 5)),
             "rank 0: 0F0 0F1 0F2 0B0 0F3 0B1 0F4 0B2 0B3 0B4\n"
@@ -98,7 +109,9 @@ TEST_P(PublishedScheduleTest, OrderTimesAndPeaksAgree) {
 INSTANTIATE_TEST_SUITE_P(Systems, PublishedScheduleTest,
                          testing::Values(Published{"gpipe_lifo", "gpipe", {}},
                                          Published{"gpipe_fifo", "gpipe", {{"backward", "fifo"}}},
-                                         Published{"1f1b", "1f1b", {}}),
+                                         Published{"1f1b", "1f1b", {}},
+                                         Published{"zb_h1", "zero_bubble", {}},
+                                         Published{"zb_h2", "zero_bubble", {{"variant", "h2"}}}),
                          [](const auto& test) { return "case_" + test.param.system; });
 
 // The `versions` tables of harness/testdata/weights.json: per stage and direction [batch, version,

@@ -29,6 +29,12 @@ inline Op forward_op(int stage, int micro) {
 inline Op backward_op(int stage, int micro) {
   return {OpKind::backward, StageId(stage), Micro(micro)};
 }
+inline Op input_gradient_op(int stage, int micro) {
+  return {OpKind::input_gradient, StageId(stage), Micro(micro)};
+}
+inline Op weight_gradient_op(int stage, int micro) {
+  return {OpKind::weight_gradient, StageId(stage), Micro(micro)};
+}
 
 struct Schedule {
   std::vector<std::vector<Op>> ranks;
