@@ -195,14 +195,30 @@ class Lowering {
       }
     };
 
+    const auto receive_inputs = [&](const Op& op) {
+      const StageEdges& edges = edges_of_[op.stage.index()];
+      if (op.kind == OpKind::forward) {
+        for (const std::size_t e : edges.up) receive(e, op.micro, false, edges_[e].first);
+      } else if (op.kind != OpKind::weight_gradient) {
+        for (const std::size_t e : edges.down) receive(e, op.micro, true, edges_[e].second);
+      }
+    };
+    const auto send_outputs = [&](const Op& op) {
+      for_each_send(op, [&](std::size_t e, bool gradient) {
+        Instruction send{gradient ? Do::send_gradient : Do::send_activation, op.stage, op.micro};
+        send.peer_stage = gradient ? edges_[e].first : edges_[e].second;
+        send.channel = channel_of_.at({Rank(r), rank_of(send.peer_stage, op.micro)});
+        out.push_back(send);
+      });
+    };
+
     for (std::size_t k = 0; k < ops.size(); ++k) {
       const Op& op = ops[k];
       const std::size_t s = op.stage.index();
-      if (op.kind == OpKind::forward) {
-        for (const std::size_t e : edges_of_[s].up) receive(e, op.micro, false, edges_[e].first);
-      } else if (op.kind != OpKind::weight_gradient) {
-        for (const std::size_t e : edges_of_[s].down) receive(e, op.micro, true, edges_[e].second);
-      }
+      // An overlapped pair: inputs of both, both ops, outputs of both.
+      const bool second = k > 0 && ops[k - 1].overlapped;
+      if (!second) receive_inputs(op);
+      if (op.overlapped) receive_inputs(ops[k + 1]);
       Instruction compute{static_cast<Do>(op.kind), op.stage, op.micro};
       const int newest =
           program_.rule.synchronous() ? 0 : gradients_done[s] / program_.rule.accumulate;
@@ -211,12 +227,8 @@ class Lowering {
                                  program_.rule.backward == WeightRule::Backward::same_as_forward;
       compute.version = reads_forward ? forward : newest;
       out.push_back(compute);
-      for_each_send(op, [&](std::size_t e, bool gradient) {
-        Instruction send{gradient ? Do::send_gradient : Do::send_activation, op.stage, op.micro};
-        send.peer_stage = gradient ? edges_[e].first : edges_[e].second;
-        send.channel = channel_of_.at({Rank(r), rank_of(send.peer_stage, op.micro)});
-        out.push_back(send);
-      });
+      if (second) send_outputs(ops[k - 1]);
+      if (!op.overlapped) send_outputs(op);
       if (op.kind == OpKind::backward || op.kind == OpKind::weight_gradient) {
         ++gradients_done[s];
         const bool update = program_.rule.synchronous()

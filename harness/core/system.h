@@ -15,6 +15,7 @@
 #include "harness/core/options.h"
 #include "harness/core/plan.h"
 #include "harness/core/schedule.h"
+#include "harness/core/sharding.h"
 #include "harness/core/weight_rule.h"
 
 namespace sluice {
@@ -35,6 +36,10 @@ struct ScheduleProblem {
   Placement placement;
   int ranks;
   int microbatches;  // synchronous: of one update; asynchronous: batches of one drained run
+  // For orders that depend on times: per stage; empty: F = I = W on all. And of a message.
+  std::vector<StageCost> costs = {};
+  Seconds latency = Seconds(0);
+  int chunks() const { return static_cast<int>(graph.size()) / ranks; }  // stages of every rank
 };
 
 // The paper's figures, in micro-batches and versions per rank; printed beside what is observed.
@@ -44,6 +49,7 @@ struct Theory {
   std::vector<int> weight_versions;    // per rank, the newest included
   std::vector<int>
       staleness;  // updates between a batch's forward and its own update, per rank, steady state
+  std::string note = {};  // a warning for whoever asked for this problem
 };
 
 struct System {
@@ -58,7 +64,15 @@ struct System {
   Schedule (*schedule)(const ScheduleProblem&, const Options&);
   WeightRule (*weights)(const Options&);
   Theory (*theory)(const ScheduleProblem&, const Options&);
+  // Stages on every rank (virtual stages) of its plans; none: 1.
+  int (*chunks)(const Options&) = nullptr;
+  // Where weights are gathered and gradients scattered; none: every rank holds its stages whole.
+  Sharding (*sharding)(const ScheduleProblem&, const Options&) = nullptr;
 };
+
+inline int stages_per_rank(const System& system, const Options& options) {
+  return system.chunks ? system.chunks(options) : 1;
+}
 
 std::span<const System* const> all_systems();  // generated; in order of file names
 const System& find_system(const std::string& name,
