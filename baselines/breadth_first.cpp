@@ -1,10 +1,10 @@
 // Breadth-first pipeline parallelism (Lamy-Poirier, MLSys 2023, arXiv 2211.05953), section 4: v
 // stages a rank, stage c p + r on rank r; all micro-batches through the rank's first stage, then
-// all through its second, and so on, backwards the same from the last. p = 2, m = 3, v = 2; small
-// letters are the second stage, a backward is one column:
+// all through its second, and so on, backwards the same from the last. p = 2, m = 4, v = 2,
+// B = 2 F; small letters are the second stage of a rank:
 //
-//   rank 0  F0 F1 F2 f0 f1 f2    b0 b1 b2 B0 B1 B2
-//   rank 1     F0 F1 F2 f0 f1 f2 b0 b1 b2 B0 B1 B2
+//   rank 0  F0F1F2F3f0f1f2f3......b0--b1--b2--b3--B0--B1--B2--B3--
+//   rank 1  ..F0F1F2F3f0f1f2f3b0--b1--b2--b3--B0--B1--B2--B3--....
 //
 // Makespan (m v + p - 1)(F + B) of a stage for m >= p, as interleaved 1F1B, with all m v
 // activations held. In return a stage's weights are gathered twice an update and its gradients
@@ -34,17 +34,15 @@ static Schedule breadth_first_schedule(const ScheduleProblem& problem, const Opt
   return schedule;
 }
 
-static Theory breadth_first_theory(const ScheduleProblem& problem, const Options& options) {
+static Theory breadth_first_theory(const ScheduleProblem& problem, const Options&) {
   const auto ranks = static_cast<std::size_t>(problem.ranks);
   const int p = problem.ranks, v = problem.chunks(), m = problem.microbatches;
   Theory theory{.in_flight = std::vector<int>(ranks, m * v),
                 .weight_versions = std::vector<int>(ranks, 1),
                 .staleness = std::vector<int>(ranks, 0)};
   // In F + B of a stage. Below m = p, every round but the last takes the p steps of the ring.
-  // The descending order waits longer there: its first backward is of the last micro-batch.
   const int makespan = std::max(m, p) * (v - 1) + m + p - 1;
-  if (m >= p || options.text("backward") == "fifo")
-    theory.bubble_ratio = 1 - static_cast<double>(m * v) / makespan;
+  theory.bubble_ratio = 1 - static_cast<double>(m * v) / makespan;
   if (m < p) theory.note = "fewer micro-batches than ranks: every stage waits for the ring";
   return theory;
 }

@@ -3,16 +3,18 @@
 // stages, so twice the weights, and half of the micro-batches take each way. p micro-batches make a
 // basic unit: with forwards and backwards as long as a slot, F of stage s runs in slot 2j + s and B
 // in slot 2j + 2p - 1 - s for the j-th micro-batch of a way; p even keeps the two ways out of each
-// other's slots. p = 4, m = 4, small letters run up:
+// other's slots. p = 4, m = 4, drawn at B = 2 F; small letters are the later of a rank's two
+// stages:
 //
-//   rank 0  F0 F1       f2 b2 f3 b3       B0    B1
-//   rank 1     F0 f2 F1 f3       b2 B0 b3 B1
-//   rank 2     f2 F0 f3 F1       B0 b2 B1 b3
-//   rank 3  f2 f3       F0 B0 F1 B1       b2    b3
+//   rank 0  F0F1..f2b2--f3b3--..B0--....B1--
+//   rank 1  ..F0f2F1f3..b2--B0--b3--B1--....
+//   rank 2  ..F2f0F3f1..b0--B2--b1--B3--....
+//   rank 3  F2F3..f0b0--f1b1--..B2--....B3--
 //
-// (rank 0's stages are 0 and 3.) For m > p the units follow one another 2p slots apart, "direct
-// concatenation"; every rank runs its ops in order of their slots. Idle (p - 2) of 2m + p - 2
-// slots, at F = B. The gradients of the two copies of a stage are all-reduced before the update.
+// (0 and 1 run down, 2 and 3 up; rank 0 holds stages 0 and 3.) For m > p the units follow one
+// another 2p slots apart, "direct concatenation"; every rank runs its ops in order of their slots.
+// Idle (p - 2) of 2m + p - 2 slots, at F = B. The gradients of the two copies of a stage are
+// all-reduced before the update.
 #include <algorithm>
 
 #include "harness/core/error.h"

@@ -20,6 +20,11 @@
 //   7  h - 1 - r               w I0
 //   8  r + 1                   w
 //
+// variant=v, p = 2, m = 5, F = I = W; small letters are the second stage of a rank:
+//
+//   rank 0  F0F1F2f0i0w0f1F3b1--..f2B0--F4b2--f3B1--b3--..f4B2--b4--I3W3I4W4
+//   rank 1  ..F0f0F1f1F2b0--f2B0--F3b1--f3B1--F4b2--f4B2--b3--B3--..i4I4w4W4
+//
 // Bubble (h - 1)(F&B + B - 3 W), F&B being a pair: confirmed at F = I = W; at other times a pair
 // that waits as one shifts the critical path. p + 1 activations on every rank (v: 2 p + 1 of the
 // half as long stages).

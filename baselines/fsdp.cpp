@@ -80,6 +80,7 @@ const System fsdp = {
         "Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, "
         "SC 2020 (arXiv 1910.02054)",
     .synchronous = true,
+    .data_parallel = true,
     .options =
         {{"accumulation",
           "reshard",

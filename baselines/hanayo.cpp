@@ -3,13 +3,12 @@
 // copy of the weights. The paper draws the schedules and gives a runtime, not a rule; the rule here
 // gives its figure's shape: time in equal slots, every rank runs what is ready, backwards before
 // forwards, the deepest of its stages first, then the lowest micro-batch; at most `cap`
-// micro-batches are in flight. The order is kept, whatever the times. One wave, p = 2, m = 2; small
-// letters are the second stage:
+// micro-batches are in flight. The order is kept, whatever the times. One wave, p = 2, m = 2, drawn
+// at B = 2 F; small letters are the second stage of a rank:
 //
-//   rank 0  F0 F1    f0 b0 f1 b1    B0    B1
-//   rank 1     F0 f0 F1 f1    b0 B0    b1 B1      (rank 1: both stages at the turning point)
+//   rank 0  F0F1..f0b0--f1b1--..B0--....B1--
+//   rank 1  ..F0f0F1f1..b0--B0--b1--B1--....
 //
-// With m = p = 2, 4, 8 and one wave that is the least number of slots the placement allows.
 // m > p waits at the cap: raise it, for memory.
 #include <algorithm>
 #include <queue>

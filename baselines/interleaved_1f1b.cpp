@@ -2,13 +2,14 @@
 // stage c p + r on rank r, so that the pipeline fills and drains in steps of 1/v of a rank's work.
 // Micro-batches go round in groups of g = p: step k runs stage (k mod g v) / g of the rank,
 // backwards the same from the last stage. Rank r runs 2(p - 1 - r) + (v - 1) g forwards, then one
-// forward and one backward in turn. p = 2, m = 4, v = 2; small letters are the second stage:
+// forward and one backward in turn. p = 2, m = 4, v = 2, B = 2 F; small letters are the second
+// stage of a rank:
 //
-//   rank 0  F0 F1 f0 f1       b0 F2 b1 F3 B0 f2 B1 f3 b2    b3    B2    B3
-//   rank 1     F0 F1 f0 b0 f1 b1 F2 B0 F3 B1 f2 b2 f3 b3    B2    B3
+//   rank 0  F0F1f0f1F2..b0--F3b1--f2B0--f3B1--..b2--..b3--B2--B3--
+//   rank 1  ..F0F1f0b0--f1b1--F2B0--F3B1--f2b2--f3b3--B2--B3--....
 //
-// (a backward is drawn as one column here). Makespan (m v + p - 1)(F + B) of a stage, so the bubble
-// of 1F1B divided by v; p + 1 times the messages.
+// Makespan (m v + p - 1)(F + B) of a stage, so the bubble of 1F1B divided by v, for v times the
+// messages.
 //
 // rule=megatron: m must be a multiple of p, and with m = p all forwards run first, as in
 //   Megatron-LM's runtime.
@@ -74,7 +75,7 @@ Theory interleaved_theory(const ScheduleProblem& problem, const Options& options
   const auto p = static_cast<std::size_t>(problem.ranks);
   const int total = problem.microbatches * problem.chunks();
   Theory theory{.weight_versions = std::vector<int>(p, 1), .staleness = std::vector<int>(p, 0)};
-  if (problem.microbatches % problem.ranks == 0)
+  if (problem.microbatches >= problem.ranks)
     theory.bubble_ratio = (problem.ranks - 1.0) / (total + problem.ranks - 1);
   for (int r = 0; r < problem.ranks; ++r)
     theory.in_flight.push_back(std::min(warm_up(problem, options, r) + 1, total));

@@ -4,10 +4,10 @@
 // second, ..., so that a stage's weights are gathered once per visit; in the last stage forwards
 // and input gradients alternate, and weight gradients W are put off to where the rank would idle.
 // The full text of the paper was not available: the order is that of its first author's public
-// implementation. p = 2, m = U = 3, v = 2; small letters are the second stage:
+// implementation. p = 2, m = U = 3, v = 2; small letters are the second stage of a rank:
 //
-//   rank 0  F0 F1 F2 f0 f1 f2 i0 w0 i1 w1 i2 w2 I0 W0 I1 W1 I2 W2
-//   rank 1     F0 F1 F2 f0 i0 f1 i1 f2 i2 w2 I0 W0 I1 W1 I2 W2 w1 w0
+//   rank 0  F0F1F2f0f1f2i0w0i1w1i2w2I0W0I1W1I2W2..
+//   rank 1  ..F0F1F2f0i0f1i1f2i2w2I0W0I1W1I2W2w1w0
 //
 // Units follow one another without a barrier. A rank holds (v - 1) U + min(U, 2p - 1) activations
 // whatever m is; U = p costs the bubble of ZB-H1 per unit, U = 2p - 1 that of ZB-H2 (none, at equal

@@ -58,7 +58,8 @@ struct System {
   std::string title;  // as people write it: "1F1B (PipeDream-Flush)"
   std::string citation;
   bool synchronous = true;
-  bool one_process = false;  // takes one device whatever it is given: the reference row
+  bool one_process = false;    // takes one device whatever it is given: the reference row
+  bool data_parallel = false;  // the whole model on every rank, each with its own micro-batches
   std::vector<OptionSpec> options;
   Plan (*plan)(const Problem&, const Options&);
   Schedule (*schedule)(const ScheduleProblem&, const Options&);
