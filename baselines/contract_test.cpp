@@ -100,7 +100,12 @@ class SystemContractTest : public testing::TestWithParam<const System*> {
       const RankMap map = ranks_of(plan);
       const int used = static_cast<int>(map.devices.size());
       EXPECT_LE(used, devices);
-      const ScheduleProblem order{graph, map.placement, used, microbatches,
+      const ScheduleProblem order{graph,
+                                  map.placement,
+                                  used,
+                                  microbatches,
+                                  {},
+                                  Seconds(0),
                                   per_update(ranks, microbatches)};
       const Schedule schedule = system_.schedule(order, options);
       EXPECT_EQ(schedule.microbatches, microbatches);
@@ -142,8 +147,9 @@ class SystemContractTest : public testing::TestWithParam<const System*> {
                     int microbatches, const Options& options) const {
     const RankMap map = ranks_of(plan);
     const StageGraph graph = stage_graph(plan, costs);
-    const ScheduleProblem order{graph, map.placement, static_cast<int>(map.devices.size()),
-                                microbatches, per_update(costs_ranks(costs), microbatches)};
+    const ScheduleProblem order{
+        graph, map.placement, static_cast<int>(map.devices.size()),        microbatches,
+        {},    Seconds(0),    per_update(costs_ranks(costs), microbatches)};
     const Program program = lower(system_.schedule(order, options), graph, map.placement,
                                   system_.weights(order, options));
     return Seconds(

@@ -53,6 +53,7 @@ const System data_parallel = {
         "synchronous SGD with all-reduced gradients: the reference for a model that fits on one "
         "device",
     .synchronous = true,
+    .data_parallel = true,
     .options = {},
     .plan = data_parallel_plan,
     .schedule = data_parallel_schedule,

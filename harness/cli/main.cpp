@@ -109,10 +109,11 @@ int main(int argc, char** argv) {
   c->add_option("--system", schedule.system, "System whose order to print")->required();
   c->add_option("--ranks", schedule.ranks, "Pipeline ranks")->capture_default_str();
   c->add_option("--microbatches", schedule.microbatches,
-                "Micro-batches (asynchronous systems: mini-batches of one run)")
+                "Micro-batches of one update, of each replica of the whole model (asynchronous "
+                "systems: mini-batches of one run)")
       ->capture_default_str();
-  c->add_option("--chunks", schedule.chunks, "Stages per rank, for systems that place several")
-      ->capture_default_str();
+  c->add_option("--chunks", schedule.chunks,
+                "Stages per rank, for systems that place several (default: the system's own)");
   c->add_option("--costs", schedule.costs, "F/I/W[+latency] of one stage, e.g. 1/1/1 or 10/12/8+1")
       ->capture_default_str();
   c->add_option("--set", schedule.set, "Option of the system, key=value; may be repeated");

@@ -302,14 +302,32 @@ class Lowering {
       }
     };
 
+    const auto receive_inputs = [&](const Op& op) {
+      const StageEdges& edges = edges_of_[op.stage.index()];
+      if (op.kind == OpKind::forward) {
+        for (const std::size_t e : edges.up) receive(e, op.micro, false, edges_[e].first);
+      } else if (op.kind != OpKind::weight_gradient) {
+        for (const std::size_t e : edges.down) receive(e, op.micro, true, edges_[e].second);
+      }
+    };
+    const auto send_outputs = [&](const Op& op) {
+      for_each_send(op, [&](std::size_t e, bool gradient) {
+        Instruction send{.what = gradient ? Do::send_gradient : Do::send_activation,
+                         .stage = op.stage,
+                         .micro = op.micro};
+        send.peer_stage = gradient ? edges_[e].first : edges_[e].second;
+        send.channel = channel_of_.at({Rank(r), rank_of(send.peer_stage, op.micro)});
+        out.push_back(send);
+      });
+    };
+
     for (std::size_t k = 0; k < ops.size(); ++k) {
       const Op& op = ops[k];
       const std::size_t s = op.stage.index();
-      if (op.kind == OpKind::forward) {
-        for (const std::size_t e : edges_of_[s].up) receive(e, op.micro, false, edges_[e].first);
-      } else if (op.kind != OpKind::weight_gradient) {
-        for (const std::size_t e : edges_of_[s].down) receive(e, op.micro, true, edges_[e].second);
-      }
+      // An overlapped pair: inputs of both, both ops, outputs of both.
+      const bool second = k > 0 && ops[k - 1].overlapped;
+      if (!second) receive_inputs(op);
+      if (op.overlapped) receive_inputs(ops[k + 1]);
       const WeightRule& rule = program_.rule;
       const int now = rule.synchronous() ? 0 : newest(gradients_done[s]);
       if (op.kind == OpKind::forward) {
@@ -324,14 +342,8 @@ class Lowering {
                                     : forward_[place(op.stage, op.micro)]));
         out.push_back(reading(op, static_cast<Do>(op.kind), backward_read(op, now)));
       }
-      for_each_send(op, [&](std::size_t e, bool gradient) {
-        Instruction send{.what = gradient ? Do::send_gradient : Do::send_activation,
-                         .stage = op.stage,
-                         .micro = op.micro};
-        send.peer_stage = gradient ? edges_[e].first : edges_[e].second;
-        send.channel = channel_of_.at({Rank(r), rank_of(send.peer_stage, op.micro)});
-        out.push_back(send);
-      });
+      if (second) send_outputs(ops[k - 1]);
+      if (!op.overlapped) send_outputs(op);
       if (op.kind == OpKind::backward || op.kind == OpKind::weight_gradient) {
         ++gradients_done[s];
         const bool last = last_gradient[s] == k + 1;

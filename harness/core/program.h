@@ -5,7 +5,8 @@
 // Messages between two ranks travel in channels, one per (sender, receiver), first in first out.
 // Sends follow the op that makes the value and never block; a receive stands before the first op
 // that needs it, and the receives of a channel are in the order of its sends (an early message is
-// taken early), so the two ends agree by construction. A stage steps after the last gradient of an
+// taken early), so the two ends agree by construction. An overlapped pair receives the inputs of
+// both ops first and sends the outputs of both last. A stage steps after the last gradient of an
 // update; a replicated one after an all-reduce besides, which in a flushing program stands at the
 // end of the rank's program.
 #pragma once

@@ -110,7 +110,8 @@ TEST_P(TwoClocks, AgreeOnTheMakespanOfOpsOfKnownLength) {
   Placement placement = one_stage_per_rank(kRanks);
   if (one_stage) placement.stages = {{Rank(0), Rank(1), Rank(2)}};
   const StageGraph graph = chain(one_stage ? 1 : kRanks);
-  const ScheduleProblem order{graph, placement, kRanks, kMicros, system.accumulates ? kMicros : 1};
+  const ScheduleProblem order{
+      graph, placement, kRanks, kMicros, {}, Seconds(0), system.accumulates ? kMicros : 1};
   const Program program =
       lower(system.schedule(order, options), graph, placement, system.weights(order, options));
   const double unit = SleepingWorker::kUnit * 1e-3;

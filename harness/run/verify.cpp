@@ -150,8 +150,8 @@ class CaseReplay {
     if (in_epoch % micros != 0)
       case_.fail("accumulate",
                  "does not divide the " + std::to_string(in_epoch) + " batches of an epoch");
-    const ScheduleProblem order{chain(stages), one_stage_per_rank(stages), stages, micros,
-                                accumulate};
+    const ScheduleProblem order{
+        chain(stages), one_stage_per_rank(stages), stages, micros, {}, Seconds(0), accumulate};
     const Program program = lower(ours.schedule(order, options), order.graph, order.placement,
                                   ours.weights(order, options));
 
