@@ -86,7 +86,9 @@ struct RunRequest {
 
 struct RunResult {
   Execution execution;
-  std::vector<double> losses;  // per update: mean training loss of its samples, times loss_scale
+  // Per update: mean training loss of its samples, times loss_scale. In a run that diverged
+  // (execution.diverged) up to the last update whose loss is whole and finite.
+  std::vector<double> losses;
   // keep_weights: [stage][update][element], the weights after each update of this run
   std::vector<std::vector<std::vector<double>>> weights;
 };
@@ -99,7 +101,8 @@ struct Evaluation {
 class Session {
  public:
   virtual ~Session() = default;
-  // Runs the program; every stage is drained when it returns. Throws RunStopped.
+  // Runs the program; every stage is drained when it returns. Throws RunStopped. After a run that
+  // diverged the session is of no further use.
   virtual RunResult run(const Program& program, const RunRequest& request) = 0;
   virtual Evaluation evaluate() = 0;                        // on the test samples, newest weights
   virtual std::vector<PeakMemory> peak_memory() const = 0;  // per rank, since the last reset

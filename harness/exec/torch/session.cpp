@@ -51,11 +51,13 @@ class TorchSession : public Session {
                                 .traced_iteration = request.traced_iteration,
                                 .timeout = request.timeout,
                                 .cancel = request.cancel});
-    updates_ += static_cast<std::int64_t>(request.iterations) * program.updates;
+    const std::int64_t all = static_cast<std::int64_t>(request.iterations) * program.updates;
+    updates_ += result.execution.diverged.value_or(all);
     result.losses.assign(static_cast<std::size_t>(request.iterations * program.updates), 0);
     for (std::size_t r = 0; r < workers_.size(); ++r)
       for (std::size_t u = 0; u < result.losses.size(); ++u)
         result.losses[u] += worker(r).losses()[u];
+    if (result.execution.diverged) drop_unfinished_losses(result.losses);
     if (request.keep_weights) {
       result.weights.resize(placement_.stages.size());
       for (std::size_t s = 0; s < placement_.stages.size(); ++s)
@@ -118,6 +120,18 @@ class TorchSession : public Session {
   std::int64_t updates_done() const override { return updates_; }
 
  private:
+  // After a divergence: the losses up to the first update that lacks a micro-batch's part.
+  void drop_unfinished_losses(std::vector<double>& losses) const {
+    std::size_t whole = 0;
+    const auto parts = [&](std::size_t u) {
+      int sum = 0;
+      for (std::size_t r = 0; r < workers_.size(); ++r) sum += worker(r).loss_parts()[u];
+      return sum;
+    };
+    while (whole < losses.size() && parts(whole) == worker(0).micros_per_update()) ++whole;
+    losses.resize(whole);
+  }
+
   TorchWorker& worker(std::size_t r) const { return static_cast<TorchWorker&>(*workers_[r]); }
 
   // The part of a stage's flat tensor that belongs to one layer.

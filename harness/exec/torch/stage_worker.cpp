@@ -108,6 +108,7 @@ void TorchWorker::begin_run(const Program& program) {
         ++s.uses[static_cast<std::size_t>(i.version)];
   }
   losses_.assign(static_cast<std::size_t>(program.updates * context_.request->iterations), 0);
+  loss_parts_.assign(losses_.size(), 0);
   kept_.clear();
 }
 
@@ -195,12 +196,11 @@ void TorchWorker::forward(State& s, const Instruction& op) {
                                    ? static_cast<std::size_t>(iteration_)
                                    : op.micro.index() / static_cast<std::size_t>(m);
     const double value = loss.item<double>() * context_.spec->loss_scale;
-    if (!std::isfinite(value))
-      throw std::runtime_error(
-          "diverged at step " +
-          std::to_string(context_.first_update + static_cast<std::int64_t>(update)) +
-          ": the loss is not finite");
-    if (update < losses_.size()) losses_[update] += value / m;
+    if (!std::isfinite(value)) throw Diverged{static_cast<std::int64_t>(update)};
+    if (update < losses_.size()) {
+      losses_[update] += value / m;
+      ++loss_parts_[update];
+    }
   }
   slot.outputs = std::move(outputs);
   slot.outputs_left = s.readers;

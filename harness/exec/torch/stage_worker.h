@@ -54,6 +54,10 @@ class TorchWorker : public Worker {
   const std::vector<double>& losses() const {
     return losses_;
   }  // per update of the run: this rank's part
+  const std::vector<int>& loss_parts() const {
+    return loss_parts_;
+  }  // per update: of how many micro-batches that is the sum
+  int micros_per_update() const;
   // keep_weights: per held stage, the flat weights after each update of the run
   const std::map<StageId, std::vector<std::vector<double>>>& kept_weights() const { return kept_; }
 
@@ -91,7 +95,6 @@ class TorchWorker : public Worker {
   void run_pending(State& s);
   std::vector<std::int64_t> samples_of(Micro micro) const;
   at::Tensor hand_out(at::Tensor& tensor, bool last_reader);
-  int micros_per_update() const;
 
   Rank rank_;
   const RunContext& context_;
@@ -100,6 +103,7 @@ class TorchWorker : public Worker {
   std::vector<std::size_t> place_;  // stage -> index into states_
   int iteration_ = 0;
   std::vector<double> losses_;
+  std::vector<int> loss_parts_;
   std::map<StageId, std::vector<std::vector<double>>> kept_;
 };
 
