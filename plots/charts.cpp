@@ -50,20 +50,37 @@ std::vector<ChartSection> sections_of(std::vector<Comparison> comparisons) {
   return sections;
 }
 
-// Memory and timelines do not depend on the learning rate: one of each for every rank count.
+// Memory and timelines do not depend on the learning rate: one of each for every rank count, from
+// wherever a run of that system was whole.
 void add_per_rank_count(ChartSection& section) {
+  const auto measured = [](const Comparison& c) {
+    return std::count_if(c.rows.begin(), c.rows.end(),
+                         [](const ComparisonRow& row) { return row.peak_memory.has_value(); });
+  };
   bool reference_drawn = false;
-  int drawn_ranks = -1;
-  for (const Comparison& c : section.comparisons) {
-    if (c.ranks == drawn_ranks) continue;
-    drawn_ranks = c.ranks;
-    const std::string suffix = fmt::format("{}-r{}", section.id, c.ranks);
-    add(section.charts, memory_chart("memory-" + suffix, c));
-    for (const ComparisonRow* row : drawing_order(c)) {
-      if (row->reference && reference_drawn) continue;  // the same run in every rank count
-      reference_drawn |= row->reference;
-      add(section.charts, timeline_chart("timeline-" + suffix + "-" + slug(row->label), c, *row));
-    }
+  const std::span<const Comparison> all = section.comparisons;
+  for (std::size_t from = 0; from < all.size();) {
+    std::size_t to = from;
+    while (to < all.size() && all[to].ranks == all[from].ranks) ++to;
+    const auto same_ranks = all.subspan(from, to - from);
+    from = to;
+    const std::string suffix = fmt::format("{}-r{}", section.id, same_ranks.front().ranks);
+    add(section.charts,
+        memory_chart("memory-" + suffix, *std::max_element(same_ranks.begin(), same_ranks.end(),
+                                                           [&](const auto& a, const auto& b) {
+                                                             return measured(a) < measured(b);
+                                                           })));
+    std::set<std::string> drawn;
+    for (const Comparison& c : same_ranks)
+      for (const ComparisonRow* row : drawing_order(c)) {
+        if (row->reference && reference_drawn) continue;  // the same run in every rank count
+        if (drawn.contains(row->label)) continue;
+        Chart chart = timeline_chart("timeline-" + suffix + "-" + slug(row->label), c, *row);
+        if (chart.spec.is_null()) continue;
+        drawn.insert(row->label);
+        reference_drawn |= row->reference;
+        section.charts.push_back(std::move(chart));
+      }
   }
 }
 

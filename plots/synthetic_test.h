@@ -158,6 +158,12 @@ inline std::vector<Record> study() {
             r.workload_facts["title"] = tasks[t].title;
             r.workload_facts["target"] = 0.84;
             r.workload_facts["epochs"] = 3;
+            // Evaluated after every other update; an asynchronous pipe fills again each time.
+            r.step_seconds.assign(2 * r.curve.size(), seconds);
+            for (std::size_t k = 0; k < r.curve.size(); ++k) {
+              r.curve[k].step = 2 * static_cast<std::int64_t>(k) + 2;
+              if (!synchronous) r.step_seconds[2 * k] *= 1 + 0.2 * ranks;
+            }
             if (!synchronous) {
               r.microbatches = 1;
               for (int rank = 0; rank < ranks; ++rank)

@@ -72,6 +72,9 @@ void set_seed(Sweep& sweep, const std::string& text) {
   std::set<std::string> seen;
   std::vector<RunCase> cases;
   for (RunCase& c : sweep.cases) {
+    if (c.tune && c.tune->seed == seed)
+      throw InputError("--seed", text + " is the seed that learning rates are tuned on",
+                       "choose another");
     c.seed = seed;
     if (seen.insert(digest(to_json(c))).second) cases.push_back(std::move(c));
   }
