@@ -100,7 +100,9 @@ struct RunRequest {
 
 struct RunResult {
   Execution execution;
-  std::vector<double> losses;  // per update: mean training loss of its samples, times loss_scale
+  // Per update: mean training loss of its samples, times loss_scale. In a run that diverged
+  // (execution.diverged) up to the last update whose loss is whole and finite.
+  std::vector<double> losses;
   // keep_weights: [stage][update][element], the weights after each update of this run
   std::vector<std::vector<std::vector<double>>> weights;
 };
@@ -113,7 +115,8 @@ struct Evaluation {
 class Session {
  public:
   virtual ~Session() = default;
-  // Runs the program; every stage is drained when it returns. Throws RunStopped.
+  // Runs the program; every stage is drained when it returns. Throws RunStopped. After a run that
+  // diverged the session is of no further use.
   virtual RunResult run(const Program& program, const RunRequest& request) = 0;
   virtual Evaluation evaluate() = 0;                        // on the test samples, newest weights
   virtual Evaluation evaluate_snapshot(std::size_t k) = 0;  // the last run's k-th snapshot

@@ -172,6 +172,12 @@ class CaseReplay {
         request.learning_rate = [rate](std::int64_t) { return rate; };
       }
       const RunResult run = session->run(program, request);
+      if (run.execution.diverged) {
+        result_.verdict = VerifyResult::Verdict::mismatch;
+        result_.detail = "the loss of update " + std::to_string(*run.execution.diverged) +
+                         " of epoch " + std::to_string(epoch) + " is not finite";
+        return result_;
+      }
       losses.push_back(run.losses);
       for (std::size_t k = 0; k < weights.size(); ++k)
         weights[k].insert(weights[k].end(), run.weights[k].begin(), run.weights[k].end());

@@ -55,11 +55,13 @@ class TorchSession : public Session {
                                 .traced_iteration = request.traced_iteration,
                                 .timeout = request.timeout,
                                 .cancel = request.cancel});
-    updates_ += static_cast<std::int64_t>(request.iterations) * program.updates;
+    const std::int64_t all = static_cast<std::int64_t>(request.iterations) * program.updates;
+    updates_ += result.execution.diverged.value_or(all);
     result.losses.assign(static_cast<std::size_t>(request.iterations * program.updates), 0);
     for (std::size_t r = 0; r < workers_.size(); ++r)
       for (std::size_t u = 0; u < result.losses.size(); ++u)
         result.losses[u] += worker(r).losses()[u];
+    if (result.execution.diverged) drop_unfinished_losses(result.losses);
     if (request.keep_weights) {
       result.weights.resize(placement_.stages.size());
       for (std::size_t s = 0; s < placement_.stages.size(); ++s)
@@ -143,6 +145,18 @@ class TorchSession : public Session {
   std::int64_t updates_done() const override { return updates_; }
 
  private:
+  // After a divergence: the losses up to the first update that lacks a micro-batch's part.
+  void drop_unfinished_losses(std::vector<double>& losses) const {
+    std::size_t whole = 0;
+    const auto parts = [&](std::size_t u) {
+      int sum = 0;
+      for (std::size_t r = 0; r < workers_.size(); ++r) sum += worker(r).loss_parts()[u];
+      return sum;
+    };
+    while (whole < losses.size() && parts(whole) == worker(0).micros_of_update(whole)) ++whole;
+    losses.resize(whole);
+  }
+
   // On the test samples. weights(stage): what the stage reads.
   template <class Weights>
   Evaluation evaluate_with(Weights weights) {

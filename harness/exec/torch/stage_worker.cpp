@@ -115,6 +115,7 @@ void TorchWorker::begin_run(const Program& program) {
     for (int k = 1; k <= program.carried[s.id.index()]; ++k) ++s.uses.versions[newest - k];
   }
   losses_.assign(static_cast<std::size_t>(program.updates * context_.request->iterations), 0);
+  loss_parts_.assign(losses_.size(), 0);
 }
 
 void TorchWorker::begin_iteration(int iteration) {
@@ -244,13 +245,15 @@ void TorchWorker::note_loss(Micro micro, double value) {
   const Program& program = *context_.program;
   const int in_run = micro.value / program.micros_per_update;
   const auto update = static_cast<std::size_t>(iteration_ * program.updates + in_run);
-  if (!std::isfinite(value))
-    throw std::runtime_error(
-        "diverged at step " +
-        std::to_string(context_.first_update + static_cast<std::int64_t>(update)) +
-        ": the loss is not finite");
-  if (in_run < program.updates)  // not of those that are dropped
-    losses_[update] += value / micros_of(program, in_run, program.micros_per_update);
+  if (!std::isfinite(value)) throw Diverged{static_cast<std::int64_t>(update)};
+  if (in_run == program.updates) return;  // of a run's end that is dropped
+  losses_[update] += value / micros_of(program, in_run, program.micros_per_update);
+  ++loss_parts_[update];
+}
+
+int TorchWorker::micros_of_update(std::size_t update) const {
+  const Program& program = *context_.program;
+  return micros_of(program, static_cast<int>(update) % program.updates, program.micros_per_update);
 }
 
 void TorchWorker::forward(State& s, const Instruction& op) {

@@ -59,6 +59,9 @@ class TorchWorker : public Worker {
   const std::vector<double>& losses() const {
     return losses_;
   }  // per update of the run: this rank's part
+  // Per update: of how many micro-batches that is the sum; of how many it must be, over all ranks.
+  const std::vector<int>& loss_parts() const { return loss_parts_; }
+  int micros_of_update(std::size_t update) const;
   // keep_weights: the flat weights after each step of the run
   const std::vector<std::vector<double>>& kept_weights(StageId stage) { return state(stage).kept; }
   const std::vector<StageSnapshot>& snapshots(StageId stage) { return state(stage).snapshots; }
@@ -118,6 +121,7 @@ class TorchWorker : public Worker {
   std::vector<std::size_t> place_;  // stage -> index into states_
   int iteration_ = 0;
   std::vector<double> losses_;
+  std::vector<int> loss_parts_;
 };
 
 }  // namespace sluice
