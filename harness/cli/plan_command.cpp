@@ -68,13 +68,13 @@ int plan_command(const PlanArguments& a) {
                to_text(costs[s].weight_gradient), to_text(costs[s].parameters),
                to_text(memory[p.ranks.placement.stages[s].front().index()].peak.total()));
   }
+  const SearchReport search = search_report(p.plan);
   fmt::print(
-      "planner's objective (slowest stage): {}; simulated: {} per update, {:.4g} samples/s, bubble "
-      "{:.1f} %\n",
-      to_text(Seconds(p.plan.objective)), to_text(Seconds(update_seconds)),
+      "planner's objective ({}): {}; simulated: {} per update, {:.4g} samples/s, bubble {:.1f} %\n",
+      search.objective_name, to_text(Seconds(search.objective)), to_text(Seconds(update_seconds)),
       static_cast<double>(c.batch) / update_seconds, 100 * simulation.bubble.bubble_ratio);
-  fmt::print("states visited: {}; search: {}{}\n", p.plan.states,
-             to_text(Seconds(p.plan.search_seconds)), p.plan.complete ? "" : " (cut short)");
+  fmt::print("states visited: {}; search: {}{}\n", search.states,
+             to_text(Seconds(p.plan.search_seconds)), search.complete ? "" : " (cut short)");
   return 0;
 }
 

@@ -132,8 +132,9 @@ int schedule_command(const ScheduleArguments& a) {
       !system.one_process)
     throw InputError("--chunks", system.name + " places one stage on a rank", "leave --chunks out");
   const StageGraph stages = stage_graph(plan, graph);
-  const Schedule schedule = system.schedule(
-      {stages, ranks.placement, static_cast<int>(ranks.devices.size()), a.microbatches}, options);
+  const ScheduleProblem problem{stages, ranks.placement, static_cast<int>(ranks.devices.size()),
+                                a.microbatches, plan.order};
+  const Schedule schedule = system.schedule(problem, options);
   const Program program = lower(schedule, stages, ranks.placement, system.weights(options));
   const Simulation s = simulate(program, costs_of(plan, graph, cluster), cluster, ranks.devices);
   const std::vector<RankPeak> peak = peaks(schedule);
@@ -176,8 +177,7 @@ int schedule_command(const ScheduleArguments& a) {
   }
   fmt::print("makespan {:g}, bubble ratio {:.4f}, span bubble {:.4f}\n", s.bubble.makespan,
              s.bubble.bubble_ratio, s.bubble.span_bubble);
-  const Theory theory = system.theory(
-      {stages, ranks.placement, static_cast<int>(ranks.devices.size()), a.microbatches}, options);
+  const Theory theory = system.theory(problem, options);
   if (theory.bubble_ratio)
     fmt::print("the paper's bubble ratio, without latency: {:.4f}\n", *theory.bubble_ratio);
   for (std::size_t r = 0; r < peak.size() && r < 64; ++r)

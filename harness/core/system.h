@@ -35,6 +35,7 @@ struct ScheduleProblem {
   Placement placement;
   int ranks;
   int microbatches;  // synchronous: of one update; asynchronous: batches of one drained run
+  std::vector<std::vector<Op>> order = {};  // Plan::order
 };
 
 // The paper's figures, in micro-batches and versions per rank; printed beside what is observed.

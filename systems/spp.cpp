@@ -1,0 +1,255 @@
+// SPP (Luo, Yi, Long, Fan, Wu, Yang, Lin: Efficient Pipeline Planning for Expedited Distributed DNN
+// Training, INFOCOM 2022, arXiv 2204.10562): synchronous pipelines over devices joined by arbitrary
+// links. The exact problem is NP-hard, so it is taken apart:
+//
+//   1. recursive device ordering: cut the devices at the global minimum cut, then each half;
+//   devices
+//      with fast links between them stand together (harness/plan/device_order.h)
+//   2. partition and replication: for that order and every number of stages, the stages and
+//   replicas
+//      whose busiest resource is least busy, all-reduces counted
+//      (harness/plan/replicated_partition.h)
+//   3. pipeline execution: order every stage's blocks by micro-batch number + position in the
+//      pipeline; of all numbers of stages keep the one with the least iteration time
+//      (harness/plan/list_schedule.h)
+//
+// The order on three stages, M = 6, F : B = 1 : 2, free transfers (keys: micro-batch + position;
+// the positions of F, transfer, ..., B are 0 to 8):
+//
+//   rank 0  F0 F1 F2 F3 F4 F5    B0       B1       B2       B3       B4       B5
+//   rank 1     F0 F1 F2 F3 B0    F4 B1    F5 B2       B3       B4       B5
+//   rank 2        F0 B0    F1 B1    F2 B2    F3 B3    F4 B4    F5 B5
+//
+// It forwards further ahead than 1F1B (4 micro-batches a stage, since transfers have positions too)
+// and holds as many more activations.
+//
+// Its model and what runs here agree where stages are not replicated, channels are duplex, every
+// two neighbours have a link of their own and links have no latency. Elsewhere:
+//   - A replica here takes every r-th micro-batch whole, while the model splits each over all r:
+//   the
+//     same work, but the first result comes later. A stage has at most as many replicas as there
+//     are micro-batches.
+//   - channel=shared, the paper's: both ways of a channel wait for each other in key order; full
+//     duplex links do not.
+//   - Transfers pay a link's latency and queue for media they share; in the model they do neither.
+//     A skip connection crosses each channel between its ends; here it goes to its reader at once.
+//   - The all-reduce is a ring over the stage's devices in order, and starts when the rank has
+//     nothing else left to do; the model's is paced by the slowest link between any two of them.
+//   - The model leaves out optimizer steps.
+// Devices of different speed are outside of the paper: a stage runs at its slowest device's.
+#include <algorithm>
+#include <chrono>
+
+#include "harness/core/error.h"
+#include "harness/core/system.h"
+#include "harness/plan/device_order.h"
+#include "harness/plan/layer_chain.h"
+#include "harness/plan/list_schedule.h"
+#include "harness/plan/replicated_partition.h"
+
+namespace sluice {
+
+namespace {
+
+ListScheduleOptions execution_options(const Options& options) {
+  return {.rule = options.text("order") == "ready" ? ListScheduleOptions::Rule::ready
+                                                   : ListScheduleOptions::Rule::strict,
+          .duplex = options.text("channel") == "duplex",
+          .merge_last = options.flag("merge_last")};
+}
+
+// What is planned for one order of the devices.
+ReplicationProblem replication_problem(const Problem& problem, const Options& options,
+                                       const LayerChain& chain, const SquareMatrix& bandwidths,
+                                       const std::vector<int>& order) {
+  const std::size_t n = order.size();
+  ReplicationProblem result{.chain = chain, .bandwidths = SquareMatrix(n), .speeds = {}};
+  std::vector<double> capacity;
+  for (std::size_t a = 0; a < n; ++a) {
+    const auto device = static_cast<std::size_t>(order[a]);
+    for (std::size_t b = 0; b < n; ++b)
+      result.bandwidths.at(a, b) = bandwidths.at(device, static_cast<std::size_t>(order[b]));
+    result.speeds.push_back(problem.cluster.devices[device].speed);
+    capacity.push_back(static_cast<double>(problem.cluster.devices[device].memory.value));
+  }
+  result.microbatches = problem.microbatches;
+  result.max_replicas = problem.microbatches;
+  result.all_devices = options.flag("all_devices");
+  result.stages = options.integer("stages");
+  if (options.flag("memory"))
+    result.memory = StageMemoryLimit{
+        .capacity = capacity,
+        .in_flight = [m = problem.microbatches, merged = options.flag("merge_last")](int after) {
+          return std::clamp(list_schedule_depth(after + 1, 0, merged), 1, m);
+        }};
+  return result;
+}
+
+struct Candidate {
+  double seconds = 0;
+  std::vector<ReplicatedStage> stages;
+  std::vector<int> devices;  // by position
+  ListSchedule execution;
+};
+
+Plan plan_of(const Problem& problem, const LayerChain& chain, const Candidate& best) {
+  Plan plan{.stages = {}, .micro_batch = problem.costs.micro_batch};
+  for (const ReplicatedStage& s : best.stages) {
+    PlanStage& stage = plan.stages.emplace_back();
+    stage.layers = layers_of(chain, s.first_unit, s.last_unit);
+    for (int d = s.first_device; d < s.last_device; ++d)
+      stage.devices.emplace_back(best.devices[static_cast<std::size_t>(d)]);
+  }
+  return plan;
+}
+
+[[noreturn]] void refuse(const Problem& problem, const Options& options, int units) {
+  std::string what = "no plan";
+  if (options.integer("stages") > 0)
+    what += " of " + std::to_string(options.integer("stages")) + " stages";
+  what += " of " + std::to_string(units) + " cuttable layers";
+  what += options.flag("all_devices") ? " uses all of " : " fits on ";
+  what += std::to_string(problem.devices) + " devices with at most " +
+          std::to_string(problem.microbatches) + " replicas a stage, one a micro-batch";
+  if (options.flag("memory")) what += ", within the devices' memory";
+  throw InputError("spp", what, "use more micro-batches, fewer devices, or all_devices=no");
+}
+
+Plan spp_plan(const Problem& problem, const Options& options) {
+  const auto begin = std::chrono::steady_clock::now();
+  if (static_cast<std::size_t>(problem.devices) > problem.cluster.devices.size())
+    throw InputError("spp",
+                     std::to_string(problem.devices) + " ranks on a cluster of " +
+                         std::to_string(problem.cluster.devices.size()) + " devices",
+                     "use fewer ranks or a larger cluster");
+  const auto seconds_so_far = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  const LayerChain chain = layer_chain(problem.costs);
+  const SquareMatrix bandwidths = pair_bandwidths(problem.cluster, problem.devices);
+  std::vector<std::vector<int>> orders = {recursive_min_cut_order(bandwidths)};
+  if (options.text("orient") == "both")
+    orders.emplace_back(orders.front().rbegin(), orders.front().rend());
+
+  SearchReport report{.objective_name = "iteration time of its own model"};
+  Candidate best;
+  for (const std::vector<int>& order : orders) {
+    ReplicationProblem p = replication_problem(problem, options, chain, bandwidths, order);
+    p.table_bytes = std::int64_t{options.integer("table_limit")} * 1024 * 1024;
+    p.stop = [&] {
+      return options.integer("time_limit") > 0 && seconds_so_far() > options.integer("time_limit");
+    };
+    const ReplicatedPartitions found = partition_and_replicate(p);
+    report.states += found.states;
+    report.complete = report.complete && found.complete;
+    for (const auto& partition : found.by_stages) {  // fewer stages first: they keep a tie
+      if (!partition) continue;
+      ListSchedule execution = list_schedule(pipeline_times(p, partition->stages),
+                                             problem.microbatches, execution_options(options));
+      if (best.stages.empty() || execution.makespan < best.seconds)
+        best = {execution.makespan, partition->stages, order, std::move(execution)};
+    }
+  }
+  if (best.stages.empty()) {
+    if (!report.complete)
+      throw InputError("spp", "the search was cut short before it found a plan",
+                       "raise time_limit or table_limit");
+    refuse(problem, options, chain.units());
+  }
+  Plan plan = plan_of(problem, chain, best);
+  if (options.text("order") == "ready") plan.order = stage_orders(best.execution);
+  report.objective = best.seconds;
+  plan.search = report;
+  plan.search_seconds = seconds_so_far();
+  return plan;
+}
+
+// The strict order needs no times. The ready order is the plan's own; without a plan it is that of
+// equal stages (F : B = 1 : 2) and free channels.
+std::vector<std::vector<Op>> orders_of(const ScheduleProblem& problem, const Options& options) {
+  if (!problem.order.empty()) return problem.order;
+  const std::size_t stages = problem.graph.size();
+  const PipelineTimes equal{.forward = std::vector<double>(stages, 1),
+                            .backward = std::vector<double>(stages, 2),
+                            .all_reduce = std::vector<double>(stages, 0),
+                            .forward_channel = std::vector<double>(stages - 1, 0),
+                            .backward_channel = std::vector<double>(stages - 1, 0)};
+  return stage_orders(list_schedule(equal, problem.microbatches, execution_options(options)));
+}
+
+Schedule spp_schedule(const ScheduleProblem& problem, const Options& options) {
+  Schedule schedule{.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(problem.ranks)),
+                    .microbatches = problem.microbatches};
+  for (const auto& ops : orders_of(problem, options))
+    for (const Op& op : ops)
+      schedule.ranks[problem.placement.rank_of(op.stage, op.micro).index()].push_back(op);
+  return schedule;
+}
+
+// In flight: of the micro-batches m - depth + 1 to m, where m's forward was the last, those that
+// are the rank's. No formula where times decide the order.
+Theory spp_theory(const ScheduleProblem& problem, const Options& options) {
+  const auto ranks = static_cast<std::size_t>(problem.ranks);
+  Theory theory{.weight_versions = std::vector<int>(ranks, 1),
+                .staleness = std::vector<int>(ranks, 0)};
+  const int stages = static_cast<int>(problem.graph.size()), m = problem.microbatches;
+  const auto up = [](int a, int b) { return (a + b - 1) / b; };
+  if (stages == problem.ranks)
+    theory.bubble_ratio = static_cast<double>(stages - 1) / (m + stages - 1);
+  else if (stages == 1)
+    theory.bubble_ratio = 1 - static_cast<double>(m) / (up(m, problem.ranks) * problem.ranks);
+  if (options.text("order") != "strict") return theory;
+  theory.in_flight.assign(ranks, 0);
+  for (int s = 0; s < stages; ++s) {
+    const auto& replicas = problem.placement.stages[static_cast<std::size_t>(s)];
+    const int r = static_cast<int>(replicas.size());
+    const int depth = std::max(1, list_schedule_depth(stages, s, options.flag("merge_last")));
+    for (int k = 0; k < r; ++k)
+      theory.in_flight[replicas[static_cast<std::size_t>(k)].index()] =
+          std::min(up(depth, r), up(m - k, r));
+  }
+  return theory;
+}
+
+}  // namespace
+
+extern const System spp;
+const System spp = {
+    .name = "spp",
+    .aliases = {},
+    .title = "SPP",
+    .citation =
+        "Luo et al., Efficient Pipeline Planning for Expedited Distributed DNN Training, INFOCOM "
+        "2022 (arXiv 2204.10562)",
+    .synchronous = true,
+    .options =
+        {{"order",
+          "strict",
+          "each stage's order: strict (by key, waiting for it) or ready (the least key of "
+          "what could run)",
+          {"strict", "ready"}},
+         {"channel",
+          "shared",
+          "transfers down and up a channel: shared (one after the other, the paper's model) "
+          "or duplex",
+          {"shared", "duplex"}},
+         {"merge_last", "yes", "the last stage's forward and backward count as one block", kYesNo},
+         {"orient",
+          "paper",
+          "device order: paper (one way round) or both (also reversed, the better plan wins)",
+          {"paper", "both"}},
+         {"all_devices", "yes", "every plan uses all devices; no: it may use fewer", kYesNo},
+         {"memory", "no",
+          "leave out plans whose stages (weights, gradients, an optimizer state, outputs in "
+          "flight) exceed a device's memory; the paper has no such limit",
+          kYesNo},
+         {"stages", "0", "number of stages; 0: try every number", {}, 0},
+         {"time_limit", "300", "seconds of search, then the best so far; 0: no limit", {}, 0},
+         {"table_limit", "2048", "MiB of search tables, then the best so far"}},
+    .plan = spp_plan,
+    .schedule = spp_schedule,
+    .weights = [](const Options&) { return WeightRule{}; },
+    .theory = spp_theory,
+};
+
+}  // namespace sluice
