@@ -1,14 +1,11 @@
-// SPP (Luo, Yi, Long, Fan, Wu, Yang, Lin: Efficient Pipeline Planning for Expedited Distributed DNN
-// Training, INFOCOM 2022, arXiv 2204.10562): synchronous pipelines over devices joined by arbitrary
-// links. The exact problem is NP-hard, so it is taken apart:
+// SPP (Luo et al., Efficient Pipeline Planning for Expedited Distributed DNN Training, INFOCOM
+// 2022, arXiv 2204.10562): synchronous pipelines over devices joined by arbitrary links. The exact
+// problem is NP-hard, so it is taken apart:
 //
-//   1. recursive device ordering: cut the devices at the global minimum cut, then each half;
-//   devices
-//      with fast links between them stand together (harness/plan/device_order.h)
+//   1. recursive device ordering: cut the devices at the global minimum cut, then each half, so
+//      that devices with fast links stand together (harness/plan/device_order.h)
 //   2. partition and replication: for that order and every number of stages, the stages and
-//   replicas
-//      whose busiest resource is least busy, all-reduces counted
-//      (harness/plan/replicated_partition.h)
+//      replicas whose busiest resource is least busy (harness/plan/replicated_partition.h)
 //   3. pipeline execution: order every stage's blocks by micro-batch number + position in the
 //      pipeline; of all numbers of stages keep the one with the least iteration time
 //      (harness/plan/list_schedule.h)
@@ -25,10 +22,9 @@
 //
 // Its model and what runs here agree where stages are not replicated, channels are duplex, every
 // two neighbours have a link of their own and links have no latency. Elsewhere:
-//   - A replica here takes every r-th micro-batch whole, while the model splits each over all r:
-//   the
-//     same work, but the first result comes later. A stage has at most as many replicas as there
-//     are micro-batches.
+//   - A replica here takes every r-th micro-batch whole, while the model splits each over all r.
+//     The work is the same, but the first result comes later. A stage has at most as many replicas
+//     as there are micro-batches.
 //   - channel=shared, the paper's: both ways of a channel wait for each other in key order; full
 //     duplex links do not.
 //   - Transfers pay a link's latency and queue for media they share; in the model they do neither.
