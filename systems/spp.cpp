@@ -81,21 +81,17 @@ ReplicationProblem replication_problem(const Problem& problem, const Options& op
   return result;
 }
 
-struct Candidate {
-  double seconds = 0;
-  std::vector<ReplicatedStage> stages;
-  std::vector<int> devices;  // by position
-  ListSchedule execution;
-};
-
-Plan plan_of(const Problem& problem, const LayerChain& chain, const Candidate& best) {
+Plan plan_of(const Problem& problem, const Options& options, const ReplicationProblem& p,
+             const std::vector<ReplicatedStage>& stages, const std::vector<int>& order,
+             const ListSchedule& execution) {
   Plan plan{.stages = {}, .micro_batch = problem.costs.micro_batch};
-  for (const ReplicatedStage& s : best.stages) {
+  for (const ReplicatedStage& s : stages) {
     PlanStage& stage = plan.stages.emplace_back();
-    stage.layers = layers_of(chain, s.first_unit, s.last_unit);
+    stage.layers = layers_of(p.chain, s.first_unit, s.last_unit);
     for (int d = s.first_device; d < s.last_device; ++d)
-      stage.devices.emplace_back(best.devices[static_cast<std::size_t>(d)]);
+      stage.devices.emplace_back(order[static_cast<std::size_t>(d)]);
   }
+  if (options.text("order") == "ready") plan.order = stage_orders(execution);
   return plan;
 }
 
@@ -127,8 +123,12 @@ Plan spp_plan(const Problem& problem, const Options& options) {
   if (options.text("orient") == "both")
     orders.emplace_back(orders.front().rbegin(), orders.front().rend());
 
-  SearchReport report{.objective_name = "iteration time of its own model"};
-  Candidate best;
+  const bool by_simulator = options.text("score") == "simulator";
+  if (by_simulator && !problem.simulate)
+    throw InputError("spp", "there is no simulator to ask here", "use score=model");
+  SearchReport report{.objective_name = by_simulator ? "simulated iteration time"
+                                                     : "iteration time of its own model"};
+  Plan best;
   for (const std::vector<int>& order : orders) {
     ReplicationProblem p = replication_problem(problem, options, chain, bandwidths, order);
     p.table_bytes = std::int64_t{options.integer("table_limit")} * 1024 * 1024;
@@ -140,10 +140,14 @@ Plan spp_plan(const Problem& problem, const Options& options) {
     report.complete = report.complete && found.complete;
     for (const auto& partition : found.by_stages) {  // fewer stages first: they keep a tie
       if (!partition) continue;
-      ListSchedule execution = list_schedule(pipeline_times(p, partition->stages),
-                                             problem.microbatches, execution_options(options));
-      if (best.stages.empty() || execution.makespan < best.seconds)
-        best = {execution.makespan, partition->stages, order, std::move(execution)};
+      const ListSchedule execution = list_schedule(
+          pipeline_times(p, partition->stages), problem.microbatches, execution_options(options));
+      Plan plan = plan_of(problem, options, p, partition->stages, order, execution);
+      const double seconds = by_simulator ? problem.simulate(plan).value : execution.makespan;
+      if (best.stages.empty() || seconds < report.objective) {
+        report.objective = seconds;
+        best = std::move(plan);
+      }
     }
   }
   if (best.stages.empty()) {
@@ -152,12 +156,9 @@ Plan spp_plan(const Problem& problem, const Options& options) {
                        "raise time_limit or table_limit");
     refuse(problem, options, chain.units());
   }
-  Plan plan = plan_of(problem, chain, best);
-  if (options.text("order") == "ready") plan.order = stage_orders(best.execution);
-  report.objective = best.seconds;
-  plan.search = report;
-  plan.search_seconds = seconds_so_far();
-  return plan;
+  best.search = report;
+  best.search_seconds = seconds_so_far();
+  return best;
 }
 
 // The strict order needs no times. The ready order is the plan's own; without a plan it is that of
@@ -234,6 +235,11 @@ const System spp = {
           "paper",
           "device order: paper (one way round) or both (also reversed, the better plan wins)",
           {"paper", "both"}},
+         {"score",
+          "model",
+          "what chooses the number of stages: the paper's model, or the simulator, which "
+          "knows of shared network cards and whole micro-batches",
+          {"model", "simulator"}},
          {"all_devices", "yes", "every plan uses all devices; no: it may use fewer", kYesNo},
          {"memory", "no",
           "leave out plans whose stages (weights, gradients, an optimizer state, outputs in "

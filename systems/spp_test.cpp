@@ -321,6 +321,33 @@ TEST(SppTest, StagesThatDoNotFitAreLeftOut) {
             std::string::npos);
 }
 
+// Of the plans for every number of stages, the one that the simulator likes best.
+TEST(SppTest, TheSimulatorMayChooseTheNumberOfStages) {
+  const Case c{costs_of({1, 1, 1, 1}, {2, 2, 2, 2}, {0, 0, 0}, {64, 64, 64, 64}),
+               cluster_of(bandwidths_of(4, 64, {})), 4};
+  Problem problem{c.costs, c.cluster, 4, 4, 4, {}};
+  EXPECT_EQ(error_of([&] {
+              spp_system().plan(problem, options_of({{"score", "simulator"}}));
+            }),
+            "spp: there is no simulator to ask here; use score=model");
+  int asked = 0;
+  problem.simulate = [&](const Plan& plan) {
+    ++asked;
+    return Seconds(c.simulated(plan));
+  };
+  double least = 1e300;
+  std::size_t stages = 0;
+  for (int x = 1; x <= 4; ++x) {
+    const Plan plan = c.plan({{"stages", std::to_string(x)}});
+    if (c.simulated(plan) < least) least = c.simulated(plan), stages = plan.stages.size();
+  }
+  const Plan plan = spp_system().plan(problem, options_of({{"score", "simulator"}}));
+  EXPECT_EQ(asked, 4);
+  EXPECT_EQ(plan.stages.size(), stages);
+  EXPECT_DOUBLE_EQ(plan.search->objective, least);
+  EXPECT_EQ(plan.search->objective_name, "simulated iteration time");
+}
+
 TEST(SppTest, DevicesOfOneServerMakeAStage) {
   // Servers {0, 3} and {1, 2}: fast inside, slow between.
   const Case c{costs_of({1, 1, 1, 1}, {2, 2, 2, 2}, {1, 1, 1}, {64, 64, 64, 64}),

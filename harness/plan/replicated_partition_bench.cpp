@@ -3,7 +3,7 @@
 // devices at most 1 s, L = 200 on V = 128 at most 60 s.
 #include <benchmark/benchmark.h>
 
-#include <numeric>
+#include <limits>
 #include <random>
 
 #include "harness/plan/device_order.h"

@@ -367,6 +367,23 @@ RC_GTEST_PROP(ReplicatedPartitionTest, ScalesWithItsTimesAndBandwidths, ()) {
     RC_ASSERT(std::abs(4 * once[x]->workload - again[x]->workload) <= 1e-9 * again[x]->workload);
 }
 
+// A plan need not use a device that it is given at the end of the order.
+RC_GTEST_PROP(ReplicatedPartitionTest, ADeviceMoreNeverHurtsWhereItMayBeLeftOut, ()) {
+  ReplicationProblem more = arbitrary_problem();
+  RC_PRE(more.speeds.size() > 1u);
+  more.all_devices = false;
+  ReplicationProblem fewer = more;
+  const std::size_t n = more.speeds.size() - 1;
+  fewer.speeds.resize(n);
+  fewer.bandwidths = SquareMatrix(n);
+  for (std::size_t a = 0; a < n; ++a)
+    for (std::size_t b = 0; b < n; ++b) fewer.bandwidths.at(a, b) = more.bandwidths.at(a, b);
+  const auto with = partition_and_replicate(more).by_stages,
+             without = partition_and_replicate(fewer).by_stages;
+  for (std::size_t x = 0; x < without.size(); ++x)
+    RC_ASSERT(with[x]->workload <= without[x]->workload);
+}
+
 TEST(ReplicatedPartitionTest, LinksWithoutLimitCostNothing) {
   const ReplicationProblem p =
       problem_of(chain_of({1, 1}, {1, 1}, {5}, {7, 7}), flat(2, kUnlimited), 3);

@@ -56,6 +56,17 @@ static Cluster this_machine(int ranks) {
   return cluster;
 }
 
+// One update of a plan that is being considered, on the virtual clock.
+static Seconds simulated_update(Prepared p, const Plan& plan, int microbatches) {
+  p.plan = plan;
+  p.ranks = ranks_of(plan);
+  p.graph = stage_graph(plan, p.costs);
+  const Program program = make_program(p, microbatches);
+  const Simulation simulation = simulate(program, costs_of(plan, p.costs, p.cluster), p.cluster,
+                                         p.ranks.devices, {.trace = false});
+  return Seconds(simulation.end / program.updates);
+}
+
 Prepared prepare(const RunCase& c) {
   const auto begin = std::chrono::steady_clock::now();
   Prepared p;
@@ -67,7 +78,11 @@ Prepared prepare(const RunCase& c) {
                   : load_cluster(c.cluster, source_folder() + "/workloads/clusters");
   p.micro_batch = c.batch / c.microbatches;
   p.costs = load_costs(c.costs, *p.workload, p.micro_batch, p.cluster.devices.front());
-  const Problem problem{p.costs, p.cluster, c.ranks, c.batch, c.microbatches, {}};
+  const Problem problem{
+      p.costs,        p.cluster,
+      c.ranks,        c.batch,
+      c.microbatches, [&](const Plan& plan) {
+                          return simulated_update(p, plan, c.microbatches); }};
   p.plan = p.system->plan(problem, p.options);
   p.ranks = ranks_of(p.plan);
   p.graph = stage_graph(p.plan, p.costs);
