@@ -23,8 +23,10 @@
 // Its model and what runs here agree where stages are not replicated, channels are duplex, every
 // two neighbours have a link of their own and links have no latency. Elsewhere:
 //   - A replica here takes every r-th micro-batch whole, while the model splits each over all r.
-//     The work is the same, but the first result comes later. A stage has at most as many replicas
-//     as there are micro-batches.
+//     The work is the same, but the first result comes later. So that no replica waits for the list
+//     to come round to it, the order is made of rounds of as many micro-batches as the most
+//     replicated stage has replicas: a round is what the paper splits. A stage has at most as many
+//     replicas as there are micro-batches.
 //   - channel=shared, the paper's: both ways of a channel wait for each other in key order; full
 //     duplex links do not.
 //   - Transfers pay a link's latency and queue for media they share; in the model they do neither.
@@ -74,24 +76,36 @@ ReplicationProblem replication_problem(const Problem& problem, const Options& op
   result.stages = options.integer("stages");
   if (options.flag("memory"))
     result.memory = StageMemoryLimit{
-        .capacity = capacity,
-        .in_flight = [m = problem.microbatches, merged = options.flag("merge_last")](int after) {
-          return std::clamp(list_schedule_depth(after + 1, 0, merged), 1, m);
+        .capacity = capacity, .in_flight = [merged = options.flag("merge_last")](int after) {
+          return std::max(1, list_schedule_depth(after + 1, 0, merged));
         }};
   return result;
 }
 
+// The order that runs, of rounds; `times` are a micro-batch's.
+std::vector<std::vector<Op>> order_of_rounds(PipelineTimes times, int microbatches, int round,
+                                             const Options& options) {
+  for (auto* seconds :
+       {&times.forward, &times.backward, &times.forward_channel, &times.backward_channel})
+    for (double& s : *seconds) s *= round;
+  const int rounds = (microbatches + round - 1) / round;
+  return stage_orders(list_schedule(times, rounds, execution_options(options)), microbatches,
+                      round);
+}
+
 Plan plan_of(const Problem& problem, const Options& options, const ReplicationProblem& p,
-             const std::vector<ReplicatedStage>& stages, const std::vector<int>& order,
-             const ListSchedule& execution) {
+             const std::vector<ReplicatedStage>& stages, const std::vector<int>& order) {
   Plan plan{.stages = {}, .micro_batch = problem.costs.micro_batch};
+  int round = 1;
   for (const ReplicatedStage& s : stages) {
     PlanStage& stage = plan.stages.emplace_back();
     stage.layers = layers_of(p.chain, s.first_unit, s.last_unit);
     for (int d = s.first_device; d < s.last_device; ++d)
       stage.devices.emplace_back(order[static_cast<std::size_t>(d)]);
+    round = std::max(round, s.replicas());
   }
-  if (options.text("order") == "ready") plan.order = stage_orders(execution);
+  if (options.text("order") == "ready")
+    plan.order = order_of_rounds(pipeline_times(p, stages), problem.microbatches, round, options);
   return plan;
 }
 
@@ -140,10 +154,12 @@ Plan spp_plan(const Problem& problem, const Options& options) {
     report.complete = report.complete && found.complete;
     for (const auto& partition : found.by_stages) {  // fewer stages first: they keep a tie
       if (!partition) continue;
-      const ListSchedule execution = list_schedule(
-          pipeline_times(p, partition->stages), problem.microbatches, execution_options(options));
-      Plan plan = plan_of(problem, options, p, partition->stages, order, execution);
-      const double seconds = by_simulator ? problem.simulate(plan).value : execution.makespan;
+      Plan plan = plan_of(problem, options, p, partition->stages, order);
+      const double seconds = by_simulator
+                                 ? problem.simulate(plan).value
+                                 : list_schedule(pipeline_times(p, partition->stages),
+                                                 problem.microbatches, execution_options(options))
+                                       .makespan;
       if (best.stages.empty() || seconds < report.objective) {
         report.objective = seconds;
         best = std::move(plan);
@@ -161,6 +177,12 @@ Plan spp_plan(const Problem& problem, const Options& options) {
   return best;
 }
 
+int round_of(const Placement& placement) {
+  std::size_t most = 1;
+  for (const auto& replicas : placement.stages) most = std::max(most, replicas.size());
+  return static_cast<int>(most);
+}
+
 // The strict order needs no times. The ready order is the plan's own; without a plan it is that of
 // equal stages (F : B = 1 : 2) and free channels.
 std::vector<std::vector<Op>> orders_of(const ScheduleProblem& problem, const Options& options) {
@@ -171,7 +193,7 @@ std::vector<std::vector<Op>> orders_of(const ScheduleProblem& problem, const Opt
                             .all_reduce = std::vector<double>(stages, 0),
                             .forward_channel = std::vector<double>(stages - 1, 0),
                             .backward_channel = std::vector<double>(stages - 1, 0)};
-  return stage_orders(list_schedule(equal, problem.microbatches, execution_options(options)));
+  return order_of_rounds(equal, problem.microbatches, round_of(problem.placement), options);
 }
 
 Schedule spp_schedule(const ScheduleProblem& problem, const Options& options) {
@@ -183,8 +205,22 @@ Schedule spp_schedule(const ScheduleProblem& problem, const Options& options) {
   return schedule;
 }
 
-// In flight: of the micro-batches m - depth + 1 to m, where m's forward was the last, those that
-// are the rank's. No formula where times decide the order.
+// Micro-batches on replica k of r when a stage has forwarded `depth` rounds more than it has gone
+// back through, counted where they are most. 0 rounds: forward and backward in turn.
+int most_in_flight(int microbatches, int round, int depth, int replica, int replicas) {
+  if (depth == 0) return 1;
+  const auto before = [&](int m) {  // of the replica's micro-batches
+    return m <= replica ? 0 : (m - replica + replicas - 1) / replicas;
+  };
+  int most = 0;
+  for (int end = std::min(depth * round, microbatches);; end += round) {
+    const int last = std::min(end, microbatches);
+    most = std::max(most, before(last) - before(std::max(0, end - depth * round)));
+    if (end >= microbatches) return most;
+  }
+}
+
+// No formula for what is in flight where times decide the order.
 Theory spp_theory(const ScheduleProblem& problem, const Options& options) {
   const auto ranks = static_cast<std::size_t>(problem.ranks);
   Theory theory{.weight_versions = std::vector<int>(ranks, 1),
@@ -199,11 +235,11 @@ Theory spp_theory(const ScheduleProblem& problem, const Options& options) {
   theory.in_flight.assign(ranks, 0);
   for (int s = 0; s < stages; ++s) {
     const auto& replicas = problem.placement.stages[static_cast<std::size_t>(s)];
-    const int r = static_cast<int>(replicas.size());
-    const int depth = std::max(1, list_schedule_depth(stages, s, options.flag("merge_last")));
-    for (int k = 0; k < r; ++k)
-      theory.in_flight[replicas[static_cast<std::size_t>(k)].index()] =
-          std::min(up(depth, r), up(m - k, r));
+    for (std::size_t k = 0; k < replicas.size(); ++k)
+      theory.in_flight[replicas[k].index()] =
+          most_in_flight(m, round_of(problem.placement),
+                         list_schedule_depth(stages, s, options.flag("merge_last")),
+                         static_cast<int>(k), static_cast<int>(replicas.size()));
   }
   return theory;
 }

@@ -372,5 +372,16 @@ TEST(SppTest, TheOrderOfThreeStages) {
             "rank 1: 1F0 1B0 1F1 1B1 1F2 1B2 1F3 1B3 1F4 1B4 1F5 1B5\n");
 }
 
+// Replicas 0 and 1 of the first stage take every other micro-batch; a round is two of them.
+TEST(SppTest, TheOrderOfReplicas) {
+  const Placement placement{{{Rank(0), Rank(1)}, {Rank(2)}}};
+  const Schedule schedule = spp_system().schedule({chain(2), placement, 3, 11}, options_of({}));
+  EXPECT_EQ(to_text(schedule),
+            "rank 0: 0F0 0F2 0F4 0F6 0B0 0F8 0B2 0F10 0B4 0B6 0B8 0B10\n"
+            "rank 1: 0F1 0F3 0F5 0F7 0B1 0F9 0B3 0B5 0B7 0B9\n"
+            "rank 2: 1F0 1B0 1F1 1B1 1F2 1B2 1F3 1B3 1F4 1B4 1F5 1B5 1F6 1B6 1F7 1B7 1F8 1B8 1F9 "
+            "1B9 1F10 1B10\n");
+}
+
 }  // namespace
 }  // namespace sluice

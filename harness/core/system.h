@@ -19,7 +19,8 @@
 
 namespace sluice {
 
-// What a planner is given. `simulate` is the common simulator's opinion of a plan, for re-ranking.
+// What a planner is given. `simulate` is the common simulator's opinion of a plan, for re-ranking:
+// the seconds of an update, infinite if a device's memory does not hold it.
 struct Problem {
   const CostGraph& costs;
   const Cluster& cluster;

@@ -144,13 +144,17 @@ ListSchedule list_schedule(const PipelineTimes& times, int microbatches,
   return result;
 }
 
-std::vector<std::vector<Op>> stage_orders(const ListSchedule& schedule) {
+std::vector<std::vector<Op>> stage_orders(const ListSchedule& schedule, int microbatches,
+                                          int round) {
   std::vector<std::vector<Op>> orders(schedule.stage_end.size());
   for (const ListBlock& block : schedule.blocks) {
     if (block.kind == Kind::down || block.kind == Kind::up) continue;
     auto& ops = orders[static_cast<std::size_t>(block.place)];
-    if (block.kind != Kind::backward) ops.push_back(forward_op(block.place, block.micro));
-    if (block.kind != Kind::forward) ops.push_back(backward_op(block.place, block.micro));
+    const int first = block.micro * round;
+    for (int m = first; m < std::min(first + round, microbatches); ++m) {
+      if (block.kind != Kind::backward) ops.push_back(forward_op(block.place, m));
+      if (block.kind != Kind::forward) ops.push_back(backward_op(block.place, m));
+    }
   }
   return orders;
 }

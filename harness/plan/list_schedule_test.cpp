@@ -86,7 +86,7 @@ TEST(ListScheduleTest, OneStageRunsOneMicroBatchAfterTheOther) {
   const ListSchedule s = list_schedule(uniform(1, 2, 3), 4);
   EXPECT_EQ(s.makespan, 20);
   EXPECT_EQ(
-      stage_orders(s).front(),
+      stage_orders(s, 4).front(),
       (std::vector<Op>{forward_op(0, 0), backward_op(0, 0), forward_op(0, 1), backward_op(0, 1),
                        forward_op(0, 2), backward_op(0, 2), forward_op(0, 3), backward_op(0, 3)}));
 }
@@ -188,7 +188,7 @@ RC_GTEST_PROP(ListScheduleTest, BothRulesKeepDependenciesAndResources, ()) {
   }
   for (const auto& [micro, count] : passed) RC_ASSERT(count == types);
   // What it orders can run.
-  const Schedule schedule{.ranks = stage_orders(s), .microbatches = micros};
+  const Schedule schedule{.ranks = stage_orders(s, micros), .microbatches = micros};
   RC_ASSERT(check(schedule, chain(stages), one_stage_per_rank(stages)).empty());
 }
 
@@ -233,7 +233,7 @@ TEST(ListScheduleTest, DepthIsFourForEveryStageBehind) {
   for (int stages = 1; stages <= 5; ++stages)
     for (const bool merge_last : {true, false}) {
       const auto orders =
-          stage_orders(list_schedule(uniform(stages, 1, 2), 40, {.merge_last = merge_last}));
+          stage_orders(list_schedule(uniform(stages, 1, 2), 40, {.merge_last = merge_last}), 40);
       const Schedule schedule{.ranks = orders, .microbatches = 40};
       for (int s = 0; s < stages; ++s) {
         const auto& ops = orders[static_cast<std::size_t>(s)];
@@ -243,6 +243,19 @@ TEST(ListScheduleTest, DepthIsFourForEveryStageBehind) {
         EXPECT_EQ(std::max(1, depth), peaks(schedule)[static_cast<std::size_t>(s)].in_flight);
       }
     }
+}
+
+// Five micro-batches in rounds of two: the last round has one.
+TEST(ListScheduleTest, ARoundIsSeveralMicroBatchesOneAfterAnother) {
+  const Schedule schedule{.ranks = stage_orders(list_schedule(uniform(2, 1, 2), 3), 5, 2),
+                          .microbatches = 5};
+  EXPECT_EQ(to_text(schedule),
+            "rank 0: 0F0 0F1 0F2 0F3 0F4 0B0 0B1 0B2 0B3 0B4\n"
+            "rank 1: 1F0 1B0 1F1 1B1 1F2 1B2 1F3 1B3 1F4 1B4\n");
+  const Schedule unmerged{
+      .ranks = stage_orders(list_schedule(uniform(1, 1, 2), 2, {.merge_last = false}), 4, 2),
+      .microbatches = 4};
+  EXPECT_EQ(to_text(unmerged), "rank 0: 0F0 0F1 0B0 0B1 0F2 0F3 0B2 0B3\n");
 }
 
 // At equal stages and no transfers it is as fast as 1F1B.

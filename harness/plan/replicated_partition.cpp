@@ -56,11 +56,11 @@ class Model {
   bool fits(std::size_t first, std::size_t last, std::size_t end, std::size_t r,
             int stages_after) const {
     const StageMemoryLimit& limit = *problem.memory;
-    const double held =
-        (static_cast<double>(limit.in_flight(stages_after)) - 1) / static_cast<double>(r) + 1;
+    const int replicas = static_cast<int>(r);
+    const int most = (problem.microbatches + replicas - 1) / replicas;  // that come to one
     const double bytes =
         limit.copies * (parameters[last] - parameters[first]) +
-        static_cast<double>(static_cast<std::int64_t>(held)) * (outputs[last] - outputs[first]);
+        std::min(most, limit.in_flight(stages_after)) * (outputs[last] - outputs[first]);
     for (std::size_t d = end - r; d < end; ++d)
       if (bytes > limit.capacity[d]) return false;
     return true;

@@ -21,7 +21,7 @@ namespace sluice {
 struct StageMemoryLimit {
   std::vector<double> capacity;                    // bytes, by position
   double copies = 3;                               // weights, gradients, one optimizer state
-  std::function<int(int stages_after)> in_flight;  // micro-batches of a stage that holds them all
+  std::function<int(int stages_after)> in_flight;  // most micro-batches of a stage on one device
 };
 
 struct ReplicationProblem {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -56,12 +57,14 @@ static Cluster this_machine(int ranks) {
   return cluster;
 }
 
-// One update of a plan that is being considered, on the virtual clock.
-static Seconds simulated_update(Prepared p, const Plan& plan, int microbatches) {
+// One update of a plan that is being considered, on the virtual clock; infinite if it does not fit.
+static Seconds simulated_update(Prepared p, const Plan& plan, const RunCase& c) {
   p.plan = plan;
   p.ranks = ranks_of(plan);
   p.graph = stage_graph(plan, p.costs);
-  const Program program = make_program(p, microbatches);
+  const Program program = make_program(p, c.microbatches);
+  if (!over_memory(p, memory(program, stage_memory(p, c.optimizer))).empty())
+    return Seconds(std::numeric_limits<double>::infinity());
   const Simulation simulation = simulate(program, costs_of(plan, p.costs, p.cluster), p.cluster,
                                          p.ranks.devices, {.trace = false});
   return Seconds(simulation.end / program.updates);
@@ -79,10 +82,9 @@ Prepared prepare(const RunCase& c) {
   p.micro_batch = c.batch / c.microbatches;
   p.costs = load_costs(c.costs, *p.workload, p.micro_batch, p.cluster.devices.front());
   const Problem problem{
-      p.costs,        p.cluster,
-      c.ranks,        c.batch,
-      c.microbatches, [&](const Plan& plan) {
-                          return simulated_update(p, plan, c.microbatches); }};
+      p.costs, p.cluster,      c.ranks,
+      c.batch, c.microbatches, [&](const Plan& plan) {
+                          return simulated_update(p, plan, c); }};
   p.plan = p.system->plan(problem, p.options);
   p.ranks = ranks_of(p.plan);
   p.graph = stage_graph(p.plan, p.costs);
