@@ -154,6 +154,10 @@ Plan spp_plan(const Problem& problem, const Options& options) {
     report.complete = report.complete && found.complete;
     for (const auto& partition : found.by_stages) {  // fewer stages first: they keep a tie
       if (!partition) continue;
+      if (!best.stages.empty() && p.stop()) {
+        report.complete = false;
+        break;
+      }
       Plan plan = plan_of(problem, options, p, partition->stages, order);
       const double seconds = by_simulator
                                  ? problem.simulate(plan).value
