@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/commands.h"
@@ -7,6 +8,27 @@
 #include "harness/run/prepare.h"
 
 namespace sluice {
+
+// "0-3,7": runs of three and more are drawn together.
+static std::string device_list(const std::vector<DeviceId>& devices) {
+  std::string text;
+  for (std::size_t k = 0; k < devices.size();) {
+    std::size_t end = k + 1;
+    while (end < devices.size() && devices[end].value == devices[end - 1].value + 1) ++end;
+    text += (text.empty() ? "" : ",") + std::to_string(devices[k].value);
+    if (end - k >= 3) {
+      text += "-" + std::to_string(devices[end - 1].value);
+      k = end;
+    } else {
+      ++k;
+    }
+  }
+  return text;
+}
+
+static std::size_t longest(const std::vector<std::string>& texts) {
+  return std::ranges::max(texts, {}, &std::string::size).size();
+}
 
 int plan_command(const PlanArguments& a) {
   const Workload& workload = find_workload(a.workload);
@@ -57,28 +79,33 @@ int plan_command(const PlanArguments& a) {
   fmt::print("{} on {}: {} stages on {} of {} devices, {} x {} samples per update, costs: {}\n",
              system.title, cluster.name, p.plan.stages.size(), p.ranks.devices.size(),
              cluster.devices.size(), c.microbatches, p.micro_batch, p.costs.source);
-  fmt::print("{:>5}  {:>8}  {:<28} {:>10} {:>10} {:>10} {:>12} {:>10}\n", "stage", "devices",
-             "layers", "F", "I", "W", "parameters", "peak");
+  std::vector<std::string> devices{"devices"}, layers{"layers"};
+  for (const PlanStage& stage : p.plan.stages) {
+    const auto name = [&](int l) { return p.costs.layers[static_cast<std::size_t>(l)].name; };
+    devices.push_back(device_list(stage.devices));
+    layers.push_back(name(stage.layers.front()) + " .. " + name(stage.layers.back()));
+  }
+  const auto print_row = [&](std::size_t row, auto&&... numbers) {
+    fmt::print("{:>5}  {:>{}}  {:<{}}", row == 0 ? "stage" : std::to_string(row - 1), devices[row],
+               longest(devices), layers[row], longest(layers));
+    (fmt::print("  {:>10}", numbers), ...);
+    fmt::print("\n");
+  };
+  print_row(0, "F", "I", "W", "parameters", "peak");
   const std::vector<StageCost> costs = stage_costs(p.plan, p.costs, p.cluster);
   for (std::size_t s = 0; s < p.plan.stages.size(); ++s) {
-    const PlanStage& stage = p.plan.stages[s];
-    std::string devices;
-    for (const DeviceId d : stage.devices)
-      devices += (devices.empty() ? "" : ",") + std::to_string(d.value);
-    const auto name = [&](int l) { return p.costs.layers[static_cast<std::size_t>(l)].name; };
-    fmt::print("{:>5}  {:>8}  {:<28} {:>10} {:>10} {:>10} {:>12} {:>10}\n", s, devices,
-               name(stage.layers.front()) + " .. " + name(stage.layers.back()),
-               to_text(costs[s].forward), to_text(costs[s].input_gradient),
-               to_text(costs[s].weight_gradient), to_text(costs[s].parameters),
-               to_text(memory[p.ranks.placement.stages[s].front().index()].peak.total()));
+    const Rank first = p.ranks.placement.stages[s].front();
+    print_row(s + 1, to_text(costs[s].forward), to_text(costs[s].input_gradient),
+              to_text(costs[s].weight_gradient), to_text(costs[s].parameters),
+              to_text(memory[first.index()].peak.total()));
   }
+  const SearchReport search = search_report(p.plan);
   fmt::print(
-      "planner's objective (slowest stage): {}; simulated: {} per update, {:.4g} samples/s, bubble "
-      "{:.1f} %\n",
-      to_text(Seconds(p.plan.objective)), to_text(Seconds(update_seconds)),
+      "planner's objective ({}): {}; simulated: {} per update, {:.4g} samples/s, bubble {:.1f} %\n",
+      search.objective_name, to_text(Seconds(search.objective)), to_text(Seconds(update_seconds)),
       static_cast<double>(c.batch) / update_seconds, 100 * simulation.bubble.bubble_ratio);
-  fmt::print("states visited: {}; search: {}{}\n", p.plan.states,
-             to_text(Seconds(p.plan.search_seconds)), p.plan.complete ? "" : " (cut short)");
+  fmt::print("states visited: {}; search: {}{}\n", search.states,
+             to_text(Seconds(p.plan.search_seconds)), search.complete ? "" : " (cut short)");
   return 0;
 }
 

@@ -109,14 +109,21 @@ Bytes edge_bytes(const Plan& plan, const CostGraph& costs, StageId from, StageId
   return bytes;
 }
 
+SearchReport search_report(const Plan& plan) {
+  if (plan.search) return *plan.search;
+  return {plan.objective, "slowest stage", plan.states, plan.complete};
+}
+
 nlohmann::json plan_json(const Plan& plan, const CostGraph& costs, const std::string& system,
                          std::optional<Seconds> simulated) {
+  const SearchReport search = search_report(plan);
   nlohmann::json json = {{"system", system},
-                         {"objective", plan.objective},
+                         {"objective", search.objective},
+                         {"objective_name", search.objective_name},
                          {"micro_batch", plan.micro_batch},
-                         {"states", plan.states},
+                         {"states", search.states},
                          {"search_seconds", plan.search_seconds},
-                         {"complete", plan.complete},
+                         {"complete", search.complete},
                          {"stages", nlohmann::json::array()},
                          {"edges", nlohmann::json::array()}};
   json["simulated_seconds"] =

@@ -20,7 +20,8 @@
 
 namespace sluice {
 
-// What a planner is given. `simulate` is the common simulator's opinion of a plan, for re-ranking.
+// What a planner is given. `simulate` is the common simulator's opinion of a plan, for re-ranking:
+// the seconds of an update, infinite if a device's memory does not hold it.
 struct Problem {
   const CostGraph& costs;
   const Cluster& cluster;
@@ -39,8 +40,9 @@ struct ScheduleProblem {
   // For orders that depend on times: per stage; empty: F = I = W on all. And of a message.
   std::vector<StageCost> costs = {};
   Seconds latency = Seconds(0);
-  int microbatches_per_update = 1;  // asynchronous systems that accumulate
-  int epoch = 0;                    // of the training, where a system changes with it
+  int microbatches_per_update = 1;          // asynchronous systems that accumulate
+  int epoch = 0;                            // of the training, where a system changes with it
+  std::vector<std::vector<Op>> order = {};  // Plan::order
   int chunks() const { return static_cast<int>(graph.size()) / ranks; }  // stages of every rank
 };
 

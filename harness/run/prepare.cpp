@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -73,6 +74,19 @@ static void divide_among_replicas(const RunCase& c, Prepared& p) {
   p.costs = load_costs(c.costs, *p.workload, p.micro_batch, p.cluster.devices.front());
 }
 
+// One update of a plan that is being considered, on the virtual clock; infinite if it does not fit.
+static Seconds simulated_update(Prepared p, const Plan& plan, const RunCase& c) {
+  p.plan = plan;
+  p.ranks = ranks_of(plan);
+  p.graph = stage_graph(plan, p.costs);
+  const Program program = make_program(p, p.microbatches_per_update);
+  if (!over_memory(p, memory(program, stage_memory(p, c.optimizer, program.rule))).empty())
+    return Seconds(std::numeric_limits<double>::infinity());
+  const Simulation simulation = simulate(program, costs_of(plan, p.costs, p.cluster), p.cluster,
+                                         p.ranks.devices, {.trace = false});
+  return Seconds(simulation.end / program.updates);
+}
+
 Prepared prepare(const RunCase& c) {
   const auto begin = std::chrono::steady_clock::now();
   Prepared p;
@@ -85,7 +99,10 @@ Prepared prepare(const RunCase& c) {
   p.microbatches_per_update = c.microbatches;
   p.micro_batch = c.batch / c.microbatches;
   p.costs = load_costs(c.costs, *p.workload, p.micro_batch, p.cluster.devices.front());
-  const Problem problem{p.costs, p.cluster, c.ranks, c.batch, c.microbatches, {}};
+  const Problem problem{
+      p.costs, p.cluster,      c.ranks,
+      c.batch, c.microbatches, [&](const Plan& plan) {
+                          return simulated_update(p, plan, c); }};
   p.plan = p.system->plan(problem, p.options);
   if (!p.system->synchronous) divide_among_replicas(c, p);
   p.ranks = ranks_of(p.plan);
@@ -100,6 +117,7 @@ static ScheduleProblem schedule_problem(const Prepared& p, int microbatches, int
                           microbatches};
   problem.microbatches_per_update = p.microbatches_per_update;
   problem.epoch = epoch;
+  problem.order = p.plan.order;
   return problem;
 }
 

@@ -75,6 +75,7 @@ class TorchSession : public Session {
   }
 
   Evaluation evaluate_snapshot(std::size_t k) override {
+    const c10::InferenceMode no_autograd;
     // Running statistics live in the modules: those of the snapshot stand in for a while.
     std::vector<std::vector<at::Tensor>> now;
     for (std::size_t s = 0; s < interfaces_.size(); ++s) {
