@@ -32,7 +32,8 @@ nav a{display:inline-block;margin:0 14px 4px 0}
 a{color:var(--accent)}
 .scroll{overflow-x:auto;background:#fff;border:1px solid var(--line);border-radius:8px}
 table{border-collapse:collapse;width:100%;font-size:13.5px;font-variant-numeric:tabular-nums}
-th,td{padding:7px 9px;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}
+small{color:var(--soft);font-weight:400}
+th,td{padding:6px 8px;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}
 th{background:#eef1f5;font-weight:600;vertical-align:bottom}
 tr:first-child th:first-child,td:first-child,td.text,th.text{text-align:left}
 th[colspan]{text-align:center}
@@ -88,8 +89,12 @@ std::string script_source(std::string source) {
   return source;
 }
 
+// What stands behind a line end is written small, below.
 std::string cell(const std::string& text, const char* attributes = "") {
-  return fmt::format("<td{}>{}</td>", attributes, text.empty() ? "–" : escape_html(text));
+  const std::size_t end = std::min(text.find('\n'), text.size());
+  std::string html = text.empty() ? "–" : escape_html(text.substr(0, end));
+  if (end < text.size()) html += "<br><small>" + escape_html(text.substr(end + 1)) + "</small>";
+  return fmt::format("<td{}>{}</td>", attributes, html);
 }
 
 std::string figure(const Chart& chart) {
@@ -129,7 +134,7 @@ template <class Text>
 std::string spread_text(const std::optional<Spread>& spread, Text text) {
   if (!spread) return "";
   const std::string low = text(spread->min), high = text(spread->max);
-  return text(spread->median) + (low == high ? "" : " (" + low + "–" + high + ")");
+  return text(spread->median) + (low == high ? "" : "\n" + low + " – " + high);
 }
 
 std::string seconds_text(double value) { return to_text(Seconds(value)); }
@@ -140,8 +145,9 @@ std::string time_text(const ComparisonRow& row) {
     return row.attempts > 1 ? fmt::format("not reached, 0/{}", row.attempts) : "not reached";
   }
   std::string text = spread_text(row.time_to_accuracy, seconds_text);
-  if (row.reached < row.attempts) text += fmt::format(" {}/{}", row.reached, row.attempts);
-  return text;
+  if (row.reached == row.attempts) return text;
+  const std::size_t end = std::min(text.find('\n'), text.size());
+  return text.insert(end, fmt::format(", {}/{}", row.reached, row.attempts));
 }
 
 std::string name_cell(const ComparisonRow& row, const Palette& palette) {
