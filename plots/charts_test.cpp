@@ -34,6 +34,11 @@ const Chart& chart(const std::vector<Chart>& charts, const std::string& prefix) 
   return charts.at(0);
 }
 
+const ChartSet& study_charts() {
+  static const ChartSet charts = make_charts(synthetic::study());
+  return charts;
+}
+
 TEST(Charts, OneSectionAWorkloadAndClock) {
   const ChartSet set = make_charts(synthetic::records());
   ASSERT_EQ(set.sections.size(), 3u);
@@ -82,7 +87,7 @@ TEST(Charts, NotReachedIsSaid) {
 // The study: 5 tasks, single_device and 5 systems, 2, 4 and 8 ranks, 5 seeds, equal and tuned
 // rates.
 TEST(Charts, AStudyIsSmallMultiplesOfTasksRanksAndRates) {
-  const ChartSet set = make_charts(synthetic::study());
+  const ChartSet& set = study_charts();
   ASSERT_EQ(set.sections.size(), 5u);
   for (const ChartSection& section : set.sections) {
     ASSERT_EQ(section.comparisons.size(), 6u);
@@ -153,7 +158,7 @@ TEST(Charts, ACurveIsTheMedianInABandAndEndsWhereMostSeedsHaveDiverged) {
 }
 
 TEST(Charts, ABoundaryFramesTheLargestStableRate) {
-  const ChartSet set = make_charts(synthetic::study());
+  const ChartSet& set = study_charts();
   ASSERT_EQ(set.boundary_charts.size(), 1u);
   const json& panels = set.boundary_charts[0].spec["concat"];
   ASSERT_EQ(panels.size(), 3u);  // 2, 4 and 8 ranks
@@ -171,7 +176,7 @@ TEST(Charts, ABoundaryFramesTheLargestStableRate) {
 }
 
 TEST(Charts, LongTextsBehindBarsStayInTheirPanel) {
-  for (const ChartSection& section : make_charts(synthetic::study()).sections) {
+  for (const ChartSection& section : study_charts().sections) {
     const Chart& c = chart(section.charts, "time-to");
     for (const json& panel : c.spec["concat"]) {
       const double end = panel["layer"][0]["encoding"]["x"]["scale"]["domain"][1];

@@ -146,10 +146,9 @@ json curve_panel(const Comparison& c, const std::string& title, const json& valu
     layers.push_back({{"data", nothing},
                       {"mark",
                        {{"type", "text"},
-                        {"align", "right"},  // below the line at its end, where few curves run
-                        {"baseline", "top"},
-                        {"dx", -4},
-                        {"dy", 4},
+                        {"align", "left"},  // beside the panel: in it, curves run
+                        {"baseline", "middle"},
+                        {"dx", 5},
                         {"color", "#444"},
                         {"text", fmt::format("target {:g}", *c.target)}}},
                       {"encoding", {{"y", goal}, {"x", {{"value", frame.width}}}}}});
@@ -242,7 +241,7 @@ Chart curves_chart(const std::string& name, std::span<const Comparison> comparis
   frame.x_title = axis == CurveAxis::time ? "training time [" + scale.unit + "]" : "updates";
   frame.y_title = what;
   const std::size_t columns = panel_columns(comparisons);
-  frame.width = panels.size() == 1 ? 620 : columns == 3 ? 300 : 430;
+  frame.width = panels.size() == 1 ? 620 : 410;
   frame.height = panels.size() == 1 ? 300 : 210;
   const json legend = {{"title", nullptr},       {"symbolType", "stroke"},
                        {"symbolStrokeWidth", 3}, {"symbolOpacity", 1},  // not that of the bands

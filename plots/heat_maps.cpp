@@ -24,7 +24,7 @@ json cell_layers(const std::string& x_title, const std::vector<std::string>& col
                   {"axis",
                    {{"title", x_title.empty() ? json(nullptr) : json(x_title)},
                     {"labelAngle", 0},
-                    {"labelLimit", 110},
+                    {"labelFontSize", 11},
                     {"ticks", false},
                     {"domain", false}}}};
   const json y = {{"field", "row"},
@@ -223,9 +223,11 @@ Chart overview_chart(const std::string& name, const std::string& title,
   if (time && several) subtitle.push_back("4/5: so many of the seeds reached the target");
   Chart chart{name, title, chart_frame(title, subtitle)};
   json& views = chart.spec["concat"] = json::array();
+  // Two panels beside one another fill a page.
+  const double step = std::clamp(455.0 / static_cast<double>(workloads.size()), 64.0, 112.0);
   for (const Panel& p : panels) {
     json spec = {{"data", {{"values", p.values}}},
-                 {"width", {{"step", 112}}},
+                 {"width", {{"step", step}}},
                  {"height", {{"step", 26}}},
                  {"layer", cell_layers("", workloads, {p.rows.begin(), p.rows.end()})}};
     spec["title"] = panel_heading(ranks_text(p.ranks) + (!both     ? ""
