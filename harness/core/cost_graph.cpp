@@ -64,6 +64,20 @@ CostGraph analytic_costs(const ModelGraph& model, std::int64_t micro_batch, cons
   return graph;
 }
 
+CostGraph grouped_costs(const CostGraph& costs, int grouping) {
+  for (const CostGraph& larger : costs.larger)
+    if (larger.micro_batch == grouping * costs.micro_batch) return larger;
+  CostGraph result = costs;
+  result.larger.clear();
+  result.micro_batch *= grouping;
+  for (LayerCost& layer : result.layers) {
+    for (Seconds* s : {&layer.forward, &layer.input_gradient, &layer.weight_gradient})
+      *s = *s * grouping;
+    layer.output = layer.output * grouping;
+  }
+  return result;
+}
+
 bool rides_along(const LayerSpec& layer) {
   return is_loss(layer.kind) || std::holds_alternative<Flatten>(layer.kind);
 }

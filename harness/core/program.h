@@ -34,7 +34,9 @@ enum class Do : std::uint8_t {
 struct Instruction {
   Do what = Do::forward;
   StageId stage;       // the rank's own stage
-  Micro micro;         // of the step: the index of the update
+  Micro micro;         // compute: the stage's own op number; communication: the message's on its
+                       // edge (the same unless stages take several micro-batches at once,
+                       // StageGraph::grouping); step: the index of the update
   StageId peer_stage;  // communication: the stage at the other end
   std::int32_t channel =
       -1;  // communication: index into Program::channels; reduce: the stage's group

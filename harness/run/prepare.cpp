@@ -1,5 +1,6 @@
 #include "harness/run/prepare.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -56,6 +57,48 @@ static Cluster this_machine(int ranks) {
   return cluster;
 }
 
+// The costs of micro-batches of another size; kept in `larger` where the plan's stages take such.
+static CostGraph costs_at(const Prepared& p, const RunCase& c, std::int64_t micro_batch) {
+  if (c.costs == "analytic" || c.costs == "profile")
+    return load_costs(c.costs, *p.workload, micro_batch, p.cluster.devices.front());
+  return grouped_costs(p.costs, static_cast<int>(micro_batch / p.micro_batch));  // a file has one
+}
+
+// Everything that follows from a plan.
+static void adopt(Prepared& p, const RunCase& c, const Plan& plan) {
+  for (const PlanStage& stage : plan.stages) {
+    const std::int64_t micro_batch = stage.grouping * p.micro_batch;
+    if (stage.grouping > 1 && std::ranges::find(p.costs.larger, micro_batch,
+                                                &CostGraph::micro_batch) == p.costs.larger.end())
+      p.costs.larger.push_back(costs_at(p, c, micro_batch));
+  }
+  p.plan = plan;
+  p.ranks = ranks_of(p.plan);
+  p.graph = stage_graph(p.plan, p.costs);
+}
+
+// Of one update. Asynchronous: from a run long enough that filling the pipe hardly counts.
+static Seconds simulated_seconds(const Prepared& p, const RunCase& c, const Plan& plan) {
+  Prepared candidate = p;
+  adopt(candidate, c, plan);
+  const int units =
+      p.system->synchronous ? c.microbatches : 8 * static_cast<int>(candidate.ranks.devices.size());
+  const Program program = make_program(candidate, units);
+  const Simulation simulation = simulate(program, costs_of(plan, candidate.costs, p.cluster),
+                                         p.cluster, candidate.ranks.devices, {.trace = false});
+  return Seconds(simulation.end / program.updates);
+}
+
+static StageMemory memory_of_layers(const ModelGraph& model, std::span<const Shape> shapes,
+                                    std::span<const int> layers, std::int64_t samples,
+                                    const OptimizerSpec& optimizer) {
+  Bytes weights;
+  for (const int l : layers)
+    weights += Bytes(4 * parameter_count(model.layers[static_cast<std::size_t>(l)]));
+  const StageStash stash = stage_stash(model, shapes, layers, samples);
+  return {weights, weights, weights * optimizer.state_tensors(), stash.forward, stash.weight};
+}
+
 Prepared prepare(const RunCase& c) {
   const auto begin = std::chrono::steady_clock::now();
   Prepared p;
@@ -67,17 +110,24 @@ Prepared prepare(const RunCase& c) {
                   : load_cluster(c.cluster, source_folder() + "/workloads/clusters");
   p.micro_batch = c.batch / c.microbatches;
   p.costs = load_costs(c.costs, *p.workload, p.micro_batch, p.cluster.devices.front());
-  const Problem problem{p.costs, p.cluster, c.ranks, c.batch, c.microbatches, {}};
+  Problem problem{p.costs, p.cluster, c.ranks, c.batch, c.microbatches, {}};
+  problem.simulate = [&](const Plan& plan) { return simulated_seconds(p, c, plan); };
+  problem.costs_at = [&](std::int64_t micro_batch) { return costs_at(p, c, micro_batch); };
+  const std::vector<Shape> shapes = p.workload->model.shapes();
+  problem.footprint = [&](std::span<const int> layers, std::int64_t samples) {
+    const StageMemory m = memory_of_layers(p.workload->model, shapes, layers, samples, c.optimizer);
+    return Problem::Footprint{m.weights + m.gradients + m.optimizer, m.stash};
+  };
   p.plan = p.system->plan(problem, p.options);
-  p.ranks = ranks_of(p.plan);
-  p.graph = stage_graph(p.plan, p.costs);
+  adopt(p, c, p.plan);
   p.planning_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return p;
 }
 
 static ScheduleProblem schedule_problem(const Prepared& p, int microbatches) {
-  return {p.graph, p.ranks.placement, static_cast<int>(p.ranks.devices.size()), microbatches};
+  return {p.graph, p.ranks.placement, static_cast<int>(p.ranks.devices.size()), microbatches,
+          p.plan.order};
 }
 
 Program make_program(const Prepared& p, int microbatches) {
@@ -93,14 +143,9 @@ std::vector<StageMemory> stage_memory(const Prepared& p, const OptimizerSpec& op
   const ModelGraph& model = p.workload->model;
   const std::vector<Shape> shapes = model.shapes();
   std::vector<StageMemory> result;
-  for (const PlanStage& stage : p.plan.stages) {
-    Bytes weights;
-    for (const int l : stage.layers)
-      weights += Bytes(4 * parameter_count(model.layers[static_cast<std::size_t>(l)]));
-    const StageStash stash = stage_stash(model, shapes, stage.layers, p.micro_batch);
+  for (const PlanStage& stage : p.plan.stages)
     result.push_back(
-        {weights, weights, weights * optimizer.state_tensors(), stash.forward, stash.weight});
-  }
+        memory_of_layers(model, shapes, stage.layers, stage.grouping * p.micro_batch, optimizer));
   return result;
 }
 

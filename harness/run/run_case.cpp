@@ -156,6 +156,13 @@ class CaseRun {
     record_.ranks = static_cast<int>(p.ranks.devices.size());
     if (!on_wall()) record_.device = p.cluster.devices.front().name;
     record_.plan = plan_json(p.plan, p.costs, p.system->name, std::nullopt);
+    if (session_cannot_run(p.plan)) {
+      record_.outcome = "unsupported";
+      record_.reason =
+          "the plan's stages take different micro-batches or are tied without a tensor, which only "
+          "the virtual clock without training runs";
+      return;
+    }
     load_data();
     const int units = segments_.empty() ? case_.microbatches : unit_count(segments_.front());
     try {
@@ -180,6 +187,13 @@ class CaseRun {
       record_.reason = over;
     }
     if (!on_wall()) record_.peak_bytes = record_.predicted_peak_bytes;
+  }
+
+  // What real ranks do not do yet.
+  bool session_cannot_run(const Plan& plan) const {
+    const bool grouped =
+        std::ranges::any_of(plan.stages, [](const PlanStage& s) { return s.grouping != 1; });
+    return (on_wall() || case_.train) && (grouped || !plan.imposed_edges.empty());
   }
 
   // Cuts the run into drained segments, an evaluation after each. Sizes in updates.
