@@ -34,7 +34,7 @@ namespace sluice {
 
 // A set of vertices as one stage. Seconds.
 struct StageWork {
-  std::vector<double> compute;        // of one op, per grouping of the space
+  std::vector<double> compute;  // of one op, per grouping of the space: the sum of its vertices'
   std::vector<double> communication;  // of one op, per grouping
   std::vector<double> all_reduce;     // once an update, per degree of the space
 };
