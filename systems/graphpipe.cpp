@@ -221,44 +221,37 @@ class Planner {
     return result;
   }
 
-  // Every limit on the data-parallel degree, and every micro-batch where one holds for all stages.
+  // With every limit on the data-parallel degree, and every micro-batch where one holds for all.
   void search_all(const SeriesParallelTree& tree, bool absorb_joins, bool imposed) {
     const int most =
         std::min({problem_.devices, problem_.microbatches, options_.integer("max_degree")});
-    const std::string& micro_batch = options_.text("micro_batch");
-    for (const int degree : powers_of_two(most)) {
-      StageSearchSpace space;
-      space.devices = problem_.devices;
-      space.microbatches = problem_.microbatches;
-      space.degrees = powers_of_two(degree);
-      space.absorb_joins = absorb_joins;
-      space.overlap_communication = options_.flag("overlap");
-      if (micro_batch == "uniform") {
-        for (const int b : powers_of_two(problem_.microbatches)) {
-          space.rates = {{b, 1}};
-          search(tree, space, imposed);
-        }
-        continue;
-      }
-      space.rate_is_degree = micro_batch == "case";
-      space.rates.clear();
-      for (const int b : powers_of_two(problem_.microbatches))
-        for (int k = 1; k <= (space.rate_is_degree ? 1 : options_.integer("k")); ++k)
-          space.rates.push_back({b, k});
-      search(tree, space, imposed);
-    }
-  }
-
-  void search(const SeriesParallelTree& tree, StageSearchSpace& space, bool imposed) {
+    const bool uniform = options_.text("micro_batch") == "uniform";
+    StageSearchSpace space;
+    space.devices = problem_.devices;
+    space.microbatches = problem_.microbatches;
+    space.degrees = powers_of_two(most);
+    space.rate_is_degree = options_.text("micro_batch") == "case";
+    space.rates.clear();
+    for (const int b : powers_of_two(space.rate_is_degree ? most : problem_.microbatches))
+      for (int k = 1; k <= (uniform || space.rate_is_degree ? 1 : options_.integer("k")); ++k)
+        space.rates.push_back({b, k});
+    space.absorb_joins = absorb_joins;
+    space.overlap_communication = options_.flag("overlap");
     const std::vector<int> groupings = space.groupings();
-    if (groupings.empty()) return;
     space.work = [&](std::span<const int> vertices) { return work(vertices, groupings, space); };
     space.footprint = [&](std::span<const int> vertices, int grouping) {
       return footprint(vertices, grouping);
     };
     space.memory = machine_.memory.value;
     space.seconds = options_.integer("time_limit");
-    const StageSearchResult found = search_stage_graph(tree, space);
+    StageGraphSearch search(tree, space);
+    for (const int degree : space.degrees)
+      for (int rate = uniform ? 0 : -1; rate < (uniform ? static_cast<int>(space.rates.size()) : 0);
+           ++rate)
+        add(search.run(degree, rate), imposed);
+  }
+
+  void add(const StageSearchResult& found, bool imposed) {
     states_ += found.states;
     complete_ = complete_ && found.complete;
     if (found.stages.empty()) return;

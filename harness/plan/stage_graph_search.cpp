@@ -26,53 +26,82 @@ std::vector<int> StageSearchSpace::groupings() const {
 
 namespace {
 
-constexpr int kAny = 31;  // of a rate: the source's where nothing comes before, no successor
+constexpr int kAny = 31;  // of a rate: the source's where nothing comes before; no successor
 
 // The successors of a part, as one: what they hold, and their rate. kAny: there are none.
 struct Next {
   int in_flight = 0, rate = kAny;
 };
 
-// How a state was solved: a run [first, last) as one stage, or the first element split on
-// `devices`; then the rest, at whose head stands `head`.
+// How a part was solved, given the rate of the stages at its head: a run [first, last) as one
+// stage, or the first element split on `devices`; then the rest, at whose head stands `head`.
 struct Solved {
-  int in_flight = -1;  // at the head; -1: there is no solution
   double bytes = 0;
-  int last = 0;
-  int choice = -1;  // -1: the element was split
-  int devices = 0;
-  int head = kAny;
-  int tail = kAny;  // absorbing: the rate of the stage with the join
+  int in_flight = -1;  // at the head; -1: there is no solution
+  std::int16_t last = 0;
+  std::int16_t choice = -1;  // -1: the element was split
+  std::int16_t devices = 0;
+  std::int8_t head = kAny;
+  std::int8_t tail = kAny;  // absorbing: the rate of the stage with the join
+};
+
+// A part, and what it must fit: all its elements from `first` on, on exactly `devices`, before
+// `next`; tail: the rate of the stage at its end.
+struct State {
+  int list = 0, first = 0, devices = 0;
+  Next next;
+  int tail = kAny;
 };
 
 struct OutOfLimits {};
 
 class Search {
  public:
-  Search(const SeriesParallelTree& tree, const StageSearchSpace& space)
-      : space_(space), stages_(tree, space) {
-    for (const StageChoice& c : stages_.choices) most_devices_ = std::max(most_devices_, c.degree);
+  Search(StageLists& lists, const StageSearchSpace& space, int max_degree, int rate)
+      : lists_(lists), space_(space) {
+    for (std::size_t k = 0; k < lists.choices.size(); ++k) {
+      const StageChoice& c = lists.choices[k];
+      if (c.degree > max_degree || (rate >= 0 && c.rate != rate)) continue;
+      choices_.push_back(k);
+      most_devices_ = std::max(most_devices_, c.degree);
+      if (std::ranges::find(rates_, c.rate) == rates_.end()) rates_.push_back(c.rate);
+    }
+    for (int i = 0; i < static_cast<int>(rates_.size()); ++i)
+      slot_[static_cast<std::size_t>(rates_[static_cast<std::size_t>(i)])] = i;
+    slot_[kAny] = static_cast<int>(rates_.size());
+    width_ = rates_.size() + 1;
   }
 
   StageSearchResult run() {
     StageSearchResult best;
     std::vector<double> times;
-    for (const StageRun& run : stages_.runs)
-      times.insert(times.end(), run.seconds.begin(), run.seconds.end());
+    for (const StageRun& r : lists_.runs)
+      for (const std::size_t k : choices_) times.push_back(r.seconds[k]);
     std::ranges::sort(times);
     times.erase(std::unique(times.begin(), times.end()), times.end());
-    try {
-      // The least time that has a solution; the slowest stage of a solution may be faster still.
-      std::size_t low = 0, high = times.size();
-      for (std::size_t k = times.empty() ? 0 : times.size() - 1; low < high; k = (low + high) / 2) {
-        if (!solve_within(times[k])) {
-          low = k + 1;
-          continue;
-        }
-        best.stages = stages();
-        best.slowest = slowest_;
-        high = static_cast<std::size_t>(std::ranges::lower_bound(times, slowest_) - times.begin());
+    // The least time that has a solution; the slowest stage of a solution may be faster still. A
+    // solution is looked for from below, where there is little to try: in steps of a quarter.
+    std::size_t low = 0, high = times.size();
+    double bound =
+        lists_.lists[static_cast<std::size_t>(lists_.root)].least_work[0] / space_.devices;
+    const auto attempt = [&](std::size_t k) {
+      if (!solve_within(times[k])) {
+        low = k + 1;
+        return false;
       }
+      best.stages = stages();
+      best.slowest = slowest_;
+      high = static_cast<std::size_t>(std::ranges::lower_bound(times, slowest_) - times.begin());
+      return true;
+    };
+    try {
+      for (bool found = false; !found && low < times.size(); bound *= 1.25) {
+        const auto k =
+            static_cast<std::size_t>(std::ranges::lower_bound(times, bound) - times.begin());
+        if (k < low) continue;
+        found = attempt(bound > 0 ? std::min(k, times.size() - 1) : times.size() - 1);
+      }
+      while (low < high) attempt((low + high) / 2);
     } catch (const OutOfLimits&) {
       best.complete = false;
     }
@@ -85,8 +114,12 @@ class Search {
     within_ = seconds;
     states_ += static_cast<std::int64_t>(memo_.size());
     memo_.clear();
-    return solve(stages_.root, 0, space_.devices, {}, kAny, kAny).in_flight >= 0;
+    solved_.clear();
+    const auto all = solve(whole());
+    return all != kNone && at(all, kAny).in_flight >= 0;
   }
+
+  State whole() const { return {.list = lists_.root, .devices = space_.devices}; }
 
   int before(int rate, Next next) const {
     const StageRate r = space_.rates[static_cast<std::size_t>(rate)];
@@ -96,149 +129,192 @@ class Search {
   }
 
   // Bytes of the stage on all its devices; negative: it does not fit.
-  double stage_bytes(int run_index, const StageChoice& c, int in_flight) {
+  double stage_bytes(int run, const StageChoice& c, int in_flight) {
     if (!space_.footprint) return 0;
-    StageRun& run = stages_.runs[static_cast<std::size_t>(run_index)];
-    auto& footprint = run.footprint[c.grouping];
-    if (!footprint) footprint = space_.footprint(run.vertices, stages_.groupings[c.grouping]);
+    const StageFootprint& footprint = lists_.footprint(run, c.grouping);
     const int b = space_.rates[static_cast<std::size_t>(c.rate)].micro_batch;
-    const std::int64_t bytes = footprint->always + (in_flight + b - 1) / b * footprint->per_op;
+    const std::int64_t bytes = footprint.always + (in_flight + b - 1) / b * footprint.per_op;
     return bytes > space_.memory ? -1 : static_cast<double>(bytes) * c.degree;
   }
 
-  // The elements of a list from `first` on, on exactly `devices`. head: the rate of the stages at
-  // their head; tail: of the one at their end.
-  Solved solve(int list_index, int first, int devices, Next next, int head, int tail) {
-    const StageList& list = stages_.lists[static_cast<std::size_t>(list_index)];
-    const auto a = static_cast<std::size_t>(first);
-    if (devices < 1 || list.least_work[a] > within_ * devices * (1 + 1e-9)) return {};
-    const std::uint64_t key =
-        ((((static_cast<std::uint64_t>(list.suffix[a]) << 8 | static_cast<std::uint64_t>(devices))
-               << 17 |
-           static_cast<std::uint64_t>(next.in_flight))
-              << 5 |
-          static_cast<std::uint64_t>(next.rate))
-             << 5 |
-         static_cast<std::uint64_t>(head))
-            << 5 |
-        static_cast<std::uint64_t>(tail);
+  // Solutions lie in one array: of every state one for each rate at its head, then the one for any.
+  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+  const Solved& at(std::size_t state, int head) const {
+    return solved_[state + static_cast<std::size_t>(slot_[static_cast<std::size_t>(head)])];
+  }
+
+  // Index of the state's solutions; kNone: it has none.
+  std::size_t solve(const State& s) {
+    const StageList& list = lists_.lists[static_cast<std::size_t>(s.list)];
+    const auto a = static_cast<std::size_t>(s.first);
+    if (s.devices < 1 || list.least_work[a] > within_ * s.devices * (1 + 1e-9)) return kNone;
+    std::uint64_t key = static_cast<std::uint64_t>(list.suffix[a]);
+    key = key << 8 | static_cast<std::uint64_t>(s.devices);
+    key = key << 17 | static_cast<std::uint64_t>(s.next.in_flight);
+    key = key << 5 | static_cast<std::uint64_t>(s.next.rate);
+    key = key << 5 | static_cast<std::uint64_t>(s.tail);
     if (const auto known = memo_.find(key); known != memo_.end()) return known->second;
     watch_limits();
-    Solved best;
-    const auto offer = [&](Solved s) {
-      const bool better =
-          best.in_flight < 0 || (head == kAny ? std::pair(s.bytes, s.in_flight * 1.0) <
-                                                    std::pair(best.bytes, best.in_flight * 1.0)
-                                              : std::pair(s.in_flight * 1.0, s.bytes) <
-                                                    std::pair(best.in_flight * 1.0, best.bytes));
-      if (better) best = s;
-    };
+    std::vector<Solved> best(width_);
     if (list.series) {
-      solve_series(list_index, first, devices, next, head, tail, offer);
+      solve_series(s, list, best);
     } else {
-      solve_parallel(list_index, first, devices, next, head, offer);
+      solve_parallel(s, list, best);
     }
-    return memo_[key] = best;
+    std::size_t index = kNone;
+    if (std::ranges::any_of(best, [](const Solved& b) { return b.in_flight >= 0; })) {
+      index = solved_.size();
+      solved_.insert(solved_.end(), best.begin(), best.end());
+    }
+    return memo_[key] = index;
   }
 
-  template <class Offer>
-  void solve_series(int list_index, int first, int devices, Next next, int head, int tail,
-                    Offer offer) {
-    const StageList& list = stages_.lists[static_cast<std::size_t>(list_index)];
+  // Fewest in flight, then fewest bytes; at any head, where nothing waits for it, fewest bytes.
+  void offer(std::vector<Solved>& best, int head, const Solved& s) const {
+    Solved& known = best[static_cast<std::size_t>(slot_[static_cast<std::size_t>(head)])];
+    const bool fewer = s.in_flight < known.in_flight;
+    const bool better =
+        known.in_flight < 0 ||
+        (head == kAny ? s.bytes < known.bytes || (s.bytes == known.bytes && fewer)
+                      : fewer || (s.in_flight == known.in_flight && s.bytes < known.bytes));
+    if (better) known = s;
+  }
+  void offer_stage(std::vector<Solved>& best, int rate, const Solved& s) const {
+    offer(best, rate, s);
+    offer(best, kAny, s);
+  }
+
+  void solve_series(const State& s, const StageList& list, std::vector<Solved>& best) {
     const int m = static_cast<int>(list.elements.size());
-    for (int last = first + 1; last <= m; ++last) {
-      const int run = list.run_of(first, last);
-      if (too_slow(run, devices)) break;
-      for (std::size_t k = 0; k < stages_.choices.size(); ++k) {
-        const StageChoice& c = stages_.choices[k];
-        if (!allowed(run, k, head) || c.degree > devices || (c.degree == devices) != (last == m))
+    for (int last = s.first + 1; last <= m; ++last) {
+      const int run = list.run_of(s.first, last);
+      if (too_slow(run, s.devices)) break;
+      for (const std::size_t k : choices_) {
+        const StageChoice& c = lists_.choices[k];
+        if (c.degree > s.devices || (c.degree == s.devices) != (last == m) || !in_time(run, k))
           continue;
+        Solved stage{.last = static_cast<std::int16_t>(last),
+                     .choice = static_cast<std::int16_t>(k)};
         if (last == m) {
-          if (tail != kAny && c.rate != tail) continue;
-          const int in_flight = before(c.rate, next);
-          const double bytes = stage_bytes(run, c, in_flight);
-          if (bytes >= 0) offer(Solved{in_flight, bytes, last, static_cast<int>(k)});
+          if (s.tail != kAny && c.rate != s.tail) continue;
+          stage.in_flight = before(c.rate, s.next);
+          stage.bytes = stage_bytes(run, c, stage.in_flight);
+          if (stage.bytes >= 0) offer_stage(best, c.rate, stage);
           continue;
         }
-        for (int r = 0; r < rate_count(); ++r) {
-          const Solved rest = solve(list_index, last, devices - c.degree, next, r, tail);
-          if (rest.in_flight < 0) continue;
-          const int in_flight = before(c.rate, {rest.in_flight, r});
-          const double bytes = stage_bytes(run, c, in_flight);
-          if (bytes >= 0)
-            offer(Solved{in_flight, bytes + rest.bytes, last, static_cast<int>(k), 0, r});
+        const std::size_t rest = solve({s.list, last, s.devices - c.degree, s.next, s.tail});
+        if (rest == kNone) continue;
+        for (const int r : rates_) {
+          const Solved& after = at(rest, r);
+          if (after.in_flight < 0) continue;
+          stage.in_flight = before(c.rate, {after.in_flight, r});
+          const double bytes = stage_bytes(run, c, stage.in_flight);
+          if (bytes < 0) continue;
+          stage.bytes = bytes + after.bytes;
+          stage.head = static_cast<std::int8_t>(r);
+          offer_stage(best, c.rate, stage);
         }
       }
     }
-    const int inner = list.elements[static_cast<std::size_t>(first)].list;
+    const int inner = list.elements[static_cast<std::size_t>(s.first)].list;
     if (inner < 0) return;
-    if (first + 1 == m) {
-      const Solved part = solve(inner, 0, devices, next, head, tail);
-      if (part.in_flight >= 0) offer(Solved{part.in_flight, part.bytes, m, -1, devices});
+    if (s.first + 1 == m) {
+      add_split(
+          best, solve({inner, 0, s.devices, s.next, s.tail}),
+          {.last = static_cast<std::int16_t>(m), .devices = static_cast<std::int16_t>(s.devices)});
       return;
     }
-    for (int d = 1; d < devices; ++d)
-      for (int r = 0; r < rate_count(); ++r) {
-        const Solved rest = solve(list_index, first + 1, devices - d, next, r, tail);
-        if (rest.in_flight < 0) continue;
-        const Solved part = solve(inner, 0, d, {rest.in_flight, r}, head, kAny);
-        if (part.in_flight >= 0)
-          offer(Solved{part.in_flight, part.bytes + rest.bytes, first + 1, -1, d, r});
-      }
-  }
-
-  template <class Offer>
-  void solve_parallel(int list_index, int first, int devices, Next next, int head, Offer offer) {
-    const StageList& list = stages_.lists[static_cast<std::size_t>(list_index)];
-    const int m = static_cast<int>(list.elements.size());
-    const bool joins = list.absorbs && first == 0;
-    // The rest of the branches beside what was made of the first; they feed the join if that holds
-    // it.
-    const auto with_rest = [&](Solved s, int used, Next after) {
-      if (s.last == m) {
-        if (used == devices) offer(s);
-        return;
-      }
-      const Solved rest = solve(list_index, s.last, devices - used, after, head, kAny);
-      if (rest.in_flight < 0) return;
-      s.in_flight = std::max(s.in_flight, rest.in_flight);
-      s.bytes += rest.bytes;
-      offer(s);
-    };
-    for (int last = first + 1; last <= m; ++last) {
-      const int run = list.run_of(first, last);
-      if (too_slow(run, devices)) break;
-      for (std::size_t k = 0; k < stages_.choices.size(); ++k) {
-        const StageChoice& c = stages_.choices[k];
-        if (!allowed(run, k, head) || c.degree > devices) continue;
-        const int in_flight = before(c.rate, next);
-        const double bytes = stage_bytes(run, c, in_flight);
-        if (bytes < 0) continue;
-        Solved s{in_flight, bytes, last, static_cast<int>(k)};
-        if (joins) s.tail = c.rate;
-        with_rest(s, c.degree, joins ? Next{in_flight, c.rate} : next);
+    for (int d = 1; d < s.devices; ++d) {
+      const std::size_t rest = solve({s.list, s.first + 1, s.devices - d, s.next, s.tail});
+      if (rest == kNone) continue;
+      for (const int r : rates_) {
+        const Solved after = at(rest, r);
+        if (after.in_flight < 0) continue;
+        add_split(best, solve({inner, 0, d, {after.in_flight, r}}),
+                  {.bytes = after.bytes,
+                   .last = static_cast<std::int16_t>(s.first + 1),
+                   .devices = static_cast<std::int16_t>(d),
+                   .head = static_cast<std::int8_t>(r)});
       }
     }
-    const int inner = list.elements[static_cast<std::size_t>(first)].list;
+  }
+
+  // Offers a split element for every head that it has a solution for. `s`: the rest.
+  void add_split(std::vector<Solved>& best, std::size_t part, Solved s) {
+    if (part == kNone) return;
+    const double rest_bytes = s.bytes;
+    for (std::size_t i = 0; i < width_; ++i) {
+      const int head = i < rates_.size() ? rates_[i] : kAny;
+      const Solved& p = at(part, head);
+      if (p.in_flight < 0) continue;
+      s.in_flight = p.in_flight;
+      s.bytes = rest_bytes + p.bytes;
+      offer(best, head, s);
+    }
+  }
+
+  void solve_parallel(const State& s, const StageList& list, std::vector<Solved>& best) {
+    const int m = static_cast<int>(list.elements.size());
+    const bool joins = list.absorbs && s.first == 0;
+    // The rest of the branches beside what was made of the first; they feed the join if that holds
+    // it.
+    const auto with_rest = [&](Solved first, int head, int used, Next after) {
+      if (first.last == m) {
+        if (used == s.devices) offer(best, head, first);
+        return;
+      }
+      const std::size_t others = solve({s.list, first.last, s.devices - used, after});
+      if (others == kNone || at(others, head).in_flight < 0) return;
+      first.in_flight = std::max(first.in_flight, at(others, head).in_flight);
+      first.bytes += at(others, head).bytes;
+      offer(best, head, first);
+    };
+    for (int last = s.first + 1; last <= m; ++last) {
+      const int run = list.run_of(s.first, last);
+      if (too_slow(run, s.devices)) break;
+      for (const std::size_t k : choices_) {
+        const StageChoice& c = lists_.choices[k];
+        if (c.degree > s.devices || !in_time(run, k)) continue;
+        const int in_flight = before(c.rate, s.next);
+        const double bytes = stage_bytes(run, c, in_flight);
+        if (bytes < 0) continue;
+        Solved stage{.bytes = bytes,
+                     .in_flight = in_flight,
+                     .last = static_cast<std::int16_t>(last),
+                     .choice = static_cast<std::int16_t>(k)};
+        if (joins) stage.tail = static_cast<std::int8_t>(c.rate);
+        const Next after = joins ? Next{in_flight, c.rate} : s.next;
+        with_rest(stage, c.rate, c.degree, after);
+        with_rest(stage, kAny, c.degree, after);
+      }
+    }
+    const int inner = list.elements[static_cast<std::size_t>(s.first)].list;
     if (inner < 0) return;
-    for (int d = 1; d <= devices; ++d)
-      for (int r = 0; r < (joins ? rate_count() : 1); ++r) {
-        const int tail = joins ? r : kAny;
-        const Solved part = solve(inner, 0, d, next, head, tail);
-        if (part.in_flight < 0) continue;
-        Solved s{part.in_flight, part.bytes, first + 1, -1, d, kAny, tail};
-        with_rest(s, d, joins ? Next{before(r, next), r} : next);
+    for (int d = 1; d <= s.devices; ++d)
+      for (std::size_t t = 0; t < (joins ? rates_.size() : 1); ++t) {
+        const int tail = joins ? rates_[t] : kAny;
+        const std::size_t part = solve({inner, 0, d, s.next, tail});
+        if (part == kNone) continue;
+        for (std::size_t i = 0; i < width_; ++i) {
+          const int head = i < rates_.size() ? rates_[i] : kAny;
+          const Solved p = at(part, head);
+          if (p.in_flight < 0) continue;
+          with_rest({.bytes = p.bytes,
+                     .in_flight = p.in_flight,
+                     .last = static_cast<std::int16_t>(s.first + 1),
+                     .devices = static_cast<std::int16_t>(d),
+                     .tail = static_cast<std::int8_t>(tail)},
+                    head, d, joins ? Next{before(tail, s.next), tail} : s.next);
+        }
       }
   }
 
-  int rate_count() const { return static_cast<int>(space_.rates.size()); }
   bool too_slow(int run, int devices) const {
-    return stages_.runs[static_cast<std::size_t>(run)].least_work >
+    return lists_.runs[static_cast<std::size_t>(run)].least_work >
            within_ * std::min(devices, most_devices_) * (1 + 1e-9);
   }
-  bool allowed(int run, std::size_t choice, int head) const {
-    return (head == kAny || stages_.choices[choice].rate == head) &&
-           stages_.runs[static_cast<std::size_t>(run)].seconds[choice] <= within_;
+  bool in_time(int run, std::size_t choice) const {
+    return lists_.runs[static_cast<std::size_t>(run)].seconds[choice] <= within_;
   }
 
   void watch_limits() {
@@ -248,80 +324,75 @@ class Search {
     if (std::chrono::duration<double>(now - begin_).count() > space_.seconds) throw OutOfLimits();
   }
 
-  // --- the stages of the solution ---
+  // --- the stages of the solution, in topological order ---
 
   std::vector<FoundStage> stages() {
     std::vector<FoundStage> result;
     slowest_ = 0;
-    collect(stages_.root, 0, space_.devices, {}, kAny, kAny, result);
+    collect(whole(), kAny, result);
     return result;
   }
 
-  void add_stage(const StageList& list, int first, const Solved& s, int in_flight,
-                 std::vector<FoundStage>& result) {
-    const StageRun& run = stages_.runs[static_cast<std::size_t>(list.run_of(first, s.last))];
-    const StageChoice& c = stages_.choices[static_cast<std::size_t>(s.choice)];
-    slowest_ = std::max(slowest_, run.seconds[static_cast<std::size_t>(s.choice)]);
-    result.push_back(
-        {run.vertices, c.degree, space_.rates[static_cast<std::size_t>(c.rate)], in_flight});
-  }
-
-  void collect(int list_index, int first, int devices, Next next, int head, int tail,
-               std::vector<FoundStage>& result) {
-    const Solved s = solve(list_index, first, devices, next, head, tail);
-    const StageList& list = stages_.lists[static_cast<std::size_t>(list_index)];
-    const bool more = s.last < static_cast<int>(list.elements.size());
-    const int used =
-        s.choice >= 0 ? stages_.choices[static_cast<std::size_t>(s.choice)].degree : s.devices;
-    const int inner = list.elements[static_cast<std::size_t>(first)].list;
-    Next after = next;  // of what comes first
-    if (list.series) {
-      if (more) {
-        const Solved rest = solve(list_index, s.last, devices - used, next, s.head, tail);
-        after = {rest.in_flight, s.head};
-      }
-      if (s.choice >= 0) {
-        const int rate = stages_.choices[static_cast<std::size_t>(s.choice)].rate;
-        add_stage(list, first, s, before(rate, after), result);
-      } else {
-        collect(inner, 0, used, after, head, more ? kAny : tail, result);
-      }
-      if (more) collect(list_index, s.last, devices - used, next, s.head, tail, result);
-      return;
-    }
-    // Parallel: the branches that feed a join come before the branch that holds it.
-    const bool joins = s.tail != kAny;
-    const Next rest_next = joins ? Next{before(s.tail, next), s.tail} : next;
-    if (joins && more) collect(list_index, s.last, devices - used, rest_next, head, kAny, result);
-    if (s.choice >= 0) {
-      const int rate = stages_.choices[static_cast<std::size_t>(s.choice)].rate;
-      add_stage(list, first, s, before(rate, next), result);
+  void collect(const State& s, int head, std::vector<FoundStage>& result) {
+    const Solved found = at(solve(s), head);
+    const StageList& list = lists_.lists[static_cast<std::size_t>(s.list)];
+    const StageChoice* choice =
+        found.choice < 0 ? nullptr : &lists_.choices[static_cast<std::size_t>(found.choice)];
+    const int used = choice ? choice->degree : found.devices;
+    const bool more = found.last < static_cast<int>(list.elements.size());
+    const bool joins = !list.series && found.tail != kAny;
+    State rest{s.list, found.last, s.devices - used, s.next, s.tail};
+    if (joins) rest.next = {before(found.tail, s.next), found.tail};
+    Next next = s.next;  // of the first part
+    if (list.series && more) next = {at(solve(rest), found.head).in_flight, found.head};
+    // The branches that feed a join come before the branch that holds it.
+    if (joins && more) collect(rest, head, result);
+    if (choice) {
+      const int run_index = list.run_of(s.first, found.last);
+      const StageRun& run = lists_.runs[static_cast<std::size_t>(run_index)];
+      slowest_ = std::max(slowest_, run.seconds[static_cast<std::size_t>(found.choice)]);
+      result.push_back({run.vertices, choice->degree,
+                        space_.rates[static_cast<std::size_t>(choice->rate)],
+                        before(choice->rate, next)});
     } else {
-      collect(inner, 0, used, next, head, s.tail, result);
+      const int inner = list.elements[static_cast<std::size_t>(s.first)].list;
+      const int tail = list.series ? (more ? kAny : s.tail) : found.tail;
+      collect({inner, 0, used, next, tail}, head, result);
     }
-    if (!joins && more) collect(list_index, s.last, devices - used, rest_next, head, kAny, result);
+    if (!joins && more) collect(rest, list.series ? found.head : head, result);
   }
 
+  StageLists& lists_;
   const StageSearchSpace& space_;
-  StageLists stages_;
+  std::vector<std::size_t> choices_;  // that the limits allow
+  std::vector<int> rates_;            // of these
+  int slot_[kAny + 1] = {};           // of a rate, among a state's solutions
+  std::size_t width_ = 1;
   int most_devices_ = 1;
   double within_ = 0, slowest_ = 0;
-  std::unordered_map<std::uint64_t, Solved> memo_;
+  std::unordered_map<std::uint64_t, std::size_t> memo_;
+  std::vector<Solved> solved_;
   std::int64_t states_ = 0, visits_ = 0;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace
 
-StageSearchResult search_stage_graph(const SeriesParallelTree& tree,
-                                     const StageSearchSpace& space) {
+StageGraphSearch::StageGraphSearch(const SeriesParallelTree& tree, const StageSearchSpace& space)
+    : space_(space) {
   if (space.devices > 255 || space.rates.size() >= kAny || space.microbatches > 0xffff)
     throw InputError("graph pipeline search",
                      std::to_string(space.devices) + " devices, " +
                          std::to_string(space.rates.size()) + " micro-batch sizes and " +
                          std::to_string(space.microbatches) + " micro-batches are too many",
                      "at most 255, 30 and 65535");
-  return Search(tree, space).run();
+  lists_ = std::make_unique<StageLists>(tree, space);
+}
+
+StageGraphSearch::~StageGraphSearch() = default;
+
+StageSearchResult StageGraphSearch::run(int max_degree, int rate) {
+  return Search(*lists_, space_, max_degree, rate).run();
 }
 
 }  // namespace sluice

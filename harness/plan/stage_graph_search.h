@@ -22,6 +22,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -54,9 +55,9 @@ struct StageSearchSpace {
   bool absorb_joins = false;
   std::function<StageWork(std::span<const int> vertices)> work;
   std::function<StageFootprint(std::span<const int> vertices, int grouping)> footprint;  // or none
-  std::int64_t memory = 0;           // bytes of a device
-  double seconds = 60;               // the search ends with the best so far
-  std::int64_t states = 20'000'000;  // the same, for each time tried
+  std::int64_t memory = 0;          // bytes of a device
+  double seconds = 60;              // the search ends with the best so far
+  std::int64_t states = 2'000'000;  // the same, of any one time tried
 
   std::vector<int> groupings()
       const;  // micro-batches that an op may take: rate / degree, ascending
@@ -75,6 +76,22 @@ struct StageSearchResult {
   bool complete = true;
 };
 
-StageSearchResult search_stage_graph(const SeriesParallelTree& tree, const StageSearchSpace& space);
+struct StageLists;
+
+// Costs every run of the tree once; searches with limits share that.
+class StageGraphSearch {
+ public:
+  // The tree and the space must outlive it. Throws InputError for more than 255 devices, 30 rates
+  // or 65535 micro-batches.
+  StageGraphSearch(const SeriesParallelTree& tree, const StageSearchSpace& space);
+  ~StageGraphSearch();
+  // Stages of at most `max_degree` replicas, all of one rate (an index into the space's) or, with
+  // -1, each of any.
+  StageSearchResult run(int max_degree = 255, int rate = -1);
+
+ private:
+  const StageSearchSpace& space_;
+  std::unique_ptr<StageLists> lists_;
+};
 
 }  // namespace sluice

@@ -16,6 +16,11 @@
 namespace sluice {
 namespace {
 
+StageSearchResult search_stage_graph(const SeriesParallelTree& tree,
+                                     const StageSearchSpace& space) {
+  return StageGraphSearch(tree, space).run();
+}
+
 constexpr double kNever = std::numeric_limits<double>::infinity();
 using Kind = SeriesParallelTree::Kind;
 

@@ -17,6 +17,18 @@ StageLists::StageLists(const SeriesParallelTree& tree, const StageSearchSpace& s
   }
 }
 
+const StageFootprint& StageLists::footprint(int run_index, std::size_t grouping) {
+  StageRun& run = runs[static_cast<std::size_t>(run_index)];
+  auto& own = run.footprint[grouping];
+  if (!own) {
+    const auto [known, fresh] = footprints_.try_emplace({run.id, grouping});
+    if (fresh && space_.footprint)
+      known->second = space_.footprint(run.vertices, groupings[grouping]);
+    own = known->second;
+  }
+  return *own;
+}
+
 void StageLists::make_choices() {
   for (std::size_t d = 0; d < space_.degrees.size(); ++d)
     for (std::size_t r = 0; r < space_.rates.size(); ++r) {

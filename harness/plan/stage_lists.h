@@ -42,8 +42,7 @@ struct StageList {
   }
 };
 
-class StageLists {
- public:
+struct StageLists {
   StageLists(const SeriesParallelTree& tree, const StageSearchSpace& space);
 
   std::vector<int> groupings;
@@ -51,6 +50,9 @@ class StageLists {
   std::vector<StageList> lists;
   std::vector<StageRun> runs;
   int root = 0;
+
+  // What a run keeps as one stage; asked for once for all runs that look alike.
+  const StageFootprint& footprint(int run, std::size_t grouping);
 
  private:
   using Kind = SeriesParallelTree::Kind;
@@ -73,6 +75,7 @@ class StageLists {
   const SeriesParallelTree& tree_;
   const StageSearchSpace& space_;
   std::map<std::vector<double>, int> ids_;
+  std::map<std::pair<int, std::size_t>, StageFootprint> footprints_;  // by run id and grouping
 };
 
 }  // namespace sluice
