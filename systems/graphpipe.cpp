@@ -32,153 +32,17 @@
 //            =per_stage      a b, and a k up to option `k`, for every stage (section 6)
 #include <algorithm>
 #include <map>
-#include <numeric>
-#include <set>
 
 #include "harness/core/error.h"
 #include "harness/core/system.h"
 #include "harness/plan/kfkb.h"
+#include "harness/plan/operators.h"
 #include "harness/plan/series_parallel.h"
 #include "harness/plan/stage_graph_search.h"
 
 namespace sluice {
 
 namespace {
-
-struct LinkCost {
-  double latency = 0, seconds_per_byte = 0;
-};
-
-// What the planner sees of the cluster: devices as slow as the slowest, links between neighbours.
-// Stages get devices in order, so a message mostly goes to a neighbour; a ring's slowest hop
-// counts.
-class Machine {
- public:
-  explicit Machine(const Problem& problem) : cluster_(problem.cluster), paths_(problem.cluster) {
-    const auto devices = static_cast<std::size_t>(problem.devices);
-    if (problem.devices < 1 || devices > cluster_.devices.size())
-      throw InputError("graphpipe",
-                       std::to_string(problem.devices) + " ranks on a cluster of " +
-                           std::to_string(cluster_.devices.size()) + " devices",
-                       "use fewer ranks or a larger cluster");
-    count_ = problem.devices;
-    speed = cluster_.devices[0].speed;
-    memory = cluster_.devices[0].memory;
-    for (std::size_t d = 1; d < devices; ++d) {
-      speed = std::min(speed, cluster_.devices[d].speed);
-      memory = std::min(memory, cluster_.devices[d].memory);
-    }
-    for (int d = 0; d + 1 < count_; ++d) {
-      const LinkCost hop = between(d, d + 1);
-      neighbour.latency += hop.latency / (count_ - 1);
-      neighbour.seconds_per_byte += hop.seconds_per_byte / (count_ - 1);
-    }
-  }
-
-  // A ring of consecutive devices: its slowest hop, on average over where it may lie.
-  LinkCost ring(int degree) {
-    LinkCost mean;
-    if (degree < 2) return mean;
-    const int places = count_ - degree + 1;
-    for (int first = 0; first < places; ++first) {
-      LinkCost slowest;
-      for (int k = 0; k < degree; ++k) {
-        const LinkCost hop = between(first + k, first + (k + 1) % degree);
-        slowest.latency = std::max(slowest.latency, hop.latency);
-        slowest.seconds_per_byte = std::max(slowest.seconds_per_byte, hop.seconds_per_byte);
-      }
-      mean.latency += slowest.latency / places;
-      mean.seconds_per_byte += slowest.seconds_per_byte / places;
-    }
-    return mean;
-  }
-
-  double speed = 1;
-  Bytes memory;
-  LinkCost neighbour;
-
- private:
-  LinkCost between(int a, int b) {
-    LinkCost cost;
-    for (const Hop& hop : paths_.between(DeviceId(a), DeviceId(b))) {
-      const Link& link = cluster_.links[hop.link];
-      cost.latency += link.latency.value;
-      cost.seconds_per_byte = std::max(cost.seconds_per_byte, 1 / link.bandwidth);
-    }
-    return cost;
-  }
-
-  const Cluster& cluster_;
-  Paths paths_;
-  int count_ = 1;
-};
-
-// The operators that stages are made of, and what they cost.
-class Operators {
- public:
-  explicit Operators(const CostGraph& costs) : costs_(costs) {
-    const std::size_t n = costs.layers.size();
-    of_layer_.assign(n, -1);
-    for (std::size_t l = 0; l < n; ++l) {
-      const LayerCost& layer = costs.layers[l];
-      const int before = layer.inputs.empty() ? -1 : layer.inputs.front();
-      if (layer.rides && before >= 0) {
-        of_layer_[l] = of_layer_[static_cast<std::size_t>(before)];
-      } else {
-        of_layer_[l] = static_cast<int>(layers.size());
-        layers.emplace_back();
-      }
-      layers[static_cast<std::size_t>(of_layer_[l])].push_back(static_cast<int>(l));
-    }
-    std::set<std::pair<int, int>> unique;
-    for (std::size_t l = 0; l < n; ++l)
-      for (const int p : costs.layers[l].inputs)
-        if (p >= 0 && of_layer_[static_cast<std::size_t>(p)] != of_layer_[l])
-          unique.insert({of_layer_[static_cast<std::size_t>(p)], of_layer_[l]});
-    edges.assign(unique.begin(), unique.end());
-    consumers_.resize(n);
-    for (std::size_t l = 0; l < n; ++l)
-      for (const int p : costs.layers[l].inputs)
-        if (p >= 0) consumers_[static_cast<std::size_t>(p)].push_back(static_cast<int>(l));
-  }
-
-  std::vector<int> layers_of(std::span<const int> vertices) const {
-    std::vector<int> result;
-    for (const int v : vertices) {
-      const auto& own = layers[static_cast<std::size_t>(v)];
-      result.insert(result.end(), own.begin(), own.end());
-    }
-    std::ranges::sort(result);
-    return result;
-  }
-
-  // Outputs that a stage of these layers receives, and those it sends.
-  std::vector<int> crossing(std::span<const int> inside) {
-    marked_.resize(of_layer_.size(), 0);
-    ++mark_;
-    for (const int l : inside) marked_[static_cast<std::size_t>(l)] = mark_;
-    const auto is_inside = [&](int l) { return marked_[static_cast<std::size_t>(l)] == mark_; };
-    std::vector<int> result;
-    for (const int l : inside) {
-      for (const int p : costs_.layers[static_cast<std::size_t>(l)].inputs)
-        if (p >= 0 && !is_inside(p) && std::ranges::find(result, p) == result.end())
-          result.push_back(p);
-      const auto& readers = consumers_[static_cast<std::size_t>(l)];
-      if (std::ranges::any_of(readers, [&](int r) { return !is_inside(r); })) result.push_back(l);
-    }
-    return result;
-  }
-
-  std::vector<std::vector<int>> layers;    // of every operator, ascending
-  std::vector<std::pair<int, int>> edges;  // between operators
-
- private:
-  const CostGraph& costs_;
-  std::vector<int> of_layer_;
-  std::vector<std::vector<int>> consumers_;
-  std::vector<int> marked_;
-  int mark_ = 0;
-};
 
 struct Candidate {
   Plan plan;
@@ -188,7 +52,10 @@ struct Candidate {
 class Planner {
  public:
   Planner(const Problem& problem, const Options& options)
-      : problem_(problem), options_(options), machine_(problem), operators_(problem.costs) {}
+      : problem_(problem),
+        options_(options),
+        machine_(problem, "graphpipe"),
+        operators_(problem.costs) {}
 
   Plan run() {
     const SeriesParallelTree tree = series_parallel(static_cast<int>(operators_.layers.size()),
@@ -381,7 +248,7 @@ class Planner {
 
   const Problem& problem_;
   const Options& options_;
-  Machine machine_;
+  NeighbourMachine machine_;
   Operators operators_;
   std::map<int, CostGraph> costs_;
   std::map<int, LinkCost> rings_;

@@ -143,11 +143,18 @@ class Search {
     return solved_[state + static_cast<std::size_t>(slot_[static_cast<std::size_t>(head)])];
   }
 
+  // Too few devices for the time, or more than there are replicas of vertices to put on them.
+  bool hopeless(const StageList& list, int first, int devices) const {
+    const auto a = static_cast<std::size_t>(first);
+    return devices < 1 || list.least_work[a] > within_ * devices * (1 + 1e-9) ||
+           list.vertices[a] * most_devices_ < devices;
+  }
+
   // Index of the state's solutions; kNone: it has none.
   std::size_t solve(const State& s) {
     const StageList& list = lists_.lists[static_cast<std::size_t>(s.list)];
     const auto a = static_cast<std::size_t>(s.first);
-    if (s.devices < 1 || list.least_work[a] > within_ * s.devices * (1 + 1e-9)) return kNone;
+    if (hopeless(list, s.first, s.devices)) return kNone;
     std::uint64_t key = static_cast<std::uint64_t>(list.suffix[a]);
     key = key << 8 | static_cast<std::uint64_t>(s.devices);
     key = key << 17 | static_cast<std::uint64_t>(s.next.in_flight);
@@ -202,6 +209,7 @@ class Search {
           if (stage.bytes >= 0) offer_stage(best, c.rate, stage);
           continue;
         }
+        if (hopeless(list, last, s.devices - c.degree)) continue;
         const std::size_t rest = solve({s.list, last, s.devices - c.degree, s.next, s.tail});
         if (rest == kNone) continue;
         for (const int r : rates_) {

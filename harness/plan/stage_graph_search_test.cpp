@@ -175,14 +175,31 @@ TEST(StageGraphSearchTest, BranchesThatLookAlikeAreSolvedOnce) {
 }
 
 TEST(StageGraphSearchTest, ACapEndsTheSearchWithTheBestSoFar) {
-  auto space = space_of(kWeights, 5);
-  space.states = 3;
-  const auto result = search_stage_graph(branches(), space);
-  EXPECT_FALSE(result.complete);
-  EXPECT_TRUE(result.stages.empty());
-  space.states = 1000;
-  space.seconds = 0;  // looked at every 1024 states: this search is shorter
-  EXPECT_TRUE(search_stage_graph(branches(), space).complete);
+  std::vector<std::pair<int, int>> edges;
+  std::vector<double> weights;
+  for (int v = 0; v < 24; ++v) {
+    if (v % 6 > 0) edges.push_back({v - 1, v});
+    weights.push_back(1 + v * 5 % 7);
+  }
+  const auto tree = series_parallel(24, edges, "");
+  auto space = space_of(weights, 12);
+  const auto all = search_stage_graph(tree, space);
+  ASSERT_TRUE(all.complete);
+  int cut_short = 0, found_something = 0;
+  for (space.states = 1; space.states < all.states; ++space.states) {
+    const auto some = search_stage_graph(tree, space);
+    if (some.complete) {
+      EXPECT_EQ(some.slowest, all.slowest);
+      continue;
+    }
+    ++cut_short;
+    found_something += !some.stages.empty();
+    if (!some.stages.empty()) {
+      EXPECT_GE(some.slowest, all.slowest);
+    }
+  }
+  EXPECT_GT(cut_short, 0);
+  EXPECT_GT(found_something, 0);
 }
 
 // --- every stage graph of the space, one after the other ---

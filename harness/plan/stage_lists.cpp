@@ -144,12 +144,14 @@ int StageLists::add_list(StageList list) {
   }
   list.suffix.assign(m, 0);
   list.least_work.assign(m + 1, 0);
+  list.vertices.assign(m + 1, 0);
   for (std::size_t a = m; a-- > 0;) {
     std::vector<double> key{list.series ? 1.0 : 2.0, list.absorbs && a == 0 ? 1.0 : 0.0,
                             a + 1 < m ? list.suffix[a + 1] : -1.0,
                             static_cast<double>(list.elements[a].id)};
     for (const int run : list.run[a]) key.push_back(runs[static_cast<std::size_t>(run)].id);
     list.suffix[a] = intern(std::move(key));
+    list.vertices[a] = list.vertices[a + 1] + static_cast<int>(list.elements[a].vertices.size());
     list.least_work[a] =
         list.least_work[a + 1] + runs[static_cast<std::size_t>(list.run[a][0])].least_work;
   }

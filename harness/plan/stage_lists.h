@@ -37,6 +37,7 @@ struct StageList {
   std::vector<std::vector<int>> run;   // [first][last - first - 1]: index into runs
   std::vector<int> suffix;             // structural id of the elements from here on
   std::vector<double> least_work;      // of the same
+  std::vector<int> vertices;           // their number
   int run_of(int first, int last) const {
     return run[static_cast<std::size_t>(first)][static_cast<std::size_t>(last - first - 1)];
   }
