@@ -35,6 +35,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/system.h"
+#include "harness/plan/chain_partition.h"
 #include "harness/plan/kfkb.h"
 #include "harness/plan/operators.h"
 #include "harness/plan/series_parallel.h"
@@ -222,10 +223,14 @@ class Planner {
   }
 
   Plan best() {
+    if (candidates_.empty() && !complete_) {  // cut short before anything was found
+      const int stages = std::min(problem_.devices, static_cast<int>(operators_.layers.size()));
+      Plan row = balanced_chain(problem_, stages, "graphpipe");
+      row.objective /= static_cast<double>(problem_.costs.micro_batch);
+      const double objective = row.objective;
+      candidates_.push_back({std::move(row), objective});
+    }
     if (candidates_.empty()) {
-      if (!complete_)
-        throw InputError("graphpipe", "no plan was found before the search was cut short",
-                         "raise time_limit");
       throw InputError("graphpipe",
                        "no stages use all of " + std::to_string(problem_.devices) +
                            " devices and fit into " + to_text(machine_.memory) + " each",

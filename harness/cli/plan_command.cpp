@@ -1,12 +1,42 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/commands.h"
 #include "harness/core/error.h"
+#include "harness/plan/stage_picture.h"
 #include "harness/run/prepare.h"
 
 namespace sluice {
+
+// F, I and W of one op, which takes `samples`; what its first device holds at most.
+static void print_stages(const Prepared& p, const std::vector<RankMemory>& memory) {
+  const std::vector<StageCost> costs = stage_costs(p.plan, p.costs, p.cluster);
+  std::vector<std::string> devices, layers;
+  std::size_t device_width = 7, layer_width = 6;
+  for (const PlanStage& stage : p.plan.stages) {
+    const auto name = [&](int l) { return p.costs.layers[static_cast<std::size_t>(l)].name; };
+    devices.push_back(device_list(stage.devices));
+    layers.push_back(stage.layers.size() == 1
+                         ? name(stage.layers.front())
+                         : name(stage.layers.front()) + " .. " + name(stage.layers.back()));
+    device_width = std::max(device_width, devices.back().size());
+    layer_width = std::max(layer_width, layers.back().size());
+  }
+  fmt::print("{:>5}  {:>{}}  {:<{}}  {:>7} {:>9} {:>9} {:>9} {:>10} {:>9} {:>9}\n", "stage",
+             "devices", device_width, "layers", layer_width, "samples", "F", "I", "W", "parameters",
+             "in flight", "peak");
+  for (std::size_t s = 0; s < p.plan.stages.size(); ++s) {
+    const PlanStage& stage = p.plan.stages[s];
+    const RankMemory& held = memory[p.ranks.placement.stages[s].front().index()];
+    fmt::print("{:>5}  {:>{}}  {:<{}}  {:>7} {:>9} {:>9} {:>9} {:>10} {:>9} {:>9}\n", s, devices[s],
+               device_width, layers[s], layer_width, stage.grouping * p.micro_batch,
+               to_text(costs[s].forward), to_text(costs[s].input_gradient),
+               to_text(costs[s].weight_gradient), to_text(costs[s].parameters), held.peak_in_flight,
+               to_text(held.peak.total()));
+  }
+}
 
 int plan_command(const PlanArguments& a) {
   const Workload& workload = find_workload(a.workload);
@@ -31,6 +61,8 @@ int plan_command(const PlanArguments& a) {
         std::to_string(micro_batch) + " does not divide the batch of " + std::to_string(c.batch));
   c.microbatches = system.synchronous ? static_cast<int>(c.batch / micro_batch) : 1;
 
+  if (workload.optimizer.momentum > 0) c.optimizer.momentum = 0.9;
+
   const Prepared p = prepare(c);
   // Asynchronous: a run long enough that filling the pipe hardly counts.
   const int units =
@@ -39,9 +71,7 @@ int plan_command(const PlanArguments& a) {
   const Simulation simulation = simulate(program, costs_of(p.plan, p.costs, p.cluster), p.cluster,
                                          p.ranks.devices, {.trace = false});
   const double update_seconds = simulation.end / program.updates;
-  const std::vector<RankMemory> memory = sluice::memory(
-      program, stage_memory(p, workload.optimizer.momentum > 0 ? OptimizerSpec{.momentum = 0.9}
-                                                               : OptimizerSpec{}));
+  const std::vector<RankMemory> memory = sluice::memory(program, stage_memory(p, c.optimizer));
   const std::string over = over_memory(p, memory);
   if (!over.empty())
     throw InputError("plan", over,
@@ -50,31 +80,20 @@ int plan_command(const PlanArguments& a) {
     fmt::print("{}\n", plan_json(p.plan, p.costs, system.name, Seconds(update_seconds)).dump(2));
     return 0;
   }
-  fmt::print("{} on {}: {} stages on {} of {} devices, {} x {} samples per update, costs: {}\n",
-             system.title, cluster.name, p.plan.stages.size(), p.ranks.devices.size(),
-             cluster.devices.size(), c.microbatches, p.micro_batch, p.costs.source);
-  fmt::print("{:>5}  {:>8}  {:<28} {:>10} {:>10} {:>10} {:>12} {:>10}\n", "stage", "devices",
-             "layers", "F", "I", "W", "parameters", "peak");
-  const std::vector<StageCost> costs = stage_costs(p.plan, p.costs, p.cluster);
-  for (std::size_t s = 0; s < p.plan.stages.size(); ++s) {
-    const PlanStage& stage = p.plan.stages[s];
-    std::string devices;
-    for (const DeviceId d : stage.devices)
-      devices += (devices.empty() ? "" : ",") + std::to_string(d.value);
-    const auto name = [&](int l) { return p.costs.layers[static_cast<std::size_t>(l)].name; };
-    fmt::print("{:>5}  {:>8}  {:<28} {:>10} {:>10} {:>10} {:>12} {:>10}\n", s, devices,
-               name(stage.layers.front()) + " .. " + name(stage.layers.back()),
-               to_text(costs[s].forward), to_text(costs[s].input_gradient),
-               to_text(costs[s].weight_gradient), to_text(costs[s].parameters),
-               to_text(memory[p.ranks.placement.stages[s].front().index()].peak.total()));
-  }
+  const int plan_depth = depth(p.graph);
   fmt::print(
-      "planner's objective (slowest stage): {}; simulated: {} per update, {:.4g} samples/s, bubble "
-      "{:.1f} %\n",
-      to_text(Seconds(p.plan.objective)), to_text(Seconds(update_seconds)),
+      "{} on {}: {} stages, {} deep, on {} of {} devices, {} x {} samples per update, costs: {}\n",
+      system.title, cluster.name, p.plan.stages.size(), plan_depth, p.ranks.devices.size(),
+      cluster.devices.size(), c.microbatches, p.micro_batch, p.costs.source);
+  print_stages(p, memory);
+  fmt::print("\n{}\n", stage_picture(p.plan, p.graph));
+  const SearchReport search = search_report(p.plan);
+  fmt::print(
+      "planner's objective ({}): {}; simulated: {} per update, {:.4g} samples/s, bubble {:.1f} %\n",
+      search.objective_name, to_text(Seconds(search.objective)), to_text(Seconds(update_seconds)),
       static_cast<double>(c.batch) / update_seconds, 100 * simulation.bubble.bubble_ratio);
-  fmt::print("states visited: {}; search: {}{}\n", p.plan.states,
-             to_text(Seconds(p.plan.search_seconds)), p.plan.complete ? "" : " (cut short)");
+  fmt::print("states visited: {}; search: {}{}\n", search.states,
+             to_text(Seconds(p.plan.search_seconds)), search.complete ? "" : " (cut short)");
   return 0;
 }
 

@@ -185,7 +185,7 @@ TEST(StageGraphSearchTest, ACapEndsTheSearchWithTheBestSoFar) {
   auto space = space_of(weights, 12);
   const auto all = search_stage_graph(tree, space);
   ASSERT_TRUE(all.complete);
-  int cut_short = 0, found_something = 0;
+  int cut_short = 0;
   for (space.states = 1; space.states < all.states; ++space.states) {
     const auto some = search_stage_graph(tree, space);
     if (some.complete) {
@@ -193,13 +193,11 @@ TEST(StageGraphSearchTest, ACapEndsTheSearchWithTheBestSoFar) {
       continue;
     }
     ++cut_short;
-    found_something += !some.stages.empty();
     if (!some.stages.empty()) {
       EXPECT_GE(some.slowest, all.slowest);
     }
   }
   EXPECT_GT(cut_short, 0);
-  EXPECT_GT(found_something, 0);
 }
 
 // --- every stage graph of the space, one after the other ---

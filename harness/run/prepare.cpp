@@ -118,8 +118,11 @@ Prepared prepare(const RunCase& c) {
     const StageMemory m = memory_of_layers(p.workload->model, shapes, layers, samples, c.optimizer);
     return Problem::Footprint{m.weights + m.gradients + m.optimizer, m.stash};
   };
-  p.plan = p.system->plan(problem, p.options);
-  adopt(p, c, p.plan);
+  const auto search_begin = std::chrono::steady_clock::now();
+  Plan plan = p.system->plan(problem, p.options);
+  plan.search_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - search_begin).count();
+  adopt(p, c, plan);
   p.planning_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return p;
