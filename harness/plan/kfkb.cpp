@@ -48,8 +48,14 @@ std::vector<int> kfkb_in_flight(const StageGraph& graph, std::span<const StageRa
 
 std::vector<std::vector<Op>> kfkb_orders(const StageGraph& graph, const Placement& placement,
                                          std::span<const int> groups, int microbatches) {
+  return kfkb_orders(graph, placement, groups, microbatches,
+                     kfkb_in_flight(graph, rates(graph, placement, groups), microbatches));
+}
+
+std::vector<std::vector<Op>> kfkb_orders(const StageGraph& graph, const Placement& placement,
+                                         std::span<const int> groups, int microbatches,
+                                         std::span<const int> in_flight) {
   const std::vector<StageRate> rate = rates(graph, placement, groups);
-  const std::vector<int> in_flight = kfkb_in_flight(graph, rate, microbatches);
   std::vector<std::vector<Op>> orders(graph.size());
   for (std::size_t s = 0; s < graph.size(); ++s) {
     // One micro-batch of the stage is one op on every replica.

@@ -43,6 +43,10 @@ std::vector<int> kfkb_in_flight(const StageGraph& graph, std::span<const StageRa
 // then k backwards and k forwards in turn while there are any.
 std::vector<std::vector<Op>> kfkb_orders(const StageGraph& graph, const Placement& placement,
                                          std::span<const int> groups, int microbatches);
+// The same with other in-flight counts than the rule's.
+std::vector<std::vector<Op>> kfkb_orders(const StageGraph& graph, const Placement& placement,
+                                         std::span<const int> groups, int microbatches,
+                                         std::span<const int> in_flight);
 
 // The ops of every stage on its replicas' ranks, one stage after another where a rank holds
 // several.
