@@ -25,7 +25,8 @@
 //          =absorb_joins     the operator after the branches (a concat) in a branch's last stage
 //          =sequential       sequential pipelining, as the authors emulate it: the operators in one
 //                            row, and each stage waits for the one before it, needed or not
-//          =best             the first two, and a row cut with the edges that the model has
+//          =best             the first two, and the row with the edges that the model has, holding
+//                            what its longest path or what a sequence needs
 // micro_batch=case           every op takes the run's micro-batch; replicas take them in turn
 //            =uniform        one b for all stages (the paper's evaluation), the best power of two
 //                            times the run's micro-batch; replicas share it equally
@@ -65,17 +66,26 @@ class Planner {
     const std::string& partition = options_.text("partition");
     const bool is_row = std::ranges::none_of(
         tree.nodes, [](const auto& n) { return n.kind == SeriesParallelTree::Kind::parallel; });
-    if (partition == "sequential" || is_row) {
-      search_all(row, false, partition == "sequential");
+    if (partition == "sequential") {
+      search_all(row, false, {Order::sequence});
+    } else if (is_row) {
+      search_all(row, false, {Order::graph});
     } else {
-      if (partition != "absorb_joins") search_all(tree, false, false);
-      if (partition != "series_parallel") search_all(tree, true, false);
-      if (partition == "best") search_all(row, false, false);
+      if (partition != "absorb_joins") search_all(tree, false, {Order::graph});
+      if (partition != "series_parallel") search_all(tree, true, {Order::graph});
+      if (partition == "best") search_all(row, false, {Order::graph, Order::as_sequence});
     }
     return best();
   }
 
  private:
+  // What the stages wait for, and how many micro-batches they hold.
+  enum class Order {
+    graph,        // the model's edges; as many as the longest path takes
+    as_sequence,  // the model's edges; as many as a sequence of the stages takes
+    sequence,     // every stage waits for the one before it
+  };
+
   SeriesParallelTree in_a_row(const std::vector<int>& vertices) const {
     std::vector<std::pair<int, int>> edges;
     for (std::size_t i = 1; i < vertices.size(); ++i)
@@ -90,7 +100,8 @@ class Planner {
   }
 
   // With every limit on the data-parallel degree, and every micro-batch where one holds for all.
-  void search_all(const SeriesParallelTree& tree, bool absorb_joins, bool imposed) {
+  void search_all(const SeriesParallelTree& tree, bool absorb_joins,
+                  const std::vector<Order>& orders) {
     const int most =
         std::min({problem_.devices, problem_.microbatches, options_.integer("max_degree")});
     const bool uniform = options_.text("micro_batch") == "uniform";
@@ -116,18 +127,20 @@ class Planner {
     for (const int degree : space.degrees)
       for (int rate = uniform ? 0 : -1; rate < (uniform ? static_cast<int>(space.rates.size()) : 0);
            ++rate)
-        add(search.run(degree, rate), imposed);
+        add(search.run(degree, rate), orders);
   }
 
-  void add(const StageSearchResult& found, bool imposed) {
+  void add(const StageSearchResult& found, const std::vector<Order>& orders) {
     states_ += found.states;
     complete_ = complete_ && found.complete;
     if (found.stages.empty()) return;
-    Candidate candidate{plan_of(found, imposed),
-                        found.slowest / static_cast<double>(problem_.costs.micro_batch)};
-    const bool known = std::ranges::any_of(
-        candidates_, [&](const Candidate& c) { return same(c.plan, candidate.plan); });
-    if (!known) candidates_.push_back(std::move(candidate));
+    for (const Order order : orders) {
+      Candidate candidate{plan_of(found, order),
+                          found.slowest / static_cast<double>(problem_.costs.micro_batch)};
+      const bool known = std::ranges::any_of(
+          candidates_, [&](const Candidate& c) { return same(c.plan, candidate.plan); });
+      if (!known) candidates_.push_back(std::move(candidate));
+    }
   }
 
   static bool same(const Plan& a, const Plan& b) {
@@ -199,7 +212,7 @@ class Planner {
     return result;
   }
 
-  Plan plan_of(const StageSearchResult& found, bool imposed) const {
+  Plan plan_of(const StageSearchResult& found, Order order) const {
     Plan plan;
     plan.micro_batch = problem_.costs.micro_batch;
     std::vector<int> groups;
@@ -207,17 +220,24 @@ class Planner {
     for (const FoundStage& stage : found.stages) {
       PlanStage& made = plan.stages.emplace_back();
       made.layers = operators_.layers_of(stage.vertices);
-      made.grouping =
-          options_.text("micro_batch") == "case" ? 1 : stage.rate.micro_batch / stage.degree;
+      made.grouping = stage.rate.micro_batch / stage.degree;
       for (int d = 0; d < stage.degree; ++d) made.devices.emplace_back(device++);
       groups.push_back(stage.rate.group);
     }
-    for (std::size_t s = 1; imposed && s < plan.stages.size(); ++s)
-      plan.imposed_edges.push_back({StageId(s - 1), StageId(s)});
-    // With k = 1 the order follows from the stages.
-    if (std::ranges::any_of(groups, [](int k) { return k > 1; })) {
-      const StageGraph graph = stage_graph(plan, problem_.costs);
-      plan.order = kfkb_orders(graph, ranks_of(plan).placement, groups, problem_.microbatches);
+    StageGraph graph = stage_graph(plan, problem_.costs);
+    Plan sequence = plan;
+    for (std::size_t s = 1; s < plan.stages.size(); ++s)
+      if (std::ranges::find(graph.successors[s - 1], StageId(s)) == graph.successors[s - 1].end())
+        sequence.imposed_edges.push_back({StageId(s - 1), StageId(s)});
+    if (order == Order::sequence) plan = sequence, graph = stage_graph(plan, problem_.costs);
+    // With k = 1 and what the longest path takes, the order follows from the stages.
+    const bool follows = order != Order::as_sequence || sequence.imposed_edges.empty();
+    if (!follows || std::ranges::any_of(groups, [](int k) { return k > 1; })) {
+      const Placement placement = ranks_of(plan).placement;
+      const std::vector<int> in_flight =
+          kfkb_in_flight(follows ? graph : stage_graph(sequence, problem_.costs),
+                         rates(graph, placement, groups), problem_.microbatches);
+      plan.order = kfkb_orders(graph, placement, groups, problem_.microbatches, in_flight);
     }
     return plan;
   }
