@@ -64,13 +64,10 @@ int plan_command(const PlanArguments& a) {
   if (workload.optimizer.momentum > 0) c.optimizer.momentum = 0.9;
 
   const Prepared p = prepare(c);
-  // Asynchronous: a run long enough that filling the pipe hardly counts.
-  const int units =
-      system.synchronous ? c.microbatches : 8 * static_cast<int>(p.ranks.devices.size());
-  const Program program = make_program(p, units);
+  const Program program = program_of_updates(p, c.microbatches);
+  const double update_seconds = simulated_update(p, program).value;
   const Simulation simulation = simulate(program, costs_of(p.plan, p.costs, p.cluster), p.cluster,
                                          p.ranks.devices, {.trace = false});
-  const double update_seconds = simulation.end / program.updates;
   const std::vector<RankMemory> memory = sluice::memory(program, stage_memory(p, c.optimizer));
   const std::string over = over_memory(p, memory);
   if (!over.empty())

@@ -77,16 +77,25 @@ static void adopt(Prepared& p, const RunCase& c, const Plan& plan) {
   p.graph = stage_graph(p.plan, p.costs);
 }
 
-// Of one update. Asynchronous: from a run long enough that filling the pipe hardly counts.
+Program program_of_updates(const Prepared& p, int microbatches) {
+  // Asynchronous: a run long enough that filling the pipe hardly counts.
+  return make_program(
+      p, p.system->synchronous ? microbatches : 8 * static_cast<int>(p.ranks.devices.size()));
+}
+
+Seconds simulated_update(const Prepared& p, const Program& program) {
+  // Synchronous: updates follow one another without a barrier; the first has nothing before it.
+  const int iterations = p.system->synchronous ? 3 : 1;
+  const Simulation s = simulate(program, costs_of(p.plan, p.costs, p.cluster), p.cluster,
+                                p.ranks.devices, {.iterations = iterations, .trace = false});
+  if (!p.system->synchronous) return Seconds(s.end / program.updates);
+  return Seconds(s.update_end.back() - s.update_end[s.update_end.size() - 2]);
+}
+
 static Seconds simulated_seconds(const Prepared& p, const RunCase& c, const Plan& plan) {
   Prepared candidate = p;
   adopt(candidate, c, plan);
-  const int units =
-      p.system->synchronous ? c.microbatches : 8 * static_cast<int>(candidate.ranks.devices.size());
-  const Program program = make_program(candidate, units);
-  const Simulation simulation = simulate(program, costs_of(plan, candidate.costs, p.cluster),
-                                         p.cluster, candidate.ranks.devices, {.trace = false});
-  return Seconds(simulation.end / program.updates);
+  return simulated_update(candidate, program_of_updates(candidate, c.microbatches));
 }
 
 static StageMemory memory_of_layers(const ModelGraph& model, std::span<const Shape> shapes,

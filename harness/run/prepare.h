@@ -33,6 +33,10 @@ Prepared prepare(const RunCase& c);
 // The program of one update (synchronous) or of one drained run of `batches` batches
 // (asynchronous).
 Program make_program(const Prepared& p, int microbatches);
+// For looking at a plan: the program that its updates repeat, and what one takes on the virtual
+// clock once others have gone before it.
+Program program_of_updates(const Prepared& p, int microbatches);
+Seconds simulated_update(const Prepared& p, const Program& program);
 Theory make_theory(const Prepared& p, int microbatches);
 
 std::vector<StageMemory> stage_memory(const Prepared& p, const OptimizerSpec& optimizer);
