@@ -5,29 +5,37 @@
 
 #include "harness/cli/commands.h"
 #include "harness/core/error.h"
+#include "harness/plan/stage_picture.h"
 #include "harness/run/prepare.h"
 
 namespace sluice {
 
-// "0-3,7": runs of three and more are drawn together.
-static std::string device_list(const std::vector<DeviceId>& devices) {
-  std::string text;
-  for (std::size_t k = 0; k < devices.size();) {
-    std::size_t end = k + 1;
-    while (end < devices.size() && devices[end].value == devices[end - 1].value + 1) ++end;
-    text += (text.empty() ? "" : ",") + std::to_string(devices[k].value);
-    if (end - k >= 3) {
-      text += "-" + std::to_string(devices[end - 1].value);
-      k = end;
-    } else {
-      ++k;
-    }
+// F, I and W of one op, which takes `samples`; what its first device holds at most.
+static void print_stages(const Prepared& p, const std::vector<RankMemory>& memory) {
+  const std::vector<StageCost> costs = stage_costs(p.plan, p.costs, p.cluster);
+  std::vector<std::string> devices, layers;
+  std::size_t device_width = 7, layer_width = 6;
+  for (const PlanStage& stage : p.plan.stages) {
+    const auto name = [&](int l) { return p.costs.layers[static_cast<std::size_t>(l)].name; };
+    devices.push_back(device_list(stage.devices));
+    layers.push_back(stage.layers.size() == 1
+                         ? name(stage.layers.front())
+                         : name(stage.layers.front()) + " .. " + name(stage.layers.back()));
+    device_width = std::max(device_width, devices.back().size());
+    layer_width = std::max(layer_width, layers.back().size());
   }
-  return text;
-}
-
-static std::size_t longest(const std::vector<std::string>& texts) {
-  return std::ranges::max(texts, {}, &std::string::size).size();
+  fmt::print("{:>5}  {:>{}}  {:<{}}  {:>7} {:>9} {:>9} {:>9} {:>10} {:>9} {:>9}\n", "stage",
+             "devices", device_width, "layers", layer_width, "samples", "F", "I", "W", "parameters",
+             "in flight", "peak");
+  for (std::size_t s = 0; s < p.plan.stages.size(); ++s) {
+    const PlanStage& stage = p.plan.stages[s];
+    const RankMemory& held = memory[p.ranks.placement.stages[s].front().index()];
+    fmt::print("{:>5}  {:>{}}  {:<{}}  {:>7} {:>9} {:>9} {:>9} {:>10} {:>9} {:>9}\n", s, devices[s],
+               device_width, layers[s], layer_width, stage.grouping * p.micro_batch,
+               to_text(costs[s].forward), to_text(costs[s].input_gradient),
+               to_text(costs[s].weight_gradient), to_text(costs[s].parameters), held.peak_in_flight,
+               to_text(held.peak.total()));
+  }
 }
 
 int plan_command(const PlanArguments& a) {
@@ -54,20 +62,15 @@ int plan_command(const PlanArguments& a) {
   const bool several = system.synchronous || system.accumulates;
   c.microbatches = several ? static_cast<int>(c.batch / micro_batch) : 1;
 
+  if (workload.optimizer.momentum > 0) c.optimizer.momentum = 0.9;
+
   const Prepared p = prepare(c);
-  // Asynchronous: a run long enough that filling the pipe hardly counts.
-  const int units = system.synchronous
-                        ? c.microbatches
-                        : 8 * static_cast<int>(p.ranks.devices.size()) * p.microbatches_per_update;
-  const Program program = make_program(p, units);
+  const Program program = program_of_updates(p);
+  const double update_seconds = simulated_update(p, program).value;
   const Simulation simulation = simulate(program, costs_of(p.plan, p.costs, p.cluster), p.cluster,
                                          p.ranks.devices, {.trace = false});
-  const double update_seconds = simulation.end / program.updates;
-  const std::vector<RankMemory> memory = sluice::memory(
-      program,
-      stage_memory(
-          p, workload.optimizer.momentum > 0 ? OptimizerSpec{.momentum = 0.9} : OptimizerSpec{},
-          program.rule));
+  const std::vector<RankMemory> memory =
+      sluice::memory(program, stage_memory(p, c.optimizer, program.rule));
   const std::string over = over_memory(p, memory);
   if (!over.empty())
     throw InputError("plan", over,
@@ -76,29 +79,13 @@ int plan_command(const PlanArguments& a) {
     fmt::print("{}\n", plan_json(p.plan, p.costs, system.name, Seconds(update_seconds)).dump(2));
     return 0;
   }
-  fmt::print("{} on {}: {} stages on {} of {} devices, {} x {} samples per update, costs: {}\n",
-             system.title, cluster.name, p.plan.stages.size(), p.ranks.devices.size(),
-             cluster.devices.size(), c.microbatches, p.micro_batch, p.costs.source);
-  std::vector<std::string> devices{"devices"}, layers{"layers"};
-  for (const PlanStage& stage : p.plan.stages) {
-    const auto name = [&](int l) { return p.costs.layers[static_cast<std::size_t>(l)].name; };
-    devices.push_back(device_list(stage.devices));
-    layers.push_back(name(stage.layers.front()) + " .. " + name(stage.layers.back()));
-  }
-  const auto print_row = [&](std::size_t row, auto&&... numbers) {
-    fmt::print("{:>5}  {:>{}}  {:<{}}", row == 0 ? "stage" : std::to_string(row - 1), devices[row],
-               longest(devices), layers[row], longest(layers));
-    (fmt::print("  {:>10}", numbers), ...);
-    fmt::print("\n");
-  };
-  print_row(0, "F", "I", "W", "parameters", "peak");
-  const std::vector<StageCost> costs = stage_costs(p.plan, p.costs, p.cluster);
-  for (std::size_t s = 0; s < p.plan.stages.size(); ++s) {
-    const Rank first = p.ranks.placement.stages[s].front();
-    print_row(s + 1, to_text(costs[s].forward), to_text(costs[s].input_gradient),
-              to_text(costs[s].weight_gradient), to_text(costs[s].parameters),
-              to_text(memory[first.index()].peak.total()));
-  }
+  const int plan_depth = depth(p.graph);
+  fmt::print(
+      "{} on {}: {} stages, {} deep, on {} of {} devices, {} x {} samples per update, costs: {}\n",
+      system.title, cluster.name, p.plan.stages.size(), plan_depth, p.ranks.devices.size(),
+      cluster.devices.size(), c.microbatches, p.micro_batch, p.costs.source);
+  print_stages(p, memory);
+  fmt::print("\n{}\n", stage_picture(p.plan, p.graph));
   const SearchReport search = search_report(p.plan);
   fmt::print(
       "planner's objective ({}): {}; simulated: {} per update, {:.4g} samples/s, bubble {:.1f} %\n",

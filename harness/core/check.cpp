@@ -26,7 +26,7 @@ void check_each_once(const Schedule& schedule, const StageGraph& graph, const Pl
   for (std::size_t r = 0; r < schedule.ranks.size(); ++r)
     for (const Op& op : schedule.ranks[r]) {
       if (op.stage.value < 0 || op.stage.index() >= graph.size() || op.micro.value < 0 ||
-          op.micro.value >= schedule.microbatches) {
+          op.micro.value >= schedule.microbatches / graph.grouping_of(op.stage)) {
         found.push_back(
             {Kind::wrong_rank,
              on_rank(r) + to_text(op) + " names a stage or micro-batch that does not exist"});
@@ -49,7 +49,7 @@ void check_each_once(const Schedule& schedule, const StageGraph& graph, const Pl
                                     (k + 1 == ops.size() ? "nothing" : "the half of another")});
   }
   for (std::size_t s = 0; s < graph.size(); ++s)
-    for (int m = 0; m < schedule.microbatches; ++m) {
+    for (int m = 0; m < schedule.microbatches / graph.grouping_of(StageId(s)); ++m) {
       const auto has = [&](OpKind kind) { return counts.at(kind, StageId(s), Micro(m)) > 0; };
       const auto missing = [&](OpKind kind) {
         found.push_back(
@@ -118,22 +118,29 @@ class Dependencies {
   }
 
   bool blocked(const Op& op, Op* needed) const {
-    const auto need = [&](OpKind kind, StageId stage) {
-      *needed = {kind, stage, op.micro};
+    const auto need = [&](OpKind kind, StageId stage, Micro micro) {
+      *needed = {kind, stage, micro};
       return true;
     };
     if (op.kind == OpKind::forward) {
-      for (const StageId p : graph_.predecessors[op.stage.index()])
-        if (!is_done(OpKind::forward, p, op.micro)) return need(OpKind::forward, p);
+      for (const StageId p : graph_.predecessors[op.stage.index()]) {
+        const auto [first, last] = neighbour_ops(graph_, op.stage, op.micro, p);
+        for (Micro m(first); m.value < last; ++m.value)
+          if (!is_done(OpKind::forward, p, m)) return need(OpKind::forward, p, m);
+      }
       return false;
     }
     if (op.kind == OpKind::weight_gradient)
       return is_done(OpKind::input_gradient, op.stage, op.micro)
                  ? false
-                 : need(OpKind::input_gradient, op.stage);
-    if (!is_done(OpKind::forward, op.stage, op.micro)) return need(OpKind::forward, op.stage);
-    for (const StageId s : graph_.successors[op.stage.index()])
-      if (!gradient_done(s, op.micro)) return need(OpKind::backward, s);
+                 : need(OpKind::input_gradient, op.stage, op.micro);
+    if (!is_done(OpKind::forward, op.stage, op.micro))
+      return need(OpKind::forward, op.stage, op.micro);
+    for (const StageId s : graph_.successors[op.stage.index()]) {
+      const auto [first, last] = neighbour_ops(graph_, op.stage, op.micro, s);
+      for (Micro m(first); m.value < last; ++m.value)
+        if (!gradient_done(s, m)) return need(OpKind::backward, s, m);
+    }
     return false;
   }
 
@@ -203,9 +210,22 @@ static void check_replicas(const Placement& placement, std::size_t stage, int mi
                                            " has no micro-batch, hence no gradient to reduce"});
 }
 
+// Stages that take several micro-batches at once must take all of them, in whole groups.
+static void check_grouping(const StageGraph& graph, int microbatches,
+                           std::vector<Violation>& found) {
+  for (std::size_t s = 0; s < graph.grouping.size(); ++s)
+    if (graph.grouping[s] < 1 || microbatches % graph.grouping[s] != 0)
+      found.push_back({Violation::Kind::missing_op,
+                       "stage " + std::to_string(s) + " takes " +
+                           std::to_string(graph.grouping[s]) + " micro-batches at once, which " +
+                           std::to_string(microbatches) + " micro-batches do not allow"});
+}
+
 std::vector<Violation> check(const Schedule& schedule, const StageGraph& graph,
                              const Placement& placement) {
   std::vector<Violation> found;
+  check_grouping(graph, schedule.microbatches, found);
+  if (!found.empty()) return found;
   if (static_cast<std::size_t>(placement.rank_count()) > schedule.ranks.size())
     found.push_back({Violation::Kind::wrong_rank,
                      "the placement has " + std::to_string(placement.rank_count()) +
@@ -222,10 +242,13 @@ std::vector<Violation> check(const Schedule& schedule, const StageGraph& graph,
       found.push_back({Violation::Kind::wrong_rank, stage + " has no rank"});
     else if (std::ranges::adjacent_find(ranks) != ranks.end())
       found.push_back({Violation::Kind::wrong_rank, stage + " is on one rank twice"});
-    else if (ranks.size() > 1 && ranks.size() > static_cast<std::size_t>(schedule.microbatches))
+    else if (const int ops = s < graph.size()
+                                 ? schedule.microbatches / graph.grouping_of(StageId(s))
+                                 : schedule.microbatches;
+             ranks.size() > 1 && ranks.size() > static_cast<std::size_t>(ops))
       found.push_back({Violation::Kind::missing_op,
                        stage + " has " + std::to_string(ranks.size()) + " replicas for " +
-                           std::to_string(schedule.microbatches) +
+                           std::to_string(ops) +
                            " micro-batches: one of them would have no gradient to reduce"});
     else if (!placement.replica_of.empty())
       check_replicas(placement, s, schedule.microbatches, found);
@@ -279,8 +302,10 @@ class DryRun {
     const auto k = static_cast<std::size_t>(std::ranges::find(list, to) - list.begin());
     return ((first_edge_[from.index()] + k) * micros_ + micro.index()) * 2 + (gradient ? 1 : 0);
   }
-  bool local(StageId a, StageId b, Micro micro) const {
-    return program_.placement.rank_of(a, micro) == program_.placement.rank_of(b, micro);
+  // Whether the op that takes a message of `a` at `b` is on the rank of `a`'s op.
+  bool local(StageId a, Micro op, StageId b, Micro message) const {
+    return program_.placement.rank_of(a, op) ==
+           program_.placement.rank_of(b, op_of_message(program_.graph, b, message, a));
   }
 
   bool execute(std::size_t r, std::vector<Violation>& found) {
@@ -328,16 +353,20 @@ class DryRun {
                                   : program_.graph.successors[i.stage.index()];
     const auto& targets = forward ? program_.graph.successors[i.stage.index()]
                                   : program_.graph.predecessors[i.stage.index()];
-    for (const StageId source : sources)
-      if (!has_[forward ? slot(source, i.stage, i.micro, false)
-                        : slot(i.stage, source, i.micro, true)])
-        found.push_back({Violation::Kind::wrong_order,
-                         on_rank(r) + to_text(i) + " runs before its input from stage " +
-                             std::to_string(source.value) + " is there"});
-    for (const StageId target : targets)
-      if (local(i.stage, target, i.micro))
-        has_[forward ? slot(i.stage, target, i.micro, false)
-                     : slot(target, i.stage, i.micro, true)] = true;
+    for (const StageId source : sources) {
+      const auto [first, last] = messages_of(program_.graph, i.stage, i.micro, source);
+      for (Micro m(first); m.value < last; ++m.value)
+        if (!has_[forward ? slot(source, i.stage, m, false) : slot(i.stage, source, m, true)])
+          found.push_back({Violation::Kind::wrong_order,
+                           on_rank(r) + to_text(i) + " runs before its input from stage " +
+                               std::to_string(source.value) + " is there"});
+    }
+    for (const StageId target : targets) {
+      const auto [first, last] = messages_of(program_.graph, i.stage, i.micro, target);
+      for (Micro m(first); m.value < last; ++m.value)
+        if (local(i.stage, i.micro, target, m))
+          has_[forward ? slot(i.stage, target, m, false) : slot(target, i.stage, m, true)] = true;
+    }
   }
 
   const Program& program_;

@@ -39,7 +39,10 @@ CostGraph analytic_costs(const ModelGraph& model, std::int64_t micro_batch, cons
     const LayerFlops work = flops(layer, inputs);
     const double weight_bytes = 4 * static_cast<double>(parameter_count(layer));
     const Bytes out = output_bytes(model, shapes, static_cast<int>(i), micro_batch);
-    const double streamed = input_bytes + static_cast<double>(out.value) + weight_bytes;
+    // A look-up reads (and its weight gradient writes) rows, not the table; ids take no gradient.
+    const bool looks_up = std::holds_alternative<Embedding>(layer.kind);
+    const double weights_touched = looks_up ? static_cast<double>(out.value) : weight_bytes;
+    const double streamed = input_bytes + static_cast<double>(out.value) + weights_touched;
     const auto seconds = [&](Flops per_sample, double bytes) {
       if (bytes == 0) return Seconds(0);
       const double compute = per_sample.value * samples / (device.flops * efficiency(layer.kind));
@@ -51,7 +54,7 @@ CostGraph analytic_costs(const ModelGraph& model, std::int64_t micro_batch, cons
     cost.name = layer.name;
     cost.inputs = layer.inputs;
     cost.forward = view ? Seconds(0) : seconds(work.forward, streamed);
-    cost.input_gradient = view ? Seconds(0) : seconds(work.input_gradient, streamed);
+    cost.input_gradient = view || looks_up ? Seconds(0) : seconds(work.input_gradient, streamed);
     cost.weight_gradient = weight_bytes > 0 ? seconds(work.weight_gradient, streamed) : Seconds(0);
     cost.update =
         Seconds(3 * weight_bytes /
@@ -62,6 +65,20 @@ CostGraph analytic_costs(const ModelGraph& model, std::int64_t micro_batch, cons
     graph.layers.push_back(cost);
   }
   return graph;
+}
+
+CostGraph grouped_costs(const CostGraph& costs, int grouping) {
+  for (const CostGraph& larger : costs.larger)
+    if (larger.micro_batch == grouping * costs.micro_batch) return larger;
+  CostGraph result = costs;
+  result.larger.clear();
+  result.micro_batch *= grouping;
+  for (LayerCost& layer : result.layers) {
+    for (Seconds* s : {&layer.forward, &layer.input_gradient, &layer.weight_gradient})
+      *s = *s * grouping;
+    layer.output = layer.output * grouping;
+  }
+  return result;
 }
 
 bool rides_along(const LayerSpec& layer) {

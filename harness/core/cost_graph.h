@@ -29,7 +29,13 @@ struct CostGraph {
   std::string device;            // what the seconds are for
   std::int64_t micro_batch = 1;  // samples
   std::vector<LayerCost> layers;
+  // The same model with micro-batches that are a multiple of these, for stages that take several
+  // at once. What is not here takes as many times as long.
+  std::vector<CostGraph> larger = {};
 };
+
+// The costs of `grouping` micro-batches taken at once: from `larger`, or in proportion.
+CostGraph grouped_costs(const CostGraph& costs, int grouping);
 
 // Roofline: max(flops / (peak * efficiency), bytes / (bandwidth * efficiency)) + launch;
 // efficiencies of specs/profiles_and_simulators.md section 3.1 (GEMM 0.75, convolution 0.55,

@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "harness/core/error.h"
 
@@ -38,6 +39,7 @@ std::vector<std::pair<StageId, StageId>> stage_edges(const Plan& plan,
     for (const int p : inputs[i])
       if (p >= 0 && stage_of[static_cast<std::size_t>(p)] != stage_of[i])
         edges.insert({StageId(stage_of[static_cast<std::size_t>(p)]), StageId(stage_of[i])});
+  edges.insert(plan.imposed_edges.begin(), plan.imposed_edges.end());
   return {edges.begin(), edges.end()};
 }
 
@@ -47,9 +49,16 @@ static std::vector<std::vector<int>> inputs_of(const CostGraph& costs) {
   return inputs;
 }
 
+static bool takes_groups(const Plan& plan) {
+  return std::ranges::any_of(plan.stages, [](const PlanStage& s) { return s.grouping != 1; });
+}
+
 StageGraph stage_graph(const Plan& plan, const CostGraph& costs) {
-  return stage_graph(static_cast<int>(plan.stages.size()), stage_edges(plan, inputs_of(costs)),
-                     "plan");
+  StageGraph graph = stage_graph(static_cast<int>(plan.stages.size()),
+                                 stage_edges(plan, inputs_of(costs)), "plan");
+  if (takes_groups(plan))
+    for (const PlanStage& stage : plan.stages) graph.grouping.push_back(stage.grouping);
+  return graph;
 }
 
 RankMap ranks_of(const Plan& plan) {
@@ -72,8 +81,23 @@ RankMap ranks_of(const Plan& plan) {
   return map;
 }
 
+// Every stage from the costs of the micro-batches that its ops take at once.
+static std::vector<StageCost> grouped_stage_costs(Plan plan, const CostGraph& costs,
+                                                  const Cluster& cluster) {
+  std::vector<int> groupings;
+  for (PlanStage& stage : plan.stages) groupings.push_back(std::exchange(stage.grouping, 1));
+  std::vector<StageCost> result(plan.stages.size());
+  for (const int grouping : std::set(groupings.begin(), groupings.end())) {
+    const auto all = stage_costs(plan, grouped_costs(costs, grouping), cluster);
+    for (std::size_t s = 0; s < all.size(); ++s)
+      if (groupings[s] == grouping) result[s] = all[s];
+  }
+  return result;
+}
+
 std::vector<StageCost> stage_costs(const Plan& plan, const CostGraph& costs,
                                    const Cluster& cluster) {
+  if (takes_groups(plan)) return grouped_stage_costs(plan, costs, cluster);
   std::vector<StageCost> result;
   for (const PlanStage& stage : plan.stages) {
     double slowest = std::numeric_limits<double>::infinity();
@@ -135,6 +159,8 @@ nlohmann::json plan_json(const Plan& plan, const CostGraph& costs, const std::st
                               {"devices", devices},
                               {"data", stage.devices.size()},
                               {"tensor", 1}});
+    if (stage.grouping != 1)
+      json["stages"].back()["micro_batch"] = stage.grouping * plan.micro_batch;
   }
   for (const auto& [from, to] : stage_edges(plan, inputs_of(costs)))
     json["edges"].push_back({from.value, to.value});

@@ -17,6 +17,7 @@ namespace sluice {
 struct PlanStage {
   std::vector<int> layers;        // ascending indices into the model's layers
   std::vector<DeviceId> devices;  // more than one: data-parallel replicas
+  int grouping = 1;               // micro-batches that one of its ops takes at once
 };
 
 // What a search says of itself; the time it took is for its caller to measure.
@@ -40,11 +41,14 @@ struct Plan {
   // For planners that also decide the order by the times they expect: per stage, its compute ops in
   // the order they run in. Empty: the system's schedule follows from the stages alone.
   std::vector<std::vector<Op>> order;
+  // Edges between stages that carry no tensor: the first stage's forward comes before the second's,
+  // and the second's backward before the first's. A pipeline that is a sequence whatever the model.
+  std::vector<std::pair<StageId, StageId>> imposed_edges;
 };
 
 // Stage of every layer. Throws InputError if a layer is in no stage or in two.
 std::vector<int> stage_of_layers(const Plan& plan, std::size_t layers);
-// Edges between stages, from the layers' inputs. `inputs[i]` as LayerSpec::inputs.
+// Edges between stages, from the layers' inputs (`inputs[i]` as LayerSpec::inputs) and imposed.
 std::vector<std::pair<StageId, StageId>> stage_edges(const Plan& plan,
                                                      const std::vector<std::vector<int>>& inputs);
 StageGraph stage_graph(const Plan& plan, const CostGraph& costs);
@@ -57,7 +61,8 @@ struct RankMap {
 };
 RankMap ranks_of(const Plan& plan);
 
-// Per stage, on the plan's devices (the slowest replica counts), for one micro-batch.
+// Per stage, on the plan's devices (the slowest replica counts), for one of its ops: one
+// micro-batch, or as many as it takes at once.
 struct StageCost {
   Seconds forward, input_gradient, weight_gradient, update;
   Bytes parameters;
@@ -65,7 +70,7 @@ struct StageCost {
 std::vector<StageCost> stage_costs(const Plan& plan, const CostGraph& costs,
                                    const Cluster& cluster);
 
-// Bytes of an activation from one stage to another (all tensors that cross that edge).
+// Bytes of a micro-batch's activation from one stage to another (all tensors that cross that edge).
 Bytes edge_bytes(const Plan& plan, const CostGraph& costs, StageId from, StageId to);
 
 // The plan's own report; else what its fields say, for planners that balance the slowest stage.

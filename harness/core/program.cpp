@@ -109,29 +109,39 @@ class Lowering {
     return found->second;
   }
 
-  // Numbers every message in the order its sender makes it; calls visit(edge, gradient) for each
-  // that changes ranks.
+  // The rank at the other end of a message between `stage` and `peer`.
+  Rank rank_of_message(StageId peer, Micro message, StageId stage) const {
+    return rank_of(peer, op_of_message(graph_, peer, message, stage));
+  }
+
+  // Numbers every message in the order its sender makes it; calls visit(edge, message, gradient)
+  // for each that changes ranks.
   template <class Visit>
   void for_each_send(const Op& op, Visit visit) {
     const auto& stage = edges_of_[op.stage.index()];
+    const auto to = [&](std::size_t e, StageId peer, bool gradient) {
+      const auto [first, last] = messages_of(graph_, op.stage, op.micro, peer);
+      for (Micro m(first); m.value < last; ++m.value)
+        if (rank_of_message(peer, m, op.stage) != rank_of(op.stage, op.micro))
+          visit(e, m, gradient);
+    };
     if (op.kind == OpKind::forward) {
-      for (const std::size_t e : stage.down)
-        if (rank_of(edges_[e].second, op.micro) != rank_of(op.stage, op.micro)) visit(e, false);
+      for (const std::size_t e : stage.down) to(e, edges_[e].second, false);
     } else if (op.kind != OpKind::weight_gradient) {
-      for (const std::size_t e : stage.up)
-        if (rank_of(edges_[e].first, op.micro) != rank_of(op.stage, op.micro)) visit(e, true);
+      for (const std::size_t e : stage.up) to(e, edges_[e].first, true);
     }
   }
 
   void number_messages() {
     for (const auto& ops : schedule_.ranks)
       for (const Op& op : ops)
-        for_each_send(op, [&](std::size_t e, bool gradient) {
+        for_each_send(op, [&](std::size_t e, Micro message, bool gradient) {
           const StageId target = gradient ? edges_[e].first : edges_[e].second;
-          const int c = channel(rank_of(op.stage, op.micro), rank_of(target, op.micro));
+          const int c =
+              channel(rank_of(op.stage, op.micro), rank_of_message(target, message, op.stage));
           auto& list = messages_[static_cast<std::size_t>(c)];
-          message_index(e, op.micro, gradient) = static_cast<std::int32_t>(list.size());
-          list.push_back({static_cast<std::int32_t>(e), op.micro.value, gradient});
+          message_index(e, message, gradient) = static_cast<std::int32_t>(list.size());
+          list.push_back({static_cast<std::int32_t>(e), message.value, gradient});
           program_.channels[static_cast<std::size_t>(c)].messages++;
         });
   }
@@ -285,8 +295,7 @@ class Lowering {
     std::vector<int> gradients_done(graph_.size(), 0);
     std::vector<Instruction> reduced;  // steps of replicated stages
 
-    const auto receive = [&](std::size_t edge, Micro micro, bool gradient, StageId peer) {
-      const Rank from = rank_of(peer, micro);
+    const auto receive_one = [&](std::size_t edge, Micro micro, bool gradient, Rank from) {
       if (from == Rank(r)) return;
       const int c = channel_of_.at({from, Rank(r)});
       const auto needed = static_cast<std::size_t>(message_index(edge, micro, gradient));
@@ -301,22 +310,29 @@ class Lowering {
         out.push_back(i);
       }
     };
+    // All messages of an edge that the op needs.
+    const auto receive = [&](std::size_t edge, const Op& op, bool gradient, StageId peer) {
+      const auto [first, last] = messages_of(graph_, op.stage, op.micro, peer);
+      for (Micro m(first); m.value < last; ++m.value)
+        receive_one(edge, m, gradient, rank_of_message(peer, m, op.stage));
+    };
 
     const auto receive_inputs = [&](const Op& op) {
       const StageEdges& edges = edges_of_[op.stage.index()];
       if (op.kind == OpKind::forward) {
-        for (const std::size_t e : edges.up) receive(e, op.micro, false, edges_[e].first);
+        for (const std::size_t e : edges.up) receive(e, op, false, edges_[e].first);
       } else if (op.kind != OpKind::weight_gradient) {
-        for (const std::size_t e : edges.down) receive(e, op.micro, true, edges_[e].second);
+        for (const std::size_t e : edges.down) receive(e, op, true, edges_[e].second);
       }
     };
     const auto send_outputs = [&](const Op& op) {
-      for_each_send(op, [&](std::size_t e, bool gradient) {
+      for_each_send(op, [&](std::size_t e, Micro message, bool gradient) {
         Instruction send{.what = gradient ? Do::send_gradient : Do::send_activation,
                          .stage = op.stage,
-                         .micro = op.micro};
+                         .micro = message};
         send.peer_stage = gradient ? edges_[e].first : edges_[e].second;
-        send.channel = channel_of_.at({Rank(r), rank_of(send.peer_stage, op.micro)});
+        send.channel =
+            channel_of_.at({Rank(r), rank_of_message(send.peer_stage, message, op.stage)});
         out.push_back(send);
       });
     };
@@ -406,6 +422,11 @@ Program lower(const Schedule& schedule, const StageGraph& graph, const Placement
               const WeightRule& rule) {
   const auto violations = check(schedule, graph, placement);
   if (!violations.empty()) throw InputError("schedule", violations.front().text);
+  if (!rule.synchronous() && std::ranges::any_of(graph.grouping, [](int g) { return g > 1; }))
+    throw InputError("plan",
+                     "a stage takes several micro-batches at once, and the system updates after "
+                     "every backward",
+                     "give every stage one");
   Program program = Lowering(schedule, graph, placement, rule).run();
   const bool replicated = std::ranges::any_of(
       placement.stages, [](const std::vector<Rank>& ranks) { return ranks.size() > 1; });

@@ -58,8 +58,24 @@ Schedule parse_schedule(std::string_view text);  // the inverse; throws InputErr
 // The stage DAG: which stages feed which. A chain unless the plan says otherwise.
 struct StageGraph {
   std::vector<std::vector<StageId>> predecessors, successors;  // each ascending
+  // Per stage: how many of the schedule's micro-batches one of its ops takes at once; empty: one.
+  // With 4, "5F2" is the forward of stage 5 for micro-batches 8 to 11.
+  std::vector<int> grouping = {};
   std::size_t size() const { return predecessors.size(); }
+  int grouping_of(StageId stage) const { return grouping.empty() ? 1 : grouping[stage.index()]; }
 };
+
+// What an op of one stage touches of a neighbour, as half-open ranges of the neighbour's own ops
+// and of the messages between the two. A message holds the largest number of micro-batches that
+// both stages' ops are made of (the greatest common divisor of their groupings).
+struct MicroRange {
+  int first, last;
+};
+int message_grouping(const StageGraph& graph, StageId a, StageId b);
+MicroRange neighbour_ops(const StageGraph& graph, StageId stage, Micro op, StageId neighbour);
+MicroRange messages_of(const StageGraph& graph, StageId stage, Micro op, StageId neighbour);
+// The op of `stage` that makes or takes a message between it and `neighbour`.
+Micro op_of_message(const StageGraph& graph, StageId stage, Micro message, StageId neighbour);
 StageGraph chain(int stages);
 // Throws InputError at `where` for an edge out of range, a repeated edge or a cycle.
 StageGraph stage_graph(int stages, const std::vector<std::pair<StageId, StageId>>& edges,

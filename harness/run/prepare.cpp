@@ -1,5 +1,6 @@
 #include "harness/run/prepare.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -74,17 +75,66 @@ static void divide_among_replicas(const RunCase& c, Prepared& p) {
   p.costs = load_costs(c.costs, *p.workload, p.micro_batch, p.cluster.devices.front());
 }
 
-// One update of a plan that is being considered, on the virtual clock; infinite if it does not fit.
-static Seconds simulated_update(Prepared p, const Plan& plan, const RunCase& c) {
+// The costs of micro-batches of another size; kept in `larger` where the plan's stages take such.
+static CostGraph costs_at(const Prepared& p, const RunCase& c, std::int64_t micro_batch) {
+  if (c.costs == "analytic" || c.costs == "profile")
+    return load_costs(c.costs, *p.workload, micro_batch, p.cluster.devices.front());
+  return grouped_costs(p.costs, static_cast<int>(micro_batch / p.micro_batch));  // a file has one
+}
+
+// Everything that follows from a plan.
+static void adopt(Prepared& p, const RunCase& c, const Plan& plan) {
+  for (const PlanStage& stage : plan.stages) {
+    const std::int64_t micro_batch = stage.grouping * p.micro_batch;
+    if (stage.grouping > 1 && std::ranges::find(p.costs.larger, micro_batch,
+                                                &CostGraph::micro_batch) == p.costs.larger.end())
+      p.costs.larger.push_back(costs_at(p, c, micro_batch));
+  }
   p.plan = plan;
-  p.ranks = ranks_of(plan);
-  p.graph = stage_graph(plan, p.costs);
-  const Program program = make_program(p, p.microbatches_per_update);
-  if (!over_memory(p, memory(program, stage_memory(p, c.optimizer, program.rule))).empty())
+  if (!p.system->synchronous) divide_among_replicas(c, p);
+  p.ranks = ranks_of(p.plan);
+  p.graph = stage_graph(p.plan, p.costs);
+}
+
+Program program_of_updates(const Prepared& p) {
+  // Asynchronous: a run long enough that filling the pipe hardly counts.
+  const int updates = p.system->synchronous ? 1 : 8 * static_cast<int>(p.ranks.devices.size());
+  return make_program(p, p.microbatches_per_update * updates);
+}
+
+Seconds simulated_update(const Prepared& p, const Program& program) {
+  // Synchronous: updates follow one another without a barrier; the first has nothing before it.
+  const int iterations = p.system->synchronous ? 3 : 1;
+  const Simulation s = simulate(program, costs_of(p.plan, p.costs, p.cluster), p.cluster,
+                                p.ranks.devices, {.iterations = iterations, .trace = false});
+  if (!p.system->synchronous) return Seconds(s.end / program.updates);
+  return Seconds(s.update_end.back() - s.update_end[s.update_end.size() - 2]);
+}
+
+// Of a plan that is being considered; infinite if it does not fit.
+static Seconds simulated_seconds(const Prepared& p, const RunCase& c, const Plan& plan) {
+  Prepared candidate = p;
+  adopt(candidate, c, plan);
+  const Program program = program_of_updates(candidate);
+  const auto held = memory(program, stage_memory(candidate, c.optimizer, program.rule));
+  if (!over_memory(candidate, held).empty())
     return Seconds(std::numeric_limits<double>::infinity());
-  const Simulation simulation = simulate(program, costs_of(plan, p.costs, p.cluster), p.cluster,
-                                         p.ranks.devices, {.trace = false});
-  return Seconds(simulation.end / program.updates);
+  return simulated_update(candidate, program);
+}
+
+static StageMemory memory_of_layers(const ModelGraph& model, std::span<const Shape> shapes,
+                                    std::span<const int> layers, std::int64_t samples,
+                                    int optimizer_tensors) {
+  Bytes weights;
+  for (const int l : layers)
+    weights += Bytes(4 * parameter_count(model.layers[static_cast<std::size_t>(l)]));
+  const StageStash stash = stage_stash(model, shapes, layers, samples);
+  return {.weights = weights,
+          .gradients = weights,
+          .optimizer = weights * optimizer_tensors,
+          .stash = stash.forward,
+          .weight_stash = stash.weight,
+          .input = Bytes(0)};
 }
 
 Prepared prepare(const RunCase& c) {
@@ -99,14 +149,20 @@ Prepared prepare(const RunCase& c) {
   p.microbatches_per_update = c.microbatches;
   p.micro_batch = c.batch / c.microbatches;
   p.costs = load_costs(c.costs, *p.workload, p.micro_batch, p.cluster.devices.front());
-  const Problem problem{
-      p.costs, p.cluster,      c.ranks,
-      c.batch, c.microbatches, [&](const Plan& plan) {
-                          return simulated_update(p, plan, c); }};
-  p.plan = p.system->plan(problem, p.options);
-  if (!p.system->synchronous) divide_among_replicas(c, p);
-  p.ranks = ranks_of(p.plan);
-  p.graph = stage_graph(p.plan, p.costs);
+  Problem problem{p.costs, p.cluster, c.ranks, c.batch, c.microbatches, {}};
+  problem.simulate = [&](const Plan& plan) { return simulated_seconds(p, c, plan); };
+  problem.costs_at = [&](std::int64_t micro_batch) { return costs_at(p, c, micro_batch); };
+  const std::vector<Shape> shapes = p.workload->model.shapes();
+  problem.footprint = [&](std::span<const int> layers, std::int64_t samples) {
+    const StageMemory m = memory_of_layers(p.workload->model, shapes, layers, samples,
+                                           c.optimizer.state_tensors());
+    return Problem::Footprint{m.weights + m.gradients + m.optimizer, m.stash};
+  };
+  const auto search_begin = std::chrono::steady_clock::now();
+  Plan plan = p.system->plan(problem, p.options);
+  plan.search_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - search_begin).count();
+  adopt(p, c, plan);
   p.planning_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return p;
@@ -144,20 +200,13 @@ std::vector<StageMemory> stage_memory(const Prepared& p, const OptimizerSpec& op
   std::vector<StageMemory> result;
   for (std::size_t s = 0; s < p.plan.stages.size(); ++s) {
     const PlanStage& stage = p.plan.stages[s];
-    Bytes weights;
-    for (const int l : stage.layers)
-      weights += Bytes(4 * parameter_count(model.layers[static_cast<std::size_t>(l)]));
-    const int kept = optimizer.state_tensors() + delta_tensors(optimizer, rule, StageId(s));
-    const StageStash stash = stage_stash(model, shapes, stage.layers, p.micro_batch);
-    Bytes input;
+    const std::int64_t samples = stage.grouping * p.micro_batch;
+    StageMemory m =
+        memory_of_layers(model, shapes, stage.layers, samples,
+                         optimizer.state_tensors() + delta_tensors(optimizer, rule, StageId(s)));
     for (const int producer : between[s].receives)
-      if (producer >= 0) input += output_bytes(model, shapes, producer, p.micro_batch);
-    result.push_back({.weights = weights,
-                      .gradients = weights,
-                      .optimizer = weights * kept,
-                      .stash = stash.forward,
-                      .weight_stash = stash.weight,
-                      .input = input});
+      if (producer >= 0) m.input += output_bytes(model, shapes, producer, samples);
+    result.push_back(m);
   }
   return result;
 }

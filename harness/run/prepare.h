@@ -35,6 +35,10 @@ Prepared prepare(const RunCase& c);
 // (asynchronous). epoch: of the training.
 Program make_program(const Prepared& p, int microbatches, int epoch = 0);
 WeightRule rule_of(const Prepared& p, int microbatches, int epoch = 0);
+// For looking at a plan: the program that its updates repeat, and what one takes on the virtual
+// clock once others have gone before it.
+Program program_of_updates(const Prepared& p);
+Seconds simulated_update(const Prepared& p, const Program& program);
 Theory make_theory(const Prepared& p, int microbatches);
 
 std::vector<StageMemory> stage_memory(const Prepared& p, const OptimizerSpec& optimizer,

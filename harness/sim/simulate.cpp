@@ -343,7 +343,8 @@ class Engine {
 
   double message_bytes(const Instruction& i) const {
     for (const auto& [peer, bytes] : edges_[i.stage.index()])
-      if (peer == i.peer_stage) return bytes;
+      if (peer == i.peer_stage)
+        return bytes * message_grouping(program_.graph, i.stage, i.peer_stage);
     return 0;
   }
 

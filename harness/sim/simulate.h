@@ -19,7 +19,8 @@ namespace sluice {
 
 struct SimulatedEdge {
   StageId from, to;
-  Bytes bytes;  // of one micro-batch's activation; its gradient has the same size
+  Bytes bytes;  // of one micro-batch's activation; its gradient has the same size. A message
+                // between stages that both take several at once has that many times as much
 };
 
 struct Costs {

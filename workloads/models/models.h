@@ -42,4 +42,26 @@ ModelGraph gpt(const std::string& name, int layers, std::int64_t hidden, std::in
 ModelGraph bert(const std::string& name, int layers, std::int64_t hidden, std::int64_t heads,
                 std::int64_t sequence, std::int64_t vocabulary);
 
+// Models of several branches; sizes of the GraphPipe paper (appendix A.2) unless set. own_inputs:
+// an input for every branch; otherwise all branches read one.
+struct TransformerBranches {
+  int branches = 4, layers = 8;
+  std::int64_t hidden = 1024, heads = 16, feed_forward = 4096, sequence = 256;
+  bool head = true;  // a linear layer after the concatenation
+  bool own_inputs = true;
+};
+ModelGraph multi_modal_transformer(const TransformerBranches& t);
+struct RecommendationBranches {
+  int dense = 7, dense_layers = 4, sparse = 7, top_layers = 4;
+  std::int64_t width = 4096, rows = 1'000'000, embedding = 64, bag = 100;
+  bool own_inputs = true;  // otherwise dense ones for the embeddings too
+};
+ModelGraph recommendation(const RecommendationBranches& r);
+struct DrugResponseBranches {
+  int branches = 7, layers = 4, trunk_layers = 4;
+  std::int64_t width = 4096;
+  bool own_inputs = true;
+};
+ModelGraph drug_response(const DrugResponseBranches& d);
+
 }  // namespace sluice

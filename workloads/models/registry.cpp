@@ -111,6 +111,50 @@ static std::vector<Workload> make_workloads() {
                           bert("bert48", 48, 1024, 16, 512, 30522), 64, 32,
                           "BERT-Large (Devlin et al., NAACL 2019) with twice its layers, as in "
                           "DAPPLE (Fan et al., PPoPP 2021); batch of 64 as there"));
+
+  // Several branches: the models of GraphPipe, and small ones that run for real.
+  const std::string graphpipe = "Jeon et al., GraphPipe, ASPLOS 2025 (arXiv 2406.17145), A.2";
+  all.push_back(full_size("mmt", "Multi-modal transformer, 4 branches of 8 layers, hidden 1024",
+                          multi_modal_transformer({}), 128, 64, graphpipe));
+  all.push_back(full_size("mmt_2_branches", "Multi-modal transformer, 2 branches of 8 layers",
+                          multi_modal_transformer({.branches = 2}), 128, 64, graphpipe));
+  all.push_back(full_size("mmt_sequential", "32 layers of the multi-modal transformer in a row",
+                          multi_modal_transformer({.branches = 1, .layers = 32}), 128, 64,
+                          graphpipe));
+  all.push_back(full_size("two_branch", "GraphPipe's case study: 2 branches of 4 layers",
+                          multi_modal_transformer({.branches = 2, .layers = 4, .head = false}), 64,
+                          32, graphpipe));
+  all.push_back(full_size("dlrm", "DLRM, 7 dense branches of 4 layers of 4096, 7 tables",
+                          recommendation({}), 2048, 64, graphpipe));
+  all.push_back(full_size("uno", "CANDLE-Uno, 7 branches of 4 layers of 4096", drug_response({}),
+                          4096, 64, graphpipe));
+  for (const int n : {4, 8, 16})
+    all.push_back(full_size("uno_" + std::to_string(n) + "_branches",
+                            "CANDLE-Uno, " + std::to_string(n) + " branches of 4 layers of 4096",
+                            drug_response({.branches = n}), 4096, 64, graphpipe));
+  all.push_back(peer("mmt_small", "Multi-modal transformer, 4 branches of 2 layers, width 32",
+                     multi_modal_transformer({.layers = 2,
+                                              .hidden = 32,
+                                              .heads = 4,
+                                              .feed_forward = 64,
+                                              .sequence = 16,
+                                              .own_inputs = false}),
+                     4, 8));
+  all.push_back(peer("dlrm_small", "DLRM, 3 dense branches of 2 layers of 64, 3 small ones",
+                     recommendation({.dense = 3,
+                                     .dense_layers = 2,
+                                     .sparse = 3,
+                                     .top_layers = 2,
+                                     .width = 64,
+                                     .embedding = 8,
+                                     .own_inputs = false}),
+                     8, 8));
+  all.push_back(
+      peer("uno_small", "CANDLE-Uno, 4 branches of 3 layers of 64",
+           drug_response(
+               {.branches = 4, .layers = 3, .trunk_layers = 2, .width = 64, .own_inputs = false}),
+           8, 8));
+  for (auto small = all.end() - 3; small != all.end(); ++small) small->source = graphpipe;
   return all;
 }
 

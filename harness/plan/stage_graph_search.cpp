@@ -1,0 +1,406 @@
+#include "harness/plan/stage_graph_search.h"
+
+#include <algorithm>
+#include <chrono>
+#include <unordered_map>
+#include <utility>
+
+#include "harness/core/error.h"
+#include "harness/plan/stage_lists.h"
+
+namespace sluice {
+
+std::vector<int> StageSearchSpace::groupings() const {
+  std::vector<int> result;
+  for (const StageRate& rate : rates)
+    for (const int degree : degrees) {
+      if (rate_is_degree ? rate.micro_batch != degree : rate.micro_batch % degree != 0) continue;
+      const int grouping = rate.micro_batch / degree;
+      if (microbatches % grouping == 0 && degree <= microbatches / grouping)
+        result.push_back(grouping);
+    }
+  std::ranges::sort(result);
+  result.erase(std::unique(result.begin(), result.end()), result.end());
+  return result;
+}
+
+namespace {
+
+constexpr int kAny = 31;  // of a rate: the source's where nothing comes before; no successor
+
+// The successors of a part, as one: what they hold, and their rate. kAny: there are none.
+struct Next {
+  int in_flight = 0, rate = kAny;
+};
+
+// How a part was solved, given the rate of the stages at its head: a run [first, last) as one
+// stage, or the first element split on `devices`; then the rest, at whose head stands `head`.
+struct Solved {
+  double bytes = 0;
+  int in_flight = -1;  // at the head; -1: there is no solution
+  std::int16_t last = 0;
+  std::int16_t choice = -1;  // -1: the element was split
+  std::int16_t devices = 0;
+  std::int8_t head = kAny;
+  std::int8_t tail = kAny;  // absorbing: the rate of the stage with the join
+};
+
+// A part, and what it must fit: all its elements from `first` on, on exactly `devices`, before
+// `next`; tail: the rate of the stage at its end.
+struct State {
+  int list = 0, first = 0, devices = 0;
+  Next next;
+  int tail = kAny;
+};
+
+struct OutOfLimits {};
+
+class Search {
+ public:
+  Search(StageLists& lists, const StageSearchSpace& space, int max_degree, int rate)
+      : lists_(lists), space_(space) {
+    for (std::size_t k = 0; k < lists.choices.size(); ++k) {
+      const StageChoice& c = lists.choices[k];
+      if (c.degree > max_degree || (rate >= 0 && c.rate != rate)) continue;
+      choices_.push_back(k);
+      most_devices_ = std::max(most_devices_, c.degree);
+      if (std::ranges::find(rates_, c.rate) == rates_.end()) rates_.push_back(c.rate);
+    }
+    for (int i = 0; i < static_cast<int>(rates_.size()); ++i)
+      slot_[static_cast<std::size_t>(rates_[static_cast<std::size_t>(i)])] = i;
+    slot_[kAny] = static_cast<int>(rates_.size());
+    width_ = rates_.size() + 1;
+  }
+
+  StageSearchResult run() {
+    StageSearchResult best;
+    std::vector<double> times;
+    for (const StageRun& r : lists_.runs)
+      for (const std::size_t k : choices_) times.push_back(r.seconds[k]);
+    std::ranges::sort(times);
+    times.erase(std::unique(times.begin(), times.end()), times.end());
+    // The least time that has a solution; the slowest stage of a solution may be faster still. A
+    // solution is looked for from below, where there is little to try: in steps of a quarter.
+    std::size_t low = 0, high = times.size();
+    double bound =
+        lists_.lists[static_cast<std::size_t>(lists_.root)].least_work[0] / space_.devices;
+    const auto attempt = [&](std::size_t k) {
+      if (!solve_within(times[k])) {
+        low = k + 1;
+        return false;
+      }
+      best.stages = stages();
+      best.slowest = slowest_;
+      high = static_cast<std::size_t>(std::ranges::lower_bound(times, slowest_) - times.begin());
+      return true;
+    };
+    try {
+      for (bool found = false; !found && low < times.size(); bound *= 1.25) {
+        const auto k =
+            static_cast<std::size_t>(std::ranges::lower_bound(times, bound) - times.begin());
+        if (k < low) continue;
+        found = attempt(bound > 0 ? std::min(k, times.size() - 1) : times.size() - 1);
+      }
+      while (low < high) attempt((low + high) / 2);
+    } catch (const OutOfLimits&) {
+      best.complete = false;
+    }
+    best.states = states_ + static_cast<std::int64_t>(memo_.size());
+    return best;
+  }
+
+ private:
+  bool solve_within(double seconds) {
+    within_ = seconds;
+    states_ += static_cast<std::int64_t>(memo_.size());
+    memo_.clear();
+    solved_.clear();
+    const auto all = solve(whole());
+    return all != kNone && at(all, kAny).in_flight >= 0;
+  }
+
+  State whole() const { return {.list = lists_.root, .devices = space_.devices}; }
+
+  int before(int rate, Next next) const {
+    const StageRate r = space_.rates[static_cast<std::size_t>(rate)];
+    if (next.rate == kAny) return in_flight_of_sink(r, space_.microbatches);
+    return in_flight_before(r, next.in_flight, space_.rates[static_cast<std::size_t>(next.rate)],
+                            space_.microbatches);
+  }
+
+  // Bytes of the stage on all its devices; negative: it does not fit.
+  double stage_bytes(int run, const StageChoice& c, int in_flight) {
+    if (!space_.footprint) return 0;
+    const StageFootprint& footprint = lists_.footprint(run, c.grouping);
+    const int b = space_.rates[static_cast<std::size_t>(c.rate)].micro_batch;
+    const std::int64_t bytes = footprint.always + (in_flight + b - 1) / b * footprint.per_op;
+    return bytes > space_.memory ? -1 : static_cast<double>(bytes) * c.degree;
+  }
+
+  // Solutions lie in one array: of every state one for each rate at its head, then the one for any.
+  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+  const Solved& at(std::size_t state, int head) const {
+    return solved_[state + static_cast<std::size_t>(slot_[static_cast<std::size_t>(head)])];
+  }
+
+  // Too few devices for the time, or more than there are replicas of vertices to put on them.
+  bool hopeless(const StageList& list, int first, int devices) const {
+    const auto a = static_cast<std::size_t>(first);
+    return devices < 1 || list.least_work[a] > within_ * devices * (1 + 1e-9) ||
+           list.vertices[a] * most_devices_ < devices;
+  }
+
+  // Index of the state's solutions; kNone: it has none.
+  std::size_t solve(const State& s) {
+    const StageList& list = lists_.lists[static_cast<std::size_t>(s.list)];
+    const auto a = static_cast<std::size_t>(s.first);
+    if (hopeless(list, s.first, s.devices)) return kNone;
+    std::uint64_t key = static_cast<std::uint64_t>(list.suffix[a]);
+    key = key << 8 | static_cast<std::uint64_t>(s.devices);
+    key = key << 17 | static_cast<std::uint64_t>(s.next.in_flight);
+    key = key << 5 | static_cast<std::uint64_t>(s.next.rate);
+    key = key << 5 | static_cast<std::uint64_t>(s.tail);
+    if (const auto known = memo_.find(key); known != memo_.end()) return known->second;
+    watch_limits();
+    std::vector<Solved> best(width_);
+    if (list.series) {
+      solve_series(s, list, best);
+    } else {
+      solve_parallel(s, list, best);
+    }
+    std::size_t index = kNone;
+    if (std::ranges::any_of(best, [](const Solved& b) { return b.in_flight >= 0; })) {
+      index = solved_.size();
+      solved_.insert(solved_.end(), best.begin(), best.end());
+    }
+    return memo_[key] = index;
+  }
+
+  // Fewest in flight, then fewest bytes; at any head, where nothing waits for it, fewest bytes.
+  void offer(std::vector<Solved>& best, int head, const Solved& s) const {
+    Solved& known = best[static_cast<std::size_t>(slot_[static_cast<std::size_t>(head)])];
+    const bool fewer = s.in_flight < known.in_flight;
+    const bool better =
+        known.in_flight < 0 ||
+        (head == kAny ? s.bytes < known.bytes || (s.bytes == known.bytes && fewer)
+                      : fewer || (s.in_flight == known.in_flight && s.bytes < known.bytes));
+    if (better) known = s;
+  }
+  void offer_stage(std::vector<Solved>& best, int rate, const Solved& s) const {
+    offer(best, rate, s);
+    offer(best, kAny, s);
+  }
+
+  void solve_series(const State& s, const StageList& list, std::vector<Solved>& best) {
+    const int m = static_cast<int>(list.elements.size());
+    for (int last = s.first + 1; last <= m; ++last) {
+      const int run = list.run_of(s.first, last);
+      if (too_slow(run, s.devices)) break;
+      for (const std::size_t k : choices_) {
+        const StageChoice& c = lists_.choices[k];
+        if (c.degree > s.devices || (c.degree == s.devices) != (last == m) || !in_time(run, k))
+          continue;
+        Solved stage{.last = static_cast<std::int16_t>(last),
+                     .choice = static_cast<std::int16_t>(k)};
+        if (last == m) {
+          if (s.tail != kAny && c.rate != s.tail) continue;
+          stage.in_flight = before(c.rate, s.next);
+          stage.bytes = stage_bytes(run, c, stage.in_flight);
+          if (stage.bytes >= 0) offer_stage(best, c.rate, stage);
+          continue;
+        }
+        if (hopeless(list, last, s.devices - c.degree)) continue;
+        const std::size_t rest = solve({s.list, last, s.devices - c.degree, s.next, s.tail});
+        if (rest == kNone) continue;
+        for (const int r : rates_) {
+          const Solved& after = at(rest, r);
+          if (after.in_flight < 0) continue;
+          stage.in_flight = before(c.rate, {after.in_flight, r});
+          const double bytes = stage_bytes(run, c, stage.in_flight);
+          if (bytes < 0) continue;
+          stage.bytes = bytes + after.bytes;
+          stage.head = static_cast<std::int8_t>(r);
+          offer_stage(best, c.rate, stage);
+        }
+      }
+    }
+    const int inner = list.elements[static_cast<std::size_t>(s.first)].list;
+    if (inner < 0) return;
+    if (s.first + 1 == m) {
+      add_split(
+          best, solve({inner, 0, s.devices, s.next, s.tail}),
+          {.last = static_cast<std::int16_t>(m), .devices = static_cast<std::int16_t>(s.devices)});
+      return;
+    }
+    for (int d = 1; d < s.devices; ++d) {
+      const std::size_t rest = solve({s.list, s.first + 1, s.devices - d, s.next, s.tail});
+      if (rest == kNone) continue;
+      for (const int r : rates_) {
+        const Solved after = at(rest, r);
+        if (after.in_flight < 0) continue;
+        add_split(best, solve({inner, 0, d, {after.in_flight, r}}),
+                  {.bytes = after.bytes,
+                   .last = static_cast<std::int16_t>(s.first + 1),
+                   .devices = static_cast<std::int16_t>(d),
+                   .head = static_cast<std::int8_t>(r)});
+      }
+    }
+  }
+
+  // Offers a split element for every head that it has a solution for. `s`: the rest.
+  void add_split(std::vector<Solved>& best, std::size_t part, Solved s) {
+    if (part == kNone) return;
+    const double rest_bytes = s.bytes;
+    for (std::size_t i = 0; i < width_; ++i) {
+      const int head = i < rates_.size() ? rates_[i] : kAny;
+      const Solved& p = at(part, head);
+      if (p.in_flight < 0) continue;
+      s.in_flight = p.in_flight;
+      s.bytes = rest_bytes + p.bytes;
+      offer(best, head, s);
+    }
+  }
+
+  void solve_parallel(const State& s, const StageList& list, std::vector<Solved>& best) {
+    const int m = static_cast<int>(list.elements.size());
+    const bool joins = list.absorbs && s.first == 0;
+    // The rest of the branches beside what was made of the first; they feed the join if that holds
+    // it.
+    const auto with_rest = [&](Solved first, int head, int used, Next after) {
+      if (first.last == m) {
+        if (used == s.devices) offer(best, head, first);
+        return;
+      }
+      const std::size_t others = solve({s.list, first.last, s.devices - used, after});
+      if (others == kNone || at(others, head).in_flight < 0) return;
+      first.in_flight = std::max(first.in_flight, at(others, head).in_flight);
+      first.bytes += at(others, head).bytes;
+      offer(best, head, first);
+    };
+    for (int last = s.first + 1; last <= m; ++last) {
+      const int run = list.run_of(s.first, last);
+      if (too_slow(run, s.devices)) break;
+      for (const std::size_t k : choices_) {
+        const StageChoice& c = lists_.choices[k];
+        if (c.degree > s.devices || !in_time(run, k)) continue;
+        const int in_flight = before(c.rate, s.next);
+        const double bytes = stage_bytes(run, c, in_flight);
+        if (bytes < 0) continue;
+        Solved stage{.bytes = bytes,
+                     .in_flight = in_flight,
+                     .last = static_cast<std::int16_t>(last),
+                     .choice = static_cast<std::int16_t>(k)};
+        if (joins) stage.tail = static_cast<std::int8_t>(c.rate);
+        const Next after = joins ? Next{in_flight, c.rate} : s.next;
+        with_rest(stage, c.rate, c.degree, after);
+        with_rest(stage, kAny, c.degree, after);
+      }
+    }
+    const int inner = list.elements[static_cast<std::size_t>(s.first)].list;
+    if (inner < 0) return;
+    for (int d = 1; d <= s.devices; ++d)
+      for (std::size_t t = 0; t < (joins ? rates_.size() : 1); ++t) {
+        const int tail = joins ? rates_[t] : kAny;
+        const std::size_t part = solve({inner, 0, d, s.next, tail});
+        if (part == kNone) continue;
+        for (std::size_t i = 0; i < width_; ++i) {
+          const int head = i < rates_.size() ? rates_[i] : kAny;
+          const Solved p = at(part, head);
+          if (p.in_flight < 0) continue;
+          with_rest({.bytes = p.bytes,
+                     .in_flight = p.in_flight,
+                     .last = static_cast<std::int16_t>(s.first + 1),
+                     .devices = static_cast<std::int16_t>(d),
+                     .tail = static_cast<std::int8_t>(tail)},
+                    head, d, joins ? Next{before(tail, s.next), tail} : s.next);
+        }
+      }
+  }
+
+  bool too_slow(int run, int devices) const {
+    return lists_.runs[static_cast<std::size_t>(run)].least_work >
+           within_ * std::min(devices, most_devices_) * (1 + 1e-9);
+  }
+  bool in_time(int run, std::size_t choice) const {
+    return lists_.runs[static_cast<std::size_t>(run)].seconds[choice] <= within_;
+  }
+
+  void watch_limits() {
+    if (static_cast<std::int64_t>(memo_.size()) > space_.states) throw OutOfLimits();
+    if (++visits_ % 1024 != 0) return;
+    const auto now = std::chrono::steady_clock::now();
+    if (std::chrono::duration<double>(now - begin_).count() > space_.seconds) throw OutOfLimits();
+  }
+
+  // --- the stages of the solution, in topological order ---
+
+  std::vector<FoundStage> stages() {
+    std::vector<FoundStage> result;
+    slowest_ = 0;
+    collect(whole(), kAny, result);
+    return result;
+  }
+
+  void collect(const State& s, int head, std::vector<FoundStage>& result) {
+    const Solved found = at(solve(s), head);
+    const StageList& list = lists_.lists[static_cast<std::size_t>(s.list)];
+    const StageChoice* choice =
+        found.choice < 0 ? nullptr : &lists_.choices[static_cast<std::size_t>(found.choice)];
+    const int used = choice ? choice->degree : found.devices;
+    const bool more = found.last < static_cast<int>(list.elements.size());
+    const bool joins = !list.series && found.tail != kAny;
+    State rest{s.list, found.last, s.devices - used, s.next, s.tail};
+    if (joins) rest.next = {before(found.tail, s.next), found.tail};
+    Next next = s.next;  // of the first part
+    if (list.series && more) next = {at(solve(rest), found.head).in_flight, found.head};
+    // The branches that feed a join come before the branch that holds it.
+    if (joins && more) collect(rest, head, result);
+    if (choice) {
+      const int run_index = list.run_of(s.first, found.last);
+      const StageRun& run = lists_.runs[static_cast<std::size_t>(run_index)];
+      slowest_ = std::max(slowest_, run.seconds[static_cast<std::size_t>(found.choice)]);
+      result.push_back({run.vertices, choice->degree,
+                        space_.rates[static_cast<std::size_t>(choice->rate)],
+                        before(choice->rate, next)});
+    } else {
+      const int inner = list.elements[static_cast<std::size_t>(s.first)].list;
+      const int tail = list.series ? (more ? kAny : s.tail) : found.tail;
+      collect({inner, 0, used, next, tail}, head, result);
+    }
+    if (!joins && more) collect(rest, list.series ? found.head : head, result);
+  }
+
+  StageLists& lists_;
+  const StageSearchSpace& space_;
+  std::vector<std::size_t> choices_;  // that the limits allow
+  std::vector<int> rates_;            // of these
+  int slot_[kAny + 1] = {};           // of a rate, among a state's solutions
+  std::size_t width_ = 1;
+  int most_devices_ = 1;
+  double within_ = 0, slowest_ = 0;
+  std::unordered_map<std::uint64_t, std::size_t> memo_;
+  std::vector<Solved> solved_;
+  std::int64_t states_ = 0, visits_ = 0;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
+StageGraphSearch::StageGraphSearch(const SeriesParallelTree& tree, const StageSearchSpace& space)
+    : space_(space) {
+  if (space.devices > 255 || space.rates.size() >= kAny || space.microbatches > 0xffff)
+    throw InputError("graph pipeline search",
+                     std::to_string(space.devices) + " devices, " +
+                         std::to_string(space.rates.size()) + " micro-batch sizes and " +
+                         std::to_string(space.microbatches) + " micro-batches are too many",
+                     "at most 255, 30 and 65535");
+  lists_ = std::make_unique<StageLists>(tree, space);
+}
+
+StageGraphSearch::~StageGraphSearch() = default;
+
+StageSearchResult StageGraphSearch::run(int max_degree, int rate) {
+  return Search(*lists_, space_, max_degree, rate).run();
+}
+
+}  // namespace sluice

@@ -1,0 +1,362 @@
+// GraphPipe (Jeon et al., ASPLOS 2025, arXiv 2406.17145): graph pipeline parallelism. Stages form a
+// DAG, as the model's branches do, instead of a sequence; branches run at the same time, and a
+// stage holds as many micro-batches as the stages on its longest path to the end, not as many as
+// come after it in some order. Two branches of two stages and a join, as a graph and as a sequence:
+//
+//   rank 0  a1   F0 F1 F2 B0 F3 B1 ..   depth 3          rank 0  a1   F0 F1 F2 F3 F4 B0 ..  depth 5
+//   rank 1  a2      F0 F1 B0 F2 B1 ..                    rank 1  a2      F0 F1 F2 F3 ..
+//   rank 2  b1   F0 F1 F2 B0 F3 B1 ..                    rank 2  b1         F0 F1 F2 ..
+//   rank 3  b2      F0 F1 B0 F2 B1 ..                    rank 3  b2            F0 F1 ..
+//   rank 4  join       F0 B0 F1 B1 ..                    rank 4  join             F0 B0 ..
+//
+// The planner (section 5): series-parallel tree of the operators (series_parallel.h; views and
+// losses ride with the operator before them), binary search on the time per sample of the slowest
+// stage with a dynamic program over the tree (stage_graph_search.h), kFkB orders (kfkb.h). Time per
+// sample of a stage: F + B of its micro-batch, the messages of both directions on links as they are
+// between neighbouring devices, over the micro-batch's samples, and its all-reduce over the
+// batch's.
+//
+// That objective does not see the depth of the pipeline: without a memory limit, pure data
+// parallelism is best. So the search is also run with every limit on the data-parallel degree, and
+// of all plans the one that the common simulator finds fastest is taken (rank=simulated), or the
+// one the paper's objective does (rank=objective).
+//
+// partition=series_parallel  the paper's stages
+//          =absorb_joins     the operator after the branches (a concat) in a branch's last stage
+//          =sequential       sequential pipelining, as the authors emulate it: the operators in one
+//                            row, and each stage waits for the one before it, needed or not
+//          =best             the first two, and the row with the edges that the model has, holding
+//                            what its longest path or what a sequence needs
+// micro_batch=case           every op takes the run's micro-batch; replicas take them in turn
+//            =uniform        one b for all stages (the paper's evaluation), the best power of two
+//                            times the run's micro-batch; replicas share it equally
+//            =per_stage      a b, and a k up to option `k`, for every stage (section 6)
+#include <algorithm>
+#include <map>
+
+#include "harness/core/error.h"
+#include "harness/core/system.h"
+#include "harness/plan/chain_partition.h"
+#include "harness/plan/kfkb.h"
+#include "harness/plan/operators.h"
+#include "harness/plan/series_parallel.h"
+#include "harness/plan/stage_graph_search.h"
+
+namespace sluice {
+
+namespace {
+
+struct Candidate {
+  Plan plan;
+  double objective = 0;  // seconds per sample of the slowest stage
+};
+
+class Planner {
+ public:
+  Planner(const Problem& problem, const Options& options)
+      : problem_(problem),
+        options_(options),
+        machine_(problem, "graphpipe"),
+        operators_(problem.costs) {}
+
+  Plan run() {
+    const SeriesParallelTree tree = series_parallel(static_cast<int>(operators_.layers.size()),
+                                                    operators_.edges, "graphpipe: the model");
+    const SeriesParallelTree row = in_a_row(vertices_below(tree, tree.root));
+    const std::string& partition = options_.text("partition");
+    const bool is_row = std::ranges::none_of(
+        tree.nodes, [](const auto& n) { return n.kind == SeriesParallelTree::Kind::parallel; });
+    if (partition == "sequential") {
+      search_all(row, false, {Order::sequence});
+    } else if (is_row) {
+      search_all(row, false, {Order::graph});
+    } else {
+      if (partition != "absorb_joins") search_all(tree, false, {Order::graph});
+      if (partition != "series_parallel") search_all(tree, true, {Order::graph});
+      if (partition == "best") search_all(row, false, {Order::graph, Order::as_sequence});
+    }
+    return best();
+  }
+
+ private:
+  // What the stages wait for, and how many micro-batches they hold.
+  enum class Order {
+    graph,        // the model's edges; as many as the longest path takes
+    as_sequence,  // the model's edges; as many as a sequence of the stages takes
+    sequence,     // every stage waits for the one before it
+  };
+
+  SeriesParallelTree in_a_row(const std::vector<int>& vertices) const {
+    std::vector<std::pair<int, int>> edges;
+    for (std::size_t i = 1; i < vertices.size(); ++i)
+      edges.push_back({vertices[i - 1], vertices[i]});
+    return series_parallel(static_cast<int>(vertices.size()), edges, "graphpipe");
+  }
+
+  static std::vector<int> powers_of_two(int most) {
+    std::vector<int> result;
+    for (int n = 1; n <= most; n *= 2) result.push_back(n);
+    return result;
+  }
+
+  // With every limit on the data-parallel degree, and every micro-batch where one holds for all.
+  void search_all(const SeriesParallelTree& tree, bool absorb_joins,
+                  const std::vector<Order>& orders) {
+    const int most =
+        std::min({problem_.devices, problem_.microbatches, options_.integer("max_degree")});
+    const bool uniform = options_.text("micro_batch") == "uniform";
+    StageSearchSpace space;
+    space.devices = problem_.devices;
+    space.microbatches = problem_.microbatches;
+    space.degrees = powers_of_two(most);
+    space.rate_is_degree = options_.text("micro_batch") == "case";
+    space.rates.clear();
+    for (const int b : powers_of_two(space.rate_is_degree ? most : problem_.microbatches))
+      for (int k = 1; k <= (uniform || space.rate_is_degree ? 1 : options_.integer("k")); ++k)
+        space.rates.push_back({b, k});
+    space.absorb_joins = absorb_joins;
+    space.overlap_communication = options_.flag("overlap");
+    const std::vector<int> groupings = space.groupings();
+    space.work = [&](std::span<const int> vertices) { return work(vertices, groupings, space); };
+    space.footprint = [&](std::span<const int> vertices, int grouping) {
+      return footprint(vertices, grouping);
+    };
+    space.memory = machine_.memory.value;
+    space.seconds = options_.integer("time_limit");
+    StageGraphSearch search(tree, space);
+    for (const int degree : space.degrees)
+      for (int rate = uniform ? 0 : -1; rate < (uniform ? static_cast<int>(space.rates.size()) : 0);
+           ++rate)
+        add(search.run(degree, rate), orders);
+  }
+
+  void add(const StageSearchResult& found, const std::vector<Order>& orders) {
+    states_ += found.states;
+    complete_ = complete_ && found.complete;
+    if (found.stages.empty()) return;
+    for (const Order order : orders) {
+      Candidate candidate{plan_of(found, order),
+                          found.slowest / static_cast<double>(problem_.costs.micro_batch)};
+      const bool known = std::ranges::any_of(
+          candidates_, [&](const Candidate& c) { return same(c.plan, candidate.plan); });
+      if (!known) candidates_.push_back(std::move(candidate));
+    }
+  }
+
+  static bool same(const Plan& a, const Plan& b) {
+    return a.order == b.order && a.imposed_edges == b.imposed_edges &&
+           std::ranges::equal(a.stages, b.stages, [](const PlanStage& x, const PlanStage& y) {
+             return x.layers == y.layers && x.devices == y.devices && x.grouping == y.grouping;
+           });
+  }
+
+  const CostGraph& costs(int grouping) {
+    if (grouping == 1) return problem_.costs;
+    const auto known = costs_.find(grouping);
+    if (known != costs_.end()) return known->second;
+    return costs_[grouping] = problem_.costs_at
+                                  ? problem_.costs_at(grouping * problem_.costs.micro_batch)
+                                  : grouped_costs(problem_.costs, grouping);
+  }
+
+  const LinkCost& ring(int degree) {
+    const auto known = rings_.find(degree);
+    if (known != rings_.end()) return known->second;
+    return rings_[degree] = machine_.ring(degree);
+  }
+
+  StageWork work(std::span<const int> vertices, const std::vector<int>& groupings,
+                 const StageSearchSpace& space) {
+    const std::vector<int> layers = operators_.layers_of(vertices);
+    const std::vector<int> crossing = operators_.crossing(layers);
+    StageWork result;
+    double parameters = 0;
+    for (const int l : layers)
+      parameters +=
+          static_cast<double>(problem_.costs.layers[static_cast<std::size_t>(l)].parameters.value);
+    for (const int grouping : groupings) {
+      const CostGraph& of = costs(grouping);
+      Seconds seconds;
+      for (const int l : layers) {
+        const LayerCost& layer = of.layers[static_cast<std::size_t>(l)];
+        seconds += layer.forward + layer.input_gradient + layer.weight_gradient;
+      }
+      double messages = 0;  // each way: activations and their gradients
+      for (const int l : crossing)
+        messages +=
+            2 * (machine_.neighbour.latency +
+                 machine_.neighbour.seconds_per_byte *
+                     static_cast<double>(of.layers[static_cast<std::size_t>(l)].output.value));
+      result.compute.push_back(seconds.value / machine_.speed);
+      result.communication.push_back(messages);
+    }
+    for (const int degree : space.degrees)
+      result.all_reduce.push_back(
+          2.0 * (degree - 1) *
+          (parameters / degree * ring(degree).seconds_per_byte + ring(degree).latency));
+    return result;
+  }
+
+  StageFootprint footprint(std::span<const int> vertices, int grouping) {
+    const std::vector<int> layers = operators_.layers_of(vertices);
+    if (problem_.footprint) {
+      const auto f = problem_.footprint(layers, grouping * problem_.costs.micro_batch);
+      return {f.always.value, f.per_micro_batch.value};
+    }
+    StageFootprint result;
+    for (const int l : layers) {
+      const LayerCost& layer = problem_.costs.layers[static_cast<std::size_t>(l)];
+      result.always += 2 * layer.parameters.value;
+      result.per_op += grouping * layer.output.value;
+    }
+    return result;
+  }
+
+  Plan plan_of(const StageSearchResult& found, Order order) const {
+    Plan plan;
+    plan.micro_batch = problem_.costs.micro_batch;
+    std::vector<int> groups;
+    int device = 0;
+    for (const FoundStage& stage : found.stages) {
+      PlanStage& made = plan.stages.emplace_back();
+      made.layers = operators_.layers_of(stage.vertices);
+      made.grouping = stage.rate.micro_batch / stage.degree;
+      for (int d = 0; d < stage.degree; ++d) made.devices.emplace_back(device++);
+      groups.push_back(stage.rate.group);
+    }
+    StageGraph graph = stage_graph(plan, problem_.costs);
+    Plan sequence = plan;
+    for (std::size_t s = 1; s < plan.stages.size(); ++s)
+      if (std::ranges::find(graph.successors[s - 1], StageId(s)) == graph.successors[s - 1].end())
+        sequence.imposed_edges.push_back({StageId(s - 1), StageId(s)});
+    if (order == Order::sequence) plan = sequence, graph = stage_graph(plan, problem_.costs);
+    // With k = 1 and what the longest path takes, the order follows from the stages.
+    const bool follows = order != Order::as_sequence || sequence.imposed_edges.empty();
+    if (!follows || std::ranges::any_of(groups, [](int k) { return k > 1; })) {
+      const Placement placement = ranks_of(plan).placement;
+      const std::vector<int> in_flight =
+          kfkb_in_flight(follows ? graph : stage_graph(sequence, problem_.costs),
+                         rates(graph, placement, groups), problem_.microbatches);
+      plan.order = kfkb_orders(graph, placement, groups, problem_.microbatches, in_flight);
+    }
+    return plan;
+  }
+
+  Plan best() {
+    if (candidates_.empty() && !complete_) {  // cut short before anything was found
+      const int stages = std::min(problem_.devices, static_cast<int>(operators_.layers.size()));
+      Plan row = balanced_chain(problem_, stages, "graphpipe");
+      row.objective /= static_cast<double>(problem_.costs.micro_batch);
+      const double objective = row.objective;
+      candidates_.push_back({std::move(row), objective});
+    }
+    if (candidates_.empty()) {
+      throw InputError("graphpipe",
+                       "no stages use all of " + std::to_string(problem_.devices) +
+                           " devices and fit into " + to_text(machine_.memory) + " each",
+                       "use another number of devices or micro-batches, or larger devices");
+    }
+    const bool simulated = problem_.simulate && options_.text("rank") == "simulated";
+    const Candidate* chosen = nullptr;
+    double least = 0;
+    for (const Candidate& c : candidates_) {
+      const double seconds = simulated ? problem_.simulate(c.plan).value : c.objective;
+      if (!chosen || seconds < least) chosen = &c, least = seconds;
+    }
+    Plan plan = chosen->plan;
+    plan.search = SearchReport{chosen->objective, "slowest stage, per sample", states_, complete_};
+    plan.objective = chosen->objective;
+    plan.states = states_;
+    plan.complete = complete_;
+    return plan;
+  }
+
+  const Problem& problem_;
+  const Options& options_;
+  NeighbourMachine machine_;
+  Operators operators_;
+  std::map<int, CostGraph> costs_;
+  std::map<int, LinkCost> rings_;
+  std::vector<Candidate> candidates_;
+  std::int64_t states_ = 0;
+  bool complete_ = true;
+};
+
+Schedule graphpipe_schedule(const ScheduleProblem& problem, const Options&) {
+  return schedule_of_orders(problem.order.empty() ? kfkb_orders(problem.graph, problem.placement,
+                                                                {}, problem.microbatches)
+                                                  : problem.order,
+                            problem.placement, problem.ranks, problem.microbatches);
+}
+
+// Stages of one time each, k = 1: as many rounds of F and B as micro-batches, and one for every
+// further stage on the longest path. Section 6.
+Theory graphpipe_theory(const ScheduleProblem& problem, const Options&) {
+  Theory theory;
+  const auto ranks = static_cast<std::size_t>(problem.ranks);
+  theory.weight_versions.assign(ranks, 1);
+  theory.staleness.assign(ranks, 0);
+  if (!problem.order.empty()) return theory;
+  const auto rate = rates(problem.graph, problem.placement, {});
+  const auto in_flight = kfkb_in_flight(problem.graph, rate, problem.microbatches);
+  theory.in_flight.assign(ranks, 0);
+  bool equal = true;
+  int depth = 0;
+  for (std::size_t s = 0; s < problem.graph.size(); ++s) {
+    const auto& home = problem.placement.stages[s];
+    const int replicas = static_cast<int>(home.size()), b = rate[s].micro_batch;
+    const int ops = problem.microbatches * replicas / b;
+    for (int r = 0; r < replicas; ++r)
+      theory.in_flight[home[static_cast<std::size_t>(r)].index()] +=
+          std::min((in_flight[s] + b - 1) / b, (ops - r + replicas - 1) / replicas);
+    equal = equal && b == rate[0].micro_batch &&
+            home.size() == problem.placement.stages[0].size() && ops % replicas == 0;
+  }
+  std::vector<int> unlimited = kfkb_in_flight(
+      problem.graph, rate, static_cast<int>(problem.graph.size()) * rate[0].micro_batch);
+  for (const int n : unlimited) depth = std::max(depth, n / rate[0].micro_batch);
+  if (equal) {
+    const int rounds = problem.microbatches / rate[0].micro_batch;
+    theory.bubble_ratio = static_cast<double>(depth - 1) / (rounds + depth - 1);
+  }
+  return theory;
+}
+
+}  // namespace
+
+extern const System graphpipe;
+const System graphpipe = {
+    .name = "graphpipe",
+    .aliases = {"gpp"},
+    .title = "GraphPipe",
+    .citation =
+        "Jeon et al., GraphPipe: Improving Performance and Scalability of DNN Training with Graph "
+        "Pipeline Parallelism, ASPLOS 2025 (arXiv 2406.17145)",
+    .synchronous = true,
+    .options =
+        {{"partition",
+          "best",
+          "series_parallel (the paper's), absorb_joins, sequential (each stage after the one "
+          "before it) or best of the first two and a row with the model's own edges",
+          {"best", "series_parallel", "absorb_joins", "sequential"}},
+         {"micro_batch",
+          "case",
+          "case: the run's, replicas in turn; uniform: the best multiple of it for all "
+          "stages; per_stage: one for every stage",
+          {"case", "uniform", "per_stage"}},
+         {"rank",
+          "simulated",
+          "how the best of all plans is chosen: by the common simulator or by the paper's "
+          "objective",
+          {"simulated", "objective"}},
+         {"overlap", "no", "messages overlap compute in the planner's objective", kYesNo},
+         {"max_degree", "1024", "largest data-parallel degree of a stage"},
+         {"k", "1", "largest k of kFkB tried, with micro_batch=per_stage"},
+         {"time_limit", "60", "seconds after which a search ends with the best so far"}},
+    .plan = [](const Problem& p, const Options& o) { return Planner(p, o).run(); },
+    .schedule = graphpipe_schedule,
+    .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },
+    .theory = graphpipe_theory,
+};
+
+}  // namespace sluice
