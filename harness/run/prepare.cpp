@@ -77,7 +77,8 @@ Prepared prepare(const RunCase& c) {
 }
 
 static ScheduleProblem schedule_problem(const Prepared& p, int microbatches) {
-  return {p.graph, p.ranks.placement, static_cast<int>(p.ranks.devices.size()), microbatches};
+  return {p.graph, p.ranks.placement, static_cast<int>(p.ranks.devices.size()), microbatches,
+          stage_costs(p.plan, p.costs, p.cluster)};
 }
 
 Program make_program(const Prepared& p, int microbatches) {
