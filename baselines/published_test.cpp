@@ -233,6 +233,16 @@ TEST(ClosedFormTest, ZeroBubble) {
     }
 }
 
+// The specification's table gives m >= p - 1 and m >= 2(p - 1); one more is needed.
+TEST(ClosedFormTest, ZeroBubbleNeedsEnoughMicroBatches) {
+  for (int p = 2; p <= 8; ++p)
+    for (const int h : {1, 2}) {
+      const int m = h == 1 ? p - 1 : 2 * (p - 1);
+      const Made made = make("zero_bubble", p, m, {{"variant", "h" + number(h)}});
+      EXPECT_GT(run(made, {1, 1, 1}).max_span, 3 * m + (p - 1) * (2 - h)) << name_of(made);
+    }
+}
+
 TEST(ClosedFormTest, DualPipeAtEqualTimes) {
   for (int p = 2; p <= 8; ++p)
     for (int m = 2 * p; m <= 4 * p; ++m) {
