@@ -64,7 +64,7 @@ const System breadth_first = {
           return chunked_chain(p, options.integer("chunks"), ChunkPlacement::loop, "breadth_first");
         },
     .schedule = breadth_first_schedule,
-    .weights = [](const Options&) { return WeightRule{}; },
+    .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },
     .theory = breadth_first_theory,
     .chunks = [](const Options& options) { return options.integer("chunks"); },
     .sharding =

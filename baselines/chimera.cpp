@@ -98,7 +98,7 @@ const System chimera = {
     .options = {},
     .plan = chimera_plan,
     .schedule = chimera_schedule,
-    .weights = [](const Options&) { return WeightRule{}; },
+    .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },
     .theory = chimera_theory,
 };
 

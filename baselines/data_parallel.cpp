@@ -57,7 +57,7 @@ const System data_parallel = {
     .options = {},
     .plan = data_parallel_plan,
     .schedule = data_parallel_schedule,
-    .weights = [](const Options&) { return WeightRule{}; },
+    .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },
     .theory = data_parallel_theory,
 };
 

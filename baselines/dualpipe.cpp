@@ -176,7 +176,7 @@ const System dualpipe = {
                  {"bidirectional", "v"}}},
     .plan = dualpipe_plan,
     .schedule = dualpipe_schedule,
-    .weights = [](const Options&) { return WeightRule{}; },
+    .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },
     .theory = dualpipe_theory,
     .chunks = [](const Options& options) { return folded(options) ? 2 : 1; },
 };

@@ -89,7 +89,7 @@ const System fsdp = {
           {"reshard", "keep", "no_sync"}}},
     .plan = fsdp_plan,
     .schedule = fsdp_schedule,
-    .weights = [](const Options&) { return WeightRule{}; },
+    .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },
     .theory = fsdp_theory,
     .sharding = fsdp_sharding,
 };

@@ -242,9 +242,10 @@ TEST(PublishedVersionsTest, PipeDreamReadsTheTabulatedVersions) {
     SCOPED_TRACE(json["name"].get<std::string>());
     const int stages = json["stages"], epochs = json.value("drained_epochs", 1);
     const int batches = json["batches"].get<int>() / epochs;
-    const Program program =
-        lower(schedule_of("pipedream", stages, batches), chain(stages), one_stage_per_rank(stages),
-              system.weights(resolve_options(system.options, {{"weights", rule->second}}, "test")));
+    const ScheduleProblem order{chain(stages), one_stage_per_rank(stages), stages, batches};
+    const Options options = resolve_options(system.options, {{"weights", rule->second}}, "test");
+    const Program program = lower(schedule_of("pipedream", stages, batches), chain(stages),
+                                  one_stage_per_rank(stages), system.weights(order, options));
     for (int k = 0; k < stages; ++k) {
       const auto& table = json["versions"]["stage" + std::to_string(k)];
       for (const Instruction& i : program.ranks[static_cast<std::size_t>(k)]) {

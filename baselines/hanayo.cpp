@@ -103,7 +103,7 @@ const System hanayo = {
           return chunked_chain(p, 2 * options.integer("waves"), ChunkPlacement::wave, "hanayo");
         },
     .schedule = hanayo_schedule,
-    .weights = [](const Options&) { return WeightRule{}; },
+    .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },
     .theory = hanayo_theory,
     .chunks = [](const Options& options) { return 2 * options.integer("waves"); },
 };

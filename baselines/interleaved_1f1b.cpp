@@ -104,7 +104,7 @@ const System interleaved_1f1b = {
                                "interleaved_1f1b");
         },
     .schedule = interleaved_schedule,
-    .weights = [](const Options&) { return WeightRule{}; },
+    .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },
     .theory = interleaved_theory,
     .chunks = [](const Options& options) { return options.integer("chunks"); },
 };

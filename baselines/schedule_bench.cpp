@@ -32,7 +32,7 @@ void make_schedule(benchmark::State& state, const Case& c, bool lowers) {
     const Schedule schedule = system.schedule(problem, options);
     if (lowers) {
       benchmark::DoNotOptimize(
-          lower(schedule, problem.graph, problem.placement, system.weights(options)));
+          lower(schedule, problem.graph, problem.placement, system.weights(problem, options)));
     } else if (!check(schedule, problem.graph, problem.placement).empty()) {
       state.SkipWithError("the schedule does not check");
     }

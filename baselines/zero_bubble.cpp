@@ -317,7 +317,7 @@ const System zero_bubble = {
                      : balanced_chain(p, p.devices, "zero_bubble");
         },
     .schedule = zero_bubble_schedule,
-    .weights = [](const Options&) { return WeightRule{}; },
+    .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },
     .theory = zero_bubble_theory,
     .chunks = [](const Options& options) { return options.text("variant") == "v" ? 2 : 1; },
 };

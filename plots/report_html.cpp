@@ -124,11 +124,23 @@ std::string figure_text(const json& object, const std::string& name, bool share)
   return found == object.end() ? "" : figure_text(*found, share);
 }
 
+// The median, and where the seeds differ the smallest and the largest.
+template <class Text>
+std::string spread_text(const std::optional<Spread>& spread, Text text) {
+  if (!spread) return "";
+  const std::string low = text(spread->min), high = text(spread->max);
+  return text(spread->median) + (low == high ? "" : " (" + low + "–" + high + ")");
+}
+
+std::string seconds_text(double value) { return to_text(Seconds(value)); }
+
 std::string time_text(const ComparisonRow& row) {
-  if (!row.time_to_accuracy) return row.final_metric ? "not reached" : "";
-  std::string text = to_text(Seconds(row.time_to_accuracy->median));
-  if (row.reached < static_cast<int>(row.records.size()))
-    text += fmt::format(" ({} of {})", row.reached, row.records.size());
+  if (!row.time_to_accuracy) {
+    if (!row.final_metric && row.diverged == 0) return "";
+    return row.attempts > 1 ? fmt::format("not reached, 0/{}", row.attempts) : "not reached";
+  }
+  std::string text = spread_text(row.time_to_accuracy, seconds_text);
+  if (row.reached < row.attempts) text += fmt::format(" {}/{}", row.reached, row.attempts);
   return text;
 }
 
@@ -148,12 +160,19 @@ std::string ratio_text(const ComparisonRow& row) {
 std::string outcome_text(const ComparisonRow& row) {
   std::string text = row.outcome;
   std::replace(text.begin(), text.end(), '_', ' ');
+  if (row.diverged > 1)
+    return fmt::format("{} of {} seeds diverged, the first at update {}", row.diverged,
+                       row.records.size(), row.first_divergence.value_or(0));
+  if (row.outcome == "diverged") return text + " " + row.reason;
   return row.reason.empty() ? text : text + ": " + shortened(row.reason, 300);
 }
 
 // Columns that nothing fills are left out, so that the table keeps to the page.
 std::string results_table(const Comparison& c, const Palette& palette) {
   using Row = const ComparisonRow&;
+  const bool drains = std::any_of(c.rows.begin(), c.rows.end(), [](Row row) {
+    return row.time_without_drain && row.time_without_drain->median < row.time_to_accuracy->median;
+  });
   const auto peak = [](const std::vector<std::int64_t>& peaks) {
     return peaks.empty() ? "" : to_text(Bytes(*std::max_element(peaks.begin(), peaks.end())));
   };
@@ -171,8 +190,14 @@ std::string results_table(const Comparison& c, const Palette& palette) {
        [](Row row) {
          return row.updates_per_epoch > 0 ? std::to_string(row.updates_per_epoch) : "";
        }},
+      {"tuned<br>rate",
+       [&](Row row) {
+         return c.tuned && row.learning_rate ? fmt::format("{:g}", *row.learning_rate) : "";
+       }},
       {"samples/s",
-       [](Row row) { return row.throughput ? rate_text(row.throughput->median) : ""; }},
+       [](Row row) {
+         return spread_text(row.throughput, [](double rate) { return rate_text(rate); });
+       }},
       {"95&nbsp;% interval",
        [](Row row) {
          return row.interval ? rate_text(row.interval->low) + "–" + rate_text(row.interval->high)
@@ -183,13 +208,15 @@ std::string results_table(const Comparison& c, const Palette& palette) {
       {"peak/rank<br>predicted", [&](Row row) { return peak(row.predicted_peaks); }},
       {c.target ? fmt::format("time to<br>{:g}", *c.target) : "time to<br>target",
        [&](Row row) { return c.target ? time_text(row) : ""; }},
+      {"without<br>drain",
+       [&](Row row) { return drains ? spread_text(row.time_without_drain, seconds_text) : ""; }},
       {"final<br>" + escape_html(c.metric),
        [](Row row) {
-         return row.final_metric ? fmt::format("{:.4g}", row.final_metric->median) : "";
+         return spread_text(row.final_metric, [](double v) { return fmt::format("{:.4g}", v); });
        }},
       {"seeds<br>ok",
        [&](Row row) {
-         return seeds ? fmt::format("{} of {}", row.succeeded, row.records.size()) : "";
+         return seeds ? fmt::format("{}/{}", row.succeeded, row.records.size()) : "";
        }},
   };
   std::string head = "<th>system</th>";
@@ -214,6 +241,67 @@ std::string results_table(const Comparison& c, const Palette& palette) {
     html += "</tr>\n";
   }
   return html + "</tbody></table></div>\n";
+}
+
+// What the tables say in words: which systems five seeds cannot tell apart.
+std::string verdict_list(const Comparison& c) {
+  if (c.verdicts.empty()) return "";
+  std::string html = "<ul class=\"soft\">\n";
+  for (const Verdict& verdict : c.verdicts)
+    html += "<li>" + escape_html(to_text(verdict)) + "</li>\n";
+  return html + "</ul>\n";
+}
+
+// The searches behind a comparison at tuned rates: what was tried, and what was chosen.
+std::string tuning_table(const Comparison& c, const Palette& palette) {
+  std::string rows;
+  for (const ComparisonRow& row : c.rows) {
+    const auto results = row.tuning.find("results");
+    if (results == row.tuning.end() || !results->is_array()) continue;
+    std::string tried;
+    for (const json& result : *results) {
+      const json value = result.value("value", json(nullptr));
+      const std::string text =
+          fmt::format("{:g}: {}", result.value("learning_rate", 0.0),
+                      value.is_number() ? fmt::format("{:.4g}", value.get<double>())
+                                        : result.value("outcome", std::string("?")));
+      const bool chosen =
+          result.value("learning_rate", json(nullptr)) == row.tuning.value("chosen", json(-1));
+      tried += (tried.empty() ? "" : " · ") +
+               (chosen ? "<b>" + escape_html(text) + "</b>" : escape_html(text));
+    }
+    const std::string length = row.tuning.contains("epochs")
+                                   ? row.tuning["epochs"].dump() + " epochs"
+                                   : row.tuning.value("steps", json(0)).dump() + " updates";
+    rows += "<tr>" + name_cell(row, palette) + "<td class=\"text\" style=\"max-width:none\">" +
+            tried + "</td>" + cell(row.tuning.value("criterion", std::string())) + cell(length) +
+            cell(row.tuning.value("seed", json(0)).dump()) + "</tr>\n";
+  }
+  if (rows.empty()) return "";
+  return "<details><summary>How the learning rates were tuned</summary>"
+         "<div class=\"scroll\"><table><thead><tr><th>system</th><th class=\"text\">rate: result "
+         "(chosen in bold)</th><th>by "
+         "final</th><th>length</th><th>seed</th></tr></thead><tbody>\n" +
+         rows + "</tbody></table></div></details>\n";
+}
+
+std::string boundary_section(const ChartSet& charts) {
+  if (charts.boundary_charts.empty()) return "";
+  std::string html = R"(<h2 id="boundaries">Divergence boundaries</h2>
+<p>The largest learning rate that each system stands, on a grid of rates: the cheapest measure of what
+stale weights cost. It and every smaller rate of the grid is stable for all seeds; beyond it at least one
+seed diverges or does not learn.</p>
+)";
+  for (const Chart& chart : charts.boundary_charts) html += figure(chart);
+  for (const StableRates& b : charts.boundaries) {
+    html += fmt::format("<p class=\"soft\">{}, {} clock on {}, {}: ", escape_html(b.title),
+                        escape_html(b.clock), escape_html(b.cluster), ranks_text(b.ranks));
+    std::string rows;
+    for (const StableRateRow& row : b.rows)
+      rows += (rows.empty() ? "" : "; ") + row.label + " " + rate_text(row, b);
+    html += escape_html(rows) + ".</p>\n";
+  }
+  return html;
 }
 
 std::string theory_table(const Comparison& c, const Palette& palette) {
@@ -282,32 +370,48 @@ std::string machine_table(std::span<const Record> records) {
 
 std::string introduction(const ChartSet& charts, std::span<const Record> records) {
   std::set<std::string> systems, workloads;
-  std::size_t failed = 0;
+  std::size_t failed = 0, diverged = 0, candidates = 0;
   for (const Record& record : records) {
     systems.insert(record.system);
     workloads.insert(record.workload);
-    failed += record.outcome != "ok";
+    const bool is_divergence = record.outcome == "diverged";
+    diverged += is_divergence && record.purpose == "measure";
+    failed += record.outcome != "ok" && !is_divergence;
+    candidates += record.purpose == "tune";
   }
   std::string html = fmt::format(
-      "<h1>Sluice report</h1>\n<p class=\"soft\">{} record{}, {} system{}, {} workload{}{}</p>\n",
+      "<h1>Sluice report</h1>\n<p class=\"soft\">{} record{}, {} system{}, {} "
+      "workload{}{}{}{}</p>\n",
       records.size(), records.size() == 1 ? "" : "s", systems.size(),
       systems.size() == 1 ? "" : "s", workloads.size(), workloads.size() == 1 ? "" : "s",
+      candidates == 0 ? "" : fmt::format(", {} of them to tune learning rates", candidates),
+      diverged == 0 ? "" : fmt::format(", {} diverged (which is a result)", diverged),
       failed == 0 ? "" : fmt::format(", {} not ok (listed with their reasons)", failed));
   html += "<nav>";
   for (const ChartSection& section : charts.sections)
     html += fmt::format("<a href=\"#{}\">{}</a>", escape_html(section.id),
                         escape_html(section.heading));
+  if (!charts.boundary_charts.empty()) html += "<a href=\"#boundaries\">Divergence boundaries</a>";
   html += R"(</nav>
 <h3>What was measured, and how fair it is</h3>
 <p>In one section all systems train on the same global batch, in the same data order, from the same
 initial weights. Samples per update and updates per epoch stand beside every result, because a system
 that updates more often on fewer samples learns differently. The single_device row is always shown:
-it is what no parallel run may lose against unnoticed. A run that failed is a row with its reason.</p>
+it is what no parallel run may lose against unnoticed. A run that failed is a row with its reason; one
+that <b>diverged</b> (its loss stopped being a finite number) is a result, and counts as not reaching the
+target. Results at a learning rate that all systems share and at each system's own tuned one stand side
+by side and are never mixed.</p>
+<p>Figures are medians over the seeds with the smallest and the largest; <b>4/5</b> says how many seeds
+reached the target. Two systems <b>cannot be told apart</b> on a metric where the ranges of five or more
+seeds overlap: of two equal systems, five seeds each fall apart in 1 of 126 cases. With fewer seeds nothing
+is said.</p>
 <p><b>Throughput</b> is the samples of a step over the median step time after the warm-up, with a
 distribution-free 95&nbsp;% interval; <b>~</b> marks what cannot be told apart from the baseline
-because the intervals overlap, <b>?</b> where there are too few steps to say. <b>Peak memory</b> is the
+because the ranges over seeds (with fewer than five: the intervals) overlap, <b>?</b> where there are too
+few steps to say. <b>Peak memory</b> is the
 largest rank's. <b>Time to target</b> is training time until the metric first reaches the target:
-evaluation is excluded, draining the pipeline is included. The <b>wall clock</b> times real execution
+evaluation is excluded, draining the pipeline is included; <b>without drain</b> is the same in a pipe that
+is never emptied for an evaluation. The <b>wall clock</b> times real execution
 on this machine; the <b>virtual clock</b> is a simulation of the named cluster. No chart or table mixes
 the two.</p>
 <details><summary>The machine</summary>
@@ -359,7 +463,8 @@ std::string report_html(const ChartSet& charts, std::span<const Record> records,
                         escape_html(section.id), escape_html(section.heading),
                         escape_html(setting(section.comparisons.front())));
     for (const Comparison& c : section.comparisons) {
-      html += "<h3>Results, " + ranks_text(c.ranks) + "</h3>\n" + results_table(c, palette);
+      html += "<h3>Results, " + escape_html(panel_title(c, section.comparisons)) + "</h3>\n" +
+              results_table(c, palette) + verdict_list(c) + tuning_table(c, palette);
       if (!c.baseline.empty())
         html += "<p class=\"soft\">Ratio: throughput relative to " + escape_html(c.baseline) +
                 ".</p>\n";
@@ -372,11 +477,16 @@ std::string report_html(const ChartSet& charts, std::span<const Record> records,
         html += figure(chart);
       }
     }
+    // Theory does not depend on the learning rate: once for every rank count.
+    std::set<int> shown;
     for (const Comparison& c : section.comparisons)
-      if (const std::string table = theory_table(c, palette); !table.empty())
+      if (const std::string table = theory_table(c, palette);
+          !table.empty() && shown.insert(c.ranks).second)
         html += "<h3>Theory and observation, " + ranks_text(c.ranks) + "</h3>\n" + table;
-    if (!timelines.empty()) html += "<h3>Timelines</h3>\n" + timelines;
+    if (!timelines.empty())
+      html += "<details><summary>Timelines</summary>\n" + timelines + "</details>\n";
   }
+  html += boundary_section(charts);
   html += "</main>\n<script>" + script_source(bundle) + "</script>\n<script>";
   html += kScript;
   html += "</script>\n</body></html>\n";

@@ -133,7 +133,7 @@ const System zeropp = {
           return chunked_chain(p, options.integer("chunks"), ChunkPlacement::loop, "zeropp");
         },
     .schedule = zeropp_schedule,
-    .weights = [](const Options&) { return WeightRule{}; },
+    .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },
     .theory = zeropp_theory,
     .chunks = [](const Options& options) { return options.integer("chunks"); },
     .sharding =

@@ -29,19 +29,23 @@ int plan_command(const PlanArguments& a) {
     throw InputError(
         "--micro-batch",
         std::to_string(micro_batch) + " does not divide the batch of " + std::to_string(c.batch));
-  c.microbatches = system.synchronous ? static_cast<int>(c.batch / micro_batch) : 1;
+  const bool several = system.synchronous || system.accumulates;
+  c.microbatches = several ? static_cast<int>(c.batch / micro_batch) : 1;
 
   const Prepared p = prepare(c);
   // Asynchronous: a run long enough that filling the pipe hardly counts.
-  const int units =
-      system.synchronous ? c.microbatches : 8 * static_cast<int>(p.ranks.devices.size());
+  const int units = system.synchronous
+                        ? c.microbatches
+                        : 8 * static_cast<int>(p.ranks.devices.size()) * p.microbatches_per_update;
   const Program program = make_program(p, units);
   const Simulation simulation = simulate(program, costs_of(p.plan, p.costs, p.cluster), p.cluster,
                                          p.ranks.devices, {.trace = false});
   const double update_seconds = simulation.end / program.updates;
   const std::vector<RankMemory> memory = sluice::memory(
-      program, stage_memory(p, workload.optimizer.momentum > 0 ? OptimizerSpec{.momentum = 0.9}
-                                                               : OptimizerSpec{}));
+      program,
+      stage_memory(
+          p, workload.optimizer.momentum > 0 ? OptimizerSpec{.momentum = 0.9} : OptimizerSpec{},
+          program.rule));
   const std::string over = over_memory(p, memory);
   if (!over.empty())
     throw InputError("plan", over,

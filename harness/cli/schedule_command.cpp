@@ -137,7 +137,7 @@ int schedule_command(const ScheduleArguments& a) {
   const ScheduleProblem& problem = uniform.problem;
   const Schedule schedule = system.schedule(problem, options);
   const Program program =
-      lower(schedule, problem.graph, problem.placement, system.weights(options));
+      lower(schedule, problem.graph, problem.placement, system.weights(problem, options));
   const Simulation s = simulate(program, {problem.costs, {}}, cluster, uniform.devices);
   const std::vector<RankPeak> peak = peaks(schedule);
   const Theory theory = system.theory(problem, options);

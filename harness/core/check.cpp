@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace sluice {
 
@@ -313,6 +314,7 @@ class DryRun {
       }
       case Do::optimizer_step:
       case Do::weight_gradient:
+      case Do::recompute:
         return true;
       default:
         compute(r, i, found);
@@ -352,6 +354,7 @@ std::vector<Violation> check(const Program& program) {
       received(program.channels.size());
   for (std::size_t r = 0; r < program.ranks.size(); ++r) {
     std::map<StageId, std::int32_t> newest;
+    std::set<std::pair<StageId, std::int32_t>> predicted;
     for (const Instruction& i : program.ranks[r]) {
       if (i.what >= Do::send_activation && i.what <= Do::receive_gradient) {
         const bool sends = i.what == Do::send_activation || i.what == Do::send_gradient;
@@ -379,13 +382,22 @@ std::vector<Violation> check(const Program& program) {
           break;
         case Do::reduce_gradients:
           break;
-        default:
-          if (i.version < 0 || i.version > newest[i.stage])
+        default: {
+          const std::int32_t now = newest[i.stage];
+          const int carried =
+              i.stage.index() < program.carried.size() ? program.carried[i.stage.index()] : 0;
+          const std::string reads = on_rank(r) + to_text(i) + " reads weight version " +
+                                    std::to_string(i.version) + " of stage " +
+                                    std::to_string(i.stage.value);
+          if (i.version < -carried || i.version > now)
             found.push_back({Violation::Kind::missing_version,
-                             on_rank(r) + to_text(i) + " reads weight version " +
-                                 std::to_string(i.version) + " of stage " +
-                                 std::to_string(i.stage.value) + ", whose newest is " +
-                                 std::to_string(newest[i.stage])});
+                             reads + ", whose newest is " + std::to_string(now)});
+          else if (i.prediction >= 0 && predicted.insert({i.stage, i.prediction}).second &&
+                   i.version != now)
+            found.push_back({Violation::Kind::missing_version,
+                             reads + " to predict from, but the optimizer is at version " +
+                                 std::to_string(now)});
+        }
       }
     }
   }

@@ -14,7 +14,7 @@ namespace sluice {
 
 namespace {
 
-bool is_compute(const TraceEvent& e) { return e.instruction.what <= Do::weight_gradient; }
+bool is_compute(const TraceEvent& e) { return sluice::is_compute(e.instruction.what); }
 
 // What is written into an op's cell.
 class Labels {
@@ -28,7 +28,7 @@ class Labels {
 
   std::string of(std::size_t rank, const Instruction& i) const {
     const std::string text = to_text(i);
-    const std::string without_stage = text.substr(text.find_first_of("FBIW"));
+    const std::string without_stage = text.substr(text.find_first_of("FBIWR"));
     if (most_ > 2) return text;
     if (i.stage == *stages_[rank].begin()) return without_stage;
     return static_cast<char>(std::tolower(without_stage[0])) + without_stage.substr(1);

@@ -8,7 +8,11 @@ namespace sluice {
 namespace {
 
 TraceEvent event(Do what, int stage, int micro, double start, double end) {
-  return {{what, StageId(stage), Micro(micro)}, start, end};
+  Instruction i;
+  i.what = what;
+  i.stage = StageId(stage);
+  i.micro = Micro(micro);
+  return {i, start, end};
 }
 
 TEST(GridTest, DrawsTimeToTheRight) {
@@ -24,6 +28,12 @@ TEST(GridTest, DrawsTimeToTheRight) {
 TEST(GridTest, TheSecondStageOfARankIsInSmallLetters) {
   const Trace trace{{{event(Do::forward, 0, 9, 0, 1), event(Do::forward, 3, 10, 1, 2)}}};
   EXPECT_EQ(draw_grid(trace), "rank 0  F9-f10\n");
+}
+
+TEST(GridTest, RecomputationIsAnOp) {
+  const Trace trace{{{event(Do::forward, 0, 0, 0, 1), event(Do::recompute, 0, 0, 2, 3),
+                      event(Do::backward, 0, 0, 3, 5)}}};
+  EXPECT_EQ(draw_grid(trace), "rank 0  F0..R0B0--\n");
 }
 
 TEST(GridTest, MoreThanTwoStagesAreNumbered) {

@@ -35,10 +35,12 @@ struct ScheduleProblem {
   StageGraph graph;
   Placement placement;
   int ranks;
-  int microbatches;  // synchronous: of one update; asynchronous: batches of one drained run
+  int microbatches;  // synchronous: of one update; asynchronous: of one drained run
   // For orders that depend on times: per stage; empty: F = I = W on all. And of a message.
   std::vector<StageCost> costs = {};
   Seconds latency = Seconds(0);
+  int microbatches_per_update = 1;  // asynchronous systems that accumulate
+  int epoch = 0;                    // of the training, where a system changes with it
   int chunks() const { return static_cast<int>(graph.size()) / ranks; }  // stages of every rank
 };
 
@@ -60,10 +62,11 @@ struct System {
   bool synchronous = true;
   bool one_process = false;    // takes one device whatever it is given: the reference row
   bool data_parallel = false;  // the whole model on every rank, each with its own micro-batches
+  bool accumulates = false;    // asynchronous, but several micro-batches make one update
   std::vector<OptionSpec> options;
   Plan (*plan)(const Problem&, const Options&);
   Schedule (*schedule)(const ScheduleProblem&, const Options&);
-  WeightRule (*weights)(const Options&);
+  WeightRule (*weights)(const ScheduleProblem&, const Options&);
   Theory (*theory)(const ScheduleProblem&, const Options&);
   // Stages on every rank (virtual stages) of its plans; none: 1.
   int (*chunks)(const Options&) = nullptr;

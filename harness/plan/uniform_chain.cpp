@@ -27,7 +27,8 @@ UniformChain uniform_chain(const System& system, const Options& options, const C
                     .ranks = static_cast<int>(map.devices.size()),
                     .microbatches = microbatches,
                     .costs = std::vector<StageCost>(result.plan.stages.size(), stage),
-                    .latency = latency};
+                    .latency = latency,
+                    .microbatches_per_update = system.accumulates ? microbatches : 1};
   return result;
 }
 

@@ -56,6 +56,23 @@ static Cluster this_machine(int ranks) {
   return cluster;
 }
 
+// A stage of r replicas of an asynchronous system takes r micro-batches for one update of its own,
+// so that the global batch, which makes one update of the most replicated stage, is cut once more.
+static void divide_among_replicas(const RunCase& c, Prepared& p) {
+  std::size_t most = 1;
+  for (const PlanStage& stage : p.plan.stages) most = std::max(most, stage.devices.size());
+  if (most == 1) return;
+  p.microbatches_per_update *= static_cast<int>(most);
+  if (c.batch % p.microbatches_per_update != 0)
+    throw InputError("batch",
+                     std::to_string(c.batch) + " samples cannot be divided among " +
+                         std::to_string(p.microbatches_per_update) + " micro-batches",
+                     "a stage has " + std::to_string(most) + " replicas: choose a multiple");
+  p.micro_batch = c.batch / p.microbatches_per_update;
+  p.plan.micro_batch = p.micro_batch;
+  p.costs = load_costs(c.costs, *p.workload, p.micro_batch, p.cluster.devices.front());
+}
+
 Prepared prepare(const RunCase& c) {
   const auto begin = std::chrono::steady_clock::now();
   Prepared p;
@@ -65,10 +82,12 @@ Prepared prepare(const RunCase& c) {
   p.cluster = c.cluster == "this machine"
                   ? this_machine(c.ranks)
                   : load_cluster(c.cluster, source_folder() + "/workloads/clusters");
+  p.microbatches_per_update = c.microbatches;
   p.micro_batch = c.batch / c.microbatches;
   p.costs = load_costs(c.costs, *p.workload, p.micro_batch, p.cluster.devices.front());
   const Problem problem{p.costs, p.cluster, c.ranks, c.batch, c.microbatches, {}};
   p.plan = p.system->plan(problem, p.options);
+  if (!p.system->synchronous) divide_among_replicas(c, p);
   p.ranks = ranks_of(p.plan);
   p.graph = stage_graph(p.plan, p.costs);
   p.planning_seconds =
@@ -76,31 +95,51 @@ Prepared prepare(const RunCase& c) {
   return p;
 }
 
-static ScheduleProblem schedule_problem(const Prepared& p, int microbatches) {
-  return {p.graph, p.ranks.placement, static_cast<int>(p.ranks.devices.size()), microbatches,
-          stage_costs(p.plan, p.costs, p.cluster)};
+static ScheduleProblem schedule_problem(const Prepared& p, int microbatches, int epoch = 0) {
+  ScheduleProblem problem{p.graph, p.ranks.placement, static_cast<int>(p.ranks.devices.size()),
+                          microbatches, stage_costs(p.plan, p.costs, p.cluster)};
+  problem.microbatches_per_update = p.microbatches_per_update;
+  problem.epoch = epoch;
+  return problem;
 }
 
-Program make_program(const Prepared& p, int microbatches) {
-  const Schedule schedule = p.system->schedule(schedule_problem(p, microbatches), p.options);
-  return lower(schedule, p.graph, p.ranks.placement, p.system->weights(p.options));
+Program make_program(const Prepared& p, int microbatches, int epoch) {
+  const ScheduleProblem problem = schedule_problem(p, microbatches, epoch);
+  return lower(p.system->schedule(problem, p.options), p.graph, p.ranks.placement,
+               p.system->weights(problem, p.options));
+}
+
+WeightRule rule_of(const Prepared& p, int microbatches, int epoch) {
+  return p.system->weights(schedule_problem(p, microbatches, epoch), p.options);
 }
 
 Theory make_theory(const Prepared& p, int microbatches) {
   return p.system->theory(schedule_problem(p, microbatches), p.options);
 }
 
-std::vector<StageMemory> stage_memory(const Prepared& p, const OptimizerSpec& optimizer) {
+std::vector<StageMemory> stage_memory(const Prepared& p, const OptimizerSpec& optimizer,
+                                      const WeightRule& rule) {
   const ModelGraph& model = p.workload->model;
   const std::vector<Shape> shapes = model.shapes();
+  const std::vector<StageInterface> between = interfaces(
+      model, stage_of_layers(p.plan, model.layers.size()), static_cast<int>(p.plan.stages.size()));
   std::vector<StageMemory> result;
-  for (const PlanStage& stage : p.plan.stages) {
+  for (std::size_t s = 0; s < p.plan.stages.size(); ++s) {
+    const PlanStage& stage = p.plan.stages[s];
     Bytes weights;
     for (const int l : stage.layers)
       weights += Bytes(4 * parameter_count(model.layers[static_cast<std::size_t>(l)]));
+    const int kept = optimizer.state_tensors() + delta_tensors(optimizer, rule, StageId(s));
     const StageStash stash = stage_stash(model, shapes, stage.layers, p.micro_batch);
-    result.push_back(
-        {weights, weights, weights * optimizer.state_tensors(), stash.forward, stash.weight});
+    Bytes input;
+    for (const int producer : between[s].receives)
+      if (producer >= 0) input += output_bytes(model, shapes, producer, p.micro_batch);
+    result.push_back({.weights = weights,
+                      .gradients = weights,
+                      .optimizer = weights * kept,
+                      .stash = stash.forward,
+                      .weight_stash = stash.weight,
+                      .input = input});
   }
   return result;
 }

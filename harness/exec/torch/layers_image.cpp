@@ -142,8 +142,9 @@ class BatchNormLayer final : public NormLayer {
 
   at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor> weights,
                      const at::Tensor&, const ForwardMode& mode, bool, LayerStash* stash) override {
-    auto [y, mean, inverse] = at::native_batch_norm(in[0], weights[0], weights[1], mean_, variance_,
-                                                    mode.training, spec_.momentum, spec_.epsilon);
+    auto [y, mean, inverse] =
+        at::native_batch_norm(in[0], weights[0], weights[1], mean_, variance_, mode.training,
+                              mode.recomputing ? 0 : spec_.momentum, spec_.epsilon);
     if (stash) stash->kept = {in[0], std::move(mean), std::move(inverse)};
     return y;
   }
