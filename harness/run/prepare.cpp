@@ -170,7 +170,7 @@ Prepared prepare(const RunCase& c) {
 
 static ScheduleProblem schedule_problem(const Prepared& p, int microbatches, int epoch = 0) {
   ScheduleProblem problem{p.graph, p.ranks.placement, static_cast<int>(p.ranks.devices.size()),
-                          microbatches};
+                          microbatches, stage_costs(p.plan, p.costs, p.cluster)};
   problem.microbatches_per_update = p.microbatches_per_update;
   problem.epoch = epoch;
   problem.order = p.plan.order;
