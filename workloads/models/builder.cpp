@@ -7,6 +7,11 @@ ChainBuilder::ChainBuilder(std::string name, ModelInput input) {
   model_.inputs = {std::move(input)};
 }
 
+ChainBuilder::ChainBuilder(std::string name, ModelInput first, ModelInput second)
+    : ChainBuilder(std::move(name), std::move(first)) {
+  model_.inputs.push_back(std::move(second));
+}
+
 int ChainBuilder::add(const std::string& name, LayerKind kind) {
   return add(name, std::move(kind), {last()});
 }
