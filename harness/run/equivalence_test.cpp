@@ -102,6 +102,16 @@ bool adds_in_order(const std::string& system, const std::map<std::string, std::s
          (system == "gpipe" && options.contains("backward") && options.at("backward") == "fifo");
 }
 
+// Whether three or more layers read one value: stages add up their own readers' gradients first, so
+// the order of the sum depends on the cut (the memory that every decoder layer attends to).
+bool has_shared_value(const ModelGraph& model) {
+  std::vector<int> readers(model.layers.size(), 0);
+  for (const LayerSpec& layer : model.layers)
+    for (const int input : layer.inputs)
+      if (input >= 0 && ++readers[static_cast<std::size_t>(input)] == 3) return true;
+  return false;
+}
+
 struct Subject {
   const char* name;
   ModelGraph (*model)();
@@ -132,7 +142,7 @@ TEST_P(Equivalence, EverySynchronousSystemTrainsAsOneDeviceDoes) {
             const TestSetup setup(system->name, options, model, ranks, kBatch, m);
             const Numbers ours = train(setup, feed, training);
             ++ran;
-            if (adds_in_order(system->name, options)) {
+            if (adds_in_order(system->name, options) && !has_shared_value(model)) {
               expect_same_bits(ours, reference[m], model);
             } else {
               expect_close(ours, reference[m], model, subject.tolerance());

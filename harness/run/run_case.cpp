@@ -213,6 +213,7 @@ class CaseRun {
       position += segment * case_.batch;
       if (case_.epochs > 0 && session_) {
         const Evaluation e = session_->evaluate();
+        record_.curve.back().extra = e.extra;
         record_.curve.back().metric = prepared_.workload->metric == "loss" ? e.loss : e.accuracy;
         report(done, "");
       }
