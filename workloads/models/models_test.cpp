@@ -156,7 +156,7 @@ TEST(ParameterCount, Gnmt) {
     const std::int64_t decoder = lstm_size(h, h) + (layers - 1) * lstm_size(2 * h, h);
     return 2 * words * h + encoder + decoder + 4 * (h * h + h) + words * h + words;
   };
-  EXPECT_EQ(parameter_count(model("translation_gnmt")), count(3, 128, 2000));
+  EXPECT_EQ(parameter_count(model("translation_gnmt")), count(3, 96, 2000));
   EXPECT_EQ(parameter_count(model("gnmt_8")), count(4, 1024, 32'320));
   EXPECT_EQ(parameter_count(model("gnmt_16")), count(8, 1024, 32'320));
 }
@@ -168,7 +168,7 @@ TEST(ParameterCount, TransformerTranslator) {
     return 3 * words * h + 2 * positions * h + layers * (attention + forward + 2 * norm) +
            layers * (2 * attention + forward + 3 * norm) + 2 * norm;
   };
-  EXPECT_EQ(parameter_count(model("translation_transformer")), count(3, 128, 256, 2000, 16));
+  EXPECT_EQ(parameter_count(model("translation_transformer")), count(3, 96, 192, 2000, 16));
   EXPECT_EQ(parameter_count(model("transformer_wmt")), count(6, 512, 2048, 37'000, 64));
 }
 
