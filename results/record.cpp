@@ -35,10 +35,12 @@ json to_json(const MemorySplit& split) {
 }
 
 json to_json(const CurvePoint& point) {
-  return {{"step", point.step},
-          {"seconds", number(point.seconds)},
-          {"loss", number(point.loss)},
-          {"metric", number(point.metric)}};
+  json value = {{"step", point.step},
+                {"seconds", number(point.seconds)},
+                {"loss", number(point.loss)},
+                {"metric", number(point.metric)}};
+  for (const auto& [name, extra] : point.extra) value["extra"][name] = number(extra);
+  return value;
 }
 
 json to_json(const TimelineOp& op) {
@@ -187,6 +189,11 @@ CurvePoint point_from_json(const json& value, const std::string& where,
   point.seconds = fields.real("seconds");
   point.loss = fields.maybe_real("loss");
   point.metric = fields.maybe_real("metric");
+  if (value.contains("extra")) {
+    const json extra = fields.object("extra");
+    for (const auto& [name, metric] : extra.items())
+      point.extra[name] = Fields::real(where, pointer + "/extra/" + name, metric);
+  }
   fields.finish();
   return point;
 }

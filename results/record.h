@@ -26,10 +26,11 @@ struct MemorySplit {
 };
 
 struct CurvePoint {
-  std::int64_t step = 0;         // updates done
-  double seconds = 0;            // training time so far: evaluation excluded, drain included
-  std::optional<double> loss;    // mean training loss since the previous point
-  std::optional<double> metric;  // evaluation metric; absent where only the loss was taken
+  std::int64_t step = 0;                // updates done
+  double seconds = 0;                   // training time so far: evaluation excluded, drain included
+  std::optional<double> loss;           // mean training loss since the previous point
+  std::optional<double> metric;         // evaluation metric; absent where only the loss was taken
+  std::map<std::string, double> extra;  // further ones by name ("bleu"); may be left out of a line
 };
 
 struct TimelineOp {

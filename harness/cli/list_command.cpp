@@ -92,7 +92,7 @@ static void print_list(const std::string& what, const nlohmann::json& list) {
                    choices.empty() ? "N" : choices, o["help"].get<std::string>());
       }
     } else if (what == "workloads") {
-      fmt::print("  {:<16} {}; {:.3g} M parameters{}\n", name, item["title"].get<std::string>(),
+      fmt::print("  {:<24} {}; {:.3g} M parameters{}\n", name, item["title"].get<std::string>(),
                  item["parameters"].get<double>() / 1e6,
                  item["runs_for_real"].get<bool>() ? "" : "; virtual clock only");
     } else if (what == "clusters") {

@@ -44,6 +44,9 @@ struct FlopsOf {
   LayerFlops operator()(const Activation&) const { return elementwise(x(), x()); }
   LayerFlops operator()(const Dropout&) const { return elementwise(2 * x(), 2 * x()); }
   LayerFlops operator()(const Embedding&) const { return {Flops(0), Flops(0), Flops(y())}; }
+  LayerFlops operator()(const PositionEmbedding&) const {
+    return {Flops(x()), Flops(0), Flops(x())};
+  }
   LayerFlops operator()(const LstmCell& k) const { return lstm(1, k.in, k.hidden); }
   LayerFlops operator()(const Lstm& k) const { return lstm(in[0][0], k.in, k.hidden); }
   static LayerFlops lstm(std::int64_t steps, std::int64_t width, std::int64_t hidden) {
@@ -64,6 +67,15 @@ struct FlopsOf {
     result.input_gradient += Flops(5 * 2 * pairs * w);
     return result;
   }
+  LayerFlops operator()(const CrossAttention& k) const {
+    const auto t = static_cast<double>(in[0][0]), s = static_cast<double>(in[1][0]);
+    const auto w = static_cast<double>(k.width), m = static_cast<double>(k.memory);
+    LayerFlops result = product(2 * t * w * w + 2 * s * m * w);
+    result.forward += Flops(2 * 2 * t * s * w);
+    result.input_gradient += Flops(5 * 2 * t * s * w);
+    return result;
+  }
+  LayerFlops operator()(const SequencePool&) const { return elementwise(x(), x()); }
   LayerFlops operator()(const Add&) const {
     return elementwise(static_cast<double>(in.size() - 1) * y(), 0);
   }
@@ -138,6 +150,19 @@ struct StashOf {
             .output_gradient_until_weight_gradient = true,
             .extra_until_weight_gradient = 4 * x()};
   }
+  StashSpec operator()(const PositionEmbedding&) const {
+    return {.output_gradient_until_weight_gradient = true};
+  }
+  StashSpec operator()(const CrossAttention& k) const {
+    // q, k, v and the heads' output, and the log-sum-exps; then as for Attention.
+    const Bytes projected = (2 * in[0][0] + 2 * in[1][0]) * k.width * element;
+    return {.keeps_input = true,
+            .extra = projected + k.heads * in[0][0] * element,
+            .input_until_weight_gradient = true,
+            .output_gradient_until_weight_gradient = true,
+            .extra_until_weight_gradient = projected};
+  }
+  StashSpec operator()(const SequencePool&) const { return {}; }
   StashSpec operator()(const Add&) const { return {}; }
   StashSpec operator()(const Concat&) const { return {}; }
   StashSpec operator()(const Flatten&) const { return {.output_is_input = true}; }

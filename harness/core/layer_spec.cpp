@@ -48,6 +48,19 @@ struct OutputShape {
   const LayerSpec& layer;
   std::span<const Shape> in;
 
+  void require_sequence(const Shape& x) const {
+    require(x.size() == 2, layer, "expects [steps, width], the input is " + to_text(x));
+  }
+  void require_ids(const Shape& ids, const Shape& x) const {
+    require(ids == Shape{x[0]}, layer,
+            "expects one token id a step of " + to_text(x) + ", the ids are " + to_text(ids));
+  }
+  void require_heads(std::int64_t width, std::int64_t heads) const {
+    require(heads > 0 && width % heads == 0, layer,
+            "width " + std::to_string(width) + " is not a multiple of " + std::to_string(heads) +
+                " heads");
+  }
+
   Shape operator()(const Linear& k) const {
     require_positive(layer, k.out, "out");
     require_last(layer, in[0], k.in);
@@ -96,6 +109,13 @@ struct OutputShape {
     y.push_back(k.width);
     return y;
   }
+  Shape operator()(const PositionEmbedding& k) const {
+    require_sequence(in[0]);
+    require_last(layer, in[0], k.width);
+    require(in[0][0] <= k.steps, layer,
+            "has " + std::to_string(k.steps) + " positions, the input is " + to_text(in[0]));
+    return in[0];
+  }
   Shape operator()(const LstmCell& k) const {
     require_positive(layer, k.hidden, "hidden");
     require(in[0].size() == 1, layer, "expects one step [in], the input is " + to_text(in[0]));
@@ -108,15 +128,29 @@ struct OutputShape {
     require_positive(layer, k.hidden, "hidden");
     require(in[0].size() == 2, layer, "expects [steps, in], the input is " + to_text(in[0]));
     require_last(layer, in[0], k.in);
+    if (in.size() > 1) require_ids(in[1], in[0]);
     return {in[0][0], k.hidden};
   }
   Shape operator()(const Attention& k) const {
-    require(in[0].size() == 2, layer, "expects [steps, width], the input is " + to_text(in[0]));
+    require_sequence(in[0]);
     require_last(layer, in[0], k.width);
-    require(k.heads > 0 && k.width % k.heads == 0, layer,
-            "width " + std::to_string(k.width) + " is not a multiple of " +
-                std::to_string(k.heads) + " heads");
+    require_heads(k.width, k.heads);
+    if (in.size() > 1) require_ids(in[1], in[0]);
     return in[0];
+  }
+  Shape operator()(const CrossAttention& k) const {
+    require_sequence(in[0]);
+    require_sequence(in[1]);
+    require_last(layer, in[0], k.width);
+    require_last(layer, in[1], k.memory);
+    require_heads(k.width, k.heads);
+    if (in.size() > 2) require_ids(in[2], in[1]);
+    return in[0];
+  }
+  Shape operator()(const SequencePool&) const {
+    require_sequence(in[0]);
+    require_ids(in[1], in[0]);
+    return {in[0][1]};
   }
   Shape operator()(const Add&) const {
     for (const Shape& x : in) {
@@ -157,9 +191,12 @@ struct KindName {
   const char* operator()(const Activation&) const { return "Activation"; }
   const char* operator()(const Dropout&) const { return "Dropout"; }
   const char* operator()(const Embedding&) const { return "Embedding"; }
+  const char* operator()(const PositionEmbedding&) const { return "PositionEmbedding"; }
   const char* operator()(const LstmCell&) const { return "LstmCell"; }
   const char* operator()(const Lstm&) const { return "Lstm"; }
   const char* operator()(const Attention&) const { return "Attention"; }
+  const char* operator()(const CrossAttention&) const { return "CrossAttention"; }
+  const char* operator()(const SequencePool&) const { return "SequencePool"; }
   const char* operator()(const Add&) const { return "Add"; }
   const char* operator()(const Concat&) const { return "Concat"; }
   const char* operator()(const Flatten&) const { return "Flatten"; }
@@ -210,11 +247,22 @@ struct ParametersOf {
   Parameters operator()(const Embedding& k) const {
     return {{"weight", {k.vocabulary, k.width}, Init::normal, 1.0}};
   }
+  Parameters operator()(const PositionEmbedding& k) const {
+    return {{"weight", {k.steps, k.width}, Init::normal, k.deviation}};
+  }
   Parameters operator()(const LstmCell& k) const { return lstm_parameters(k.in, k.hidden); }
   Parameters operator()(const Lstm& k) const { return lstm_parameters(k.in, k.hidden); }
   Parameters operator()(const Attention& k) const {
     return {kaiming("qkv", {3 * k.width, k.width}, k.width),
             reciprocal_root("qkv_bias", {3 * k.width}, k.width),
+            kaiming("proj", {k.width, k.width}, k.width),
+            reciprocal_root("proj_bias", {k.width}, k.width)};
+  }
+  Parameters operator()(const CrossAttention& k) const {
+    return {kaiming("q", {k.width, k.width}, k.width),
+            reciprocal_root("q_bias", {k.width}, k.width),
+            kaiming("kv", {2 * k.width, k.memory}, k.memory),
+            reciprocal_root("kv_bias", {2 * k.width}, k.memory),
             kaiming("proj", {k.width, k.width}, k.width),
             reciprocal_root("proj_bias", {k.width}, k.width)};
   }
@@ -244,13 +292,30 @@ bool is_loss(const LayerKind& kind) {
   return std::holds_alternative<CrossEntropyLoss>(kind) || std::holds_alternative<MseLoss>(kind);
 }
 
+int token_input(const LayerKind& kind) {
+  if (std::holds_alternative<Embedding>(kind)) return 0;
+  if (std::holds_alternative<Attention>(kind) || std::holds_alternative<Lstm>(kind) ||
+      std::holds_alternative<SequencePool>(kind))
+    return 1;
+  return std::holds_alternative<CrossAttention>(kind) ? 2 : -1;
+}
+
 Shape output_shape(const LayerSpec& layer, std::span<const Shape> inputs) {
-  const bool joins =
-      std::holds_alternative<Add>(layer.kind) || std::holds_alternative<Concat>(layer.kind);
-  const std::size_t wanted = std::holds_alternative<LstmCell>(layer.kind) ? 2 : 1;
-  require(joins ? !inputs.empty() : inputs.size() == wanted, layer,
-          "takes " + (joins ? "at least 1" : std::to_string(wanted)) + " input" +
-              (wanted == 1 ? "" : "s") + ", has " + std::to_string(inputs.size()));
+  const auto is = [&]<class... Kinds>() {
+    return (std::holds_alternative<Kinds>(layer.kind) || ...);
+  };
+  std::size_t least = 1, most = 1;
+  if (is.operator()<Add, Concat>()) most = SIZE_MAX;
+  if (is.operator()<Attention, Lstm>()) most = 2;
+  if (is.operator()<LstmCell, SequencePool>()) least = most = 2;
+  if (is.operator()<CrossAttention>()) least = 2, most = 3;
+  require(inputs.size() >= least && inputs.size() <= most, layer,
+          "takes " +
+              (most == SIZE_MAX ? "at least 1"
+               : least == most  ? std::to_string(most)
+                                : std::to_string(least) + " or " + std::to_string(most)) +
+              " input" + (most == 1 || most == SIZE_MAX ? "" : "s") + ", has " +
+              std::to_string(inputs.size()));
   return std::visit(OutputShape{layer, inputs}, layer.kind);
 }
 

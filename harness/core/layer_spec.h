@@ -65,16 +65,40 @@ struct Embedding {
 struct LstmCell {
   std::int64_t in, hidden;
 };
+// y = x + W[:t]: a learned vector for every position. x: [t, width], t <= steps. W: [steps, width],
+// from N(0, deviation) (GPT-2's; Radford et al. 2019).
+struct PositionEmbedding {
+  std::int64_t steps, width;
+  double deviation = 0.02;
+};
+// Some layers over sequences take, as a further input, the token ids [t] that the sequence began
+// as, and leave out the positions of padding (id 0), which stands at the end. Ids are a model
+// input: every stage that reads them gets them from the data, so they cost no message.
+//
 // One layer over a sequence, zero initial state: x: [t, in] -> [t, hidden]. Weights as LstmCell.
+// reverse: from the last position to the first. With ids: state and output are zero at padding, so
+// that the reverse direction begins at the last real token.
 struct Lstm {
   std::int64_t in, hidden;
+  bool reverse = false;
 };
 // Multi-head self-attention with its projections: x: [t, width] -> [t, width].
 // Weights: qkv [3 width, width] (q, k, v; head-major inside each), qkv_bias, proj [width, width],
-// proj_bias.
+// proj_bias. With ids: nobody attends to padding.
 struct Attention {
   std::int64_t width, heads;
   bool causal = false;
+};
+// Attention from one sequence to another: x: [t, width], memory: [s, memory] -> [t, width].
+// Weights: q [width, width], q_bias, kv [2 width, memory] (k, v; head-major), kv_bias, proj [width,
+// width], proj_bias. With ids, of the memory: nobody attends to its padding. One head is Luong's
+// attention (EMNLP 2015, "general" score).
+struct CrossAttention {
+  std::int64_t width, memory, heads;
+};
+// A sequence and its ids to one vector: x: [t, width], ids [t] -> [width], over the real tokens.
+struct SequencePool {
+  enum class Mode { mean, last } mode = Mode::mean;
 };
 struct Add {};  // any number of inputs of one shape
 struct Concat {
@@ -83,13 +107,17 @@ struct Concat {
 struct Flatten {};  // a view: [c, h, w] -> [c h w]
 // Losses end a model. They take the prediction and, from outside, the target; their output is the
 // mean over the micro-batch's samples (and, for MSE, elements), a scalar: shape {}.
-struct CrossEntropyLoss {
-};                  // prediction [classes], target int64 class; or [t, classes] with target [t]
+// prediction [classes], target int64 class; or [t, classes] with target [t], -100 where there is
+// nothing to predict (padding): then a sample's loss is the mean over its own real positions. Every
+// sample counts the same, so that the mean over equal micro-batches is the mean over the batch,
+// however the tokens fall, and does not depend on the padded length.
+struct CrossEntropyLoss {};
 struct MseLoss {};  // prediction and target of one shape
 
 using LayerKind =
     std::variant<Linear, Conv2d, Pool2d, BatchNorm, LayerNorm, Activation, Dropout, Embedding,
-                 LstmCell, Lstm, Attention, Add, Concat, Flatten, CrossEntropyLoss, MseLoss>;
+                 PositionEmbedding, LstmCell, Lstm, Attention, CrossAttention, SequencePool, Add,
+                 Concat, Flatten, CrossEntropyLoss, MseLoss>;
 
 struct LayerSpec {
   std::string name;
@@ -105,6 +133,9 @@ struct LayerSpec {
 
 std::string kind_name(const LayerKind& kind);  // "Linear", "Conv2d", ...
 bool is_loss(const LayerKind& kind);
+// Which of the layer's inputs are token ids: its number, or -1 for none. The layer may have fewer
+// inputs.
+int token_input(const LayerKind& kind);
 
 // Throws InputError naming the layer if the inputs do not fit (rank, width, count, empty output).
 Shape output_shape(const LayerSpec& layer, std::span<const Shape> inputs);

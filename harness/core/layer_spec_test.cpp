@@ -61,6 +61,37 @@ TEST(LayerShape, SequencesAndJoins) {
   EXPECT_EQ(out(CrossEntropyLoss{}, {{20, 10}}), (Shape{}));
 }
 
+TEST(LayerShape, TextLayersTakeTheirTokenIdsLast) {
+  EXPECT_EQ(out(PositionEmbedding{40, 16}, {{20, 16}}), (Shape{20, 16}));
+  EXPECT_EQ(out(Lstm{.in = 16, .hidden = 32, .reverse = true}, {{20, 16}, {20}}), (Shape{20, 32}));
+  EXPECT_EQ(out(Attention{.width = 16, .heads = 4}, {{20, 16}, {20}}), (Shape{20, 16}));
+  const CrossAttention cross{.width = 16, .memory = 8, .heads = 4};
+  EXPECT_EQ(out(cross, {{20, 16}, {7, 8}}), (Shape{20, 16}));
+  EXPECT_EQ(out(cross, {{20, 16}, {7, 8}, {7}}), (Shape{20, 16}));
+  EXPECT_EQ(out(SequencePool{}, {{20, 16}, {20}}), (Shape{16}));
+  for (const LayerKind& kind :
+       {LayerKind(Lstm{1, 1}), LayerKind(Attention{1, 1}), LayerKind(SequencePool{})})
+    EXPECT_EQ(token_input(kind), 1) << kind_name(kind);
+  EXPECT_EQ(token_input(Embedding{2, 1}), 0);
+  EXPECT_EQ(token_input(cross), 2);
+  EXPECT_EQ(token_input(Linear{1, 1}), -1);
+}
+
+TEST(LayerShape, TextLayersNameWhatDoesNotFit) {
+  const CrossAttention cross{.width = 16, .memory = 8, .heads = 4};
+  const auto mentions = [](const std::string& text, const char* what) {
+    EXPECT_NE(text.find(what), std::string::npos) << text;
+  };
+  mentions(error_of(cross, {{20, 16}, {7, 8}, {20}}), "one token id a step of [7, 8]");
+  mentions(error_of(cross, {{20, 16}}), "takes 2 or 3 inputs, has 1");
+  mentions(error_of(cross, {{20, 16}, {7, 9}}), "a last dimension of 8");
+  mentions(error_of(CrossAttention{16, 8, 3}, {{20, 16}, {7, 8}}), "not a multiple of 3 heads");
+  mentions(error_of(SequencePool{}, {{20, 16}}), "takes 2 inputs, has 1");
+  mentions(error_of(SequencePool{}, {{20, 16}, {19}}), "one token id a step");
+  mentions(error_of(PositionEmbedding{10, 16}, {{20, 16}}), "has 10 positions");
+  mentions(error_of(Linear{16, 1}, {{16}, {16}}), "takes 1 input, has 2");
+}
+
 TEST(LayerShape, ErrorsNameTheLayerAndWhatDoesNotFit) {
   EXPECT_EQ(error_of(Linear{64, 10}, {{63}}),
             "layer 'l' (Linear): expects a last dimension of 64, the input is [63]");
@@ -94,6 +125,10 @@ TEST(LayerParameters, CountsByHand) {
   EXPECT_EQ(parameter_count(layer(Lstm{16, 32})), 128 * 16 + 128 * 32 + 2 * 128);
   EXPECT_EQ(parameter_count(layer(LstmCell{16, 32})), 128 * 16 + 128 * 32 + 2 * 128);
   EXPECT_EQ(parameter_count(layer(Attention{.width = 16, .heads = 4})), 4 * 16 * 16 + 4 * 16);
+  EXPECT_EQ(parameter_count(layer(CrossAttention{.width = 16, .memory = 8, .heads = 4})),
+            (16 * 16 + 16) + (32 * 8 + 32) + (16 * 16 + 16));
+  EXPECT_EQ(parameter_count(layer(PositionEmbedding{20, 16})), 320);
+  EXPECT_EQ(parameter_count(layer(SequencePool{})), 0);
   EXPECT_EQ(parameter_count(layer(Activation{})), 0);
 }
 
@@ -126,6 +161,16 @@ TEST(LayerFlops, MultiplyAddsCountTwice) {
   EXPECT_EQ(forward_flops(Attention{.width = 8, .heads = 2}, {{3, 8}}), 1536 + 288);
   // Causal: 6 of the 9 pairs.
   EXPECT_EQ(forward_flops(Attention{.width = 8, .heads = 2, .causal = true}, {{3, 8}}), 1536 + 192);
+}
+
+TEST(LayerFlops, CrossAttentionCountsBothSequences) {
+  // Queries and output 2 * 2 * 3 * 8 * 8, keys and values 2 * 2 * 5 * 4 * 8, scores and values
+  // 2 * 2 * 3 * 5 * 8; backward five such products.
+  const std::vector<Shape> in{{3, 8}, {5, 4}};
+  const LayerFlops work = flops(layer(CrossAttention{.width = 8, .memory = 4, .heads = 2}), in);
+  EXPECT_EQ(work.forward, Flops(768 + 640 + 480));
+  EXPECT_EQ(work.input_gradient, Flops(768 + 640 + 1200));
+  EXPECT_EQ(work.weight_gradient, Flops(768 + 640));
 }
 
 TEST(LayerFlops, WeightGradientOfAProductCostsAsMuchAsItsForward) {
@@ -162,6 +207,10 @@ TEST(LayerStash, OwnTensorsScaleWithTheElement) {
   const StashSpec attention = stash(layer(Attention{.width = 8, .heads = 2}), words);
   EXPECT_EQ(attention.extra, Bytes(4 * (4 * 40 + 2 * 5)));
   EXPECT_EQ(attention.extra_until_weight_gradient, Bytes(4 * 4 * 40));
+  const std::vector<Shape> two{{5, 8}, {3, 4}};
+  const StashSpec cross = stash(layer(CrossAttention{.width = 8, .memory = 4, .heads = 2}), two);
+  EXPECT_EQ(cross.extra, Bytes(4 * (2 * 40 + 2 * 24 + 2 * 5)));
+  EXPECT_EQ(cross.extra_until_weight_gradient, Bytes(4 * (2 * 40 + 2 * 24)));
 }
 
 }  // namespace

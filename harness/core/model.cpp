@@ -30,8 +30,9 @@ void check_graph(const ModelGraph& model) {
     if (is_loss(layer.kind) && i + 1 != count) {
       throw InputError(where(model, layer), "a loss that is not the last layer");
     }
-    const bool wants_ids = std::holds_alternative<Embedding>(layer.kind);
-    for (const int input : layer.inputs) {
+    for (std::size_t k = 0; k < layer.inputs.size(); ++k) {
+      const int input = layer.inputs[k];
+      const bool wants_ids = static_cast<int>(k) == token_input(layer.kind);
       bool has_ids = false;
       if (input < 0) {
         const auto number = static_cast<std::size_t>(-(input + 1));
@@ -53,8 +54,10 @@ void check_graph(const ModelGraph& model) {
         is_read[static_cast<std::size_t>(input)] = true;
       }
       if (has_ids != wants_ids) {
-        throw InputError(where(model, layer), wants_ids ? "needs token ids (a model input)"
-                                                        : "only an Embedding can read token ids");
+        const std::string number = "input " + std::to_string(k);
+        throw InputError(where(model, layer),
+                         number + (wants_ids ? " must be token ids (a model input)"
+                                             : " cannot be token ids; an Embedding reads them"));
       }
     }
   }
@@ -90,7 +93,8 @@ bool keeps_output(const LayerKind& kind) {
 bool is_view(const LayerKind& kind) { return std::holds_alternative<Flatten>(kind); }
 
 bool passes_gradient_on(const LayerKind& kind) {
-  return is_view(kind) || std::holds_alternative<Add>(kind);
+  return is_view(kind) || std::holds_alternative<Add>(kind) ||
+         std::holds_alternative<PositionEmbedding>(kind);
 }
 
 }  // namespace

@@ -94,10 +94,18 @@ TEST(ModelGraph, OnlyAnEmbeddingReadsTokenIds) {
       .layers = {{"embed", Embedding{10, 3}, {-1}}, {"loss", CrossEntropyLoss{}, {0}}}};
   EXPECT_EQ(model.shapes()[0], (Shape{5, 3}));
   model.layers[0].kind = Linear{5, 3};
-  EXPECT_NE(error_of(model).find("only an Embedding can read token ids"), std::string::npos);
+  EXPECT_NE(error_of(model).find("input 0 cannot be token ids; an Embedding reads them"),
+            std::string::npos);
+  model.layers = {{"embed", Embedding{10, 3}, {-1}},
+                  {"attention", Attention{3, 1}, {0, -1}},
+                  {"loss", CrossEntropyLoss{}, {1}}};
+  EXPECT_NO_THROW(model.shapes());  // as the mask of padding
+  model.layers[1].inputs = {-1, 0};
+  EXPECT_NE(error_of(model).find("input 0 cannot be token ids"), std::string::npos);
+  model.layers = {{"embed", Embedding{10, 3}, {-1}}, {"loss", CrossEntropyLoss{}, {0}}};
   model.inputs[0].is_token_ids = false;
   model.layers[0].kind = Embedding{10, 3};
-  EXPECT_NE(error_of(model).find("needs token ids"), std::string::npos);
+  EXPECT_NE(error_of(model).find("input 0 must be token ids"), std::string::npos);
 }
 
 TEST(Interfaces, AChainSendsOneValuePerCut) {

@@ -222,6 +222,13 @@ class Lowering {
     std::vector<std::size_t> waiting(graph_.size()), ready;
     for (std::size_t s = 0; s < graph_.size(); ++s)
       if ((waiting[s] = graph_.predecessors[s].size()) == 0) ready.push_back(s);
+    // A batch enters all stages that only read data as one: a decoder's first stage may be one.
+    for (std::size_t i = 0; i < micros_; ++i) {
+      std::int32_t entered = INT32_MAX;
+      for (const std::size_t s : ready)
+        entered = std::min(entered, forward_[s * micros_ + i].version);
+      for (const std::size_t s : ready) forward_[s * micros_ + i].version = entered;
+    }
     while (!ready.empty()) {
       const std::size_t s = ready.back();
       ready.pop_back();

@@ -329,6 +329,20 @@ TEST(VersionsTest, VerticalSyncReadsTheInputStagesVersionEverywhere) {
   }
 }
 
+TEST(VersionsTest, VerticalSyncOfSeveralInputStagesIsOneVersion) {
+  // An encoder (0, 1) and a decoder whose first stage (2) only reads data.
+  WeightRule rule = kPipeDream;
+  rule.forward = WeightRule::Forward::injected;
+  const StageGraph graph = stage_graph(
+      4, {{StageId(0), StageId(1)}, {StageId(1), StageId(3)}, {StageId(2), StageId(3)}}, "test");
+  const Program program = lower(example_1f1b(4, 12), graph, one_stage_per_rank(4), rule);
+  for (const auto& rank : program.ranks)
+    for (const Instruction& i : rank)
+      if (i.what <= Do::backward) {
+        EXPECT_EQ(i.version, std::max(0, i.micro.value - 3)) << to_text(i);
+      }
+}
+
 TEST(VersionsTest, NaiveBackwardReadsTheNewest) {
   WeightRule rule = kPipeDream;
   rule.backward = WeightRule::Backward::newest;

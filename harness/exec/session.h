@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -39,16 +40,33 @@ int delta_tensors(const OptimizerSpec& optimizer, const WeightRule& rule, StageI
 // Whether this stage's rule predicts with the given direction.
 bool uses_delta(const WeightRule& rule, StageId stage, WeightRule::Delta delta);
 
+// Evaluation by generating text: the model's input 1 begins with `begin`; the likeliest token after
+// what there is comes next, until `end` or the input is full. The whole prefix runs again each
+// time.
+struct Decoding {
+  std::string metric;  // name in Evaluation::extra
+  std::int64_t begin = 0, end = 0;
+  std::int64_t samples = 0;  // of the test samples the first so many
+  // The generated ids of these samples, without `begin` and `end`.
+  std::function<double(std::span<const std::vector<std::int32_t>> generated)> score;
+};
+
 // Where samples come from. Indices are positions in the data set.
 struct DataFeed {
   std::int64_t train_samples = 0, test_samples = 0;
   std::function<void(bool train, std::span<const std::int64_t> indices, double* features)>
       features_double;
   std::function<void(bool train, std::span<const std::int64_t> indices, float* features)> features;
+  // Models that read text: the token ids of model input `input` instead of features.
+  std::function<void(bool train, std::size_t input, std::span<const std::int64_t> indices,
+                     std::int64_t* ids)>
+      tokens;
+  // One a sample; of a model that predicts at every position, one a position (-100: nothing).
   std::function<void(bool train, std::span<const std::int64_t> indices, std::int64_t* classes)>
       classes;
   std::function<void(bool train, std::span<const std::int64_t> indices, double* values)>
       values;  // instead of classes
+  std::optional<Decoding> decoding;
 };
 
 struct SessionSpec {
@@ -109,7 +127,8 @@ struct RunResult {
 
 struct Evaluation {
   double loss = 0;
-  double accuracy = 0;  // fraction; 0 for models without classes
+  double accuracy = 0;  // fraction, of positions where there are several; 0 without classes
+  std::map<std::string, double> extra;  // further metrics by name: of generated text
 };
 
 class Session {

@@ -8,36 +8,14 @@
 
 #include "harness/core/error.h"
 #include "harness/run/engine.h"
+#include "harness/run/feed.h"
 #include "harness/run/prepare.h"
 #include "results/store.h"
-#include "workloads/data/dataset.h"
-#include "workloads/data/locate.h"
 #include "workloads/data/order.h"
 
 namespace sluice {
 
 namespace {
-
-// The data sets of this process: each is read once, however many cases use it.
-std::shared_ptr<const DataSplit> data_of(const std::string& name) {
-  static std::map<std::string, std::shared_ptr<const DataSplit>> loaded;
-  auto& split = loaded[name];
-  if (!split) split = std::make_shared<DataSplit>(load_dataset(name));
-  return split;
-}
-
-DataFeed feed_of(const std::shared_ptr<const DataSplit>& data) {
-  DataFeed feed;
-  feed.train_samples = data->train.samples;
-  feed.test_samples = data->test.samples;
-  feed.features = [data](bool train, std::span<const std::int64_t> indices, float* out) {
-    (train ? data->train : data->test).fill_features(indices, out);
-  };
-  feed.classes = [data](bool train, std::span<const std::int64_t> indices, std::int64_t* out) {
-    (train ? data->train : data->test).fill_labels(indices, out);
-  };
-  return feed;
-}
 
 MemorySplit split_of(const PeakMemory& m) {
   return {.total = m.total(),
@@ -212,7 +190,7 @@ class CaseRun {
   // Cuts the run into drained segments, an evaluation after each. Sizes in updates.
   void load_data() {
     if (case_.epochs > 0) {
-      data_ = data_of(prepared_.workload->dataset);
+      data_ = data_of(prepared_.workload->dataset, prepared_.workload->model);
       updates_per_epoch_ = data_->train.samples / case_.batch;
       if (updates_per_epoch_ < case_.evaluations_per_epoch)
         throw InputError("batch",
@@ -227,7 +205,7 @@ class CaseRun {
                               updates_per_epoch_ * k / case_.evaluations_per_epoch);
     } else {
       if (prepared_.workload->dataset != "synthetic" && case_.train)
-        data_ = data_of(prepared_.workload->dataset);
+        data_ = data_of(prepared_.workload->dataset, prepared_.workload->model);
       segments_ = {case_.steps};
     }
     total_updates_ = std::accumulate(segments_.begin(), segments_.end(), std::int64_t{0});
@@ -266,6 +244,7 @@ class CaseRun {
       const bool evaluated = case_.epochs > 0 || (case_.purpose == "tune" && data_ && last);
       if (evaluated && session_) {
         const Evaluation e = session_->evaluate();
+        record_.curve.back().extra = e.extra;
         record_.curve.back().metric = prepared_.workload->metric == "loss" ? e.loss : e.accuracy;
         report(done, "");
         // The last updates may have spoilt the weights without a forward of theirs to show it.

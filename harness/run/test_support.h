@@ -2,6 +2,7 @@
 // of them without the registry of workloads or a file.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -16,7 +17,48 @@
 
 namespace sluice {
 
-// Class images, or values where the model ends in MseLoss; the same for every system that asks.
+// Ids from 1 below `limit` and, at the end, `padding`: sample i has `length` less i mod `length` of
+// them.
+inline std::vector<std::int64_t> random_ids(std::int64_t samples, std::int64_t length,
+                                            std::int64_t limit, std::int64_t padding) {
+  std::mt19937_64 random(static_cast<std::uint64_t>(7 + length));
+  std::vector<std::int64_t> ids;
+  for (std::int64_t i = 0; i < samples * length; ++i) {
+    const auto id = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(limit - 1)) + 1;
+    ids.push_back(i % length < length - i / length % length ? id : padding);
+  }
+  return ids;
+}
+
+// Texts for a model of token ids, and classes of every position where it predicts there.
+inline void feed_texts(const ModelGraph& model, std::int64_t samples, DataFeed& feed) {
+  std::vector<std::vector<std::int64_t>> ids;
+  for (std::size_t k = 0; k < model.inputs.size(); ++k) {
+    std::int64_t vocabulary = 2;
+    for (const LayerSpec& layer : model.layers)
+      if (const auto* table = std::get_if<Embedding>(&layer.kind);
+          table && layer.inputs[0] == -1 - static_cast<int>(k))
+        vocabulary = table->vocabulary;
+    ids.push_back(random_ids(samples, model.inputs[k].shape[0], vocabulary, 0));
+  }
+  const auto rows = [](const std::vector<std::int64_t>& from, std::span<const std::int64_t> indices,
+                       std::int64_t samples_, std::int64_t* out) {
+    const auto length = static_cast<std::int64_t>(from.size()) / samples_;
+    for (const std::int64_t i : indices) out = std::copy_n(from.begin() + i * length, length, out);
+  };
+  feed.tokens = [=](bool, std::size_t input, std::span<const std::int64_t> indices,
+                    std::int64_t* out) { rows(ids.at(input), indices, samples, out); };
+  const Shape prediction = model.shapes()[model.layers.size() - 2];
+  if (prediction.size() == 2) {
+    const auto targets = random_ids(samples, prediction[0], prediction[1], -100);
+    feed.classes = [=](bool, std::span<const std::int64_t> indices, std::int64_t* out) {
+      rows(targets, indices, samples, out);
+    };
+  }
+}
+
+// Class images, or values where the model ends in MseLoss, or texts; the same for every system that
+// asks.
 inline DataFeed random_feed(const ModelGraph& model, std::int64_t samples) {
   struct Data {
     std::vector<double> features, values;
@@ -60,6 +102,7 @@ inline DataFeed random_feed(const ModelGraph& model, std::int64_t samples) {
       for (const std::int64_t i : indices) *out++ = data->classes.at(static_cast<std::size_t>(i));
     };
   }
+  if (model.inputs.front().is_token_ids) feed_texts(model, samples, feed);
   return feed;
 }
 
@@ -107,6 +150,18 @@ inline std::vector<std::int64_t> samples_from(std::int64_t first, std::int64_t c
 
 inline ModelGraph test_cnn() { return small_cnn({1, 28, 28}, 10); }
 inline ModelGraph test_mlp() { return mlp_classifier({48, 40, 32, 24, 10}, {1, 12, 12}); }
+constexpr TextClassifier kTestTexts{
+    .vocabulary = 20, .length = 6, .classes = 3, .blocks = 3, .width = 8};
+constexpr Translator kTestTranslation{
+    .vocabulary = 15, .source_length = 5, .target_length = 6, .layers = 3, .width = 8};
+inline ModelGraph test_residual_lstm() { return residual_lstm("residual_lstm", kTestTexts); }
+inline ModelGraph test_text_transformer() {
+  return transformer_classifier("text_transformer", kTestTexts, 2, 16);
+}
+inline ModelGraph test_gnmt() { return gnmt("gnmt", kTestTranslation); }
+inline ModelGraph test_translator() {
+  return transformer_translator("translator", kTestTranslation, 2, 16);
+}
 inline ModelGraph test_transformer() { return transformer_regression(3, 16, 2, 32, 6); }
 
 }  // namespace sluice

@@ -2,6 +2,7 @@
 
 #include <zlib.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <filesystem>
@@ -13,8 +14,9 @@
 namespace sluice {
 
 static constexpr const char* kFetchAdvice =
-    "for Fashion-MNIST run workloads/data/fetch (./quickstart does); otherwise copy the file again "
-    "from where it came";
+    "if workloads/data/fetch brought it, run that again (./quickstart does); otherwise copy the "
+    "file "
+    "again from where it came";
 
 void Dataset::fill_features(std::span<const std::int64_t> indices, float* out) const {
   std::array<float, 256> value;
@@ -29,6 +31,23 @@ void Dataset::fill_features(std::span<const std::int64_t> indices, float* out) c
 
 void Dataset::fill_labels(std::span<const std::int64_t> indices, std::int64_t* out) const {
   for (const std::int64_t index : indices) *out++ = labels[static_cast<std::size_t>(index)];
+}
+
+static void fill(const TokenColumn& column, std::span<const std::int64_t> indices,
+                 std::int64_t* out) {
+  for (const std::int64_t index : indices) {
+    const std::int32_t* from = &column.ids[static_cast<std::size_t>(index * column.length)];
+    out = std::copy(from, from + column.length, out);
+  }
+}
+
+void Dataset::fill_tokens(std::size_t column, std::span<const std::int64_t> indices,
+                          std::int64_t* out) const {
+  fill(columns.at(column), indices, out);
+}
+
+void Dataset::fill_targets(std::span<const std::int64_t> indices, std::int64_t* out) const {
+  fill(targets, indices, out);
 }
 
 void normalise(DataSplit& split) {

@@ -1,8 +1,10 @@
-// A data set in memory: images as the bytes of the file, normalised when a batch is filled, and one
-// label a sample. Immutable once read, so that all ranks may fill batches at the same time.
+// A data set in memory: images as the bytes of the file, normalised when a batch is filled, or text
+// as token ids, one column a model input; one label a sample, or one target a position. Immutable
+// once read, so that all ranks may fill batches at the same time.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,6 +13,12 @@
 
 namespace sluice {
 
+// Token ids of one fixed length, padded at the end.
+struct TokenColumn {
+  std::int64_t length = 0;        // of every sample
+  std::vector<std::int32_t> ids;  // samples * length
+};
+
 struct Dataset {
   Shape sample_shape;  // {channels, height, width}
   std::int64_t samples = 0;
@@ -18,15 +26,33 @@ struct Dataset {
   std::vector<std::uint8_t> labels;  // one a sample, below `classes`
   int classes = 0;
   float mean = 0, deviation = 1;  // of pixel / 255, over the training set
+  // Text instead of pixels: one column a model input; targets of every position (kNoTarget where
+  // there is nothing to predict) instead of labels.
+  std::vector<TokenColumn> columns;
+  TokenColumn targets;
 
   // out: indices.size() * elements(sample_shape) values (pixel / 255 - mean) / deviation.
   void fill_features(std::span<const std::int64_t> indices, float* out) const;
   void fill_labels(std::span<const std::int64_t> indices, std::int64_t* out) const;
+  // out: indices.size() * columns[column].length ids; ... * targets.length targets.
+  void fill_tokens(std::size_t column, std::span<const std::int64_t> indices,
+                   std::int64_t* out) const;
+  void fill_targets(std::span<const std::int64_t> indices, std::int64_t* out) const;
 };
 
 struct DataSplit {
   std::string name, source;
   Dataset train, test;
+  Dataset validation;  // held out as well, to choose rates by; empty for images
+  // Translation: the words of every test target, and of predicted ids.
+  std::vector<std::vector<std::string>> references;
+  std::function<std::vector<std::string>(std::span<const std::int32_t> ids)> words;
+};
+
+// What a model's declaration says about its text: positions and ids it has room for.
+struct TextLimits {
+  std::int64_t source_length = 0, source_vocabulary = 0;
+  std::int64_t target_length = 0, target_vocabulary = 0;  // 0: no target text
 };
 
 // Sets mean and deviation of both parts from the training pixels.

@@ -64,4 +64,26 @@ struct DrugResponseBranches {
 };
 ModelGraph drug_response(const DrugResponseBranches& d);
 
+// Text to one of `classes`: [length] token ids, 0 is padding.
+struct TextClassifier {
+  std::int64_t vocabulary, length;
+  int classes;
+  int blocks;
+  std::int64_t width;
+};
+ModelGraph residual_lstm(const std::string& name, const TextClassifier& sizes);
+ModelGraph transformer_classifier(const std::string& name, const TextClassifier& sizes,
+                                  std::int64_t heads, std::int64_t feed_forward);
+
+// Text to text: inputs are the source's ids [source_length] and what the decoder has so far
+// [target_length], both 0 at padding; predicts every next token.
+struct Translator {
+  std::int64_t vocabulary, source_length, target_length;
+  int layers;  // of the encoder, and of the decoder
+  std::int64_t width;
+};
+ModelGraph gnmt(const std::string& name, const Translator& sizes);
+ModelGraph transformer_translator(const std::string& name, const Translator& sizes,
+                                  std::int64_t heads, std::int64_t feed_forward);
+
 }  // namespace sluice

@@ -149,10 +149,11 @@ TEST(ParameterCount, PeersTransformer) {
 }
 
 TEST(ParameterCount, Gpt) {
-  // 24 blocks of 12 h^2 + 13 h, embedding and head of 51200 x h (not tied), the final norm.
+  // 24 blocks of 12 h^2 + 13 h, embedding and head of 51200 x h (not tied), 1024 positions, the
+  // final norm.
   const std::int64_t h = 2048;
   EXPECT_EQ(parameter_count(model("gpt_1.3b")),
-            24 * (12 * h * h + 13 * h) + 2 * 51'200 * h + 2 * h);
+            24 * (12 * h * h + 13 * h) + 2 * 51'200 * h + 1024 * h + 2 * h);
 }
 
 TEST(ParameterCount, FashionMnistMlp) {
@@ -184,6 +185,71 @@ TEST(ParameterCount, DeepCnns) {
             convolutions(1) + 64 * 3 * 3 * 128 + 128 + 128 * 10 + 10);
   EXPECT_EQ(parameter_count(model("cifar10_cnn")),
             convolutions(3) + 64 * 4 * 4 * 128 + 128 + 128 * 10 + 10);
+}
+
+std::int64_t lstm_size(std::int64_t in, std::int64_t hidden) {
+  return 4 * hidden * (in + hidden) + 8 * hidden;
+}
+
+TEST(ParameterCount, ResidualLstm) {
+  const auto count = [](std::int64_t words, std::int64_t w, std::int64_t blocks) {
+    return words * w + blocks * (lstm_size(w, w) + w * w + w) + 2 * w + 2;
+  };
+  EXPECT_EQ(parameter_count(model("sentiment_lstm")), count(6000, 64, 4));
+  EXPECT_EQ(parameter_count(model("rlstm_imdb")), count(10'000, 128, 4));
+}
+
+TEST(ParameterCount, TransformerClassifier) {
+  const std::int64_t h = 64, f = 128;
+  EXPECT_EQ(
+      parameter_count(model("sentiment_transformer")),
+      6000 * h + 40 * h + 4 * (4 * h * h + 4 * h + 2 * h * f + f + h + 4 * h) + 2 * h + 2 * h + 2);
+}
+
+TEST(ParameterCount, Gnmt) {
+  const auto count = [](std::int64_t layers, std::int64_t h, std::int64_t words) {
+    const std::int64_t encoder =
+        2 * lstm_size(h, h) + lstm_size(2 * h, h) + (layers - 2) * lstm_size(h, h);
+    const std::int64_t decoder = lstm_size(h, h) + (layers - 1) * lstm_size(2 * h, h);
+    return 2 * words * h + encoder + decoder + 4 * (h * h + h) + words * h + words;
+  };
+  EXPECT_EQ(parameter_count(model("translation_gnmt")), count(3, 96, 2000));
+  EXPECT_EQ(parameter_count(model("gnmt_8")), count(4, 1024, 32'320));
+  EXPECT_EQ(parameter_count(model("gnmt_16")), count(8, 1024, 32'320));
+}
+
+TEST(ParameterCount, TransformerTranslator) {
+  const auto count = [](std::int64_t layers, std::int64_t h, std::int64_t f, std::int64_t words,
+                        std::int64_t positions) {
+    const std::int64_t attention = 4 * h * h + 4 * h, forward = 2 * h * f + f + h, norm = 2 * h;
+    return 3 * words * h + 2 * positions * h + layers * (attention + forward + 2 * norm) +
+           layers * (2 * attention + forward + 3 * norm) + 2 * norm;
+  };
+  EXPECT_EQ(parameter_count(model("translation_transformer")), count(3, 96, 192, 2000, 16));
+  EXPECT_EQ(parameter_count(model("transformer_wmt")), count(6, 512, 2048, 37'000, 64));
+}
+
+TEST(Gnmt, HasAsManyLstmLayersAsItsName) {
+  // PipeDream's: the bidirectional first layer counts once, the one before the attention too.
+  for (const int layers : {8, 16}) {
+    int count = 0;
+    for (const LayerSpec& l : model("gnmt_" + std::to_string(layers)).layers)
+      count += std::holds_alternative<Lstm>(l.kind);
+    EXPECT_EQ(count, layers + 1);
+  }
+  const ModelGraph& small = model("translation_gnmt");
+  const std::vector<Shape> shapes = small.shapes();
+  EXPECT_EQ(shapes[shapes.size() - 2], (Shape{16, 2000}));
+  EXPECT_EQ(small.inputs.size(), 2u);
+}
+
+TEST(Text, ModelsCanBeCutIntoEightStages) {
+  for (const char* name : {"sentiment_lstm", "sentiment_transformer", "translation_gnmt",
+                           "translation_transformer", "gnmt_8", "gnmt_16", "rlstm_imdb"}) {
+    int cuttable = 0;
+    for (const LayerSpec& l : model(name).layers) cuttable += parameter_count(l) > 0;
+    EXPECT_GE(cuttable, 8) << name;
+  }
 }
 
 TEST(PeersBenchmark, HasThePublishedBatches) {

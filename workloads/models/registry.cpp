@@ -40,6 +40,34 @@ static Workload image(const std::string& name, const std::string& title, ModelGr
   return w;
 }
 
+// Texts are short and vocabularies small: what one machine trains in minutes. Adam, as the papers'
+// translation runs. Every text has one fixed length and no length buckets: plan, memory model and
+// simulator know one shape a model, and a batch of 64 texts in random order nearly always holds one
+// of nearly the full length; batches of like length would need an order of their own.
+static Workload text(const std::string& name, const std::string& title, ModelGraph model,
+                     const std::string& dataset, int epochs, double rate) {
+  const bool translates = model.inputs.size() > 1;
+  Workload w{.name = name,
+             .title = title,
+             .task = translates ? "translation" : "sentiment analysis",
+             .model = std::move(model)};
+  w.dataset = dataset;
+  w.metric = "accuracy";  // translation: of the next token, given the right ones before it
+  w.metric_direction = "up";
+  w.epochs = epochs;
+  w.batch = 64;
+  w.microbatches = 4;
+  w.optimizer = {.name = "adam", .lr = rate};
+  w.source =
+      dataset == "movie-reviews"
+          ? "rated sentences of movie reviews: Hutto and Gilbert, VADER, ICWSM 2014, MIT licence"
+      : dataset == "libreoffice-de"
+          ? "the user interface of LibreOffice in English and German, MPL-2.0; test: sd.mo"
+      : translates ? "parallel text from a path you give"
+                   : "labelled sentences from a path you give";
+  return w;
+}
+
 static Workload full_size(const std::string& name, const std::string& title, ModelGraph model,
                           std::int64_t batch, int microbatches, const std::string& source) {
   Workload w{.name = name,
@@ -84,6 +112,34 @@ static std::vector<Workload> make_workloads() {
                       deep_cnn(grey, 10), "fashion-mnist"));
   all.push_back(image("cifar10_cnn", "CIFAR-10, deeper CNN (9 convolutions with batch norm)",
                       deep_cnn({3, 32, 32}, 10), "cifar10"));
+  const TextClassifier reviews{
+      .vocabulary = 6000, .length = 40, .classes = 2, .blocks = 4, .width = 64};
+  all.push_back(text("sentiment_lstm", "Movie reviews, residual LSTM of 4 blocks, width 64",
+                     residual_lstm("residual_lstm", reviews), "movie-reviews", 4, 1e-3));
+  all.push_back(text("sentiment_transformer", "Movie reviews, transformer of 4 blocks, width 64",
+                     transformer_classifier("transformer_classifier", reviews, 4, 128),
+                     "movie-reviews", 5, 1e-3));
+  const Translator catalogues{
+      .vocabulary = 2000, .source_length = 16, .target_length = 16, .layers = 3, .width = 96};
+  all.push_back(text("translation_gnmt", "English to German, GNMT of 3 + 3 LSTM layers, width 96",
+                     gnmt("gnmt", catalogues), "libreoffice-de", 6, 2e-3));
+  all.push_back(text("translation_transformer",
+                     "English to German, transformer of 3 + 3 layers, width 96",
+                     transformer_translator("transformer_translator", catalogues, 4, 192),
+                     "libreoffice-de", 6, 2e-3));
+  const TextClassifier imdb{
+      .vocabulary = 10'000, .length = 200, .classes = 2, .blocks = 4, .width = 128};
+  all.push_back(text("imdb_lstm", "IMDb reviews, residual LSTM of 4 blocks, width 128",
+                     residual_lstm("residual_lstm_imdb", imdb), "imdb", 5, 1e-3));
+  all.push_back(text("sst2_transformer", "SST-2 sentences, transformer of 4 blocks, width 64",
+                     transformer_classifier("transformer_sst2", reviews, 4, 128), "sst2", 5, 1e-3));
+  all.push_back(text("parallel_gnmt", "your parallel text, GNMT of 4 + 4 LSTM layers, width 256",
+                     gnmt("gnmt_parallel", {.vocabulary = 8000,
+                                            .source_length = 50,
+                                            .target_length = 50,
+                                            .layers = 4,
+                                            .width = 256}),
+                     "parallel-text", 5, 1e-3));
   all.push_back(
       peer("tiny", "8 x (Linear 64 + ReLU), 8 micro-batches of 8", mlp_regression(64, 8), 8, 8));
   all.push_back(peer("tiny32", "8 x (Linear 64 + ReLU), 32 micro-batches of 8",
@@ -155,6 +211,44 @@ static std::vector<Workload> make_workloads() {
                {.branches = 4, .layers = 3, .trunk_layers = 2, .width = 64, .own_inputs = false}),
            8, 8));
   for (auto small = all.end() - 3; small != all.end(); ++small) small->source = graphpipe;
+  // 32,320 pieces and hidden 1024 are in PipeDream's published profiles (gnmt, gnmt_large);
+  // sequences of 48 in the first of them.
+  const std::string gnmt_source =
+      "Narayanan et al., PipeDream, SOSP 2019, as its code has it (4 + 4 and 8 + 8 layers of 1024, "
+      "vocabulary 32,320, batch 64); also PipeOptim's (arXiv 2312.00839)";
+  for (const int layers : {4, 8})
+    all.push_back(full_size("gnmt_" + std::to_string(2 * layers),
+                            "GNMT-" + std::to_string(2 * layers) + ", hidden 1024, sequence 48",
+                            gnmt("gnmt_" + std::to_string(2 * layers), {.vocabulary = 32'320,
+                                                                        .source_length = 48,
+                                                                        .target_length = 48,
+                                                                        .layers = layers,
+                                                                        .width = 1024}),
+                            64, 8, gnmt_source));
+  const std::string imdb_source =
+      "IMDb in SpecTrain's code (arXiv 1809.02839; ntueclab/SpecTrain-PyTorch): 10,000 words, "
+      "length "
+      "200, width 128, batch 256";
+  all.push_back(full_size("rlstm_imdb", "residual LSTM of 4 blocks, width 128, length 200",
+                          residual_lstm("rlstm_imdb", imdb), 256, 8, imdb_source));
+  all.push_back(full_size(
+      "transformer_imdb", "transformer of 3 blocks, width 128, length 200",
+      transformer_classifier(
+          "transformer_imdb",
+          {.vocabulary = 10'000, .length = 200, .classes = 2, .blocks = 3, .width = 128}, 4, 128),
+      256, 8, imdb_source + "; here with layer norms before the sublayers"));
+  all.push_back(full_size(
+      "transformer_wmt", "Transformer (base) translation, 6 + 6 layers, width 512",
+      transformer_translator("transformer_wmt",
+                             {.vocabulary = 37'000,
+                              .source_length = 64,
+                              .target_length = 64,
+                              .layers = 6,
+                              .width = 512},
+                             8, 2048),
+      256, 8,
+      "Vaswani et al. 2017 (arXiv 1706.03762), the base model; here with layer norms before the "
+      "sublayers and embeddings that are not tied"));
   return all;
 }
 

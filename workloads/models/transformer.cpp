@@ -5,27 +5,51 @@
 
 namespace sluice {
 
-static void block(ChainBuilder& b, int number, std::int64_t width, std::int64_t heads,
-                  std::int64_t feed_forward) {
-  const std::string n = std::to_string(number);
+namespace {
+
+struct BlockSizes {
+  std::int64_t width, heads, feed_forward;
+};
+constexpr int kNone = 0;  // no model input: those are -1, -2, ...
+
+// x + down(gelu(up(LN(x))))
+void feed_forward(ChainBuilder& b, const std::string& n, const BlockSizes& sizes,
+                  const std::string& norm, const std::string& sum) {
   const int x = b.last();
-  b.add("ln1_" + n, LayerNorm{width});
-  const int attention =
-      b.add("attention_" + n, Attention{.width = width, .heads = heads, .causal = true});
-  const int middle = b.add("add1_" + n, Add{}, {x, attention});
-  b.add("ln2_" + n, LayerNorm{width});
-  b.add("up_" + n, Linear{width, feed_forward});
+  b.add(norm + n, LayerNorm{sizes.width});
+  b.add("up_" + n, Linear{sizes.width, sizes.feed_forward});
   b.add("gelu_" + n, Activation{Activation::Kind::gelu});
-  const int down = b.add("down_" + n, Linear{feed_forward, width});
-  b.add("add2_" + n, Add{}, {middle, down});
+  const int down = b.add("down_" + n, Linear{sizes.feed_forward, sizes.width});
+  b.add(sum + n, Add{}, {x, down});
+}
+
+// x + proj(attention(LN(x))). ids: the model input whose padding nobody attends to.
+void self_attention(ChainBuilder& b, const std::string& n, const BlockSizes& sizes, bool causal,
+                    int ids) {
+  const int x = b.last();
+  const int norm = b.add("ln1_" + n, LayerNorm{sizes.width});
+  std::vector<int> inputs{norm};
+  if (ids != kNone) inputs.push_back(ids);
+  const int attention =
+      b.add("attention_" + n,
+            Attention{.width = sizes.width, .heads = sizes.heads, .causal = causal}, inputs);
+  b.add("add1_" + n, Add{}, {x, attention});
+}
+
+void block(ChainBuilder& b, const std::string& n, const BlockSizes& sizes, bool causal,
+           int ids = kNone) {
+  self_attention(b, n, sizes, causal, ids);
+  feed_forward(b, n, sizes, "ln2_", "add2_");
   b.next_block();
 }
+
+}  // namespace
 
 ModelGraph transformer_regression(int blocks, std::int64_t width, std::int64_t heads,
                                   std::int64_t feed_forward, std::int64_t sequence) {
   ChainBuilder b("transformer" + std::to_string(width) + "x" + std::to_string(blocks),
                  {.shape = {sequence, width}});
-  for (int i = 0; i < blocks; ++i) block(b, i, width, heads, feed_forward);
+  for (int i = 0; i < blocks; ++i) block(b, std::to_string(i), {width, heads, feed_forward}, true);
   b.add("loss", MseLoss{});
   return b.finish();
 }
@@ -34,8 +58,9 @@ ModelGraph gpt(const std::string& name, int layers, std::int64_t hidden, std::in
                std::int64_t sequence, std::int64_t vocabulary) {
   ChainBuilder b(name, {.shape = {sequence}, .is_token_ids = true});
   b.add("embedding", Embedding{vocabulary, hidden});
+  b.add("positions", PositionEmbedding{sequence, hidden});
   b.next_block();
-  for (int i = 0; i < layers; ++i) block(b, i, hidden, heads, 4 * hidden);
+  for (int i = 0; i < layers; ++i) block(b, std::to_string(i), {hidden, heads, 4 * hidden}, true);
   b.add("final_norm", LayerNorm{hidden});
   b.add("head", Linear{hidden, vocabulary, false});
   b.add("loss", CrossEntropyLoss{});
@@ -71,6 +96,58 @@ ModelGraph bert(const std::string& name, int layers, std::int64_t hidden, std::i
   b.add("pooler", Linear{hidden, hidden});
   b.add("pooler_tanh", Activation{Activation::Kind::tanh});
   b.add("classifier", Linear{hidden, 2});
+  b.add("loss", CrossEntropyLoss{});
+  return b.finish();
+}
+
+ModelGraph transformer_classifier(const std::string& name, const TextClassifier& sizes,
+                                  std::int64_t heads, std::int64_t feed_forward_width) {
+  constexpr int kIds = -1;
+  ChainBuilder b(name, {.shape = {sizes.length}, .is_token_ids = true});
+  b.add("embedding", Embedding{sizes.vocabulary, sizes.width});
+  b.add("positions", PositionEmbedding{sizes.length, sizes.width});
+  b.next_block();
+  for (int i = 0; i < sizes.blocks; ++i)
+    block(b, std::to_string(i), {sizes.width, heads, feed_forward_width}, false, kIds);
+  b.add("final_norm", LayerNorm{sizes.width});
+  b.add("mean", SequencePool{}, {b.last(), kIds});
+  b.add("classifier", Linear{sizes.width, sizes.classes});
+  b.add("loss", CrossEntropyLoss{});
+  return b.finish();
+}
+
+// Vaswani et al. 2017 (arXiv 1706.03762) with layer norms before the sublayers and learned
+// positions. The encoder's output goes to every decoder block, the padding of the source is masked
+// there too; in the decoder padding stands after everything real, which the causal mask sees to.
+ModelGraph transformer_translator(const std::string& name, const Translator& sizes,
+                                  std::int64_t heads, std::int64_t feed_forward_width) {
+  constexpr int kSource = -1, kTarget = -2;
+  const BlockSizes block_sizes{sizes.width, heads, feed_forward_width};
+  ChainBuilder b(name, {.shape = {sizes.source_length}, .is_token_ids = true});
+  b.add_input({.shape = {sizes.target_length}, .is_token_ids = true});  // kTarget
+  b.add("encoder_embedding", Embedding{sizes.vocabulary, sizes.width}, {kSource});
+  b.add("encoder_positions", PositionEmbedding{sizes.source_length, sizes.width});
+  b.next_block();
+  for (int i = 0; i < sizes.layers; ++i)
+    block(b, "e" + std::to_string(i), block_sizes, false, kSource);
+  const int memory = b.add("encoder_norm", LayerNorm{sizes.width});
+  b.add("decoder_embedding", Embedding{sizes.vocabulary, sizes.width}, {kTarget});
+  b.add("decoder_positions", PositionEmbedding{sizes.target_length, sizes.width});
+  b.next_block();
+  for (int i = 0; i < sizes.layers; ++i) {
+    const std::string n = "d" + std::to_string(i);
+    self_attention(b, n, block_sizes, true, kNone);
+    const int x = b.last();
+    const int norm = b.add("ln2_" + n, LayerNorm{sizes.width});
+    const int found = b.add(
+        "cross_" + n, CrossAttention{.width = sizes.width, .memory = sizes.width, .heads = heads},
+        {norm, memory, kSource});
+    b.add("add2_" + n, Add{}, {x, found});
+    feed_forward(b, n, block_sizes, "ln3_", "add3_");
+    b.next_block();
+  }
+  b.add("decoder_norm", LayerNorm{sizes.width});
+  b.add("head", Linear{sizes.width, sizes.vocabulary, false});
   b.add("loss", CrossEntropyLoss{});
   return b.finish();
 }

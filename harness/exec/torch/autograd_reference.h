@@ -59,33 +59,65 @@ struct ReferenceLayer {
     throw std::logic_error("dropout has no deterministic reference");
   }
   at::Tensor operator()(const Embedding&) const { return torch::embedding(w[0], x[0]); }
+  at::Tensor operator()(const PositionEmbedding&) const {
+    return x[0] + torch::embedding(w[0], torch::arange(x[0].size(1))).unsqueeze(0);
+  }
   at::Tensor operator()(const LstmCell& k) const {
     const auto [h, c] =
         torch::lstm_cell(x[0], {x[1].narrow(1, 0, k.hidden), x[1].narrow(1, k.hidden, k.hidden)},
                          w[0], w[1], w[2], w[3]);
     return torch::cat({h, c}, 1);
   }
+  // Sample by sample without its padding, which torch's own LSTM knows nothing of.
   at::Tensor operator()(const Lstm& k) const {
-    const at::Tensor zero = torch::zeros({1, x[0].size(0), k.hidden}, x[0].options());
-    return std::get<0>(torch::lstm(x[0], {zero, zero}, w, /*has_biases=*/true, /*num_layers=*/1,
-                                   /*dropout=*/0.0, /*train=*/true, /*bidirectional=*/false,
-                                   /*batch_first=*/true));
-  }
-  at::Tensor operator()(const Attention& k) const {
-    const std::int64_t batch = x[0].size(0), steps = x[0].size(1), width = k.width / k.heads;
-    const Tensors qkv = torch::linear(x[0], w[0], w[1]).chunk(3, 2);
-    Tensors heads;
-    for (const at::Tensor& part : qkv) {
-      heads.push_back(part.reshape({batch, steps, k.heads, width}).transpose(1, 2));
+    const std::int64_t steps = x[0].size(1);
+    Tensors rows;
+    for (std::int64_t b = 0; b < x[0].size(0); ++b) {
+      const std::int64_t real = x.size() > 1 ? x[1][b].ne(0).sum().item<std::int64_t>() : steps;
+      at::Tensor row = x[0].narrow(0, b, 1).narrow(1, 0, real);
+      if (k.reverse) row = row.flip(1);
+      const at::Tensor zero = torch::zeros({1, 1, k.hidden}, x[0].options());
+      at::Tensor y = std::get<0>(torch::lstm(row, {zero, zero}, w, /*has_biases=*/true,
+                                             /*num_layers=*/1, /*dropout=*/0.0, /*train=*/true,
+                                             /*bidirectional=*/false, /*batch_first=*/true));
+      if (k.reverse) y = y.flip(1);
+      rows.push_back(torch::constant_pad_nd(y, {0, 0, 0, steps - real}));
     }
+    return torch::cat(rows);
+  }
+  static at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                           std::int64_t heads, bool causal, const at::Tensor& ids) {
+    const std::int64_t batch = q.size(0), width = q.size(2) / heads;
+    const auto split = [&](const at::Tensor& rows) {
+      return rows.reshape({batch, -1, heads, width}).transpose(1, 2);
+    };
     at::Tensor scores =
-        torch::matmul(heads[0], heads[1].transpose(2, 3)) / std::sqrt(static_cast<double>(width));
-    if (k.causal) {
-      const at::Tensor later = torch::ones({steps, steps}, at::kBool).triu(1);
+        torch::matmul(split(q), split(k).transpose(2, 3)) / std::sqrt(static_cast<double>(width));
+    if (causal) {
+      const at::Tensor later = torch::ones({q.size(1), k.size(1)}, at::kBool).triu(1);
       scores = scores.masked_fill(later, -INFINITY);
     }
-    const at::Tensor y = torch::matmul(scores.softmax(-1), heads[2]);
-    return torch::linear(y.transpose(1, 2).reshape({batch, steps, k.width}), w[2], w[3]);
+    if (ids.defined()) scores = scores.masked_fill(ids.eq(0).unsqueeze(1).unsqueeze(1), -INFINITY);
+    return torch::matmul(scores.softmax(-1), split(v)).transpose(1, 2).reshape(q.sizes());
+  }
+  at::Tensor operator()(const Attention& k) const {
+    const Tensors qkv = torch::linear(x[0], w[0], w[1]).chunk(3, 2);
+    const at::Tensor ids = x.size() > 1 ? x[1] : at::Tensor();
+    return torch::linear(attend(qkv[0], qkv[1], qkv[2], k.heads, k.causal, ids), w[2], w[3]);
+  }
+  at::Tensor operator()(const CrossAttention& k) const {
+    const at::Tensor q = torch::linear(x[0], w[0], w[1]);
+    const Tensors kv = torch::linear(x[1], w[2], w[3]).chunk(2, 2);
+    const at::Tensor ids = x.size() > 2 ? x[2] : at::Tensor();
+    return torch::linear(attend(q, kv[0], kv[1], k.heads, false, ids), w[4], w[5]);
+  }
+  at::Tensor operator()(const SequencePool& k) const {
+    Tensors rows;
+    for (std::int64_t b = 0; b < x[0].size(0); ++b) {
+      const at::Tensor row = x[0][b].narrow(0, 0, x[1][b].ne(0).sum().item<std::int64_t>());
+      rows.push_back(k.mode == SequencePool::Mode::mean ? row.mean(0) : row[row.size(0) - 1]);
+    }
+    return torch::stack(rows);
   }
   at::Tensor operator()(const Add&) const {
     at::Tensor y = x[0];
@@ -95,8 +127,11 @@ struct ReferenceLayer {
   at::Tensor operator()(const Concat& k) const { return torch::cat(x, k.axis + 1); }
   at::Tensor operator()(const Flatten&) const { return x[0].flatten(1); }
   at::Tensor operator()(const CrossEntropyLoss&) const {
-    const at::Tensor rows = x[0].reshape({-1, x[0].size(-1)});
-    return torch::nn::functional::cross_entropy(rows, target.reshape({-1}));
+    if (x[0].dim() == 2) return torch::nn::functional::cross_entropy(x[0], target);
+    at::Tensor sum = torch::zeros({}, x[0].options());
+    for (std::int64_t b = 0; b < x[0].size(0); ++b)  // means without positions of -100
+      sum = sum + torch::nn::functional::cross_entropy(x[0][b], target[b]);
+    return sum / x[0].size(0);
   }
   at::Tensor operator()(const MseLoss&) const { return torch::mse_loss(x[0], target); }
 };

@@ -21,13 +21,16 @@ std::unique_ptr<Layer> make(const BatchNorm& spec, const at::TensorOptions& opti
 std::unique_ptr<Layer> make(const LayerNorm& spec);
 std::unique_ptr<Layer> make(const Activation& spec);
 std::unique_ptr<Layer> make(const Dropout& spec, int index_in_model);
+std::unique_ptr<Layer> make(const PositionEmbedding& spec);
 std::unique_ptr<Layer> make(const LstmCell& spec);
 std::unique_ptr<Layer> make(const Lstm& spec);
 std::unique_ptr<Layer> make(const Attention& spec);
+std::unique_ptr<Layer> make(const CrossAttention& spec);
+std::unique_ptr<Layer> make(const SequencePool& spec);
 std::unique_ptr<Layer> make(const Add& spec);
 std::unique_ptr<Layer> make(const Concat& spec, std::span<const Shape> input_shapes);
 std::unique_ptr<Layer> make(const Flatten& spec, std::span<const Shape> input_shapes);
-std::unique_ptr<Layer> make(const CrossEntropyLoss& spec);
+std::unique_ptr<Layer> make(const CrossEntropyLoss& spec, std::span<const Shape> input_shapes);
 std::unique_ptr<Layer> make(const MseLoss& spec);
 
 // Whether nobody but the caller's reference sees this tensor or its storage, so that it may be
@@ -61,7 +64,9 @@ class WeightlessLayer : public Layer {
 
 // The attention core on [batch, heads, steps, head width]: CPU tensors take torch's flash kernel,
 // others the same algorithm written in matrix products. Both return the output and the log-sum-exp
-// of every row of scores, and both backwards recompute the probabilities from that.
+// of every row of scores, and both backwards recompute the probabilities from that. key_ids: token
+// ids [batch, key steps] of which 0 is padding that nobody attends to, or undefined; every sample
+// has a real token.
 struct AttentionCore {
   at::Tensor output, log_sum_exp;
 };
@@ -69,14 +74,19 @@ struct AttentionGradients {
   at::Tensor q, k, v;
 };
 AttentionCore attend_flash(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                           bool causal);
+                           bool causal, const at::Tensor& key_ids = {});
 AttentionGradients attend_flash_backward(const at::Tensor& dy, const at::Tensor& q,
                                          const at::Tensor& k, const at::Tensor& v,
-                                         const AttentionCore& forward, bool causal);
+                                         const AttentionCore& forward, bool causal,
+                                         const at::Tensor& key_ids = {});
 AttentionCore attend_products(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                              bool causal);
+                              bool causal, const at::Tensor& key_ids = {});
 AttentionGradients attend_products_backward(const at::Tensor& dy, const at::Tensor& q,
                                             const at::Tensor& k, const at::Tensor& v,
-                                            const AttentionCore& forward, bool causal);
+                                            const AttentionCore& forward, bool causal,
+                                            const at::Tensor& key_ids = {});
+
+// 1 at real tokens and 0 at padding, [batch, steps, 1], in the type of `like`.
+at::Tensor real_tokens(const at::Tensor& ids, const at::Tensor& like);
 
 }  // namespace sluice

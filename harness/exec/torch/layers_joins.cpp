@@ -83,21 +83,18 @@ class FlattenLayer final : public WeightlessLayer {
   std::vector<std::int64_t> shape_;  // of the input, batch dimension first
 };
 
-// Divides by the number of rows, not of rows that count: a micro-batch with padding (target -100)
-// then weighs as in the whole batch, and cutting a batch into micro-batches changes no gradient.
-class CrossEntropyLayer final : public WeightlessLayer {
+// Cross entropy of one class a sample.
+class ClassLossLayer final : public WeightlessLayer {
  public:
   at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor>,
                      const at::Tensor& target, const ForwardMode&, bool,
                      LayerStash* stash) override {
-    at::Tensor log_p = at::log_softmax(as_rows(in[0]), 1);
+    at::Tensor log_p = at::log_softmax(in[0], 1);
     at::Tensor rows = target.reshape({-1});
-    auto [sum, weight] = at::nll_loss_forward(log_p, rows, {}, at::Reduction::Sum, ignored);
+    auto [sum, weight] = at::nll_loss_forward(log_p, rows, {}, at::Reduction::Sum, kIgnored);
     sum.div_(log_p.size(0));
     if (stash) stash->kept = {std::move(log_p), std::move(rows)};
     weight_ = std::move(weight);
-    shape_ = in[0].sizes().vec();
-    shape_[0] = -1;
     return sum;
   }
 
@@ -108,18 +105,59 @@ class CrossEntropyLayer final : public WeightlessLayer {
     if (needs_input[0]) {
       const at::Tensor& log_p = stash.kept[0];
       const at::Tensor d_log_p = at::nll_loss_backward(dy / log_p.size(0), log_p, stash.kept[1], {},
-                                                       at::Reduction::Sum, ignored, weight_);
+                                                       at::Reduction::Sum, kIgnored, weight_);
       dx[0] = at::_log_softmax_backward_data(d_log_p, log_p, 1, log_p.scalar_type());
-      if (shape_.size() != 2) dx[0] = dx[0].view(shape_);
     }
     stash.kept.clear();
     return dx;
   }
 
  private:
-  static constexpr std::int64_t ignored = -100;
-  std::vector<std::int64_t> shape_;  // of the prediction, -1 for the batch
-  at::Tensor weight_;                // asked for by the backward, read only when it takes means
+  static constexpr std::int64_t kIgnored = -100;
+  at::Tensor weight_;  // asked for by the backward, read only when it takes means
+};
+
+// Cross entropy at every position of a sequence: the mean over a sample's positions that have a
+// target, then the mean over the samples.
+class SequenceLossLayer final : public WeightlessLayer {
+ public:
+  at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor>,
+                     const at::Tensor& target, const ForwardMode&, bool,
+                     LayerStash* stash) override {
+    at::Tensor log_p = at::log_softmax(as_rows(in[0]), 1);
+    const at::Tensor picked = log_p.gather(1, column(target)).squeeze_(1);
+    const at::Tensor loss = picked.mul(shares(target, log_p)).sum().neg_();
+    if (stash) stash->kept = {std::move(log_p), target};
+    return loss;
+  }
+
+  // d logits = (softmax - one at the target) times the position's share of the loss.
+  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor>,
+                                         const std::vector<bool>& needs_input,
+                                         LayerStash& stash) override {
+    std::vector<at::Tensor> dx(1);
+    if (needs_input[0]) {
+      const at::Tensor &log_p = stash.kept[0], &target = stash.kept[1];
+      at::Tensor d_logits = log_p.exp();
+      d_logits.scatter_add_(1, column(target),
+                            at::full({1, 1}, -1.0, log_p.options()).expand({log_p.size(0), 1}));
+      d_logits.mul_((shares(target, log_p) * dy).unsqueeze(1));
+      dx[0] = d_logits.view({target.size(0), target.size(1), -1});
+    }
+    stash.kept.clear();
+    return dx;
+  }
+
+ private:
+  // Positions without a target have a share of 0: which class stands there does not matter.
+  static at::Tensor column(const at::Tensor& target) {
+    return target.reshape({-1, 1}).clamp_min(0);
+  }
+  static at::Tensor shares(const at::Tensor& target, const at::Tensor& like) {
+    at::Tensor real = target.ge(0).to(like.scalar_type());
+    const at::Tensor count = real.sum(1, /*keepdim=*/true).clamp_min_(1);
+    return real.div_(count).div_(target.size(0)).view({-1});
+  }
 };
 
 class MseLayer final : public WeightlessLayer {
@@ -156,8 +194,9 @@ std::unique_ptr<Layer> make(const Concat& spec, std::span<const Shape> input_sha
 std::unique_ptr<Layer> make(const Flatten&, std::span<const Shape> input_shapes) {
   return std::make_unique<FlattenLayer>(input_shapes[0]);
 }
-std::unique_ptr<Layer> make(const CrossEntropyLoss&) {
-  return std::make_unique<CrossEntropyLayer>();
+std::unique_ptr<Layer> make(const CrossEntropyLoss&, std::span<const Shape> input_shapes) {
+  if (input_shapes[0].size() == 1) return std::make_unique<ClassLossLayer>();
+  return std::make_unique<SequenceLossLayer>();
 }
 std::unique_ptr<Layer> make(const MseLoss&) { return std::make_unique<MseLayer>(); }
 

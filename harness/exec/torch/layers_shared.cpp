@@ -29,6 +29,10 @@ at::Tensor affine(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
   return bias ? at::addmm(*bias, x, weight.t()) : at::mm(x, weight.t());
 }
 
+at::Tensor real_tokens(const at::Tensor& ids, const at::Tensor& like) {
+  return ids.ne(0).to(like.scalar_type()).unsqueeze(2);
+}
+
 void add_column_sums(const at::Tensor& dz, const at::Tensor& sums) {
   const bool plain = dz.is_cpu() && dz.is_contiguous() && sums.is_contiguous() &&
                      dz.numel() <= small_sum && dz.scalar_type() == sums.scalar_type();
@@ -72,7 +76,8 @@ std::unique_ptr<Layer> make_layer(const LayerSpec& spec, std::span<const Shape> 
           return make(kind, options);
         } else if constexpr (std::is_same_v<Kind, Dropout>) {
           return make(kind, index_in_model);
-        } else if constexpr (std::is_same_v<Kind, Concat> || std::is_same_v<Kind, Flatten>) {
+        } else if constexpr (std::is_same_v<Kind, Concat> || std::is_same_v<Kind, Flatten> ||
+                             std::is_same_v<Kind, CrossEntropyLoss>) {
           return make(kind, input_shapes);
         } else {
           return make(kind);

@@ -14,10 +14,11 @@ struct Case {
   std::string name;
   LayerKind kind;
   std::vector<Shape> inputs;
-  std::int64_t ids_below = 0;  // token ids instead of numbers
+  std::int64_t ids_below = 0;  // the input that is token ids has them below this
   Shape target = {};           // without the batch dimension
   std::int64_t classes = 0;    // target: int64 below this; 0: numbers
   bool has_one_matrix = true;  // no weight's gradient passes through another weight
+  bool has_padded_targets = false;
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
@@ -50,14 +51,57 @@ const std::vector<Case>& cases() {
       {.name = "tanh", .kind = Activation{Kind::tanh}, .inputs = {{3, 5}}},
       {.name = "sigmoid", .kind = Activation{Kind::sigmoid}, .inputs = {{3, 5}}},
       {.name = "embedding", .kind = Embedding{11, 4}, .inputs = {{6}}, .ids_below = 11},
+      {.name = "position_embedding", .kind = PositionEmbedding{4, 6}, .inputs = {{4, 6}}},
+      {.name = "position_embedding_of_less", .kind = PositionEmbedding{9, 6}, .inputs = {{4, 6}}},
       {.name = "lstm_cell", .kind = LstmCell{5, 3}, .inputs = {{5}, {6}}, .has_one_matrix = false},
       {.name = "lstm", .kind = Lstm{5, 3}, .inputs = {{4, 5}}, .has_one_matrix = false},
       {.name = "lstm_of_one_step", .kind = Lstm{5, 3}, .inputs = {{1, 5}}, .has_one_matrix = false},
+      {.name = "lstm_reverse",
+       .kind = Lstm{5, 3, true},
+       .inputs = {{4, 5}},
+       .has_one_matrix = false},
+      {.name = "lstm_with_padding",
+       .kind = Lstm{5, 3},
+       .inputs = {{6, 5}, {6}},
+       .ids_below = 4,
+       .has_one_matrix = false},
+      {.name = "lstm_reverse_with_padding",
+       .kind = Lstm{5, 3, true},
+       .inputs = {{6, 5}, {6}},
+       .ids_below = 4,
+       .has_one_matrix = false},
       {.name = "attention", .kind = Attention{6, 2}, .inputs = {{5, 6}}, .has_one_matrix = false},
       {.name = "causal_attention",
        .kind = Attention{6, 3, true},
        .inputs = {{5, 6}},
        .has_one_matrix = false},
+      {.name = "attention_with_padding",
+       .kind = Attention{6, 2},
+       .inputs = {{5, 6}, {5}},
+       .ids_below = 4,
+       .has_one_matrix = false},
+      {.name = "causal_attention_with_padding",
+       .kind = Attention{6, 2, true},
+       .inputs = {{5, 6}, {5}},
+       .ids_below = 4,
+       .has_one_matrix = false},
+      {.name = "cross_attention",
+       .kind = CrossAttention{6, 4, 2},
+       .inputs = {{5, 6}, {3, 4}},
+       .has_one_matrix = false},
+      {.name = "cross_attention_with_padding",
+       .kind = CrossAttention{6, 4, 1},
+       .inputs = {{3, 6}, {7, 4}, {7}},
+       .ids_below = 4,
+       .has_one_matrix = false},
+      {.name = "mean_over_real_tokens",
+       .kind = SequencePool{SequencePool::Mode::mean},
+       .inputs = {{6, 3}, {6}},
+       .ids_below = 4},
+      {.name = "last_real_token",
+       .kind = SequencePool{SequencePool::Mode::last},
+       .inputs = {{6, 3}, {6}},
+       .ids_below = 4},
       {.name = "add_two", .kind = Add{}, .inputs = {{3, 4}, {3, 4}}},
       {.name = "add_three", .kind = Add{}, .inputs = {{4}, {4}, {4}}},
       {.name = "add_one", .kind = Add{}, .inputs = {{4}}},
@@ -70,6 +114,12 @@ const std::vector<Case>& cases() {
        .inputs = {{4, 5}},
        .target = {4},
        .classes = 5},
+      {.name = "cross_entropy_with_padding",
+       .kind = CrossEntropyLoss{},
+       .inputs = {{6, 5}},
+       .target = {6},
+       .classes = 5,
+       .has_padded_targets = true},
       {.name = "mse", .kind = MseLoss{}, .inputs = {{4, 5}}, .target = {4, 5}},
   };
   return all;
@@ -79,6 +129,14 @@ Shape batched(std::int64_t batch, const Shape& shape) {
   Shape result{batch};
   result.insert(result.end(), shape.begin(), shape.end());
   return result;
+}
+
+// From 1, with as many zeros at the end as the sample's number says, but not at the first position.
+at::Tensor padded(at::Tensor ids, std::int64_t padding) {
+  for (std::int64_t b = 0; b < ids.size(0); ++b)
+    for (std::int64_t k = 0; k < b && k + 1 < ids.size(1); ++k)
+      ids[b][ids.size(1) - 1 - k] = padding;
+  return ids;
 }
 
 // One micro-batch of a case: its data, and what autograd makes of it.
@@ -100,13 +158,15 @@ class EveryLayer : public testing::TestWithParam<Case> {
   Sample sample(std::int64_t batch, const Tensors& weights) const {
     Sample s;
     for (const Shape& shape : GetParam().inputs) {
-      s.x.push_back(GetParam().ids_below
-                        ? torch::randint(GetParam().ids_below, batched(batch, shape), at::kLong)
-                        : torch::randn(batched(batch, shape), at::kDouble));
+      s.x.push_back(
+          is_ids(s.x.size())
+              ? padded(torch::randint(1, GetParam().ids_below, batched(batch, shape), at::kLong), 0)
+              : torch::randn(batched(batch, shape), at::kDouble));
     }
     const Shape target = batched(batch, GetParam().target);
     s.target = GetParam().classes ? torch::randint(GetParam().classes, target, at::kLong)
                                   : torch::randn(target, at::kDouble);
+    if (GetParam().has_padded_targets) s.target = padded(s.target, -100);
     s.dy = at::Tensor();
     differentiate(s, weights);
     return s;
@@ -126,8 +186,13 @@ class EveryLayer : public testing::TestWithParam<Case> {
     return make_layer(spec_, GetParam().inputs, 3, at::TensorOptions(type));
   }
 
+  bool is_ids(std::size_t input) const {
+    return GetParam().ids_below > 0 && static_cast<int>(input) == token_input(GetParam().kind);
+  }
   std::vector<bool> wanted() const {
-    return std::vector<bool>(GetParam().inputs.size(), GetParam().ids_below == 0);
+    std::vector<bool> result;
+    for (std::size_t i = 0; i < GetParam().inputs.size(); ++i) result.push_back(!is_ids(i));
+    return result;
   }
 
   static Tensors zeros_like(const Tensors& tensors) {
@@ -262,7 +327,14 @@ TEST_P(EveryLayer, KeepsTheBytesItDeclares) {
     const Shape out = output_shape(spec_, GetParam().inputs);
     const StashSpec declared = sluice::stash(spec_, GetParam().inputs, element);
     Bytes inputs;
-    for (const at::Tensor& t : x) inputs += Bytes(static_cast<std::int64_t>(t.nbytes()));
+    Tensors not_ours{s.target};  // and ids, as the model's input data
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      if (is_ids(i)) {
+        not_ours.push_back(x[i]);
+      } else {
+        inputs += Bytes(static_cast<std::int64_t>(x[i].nbytes()));
+      }
+    }
     const Bytes output = batch * elements(out) * element;
 
     const auto layer = make_it(type);
@@ -273,8 +345,7 @@ TEST_P(EveryLayer, KeepsTheBytesItDeclares) {
     Bytes forward = batch * declared.extra + declared.extra_per_microbatch;
     if (declared.keeps_input) forward += inputs;
     if (declared.keeps_output) forward += output;
-    const Tensors target{s.target};
-    EXPECT_EQ(StageModule::stash_bytes(stash, target), forward.value) << at::toString(type);
+    EXPECT_EQ(StageModule::stash_bytes(stash, not_ours), forward.value) << at::toString(type);
 
     const at::Tensor dy = s.dy.to(type);
     layer->input_gradient(dy, w, wanted(), stash.layers[0]);
@@ -283,7 +354,7 @@ TEST_P(EveryLayer, KeepsTheBytesItDeclares) {
     if (declared.input_until_weight_gradient) weight += inputs;
     if (declared.output_until_weight_gradient) weight += output;
     if (declared.output_gradient_until_weight_gradient) weight += output;
-    EXPECT_EQ(StageModule::stash_bytes(stash, target), weight.value) << at::toString(type);
+    EXPECT_EQ(StageModule::stash_bytes(stash, not_ours), weight.value) << at::toString(type);
   }
 }
 
@@ -385,22 +456,49 @@ TEST(BatchNorm, EvaluatesWithTheRunningStatisticsOfTraining) {
   EXPECT_TRUE(at::allclose(state[0], at::tensor({1.0, 10.0}, at::kDouble)));
 }
 
-TEST(CrossEntropy, PaddingAddsNothingAndChangesNoOtherRow) {
+TEST(CrossEntropy, IsTheMeanOverASamplesRealPositions) {
   const c10::InferenceMode guard;
-  const auto layer = make(CrossEntropyLoss{});
-  const at::Tensor x = at::randn({1, 2, 3}, at::kDouble);
-  const at::Tensor both = at::tensor({2, 1}, at::kLong).view({1, 2});
-  const at::Tensor padded = at::tensor({2, -100}, at::kLong).view({1, 2});
-  const at::Tensor scale = at::ones({}, at::kDouble);
-  LayerStash one, two;
-  layer->forward({&x, 1}, {}, both, {}, false, &one);
-  const at::Tensor loss = layer->forward({&x, 1}, {}, padded, {}, false, &two);
+  const Shape prediction{3, 4};
+  const auto layer = make(CrossEntropyLoss{}, {&prediction, 1});
+  const at::Tensor x = at::randn({2, 3, 4}, at::kDouble);
+  const at::Tensor target = at::tensor({2, 1, 0, 3, -100, -100}, at::kLong).view({2, 3});
   const at::Tensor log_p = at::log_softmax(x, 2);
-  EXPECT_NEAR(loss.item<double>(), -log_p[0][0][2].item<double>() / 2, 1e-12);
-  const at::Tensor full = layer->input_gradient(scale, {}, {true}, one)[0];
-  const at::Tensor part = layer->input_gradient(scale, {}, {true}, two)[0];
-  EXPECT_TRUE(at::equal(part[0][0], full[0][0]));
-  EXPECT_TRUE(at::equal(part[0][1], at::zeros({3}, at::kDouble)));
+  const auto p = [&](int b, int t, int c) { return log_p[b][t][c].item<double>(); };
+  LayerStash stash;
+  const at::Tensor loss = layer->forward({&x, 1}, {}, target, {}, false, &stash);
+  EXPECT_NEAR(loss.item<double>(), -((p(0, 0, 2) + p(0, 1, 1) + p(0, 2, 0)) / 3 + p(1, 0, 3)) / 2,
+              1e-12);
+  const at::Tensor dx = layer->input_gradient(at::ones({}, at::kDouble), {}, {true}, stash)[0];
+  EXPECT_TRUE(at::equal(dx[1].narrow(0, 1, 2), at::zeros({2, 4}, at::kDouble)));
+  EXPECT_NEAR(dx[1][0][3].item<double>(), (std::exp(p(1, 0, 3)) - 1) / 2, 1e-12);
+  EXPECT_NEAR(dx[0][0][3].item<double>(), std::exp(p(0, 0, 3)) / 6, 1e-12);
+}
+
+TEST(Padding, DoesNotChangeWhatStandsBeforeIt) {
+  // The same two tokens, alone and with padding after them: layers over real tokens must agree.
+  const c10::InferenceMode guard;
+  const at::Tensor x = at::randn({1, 2, 6}, at::kDouble);
+  const at::Tensor longer = at::cat({x, at::randn({1, 3, 6}, at::kDouble)}, 1);
+  const at::Tensor two = at::tensor({5, 7}, at::kLong).view({1, 2});
+  const at::Tensor five = at::tensor({5, 7, 0, 0, 0}, at::kLong).view({1, 5});
+  const std::vector<Shape> short_shapes{{2, 6}, {2}}, long_shapes{{5, 6}, {5}};
+  for (const LayerKind& kind :
+       {LayerKind(Lstm{6, 4, true}), LayerKind(Lstm{6, 4}), LayerKind(Attention{6, 2}),
+        LayerKind(SequencePool{SequencePool::Mode::mean}),
+        LayerKind(SequencePool{SequencePool::Mode::last})}) {
+    SCOPED_TRACE(kind_name(kind));
+    const LayerSpec spec{.name = "layer", .kind = kind, .inputs = {}};
+    Tensors w;
+    for (const ParameterSpec& parameter : parameters(spec))
+      w.push_back(at::randn(parameter.shape, at::kDouble));
+    const Tensors plain{x, two}, with_padding{longer, five};
+    const at::Tensor a =
+        make_layer(spec, short_shapes, 0, at::kDouble)->forward(plain, w, {}, {}, false, nullptr);
+    at::Tensor b = make_layer(spec, long_shapes, 0, at::kDouble)
+                       ->forward(with_padding, w, {}, {}, false, nullptr);
+    if (b.dim() == 3) b = b.narrow(1, 0, 2);
+    EXPECT_TRUE(at::allclose(a, b, 0, 1e-12));
+  }
 }
 
 TEST(AttentionCore, ProductsAgreeWithTheFlashKernel) {
@@ -418,6 +516,24 @@ TEST(AttentionCore, ProductsAgreeWithTheFlashKernel) {
     EXPECT_TRUE(at::allclose(a.k, b.k, 0, 1e-12));
     EXPECT_TRUE(at::allclose(a.v, b.v, 0, 1e-12));
   }
+}
+
+TEST(AttentionCore, ProductsAgreeWithTheFlashKernelAcrossSequencesWithPadding) {
+  const c10::InferenceMode guard;
+  const at::Tensor q = at::randn({2, 3, 5, 4}, at::kDouble),
+                   k = at::randn({2, 3, 7, 4}, at::kDouble), v = at::randn_like(k),
+                   dy = at::randn_like(q);
+  const at::Tensor ids =
+      at::tensor({1, 2, 3, 0, 0, 0, 0, 4, 5, 6, 7, 8, 9, 0}, at::kLong).view({2, 7});
+  const AttentionCore flash = attend_flash(q, k, v, false, ids);
+  const AttentionCore products = attend_products(q, k, v, false, ids);
+  EXPECT_TRUE(at::allclose(products.output, flash.output, 0, 1e-12));
+  const auto a = attend_flash_backward(dy, q, k, v, flash, false, ids);
+  const auto b = attend_products_backward(dy, q, k, v, products, false, ids);
+  EXPECT_TRUE(at::allclose(a.q, b.q, 0, 1e-12));
+  EXPECT_TRUE(at::allclose(a.k, b.k, 0, 1e-12));
+  EXPECT_TRUE(at::allclose(a.v, b.v, 0, 1e-12));
+  EXPECT_TRUE(at::equal(a.k[0].narrow(1, 3, 4), at::zeros({3, 4, 4}, at::kDouble)));
 }
 
 }  // namespace

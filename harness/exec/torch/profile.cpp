@@ -69,8 +69,11 @@ CostGraph measure_costs(const ModelGraph& model, std::int64_t micro_batch, int r
       const std::size_t source = static_cast<std::size_t>(from_model ? -1 - p : p);
       input_shapes.push_back(from_model ? model.inputs[source].shape : shapes[source]);
       const bool tokens = from_model && model.inputs[source].is_token_ids;
+      // No padding: the work is that of the declared length. Rows of a table from all over it.
+      const auto* table = std::get_if<Embedding>(&spec.kind);
       inputs.push_back(
-          tokens ? at::randint(2, batched(micro_batch, input_shapes.back()), generator, at::kLong)
+          tokens ? at::randint(1, std::max<std::int64_t>(table ? table->vocabulary : 0, 2),
+                               batched(micro_batch, input_shapes.back()), generator, at::kLong)
                  : at::randn(batched(micro_batch, input_shapes.back()), generator, options));
       needs.push_back(!from_model);
     }

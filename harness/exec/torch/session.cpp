@@ -158,10 +158,10 @@ class TorchSession : public Session {
     losses.resize(whole);
   }
 
-  // On the test samples. weights(stage): what the stage reads.
-  template <class Weights>
-  Evaluation evaluate_with(Weights weights) {
-    const c10::InferenceMode no_autograd;
+  // What a stage reads: its newest weights, or a snapshot's.
+  using WeightsOf = std::function<std::span<const at::Tensor>(StageId)>;
+
+  Evaluation evaluate_with(const WeightsOf& weights) const {
     at::set_num_threads(1);  // with more, a busy machine makes the threads wait for one another
     Evaluation result;
     if (!spec_.feed) throw std::logic_error("a synthetic workload has no test samples");
@@ -172,28 +172,80 @@ class TorchSession : public Session {
       std::vector<std::int64_t> indices(static_cast<std::size_t>(std::min(kChunk, n - first)));
       std::iota(indices.begin(), indices.end(), first);
       const at::Tensor target = load_targets(context_, false, indices);
-      std::map<int, at::Tensor> values;
-      values[-1] = load_features(context_, false, indices);
-      at::Tensor loss, prediction;
-      for (std::size_t s = 0; s < interfaces_.size(); ++s) {
-        TorchWorker& owner = owner_of(StageId(s));
-        std::vector<at::Tensor> received;
-        for (const int producer : interfaces_[s].receives) received.push_back(values.at(producer));
-        const auto out = owner.module(StageId(s))
-                             .forward(received, weights(StageId(s)), target, {.training = false},
-                                      nullptr, &loss, &prediction);
-        for (std::size_t k = 0; k < out.size(); ++k) values[interfaces_[s].sends[k]] = out[k];
-      }
+      const auto [loss, prediction] = predict(load_inputs(indices), target, weights);
       result.loss += loss.item<double>() * static_cast<double>(indices.size());
       if (target.scalar_type() == at::kLong) {
-        const at::Tensor hit = prediction.argmax(-1).eq(target);
-        correct += hit.sum().item<double>();
-        scored += static_cast<double>(hit.numel());
+        // Padding (-100) is no class, so it is never hit.
+        correct += prediction.argmax(-1).eq(target).sum().item<double>();
+        scored += target.ge(0).sum().item<double>();
       }
     }
     result.loss /= static_cast<double>(n);
     result.accuracy = scored > 0 ? correct / scored : 0;
+    if (const auto& decoding = spec_.feed->decoding) {
+      std::vector<std::vector<std::int32_t>> generated;
+      for (std::int64_t first = 0; first < decoding->samples; first += kChunk) {
+        const std::int64_t end = std::min(first + kChunk, decoding->samples);
+        std::vector<std::int64_t> indices(static_cast<std::size_t>(end - first));
+        std::iota(indices.begin(), indices.end(), first);
+        auto texts = generate(*decoding, load_inputs(indices), weights);
+        std::move(texts.begin(), texts.end(), std::back_inserter(generated));
+      }
+      result.extra[decoding->metric] = decoding->score(generated);
+    }
     return result;
+  }
+
+  std::vector<at::Tensor> load_inputs(std::span<const std::int64_t> test_samples) const {
+    std::vector<at::Tensor> inputs;
+    for (std::size_t i = 0; i < spec_.model.inputs.size(); ++i)
+      inputs.push_back(load_input(context_, false, i, test_samples));
+    return inputs;
+  }
+
+  struct Prediction {
+    at::Tensor loss, prediction;
+  };
+  // The model's output, stage after stage.
+  Prediction predict(const std::vector<at::Tensor>& inputs, const at::Tensor& target,
+                     const WeightsOf& weights) const {
+    std::map<int, at::Tensor> values;
+    for (std::size_t i = 0; i < inputs.size(); ++i) values[-1 - static_cast<int>(i)] = inputs[i];
+    Prediction result;
+    for (std::size_t s = 0; s < interfaces_.size(); ++s) {
+      TorchWorker& owner = owner_of(StageId(s));
+      std::vector<at::Tensor> received;
+      for (const int producer : interfaces_[s].receives) received.push_back(values.at(producer));
+      const auto out = owner.module(StageId(s))
+                           .forward(received, weights(StageId(s)), target,
+                                    {.training = false}, nullptr, &result.loss, &result.prediction);
+      for (std::size_t k = 0; k < out.size(); ++k) values[interfaces_[s].sends[k]] = out[k];
+    }
+    return result;
+  }
+
+  // Greedy decoding of a chunk: see Decoding.
+  std::vector<std::vector<std::int32_t>> generate(const Decoding& decoding,
+                                                  std::vector<at::Tensor> inputs,
+                                                  const WeightsOf& weights) const {
+    const std::int64_t n = inputs[1].size(0), most = inputs[1].size(1);
+    std::vector<std::vector<std::int32_t>> texts(static_cast<std::size_t>(n));
+    std::vector<bool> ended(texts.size(), false);
+    at::Tensor prefix = at::full({n, 1}, decoding.begin, at::kLong);
+    for (std::int64_t length = 1; length <= most && std::ranges::count(ended, false) > 0;
+         ++length) {
+      inputs[1] = prefix;
+      const at::Tensor next =
+          predict(inputs, at::zeros_like(prefix), weights).prediction.select(1, length - 1).argmax(-1);
+      for (std::int64_t i = 0; i < n; ++i) {
+        const auto id = next.const_data_ptr<std::int64_t>()[i];
+        const auto text = static_cast<std::size_t>(i);
+        ended[text] = ended[text] || id == decoding.end;
+        if (!ended[text]) texts[text].push_back(static_cast<std::int32_t>(id));
+      }
+      prefix = at::cat({prefix, next.unsqueeze(1)}, 1);
+    }
+    return texts;
   }
 
   TorchWorker& worker(std::size_t r) const { return static_cast<TorchWorker&>(*workers_[r]); }

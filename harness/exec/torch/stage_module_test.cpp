@@ -59,6 +59,42 @@ ModelGraph transformer() {
                      {"loss", CrossEntropyLoss{}, {9}}}};
 }
 
+// A recurrent encoder and a decoder that attends to it, with padding in both texts and a memory
+// that two layers read.
+ModelGraph translator() {
+  return {.name = "translator",
+          .inputs = {{.shape = {5}, .is_token_ids = true}, {.shape = {4}, .is_token_ids = true}},
+          .layers = {{"source", Embedding{12, 6}, {-1}},
+                     {"forward", Lstm{6, 3}, {0, -1}},
+                     {"backward", Lstm{.in = 6, .hidden = 3, .reverse = true}, {0, -1}},
+                     {"memory", Concat{1}, {1, 2}},
+                     {"self", Attention{6, 2}, {3, -1}},
+                     {"target", Embedding{12, 6}, {-2}},
+                     {"positions", PositionEmbedding{4, 6}, {5}},
+                     {"lstm", Lstm{6, 6}, {6}},
+                     {"cross1", CrossAttention{6, 6, 1}, {7, 4, -1}},
+                     {"add1", Add{}, {7, 8}},
+                     {"cross2", CrossAttention{6, 6, 2}, {9, 4, -1}},
+                     {"wide", Concat{1}, {10, 8}},
+                     {"head", Linear{12, 12}, {11}},
+                     {"loss", CrossEntropyLoss{}, {12}}}};
+}
+
+// A text to one vector.
+ModelGraph text_classifier() {
+  return {.name = "text_classifier",
+          .inputs = {{.shape = {6}, .is_token_ids = true}},
+          .layers = {{"embed", Embedding{12, 4}, {-1}},
+                     {"positions", PositionEmbedding{6, 4}, {0}},
+                     {"attention", Attention{4, 2}, {1, -1}},
+                     {"add", Add{}, {1, 2}},
+                     {"mean", SequencePool{SequencePool::Mode::mean}, {3, -1}},
+                     {"last", SequencePool{SequencePool::Mode::last}, {2, -1}},
+                     {"both", Add{}, {4, 5}},
+                     {"fc", Linear{4, 3}, {6}},
+                     {"loss", CrossEntropyLoss{}, {7}}}};
+}
+
 // Two branches of different kinds on two inputs, joined both ways; one input is data only.
 ModelGraph branches() {
   return {.name = "branches",
@@ -74,6 +110,14 @@ ModelGraph branches() {
                      {"loss", MseLoss{}, {7}}}};
 }
 
+// Sample b ends in b positions of padding, but never begins with one.
+at::Tensor padded(at::Tensor ids, std::int64_t padding) {
+  for (std::int64_t b = 0; b < ids.size(0); ++b)
+    for (std::int64_t k = 0; k < b && k + 1 < ids.size(1); ++k)
+      ids[b][ids.size(1) - 1 - k] = padding;
+  return ids;
+}
+
 struct Batch {
   Tensors inputs;
   at::Tensor target;
@@ -84,7 +128,7 @@ Batch batch_for(const ModelGraph& model, std::int64_t size, at::ScalarType type)
   for (const ModelInput& input : model.inputs) {
     Shape shape{size};
     shape.insert(shape.end(), input.shape.begin(), input.shape.end());
-    batch.inputs.push_back(input.is_token_ids ? torch::randint(12, shape, at::kLong)
+    batch.inputs.push_back(input.is_token_ids ? padded(torch::randint(1, 12, shape, at::kLong), 0)
                                               : torch::randn(shape, type));
   }
   const auto shapes = model.shapes();
@@ -96,6 +140,7 @@ Batch batch_for(const ModelGraph& model, std::int64_t size, at::ScalarType type)
     const std::int64_t classes = prediction.back();
     prediction.pop_back();
     batch.target = torch::randint(classes, prediction, at::kLong);
+    if (prediction.size() == 2) batch.target = padded(batch.target, -100);
   }
   return batch;
 }
@@ -196,16 +241,26 @@ struct Cut {
 void PrintTo(const Cut& cut, std::ostream* out) { *out << cut.name; }
 
 std::vector<Cut> cuts() {
-  return {{"mlp_whole", mlp(), {0, 0, 0, 0, 0, 0}},
-          {"mlp_in_two", mlp(), {0, 0, 1, 1, 1, 1}},
-          {"mlp_cut_before_relu", mlp(), {0, 1, 1, 2, 2, 2}},
-          {"cnn_whole", cnn(), {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
-          {"cnn_cut_in_the_skip", cnn(), {0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1}},
-          {"cnn_skip_over_a_stage", cnn(), {0, 0, 0, 0, 1, 1, 2, 2, 2, 2, 2, 2}},
-          {"transformer_whole", transformer(), {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
-          {"transformer_in_three", transformer(), {0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 2}},
-          {"branches_whole", branches(), {0, 0, 0, 0, 0, 0, 0, 0, 0}},
-          {"branches_apart", branches(), {0, 0, 0, 0, 1, 2, 2, 2, 2}}};
+  return {
+      {"mlp_whole", mlp(), {0, 0, 0, 0, 0, 0}},
+      {"mlp_in_two", mlp(), {0, 0, 1, 1, 1, 1}},
+      {"mlp_cut_before_relu", mlp(), {0, 1, 1, 2, 2, 2}},
+      {"cnn_whole", cnn(), {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+      {"cnn_cut_in_the_skip", cnn(), {0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1}},
+      {"cnn_skip_over_a_stage", cnn(), {0, 0, 0, 0, 1, 1, 2, 2, 2, 2, 2, 2}},
+      {"transformer_whole", transformer(), {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+      {"transformer_in_three", transformer(), {0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 2}},
+      {"branches_whole", branches(), {0, 0, 0, 0, 0, 0, 0, 0, 0}},
+      {"branches_apart", branches(), {0, 0, 0, 0, 1, 2, 2, 2, 2}},
+      {"translator_whole", translator(), {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+      {"translator_memory_past_a_stage", translator(), {0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2}},
+      // The second stage is a source too: it reads nothing of the first.
+      {"translator_with_two_sources", translator(), {0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 3, 3, 3, 3}},
+      {"translator_cut_in_the_bidirectional_layer",
+       translator(),
+       {0, 0, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2}},
+      {"text_classifier_whole", text_classifier(), {0, 0, 0, 0, 0, 0, 0, 0, 0}},
+      {"text_classifier_in_three", text_classifier(), {0, 1, 1, 1, 2, 2, 2, 2, 2}}};
 }
 
 class EveryCut : public testing::TestWithParam<Cut> {

@@ -9,16 +9,21 @@
 
 namespace sluice {
 
-at::Tensor load_features(const RunContext& context, bool train,
-                         std::span<const std::int64_t> indices) {
+at::Tensor load_input(const RunContext& context, bool train, std::size_t number,
+                      std::span<const std::int64_t> indices) {
   if (!context.spec->feed)
     return context.synthetic_features.index_select(
         0, at::tensor(std::vector<std::int64_t>(indices.begin(), indices.end())));
-  const ModelInput& input = context.spec->model.inputs.front();
+  const ModelInput& input = context.spec->model.inputs[number];
   std::vector<std::int64_t> shape{static_cast<std::int64_t>(indices.size())};
   shape.insert(shape.end(), input.shape.begin(), input.shape.end());
-  at::Tensor features = at::empty(shape, context.options);
   const DataFeed& feed = *context.spec->feed;
+  if (input.is_token_ids) {
+    at::Tensor ids = at::empty(shape, at::kLong);
+    feed.tokens(train, number, indices, ids.data_ptr<std::int64_t>());
+    return ids;
+  }
+  at::Tensor features = at::empty(shape, context.options);
   if (context.spec->double_precision) {
     feed.features_double(train, indices, features.data_ptr<double>());
   } else {
@@ -34,13 +39,15 @@ at::Tensor load_targets(const RunContext& context, bool train,
     return context.synthetic_targets.index_select(
         0, at::tensor(std::vector<std::int64_t>(indices.begin(), indices.end())));
   const DataFeed& feed = *context.spec->feed;
+  const Shape out = context.spec->model.shapes()[context.spec->model.layers.size() - 2];
   if (feed.classes) {
-    at::Tensor classes = at::empty({n}, at::kLong);
+    std::vector<std::int64_t> positions{n};
+    positions.insert(positions.end(), out.begin(), out.end() - 1);
+    at::Tensor classes = at::empty(positions, at::kLong);
     feed.classes(train, indices, classes.data_ptr<std::int64_t>());
     return classes;
   }
   std::vector<std::int64_t> shape{n};
-  const Shape out = context.spec->model.shapes()[context.spec->model.layers.size() - 2];
   shape.insert(shape.end(), out.begin(), out.end());
   at::Tensor values = at::empty(shape, at::kDouble);
   feed.values(train, indices, values.data_ptr<double>());
@@ -192,16 +199,21 @@ std::vector<at::Tensor> TorchWorker::run_forward(State& s, const Instruction& op
                                                  at::Tensor* loss) {
   Slot& slot = s.slots[op.micro.index()];
   slot.received.resize(s.interface.receives.size());
-  const bool reads_data = !s.interface.receives.empty() && s.interface.receives.front() < 0;
+  // Model inputs come first among what a stage receives, and from the feed.
+  const auto& receives = s.interface.receives;
+  const auto inputs = static_cast<std::size_t>(
+      std::ranges::find_if(receives, [](int r) { return r >= 0; }) - receives.begin());
   if (op.what == Do::recompute)  // again what it was when it came: kept only where a layer keeps it
     for (const at::Tensor& kept : slot.received)
       if (kept.defined()) recount(kept, counters_, MemoryKind::buffers);
   std::vector<std::int64_t> samples;
-  if (reads_data || s.has_loss) samples = samples_of(op.micro);
+  if (inputs > 0 || s.has_loss) samples = samples_of(op.micro);
   at::Tensor target;
   {
     const MemoryScope scope(counters_, MemoryKind::buffers);
-    if (reads_data) slot.received.front() = load_features(context_, true, samples);
+    for (std::size_t k = 0; k < inputs; ++k)
+      slot.received[k] =
+          load_input(context_, true, static_cast<std::size_t>(-1 - receives[k]), samples);
     if (s.has_loss) target = load_targets(context_, true, samples);
   }
   // Kernels take scratch memory too, so everything starts as a buffer; what the stash keeps is
@@ -222,13 +234,15 @@ std::vector<at::Tensor> TorchWorker::run_forward(State& s, const Instruction& op
   for (const LayerStash& layer : slot.stash.layers)
     for (const at::Tensor& kept : layer.kept)
       // Input data and targets are the feed's, as in the prediction (stage_stash).
-      if (kept.defined() && !(reads_data && kept.is_alias_of(slot.received.front())) &&
+      if (kept.defined() &&
+          std::none_of(slot.received.begin(), slot.received.begin() + std::ptrdiff_t(inputs),
+                       [&](const at::Tensor& data) { return kept.is_alias_of(data); }) &&
           !(target.defined() && kept.is_alias_of(target)))
         recount(kept, counters_, MemoryKind::activations);
   if (keep_stash) {
     slot.received.assign(slot.received.size(), at::Tensor());
   } else {  // the input stays for the recomputation; the data can be had again
-    if (reads_data) slot.received.front().reset();
+    for (std::size_t k = 0; k < inputs; ++k) slot.received[k].reset();
     for (const at::Tensor& kept : slot.received)
       if (kept.defined()) recount(kept, counters_, MemoryKind::activations);
   }

@@ -26,9 +26,9 @@ struct RunContext {
   at::Tensor synthetic_features, synthetic_targets;  // where there is no feed
 };
 
-// The features (or targets) of samples as a tensor [n, ...].
-at::Tensor load_features(const RunContext& context, bool train,
-                         std::span<const std::int64_t> indices);
+// The values of model input `input` (or the targets) of samples as a tensor [n, ...].
+at::Tensor load_input(const RunContext& context, bool train, std::size_t input,
+                      std::span<const std::int64_t> indices);
 at::Tensor load_targets(const RunContext& context, bool train,
                         std::span<const std::int64_t> indices);
 

@@ -1,0 +1,150 @@
+#include "workloads/data/bpe.h"
+
+#include <algorithm>
+#include <queue>
+#include <set>
+
+namespace sluice {
+
+namespace {
+
+using Pair = std::pair<std::int32_t, std::int32_t>;
+
+struct Word {
+  std::vector<std::int32_t> pieces;
+  std::int64_t count;
+};
+
+// Where two neighbours are `pair`, one `merged` takes their place, from the left.
+void merge(std::vector<std::int32_t>& pieces, const Pair& pair, std::int32_t merged) {
+  std::size_t to = 0;
+  for (std::size_t from = 0; from < pieces.size(); ++from, ++to) {
+    const bool here =
+        from + 1 < pieces.size() && pieces[from] == pair.first && pieces[from + 1] == pair.second;
+    pieces[to] = here ? merged : pieces[from];
+    if (here) ++from;
+  }
+  pieces.resize(to);
+}
+
+// How often each pair stands in the words, and in which, kept up to date while words change.
+class PairCounts {
+ public:
+  void count(std::span<const Word> words, std::size_t index, int sign) {
+    const Word& word = words[index];
+    for (std::size_t i = 0; i + 1 < word.pieces.size(); ++i) {
+      const Pair pair{word.pieces[i], word.pieces[i + 1]};
+      if (pair.first == kUnknown || pair.second == kUnknown) continue;
+      std::int64_t& n = counts_[pair];
+      n += sign * word.count;
+      if (sign > 0) words_[pair].insert(index);
+      if (n > 0) queue_.push({n, {-pair.first, -pair.second}});
+    }
+  }
+  // The most frequent pair; false if none occurs twice. Entries of the queue that a later count has
+  // overtaken are thrown away here.
+  bool best(Pair& pair) {
+    while (!queue_.empty()) {
+      const auto [n, negative] = queue_.top();
+      pair = {-negative.first, -negative.second};
+      if (n < 2) return false;
+      if (counts_.at(pair) == n) return true;
+      queue_.pop();
+    }
+    return false;
+  }
+  std::set<std::size_t> words_with(const Pair& pair) { return std::move(words_[pair]); }
+
+ private:
+  std::map<Pair, std::int64_t> counts_;
+  std::map<Pair, std::set<std::size_t>> words_;
+  std::priority_queue<std::pair<std::int64_t, Pair>> queue_;  // pairs negated: older ones first
+};
+
+}  // namespace
+
+std::int32_t BytePairs::add(const std::string& text, bool ends_word) {
+  pieces_.push_back({text, ends_word});
+  return static_cast<std::int32_t>(pieces_.size()) - 1;
+}
+
+BytePairs::BytePairs(const std::map<std::string, std::int64_t>& counts, std::int64_t size) {
+  for (const char* special : {"<pad>", "<unk>", "<s>", "</s>"}) add(special, true);
+  std::map<std::pair<std::string, bool>, std::int64_t> characters_seen;
+  for (const auto& [word, count] : counts) {
+    const std::u32string s = code_points(word);
+    for (std::size_t i = 0; i < s.size(); ++i)
+      characters_seen[{utf8(s.substr(i, 1)), i + 1 == s.size()}] += count;
+  }
+  std::vector<std::pair<std::int64_t, std::pair<std::string, bool>>> ranked;
+  for (const auto& [character, count] : characters_seen) ranked.emplace_back(-count, character);
+  std::sort(ranked.begin(), ranked.end());
+  for (const auto& [count, character] : ranked) {
+    if (static_cast<std::int64_t>(pieces_.size()) >= size) break;
+    character_ids_[character] = add(character.first, character.second);
+  }
+
+  std::vector<Word> words;
+  PairCounts pairs;
+  for (const auto& [word, count] : counts) {
+    words.push_back({characters(word), count});
+    pairs.count(words, words.size() - 1, 1);
+  }
+  Pair pair;
+  while (static_cast<std::int64_t>(pieces_.size()) < size && pairs.best(pair)) {
+    const auto& first = pieces_[static_cast<std::size_t>(pair.first)];
+    const auto& second = pieces_[static_cast<std::size_t>(pair.second)];
+    const std::int32_t merged = add(first.text + second.text, second.ends_word);
+    merges_[pair] = merged;
+    for (const std::size_t index : pairs.words_with(pair)) {
+      pairs.count(words, index, -1);
+      merge(words[index].pieces, pair, merged);
+      pairs.count(words, index, 1);
+    }
+  }
+}
+
+std::vector<std::int32_t> BytePairs::characters(const std::string& word) const {
+  std::vector<std::int32_t> ids;
+  const std::u32string s = code_points(word);
+  for (std::size_t i = 0; i < s.size(); ++i) {
+    const auto found = character_ids_.find({utf8(s.substr(i, 1)), i + 1 == s.size()});
+    ids.push_back(found == character_ids_.end() ? kUnknown : found->second);
+  }
+  return ids;
+}
+
+std::vector<std::int32_t> BytePairs::encode(std::span<const std::string> words) const {
+  std::vector<std::int32_t> result;
+  for (const std::string& word : words) {
+    std::vector<std::int32_t> pieces = characters(word);
+    for (;;) {
+      // The oldest merge first, as in learning.
+      auto oldest = merges_.end();
+      for (std::size_t i = 0; i + 1 < pieces.size(); ++i) {
+        const auto found = merges_.find({pieces[i], pieces[i + 1]});
+        if (found != merges_.end() && (oldest == merges_.end() || found->second < oldest->second))
+          oldest = found;
+      }
+      if (oldest == merges_.end()) break;
+      merge(pieces, oldest->first, oldest->second);
+    }
+    result.insert(result.end(), pieces.begin(), pieces.end());
+  }
+  return result;
+}
+
+std::vector<std::string> BytePairs::decode(std::span<const std::int32_t> ids) const {
+  std::vector<std::string> words;
+  bool open = false;
+  for (const std::int32_t id : ids) {
+    if (id < kSpecialTokens && id != kUnknown) continue;
+    const Piece& next = pieces_.at(static_cast<std::size_t>(id));
+    if (!open) words.emplace_back();
+    words.back() += next.text;
+    open = !next.ends_word;
+  }
+  return words;
+}
+
+}  // namespace sluice

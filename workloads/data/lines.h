@@ -1,0 +1,18 @@
+// Lines of a text file, and its fields, for the readers of text.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sluice {
+
+// Plain or gzip; line ends \n or \r\n, a mark at the beginning (BOM) is dropped, empty lines at the
+// end are no lines. Throws InputError: missing, empty, not UTF-8 (naming the line).
+std::vector<std::string> read_lines(const std::string& path);
+
+std::vector<std::string_view> fields_of(std::string_view line);  // between tabs
+
+std::string at_line(const std::string& path, std::size_t index);  // "path:3", from index 2
+
+}  // namespace sluice
