@@ -15,8 +15,18 @@
 namespace sluice {
 
 struct PlanStage {
-  std::vector<int> layers;        // ascending indices into the model's layers
-  std::vector<DeviceId> devices;  // more than one: data-parallel replicas
+  std::vector<int> layers;         // ascending indices into the model's layers
+  std::vector<DeviceId> devices;   // more than one: data-parallel replicas, `tensor` devices each
+  int tensor = 1;                  // devices that share every layer of a replica
+  std::vector<int> variants = {};  // per layer: index into LayerCost::variants; empty: as measured
+};
+
+// What a planner says of its search; the time comes from whoever called it.
+struct SearchReport {
+  double objective = 0;
+  std::string objective_name;
+  std::int64_t states = 0;
+  bool complete = true;
 };
 
 struct Plan {
@@ -26,6 +36,7 @@ struct Plan {
   std::int64_t states = 0;        // visited by the search
   double search_seconds = 0;
   bool complete = true;  // false: the search was cut short and this is the best so far
+  std::optional<SearchReport> search;
 };
 
 // Stage of every layer. Throws InputError if a layer is in no stage or in two.
@@ -35,7 +46,8 @@ std::vector<std::pair<StageId, StageId>> stage_edges(const Plan& plan,
                                                      const std::vector<std::vector<int>>& inputs);
 StageGraph stage_graph(const Plan& plan, const CostGraph& costs);
 
-// Ranks: the plan's devices in order of first use; rank r runs on devices[r].
+// Ranks: the plan's devices in order of first use; rank r runs on devices[r]. A replica that
+// several devices share is one rank, on the first of them.
 struct RankMap {
   std::vector<DeviceId> devices;
   Placement placement;
