@@ -10,7 +10,7 @@
 #include "harness/core/error.h"
 #include "harness/plan/down_sets.h"
 #include "harness/plan/knapsack.h"
-#include "harness/plan/units.h"
+#include "harness/plan/piper_model.h"
 
 namespace sluice {
 
@@ -21,98 +21,10 @@ constexpr double kAnyTime = std::numeric_limits<double>::max();  // but not neve
 // The authors' program takes times that differ by less for equal, in the units of its input.
 constexpr double kEqual = 1e-9;
 
-// One way to run a unit; bytes per in- and out-edge are in the order of the unit's edges.
-struct Choice {
-  int variant = -1;  // index into LayerCost::variants
-  double seconds = 0, parameters = 0, in_flight = 0, always = 0;
-  std::vector<double> in_sync, out_sync;
-};
-
-// The graph as the search sees it: units, edges by unit, choices by tensor degree.
-struct Model {
-  UnitGraph graph;
-  std::vector<std::vector<int>> in_edges, out_edges;      // of each unit: indices of graph.edges
-  std::vector<int> tensors;                               // degrees that occur, ascending
-  std::vector<std::vector<std::vector<Choice>>> choices;  // [tensor][unit]: empty if it cannot
-};
-
-Choice plain_choice(const Unit& unit) {
-  // What a layer keeps is not in a cost graph; its outputs stand for it. Weights and gradients.
-  return {.seconds = unit.seconds(),
-          .parameters = unit.parameters,
-          .in_flight = unit.kept,
-          .always = 2 * unit.parameters};
-}
-
-Choice choice_of(const Model& model, const CostGraph& costs, std::size_t unit, int number) {
-  const int l = model.graph.units[unit].layers.front();
-  const LayerCost& layer = costs.layers[static_cast<std::size_t>(l)];
-  const LayerVariant& v = layer.variants[static_cast<std::size_t>(number)];
-  Choice choice{.variant = number,
-                .seconds = v.seconds.value,
-                .parameters = static_cast<double>(v.parameters.value),
-                .in_flight = static_cast<double>(v.in_flight.value),
-                .always = static_cast<double>(v.always.value)};
-  for (const int e : model.in_edges[unit]) {
-    const auto input =
-        std::ranges::find(layer.inputs, model.graph.edges[static_cast<std::size_t>(e)].producer);
-    const auto n = static_cast<std::size_t>(input - layer.inputs.begin());
-    choice.in_sync.push_back(v.input_sync.empty() ? 0 : static_cast<double>(v.input_sync[n].value));
-  }
-  for (const int e : model.out_edges[unit]) {
-    const auto found = v.output_sync.find(model.graph.edges[static_cast<std::size_t>(e)].consumer);
-    choice.out_sync.push_back(
-        found == v.output_sync.end() ? 0 : static_cast<double>(found->second.value));
-  }
-  return choice;
-}
-
-Model model_of(const CostGraph& costs, const PiperOptions& options) {
-  Model model{.graph = units_of(costs)};
-  const std::size_t n = model.graph.units.size();
-  model.in_edges.resize(n);
-  model.out_edges.resize(n);
-  for (std::size_t e = 0; e < model.graph.edges.size(); ++e) {
-    model.out_edges[static_cast<std::size_t>(model.graph.edges[e].from)].push_back(
-        static_cast<int>(e));
-    model.in_edges[static_cast<std::size_t>(model.graph.edges[e].to)].push_back(
-        static_cast<int>(e));
-  }
-  const auto variants = [&](std::size_t u) -> const std::vector<LayerVariant>& {
-    static const std::vector<LayerVariant> none;
-    const auto& layers = model.graph.units[u].layers;
-    return layers.size() == 1 ? costs.layers[static_cast<std::size_t>(layers[0])].variants : none;
-  };
-  model.tensors = {1};
-  for (std::size_t u = 0; u < n; ++u)
-    for (const LayerVariant& v : variants(u))
-      if (options.tensor_parallel && v.tensor <= options.devices) model.tensors.push_back(v.tensor);
-  std::ranges::sort(model.tensors);
-  model.tensors.erase(std::ranges::unique(model.tensors).begin(), model.tensors.end());
-  for (const int tensor : model.tensors) {
-    auto& of_units = model.choices.emplace_back(n);
-    for (std::size_t u = 0; u < n; ++u) {
-      const auto& published = variants(u);
-      for (std::size_t i = 0; i < published.size(); ++i) {
-        const bool recomputes = published[i].id.find("recomp") != std::string::npos;
-        if (published[i].tensor == tensor && (options.recompute || !recomputes))
-          of_units[u].push_back(choice_of(model, costs, u, static_cast<int>(i)));
-      }
-      if (published.empty() && tensor == 1) {
-        Choice choice = plain_choice(model.graph.units[u]);
-        choice.in_sync.resize(model.in_edges[u].size());
-        choice.out_sync.resize(model.out_edges[u].size());
-        of_units[u].push_back(choice);
-      }
-    }
-  }
-  return model;
-}
-
 // A data degree and a tensor degree, with what every down-set sums up to if each unit runs in its
 // fastest variant and no edge is cut.
 struct Degrees {
-  std::size_t tensor = 0;  // index into Model::tensors
+  std::size_t tensor = 0;  // index into PiperModel::tensors
   int data = 1;
   int devices = 1;
   std::vector<int> fastest;                  // per unit
@@ -133,7 +45,7 @@ struct Point {
 class Search {
  public:
   Search(const CostGraph& costs, const PiperOptions& options)
-      : options_(options), model_(model_of(costs, options)), deadline_(options.limits.seconds) {
+      : options_(options), model_(piper_model(costs, options)), deadline_(options.limits.seconds) {
     sets_ = down_sets(model_.graph.successors, options.limits.sets);
     if (!sets_.complete) {  // too many: cut the units in their order, as a chain
       complete_ = false;
@@ -156,12 +68,12 @@ class Search {
       result.stages = best->stages;
       result.seconds = best->seconds;
       // Stages that do not decide get their own best too, as the authors' program gives them.
-      constexpr std::size_t most_pairs = 3'000;  // down-sets for which that is cheap
-      if (sets_.count() <= most_pairs && complete_)
+      constexpr std::size_t most_sets = 3'000;  // down-sets for which that is cheap
+      if (sets_.count() <= most_sets && !out_of_time_)
         if (auto polished = polish(*best)) result.stages = *polished;
     }
     result.states = states_;
-    result.complete = complete_;
+    result.complete = complete_ && !out_of_time_;
     return result;
   }
 
@@ -181,7 +93,7 @@ class Search {
         Degrees degrees{.tensor = t, .data = d, .devices = d * model_.tensors[t]};
         for (const auto& choices : model_.choices[t]) {
           auto& seconds = degrees.seconds.emplace_back();
-          for (const Choice& c : choices)
+          for (const PiperChoice& c : choices)
             seconds.push_back(c.seconds / d + 4.0 * (d - 1) * c.parameters / d /
                                                   options_.microbatches / options_.bandwidth);
           degrees.fastest.push_back(
@@ -204,7 +116,7 @@ class Search {
     std::vector<double> least_work(n, kNever);  // device-seconds
     for (std::size_t u = 0; u < n; ++u)
       for (std::size_t t = 0; t < model_.tensors.size(); ++t)
-        for (const Choice& c : model_.choices[t][u])
+        for (const PiperChoice& c : model_.choices[t][u])
           least_work[u] = std::min(least_work[u], c.seconds * model_.tensors[t]);
     for (std::size_t s = 0; s < sets_.count(); ++s) {
       const int set = static_cast<int>(s);
@@ -216,7 +128,7 @@ class Search {
         for (Degrees& d : degrees_) {
           if (d.seconds[u].empty()) continue;
           const auto l = static_cast<std::size_t>(d.fastest[u]);
-          const Choice& c = model_.choices[d.tensor][u][l];
+          const PiperChoice& c = model_.choices[d.tensor][u][l];
           d.sums[s].seconds += d.seconds[u][l];
           d.sums[s].in_flight += c.in_flight;
           d.sums[s].always += c.always;
@@ -315,7 +227,7 @@ class Search {
     std::vector<double> of_unit;
     for (const auto& choices : model_.choices[tensor]) {
       double bytes = choices.empty() ? 0 : kNever;  // such a unit is refused elsewhere
-      for (const Choice& c : choices) bytes = std::min(bytes, c.in_flight * y + c.always);
+      for (const PiperChoice& c : choices) bytes = std::min(bytes, c.in_flight * y + c.always);
       of_unit.push_back(bytes);
     }
     for (const int set : sets_.by_size)
@@ -340,7 +252,7 @@ class Search {
       const auto cut = std::ranges::find(cuts_, unit, &CutUnit::unit);
       auto& item = items.emplace_back();
       for (std::size_t l = 0; l < d.seconds[u].size(); ++l) {
-        const Choice& c = model_.choices[d.tensor][u][l];
+        const PiperChoice& c = model_.choices[d.tensor][u][l];
         const double bytes = cut == cuts_.end() ? 0 : cut->bytes[l];
         item.push_back(
             {d.seconds[u][l] + bytes / d.data / options_.bandwidth, c.in_flight * y + c.always});
@@ -382,7 +294,10 @@ class Search {
         if (one_tensor && !front.empty()) most = front.front().devices - 1;
       }
       if (!front.empty()) fewest[i] = front.front().devices;
-      if (i % 256 == 0 && deadline_.passed()) return false;
+      if (has_plan_ && i % 256 == 0 && deadline_.passed()) {
+        out_of_time_ = true;
+        return false;
+      }
     }
     return !front_[static_cast<std::size_t>(within.back())].empty();
   }
@@ -443,11 +358,11 @@ class Search {
     const double floor = work_[static_cast<std::size_t>(target)] / devices;
     std::optional<Found> best;
     const auto attempt = [&](double limit) {
-      if (!feasible(within, devices, degree_sum, limit)) {
-        if (deadline_.passed()) complete_ = false;
-        return false;
-      }
+      // The first attempt is made whatever the time: there must be a plan to fall back on.
+      out_of_time_ = out_of_time_ || (has_plan_ && deadline_.passed());
+      if (out_of_time_ || !feasible(within, devices, degree_sum, limit)) return false;
       best = read(target, plan_too);
+      has_plan_ = true;
       return true;
     };
     double low = floor;
@@ -460,7 +375,7 @@ class Search {
     } else if (!attempt(known)) {
       return best;
     }
-    while (complete_ && best->seconds - low > 1e-11 * best->seconds && best->seconds > 0) {
+    while (!out_of_time_ && best->seconds - low > 1e-11 * best->seconds && best->seconds > 0) {
       if (attempt((low + best->seconds) / 2)) {
         // Once the best is found nothing better is: ask at once.
         const double just_below = best->seconds * (1 - 1e-11);
@@ -536,7 +451,7 @@ class Search {
       sum -= d.data;
       if (set == 0) break;
       const auto rest = least(set, devices, sum, limit, false);
-      if (!rest || !complete_) return {};
+      if (!rest || out_of_time_) return {};
       seconds = rest->seconds;
     }
     return stages;
@@ -562,7 +477,7 @@ class Search {
   }
 
   const PiperOptions& options_;
-  Model model_;
+  PiperModel model_;
   Deadline deadline_;
   DownSets sets_;
   int most_sum_ = 1;
@@ -578,6 +493,7 @@ class Search {
   std::unordered_map<std::uint64_t, double> solved_;  // stages that do not fit at their fastest
   std::int64_t states_ = 0;
   bool complete_ = true;
+  bool has_plan_ = false, out_of_time_ = false;
 };
 
 }  // namespace
@@ -587,58 +503,6 @@ PiperResult piper_search(const CostGraph& costs, const PiperOptions& options) {
     throw InputError("piper", "no devices or no micro-batches", "give at least one of each");
   if (!(options.bandwidth > 0)) throw InputError("piper", "the bandwidth is not positive");
   return Search(costs, options).run();
-}
-
-double piper_seconds(const CostGraph& costs, const PiperOptions& options,
-                     const std::vector<PiperStage>& stages) {
-  const Model model = model_of(costs, options);
-  std::vector<int> stage_of(costs.layers.size(), -1);
-  int devices = 0, later = 0;
-  for (std::size_t s = 0; s < stages.size(); ++s) {
-    for (const int l : stages[s].layers)
-      stage_of[static_cast<std::size_t>(l)] = static_cast<int>(s);
-    devices += stages[s].data * stages[s].tensor;
-    later += stages[s].data;
-    if (options.microbatches % stages[s].data != 0) return kNever;
-  }
-  if (devices > options.devices || later > options.microbatches || stages.empty()) return kNever;
-  double slowest = 0;
-  for (std::size_t s = 0; s < stages.size(); ++s) {
-    const PiperStage& stage = stages[s];
-    const auto t = std::ranges::find(model.tensors, stage.tensor);
-    if (t == model.tensors.end()) return kNever;
-    const auto& choices = model.choices[static_cast<std::size_t>(t - model.tensors.begin())];
-    const int y = (later + stage.data - 1) / stage.data;
-    later -= stage.data;
-    double compute = 0, bytes = 0, parameters = 0, memory = 0;
-    for (std::size_t u = 0; u < model.graph.units.size(); ++u) {
-      const int l = model.graph.units[u].layers.front();
-      if (stage_of[static_cast<std::size_t>(l)] != static_cast<int>(s)) continue;
-      const auto place = std::ranges::find(stage.layers, l) - stage.layers.begin();
-      const auto choice = std::ranges::find(
-          choices[u], stage.variants[static_cast<std::size_t>(place)], &Choice::variant);
-      if (choice == choices[u].end()) return kNever;
-      compute += choice->seconds;
-      parameters += choice->parameters;
-      memory += choice->in_flight * y + choice->always;
-      const auto cut = [&](const std::vector<int>& edges, const std::vector<double>& sync) {
-        for (std::size_t i = 0; i < edges.size(); ++i) {
-          const UnitEdge& e = model.graph.edges[static_cast<std::size_t>(edges[i])];
-          if (stage_of[static_cast<std::size_t>(e.producer)] !=
-              stage_of[static_cast<std::size_t>(e.consumer)])
-            bytes += 2 * (e.bytes + sync[i]);
-        }
-      };
-      cut(model.in_edges[u], choice->in_sync);
-      cut(model.out_edges[u], choice->out_sync);
-    }
-    if (memory > options.memory) return kNever;
-    const double d = stage.data;
-    slowest = std::max(
-        slowest, compute / d + (bytes / d + 4 * (d - 1) * parameters / d / options.microbatches) /
-                                   options.bandwidth);
-  }
-  return slowest;
 }
 
 }  // namespace sluice

@@ -10,6 +10,7 @@
 #include "harness/core/error.h"
 #include "harness/core/json_reader.h"
 #include "harness/run/engine.h"
+#include "harness/run/profile_workload.h"
 
 namespace sluice {
 
@@ -20,6 +21,14 @@ std::string source_folder() {
 
 CostGraph load_costs(const std::string& source, const Workload& workload, std::int64_t micro_batch,
                      const Device& device) {
+  if (const ProfileWorkload* profile = profile_workload(workload.name, source)) {
+    if (profile->costs.micro_batch != micro_batch)
+      throw InputError(workload.name,
+                       "has micro-batches of " + std::to_string(profile->costs.micro_batch) +
+                           " samples, this plan " + std::to_string(micro_batch),
+                       "leave --micro-batch out");
+    return profile->costs;
+  }
   if (source == "analytic") return analytic_costs(workload.model, micro_batch, device);
   if (source == "profile") {
     static std::mutex mutex;
@@ -60,7 +69,8 @@ Prepared prepare(const RunCase& c) {
   const auto begin = std::chrono::steady_clock::now();
   Prepared p;
   p.system = &find_system(c.system, "system");
-  p.workload = &find_workload(c.workload);
+  const ProfileWorkload* profile = profile_workload(c.workload, c.costs);
+  p.workload = profile ? &profile->workload : &find_workload(c.workload);
   p.options = resolve_options(p.system->options, c.options, "options");
   p.cluster = c.cluster == "this machine"
                   ? this_machine(c.ranks)
@@ -68,7 +78,14 @@ Prepared prepare(const RunCase& c) {
   p.micro_batch = c.batch / c.microbatches;
   p.costs = load_costs(c.costs, *p.workload, p.micro_batch, p.cluster.devices.front());
   const Problem problem{p.costs, p.cluster, c.ranks, c.batch, c.microbatches, {}};
+  const auto search_begin = std::chrono::steady_clock::now();
   p.plan = p.system->plan(problem, p.options);
+  p.plan.search_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - search_begin).count();
+  for (const PlanStage& stage : p.plan.stages)
+    if (c.clock == "wall" && (stage.tensor > 1 || !stage.variants.empty()))
+      throw InputError(c.system, "the plan shares layers between devices or recomputes activations",
+                       "that is simulated only: use the virtual clock");
   p.ranks = ranks_of(p.plan);
   p.graph = stage_graph(p.plan, p.costs);
   p.planning_seconds =
@@ -90,6 +107,7 @@ Theory make_theory(const Prepared& p, int microbatches) {
 }
 
 std::vector<StageMemory> stage_memory(const Prepared& p, const OptimizerSpec& optimizer) {
+  if (p.workload->model.layers.empty()) return profile_stage_memory(p.plan, p.costs, optimizer);
   const ModelGraph& model = p.workload->model;
   const std::vector<Shape> shapes = model.shapes();
   std::vector<StageMemory> result;
