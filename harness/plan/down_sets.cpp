@@ -12,12 +12,8 @@ namespace {
 
 class Growth {
  public:
-  Growth(const std::vector<std::vector<int>>& needs, std::int64_t cap, std::span<const int> order)
-      : needs_(needs), cap_(static_cast<std::size_t>(cap)), order_(order.begin(), order.end()) {
-    if (order_.empty()) {
-      order_.resize(needs.size());
-      std::iota(order_.begin(), order_.end(), 0);
-    }
+  Growth(const std::vector<std::vector<int>>& needs, std::int64_t cap)
+      : needs_(needs), cap_(static_cast<std::size_t>(cap)) {
     sets_.nodes = needs.size();
     sets_.words = needs.size() / 64 + 1;
   }
@@ -27,16 +23,16 @@ class Growth {
     // The walk by hand: a graph of a thousand nodes would be a thousand calls deep.
     struct Frame {
       int set;
-      std::size_t next;  // place in order_
+      std::size_t next;  // node to try
     };
     std::vector<Frame> stack{{0, 0}};
     while (!stack.empty() && sets_.complete) {
       Frame& top = stack.back();
-      if (top.next == order_.size()) {
+      if (top.next == needs_.size()) {
         stack.pop_back();
         continue;
       }
-      const int set = top.set, v = order_[top.next++];
+      const int set = top.set, v = static_cast<int>(top.next++);
       if (sets_.contains(set, v) || !may_join(set, v)) continue;
       const auto begin = sets_.bits.begin() +
                          static_cast<std::ptrdiff_t>(static_cast<std::size_t>(set) * sets_.words);
@@ -78,16 +74,14 @@ class Growth {
 
   const std::vector<std::vector<int>>& needs_;
   std::size_t cap_;
-  std::vector<int> order_;
   DownSets sets_;
   std::unordered_map<std::string, int> number_;
 };
 
 }  // namespace
 
-DownSets down_sets(const std::vector<std::vector<int>>& needs, std::int64_t cap,
-                   std::span<const int> tie_order) {
-  return Growth(needs, cap, tie_order).run();
+DownSets down_sets(const std::vector<std::vector<int>>& needs, std::int64_t cap) {
+  return Growth(needs, cap).run();
 }
 
 std::vector<int> sets_within(const DownSets& sets, int set) {

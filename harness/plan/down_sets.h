@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 namespace sluice {
@@ -36,9 +35,8 @@ struct DownSets {
 };
 
 // Sets that hold, with node v, all of needs[v]. Depth first, lower nodes first: the order in which
-// the authors' programs number them, which decides their ties. An empty `tie_order` is 0, 1, ...
-DownSets down_sets(const std::vector<std::vector<int>>& needs, std::int64_t cap,
-                   std::span<const int> tie_order = {});
+// the authors' programs number them, which decides their ties.
+DownSets down_sets(const std::vector<std::vector<int>>& needs, std::int64_t cap);
 
 // The down-sets within `set`, without itself, in the order of the authors' depth-first walk.
 std::vector<int> sets_within(const DownSets& sets, int set);
