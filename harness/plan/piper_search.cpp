@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <optional>
 #include <unordered_map>
 
@@ -62,9 +61,7 @@ class Search {
   PiperResult run() {
     PiperResult result;
     result.down_sets = static_cast<std::int64_t>(sets_.count());
-    const std::optional<Found> best =
-        least(sets_.full, options_.devices, most_sum_, kNever, /*plan_too=*/true);
-    if (best) {
+    if (const auto best = least(sets_.full, options_.devices, most_sum_, kNever, true)) {
       result.stages = best->stages;
       result.seconds = best->seconds;
       // Stages that do not decide get their own best too, as the authors' program gives them.
@@ -80,7 +77,6 @@ class Search {
  private:
   struct Found {
     double seconds = 0;
-    int devices = 0, degree_sum = 0;
     std::vector<PiperStage> stages;
   };
 
@@ -391,8 +387,6 @@ class Search {
   Found read(int target, bool plan_too) {
     Found found;
     const Point* point = &front_[static_cast<std::size_t>(target)].front();
-    found.devices = point->devices;
-    found.degree_sum = point->degree_sum;
     for (int set = target; set != 0;) {
       PiperStage stage = make_stage(set, point->rest, static_cast<std::size_t>(point->degrees),
                                     point->degree_sum, plan_too);
@@ -430,14 +424,11 @@ class Search {
   // to its own optimum; and so on with the rest. Nothing if the time runs out.
   std::optional<std::vector<PiperStage>> polish(const Found& best) {
     std::vector<PiperStage> stages;
-    int set = sets_.full, devices = best.devices, sum = best.degree_sum;
+    int set = sets_.full;
     double seconds = best.seconds;
-    {  // the fewest devices, then the least sum, at the optimum itself
-      if (!feasible(sets_of(set), options_.devices, most_sum_, seconds + kEqual)) return {};
-      const Point& p = front_[static_cast<std::size_t>(set)].front();
-      devices = p.devices;
-      sum = p.degree_sum;
-    }
+    if (!feasible(sets_of(set), options_.devices, most_sum_, seconds + kEqual)) return {};
+    int devices = front_[static_cast<std::size_t>(set)].front().devices;
+    int sum = front_[static_cast<std::size_t>(set)].front().degree_sum;
     while (set != 0) {
       const double limit = seconds + kEqual;
       if (!feasible(sets_of(set), devices, sum, limit)) return {};
