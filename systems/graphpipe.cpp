@@ -32,6 +32,7 @@
 //                            times the run's micro-batch; replicas share it equally
 //            =per_stage      a b, and a k up to option `k`, for every stage (section 6)
 #include <algorithm>
+#include <chrono>
 #include <map>
 
 #include "harness/core/error.h"
@@ -99,20 +100,21 @@ class Planner {
     return result;
   }
 
-  // With every limit on the data-parallel degree, and every micro-batch where one holds for all.
+  // With every limit on the data-parallel degree, and every micro-batch where one holds for all
+  // (which is a candidate too where every stage may have its own).
   void search_all(const SeriesParallelTree& tree, bool absorb_joins,
                   const std::vector<Order>& orders) {
     const int most =
         std::min({problem_.devices, problem_.microbatches, options_.integer("max_degree")});
-    const bool uniform = options_.text("micro_batch") == "uniform";
+    const std::string& micro_batch = options_.text("micro_batch");
     StageSearchSpace space;
     space.devices = problem_.devices;
     space.microbatches = problem_.microbatches;
     space.degrees = powers_of_two(most);
-    space.rate_is_degree = options_.text("micro_batch") == "case";
+    space.rate_is_degree = micro_batch == "case";
     space.rates.clear();
     for (const int b : powers_of_two(space.rate_is_degree ? most : problem_.microbatches))
-      for (int k = 1; k <= (uniform || space.rate_is_degree ? 1 : options_.integer("k")); ++k)
+      for (int k = 1; k <= (micro_batch == "per_stage" ? options_.integer("k") : 1); ++k)
         space.rates.push_back({b, k});
     space.absorb_joins = absorb_joins;
     space.overlap_communication = options_.flag("overlap");
@@ -122,12 +124,25 @@ class Planner {
       return footprint(vertices, grouping);
     };
     space.memory = machine_.memory.value;
-    space.seconds = options_.integer("time_limit");
     StageGraphSearch search(tree, space);
-    for (const int degree : space.degrees)
-      for (int rate = uniform ? 0 : -1; rate < (uniform ? static_cast<int>(space.rates.size()) : 0);
-           ++rate)
-        add(search.run(degree, rate), orders);
+    const auto run = [&](StageSearchLimits limits) {
+      limits.seconds = seconds_left();
+      add(search.run(limits), orders);
+    };
+    for (const int degree : space.degrees) {
+      if (micro_batch == "case") run({.max_degree = degree});
+      for (int r = 0; micro_batch != "case" && r < static_cast<int>(space.rates.size()); ++r)
+        run({.max_degree = degree, .rate = r});
+    }
+    // The objective does not see that few large micro-batches leave a pipeline empty: every limit.
+    for (const int b : powers_of_two(micro_batch == "per_stage" ? problem_.microbatches : 0))
+      for (const int degree : space.degrees)
+        if (degree <= b) run({.max_degree = degree, .max_micro_batch = b});
+  }
+
+  double seconds_left() const {
+    const std::chrono::duration<double> gone = std::chrono::steady_clock::now() - begin_;
+    return std::max(0.0, options_.integer("time_limit") - gone.count());
   }
 
   void add(const StageSearchResult& found, const std::vector<Order>& orders) {
@@ -280,6 +295,7 @@ class Planner {
   std::vector<Candidate> candidates_;
   std::int64_t states_ = 0;
   bool complete_ = true;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
 Schedule graphpipe_schedule(const ScheduleProblem& problem, const Options&) {
@@ -352,7 +368,7 @@ const System graphpipe = {
          {"overlap", "no", "messages overlap compute in the planner's objective", kYesNo},
          {"max_degree", "1024", "largest data-parallel degree of a stage"},
          {"k", "1", "largest k of kFkB tried, with micro_batch=per_stage"},
-         {"time_limit", "60", "seconds after which a search ends with the best so far"}},
+         {"time_limit", "60", "seconds after which the search ends with the best so far"}},
     .plan = [](const Problem& p, const Options& o) { return Planner(p, o).run(); },
     .schedule = graphpipe_schedule,
     .weights = [](const Options&) { return WeightRule{}; },

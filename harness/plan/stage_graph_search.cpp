@@ -57,11 +57,14 @@ struct OutOfLimits {};
 
 class Search {
  public:
-  Search(StageLists& lists, const StageSearchSpace& space, int max_degree, int rate)
-      : lists_(lists), space_(space) {
+  Search(StageLists& lists, const StageSearchSpace& space, const StageSearchLimits& limits)
+      : lists_(lists), space_(space), limits_(limits) {
     for (std::size_t k = 0; k < lists.choices.size(); ++k) {
       const StageChoice& c = lists.choices[k];
-      if (c.degree > max_degree || (rate >= 0 && c.rate != rate)) continue;
+      const int b = space.rates[static_cast<std::size_t>(c.rate)].micro_batch;
+      if (c.degree > limits.max_degree || b > limits.max_micro_batch ||
+          (limits.rate >= 0 && c.rate != limits.rate))
+        continue;
       choices_.push_back(k);
       most_devices_ = std::max(most_devices_, c.degree);
       if (std::ranges::find(rates_, c.rate) == rates_.end()) rates_.push_back(c.rate);
@@ -326,10 +329,10 @@ class Search {
   }
 
   void watch_limits() {
-    if (static_cast<std::int64_t>(memo_.size()) > space_.states) throw OutOfLimits();
+    if (static_cast<std::int64_t>(memo_.size()) > limits_.states) throw OutOfLimits();
     if (++visits_ % 1024 != 0) return;
     const auto now = std::chrono::steady_clock::now();
-    if (std::chrono::duration<double>(now - begin_).count() > space_.seconds) throw OutOfLimits();
+    if (std::chrono::duration<double>(now - begin_).count() > limits_.seconds) throw OutOfLimits();
   }
 
   // --- the stages of the solution, in topological order ---
@@ -372,6 +375,7 @@ class Search {
 
   StageLists& lists_;
   const StageSearchSpace& space_;
+  StageSearchLimits limits_;
   std::vector<std::size_t> choices_;  // that the limits allow
   std::vector<int> rates_;            // of these
   int slot_[kAny + 1] = {};           // of a rate, among a state's solutions
@@ -399,8 +403,8 @@ StageGraphSearch::StageGraphSearch(const SeriesParallelTree& tree, const StageSe
 
 StageGraphSearch::~StageGraphSearch() = default;
 
-StageSearchResult StageGraphSearch::run(int max_degree, int rate) {
-  return Search(*lists_, space_, max_degree, rate).run();
+StageSearchResult StageGraphSearch::run(const StageSearchLimits& limits) {
+  return Search(*lists_, space_, limits).run();
 }
 
 }  // namespace sluice

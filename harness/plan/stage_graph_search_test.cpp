@@ -16,9 +16,9 @@
 namespace sluice {
 namespace {
 
-StageSearchResult search_stage_graph(const SeriesParallelTree& tree,
-                                     const StageSearchSpace& space) {
-  return StageGraphSearch(tree, space).run();
+StageSearchResult search_stage_graph(const SeriesParallelTree& tree, const StageSearchSpace& space,
+                                     const StageSearchLimits& limits = {}) {
+  return StageGraphSearch(tree, space).run(limits);
 }
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -182,12 +182,13 @@ TEST(StageGraphSearchTest, ACapEndsTheSearchWithTheBestSoFar) {
     weights.push_back(1 + v * 5 % 7);
   }
   const auto tree = series_parallel(24, edges, "");
-  auto space = space_of(weights, 12);
+  const auto space = space_of(weights, 12);
   const auto all = search_stage_graph(tree, space);
   ASSERT_TRUE(all.complete);
   int cut_short = 0;
-  for (space.states = 1; space.states < all.states; ++space.states) {
-    const auto some = search_stage_graph(tree, space);
+  StageSearchLimits limits;
+  for (limits.states = 1; limits.states < all.states; ++limits.states) {
+    const auto some = search_stage_graph(tree, space, limits);
     if (some.complete) {
       EXPECT_EQ(some.slowest, all.slowest);
       continue;
