@@ -100,13 +100,19 @@ class SystemContractTest : public testing::TestWithParam<const System*> {
       const RankMap map = ranks_of(plan);
       const int used = static_cast<int>(map.devices.size());
       EXPECT_LE(used, devices);
-      const ScheduleProblem order{graph, map.placement, used, microbatches};
+      const ScheduleProblem order{graph,
+                                  map.placement,
+                                  used,
+                                  microbatches,
+                                  {},
+                                  Seconds(0),
+                                  per_update(ranks, microbatches)};
       const Schedule schedule = system_.schedule(order, options);
       EXPECT_EQ(schedule.microbatches, microbatches);
       const auto found = check(schedule, graph, map.placement);
       EXPECT_TRUE(found.empty()) << found.front().text;
       if (!found.empty()) return true;
-      const WeightRule rule = system_.weights(options);
+      const WeightRule rule = system_.weights(order, options);
       EXPECT_EQ(rule.synchronous(), system_.synchronous);
       const Program program = lower(schedule, graph, map.placement, rule);
       const auto wrong = check(program);
@@ -126,13 +132,26 @@ class SystemContractTest : public testing::TestWithParam<const System*> {
   }
 
  private:
+  // Systems that accumulate: the smallest number that divides and is no less than the ranks.
+  int per_update(int ranks, int microbatches) const {
+    if (!system_.accumulates) return 1;
+    int m = std::min(ranks, microbatches);
+    while (microbatches % m != 0) ++m;
+    return m;
+  }
+  static int costs_ranks(const CostGraph& costs) {
+    return static_cast<int>(costs.layers.size() - 1) / 4;
+  }
+
   Seconds simulated(const Plan& plan, const CostGraph& costs, const Cluster& cluster,
                     int microbatches, const Options& options) const {
     const RankMap map = ranks_of(plan);
     const StageGraph graph = stage_graph(plan, costs);
-    const Schedule schedule = system_.schedule(
-        {graph, map.placement, static_cast<int>(map.devices.size()), microbatches}, options);
-    const Program program = lower(schedule, graph, map.placement, system_.weights(options));
+    const ScheduleProblem order{
+        graph, map.placement, static_cast<int>(map.devices.size()),        microbatches,
+        {},    Seconds(0),    per_update(costs_ranks(costs), microbatches)};
+    const Program program = lower(system_.schedule(order, options), graph, map.placement,
+                                  system_.weights(order, options));
     return Seconds(
         simulate(program, costs_of(plan, costs, cluster), cluster, map.devices, {.trace = false})
             .end);

@@ -53,10 +53,11 @@ const System data_parallel = {
         "synchronous SGD with all-reduced gradients: the reference for a model that fits on one "
         "device",
     .synchronous = true,
+    .data_parallel = true,
     .options = {},
     .plan = data_parallel_plan,
     .schedule = data_parallel_schedule,
-    .weights = [](const Options&) { return WeightRule{}; },
+    .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },
     .theory = data_parallel_theory,
 };
 

@@ -51,7 +51,7 @@ const System gpipe = {
                  {"lifo", "fifo"}}},
     .plan = [](const Problem& p, const Options&) { return balanced_chain(p, p.devices, "gpipe"); },
     .schedule = gpipe_schedule,
-    .weights = [](const Options&) { return WeightRule{}; },
+    .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },
     .theory = gpipe_theory,
 };
 

@@ -57,7 +57,7 @@ const System one_f_one_b = {
     .plan = [](const Problem& p,
                const Options&) { return balanced_chain(p, p.devices, "one_f_one_b"); },
     .schedule = one_f_one_b_schedule,
-    .weights = [](const Options&) { return WeightRule{}; },
+    .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },
     .theory = one_f_one_b_theory,
 };
 

@@ -19,7 +19,7 @@ void generate_check_and_lower(benchmark::State& state) {
     const Schedule schedule = system.schedule(problem, options);
     if (lowers) {
       benchmark::DoNotOptimize(
-          lower(schedule, problem.graph, problem.placement, system.weights(options)));
+          lower(schedule, problem.graph, problem.placement, system.weights(problem, options)));
     } else if (!check(schedule, problem.graph, problem.placement).empty()) {
       state.SkipWithError("the schedule does not check");
     }

@@ -27,7 +27,7 @@ const System single_device = {
     .options = {},
     .plan = [](const Problem& p, const Options&) { return balanced_chain(p, 1, "single_device"); },
     .schedule = single_device_schedule,
-    .weights = [](const Options&) { return WeightRule{}; },
+    .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },
     .theory =
         [](const ScheduleProblem&, const Options&) {
           return Theory{

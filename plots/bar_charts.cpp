@@ -1,14 +1,14 @@
-// Bars: throughput, time to accuracy, and memory by kind. Bars lie, so that names are read without
-// turning the head, and the number stands at the end of each bar.
+// Bars (throughput, time to accuracy) and dots (final metric), one panel a comparison: the medians
+// over the seeds, with whiskers from the smallest to the largest. Bars lie, so that names are read
+// without turning the head, and the number stands at the end of each bar.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
-#include "harness/core/units.h"
 #include "plots/charts.h"
 #include "plots/style.h"
-#include "results/metrics.h"
 
 namespace sluice {
 namespace {
@@ -17,6 +17,7 @@ using nlohmann::json;
 
 constexpr const char* kBad = "#b3261e";
 constexpr int kBarStep = 26;
+constexpr double kPanelWidth = 390, kCharacter = 6.6;  // pixels
 
 struct Bar {
   std::string label, system, text;
@@ -30,7 +31,24 @@ struct BarPanel {
   std::optional<double> reference;  // where the dashed line stands
 };
 
-json panel_spec(const BarPanel& panel, const std::string& axis, double largest,
+double end_of(const Bar& bar) { return std::max(bar.value.value_or(0), bar.high.value_or(0)); }
+
+// The axis from `from` to where the text behind every bar still fits into the panel.
+double axis_end(const std::vector<BarPanel>& panels, double from) {
+  double end = from;
+  for (const BarPanel& panel : panels) {
+    if (panel.reference) end = std::max(end, *panel.reference * 1.02);
+    for (const Bar& bar : panel.bars) {
+      if (!bar.value) continue;
+      const double room = std::max(
+          0.3, 1 - (kCharacter * static_cast<double>(letters(bar.text)) + 8) / kPanelWidth);
+      end = std::max(end, from + (end_of(bar) - from) / room);
+    }
+  }
+  return end > from ? end : from + 1;
+}
+
+json panel_spec(const BarPanel& panel, const std::string& axis, double from, double to, bool dots,
                 const Palette& palette) {
   json values = json::array();
   std::vector<std::string> order;
@@ -40,14 +58,13 @@ json panel_spec(const BarPanel& panel, const std::string& axis, double largest,
                   {"text", bar.text},
                   {"color", palette.color(bar.system)},
                   {"ink", bar.value ? "#222" : kBad},
-                  {"value", bar.value.value_or(0)},
-                  {"end", bar.high.value_or(bar.value.value_or(0))}};
+                  {"value", bar.value.value_or(from)},
+                  {"drawn", bar.value.has_value()},
+                  {"end", bar.value ? end_of(bar) : from}};
     if (bar.low && bar.high) value["low"] = *bar.low, value["high"] = *bar.high;
     values.push_back(std::move(value));
     order.push_back(bar.label);
   }
-  const json x_scale = {{"domain", json::array({0, largest > 0 ? largest * 1.45 : 1})},
-                        {"nice", false}};
   const json y = {{"field", "label"},
                   {"type", "nominal"},
                   {"sort", string_array(order)},
@@ -55,21 +72,25 @@ json panel_spec(const BarPanel& panel, const std::string& axis, double largest,
   const auto x = [&](const char* field) {
     return json{{"field", field},
                 {"type", "quantitative"},
-                {"scale", x_scale},
+                {"scale", {{"domain", json::array({from, to})}, {"nice", false}, {"zero", !dots}}},
                 {"axis", {{"title", axis}, {"tickCount", 5}, {"format", ",~r"}}}};
   };
   const json raw = {{"scale", nullptr}, {"type", "nominal"}};
   json color = raw, ink = raw;
   color["field"] = "color";
   ink["field"] = "ink";
+  const json bar_mark = {{"type", "bar"}, {"height", {{"band", 0.68}}}};
+  const json dot_mark = {{"type", "point"}, {"filled", true}, {"size", 110}, {"opacity", 1}};
   json layers = json::array();
-  layers.push_back({{"mark", {{"type", "bar"}, {"height", {{"band", 0.68}}}}},
-                    {"encoding",
-                     {{"x", x("value")},
-                      {"y", y},
-                      {"color", color},
-                      {"tooltip", json::array({{{"field", "label"}, {"title", "system"}},
-                                               {{"field", "text"}, {"title", axis}}})}}}});
+  const json bars = {{"transform", json::array({{{"filter", "datum.drawn"}}})},
+                     {"mark", dots ? dot_mark : bar_mark},
+                     {"encoding",
+                      {{"x", x("value")},
+                       {"y", y},
+                       {"color", color},
+                       {"tooltip", json::array({{{"field", "label"}, {"title", "system"}},
+                                                {{"field", "text"}, {"title", axis}}})}}}};
+  if (!dots) layers.push_back(bars);
   if (panel.reference)
     layers.push_back(
         {{"mark", {{"type", "rule"}, {"strokeDash", json::array({4, 3})}, {"color", "#6f6f6f"}}},
@@ -83,60 +104,62 @@ json panel_spec(const BarPanel& panel, const std::string& axis, double largest,
         {{"transform", has_interval},
          {"mark", {{"type", "tick"}, {"size", 8}, {"thickness", 1.4}, {"color", "#111"}}},
          {"encoding", {{"x", x(end)}, {"y", y}}}});
+  if (dots) layers.push_back(bars);
   // Twice: a white outline first, so that grid and dashed line do not run through the letters.
+  const int shift = dots ? 10 : 6;
   layers.push_back({{"mark",
                      {{"type", "text"},
                       {"align", "left"},
-                      {"dx", 6},
+                      {"dx", shift},
                       {"stroke", "white"},
                       {"strokeWidth", 5},
                       {"strokeJoin", "round"}}},
                     {"encoding", {{"x", x("end")}, {"y", y}, {"text", {{"field", "text"}}}}}});
   layers.push_back(
-      {{"mark", {{"type", "text"}, {"align", "left"}, {"dx", 6}}},
+      {{"mark", {{"type", "text"}, {"align", "left"}, {"dx", shift}}},
        {"encoding", {{"x", x("end")}, {"y", y}, {"text", {{"field", "text"}}}, {"color", ink}}}});
   json spec = {{"data", {{"values", std::move(values)}}},
-               {"width", 390},
+               {"width", kPanelWidth},
                {"height", {{"step", kBarStep}}},
                {"layer", std::move(layers)}};
-  if (!panel.title.empty())
-    spec["title"] = {{"text", panel.title}, {"fontSize", 13}, {"anchor", "start"}, {"offset", 6}};
+  if (!panel.title.empty()) spec["title"] = panel_heading(panel.title);
   return spec;
 }
 
 Chart bar_chart(const std::string& name, const std::string& title,
                 const std::vector<std::string>& subtitle, const std::vector<BarPanel>& panels,
-                const std::string& axis, const Palette& palette, bool same_axis) {
-  const auto largest = [](const BarPanel& panel) {
-    double value = panel.reference.value_or(0);
-    for (const Bar& bar : panel.bars)
-      value = std::max({value, bar.value.value_or(0), bar.high.value_or(0)});
-    return value;
-  };
-  double over_all = 0;
-  for (const BarPanel& panel : panels) over_all = std::max(over_all, largest(panel));
+                std::size_t columns, const std::string& axis, const Palette& palette,
+                bool same_axis) {
   Chart chart{name, title, chart_frame(title, subtitle)};
   json& views = chart.spec["concat"] = json::array();
   for (const BarPanel& panel : panels)
-    views.push_back(panel_spec(panel, axis, same_axis ? over_all : largest(panel), palette));
-  chart.spec["columns"] = panels.size() > 1 ? 2 : 1;
+    views.push_back(panel_spec(panel, axis, 0, axis_end(same_axis ? panels : std::vector{panel}, 0),
+                               false, palette));
+  chart.spec["columns"] = columns;
   chart.spec["spacing"] = 28;
   return chart;
 }
 
 std::string failure_text(const ComparisonRow& row) {
+  if (row.outcome == "diverged" && row.records.size() > 1)
+    return fmt::format("{}/{} diverged, the first at update {}", row.diverged, row.records.size(),
+                       row.first_divergence.value_or(0));
   std::string outcome = row.outcome;
   std::replace(outcome.begin(), outcome.end(), '_', ' ');
-  return shortened(row.reason.empty() ? outcome : outcome + ": " + row.reason, 62);
+  return shortened(row.reason.empty()          ? outcome
+                   : row.outcome == "diverged" ? outcome + " " + row.reason
+                                               : outcome + ": " + row.reason,
+                   56);
 }
 
-// Panels of one workload are told apart by their ranks, those of several by both.
-std::string panel_title(const Comparison& c, std::span<const Comparison> all) {
-  const bool one_workload = std::all_of(all.begin(), all.end(), [&](const Comparison& other) {
-    return other.workload == c.workload && other.batch == c.batch;
-  });
-  if (one_workload) return ranks_text(c.ranks);
-  return fmt::format("{}, {}, batch {}", c.title, ranks_text(c.ranks), c.batch);
+// What stands behind a bar whose row is not wholly ok.
+std::string seeds_text(const ComparisonRow& row) {
+  if (row.outcome == "ok" || row.records.size() < 2) return "";
+  return fmt::format(", {}/{} ok", row.succeeded, row.records.size());
+}
+
+std::string tuned_text(const Comparison& c, const ComparisonRow& row) {
+  return c.tuned && row.learning_rate ? fmt::format(" · rate {:g}", *row.learning_rate) : "";
 }
 
 bool one_workload(std::span<const Comparison> all) {
@@ -149,13 +172,19 @@ std::string setting_of(std::span<const Comparison> all) {
   return clock_text(all.front()) + " · " + all.front().cluster;
 }
 
-const Record* heaviest(const ComparisonRow& row) {
-  const Record* result = nullptr;
-  for (const Record& record : row.records) {
-    if (record.peak_bytes.empty() || !peak_memory(record)) continue;
-    if (!result || *peak_memory(record) > *peak_memory(*result)) result = &record;
-  }
-  return result;
+bool several_seeds(std::span<const Comparison> all) {
+  for (const Comparison& c : all)
+    for (const ComparisonRow& row : c.rows)
+      if (row.succeeded > 1) return true;
+  return false;
+}
+
+const char* over_seeds(std::span<const Comparison> all) {
+  return several_seeds(all) ? "Median over seeds, whiskers from the smallest to the largest" : "";
+}
+
+std::string sentence(const std::string& first, const std::string& second) {
+  return first.empty() ? second : second.empty() ? first : first + "; " + second;
 }
 
 }  // namespace
@@ -163,7 +192,7 @@ const Record* heaviest(const ComparisonRow& row) {
 Chart throughput_chart(const std::string& name, const std::string& title,
                        std::span<const Comparison> comparisons, const Palette& palette) {
   std::vector<BarPanel> panels;
-  bool whiskers = false, same = false;
+  bool intervals = false, same = false, spreads = false;
   std::string baseline;
   for (const Comparison& c : comparisons) {
     BarPanel panel{panel_title(c, comparisons), {}, std::nullopt};
@@ -177,10 +206,17 @@ Chart throughput_chart(const std::string& name, const std::string& title,
           bar.text += fmt::format(" ({:.2f}×{})", *row->throughput_ratio, alike ? " ~" : "");
           same |= alike;
         }
-        if (row->interval) bar.low = row->interval->low, bar.high = row->interval->high;
-        if (row->outcome != "ok") bar.text += ", " + failure_text(*row);
+        if (row->throughput->min < row->throughput->max) {
+          bar.low = row->throughput->min, bar.high = row->throughput->max;
+          spreads = true;
+        } else if (row->interval) {
+          bar.low = row->interval->low, bar.high = row->interval->high;
+          intervals = true;
+        }
+        bar.text += row->records.size() > 1 ? seeds_text(*row)
+                    : row->outcome != "ok"  ? ", " + failure_text(*row)
+                                            : "";
         if (row->reference) panel.reference = std::max(panel.reference.value_or(0), *bar.value);
-        whiskers |= row->interval.has_value();
       } else {
         bar.text = row->outcome == "ok" ? "no steps after the warm-up" : failure_text(*row);
       }
@@ -191,13 +227,16 @@ Chart throughput_chart(const std::string& name, const std::string& title,
   }
   if (panels.empty()) return {name, title, nullptr};
   std::string how = "Median step after the warm-up";
-  if (whiskers) how += "; whiskers: 95 % interval";
+  if (spreads) how += "; whiskers: smallest and largest of the seeds";
+  if (intervals)
+    how += std::string(spreads ? ", of one seed the" : "; whiskers:") + " 95 % interval";
   how += "; dashed: single_device";
   std::vector<std::string> subtitle = {setting_of(comparisons), how};
   if (!baseline.empty())
     subtitle.push_back("×: relative to " + baseline +
                        (same ? "; ~: cannot be told apart from it" : ""));
-  return bar_chart(name, title, subtitle, panels, "samples/s", palette, one_workload(comparisons));
+  return bar_chart(name, title, subtitle, panels, panel_columns(comparisons), "samples/s", palette,
+                   one_workload(comparisons));
 }
 
 Chart time_to_accuracy_chart(const std::string& name, const std::string& title,
@@ -211,7 +250,7 @@ Chart time_to_accuracy_chart(const std::string& name, const std::string& title,
   std::string goal;
   for (const Comparison& c : comparisons) {
     const bool trained = std::any_of(c.rows.begin(), c.rows.end(), [](const ComparisonRow& row) {
-      return row.best_metric.has_value();
+      return row.best_metric.has_value() || row.diverged > 0;
     });
     if (!c.target || !trained) continue;
     goal = fmt::format("{} {} {:g}", c.metric, c.lower_is_better ? "≤" : "≥", *c.target);
@@ -224,8 +263,9 @@ Chart time_to_accuracy_chart(const std::string& name, const std::string& title,
         bar.text = fmt::format("{:.3g} {}", *bar.value, scale.unit);
         if (row->time_ratio && !row->baseline)
           bar.text += fmt::format(" ({:.2f}×)", *row->time_ratio);
-        if (row->reached < static_cast<int>(row->records.size()))
-          bar.text += fmt::format(", {} of {} reached it", row->reached, row->records.size());
+        if (row->reached < row->attempts)
+          bar.text += fmt::format(" {}/{}", row->reached, row->attempts);
+        bar.text += tuned_text(c, *row);
         if (time.min < time.max)
           bar.low = time.min / scale.divisor, bar.high = time.max / scale.divisor;
         if (row->reference)
@@ -233,6 +273,9 @@ Chart time_to_accuracy_chart(const std::string& name, const std::string& title,
       } else if (row->best_metric) {
         bar.text = fmt::format("not reached: best {} {:.4g}, target {:g}", c.metric,
                                *row->best_metric, *c.target);
+        if (row->attempts > 1)
+          bar.text = fmt::format("0/{} reached it, best {:.4g}", row->attempts, *row->best_metric);
+        bar.text += tuned_text(c, *row);
       } else {
         bar.text = row->outcome == "ok" ? "not evaluated" : failure_text(*row);
       }
@@ -241,116 +284,53 @@ Chart time_to_accuracy_chart(const std::string& name, const std::string& title,
     panels.push_back(std::move(panel));
   }
   if (panels.empty()) return {name, title, nullptr};
-  return bar_chart(name, title,
-                   {setting_of(comparisons),
-                    "Training time until " + goal + ", evaluation excluded; dashed: single_device"},
-                   panels, "time to target [" + scale.unit + "]", palette,
-                   one_workload(comparisons));
+  std::vector<std::string> subtitle = {
+      setting_of(comparisons),
+      "Training time until " + goal +
+          ", draining included, evaluation excluded; dashed: single_device"};
+  if (several_seeds(comparisons))
+    subtitle.push_back(sentence(over_seeds(comparisons), "4/5: so many of the seeds reached it"));
+  return bar_chart(name, title, subtitle, panels, panel_columns(comparisons),
+                   "time to target [" + scale.unit + "]", palette, one_workload(comparisons));
 }
 
-Chart memory_chart(const std::string& name, const Comparison& comparison) {
-  const std::vector<std::pair<const char*, std::int64_t MemorySplit::*>> kinds = {
-      {"weights", &MemorySplit::weights},         {"weight versions", &MemorySplit::versions},
-      {"gradients", &MemorySplit::gradients},     {"optimizer", &MemorySplit::optimizer},
-      {"activations", &MemorySplit::activations}, {"buffers", &MemorySplit::buffers}};
-  const std::string title =
-      fmt::format("Peak memory per rank: {}, {}", comparison.title, ranks_text(comparison.ranks));
-  double largest = 0;
-  std::string absent;
-  bool marked = false;
-  for (const ComparisonRow* row : drawing_order(comparison)) {
-    if (const Record* record = heaviest(*row)) {
-      for (const MemorySplit& split : record->peak_bytes)
-        largest = std::max(largest, static_cast<double>(split.total));
-      for (const MemorySplit& split : record->predicted_peak_bytes)
-        largest = std::max(largest, static_cast<double>(split.total)), marked = true;
-    } else {
-      absent += (absent.empty() ? "" : ", ") + row->label;
-      if (row->outcome != "ok") absent += " (" + row->outcome + ")";
+Chart final_metric_chart(const std::string& name, const std::string& title,
+                         std::span<const Comparison> comparisons, const Palette& palette) {
+  double low = std::numeric_limits<double>::infinity(), high = -low;
+  std::vector<BarPanel> panels;
+  for (const Comparison& c : comparisons) {
+    BarPanel panel{panel_title(c, comparisons), {}, std::nullopt};
+    for (const ComparisonRow* row : drawing_order(c)) {
+      Bar bar{row->label, row->system, "", std::nullopt, std::nullopt, std::nullopt};
+      if (row->final_metric && std::isfinite(row->final_metric->median)) {
+        const Spread& metric = *row->final_metric;
+        bar.value = metric.median;
+        bar.text = fmt::format("{:.4g}", metric.median) + seeds_text(*row) + tuned_text(c, *row);
+        if (metric.min < metric.max) bar.low = metric.min, bar.high = metric.max;
+        if (row->reference) panel.reference = metric.median;
+        low = std::min(low, metric.min);
+        high = std::max(high, metric.max);
+      } else {
+        bar.text = row->outcome == "ok" ? "not evaluated" : failure_text(*row);
+      }
+      panel.bars.push_back(std::move(bar));
     }
+    panels.push_back(std::move(panel));
   }
-  if (largest <= 0) return {name, title, nullptr};
-  const Scale scale = byte_scale(largest);
-  const bool wall = comparison.clock == "wall";
-  std::vector<std::string> subtitle = {
-      setting(comparison),
-      std::string("Bars: ") +
-          (wall ? "measured; the prediction leaves out buffers (messages, scratch)"
-                : "predicted by the simulator, without buffers (messages, scratch)") +
-          (marked ? "; black mark: predicted" : "")};
-  if (!absent.empty()) subtitle.push_back(shortened("Without a figure: " + absent, 130));
-  Chart chart{name, title, chart_frame(title, subtitle)};
-  std::vector<std::string> names,
-      colors = {"#4c78a8", "#9ecae9", "#f58518", "#b279a2", "#54a24b", "#bab0ac"};
-  for (const auto& kind : kinds) names.emplace_back(kind.first);
+  if (panels.empty() || !(low <= high)) return {name, title, nullptr};
+  const double from = low - 0.06 * std::max(high - low, 1e-3 * std::abs(high));
+  const double to = axis_end(panels, from);
+  const std::string metric = comparisons.front().metric;
+  Chart chart{
+      name, title,
+      chart_frame(title, {setting_of(comparisons),
+                          sentence(over_seeds(comparisons),
+                                   "the axis does not begin at 0; dashed: single_device")})};
   json& views = chart.spec["concat"] = json::array();
-  for (const ComparisonRow* row : drawing_order(comparison)) {
-    const Record* record = heaviest(*row);
-    if (!record) continue;
-    json stacked = json::array(), predicted = json::array();
-    for (std::size_t rank = 0; rank < record->peak_bytes.size(); ++rank) {
-      const MemorySplit& split = record->peak_bytes[rank];
-      for (std::size_t kind = 0; kind < kinds.size(); ++kind)
-        stacked.push_back(
-            {{"rank", rank},
-             {"kind", kinds[kind].first},
-             {"order", kind},
-             {"total", to_text(Bytes(split.total))},
-             {"size", static_cast<double>(split.*kinds[kind].second) / scale.divisor}});
-    }
-    for (std::size_t rank = 0; rank < record->predicted_peak_bytes.size(); ++rank)
-      predicted.push_back({{"rank", rank},
-                           {"size", static_cast<double>(record->predicted_peak_bytes[rank].total) /
-                                        scale.divisor}});
-    const json y = {{"field", "rank"},
-                    {"type", "ordinal"},
-                    {"axis",
-                     {{"title", nullptr},
-                      {"labelExpr", "'rank ' + datum.label"},
-                      {"ticks", false},
-                      {"domain", false}}}};
-    const auto x = [&](const json& stack) {
-      return json{{"field", "size"},
-                  {"type", "quantitative"},
-                  {"stack", stack},
-                  {"scale",
-                   {{"domain", json::array({0, largest / scale.divisor * 1.06})}, {"nice", false}}},
-                  {"axis", {{"title", scale.unit}, {"tickCount", 5}, {"format", ",~r"}}}};
-    };
-    json layers = json::array();
-    layers.push_back(
-        {{"data", {{"values", std::move(stacked)}}},
-         {"mark", {{"type", "bar"}, {"height", {{"band", 0.74}}}}},
-         {"encoding",
-          {{"x", x("zero")},
-           {"y", y},
-           {"order", {{"field", "order"}, {"type", "quantitative"}}},
-           {"color",
-            {{"field", "kind"},
-             {"type", "nominal"},
-             {"scale", {{"domain", string_array(names)}, {"range", string_array(colors)}}},
-             {"legend", {{"title", nullptr}, {"orient", "bottom"}, {"columns", 6}}}}},
-           {"tooltip", json::array({{{"field", "rank"}},
-                                    {{"field", "kind"}},
-                                    {{"field", "size"}, {"title", scale.unit}, {"format", ".4~g"}},
-                                    {{"field", "total"}, {"title", "of"}}})}}}});
-    if (!predicted.empty())
-      layers.push_back({{"data", {{"values", std::move(predicted)}}},
-                        {"mark", {{"type", "tick"}, {"thickness", 2.5}, {"color", "#000"}}},
-                        {"encoding", {{"x", x(nullptr)}, {"y", y}}}});
-    views.push_back(
-        {{"title",
-          {{"text", fmt::format("{}: {}", row->label, to_text(Bytes(*peak_memory(*record))))},
-           {"fontSize", 12},
-           {"anchor", "start"},
-           {"limit", 300},
-           {"offset", 4}}},
-         {"width", 230},
-         {"height", {{"step", 18}}},
-         {"layer", std::move(layers)}});
-  }
-  chart.spec["columns"] = 3;
-  chart.spec["spacing"] = 22;
+  for (const BarPanel& panel : panels)
+    views.push_back(panel_spec(panel, "final " + metric, from, to, true, palette));
+  chart.spec["columns"] = panel_columns(comparisons);
+  chart.spec["spacing"] = 28;
   return chart;
 }
 

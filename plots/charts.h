@@ -11,6 +11,7 @@
 
 #include "results/compare.h"
 #include "results/record.h"
+#include "results/stability.h"
 
 namespace sluice {
 
@@ -20,8 +21,9 @@ struct Chart {
   nlohmann::json spec;
 };
 
-// The charts of one experiment: one workload, cluster, clock, cost source and global batch, every
-// rank count. `comparisons` hold the numbers that the charts show.
+// The charts of one experiment: one workload, cluster, clock, cost source, global batch and length,
+// every rank count, with equal and with tuned learning rates. `comparisons` hold the numbers that
+// the charts show, by rank count, equal before tuned.
 struct ChartSection {
   std::string id;       // usable in names and links
   std::string heading;  // "A small MLP, wall clock"
@@ -30,8 +32,10 @@ struct ChartSection {
 };
 
 struct ChartSet {
-  std::vector<Chart> overview;  // throughput across workloads, where there is more than one
+  std::vector<Chart> overview;  // across workloads, where there is more than one
   std::vector<ChartSection> sections;
+  std::vector<StableRates> boundaries;  // and their charts, one for each workload and setting
+  std::vector<Chart> boundary_charts;
 };
 
 ChartSet make_charts(std::span<const Record> records);
@@ -47,8 +51,8 @@ class Palette {
 
 // The single charts. Those that have nothing to show (no target, no curve, no timeline, no memory)
 // return a Chart with a null spec.
-// Medians with intervals, one panel a comparison; the single-device rate is a bar and a dashed
-// line.
+// Medians with whiskers over the seeds (of one seed: the interval), one panel a comparison; the
+// single-device rate is a bar and a dashed line.
 Chart throughput_chart(const std::string& name, const std::string& title,
                        std::span<const Comparison> comparisons, const Palette& palette);
 // Stacked by kind, a bar a rank, a panel a system; the prediction is a mark across the bar.
@@ -56,8 +60,21 @@ Chart memory_chart(const std::string& name, const Comparison& comparison);
 // Seconds to the target; what did not reach it is named, not left out.
 Chart time_to_accuracy_chart(const std::string& name, const std::string& title,
                              std::span<const Comparison> comparisons, const Palette& palette);
-// The metric (without one: the loss) over training seconds and over updates.
-Chart curves_chart(const std::string& name, const Comparison& comparison, const Palette& palette);
+// The metric at the end of training: dots on an axis that need not begin at 0.
+Chart final_metric_chart(const std::string& name, const std::string& title,
+                         std::span<const Comparison> comparisons, const Palette& palette);
+// The metric (without one: the loss) over training seconds or over updates: a line a system, in a
+// band over its seeds, a panel a comparison.
+enum class CurveAxis { time, updates };
+Chart curves_chart(const std::string& name, std::span<const Comparison> comparisons,
+                   const Palette& palette, CurveAxis axis);
+// Learning rates x systems, coloured by how many seeds are stable. Boundaries of one setting that
+// differ in their ranks only.
+Chart stable_rate_chart(const std::string& name, const std::string& title,
+                        std::span<const StableRates> boundaries);
+// Systems x workloads: time to the target, or throughput, relative to the single device's.
+Chart overview_chart(const std::string& name, const std::string& title,
+                     std::span<const Comparison> comparisons, CompareMetric metric);
 // A row a rank, a rectangle an op; grey is idle.
 Chart timeline_chart(const std::string& name, const Comparison& comparison,
                      const ComparisonRow& row);

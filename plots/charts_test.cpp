@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <map>
 #include <set>
 
 #include "plots/style.h"
@@ -32,6 +34,11 @@ const Chart& chart(const std::vector<Chart>& charts, const std::string& prefix) 
   return charts.at(0);
 }
 
+const ChartSet& study_charts() {
+  static const ChartSet charts = make_charts(synthetic::study());
+  return charts;
+}
+
 TEST(Charts, OneSectionAWorkloadAndClock) {
   const ChartSet set = make_charts(synthetic::records());
   ASSERT_EQ(set.sections.size(), 3u);
@@ -47,8 +54,9 @@ TEST(Charts, OneSectionAWorkloadAndClock) {
       EXPECT_EQ(wall, section.comparisons[0].clock == "wall");
     }
   }
-  ASSERT_EQ(set.overview.size(), 1u);  // two workloads on the wall clock, one on the virtual
-  EXPECT_EQ(set.overview[0].spec["concat"].size(), 3u);
+  ASSERT_EQ(set.overview.size(), 2u);  // two workloads on the wall clock, one on the virtual
+  EXPECT_TRUE(set.overview[0].name.starts_with("overview-time-"));
+  EXPECT_EQ(set.overview[1].spec["concat"].size(), 3u);
 }
 
 TEST(Charts, ThroughputHasEverySystemAndTheReference) {
@@ -74,6 +82,111 @@ TEST(Charts, NotReachedIsSaid) {
   const ChartSet set = make_charts(synthetic::records());
   const Chart& c = chart(set.sections[1].charts, "time-to-accuracy-");
   EXPECT_NE(c.spec.dump().find("not reached: best accuracy 0.767, target 0.85"), std::string::npos);
+}
+
+// The study: 5 tasks, single_device and 5 systems, 2, 4 and 8 ranks, 5 seeds, equal and tuned
+// rates.
+TEST(Charts, AStudyIsSmallMultiplesOfTasksRanksAndRates) {
+  const ChartSet& set = study_charts();
+  ASSERT_EQ(set.sections.size(), 5u);
+  for (const ChartSection& section : set.sections) {
+    ASSERT_EQ(section.comparisons.size(), 6u);
+    std::map<std::string, int> kinds;
+    for (const Chart& c : section.charts) {
+      ++kinds[c.name.substr(0, c.name.find('-'))];
+      for (const char* kind : {"time-to", "curves", "final", "throughput"})
+        if (c.name.starts_with(kind)) {
+          EXPECT_EQ(c.spec["concat"].size(), 6u) << c.name;
+          EXPECT_EQ(c.spec["columns"], 2);
+        }
+    }
+    // Memory and timelines once for every rank count, not again for tuned rates: 5 systems each,
+    // and the single device once.
+    EXPECT_EQ(kinds, (std::map<std::string, int>{{"curves", 2},
+                                                 {"final", 1},
+                                                 {"memory", 3},
+                                                 {"throughput", 1},
+                                                 {"time", 1},
+                                                 {"timeline", 16}}));
+    const json& panels = chart(section.charts, "time-to").spec["concat"];
+    EXPECT_TRUE(
+        panels[4]["title"]["text"].get<std::string>().starts_with("8 ranks, learning rate 0."));
+    EXPECT_EQ(panels[5]["title"]["text"], "8 ranks, learning rate tuned");
+  }
+  EXPECT_EQ(set.overview.size(), 2u);
+  EXPECT_EQ(set.overview[0].spec["concat"].size(), 6u);
+}
+
+TEST(Charts, BarsAreMediansWithTheSmallestAndLargestSeed) {
+  std::vector<Record> records;
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    records.push_back(
+        synthetic::record("gpipe", 4, 0.01 * static_cast<double>(seed), "wall", seed));
+    if (seed == 5) records.back().curve.resize(3);  // does not reach the target
+  }
+  const auto all = compare(records);
+  const json bar = time_to_accuracy_chart("t", "T", all, Palette(records))
+                       .spec["concat"][0]["data"]["values"][0];
+  // Accuracy 0.85 is reached after 320 updates by seeds 1 to 4: after 3.2, 6.4, 9.6 and 12.8 s.
+  EXPECT_NEAR(bar["value"].get<double>(), 8.0, 1e-9);
+  EXPECT_NEAR(bar["low"].get<double>(), 3.2, 1e-9);
+  EXPECT_NEAR(bar["high"].get<double>(), 12.8, 1e-9);
+  EXPECT_EQ(bar["text"], "8 s 4/5");
+}
+
+TEST(Charts, ACurveIsTheMedianInABandAndEndsWhereMostSeedsHaveDiverged) {
+  std::vector<Record> records;
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    records.push_back(synthetic::record("pipedream", 4, 0.01, "virtual", seed));
+    Record& r = records.back();
+    r.curve = {{10, 1, 1.0, 0.1 * static_cast<double>(seed)}, {20, 2, 1.0, 0.5}, {30, 3, 1.0, 0.6}};
+    if (seed == 3) continue;
+    r.outcome = "diverged";
+    r.diverged_at = seed == 1 ? 15 : 25;
+    r.curve.resize(seed == 1 ? 1 : 2);
+    r.curve.push_back({*r.diverged_at, 2.5, std::nan(""), std::nullopt});
+  }
+  const auto all = compare(records);
+  const Chart c = curves_chart("c", all, Palette(records), CurveAxis::updates);
+  const json& points = c.spec["concat"][0]["data"]["values"];
+  ASSERT_EQ(points.size(), 2u);  // after 30 updates one of three is left
+  EXPECT_NEAR(points[0]["value"].get<double>(), 0.2, 1e-12);
+  EXPECT_NEAR(points[0]["low"].get<double>(), 0.1, 1e-12);
+  EXPECT_NEAR(points[0]["high"].get<double>(), 0.3, 1e-12);
+  EXPECT_EQ(points[1]["seeds"], 2);
+  EXPECT_NE(c.spec["title"]["subtitle"].dump().find("Diverged: pipedream 2/3"), std::string::npos);
+}
+
+TEST(Charts, ABoundaryFramesTheLargestStableRate) {
+  const ChartSet& set = study_charts();
+  ASSERT_EQ(set.boundary_charts.size(), 1u);
+  const json& panels = set.boundary_charts[0].spec["concat"];
+  ASSERT_EQ(panels.size(), 3u);  // 2, 4 and 8 ranks
+  for (std::size_t k = 0; k < 3; ++k) {
+    std::map<std::string, std::string> framed;
+    for (const json& cell : panels[k]["data"]["values"])
+      if (cell["framed"] == true) framed[cell["row"]] = cell["column"];
+    for (const StableRateRow& row : set.boundaries[k].rows)
+      EXPECT_EQ(framed[row.label], rate_text(row, set.boundaries[k])) << row.label;
+    EXPECT_EQ(framed.size(), 6u);
+  }
+  // Its records are in no other chart.
+  for (const ChartSection& section : set.sections)
+    EXPECT_NE(section.comparisons[0].workload, "fashion_mlp");
+}
+
+TEST(Charts, LongTextsBehindBarsStayInTheirPanel) {
+  for (const ChartSection& section : study_charts().sections) {
+    const Chart& c = chart(section.charts, "time-to");
+    for (const json& panel : c.spec["concat"]) {
+      const double end = panel["layer"][0]["encoding"]["x"]["scale"]["domain"][1];
+      for (const json& bar : panel["data"]["values"]) {
+        const double pixels = 390 * bar["end"].get<double>() / end;
+        const std::string text = bar["text"];
+        EXPECT_LE(pixels + 6 + 6.2 * static_cast<double>(letters(text)), 396) << text;
+      }
+    }
+  }
 }
 
 TEST(Charts, MemoryStacksAddUpAndThePredictionIsBeside) {

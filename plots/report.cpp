@@ -113,6 +113,7 @@ std::vector<Chart> all_charts(const ChartSet& set) {
   std::vector<Chart> charts = set.overview;
   for (const ChartSection& section : set.sections)
     charts.insert(charts.end(), section.charts.begin(), section.charts.end());
+  charts.insert(charts.end(), set.boundary_charts.begin(), set.boundary_charts.end());
   return charts;
 }
 

@@ -59,6 +59,16 @@ TEST_F(ReportTest, WritesThePageAndTheSpecs) {
   EXPECT_FALSE(fs::exists(folder_ / "out" / "charts" / ".vega.js"));
 }
 
+TEST_F(ReportTest, SaysInWordsWhatTheStudyShows) {
+  const std::vector<Record> study = synthetic::study();
+  const std::string html = report_html(make_charts(study), study, "");
+  for (const char* text : {"Results, 8 ranks, learning rate tuned", "cannot be told apart: ",
+                           "How the learning rates were tuned", "0.05: 0.83",
+                           "seeds diverged, the first at update", "Divergence boundaries",
+                           "a result, and counts as not reaching the", "without<br>drain", "2/5"})
+    EXPECT_NE(html.find(text), std::string::npos) << text;
+}
+
 TEST_F(ReportTest, RemovesChartsOfAnEarlierReport) {
   fs::create_directories(folder_ / "out" / "charts");
   for (const char* name : {"old.vl.json", "old.png", "mine.png"})

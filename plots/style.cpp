@@ -104,7 +104,54 @@ std::string shortened(const std::string& text, std::size_t characters) {
 std::string ranks_text(int ranks) { return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s"); }
 
 std::string setting(const Comparison& c) {
-  return fmt::format("{} · {} · global batch {}", clock_text(c), c.cluster, c.batch);
+  std::string text = fmt::format("{} · {} · global batch {}", clock_text(c), c.cluster, c.batch);
+  return c.duration.empty() ? text : text + " · " + c.duration;
+}
+
+std::size_t letters(const std::string& text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
+}
+
+json panel_heading(const std::string& title) {
+  return {{"text", title}, {"fontSize", 13}, {"anchor", "start"}, {"offset", 6}};
+}
+
+// "sgd, learning rate 0.02, momentum 0.9" in its parts.
+static std::vector<std::string> parts_of(const std::string& optimizer) {
+  std::vector<std::string> parts;
+  for (std::size_t from = 0; from < optimizer.size();) {
+    const std::size_t comma = std::min(optimizer.find(", ", from), optimizer.size());
+    parts.push_back(optimizer.substr(from, comma - from));
+    from = comma + 2;
+  }
+  return parts;
+}
+
+std::string panel_title(const Comparison& c, std::span<const Comparison> all) {
+  std::string title;
+  if (std::any_of(all.begin(), all.end(), [&](const Comparison& other) {
+        return other.workload != c.workload || other.batch != c.batch;
+      }))
+    title = fmt::format("{}, batch {}, ", c.title, c.batch);
+  title += ranks_text(c.ranks);
+  for (const std::string& part : parts_of(c.optimizer)) {
+    const bool shared = std::all_of(all.begin(), all.end(), [&](const Comparison& other) {
+      const auto theirs = parts_of(other.optimizer);
+      return std::count(theirs.begin(), theirs.end(), part) > 0;
+    });
+    if (!shared) title += ", " + part;
+  }
+  return title;
+}
+
+std::size_t panel_columns(std::span<const Comparison> all) { return all.size() > 1 ? 2 : 1; }
+
+std::size_t legend_columns(const std::vector<std::string>& labels) {
+  std::size_t longest = 1;
+  for (const std::string& label : labels) longest = std::max(longest, letters(label));
+  return std::clamp<std::size_t>(130 / (longest + 6), 1, std::max<std::size_t>(labels.size(), 1));
 }
 
 std::vector<const ComparisonRow*> drawing_order(const Comparison& comparison) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,9 +28,19 @@ Scale byte_scale(double largest_bytes);
 std::string rate_text(double samples_per_second);  // "1,234", "12.3"
 std::string slug(const std::string& text);         // lower case, digits and single dashes
 std::string shortened(const std::string& text, std::size_t characters);
-std::string ranks_text(int ranks);  // "1 rank", "4 ranks"
+std::string ranks_text(int ranks);             // "1 rank", "4 ranks"
+std::size_t letters(const std::string& text);  // as drawn: UTF-8 continuation bytes take no room
 
-// "wall clock · laptop · global batch 100": the line under every title.
+nlohmann::json panel_heading(const std::string& title);  // of one of several panels
+// Panels of one workload are told apart by their ranks and, where these differ, by what their
+// optimizers do not share: "4 ranks, learning rate tuned". Those of several workloads by all of it.
+std::string panel_title(const Comparison& c, std::span<const Comparison> all);
+// Equal and tuned rates of one rank count side by side; two columns otherwise, one for one panel.
+std::size_t panel_columns(std::span<const Comparison> all);
+// Entries of a legend under a chart in one line, so that long names are not cut.
+std::size_t legend_columns(const std::vector<std::string>& labels);
+
+// "wall clock · laptop · global batch 100 · 3 epochs": the line under every title.
 std::string setting(const Comparison& comparison);
 
 // The rows in the order all charts use: single_device, then by label.

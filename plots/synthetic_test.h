@@ -121,4 +121,117 @@ inline std::vector<Record> records() {
   return all;
 }
 
+// A whole study: 5 tasks x (single_device + 5 systems) x {2, 4, 8} ranks x 5 seeds, at an equal
+// learning rate and at tuned ones, with seeds that diverge or miss the target, and a divergence
+// boundary.
+inline std::vector<Record> study() {
+  struct Task {
+    const char *name, *title;
+    double rate;
+  };
+  const Task tasks[] = {
+      {"fmnist_cnn", "Fashion-MNIST, small CNN (4 convolutions, 3 linear layers)", 0.05},
+      {"fmnist_mlp", "Fashion-MNIST, MLP 784-512-512-256-128-10", 0.02},
+      {"reviews_lstm", "Movie reviews, residual LSTM", 0.1},
+      {"translation_gnmt", "English to German, GNMT with 8 layers", 0.003},
+      {"gpt_small", "Language model, 12 transformer blocks", 0.0006}};
+  const char* systems[] = {"single_device", "one_f_one_b", "pipedream",
+                           "pipedream_2bw", "spectrain",   "pipeoptim"};
+  std::vector<Record> all;
+  const auto set_rate = [](Record& r, double rate) {
+    r.options["optimizer"] = {
+        {"kind", "sgd"}, {"learning_rate", rate}, {"momentum", 0.9}, {"weight_decay", 0.0}};
+  };
+  for (std::size_t t = 0; t < std::size(tasks); ++t) {
+    for (std::size_t s = 0; s < std::size(systems); ++s) {
+      for (const int ranks : {2, 4, 8}) {
+        if (s == 0 && ranks > 2) continue;
+        for (const bool tuned : {false, true}) {
+          for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+            const bool synchronous = s < 2;
+            const double seconds =
+                s == 0 ? 0.05
+                       : 0.05 / ranks * (synchronous ? 1.5 : 1.05 + 0.02 * static_cast<double>(s));
+            Record r = record(systems[s], s == 0 ? 1 : ranks, seconds, "virtual", seed);
+            r.cluster = "flat:8";
+            r.workload = tasks[t].name;
+            r.workload_facts["title"] = tasks[t].title;
+            r.workload_facts["target"] = 0.84;
+            r.workload_facts["epochs"] = 3;
+            // Evaluated after every other update; an asynchronous pipe fills again each time.
+            r.step_seconds.assign(2 * r.curve.size(), seconds);
+            for (std::size_t k = 0; k < r.curve.size(); ++k) {
+              r.curve[k].step = 2 * static_cast<std::int64_t>(k) + 2;
+              if (!synchronous) r.step_seconds[2 * k] *= 1 + 0.2 * ranks;
+            }
+            if (!synchronous) {
+              r.microbatches = 1;
+              for (int rank = 0; rank < ranks; ++rank)
+                r.theory["staleness"] = std::vector<int>{ranks - 1, 0};
+            }
+            // The staler, the slower it learns; a tuned rate mends half of it.
+            const double stale =
+                synchronous ? 0 : (s == 2 ? 0.02 : 0.006) * ranks * (tuned ? 0.5 : 1);
+            const double luck =
+                0.004 * std::sin(7.0 * static_cast<double>(seed * 31 + s * 7 + t * 3));
+            for (std::size_t k = 0; k < r.curve.size(); ++k)
+              r.curve[k].metric =
+                  (0.9 - stale) * (1 - std::exp(-0.45 * (1 - stale) * static_cast<double>(k + 1))) +
+                  luck;
+            set_rate(r, tasks[t].rate);
+            if (tuned) {
+              const double chosen = tasks[t].rate * (synchronous ? 1 : 0.5);
+              set_rate(r, chosen);
+              r.tuning = {
+                  {"grid", {tasks[t].rate / 2, tasks[t].rate, 2 * tasks[t].rate}},
+                  {"criterion", "accuracy"},
+                  {"seed", 101},
+                  {"epochs", 1},
+                  {"chosen", chosen},
+                  {"results",
+                   {{{"learning_rate", tasks[t].rate / 2}, {"value", 0.81}, {"outcome", "ok"}},
+                    {{"learning_rate", tasks[t].rate}, {"value", 0.83}, {"outcome", "ok"}},
+                    {{"learning_rate", 2 * tasks[t].rate},
+                     {"value", nullptr},
+                     {"outcome", "diverged"}}}}};
+            } else if (s == 2 && ranks == 8 && seed + t > 3) {
+              r.outcome = "diverged";
+              r.diverged_at = 90 + static_cast<int>(10 * seed);
+              r.reason = "at update " + std::to_string(*r.diverged_at) +
+                         ": the training loss is not finite";
+              r.curve.resize(2);
+              r.curve.push_back({*r.diverged_at, 1.2, std::nan(""), std::nullopt});
+            }
+            r.digest += r.workload + (tuned ? "tuned" : "");
+            all.push_back(std::move(r));
+          }
+        }
+      }
+    }
+  }
+  for (std::size_t s = 0; s < std::size(systems); ++s)
+    for (const int ranks : {2, 4, 8})
+      for (std::uint64_t seed = 1; seed <= 5; ++seed)
+        for (std::size_t k = 0; k < 7; ++k) {
+          if (s == 0 && ranks > 2) continue;
+          Record r = record(systems[s], s == 0 ? 1 : ranks, 0.01, "virtual", seed);
+          r.cluster = "flat:8";
+          r.purpose = "boundary";
+          r.workload_facts["steps"] = 20;
+          const double rate = 0.005 * std::pow(2.0, static_cast<double>(k));
+          set_rate(r, rate);
+          r.timeline.clear();
+          r.curve.clear();
+          const double limit = s < 2 ? 5 : 5 - 0.5 * ranks + 0.5 * static_cast<double>(s % 3);
+          const bool diverges =
+              static_cast<double>(k) > limit + 0.2 * static_cast<double>(seed % 3);
+          for (int u = 1; u <= (diverges ? 9 : 20); ++u)
+            r.curve.push_back({u, 0.01 * u, diverges ? 2.3 * u : 2.3 / u, std::nullopt});
+          if (diverges) r.outcome = "diverged", r.diverged_at = 10;
+          r.digest += "boundary" + std::to_string(k);
+          all.push_back(std::move(r));
+        }
+  return all;
+}
+
 }  // namespace sluice::synthetic

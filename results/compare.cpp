@@ -11,6 +11,7 @@
 
 #include "harness/core/error.h"
 #include "results/metrics.h"
+#include "results/tell_apart.h"
 
 namespace sluice {
 namespace {
@@ -18,23 +19,38 @@ namespace {
 using nlohmann::json;
 
 // Never mixes clocks, nor costs from a formula with costs from a profile.
-using GroupKey = std::tuple<std::string, std::string, std::string, std::string, std::int64_t, int>;
+// Nor what was trained for longer, or at another learning rate: see optimizer_text.
+using GroupKey = std::tuple<std::string, std::string, std::string, std::string, std::int64_t, int,
+                            std::string, std::string>;
 GroupKey group_key(const Record& r) {
-  return {r.workload, r.cluster, r.clock, r.cost_source, r.batch, r.ranks};
+  return {r.workload, r.cluster, r.clock,          r.cost_source,
+          r.batch,    r.ranks,   duration_text(r), optimizer_text(r)};
+}
+
+// The learning-rate search that a record comes from, without what it found.
+std::string search_of(const Record& r) {
+  if (r.tuning.empty()) return "";
+  json search = r.tuning;
+  search.erase("results");
+  search.erase("chosen");
+  return search.dump();
 }
 
 // All but the seed: records that differ in nothing else are repetitions.
-using RowKey =
-    std::tuple<std::string, std::string, int, int, std::string, std::string, std::string>;
+using RowKey = std::tuple<std::string, std::string, int, int, std::string, std::string, std::string,
+                          std::string>;
 RowKey row_key(const Record& r) {
-  return {r.system, r.options.dump(), r.ranks, r.microbatches, r.transport, r.device, r.cluster};
+  return {r.system,    r.options.dump(), r.ranks,   r.microbatches,
+          r.transport, r.device,         r.cluster, search_of(r)};
 }
 
 // Everything by which two records of one system may differ, as names and texts.
 std::map<std::string, std::string> traits(const Record& r) {
   std::map<std::string, std::string> result;
   for (const auto& [name, value] : r.options.items())
-    result[name] = value.is_string() ? value.get<std::string>() : value.dump();
+    if (name != "optimizer")  // the same in the whole comparison, but for a rate that was tuned
+      result[name] = value.is_string() ? value.get<std::string>() : value.dump();
+  if (const std::string search = search_of(r); !search.empty()) result["tuning"] = search;
   result["microbatches"] = std::to_string(r.microbatches);
   result["transport"] = r.transport;
   result["device"] = r.device;
@@ -77,7 +93,9 @@ ComparisonRow make_row(std::vector<Record> records) {
   row.updates_per_epoch = first.updates_per_epoch;
   row.outcome = "ok";
   std::vector<Throughput> throughputs;
-  std::vector<double> rates, times, finals;
+  row.learning_rate = learning_rate(first);
+  row.tuning = first.tuning;
+  std::vector<double> rates, times, undrained, finals, peaks;
   for (const Record& record : records) {
     if (record.outcome == "ok") {
       ++row.succeeded;
@@ -93,7 +111,16 @@ ComparisonRow make_row(std::vector<Record> records) {
     }
     take_max(row.measured_peaks, measured_peaks(record));
     take_max(row.predicted_peaks, predicted_peaks(record));
+    if (const auto p = peak_memory(record)) peaks.push_back(static_cast<double>(*p));
+    if (is_result(record) || record.outcome == "timed_out") ++row.attempts;
+    if (record.outcome == "diverged") {
+      ++row.diverged;
+      if (record.diverged_at)
+        row.first_divergence =
+            std::min(row.first_divergence.value_or(*record.diverged_at), *record.diverged_at);
+    }
     if (const auto t = time_to_accuracy(record)) times.push_back(*t);
+    if (const auto t = time_to_accuracy_without_drain(record)) undrained.push_back(*t);
     if (const auto m = final_metric(record)) finals.push_back(*m);
     if (const auto m = best_metric(record)) {
       const bool better = !row.best_metric ||
@@ -105,6 +132,8 @@ ComparisonRow make_row(std::vector<Record> records) {
   if (first.clock == "wall" && !throughputs.empty())
     row.interval = interval_over_seeds(throughputs);
   row.time_to_accuracy = spread(times);
+  if (undrained.size() == times.size()) row.time_without_drain = spread(undrained);
+  row.peak_memory = spread(peaks);
   row.reached = static_cast<int>(times.size());
   row.final_metric = spread(finals);
   row.records = std::move(records);
@@ -120,19 +149,12 @@ std::vector<ComparisonRow> make_rows(const std::vector<const Record*>& records) 
 }
 
 void label_rows(std::vector<ComparisonRow>& rows) {
-  std::map<std::string, std::map<std::string, std::set<std::string>>> values;
-  std::map<std::string, std::size_t> count;
-  for (const ComparisonRow& row : rows) {
-    ++count[row.system];
-    for (const auto& [name, text] : traits(row.records.front()))
-      values[row.system][name].insert(text);
-  }
-  for (ComparisonRow& row : rows) {
-    for (const auto& [name, text] : traits(row.records.front())) {
-      if (count[row.system] < 2 || values[row.system][name].size() < 2) continue;
-      row.options += (row.options.empty() ? "" : " ") + name + "=" + text;
-    }
-    row.label = row.system + (row.options.empty() ? "" : " " + row.options);
+  std::vector<const Record*> firsts;
+  for (const ComparisonRow& row : rows) firsts.push_back(&row.records.front());
+  const std::vector<std::string> options = telling_options(firsts);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    rows[i].options = options[i];
+    rows[i].label = rows[i].system + (options[i].empty() ? "" : " " + options[i]);
   }
 }
 
@@ -161,6 +183,10 @@ double place(const ComparisonRow& row, CompareMetric metric) {
       return largest(row).value_or(kLast);
     case CompareMetric::time_to_accuracy:
       return row.time_to_accuracy ? row.time_to_accuracy->median : kLast;
+    case CompareMetric::final_metric:
+      if (!row.final_metric) return kLast;
+      return lower_is_better(row.records.front()) ? row.final_metric->median
+                                                  : -row.final_metric->median;
   }
   return kLast;
 }
@@ -183,6 +209,9 @@ void relate_to_baseline(Comparison& comparison, const std::string& baseline) {
     if (!row.throughput_ratio || &row == base) continue;
     if (comparison.clock == "virtual") {
       row.differs = std::abs(*row.throughput_ratio - 1) > 1e-6;
+    } else if (enough_seeds(row) && enough_seeds(*base)) {
+      row.differs = row.throughput->max < base->throughput->min ||
+                    base->throughput->max < row.throughput->min;
     } else if (row.interval && base->interval) {
       row.differs = !overlap(*row.interval, *base->interval);
     }
@@ -223,11 +252,18 @@ json to_json(const ComparisonRow& row) {
           {"measured_peak_bytes", row.measured_peaks},
           {"predicted_peak_bytes", row.predicted_peaks},
           {"memory_ratio", maybe(row.memory_ratio)},
+          {"peak_memory", to_json(row.peak_memory)},
           {"time_to_accuracy", to_json(row.time_to_accuracy)},
+          {"time_to_accuracy_without_drain", to_json(row.time_without_drain)},
           {"time_ratio", maybe(row.time_ratio)},
           {"reached", row.reached},
+          {"attempts", row.attempts},
           {"final_metric", to_json(row.final_metric)},
           {"best_metric", maybe(row.best_metric)},
+          {"learning_rate", maybe(row.learning_rate)},
+          {"tuning", row.tuning.empty() ? json(nullptr) : row.tuning},
+          {"diverged", row.diverged},
+          {"first_divergence", maybe(row.first_divergence)},
           {"outcome", row.outcome},
           {"reason", row.reason},
           {"succeeded", row.succeeded},
@@ -237,15 +273,35 @@ json to_json(const ComparisonRow& row) {
 
 }  // namespace
 
+std::vector<std::string> telling_options(std::span<const Record* const> records) {
+  std::map<std::string, std::map<std::string, std::set<std::string>>> values;
+  std::map<std::string, std::size_t> count;
+  for (const Record* record : records) {
+    ++count[record->system];
+    for (const auto& [name, text] : traits(*record)) values[record->system][name].insert(text);
+  }
+  std::vector<std::string> result;
+  for (const Record* record : records) {
+    std::string& options = result.emplace_back();
+    for (const auto& [name, text] : traits(*record)) {
+      if (count[record->system] < 2 || values[record->system][name].size() < 2) continue;
+      options += (options.empty() ? "" : " ") + name + "=" + text;
+    }
+  }
+  return result;
+}
+
 CompareMetric parse_compare_metric(const std::string& text) {
-  static const std::array<std::string, 3> names = {"throughput", "memory", "time_to_accuracy"};
-  for (std::size_t i = 0; i < names.size(); ++i)
+  static const std::array<std::string, 5> names = {"throughput", "memory", "time_to_accuracy",
+                                                   "final_metric", kStableRateMetric};
+  for (std::size_t i = 0; i + 1 < names.size(); ++i)
     if (text == names[i]) return static_cast<CompareMetric>(i);
   throw InputError("--metric", "unknown metric '" + text + "'", suggestion(text, names));
 }
 
 std::vector<Comparison> compare(std::span<const Record> records, const CompareOptions& options) {
-  const std::vector<Record> kept = latest(records);
+  std::vector<Record> kept = latest(records);
+  std::erase_if(kept, [](const Record& record) { return record.purpose != "measure"; });
   std::set<std::string> systems;
   std::map<GroupKey, std::vector<const Record*>> groups;
   for (const Record& record : kept) {
@@ -266,7 +322,8 @@ std::vector<Comparison> compare(std::span<const Record> records, const CompareOp
     for (const Record& record : kept) {
       if (record.system != kReferenceSystem || record.workload != like.workload ||
           record.clock != like.clock || record.cost_source != like.cost_source ||
-          record.batch != like.batch)
+          record.batch != like.batch || duration_text(record) != duration_text(like) ||
+          optimizer_text(record) != optimizer_text(like))
         continue;
       (record.cluster == like.cluster ? same : other).push_back(&record);
     }
@@ -293,7 +350,8 @@ std::vector<Comparison> compare(std::span<const Record> records, const CompareOp
       const Record& first = *own.front();
       Comparison comparison;
       std::tie(comparison.workload, comparison.cluster, comparison.clock, comparison.cost_source,
-               comparison.batch, comparison.ranks) = key;
+               comparison.batch, comparison.ranks, comparison.duration, comparison.optimizer) = key;
+      comparison.tuned = !first.tuning.empty();
       const auto title = first.workload_facts.find("title");
       comparison.title = title != first.workload_facts.end() && title->is_string()
                              ? title->get<std::string>()
@@ -316,6 +374,7 @@ std::vector<Comparison> compare(std::span<const Record> records, const CompareOp
                          const double x = place(a, options.metric), y = place(b, options.metric);
                          return x != y ? x < y : a.label < b.label;
                        });
+      comparison.verdicts = verdicts(comparison);
       result.push_back(std::move(comparison));
     }
   }
@@ -327,18 +386,28 @@ json to_json(std::span<const Comparison> comparisons) {
   for (const Comparison& c : comparisons) {
     json rows = json::array();
     for (const ComparisonRow& row : c.rows) rows.push_back(to_json(row));
+    json verdicts = json::array();
+    for (const Verdict& v : c.verdicts)
+      verdicts.push_back({{"metric", v.metric},
+                          {"cannot_be_told_apart", v.alike},
+                          {"apart_from_all", v.apart},
+                          {"too_few_seeds", v.too_few_seeds}});
     result.push_back({{"workload", c.workload},
                       {"title", c.title},
                       {"cluster", c.cluster},
                       {"clock", c.clock},
                       {"cost_source", c.cost_source},
+                      {"duration", c.duration},
+                      {"optimizer", c.optimizer},
+                      {"learning_rate_policy", c.tuned ? "tuned" : "equal"},
                       {"ranks", c.ranks},
                       {"batch", c.batch},
                       {"metric", c.metric},
                       {"metric_direction", c.lower_is_better ? "down" : "up"},
                       {"target", maybe(c.target)},
                       {"baseline", c.baseline.empty() ? json(nullptr) : json(c.baseline)},
-                      {"rows", std::move(rows)}});
+                      {"rows", std::move(rows)},
+                      {"verdicts", std::move(verdicts)}});
   }
   return result;
 }

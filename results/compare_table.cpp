@@ -38,14 +38,24 @@ std::string bytes_cell(const std::vector<std::int64_t>& peaks) {
   return to_text(Bytes(*std::max_element(peaks.begin(), peaks.end())));
 }
 
-std::string time_cell(const ComparisonRow& row) {
-  if (!row.time_to_accuracy) return row.final_metric ? "not reached" : kNone;
-  std::string text = to_text(Seconds(row.time_to_accuracy->median));
-  if (row.reached > 1 && row.time_to_accuracy->min < row.time_to_accuracy->max)
-    text += fmt::format(" ({}..{})", to_text(Seconds(row.time_to_accuracy->min)),
-                        to_text(Seconds(row.time_to_accuracy->max)));
-  if (row.reached < static_cast<int>(row.records.size()))
-    text += fmt::format(" ({} of {})", row.reached, row.records.size());
+// The median, and the smallest and largest where seeds differ.
+template <class Text>
+std::string spread_cell(const std::optional<Spread>& spread, Text text) {
+  if (!spread) return kNone;
+  const std::string low = text(spread->min), high = text(spread->max);
+  const std::string middle = text(spread->median);
+  return low == high ? middle : middle + " (" + low + ".." + high + ")";
+}
+
+std::string seconds(double value) { return to_text(Seconds(value)); }
+
+std::string time_cell(const ComparisonRow& row, const std::optional<Spread>& time) {
+  if (!time) {
+    if (row.reached > 0 || (!row.final_metric && row.diverged == 0)) return kNone;
+    return row.attempts > 1 ? fmt::format("not reached 0/{}", row.attempts) : "not reached";
+  }
+  std::string text = spread_cell(time, seconds);
+  if (row.reached < row.attempts) text += fmt::format(" {}/{}", row.reached, row.attempts);
   return text;
 }
 
@@ -59,7 +69,11 @@ std::string outcome_cell(const ComparisonRow& row) {
   }
   std::string text = row.outcome;
   if (row.records.size() > 1)
-    text = fmt::format("{} of {} ok, {}", row.succeeded, row.records.size(), text);
+    text = fmt::format("{}/{} ok, {}", row.succeeded, row.records.size(), text);
+  if (row.outcome == "diverged" && row.diverged > 1)
+    return fmt::format("{}/{} ok, {} diverged, the first at update {}", row.succeeded,
+                       row.records.size(), row.diverged, row.first_divergence.value_or(0));
+  if (row.outcome == "diverged") return text + " " + reason;
   return reason.empty() ? text : text + ": " + reason;
 }
 
@@ -86,6 +100,9 @@ std::vector<Column> columns(const Comparison& comparison, const CompareOptions& 
   add(
       "micro-batches", true, [](const auto& row) { return std::to_string(row.microbatches); },
       rows);
+  if (std::ranges::any_of(rows, [](const auto& row) { return row.records.size() > 1; }))
+    add(
+        "seeds", true, [](const auto& row) { return std::to_string(row.records.size()); }, rows);
   add(
       "samples/update", true,
       [](const auto& row) { return std::to_string(row.samples_per_update); }, rows);
@@ -95,21 +112,19 @@ std::vector<Column> columns(const Comparison& comparison, const CompareOptions& 
         return row.updates_per_epoch > 0 ? std::to_string(row.updates_per_epoch) : kNone;
       },
       rows);
+  if (comparison.tuned)
+    add(
+        "tuned rate", true,
+        [](const auto& row) {
+          return row.learning_rate ? fmt::format("{:g}", *row.learning_rate) : kNone;
+        },
+        rows);
   add(
-      "samples/s", true,
-      [](const auto& row) { return row.throughput ? rate(row.throughput->median) : kNone; }, rows);
+      "samples/s", true, [](const auto& row) { return spread_cell(row.throughput, rate); }, rows);
   add(
       "95 % interval", true,
       [](const auto& row) {
         return row.interval ? rate(row.interval->low) + " .. " + rate(row.interval->high) : kNone;
-      },
-      rows);
-  add(
-      "over seeds", true,
-      [](const auto& row) {
-        if (row.records.size() < 2 || !row.throughput) return std::string(kNone);
-        return fmt::format("{}: {} .. {}", row.records.size(), rate(row.throughput->min),
-                           rate(row.throughput->max));
       },
       rows);
   add("ratio", true, ratio_cell, rows);
@@ -132,14 +147,22 @@ std::vector<Column> columns(const Comparison& comparison, const CompareOptions& 
     add(
         fmt::format("time to {} {:g}", comparison.metric, *comparison.target), true,
         [&](const auto& row) {
-          return with_ratio(time_cell(row), row.time_ratio,
+          return with_ratio(time_cell(row, row.time_to_accuracy), row.time_ratio,
                             options.metric == CompareMetric::time_to_accuracy);
         },
         rows);
+  // Where draining makes a difference: in asynchronous systems.
+  const bool drains = std::ranges::any_of(rows, [](const auto& row) {
+    return row.time_without_drain && row.time_without_drain->median < row.time_to_accuracy->median;
+  });
+  if (comparison.target && drains)
+    add(
+        "without drain", true,
+        [](const auto& row) { return spread_cell(row.time_without_drain, seconds); }, rows);
   add(
       "final " + comparison.metric, true,
       [](const auto& row) {
-        return row.final_metric ? fmt::format("{:.4g}", row.final_metric->median) : kNone;
+        return spread_cell(row.final_metric, [](double v) { return fmt::format("{:.4g}", v); });
       },
       rows);
   add("outcome", false, outcome_cell, rows);
@@ -181,8 +204,11 @@ std::string to_table(std::span<const Comparison> comparisons, const CompareOptio
   std::string text;
   for (const Comparison& c : comparisons) {
     if (!text.empty()) text += "\n";
-    text += fmt::format("{} on {}: {}, {} rank{}, global batch {}\n\n", c.title, c.cluster,
+    text += fmt::format("{} on {}: {}, {} rank{}, global batch {}", c.title, c.cluster,
                         clock_text(c), c.ranks, c.ranks == 1 ? "" : "s", c.batch);
+    for (const std::string& more : {c.duration, c.optimizer})
+      if (!more.empty()) text += ", " + more;
+    text += "\n\n";
     text += render(columns(c, options), c.rows.size());
     bool same = false, unknown = false, reference = false;
     for (const ComparisonRow& row : c.rows) {
@@ -194,16 +220,23 @@ std::string to_table(std::span<const Comparison> comparisons, const CompareOptio
     text += "\n";
     if (!c.baseline.empty()) text += fmt::format("  ratio: to {}\n", c.baseline);
     if (same)
-      text += fmt::format("  ~  cannot be told apart from {}: {}\n", c.baseline,
-                          c.clock == "wall" ? "the intervals overlap" : "equal");
+      text +=
+          fmt::format("  ~  cannot be told apart from {}: {}\n", c.baseline,
+                      c.clock == "wall" ? "the ranges of 5 or more seeds, or else the intervals "
+                                          "of their steps, overlap"
+                                        : "equal");
     if (unknown)
       text += "  ?  too few steps for an interval, so nothing is said about a difference\n";
+    for (const Verdict& verdict : c.verdicts) text += "  " + to_text(verdict) + "\n";
     if (c.baseline.empty())
-      text += "  no ratio: the baseline has no run with this workload, batch and clock\n";
-    if (!reference)
       text +=
-          fmt::format("  no {} run with this workload, batch and clock: add one as a reference\n",
-                      kReferenceSystem);
+          "  no ratio: the baseline has no run with this workload, batch, clock and "
+          "learning rate\n";
+    if (!reference)
+      text += fmt::format(
+          "  no {} run like these (workload, batch, clock, learning rate): add one as a "
+          "reference\n",
+          kReferenceSystem);
   }
   return text.empty() ? "no records\n" : text;
 }

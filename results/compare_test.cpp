@@ -110,6 +110,90 @@ TEST(Compare, OptionsTellVariantsApart) {
   EXPECT_EQ(row(c, "gpipe").options, "");
 }
 
+TEST(Compare, EqualAndTunedRatesAreNeverInOneComparison) {
+  const auto at_rate = [](const std::string& system, double rate, bool tuned) {
+    Record r = run(system, 4, 0.5);
+    r.options["optimizer"] = {{"kind", "sgd"}, {"learning_rate", rate}, {"momentum", 0}};
+    if (tuned) r.tuning = {{"grid", {0.1, 0.2}}, {"chosen", rate}, {"seed", 101}};
+    r.digest += std::to_string(rate) + (tuned ? "t" : "");
+    return r;
+  };
+  const auto all = compare(std::vector<Record>{
+      at_rate("gpipe", 0.1, false), at_rate("fsdp", 0.1, false), at_rate("gpipe", 0.2, false),
+      at_rate("gpipe", 0.1, true), at_rate("fsdp", 0.2, true)});
+  ASSERT_EQ(all.size(), 3u);
+  EXPECT_EQ(all[0].optimizer, "sgd, learning rate 0.1");
+  EXPECT_EQ(all[0].rows.size(), 2u);
+  EXPECT_FALSE(all[0].tuned);
+  EXPECT_EQ(all[1].optimizer, "sgd, learning rate 0.2");
+  EXPECT_EQ(all[1].rows.size(), 1u);
+  EXPECT_EQ(all[2].optimizer, "sgd, learning rate tuned");
+  EXPECT_TRUE(all[2].tuned);
+  ASSERT_EQ(all[2].rows.size(), 2u);
+  EXPECT_EQ(row(all[2], "gpipe").learning_rate, 0.1);
+  EXPECT_EQ(row(all[2], "fsdp").learning_rate, 0.2);
+  const std::string table = to_table(all);
+  EXPECT_NE(table.find("global batch 100, sgd, learning rate tuned\n"), std::string::npos) << table;
+  EXPECT_NE(table.find("tuned rate"), std::string::npos) << table;
+}
+
+TEST(Compare, RunsOfDifferentLengthAreNotRepetitions) {
+  std::vector<Record> records = {run("gpipe", 4, 0.5), run("gpipe", 4, 0.6)};
+  records[0].workload_facts["epochs"] = 3;
+  records[1].workload_facts["steps"] = 30;
+  const auto all = compare(records);
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].duration, "3 epochs");
+  EXPECT_EQ(all[1].duration, "30 updates");
+}
+
+TEST(Compare, OnlyMeasurementsAreCompared) {
+  std::vector<Record> records = {run("gpipe", 4, 0.5), run("gpipe", 4, 0.6), run("fsdp", 4, 0.6)};
+  records[1].purpose = "tune";
+  records[2].purpose = "boundary";
+  const auto all = compare(records);
+  ASSERT_EQ(all.size(), 1u);
+  ASSERT_EQ(all[0].rows.size(), 1u);
+  EXPECT_EQ(all[0].rows[0].records.size(), 1u);
+}
+
+TEST(Compare, ADivergedSeedIsCountedAndSaid) {
+  std::vector<Record> records;
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    records.push_back(run("gpipe", 4, 0.5, "wall", seed));
+    records.push_back(run("pipedream", 4, 0.4, "wall", seed));
+  }
+  for (const std::size_t i : {1u, 7u}) {
+    records[i].outcome = "diverged";
+    records[i].diverged_at = i == 1 ? 120 : 99;
+    records[i].reason = "at update N: the training loss is not finite";
+  }
+  const Comparison c = compare(records).at(0);
+  const ComparisonRow& stale = row(c, "pipedream");
+  EXPECT_EQ(stale.outcome, "diverged");
+  EXPECT_EQ(stale.diverged, 2);
+  EXPECT_EQ(stale.first_divergence, 99);
+  EXPECT_EQ(stale.reached, 3);
+  EXPECT_EQ(stale.attempts, 5);
+  const std::string table = to_table(std::vector<Comparison>{c});
+  EXPECT_NE(table.find(" 3/5"), std::string::npos) << table;
+  EXPECT_NE(table.find("3/5 ok, 2 diverged, the first at update 99"), std::string::npos) << table;
+}
+
+TEST(Compare, SpreadsAreShownWhereSeedsDiffer) {
+  std::vector<Record> records;
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    records.push_back(run("gpipe", 4, 0.5, "wall", seed));
+    records.back().curve.back().metric = 0.90 + 0.01 * static_cast<double>(seed);
+    records.push_back(run("fsdp", 4, 0.4, "wall", seed));
+  }
+  const auto all = compare(records);
+  EXPECT_EQ(row(all[0], "gpipe").final_metric->median, 0.92);
+  const std::string table = to_table(all);
+  EXPECT_NE(table.find("0.92 (0.91..0.93)"), std::string::npos) << table;
+  EXPECT_NE(table.find("too few seeds to say"), std::string::npos) << table;
+}
+
 TEST(Compare, FailedRunsAreRows) {
   std::vector<Record> records = {run("single_device", 1, 1), run("gpipe", 4, 0.5),
                                  run("fsdp", 4, 0.5)};
@@ -136,6 +220,7 @@ TEST(Compare, TheMetricSorts) {
   EXPECT_EQ(first(CompareMetric::memory)[2].system, "a");
   EXPECT_EQ(first(CompareMetric::time_to_accuracy)[2].system, "c");
   EXPECT_EQ(parse_compare_metric("memory"), CompareMetric::memory);
+  EXPECT_EQ(parse_compare_metric("final_metric"), CompareMetric::final_metric);
   EXPECT_THROW(parse_compare_metric("memry"), InputError);
   EXPECT_THROW(compare(records, {.baseline = "d"}), InputError);
 }

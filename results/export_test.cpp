@@ -59,6 +59,9 @@ TEST(Export, QuotesWhatNeedsQuotes) {
   EXPECT_EQ(value("samples_per_second"), "20");
   EXPECT_EQ(value("samples_per_second_low"), "");
   EXPECT_EQ(value("final_metric"), "0.125");
+  EXPECT_EQ(value("purpose"), "measure");
+  EXPECT_EQ(value("tuned"), "no");
+  EXPECT_EQ(value("diverged_at"), "");
 }
 
 TEST(Export, WritesOneLineACurvePoint) {

@@ -26,6 +26,10 @@ bool has_metrics(const Record& record) {
   return record.outcome == "ok" || record.outcome == "timed_out";
 }
 
+bool is_result(const Record& record) {
+  return record.outcome == "ok" || record.outcome == "diverged";
+}
+
 std::optional<Throughput> throughput(const Record& record) {
   const auto warmup = static_cast<std::size_t>(std::max(record.warmup_steps, 0));
   if (!has_metrics(record) || record.step_seconds.size() <= warmup || record.samples_per_step <= 0)
@@ -70,6 +74,48 @@ std::optional<double> target(const Record& record) {
   return fact->get<double>();
 }
 
+std::string duration_text(const Record& record) {
+  const auto count = [&](const char* name) {
+    const auto fact = record.workload_facts.find(name);
+    return fact != record.workload_facts.end() && fact->is_number_integer()
+               ? fact->get<std::int64_t>()
+               : 0;
+  };
+  const auto text = [](std::int64_t n, const char* unit) {
+    return std::to_string(n) + " " + unit + (n == 1 ? "" : "s");
+  };
+  if (const auto n = count("epochs"); n > 0) return text(n, "epoch");
+  if (const auto n = count("steps"); n > 0) return text(n, "update");
+  return "";
+}
+
+std::string optimizer_text(const Record& record, bool with_rate) {
+  const bool tuned = !record.tuning.empty();
+  const auto optimizer = record.options.find("optimizer");
+  if (optimizer == record.options.end() || !optimizer->is_object())
+    return tuned && with_rate ? "learning rate tuned" : "";
+  std::string text = optimizer->value("kind", "");
+  for (const auto& [name, value] : optimizer->items()) {
+    const bool is_rate = name == "learning_rate";
+    if (name == "kind" || value == 0 || (is_rate && !with_rate)) continue;
+    std::string words = name;
+    std::replace(words.begin(), words.end(), '_', ' ');
+    text += (text.empty() ? "" : ", ") + words + " ";
+    text += is_rate && tuned    ? "tuned"
+            : value.is_string() ? value.get<std::string>()
+                                : value.dump();
+  }
+  return text;
+}
+
+std::optional<double> learning_rate(const Record& record) {
+  const auto optimizer = record.options.find("optimizer");
+  if (optimizer == record.options.end() || !optimizer->is_object()) return std::nullopt;
+  const auto rate = optimizer->find("learning_rate");
+  if (rate == optimizer->end() || !rate->is_number()) return std::nullopt;
+  return rate->get<double>();
+}
+
 std::optional<double> time_to_accuracy(const Record& record) {
   const std::optional<double> goal = target(record);
   if (!has_metrics(record) || !goal) return std::nullopt;
@@ -78,6 +124,35 @@ std::optional<double> time_to_accuracy(const Record& record) {
     if (point.metric && (down ? *point.metric <= *goal : *point.metric >= *goal))
       return point.seconds;
   return std::nullopt;
+}
+
+std::optional<double> time_to_accuracy_without_drain(const Record& record) {
+  const std::optional<double> with = time_to_accuracy(record);
+  if (!with) return std::nullopt;
+  const auto staleness = record.theory.find("staleness");
+  const auto stale = [](const nlohmann::json& s) { return s.is_number() && s.get<double>() > 0; };
+  const bool asynchronous =
+      staleness != record.theory.end() &&
+      (staleness->is_array() ? std::any_of(staleness->begin(), staleness->end(), stale)
+                             : stale(*staleness));
+  if (!asynchronous) return with;
+  std::vector<double> first_steps, others;  // up to the target
+  std::size_t done = 0;
+  for (const CurvePoint& point : record.curve) {
+    if (!point.metric) continue;
+    const auto end = static_cast<std::size_t>(point.step);
+    if (end > record.step_seconds.size() || end <= done) return std::nullopt;
+    first_steps.push_back(record.step_seconds[done]);
+    others.insert(others.end(), record.step_seconds.begin() + static_cast<std::ptrdiff_t>(done + 1),
+                  record.step_seconds.begin() + static_cast<std::ptrdiff_t>(end));
+    done = end;
+    if (point.seconds >= *with) break;
+  }
+  if (others.empty()) return std::nullopt;
+  double extra = 0;
+  const double step = median(others);
+  for (const double first : first_steps) extra += std::max(0.0, first - step);
+  return *with - extra;
 }
 
 std::optional<double> final_metric(const Record& record) {
@@ -105,7 +180,7 @@ std::vector<Record> latest(std::span<const Record> records) {
     const auto [found, added] = place.emplace(record.digest, result.size());
     if (added) {
       result.push_back(record);
-    } else if (record.outcome == "ok" || result[found->second].outcome != "ok") {
+    } else if (is_result(record) || !is_result(result[found->second])) {
       result[found->second] = record;
     }
   }

@@ -37,7 +37,7 @@ TEST(Metrics, OnlyWholeRunsCount) {
   r.step_seconds = {1, 1};
   r.curve = {{1, 1, 0.5, 0.9}};
   r.peak_bytes = {{.total = 1}};
-  for (const char* outcome : {"failed", "unsupported", "out_of_memory"}) {
+  for (const char* outcome : {"failed", "unsupported", "out_of_memory", "diverged"}) {
     r.outcome = outcome;
     EXPECT_FALSE(throughput(r) || time_to_accuracy(r) || final_metric(r) || peak_memory(r));
   }
@@ -72,6 +72,40 @@ TEST(Metrics, TimeToAccuracyIsTheFirstCrossing) {
   EXPECT_EQ(time_to_accuracy(r), std::nullopt);
 }
 
+// Two segments of 4 updates, evaluated after 4 and 8. Each fills the pipe of 3 ranks in 3 slots of
+// 1 s, and then does an update a slot: (3 - 1) s too long, twice.
+TEST(Metrics, WithoutDrainTheFirstStepOfASegmentIsAMedianOne) {
+  Record r = run();
+  r.theory = {{"staleness", {2, 1, 0}}};
+  r.step_seconds = {3, 1, 1, 1, 3, 1, 1, 1};
+  r.curve = {{4, 6, 0.9, 0.5}, {8, 12, 0.7, 0.8}};
+  EXPECT_EQ(time_to_accuracy(r), 12);
+  EXPECT_EQ(time_to_accuracy_without_drain(r), 8);
+  r.workload_facts["target"] = 0.5;  // reached after the first segment
+  EXPECT_EQ(time_to_accuracy_without_drain(r), 4);
+  r.theory["staleness"] = {0, 0, 0};  // every update is a flush: nothing to take out
+  EXPECT_EQ(time_to_accuracy_without_drain(r), 6);
+  r.theory["staleness"] = {2, 1, 0};
+  r.step_seconds.resize(3);
+  EXPECT_EQ(time_to_accuracy_without_drain(r), std::nullopt);
+}
+
+TEST(Metrics, TextsOfWhatMayStandSideBySide) {
+  Record r = run();
+  EXPECT_EQ(duration_text(r), "");
+  EXPECT_EQ(optimizer_text(r), "");
+  EXPECT_EQ(learning_rate(r), std::nullopt);
+  r.workload_facts["epochs"] = 1;
+  r.options["optimizer"] = {
+      {"kind", "sgd"}, {"learning_rate", 0.02}, {"momentum", 0.9}, {"weight_decay", 0.0}};
+  EXPECT_EQ(duration_text(r), "1 epoch");
+  EXPECT_EQ(optimizer_text(r), "sgd, learning rate 0.02, momentum 0.9");
+  EXPECT_EQ(optimizer_text(r, false), "sgd, momentum 0.9");
+  r.tuning = {{"chosen", 0.02}};
+  EXPECT_EQ(optimizer_text(r), "sgd, learning rate tuned, momentum 0.9");
+  EXPECT_EQ(learning_rate(r), 0.02);
+}
+
 TEST(Metrics, LowerMayBeBetter) {
   Record r = run();
   r.workload_facts = {{"metric", "perplexity"}, {"metric_direction", "down"}, {"target", 20}};
@@ -80,6 +114,15 @@ TEST(Metrics, LowerMayBeBetter) {
   EXPECT_EQ(best_metric(r), 19.5);
   EXPECT_EQ(final_metric(r), 25);
   EXPECT_EQ(metric_name(r), "perplexity");
+}
+
+TEST(Metrics, ADivergenceIsAResultThatAFailureDoesNotReplace) {
+  std::vector<Record> all(2, run());
+  all[0].outcome = "diverged";
+  all[1].outcome = "failed";
+  EXPECT_EQ(latest(all).at(0).outcome, "diverged");
+  std::swap(all[0], all[1]);
+  EXPECT_EQ(latest(all).at(0).outcome, "diverged");
 }
 
 TEST(Metrics, LatestPrefersWhatSucceeded) {

@@ -93,9 +93,10 @@ class Fields {
     return real(name, value);
   }
 
-  std::optional<int> maybe_count(const std::string& name) {
+  template <class Int>
+  std::optional<Int> maybe_count(const std::string& name) {
     if (get(name).is_null()) return std::nullopt;
-    return count<int>(name);
+    return count<Int>(name);
   }
 
   json object(const std::string& name) {
@@ -221,8 +222,11 @@ json to_json(const Record& record) {
       {"batch", record.batch},
       {"microbatches", record.microbatches},
       {"seed", record.seed},
+      {"purpose", record.purpose},
+      {"tuning", record.tuning},
       {"outcome", record.outcome},
       {"reason", record.reason},
+      {"diverged_at", record.diverged_at ? json(*record.diverged_at) : json(nullptr)},
       {"failed_rank", record.failed_rank ? json(*record.failed_rank) : json(nullptr)},
       {"step_seconds", std::move(steps)},
       {"warmup_steps", record.warmup_steps},
@@ -242,15 +246,16 @@ json to_json(const Record& record) {
 }
 
 Record record_from_json(const json& value, const std::string& where) {
-  static const std::array<std::string, 1> schemas = {kRecordSchema};
+  static const std::array<std::string, 2> schemas = {kRecordSchema, kFirstRecordSchema};
   static const std::array<std::string, 2> clocks = {"wall", "virtual"};
-  static const std::array<std::string, 5> outcomes = {"ok", "failed", "timed_out", "unsupported",
-                                                      "out_of_memory"};
+  static const std::array<std::string, 6> outcomes = {"ok",        "diverged",    "failed",
+                                                      "timed_out", "unsupported", "out_of_memory"};
+  static const std::array<std::string, 3> purposes = {"measure", "tune", "boundary"};
   const auto split = [&](const json& v, const std::string& p) {
     return split_from_json(v, where, p);
   };
   Fields fields(value, where, "");
-  fields.one_of("schema", schemas);
+  const bool first_version = fields.one_of("schema", schemas) == kFirstRecordSchema;
   Record record;
   record.digest = fields.text("digest");
   record.system = fields.text("system");
@@ -265,9 +270,14 @@ Record record_from_json(const json& value, const std::string& where) {
   record.batch = fields.count<std::int64_t>("batch");
   record.microbatches = fields.count<int>("microbatches");
   record.seed = fields.count<std::uint64_t>("seed");
+  if (!first_version) {
+    record.purpose = fields.one_of("purpose", purposes);
+    record.tuning = fields.object("tuning");
+    record.diverged_at = fields.maybe_count<std::int64_t>("diverged_at");
+  }
   record.outcome = fields.one_of("outcome", outcomes);
   record.reason = fields.text("reason");
-  record.failed_rank = fields.maybe_count("failed_rank");
+  record.failed_rank = fields.maybe_count<int>("failed_rank");
   record.step_seconds = fields.array("step_seconds", [&](const json& v, const std::string& p) {
     return Fields::real(where, p, v);
   });

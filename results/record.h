@@ -1,6 +1,7 @@
 // A record: one run, one JSON line, self-describing. It keeps raw samples; metrics are derived when
 // read (metrics.h), so a new metric needs no rerun. The fields are fixed by
-// results/record.schema.json.
+// results/record.schema.json. Version 1 lacks diverged_at, purpose and tuning and is read as a
+// measurement that has none of them.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,8 @@
 
 namespace sluice {
 
-inline constexpr const char* kRecordSchema = "sluice/record/1";
+inline constexpr const char* kRecordSchema = "sluice/record/2";
+inline constexpr const char* kFirstRecordSchema = "sluice/record/1";  // is read, no longer written
 
 // Bytes of one rank, by kind. `total` is the peak of the sum. All kinds but buffers are taken at
 // the moment of their own largest sum, which is what a prediction predicts; buffers (messages,
@@ -51,8 +53,17 @@ struct Record {
   std::int64_t batch = 0;  // global batch: samples per update
   int microbatches = 0;    // per update
   std::uint64_t seed = 0;
-  std::string outcome = "ok";  // ok | failed | timed_out | unsupported | out_of_memory
-  std::string reason;          // for every outcome but ok
+  // measure: what comparisons and charts are made of; tune: a candidate of a learning-rate search;
+  // boundary: a point of a divergence boundary (stability.h).
+  std::string purpose = "measure";
+  // Where the learning rate was tuned: {grid, results: [{learning_rate, value, outcome, digest}],
+  // criterion, chosen, seed, epochs | steps}. Empty where it was given.
+  nlohmann::json tuning = nlohmann::json::object();
+  // ok | diverged | failed | timed_out | unsupported | out_of_memory. "diverged" is a result like
+  // "ok": the training loss stopped being a finite number, which says something about the system.
+  std::string outcome = "ok";
+  std::string reason;                       // for every outcome but ok
+  std::optional<std::int64_t> diverged_at;  // update, from 1, whose loss was not finite
   std::optional<int> failed_rank;
   std::vector<double> step_seconds;  // every step kept, warm-up included
   int warmup_steps = 0;              // how many of them the throughput discards

@@ -60,8 +60,11 @@ Record any_record() {
   r.batch = any_count();
   r.microbatches = any_int();
   r.seed = *rc::gen::arbitrary<std::uint64_t>();
-  r.outcome =
-      *rc::gen::element<std::string>("ok", "failed", "timed_out", "unsupported", "out_of_memory");
+  r.outcome = *rc::gen::element<std::string>("ok", "diverged", "failed", "timed_out", "unsupported",
+                                             "out_of_memory");
+  if (*rc::gen::arbitrary<bool>()) r.diverged_at = any_count();
+  r.purpose = *rc::gen::element<std::string>("measure", "tune", "boundary");
+  r.tuning = any_object();
   r.reason = any_text();
   if (*rc::gen::arbitrary<bool>()) r.failed_rank = any_int();
   r.step_seconds = *rc::gen::arbitrary<std::vector<double>>();
@@ -160,18 +163,54 @@ TEST(Record, SchemaAndReaderKnowTheSameFields) {
   std::ifstream file(SLUICE_SOURCE_DIR "/results/record.schema.json");
   const json schema = json::parse(file);
   const json value = valid();
-  const auto same = [](const json& part, const json& sample) {
+  const auto same = [](const json& part, const json& sample, std::size_t since_version_2 = 0) {
     EXPECT_EQ(part.at("additionalProperties"), false);
-    EXPECT_EQ(part.at("required").size(), sample.size());
+    EXPECT_EQ(part.at("required").size() + since_version_2, sample.size());
     EXPECT_EQ(part.at("properties").size(), sample.size());
     for (const auto& item : sample.items())
       EXPECT_TRUE(part.at("properties").contains(item.key())) << item.key();
   };
-  same(schema, value);
+  same(schema, value, schema["then"]["required"].size());
   same(schema["properties"]["curve"]["items"], value["curve"][0]);
   same(schema["properties"]["timeline"]["items"], value["timeline"][0]);
   same(schema["$defs"]["memory"], value["peak_bytes"][0]);
-  EXPECT_EQ(schema["properties"]["schema"]["const"], kRecordSchema);
+  EXPECT_EQ(schema["properties"]["schema"]["enum"], (json{kRecordSchema, kFirstRecordSchema}));
+  EXPECT_EQ(schema["if"]["properties"]["schema"]["const"], kRecordSchema);
+  const auto same_choices = [&](const char* field, const std::vector<std::string>& values) {
+    for (const std::string& choice : values) {
+      json changed = value;
+      changed[field] = choice;
+      EXPECT_EQ(message_of(changed), "");
+    }
+    EXPECT_EQ(schema["properties"][field]["enum"].size(), values.size());
+  };
+  same_choices("outcome", schema["properties"]["outcome"]["enum"]);
+  same_choices("purpose", schema["properties"]["purpose"]["enum"]);
+}
+
+TEST(Record, OfTheFirstVersionIsReadAsAMeasurementThatWasNotTuned) {
+  json old = valid();
+  old["schema"] = kFirstRecordSchema;
+  for (const char* field : {"purpose", "tuning", "diverged_at"}) old.erase(field);
+  const Record r = record_from_json(old, "x");
+  EXPECT_EQ(r.purpose, "measure");
+  EXPECT_TRUE(r.tuning.empty());
+  EXPECT_EQ(r.diverged_at, std::nullopt);
+  EXPECT_EQ(to_json(r)["schema"], kRecordSchema);
+  old["purpose"] = "measure";  // no such field in that version
+  EXPECT_NE(message_of(old).find("/purpose: unknown field"), std::string::npos);
+}
+
+TEST(Record, DivergenceAndTuningSurvive) {
+  Record r = record_from_json(valid(), "x");
+  r.outcome = "diverged";
+  r.diverged_at = 99;
+  r.purpose = "tune";
+  r.tuning = {{"chosen", 0.05}};
+  const Record back = record_from_json(json::parse(to_json(r).dump()), "x");
+  EXPECT_EQ(back.diverged_at, 99);
+  EXPECT_EQ(back.purpose, "tune");
+  EXPECT_EQ(back.tuning["chosen"], 0.05);
 }
 
 }  // namespace

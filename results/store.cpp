@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "harness/core/error.h"
+#include "results/metrics.h"
 
 namespace sluice {
 namespace {
@@ -121,7 +122,7 @@ StoredRecords read_records(const fs::path& path) {
 std::set<std::string> finished_digests(const std::vector<Record>& records) {
   std::set<std::string> digests;
   for (const Record& record : records)
-    if (record.outcome == "ok") digests.insert(record.digest);
+    if (is_result(record)) digests.insert(record.digest);
   return digests;
 }
 

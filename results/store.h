@@ -25,7 +25,7 @@ struct StoredRecords {
 // naming file:line and the field where a line (but a torn last one) is not a record.
 StoredRecords read_records(const std::filesystem::path& path);
 
-// Digests of the records with outcome "ok": what --resume skips.
+// Digests of the records that are results ("ok" or "diverged"): what --resume skips.
 std::set<std::string> finished_digests(const std::vector<Record>& records);
 
 class Store {

@@ -371,7 +371,7 @@ const System graphpipe = {
          {"time_limit", "60", "seconds after which the search ends with the best so far"}},
     .plan = [](const Problem& p, const Options& o) { return Planner(p, o).run(); },
     .schedule = graphpipe_schedule,
-    .weights = [](const Options&) { return WeightRule{}; },
+    .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },
     .theory = graphpipe_theory,
 };
 

@@ -16,6 +16,8 @@
 #include <sstream>
 #include <thread>
 
+#include "harness/run/test_data.h"
+
 namespace sluice {
 namespace {
 
@@ -135,6 +137,15 @@ class Cli : public ::testing::Test {
     for (int seed = 1; seed <= cases; ++seed) entry["seed"].push_back(seed);
     entry.update(more);
     return put("sweep.json", json{{"grid", {entry}}}.dump());
+  }
+
+  // Two seeds of PipeDream on the test's data: 20 updates an epoch, on the virtual clock.
+  std::string training(const json& more) const {
+    json entry = {{"system", "pipedream"}, {"workload", "fmnist_mlp"}, {"ranks", 4},
+                  {"batch", 32},           {"clock", "virtual"},       {"epochs", 2},
+                  {"seed", {1, 2}}};
+    entry.update(more);
+    return put("training.json", json{{"grid", {entry}}}.dump());
   }
 
   std::string folder_;
@@ -331,6 +342,81 @@ TEST_F(Cli, AFailingRankIsARecordAndTheNextCaseStillRuns) {
   EXPECT_EQ(found[1]["outcome"], "ok");
 }
 
+TEST_F(Cli, ADivergedRunIsAResultNotAFailure) {
+  write_test_data(folder_);
+  const Variables data = {{"SLUICE_DATA", folder_}};
+  const std::string out = at("r.jsonl"), file = training({{"optimizer", {{"learning_rate", 3}}}});
+  const Finished f = sluice({"run", file, "--out", out}, data);
+  EXPECT_EQ(f.code, 0) << f.err;
+  EXPECT_NE(f.err.find("diverged at update "), std::string::npos) << f.err;
+  EXPECT_NE(f.out.find("not reached 0/2"), std::string::npos) << f.out;
+  EXPECT_NE(f.out.find("0/2 ok, 2 diverged, the first at update "), std::string::npos) << f.out;
+  const auto found = records(out);
+  ASSERT_EQ(found.size(), 2u);
+  for (const json& r : found) {
+    EXPECT_EQ(r["outcome"], "diverged");
+    EXPECT_EQ(r["curve"].size(), r["diverged_at"]);
+    EXPECT_EQ(r["curve"].back()["loss"], "NaN");
+  }
+  // A result is not run again.
+  EXPECT_EQ(sluice({"run", file, "--out", out, "--resume"}, data).code, 0);
+  EXPECT_EQ(records(out).size(), 2u);
+  EXPECT_NE(sluice({"export", out}).out.find(",diverged,"), std::string::npos);
+}
+
+TEST_F(Cli, ATunedSweepRunsItsSearchOnceAndShowsEqualAndTunedApart) {
+  write_test_data(folder_);
+  const Variables data = {{"SLUICE_DATA", folder_}};
+  const std::string out = at("r.jsonl"),
+                    file =
+                        training({{"optimizer", {{"learning_rate", {0.01, "tuned"}}}},
+                                  {"tune", {{"learning_rate", {0.02, 0.05, 3}}, {"steps", 20}}}});
+  const Finished dry = sluice({"run", file, "--dry-run"});
+  EXPECT_EQ(lines(dry.out).size(), 7u) << dry.out;
+  EXPECT_NE(dry.out.find("seed 101, tuning: rate 0.02"), std::string::npos) << dry.out;
+  EXPECT_NE(dry.out.find("seed 1, rate to be tuned"), std::string::npos) << dry.out;
+  const Finished f = sluice({"run", file, "--out", out}, data);
+  EXPECT_EQ(f.code, 0) << f.err;
+  EXPECT_NE(f.out.find("learning rate 0.01, momentum 0.9\n"), std::string::npos) << f.out;
+  EXPECT_NE(f.out.find("learning rate tuned, momentum 0.9\n"), std::string::npos) << f.out;
+  int searched = 0, tuned = 0;
+  for (const json& r : records(out)) {
+    searched += r["purpose"] == "tune";
+    if (r["tuning"].empty()) continue;
+    ++tuned;
+    EXPECT_EQ(r["tuning"]["results"].size(), 3u);
+    EXPECT_EQ(r["tuning"]["results"][2]["outcome"], "diverged");
+    EXPECT_EQ(r["tuning"]["criterion"], "accuracy");
+    EXPECT_EQ(r["options"]["optimizer"]["learning_rate"], r["tuning"]["chosen"]);
+  }
+  EXPECT_EQ(searched, 3);
+  EXPECT_EQ(tuned, 2);
+  const Finished again = sluice({"run", file, "--out", out, "--resume"}, data);
+  EXPECT_NE(again.err.find("7 of 7 cases were finished before"), std::string::npos) << again.err;
+  const json compared = document({"compare", out, "--json"});
+  ASSERT_EQ(compared.size(), 2u);
+  EXPECT_EQ(compared[0]["learning_rate_policy"], "equal");
+  EXPECT_EQ(compared[1]["learning_rate_policy"], "tuned");
+}
+
+TEST_F(Cli, ABoundaryIsReadFromItsRecords) {
+  write_test_data(folder_);
+  const std::string out = at("r.jsonl"),
+                    file = training({{"system", {"single_device", "pipedream"}},
+                                     {"purpose", "boundary"},
+                                     {"epochs", 0},
+                                     {"steps", 40},
+                                     {"optimizer", {{"learning_rate", {0.02, 3}}}}});
+  const Finished f = sluice({"run", file, "--out", out}, {{"SLUICE_DATA", folder_}});
+  EXPECT_EQ(f.code, 0) << f.err;
+  EXPECT_NE(f.out.find("Largest stable learning rate"), std::string::npos) << f.out;
+  const json b = document({"compare", out, "--metric", "largest_stable_rate", "--json"});
+  ASSERT_EQ(b.size(), 1u);
+  ASSERT_EQ(b[0]["rows"].size(), 2u);
+  for (const json& row : b[0]["rows"]) EXPECT_EQ(row["largest_stable_rate"], 0.02);
+  EXPECT_EQ(document({"compare", out, "--json"}), json::array());
+}
+
 TEST_F(Cli, InjectedFailureOfOneCase) {
   const std::string out = at("r.jsonl");
   const Finished f = sluice({"run", "--system", "gpipe", "--workload", "tiny", "--ranks", "2",
@@ -461,8 +547,15 @@ TEST_F(Cli, RecordsFitTheSchema) {
   sluice({"run", sweep(1, 20), "--inject-failure", "1:3", "--out", out});
   sluice({"run", "--system", "gpipe", "--workload", "vgg16", "--clock", "virtual", "--cluster",
           "flat:2,memory=1MiB", "--out", out});
-  EXPECT_EQ(records(out).size(), 3u);
+  write_test_data(folder_);
+  sluice({"run",
+          training({{"optimizer", {{"learning_rate", {3, "tuned"}}}},
+                    {"tune", {{"learning_rate", {0.02}}, {"steps", 4}}}}),
+          "--out", out},
+         {{"SLUICE_DATA", folder_}});
+  EXPECT_EQ(records(out).size(), 8u);
   EXPECT_EQ(records(out)[2]["outcome"], "out_of_memory");
+  EXPECT_EQ(records(out)[3]["outcome"], "diverged");
   const std::string script = SLUICE_SOURCE_DIR "/results/check_records.py";
   EXPECT_EQ(std::system(("'" + python + "' '" + script + "' '" + out + "'").c_str()), 0);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,8 @@ int plan_command(const PlanArguments& a);
 
 struct ScheduleArguments {
   std::string system, costs = "1/1/1", trace;
-  int ranks = 4, microbatches = 8, chunks = 1;
+  int ranks = 4, microbatches = 8;
+  std::optional<int> chunks;  // not given: the system's own
   std::vector<std::string> set;
   bool json = false, text = false;
 };

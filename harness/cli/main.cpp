@@ -109,10 +109,11 @@ int main(int argc, char** argv) {
   c->add_option("--system", schedule.system, "System whose order to print")->required();
   c->add_option("--ranks", schedule.ranks, "Pipeline ranks")->capture_default_str();
   c->add_option("--microbatches", schedule.microbatches,
-                "Micro-batches (asynchronous systems: mini-batches of one run)")
+                "Micro-batches of one update, of each replica of the whole model (asynchronous "
+                "systems: mini-batches of one run)")
       ->capture_default_str();
-  c->add_option("--chunks", schedule.chunks, "Stages per rank, for systems that place several")
-      ->capture_default_str();
+  c->add_option("--chunks", schedule.chunks,
+                "Stages per rank, for systems that place several (default: the system's own)");
   c->add_option("--costs", schedule.costs, "F/I/W[+latency] of one stage, e.g. 1/1/1 or 10/12/8+1")
       ->capture_default_str();
   c->add_option("--set", schedule.set, "Option of the system, key=value; may be repeated");
@@ -170,9 +171,18 @@ int main(int argc, char** argv) {
   c->add_option("--inject-failure", run.inject_failure,
                 "RANK:UPDATE: that rank fails in that update (to see what happens)");
   c->add_option("--out", run.out, "Records (default results/runs/NAME.jsonl)");
-  c->add_flag("--resume", run.resume, "Skip cases that already have an ok record");
-  c->add_option("--shard", run.shard, "i/n: only every n-th case from the i-th, for job arrays");
-  c->add_flag("--dry-run", run.dry_run, "Check everything and list the cases; run nothing");
+  c->add_flag("--resume", run.resume,
+              "Skip cases, and candidates of a tuning, that already have a result (ok or diverged)");
+  c->add_option("--shard", run.shard,
+                "i/n: only every n-th case from the i-th, for job arrays; cases that share the "
+                "tuning of their learning rate stay together");
+  c->add_flag("--dry-run", run.dry_run,
+              "Check everything and list the cases with those of their tuning; run nothing");
+  c->footer(
+      "In a sweep, \"optimizer\": {\"learning_rate\": \"tuned\"} with \"tune\": {\"learning_rate\": [...], "
+      "\"epochs\": n}\nchooses each system's rate by a search of its own; \"purpose\": \"boundary\" with a list "
+      "of rates and\n\"steps\" looks for the largest stable one. A run that diverges is a result: it does not "
+      "make the exit code 1.");
   c->add_option("--progress", run.progress, "auto, bar, plain or none (on stderr)")
       ->capture_default_str();
   c->add_flag("--json", run.json, "Print the comparison as one JSON document");
@@ -183,7 +193,8 @@ int main(int argc, char** argv) {
   c->add_option("files", compare.files, "JSONL files")->required();
   c->add_option("--baseline", compare.baseline, "System the ratios are to (default single_device)");
   c->add_option("--metric", compare.metric,
-                "throughput, memory or time_to_accuracy: sorts the rows")
+                "throughput, memory, time_to_accuracy or final_metric: sorts the rows; "
+                "largest_stable_rate: the divergence boundary instead")
       ->capture_default_str();
   c->add_flag("--json", compare.json, "One JSON document on stdout");
   c->callback([&] { chosen = [&] { return compare_command(compare); }; });

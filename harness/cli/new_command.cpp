@@ -48,7 +48,7 @@ const System {0} = {{
     .options = {{}},
     .plan = [](const Problem& p, const Options&) {{ return balanced_chain(p, p.devices, "{0}"); }},
     .schedule = {0}_schedule,
-    .weights = [](const Options&) {{ return WeightRule{{}}; }},
+    .weights = [](const ScheduleProblem&, const Options&) {{ return WeightRule{{}}; }},
     .theory = {0}_theory,
 }};
 

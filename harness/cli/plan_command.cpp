@@ -59,16 +59,18 @@ int plan_command(const PlanArguments& a) {
     throw InputError(
         "--micro-batch",
         std::to_string(micro_batch) + " does not divide the batch of " + std::to_string(c.batch));
-  c.microbatches = system.synchronous ? static_cast<int>(c.batch / micro_batch) : 1;
+  const bool several = system.synchronous || system.accumulates;
+  c.microbatches = several ? static_cast<int>(c.batch / micro_batch) : 1;
 
   if (workload.optimizer.momentum > 0) c.optimizer.momentum = 0.9;
 
   const Prepared p = prepare(c);
-  const Program program = program_of_updates(p, c.microbatches);
+  const Program program = program_of_updates(p);
   const double update_seconds = simulated_update(p, program).value;
   const Simulation simulation = simulate(program, costs_of(p.plan, p.costs, p.cluster), p.cluster,
                                          p.ranks.devices, {.trace = false});
-  const std::vector<RankMemory> memory = sluice::memory(program, stage_memory(p, c.optimizer));
+  const std::vector<RankMemory> memory =
+      sluice::memory(program, stage_memory(p, c.optimizer, program.rule));
   const std::string over = over_memory(p, memory);
   if (!over.empty())
     throw InputError("plan", over,

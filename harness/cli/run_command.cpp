@@ -11,6 +11,7 @@
 #include "harness/run/prepare.h"
 #include "harness/run/sweep_runner.h"
 #include "results/compare.h"
+#include "results/stability.h"
 #include "results/store.h"
 
 namespace sluice {
@@ -71,6 +72,9 @@ void set_seed(Sweep& sweep, const std::string& text) {
   std::set<std::string> seen;
   std::vector<RunCase> cases;
   for (RunCase& c : sweep.cases) {
+    if (c.tune && c.tune->seed == seed)
+      throw InputError("--seed", text + " is the seed that learning rates are tuned on",
+                       "choose another");
     c.seed = seed;
     if (seen.insert(digest(to_json(c))).second) cases.push_back(std::move(c));
   }
@@ -131,7 +135,7 @@ int run_command(const RunArguments& a) {
   if (!a.inject_failure.empty()) inject_failure(sweep, a.inject_failure);
   if (a.dry_run) {
     nlohmann::json list = nlohmann::json::array();
-    for (const RunCase& c : sweep.cases) {
+    for (const RunCase& c : with_tuning(sweep.cases)) {
       list.push_back(to_json(c));
       if (!a.json) fmt::print("{}\n", describe(c));
     }
@@ -146,12 +150,14 @@ int run_command(const RunArguments& a) {
   if (a.json) {
     fmt::print("{}\n", to_json(comparisons).dump(2));
   } else {
-    fmt::print("{}\n", to_table(comparisons));
+    const std::vector<StableRates> boundaries = stable_rates(result.records);
+    if (!comparisons.empty() || boundaries.empty()) fmt::print("{}\n", to_table(comparisons));
+    if (!boundaries.empty()) fmt::print("{}\n", to_table(boundaries));
     fmt::print("records: {}\n", std::filesystem::relative(out).string());
   }
   if (result.skipped > 0)
     fmt::print(stderr, "{} of {} cases were finished before and skipped (--resume)\n",
-               result.skipped, sweep.cases.size());
+               result.skipped, with_tuning(sweep.cases).size());
   if (result.interrupted) {
     fmt::print(stderr, "interrupted: what was finished is stored; run again with --resume\n");
     return 1;

@@ -7,7 +7,9 @@
 
 #include "harness/cli/commands.h"
 #include "harness/core/error.h"
+#include "harness/core/grid.h"
 #include "harness/core/system.h"
+#include "harness/plan/uniform_chain.h"
 #include "harness/sim/simulate.h"
 
 namespace sluice {
@@ -45,67 +47,41 @@ int positive(const std::string& flag, int value, int most) {
   return value;
 }
 
-// A chain of ranks * chunks equal layers, so that the system's own planner places them.
-CostGraph uniform_chain(int layers, const OpCosts& c) {
-  CostGraph graph{.model = "uniform chain",
-                  .source = "given",
-                  .device = "unit",
-                  .micro_batch = 1,
-                  .layers = {}};
-  for (int i = 0; i < layers; ++i)
-    graph.layers.push_back({.name = "stage " + std::to_string(i),
-                            .inputs = {i - 1},
-                            .forward = Seconds(c.forward),
-                            .input_gradient = Seconds(c.input_gradient),
-                            .weight_gradient = Seconds(c.weight_gradient),
-                            .update = Seconds(0),
-                            .parameters = Bytes(0),
-                            .output = Bytes(0)});
-  return graph;
-}
-
 nlohmann::json number(double v) {
   return v == std::round(v) ? nlohmann::json(static_cast<std::int64_t>(v)) : nlohmann::json(v);
 }
 
-// One row a rank, one column a unit of time; an op fills the columns it runs in.
-void draw_grid(const Trace& trace, double makespan) {
-  double shortest = makespan;
-  for (const auto& rank : trace.ranks)
-    for (const TraceEvent& e : rank)
-      if (e.instruction.what <= Do::weight_gradient && e.end > e.start)
-        shortest = std::min(shortest, e.end - e.start);
-  const int width = 5;  // characters of the shortest op
-  const double scale = width / shortest;
-  if (makespan * scale > 2000)
-    throw InputError("--text",
-                     "the grid would be " + std::to_string(static_cast<long>(makespan * scale)) +
-                         " characters wide",
-                     "use fewer micro-batches");
-  for (std::size_t r = 0; r < trace.ranks.size(); ++r) {
-    std::string row(static_cast<std::size_t>(std::lround(makespan * scale)), '.');
-    for (const TraceEvent& e : trace.ranks[r]) {
-      if (e.instruction.what > Do::weight_gradient) continue;
-      const auto from = static_cast<std::size_t>(std::lround(e.start * scale)),
-                 to = static_cast<std::size_t>(std::lround(e.end * scale));
-      std::string cell = to_text(e.instruction);
-      cell.resize(std::max<std::size_t>(to - from, 1) - 1, ' ');
-      row.replace(from, to - from, cell + "|");
-    }
-    fmt::print("rank {:<3} {}\n", r, row);
-  }
-}
-
+// Chrome's format: a row of ops a rank, and what it holds, in micro-batches of one stage.
 void write_trace(const std::string& file, const Trace& trace) {
   nlohmann::json events = nlohmann::json::array();
-  for (std::size_t r = 0; r < trace.ranks.size(); ++r)
-    for (const TraceEvent& e : trace.ranks[r])
+  for (std::size_t r = 0; r < trace.ranks.size(); ++r) {
+    const std::string name = "rank " + std::to_string(r);
+    events.push_back(
+        {{"name", "thread_name"}, {"ph", "M"}, {"pid", 0}, {"tid", r}, {"args", {{"name", name}}}});
+    int until_input_gradient = 0, until_weight_gradient = 0;
+    for (const TraceEvent& e : trace.ranks[r]) {
       events.push_back({{"name", to_text(e.instruction)},
                         {"ph", "X"},
                         {"pid", 0},
                         {"tid", r},
                         {"ts", e.start * 1e6},
                         {"dur", (e.end - e.start) * 1e6}});
+      const Do what = e.instruction.what;
+      if (what > Do::weight_gradient) continue;
+      until_input_gradient += what == Do::forward;
+      until_input_gradient -= what == Do::backward || what == Do::input_gradient;
+      until_weight_gradient += what == Do::input_gradient;
+      until_weight_gradient -= what == Do::weight_gradient;
+      // A forward makes its activations while it runs, the others let go of theirs at their end.
+      events.push_back({{"name", name + " holds"},
+                        {"ph", "C"},
+                        {"pid", 0},
+                        {"ts", (what == Do::forward ? e.start : e.end) * 1e6},
+                        {"args",
+                         {{"for the input gradient", until_input_gradient},
+                          {"for the weight gradient", until_weight_gradient}}}});
+    }
+  }
   std::ofstream out(file);
   out << nlohmann::json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump() << "\n";
   out.flush();
@@ -114,37 +90,61 @@ void write_trace(const std::string& file, const Trace& trace) {
 
 }  // namespace
 
+// The system's options; --chunks is the option of that name, where there is one.
+static Options options_of(const System& system, const ScheduleArguments& a) {
+  auto given = parse_settings(a.set);
+  const bool declared = std::ranges::count(system.options, "chunks", &OptionSpec::name) > 0;
+  if (a.chunks && declared) {
+    positive("--chunks", *a.chunks, 1000);
+    const auto [set, fresh] = given.try_emplace("chunks", std::to_string(*a.chunks));
+    if (set->second != std::to_string(*a.chunks))
+      throw InputError(
+          "--chunks", "is " + std::to_string(*a.chunks) + ", but chunks=" + set->second + " is set",
+          "give one of them");
+  }
+  const Options options = resolve_options(system.options, given, "--set");
+  const int chunks = stages_per_rank(system, options);
+  if (a.chunks && *a.chunks != chunks)
+    throw InputError("--chunks",
+                     system.name + " places " + std::to_string(chunks) +
+                         (chunks == 1 ? " stage" : " stages") + " on a rank",
+                     "leave --chunks out");
+  positive("chunks", chunks, 1000);
+  return options;
+}
+
 int schedule_command(const ScheduleArguments& a) {
   const System& system = find_system(a.system, "--system");
-  const Options options = resolve_options(system.options, parse_settings(a.set), "--set");
-  positive("--ranks", a.ranks, 100'000);
+  positive("--ranks", a.ranks, 4096);
   positive("--microbatches", a.microbatches, 10'000'000);
-  positive("--chunks", a.chunks, 1000);
+  const Options options = options_of(system, a);
   const OpCosts costs = parse_costs(a.costs);
-  const CostGraph graph = uniform_chain(a.ranks * a.chunks, costs);
+  const int chunks = stages_per_rank(system, options);
+  const std::int64_t most = 20'000'000,
+                     ops = 3LL * a.microbatches * a.ranks * (system.one_process ? 1 : chunks);
+  if (ops > most)
+    throw InputError("--microbatches", "the schedule would have " + std::to_string(ops) + " ops",
+                     "use fewer: " + std::to_string(most) + " ops are possible");
+  const int microbatches = a.microbatches * (system.data_parallel ? a.ranks : 1);
   const Cluster cluster = latency_cluster(a.ranks, Seconds(costs.latency));
-  const Plan plan =
-      system.plan({graph, cluster, a.ranks, a.microbatches, a.microbatches, {}}, options);
-  const RankMap ranks = ranks_of(plan);
-  if (a.chunks > 1 &&
-      plan.stages.size() !=
-          static_cast<std::size_t>(a.ranks) * static_cast<std::size_t>(a.chunks) &&
-      !system.one_process)
-    throw InputError("--chunks", system.name + " places one stage on a rank", "leave --chunks out");
-  const StageGraph stages = stage_graph(plan, graph);
-  const Schedule schedule = system.schedule(
-      {stages, ranks.placement, static_cast<int>(ranks.devices.size()), a.microbatches}, options);
-  const Program program = lower(schedule, stages, ranks.placement, system.weights(options));
-  const Simulation s = simulate(program, costs_of(plan, graph, cluster), cluster, ranks.devices);
+  const StageCost stage{Seconds(costs.forward), Seconds(costs.input_gradient),
+                        Seconds(costs.weight_gradient), Seconds(0), Bytes(0)};
+  const UniformChain uniform =
+      uniform_chain(system, options, cluster, a.ranks, microbatches, stage, Seconds(costs.latency));
+  const ScheduleProblem& problem = uniform.problem;
+  const Schedule schedule = system.schedule(problem, options);
+  const Program program =
+      lower(schedule, problem.graph, problem.placement, system.weights(problem, options));
+  const Simulation s = simulate(program, {problem.costs, {}}, cluster, uniform.devices);
   const std::vector<RankPeak> peak = peaks(schedule);
+  const Theory theory = system.theory(problem, options);
+  if (!theory.note.empty()) fmt::print(stderr, "sluice: {}: {}\n", system.name, theory.note);
   if (!a.trace.empty()) write_trace(a.trace, s.trace);
   if (a.json) {
-    nlohmann::json ops = nlohmann::json::object(), idle = nlohmann::json::array(),
+    nlohmann::json lists = nlohmann::json::object(), idle = nlohmann::json::array(),
                    in_flight = nlohmann::json::array(), until_w = nlohmann::json::array();
     for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
-      nlohmann::json list = nlohmann::json::array();
-      for (const Op& op : schedule.ranks[r]) list.push_back(to_text(op));
-      ops[std::to_string(r)] = list;
+      lists[std::to_string(r)] = step_texts(schedule.ranks[r]);
       idle.push_back(number(s.bubble.idle[r]));
       in_flight.push_back(peak[r].in_flight);
       until_w.push_back(peak[r].until_weight_gradient);
@@ -153,13 +153,13 @@ int schedule_command(const ScheduleArguments& a) {
                                      {"options", options.values()},
                                      {"ranks", schedule.ranks.size()},
                                      {"microbatches", a.microbatches},
-                                     {"chunks", a.chunks},
+                                     {"chunks", chunks},
                                      {"costs",
                                       {{"F", number(costs.forward)},
                                        {"I", number(costs.input_gradient)},
                                        {"W", number(costs.weight_gradient)},
                                        {"latency", number(costs.latency)}}},
-                                     {"ops", ops},
+                                     {"ops", lists},
                                      {"makespan", number(s.bubble.makespan)},
                                      {"idle", idle},
                                      {"bubble_ratio", s.bubble.bubble_ratio},
@@ -170,18 +170,25 @@ int schedule_command(const ScheduleArguments& a) {
     return 0;
   }
   if (a.text) {
-    draw_grid(s.trace, s.bubble.makespan);
+    fmt::print("{}", draw_grid(s.trace));
   } else {
     fmt::print("{}", to_text(schedule));
   }
   fmt::print("makespan {:g}, bubble ratio {:.4f}, span bubble {:.4f}\n", s.bubble.makespan,
              s.bubble.bubble_ratio, s.bubble.span_bubble);
-  const Theory theory = system.theory(
-      {stages, ranks.placement, static_cast<int>(ranks.devices.size()), a.microbatches}, options);
   if (theory.bubble_ratio)
-    fmt::print("the paper's bubble ratio, without latency: {:.4f}\n", *theory.bubble_ratio);
-  for (std::size_t r = 0; r < peak.size() && r < 64; ++r)
-    fmt::print("rank {:<3} idle {:g}, peak {} in flight\n", r, s.bubble.idle[r], peak[r].in_flight);
+    fmt::print("by formula at F = I = W, without latency: {:.4f}\n", *theory.bubble_ratio);
+  const std::vector<RankCollectives> collective =
+      collectives(schedule, system.sharding ? system.sharding(problem, options) : Sharding{});
+  for (std::size_t r = 0; r < peak.size() && r < 64; ++r) {
+    fmt::print("rank {:<3} idle {:g}, peak {} in flight", r, s.bubble.idle[r], peak[r].in_flight);
+    if (peak[r].until_weight_gradient != peak[r].in_flight)
+      fmt::print(", {} with those that wait for W", peak[r].until_weight_gradient);
+    if (system.sharding)
+      fmt::print(", {} gathers, {} reductions", collective[r].gathers.size(),
+                 collective[r].reductions.size());
+    fmt::print("\n");
+  }
   return 0;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace sluice {
 
@@ -39,6 +40,14 @@ void check_each_once(const Schedule& schedule, const StageGraph& graph, const Pl
       if (n == 1) found.push_back({Kind::duplicate_op, on_rank(r) + to_text(op) + " is run twice"});
       n = static_cast<std::uint8_t>(std::min(n + 1, 2));
     }
+  for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
+    const auto& ops = schedule.ranks[r];
+    for (std::size_t k = 0; k < ops.size(); ++k)
+      if (ops[k].overlapped && (k + 1 == ops.size() || ops[k + 1].overlapped))
+        found.push_back(
+            {Kind::wrong_order, on_rank(r) + to_text(ops[k]) + " is half a pair: it overlaps " +
+                                    (k + 1 == ops.size() ? "nothing" : "the half of another")});
+  }
   for (std::size_t s = 0; s < graph.size(); ++s)
     for (int m = 0; m < schedule.microbatches / graph.grouping_of(StageId(s)); ++m) {
       const auto has = [&](OpKind kind) { return counts.at(kind, StageId(s), Micro(m)) > 0; };
@@ -76,16 +85,20 @@ class Dependencies {
       const std::size_t r = ready.back();
       ready.pop_back();
       const auto& ops = schedule_.ranks[r];
-      for (; next_[r] < ops.size(); ++next_[r]) {
-        const Op& op = ops[next_[r]];
+      while (next_[r] < ops.size()) {
         Op needed;
-        if (blocked(op, &needed)) {
+        if (step_blocked(r, &needed) != nullptr) {
           waiters_[slot(needed)].push_back(r);
           break;
         }
-        done_[slot(op)] |= bit(op.kind);
-        for (const std::size_t waiter : waiters_[slot(op)]) ready.push_back(waiter);
-        waiters_[slot(op)].clear();
+        bool more = true;  // ops of the step
+        for (; more; ++next_[r]) {
+          const Op& op = ops[next_[r]];
+          more = op.overlapped;
+          done_[slot(op)] |= bit(op.kind);
+          for (const std::size_t waiter : waiters_[slot(op)]) ready.push_back(waiter);
+          waiters_[slot(op)].clear();
+        }
       }
     }
     for (std::size_t r = 0; r < next_.size(); ++r)
@@ -131,10 +144,16 @@ class Dependencies {
     return false;
   }
 
+  // The op that keeps the rank from its next step (an op, or a pair as one); none: it can go on.
+  const Op* step_blocked(std::size_t r, Op* needed) const {
+    const Op* op = &schedule_.ranks[r][next_[r]];
+    if (blocked(*op, needed)) return op;
+    return op->overlapped && blocked(op[1], needed) ? op + 1 : nullptr;
+  }
+
   void report(std::size_t r, std::vector<Violation>& found) const {
-    const Op& op = schedule_.ranks[r][next_[r]];
     Op needed;
-    blocked(op, &needed);
+    const Op& op = *step_blocked(r, &needed);
     const auto home = placement_.rank_of(needed.stage, needed.micro).index();
     const auto& ops = schedule_.ranks[home];
     const auto position = std::ranges::find_if(ops, [&](const Op& o) {
@@ -144,8 +163,10 @@ class Dependencies {
     });
     const std::string what = position == ops.end() ? to_text(needed) : to_text(*position);
     if (home == r) {
+      const bool one_step = position != ops.end() && position->overlapped && &op == &*position + 1;
       found.push_back({Violation::Kind::wrong_order,
-                       on_rank(r) + to_text(op) + " comes before " + what + ", which it needs"});
+                       on_rank(r) + to_text(op) + (one_step ? " overlaps " : " comes before ") +
+                           what + ", which it needs"});
     } else {
       const std::string at = next_[home] < ops.size() ? to_text(ops[next_[home]]) : "its end";
       found.push_back({Violation::Kind::deadlock,
@@ -174,6 +195,30 @@ static void check_grouping(const StageGraph& graph, int microbatches,
                        "stage " + std::to_string(s) + " takes " +
                            std::to_string(graph.grouping[s]) + " micro-batches at once, which " +
                            std::to_string(microbatches) + " micro-batches do not allow"});
+}
+
+// Where micro-batches are given to replicas by name, every replica must get one.
+static void check_replicas(const Placement& placement, std::size_t stage, int microbatches,
+                           std::vector<Violation>& found) {
+  using Kind = Violation::Kind;
+  const auto m = static_cast<std::size_t>(microbatches);
+  if (placement.replica_of.size() != m) {
+    if (stage == 0)
+      found.push_back({Kind::wrong_rank, "the placement gives " +
+                                             std::to_string(placement.replica_of.size()) +
+                                             " micro-batches to replicas, the schedule has " +
+                                             std::to_string(microbatches)});
+    return;
+  }
+  const std::size_t replicas = placement.stages[stage].size();
+  if (replicas < 2) return;
+  std::vector<bool> used(replicas, false);
+  for (const std::size_t replica : placement.replica_of) used[replica % replicas] = true;
+  const auto idle = std::ranges::find(used, false);
+  if (idle != used.end())
+    found.push_back({Kind::missing_op, "stage " + std::to_string(stage) + ": replica " +
+                                           std::to_string(idle - used.begin()) +
+                                           " has no micro-batch, hence no gradient to reduce"});
 }
 
 std::vector<Violation> check(const Schedule& schedule, const StageGraph& graph,
@@ -205,6 +250,8 @@ std::vector<Violation> check(const Schedule& schedule, const StageGraph& graph,
                        stage + " has " + std::to_string(ranks.size()) + " replicas for " +
                            std::to_string(ops) +
                            " micro-batches: one of them would have no gradient to reduce"});
+    else if (!placement.replica_of.empty())
+      check_replicas(placement, s, schedule.microbatches, found);
   }
   if (!found.empty()) return found;
   const auto micros = static_cast<std::size_t>(schedule.microbatches);
@@ -292,6 +339,7 @@ class DryRun {
       }
       case Do::optimizer_step:
       case Do::weight_gradient:
+      case Do::recompute:
         return true;
       default:
         compute(r, i, found);
@@ -335,6 +383,7 @@ std::vector<Violation> check(const Program& program) {
       received(program.channels.size());
   for (std::size_t r = 0; r < program.ranks.size(); ++r) {
     std::map<StageId, std::int32_t> newest;
+    std::set<std::pair<StageId, std::int32_t>> predicted;
     for (const Instruction& i : program.ranks[r]) {
       if (i.what >= Do::send_activation && i.what <= Do::receive_gradient) {
         const bool sends = i.what == Do::send_activation || i.what == Do::send_gradient;
@@ -362,13 +411,22 @@ std::vector<Violation> check(const Program& program) {
           break;
         case Do::reduce_gradients:
           break;
-        default:
-          if (i.version < 0 || i.version > newest[i.stage])
+        default: {
+          const std::int32_t now = newest[i.stage];
+          const int carried =
+              i.stage.index() < program.carried.size() ? program.carried[i.stage.index()] : 0;
+          const std::string reads = on_rank(r) + to_text(i) + " reads weight version " +
+                                    std::to_string(i.version) + " of stage " +
+                                    std::to_string(i.stage.value);
+          if (i.version < -carried || i.version > now)
             found.push_back({Violation::Kind::missing_version,
-                             on_rank(r) + to_text(i) + " reads weight version " +
-                                 std::to_string(i.version) + " of stage " +
-                                 std::to_string(i.stage.value) + ", whose newest is " +
-                                 std::to_string(newest[i.stage])});
+                             reads + ", whose newest is " + std::to_string(now)});
+          else if (i.prediction >= 0 && predicted.insert({i.stage, i.prediction}).second &&
+                   i.version != now)
+            found.push_back({Violation::Kind::missing_version,
+                             reads + " to predict from, but the optimizer is at version " +
+                                 std::to_string(now)});
+        }
       }
     }
   }

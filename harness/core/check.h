@@ -15,7 +15,7 @@ struct Violation {
     missing_op,  // a forward, backward or weight gradient that no rank runs
     duplicate_op,
     wrong_rank,       // an op on a rank that does not hold its stage, or out of range
-    wrong_order,      // a backward before its forward, a W before its I, on one rank
+    wrong_order,      // a backward before its forward, a W before its I, on one rank; half a pair
     deadlock,         // ranks wait for one another; the blocked op is named
     missing_version,  // a weight version that does not exist (yet, or any more) when it is read
   } kind;

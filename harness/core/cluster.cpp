@@ -209,7 +209,7 @@ static Cluster flat_cluster(const std::string& description) {
   const std::string where = "cluster '" + description + "'";
   Device device;
   device.name = "flat device";  // a V100 SXM2 in fp32 unless told otherwise
-  double bandwidth = 12e9;  // PCIe Gen3 x16 as NCCL plans with it
+  double bandwidth = 12e9;      // PCIe Gen3 x16 as NCCL plans with it
   Seconds latency{5e-6};
   std::int64_t count = 0;
   std::string rest = description.substr(5);

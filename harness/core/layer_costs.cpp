@@ -23,7 +23,7 @@ struct FlopsOf {
 
   LayerFlops operator()(const Linear& k) const { return product(x() * static_cast<double>(k.out)); }
   LayerFlops operator()(const Conv2d& k) const {
-    return product(y() * static_cast<double>(k.in * k.kernel * k.kernel));
+    return product(y() * static_cast<double>(k.in * k.kernel * k.kernel_across()));
   }
   LayerFlops operator()(const Pool2d& k) const {
     const double window = y() * static_cast<double>(k.kernel * k.kernel);

@@ -62,7 +62,7 @@ struct OutputShape {
     require(x[0] == k.in, layer,
             "expects " + std::to_string(k.in) + " channels, the input is " + to_text(x));
     return {k.out, window_output(layer, x[1], k.kernel, k.stride, k.padding),
-            window_output(layer, x[2], k.kernel, k.stride, k.padding)};
+            window_output(layer, x[2], k.kernel_across(), k.stride, k.padding_across())};
   }
   Shape operator()(const Pool2d& k) const {
     const Shape& x = in[0];
@@ -200,8 +200,8 @@ struct ParametersOf {
     return result;
   }
   Parameters operator()(const Conv2d& k) const {
-    const std::int64_t fan_in = k.in * k.kernel * k.kernel;
-    Parameters result{kaiming("weight", {k.out, k.in, k.kernel, k.kernel}, fan_in)};
+    const std::int64_t fan_in = k.in * k.kernel * k.kernel_across();
+    Parameters result{kaiming("weight", {k.out, k.in, k.kernel, k.kernel_across()}, fan_in)};
     if (k.bias) result.push_back(reciprocal_root("bias", {k.out}, fan_in));
     return result;
   }

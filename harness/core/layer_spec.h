@@ -26,11 +26,14 @@ struct Linear {
   std::int64_t in, out;
   bool bias = true;
 };
-// x: [in, h, w] -> [out, h', w'], h' = floor((h + 2 padding - kernel) / stride) + 1. W: [out, in,
-// kernel, kernel].
+// x: [in, h, w] -> [out, h', w'], h' = floor((h + 2 padding - kernel) / stride) + 1, and w' alike.
+// W: [out, in, kernel, kernel_across()].
 struct Conv2d {
   std::int64_t in, out, kernel, stride = 1, padding = 0;
   bool bias = true;
+  std::int64_t kernel_w = 0, padding_w = 0;  // along w; kernel_w 0: both as along h
+  std::int64_t kernel_across() const { return kernel_w > 0 ? kernel_w : kernel; }
+  std::int64_t padding_across() const { return kernel_w > 0 ? padding_w : padding; }
 };
 // x: [c, h, w]. global_average gives [c, 1, 1] and ignores kernel and stride.
 struct Pool2d {

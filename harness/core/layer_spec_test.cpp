@@ -38,6 +38,13 @@ TEST(LayerShape, LinearChangesTheLastDimensionOnly) {
 TEST(LayerShape, ConvolutionAndPoolingRoundDown) {
   EXPECT_EQ(out(Conv2d{.in = 3, .out = 8, .kernel = 3, .stride = 2, .padding = 1}, {{3, 32, 30}}),
             (Shape{8, 16, 15}));
+  // Kernels 1 x 7 and 7 x 1, padded along their length.
+  EXPECT_EQ(out(Conv2d{.in = 3, .out = 8, .kernel = 1, .kernel_w = 7, .padding_w = 3}, {{3, 9, 9}}),
+            (Shape{8, 9, 9}));
+  EXPECT_EQ(out(Conv2d{.in = 3, .out = 8, .kernel = 7, .padding = 3, .kernel_w = 1}, {{3, 9, 9}}),
+            (Shape{8, 9, 9}));
+  EXPECT_EQ(out(Conv2d{.in = 3, .out = 8, .kernel = 1, .kernel_w = 7}, {{3, 9, 9}}),
+            (Shape{8, 9, 3}));
   EXPECT_EQ(out(Pool2d{.kernel = 3, .stride = 2}, {{8, 15, 8}}), (Shape{8, 7, 3}));
   EXPECT_EQ(out(Pool2d{.mode = Pool2d::Mode::global_average}, {{8, 7, 5}}), (Shape{8, 1, 1}));
 }
@@ -79,6 +86,8 @@ TEST(LayerParameters, CountsByHand) {
   EXPECT_EQ(parameter_count(layer(Linear{64, 10})), 650);
   EXPECT_EQ(parameter_count(layer(Linear{.in = 64, .out = 10, .bias = false})), 640);
   EXPECT_EQ(parameter_count(layer(Conv2d{3, 8, 3})), 8 * 27 + 8);
+  EXPECT_EQ(parameter_count(layer(Conv2d{.in = 3, .out = 8, .kernel = 1, .kernel_w = 7})),
+            8 * 3 * 7 + 8);
   EXPECT_EQ(parameter_count(layer(BatchNorm{8})), 16);
   EXPECT_EQ(parameter_count(layer(LayerNorm{8})), 16);
   EXPECT_EQ(parameter_count(layer(Embedding{100, 16})), 1600);
@@ -110,6 +119,8 @@ TEST(LayerFlops, MultiplyAddsCountTwice) {
   EXPECT_EQ(forward_flops(Conv2d{.in = 3, .out = 8, .kernel = 3, .stride = 2, .padding = 1},
                           {{3, 32, 32}}),
             2.0 * 8 * 256 * 27);
+  EXPECT_EQ(forward_flops(Conv2d{.in = 3, .out = 8, .kernel = 1, .kernel_w = 7}, {{3, 9, 9}}),
+            2.0 * 8 * 9 * 3 * 3 * 7);
   EXPECT_EQ(forward_flops(Lstm{2, 3}, {{5, 2}}), 5 * (2.0 * 12 * 5 + 27));
   // Projections 4 * 2 * 3 * 8 * 8, scores and values 2 * 2 * 3 * 3 * 8.
   EXPECT_EQ(forward_flops(Attention{.width = 8, .heads = 2}, {{3, 8}}), 1536 + 288);

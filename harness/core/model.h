@@ -31,7 +31,7 @@ std::int64_t parameter_count(const ModelGraph& model);
 struct StageInterface {
   std::vector<int> receives;  // producers outside the stage whose output the stage reads,
                               // ascending; model inputs (negative) come first as -1, -2, ...
-  std::vector<int> sends;  // layers of the stage whose output another stage reads, ascending
+  std::vector<int> sends;     // layers of the stage whose output another stage reads, ascending
 };
 
 // stage_of[i] = stage of layer i. Result: one per stage.

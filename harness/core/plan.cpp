@@ -64,10 +64,15 @@ StageGraph stage_graph(const Plan& plan, const CostGraph& costs) {
 RankMap ranks_of(const Plan& plan) {
   RankMap map;
   std::map<DeviceId, Rank> rank_of;
+  map.placement.replica_of = plan.replica_of;
+  for (const DeviceId device : plan.rank_order)
+    if (rank_of.try_emplace(device, Rank(map.devices.size())).second) map.devices.push_back(device);
   for (const PlanStage& stage : plan.stages) {
     auto& ranks = map.placement.stages.emplace_back();
     for (const DeviceId device : stage.devices) {
       const auto [found, fresh] = rank_of.try_emplace(device, Rank(map.devices.size()));
+      if (fresh && !plan.rank_order.empty())
+        throw InputError("plan", "device " + std::to_string(device.value) + " has no rank");
       if (fresh) map.devices.push_back(device);
       ranks.push_back(found->second);
     }

@@ -35,6 +35,8 @@ struct Plan {
   std::int64_t states = 0;        // visited by the search
   double search_seconds = 0;
   bool complete = true;  // false: the search was cut short and this is the best so far
+  std::vector<std::size_t> replica_of = {};  // of every micro-batch: Placement::replica_of
+  std::vector<DeviceId> rank_order = {};     // device of every rank; empty: in order of first use
   std::optional<SearchReport> search;  // where given, it says more than the three fields above it
   // For planners that also decide the order by the times they expect: per stage, its compute ops in
   // the order they run in. Empty: the system's schedule follows from the stages alone.
@@ -51,7 +53,8 @@ std::vector<std::pair<StageId, StageId>> stage_edges(const Plan& plan,
                                                      const std::vector<std::vector<int>>& inputs);
 StageGraph stage_graph(const Plan& plan, const CostGraph& costs);
 
-// Ranks: the plan's devices in order of first use; rank r runs on devices[r].
+// Ranks: the plan's devices in Plan::rank_order, or of first use; rank r runs on devices[r].
+// Throws InputError for a stage without a device, or a rank_order that leaves one out.
 struct RankMap {
   std::vector<DeviceId> devices;
   Placement placement;

@@ -111,5 +111,18 @@ TEST(PlanJsonTest, HasTheFieldsThatScriptsRead) {
   EXPECT_TRUE(plan_json(plan, diamond(), "gpipe", std::nullopt)["simulated_seconds"].is_null());
 }
 
+TEST(PlanJsonTest, ASearchSpeaksForItself) {
+  Plan plan = branches();
+  plan.objective = 1.5;
+  EXPECT_EQ(plan_json(plan, diamond(), "s", std::nullopt)["objective_name"], "slowest stage");
+  plan.search =
+      SearchReport{.objective = 7, .objective_name = "its own", .states = 42, .complete = false};
+  const auto json = plan_json(plan, diamond(), "s", std::nullopt);
+  EXPECT_EQ(json["objective"], 7);
+  EXPECT_EQ(json["objective_name"], "its own");
+  EXPECT_EQ(json["states"], 42);
+  EXPECT_EQ(json["complete"], false);
+}
+
 }  // namespace
 }  // namespace sluice

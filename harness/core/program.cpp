@@ -24,6 +24,8 @@ std::string to_text(const Instruction& i) {
       return stage + "I" + micro;
     case Do::weight_gradient:
       return stage + "W" + micro;
+    case Do::recompute:
+      return stage + "R" + micro;
     case Do::send_activation:
       return "send_activation " + edge + " " + micro;
     case Do::receive_activation:
@@ -47,6 +49,13 @@ namespace {
 struct MessageKey {
   std::int32_t edge, micro;
   bool gradient;
+};
+
+// What a compute instruction reads: fields of Instruction.
+struct Read {
+  std::int32_t version = 0;
+  std::int16_t ahead = 0;
+  std::int32_t prediction = -1;
 };
 
 class Lowering {
@@ -73,7 +82,7 @@ class Lowering {
 
   Program run() {
     number_messages();
-    assign_versions();
+    assign_reads();
     for (std::size_t r = 0; r < schedule_.ranks.size(); ++r) emit(r);
     return std::move(program_);
   }
@@ -137,42 +146,140 @@ class Lowering {
         });
   }
 
-  // newest_[stage][micro]: updates of the stage before its forward; injected_: carried from stage 0
-  // on.
-  void assign_versions() {
-    forward_version_.assign(graph_.size() * micros_, 0);
-    if (program_.rule.synchronous()) {
+  std::size_t place(StageId stage, Micro micro) const {
+    return stage.index() * micros_ + micro.index();
+  }
+
+  // What every forward reads.
+  void assign_reads() {
+    const WeightRule& rule = program_.rule;
+    const std::size_t stages = graph_.size();
+    forward_.assign(stages * micros_, {});
+    program_.predictions.assign(stages, 0);
+    program_.carried.assign(stages, 0);
+    if (rule.synchronous()) {
       program_.updates = 1;
+      program_.micros_per_update = schedule_.microbatches;
+      program_.micros_per_step.assign(stages, schedule_.microbatches);
       return;
     }
-    const auto accumulate = program_.rule.accumulate;
+    for (const auto& replicas : program_.placement.stages)
+      program_.micros_per_step.push_back(rule.accumulate * static_cast<int>(replicas.size()));
+    program_.micros_per_update = std::ranges::max(program_.micros_per_step);
+    for (std::size_t s = 0; s < stages; ++s) {
+      const int n = program_.micros_per_step[s];
+      const bool replicated = program_.placement.stages[s].size() > 1;
+      if (program_.micros_per_update % n != 0 || (replicated && schedule_.microbatches % n != 0))
+        throw InputError("schedule",
+                         std::to_string(schedule_.microbatches) + " micro-batches, " +
+                             std::to_string(program_.micros_per_update) +
+                             " an update, are no whole number of the steps of stage " +
+                             std::to_string(s) + ", which take " + std::to_string(n) + " each",
+                         "choose replicas and micro-batches that divide one another");
+    }
+    const bool partial = rule.leftover == WeightRule::Leftover::partial;
+    program_.updates = (schedule_.microbatches + (partial ? program_.micros_per_update - 1 : 0)) /
+                       program_.micros_per_update;
     for (const auto& ops : schedule_.ranks) {
-      std::vector<int> backwards(graph_.size(), 0);
+      std::vector<int> backwards(stages, 0);
       for (const Op& op : ops) {
         if (op.kind == OpKind::forward)
-          forward_version_[op.stage.index() * micros_ + op.micro.index()] =
-              backwards[op.stage.index()] / accumulate;
+          forward_[place(op.stage, op.micro)].version = newest(backwards[op.stage.index()]);
         else if (op.kind != OpKind::input_gradient)
           ++backwards[op.stage.index()];
       }
     }
-    program_.updates = schedule_.microbatches / accumulate;
-    if (program_.rule.forward == WeightRule::Forward::injected) {
-      // Stages in topological order: a stage's number of predecessors still to come reaches zero.
-      std::vector<std::size_t> waiting(graph_.size()), ready;
-      for (std::size_t s = 0; s < graph_.size(); ++s)
-        if ((waiting[s] = graph_.predecessors[s].size()) == 0) ready.push_back(s);
-      while (!ready.empty()) {
-        const std::size_t s = ready.back();
-        ready.pop_back();
-        for (const StageId t : graph_.successors[s]) {
-          for (std::size_t i = 0; i < micros_; ++i)
-            forward_version_[t.index() * micros_ + i] = std::min(
-                forward_version_[t.index() * micros_ + i], forward_version_[s * micros_ + i]);
-          if (--waiting[t.index()] == 0) ready.push_back(t.index());
+    if (rule.forward == WeightRule::Forward::injected) carry_injected_versions();
+    if (rule.forward == WeightRule::Forward::previous) {
+      for (std::size_t s = 0; s < stages; ++s)
+        for (std::size_t i = 0; i < micros_; ++i) {
+          Read& read = forward_[s * micros_ + i];
+          const int wanted = std::max(static_cast<int>(i) / program_.micros_per_step[s] - 1, 0);
+          if (wanted > read.version)
+            throw InputError("schedule",
+                             "stage " + std::to_string(s) + " needs weight version " +
+                                 std::to_string(wanted) + " for micro-batch " + std::to_string(i) +
+                                 ", and has made " + std::to_string(read.version) + " by then",
+                             "use at least as many micro-batches per update as there are stages");
+          read.version = wanted;
         }
+    }
+    if (!rule.forward_ahead.empty()) predict_forwards();
+    if (rule.backward == WeightRule::Backward::ring)
+      for (std::size_t s = 0; s < stages; ++s) program_.carried[s] = lag(s);
+  }
+
+  // A stage's version after `backwards` gradients of one of its replicas.
+  int newest(int backwards) const { return backwards / program_.rule.accumulate; }
+
+  // Updates between a stage's forward and backward of one batch once the pipe is full, for the
+  // ring: one for each stage after it.
+  int lag(std::size_t stage) const { return static_cast<int>(graph_.size() - 1 - stage); }
+
+  // Every stage reads the version stage 0 read: the smallest of its predecessors', in topological
+  // order.
+  void carry_injected_versions() {
+    std::vector<std::size_t> waiting(graph_.size()), ready;
+    for (std::size_t s = 0; s < graph_.size(); ++s)
+      if ((waiting[s] = graph_.predecessors[s].size()) == 0) ready.push_back(s);
+    while (!ready.empty()) {
+      const std::size_t s = ready.back();
+      ready.pop_back();
+      for (const StageId t : graph_.successors[s]) {
+        for (std::size_t i = 0; i < micros_; ++i) {
+          std::int32_t& version = forward_[t.index() * micros_ + i].version;
+          version = std::min(version, forward_[s * micros_ + i].version);
+        }
+        if (--waiting[t.index()] == 0) ready.push_back(t.index());
       }
     }
+  }
+
+  // The first micro-batch of a group predicts, from the version that is newest then; the others
+  // read what it made.
+  void predict_forwards() {
+    const WeightRule& rule = program_.rule;
+    const auto group = static_cast<std::size_t>(rule.micros_per_prediction);
+    for (std::size_t s = 0; s < graph_.size(); ++s) {
+      for (std::size_t i = 0; i < micros_; ++i) {
+        Read& read = forward_[s * micros_ + i];
+        if (i % group != 0) {
+          read = forward_[s * micros_ + i - i % group];
+          continue;
+        }
+        int ahead = rule.forward_ahead[s];
+        if (!rule.clip_to_lag.empty()) {
+          const int behind = static_cast<int>(i) / program_.micros_per_step[s] - read.version;
+          ahead -= std::max(rule.clip_to_lag[s] - behind, 0);
+        }
+        if (ahead == 0) continue;
+        read.ahead = static_cast<std::int16_t>(ahead);
+        read.prediction = program_.predictions[s]++;
+      }
+    }
+  }
+
+  // What a backward reads. `newest`: the stage's version when it runs.
+  Read backward_read(const Op& op, int newest_version) {
+    const WeightRule& rule = program_.rule;
+    const std::size_t s = op.stage.index();
+    const Read forward = forward_[place(op.stage, op.micro)];
+    switch (rule.backward) {
+      case WeightRule::Backward::same_as_forward:
+        return forward;
+      case WeightRule::Backward::ring:
+        return op.micro.value < lag(s) ? Read{op.micro.value - lag(s), 0, -1} : forward;
+      case WeightRule::Backward::newest:
+        break;
+    }
+    Read read{newest_version, 0, -1};
+    if (rule.backward_ahead.empty() || rule.backward_ahead[s] == 0) return read;
+    read.ahead = static_cast<std::int16_t>(rule.backward_ahead[s]);
+    // Between two steps the prediction stays the same.
+    const auto [found, fresh] = backward_prediction_.try_emplace({op.stage, newest_version}, 0);
+    if (fresh) found->second = program_.predictions[s]++;
+    read.prediction = found->second;
+    return read;
   }
 
   void emit(std::size_t r) {
@@ -195,7 +302,7 @@ class Lowering {
       for (std::size_t& next = received[c]; next <= needed; ++next) {
         const MessageKey& m = messages_[static_cast<std::size_t>(c)][next];
         const auto [head, tail] = edges_[static_cast<std::size_t>(m.edge)];
-        Instruction i{m.gradient ? Do::receive_gradient : Do::receive_activation};
+        Instruction i{.what = m.gradient ? Do::receive_gradient : Do::receive_activation};
         i.stage = m.gradient ? head : tail;
         i.peer_stage = m.gradient ? tail : head;
         i.micro = Micro(m.micro);
@@ -210,53 +317,90 @@ class Lowering {
         receive_one(edge, m, gradient, rank_of_message(peer, m, op.stage));
     };
 
-    for (std::size_t k = 0; k < ops.size(); ++k) {
-      const Op& op = ops[k];
-      const std::size_t s = op.stage.index();
+    const auto receive_inputs = [&](const Op& op) {
+      const StageEdges& edges = edges_of_[op.stage.index()];
       if (op.kind == OpKind::forward) {
-        for (const std::size_t e : edges_of_[s].up) receive(e, op, false, edges_[e].first);
+        for (const std::size_t e : edges.up) receive(e, op, false, edges_[e].first);
       } else if (op.kind != OpKind::weight_gradient) {
-        for (const std::size_t e : edges_of_[s].down) receive(e, op, true, edges_[e].second);
+        for (const std::size_t e : edges.down) receive(e, op, true, edges_[e].second);
       }
-      Instruction compute{static_cast<Do>(op.kind), op.stage, op.micro};
-      const int newest =
-          program_.rule.synchronous() ? 0 : gradients_done[s] / program_.rule.accumulate;
-      const int forward = forward_version_[s * micros_ + op.micro.index()];
-      const bool reads_forward = op.kind == OpKind::forward ||
-                                 program_.rule.backward == WeightRule::Backward::same_as_forward;
-      compute.version = reads_forward ? forward : newest;
-      out.push_back(compute);
+    };
+    const auto send_outputs = [&](const Op& op) {
       for_each_send(op, [&](std::size_t e, Micro message, bool gradient) {
-        Instruction send{gradient ? Do::send_gradient : Do::send_activation, op.stage, message};
+        Instruction send{.what = gradient ? Do::send_gradient : Do::send_activation,
+                         .stage = op.stage,
+                         .micro = message};
         send.peer_stage = gradient ? edges_[e].first : edges_[e].second;
         send.channel =
             channel_of_.at({Rank(r), rank_of_message(send.peer_stage, message, op.stage)});
         out.push_back(send);
       });
+    };
+
+    for (std::size_t k = 0; k < ops.size(); ++k) {
+      const Op& op = ops[k];
+      const std::size_t s = op.stage.index();
+      // An overlapped pair: inputs of both, both ops, outputs of both.
+      const bool second = k > 0 && ops[k - 1].overlapped;
+      if (!second) receive_inputs(op);
+      if (op.overlapped) receive_inputs(ops[k + 1]);
+      const WeightRule& rule = program_.rule;
+      const int now = rule.synchronous() ? 0 : newest(gradients_done[s]);
+      if (op.kind == OpKind::forward) {
+        out.push_back(reading(op, Do::forward, forward_[place(op.stage, op.micro)]));
+      } else if (op.kind == OpKind::weight_gradient) {
+        out.push_back(reading(op, Do::weight_gradient, {now, 0, -1}));
+      } else {
+        if (rule.recompute != WeightRule::Recompute::none)
+          out.push_back(reading(op, Do::recompute,
+                                rule.recompute == WeightRule::Recompute::newest
+                                    ? Read{now, 0, -1}
+                                    : forward_[place(op.stage, op.micro)]));
+        out.push_back(reading(op, static_cast<Do>(op.kind), backward_read(op, now)));
+      }
+      if (second) send_outputs(ops[k - 1]);
+      if (!op.overlapped) send_outputs(op);
       if (op.kind == OpKind::backward || op.kind == OpKind::weight_gradient) {
         ++gradients_done[s];
-        const bool update = program_.rule.synchronous()
-                                ? last_gradient[s] == k + 1
-                                : gradients_done[s] % program_.rule.accumulate == 0;
-        if (update) {
-          Instruction step{Do::optimizer_step, op.stage};
+        const bool last = last_gradient[s] == k + 1;
+        const bool full = !rule.synchronous() && gradients_done[s] % rule.accumulate == 0;
+        const bool partial = last && rule.leftover == WeightRule::Leftover::partial;
+        if (rule.synchronous() ? last : full || partial) {
+          Instruction step{.what = Do::optimizer_step, .stage = op.stage};
           step.version =
-              program_.rule.synchronous() ? 1 : gradients_done[s] / program_.rule.accumulate;
-          step.micro = Micro(step.version - 1);
-          (program_.placement.stages[s].size() > 1 ? reduced : out).push_back(step);
+              rule.synchronous() ? 1 : newest(gradients_done[s] + (full ? 0 : rule.accumulate));
+          step.micro =
+              Micro((step.version * program_.micros_per_step[s] - 1) / program_.micros_per_update);
+          const bool replicated = program_.placement.stages[s].size() > 1;
+          if (replicated && rule.synchronous()) {
+            reduced.push_back(step);
+          } else {
+            if (replicated) out.push_back(reduction(step));
+            out.push_back(step);
+          }
         }
       }
     }
-    // All-reduces block. They stand at the end, by stage on every rank: anywhere earlier, a rank
-    // could wait in one for a rank that waits for its next op.
+    // All-reduces block. Those of a flush stand at the end, by stage on every rank: anywhere
+    // earlier, a rank could wait in one for a rank that waits for its next op.
     std::ranges::sort(reduced, {}, &Instruction::stage);
     for (const Instruction& step : reduced) {
-      Instruction reduce = step;
-      reduce.what = Do::reduce_gradients;
-      reduce.channel = step.stage.value;
-      out.push_back(reduce);
+      out.push_back(reduction(step));
       out.push_back(step);
     }
+  }
+
+  static Instruction reading(const Op& op, Do what, const Read& read) {
+    Instruction i{.what = what, .ahead = read.ahead, .stage = op.stage, .micro = op.micro};
+    i.version = read.version;
+    i.prediction = read.prediction;
+    return i;
+  }
+  static Instruction reduction(const Instruction& step) {
+    Instruction reduce = step;
+    reduce.what = Do::reduce_gradients;
+    reduce.channel = step.stage.value;
+    return reduce;
   }
 
   const Schedule& schedule_;
@@ -268,7 +412,8 @@ class Lowering {
   std::vector<std::int32_t> index_;
   std::map<std::pair<Rank, Rank>, int> channel_of_;
   std::vector<std::vector<MessageKey>> messages_;
-  std::vector<std::int32_t> forward_version_;
+  std::vector<Read> forward_;                                   // [stage][micro]
+  std::map<std::pair<StageId, int>, int> backward_prediction_;  // (stage, version) -> id
 };
 
 }  // namespace
@@ -277,20 +422,20 @@ Program lower(const Schedule& schedule, const StageGraph& graph, const Placement
               const WeightRule& rule) {
   const auto violations = check(schedule, graph, placement);
   if (!violations.empty()) throw InputError("schedule", violations.front().text);
-  if (!rule.synchronous()) {
-    if (std::ranges::any_of(graph.grouping, [](int g) { return g > 1; }))
-      throw InputError("plan",
-                       "a stage takes several micro-batches at once, and the system updates after "
-                       "every backward",
-                       "give every stage one");
-    for (std::size_t s = 0; s < placement.stages.size(); ++s)
-      if (placement.stages[s].size() > 1)
-        throw InputError("plan",
-                         "stage " + std::to_string(s) +
-                             " is replicated, and the system updates after every backward",
-                         "give it one device");
+  if (!rule.synchronous() && std::ranges::any_of(graph.grouping, [](int g) { return g > 1; }))
+    throw InputError("plan",
+                     "a stage takes several micro-batches at once, and the system updates after "
+                     "every backward",
+                     "give every stage one");
+  Program program = Lowering(schedule, graph, placement, rule).run();
+  const bool replicated = std::ranges::any_of(
+      placement.stages, [](const std::vector<Rank>& ranks) { return ranks.size() > 1; });
+  if (replicated && !rule.synchronous()) {
+    // Reductions stand between the ops: whether they meet depends on the order.
+    const auto found = check(program);
+    if (!found.empty()) throw InputError("schedule", found.front().text);
   }
-  return Lowering(schedule, graph, placement, rule).run();
+  return program;
 }
 
 }  // namespace sluice

@@ -5,8 +5,10 @@
 // Messages between two ranks travel in channels, one per (sender, receiver), first in first out.
 // Sends follow the op that makes the value and never block; a receive stands before the first op
 // that needs it, and the receives of a channel are in the order of its sends (an early message is
-// taken early), so the two ends agree by construction. A stage steps after its last gradient; a
-// replicated one at the end of the rank's program, after an all-reduce.
+// taken early), so the two ends agree by construction. An overlapped pair receives the inputs of
+// both ops first and sends the outputs of both last. A stage steps after the last gradient of an
+// update; a replicated one after an all-reduce besides, which in a flushing program stands at the
+// end of the rank's program.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +25,7 @@ enum class Do : std::uint8_t {
   backward,
   input_gradient,
   weight_gradient,
+  recompute,  // the forward once more, before the backward that needs its activations
   send_activation,
   receive_activation,
   send_gradient,
@@ -31,17 +34,26 @@ enum class Do : std::uint8_t {
   optimizer_step,
 };
 
+// Ops that occupy the device with a stage's layers: F, B, I, W and recomputation.
+constexpr bool is_compute(Do what) { return what <= Do::recompute; }
+// Ops that read weights; W does not.
+constexpr bool reads_weights(Do what) { return is_compute(what) && what != Do::weight_gradient; }
+
 struct Instruction {
   Do what = Do::forward;
-  StageId stage;       // the rank's own stage
-  Micro micro;         // compute: the stage's own op number; communication: the message's on its
-                       // edge (the same unless stages take several micro-batches at once,
-                       // StageGraph::grouping); step: the index of the update
-  StageId peer_stage;  // communication: the stage at the other end
+  std::int16_t ahead = 0;  // compute: reads version - ahead * lr * Delta (WeightRule)
+  StageId stage;           // the rank's own stage
+  Micro micro;             // compute: the stage's own op number; communication: the message's on
+                           // its edge (the same unless stages take several micro-batches at once,
+                           // StageGraph::grouping); step: the index of the program's update
+  StageId peer_stage;      // communication: the stage at the other end
   std::int32_t channel =
       -1;  // communication: index into Program::channels; reduce: the stage's group
-  std::int32_t version = 0;  // compute: weight version to read, counted from the program's start;
-                             // step: the version it makes
+  std::int32_t version = 0;  // compute: weight version to read, counted from the program's start
+                             // (negative: made before it); step: the version it makes
+  // compute: which predicted tensor of the stage to read, made by the first that reads it from
+  // `version`, which must be the newest then; -1: the version itself
+  std::int32_t prediction = -1;
 };
 
 std::string to_text(const Instruction& instruction);  // "5I2", "send_activation 5->6 2", "step 5"
@@ -57,13 +69,21 @@ struct Program {
   StageGraph graph;
   Placement placement;
   int microbatches = 0;
-  int updates = 0;  // optimizer steps of each stage in one run
+  // Updates of one run. A stage with fewer replicas than another one steps more often: each of its
+  // steps belongs to one of these.
+  int updates = 0;
+  int micros_per_update = 0;
+  std::vector<int> micros_per_step;  // per stage: micro-batches of one of its steps, all replicas
+  std::vector<int> predictions;      // per stage: predicted tensors, ids 0 .. n - 1
+  std::vector<int> carried;  // per stage: old versions that the next run of the program still reads
   WeightRule rule;
   std::size_t rank_count() const { return ranks.size(); }
 };
 
-// Throws InputError if the schedule does not pass check() (check.h); the message is the first
-// violation.
+// Throws InputError if the schedule does not pass check() (check.h; the message is the first
+// violation), or the rule cannot be kept: a version that does not exist yet when it is read,
+// replicas whose all-reduces would wait for one another, micro-batches that are no whole number of
+// steps.
 Program lower(const Schedule& schedule, const StageGraph& graph, const Placement& placement,
               const WeightRule& rule);
 

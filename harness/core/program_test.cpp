@@ -20,7 +20,7 @@ std::string text_of(const std::vector<Instruction>& rank, bool versions) {
   std::string text;
   for (const Instruction& i : rank) {
     text += to_text(i);
-    if (versions && i.what <= Do::weight_gradient) text += " @" + std::to_string(i.version);
+    if (versions && is_compute(i.what)) text += " @" + std::to_string(i.version);
     if (versions && i.what == Do::optimizer_step) text += " =" + std::to_string(i.version);
     text += "\n";
   }
@@ -173,12 +173,104 @@ TEST(LowerTest, SchedulesThatDoNotCheckAreRefused) {
                     WeightRule{});
             }),
             "schedule: rank 0: 0B0 comes before 0F0, which it needs");
+}
+
+TEST(LowerTest, ReplicasOfAnAsynchronousStageReduceBeforeEveryStep) {
+  const Program program =
+      lower(parse_schedule("rank 0: 0F0 0B0 0F2 0B2\nrank 1: 0F1 0B1 0F3 0B3\n"), chain(1),
+            {{{Rank(0), Rank(1)}}}, kPipeDream);
+  EXPECT_EQ(program.updates, 2);
+  EXPECT_EQ(program.micros_per_update, 2);
+  EXPECT_EQ(text_of(program.ranks[1], true),
+            "0F1 @0\n0B1 @0\nreduce 0\nstep 0 =1\n0F3 @1\n0B3 @1\nreduce 0\nstep 0 =2\n");
+}
+
+TEST(LowerTest, AnOddBatchForReplicasIsRefused) {
   EXPECT_EQ(error_of([] {
-              lower(parse_schedule("rank 0: 0F0 0B0\nrank 1: 0F1 0B1\n"), chain(1),
+              lower(parse_schedule("rank 0: 0F0 0B0 0F2 0B2\nrank 1: 0F1 0B1\n"), chain(1),
                     {{{Rank(0), Rank(1)}}}, kPipeDream);
             }),
-            "plan: stage 0 is replicated, and the system updates after every backward; give it one "
-            "device");
+            "schedule: 3 micro-batches, 2 an update, are no whole number of the steps of stage 0, "
+            "which take 2 each; choose replicas and micro-batches that divide one another");
+}
+
+TEST(LowerTest, ReplicasThatWouldWaitForOneAnotherAreRefused) {
+  // Rank 0 reduces after its batch 0 before it forwards batch 2; rank 1 wants batch 3's gradient of
+  // rank 2 first, which comes after batch 2.
+  const std::string error = error_of([] {
+    lower(parse_schedule("rank 0: 0F0 0B0 0F2 0B2\nrank 1: 0F1 0F3 0B3 0B1\n"
+                         "rank 2: 1F0 1B0 1F1 1F2 1B2 1F3 1B3 1B1\n"),
+          chain(2), {{{Rank(0), Rank(1)}, {Rank(2)}}}, kPipeDream);
+  });
+  EXPECT_NE(error.find("waits for ever"), std::string::npos) << error;
+}
+
+TEST(LowerTest, LeftoverMicroBatchesAreDroppedOrStepAlone) {
+  const Schedule schedule = parse_schedule("rank 0: 0F0 0B0 0F1 0B1 0F2 0B2\n");
+  WeightRule rule = kPipeDream;
+  rule.accumulate = 2;
+  EXPECT_EQ(text_of(lower(schedule, chain(1), one_stage_per_rank(1), rule).ranks[0], true),
+            "0F0 @0\n0B0 @0\n0F1 @0\n0B1 @0\nstep 0 =1\n0F2 @1\n0B2 @1\n");
+  rule.leftover = WeightRule::Leftover::partial;
+  const Program program = lower(schedule, chain(1), one_stage_per_rank(1), rule);
+  EXPECT_EQ(program.updates, 2);
+  EXPECT_EQ(text_of(program.ranks[0], true),
+            "0F0 @0\n0B0 @0\n0F1 @0\n0B1 @0\nstep 0 =1\n0F2 @1\n0B2 @1\nstep 0 =2\n");
+}
+
+TEST(LowerTest, RecomputationStandsBeforeTheBackward) {
+  WeightRule rule = kPipeDream;
+  rule.backward = WeightRule::Backward::newest;
+  rule.recompute = WeightRule::Recompute::newest;
+  const Schedule schedule = parse_schedule("rank 0: 0F0 0F1 0B0 0B1\n");
+  EXPECT_EQ(text_of(lower(schedule, chain(1), one_stage_per_rank(1), rule).ranks[0], true),
+            "0F0 @0\n0F1 @0\n0R0 @0\n0B0 @0\nstep 0 =1\n0R1 @1\n0B1 @1\nstep 0 =2\n");
+  rule.recompute = WeightRule::Recompute::forward_weights;
+  EXPECT_EQ(text_of(lower(schedule, chain(1), one_stage_per_rank(1), rule).ranks[0], true),
+            "0F0 @0\n0F1 @0\n0R0 @0\n0B0 @0\nstep 0 =1\n0R1 @0\n0B1 @1\nstep 0 =2\n");
+}
+
+// PipeDream-2BW: update b reads version max(b - 1, 0), which is the newest or the one before
+// exactly when an update has at least K - 1 micro-batches.
+TEST(VersionsTest, DoubleBufferingNeedsStagesMinusOneMicroBatches) {
+  for (int stages = 2; stages <= 8; ++stages)
+    for (int m = 1; m <= stages + 1; ++m) {
+      WeightRule rule = kPipeDream;
+      rule.forward = WeightRule::Forward::previous;
+      rule.accumulate = m;
+      const auto program = [&] {
+        return lower(example_1f1b(stages, 5 * m), chain(stages), one_stage_per_rank(stages), rule);
+      };
+      if (m < stages - 1) {
+        EXPECT_NE(error_of([&] { program(); }), "no error") << stages << " " << m;
+        continue;
+      }
+      for (const auto& rank : program().ranks)
+        for (const Instruction& i : rank)
+          if (i.what <= Do::backward) {
+            EXPECT_EQ(i.version, std::max(0, i.micro.value / m - 1)) << to_text(i);
+          }
+    }
+}
+
+TEST(VersionsTest, PredictionsStartFromTheNewestAndAreSharedAsTheRuleSays) {
+  WeightRule rule = kPipeDream;
+  rule.backward = WeightRule::Backward::newest;
+  rule.accumulate = rule.micros_per_prediction = 2;
+  rule.forward_ahead = {2, 1};
+  rule.backward_ahead = {1, 0};
+  const Program program = lower(example_1f1b(2, 6), chain(2), one_stage_per_rank(2), rule);
+  std::vector<std::string> reads;
+  for (const Instruction& i : program.ranks[0])
+    if (i.what <= Do::backward)
+      reads.push_back(to_text(i) + " " + std::to_string(i.version) + "+" + std::to_string(i.ahead) +
+                      " #" + std::to_string(i.prediction));
+  // F0 F1 share prediction 0; F2 is the bellwether of the next update, before any step.
+  EXPECT_EQ(reads,
+            (std::vector<std::string>{"0F0 0+2 #0", "0F1 0+2 #0", "0B0 0+1 #3", "0F2 0+2 #1",
+                                      "0B1 0+1 #3", "0F3 0+2 #1", "0B2 1+1 #4", "0F4 1+2 #2",
+                                      "0B3 1+1 #4", "0F5 1+2 #2", "0B4 2+1 #5", "0B5 2+1 #5"}));
+  EXPECT_EQ(program.predictions, (std::vector<int>{6, 3}));
 }
 
 // With K stages and 1-based batch j, stage k's forward reads the version of batch j - K + k.

@@ -9,6 +9,11 @@
 
 namespace sluice {
 
+Schedule empty_schedule(int ranks, int microbatches) {
+  return {.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(ranks)),
+          .microbatches = microbatches};
+}
+
 char letter(OpKind kind) { return "FBIW"[static_cast<int>(kind)]; }
 
 std::string to_text(const Op& op) {
@@ -35,14 +40,42 @@ Op parse_op(std::string_view text) {
   return op;
 }
 
+std::vector<std::string> step_texts(const std::vector<Op>& ops) {
+  std::vector<std::string> steps;
+  for (std::size_t k = 0; k < ops.size(); ++k) {
+    const bool second = k > 0 && ops[k - 1].overlapped;
+    if (second) {
+      steps.back() += ";" + to_text(ops[k]) + ")";
+    } else {
+      steps.push_back((ops[k].overlapped ? "(" : "") + to_text(ops[k]));
+    }
+  }
+  return steps;
+}
+
 std::string to_text(const Schedule& schedule) {
   std::string text;
   for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
     text += "rank " + std::to_string(r) + ":";
-    for (const Op& op : schedule.ranks[r]) text += " " + to_text(op);
+    for (const std::string& step : step_texts(schedule.ranks[r])) text += " " + step;
     text += "\n";
   }
   return text;
+}
+
+// "5I2" or "(5F1;2B0)".
+static void parse_step(std::string_view text, std::vector<Op>& ops) {
+  if (!text.starts_with('(')) {
+    ops.push_back(parse_op(text));
+    return;
+  }
+  const std::size_t middle = text.find(';');
+  if (middle == std::string_view::npos || !text.ends_with(')'))
+    throw InputError("", "'" + std::string(text) + "' is not a pair of ops",
+                     "write two ops like (5F1;2B0)");
+  ops.push_back(parse_op(text.substr(1, middle - 1)));
+  ops.back().overlapped = true;
+  ops.push_back(parse_op(text.substr(middle + 1, text.size() - middle - 2)));
 }
 
 Schedule parse_schedule(std::string_view text) {
@@ -63,14 +96,15 @@ Schedule parse_schedule(std::string_view text) {
       const std::size_t space = std::min(line.find(' '), line.size());
       if (space > 0) {
         try {
-          ops.push_back(parse_op(line.substr(0, space)));
+          parse_step(line.substr(0, space), ops);
         } catch (const InputError& e) {
           throw InputError(where, e.what());
         }
-        schedule.microbatches = std::max(schedule.microbatches, ops.back().micro.value + 1);
       }
       line.remove_prefix(std::min(space + 1, line.size()));
     }
+    for (const Op& op : ops)
+      schedule.microbatches = std::max(schedule.microbatches, op.micro.value + 1);
   }
   return schedule;
 }

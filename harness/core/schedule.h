@@ -3,6 +3,8 @@
 // lowering (program.h) adds communication, reductions and optimizer steps.
 //   F forward, B whole backward, I input gradient, W weight gradient (B = I + W, unsplit).
 // B never means the input gradient here, although the zero-bubble and ZeroPP papers use it so.
+// "(5F1;2B0)" is an overlapped pair (DualPipe): one step of the rank. It begins when the inputs of
+// both ops are there and hands on the outputs of both at its end.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +22,7 @@ struct Op {
   OpKind kind = OpKind::forward;
   StageId stage;
   Micro micro;
+  bool overlapped = false;  // with the next op of its rank: the first of a pair
   friend bool operator==(const Op&, const Op&) = default;
 };
 
@@ -29,6 +32,12 @@ inline Op forward_op(int stage, int micro) {
 inline Op backward_op(int stage, int micro) {
   return {OpKind::backward, StageId(stage), Micro(micro)};
 }
+inline Op input_gradient_op(int stage, int micro) {
+  return {OpKind::input_gradient, StageId(stage), Micro(micro)};
+}
+inline Op weight_gradient_op(int stage, int micro) {
+  return {OpKind::weight_gradient, StageId(stage), Micro(micro)};
+}
 
 struct Schedule {
   std::vector<std::vector<Op>> ranks;
@@ -36,9 +45,13 @@ struct Schedule {
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 
-char letter(OpKind kind);                        // F, B, I, W
-std::string to_text(const Op& op);               // "5I2"
-Op parse_op(std::string_view text);              // throws InputError
+Schedule empty_schedule(int ranks, int microbatches);
+
+char letter(OpKind kind);            // F, B, I, W
+std::string to_text(const Op& op);   // "5I2"
+Op parse_op(std::string_view text);  // throws InputError
+// What a rank does step by step: "0F0", "(0F1;3B4)".
+std::vector<std::string> step_texts(const std::vector<Op>& ops);
 std::string to_text(const Schedule& s);          // one line a rank: "rank 0: 0F0 0F1 ..."
 Schedule parse_schedule(std::string_view text);  // the inverse; throws InputError with the line
 
@@ -68,12 +81,16 @@ StageGraph chain(int stages);
 StageGraph stage_graph(int stages, const std::vector<std::pair<StageId, StageId>>& edges,
                        const std::string& where);
 
-// Which ranks hold a stage. Several: replicas, and micro-batch i belongs to ranks[i mod replicas].
+// Which ranks hold a stage. Several: replicas, each for some of the micro-batches.
 struct Placement {
   std::vector<std::vector<Rank>> stages;
+  // Micro-batch i belongs to replica replica_of[i] of every stage; empty: to replica i mod
+  // replicas. A bidirectional pipeline has two replicas of a stage, one for each direction.
+  std::vector<std::size_t> replica_of = {};
   Rank rank_of(StageId stage, Micro micro) const {
     const auto& ranks = stages[stage.index()];
-    return ranks[micro.index() % ranks.size()];
+    const std::size_t replica = replica_of.empty() ? micro.index() : replica_of[micro.index()];
+    return ranks[replica % ranks.size()];
   }
   int rank_count() const;
 };

@@ -15,11 +15,13 @@
 #include "harness/core/options.h"
 #include "harness/core/plan.h"
 #include "harness/core/schedule.h"
+#include "harness/core/sharding.h"
 #include "harness/core/weight_rule.h"
 
 namespace sluice {
 
-// What a planner is given. `simulate` is the common simulator's opinion of a plan, for re-ranking.
+// What a planner is given. `simulate` is the common simulator's opinion of a plan, for re-ranking:
+// the seconds of an update, infinite if a device's memory does not hold it.
 struct Problem {
   const CostGraph& costs;
   const Cluster& cluster;
@@ -44,8 +46,14 @@ struct ScheduleProblem {
   StageGraph graph;
   Placement placement;
   int ranks;
-  int microbatches;  // synchronous: of one update; asynchronous: batches of one drained run
+  int microbatches;  // synchronous: of one update; asynchronous: of one drained run
+  // For orders that depend on times: per stage; empty: F = I = W on all. And of a message.
+  std::vector<StageCost> costs = {};
+  Seconds latency = Seconds(0);
+  int microbatches_per_update = 1;          // asynchronous systems that accumulate
+  int epoch = 0;                            // of the training, where a system changes with it
   std::vector<std::vector<Op>> order = {};  // Plan::order
+  int chunks() const { return static_cast<int>(graph.size()) / ranks; }  // stages of every rank
 };
 
 // The paper's figures, in micro-batches and versions per rank; printed beside what is observed.
@@ -55,6 +63,7 @@ struct Theory {
   std::vector<int> weight_versions;    // per rank, the newest included
   std::vector<int>
       staleness;  // updates between a batch's forward and its own update, per rank, steady state
+  std::string note = {};  // a warning for whoever asked for this problem
 };
 
 struct System {
@@ -63,13 +72,23 @@ struct System {
   std::string title;  // as people write it: "1F1B (PipeDream-Flush)"
   std::string citation;
   bool synchronous = true;
-  bool one_process = false;  // takes one device whatever it is given: the reference row
+  bool one_process = false;    // takes one device whatever it is given: the reference row
+  bool data_parallel = false;  // the whole model on every rank, each with its own micro-batches
+  bool accumulates = false;    // asynchronous, but several micro-batches make one update
   std::vector<OptionSpec> options;
   Plan (*plan)(const Problem&, const Options&);
   Schedule (*schedule)(const ScheduleProblem&, const Options&);
-  WeightRule (*weights)(const Options&);
+  WeightRule (*weights)(const ScheduleProblem&, const Options&);
   Theory (*theory)(const ScheduleProblem&, const Options&);
+  // Stages on every rank (virtual stages) of its plans; none: 1.
+  int (*chunks)(const Options&) = nullptr;
+  // Where weights are gathered and gradients scattered; none: every rank holds its stages whole.
+  Sharding (*sharding)(const ScheduleProblem&, const Options&) = nullptr;
 };
+
+inline int stages_per_rank(const System& system, const Options& options) {
+  return system.chunks ? system.chunks(options) : 1;
+}
 
 std::span<const System* const> all_systems();  // generated; in order of file names
 const System& find_system(const std::string& name,

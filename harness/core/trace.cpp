@@ -12,7 +12,7 @@ Bubbles bubbles(const Trace& trace) {
   for (std::size_t r = 0; r < trace.ranks.size(); ++r) {
     double own_first = std::numeric_limits<double>::infinity(), own_last = 0;
     for (const TraceEvent& event : trace.ranks[r]) {
-      if (event.instruction.what > Do::weight_gradient) continue;
+      if (!is_compute(event.instruction.what)) continue;
       own_first = std::min(own_first, event.start);
       own_last = std::max(own_last, event.end);
       busy[r] += event.end - event.start;

@@ -1,10 +1,16 @@
-// WeightRule: which weight version each F, B, I, W reads, and when a stage's optimizer steps.
-// A version is the number of the stage's own updates it contains (0 = initial). The rules are
-// static: with a fixed op order, versions do not depend on timing (specs/async_systems.md section
-// 0), so lowering writes the version into every instruction and neither clock has to discover it.
+// WeightRule: which weights each F, B, I reads, and when a stage's optimizer steps.
+//
+// A version is the number of the stage's own updates it contains (0 = initial). Rules are static:
+// with a fixed op order, versions do not depend on timing (specs/async_systems.md section 0), so
+// lowering writes what to read into every instruction and neither clock has to discover it.
+//
+// Prediction: instead of version v, an op may read v - s * lr * Delta, where Delta is what the
+// optimizer did last per unit of learning rate and s how many updates to look ahead. It starts from
+// the newest version at that moment and is a tensor of its own while it is used.
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace sluice {
 
@@ -16,17 +22,54 @@ struct WeightRule {
   enum class Forward {
     newest,
     injected,  // PipeDream's vertical sync: the version stage 0 had when the batch entered
+    previous,  // double buffering (2BW): update b's micro-batches read version max(b - 1, 0)
   };
   enum class Backward {
-    same_as_forward,  // weight stashing: the forward's tensor (PipeDream)
-    newest,           // whatever is newest (naive 1F1B); the gradient is then of no single function
+    same_as_forward,  // weight stashing: the forward's tensor, predicted or not
+    newest,           // whatever is newest (naive 1F1B), or predicted from it
+    ring,  // PipeDream's released code: stashes by position in a ring that a drained pipe does not
+           // refresh, so the first batches of a later epoch read versions of the epoch before
   };
+  // The direction predictions go in, of the optimizer's state after its last update; zero before
+  // the first. specs/async_systems.md section 4 has the table for each optimizer.
+  enum class Delta {
+    state,                 // what the last update added, over the learning rate
+    state_plus_gradient,   // the released codes' forward: momentum * buffer + last gradient
+    momentum_only,         // SpecTrain's released code's backward: momentum * buffer
+    weight_moving_average  // PipeMare's T2: mean of (W_new - W_old); not multiplied by the rate
+  };
+  // What a backward recomputes the stage's activations with, when F keeps the stage's input only.
+  enum class Recompute { none, forward_weights, newest };
+
   Update update = Update::flush;
   Forward forward = Forward::newest;
   Backward backward = Backward::same_as_forward;
-  int accumulate = 1;
+  int accumulate = 1;  // micro-batches of one update
+  // Micro-batches at the end of a run that are too few for an update: dropped, or an update of
+  // their own with their mean gradient.
+  enum class Leftover { drop, partial } leftover = Leftover::drop;
+  Recompute recompute = Recompute::none;
+
+  // s per stage; empty: no prediction. Negative: towards older weights.
+  std::vector<int> forward_ahead, backward_ahead;
+  Delta forward_delta = Delta::state, backward_delta = Delta::state;
+  // How many micro-batches share one forward prediction, made by the first of them.
+  int micros_per_prediction = 1;
+  // Per stage, updates between a batch's forward and its own update in steady state. Given: while
+  // the pipe fills and the true lag is shorter, s is shorter by as much.
+  std::vector<int> clip_to_lag;
+
+  // PipeMare. T1: stage k's rate is lr / delay^p, p = 1 - min(update / anneal, 1). T2: the moving
+  // average's decay is decay^(1 / delay).
+  std::vector<double> delay;                         // per stage; empty: none
+  int anneal_updates = 0;                            // 0: T1 off
+  double moving_average_decay = 0.1353352832366127;  // e^-2
+
+  bool decay_in_delta = false;     // AdamW: predictions contain the decoupled weight decay
+  bool momentum_sgd_only = false;  // refuse other optimizers: the paper has no rule for them
 
   bool synchronous() const { return update == Update::flush; }
+  bool predicts() const { return !forward_ahead.empty() || !backward_ahead.empty(); }
 };
 
 }  // namespace sluice

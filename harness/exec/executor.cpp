@@ -31,6 +31,16 @@ class Stop {
     requested_.store(true);
     transport_.abort();
   }
+  // A worker's loss is no longer finite. Of several, the earliest update counts.
+  void diverged(std::int64_t update) {
+    {
+      const std::lock_guard lock(mutex_);
+      diverged_ = diverged_ ? std::min(*diverged_, update) : update;
+    }
+    requested_.store(true);
+    transport_.abort();
+  }
+  std::optional<std::int64_t> diverged() const { return diverged_; }
   void throw_if_requested() const {
     if (requested_.load(std::memory_order_relaxed)) throw TransportAborted();
   }
@@ -42,6 +52,7 @@ class Stop {
   Transport& transport_;
   std::mutex mutex_;
   std::optional<RunStopped> failure_;
+  std::optional<std::int64_t> diverged_;
   std::atomic<bool> requested_{false};
 };
 
@@ -88,6 +99,7 @@ class Watchdog {
 struct RankResult {
   std::vector<double> update_end;
   std::vector<TraceEvent> trace;
+  std::size_t steps = 0;  // optimizer steps done
   double end = 0;
 };
 
@@ -124,6 +136,7 @@ void run_once(const Program& program, Rank rank, Transport& transport, Worker& w
             result
                 .update_end[static_cast<std::size_t>(iteration * program.updates + i.micro.value)];
         end = since(start);
+        ++result.steps;
         break;
       }
       default:
@@ -150,6 +163,9 @@ Execution execute(const Program& program, Transport& transport,
       work();
     } catch (const TransportAborted&) {
       // Another rank failed first; its reason is the run's.
+    } catch (const Diverged& d) {
+      results[r].end = since(start);
+      stop.diverged(d.update);
     } catch (const std::exception& e) {
       stop.now(RunStopped::Kind::failed, Rank(r), e.what());
     } catch (...) {
@@ -201,6 +217,18 @@ Execution execute(const Program& program, Transport& transport,
     for (std::size_t u = 0; u < result.update_end.size(); ++u)
       execution.update_end[u] = std::max(execution.update_end[u], result.update_end[u]);
     execution.trace.ranks.push_back(std::move(result.trace));
+  }
+  execution.diverged = stop.diverged();
+  if (execution.diverged) {
+    std::size_t done = execution.update_end.size();
+    for (std::size_t r = 0; r < results.size(); ++r) {
+      const auto steps = static_cast<std::size_t>(
+          std::ranges::count(program.ranks[r], Do::optimizer_step, &Instruction::what));
+      if (steps > 0)
+        done = std::min(done, results[r].steps * static_cast<std::size_t>(program.updates) / steps);
+    }
+    execution.update_end.resize(done);
+    if (done > 0) execution.seconds = std::max(execution.seconds, execution.update_end.back());
   }
   return execution;
 }

@@ -43,11 +43,19 @@ struct ExecuteOptions {
   const std::atomic<bool>* cancel = nullptr;  // set by Ctrl-C
 };
 
+// Thrown by a worker whose training loss is no longer a finite number: the run ends there, and that
+// it did is its result, not a failure of the rank.
+struct Diverged {
+  std::int64_t update = 0;  // of this run, from 0: the first whose loss is not finite
+};
+
 struct Execution {
   double seconds = 0;  // from the common start to the last instruction
-  std::vector<double>
-      update_end;  // when the last rank finished update u (all iterations), seconds from the start
-  Trace trace;     // of traced_iteration; its times count from the start too
+  // When the last rank finished update u (all iterations), seconds from the start. In a run that
+  // diverged: of the updates, from the first on, that every rank had finished by then.
+  std::vector<double> update_end;
+  std::optional<std::int64_t> diverged;  // Diverged::update; none: all updates were done
+  Trace trace;                           // of traced_iteration; its times count from the start too
 };
 
 // How a run ended before its time.
@@ -61,7 +69,8 @@ class RunStopped : public std::runtime_error {
 };
 
 // workers[r] runs rank r. Throws RunStopped: a worker threw (its rank and message), the time-out
-// passed, or `cancel` was set; all threads have ended by then.
+// passed, or `cancel` was set; all threads have ended by then. A worker that throws Diverged ends
+// the run too, but that is a result: see Execution::diverged.
 Execution execute(const Program& program, Transport& transport,
                   const std::vector<std::unique_ptr<Worker>>& workers,
                   const ExecuteOptions& options);

@@ -148,6 +148,33 @@ INSTANTIATE_TEST_SUITE_P(Places, ExecutorFailure,
                                          Place::end_run),
                          [](const auto& parameter) { return to_text(parameter.param); });
 
+TEST(Executor, ADivergedLossEndsAllRanksAndIsAResultNotAFailure) {
+  const Program program = one_f_one_b(3, 4);
+  const auto workers =
+      fakes(program,
+            {.throws = Place::compute, .throwing_rank = 2, .throwing_iteration = 5, .diverges = 5});
+  const Execution result = run(program, workers, {.iterations = 100});
+  EXPECT_EQ(result.diverged, 5);
+  // Updates 0 to 4 are done on the last rank; the first may have been stopped in one of them.
+  EXPECT_LE(result.update_end.size(), 5u);
+  for (const double end : result.update_end) {
+    EXPECT_GT(end, 0);
+    EXPECT_LE(end, result.seconds);
+  }
+  for (const auto& worker : workers) EXPECT_EQ(fake(worker).errors, std::vector<std::string>{});
+  EXPECT_EQ(run(program, fakes(program), {.iterations = 3}).diverged, std::nullopt);
+}
+
+TEST(Executor, OneRankAloneKeepsEveryUpdateBeforeItsDivergence) {
+  const Program program = one_f_one_b(1, 2);
+  const auto workers =
+      fakes(program,
+            {.throws = Place::compute, .throwing_rank = 0, .throwing_iteration = 4, .diverges = 4});
+  const Execution result = run(program, workers, {.iterations = 9});
+  EXPECT_EQ(result.diverged, 4);
+  EXPECT_EQ(result.update_end.size(), 4u);
+}
+
 TEST(Executor, AnExceptionOfUnknownTypeIsAFailureToo) {
   for (const Place place : {Place::begin_run, Place::compute}) {
     const Program program = one_f_one_b(2, 4);

@@ -45,6 +45,7 @@ struct FakeOptions {
   bool odd_exception = false;  // throws an int instead of a std::exception
   int throwing_iteration = 0;
   ElementType type = ElementType::float64;
+  std::optional<std::int64_t> diverges;  // throws Diverged{this} instead
 };
 
 // Keeps a log of every call and checks what it is handed. A stage's "gradient" is the sum of its
@@ -139,6 +140,7 @@ class FakeWorker : public Worker {
     if (iteration_ < options_.throwing_iteration && place != Place::begin_run) return;
     thrown_ = true;
     if (options_.odd_exception) throw 42;
+    if (options_.diverges) throw Diverged{*options_.diverges};
     throw std::runtime_error("thrown in " + to_text(place));
   }
   void need(StageId peer, const Instruction& op, bool gradient) {

@@ -18,16 +18,26 @@
 namespace sluice {
 
 struct OptimizerSpec {
-  enum class Kind { sgd, adam, adamw } kind = Kind::sgd;
+  enum class Kind { sgd, adam, adamw, rmsprop } kind = Kind::sgd;
   double learning_rate = 0.1;
-  double momentum = 0;  // sgd
+  double momentum = 0;    // sgd: v = mu v + (1 - dampening) g, the first v = g
+  double dampening = 0;   // sgd
+  bool nesterov = false;  // sgd: steps by g + mu v
   bool momentum_ema =
-      false;  // sgd: v = mu v + (1 - mu) g (SpecTrain's form) instead of torch's v = mu v + g
-  double weight_decay = 0;  // sgd, adam: added to the gradient; adamw: decoupled
+      false;                // sgd: v = mu v + (1 - mu) g from the first step on (SpecTrain's form)
+  double weight_decay = 0;  // sgd, adam, rmsprop: added to the gradient; adamw: decoupled
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  double alpha = 0.99;  // rmsprop
   // How many state tensors of the weights' size it keeps.
-  int state_tensors() const { return kind == Kind::sgd ? (momentum > 0 ? 1 : 0) : 2; }
+  int state_tensors() const;
 };
+
+// How many tensors of a stage's size prediction keeps besides: Delta where it is not the
+// optimizer's own momentum buffer (so that a forward's prediction is one fused pass), PipeMare's
+// moving average.
+int delta_tensors(const OptimizerSpec& optimizer, const WeightRule& rule, StageId stage);
+// Whether this stage's rule predicts with the given direction.
+bool uses_delta(const WeightRule& rule, StageId stage, WeightRule::Delta delta);
 
 // Where samples come from. Indices are positions in the data set.
 struct DataFeed {
@@ -56,6 +66,7 @@ struct SessionSpec {
   std::int64_t synthetic_batch = 0;  // samples of that batch
   std::optional<std::vector<std::vector<std::vector<double>>>>
       initial;                    // [layer][parameter][element]
+  WeightRule rule;                // of the programs to come; a checkpoint is loaded for it
   int fail_rank = -1;             // tests: this rank throws ...
   std::int64_t fail_update = -1;  // ... in its step of this update
 };
@@ -82,11 +93,16 @@ struct RunRequest {
   // Learning rate of an update (counted over the session's life); none: the optimizer's.
   std::function<double(std::int64_t update)> learning_rate;
   bool keep_weights = false;  // record every version of every stage (verify)
+  // Updates of this run, ascending, after which every stage copies its newest weights, to be
+  // evaluated after the run (evaluate_snapshot): the pipe need not be drained for it.
+  std::vector<std::int64_t> snapshots;
 };
 
 struct RunResult {
   Execution execution;
-  std::vector<double> losses;  // per update: mean training loss of its samples, times loss_scale
+  // Per update: mean training loss of its samples, times loss_scale. In a run that diverged
+  // (execution.diverged) up to the last update whose loss is whole and finite.
+  std::vector<double> losses;
   // keep_weights: [stage][update][element], the weights after each update of this run
   std::vector<std::vector<std::vector<double>>> weights;
 };
@@ -99,9 +115,16 @@ struct Evaluation {
 class Session {
  public:
   virtual ~Session() = default;
-  // Runs the program; every stage is drained when it returns. Throws RunStopped.
+  // Runs the program; every stage is drained when it returns. Throws RunStopped. After a run that
+  // diverged the session is of no further use.
   virtual RunResult run(const Program& program, const RunRequest& request) = 0;
   virtual Evaluation evaluate() = 0;                        // on the test samples, newest weights
+  virtual Evaluation evaluate_snapshot(std::size_t k) = 0;  // the last run's k-th snapshot
+  // Weights, optimizer state, running statistics and counters of a drained session, as one file,
+  // written whole or not at all. load() throws InputError: not such a file, or of another model,
+  // plan or optimizer.
+  virtual void save(const std::string& path) const = 0;
+  virtual void load(const std::string& path) = 0;
   virtual std::vector<PeakMemory> peak_memory() const = 0;  // per rank, since the last reset
   virtual void reset_peak_memory() = 0;
   virtual std::vector<double> weights(

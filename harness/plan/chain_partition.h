@@ -18,8 +18,25 @@ std::vector<int> partition_chain(int layers, int stages,
                                  const std::function<double(int, int, int)>& stage_seconds,
                                  double* slowest = nullptr);
 
-// One stage per device, in device order, balanced by F + I + W on each device's speed. Losses stay
-// with the layer before them. `where` is for errors.
+// One contiguous stage for every entry of `stage_devices`, balanced by F + I + W on the slowest of
+// its devices. Losses stay with the layer before them. Throws InputError at `where` if the model
+// has too few layers or the cluster too few devices.
+Plan chain_on(const Problem& problem, const std::vector<std::vector<DeviceId>>& stage_devices,
+              const std::string& where);
+
+// One stage per device, in device order.
 Plan balanced_chain(const Problem& problem, int stages, const std::string& where);
+
+// `chunks` stages per device (virtual stages): problem.devices * chunks stages. loop: stage
+// c p + r on device r. wave: as loop where c is even, stage (c + 1) p - 1 - r on device r where c
+// is odd, so that two stages in a row share a device at the turning points (V placement: 2 chunks).
+enum class ChunkPlacement { loop, wave };
+Plan chunked_chain(const Problem& problem, int chunks, ChunkPlacement placement,
+                   const std::string& where);
+
+// Two pipelines against each other: stage s on devices s (replica 0) and p - 1 - s (replica 1).
+// replica_of[i]: which of them runs micro-batch i.
+Plan bidirectional_chain(const Problem& problem, const std::vector<std::size_t>& replica_of,
+                         const std::string& where);
 
 }  // namespace sluice

@@ -26,6 +26,8 @@ const char* name_of(OptimizerSpec::Kind kind) {
       return "adam";
     case OptimizerSpec::Kind::adamw:
       return "adamw";
+    case OptimizerSpec::Kind::rmsprop:
+      return "rmsprop";
   }
   return "?";
 }
@@ -37,21 +39,32 @@ void read_choice(JsonReader& reader, const std::string& key, std::string& value,
     reader.fail(key, "unknown value '" + value + "'", suggestion(value, choices));
 }
 
-OptimizerSpec read_optimizer(JsonReader& reader, OptimizerSpec optimizer) {
+OptimizerSpec read_optimizer(JsonReader& reader, OptimizerSpec optimizer, bool& tuned) {
   if (!reader.has("optimizer")) return optimizer;
   JsonReader o = reader.object("optimizer");
   std::string kind = name_of(optimizer.kind);
-  read_choice(o, "kind", kind, {"sgd", "adam", "adamw"});
-  optimizer.kind = kind == "sgd"    ? OptimizerSpec::Kind::sgd
-                   : kind == "adam" ? OptimizerSpec::Kind::adam
-                                    : OptimizerSpec::Kind::adamw;
+  read_choice(o, "kind", kind, {"sgd", "adam", "adamw", "rmsprop"});
+  for (const auto k : {OptimizerSpec::Kind::sgd, OptimizerSpec::Kind::adam,
+                       OptimizerSpec::Kind::adamw, OptimizerSpec::Kind::rmsprop})
+    if (kind == name_of(k)) optimizer.kind = k;
   const auto not_negative = [&](const char* key, double& value) {
     value = o.number(key, value);
     if (value < 0) o.fail(key, "must not be negative");
   };
-  not_negative("learning_rate", optimizer.learning_rate);
+  tuned = o.has("learning_rate") && o.raw("learning_rate") == "tuned";
+  if (!tuned) not_negative("learning_rate", optimizer.learning_rate);
   not_negative("momentum", optimizer.momentum);
   not_negative("weight_decay", optimizer.weight_decay);
+  const bool sgd = optimizer.kind == OptimizerSpec::Kind::sgd;
+  if (!sgd) {
+    if (o.has("momentum")) o.fail("momentum", "belongs to sgd, not to " + kind);
+    optimizer.momentum = 0;
+  }
+  if (sgd && optimizer.momentum > 0) {
+    optimizer.nesterov = o.boolean("nesterov", false);
+    optimizer.momentum_ema = o.boolean("momentum_ema", false);
+    not_negative("dampening", optimizer.dampening);
+  }
   o.no_other_keys();
   return optimizer;
 }
@@ -59,6 +72,38 @@ OptimizerSpec read_optimizer(JsonReader& reader, OptimizerSpec optimizer) {
 int as_int(std::int64_t value, JsonReader& reader, const std::string& key) {
   if (value > 1'000'000'000) reader.fail(key, std::to_string(value) + " is too large");
   return static_cast<int>(value);
+}
+
+// The "tune" of a case whose learning rate is tuned.
+TuneSpec read_tune(JsonReader& reader, const RunCase& c) {
+  if (!reader.has("tune"))
+    reader.fail("tune", "is missing, but the learning rate is to be tuned",
+                R"(give "tune": {"learning_rate": [0.01, 0.03, 0.1]})");
+  JsonReader t = reader.object("tune");
+  TuneSpec tune;
+  const nlohmann::json& rates = t.raw("learning_rate");
+  if (!rates.is_array() || rates.empty())
+    t.fail("learning_rate", "must be a list of at least one rate");
+  std::set<double> grid;
+  for (const nlohmann::json& rate : rates) {
+    if (!rate.is_number() || !(rate.get<double>() > 0))
+      t.fail("learning_rate", rate.dump() + " is not a number above 0");
+    grid.insert(rate.get<double>());
+  }
+  tune.learning_rates.assign(grid.begin(), grid.end());
+  tune.seed =
+      static_cast<std::uint64_t>(t.integer("seed", static_cast<std::int64_t>(tune.seed), 0));
+  if (tune.seed == c.seed)
+    t.fail("seed", std::to_string(tune.seed) + " is also a seed that is measured",
+           "tune on a seed of its own, e.g. 101");
+  tune.steps = as_int(t.integer("steps", 0, 0), t, "steps");
+  tune.epochs = as_int(t.integer("epochs", 0, 0), t, "epochs");
+  if (tune.epochs > 0 && tune.steps > 0) t.fail("steps", "give epochs or steps, not both");
+  if (tune.epochs > 0 && c.epochs == 0)
+    t.fail("epochs", "the case itself runs steps, not epochs", "give steps");
+  if (tune.epochs == 0 && tune.steps == 0) tune.epochs = c.epochs, tune.steps = c.steps;
+  t.no_other_keys();
+  return tune;
 }
 
 // The cluster can be read and has a device for every rank; each is looked at once.
@@ -154,7 +199,22 @@ RunCase read_one(const nlohmann::json& json, const std::string& file, const std:
   optimizer.weight_decay = workload.optimizer.weight_decay;
   if (workload.optimizer.name == "adam") optimizer.kind = OptimizerSpec::Kind::adam;
   if (workload.optimizer.name == "adamw") optimizer.kind = OptimizerSpec::Kind::adamw;
-  c.optimizer = read_optimizer(reader, optimizer);
+  bool tuned = false;
+  c.optimizer = read_optimizer(reader, optimizer, tuned);
+  read_choice(reader, "purpose", c.purpose, {"measure", "boundary"});
+  if (c.purpose == "boundary" && (c.steps == 0 || !c.train))
+    reader.fail("steps", "a divergence boundary needs the loss of every update of a real training",
+                "give steps instead of epochs");
+  if (c.purpose == "boundary" && tuned)
+    reader.fail("purpose", "a divergence boundary needs a grid of rates, not a tuned one",
+                R"(give "optimizer": {"learning_rate": [0.01, 0.03, 0.1]})");
+  if (tuned && !c.train) reader.fail("optimizer/learning_rate", "only training can be tuned");
+  if (tuned) {
+    c.tune = read_tune(reader, c);
+    c.optimizer.learning_rate = 0;  // until it is chosen
+  } else if (reader.has("tune")) {
+    reader.object("tune");  // for the combinations of this entry that are tuned
+  }
   c.timeout_seconds = reader.number("timeout_seconds", 0);
   if (c.timeout_seconds < 0) reader.fail("timeout_seconds", "must not be negative");
   if (reader.has("inject_failure")) {
@@ -166,11 +226,23 @@ RunCase read_one(const nlohmann::json& json, const std::string& file, const std:
   reader.no_other_keys();
   // What makes no difference to the experiment must not make a difference to its digest.
   if (system.one_process) c.ranks = 1;
-  if (!system.synchronous) c.microbatches = 1;
+  if (!system.synchronous && !system.accumulates) c.microbatches = 1;
   return c;
 }
 
 }  // namespace
+
+nlohmann::json to_json(const OptimizerSpec& optimizer) {
+  nlohmann::json json = {{"kind", name_of(optimizer.kind)},
+                         {"learning_rate", optimizer.learning_rate},
+                         {"momentum", optimizer.momentum},
+                         {"weight_decay", optimizer.weight_decay}};
+  // Only where it is not the default, so that earlier records keep their digests.
+  if (optimizer.nesterov) json["nesterov"] = true;
+  if (optimizer.momentum_ema) json["momentum_ema"] = true;
+  if (optimizer.dampening != 0) json["dampening"] = optimizer.dampening;
+  return json;
+}
 
 nlohmann::json to_json(const RunCase& c) {
   nlohmann::json json = {{"system", c.system},
@@ -190,11 +262,15 @@ nlohmann::json to_json(const RunCase& c) {
                          {"steps", c.steps},
                          {"train", c.train},
                          {"weight_gradient", c.weight_gradient},
-                         {"optimizer",
-                          {{"kind", name_of(c.optimizer.kind)},
-                           {"learning_rate", c.optimizer.learning_rate},
-                           {"momentum", c.optimizer.momentum},
-                           {"weight_decay", c.optimizer.weight_decay}}}};
+                         {"optimizer", to_json(c.optimizer)}};
+  if (c.tune) {
+    json["optimizer"]["learning_rate"] = "tuned";
+    json["tune"] = {{"learning_rate", c.tune->learning_rates},
+                    {"seed", c.tune->seed},
+                    {"epochs", c.tune->epochs},
+                    {"steps", c.tune->steps}};
+  }
+  if (c.purpose != "measure") json["purpose"] = c.purpose;
   if (c.fail_rank >= 0) json["inject_failure"] = {{"rank", c.fail_rank}, {"update", c.fail_update}};
   return json;
 }
@@ -227,21 +303,23 @@ std::vector<RunCase> expand_case(const nlohmann::json& entry, const std::string&
     if (item.key() == "system") {
       nlohmann::json systems = nlohmann::json::array();
       for (const nlohmann::json& value : values) {
-        if (value != "*") {
+        if (value != "*" && value != "*asynchronous") {
           systems.push_back(value);
           continue;
         }
-        for (const System* system : all_systems()) systems.push_back(system->name);
+        for (const System* system : all_systems())
+          if (value == "*" || !system->synchronous) systems.push_back(system->name);
       }
       values = systems;
     }
-    if (item.key() == "options" && item.value().is_object()) {
-      for (const auto& option : item.value().items()) {
+    const bool nested = item.key() == "options" || item.key() == "optimizer";
+    if (nested && item.value().is_object()) {
+      for (const auto& inner : item.value().items()) {
         const nlohmann::json choices =
-            option.value().is_array() ? option.value() : nlohmann::json::array({option.value()});
+            inner.value().is_array() ? inner.value() : nlohmann::json::array({inner.value()});
         multiply(
-            "options/" + option.key(), choices,
-            [&](nlohmann::json& c, const nlohmann::json& v) { c["options"][option.key()] = v; });
+            item.key() + "/" + inner.key(), choices,
+            [&](nlohmann::json& c, const nlohmann::json& v) { c[item.key()][inner.key()] = v; });
       }
       continue;
     }
@@ -294,8 +372,19 @@ std::vector<RunCase> shard(std::vector<RunCase> cases, const std::string& descri
                        whole_number(description.substr(slash + 1), n);
   if (!numbers || i >= n || n > 1'000'000'000)
     throw InputError("--shard", "'" + description + "' is not i/n with 0 <= i < n", "write 0/4");
+  std::map<std::string, std::size_t> searches;  // a learning-rate search -> its place
   std::vector<RunCase> mine;
-  for (std::size_t k = i; k < cases.size(); k += n) mine.push_back(std::move(cases[k]));
+  std::size_t places = 0;
+  for (RunCase& c : cases) {
+    std::size_t place = places;
+    if (c.tune) {
+      RunCase any_seed = c;
+      any_seed.seed = c.tune->seed;
+      place = searches.emplace(digest(to_json(any_seed)), places).first->second;
+    }
+    if (place == places) ++places;
+    if (place % n == i) mine.push_back(std::move(c));
+  }
   return mine;
 }
 

@@ -14,6 +14,14 @@
 
 namespace sluice {
 
+// How a learning rate is searched: every rate of the grid trains once, as a recorded case of its
+// own with the same everything but the seed and the length (tuning.h).
+struct TuneSpec {
+  std::vector<double> learning_rates;  // ascending, each once
+  std::uint64_t seed = 101;            // none of the seeds that are measured
+  int epochs = 0, steps = 0;           // of a candidate; one of them
+};
+
 struct RunCase {
   std::string system;                          // full name, aliases resolved
   std::map<std::string, std::string> options;  // all declared ones, resolved
@@ -35,17 +43,24 @@ struct RunCase {
   std::string weight_gradient =
       "per_microbatch";  // or "batched": W of an update as one GEMM per layer
   OptimizerSpec optimizer;
-  double timeout_seconds = 0;  // 0: none
-  int fail_rank = -1;          // --inject-failure RANK:UPDATE, for tests and demonstrations
+  std::optional<TuneSpec> tune;     // "learning_rate": "tuned"; optimizer's is then the chosen one
+  std::string purpose = "measure";  // measure | boundary | tune (made by tuning_cases only)
+  double timeout_seconds = 0;       // 0: none
+  int fail_rank = -1;               // --inject-failure RANK:UPDATE, for tests and demonstrations
   std::int64_t fail_update = -1;
 };
 
-nlohmann::json to_json(const RunCase& c);  // canonical: its digest names the experiment
+// Canonical: its digest names the experiment. A tuned case is named by its search, not by the rate
+// that the search finds.
+nlohmann::json to_json(const RunCase& c);
+nlohmann::json to_json(const OptimizerSpec& optimizer);
 
 // One object of a sweep's grid (or the command line's flags as JSON): every key may hold a list,
-// and the result is every combination. Defaults come from the workload. Throws InputError: unknown
-// keys and names (with a suggestion), wrong types, counts below 1, a batch that the micro-batches
-// do not divide.
+// so may those inside "options" and "optimizer", and the result is every combination. "system"
+// takes
+// "*" (all) and "*asynchronous" (all that update without a flush). Defaults come from the workload.
+// Throws InputError: unknown keys and names (with a suggestion), wrong types, counts below 1, a
+// batch that the micro-batches do not divide.
 std::vector<RunCase> expand_case(const nlohmann::json& entry, const std::string& file,
                                  const std::string& pointer);
 
@@ -57,7 +72,8 @@ struct Sweep {
 };
 Sweep load_sweep(const std::string& path);
 
-// Keeps the cases i, i + n, i + 2 n, ... of "i/n" (i from 0). Throws InputError.
+// Keeps the cases i, i + n, i + 2 n, ... of "i/n" (i from 0). Cases that share a learning-rate
+// search count as one and stay together. Throws InputError.
 std::vector<RunCase> shard(std::vector<RunCase> cases, const std::string& description);
 
 }  // namespace sluice

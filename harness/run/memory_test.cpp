@@ -25,11 +25,12 @@ TEST_P(PeakMemoryOfARank, IsWhatTheProgramPredicts) {
   for (const ModelGraph& model : {test_cnn(), test_mlp()})
     for (const OptimizerSpec& optimizer : {sgd, adam}) {
       const bool synchronous = find_system(c.system, "test").synchronous;
-      const TestSetup setup(c.system, c.options, model, c.ranks, kBatch, synchronous ? 6 : 1);
+      const bool several = synchronous || find_system(c.system, "test").accumulates;
+      const TestSetup setup(c.system, c.options, model, c.ranks, kBatch, several ? 6 : 1);
       const Program program =
-          make_program(setup.prepared, synchronous ? setup.microbatches : kUpdates);
+          make_program(setup.prepared, setup.microbatches * (synchronous ? 1 : kUpdates));
       const std::vector<RankMemory> predicted =
-          memory(program, stage_memory(setup.prepared, optimizer));
+          memory(program, stage_memory(setup.prepared, optimizer, program.rule));
       SessionSpec spec = setup.spec(optimizer);
       spec.feed = random_feed(model, kBatch * kUpdates);
       const auto session = make_session(spec);
@@ -57,20 +58,26 @@ TEST_P(PeakMemoryOfARank, IsWhatTheProgramPredicts) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Systems, PeakMemoryOfARank,
-                         testing::Values(MemoryCase{"single_device", {}, 1},
-                                         MemoryCase{"data_parallel", {}, 3},
-                                         MemoryCase{"gpipe", {}, 3},
-                                         MemoryCase{"one_f_one_b", {}, 3},
-                                         MemoryCase{"pipedream", {{"weights", "stash"}}, 3},
-                                         MemoryCase{"pipedream", {{"weights", "vertical_sync"}}, 3},
-                                         MemoryCase{"pipedream", {{"weights", "naive"}}, 3}),
-                         [](const auto& parameter) {
-                           std::string name = parameter.param.system;
-                           for (const auto& [key, value] : parameter.param.options)
-                             name += "_" + value;
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Systems, PeakMemoryOfARank,
+    testing::Values(MemoryCase{"single_device", {}, 1}, MemoryCase{"data_parallel", {}, 3},
+                    MemoryCase{"gpipe", {}, 3}, MemoryCase{"one_f_one_b", {}, 3},
+                    MemoryCase{"pipedream", {{"weights", "stash"}}, 3},
+                    MemoryCase{"pipedream", {{"weights", "vertical_sync"}}, 3},
+                    MemoryCase{"pipedream", {{"weights", "naive"}}, 3},
+                    MemoryCase{"pipedream_2bw", {}, 3},
+                    MemoryCase{"pipedream_2bw", {{"recompute", "yes"}}, 3},
+                    MemoryCase{"spectrain", {}, 3}, MemoryCase{"spectrain", {{"delta", "code"}}, 3},
+                    MemoryCase{"spectrain", {{"variant", "reuse"}}, 3},
+                    MemoryCase{"pipeoptim", {}, 3}, MemoryCase{"pipeoptim", {{"s", "code"}}, 3},
+                    MemoryCase{"pipeoptim", {{"recompute", "newest"}}, 3},
+                    MemoryCase{"pipeoptim", {{"recompute", "predicted"}}, 3},
+                    MemoryCase{"pipemare", {}, 3}, MemoryCase{"xpipe", {}, 3}),
+    [](const auto& parameter) {
+      std::string name = parameter.param.system;
+      for (const auto& [key, value] : parameter.param.options) name += "_" + key + "_" + value;
+      return name;
+    });
 
 TEST(PeakMemoryOfASystem, OrdersTheSystemsAsTheirPapersDo) {
   // First rank of 3, 6 micro-batches: GPipe holds all six, 1F1B three.

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -57,6 +58,13 @@ static Cluster this_machine(int ranks) {
   return cluster;
 }
 
+static Bytes weight_bytes(const ModelGraph& model, std::span<const int> layers) {
+  Bytes bytes;
+  for (const int l : layers)
+    bytes += Bytes(4 * parameter_count(model.layers[static_cast<std::size_t>(l)]));
+  return bytes;
+}
+
 // The costs of micro-batches of another size; kept in `larger` where the plan's stages take such.
 static CostGraph costs_at(const Prepared& p, const RunCase& c, std::int64_t micro_batch) {
   if (c.costs == "analytic" || c.costs == "profile")
@@ -64,23 +72,39 @@ static CostGraph costs_at(const Prepared& p, const RunCase& c, std::int64_t micr
   return grouped_costs(p.costs, static_cast<int>(micro_batch / p.micro_batch));  // a file has one
 }
 
-// Everything that follows from a plan.
-static void adopt(Prepared& p, const RunCase& c, const Plan& plan) {
-  for (const PlanStage& stage : plan.stages) {
+// A stage of r replicas of an asynchronous system takes r micro-batches for one update of its own,
+// so that the global batch, which makes one update of the most replicated stage, is cut once more.
+static void divide_among_replicas(const RunCase& c, Prepared& p) {
+  std::size_t most = 1;
+  for (const PlanStage& stage : p.plan.stages) most = std::max(most, stage.devices.size());
+  if (most == 1) return;
+  p.microbatches_per_update *= static_cast<int>(most);
+  if (c.batch % p.microbatches_per_update != 0)
+    throw InputError("batch",
+                     std::to_string(c.batch) + " samples cannot be divided among " +
+                         std::to_string(p.microbatches_per_update) + " micro-batches",
+                     "a stage has " + std::to_string(most) + " replicas: choose a multiple");
+  p.micro_batch = c.batch / p.microbatches_per_update;
+  p.plan.micro_batch = p.micro_batch;
+  p.costs = load_costs(c.costs, *p.workload, p.micro_batch, p.cluster.devices.front());
+}
+
+// Everything that follows from the plan.
+static void finish(const RunCase& c, Prepared& p) {
+  for (const PlanStage& stage : p.plan.stages) {
     const std::int64_t micro_batch = stage.grouping * p.micro_batch;
     if (stage.grouping > 1 && std::ranges::find(p.costs.larger, micro_batch,
                                                 &CostGraph::micro_batch) == p.costs.larger.end())
       p.costs.larger.push_back(costs_at(p, c, micro_batch));
   }
-  p.plan = plan;
   p.ranks = ranks_of(p.plan);
   p.graph = stage_graph(p.plan, p.costs);
 }
 
-Program program_of_updates(const Prepared& p, int microbatches) {
+Program program_of_updates(const Prepared& p) {
   // Asynchronous: a run long enough that filling the pipe hardly counts.
-  return make_program(
-      p, p.system->synchronous ? microbatches : 8 * static_cast<int>(p.ranks.devices.size()));
+  const int updates = p.system->synchronous ? 1 : 8 * static_cast<int>(p.ranks.devices.size());
+  return make_program(p, updates * p.microbatches_per_update);
 }
 
 Seconds simulated_update(const Prepared& p, const Program& program) {
@@ -92,20 +116,14 @@ Seconds simulated_update(const Prepared& p, const Program& program) {
   return Seconds(s.update_end.back() - s.update_end[s.update_end.size() - 2]);
 }
 
-static Seconds simulated_seconds(const Prepared& p, const RunCase& c, const Plan& plan) {
-  Prepared candidate = p;
-  adopt(candidate, c, plan);
-  return simulated_update(candidate, program_of_updates(candidate, c.microbatches));
-}
-
-static StageMemory memory_of_layers(const ModelGraph& model, std::span<const Shape> shapes,
-                                    std::span<const int> layers, std::int64_t samples,
-                                    const OptimizerSpec& optimizer) {
-  Bytes weights;
-  for (const int l : layers)
-    weights += Bytes(4 * parameter_count(model.layers[static_cast<std::size_t>(l)]));
-  const StageStash stash = stage_stash(model, shapes, layers, samples);
-  return {weights, weights, weights * optimizer.state_tensors(), stash.forward, stash.weight};
+// One update of a plan that is being considered, on the virtual clock; infinite if it does not fit.
+static Seconds simulated_update(Prepared p, const Plan& plan, const RunCase& c) {
+  p.plan = plan;
+  finish(c, p);
+  const Program program = program_of_updates(p);
+  if (!over_memory(p, memory(program, stage_memory(p, c.optimizer, program.rule))).empty())
+    return Seconds(std::numeric_limits<double>::infinity());
+  return simulated_update(p, program);
 }
 
 Prepared prepare(const RunCase& c) {
@@ -117,47 +135,76 @@ Prepared prepare(const RunCase& c) {
   p.cluster = c.cluster == "this machine"
                   ? this_machine(c.ranks)
                   : load_cluster(c.cluster, source_folder() + "/workloads/clusters");
+  p.microbatches_per_update = c.microbatches;
   p.micro_batch = c.batch / c.microbatches;
   p.costs = load_costs(c.costs, *p.workload, p.micro_batch, p.cluster.devices.front());
   Problem problem{p.costs, p.cluster, c.ranks, c.batch, c.microbatches, {}};
-  problem.simulate = [&](const Plan& plan) { return simulated_seconds(p, c, plan); };
+  problem.simulate = [&](const Plan& plan) { return simulated_update(p, plan, c); };
   problem.costs_at = [&](std::int64_t micro_batch) { return costs_at(p, c, micro_batch); };
-  const std::vector<Shape> shapes = p.workload->model.shapes();
+  const ModelGraph& model = p.workload->model;
+  const std::vector<Shape> shapes = model.shapes();
   problem.footprint = [&](std::span<const int> layers, std::int64_t samples) {
-    const StageMemory m = memory_of_layers(p.workload->model, shapes, layers, samples, c.optimizer);
-    return Problem::Footprint{m.weights + m.gradients + m.optimizer, m.stash};
+    const Bytes weights = weight_bytes(model, layers);
+    return Problem::Footprint{weights * (2 + c.optimizer.state_tensors()),
+                              stage_stash(model, shapes, layers, samples).forward};
   };
   const auto search_begin = std::chrono::steady_clock::now();
-  Plan plan = p.system->plan(problem, p.options);
-  plan.search_seconds =
+  p.plan = p.system->plan(problem, p.options);
+  p.plan.search_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - search_begin).count();
-  adopt(p, c, plan);
+  if (!p.system->synchronous) divide_among_replicas(c, p);
+  finish(c, p);
   p.planning_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return p;
 }
 
-static ScheduleProblem schedule_problem(const Prepared& p, int microbatches) {
-  return {p.graph, p.ranks.placement, static_cast<int>(p.ranks.devices.size()), microbatches,
-          p.plan.order};
+static ScheduleProblem schedule_problem(const Prepared& p, int microbatches, int epoch = 0) {
+  ScheduleProblem problem{p.graph, p.ranks.placement, static_cast<int>(p.ranks.devices.size()),
+                          microbatches};
+  problem.microbatches_per_update = p.microbatches_per_update;
+  problem.epoch = epoch;
+  problem.order = p.plan.order;
+  return problem;
 }
 
-Program make_program(const Prepared& p, int microbatches) {
-  const Schedule schedule = p.system->schedule(schedule_problem(p, microbatches), p.options);
-  return lower(schedule, p.graph, p.ranks.placement, p.system->weights(p.options));
+Program make_program(const Prepared& p, int microbatches, int epoch) {
+  const ScheduleProblem problem = schedule_problem(p, microbatches, epoch);
+  return lower(p.system->schedule(problem, p.options), p.graph, p.ranks.placement,
+               p.system->weights(problem, p.options));
+}
+
+WeightRule rule_of(const Prepared& p, int microbatches, int epoch) {
+  return p.system->weights(schedule_problem(p, microbatches, epoch), p.options);
 }
 
 Theory make_theory(const Prepared& p, int microbatches) {
   return p.system->theory(schedule_problem(p, microbatches), p.options);
 }
 
-std::vector<StageMemory> stage_memory(const Prepared& p, const OptimizerSpec& optimizer) {
+std::vector<StageMemory> stage_memory(const Prepared& p, const OptimizerSpec& optimizer,
+                                      const WeightRule& rule) {
   const ModelGraph& model = p.workload->model;
   const std::vector<Shape> shapes = model.shapes();
+  const std::vector<StageInterface> between = interfaces(
+      model, stage_of_layers(p.plan, model.layers.size()), static_cast<int>(p.plan.stages.size()));
   std::vector<StageMemory> result;
-  for (const PlanStage& stage : p.plan.stages)
-    result.push_back(
-        memory_of_layers(model, shapes, stage.layers, stage.grouping * p.micro_batch, optimizer));
+  for (std::size_t s = 0; s < p.plan.stages.size(); ++s) {
+    const PlanStage& stage = p.plan.stages[s];
+    const std::int64_t samples = stage.grouping * p.micro_batch;  // of one op
+    const Bytes weights = weight_bytes(model, stage.layers);
+    const int kept = optimizer.state_tensors() + delta_tensors(optimizer, rule, StageId(s));
+    const StageStash stash = stage_stash(model, shapes, stage.layers, samples);
+    Bytes input;
+    for (const int producer : between[s].receives)
+      if (producer >= 0) input += output_bytes(model, shapes, producer, samples);
+    result.push_back({.weights = weights,
+                      .gradients = weights,
+                      .optimizer = weights * kept,
+                      .stash = stash.forward,
+                      .weight_stash = stash.weight,
+                      .input = input});
+  }
   return result;
 }
 

@@ -25,21 +25,24 @@ struct Prepared {
   StageGraph graph;
   double planning_seconds = 0;
   std::int64_t micro_batch = 1;  // samples of one unit of the schedule
+  int microbatches_per_update = 1;
 };
 
 // Throws InputError; the plan's memory is not checked here (see over_memory).
 Prepared prepare(const RunCase& c);
 
-// The program of one update (synchronous) or of one drained run of `batches` batches
-// (asynchronous).
-Program make_program(const Prepared& p, int microbatches);
+// The program of one update (synchronous: microbatches are the update's) or of one drained run
+// (asynchronous). epoch: of the training.
+Program make_program(const Prepared& p, int microbatches, int epoch = 0);
+WeightRule rule_of(const Prepared& p, int microbatches, int epoch = 0);
 // For looking at a plan: the program that its updates repeat, and what one takes on the virtual
 // clock once others have gone before it.
-Program program_of_updates(const Prepared& p, int microbatches);
+Program program_of_updates(const Prepared& p);
 Seconds simulated_update(const Prepared& p, const Program& program);
 Theory make_theory(const Prepared& p, int microbatches);
 
-std::vector<StageMemory> stage_memory(const Prepared& p, const OptimizerSpec& optimizer);
+std::vector<StageMemory> stage_memory(const Prepared& p, const OptimizerSpec& optimizer,
+                                      const WeightRule& rule);
 
 // "rank 1 needs 18 GiB at its peak, its device V100 has 16 GiB", or "" if every rank fits.
 std::string over_memory(const Prepared& p, const std::vector<RankMemory>& memory);

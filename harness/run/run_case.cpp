@@ -1,6 +1,8 @@
 #include "harness/run/run_case.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
 
@@ -122,7 +124,7 @@ class CaseRun {
     record_.system = case_.system;
     record_.options = case_.options;
     record_.options["weight_gradient"] = case_.weight_gradient;
-    record_.options["optimizer"] = to_json(case_)["optimizer"];
+    record_.options["optimizer"] = to_json(case_.optimizer);
     record_.workload = case_.workload;
     record_.workload_facts = {{"title", workload.title},
                               {"metric", workload.metric},
@@ -130,7 +132,8 @@ class CaseRun {
                               {"dataset", workload.dataset},
                               {"source", workload.source},
                               {"parameters", parameter_count(workload.model)},
-                              {"epochs", case_.epochs}};
+                              {"epochs", case_.epochs},
+                              {"steps", case_.steps}};
     // The target holds for the number of epochs it was measured with.
     if (workload.target && case_.epochs > 0) record_.workload_facts["target"] = *workload.target;
     if (workload.single_device_value)
@@ -143,6 +146,7 @@ class CaseRun {
     record_.batch = case_.batch;
     record_.microbatches = case_.microbatches;
     record_.seed = case_.seed;
+    record_.purpose = case_.purpose;
     record_.samples_per_step = case_.batch;
     record_.cost_source =
         case_.costs == "analytic" || case_.costs == "profile" ? case_.costs : "profile";
@@ -156,6 +160,7 @@ class CaseRun {
     record_.ranks = static_cast<int>(p.ranks.devices.size());
     if (!on_wall()) record_.device = p.cluster.devices.front().name;
     record_.plan = plan_json(p.plan, p.costs, p.system->name, std::nullopt);
+    record_.microbatches = p.microbatches_per_update;
     if (session_cannot_run(p.plan)) {
       record_.outcome = "unsupported";
       record_.reason =
@@ -166,6 +171,7 @@ class CaseRun {
     load_data();
     const int units = segments_.empty() ? case_.microbatches : unit_count(segments_.front());
     try {
+      refuse_optimizer(rule_of(p, units));
       program_ = make_program(p, units);
     } catch (const InputError& e) {
       record_.outcome = "unsupported";
@@ -174,7 +180,7 @@ class CaseRun {
     }
     record_.theory = theory_json(make_theory(p, units));
     const std::vector<RankMemory> memory =
-        sluice::memory(program_, stage_memory(p, case_.optimizer));
+        sluice::memory(program_, stage_memory(p, case_.optimizer, program_.rule));
     nlohmann::json in_flight = nlohmann::json::array(), versions = nlohmann::json::array();
     for (const RankMemory& m : memory) {
       record_.predicted_peak_bytes.push_back(split_of(m.peak));
@@ -194,6 +200,13 @@ class CaseRun {
     const bool grouped =
         std::ranges::any_of(plan.stages, [](const PlanStage& s) { return s.grouping != 1; });
     return (on_wall() || case_.train) && (grouped || !plan.imposed_edges.empty());
+  }
+
+  void refuse_optimizer(const WeightRule& rule) const {
+    const OptimizerSpec& o = case_.optimizer;
+    if (rule.momentum_sgd_only && (o.kind != OptimizerSpec::Kind::sgd || o.momentum == 0))
+      throw InputError("optimizer", case_.system + " predicts by momentum SGD's rule only",
+                       "use sgd with momentum, or leave out strict");
   }
 
   // Cuts the run into drained segments, an evaluation after each. Sizes in updates.
@@ -222,7 +235,8 @@ class CaseRun {
 
   // Micro-batches of the program that runs a segment: one update's, or a whole drained run's.
   int unit_count(std::int64_t segment) const {
-    return synchronous() ? case_.microbatches : static_cast<int>(segment);
+    return synchronous() ? case_.microbatches
+                         : static_cast<int>(segment) * prepared_.microbatches_per_update;
   }
 
   void train() {
@@ -246,17 +260,31 @@ class CaseRun {
         program_ = make_program(prepared_, unit_count(segment));
       const bool last = k + 1 == segments_.size();
       seconds += run_segment(segment, order, position, done, seconds, last);
+      if (record_.outcome == "diverged") break;
       done += segment;
       position += segment * case_.batch;
-      if (case_.epochs > 0 && session_) {
+      const bool evaluated = case_.epochs > 0 || (case_.purpose == "tune" && data_ && last);
+      if (evaluated && session_) {
         const Evaluation e = session_->evaluate();
         record_.curve.back().metric = prepared_.workload->metric == "loss" ? e.loss : e.accuracy;
         report(done, "");
+        // The last updates may have spoilt the weights without a forward of theirs to show it.
+        if (!std::isfinite(e.loss)) {
+          diverged_at(done, "the test loss after it is not finite");
+          break;
+        }
       }
     }
     if (on_wall()) {
       for (const PeakMemory& m : session_->peak_memory()) record_.peak_bytes.push_back(split_of(m));
     }
+  }
+
+  // update: counted from 1 over the whole run.
+  void diverged_at(std::int64_t update, const std::string& how) {
+    record_.outcome = "diverged";
+    record_.diverged_at = update;
+    record_.reason = "at update " + std::to_string(update) + ": " + how;
   }
 
   std::vector<std::int64_t> repeated_order(std::int64_t samples) const {
@@ -319,6 +347,10 @@ class CaseRun {
       seconds = simulation.end;
       trace = simulation.trace;
     }
+    if (result.execution.diverged) {
+      keep_until_divergence(result, update_end, done, seconds_before, seconds);
+      return seconds;
+    }
     for (std::size_t u = 0; u < update_end.size(); ++u)
       record_.step_seconds.push_back(update_end[u] - (u == 0 ? 0.0 : update_end[u - 1]));
     if (last) note_timeline(trace);
@@ -339,6 +371,32 @@ class CaseRun {
                                  .metric = {}});
     }
     return seconds;
+  }
+
+  // A run whose loss stopped being a number keeps what it did until then: every loss of its last,
+  // unfinished segment is a point of the curve, the last one the loss that is not finite.
+  void keep_until_divergence(const RunResult& result, std::vector<double> update_end,
+                             std::int64_t done, double seconds_before, double seconds) {
+    const std::int64_t update = *result.execution.diverged;
+    diverged_at(done + update + 1, "the training loss is not finite");
+    if (update_end.size() > result.losses.size()) update_end.resize(result.losses.size());
+    for (std::size_t u = 0; u < update_end.size(); ++u)
+      record_.step_seconds.push_back(update_end[u] - (u == 0 ? 0.0 : update_end[u - 1]));
+    // Of an asynchronous run the last losses come before their updates have reached every stage.
+    const auto seconds_of = [&](std::size_t u) {
+      if (u < update_end.size()) return seconds_before + update_end[u];
+      if (on_wall()) return seconds_before + seconds;
+      return seconds_before + (update_end.empty() ? 0.0 : update_end.back());
+    };
+    for (std::size_t u = 0; u < result.losses.size(); ++u)
+      record_.curve.push_back({.step = done + static_cast<std::int64_t>(u) + 1,
+                               .seconds = seconds_of(u),
+                               .loss = result.losses[u],
+                               .metric = {}});
+    record_.curve.push_back({.step = done + update + 1,
+                             .seconds = seconds_of(result.losses.size()),
+                             .loss = std::numeric_limits<double>::quiet_NaN(),
+                             .metric = {}});
   }
 
   void note_timeline(const Trace& trace) {

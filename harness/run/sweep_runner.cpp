@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <set>
 
 #include "harness/core/error.h"
 #include "harness/core/system.h"
 #include "harness/core/units.h"
-#include "harness/run/run_case.h"
+#include "harness/run/tuning.h"
 #include "results/metrics.h"
 #include "results/store.h"
 
@@ -22,10 +23,17 @@ std::string describe(const RunCase& c) {
   text +=
       fmt::format(" {} {} clock, {} rank{}", c.workload, c.clock, c.ranks, c.ranks == 1 ? "" : "s");
   if (c.clock == "virtual") text += " on " + c.cluster;
-  return text + fmt::format(", seed {}", c.seed);
+  text += fmt::format(", seed {}", c.seed);
+  if (c.purpose == "tune")
+    return text + fmt::format(", tuning: rate {}", c.optimizer.learning_rate);
+  if (c.purpose == "boundary") return text + fmt::format(", rate {}", c.optimizer.learning_rate);
+  if (c.tune && c.optimizer.learning_rate == 0) return text + ", rate to be tuned";
+  if (c.tune) return text + fmt::format(", tuned rate {}", c.optimizer.learning_rate);
+  return text;
 }
 
 static std::string summary(const Record& record) {
+  if (record.outcome == "diverged") return "diverged " + record.reason;
   if (record.outcome != "ok") {
     const std::string rank =
         record.failed_rank ? fmt::format(" (rank {})", *record.failed_rank) : "";
@@ -44,35 +52,62 @@ static std::string summary(const Record& record) {
   return text;
 }
 
-SweepResult run_sweep(const std::vector<RunCase>& cases, const SweepOptions& options) {
+std::vector<RunCase> with_tuning(const std::vector<RunCase>& cases) {
+  std::set<std::string> seen;
+  std::vector<RunCase> all;
+  for (const RunCase& c : cases) {
+    if (c.tune)
+      for (RunCase& candidate : tuning_cases(c))
+        if (seen.insert(digest(to_json(candidate))).second) all.push_back(std::move(candidate));
+    all.push_back(c);
+  }
+  return all;
+}
+
+SweepResult run_sweep(const std::vector<RunCase>& cases, const SweepOptions& options,
+                      const RunOne& run_one) {
   Store store(options.out);
   SweepResult result;
-  Progress progress(options.progress, cases.size());
+  const std::vector<RunCase> jobs = with_tuning(cases);
+  Progress progress(options.progress, jobs.size());
   for (const std::string& warning : store.warnings()) progress.note("warning: " + warning);
-  std::map<std::string, Record> finished;
+  std::map<std::string, Record>
+      finished;  // by digest: earlier ones if resuming, and those made now
   if (options.resume)
     for (Record& record : store.read())
-      if (record.outcome == "ok") finished[record.digest] = std::move(record);
+      if (is_result(record)) finished[record.digest] = std::move(record);
   std::vector<Record> earlier;
-  for (std::size_t k = 0; k < cases.size(); ++k) {
+  for (std::size_t k = 0; k < jobs.size(); ++k) {
     if (interrupted()) {
       result.interrupted = true;
       break;
     }
-    if (const auto found = finished.find(digest(to_json(cases[k]))); found != finished.end()) {
+    RunCase job = jobs[k];
+    const std::string name = digest(to_json(job));
+    if (const auto found = finished.find(name); found != finished.end()) {
       earlier.push_back(found->second);
       ++result.skipped;
       continue;
     }
-    progress.begin(k, describe(cases[k]));
+    nlohmann::json tuning = nlohmann::json::object();
+    if (job.tune) {  // its candidates stand before it in the list
+      std::vector<Record> candidates;
+      for (const RunCase& candidate : tuning_cases(job))
+        candidates.push_back(finished.at(digest(to_json(candidate))));
+      tuning = choose_learning_rate(job, candidates);
+      job = with_chosen_rate(std::move(job), tuning);
+    }
+    progress.begin(k, describe(job));
     try {
-      const Record record = run_case(
-          cases[k], {&interrupted(),
-                     [&](double fraction, const std::string&) { progress.update(fraction); }});
+      Record record = run_one(job, {&interrupted(), [&](double fraction, const std::string&) {
+                                      progress.update(fraction);
+                                    }});
+      record.tuning = std::move(tuning);
       store.append(record);
       progress.end(summary(record));
       if (record.outcome == "failed" || record.outcome == "timed_out") ++result.failed;
-      result.records.push_back(record);
+      finished[name] = record;
+      result.records.push_back(std::move(record));
     } catch (const Cancelled&) {
       progress.end("interrupted: no record; run again with --resume");
       result.interrupted = true;

@@ -7,25 +7,33 @@
 
 #include "harness/run/case.h"
 #include "harness/run/progress.h"
+#include "harness/run/run_case.h"
 #include "results/record.h"
 
 namespace sluice {
 
 struct SweepOptions {
   std::filesystem::path out;
-  bool resume = false;  // skip cases that have an ok record in `out`
+  bool resume = false;  // skip cases that have a result (ok or diverged) in `out`
   ProgressStyle progress = ProgressStyle::plain;
 };
 
 struct SweepResult {
   std::vector<Record> records;          // made now, then those skipped by resume
-  std::size_t skipped = 0, failed = 0;  // failed: failed or timed_out
+  std::size_t skipped = 0, failed = 0;  // failed: failed or timed_out; a divergence is neither
   bool interrupted = false;
 };
 
+// The cases, each preceded by the candidates of its learning-rate search that none before it has:
+// what run_sweep runs, in this order.
+std::vector<RunCase> with_tuning(const std::vector<RunCase>& cases);
+
+using RunOne = std::function<Record(const RunCase&, const RunHooks&)>;
+
 // Throws InputError (unwritable output; before anything runs) and RunError (full disk; what was
-// stored stays).
-SweepResult run_sweep(const std::vector<RunCase>& cases, const SweepOptions& options);
+// stored stays). Tests give a run_one of their own.
+SweepResult run_sweep(const std::vector<RunCase>& cases, const SweepOptions& options,
+                      const RunOne& run_one = run_case);
 
 std::string describe(const RunCase& c);  // "gpipe fmnist_cnn wall 2 ranks seed 1"
 

@@ -81,6 +81,7 @@ struct TestSetup {
     p.options = resolve_options(p.system->options, options, "test");
     p.cluster = load_cluster("flat:" + std::to_string(ranks), "");
     p.micro_batch = batch / microbatches;
+    p.microbatches_per_update = microbatches;
     p.costs = analytic_costs(model, p.micro_batch, p.cluster.devices.front());
     p.plan = p.system->plan({p.costs, p.cluster, ranks, batch, microbatches, {}}, p.options);
     p.ranks = ranks_of(p.plan);

@@ -28,7 +28,7 @@ void expect_dependencies_kept(const Program& program, const Trace& trace) {
   std::size_t compared = 0;
   for (const auto& rank : trace.ranks)
     for (const TraceEvent& e : rank)
-      if (e.instruction.what <= Do::weight_gradient)
+      if (is_compute(e.instruction.what))
         events[{e.instruction.what, e.instruction.stage, e.instruction.micro}] = e;
   const auto after = [&](const TraceEvent& e, Do what, StageId stage) {
     const auto before = events.find({what, stage, e.instruction.micro});
@@ -110,8 +110,10 @@ TEST_P(TwoClocks, AgreeOnTheMakespanOfOpsOfKnownLength) {
   Placement placement = one_stage_per_rank(kRanks);
   if (one_stage) placement.stages = {{Rank(0), Rank(1), Rank(2)}};
   const StageGraph graph = chain(one_stage ? 1 : kRanks);
-  const Program program = lower(system.schedule({graph, placement, kRanks, kMicros}, options),
-                                graph, placement, system.weights(options));
+  const ScheduleProblem order{
+      graph, placement, kRanks, kMicros, {}, Seconds(0), system.accumulates ? kMicros : 1};
+  const Program program =
+      lower(system.schedule(order, options), graph, placement, system.weights(order, options));
   const double unit = SleepingWorker::kUnit * 1e-3;
   const double simulated =
       simulate(program, uniform_costs(static_cast<int>(graph.size()), unit, unit, unit),

@@ -27,8 +27,34 @@ const std::map<std::string, Replay>& replays() {
       {"naive", {"pipedream", {{"weights", "naive"}}}},
       {"pipedream", {"pipedream", {{"weights", "stash"}}}},
       {"pipedream_vsync", {"pipedream", {{"weights", "vertical_sync"}}}},
+      {"pipedream_code", {"pipedream", {{"weights", "ring"}}}},
+      {"2bw", {"pipedream_2bw", {}}},
+      {"spectrain", {"spectrain", {}}},
+      {"spectrain_reuse", {"spectrain", {{"variant", "reuse"}}}},
+      {"pipeoptim", {"pipeoptim", {}}},
+      {"pipemare", {"pipemare", {}}},
+      {"xpipe", {"xpipe", {}}},
   };
   return table;
+}
+
+// A case's options in our systems' terms.
+void translate_options(JsonReader options, const std::string& system,
+                       std::map<std::string, std::string>& ours) {
+  if (options.boolean("clip_s", false)) ours["clip_s"] = "yes";
+  if (const auto extra = options.integer("s_extra", 0, 0); extra != 0) {
+    if (extra != 1) options.fail("s_extra", "must be 0 or 1");
+    ours["s"] = "code";
+  }
+  const std::string forward = options.text("delta_f", "state"),
+                    backward = options.text("delta_b", "state");
+  if (forward == "code_fwd" && (system == "pipeoptim" || backward == "code_bwd"))
+    ours["delta"] = "code";
+  else if (forward != "state" || backward != "state")
+    options.fail("delta_f", "no system here predicts with " + forward + " and " + backward);
+  if (options.has("anneal")) ours["anneal"] = std::to_string(options.integer("anneal", 0));
+  if (!options.boolean("t2", true)) ours["t2"] = "no";
+  options.no_other_keys();
 }
 
 using Matrix = std::vector<std::vector<double>>;
@@ -87,10 +113,11 @@ std::string compare_versions(const nlohmann::json& versions, const Program& prog
       const std::int64_t ours = i.version + static_cast<std::int64_t>(epoch) * program.updates;
       const auto entry =
           std::ranges::find_if(list, [&](const auto& e) { return e.at(0) == batch; });
-      if (entry == list.end() || entry->at(1) != ours)
+      if (entry == list.end() || entry->at(1) != std::max<std::int64_t>(ours, 0) ||
+          entry->at(2) != i.ahead)
         return to_text(i) + ": batch " + std::to_string(batch) + " reads version " +
-               std::to_string(ours) + ", expected " +
-               (entry == list.end() ? "none" : entry->at(1).dump());
+               std::to_string(ours) + " and " + std::to_string(i.ahead) + " ahead, expected " +
+               (entry == list.end() ? "none" : entry->dump());
     }
   return "";
 }
@@ -110,7 +137,9 @@ class CaseReplay {
     }
     const Replay& replay = replays().at(system);
     const System& ours = find_system(replay.system, "verify");
-    const Options options = resolve_options(ours.options, replay.options, "verify");
+    std::map<std::string, std::string> given = replay.options;
+    if (case_.has("options")) translate_options(case_.object("options"), system, given);
+    const Options options = resolve_options(ours.options, given, case_.where("options"));
     const int stages = static_cast<int>(case_.integer("stages", 1));
     const int batches = static_cast<int>(case_.integer("batches", 1));
     const int accumulate = static_cast<int>(case_.integer("accumulate", 1, 1));
@@ -121,10 +150,10 @@ class CaseReplay {
     if (in_epoch % micros != 0)
       case_.fail("accumulate",
                  "does not divide the " + std::to_string(in_epoch) + " batches of an epoch");
-    const Schedule schedule =
-        ours.schedule({chain(stages), one_stage_per_rank(stages), stages, micros}, options);
-    const Program program =
-        lower(schedule, chain(stages), one_stage_per_rank(stages), ours.weights(options));
+    const ScheduleProblem order{
+        chain(stages), one_stage_per_rank(stages), stages, micros, {}, Seconds(0), accumulate};
+    const Program program = lower(ours.schedule(order, options), order.graph, order.placement,
+                                  ours.weights(order, options));
 
     const OptimizerSpec optimizer = optimizer_of(case_.object("optimizer_config"));
     const auto session = engine::session(session_spec(stages, optimizer));
@@ -143,6 +172,12 @@ class CaseReplay {
         request.learning_rate = [rate](std::int64_t) { return rate; };
       }
       const RunResult run = session->run(program, request);
+      if (run.execution.diverged) {
+        result_.verdict = VerifyResult::Verdict::mismatch;
+        result_.detail = "the loss of update " + std::to_string(*run.execution.diverged) +
+                         " of epoch " + std::to_string(epoch) + " is not finite";
+        return result_;
+      }
       losses.push_back(run.losses);
       for (std::size_t k = 0; k < weights.size(); ++k)
         weights[k].insert(weights[k].end(), run.weights[k].begin(), run.weights[k].end());

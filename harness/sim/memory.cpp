@@ -2,93 +2,130 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace sluice {
 
 namespace {
 
-// Versions of one stage that some later instruction of the program still reads.
+// The weight tensors of one stage that some later instruction of the program still reads.
 struct Versions {
-  std::map<std::int32_t, int> uses_left;
+  std::map<std::int32_t, int> uses_left;  // of versions; an entry goes when nothing is left
+  std::map<std::int32_t, int> prediction_uses_left;
+  std::set<std::int32_t> predicted;  // made and still read
   std::int32_t newest = 0;
-  // Old versions that must stay although a newer one exists.
+  int most = 0;  // extra() so far
+  // Besides the newest: old versions that must stay, and predictions.
   int extra() const {
-    int n = 0;
-    for (const auto& [version, uses] : uses_left)
-      if (version < newest && uses > 0) ++n;
+    int n = static_cast<int>(predicted.size());
+    for (const auto& [version, uses] : uses_left) {
+      if (version >= newest) break;
+      ++n;
+    }
     return n;
   }
 };
 
-RankMemory of_rank(const std::vector<Instruction>& program, const std::vector<StageMemory>& stages,
-                   bool timeline) {
-  std::map<StageId, Versions> versions;
-  for (const Instruction& i : program)
-    if (i.what <= Do::weight_gradient && i.what != Do::weight_gradient)
-      ++versions[i.stage].uses_left[i.version];
-  MemoryPoint now{};
-  for (const auto& [stage, unused] : versions) {
-    now.weights += stages[stage.index()].weights;
-    now.gradients += stages[stage.index()].gradients;
-    now.optimizer += stages[stage.index()].optimizer;
+class OfRank {
+ public:
+  OfRank(const Program& program, std::size_t rank, const std::vector<StageMemory>& stages,
+         bool timeline)
+      : instructions_(program.ranks[rank]),
+        recompute_(program.rule.recompute != WeightRule::Recompute::none),
+        stages_(stages),
+        timeline_(timeline) {
+    for (const Instruction& i : instructions_) {
+      Versions& v = versions_[i.stage];
+      if (reads_weights(i.what))
+        ++(i.prediction >= 0 ? v.prediction_uses_left[i.prediction] : v.uses_left[i.version]);
+      if (i.what == Do::optimizer_step) v.newest = i.version;
+    }
+    for (auto& [stage, v] : versions_) {
+      for (int k = 1; k <= program.carried[stage.index()]; ++k) ++v.uses_left[v.newest - k];
+      v.newest = 0;
+      now_.weights += stages[stage.index()].weights;
+      now_.gradients += stages[stage.index()].gradients;
+      now_.optimizer += stages[stage.index()].optimizer;
+    }
+    result_.peak = now_;
   }
-  RankMemory result;
-  result.peak = now;
-  int in_flight = 0;
-  const auto note = [&](std::size_t k) {
-    now.instruction = k;
-    if (now.total() > result.peak.total()) result.peak = now;
-    if (timeline) result.timeline.push_back(now);
-  };
-  for (std::size_t k = 0; k < program.size(); ++k) {
-    const Instruction& i = program[k];
-    if (i.what > Do::weight_gradient && i.what != Do::optimizer_step) continue;
-    const StageMemory& stage = stages[i.stage.index()];
-    Versions& v = versions[i.stage];
-    const auto recount = [&](auto change) {
-      const int before = v.extra();
-      change();
-      now.versions += (v.extra() - before) * stage.weights;
-    };
+
+  RankMemory run() {
+    for (std::size_t k = 0; k < instructions_.size(); ++k) {
+      const Instruction& i = instructions_[k];
+      if (is_compute(i.what) || i.what == Do::optimizer_step) visit(k, i);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  void visit(std::size_t k, const Instruction& i) {
+    const StageMemory& stage = stages_[i.stage.index()];
+    Versions& v = versions_[i.stage];
+    const bool reads = reads_weights(i.what);
+    if (reads && i.prediction >= 0) v.predicted.insert(i.prediction);
+    if (i.what == Do::forward) {
+      now_.activations += recompute_ ? stage.input : stage.stash;
+      result_.peak_in_flight = std::max(result_.peak_in_flight, ++in_flight_);
+    }
+    if (i.what == Do::recompute) now_.activations += stage.stash - stage.input;
+    if (i.what == Do::optimizer_step) v.newest = i.version;
+    count(v, stage);
+    note(k);
+    if (reads && i.prediction >= 0) {
+      if (--v.prediction_uses_left[i.prediction] == 0) v.predicted.erase(i.prediction);
+    } else if (reads && --v.uses_left[i.version] == 0) {
+      v.uses_left.erase(i.version);
+    }
     switch (i.what) {
-      case Do::forward:
-        now.activations += stage.stash;
-        result.peak_in_flight = std::max(result.peak_in_flight, ++in_flight);
-        note(k);
-        recount([&] { --v.uses_left[i.version]; });
-        break;
       case Do::backward:
-        note(k);
-        recount([&] { --v.uses_left[i.version]; });
-        now.activations -= stage.stash;
-        --in_flight;
+        now_.activations -= stage.stash;
+        --in_flight_;
         break;
       case Do::input_gradient:
-        note(k);
-        recount([&] { --v.uses_left[i.version]; });
-        now.activations += stage.weight_stash - stage.stash;
-        --in_flight;
+        now_.activations += stage.weight_stash - stage.stash;
+        --in_flight_;
         note(k);
         break;
       case Do::weight_gradient:
-        note(k);
-        now.activations -= stage.weight_stash;
+        now_.activations -= stage.weight_stash;
         break;
       default:
-        recount([&] { v.newest = i.version; });
-        result.peak_versions = std::max(result.peak_versions, 1 + v.extra());
-        note(k);
+        break;
     }
   }
-  return result;
-}
+
+  void count(Versions& v, const StageMemory& stage) {
+    const int extra = v.extra();
+    result_.peak_versions = std::max(result_.peak_versions, 1 + extra);
+    if (extra <= v.most) return;
+    now_.versions += (extra - v.most) * stage.weights;
+    v.most = extra;
+  }
+
+  void note(std::size_t k) {
+    now_.instruction = k;
+    if (now_.total() > result_.peak.total()) result_.peak = now_;
+    if (timeline_) result_.timeline.push_back(now_);
+  }
+
+  const std::vector<Instruction>& instructions_;
+  const bool recompute_;
+  const std::vector<StageMemory>& stages_;
+  const bool timeline_;
+  std::map<StageId, Versions> versions_;
+  MemoryPoint now_{};
+  RankMemory result_;
+  int in_flight_ = 0;
+};
 
 }  // namespace
 
 std::vector<RankMemory> memory(const Program& program, const std::vector<StageMemory>& stages,
                                bool timeline) {
   std::vector<RankMemory> result;
-  for (const auto& rank : program.ranks) result.push_back(of_rank(rank, stages, timeline));
+  for (std::size_t r = 0; r < program.ranks.size(); ++r)
+    result.push_back(OfRank(program, r, stages, timeline).run());
   return result;
 }
 

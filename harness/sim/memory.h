@@ -1,6 +1,7 @@
 // Memory of a rank over a program: what the rules say must be resident, split by kind, in program
 // order. Peaks depend on the order of a rank's ops only, not on any timing (specs/sync_schedules.md
 // section 0), so they are exact on both clocks; with a trace they become a timeline.
+// Buffers of old versions and predictions are kept for the next ones, so `versions` never shrinks.
 #pragma once
 
 #include <vector>
@@ -16,6 +17,7 @@ struct StageMemory {
   Bytes optimizer;     // momentum, Adam's moments, ...
   Bytes stash;         // of one micro-batch between F and the end of I or B
   Bytes weight_stash;  // of one micro-batch between I and the end of W
+  Bytes input;         // of one micro-batch between F and its recomputation, where F keeps no stash
 };
 
 struct MemoryPoint {
@@ -29,8 +31,8 @@ struct RankMemory {
   std::vector<MemoryPoint> timeline;  // one point per compute instruction and step
   MemoryPoint peak;                   // the one of largest total
   int peak_in_flight = 0;  // micro-batches between F and the end of I/B, all stages of the rank
-  int peak_versions =
-      1;  // weight versions of a stage that are resident at once, the newest included
+  int peak_versions = 1;   // weight tensors of a stage in use at once: versions, the newest
+                           // included, and predictions
 };
 
 std::vector<RankMemory> memory(const Program& program, const std::vector<StageMemory>& stages,

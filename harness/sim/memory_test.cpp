@@ -72,16 +72,42 @@ TEST(MemoryTest, ASplitBackwardHoldsTheWeightStashUntilW) {
 
 TEST(MemoryTest, PipeDreamsFirstRankByHand) {
   // p = 2, n = 3 on rank 0: F0 F1 B0 step F2 B1 step B2 step. Batch 1 still reads version 0 when
-  // version 1 is made: 100 bytes of an old version and one activation.
+  // version 1 is made: 100 bytes of an old version and one activation. Its buffer stays.
   const auto ranks = of(example_1f1b(2, 3), kStash, true);
   std::vector<std::int64_t> versions, activations;
   for (const MemoryPoint& p : ranks[0].timeline) {
     versions.push_back(p.versions.value);
     activations.push_back(p.activations.value);
   }
-  EXPECT_EQ(versions, (std::vector<std::int64_t>{0, 0, 0, 100, 100, 100, 100, 100, 0}));
+  EXPECT_EQ(versions, (std::vector<std::int64_t>{0, 0, 0, 100, 100, 100, 100, 100, 100}));
   EXPECT_EQ(activations, (std::vector<std::int64_t>{10, 20, 20, 10, 20, 20, 10, 10, 0}));
   EXPECT_EQ(ranks[0].peak.total(), Bytes(400 + 100 + 20));
+}
+
+TEST(MemoryTest, RecomputationKeepsInputsAndOneFullStash) {
+  WeightRule rule;
+  rule.recompute = WeightRule::Recompute::forward_weights;
+  std::vector<StageMemory> stages = stages_of(3);
+  for (StageMemory& s : stages) s.input = Bytes(2);
+  const auto ranks =
+      memory(lower(example_1f1b(3, 6), chain(3), one_stage_per_rank(3), rule), stages);
+  for (std::size_t k = 0; k < 3; ++k)  // p - k inputs, one of which is a full stash meanwhile
+    EXPECT_EQ(ranks[k].peak.activations.value, (3 - static_cast<int>(k) - 1) * 2 + 10);
+}
+
+TEST(MemoryTest, APredictionIsOneMoreTensorAndAKeptOneStaysUntilItsBackward) {
+  WeightRule rule = kStash;
+  rule.backward = WeightRule::Backward::newest;
+  rule.forward_ahead = {2, 1, 0};
+  const auto dropped = of(example_1f1b(3, 9), rule);
+  EXPECT_EQ(dropped[0].peak_versions, 2);
+  EXPECT_EQ(dropped[1].peak_versions, 2);
+  EXPECT_EQ(dropped[2].peak_versions, 1);
+  EXPECT_EQ(dropped[0].peak.versions, Bytes(100));
+  rule.backward = WeightRule::Backward::same_as_forward;
+  const auto kept = of(example_1f1b(3, 9), rule);
+  EXPECT_EQ(kept[0].peak_versions, 4);
+  EXPECT_EQ(kept[1].peak_versions, 3);
 }
 
 TEST(MemoryTest, StagesOfOneRankAddUp) {

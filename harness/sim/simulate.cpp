@@ -169,16 +169,16 @@ class Engine {
       edges_[e.to.index()].push_back({e.from, static_cast<double>(e.bytes.value)});
     }
     for (const StageCost& cost : costs.stages)
-      compute_seconds_.push_back({cost.forward.value,
-                                  cost.input_gradient.value + cost.weight_gradient.value,
-                                  cost.input_gradient.value, cost.weight_gradient.value});
+      compute_seconds_.push_back(
+          {cost.forward.value, cost.input_gradient.value + cost.weight_gradient.value,
+           cost.input_gradient.value, cost.weight_gradient.value, cost.forward.value});
     result_.update_end.assign(static_cast<std::size_t>(options.iterations * program.updates), 0);
     if (options.trace) {
       result_.trace.ranks.resize(ranks_.size());
       for (std::size_t r = 0; r < ranks_.size(); ++r)
         result_.trace.ranks[r].reserve(static_cast<std::size_t>(
             std::ranges::count_if(program.ranks[r], [](const Instruction& i) {
-              return i.what <= Do::weight_gradient || i.what >= Do::reduce_gradients;
+              return is_compute(i.what) || i.what >= Do::reduce_gradients;
             })));
     }
   }
@@ -378,7 +378,7 @@ class Engine {
   std::vector<ChannelState> channels_;
   std::vector<GroupState> groups_;
   std::vector<std::vector<std::pair<StageId, double>>> edges_;
-  std::vector<std::array<double, 4>> compute_seconds_;  // per stage: F, B, I, W
+  std::vector<std::array<double, 5>> compute_seconds_;  // per stage: F, B, I, W, recompute
   std::vector<std::size_t> ready_;                      // ranks that can go on
   std::priority_queue<TimedRank, std::vector<TimedRank>, std::greater<>> sends_;
   Simulation result_;

@@ -7,6 +7,11 @@ ChainBuilder::ChainBuilder(std::string name, ModelInput input) {
   model_.inputs = {std::move(input)};
 }
 
+int ChainBuilder::add_input(ModelInput input) {
+  model_.inputs.push_back(std::move(input));
+  return -static_cast<int>(model_.inputs.size());
+}
+
 int ChainBuilder::add(const std::string& name, LayerKind kind) {
   return add(name, std::move(kind), {last()});
 }

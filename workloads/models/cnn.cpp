@@ -1,5 +1,5 @@
-// Convolutional networks: two that train here in minutes, and VGG-16 (Simonyan and Zisserman, ICLR
-// 2015, configuration D) at full size for the virtual clock.
+// Convolutional networks: two that train here in minutes, and VGG-16 and VGG-19 (Simonyan and
+// Zisserman, ICLR 2015, configurations D and E) at full size for the virtual clock.
 #include "workloads/models/models.h"
 
 namespace sluice {
@@ -65,12 +65,12 @@ ModelGraph deep_cnn(Shape image, int classes) {
   return b.finish();
 }
 
-ModelGraph vgg16(bool dropout) {
-  ChainBuilder b("vgg16", {.shape = {3, 224, 224}});
+// groups: width and number of convolutions between two poolings.
+static ModelGraph vgg(const std::string& name,
+                      const std::vector<std::pair<std::int64_t, int>>& groups, bool dropout) {
+  ChainBuilder b(name, {.shape = {3, 224, 224}});
   std::int64_t in = 3;
   int number = 0;
-  const std::vector<std::pair<std::int64_t, int>> groups = {
-      {64, 2}, {128, 2}, {256, 3}, {512, 3}, {512, 3}};
   for (const auto& [width, convolutions] : groups) {
     for (int k = 0; k < convolutions; ++k) {
       conv_relu(b, std::to_string(++number), in, width, 3, 1, 1);
@@ -86,6 +86,14 @@ ModelGraph vgg16(bool dropout) {
   b.add("linear3", Linear{4096, 1000});
   b.add("loss", CrossEntropyLoss{});
   return b.finish();
+}
+
+ModelGraph vgg16(bool dropout) {
+  return vgg("vgg16", {{64, 2}, {128, 2}, {256, 3}, {512, 3}, {512, 3}}, dropout);
+}
+
+ModelGraph vgg19() {
+  return vgg("vgg19", {{64, 2}, {128, 2}, {256, 4}, {512, 4}, {512, 4}}, false);
 }
 
 }  // namespace sluice

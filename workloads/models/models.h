@@ -12,6 +12,7 @@ namespace sluice {
 class ChainBuilder {
  public:
   explicit ChainBuilder(std::string name, ModelInput input);
+  int add_input(ModelInput input);                   // a further one; read it by what this returns
   int add(const std::string& name, LayerKind kind);  // reads the last layer
   int add(const std::string& name, LayerKind kind, std::vector<int> inputs);
   void next_block() {
@@ -31,10 +32,15 @@ ModelGraph mlp_regression(std::int64_t width, int layers);  // the peers' MLP: M
 ModelGraph small_cnn(Shape image, int classes);
 ModelGraph deep_cnn(Shape image, int classes);
 ModelGraph vgg16(bool dropout);
+ModelGraph vgg19();
+ModelGraph resnet152();
+ModelGraph inception_v3();
 ModelGraph transformer_regression(int blocks, std::int64_t width, std::int64_t heads,
                                   std::int64_t feed_forward, std::int64_t sequence);
 ModelGraph gpt(const std::string& name, int layers, std::int64_t hidden, std::int64_t heads,
                std::int64_t sequence, std::int64_t vocabulary);
+ModelGraph bert(const std::string& name, int layers, std::int64_t hidden, std::int64_t heads,
+                std::int64_t sequence, std::int64_t vocabulary);
 
 // Models of several branches; sizes of the GraphPipe paper (appendix A.2) unless set. own_inputs:
 // an input for every branch; otherwise all branches read one.

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <set>
 
 #include "harness/core/expect_error.h"
@@ -72,6 +73,62 @@ TEST(Workloads, UnknownNameHasASuggestion) {
 }
 
 TEST(ParameterCount, Vgg16) { EXPECT_EQ(parameter_count(model("vgg16")), 138'357'544); }
+
+// As torchvision publishes them.
+TEST(ParameterCount, Vgg19) { EXPECT_EQ(parameter_count(model("vgg19")), 143'667'240); }
+TEST(ParameterCount, ResNet152) { EXPECT_EQ(parameter_count(model("resnet152")), 60'192'808); }
+TEST(ParameterCount, InceptionV3WithoutAuxiliaryClassifier) {
+  EXPECT_EQ(parameter_count(model("inception_v3")), 23'834'568);
+}
+
+TEST(ParameterCount, Bert48) {
+  const std::int64_t h = 1024;
+  const std::int64_t embeddings = (30'522 + 512 + 2) * h + 2 * h;
+  const std::int64_t pooler = h * h + h, classifier = 2 * h + 2;
+  EXPECT_EQ(parameter_count(model("bert48")),
+            embeddings + 48 * (12 * h * h + 13 * h) + pooler + classifier);
+  // DAPPLE's profile of it says 2550 MB.
+  EXPECT_EQ(std::llround(4e-6 * static_cast<double>(parameter_count(model("bert48")))), 2550);
+  // 24 layers are BERT-Large: 335.1 M parameters with its pooler.
+  EXPECT_EQ(parameter_count(bert("bert_large", 24, 1024, 16, 512, 30522)) - classifier,
+            335'141'888);
+}
+
+// Multiply-adds of one image's forward, as published: VGG-19 19.6 G, ResNet-152 11.5 G,
+// Inception-V3 5.7 G.
+TEST(FullSizeModels, WorkIsAsPublished) {
+  const auto multiply_adds = [](const ModelGraph& m) {
+    const std::vector<Shape> shapes = m.shapes();
+    double total = 0;
+    for (const LayerSpec& layer : m.layers) {
+      std::vector<Shape> inputs;
+      for (const int p : layer.inputs)
+        inputs.push_back(p < 0 ? m.inputs[static_cast<std::size_t>(-1 - p)].shape
+                               : shapes[static_cast<std::size_t>(p)]);
+      if (parameter_count(layer) > 0 && !std::holds_alternative<BatchNorm>(layer.kind))
+        total += flops(layer, inputs).forward.value / 2;
+    }
+    return total;
+  };
+  EXPECT_NEAR(multiply_adds(model("vgg19")), 19.6e9, 0.05e9);
+  EXPECT_NEAR(multiply_adds(model("resnet152")), 11.5e9, 0.05e9);
+  EXPECT_NEAR(multiply_adds(model("inception_v3")), 5.7e9, 0.05e9);
+}
+
+TEST(FullSizeModels, EndWhereTheirPapersDo) {
+  const auto shape_of = [](const std::string& name, const std::string& layer) {
+    const ModelGraph& m = model(name);
+    for (std::size_t l = 0; l < m.layers.size(); ++l)
+      if (m.layers[l].name == layer) return m.shapes()[l];
+    return Shape{};
+  };
+  EXPECT_EQ(shape_of("vgg19", "flatten"), (Shape{512 * 7 * 7}));
+  EXPECT_EQ(shape_of("resnet152", "relu5_3"), (Shape{2048, 7, 7}));
+  EXPECT_EQ(shape_of("inception_v3", "concat3"), (Shape{288, 35, 35}));
+  EXPECT_EQ(shape_of("inception_v3", "concat8"), (Shape{768, 17, 17}));
+  EXPECT_EQ(shape_of("inception_v3", "concat11"), (Shape{2048, 8, 8}));
+  EXPECT_EQ(shape_of("bert48", "ln2_47"), (Shape{512, 1024}));
+}
 
 TEST(ParameterCount, DropoutHasNone) {
   EXPECT_EQ(parameter_count(vgg16(true)), parameter_count(vgg16(false)));

@@ -99,6 +99,18 @@ static std::vector<Workload> make_workloads() {
                           gpt("gpt_1.3b", 24, 2048, 16, 1024, 51200), 512, 128,
                           "the 1.3B size of Narayanan et al., PipeDream-2BW, ICML 2021 (24 layers, "
                           "hidden 2048, 16 heads)"));
+  all.push_back(full_size(
+      "vgg19", "VGG-19, 224 x 224, 1000 classes", vgg19(), 256, 8,
+      "Simonyan and Zisserman, ICLR 2015 (arXiv 1409.1556), configuration E, without dropout"));
+  all.push_back(full_size("resnet152", "ResNet-152, 224 x 224, 1000 classes", resnet152(), 256, 16,
+                          "He et al., CVPR 2016 (arXiv 1512.03385)"));
+  all.push_back(full_size(
+      "inception_v3", "Inception-V3, 299 x 299, 1000 classes", inception_v3(), 256, 16,
+      "Szegedy et al., CVPR 2016 (arXiv 1512.00567), without dropout and auxiliary classifier"));
+  all.push_back(full_size("bert48", "BERT-48, 48 layers, hidden 1024, sequence 512",
+                          bert("bert48", 48, 1024, 16, 512, 30522), 64, 32,
+                          "BERT-Large (Devlin et al., NAACL 2019) with twice its layers, as in "
+                          "DAPPLE (Fan et al., PPoPP 2021); batch of 64 as there"));
 
   // Several branches: the models of GraphPipe, and small ones that run for real.
   const std::string graphpipe = "Jeon et al., GraphPipe, ASPLOS 2025 (arXiv 2406.17145), A.2";

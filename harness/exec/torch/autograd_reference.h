@@ -22,7 +22,8 @@ struct ReferenceLayer {
     return torch::linear(x[0], w[0], k.bias ? w[1] : at::Tensor());
   }
   at::Tensor operator()(const Conv2d& k) const {
-    return torch::conv2d(x[0], w[0], k.bias ? w[1] : at::Tensor(), k.stride, k.padding);
+    return torch::conv2d(x[0], w[0], k.bias ? w[1] : at::Tensor(), k.stride,
+                         {k.padding, k.padding_across()});
   }
   at::Tensor operator()(const Pool2d& k) const {
     switch (k.mode) {

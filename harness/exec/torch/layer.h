@@ -25,6 +25,8 @@ struct ForwardMode {
   std::int64_t sequence =
       0;  // number of this micro-batch in the run: dropout masks depend on
           // (seed, layer index in the model, sequence) only, never on the stage cut
+  bool recomputing =
+      false;  // this micro-batch's second forward: running statistics have it already
 };
 
 class Layer {

@@ -20,7 +20,7 @@ class ConvLayer final : public Layer {
     if (spec_.bias) bias = weights[1];
     if (stash) stash->kept.push_back(in[0]);
     return at::convolution(in[0], weights[0], bias, {spec_.stride, spec_.stride},
-                           {spec_.padding, spec_.padding}, {1, 1}, false, {0, 0}, 1);
+                           {spec_.padding, spec_.padding_across()}, {1, 1}, false, {0, 0}, 1);
   }
 
   // Keeps {x, dy} for W.
@@ -50,9 +50,9 @@ class ConvLayer final : public Layer {
                                                           const at::Tensor& weight,
                                                           std::array<bool, 3> mask) const {
     const std::int64_t bias_size[] = {spec_.out};
-    return at::convolution_backward(dy, x, weight, at::IntArrayRef(bias_size),
-                                    {spec_.stride, spec_.stride}, {spec_.padding, spec_.padding},
-                                    {1, 1}, false, {0, 0}, 1, mask);
+    return at::convolution_backward(
+        dy, x, weight, at::IntArrayRef(bias_size), {spec_.stride, spec_.stride},
+        {spec_.padding, spec_.padding_across()}, {1, 1}, false, {0, 0}, 1, mask);
   }
 
   Conv2d spec_;
@@ -142,8 +142,9 @@ class BatchNormLayer final : public NormLayer {
 
   at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor> weights,
                      const at::Tensor&, const ForwardMode& mode, bool, LayerStash* stash) override {
-    auto [y, mean, inverse] = at::native_batch_norm(in[0], weights[0], weights[1], mean_, variance_,
-                                                    mode.training, spec_.momentum, spec_.epsilon);
+    auto [y, mean, inverse] =
+        at::native_batch_norm(in[0], weights[0], weights[1], mean_, variance_, mode.training,
+                              mode.recomputing ? 0 : spec_.momentum, spec_.epsilon);
     if (stash) stash->kept = {in[0], std::move(mean), std::move(inverse)};
     return y;
   }

@@ -13,6 +13,7 @@
 #include <stdexcept>
 
 #include "harness/exec/threads.h"
+#include "harness/exec/torch/checkpoint.h"
 #include "harness/exec/torch/stage_worker.h"
 
 namespace sluice {
@@ -38,6 +39,9 @@ class TorchSession : public Session {
     for (std::size_t r = 0; r < held.size(); ++r)
       workers_.push_back(
           std::make_unique<TorchWorker>(Rank(r), context_, held[r], interfaces_, initial));
+    for (std::size_t s = 0; s < placement_.stages.size(); ++s)
+      for (const Rank r : placement_.stages[s])
+        worker(r.index()).weights(StageId(s)).follow(spec.rule, StageId(s));
   }
 
   RunResult run(const Program& program, const RunRequest& request) override {
@@ -51,54 +55,78 @@ class TorchSession : public Session {
                                 .traced_iteration = request.traced_iteration,
                                 .timeout = request.timeout,
                                 .cancel = request.cancel});
-    updates_ += static_cast<std::int64_t>(request.iterations) * program.updates;
+    const std::int64_t all = static_cast<std::int64_t>(request.iterations) * program.updates;
+    updates_ += result.execution.diverged.value_or(all);
     result.losses.assign(static_cast<std::size_t>(request.iterations * program.updates), 0);
     for (std::size_t r = 0; r < workers_.size(); ++r)
       for (std::size_t u = 0; u < result.losses.size(); ++u)
         result.losses[u] += worker(r).losses()[u];
+    if (result.execution.diverged) drop_unfinished_losses(result.losses);
     if (request.keep_weights) {
       result.weights.resize(placement_.stages.size());
       for (std::size_t s = 0; s < placement_.stages.size(); ++s)
-        result.weights[s] =
-            worker(placement_.stages[s].front().index()).kept_weights().at(StageId(s));
+        result.weights[s] = owner_of(StageId(s)).kept_weights(StageId(s));
     }
     return result;
   }
 
   Evaluation evaluate() override {
+    return evaluate_with([this](StageId s) { return owner_of(s).weights(s).newest(); });
+  }
+
+  Evaluation evaluate_snapshot(std::size_t k) override {
     const c10::InferenceMode no_autograd;
-    at::set_num_threads(1);  // with more, a busy machine makes the threads wait for one another
-    Evaluation result;
-    if (!spec_.feed) throw std::logic_error("a synthetic workload has no test samples");
-    constexpr std::int64_t kChunk = 500;
-    const std::int64_t n = spec_.feed->test_samples;
-    double correct = 0, scored = 0;
-    for (std::int64_t first = 0; first < n; first += kChunk) {
-      std::vector<std::int64_t> indices(static_cast<std::size_t>(std::min(kChunk, n - first)));
-      std::iota(indices.begin(), indices.end(), first);
-      const at::Tensor target = load_targets(context_, false, indices);
-      std::map<int, at::Tensor> values;
-      values[-1] = load_features(context_, false, indices);
-      at::Tensor loss, prediction;
-      for (std::size_t s = 0; s < interfaces_.size(); ++s) {
-        TorchWorker& owner = worker(placement_.stages[s].front().index());
-        std::vector<at::Tensor> received;
-        for (const int producer : interfaces_[s].receives) received.push_back(values.at(producer));
-        const auto out = owner.module(StageId(s))
-                             .forward(received, owner.weights(StageId(s)).newest(), target,
-                                      {.training = false}, nullptr, &loss, &prediction);
-        for (std::size_t k = 0; k < out.size(); ++k) values[interfaces_[s].sends[k]] = out[k];
-      }
-      result.loss += loss.item<double>() * static_cast<double>(indices.size());
-      if (target.scalar_type() == at::kLong) {
-        const at::Tensor hit = prediction.argmax(-1).eq(target);
-        correct += hit.sum().item<double>();
-        scored += static_cast<double>(hit.numel());
+    // Running statistics live in the modules: those of the snapshot stand in for a while.
+    std::vector<std::vector<at::Tensor>> now;
+    for (std::size_t s = 0; s < interfaces_.size(); ++s) {
+      const std::vector<at::Tensor> buffers = owner_of(StageId(s)).module(StageId(s)).buffers();
+      const StageSnapshot& snapshot = owner_of(StageId(s)).snapshots(StageId(s)).at(k);
+      auto& saved = now.emplace_back();
+      for (std::size_t b = 0; b < buffers.size(); ++b) {
+        saved.push_back(buffers[b].clone());
+        buffers[b].copy_(snapshot.buffers[b]);
       }
     }
-    result.loss /= static_cast<double>(n);
-    result.accuracy = scored > 0 ? correct / scored : 0;
+    const Evaluation result = evaluate_with([&](StageId s) {
+      return std::span<const at::Tensor>(owner_of(s).snapshots(s)[k].weights);
+    });
+    for (std::size_t s = 0; s < interfaces_.size(); ++s) {
+      const std::vector<at::Tensor> buffers = owner_of(StageId(s)).module(StageId(s)).buffers();
+      for (std::size_t b = 0; b < buffers.size(); ++b) buffers[b].copy_(now[s][b]);
+    }
     return result;
+  }
+
+  void save(const std::string& path) const override {
+    const c10::InferenceMode no_autograd;
+    Checkpoint checkpoint{.of = identity(), .updates = updates_, .stages = {}};
+    for (std::size_t s = 0; s < interfaces_.size(); ++s) {
+      StageWeights::State state = owner_of(StageId(s)).weights(StageId(s)).state();
+      for (const at::Tensor& buffer : owner_of(StageId(s)).module(StageId(s)).buffers())
+        state.tensors.push_back(buffer.to(context_.options.dtype()).contiguous().flatten());
+      checkpoint.stages.push_back({state.numbers, state.tensors});
+    }
+    write_checkpoint(checkpoint, path);
+  }
+
+  void load(const std::string& path) override {
+    const c10::InferenceMode no_autograd;
+    Checkpoint checkpoint = read_checkpoint(path, identity(), context_.options);
+    for (std::size_t s = 0; s < interfaces_.size(); ++s) {
+      CheckpointStage& stage = checkpoint.stages.at(s);
+      for (const Rank r : placement_.stages[s]) {
+        const std::vector<at::Tensor> buffers = worker(r.index()).module(StageId(s)).buffers();
+        const std::size_t own = stage.tensors.size() - buffers.size();
+        for (std::size_t b = 0; b < buffers.size(); ++b)
+          buffers[b].copy_(stage.tensors[own + b].view(buffers[b].sizes()));
+        worker(r.index())
+            .weights(StageId(s))
+            .restore(
+                {{stage.tensors.begin(), stage.tensors.begin() + static_cast<std::ptrdiff_t>(own)},
+                 stage.numbers});
+      }
+    }
+    updates_ = checkpoint.updates;
   }
 
   std::vector<PeakMemory> peak_memory() const override {
@@ -118,7 +146,73 @@ class TorchSession : public Session {
   std::int64_t updates_done() const override { return updates_; }
 
  private:
+  // After a divergence: the losses up to the first update that lacks a micro-batch's part.
+  void drop_unfinished_losses(std::vector<double>& losses) const {
+    std::size_t whole = 0;
+    const auto parts = [&](std::size_t u) {
+      int sum = 0;
+      for (std::size_t r = 0; r < workers_.size(); ++r) sum += worker(r).loss_parts()[u];
+      return sum;
+    };
+    while (whole < losses.size() && parts(whole) == worker(0).micros_of_update(whole)) ++whole;
+    losses.resize(whole);
+  }
+
+  // On the test samples. weights(stage): what the stage reads.
+  template <class Weights>
+  Evaluation evaluate_with(Weights weights) {
+    const c10::InferenceMode no_autograd;
+    at::set_num_threads(1);  // with more, a busy machine makes the threads wait for one another
+    Evaluation result;
+    if (!spec_.feed) throw std::logic_error("a synthetic workload has no test samples");
+    constexpr std::int64_t kChunk = 500;
+    const std::int64_t n = spec_.feed->test_samples;
+    double correct = 0, scored = 0;
+    for (std::int64_t first = 0; first < n; first += kChunk) {
+      std::vector<std::int64_t> indices(static_cast<std::size_t>(std::min(kChunk, n - first)));
+      std::iota(indices.begin(), indices.end(), first);
+      const at::Tensor target = load_targets(context_, false, indices);
+      std::map<int, at::Tensor> values;
+      values[-1] = load_features(context_, false, indices);
+      at::Tensor loss, prediction;
+      for (std::size_t s = 0; s < interfaces_.size(); ++s) {
+        TorchWorker& owner = owner_of(StageId(s));
+        std::vector<at::Tensor> received;
+        for (const int producer : interfaces_[s].receives) received.push_back(values.at(producer));
+        const auto out = owner.module(StageId(s))
+                             .forward(received, weights(StageId(s)), target, {.training = false},
+                                      nullptr, &loss, &prediction);
+        for (std::size_t k = 0; k < out.size(); ++k) values[interfaces_[s].sends[k]] = out[k];
+      }
+      result.loss += loss.item<double>() * static_cast<double>(indices.size());
+      if (target.scalar_type() == at::kLong) {
+        const at::Tensor hit = prediction.argmax(-1).eq(target);
+        correct += hit.sum().item<double>();
+        scored += static_cast<double>(hit.numel());
+      }
+    }
+    result.loss /= static_cast<double>(n);
+    result.accuracy = scored > 0 ? correct / scored : 0;
+    return result;
+  }
+
   TorchWorker& worker(std::size_t r) const { return static_cast<TorchWorker&>(*workers_[r]); }
+
+  TorchWorker& owner_of(StageId stage) const {
+    return worker(placement_.stages[stage.index()].front().index());
+  }
+
+  // What a checkpoint must agree with.
+  nlohmann::json identity() const {
+    nlohmann::json plan = nlohmann::json::array();
+    for (const PlanStage& stage : spec_.plan.stages) plan.push_back(stage.layers);
+    const OptimizerSpec& o = spec_.optimizer;
+    return {{"model", {spec_.model.name, parameter_count(spec_.model)}},
+            {"plan", plan},
+            {"optimizer", {static_cast<int>(o.kind), o.momentum > 0, o.nesterov, o.momentum_ema}},
+            {"precision", spec_.double_precision ? "double" : "float"},
+            {"seed", spec_.seed}};
+  }
 
   // The part of a stage's flat tensor that belongs to one layer.
   template <class Flat>
@@ -128,9 +222,10 @@ class TorchSession : public Session {
       for (const int l : spec_.plan.stages[s].layers) {
         const std::int64_t n = parameter_count(spec_.model.layers[static_cast<std::size_t>(l)]);
         if (l == layer) {
-          TorchWorker& owner = worker(placement_.stages[s].front().index());
-          const at::Tensor part =
-              flat(owner.weights(StageId(s))).narrow(0, offset, n).to(at::kDouble).contiguous();
+          const at::Tensor part = flat(owner_of(StageId(s)).weights(StageId(s)))
+                                      .narrow(0, offset, n)
+                                      .to(at::kDouble)
+                                      .contiguous();
           return {part.template data_ptr<double>(), part.template data_ptr<double>() + n};
         }
         offset += n;

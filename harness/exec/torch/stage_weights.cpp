@@ -1,51 +1,10 @@
 #include "harness/exec/torch/stage_weights.h"
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
 namespace sluice {
-
-Optimizer::Optimizer(const OptimizerSpec& spec, std::int64_t elements,
-                     const at::TensorOptions& options)
-    : spec_(spec) {
-  if (spec.state_tensors() > 0) first_ = at::zeros({elements}, options);
-  if (spec.state_tensors() > 1) second_ = at::zeros({elements}, options);
-}
-
-void Optimizer::step(at::Tensor& to, const at::Tensor& from, const at::Tensor& gradient,
-                     double learning_rate) {
-  ++steps_;
-  at::Tensor g = gradient;
-  if (spec_.weight_decay != 0 && spec_.kind != OptimizerSpec::Kind::adamw)
-    g = at::add(gradient, from, spec_.weight_decay);
-  if (spec_.kind == OptimizerSpec::Kind::sgd) {
-    if (spec_.momentum == 0) {
-      at::add_out(to, from, g, -learning_rate);
-      return;
-    }
-    if (spec_.momentum_ema) {
-      first_.mul_(spec_.momentum).add_(g, 1 - spec_.momentum);
-    } else if (steps_ == 1) {
-      first_.copy_(g);
-    } else {
-      first_.mul_(spec_.momentum).add_(g);
-    }
-    at::add_out(to, from, first_, -learning_rate);
-    return;
-  }
-  first_.mul_(spec_.beta1).add_(g, 1 - spec_.beta1);
-  second_.mul_(spec_.beta2).addcmul_(g, g, 1 - spec_.beta2);
-  const double correction1 = 1 - std::pow(spec_.beta1, static_cast<double>(steps_));
-  const double correction2 = 1 - std::pow(spec_.beta2, static_cast<double>(steps_));
-  const at::Tensor denominator = at::sqrt(second_).div_(std::sqrt(correction2)).add_(spec_.epsilon);
-  if (spec_.kind == OptimizerSpec::Kind::adamw && spec_.weight_decay != 0) {
-    at::mul_out(to, from,
-                at::scalar_tensor(1 - learning_rate * spec_.weight_decay, from.options()));
-    to.addcdiv_(first_, denominator, -learning_rate / correction1);
-  } else {
-    at::addcdiv_out(to, from, first_, denominator, -learning_rate / correction1);
-  }
-}
 
 StageWeights::StageWeights(const std::vector<ParameterSpec>& parameters,
                            std::span<const at::Tensor> initial, const OptimizerSpec& optimizer,
@@ -86,25 +45,100 @@ std::vector<at::Tensor> StageWeights::views_of(const at::Tensor& flat) const {
   return views;
 }
 
-void StageWeights::begin(std::span<const int> uses) {
-  if (versions_.size() != 1)
-    throw std::logic_error("a program begins while old weight versions are in use");
-  uses_.assign(uses.begin(), uses.end());
-  versions_.back().number = 0;
-  versions_.back().uses = uses_.empty() ? 0 : uses_[0];
+StageWeights::Version StageWeights::take_buffer(MemoryKind kind) {
+  if (spare_.empty()) {
+    const MemoryScope scope(counters_, kind);
+    return make_version();
+  }
+  Version buffer = std::move(spare_.back());
+  spare_.pop_back();
+  recount(buffer.flat, counters_, kind);
+  return buffer;
 }
 
-std::span<const at::Tensor> StageWeights::version(std::int32_t number) {
+void StageWeights::release(Version& version) {
+  recount(version.flat, counters_, MemoryKind::versions);
+  spare_.push_back(std::move(version));
+  version = {};
+}
+
+void StageWeights::follow(const WeightRule& rule, StageId stage) {
+  rule_ = rule;
+  stage_ = stage;
+  const MemoryScope scope(counters_, MemoryKind::optimizer);
+  using Delta = WeightRule::Delta;
+  for (const Delta delta : {Delta::state, Delta::state_plus_gradient, Delta::momentum_only})
+    if (uses_delta(rule, stage, delta)) optimizer_.track(delta, rule.decay_in_delta);
+  if (uses_delta(rule, stage, Delta::weight_moving_average) && !moving_average_.defined())
+    moving_average_ = at::zeros_like(newest_flat());
+}
+
+// A stage that has made fewer versions than the program reaches back reads the first.
+std::int32_t StageWeights::absolute(std::int32_t version) const {
+  return std::max(base_ + version, 0);
+}
+
+void StageWeights::begin(const Uses& uses) {
+  base_ = versions_.back().number;
+  clear_gradient_ = true;  // gradients of a run's dropped end
+  uses_.clear();
+  for (const auto& [version, count] : uses.versions) uses_[absolute(version)] += count;
+  for (Version& version : versions_) version.uses = uses_[version.number];
+  for (std::size_t k = versions_.size() - 1; k-- > 0;) {
+    if (versions_[k].uses > 0) continue;
+    release(versions_[k]);
+    versions_.erase(versions_.begin() + static_cast<std::ptrdiff_t>(k));
+  }
+  predictions_.assign(uses.predictions.size(), {});
+  for (std::size_t id = 0; id < predictions_.size(); ++id)
+    predictions_[id].uses = uses.predictions[id];
+}
+
+std::span<const at::Tensor> StageWeights::read(const Instruction& op, double learning_rate) {
+  if (op.prediction >= 0) return predicted(op, learning_rate);
+  const std::int32_t number = absolute(op.version);
   for (std::size_t k = versions_.size(); k-- > 0;)
     if (versions_[k].number == number) return versions_[k].views;
   throw std::logic_error("weight version " + std::to_string(number) + " does not exist any more");
 }
 
-void StageWeights::used(std::int32_t number) {
+std::span<const at::Tensor> StageWeights::predicted(const Instruction& op, double learning_rate) {
+  Version& prediction = predictions_[static_cast<std::size_t>(op.prediction)];
+  if (prediction.flat.defined()) return prediction.views;
+  const Version& newest = versions_.back();
+  if (newest.number != absolute(op.version))
+    throw std::logic_error("a prediction from version " + std::to_string(absolute(op.version)) +
+                           ", but the newest is " + std::to_string(newest.number));
+  const bool started = optimizer_.steps() > 0;
+  if (!started && prediction.uses == 1) return newest.views;  // nothing to predict from yet
+  const int uses = prediction.uses;
+  prediction = take_buffer(MemoryKind::versions);
+  prediction.uses = uses;
+  const WeightRule::Delta kind =
+      op.what == Do::forward || rule_.backward == WeightRule::Backward::same_as_forward
+          ? rule_.forward_delta
+          : rule_.backward_delta;
+  if (!started) {
+    prediction.flat.copy_(newest.flat);
+  } else if (kind == WeightRule::Delta::weight_moving_average) {
+    at::add_out(prediction.flat, newest.flat, moving_average_, op.ahead);
+  } else {
+    at::add_out(prediction.flat, newest.flat, optimizer_.delta(kind), -learning_rate * op.ahead);
+  }
+  return prediction.views;
+}
+
+void StageWeights::used(const Instruction& op) {
+  if (op.prediction >= 0) {
+    Version& prediction = predictions_[static_cast<std::size_t>(op.prediction)];
+    if (--prediction.uses == 0 && prediction.flat.defined()) release(prediction);
+    return;
+  }
+  const std::int32_t number = absolute(op.version);
   for (std::size_t k = 0; k < versions_.size(); ++k) {
     if (versions_[k].number != number) continue;
     if (--versions_[k].uses == 0 && k + 1 < versions_.size()) {
-      spare_.push_back(std::move(versions_[k]));
+      release(versions_[k]);
       versions_.erase(versions_.begin() + static_cast<std::ptrdiff_t>(k));
     }
     return;
@@ -119,7 +153,17 @@ std::span<const at::Tensor> StageWeights::gradients() {
 
 const at::Tensor& StageWeights::gradients_flat() { return gradient_; }
 
-void StageWeights::step(double learning_rate) {
+void StageWeights::step(double learning_rate, double gradient_scale) {
+  if (gradient_scale != 1) gradient_.mul_(gradient_scale);
+  if (!rule_.delay.empty() && rule_.anneal_updates > 0) {  // PipeMare's T1
+    const double done = static_cast<double>(optimizer_.steps()) / rule_.anneal_updates;
+    learning_rate /= std::pow(rule_.delay[stage_.index()], 1 - std::min(done, 1.0));
+  }
+  double decay = 0;  // PipeMare's T2
+  if (moving_average_.defined()) {
+    decay = std::pow(rule_.moving_average_decay, 1 / rule_.delay[stage_.index()]);
+    moving_average_.mul_(decay).sub_(newest_flat(), 1 - decay);
+  }
   const std::int32_t next = versions_.back().number + 1;
   if (versions_.back().uses == 0) {
     Version& only = versions_.back();
@@ -128,22 +172,54 @@ void StageWeights::step(double learning_rate) {
     // Recounted before the new buffer is there, so that no peak shows the old version as weights;
     // the optimizer's temporaries are not weights either.
     recount(versions_.back().flat, counters_, MemoryKind::versions);
-    Version fresh;
-    if (spare_.empty()) {
-      const MemoryScope scope(counters_, MemoryKind::weights);
-      fresh = make_version();
-    } else {
-      fresh = std::move(spare_.back());
-      spare_.pop_back();
-      recount(fresh.flat, counters_, MemoryKind::weights);
-    }
+    Version fresh = take_buffer(MemoryKind::weights);
     optimizer_.step(fresh.flat, versions_.back().flat, gradient_, learning_rate);
     versions_.push_back(std::move(fresh));
   }
+  if (moving_average_.defined()) moving_average_.add_(newest_flat(), 1 - decay);
   versions_.back().number = next;
-  versions_.back().uses =
-      static_cast<std::size_t>(next) < uses_.size() ? uses_[static_cast<std::size_t>(next)] : 0;
+  const auto uses = uses_.find(next);
+  versions_.back().uses = uses == uses_.end() ? 0 : uses->second;
   clear_gradient_ = true;
+}
+
+StageWeights::State StageWeights::state() const {
+  State state;
+  state.numbers = {optimizer_.steps(), static_cast<std::int64_t>(versions_.size())};
+  for (const Version& version : versions_) {
+    state.numbers.push_back(version.number);
+    state.tensors.push_back(version.flat);
+  }
+  for (const at::Tensor& tensor : optimizer_.state()) state.tensors.push_back(tensor);
+  if (moving_average_.defined()) state.tensors.push_back(moving_average_);
+  return state;
+}
+
+void StageWeights::restore(const State& state) {
+  const auto versions = static_cast<std::size_t>(state.numbers.at(1));
+  const std::vector<at::Tensor> kept = optimizer_.state();
+  const std::size_t average = moving_average_.defined() ? 1 : 0;
+  if (state.numbers.size() != versions + 2 || versions < 1 ||
+      state.tensors.size() != versions + kept.size() + average)
+    throw std::logic_error("a checkpoint of other weights");
+  optimizer_.set_steps(state.numbers[0]);
+  while (versions_.size() > 1) {
+    release(versions_.front());
+    versions_.erase(versions_.begin());
+  }
+  while (versions_.size() < versions) {
+    recount(versions_.back().flat, counters_, MemoryKind::versions);
+    versions_.push_back(take_buffer(MemoryKind::weights));
+  }
+  for (std::size_t k = 0; k < versions; ++k) {
+    versions_[k].flat.copy_(state.tensors[k]);
+    versions_[k].number = static_cast<std::int32_t>(state.numbers[k + 2]);
+  }
+  for (std::size_t k = 0; k < kept.size(); ++k) {
+    at::Tensor target = kept[k];
+    target.copy_(state.tensors[versions + k]);
+  }
+  if (average > 0) moving_average_.copy_(state.tensors.back());
 }
 
 }  // namespace sluice

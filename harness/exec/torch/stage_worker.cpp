@@ -92,28 +92,54 @@ TorchWorker::TorchWorker(Rank rank, const RunContext& context, std::vector<Stage
   }
 }
 
-int TorchWorker::micros_per_update() const {
-  const Program& program = *context_.program;
-  return program.rule.synchronous() ? program.microbatches : program.rule.accumulate;
-}
-
 void TorchWorker::begin_run(const Program& program) {
   at::set_num_threads(1);
   for (State& s : states_) {
     s.slots.assign(static_cast<std::size_t>(program.microbatches), Slot{});
     s.pending.clear();
-    s.uses.assign(static_cast<std::size_t>(program.updates) + 1, 0);
-    for (const Instruction& i : program.ranks[rank_.index()])
-      if (i.stage == s.id && i.what < Do::weight_gradient)
-        ++s.uses[static_cast<std::size_t>(i.version)];
+    s.kept.clear();
+    s.snapshots.clear();
+    s.weights->follow(program.rule, s.id);
+    s.uses = {};
+    s.uses.predictions.assign(static_cast<std::size_t>(program.predictions[s.id.index()]), 0);
+    std::int32_t newest = 0;
+    for (const Instruction& i : program.ranks[rank_.index()]) {
+      if (i.stage != s.id) continue;
+      if (i.what == Do::optimizer_step) newest = i.version;
+      if (!reads_weights(i.what)) continue;
+      if (i.prediction >= 0)
+        ++s.uses.predictions[static_cast<std::size_t>(i.prediction)];
+      else
+        ++s.uses.versions[i.version];
+    }
+    for (int k = 1; k <= program.carried[s.id.index()]; ++k) ++s.uses.versions[newest - k];
   }
   losses_.assign(static_cast<std::size_t>(program.updates * context_.request->iterations), 0);
-  kept_.clear();
+  loss_parts_.assign(losses_.size(), 0);
 }
 
 void TorchWorker::begin_iteration(int iteration) {
   iteration_ = iteration;
   for (State& s : states_) s.weights->begin(s.uses);
+}
+
+// The session's update that a stage works on when its newest version is `version` of the program.
+std::int64_t TorchWorker::update_of(const State& s, std::int32_t version) const {
+  const Program& program = *context_.program;
+  const int micros = version * program.micros_per_step[s.id.index()];
+  return context_.first_update + static_cast<std::int64_t>(iteration_) * program.updates +
+         micros / program.micros_per_update;
+}
+
+double TorchWorker::learning_rate(std::int64_t update) const {
+  const RunRequest& request = *context_.request;
+  return request.learning_rate ? request.learning_rate(update)
+                               : context_.spec->optimizer.learning_rate;
+}
+
+std::span<const at::Tensor> TorchWorker::read_weights(State& s, const Instruction& op) {
+  const double rate = op.prediction >= 0 ? learning_rate(update_of(s, op.version)) : 0;
+  return s.weights->read(op, rate);
 }
 
 bool TorchWorker::holds(StageId stage, Micro micro) const {
@@ -153,16 +179,23 @@ void TorchWorker::compute(const Instruction& op) {
     case Do::input_gradient:
       input_gradient(s, op, slot);
       break;
+    case Do::recompute:
+      run_forward(s, op, true, nullptr);
+      break;
     default:
       weight_gradient(s, slot.stash);
       slot.stash = {};
   }
 }
 
-void TorchWorker::forward(State& s, const Instruction& op) {
+std::vector<at::Tensor> TorchWorker::run_forward(State& s, const Instruction& op, bool keep_stash,
+                                                 at::Tensor* loss) {
   Slot& slot = s.slots[op.micro.index()];
   slot.received.resize(s.interface.receives.size());
   const bool reads_data = !s.interface.receives.empty() && s.interface.receives.front() < 0;
+  if (op.what == Do::recompute)  // again what it was when it came: kept only where a layer keeps it
+    for (const at::Tensor& kept : slot.received)
+      if (kept.defined()) recount(kept, counters_, MemoryKind::buffers);
   std::vector<std::int64_t> samples;
   if (reads_data || s.has_loss) samples = samples_of(op.micro);
   at::Tensor target;
@@ -174,34 +207,61 @@ void TorchWorker::forward(State& s, const Instruction& op) {
   // Kernels take scratch memory too, so everything starts as a buffer; what the stash keeps is
   // recounted.
   const MemoryScope scope(counters_, MemoryKind::buffers);
+  const Program& program = *context_.program;
   const std::int64_t run_micro =
-      static_cast<std::int64_t>(iteration_) * context_.program->microbatches + op.micro.value;
-  const ForwardMode mode{true, context_.spec->seed,
-                         context_.first_update * micros_per_update() + run_micro};
-  at::Tensor loss;
-  std::vector<at::Tensor> outputs = s.module->forward(slot.received, s.weights->version(op.version),
-                                                      target, mode, &slot.stash, &loss);
-  s.weights->used(op.version);
+      static_cast<std::int64_t>(iteration_) * program.microbatches + op.micro.value;
+  const ForwardMode mode{.training = true,
+                         .seed = context_.spec->seed,
+                         .sequence = context_.first_update * program.micros_per_update + run_micro,
+                         .recomputing = op.what == Do::recompute};
+  at::Tensor unread_loss;
+  std::vector<at::Tensor> outputs =
+      s.module->forward(slot.received, read_weights(s, op), target, mode,
+                        keep_stash ? &slot.stash : nullptr, loss ? loss : &unread_loss);
+  s.weights->used(op);
   for (const LayerStash& layer : slot.stash.layers)
     for (const at::Tensor& kept : layer.kept)
       // Input data and targets are the feed's, as in the prediction (stage_stash).
       if (kept.defined() && !(reads_data && kept.is_alias_of(slot.received.front())) &&
           !(target.defined() && kept.is_alias_of(target)))
         recount(kept, counters_, MemoryKind::activations);
-  slot.received.assign(slot.received.size(), at::Tensor());
-  if (s.has_loss) {
-    const int m = micros_per_update();
-    const std::size_t update = context_.program->rule.synchronous()
-                                   ? static_cast<std::size_t>(iteration_)
-                                   : op.micro.index() / static_cast<std::size_t>(m);
-    const double value = loss.item<double>() * context_.spec->loss_scale;
-    if (!std::isfinite(value))
-      throw std::runtime_error(
-          "diverged at step " +
-          std::to_string(context_.first_update + static_cast<std::int64_t>(update)) +
-          ": the loss is not finite");
-    if (update < losses_.size()) losses_[update] += value / m;
+  if (keep_stash) {
+    slot.received.assign(slot.received.size(), at::Tensor());
+  } else {  // the input stays for the recomputation; the data can be had again
+    if (reads_data) slot.received.front().reset();
+    for (const at::Tensor& kept : slot.received)
+      if (kept.defined()) recount(kept, counters_, MemoryKind::activations);
   }
+  return outputs;
+}
+
+// Micro-batches of one step (per: micros_per_step) or update: fewer where a run's end cuts it
+// short.
+static int micros_of(const Program& program, int index, int per) {
+  return std::min(per, program.microbatches - index * per);
+}
+
+void TorchWorker::note_loss(Micro micro, double value) {
+  const Program& program = *context_.program;
+  const int in_run = micro.value / program.micros_per_update;
+  const auto update = static_cast<std::size_t>(iteration_ * program.updates + in_run);
+  if (!std::isfinite(value)) throw Diverged{static_cast<std::int64_t>(update)};
+  if (in_run == program.updates) return;  // of a run's end that is dropped
+  losses_[update] += value / micros_of(program, in_run, program.micros_per_update);
+  ++loss_parts_[update];
+}
+
+int TorchWorker::micros_of_update(std::size_t update) const {
+  const Program& program = *context_.program;
+  return micros_of(program, static_cast<int>(update) % program.updates, program.micros_per_update);
+}
+
+void TorchWorker::forward(State& s, const Instruction& op) {
+  Slot& slot = s.slots[op.micro.index()];
+  at::Tensor loss;
+  std::vector<at::Tensor> outputs = run_forward(s, op, !recomputes(), &loss);
+  const MemoryScope scope(counters_, MemoryKind::buffers);
+  if (s.has_loss) note_loss(op.micro, loss.item<double>() * context_.spec->loss_scale);
   slot.outputs = std::move(outputs);
   slot.outputs_left = s.readers;
   for (auto& [successor, edge] : s.to) {
@@ -217,10 +277,10 @@ void TorchWorker::forward(State& s, const Instruction& op) {
 
 void TorchWorker::input_gradient(State& s, const Instruction& op, Slot& slot) {
   const MemoryScope scope(counters_, MemoryKind::buffers);
-  const double scale = context_.spec->loss_scale / micros_per_update();
-  slot.input_gradients = s.module->input_gradient(slot.output_gradients, scale,
-                                                  s.weights->version(op.version), slot.stash);
-  s.weights->used(op.version);
+  const double scale = context_.spec->loss_scale / context_.program->micros_per_update;
+  slot.input_gradients =
+      s.module->input_gradient(slot.output_gradients, scale, read_weights(s, op), slot.stash);
+  s.weights->used(op);
   slot.output_gradients.clear();
   for (auto& [predecessor, edge] : s.from) {
     if (!holds(predecessor, op.micro)) continue;
@@ -318,16 +378,29 @@ void TorchWorker::step(const Instruction& step) {
   run_pending(s);
   const MemoryScope scope(counters_, MemoryKind::buffers);
   const RunRequest& request = *context_.request;
+  const Program& program = *context_.program;
   const std::int64_t in_run =
-      static_cast<std::int64_t>(iteration_) * context_.program->updates + step.micro.value;
+      static_cast<std::int64_t>(iteration_) * program.updates + step.micro.value;
   const std::int64_t update = context_.first_update + in_run;
   if (rank_.value == context_.spec->fail_rank && update == context_.spec->fail_update)
     throw std::runtime_error("failed on purpose in update " + std::to_string(update));
-  s.weights->step(request.learning_rate ? request.learning_rate(update)
-                                        : context_.spec->optimizer.learning_rate);
+  // Gradients are scaled for an update of the whole program. A stage with fewer replicas than
+  // another steps more often, on fewer samples each: their mean, at a rate in proportion
+  // (PipeDream's get_adjusted_learning_rate).
+  const int per_step = program.micros_per_step[step.stage.index()];
+  const double per_update = program.micros_per_update;
+  s.weights->step(learning_rate(update) * per_step / per_update,
+                  per_update / micros_of(program, step.version - 1, per_step));
+  const at::Tensor& newest = s.weights->newest_flat();
   if (request.keep_weights) {
-    const at::Tensor flat = s.weights->newest_flat().to(at::kDouble).contiguous();
-    kept_[step.stage].emplace_back(flat.data_ptr<double>(), flat.data_ptr<double>() + flat.numel());
+    const at::Tensor flat = newest.to(at::kDouble).contiguous();
+    s.kept.emplace_back(flat.data_ptr<double>(), flat.data_ptr<double>() + flat.numel());
+  }
+  if (std::ranges::binary_search(request.snapshots, in_run + 1) &&
+      step.version * per_step % program.micros_per_update == 0) {
+    StageSnapshot& snapshot = s.snapshots.emplace_back();
+    for (const at::Tensor& w : s.weights->newest()) snapshot.weights.push_back(w.clone());
+    for (const at::Tensor& b : s.module->buffers()) snapshot.buffers.push_back(b.clone());
   }
   if (s.has_loss && request.progress) request.progress(in_run + 1);
 }

@@ -32,6 +32,11 @@ at::Tensor load_features(const RunContext& context, bool train,
 at::Tensor load_targets(const RunContext& context, bool train,
                         std::span<const std::int64_t> indices);
 
+// A copy of a stage's newest weights and running statistics.
+struct StageSnapshot {
+  std::vector<at::Tensor> weights, buffers;
+};
+
 class TorchWorker : public Worker {
  public:
   // stages: the ones this rank holds. interfaces: of all stages.
@@ -54,8 +59,12 @@ class TorchWorker : public Worker {
   const std::vector<double>& losses() const {
     return losses_;
   }  // per update of the run: this rank's part
-  // keep_weights: per held stage, the flat weights after each update of the run
-  const std::map<StageId, std::vector<std::vector<double>>>& kept_weights() const { return kept_; }
+  // Per update: of how many micro-batches that is the sum; of how many it must be, over all ranks.
+  const std::vector<int>& loss_parts() const { return loss_parts_; }
+  int micros_of_update(std::size_t update) const;
+  // keep_weights: the flat weights after each step of the run
+  const std::vector<std::vector<double>>& kept_weights(StageId stage) { return state(stage).kept; }
+  const std::vector<StageSnapshot>& snapshots(StageId stage) { return state(stage).snapshots; }
 
  private:
   // One micro-batch on its way through one stage.
@@ -79,19 +88,31 @@ class TorchWorker : public Worker {
     std::vector<int> readers;          // per interface.sends: how many stages read it
     bool has_loss = false;
     std::vector<Slot> slots;
-    std::vector<int> uses;                   // per version of the program
+    StageWeights::Uses uses;  // of its weights by the program
+    // keep_weights, snapshots: of the run
+    std::vector<std::vector<double>> kept;
+    std::vector<StageSnapshot> snapshots;
     std::vector<StageStashTensors> pending;  // batched weight gradients: I done, W at the update
   };
 
   State& state(StageId stage) { return states_[place_[stage.index()]]; }
   bool holds(StageId stage, Micro micro) const;
   void forward(State& s, const Instruction& op);
+  // The stage's forward; the loss's value where it holds the loss.
+  std::vector<at::Tensor> run_forward(State& s, const Instruction& op, bool keep_stash,
+                                      at::Tensor* loss);
+  bool recomputes() const {
+    return context_.program->rule.recompute != WeightRule::Recompute::none;
+  }
+  void note_loss(Micro micro, double value);
+  std::int64_t update_of(const State& s, std::int32_t version) const;
+  double learning_rate(std::int64_t update) const;
+  std::span<const at::Tensor> read_weights(State& s, const Instruction& op);
   void input_gradient(State& s, const Instruction& op, Slot& slot);
   void weight_gradient(State& s, StageStashTensors& stash);
   void run_pending(State& s);
   std::vector<std::int64_t> samples_of(Micro micro) const;
   at::Tensor hand_out(at::Tensor& tensor, bool last_reader);
-  int micros_per_update() const;
 
   Rank rank_;
   const RunContext& context_;
@@ -100,7 +121,7 @@ class TorchWorker : public Worker {
   std::vector<std::size_t> place_;  // stage -> index into states_
   int iteration_ = 0;
   std::vector<double> losses_;
-  std::map<StageId, std::vector<std::vector<double>>> kept_;
+  std::vector<int> loss_parts_;
 };
 
 }  // namespace sluice

@@ -1,0 +1,184 @@
+// DualPipe and DualPipeV (DeepSeek, 2024-25; the published code of DeepSeek-V3's training,
+// arXiv 2412.19437, section 3.2.1). A forward and a backward of different micro-batches run as one
+// overlapped step, so that the communication of each hides behind the computation of the other.
+//
+// variant=bidirectional: stage s on rank s for the first half of the micro-batches and on rank
+//   p - 1 - s for the second; every rank holds two stages, twice the weights. Even p and m,
+//   m >= 2 p. A rank and its mirror image run the same with the two ways exchanged.
+// variant=v (DualPipeV): stages r and 2p - 1 - r on rank r, no copies; m >= 2 p.
+//
+// With h = p / 2 ranks on each side (v: h = p), r the rank's distance from the end where way 0
+// enters, n micro-batches on each way, a rank runs eight phases (0 and 1: the ways; way 0 enters
+// here first; w: the oldest weight gradient that waits):
+//
+//   1  2(h - 1 - r) times      F0
+//   2  r + 1                   F0 F1
+//   3  h - 1 - r               I1 w F1
+//   4  n - 2h + r + 1          (F0;B1) (F1;B0)     the first pair apart on the middle rank
+//   5  h - 1 - r               B1 (F1;B0)
+//   6  r + 1                   B1 B0, from the middle on I1 I0
+//   7  h - 1 - r               w I0
+//   8  r + 1                   w
+//
+// variant=v, p = 2, m = 5, F = I = W; small letters are the second stage of a rank:
+//
+//   rank 0  F0F1F2f0i0w0f1F3b1--..f2B0--F4b2--f3B1--b3--..f4B2--b4--I3W3I4W4
+//   rank 1  ..F0f0F1f1F2b0--f2B0--F3b1--f3B1--F4b2--f4B2--b3--B3--..i4I4w4W4
+//
+// Bubble (h - 1)(F&B + B - 3 W), F&B being a pair: confirmed at F = I = W; at other times a pair
+// that waits as one shifts the critical path. p + 1 activations on every rank (v: 2 p + 1 of the
+// half as long stages).
+#include <algorithm>
+#include <deque>
+
+#include "harness/core/error.h"
+#include "harness/plan/chain_partition.h"
+
+namespace sluice {
+
+namespace {
+
+bool folded(const Options& options) { return options.text("variant") == "v"; }
+
+void require_enough(int ranks, int microbatches, const Options& options) {
+  if (!folded(options) && (ranks % 2 != 0 || microbatches % 2 != 0))
+    throw InputError("dualpipe",
+                     std::to_string(ranks) + " ranks and " + std::to_string(microbatches) +
+                         " micro-batches for two directions",
+                     "use even numbers, or set variant=v");
+  if (microbatches < 2 * ranks)
+    throw InputError(
+        "dualpipe",
+        std::to_string(microbatches) + " micro-batches on " + std::to_string(ranks) + " ranks",
+        "use at least " + std::to_string(2 * ranks) + ", or zero_bubble with variant=v");
+}
+
+// One rank's list. stage[k], first[k]: of way k on this rank.
+class RankOrder {
+ public:
+  RankOrder(int stage0, int stage1, int first0, int first1)
+      : stage_{stage0, stage1}, next_forward_{first0, first1}, next_backward_{first0, first1} {}
+
+  std::vector<Op> build(int h, int r, int n) {
+    for (int k = 0; k < 2 * (h - 1 - r); ++k) forward(0);
+    for (int k = 0; k < r + 1; ++k) {
+      forward(0);
+      forward(1);
+    }
+    for (int k = 0; k < h - 1 - r; ++k) {
+      input_gradient(1);
+      weight_gradient();
+      forward(1);
+    }
+    for (int k = 0; k < n - 2 * h + r + 1; ++k) {
+      const bool apart = k == 0 && r == h - 1;  // the middle rank has nothing to hide there
+      forward(0);
+      ops_.back().overlapped = !apart;
+      backward(1);
+      pair(1, 0);
+    }
+    for (int k = 0; k < h - 1 - r; ++k) {
+      backward(1);
+      pair(1, 0);
+    }
+    bool split = false;
+    for (int k = 0; k < r + 1; ++k) {
+      if (k == (r + 1) / 2 && r % 2 == 1) split = true;
+      split ? input_gradient(1) : backward(1);
+      if (k == (r + 1) / 2 && r % 2 == 0) split = true;
+      split ? input_gradient(0) : backward(0);
+    }
+    for (int k = 0; k < h - 1 - r; ++k) {
+      weight_gradient();
+      input_gradient(0);
+    }
+    for (int k = 0; k < r + 1; ++k) weight_gradient();
+    return std::move(ops_);
+  }
+
+ private:
+  void forward(int way) { ops_.push_back(forward_op(stage_[way], next_forward_[way]++)); }
+  void backward(int way) { ops_.push_back(backward_op(stage_[way], next_backward_[way]++)); }
+  void pair(int forward_way, int backward_way) {
+    forward(forward_way);
+    ops_.back().overlapped = true;
+    backward(backward_way);
+  }
+  void input_gradient(int way) {
+    const int micro = next_backward_[way]++;
+    ops_.push_back(input_gradient_op(stage_[way], micro));
+    waiting_.push_back(weight_gradient_op(stage_[way], micro));
+  }
+  void weight_gradient() {
+    ops_.push_back(waiting_.front());
+    waiting_.pop_front();
+  }
+
+  int stage_[2], next_forward_[2], next_backward_[2];
+  std::deque<Op> waiting_;
+  std::vector<Op> ops_;
+};
+
+// 0 for the first half of the micro-batches, 1 for the second.
+std::vector<std::size_t> halves(int microbatches) {
+  std::vector<std::size_t> result(static_cast<std::size_t>(microbatches), 0);
+  std::fill(result.begin() + microbatches / 2, result.end(), 1);
+  return result;
+}
+
+Plan dualpipe_plan(const Problem& problem, const Options& options) {
+  require_enough(problem.devices, problem.microbatches, options);
+  return folded(options) ? chunked_chain(problem, 2, ChunkPlacement::wave, "dualpipe")
+                         : bidirectional_chain(problem, halves(problem.microbatches), "dualpipe");
+}
+
+Schedule dualpipe_schedule(const ScheduleProblem& problem, const Options& options) {
+  const int p = problem.ranks, m = problem.microbatches;
+  require_enough(p, m, options);
+  Schedule schedule = empty_schedule(p, m);
+  for (int r = 0; r < p; ++r) {
+    auto& ops = schedule.ranks[static_cast<std::size_t>(r)];
+    if (folded(options)) {
+      ops = RankOrder(r, 2 * p - 1 - r, 0, 0).build(p, r, m);
+    } else if (r < p / 2) {
+      ops = RankOrder(r, p - 1 - r, 0, m / 2).build(p / 2, r, m / 2);
+    } else {
+      ops = RankOrder(p - 1 - r, r, m / 2, 0).build(p / 2, p - 1 - r, m / 2);
+    }
+  }
+  return schedule;
+}
+
+Theory dualpipe_theory(const ScheduleProblem& problem, const Options& options) {
+  const auto ranks = static_cast<std::size_t>(problem.ranks);
+  const int p = problem.ranks, m = problem.microbatches;
+  const int h = folded(options) ? p : p / 2, ops = folded(options) ? 6 * m : 3 * m;
+  // (F + I + W) + (I + W) - 3 W at F = I = W.
+  const double bubble = 2.0 * (h - 1);
+  return {.bubble_ratio = bubble / (ops + bubble),
+          .in_flight = std::vector<int>(ranks, 2 * h + 1),
+          .weight_versions = std::vector<int>(ranks, 1),
+          .staleness = std::vector<int>(ranks, 0)};
+}
+
+}  // namespace
+
+extern const System dualpipe;
+const System dualpipe = {
+    .name = "dualpipe",
+    .aliases = {},
+    .title = "DualPipe",
+    .citation = "DeepSeek-AI, DeepSeek-V3 Technical Report, 2024 (arXiv 2412.19437)",
+    .synchronous = true,
+    .options = {{"variant",
+                 "bidirectional",
+                 "bidirectional (two copies of every stage) or v (DualPipeV: two stages a rank)",
+                 {"bidirectional", "v"}}},
+    .plan = dualpipe_plan,
+    .schedule = dualpipe_schedule,
+    .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },
+    .theory = dualpipe_theory,
+    .chunks = [](const Options& options) { return folded(options) ? 2 : 1; },
+};
+
+}  // namespace sluice

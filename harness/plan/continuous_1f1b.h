@@ -1,0 +1,31 @@
+// The order that the asynchronous 1F1B systems share (PipeDream, SOSP 2019, sections 3.2 and 3.3):
+// one forward, one backward, again and again, without a flush; filled once and drained at the end.
+// p = 3 stages, 5 batches:
+//
+//   rank 0  F0 F1 F2       B0 F3 B1 F4 B2    B3    B4
+//   rank 1     F0 F1    B0 F2 B1 F3 B2 F4 B3    B4
+//   rank 2        F0 B0 F1 B1 F2 B2 F3 B3 F4 B4
+//
+// A stage of r replicas hands batch j to replica j mod r, forward and backward (1F1B-RR).
+#pragma once
+
+#include <vector>
+
+#include "harness/core/system.h"
+
+namespace sluice {
+
+// Batches in flight on each replica of a stage in steady state: the runtime's warm-up
+// floor((N - 1 - replicas of the stages before) / r) and one, N = all workers [read in
+// msr-fiddle/pipedream runtime/runtime.py]. Without replicas: p - stage.
+std::vector<int> in_flight_of_1f1b(const Placement& placement);
+
+// For a chain of stages.
+Schedule continuous_1f1b(const ScheduleProblem& problem);
+
+// What holds for every system with this order: the bubble of one filled and drained run, in-flight
+// activations, and the updates (of `per_update` micro-batches) between a batch's forward and its
+// own update. Empty where a stage is replicated. Weight versions are the system's own affair.
+Theory theory_of_continuous_1f1b(const ScheduleProblem& problem, int per_update);
+
+}  // namespace sluice

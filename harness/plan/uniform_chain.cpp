@@ -1,0 +1,36 @@
+#include "harness/plan/uniform_chain.h"
+
+namespace sluice {
+
+UniformChain uniform_chain(const System& system, const Options& options, const Cluster& cluster,
+                           int ranks, int microbatches, const StageCost& stage, Seconds latency) {
+  CostGraph layers{.model = "uniform chain",
+                   .source = "given",
+                   .device = "unit",
+                   .micro_batch = 1,
+                   .layers = {}};
+  for (int i = 0; i < ranks * stages_per_rank(system, options); ++i)
+    layers.layers.push_back({.name = "stage " + std::to_string(i),
+                             .inputs = {i - 1},
+                             .forward = stage.forward,
+                             .input_gradient = stage.input_gradient,
+                             .weight_gradient = stage.weight_gradient,
+                             .update = Seconds(0),
+                             .parameters = Bytes(0),
+                             .output = Bytes(0)});
+  const Problem problem{layers, cluster, ranks, microbatches, microbatches, {}};
+  UniformChain result{.plan = system.plan(problem, options), .devices = {}, .problem = {}};
+  const RankMap map = ranks_of(result.plan);
+  result.devices = map.devices;
+  result.problem = {.graph = stage_graph(result.plan, layers),
+                    .placement = map.placement,
+                    .ranks = static_cast<int>(map.devices.size()),
+                    .microbatches = microbatches,
+                    .costs = std::vector<StageCost>(result.plan.stages.size(), stage),
+                    .latency = latency,
+                    .microbatches_per_update = system.accumulates ? microbatches : 1,
+                    .order = result.plan.order};
+  return result;
+}
+
+}  // namespace sluice

@@ -1,0 +1,21 @@
+// A chain of equal stages as a problem for any system, which plans and places it itself: what
+// `sluice schedule` draws and tests compare.
+#pragma once
+
+#include "harness/core/system.h"
+
+namespace sluice {
+
+struct UniformChain {
+  Plan plan;
+  std::vector<DeviceId> devices;  // of every rank
+  ScheduleProblem problem;
+};
+
+// One layer for every stage the system wants; `stage` is what an op of one stage takes, also where
+// one stage is the whole model. Throws the system's own InputErrors.
+UniformChain uniform_chain(const System& system, const Options& options, const Cluster& cluster,
+                           int ranks, int microbatches, const StageCost& stage,
+                           Seconds latency = Seconds(0));
+
+}  // namespace sluice

@@ -1,0 +1,127 @@
+// A sweep around a training of its own making: order, resume, and what tuning and divergence do.
+#include "harness/run/sweep_runner.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+
+#include "results/store.h"
+
+namespace sluice {
+namespace {
+
+using nlohmann::json;
+
+class SweepRunner : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (std::filesystem::temp_directory_path() / "sluice-sweep-XXXXXX").string();
+    folder_ = ::mkdtemp(pattern.data());
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  // Best at a rate of 0.03; diverges from 0.1 on.
+  SweepResult run(const std::vector<RunCase>& cases, bool resume = false) {
+    ran_.clear();
+    return run_sweep(cases, {folder_ + "/r.jsonl", resume, ProgressStyle::none},
+                     [&](const RunCase& c, const RunHooks&) {
+                       Record r;
+                       r.digest = digest(to_json(c));
+                       r.system = c.system;
+                       r.workload = c.workload;
+                       r.clock = c.clock;
+                       r.seed = c.seed;
+                       r.purpose = c.purpose;
+                       r.options["optimizer"] = to_json(c.optimizer);
+                       const double rate = c.optimizer.learning_rate;
+                       if (rate >= 0.1) {
+                         r.outcome = "diverged";
+                         r.diverged_at = 3;
+                       }
+                       r.curve = {{1, 1, 1.0, 1 - std::abs(rate - 0.03)}};
+                       ran_.push_back(describe(c));
+                       return r;
+                     });
+  }
+  std::vector<Record> stored() const { return read_records(folder_ + "/r.jsonl").records; }
+
+  static std::vector<RunCase> cases(const json& more = json::object()) {
+    json entry = {{"system", "pipedream"},
+                  {"workload", "fmnist_mlp"},
+                  {"costs", "analytic"},
+                  {"seed", {1, 2}},
+                  {"optimizer", {{"learning_rate", "tuned"}}},
+                  {"tune", {{"learning_rate", {0.01, 0.03, 0.1}}, {"epochs", 1}}}};
+    entry.update(more);
+    return expand_case(entry, "s.json", "/grid/0");
+  }
+
+  std::string folder_;
+  std::vector<std::string> ran_;
+};
+
+TEST_F(SweepRunner, TunesOnceForAllSeedsAndRunsThemAtTheChosenRate) {
+  const SweepResult result = run(cases());
+  EXPECT_EQ(ran_, (std::vector<std::string>{
+                      "pipedream fmnist_mlp wall clock, 2 ranks, seed 101, tuning: rate 0.01",
+                      "pipedream fmnist_mlp wall clock, 2 ranks, seed 101, tuning: rate 0.03",
+                      "pipedream fmnist_mlp wall clock, 2 ranks, seed 101, tuning: rate 0.1",
+                      "pipedream fmnist_mlp wall clock, 2 ranks, seed 1, tuned rate 0.03",
+                      "pipedream fmnist_mlp wall clock, 2 ranks, seed 2, tuned rate 0.03"}));
+  EXPECT_EQ(result.failed, 0u);  // the candidate that diverged is a result
+  const std::vector<Record> records = stored();
+  ASSERT_EQ(records.size(), 5u);
+  for (std::size_t k = 0; k < 3; ++k) {
+    EXPECT_EQ(records[k].purpose, "tune");
+    EXPECT_TRUE(records[k].tuning.empty());
+  }
+  for (std::size_t k = 3; k < 5; ++k) {
+    EXPECT_EQ(records[k].purpose, "measure");
+    EXPECT_EQ(records[k].tuning["chosen"], 0.03);
+    EXPECT_EQ(records[k].tuning["results"][2]["outcome"], "diverged");
+    EXPECT_EQ(records[k].tuning["results"][1]["digest"], records[1].digest);
+    EXPECT_EQ(records[k].options["optimizer"]["learning_rate"], 0.03);
+  }
+}
+
+TEST_F(SweepRunner, ResumeSkipsFinishedCandidatesAndDivergedCases) {
+  const auto all = cases({{"seed", {1, 2, 3}}});
+  run({all[0]});
+  EXPECT_EQ(ran_.size(), 4u);
+  const SweepResult rest = run(all, true);
+  EXPECT_EQ(ran_.size(), 2u);  // seeds 2 and 3, at the rate that was chosen before
+  EXPECT_EQ(rest.skipped, 4u);
+  EXPECT_EQ(rest.records.size(), 6u);
+  EXPECT_EQ(stored().back().tuning["chosen"], 0.03);
+  const SweepResult again = run(all, true);
+  EXPECT_TRUE(ran_.empty());
+  EXPECT_EQ(again.skipped, 6u);
+}
+
+TEST_F(SweepRunner, WithoutResumeTheSearchIsRunAgain) {
+  run(cases());
+  run(cases());
+  EXPECT_EQ(ran_.size(), 5u);
+  EXPECT_EQ(stored().size(), 10u);
+}
+
+TEST_F(SweepRunner, ADivergedCaseIsNoFailure) {
+  const SweepResult result = run(cases({{"optimizer", {{"learning_rate", 0.5}}}}));
+  EXPECT_EQ(result.failed, 0u);
+  EXPECT_EQ(stored().at(0).outcome, "diverged");
+}
+
+TEST_F(SweepRunner, TheListOfJobsHasEachCandidateOnceBeforeItsCases) {
+  auto two = cases();
+  const auto given = cases({{"optimizer", {{"learning_rate", 0.02}}}});
+  two.insert(two.begin(), given.begin(), given.end());
+  const auto jobs = with_tuning(two);
+  ASSERT_EQ(jobs.size(), 7u);
+  const std::string purposes[] = {"measure", "measure", "tune",   "tune",
+                                  "tune",    "measure", "measure"};
+  for (std::size_t k = 0; k < 7; ++k) EXPECT_EQ(jobs[k].purpose, purposes[k]) << k;
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,302 @@
+// The tables of report.html: see report_tables.h.
+#include "plots/report_tables.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "harness/core/units.h"
+#include "plots/report.h"
+#include "plots/style.h"
+
+namespace sluice {
+namespace {
+
+using nlohmann::json;
+
+// What stands behind a line end is written small, below.
+std::string cell(const std::string& text, const char* attributes = "") {
+  const std::size_t end = std::min(text.find('\n'), text.size());
+  std::string html = text.empty() ? "–" : escape_html(text.substr(0, end));
+  if (end < text.size()) html += "<br><small>" + escape_html(text.substr(end + 1)) + "</small>";
+  return fmt::format("<td{}>{}</td>", attributes, html);
+}
+
+// A figure of theory or observation: a number, a list of one a rank, a text.
+std::string figure_text(const json& value, bool share) {
+  if (value.is_null()) return "";
+  if (value.is_number() && share) return fmt::format("{:.1f} %", 100 * value.get<double>());
+  if (value.is_number()) return fmt::format("{:.4g}", value.get<double>());
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_array()) {
+    std::string text;
+    for (const json& element : value)
+      text += (text.empty() ? "" : ", ") + figure_text(element, share);
+    return text;
+  }
+  return value.dump();
+}
+
+std::string figure_text(const json& object, const std::string& name, bool share) {
+  const auto found = object.find(name);
+  return found == object.end() ? "" : figure_text(*found, share);
+}
+
+// The median, and where the seeds differ the smallest and the largest.
+template <class Text>
+std::string spread_text(const std::optional<Spread>& spread, Text text) {
+  if (!spread) return "";
+  const std::string low = text(spread->min), high = text(spread->max);
+  return text(spread->median) + (low == high ? "" : "\n" + low + " – " + high);
+}
+
+std::string seconds_text(double value) { return to_text(Seconds(value)); }
+
+std::string time_text(const ComparisonRow& row) {
+  if (!row.time_to_accuracy) {
+    if (!row.final_metric && row.diverged == 0) return "";
+    return row.attempts > 1 ? fmt::format("not reached, 0/{}", row.attempts) : "not reached";
+  }
+  std::string text = spread_text(row.time_to_accuracy, seconds_text);
+  if (row.reached == row.attempts) return text;
+  const std::size_t end = std::min(text.find('\n'), text.size());
+  return text.insert(end, fmt::format(", {}/{}", row.reached, row.attempts));
+}
+
+std::string name_cell(const ComparisonRow& row, const Palette& palette) {
+  return fmt::format("<td><span class=\"swatch\" style=\"background:{}\"></span>{}</td>",
+                     palette.color(row.system), escape_html(row.label));
+}
+
+std::string ratio_text(const ComparisonRow& row) {
+  if (!row.throughput_ratio) return "";
+  std::string text = fmt::format("{:.2f}×", *row.throughput_ratio);
+  if (row.baseline) return text;
+  if (!row.differs) return text + " ?";
+  return *row.differs ? text : text + " ~";
+}
+
+std::string outcome_text(const ComparisonRow& row) {
+  std::string text = row.outcome;
+  std::replace(text.begin(), text.end(), '_', ' ');
+  if (row.diverged > 1)
+    return fmt::format("{} of {} seeds diverged, the first at update {}", row.diverged,
+                       row.records.size(), row.first_divergence.value_or(0));
+  if (row.outcome == "diverged") return text + " " + row.reason;
+  return row.reason.empty() ? text : text + ": " + shortened(row.reason, 300);
+}
+
+void flatten(const json& value, const std::string& name,
+             std::map<std::string, std::set<std::string>>& into) {
+  if (value.is_object()) {
+    for (const auto& [key, inner] : value.items())
+      flatten(inner, name.empty() ? key : name + "." + key, into);
+  } else {
+    into[name].insert(value.is_string() ? value.get<std::string>() : value.dump());
+  }
+}
+
+}  // namespace
+
+std::string escape_html(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        result += "&amp;";
+        break;
+      case '<':
+        result += "&lt;";
+        break;
+      case '>':
+        result += "&gt;";
+        break;
+      case '"':
+        result += "&quot;";
+        break;
+      case '\'':
+        result += "&#39;";
+        break;
+      default:
+        result += c;
+    }
+  }
+  return result;
+}
+
+// Columns that nothing fills are left out, so that the table keeps to the page.
+std::string results_table(const Comparison& c, const Palette& palette) {
+  using Row = const ComparisonRow&;
+  const bool drains = std::any_of(c.rows.begin(), c.rows.end(), [](Row row) {
+    return row.time_without_drain && row.time_without_drain->median < row.time_to_accuracy->median;
+  });
+  const auto peak = [](const std::vector<std::int64_t>& peaks) {
+    return peaks.empty() ? "" : to_text(Bytes(*std::max_element(peaks.begin(), peaks.end())));
+  };
+  const bool seeds =
+      std::any_of(c.rows.begin(), c.rows.end(), [](Row row) { return row.records.size() > 1; });
+  struct Column {
+    std::string head;
+    std::function<std::string(Row)> text;
+  };
+  const std::vector<Column> columns = {
+      {"ranks", [](Row row) { return std::to_string(row.ranks); }},
+      {"micro-<br>batches", [](Row row) { return std::to_string(row.microbatches); }},
+      {"samples/<br>update", [](Row row) { return std::to_string(row.samples_per_update); }},
+      {"updates/<br>epoch",
+       [](Row row) {
+         return row.updates_per_epoch > 0 ? std::to_string(row.updates_per_epoch) : "";
+       }},
+      {"tuned<br>rate",
+       [&](Row row) {
+         return c.tuned && row.learning_rate ? fmt::format("{:g}", *row.learning_rate) : "";
+       }},
+      {"samples/s",
+       [](Row row) {
+         return spread_text(row.throughput, [](double rate) { return rate_text(rate); });
+       }},
+      {"95&nbsp;% interval",
+       [](Row row) {
+         return row.interval ? rate_text(row.interval->low) + "–" + rate_text(row.interval->high)
+                             : "";
+       }},
+      {"ratio", ratio_text},
+      {"peak/rank<br>measured", [&](Row row) { return peak(row.measured_peaks); }},
+      {"peak/rank<br>predicted", [&](Row row) { return peak(row.predicted_peaks); }},
+      {c.target ? fmt::format("time to<br>{:g}", *c.target) : "time to<br>target",
+       [&](Row row) { return c.target ? time_text(row) : ""; }},
+      {"without<br>drain",
+       [&](Row row) { return drains ? spread_text(row.time_without_drain, seconds_text) : ""; }},
+      {"final<br>" + escape_html(c.metric),
+       [](Row row) {
+         return spread_text(row.final_metric, [](double v) { return fmt::format("{:.4g}", v); });
+       }},
+      {"seeds<br>ok",
+       [&](Row row) {
+         return seeds ? fmt::format("{}/{}", row.succeeded, row.records.size()) : "";
+       }},
+  };
+  std::string head = "<th>system</th>";
+  std::vector<std::string> lines;
+  for (Row row : c.rows) lines.push_back(name_cell(row, palette));
+  for (const Column& column : columns) {
+    std::vector<std::string> texts;
+    for (Row row : c.rows) texts.push_back(column.text(row));
+    if (std::all_of(texts.begin(), texts.end(), [](const auto& text) { return text.empty(); }))
+      continue;
+    head += "<th>" + column.head + "</th>";
+    for (std::size_t i = 0; i < texts.size(); ++i) lines[i] += cell(texts[i]);
+  }
+  std::string html = "<div class=\"scroll\"><table><thead><tr>" + head +
+                     "<th class=\"text\">outcome</th></tr></thead><tbody>\n";
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    Row row = c.rows[i];
+    html += row.reference ? "<tr class=\"reference\">" : "<tr>";
+    html += lines[i];
+    html +=
+        cell(outcome_text(row), row.outcome == "ok" ? " class=\"text\"" : " class=\"text bad\"");
+    html += "</tr>\n";
+  }
+  return html + "</tbody></table></div>\n";
+}
+
+// What the tables say in words: which systems five seeds cannot tell apart.
+std::string verdict_list(const Comparison& c) {
+  if (c.verdicts.empty()) return "";
+  std::string html = "<ul class=\"soft\">\n";
+  for (const Verdict& verdict : c.verdicts)
+    html += "<li>" + escape_html(to_text(verdict)) + "</li>\n";
+  return html + "</ul>\n";
+}
+
+// The searches behind a comparison at tuned rates: what was tried, and what was chosen.
+std::string tuning_table(const Comparison& c, const Palette& palette) {
+  std::string rows;
+  for (const ComparisonRow& row : c.rows) {
+    const auto results = row.tuning.find("results");
+    if (results == row.tuning.end() || !results->is_array()) continue;
+    std::string tried;
+    for (const json& result : *results) {
+      const json value = result.value("value", json(nullptr));
+      const std::string text =
+          fmt::format("{:g}: {}", result.value("learning_rate", 0.0),
+                      value.is_number() ? fmt::format("{:.4g}", value.get<double>())
+                                        : result.value("outcome", std::string("?")));
+      const bool chosen =
+          result.value("learning_rate", json(nullptr)) == row.tuning.value("chosen", json(-1));
+      tried += (tried.empty() ? "" : " · ") +
+               (chosen ? "<b>" + escape_html(text) + "</b>" : escape_html(text));
+    }
+    const std::string length = row.tuning.contains("epochs")
+                                   ? row.tuning["epochs"].dump() + " epochs"
+                                   : row.tuning.value("steps", json(0)).dump() + " updates";
+    rows += "<tr>" + name_cell(row, palette) + "<td class=\"text\" style=\"max-width:none\">" +
+            tried + "</td>" + cell(row.tuning.value("criterion", std::string())) + cell(length) +
+            cell(row.tuning.value("seed", json(0)).dump()) + "</tr>\n";
+  }
+  if (rows.empty()) return "";
+  return "<details><summary>How the learning rates were tuned</summary>"
+         "<div class=\"scroll\"><table><thead><tr><th>system</th><th class=\"text\">rate: result "
+         "(chosen in bold)</th><th>by "
+         "final</th><th>length</th><th>seed</th></tr></thead><tbody>\n" +
+         rows + "</tbody></table></div></details>\n";
+}
+
+std::string theory_table(const Comparison& c, const Palette& palette) {
+  struct Line {
+    const char *title, *promised, *seen;
+    bool share;
+  };
+  constexpr Line kLines[] = {{"bubble", "bubble", "bubble_ratio", true},
+                             {"in flight", "in_flight", "in_flight", false},
+                             {"weight versions", "weight_versions", "weight_versions", false},
+                             {"staleness", "staleness", "staleness", false}};
+  std::string rows;
+  for (const ComparisonRow& row : c.rows) {
+    const Record& record = row.records.front();
+    std::string cells;
+    bool any = false;
+    for (const Line& line : kLines) {
+      const std::string promised = figure_text(record.theory, line.promised, line.share);
+      const std::string seen = figure_text(record.observed, line.seen, line.share);
+      any |= !promised.empty() || !seen.empty();
+      cells += cell(promised) + cell(seen);
+    }
+    const std::string span = figure_text(record.observed, "span_bubble", true);
+    if (any) rows += "<tr>" + name_cell(row, palette) + cells + cell(span) + "</tr>\n";
+  }
+  if (rows.empty()) return "";
+  std::string head = "<tr><th rowspan=\"2\">system</th>", second = "<tr>";
+  for (const Line& line : kLines) {
+    head += fmt::format("<th colspan=\"2\">{}</th>", line.title);
+    second += "<th>theory</th><th>observed</th>";
+  }
+  head += "<th rowspan=\"2\">bubble over<br>own span</th></tr>";
+  return "<div class=\"scroll\"><table><thead>" + head + second + "</tr></thead><tbody>\n" + rows +
+         "</tbody></table></div>\n";
+}
+
+// What the records say about the machine; a value that differs between runs is listed.
+std::string machine_table(std::span<const Record> records) {
+  std::map<std::string, std::set<std::string>> facts;
+  for (const Record& record : records) flatten(record.environment, "", facts);
+  if (facts.empty()) return "<p class=\"soft\">The records do not describe the machine.</p>\n";
+  std::string html = "<div class=\"scroll\"><table><tbody>\n";
+  for (const auto& [name, values] : facts) {
+    std::string text;
+    std::size_t count = 0;
+    for (const std::string& value : values) {
+      if (++count > 4) break;
+      text += (text.empty() ? "" : "; ") + shortened(value, 160);
+    }
+    if (values.size() > 4) text += fmt::format("; … ({} values)", values.size());
+    html +=
+        "<tr>" + cell(name) + cell(text, " class=\"text\" style=\"max-width:none\"") + "</tr>\n";
+  }
+  return html + "</tbody></table></div>\n";
+}
+
+}  // namespace sluice

@@ -1,0 +1,18 @@
+// The tables of report.html, as HTML. Every text that comes from records is escaped.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "plots/charts.h"
+#include "results/record.h"
+
+namespace sluice {
+
+std::string results_table(const Comparison& c, const Palette& palette);
+std::string verdict_list(const Comparison& c);
+std::string tuning_table(const Comparison& c, const Palette& palette);
+std::string theory_table(const Comparison& c, const Palette& palette);
+std::string machine_table(std::span<const Record> records);
+
+}  // namespace sluice

@@ -1,0 +1,59 @@
+// The divergence boundary: the largest learning rate that a system stands, derived from records
+// whose purpose is "boundary": a grid of rates, systems and seeds, each trained for the same
+// updates. It is the cheapest measure of what staleness costs.
+//
+// A run is stable if it did all its updates with finite losses and has learnt: the mean training
+// loss of the last tenth of its updates is at most nine tenths of that of the first update, which
+// every system does from the same weights on the same samples. (Not just below it: a network whose
+// units have died stays at chance, a hair below where it began.)
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "results/record.h"
+
+namespace sluice {
+
+enum class Stability { stable, no_progress, diverged, unknown };  // unknown: failed, or not run
+const char* to_text(Stability stability);
+Stability stability_of(const Record& record);
+
+// One system's row of a boundary.
+struct StableRateRow {
+  std::string system, label;
+  bool reference = false;  // single_device
+  int ranks = 0;
+  std::string reason;                        // of the first run that failed or was refused
+  std::vector<std::vector<Stability>> runs;  // [rate of the grid][seed]
+  // Per seed, the largest rate that is stable together with all smaller ones of the grid.
+  std::vector<std::optional<double>> per_seed;
+  // The same for all seeds at once; none: not even the smallest rate.
+  std::optional<double> largest;
+  bool at_edge = false;  // it is the largest of the grid: the boundary lies beyond
+  std::optional<std::int64_t> first_divergence;  // earliest update, over all rates and seeds
+};
+
+struct StableRates {
+  std::string workload, title, cluster, clock, cost_source, optimizer, duration;
+  int ranks = 0;
+  std::int64_t batch = 0;
+  std::vector<double> rates;         // the grid, rising
+  std::vector<std::uint64_t> seeds;  // rising
+  std::vector<StableRateRow> rows;   // single_device first, then by falling rate
+};
+
+// One for each (workload, cluster, clock, costs, batch, ranks, length, optimizer but its rate).
+std::vector<StableRates> stable_rates(std::span<const Record> records);
+
+std::string to_table(std::span<const StableRates> boundaries);
+nlohmann::json to_json(std::span<const StableRates> boundaries);
+
+// "0.05", ">= 0.2" (the whole grid is stable), "< 0.01" (none of it is).
+std::string rate_text(const StableRateRow& row, const StableRates& of);
+
+}  // namespace sluice
