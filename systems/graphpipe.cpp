@@ -27,6 +27,8 @@
 //                            row, and each stage waits for the one before it, needed or not
 //          =best             the first two, and the row with the edges that the model has, holding
 //                            what its longest path or what a sequence needs
+// degrees=powers_of_two      data-parallel degrees as in the paper
+//        =any                every degree, where replicas take micro-batches in turn
 // micro_batch=case           every op takes the run's micro-batch; replicas take them in turn
 //            =uniform        one b for all stages (the paper's evaluation), the best power of two
 //                            times the run's micro-batch; replicas share it equally
@@ -34,6 +36,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <numeric>
 
 #include "harness/core/error.h"
 #include "harness/core/system.h"
@@ -111,11 +114,20 @@ class Planner {
     space.devices = problem_.devices;
     space.microbatches = problem_.microbatches;
     space.degrees = powers_of_two(most);
+    const std::vector<int> limits = space.degrees;
     space.rate_is_degree = micro_batch == "case";
+    if (space.rate_is_degree && options_.text("degrees") == "any") {
+      space.degrees.resize(static_cast<std::size_t>(std::min(most, 30)));
+      std::iota(space.degrees.begin(), space.degrees.end(), 1);
+    }
     space.rates.clear();
-    for (const int b : powers_of_two(space.rate_is_degree ? most : problem_.microbatches))
-      for (int k = 1; k <= (micro_batch == "per_stage" ? options_.integer("k") : 1); ++k)
-        space.rates.push_back({b, k});
+    if (space.rate_is_degree) {
+      for (const int degree : space.degrees) space.rates.push_back({degree, 1});
+    } else {
+      for (const int b : powers_of_two(problem_.microbatches))
+        for (int k = 1; k <= (micro_batch == "per_stage" ? options_.integer("k") : 1); ++k)
+          space.rates.push_back({b, k});
+    }
     space.absorb_joins = absorb_joins;
     space.overlap_communication = options_.flag("overlap");
     const std::vector<int> groupings = space.groupings();
@@ -125,18 +137,20 @@ class Planner {
     };
     space.memory = machine_.memory.value;
     StageGraphSearch search(tree, space);
-    const auto run = [&](StageSearchLimits limits) {
-      limits.seconds = seconds_left();
-      add(search.run(limits), orders);
+    const auto run = [&](StageSearchLimits of) {
+      of.seconds = seconds_left();
+      add(search.run(of), orders);
     };
-    for (const int degree : space.degrees) {
+    for (const int limit : limits) {
+      // The largest power of two is no limit on what is no power of two.
+      const int degree = limit == limits.back() ? most : limit;
       if (micro_batch == "case") run({.max_degree = degree});
       for (int r = 0; micro_batch != "case" && r < static_cast<int>(space.rates.size()); ++r)
         run({.max_degree = degree, .rate = r});
     }
     // The objective does not see that few large micro-batches leave a pipeline empty: every limit.
     for (const int b : powers_of_two(micro_batch == "per_stage" ? problem_.microbatches : 0))
-      for (const int degree : space.degrees)
+      for (const int degree : limits)
         if (degree <= b) run({.max_degree = degree, .max_micro_batch = b});
   }
 
@@ -366,6 +380,10 @@ const System graphpipe = {
           "objective",
           {"simulated", "objective"}},
          {"overlap", "no", "messages overlap compute in the planner's objective", kYesNo},
+         {"degrees",
+          "powers_of_two",
+          "data-parallel degrees of a stage; any: with micro_batch=case, up to 30",
+          {"powers_of_two", "any"}},
          {"max_degree", "1024", "largest data-parallel degree of a stage"},
          {"k", "1", "largest k of kFkB tried, with micro_batch=per_stage"},
          {"time_limit", "60", "seconds after which the search ends with the best so far"}},
