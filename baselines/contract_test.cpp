@@ -37,12 +37,14 @@ CostGraph uniform_layers(int ranks) {
   return graph;
 }
 
-// Every combination of every option that has choices; numbers keep their defaults.
+// Every combination of every option that has choices, and 1, 2 and 4 stages a rank; other numbers
+// keep their defaults.
 std::vector<Options> choices_of(const System& system) {
   std::vector<std::map<std::string, std::string>> given = {{}};
   for (const OptionSpec& spec : system.options) {
     std::vector<std::map<std::string, std::string>> longer;
-    for (const std::string& choice : spec.choices)
+    const std::vector<std::string> stages = {"1", "2", "4"};
+    for (const std::string& choice : spec.name == "chunks" ? stages : spec.choices)
       for (auto values : given) {
         values[spec.name] = choice;
         longer.push_back(values);

@@ -3,6 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "harness/core/check.h"
+#include "harness/core/expect_error.h"
 #include "harness/core/json_reader.h"
 #include "harness/core/sharding.h"
 #include "harness/core/system.h"
@@ -231,6 +233,16 @@ TEST(ClosedFormTest, ZeroBubble) {
     }
 }
 
+// The specification's table gives m >= p - 1 and m >= 2(p - 1); one more is needed.
+TEST(ClosedFormTest, ZeroBubbleNeedsEnoughMicroBatches) {
+  for (int p = 2; p <= 8; ++p)
+    for (const int h : {1, 2}) {
+      const int m = h == 1 ? p - 1 : 2 * (p - 1);
+      const Made made = make("zero_bubble", p, m, {{"variant", "h" + number(h)}});
+      EXPECT_GT(run(made, {1, 1, 1}).max_span, 3 * m + (p - 1) * (2 - h)) << name_of(made);
+    }
+}
+
 TEST(ClosedFormTest, DualPipeAtEqualTimes) {
   for (int p = 2; p <= 8; ++p)
     for (int m = 2 * p; m <= 4 * p; ++m) {
@@ -293,6 +305,74 @@ TEST(ClosedFormTest, HanayoWithAsManyMicrobatchesAsRanks) {
   // 22 equal slots: rank p - 1 cannot start before slot p - 1 nor end later than as many from the
   // end.
   EXPECT_DOUBLE_EQ(run(make("hanayo", 4, 4), {2, 1, 1}).makespan, 2 * 22);
+}
+
+// What the specification says of micro-batches and ranks that do not fit: an order all the same, or
+// a refusal, never another system's order.
+std::string refusal(const std::string& name, int p, int m, const Given& given = {}) {
+  return error_of([&] { make(name, p, m, given); });
+}
+
+TEST(InvalidSizesTest, AreRefusedByName) {
+  EXPECT_EQ(refusal("interleaved_1f1b", 4, 6),
+            "interleaved_1f1b: 6 micro-batches are not a multiple of 4 ranks; change one of them, "
+            "or set rule=torch");
+  EXPECT_EQ(refusal("interleaved_1f1b", 4, 6, {{"rule", "torch"}}), "no error");
+  EXPECT_EQ(refusal("interleaved_1f1b", 4, 9, {{"rule", "torch"}}),
+            "interleaved_1f1b: 9 micro-batches do not make 2 equal groups for 4 ranks; use a "
+            "multiple of 4");
+  EXPECT_EQ(refusal("chimera", 3, 6), "chimera: 3 ranks do not pair up; use an even number");
+  EXPECT_EQ(refusal("chimera", 4, 5),
+            "chimera: 5 micro-batches for two directions; use an even number");
+  EXPECT_EQ(refusal("dualpipe", 3, 8),
+            "dualpipe: 3 ranks and 8 micro-batches for two directions; use even numbers, or set "
+            "variant=v");
+  EXPECT_EQ(refusal("dualpipe", 4, 6),
+            "dualpipe: 6 micro-batches on 4 ranks; use at least 8, or zero_bubble with variant=v");
+  EXPECT_EQ(refusal("dualpipe", 3, 5, {{"variant", "v"}}),
+            "dualpipe: 5 micro-batches on 3 ranks; use at least 6, or zero_bubble with variant=v");
+  EXPECT_EQ(refusal("fsdp", 4, 3),
+            "fsdp: 3 micro-batches for 4 ranks; give every rank at least one micro-batch");
+  EXPECT_EQ(refusal("zero_bubble", 4, 8, {{"variant", "auto"}, {"memory", "3"}}),
+            "zero_bubble: memory=3 micro-batches on 4 ranks; the first rank holds one for every "
+            "rank: give at least as many");
+}
+
+TEST(InvalidSizesTest, AnyNumberOfMicroBatchesRunsWhereTheOrderAllowsIt) {
+  const std::pair<std::string, Given> systems[] = {{"gpipe", {}},
+                                                   {"one_f_one_b", {}},
+                                                   {"breadth_first", {{"chunks", "3"}}},
+                                                   {"zero_bubble", {}},
+                                                   {"zero_bubble", {{"variant", "h2"}}},
+                                                   {"zero_bubble", {{"variant", "v"}}},
+                                                   {"zero_bubble", {{"variant", "auto"}}},
+                                                   {"hanayo", {{"waves", "2"}, {"cap", "3"}}},
+                                                   {"zeropp", {{"chunks", "3"}, {"unit", "2"}}},
+                                                   {"zeropp", {{"unit", "5"}}}};
+  for (const auto& [name, given] : systems)
+    for (int p = 1; p <= 6; ++p)
+      for (int m = 1; m <= 3 * p + 1; ++m) {
+        const Made made = make(name, p, m, given);
+        const auto found =
+            check(made.schedule, made.chain.problem.graph, made.chain.problem.placement);
+        ASSERT_TRUE(found.empty()) << name << " " << name_of(made) << ": " << found.front().text;
+      }
+}
+
+TEST(InvalidSizesTest, WeakCasesAreNoted) {
+  const auto note = [](const std::string& name, int p, int m, const Given& given) {
+    const System& system = find_system(name, "test");
+    return system
+        .theory(make(name, p, m, given).chain.problem,
+                resolve_options(system.options, given, "test"))
+        .note;
+  };
+  EXPECT_EQ(note("breadth_first", 4, 3, {}),
+            "fewer micro-batches than ranks: every stage waits for the ring");
+  EXPECT_EQ(note("breadth_first", 4, 4, {}), "");
+  EXPECT_NE(note("zeropp", 4, 8, {{"unit", "3"}}), "");
+  EXPECT_NE(note("zeropp", 4, 6, {}), "");  // the last unit has two
+  EXPECT_EQ(note("zeropp", 4, 8, {}), "");
 }
 
 }  // namespace

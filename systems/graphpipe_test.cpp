@@ -337,11 +337,13 @@ class Planning {
  private:
   Planned complete(const Plan& plan, const System& system, const Options& options) const {
     Planned p{.plan = plan, .ranks = ranks_of(plan), .graph = stage_graph(plan, costs_)};
-    ScheduleProblem problem{p.graph, p.ranks.placement, static_cast<int>(p.ranks.devices.size()),
-                            microbatches_};
-    problem.order = plan.order;
-    p.schedule = system.schedule(problem, options);
-    p.program = lower(p.schedule, p.graph, p.ranks.placement, system.weights(problem, options));
+    const ScheduleProblem order{.graph = p.graph,
+                                .placement = p.ranks.placement,
+                                .ranks = static_cast<int>(p.ranks.devices.size()),
+                                .microbatches = microbatches_,
+                                .order = plan.order};
+    p.schedule = system.schedule(order, options);
+    p.program = lower(p.schedule, p.graph, p.ranks.placement, system.weights(order, options));
     return p;
   }
 

@@ -64,12 +64,13 @@ struct Case {
   Program program(const Plan& p, const std::map<std::string, std::string>& given = {}) const {
     const RankMap map = ranks_of(p);
     const StageGraph graph = stage_graph(p, costs);
-    const Schedule schedule = spp_system().schedule({.graph = graph,
-                                                     .placement = map.placement,
-                                                     .ranks = static_cast<int>(map.devices.size()),
-                                                     .microbatches = microbatches,
-                                                     .order = p.order},
-                                                    options_of(given));
+    const Schedule schedule = spp_system().schedule(
+        {.graph = graph,
+         .placement = map.placement,
+         .ranks = static_cast<int>(map.devices.size()),
+         .microbatches = microbatches,
+         .order = p.order},
+        options_of(given));
     const auto found = check(schedule, graph, map.placement);
     if (!found.empty()) throw std::logic_error(found.front().text);
     return lower(schedule, graph, map.placement, WeightRule{});

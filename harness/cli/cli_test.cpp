@@ -216,6 +216,57 @@ TEST_F(Cli, ScheduleHasExactlyItsFields) {
   EXPECT_EQ(s["ops"]["0"].size(), 6u);
 }
 
+TEST_F(Cli, ScheduleKnowsTheStagesOfARank) {
+  const auto schedule = [&](const std::string& system, const Arguments& more) {
+    Arguments all{"schedule", "--system", system, "--ranks", "2", "--microbatches", "4", "--json"};
+    all.insert(all.end(), more.begin(), more.end());
+    return document(all);
+  };
+  EXPECT_EQ(schedule("interleaved_1f1b", {})["chunks"], 2);
+  EXPECT_EQ(schedule("interleaved_1f1b", {"--chunks", "4"})["chunks"], 4);
+  EXPECT_EQ(schedule("interleaved_1f1b", {"--chunks", "4"})["options"]["chunks"], "4");
+  EXPECT_EQ(schedule("hanayo", {"--set", "waves=2"})["chunks"], 4);
+  EXPECT_EQ(schedule("zero_bubble", {"--set", "variant=v", "--chunks", "2"})["chunks"], 2);
+  // Micro-batches of one replica of the whole model; a pair of ops is one step.
+  EXPECT_EQ(schedule("fsdp", {})["ops"]["1"],
+            (json{"0F4", "0B4", "0F5", "0B5", "0F6", "0B6", "0F7", "0B7"}));
+  EXPECT_EQ(schedule("dualpipe", {})["ops"]["0"],
+            (json{"0F0", "1F2", "0F1", "1B2", "(1F3;0B0)", "1B3", "0I1", "0W1"}));
+  refuses({"schedule", "--system", "gpipe", "--chunks", "2"},
+          {"--chunks", "gpipe places 1 stage on a rank"});
+  refuses({"schedule", "--system", "gpipe", "--chunks", "0"}, {"--chunks", "out of range"});
+  refuses({"schedule", "--system", "zeropp", "--chunks", "2", "--set", "chunks=3"},
+          {"--chunks", "is 2, but chunks=3 is set"});
+  refuses({"schedule", "--system", "gpipe", "--microbatches", "9999999"}, {"--microbatches"});
+}
+
+TEST_F(Cli, ScheduleDrawsAGridThatFitsATerminal) {
+  const Finished drawn = sluice({"schedule", "--system", "1f1b", "--text"});
+  EXPECT_EQ(drawn.code, 0);
+  std::istringstream lines(drawn.out);
+  std::string line;
+  std::getline(lines, line);
+  EXPECT_EQ(line, "rank 0  F0F1F2F3............B0--F4B1--F5B2--F6B3--F7B4--..B5--..B6--..B7--");
+}
+
+TEST_F(Cli, ScheduleTracesOpsAndWhatRanksHold) {
+  const std::string file = at("t.json");
+  const Finished traced = sluice({"schedule", "--system", "zero_bubble", "--ranks", "2",
+                                  "--microbatches", "3", "--trace", file});
+  EXPECT_EQ(traced.code, 0);
+  std::map<std::string, int> kinds;
+  int most = 0;
+  const json trace = json::parse(content(file));
+  for (const json& event : trace["traceEvents"]) {
+    ++kinds[event["ph"]];
+    if (event["ph"] == "C" && event["name"] == "rank 0 holds")
+      most = std::max(most, event["args"]["for the input gradient"].get<int>());
+  }
+  EXPECT_EQ(kinds["X"], 2 * 3 * 3 + 2);  // F, I, W and a step a rank
+  EXPECT_EQ(kinds["C"], 2 * 3 * 3);
+  EXPECT_EQ(most, 2);
+}
+
 TEST_F(Cli, RunAndCompareAreOneJsonDocumentEach) {
   const std::string out = at("r.jsonl");
   document({"run", sweep(1, 4), "--out", out, "--json"});

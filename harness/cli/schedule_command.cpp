@@ -94,8 +94,8 @@ void write_trace(const std::string& file, const Trace& trace) {
 static Options options_of(const System& system, const ScheduleArguments& a) {
   auto given = parse_settings(a.set);
   const bool declared = std::ranges::count(system.options, "chunks", &OptionSpec::name) > 0;
+  if (a.chunks) positive("--chunks", *a.chunks, 1000);
   if (a.chunks && declared) {
-    positive("--chunks", *a.chunks, 1000);
     const auto [set, fresh] = given.try_emplace("chunks", std::to_string(*a.chunks));
     if (set->second != std::to_string(*a.chunks))
       throw InputError(
@@ -120,6 +120,9 @@ int schedule_command(const ScheduleArguments& a) {
   const Options options = options_of(system, a);
   const OpCosts costs = parse_costs(a.costs);
   const int chunks = stages_per_rank(system, options);
+  if (a.ranks * chunks > 65'536)
+    throw InputError("--ranks", std::to_string(a.ranks * chunks) + " stages are too many",
+                     "use at most 65536");
   const std::int64_t most = 20'000'000,
                      ops = 3LL * a.microbatches * a.ranks * (system.one_process ? 1 : chunks);
   if (ops > most)

@@ -186,17 +186,6 @@ class Dependencies {
 
 }  // namespace
 
-// Stages that take several micro-batches at once must take all of them, in whole groups.
-static void check_grouping(const StageGraph& graph, int microbatches,
-                           std::vector<Violation>& found) {
-  for (std::size_t s = 0; s < graph.grouping.size(); ++s)
-    if (graph.grouping[s] < 1 || microbatches % graph.grouping[s] != 0)
-      found.push_back({Violation::Kind::missing_op,
-                       "stage " + std::to_string(s) + " takes " +
-                           std::to_string(graph.grouping[s]) + " micro-batches at once, which " +
-                           std::to_string(microbatches) + " micro-batches do not allow"});
-}
-
 // Where micro-batches are given to replicas by name, every replica must get one.
 static void check_replicas(const Placement& placement, std::size_t stage, int microbatches,
                            std::vector<Violation>& found) {
@@ -219,6 +208,17 @@ static void check_replicas(const Placement& placement, std::size_t stage, int mi
     found.push_back({Kind::missing_op, "stage " + std::to_string(stage) + ": replica " +
                                            std::to_string(idle - used.begin()) +
                                            " has no micro-batch, hence no gradient to reduce"});
+}
+
+// Stages that take several micro-batches at once must take all of them, in whole groups.
+static void check_grouping(const StageGraph& graph, int microbatches,
+                           std::vector<Violation>& found) {
+  for (std::size_t s = 0; s < graph.grouping.size(); ++s)
+    if (graph.grouping[s] < 1 || microbatches % graph.grouping[s] != 0)
+      found.push_back({Violation::Kind::missing_op,
+                       "stage " + std::to_string(s) + " takes " +
+                           std::to_string(graph.grouping[s]) + " micro-batches at once, which " +
+                           std::to_string(microbatches) + " micro-batches do not allow"});
 }
 
 std::vector<Violation> check(const Schedule& schedule, const StageGraph& graph,

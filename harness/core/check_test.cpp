@@ -100,6 +100,44 @@ TEST(CheckScheduleTest, DeadlockOfASplitBackwardNamesTheInputGradient) {
             "rank 0: 0I0 is blocked: it waits for 1I0 of rank 1, which is blocked at 1F1");
 }
 
+TEST(CheckScheduleTest, AnOverlappedPairWaitsForTheInputsOfBoth) {
+  // 0F1 is handed on only together with 0B0, which needs 1B0, which waits for 0F1.
+  const auto found = violations("rank 0: 0F0 (0F1;0B0) 0B1\nrank 1: 1F0 (1F1;1B0) 1B1\n", 2, 2);
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].kind, Kind::deadlock);
+  EXPECT_EQ(found[0].text,
+            "rank 0: 0B0 is blocked: it waits for 1B0 of rank 1, which is blocked at 1F1");
+  EXPECT_EQ(found[1].text,
+            "rank 1: 1F1 is blocked: it waits for 0F1 of rank 0, which is blocked at 0F1");
+  EXPECT_TRUE(violations("rank 0: 0F0 0F1 0B0 0B1\nrank 1: 1F0 (1F1;1B0) 1B1\n", 2, 2).empty());
+}
+
+TEST(CheckScheduleTest, PairsThatAreNoneAreNamed) {
+  expect_only(violations("rank 0: (0F0;0B0)\n", 1, 1), Kind::wrong_order,
+              "rank 0: 0B0 overlaps 0F0, which it needs");
+  Schedule half = parse_schedule("rank 0: 0F0 0B0\n");
+  half.ranks[0][1].overlapped = true;
+  expect_only(check(half, chain(1), one_stage_per_rank(1)), Kind::wrong_order,
+              "rank 0: 0B0 is half a pair: it overlaps nothing");
+  Schedule three = parse_schedule("rank 0: 0F0 0F1 0B0 0B1\n");
+  three.ranks[0][0].overlapped = three.ranks[0][1].overlapped = true;
+  expect_only(check(three, chain(1), one_stage_per_rank(1)), Kind::wrong_order,
+              "rank 0: 0F0 is half a pair: it overlaps the half of another");
+}
+
+TEST(CheckScheduleTest, ReplicasByNameMustFitTheMicroBatches) {
+  Placement both{.stages = {{Rank(0), Rank(1)}}, .replica_of = {0, 0, 1}};
+  EXPECT_TRUE(
+      check(parse_schedule("rank 0: 0F0 0B0 0F1 0B1\nrank 1: 0F2 0B2\n"), chain(1), both).empty());
+  expect_only(check(parse_schedule("rank 0: 0F0 0B0 0F1 0B1\nrank 1:\n"), chain(1), both),
+              Kind::wrong_rank,
+              "the placement gives 3 micro-batches to replicas, the schedule has 2");
+  both.replica_of = {0, 0};
+  expect_only(check(parse_schedule("rank 0: 0F0 0B0 0F1 0B1\nrank 1:\n"), chain(1), both),
+              Kind::missing_op,
+              "stage 0: replica 1 has no micro-batch, hence no gradient to reduce");
+}
+
 RC_GTEST_PROP(CheckScheduleTest, RandomValidSchedulesCheck, (unsigned seed)) {
   const ExampleProblem p = random_problem(seed, true);
   RC_ASSERT(check(p.schedule, p.graph, p.placement).empty());

@@ -28,7 +28,7 @@ class Labels {
 
   std::string of(std::size_t rank, const Instruction& i) const {
     const std::string text = to_text(i);
-    const std::string without_stage = text.substr(text.find_first_of("FBIW"));
+    const std::string without_stage = text.substr(text.find_first_of("FBIWR"));
     if (most_ > 2) return text;
     if (i.stage == *stages_[rank].begin()) return without_stage;
     return static_cast<char>(std::tolower(without_stage[0])) + without_stage.substr(1);

@@ -71,6 +71,18 @@ TEST(RanksOfTest, NumbersDevicesInOrderOfFirstUse) {
   EXPECT_EQ(error_of([] { ranks_of(plan_of({{{0}, {}}})); }), "plan: a stage has no device");
 }
 
+TEST(RanksOfTest, AGivenOrderNumbersTheDevices) {
+  Plan plan = plan_of({{{0}, {DeviceId(0), DeviceId(1)}}, {{1}, {DeviceId(1), DeviceId(0)}}});
+  plan.rank_order = {DeviceId(1), DeviceId(0)};
+  plan.replica_of = {0, 1, 1};
+  const RankMap map = ranks_of(plan);
+  EXPECT_EQ(map.devices, (std::vector{DeviceId(1), DeviceId(0)}));
+  EXPECT_EQ(map.placement.stages[0], (std::vector{Rank(1), Rank(0)}));
+  EXPECT_EQ(map.placement.replica_of, (std::vector<std::size_t>{0, 1, 1}));
+  plan.rank_order = {DeviceId(0)};
+  EXPECT_EQ(error_of([&] { ranks_of(plan); }), "plan: device 1 has no rank");
+}
+
 TEST(StageCostsTest, AddLayersAndTakeTheSlowestReplica) {
   Cluster cluster{.name = "c", .source = "", .devices = std::vector<Device>(3), .links = {}};
   cluster.devices[1].speed = 0.5;

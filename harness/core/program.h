@@ -43,8 +43,8 @@ struct Instruction {
   Do what = Do::forward;
   std::int16_t ahead = 0;  // compute: reads version - ahead * lr * Delta (WeightRule)
   StageId stage;           // the rank's own stage
-  Micro micro;             // compute: the stage's own op number; communication: the message's on
-                           // its edge (the same unless stages take several micro-batches at once,
+  Micro micro;             // compute: the stage's own op number; communication: the message's on its
+                           // edge (the same unless stages take several micro-batches at once,
                            // StageGraph::grouping); step: the index of the program's update
   StageId peer_stage;      // communication: the stage at the other end
   std::int32_t channel =

@@ -156,6 +156,34 @@ TEST(LowerTest, ASplitBackwardStepsAfterTheLastWeightGradient) {
   EXPECT_EQ(text_of(program.ranks[0], false), "0F0\n0I0\n0F1\n0I1\n0W1\n0W0\nstep 0\n");
 }
 
+TEST(LowerTest, AnOverlappedPairReceivesFirstAndSendsLast) {
+  const Program program = lower(parse_schedule("rank 0: 0F0 0F1 0F2 0B0 0B1 0B2\n"
+                                               "rank 1: 1F0 (1F1;1B0) (1F2;1B1) 1B2\n"
+                                               "rank 2: 2F0 2B0 2F1 2B1 2F2 2B2\n"),
+                                chain(3), one_stage_per_rank(3), WeightRule{});
+  EXPECT_TRUE(check(program).empty());
+  EXPECT_EQ(text_of(program.ranks[1], false),
+            "receive_activation 0->1 0\n"
+            "1F0\n"
+            "send_activation 1->2 0\n"
+            "receive_activation 0->1 1\n"
+            "receive_gradient 2->1 0\n"
+            "1F1\n"
+            "1B0\n"
+            "send_activation 1->2 1\n"
+            "send_gradient 1->0 0\n"
+            "receive_activation 0->1 2\n"
+            "receive_gradient 2->1 1\n"
+            "1F2\n"
+            "1B1\n"
+            "send_activation 1->2 2\n"
+            "send_gradient 1->0 1\n"
+            "receive_gradient 2->1 2\n"
+            "1B2\n"
+            "send_gradient 1->0 2\n"
+            "step 1\n");
+}
+
 TEST(LowerTest, AccumulationUpdatesOnceInSeveralBackwards) {
   WeightRule rule = kPipeDream;
   rule.accumulate = 2;

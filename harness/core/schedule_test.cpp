@@ -30,6 +30,27 @@ RC_GTEST_PROP(ScheduleTest, TextRoundTrips, (unsigned seed)) {
   RC_ASSERT(parse_schedule(to_text(schedule)) == schedule);
 }
 
+RC_GTEST_PROP(ScheduleTest, TextOfOverlappedPairsRoundTrips, (unsigned seed)) {
+  Schedule schedule = random_problem(seed, true).schedule;
+  for (auto& ops : schedule.ranks)
+    for (std::size_t k = 0; k + 1 < ops.size(); k += 2 + seed % 3) ops[k].overlapped = true;
+  RC_ASSERT(parse_schedule(to_text(schedule)) == schedule);
+}
+
+TEST(ScheduleTest, AnOverlappedPairIsOneStep) {
+  const Schedule schedule = parse_schedule("rank 0: 0F0 (0F1;0B0) 0B1\n");
+  EXPECT_EQ(schedule.ranks[0].size(), 4u);
+  EXPECT_EQ(schedule.microbatches, 2);
+  EXPECT_TRUE(schedule.ranks[0][1].overlapped);
+  EXPECT_FALSE(schedule.ranks[0][2].overlapped);
+  EXPECT_EQ(step_texts(schedule.ranks[0]), (std::vector<std::string>{"0F0", "(0F1;0B0)", "0B1"}));
+  for (const char* pair : {"(0F1", "(0F1;0B0", "(0F1)", "(0F1;)", "(;0B0)", "()", "(0F1;0B0;0B1)"})
+    EXPECT_NE(error_of([&] { parse_schedule("rank 0: " + std::string(pair)); }), "no error")
+        << pair;
+  EXPECT_EQ(error_of([] { parse_schedule("rank 0: (0F1\n"); }),
+            "line 1: '(0F1' is not a pair of ops; write two ops like (5F1;2B0)");
+}
+
 TEST(ScheduleTest, RanksWithoutOpsAndBlankLinesAreRead) {
   const Schedule schedule = parse_schedule("rank 0:\n\nrank 1: 0F0  0B0\n");
   ASSERT_EQ(schedule.ranks.size(), 2u);
@@ -83,6 +104,16 @@ TEST(PlacementTest, MicroBatchesGoRoundTheReplicas) {
   EXPECT_EQ(placement.rank_of(StageId(1), Micro(3)), Rank(1));
   EXPECT_EQ(placement.rank_count(), 3);
   EXPECT_EQ(one_stage_per_rank(4).rank_of(StageId(3), Micro(9)), Rank(3));
+}
+
+TEST(PlacementTest, MicroBatchesMayBeGivenToReplicasByName) {
+  // Two ways over two ranks: micro-batches 0 and 1 run down, 2 runs up.
+  const Placement placement{.stages = {{Rank(0), Rank(1)}, {Rank(1), Rank(0)}},
+                            .replica_of = {0, 0, 1}};
+  EXPECT_EQ(placement.rank_of(StageId(0), Micro(1)), Rank(0));
+  EXPECT_EQ(placement.rank_of(StageId(1), Micro(1)), Rank(1));
+  EXPECT_EQ(placement.rank_of(StageId(0), Micro(2)), Rank(1));
+  EXPECT_EQ(placement.rank_of(StageId(1), Micro(2)), Rank(0));
 }
 
 TEST(PeaksTest, CountMicroBatchesUntilEachGradient) {

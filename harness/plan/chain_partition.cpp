@@ -19,6 +19,16 @@ std::vector<int> partition_chain(int layers, int stages,
                      std::to_string(stages) + " stages for " + std::to_string(layers) + " layers",
                      "use at most as many stages as layers, and at least one");
   const auto n = static_cast<std::size_t>(layers);
+  std::vector<int> starts(static_cast<std::size_t>(stages) + 1, layers);
+  if (stages == layers) {  // the only cut; long uniform chains need no table
+    double worst = 0;
+    for (int s = 0; s < stages; ++s) {
+      starts[static_cast<std::size_t>(s)] = s;
+      worst = std::max(worst, stage_seconds(s, s + 1, s));
+    }
+    if (slowest) *slowest = worst;
+    if (std::isfinite(worst)) return starts;
+  }
   // best[s][l]: slowest stage when the first l layers form s stages; cut[s][l]: where the last one
   // begins.
   std::vector<std::vector<double>> best(
@@ -44,7 +54,6 @@ std::vector<int> partition_chain(int layers, int stages,
     throw InputError("plan", "no cut of " + std::to_string(layers) + " layers into " +
                                  std::to_string(stages) + " stages takes a finite time");
   if (slowest) *slowest = best[static_cast<std::size_t>(stages)][n];
-  std::vector<int> starts(static_cast<std::size_t>(stages) + 1, layers);
   for (int s = stages, l = layers; s > 0; --s) {
     l = cut[static_cast<std::size_t>(s)][static_cast<std::size_t>(l)];
     starts[static_cast<std::size_t>(s - 1)] = l;

@@ -139,5 +139,61 @@ TEST(BalancedChainTest, MoreRanksThanDevicesAreRefused) {
             "test: 3 ranks on a cluster of 2 devices; use fewer ranks or a larger cluster");
 }
 
+std::vector<int> devices_of_stages(const Plan& plan) {
+  std::vector<int> result;
+  for (const PlanStage& stage : plan.stages) result.push_back(stage.devices.front().value);
+  return result;
+}
+
+TEST(ChunkedChainTest, StagesGoRoundOrBackAndForth) {
+  const CostGraph costs = layers_of(std::vector<double>(12, 1));
+  const Cluster cluster = devices_of({1, 1, 1});
+  const Plan loop = chunked_chain(problem_of(costs, cluster), 2, ChunkPlacement::loop, "test");
+  EXPECT_EQ(devices_of_stages(loop), (std::vector{0, 1, 2, 0, 1, 2}));
+  EXPECT_EQ(loop.stages[4].layers, (std::vector{8, 9}));
+  const Plan wave = chunked_chain(problem_of(costs, cluster), 3, ChunkPlacement::wave, "test");
+  EXPECT_EQ(devices_of_stages(wave), (std::vector{0, 1, 2, 2, 1, 0, 0, 1, 2}));
+}
+
+TEST(ChunkedChainTest, BalancesOnTheDeviceOfEveryStage) {
+  // Device 0 is twice as fast: two layers in each of its stages, one in each of device 1's.
+  const CostGraph costs = layers_of(std::vector<double>(6, 1));
+  const Cluster cluster = devices_of({2, 1});
+  const Plan plan = chunked_chain(problem_of(costs, cluster), 2, ChunkPlacement::loop, "test");
+  std::vector<std::size_t> sizes;
+  for (const PlanStage& stage : plan.stages) sizes.push_back(stage.layers.size());
+  EXPECT_EQ(sizes, (std::vector<std::size_t>{2, 1, 2, 1}));
+}
+
+TEST(ChunkedChainTest, AModelTooShortIsRefused) {
+  CostGraph costs = layers_of(std::vector<double>(6, 1));
+  const Cluster cluster = devices_of({1, 1, 1});
+  const auto refusal = [&](int chunks) {
+    return error_of(
+        [&] { chunked_chain(problem_of(costs, cluster), chunks, ChunkPlacement::loop, "test"); });
+  };
+  EXPECT_EQ(refusal(2), "no error");
+  EXPECT_EQ(
+      refusal(3),
+      "test: 9 stages for a model of 6 layers; use fewer ranks, or fewer stages on each than 3");
+  EXPECT_EQ(refusal(1'000'000'000),
+            "test: 3000000000 stages for a model of 6 layers; use fewer ranks, or fewer stages on "
+            "each than 1000000000");
+  costs.layers[5].rides = true;
+  EXPECT_EQ(refusal(2),
+            "test: 6 stages for a model of 5 cuttable layers; use at most 2 ranks with 2 stages on "
+            "each");
+}
+
+TEST(BidirectionalChainTest, EveryStageIsOnTwoDevices) {
+  const CostGraph costs = layers_of(std::vector<double>(8, 1));
+  const Cluster cluster = devices_of({1, 1, 1, 1});
+  const Plan plan = bidirectional_chain(problem_of(costs, cluster), {0, 1, 0, 1}, "test");
+  const RankMap map = ranks_of(plan);
+  EXPECT_EQ(map.devices, (std::vector{DeviceId(0), DeviceId(1), DeviceId(2), DeviceId(3)}));
+  EXPECT_EQ(map.placement.rank_of(StageId(1), Micro(0)), Rank(1));
+  EXPECT_EQ(map.placement.rank_of(StageId(1), Micro(3)), Rank(2));
+}
+
 }  // namespace
 }  // namespace sluice

@@ -58,20 +58,6 @@ static Cluster this_machine(int ranks) {
   return cluster;
 }
 
-static Bytes weight_bytes(const ModelGraph& model, std::span<const int> layers) {
-  Bytes bytes;
-  for (const int l : layers)
-    bytes += Bytes(4 * parameter_count(model.layers[static_cast<std::size_t>(l)]));
-  return bytes;
-}
-
-// The costs of micro-batches of another size; kept in `larger` where the plan's stages take such.
-static CostGraph costs_at(const Prepared& p, const RunCase& c, std::int64_t micro_batch) {
-  if (c.costs == "analytic" || c.costs == "profile")
-    return load_costs(c.costs, *p.workload, micro_batch, p.cluster.devices.front());
-  return grouped_costs(p.costs, static_cast<int>(micro_batch / p.micro_batch));  // a file has one
-}
-
 // A stage of r replicas of an asynchronous system takes r micro-batches for one update of its own,
 // so that the global batch, which makes one update of the most replicated stage, is cut once more.
 static void divide_among_replicas(const RunCase& c, Prepared& p) {
@@ -89,14 +75,23 @@ static void divide_among_replicas(const RunCase& c, Prepared& p) {
   p.costs = load_costs(c.costs, *p.workload, p.micro_batch, p.cluster.devices.front());
 }
 
-// Everything that follows from the plan.
-static void finish(const RunCase& c, Prepared& p) {
-  for (const PlanStage& stage : p.plan.stages) {
+// The costs of micro-batches of another size; kept in `larger` where the plan's stages take such.
+static CostGraph costs_at(const Prepared& p, const RunCase& c, std::int64_t micro_batch) {
+  if (c.costs == "analytic" || c.costs == "profile")
+    return load_costs(c.costs, *p.workload, micro_batch, p.cluster.devices.front());
+  return grouped_costs(p.costs, static_cast<int>(micro_batch / p.micro_batch));  // a file has one
+}
+
+// Everything that follows from a plan.
+static void adopt(Prepared& p, const RunCase& c, const Plan& plan) {
+  for (const PlanStage& stage : plan.stages) {
     const std::int64_t micro_batch = stage.grouping * p.micro_batch;
     if (stage.grouping > 1 && std::ranges::find(p.costs.larger, micro_batch,
                                                 &CostGraph::micro_batch) == p.costs.larger.end())
       p.costs.larger.push_back(costs_at(p, c, micro_batch));
   }
+  p.plan = plan;
+  if (!p.system->synchronous) divide_among_replicas(c, p);
   p.ranks = ranks_of(p.plan);
   p.graph = stage_graph(p.plan, p.costs);
 }
@@ -104,7 +99,7 @@ static void finish(const RunCase& c, Prepared& p) {
 Program program_of_updates(const Prepared& p) {
   // Asynchronous: a run long enough that filling the pipe hardly counts.
   const int updates = p.system->synchronous ? 1 : 8 * static_cast<int>(p.ranks.devices.size());
-  return make_program(p, updates * p.microbatches_per_update);
+  return make_program(p, p.microbatches_per_update * updates);
 }
 
 Seconds simulated_update(const Prepared& p, const Program& program) {
@@ -116,14 +111,30 @@ Seconds simulated_update(const Prepared& p, const Program& program) {
   return Seconds(s.update_end.back() - s.update_end[s.update_end.size() - 2]);
 }
 
-// One update of a plan that is being considered, on the virtual clock; infinite if it does not fit.
-static Seconds simulated_update(Prepared p, const Plan& plan, const RunCase& c) {
-  p.plan = plan;
-  finish(c, p);
-  const Program program = program_of_updates(p);
-  if (!over_memory(p, memory(program, stage_memory(p, c.optimizer, program.rule))).empty())
+// Of a plan that is being considered; infinite if it does not fit.
+static Seconds simulated_seconds(const Prepared& p, const RunCase& c, const Plan& plan) {
+  Prepared candidate = p;
+  adopt(candidate, c, plan);
+  const Program program = program_of_updates(candidate);
+  const auto held = memory(program, stage_memory(candidate, c.optimizer, program.rule));
+  if (!over_memory(candidate, held).empty())
     return Seconds(std::numeric_limits<double>::infinity());
-  return simulated_update(p, program);
+  return simulated_update(candidate, program);
+}
+
+static StageMemory memory_of_layers(const ModelGraph& model, std::span<const Shape> shapes,
+                                    std::span<const int> layers, std::int64_t samples,
+                                    int optimizer_tensors) {
+  Bytes weights;
+  for (const int l : layers)
+    weights += Bytes(4 * parameter_count(model.layers[static_cast<std::size_t>(l)]));
+  const StageStash stash = stage_stash(model, shapes, layers, samples);
+  return {.weights = weights,
+          .gradients = weights,
+          .optimizer = weights * optimizer_tensors,
+          .stash = stash.forward,
+          .weight_stash = stash.weight,
+          .input = Bytes(0)};
 }
 
 Prepared prepare(const RunCase& c) {
@@ -139,21 +150,19 @@ Prepared prepare(const RunCase& c) {
   p.micro_batch = c.batch / c.microbatches;
   p.costs = load_costs(c.costs, *p.workload, p.micro_batch, p.cluster.devices.front());
   Problem problem{p.costs, p.cluster, c.ranks, c.batch, c.microbatches, {}};
-  problem.simulate = [&](const Plan& plan) { return simulated_update(p, plan, c); };
+  problem.simulate = [&](const Plan& plan) { return simulated_seconds(p, c, plan); };
   problem.costs_at = [&](std::int64_t micro_batch) { return costs_at(p, c, micro_batch); };
-  const ModelGraph& model = p.workload->model;
-  const std::vector<Shape> shapes = model.shapes();
+  const std::vector<Shape> shapes = p.workload->model.shapes();
   problem.footprint = [&](std::span<const int> layers, std::int64_t samples) {
-    const Bytes weights = weight_bytes(model, layers);
-    return Problem::Footprint{weights * (2 + c.optimizer.state_tensors()),
-                              stage_stash(model, shapes, layers, samples).forward};
+    const StageMemory m = memory_of_layers(p.workload->model, shapes, layers, samples,
+                                           c.optimizer.state_tensors());
+    return Problem::Footprint{m.weights + m.gradients + m.optimizer, m.stash};
   };
   const auto search_begin = std::chrono::steady_clock::now();
-  p.plan = p.system->plan(problem, p.options);
-  p.plan.search_seconds =
+  Plan plan = p.system->plan(problem, p.options);
+  plan.search_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - search_begin).count();
-  if (!p.system->synchronous) divide_among_replicas(c, p);
-  finish(c, p);
+  adopt(p, c, plan);
   p.planning_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return p;
@@ -161,7 +170,7 @@ Prepared prepare(const RunCase& c) {
 
 static ScheduleProblem schedule_problem(const Prepared& p, int microbatches, int epoch = 0) {
   ScheduleProblem problem{p.graph, p.ranks.placement, static_cast<int>(p.ranks.devices.size()),
-                          microbatches};
+                          microbatches, stage_costs(p.plan, p.costs, p.cluster)};
   problem.microbatches_per_update = p.microbatches_per_update;
   problem.epoch = epoch;
   problem.order = p.plan.order;
@@ -191,19 +200,13 @@ std::vector<StageMemory> stage_memory(const Prepared& p, const OptimizerSpec& op
   std::vector<StageMemory> result;
   for (std::size_t s = 0; s < p.plan.stages.size(); ++s) {
     const PlanStage& stage = p.plan.stages[s];
-    const std::int64_t samples = stage.grouping * p.micro_batch;  // of one op
-    const Bytes weights = weight_bytes(model, stage.layers);
-    const int kept = optimizer.state_tensors() + delta_tensors(optimizer, rule, StageId(s));
-    const StageStash stash = stage_stash(model, shapes, stage.layers, samples);
-    Bytes input;
+    const std::int64_t samples = stage.grouping * p.micro_batch;
+    StageMemory m =
+        memory_of_layers(model, shapes, stage.layers, samples,
+                         optimizer.state_tensors() + delta_tensors(optimizer, rule, StageId(s)));
     for (const int producer : between[s].receives)
-      if (producer >= 0) input += output_bytes(model, shapes, producer, samples);
-    result.push_back({.weights = weights,
-                      .gradients = weights,
-                      .optimizer = weights * kept,
-                      .stash = stash.forward,
-                      .weight_stash = stash.weight,
-                      .input = input});
+      if (producer >= 0) m.input += output_bytes(model, shapes, producer, samples);
+    result.push_back(m);
   }
   return result;
 }

@@ -195,18 +195,18 @@ class CaseRun {
     if (!on_wall()) record_.peak_bytes = record_.predicted_peak_bytes;
   }
 
-  // What real ranks do not do yet.
-  bool session_cannot_run(const Plan& plan) const {
-    const bool grouped =
-        std::ranges::any_of(plan.stages, [](const PlanStage& s) { return s.grouping != 1; });
-    return (on_wall() || case_.train) && (grouped || !plan.imposed_edges.empty());
-  }
-
   void refuse_optimizer(const WeightRule& rule) const {
     const OptimizerSpec& o = case_.optimizer;
     if (rule.momentum_sgd_only && (o.kind != OptimizerSpec::Kind::sgd || o.momentum == 0))
       throw InputError("optimizer", case_.system + " predicts by momentum SGD's rule only",
                        "use sgd with momentum, or leave out strict");
+  }
+
+  // What real ranks do not do yet.
+  bool session_cannot_run(const Plan& plan) const {
+    const bool grouped =
+        std::ranges::any_of(plan.stages, [](const PlanStage& s) { return s.grouping != 1; });
+    return (on_wall() || case_.train) && (grouped || !plan.imposed_edges.empty());
   }
 
   // Cuts the run into drained segments, an evaluation after each. Sizes in updates.

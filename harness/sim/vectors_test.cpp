@@ -4,16 +4,12 @@
 //
 // A micro-batch whose way over the ranks differs from another's (Chimera and DualPipe run half of
 // them the other way round, FSDP gives every rank its own) becomes a chain of its own in the stage
-// graph, so every stage has one rank. An overlapped pair "(5F1;2B0)" is one op there: it begins
-// when the inputs of both are there and hands on both outputs at its end; join_pairs() says so in
-// the program. Left out, because the virtual clock has no such rank: `layerpipe_style` (8), which
-// runs W on another rank than F and I.
+// graph, so every stage has one rank. Left out, because a stage here is all of one rank's:
+// `layerpipe_style` (8), which runs W on another rank than F and I.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <span>
 
 #include "harness/core/check.h"
 #include "harness/core/json_reader.h"
@@ -26,33 +22,22 @@ struct Case {
   StageGraph graph;
   Placement placement;
   Schedule schedule;
-  std::vector<std::vector<std::size_t>> pairs;  // per rank: the first of two ops that are one
 };
-
-std::vector<Op> parse_ops(const nlohmann::json& list, std::vector<std::size_t>& pairs) {
-  std::vector<Op> ops;
-  for (const std::string text : list) {
-    if (text.front() != '(') {
-      ops.push_back(parse_op(text));
-      continue;
-    }
-    pairs.push_back(ops.size());
-    const std::size_t middle = text.find(';');
-    ops.push_back(parse_op(text.substr(1, middle - 1)));
-    ops.push_back(parse_op(text.substr(middle + 1, text.size() - middle - 2)));
-  }
-  return ops;
-}
 
 Case case_of(const nlohmann::json& json) {
   const int stages = json["stages"];
   Case c;
   std::map<int, std::map<int, int>> way;  // micro-batch -> stage -> rank
+  std::string text;
   for (std::size_t r = 0; r < json["ops"].size(); ++r) {
-    c.schedule.ranks.push_back(parse_ops(json["ops"][std::to_string(r)], c.pairs.emplace_back()));
-    for (const Op& op : c.schedule.ranks.back())
-      way[op.micro.value][op.stage.value] = static_cast<int>(r);
+    text += "rank " + std::to_string(r) + ":";
+    for (const std::string step : json["ops"][std::to_string(r)]) text += " " + step;
+    text += "\n";
   }
+  c.schedule = parse_schedule(text);
+  for (std::size_t r = 0; r < c.schedule.ranks.size(); ++r)
+    for (const Op& op : c.schedule.ranks[r])
+      way[op.micro.value][op.stage.value] = static_cast<int>(r);
   std::map<std::map<int, int>, int> chain_of;  // way -> number of its chain
   std::map<int, std::pair<int, int>> renamed;  // micro-batch -> (chain, micro-batch of it)
   std::map<int, int> length;                   // of each chain, micro-batches
@@ -78,33 +63,6 @@ Case case_of(const nlohmann::json& json) {
   return c;
 }
 
-// Receives of both, the two ops, sends of both.
-void join_pairs(const Case& c, Program& program) {
-  for (std::size_t r = 0; r < c.pairs.size(); ++r) {
-    auto& list = program.ranks[r];
-    for (const std::size_t pair : c.pairs[r]) {
-      std::size_t begin = 0, op = 0;  // of the pair's first op: its first receive, itself
-      for (std::size_t seen = 0;; ++op) {
-        if (list[op].what > Do::weight_gradient) continue;
-        if (seen++ == pair) break;
-      }
-      const auto is = [&](std::size_t k, Do a, Do b) {
-        return k < list.size() && (list[k].what == a || list[k].what == b);
-      };
-      for (begin = op; begin > 0 && is(begin - 1, Do::receive_activation, Do::receive_gradient);)
-        --begin;
-      std::size_t end = op + 1;
-      while (list[end].what > Do::weight_gradient) ++end;
-      for (++end; is(end, Do::send_activation, Do::send_gradient);) ++end;
-      const auto place = [](const Instruction& i) {
-        if (i.what <= Do::weight_gradient) return 1;
-        return i.what == Do::receive_activation || i.what == Do::receive_gradient ? 0 : 2;
-      };
-      std::ranges::stable_sort(std::span(list).subspan(begin, end - begin), {}, place);
-    }
-  }
-}
-
 class SchedulesVectorTest : public testing::TestWithParam<std::string> {
  protected:
   static const nlohmann::json& vectors() {
@@ -123,8 +81,7 @@ TEST_P(SchedulesVectorTest, SimulatesToThePublishedFigures) {
     const Case c = case_of(json);
     const auto found = check(c.schedule, c.graph, c.placement);
     ASSERT_TRUE(found.empty()) << found.front().text;
-    Program program = lower(c.schedule, c.graph, c.placement, WeightRule{});
-    join_pairs(c, program);
+    const Program program = lower(c.schedule, c.graph, c.placement, WeightRule{});
     const int ranks = static_cast<int>(program.rank_count());
     const auto& costs = json["costs"];
     const Simulation s = simulate(

@@ -1,0 +1,67 @@
+#include "harness/core/grid.h"
+
+#include <gtest/gtest.h>
+
+#include "harness/core/expect_error.h"
+
+namespace sluice {
+namespace {
+
+TraceEvent event(Do what, int stage, int micro, double start, double end) {
+  Instruction i;
+  i.what = what;
+  i.stage = StageId(stage);
+  i.micro = Micro(micro);
+  return {i, start, end};
+}
+
+TEST(GridTest, DrawsTimeToTheRight) {
+  const Trace trace{
+      {{event(Do::forward, 0, 0, 0, 1), event(Do::backward, 0, 0, 4, 6)},
+       {event(Do::forward, 1, 0, 1, 2), event(Do::input_gradient, 1, 0, 2, 3),
+        event(Do::weight_gradient, 1, 0, 3, 4), event(Do::optimizer_step, 1, 0, 4, 5)}}};
+  EXPECT_EQ(draw_grid(trace),
+            "rank 0  F0......B0--\n"
+            "rank 1  ..F0I0W0....\n");
+}
+
+TEST(GridTest, TheSecondStageOfARankIsInSmallLetters) {
+  const Trace trace{{{event(Do::forward, 0, 9, 0, 1), event(Do::forward, 3, 10, 1, 2)}}};
+  EXPECT_EQ(draw_grid(trace), "rank 0  F9-f10\n");
+}
+
+TEST(GridTest, RecomputationIsAnOp) {
+  const Trace trace{{{event(Do::forward, 0, 0, 0, 1), event(Do::recompute, 0, 0, 2, 3),
+                      event(Do::backward, 0, 0, 3, 5)}}};
+  EXPECT_EQ(draw_grid(trace), "rank 0  F0..R0B0--\n");
+}
+
+TEST(GridTest, MoreThanTwoStagesAreNumbered) {
+  const Trace trace{{{event(Do::forward, 0, 0, 0, 1), event(Do::forward, 1, 0, 1, 2),
+                      event(Do::forward, 2, 0, 2, 3)}}};
+  EXPECT_EQ(draw_grid(trace), "rank 0  0F0-1F0-2F0-\n");
+}
+
+TEST(GridTest, LongGridsGoOnBelow) {
+  Trace trace{{{}}};
+  for (int i = 0; i < 5; ++i) trace.ranks[0].push_back(event(Do::forward, 0, i, 2 * i, 2 * i + 2));
+  EXPECT_EQ(draw_grid(trace, 13),
+            "time 0\nrank 0  F0F1\ntime 4\nrank 0  F2F3\ntime 8\nrank 0  F4\n");
+}
+
+TEST(GridTest, ScalesToTheShortestOpAndLeavesOutWhatTakesNoTime) {
+  const Trace trace{{{event(Do::forward, 0, 0, 0, 10), event(Do::input_gradient, 0, 0, 10, 25),
+                      event(Do::weight_gradient, 0, 0, 25, 25)}}};
+  EXPECT_EQ(draw_grid(trace), "rank 0  F0I0-\n");
+  EXPECT_EQ(draw_grid({{{}}}), "");
+}
+
+TEST(GridTest, WhatNobodyCouldReadIsRefused) {
+  const Trace trace{{{event(Do::forward, 0, 0, 0, 1), event(Do::backward, 0, 0, 1, 1e6)}}};
+  EXPECT_EQ(error_of([&] { draw_grid(trace); }),
+            "grid: would be 2000000 columns wide; draw fewer micro-batches, or costs that differ "
+            "less");
+}
+
+}  // namespace
+}  // namespace sluice
