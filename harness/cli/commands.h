@@ -51,7 +51,7 @@ struct RunArguments {
   std::string sweep;                          // a file, or the name of one in harness/sweeps
   std::map<std::string, std::string> single;  // flags of a single case, by their JSON key
   std::vector<std::string> set;
-  std::string out, shard, progress = "auto", inject_failure;
+  std::string out, shard, progress = "auto", inject_failure, checkpoints;
   bool resume = false, dry_run = false, json = false;
 };
 int run_command(const RunArguments& a);

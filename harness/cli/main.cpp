@@ -170,23 +170,33 @@ int main(int argc, char** argv) {
   single("--epochs", "epochs", "Epochs, with an evaluation after each (default: the workload's)");
   single("--steps", "steps", "Updates without evaluation, instead of epochs");
   single("--seed", "seed", "Seed of the weights and the data order (default 1)");
+  single("--evaluation", "evaluation",
+         "drain (default): an asynchronous pipe runs empty before it is evaluated; snapshot: it "
+         "runs on, copies are evaluated");
   single("--weight-gradient", "weight_gradient", "per_microbatch (default) or batched");
   single("--timeout", "timeout_seconds", "Seconds after which the case ends as timed_out");
   c->add_option("--set", run.set, "Option of the system, key=value; may be repeated");
   c->add_option("--inject-failure", run.inject_failure,
                 "RANK:UPDATE: that rank fails in that update (to see what happens)");
   c->add_option("--out", run.out, "Records (default results/runs/NAME.jsonl)");
-  c->add_flag("--resume", run.resume,
-              "Skip cases, and candidates of a tuning, that already have a result (ok or diverged)");
+  c->add_flag(
+      "--resume", run.resume,
+      "Skip cases, and candidates of a tuning, that already have a result (ok or diverged)");
+  c->add_option("--checkpoints", run.checkpoints,
+                "Folder for the state of unfinished cases, kept after each evaluation of a drained "
+                "pipe; a case that has one goes on from it");
   c->add_option("--shard", run.shard,
                 "i/n: only every n-th case from the i-th, for job arrays; cases that share the "
                 "tuning of their learning rate stay together");
   c->add_flag("--dry-run", run.dry_run,
               "Check everything and list the cases with those of their tuning; run nothing");
   c->footer(
-      "In a sweep, \"optimizer\": {\"learning_rate\": \"tuned\"} with \"tune\": {\"learning_rate\": [...], "
-      "\"epochs\": n}\nchooses each system's rate by a search of its own; \"purpose\": \"boundary\" with a list "
-      "of rates and\n\"steps\" looks for the largest stable one. A run that diverges is a result: it does not "
+      "In a sweep, \"optimizer\": {\"learning_rate\": \"tuned\"} with \"tune\": "
+      "{\"learning_rate\": [...], "
+      "\"epochs\": n}\nchooses each system's rate by a search of its own; \"purpose\": "
+      "\"boundary\" with a list "
+      "of rates and\n\"steps\" looks for the largest stable one. A run that diverges is a result: "
+      "it does not "
       "make the exit code 1.");
   c->add_option("--progress", run.progress, "auto, bar, plain or none (on stderr)")
       ->capture_default_str();

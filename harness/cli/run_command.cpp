@@ -32,7 +32,7 @@ nlohmann::json case_json(const RunArguments& a) {
   for (const auto& [key, value] : a.single) {
     const bool text = key == "system" || key == "workload" || key == "cluster" || key == "clock" ||
                       key == "costs" || key == "transport" || key == "device" ||
-                      key == "weight_gradient";
+                      key == "weight_gradient" || key == "evaluation";
     if (text) {
       json[key] = value;
       continue;
@@ -145,7 +145,8 @@ int run_command(const RunArguments& a) {
   const std::string out =
       a.out.empty() ? source_folder() + "/results/runs/" + sweep.name + ".jsonl" : a.out;
   install_interrupt_handler();
-  const SweepResult result = run_sweep(sweep.cases, {out, a.resume, parse_progress(a.progress)});
+  const SweepResult result =
+      run_sweep(sweep.cases, {out, a.resume, parse_progress(a.progress), a.checkpoints});
   const std::vector<Comparison> comparisons = compare(result.records);
   if (a.json) {
     fmt::print("{}\n", to_json(comparisons).dump(2));

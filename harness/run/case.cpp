@@ -39,9 +39,28 @@ void read_choice(JsonReader& reader, const std::string& key, std::string& value,
     reader.fail(key, "unknown value '" + value + "'", suggestion(value, choices));
 }
 
-OptimizerSpec read_optimizer(JsonReader& reader, OptimizerSpec optimizer, bool& tuned) {
+RateSchedule read_rate_schedule(JsonReader o) {
+  RateSchedule schedule;
+  read_choice(o, "kind", schedule.kind, {"constant", "step", "polynomial"});
+  const auto positive = [&](const char* key, double value) {
+    value = o.number(key, value);
+    if (!(value > 0)) o.fail(key, "must be above 0");
+    return value;
+  };
+  if (schedule.kind == "step") {
+    schedule.every_epochs = static_cast<int>(o.integer("every_epochs", 1, 1));
+    schedule.factor = positive("factor", schedule.factor);
+  }
+  if (schedule.kind == "polynomial") schedule.power = positive("power", schedule.power);
+  o.no_other_keys();
+  return schedule;
+}
+
+OptimizerSpec read_optimizer(JsonReader& reader, OptimizerSpec optimizer, bool& tuned,
+                             RateSchedule& schedule) {
   if (!reader.has("optimizer")) return optimizer;
   JsonReader o = reader.object("optimizer");
+  if (o.has("schedule")) schedule = read_rate_schedule(o.object("schedule"));
   std::string kind = name_of(optimizer.kind);
   read_choice(o, "kind", kind, {"sgd", "adam", "adamw", "rmsprop"});
   for (const auto k : {OptimizerSpec::Kind::sgd, OptimizerSpec::Kind::adam,
@@ -200,7 +219,7 @@ RunCase read_one(const nlohmann::json& json, const std::string& file, const std:
   if (workload.optimizer.name == "adam") optimizer.kind = OptimizerSpec::Kind::adam;
   if (workload.optimizer.name == "adamw") optimizer.kind = OptimizerSpec::Kind::adamw;
   bool tuned = false;
-  c.optimizer = read_optimizer(reader, optimizer, tuned);
+  c.optimizer = read_optimizer(reader, optimizer, tuned, c.rate_schedule);
   read_choice(reader, "purpose", c.purpose, {"measure", "boundary"});
   if (c.purpose == "boundary" && (c.steps == 0 || !c.train))
     reader.fail("steps", "a divergence boundary needs the loss of every update of a real training",
@@ -215,6 +234,7 @@ RunCase read_one(const nlohmann::json& json, const std::string& file, const std:
   } else if (reader.has("tune")) {
     reader.object("tune");  // for the combinations of this entry that are tuned
   }
+  read_choice(reader, "evaluation", c.evaluation, {"drain", "snapshot"});
   c.timeout_seconds = reader.number("timeout_seconds", 0);
   if (c.timeout_seconds < 0) reader.fail("timeout_seconds", "must not be negative");
   if (reader.has("inject_failure")) {
@@ -227,10 +247,20 @@ RunCase read_one(const nlohmann::json& json, const std::string& file, const std:
   // What makes no difference to the experiment must not make a difference to its digest.
   if (system.one_process) c.ranks = 1;
   if (!system.synchronous && !system.accumulates) c.microbatches = 1;
+  if (system.synchronous) c.evaluation = "drain";
   return c;
 }
 
 }  // namespace
+
+double RateSchedule::at(std::int64_t update, std::int64_t updates_per_epoch,
+                        std::int64_t all_updates) const {
+  if (kind == "step" && updates_per_epoch > 0)
+    return std::pow(factor, static_cast<double>(update / (updates_per_epoch * every_epochs)));
+  if (kind == "polynomial")
+    return std::pow(1 - static_cast<double>(update) / static_cast<double>(all_updates), power);
+  return 1;
+}
 
 nlohmann::json to_json(const OptimizerSpec& optimizer) {
   nlohmann::json json = {{"kind", name_of(optimizer.kind)},
@@ -271,6 +301,13 @@ nlohmann::json to_json(const RunCase& c) {
                     {"steps", c.tune->steps}};
   }
   if (c.purpose != "measure") json["purpose"] = c.purpose;
+  if (c.evaluation != "drain") json["evaluation"] = c.evaluation;
+  const RateSchedule& rate = c.rate_schedule;
+  if (rate.kind == "step")
+    json["optimizer"]["schedule"] = {
+        {"kind", rate.kind}, {"every_epochs", rate.every_epochs}, {"factor", rate.factor}};
+  if (rate.kind == "polynomial")
+    json["optimizer"]["schedule"] = {{"kind", rate.kind}, {"power", rate.power}};
   if (c.fail_rank >= 0) json["inject_failure"] = {{"rank", c.fail_rank}, {"update", c.fail_update}};
   return json;
 }

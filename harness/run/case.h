@@ -22,6 +22,15 @@ struct TuneSpec {
   int epochs = 0, steps = 0;           // of a candidate; one of them
 };
 
+// The learning rate over a run, as a factor of the optimizer's. Updates are the run's.
+struct RateSchedule {
+  std::string kind = "constant";  // constant | step | polynomial
+  int every_epochs = 1;           // step: after so many epochs ...
+  double factor = 0.1;            // ... times this
+  double power = 1;               // polynomial: (1 - update / all updates)^power
+  double at(std::int64_t update, std::int64_t updates_per_epoch, std::int64_t all_updates) const;
+};
+
 struct RunCase {
   std::string system;                          // full name, aliases resolved
   std::map<std::string, std::string> options;  // all declared ones, resolved
@@ -43,6 +52,10 @@ struct RunCase {
   std::string weight_gradient =
       "per_microbatch";  // or "batched": W of an update as one GEMM per layer
   OptimizerSpec optimizer;
+  RateSchedule rate_schedule;
+  // drain: an asynchronous pipe runs empty before each evaluation; snapshot: it runs on, and copies
+  // of the weights are evaluated afterwards. Synchronous systems have nothing to drain.
+  std::string evaluation = "drain";
   std::optional<TuneSpec> tune;     // "learning_rate": "tuned"; optimizer's is then the chosen one
   std::string purpose = "measure";  // measure | boundary | tune (made by tuning_cases only)
   double timeout_seconds = 0;       // 0: none

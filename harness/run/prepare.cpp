@@ -164,8 +164,8 @@ Prepared prepare(const RunCase& c) {
   problem.costs_at = [&](std::int64_t micro_batch) { return costs_at(p, c, micro_batch); };
   const std::vector<Shape> shapes = p.workload->model.shapes();
   problem.footprint = [&](std::span<const int> layers, std::int64_t samples) {
-    const StageMemory m = memory_of_layers(p.workload->model, shapes, layers, samples,
-                                           c.optimizer.state_tensors());
+    const StageMemory m =
+        memory_of_layers(p.workload->model, shapes, layers, samples, c.optimizer.state_tensors());
     return Problem::Footprint{m.weights + m.gradients + m.optimizer, m.stash};
   };
   const auto search_begin = std::chrono::steady_clock::now();

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -149,6 +151,11 @@ class CaseRun {
     const int units = segments_.empty() ? case_.microbatches : unit_count(segments_.front());
     try {
       refuse_optimizer(rule_of(p, units));
+      if (snapshots() && rule_differs_by_epoch(units))
+        throw InputError("evaluation",
+                         "snapshot runs all epochs at once, and " + case_.system +
+                             " runs its first ones in another way",
+                         "use drain");
       program_ = make_program(p, units);
     } catch (const InputError& e) {
       record_.outcome = "unsupported";
@@ -170,6 +177,12 @@ class CaseRun {
       record_.reason = over;
     }
     if (!on_wall()) record_.peak_bytes = record_.predicted_peak_bytes;
+  }
+
+  bool rule_differs_by_epoch(int units) const {
+    const WeightRule first = rule_of(prepared_, units, 0),
+                     last = rule_of(prepared_, units, case_.epochs - 1);
+    return first.delay != last.delay;
   }
 
   void refuse_optimizer(const WeightRule& rule) const {
@@ -209,46 +222,130 @@ class CaseRun {
                          : static_cast<int>(segment) * prepared_.microbatches_per_update;
   }
 
+  // Segments that run without draining: one after the other, or all at once and snapshots between.
+  struct Stretch {
+    std::size_t first_segment = 0;
+    std::vector<std::int64_t> marks;  // ends of its segments, in updates from its start
+  };
+  std::vector<Stretch> stretches() const {
+    std::vector<Stretch> result;
+    for (std::size_t k = 0; k < segments_.size(); ++k) {
+      if (result.empty() || !snapshots()) result.push_back({k, {}});
+      auto& marks = result.back().marks;
+      marks.push_back((marks.empty() ? 0 : marks.back()) + segments_[k]);
+    }
+    return result;
+  }
+  bool snapshots() const { return case_.evaluation == "snapshot" && case_.epochs > 0; }
+
+  int epoch_of(std::size_t segment) const {
+    return case_.epochs == 0 ? 0 : static_cast<int>(segment) / case_.evaluations_per_epoch;
+  }
+
+  // The samples of a stretch in order. Every epoch drops the incomplete batch at its end.
+  std::vector<std::int64_t> samples_of(const Stretch& stretch) const {
+    std::vector<std::int64_t> order;
+    if (!data_) return order;
+    if (case_.epochs == 0) return repeated_order(stretch.marks.back() * case_.batch);
+    const auto per_epoch = static_cast<std::size_t>(case_.evaluations_per_epoch);
+    for (std::size_t i = 0; i < stretch.marks.size(); ++i) {
+      const std::size_t k = stretch.first_segment + i;
+      const auto epoch = epoch_order(data_->train.samples, case_.seed, epoch_of(k));
+      std::int64_t before = 0;
+      for (std::size_t j = k - k % per_epoch; j < k; ++j) before += segments_[j];
+      const auto begin = epoch.begin() + before * case_.batch;
+      order.insert(order.end(), begin, begin + segments_[k] * case_.batch);
+    }
+    return order;
+  }
+
   void train() {
     if (case_.train) start_session();
     record_.warmup_steps = static_cast<int>(std::min<std::int64_t>(5, segments_.front() / 2));
-    std::vector<std::int64_t> order;
+    const std::vector<Stretch> all = stretches();
     double seconds = 0;
-    std::int64_t done = 0, position = 0;
-    for (std::size_t k = 0; k < segments_.size(); ++k) {
-      const std::int64_t segment = segments_[k];
-      const bool first_of_epoch =
-          case_.epochs > 0 && k % static_cast<std::size_t>(case_.evaluations_per_epoch) == 0;
-      if (first_of_epoch) {
-        order = epoch_order(data_->train.samples, case_.seed,
-                            static_cast<int>(k) / case_.evaluations_per_epoch);
-        position = 0;
-      } else if (case_.epochs == 0 && data_) {
-        order = repeated_order(segment * case_.batch);
-      }
-      if (unit_count(segment) != program_.microbatches)
-        program_ = make_program(prepared_, unit_count(segment));
-      const bool last = k + 1 == segments_.size();
-      seconds += run_segment(segment, order, position, done, seconds, last);
+    std::int64_t done = 0;
+    for (std::size_t k = take_up(done, seconds); k < all.size(); ++k) {
+      const std::int64_t updates = all[k].marks.back();
+      program_ = make_program(prepared_, unit_count(updates), epoch_of(all[k].first_segment));
+      const bool last = k + 1 == all.size();
+      seconds += run_stretch(all[k], done, seconds, last);
       if (record_.outcome == "diverged") break;
-      done += segment;
-      position += segment * case_.batch;
+      done += updates;
       const bool evaluated = case_.epochs > 0 || (case_.purpose == "tune" && data_ && last);
-      if (evaluated && session_) {
-        const Evaluation e = session_->evaluate();
-        record_.curve.back().extra = e.extra;
-        record_.curve.back().metric = prepared_.workload->metric == "loss" ? e.loss : e.accuracy;
-        report(done, "");
-        // The last updates may have spoilt the weights without a forward of theirs to show it.
-        if (!std::isfinite(e.loss)) {
-          diverged_at(done, "the test loss after it is not finite");
-          break;
-        }
-      }
+      if (evaluated && session_ && !evaluate(all[k].marks.size(), done)) break;
+      if (!last) put_away(k + 1, done, seconds);
     }
     if (on_wall()) {
       for (const PeakMemory& m : session_->peak_memory()) record_.peak_bytes.push_back(split_of(m));
     }
+    forget();
+  }
+
+  // Fills in the last `points` points of the curve; false if the weights are spoilt.
+  bool evaluate(std::size_t points, std::int64_t done) {
+    for (std::size_t i = 0; i < points; ++i) {
+      const Evaluation e = snapshots() ? session_->evaluate_snapshot(i) : session_->evaluate();
+      CurvePoint& point = record_.curve[record_.curve.size() - points + i];
+      point.extra = e.extra;
+      point.metric = prepared_.workload->metric == "loss" ? e.loss : e.accuracy;
+      // The last updates may have spoilt the weights without a forward of theirs to show it.
+      if (!std::isfinite(e.loss)) {
+        diverged_at(point.step, "the test loss after it is not finite");
+        record_.curve.resize(record_.curve.size() - points + i + 1);
+        return false;
+      }
+    }
+    report(done, "");
+    return true;
+  }
+
+  // Checkpoints: the session's file, and beside it the record so far, which names it. The record's
+  // file is replaced last, so that what it names is always whole.
+  std::string checkpoint_stem() const { return hooks_.checkpoints + "/" + record_.digest; }
+
+  void put_away(std::size_t next, std::int64_t done, double seconds) const {
+    if (hooks_.checkpoints.empty() || !session_) return;
+    std::filesystem::create_directories(hooks_.checkpoints);
+    const std::string state = checkpoint_stem() + "." + std::to_string(next) + ".state";
+    session_->save(state);
+    const std::string file = checkpoint_stem() + ".json";
+    {
+      std::ofstream out(file + ".part");
+      out << nlohmann::json{{"record", to_json(record_)},
+                            {"state", state},
+                            {"next", next},
+                            {"updates", done},
+                            {"seconds", seconds}}
+                 .dump()
+          << "\n";
+      if (!out.flush()) throw InputError(file, "cannot be written");
+    }
+    std::filesystem::rename(file + ".part", file);
+    std::filesystem::remove(checkpoint_stem() + "." + std::to_string(next - 1) + ".state");
+  }
+
+  // The stretch to begin with.
+  std::size_t take_up(std::int64_t& done, double& seconds) {
+    const std::string file = checkpoint_stem() + ".json";
+    if (hooks_.checkpoints.empty() || !session_ || !std::filesystem::exists(file)) return 0;
+    const nlohmann::json json = parse_json_file(file);
+    JsonReader reader(json, file);
+    Record record = record_from_json(reader.raw("record"), file);
+    const auto next = static_cast<std::size_t>(reader.integer("next", 1));
+    session_->load(reader.text("state"));
+    done = reader.integer("updates", 1);
+    seconds = reader.number("seconds");
+    record.environment = record_.environment;  // of the machine that ends it
+    record_ = std::move(record);
+    return next;
+  }
+
+  void forget() const {
+    if (hooks_.checkpoints.empty() || !std::filesystem::exists(hooks_.checkpoints)) return;
+    const std::string stem = record_.digest + ".";
+    for (const auto& entry : std::filesystem::directory_iterator(hooks_.checkpoints))
+      if (entry.path().filename().string().starts_with(stem)) std::filesystem::remove(entry.path());
   }
 
   // update: counted from 1 over the whole run.
@@ -275,6 +372,7 @@ class CaseRun {
     spec.seed = case_.seed;
     spec.micro_batch = prepared_.micro_batch;
     spec.batched_weight_gradients = case_.weight_gradient == "batched";
+    spec.rule = program_.rule;
     spec.fail_rank = case_.fail_rank;
     spec.fail_update = case_.fail_update;
     if (data_) {
@@ -286,24 +384,27 @@ class CaseRun {
     session_->reset_peak_memory();
   }
 
-  // Returns the segment's seconds on the case's clock.
-  double run_segment(std::int64_t segment, const std::vector<std::int64_t>& order,
-                     std::int64_t position, std::int64_t done, double seconds_before, bool last) {
+  // Returns the stretch's seconds on the case's clock.
+  double run_stretch(const Stretch& stretch, std::int64_t done, double seconds_before, bool last) {
+    const std::int64_t updates = stretch.marks.back();
     RunResult result;
     if (session_) {
       RunRequest request;
-      if (!order.empty()) {
-        const auto begin = order.begin() + position;
-        request.order.assign(begin, begin + segment * case_.batch);
-      }
-      request.iterations = synchronous() ? static_cast<int>(segment) : 1;
+      request.order = samples_of(stretch);
+      request.iterations = synchronous() ? static_cast<int>(updates) : 1;
+      if (snapshots()) request.snapshots = stretch.marks;
+      if (case_.rate_schedule.kind != "constant")
+        request.learning_rate = [this](std::int64_t update) {
+          return case_.optimizer.learning_rate *
+                 case_.rate_schedule.at(update, updates_per_epoch_, total_updates_);
+        };
       if (last && on_wall()) request.traced_iteration = request.iterations / 2;
       if (case_.timeout_seconds > 0) {
         const double left = case_.timeout_seconds - seconds_before;
         request.timeout = Seconds(std::max(left, 1e-3));
       }
       request.cancel = hooks_.cancel;
-      request.progress = [&](std::int64_t in_segment) { report(done + in_segment, ""); };
+      request.progress = [&](std::int64_t in_stretch) { report(done + in_stretch, ""); };
       result = session_->run(program_, request);
     }
     std::vector<double> update_end = result.execution.update_end;
@@ -313,7 +414,7 @@ class CaseRun {
       const Simulation simulation =
           simulate(program_, costs_of(prepared_.plan, prepared_.costs, prepared_.cluster),
                    prepared_.cluster, prepared_.ranks.devices,
-                   {.iterations = synchronous() ? static_cast<int>(segment) : 1, .trace = last});
+                   {.iterations = synchronous() ? static_cast<int>(updates) : 1, .trace = last});
       update_end = simulation.update_end;
       seconds = simulation.end;
       trace = simulation.trace;
@@ -326,14 +427,20 @@ class CaseRun {
       record_.step_seconds.push_back(update_end[u] - (u == 0 ? 0.0 : update_end[u - 1]));
     if (last) note_timeline(trace);
     if (case_.epochs > 0) {
-      const double loss = result.losses.empty()
-                              ? 0
-                              : std::accumulate(result.losses.begin(), result.losses.end(), 0.0) /
-                                    static_cast<double>(result.losses.size());
-      record_.curve.push_back({.step = done + segment,
-                               .seconds = seconds_before + seconds,
-                               .loss = loss,
-                               .metric = {}});
+      std::int64_t from = 0;
+      for (const std::int64_t mark : stretch.marks) {
+        const auto begin = result.losses.begin() + (result.losses.empty() ? 0 : from);
+        const auto end = result.losses.begin() + (result.losses.empty() ? 0 : mark);
+        const double loss = result.losses.empty() ? 0
+                                                  : std::accumulate(begin, end, 0.0) /
+                                                        static_cast<double>(mark - from);
+        // At its end the pipe is drained; in mid-run the last rank has just made the update.
+        const double at =
+            mark == updates ? seconds : update_end[static_cast<std::size_t>(mark) - 1];
+        record_.curve.push_back(
+            {.step = done + mark, .seconds = seconds_before + at, .loss = loss, .metric = {}});
+        from = mark;
+      }
     } else {
       for (std::size_t u = 0; u < result.losses.size(); ++u)
         record_.curve.push_back({.step = done + static_cast<std::int64_t>(u) + 1,

@@ -14,6 +14,9 @@ struct RunHooks {
   const std::atomic<bool>* cancel = nullptr;  // Ctrl-C
   std::function<void(double fraction, const std::string& note)>
       progress;  // of this case; from a rank's thread
+  // Where to keep what a case has done after each evaluation, and to go on from what is there.
+  // Empty: nowhere.
+  std::string checkpoints = {};
 };
 
 // Thrown when `cancel` ended the case: there is no record of a run that the user took back.

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -161,6 +162,72 @@ TEST_F(RunCaseTest, ABoundaryRunIsStableAtASmallRateAndNotAtALargeOne) {
   };
   EXPECT_EQ(at_rate(0.02), Stability::stable);
   EXPECT_EQ(at_rate(3), Stability::diverged);
+}
+
+TEST_F(RunCaseTest, SnapshotsAreEvaluatedWithoutDrainingAndSaveItsTime) {
+  const Record drained = run(json::object()), running = run({{"evaluation", "snapshot"}});
+  ASSERT_EQ(running.outcome, "ok") << running.reason;
+  ASSERT_EQ(running.curve.size(), drained.curve.size());
+  for (std::size_t k = 0; k < running.curve.size(); ++k) {
+    EXPECT_EQ(running.curve[k].step, drained.curve[k].step);
+    EXPECT_TRUE(running.curve[k].metric.has_value());
+  }
+  EXPECT_EQ(running.curve[0].metric, drained.curve[0].metric);  // nothing was drained before it
+  EXPECT_LT(running.curve[1].seconds, drained.curve[1].seconds);
+  EXPECT_NE(running.digest, drained.digest);
+}
+
+TEST_F(RunCaseTest, AnInterruptedCaseGoesOnFromItsCheckpointToTheSameRecord) {
+  const json entry = {{"system", "pipeoptim"},
+                      {"workload", "fmnist_mlp"},
+                      {"ranks", 3},
+                      {"batch", 32},
+                      {"clock", "virtual"},
+                      {"epochs", 3},
+                      {"optimizer", {{"schedule", {{"kind", "polynomial"}, {"power", 2}}}}}};
+  const RunCase c = expand_case(entry, "s.json", "").at(0);
+  const Record whole = run_case(c, {});
+  const std::string folder = folder_ + "/checkpoints";
+  std::atomic<bool> cancel = false;
+  const auto stop_in_the_second_epoch = [&](double fraction, const std::string&) {
+    if (fraction > 0.5) cancel = true;
+  };
+  EXPECT_THROW(run_case(c, {&cancel, stop_in_the_second_epoch, folder}), Cancelled);
+  EXPECT_FALSE(std::filesystem::is_empty(folder));
+  const Record resumed = run_case(c, {.checkpoints = folder});
+  ASSERT_EQ(resumed.outcome, "ok") << resumed.reason;
+  EXPECT_EQ(resumed.step_seconds, whole.step_seconds);
+  ASSERT_EQ(resumed.curve.size(), whole.curve.size());
+  for (std::size_t k = 0; k < whole.curve.size(); ++k) {
+    EXPECT_EQ(resumed.curve[k].metric, whole.curve[k].metric);
+    EXPECT_EQ(resumed.curve[k].loss, whole.curve[k].loss);
+    EXPECT_EQ(resumed.curve[k].seconds, whole.curve[k].seconds);
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder));  // what is finished needs none
+}
+
+TEST(RateScheduleTest, FollowsTheUpdatesOfTheRun) {
+  const RateSchedule constant, step{.kind = "step", .every_epochs = 2, .factor = 0.1},
+      polynomial{.kind = "polynomial", .power = 2};
+  EXPECT_EQ(constant.at(70, 10, 100), 1);
+  EXPECT_EQ(step.at(19, 10, 100), 1);
+  EXPECT_DOUBLE_EQ(step.at(20, 10, 100), 0.1);
+  EXPECT_DOUBLE_EQ(step.at(45, 10, 100), 0.01);
+  EXPECT_DOUBLE_EQ(polynomial.at(0, 10, 100), 1);
+  EXPECT_DOUBLE_EQ(polynomial.at(50, 10, 100), 0.25);
+}
+
+TEST_F(RunCaseTest, PipeMaresFirstEpochsMayBeSynchronous) {
+  // One batch in the pipe at a time: plain training, by the numbers, while it lasts.
+  const Record plain = run({{"system", "single_device"}, {"microbatches", 1}});
+  const Record mare = run({{"system", "pipemare"}, {"options", {{"synchronous_epochs", 1}}}});
+  ASSERT_EQ(mare.outcome, "ok") << mare.reason;
+  EXPECT_NEAR(*mare.curve[0].loss, *plain.curve[0].loss, 1e-5);
+  EXPECT_GT(std::abs(*mare.curve[1].loss - *plain.curve[1].loss), 1e-5);
+  const Record refused = run({{"system", "pipemare"},
+                              {"evaluation", "snapshot"},
+                              {"options", {{"synchronous_epochs", 1}}}});
+  EXPECT_EQ(refused.outcome, "unsupported");
 }
 
 }  // namespace

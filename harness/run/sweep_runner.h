@@ -16,6 +16,7 @@ struct SweepOptions {
   std::filesystem::path out;
   bool resume = false;  // skip cases that have a result (ok or diverged) in `out`
   ProgressStyle progress = ProgressStyle::plain;
+  std::string checkpoints = {};  // RunHooks::checkpoints
 };
 
 struct SweepResult {
