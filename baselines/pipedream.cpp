@@ -15,12 +15,83 @@
 //
 // A replicated stage (1F1B-RR) updates after one batch on each of its replicas, with their mean
 // gradient, and at a learning rate in proportion to them.
+//
+// planner=paper is section 3.1's partitioning (harness/plan/pipedream_partition.h), code the
+// released optimizer's; both may replicate stages, whose replicas then take the mini-batches in
+// turn (1F1B-RR). planner=balanced cuts the layers into as many stages as devices by compute alone.
 #include <algorithm>
 
+#include "harness/core/error.h"
 #include "harness/plan/chain_partition.h"
 #include "harness/plan/continuous_1f1b.h"
+#include "harness/plan/machines.h"
+#include "harness/plan/pipedream_partition.h"
 
 namespace sluice {
+
+// Gives out devices level by level: the stages of a level within [first, last) take their machines
+// from every block in turn, a block being what a stage one level up has. `blocks`: first devices of
+// blocks; `size`: devices of one machine of this level.
+static void give_devices(const PipeDreamResult& result, const std::vector<MachineLevel>& levels,
+                         std::size_t level, int first, int last, const std::vector<int>& blocks,
+                         std::vector<std::vector<int>>& devices_of) {
+  int size = 1, taken = 0;
+  for (std::size_t k = 0; k < level; ++k) size *= levels[k].count;
+  for (const PipeDreamStage& stage : result.by_level[level]) {
+    if (stage.first < first || stage.last > last) continue;
+    const int machines = stage.machines.front();
+    std::vector<int> own;
+    for (const int block : blocks)
+      for (int q = 0; q < machines; ++q) own.push_back(block + (taken + q) * size);
+    taken += machines;
+    if (level > 0)
+      give_devices(result, levels, level - 1, stage.first, stage.last, own, devices_of);
+    else
+      devices_of.push_back(own);
+  }
+}
+
+static Plan pipedream_plan(const Problem& problem, const Options& options) {
+  const std::string& planner = options.text("planner");
+  if (planner == "balanced") return balanced_chain(problem, problem.devices, "pipedream");
+  const MachineTree tree = machine_tree(Bandwidths(problem.cluster, problem.devices));
+  PipeDreamOptions search{
+      .form = planner == "paper" ? PipeDreamOptions::Form::paper : PipeDreamOptions::Form::code,
+      .straight = !options.flag("replication")};
+  for (std::size_t k = 0; k < tree.counts.size(); ++k)
+    search.levels.push_back({tree.counts[k], tree.bandwidths[k]});
+  const CostGraph costs = costs_on_slowest(problem.costs, problem.cluster, problem.devices);
+  const UnitGraph graph = units_of(costs);
+  constexpr std::int64_t most_states = 1'000;  // pairs of them are tables of the search
+  const AntichainStates states = antichain_states(graph, most_states);
+  const PipeDreamResult result = pipedream_partition(states, search);
+  if (result.stages.empty())
+    throw InputError("pipedream",
+                     "no plan uses all " + std::to_string(problem.devices) + " devices",
+                     "use fewer devices, or --set replication=yes");
+  std::vector<std::vector<int>> devices_of;
+  give_devices(result, search.levels, search.levels.size() - 1, 0, static_cast<int>(states.size()),
+               {0}, devices_of);
+  Plan plan{.micro_batch = problem.costs.micro_batch};
+  std::vector<bool> placed(graph.units.size());
+  for (std::size_t s = 0; s < result.stages.size(); ++s) {
+    PlanStage& stage = plan.stages.emplace_back();
+    for (const int unit : states.units[static_cast<std::size_t>(result.stages[s].last - 1)]) {
+      if (placed[static_cast<std::size_t>(unit)]) continue;
+      placed[static_cast<std::size_t>(unit)] = true;
+      const std::vector<int> layers = layers_of(graph, unit, unit + 1);
+      stage.layers.insert(stage.layers.end(), layers.begin(), layers.end());
+    }
+    std::ranges::sort(stage.layers);
+    for (const int d : devices_of[s])
+      stage.devices.push_back(tree.order[static_cast<std::size_t>(d)]);
+  }
+  report(plan, {.objective = result.seconds,
+                .objective_name = "slowest stage's seconds per mini-batch",
+                .states = result.states,
+                .complete = states.complete});
+  return plan;
+}
 
 static WeightRule pipedream_weights(const ScheduleProblem&, const Options& options) {
   WeightRule rule{.update = WeightRule::Update::every_backward};
@@ -57,13 +128,19 @@ const System pipedream = {
         "Narayanan et al., PipeDream: Generalized Pipeline Parallelism for DNN Training, SOSP 2019 "
         "(arXiv 1806.03377)",
     .synchronous = false,
-    .options = {{"weights",
-                 "stash",
-                 "weight versions: stash (the paper's default), vertical_sync, naive (no stash) or "
-                 "ring (the released code's stash, stale after a drained epoch)",
-                 {"stash", "vertical_sync", "naive", "ring"}}},
-    .plan = [](const Problem& p,
-               const Options&) { return balanced_chain(p, p.devices, "pipedream"); },
+    .options =
+        {{"weights",
+          "stash",
+          "weight versions: stash (the paper's default), vertical_sync, naive (no stash) or ring "
+          "(the released code's stash, stale after a drained epoch)",
+          {"stash", "vertical_sync", "naive", "ring"}},
+         {"planner",
+          "balanced",
+          "how stages are cut: balanced (by compute, one device each), paper (section 3.1) or "
+          "code (the released optimizer's form of it)",
+          {"balanced", "paper", "code"}},
+         {"replication", "yes", "planner=paper|code: may replicate stages", kYesNo}},
+    .plan = pipedream_plan,
     .schedule = [](const ScheduleProblem& p, const Options&) { return continuous_1f1b(p); },
     .weights = pipedream_weights,
     .theory = pipedream_theory,

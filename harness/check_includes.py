@@ -25,14 +25,15 @@ ROOMS = {
     "harness/cli": None,  # everything
     "baselines": ["harness/plan", "harness/core"],
     "systems": ["harness/plan", "harness/core"],
+    "workloads/profiles": ["workloads/profiles", "harness/core"],
     "workloads": ["workloads", "harness/core"],
     "results": ["results", "harness/core"],
     "plots": ["plots", "results", "harness/core"],
 }
 TESTS_MAY = {
     "": ["harness/sim"],
-    "baselines": ["harness/sim", "harness/exec", "harness/run", "workloads", "results"],
-    "systems": ["harness/sim", "harness/exec", "harness/run", "workloads", "results"],
+    "baselines": ["harness/sim", "harness/exec", "harness/run", "workloads", "workloads/profiles", "results"],
+    "systems": ["harness/sim", "harness/exec", "harness/run", "workloads", "workloads/profiles", "results"],
 }
 OUTSIDE = [  # (headers, what they are, the only room that includes them)
     (re.compile(r"(torch|ATen|c10)/"), "LibTorch", "harness/exec/torch"),

@@ -27,12 +27,16 @@
 //                            row, and each stage waits for the one before it, needed or not
 //          =best             the first two, and the row with the edges that the model has, holding
 //                            what its longest path or what a sequence needs
+// degrees=powers_of_two      data-parallel degrees as in the paper
+//        =any                every degree, where replicas take micro-batches in turn
 // micro_batch=case           every op takes the run's micro-batch; replicas take them in turn
 //            =uniform        one b for all stages (the paper's evaluation), the best power of two
 //                            times the run's micro-batch; replicas share it equally
 //            =per_stage      a b, and a k up to option `k`, for every stage (section 6)
 #include <algorithm>
+#include <chrono>
 #include <map>
+#include <numeric>
 
 #include "harness/core/error.h"
 #include "harness/core/system.h"
@@ -99,21 +103,31 @@ class Planner {
     return result;
   }
 
-  // With every limit on the data-parallel degree, and every micro-batch where one holds for all.
+  // With every limit on the data-parallel degree, and every micro-batch where one holds for all
+  // (which is a candidate too where every stage may have its own).
   void search_all(const SeriesParallelTree& tree, bool absorb_joins,
                   const std::vector<Order>& orders) {
     const int most =
         std::min({problem_.devices, problem_.microbatches, options_.integer("max_degree")});
-    const bool uniform = options_.text("micro_batch") == "uniform";
+    const std::string& micro_batch = options_.text("micro_batch");
     StageSearchSpace space;
     space.devices = problem_.devices;
     space.microbatches = problem_.microbatches;
     space.degrees = powers_of_two(most);
-    space.rate_is_degree = options_.text("micro_batch") == "case";
+    const std::vector<int> limits = space.degrees;
+    space.rate_is_degree = micro_batch == "case";
+    if (space.rate_is_degree && options_.text("degrees") == "any") {
+      space.degrees.resize(static_cast<std::size_t>(std::min(most, 30)));
+      std::iota(space.degrees.begin(), space.degrees.end(), 1);
+    }
     space.rates.clear();
-    for (const int b : powers_of_two(space.rate_is_degree ? most : problem_.microbatches))
-      for (int k = 1; k <= (uniform || space.rate_is_degree ? 1 : options_.integer("k")); ++k)
-        space.rates.push_back({b, k});
+    if (space.rate_is_degree) {
+      for (const int degree : space.degrees) space.rates.push_back({degree, 1});
+    } else {
+      for (const int b : powers_of_two(problem_.microbatches))
+        for (int k = 1; k <= (micro_batch == "per_stage" ? options_.integer("k") : 1); ++k)
+          space.rates.push_back({b, k});
+    }
     space.absorb_joins = absorb_joins;
     space.overlap_communication = options_.flag("overlap");
     const std::vector<int> groupings = space.groupings();
@@ -122,12 +136,27 @@ class Planner {
       return footprint(vertices, grouping);
     };
     space.memory = machine_.memory.value;
-    space.seconds = options_.integer("time_limit");
     StageGraphSearch search(tree, space);
-    for (const int degree : space.degrees)
-      for (int rate = uniform ? 0 : -1; rate < (uniform ? static_cast<int>(space.rates.size()) : 0);
-           ++rate)
-        add(search.run(degree, rate), orders);
+    const auto run = [&](StageSearchLimits of) {
+      of.seconds = seconds_left();
+      add(search.run(of), orders);
+    };
+    for (const int limit : limits) {
+      // The largest power of two is no limit on what is no power of two.
+      const int degree = limit == limits.back() ? most : limit;
+      if (micro_batch == "case") run({.max_degree = degree});
+      for (int r = 0; micro_batch != "case" && r < static_cast<int>(space.rates.size()); ++r)
+        run({.max_degree = degree, .rate = r});
+    }
+    // The objective does not see that few large micro-batches leave a pipeline empty: every limit.
+    for (const int b : powers_of_two(micro_batch == "per_stage" ? problem_.microbatches : 0))
+      for (const int degree : limits)
+        if (degree <= b) run({.max_degree = degree, .max_micro_batch = b});
+  }
+
+  double seconds_left() const {
+    const std::chrono::duration<double> gone = std::chrono::steady_clock::now() - begin_;
+    return std::max(0.0, options_.integer("time_limit") - gone.count());
   }
 
   void add(const StageSearchResult& found, const std::vector<Order>& orders) {
@@ -280,6 +309,7 @@ class Planner {
   std::vector<Candidate> candidates_;
   std::int64_t states_ = 0;
   bool complete_ = true;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
 Schedule graphpipe_schedule(const ScheduleProblem& problem, const Options&) {
@@ -350,9 +380,13 @@ const System graphpipe = {
           "objective",
           {"simulated", "objective"}},
          {"overlap", "no", "messages overlap compute in the planner's objective", kYesNo},
+         {"degrees",
+          "powers_of_two",
+          "data-parallel degrees of a stage; any: with micro_batch=case, up to 30",
+          {"powers_of_two", "any"}},
          {"max_degree", "1024", "largest data-parallel degree of a stage"},
          {"k", "1", "largest k of kFkB tried, with micro_batch=per_stage"},
-         {"time_limit", "60", "seconds after which a search ends with the best so far"}},
+         {"time_limit", "60", "seconds after which the search ends with the best so far"}},
     .plan = [](const Problem& p, const Options& o) { return Planner(p, o).run(); },
     .schedule = graphpipe_schedule,
     .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },

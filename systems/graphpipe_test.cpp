@@ -373,14 +373,17 @@ bool convex(const Plan& plan, const CostGraph& costs) {
 RC_GTEST_PROP(GraphPipePlans, AreConvexStagesOnAllDevicesThatFit, ()) {
   std::mt19937 random(*rc::gen::arbitrary<unsigned>());
   const int layers = *rc::gen::inRange(1, 12), devices = *rc::gen::inRange(1, 7);
-  const int microbatches = *rc::gen::element(4, 6, 8);
+  const int microbatches = *rc::gen::element(4, 6, 7, 8);
   const Bytes memory(*rc::gen::element(100, 400, 100000));
   const Planning planning(random_model(random, layers), devices, microbatches, memory);
   const auto micro_batch = *rc::gen::element<std::string>("case", "uniform", "per_stage");
   const auto partition =
       *rc::gen::element<std::string>("best", "series_parallel", "absorb_joins", "sequential");
   const auto planned =
-      planning.plan({{"micro_batch", micro_batch}, {"partition", partition}, {"k", "2"}});
+      planning.plan({{"micro_batch", micro_batch},
+                     {"partition", partition},
+                     {"degrees", *rc::gen::element<std::string>("powers_of_two", "any")},
+                     {"k", "2"}});
   RC_CLASSIFY(planned.has_value(), "planned");
   if (!planned) return;
   const Plan& plan = planned->plan;

@@ -87,7 +87,10 @@ int main(int argc, char** argv) {
   sluice::PlanArguments plan;
   c = app.add_subcommand("plan", "Partition a workload over a cluster and show the plan");
   c->add_option("--system", plan.system, "System whose planner to use")->required();
-  c->add_option("--workload", plan.workload, "Workload (see sluice list workloads)")->required();
+  c->add_option("--workload", plan.workload,
+                "Workload (see sluice list workloads), or a profile file: CostGraph, Piper or "
+                "dnn-partitioning JSON, PipeDream graph text, PipeEdge YAML (FILE#MODEL)")
+      ->required();
   c->add_option(
        "--cluster", plan.cluster,
        "Name, JSON file, or flat:N[,bandwidth=25GiB/s][,latency=5us][,memory=16GiB][,speed=1]")
@@ -96,8 +99,10 @@ int main(int argc, char** argv) {
   c->add_option("--batch", plan.batch, "Samples per update (default: the workload's)");
   c->add_option("--micro-batch", plan.micro_batch,
                 "Samples per micro-batch (default: the workload's)");
-  c->add_option("--costs", plan.costs,
-                "analytic, profile (measured on this machine) or a file of sluice profile")
+  c->add_option(
+       "--costs", plan.costs,
+       "analytic, profile (measured on this machine) or a file of sluice profile; with a "
+       "profile file as workload: raw keeps its numbers as the authors' program takes them")
       ->capture_default_str();
   c->add_option("--set", plan.set, "Option of the system, key=value; may be repeated");
   c->add_flag("--json", plan.json, "One JSON document on stdout");

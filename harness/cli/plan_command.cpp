@@ -7,6 +7,7 @@
 #include "harness/core/error.h"
 #include "harness/plan/stage_picture.h"
 #include "harness/run/prepare.h"
+#include "harness/run/profile_workload.h"
 
 namespace sluice {
 
@@ -39,7 +40,8 @@ static void print_stages(const Prepared& p, const std::vector<RankMemory>& memor
 }
 
 int plan_command(const PlanArguments& a) {
-  const Workload& workload = find_workload(a.workload);
+  const ProfileWorkload* profile = profile_workload(a.workload, a.costs);
+  const Workload& workload = profile ? profile->workload : find_workload(a.workload);
   const Cluster cluster = load_cluster(a.cluster, source_folder() + "/workloads/clusters");
   if (a.devices < 0) throw InputError("--devices", "must be at least 1");
   if (a.batch < 0 || a.micro_batch < 0)
@@ -54,7 +56,13 @@ int plan_command(const PlanArguments& a) {
   c.costs = a.costs;
   c.ranks = a.devices > 0 ? a.devices : static_cast<int>(cluster.devices.size());
   c.batch = a.batch > 0 ? a.batch : workload.batch;
-  const long micro_batch = a.micro_batch > 0 ? a.micro_batch : c.batch / workload.microbatches;
+  long micro_batch = a.micro_batch > 0 ? a.micro_batch : c.batch / workload.microbatches;
+  if (profile) {  // of one size only; an asynchronous system's batch is one of them
+    for (const std::string& warning : profile->warnings)
+      fmt::print(stderr, "note: {}: {}\n", a.workload, warning);
+    micro_batch = profile->costs.micro_batch;
+    if (!system.synchronous && a.batch == 0) c.batch = micro_batch;
+  }
   if (micro_batch < 1 || c.batch % micro_batch != 0)
     throw InputError(
         "--micro-batch",

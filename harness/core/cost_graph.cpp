@@ -1,6 +1,7 @@
 #include "harness/core/cost_graph.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "harness/core/json_reader.h"
 
@@ -86,9 +87,29 @@ bool rides_along(const LayerSpec& layer) {
   return is_loss(layer.kind) || std::holds_alternative<Flatten>(layer.kind);
 }
 
+static nlohmann::json bytes_json(const std::vector<Bytes>& bytes) {
+  nlohmann::json json = nlohmann::json::array();
+  for (const Bytes b : bytes) json.push_back(b.value);
+  return json;
+}
+
+static nlohmann::json to_json(const LayerVariant& v) {
+  nlohmann::json output_sync = nlohmann::json::object();
+  for (const auto& [consumer, bytes] : v.output_sync)
+    output_sync[std::to_string(consumer)] = bytes.value;
+  return {{"tensor", v.tensor},
+          {"id", v.id},
+          {"seconds", v.seconds.value},
+          {"parameters", v.parameters.value},
+          {"in_flight", v.in_flight.value},
+          {"always", v.always.value},
+          {"input_sync", bytes_json(v.input_sync)},
+          {"output_sync", output_sync}};
+}
+
 nlohmann::json to_json(const CostGraph& graph) {
   nlohmann::json layers = nlohmann::json::array();
-  for (const LayerCost& l : graph.layers)
+  for (const LayerCost& l : graph.layers) {
     layers.push_back({{"name", l.name},
                       {"inputs", l.inputs},
                       {"forward", l.forward.value},
@@ -98,9 +119,62 @@ nlohmann::json to_json(const CostGraph& graph) {
                       {"parameters", l.parameters.value},
                       {"output", l.output.value},
                       {"rides", l.rides}});
+    nlohmann::json& layer = layers.back();
+    if (!l.input_bytes.empty()) layer["input_bytes"] = bytes_json(l.input_bytes);
+    for (const LayerVariant& v : l.variants) layer["variants"].push_back(to_json(v));
+    for (const DeviceTime& t : l.on)
+      layer["on"].push_back({{"device", t.device},
+                             {"forward", t.forward.value},
+                             {"input_gradient", t.input_gradient.value},
+                             {"weight_gradient", t.weight_gradient.value}});
+  }
   return {{"schema", "sluice/cost_graph/1"},  {"model", graph.model},
           {"source", graph.source},           {"device", graph.device},
           {"micro_batch", graph.micro_batch}, {"layers", layers}};
+}
+
+// An array of byte counts, one per input of the layer; absent: empty.
+static std::vector<Bytes> bytes_per_input(JsonReader& reader, const std::string& key,
+                                          std::size_t inputs) {
+  std::vector<Bytes> result;
+  if (!reader.has(key)) return result;
+  const nlohmann::json& json = reader.raw(key);
+  if (!json.is_array() || (!json.empty() && json.size() != inputs))
+    reader.fail(key, "must be an array with one number of bytes per input");
+  for (const auto& entry : json) {
+    if (!entry.is_number_integer() || entry.get<std::int64_t>() < 0)
+      reader.fail(key, "must hold numbers of bytes");
+    result.emplace_back(entry.get<std::int64_t>());
+  }
+  return result;
+}
+
+static Seconds not_negative(JsonReader& reader, const char* key) {
+  const double s = reader.number(key);
+  if (s < 0) reader.fail(key, "must not be negative");
+  return Seconds(s);
+}
+
+static LayerVariant variant_from_json(JsonReader& reader, std::size_t inputs) {
+  LayerVariant v;
+  v.tensor = static_cast<int>(reader.integer("tensor", 1));
+  v.id = reader.text("id");
+  v.seconds = not_negative(reader, "seconds");
+  v.parameters = Bytes(reader.integer("parameters", 0));
+  v.in_flight = Bytes(reader.integer("in_flight", 0));
+  v.always = Bytes(reader.integer("always", 0));
+  v.input_sync = bytes_per_input(reader, "input_sync", inputs);
+  JsonReader syncs = reader.object("output_sync");
+  for (const auto& [consumer, bytes] : syncs.json().items()) {
+    int number = -1;
+    const auto [end, error] =
+        std::from_chars(consumer.data(), consumer.data() + consumer.size(), number);
+    if (error != std::errc() || end != consumer.data() + consumer.size() || number < 0)
+      syncs.fail(consumer, "is not the number of a layer");
+    v.output_sync[number] = Bytes(syncs.integer(consumer, 0));
+  }
+  reader.no_other_keys();
+  return v;
 }
 
 CostGraph cost_graph_from_json(const nlohmann::json& json, const std::string& where) {
@@ -125,18 +199,22 @@ CostGraph cost_graph_from_json(const nlohmann::json& json, const std::string& wh
                "the graph must not be cyclic");
       cost.inputs.push_back(input.get<int>());
     }
-    const auto seconds = [&](const char* key) {
-      const double s = l.number(key);
-      if (s < 0) l.fail(key, "must not be negative");
-      return Seconds(s);
-    };
-    cost.forward = seconds("forward");
-    cost.input_gradient = seconds("input_gradient");
-    cost.weight_gradient = seconds("weight_gradient");
-    cost.update = seconds("update");
+    cost.forward = not_negative(l, "forward");
+    cost.input_gradient = not_negative(l, "input_gradient");
+    cost.weight_gradient = not_negative(l, "weight_gradient");
+    cost.update = not_negative(l, "update");
     cost.parameters = Bytes(l.integer("parameters", 0));
     cost.output = Bytes(l.integer("output", 0));
     cost.rides = l.boolean("rides", false);
+    cost.input_bytes = bytes_per_input(l, "input_bytes", cost.inputs.size());
+    for (JsonReader& v : l.objects("variants"))
+      cost.variants.push_back(variant_from_json(v, cost.inputs.size()));
+    for (JsonReader& d : l.objects("on")) {
+      DeviceTime time{d.text("device"), not_negative(d, "forward"),
+                      not_negative(d, "input_gradient"), not_negative(d, "weight_gradient")};
+      d.no_other_keys();
+      cost.on.push_back(time);
+    }
     l.no_other_keys();
     graph.layers.push_back(cost);
   }

@@ -3,6 +3,7 @@
 // (analytic, a roofline), or measured (`sluice profile`); a record says which.
 #pragma once
 
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -13,6 +14,25 @@
 
 namespace sluice {
 
+// One way to run a layer, where a profile gives several: a tensor-parallel degree, with or without
+// activation recomputation (Piper's profiles).
+struct LayerVariant {
+  int tensor = 1;                 // devices that share the layer
+  std::string id;                 // as published: "vanilla", "activation recomp"
+  Seconds seconds;                // F + I + W of one micro-batch
+  Bytes parameters;               // of each device
+  Bytes in_flight;                // memory of each device for every micro-batch in flight
+  Bytes always;                   // memory of each device whatever is in flight
+  std::vector<Bytes> input_sync;  // per entry of inputs: further bytes if it comes from elsewhere
+  std::map<int, Bytes> output_sync;  // consumer -> further bytes if it is elsewhere
+};
+
+// What a layer takes on a device of this name, where that was measured and is no mere factor.
+struct DeviceTime {
+  std::string device;
+  Seconds forward, input_gradient, weight_gradient;
+};
+
 struct LayerCost {
   std::string name;
   std::vector<int> inputs;                           // as LayerSpec::inputs
@@ -21,11 +41,14 @@ struct LayerCost {
   Bytes parameters;                                  // bytes of weights
   Bytes output;                                      // bytes of the output of one micro-batch
   bool rides = false;  // a view or a loss: belongs into the stage of the layer before it
+  std::vector<Bytes> input_bytes = {};      // per entry of inputs; empty: the producers' outputs
+  std::vector<LayerVariant> variants = {};  // empty: only as above
+  std::vector<DeviceTime> on = {};          // devices not named here: as above, by their speed
 };
 
 struct CostGraph {
   std::string model;
-  std::string source;            // "analytic" or "profile"
+  std::string source;            // "analytic", "profile", or the format of a published profile
   std::string device;            // what the seconds are for
   std::int64_t micro_batch = 1;  // samples
   std::vector<LayerCost> layers;

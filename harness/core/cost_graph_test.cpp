@@ -85,6 +85,36 @@ TEST(CostGraphJsonTest, RoundTrips) {
   EXPECT_EQ(graph.layers[0].output, Bytes(20));
 }
 
+TEST(CostGraphJsonTest, WhatPublishedProfilesHaveMoreComesBackToo) {
+  CostGraph graph = two_layers();
+  graph.layers[0].variants = {{.tensor = 2,
+                               .id = "shared",
+                               .seconds = Seconds(3),
+                               .parameters = Bytes(4),
+                               .in_flight = Bytes(5),
+                               .always = Bytes(6),
+                               .input_sync = {Bytes(7)},
+                               .output_sync = {{1, Bytes(8)}}}};
+  graph.layers[1].input_bytes = {Bytes(9), Bytes(10)};
+  graph.layers[1].on = {{"board", Seconds(1), Seconds(2), Seconds(3)}};
+  const nlohmann::json json = to_json(graph);
+  const CostGraph back = cost_graph_from_json(json, "g.json");
+  EXPECT_EQ(to_json(back), json);
+  EXPECT_EQ(back.layers[0].variants.at(0).output_sync.at(1), Bytes(8));
+  EXPECT_EQ(back.layers[1].on.at(0).device, "board");
+  const auto refusal = [&](const std::string& pointer, const nlohmann::json& value) {
+    nlohmann::json changed = json;
+    changed[nlohmann::json::json_pointer(pointer)] = value;
+    return error_of([&] { cost_graph_from_json(changed, "g.json"); });
+  };
+  EXPECT_EQ(refusal("/layers/1/input_bytes", {1}),
+            "g.json: /layers/1/input_bytes: must be an array with one number of bytes per input");
+  EXPECT_EQ(refusal("/layers/0/variants/0/tensor", 0),
+            "g.json: /layers/0/variants/0/tensor: is 0; must be at least 1");
+  EXPECT_EQ(refusal("/layers/0/variants/0/output_sync", {{"x", 1}}),
+            "g.json: /layers/0/variants/0/output_sync/x: is not the number of a layer");
+}
+
 TEST(CostGraphJsonTest, ErrorsNameThePlace) {
   const auto refusal = [](const std::string& pointer, const nlohmann::json& value) {
     nlohmann::json json = to_json(two_layers());

@@ -69,17 +69,47 @@ RankMap ranks_of(const Plan& plan) {
     if (rank_of.try_emplace(device, Rank(map.devices.size())).second) map.devices.push_back(device);
   for (const PlanStage& stage : plan.stages) {
     auto& ranks = map.placement.stages.emplace_back();
-    for (const DeviceId device : stage.devices) {
-      const auto [found, fresh] = rank_of.try_emplace(device, Rank(map.devices.size()));
+    if (stage.devices.empty()) throw InputError("plan", "a stage has no device");
+    const auto shared_by = static_cast<std::size_t>(stage.tensor);
+    if (stage.tensor < 1 || stage.devices.size() % shared_by != 0)
+      throw InputError("plan", std::to_string(stage.devices.size()) +
+                                   " devices of a stage cannot share its layers by " +
+                                   std::to_string(stage.tensor));
+    for (std::size_t d = 0; d < stage.devices.size(); d += shared_by) {
+      const auto [found, fresh] = rank_of.try_emplace(stage.devices[d], Rank(map.devices.size()));
       if (fresh && !plan.rank_order.empty())
-        throw InputError("plan", "device " + std::to_string(device.value) + " has no rank");
-      if (fresh) map.devices.push_back(device);
+        throw InputError("plan",
+                         "device " + std::to_string(stage.devices[d].value) + " has no rank");
+      if (fresh) map.devices.push_back(stage.devices[d]);
       ranks.push_back(found->second);
     }
-    if (ranks.empty()) throw InputError("plan", "a stage has no device");
   }
   return map;
 }
+
+namespace {
+
+// F, I and W of a layer of the plan on a device.
+DeviceTime time_on(const LayerCost& layer, const LayerVariant* variant, const Device& device) {
+  if (variant) {  // published as one figure
+    const Seconds third = variant->seconds / (3 * device.speed);
+    return {device.name, third, third, third};
+  }
+  const auto measured = std::ranges::find(layer.on, device.name, &DeviceTime::device);
+  if (measured != layer.on.end()) return *measured;
+  return {device.name, layer.forward / device.speed, layer.input_gradient / device.speed,
+          layer.weight_gradient / device.speed};
+}
+
+// The variant that the plan runs its stage's i-th layer in; null: none, as measured.
+const LayerVariant* variant_of(const PlanStage& stage, std::size_t i, const CostGraph& costs) {
+  if (stage.variants.empty()) return nullptr;
+  const LayerCost& layer = costs.layers[static_cast<std::size_t>(stage.layers[i])];
+  if (layer.variants.empty()) return nullptr;
+  return &layer.variants.at(static_cast<std::size_t>(stage.variants.at(i)));
+}
+
+}  // namespace
 
 // Every stage from the costs of the micro-batches that its ops take at once.
 static std::vector<StageCost> grouped_stage_costs(Plan plan, const CostGraph& costs,
@@ -100,37 +130,62 @@ std::vector<StageCost> stage_costs(const Plan& plan, const CostGraph& costs,
   if (takes_groups(plan)) return grouped_stage_costs(plan, costs, cluster);
   std::vector<StageCost> result;
   for (const PlanStage& stage : plan.stages) {
-    double slowest = std::numeric_limits<double>::infinity();
-    for (const DeviceId device : stage.devices) {
-      if (device.value < 0 || device.index() >= cluster.devices.size())
+    StageCost slowest;
+    for (const DeviceId id : stage.devices) {
+      if (id.value < 0 || id.index() >= cluster.devices.size())
         throw InputError(
-            "plan", "device " + std::to_string(device.value) + " does not exist",
+            "plan", "device " + std::to_string(id.value) + " does not exist",
             "cluster '" + cluster.name + "' has " + std::to_string(cluster.devices.size()));
-      slowest = std::min(slowest, cluster.devices[device.index()].speed);
+      const Device& device = cluster.devices[id.index()];
+      StageCost cost;
+      for (std::size_t i = 0; i < stage.layers.size(); ++i) {
+        const LayerCost& layer = costs.layers[static_cast<std::size_t>(stage.layers[i])];
+        const LayerVariant* variant = variant_of(stage, i, costs);
+        const DeviceTime time = time_on(layer, variant, device);
+        cost.forward += time.forward;
+        cost.input_gradient += time.input_gradient;
+        cost.weight_gradient += time.weight_gradient;
+        cost.update += layer.update / device.speed;
+        cost.parameters += variant ? variant->parameters : layer.parameters;
+      }
+      const auto work = [](const StageCost& c) {
+        return c.forward + c.input_gradient + c.weight_gradient + c.update;
+      };
+      if (id == stage.devices.front() || work(cost) > work(slowest)) slowest = cost;
     }
-    StageCost cost;
-    for (const int l : stage.layers) {
-      const LayerCost& layer = costs.layers[static_cast<std::size_t>(l)];
-      cost.forward += layer.forward / slowest;
-      cost.input_gradient += layer.input_gradient / slowest;
-      cost.weight_gradient += layer.weight_gradient / slowest;
-      cost.update += layer.update / slowest;
-      cost.parameters += layer.parameters;
-    }
-    result.push_back(cost);
+    result.push_back(slowest);
   }
   return result;
 }
 
 Bytes edge_bytes(const Plan& plan, const CostGraph& costs, StageId from, StageId to) {
-  std::set<int> crossing;
-  const auto& sources = plan.stages[from.index()].layers;
-  for (const int l : plan.stages[to.index()].layers)
-    for (const int p : costs.layers[static_cast<std::size_t>(l)].inputs)
-      if (std::ranges::binary_search(sources, p)) crossing.insert(p);
-  Bytes bytes;
-  for (const int p : crossing) bytes += costs.layers[static_cast<std::size_t>(p)].output;
-  return bytes;
+  const PlanStage& source = plan.stages[from.index()];
+  const PlanStage& sink = plan.stages[to.index()];
+  std::map<int, Bytes> crossing;  // by producer: the most that a consumer asks for
+  for (std::size_t i = 0; i < sink.layers.size(); ++i) {
+    const LayerCost& layer = costs.layers[static_cast<std::size_t>(sink.layers[i])];
+    const LayerVariant* variant = variant_of(sink, i, costs);
+    for (std::size_t n = 0; n < layer.inputs.size(); ++n) {
+      const int producer = layer.inputs[n];
+      const auto found = std::ranges::lower_bound(source.layers, producer);
+      if (found == source.layers.end() || *found != producer) continue;
+      Bytes bytes = layer.input_bytes.empty()
+                        ? costs.layers[static_cast<std::size_t>(producer)].output
+                        : layer.input_bytes[n];
+      if (variant && !variant->input_sync.empty()) bytes += variant->input_sync[n];
+      const LayerVariant* made =
+          variant_of(source, static_cast<std::size_t>(found - source.layers.begin()), costs);
+      if (made)
+        if (const auto sync = made->output_sync.find(sink.layers[i]);
+            sync != made->output_sync.end())
+          bytes += sync->second;
+      Bytes& most = crossing[producer];
+      most = std::max(most, bytes);
+    }
+  }
+  Bytes total;
+  for (const auto& [producer, bytes] : crossing) total += bytes;
+  return total;
 }
 
 SearchReport search_report(const Plan& plan) {
@@ -150,15 +205,24 @@ nlohmann::json plan_json(const Plan& plan, const CostGraph& costs, const std::st
                          {"complete", search.complete},
                          {"stages", nlohmann::json::array()},
                          {"edges", nlohmann::json::array()}};
+  if (plan.search) json["objective_name"] = plan.search->objective_name;
   json["simulated_seconds"] =
       simulated ? nlohmann::json(simulated->value) : nlohmann::json(nullptr);
   for (const PlanStage& stage : plan.stages) {
     nlohmann::json devices = nlohmann::json::array();
     for (const DeviceId d : stage.devices) devices.push_back(d.value);
-    json["stages"].push_back({{"layers", stage.layers},
-                              {"devices", devices},
-                              {"data", stage.devices.size()},
-                              {"tensor", 1}});
+    json["stages"].push_back(
+        {{"layers", stage.layers},
+         {"devices", devices},
+         {"data", stage.devices.size() / static_cast<std::size_t>(stage.tensor)},
+         {"tensor", stage.tensor}});
+    if (!stage.variants.empty()) {
+      nlohmann::json& names = json["stages"].back()["variants"] = nlohmann::json::array();
+      for (std::size_t i = 0; i < stage.layers.size(); ++i) {
+        const LayerVariant* variant = variant_of(stage, i, costs);
+        names.push_back(variant ? variant->id : "");
+      }
+    }
     if (stage.grouping != 1)
       json["stages"].back()["micro_batch"] = stage.grouping * plan.micro_batch;
   }

@@ -16,8 +16,10 @@ namespace sluice {
 
 struct PlanStage {
   std::vector<int> layers;        // ascending indices into the model's layers
-  std::vector<DeviceId> devices;  // more than one: data-parallel replicas
-  int grouping = 1;               // micro-batches that one of its ops takes at once
+  std::vector<DeviceId> devices;   // more than one: data-parallel replicas, `tensor` devices each
+  int grouping = 1;                // micro-batches that one of its ops takes at once
+  int tensor = 1;                  // devices that share every layer of a replica
+  std::vector<int> variants = {};  // per layer: index into LayerCost::variants; empty: as measured
 };
 
 // What a search says of itself; the time it took is for its caller to measure.
@@ -53,8 +55,9 @@ std::vector<std::pair<StageId, StageId>> stage_edges(const Plan& plan,
                                                      const std::vector<std::vector<int>>& inputs);
 StageGraph stage_graph(const Plan& plan, const CostGraph& costs);
 
-// Ranks: the plan's devices in Plan::rank_order, or of first use; rank r runs on devices[r].
-// Throws InputError for a stage without a device, or a rank_order that leaves one out.
+// Ranks: the plan's devices in Plan::rank_order, or of first use; rank r runs on devices[r]. A
+// replica that several devices share is one rank, on the first of them. Throws InputError for a
+// stage without a device, or a rank_order that leaves one out.
 struct RankMap {
   std::vector<DeviceId> devices;
   Placement placement;

@@ -100,11 +100,93 @@ TEST(StageCostsTest, AddLayersAndTakeTheSlowestReplica) {
             "plan: device 3 does not exist; cluster 'c' has 3");
 }
 
+// Layers 1 and 2 of the diamond can share their work between two devices, at 6 bytes more each way.
+CostGraph shared_diamond() {
+  CostGraph graph = diamond();
+  for (const int l : {1, 2}) {
+    LayerCost& layer = graph.layers[static_cast<std::size_t>(l)];
+    layer.variants = {
+        {.tensor = 1, .id = "vanilla", .seconds = Seconds(12), .parameters = Bytes(100)},
+        {.tensor = 2,
+         .id = "shared",
+         .seconds = Seconds(6),
+         .parameters = Bytes(50),
+         .input_sync = {Bytes(6)},
+         .output_sync = {{3, Bytes(7)}}}};
+  }
+  return graph;
+}
+
+Plan shared_branches() {
+  Plan plan = plan_of({{{0}, {DeviceId(0)}}, {{1, 2}, {}}, {{3}, {DeviceId(5)}}});
+  for (int d = 1; d <= 4; ++d) plan.stages[1].devices.emplace_back(d);
+  plan.stages[1].tensor = 2;
+  plan.stages[1].variants = {1, 1};
+  return plan;
+}
+
+TEST(RanksOfTest, DevicesThatShareLayersAreOneRank) {
+  const RankMap map = ranks_of(shared_branches());
+  EXPECT_EQ(map.devices, (std::vector{DeviceId(0), DeviceId(1), DeviceId(3), DeviceId(5)}));
+  EXPECT_EQ(map.placement.stages[1], (std::vector{Rank(1), Rank(2)}));
+  Plan odd = shared_branches();
+  odd.stages[1].tensor = 3;
+  EXPECT_EQ(error_of([&] { ranks_of(odd); }),
+            "plan: 4 devices of a stage cannot share its layers by 3");
+}
+
+TEST(StageCostsTest, VariantsReplaceALayersOwnTimes) {
+  const Cluster cluster{.name = "c", .source = "", .devices = std::vector<Device>(6), .links = {}};
+  const auto costs = stage_costs(shared_branches(), shared_diamond(), cluster);
+  EXPECT_DOUBLE_EQ(costs[1].forward.value, 4);  // a third of 6 + 6
+  EXPECT_DOUBLE_EQ(costs[1].weight_gradient.value, 4);
+  EXPECT_EQ(costs[1].parameters, Bytes(100));
+  EXPECT_DOUBLE_EQ(costs[2].forward.value, 4);  // no variants
+}
+
+TEST(StageCostsTest, MeasuredDevicesGoByTheirOwnTimes) {
+  CostGraph graph = diamond();
+  graph.layers[0].on = {{"board", Seconds(7), Seconds(8), Seconds(9)}};
+  Cluster cluster{.name = "c", .source = "", .devices = std::vector<Device>(2), .links = {}};
+  cluster.devices[1] = {.name = "board", .speed = 0.5};
+  const auto costs = stage_costs(plan_of({{{0, 1}, {DeviceId(1)}}}), graph, cluster);
+  EXPECT_DOUBLE_EQ(costs[0].forward.value, 7 + 2 / 0.5);
+  EXPECT_DOUBLE_EQ(costs[0].weight_gradient.value, 9 + 6 / 0.5);
+  // The slowest replica counts.
+  const auto two = stage_costs(plan_of({{{0}, {DeviceId(0), DeviceId(1)}}}), graph, cluster);
+  EXPECT_DOUBLE_EQ(two[0].forward.value, 7);
+}
+
+TEST(EdgeBytesTest, EdgesMayHaveBytesOfTheirOwn) {
+  CostGraph graph = diamond();
+  graph.layers[1].input_bytes = {Bytes(3)};
+  graph.layers[2].input_bytes = {Bytes(4)};
+  const Plan plan = plan_of({{{0}, {DeviceId(0)}}, {{1, 2}, {DeviceId(1)}}, {{3}, {DeviceId(2)}}});
+  EXPECT_EQ(edge_bytes(plan, graph, StageId(0), StageId(1)), Bytes(4));  // the most asked for
+}
+
+TEST(EdgeBytesTest, SharedLayersSendMore) {
+  EXPECT_EQ(edge_bytes(shared_branches(), shared_diamond(), StageId(0), StageId(1)), Bytes(16));
+  EXPECT_EQ(edge_bytes(shared_branches(), shared_diamond(), StageId(1), StageId(2)),
+            Bytes(20 + 7 + 30 + 7));
+}
+
 TEST(EdgeBytesTest, EveryTensorCrossesOnce) {
   const Plan plan = plan_of({{{0}, {DeviceId(0)}}, {{1, 2}, {DeviceId(1)}}, {{3}, {DeviceId(2)}}});
   EXPECT_EQ(edge_bytes(plan, diamond(), StageId(0), StageId(1)), Bytes(10));  // read by two layers
   EXPECT_EQ(edge_bytes(plan, diamond(), StageId(1), StageId(2)), Bytes(50));
   EXPECT_EQ(edge_bytes(plan, diamond(), StageId(0), StageId(2)), Bytes(0));
+}
+
+TEST(PlanJsonTest, NamesDegreesVariantsAndObjective) {
+  Plan plan = shared_branches();
+  plan.search = {.objective = 3, .objective_name = "seconds of something"};
+  const nlohmann::json json = plan_json(plan, shared_diamond(), "s", std::nullopt);
+  EXPECT_EQ(json["stages"][1]["data"], 2);
+  EXPECT_EQ(json["stages"][1]["tensor"], 2);
+  EXPECT_EQ(json["stages"][1]["variants"], (nlohmann::json{"shared", "shared"}));
+  EXPECT_FALSE(json["stages"][0].contains("variants"));
+  EXPECT_EQ(json["objective_name"], "seconds of something");
 }
 
 TEST(PlanJsonTest, HasTheFieldsThatScriptsRead) {

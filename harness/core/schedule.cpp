@@ -159,20 +159,24 @@ StageGraph stage_graph(int stages, const std::vector<std::pair<StageId, StageId>
 }
 
 int message_grouping(const StageGraph& graph, StageId a, StageId b) {
+  if (graph.grouping.empty()) return 1;
   return std::gcd(graph.grouping_of(a), graph.grouping_of(b));
 }
 
 MicroRange neighbour_ops(const StageGraph& graph, StageId stage, Micro op, StageId neighbour) {
+  if (graph.grouping.empty()) return {op.value, op.value + 1};
   const int mine = graph.grouping_of(stage), theirs = graph.grouping_of(neighbour);
   return {op.value * mine / theirs, ((op.value + 1) * mine + theirs - 1) / theirs};
 }
 
 MicroRange messages_of(const StageGraph& graph, StageId stage, Micro op, StageId neighbour) {
+  if (graph.grouping.empty()) return {op.value, op.value + 1};
   const int per_op = graph.grouping_of(stage) / message_grouping(graph, stage, neighbour);
   return {op.value * per_op, (op.value + 1) * per_op};
 }
 
 Micro op_of_message(const StageGraph& graph, StageId stage, Micro message, StageId neighbour) {
+  if (graph.grouping.empty()) return message;
   const int per_op = graph.grouping_of(stage) / message_grouping(graph, stage, neighbour);
   return Micro(message.value / per_op);
 }

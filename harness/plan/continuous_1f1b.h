@@ -5,22 +5,13 @@
 //   rank 0  F0 F1 F2       B0 F3 B1 F4 B2    B3    B4
 //   rank 1     F0 F1    B0 F2 B1 F3 B2 F4 B3    B4
 //   rank 2        F0 B0 F1 B1 F2 B2 F3 B3 F4 B4
-//
-// A stage of r replicas hands batch j to replica j mod r, forward and backward (1F1B-RR).
 #pragma once
-
-#include <vector>
 
 #include "harness/core/system.h"
 
 namespace sluice {
 
-// Batches in flight on each replica of a stage in steady state: the runtime's warm-up
-// floor((N - 1 - replicas of the stages before) / r) and one, N = all workers [read in
-// msr-fiddle/pipedream runtime/runtime.py]. Without replicas: p - stage.
-std::vector<int> in_flight_of_1f1b(const Placement& placement);
-
-// For a chain of stages.
+// For a chain of stages; with replicas as harness/plan/replicated_schedule.h draws.
 Schedule continuous_1f1b(const ScheduleProblem& problem);
 
 // What holds for every system with this order: the bubble of one filled and drained run, in-flight

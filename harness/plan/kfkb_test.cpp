@@ -105,10 +105,12 @@ TEST(KfkbOrderTest, ReplicasTakeTurns) {
   EXPECT_EQ(text_of(schedule.ranks[1]), "F1 F3 B1 F5 B3 F7 B5 B7");
 }
 
-// Whatever the DAG, the micro-batches (powers of two), the replicas and k: no deadlock, and no more
-// in flight than promised.
+// Whatever the DAG, the replicas and k, and groupings that are powers of two or all one: no
+// deadlock, and no more in flight than promised.
 RC_GTEST_PROP(KfkbOrderTest, AlwaysChecksAndHoldsWhatTheRuleSays, ()) {
-  const int n = *rc::gen::inRange(1, 7), micros = 4 * *rc::gen::inRange(1, 7);
+  const bool grouped = *rc::gen::arbitrary<bool>();
+  const int n = *rc::gen::inRange(1, 7);
+  const int micros = grouped ? 4 * *rc::gen::inRange(1, 7) : *rc::gen::inRange(5, 30);
   std::mt19937 random(*rc::gen::arbitrary<unsigned>());
   const auto upto = [&](int most) { return std::uniform_int_distribution<int>(0, most)(random); };
   std::vector<std::pair<int, int>> edges;
@@ -120,8 +122,8 @@ RC_GTEST_PROP(KfkbOrderTest, AlwaysChecksAndHoldsWhatTheRuleSays, ()) {
   std::vector<int> groups;
   int ranks = 0;
   for (int s = 0; s < n; ++s) {
-    const int replicas = 1 << upto(2);
-    graph.grouping.push_back(replicas == 4 ? 1 : 1 << upto(replicas == 2 ? 1 : 2));
+    const int replicas = grouped ? 1 << upto(2) : 1 + upto(4);
+    if (grouped) graph.grouping.push_back(replicas == 4 ? 1 : 1 << upto(replicas == 2 ? 1 : 2));
     auto& home = placement.stages.emplace_back();
     for (int r = 0; r < replicas; ++r) home.emplace_back(ranks++);
     groups.push_back(1 + upto(1));

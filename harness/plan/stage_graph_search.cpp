@@ -33,12 +33,12 @@ struct Next {
   int in_flight = 0, rate = kAny;
 };
 
-// How a part was solved, given the rate of the stages at its head: a run [first, last) as one
+// How a part was solved, given the rate of the stages at its head: a run of `taken` elements as one
 // stage, or the first element split on `devices`; then the rest, at whose head stands `head`.
 struct Solved {
   double bytes = 0;
-  int in_flight = -1;  // at the head; -1: there is no solution
-  std::int16_t last = 0;
+  int in_flight = -1;        // at the head; -1: there is no solution
+  std::int16_t taken = 0;    // a number, not a place: parts that look alike share it
   std::int16_t choice = -1;  // -1: the element was split
   std::int16_t devices = 0;
   std::int8_t head = kAny;
@@ -57,11 +57,14 @@ struct OutOfLimits {};
 
 class Search {
  public:
-  Search(StageLists& lists, const StageSearchSpace& space, int max_degree, int rate)
-      : lists_(lists), space_(space) {
+  Search(StageLists& lists, const StageSearchSpace& space, const StageSearchLimits& limits)
+      : lists_(lists), space_(space), limits_(limits) {
     for (std::size_t k = 0; k < lists.choices.size(); ++k) {
       const StageChoice& c = lists.choices[k];
-      if (c.degree > max_degree || (rate >= 0 && c.rate != rate)) continue;
+      const int b = space.rates[static_cast<std::size_t>(c.rate)].micro_batch;
+      if (c.degree > limits.max_degree || b > limits.max_micro_batch ||
+          (limits.rate >= 0 && c.rate != limits.rate))
+        continue;
       choices_.push_back(k);
       most_devices_ = std::max(most_devices_, c.degree);
       if (std::ranges::find(rates_, c.rate) == rates_.end()) rates_.push_back(c.rate);
@@ -200,7 +203,7 @@ class Search {
         const StageChoice& c = lists_.choices[k];
         if (c.degree > s.devices || (c.degree == s.devices) != (last == m) || !in_time(run, k))
           continue;
-        Solved stage{.last = static_cast<std::int16_t>(last),
+        Solved stage{.taken = static_cast<std::int16_t>(last - s.first),
                      .choice = static_cast<std::int16_t>(k)};
         if (last == m) {
           if (s.tail != kAny && c.rate != s.tail) continue;
@@ -227,9 +230,8 @@ class Search {
     const int inner = list.elements[static_cast<std::size_t>(s.first)].list;
     if (inner < 0) return;
     if (s.first + 1 == m) {
-      add_split(
-          best, solve({inner, 0, s.devices, s.next, s.tail}),
-          {.last = static_cast<std::int16_t>(m), .devices = static_cast<std::int16_t>(s.devices)});
+      add_split(best, solve({inner, 0, s.devices, s.next, s.tail}),
+                {.taken = 1, .devices = static_cast<std::int16_t>(s.devices)});
       return;
     }
     for (int d = 1; d < s.devices; ++d) {
@@ -240,7 +242,7 @@ class Search {
         if (after.in_flight < 0) continue;
         add_split(best, solve({inner, 0, d, {after.in_flight, r}}),
                   {.bytes = after.bytes,
-                   .last = static_cast<std::int16_t>(s.first + 1),
+                   .taken = 1,
                    .devices = static_cast<std::int16_t>(d),
                    .head = static_cast<std::int8_t>(r)});
       }
@@ -267,11 +269,11 @@ class Search {
     // The rest of the branches beside what was made of the first; they feed the join if that holds
     // it.
     const auto with_rest = [&](Solved first, int head, int used, Next after) {
-      if (first.last == m) {
+      if (s.first + first.taken == m) {
         if (used == s.devices) offer(best, head, first);
         return;
       }
-      const std::size_t others = solve({s.list, first.last, s.devices - used, after});
+      const std::size_t others = solve({s.list, s.first + first.taken, s.devices - used, after});
       if (others == kNone || at(others, head).in_flight < 0) return;
       first.in_flight = std::max(first.in_flight, at(others, head).in_flight);
       first.bytes += at(others, head).bytes;
@@ -288,7 +290,7 @@ class Search {
         if (bytes < 0) continue;
         Solved stage{.bytes = bytes,
                      .in_flight = in_flight,
-                     .last = static_cast<std::int16_t>(last),
+                     .taken = static_cast<std::int16_t>(last - s.first),
                      .choice = static_cast<std::int16_t>(k)};
         if (joins) stage.tail = static_cast<std::int8_t>(c.rate);
         const Next after = joins ? Next{in_flight, c.rate} : s.next;
@@ -309,7 +311,7 @@ class Search {
           if (p.in_flight < 0) continue;
           with_rest({.bytes = p.bytes,
                      .in_flight = p.in_flight,
-                     .last = static_cast<std::int16_t>(s.first + 1),
+                     .taken = 1,
                      .devices = static_cast<std::int16_t>(d),
                      .tail = static_cast<std::int8_t>(tail)},
                     head, d, joins ? Next{before(tail, s.next), tail} : s.next);
@@ -326,10 +328,10 @@ class Search {
   }
 
   void watch_limits() {
-    if (static_cast<std::int64_t>(memo_.size()) > space_.states) throw OutOfLimits();
+    if (static_cast<std::int64_t>(memo_.size()) > limits_.states) throw OutOfLimits();
     if (++visits_ % 1024 != 0) return;
     const auto now = std::chrono::steady_clock::now();
-    if (std::chrono::duration<double>(now - begin_).count() > space_.seconds) throw OutOfLimits();
+    if (std::chrono::duration<double>(now - begin_).count() > limits_.seconds) throw OutOfLimits();
   }
 
   // --- the stages of the solution, in topological order ---
@@ -347,16 +349,17 @@ class Search {
     const StageChoice* choice =
         found.choice < 0 ? nullptr : &lists_.choices[static_cast<std::size_t>(found.choice)];
     const int used = choice ? choice->degree : found.devices;
-    const bool more = found.last < static_cast<int>(list.elements.size());
+    const int last = s.first + found.taken;
+    const bool more = last < static_cast<int>(list.elements.size());
     const bool joins = !list.series && found.tail != kAny;
-    State rest{s.list, found.last, s.devices - used, s.next, s.tail};
+    State rest{s.list, last, s.devices - used, s.next, s.tail};
     if (joins) rest.next = {before(found.tail, s.next), found.tail};
     Next next = s.next;  // of the first part
     if (list.series && more) next = {at(solve(rest), found.head).in_flight, found.head};
     // The branches that feed a join come before the branch that holds it.
     if (joins && more) collect(rest, head, result);
     if (choice) {
-      const int run_index = list.run_of(s.first, found.last);
+      const int run_index = list.run_of(s.first, last);
       const StageRun& run = lists_.runs[static_cast<std::size_t>(run_index)];
       slowest_ = std::max(slowest_, run.seconds[static_cast<std::size_t>(found.choice)]);
       result.push_back({run.vertices, choice->degree,
@@ -372,6 +375,7 @@ class Search {
 
   StageLists& lists_;
   const StageSearchSpace& space_;
+  StageSearchLimits limits_;
   std::vector<std::size_t> choices_;  // that the limits allow
   std::vector<int> rates_;            // of these
   int slot_[kAny + 1] = {};           // of a rate, among a state's solutions
@@ -399,8 +403,8 @@ StageGraphSearch::StageGraphSearch(const SeriesParallelTree& tree, const StageSe
 
 StageGraphSearch::~StageGraphSearch() = default;
 
-StageSearchResult StageGraphSearch::run(int max_degree, int rate) {
-  return Search(*lists_, space_, max_degree, rate).run();
+StageSearchResult StageGraphSearch::run(const StageSearchLimits& limits) {
+  return Search(*lists_, space_, limits).run();
 }
 
 }  // namespace sluice

@@ -55,9 +55,7 @@ struct StageSearchSpace {
   bool absorb_joins = false;
   std::function<StageWork(std::span<const int> vertices)> work;
   std::function<StageFootprint(std::span<const int> vertices, int grouping)> footprint;  // or none
-  std::int64_t memory = 0;          // bytes of a device
-  double seconds = 60;              // the search ends with the best so far
-  std::int64_t states = 2'000'000;  // the same, of any one time tried
+  std::int64_t memory = 0;  // bytes of a device
 
   std::vector<int> groupings()
       const;  // micro-batches that an op may take: rate / degree, ascending
@@ -76,6 +74,16 @@ struct StageSearchResult {
   bool complete = true;
 };
 
+// What one search may use of the space.
+struct StageSearchLimits {
+  int max_degree = 255;
+  int max_micro_batch = 0xffff;
+  int rate = -1;  // index into the space's: the only one for all stages; -1: each stage any
+  // Where these run out, the search ends with the best so far.
+  double seconds = 60;
+  std::int64_t states = 2'000'000;  // of any one time tried
+};
+
 struct StageLists;
 
 // Costs every run of the tree once; searches with limits share that.
@@ -85,9 +93,7 @@ class StageGraphSearch {
   // or 65535 micro-batches.
   StageGraphSearch(const SeriesParallelTree& tree, const StageSearchSpace& space);
   ~StageGraphSearch();
-  // Stages of at most `max_degree` replicas, all of one rate (an index into the space's) or, with
-  // -1, each of any.
-  StageSearchResult run(int max_degree = 255, int rate = -1);
+  StageSearchResult run(const StageSearchLimits& limits = {});
 
  private:
   const StageSearchSpace& space_;

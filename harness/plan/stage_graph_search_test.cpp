@@ -16,9 +16,9 @@
 namespace sluice {
 namespace {
 
-StageSearchResult search_stage_graph(const SeriesParallelTree& tree,
-                                     const StageSearchSpace& space) {
-  return StageGraphSearch(tree, space).run();
+StageSearchResult search_stage_graph(const SeriesParallelTree& tree, const StageSearchSpace& space,
+                                     const StageSearchLimits& limits = {}) {
+  return StageGraphSearch(tree, space).run(limits);
 }
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -174,6 +174,18 @@ TEST(StageGraphSearchTest, BranchesThatLookAlikeAreSolvedOnce) {
   EXPECT_LT(3 * states_of(4, 0), 2 * states_of(4, 1.0 / 64));
 }
 
+// The same part stands at different places of its branches: after one vertex, and after two.
+TEST(StageGraphSearchTest, PartsThatLookAlikeMayStandAnywhere) {
+  const std::vector<std::pair<int, int>> edges{{0, 1}, {1, 2}, {3, 4}, {4, 5}, {5, 6}};
+  const auto tree = series_parallel(7, edges, "");
+  const std::vector<double> weights{5, 2, 3, 7, 1, 2, 3};
+  std::vector<std::vector<int>> stages;
+  for (const FoundStage& s : search_stage_graph(tree, space_of(weights, 4)).stages)
+    stages.push_back(s.vertices);
+  std::ranges::sort(stages);
+  EXPECT_EQ(stages, (std::vector<std::vector<int>>{{0}, {1, 2}, {3}, {4, 5, 6}}));
+}
+
 TEST(StageGraphSearchTest, ACapEndsTheSearchWithTheBestSoFar) {
   std::vector<std::pair<int, int>> edges;
   std::vector<double> weights;
@@ -182,12 +194,13 @@ TEST(StageGraphSearchTest, ACapEndsTheSearchWithTheBestSoFar) {
     weights.push_back(1 + v * 5 % 7);
   }
   const auto tree = series_parallel(24, edges, "");
-  auto space = space_of(weights, 12);
+  const auto space = space_of(weights, 12);
   const auto all = search_stage_graph(tree, space);
   ASSERT_TRUE(all.complete);
   int cut_short = 0;
-  for (space.states = 1; space.states < all.states; ++space.states) {
-    const auto some = search_stage_graph(tree, space);
+  StageSearchLimits limits;
+  for (limits.states = 1; limits.states < all.states; ++limits.states) {
+    const auto some = search_stage_graph(tree, space, limits);
     if (some.complete) {
       EXPECT_EQ(some.slowest, all.slowest);
       continue;

@@ -175,6 +175,7 @@ void place(TestSetup& setup, const std::vector<std::vector<int>>& layers,
     for (int r = 0; r < replicas[s]; ++r) stage.devices.push_back(DeviceId(device++));
     most = std::max(most, replicas[s]);
   }
+  setup.prepared.cluster = load_cluster("flat:" + std::to_string(device), "");
   setup.prepared.ranks = ranks_of(plan);
   setup.prepared.graph = stage_graph(plan, setup.prepared.costs);
   setup.prepared.microbatches_per_update *= most;

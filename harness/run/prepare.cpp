@@ -12,6 +12,7 @@
 #include "harness/core/error.h"
 #include "harness/core/json_reader.h"
 #include "harness/run/engine.h"
+#include "harness/run/profile_workload.h"
 
 namespace sluice {
 
@@ -22,6 +23,14 @@ std::string source_folder() {
 
 CostGraph load_costs(const std::string& source, const Workload& workload, std::int64_t micro_batch,
                      const Device& device) {
+  if (const ProfileWorkload* profile = profile_workload(workload.name, source)) {
+    if (profile->costs.micro_batch != micro_batch)
+      throw InputError(workload.name,
+                       "has micro-batches of " + std::to_string(profile->costs.micro_batch) +
+                           " samples, this plan " + std::to_string(micro_batch),
+                       "leave --micro-batch out");
+    return profile->costs;
+  }
   if (source == "analytic") return analytic_costs(workload.model, micro_batch, device);
   if (source == "profile") {
     static std::mutex mutex;
@@ -141,7 +150,8 @@ Prepared prepare(const RunCase& c) {
   const auto begin = std::chrono::steady_clock::now();
   Prepared p;
   p.system = &find_system(c.system, "system");
-  p.workload = &find_workload(c.workload);
+  const ProfileWorkload* profile = profile_workload(c.workload, c.costs);
+  p.workload = profile ? &profile->workload : &find_workload(c.workload);
   p.options = resolve_options(p.system->options, c.options, "options");
   p.cluster = c.cluster == "this machine"
                   ? this_machine(c.ranks)
@@ -162,6 +172,10 @@ Prepared prepare(const RunCase& c) {
   Plan plan = p.system->plan(problem, p.options);
   plan.search_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - search_begin).count();
+  for (const PlanStage& stage : plan.stages)
+    if (c.clock == "wall" && (stage.tensor > 1 || !stage.variants.empty()))
+      throw InputError(c.system, "the plan shares layers between devices or recomputes activations",
+                       "that is simulated only: use the virtual clock");
   adopt(p, c, plan);
   p.planning_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -193,6 +207,7 @@ Theory make_theory(const Prepared& p, int microbatches) {
 
 std::vector<StageMemory> stage_memory(const Prepared& p, const OptimizerSpec& optimizer,
                                       const WeightRule& rule) {
+  if (p.workload->model.layers.empty()) return profile_stage_memory(p.plan, p.costs, optimizer);
   const ModelGraph& model = p.workload->model;
   const std::vector<Shape> shapes = model.shapes();
   const std::vector<StageInterface> between = interfaces(
@@ -209,6 +224,14 @@ std::vector<StageMemory> stage_memory(const Prepared& p, const OptimizerSpec& op
     result.push_back(m);
   }
   return result;
+}
+
+std::string refusal_of_real_ranks(const Plan& plan) {
+  const bool grouped =
+      std::ranges::any_of(plan.stages, [](const PlanStage& s) { return s.grouping != 1; });
+  if (!grouped && plan.imposed_edges.empty()) return "";
+  return "the plan's stages take different micro-batches or are tied without a tensor, which only "
+         "the virtual clock without training runs";
 }
 
 std::string over_memory(const Prepared& p, const std::vector<RankMemory>& memory) {

@@ -139,11 +139,10 @@ class CaseRun {
     if (!on_wall()) record_.device = p.cluster.devices.front().name;
     record_.plan = plan_json(p.plan, p.costs, p.system->name, std::nullopt);
     record_.microbatches = p.microbatches_per_update;
-    if (session_cannot_run(p.plan)) {
+    const std::string refusal = refusal_of_real_ranks(p.plan);
+    if (!refusal.empty() && (on_wall() || case_.train)) {
       record_.outcome = "unsupported";
-      record_.reason =
-          "the plan's stages take different micro-batches or are tied without a tensor, which only "
-          "the virtual clock without training runs";
+      record_.reason = refusal;
       return;
     }
     load_data();
@@ -178,13 +177,6 @@ class CaseRun {
     if (rule.momentum_sgd_only && (o.kind != OptimizerSpec::Kind::sgd || o.momentum == 0))
       throw InputError("optimizer", case_.system + " predicts by momentum SGD's rule only",
                        "use sgd with momentum, or leave out strict");
-  }
-
-  // What real ranks do not do yet.
-  bool session_cannot_run(const Plan& plan) const {
-    const bool grouped =
-        std::ranges::any_of(plan.stages, [](const PlanStage& s) { return s.grouping != 1; });
-    return (on_wall() || case_.train) && (grouped || !plan.imposed_edges.empty());
   }
 
   // Cuts the run into drained segments, an evaluation after each. Sizes in updates.

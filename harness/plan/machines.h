@@ -1,0 +1,48 @@
+// The cluster as planners see it: groups of devices joined by fast links inside groups joined by
+// slower ones.
+#pragma once
+
+#include <vector>
+
+#include "harness/core/cluster.h"
+#include "harness/core/cost_graph.h"
+
+namespace sluice {
+
+// Bandwidth of the path between any two of the first `devices` devices, bytes/s (its slowest link).
+class Bandwidths {
+ public:
+  Bandwidths(const Cluster& cluster, int devices);  // throws InputError if two have no path
+  double between(DeviceId a, DeviceId b) const {
+    return bandwidth_[a.index() * devices_ + b.index()];
+  }
+  double slowest() const;  // of any pair; infinity for one device
+  // The slowest pair with one end in each, or both ends in one set.
+  double across(const std::vector<DeviceId>& a, const std::vector<DeviceId>& b) const;
+  double within(const std::vector<DeviceId>& devices) const;
+  std::size_t devices() const { return devices_; }
+
+ private:
+  std::size_t devices_;
+  std::vector<double> bandwidth_;
+};
+
+// Devices in nested groups of equal size: `order` lists them so that every group of every level is
+// contiguous; counts[k] groups of level k - 1 (devices for k = 0) make one of level k, and two of
+// them are joined at bandwidths[k]. Uneven groups are not told apart: their level takes on the
+// bandwidth of the one around it.
+struct MachineTree {
+  std::vector<DeviceId> order;
+  std::vector<int> counts;
+  std::vector<double> bandwidths;  // bytes/s
+};
+MachineTree machine_tree(const Bandwidths& bandwidths);
+
+// The costs as planners for equal devices see them: every layer as slow as on the slowest of the
+// first `devices` devices.
+CostGraph costs_on_slowest(const CostGraph& costs, const Cluster& cluster, int devices);
+
+// Bytes of the smallest of the first `devices` devices.
+double smallest_memory(const Cluster& cluster, int devices);
+
+}  // namespace sluice

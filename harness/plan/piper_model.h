@@ -1,0 +1,30 @@
+// The graph as Piper's search sees it: units, the edges of each, and the ways to run each by tensor
+// degree. Scoring a plan needs no more than that.
+#pragma once
+
+#include <vector>
+
+#include "harness/plan/piper_search.h"
+#include "harness/plan/units.h"
+
+namespace sluice {
+
+// One way to run a unit; bytes per in- and out-edge are in the order of the unit's edges.
+struct PiperChoice {
+  int variant = -1;  // index into LayerCost::variants
+  double seconds = 0, parameters = 0, in_flight = 0, always = 0;
+  std::vector<double> in_sync, out_sync;
+};
+
+// The graph as the search sees it: units, edges by unit, choices by tensor degree.
+struct PiperModel {
+  UnitGraph graph;
+  std::vector<std::vector<int>> in_edges, out_edges;  // of each unit: indices of graph.edges
+  std::vector<int> tensors;                           // degrees that occur, ascending
+  std::vector<std::vector<std::vector<PiperChoice>>> choices;  // [tensor][unit]: empty if it cannot
+};
+
+// Leaves out what the options forbid.
+PiperModel piper_model(const CostGraph& costs, const PiperOptions& options);
+
+}  // namespace sluice

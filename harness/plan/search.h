@@ -1,0 +1,40 @@
+// What every search here takes and says: limits that end it with the best plan so far, and its
+// facts, written into the plan in one place.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "harness/core/plan.h"
+
+namespace sluice {
+
+struct SearchLimits {
+  double seconds = std::numeric_limits<double>::infinity();
+  std::int64_t sets = 40'000;  // down-sets or states; a graph with more is cut as a chain
+};
+
+// Has the time run out? Counts from its making.
+class Deadline {
+ public:
+  explicit Deadline(double seconds) : seconds_(seconds) {}
+  bool passed() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count() >
+           seconds_;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  double seconds_;
+};
+
+inline void report(Plan& plan, const SearchReport& search) {
+  plan.objective = search.objective;
+  plan.states = search.states;
+  plan.complete = search.complete;
+  plan.search = search;
+}
+
+}  // namespace sluice

@@ -1,0 +1,165 @@
+// dnn-partitioning's JSON (Tarnawski et al., NeurIPS 2020): "maxSizePerFPGA", "maxFPGAs",
+// "maxCPUs", "nodes" {id, name, supportedOnFpga, cpuLatency, fpgaLatency, isBackwardNode,
+// colorClass, size} and "edges" {sourceId, destId, cost, size}. Flags are true/false or 0/1. All
+// edges out of a node cost the same. Latencies are milliseconds. Costs are bytes / 2^31, seconds at
+// 2 GiB/s, in the throughput layer graphs, and bytes / 2147483.648, milliseconds at 2 GiB/s, in the
+// others; the "size" of an edge tells which, but in training graphs only its median does, since
+// their costs were made equal per source afterwards. CPU latencies are made up: 10 or 23 times the
+// accelerator's.
+#include "workloads/profiles/operator_profile.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "harness/core/error.h"
+#include "harness/core/json_reader.h"
+
+namespace sluice {
+
+namespace {
+
+bool flag(JsonReader& reader, const std::string& key) {
+  const nlohmann::json& value = reader.raw(key);
+  if (value.is_boolean()) return value.get<bool>();
+  if (value == 0 || value == 1) return value == 1;
+  reader.fail(key, "must be true, false, 0 or 1");
+}
+
+double not_negative(JsonReader& reader, const std::string& key) {
+  const double value = reader.number(key);
+  if (value < 0) reader.fail(key, "must not be negative");
+  return value;
+}
+
+constexpr double kBytesPerSecond = 2147483648;  // 2 GiB/s, which the costs assume
+
+}  // namespace
+
+OperatorGraph read_operator_graph(const nlohmann::json& json, const std::string& file) {
+  JsonReader reader(json, file);
+  OperatorGraph graph;
+  graph.memory = reader.number("maxSizePerFPGA");
+  graph.accelerators = static_cast<int>(reader.integer("maxFPGAs", 0));
+  graph.cpus = static_cast<int>(reader.integer("maxCPUs", 0));
+  std::map<std::int64_t, int> number_of;
+  std::vector<std::string> names;
+  for (JsonReader& r : reader.objects("nodes")) {
+    const std::int64_t id = r.integer("id", 0);
+    if (!number_of.try_emplace(id, static_cast<int>(graph.operators.size())).second)
+      r.fail("id", std::to_string(id) + " is there twice");
+    Operator op{.name = r.text("name", std::to_string(id))};
+    op.on_accelerator = flag(r, "supportedOnFpga");
+    op.backward = flag(r, "isBackwardNode");
+    op.accelerator = not_negative(r, "fpgaLatency");
+    op.cpu = not_negative(r, "cpuLatency");
+    if (r.has("size")) op.bytes = not_negative(r, "size");
+    op.color = static_cast<int>(r.integer("colorClass", -1, 0));
+    names.push_back(op.name);
+    graph.operators.push_back(op);
+  }
+  if (graph.operators.empty()) reader.fail("nodes", "must not be empty");
+  std::vector<double> cost(graph.operators.size(), -1);
+  for (JsonReader& r : reader.objects("edges")) {
+    const auto end = [&](const std::string& key) {
+      const auto found = number_of.find(r.integer(key, 0));
+      if (found == number_of.end()) r.fail(key, "there is no such node");
+      return found->second;
+    };
+    const int from = end("sourceId"), to = end("destId");
+    if (from == to) r.fail("destId", "a node cannot feed itself");
+    const double c = not_negative(r, "cost");
+    double& known = cost[static_cast<std::size_t>(from)];
+    if (known >= 0 && std::abs(known - c) > 1e-6)
+      r.fail("cost", "differs from that of another edge of the same source",
+             "all edges of a source must cost the same");
+    known = c;
+    graph.operators[static_cast<std::size_t>(from)].send = c;
+    graph.edges.emplace_back(from, to);
+  }
+  topological_order(graph.edges, names, file);  // throws for a cycle
+  return graph;
+}
+
+PublishedProfile read_operator_profile(const nlohmann::json& json, const std::string& file,
+                                       ProfileUnits units) {
+  const OperatorGraph graph = read_operator_graph(json, file);
+  const OperatorGroups groups = group_operators(graph);
+  std::vector<double> bytes_per_cost;
+  for (const auto& edge : json.at("edges"))
+    if (edge.contains("size") && edge["size"].is_number() && edge["size"] > 0 && edge["cost"] > 0)
+      bytes_per_cost.push_back(edge["size"].get<double>() / edge["cost"].get<double>());
+  std::ranges::sort(bytes_per_cost);
+  const bool cost_in_seconds =
+      !bytes_per_cost.empty() && bytes_per_cost[bytes_per_cost.size() / 2] > 1e8;
+  const bool physical = units == ProfileUnits::physical;
+  // Bytes of one unit of cost; as published, costs count like latencies, here milliseconds.
+  const double cost_bytes = kBytesPerSecond * (cost_in_seconds && physical ? 1 : 1e-3);
+
+  PublishedProfile profile{
+      .costs = {.model = file, .source = "dnn-partitioning profile", .device = "as profiled"}};
+  profile.memory = graph.memory;
+  std::vector<int> layer_of(graph.operators.size());
+  bool training = false;
+  for (std::size_t g = 0; g < groups.members.size(); ++g) {
+    LayerCost layer;
+    DeviceTime cpu{.device = "cpu"};
+    double memory = 0;
+    bool accelerator = true;
+    for (const int i : groups.members[g]) {
+      const Operator& op = graph.operators[static_cast<std::size_t>(i)];
+      layer_of[static_cast<std::size_t>(i)] = static_cast<int>(g);
+      if (layer.name.empty() || !op.backward)
+        layer.name += (layer.name.empty() ? "" : "+") + op.name;
+      memory += op.bytes;
+      accelerator = accelerator && op.on_accelerator;
+      training = training || op.backward;
+      const Seconds on_accelerator(op.accelerator / 1000), on_cpu(op.cpu / 1000);
+      if (op.backward) {
+        layer.input_gradient += on_accelerator / 2;
+        layer.weight_gradient += on_accelerator / 2;
+        cpu.input_gradient += on_cpu / 2;
+        cpu.weight_gradient += on_cpu / 2;
+      } else {
+        layer.forward += on_accelerator;
+        cpu.forward += on_cpu;
+      }
+    }
+    if (!accelerator)
+      throw InputError(file, "'" + layer.name + "' runs on a CPU only",
+                       "a cost graph is of one kind of device; plan such a graph as operators");
+    layer.parameters = Bytes(std::llround(memory));
+    layer.on.push_back(cpu);
+    profile.costs.layers.push_back(layer);
+  }
+  for (const auto& [from, to] : graph.edges) {
+    const auto f = static_cast<std::size_t>(from), t = static_cast<std::size_t>(to);
+    if (graph.operators[f].backward || graph.operators[t].backward || layer_of[f] == layer_of[t])
+      continue;
+    LayerCost& layer = profile.costs.layers[static_cast<std::size_t>(layer_of[t])];
+    const Bytes bytes(std::llround(graph.operators[f].send * cost_bytes));
+    const auto known = std::ranges::find(layer.inputs, layer_of[f]);
+    if (known == layer.inputs.end()) {
+      layer.inputs.push_back(layer_of[f]);
+      layer.input_bytes.push_back(bytes);
+    } else {  // another operator of the same group: its output goes along
+      layer.input_bytes[static_cast<std::size_t>(known - layer.inputs.begin())] += bytes;
+    }
+    Bytes& output = profile.costs.layers[static_cast<std::size_t>(layer_of[f])].output;
+    output = std::max(output, bytes);
+  }
+  const auto warn = [&](const std::string& text) { profile.warnings.push_back(text); };
+  if (cost_in_seconds)
+    warn(physical
+             ? "edge costs are seconds at 2 GiB/s while latencies are milliseconds: both read as "
+               "such; the authors' program adds them"
+             : "edge costs are seconds, kept as if they were milliseconds, as the authors' program "
+               "has it");
+  warn("bytes between layers are edge costs at 2 GiB/s; node sizes stand for parameters");
+  warn(training ? "backward times are split evenly into I and W"
+                : "an inference graph: I and W take no time");
+  warn("CPU latencies are made up by the authors (10 or 23 times the accelerator's)");
+  return profile;
+}
+
+}  // namespace sluice

@@ -1,0 +1,16 @@
+// dnn-partitioning's JSON in full: forward and backward operators, colours, CPU latencies. A
+// CostGraph (profile.h) keeps one layer per group of operators that share a device.
+#pragma once
+
+#include <string>
+
+#include "harness/core/operator_graph.h"
+#include "workloads/profiles/profile.h"
+
+namespace sluice {
+
+// Numbers as published: latencies in milliseconds; send costs in seconds in the throughput layer
+// graphs, in milliseconds in the others.
+OperatorGraph read_operator_graph(const nlohmann::json& json, const std::string& file);
+
+}  // namespace sluice

@@ -1,0 +1,98 @@
+#include "workloads/profiles/profile.h"
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <queue>
+#include <sstream>
+
+#include "harness/core/error.h"
+#include "harness/core/json_reader.h"
+#include "workloads/profiles/stage_file.h"
+
+namespace sluice {
+
+namespace {
+
+struct PathAndModel {
+  std::string path, model;
+};
+
+PathAndModel split(const std::string& name) {
+  std::error_code ignored;
+  const std::size_t hash = name.rfind('#');
+  if (hash == std::string::npos || std::filesystem::exists(name, ignored)) return {name, ""};
+  return {name.substr(0, hash), name.substr(hash + 1)};
+}
+
+std::string text_of(const std::string& path) {
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  if (!in || in.bad()) throw InputError(path, "cannot be read", "check the name and permissions");
+  return text.str();
+}
+
+}  // namespace
+
+bool is_profile_path(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(split(path).path, ignored);
+}
+
+PublishedProfile load_profile(const std::string& name, ProfileUnits units) {
+  const auto [path, model] = split(name);
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    throw InputError(path, "is a folder", "give a file");
+  const std::string text = text_of(path);
+  const std::size_t start = text.find_first_not_of(" \t\r\n");
+  if (start == std::string::npos) throw InputError(path, "is empty");
+  if (text[start] == '{') {
+    const nlohmann::json json = parse_json_file(path);
+    if (json.contains("schema")) return {.costs = cost_graph_from_json(json, path)};
+    if (json.contains("mbsInBatch")) return read_piper_profile(json, path, units);
+    if (json.contains("maxFPGAs")) return read_operator_profile(json, path, units);
+    throw InputError(path, "is JSON of no known profile",
+                     "known: sluice profile (schema), Piper (mbsInBatch), dnn-partitioning "
+                     "(maxFPGAs)");
+  }
+  if (text.find("forward_compute_time=") != std::string::npos)
+    return read_pipedream_profile(text, path);
+  if (text.find("parameters_out:") != std::string::npos ||
+      text.find("model_profiles:") != std::string::npos)
+    return read_pipeedge_profile(path, model);
+  if (is_stage_file(text))
+    throw InputError(path,
+                     "is a FlexFlow stage file: it says where operators run, not what they take",
+                     "give a profile");
+  throw InputError(path + ":1", "is no known profile",
+                   "known: CostGraph, Piper and dnn-partitioning JSON, PipeDream graph text, "
+                   "PipeEdge YAML");
+}
+
+std::vector<int> topological_order(const std::vector<std::pair<int, int>>& edges,
+                                   const std::vector<std::string>& names, const std::string& file) {
+  std::vector<int> waits(names.size(), 0);
+  std::vector<std::vector<int>> readers(names.size());
+  for (const auto& [from, to] : edges) {
+    ++waits[static_cast<std::size_t>(to)];
+    readers[static_cast<std::size_t>(from)].push_back(to);
+  }
+  std::priority_queue<int, std::vector<int>, std::greater<>> ready;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (waits[i] == 0) ready.push(static_cast<int>(i));
+  std::vector<int> order;
+  while (!ready.empty()) {
+    order.push_back(ready.top());
+    ready.pop();
+    for (const int reader : readers[static_cast<std::size_t>(order.back())])
+      if (--waits[static_cast<std::size_t>(reader)] == 0) ready.push(reader);
+  }
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (waits[i] > 0)
+      throw InputError(file, "the graph has a cycle through or before '" + names[i] + "'");
+  return order;
+}
+
+}  // namespace sluice

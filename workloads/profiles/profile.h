@@ -1,0 +1,50 @@
+// Published profiles: the measurements that papers' authors put beside their planners, read into
+// CostGraphs with their unit traps handled. Found by content, not by name:
+//   PipeDream graph text   "node1 -- Conv2d(...) -- forward_compute_time=..., ..." and edge lines
+//   Piper JSON             "mbsInBatch", "nodes" with "TMPCs"
+//   dnn-partitioning JSON  "maxFPGAs", "nodes" with "fpgaLatency" (operator_profile.h has all of
+//   it) PipeEdge YAML          models.yml beside device_types.yml; "FILE#MODEL" picks a model
+// A FlexFlow stage file says where operators run and nothing of their costs: stage_file.h.
+// Every reader throws InputError with file, line (or JSON pointer) and reason.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/core/cost_graph.h"
+
+namespace sluice {
+
+// published: numbers as the file has them, for reproducing what the authors' program prints, even
+// where it adds milliseconds to seconds. physical: seconds and bytes throughout.
+enum class ProfileUnits { physical, published };
+
+struct PublishedProfile {
+  CostGraph costs;
+  std::vector<std::string> warnings;  // what was assumed, mended or left out; one sentence each
+  std::int64_t microbatches = 0;      // of a batch, as published; 0: the file does not say
+  double bandwidth = 0;               // bytes/s, as published; 0: the file does not say
+  double memory = 0;                  // bytes of a device, as published; 0: the file does not say
+};
+
+// Is `path` (with or without "#MODEL") a file? Names of listed workloads are not.
+bool is_profile_path(const std::string& path);
+
+PublishedProfile load_profile(const std::string& path, ProfileUnits units = ProfileUnits::physical);
+
+// The readers, by format. `text`: the file's content.
+PublishedProfile read_pipedream_profile(const std::string& text, const std::string& file);
+PublishedProfile read_piper_profile(const nlohmann::json& json, const std::string& file,
+                                    ProfileUnits units);
+PublishedProfile read_operator_profile(const nlohmann::json& json, const std::string& file,
+                                       ProfileUnits units);
+PublishedProfile read_pipeedge_profile(const std::string& path, const std::string& model);
+
+// An order in which sources come before what reads them; of several possible, the first in the
+// file. `edges`: source and reader; `names` are for the error that names a node of a cycle.
+std::vector<int> topological_order(const std::vector<std::pair<int, int>>& edges,
+                                   const std::vector<std::string>& names, const std::string& file);
+
+}  // namespace sluice

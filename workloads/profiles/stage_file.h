@@ -1,0 +1,34 @@
+// FlexFlow's stage files (its early runtime of GraphPipe reads them): numbers between blanks,
+//   OPERATORS  stage of operator 0  stage of operator 1 ...
+//   STAGES     then for every stage: micro-batch, samples its buffer holds, k of kFkB, devices
+// The second line may be missing. Such a file is a plan and no profile: it says nothing of costs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/core/plan.h"
+
+namespace sluice {
+
+struct StageFile {
+  struct Stage {
+    std::int64_t micro_batch = 0;  // samples
+    std::int64_t buffer = 0;       // samples in flight at most
+    int forwards_in_a_row = 1;     // k of kFkB
+    int devices = 1;
+  };
+  std::vector<int> stage_of;  // per operator
+  std::vector<Stage> stages;  // empty: the file gives only the operators' stages
+};
+
+bool is_stage_file(const std::string& text);  // nothing but whole numbers
+
+StageFile read_stage_file(const std::string& text, const std::string& file);
+
+// The plan it stands for: devices are given out in the order of the stages, as FlexFlow does.
+// Throws InputError if the operators are not the cost graph's layers in number, or if the stages'
+// micro-batches differ (a Plan has one).
+Plan plan_of(const StageFile& stages, const CostGraph& costs, const std::string& file);
+
+}  // namespace sluice
