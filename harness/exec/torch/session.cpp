@@ -162,6 +162,7 @@ class TorchSession : public Session {
   using WeightsOf = std::function<std::span<const at::Tensor>(StageId)>;
 
   Evaluation evaluate_with(const WeightsOf& weights) const {
+    const c10::InferenceMode no_autograd;
     at::set_num_threads(1);  // with more, a busy machine makes the threads wait for one another
     Evaluation result;
     if (!spec_.feed) throw std::logic_error("a synthetic workload has no test samples");
