@@ -151,6 +151,9 @@ Prepared prepare(const RunCase& c) {
   Prepared p;
   p.system = &find_system(c.system, "system");
   const ProfileWorkload* profile = profile_workload(c.workload, c.costs);
+  if (p.system->data_parallel && p.system->sharding)
+    throw InputError(c.system, "gathers and scatters its weights, which nothing here executes yet",
+                     "see its order with sluice schedule; run data_parallel");
   p.workload = profile ? &profile->workload : &find_workload(c.workload);
   p.options = resolve_options(p.system->options, c.options, "options");
   p.cluster = c.cluster == "this machine"

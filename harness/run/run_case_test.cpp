@@ -230,5 +230,11 @@ TEST_F(RunCaseTest, PipeMaresFirstEpochsMayBeSynchronous) {
   EXPECT_EQ(refused.outcome, "unsupported");
 }
 
+TEST_F(RunCaseTest, ShardedDataParallelTrainingIsRefusedRatherThanRunWhole) {
+  const Record r = run({{"system", "fsdp"}, {"ranks", 2}});
+  EXPECT_EQ(r.outcome, "unsupported");
+  EXPECT_NE(r.reason.find("gathers and scatters"), std::string::npos) << r.reason;
+}
+
 }  // namespace
 }  // namespace sluice
