@@ -165,12 +165,14 @@ Prepared prepare(const RunCase& c) {
   Problem problem{p.costs, p.cluster, c.ranks, c.batch, c.microbatches, {}};
   problem.simulate = [&](const Plan& plan) { return simulated_seconds(p, c, plan); };
   problem.costs_at = [&](std::int64_t micro_batch) { return costs_at(p, c, micro_batch); };
-  const std::vector<Shape> shapes = p.workload->model.shapes();
-  problem.footprint = [&](std::span<const int> layers, std::int64_t samples) {
-    const StageMemory m =
-        memory_of_layers(p.workload->model, shapes, layers, samples, c.optimizer.state_tensors());
-    return Problem::Footprint{m.weights + m.gradients + m.optimizer, m.stash};
-  };
+  if (!p.workload->model.layers.empty()) {  // a published profile has costs and no layers
+    problem.footprint = [&, shapes = p.workload->model.shapes()](std::span<const int> layers,
+                                                                 std::int64_t samples) {
+      const StageMemory m =
+          memory_of_layers(p.workload->model, shapes, layers, samples, c.optimizer.state_tensors());
+      return Problem::Footprint{m.weights + m.gradients + m.optimizer, m.stash};
+    };
+  }
   const auto search_begin = std::chrono::steady_clock::now();
   Plan plan = p.system->plan(problem, p.options);
   plan.search_seconds =

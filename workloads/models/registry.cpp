@@ -103,6 +103,10 @@ static std::vector<Workload> make_workloads() {
                                mlp_classifier({512, 512, 256, 128, 10}, grey), "fashion-mnist"),
                          0.02),
       0.8665));
+  all.push_back(with_learning_rate(
+      image("fmnist_mlp_deep", "Fashion-MNIST, MLP of 8 linear layers, width 128",
+            mlp_classifier({128, 128, 128, 128, 128, 128, 128, 10}, grey), "fashion-mnist"),
+      0.02));
   all.push_back(
       with_target(image("fmnist_cnn", "Fashion-MNIST, small CNN (4 convolutions, 3 linear layers)",
                         small_cnn(grey, 10), "fashion-mnist"),
