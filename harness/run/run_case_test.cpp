@@ -6,10 +6,12 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <numeric>
+#include <thread>
 
 #include "harness/run/test_data.h"
 #include "results/metrics.h"
@@ -190,7 +192,9 @@ TEST_F(RunCaseTest, AnInterruptedCaseGoesOnFromItsCheckpointToTheSameRecord) {
   const std::string folder = folder_ + "/checkpoints";
   std::atomic<bool> cancel = false;
   const auto stop_in_the_second_epoch = [&](double fraction, const std::string&) {
-    if (fraction > 0.5) cancel = true;
+    if (fraction <= 0.5) return;
+    cancel = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until it is seen
   };
   EXPECT_THROW(run_case(c, {&cancel, stop_in_the_second_epoch, folder}), Cancelled);
   EXPECT_FALSE(std::filesystem::is_empty(folder));
