@@ -184,8 +184,10 @@ RunCase read_one(const nlohmann::json& json, const std::string& file, const std:
   c.ranks = as_int(reader.integer("ranks", c.ranks, 1), reader, "ranks");
   check_cluster(reader, c, system.one_process ? 1 : c.ranks);
   c.batch = reader.integer("batch", workload.batch, 1);
-  c.microbatches =
-      as_int(reader.integer("microbatches", workload.microbatches, 1), reader, "microbatches");
+  // One process has no pipe to fill: it takes the batch whole, unless that would not fit (full-size
+  // models) or is asked for. Anything else would flatter systems that take whole batches.
+  const int usual = system.one_process && workload.runs_for_real ? 1 : workload.microbatches;
+  c.microbatches = as_int(reader.integer("microbatches", usual, 1), reader, "microbatches");
   if (c.batch % c.microbatches != 0)
     reader.fail("microbatches",
                 std::to_string(c.microbatches) + " micro-batches do not divide the batch of " +
