@@ -1,5 +1,5 @@
-// The program as a user meets it: exit codes, what is on stdout and on stderr, and what is left on
-// the disk when a run is broken off.
+// The program as a user meets it, one command after the other (hence its length): exit codes, what is on
+// stdout and on stderr, and what is left on the disk when a run is broken off.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>

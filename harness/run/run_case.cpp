@@ -1,3 +1,4 @@
+// One run from its plan to its record, read top to bottom; a little longer than most files for that.
 #include "harness/run/run_case.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Every layer kind against autograd in fp64, and what it really keeps against what it declares.
+// Every layer kind against autograd in fp64, and what it really keeps against what it declares. Long
+// because there are many kinds.
 #include "harness/exec/torch/layers.h"
 
 #include <c10/core/InferenceMode.h>
