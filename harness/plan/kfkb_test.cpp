@@ -12,8 +12,9 @@
 namespace sluice {
 namespace {
 
-nlohmann::json vector_named(const std::string& id) {
-  const auto all = parse_json_file(SLUICE_SOURCE_DIR "/harness/testdata/graphpipe.json");
+const nlohmann::json& vector_named(const std::string& id) {
+  static const nlohmann::json all =
+      parse_json_file(SLUICE_SOURCE_DIR "/harness/testdata/graphpipe.json");
   for (const auto& v : all["vectors"])
     if (v["id"] == id) return v;
   throw std::logic_error("no vector " + id);

@@ -68,7 +68,8 @@ int in_flight_at_source(const StageSearchResult& result) {
 }
 
 TEST(StageGraphSearchTest, PublishedBottlenecks) {  // TV6
-  const auto all = parse_json_file(SLUICE_SOURCE_DIR "/harness/testdata/graphpipe.json");
+  static const nlohmann::json all =
+      parse_json_file(SLUICE_SOURCE_DIR "/harness/testdata/graphpipe.json");
   nlohmann::json v;
   for (const auto& one : all["vectors"])
     if (one["id"] == "GP-TV6") v = one;
