@@ -370,7 +370,7 @@ RC_GTEST_PROP(ReplicatedPartitionTest, ScalesWithItsTimesAndBandwidths, ()) {
 // A plan need not use a device that it is given at the end of the order.
 RC_GTEST_PROP(ReplicatedPartitionTest, ADeviceMoreNeverHurtsWhereItMayBeLeftOut, ()) {
   ReplicationProblem more = arbitrary_problem();
-  RC_PRE(more.speeds.size() > 1u);
+  if (more.speeds.size() < 2) return;  // nothing to take away
   more.all_devices = false;
   ReplicationProblem fewer = more;
   const std::size_t n = more.speeds.size() - 1;
