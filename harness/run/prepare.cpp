@@ -199,11 +199,13 @@ static ScheduleProblem schedule_problem(const Prepared& p, int microbatches, int
 Program make_program(const Prepared& p, int microbatches, int epoch) {
   const ScheduleProblem problem = schedule_problem(p, microbatches, epoch);
   return lower(p.system->schedule(problem, p.options), p.graph, p.ranks.placement,
-               p.system->weights(problem, p.options));
+               rule_of(p, microbatches, epoch));
 }
 
 WeightRule rule_of(const Prepared& p, int microbatches, int epoch) {
-  return p.system->weights(schedule_problem(p, microbatches, epoch), p.options);
+  WeightRule rule = p.system->weights(schedule_problem(p, microbatches, epoch), p.options);
+  rule.leftover = p.leftover;
+  return rule;
 }
 
 Theory make_theory(const Prepared& p, int microbatches) {

@@ -26,6 +26,7 @@ struct Prepared {
   double planning_seconds = 0;
   std::int64_t micro_batch = 1;  // samples of one unit of the schedule
   int microbatches_per_update = 1;
+  WeightRule::Leftover leftover = WeightRule::Leftover::drop;
 };
 
 // Throws InputError; the plan's memory is not checked here (see over_memory).
