@@ -85,6 +85,7 @@ struct SessionSpec {
   std::optional<std::vector<std::vector<std::vector<double>>>>
       initial;                    // [layer][parameter][element]
   WeightRule rule;                // of the programs to come; a checkpoint is loaded for it
+  Sharding sharding;              // of the programs to come: stages of several ranks are sliced
   int fail_rank = -1;             // tests: this rank throws ...
   std::int64_t fail_update = -1;  // ... in its step of this update
 };

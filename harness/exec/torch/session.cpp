@@ -12,6 +12,7 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "harness/core/error.h"
 #include "harness/exec/threads.h"
 #include "harness/exec/torch/checkpoint.h"
 #include "harness/exec/torch/stage_worker.h"
@@ -25,6 +26,9 @@ class TorchSession : public Session {
   explicit TorchSession(const SessionSpec& spec) : spec_(spec) {
     install_counting_allocator();
     const c10::InferenceMode no_autograd;
+    if (spec.sharding.active() && !spec.rule.synchronous())
+      throw InputError("sharding", "the system updates without a flush, which needs whole weights",
+                       "use it with replicas");
     context_.spec = &spec_;
     context_.options = at::TensorOptions().dtype(spec.double_precision ? at::kDouble : at::kFloat);
     if (!spec.feed) make_synthetic_batch();
@@ -37,14 +41,18 @@ class TorchSession : public Session {
       for (const Rank r : placement_.stages[s]) held[r.index()].push_back(StageId(s));
     const auto initial = starting_weights();
     for (std::size_t r = 0; r < held.size(); ++r)
-      workers_.push_back(
-          std::make_unique<TorchWorker>(Rank(r), context_, held[r], interfaces_, initial));
+      workers_.push_back(std::make_unique<TorchWorker>(Rank(r), context_, held[r], placement_,
+                                                       interfaces_, initial));
     for (std::size_t s = 0; s < placement_.stages.size(); ++s)
       for (const Rank r : placement_.stages[s])
         worker(r.index()).weights(StageId(s)).follow(spec.rule, StageId(s));
   }
 
   RunResult run(const Program& program, const RunRequest& request) override {
+    for (std::size_t s = 0; s < placement_.stages.size(); ++s)
+      if (program.sharded(StageId(s)) != sharded(StageId(s)) ||
+          (sharded(StageId(s)) && keeps_whole(program.sharding) != keeps_whole(spec_.sharding)))
+        throw std::logic_error("a program of other sharding than its session's");
     context_.program = &program;
     context_.request = &request;
     context_.first_update = updates_;
@@ -65,13 +73,14 @@ class TorchSession : public Session {
     if (request.keep_weights) {
       result.weights.resize(placement_.stages.size());
       for (std::size_t s = 0; s < placement_.stages.size(); ++s)
-        result.weights[s] = owner_of(StageId(s)).kept_weights(StageId(s));
+        result.weights[s] = kept_weights(StageId(s));
     }
     return result;
   }
 
   Evaluation evaluate() override {
-    return evaluate_with([this](StageId s) { return owner_of(s).weights(s).newest(); });
+    const c10::InferenceMode no_autograd;
+    return evaluate_with([](TorchWorker& w, StageId s) { return w.weights(s).newest_flat(); });
   }
 
   Evaluation evaluate_snapshot(std::size_t k) override {
@@ -87,9 +96,8 @@ class TorchSession : public Session {
         buffers[b].copy_(snapshot.buffers[b]);
       }
     }
-    const Evaluation result = evaluate_with([&](StageId s) {
-      return std::span<const at::Tensor>(owner_of(s).snapshots(s)[k].weights);
-    });
+    const Evaluation result =
+        evaluate_with([&](TorchWorker& w, StageId s) { return w.snapshots(s)[k].weights; });
     for (std::size_t s = 0; s < interfaces_.size(); ++s) {
       const std::vector<at::Tensor> buffers = owner_of(StageId(s)).module(StageId(s)).buffers();
       for (std::size_t b = 0; b < buffers.size(); ++b) buffers[b].copy_(now[s][b]);
@@ -102,6 +110,10 @@ class TorchSession : public Session {
     Checkpoint checkpoint{.of = identity(), .updates = updates_, .stages = {}};
     for (std::size_t s = 0; s < interfaces_.size(); ++s) {
       StageWeights::State state = owner_of(StageId(s)).weights(StageId(s)).state();
+      for (std::size_t k = 0; k < state.tensors.size(); ++k)
+        state.tensors[k] = whole(StageId(s), [&](TorchWorker& w, StageId stage) {
+          return w.weights(stage).state().tensors[k];
+        });
       for (const at::Tensor& buffer : owner_of(StageId(s)).module(StageId(s)).buffers())
         state.tensors.push_back(buffer.to(context_.options.dtype()).contiguous().flatten());
       checkpoint.stages.push_back({state.numbers, state.tensors});
@@ -138,10 +150,10 @@ class TorchSession : public Session {
     for (std::size_t r = 0; r < workers_.size(); ++r) worker(r).counters()->reset_peak();
   }
   std::vector<double> weights(int layer) const override {
-    return of_layer(layer, [](StageWeights& w) { return w.newest_flat(); });
+    return of_layer(layer, [](TorchWorker& w, StageId s) { return w.weights(s).newest_flat(); });
   }
   std::vector<double> gradients(int layer) const override {
-    return of_layer(layer, [](StageWeights& w) { return w.gradients_flat(); });
+    return of_layer(layer, [](TorchWorker& w, StageId s) { return w.weights(s).gradients_flat(); });
   }
   std::int64_t updates_done() const override { return updates_; }
 
@@ -158,11 +170,43 @@ class TorchSession : public Session {
     losses.resize(whole);
   }
 
-  // What a stage reads: its newest weights, or a snapshot's.
-  using WeightsOf = std::function<std::span<const at::Tensor>(StageId)>;
+  // A flat tensor of a stage; of a sharded one this rank's slice.
+  using FlatOf = std::function<at::Tensor(TorchWorker&, StageId)>;
+  // By stage and parameter.
+  using WeightsOf = std::vector<std::vector<at::Tensor>>;
 
-  Evaluation evaluate_with(const WeightsOf& weights) const {
-    const c10::InferenceMode no_autograd;
+  static bool keeps_whole(const Sharding& s) { return s.gather == Sharding::Gather::after_step; }
+  bool sharded(StageId stage) const {
+    return spec_.sharding.active() && placement_.stages[stage.index()].size() > 1;
+  }
+  // A flat tensor of the whole stage, put together where it is sharded.
+  at::Tensor whole(StageId stage, const FlatOf& flat) const {
+    if (!sharded(stage)) return flat(owner_of(stage), stage);
+    std::vector<at::Tensor> slices;
+    for (const Rank r : placement_.stages[stage.index()])
+      slices.push_back(flat(worker(r.index()), stage));
+    return at::cat(slices).narrow(0, 0, owner_of(stage).weights(stage).size());
+  }
+
+  std::vector<std::vector<double>> kept_weights(StageId stage) const {
+    std::vector<std::vector<double>> kept = owner_of(stage).kept_weights(stage);
+    if (!sharded(stage)) return kept;
+    const auto& ranks = placement_.stages[stage.index()];
+    for (std::size_t u = 0; u < kept.size(); ++u) {
+      for (std::size_t k = 1; k < ranks.size(); ++k) {
+        const std::vector<double>& slice = worker(ranks[k].index()).kept_weights(stage)[u];
+        kept[u].insert(kept[u].end(), slice.begin(), slice.end());
+      }
+      kept[u].resize(static_cast<std::size_t>(owner_of(stage).weights(stage).size()));
+    }
+    return kept;
+  }
+
+  // flat: what every stage reads, its newest weights or a snapshot's.
+  Evaluation evaluate_with(const FlatOf& flat) const {
+    WeightsOf weights;
+    for (std::size_t s = 0; s < interfaces_.size(); ++s)
+      weights.push_back(owner_of(StageId(s)).weights(StageId(s)).views_of(whole(StageId(s), flat)));
     at::set_num_threads(1);  // with more, a busy machine makes the threads wait for one another
     Evaluation result;
     if (!spec_.feed) throw std::logic_error("a synthetic workload has no test samples");
@@ -218,8 +262,8 @@ class TorchSession : public Session {
       std::vector<at::Tensor> received;
       for (const int producer : interfaces_[s].receives) received.push_back(values.at(producer));
       const auto out = owner.module(StageId(s))
-                           .forward(received, weights(StageId(s)), target,
-                                    {.training = false}, nullptr, &result.loss, &result.prediction);
+                           .forward(received, weights[s], target, {.training = false}, nullptr,
+                                    &result.loss, &result.prediction);
       for (std::size_t k = 0; k < out.size(); ++k) values[interfaces_[s].sends[k]] = out[k];
     }
     return result;
@@ -236,8 +280,9 @@ class TorchSession : public Session {
     for (std::int64_t length = 1; length <= most && std::ranges::count(ended, false) > 0;
          ++length) {
       inputs[1] = prefix;
-      const at::Tensor next =
-          predict(inputs, at::zeros_like(prefix), weights).prediction.select(1, length - 1).argmax(-1);
+      const at::Tensor next = predict(inputs, at::zeros_like(prefix), weights)
+                                  .prediction.select(1, length - 1)
+                                  .argmax(-1);
       for (std::int64_t i = 0; i < n; ++i) {
         const auto id = next.const_data_ptr<std::int64_t>()[i];
         const auto text = static_cast<std::size_t>(i);
@@ -268,18 +313,15 @@ class TorchSession : public Session {
   }
 
   // The part of a stage's flat tensor that belongs to one layer.
-  template <class Flat>
-  std::vector<double> of_layer(int layer, Flat flat) const {
+  std::vector<double> of_layer(int layer, const FlatOf& flat) const {
     for (std::size_t s = 0; s < spec_.plan.stages.size(); ++s) {
       std::int64_t offset = 0;
       for (const int l : spec_.plan.stages[s].layers) {
         const std::int64_t n = parameter_count(spec_.model.layers[static_cast<std::size_t>(l)]);
         if (l == layer) {
-          const at::Tensor part = flat(owner_of(StageId(s)).weights(StageId(s)))
-                                      .narrow(0, offset, n)
-                                      .to(at::kDouble)
-                                      .contiguous();
-          return {part.template data_ptr<double>(), part.template data_ptr<double>() + n};
+          const at::Tensor part =
+              whole(StageId(s), flat).narrow(0, offset, n).to(at::kDouble).contiguous();
+          return {part.data_ptr<double>(), part.data_ptr<double>() + n};
         }
         offset += n;
       }

@@ -54,8 +54,16 @@ at::Tensor load_targets(const RunContext& context, bool train,
   return values.to(context.options.dtype());
 }
 
+// A rank's slice of a stage that `ranks` hold.
+static Share share_of(const Sharding& sharding, const std::vector<Rank>& ranks, Rank rank) {
+  if (!sharding.active() || ranks.size() < 2) return {};
+  return {.members = ranks.size(),
+          .member = static_cast<std::size_t>(std::ranges::find(ranks, rank) - ranks.begin()),
+          .keeps_whole = sharding.gather == Sharding::Gather::after_step};
+}
+
 TorchWorker::TorchWorker(Rank rank, const RunContext& context, std::vector<StageId> stages,
-                         const std::vector<StageInterface>& interfaces,
+                         const Placement& placement, const std::vector<StageInterface>& interfaces,
                          const std::vector<std::vector<at::Tensor>>& initial_weights)
     : rank_(rank), context_(context), counters_(new_counters()) {
   const SessionSpec& spec = *context.spec;
@@ -70,8 +78,9 @@ TorchWorker::TorchWorker(Rank rank, const RunContext& context, std::vector<Stage
     std::vector<at::Tensor> initial;
     for (const int l : layers)
       for (const at::Tensor& w : initial_weights[static_cast<std::size_t>(l)]) initial.push_back(w);
-    s.weights = std::make_unique<StageWeights>(s.module->parameters(), initial, spec.optimizer,
-                                               context.options, counters_);
+    s.weights = std::make_unique<StageWeights>(
+        s.module->parameters(), initial, spec.optimizer, context.options, counters_,
+        share_of(spec.sharding, placement.stages[id.index()], rank));
     s.has_loss = is_loss(spec.model.layers[static_cast<std::size_t>(layers.back())].kind);
     s.readers.assign(s.interface.sends.size(), 0);
     // The tensors that cross from stage a to stage b: those of a's sends that b receives.
@@ -377,13 +386,37 @@ void TorchWorker::put(const Instruction& receive, Message message) {
   }
 }
 
+static Worker::Buffer buffer_of(const at::Tensor& flat, std::int64_t count) {
+  return {flat.data_ptr(), static_cast<std::size_t>(count),
+          flat.scalar_type() == at::kDouble ? ElementType::float64 : ElementType::float32};
+}
+
+Worker::Buffer TorchWorker::begin_gather(StageId stage) {
+  const c10::InferenceMode no_autograd;
+  StageWeights& w = weights(stage);
+  return buffer_of(w.begin_gather(), w.newest_flat().numel());
+}
+
+void TorchWorker::free_weights(StageId stage) { weights(stage).free_gathered(); }
+
+Worker::Buffer TorchWorker::begin_reduce_scatter(StageId stage) {
+  const c10::InferenceMode no_autograd;
+  run_pending(state(stage));
+  StageWeights& w = weights(stage);
+  return buffer_of(w.begin_reduce_scatter(), w.newest_flat().numel());
+}
+
+void TorchWorker::end_reduce_scatter(StageId stage) {
+  const c10::InferenceMode no_autograd;
+  weights(stage).end_reduce_scatter();
+}
+
 Worker::Buffer TorchWorker::gradients(StageId stage) {
   State& s = state(stage);
   run_pending(s);
   s.weights->gradients();  // clears the accumulator where this rank had no micro-batch of its own
   const at::Tensor& g = s.weights->gradients_flat();
-  return {g.data_ptr(), static_cast<std::size_t>(g.numel()),
-          g.scalar_type() == at::kDouble ? ElementType::float64 : ElementType::float32};
+  return buffer_of(g, g.numel());
 }
 
 void TorchWorker::step(const Instruction& step) {
@@ -413,7 +446,7 @@ void TorchWorker::step(const Instruction& step) {
   if (std::ranges::binary_search(request.snapshots, in_run + 1) &&
       step.version * per_step % program.micros_per_update == 0) {
     StageSnapshot& snapshot = s.snapshots.emplace_back();
-    for (const at::Tensor& w : s.weights->newest()) snapshot.weights.push_back(w.clone());
+    snapshot.weights = newest.clone();
     for (const at::Tensor& b : s.module->buffers()) snapshot.buffers.push_back(b.clone());
   }
   if (s.has_loss && request.progress) request.progress(in_run + 1);

@@ -32,16 +32,18 @@ at::Tensor load_input(const RunContext& context, bool train, std::size_t input,
 at::Tensor load_targets(const RunContext& context, bool train,
                         std::span<const std::int64_t> indices);
 
-// A copy of a stage's newest weights and running statistics.
+// A copy of a stage's newest weights (flat; of a sharded stage this rank's slice) and running
+// statistics.
 struct StageSnapshot {
-  std::vector<at::Tensor> weights, buffers;
+  at::Tensor weights;
+  std::vector<at::Tensor> buffers;
 };
 
 class TorchWorker : public Worker {
  public:
-  // stages: the ones this rank holds. interfaces: of all stages.
+  // stages: the ones this rank holds. interfaces, placement: of all stages.
   TorchWorker(Rank rank, const RunContext& context, std::vector<StageId> stages,
-              const std::vector<StageInterface>& interfaces,
+              const Placement& placement, const std::vector<StageInterface>& interfaces,
               const std::vector<std::vector<at::Tensor>>& initial_weights);
 
   void begin_run(const Program& program) override;
@@ -50,6 +52,10 @@ class TorchWorker : public Worker {
   Message take(const Instruction& send) override;
   void put(const Instruction& receive, Message message) override;
   Buffer gradients(StageId stage) override;
+  Buffer begin_gather(StageId stage) override;
+  void free_weights(StageId stage) override;
+  Buffer begin_reduce_scatter(StageId stage) override;
+  void end_reduce_scatter(StageId stage) override;
   void step(const Instruction& step) override;
   void end_run() override {}
 
@@ -62,7 +68,8 @@ class TorchWorker : public Worker {
   // Per update: of how many micro-batches that is the sum; of how many it must be, over all ranks.
   const std::vector<int>& loss_parts() const { return loss_parts_; }
   int micros_of_update(std::size_t update) const;
-  // keep_weights: the flat weights after each step of the run
+  // keep_weights: the flat weights (of a sharded stage this rank's slice) after each step of the
+  // run
   const std::vector<std::vector<double>>& kept_weights(StageId stage) { return state(stage).kept; }
   const std::vector<StageSnapshot>& snapshots(StageId stage) { return state(stage).snapshots; }
 
