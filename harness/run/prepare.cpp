@@ -233,14 +233,6 @@ std::vector<StageMemory> stage_memory(const Prepared& p, const OptimizerSpec& op
   return result;
 }
 
-std::string refusal_of_real_ranks(const Plan& plan) {
-  const bool grouped =
-      std::ranges::any_of(plan.stages, [](const PlanStage& s) { return s.grouping != 1; });
-  if (!grouped && plan.imposed_edges.empty()) return "";
-  return "the plan's stages take different micro-batches or are tied without a tensor, which only "
-         "the virtual clock without training runs";
-}
-
 std::string over_memory(const Prepared& p, const std::vector<RankMemory>& memory) {
   for (std::size_t r = 0; r < memory.size(); ++r) {
     const Device& device = p.cluster.devices[p.ranks.devices[r].index()];

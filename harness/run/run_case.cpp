@@ -143,12 +143,6 @@ class CaseRun {
     if (!on_wall()) record_.device = p.cluster.devices.front().name;
     record_.plan = plan_json(p.plan, p.costs, p.system->name, std::nullopt);
     record_.microbatches = p.microbatches_per_update;
-    const std::string refusal = refusal_of_real_ranks(p.plan);
-    if (!refusal.empty() && (on_wall() || case_.train)) {
-      record_.outcome = "unsupported";
-      record_.reason = refusal;
-      return;
-    }
     load_data();
     const int units = segments_.empty() ? case_.microbatches : unit_count(0, segments_.front());
     try {

@@ -11,6 +11,7 @@
 #include "harness/exec/executor.h"
 #include "harness/exec/session.h"
 #include "harness/exec/torch/memory_counter.h"
+#include "harness/exec/torch/pieces.h"
 #include "harness/exec/torch/stage_module.h"
 #include "harness/exec/torch/stage_weights.h"
 
@@ -74,13 +75,14 @@ class TorchWorker : public Worker {
   const std::vector<StageSnapshot>& snapshots(StageId stage) { return state(stage).snapshots; }
 
  private:
-  // One micro-batch on its way through one stage.
+  // What one op of a stage takes, a micro-batch or several at once, on its way through the stage.
   struct Slot {
     std::vector<at::Tensor> received;          // per interface.receives
     std::vector<at::Tensor> outputs;           // per interface.sends, until handed out
-    std::vector<int> outputs_left;             // readers still to be served, per interface.sends
+    std::vector<int> outputs_left;             // messages still to be made of them
     std::vector<at::Tensor> output_gradients;  // per interface.sends, summed as they come
     std::vector<at::Tensor> input_gradients;   // per interface.receives, until handed out
+    std::vector<int> input_gradients_left;     // messages still to be made of them
     StageStashTensors stash;
   };
   struct Edge {                           // what crosses between this stage and another
@@ -92,7 +94,8 @@ class TorchWorker : public Worker {
     std::unique_ptr<StageModule> module;
     std::unique_ptr<StageWeights> weights;
     std::map<StageId, Edge> to, from;  // successors: sends -> their receives; predecessors
-    std::vector<int> readers;          // per interface.sends: how many stages read it
+    std::vector<int> readers;          // per interface.sends: messages that an op makes of it
+    std::vector<int> givers;           // per interface.receives: messages of its gradient
     bool has_loss = false;
     std::vector<Slot> slots;
     StageWeights::Uses uses;  // of its weights by the program
@@ -104,6 +107,11 @@ class TorchWorker : public Worker {
 
   State& state(StageId stage) { return states_[place_[stage.index()]]; }
   bool holds(StageId stage, Micro micro) const;
+  int grouping_of(const State& s) const { return context_.program->graph.grouping_of(s.id); }
+  // The messages between an op of this rank and `peer` that stay on the rank: visit(the op's piece,
+  // the piece of the peer's op).
+  template <class Visit>
+  void for_each_message_here(const State& s, Micro op, StageId peer, Visit visit);
   void forward(State& s, const Instruction& op);
   // The stage's forward; the loss's value where it holds the loss.
   std::vector<at::Tensor> run_forward(State& s, const Instruction& op, bool keep_stash,
@@ -111,15 +119,15 @@ class TorchWorker : public Worker {
   bool recomputes() const {
     return context_.program->rule.recompute != WeightRule::Recompute::none;
   }
-  void note_loss(Micro micro, double value);
+  void note_loss(const State& s, Micro op, double value);
   std::int64_t update_of(const State& s, std::int32_t version) const;
   double learning_rate(std::int64_t update) const;
   std::span<const at::Tensor> read_weights(State& s, const Instruction& op);
   void input_gradient(State& s, const Instruction& op, Slot& slot);
   void weight_gradient(State& s, StageStashTensors& stash);
   void run_pending(State& s);
-  std::vector<std::int64_t> samples_of(Micro micro) const;
-  at::Tensor hand_out(at::Tensor& tensor, bool last_reader);
+  std::vector<std::int64_t> samples_of(const State& s, Micro op) const;
+  at::Tensor hand_out(at::Tensor& tensor, const Piece& piece, bool last_reader);
 
   Rank rank_;
   const RunContext& context_;
