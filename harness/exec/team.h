@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -57,5 +58,9 @@ class Team {
   // then what an abandoned run left under way. `program` and `codec` outlive it.
   virtual std::unique_ptr<Transport> transport(const Program& program, MessageCodec& codec) = 0;
 };
+
+// Does work that may fail in some members only; then all of them throw the first one's error, as an
+// InputError. Collective; null: just does it.
+void together(Team* team, const std::function<void()>& work);
 
 }  // namespace sluice
