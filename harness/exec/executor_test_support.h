@@ -270,16 +270,18 @@ FakeWorker& fake(const std::unique_ptr<Worker>& worker) {
   return static_cast<FakeWorker&>(*worker);
 }
 
-Execution run(const Program& program, const std::vector<std::unique_ptr<Worker>>& workers,
-              const ExecuteOptions& options = {}) {
+[[maybe_unused]] Execution run(const Program& program,
+                               const std::vector<std::unique_ptr<Worker>>& workers,
+                               const ExecuteOptions& options = {}) {
   const auto transport = make_thread_transport(program);
   return execute(program, *transport, workers, options);
 }
 
 // Every rank's log must be its program, `iterations` times, without the collectives and frees
 // (which the worker is not told as instructions).
-void expect_whole_program(const Program& program,
-                          const std::vector<std::unique_ptr<Worker>>& workers, int iterations) {
+[[maybe_unused]] void expect_whole_program(const Program& program,
+                                           const std::vector<std::unique_ptr<Worker>>& workers,
+                                           int iterations) {
   for (std::size_t r = 0; r < workers.size(); ++r) {
     const FakeWorker& worker = fake(workers[r]);
     EXPECT_EQ(worker.errors, std::vector<std::string>{}) << "rank " << r;

@@ -44,6 +44,8 @@ class Transport {
                               ElementType type) = 0;
   // Wakes every blocked call of every rank with TransportAborted. May be called from any thread.
   virtual void abort() = 0;
+  // Whether a rank of another process has stopped the run: asked now and then, from any thread.
+  virtual bool stopped() { return false; }
 };
 
 }  // namespace sluice

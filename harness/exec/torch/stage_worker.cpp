@@ -479,7 +479,9 @@ void TorchWorker::step(const Instruction& step) {
     snapshot.weights = newest.clone();
     for (const at::Tensor& b : s.module->buffers()) snapshot.buffers.push_back(b.clone());
   }
-  if (s.has_loss && request.progress) request.progress(in_run + 1);
+  // Of several processes the first one shows it, whatever stage it holds.
+  const bool shows = context_.spec->team ? rank_.value == 0 : s.has_loss;
+  if (shows && request.progress) request.progress(in_run + 1);
 }
 
 }  // namespace sluice
