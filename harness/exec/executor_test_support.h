@@ -165,28 +165,29 @@ class FakeWorker : public Worker {
   std::map<StageId, std::vector<float>> floats_;
 };
 
-std::vector<std::unique_ptr<Worker>> fakes(const Program& program,
-                                           const FakeOptions& options = {}) {
+inline std::vector<std::unique_ptr<Worker>> fakes(const Program& program,
+                                                  const FakeOptions& options = {}) {
   std::vector<std::unique_ptr<Worker>> workers;
   for (std::size_t r = 0; r < program.rank_count(); ++r)
     workers.push_back(std::make_unique<FakeWorker>(Rank(r), options));
   return workers;
 }
 
-FakeWorker& fake(const std::unique_ptr<Worker>& worker) {
+inline FakeWorker& fake(const std::unique_ptr<Worker>& worker) {
   return static_cast<FakeWorker&>(*worker);
 }
 
-Execution run(const Program& program, const std::vector<std::unique_ptr<Worker>>& workers,
-              const ExecuteOptions& options = {}) {
+inline Execution run(const Program& program, const std::vector<std::unique_ptr<Worker>>& workers,
+                     const ExecuteOptions& options = {}) {
   const auto transport = make_thread_transport(program);
   return execute(program, *transport, workers, options);
 }
 
 // Every rank's log must be its program, `iterations` times, without the reductions (no call of its
 // own besides gradients()).
-void expect_whole_program(const Program& program,
-                          const std::vector<std::unique_ptr<Worker>>& workers, int iterations) {
+inline void expect_whole_program(const Program& program,
+                                 const std::vector<std::unique_ptr<Worker>>& workers,
+                                 int iterations) {
   for (std::size_t r = 0; r < workers.size(); ++r) {
     const FakeWorker& worker = fake(workers[r]);
     EXPECT_EQ(worker.errors, std::vector<std::string>{}) << "rank " << r;
@@ -202,12 +203,12 @@ void expect_whole_program(const Program& program,
 }
 
 // Rank r = stage r; rank r runs min(p - 1 - r, m) forwards before its first backward.
-Program one_f_one_b(int ranks, int micros, const WeightRule& rule = {}) {
+inline Program one_f_one_b(int ranks, int micros, const WeightRule& rule = {}) {
   return lower(example_1f1b(ranks, micros), chain(ranks), one_stage_per_rank(ranks), rule);
 }
 
 // One stage on every rank, micro-batch i on rank i mod p.
-Program data_parallel(int ranks, int micros) {
+inline Program data_parallel(int ranks, int micros) {
   Schedule schedule{.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(ranks)),
                     .microbatches = micros};
   Placement placement{.stages = {{}}};
@@ -224,7 +225,7 @@ Program data_parallel(int ranks, int micros) {
 // drawn op by op from those whose inputs are done: free of deadlock by construction and unlike
 // anything a system would do. None: the draw reduces two stages in different orders, and lower()
 // rightly refuses it.
-std::optional<Program> random_program(std::mt19937& random) {
+inline std::optional<Program> random_program(std::mt19937& random) {
   const auto draw = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   const int stages = 1 + draw(7), ranks = 1 + draw(6), micros = 1 + draw(9);
   std::vector<std::pair<StageId, StageId>> edges;
