@@ -258,30 +258,29 @@ class FakeWorker : public Worker {
   std::map<StageId, std::vector<double>> weights_, whole_gradients_, shard_gradients_;
 };
 
-std::vector<std::unique_ptr<Worker>> fakes(const Program& program,
-                                           const FakeOptions& options = {}) {
+inline std::vector<std::unique_ptr<Worker>> fakes(const Program& program,
+                                                  const FakeOptions& options = {}) {
   std::vector<std::unique_ptr<Worker>> workers;
   for (std::size_t r = 0; r < program.rank_count(); ++r)
     workers.push_back(std::make_unique<FakeWorker>(Rank(r), options));
   return workers;
 }
 
-FakeWorker& fake(const std::unique_ptr<Worker>& worker) {
+inline FakeWorker& fake(const std::unique_ptr<Worker>& worker) {
   return static_cast<FakeWorker&>(*worker);
 }
 
-[[maybe_unused]] Execution run(const Program& program,
-                               const std::vector<std::unique_ptr<Worker>>& workers,
-                               const ExecuteOptions& options = {}) {
+inline Execution run(const Program& program, const std::vector<std::unique_ptr<Worker>>& workers,
+                     const ExecuteOptions& options = {}) {
   const auto transport = make_thread_transport(program);
   return execute(program, *transport, workers, options);
 }
 
 // Every rank's log must be its program, `iterations` times, without the collectives and frees
 // (which the worker is not told as instructions).
-[[maybe_unused]] void expect_whole_program(const Program& program,
-                                           const std::vector<std::unique_ptr<Worker>>& workers,
-                                           int iterations) {
+inline void expect_whole_program(const Program& program,
+                                 const std::vector<std::unique_ptr<Worker>>& workers,
+                                 int iterations) {
   for (std::size_t r = 0; r < workers.size(); ++r) {
     const FakeWorker& worker = fake(workers[r]);
     EXPECT_EQ(worker.errors, std::vector<std::string>{}) << "rank " << r;

@@ -14,6 +14,9 @@ namespace sluice {
 
 struct Message {
   std::shared_ptr<void> payload;
+  // An event of the device that makes the payload (cudaEvent_t): what reads it must come behind.
+  // Empty on the CPU, where a message that is there is finished.
+  std::shared_ptr<void> ready = {};
 };
 
 // Thrown out of a blocked call when another rank failed or the run was stopped.
