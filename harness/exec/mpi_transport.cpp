@@ -98,7 +98,8 @@ class MpiTransport : public Transport {
     }
   }
 
-  void all_gather(int group, int member, void* data, std::size_t count, ElementType type) {
+  void all_gather(int group, int member, void* data, std::size_t count,
+                  ElementType type) override {
     const std::size_t bytes = count * (type == ElementType::float32 ? 4 : 8);
     const auto all = static_cast<std::byte*>(data);
     const auto slice = [&](std::size_t k) { return Block(all + k * bytes, bytes); };
@@ -106,7 +107,8 @@ class MpiTransport : public Transport {
         group, member, [&](std::size_t) { return slice(static_cast<std::size_t>(member)); }, slice);
   }
 
-  void reduce_scatter(int group, int member, void* data, std::size_t count, ElementType type) {
+  void reduce_scatter(int group, int member, void* data, std::size_t count,
+                      ElementType type) override {
     if (type == ElementType::float32) {
       reduce_scatter(group, member, static_cast<float*>(data), count);
     } else {
