@@ -15,10 +15,11 @@
 namespace sluice {
 
 struct PlanStage {
-  std::vector<int> layers;        // ascending indices into the model's layers
+  std::vector<int> layers;         // ascending indices into the model's layers
   std::vector<DeviceId> devices;   // more than one: data-parallel replicas, `tensor` devices each
   int grouping = 1;                // micro-batches that one of its ops takes at once
   int tensor = 1;                  // devices that share every layer of a replica
+  bool recompute = false;          // keeps its input only; the backward makes the activations again
   std::vector<int> variants = {};  // per layer: index into LayerCost::variants; empty: as measured
 };
 

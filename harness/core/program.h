@@ -41,12 +41,13 @@ constexpr bool reads_weights(Do what) { return is_compute(what) && what != Do::w
 
 struct Instruction {
   Do what = Do::forward;
-  std::int16_t ahead = 0;  // compute: reads version - ahead * lr * Delta (WeightRule)
-  StageId stage;           // the rank's own stage
-  Micro micro;             // compute: the stage's own op number; communication: the message's on its
-                           // edge (the same unless stages take several micro-batches at once,
-                           // StageGraph::grouping); step: the index of the program's update
-  StageId peer_stage;      // communication: the stage at the other end
+  bool checkpoint = false;  // forward: keeps the stage's input only; a recompute makes the rest
+  std::int16_t ahead = 0;   // compute: reads version - ahead * lr * Delta (WeightRule)
+  StageId stage;            // the rank's own stage
+  Micro micro;         // compute: the stage's own op number; communication: the message's on its
+                       // edge (the same unless stages take several micro-batches at once,
+                       // StageGraph::grouping); step: the index of the program's update
+  StageId peer_stage;  // communication: the stage at the other end
   std::int32_t channel =
       -1;  // communication: index into Program::channels; reduce: the stage's group
   std::int32_t version = 0;  // compute: weight version to read, counted from the program's start

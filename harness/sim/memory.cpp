@@ -30,10 +30,7 @@ class OfRank {
  public:
   OfRank(const Program& program, std::size_t rank, const std::vector<StageMemory>& stages,
          bool timeline)
-      : instructions_(program.ranks[rank]),
-        recompute_(program.rule.recompute != WeightRule::Recompute::none),
-        stages_(stages),
-        timeline_(timeline) {
+      : instructions_(program.ranks[rank]), stages_(stages), timeline_(timeline) {
     for (const Instruction& i : instructions_) {
       Versions& v = versions_[i.stage];
       if (reads_weights(i.what))
@@ -65,7 +62,7 @@ class OfRank {
     const bool reads = reads_weights(i.what);
     if (reads && i.prediction >= 0) v.predicted.insert(i.prediction);
     if (i.what == Do::forward) {
-      now_.activations += recompute_ ? stage.input : stage.stash;
+      now_.activations += i.checkpoint ? stage.input : stage.stash;
       result_.peak_in_flight = std::max(result_.peak_in_flight, ++in_flight_);
     }
     if (i.what == Do::recompute) now_.activations += stage.stash - stage.input;
@@ -110,7 +107,6 @@ class OfRank {
   }
 
   const std::vector<Instruction>& instructions_;
-  const bool recompute_;
   const std::vector<StageMemory>& stages_;
   const bool timeline_;
   std::map<StageId, Versions> versions_;
