@@ -157,6 +157,17 @@ static StageMemory memory_of_layers(const ModelGraph& model, std::span<const Sha
           .input = Bytes(0)};
 }
 
+// Published variants say by their names which of them recompute. A real stage does so as a whole.
+static bool has_recomputing_layer(const PlanStage& stage, const CostGraph& costs) {
+  for (std::size_t i = 0; i < stage.variants.size(); ++i) {
+    const LayerCost& layer = costs.layers[static_cast<std::size_t>(stage.layers[i])];
+    if (stage.variants[i] >= 0 &&
+        recomputes(layer.variants[static_cast<std::size_t>(stage.variants[i])]))
+      return true;
+  }
+  return false;
+}
+
 Prepared prepare(const RunCase& c) {
   const auto begin = std::chrono::steady_clock::now();
   Prepared p;
@@ -188,10 +199,13 @@ Prepared prepare(const RunCase& c) {
   Plan plan = p.system->plan(problem, p.options);
   plan.search_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - search_begin).count();
-  for (const PlanStage& stage : plan.stages)
-    if (c.clock == "wall" && (stage.tensor > 1 || !stage.variants.empty()))
-      throw InputError(c.system, "the plan shares layers between devices or recomputes activations",
-                       "that is simulated only: use the virtual clock");
+  if (c.clock == "wall")
+    for (PlanStage& stage : plan.stages) {
+      if (stage.tensor > 1)
+        throw InputError(c.system, "the plan shares layers between devices (tensor parallelism)",
+                         "that is simulated only: use the virtual clock, or tensor_parallel=no");
+      stage.recompute = stage.recompute || has_recomputing_layer(stage, p.costs);
+    }
   adopt(p, c, plan);
   p.planning_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -204,7 +218,8 @@ static ScheduleProblem schedule_problem(const Prepared& p, int microbatches, int
   problem.microbatches_per_update = p.microbatches_per_update;
   problem.epoch = epoch;
   problem.order = p.plan.order;
-  problem.recompute = p.plan.recompute;
+  if (std::ranges::any_of(p.plan.stages, &PlanStage::recompute))
+    for (const PlanStage& stage : p.plan.stages) problem.recompute.push_back(stage.recompute);
   return problem;
 }
 

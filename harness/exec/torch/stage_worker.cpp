@@ -289,7 +289,7 @@ int TorchWorker::micros_of_update(std::size_t update) const {
 void TorchWorker::forward(State& s, const Instruction& op) {
   Slot& slot = s.slots[op.micro.index()];
   at::Tensor loss;
-  std::vector<at::Tensor> outputs = run_forward(s, op, !recomputes(), &loss);
+  std::vector<at::Tensor> outputs = run_forward(s, op, !op.checkpoint, &loss);
   const MemoryScope scope(counters_, MemoryKind::buffers);
   if (s.has_loss) note_loss(s, op.micro, loss.item<double>() * context_.spec->loss_scale);
   slot.outputs = std::move(outputs);

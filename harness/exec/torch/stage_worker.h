@@ -116,9 +116,6 @@ class TorchWorker : public Worker {
   // The stage's forward; the loss's value where it holds the loss.
   std::vector<at::Tensor> run_forward(State& s, const Instruction& op, bool keep_stash,
                                       at::Tensor* loss);
-  bool recomputes() const {
-    return context_.program->rule.recompute != WeightRule::Recompute::none;
-  }
   void note_loss(const State& s, Micro op, double value);
   std::int64_t update_of(const State& s, std::int32_t version) const;
   double learning_rate(std::int64_t update) const;
