@@ -50,13 +50,12 @@ std::vector<TimelineOp> timeline_of(const Trace& trace, std::size_t most_ops_a_r
   for (std::size_t r = 0; r < trace.ranks.size(); ++r) {
     std::size_t compute = 0;
     for (const TraceEvent& e : trace.ranks[r]) {
-      const bool is_step = e.instruction.what == Do::optimizer_step,
-                 is_reduce = e.instruction.what == Do::reduce_gradients;
-      if (!is_step && !is_reduce && ++compute > most_ops_a_rank) break;
+      const Do what = e.instruction.what;
+      if (is_compute(what) && ++compute > most_ops_a_rank) break;
       ops.push_back({static_cast<int>(r),
-                     is_step     ? "step"
-                     : is_reduce ? "reduce"
-                                 : to_text(e.instruction),
+                     what == Do::optimizer_step     ? "step"
+                     : what == Do::reduce_gradients ? "reduce"
+                                                    : to_text(e.instruction),
                      e.start - first, e.end - first});
     }
   }
@@ -397,6 +396,7 @@ class CaseRun {
     spec.micro_batch = prepared_.micro_batch;
     spec.batched_weight_gradients = case_.weight_gradient == "batched";
     spec.rule = program_.rule;
+    spec.sharding = program_.sharding;
     spec.fail_rank = case_.fail_rank;
     spec.fail_update = case_.fail_update;
     if (data_) {

@@ -49,11 +49,10 @@ class TorchSession : public Session {
   }
 
   RunResult run(const Program& program, const RunRequest& request) override {
-    const auto layout = [](const Sharding& s) {
-      return std::pair(s.active(), s.gather == Sharding::Gather::after_step);
-    };
-    if (layout(program.sharding) != layout(spec_.sharding))
-      throw std::logic_error("a program of other sharding than its session's");
+    for (std::size_t s = 0; s < placement_.stages.size(); ++s)
+      if (program.sharded(StageId(s)) != sharded(StageId(s)) ||
+          (sharded(StageId(s)) && keeps_whole(program.sharding) != keeps_whole(spec_.sharding)))
+        throw std::logic_error("a program of other sharding than its session's");
     context_.program = &program;
     context_.request = &request;
     context_.first_update = updates_;
@@ -176,6 +175,7 @@ class TorchSession : public Session {
   // By stage and parameter.
   using WeightsOf = std::vector<std::vector<at::Tensor>>;
 
+  static bool keeps_whole(const Sharding& s) { return s.gather == Sharding::Gather::after_step; }
   bool sharded(StageId stage) const {
     return spec_.sharding.active() && placement_.stages[stage.index()].size() > 1;
   }
