@@ -146,6 +146,7 @@ struct TestSetup {
     s.plan = prepared.plan;
     s.optimizer = optimizer;
     s.micro_batch = prepared.micro_batch;
+    s.sharding = sharding_of(prepared, microbatches);
     return s;
   }
 };
