@@ -2,6 +2,8 @@
 // micro-batches in turn. harness/plan/two_bw_plan_test.cpp tests what the planner chooses.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "harness/core/check.h"
 #include "harness/core/expect_error.h"
 #include "harness/core/system.h"

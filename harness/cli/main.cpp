@@ -165,6 +165,15 @@ int main(int argc, char** argv) {
   single("--transport", "transport", "threads (default)");
   single("--device", "device", "cpu (default)");
   single("--ranks", "ranks", "Ranks (default 2)");
+  single("--data-parallel", "data_parallel",
+         "Pipelines beside each other, each on its share of the ranks and micro-batches (default "
+         "1)");
+  single("--layout", "layout",
+         "Where several pipelines lie: groups (default; a stage's ranks next to each other) or "
+         "pipelines");
+  single("--sharding", "sharding",
+         "What the ranks of a stage divide: system (default; what it does of itself), none, "
+         "optimizer (ZeRO-1), or weights too, gathered per use, visit or update (ZeRO-3)");
   single("--batch", "batch", "Samples per update (default: the workload's)");
   single("--microbatches", "microbatches", "Micro-batches per update (default: the workload's)");
   single("--epochs", "epochs", "Epochs, with an evaluation after each (default: the workload's)");

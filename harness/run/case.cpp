@@ -183,6 +183,15 @@ RunCase read_one(const nlohmann::json& json, const std::string& file, const std:
   if (c.device == "cuda") reader.fail("device", "this build has no CUDA executor", "use cpu");
   c.ranks = as_int(reader.integer("ranks", c.ranks, 1), reader, "ranks");
   check_cluster(reader, c, system.one_process ? 1 : c.ranks);
+  c.data_parallel = as_int(reader.integer("data_parallel", 1, 1), reader, "data_parallel");
+  if (!system.one_process && c.ranks % c.data_parallel != 0)
+    reader.fail("data_parallel",
+                std::to_string(c.data_parallel) + " pipelines do not divide " +
+                    std::to_string(c.ranks) + " ranks",
+                "choose ranks that are a multiple");
+  read_choice(reader, "layout", c.layout, {"groups", "pipelines"});
+  read_choice(reader, "sharding", c.sharding,
+              {"system", "none", "optimizer", "use", "visit", "update"});
   c.batch = reader.integer("batch", workload.batch, 1);
   // One process has no pipe to fill: it takes the batch whole, unless that would not fit (full-size
   // models) or is asked for. Anything else would flatter systems that take whole batches.
@@ -251,7 +260,8 @@ RunCase read_one(const nlohmann::json& json, const std::string& file, const std:
   }
   reader.no_other_keys();
   // What makes no difference to the experiment must not make a difference to its digest.
-  if (system.one_process) c.ranks = 1;
+  if (system.one_process) c.ranks = c.data_parallel = 1, c.sharding = "system";
+  if (c.data_parallel == 1) c.layout = "groups";
   if (!system.synchronous && !system.accumulates) c.microbatches = 1;
   if (system.synchronous) c.evaluation = "drain";
   if (!system.accumulates) c.leftover = "drop";
@@ -307,6 +317,9 @@ nlohmann::json to_json(const RunCase& c) {
                     {"epochs", c.tune->epochs},
                     {"steps", c.tune->steps}};
   }
+  if (c.data_parallel != 1) json["data_parallel"] = c.data_parallel;
+  if (c.layout != "groups") json["layout"] = c.layout;
+  if (c.sharding != "system") json["sharding"] = c.sharding;
   if (c.purpose != "measure") json["purpose"] = c.purpose;
   if (c.evaluation != "drain") json["evaluation"] = c.evaluation;
   if (c.leftover != "drop") json["leftover"] = c.leftover;

@@ -112,8 +112,36 @@ static void adopt(Prepared& p, const RunCase& c, const Plan& plan) {
     take_micro_batch_of_plan(c, p);
   else if (!p.system->synchronous)
     divide_among_replicas(c, p);
+  adopt_pipeline(p, p.plan);
+}
+
+void adopt_pipeline(Prepared& p, const Plan& pipeline) {
+  int devices = 0;
+  for (const PlanStage& stage : pipeline.stages)
+    for (const DeviceId device : stage.devices) devices = std::max(devices, device.value + 1);
+  p.pipeline = pipeline;
+  p.plan = copies_of(pipeline, devices, p.microbatches_per_update / p.copies.count, p.copies);
   p.ranks = ranks_of(p.plan);
   p.graph = stage_graph(p.plan, p.costs);
+}
+
+// Copies and sharding of a case that the system cannot have.
+static void refuse_copies(const RunCase& c, const System& system) {
+  if (c.data_parallel == 1 && c.sharding == "system") return;
+  if (!system.synchronous)
+    throw InputError("data_parallel",
+                     c.system +
+                         " updates without a flush: its planner decides "
+                         "how often a stage is replicated",
+                     "leave data_parallel and sharding out");
+  if (c.data_parallel > 1 && system.data_parallel)
+    throw InputError("data_parallel", c.system + " is data parallel by itself",
+                     "leave data_parallel out");
+  if (c.microbatches % c.data_parallel != 0)
+    throw InputError("microbatches",
+                     std::to_string(c.microbatches) + " micro-batches cannot be divided among " +
+                         std::to_string(c.data_parallel) + " pipelines",
+                     "choose a multiple");
 }
 
 Program program_of_updates(const Prepared& p) {
@@ -173,9 +201,10 @@ Prepared prepare(const RunCase& c) {
   Prepared p;
   p.system = &find_system(c.system, "system");
   const ProfileWorkload* profile = profile_workload(c.workload, c.costs);
-  if (p.system->data_parallel && p.system->sharding)
-    throw InputError(c.system, "gathers and scatters its weights, which nothing here executes yet",
-                     "see its order with sluice schedule; run data_parallel");
+  refuse_copies(c, *p.system);
+  p.copies = {c.data_parallel,
+              c.layout == "groups" ? Copies::Layout::groups : Copies::Layout::pipelines};
+  p.sharding = c.sharding;
   p.workload = profile ? &profile->workload : &find_workload(c.workload);
   p.options = resolve_options(p.system->options, c.options, "options");
   p.cluster = c.cluster == "this machine"
@@ -184,7 +213,10 @@ Prepared prepare(const RunCase& c) {
   p.microbatches_per_update = c.microbatches;
   p.micro_batch = c.batch / c.microbatches;
   p.costs = load_costs(c.costs, *p.workload, p.micro_batch, p.cluster.devices.front());
-  Problem problem{p.costs, p.cluster, c.ranks, c.batch, c.microbatches, {}};
+  // One pipeline is planned, for the devices of the first if they lie one after the other.
+  const int copies = c.data_parallel;
+  Problem problem{p.costs, p.cluster, c.ranks / copies, c.batch / copies, c.microbatches / copies,
+                  {}};
   problem.simulate = [&](const Plan& plan) { return simulated_seconds(p, c, plan); };
   problem.costs_at = [&](std::int64_t micro_batch) { return costs_at(p, c, micro_batch); };
   if (!p.workload->model.layers.empty()) {  // a published profile has costs and no layers
@@ -212,10 +244,12 @@ Prepared prepare(const RunCase& c) {
   return p;
 }
 
+// Of one copy of the pipeline, with its share of the micro-batches.
 static ScheduleProblem schedule_problem(const Prepared& p, int microbatches, int epoch = 0) {
-  ScheduleProblem problem{p.graph, p.ranks.placement, static_cast<int>(p.ranks.devices.size()),
-                          microbatches, stage_costs(p.plan, p.costs, p.cluster)};
-  problem.microbatches_per_update = p.microbatches_per_update;
+  const RankMap ranks = p.copies.count == 1 ? p.ranks : ranks_of(p.pipeline);
+  ScheduleProblem problem{p.graph, ranks.placement, static_cast<int>(ranks.devices.size()),
+                          microbatches / p.copies.count, stage_costs(p.plan, p.costs, p.cluster)};
+  problem.microbatches_per_update = p.microbatches_per_update / p.copies.count;
   problem.epoch = epoch;
   problem.order = p.plan.order;
   if (std::ranges::any_of(p.plan.stages, &PlanStage::recompute))
@@ -223,10 +257,27 @@ static ScheduleProblem schedule_problem(const Prepared& p, int microbatches, int
   return problem;
 }
 
+static Sharding sharding_of(const Prepared& p, const ScheduleProblem& problem) {
+  using Gather = Sharding::Gather;
+  using Reduce = Sharding::Reduce;
+  if (p.sharding == "system")
+    return p.system->sharding ? p.system->sharding(problem, p.options) : Sharding{};
+  if (p.sharding == "optimizer") return {.gather = Gather::after_step, .reduce = Reduce::per_unit};
+  if (p.sharding == "use") return {.gather = Gather::on_use, .reduce = Reduce::per_microbatch};
+  if (p.sharding == "visit") return {.gather = Gather::on_visit, .reduce = Reduce::per_unit};
+  if (p.sharding == "update") return {.gather = Gather::once, .reduce = Reduce::per_unit};
+  return {};
+}
+
+Sharding sharding_of(const Prepared& p, int microbatches) {
+  return sharding_of(p, schedule_problem(p, microbatches));
+}
+
 Program make_program(const Prepared& p, int microbatches, int epoch) {
   const ScheduleProblem problem = schedule_problem(p, microbatches, epoch);
-  return lower(p.system->schedule(problem, p.options), p.graph, p.ranks.placement,
-               rule_of(p, microbatches, epoch));
+  const Schedule schedule = copies_of(p.system->schedule(problem, p.options), p.copies);
+  return lower(schedule, p.graph, p.ranks.placement, rule_of(p, microbatches, epoch),
+               sharding_of(p, problem));
 }
 
 WeightRule rule_of(const Prepared& p, int microbatches, int epoch) {
@@ -236,7 +287,10 @@ WeightRule rule_of(const Prepared& p, int microbatches, int epoch) {
 }
 
 Theory make_theory(const Prepared& p, int microbatches) {
-  return p.system->theory(schedule_problem(p, microbatches), p.options);
+  Theory theory = p.system->theory(schedule_problem(p, microbatches), p.options);
+  for (std::vector<int>* figures : {&theory.in_flight, &theory.weight_versions, &theory.staleness})
+    *figures = copies_of(*figures, p.copies);
+  return theory;
 }
 
 std::vector<StageMemory> stage_memory(const Prepared& p, const OptimizerSpec& optimizer,

@@ -14,6 +14,7 @@
 #include "harness/run/engine.h"
 #include "harness/run/feed.h"
 #include "harness/run/prepare.h"
+#include "harness/sim/communication.h"
 #include "results/store.h"
 #include "workloads/data/order.h"
 
@@ -69,6 +70,19 @@ nlohmann::json theory_json(const Theory& t) {
   return json;
 }
 
+// Per kind, bytes of every rank.
+nlohmann::json sent_json(const std::vector<SentBytes>& ranks) {
+  nlohmann::json json = {{"messages", nlohmann::json::array()},
+                         {"gathers", nlohmann::json::array()},
+                         {"reductions", nlohmann::json::array()}};
+  for (const SentBytes& sent : ranks) {
+    json["messages"].push_back(std::llround(sent.messages));
+    json["gathers"].push_back(std::llround(sent.gathers));
+    json["reductions"].push_back(std::llround(sent.reductions));
+  }
+  return json;
+}
+
 class CaseRun {
  public:
   CaseRun(const RunCase& c, const RunHooks& hooks) : case_(c), hooks_(hooks) {}
@@ -107,6 +121,11 @@ class CaseRun {
     record_.options = case_.options;
     record_.options["weight_gradient"] = case_.weight_gradient;
     record_.options["optimizer"] = to_json(case_.optimizer);
+    if (case_.data_parallel > 1) {
+      record_.options["data_parallel"] = std::to_string(case_.data_parallel);
+      record_.options["layout"] = case_.layout;
+    }
+    if (case_.sharding != "system") record_.options["sharding"] = case_.sharding;
     record_.workload = case_.workload;
     record_.workload_facts = {{"title", workload.title},
                               {"metric", workload.metric},
@@ -167,7 +186,10 @@ class CaseRun {
       in_flight.push_back(m.peak_in_flight);
       versions.push_back(m.peak_versions);
     }
-    record_.observed = {{"in_flight", in_flight}, {"weight_versions", versions}};
+    record_.observed = {
+        {"in_flight", in_flight},
+        {"weight_versions", versions},
+        {"sent_bytes", sent_json(sent_bytes(program_, costs_of(p.plan, p.costs, p.cluster)))}};
     if (const std::string over = over_memory(p, memory); !over.empty()) {
       record_.outcome = "out_of_memory";
       record_.reason = over;

@@ -120,10 +120,21 @@ MemoryScope::~MemoryScope() {
   current_kind = kind_before_;
 }
 
-void recount(const at::Tensor& tensor, MemoryCounters* counters, MemoryKind kind) {
+static Block* block_of(const at::Tensor& tensor) {
+  if (!tensor.defined()) return nullptr;
   const c10::DataPtr& data = tensor.storage().data_ptr();
-  if (data.get_deleter() != &free_data || !data.get_context()) return;
-  Block* block = block_of(data.get_context());
+  if (data.get_deleter() != &free_data || !data.get_context()) return nullptr;
+  return block_of(data.get_context());
+}
+
+bool counts_as(const at::Tensor& tensor, MemoryKind kind) {
+  const Block* block = block_of(tensor);
+  return block && block->counters && block->kind == kind;
+}
+
+void recount(const at::Tensor& tensor, MemoryCounters* counters, MemoryKind kind) {
+  Block* block = block_of(tensor);
+  if (!block) return;
   if (block->counters == counters && block->kind == kind) return;
   if (block->counters) block->counters->remove(block->kind, block->bytes);
   block->counters = counters;
