@@ -16,7 +16,8 @@ import sys
 
 # Longest prefix first: the room of a file is the first that its path begins with.
 ROOMS = {
-    "harness/exec/torch": ["harness/exec/torch", "harness/exec", "harness/core"],
+    "harness/exec/torch": ["harness/exec/torch", "harness/exec/nccl", "harness/exec", "harness/core"],
+    "harness/exec/nccl": ["harness/exec/nccl", "harness/exec", "harness/core"],
     "harness/exec": ["harness/exec", "harness/core"],
     "harness/core": ["harness/core"],
     "harness/plan": ["harness/plan", "harness/core"],

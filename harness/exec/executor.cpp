@@ -5,12 +5,21 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <stdexcept>
 #include <system_error>
 #include <thread>
 
 #include "harness/exec/rank_result.h"
 
 namespace sluice {
+
+static std::logic_error not_sharded(StageId stage) {
+  return std::logic_error("the worker has no shards of stage " + std::to_string(stage.value));
+}
+Worker::Buffer Worker::begin_gather(StageId stage) { throw not_sharded(stage); }
+void Worker::free_weights(StageId stage) { throw not_sharded(stage); }
+Worker::Buffer Worker::begin_reduce_scatter(StageId stage) { throw not_sharded(stage); }
+void Worker::end_reduce_scatter(StageId stage) { throw not_sharded(stage); }
 
 namespace {
 
@@ -142,6 +151,21 @@ void run_once(const Program& program, Rank rank, Transport& transport, Worker& w
       case Do::reduce_gradients: {
         const Worker::Buffer g = worker.gradients(i.stage);
         transport.all_reduce(i.channel, member_of(program, i.stage, rank), g.data, g.count, g.type);
+        break;
+      }
+      case Do::gather_weights: {
+        const Worker::Buffer w = worker.begin_gather(i.stage);
+        transport.all_gather(i.channel, member_of(program, i.stage, rank), w.data, w.count, w.type);
+        break;
+      }
+      case Do::free_weights:
+        worker.free_weights(i.stage);
+        continue;
+      case Do::reduce_scatter: {
+        const Worker::Buffer g = worker.begin_reduce_scatter(i.stage);
+        transport.reduce_scatter(i.channel, member_of(program, i.stage, rank), g.data, g.count,
+                                 g.type);
+        worker.end_reduce_scatter(i.stage);
         break;
       }
       case Do::optimizer_step: {

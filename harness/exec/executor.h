@@ -33,6 +33,14 @@ class Worker {
     ElementType type;
   };
   virtual Buffer gradients(StageId stage) = 0;
+  // Sharded stages, for workers that have any (sharding.h). `count` is of one member's slice,
+  // `data` has those of all members in their order.
+  // Memory for the gathered weights, the own slice filled in. Ops may read it after the collective.
+  virtual Buffer begin_gather(StageId stage);
+  virtual void free_weights(StageId stage);
+  // What to reduce-scatter; when that is done, end_reduce_scatter() finds the sum in its own slice.
+  virtual Buffer begin_reduce_scatter(StageId stage);
+  virtual void end_reduce_scatter(StageId stage);
   virtual void step(const Instruction& step) = 0;
   virtual void end_run() = 0;
 };

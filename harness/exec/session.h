@@ -85,6 +85,7 @@ struct SessionSpec {
   std::optional<std::vector<std::vector<std::vector<double>>>>
       initial;      // [layer][parameter][element]
   WeightRule rule;  // of the programs to come; a checkpoint is loaded for it
+  Sharding sharding;  // of the programs to come: stages of several ranks are sliced
   // The processes that hold the ranks, one each; every call of the session is collective over them
   // and gives all the same. None: all ranks are threads of this process.
   Team* team = nullptr;

@@ -1,4 +1,5 @@
 #include "harness/plan/ideal_partition.h"
+#include "harness/plan/search.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -10,8 +11,6 @@
 
 namespace sluice {
 namespace {
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
 
 OperatorGraph graph_of(const std::vector<double>& latency, const std::vector<double>& send,
                        std::vector<std::pair<int, int>> edges, int accelerators) {

@@ -13,6 +13,7 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "harness/core/error.h"
 #include "harness/exec/bytes.h"
 #include "harness/exec/threads.h"
 #include "harness/exec/torch/across_processes.h"
@@ -28,6 +29,9 @@ class TorchSession : public Session {
   explicit TorchSession(const SessionSpec& spec) : spec_(spec) {
     install_counting_allocator();
     const c10::InferenceMode no_autograd;
+    if (spec.sharding.active() && !spec.rule.synchronous())
+      throw InputError("sharding", "the system updates without a flush, which needs whole weights",
+                       "use it with replicas");
     context_.spec = &spec_;
     context_.options = at::TensorOptions().dtype(spec.double_precision ? at::kDouble : at::kFloat);
     if (!spec.feed) make_synthetic_batch();
@@ -43,8 +47,8 @@ class TorchSession : public Session {
     for (std::size_t r = 0; r < held.size(); ++r) {
       workers_.emplace_back();
       if (!here(Rank(r))) continue;
-      workers_.back() =
-          std::make_unique<TorchWorker>(Rank(r), context_, held[r], interfaces_, initial);
+      workers_.back() = std::make_unique<TorchWorker>(Rank(r), context_, held[r], placement_,
+                                                      interfaces_, initial);
       codec_.receiver = worker(r).counters();
     }
     for (std::size_t s = 0; s < placement_.stages.size(); ++s)
@@ -53,6 +57,10 @@ class TorchSession : public Session {
   }
 
   RunResult run(const Program& program, const RunRequest& request) override {
+    for (std::size_t s = 0; s < placement_.stages.size(); ++s)
+      if (program.sharded(StageId(s)) != sharded(StageId(s)) ||
+          (sharded(StageId(s)) && keeps_whole(program.sharding) != keeps_whole(spec_.sharding)))
+        throw std::logic_error("a program of other sharding than its session's");
     context_.program = &program;
     context_.request = &request;
     context_.first_update = updates_;
@@ -81,7 +89,8 @@ class TorchSession : public Session {
   }
 
   Evaluation evaluate() override {
-    return evaluate_with([this](StageId s) { return owner_of(s).weights(s).newest(); });
+    const c10::InferenceMode no_autograd;
+    return evaluate_with([](TorchWorker& w, StageId s) { return w.weights(s).newest_flat(); });
   }
 
   Evaluation evaluate_snapshot(std::size_t k) override {
@@ -98,9 +107,8 @@ class TorchSession : public Session {
         buffers[b].copy_(snapshot.buffers[b]);
       }
     }
-    const Evaluation result = evaluate_with([&](StageId s) {
-      return std::span<const at::Tensor>(owner_of(s).snapshots(s)[k].weights);
-    });
+    const Evaluation result =
+        evaluate_with([&](TorchWorker& w, StageId s) { return w.snapshots(s)[k].weights; });
     for (std::size_t s = 0; s < interfaces_.size(); ++s) {
       if (!owns(StageId(s))) continue;
       const std::vector<at::Tensor> buffers = owner_of(StageId(s)).module(StageId(s)).buffers();
@@ -114,8 +122,17 @@ class TorchSession : public Session {
     Checkpoint checkpoint{.of = identity(), .updates = updates_, .stages = {}};
     for (std::size_t s = 0; s < interfaces_.size(); ++s) {
       CheckpointStage stage;
+      StageWeights::State state;
+      if (owns(StageId(s))) state = owner_of(StageId(s)).weights(StageId(s)).state();
+      if (sharded(StageId(s))) {
+        const auto tensors = from_owner(StageId(s), {static_cast<double>(state.tensors.size())});
+        state.tensors.resize(static_cast<std::size_t>(tensors[0]));
+        for (std::size_t k = 0; k < state.tensors.size(); ++k)
+          state.tensors[k] = whole(StageId(s), [&](TorchWorker& w, StageId id) {
+            return w.weights(id).state().tensors[k];
+          });
+      }
       if (owns(StageId(s))) {
-        StageWeights::State state = owner_of(StageId(s)).weights(StageId(s)).state();
         for (const at::Tensor& buffer : owner_of(StageId(s)).module(StageId(s)).buffers())
           state.tensors.push_back(buffer.to(context_.options.dtype()).contiguous().flatten());
         stage = {state.numbers, state.tensors};
@@ -167,10 +184,10 @@ class TorchSession : public Session {
       if (here(Rank(r))) worker(r).counters()->reset_peak();
   }
   std::vector<double> weights(int layer) const override {
-    return of_layer(layer, [](StageWeights& w) { return w.newest_flat(); });
+    return of_layer(layer, [](TorchWorker& w, StageId s) { return w.weights(s).newest_flat(); });
   }
   std::vector<double> gradients(int layer) const override {
-    return of_layer(layer, [](StageWeights& w) { return w.gradients_flat(); });
+    return of_layer(layer, [](TorchWorker& w, StageId s) { return w.weights(s).gradients_flat(); });
   }
   std::int64_t updates_done() const override { return updates_; }
 
@@ -203,14 +220,27 @@ class TorchSession : public Session {
   }
 
   std::vector<std::vector<double>> kept_weights(StageId stage) const {
-    if (!team()) return owner_of(stage).kept_weights(stage);
-    ByteWriter out;
-    if (owns(stage)) {
-      out.value(owner_of(stage).kept_weights(stage).size());
-      for (const auto& update : owner_of(stage).kept_weights(stage)) out.list(update);
+    const auto& ranks = placement_.stages[stage.index()];
+    std::vector<std::vector<double>> kept = kept_by(ranks.front(), stage);
+    if (!sharded(stage)) return kept;
+    for (std::size_t k = 1; k < ranks.size(); ++k) {
+      const auto slices = kept_by(ranks[k], stage);
+      for (std::size_t u = 0; u < kept.size(); ++u)
+        kept[u].insert(kept[u].end(), slices[u].begin(), slices[u].end());
     }
-    const std::string bytes =
-        team()->broadcast(out.bytes(), placement_.stages[stage.index()].front().value);
+    for (auto& update : kept) update.resize(static_cast<std::size_t>(size_of(stage)));
+    return kept;
+  }
+
+  std::vector<std::vector<double>> kept_by(Rank rank, StageId stage) const {
+    if (!team()) return worker(rank.index()).kept_weights(stage);
+    ByteWriter out;
+    if (here(rank)) {
+      const auto& own = worker(rank.index()).kept_weights(stage);
+      out.value(own.size());
+      for (const auto& update : own) out.list(update);
+    }
+    const std::string bytes = team()->broadcast(out.bytes(), rank.value);
     ByteReader in(bytes);
     std::vector<std::vector<double>> kept(in.value<std::size_t>());
     for (auto& update : kept) in.list(update);
@@ -245,11 +275,42 @@ class TorchSession : public Session {
     losses.resize(whole);
   }
 
-  // What a stage reads: its newest weights, or a snapshot's.
-  using WeightsOf = std::function<std::span<const at::Tensor>(StageId)>;
+  // A flat tensor of a stage; of a sharded one this rank's slice.
+  using FlatOf = std::function<at::Tensor(TorchWorker&, StageId)>;
+  // By stage and parameter.
+  using WeightsOf = std::vector<std::vector<at::Tensor>>;
 
-  Evaluation evaluate_with(const WeightsOf& weights) const {
-    const c10::InferenceMode no_autograd;
+  static bool keeps_whole(const Sharding& s) { return s.gather == Sharding::Gather::after_step; }
+  bool sharded(StageId stage) const {
+    return spec_.sharding.active() && placement_.stages[stage.index()].size() > 1;
+  }
+  // A flat tensor of the whole stage, put together where it is sharded. With a team a collective
+  // call; undefined where the process neither owns the stage nor is it sharded.
+  at::Tensor whole(StageId stage, const FlatOf& flat) const {
+    if (!sharded(stage)) return owns(stage) ? flat(owner_of(stage), stage) : at::Tensor();
+    std::vector<at::Tensor> slices;
+    for (const Rank r : placement_.stages[stage.index()]) {
+      at::Tensor slice;
+      if (here(r)) slice = flat(worker(r.index()), stage);
+      slices.push_back(team() ? broadcast_tensor(*team(), slice, r.value) : slice);
+    }
+    return at::cat(slices).narrow(0, 0, size_of(stage));
+  }
+  std::int64_t size_of(StageId stage) const {  // parameters
+    std::int64_t size = 0;
+    for (const int l : spec_.plan.stages[stage.index()].layers)
+      size += parameter_count(spec_.model.layers[static_cast<std::size_t>(l)]);
+    return size;
+  }
+
+  // flat: what every stage reads, its newest weights or a snapshot's.
+  Evaluation evaluate_with(const FlatOf& flat) const {
+    WeightsOf weights;
+    for (std::size_t s = 0; s < interfaces_.size(); ++s)
+      if (const at::Tensor all = whole(StageId(s), flat); owns(StageId(s)))
+        weights.push_back(owner_of(StageId(s)).weights(StageId(s)).views_of(all));
+      else
+        weights.emplace_back();
     at::set_num_threads(1);  // with more, a busy machine makes the threads wait for one another
     Evaluation result;
     if (!spec_.feed) throw std::logic_error("a synthetic workload has no test samples");
@@ -324,8 +385,8 @@ class TorchSession : public Session {
       std::vector<at::Tensor> received;
       for (const int producer : interfaces_[s].receives) received.push_back(values.at(producer));
       const auto out = owner.module(StageId(s))
-                           .forward(received, weights(StageId(s)), target, {.training = false},
-                                    nullptr, &result.loss, &result.prediction);
+                           .forward(received, weights[s], target, {.training = false}, nullptr,
+                                    &result.loss, &result.prediction);
       for (std::size_t k = 0; k < out.size(); ++k) values[interfaces_[s].sends[k]] = out[k];
       for (int p = 0; team() && p < team()->size(); ++p)
         if (p != team()->rank() && reads(p, s)) send_tensors(*team(), p, out);
@@ -387,20 +448,17 @@ class TorchSession : public Session {
   }
 
   // The part of a stage's flat tensor that belongs to one layer.
-  template <class Flat>
-  std::vector<double> of_layer(int layer, Flat flat) const {
+  std::vector<double> of_layer(int layer, const FlatOf& flat) const {
     for (std::size_t s = 0; s < spec_.plan.stages.size(); ++s) {
       std::int64_t offset = 0;
       for (const int l : spec_.plan.stages[s].layers) {
         const std::int64_t n = parameter_count(spec_.model.layers[static_cast<std::size_t>(l)]);
         if (l == layer) {
-          if (!owns(StageId(s))) return from_owner(StageId(s), {});
-          const at::Tensor part = flat(owner_of(StageId(s)).weights(StageId(s)))
-                                      .narrow(0, offset, n)
-                                      .to(at::kDouble)
-                                      .contiguous();
-          return from_owner(
-              StageId(s), {part.template data_ptr<double>(), part.template data_ptr<double>() + n});
+          const at::Tensor all = whole(StageId(s), flat);
+          if (!owns(StageId(s))) return from_owner(StageId(s), std::vector<double>());
+          const at::Tensor part = all.narrow(0, offset, n).to(at::kDouble).contiguous();
+          return from_owner(StageId(s), std::vector<double>(part.data_ptr<double>(),
+                                                            part.data_ptr<double>() + n));
         }
         offset += n;
       }
