@@ -11,6 +11,7 @@
 #include "harness/core/cluster.h"
 #include "harness/core/error.h"
 #include "harness/core/system.h"
+#include "harness/exec/mpi.h"
 #include "harness/run/prepare.h"
 #include "results/store.h"
 
@@ -174,12 +175,15 @@ RunCase read_one(const nlohmann::json& json, const std::string& file, const std:
   read_choice(reader, "device", c.device, {"cpu", "cuda"});
   if (!on_wall) {
     if (c.transport == "mpi")
-      reader.fail("transport", "the virtual clock runs in one process", "leave transport out");
+      reader.fail("transport",
+                  "the virtual clock runs in one process: simulated seconds do not depend on it",
+                  "leave transport out");
     c.transport = "none";
     c.device = "";
   }
-  if (c.transport == "mpi")
-    reader.fail("transport", "this build has no MPI transport", "use threads");
+  if (c.transport == "mpi" && !mpi_built())
+    reader.fail("transport", "this build has no MPI transport",
+                "install MPI (Debian: libopenmpi-dev openmpi-bin) and build again, or use threads");
   if (c.device == "cuda") reader.fail("device", "this build has no CUDA executor", "use cpu");
   c.ranks = as_int(reader.integer("ranks", c.ranks, 1), reader, "ranks");
   check_cluster(reader, c, system.one_process ? 1 : c.ranks);

@@ -21,6 +21,36 @@ std::string source_folder() {
   return home ? home : SLUICE_SOURCE_DIR;
 }
 
+namespace {
+struct Measured {
+  std::mutex mutex;
+  std::map<std::pair<std::string, std::int64_t>, CostGraph> costs;  // workload, micro-batch
+};
+Measured& measured() {
+  static Measured all;
+  return all;
+}
+}  // namespace
+
+nlohmann::json measured_costs() {
+  Measured& m = measured();
+  const std::lock_guard lock(m.mutex);
+  nlohmann::json list = nlohmann::json::array();
+  for (const auto& [key, costs] : m.costs)
+    list.push_back({{"workload", key.first}, {"costs", to_json(costs)}});
+  return list;
+}
+
+void adopt_measured_costs(const nlohmann::json& list) {
+  Measured& m = measured();
+  const std::lock_guard lock(m.mutex);
+  for (const nlohmann::json& item : list) {
+    CostGraph costs = cost_graph_from_json(item.at("costs"), "measured costs");
+    const auto key = std::pair(item.at("workload").get<std::string>(), costs.micro_batch);
+    m.costs[key] = std::move(costs);
+  }
+}
+
 CostGraph load_costs(const std::string& source, const Workload& workload, std::int64_t micro_batch,
                      const Device& device) {
   if (const ProfileWorkload* profile = profile_workload(workload.name, source)) {
@@ -33,12 +63,11 @@ CostGraph load_costs(const std::string& source, const Workload& workload, std::i
   }
   if (source == "analytic") return analytic_costs(workload.model, micro_batch, device);
   if (source == "profile") {
-    static std::mutex mutex;
-    static std::map<std::pair<std::string, std::int64_t>, CostGraph> measured;
-    const std::lock_guard lock(mutex);
+    Measured& m = measured();
+    const std::lock_guard lock(m.mutex);
     const auto key = std::pair(workload.name, micro_batch);
-    if (!measured.contains(key)) measured[key] = engine::measure(workload.model, micro_batch);
-    return measured.at(key);
+    if (!m.costs.contains(key)) m.costs[key] = engine::measure(workload.model, micro_batch);
+    return m.costs.at(key);
   }
   const CostGraph graph = cost_graph_from_json(parse_json_file(source), source);
   if (graph.layers.size() != workload.model.layers.size())

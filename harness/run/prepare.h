@@ -62,6 +62,10 @@ std::string over_memory(const Prepared& p, const std::vector<RankMemory>& memory
 CostGraph load_costs(const std::string& source, const Workload& workload, std::int64_t micro_batch,
                      const Device& device);
 
+// What "profile" has measured in this process so far, for other processes to plan with the same.
+nlohmann::json measured_costs();
+void adopt_measured_costs(const nlohmann::json& measured);
+
 // Where this checkout's folders are: workloads/clusters, harness/sweeps, plots/render.py.
 std::string source_folder();
 
