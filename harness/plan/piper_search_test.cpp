@@ -135,6 +135,24 @@ TEST(PiperSearchTest, OutOfTimeKeepsAPlan) {
   EXPECT_DOUBLE_EQ(result.seconds, piper_seconds(costs, options, result.stages));
 }
 
+TEST(PiperSearchTest, OutOfTimeManyDownSetsAreCutAsAChainToo) {
+  // Seven branches of four layers: 5^7 down-sets, of which no machine searches all pairs in a
+  // fortieth of a second.
+  CostGraph costs = piper_chain(std::vector<double>(28, 1), {}, 1, 0, {});
+  for (int l = 0; l < 28; ++l)
+    costs.layers[static_cast<std::size_t>(l)].inputs = {l % 4 ? l - 1 : -1};
+  const PiperOptions options{.devices = 4,
+                             .microbatches = 4,
+                             .bandwidth = 1e9,
+                             .memory = 1e9,
+                             .limits = {.seconds = 0.03, .sets = 1'000'000}};
+  const PiperResult result = piper_search(costs, options);
+  EXPECT_FALSE(result.complete);
+  EXPECT_EQ(result.down_sets, 78'125);
+  ASSERT_FALSE(result.stages.empty());
+  EXPECT_DOUBLE_EQ(result.seconds, piper_seconds(costs, options, result.stages));
+}
+
 TEST(PiperSearchTest, BadInputIsRefused) {
   const CostGraph costs = piper_chain({4}, {0}, 1, 0, {});
   EXPECT_NE(error_of([&] { piper_search(costs, {.devices = 0, .bandwidth = 1, .memory = 1}); }),
