@@ -16,7 +16,8 @@ import sys
 
 # Longest prefix first: the room of a file is the first that its path begins with.
 ROOMS = {
-    "harness/exec/torch": ["harness/exec/torch", "harness/exec", "harness/core"],
+    "harness/exec/torch": ["harness/exec/torch", "harness/exec/nccl", "harness/exec", "harness/core"],
+    "harness/exec/nccl": ["harness/exec/nccl", "harness/exec", "harness/core"],
     "harness/exec": ["harness/exec", "harness/core"],
     "harness/core": ["harness/core"],
     "harness/plan": ["harness/plan", "harness/core"],
@@ -38,6 +39,7 @@ TESTS_MAY = {
 OUTSIDE = [  # (headers, what they are, the only room that includes them)
     (re.compile(r"(torch|ATen|c10)/"), "LibTorch", "harness/exec/torch"),
     (re.compile(r"CLI/"), "CLI11", "harness/cli"),
+    (re.compile(r"mpi\.h$"), "MPI", "harness/exec"),
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 

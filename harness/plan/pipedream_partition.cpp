@@ -5,12 +5,11 @@
 #include <limits>
 
 #include "harness/core/error.h"
+#include "harness/plan/search.h"
 
 namespace sluice {
 
 namespace {
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // A^k(i->j, m) of one level: the least time, the machines of the last stage, and what comes before
 // it.

@@ -58,9 +58,9 @@ struct State {
 
 struct OutOfLimits {};
 
-class Search {
+class StageSearch {
  public:
-  Search(StageLists& lists, const StageSearchSpace& space, const StageSearchLimits& limits)
+  StageSearch(StageLists& lists, const StageSearchSpace& space, const StageSearchLimits& limits)
       : lists_(lists), space_(space), limits_(limits), fewest_(lists.looks()) {
     for (std::size_t k = 0; k < lists.choices.size(); ++k) {
       const StageChoice& c = lists.choices[k];
@@ -475,7 +475,7 @@ StageGraphSearch::StageGraphSearch(const SeriesParallelTree& tree, const StageSe
 StageGraphSearch::~StageGraphSearch() = default;
 
 StageSearchResult StageGraphSearch::run(const StageSearchLimits& limits) {
-  return Search(*lists_, space_, limits).run();
+  return StageSearch(*lists_, space_, limits).run();
 }
 
 }  // namespace sluice

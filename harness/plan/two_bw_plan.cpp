@@ -63,9 +63,9 @@ class SizedModel {
   std::vector<Sum> sums_;
 };
 
-class Search {
+class TwoBwSearch {
  public:
-  Search(const CostGraph& costs, const Cluster& cluster, const TwoBwOptions& options)
+  TwoBwSearch(const CostGraph& costs, const Cluster& cluster, const TwoBwOptions& options)
       : costs_(costs),
         cluster_(cluster),
         options_(options),
@@ -183,7 +183,7 @@ class Search {
 TwoBwPlan two_bw_plan(const CostGraph& costs, const Cluster& cluster, const TwoBwOptions& options) {
   if (options.devices < 1 || options.batch < 1)
     throw InputError("pipedream_2bw", "no devices or no samples", "give at least one of each");
-  return Search(costs, cluster, options).run();
+  return TwoBwSearch(costs, cluster, options).run();
 }
 
 }  // namespace sluice

@@ -237,6 +237,10 @@ RunCase read_one(const nlohmann::json& json, const std::string& file, const std:
     reader.object("tune");  // for the combinations of this entry that are tuned
   }
   read_choice(reader, "evaluation", c.evaluation, {"drain", "snapshot"});
+  read_choice(reader, "leftover", c.leftover, {"drop", "partial"});
+  if (c.leftover == "partial" && c.evaluation == "snapshot")
+    reader.fail("leftover", "partial needs a pipe that is drained at every epoch's end",
+                "use evaluation drain");
   c.timeout_seconds = reader.number("timeout_seconds", 0);
   if (c.timeout_seconds < 0) reader.fail("timeout_seconds", "must not be negative");
   if (reader.has("inject_failure")) {
@@ -250,6 +254,7 @@ RunCase read_one(const nlohmann::json& json, const std::string& file, const std:
   if (system.one_process) c.ranks = 1;
   if (!system.synchronous && !system.accumulates) c.microbatches = 1;
   if (system.synchronous) c.evaluation = "drain";
+  if (!system.accumulates) c.leftover = "drop";
   return c;
 }
 
@@ -304,6 +309,7 @@ nlohmann::json to_json(const RunCase& c) {
   }
   if (c.purpose != "measure") json["purpose"] = c.purpose;
   if (c.evaluation != "drain") json["evaluation"] = c.evaluation;
+  if (c.leftover != "drop") json["leftover"] = c.leftover;
   const RateSchedule& rate = c.rate_schedule;
   if (rate.kind == "step")
     json["optimizer"]["schedule"] = {

@@ -211,11 +211,13 @@ static ScheduleProblem schedule_problem(const Prepared& p, int microbatches, int
 Program make_program(const Prepared& p, int microbatches, int epoch) {
   const ScheduleProblem problem = schedule_problem(p, microbatches, epoch);
   return lower(p.system->schedule(problem, p.options), p.graph, p.ranks.placement,
-               p.system->weights(problem, p.options));
+               rule_of(p, microbatches, epoch));
 }
 
 WeightRule rule_of(const Prepared& p, int microbatches, int epoch) {
-  return p.system->weights(schedule_problem(p, microbatches, epoch), p.options);
+  WeightRule rule = p.system->weights(schedule_problem(p, microbatches, epoch), p.options);
+  rule.leftover = p.leftover;
+  return rule;
 }
 
 Theory make_theory(const Prepared& p, int microbatches) {
@@ -241,14 +243,6 @@ std::vector<StageMemory> stage_memory(const Prepared& p, const OptimizerSpec& op
     result.push_back(m);
   }
   return result;
-}
-
-std::string refusal_of_real_ranks(const Plan& plan) {
-  const bool grouped =
-      std::ranges::any_of(plan.stages, [](const PlanStage& s) { return s.grouping != 1; });
-  if (!grouped && plan.imposed_edges.empty()) return "";
-  return "the plan's stages take different micro-batches or are tied without a tensor, which only "
-         "the virtual clock without training runs";
 }
 
 std::string over_memory(const Prepared& p, const std::vector<RankMemory>& memory) {

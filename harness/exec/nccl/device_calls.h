@@ -1,0 +1,63 @@
+// The few calls of CUDA and NCCL that the NCCL transport makes. cuda_calls.cpp forwards them; the
+// tests' fake_devices.h carries them out on threads, with NCCL's rendezvous, so that the protocol
+// is tested where there is no GPU.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/exec/transport.h"
+
+namespace sluice {
+
+using NcclId = std::array<char, 128>;  // what the members of a communicator know one another by
+
+struct DeviceBuffer {
+  void* data = nullptr;
+  std::size_t bytes = 0;
+};
+
+enum class Reach { gather, reduce, scatter };  // all-gather, all-reduce, reduce-scatter
+
+class DeviceCalls {
+ public:
+  using Stream = void*;  // cudaStream_t
+  using Comm = void*;    // ncclComm_t
+  // cudaEvent_t behind a shared pointer; the same that Message::ready holds.
+  using Event = std::shared_ptr<void>;
+  struct State {
+    enum class Kind { ready, in_progress, failed } kind = Kind::ready;
+    std::string error;
+  };
+
+  virtual ~DeviceCalls() = default;
+  virtual void use_device(int device) = 0;  // by this thread from now on
+  virtual Stream make_stream() = 0;         // on the thread's device
+  virtual void drop_stream(Stream stream) = 0;
+  virtual Event record(Stream stream) = 0;  // behind what the stream has been given
+  virtual void wait(Stream stream, const Event& event) = 0;  // the stream does, not the host
+  virtual bool passed(const Event& event) = 0;
+
+  // NCCL, with communicators that do not block the host: what is begun is done when state() says
+  // ready; until then nothing else may be asked of the communicator.
+  virtual NcclId make_id() = 0;
+  virtual Comm connect(const NcclId& id, int members, int member) = 0;
+  virtual State state(Comm comm) = 0;
+  // All of a message in one group.
+  virtual void send(Comm comm, int to, const std::vector<DeviceBuffer>& buffers, Stream stream) = 0;
+  virtual void receive(Comm comm, int from, const std::vector<DeviceBuffer>& buffers,
+                       Stream stream) = 0;
+  // data: as Transport::all_reduce, all_gather and reduce_scatter say.
+  virtual void collective(Reach reach, Comm comm, int member, void* data, std::size_t count,
+                          ElementType type, Stream stream) = 0;
+  virtual DeviceBuffer scratch() = 0;  // one byte of the thread's device, kept for good
+  // Ends what the communicator is doing on this rank, at once, and frees it. Any thread.
+  virtual void abort(Comm comm) = 0;
+};
+
+std::unique_ptr<DeviceCalls> make_cuda_calls();  // cuda_calls.cpp: in builds with SLUICE_CUDA
+
+}  // namespace sluice

@@ -1,0 +1,110 @@
+// Messages between GPUs over NCCL. What NCCL lacks comes from a host transport beside it: the
+// header of a message (how large its tensors are), its order, and the knowledge that it was sent.
+//
+//   sender                                     receiver
+//   channel's stream waits for the compute     header <- host transport (blocks the thread only)
+//   stream's event; header -> host transport;  makes room on the channel's stream; ncclRecv there;
+//   ncclSend on the channel's stream;          event behind it: Message::ready, for which the
+//   keeps the tensors until its event passed   compute stream waits, not the host
+//
+// So a send returns at once however late the receiver is, as a Program demands, a receive is posted
+// only once its send has been, so that no kernel spins for a message that is still to be computed
+// on a host far behind, and both overlap what the ranks compute. Collectives run on the group's
+// stream between two events; they add in NCCL's order, not in that of the replicas.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/core/program.h"
+#include "harness/exec/nccl/communicators.h"
+#include "harness/exec/nccl/device_calls.h"
+#include "harness/exec/transport.h"
+
+namespace sluice {
+
+// What the transport must know of a message's payload.
+class MessageBuffers {
+ public:
+  virtual ~MessageBuffers() = default;
+  // Enough for room_for() on the other side.
+  virtual std::vector<std::int64_t> header(const Message& message) = 0;
+  // An empty message of that form in memory of the calling rank's device, to be written on
+  // `stream`.
+  virtual Message room_for(std::span<const std::int64_t> header, DeviceCalls::Stream stream) = 0;
+  virtual std::vector<DeviceBuffer> buffers(const Message& message) = 0;
+};
+
+// Communicators and streams of the ranks of this process; they outlive a run.
+class NcclLinks {
+ public:
+  struct LocalRank {
+    Rank rank;
+    int device = 0;
+    DeviceCalls::Stream compute = nullptr;  // what the rank computes on
+  };
+  // ids: one a communicator, the same on every process (make_ids() on one of them, then spread).
+  // Connects all ranks of this process, each on a thread of its own; returns when all are. Throws
+  // RunError: NCCL's reason, or that it took longer than `patience`, or that a rank would need too
+  // many streams.
+  NcclLinks(CommunicatorPlan plan, std::vector<LocalRank> ranks, std::vector<NcclId> ids,
+            DeviceCalls& calls, double patience_seconds = 120);
+  ~NcclLinks();
+  NcclLinks(const NcclLinks&) = delete;
+
+  static std::vector<NcclId> make_ids(const CommunicatorPlan& plan, DeviceCalls& calls);
+
+  // One end of a communicator. Its rank's thread asks things of it, and any thread may abort it:
+  // both go through with().
+  struct End {
+    DeviceCalls::Stream stream = nullptr;
+    const LocalRank* rank = nullptr;
+    int member = 0;
+    std::mutex mutex;
+    DeviceCalls::Comm comm = nullptr;
+  };
+  // The one of member `member`; it must be of this process.
+  End& end(int communicator, int member);
+  const CommunicatorPlan& plan() const { return plan_; }
+  DeviceCalls& calls() { return calls_; }
+
+  // Asks something of the end's communicator and waits until NCCL has taken it. Throws
+  // TransportAborted, or RunError with what went wrong on any rank of this process.
+  void ask(End& end, const std::function<void(DeviceCalls::Comm)>& what);
+  void throw_if_broken() const;
+  // Every communicator of this process is aborted; the links are of no further use.
+  void abort();
+  void fail(const std::string& reason);  // abort() and the reason, which the first one gives
+  bool broken() const { return broken_.load(); }
+  // Whether any communicator reports an error by itself; then it has been passed to fail().
+  bool poll();
+
+ private:
+  void connect(const LocalRank& rank, double patience_seconds);
+  DeviceCalls::State state(End& end);
+  void release();
+
+  CommunicatorPlan plan_;
+  std::vector<LocalRank> ranks_;
+  std::vector<NcclId> ids_;
+  DeviceCalls& calls_;
+  std::vector<std::vector<std::unique_ptr<End>>> ends_;  // [communicator][member]
+  std::atomic<bool> broken_{false};
+  mutable std::mutex mutex_;  // of ends_ while they are made, and of the reason
+  std::string reason_;
+};
+
+// One run of `program`. `host` carries headers between the same channels and is aborted with this;
+// links: of plan_communicators(program). While it lives, a thread asks NCCL for asynchronous errors
+// ten times a second; one aborts the run.
+std::unique_ptr<Transport> make_nccl_transport(const Program& program, NcclLinks& links,
+                                               std::unique_ptr<Transport> host,
+                                               MessageBuffers& buffers);
+
+}  // namespace sluice
