@@ -173,6 +173,19 @@ std::optional<double> best_metric(const Record& record) {
   return best;
 }
 
+std::vector<std::string> repeated_results(std::span<const Record> records) {
+  std::map<std::string, int> results;  // by digest
+  for (const Record& record : records)
+    if (is_result(record)) ++results[record.digest];
+  std::vector<std::string> sentences;
+  for (const Record& record : latest(records))
+    if (const int n = results[record.digest]; n > 1)
+      sentences.push_back(record.digest + " (" + record.system + ", " + record.workload +
+                          ", seed " + std::to_string(record.seed) + ") has " + std::to_string(n) +
+                          " results; the last one counts");
+  return sentences;
+}
+
 std::vector<Record> latest(std::span<const Record> records) {
   std::map<std::string, std::size_t> place;
   std::vector<Record> result;

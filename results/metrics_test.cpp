@@ -139,5 +139,18 @@ TEST(Metrics, LatestPrefersWhatSucceeded) {
   EXPECT_EQ(kept[2].outcome, "failed");
 }
 
+TEST(Latest, CasesWithSeveralResultsAreNamedFailuresThatWereRunAgainAreNot) {
+  std::vector<Record> all(6);
+  for (Record& r : all) r.system = "gpipe", r.workload = "tiny", r.seed = 3;
+  all[0].digest = "a", all[0].outcome = "failed";
+  all[1].digest = "a";
+  all[2].digest = "b";
+  all[3].digest = "b", all[3].outcome = "diverged";
+  all[4].digest = "c";
+  all[5].digest = "b", all[5].outcome = "timed_out";
+  EXPECT_EQ(repeated_results(all),
+            std::vector<std::string>{"b (gpipe, tiny, seed 3) has 2 results; the last one counts"});
+}
+
 }  // namespace
 }  // namespace sluice

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "harness/core/error.h"
 #include "results/metrics.h"
 #include "results/store.h"
@@ -17,6 +19,13 @@ std::vector<Record> read_files(const std::vector<std::string>& files) {
   }
   if (records.empty())
     throw InputError(files.front(), "holds no record", "make some with sluice run");
+  const std::vector<std::string> repeated = repeated_results(records);
+  constexpr std::size_t kShown = 5;
+  for (std::size_t k = 0; k < std::min(repeated.size(), kShown); ++k)
+    fmt::print(stderr, "warning: {}\n", repeated[k]);
+  if (repeated.size() > kShown)
+    fmt::print(stderr, "warning: and {} more cases with several results\n",
+               repeated.size() - kShown);
   return latest(records);
 }
 

@@ -32,6 +32,7 @@ Numbers train(const TestSetup& setup, const DataFeed& feed, Team* team) {
   const Program program = make_program(
       setup.prepared, synchronous ? setup.microbatches : kUpdates * setup.microbatches);
   spec.rule = program.rule;
+  spec.sharding = program.sharding;
   const auto session = make_session(spec);
   RunRequest request;
   request.order = samples_from(0, kUpdates * kBatch);
