@@ -170,7 +170,7 @@ RunCase read_one(const nlohmann::json& json, const std::string& file, const std:
   if (c.costs != "profile" && c.costs != "analytic" && !std::filesystem::exists(c.costs))
     reader.fail("costs", "no such file '" + c.costs + "'",
                 "give profile, analytic or a file of sluice profile");
-  read_choice(reader, "transport", c.transport, {"threads", "mpi"});
+  read_choice(reader, "transport", c.transport, {"threads", "mpi", "nccl"});
   read_choice(reader, "device", c.device, {"cpu", "cuda"});
   if (!on_wall) {
     if (c.transport == "mpi")
@@ -180,7 +180,8 @@ RunCase read_one(const nlohmann::json& json, const std::string& file, const std:
   }
   if (c.transport == "mpi")
     reader.fail("transport", "this build has no MPI transport", "use threads");
-  if (c.device == "cuda") reader.fail("device", "this build has no CUDA executor", "use cpu");
+  if (c.transport == "nccl" && c.device != "cuda")
+    reader.fail("transport", "nccl connects GPUs", "use --device cuda, or threads");
   c.ranks = as_int(reader.integer("ranks", c.ranks, 1), reader, "ranks");
   check_cluster(reader, c, system.one_process ? 1 : c.ranks);
   c.batch = reader.integer("batch", workload.batch, 1);

@@ -7,7 +7,9 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <thread>
+#include <tuple>
 
 #include "harness/core/error.h"
 #include "harness/core/json_reader.h"
@@ -20,6 +22,8 @@ std::string source_folder() {
   const char* home = std::getenv("SLUICE_HOME");
   return home ? home : SLUICE_SOURCE_DIR;
 }
+
+static const std::string kGpu = "GPU of this machine";
 
 CostGraph load_costs(const std::string& source, const Workload& workload, std::int64_t micro_batch,
                      const Device& device) {
@@ -34,10 +38,12 @@ CostGraph load_costs(const std::string& source, const Workload& workload, std::i
   if (source == "analytic") return analytic_costs(workload.model, micro_batch, device);
   if (source == "profile") {
     static std::mutex mutex;
-    static std::map<std::pair<std::string, std::int64_t>, CostGraph> measured;
+    static std::map<std::tuple<std::string, std::int64_t, bool>, CostGraph> measured;
     const std::lock_guard lock(mutex);
-    const auto key = std::pair(workload.name, micro_batch);
-    if (!measured.contains(key)) measured[key] = engine::measure(workload.model, micro_batch);
+    const bool on_gpu = device.name == kGpu;
+    const auto key = std::tuple(workload.name, micro_batch, on_gpu);
+    if (!measured.contains(key))
+      measured[key] = engine::measure(workload.model, micro_batch, on_gpu ? "cuda" : "cpu");
     return measured.at(key);
   }
   const CostGraph graph = cost_graph_from_json(parse_json_file(source), source);
@@ -55,7 +61,7 @@ CostGraph load_costs(const std::string& source, const Workload& workload, std::i
 }
 
 // The machine we are on, as a cluster: one device a rank, messages by handle.
-static Cluster this_machine(int ranks) {
+static Cluster this_machine(int ranks, const std::string& kind) {
   Cluster cluster = latency_cluster(ranks, Seconds(2e-6));
   cluster.name = "this machine";
   for (Device& device : cluster.devices) {
@@ -63,6 +69,16 @@ static Cluster this_machine(int ranks) {
     device.memory =
         Bytes(static_cast<std::int64_t>(1)
               << 50);  // shared by all ranks; the operating system refuses, not the plan
+  }
+  if (kind == "cuda") {
+    // A GPU's memory is shared by the ranks that share it (device_of_rank in exec/torch).
+    const nlohmann::json gpus = engine::cuda()["devices"];
+    const auto n = static_cast<int>(gpus.size());
+    for (Device& device : cluster.devices) {
+      device.name = kGpu;
+      if (n > 0)
+        device.memory = Bytes(gpus[0]["memory_bytes"].get<std::int64_t>() / ((ranks + n - 1) / n));
+    }
   }
   return cluster;
 }
@@ -157,7 +173,7 @@ Prepared prepare(const RunCase& c) {
   p.workload = profile ? &profile->workload : &find_workload(c.workload);
   p.options = resolve_options(p.system->options, c.options, "options");
   p.cluster = c.cluster == "this machine"
-                  ? this_machine(c.ranks)
+                  ? this_machine(c.ranks, c.device)
                   : load_cluster(c.cluster, source_folder() + "/workloads/clusters");
   p.microbatches_per_update = c.microbatches;
   p.micro_batch = c.batch / c.microbatches;

@@ -1,4 +1,5 @@
-// One run from its plan to its record, read top to bottom; a little longer than most files for that.
+// One run from its plan to its record, read top to bottom; a little longer than most files for
+// that.
 #include "harness/run/run_case.h"
 
 #include <algorithm>
@@ -373,6 +374,7 @@ class CaseRun {
     spec.seed = case_.seed;
     spec.micro_batch = prepared_.micro_batch;
     spec.batched_weight_gradients = case_.weight_gradient == "batched";
+    if (on_wall()) spec.device = case_.device, spec.transport = case_.transport;
     spec.rule = program_.rule;
     spec.fail_rank = case_.fail_rank;
     spec.fail_update = case_.fail_update;

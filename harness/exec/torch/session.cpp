@@ -14,6 +14,7 @@
 
 #include "harness/exec/threads.h"
 #include "harness/exec/torch/checkpoint.h"
+#include "harness/exec/torch/device_transport.h"
 #include "harness/exec/torch/stage_worker.h"
 
 namespace sluice {
@@ -35,10 +36,13 @@ class TorchSession : public Session {
     std::vector<std::vector<StageId>> held(ranks.devices.size());
     for (std::size_t s = 0; s < placement_.stages.size(); ++s)
       for (const Rank r : placement_.stages[s]) held[r.index()].push_back(StageId(s));
+    if (spec.device == "cuda") devices_ = make_cuda_devices(held.size());
+    if (spec.transport == "nccl") nccl_ = make_nccl_transports(rank_devices());
     const auto initial = starting_weights();
     for (std::size_t r = 0; r < held.size(); ++r)
       workers_.push_back(
-          std::make_unique<TorchWorker>(Rank(r), context_, held[r], interfaces_, initial));
+          std::make_unique<TorchWorker>(Rank(r), context_, held[r], interfaces_, initial,
+                                        devices_.empty() ? nullptr : devices_[r].get()));
     for (std::size_t s = 0; s < placement_.stages.size(); ++s)
       for (const Rank r : placement_.stages[s])
         worker(r.index()).weights(StageId(s)).follow(spec.rule, StageId(s));
@@ -48,7 +52,7 @@ class TorchSession : public Session {
     context_.program = &program;
     context_.request = &request;
     context_.first_update = updates_;
-    const auto transport = make_thread_transport(program);
+    const std::unique_ptr<Transport> transport = make_transport(program);
     RunResult result;
     result.execution = execute(program, *transport, workers_,
                                {.iterations = request.iterations,
@@ -104,6 +108,7 @@ class TorchSession : public Session {
       StageWeights::State state = owner_of(StageId(s)).weights(StageId(s)).state();
       for (const at::Tensor& buffer : owner_of(StageId(s)).module(StageId(s)).buffers())
         state.tensors.push_back(buffer.to(context_.options.dtype()).contiguous().flatten());
+      for (at::Tensor& tensor : state.tensors) tensor = tensor.cpu();
       checkpoint.stages.push_back({state.numbers, state.tensors});
     }
     write_checkpoint(checkpoint, path);
@@ -177,7 +182,7 @@ class TorchSession : public Session {
       result.loss += loss.item<double>() * static_cast<double>(indices.size());
       if (target.scalar_type() == at::kLong) {
         // Padding (-100) is no class, so it is never hit.
-        correct += prediction.argmax(-1).eq(target).sum().item<double>();
+        correct += prediction.argmax(-1).cpu().eq(target).sum().item<double>();
         scored += target.ge(0).sum().item<double>();
       }
     }
@@ -216,9 +221,10 @@ class TorchSession : public Session {
     for (std::size_t s = 0; s < interfaces_.size(); ++s) {
       TorchWorker& owner = owner_of(StageId(s));
       std::vector<at::Tensor> received;
-      for (const int producer : interfaces_[s].receives) received.push_back(values.at(producer));
+      for (const int producer : interfaces_[s].receives)
+        received.push_back(values.at(producer).to(owner.device()));
       const auto out = owner.module(StageId(s))
-                           .forward(received, weights(StageId(s)), target,
+                           .forward(received, weights(StageId(s)), target.to(owner.device()),
                                     {.training = false}, nullptr, &result.loss, &result.prediction);
       for (std::size_t k = 0; k < out.size(); ++k) values[interfaces_[s].sends[k]] = out[k];
     }
@@ -236,8 +242,10 @@ class TorchSession : public Session {
     for (std::int64_t length = 1; length <= most && std::ranges::count(ended, false) > 0;
          ++length) {
       inputs[1] = prefix;
-      const at::Tensor next =
-          predict(inputs, at::zeros_like(prefix), weights).prediction.select(1, length - 1).argmax(-1);
+      const at::Tensor next = predict(inputs, at::zeros_like(prefix), weights)
+                                  .prediction.select(1, length - 1)
+                                  .argmax(-1)
+                                  .cpu();
       for (std::int64_t i = 0; i < n; ++i) {
         const auto id = next.const_data_ptr<std::int64_t>()[i];
         const auto text = static_cast<std::size_t>(i);
@@ -247,6 +255,17 @@ class TorchSession : public Session {
       prefix = at::cat({prefix, next.unsqueeze(1)}, 1);
     }
     return texts;
+  }
+
+  std::vector<RankDevice*> rank_devices() const {
+    std::vector<RankDevice*> all;
+    for (const auto& device : devices_) all.push_back(device.get());
+    return all;
+  }
+  std::unique_ptr<Transport> make_transport(const Program& program) {
+    if (nccl_) return nccl_->make(program);
+    if (!devices_.empty()) return make_device_thread_transport(program, rank_devices());
+    return make_thread_transport(program);
   }
 
   TorchWorker& worker(std::size_t r) const { return static_cast<TorchWorker&>(*workers_[r]); }
@@ -278,6 +297,7 @@ class TorchSession : public Session {
           const at::Tensor part = flat(owner_of(StageId(s)).weights(StageId(s)))
                                       .narrow(0, offset, n)
                                       .to(at::kDouble)
+                                      .cpu()
                                       .contiguous();
           return {part.template data_ptr<double>(), part.template data_ptr<double>() + n};
         }
@@ -311,13 +331,16 @@ class TorchSession : public Session {
       return full;
     };
     const ModelGraph& model = spec_.model;
-    if (model.inputs.front().is_token_ids)
-      throw std::logic_error("no synthetic token ids: give a feed");
     const std::vector<Shape> shapes = model.shapes();
     at::Generator generator = at::detail::createCPUGenerator(7);
-    context_.synthetic_features =
-        at::randn(with_batch(model.inputs.front().shape), generator, at::kFloat)
-            .to(context_.options.dtype());
+    if (model.inputs.front().is_token_ids) {
+      context_.synthetic_features = at::randint(
+          1, vocabulary(), with_batch(model.inputs.front().shape), generator, at::kLong);
+    } else {
+      context_.synthetic_features =
+          at::randn(with_batch(model.inputs.front().shape), generator, at::kFloat)
+              .to(context_.options.dtype());
+    }
     const Shape& prediction = shapes[model.layers.size() - 2];
     if (std::holds_alternative<MseLoss>(model.layers.back().kind)) {
       context_.synthetic_targets =
@@ -329,10 +352,21 @@ class TorchSession : public Session {
     }
   }
 
+  // Of the embeddings that read the model's input.
+  std::int64_t vocabulary() const {
+    std::int64_t smallest = INT64_MAX;
+    for (const LayerSpec& layer : spec_.model.layers)
+      if (const auto* table = std::get_if<Embedding>(&layer.kind); table && layer.inputs[0] == -1)
+        smallest = std::min(smallest, table->vocabulary);
+    return smallest;
+  }
+
   SessionSpec spec_;
   RunContext context_;
   std::vector<StageInterface> interfaces_;
   Placement placement_;
+  std::vector<std::unique_ptr<RankDevice>> devices_;  // by rank; empty on the CPU
+  std::unique_ptr<DeviceTransports> nccl_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::int64_t updates_ = 0;
 };

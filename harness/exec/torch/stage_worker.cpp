@@ -56,8 +56,13 @@ at::Tensor load_targets(const RunContext& context, bool train,
 
 TorchWorker::TorchWorker(Rank rank, const RunContext& context, std::vector<StageId> stages,
                          const std::vector<StageInterface>& interfaces,
-                         const std::vector<std::vector<at::Tensor>>& initial_weights)
-    : rank_(rank), context_(context), counters_(new_counters()) {
+                         const std::vector<std::vector<at::Tensor>>& initial_weights,
+                         RankDevice* device)
+    : rank_(rank),
+      context_(context),
+      device_(device),
+      options_(device ? context.options.device(device->device()) : context.options),
+      counters_(new_counters(device != nullptr)) {
   const SessionSpec& spec = *context.spec;
   place_.assign(spec.plan.stages.size(), 0);
   for (const StageId id : stages) {
@@ -66,12 +71,12 @@ TorchWorker::TorchWorker(Rank rank, const RunContext& context, std::vector<Stage
     s.id = id;
     s.interface = interfaces[id.index()];
     const std::vector<int>& layers = spec.plan.stages[id.index()].layers;
-    s.module = std::make_unique<StageModule>(spec.model, layers, s.interface, context.options);
+    s.module = std::make_unique<StageModule>(spec.model, layers, s.interface, options_);
     std::vector<at::Tensor> initial;
     for (const int l : layers)
       for (const at::Tensor& w : initial_weights[static_cast<std::size_t>(l)]) initial.push_back(w);
     s.weights = std::make_unique<StageWeights>(s.module->parameters(), initial, spec.optimizer,
-                                               context.options, counters_);
+                                               options_, counters_);
     s.has_loss = is_loss(spec.model.layers[static_cast<std::size_t>(layers.back())].kind);
     s.readers.assign(s.interface.sends.size(), 0);
     // The tensors that cross from stage a to stage b: those of a's sends that b receives.
@@ -101,6 +106,12 @@ TorchWorker::TorchWorker(Rank rank, const RunContext& context, std::vector<Stage
 
 void TorchWorker::begin_run(const Program& program) {
   at::set_num_threads(1);
+  if (device_) {
+    device_->enter();
+    device_->synchronize();  // with what was done to the weights between runs, on other streams
+    pending_losses_.clear();
+    steps_.clear();
+  }
   for (State& s : states_) {
     s.slots.assign(static_cast<std::size_t>(program.microbatches), Slot{});
     s.pending.clear();
@@ -206,15 +217,16 @@ std::vector<at::Tensor> TorchWorker::run_forward(State& s, const Instruction& op
   if (op.what == Do::recompute)  // again what it was when it came: kept only where a layer keeps it
     for (const at::Tensor& kept : slot.received)
       if (kept.defined()) recount(kept, counters_, MemoryKind::buffers);
+  const auto on_device = [&](const at::Tensor& t) { return device_ ? device_->from_host(t) : t; };
   std::vector<std::int64_t> samples;
   if (inputs > 0 || s.has_loss) samples = samples_of(op.micro);
   at::Tensor target;
   {
     const MemoryScope scope(counters_, MemoryKind::buffers);
     for (std::size_t k = 0; k < inputs; ++k)
-      slot.received[k] =
-          load_input(context_, true, static_cast<std::size_t>(-1 - receives[k]), samples);
-    if (s.has_loss) target = load_targets(context_, true, samples);
+      slot.received[k] = on_device(
+          load_input(context_, true, static_cast<std::size_t>(-1 - receives[k]), samples));
+    if (s.has_loss) target = on_device(load_targets(context_, true, samples));
   }
   // Kernels take scratch memory too, so everything starts as a buffer; what the stash keeps is
   // recounted.
@@ -255,14 +267,32 @@ static int micros_of(const Program& program, int index, int per) {
   return std::min(per, program.microbatches - index * per);
 }
 
-void TorchWorker::note_loss(Micro micro, double value) {
+void TorchWorker::note_loss(int iteration, Micro micro, double value) {
   const Program& program = *context_.program;
   const int in_run = micro.value / program.micros_per_update;
-  const auto update = static_cast<std::size_t>(iteration_ * program.updates + in_run);
+  const auto update = static_cast<std::size_t>(iteration * program.updates + in_run);
   if (!std::isfinite(value)) throw Diverged{static_cast<std::int64_t>(update)};
   if (in_run == program.updates) return;  // of a run's end that is dropped
   losses_[update] += value / micros_of(program, in_run, program.micros_per_update);
   ++loss_parts_[update];
+}
+
+// Takes in the losses that have arrived; all: waits for the others too.
+void TorchWorker::read_losses(bool all) {
+  while (!pending_losses_.empty()) {
+    const PendingLoss& first = pending_losses_.front();
+    if (all) device_->wait_on_host(first.arrived);
+    if (!all && !device_->passed(first.arrived)) return;
+    const PendingLoss loss = first;
+    pending_losses_.pop_front();
+    note_loss(loss.iteration, loss.micro, loss.value.item<double>() * context_.spec->loss_scale);
+  }
+}
+
+void TorchWorker::end_run() {
+  if (!device_) return;
+  read_losses(true);
+  device_->wait_on_host(device_->record());
 }
 
 int TorchWorker::micros_of_update(std::size_t update) const {
@@ -275,7 +305,13 @@ void TorchWorker::forward(State& s, const Instruction& op) {
   at::Tensor loss;
   std::vector<at::Tensor> outputs = run_forward(s, op, !recomputes(), &loss);
   const MemoryScope scope(counters_, MemoryKind::buffers);
-  if (s.has_loss) note_loss(op.micro, loss.item<double>() * context_.spec->loss_scale);
+  if (s.has_loss && device_) {
+    const at::Tensor value = device_->to_host(loss);
+    pending_losses_.push_back({iteration_, op.micro, value, device_->record()});
+    read_losses(false);
+  } else if (s.has_loss) {
+    note_loss(iteration_, op.micro, loss.item<double>() * context_.spec->loss_scale);
+  }
   slot.outputs = std::move(outputs);
   slot.outputs_left = s.readers;
   for (auto& [successor, edge] : s.to) {
@@ -349,7 +385,7 @@ Message TorchWorker::take(const Instruction& send) {
     for (const std::size_t i : s.from.at(send.peer_stage).own)
       tensors->push_back(hand_out(slot.input_gradients[i], true));
   }
-  return {std::move(tensors)};
+  return {std::move(tensors), device_ ? device_->record() : nullptr};
 }
 
 void TorchWorker::put(const Instruction& receive, Message message) {
@@ -357,6 +393,17 @@ void TorchWorker::put(const Instruction& receive, Message message) {
   State& s = state(receive.stage);
   Slot& slot = s.slots[receive.micro.index()];
   auto& tensors = *static_cast<std::vector<at::Tensor>*>(message.payload.get());
+  if (device_) {
+    device_->wait(message.ready);
+    const MemoryScope scope(counters_, MemoryKind::buffers);
+    for (at::Tensor& tensor : tensors) {
+      if (tensor.device() == device()) {
+        device_->used_here(tensor);
+      } else {  // from another GPU of this process
+        tensor = tensor.to(device(), /*non_blocking=*/true);
+      }
+    }
+  }
   if (receive.what == Do::receive_activation) {
     slot.received.resize(s.interface.receives.size());
     const Edge& edge = s.from.at(receive.peer_stage);
@@ -407,7 +454,7 @@ void TorchWorker::step(const Instruction& step) {
                   per_update / micros_of(program, step.version - 1, per_step));
   const at::Tensor& newest = s.weights->newest_flat();
   if (request.keep_weights) {
-    const at::Tensor flat = newest.to(at::kDouble).contiguous();
+    const at::Tensor flat = newest.to(at::kDouble).cpu().contiguous();
     s.kept.emplace_back(flat.data_ptr<double>(), flat.data_ptr<double>() + flat.numel());
   }
   if (std::ranges::binary_search(request.snapshots, in_run + 1) &&
@@ -417,6 +464,15 @@ void TorchWorker::step(const Instruction& step) {
     for (const at::Tensor& b : s.module->buffers()) snapshot.buffers.push_back(b.clone());
   }
   if (s.has_loss && request.progress) request.progress(in_run + 1);
+  if (device_) {
+    // The host asks for work ahead of the GPU, but of no more than two updates: memory that a
+    // message used on two streams is free only when the GPU gets there.
+    steps_.push_back(device_->record());
+    if (steps_.size() > 2 * states_.size()) {
+      device_->wait_on_host(steps_.front());
+      steps_.pop_front();
+    }
+  }
 }
 
 }  // namespace sluice

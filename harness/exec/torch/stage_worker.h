@@ -4,6 +4,7 @@
 // memory is its own.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "harness/exec/executor.h"
 #include "harness/exec/session.h"
 #include "harness/exec/torch/memory_counter.h"
+#include "harness/exec/torch/rank_device.h"
 #include "harness/exec/torch/stage_module.h"
 #include "harness/exec/torch/stage_weights.h"
 
@@ -39,10 +41,11 @@ struct StageSnapshot {
 
 class TorchWorker : public Worker {
  public:
-  // stages: the ones this rank holds. interfaces: of all stages.
+  // stages: the ones this rank holds. interfaces: of all stages. device: null on the CPU.
   TorchWorker(Rank rank, const RunContext& context, std::vector<StageId> stages,
               const std::vector<StageInterface>& interfaces,
-              const std::vector<std::vector<at::Tensor>>& initial_weights);
+              const std::vector<std::vector<at::Tensor>>& initial_weights,
+              RankDevice* device = nullptr);
 
   void begin_run(const Program& program) override;
   void begin_iteration(int iteration) override;
@@ -51,8 +54,10 @@ class TorchWorker : public Worker {
   void put(const Instruction& receive, Message message) override;
   Buffer gradients(StageId stage) override;
   void step(const Instruction& step) override;
-  void end_run() override {}
+  void end_run() override;
+  DeviceClock* clock() override { return device_; }
 
+  at::Device device() const { return options_.device(); }
   StageModule& module(StageId stage) { return *state(stage).module; }
   StageWeights& weights(StageId stage) { return *state(stage).weights; }
   MemoryCounters* counters() const { return counters_; }
@@ -104,7 +109,8 @@ class TorchWorker : public Worker {
   bool recomputes() const {
     return context_.program->rule.recompute != WeightRule::Recompute::none;
   }
-  void note_loss(Micro micro, double value);
+  void note_loss(int iteration, Micro micro, double value);
+  void read_losses(bool all);
   std::int64_t update_of(const State& s, std::int32_t version) const;
   double learning_rate(std::int64_t update) const;
   std::span<const at::Tensor> read_weights(State& s, const Instruction& op);
@@ -114,8 +120,20 @@ class TorchWorker : public Worker {
   std::vector<std::int64_t> samples_of(Micro micro) const;
   at::Tensor hand_out(at::Tensor& tensor, bool last_reader);
 
+  // A loss on its way from the GPU: read when it has arrived, so that the host need not wait.
+  struct PendingLoss {
+    int iteration = 0;
+    Micro micro;
+    at::Tensor value;
+    RankDevice::Event arrived;
+  };
+
   Rank rank_;
   const RunContext& context_;
+  RankDevice* device_;
+  at::TensorOptions options_;  // the context's, on the rank's device
+  std::deque<PendingLoss> pending_losses_;
+  std::deque<RankDevice::Event> steps_;  // that the GPU may still be at: see step()
   MemoryCounters* counters_;
   std::vector<State> states_;
   std::vector<std::size_t> place_;  // stage -> index into states_
