@@ -7,6 +7,12 @@
 //   rank 2        F0 B0 F1 B1 F2 B2 F3 B3
 //
 // Makespan (m + p - 1)(F + B) as GPipe, but rank r holds min(m, p - r) activations instead of m.
+//
+// Where a stage has several ranks, ZeRO (arXiv 1910.02054) may divide it among them: zero=1 its
+// optimizer state (a reduce-scatter at the end, a gather of the new weights), zero=3 its weights
+// too (gathered before every F and B and dropped after it, gradients scattered after every B). 1F1B
+// with one of these is what ZeroPP's paper calls memory-efficient 1F1B, as far as its abstract and
+// its authors' code let one tell.
 #include <algorithm>
 
 #include "harness/plan/chain_partition.h"
@@ -44,6 +50,15 @@ static Theory one_f_one_b_theory(const ScheduleProblem& problem, const Options&)
   return theory;
 }
 
+static Sharding one_f_one_b_sharding(const ScheduleProblem&, const Options& options) {
+  using Gather = Sharding::Gather;
+  using Reduce = Sharding::Reduce;
+  const int zero = options.integer("zero");
+  if (zero == 1) return {.gather = Gather::after_step, .reduce = Reduce::per_unit};
+  if (zero == 3) return {.gather = Gather::on_use, .reduce = Reduce::per_microbatch};
+  return {};
+}
+
 extern const System one_f_one_b;
 const System one_f_one_b = {
     .name = "one_f_one_b",
@@ -53,12 +68,16 @@ const System one_f_one_b = {
         "Narayanan et al., Memory-Efficient Pipeline-Parallel DNN Training, ICML 2021 (arXiv "
         "2006.09503)",
     .synchronous = true,
-    .options = {},
+    .options = {{"zero",
+                 "0",
+                 "what the ranks of a stage divide: 0 nothing, 1 optimizer state, 3 weights too",
+                 {"0", "1", "3"}}},
     .plan = [](const Problem& p,
                const Options&) { return balanced_chain(p, p.devices, "one_f_one_b"); },
     .schedule = one_f_one_b_schedule,
     .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },
     .theory = one_f_one_b_theory,
+    .sharding = one_f_one_b_sharding,
 };
 
 }  // namespace sluice

@@ -57,17 +57,23 @@ static Plan pipedream_plan(const Problem& problem, const Options& options) {
   const MachineTree tree = machine_tree(Bandwidths(problem.cluster, problem.devices));
   PipeDreamOptions search{
       .form = planner == "paper" ? PipeDreamOptions::Form::paper : PipeDreamOptions::Form::code,
-      .straight = !options.flag("replication")};
+      .straight = !options.flag("replication"),
+      .limits = {.seconds = static_cast<double>(options.integer("search_seconds"))}};
   for (std::size_t k = 0; k < tree.counts.size(); ++k)
     search.levels.push_back({tree.counts[k], tree.bandwidths[k]});
   const CostGraph costs = costs_on_slowest(problem.costs, problem.cluster, problem.devices);
   const UnitGraph graph = units_of(costs);
-  constexpr std::int64_t most_states = 1'000;  // pairs of them are tables of the search
-  const AntichainStates states = antichain_states(graph, most_states);
+  // Pairs of states are tables of the search. A graph with too many is cut as a chain, and a chain
+  // with too many in fewer places.
+  const std::int64_t most_states = std::min<std::int64_t>(
+      1'000, states_within(std::int64_t{options.integer("table_limit")} << 20, search.levels));
+  AntichainStates states = antichain_states(graph, most_states);
+  if (!states.complete) states = thinned(states, static_cast<std::size_t>(most_states));
   const PipeDreamResult result = pipedream_partition(states, search);
   if (result.stages.empty())
     throw InputError("pipedream",
-                     "no plan uses all " + std::to_string(problem.devices) + " devices",
+                     "no plan uses all " + std::to_string(problem.devices) + " devices" +
+                         (result.complete ? "" : ", or none was found in time"),
                      "use fewer devices, or --set replication=yes");
   std::vector<std::vector<int>> devices_of;
   give_devices(result, search.levels, search.levels.size() - 1, 0, static_cast<int>(states.size()),
@@ -89,7 +95,7 @@ static Plan pipedream_plan(const Problem& problem, const Options& options) {
   report(plan, {.objective = result.seconds,
                 .objective_name = "slowest stage's seconds per mini-batch",
                 .states = result.states,
-                .complete = states.complete});
+                .complete = states.complete && result.complete});
   return plan;
 }
 
@@ -139,7 +145,10 @@ const System pipedream = {
           "how stages are cut: balanced (by compute, one device each), paper (section 3.1) or "
           "code (the released optimizer's form of it)",
           {"balanced", "paper", "code"}},
-         {"replication", "yes", "planner=paper|code: may replicate stages", kYesNo}},
+         {"replication", "yes", "planner=paper|code: may replicate stages", kYesNo},
+         {"search_seconds", "60", "ends the search with the best plan so far"},
+         {"table_limit", "2048",
+          "MiB of search tables; a model that needs more is cut in fewer places"}},
     .plan = pipedream_plan,
     .schedule = [](const ScheduleProblem& p, const Options&) { return continuous_1f1b(p); },
     .weights = pipedream_weights,

@@ -15,17 +15,62 @@
 // first two updates after it have delay 0 and 1.
 //
 // recompute=yes: a stage keeps its inputs and runs the forward again before the backward, on the
-// batch's own version.
+// batch's own version; auto: where the planner finds that memory asks for it.
+//
+// planner=paper (section 3.3, harness/plan/two_bw_plan.h): `width` copies of a pipeline `depth`
+// deep, whichever gives the most samples per second in memory; a stage's copies take the
+// micro-batches in turn and add their gradients up, so m is the share of each. planner=balanced: as
+// many stages as devices, cut by compute.
+// micro_batch=best: the planner may also take larger micro-batches, powers of two times the run's.
 #include <algorithm>
 
 #include "harness/core/error.h"
 #include "harness/plan/chain_partition.h"
 #include "harness/plan/continuous_1f1b.h"
+#include "harness/plan/two_bw_plan.h"
 
 namespace sluice {
 
+static Plan two_buffered_plan(const Problem& problem, const Options& options) {
+  if (options.text("planner") == "balanced")
+    return balanced_chain(problem, problem.devices, "pipedream_2bw");
+  const std::string& recompute = options.text("recompute");
+  TwoBwOptions search{
+      .devices = problem.devices,
+      .batch = problem.costs.micro_batch * problem.microbatches,
+      .may_recompute = recompute != "no",
+      .must_recompute = recompute == "yes",
+      .costs_at = problem.costs_at,
+      .limits = {.seconds = static_cast<double>(options.integer("search_seconds"))}};
+  if (options.text("memory") == "accounted") search.footprint = problem.footprint;
+  if (options.text("micro_batch") == "best")
+    for (std::int64_t b = problem.costs.micro_batch; search.batch % b == 0; b *= 2)
+      search.micro_batches.push_back(b);
+  TwoBwPlan best = two_bw_plan(problem.costs, problem.cluster, search);
+  if (best.plan.stages.empty())
+    throw InputError("pipedream_2bw",
+                     "no width and depth on " + std::to_string(problem.devices) +
+                         " devices fit their memory with as many micro-batches as stages",
+                     "use more micro-batches, or recompute=auto");
+  best.plan.recompute = best.recompute;
+  return best.plan;
+}
+
+// Micro-batches that each of a stage's copies adds up for an update.
+static int share_of_a_copy(const ScheduleProblem& problem) {
+  std::size_t width = 1;
+  for (const auto& copies : problem.placement.stages) width = std::max(width, copies.size());
+  const int m = problem.microbatches_per_update, copies = static_cast<int>(width);
+  if (m % copies != 0)
+    throw InputError("microbatches",
+                     std::to_string(m) + " per update cannot be shared by " +
+                         std::to_string(copies) + " copies of the pipeline",
+                     "give a multiple");
+  return m / copies;
+}
+
 static Schedule two_buffered_schedule(const ScheduleProblem& problem, const Options&) {
-  const int stages = static_cast<int>(problem.graph.size()), m = problem.microbatches_per_update;
+  const int stages = static_cast<int>(problem.graph.size()), m = share_of_a_copy(problem);
   if (m < stages - 1)
     throw InputError("microbatches",
                      std::to_string(m) + " per update are too few for " + std::to_string(stages) +
@@ -35,11 +80,13 @@ static Schedule two_buffered_schedule(const ScheduleProblem& problem, const Opti
 }
 
 static WeightRule two_buffered_weights(const ScheduleProblem& problem, const Options& options) {
+  const bool recompute =
+      options.text("recompute") == "auto" ? problem.recompute : options.flag("recompute");
   return {.update = WeightRule::Update::every_backward,
           .forward = WeightRule::Forward::previous,
-          .accumulate = problem.microbatches_per_update,
-          .recompute = options.flag("recompute") ? WeightRule::Recompute::forward_weights
-                                                 : WeightRule::Recompute::none};
+          .accumulate = share_of_a_copy(problem),
+          .recompute =
+              recompute ? WeightRule::Recompute::forward_weights : WeightRule::Recompute::none};
 }
 
 static Theory two_buffered_theory(const ScheduleProblem& problem, const Options&) {
@@ -60,9 +107,29 @@ const System pipedream_2bw = {
         "(arXiv 2006.09503)",
     .synchronous = false,
     .accumulates = true,
-    .options = {{"recompute", "no", "run the forward again before the backward", kYesNo}},
-    .plan = [](const Problem& p,
-               const Options&) { return balanced_chain(p, p.devices, "pipedream_2bw"); },
+    .options =
+        {{"recompute",
+          "no",
+          "run the forward again before the backward; auto: where planner=paper finds that memory "
+          "asks for it",
+          {"yes", "no", "auto"}},
+         {"planner",
+          "balanced",
+          "how stages are cut: balanced (by compute, one device each) or paper (section 3.3: "
+          "copies "
+          "of equal pipelines)",
+          {"balanced", "paper"}},
+         {"micro_batch",
+          "case",
+          "planner=paper: the run's micro-batch, or the best power of two times it",
+          {"case", "best"}},
+         {"memory",
+          "paper",
+          "planner=paper: what must fit, by the paper's estimate (two weight versions and "
+          "activations) or accounted (gradients and the optimizer's state too)",
+          {"paper", "accounted"}},
+         {"search_seconds", "60", "ends the search with the best plan so far"}},
+    .plan = two_buffered_plan,
     .schedule = two_buffered_schedule,
     .weights = two_buffered_weights,
     .theory = two_buffered_theory,

@@ -227,7 +227,7 @@ TEST_P(PlansRunTest, LowersAndSimulates) {
     SCOPED_TRACE(description);
     const Cluster cluster = load_cluster(description, "");
     const int devices = static_cast<int>(cluster.devices.size());
-    const int microbatches = system.synchronous ? 12 : 1;
+    const int microbatches = system.synchronous || system.accumulates ? 12 : 1;
     const Plan plan =
         system.plan({costs, cluster, devices, 12 * costs.micro_batch, microbatches, {}}, options);
     ASSERT_TRUE(plan.search.has_value());
@@ -236,7 +236,8 @@ TEST_P(PlansRunTest, LowersAndSimulates) {
     stage_of_layers(plan, costs.layers.size());  // every layer once
     const StageGraph graph = stage_graph(plan, costs);
     const RankMap map = ranks_of(plan);
-    const ScheduleProblem order{graph, map.placement, static_cast<int>(map.devices.size()), 12};
+    ScheduleProblem order{graph, map.placement, static_cast<int>(map.devices.size()), 12};
+    order.microbatches_per_update = microbatches;
     const Schedule schedule = system.schedule(order, options);
     EXPECT_TRUE(check(schedule, graph, map.placement).empty());
     const Program program =
@@ -268,6 +269,8 @@ const RunnableCase kRunnableCases[] = {
     {"torchgpipe", "pipedream/gnmt.graph.txt", "balance", "exact"},
     {"pipedream", "pipedream/resnet50.graph.txt", "planner", "code"},
     {"pipedream", "pipedream/gnmt.graph.txt", "planner", "paper"},
+    {"pipedream_2bw", "pipedream/vgg16.graph.txt", "planner", "paper"},
+    {"pipedream_2bw", "piper/bert32a100.json", "planner", "paper"},
 };
 
 INSTANTIATE_TEST_SUITE_P(Published, PlansRunTest, testing::ValuesIn(kRunnableCases),

@@ -39,6 +39,7 @@ TESTS_MAY = {
 OUTSIDE = [  # (headers, what they are, the only room that includes them)
     (re.compile(r"(torch|ATen|c10)/"), "LibTorch", "harness/exec/torch"),
     (re.compile(r"CLI/"), "CLI11", "harness/cli"),
+    (re.compile(r"mpi\.h$"), "MPI", "harness/exec"),
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 

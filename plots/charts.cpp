@@ -161,6 +161,8 @@ ChartSet make_charts(std::span<const Record> records) {
         curves_chart("curves-updates-" + section.id, all, palette, CurveAxis::updates));
     add(section.charts,
         throughput_chart("throughput-" + section.id, "Throughput: " + first.title, all, palette));
+    add(section.charts,
+        planner_chart("planners-" + section.id, "Planners: " + first.title, all, palette));
     add_per_rank_count(section);
   }
   add_overview(set, palette);

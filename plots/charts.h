@@ -68,6 +68,9 @@ Chart final_metric_chart(const std::string& name, const std::string& title,
 enum class CurveAxis { time, updates };
 Chart curves_chart(const std::string& name, std::span<const Comparison> comparisons,
                    const Palette& palette, CurveAxis axis);
+// Search time against the time of an update, a point a planner, a panel a comparison.
+Chart planner_chart(const std::string& name, const std::string& title,
+                    std::span<const Comparison> comparisons, const Palette& palette);
 // Learning rates x systems, coloured by how many seeds are stable. Boundaries of one setting that
 // differ in their ranks only.
 Chart stable_rate_chart(const std::string& name, const std::string& title,

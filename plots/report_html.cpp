@@ -195,6 +195,13 @@ std::string report_html(const ChartSet& charts, std::span<const Record> records,
         html += "<p class=\"soft\">Ratio: throughput relative to " + escape_html(c.baseline) +
                 ".</p>\n";
     }
+    for (const Comparison& c : section.comparisons)
+      if (const std::string table = planner_table(c, palette); !table.empty())
+        html +=
+            "<h3>Planners, " + escape_html(panel_title(c, section.comparisons)) + "</h3>\n" +
+            table +
+            "<p class=\"soft\">Each planner minimises its own objective; one simulator judges all "
+            "plans. Depth: stages on the longest path. Peak: the largest rank's.</p>\n";
     std::string timelines;
     for (const Chart& chart : section.charts) {
       if (chart.name.starts_with("timeline-")) {

@@ -35,7 +35,7 @@ struct CurvePoint {
 
 struct TimelineOp {
   int rank = 0;
-  std::string op;             // text form, e.g. "5I2"; also "step", "reduce"
+  std::string op;             // text form, e.g. "5I2"; also "step", "reduce", "gather 5", ...
   double start = 0, end = 0;  // seconds from the timeline's begin
 };
 

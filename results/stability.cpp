@@ -20,9 +20,9 @@ namespace {
 using nlohmann::json;
 
 // Everything but rate and seed of what may stand in one grid; and of one system in it.
-using GroupKey = std::tuple<std::string, std::string, std::string, std::string, std::int64_t, int,
+using GridKey = std::tuple<std::string, std::string, std::string, std::string, std::int64_t, int,
                             std::string, std::string>;
-GroupKey group_key(const Record& r) {
+GridKey grid_key(const Record& r) {
   return {r.workload, r.cluster, r.clock,          r.cost_source,
           r.batch,    r.ranks,   duration_text(r), optimizer_text(r, false)};
 }
@@ -33,7 +33,7 @@ json options_without_optimizer(const Record& r) {
   return options;
 }
 
-std::string row_key(const Record& r) {
+std::string grid_row_key(const Record& r) {
   return json{
       r.system, options_without_optimizer(r), r.ranks, r.microbatches, r.transport, r.device,
       r.cluster}
@@ -131,8 +131,8 @@ std::vector<StableRates> stable_rates(std::span<const Record> records) {
   std::erase_if(kept, [](const Record& record) {
     return record.purpose != "boundary" || !learning_rate(record);
   });
-  std::map<GroupKey, std::vector<const Record*>> groups;
-  for (const Record& record : kept) groups[group_key(record)].push_back(&record);
+  std::map<GridKey, std::vector<const Record*>> groups;
+  for (const Record& record : kept) groups[grid_key(record)].push_back(&record);
   const auto is_reference = [](const Record* r) { return r->system == kReferenceSystem; };
   bool others = false;
   for (const Record& record : kept) others |= !is_reference(&record);
@@ -160,7 +160,7 @@ std::vector<StableRates> stable_rates(std::span<const Record> records) {
     for (const Record* record : members) {
       rates.insert(*learning_rate(*record));
       seeds.insert(record->seed);
-      by_row[row_key(*record)].push_back(record);
+      by_row[grid_row_key(*record)].push_back(record);
     }
     grid.rates.assign(rates.begin(), rates.end());
     grid.seeds.assign(seeds.begin(), seeds.end());

@@ -173,6 +173,9 @@ int main(int argc, char** argv) {
   single("--evaluation", "evaluation",
          "drain (default): an asynchronous pipe runs empty before it is evaluated; snapshot: it "
          "runs on, copies are evaluated");
+  single("--leftover", "leftover",
+         "Micro-batches after an epoch's last whole update: drop (default) or partial, one smaller "
+         "update (asynchronous systems that accumulate)");
   single("--weight-gradient", "weight_gradient", "per_microbatch (default) or batched");
   single("--timeout", "timeout_seconds", "Seconds after which the case ends as timed_out");
   c->add_option("--set", run.set, "Option of the system, key=value; may be repeated");

@@ -33,7 +33,7 @@ nlohmann::json case_json(const RunArguments& a) {
   for (const auto& [key, value] : a.single) {
     const bool text = key == "system" || key == "workload" || key == "cluster" || key == "clock" ||
                       key == "costs" || key == "transport" || key == "device" ||
-                      key == "weight_gradient" || key == "evaluation";
+                      key == "weight_gradient" || key == "evaluation" || key == "leftover";
     if (text) {
       json[key] = value;
       continue;

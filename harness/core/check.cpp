@@ -291,8 +291,9 @@ class DryRun {
     }
     for (std::size_t r = 0; r < next_.size(); ++r)
       if (next_[r] < program_.ranks[r].size())
-        found.push_back({Violation::Kind::deadlock,
-                         on_rank(r) + to_text(program_.ranks[r][next_[r]]) + " waits for ever"});
+        found.push_back(
+            {Violation::Kind::deadlock,
+             on_rank(r) + to_text(program_.ranks[r][next_[r]]) + " waits for ever" + others_of(r)});
   }
 
  private:
@@ -306,6 +307,23 @@ class DryRun {
   bool local(StageId a, Micro op, StageId b, Micro message) const {
     return program_.placement.rank_of(a, op) ==
            program_.placement.rank_of(b, op_of_message(program_.graph, b, message, a));
+  }
+
+  // Where the members of the group are that rank r waits for in a collective.
+  std::string others_of(std::size_t r) const {
+    const Instruction& i = program_.ranks[r][next_[r]];
+    std::string text;
+    if (!is_collective(i.what)) return text;
+    for (const Rank member : program_.placement.stages[i.stage.index()]) {
+      const std::size_t m = member.index();
+      const bool done = next_[m] == program_.ranks[m].size();
+      if (m == r || (!done && is_collective(program_.ranks[m][next_[m]].what) &&
+                     program_.ranks[m][next_[m]].stage == i.stage))
+        continue;
+      text += (text.empty() ? ": rank " : ", rank ") + std::to_string(m) + " is at " +
+              (done ? "its end" : to_text(program_.ranks[m][next_[m]]));
+    }
+    return text;
   }
 
   bool execute(std::size_t r, std::vector<Violation>& found) {
@@ -323,7 +341,9 @@ class DryRun {
         has_[i.what == Do::receive_gradient ? slot(i.stage, i.peer_stage, i.micro, true)
                                             : slot(i.peer_stage, i.stage, i.micro, false)] = true;
         return true;
-      case Do::reduce_gradients: {
+      case Do::reduce_gradients:
+      case Do::gather_weights:
+      case Do::reduce_scatter: {
         // Member k of round n may go on once all members have come n times.
         const auto members = program_.placement.stages[i.stage.index()].size();
         std::size_t& arrived = arrived_at_[i.stage.index()];
@@ -338,6 +358,7 @@ class DryRun {
         return true;
       }
       case Do::optimizer_step:
+      case Do::free_weights:
       case Do::weight_gradient:
       case Do::recompute:
         return true;
@@ -375,6 +396,93 @@ class DryRun {
   std::vector<bool> has_, waiting_;
 };
 
+// Gathered copies and unsummed gradients of one rank's sharded stages, in program order.
+void check_sharding(const Program& program, std::size_t r, std::vector<Violation>& found) {
+  const bool kept = program.sharding.gather == Sharding::Gather::after_step;
+  std::map<StageId, int> gathered;  // version of the copy that is there
+  std::map<StageId, int> newest, unsummed;
+  const auto says = [&](const std::string& text) {
+    found.push_back({Violation::Kind::not_gathered, on_rank(r) + text});
+  };
+  for (const Instruction& i : program.ranks[r])
+    if (kept && program.sharded(i.stage)) gathered[i.stage] = 0;
+  for (const Instruction& i : program.ranks[r]) {
+    if (!program.sharded(i.stage)) {
+      if (i.what >= Do::gather_weights) says(to_text(i) + ", and the stage is not sharded");
+      continue;
+    }
+    const auto copy = gathered.find(i.stage);
+    const std::string weights = "weights of stage " + std::to_string(i.stage.value);
+    if (reads_weights(i.what) && (copy == gathered.end() || copy->second != i.version))
+      says(to_text(i) + " reads version " + std::to_string(i.version) + " of the " + weights +
+           (copy == gathered.end() ? ", which are not gathered"
+                                   : ", gathered is " + std::to_string(copy->second)));
+    switch (i.what) {
+      case Do::gather_weights:
+        if (i.version != newest[i.stage])
+          says(to_text(i) + " of version " + std::to_string(i.version) + ", the shards are at " +
+               std::to_string(newest[i.stage]));
+        if (copy != gathered.end() && !kept) says(to_text(i) + ": they are there");
+        gathered[i.stage] = i.version;
+        break;
+      case Do::free_weights:
+        if (copy == gathered.end()) says(to_text(i) + ": they are not there");
+        gathered.erase(i.stage);
+        break;
+      case Do::backward:
+      case Do::weight_gradient:
+        ++unsummed[i.stage];
+        break;
+      case Do::reduce_scatter:
+        unsummed[i.stage] = 0;
+        break;
+      case Do::optimizer_step:
+        if (unsummed[i.stage] > 0)
+          says(to_text(i) + " misses " + std::to_string(unsummed[i.stage]) +
+               " gradients that no reduce_scatter has summed");
+        newest[i.stage] = i.version;
+        break;
+      default:
+        break;
+    }
+  }
+  // The next run of the program reads the version that is then newest.
+  for (const auto& [stage, version] : gathered)
+    if (!kept || version != newest[stage])
+      says("ends with version " + std::to_string(version) + " of the weights of stage " +
+           std::to_string(stage.value) + " gathered" +
+           (kept ? ", its step has made " + std::to_string(newest[stage]) : ""));
+}
+
+// The members of a group have the same collectives in the same order.
+void check_collectives(const Program& program, std::vector<Violation>& found) {
+  std::map<std::pair<StageId, Rank>, std::vector<const Instruction*>> lists;
+  for (std::size_t r = 0; r < program.ranks.size(); ++r)
+    for (const Instruction& i : program.ranks[r])
+      if (is_collective(i.what)) lists[{i.stage, Rank(r)}].push_back(&i);
+  for (std::size_t s = 0; s < program.placement.stages.size(); ++s) {
+    const auto& members = program.placement.stages[s];
+    const auto& first = lists[{StageId(s), members.front()}];
+    for (const Rank member : members) {
+      const auto& list = lists[{StageId(s), member}];
+      const auto differs = std::ranges::mismatch(
+          first, list, {}, [](const Instruction* i) { return i->what; },
+          [](const Instruction* i) { return i->what; });
+      if (differs.in1 == first.end() && differs.in2 == list.end()) continue;
+      const auto at = [](const auto& it, const auto& of) {
+        return it == of.end() ? std::string("at its end") : "at " + to_text(**it);
+      };
+      found.push_back({Violation::Kind::deadlock,
+                       "collective " + std::to_string(differs.in1 - first.begin()) + " of stage " +
+                           std::to_string(s) + ": rank " + std::to_string(members.front().value) +
+                           " is " + at(differs.in1, first) + ", rank " +
+                           std::to_string(member.value) + " " + at(differs.in2, list) +
+                           "; its ranks need the same number of micro-batches"});
+      break;
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<Violation> check(const Program& program) {
@@ -410,6 +518,9 @@ std::vector<Violation> check(const Program& program) {
           newest[i.stage] = i.version;
           break;
         case Do::reduce_gradients:
+        case Do::gather_weights:
+        case Do::free_weights:
+        case Do::reduce_scatter:
           break;
         default: {
           const std::int32_t now = newest[i.stage];
@@ -449,6 +560,10 @@ std::vector<Violation> check(const Program& program) {
         break;
       }
     }
+  }
+  if (program.sharding.active()) {
+    for (std::size_t r = 0; r < program.ranks.size(); ++r) check_sharding(program, r, found);
+    check_collectives(program, found);
   }
   if (found.empty()) DryRun(program).run(found);
   return found;

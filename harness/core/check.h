@@ -18,6 +18,8 @@ struct Violation {
     wrong_order,      // a backward before its forward, a W before its I, on one rank; half a pair
     deadlock,         // ranks wait for one another; the blocked op is named
     missing_version,  // a weight version that does not exist (yet, or any more) when it is read
+    not_gathered,     // weights of a sharded stage read or freed that are not there, or still there
+                      // when they are gathered; gradients that no reduce-scatter sums before a step
   } kind;
   std::string text;  // "rank 1: 1B0 is blocked: it waits for 2B0, which comes after 2F4 on rank 2"
 };
@@ -26,8 +28,8 @@ std::vector<Violation> check(const Schedule& schedule, const StageGraph& graph,
                              const Placement& placement);
 
 // What lowering added: both ends of every channel agree, every input is there when it is read,
-// all-reduces meet, versions exist when read. For hand-made or changed programs; lower() makes none
-// that fails.
+// collectives meet, versions exist when read, sharded weights are gathered then. For hand-made or
+// changed programs; lower() makes none that fails.
 std::vector<Violation> check(const Program& program);
 
 }  // namespace sluice

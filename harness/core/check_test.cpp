@@ -235,8 +235,8 @@ TEST(CheckProgramTest, AllReducesInDifferentOrdersAreFound) {
   const auto found = check(program);
   ASSERT_EQ(found.size(), 2u);
   EXPECT_EQ(found[0].kind, Kind::deadlock);
-  EXPECT_EQ(found[0].text, "rank 0: reduce 0 waits for ever");
-  EXPECT_EQ(found[1].text, "rank 1: reduce 1 waits for ever");
+  EXPECT_EQ(found[0].text, "rank 0: reduce 0 waits for ever: rank 1 is at reduce 1");
+  EXPECT_EQ(found[1].text, "rank 1: reduce 1 waits for ever: rank 0 is at reduce 0");
 }
 
 }  // namespace

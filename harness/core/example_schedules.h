@@ -100,4 +100,25 @@ inline ExampleProblem random_problem(unsigned seed, bool replicas) {
   return p;
 }
 
+// The problem `copies` times beside itself, each on its own ranks with its own micro-batches: copy
+// d has ranks [d p, (d + 1) p) and micro-batches [d m, (d + 1) m), and every stage a rank in each.
+inline ExampleProblem data_parallel_copies(const ExampleProblem& one, int copies) {
+  const auto p = static_cast<int>(one.schedule.ranks.size());
+  const int m = one.schedule.microbatches;
+  ExampleProblem all{one.graph, {std::vector<std::vector<Rank>>(one.graph.size()), {}}, {}};
+  all.schedule = {std::vector<std::vector<Op>>(static_cast<std::size_t>(p * copies)), m * copies};
+  for (int d = 0; d < copies; ++d) {
+    for (std::size_t s = 0; s < one.graph.size(); ++s)
+      all.placement.stages[s].emplace_back(d * p + one.placement.stages[s].front().value);
+    for (int r = 0; r < p; ++r)
+      for (Op op : one.schedule.ranks[static_cast<std::size_t>(r)]) {
+        op.micro = Micro(op.micro.value + d * m);
+        all.schedule.ranks[static_cast<std::size_t>(d * p + r)].push_back(op);
+      }
+    all.placement.replica_of.insert(all.placement.replica_of.end(), static_cast<std::size_t>(m),
+                                    static_cast<std::size_t>(d));
+  }
+  return all;
+}
+
 }  // namespace sluice

@@ -206,6 +206,7 @@ nlohmann::json plan_json(const Plan& plan, const CostGraph& costs, const std::st
                          {"stages", nlohmann::json::array()},
                          {"edges", nlohmann::json::array()}};
   if (plan.search) json["objective_name"] = plan.search->objective_name;
+  if (plan.recompute) json["recompute"] = true;
   json["simulated_seconds"] =
       simulated ? nlohmann::json(simulated->value) : nlohmann::json(nullptr);
   for (const PlanStage& stage : plan.stages) {

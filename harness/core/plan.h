@@ -46,6 +46,8 @@ struct Plan {
   // Edges between stages that carry no tensor: the first stage's forward comes before the second's,
   // and the second's backward before the first's. A pipeline that is a sequence whatever the model.
   std::vector<std::pair<StageId, StageId>> imposed_edges;
+  // The planner counts on every stage running its forward again before its backward.
+  bool recompute = false;
 };
 
 // Stage of every layer. Throws InputError if a layer is in no stage or in two.

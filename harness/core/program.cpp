@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <stdexcept>
 
 #include "harness/core/check.h"
 #include "harness/core/error.h"
+#include "harness/core/sharded_places.h"
 
 namespace sluice {
 
@@ -38,6 +40,12 @@ std::string to_text(const Instruction& i) {
       return "reduce " + stage;
     case Do::optimizer_step:
       return "step " + stage;
+    case Do::gather_weights:
+      return "gather " + stage;
+    case Do::free_weights:
+      return "free " + stage;
+    case Do::reduce_scatter:
+      return "reduce_scatter " + stage;
   }
   return "?";
 }
@@ -61,7 +69,7 @@ struct Read {
 class Lowering {
  public:
   Lowering(const Schedule& schedule, const StageGraph& graph, const Placement& placement,
-           const WeightRule& rule)
+           const WeightRule& rule, const Sharding& sharding)
       : schedule_(schedule),
         graph_(graph),
         micros_(static_cast<std::size_t>(schedule.microbatches)) {
@@ -69,6 +77,7 @@ class Lowering {
     program_.placement = placement;
     program_.microbatches = schedule.microbatches;
     program_.rule = rule;
+    program_.sharding = sharding;
     program_.ranks.resize(schedule.ranks.size());
     edges_of_.resize(graph.size());
     for (std::size_t s = 0; s < graph.size(); ++s)
@@ -301,6 +310,10 @@ class Lowering {
     std::map<int, std::size_t> received;
     std::vector<int> gradients_done(graph_.size(), 0);
     std::vector<Instruction> reduced;  // steps of replicated stages
+    const ShardedPlaces places = sharded_places(program_, ops);
+    const auto emit_all = [&](const std::vector<Instruction>& list) {
+      out.insert(out.end(), list.begin(), list.end());
+    };
 
     const auto receive_one = [&](std::size_t edge, Micro micro, bool gradient, Rank from) {
       if (from == Rank(r)) return;
@@ -349,6 +362,7 @@ class Lowering {
       const std::size_t s = op.stage.index();
       // An overlapped pair: inputs of both, both ops, outputs of both.
       const bool second = k > 0 && ops[k - 1].overlapped;
+      if (!second && places.active()) emit_all(places.before[k]);
       if (!second) receive_inputs(op);
       if (op.overlapped) receive_inputs(ops[k + 1]);
       const WeightRule& rule = program_.rule;
@@ -367,6 +381,7 @@ class Lowering {
       }
       if (second) send_outputs(ops[k - 1]);
       if (!op.overlapped) send_outputs(op);
+      if (places.active()) emit_all(places.after[k]);
       if (op.kind == OpKind::backward || op.kind == OpKind::weight_gradient) {
         ++gradients_done[s];
         const bool last = last_gradient[s] == k + 1;
@@ -392,8 +407,14 @@ class Lowering {
     // earlier, a rank could wait in one for a rank that waits for its next op.
     std::ranges::sort(reduced, {}, &Instruction::stage);
     for (const Instruction& step : reduced) {
-      out.push_back(reduction(step));
+      const bool sharded = program_.sharded(step.stage);
+      if (!sharded) out.push_back(reduction(step));
       out.push_back(step);
+      if (sharded && program_.sharding.gather == Sharding::Gather::after_step) {
+        Instruction gather = reduction(step);
+        gather.what = Do::gather_weights;
+        out.push_back(gather);
+      }
     }
   }
 
@@ -426,7 +447,7 @@ class Lowering {
 }  // namespace
 
 Program lower(const Schedule& schedule, const StageGraph& graph, const Placement& placement,
-              const WeightRule& rule) {
+              const WeightRule& rule, const Sharding& sharding) {
   const auto violations = check(schedule, graph, placement);
   if (!violations.empty()) throw InputError("schedule", violations.front().text);
   if (!rule.synchronous() && std::ranges::any_of(graph.grouping, [](int g) { return g > 1; }))
@@ -434,11 +455,16 @@ Program lower(const Schedule& schedule, const StageGraph& graph, const Placement
                      "a stage takes several micro-batches at once, and the system updates after "
                      "every backward",
                      "give every stage one");
-  Program program = Lowering(schedule, graph, placement, rule).run();
   const bool replicated = std::ranges::any_of(
       placement.stages, [](const std::vector<Rank>& ranks) { return ranks.size() > 1; });
-  if (replicated && !rule.synchronous()) {
-    // Reductions stand between the ops: whether they meet depends on the order.
+  if (replicated && sharding.active() && !rule.synchronous())
+    throw InputError("sharding", "the system updates without a flush, which needs whole weights",
+                     "use it with replicas");
+  if (sharding.active() != (sharding.reduce != Sharding::Reduce::never))
+    throw std::logic_error("a sharded stage both gathers weights and scatters gradients");
+  Program program = Lowering(schedule, graph, placement, rule, sharding).run();
+  if (replicated && (sharding.active() || !rule.synchronous())) {
+    // Collectives stand between the ops: whether they meet depends on the order.
     const auto found = check(program);
     if (!found.empty()) throw InputError("schedule", found.front().text);
   }

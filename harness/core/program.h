@@ -9,6 +9,12 @@
 // both ops first and sends the outputs of both last. A stage steps after the last gradient of an
 // update; a replicated one after an all-reduce besides, which in a flushing program stands at the
 // end of the rank's program.
+//
+// Sharded stages (sharding.h has the rules) gather, free and reduce-scatter. All ranks of a stage's
+// group meet in its collectives, each with the same ones in the same order. An engine may begin one
+// where it is issued and go on: an op that reads gathered weights waits for its gather; a weight
+// gradient and a step wait for the stage's last reduce-scatter. check() makes sure that they could
+// as well block.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +22,7 @@
 #include <vector>
 
 #include "harness/core/schedule.h"
+#include "harness/core/sharding.h"
 #include "harness/core/weight_rule.h"
 
 namespace sluice {
@@ -32,10 +39,17 @@ enum class Do : std::uint8_t {
   receive_gradient,
   reduce_gradients,  // all-reduce over the stage's replicas
   optimizer_step,
+  gather_weights,  // all-gather of a sharded stage's weights of `version`
+  free_weights,    // drops the gathered copy; the own shard stays
+  reduce_scatter,  // sums the gradients since the last one over the group, adds the own slice to
+                   // the shard's gradient, and empties the whole vector's
 };
 
 // Ops that occupy the device with a stage's layers: F, B, I, W and recomputation.
 constexpr bool is_compute(Do what) { return what <= Do::recompute; }
+constexpr bool is_collective(Do what) {
+  return what == Do::reduce_gradients || what == Do::gather_weights || what == Do::reduce_scatter;
+}
 // Ops that read weights; W does not.
 constexpr bool reads_weights(Do what) { return is_compute(what) && what != Do::weight_gradient; }
 
@@ -43,14 +57,16 @@ struct Instruction {
   Do what = Do::forward;
   std::int16_t ahead = 0;  // compute: reads version - ahead * lr * Delta (WeightRule)
   StageId stage;           // the rank's own stage
-  Micro micro;             // compute: the stage's own op number; communication: the message's on its
-                           // edge (the same unless stages take several micro-batches at once,
-                           // StageGraph::grouping); step: the index of the program's update
-  StageId peer_stage;      // communication: the stage at the other end
+  Micro micro;         // compute: the stage's own op number; communication: the message's on its
+                       // edge (the same unless stages take several micro-batches at once,
+                       // StageGraph::grouping); step: the index of the program's update;
+                       // gather, free, reduce-scatter: of the rank's op that it serves
+  StageId peer_stage;  // communication: the stage at the other end
   std::int32_t channel =
-      -1;  // communication: index into Program::channels; reduce: the stage's group
+      -1;  // communication: index into Program::channels; collectives: the stage's group
   std::int32_t version = 0;  // compute: weight version to read, counted from the program's start
-                             // (negative: made before it); step: the version it makes
+                             // (negative: made before it); step: the version it makes; gather
+                             // and free: the gathered copy's
   // compute: which predicted tensor of the stage to read, made by the first that reads it from
   // `version`, which must be the newest then; -1: the version itself
   std::int32_t prediction = -1;
@@ -77,14 +93,18 @@ struct Program {
   std::vector<int> predictions;      // per stage: predicted tensors, ids 0 .. n - 1
   std::vector<int> carried;  // per stage: old versions that the next run of the program still reads
   WeightRule rule;
+  Sharding sharding;
   std::size_t rank_count() const { return ranks.size(); }
+  bool sharded(StageId stage) const {
+    return sharding.active() && placement.stages[stage.index()].size() > 1;
+  }
 };
 
 // Throws InputError if the schedule does not pass check() (check.h; the message is the first
 // violation), or the rule cannot be kept: a version that does not exist yet when it is read,
-// replicas whose all-reduces would wait for one another, micro-batches that are no whole number of
-// steps.
+// replicas whose collectives would wait for one another, micro-batches that are no whole number of
+// steps, sharding of a system that updates without a flush.
 Program lower(const Schedule& schedule, const StageGraph& graph, const Placement& placement,
-              const WeightRule& rule);
+              const WeightRule& rule, const Sharding& sharding = {});
 
 }  // namespace sluice

@@ -8,7 +8,7 @@ namespace sluice {
 
 static std::vector<Collective> gathers(const std::vector<Op>& ops, Sharding::Gather rule) {
   std::vector<Collective> result;
-  if (rule == Sharding::Gather::never) return result;
+  if (rule == Sharding::Gather::never || rule == Sharding::Gather::after_step) return result;
   std::set<StageId> seen;
   StageId resident(-1);
   for (std::size_t k = 0; k < ops.size(); ++k) {

@@ -9,12 +9,14 @@
 namespace sluice {
 
 struct TraceEvent {
-  Instruction instruction;    // compute, reduce or step; communication is not an event of a rank
+  Instruction instruction;    // compute, reduce or step; messages are no events of a rank
   double start = 0, end = 0;  // seconds
 };
 
 struct Trace {
   std::vector<std::vector<TraceEvent>> ranks;
+  // Per rank, where stages are sharded: gathers and reduce-scatters, which run beside its events.
+  std::vector<std::vector<TraceEvent>> collectives = {};
 };
 
 // The two bubble measures of specs/sync_schedules.md section 0, over compute events.

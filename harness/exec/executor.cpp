@@ -5,10 +5,21 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <stdexcept>
 #include <system_error>
 #include <thread>
 
+#include "harness/exec/rank_result.h"
+
 namespace sluice {
+
+static std::logic_error not_sharded(StageId stage) {
+  return std::logic_error("the worker has no shards of stage " + std::to_string(stage.value));
+}
+Worker::Buffer Worker::begin_gather(StageId stage) { throw not_sharded(stage); }
+void Worker::free_weights(StageId stage) { throw not_sharded(stage); }
+Worker::Buffer Worker::begin_reduce_scatter(StageId stage) { throw not_sharded(stage); }
+void Worker::end_reduce_scatter(StageId stage) { throw not_sharded(stage); }
 
 namespace {
 
@@ -35,7 +46,10 @@ class Stop {
   void now(RunStopped::Kind kind, std::optional<Rank> rank, const std::string& reason) {
     {
       const std::lock_guard lock(mutex_);
-      if (!failure_) failure_.emplace(kind, rank, reason);
+      if (!failure_) {
+        failure_.emplace(kind, rank, reason);
+        since_start_ = since(start_);
+      }
     }
     requested_.store(true);
     transport_.abort();
@@ -54,6 +68,19 @@ class Stop {
     const std::lock_guard lock(mutex_);
     return failure_.has_value();
   }
+  // A rank of another process has stopped the run; why comes with the results.
+  void follow() { requested_.store(true); }
+  // Of several processes: what went wrong first anywhere is what went wrong.
+  RunOutcome outcome() const { return {failure_, since_start_, diverged_}; }
+  void adopt(const RunOutcome& first) {
+    failure_.reset();
+    if (first.failure) failure_.emplace(*first.failure);
+    diverged_ = first.diverged;
+  }
+  void started(Clock::time_point start) {
+    const std::lock_guard lock(mutex_);
+    start_ = start;
+  }
   void throw_if_requested() const {
     if (requested_.load(std::memory_order_relaxed)) throw TransportAborted();
   }
@@ -67,19 +94,22 @@ class Stop {
   std::optional<RunStopped> failure_;
   std::optional<std::int64_t> diverged_;
   std::atomic<bool> requested_{false};
+  Clock::time_point start_ = Clock::now();
+  double since_start_ = 0;  // of failure_
 };
 
-// Stops the run when it takes too long or somebody cancels it.
+// Stops the run when it takes too long or somebody cancels it; asks whether another process has.
 class Watchdog {
  public:
-  Watchdog(const ExecuteOptions& options, Stop& stop) {
-    if (!options.timeout && !options.cancel) return;
-    thread_ = std::thread([this, options, &stop] {
+  Watchdog(const ExecuteOptions& options, Stop& stop, Transport& transport) {
+    if (!options.timeout && !options.cancel && !options.team) return;
+    thread_ = std::thread([this, options, &stop, &transport] {
       const auto start = Clock::now();
       std::unique_lock lock(mutex_);
       while (!done_) {
         changed_.wait_for(lock, std::chrono::milliseconds(50));
         if (done_) return;
+        if (transport.stopped()) stop.follow();
         if (options.cancel && options.cancel->load()) {
           stop.now(RunStopped::Kind::cancelled, std::nullopt, "interrupted");
         } else if (options.timeout && since(start) > options.timeout->value) {
@@ -109,13 +139,6 @@ class Watchdog {
   std::thread thread_;
 };
 
-struct RankResult {
-  std::vector<double> update_end;
-  std::vector<TraceEvent> trace;
-  std::size_t steps = 0;  // optimizer steps done
-  double end = 0;
-};
-
 // Place of a rank among a stage's replicas.
 int member_of(const Program& program, StageId stage, Rank rank) {
   const auto& ranks = program.placement.stages[stage.index()];
@@ -141,6 +164,21 @@ void run_once(const Program& program, Rank rank, Transport& transport, Worker& w
       case Do::reduce_gradients: {
         const Worker::Buffer g = worker.gradients(i.stage);
         transport.all_reduce(i.channel, member_of(program, i.stage, rank), g.data, g.count, g.type);
+        break;
+      }
+      case Do::gather_weights: {
+        const Worker::Buffer w = worker.begin_gather(i.stage);
+        transport.all_gather(i.channel, member_of(program, i.stage, rank), w.data, w.count, w.type);
+        break;
+      }
+      case Do::free_weights:
+        worker.free_weights(i.stage);
+        continue;
+      case Do::reduce_scatter: {
+        const Worker::Buffer g = worker.begin_reduce_scatter(i.stage);
+        transport.reduce_scatter(i.channel, member_of(program, i.stage, rank), g.data, g.count,
+                                 g.type);
+        worker.end_reduce_scatter(i.stage);
         break;
       }
       case Do::optimizer_step: {
@@ -185,6 +223,9 @@ Execution execute(const Program& program, Transport& transport,
       stop.now(RunStopped::Kind::failed, Rank(r), "an exception of unknown type");
     }
   };
+  const auto here = [&](std::size_t r) {
+    return !options.team || static_cast<int>(r) == options.team->rank();
+  };
   const auto rank_main = [&](std::size_t r) {
     guarded(r, [&] { workers[r]->begin_run(program); });
     ready.fetch_add(1);
@@ -214,9 +255,10 @@ Execution execute(const Program& program, Transport& transport,
       });
   };
   {
-    const Watchdog watchdog(options, stop);
+    const Watchdog watchdog(options, stop, transport);
     std::vector<std::thread> threads;
     for (std::size_t r = 0; r < results.size(); ++r) {
+      if (!here(r)) continue;
       try {
         threads.emplace_back(rank_main, r);
       } catch (const std::system_error& e) {  // no more threads: the ones that run must still end
@@ -225,11 +267,14 @@ Execution execute(const Program& program, Transport& transport,
       }
     }
     for (std::size_t n = ready.load(); n < threads.size(); n = ready.load()) ready.wait(n);
+    if (options.team) options.team->barrier();
     start = Clock::now();
+    stop.started(start);
     go.store(true);
     go.notify_all();
     for (std::thread& thread : threads) thread.join();
   }
+  if (options.team) stop.adopt(collect(*options.team, results, stop.outcome()));
   stop.rethrow();
 
   Execution execution;

@@ -11,6 +11,7 @@
 #include "harness/core/program.h"
 #include "harness/core/trace.h"
 #include "harness/core/units.h"
+#include "harness/exec/team.h"
 #include "harness/exec/transport.h"
 
 namespace sluice {
@@ -42,6 +43,14 @@ class Worker {
     ElementType type;
   };
   virtual Buffer gradients(StageId stage) = 0;
+  // Sharded stages, for workers that have any (sharding.h). `count` is of one member's slice,
+  // `data` has those of all members in their order.
+  // Memory for the gathered weights, the own slice filled in. Ops may read it after the collective.
+  virtual Buffer begin_gather(StageId stage);
+  virtual void free_weights(StageId stage);
+  // What to reduce-scatter; when that is done, end_reduce_scatter() finds the sum in its own slice.
+  virtual Buffer begin_reduce_scatter(StageId stage);
+  virtual void end_reduce_scatter(StageId stage);
   virtual void step(const Instruction& step) = 0;
   virtual void end_run() = 0;
   virtual DeviceClock* clock() { return nullptr; }  // none: an op is done when its call returns
@@ -52,6 +61,7 @@ struct ExecuteOptions {
   int traced_iteration = -1;  // whose ops to time one by one; none: no clock is read between ops
   std::optional<Seconds> timeout;             // of the whole call
   const std::atomic<bool>* cancel = nullptr;  // set by Ctrl-C
+  Team* team = nullptr;  // run its own rank only, the other members run the others
 };
 
 // Thrown by a worker whose training loss is no longer a finite number: the run ends there, and that
@@ -79,9 +89,12 @@ class RunStopped : public std::runtime_error {
   std::optional<Rank> rank;  // the one that failed first
 };
 
-// workers[r] runs rank r. Throws RunStopped: a worker threw (its rank and message), the time-out
-// passed, or `cancel` was set; all threads have ended by then. A worker that throws Diverged ends
-// the run too, but that is a result: see Execution::diverged.
+// workers[r] runs rank r; with a team only that of its own rank is needed, and every member gets
+// the same Execution or exception. The start is common: all members leave a barrier, whose ends
+// differ by microseconds, and each counts on its own clock from there. Throws RunStopped: a worker
+// threw (its rank and message), the time-out passed, or `cancel` was set; all threads have ended by
+// then. A worker that throws Diverged ends the run too, but that is a result: see
+// Execution::diverged.
 Execution execute(const Program& program, Transport& transport,
                   const std::vector<std::unique_ptr<Worker>>& workers,
                   const ExecuteOptions& options);

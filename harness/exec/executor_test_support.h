@@ -22,12 +22,36 @@
 namespace sluice {
 namespace {
 
-enum class Place { none, begin_run, begin_iteration, compute, take, put, gradients, step, end_run };
+enum class Place {
+  none,
+  begin_run,
+  begin_iteration,
+  compute,
+  take,
+  put,
+  gradients,
+  step,
+  end_run,
+  begin_gather,
+  free_weights,
+  begin_reduce_scatter,
+  end_reduce_scatter
+};
 
 std::string to_text(Place place) {
-  static const char* const names[] = {"none",      "begin_run", "begin_iteration",
-                                      "compute",   "take",      "put",
-                                      "gradients", "step",      "end_run"};
+  static const char* const names[] = {"none",
+                                      "begin_run",
+                                      "begin_iteration",
+                                      "compute",
+                                      "take",
+                                      "put",
+                                      "gradients",
+                                      "step",
+                                      "end_run",
+                                      "begin_gather",
+                                      "free_weights",
+                                      "begin_reduce_scatter",
+                                      "end_reduce_scatter"};
   return names[static_cast<std::size_t>(place)];
 }
 
@@ -49,7 +73,9 @@ struct FakeOptions {
 };
 
 // Keeps a log of every call and checks what it is handed. A stage's "gradient" is the sum of its
-// micro-batches' numbers (from 1), so after a reduction every replica must hold the sum of all.
+// micro-batches' numbers (from 1), so after a reduction every replica must hold the sum of all. Of
+// a sharded stage, slice k of the weights says "member k, after so many steps", and slice k of the
+// gradient is k + 1 times the sum.
 class FakeWorker : public Worker {
  public:
   FakeWorker(Rank rank, const FakeOptions& options) : rank_(rank), options_(options) {}
@@ -58,11 +84,15 @@ class FakeWorker : public Worker {
   std::vector<std::string> errors;
   std::thread::id thread;
   int calls_after_throw = 0;
+  int gathers = 0, frees = 0, scatters = 0;
 
   void begin_run(const Program& program) override {
     program_ = &program;
     thread = std::this_thread::get_id();
     at(Place::begin_run);
+    if (program.sharding.gather != Sharding::Gather::after_step) return;
+    for (std::size_t s = 0; s < program.graph.size(); ++s)
+      for (std::size_t k = 0; k < members(StageId(s)); ++k) fill_slice(StageId(s), k);
   }
   void begin_iteration(int iteration) override {
     iteration_ = iteration;
@@ -73,6 +103,7 @@ class FakeWorker : public Worker {
     at(Place::compute);
     log.push_back(op);
     last_ = op;
+    if (program_->sharded(op.stage) && reads_weights(op.what)) need_weights(op);
     // Everything the op reads from another rank has arrived.
     const auto& graph = program_->graph;
     if (op.what == Do::forward)
@@ -112,10 +143,48 @@ class FakeWorker : public Worker {
       return {floats_[stage].data(), 3, ElementType::float32};
     return {doubles_[stage].data(), 3, ElementType::float64};
   }
+  Buffer begin_gather(StageId stage) override {
+    at(Place::begin_gather);
+    ++gathers;
+    weights_[stage].assign(3 * members(stage), -1);
+    fill_slice(stage, member(stage));
+    return {weights_[stage].data(), 3, ElementType::float64};
+  }
+  void free_weights(StageId stage) override {
+    at(Place::free_weights);
+    ++frees;
+    weights_.erase(stage);
+  }
+  Buffer begin_reduce_scatter(StageId stage) override {
+    at(Place::begin_reduce_scatter);
+    ++scatters;
+    auto& whole = whole_gradients_[stage];
+    whole.clear();
+    for (std::size_t k = 0; k < members(stage); ++k)
+      whole.insert(whole.end(), 3, static_cast<double>(k + 1) * sum(stage));
+    doubles_[stage].assign(3, 0);
+    return {whole.data(), 3, ElementType::float64};
+  }
+  void end_reduce_scatter(StageId stage) override {
+    at(Place::end_reduce_scatter);
+    shard_gradients_[stage].resize(3);
+    for (std::size_t i = 0; i < 3; ++i)
+      shard_gradients_[stage][i] += whole_gradients_[stage][3 * member(stage) + i];
+    whole_gradients_.erase(stage);
+  }
   void step(const Instruction& step) override {
     at(Place::step);
     log.push_back(step);
-    if (program_->rule.synchronous()) {
+    ++steps_[step.stage];
+    if (program_->sharded(step.stage)) {
+      const double n = program_->microbatches, all = n * (n + 1) / 2;
+      const double own = static_cast<double>(member(step.stage) + 1) * all;
+      if (shard_gradients_[step.stage] != std::vector<double>(3, own))
+        errors.push_back(sluice::to_text(step) + " sees another gradient than its slice's");
+      if (sum(step.stage) != 0)
+        errors.push_back(sluice::to_text(step) + " leaves gradients behind");
+      shard_gradients_.erase(step.stage);
+    } else if (program_->rule.synchronous()) {
       const double n = program_->microbatches, all = n * (n + 1) / 2;
       const bool replicated = program_->placement.stages[step.stage.index()].size() > 1;
       const bool narrow = replicated && options_.type == ElementType::float32;
@@ -148,6 +217,28 @@ class FakeWorker : public Worker {
     if (!arrived_.contains({gradient, peer, op.stage, op.micro}))
       errors.push_back(sluice::to_text(op) + " runs before its input is there");
   }
+  std::size_t members(StageId stage) const {
+    return program_->placement.stages[stage.index()].size();
+  }
+  std::size_t member(StageId stage) const {
+    const auto& ranks = program_->placement.stages[stage.index()];
+    return static_cast<std::size_t>(std::ranges::find(ranks, rank_) - ranks.begin());
+  }
+  double weight(StageId stage, std::size_t slice) {
+    return static_cast<double>(1000000 * slice) + steps_[stage];
+  }
+  void fill_slice(StageId stage, std::size_t slice) {
+    auto& all = weights_[stage];
+    all.resize(3 * members(stage));
+    std::fill_n(all.begin() + static_cast<std::ptrdiff_t>(3 * slice), 3, weight(stage, slice));
+  }
+  void need_weights(const Instruction& op) {
+    const auto found = weights_.find(op.stage);
+    bool whole = found != weights_.end();
+    for (std::size_t i = 0; whole && i < found->second.size(); ++i)
+      whole = found->second[i] == weight(op.stage, i / 3);
+    if (!whole) errors.push_back(sluice::to_text(op) + " reads weights that are not gathered");
+  }
   double sum(StageId stage) {
     auto& values = doubles_[stage];
     values.resize(3);
@@ -163,6 +254,8 @@ class FakeWorker : public Worker {
   std::set<std::tuple<bool, StageId, StageId, Micro>> arrived_;
   std::map<StageId, std::vector<double>> doubles_;
   std::map<StageId, std::vector<float>> floats_;
+  std::map<StageId, int> steps_;
+  std::map<StageId, std::vector<double>> weights_, whole_gradients_, shard_gradients_;
 };
 
 inline std::vector<std::unique_ptr<Worker>> fakes(const Program& program,
@@ -183,8 +276,8 @@ inline Execution run(const Program& program, const std::vector<std::unique_ptr<W
   return execute(program, *transport, workers, options);
 }
 
-// Every rank's log must be its program, `iterations` times, without the reductions (no call of its
-// own besides gradients()).
+// Every rank's log must be its program, `iterations` times, without the collectives and frees
+// (which the worker is not told as instructions).
 inline void expect_whole_program(const Program& program,
                                  const std::vector<std::unique_ptr<Worker>>& workers,
                                  int iterations) {
@@ -194,7 +287,7 @@ inline void expect_whole_program(const Program& program,
     std::size_t place = 0;
     for (int k = 0; k < iterations; ++k)
       for (const Instruction& i : program.ranks[r]) {
-        if (i.what == Do::reduce_gradients) continue;
+        if (is_collective(i.what) || i.what == Do::free_weights) continue;
         ASSERT_LT(place, worker.log.size()) << "rank " << r;
         ASSERT_EQ(to_text(worker.log[place++]), to_text(i)) << "rank " << r << ", iteration " << k;
       }

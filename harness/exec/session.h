@@ -86,8 +86,12 @@ struct SessionSpec {
       feed;  // none: one fixed random batch (the peers' benchmark: seed 7, randn)
   std::int64_t synthetic_batch = 0;  // samples of that batch
   std::optional<std::vector<std::vector<std::vector<double>>>>
-      initial;                    // [layer][parameter][element]
-  WeightRule rule;                // of the programs to come; a checkpoint is loaded for it
+      initial;      // [layer][parameter][element]
+  WeightRule rule;  // of the programs to come; a checkpoint is loaded for it
+  Sharding sharding;  // of the programs to come: stages of several ranks are sliced
+  // The processes that hold the ranks, one each; every call of the session is collective over them
+  // and gives all the same. None: all ranks are threads of this process.
+  Team* team = nullptr;
   int fail_rank = -1;             // tests: this rank throws ...
   std::int64_t fail_update = -1;  // ... in its step of this update
 };

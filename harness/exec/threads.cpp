@@ -86,35 +86,70 @@ class Ring {
   alignas(64) Signal signal_;
 };
 
-// The replicas of one stage. Every member sums one slice over all members, in their order, and
-// writes the sum back to all: the result is the same bits on every rank, whoever comes first.
+// The replicas of one stage. Every member reads the others' memory between two meetings of all.
 class Group {
  public:
   Group(std::size_t members, int spins) : data_(members), signal_(spins) {}
 
+  // Every member sums one slice over all members, in their order, and writes the sum back to all:
+  // the result is the same bits on every rank, whoever comes first.
   template <class T>
   void all_reduce(std::size_t member, T* data, std::size_t count,
                   const std::atomic<bool>& aborted) {
     data_[member] = data;
     meet(aborted);
     const std::size_t n = data_.size();
-    const std::size_t first = count * member / n, last = count * (member + 1) / n;
-    constexpr std::size_t kBlock =
-        1024;  // stays in the first-level cache while all members are added
-    for (std::size_t begin = first; begin < last; begin += kBlock) {
-      const std::size_t end = std::min(last, begin + kBlock);
-      T sum[kBlock];
-      std::copy(static_cast<T*>(data_[0]) + begin, static_cast<T*>(data_[0]) + end, sum);
-      for (std::size_t k = 1; k < n; ++k)
-        for (std::size_t i = begin; i < end; ++i) sum[i - begin] += static_cast<T*>(data_[k])[i];
-      for (std::size_t k = 0; k < n; ++k)
-        std::copy(sum, sum + (end - begin), static_cast<T*>(data_[k]) + begin);
+    sum_blocks<T>(count * member / n, count * (member + 1) / n,
+                  [&](const T* sum, std::size_t begin, std::size_t size) {
+                    for (std::size_t k = 0; k < n; ++k)
+                      std::copy(sum, sum + size, static_cast<T*>(data_[k]) + begin);
+                  });
+    meet(aborted);
+  }
+
+  // Only a member itself reads or writes its slice of its own data, so none waits for another.
+  template <class T>
+  void reduce_scatter(std::size_t member, T* data, std::size_t count,
+                      const std::atomic<bool>& aborted) {
+    data_[member] = data;
+    meet(aborted);
+    sum_blocks<T>(count * member, count * (member + 1),
+                  [&](const T* sum, std::size_t begin, std::size_t size) {
+                    std::copy(sum, sum + size, data + begin);
+                  });
+    meet(aborted);
+  }
+
+  // Every member's own slice is only read, the others of its data are written by it alone.
+  template <class T>
+  void all_gather(std::size_t member, T* data, std::size_t count,
+                  const std::atomic<bool>& aborted) {
+    data_[member] = data;
+    meet(aborted);
+    for (std::size_t k = 0; k < data_.size(); ++k) {
+      if (k == member) continue;
+      const T* const slice = static_cast<const T*>(data_[k]) + k * count;
+      std::copy(slice, slice + count, data + k * count);
     }
     meet(aborted);
   }
   void wake() { signal_.notify_always(); }
 
  private:
+  // The members' sum of elements [first, last), block by block to `take(sum, begin, size)`.
+  template <class T, class Take>
+  void sum_blocks(std::size_t first, std::size_t last, Take take) {
+    constexpr std::size_t kBlock =
+        1024;  // stays in the first-level cache while all members are added
+    for (std::size_t begin = first; begin < last; begin += kBlock) {
+      const std::size_t end = std::min(last, begin + kBlock);
+      T sum[kBlock];
+      std::copy(static_cast<T*>(data_[0]) + begin, static_cast<T*>(data_[0]) + end, sum);
+      for (std::size_t k = 1; k < data_.size(); ++k)
+        for (std::size_t i = begin; i < end; ++i) sum[i - begin] += static_cast<T*>(data_[k])[i];
+      take(sum, begin, end - begin);
+    }
+  }
   // All members wait here for one another.
   void meet(const std::atomic<bool>& aborted) {
     const std::uint64_t round = round_.load();
@@ -155,13 +190,20 @@ class ThreadTransport : public Transport {
     return rings_[static_cast<std::size_t>(channel)]->pop(aborted_);
   }
   void all_reduce(int group, int member, void* data, std::size_t count, ElementType type) override {
-    Group& g = *groups_[static_cast<std::size_t>(group)];
-    const auto m = static_cast<std::size_t>(member);
-    if (type == ElementType::float32) {
-      g.all_reduce(m, static_cast<float*>(data), count, aborted_);
-    } else {
-      g.all_reduce(m, static_cast<double*>(data), count, aborted_);
-    }
+    on_group(group, data, type, [&](Group& g, auto* values) {
+      g.all_reduce(static_cast<std::size_t>(member), values, count, aborted_);
+    });
+  }
+  void all_gather(int group, int member, void* data, std::size_t count, ElementType type) override {
+    on_group(group, data, type, [&](Group& g, auto* values) {
+      g.all_gather(static_cast<std::size_t>(member), values, count, aborted_);
+    });
+  }
+  void reduce_scatter(int group, int member, void* data, std::size_t count,
+                      ElementType type) override {
+    on_group(group, data, type, [&](Group& g, auto* values) {
+      g.reduce_scatter(static_cast<std::size_t>(member), values, count, aborted_);
+    });
   }
   void abort() override {
     aborted_.store(true);
@@ -170,6 +212,16 @@ class ThreadTransport : public Transport {
   }
 
  private:
+  template <class Work>
+  void on_group(int group, void* data, ElementType type, Work work) {
+    Group& g = *groups_[static_cast<std::size_t>(group)];
+    if (type == ElementType::float32) {
+      work(g, static_cast<float*>(data));
+    } else {
+      work(g, static_cast<double*>(data));
+    }
+  }
+
   std::atomic<bool> aborted_{false};
   std::vector<std::unique_ptr<Ring>> rings_;
   std::vector<std::unique_ptr<Group>> groups_;

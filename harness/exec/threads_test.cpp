@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <functional>
@@ -100,6 +101,31 @@ class AllReduce : public testing::Test {
 };
 using ElementTypes = testing::Types<float, double>;
 TYPED_TEST_SUITE(AllReduce, ElementTypes);
+template <class T>
+class AllGather : public AllReduce<T> {};
+TYPED_TEST_SUITE(AllGather, ElementTypes);
+template <class T>
+class ReduceScatter : public AllReduce<T> {};
+TYPED_TEST_SUITE(ReduceScatter, ElementTypes);
+
+// One array a member. Magnitudes far apart, so that another order of adding gives other bits.
+template <class T>
+std::vector<std::vector<T>> random_parts(int members, std::size_t count, std::mt19937& random) {
+  std::vector<std::vector<T>> parts(static_cast<std::size_t>(members));
+  for (auto& part : parts)
+    for (std::size_t i = 0; i < count; ++i)
+      part.push_back(static_cast<T>(std::ldexp(
+          std::uniform_real_distribution<double>(-1, 1)(random), static_cast<int>(random() % 20))));
+  return parts;
+}
+
+template <class T>
+std::vector<T> sum_in_order(const std::vector<std::vector<T>>& parts) {
+  std::vector<T> sum = parts[0];
+  for (std::size_t k = 1; k < parts.size(); ++k)
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += parts[k][i];
+  return sum;
+}
 
 TYPED_TEST(AllReduce, SumsInMemberOrderWithTheSameBitsOnAllMembers) {
   using T = TypeParam;
@@ -109,16 +135,8 @@ TYPED_TEST(AllReduce, SumsInMemberOrderWithTheSameBitsOnAllMembers) {
     // 0, fewer elements than members, the block size and its neighbours, many blocks.
     for (const std::size_t count : {0u, 1u, 2u, 7u, 1023u, 1024u, 1025u, 100003u}) {
       SCOPED_TRACE(testing::Message() << members << " members, " << count << " elements");
-      std::vector<std::vector<T>> data(static_cast<std::size_t>(members));
-      for (auto& part : data)
-        for (std::size_t i = 0; i < count; ++i)
-          // Magnitudes far apart, so that another order of adding gives other bits.
-          part.push_back(
-              static_cast<T>(std::ldexp(std::uniform_real_distribution<double>(-1, 1)(random),
-                                        static_cast<int>(random() % 20))));
-      std::vector<T> expected = data[0];
-      for (std::size_t k = 1; k < data.size(); ++k)
-        for (std::size_t i = 0; i < count; ++i) expected[i] += data[k][i];
+      auto data = random_parts<T>(members, count, random);
+      const std::vector<T> expected = sum_in_order(data);
       on_threads(members, [&](int member) {
         transport->all_reduce(0, member, data[static_cast<std::size_t>(member)].data(), count,
                               TestFixture::kType);
@@ -139,6 +157,69 @@ TYPED_TEST(AllReduce, ManyRoundsInARowDoNotMix) {
       transport->all_reduce(0, member, data.data(), data.size(), TestFixture::kType);
       for (const T value : data)
         if (value != static_cast<T>(4 * round * 10 + 6)) ++wrong[static_cast<std::size_t>(member)];
+    }
+  });
+  EXPECT_EQ(wrong, std::vector<int>(kMembers, 0));
+}
+
+TYPED_TEST(AllGather, GivesEveryMemberTheSlicesOfAllInTheirOrder) {
+  using T = TypeParam;
+  std::mt19937 random(6);
+  for (const int members : {1, 2, 3, 5}) {
+    const auto transport = make_thread_transport(one_group(members));
+    for (const std::size_t count : {0u, 1u, 7u, 1025u}) {
+      SCOPED_TRACE(testing::Message() << members << " members, " << count << " elements a slice");
+      const auto slices = random_parts<T>(members, count, random);
+      std::vector<T> expected;
+      for (const auto& slice : slices) expected.insert(expected.end(), slice.begin(), slice.end());
+      std::vector<std::vector<T>> data;
+      for (int k = 0; k < members; ++k) {
+        const auto& own = slices[static_cast<std::size_t>(k)];
+        std::vector<T>& mine = data.emplace_back(expected.size(), std::nan(""));
+        std::ranges::copy(own, mine.begin() + static_cast<std::ptrdiff_t>(count) * k);
+      }
+      on_threads(members, [&](int member) {
+        transport->all_gather(0, member, data[static_cast<std::size_t>(member)].data(), count,
+                              TestFixture::kType);
+      });
+      for (const auto& mine : data) EXPECT_EQ(mine, expected);
+    }
+  }
+}
+
+TYPED_TEST(ReduceScatter, LeavesEveryMemberTheSumOfItsSliceAddedInMemberOrder) {
+  using T = TypeParam;
+  std::mt19937 random(7);
+  for (const int members : {1, 2, 3, 5}) {
+    const auto transport = make_thread_transport(one_group(members));
+    for (const std::size_t count : {0u, 1u, 7u, 1023u, 1025u}) {
+      SCOPED_TRACE(testing::Message() << members << " members, " << count << " elements a slice");
+      auto data = random_parts<T>(members, count * static_cast<std::size_t>(members), random);
+      const std::vector<T> expected = sum_in_order(data);
+      on_threads(members, [&](int member) {
+        transport->reduce_scatter(0, member, data[static_cast<std::size_t>(member)].data(), count,
+                                  TestFixture::kType);
+      });
+      for (std::size_t k = 0; k < data.size(); ++k)
+        for (std::size_t i = k * count; i < (k + 1) * count; ++i)
+          ASSERT_EQ(data[k][i], expected[i]) << "element " << i;
+    }
+  }
+}
+
+TYPED_TEST(ReduceScatter, FollowedByAnAllGatherIsAnAllReduceManyTimesInARow) {
+  using T = TypeParam;
+  constexpr int kMembers = 3, kRounds = 1000;
+  constexpr std::size_t kCount = 5;
+  const auto transport = make_thread_transport(one_group(kMembers));
+  std::vector<int> wrong(kMembers, 0);
+  on_threads(kMembers, [&](int member) {
+    for (int round = 0; round < kRounds; ++round) {
+      std::vector<T> data(kCount * kMembers, static_cast<T>(round * 10 + member));
+      transport->reduce_scatter(0, member, data.data(), kCount, TestFixture::kType);
+      transport->all_gather(0, member, data.data(), kCount, TestFixture::kType);
+      for (const T value : data)
+        if (value != static_cast<T>(3 * round * 10 + 3)) ++wrong[static_cast<std::size_t>(member)];
     }
   });
   EXPECT_EQ(wrong, std::vector<int>(kMembers, 0));
@@ -177,6 +258,20 @@ TEST(ThreadTransport, AbortWakesAnAllReduceThatMissesAMember) {
   double data = 1;
   EXPECT_TRUE(abort_wakes(*transport,
                           [&] { transport->all_reduce(0, 0, &data, 1, ElementType::float64); }));
+}
+
+TEST(ThreadTransport, AbortWakesAnAllGatherAndAReduceScatterThatMissAMember) {
+  std::vector<double> data(3, 1);
+  for (const bool gather : {true, false}) {
+    const auto transport = make_thread_transport(one_group(3));
+    EXPECT_TRUE(abort_wakes(*transport, [&] {
+      if (gather) {
+        transport->all_gather(0, 0, data.data(), 1, ElementType::float64);
+      } else {
+        transport->reduce_scatter(0, 0, data.data(), 1, ElementType::float64);
+      }
+    }));
+  }
 }
 
 TEST(ThreadTransport, AfterAnAbortNothingBlocks) {

@@ -36,8 +36,19 @@ class Transport {
   // `member` is the caller's place among them.
   virtual void all_reduce(int group, int member, void* data, std::size_t count,
                           ElementType type) = 0;
+  // The halves of an all-reduce, for stages whose weights are spread over the group. `data` holds
+  // members x `count` elements; slice k of it are elements [k count, (k + 1) count).
+  // all_gather: slice `member` is the caller's own, filled in on entry; all slices on return.
+  virtual void all_gather(int group, int member, void* data, std::size_t count,
+                          ElementType type) = 0;
+  // reduce_scatter: on return slice `member` holds the sum over the members, added in their order;
+  // the other slices are unspecified.
+  virtual void reduce_scatter(int group, int member, void* data, std::size_t count,
+                              ElementType type) = 0;
   // Wakes every blocked call of every rank with TransportAborted. May be called from any thread.
   virtual void abort() = 0;
+  // Whether a rank of another process has stopped the run: asked now and then, from any thread.
+  virtual bool stopped() { return false; }
 };
 
 }  // namespace sluice

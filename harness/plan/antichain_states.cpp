@@ -223,4 +223,24 @@ AntichainStates antichain_states(const UnitGraph& graph, std::int64_t cap) {
   return Walk(graph, cap).run();
 }
 
+AntichainStates thinned(const AntichainStates& chain, std::size_t most) {
+  const std::size_t n = chain.size();
+  if (n <= most) return chain;
+  AntichainStates states{.complete = false};
+  for (std::size_t k = 1; k <= most; ++k) {
+    const std::size_t at = k * n / most - 1;
+    states.units.push_back(chain.units[at]);
+    states.seconds.push_back(chain.seconds[at]);
+    states.kept.push_back(chain.kept[at]);
+    states.parameters.push_back(chain.parameters[at]);
+    states.output.push_back(chain.output[at]);
+    states.predecessors.emplace_back(k - 1);
+    std::iota(states.predecessors.back().begin(), states.predecessors.back().end(), 0);
+    states.precedes.emplace_back(most);
+    std::fill(states.precedes.back().begin() + static_cast<std::ptrdiff_t>(k),
+              states.precedes.back().end(), true);
+  }
+  return states;
+}
+
 }  // namespace sluice

@@ -23,4 +23,8 @@ struct AntichainStates {
 
 AntichainStates antichain_states(const UnitGraph& graph, std::int64_t cap);
 
+// At most `most` of a chain's states, evenly among them, the last one always: stages can end in
+// fewer places. Marked as incomplete if any is left out.
+AntichainStates thinned(const AntichainStates& chain, std::size_t most);
+
 }  // namespace sluice

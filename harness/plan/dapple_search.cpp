@@ -6,12 +6,12 @@
 
 #include "harness/core/error.h"
 #include "harness/plan/machines.h"
+#include "harness/plan/search.h"
 
 namespace sluice {
 
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
 using Counts =
     std::vector<int>;  // devices used, per machine; each machine gives out its first ones
 
@@ -88,9 +88,9 @@ class Costs {
   std::vector<double> crossing_, forward_, backward_, parameters_, kept_;
 };
 
-class Search {
+class DappleSearch {
  public:
-  Search(const UnitGraph& graph, const Cluster& cluster, const DappleOptions& options)
+  DappleSearch(const UnitGraph& graph, const Cluster& cluster, const DappleOptions& options)
       : options_(options),
         units_(static_cast<int>(graph.units.size())),
         costs_(graph, cluster, options.devices),
@@ -256,7 +256,7 @@ DappleResult dapple_search(const UnitGraph& graph, const Cluster& cluster,
                            const DappleOptions& options) {
   if (options.devices < 1 || options.microbatches < 1)
     throw InputError("dapple", "no devices or no micro-batches", "give at least one of each");
-  return Search(graph, cluster, options).run();
+  return DappleSearch(graph, cluster, options).run();
 }
 
 std::vector<LatencyStage> latency_stages(const UnitGraph& graph, const Cluster& cluster,

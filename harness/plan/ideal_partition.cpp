@@ -4,16 +4,15 @@
 #include <limits>
 
 #include "harness/plan/down_sets.h"
+#include "harness/plan/search.h"
 
 namespace sluice {
 
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
-
-class Search {
+class IdealSearch {
  public:
-  Search(const OperatorGraph& graph, const SearchLimits& limits)
+  IdealSearch(const OperatorGraph& graph, const SearchLimits& limits)
       : graph_(graph), groups_(group_operators(graph)), deadline_(limits.seconds) {
     sets_ = down_sets(groups_.predecessors, limits.sets);
     if (!sets_.complete) {
@@ -235,7 +234,7 @@ class Search {
 }  // namespace
 
 IdealPartition ideal_partition(const OperatorGraph& graph, const SearchLimits& limits) {
-  return Search(graph, limits).run();
+  return IdealSearch(graph, limits).run();
 }
 
 double device_load(const OperatorGraph& graph, const std::vector<int>& operators,

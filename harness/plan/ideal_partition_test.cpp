@@ -1,18 +1,17 @@
 #include "harness/plan/ideal_partition.h"
+#include "harness/plan/search.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 #include <cmath>
-#include <functional>
-#include <limits>
-#include <numeric>
+
+#include "harness/plan/operator_graph_support.h"
 
 namespace sluice {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
-
+<<<<<<< HEAD
 OperatorGraph graph_of(const std::vector<double>& latency, const std::vector<double>& send,
                        std::vector<std::pair<int, int>> edges, int accelerators) {
   OperatorGraph graph{.edges = std::move(edges), .memory = 1e9, .accelerators = accelerators};
@@ -79,12 +78,14 @@ double brute_force(const OperatorGraph& graph, bool contiguous) {
   return best;
 }
 
+=======
+>>>>>>> wip-plan
 TEST(IdealPartitionTest, Diamond) {  // EX-1
   const OperatorGraph graph =
       graph_of({2, 3, 3, 2}, {1, 1, 1, 0}, {{0, 1}, {0, 2}, {1, 3}, {2, 3}}, 2);
   const IdealPartition result = ideal_partition(graph);
   EXPECT_DOUBLE_EQ(result.load, 7);
-  EXPECT_DOUBLE_EQ(brute_force(graph, false), 7);
+  EXPECT_DOUBLE_EQ(brute_force(graph, Split::any), 7);
   ASSERT_EQ(result.devices.size(), 2u);
   EXPECT_DOUBLE_EQ(std::max(result.devices[0].load, result.devices[1].load), 7);
 }
@@ -94,8 +95,8 @@ TEST(IdealPartitionTest, AChainCutInTwo) {  // EX-2
   const std::vector<double> send(5, 0.1);
   const OperatorGraph uneven = graph_of({5, 1, 6, 1, 5}, send, chain, 2);
   EXPECT_DOUBLE_EQ(ideal_partition(uneven).load, 12.1);
-  EXPECT_DOUBLE_EQ(brute_force(uneven, true), 12.1);
-  EXPECT_NEAR(brute_force(uneven, false), 10.2, 1e-12);
+  EXPECT_DOUBLE_EQ(brute_force(uneven, Split::ordered), 12.1);
+  EXPECT_NEAR(brute_force(uneven, Split::any), 10.2, 1e-12);
   const OperatorGraph light = graph_of({5, 1, 1, 1, 5}, send, chain, 2);
   EXPECT_DOUBLE_EQ(ideal_partition(light).load, 7.1);
 }
@@ -146,40 +147,13 @@ TEST(IdealPartitionTest, TooManyDownSetsAreCutAsAChain) {
 }
 
 RC_GTEST_PROP(IdealPartitionTest, IsAsGoodAsBruteForce, ()) {
-  const int n = *rc::gen::inRange(1, 6);
-  std::vector<double> latency, send;
-  std::vector<std::pair<int, int>> edges;
-  for (int v = 0; v < n; ++v) {
-    latency.push_back(*rc::gen::inRange(1, 10));
-    send.push_back(*rc::gen::inRange(0, 5));
-    for (int u = 0; u < v; ++u)
-      if (*rc::gen::inRange(0, 2)) edges.emplace_back(u, v);
-  }
-  OperatorGraph graph = graph_of(latency, send, edges, *rc::gen::inRange(1, 4));
-  graph.cpus = *rc::gen::inRange(0, 2);
-  graph.memory = *rc::gen::inRange(1, n + 1);
-  for (Operator& op : graph.operators) {
-    op.on_accelerator = *rc::gen::inRange(0, 8) != 0;
-    op.color = *rc::gen::inRange(-1, 3);
-  }
-  // Half of the time with gradients.
-  if (*rc::gen::inRange(0, 2))
-    for (int v = 0; v < n; ++v) {
-      graph.operators.push_back(graph.operators[static_cast<std::size_t>(v)]);
-      graph.operators.back().backward = true;
-      Operator& forward = graph.operators[static_cast<std::size_t>(v)];
-      if (forward.color < 0) forward.color = 100 + v;
-      graph.operators.back().color = forward.color;
-      graph.edges.emplace_back(v, n + v);
-    }
-  if (graph.operators.size() > static_cast<std::size_t>(n))
-    for (const auto& [u, v] : edges) graph.edges.emplace_back(n + v, n + u);
-  const double best = brute_force(graph, true);
+  const OperatorGraph graph = random_operator_graph(6);
+  const double best = brute_force(graph, Split::ordered);
   const IdealPartition result = ideal_partition(graph);
   RC_ASSERT(std::isinf(best) == std::isinf(result.load));
   if (std::isinf(best)) return;
   RC_ASSERT(std::abs(result.load - best) <= 1e-9 * std::max(1.0, best));
-  RC_ASSERT(brute_force(graph, false) <= best);
+  RC_ASSERT(brute_force(graph, Split::any) <= best);
   std::size_t placed = 0;
   double load = 0;
   for (const PlacedDevice& device : result.devices) {

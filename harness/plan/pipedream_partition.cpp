@@ -5,12 +5,11 @@
 #include <limits>
 
 #include "harness/core/error.h"
+#include "harness/plan/search.h"
 
 namespace sluice {
 
 namespace {
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // A^k(i->j, m) of one level: the least time, the machines of the last stage, and what comes before
 // it.
@@ -58,8 +57,10 @@ class Level {
     return cells_[(i * n_ + j) * machines_ + m - 1];
   }
 
-  // compute.at(i, j): seconds of the stage on one machine of this level.
-  std::int64_t solve(const Table& compute, const Table& parameters, const Table& kept) {
+  // compute.at(i, j): seconds of the stage on one machine of this level. Out of time, cells that
+  // were not reached stay what they are: one stage. Returns the number of cells it has cut.
+  std::int64_t solve(const Table& compute, const Table& parameters, const Table& kept,
+                     const Deadline& deadline) {
     const std::size_t most_replicas = options_.straight ? 1 : machines_;
     for (std::size_t i = 0; i <= n_; ++i)
       for (std::size_t j = i; j < n_; ++j)
@@ -72,11 +73,13 @@ class Level {
     std::int64_t visited = 0;
     const std::size_t rows = top_ ? 1 : n_ + 1;
     for (std::size_t i = 0; i < rows; ++i)
-      for (std::size_t m = 2; m <= machines_; ++m)
+      for (std::size_t m = 2; m <= machines_; ++m) {
+        if (deadline.passed()) return visited;
         for (std::size_t j = i + 1; j < n_; ++j) {
           cell(i, j, m) = best_split(i, j, m, compute, parameters, kept);
           ++visited;
         }
+      }
     return visited;
   }
 
@@ -147,24 +150,33 @@ std::vector<PipeDreamStage> read(Level& level, int first, int last, int machines
 
 }  // namespace
 
+std::int64_t states_within(std::int64_t bytes, const std::vector<MachineLevel>& levels) {
+  double of_a_pair = 3 * sizeof(double);
+  for (const MachineLevel& level : levels) of_a_pair += level.count * double{sizeof(Cell)};
+  return std::max<std::int64_t>(
+      1, static_cast<std::int64_t>(std::sqrt(static_cast<double>(bytes) / of_a_pair)) - 1);
+}
+
 PipeDreamResult pipedream_partition(const AntichainStates& states,
                                     const PipeDreamOptions& options) {
   const std::size_t n = states.size();
   if (options.levels.empty()) throw InputError("pipedream", "no level of machines is given");
   const Table parameters = differences(states.parameters), kept = differences(states.kept);
   Table compute = differences(states.seconds);
+  const Deadline deadline(options.limits.seconds);
   PipeDreamResult result;
   std::vector<Level> levels;
   for (std::size_t k = 0; k < options.levels.size(); ++k) {
     if (options.levels[k].count < 1 || !(options.levels[k].bandwidth > 0))
       throw InputError("pipedream", "level " + std::to_string(k) + " has no machines or bandwidth");
     Level& level = levels.emplace_back(states, options, k);
-    result.states += level.solve(compute, parameters, kept);
+    result.states += level.solve(compute, parameters, kept, deadline);
     for (std::size_t i = 0; i <= n; ++i)
       for (std::size_t j = i; j < n; ++j)
         compute.at(i, j) =
             level.cell(i, j, static_cast<std::size_t>(options.levels[k].count)).seconds;
   }
+  result.complete = !deadline.passed();
   result.seconds = compute.at(0, n - 1);
   if (result.seconds == kNever) return result;
   // From the top down: every stage of a level is cut by the level below, on all its machines.

@@ -30,6 +30,7 @@ struct PipeDreamOptions {
   bool straight = false;             // no replication
   bool fewer_machines = false;       // may leave some idle
   double memory = 0;  // bytes of a device; 0: no limit (the code's test of section 3.2 there)
+  SearchLimits limits = {};  // of its seconds: what was not cut by then stays whole
 };
 
 struct PipeDreamStage {
@@ -42,7 +43,12 @@ struct PipeDreamResult {
   std::vector<PipeDreamStage> stages;  // cut on all levels
   std::vector<std::vector<PipeDreamStage>> by_level;  // cut down to this level only, inner first
   std::int64_t states = 0;                            // (i, j, m) visited
+  bool complete = true;
 };
+
+// The states for which the tables of these levels (all pairs of states, for every number of
+// machines) keep to `bytes`; never fewer than one.
+std::int64_t states_within(std::int64_t bytes, const std::vector<MachineLevel>& levels);
 
 PipeDreamResult pipedream_partition(const AntichainStates& states, const PipeDreamOptions& options);
 

@@ -121,6 +121,26 @@ TEST(PipeDreamPartitionTest, MemoryLimitsWhatIsInFlight) {
   EXPECT_DOUBLE_EQ(pipedream_partition(states_of(costs), options).seconds, 3);
 }
 
+TEST(PipeDreamPartitionTest, OutOfTimeKeepsAPlan) {
+  PipeDreamOptions options{.form = Form::paper, .levels = {{4, 10}}};
+  EXPECT_TRUE(pipedream_partition(four_layers(), options).complete);
+  options.limits.seconds = 0;
+  const PipeDreamResult whole = pipedream_partition(four_layers(), options);
+  EXPECT_FALSE(whole.complete);
+  EXPECT_EQ(text_of(whole.stages), "(0,3,4)");
+  EXPECT_DOUBLE_EQ(whole.seconds, 2 * 3 * 52 / 10.0 / 4);
+  options.straight = true;  // one device a stage: nothing is found without a cut
+  EXPECT_TRUE(pipedream_partition(four_layers(), options).stages.empty());
+}
+
+TEST(PipeDreamPartitionTest, TablesDecideHowManyStatesFit) {
+  const std::vector<MachineLevel> levels = {{4, 1}, {2, 1}};
+  const std::int64_t n = states_within(1 << 20, levels);
+  EXPECT_GT(n, 60);
+  EXPECT_LT(n, 90);  // 6 cells of 24 bytes and 3 numbers for every pair
+  EXPECT_EQ(states_within(1, levels), 1);
+}
+
 TEST(PipeDreamPartitionTest, BadLevelsAreRefused) {
   EXPECT_EQ(error_of([] { pipedream_partition(four_layers(), {}); }),
             "pipedream: no level of machines is given");
@@ -157,6 +177,25 @@ TEST(AntichainStatesTest, TooManyAreTheUnitsInTheirOrder) {
   ASSERT_EQ(states.size(), 4u);
   EXPECT_DOUBLE_EQ(states.output[1], 30);  // of 0 and 1
   EXPECT_EQ(states.predecessors[3], (std::vector{0, 1, 2}));
+}
+
+TEST(AntichainStatesTest, AChainCanEndStagesInFewerPlaces) {
+  const AntichainStates all =
+      states_of(chain_costs({1, 2, 4, 8, 16}, {1, 1, 1, 1, 1}, {10, 20, 30, 40, 50}));
+  const AntichainStates some = thinned(all, 2);
+  EXPECT_FALSE(some.complete);
+  ASSERT_EQ(some.size(), 2u);
+  EXPECT_EQ(some.units[0], (std::vector{0, 1}));
+  EXPECT_EQ(some.units[1], (std::vector{0, 1, 2, 3, 4}));
+  EXPECT_DOUBLE_EQ(some.seconds[0], 3);
+  EXPECT_DOUBLE_EQ(some.output[0], 20);
+  EXPECT_EQ(some.predecessors[1], std::vector{0});
+  EXPECT_TRUE(some.precedes[0][1]);
+  EXPECT_FALSE(some.precedes[1][0]);
+  EXPECT_TRUE(thinned(all, 5).complete);
+  const PipeDreamResult result =
+      pipedream_partition(some, {.form = Form::paper, .levels = {{2, 1e9}}, .straight = true});
+  EXPECT_DOUBLE_EQ(result.seconds, 28);  // {0, 1} | {2, 3, 4}; all five cuts give 16
 }
 
 TEST(AntichainStatesTest, SeveralSourcesAreTakenInOrder) {

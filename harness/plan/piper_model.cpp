@@ -1,11 +1,10 @@
 #include "harness/plan/piper_model.h"
+#include "harness/plan/search.h"
 
 #include <algorithm>
 #include <limits>
 
 namespace sluice {
-
-static constexpr double kNever = std::numeric_limits<double>::infinity();
 
 namespace {
 

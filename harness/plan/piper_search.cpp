@@ -10,12 +10,12 @@
 #include "harness/plan/down_sets.h"
 #include "harness/plan/knapsack.h"
 #include "harness/plan/piper_model.h"
+#include "harness/plan/search.h"
 
 namespace sluice {
 
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kAnyTime = std::numeric_limits<double>::max();  // but not never
 // The authors' program takes times that differ by less for equal, in the units of its input.
 constexpr double kEqual = 1e-9;
@@ -41,9 +41,9 @@ struct Point {
   int degrees = -1;                // of the first stage
 };
 
-class Search {
+class PiperSearch {
  public:
-  Search(const CostGraph& costs, const PiperOptions& options)
+  PiperSearch(const CostGraph& costs, const PiperOptions& options)
       : options_(options), model_(piper_model(costs, options)), deadline_(options.limits.seconds) {
     sets_ = down_sets(model_.graph.successors, options.limits.sets);
     if (!sets_.complete) {  // too many: cut the units in their order, as a chain
@@ -493,7 +493,7 @@ PiperResult piper_search(const CostGraph& costs, const PiperOptions& options) {
   if (options.devices < 1 || options.microbatches < 1)
     throw InputError("piper", "no devices or no micro-batches", "give at least one of each");
   if (!(options.bandwidth > 0)) throw InputError("piper", "the bandwidth is not positive");
-  return Search(costs, options).run();
+  return PiperSearch(costs, options).run();
 }
 
 }  // namespace sluice

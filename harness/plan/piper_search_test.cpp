@@ -9,11 +9,10 @@
 
 #include "harness/core/expect_error.h"
 #include "harness/plan/plan_test_support.h"
+#include "harness/plan/search.h"
 
 namespace sluice {
 namespace {
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // One variant a layer: as the cases of specs/planners.md, section 2.5.
 void give_variant(LayerCost& layer, int tensor, double factor, double in_flight, double always,

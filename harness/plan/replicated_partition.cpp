@@ -107,9 +107,9 @@ class Model {
 
 // f(x, end, r, last): the least workload of units [0, last) in x stages on devices [0, end), the
 // last stage on the last r of them. Only the rows of x - 1 and x are kept, and every choice.
-class Search {
+class PartitionSearch {
  public:
-  Search(const Model& model, ReplicatedPartitions& result)
+  PartitionSearch(const Model& model, ReplicatedPartitions& result)
       : model_(model), result_(result), width_(model.units + 1) {}
 
   // Rows 1 to `most`; take(x) after each. `total`: the number of stages that memory is counted for,
@@ -276,11 +276,11 @@ ReplicatedPartitions partition_and_replicate(const ReplicationProblem& problem) 
   const auto wanted = [&](std::size_t x) {
     return problem.stages == 0 || x == static_cast<std::size_t>(problem.stages);
   };
-  const auto keep = [&](const Search& search, std::size_t x) {
+  const auto keep = [&](const PartitionSearch& search, std::size_t x) {
     result.by_stages.resize(x);
     if (wanted(x)) result.by_stages[x - 1] = search.best(x);
   };
-  Search search(model, result);
+  PartitionSearch search(model, result);
   if (!problem.memory) {
     result.complete = search.run(most, 0, [&](std::size_t x) { keep(search, x); });
     return result;

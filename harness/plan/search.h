@@ -11,6 +11,9 @@
 
 namespace sluice {
 
+// What no plan can do: its time, load or memory.
+inline constexpr double kNever = std::numeric_limits<double>::infinity();
+
 struct SearchLimits {
   double seconds = std::numeric_limits<double>::infinity();
   std::int64_t sets = 40'000;  // down-sets or states; a graph with more is cut as a chain

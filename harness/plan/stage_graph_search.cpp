@@ -1,7 +1,9 @@
 #include "harness/plan/stage_graph_search.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cmath>
 #include <unordered_map>
 #include <utility>
 
@@ -26,7 +28,8 @@ std::vector<int> StageSearchSpace::groupings() const {
 
 namespace {
 
-constexpr int kAny = 31;  // of a rate: the source's where nothing comes before; no successor
+constexpr int kNever = 1 << 20;  // devices; sums of two must not overflow
+constexpr int kAny = 31;         // of a rate: the source's where nothing comes before; no successor
 
 // The successors of a part, as one: what they hold, and their rate. kAny: there are none.
 struct Next {
@@ -55,10 +58,15 @@ struct State {
 
 struct OutOfLimits {};
 
-class Search {
+class StageSearch {
  public:
-  Search(StageLists& lists, const StageSearchSpace& space, const StageSearchLimits& limits)
+<<<<<<< HEAD
+  StageSearch(StageLists& lists, const StageSearchSpace& space, const StageSearchLimits& limits)
       : lists_(lists), space_(space), limits_(limits) {
+=======
+  Search(StageLists& lists, const StageSearchSpace& space, const StageSearchLimits& limits)
+      : lists_(lists), space_(space), limits_(limits), fewest_(lists.looks()) {
+>>>>>>> wip-plan
     for (std::size_t k = 0; k < lists.choices.size(); ++k) {
       const StageChoice& c = lists.choices[k];
       const int b = space.rates[static_cast<std::size_t>(c.rate)].micro_batch;
@@ -77,34 +85,37 @@ class Search {
 
   StageSearchResult run() {
     StageSearchResult best;
-    std::vector<double> times;
-    for (const StageRun& r : lists_.runs)
-      for (const std::size_t k : choices_) times.push_back(r.seconds[k]);
-    std::ranges::sort(times);
-    times.erase(std::unique(times.begin(), times.end()), times.end());
-    // The least time that has a solution; the slowest stage of a solution may be faster still. A
-    // solution is looked for from below, where there is little to try: in steps of a quarter.
-    std::size_t low = 0, high = times.size();
-    double bound =
-        lists_.lists[static_cast<std::size_t>(lists_.root)].least_work[0] / space_.devices;
-    const auto attempt = [&](std::size_t k) {
-      if (!solve_within(times[k])) {
-        low = k + 1;
-        return false;
-      }
+    const auto attempt = [&](double seconds) {
+      if (!solve_within(seconds)) return false;
       best.stages = stages();
       best.slowest = slowest_;
-      high = static_cast<std::size_t>(std::ranges::lower_bound(times, slowest_) - times.begin());
       return true;
     };
+    // The least time that has a solution; the slowest stage of a solution may be faster still. A
+    // solution is looked for from the least time that devices could do, where there is little to
+    // try, in growing steps. Only the stages' times between the last refusal and the solution are
+    // left to ask for then.
+    const double slowest = slowest_run();
+    auto [refused, bound] = least_possible(slowest);
     try {
-      for (bool found = false; !found && low < times.size(); bound *= 1.25) {
-        const auto k =
-            static_cast<std::size_t>(std::ranges::lower_bound(times, bound) - times.begin());
-        if (k < low) continue;
-        found = attempt(bound > 0 ? std::min(k, times.size() - 1) : times.size() - 1);
+      for (double step = 0.01; !attempt(bound) && bound < slowest;
+           step = std::min(2 * step, 0.25)) {
+        refused = bound;
+        bound = bound > 0 ? std::min(slowest, bound * (1 + step)) : slowest;
       }
-      while (low < high) attempt((low + high) / 2);
+      if (!best.stages.empty()) {
+        const std::vector<double> times = times_between(refused, best.slowest);
+        std::size_t low = 0, high = times.size();
+        while (low < high) {
+          const std::size_t middle = (low + high) / 2;
+          if (attempt(times[middle])) {
+            high =
+                static_cast<std::size_t>(std::ranges::lower_bound(times, slowest_) - times.begin());
+          } else {
+            low = middle + 1;
+          }
+        }
+      }
     } catch (const OutOfLimits&) {
       best.complete = false;
     }
@@ -113,11 +124,50 @@ class Search {
   }
 
  private:
+  double least_seconds() const {
+    return lists_.lists[static_cast<std::size_t>(lists_.root)].least_work[0] / space_.devices;
+  }
+  double slowest_run() const {
+    double slowest = 0;
+    for (const StageRun& r : lists_.runs)
+      for (const std::size_t k : choices_) slowest = std::max(slowest, r.seconds[k]);
+    return slowest;
+  }
+  // Within the time, and whatever memory says, are there enough devices?
+  bool possible(double seconds) {
+    within_ = seconds;
+    fewest_.assign(fewest_.size(), 0);
+    return fewest(lists_.lists[static_cast<std::size_t>(lists_.root)], 0) <= space_.devices;
+  }
+  // The least of the stages' times that is possible, after one that is not.
+  std::pair<double, double> least_possible(double slowest) {
+    double low = std::min(least_seconds(), slowest) * (1 - 1e-9), high = slowest;
+    if (low <= 0) return {0, slowest};
+    while (high > low * 1.02) {
+      const double middle = std::sqrt(low * high);
+      (possible(middle) ? high : low) = middle;
+    }
+    const std::vector<double> times = times_between(low, high);
+    const auto first = std::ranges::partition_point(times, [&](double t) { return !possible(t); });
+    if (first != times.begin()) low = *(first - 1);
+    return {low, first == times.end() ? high : *first};
+  }
+  std::vector<double> times_between(double above, double below) const {
+    std::vector<double> times;
+    for (const StageRun& r : lists_.runs)
+      for (const std::size_t k : choices_)
+        if (r.seconds[k] > above && r.seconds[k] < below) times.push_back(r.seconds[k]);
+    std::ranges::sort(times);
+    times.erase(std::unique(times.begin(), times.end()), times.end());
+    return times;
+  }
+
   bool solve_within(double seconds) {
     within_ = seconds;
     states_ += static_cast<std::int64_t>(memo_.size());
     memo_.clear();
     solved_.clear();
+    fewest_.assign(fewest_.size(), 0);
     const auto all = solve(whole());
     return all != kNone && at(all, kAny).in_flight >= 0;
   }
@@ -146,11 +196,35 @@ class Search {
     return solved_[state + static_cast<std::size_t>(slot_[static_cast<std::size_t>(head)])];
   }
 
+  // The fewest devices that the elements from `first` on take within the time, whatever they hold
+  // in memory and wait for; kNever: any number is too slow.
+  int fewest(const StageList& list, int first) {
+    int& known = fewest_[static_cast<std::size_t>(list.suffix[static_cast<std::size_t>(first)])];
+    if (known != 0) return known;
+    const int m = static_cast<int>(list.elements.size());
+    int least = kNever;
+    for (int last = first + 1; last <= m; ++last) {
+      const int run = list.run_of(first, last);
+      if (too_slow(run, most_devices_)) break;
+      int degree = kNever;
+      for (const std::size_t k : choices_)
+        if (lists_.choices[k].degree < degree && in_time(run, k)) degree = lists_.choices[k].degree;
+      if (degree < least) least = std::min(least, degree + (last < m ? fewest(list, last) : 0));
+    }
+    const int inner = list.elements[static_cast<std::size_t>(first)].list;
+    if (inner >= 0) {
+      const int part = fewest(lists_.lists[static_cast<std::size_t>(inner)], 0);
+      if (part < least)
+        least = std::min(least, part + (first + 1 < m ? fewest(list, first + 1) : 0));
+    }
+    return known = least;
+  }
+
   // Too few devices for the time, or more than there are replicas of vertices to put on them.
-  bool hopeless(const StageList& list, int first, int devices) const {
+  bool hopeless(const StageList& list, int first, int devices) {
     const auto a = static_cast<std::size_t>(first);
-    return devices < 1 || list.least_work[a] > within_ * devices * (1 + 1e-9) ||
-           list.vertices[a] * most_devices_ < devices;
+    return devices < 1 || list.vertices[a] * most_devices_ < devices ||
+           fewest(list, first) > devices;
   }
 
   // Index of the state's solutions; kNone: it has none.
@@ -165,7 +239,8 @@ class Search {
     key = key << 5 | static_cast<std::uint64_t>(s.tail);
     if (const auto known = memo_.find(key); known != memo_.end()) return known->second;
     watch_limits();
-    std::vector<Solved> best(width_);
+    std::array<Solved, kAny + 1> room;
+    const std::span<Solved> best(room.data(), width_);
     if (list.series) {
       solve_series(s, list, best);
     } else {
@@ -180,7 +255,7 @@ class Search {
   }
 
   // Fewest in flight, then fewest bytes; at any head, where nothing waits for it, fewest bytes.
-  void offer(std::vector<Solved>& best, int head, const Solved& s) const {
+  void offer(std::span<Solved> best, int head, const Solved& s) const {
     Solved& known = best[static_cast<std::size_t>(slot_[static_cast<std::size_t>(head)])];
     const bool fewer = s.in_flight < known.in_flight;
     const bool better =
@@ -189,12 +264,12 @@ class Search {
                       : fewer || (s.in_flight == known.in_flight && s.bytes < known.bytes));
     if (better) known = s;
   }
-  void offer_stage(std::vector<Solved>& best, int rate, const Solved& s) const {
+  void offer_stage(std::span<Solved> best, int rate, const Solved& s) const {
     offer(best, rate, s);
     offer(best, kAny, s);
   }
 
-  void solve_series(const State& s, const StageList& list, std::vector<Solved>& best) {
+  void solve_series(const State& s, const StageList& list, std::span<Solved> best) {
     const int m = static_cast<int>(list.elements.size());
     for (int last = s.first + 1; last <= m; ++last) {
       const int run = list.run_of(s.first, last);
@@ -250,7 +325,7 @@ class Search {
   }
 
   // Offers a split element for every head that it has a solution for. `s`: the rest.
-  void add_split(std::vector<Solved>& best, std::size_t part, Solved s) {
+  void add_split(std::span<Solved> best, std::size_t part, Solved s) {
     if (part == kNone) return;
     const double rest_bytes = s.bytes;
     for (std::size_t i = 0; i < width_; ++i) {
@@ -263,7 +338,7 @@ class Search {
     }
   }
 
-  void solve_parallel(const State& s, const StageList& list, std::vector<Solved>& best) {
+  void solve_parallel(const State& s, const StageList& list, std::span<Solved> best) {
     const int m = static_cast<int>(list.elements.size());
     const bool joins = list.absorbs && s.first == 0;
     // The rest of the branches beside what was made of the first; they feed the join if that holds
@@ -383,6 +458,7 @@ class Search {
   int most_devices_ = 1;
   double within_ = 0, slowest_ = 0;
   std::unordered_map<std::uint64_t, std::size_t> memo_;
+  std::vector<int> fewest_;  // by suffix; 0: not known yet
   std::vector<Solved> solved_;
   std::int64_t states_ = 0, visits_ = 0;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
@@ -404,7 +480,7 @@ StageGraphSearch::StageGraphSearch(const SeriesParallelTree& tree, const StageSe
 StageGraphSearch::~StageGraphSearch() = default;
 
 StageSearchResult StageGraphSearch::run(const StageSearchLimits& limits) {
-  return Search(*lists_, space_, limits).run();
+  return StageSearch(*lists_, space_, limits).run();
 }
 
 }  // namespace sluice

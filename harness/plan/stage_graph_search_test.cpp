@@ -12,6 +12,7 @@
 #include <set>
 
 #include "harness/core/json_reader.h"
+#include "harness/plan/search.h"
 
 namespace sluice {
 namespace {
@@ -21,7 +22,6 @@ StageSearchResult search_stage_graph(const SeriesParallelTree& tree, const Stage
   return StageGraphSearch(tree, space).run(limits);
 }
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
 using Kind = SeriesParallelTree::Kind;
 
 // Vertices of given seconds a micro-batch; each takes `fixed` an op besides. A stage holds as many

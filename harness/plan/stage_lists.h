@@ -52,6 +52,8 @@ struct StageLists {
   std::vector<StageRun> runs;
   int root = 0;
 
+  std::size_t looks() const { return ids_.size(); }  // ids of suffixes are below
+
   // What a run keeps as one stage; asked for once for all runs that look alike.
   const StageFootprint& footprint(int run, std::size_t grouping);
 

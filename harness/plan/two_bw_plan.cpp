@@ -11,128 +11,171 @@ namespace sluice {
 
 namespace {
 
-class Search {
+// The model with micro-batches of one size, as sums over its units before each of them.
+class SizedModel {
  public:
-  Search(const CostGraph& costs, const Cluster& cluster, const TwoBwOptions& options)
-      : costs_(costs_on_slowest(costs, cluster, options.devices)),
-        options_(options),
-        graph_(units_of(costs_)),
-        crossing_(bytes_over_cuts(graph_)),
-        bandwidth_(Bandwidths(cluster, options.devices).slowest()),
-        memory_(smallest_memory(cluster, options.devices)) {
-    sums_.emplace_back();
+  SizedModel(const CostGraph& costs, double scale)
+      : graph_(units_of(costs)), crossing_(bytes_over_cuts(graph_)), sums_(1) {
+    for (double& bytes : crossing_) bytes *= scale;
     for (const Unit& unit : graph_.units) {
       Sum sum = sums_.back();
-      sum.forward += unit.forward;
-      sum.backward += unit.backward;
+      sum.forward += unit.forward * scale;
+      sum.backward += unit.backward * scale;
       sum.parameters += unit.parameters;
-      sum.kept += unit.kept;
+      sum.kept += unit.kept * scale;
       sums_.push_back(sum);
     }
   }
 
-  TwoBwPlan run() {
-    TwoBwPlan best;
-    SearchReport search{.objective_name = "slowest stage's seconds per micro-batch of every copy"};
-    std::vector<std::int64_t> sizes = options_.micro_batches;
-    if (sizes.empty()) sizes = {costs_.micro_batch};
-    for (int depth = 1; depth <= options_.devices; ++depth) {
-      if (options_.devices % depth != 0 || depth > static_cast<int>(graph_.units.size())) continue;
-      const std::vector<int> cuts = balanced(depth);
-      const int width = options_.devices / depth;
-      for (const std::int64_t b : sizes) {
-        if (b < 1 || options_.batch % (b * width) != 0) continue;
-        const auto m = static_cast<int>(options_.batch / (b * width));
-        if (m < depth) continue;  // weight versions: the paper's condition
-        for (const bool recompute : {false, true}) {
-          if (recompute && !options_.may_recompute) continue;
-          ++search.states;
-          const double scale = static_cast<double>(b) / static_cast<double>(costs_.micro_batch);
-          if (!fits(cuts, scale, recompute)) continue;
-          const double seconds = slowest(cuts, width, m, scale, recompute);
-          const double throughput = static_cast<double>(b) * width / seconds;
-          if (throughput <= best.samples_per_second) continue;
-          best = {.plan = plan(cuts, width, b),
-                  .width = width,
-                  .depth = depth,
-                  .microbatches = m,
-                  .recompute = recompute,
-                  .samples_per_second = throughput};
-          search.objective = seconds;
-        }
-      }
-    }
-    report(best.plan, search);
-    return best;
-  }
-
- private:
   struct Sum {
     double forward = 0, backward = 0, parameters = 0, kept = 0;
   };
-
-  Sum stage(const std::vector<int>& cuts, int s) const {
-    const Sum& to = sums_[static_cast<std::size_t>(cuts[static_cast<std::size_t>(s) + 1])];
-    const Sum& from = sums_[static_cast<std::size_t>(cuts[static_cast<std::size_t>(s)])];
+  Sum between(int first, int last) const {
+    const Sum &to = sums_[static_cast<std::size_t>(last)],
+              &from = sums_[static_cast<std::size_t>(first)];
     return {to.forward - from.forward, to.backward - from.backward, to.parameters - from.parameters,
             to.kept - from.kept};
   }
-  double crossing(const std::vector<int>& cuts, int s) const {  // into stage s
-    return crossing_[static_cast<std::size_t>(cuts[static_cast<std::size_t>(s)])];
+  // Cuts: the first unit of every stage, and the number of units at the end.
+  Sum stage(const std::vector<int>& cuts, int s) const {
+    return between(at(cuts, s), at(cuts, s + 1));
   }
+  double into(const std::vector<int>& cuts, int s) const {
+    return crossing_[static_cast<std::size_t>(at(cuts, s))];
+  }
+  std::vector<int> layers(const std::vector<int>& cuts, int s) const {
+    return layers_of(graph_, at(cuts, s), at(cuts, s + 1));
+  }
+  int units() const { return static_cast<int>(graph_.units.size()); }
 
   std::vector<int> balanced(int depth) const {
-    return partition_chain(static_cast<int>(graph_.units.size()), depth, [&](int f, int l, int) {
-      const Sum &to = sums_[static_cast<std::size_t>(l)],
-                &from = sums_[static_cast<std::size_t>(f)];
-      return to.forward + to.backward - from.forward - from.backward;
+    return partition_chain(units(), depth, [&](int first, int last, int) {
+      const Sum sum = between(first, last);
+      return sum.forward + sum.backward;
     });
   }
 
-  bool fits(const std::vector<int>& cuts, double scale, bool recompute) const {
+ private:
+  static int at(const std::vector<int>& cuts, int s) { return cuts[static_cast<std::size_t>(s)]; }
+
+  UnitGraph graph_;
+  std::vector<double> crossing_;
+  std::vector<Sum> sums_;
+};
+
+class TwoBwSearch {
+ public:
+  TwoBwSearch(const CostGraph& costs, const Cluster& cluster, const TwoBwOptions& options)
+      : costs_(costs),
+        cluster_(cluster),
+        options_(options),
+        bandwidth_(Bandwidths(cluster, options.devices).slowest()),
+        memory_(smallest_memory(cluster, options.devices)),
+        deadline_(options.limits.seconds) {}
+
+  TwoBwPlan run() {
+    std::vector<std::int64_t> sizes = options_.micro_batches;
+    if (sizes.empty()) sizes = {costs_.micro_batch};
+    for (const std::int64_t b : sizes) {
+      if (b < 1) continue;
+      const SizedModel model = sized(b);
+      for (int depth = 1; depth <= std::min(options_.devices, model.units()); ++depth) {
+        if (options_.devices % depth != 0) continue;
+        // The first is looked at whatever the time: there must be a plan to fall back on.
+        if (best_.depth > 0 && deadline_.passed()) {
+          search_.complete = false;
+          break;
+        }
+        try_depth(model, depth, b);
+      }
+    }
+    report(best_.plan, search_);
+    return best_;
+  }
+
+ private:
+  SizedModel sized(std::int64_t b) const {
+    const bool known = b == costs_.micro_batch || options_.costs_at;
+    const CostGraph costs =
+        b != costs_.micro_batch && options_.costs_at ? options_.costs_at(b) : costs_;
+    return {costs_on_slowest(costs, cluster_, options_.devices),
+            known ? 1.0 : static_cast<double>(b) / static_cast<double>(costs_.micro_batch)};
+  }
+
+  void try_depth(const SizedModel& model, int depth, std::int64_t b) {
+    const int width = options_.devices / depth;
+    if (options_.batch % (b * width) != 0) return;
+    const auto m = static_cast<int>(options_.batch / (b * width));
+    if (m < depth) return;  // weight versions: the paper's condition
+    const std::vector<int> cuts = model.balanced(depth);
+    for (const bool recompute : {false, true}) {
+      if (recompute ? !options_.may_recompute : options_.must_recompute) continue;
+      ++search_.states;
+      if (!fits(model, cuts, b, recompute)) continue;
+      const double seconds = slowest(model, cuts, width, m, recompute);
+      const double throughput = static_cast<double>(b) * width / seconds;
+      if (throughput <= best_.samples_per_second) continue;
+      best_ = {.plan = plan(model, cuts, width, b),
+               .width = width,
+               .depth = depth,
+               .microbatches = m,
+               .recompute = recompute,
+               .samples_per_second = throughput};
+      search_.objective = 1 / throughput;
+    }
+  }
+
+  bool fits(const SizedModel& model, const std::vector<int>& cuts, std::int64_t b,
+            bool recompute) const {
     const int depth = static_cast<int>(cuts.size()) - 1;
     for (int s = 0; s < depth; ++s) {
-      const Sum sum = stage(cuts, s);
+      const SizedModel::Sum sum = model.stage(cuts, s);
+      double always = 2 * sum.parameters, kept = sum.kept;
+      if (options_.footprint) {
+        const auto footprint = options_.footprint(model.layers(cuts, s), b);
+        always = sum.parameters + static_cast<double>(footprint.always.value);
+        kept = static_cast<double>(footprint.per_micro_batch.value);
+      }
       const double in_flight = depth - s;
       const double activations =
-          recompute ? in_flight * crossing(cuts, s) + sum.kept : in_flight * sum.kept;
-      if (2 * sum.parameters + activations * scale > memory_) return false;
+          recompute ? in_flight * model.into(cuts, s) + kept : in_flight * kept;
+      if (always + activations > memory_) return false;
     }
     return true;
   }
 
-  double slowest(const std::vector<int>& cuts, int width, int m, double scale,
+  double slowest(const SizedModel& model, const std::vector<int>& cuts, int width, int m,
                  bool recompute) const {
     double result = 0;
     for (int s = 0; s + 1 < static_cast<int>(cuts.size()); ++s) {
-      const Sum sum = stage(cuts, s);
+      const SizedModel::Sum sum = model.stage(cuts, s);
       // Activations come and go, and so do their gradients.
-      const double bytes = 2 * (crossing(cuts, s) + crossing(cuts, s + 1));
-      const double compute =
-          scale * (sum.forward * (recompute ? 2 : 1) + sum.backward + bytes / bandwidth_);
+      const double bytes = 2 * (model.into(cuts, s) + model.into(cuts, s + 1));
+      const double compute = sum.forward * (recompute ? 2 : 1) + sum.backward + bytes / bandwidth_;
       const double all_reduce = 2.0 * (width - 1) / width * sum.parameters / bandwidth_ / m;
       result = std::max({result, compute, all_reduce});
     }
     return result;
   }
 
-  Plan plan(const std::vector<int>& cuts, int width, std::int64_t micro_batch) const {
+  static Plan plan(const SizedModel& model, const std::vector<int>& cuts, int width,
+                   std::int64_t micro_batch) {
     Plan plan{.micro_batch = micro_batch};
     for (int s = 0; s + 1 < static_cast<int>(cuts.size()); ++s) {
-      PlanStage stage{.layers = layers_of(graph_, cuts[static_cast<std::size_t>(s)],
-                                          cuts[static_cast<std::size_t>(s) + 1])};
+      PlanStage stage{.layers = model.layers(cuts, s)};
       for (int d = 0; d < width; ++d) stage.devices.emplace_back(s * width + d);
       plan.stages.push_back(stage);
     }
     return plan;
   }
 
-  CostGraph costs_;
+  const CostGraph& costs_;
+  const Cluster& cluster_;
   const TwoBwOptions& options_;
-  UnitGraph graph_;
-  std::vector<double> crossing_;
   double bandwidth_, memory_;
-  std::vector<Sum> sums_;
+  Deadline deadline_;
+  TwoBwPlan best_;
+  SearchReport search_{.objective_name = "seconds per sample of all copies"};
 };
 
 }  // namespace
@@ -140,7 +183,7 @@ class Search {
 TwoBwPlan two_bw_plan(const CostGraph& costs, const Cluster& cluster, const TwoBwOptions& options) {
   if (options.devices < 1 || options.batch < 1)
     throw InputError("pipedream_2bw", "no devices or no samples", "give at least one of each");
-  return Search(costs, cluster, options).run();
+  return TwoBwSearch(costs, cluster, options).run();
 }
 
 }  // namespace sluice

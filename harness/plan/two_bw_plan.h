@@ -8,12 +8,17 @@
 //                                                 all-reduce of the stage / m ),   m = B/(b width)
 //   memory    = 2 |W| + (depth - s) |A(b)|              two weight versions
 //             = 2 |W| + (depth - s) |A_in(b)| + |A(b)|  with recomputation
+//
+// That memory is the paper's estimate, which leaves out gradients and the optimizer's state; where
+// a footprint is given, |W| + that is taken instead.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "harness/core/cluster.h"
+#include "harness/core/system.h"
 #include "harness/plan/search.h"
 
 namespace sluice {
@@ -22,7 +27,13 @@ struct TwoBwOptions {
   int devices = 1;
   std::int64_t batch = 1;                   // samples of one update, over all copies
   std::vector<std::int64_t> micro_batches;  // samples, to try; empty: the cost graph's own
-  bool may_recompute = true;
+  bool may_recompute = true, must_recompute = false;
+  // As Problem has them. Empty: other micro-batches than the graph's own cost in proportion; memory
+  // by the paper's estimate.
+  std::function<CostGraph(std::int64_t micro_batch)> costs_at = {};
+  std::function<Problem::Footprint(std::span<const int> layers, std::int64_t samples)> footprint =
+      {};
+  SearchLimits limits = {};
 };
 
 struct TwoBwPlan {
@@ -32,8 +43,8 @@ struct TwoBwPlan {
   double samples_per_second = 0;  // 0: nothing fits
 };
 
-// Costs of other micro-batches than the graph's own are taken as proportional. m >= depth is asked
-// for, as the paper does. Throws InputError for options that leave nothing to try.
+// m >= depth is asked for, as the paper does. Throws InputError for options that leave nothing to
+// try.
 TwoBwPlan two_bw_plan(const CostGraph& costs, const Cluster& cluster, const TwoBwOptions& options);
 
 }  // namespace sluice

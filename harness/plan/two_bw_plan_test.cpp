@@ -25,7 +25,7 @@ TEST(TwoBwPlanTest, FreeCommunicationMakesCopies) {
   ASSERT_EQ(best.plan.stages.size(), 1u);
   EXPECT_EQ(best.plan.stages[0].devices.size(), 4u);
   ASSERT_TRUE(best.plan.search.has_value());
-  EXPECT_DOUBLE_EQ(best.plan.search->objective, 12);
+  EXPECT_DOUBLE_EQ(best.plan.search->objective, 12.0 / 4);
 }
 
 TEST(TwoBwPlanTest, HeavyWeightsMakeItDeep) {
@@ -65,6 +65,46 @@ TEST(TwoBwPlanTest, LargerMicroBatchesCostInProportion) {
   EXPECT_EQ(best.depth, 2);  // no gain from size alone: the first of equals
   EXPECT_EQ(best.plan.micro_batch, 1);
   EXPECT_NEAR(best.samples_per_second, 1.0 / 3, 1e-12);
+}
+
+TEST(TwoBwPlanTest, LargerMicroBatchesCostWhatTheyAreSaidToCost) {
+  // Twice the samples in the time of one: the larger the better, as long as there are as many
+  // micro-batches as stages.
+  const CostGraph costs = chain_costs({3, 3}, {1000, 1000}, {0, 0});
+  TwoBwOptions options{.devices = 2, .batch = 8, .micro_batches = {1, 2, 4, 8}};
+  options.costs_at = [&](std::int64_t b) {
+    CostGraph larger = costs;
+    larger.micro_batch = b;
+    return larger;
+  };
+  const TwoBwPlan best = two_bw_plan(costs, cluster_of(2, 10, 100'000), options);
+  EXPECT_EQ(best.depth, 2);
+  EXPECT_EQ(best.plan.micro_batch, 4);
+  EXPECT_EQ(best.microbatches, 2);
+  EXPECT_NEAR(best.samples_per_second, 4.0 / 3, 1e-12);
+}
+
+TEST(TwoBwPlanTest, AFootprintCountsGradientsAndTheOptimizerToo) {
+  // By the paper 2 * 100 + 2 * 20 bytes on stage 0; with gradients 100 more.
+  const CostGraph costs = chain_costs({3, 3, 3, 3}, {50, 50, 50, 50}, {10, 10, 10, 10});
+  TwoBwOptions options{.devices = 2, .batch = 8, .may_recompute = false};
+  EXPECT_EQ(two_bw_plan(costs, cluster_of(2, 1e9, 250), options).depth, 2);
+  options.footprint = [](std::span<const int> layers, std::int64_t samples) {
+    const auto n = static_cast<std::int64_t>(layers.size());
+    return Problem::Footprint{Bytes(100 * n), Bytes(10 * n * samples)};
+  };
+  EXPECT_EQ(two_bw_plan(costs, cluster_of(2, 1e9, 250), options).depth, 0);
+  EXPECT_EQ(two_bw_plan(costs, cluster_of(2, 1e9, 340), options).depth, 2);
+}
+
+TEST(TwoBwPlanTest, OutOfTimeKeepsAPlan) {
+  const CostGraph costs = chain_costs({3, 3, 3, 3}, {1000, 1000, 1000, 1000}, {0, 0, 0, 0});
+  TwoBwOptions options{.devices = 4, .batch = 16, .limits = {.seconds = 0}};
+  const TwoBwPlan best = two_bw_plan(costs, cluster_of(4, 10, 1'000'000), options);
+  EXPECT_EQ(best.depth, 1);  // the first that was looked at; 4 is faster
+  EXPECT_FALSE(best.plan.complete);
+  options.limits = {};
+  EXPECT_EQ(two_bw_plan(costs, cluster_of(4, 10, 1'000'000), options).depth, 4);
 }
 
 TEST(TwoBwPlanTest, AsksForAsManyMicroBatchesAsStages) {

@@ -76,34 +76,63 @@ struct Lag {
 
 class ConstantGradient : public testing::TestWithParam<Lag> {};
 
+// One stage a bias; every gradient is 1.
+void set_up_bias_chain(TestSetup& setup, int stages, int ranks) {
+  setup.prepared.plan.stages.clear();
+  for (int k = 0; k < ranks; ++k) {
+    PlanStage& stage = setup.prepared.plan.stages.emplace_back();
+    stage.devices = {DeviceId(k)};
+    for (int l = 2 * k; l < (k + 1 == ranks ? 2 * stages + 1 : 2 * k + 2); ++l)
+      stage.layers.push_back(l);
+  }
+  setup.prepared.ranks = ranks_of(setup.prepared.plan);
+  setup.prepared.graph = stage_graph(setup.prepared.plan, setup.prepared.costs);
+}
+SessionSpec bias_chain_spec(const TestSetup& setup, double rate, std::int64_t samples) {
+  SessionSpec spec = setup.spec({.learning_rate = rate});
+  spec.double_precision = true;
+  spec.loss_scale = 1 / (2 * kLarge);
+  DataFeed feed;
+  feed.train_samples = samples;
+  feed.features_double = [](bool, std::span<const std::int64_t> i, double* out) {
+    std::fill_n(out, i.size(), 1.0);
+  };
+  feed.values = [](bool, std::span<const std::int64_t> i, double* out) {
+    std::fill_n(out, i.size(), -kLarge);
+  };
+  spec.feed = feed;
+  return spec;
+}
+
+TEST(Leftover, APartialUpdateIsDividedByItsOwnNumberOfMicroBatches) {
+  constexpr int kStages = 3, kPerUpdate = 4;
+  constexpr double kRate = 0.1;
+  TestSetup setup("pipedream_2bw", {}, bias_chain(kStages), kStages, kPerUpdate, kPerUpdate);
+  set_up_bias_chain(setup, kStages, kStages);
+  for (const auto leftover : {WeightRule::Leftover::drop, WeightRule::Leftover::partial}) {
+    setup.prepared.leftover = leftover;
+    const bool partial = leftover == WeightRule::Leftover::partial;
+    const Program program = make_program(setup.prepared, 2 * kPerUpdate + 1);
+    EXPECT_EQ(program.updates, partial ? 3 : 2);
+    const auto session = make_session(bias_chain_spec(setup, kRate, 2 * kPerUpdate + 1));
+    RunRequest request;
+    request.order = samples_from(0, 2 * kPerUpdate + 1);
+    request.timeout = Seconds(120);
+    const RunResult result = session->run(program, request);
+    EXPECT_EQ(result.losses.size(), partial ? 3u : 2u);
+    for (int k = 0; k < kStages; ++k)
+      EXPECT_NEAR(session->weights(2 * k).back(), -kRate * (partial ? 3 : 2), 1e-6) << k;
+  }
+}
+
 TEST_P(ConstantGradient, LossLagsBySumOfTheUpdatesThatForwardsHaveNotSeen) {
   constexpr int kStages = 4, kUpdates = 12;
   constexpr double kRate = 0.1;
   const ModelGraph model = bias_chain(kStages);
   const auto losses = [&](const char* system, const Options& options, int ranks) {
     TestSetup setup(system, options, model, ranks, 1, 1);
-    setup.prepared.plan.stages.clear();
-    for (int k = 0; k < ranks; ++k) {
-      PlanStage& stage = setup.prepared.plan.stages.emplace_back();
-      stage.devices = {DeviceId(k)};
-      for (int l = 2 * k; l < (k + 1 == ranks ? 2 * kStages + 1 : 2 * k + 2); ++l)
-        stage.layers.push_back(l);
-    }
-    setup.prepared.ranks = ranks_of(setup.prepared.plan);
-    setup.prepared.graph = stage_graph(setup.prepared.plan, setup.prepared.costs);
-    SessionSpec spec = setup.spec({.learning_rate = kRate});
-    spec.double_precision = true;
-    spec.loss_scale = 1 / (2 * kLarge);
-    DataFeed feed;
-    feed.train_samples = kUpdates;
-    feed.features_double = [](bool, std::span<const std::int64_t> i, double* out) {
-      std::fill_n(out, i.size(), 1.0);
-    };
-    feed.values = [](bool, std::span<const std::int64_t> i, double* out) {
-      std::fill_n(out, i.size(), -kLarge);
-    };
-    spec.feed = feed;
-    return train(setup, spec, {kUpdates}).losses;
+    set_up_bias_chain(setup, kStages, ranks);
+    return train(setup, bias_chain_spec(setup, kRate, kUpdates), {kUpdates}).losses;
   };
   const std::vector<double> sequential = losses("single_device", {}, 1);
   const std::vector<double> ours = losses(GetParam().system, GetParam().options, kStages);

@@ -180,6 +180,8 @@ RunCase read_one(const nlohmann::json& json, const std::string& file, const std:
   }
   if (c.transport == "mpi")
     reader.fail("transport", "this build has no MPI transport", "use threads");
+  if (c.transport == "mpi" && c.device == "cuda")
+    reader.fail("transport", "mpi carries what is in the CPU's memory", "use nccl");
   if (c.transport == "nccl" && c.device != "cuda")
     reader.fail("transport", "nccl connects GPUs", "use --device cuda, or threads");
   c.ranks = as_int(reader.integer("ranks", c.ranks, 1), reader, "ranks");
@@ -238,6 +240,10 @@ RunCase read_one(const nlohmann::json& json, const std::string& file, const std:
     reader.object("tune");  // for the combinations of this entry that are tuned
   }
   read_choice(reader, "evaluation", c.evaluation, {"drain", "snapshot"});
+  read_choice(reader, "leftover", c.leftover, {"drop", "partial"});
+  if (c.leftover == "partial" && c.evaluation == "snapshot")
+    reader.fail("leftover", "partial needs a pipe that is drained at every epoch's end",
+                "use evaluation drain");
   c.timeout_seconds = reader.number("timeout_seconds", 0);
   if (c.timeout_seconds < 0) reader.fail("timeout_seconds", "must not be negative");
   if (reader.has("inject_failure")) {
@@ -251,6 +257,7 @@ RunCase read_one(const nlohmann::json& json, const std::string& file, const std:
   if (system.one_process) c.ranks = 1;
   if (!system.synchronous && !system.accumulates) c.microbatches = 1;
   if (system.synchronous) c.evaluation = "drain";
+  if (!system.accumulates) c.leftover = "drop";
   return c;
 }
 
@@ -305,6 +312,7 @@ nlohmann::json to_json(const RunCase& c) {
   }
   if (c.purpose != "measure") json["purpose"] = c.purpose;
   if (c.evaluation != "drain") json["evaluation"] = c.evaluation;
+  if (c.leftover != "drop") json["leftover"] = c.leftover;
   const RateSchedule& rate = c.rate_schedule;
   if (rate.kind == "step")
     json["optimizer"]["schedule"] = {

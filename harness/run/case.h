@@ -56,6 +56,10 @@ struct RunCase {
   // drain: an asynchronous pipe runs empty before each evaluation; snapshot: it runs on, and copies
   // of the weights are evaluated afterwards. Synchronous systems have nothing to drain.
   std::string evaluation = "drain";
+  // The micro-batches at an epoch's end that fill no update of an asynchronous system that
+  // accumulates: dropped, as all systems do with the samples after the last whole batch, or one
+  // more update, divided by their number. With partial it sees samples that the others do not.
+  std::string leftover = "drop";
   std::optional<TuneSpec> tune;     // "learning_rate": "tuned"; optimizer's is then the chosen one
   std::string purpose = "measure";  // measure | boundary | tune (made by tuning_cases only)
   double timeout_seconds = 0;       // 0: none

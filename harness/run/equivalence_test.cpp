@@ -2,89 +2,12 @@
 // training: the same gradients and weights as single_device over the same samples.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
-#include "harness/run/test_support.h"
+#include "harness/run/training_test_support.h"
 
 namespace sluice {
 namespace {
 
-constexpr std::int64_t kBatch = 24;
-constexpr int kUpdates = 3;
 const std::vector<int> kMicrobatches{1, 3, 4, 8};
-
-struct Numbers {
-  std::vector<std::vector<double>> gradients;  // per layer, of the first update
-  std::vector<std::vector<double>> weights;    // per layer, after all updates
-  std::vector<double> losses;
-};
-
-struct Training {
-  bool double_precision = false;
-  bool batched = false;
-  std::uint64_t seed = 1;
-  OptimizerSpec optimizer = {.learning_rate = 0.05, .momentum = 0.9};
-};
-
-// Trains kUpdates updates (asynchronous systems: as one drained run).
-Numbers train(const TestSetup& setup, const DataFeed& feed, const Training& training = {}) {
-  SessionSpec spec = setup.spec(training.optimizer);
-  spec.seed = training.seed;
-  spec.double_precision = training.double_precision;
-  spec.batched_weight_gradients = training.batched;
-  spec.feed = feed;
-  const auto session = make_session(spec);
-  const auto layers = static_cast<int>(spec.model.layers.size());
-  const bool synchronous = setup.prepared.system->synchronous;
-  const Program program = make_program(setup.prepared, synchronous ? setup.microbatches : kUpdates);
-  const std::int64_t batch = spec.micro_batch * setup.microbatches;
-  Numbers numbers;
-  const auto run = [&](std::int64_t first, int updates) {
-    RunRequest request;
-    request.order = samples_from(first * batch, updates * batch);
-    request.iterations = synchronous ? updates : 1;
-    request.timeout = Seconds(120);
-    const RunResult result = session->run(program, request);
-    numbers.losses.insert(numbers.losses.end(), result.losses.begin(), result.losses.end());
-  };
-  run(0, synchronous ? 1 : kUpdates);
-  for (int l = 0; l < layers; ++l) numbers.gradients.push_back(session->gradients(l));
-  if (synchronous) run(1, kUpdates - 1);
-  for (int l = 0; l < layers; ++l) numbers.weights.push_back(session->weights(l));
-  return numbers;
-}
-
-// |a - b| / |b| over a layer; infinite where the sizes differ or something is not a number.
-double relative_error(const std::vector<double>& a, const std::vector<double>& b) {
-  if (a.size() != b.size()) return INFINITY;
-  double difference = 0, norm = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    difference += (a[i] - b[i]) * (a[i] - b[i]);
-    norm += b[i] * b[i];
-  }
-  if (difference == 0) return 0;
-  const double error = std::sqrt(difference / norm);
-  return std::isnan(error) ? INFINITY : error;
-}
-
-void expect_close(const Numbers& ours, const Numbers& reference, const ModelGraph& model,
-                  double tolerance) {
-  for (std::size_t l = 0; l < model.layers.size(); ++l) {
-    EXPECT_LE(relative_error(ours.gradients[l], reference.gradients[l]), tolerance)
-        << "gradient of " << model.layers[l].name;
-    EXPECT_LE(relative_error(ours.weights[l], reference.weights[l]), tolerance)
-        << "weights of " << model.layers[l].name;
-  }
-  EXPECT_LE(relative_error(ours.losses, reference.losses), tolerance);
-}
-
-void expect_same_bits(const Numbers& ours, const Numbers& reference, const ModelGraph& model) {
-  for (std::size_t l = 0; l < model.layers.size(); ++l) {
-    EXPECT_EQ(ours.gradients[l], reference.gradients[l]) << "gradient of " << model.layers[l].name;
-    EXPECT_EQ(ours.weights[l], reference.weights[l]) << "weights of " << model.layers[l].name;
-  }
-  EXPECT_EQ(ours.losses, reference.losses);
-}
 
 // The defaults, and every other choice of every option, one at a time.
 std::vector<std::map<std::string, std::string>> option_sets(const System& system) {

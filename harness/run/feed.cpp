@@ -42,13 +42,14 @@ std::shared_ptr<const DataSplit> data_of(const std::string& name, const ModelGra
   return split;
 }
 
-DataFeed feed_of(const std::shared_ptr<const DataSplit>& data) {
-  const auto part = [data](bool train) -> const Dataset& {
-    return train ? data->train : data->test;
+DataFeed feed_of(const std::shared_ptr<const DataSplit>& data, HeldOut held_out) {
+  const bool test = held_out == HeldOut::test;
+  const auto part = [data, test](bool train) -> const Dataset& {
+    return train ? data->train : test ? data->test : data->validation;
   };
   DataFeed feed;
   feed.train_samples = data->train.samples;
-  feed.test_samples = data->test.samples;
+  feed.test_samples = part(false).samples;
   feed.features = [part](bool train, std::span<const std::int64_t> indices, float* out) {
     part(train).fill_features(indices, out);
   };
@@ -60,7 +61,7 @@ DataFeed feed_of(const std::shared_ptr<const DataSplit>& data) {
     at_every_position ? part(train).fill_targets(indices, out)
                       : part(train).fill_labels(indices, out);
   };
-  if (data->words) {
+  if (data->words && test) {
     Decoding decoding{.metric = "bleu", .begin = kBegin, .end = kEnd, .score = {}};
     decoding.samples = std::min(kDecodedSamples, data->test.samples);
     decoding.score = [data](std::span<const std::vector<std::int32_t>> generated) {

@@ -56,6 +56,19 @@ TEST(Feed, FillsTokensAndTargetsInTheOrderAskedFor) {
   EXPECT_EQ(feed.decoding->samples, 2);
 }
 
+TEST(Feed, WhatChoosesIsNotTheTestPart) {
+  auto split = std::make_shared<DataSplit>(*two_pairs());
+  split->validation = split->train;
+  split->validation.samples = 1;
+  const DataFeed feed = feed_of(split, HeldOut::validation);
+  EXPECT_EQ(feed.test_samples, 1);
+  EXPECT_FALSE(feed.decoding);
+  std::vector<std::int64_t> targets(4);
+  split->validation.targets.ids[0] = 6;
+  feed.classes(false, std::vector<std::int64_t>{0}, targets.data());
+  EXPECT_EQ(targets[0], 6);
+}
+
 TEST(Feed, ScoresWhatWasDecodedByBleu) {
   const DataFeed feed = feed_of(two_pairs());
   // Two words of three, one pair and no longer n-gram: no 3-gram at all makes it 0.

@@ -83,6 +83,21 @@ static Cluster this_machine(int ranks, const std::string& kind) {
   return cluster;
 }
 
+// The costs of micro-batches of another size; kept in `larger` where the plan's stages take such.
+static CostGraph costs_at(const Prepared& p, const RunCase& c, std::int64_t micro_batch) {
+  if (c.costs == "analytic" || c.costs == "profile")
+    return load_costs(c.costs, *p.workload, micro_batch, p.cluster.devices.front());
+  return grouped_costs(p.costs, static_cast<int>(micro_batch / p.micro_batch));  // a file has one
+}
+
+// A plan of a system that accumulates may take other micro-batches than the case.
+static void take_micro_batch_of_plan(const RunCase& c, Prepared& p) {
+  if (p.plan.micro_batch == p.micro_batch) return;
+  p.costs = costs_at(p, c, p.plan.micro_batch);
+  p.micro_batch = p.plan.micro_batch;
+  p.microbatches_per_update = static_cast<int>(c.batch / p.micro_batch);
+}
+
 // A stage of r replicas of an asynchronous system takes r micro-batches for one update of its own,
 // so that the global batch, which makes one update of the most replicated stage, is cut once more.
 static void divide_among_replicas(const RunCase& c, Prepared& p) {
@@ -100,13 +115,6 @@ static void divide_among_replicas(const RunCase& c, Prepared& p) {
   p.costs = load_costs(c.costs, *p.workload, p.micro_batch, p.cluster.devices.front());
 }
 
-// The costs of micro-batches of another size; kept in `larger` where the plan's stages take such.
-static CostGraph costs_at(const Prepared& p, const RunCase& c, std::int64_t micro_batch) {
-  if (c.costs == "analytic" || c.costs == "profile")
-    return load_costs(c.costs, *p.workload, micro_batch, p.cluster.devices.front());
-  return grouped_costs(p.costs, static_cast<int>(micro_batch / p.micro_batch));  // a file has one
-}
-
 // Everything that follows from a plan.
 static void adopt(Prepared& p, const RunCase& c, const Plan& plan) {
   for (const PlanStage& stage : plan.stages) {
@@ -116,7 +124,10 @@ static void adopt(Prepared& p, const RunCase& c, const Plan& plan) {
       p.costs.larger.push_back(costs_at(p, c, micro_batch));
   }
   p.plan = plan;
-  if (!p.system->synchronous) divide_among_replicas(c, p);
+  if (p.system->accumulates)
+    take_micro_batch_of_plan(c, p);
+  else if (!p.system->synchronous)
+    divide_among_replicas(c, p);
   p.ranks = ranks_of(p.plan);
   p.graph = stage_graph(p.plan, p.costs);
 }
@@ -209,17 +220,20 @@ static ScheduleProblem schedule_problem(const Prepared& p, int microbatches, int
   problem.microbatches_per_update = p.microbatches_per_update;
   problem.epoch = epoch;
   problem.order = p.plan.order;
+  problem.recompute = p.plan.recompute;
   return problem;
 }
 
 Program make_program(const Prepared& p, int microbatches, int epoch) {
   const ScheduleProblem problem = schedule_problem(p, microbatches, epoch);
   return lower(p.system->schedule(problem, p.options), p.graph, p.ranks.placement,
-               p.system->weights(problem, p.options));
+               rule_of(p, microbatches, epoch));
 }
 
 WeightRule rule_of(const Prepared& p, int microbatches, int epoch) {
-  return p.system->weights(schedule_problem(p, microbatches, epoch), p.options);
+  WeightRule rule = p.system->weights(schedule_problem(p, microbatches, epoch), p.options);
+  rule.leftover = p.leftover;
+  return rule;
 }
 
 Theory make_theory(const Prepared& p, int microbatches) {
@@ -245,14 +259,6 @@ std::vector<StageMemory> stage_memory(const Prepared& p, const OptimizerSpec& op
     result.push_back(m);
   }
   return result;
-}
-
-std::string refusal_of_real_ranks(const Plan& plan) {
-  const bool grouped =
-      std::ranges::any_of(plan.stages, [](const PlanStage& s) { return s.grouping != 1; });
-  if (!grouped && plan.imposed_edges.empty()) return "";
-  return "the plan's stages take different micro-batches or are tied without a tensor, which only "
-         "the virtual clock without training runs";
 }
 
 std::string over_memory(const Prepared& p, const std::vector<RankMemory>& memory) {

@@ -26,6 +26,7 @@ struct Prepared {
   double planning_seconds = 0;
   std::int64_t micro_batch = 1;  // samples of one unit of the schedule
   int microbatches_per_update = 1;
+  WeightRule::Leftover leftover = WeightRule::Leftover::drop;
 };
 
 // Throws InputError; the plan's memory is not checked here (see over_memory).
@@ -43,9 +44,6 @@ Theory make_theory(const Prepared& p, int microbatches);
 
 std::vector<StageMemory> stage_memory(const Prepared& p, const OptimizerSpec& optimizer,
                                       const WeightRule& rule);
-
-// Why real ranks cannot run a plan, or "".
-std::string refusal_of_real_ranks(const Plan& plan);
 
 // "rank 1 needs 18 GiB at its peak, its device V100 has 16 GiB", or "" if every rank fits.
 std::string over_memory(const Prepared& p, const std::vector<RankMemory>& memory);

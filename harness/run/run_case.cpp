@@ -49,13 +49,12 @@ std::vector<TimelineOp> timeline_of(const Trace& trace, std::size_t most_ops_a_r
   for (std::size_t r = 0; r < trace.ranks.size(); ++r) {
     std::size_t compute = 0;
     for (const TraceEvent& e : trace.ranks[r]) {
-      const bool is_step = e.instruction.what == Do::optimizer_step,
-                 is_reduce = e.instruction.what == Do::reduce_gradients;
-      if (!is_step && !is_reduce && ++compute > most_ops_a_rank) break;
+      const Do what = e.instruction.what;
+      if (is_compute(what) && ++compute > most_ops_a_rank) break;
       ops.push_back({static_cast<int>(r),
-                     is_step     ? "step"
-                     : is_reduce ? "reduce"
-                                 : to_text(e.instruction),
+                     what == Do::optimizer_step     ? "step"
+                     : what == Do::reduce_gradients ? "reduce"
+                                                    : to_text(e.instruction),
                      e.start - first, e.end - first});
     }
   }
@@ -79,6 +78,7 @@ class CaseRun {
     try {
       try {
         prepared_ = prepare(case_);
+        if (case_.leftover == "partial") prepared_.leftover = WeightRule::Leftover::partial;
       } catch (const InputError& e) {
         // The case itself was found sound when it was read: it is the system that refuses.
         record_.outcome = "unsupported";
@@ -143,14 +143,8 @@ class CaseRun {
     if (!on_wall()) record_.device = p.cluster.devices.front().name;
     record_.plan = plan_json(p.plan, p.costs, p.system->name, std::nullopt);
     record_.microbatches = p.microbatches_per_update;
-    const std::string refusal = refusal_of_real_ranks(p.plan);
-    if (!refusal.empty() && (on_wall() || case_.train)) {
-      record_.outcome = "unsupported";
-      record_.reason = refusal;
-      return;
-    }
     load_data();
-    const int units = segments_.empty() ? case_.microbatches : unit_count(segments_.front());
+    const int units = segments_.empty() ? case_.microbatches : unit_count(0, segments_.front());
     try {
       refuse_optimizer(rule_of(p, units));
       if (snapshots() && rule_differs_by_epoch(units))
@@ -205,6 +199,9 @@ class CaseRun {
                              std::to_string(updates_per_epoch_) + " updates of " +
                              std::to_string(case_.batch) + " samples, fewer than its evaluations",
                          "use a smaller batch");
+      if (case_.leftover == "partial")
+        leftover_ = static_cast<int>(data_->train.samples % case_.batch / prepared_.micro_batch);
+      if (leftover_ > 0) ++updates_per_epoch_;
       record_.updates_per_epoch = updates_per_epoch_;
       for (int e = 0; e < case_.epochs; ++e)
         for (int k = 0; k < case_.evaluations_per_epoch; ++k)
@@ -218,10 +215,18 @@ class CaseRun {
     total_updates_ = std::accumulate(segments_.begin(), segments_.end(), std::int64_t{0});
   }
 
-  // Micro-batches of the program that runs a segment: one update's, or a whole drained run's.
-  int unit_count(std::int64_t segment) const {
-    return synchronous() ? case_.microbatches
-                         : static_cast<int>(segment) * prepared_.microbatches_per_update;
+  // Micro-batches of the program that runs `updates` updates from the beginning of `segment` on:
+  // one update's, or a whole drained run's.
+  int unit_count(std::size_t segment, std::int64_t updates) const {
+    if (synchronous()) return case_.microbatches;
+    const int per_update = prepared_.microbatches_per_update;
+    const int missing = leftover_ > 0 && ends_epoch(segment) ? per_update - leftover_ : 0;
+    return static_cast<int>(updates) * per_update - missing;
+  }
+
+  bool ends_epoch(std::size_t segment) const {
+    const auto per_epoch = static_cast<std::size_t>(case_.evaluations_per_epoch);
+    return case_.epochs > 0 && segment % per_epoch + 1 == per_epoch;
   }
 
   // Segments that run without draining: one after the other, or all at once and snapshots between.
@@ -244,7 +249,8 @@ class CaseRun {
     return case_.epochs == 0 ? 0 : static_cast<int>(segment) / case_.evaluations_per_epoch;
   }
 
-  // The samples of a stretch in order. Every epoch drops the incomplete batch at its end.
+  // The samples of a stretch in order. Every epoch drops the incomplete batch at its end, or what
+  // of it fills no micro-batch.
   std::vector<std::int64_t> samples_of(const Stretch& stretch) const {
     std::vector<std::int64_t> order;
     if (!data_) return order;
@@ -256,7 +262,9 @@ class CaseRun {
       std::int64_t before = 0;
       for (std::size_t j = k - k % per_epoch; j < k; ++j) before += segments_[j];
       const auto begin = epoch.begin() + before * case_.batch;
-      order.insert(order.end(), begin, begin + segments_[k] * case_.batch);
+      const std::int64_t missing =
+          leftover_ > 0 && ends_epoch(k) ? case_.batch - leftover_ * prepared_.micro_batch : 0;
+      order.insert(order.end(), begin, begin + segments_[k] * case_.batch - missing);
     }
     return order;
   }
@@ -269,12 +277,14 @@ class CaseRun {
     std::int64_t done = 0;
     for (std::size_t k = take_up(done, seconds); k < all.size(); ++k) {
       const std::int64_t updates = all[k].marks.back();
-      program_ = make_program(prepared_, unit_count(updates), epoch_of(all[k].first_segment));
+      program_ = make_program(prepared_, unit_count(all[k].first_segment, updates),
+                              epoch_of(all[k].first_segment));
       const bool last = k + 1 == all.size();
       seconds += run_stretch(all[k], done, seconds, last);
       if (record_.outcome == "diverged") break;
       done += updates;
-      const bool evaluated = case_.epochs > 0 || (case_.purpose == "tune" && data_ && last);
+      const bool evaluated =
+          case_.purpose == "tune" ? validated() && (last || case_.epochs > 0) : case_.epochs > 0;
       if (evaluated && session_ && !evaluate(all[k].marks.size(), done)) break;
       if (!last) put_away(k + 1, done, seconds);
     }
@@ -283,6 +293,10 @@ class CaseRun {
     }
     forget();
   }
+
+  // Candidates of a search are judged on the validation part, never on the test part; where the
+  // data has none, by their training loss.
+  bool validated() const { return data_ && data_->validation.samples > 0; }
 
   // Fills in the last `points` points of the curve; false if the weights are spoilt.
   bool evaluate(std::size_t points, std::int64_t done) {
@@ -376,10 +390,12 @@ class CaseRun {
     spec.batched_weight_gradients = case_.weight_gradient == "batched";
     if (on_wall()) spec.device = case_.device, spec.transport = case_.transport;
     spec.rule = program_.rule;
+    spec.sharding = program_.sharding;
     spec.fail_rank = case_.fail_rank;
     spec.fail_update = case_.fail_update;
     if (data_) {
-      spec.feed = feed_of(data_);
+      spec.feed = feed_of(
+          data_, case_.purpose == "tune" && validated() ? HeldOut::validation : HeldOut::test);
     } else {
       spec.synthetic_batch = case_.batch;
     }
@@ -502,6 +518,7 @@ class CaseRun {
   std::unique_ptr<Session> session_;
   std::vector<std::int64_t> segments_;
   std::int64_t total_updates_ = 1, updates_per_epoch_ = 0;
+  int leftover_ = 0;  // micro-batches of the partial update that ends an epoch; 0: none
 };
 
 }  // namespace

@@ -138,11 +138,22 @@ TEST_F(RunCaseTest, EvaluationsBeforeTheDivergenceStay) {
   EXPECT_LE(evaluated, static_cast<std::size_t>(*r.diverged_at));
 }
 
-TEST_F(RunCaseTest, ATuningCandidateOfStepsIsEvaluatedOnceAtItsEnd) {
+TEST_F(RunCaseTest, ATuningCandidateOfStepsIsEvaluatedOnceAtItsEndOnTheValidationPart) {
+  std::filesystem::create_directories(folder_ + "/movie-reviews");
+  const auto put = [&](const char* part, int sentences, const char* good) {
+    std::ofstream file(folder_ + "/movie-reviews/" + part + ".tsv");
+    file << "sentence\tlabel\n";
+    for (int k = 0; k < sentences; ++k)
+      file << "film " << k % 40 << (k % 2 == 0 ? good : " is dull") << "\t" << (k % 2 == 0) << "\n";
+  };
+  put("train", 640, " is fine");
+  put("dev", 64, " is fine");
+  put("test", 64, " is dull");  // which nobody can tell apart
   RunCase c = expand_case({{"system", "one_f_one_b"},
-                           {"workload", "fmnist_mlp"},
+                           {"workload", "sentiment_transformer"},
                            {"batch", 32},
                            {"clock", "virtual"},
+                           {"costs", "analytic"},
                            {"steps", 12}},
                           "s.json", "")
                   .at(0);
@@ -151,8 +162,24 @@ TEST_F(RunCaseTest, ATuningCandidateOfStepsIsEvaluatedOnceAtItsEnd) {
   const Record r = run_case(c, {});
   EXPECT_EQ(r.purpose, "tune");
   ASSERT_EQ(r.curve.size(), 12u);
-  EXPECT_TRUE(r.curve[11].metric);
+  ASSERT_TRUE(r.curve[11].metric);
+  EXPECT_GT(*r.curve[11].metric, 0.6);  // 0.5 on the test part
   EXPECT_FALSE(r.curve[10].metric);
+}
+
+TEST_F(RunCaseTest, WithoutAValidationPartACandidateNeverSeesTheTestPart) {
+  RunCase c = expand_case({{"system", "one_f_one_b"},
+                           {"workload", "fmnist_mlp"},
+                           {"batch", 32},
+                           {"clock", "virtual"},
+                           {"steps", 12}},
+                          "s.json", "")
+                  .at(0);
+  c.purpose = "tune";
+  const Record r = run_case(c, {});
+  ASSERT_EQ(r.curve.size(), 12u);
+  EXPECT_FALSE(r.curve[11].metric);
+  EXPECT_TRUE(r.curve[11].loss);
 }
 
 TEST_F(RunCaseTest, ABoundaryRunIsStableAtASmallRateAndNotAtALargeOne) {
@@ -164,6 +191,27 @@ TEST_F(RunCaseTest, ABoundaryRunIsStableAtASmallRateAndNotAtALargeOne) {
   };
   EXPECT_EQ(at_rate(0.02), Stability::stable);
   EXPECT_EQ(at_rate(3), Stability::diverged);
+}
+
+TEST_F(RunCaseTest, LeftoverMicroBatchesMakeOneMoreUpdateAnEpochOrNone) {
+  // 640 samples are 13 updates of 6 micro-batches of 8, and 2 micro-batches.
+  const auto with = [&](const char* leftover, const char* clock) {
+    return run({{"system", "pipedream_2bw"},
+                {"batch", 48},
+                {"microbatches", 6},
+                {"clock", clock},
+                {"costs", "analytic"},
+                {"leftover", leftover}});
+  };
+  for (const char* clock : {"virtual", "wall"}) {
+    const Record dropped = with("drop", clock), partial = with("partial", clock);
+    ASSERT_EQ(partial.outcome, "ok") << partial.reason;
+    EXPECT_EQ(dropped.updates_per_epoch, 13);
+    EXPECT_EQ(partial.updates_per_epoch, 14);
+    EXPECT_EQ(partial.curve.back().step, 28);
+    EXPECT_EQ(partial.step_seconds.size(), 28u);
+    EXPECT_NE(partial.digest, dropped.digest);
+  }
 }
 
 TEST_F(RunCaseTest, SnapshotsAreEvaluatedWithoutDrainingAndSaveItsTime) {

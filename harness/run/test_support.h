@@ -127,8 +127,6 @@ struct TestSetup {
     p.microbatches_per_update = microbatches;
     p.costs = analytic_costs(model, p.micro_batch, p.cluster.devices.front());
     p.plan = p.system->plan({p.costs, p.cluster, ranks, batch, microbatches, {}}, p.options);
-    if (const std::string refusal = refusal_of_real_ranks(p.plan); !refusal.empty())
-      throw InputError("plan", refusal);
     p.ranks = ranks_of(p.plan);
     p.graph = stage_graph(p.plan, p.costs);
   }

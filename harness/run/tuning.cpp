@@ -22,12 +22,23 @@ std::vector<RunCase> tuning_cases(const RunCase& c) {
   return candidates;
 }
 
+// Mean over the last tenth of the updates: one batch's loss says little.
+static std::optional<double> closing_loss(const Record& record) {
+  if (record.curve.empty() || !record.curve.back().loss) return std::nullopt;
+  const std::int64_t from = record.curve.back().step - record.curve.back().step / 10;
+  double sum = 0;
+  int points = 0;
+  for (const CurvePoint& point : record.curve)
+    if (point.step >= from && point.loss) sum += *point.loss, ++points;
+  return sum / points;
+}
+
 // How good a candidate is; more is better. none: it does not count.
 static std::optional<double> score(const Record& record, bool by_loss) {
   if (record.outcome != "ok") return std::nullopt;
   if (by_loss) {
-    if (record.curve.empty() || !record.curve.back().loss) return std::nullopt;
-    return -*record.curve.back().loss;
+    const auto loss = closing_loss(record);
+    return loss ? std::optional(-*loss) : std::nullopt;
   }
   const auto value = final_metric(record);
   if (!value) return std::nullopt;
@@ -47,7 +58,7 @@ nlohmann::json choose_learning_rate(const RunCase& c, std::span<const Record> ca
     if (own && (!best_score || *own > *best_score)) best = k, best_score = own;
     if (record.outcome == "diverged" && !diverged) diverged = k;
     nlohmann::json value = nullptr;
-    if (own) value = by_loss ? *record.curve.back().loss : *final_metric(record);
+    if (own) value = by_loss ? *closing_loss(record) : *final_metric(record);
     results.push_back({{"learning_rate", grid[k]},
                        {"value", value},
                        {"outcome", record.outcome},
@@ -56,7 +67,8 @@ nlohmann::json choose_learning_rate(const RunCase& c, std::span<const Record> ca
   const std::size_t chosen = best.value_or(diverged.value_or(0));
   nlohmann::json tuning = {
       {"grid", grid},
-      {"criterion", by_loss ? "training loss" : metric_name(candidates.front())},
+      {"criterion",
+       by_loss ? "training loss" : metric_name(candidates.front()) + " on the validation part"},
       {"seed", c.tune->seed},
       {"chosen", grid[chosen]},
       {"results", results}};

@@ -119,10 +119,26 @@ TEST(Tuning, LowerMayBeBetterAndWithoutATestSetTheLossDecides) {
   for (Record& r : records)
     r.workload_facts = {{"metric", "perplexity"}, {"metric_direction", "down"}};
   EXPECT_EQ(choose_learning_rate(c, records).at("chosen"), 0.03);
-  EXPECT_EQ(choose_learning_rate(c, records).at("criterion"), "perplexity");
+  EXPECT_EQ(choose_learning_rate(c, records).at("criterion"), "perplexity on the validation part");
   records = {candidate("ok", {}, 0.5), candidate("ok", {}, 0.6), candidate("ok", {}, 0.4)};
   EXPECT_EQ(choose_learning_rate(c, records).at("chosen"), 0.1);
   EXPECT_EQ(choose_learning_rate(c, records).at("criterion"), "training loss");
+}
+
+TEST(Tuning, TheLossThatDecidesIsOfTheLastTenth) {
+  const RunCase c = cases_of(tuned()).at(0);
+  std::vector<Record> records = {candidate("ok", {}, 0.5), candidate("ok", {}, 0.5),
+                                 candidate("ok", {}, 0.5)};
+  for (std::size_t k = 0; k < 3; ++k) {
+    records[k].curve.clear();
+    // The third ends with one lucky batch, the second is the best on the whole.
+    const std::vector<double> losses = {
+        1, 1, 1, 1, 1, 1, 1, 1, k == 1 ? 0.2 : 0.6, k == 2 ? 0.1 : 0.3};
+    for (std::size_t i = 0; i < 10; ++i)
+      records[k].curve.push_back(
+          {.step = static_cast<std::int64_t>(i + 1), .seconds = 1, .loss = losses[i]});
+  }
+  EXPECT_EQ(choose_learning_rate(c, records).at("chosen"), 0.03);
 }
 
 TEST(Tuning, WhatWasTriedIsRecorded) {

@@ -1,6 +1,7 @@
 #include "harness/sim/memory.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -26,11 +27,21 @@ struct Versions {
   }
 };
 
+// What a member of a group of `ranks` holds of `whole` bytes of a stage's 4-byte parameters, or of
+// state that has a few values for each of them.
+Bytes shard_of(Bytes whole, Bytes weights, std::size_t ranks) {
+  if (weights == Bytes(0)) return Bytes(0);
+  const Bytes shard(4 * shard_elements(weights.value / 4, ranks));
+  const double values = static_cast<double>(whole.value) / static_cast<double>(weights.value);
+  return Bytes(std::llround(static_cast<double>(shard.value) * values));
+}
+
 class OfRank {
  public:
   OfRank(const Program& program, std::size_t rank, const std::vector<StageMemory>& stages,
          bool timeline)
-      : instructions_(program.ranks[rank]),
+      : program_(program),
+        instructions_(program.ranks[rank]),
         recompute_(program.rule.recompute != WeightRule::Recompute::none),
         stages_(stages),
         timeline_(timeline) {
@@ -43,9 +54,14 @@ class OfRank {
     for (auto& [stage, v] : versions_) {
       for (int k = 1; k <= program.carried[stage.index()]; ++k) ++v.uses_left[v.newest - k];
       v.newest = 0;
-      now_.weights += stages[stage.index()].weights;
-      now_.gradients += stages[stage.index()].gradients;
-      now_.optimizer += stages[stage.index()].optimizer;
+      const StageMemory& whole = stages[stage.index()];
+      if (program.sharded(stage)) {
+        share(stage, whole);
+        continue;
+      }
+      now_.weights += whole.weights;
+      now_.gradients += whole.gradients;
+      now_.optimizer += whole.optimizer;
     }
     result_.peak = now_;
   }
@@ -53,12 +69,52 @@ class OfRank {
   RankMemory run() {
     for (std::size_t k = 0; k < instructions_.size(); ++k) {
       const Instruction& i = instructions_[k];
-      if (is_compute(i.what) || i.what == Do::optimizer_step) visit(k, i);
+      if (is_compute(i.what) || i.what == Do::optimizer_step)
+        visit(k, i);
+      else if (i.what >= Do::gather_weights)
+        gather_or_scatter(k, i);
     }
     return std::move(result_);
   }
 
  private:
+  // Always on the rank of a sharded stage.
+  void share(StageId stage, const StageMemory& whole) {
+    const std::size_t ranks = program_.placement.stages[stage.index()].size();
+    const auto part = [&](Bytes of) { return shard_of(of, whole.weights, ranks); };
+    const auto n = static_cast<std::int64_t>(ranks);
+    whole_weights_[stage] = part(whole.weights) * n;
+    whole_gradients_[stage] = part(whole.gradients) * n;
+    now_.weights += part(whole.weights);
+    now_.gradients += part(whole.gradients);
+    now_.optimizer += part(whole.optimizer);
+    if (kept()) {
+      now_.weights += part(whole.weights) * (n - 1);
+      now_.gathered += part(whole.weights) * (n - 1);
+    }
+  }
+  bool kept() const { return program_.sharding.gather == Sharding::Gather::after_step; }
+
+  void gather_or_scatter(std::size_t k, const Instruction& i) {
+    if (i.what == Do::reduce_scatter) {
+      if (!filled_.erase(i.stage)) return;
+      now_.gradients -= whole_gradients_[i.stage];
+      now_.unscattered -= whole_gradients_[i.stage];
+    } else if (!kept()) {
+      const Bytes copy = whole_weights_[i.stage] * (i.what == Do::gather_weights ? 1 : -1);
+      now_.weights += copy;
+      now_.gathered += copy;
+    }
+    note(k);
+  }
+
+  // The first gradient since the last reduce-scatter makes the whole vector's.
+  void fill_gradients(StageId stage) {
+    if (!program_.sharded(stage) || !filled_.insert(stage).second) return;
+    now_.gradients += whole_gradients_[stage];
+    now_.unscattered += whole_gradients_[stage];
+  }
+
   void visit(std::size_t k, const Instruction& i) {
     const StageMemory& stage = stages_[i.stage.index()];
     Versions& v = versions_[i.stage];
@@ -70,6 +126,7 @@ class OfRank {
     }
     if (i.what == Do::recompute) now_.activations += stage.stash - stage.input;
     if (i.what == Do::optimizer_step) v.newest = i.version;
+    if (i.what == Do::backward || i.what == Do::weight_gradient) fill_gradients(i.stage);
     count(v, stage);
     note(k);
     if (reads && i.prediction >= 0) {
@@ -109,11 +166,14 @@ class OfRank {
     if (timeline_) result_.timeline.push_back(now_);
   }
 
+  const Program& program_;
   const std::vector<Instruction>& instructions_;
   const bool recompute_;
   const std::vector<StageMemory>& stages_;
   const bool timeline_;
   std::map<StageId, Versions> versions_;
+  std::map<StageId, Bytes> whole_weights_, whole_gradients_;  // of sharded stages
+  std::set<StageId> filled_;                                  // whose whole gradients exist
   MemoryPoint now_{};
   RankMemory result_;
   int in_flight_ = 0;

@@ -1,7 +1,9 @@
 // Memory of a rank over a program: what the rules say must be resident, split by kind, in program
 // order. Peaks depend on the order of a rank's ops only, not on any timing (specs/sync_schedules.md
 // section 0), so they are exact on both clocks; with a trace they become a timeline.
-// Buffers of old versions and predictions are kept for the next ones, so `versions` never shrinks.
+// Stages whose ranks share them (Program::sharded): the shards and whole vectors of sharding.h,
+// each from the instruction that makes it to the one that drops it. Buffers of old versions and
+// predictions are kept for the next ones, so `versions` never shrinks.
 #pragma once
 
 #include <vector>
@@ -11,6 +13,7 @@
 
 namespace sluice {
 
+// Of a whole stage.
 struct StageMemory {
   Bytes weights;  // of one version
   Bytes gradients;
@@ -24,11 +27,15 @@ struct MemoryPoint {
   std::size_t
       instruction;  // index into the rank's program, after which this holds (F: while it runs)
   Bytes weights, versions, gradients, optimizer, activations;
+  // Of sharded stages, and part of weights and gradients: gathered copies (with ZeRO-1 the whole
+  // weights less the shard), and whole gradients that wait for their reduce-scatter.
+  Bytes gathered, unscattered;
   Bytes total() const { return weights + versions + gradients + optimizer + activations; }
 };
 
 struct RankMemory {
-  std::vector<MemoryPoint> timeline;  // one point per compute instruction and step
+  std::vector<MemoryPoint> timeline;  // one point per compute instruction, step, gather, free and
+                                      // reduce-scatter
   MemoryPoint peak;                   // the one of largest total
   int peak_in_flight = 0;  // micro-batches between F and the end of I/B, all stages of the rank
   int peak_versions = 1;   // weight tensors of a stage in use at once: versions, the newest

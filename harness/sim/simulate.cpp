@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <map>
 #include <queue>
 #include <stdexcept>
-#include <tuple>
 
 #include "harness/core/error.h"
+#include "harness/sim/collectives.h"
+#include "harness/sim/network.h"
 
 namespace sluice {
 
@@ -49,106 +49,6 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// What one channel's messages cost, and the media they occupy.
-struct Route {
-  double latency = 0;
-  double seconds_per_byte = 0;
-  std::vector<std::size_t> media;
-};
-
-class Network {
- public:
-  Network(const Program& program, const Cluster& cluster, std::span<const DeviceId> devices)
-      : paths_(cluster) {
-    std::vector<Rank> sender;  // of each medium
-    for (const Channel& c : program.channels) {
-      Route route = route_between(cluster, devices[c.from.index()], devices[c.to.index()]);
-      sender.resize(media_.size(), Rank(-1));
-      for (const std::size_t medium : route.media) {
-        exclusive_ = exclusive_ && (sender[medium] == Rank(-1) || sender[medium] == c.from);
-        sender[medium] = c.from;
-      }
-      routes_.push_back(std::move(route));
-    }
-    busy_until_.assign(media_.size(), 0);
-    for (const auto& ranks : program.placement.stages) {
-      Ring ring;
-      for (std::size_t k = 0; ranks.size() > 1 && k < ranks.size(); ++k) {
-        const Route hop = route_between(cluster, devices[ranks[k].index()],
-                                        devices[ranks[(k + 1) % ranks.size()].index()]);
-        ring.latency = std::max(ring.latency, hop.latency);
-        ring.seconds_per_byte = std::max(ring.seconds_per_byte, hop.seconds_per_byte);
-      }
-      rings_.push_back(ring);
-    }
-  }
-
-  // True if no medium is used by two senders: then each sender's own order is the queue's order,
-  // and ranks may run ahead of one another in any order.
-  bool exclusive() const { return exclusive_; }
-
-  double transfer_seconds(std::size_t channel, double bytes) const {
-    return bytes * routes_[channel].seconds_per_byte;
-  }
-
-  double arrival(std::size_t channel, double now, double transfer) {
-    const Route& route = routes_[channel];
-    double start = now;
-    if (transfer > 0) {
-      for (const std::size_t m : route.media) start = std::max(start, busy_until_[m]);
-      for (const std::size_t m : route.media) busy_until_[m] = start + transfer;
-    }
-    return start + transfer + route.latency;
-  }
-
-  // Ring all-reduce: 2 (n - 1) steps of bytes / n.
-  double all_reduce_seconds(StageId stage, std::size_t replicas, double bytes) const {
-    const Ring& ring = rings_[stage.index()];
-    const double n = static_cast<double>(replicas);
-    return 2 * (n - 1) * (bytes / n * ring.seconds_per_byte + ring.latency);
-  }
-
- private:
-  struct Ring {
-    double latency = 0, seconds_per_byte = 0;
-  };
-
-  Route route_between(const Cluster& cluster, DeviceId from, DeviceId to) {
-    Route route;
-    double slowest = kInfinity;
-    for (const Hop& hop : paths_.between(from, to)) {
-      const Link& link = cluster.links[hop.link];
-      route.latency += link.latency.value;
-      slowest = std::min(slowest, link.bandwidth);
-      if (link.bandwidth == kInfinity) continue;
-      // A group's direction is seen from the end where it sits: out of link.from travelling along
-      // the link, into link.to.
-      if (link.group >= 0)
-        occupy(route, {1, static_cast<std::size_t>(link.group), link.duplex && hop.reversed});
-      if (link.to_group >= 0)
-        occupy(route, {1, static_cast<std::size_t>(link.to_group), link.duplex && !hop.reversed});
-      if (link.group < 0 && link.to_group < 0)
-        occupy(route, {0, hop.link, link.duplex && hop.reversed});
-    }
-    route.seconds_per_byte = 1 / slowest;
-    std::ranges::sort(route.media);
-    route.media.erase(std::unique(route.media.begin(), route.media.end()), route.media.end());
-    return route;
-  }
-
-  using Medium = std::tuple<int, std::size_t, bool>;  // (kind, link or group, direction)
-  void occupy(Route& route, const Medium& medium) {
-    route.media.push_back(media_.try_emplace(medium, media_.size()).first->second);
-  }
-
-  Paths paths_;
-  std::map<Medium, std::size_t> media_;
-  std::vector<Route> routes_;
-  std::vector<Ring> rings_;
-  std::vector<double> busy_until_;
-  bool exclusive_ = true;
-};
-
 // A rank runs until it is blocked, so that the data of one rank stays in the cache. Where ranks
 // share media, a send is where the order between ranks matters: there it stops, and the sends are
 // taken in order of time.
@@ -160,6 +60,7 @@ class Engine {
         costs_(costs),
         options_(options),
         network_(program, cluster, devices),
+        collectives_(program, costs, network_),
         ranks_(program.ranks.size()),
         channels_(program.channels.size()),
         groups_(program.placement.stages.size()) {
@@ -178,19 +79,26 @@ class Engine {
       for (std::size_t r = 0; r < ranks_.size(); ++r)
         result_.trace.ranks[r].reserve(static_cast<std::size_t>(
             std::ranges::count_if(program.ranks[r], [](const Instruction& i) {
-              return is_compute(i.what) || i.what >= Do::reduce_gradients;
+              return is_compute(i.what) || i.what == Do::reduce_gradients ||
+                     i.what == Do::optimizer_step;
             })));
     }
   }
 
   Simulation run() {
-    const bool time_ordered = options_.time_ordered || !network_.exclusive();
+    const bool time_ordered =
+        options_.time_ordered || !network_.exclusive() || collectives_.any_sharded();
     for (std::size_t r = ranks_.size(); r-- > 0;) ready_.push_back(r);
     do {
       while (!ready_.empty()) {
         const std::size_t r = ready_.back();
         ready_.pop_back();
         time_ordered ? advance<true>(r, -1) : advance<false>(r, -1);
+      }
+      if (collectives_.pending() &&
+          (sends_.empty() || collectives_.next_time() <= sends_.top().first)) {
+        collectives_.step(ready_);
+        continue;
       }
       if (sends_.empty()) break;
       const auto [time, r] = sends_.top();
@@ -201,6 +109,8 @@ class Engine {
       if (rank.iteration < options_.iterations)
         throw std::logic_error("the simulated program is deadlocked");
     finish_bubbles();
+    result_.end = std::max(result_.end, collectives_.end());
+    if (options_.trace) result_.trace.collectives = collectives_.first_iteration();
     return std::move(result_);
   }
 
@@ -266,7 +176,14 @@ class Engine {
             if (!reduce(r, i)) return;
             clock = rank.clock;
             break;
+          case Do::gather_weights:
+          case Do::reduce_scatter:
+            collectives_.issue(r, i, clock, rank.iteration == 0);
+            break;
+          case Do::free_weights:
+            break;
           case Do::optimizer_step: {
+            if (!collectives_.ready(r, i, clock)) return stop();
             const double start = clock;
             clock += costs_.stages[i.stage.index()].update.value;
             record(r, i, start, clock);
@@ -276,6 +193,7 @@ class Engine {
             break;
           }
           default: {
+            if (!collectives_.ready(r, i, clock)) return stop();
             const double start = clock;
             const double seconds =
                 compute_seconds_[i.stage.index()][static_cast<std::size_t>(i.what)];
@@ -374,6 +292,7 @@ class Engine {
   const Costs& costs_;
   SimulateOptions options_;
   Network network_;
+  Collectives collectives_;
   std::vector<RankState> ranks_;
   std::vector<ChannelState> channels_;
   std::vector<GroupState> groups_;

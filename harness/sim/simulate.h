@@ -5,6 +5,10 @@
 // Links: a transfer takes latency + bytes / bandwidth and occupies every medium on its path for
 // bytes / bandwidth; transfers that share a medium (one direction of a link, both directions of a
 // half-duplex one, a group) queue, first come first served.
+//
+// Gathers and reduce-scatters (sharded stages) run beside a rank's ops, on a communication engine
+// that takes a rank's one after the other; each begins when the engines of all members have come to
+// it. A ring: n - 1 steps of 1 / n of the bytes, each a transfer on every hop of the ring at once.
 #pragma once
 
 #include <span>

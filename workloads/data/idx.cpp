@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kLargest = std::size_t{1} << 31;
 constexpr std::uint64_t kAbsurd = std::uint64_t{1} << 32;  // times kLargest still fits into 64 bits
-constexpr const char* kAdvice = "is it an idx file of MNIST or Fashion-MNIST?";
+constexpr const char* kIdxAdvice = "is it an idx file of MNIST or Fashion-MNIST?";
 
 std::uint32_t big_endian(const std::vector<std::uint8_t>& bytes, std::size_t at) {
   return static_cast<std::uint32_t>(bytes[at]) << 24 |
@@ -24,17 +24,17 @@ std::vector<std::uint32_t> read_header(const std::string& path,
                                        const std::vector<std::uint8_t>& bytes, std::uint32_t magic,
                                        std::size_t fields) {
   const std::size_t header = 4 + 4 * fields;
-  if (bytes.size() < header) throw InputError(path, "is cut off inside its header", kAdvice);
+  if (bytes.size() < header) throw InputError(path, "is cut off inside its header", kIdxAdvice);
   if (big_endian(bytes, 0) != magic)
     throw InputError(path,
                      "begins with " + std::to_string(big_endian(bytes, 0)) +
                          ", not with the magic number " + std::to_string(magic),
-                     kAdvice);
+                     kIdxAdvice);
   std::vector<std::uint32_t> sizes;
   std::uint64_t expected = 1;
   for (std::size_t f = 0; f < fields; ++f) {
     sizes.push_back(big_endian(bytes, 4 + 4 * f));
-    if (sizes.back() == 0) throw InputError(path, "has no samples or empty ones", kAdvice);
+    if (sizes.back() == 0) throw InputError(path, "has no samples or empty ones", kIdxAdvice);
     // Capped at both factors, so that the product of absurd sizes does not wrap round to a small
     // one.
     expected = std::min(expected * std::min<std::uint64_t>(sizes.back(), kLargest), kAbsurd);
@@ -74,7 +74,7 @@ Dataset read_idx(const std::string& images, const std::string& labels, int class
                      "label " + std::to_string(*wrong) + " of sample " +
                          std::to_string(wrong - data.labels.begin()) + " is not below " +
                          std::to_string(classes),
-                     kAdvice);
+                     kIdxAdvice);
   return data;
 }
 

@@ -11,7 +11,7 @@ namespace sluice {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x950412de, kSwappedMagic = 0xde120495;
-constexpr const char* kAdvice =
+constexpr const char* kCatalogueAdvice =
     "if workloads/data/fetch brought it, run that again; otherwise compile it again with msgfmt";
 
 class CatalogueFile {
@@ -33,7 +33,7 @@ class CatalogueFile {
   std::string_view translation(std::size_t i) const { return text(number(16), i); }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const { throw InputError(path_, what, kAdvice); }
+  [[noreturn]] void fail(const std::string& what) const { throw InputError(path_, what, kCatalogueAdvice); }
 
   std::uint32_t little_endian(std::uint64_t at) const {
     std::uint32_t value = 0;

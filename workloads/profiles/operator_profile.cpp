@@ -26,12 +26,6 @@ bool flag(JsonReader& reader, const std::string& key) {
   reader.fail(key, "must be true, false, 0 or 1");
 }
 
-double not_negative(JsonReader& reader, const std::string& key) {
-  const double value = reader.number(key);
-  if (value < 0) reader.fail(key, "must not be negative");
-  return value;
-}
-
 constexpr double kBytesPerSecond = 2147483648;  // 2 GiB/s, which the costs assume
 
 }  // namespace

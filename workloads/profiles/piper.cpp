@@ -16,12 +16,6 @@ namespace sluice {
 
 namespace {
 
-double not_negative(JsonReader& reader, const std::string& key) {
-  const double value = reader.number(key);
-  if (value < 0) reader.fail(key, "must not be negative");
-  return value;
-}
-
 Bytes bytes(JsonReader& reader, const std::string& key) {
   const double value = not_negative(reader, key);
   if (value > 9e18) reader.fail(key, "is too large");

@@ -71,6 +71,12 @@ PublishedProfile load_profile(const std::string& name, ProfileUnits units) {
                    "PipeEdge YAML");
 }
 
+double not_negative(JsonReader& reader, const std::string& key) {
+  const double value = reader.number(key);
+  if (value < 0) reader.fail(key, "must not be negative");
+  return value;
+}
+
 std::vector<int> topological_order(const std::vector<std::pair<int, int>>& edges,
                                    const std::vector<std::string>& names, const std::string& file) {
   std::vector<int> waits(names.size(), 0);

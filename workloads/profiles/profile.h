@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "harness/core/cost_graph.h"
+#include "harness/core/json_reader.h"
 
 namespace sluice {
 
@@ -41,6 +42,9 @@ PublishedProfile read_piper_profile(const nlohmann::json& json, const std::strin
 PublishedProfile read_operator_profile(const nlohmann::json& json, const std::string& file,
                                        ProfileUnits units);
 PublishedProfile read_pipeedge_profile(const std::string& path, const std::string& model);
+
+// The number under `key`; the reader's error if it is below zero.
+double not_negative(JsonReader& reader, const std::string& key);
 
 // An order in which sources come before what reads them; of several possible, the first in the
 // file. `edges`: source and reader; `names` are for the error that names a node of a cycle.

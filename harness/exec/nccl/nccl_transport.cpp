@@ -254,16 +254,22 @@ class NcclTransport : public Transport {
   void all_reduce(int group, int member, void* data, std::size_t count, ElementType type) override {
     collective(Reach::reduce, group, member, data, count, type);
   }
-  void all_gather(int group, int member, void* data, std::size_t count, ElementType type) {
+  void all_gather(int group, int member, void* data, std::size_t count, ElementType type) override {
     collective(Reach::gather, group, member, data, count, type);
   }
-  void reduce_scatter(int group, int member, void* data, std::size_t count, ElementType type) {
+  void reduce_scatter(int group, int member, void* data, std::size_t count,
+                      ElementType type) override {
     collective(Reach::scatter, group, member, data, count, type);
   }
 
   void abort() override {
     links_.abort();
     host_->abort();
+  }
+  bool stopped() override {
+    if (!host_->stopped()) return false;
+    links_.abort();  // another process has stopped: what waits for it on the GPU must end too
+    return true;
   }
 
  private:

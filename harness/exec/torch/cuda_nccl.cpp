@@ -1,4 +1,4 @@
-// Ranks with a GPU each, over NCCL, in this process. Built with SLUICE_CUDA.
+// Ranks with a GPU each, over NCCL, in this process or in several. Built with SLUICE_CUDA.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -6,6 +6,7 @@
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
+#include <cstring>
 #include <set>
 
 #include "harness/core/error.h"
@@ -23,12 +24,34 @@ Tensors& tensors_of(const Message& message) {
   return *static_cast<Tensors*>(message.payload.get());
 }
 
+// A header (the payload of the host's messages) to another process.
+class HeaderCodec : public MessageCodec {
+ public:
+  Encoded encode(Message& message) override {
+    const auto& numbers = numbers_of(message);
+    const auto bytes = std::as_bytes(std::span(numbers));
+    return {{bytes.begin(), bytes.end()}, {}};
+  }
+  Message make_room(std::span<const std::byte> header,
+                    std::vector<std::span<std::byte>>&) override {
+    auto numbers = std::make_shared<std::vector<std::int64_t>>(header.size() / 8);
+    std::memcpy(numbers->data(), header.data(), header.size());
+    return {numbers, {}};
+  }
+
+ private:
+  static std::vector<std::int64_t>& numbers_of(const Message& message) {
+    return *static_cast<std::vector<std::int64_t>*>(message.payload.get());
+  }
+};
+
 // The header of a tensor: type, number of dimensions, sizes.
 class TensorBuffers : public MessageBuffers {
  public:
   std::vector<std::int64_t> header(const Message& message) override {
     std::vector<std::int64_t> numbers;
     for (at::Tensor& tensor : tensors_of(message)) {
+      tensor = tensor.contiguous();
       numbers.push_back(static_cast<std::int64_t>(tensor.scalar_type()));
       numbers.push_back(tensor.dim());
       numbers.insert(numbers.end(), tensor.sizes().begin(), tensor.sizes().end());
@@ -64,8 +87,8 @@ class TensorBuffers : public MessageBuffers {
 
 class NcclTransports : public DeviceTransports {
  public:
-  explicit NcclTransports(std::vector<RankDevice*> devices)
-      : devices_(std::move(devices)), calls_(make_cuda_calls()) {}
+  NcclTransports(std::vector<RankDevice*> devices, Team* team)
+      : devices_(std::move(devices)), team_(team), calls_(make_cuda_calls()) {}
 
   std::unique_ptr<Transport> make(const Program& program) override {
     CommunicatorPlan plan = plan_communicators(program);
@@ -74,32 +97,49 @@ class NcclTransports : public DeviceTransports {
       links_.reset();
       std::vector<NcclLinks::LocalRank> ranks;
       for (std::size_t r = 0; r < devices_.size(); ++r)
-        ranks.push_back({Rank(r), devices_[r]->device().index(), devices_[r]->stream()});
-      auto ids = NcclLinks::make_ids(plan, *calls_);
+        if (devices_[r])
+          ranks.push_back({Rank(r), devices_[r]->device().index(), devices_[r]->stream()});
+      std::vector<NcclId> ids = ids_of(plan);
       links_ =
           std::make_unique<NcclLinks>(std::move(plan), std::move(ranks), std::move(ids), *calls_);
     }
-    return make_nccl_transport(program, *links_, make_thread_transport(program), buffers_);
+    return make_nccl_transport(
+        program, *links_,
+        team_ ? team_->transport(program, headers_) : make_thread_transport(program), buffers_);
   }
 
  private:
+  // Made by the first process and spread by the team.
+  std::vector<NcclId> ids_of(const CommunicatorPlan& plan) {
+    if (!team_) return NcclLinks::make_ids(plan, *calls_);
+    std::vector<NcclId> ids(plan.communicators.size());
+    if (team_->rank() == 0) ids = NcclLinks::make_ids(plan, *calls_);
+    const std::size_t bytes = ids.size() * sizeof(NcclId);
+    const std::string all = team_->broadcast({reinterpret_cast<const char*>(ids.data()), bytes}, 0);
+    std::memcpy(ids.data(), all.data(), bytes);
+    return ids;
+  }
+
   std::vector<RankDevice*> devices_;
+  Team* team_;
   std::unique_ptr<DeviceCalls> calls_;
   TensorBuffers buffers_;
+  HeaderCodec headers_;
   std::unique_ptr<NcclLinks> links_;
 };
 
 }  // namespace
 
-std::unique_ptr<DeviceTransports> make_nccl_transports(std::vector<RankDevice*> devices) {
+std::unique_ptr<DeviceTransports> make_nccl_transports(std::vector<RankDevice*> devices,
+                                                       Team* team) {
   std::set<int> used;
   for (const RankDevice* device : devices)
-    if (!used.insert(device->device().index()).second)
+    if (device && !used.insert(device->device().index()).second)
       throw InputError("transport",
                        "nccl connects GPUs, and " + std::to_string(devices.size()) +
                            " ranks would share " + std::to_string(used.size()),
                        "use --transport threads, or a GPU for every rank");
-  return std::make_unique<NcclTransports>(std::move(devices));
+  return std::make_unique<NcclTransports>(std::move(devices), team);
 }
 
 }  // namespace sluice

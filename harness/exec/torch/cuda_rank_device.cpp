@@ -156,7 +156,14 @@ std::string cuda_refusal() {
          "); see nvidia-smi and CUDA_VISIBLE_DEVICES";
 }
 
-std::vector<std::unique_ptr<RankDevice>> make_cuda_devices(std::size_t ranks) {
+// Which of the processes on its machine this one is, as the launcher says; its rank if it does not.
+static int local_rank(const Team& team) {
+  for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"})
+    if (const char* text = std::getenv(name)) return std::atoi(text);
+  return team.rank();
+}
+
+std::vector<std::unique_ptr<RankDevice>> make_cuda_devices(std::size_t ranks, Team* team) {
   if (const std::string refusal = cuda_refusal(); !refusal.empty())
     throw InputError("device", refusal);
   at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
@@ -165,9 +172,13 @@ std::vector<std::unique_ptr<RankDevice>> make_cuda_devices(std::size_t ranks) {
   at::globalContext().setDeterministicCuDNN(true);
   at::globalContext().setBenchmarkCuDNN(false);
   follow_allocator();
-  std::vector<std::unique_ptr<RankDevice>> devices;
-  for (std::size_t r = 0; r < ranks; ++r)
-    devices.push_back(std::make_unique<CudaRankDevice>(device_of_rank(r, ranks, device_count())));
+  std::vector<std::unique_ptr<RankDevice>> devices(ranks);
+  const int count = device_count();
+  for (std::size_t r = 0; r < ranks; ++r) {
+    if (team && static_cast<int>(r) != team->rank()) continue;
+    devices[r] = std::make_unique<CudaRankDevice>(team ? local_rank(*team) % count
+                                                       : device_of_rank(r, ranks, count));
+  }
   return devices;
 }
 

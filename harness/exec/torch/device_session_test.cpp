@@ -13,7 +13,7 @@ namespace sluice {
 static std::vector<FakeRankDevice*> made;  // the last session's
 
 // Takes the place of the one that refuses, in this test program.
-std::vector<std::unique_ptr<RankDevice>> make_cuda_devices(std::size_t ranks) {
+std::vector<std::unique_ptr<RankDevice>> make_cuda_devices(std::size_t ranks, Team*) {
   std::vector<std::unique_ptr<RankDevice>> devices;
   made.clear();
   for (std::size_t r = 0; r < ranks; ++r) {

@@ -75,7 +75,7 @@ class DeviceThreadTransport : public Transport {
         },
         [&](std::size_t) { return part; });
   }
-  void all_gather(int group, int member, void* data, std::size_t count, ElementType type) {
+  void all_gather(int group, int member, void* data, std::size_t count, ElementType type) override {
     // Slice k of member k, to the same place of the caller's.
     together(
         group, member, data,
@@ -87,7 +87,8 @@ class DeviceThreadTransport : public Transport {
         },
         [&](std::size_t k) { return slice(k, count, type); });
   }
-  void reduce_scatter(int group, int member, void* data, std::size_t count, ElementType type) {
+  void reduce_scatter(int group, int member, void* data, std::size_t count,
+                      ElementType type) override {
     together(
         group, member, data,
         [&](const std::vector<at::Tensor>& all) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "harness/core/program.h"
+#include "harness/exec/team.h"
 #include "harness/exec/torch/rank_device.h"
 #include "harness/exec/transport.h"
 
@@ -23,7 +24,9 @@ class DeviceTransports {
   virtual ~DeviceTransports() = default;
   virtual std::unique_ptr<Transport> make(const Program& program) = 0;
 };
-// NCCL within this process. Throws InputError: no CUDA in this build, two ranks on one GPU.
-std::unique_ptr<DeviceTransports> make_nccl_transports(std::vector<RankDevice*> devices);
+// NCCL within this process, or between those of a team, over which it is bootstrapped: then only
+// this process's rank has a device. Throws InputError: no CUDA in this build, two ranks on one GPU.
+std::unique_ptr<DeviceTransports> make_nccl_transports(std::vector<RankDevice*> devices,
+                                                       Team* team = nullptr);
 
 }  // namespace sluice

@@ -23,8 +23,9 @@ struct ForwardMode {
   bool training = true;
   std::uint64_t seed = 0;  // of the run
   std::int64_t sequence =
-      0;  // number of this micro-batch in the run: dropout masks depend on
-          // (seed, layer index in the model, sequence) only, never on the stage cut
+      0;                  // number of this micro-batch in the run: dropout masks depend on
+                          // (seed, layer index in the model, sequence) only, never on the stage cut
+  int micro_batches = 1;  // several at once, of equal size: `sequence` and the ones after it
   bool recomputing =
       false;  // this micro-batch's second forward: running statistics have it already
 };

@@ -154,11 +154,14 @@ class DropoutLayer final : public WeightlessLayer {
     // A copy, because a later layer may write over what it takes for a tensor of our own.
     if (!mode.training) return in[0].clone();
     const auto index = static_cast<std::uint64_t>(index_);
-    const std::uint64_t stream =
-        mix(mix(mix(mode.seed) + index) + static_cast<std::uint64_t>(mode.sequence));
-    at::Generator generator = at::detail::createCPUGenerator(stream);
     at::Tensor mask = at::empty(in[0].sizes(), at::kBool);
-    mask.bernoulli_(1 - probability_, generator);
+    const std::int64_t rows = mask.size(0) / mode.micro_batches;
+    for (int m = 0; m < mode.micro_batches; ++m) {
+      const std::uint64_t stream =
+          mix(mix(mix(mode.seed) + index) + static_cast<std::uint64_t>(mode.sequence + m));
+      at::Generator generator = at::detail::createCPUGenerator(stream);
+      mask.narrow(0, m * rows, rows).bernoulli_(1 - probability_, generator);
+    }
     if (!in[0].is_cpu()) mask = mask.to(in[0].device());
     at::Tensor y = at::mul(in[0], mask).mul_(1 / (1 - probability_));
     if (stash) stash->kept.push_back(std::move(mask));

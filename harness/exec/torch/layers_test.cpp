@@ -424,6 +424,20 @@ TEST(Dropout, MaskDependsOnSeedLayerAndSequenceOnly) {
   EXPECT_TRUE(at::equal(run(3, {.training = false, .seed = 7, .sequence = 11}), x));
 }
 
+TEST(Dropout, SeveralMicroBatchesAtOnceHaveTheMasksOfEach) {
+  const c10::InferenceMode guard;
+  const at::Tensor x = at::rand({12, 40}) + 1;
+  const auto layer = make(Dropout{0.25}, 3);
+  const at::Tensor all = layer->forward(
+      {&x, 1}, {}, {}, {.seed = 7, .sequence = 6, .micro_batches = 3}, false, nullptr);
+  for (int m = 0; m < 3; ++m) {
+    const at::Tensor part = x.narrow(0, 4 * m, 4).clone();
+    EXPECT_TRUE(at::equal(
+        all.narrow(0, 4 * m, 4),
+        layer->forward({&part, 1}, {}, {}, {.seed = 7, .sequence = 6 + m}, false, nullptr)));
+  }
+}
+
 TEST(Dropout, ScalesWhatItKeepsAndKeepsOneByteAnElement) {
   const c10::InferenceMode guard;
   const auto layer = make(Dropout{0.25}, 0);

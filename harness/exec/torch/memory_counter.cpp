@@ -15,9 +15,11 @@ namespace sluice {
 void MemoryCounters::add(MemoryKind kind, std::int64_t bytes) {
   bytes_[static_cast<std::size_t>(kind)].fetch_add(bytes, std::memory_order_relaxed);
   const std::int64_t total = total_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-  // Only the rank's own thread allocates under its name, so the peaks have one writer.
-  if (total > peak_total_.load(std::memory_order_relaxed))
-    peak_total_.store(total, std::memory_order_relaxed);
+  // A thread that receives messages for the rank may allocate too, buffers only.
+  std::int64_t highest = peak_total_.load(std::memory_order_relaxed);
+  while (total > highest && !peak_total_.compare_exchange_weak(highest, total)) {
+  }
+  // The rest only the rank's own thread: what is resident has one writer.
   if (kind == MemoryKind::buffers) return;
   const auto now = [&](MemoryKind k) {
     return bytes_[static_cast<std::size_t>(k)].load(std::memory_order_relaxed);

@@ -19,10 +19,11 @@ int device_of_rank(std::size_t rank, std::size_t ranks, int devices) {
 }
 [[gnu::weak]] nlohmann::json describe_cuda() { return nullptr; }
 
-[[gnu::weak]] std::vector<std::unique_ptr<RankDevice>> make_cuda_devices(std::size_t) {
+[[gnu::weak]] std::vector<std::unique_ptr<RankDevice>> make_cuda_devices(std::size_t, Team*) {
   throw InputError("device", cuda_refusal());
 }
-[[gnu::weak]] std::unique_ptr<DeviceTransports> make_nccl_transports(std::vector<RankDevice*>) {
+[[gnu::weak]] std::unique_ptr<DeviceTransports> make_nccl_transports(std::vector<RankDevice*>,
+                                                                      Team*) {
   throw InputError("transport", cuda_refusal());
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "harness/exec/executor.h"
+#include "harness/exec/team.h"
 
 namespace sluice {
 
@@ -37,9 +38,11 @@ class RankDevice : public DeviceClock {
   virtual void used_here(const at::Tensor& tensor) = 0;
 };
 
-// Throws InputError: this build has no CUDA, or the machine no GPU. Also makes the arithmetic that
-// of the CPU as far as it can be: no TF32, cuDNN's deterministic algorithms.
-std::vector<std::unique_ptr<RankDevice>> make_cuda_devices(std::size_t ranks);
+// By rank. team: ranks are processes, and only this one's has a device; processes of one machine
+// take its GPUs in turn. Throws InputError: this build has no CUDA, or the machine no GPU. Also
+// makes the arithmetic that of the CPU as far as it can be: no TF32, cuDNN's deterministic
+// algorithms.
+std::vector<std::unique_ptr<RankDevice>> make_cuda_devices(std::size_t ranks, Team* team = nullptr);
 
 // Rank r's device of so many; as even as can be, neighbours together.
 int device_of_rank(std::size_t rank, std::size_t ranks, int devices);

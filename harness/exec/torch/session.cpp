@@ -8,11 +8,15 @@
 #include <torch/headeronly/version.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <numeric>
 #include <stdexcept>
 
+#include "harness/core/error.h"
+#include "harness/exec/bytes.h"
 #include "harness/exec/threads.h"
+#include "harness/exec/torch/across_processes.h"
 #include "harness/exec/torch/checkpoint.h"
 #include "harness/exec/torch/device_transport.h"
 #include "harness/exec/torch/stage_worker.h"
@@ -26,6 +30,9 @@ class TorchSession : public Session {
   explicit TorchSession(const SessionSpec& spec) : spec_(spec) {
     install_counting_allocator();
     const c10::InferenceMode no_autograd;
+    if (spec.sharding.active() && !spec.rule.synchronous())
+      throw InputError("sharding", "the system updates without a flush, which needs whole weights",
+                       "use it with replicas");
     context_.spec = &spec_;
     context_.options = at::TensorOptions().dtype(spec.double_precision ? at::kDouble : at::kFloat);
     if (!spec.feed) make_synthetic_batch();
@@ -36,19 +43,27 @@ class TorchSession : public Session {
     std::vector<std::vector<StageId>> held(ranks.devices.size());
     for (std::size_t s = 0; s < placement_.stages.size(); ++s)
       for (const Rank r : placement_.stages[s]) held[r.index()].push_back(StageId(s));
-    if (spec.device == "cuda") devices_ = make_cuda_devices(held.size());
-    if (spec.transport == "nccl") nccl_ = make_nccl_transports(rank_devices());
+    if (spec.device == "cuda") devices_ = make_cuda_devices(held.size(), team());
+    if (spec.transport == "nccl") nccl_ = make_nccl_transports(rank_devices(), team());
+    loss_stage_ = StageId(stage_of.back());
     const auto initial = starting_weights();
-    for (std::size_t r = 0; r < held.size(); ++r)
-      workers_.push_back(
-          std::make_unique<TorchWorker>(Rank(r), context_, held[r], interfaces_, initial,
-                                        devices_.empty() ? nullptr : devices_[r].get()));
+    for (std::size_t r = 0; r < held.size(); ++r) {
+      workers_.emplace_back();
+      if (!here(Rank(r))) continue;
+      workers_.back() = std::make_unique<TorchWorker>(Rank(r), context_, held[r], placement_,
+                                                      interfaces_, initial, device_of(r));
+      codec_.receiver = worker(r).counters();
+    }
     for (std::size_t s = 0; s < placement_.stages.size(); ++s)
       for (const Rank r : placement_.stages[s])
-        worker(r.index()).weights(StageId(s)).follow(spec.rule, StageId(s));
+        if (here(r)) worker(r.index()).weights(StageId(s)).follow(spec.rule, StageId(s));
   }
 
   RunResult run(const Program& program, const RunRequest& request) override {
+    for (std::size_t s = 0; s < placement_.stages.size(); ++s)
+      if (program.sharded(StageId(s)) != sharded(StageId(s)) ||
+          (sharded(StageId(s)) && keeps_whole(program.sharding) != keeps_whole(spec_.sharding)))
+        throw std::logic_error("a program of other sharding than its session's");
     context_.program = &program;
     context_.request = &request;
     context_.first_update = updates_;
@@ -58,43 +73,46 @@ class TorchSession : public Session {
                                {.iterations = request.iterations,
                                 .traced_iteration = request.traced_iteration,
                                 .timeout = request.timeout,
-                                .cancel = request.cancel});
+                                .cancel = request.cancel,
+                                .team = team()});
     const std::int64_t all = static_cast<std::int64_t>(request.iterations) * program.updates;
     updates_ += result.execution.diverged.value_or(all);
     result.losses.assign(static_cast<std::size_t>(request.iterations * program.updates), 0);
-    for (std::size_t r = 0; r < workers_.size(); ++r)
-      for (std::size_t u = 0; u < result.losses.size(); ++u)
-        result.losses[u] += worker(r).losses()[u];
-    if (result.execution.diverged) drop_unfinished_losses(result.losses);
+    const std::vector<RankLosses> losses = losses_of_ranks();
+    for (const RankLosses& rank : losses)
+      for (std::size_t u = 0; u < result.losses.size(); ++u) result.losses[u] += rank.losses[u];
+    if (result.execution.diverged) drop_unfinished_losses(losses, result.losses);
     if (request.keep_weights) {
       result.weights.resize(placement_.stages.size());
       for (std::size_t s = 0; s < placement_.stages.size(); ++s)
-        result.weights[s] = owner_of(StageId(s)).kept_weights(StageId(s));
+        result.weights[s] = kept_weights(StageId(s));
     }
     return result;
   }
 
   Evaluation evaluate() override {
-    return evaluate_with([this](StageId s) { return owner_of(s).weights(s).newest(); });
+    const c10::InferenceMode no_autograd;
+    return evaluate_with([](TorchWorker& w, StageId s) { return w.weights(s).newest_flat(); });
   }
 
   Evaluation evaluate_snapshot(std::size_t k) override {
     const c10::InferenceMode no_autograd;
     // Running statistics live in the modules: those of the snapshot stand in for a while.
-    std::vector<std::vector<at::Tensor>> now;
+    std::vector<std::vector<at::Tensor>> now(interfaces_.size());
     for (std::size_t s = 0; s < interfaces_.size(); ++s) {
+      if (!owns(StageId(s))) continue;
       const std::vector<at::Tensor> buffers = owner_of(StageId(s)).module(StageId(s)).buffers();
       const StageSnapshot& snapshot = owner_of(StageId(s)).snapshots(StageId(s)).at(k);
-      auto& saved = now.emplace_back();
+      auto& saved = now[s];
       for (std::size_t b = 0; b < buffers.size(); ++b) {
         saved.push_back(buffers[b].clone());
         buffers[b].copy_(snapshot.buffers[b]);
       }
     }
-    const Evaluation result = evaluate_with([&](StageId s) {
-      return std::span<const at::Tensor>(owner_of(s).snapshots(s)[k].weights);
-    });
+    const Evaluation result =
+        evaluate_with([&](TorchWorker& w, StageId s) { return w.snapshots(s)[k].weights; });
     for (std::size_t s = 0; s < interfaces_.size(); ++s) {
+      if (!owns(StageId(s))) continue;
       const std::vector<at::Tensor> buffers = owner_of(StageId(s)).module(StageId(s)).buffers();
       for (std::size_t b = 0; b < buffers.size(); ++b) buffers[b].copy_(now[s][b]);
     }
@@ -105,21 +123,39 @@ class TorchSession : public Session {
     const c10::InferenceMode no_autograd;
     Checkpoint checkpoint{.of = identity(), .updates = updates_, .stages = {}};
     for (std::size_t s = 0; s < interfaces_.size(); ++s) {
-      StageWeights::State state = owner_of(StageId(s)).weights(StageId(s)).state();
-      for (const at::Tensor& buffer : owner_of(StageId(s)).module(StageId(s)).buffers())
-        state.tensors.push_back(buffer.to(context_.options.dtype()).contiguous().flatten());
-      for (at::Tensor& tensor : state.tensors) tensor = tensor.cpu();
-      checkpoint.stages.push_back({state.numbers, state.tensors});
+      CheckpointStage stage;
+      StageWeights::State state;
+      if (owns(StageId(s))) state = owner_of(StageId(s)).weights(StageId(s)).state();
+      if (sharded(StageId(s))) {
+        const auto tensors = from_owner(StageId(s), {static_cast<double>(state.tensors.size())});
+        state.tensors.resize(static_cast<std::size_t>(tensors[0]));
+        for (std::size_t k = 0; k < state.tensors.size(); ++k)
+          state.tensors[k] = whole(StageId(s), [&](TorchWorker& w, StageId id) {
+            return w.weights(id).state().tensors[k];
+          });
+      }
+      if (owns(StageId(s))) {
+        for (const at::Tensor& buffer : owner_of(StageId(s)).module(StageId(s)).buffers())
+          state.tensors.push_back(buffer.to(context_.options.dtype()).contiguous().flatten());
+        for (at::Tensor& tensor : state.tensors) tensor = tensor.cpu();
+        stage = {state.numbers, state.tensors};
+      }
+      if (team()) bring(stage, placement_.stages[s].front().value);
+      checkpoint.stages.push_back(std::move(stage));
     }
-    write_checkpoint(checkpoint, path);
+    together(team(), [&] {
+      if (!team() || team()->rank() == 0) write_checkpoint(checkpoint, path);
+    });
   }
 
   void load(const std::string& path) override {
     const c10::InferenceMode no_autograd;
-    Checkpoint checkpoint = read_checkpoint(path, identity(), context_.options);
+    Checkpoint checkpoint;
+    together(team(), [&] { checkpoint = read_checkpoint(path, identity(), context_.options); });
     for (std::size_t s = 0; s < interfaces_.size(); ++s) {
       CheckpointStage& stage = checkpoint.stages.at(s);
       for (const Rank r : placement_.stages[s]) {
+        if (!here(r)) continue;
         const std::vector<at::Tensor> buffers = worker(r.index()).module(StageId(s)).buffers();
         const std::size_t own = stage.tensors.size() - buffers.size();
         for (std::size_t b = 0; b < buffers.size(); ++b)
@@ -136,38 +172,149 @@ class TorchSession : public Session {
 
   std::vector<PeakMemory> peak_memory() const override {
     std::vector<PeakMemory> peaks;
+    if (team()) {
+      ByteWriter own;
+      own.value(worker(static_cast<std::size_t>(team()->rank())).counters()->peak());
+      for (const std::string& bytes : team()->all_gather(own.bytes()))
+        peaks.push_back(ByteReader(bytes).value<PeakMemory>());
+      return peaks;
+    }
     for (std::size_t r = 0; r < workers_.size(); ++r) peaks.push_back(worker(r).counters()->peak());
     return peaks;
   }
   void reset_peak_memory() override {
-    for (std::size_t r = 0; r < workers_.size(); ++r) worker(r).counters()->reset_peak();
+    for (std::size_t r = 0; r < workers_.size(); ++r)
+      if (here(Rank(r))) worker(r).counters()->reset_peak();
   }
   std::vector<double> weights(int layer) const override {
-    return of_layer(layer, [](StageWeights& w) { return w.newest_flat(); });
+    return of_layer(layer, [](TorchWorker& w, StageId s) { return w.weights(s).newest_flat(); });
   }
   std::vector<double> gradients(int layer) const override {
-    return of_layer(layer, [](StageWeights& w) { return w.gradients_flat(); });
+    return of_layer(layer, [](TorchWorker& w, StageId s) { return w.weights(s).gradients_flat(); });
   }
   std::int64_t updates_done() const override { return updates_; }
 
  private:
+  Team* team() const { return spec_.team; }
+  bool here(Rank rank) const { return !team() || team()->rank() == rank.value; }
+  bool owns(StageId stage) const { return here(placement_.stages[stage.index()].front()); }
+
+  struct RankLosses {
+    std::vector<double> losses;
+    std::vector<int> parts;
+  };
+  std::vector<RankLosses> losses_of_ranks() const {
+    std::vector<RankLosses> all;
+    if (!team()) {
+      for (std::size_t r = 0; r < workers_.size(); ++r)
+        all.push_back({worker(r).losses(), worker(r).loss_parts()});
+      return all;
+    }
+    const TorchWorker& own = worker(static_cast<std::size_t>(team()->rank()));
+    ByteWriter out;
+    out.list(own.losses());
+    out.list(own.loss_parts());
+    for (const std::string& bytes : team()->all_gather(out.bytes())) {
+      ByteReader in(bytes);
+      in.list(all.emplace_back().losses);
+      in.list(all.back().parts);
+    }
+    return all;
+  }
+
+  std::vector<std::vector<double>> kept_weights(StageId stage) const {
+    const auto& ranks = placement_.stages[stage.index()];
+    std::vector<std::vector<double>> kept = kept_by(ranks.front(), stage);
+    if (!sharded(stage)) return kept;
+    for (std::size_t k = 1; k < ranks.size(); ++k) {
+      const auto slices = kept_by(ranks[k], stage);
+      for (std::size_t u = 0; u < kept.size(); ++u)
+        kept[u].insert(kept[u].end(), slices[u].begin(), slices[u].end());
+    }
+    for (auto& update : kept) update.resize(static_cast<std::size_t>(size_of(stage)));
+    return kept;
+  }
+
+  std::vector<std::vector<double>> kept_by(Rank rank, StageId stage) const {
+    if (!team()) return worker(rank.index()).kept_weights(stage);
+    ByteWriter out;
+    if (here(rank)) {
+      const auto& own = worker(rank.index()).kept_weights(stage);
+      out.value(own.size());
+      for (const auto& update : own) out.list(update);
+    }
+    const std::string bytes = team()->broadcast(out.bytes(), rank.value);
+    ByteReader in(bytes);
+    std::vector<std::vector<double>> kept(in.value<std::size_t>());
+    for (auto& update : kept) in.list(update);
+    return kept;
+  }
+
+  // What a stage's owner keeps of it, to the first process, which writes it down.
+  void bring(CheckpointStage& stage, int owner) const {
+    if (owner == 0) return;
+    if (team()->rank() == owner) {
+      send_tensors(*team(), 0, stage.tensors);
+      team()->send(0, std::as_bytes(std::span(stage.numbers)));
+    } else if (team()->rank() == 0) {
+      stage.tensors = receive_tensors(*team(), owner);
+      const std::vector<std::byte> numbers = team()->receive(owner);
+      stage.numbers.resize(numbers.size() / sizeof stage.numbers[0]);
+      std::memcpy(stage.numbers.data(), numbers.data(), numbers.size());
+    }
+  }
+
   // After a divergence: the losses up to the first update that lacks a micro-batch's part.
-  void drop_unfinished_losses(std::vector<double>& losses) const {
+  void drop_unfinished_losses(const std::vector<RankLosses>& ranks,
+                              std::vector<double>& losses) const {
     std::size_t whole = 0;
     const auto parts = [&](std::size_t u) {
       int sum = 0;
-      for (std::size_t r = 0; r < workers_.size(); ++r) sum += worker(r).loss_parts()[u];
+      for (const RankLosses& rank : ranks) sum += rank.parts[u];
       return sum;
     };
-    while (whole < losses.size() && parts(whole) == worker(0).micros_of_update(whole)) ++whole;
+    const TorchWorker& any = worker(team() ? static_cast<std::size_t>(team()->rank()) : 0);
+    while (whole < losses.size() && parts(whole) == any.micros_of_update(whole)) ++whole;
     losses.resize(whole);
   }
 
-  // What a stage reads: its newest weights, or a snapshot's.
-  using WeightsOf = std::function<std::span<const at::Tensor>(StageId)>;
+  // A flat tensor of a stage; of a sharded one this rank's slice.
+  using FlatOf = std::function<at::Tensor(TorchWorker&, StageId)>;
+  // By stage and parameter.
+  using WeightsOf = std::vector<std::vector<at::Tensor>>;
 
-  Evaluation evaluate_with(const WeightsOf& weights) const {
-    const c10::InferenceMode no_autograd;
+  static bool keeps_whole(const Sharding& s) { return s.gather == Sharding::Gather::after_step; }
+  bool sharded(StageId stage) const {
+    return spec_.sharding.active() && placement_.stages[stage.index()].size() > 1;
+  }
+  // A flat tensor of the whole stage, put together where it is sharded. With a team a collective
+  // call; undefined where the process neither owns the stage nor is it sharded.
+  at::Tensor whole(StageId stage, const FlatOf& flat) const {
+    if (!sharded(stage)) return owns(stage) ? flat(owner_of(stage), stage) : at::Tensor();
+    std::vector<at::Tensor> slices;
+    for (const Rank r : placement_.stages[stage.index()]) {
+      at::Tensor slice;
+      if (here(r)) slice = flat(worker(r.index()), stage);
+      slices.push_back(team() ? broadcast_tensor(*team(), slice, r.value) : slice);
+      if (owns(stage)) slices.back() = slices.back().to(owner_of(stage).device());
+    }
+    return at::cat(slices).narrow(0, 0, size_of(stage));
+  }
+  std::int64_t size_of(StageId stage) const {  // parameters
+    std::int64_t size = 0;
+    for (const int l : spec_.plan.stages[stage.index()].layers)
+      size += parameter_count(spec_.model.layers[static_cast<std::size_t>(l)]);
+    return size;
+  }
+
+  // flat: what every stage reads, its newest weights or a snapshot's.
+  Evaluation evaluate_with(const FlatOf& flat) const {
+    WeightsOf weights;
+    for (std::size_t s = 0; s < interfaces_.size(); ++s)
+      if (const at::Tensor all = whole(StageId(s), flat); owns(StageId(s)))
+        weights.push_back(owner_of(StageId(s)).weights(StageId(s)).views_of(all));
+      else
+        weights.emplace_back();
     at::set_num_threads(1);  // with more, a busy machine makes the threads wait for one another
     Evaluation result;
     if (!spec_.feed) throw std::logic_error("a synthetic workload has no test samples");
@@ -179,6 +326,7 @@ class TorchSession : public Session {
       std::iota(indices.begin(), indices.end(), first);
       const at::Tensor target = load_targets(context_, false, indices);
       const auto [loss, prediction] = predict(load_inputs(indices), target, weights);
+      if (!owns(loss_stage_)) continue;
       result.loss += loss.item<double>() * static_cast<double>(indices.size());
       if (target.scalar_type() == at::kLong) {
         // Padding (-100) is no class, so it is never hit.
@@ -188,6 +336,15 @@ class TorchSession : public Session {
     }
     result.loss /= static_cast<double>(n);
     result.accuracy = scored > 0 ? correct / scored : 0;
+    if (team()) {
+      ByteWriter out;
+      out.value(result.loss);
+      out.value(result.accuracy);
+      const std::string bytes = team()->broadcast(out.bytes(), loss_owner());
+      ByteReader in(bytes);
+      in.value(result.loss);
+      in.value(result.accuracy);
+    }
     if (const auto& decoding = spec_.feed->decoding) {
       std::vector<std::vector<std::int32_t>> generated;
       for (std::int64_t first = 0; first < decoding->samples; first += kChunk) {
@@ -212,23 +369,43 @@ class TorchSession : public Session {
   struct Prediction {
     at::Tensor loss, prediction;
   };
-  // The model's output, stage after stage.
+  int loss_owner() const { return placement_.stages[loss_stage_.index()].front().value; }
+
+  // The model's output, stage after stage; with a team only where the loss is.
   Prediction predict(const std::vector<at::Tensor>& inputs, const at::Tensor& target,
                      const WeightsOf& weights) const {
     std::map<int, at::Tensor> values;
     for (std::size_t i = 0; i < inputs.size(); ++i) values[-1 - static_cast<int>(i)] = inputs[i];
     Prediction result;
     for (std::size_t s = 0; s < interfaces_.size(); ++s) {
+      if (!owns(StageId(s))) {
+        if (reads(team()->rank(), s)) {
+          const auto out = receive_tensors(*team(), placement_.stages[s].front().value);
+          for (std::size_t k = 0; k < out.size(); ++k) values[interfaces_[s].sends[k]] = out[k];
+        }
+        continue;
+      }
       TorchWorker& owner = owner_of(StageId(s));
       std::vector<at::Tensor> received;
       for (const int producer : interfaces_[s].receives)
         received.push_back(values.at(producer).to(owner.device()));
       const auto out = owner.module(StageId(s))
-                           .forward(received, weights(StageId(s)), target.to(owner.device()),
+                           .forward(received, weights[s], target.to(owner.device()),
                                     {.training = false}, nullptr, &result.loss, &result.prediction);
       for (std::size_t k = 0; k < out.size(); ++k) values[interfaces_[s].sends[k]] = out[k];
+      for (int p = 0; team() && p < team()->size(); ++p)
+        if (p != team()->rank() && reads(p, s)) send_tensors(*team(), p, out);
     }
     return result;
+  }
+
+  // Whether a process owns a stage that reads what `from` hands on.
+  bool reads(int process, std::size_t from) const {
+    for (std::size_t s = 0; s < interfaces_.size(); ++s)
+      if (placement_.stages[s].front().value == process)
+        for (const int producer : interfaces_[s].receives)
+          if (std::ranges::count(interfaces_[from].sends, producer) > 0) return true;
+    return false;
   }
 
   // Greedy decoding of a chunk: see Decoding.
@@ -242,10 +419,10 @@ class TorchSession : public Session {
     for (std::int64_t length = 1; length <= most && std::ranges::count(ended, false) > 0;
          ++length) {
       inputs[1] = prefix;
-      const at::Tensor next = predict(inputs, at::zeros_like(prefix), weights)
-                                  .prediction.select(1, length - 1)
-                                  .argmax(-1)
-                                  .cpu();
+      const Prediction all = predict(inputs, at::zeros_like(prefix), weights);
+      at::Tensor next;
+      if (owns(loss_stage_)) next = all.prediction.select(1, length - 1).argmax(-1).cpu();
+      if (team()) next = broadcast_tensor(*team(), next, loss_owner());
       for (std::int64_t i = 0; i < n; ++i) {
         const auto id = next.const_data_ptr<std::int64_t>()[i];
         const auto text = static_cast<std::size_t>(i);
@@ -262,8 +439,12 @@ class TorchSession : public Session {
     for (const auto& device : devices_) all.push_back(device.get());
     return all;
   }
+  RankDevice* device_of(std::size_t rank) const {
+    return devices_.empty() ? nullptr : devices_[rank].get();
+  }
   std::unique_ptr<Transport> make_transport(const Program& program) {
     if (nccl_) return nccl_->make(program);
+    if (team()) return team()->transport(program, codec_);
     if (!devices_.empty()) return make_device_thread_transport(program, rank_devices());
     return make_thread_transport(program);
   }
@@ -287,24 +468,32 @@ class TorchSession : public Session {
   }
 
   // The part of a stage's flat tensor that belongs to one layer.
-  template <class Flat>
-  std::vector<double> of_layer(int layer, Flat flat) const {
+  std::vector<double> of_layer(int layer, const FlatOf& flat) const {
     for (std::size_t s = 0; s < spec_.plan.stages.size(); ++s) {
       std::int64_t offset = 0;
       for (const int l : spec_.plan.stages[s].layers) {
         const std::int64_t n = parameter_count(spec_.model.layers[static_cast<std::size_t>(l)]);
         if (l == layer) {
-          const at::Tensor part = flat(owner_of(StageId(s)).weights(StageId(s)))
-                                      .narrow(0, offset, n)
-                                      .to(at::kDouble)
-                                      .cpu()
-                                      .contiguous();
-          return {part.template data_ptr<double>(), part.template data_ptr<double>() + n};
+          const at::Tensor all = whole(StageId(s), flat);
+          if (!owns(StageId(s))) return from_owner(StageId(s), std::vector<double>());
+          const at::Tensor part = all.narrow(0, offset, n).to(at::kDouble).cpu().contiguous();
+          return from_owner(StageId(s), std::vector<double>(part.data_ptr<double>(),
+                                                            part.data_ptr<double>() + n));
         }
         offset += n;
       }
     }
     throw std::logic_error("layer " + std::to_string(layer) + " is in no stage");
+  }
+
+  std::vector<double> from_owner(StageId stage, std::vector<double> values) const {
+    if (!team()) return values;
+    ByteWriter out;
+    out.list(values);
+    const std::string bytes =
+        team()->broadcast(out.bytes(), placement_.stages[stage.index()].front().value);
+    ByteReader(bytes).list(values);
+    return values;
   }
 
   std::vector<std::vector<at::Tensor>> starting_weights() const {
@@ -365,8 +554,10 @@ class TorchSession : public Session {
   RunContext context_;
   std::vector<StageInterface> interfaces_;
   Placement placement_;
-  std::vector<std::unique_ptr<RankDevice>> devices_;  // by rank; empty on the CPU
+  std::vector<std::unique_ptr<RankDevice>> devices_;  // by rank, null elsewhere; empty: CPU
   std::unique_ptr<DeviceTransports> nccl_;
+  StageId loss_stage_;
+  TensorCodec codec_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::int64_t updates_ = 0;
 };

@@ -6,31 +6,69 @@
 
 namespace sluice {
 
+static std::int64_t size_of(const std::vector<ParameterSpec>& parameters) {
+  std::int64_t n = 0;
+  for (const ParameterSpec& p : parameters) n += elements(p.shape);
+  return n;
+}
+
 StageWeights::StageWeights(const std::vector<ParameterSpec>& parameters,
                            std::span<const at::Tensor> initial, const OptimizerSpec& optimizer,
-                           const at::TensorOptions& options, MemoryCounters* counters)
-    : parameters_(parameters), options_(options), counters_(counters), optimizer_([&] {
+                           const at::TensorOptions& options, MemoryCounters* counters,
+                           const Share& share)
+    : parameters_(parameters),
+      size_(size_of(parameters)),
+      share_(share),
+      options_(options),
+      counters_(counters),
+      optimizer_([&] {
         const MemoryScope scope(counters, MemoryKind::optimizer);
-        std::int64_t n = 0;
-        for (const ParameterSpec& p : parameters) n += elements(p.shape);
-        return Optimizer(optimizer, n, options);
+        return Optimizer(optimizer, slice(), options);
       }()) {
-  {
+  if (sharded()) {
+    const std::int64_t all = slice() * static_cast<std::int64_t>(share_.members);
+    const auto views = [this](const at::Tensor& flat) { return views_of(flat); };
+    whole_weights_ = Releasable(all, options, views);
+    whole_gradient_ = Releasable(all, options, views);
+    whole_weights_.allocate(counters, MemoryKind::weights);
+    whole_weights_.flat().zero_();  // the padding stays zero under every optimizer
+    for (std::size_t i = 0; i < initial.size(); ++i) whole_weights_.views()[i].copy_(initial[i]);
+    const at::Tensor own = own_slice(whole_weights_.flat());
+    const MemoryScope scope(counters, MemoryKind::weights);
+    versions_.emplace_back().flat = share_.keeps_whole ? own : own.clone();
+    if (share_.keeps_whole) {
+      gathered_ = 0;
+    } else {
+      whole_weights_.release();
+    }
+  } else {
     const MemoryScope scope(counters, MemoryKind::weights);
     versions_.push_back(make_version());
     for (std::size_t i = 0; i < initial.size(); ++i) versions_.back().views[i].copy_(initial[i]);
   }
   const MemoryScope scope(counters, MemoryKind::gradients);
   gradient_ = at::zeros_like(versions_.back().flat);
-  gradient_views_ = views_of(gradient_);
+  if (!sharded()) gradient_views_ = views_of(gradient_);
+}
+
+std::int64_t StageWeights::slice() const {
+  return sharded() ? shard_elements(size_, share_.members) : size_;
+}
+
+at::Tensor StageWeights::own_slice(const at::Tensor& all) const {
+  return all.narrow(0, slice() * static_cast<std::int64_t>(share_.member), slice());
+}
+
+at::Tensor StageWeights::own_part(const at::Tensor& whole) const {
+  if (!sharded()) return whole;
+  const std::int64_t padding = slice() * static_cast<std::int64_t>(share_.members) - size_;
+  return own_slice(at::constant_pad_nd(whole, {0, padding}));
 }
 
 StageWeights::Version StageWeights::make_version() const {
-  std::int64_t n = 0;
-  for (const ParameterSpec& p : parameters_) n += elements(p.shape);
   Version version;
-  version.flat = at::empty({n}, options_);
-  version.views = views_of(version.flat);
+  version.flat = at::empty({slice()}, options_);
+  if (!sharded()) version.views = views_of(version.flat);
   return version;
 }
 
@@ -81,6 +119,7 @@ std::int32_t StageWeights::absolute(std::int32_t version) const {
 void StageWeights::begin(const Uses& uses) {
   base_ = versions_.back().number;
   clear_gradient_ = true;  // gradients of a run's dropped end
+  whole_gradient_.release();
   uses_.clear();
   for (const auto& [version, count] : uses.versions) uses_[absolute(version)] += count;
   for (Version& version : versions_) version.uses = uses_[version.number];
@@ -96,6 +135,7 @@ void StageWeights::begin(const Uses& uses) {
 
 std::span<const at::Tensor> StageWeights::read(const Instruction& op, double learning_rate) {
   if (op.prediction >= 0) return predicted(op, learning_rate);
+  if (sharded()) return gathered(op);
   const std::int32_t number = absolute(op.version);
   for (std::size_t k = versions_.size(); k-- > 0;)
     if (versions_[k].number == number) return versions_[k].views;
@@ -145,7 +185,51 @@ void StageWeights::used(const Instruction& op) {
   }
 }
 
+std::span<const at::Tensor> StageWeights::gathered(const Instruction& op) const {
+  const std::int32_t number = absolute(op.version);
+  if (gathered_ == number) return whole_weights_.views();
+  throw std::logic_error(to_text(op) + " reads version " + std::to_string(number) +
+                         " of the weights of stage " + std::to_string(op.stage.value) +
+                         (gathered_ ? ", but gathered is version " + std::to_string(*gathered_)
+                                    : std::string(", which are not gathered")));
+}
+
+const at::Tensor& StageWeights::begin_gather() {
+  whole_weights_.allocate(counters_, MemoryKind::weights);
+  if (!share_.keeps_whole) own_slice(whole_weights_.flat()).copy_(newest_flat());
+  gathered_ = versions_.back().number;
+  return whole_weights_.flat();
+}
+
+void StageWeights::free_gathered() {
+  whole_weights_.release();
+  gathered_.reset();
+}
+
+const at::Tensor& StageWeights::begin_reduce_scatter() {
+  gradients();  // zeros where this rank had no micro-batch of its own
+  return whole_gradient_.flat();
+}
+
+void StageWeights::end_reduce_scatter() {
+  const at::Tensor sum = own_slice(whole_gradient_.flat());
+  if (clear_gradient_) {
+    gradient_.copy_(sum);
+  } else {
+    gradient_.add_(sum);
+  }
+  clear_gradient_ = false;
+  whole_gradient_.release();
+}
+
 std::span<const at::Tensor> StageWeights::gradients() {
+  if (sharded()) {
+    if (!whole_gradient_.allocated()) {
+      whole_gradient_.allocate(counters_, MemoryKind::gradients);
+      whole_gradient_.flat().zero_();
+    }
+    return whole_gradient_.views();
+  }
   if (clear_gradient_) gradient_.zero_();
   clear_gradient_ = false;
   return gradient_views_;
@@ -181,6 +265,7 @@ void StageWeights::step(double learning_rate, double gradient_scale) {
   const auto uses = uses_.find(next);
   versions_.back().uses = uses == uses_.end() ? 0 : uses->second;
   clear_gradient_ = true;
+  gathered_.reset();  // what was gathered is the version before
 }
 
 StageWeights::State StageWeights::state() const {
@@ -212,14 +297,19 @@ void StageWeights::restore(const State& state) {
     versions_.push_back(take_buffer(MemoryKind::weights));
   }
   for (std::size_t k = 0; k < versions; ++k) {
-    versions_[k].flat.copy_(state.tensors[k]);
+    versions_[k].flat.copy_(own_part(state.tensors[k]));
     versions_[k].number = static_cast<std::int32_t>(state.numbers[k + 2]);
   }
   for (std::size_t k = 0; k < kept.size(); ++k) {
     at::Tensor target = kept[k];
-    target.copy_(state.tensors[versions + k]);
+    target.copy_(own_part(state.tensors[versions + k]));
   }
-  if (average > 0) moving_average_.copy_(state.tensors.back());
+  if (average > 0) moving_average_.copy_(own_part(state.tensors.back()));
+  gathered_.reset();
+  if (share_.keeps_whole) {
+    whole_weights_.flat().narrow(0, 0, size_).copy_(state.tensors[versions - 1]);
+    gathered_ = versions_.back().number;
+  }
 }
 
 }  // namespace sluice

@@ -54,8 +54,16 @@ at::Tensor load_targets(const RunContext& context, bool train,
   return values.to(context.options.dtype());
 }
 
+// A rank's slice of a stage that `ranks` hold.
+static Share share_of(const Sharding& sharding, const std::vector<Rank>& ranks, Rank rank) {
+  if (!sharding.active() || ranks.size() < 2) return {};
+  return {.members = ranks.size(),
+          .member = static_cast<std::size_t>(std::ranges::find(ranks, rank) - ranks.begin()),
+          .keeps_whole = sharding.gather == Sharding::Gather::after_step};
+}
+
 TorchWorker::TorchWorker(Rank rank, const RunContext& context, std::vector<StageId> stages,
-                         const std::vector<StageInterface>& interfaces,
+                         const Placement& placement, const std::vector<StageInterface>& interfaces,
                          const std::vector<std::vector<at::Tensor>>& initial_weights,
                          RankDevice* device)
     : rank_(rank),
@@ -75,10 +83,10 @@ TorchWorker::TorchWorker(Rank rank, const RunContext& context, std::vector<Stage
     std::vector<at::Tensor> initial;
     for (const int l : layers)
       for (const at::Tensor& w : initial_weights[static_cast<std::size_t>(l)]) initial.push_back(w);
-    s.weights = std::make_unique<StageWeights>(s.module->parameters(), initial, spec.optimizer,
-                                               options_, counters_);
+    s.weights = std::make_unique<StageWeights>(
+        s.module->parameters(), initial, spec.optimizer, options_, counters_,
+        share_of(spec.sharding, placement.stages[id.index()], rank));
     s.has_loss = is_loss(spec.model.layers[static_cast<std::size_t>(layers.back())].kind);
-    s.readers.assign(s.interface.sends.size(), 0);
     // The tensors that cross from stage a to stage b: those of a's sends that b receives.
     const auto crossing = [&](StageId a, StageId b, bool own_is_a) {
       Edge edge;
@@ -94,10 +102,8 @@ TorchWorker::TorchWorker(Rank rank, const RunContext& context, std::vector<Stage
     };
     for (std::size_t other = 0; other < interfaces.size(); ++other) {
       if (StageId(other) == id) continue;
-      if (Edge edge = crossing(id, StageId(other), true); !edge.own.empty()) {
-        for (const std::size_t i : edge.own) ++s.readers[i];
+      if (Edge edge = crossing(id, StageId(other), true); !edge.own.empty())
         s.to[StageId(other)] = std::move(edge);
-      }
       if (Edge edge = crossing(StageId(other), id, false); !edge.own.empty())
         s.from[StageId(other)] = std::move(edge);
     }
@@ -113,7 +119,15 @@ void TorchWorker::begin_run(const Program& program) {
     steps_.clear();
   }
   for (State& s : states_) {
-    s.slots.assign(static_cast<std::size_t>(program.microbatches), Slot{});
+    const StageGraph& graph = program.graph;
+    s.slots.assign(static_cast<std::size_t>(program.microbatches / graph.grouping_of(s.id)),
+                   Slot{});
+    s.readers.assign(s.interface.sends.size(), 0);
+    for (const auto& [successor, edge] : s.to)
+      for (const std::size_t i : edge.own) s.readers[i] += pieces_per_op(graph, s.id, successor);
+    s.givers.assign(s.interface.receives.size(), 0);
+    for (const auto& [predecessor, edge] : s.from)
+      for (const std::size_t i : edge.own) s.givers[i] = pieces_per_op(graph, s.id, predecessor);
     s.pending.clear();
     s.kept.clear();
     s.snapshots.clear();
@@ -164,10 +178,11 @@ bool TorchWorker::holds(StageId stage, Micro micro) const {
   return context_.program->placement.rank_of(stage, micro) == rank_;
 }
 
-std::vector<std::int64_t> TorchWorker::samples_of(Micro micro) const {
-  const std::int64_t n = context_.spec->micro_batch;
-  const std::int64_t first =
-      (static_cast<std::int64_t>(iteration_) * context_.program->microbatches + micro.value) * n;
+std::vector<std::int64_t> TorchWorker::samples_of(const State& s, Micro op) const {
+  const std::int64_t n = context_.spec->micro_batch * grouping_of(s);
+  const std::int64_t first = static_cast<std::int64_t>(iteration_) *
+                                 context_.program->microbatches * context_.spec->micro_batch +
+                             op.value * n;
   std::vector<std::int64_t> samples(static_cast<std::size_t>(n));
   const auto& order = context_.request->order;
   for (std::int64_t k = 0; k < n; ++k)
@@ -219,7 +234,7 @@ std::vector<at::Tensor> TorchWorker::run_forward(State& s, const Instruction& op
       if (kept.defined()) recount(kept, counters_, MemoryKind::buffers);
   const auto on_device = [&](const at::Tensor& t) { return device_ ? device_->from_host(t) : t; };
   std::vector<std::int64_t> samples;
-  if (inputs > 0 || s.has_loss) samples = samples_of(op.micro);
+  if (inputs > 0 || s.has_loss) samples = samples_of(s, op.micro);
   at::Tensor target;
   {
     const MemoryScope scope(counters_, MemoryKind::buffers);
@@ -232,11 +247,12 @@ std::vector<at::Tensor> TorchWorker::run_forward(State& s, const Instruction& op
   // recounted.
   const MemoryScope scope(counters_, MemoryKind::buffers);
   const Program& program = *context_.program;
-  const std::int64_t run_micro =
-      static_cast<std::int64_t>(iteration_) * program.microbatches + op.micro.value;
+  const std::int64_t run_micro = static_cast<std::int64_t>(iteration_) * program.microbatches +
+                                 op.micro.value * grouping_of(s);
   const ForwardMode mode{.training = true,
                          .seed = context_.spec->seed,
                          .sequence = context_.first_update * program.micros_per_update + run_micro,
+                         .micro_batches = grouping_of(s),
                          .recomputing = op.what == Do::recompute};
   at::Tensor unread_loss;
   std::vector<at::Tensor> outputs =
@@ -267,14 +283,14 @@ static int micros_of(const Program& program, int index, int per) {
   return std::min(per, program.microbatches - index * per);
 }
 
-void TorchWorker::note_loss(int iteration, Micro micro, double value) {
+void TorchWorker::note_loss(const State& s, int iteration, Micro op, double value) {
   const Program& program = *context_.program;
-  const int in_run = micro.value / program.micros_per_update;
+  const int in_run = op.value * grouping_of(s) / program.micros_per_update;
   const auto update = static_cast<std::size_t>(iteration * program.updates + in_run);
   if (!std::isfinite(value)) throw Diverged{static_cast<std::int64_t>(update)};
   if (in_run == program.updates) return;  // of a run's end that is dropped
-  losses_[update] += value / micros_of(program, in_run, program.micros_per_update);
-  ++loss_parts_[update];
+  losses_[update] += value * grouping_of(s) / micros_of(program, in_run, program.micros_per_update);
+  loss_parts_[update] += grouping_of(s);
 }
 
 // Takes in the losses that have arrived; all: waits for the others too.
@@ -285,7 +301,8 @@ void TorchWorker::read_losses(bool all) {
     if (!all && !device_->passed(first.arrived)) return;
     const PendingLoss loss = first;
     pending_losses_.pop_front();
-    note_loss(loss.iteration, loss.micro, loss.value.item<double>() * context_.spec->loss_scale);
+    note_loss(*loss.stage, loss.iteration, loss.op,
+              loss.value.item<double>() * context_.spec->loss_scale);
   }
 }
 
@@ -307,42 +324,57 @@ void TorchWorker::forward(State& s, const Instruction& op) {
   const MemoryScope scope(counters_, MemoryKind::buffers);
   if (s.has_loss && device_) {
     const at::Tensor value = device_->to_host(loss);
-    pending_losses_.push_back({iteration_, op.micro, value, device_->record()});
+    pending_losses_.push_back({&s, iteration_, op.micro, value, device_->record()});
     read_losses(false);
   } else if (s.has_loss) {
-    note_loss(iteration_, op.micro, loss.item<double>() * context_.spec->loss_scale);
+    note_loss(s, iteration_, op.micro, loss.item<double>() * context_.spec->loss_scale);
   }
   slot.outputs = std::move(outputs);
   slot.outputs_left = s.readers;
-  for (auto& [successor, edge] : s.to) {
-    if (!holds(successor, op.micro)) continue;
-    Slot& next = state(successor).slots[op.micro.index()];
-    next.received.resize(state(successor).interface.receives.size());
-    for (std::size_t k = 0; k < edge.own.size(); ++k) {
-      next.received[edge.other[k]] = slot.outputs[edge.own[k]];
-      if (--slot.outputs_left[edge.own[k]] == 0) slot.outputs[edge.own[k]].reset();
-    }
-  }
+  for (auto& [successor, edge] : s.to)
+    for_each_message_here(s, op.micro, successor, [&](const Piece& made, const Piece& taken) {
+      Slot& next = state(successor).slots[taken.op.index()];
+      next.received.resize(state(successor).interface.receives.size());
+      for (std::size_t k = 0; k < edge.own.size(); ++k) {
+        at::Tensor part = rows_of(slot.outputs[edge.own[k]], made);
+        if (!made.whole() && taken.whole()) part = part.clone();
+        put_rows(next.received[edge.other[k]], std::move(part), taken);
+        if (--slot.outputs_left[edge.own[k]] == 0) slot.outputs[edge.own[k]].reset();
+      }
+    });
 }
 
 void TorchWorker::input_gradient(State& s, const Instruction& op, Slot& slot) {
   const MemoryScope scope(counters_, MemoryKind::buffers);
-  const double scale = context_.spec->loss_scale / context_.program->micros_per_update;
+  const double scale =
+      context_.spec->loss_scale * grouping_of(s) / context_.program->micros_per_update;
   slot.input_gradients =
       s.module->input_gradient(slot.output_gradients, scale, read_weights(s, op), slot.stash);
   s.weights->used(op);
   slot.output_gradients.clear();
-  for (auto& [predecessor, edge] : s.from) {
-    if (!holds(predecessor, op.micro)) continue;
-    State& before = state(predecessor);
-    Slot& target = before.slots[op.micro.index()];
-    target.output_gradients.resize(before.interface.sends.size());
-    for (std::size_t k = 0; k < edge.own.size(); ++k) {
-      at::Tensor& sum = target.output_gradients[edge.other[k]];
-      at::Tensor& mine = slot.input_gradients[edge.own[k]];
-      sum = sum.defined() ? sum.add(mine) : mine;
-      mine.reset();
-    }
+  slot.input_gradients_left = s.givers;
+  for (auto& [predecessor, edge] : s.from)
+    for_each_message_here(s, op.micro, predecessor, [&](const Piece& made, const Piece& taken) {
+      State& before = state(predecessor);
+      Slot& target = before.slots[taken.op.index()];
+      target.output_gradients.resize(before.interface.sends.size());
+      for (std::size_t k = 0; k < edge.own.size(); ++k) {
+        at::Tensor& mine = slot.input_gradients[edge.own[k]];
+        at::Tensor part = rows_of(mine, made);
+        if (--slot.input_gradients_left[edge.own[k]] == 0) mine.reset();
+        if (!made.whole() && taken.whole()) part = part.clone();
+        add_rows(target.output_gradients[edge.other[k]], std::move(part), taken);
+      }
+    });
+}
+
+template <class Visit>
+void TorchWorker::for_each_message_here(const State& s, Micro op, StageId peer, Visit visit) {
+  const StageGraph& graph = context_.program->graph;
+  const auto [first, last] = messages_of(graph, s.id, op, peer);
+  for (Micro m(first); m.value < last; ++m.value) {
+    const Piece taken = piece_of_message(graph, peer, m, s.id);
+    if (holds(peer, taken.op)) visit(piece_of_message(graph, s.id, m, peer), taken);
   }
 }
 
@@ -364,11 +396,12 @@ void TorchWorker::run_pending(State& s) {
 
 // A tensor that leaves the rank must be its receiver's alone: a stash that keeps it, or another
 // reader, gets to keep the original and the message is a copy.
-at::Tensor TorchWorker::hand_out(at::Tensor& tensor, bool last_reader) {
+at::Tensor TorchWorker::hand_out(at::Tensor& tensor, const Piece& piece, bool last_reader) {
   const MemoryScope scope(counters_, MemoryKind::buffers);
-  at::Tensor message = last_reader ? std::move(tensor) : tensor;
+  at::Tensor message = rows_of(tensor, piece);
   if (last_reader) tensor.reset();
-  if (message.use_count() > 1 || message.storage().use_count() > 1) message = message.clone();
+  if (!piece.whole() || message.use_count() > 1 || message.storage().use_count() > 1)
+    message = message.clone();
   recount(message, counters_, MemoryKind::buffers);
   return message;
 }
@@ -376,52 +409,87 @@ at::Tensor TorchWorker::hand_out(at::Tensor& tensor, bool last_reader) {
 Message TorchWorker::take(const Instruction& send) {
   const c10::InferenceMode no_autograd;
   State& s = state(send.stage);
-  Slot& slot = s.slots[send.micro.index()];
+  const bool down = send.what == Do::send_activation;
   auto tensors = std::make_shared<std::vector<at::Tensor>>();
-  if (send.what == Do::send_activation) {
-    for (const std::size_t i : s.to.at(send.peer_stage).own)
-      tensors->push_back(hand_out(slot.outputs[i], --slot.outputs_left[i] == 0));
-  } else {
-    for (const std::size_t i : s.from.at(send.peer_stage).own)
-      tensors->push_back(hand_out(slot.input_gradients[i], true));
-  }
+  const auto& edges = down ? s.to : s.from;
+  const auto edge = edges.find(send.peer_stage);
+  if (edge == edges.end()) return {std::move(tensors)};  // an imposed edge: order, no data
+  const Piece piece =
+      piece_of_message(context_.program->graph, send.stage, send.micro, send.peer_stage);
+  Slot& slot = s.slots[piece.op.index()];
+  auto& values = down ? slot.outputs : slot.input_gradients;
+  auto& left = down ? slot.outputs_left : slot.input_gradients_left;
+  for (const std::size_t i : edge->second.own)
+    tensors->push_back(hand_out(values[i], piece, --left[i] == 0));
   return {std::move(tensors), device_ ? device_->record() : nullptr};
+}
+
+// Tensors that another rank made: this one's stream waits for them, and their memory for it.
+void TorchWorker::take_over(std::vector<at::Tensor>& tensors, const RankDevice::Event& ready) {
+  device_->wait(ready);
+  for (at::Tensor& tensor : tensors) {
+    if (!tensor.defined()) continue;
+    if (tensor.device() == device()) {
+      device_->used_here(tensor);
+    } else {  // from another GPU of this process
+      tensor = tensor.to(device(), /*non_blocking=*/true);
+    }
+  }
 }
 
 void TorchWorker::put(const Instruction& receive, Message message) {
   const c10::InferenceMode no_autograd;
   State& s = state(receive.stage);
-  Slot& slot = s.slots[receive.micro.index()];
+  const bool down = receive.what == Do::receive_activation;
+  const auto& edges = down ? s.from : s.to;
+  const auto found = edges.find(receive.peer_stage);
+  if (found == edges.end()) return;  // an imposed edge
+  const Edge& edge = found->second;
+  const Piece piece =
+      piece_of_message(context_.program->graph, receive.stage, receive.micro, receive.peer_stage);
+  Slot& slot = s.slots[piece.op.index()];
   auto& tensors = *static_cast<std::vector<at::Tensor>*>(message.payload.get());
-  if (device_) {
-    device_->wait(message.ready);
-    const MemoryScope scope(counters_, MemoryKind::buffers);
-    for (at::Tensor& tensor : tensors) {
-      if (tensor.device() == device()) {
-        device_->used_here(tensor);
-      } else {  // from another GPU of this process
-        tensor = tensor.to(device(), /*non_blocking=*/true);
-      }
-    }
-  }
-  if (receive.what == Do::receive_activation) {
+  const MemoryScope scope(counters_, MemoryKind::buffers);
+  if (device_) take_over(tensors, message.ready);
+  if (down) {
     slot.received.resize(s.interface.receives.size());
-    const Edge& edge = s.from.at(receive.peer_stage);
     for (std::size_t k = 0; k < edge.own.size(); ++k) {
       // A buffer until its forward; an activation after it only where a layer keeps it.
       recount(tensors[k], counters_, MemoryKind::buffers);
-      slot.received[edge.own[k]] = std::move(tensors[k]);
+      put_rows(slot.received[edge.own[k]], std::move(tensors[k]), piece);
     }
   } else {
-    const MemoryScope scope(counters_, MemoryKind::buffers);
     slot.output_gradients.resize(s.interface.sends.size());
-    const Edge& edge = s.to.at(receive.peer_stage);
     for (std::size_t k = 0; k < edge.own.size(); ++k) {
       recount(tensors[k], counters_, MemoryKind::buffers);
-      at::Tensor& sum = slot.output_gradients[edge.own[k]];
-      sum = sum.defined() ? sum.add(tensors[k]) : std::move(tensors[k]);
+      add_rows(slot.output_gradients[edge.own[k]], std::move(tensors[k]), piece);
     }
   }
+}
+
+static Worker::Buffer buffer_of(const at::Tensor& flat, std::int64_t count) {
+  return {flat.data_ptr(), static_cast<std::size_t>(count),
+          flat.scalar_type() == at::kDouble ? ElementType::float64 : ElementType::float32};
+}
+
+Worker::Buffer TorchWorker::begin_gather(StageId stage) {
+  const c10::InferenceMode no_autograd;
+  StageWeights& w = weights(stage);
+  return buffer_of(w.begin_gather(), w.newest_flat().numel());
+}
+
+void TorchWorker::free_weights(StageId stage) { weights(stage).free_gathered(); }
+
+Worker::Buffer TorchWorker::begin_reduce_scatter(StageId stage) {
+  const c10::InferenceMode no_autograd;
+  run_pending(state(stage));
+  StageWeights& w = weights(stage);
+  return buffer_of(w.begin_reduce_scatter(), w.newest_flat().numel());
+}
+
+void TorchWorker::end_reduce_scatter(StageId stage) {
+  const c10::InferenceMode no_autograd;
+  weights(stage).end_reduce_scatter();
 }
 
 Worker::Buffer TorchWorker::gradients(StageId stage) {
@@ -429,8 +497,7 @@ Worker::Buffer TorchWorker::gradients(StageId stage) {
   run_pending(s);
   s.weights->gradients();  // clears the accumulator where this rank had no micro-batch of its own
   const at::Tensor& g = s.weights->gradients_flat();
-  return {g.data_ptr(), static_cast<std::size_t>(g.numel()),
-          g.scalar_type() == at::kDouble ? ElementType::float64 : ElementType::float32};
+  return buffer_of(g, g.numel());
 }
 
 void TorchWorker::step(const Instruction& step) {
@@ -460,10 +527,12 @@ void TorchWorker::step(const Instruction& step) {
   if (std::ranges::binary_search(request.snapshots, in_run + 1) &&
       step.version * per_step % program.micros_per_update == 0) {
     StageSnapshot& snapshot = s.snapshots.emplace_back();
-    for (const at::Tensor& w : s.weights->newest()) snapshot.weights.push_back(w.clone());
+    snapshot.weights = newest.clone();
     for (const at::Tensor& b : s.module->buffers()) snapshot.buffers.push_back(b.clone());
   }
-  if (s.has_loss && request.progress) request.progress(in_run + 1);
+  // Of several processes the first one shows it, whatever stage it holds.
+  const bool shows = context_.spec->team ? rank_.value == 0 : s.has_loss;
+  if (shows && request.progress) request.progress(in_run + 1);
   if (device_) {
     // The host asks for work ahead of the GPU, but of no more than two updates: memory that a
     // message used on two streams is free only when the GPU gets there.

@@ -12,6 +12,7 @@
 #include "harness/exec/executor.h"
 #include "harness/exec/session.h"
 #include "harness/exec/torch/memory_counter.h"
+#include "harness/exec/torch/pieces.h"
 #include "harness/exec/torch/rank_device.h"
 #include "harness/exec/torch/stage_module.h"
 #include "harness/exec/torch/stage_weights.h"
@@ -34,16 +35,19 @@ at::Tensor load_input(const RunContext& context, bool train, std::size_t input,
 at::Tensor load_targets(const RunContext& context, bool train,
                         std::span<const std::int64_t> indices);
 
-// A copy of a stage's newest weights and running statistics.
+// A copy of a stage's newest weights (flat; of a sharded stage this rank's slice) and running
+// statistics.
 struct StageSnapshot {
-  std::vector<at::Tensor> weights, buffers;
+  at::Tensor weights;
+  std::vector<at::Tensor> buffers;
 };
 
 class TorchWorker : public Worker {
  public:
-  // stages: the ones this rank holds. interfaces: of all stages. device: null on the CPU.
+  // stages: the ones this rank holds. interfaces, placement: of all stages. device: null on the
+  // CPU.
   TorchWorker(Rank rank, const RunContext& context, std::vector<StageId> stages,
-              const std::vector<StageInterface>& interfaces,
+              const Placement& placement, const std::vector<StageInterface>& interfaces,
               const std::vector<std::vector<at::Tensor>>& initial_weights,
               RankDevice* device = nullptr);
 
@@ -53,6 +57,10 @@ class TorchWorker : public Worker {
   Message take(const Instruction& send) override;
   void put(const Instruction& receive, Message message) override;
   Buffer gradients(StageId stage) override;
+  Buffer begin_gather(StageId stage) override;
+  void free_weights(StageId stage) override;
+  Buffer begin_reduce_scatter(StageId stage) override;
+  void end_reduce_scatter(StageId stage) override;
   void step(const Instruction& step) override;
   void end_run() override;
   DeviceClock* clock() override { return device_; }
@@ -67,18 +75,20 @@ class TorchWorker : public Worker {
   // Per update: of how many micro-batches that is the sum; of how many it must be, over all ranks.
   const std::vector<int>& loss_parts() const { return loss_parts_; }
   int micros_of_update(std::size_t update) const;
-  // keep_weights: the flat weights after each step of the run
+  // keep_weights: the flat weights (of a sharded stage this rank's slice) after each step of the
+  // run
   const std::vector<std::vector<double>>& kept_weights(StageId stage) { return state(stage).kept; }
   const std::vector<StageSnapshot>& snapshots(StageId stage) { return state(stage).snapshots; }
 
  private:
-  // One micro-batch on its way through one stage.
+  // What one op of a stage takes, a micro-batch or several at once, on its way through the stage.
   struct Slot {
     std::vector<at::Tensor> received;          // per interface.receives
     std::vector<at::Tensor> outputs;           // per interface.sends, until handed out
-    std::vector<int> outputs_left;             // readers still to be served, per interface.sends
+    std::vector<int> outputs_left;             // messages still to be made of them
     std::vector<at::Tensor> output_gradients;  // per interface.sends, summed as they come
     std::vector<at::Tensor> input_gradients;   // per interface.receives, until handed out
+    std::vector<int> input_gradients_left;     // messages still to be made of them
     StageStashTensors stash;
   };
   struct Edge {                           // what crosses between this stage and another
@@ -90,7 +100,8 @@ class TorchWorker : public Worker {
     std::unique_ptr<StageModule> module;
     std::unique_ptr<StageWeights> weights;
     std::map<StageId, Edge> to, from;  // successors: sends -> their receives; predecessors
-    std::vector<int> readers;          // per interface.sends: how many stages read it
+    std::vector<int> readers;          // per interface.sends: messages that an op makes of it
+    std::vector<int> givers;           // per interface.receives: messages of its gradient
     bool has_loss = false;
     std::vector<Slot> slots;
     StageWeights::Uses uses;  // of its weights by the program
@@ -102,6 +113,11 @@ class TorchWorker : public Worker {
 
   State& state(StageId stage) { return states_[place_[stage.index()]]; }
   bool holds(StageId stage, Micro micro) const;
+  int grouping_of(const State& s) const { return context_.program->graph.grouping_of(s.id); }
+  // The messages between an op of this rank and `peer` that stay on the rank: visit(the op's piece,
+  // the piece of the peer's op).
+  template <class Visit>
+  void for_each_message_here(const State& s, Micro op, StageId peer, Visit visit);
   void forward(State& s, const Instruction& op);
   // The stage's forward; the loss's value where it holds the loss.
   std::vector<at::Tensor> run_forward(State& s, const Instruction& op, bool keep_stash,
@@ -109,21 +125,23 @@ class TorchWorker : public Worker {
   bool recomputes() const {
     return context_.program->rule.recompute != WeightRule::Recompute::none;
   }
-  void note_loss(int iteration, Micro micro, double value);
+  void note_loss(const State& s, int iteration, Micro op, double value);
   void read_losses(bool all);
+  void take_over(std::vector<at::Tensor>& tensors, const RankDevice::Event& ready);
   std::int64_t update_of(const State& s, std::int32_t version) const;
   double learning_rate(std::int64_t update) const;
   std::span<const at::Tensor> read_weights(State& s, const Instruction& op);
   void input_gradient(State& s, const Instruction& op, Slot& slot);
   void weight_gradient(State& s, StageStashTensors& stash);
   void run_pending(State& s);
-  std::vector<std::int64_t> samples_of(Micro micro) const;
-  at::Tensor hand_out(at::Tensor& tensor, bool last_reader);
+  std::vector<std::int64_t> samples_of(const State& s, Micro op) const;
+  at::Tensor hand_out(at::Tensor& tensor, const Piece& piece, bool last_reader);
 
   // A loss on its way from the GPU: read when it has arrived, so that the host need not wait.
   struct PendingLoss {
+    const State* stage = nullptr;
     int iteration = 0;
-    Micro micro;
+    Micro op;
     at::Tensor value;
     RankDevice::Event arrived;
   };

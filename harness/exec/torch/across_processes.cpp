@@ -1,0 +1,113 @@
+#include "harness/exec/torch/across_processes.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+
+#include "harness/exec/bytes.h"
+
+namespace sluice {
+
+namespace {
+
+// One that can be sent from where it is: dense memory, in whatever order of its dimensions.
+at::Tensor dense(const at::Tensor& tensor) {
+  if (tensor.defined() && !tensor.is_cpu()) return dense(tensor.cpu());
+  if (!tensor.defined() || tensor.is_non_overlapping_and_dense()) return tensor;
+  return tensor.contiguous();
+}
+
+std::string describe(std::span<const at::Tensor> tensors) {
+  ByteWriter out;
+  out.value(tensors.size());
+  for (const at::Tensor& tensor : tensors) {
+    out.value(tensor.defined());
+    if (!tensor.defined()) continue;
+    out.value(tensor.scalar_type());
+    out.list(tensor.sizes().vec());
+    out.list(tensor.strides().vec());
+  }
+  return out.bytes();
+}
+
+std::vector<at::Tensor> make(const std::string& description) {
+  ByteReader in(description);
+  std::vector<at::Tensor> tensors(in.value<std::size_t>());
+  for (at::Tensor& tensor : tensors) {
+    if (!in.value<bool>()) continue;
+    const auto type = in.value<at::ScalarType>();
+    std::vector<std::int64_t> sizes, strides;
+    in.list(sizes);
+    in.list(strides);
+    tensor = at::empty_strided(sizes, strides, at::TensorOptions().dtype(type));
+  }
+  return tensors;
+}
+
+std::span<std::byte> bytes_of(const at::Tensor& tensor) {
+  return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
+}
+
+std::vector<std::byte> as_bytes(const std::string& text) {
+  const auto* begin = reinterpret_cast<const std::byte*>(text.data());
+  return {begin, begin + text.size()};
+}
+
+std::string as_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace
+
+MessageCodec::Encoded TensorCodec::encode(Message& message) {
+  const c10::InferenceMode no_autograd;
+  const MemoryScope scope(receiver, MemoryKind::buffers);
+  auto& tensors = *static_cast<std::vector<at::Tensor>*>(message.payload.get());
+  for (at::Tensor& tensor : tensors) tensor = dense(tensor);
+  Encoded encoded{as_bytes(describe(tensors)), {}};
+  for (const at::Tensor& tensor : tensors)
+    if (tensor.defined()) encoded.parts.push_back(bytes_of(tensor));
+  return encoded;
+}
+
+Message TensorCodec::make_room(std::span<const std::byte> header,
+                               std::vector<std::span<std::byte>>& parts) {
+  const c10::InferenceMode no_autograd;
+  const MemoryScope scope(receiver, MemoryKind::buffers);
+  auto tensors = std::make_shared<std::vector<at::Tensor>>(make(as_text(header)));
+  for (const at::Tensor& tensor : *tensors)
+    if (tensor.defined()) parts.push_back(bytes_of(tensor));
+  return {std::move(tensors)};
+}
+
+void send_tensors(Team& team, int to, std::span<const at::Tensor> tensors) {
+  std::vector<at::Tensor> ready;
+  for (const at::Tensor& tensor : tensors) ready.push_back(dense(tensor));
+  team.send(to, as_bytes(describe(ready)));
+  for (const at::Tensor& tensor : ready)
+    if (tensor.defined()) team.send(to, bytes_of(tensor));
+}
+
+std::vector<at::Tensor> receive_tensors(Team& team, int from) {
+  const c10::InferenceMode no_autograd;
+  std::vector<at::Tensor> tensors = make(as_text(team.receive(from)));
+  for (const at::Tensor& tensor : tensors) {
+    if (!tensor.defined()) continue;
+    const std::vector<std::byte> bytes = team.receive(from);
+    std::copy(bytes.begin(), bytes.end(), bytes_of(tensor).begin());
+  }
+  return tensors;
+}
+
+at::Tensor broadcast_tensor(Team& team, const at::Tensor& tensor, int root) {
+  const c10::InferenceMode no_autograd;
+  const at::Tensor own = team.rank() == root ? dense(tensor) : tensor;
+  const std::string description =
+      team.broadcast(team.rank() == root ? describe(std::span(&own, 1)) : "", root);
+  const std::string bytes = team.broadcast(team.rank() == root ? as_text(bytes_of(own)) : "", root);
+  if (team.rank() == root) return own;
+  const at::Tensor result = make(description).front();
+  std::memcpy(result.data_ptr(), bytes.data(), bytes.size());
+  return result;
+}
+
+}  // namespace sluice

@@ -1,0 +1,30 @@
+// Tensors on their way to another process: as messages of a program (TensorCodec) and, between
+// runs, as what an evaluation or a checkpoint needs. They arrive with the strides they had, because
+// kernels add up in another order over another layout.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <span>
+#include <vector>
+
+#include "harness/exec/team.h"
+#include "harness/exec/torch/memory_counter.h"
+
+namespace sluice {
+
+// The payload of a worker's message is a std::vector<at::Tensor>. An undefined tensor stays one.
+class TensorCodec : public MessageCodec {
+ public:
+  MemoryCounters* receiver = nullptr;  // whose buffers arriving messages are
+  Encoded encode(Message& message) override;
+  Message make_room(std::span<const std::byte> header,
+                    std::vector<std::span<std::byte>>& parts) override;
+};
+
+void send_tensors(Team& team, int to, std::span<const at::Tensor> tensors);
+std::vector<at::Tensor> receive_tensors(Team& team, int from);
+// The root's tensor, in every member.
+at::Tensor broadcast_tensor(Team& team, const at::Tensor& tensor, int root);
+
+}  // namespace sluice

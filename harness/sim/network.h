@@ -1,0 +1,80 @@
+// The links of the virtual clock (simulate.h has the rules): what messages and ring collectives
+// take, and the media they queue for.
+#pragma once
+
+#include <map>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include "harness/core/cluster.h"
+#include "harness/core/program.h"
+
+namespace sluice {
+
+// What one channel's messages cost, and the media they occupy.
+struct Route {
+  double latency = 0;
+  double seconds_per_byte = 0;
+  std::vector<std::size_t> media;
+};
+
+class Network {
+ public:
+  Network(const Program& program, const Cluster& cluster, std::span<const DeviceId> devices);
+
+  // True if no medium is used by two senders: then each sender's own order is the queue's order,
+  // and ranks may run ahead of one another in any order.
+  bool exclusive() const { return exclusive_; }
+
+  double transfer_seconds(std::size_t channel, double bytes) const {
+    return bytes * routes_[channel].seconds_per_byte;
+  }
+
+  // When a message that is sent at `now` is there.
+  double arrival(std::size_t channel, double now, double transfer) {
+    const Route& route = routes_[channel];
+    return occupy_from(route.media, now, transfer) + transfer + route.latency;
+  }
+
+  // Ring all-reduce: 2 (n - 1) steps of bytes / n.
+  double all_reduce_seconds(StageId stage, std::size_t replicas, double bytes) const {
+    const Route& ring = rings_[stage.index()];
+    const double n = static_cast<double>(replicas);
+    return 2 * (n - 1) * (bytes / n * ring.seconds_per_byte + ring.latency);
+  }
+
+  // When a step of a ring, in which every member sends `bytes` to the next, is over.
+  double ring_step_end(StageId stage, double now, double bytes) {
+    const Route& ring = rings_[stage.index()];
+    const double transfer = bytes * ring.seconds_per_byte;
+    return occupy_from(ring.media, now, transfer) + transfer + ring.latency;
+  }
+
+ private:
+  using Medium = std::tuple<int, std::size_t, bool>;  // (kind, link or group, direction)
+
+  Route route_between(const Cluster& cluster, DeviceId from, DeviceId to);
+  Route ring_of(const Cluster& cluster, std::span<const DeviceId> devices,
+                const std::vector<Rank>& members);
+  void occupy(Route& route, const Medium& medium);
+
+  // The start of a transfer that waits until all the media are free, and then keeps them.
+  double occupy_from(const std::vector<std::size_t>& media, double now, double transfer) {
+    double start = now;
+    if (transfer > 0) {
+      for (const std::size_t m : media) start = std::max(start, busy_until_[m]);
+      for (const std::size_t m : media) busy_until_[m] = start + transfer;
+    }
+    return start;
+  }
+
+  Paths paths_;
+  std::map<Medium, std::size_t> media_;
+  std::vector<Route> routes_;
+  std::vector<Route> rings_;  // per stage; of a step
+  std::vector<double> busy_until_;
+  bool exclusive_ = true;
+};
+
+}  // namespace sluice

@@ -1,0 +1,173 @@
+// Planners side by side: what each minimised, how long it searched, and what the common simulator
+// (on the wall clock: the run) makes of its plan. As a table, and as a chart of search time against
+// the plan's time.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "harness/core/units.h"
+#include "plots/charts.h"
+#include "plots/report.h"
+#include "plots/report_tables.h"
+#include "plots/style.h"
+#include "results/metrics.h"
+#include "results/plan_facts.h"
+
+namespace sluice {
+namespace {
+
+using nlohmann::json;
+
+struct PlannedRow {
+  const ComparisonRow* row;
+  PlanFacts facts;
+  std::optional<double> update_seconds;
+};
+
+// Empty unless some planner did search: balanced chains alone are no comparison of planners.
+std::vector<PlannedRow> planned_rows(const Comparison& c) {
+  std::vector<PlannedRow> rows;
+  for (const ComparisonRow& row : c.rows) {
+    const auto facts = plan_facts(row.records.front());
+    if (!facts || row.reference) continue;
+    PlannedRow& planned = rows.emplace_back(PlannedRow{&row, *facts, std::nullopt});
+    if (row.throughput && row.throughput->median > 0)
+      planned.update_seconds = static_cast<double>(row.samples_per_update) / row.throughput->median;
+  }
+  const bool searched =
+      std::ranges::any_of(rows, [](const PlannedRow& p) { return p.facts.searched; });
+  if (!searched) rows.clear();
+  std::ranges::stable_sort(rows, [](const PlannedRow& a, const PlannedRow& b) {
+    return a.update_seconds.value_or(1e300) < b.update_seconds.value_or(1e300);
+  });
+  return rows;
+}
+
+std::string objective_text(const PlanFacts& facts) {
+  return to_text(Seconds(facts.objective)) + "<br><small>" + escape_html(facts.objective_name) +
+         "</small>";
+}
+
+const char* update_head(const Comparison& c) {
+  return c.clock == "virtual" ? "simulated<br>update" : "measured<br>update";
+}
+
+}  // namespace
+
+std::string planner_table(const Comparison& c, const Palette& palette) {
+  const std::vector<PlannedRow> rows = planned_rows(c);
+  if (rows.empty()) return "";
+  std::string html = fmt::format(
+      "<div "
+      "class=\"scroll\"><table><thead><tr><th>planner</th><th>micro-<br>batches</th><th>{}</th>"
+      "<th>objective</th><th>search<br>time</th><th>states<br>visited</th><th>stages</th>"
+      "<th>depth</th><th>peak/rank</th><th class=\"text\">search</th></tr></thead><tbody>\n",
+      update_head(c));
+  for (const auto& [row, facts, update_seconds] : rows) {
+    const std::string system =
+        fmt::format("<td><span class=\"swatch\" style=\"background:{}\"></span>{}</td>",
+                    palette.color(row->system), escape_html(row->label));
+    std::string outcome = !facts.searched  ? "no search: balanced"
+                          : facts.complete ? "complete"
+                                           : "capped: best so far";
+    if (row->outcome != "ok") {
+      outcome = row->outcome;
+      std::ranges::replace(outcome, '_', ' ');
+    }
+    html += fmt::format(
+        "<tr>{}<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>"
+        "<td>{}</td><td class=\"text{}\">{}</td></tr>\n",
+        system, row->microbatches, update_seconds ? to_text(Seconds(*update_seconds)) : "–",
+        objective_text(facts), to_text(Seconds(facts.search_seconds)), facts.states, facts.stages,
+        facts.depth,
+        row->peak_memory ? to_text(Bytes(static_cast<std::int64_t>(row->peak_memory->median)))
+                         : "–",
+        row->outcome == "ok" && facts.complete ? "" : " bad", escape_html(outcome));
+  }
+  return html + "</tbody></table></div>\n";
+}
+
+Chart planner_chart(const std::string& name, const std::string& title,
+                    std::span<const Comparison> comparisons, const Palette& palette) {
+  Chart chart{name, title, nullptr};
+  json views = json::array();
+  for (const Comparison& c : comparisons) {
+    json values = json::array();
+    std::vector<std::string> labels, colors;
+    double largest = 0;
+    for (const PlannedRow& p : planned_rows(c))
+      if (p.facts.searched && p.update_seconds) largest = std::max(largest, *p.update_seconds);
+    const Scale scale = time_scale(largest);
+    for (const auto& [row, facts, update_seconds] : planned_rows(c)) {
+      if (!facts.searched || !update_seconds) continue;
+      values.push_back({{"planner", row->label},
+                        {"search", std::max(facts.search_seconds, 1e-6)},
+                        {"update", *update_seconds / scale.divisor},
+                        {"text", to_text(Seconds(*update_seconds)) + " after a search of " +
+                                     to_text(Seconds(facts.search_seconds))},
+                        {"micro-batches", row->microbatches},
+                        {"depth", facts.depth},
+                        {"states", facts.states},
+                        {"ended", facts.complete ? "complete" : "capped"}});
+      if (std::ranges::find(labels, row->label) != labels.end()) continue;
+      labels.push_back(row->label);
+      colors.push_back(palette.color(row->system));
+    }
+    if (values.empty()) continue;
+    json colours = {{"domain", string_array(labels)}};
+    // A system's own colour, unless variants of it must be told apart.
+    if (std::set(colors.begin(), colors.end()).size() == colors.size())
+      colours["range"] = string_array(colors);
+    else
+      colours["scheme"] = "tableau20";
+    json view = {
+        {"data", {{"values", std::move(values)}}},
+        {"width", 390},
+        {"height", 260},
+        {"mark", {{"type", "point"}, {"filled", true}, {"size", 110}, {"opacity", 0.9}}},
+        {"encoding",
+         {{"x",
+           {{"field", "search"},
+            {"type", "quantitative"},
+            {"scale", {{"type", "log"}}},
+            {"axis", {{"title", "search time, s"}, {"format", "~g"}, {"tickCount", 5}}}}},
+          {"y",
+           {{"field", "update"},
+            {"type", "quantitative"},
+            {"scale", {{"zero", false}}},
+            {"axis", {{"title", "time of an update, " + scale.unit}, {"format", "~g"}}}}},
+          {"color",
+           {{"field", "planner"},
+            {"type", "nominal"},
+            {"scale", colours},
+            {"legend",
+             {{"title", nullptr}, {"orient", "bottom"}, {"columns", legend_columns(labels)}}}}},
+          {"shape",
+           {{"field", "ended"},
+            {"type", "nominal"},
+            {"scale",
+             {{"domain", string_array({"complete", "capped"})},
+              {"range", string_array({"circle", "triangle-up"})}}},
+            {"legend", {{"title", nullptr}, {"orient", "bottom"}}}}},
+          {"tooltip", json::array({{{"field", "planner"}, {"title", "planner"}},
+                                   {{"field", "text"}, {"title", "update"}},
+                                   {{"field", "micro-batches"}, {"title", "micro-batches"}},
+                                   {{"field", "depth"}, {"title", "depth"}},
+                                   {{"field", "states"}, {"title", "states visited"}},
+                                   {{"field", "ended"}, {"title", "search"}}})}}}};
+    if (comparisons.size() > 1) view["title"] = panel_heading(panel_title(c, comparisons));
+    views.push_back(std::move(view));
+  }
+  if (views.empty()) return chart;
+  chart.spec =
+      chart_frame(title, {setting(comparisons.front()),
+                          "Lower left is better; a triangle is a search that a cap ended"});
+  chart.spec["concat"] = std::move(views);
+  chart.spec["columns"] = panel_columns(comparisons);
+  chart.spec["resolve"] = {{"scale", {{"color", "independent"}}}};
+  chart.spec["spacing"] = 28;
+  return chart;
+}
+
+}  // namespace sluice

@@ -1,0 +1,84 @@
+// Planners in the report: what each minimised, how long it searched, what its plan is worth.
+#include <gtest/gtest.h>
+
+#include "plots/charts.h"
+#include "plots/report_tables.h"
+#include "plots/synthetic_test.h"
+
+namespace sluice {
+namespace {
+
+using nlohmann::json;
+
+Record planned(const std::string& system, double seconds, const std::string& objective,
+               double search_seconds, bool complete) {
+  Record record = synthetic::record(system, 4, seconds, "virtual");
+  record.plan = {{"objective", 0.25},
+                 {"objective_name", objective},
+                 {"search_seconds", search_seconds},
+                 {"states", 12345},
+                 {"complete", complete},
+                 {"stages", json::array({json::object(), json::object(), json::object()})},
+                 {"edges", json::parse("[[0, 2], [1, 2]]")}};
+  return record;
+}
+
+std::vector<Record> planners() {
+  return {synthetic::record("single_device", 1, 0.4, "virtual"),
+          planned("piper", 0.02, "slowest stage's seconds per micro-batch", 60, false),
+          planned("graphpipe", 0.01, "slowest stage, per sample", 0.5, true),
+          planned("gpipe", 0.03, "slowest stage", 0.001, true)};
+}
+
+TEST(PlannerComparison, TheTableSaysWhatEachSearchWas) {
+  const std::vector<Record> records = planners();
+  const std::string html = planner_table(compare(records).front(), Palette(records));
+  const std::size_t graphpipe = html.find("graphpipe"), piper = html.find("piper"),
+                    gpipe = html.find("gpipe</td>");
+  ASSERT_NE(graphpipe, std::string::npos);
+  EXPECT_LT(graphpipe, piper);  // the fastest plan first
+  EXPECT_LT(piper, gpipe);
+  EXPECT_EQ(html.find("single_device"), std::string::npos);
+  const std::string first = html.substr(graphpipe, piper - graphpipe);
+  EXPECT_NE(first.find("slowest stage, per sample"), std::string::npos);
+  EXPECT_NE(first.find("<td>500 ms</td><td>12345</td><td>3</td><td>2</td>"), std::string::npos)
+      << first;
+  EXPECT_NE(first.find(">complete<"), std::string::npos);
+  EXPECT_NE(html.substr(piper, gpipe - piper).find(">capped: best so far<"), std::string::npos);
+  EXPECT_NE(html.substr(gpipe).find(">no search: balanced<"), std::string::npos);
+  EXPECT_NE(html.find("simulated<br>update"), std::string::npos);
+}
+
+TEST(PlannerComparison, APlanThatDoesNotRunKeepsItsSearchAndSaysWhy) {
+  std::vector<Record> records = planners();
+  records[1].outcome = "out_of_memory";
+  const std::string html = planner_table(compare(records).front(), Palette(records));
+  const std::string piper = html.substr(html.find("piper"));
+  EXPECT_NE(piper.find(">out of memory<"), std::string::npos);
+  EXPECT_NE(piper.find("<td>60 s</td>"), std::string::npos) << piper;
+}
+
+TEST(PlannerComparison, TheChartHasAPointForEverySearch) {
+  const std::vector<Record> records = planners();
+  const std::vector<Comparison> comparisons = compare(records);
+  const Chart chart = planner_chart("planners", "Planners", comparisons, Palette(records));
+  ASSERT_EQ(chart.spec["concat"].size(), 1u);
+  const json& values = chart.spec["concat"][0]["data"]["values"];
+  ASSERT_EQ(values.size(), 2u);
+  EXPECT_EQ(values[0]["planner"], "graphpipe");
+  EXPECT_EQ(values[0]["ended"], "complete");
+  EXPECT_EQ(values[0]["depth"], 2);
+  EXPECT_EQ(values[1]["ended"], "capped");
+  EXPECT_DOUBLE_EQ(values[1]["search"], 60);
+  EXPECT_EQ(chart.spec["concat"][0]["encoding"]["color"]["scale"]["range"].size(), 2u);
+}
+
+TEST(PlannerComparison, BalancedChainsAloneAreNoComparisonOfPlanners) {
+  const std::vector<Record> records = {planned("gpipe", 0.03, "slowest stage", 0.001, true),
+                                       planned("dapple", 0.02, "slowest stage", 0.001, true)};
+  EXPECT_EQ(planner_table(compare(records).front(), Palette(records)), "");
+  EXPECT_TRUE(planner_chart("p", "P", compare(records), Palette(records)).spec.is_null());
+}
+
+}  // namespace
+}  // namespace sluice

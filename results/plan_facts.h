@@ -1,0 +1,26 @@
+// What a record says about the search that made its plan: the figures of a planner comparison.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "results/record.h"
+
+namespace sluice {
+
+struct PlanFacts {
+  std::string objective_name;  // what the planner minimised
+  double objective = 0;        // mostly seconds
+  double search_seconds = 0;
+  std::int64_t states = 0;  // visited
+  int stages = 0;
+  int depth = 0;         // stages on the longest path
+  bool searched = true;  // false: the plan only balances the slowest stage of a fixed number
+  bool complete = true;  // false: a cap ended the search, and this was the best plan so far
+};
+
+// Nothing for a record without a plan: refused, or from before plans were kept.
+std::optional<PlanFacts> plan_facts(const Record& record);
+
+}  // namespace sluice
