@@ -142,7 +142,7 @@ int main(int argc, char** argv) {
   c->add_option("--workload", profile.workload, "Workload")->required();
   c->add_option("--micro-batch", profile.micro_batch,
                 "Samples per micro-batch (default: the workload's)");
-  c->add_option("--device", profile.device, "cpu")->capture_default_str();
+  c->add_option("--device", profile.device, "cpu or cuda")->capture_default_str();
   c->add_option("--out", profile.out, "File to write (default: stdout)");
   c->callback([&] { chosen = [&] { return profile_command(profile); }; });
 
@@ -162,8 +162,8 @@ int main(int argc, char** argv) {
   single("--costs", "costs",
          "profile, analytic or a file (default: profile on the wall clock, analytic on the virtual "
          "one)");
-  single("--transport", "transport", "threads (default)");
-  single("--device", "device", "cpu (default)");
+  single("--transport", "transport", "threads (default); nccl with --device cuda, a GPU a rank");
+  single("--device", "device", "cpu (default) or cuda");
   single("--ranks", "ranks", "Ranks (default 2)");
   single("--batch", "batch", "Samples per update (default: the workload's)");
   single("--microbatches", "microbatches", "Micro-batches per update (default: the workload's)");

@@ -1,5 +1,4 @@
 #include "harness/plan/ideal_partition.h"
-#include "harness/plan/search.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -11,75 +10,6 @@
 namespace sluice {
 namespace {
 
-<<<<<<< HEAD
-OperatorGraph graph_of(const std::vector<double>& latency, const std::vector<double>& send,
-                       std::vector<std::pair<int, int>> edges, int accelerators) {
-  OperatorGraph graph{.edges = std::move(edges), .memory = 1e9, .accelerators = accelerators};
-  for (std::size_t i = 0; i < latency.size(); ++i)
-    graph.operators.push_back({.name = std::to_string(i),
-                               .accelerator = latency[i],
-                               .cpu = 10 * latency[i],
-                               .send = send[i],
-                               .bytes = 1});
-  return graph;
-}
-
-// Every assignment of groups to devices; contiguous: no device before an earlier one's.
-double brute_force(const OperatorGraph& graph, bool contiguous) {
-  const OperatorGroups groups = group_operators(graph);
-  const int devices = graph.accelerators + graph.cpus;
-  std::vector<int> device(groups.members.size());
-  double best = kNever;
-  // A contiguous split is one whose devices can be put in an order that no edge runs against.
-  const auto ordered = [&] {
-    std::vector<std::vector<bool>> before(static_cast<std::size_t>(devices),
-                                          std::vector<bool>(static_cast<std::size_t>(devices)));
-    for (std::size_t g = 0; g < groups.members.size(); ++g)
-      for (const int p : groups.predecessors[g])
-        before[static_cast<std::size_t>(device[static_cast<std::size_t>(p)])]
-              [static_cast<std::size_t>(device[g])] = true;
-    for (std::size_t k = 0; k < before.size(); ++k)
-      for (std::size_t i = 0; i < before.size(); ++i)
-        for (std::size_t j = 0; j < before.size(); ++j)
-          if (before[i][k] && before[k][j]) before[i][j] = true;
-    for (std::size_t i = 0; i < before.size(); ++i)
-      for (std::size_t j = i + 1; j < before.size(); ++j)
-        if (before[i][j] && before[j][i]) return false;
-    return true;
-  };
-  const std::function<void(std::size_t)> assign = [&](std::size_t g) {
-    if (g == device.size()) {
-      if (contiguous && !ordered()) return;
-      double load = 0;
-      for (int d = 0; d < devices; ++d) {
-        std::vector<int> operators;
-        double bytes = 0;
-        for (std::size_t i = 0; i < device.size(); ++i)
-          if (device[i] == d)
-            for (const int op : groups.members[i]) {
-              operators.push_back(op);
-              bytes += graph.operators[static_cast<std::size_t>(op)].bytes;
-              if (d < graph.accelerators &&
-                  !graph.operators[static_cast<std::size_t>(op)].on_accelerator)
-                return;
-            }
-        if (d < graph.accelerators && bytes > graph.memory) return;
-        load = std::max(load, device_load(graph, operators, d < graph.accelerators));
-      }
-      best = std::min(best, load);
-      return;
-    }
-    for (int d = 0; d < devices; ++d) {
-      device[g] = d;
-      assign(g + 1);
-    }
-  };
-  assign(0);
-  return best;
-}
-
-=======
->>>>>>> wip-plan
 TEST(IdealPartitionTest, Diamond) {  // EX-1
   const OperatorGraph graph =
       graph_of({2, 3, 3, 2}, {1, 1, 1, 0}, {{0, 1}, {0, 2}, {1, 3}, {2, 3}}, 2);

@@ -60,13 +60,8 @@ struct OutOfLimits {};
 
 class StageSearch {
  public:
-<<<<<<< HEAD
   StageSearch(StageLists& lists, const StageSearchSpace& space, const StageSearchLimits& limits)
-      : lists_(lists), space_(space), limits_(limits) {
-=======
-  Search(StageLists& lists, const StageSearchSpace& space, const StageSearchLimits& limits)
       : lists_(lists), space_(space), limits_(limits), fewest_(lists.looks()) {
->>>>>>> wip-plan
     for (std::size_t k = 0; k < lists.choices.size(); ++k) {
       const StageChoice& c = lists.choices[k];
       const int b = space.rates[static_cast<std::size_t>(c.rate)].micro_batch;

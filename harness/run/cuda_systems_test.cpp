@@ -31,6 +31,7 @@ Numbers train(const TestSetup& setup, const DataFeed& feed, const std::string& d
   const bool synchronous = setup.prepared.system->synchronous;
   const Program program = make_program(setup.prepared, synchronous ? setup.microbatches : kUpdates);
   spec.rule = program.rule;
+  spec.sharding = program.sharding;
   const auto session = make_session(spec);
   RunRequest request;
   request.order = samples_from(0, kUpdates * spec.micro_batch * setup.microbatches);

@@ -45,12 +45,17 @@ class HeaderCodec : public MessageCodec {
   }
 };
 
-// The header of a tensor: type, number of dimensions, sizes.
+// The header of a tensor: type (-1: undefined), number of dimensions, sizes.
 class TensorBuffers : public MessageBuffers {
  public:
   std::vector<std::int64_t> header(const Message& message) override {
+    const c10::InferenceMode no_autograd;
     std::vector<std::int64_t> numbers;
     for (at::Tensor& tensor : tensors_of(message)) {
+      if (!tensor.defined()) {
+        numbers.push_back(-1);
+        continue;
+      }
       tensor = tensor.contiguous();
       numbers.push_back(static_cast<std::int64_t>(tensor.scalar_type()));
       numbers.push_back(tensor.dim());
@@ -67,12 +72,14 @@ class TensorBuffers : public MessageBuffers {
         static_cast<cudaStream_t>(stream), c10::cuda::current_device()));
     auto tensors = std::make_shared<Tensors>();
     for (std::size_t at = 0; at < header.size();) {
-      const auto type = static_cast<at::ScalarType>(header[at]);
-      const auto dimensions = static_cast<std::size_t>(header[at + 1]);
-      const auto sizes = header.subspan(at + 2, dimensions);
-      tensors->push_back(at::empty(at::IntArrayRef(sizes.data(), sizes.size()),
-                                   at::TensorOptions().dtype(type).device(at::kCUDA)));
-      at += 2 + dimensions;
+      at::Tensor& tensor = tensors->emplace_back();
+      if (header[at++] < 0) continue;
+      const auto type = static_cast<at::ScalarType>(header[at - 1]);
+      const auto dimensions = static_cast<std::size_t>(header[at]);
+      const auto sizes = header.subspan(at + 1, dimensions);
+      tensor = at::empty(at::IntArrayRef(sizes.data(), sizes.size()),
+                         at::TensorOptions().dtype(type).device(at::kCUDA));
+      at += 1 + dimensions;
     }
     return {tensors, {}};
   }
@@ -80,7 +87,7 @@ class TensorBuffers : public MessageBuffers {
   std::vector<DeviceBuffer> buffers(const Message& message) override {
     std::vector<DeviceBuffer> all;
     for (const at::Tensor& tensor : tensors_of(message))
-      all.push_back({tensor.mutable_data_ptr(), tensor.nbytes()});
+      if (tensor.defined()) all.push_back({tensor.mutable_data_ptr(), tensor.nbytes()});
     return all;
   }
 };

@@ -310,6 +310,7 @@ void TorchWorker::end_run() {
   if (!device_) return;
   read_losses(true);
   device_->wait_on_host(device_->record());
+  copied_.clear();
 }
 
 int TorchWorker::micros_of_update(std::size_t update) const {
@@ -431,10 +432,13 @@ void TorchWorker::take_over(std::vector<at::Tensor>& tensors, const RankDevice::
     if (!tensor.defined()) continue;
     if (tensor.device() == device()) {
       device_->used_here(tensor);
-    } else {  // from another GPU of this process
-      tensor = tensor.to(device(), /*non_blocking=*/true);
+    } else {  // from another GPU of this process; its memory must stay until it is copied
+      at::Tensor source = std::move(tensor);
+      tensor = source.to(device(), /*non_blocking=*/true);
+      copied_.emplace_back(std::move(source), device_->record());
     }
   }
+  while (!copied_.empty() && device_->passed(copied_.front().second)) copied_.pop_front();
 }
 
 void TorchWorker::put(const Instruction& receive, Message message) {

@@ -151,6 +151,7 @@ class TorchWorker : public Worker {
   RankDevice* device_;
   at::TensorOptions options_;  // the context's, on the rank's device
   std::deque<PendingLoss> pending_losses_;
+  std::deque<std::pair<at::Tensor, RankDevice::Event>> copied_;  // see take_over()
   std::deque<RankDevice::Event> steps_;  // that the GPU may still be at: see step()
   MemoryCounters* counters_;
   std::vector<State> states_;
