@@ -160,6 +160,7 @@ void recount(const at::Tensor& tensor, MemoryCounters* counters, MemoryKind kind
     return;
   }
   if (data.get_deleter() != &free_data || !data.get_context()) return;
+  if (counters && counters->of_gpu()) counters = nullptr;
   move_block(*block_of(data.get_context()), counters, kind);
 }
 
