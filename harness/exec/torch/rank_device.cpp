@@ -23,7 +23,7 @@ int device_of_rank(std::size_t rank, std::size_t ranks, int devices) {
   throw InputError("device", cuda_refusal());
 }
 [[gnu::weak]] std::unique_ptr<DeviceTransports> make_nccl_transports(std::vector<RankDevice*>,
-                                                                      Team*) {
+                                                                     Team*) {
   throw InputError("transport", cuda_refusal());
 }
 
