@@ -359,6 +359,19 @@ TEST_F(Cli, SweepFilesThatCannotBeRead) {
   refuses({"compare", put("none.jsonl", "")}, {"holds no record"});
 }
 
+TEST_F(Cli, AGpuThatIsNotThereIsOneClearError) {
+  if (fs::exists("/dev/nvidiactl")) GTEST_SKIP() << "there is a GPU";
+  // Either sluice-cuda stands beside the program and finds none, or the program says what to build.
+  refuses({"run", "--system", "gpipe", "--workload", "tiny", "--device", "cuda"},
+          {"--device cuda", "CUDA"});
+  refuses({"run", "gpu"}, {"--device cuda", "CUDA"});
+  refuses({"profile", "--workload", "tiny", "--device", "cuda"}, {"--device cuda", "CUDA"});
+  refuses({"run", "--system", "gpipe", "--workload", "tiny", "--transport", "nccl"},
+          {"nccl connects GPUs", "--device cuda"});
+  // What a sweep for GPUs would run can be listed anywhere.
+  EXPECT_EQ(sluice({"run", "gpu", "--dry-run"}).code, 0);
+}
+
 TEST_F(Cli, MissingDataSaysWhereToPutIt) {
   if (fs::exists("/usr/share/datasets/cifar10")) GTEST_SKIP() << "CIFAR-10 is on this machine";
   refuses({"run", "--system", "gpipe", "--workload", "cifar10_cnn", "--costs", "analytic", "--out",

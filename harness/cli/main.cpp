@@ -143,7 +143,7 @@ int main(int argc, char** argv) {
   c->add_option("--workload", profile.workload, "Workload")->required();
   c->add_option("--micro-batch", profile.micro_batch,
                 "Samples per micro-batch (default: the workload's)");
-  c->add_option("--device", profile.device, "cpu")->capture_default_str();
+  c->add_option("--device", profile.device, "cpu or cuda")->capture_default_str();
   c->add_option("--out", profile.out, "File to write (default: stdout)");
   c->callback([&] { chosen = [&] { return profile_command(profile); }; });
 
@@ -165,8 +165,8 @@ int main(int argc, char** argv) {
          "one)");
   single("--transport", "transport",
          "threads (default): ranks of this process; mpi: one process a rank, started by mpirun or "
-         "srun");
-  single("--device", "device", "cpu (default)");
+         "srun; nccl with --device cuda, a GPU a rank");
+  single("--device", "device", "cpu (default) or cuda");
   single("--ranks", "ranks", "Ranks (default 2; over MPI: as many as there are processes)");
   single("--data-parallel", "data_parallel",
          "Pipelines beside each other, each on its share of the ranks and micro-batches (default "

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/commands.h"
+#include "harness/cli/gpu_program.h"
 #include "harness/core/error.h"
 #include "harness/run/engine.h"
 #include "workloads/models/registry.h"
@@ -12,14 +13,16 @@ namespace sluice {
 
 int profile_command(const ProfileArguments& a) {
   const Workload& workload = find_workload(a.workload);
-  if (a.device != "cpu")
-    throw InputError("--device", "unknown device '" + a.device + "'", "this build profiles cpu");
+  if (a.device != "cpu" && a.device != "cuda")
+    throw InputError("--device", "unknown device '" + a.device + "'", "give cpu or cuda");
   if (!workload.runs_for_real)
     throw InputError("--workload", "'" + a.workload + "' is a full-size declaration",
                      "profile a workload that runs here");
   if (a.micro_batch < 0) throw InputError("--micro-batch", "must be at least 1");
+  need_device(a.device);
   const CostGraph graph = engine::measure(
-      workload.model, a.micro_batch > 0 ? a.micro_batch : workload.batch / workload.microbatches);
+      workload.model, a.micro_batch > 0 ? a.micro_batch : workload.batch / workload.microbatches,
+      a.device);
   const std::string text = to_json(graph).dump(2) + "\n";
   if (a.out.empty()) {
     fmt::print("{}", text);

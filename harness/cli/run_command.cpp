@@ -9,6 +9,7 @@
 #include <set>
 
 #include "harness/cli/commands.h"
+#include "harness/cli/gpu_program.h"
 #include "harness/core/error.h"
 #include "harness/exec/mpi.h"
 #include "harness/run/job.h"
@@ -208,6 +209,7 @@ int run_command(const RunArguments& a) {
     if (a.json) fmt::print("{}\n", list.dump(2));
     return 0;
   }
+  if (std::ranges::count(sweep.cases, "cuda", &RunCase::device) > 0) need_device("cuda");
   const std::string out =
       a.out.empty() ? source_folder() + "/results/runs/" + sweep.name + ".jsonl" : a.out;
   install_interrupt_handler();

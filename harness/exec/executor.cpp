@@ -29,6 +29,15 @@ double since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+// A rank's time: seconds since the common start, or marks of its device until tell() exchanges
+// them.
+struct RankClock {
+  Clock::time_point start;
+  DeviceClock* device;
+  double now() const { return device ? device->mark() : since(start); }
+  double tell(double time) const { return device ? device->seconds(time) : time; }
+};
+
 // Ends a run early: keeps what went wrong first (later failures are its consequences), wakes the
 // ranks that wait for a message, and tells the ones that compute, which look between instructions.
 class Stop {
@@ -55,6 +64,10 @@ class Stop {
     transport_.abort();
   }
   std::optional<std::int64_t> diverged() const { return diverged_; }
+  bool failed() {
+    const std::lock_guard lock(mutex_);
+    return failure_.has_value();
+  }
   // A rank of another process has stopped the run; why comes with the results.
   void follow() { requested_.store(true); }
   // Of several processes: what went wrong first anywhere is what went wrong.
@@ -134,11 +147,11 @@ int member_of(const Program& program, StageId stage, Rank rank) {
 
 template <bool traced>
 void run_once(const Program& program, Rank rank, Transport& transport, Worker& worker,
-              int iteration, Clock::time_point start, const Stop& stop, RankResult& result) {
+              int iteration, const RankClock& clock, const Stop& stop, RankResult& result) {
   for (const Instruction& i : program.ranks[rank.index()]) {
     stop.throw_if_requested();
     double begin = 0;
-    if constexpr (traced) begin = since(start);
+    if constexpr (traced) begin = clock.now();
     switch (i.what) {
       case Do::send_activation:
       case Do::send_gradient:
@@ -173,14 +186,14 @@ void run_once(const Program& program, Rank rank, Transport& transport, Worker& w
         double& end =
             result
                 .update_end[static_cast<std::size_t>(iteration * program.updates + i.micro.value)];
-        end = since(start);
+        end = clock.now();
         ++result.steps;
         break;
       }
       default:
         worker.compute(i);
     }
-    if constexpr (traced) result.trace.push_back({i, begin, since(start)});
+    if constexpr (traced) result.trace.push_back({i, begin, clock.now()});
   }
 }
 
@@ -218,19 +231,28 @@ Execution execute(const Program& program, Transport& transport,
     ready.fetch_add(1);
     ready.notify_all();
     go.wait(false);
+    const RankClock clock{start, workers[r]->clock()};
     guarded(r, [&] {
+      if (clock.device) clock.device->start(since(start));
       for (int k = 0; k < options.iterations; ++k) {
         stop.throw_if_requested();  // a worker whose begin_run failed is not asked for more
         workers[r]->begin_iteration(k);
         if (k == options.traced_iteration) {
-          run_once<true>(program, Rank(r), transport, *workers[r], k, start, stop, results[r]);
+          run_once<true>(program, Rank(r), transport, *workers[r], k, clock, stop, results[r]);
         } else {
-          run_once<false>(program, Rank(r), transport, *workers[r], k, start, stop, results[r]);
+          run_once<false>(program, Rank(r), transport, *workers[r], k, clock, stop, results[r]);
         }
       }
-      results[r].end = since(start);
+      results[r].end = clock.now();
       workers[r]->end_run();
+      results[r].end = clock.tell(results[r].end);
     });
+    if (clock.device && !stop.failed())
+      guarded(r, [&] {
+        for (double& end : results[r].update_end) end = clock.tell(end);
+        for (TraceEvent& e : results[r].trace)
+          e.start = clock.tell(e.start), e.end = clock.tell(e.end);
+      });
   };
   {
     const Watchdog watchdog(options, stop, transport);

@@ -16,6 +16,16 @@
 
 namespace sluice {
 
+// The clock of a rank whose device works behind its thread (a GPU's stream): what the thread's own
+// clock would show is when an op was asked for, not when it was done.
+class DeviceClock {
+ public:
+  virtual ~DeviceClock() = default;
+  virtual void start(double seconds) = 0;  // now, with nothing queued, so much of the run is over
+  virtual double mark() = 0;  // queues a mark behind everything so far; its number, from 1
+  virtual double seconds(double mark) = 0;  // waits until the device has passed it; 0 for mark 0
+};
+
 // The stages of one rank. Called by that rank's thread only.
 class Worker {
  public:
@@ -43,6 +53,7 @@ class Worker {
   virtual void end_reduce_scatter(StageId stage);
   virtual void step(const Instruction& step) = 0;
   virtual void end_run() = 0;
+  virtual DeviceClock* clock() { return nullptr; }  // none: an op is done when its call returns
 };
 
 struct ExecuteOptions {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -74,7 +75,9 @@ struct SessionSpec {
   Plan plan;
   OptimizerSpec optimizer;
   std::uint64_t seed = 1;
-  std::int64_t micro_batch = 1;  // samples of one micro-batch of the program
+  std::int64_t micro_batch = 1;       // samples of one micro-batch of the program
+  std::string device = "cpu";         // or "cuda": a stream a rank, on as many GPUs as there are
+  std::string transport = "threads";  // or "nccl": cuda, a GPU a rank
   bool double_precision = false;
   bool batched_weight_gradients =
       false;              // W of all micro-batches of an update as one GEMM, at the update
@@ -159,10 +162,16 @@ class Session {
 
 std::unique_ptr<Session> make_session(const SessionSpec& spec);  // exec/torch/session.cpp
 
-// Seconds of each layer of the model for one micro-batch on this machine, one thread: median of
-// `repeats`.
-CostGraph measure_costs(const ModelGraph& model, std::int64_t micro_batch,
-                        int repeats);  // exec/torch/profile.cpp
+// Seconds of each layer of the model for one micro-batch on this machine, one thread or (device
+// "cuda") the first GPU: median of `repeats`.
+CostGraph measure_costs(const ModelGraph& model, std::int64_t micro_batch, int repeats,
+                        const std::string& device = "cpu");  // exec/torch/profile.cpp
 std::string torch_version();
+
+// Why ranks cannot run on GPUs: this build has no CUDA, or the machine no GPU. "" if they can.
+std::string cuda_refusal();
+// {"devices": [names], "driver", "runtime", "nccl": {"header", "library"}} of a build with CUDA (no
+// devices where there is no GPU), else null.
+nlohmann::json describe_cuda();
 
 }  // namespace sluice

@@ -171,7 +171,7 @@ RunCase read_one(const nlohmann::json& json, const std::string& file, const std:
   if (c.costs != "profile" && c.costs != "analytic" && !std::filesystem::exists(c.costs))
     reader.fail("costs", "no such file '" + c.costs + "'",
                 "give profile, analytic or a file of sluice profile");
-  read_choice(reader, "transport", c.transport, {"threads", "mpi"});
+  read_choice(reader, "transport", c.transport, {"threads", "mpi", "nccl"});
   read_choice(reader, "device", c.device, {"cpu", "cuda"});
   if (!on_wall) {
     if (c.transport == "mpi")
@@ -184,7 +184,10 @@ RunCase read_one(const nlohmann::json& json, const std::string& file, const std:
   if (c.transport == "mpi" && !mpi_built())
     reader.fail("transport", "this build has no MPI transport",
                 "install MPI (Debian: libopenmpi-dev openmpi-bin) and build again, or use threads");
-  if (c.device == "cuda") reader.fail("device", "this build has no CUDA executor", "use cpu");
+  if (c.transport == "mpi" && c.device == "cuda")
+    reader.fail("transport", "mpi carries what is in the CPU's memory", "use nccl");
+  if (c.transport == "nccl" && c.device != "cuda")
+    reader.fail("transport", "nccl connects GPUs", "use --device cuda, or threads");
   c.ranks = as_int(reader.integer("ranks", c.ranks, 1), reader, "ranks");
   check_cluster(reader, c, system.one_process ? 1 : c.ranks);
   c.data_parallel = as_int(reader.integer("data_parallel", 1, 1), reader, "data_parallel");

@@ -190,6 +190,8 @@ const BadInput kBad[] = {
      "s.json: /grid/0/workload: 'vgg16' is a full-size declaration for the virtual clock..."},
     {"virtual_mpi", tiny({{"clock", "virtual"}, {"transport", "mpi"}}),
      "s.json: /grid/0/transport: the virtual clock runs in one process; leave transport out"},
+    {"nccl_without_gpus", tiny({{"transport", "nccl"}}),
+     "s.json: /grid/0/transport: nccl connects GPUs; use --device cuda, or threads"},
     {"transport", tiny({{"transport", "thread"}}),
      "s.json: /grid/0/transport: unknown value 'thread'; did you mean 'threads'?"},
     {"device", tiny({{"device", "cpus"}}),

@@ -9,8 +9,10 @@ namespace sluice::engine {
 bool available() { return true; }
 std::string torch() { return torch_version(); }
 std::unique_ptr<Session> session(const SessionSpec& spec) { return make_session(spec); }
-CostGraph measure(const ModelGraph& model, std::int64_t micro_batch) {
-  return measure_costs(model, micro_batch, 7);
+std::string refusal(const std::string& device) { return device == "cuda" ? cuda_refusal() : ""; }
+nlohmann::json cuda() { return describe_cuda(); }
+CostGraph measure(const ModelGraph& model, std::int64_t micro_batch, const std::string& device) {
+  return measure_costs(model, micro_batch, 7, device);
 }
 
 #else
@@ -23,7 +25,11 @@ CostGraph measure(const ModelGraph& model, std::int64_t micro_batch) {
 bool available() { return false; }
 std::string torch() { return "none"; }
 std::unique_ptr<Session> session(const SessionSpec&) { refuse(); }
-CostGraph measure(const ModelGraph&, std::int64_t) { refuse(); }
+std::string refusal(const std::string& device) {
+  return device == "cuda" ? "this build has no real executor; build it with -DSLUICE_TORCH=ON" : "";
+}
+nlohmann::json cuda() { return nullptr; }
+CostGraph measure(const ModelGraph&, std::int64_t, const std::string&) { refuse(); }
 
 #endif
 

@@ -44,6 +44,11 @@ nlohmann::json describe_environment() {
     json["cpu"] = cpu_name();
     json["cores"] = std::thread::hardware_concurrency();
     json["gpu"] = nullptr;
+    if (const nlohmann::json cuda = engine::cuda(); !cuda.is_null()) {
+      json["nccl"] = cuda["nccl"];
+      if (!cuda["devices"].empty()) json["gpu"] = cuda["devices"];
+      json["cuda"] = {{"driver", cuda["driver"]}, {"runtime", cuda["runtime"]}};
+    }
     utsname system{};
     uname(&system);
     json["kernel"] = system.release;

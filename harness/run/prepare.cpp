@@ -7,7 +7,9 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <thread>
+#include <tuple>
 
 #include "harness/core/error.h"
 #include "harness/core/json_reader.h"
@@ -21,10 +23,13 @@ std::string source_folder() {
   return home ? home : SLUICE_SOURCE_DIR;
 }
 
+static const std::string kGpu = "GPU of this machine";
+
 namespace {
 struct Measured {
   std::mutex mutex;
-  std::map<std::pair<std::string, std::int64_t>, CostGraph> costs;  // workload, micro-batch
+  // By workload, micro-batch, and whether on the GPU.
+  std::map<std::tuple<std::string, std::int64_t, bool>, CostGraph> costs;
 };
 Measured& measured() {
   static Measured all;
@@ -37,7 +42,8 @@ nlohmann::json measured_costs() {
   const std::lock_guard lock(m.mutex);
   nlohmann::json list = nlohmann::json::array();
   for (const auto& [key, costs] : m.costs)
-    list.push_back({{"workload", key.first}, {"costs", to_json(costs)}});
+    list.push_back(
+        {{"workload", std::get<0>(key)}, {"on_gpu", std::get<2>(key)}, {"costs", to_json(costs)}});
   return list;
 }
 
@@ -46,7 +52,8 @@ void adopt_measured_costs(const nlohmann::json& list) {
   const std::lock_guard lock(m.mutex);
   for (const nlohmann::json& item : list) {
     CostGraph costs = cost_graph_from_json(item.at("costs"), "measured costs");
-    const auto key = std::pair(item.at("workload").get<std::string>(), costs.micro_batch);
+    const auto key = std::tuple(item.at("workload").get<std::string>(), costs.micro_batch,
+                                item.at("on_gpu").get<bool>());
     m.costs[key] = std::move(costs);
   }
 }
@@ -65,8 +72,10 @@ CostGraph load_costs(const std::string& source, const Workload& workload, std::i
   if (source == "profile") {
     Measured& m = measured();
     const std::lock_guard lock(m.mutex);
-    const auto key = std::pair(workload.name, micro_batch);
-    if (!m.costs.contains(key)) m.costs[key] = engine::measure(workload.model, micro_batch);
+    const bool on_gpu = device.name == kGpu;
+    const auto key = std::tuple(workload.name, micro_batch, on_gpu);
+    if (!m.costs.contains(key))
+      m.costs[key] = engine::measure(workload.model, micro_batch, on_gpu ? "cuda" : "cpu");
     return m.costs.at(key);
   }
   const CostGraph graph = cost_graph_from_json(parse_json_file(source), source);
@@ -84,7 +93,7 @@ CostGraph load_costs(const std::string& source, const Workload& workload, std::i
 }
 
 // The machine we are on, as a cluster: one device a rank, messages by handle.
-static Cluster this_machine(int ranks) {
+static Cluster this_machine(int ranks, const std::string& kind) {
   Cluster cluster = latency_cluster(ranks, Seconds(2e-6));
   cluster.name = "this machine";
   for (Device& device : cluster.devices) {
@@ -92,6 +101,16 @@ static Cluster this_machine(int ranks) {
     device.memory =
         Bytes(static_cast<std::int64_t>(1)
               << 50);  // shared by all ranks; the operating system refuses, not the plan
+  }
+  if (kind == "cuda") {
+    // A GPU's memory is shared by the ranks that share it (device_of_rank in exec/torch).
+    const nlohmann::json gpus = engine::cuda()["devices"];
+    const auto n = static_cast<int>(gpus.size());
+    for (Device& device : cluster.devices) {
+      device.name = kGpu;
+      if (n > 0)
+        device.memory = Bytes(gpus[0]["memory_bytes"].get<std::int64_t>() / ((ranks + n - 1) / n));
+    }
   }
   return cluster;
 }
@@ -237,7 +256,7 @@ Prepared prepare(const RunCase& c) {
   p.workload = profile ? &profile->workload : &find_workload(c.workload);
   p.options = resolve_options(p.system->options, c.options, "options");
   p.cluster = c.cluster == "this machine"
-                  ? this_machine(c.ranks)
+                  ? this_machine(c.ranks, c.device)
                   : load_cluster(c.cluster, source_folder() + "/workloads/clusters");
   p.microbatches_per_update = c.microbatches;
   p.micro_batch = c.batch / c.microbatches;

@@ -439,6 +439,7 @@ class CaseRun {
     spec.seed = case_.seed;
     spec.micro_batch = prepared_.micro_batch;
     spec.batched_weight_gradients = case_.weight_gradient == "batched";
+    if (on_wall()) spec.device = case_.device, spec.transport = case_.transport;
     spec.rule = program_.rule;
     spec.team = team();
     spec.sharding = program_.sharding;

@@ -81,6 +81,20 @@ static Workload full_size(const std::string& name, const std::string& title, Mod
   return w;
 }
 
+// For a GPU: a published model as it is, on one fixed random batch that one GPU holds.
+static Workload for_a_gpu(const std::string& name, const std::string& title, ModelGraph model,
+                          std::int64_t batch, int microbatches, const std::string& source) {
+  Workload w{.name = name,
+             .title = title,
+             .task = "classes of noise: a speed benchmark for a GPU",
+             .model = std::move(model)};
+  w.batch = batch;
+  w.microbatches = microbatches;
+  w.optimizer = {.name = "sgd", .lr = 0.01, .momentum = 0.9};
+  w.source = source;
+  return w;
+}
+
 // The median final value of single-device training over seeds 1 to 3 (sluice run --system
 // single_device
 // --workload NAME --seed S), and the target, 98 % of it.
@@ -160,6 +174,15 @@ static std::vector<Workload> make_workloads() {
                      mlp_regression(1024, 8), 32, 8));
   all.push_back(peer("tfm256", "8 transformer blocks, width 256, 8 micro-batches of 1 x 128",
                      transformer_regression(8, 256, 4, 1024, 128), 1, 8));
+  all.push_back(for_a_gpu("gpt2_small", "GPT-2 small, 12 layers, hidden 768, sequence 1024",
+                          gpt("gpt2_small", 12, 768, 12, 1024, 50257), 16, 8,
+                          "Radford et al. 2019, the smallest size; the head is not tied to the "
+                          "embedding"));
+  all.push_back(for_a_gpu("vgg16_batch64", "VGG-16, 224 x 224, 8 micro-batches of 8", vgg16(false),
+                          64, 8,
+                          "Simonyan and Zisserman, ICLR 2015 (arXiv 1409.1556), without dropout"));
+  all.push_back(for_a_gpu("resnet152_batch64", "ResNet-152, 224 x 224, 8 micro-batches of 8",
+                          resnet152(), 64, 8, "He et al., CVPR 2016 (arXiv 1512.03385)"));
   all.push_back(full_size(
       "vgg16", "VGG-16, 224 x 224, 1000 classes", vgg16(false), 256, 8,
       "Simonyan and Zisserman, ICLR 2015 (arXiv 1409.1556), configuration D, without dropout"));

@@ -226,11 +226,9 @@ class NcclTransport : public Transport {
     NcclLinks::End& end = end_of(channel, 0);
     std::deque<Sent>& sent = *sent_[static_cast<std::size_t>(channel)];
     while (!sent.empty() && calls_.passed(sent.front().done)) sent.pop_front();
+    auto header = std::make_shared<std::vector<std::int64_t>>(buffers_.header(message));
     calls_.wait(end.stream, calls_.record(end.rank->compute));
-    guarded([&] {
-      host_->send(channel,
-                  {std::make_shared<std::vector<std::int64_t>>(buffers_.header(message)), {}});
-    });
+    guarded([&] { host_->send(channel, {header, {}}); });
     links_.ask(end, [&](DeviceCalls::Comm comm) {
       calls_.send(comm, 1, buffers_.buffers(message), end.stream);
     });
@@ -265,6 +263,11 @@ class NcclTransport : public Transport {
   void abort() override {
     links_.abort();
     host_->abort();
+  }
+  bool stopped() override {
+    if (!host_->stopped()) return false;
+    links_.abort();  // another process has stopped: what waits for it on the GPU must end too
+    return true;
   }
 
  private:

@@ -33,7 +33,8 @@ namespace sluice {
 class MessageBuffers {
  public:
   virtual ~MessageBuffers() = default;
-  // Enough for room_for() on the other side.
+  // Enough for room_for() on the other side. May replace the payload by one that can be sent, with
+  // work on the rank's compute stream.
   virtual std::vector<std::int64_t> header(const Message& message) = 0;
   // An empty message of that form in memory of the calling rank's device, to be written on
   // `stream`.

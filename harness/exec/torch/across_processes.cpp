@@ -11,6 +11,7 @@ namespace {
 
 // One that can be sent from where it is: dense memory, in whatever order of its dimensions.
 at::Tensor dense(const at::Tensor& tensor) {
+  if (tensor.defined() && !tensor.is_cpu()) return dense(tensor.cpu());
   if (!tensor.defined() || tensor.is_non_overlapping_and_dense()) return tensor;
   return tensor.contiguous();
 }

@@ -8,6 +8,7 @@
 #include <deque>
 #include <mutex>
 #include <new>
+#include <unordered_map>
 
 namespace sluice {
 
@@ -82,8 +83,9 @@ class CountingAllocator : public c10::Allocator {
     const std::size_t rounded = (bytes + kHeader + 63) / 64 * 64;
     void* base = std::aligned_alloc(64, rounded);
     if (!base) throw std::bad_alloc();
-    auto* block =
-        new (base) Block{current_counters, static_cast<std::int64_t>(bytes), current_kind};
+    MemoryCounters* counters =
+        current_counters && !current_counters->of_gpu() ? current_counters : nullptr;
+    auto* block = new (base) Block{counters, static_cast<std::int64_t>(bytes), current_kind};
     if (block->counters) block->counters->add(block->kind, block->bytes);
     void* data = static_cast<char*>(base) + kHeader;
     return {data, data, &free_data, cpu};
@@ -94,7 +96,36 @@ class CountingAllocator : public c10::Allocator {
   }
 };
 
+// Blocks of GPUs have no room for a header: they are kept by their address.
+std::mutex gpu_mutex;
+std::unordered_map<const void*, Block> gpu_blocks;
+
+void move_block(Block& block, MemoryCounters* counters, MemoryKind kind) {
+  if (block.counters == counters && block.kind == kind) return;
+  if (block.counters) block.counters->remove(block.kind, block.bytes);
+  block.counters = counters;
+  block.kind = kind;
+  if (counters) counters->add(kind, block.bytes);
+}
+
 }  // namespace
+
+void note_gpu_allocation(const void* data, std::int64_t bytes) {
+  MemoryCounters* counters =
+      current_counters && current_counters->of_gpu() ? current_counters : nullptr;
+  const std::lock_guard lock(gpu_mutex);
+  gpu_blocks[data] = {counters, bytes, current_kind};
+  if (counters) counters->add(current_kind, bytes);
+}
+
+void note_gpu_release(const void* data) {
+  const std::lock_guard lock(gpu_mutex);
+  const auto block = gpu_blocks.find(data);
+  if (block == gpu_blocks.end()) return;  // from before it was followed
+  if (block->second.counters)
+    block->second.counters->remove(block->second.kind, block->second.bytes);
+  gpu_blocks.erase(block);
+}
 
 void install_counting_allocator() {
   static CountingAllocator allocator;
@@ -102,11 +133,11 @@ void install_counting_allocator() {
   std::call_once(once, [] { c10::SetCPUAllocator(&allocator, 100); });
 }
 
-MemoryCounters* new_counters() {
+MemoryCounters* new_counters(bool of_gpu) {
   static std::mutex mutex;
   static std::deque<MemoryCounters> all;
   const std::lock_guard lock(mutex);
-  return &all.emplace_back();
+  return &all.emplace_back(of_gpu);
 }
 
 MemoryScope::MemoryScope(MemoryCounters* counters, MemoryKind kind)
@@ -127,19 +158,32 @@ static Block* block_of(const at::Tensor& tensor) {
   return block_of(data.get_context());
 }
 
+static const at::DataPtr* gpu_data(const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.storage().data_ptr().device().is_cuda()) return nullptr;
+  return &tensor.storage().data_ptr();
+}
+
 bool counts_as(const at::Tensor& tensor, MemoryKind kind) {
+  if (const auto* data = gpu_data(tensor)) {
+    const std::lock_guard lock(gpu_mutex);
+    const auto block = gpu_blocks.find(data->get());
+    return block != gpu_blocks.end() && block->second.counters && block->second.kind == kind;
+  }
   const Block* block = block_of(tensor);
   return block && block->counters && block->kind == kind;
 }
 
 void recount(const at::Tensor& tensor, MemoryCounters* counters, MemoryKind kind) {
+  if (const auto* data = gpu_data(tensor)) {
+    const std::lock_guard lock(gpu_mutex);
+    if (const auto block = gpu_blocks.find(data->get()); block != gpu_blocks.end())
+      move_block(block->second, counters, kind);
+    return;
+  }
   Block* block = block_of(tensor);
   if (!block) return;
-  if (block->counters == counters && block->kind == kind) return;
-  if (block->counters) block->counters->remove(block->kind, block->bytes);
-  block->counters = counters;
-  block->kind = kind;
-  if (counters) counters->add(kind, block->bytes);
+  if (counters && counters->of_gpu()) counters = nullptr;
+  move_block(*block, counters, kind);
 }
 
 }  // namespace sluice

@@ -1,6 +1,8 @@
 // Counted allocations: every tensor's bytes belong to a rank and a kind, taken from the scope in
 // which it was allocated, so that "peak memory of rank 2, of which activations" is measured and not
-// estimated. Works by putting a header before each CPU allocation; the count is of bytes asked for.
+// estimated. Works by putting a header before each CPU allocation, and by following torch's own
+// allocator on a GPU; the count is of bytes asked for. A rank's counters count the memory of the
+// kind of device it computes on: staging buffers on the host of a GPU are not its peak.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,6 +30,8 @@ enum class MemoryKind : std::uint8_t {
 // session that made it.
 class MemoryCounters {
  public:
+  explicit MemoryCounters(bool of_gpu = false) : of_gpu_(of_gpu) {}
+  bool of_gpu() const { return of_gpu_; }
   void add(MemoryKind kind, std::int64_t bytes);
   void remove(MemoryKind kind, std::int64_t bytes);
   // Kinds but buffers: at the moment of their largest sum. buffers: what the peak of everything
@@ -39,11 +43,18 @@ class MemoryCounters {
   std::array<std::atomic<std::int64_t>, 6> bytes_{};
   std::atomic<std::int64_t> total_{0}, peak_total_{0}, peak_resident_{0};
   PeakMemory resident_;  // at the peak of what is resident; buffers 0
+  bool of_gpu_;
 };
 
 // Makes the counting allocator torch's CPU allocator. Once; later calls do nothing.
 void install_counting_allocator();
-MemoryCounters* new_counters();
+MemoryCounters* new_counters(bool of_gpu = false);
+
+// What a GPU's allocator did, told by whoever follows it: an allocation by this thread, and one
+// that it can give away again (not when it is asked to free, but when all streams are done with
+// it).
+void note_gpu_allocation(const void* data, std::int64_t bytes);
+void note_gpu_release(const void* data);
 
 // Allocations of this thread count for `counters` as `kind` while the scope lives. Scopes nest.
 class MemoryScope {

@@ -1,5 +1,5 @@
-// Measures a model's cost graph on this machine: each layer alone, one thread, as its stage would
-// run it.
+// Measures a model's cost graph on this machine: each layer alone, on one thread or one GPU, as its
+// stage would run it.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <future>
 #include <map>
 #include <numeric>
 
 #include "harness/exec/session.h"
+#include "harness/exec/torch/rank_device.h"
 #include "harness/exec/torch/stage_module.h"
 
 namespace sluice {
@@ -28,7 +30,14 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-double seconds_of(const std::function<void()>& work) {
+// gpu: by its own clock, from an idle stream to the end of the work's last kernel.
+double seconds_of(RankDevice* gpu, const std::function<void()>& work) {
+  if (gpu) {
+    gpu->synchronize();
+    gpu->start(0);
+    work();
+    return gpu->seconds(gpu->mark());
+  }
   const auto begin = std::chrono::steady_clock::now();
   work();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -42,18 +51,18 @@ std::string signature(const LayerSpec& spec, std::span<const Shape> inputs, cons
   return text + std::to_string(flops(spec, inputs).forward.value);
 }
 
-}  // namespace
-
-CostGraph measure_costs(const ModelGraph& model, std::int64_t micro_batch, int repeats) {
+CostGraph measure(const ModelGraph& model, std::int64_t micro_batch, int repeats, RankDevice* gpu) {
   const c10::InferenceMode no_autograd;
   const int threads_before = at::get_num_threads();
   at::set_num_threads(1);
-  const at::TensorOptions options = at::kFloat;
+  const at::TensorOptions on_host = at::kFloat;
+  const at::TensorOptions options = gpu ? on_host.device(gpu->device()) : on_host;
+  const auto seconds = [&](const std::function<void()>& work) { return seconds_of(gpu, work); };
   const std::vector<Shape> shapes = model.shapes();
   const auto initial = initial_weights(model, 1, options);
   CostGraph graph{.model = model.name,
                   .source = "profile",
-                  .device = "cpu thread",
+                  .device = gpu ? "cuda" : "cpu thread",
                   .micro_batch = micro_batch,
                   .layers = {}};
   at::Generator generator = at::detail::createCPUGenerator(1);
@@ -74,7 +83,8 @@ CostGraph measure_costs(const ModelGraph& model, std::int64_t micro_batch, int r
       inputs.push_back(
           tokens ? at::randint(1, std::max<std::int64_t>(table ? table->vocabulary : 0, 2),
                                batched(micro_batch, input_shapes.back()), generator, at::kLong)
-                 : at::randn(batched(micro_batch, input_shapes.back()), generator, options));
+                 : at::randn(batched(micro_batch, input_shapes.back()), generator, on_host));
+      inputs.back() = inputs.back().to(options.device());
       needs.push_back(!from_model);
     }
     // Whether the input gradient is wanted is part of the work.
@@ -90,12 +100,13 @@ CostGraph measure_costs(const ModelGraph& model, std::int64_t micro_batch, int r
     measured[same] = l;
     at::Tensor target;
     if (std::holds_alternative<MseLoss>(spec.kind)) {
-      target = at::randn(batched(micro_batch, input_shapes[0]), generator, options);
+      target = at::randn(batched(micro_batch, input_shapes[0]), generator, on_host);
     } else if (is_loss(spec.kind)) {
       target =
           at::zeros(batched(micro_batch, Shape(input_shapes[0].begin(), input_shapes[0].end() - 1)),
                     at::kLong);
     }
+    if (target.defined()) target = target.to(options.device());
     const auto layer = make_layer(spec, input_shapes, static_cast<int>(l), options);
     const std::vector<at::Tensor>& weights = initial[l];
     std::vector<at::Tensor> gradients;
@@ -105,16 +116,16 @@ CostGraph measure_costs(const ModelGraph& model, std::int64_t micro_batch, int r
     for (int k = 0; k < repeats + 2; ++k) {
       LayerStash stash;
       at::Tensor y;
-      forward.push_back(seconds_of(
+      forward.push_back(seconds(
           [&] { y = layer->forward(inputs, weights, target, {.training = true}, false, &stash); }));
-      const at::Tensor dy =
-          is_loss(spec.kind) ? at::ones({}, options) : at::randn(y.sizes(), generator, options);
+      const at::Tensor dy = is_loss(spec.kind)
+                                ? at::ones({}, options)
+                                : at::randn(y.sizes(), generator, on_host).to(options.device());
       y.reset();
-      input_gradient.push_back(
-          seconds_of([&] { layer->input_gradient(dy, weights, needs, stash); }));
+      input_gradient.push_back(seconds([&] { layer->input_gradient(dy, weights, needs, stash); }));
       LayerStash* one[] = {&stash};
       weight_gradient.push_back(
-          weights.empty() ? 0 : seconds_of([&] { layer->weight_gradient(one, gradients); }));
+          weights.empty() ? 0 : seconds([&] { layer->weight_gradient(one, gradients); }));
     }
     for (auto* times : {&forward, &input_gradient, &weight_gradient})
       times->erase(times->begin(), times->begin() + 2);
@@ -122,7 +133,7 @@ CostGraph measure_costs(const ModelGraph& model, std::int64_t micro_batch, int r
     if (!weights.empty()) {
       update.clear();
       for (int k = 0; k < repeats; ++k)
-        update.push_back(seconds_of([&] {
+        update.push_back(seconds([&] {
           for (std::size_t w = 0; w < weights.size(); ++w) at::add(weights[w], gradients[w], -0.1);
         }));
     }
@@ -138,6 +149,21 @@ CostGraph measure_costs(const ModelGraph& model, std::int64_t micro_batch, int r
   }
   at::set_num_threads(threads_before);
   return graph;
+}
+
+}  // namespace
+
+CostGraph measure_costs(const ModelGraph& model, std::int64_t micro_batch, int repeats,
+                        const std::string& device) {
+  if (device != "cuda") return measure(model, micro_batch, repeats, nullptr);
+  // On a thread of its own: the stream is the thread's.
+  return std::async(std::launch::async,
+                    [&] {
+                      const auto gpu = make_cuda_devices(1);
+                      gpu[0]->enter();
+                      return measure(model, micro_batch, repeats, gpu[0].get());
+                    })
+      .get();
 }
 
 }  // namespace sluice

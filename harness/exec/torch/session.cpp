@@ -18,6 +18,7 @@
 #include "harness/exec/threads.h"
 #include "harness/exec/torch/across_processes.h"
 #include "harness/exec/torch/checkpoint.h"
+#include "harness/exec/torch/device_transport.h"
 #include "harness/exec/torch/stage_worker.h"
 
 namespace sluice {
@@ -42,13 +43,15 @@ class TorchSession : public Session {
     std::vector<std::vector<StageId>> held(ranks.devices.size());
     for (std::size_t s = 0; s < placement_.stages.size(); ++s)
       for (const Rank r : placement_.stages[s]) held[r.index()].push_back(StageId(s));
+    if (spec.device == "cuda") devices_ = make_cuda_devices(held.size(), team());
+    if (spec.transport == "nccl") nccl_ = make_nccl_transports(rank_devices(), team());
     loss_stage_ = StageId(stage_of.back());
     const auto initial = starting_weights();
     for (std::size_t r = 0; r < held.size(); ++r) {
       workers_.emplace_back();
       if (!here(Rank(r))) continue;
       workers_.back() = std::make_unique<TorchWorker>(Rank(r), context_, held[r], placement_,
-                                                      interfaces_, initial);
+                                                      interfaces_, initial, device_of(r));
       codec_.receiver = worker(r).counters();
     }
     for (std::size_t s = 0; s < placement_.stages.size(); ++s)
@@ -64,8 +67,7 @@ class TorchSession : public Session {
     context_.program = &program;
     context_.request = &request;
     context_.first_update = updates_;
-    const auto transport =
-        team() ? team()->transport(program, codec_) : make_thread_transport(program);
+    const std::unique_ptr<Transport> transport = make_transport(program);
     RunResult result;
     result.execution = execute(program, *transport, workers_,
                                {.iterations = request.iterations,
@@ -135,6 +137,7 @@ class TorchSession : public Session {
       if (owns(StageId(s))) {
         for (const at::Tensor& buffer : owner_of(StageId(s)).module(StageId(s)).buffers())
           state.tensors.push_back(buffer.to(context_.options.dtype()).contiguous().flatten());
+        for (at::Tensor& tensor : state.tensors) tensor = tensor.cpu();
         stage = {state.numbers, state.tensors};
       }
       if (team()) bring(stage, placement_.stages[s].front().value);
@@ -293,6 +296,7 @@ class TorchSession : public Session {
       at::Tensor slice;
       if (here(r)) slice = flat(worker(r.index()), stage);
       slices.push_back(team() ? broadcast_tensor(*team(), slice, r.value) : slice);
+      if (owns(stage)) slices.back() = slices.back().to(owner_of(stage).device());
     }
     return at::cat(slices).narrow(0, 0, size_of(stage));
   }
@@ -326,7 +330,7 @@ class TorchSession : public Session {
       result.loss += loss.item<double>() * static_cast<double>(indices.size());
       if (target.scalar_type() == at::kLong) {
         // Padding (-100) is no class, so it is never hit.
-        correct += prediction.argmax(-1).eq(target).sum().item<double>();
+        correct += prediction.argmax(-1).cpu().eq(target).sum().item<double>();
         scored += target.ge(0).sum().item<double>();
       }
     }
@@ -383,10 +387,11 @@ class TorchSession : public Session {
       }
       TorchWorker& owner = owner_of(StageId(s));
       std::vector<at::Tensor> received;
-      for (const int producer : interfaces_[s].receives) received.push_back(values.at(producer));
+      for (const int producer : interfaces_[s].receives)
+        received.push_back(values.at(producer).to(owner.device()));
       const auto out = owner.module(StageId(s))
-                           .forward(received, weights[s], target, {.training = false}, nullptr,
-                                    &result.loss, &result.prediction);
+                           .forward(received, weights[s], target.to(owner.device()),
+                                    {.training = false}, nullptr, &result.loss, &result.prediction);
       for (std::size_t k = 0; k < out.size(); ++k) values[interfaces_[s].sends[k]] = out[k];
       for (int p = 0; team() && p < team()->size(); ++p)
         if (p != team()->rank() && reads(p, s)) send_tensors(*team(), p, out);
@@ -416,7 +421,7 @@ class TorchSession : public Session {
       inputs[1] = prefix;
       const Prediction all = predict(inputs, at::zeros_like(prefix), weights);
       at::Tensor next;
-      if (owns(loss_stage_)) next = all.prediction.select(1, length - 1).argmax(-1);
+      if (owns(loss_stage_)) next = all.prediction.select(1, length - 1).argmax(-1).cpu();
       if (team()) next = broadcast_tensor(*team(), next, loss_owner());
       for (std::int64_t i = 0; i < n; ++i) {
         const auto id = next.const_data_ptr<std::int64_t>()[i];
@@ -427,6 +432,21 @@ class TorchSession : public Session {
       prefix = at::cat({prefix, next.unsqueeze(1)}, 1);
     }
     return texts;
+  }
+
+  std::vector<RankDevice*> rank_devices() const {
+    std::vector<RankDevice*> all;
+    for (const auto& device : devices_) all.push_back(device.get());
+    return all;
+  }
+  RankDevice* device_of(std::size_t rank) const {
+    return devices_.empty() ? nullptr : devices_[rank].get();
+  }
+  std::unique_ptr<Transport> make_transport(const Program& program) {
+    if (nccl_) return nccl_->make(program);
+    if (team()) return team()->transport(program, codec_);
+    if (!devices_.empty()) return make_device_thread_transport(program, rank_devices());
+    return make_thread_transport(program);
   }
 
   TorchWorker& worker(std::size_t r) const { return static_cast<TorchWorker&>(*workers_[r]); }
@@ -456,7 +476,7 @@ class TorchSession : public Session {
         if (l == layer) {
           const at::Tensor all = whole(StageId(s), flat);
           if (!owns(StageId(s))) return from_owner(StageId(s), std::vector<double>());
-          const at::Tensor part = all.narrow(0, offset, n).to(at::kDouble).contiguous();
+          const at::Tensor part = all.narrow(0, offset, n).to(at::kDouble).cpu().contiguous();
           return from_owner(StageId(s), std::vector<double>(part.data_ptr<double>(),
                                                             part.data_ptr<double>() + n));
         }
@@ -500,13 +520,16 @@ class TorchSession : public Session {
       return full;
     };
     const ModelGraph& model = spec_.model;
-    if (model.inputs.front().is_token_ids)
-      throw std::logic_error("no synthetic token ids: give a feed");
     const std::vector<Shape> shapes = model.shapes();
     at::Generator generator = at::detail::createCPUGenerator(7);
-    context_.synthetic_features =
-        at::randn(with_batch(model.inputs.front().shape), generator, at::kFloat)
-            .to(context_.options.dtype());
+    if (model.inputs.front().is_token_ids) {
+      context_.synthetic_features = at::randint(
+          1, vocabulary(), with_batch(model.inputs.front().shape), generator, at::kLong);
+    } else {
+      context_.synthetic_features =
+          at::randn(with_batch(model.inputs.front().shape), generator, at::kFloat)
+              .to(context_.options.dtype());
+    }
     const Shape& prediction = shapes[model.layers.size() - 2];
     if (std::holds_alternative<MseLoss>(model.layers.back().kind)) {
       context_.synthetic_targets =
@@ -518,10 +541,21 @@ class TorchSession : public Session {
     }
   }
 
+  // Of the embeddings that read the model's input.
+  std::int64_t vocabulary() const {
+    std::int64_t smallest = INT64_MAX;
+    for (const LayerSpec& layer : spec_.model.layers)
+      if (const auto* table = std::get_if<Embedding>(&layer.kind); table && layer.inputs[0] == -1)
+        smallest = std::min(smallest, table->vocabulary);
+    return smallest;
+  }
+
   SessionSpec spec_;
   RunContext context_;
   std::vector<StageInterface> interfaces_;
   Placement placement_;
+  std::vector<std::unique_ptr<RankDevice>> devices_;  // by rank, null elsewhere; empty: CPU
+  std::unique_ptr<DeviceTransports> nccl_;
   StageId loss_stage_;
   TensorCodec codec_;
   std::vector<std::unique_ptr<Worker>> workers_;

@@ -64,8 +64,13 @@ static Share share_of(const Sharding& sharding, const std::vector<Rank>& ranks, 
 
 TorchWorker::TorchWorker(Rank rank, const RunContext& context, std::vector<StageId> stages,
                          const Placement& placement, const std::vector<StageInterface>& interfaces,
-                         const std::vector<std::vector<at::Tensor>>& initial_weights)
-    : rank_(rank), context_(context), counters_(new_counters()) {
+                         const std::vector<std::vector<at::Tensor>>& initial_weights,
+                         RankDevice* device)
+    : rank_(rank),
+      context_(context),
+      device_(device),
+      options_(device ? context.options.device(device->device()) : context.options),
+      counters_(new_counters(device != nullptr)) {
   const SessionSpec& spec = *context.spec;
   place_.assign(spec.plan.stages.size(), 0);
   for (const StageId id : stages) {
@@ -74,12 +79,12 @@ TorchWorker::TorchWorker(Rank rank, const RunContext& context, std::vector<Stage
     s.id = id;
     s.interface = interfaces[id.index()];
     const std::vector<int>& layers = spec.plan.stages[id.index()].layers;
-    s.module = std::make_unique<StageModule>(spec.model, layers, s.interface, context.options);
+    s.module = std::make_unique<StageModule>(spec.model, layers, s.interface, options_);
     std::vector<at::Tensor> initial;
     for (const int l : layers)
       for (const at::Tensor& w : initial_weights[static_cast<std::size_t>(l)]) initial.push_back(w);
     s.weights = std::make_unique<StageWeights>(
-        s.module->parameters(), initial, spec.optimizer, context.options, counters_,
+        s.module->parameters(), initial, spec.optimizer, options_, counters_,
         share_of(spec.sharding, placement.stages[id.index()], rank));
     s.has_loss = is_loss(spec.model.layers[static_cast<std::size_t>(layers.back())].kind);
     // The tensors that cross from stage a to stage b: those of a's sends that b receives.
@@ -107,6 +112,12 @@ TorchWorker::TorchWorker(Rank rank, const RunContext& context, std::vector<Stage
 
 void TorchWorker::begin_run(const Program& program) {
   at::set_num_threads(1);
+  if (device_) {
+    device_->enter();
+    device_->synchronize();  // with what was done to the weights between runs, on other streams
+    pending_losses_.clear();
+    steps_.clear();
+  }
   for (State& s : states_) {
     const StageGraph& graph = program.graph;
     s.slots.assign(static_cast<std::size_t>(program.microbatches / graph.grouping_of(s.id)),
@@ -234,15 +245,16 @@ std::vector<at::Tensor> TorchWorker::run_forward(State& s, const Instruction& op
   if (op.what == Do::recompute)  // again what it was when it came: kept only where a layer keeps it
     for (const at::Tensor& kept : slot.received)
       if (kept.defined()) recount(kept, counters_, MemoryKind::buffers);
+  const auto on_device = [&](const at::Tensor& t) { return device_ ? device_->from_host(t) : t; };
   std::vector<std::int64_t> samples;
   if (inputs > 0 || s.has_loss) samples = samples_of(s, op.micro);
   at::Tensor target;
   {
     const MemoryScope scope(counters_, MemoryKind::buffers);
     for (std::size_t k = 0; k < inputs; ++k)
-      slot.received[k] =
-          load_input(context_, true, static_cast<std::size_t>(-1 - receives[k]), samples);
-    if (s.has_loss) target = load_targets(context_, true, samples);
+      slot.received[k] = on_device(
+          load_input(context_, true, static_cast<std::size_t>(-1 - receives[k]), samples));
+    if (s.has_loss) target = on_device(load_targets(context_, true, samples));
   }
   // Kernels take scratch memory too, so everything starts as a buffer; what the stash keeps is
   // recounted.
@@ -284,14 +296,34 @@ static int micros_of(const Program& program, int index, int per) {
   return std::min(per, program.microbatches - index * per);
 }
 
-void TorchWorker::note_loss(const State& s, Micro op, double value) {
+void TorchWorker::note_loss(const State& s, int iteration, Micro op, double value) {
   const Program& program = *context_.program;
   const int in_run = op.value * grouping_of(s) / program.micros_per_update;
-  const auto update = static_cast<std::size_t>(iteration_ * program.updates + in_run);
+  const auto update = static_cast<std::size_t>(iteration * program.updates + in_run);
   if (!std::isfinite(value)) throw Diverged{static_cast<std::int64_t>(update)};
   if (in_run == program.updates) return;  // of a run's end that is dropped
   losses_[update] += value * grouping_of(s) / micros_of(program, in_run, program.micros_per_update);
   loss_parts_[update] += grouping_of(s);
+}
+
+// Takes in the losses that have arrived; all: waits for the others too.
+void TorchWorker::read_losses(bool all) {
+  while (!pending_losses_.empty()) {
+    const PendingLoss& first = pending_losses_.front();
+    if (all) device_->wait_on_host(first.arrived);
+    if (!all && !device_->passed(first.arrived)) return;
+    const PendingLoss loss = first;
+    pending_losses_.pop_front();
+    note_loss(*loss.stage, loss.iteration, loss.op,
+              loss.value.item<double>() * context_.spec->loss_scale);
+  }
+}
+
+void TorchWorker::end_run() {
+  if (!device_) return;
+  read_losses(true);
+  device_->wait_on_host(device_->record());
+  copied_.clear();
 }
 
 int TorchWorker::micros_of_update(std::size_t update) const {
@@ -304,7 +336,13 @@ void TorchWorker::forward(State& s, const Instruction& op) {
   at::Tensor loss;
   std::vector<at::Tensor> outputs = run_forward(s, op, !op.checkpoint, &loss);
   const MemoryScope scope(counters_, MemoryKind::buffers);
-  if (s.has_loss) note_loss(s, op.micro, loss.item<double>() * context_.spec->loss_scale);
+  if (s.has_loss && device_) {
+    const at::Tensor value = device_->to_host(loss);
+    pending_losses_.push_back({&s, iteration_, op.micro, value, device_->record()});
+    read_losses(false);
+  } else if (s.has_loss) {
+    note_loss(s, iteration_, op.micro, loss.item<double>() * context_.spec->loss_scale);
+  }
   slot.outputs = std::move(outputs);
   slot.outputs_left = s.readers;
   for (auto& [successor, edge] : s.to)
@@ -397,7 +435,23 @@ Message TorchWorker::take(const Instruction& send) {
   auto& left = down ? slot.outputs_left : slot.input_gradients_left;
   for (const std::size_t i : edge->second.own)
     tensors->push_back(hand_out(values[i], piece, --left[i] == 0));
-  return {std::move(tensors)};
+  return {std::move(tensors), device_ ? device_->record() : nullptr};
+}
+
+// Tensors that another rank made: this one's stream waits for them, and their memory for it.
+void TorchWorker::take_over(std::vector<at::Tensor>& tensors, const RankDevice::Event& ready) {
+  device_->wait(ready);
+  for (at::Tensor& tensor : tensors) {
+    if (!tensor.defined()) continue;
+    if (tensor.device() == device()) {
+      device_->used_here(tensor);
+    } else {  // from another GPU of this process; its memory must stay until it is copied
+      at::Tensor source = std::move(tensor);
+      tensor = source.to(device(), /*non_blocking=*/true);
+      copied_.emplace_back(std::move(source), device_->record());
+    }
+  }
+  while (!copied_.empty() && device_->passed(copied_.front().second)) copied_.pop_front();
 }
 
 void TorchWorker::put(const Instruction& receive, Message message) {
@@ -413,6 +467,7 @@ void TorchWorker::put(const Instruction& receive, Message message) {
   Slot& slot = s.slots[piece.op.index()];
   auto& tensors = *static_cast<std::vector<at::Tensor>*>(message.payload.get());
   const MemoryScope scope(counters_, MemoryKind::buffers);
+  if (device_) take_over(tensors, message.ready);
   if (down) {
     slot.received.resize(s.interface.receives.size());
     for (std::size_t k = 0; k < edge.own.size(); ++k) {
@@ -483,7 +538,7 @@ void TorchWorker::step(const Instruction& step) {
                   per_update / micros_of(program, step.version - 1, per_step));
   const at::Tensor& newest = s.weights->newest_flat();
   if (request.keep_weights) {
-    const at::Tensor flat = newest.to(at::kDouble).contiguous();
+    const at::Tensor flat = newest.to(at::kDouble).cpu().contiguous();
     s.kept.emplace_back(flat.data_ptr<double>(), flat.data_ptr<double>() + flat.numel());
   }
   if (std::ranges::binary_search(request.snapshots, in_run + 1) &&
@@ -495,6 +550,15 @@ void TorchWorker::step(const Instruction& step) {
   // Of several processes the first one shows it, whatever stage it holds.
   const bool shows = context_.spec->team ? rank_.value == 0 : s.has_loss;
   if (shows && request.progress) request.progress(in_run + 1);
+  if (device_) {
+    // The host asks for work ahead of the GPU, but of no more than two updates: memory that a
+    // message used on two streams is free only when the GPU gets there.
+    steps_.push_back(device_->record());
+    if (steps_.size() > 2 * states_.size()) {
+      device_->wait_on_host(steps_.front());
+      steps_.pop_front();
+    }
+  }
 }
 
 }  // namespace sluice

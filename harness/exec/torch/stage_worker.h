@@ -4,6 +4,7 @@
 // memory is its own.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "harness/exec/session.h"
 #include "harness/exec/torch/memory_counter.h"
 #include "harness/exec/torch/pieces.h"
+#include "harness/exec/torch/rank_device.h"
 #include "harness/exec/torch/stage_module.h"
 #include "harness/exec/torch/stage_weights.h"
 
@@ -42,10 +44,12 @@ struct StageSnapshot {
 
 class TorchWorker : public Worker {
  public:
-  // stages: the ones this rank holds. interfaces, placement: of all stages.
+  // stages: the ones this rank holds. interfaces, placement: of all stages. device: null on the
+  // CPU.
   TorchWorker(Rank rank, const RunContext& context, std::vector<StageId> stages,
               const Placement& placement, const std::vector<StageInterface>& interfaces,
-              const std::vector<std::vector<at::Tensor>>& initial_weights);
+              const std::vector<std::vector<at::Tensor>>& initial_weights,
+              RankDevice* device = nullptr);
 
   void begin_run(const Program& program) override;
   void begin_iteration(int iteration) override;
@@ -58,8 +62,10 @@ class TorchWorker : public Worker {
   Buffer begin_reduce_scatter(StageId stage) override;
   void end_reduce_scatter(StageId stage) override;
   void step(const Instruction& step) override;
-  void end_run() override {}
+  void end_run() override;
+  DeviceClock* clock() override { return device_; }
 
+  at::Device device() const { return options_.device(); }
   StageModule& module(StageId stage) { return *state(stage).module; }
   StageWeights& weights(StageId stage) { return *state(stage).weights; }
   MemoryCounters* counters() const { return counters_; }
@@ -116,7 +122,9 @@ class TorchWorker : public Worker {
   // The stage's forward; the loss's value where it holds the loss.
   std::vector<at::Tensor> run_forward(State& s, const Instruction& op, bool keep_stash,
                                       at::Tensor* loss);
-  void note_loss(const State& s, Micro op, double value);
+  void note_loss(const State& s, int iteration, Micro op, double value);
+  void read_losses(bool all);
+  void take_over(std::vector<at::Tensor>& tensors, const RankDevice::Event& ready);
   std::int64_t update_of(const State& s, std::int32_t version) const;
   double learning_rate(std::int64_t update) const;
   std::span<const at::Tensor> read_weights(State& s, const Instruction& op);
@@ -126,8 +134,22 @@ class TorchWorker : public Worker {
   std::vector<std::int64_t> samples_of(const State& s, Micro op) const;
   at::Tensor hand_out(at::Tensor& tensor, const Piece& piece, bool last_reader);
 
+  // A loss on its way from the GPU: read when it has arrived, so that the host need not wait.
+  struct PendingLoss {
+    const State* stage = nullptr;
+    int iteration = 0;
+    Micro op;
+    at::Tensor value;
+    RankDevice::Event arrived;
+  };
+
   Rank rank_;
   const RunContext& context_;
+  RankDevice* device_;
+  at::TensorOptions options_;  // the context's, on the rank's device
+  std::deque<PendingLoss> pending_losses_;
+  std::deque<std::pair<at::Tensor, RankDevice::Event>> copied_;  // see take_over()
+  std::deque<RankDevice::Event> steps_;  // that the GPU may still be at: see step()
   MemoryCounters* counters_;
   std::vector<State> states_;
   std::vector<std::size_t> place_;  // stage -> index into states_

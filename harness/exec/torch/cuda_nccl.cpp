@@ -1,0 +1,152 @@
+// Ranks with a GPU each, over NCCL, in this process or in several. Built with SLUICE_CUDA.
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
+
+#include <cstring>
+#include <set>
+
+#include "harness/core/error.h"
+#include "harness/exec/nccl/nccl_transport.h"
+#include "harness/exec/threads.h"
+#include "harness/exec/torch/device_transport.h"
+
+namespace sluice {
+
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+Tensors& tensors_of(const Message& message) {
+  return *static_cast<Tensors*>(message.payload.get());
+}
+
+// A header (the payload of the host's messages) to another process.
+class HeaderCodec : public MessageCodec {
+ public:
+  Encoded encode(Message& message) override {
+    const auto& numbers = numbers_of(message);
+    const auto bytes = std::as_bytes(std::span(numbers));
+    return {{bytes.begin(), bytes.end()}, {}};
+  }
+  Message make_room(std::span<const std::byte> header,
+                    std::vector<std::span<std::byte>>&) override {
+    auto numbers = std::make_shared<std::vector<std::int64_t>>(header.size() / 8);
+    std::memcpy(numbers->data(), header.data(), header.size());
+    return {numbers, {}};
+  }
+
+ private:
+  static std::vector<std::int64_t>& numbers_of(const Message& message) {
+    return *static_cast<std::vector<std::int64_t>*>(message.payload.get());
+  }
+};
+
+// The header of a tensor: type (-1: undefined), number of dimensions, sizes.
+class TensorBuffers : public MessageBuffers {
+ public:
+  std::vector<std::int64_t> header(const Message& message) override {
+    const c10::InferenceMode no_autograd;
+    std::vector<std::int64_t> numbers;
+    for (at::Tensor& tensor : tensors_of(message)) {
+      if (!tensor.defined()) {
+        numbers.push_back(-1);
+        continue;
+      }
+      tensor = tensor.contiguous();
+      numbers.push_back(static_cast<std::int64_t>(tensor.scalar_type()));
+      numbers.push_back(tensor.dim());
+      numbers.insert(numbers.end(), tensor.sizes().begin(), tensor.sizes().end());
+    }
+    return numbers;
+  }
+
+  // Made on the channel's stream, so that the message may arrive while the rank computes: memory
+  // that the compute stream gave away is not touched.
+  Message room_for(std::span<const std::int64_t> header, DeviceCalls::Stream stream) override {
+    const c10::InferenceMode no_autograd;
+    const c10::cuda::CUDAStreamGuard on(c10::cuda::getStreamFromExternal(
+        static_cast<cudaStream_t>(stream), c10::cuda::current_device()));
+    auto tensors = std::make_shared<Tensors>();
+    for (std::size_t at = 0; at < header.size();) {
+      at::Tensor& tensor = tensors->emplace_back();
+      if (header[at++] < 0) continue;
+      const auto type = static_cast<at::ScalarType>(header[at - 1]);
+      const auto dimensions = static_cast<std::size_t>(header[at]);
+      const auto sizes = header.subspan(at + 1, dimensions);
+      tensor = at::empty(at::IntArrayRef(sizes.data(), sizes.size()),
+                         at::TensorOptions().dtype(type).device(at::kCUDA));
+      at += 1 + dimensions;
+    }
+    return {tensors, {}};
+  }
+
+  std::vector<DeviceBuffer> buffers(const Message& message) override {
+    std::vector<DeviceBuffer> all;
+    for (const at::Tensor& tensor : tensors_of(message))
+      if (tensor.defined()) all.push_back({tensor.mutable_data_ptr(), tensor.nbytes()});
+    return all;
+  }
+};
+
+class NcclTransports : public DeviceTransports {
+ public:
+  NcclTransports(std::vector<RankDevice*> devices, Team* team)
+      : devices_(std::move(devices)), team_(team), calls_(make_cuda_calls()) {}
+
+  std::unique_ptr<Transport> make(const Program& program) override {
+    CommunicatorPlan plan = plan_communicators(program);
+    // Connecting takes most of a second: programs with the same channels share the links.
+    if (!links_ || links_->broken() || links_->plan() != plan) {
+      links_.reset();
+      std::vector<NcclLinks::LocalRank> ranks;
+      for (std::size_t r = 0; r < devices_.size(); ++r)
+        if (devices_[r])
+          ranks.push_back({Rank(r), devices_[r]->device().index(), devices_[r]->stream()});
+      std::vector<NcclId> ids = ids_of(plan);
+      links_ =
+          std::make_unique<NcclLinks>(std::move(plan), std::move(ranks), std::move(ids), *calls_);
+    }
+    return make_nccl_transport(
+        program, *links_,
+        team_ ? team_->transport(program, headers_) : make_thread_transport(program), buffers_);
+  }
+
+ private:
+  // Made by the first process and spread by the team.
+  std::vector<NcclId> ids_of(const CommunicatorPlan& plan) {
+    if (!team_) return NcclLinks::make_ids(plan, *calls_);
+    std::vector<NcclId> ids(plan.communicators.size());
+    if (team_->rank() == 0) ids = NcclLinks::make_ids(plan, *calls_);
+    const std::size_t bytes = ids.size() * sizeof(NcclId);
+    const std::string all = team_->broadcast({reinterpret_cast<const char*>(ids.data()), bytes}, 0);
+    std::memcpy(ids.data(), all.data(), bytes);
+    return ids;
+  }
+
+  std::vector<RankDevice*> devices_;
+  Team* team_;
+  std::unique_ptr<DeviceCalls> calls_;
+  TensorBuffers buffers_;
+  HeaderCodec headers_;
+  std::unique_ptr<NcclLinks> links_;
+};
+
+}  // namespace
+
+std::unique_ptr<DeviceTransports> make_nccl_transports(std::vector<RankDevice*> devices,
+                                                       Team* team) {
+  std::set<int> used;
+  for (const RankDevice* device : devices)
+    if (device && !used.insert(device->device().index()).second)
+      throw InputError("transport",
+                       "nccl connects GPUs, and " + std::to_string(devices.size()) +
+                           " ranks would share " + std::to_string(used.size()),
+                       "use --transport threads, or a GPU for every rank");
+  return std::make_unique<NcclTransports>(std::move(devices), team);
+}
+
+}  // namespace sluice
