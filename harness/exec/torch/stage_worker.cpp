@@ -184,6 +184,8 @@ void TorchWorker::compute(const Instruction& op) {
       forward(s, op);
       break;
     case Do::backward:
+      // A sharded stage's whole gradient is there for all of its backward, as memory() counts it.
+      if (context_.program->sharded(op.stage)) s.weights->gradients();
       input_gradient(s, op, slot);
       if (context_.spec->batched_weight_gradients) {
         s.pending.push_back(std::move(slot.stash));
