@@ -33,10 +33,11 @@ Numbers train(const TestSetup& setup, const DataFeed& feed, const Training& trai
   spec.double_precision = training.double_precision;
   spec.batched_weight_gradients = training.batched;
   spec.feed = feed;
-  const auto session = make_session(spec);
   const auto layers = static_cast<int>(spec.model.layers.size());
   const bool synchronous = setup.prepared.system->synchronous;
   const Program program = make_program(setup.prepared, synchronous ? setup.microbatches : kUpdates);
+  spec.sharding = program.sharding;
+  const auto session = make_session(spec);
   const std::int64_t batch = spec.micro_batch * setup.microbatches;
   Numbers numbers;
   const auto run = [&](std::int64_t first, int updates) {
