@@ -161,10 +161,11 @@ Chart communication_chart(const std::string& name, const Comparison& comparison)
                                  : fmt::format("bubble {:.1f} %", 100 * bubble->get<double>());
     texts.push_back({{"label", row->label}, {"size", sum}, {"text", text}});
   }
-  const json y = {{"field", "label"},
-                  {"type", "nominal"},
-                  {"sort", string_array(order)},
-                  {"axis", {{"title", nullptr}, {"ticks", false}, {"domain", false}}}};
+  const json y = {
+      {"field", "label"},
+      {"type", "nominal"},
+      {"sort", string_array(order)},
+      {"axis", {{"title", nullptr}, {"ticks", false}, {"domain", false}, {"labelLimit", 480}}}};
   const json x = {{"field", "size"},
                   {"type", "quantitative"},
                   {"scale", {{"domain", json::array({0, largest / scale.divisor * 1.3})}}},
