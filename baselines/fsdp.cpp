@@ -13,6 +13,9 @@
 //
 //   rank 0  F0 B0 F1 B1
 //   rank 1  F2 B2 F3 B3
+//
+// chunks=v: the model in v parts, FSDP's units, gathered one after the other, so that a part's
+// gather can run beside the ops of the part before and only a part or two are resident.
 #include "harness/core/error.h"
 #include "harness/plan/chain_partition.h"
 
@@ -34,10 +37,11 @@ std::vector<std::size_t> shares(int ranks, int microbatches) {
   return result;
 }
 
-Plan fsdp_plan(const Problem& problem, const Options&) {
+Plan fsdp_plan(const Problem& problem, const Options& options) {
   std::vector<DeviceId> all;
   for (int d = 0; d < problem.devices; ++d) all.emplace_back(d);
-  Plan plan = chain_on(problem, {all}, "fsdp");
+  const auto parts = static_cast<std::size_t>(options.integer("chunks"));
+  Plan plan = chain_on(problem, std::vector(parts, all), "fsdp");
   plan.replica_of = shares(problem.devices, problem.microbatches);
   return plan;
 }
@@ -45,9 +49,11 @@ Plan fsdp_plan(const Problem& problem, const Options&) {
 Schedule fsdp_schedule(const ScheduleProblem& problem, const Options&) {
   Schedule schedule = empty_schedule(problem.ranks, problem.microbatches);
   const std::vector<std::size_t> share = shares(problem.ranks, problem.microbatches);
+  const auto parts = static_cast<int>(problem.graph.size());
   for (std::size_t i = 0; i < share.size(); ++i) {
-    schedule.ranks[share[i]].push_back(forward_op(0, static_cast<int>(i)));
-    schedule.ranks[share[i]].push_back(backward_op(0, static_cast<int>(i)));
+    auto& ops = schedule.ranks[share[i]];
+    for (int s = 0; s < parts; ++s) ops.push_back(forward_op(s, static_cast<int>(i)));
+    for (int s = parts; s-- > 0;) ops.push_back(backward_op(s, static_cast<int>(i)));
   }
   return schedule;
 }
@@ -57,7 +63,7 @@ Theory fsdp_theory(const ScheduleProblem& problem, const Options&) {
   const int m = problem.microbatches;
   const int most = (m + problem.ranks - 1) / problem.ranks;
   return {.bubble_ratio = 1 - static_cast<double>(m) / (static_cast<double>(most) * problem.ranks),
-          .in_flight = std::vector<int>(p, 1),
+          .in_flight = std::vector<int>(p, static_cast<int>(problem.graph.size())),
           .weight_versions = std::vector<int>(p, 1),
           .staleness = std::vector<int>(p, 0)};
 }
@@ -86,11 +92,13 @@ const System fsdp = {
           "reshard",
           "over micro-batches: reshard (weights and gradients after each), keep (both whole) "
           "or no_sync (gradients whole)",
-          {"reshard", "keep", "no_sync"}}},
+          {"reshard", "keep", "no_sync"}},
+         {"chunks", "1", "parts of the model that are gathered one after the other"}},
     .plan = fsdp_plan,
     .schedule = fsdp_schedule,
     .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },
     .theory = fsdp_theory,
+    .chunks = [](const Options& options) { return options.integer("chunks"); },
     .sharding = fsdp_sharding,
 };
 

@@ -163,6 +163,12 @@ ChartSet make_charts(std::span<const Record> records) {
         throughput_chart("throughput-" + section.id, "Throughput: " + first.title, all, palette));
     add(section.charts,
         planner_chart("planners-" + section.id, "Planners: " + first.title, all, palette));
+    for (const Comparison& comparison : all) {
+      const std::string suffix =
+          fmt::format("{}-r{}{}", section.id, comparison.ranks, comparison.tuned ? "-tuned" : "");
+      add(section.charts, memory_throughput_chart("pareto-" + suffix, comparison, palette));
+      add(section.charts, communication_chart("communication-" + suffix, comparison));
+    }
     add_per_rank_count(section);
   }
   add_overview(set, palette);

@@ -75,6 +75,12 @@ Chart planner_chart(const std::string& name, const std::string& title,
 // differ in their ranks only.
 Chart stable_rate_chart(const std::string& name, const std::string& title,
                         std::span<const StableRates> boundaries);
+// A point a row, and the line of those that no other beats in both. Here and in the next: nothing
+// to show where no row shards its stages or runs several pipelines.
+Chart memory_throughput_chart(const std::string& name, const Comparison& comparison,
+                              const Palette& palette);
+// Messages, gathers and reductions, a stacked bar a row; its bubble stands behind it.
+Chart communication_chart(const std::string& name, const Comparison& comparison);
 // Systems x workloads: time to the target, or throughput, relative to the single device's.
 Chart overview_chart(const std::string& name, const std::string& title,
                      std::span<const Comparison> comparisons, CompareMetric metric);

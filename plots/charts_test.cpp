@@ -256,6 +256,40 @@ TEST(Charts, WhatHasNothingToShowIsNoChart) {
   EXPECT_TRUE(make_charts({}).sections.empty());
 }
 
+// A record of 4 ranks that needs `peak` bytes and takes `seconds` a step.
+Record traded(const std::string& system, double seconds, std::int64_t peak, std::int64_t gathers) {
+  Record r = synthetic::record(system, 4, seconds, "virtual");
+  for (MemorySplit& split : r.peak_bytes) split.total = peak;
+  r.observed["sent_bytes"] = {{"messages", {100, 200, 200, 100}},
+                              {"gathers", {gathers, gathers, gathers, gathers}},
+                              {"reductions", {50, 50, 50, 50}}};
+  return r;
+}
+
+TEST(Charts, MemoryIsTradedForThroughputWhereStagesAreDivided) {
+  // gpipe is faster than fsdp and zeropp with less memory than zeropp, which is no worse in
+  // nothing.
+  const std::vector<Record> records = {traded("fsdp", 0.04, 1000, 900),
+                                       traded("zeropp", 0.03, 3000, 500),
+                                       traded("gpipe", 0.02, 2000, 0)};
+  const ChartSet set = make_charts(records);
+  const Chart& pareto = chart(set.sections[0].charts, "pareto-");
+  std::map<std::string, bool> front;
+  for (const json& value : with_field(pareto.spec["data"], "front"))
+    front[value["system"]] = value["front"];
+  EXPECT_EQ(front,
+            (std::map<std::string, bool>{{"fsdp", true}, {"zeropp", false}, {"gpipe", true}}));
+  const Chart& volume = chart(set.sections[0].charts, "communication-");
+  std::map<std::string, double> sizes;
+  for (const json& value : with_field(volume.spec, "kind"))
+    if (value["label"] == "fsdp") sizes[value["kind"]] = value["size"];
+  EXPECT_DOUBLE_EQ(sizes["gathers"] / sizes["messages"], 4.5);
+  EXPECT_DOUBLE_EQ(sizes["reductions"] / sizes["messages"], 0.25);
+  // Where nothing is divided there is nothing to trade.
+  for (const Chart& c : make_charts(synthetic::records()).sections[0].charts)
+    EXPECT_FALSE(c.name.starts_with("pareto-") || c.name.starts_with("communication-")) << c.name;
+}
+
 TEST(Charts, TextsForNames) {
   EXPECT_EQ(slug("Zero bubble, variant=h1!"), "zero-bubble-variant-h1");
   EXPECT_EQ(rate_text(1234567), "1,234,567");

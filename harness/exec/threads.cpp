@@ -1,5 +1,7 @@
 #include "harness/exec/threads.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <atomic>
 #include <thread>
@@ -8,6 +10,16 @@
 namespace sluice {
 
 namespace {
+
+// Those this process may run on: a pinned one, or one in a container, has fewer than the machine.
+std::size_t usable_cores() {
+#if defined(__linux__)
+  cpu_set_t cores;
+  if (sched_getaffinity(0, sizeof cores, &cores) == 0)
+    return static_cast<std::size_t>(CPU_COUNT(&cores));
+#endif
+  return std::max(1u, std::thread::hardware_concurrency());
+}
 
 inline void relax() {
 #if defined(__x86_64__)
@@ -171,7 +183,7 @@ class Group {
 class ThreadTransport : public Transport {
  public:
   explicit ThreadTransport(const Program& program) {
-    const bool crowded = program.rank_count() > std::max(1u, std::thread::hardware_concurrency());
+    const bool crowded = program.rank_count() > usable_cores();
     const int spins = crowded ? 50 : 4000;
     for (const Channel& channel : program.channels) {
       // Room for a whole run's messages: the checker's proof that a program cannot deadlock takes

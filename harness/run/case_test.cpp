@@ -114,6 +114,22 @@ TEST(ExpandCase, ReadsTheOptimizerAndTheInjectedFailure) {
   EXPECT_EQ(c.fail_update, 3);
 }
 
+TEST(ExpandCase, PipelinesBesideEachOtherDivideTheRanks) {
+  const RunCase c =
+      cases_of(tiny({{"ranks", 4}, {"data_parallel", 2}, {"layout", "pipelines"}}))[0];
+  EXPECT_EQ(c.data_parallel, 2);
+  EXPECT_EQ(to_json(c).at("layout"), "pipelines");
+  // One pipeline has no layout, and cases from before there were several keep their digests.
+  const json one = to_json(cases_of(tiny({{"layout", "pipelines"}}))[0]);
+  for (const char* key : {"data_parallel", "layout", "sharding"}) EXPECT_FALSE(one.contains(key));
+  EXPECT_EQ(error_in(tiny({{"ranks", 3}, {"data_parallel", 2}})),
+            "s.json: /grid/0/data_parallel: 2 pipelines do not divide 3 ranks; choose ranks that "
+            "are a multiple");
+  EXPECT_EQ(error_in(tiny({{"sharding", "zero"}})),
+            "s.json: /grid/0/sharding: unknown value 'zero'; known: system, none, "
+            "optimizer, use, visit, update");
+}
+
 TEST(ExpandCase, TheDigestKnowsWhatMattersOnly) {
   const auto digest_of = [](const json& entry) { return digest(to_json(cases_of(entry).front())); };
   EXPECT_EQ(digest_of(tiny()), digest_of(tiny({{"steps", 100}, {"ranks", 2}})));

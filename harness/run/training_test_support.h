@@ -35,6 +35,7 @@ inline Numbers train_by(const Program& program, const TestSetup& setup, const Da
   spec.double_precision = training.double_precision;
   spec.batched_weight_gradients = training.batched;
   spec.feed = feed;
+  spec.sharding = program.sharding;
   const auto session = make_session(spec);
   session->reset_peak_memory();
   const auto layers = static_cast<int>(spec.model.layers.size());

@@ -191,6 +191,11 @@ static std::vector<Workload> make_workloads() {
                           "the 1.3B size of Narayanan et al., PipeDream-2BW, ICML 2021 (24 layers, "
                           "hidden 2048, 16 heads)"));
   all.push_back(full_size(
+      "gpt_6.2b", "GPT, 30 layers, hidden 4096, sequence 1024",
+      gpt("gpt_6.2b", 30, 4096, 32, 1024, 51200), 128, 32,
+      "the size that Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024, call 6.2B; here the "
+      "head does not share the embedding's weights"));
+  all.push_back(full_size(
       "vgg19", "VGG-19, 224 x 224, 1000 classes", vgg19(), 256, 8,
       "Simonyan and Zisserman, ICLR 2015 (arXiv 1409.1556), configuration E, without dropout"));
   all.push_back(full_size("resnet152", "ResNet-152, 224 x 224, 1000 classes", resnet152(), 256, 16,

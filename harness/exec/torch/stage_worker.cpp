@@ -201,8 +201,9 @@ void TorchWorker::compute(const Instruction& op) {
       forward(s, op);
       break;
     case Do::backward:
-      // One op that makes weight gradients: a sharded stage's are whole from its beginning.
-      if (!context_.spec->batched_weight_gradients) s.weights->gradients();
+      // A sharded stage's whole gradient is there for all of its backward, as memory() counts it.
+      if (context_.program->sharded(op.stage) && !context_.spec->batched_weight_gradients)
+        s.weights->gradients();
       input_gradient(s, op, slot);
       if (context_.spec->batched_weight_gradients) {
         s.pending.push_back(std::move(slot.stash));

@@ -1,0 +1,205 @@
+// Charts for systems that trade memory for communication: throughput against peak memory with the
+// points that no other beats in both, and what a rank sends in an update, by kind, beside the
+// bubble. Drawn where some rows shard their stages or run several pipelines beside each other.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "harness/core/units.h"
+#include "plots/charts.h"
+#include "plots/style.h"
+
+namespace sluice {
+namespace {
+
+using nlohmann::json;
+
+// Most that a rank sends of a kind in an update, bytes; none: not recorded.
+std::optional<double> sent(const Record& record, const char* kind) {
+  const auto found = record.observed.find("sent_bytes");
+  if (found == record.observed.end() || !found->contains(kind)) return std::nullopt;
+  double most = 0;
+  for (const json& bytes : found->at(kind)) most = std::max(most, bytes.get<double>());
+  return most;
+}
+
+bool shards_or_copies(const ComparisonRow& row) {
+  const Record& record = row.records.front();
+  return sent(record, "gathers").value_or(0) > 0 || record.options.contains("data_parallel");
+}
+
+bool worth_drawing(const Comparison& comparison) {
+  return std::any_of(comparison.rows.begin(), comparison.rows.end(), shards_or_copies);
+}
+
+}  // namespace
+
+Chart memory_throughput_chart(const std::string& name, const Comparison& comparison,
+                              const Palette& palette) {
+  const std::string title = fmt::format("Throughput against peak memory: {}, {}", comparison.title,
+                                        ranks_text(comparison.ranks));
+  std::vector<const ComparisonRow*> drawn;
+  for (const ComparisonRow* row : drawing_order(comparison))
+    if (row->throughput && row->peak_memory && !row->reference) drawn.push_back(row);
+  if (drawn.size() < 3 || !worth_drawing(comparison)) return {name, title, nullptr};
+  double largest = 0;
+  for (const ComparisonRow* row : drawn) largest = std::max(largest, row->peak_memory->median);
+  const Scale scale = byte_scale(largest);
+  const auto beaten = [&](const ComparisonRow& row) {
+    return std::any_of(drawn.begin(), drawn.end(), [&](const ComparisonRow* other) {
+      const bool as_good = other->throughput->median >= row.throughput->median &&
+                           other->peak_memory->median <= row.peak_memory->median;
+      const bool better = other->throughput->median > row.throughput->median ||
+                          other->peak_memory->median < row.peak_memory->median;
+      return as_good && better;
+    });
+  };
+  json values = json::array();
+  std::vector<std::string> systems, colors;
+  double fastest = 0;
+  for (const ComparisonRow* row : drawn) {
+    if (std::find(systems.begin(), systems.end(), row->system) == systems.end()) {
+      systems.push_back(row->system);
+      colors.push_back(palette.color(row->system));
+    }
+    fastest = std::max(fastest, row->throughput->median);
+    values.push_back({{"system", row->system},
+                      {"label", row->label},
+                      {"options", row->options.empty() ? row->system : row->options},
+                      {"memory", row->peak_memory->median / scale.divisor},
+                      {"throughput", row->throughput->median},
+                      {"front", !beaten(*row)}});
+  }
+  const json x = {{"field", "memory"},
+                  {"type", "quantitative"},
+                  {"scale", {{"domain", json::array({0, largest / scale.divisor * 1.08})}}},
+                  {"axis", {{"title", "peak memory of the fullest rank, " + scale.unit}}}};
+  const json y = {{"field", "throughput"},
+                  {"type", "quantitative"},
+                  {"scale", {{"domain", json::array({0, fastest * 1.12})}}},
+                  {"axis", {{"title", "samples/s"}}}};
+  const json front = json::array({{{"filter", "datum.front"}}});
+  json layers = json::array();
+  layers.push_back({{"transform", front},
+                    {"mark", {{"type", "line"}, {"interpolate", "step-after"}, {"color", "#999"}}},
+                    {"encoding", {{"x", x}, {"y", y}}}});
+  layers.push_back(
+      {{"mark", {{"type", "point"}, {"filled", true}, {"size", 80}, {"opacity", 0.9}}},
+       {"encoding",
+        {{"x", x},
+         {"y", y},
+         {"color",
+          {{"field", "system"},
+           {"type", "nominal"},
+           {"scale", {{"domain", string_array(systems)}, {"range", string_array(colors)}}},
+           {"legend",
+            {{"title", nullptr}, {"orient", "bottom"}, {"columns", legend_columns(systems)}}}}},
+         {"tooltip",
+          json::array({{{"field", "label"}, {"title", "system"}},
+                       {{"field", "memory"}, {"title", scale.unit}, {"format", ".3~g"}},
+                       {{"field", "throughput"}, {"title", "samples/s"}, {"format", ".4~g"}}})}}}});
+  // The points of the front are named from left to right by their numbers, listed in the subtitle.
+  std::vector<std::pair<double, const ComparisonRow*>> named;
+  for (const ComparisonRow* row : drawn)
+    if (!beaten(*row)) named.emplace_back(row->peak_memory->median, row);
+  std::sort(named.begin(), named.end());
+  json numbers = json::array();
+  std::vector<std::string> subtitle = {setting(comparison),
+                                       "Line: what no other point beats in both. Its points:"};
+  for (std::size_t k = 0; k < named.size(); ++k) {
+    const ComparisonRow& row = *named[k].second;
+    numbers.push_back({{"memory", row.peak_memory->median / scale.divisor},
+                       {"throughput", row.throughput->median},
+                       {"text", std::to_string(k + 1)}});
+    subtitle.push_back(
+        shortened(fmt::format("{}  {}: {}, {} samples/s", k + 1, row.label,
+                              to_text(Bytes(static_cast<std::int64_t>(row.peak_memory->median))),
+                              rate_text(row.throughput->median)),
+                  110));
+  }
+  layers.push_back(
+      {{"data", {{"values", std::move(numbers)}}},
+       {"mark", {{"type", "text"}, {"dy", -11}, {"fontSize", 12}}},
+       {"encoding", {{"x", x}, {"y", y}, {"text", {{"field", "text"}, {"type", "nominal"}}}}}});
+  Chart chart{name, title, chart_frame(title, subtitle)};
+  chart.spec["data"] = {{"values", std::move(values)}};
+  chart.spec["width"] = 620;
+  chart.spec["height"] = 340;
+  chart.spec["layer"] = std::move(layers);
+  return chart;
+}
+
+Chart communication_chart(const std::string& name, const Comparison& comparison) {
+  const std::string title = fmt::format("What a rank sends in an update: {}, {}", comparison.title,
+                                        ranks_text(comparison.ranks));
+  if (!worth_drawing(comparison)) return {name, title, nullptr};
+  constexpr const char* kKinds[] = {"messages", "gathers", "reductions"};
+  double largest = 0;
+  for (const ComparisonRow& row : comparison.rows) {
+    double sum = 0;
+    for (const char* kind : kKinds) sum += sent(row.records.front(), kind).value_or(0);
+    largest = std::max(largest, sum);
+  }
+  if (largest <= 0) return {name, title, nullptr};
+  const Scale scale = byte_scale(largest);
+  json values = json::array(), texts = json::array();
+  std::vector<std::string> order, kinds(std::begin(kKinds), std::end(kKinds));
+  for (const ComparisonRow* row : drawing_order(comparison)) {
+    const Record& record = row->records.front();
+    if (row->reference || !sent(record, "messages")) continue;
+    order.push_back(row->label);
+    double sum = 0;
+    for (std::size_t k = 0; k < kinds.size(); ++k) {
+      const double size = *sent(record, kKinds[k]) / scale.divisor;
+      sum += size;
+      values.push_back({{"label", row->label}, {"kind", kinds[k]}, {"order", k}, {"size", size}});
+    }
+    const auto bubble = record.observed.find("bubble_ratio");
+    const std::string text = bubble == record.observed.end() || !bubble->is_number()
+                                 ? row->outcome
+                                 : fmt::format("bubble {:.1f} %", 100 * bubble->get<double>());
+    texts.push_back({{"label", row->label}, {"size", sum}, {"text", text}});
+  }
+  const json y = {
+      {"field", "label"},
+      {"type", "nominal"},
+      {"sort", string_array(order)},
+      {"axis", {{"title", nullptr}, {"ticks", false}, {"domain", false}, {"labelLimit", 480}}}};
+  const json x = {{"field", "size"},
+                  {"type", "quantitative"},
+                  {"scale", {{"domain", json::array({0, largest / scale.divisor * 1.3})}}},
+                  {"axis", {{"title", scale.unit}, {"tickCount", 5}, {"format", ",~r"}}}};
+  json stacked = x;
+  stacked["stack"] = "zero";
+  Chart chart{
+      name, title,
+      chart_frame(title, {setting(comparison),
+                          "The rank that sends most of a kind: activations and their "
+                          "gradients, weights, gradients of weights. Counted, not measured"})};
+  chart.spec["width"] = 520;
+  chart.spec["height"] = {{"step", 20}};
+  chart.spec["layer"] = json::array(
+      {{{"data", {{"values", std::move(values)}}},
+        {"mark", {{"type", "bar"}, {"height", {{"band", 0.72}}}}},
+        {"encoding",
+         {{"x", stacked},
+          {"y", y},
+          {"order", {{"field", "order"}, {"type", "quantitative"}}},
+          {"color",
+           {{"field", "kind"},
+            {"type", "nominal"},
+            {"scale",
+             {{"domain", string_array(kinds)},
+              {"range", json::array({"#4c78a8", "#f58518", "#54a24b"})}}},
+            {"legend", {{"title", nullptr}, {"orient", "bottom"}}}}},
+          {"tooltip", json::array({{{"field", "label"}, {"title", "system"}},
+                                   {{"field", "kind"}},
+                                   {{"field", "size"}, {"title", scale.unit}}})}}}},
+       {{"data", {{"values", std::move(texts)}}},
+        {"mark", {{"type", "text"}, {"align", "left"}, {"dx", 6}, {"fontSize", 11}}},
+        {"encoding", {{"x", x}, {"y", y}, {"text", {{"field", "text"}, {"type", "nominal"}}}}}}});
+  return chart;
+}
+
+}  // namespace sluice
