@@ -7,9 +7,13 @@
 //   rank 2        F0 B0 F1 B1 F2 B2 F3 B3
 //
 // Makespan (m + p - 1)(F + B) as GPipe, but rank r holds min(m, p - r) activations instead of m.
+//
+// recompute=all, needed: inputs are held instead, and one stage's activations at a time; `needed`
+// spares the last stage, where every backward follows its forward at once.
 #include <algorithm>
 
 #include "harness/plan/chain_partition.h"
+#include "harness/plan/recompute_option.h"
 
 namespace sluice {
 
@@ -32,10 +36,11 @@ static Schedule one_f_one_b_schedule(const ScheduleProblem& problem, const Optio
   return schedule;
 }
 
-static Theory one_f_one_b_theory(const ScheduleProblem& problem, const Options&) {
+static Theory one_f_one_b_theory(const ScheduleProblem& problem, const Options& options) {
   Theory theory;
   const int p = problem.ranks, m = problem.microbatches;
-  theory.bubble_ratio = static_cast<double>(p - 1) / (m + p - 1);
+  if (!recomputes(options)) theory.bubble_ratio = static_cast<double>(p - 1) / (m + p - 1);
+  if (options.text("recompute") == "all") theory.bubble_ratio = recomputed_bubble_ratio(p, m);
   for (int r = 0; r < p; ++r) {
     theory.in_flight.push_back(std::min(m, p - r));
     theory.weight_versions.push_back(1);
@@ -53,11 +58,12 @@ const System one_f_one_b = {
         "Narayanan et al., Memory-Efficient Pipeline-Parallel DNN Training, ICML 2021 (arXiv "
         "2006.09503)",
     .synchronous = true,
-    .options = {},
+    .options = {recompute_option()},
     .plan = [](const Problem& p,
                const Options&) { return balanced_chain(p, p.devices, "one_f_one_b"); },
     .schedule = one_f_one_b_schedule,
-    .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },
+    .weights = [](const ScheduleProblem&,
+                  const Options& options) { return flush_with_recompute(options); },
     .theory = one_f_one_b_theory,
 };
 

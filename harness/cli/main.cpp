@@ -174,6 +174,9 @@ int main(int argc, char** argv) {
          "drain (default): an asynchronous pipe runs empty before it is evaluated; snapshot: it "
          "runs on, copies are evaluated");
   single("--weight-gradient", "weight_gradient", "per_microbatch (default) or batched");
+  single("--step", "step",
+         "Synchronous systems: free (default), a rank goes on once it has stepped, or barrier, once "
+         "all have");
   single("--timeout", "timeout_seconds", "Seconds after which the case ends as timed_out");
   c->add_option("--set", run.set, "Option of the system, key=value; may be repeated");
   c->add_option("--inject-failure", run.inject_failure,

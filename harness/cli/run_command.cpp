@@ -32,7 +32,7 @@ nlohmann::json case_json(const RunArguments& a) {
   for (const auto& [key, value] : a.single) {
     const bool text = key == "system" || key == "workload" || key == "cluster" || key == "clock" ||
                       key == "costs" || key == "transport" || key == "device" ||
-                      key == "weight_gradient" || key == "evaluation";
+                      key == "weight_gradient" || key == "evaluation" || key == "step";
     if (text) {
       json[key] = value;
       continue;

@@ -9,6 +9,11 @@
 // both ops first and sends the outputs of both last. A stage steps after the last gradient of an
 // update; a replicated one after an all-reduce besides, which in a flushing program stands at the
 // end of the rank's program.
+//
+// Where a stage's W run on another rank than its F and I (Placement::weight_gradient_ranks), every
+// I sends on what its W needs, and the last W sends the sum of the weight gradients back to the
+// rank that holds the weights, which steps. With WeightRule::step_barrier every rank tells rank 0
+// that it has stepped, and waits for rank 0 to have heard it of all.
 #pragma once
 
 #include <cstdint>
@@ -30,23 +35,37 @@ enum class Do : std::uint8_t {
   receive_activation,
   send_gradient,
   receive_gradient,
+  send_stash,  // what W reads: the layers' inputs and output gradients
+  receive_stash,
+  send_weight_gradient,  // the sum over the update, added to the receiver's
+  receive_weight_gradient,
+  send_stepped,  // an empty message
+  receive_stepped,
   reduce_gradients,  // all-reduce over the stage's replicas
   optimizer_step,
 };
 
 // Ops that occupy the device with a stage's layers: F, B, I, W and recomputation.
 constexpr bool is_compute(Do what) { return what <= Do::recompute; }
+constexpr bool is_message(Do what) {
+  return what >= Do::send_activation && what <= Do::receive_stepped;
+}
+constexpr bool is_send(Do what) {
+  return what == Do::send_activation || what == Do::send_gradient || what == Do::send_stash ||
+         what == Do::send_weight_gradient || what == Do::send_stepped;
+}
 // Ops that read weights; W does not.
 constexpr bool reads_weights(Do what) { return is_compute(what) && what != Do::weight_gradient; }
 
 struct Instruction {
   Do what = Do::forward;
-  std::int16_t ahead = 0;  // compute: reads version - ahead * lr * Delta (WeightRule)
-  StageId stage;           // the rank's own stage
-  Micro micro;             // compute: the stage's own op number; communication: the message's on its
-                           // edge (the same unless stages take several micro-batches at once,
-                           // StageGraph::grouping); step: the index of the program's update
-  StageId peer_stage;      // communication: the stage at the other end
+  bool checkpoint = false;  // forward: keeps the stage's input only; a recompute makes the rest
+  std::int16_t ahead = 0;   // compute: reads version - ahead * lr * Delta (WeightRule)
+  StageId stage;            // the rank's own stage
+  Micro micro;         // compute: the stage's own op number; communication: the message's on its
+                       // edge (the same unless stages take several micro-batches at once,
+                       // StageGraph::grouping); step: the index of the program's update
+  StageId peer_stage;  // communication: the stage at the other end
   std::int32_t channel =
       -1;  // communication: index into Program::channels; reduce: the stage's group
   std::int32_t version = 0;  // compute: weight version to read, counted from the program's start

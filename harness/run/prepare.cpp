@@ -143,7 +143,8 @@ static StageMemory memory_of_layers(const ModelGraph& model, std::span<const Sha
           .optimizer = weights * optimizer_tensors,
           .stash = stash.forward,
           .weight_stash = stash.weight,
-          .input = Bytes(0)};
+          .input = Bytes(0),
+          .boundary = boundary_values(model, shapes, layers, samples)};
 }
 
 Prepared prepare(const RunCase& c) {
@@ -161,6 +162,7 @@ Prepared prepare(const RunCase& c) {
                   : load_cluster(c.cluster, source_folder() + "/workloads/clusters");
   p.microbatches_per_update = c.microbatches;
   p.micro_batch = c.batch / c.microbatches;
+  p.step_barrier = c.step == "barrier";
   p.costs = load_costs(c.costs, *p.workload, p.micro_batch, p.cluster.devices.front());
   Problem problem{p.costs, p.cluster, c.ranks, c.batch, c.microbatches, {}};
   problem.simulate = [&](const Plan& plan) { return simulated_seconds(p, c, plan); };
@@ -199,11 +201,13 @@ static ScheduleProblem schedule_problem(const Prepared& p, int microbatches, int
 Program make_program(const Prepared& p, int microbatches, int epoch) {
   const ScheduleProblem problem = schedule_problem(p, microbatches, epoch);
   return lower(p.system->schedule(problem, p.options), p.graph, p.ranks.placement,
-               p.system->weights(problem, p.options));
+               rule_of(p, microbatches, epoch));
 }
 
 WeightRule rule_of(const Prepared& p, int microbatches, int epoch) {
-  return p.system->weights(schedule_problem(p, microbatches, epoch), p.options);
+  WeightRule rule = p.system->weights(schedule_problem(p, microbatches, epoch), p.options);
+  rule.step_barrier = p.step_barrier && rule.synchronous();
+  return rule;
 }
 
 Theory make_theory(const Prepared& p, int microbatches) {

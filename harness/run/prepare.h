@@ -26,6 +26,7 @@ struct Prepared {
   double planning_seconds = 0;
   std::int64_t micro_batch = 1;  // samples of one unit of the schedule
   int microbatches_per_update = 1;
+  bool step_barrier = false;
 };
 
 // Throws InputError; the plan's memory is not checked here (see over_memory).

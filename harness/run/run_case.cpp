@@ -105,6 +105,7 @@ class CaseRun {
     record_.system = case_.system;
     record_.options = case_.options;
     record_.options["weight_gradient"] = case_.weight_gradient;
+    if (case_.step != "free") record_.options["step"] = case_.step;
     record_.options["optimizer"] = to_json(case_.optimizer);
     record_.workload = case_.workload;
     record_.workload_facts = {{"title", workload.title},

@@ -35,6 +35,9 @@ class TorchSession : public Session {
     std::vector<std::vector<StageId>> held(ranks.devices.size());
     for (std::size_t s = 0; s < placement_.stages.size(); ++s)
       for (const Rank r : placement_.stages[s]) held[r.index()].push_back(StageId(s));
+    for (std::size_t s = 0; s < placement_.weight_gradient_ranks.size(); ++s)
+      if (const Rank lane = placement_.weight_gradient_ranks[s]; lane.value >= 0)
+        held[lane.index()].push_back(StageId(s));
     const auto initial = starting_weights();
     for (std::size_t r = 0; r < held.size(); ++r)
       workers_.push_back(

@@ -39,7 +39,8 @@ struct StageSnapshot {
 
 class TorchWorker : public Worker {
  public:
-  // stages: the ones this rank holds. interfaces: of all stages.
+  // stages: the ones this rank holds, or runs the W of (Placement::weight_gradient_ranks).
+  // interfaces: of all stages.
   TorchWorker(Rank rank, const RunContext& context, std::vector<StageId> stages,
               const std::vector<StageInterface>& interfaces,
               const std::vector<std::vector<at::Tensor>>& initial_weights);
@@ -75,6 +76,7 @@ class TorchWorker : public Worker {
     std::vector<at::Tensor> output_gradients;  // per interface.sends, summed as they come
     std::vector<at::Tensor> input_gradients;   // per interface.receives, until handed out
     StageStashTensors stash;
+    std::vector<at::Tensor> data;  // of what the stash keeps, the feed's, until I
   };
   struct Edge {                           // what crosses between this stage and another
     std::vector<std::size_t> own, other;  // places in this stage's list and in the other's
@@ -92,7 +94,16 @@ class TorchWorker : public Worker {
     // keep_weights, snapshots: of the run
     std::vector<std::vector<double>> kept;
     std::vector<StageSnapshot> snapshots;
-    std::vector<StageStashTensors> pending;  // batched weight gradients: I done, W at the update
+    // Batched weight gradients: I done; W at the update, or of a split backward with the last of
+    // the W that stand next to each other.
+    std::vector<StageStashTensors> pending;
+    std::vector<bool> ends_batch;  // of the stage's W, in the order of the program
+    std::size_t next_weight_gradient = 0;
+    // Instead of `weights` on a rank that runs only the stage's W: their sum, and a view a
+    // parameter.
+    at::Tensor sum;
+    std::vector<at::Tensor> sum_views;
+    bool clear_sum = true;
   };
 
   State& state(StageId stage) { return states_[place_[stage.index()]]; }
@@ -101,15 +112,16 @@ class TorchWorker : public Worker {
   // The stage's forward; the loss's value where it holds the loss.
   std::vector<at::Tensor> run_forward(State& s, const Instruction& op, bool keep_stash,
                                       at::Tensor* loss);
-  bool recomputes() const {
-    return context_.program->rule.recompute != WeightRule::Recompute::none;
-  }
   void note_loss(Micro micro, double value);
   std::int64_t update_of(const State& s, std::int32_t version) const;
   double learning_rate(std::int64_t update) const;
   std::span<const at::Tensor> read_weights(State& s, const Instruction& op);
   void input_gradient(State& s, const Instruction& op, Slot& slot);
   void weight_gradient(State& s, StageStashTensors& stash);
+  std::span<const at::Tensor> gradient_views(State& s);
+  void count_stash(const Slot& slot);
+  Message take_stash(Slot& slot);
+  void put_stash(Slot& slot, std::vector<at::Tensor>& tensors);
   void run_pending(State& s);
   std::vector<std::int64_t> samples_of(Micro micro) const;
   at::Tensor hand_out(at::Tensor& tensor, bool last_reader);
