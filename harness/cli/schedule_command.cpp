@@ -53,7 +53,7 @@ nlohmann::json number(double v) {
 }
 
 // Chrome's format: a row of ops a rank, and what it holds, in micro-batches of one stage.
-void write_trace(const std::string& file, const Trace& trace) {
+void write_trace(const std::string& file, const Trace& trace, const Placement& placement) {
   nlohmann::json events = nlohmann::json::array();
   for (std::size_t r = 0; r < trace.ranks.size(); ++r) {
     const std::string name = "rank " + std::to_string(r);
@@ -71,8 +71,10 @@ void write_trace(const std::string& file, const Trace& trace) {
       if (what > Do::weight_gradient) continue;
       until_input_gradient += what == Do::forward;
       until_input_gradient -= what == Do::backward || what == Do::input_gradient;
-      until_weight_gradient += what == Do::input_gradient;
-      until_weight_gradient -= what == Do::weight_gradient;
+      // Where W runs on another rank, what it reads is there from I on.
+      const bool is_here = !placement.has_weight_gradient_rank(e.instruction.stage);
+      until_weight_gradient += is_here && what == Do::input_gradient;
+      until_weight_gradient -= is_here && what == Do::weight_gradient;
       // A forward makes its activations while it runs, the others let go of theirs at their end.
       events.push_back({{"name", name + " holds"},
                         {"ph", "C"},
@@ -145,9 +147,9 @@ int schedule_command(const ScheduleArguments& a) {
   const Program program =
       lower(schedule, problem.graph, problem.placement, system.weights(problem, options));
   const Simulation s = simulate(program, {problem.costs, {}}, cluster, uniform.devices,
-                                {.iterations = system.synchronous ? 3 : 1});
+                                {.iterations = system.synchronous && !a.json ? 3 : 1});
   Repeated repeated;
-  if (system.synchronous) {
+  if (system.synchronous && !a.json) {
     repeated.free = s.update_end[2] - s.update_end[1];
     WeightRule rule = system.weights(problem, options);
     rule.step_barrier = true;
@@ -158,7 +160,7 @@ int schedule_command(const ScheduleArguments& a) {
   const std::vector<RankPeak> peak = peaks(schedule);
   const Theory theory = system.theory(problem, options);
   if (!theory.note.empty()) fmt::print(stderr, "sluice: {}: {}\n", system.name, theory.note);
-  if (!a.trace.empty()) write_trace(a.trace, s.trace);
+  if (!a.trace.empty()) write_trace(a.trace, s.trace, problem.placement);
   if (a.json) {
     nlohmann::json lists = nlohmann::json::object(), idle = nlohmann::json::array(),
                    in_flight = nlohmann::json::array(), until_w = nlohmann::json::array();
@@ -168,26 +170,23 @@ int schedule_command(const ScheduleArguments& a) {
       in_flight.push_back(peak[r].in_flight);
       until_w.push_back(peak[r].until_weight_gradient);
     }
-    nlohmann::json document = {{"system", system.name},
-                               {"options", options.values()},
-                               {"ranks", schedule.ranks.size()},
-                               {"microbatches", a.microbatches},
-                               {"chunks", chunks},
-                               {"costs",
-                                {{"F", number(costs.forward)},
-                                 {"I", number(costs.input_gradient)},
-                                 {"W", number(costs.weight_gradient)},
-                                 {"latency", number(costs.latency)}}},
-                               {"ops", lists},
-                               {"makespan", number(s.bubble.makespan)},
-                               {"idle", idle},
-                               {"bubble_ratio", s.bubble.bubble_ratio},
-                               {"span_bubble", s.bubble.span_bubble},
-                               {"peak", in_flight},
-                               {"peak_until_W", until_w}};
-    if (system.synchronous)
-      document["update_seconds"] = {{"free", number(repeated.free)},
-                                    {"barrier", number(repeated.barrier)}};
+    const nlohmann::json document = {{"system", system.name},
+                                     {"options", options.values()},
+                                     {"ranks", schedule.ranks.size()},
+                                     {"microbatches", a.microbatches},
+                                     {"chunks", chunks},
+                                     {"costs",
+                                      {{"F", number(costs.forward)},
+                                       {"I", number(costs.input_gradient)},
+                                       {"W", number(costs.weight_gradient)},
+                                       {"latency", number(costs.latency)}}},
+                                     {"ops", lists},
+                                     {"makespan", number(s.bubble.makespan)},
+                                     {"idle", idle},
+                                     {"bubble_ratio", s.bubble.bubble_ratio},
+                                     {"span_bubble", s.bubble.span_bubble},
+                                     {"peak", in_flight},
+                                     {"peak_until_W", until_w}};
     fmt::print("{}\n", document.dump(2));
     return 0;
   }
