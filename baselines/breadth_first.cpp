@@ -16,6 +16,7 @@
 #include <algorithm>
 
 #include "harness/plan/chain_partition.h"
+#include "harness/plan/recompute_option.h"
 
 namespace sluice {
 
@@ -34,7 +35,7 @@ static Schedule breadth_first_schedule(const ScheduleProblem& problem, const Opt
   return schedule;
 }
 
-static Theory breadth_first_theory(const ScheduleProblem& problem, const Options&) {
+static Theory breadth_first_theory(const ScheduleProblem& problem, const Options& options) {
   const auto ranks = static_cast<std::size_t>(problem.ranks);
   const int p = problem.ranks, v = problem.chunks(), m = problem.microbatches;
   Theory theory{.in_flight = std::vector<int>(ranks, m * v),
@@ -42,7 +43,9 @@ static Theory breadth_first_theory(const ScheduleProblem& problem, const Options
                 .staleness = std::vector<int>(ranks, 0)};
   // In F + B of a stage. Below m = p, every round but the last takes the p steps of the ring.
   const int makespan = std::max(m, p) * (v - 1) + m + p - 1;
-  theory.bubble_ratio = 1 - static_cast<double>(m * v) / makespan;
+  if (!recomputes(options)) theory.bubble_ratio = 1 - static_cast<double>(m * v) / makespan;
+  if (options.text("recompute") == "all" && m >= p)
+    theory.bubble_ratio = recomputed_bubble_ratio(p, m * v);
   if (m < p) theory.note = "fewer micro-batches than ranks: every stage waits for the ring";
   return theory;
 }
@@ -58,13 +61,15 @@ const System breadth_first = {
                 {"backward",
                  "fifo",
                  "order of a stage's backwards: fifo (the author's) or lifo (PyTorch)",
-                 {"fifo", "lifo"}}},
+                 {"fifo", "lifo"}},
+                recompute_option()},
     .plan =
         [](const Problem& p, const Options& options) {
           return chunked_chain(p, options.integer("chunks"), ChunkPlacement::loop, "breadth_first");
         },
     .schedule = breadth_first_schedule,
-    .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },
+    .weights = [](const ScheduleProblem&,
+                  const Options& options) { return flush_with_recompute(options); },
     .theory = breadth_first_theory,
     .chunks = [](const Options& options) { return options.integer("chunks"); },
     .sharding =

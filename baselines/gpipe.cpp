@@ -8,7 +8,12 @@
 //
 // backward=fifo is the order of PyTorch's ScheduleGPipe. Same makespan, (m + p - 1)(F + B), and
 // same peak.
+//
+// recompute=all, needed (section 2.3): a stage keeps its inputs only, and runs the forward again
+// before the backward; `needed` does not for the last micro-batch of lifo, whose activations are
+// still there. Makespan (m + p - 1)(F + B) + m F: the first one hides in the bubble.
 #include "harness/plan/chain_partition.h"
+#include "harness/plan/recompute_option.h"
 
 namespace sluice {
 
@@ -26,10 +31,14 @@ static Schedule gpipe_schedule(const ScheduleProblem& problem, const Options& op
   return schedule;
 }
 
-static Theory gpipe_theory(const ScheduleProblem& problem, const Options&) {
+static Theory gpipe_theory(const ScheduleProblem& problem, const Options& options) {
   const auto p = static_cast<std::size_t>(problem.ranks);
   const double m = problem.microbatches;
-  return {.bubble_ratio = (problem.ranks - 1) / (m + problem.ranks - 1),
+  std::optional<double> ratio = (problem.ranks - 1) / (m + problem.ranks - 1);
+  if (options.text("recompute") == "all")
+    ratio = recomputed_bubble_ratio(problem.ranks, problem.microbatches);
+  if (options.text("recompute") == "needed") ratio.reset();
+  return {.bubble_ratio = ratio,
           .in_flight = std::vector<int>(p, problem.microbatches),
           .weight_versions = std::vector<int>(p, 1),
           .staleness = std::vector<int>(p, 0)};
@@ -48,10 +57,12 @@ const System gpipe = {
     .options = {{"backward",
                  "lifo",
                  "order of the backwards: lifo (the paper's figure) or fifo (PyTorch)",
-                 {"lifo", "fifo"}}},
+                 {"lifo", "fifo"}},
+                recompute_option()},
     .plan = [](const Problem& p, const Options&) { return balanced_chain(p, p.devices, "gpipe"); },
     .schedule = gpipe_schedule,
-    .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },
+    .weights = [](const ScheduleProblem&,
+                  const Options& options) { return flush_with_recompute(options); },
     .theory = gpipe_theory,
 };
 

@@ -19,6 +19,7 @@
 
 #include "harness/core/error.h"
 #include "harness/plan/chain_partition.h"
+#include "harness/plan/recompute_option.h"
 
 namespace sluice {
 
@@ -77,6 +78,10 @@ Theory interleaved_theory(const ScheduleProblem& problem, const Options& options
   Theory theory{.weight_versions = std::vector<int>(p, 1), .staleness = std::vector<int>(p, 0)};
   if (problem.microbatches >= problem.ranks)
     theory.bubble_ratio = (problem.ranks - 1.0) / (total + problem.ranks - 1);
+  if (theory.bubble_ratio && recomputes(options)) {
+    theory.bubble_ratio = recomputed_bubble_ratio(problem.ranks, total);
+    if (options.text("recompute") == "needed") theory.bubble_ratio.reset();
+  }
   for (int r = 0; r < problem.ranks; ++r)
     theory.in_flight.push_back(std::min(warm_up(problem, options, r) + 1, total));
   return theory;
@@ -97,14 +102,16 @@ const System interleaved_1f1b = {
                 {"rule",
                  "megatron",
                  "megatron (micro-batches a multiple of ranks) or torch (PyTorch's relaxation)",
-                 {"megatron", "torch"}}},
+                 {"megatron", "torch"}},
+                recompute_option()},
     .plan =
         [](const Problem& p, const Options& options) {
           return chunked_chain(p, options.integer("chunks"), ChunkPlacement::loop,
                                "interleaved_1f1b");
         },
     .schedule = interleaved_schedule,
-    .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },
+    .weights = [](const ScheduleProblem&,
+                  const Options& options) { return flush_with_recompute(options); },
     .theory = interleaved_theory,
     .chunks = [](const Options& options) { return options.integer("chunks"); },
 };

@@ -13,9 +13,12 @@
 // too (gathered before every F and B and dropped after it, gradients scattered after every B). 1F1B
 // with one of these is what ZeroPP's paper calls memory-efficient 1F1B, as far as its abstract and
 // its authors' code let one tell.
+// recompute=all, needed: inputs are held instead, and one stage's activations at a time; `needed`
+// spares the last stage, where every backward follows its forward at once.
 #include <algorithm>
 
 #include "harness/plan/chain_partition.h"
+#include "harness/plan/recompute_option.h"
 
 namespace sluice {
 
@@ -38,10 +41,11 @@ static Schedule one_f_one_b_schedule(const ScheduleProblem& problem, const Optio
   return schedule;
 }
 
-static Theory one_f_one_b_theory(const ScheduleProblem& problem, const Options&) {
+static Theory one_f_one_b_theory(const ScheduleProblem& problem, const Options& options) {
   Theory theory;
   const int p = problem.ranks, m = problem.microbatches;
-  theory.bubble_ratio = static_cast<double>(p - 1) / (m + p - 1);
+  if (!recomputes(options)) theory.bubble_ratio = static_cast<double>(p - 1) / (m + p - 1);
+  if (options.text("recompute") == "all") theory.bubble_ratio = recomputed_bubble_ratio(p, m);
   for (int r = 0; r < p; ++r) {
     theory.in_flight.push_back(std::min(m, p - r));
     theory.weight_versions.push_back(1);
@@ -68,14 +72,16 @@ const System one_f_one_b = {
         "Narayanan et al., Memory-Efficient Pipeline-Parallel DNN Training, ICML 2021 (arXiv "
         "2006.09503)",
     .synchronous = true,
-    .options = {{"zero",
+    .options = {recompute_option(),
+                {"zero",
                  "0",
                  "what the ranks of a stage divide: 0 nothing, 1 optimizer state, 3 weights too",
                  {"0", "1", "3"}}},
     .plan = [](const Problem& p,
                const Options&) { return balanced_chain(p, p.devices, "one_f_one_b"); },
     .schedule = one_f_one_b_schedule,
-    .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },
+    .weights = [](const ScheduleProblem&,
+                  const Options& options) { return flush_with_recompute(options); },
     .theory = one_f_one_b_theory,
     .sharding = one_f_one_b_sharding,
 };

@@ -60,6 +60,11 @@ const Case kCases[] = {
     {"zeropp", {}},
     {"zeropp", {{"unit", "511"}}},
     {"fsdp", {}},
+    {"layerpipe", {}},
+    {"gpipe", {{"recompute", "needed"}}},
+    {"hanayo", {{"waves", "4"}}},
+    {"breadth_first", {{"chunks", "4"}}},
+    {"zeropp", {{"chunks", "4"}}},
 };
 
 const bool kRegistered = [] {

@@ -189,6 +189,9 @@ int main(int argc, char** argv) {
          "Micro-batches after an epoch's last whole update: drop (default) or partial, one smaller "
          "update (asynchronous systems that accumulate)");
   single("--weight-gradient", "weight_gradient", "per_microbatch (default) or batched");
+  single("--step", "step",
+         "Synchronous systems: free (default), a rank goes on once it has stepped, or barrier, once "
+         "all have");
   single("--timeout", "timeout_seconds", "Seconds after which the case ends as timed_out");
   c->add_option("--set", run.set, "Option of the system, key=value; may be repeated");
   c->add_option("--inject-failure", run.inject_failure,

@@ -10,6 +10,7 @@
 #include "harness/core/grid.h"
 #include "harness/core/system.h"
 #include "harness/plan/uniform_chain.h"
+#include "harness/sim/memory.h"
 #include "harness/sim/simulate.h"
 
 namespace sluice {
@@ -52,7 +53,7 @@ nlohmann::json number(double v) {
 }
 
 // Chrome's format: a row of ops a rank, and what it holds, in micro-batches of one stage.
-void write_trace(const std::string& file, const Trace& trace) {
+void write_trace(const std::string& file, const Trace& trace, const Placement& placement) {
   nlohmann::json events = nlohmann::json::array();
   for (std::size_t r = 0; r < trace.ranks.size(); ++r) {
     const std::string name = "rank " + std::to_string(r);
@@ -70,8 +71,10 @@ void write_trace(const std::string& file, const Trace& trace) {
       if (what > Do::weight_gradient) continue;
       until_input_gradient += what == Do::forward;
       until_input_gradient -= what == Do::backward || what == Do::input_gradient;
-      until_weight_gradient += what == Do::input_gradient;
-      until_weight_gradient -= what == Do::weight_gradient;
+      // Where W runs on another rank, what it reads is there from I on.
+      const bool is_here = !placement.has_weight_gradient_rank(e.instruction.stage);
+      until_weight_gradient += is_here && what == Do::input_gradient;
+      until_weight_gradient -= is_here && what == Do::weight_gradient;
       // A forward makes its activations while it runs, the others let go of theirs at their end.
       events.push_back({{"name", name + " holds"},
                         {"ph", "C"},
@@ -113,6 +116,11 @@ static Options options_of(const System& system, const ScheduleArguments& a) {
   return options;
 }
 
+// Seconds of an update when others come before and after it, without and with a barrier between.
+struct Repeated {
+  double free = 0, barrier = 0;
+};
+
 int schedule_command(const ScheduleArguments& a) {
   const System& system = find_system(a.system, "--system");
   positive("--ranks", a.ranks, 4096);
@@ -138,11 +146,21 @@ int schedule_command(const ScheduleArguments& a) {
   const Schedule schedule = system.schedule(problem, options);
   const Program program =
       lower(schedule, problem.graph, problem.placement, system.weights(problem, options));
-  const Simulation s = simulate(program, {problem.costs, {}}, cluster, uniform.devices);
+  const Simulation s = simulate(program, {problem.costs, {}}, cluster, uniform.devices,
+                                {.iterations = system.synchronous && !a.json ? 3 : 1});
+  Repeated repeated;
+  if (system.synchronous && !a.json) {
+    repeated.free = s.update_end[2] - s.update_end[1];
+    WeightRule rule = system.weights(problem, options);
+    rule.step_barrier = true;
+    repeated.barrier = simulate(lower(schedule, problem.graph, problem.placement, rule),
+                                {problem.costs, {}}, cluster, uniform.devices, {.trace = false})
+                           .end;
+  }
   const std::vector<RankPeak> peak = peaks(schedule);
   const Theory theory = system.theory(problem, options);
   if (!theory.note.empty()) fmt::print(stderr, "sluice: {}: {}\n", system.name, theory.note);
-  if (!a.trace.empty()) write_trace(a.trace, s.trace);
+  if (!a.trace.empty()) write_trace(a.trace, s.trace, problem.placement);
   if (a.json) {
     nlohmann::json lists = nlohmann::json::object(), idle = nlohmann::json::array(),
                    in_flight = nlohmann::json::array(), until_w = nlohmann::json::array();
@@ -179,14 +197,25 @@ int schedule_command(const ScheduleArguments& a) {
   }
   fmt::print("makespan {:g}, bubble ratio {:.4f}, span bubble {:.4f}\n", s.bubble.makespan,
              s.bubble.bubble_ratio, s.bubble.span_bubble);
+  if (system.synchronous)
+    fmt::print("one update after another: {:g} each with step=free, {:g} with step=barrier\n",
+               repeated.free, repeated.barrier);
   if (theory.bubble_ratio)
     fmt::print("by formula at F = I = W, without latency: {:.4f}\n", *theory.bubble_ratio);
   const std::vector<RankCollectives> collective =
       collectives(schedule, system.sharding ? system.sharding(problem, options) : Sharding{});
+  // With recomputation most that are in flight are a stage's input only.
+  const std::vector<RankMemory> whole =
+      memory(program, std::vector<StageMemory>(problem.graph.size(),
+                                               {.stash = Bytes(1), .weight_stash = Bytes(1)}));
   for (std::size_t r = 0; r < peak.size() && r < 64; ++r) {
     fmt::print("rank {:<3} idle {:g}, peak {} in flight", r, s.bubble.idle[r], peak[r].in_flight);
-    if (peak[r].until_weight_gradient != peak[r].in_flight)
+    // (Where W runs on another rank, what waits for it does so there.)
+    if (peak[r].until_weight_gradient != peak[r].in_flight &&
+        problem.placement.weight_gradient_ranks.empty())
       fmt::print(", {} with those that wait for W", peak[r].until_weight_gradient);
+    if (program.rule.recompute != WeightRule::Recompute::none)
+      fmt::print(", {} of them whole", whole[r].peak.activations.value);
     if (system.sharding)
       fmt::print(", {} gathers, {} reductions", collective[r].gathers.size(),
                  collective[r].reductions.size());

@@ -32,7 +32,7 @@ void check_each_once(const Schedule& schedule, const StageGraph& graph, const Pl
              on_rank(r) + to_text(op) + " names a stage or micro-batch that does not exist"});
         continue;
       }
-      const Rank home = placement.rank_of(op.stage, op.micro);
+      const Rank home = placement.rank_of(op);
       if (home != Rank(r))
         found.push_back({Kind::wrong_rank, on_rank(r) + to_text(op) + " belongs to rank " +
                                                std::to_string(home.value)});
@@ -154,7 +154,7 @@ class Dependencies {
   void report(std::size_t r, std::vector<Violation>& found) const {
     Op needed;
     const Op& op = *step_blocked(r, &needed);
-    const auto home = placement_.rank_of(needed.stage, needed.micro).index();
+    const auto home = placement_.rank_of(needed).index();
     const auto& ops = schedule_.ranks[home];
     const auto position = std::ranges::find_if(ops, [&](const Op& o) {
       const bool same_kind = o.kind == needed.kind ||
@@ -234,6 +234,14 @@ std::vector<Violation> check(const Schedule& schedule, const StageGraph& graph,
     found.push_back({Violation::Kind::wrong_rank,
                      "the placement has " + std::to_string(placement.stages.size()) +
                          " stages, the stage graph " + std::to_string(graph.size())});
+  if (!placement.weight_gradient_ranks.empty() &&
+      placement.weight_gradient_ranks.size() != placement.stages.size()) {
+    found.push_back({Violation::Kind::wrong_rank,
+                     "the placement has " + std::to_string(placement.weight_gradient_ranks.size()) +
+                         " ranks for weight gradients, and " +
+                         std::to_string(placement.stages.size()) + " stages"});
+    return found;
+  }
   for (std::size_t s = 0; s < placement.stages.size(); ++s) {
     std::vector<Rank> ranks = placement.stages[s];
     std::ranges::sort(ranks);
@@ -252,6 +260,12 @@ std::vector<Violation> check(const Schedule& schedule, const StageGraph& graph,
                            " micro-batches: one of them would have no gradient to reduce"});
     else if (!placement.replica_of.empty())
       check_replicas(placement, s, schedule.microbatches, found);
+    if (placement.has_weight_gradient_rank(StageId(s)) &&
+        (ranks.size() != 1 || ranks.front() == placement.weight_gradient_ranks[s]))
+      found.push_back({Violation::Kind::wrong_rank,
+                       stage + " runs its weight gradients on rank " +
+                           std::to_string(placement.weight_gradient_ranks[s].value) +
+                           ", which must be another than the one rank of the stage"});
   }
   if (!found.empty()) return found;
   const auto micros = static_cast<std::size_t>(schedule.microbatches);
@@ -332,7 +346,17 @@ class DryRun {
     switch (i.what) {
       case Do::send_activation:
       case Do::send_gradient:
+      case Do::send_stash:
+      case Do::send_weight_gradient:
+      case Do::send_stepped:
         ++in_transit_[c];
+        return true;
+      case Do::receive_stash:
+      case Do::receive_weight_gradient:
+      case Do::receive_stepped:
+        if (in_transit_[c] == 0) return false;
+        --in_transit_[c];
+        if (i.what == Do::receive_stash) has_stash_.insert({i.stage, i.micro});
         return true;
       case Do::receive_activation:
       case Do::receive_gradient:
@@ -357,9 +381,15 @@ class DryRun {
         waiting_[r] = false;
         return true;
       }
+      case Do::weight_gradient:
+        if (program_.placement.has_weight_gradient_rank(i.stage) &&
+            has_stash_.erase({i.stage, i.micro}) == 0)
+          found.push_back(
+              {Violation::Kind::wrong_order,
+               on_rank(r) + to_text(i) + " runs before what it reads has come from its stage"});
+        return true;
       case Do::optimizer_step:
       case Do::free_weights:
-      case Do::weight_gradient:
       case Do::recompute:
         return true;
       default:
@@ -394,6 +424,7 @@ class DryRun {
   std::size_t micros_, edges_ = 0;
   std::vector<std::size_t> first_edge_, next_, in_transit_, arrived_at_, round_end_;
   std::vector<bool> has_, waiting_;
+  std::set<std::pair<StageId, Micro>> has_stash_;
 };
 
 // Gathered copies and unsummed gradients of one rank's sharded stages, in program order.
@@ -493,8 +524,8 @@ std::vector<Violation> check(const Program& program) {
     std::map<StageId, std::int32_t> newest;
     std::set<std::pair<StageId, std::int32_t>> predicted;
     for (const Instruction& i : program.ranks[r]) {
-      if (i.what >= Do::send_activation && i.what <= Do::receive_gradient) {
-        const bool sends = i.what == Do::send_activation || i.what == Do::send_gradient;
+      if (is_message(i.what)) {
+        const bool sends = is_send(i.what);
         const bool exists =
             i.channel >= 0 && static_cast<std::size_t>(i.channel) < program.channels.size();
         if (!exists ||
@@ -505,15 +536,11 @@ std::vector<Violation> check(const Program& program) {
           continue;
         }
       }
+      if (is_message(i.what)) {
+        (is_send(i.what) ? sent : received)[static_cast<std::size_t>(i.channel)].push_back(i);
+        continue;
+      }
       switch (i.what) {
-        case Do::send_activation:
-        case Do::send_gradient:
-          sent[static_cast<std::size_t>(i.channel)].push_back(i);
-          break;
-        case Do::receive_activation:
-        case Do::receive_gradient:
-          received[static_cast<std::size_t>(i.channel)].push_back(i);
-          break;
         case Do::optimizer_step:
           newest[i.stage] = i.version;
           break;
@@ -552,7 +579,7 @@ std::vector<Violation> check(const Program& program) {
     }
     for (std::size_t k = 0; k < sent[c].size(); ++k) {
       const Instruction &s = sent[c][k], &d = received[c][k];
-      const bool same_kind = (s.what == Do::send_activation) == (d.what == Do::receive_activation);
+      const bool same_kind = static_cast<int>(d.what) == static_cast<int>(s.what) + 1;
       if (!same_kind || s.stage != d.peer_stage || s.peer_stage != d.stage || s.micro != d.micro) {
         found.push_back({Violation::Kind::wrong_order,
                          name + "message " + std::to_string(k) + " is " + to_text(s) +

@@ -83,6 +83,12 @@ RankMap ranks_of(const Plan& plan) {
       if (fresh) map.devices.push_back(stage.devices[d]);
       ranks.push_back(found->second);
     }
+    if (!stage.weight_gradient_device) continue;
+    const auto [found, fresh] =
+        rank_of.try_emplace(*stage.weight_gradient_device, Rank(map.devices.size()));
+    if (fresh) map.devices.push_back(*stage.weight_gradient_device);
+    map.placement.weight_gradient_ranks.resize(plan.stages.size(), Rank(-1));
+    map.placement.weight_gradient_ranks[map.placement.stages.size() - 1] = found->second;
   }
   return map;
 }
@@ -224,6 +230,8 @@ nlohmann::json plan_json(const Plan& plan, const CostGraph& costs, const std::st
         names.push_back(variant ? variant->id : "");
       }
     }
+    if (stage.weight_gradient_device)
+      json["stages"].back()["weight_gradient_device"] = stage.weight_gradient_device->value;
     if (stage.grouping != 1)
       json["stages"].back()["micro_batch"] = stage.grouping * plan.micro_batch;
   }

@@ -20,6 +20,8 @@ struct PlanStage {
   int grouping = 1;                // micro-batches that one of its ops takes at once
   int tensor = 1;                  // devices that share every layer of a replica
   bool recompute = false;          // keeps its input only; the backward makes the activations again
+  // Runs the weight gradients, where that is not the stage's (one) device.
+  std::optional<DeviceId> weight_gradient_device = {};
   std::vector<int> variants = {};  // per layer: index into LayerCost::variants; empty: as measured
 };
 

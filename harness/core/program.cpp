@@ -36,6 +36,18 @@ std::string to_text(const Instruction& i) {
       return "send_gradient " + edge + " " + micro;
     case Do::receive_gradient:
       return "receive_gradient " + from + " " + micro;
+    case Do::send_stash:
+      return "send_stash " + stage + " " + micro;
+    case Do::receive_stash:
+      return "receive_stash " + stage + " " + micro;
+    case Do::send_weight_gradient:
+      return "send_weight_gradient " + stage;
+    case Do::receive_weight_gradient:
+      return "receive_weight_gradient " + stage;
+    case Do::send_stepped:
+      return "send_stepped";
+    case Do::receive_stepped:
+      return "receive_stepped";
     case Do::reduce_gradients:
       return "reduce " + stage;
     case Do::optimizer_step:
@@ -53,10 +65,11 @@ std::string to_text(const Instruction& i) {
 namespace {
 
 // One activation (down an edge of the stage DAG) or gradient (up it) of one micro-batch that
-// changes ranks.
+// changes ranks. Of what else changes ranks (`what` says so), `edge` is the stage.
 struct MessageKey {
   std::int32_t edge, micro;
   bool gradient;
+  Do what = Do::receive_activation;  // receive_stash, ...: as named
 };
 
 // What a compute instruction reads: fields of Instruction.
@@ -87,10 +100,15 @@ class Lowering {
         edges_.push_back({StageId(s), t});
       }
     index_.assign(edges_.size() * micros_ * 2, 0);
+    if (!placement.weight_gradient_ranks.empty()) {
+      stash_index_.assign(graph.size() * micros_, 0);
+      sum_index_.assign(graph.size(), 0);
+    }
   }
 
   Program run() {
     number_messages();
+    note_kept();
     assign_reads();
     for (std::size_t r = 0; r < schedule_.ranks.size(); ++r) emit(r);
     return std::move(program_);
@@ -141,9 +159,25 @@ class Lowering {
     }
   }
 
+  bool has_lane(const Op& op) const {
+    return program_.placement.has_weight_gradient_rank(op.stage);
+  }
+  Rank lane_of(StageId stage) const {
+    return program_.placement.weight_gradient_ranks[stage.index()];
+  }
+
+  // Numbers a message that travels along no edge; returns its place in its channel.
+  std::int32_t number_message(Rank from, Rank to, const MessageKey& key) {
+    const auto c = static_cast<std::size_t>(channel(from, to));
+    messages_[c].push_back(key);
+    return program_.channels[c].messages++;
+  }
+
   void number_messages() {
-    for (const auto& ops : schedule_.ranks)
-      for (const Op& op : ops)
+    for (std::size_t r = 0; r < schedule_.ranks.size(); ++r) {
+      const auto& ops = schedule_.ranks[r];
+      std::vector<int> weight_gradients(graph_.size(), 0);
+      for (const Op& op : ops) {
         for_each_send(op, [&](std::size_t e, Micro message, bool gradient) {
           const StageId target = gradient ? edges_[e].first : edges_[e].second;
           const int c =
@@ -153,6 +187,23 @@ class Lowering {
           list.push_back({static_cast<std::int32_t>(e), message.value, gradient});
           program_.channels[static_cast<std::size_t>(c)].messages++;
         });
+        if (!has_lane(op)) continue;
+        const std::size_t s = op.stage.index();
+        if (op.kind == OpKind::input_gradient)
+          stash_index_[place(op.stage, op.micro)] =
+              number_message(Rank(r), lane_of(op.stage),
+                             {op.stage.value, op.micro.value, false, Do::receive_stash});
+        if (op.kind == OpKind::weight_gradient &&
+            ++weight_gradients[s] == schedule_.microbatches / graph_.grouping_of(op.stage))
+          sum_index_[s] = number_message(Rank(r), program_.placement.stages[s].front(),
+                                         {op.stage.value, 0, false, Do::receive_weight_gradient});
+      }
+      if (program_.rule.step_barrier && r > 0)
+        number_message(Rank(r), Rank(0), {0, 0, false, Do::receive_stepped});
+    }
+    if (program_.rule.step_barrier)
+      for (std::size_t r = 1; r < schedule_.ranks.size(); ++r)
+        number_message(Rank(0), Rank(r), {0, 0, false, Do::receive_stepped});
   }
 
   std::size_t place(StageId stage, Micro micro) const {
@@ -315,12 +366,17 @@ class Lowering {
       out.insert(out.end(), list.begin(), list.end());
     };
 
-    const auto receive_one = [&](std::size_t edge, Micro micro, bool gradient, Rank from) {
-      if (from == Rank(r)) return;
-      const int c = channel_of_.at({from, Rank(r)});
-      const auto needed = static_cast<std::size_t>(message_index(edge, micro, gradient));
+    const auto receive_until = [&](int c, std::int32_t index) {
+      const auto needed = static_cast<std::size_t>(index);
       for (std::size_t& next = received[c]; next <= needed; ++next) {
         const MessageKey& m = messages_[static_cast<std::size_t>(c)][next];
+        if (m.what != Do::receive_activation) {
+          Instruction i{.what = m.what, .stage = StageId(m.edge), .micro = Micro(m.micro)};
+          i.peer_stage = i.stage;
+          i.channel = c;
+          out.push_back(i);
+          continue;
+        }
         const auto [head, tail] = edges_[static_cast<std::size_t>(m.edge)];
         Instruction i{.what = m.gradient ? Do::receive_gradient : Do::receive_activation};
         i.stage = m.gradient ? head : tail;
@@ -329,6 +385,17 @@ class Lowering {
         i.channel = c;
         out.push_back(i);
       }
+    };
+    const auto receive_one = [&](std::size_t edge, Micro micro, bool gradient, Rank from) {
+      if (from != Rank(r))
+        receive_until(channel_of_.at({from, Rank(r)}), message_index(edge, micro, gradient));
+    };
+    // What travels along no edge.
+    const auto send_extra = [&](Do what, StageId stage, Micro micro, Rank to) {
+      Instruction send{.what = what, .stage = stage, .micro = micro};
+      send.peer_stage = stage;
+      send.channel = channel_of_.at({Rank(r), to});
+      out.push_back(send);
     };
     // All messages of an edge that the op needs.
     const auto receive = [&](std::size_t edge, const Op& op, bool gradient, StageId peer) {
@@ -343,6 +410,9 @@ class Lowering {
         for (const std::size_t e : edges.up) receive(e, op, false, edges_[e].first);
       } else if (op.kind != OpKind::weight_gradient) {
         for (const std::size_t e : edges.down) receive(e, op, true, edges_[e].second);
+      } else if (has_lane(op)) {
+        receive_until(channel_of_.at({rank_of(op.stage, op.micro), Rank(r)}),
+                      stash_index_[place(op.stage, op.micro)]);
       }
     };
     const auto send_outputs = [&](const Op& op) {
@@ -355,17 +425,34 @@ class Lowering {
             channel_of_.at({Rank(r), rank_of_message(send.peer_stage, message, op.stage)});
         out.push_back(send);
       });
+      if (op.kind == OpKind::input_gradient && has_lane(op))
+        send_extra(Do::send_stash, op.stage, op.micro, lane_of(op.stage));
+    };
+    const auto recompute = [&](const Op& op) {
+      const WeightRule& rule = program_.rule;
+      const bool backward = op.kind == OpKind::backward || op.kind == OpKind::input_gradient;
+      if (!backward || !is_checkpoint(op)) return;
+      const int now = rule.synchronous() ? 0 : newest(gradients_done[op.stage.index()]);
+      out.push_back(reading(op, Do::recompute,
+                            rule.recompute == WeightRule::Recompute::newest
+                                ? Read{now, 0, -1}
+                                : forward_[place(op.stage, op.micro)]));
     };
 
     for (std::size_t k = 0; k < ops.size(); ++k) {
       const Op& op = ops[k];
       const std::size_t s = op.stage.index();
       // An overlapped pair: inputs of both, both ops, outputs of both.
+      const WeightRule& rule = program_.rule;
+      // A recomputation needs nothing from other ranks, so before a flush it stands before the wait
+      // for them (GPipe); the asynchronous systems' code waits for the gradient first.
       const bool second = k > 0 && ops[k - 1].overlapped;
       if (!second && places.active()) emit_all(places.before[k]);
+      if (rule.synchronous() && !second) recompute(op);
+      if (rule.synchronous() && op.overlapped) recompute(ops[k + 1]);
       if (!second) receive_inputs(op);
       if (op.overlapped) receive_inputs(ops[k + 1]);
-      const WeightRule& rule = program_.rule;
+      if (!rule.synchronous()) recompute(op);
       const int now = rule.synchronous() ? 0 : newest(gradients_done[s]);
       if (op.kind == OpKind::forward) {
         out.push_back(reading(op, Do::forward, forward_[place(op.stage, op.micro)]));
@@ -373,11 +460,6 @@ class Lowering {
       } else if (op.kind == OpKind::weight_gradient) {
         out.push_back(reading(op, Do::weight_gradient, {now, 0, -1}));
       } else {
-        if (is_checkpoint(op))
-          out.push_back(reading(op, Do::recompute,
-                                rule.recompute == WeightRule::Recompute::newest
-                                    ? Read{now, 0, -1}
-                                    : forward_[place(op.stage, op.micro)]));
         out.push_back(reading(op, static_cast<Do>(op.kind), backward_read(op, now)));
       }
       if (second) send_outputs(ops[k - 1]);
@@ -388,7 +470,9 @@ class Lowering {
         const bool last = last_gradient[s] == k + 1;
         const bool full = !rule.synchronous() && gradients_done[s] % rule.accumulate == 0;
         const bool partial = last && rule.leftover == WeightRule::Leftover::partial;
-        if (rule.synchronous() ? last : full || partial) {
+        if (last && has_lane(op)) {
+          send_extra(Do::send_weight_gradient, op.stage, Micro(0), rank_of(op.stage, op.micro));
+        } else if (rule.synchronous() ? last : full || partial) {
           Instruction step{.what = Do::optimizer_step, .stage = op.stage};
           step.version =
               rule.synchronous() ? 1 : newest(gradients_done[s] + (full ? 0 : rule.accumulate));
@@ -417,9 +501,43 @@ class Lowering {
         out.push_back(gather);
       }
     }
+    for (std::size_t s = 0; s < graph_.size(); ++s) {
+      const StageId stage(s);
+      if (!program_.placement.has_weight_gradient_rank(stage) ||
+          program_.placement.stages[s].front() != Rank(r))
+        continue;
+      receive_until(channel_of_.at({lane_of(stage), Rank(r)}), sum_index_[s]);
+      out.push_back({.what = Do::optimizer_step, .stage = stage, .micro = Micro(0), .version = 1});
+    }
+    if (!program_.rule.step_barrier || program_.rank_count() == 1) return;
+    const auto last_message = [&](Rank from) {
+      const int c = channel_of_.at({from, Rank(r)});
+      receive_until(c, program_.channels[static_cast<std::size_t>(c)].messages - 1);
+    };
+    if (r > 0) send_extra(Do::send_stepped, StageId(0), Micro(0), Rank(0));
+    if (r > 0) last_message(Rank(0));
+    for (std::size_t other = 1; r == 0 && other < program_.rank_count(); ++other)
+      last_message(Rank(other));
+    for (std::size_t other = 1; r == 0 && other < program_.rank_count(); ++other)
+      send_extra(Do::send_stepped, StageId(0), Micro(0), Rank(other));
   }
 
-  bool is_checkpoint(const Op& op) const { return program_.rule.recomputes(op.stage.index()); }
+  bool is_checkpoint(const Op& op) const {
+    return program_.rule.recomputes(op.stage.index()) &&
+           (kept_.empty() || !kept_[place(op.stage, op.micro)]);
+  }
+  // Forwards whose backward is the rank's next op keep what it needs.
+  void note_kept() {
+    if (program_.rule.recompute == WeightRule::Recompute::none || !program_.rule.keep_if_next)
+      return;
+    kept_.assign(graph_.size() * micros_, false);
+    for (const auto& ops : schedule_.ranks)
+      for (std::size_t k = 0; k + 1 < ops.size(); ++k)
+        if (ops[k].kind == OpKind::forward && ops[k + 1].kind != OpKind::weight_gradient &&
+            ops[k + 1].kind != OpKind::forward && ops[k].stage == ops[k + 1].stage &&
+            ops[k].micro == ops[k + 1].micro)
+          kept_[place(ops[k].stage, ops[k].micro)] = true;
+  }
 
   static Instruction reading(const Op& op, Do what, const Read& read) {
     Instruction i{.what = what, .ahead = read.ahead, .stage = op.stage, .micro = op.micro};
@@ -441,6 +559,9 @@ class Lowering {
   std::vector<std::pair<StageId, StageId>> edges_;
   std::vector<StageEdges> edges_of_;
   std::vector<std::int32_t> index_;
+  std::vector<std::int32_t> stash_index_;  // [stage][micro], sum_index_ [stage]: with lanes for W
+  std::vector<std::int32_t> sum_index_;
+  std::vector<bool> kept_;  // [stage][micro]; empty: none
   std::map<std::pair<Rank, Rank>, int> channel_of_;
   std::vector<std::vector<MessageKey>> messages_;
   std::vector<Read> forward_;                                   // [stage][micro]
@@ -458,6 +579,14 @@ Program lower(const Schedule& schedule, const StageGraph& graph, const Placement
                      "a stage takes several micro-batches at once, and the system updates after "
                      "every backward",
                      "give every stage one");
+  if (!rule.synchronous() && (rule.step_barrier || !placement.weight_gradient_ranks.empty()))
+    throw InputError("schedule",
+                     "a step barrier, or weight gradients on ranks of their own, need a "
+                     "system that updates once after all backwards");
+  if (sharding.active() && !placement.weight_gradient_ranks.empty())
+    throw InputError("sharding",
+                     "weight gradients run on ranks of their own, which hold no weights",
+                     "leave sharding out");
   const bool replicated = std::ranges::any_of(
       placement.stages, [](const std::vector<Rank>& ranks) { return ranks.size() > 1; });
   if (replicated && sharding.active() && !rule.synchronous())

@@ -15,6 +15,10 @@
 // where it is issued and go on: an op that reads gathered weights waits for its gather; a weight
 // gradient and a step wait for the stage's last reduce-scatter. check() makes sure that they could
 // as well block.
+// Where a stage's W run on another rank than its F and I (Placement::weight_gradient_ranks), every
+// I sends on what its W needs, and the last W sends the sum of the weight gradients back to the
+// rank that holds the weights, which steps. With WeightRule::step_barrier every rank tells rank 0
+// that it has stepped, and waits for rank 0 to have heard it of all.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +41,12 @@ enum class Do : std::uint8_t {
   receive_activation,
   send_gradient,
   receive_gradient,
+  send_stash,  // what W reads: the layers' inputs and output gradients
+  receive_stash,
+  send_weight_gradient,  // the sum over the update, added to the receiver's
+  receive_weight_gradient,
+  send_stepped,  // an empty message
+  receive_stepped,
   reduce_gradients,  // all-reduce over the stage's replicas
   optimizer_step,
   gather_weights,  // all-gather of a sharded stage's weights of `version`
@@ -49,6 +59,13 @@ enum class Do : std::uint8_t {
 constexpr bool is_compute(Do what) { return what <= Do::recompute; }
 constexpr bool is_collective(Do what) {
   return what == Do::reduce_gradients || what == Do::gather_weights || what == Do::reduce_scatter;
+}
+constexpr bool is_message(Do what) {
+  return what >= Do::send_activation && what <= Do::receive_stepped;
+}
+constexpr bool is_send(Do what) {
+  return what == Do::send_activation || what == Do::send_gradient || what == Do::send_stash ||
+         what == Do::send_weight_gradient || what == Do::send_stepped;
 }
 // Ops that read weights; W does not.
 constexpr bool reads_weights(Do what) { return is_compute(what) && what != Do::weight_gradient; }

@@ -185,6 +185,7 @@ int Placement::rank_count() const {
   int count = 0;
   for (const auto& ranks : stages)
     for (const Rank rank : ranks) count = std::max(count, rank.value + 1);
+  for (const Rank rank : weight_gradient_ranks) count = std::max(count, rank.value + 1);
   return count;
 }
 

@@ -87,10 +87,21 @@ struct Placement {
   // Micro-batch i belongs to replica replica_of[i] of every stage; empty: to replica i mod
   // replicas. A bidirectional pipeline has two replicas of a stage, one for each direction.
   std::vector<std::size_t> replica_of = {};
+  // Per stage, the rank that runs its W where that is not the rank of its F and I, else -1; empty:
+  // nowhere. Such a stage has one replica.
+  std::vector<Rank> weight_gradient_ranks = {};
   Rank rank_of(StageId stage, Micro micro) const {
     const auto& ranks = stages[stage.index()];
     const std::size_t replica = replica_of.empty() ? micro.index() : replica_of[micro.index()];
     return ranks[replica % ranks.size()];
+  }
+  bool has_weight_gradient_rank(StageId stage) const {
+    return !weight_gradient_ranks.empty() && weight_gradient_ranks[stage.index()].value >= 0;
+  }
+  Rank rank_of(const Op& op) const {
+    return op.kind == OpKind::weight_gradient && has_weight_gradient_rank(op.stage)
+               ? weight_gradient_ranks[op.stage.index()]
+               : rank_of(op.stage, op.micro);
   }
   int rank_count() const;
 };

@@ -53,6 +53,11 @@ struct WeightRule {
   bool recomputes(std::size_t stage) const {
     return recompute != Recompute::none && (recomputing.empty() || recomputing[stage]);
   }
+  // A forward whose backward is the rank's very next op keeps its activations all the same.
+  bool keep_if_next = false;
+  // Flushing rules: no rank begins the next update before every rank has stepped, as where the step
+  // needs a norm over all gradients. Otherwise a rank goes on as soon as its own stages have.
+  bool step_barrier = false;
 
   // s per stage; empty: no prediction. Negative: towards older weights.
   std::vector<int> forward_ahead, backward_ahead;

@@ -155,10 +155,16 @@ void run_once(const Program& program, Rank rank, Transport& transport, Worker& w
     switch (i.what) {
       case Do::send_activation:
       case Do::send_gradient:
+      case Do::send_stash:
+      case Do::send_weight_gradient:
+      case Do::send_stepped:
         transport.send(i.channel, worker.take(i));
         continue;
       case Do::receive_activation:
       case Do::receive_gradient:
+      case Do::receive_stash:
+      case Do::receive_weight_gradient:
+      case Do::receive_stepped:
         worker.put(i, transport.receive(i.channel));
         continue;
       case Do::reduce_gradients: {

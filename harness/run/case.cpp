@@ -230,6 +230,7 @@ RunCase read_one(const nlohmann::json& json, const std::string& file, const std:
   if (!c.train && on_wall) reader.fail("train", "the wall clock always trains");
   if (!c.train) c.epochs = 0, c.steps = std::max(c.steps, 1);
   read_choice(reader, "weight_gradient", c.weight_gradient, {"per_microbatch", "batched"});
+  read_choice(reader, "step", c.step, {"free", "barrier"});
   OptimizerSpec optimizer;
   optimizer.learning_rate = workload.optimizer.lr;
   optimizer.momentum = workload.optimizer.momentum;
@@ -272,6 +273,7 @@ RunCase read_one(const nlohmann::json& json, const std::string& file, const std:
   if (!system.synchronous && !system.accumulates) c.microbatches = 1;
   if (system.synchronous) c.evaluation = "drain";
   if (!system.accumulates) c.leftover = "drop";
+  if (!system.synchronous || system.one_process) c.step = "free";
   return c;
 }
 
@@ -330,6 +332,7 @@ nlohmann::json to_json(const RunCase& c) {
   if (c.purpose != "measure") json["purpose"] = c.purpose;
   if (c.evaluation != "drain") json["evaluation"] = c.evaluation;
   if (c.leftover != "drop") json["leftover"] = c.leftover;
+  if (c.step != "free") json["step"] = c.step;
   const RateSchedule& rate = c.rate_schedule;
   if (rate.kind == "step")
     json["optimizer"]["schedule"] = {

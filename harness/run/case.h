@@ -59,6 +59,9 @@ struct RunCase {
   bool train = true;  // virtual clock: false leaves the numerics out, no curve
   std::string weight_gradient =
       "per_microbatch";  // or "batched": W of an update as one GEMM per layer
+  // Of synchronous systems: free, a rank goes on once its own stages have stepped; barrier, no rank
+  // begins the next update before all have (WeightRule::step_barrier).
+  std::string step = "free";
   OptimizerSpec optimizer;
   RateSchedule rate_schedule;
   // drain: an asynchronous pipe runs empty before each evaluation; snapshot: it runs on, and copies

@@ -136,6 +136,10 @@ TEST(ExpandCase, TheDigestKnowsWhatMattersOnly) {
   EXPECT_EQ(digest_of(tiny()), digest_of(tiny({{"timeout_seconds", 9}})));
   EXPECT_NE(digest_of(tiny()), digest_of(tiny({{"steps", 101}})));
   EXPECT_NE(digest_of(tiny()), digest_of(tiny({{"seed", 2}})));
+  EXPECT_NE(digest_of(tiny()), digest_of(tiny({{"system", "gpipe"}, {"step", "barrier"}})));
+  EXPECT_EQ(cases_of(tiny({{"system", "gpipe"}, {"step", "barrier"}})).front().step, "barrier");
+  EXPECT_EQ(cases_of(tiny({{"system", "pipedream"}, {"step", "barrier"}})).front().step, "free")
+      << "it has no flush to wait at";
   EXPECT_NE(digest_of(tiny()), digest_of(tiny({{"optimizer", {{"learning_rate", 0.5}}}})));
 }
 
@@ -214,6 +218,8 @@ const BadInput kBad[] = {
      "s.json: /grid/0/device: unknown value 'cpus'; did you mean 'cpu'?"},
     {"weight_gradient", tiny({{"weight_gradient", "batch"}}),
      "s.json: /grid/0/weight_gradient: unknown value 'batch'; did you mean 'batched'?"},
+    {"step", tiny({{"step", "barier"}}),
+     "s.json: /grid/0/step: unknown value 'barier'; did you mean 'barrier'?"},
     {"timeout", tiny({{"timeout_seconds", -1}}),
      "s.json: /grid/0/timeout_seconds: must not be negative"},
     {"optimizer_kind", tiny({{"optimizer", {{"kind", "adm"}}}}),

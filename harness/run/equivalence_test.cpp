@@ -122,11 +122,35 @@ TEST_P(Equivalence, BatchedWeightGradientsAreTheSameSums) {
   const DataFeed feed = random_feed(model, kBatch * kUpdates);
   const auto reference = train(TestSetup("single_device", {}, model, 1, kBatch, 4), feed,
                                {.double_precision = subject.double_precision});
-  for (const char* system : {"single_device", "gpipe", "one_f_one_b", "data_parallel"}) {
+  using Options = std::map<std::string, std::string>;
+  const std::tuple<const char*, Options, int> systems[] = {
+      {"single_device", {}, 3},
+      {"gpipe", {}, 3},
+      {"one_f_one_b", {}, 3},
+      {"data_parallel", {}, 3},
+      // These run I and W apart: the W that stand next to each other are one product.
+      {"zero_bubble", {{"variant", "h2"}}, 3},
+      {"zeropp", {{"chunks", "1"}}, 2},
+      {"layerpipe", {}, 4}};
+  for (const auto& [system, options, ranks] : systems) {
     SCOPED_TRACE(system);
-    const auto ours = train(TestSetup(system, {}, model, 3, kBatch, 4), feed,
+    const auto ours = train(TestSetup(system, options, model, ranks, kBatch, 4), feed,
                             {.double_precision = subject.double_precision, .batched = true});
     expect_close(ours, reference, model, subject.tolerance());
+  }
+}
+
+TEST_P(Equivalence, ABarrierAfterTheStepsChangesNoNumber) {
+  const Subject& subject = GetParam();
+  const ModelGraph model = subject.model();
+  const DataFeed feed = random_feed(model, kBatch * kUpdates);
+  const Training training{.double_precision = subject.double_precision};
+  for (const char* system : {"one_f_one_b", "zero_bubble", "zeropp", "data_parallel", "chimera"}) {
+    SCOPED_TRACE(system);
+    TestSetup setup(system, {}, model, 2, kBatch, 4);
+    const auto free = train(setup, feed, training);
+    setup.prepared.step_barrier = true;
+    expect_same_bits(train(setup, feed, training), free, model);
   }
 }
 

@@ -230,7 +230,8 @@ static StageMemory memory_of_layers(const ModelGraph& model, std::span<const Sha
           .optimizer = weights * optimizer_tensors,
           .stash = stash.forward,
           .weight_stash = stash.weight,
-          .input = Bytes(0)};
+          .input = Bytes(0),
+          .boundary = boundary_values(model, shapes, layers, samples)};
 }
 
 // Published variants say by their names which of them recompute. A real stage does so as a whole.
@@ -260,6 +261,7 @@ Prepared prepare(const RunCase& c) {
                   : load_cluster(c.cluster, source_folder() + "/workloads/clusters");
   p.microbatches_per_update = c.microbatches;
   p.micro_batch = c.batch / c.microbatches;
+  p.step_barrier = c.step == "barrier";
   p.costs = load_costs(c.costs, *p.workload, p.micro_batch, p.cluster.devices.front());
   // One pipeline is planned, for the devices of the first if they lie one after the other.
   const int copies = c.data_parallel;
@@ -331,6 +333,7 @@ Program make_program(const Prepared& p, int microbatches, int epoch) {
 WeightRule rule_of(const Prepared& p, int microbatches, int epoch) {
   WeightRule rule = p.system->weights(schedule_problem(p, microbatches, epoch), p.options);
   rule.leftover = p.leftover;
+  rule.step_barrier = p.step_barrier && rule.synchronous();
   return rule;
 }
 

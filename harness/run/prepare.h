@@ -31,6 +31,7 @@ struct Prepared {
   std::int64_t micro_batch = 1;  // samples of one unit of the schedule
   int microbatches_per_update = 1;
   WeightRule::Leftover leftover = WeightRule::Leftover::drop;
+  bool step_barrier = false;
 };
 
 // Fills in everything that follows from a pipeline for p.ranks / copies devices.

@@ -589,6 +589,7 @@ Record record_of(const RunCase& c) {
     record.options["layout"] = c.layout;
   }
   if (c.sharding != "system") record.options["sharding"] = c.sharding;
+  if (c.step != "free") record.options["step"] = c.step;
   record.workload = c.workload;
   record.workload_facts = {{"title", workload.title},
                            {"metric", workload.metric},

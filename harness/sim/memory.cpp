@@ -45,6 +45,7 @@ class OfRank {
         stages_(stages),
         timeline_(timeline) {
     for (const Instruction& i : instructions_) {
+      if (i.what == Do::send_stepped || i.what == Do::receive_stepped) continue;  // of no stage
       Versions& v = versions_[i.stage];
       if (reads_weights(i.what))
         ++(i.prediction >= 0 ? v.prediction_uses_left[i.prediction] : v.uses_left[i.version]);
@@ -58,8 +59,12 @@ class OfRank {
         share(stage, whole);
         continue;
       }
-      now_.weights += whole.weights;
       now_.gradients += whole.gradients;
+      if (program.placement.has_weight_gradient_rank(stage) &&
+          program.placement.weight_gradient_ranks[stage.index()] == Rank(rank))
+        lanes_.insert(stage);
+      if (lanes_.contains(stage)) continue;  // only the sum is here
+      now_.weights += whole.weights;
       now_.optimizer += whole.optimizer;
     }
     result_.peak = now_;
@@ -68,10 +73,15 @@ class OfRank {
   RankMemory run() {
     for (std::size_t k = 0; k < instructions_.size(); ++k) {
       const Instruction& i = instructions_[k];
-      if (is_compute(i.what) || i.what == Do::optimizer_step)
-        visit(k, i);
-      else if (i.what >= Do::gather_weights)
-        gather_or_scatter(k, i);
+      if (is_compute(i.what) || i.what == Do::optimizer_step) visit(k, i);
+      if (i.what >= Do::gather_weights) gather_or_scatter(k, i);
+      if (i.what == Do::send_stash || i.what == Do::receive_stash) {
+        const StageMemory& stage = stages_[i.stage.index()];
+        now_.activations += i.what == Do::send_stash
+                                ? -1 * stage.weight_stash
+                                : stage.weight_stash + stage.boundary.data_until_weight_gradient;
+        note(k);
+      }
     }
     return std::move(result_);
   }
@@ -121,6 +131,7 @@ class OfRank {
     if (reads && i.prediction >= 0) v.predicted.insert(i.prediction);
     if (i.what == Do::forward) {
       now_.activations += i.checkpoint ? stage.input : stage.stash;
+      if (!i.checkpoint) hold_boundary(stage, i.micro);
       result_.peak_in_flight = std::max(result_.peak_in_flight, ++in_flight_);
     }
     if (i.what == Do::recompute) now_.activations += stage.stash - stage.input;
@@ -136,19 +147,47 @@ class OfRank {
     switch (i.what) {
       case Do::backward:
         now_.activations -= stage.stash;
+        release_boundary(stage, i.micro, true, true);
         --in_flight_;
         break;
       case Do::input_gradient:
         now_.activations += stage.weight_stash - stage.stash;
+        release_boundary(stage, i.micro, true, false);
         --in_flight_;
         note(k);
         break;
       case Do::weight_gradient:
         now_.activations -= stage.weight_stash;
+        if (lanes_.contains(i.stage)) now_.activations -= stage.boundary.data_until_weight_gradient;
+        release_boundary(stage, i.micro, false, true);
         break;
       default:
         break;
     }
+  }
+
+  // A value made on this rank that several of its stages hold takes its bytes once.
+  void hold_boundary(const StageMemory& stage, Micro micro) {
+    for (const BoundaryValue& v : stage.boundary.sent)
+      holders_[{v.layer, micro}] = v.until_input_gradient ? 1 : 0;
+    for (const BoundaryValue& v : stage.boundary.received) {
+      const auto found = holders_.find({v.layer, micro});
+      if (found == holders_.end() || !v.until_input_gradient) continue;
+      if (++found->second > 1) now_.activations -= v.bytes;
+    }
+  }
+  // The end of I (`first`), of W (`second`), or of B (both).
+  void release_boundary(const StageMemory& stage, Micro micro, bool first, bool second) {
+    for (const auto* values : {&stage.boundary.received, &stage.boundary.sent})
+      for (const BoundaryValue& v : *values) {
+        const bool released = first && second ? v.until_input_gradient
+                              : first         ? v.until_input_gradient && !v.until_weight_gradient
+                                              : v.until_input_gradient && v.until_weight_gradient;
+        const auto found = holders_.find({v.layer, micro});
+        if (!released || found == holders_.end() || found->second == 0) continue;
+        if (--found->second > 0) now_.activations += v.bytes;
+        if (found->second == 0) holders_.erase(found);
+      }
   }
 
   void count(Versions& v, const StageMemory& stage) {
@@ -172,6 +211,9 @@ class OfRank {
   std::map<StageId, Versions> versions_;
   std::map<StageId, Bytes> whole_weights_, whole_gradients_;  // of sharded stages
   std::set<StageId> filled_;                                  // whose whole gradients exist
+  std::set<StageId> lanes_;                                   // stages whose W only run here
+  // (layer, micro-batch) -> stages that keep that output; only of layers that run here.
+  std::map<std::pair<int, Micro>, int> holders_;
   MemoryPoint now_{};
   RankMemory result_;
   int in_flight_ = 0;

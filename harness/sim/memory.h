@@ -8,6 +8,7 @@
 
 #include <vector>
 
+#include "harness/core/boundary_values.h"
 #include "harness/core/program.h"
 #include "harness/core/units.h"
 
@@ -21,6 +22,8 @@ struct StageMemory {
   Bytes stash;         // of one micro-batch between F and the end of I or B
   Bytes weight_stash;  // of one micro-batch between I and the end of W
   Bytes input;         // of one micro-batch between F and its recomputation, where F keeps no stash
+  // Of the stash, what a stage before or after on the same rank holds too: it counts once.
+  BoundaryValues boundary = {};
 };
 
 struct MemoryPoint {

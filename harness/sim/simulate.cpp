@@ -13,18 +13,29 @@
 namespace sluice {
 
 Costs costs_of(const Plan& plan, const CostGraph& graph, const Cluster& cluster) {
-  Costs costs{stage_costs(plan, graph, cluster), {}};
+  Costs costs{stage_costs(plan, graph, cluster), {}, {}};
   const StageGraph stages = stage_graph(plan, graph);
   for (std::size_t s = 0; s < stages.size(); ++s)
     for (const StageId t : stages.successors[s])
       costs.edges.push_back({StageId(s), t, edge_bytes(plan, graph, StageId(s), t)});
+  for (const PlanStage& stage : plan.stages) {
+    Bytes& bytes = costs.weight_stash.emplace_back(0);
+    if (!stage.weight_gradient_device) continue;
+    for (const int l : stage.layers) {
+      const LayerCost& layer = graph.layers[static_cast<std::size_t>(l)];
+      if (layer.parameters.value == 0) continue;
+      bytes += layer.output;
+      for (const int input : layer.inputs)
+        if (input >= 0) bytes += graph.layers[static_cast<std::size_t>(input)].output;
+    }
+  }
   return costs;
 }
 
 Costs uniform_costs(int stages, double forward, double input_gradient, double weight_gradient) {
   StageCost cost{Seconds(forward), Seconds(input_gradient), Seconds(weight_gradient), Seconds(0),
                  Bytes(0)};
-  return {std::vector<StageCost>(static_cast<std::size_t>(stages), cost), {}};
+  return {std::vector<StageCost>(static_cast<std::size_t>(stages), cost), {}, {}};
 }
 
 Cluster latency_cluster(int ranks, Seconds latency) {
@@ -150,7 +161,10 @@ class Engine {
         const Instruction& i = program[next];
         switch (i.what) {
           case Do::receive_activation:
-          case Do::receive_gradient: {
+          case Do::receive_gradient:
+          case Do::receive_stash:
+          case Do::receive_weight_gradient:
+          case Do::receive_stepped: {
             ChannelState& channel = channels_[static_cast<std::size_t>(i.channel)];
             if (channel.taken == channel.arrivals.size()) {
               channel.waiting_rank = static_cast<int>(r);
@@ -165,6 +179,9 @@ class Engine {
           }
           case Do::send_activation:
           case Do::send_gradient:
+          case Do::send_stash:
+          case Do::send_weight_gradient:
+          case Do::send_stepped:
             if (kTimeOrdered && clock > now) {
               sends_.push({clock, r});
               return stop();
@@ -215,8 +232,9 @@ class Engine {
   void send(const Instruction& i, double clock) {
     const auto c = static_cast<std::size_t>(i.channel);
     ChannelState& channel = channels_[c];
-    if (channel.stage != i.stage || channel.peer != i.peer_stage) {
-      channel.stage = i.stage;
+    const bool along_edge = i.what <= Do::receive_gradient;
+    if (!along_edge || channel.stage != i.stage || channel.peer != i.peer_stage) {
+      channel.stage = along_edge ? i.stage : StageId(-1);
       channel.peer = i.peer_stage;
       channel.transfer = network_.transfer_seconds(c, message_bytes(i));
     }
@@ -260,6 +278,12 @@ class Engine {
   }
 
   double message_bytes(const Instruction& i) const {
+    const std::size_t s = i.stage.index();
+    if (i.what == Do::send_stepped) return 0;
+    if (i.what == Do::send_weight_gradient)
+      return static_cast<double>(costs_.stages[s].parameters.value);
+    if (i.what == Do::send_stash)
+      return costs_.weight_stash.empty() ? 0 : static_cast<double>(costs_.weight_stash[s].value);
     for (const auto& [peer, bytes] : edges_[i.stage.index()])
       if (peer == i.peer_stage)
         return bytes * message_grouping(program_.graph, i.stage, i.peer_stage);

@@ -30,6 +30,9 @@ struct SimulatedEdge {
 struct Costs {
   std::vector<StageCost> stages;     // per stage, on the device it runs on
   std::vector<SimulatedEdge> edges;  // missing edge: 0 bytes
+  // Per stage, of one micro-batch: what a W on another rank is sent (outputs of the layers with
+  // weights, and of those before them); empty: 0 bytes.
+  std::vector<Bytes> weight_stash = {};
 };
 
 // Costs of a plan. micro-batches of plan.micro_batch samples, as the cost graph's.

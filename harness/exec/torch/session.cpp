@@ -43,6 +43,9 @@ class TorchSession : public Session {
     std::vector<std::vector<StageId>> held(ranks.devices.size());
     for (std::size_t s = 0; s < placement_.stages.size(); ++s)
       for (const Rank r : placement_.stages[s]) held[r.index()].push_back(StageId(s));
+    for (std::size_t s = 0; s < placement_.weight_gradient_ranks.size(); ++s)
+      if (const Rank lane = placement_.weight_gradient_ranks[s]; lane.value >= 0)
+        held[lane.index()].push_back(StageId(s));
     if (spec.device == "cuda") devices_ = make_cuda_devices(held.size(), team());
     if (spec.transport == "nccl") nccl_ = make_nccl_transports(rank_devices(), team());
     loss_stage_ = StageId(stage_of.back());

@@ -83,6 +83,18 @@ TorchWorker::TorchWorker(Rank rank, const RunContext& context, std::vector<Stage
     std::vector<at::Tensor> initial;
     for (const int l : layers)
       for (const at::Tensor& w : initial_weights[static_cast<std::size_t>(l)]) initial.push_back(w);
+    if (std::ranges::count(placement.stages[id.index()], rank) == 0) {  // its W only
+      const MemoryScope scope(counters_, MemoryKind::gradients);
+      std::int64_t n = 0;
+      for (const ParameterSpec& p : s.module->parameters()) n += elements(p.shape);
+      s.sum = at::zeros({n}, options_);
+      n = 0;
+      for (const ParameterSpec& p : s.module->parameters()) {
+        s.sum_views.push_back(s.sum.narrow(0, n, elements(p.shape)).view(p.shape));
+        n += elements(p.shape);
+      }
+      continue;
+    }
     s.weights = std::make_unique<StageWeights>(
         s.module->parameters(), initial, spec.optimizer, options_, counters_,
         share_of(spec.sharding, placement.stages[id.index()], rank));
@@ -131,6 +143,18 @@ void TorchWorker::begin_run(const Program& program) {
     s.pending.clear();
     s.kept.clear();
     s.snapshots.clear();
+    s.clear_sum = true;
+    s.ends_batch.clear();
+    const Instruction* before = nullptr;
+    for (const Instruction& i : program.ranks[rank_.index()]) {
+      if (!is_compute(i.what)) continue;
+      const bool is_own = i.what == Do::weight_gradient && i.stage == s.id;
+      if (is_own && before && before->what == Do::weight_gradient && before->stage == s.id)
+        s.ends_batch.back() = false;
+      if (is_own) s.ends_batch.push_back(true);
+      before = &i;
+    }
+    if (!s.weights) continue;
     s.weights->follow(program.rule, s.id);
     s.uses = {};
     s.uses.predictions.assign(static_cast<std::size_t>(program.predictions[s.id.index()]), 0);
@@ -152,7 +176,10 @@ void TorchWorker::begin_run(const Program& program) {
 
 void TorchWorker::begin_iteration(int iteration) {
   iteration_ = iteration;
-  for (State& s : states_) s.weights->begin(s.uses);
+  for (State& s : states_) {
+    s.next_weight_gradient = 0;
+    if (s.weights) s.weights->begin(s.uses);
+  }
 }
 
 // The session's update that a stage works on when its newest version is `version` of the program.
@@ -192,6 +219,16 @@ std::vector<std::int64_t> TorchWorker::samples_of(const State& s, Micro op) cons
   return samples;
 }
 
+// All that the stash keeps are activations, but for the feed's data and targets.
+void TorchWorker::count_stash(const Slot& slot) {
+  for (const LayerStash& layer : slot.stash.layers)
+    for (const at::Tensor& kept : layer.kept)
+      if (kept.defined() && std::ranges::none_of(slot.data, [&](const at::Tensor& data) {
+            return kept.is_alias_of(data);
+          }))
+        recount(kept, counters_, MemoryKind::activations);
+}
+
 void TorchWorker::compute(const Instruction& op) {
   const c10::InferenceMode no_autograd;
   State& s = state(op.stage);
@@ -204,6 +241,7 @@ void TorchWorker::compute(const Instruction& op) {
       // A sharded stage's whole gradient is there for all of its backward, as memory() counts it.
       if (context_.program->sharded(op.stage) && !context_.spec->batched_weight_gradients)
         s.weights->gradients();
+      slot.data.clear();
       input_gradient(s, op, slot);
       if (context_.spec->batched_weight_gradients) {
         s.pending.push_back(std::move(slot.stash));
@@ -213,25 +251,25 @@ void TorchWorker::compute(const Instruction& op) {
       slot.stash = {};
       break;
     case Do::input_gradient: {
-      std::vector<at::Tensor> data;  // the feed's: no activations of this rank
-      for (const LayerStash& layer : slot.stash.layers)
-        for (const at::Tensor& kept : layer.kept)
-          if (counts_as(kept, MemoryKind::buffers)) data.push_back(kept);
       input_gradient(s, op, slot);
-      // The output gradients that W needs are resident from now on, as its other inputs are.
-      for (const LayerStash& layer : slot.stash.layers)
-        for (const at::Tensor& kept : layer.kept)
-          if (kept.defined() &&
-              std::ranges::none_of(data, [&](const at::Tensor& d) { return kept.is_alias_of(d); }))
-            recount(kept, counters_, MemoryKind::activations);
+      // What W waits for besides: the layers' output gradients.
+      count_stash(slot);
+      slot.data.clear();
       break;
     }
     case Do::recompute:
       run_forward(s, op, true, nullptr);
       break;
-    default:
-      weight_gradient(s, slot.stash);
+    default: {
+      const bool last = s.ends_batch[s.next_weight_gradient++];
+      if (!context_.spec->batched_weight_gradients) {
+        weight_gradient(s, slot.stash);
+      } else {
+        s.pending.push_back(std::move(slot.stash));
+        if (last) run_pending(s);
+      }
       slot.stash = {};
+    }
   }
 }
 
@@ -273,14 +311,17 @@ std::vector<at::Tensor> TorchWorker::run_forward(State& s, const Instruction& op
       s.module->forward(slot.received, read_weights(s, op), target, mode,
                         keep_stash ? &slot.stash : nullptr, loss ? loss : &unread_loss);
   s.weights->used(op);
-  for (const LayerStash& layer : slot.stash.layers)
-    for (const at::Tensor& kept : layer.kept)
-      // Input data and targets are the feed's, as in the prediction (stage_stash).
-      if (kept.defined() &&
-          std::none_of(slot.received.begin(), slot.received.begin() + std::ptrdiff_t(inputs),
-                       [&](const at::Tensor& data) { return kept.is_alias_of(data); }) &&
-          !(target.defined() && kept.is_alias_of(target)))
-        recount(kept, counters_, MemoryKind::activations);
+  // Input data and targets are the feed's, as in the prediction (stage_stash).
+  slot.data.assign(slot.received.begin(), slot.received.begin() + std::ptrdiff_t(inputs));
+  if (target.defined()) slot.data.push_back(target);
+  count_stash(slot);
+  std::erase_if(slot.data, [&](const at::Tensor& data) {
+    return std::ranges::none_of(slot.stash.layers, [&](const LayerStash& layer) {
+      return std::ranges::any_of(layer.kept, [&](const at::Tensor& kept) {
+        return kept.defined() && kept.is_alias_of(data);
+      });
+    });
+  });
   if (keep_stash) {
     slot.received.assign(slot.received.size(), at::Tensor());
   } else {  // the input stays for the recomputation; the data can be had again
@@ -396,7 +437,15 @@ void TorchWorker::for_each_message_here(const State& s, Micro op, StageId peer, 
 void TorchWorker::weight_gradient(State& s, StageStashTensors& stash) {
   const MemoryScope scope(counters_, MemoryKind::buffers);
   StageStashTensors* one[] = {&stash};
-  s.module->weight_gradient(one, s.weights->gradients());
+  s.module->weight_gradient(one, gradient_views(s));
+}
+
+// The first call after a step, or after the sum was sent, clears it.
+std::span<const at::Tensor> TorchWorker::gradient_views(State& s) {
+  if (s.weights) return s.weights->gradients();
+  if (s.clear_sum) s.sum.zero_();
+  s.clear_sum = false;
+  return s.sum_views;
 }
 
 void TorchWorker::run_pending(State& s) {
@@ -405,7 +454,7 @@ void TorchWorker::run_pending(State& s) {
   const MemoryScope scope(counters_, MemoryKind::buffers);
   std::vector<StageStashTensors*> all;
   for (StageStashTensors& stash : s.pending) all.push_back(&stash);
-  s.module->weight_gradient(all, s.weights->gradients());
+  s.module->weight_gradient(all, gradient_views(s));
   s.pending.clear();
 }
 
@@ -421,9 +470,56 @@ at::Tensor TorchWorker::hand_out(at::Tensor& tensor, const Piece& piece, bool la
   return message;
 }
 
+// How many tensors each layer kept, then these tensors. Counted here until it is handed over.
+Message TorchWorker::take_stash(Slot& slot) {
+  auto tensors = std::make_shared<std::vector<at::Tensor>>();
+  const MemoryScope scope(counters_, MemoryKind::buffers);
+  std::vector<std::int64_t> counts;
+  for (const LayerStash& layer : slot.stash.layers)
+    counts.push_back(static_cast<std::int64_t>(layer.kept.size()));
+  tensors->push_back(at::tensor(counts, at::kLong));
+  for (LayerStash& layer : slot.stash.layers)
+    for (at::Tensor& kept : layer.kept) tensors->push_back(std::move(kept));
+  slot.stash = {};
+  // Layers that keep the same tensor, or views of one, go on sharing it. A copy only where somebody
+  // else here holds it too.
+  std::map<const void*, std::size_t> handles, views;  // in the message, of a tensor, of a storage
+  for (const at::Tensor& t : *tensors)
+    if (++handles[t.unsafeGetTensorImpl()] == 1) ++views[t.storage().unsafeGetStorageImpl()];
+  for (at::Tensor& t : *tensors) {
+    if (t.use_count() > handles[t.unsafeGetTensorImpl()] ||
+        t.storage().use_count() > views[t.storage().unsafeGetStorageImpl()])
+      t = t.clone();
+    recount(t, counters_, MemoryKind::buffers);
+  }
+  return {std::move(tensors), device_ ? device_->record() : nullptr};
+}
+
+void TorchWorker::put_stash(Slot& slot, std::vector<at::Tensor>& tensors) {
+  const std::int64_t* counts = tensors[0].data_ptr<std::int64_t>();
+  std::size_t next = 1;
+  for (std::int64_t l = 0; l < tensors[0].numel(); ++l) {
+    LayerStash& layer = slot.stash.layers.emplace_back();
+    for (std::int64_t k = 0; k < counts[l]; ++k) {
+      recount(tensors[next], counters_, MemoryKind::activations);
+      layer.kept.push_back(std::move(tensors[next++]));
+    }
+  }
+}
+
 Message TorchWorker::take(const Instruction& send) {
   const c10::InferenceMode no_autograd;
+  if (send.what == Do::send_stepped) return {std::make_shared<std::vector<at::Tensor>>()};
   State& s = state(send.stage);
+  if (send.what == Do::send_stash) return take_stash(s.slots[send.micro.index()]);
+  if (send.what == Do::send_weight_gradient) {
+    run_pending(s);
+    gradient_views(s);
+    s.clear_sum = true;
+    const MemoryScope scope(counters_, MemoryKind::buffers);
+    return {std::make_shared<std::vector<at::Tensor>>(1, s.sum.clone()),
+            device_ ? device_->record() : nullptr};
+  }
   const bool down = send.what == Do::send_activation;
   auto tensors = std::make_shared<std::vector<at::Tensor>>();
   const auto& edges = down ? s.to : s.from;
@@ -457,7 +553,21 @@ void TorchWorker::take_over(std::vector<at::Tensor>& tensors, const RankDevice::
 
 void TorchWorker::put(const Instruction& receive, Message message) {
   const c10::InferenceMode no_autograd;
+  if (receive.what == Do::receive_stepped) return;
   State& s = state(receive.stage);
+  auto& tensors = *static_cast<std::vector<at::Tensor>*>(message.payload.get());
+  if (receive.what == Do::receive_stash) {
+    at::Tensor counts = std::move(tensors[0]);  // for the host
+    if (device_) take_over(tensors, message.ready);
+    tensors[0] = std::move(counts);
+    return put_stash(s.slots[receive.micro.index()], tensors);
+  }
+  if (receive.what == Do::receive_weight_gradient) {
+    if (device_) take_over(tensors, message.ready);
+    s.weights->gradients();
+    s.weights->gradients_flat().add_(tensors[0]);
+    return;
+  }
   const bool down = receive.what == Do::receive_activation;
   const auto& edges = down ? s.from : s.to;
   const auto found = edges.find(receive.peer_stage);
@@ -466,7 +576,6 @@ void TorchWorker::put(const Instruction& receive, Message message) {
   const Piece piece =
       piece_of_message(context_.program->graph, receive.stage, receive.micro, receive.peer_stage);
   Slot& slot = s.slots[piece.op.index()];
-  auto& tensors = *static_cast<std::vector<at::Tensor>*>(message.payload.get());
   const MemoryScope scope(counters_, MemoryKind::buffers);
   if (device_) take_over(tensors, message.ready);
   if (down) {

@@ -44,8 +44,8 @@ struct StageSnapshot {
 
 class TorchWorker : public Worker {
  public:
-  // stages: the ones this rank holds. interfaces, placement: of all stages. device: null on the
-  // CPU.
+  // stages: the ones this rank holds, or runs the W of (Placement::weight_gradient_ranks).
+  // interfaces, placement: of all stages. device: null on the CPU.
   TorchWorker(Rank rank, const RunContext& context, std::vector<StageId> stages,
               const Placement& placement, const std::vector<StageInterface>& interfaces,
               const std::vector<std::vector<at::Tensor>>& initial_weights,
@@ -90,6 +90,7 @@ class TorchWorker : public Worker {
     std::vector<at::Tensor> input_gradients;   // per interface.receives, until handed out
     std::vector<int> input_gradients_left;     // messages still to be made of them
     StageStashTensors stash;
+    std::vector<at::Tensor> data;  // of what the stash keeps, the feed's, until I
   };
   struct Edge {                           // what crosses between this stage and another
     std::vector<std::size_t> own, other;  // places in this stage's list and in the other's
@@ -108,7 +109,16 @@ class TorchWorker : public Worker {
     // keep_weights, snapshots: of the run
     std::vector<std::vector<double>> kept;
     std::vector<StageSnapshot> snapshots;
-    std::vector<StageStashTensors> pending;  // batched weight gradients: I done, W at the update
+    // Batched weight gradients: I done; W at the update, or of a split backward with the last of
+    // the W that stand next to each other.
+    std::vector<StageStashTensors> pending;
+    std::vector<bool> ends_batch;  // of the stage's W, in the order of the program
+    std::size_t next_weight_gradient = 0;
+    // Instead of `weights` on a rank that runs only the stage's W: their sum, and a view a
+    // parameter.
+    at::Tensor sum;
+    std::vector<at::Tensor> sum_views;
+    bool clear_sum = true;
   };
 
   State& state(StageId stage) { return states_[place_[stage.index()]]; }
@@ -130,6 +140,10 @@ class TorchWorker : public Worker {
   std::span<const at::Tensor> read_weights(State& s, const Instruction& op);
   void input_gradient(State& s, const Instruction& op, Slot& slot);
   void weight_gradient(State& s, StageStashTensors& stash);
+  std::span<const at::Tensor> gradient_views(State& s);
+  void count_stash(const Slot& slot);
+  Message take_stash(Slot& slot);
+  void put_stash(Slot& slot, std::vector<at::Tensor>& tensors);
   void run_pending(State& s);
   std::vector<std::int64_t> samples_of(const State& s, Micro op) const;
   at::Tensor hand_out(at::Tensor& tensor, const Piece& piece, bool last_reader);
