@@ -189,8 +189,7 @@ const BadInput kBad[] = {
     {"full_size", tiny({{"workload", "vgg16"}}),
      "s.json: /grid/0/workload: 'vgg16' is a full-size declaration for the virtual clock..."},
     {"virtual_mpi", tiny({{"clock", "virtual"}, {"transport", "mpi"}}),
-     "s.json: /grid/0/transport: the virtual clock runs in one process: simulated seconds do not "
-     "depend on it; leave transport out"},
+     "s.json: /grid/0/transport: the virtual clock runs in one process; leave transport out"},
     {"transport", tiny({{"transport", "thread"}}),
      "s.json: /grid/0/transport: unknown value 'thread'; did you mean 'threads'?"},
     {"device", tiny({{"device", "cpus"}}),
