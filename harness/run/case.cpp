@@ -175,9 +175,7 @@ RunCase read_one(const nlohmann::json& json, const std::string& file, const std:
   read_choice(reader, "device", c.device, {"cpu", "cuda"});
   if (!on_wall) {
     if (c.transport == "mpi")
-      reader.fail("transport",
-                  "the virtual clock runs in one process: simulated seconds do not depend on it",
-                  "leave transport out");
+      reader.fail("transport", "the virtual clock runs in one process", "leave transport out");
     c.transport = "none";
     c.device = "";
   }
