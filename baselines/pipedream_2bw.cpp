@@ -52,7 +52,7 @@ static Plan two_buffered_plan(const Problem& problem, const Options& options) {
                      "no width and depth on " + std::to_string(problem.devices) +
                          " devices fit their memory with as many micro-batches as stages",
                      "use more micro-batches, or recompute=auto");
-  best.plan.recompute = best.recompute;
+  for (PlanStage& stage : best.plan.stages) stage.recompute = best.recompute;
   return best.plan;
 }
 
@@ -81,7 +81,7 @@ static Schedule two_buffered_schedule(const ScheduleProblem& problem, const Opti
 
 static WeightRule two_buffered_weights(const ScheduleProblem& problem, const Options& options) {
   const bool recompute =
-      options.text("recompute") == "auto" ? problem.recompute : options.flag("recompute");
+      options.text("recompute") == "auto" ? !problem.recompute.empty() : options.flag("recompute");
   return {.update = WeightRule::Update::every_backward,
           .forward = WeightRule::Forward::previous,
           .accumulate = share_of_a_copy(problem),

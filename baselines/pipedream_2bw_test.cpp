@@ -2,6 +2,8 @@
 // micro-batches in turn. harness/plan/two_bw_plan_test.cpp tests what the planner chooses.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "harness/core/check.h"
 #include "harness/core/expect_error.h"
 #include "harness/core/system.h"
@@ -23,11 +25,14 @@ class TwoBwSystemTest : public testing::Test {
   Plan plan(const Options& with) const {
     return system_.plan({costs_, cluster_, 4, 16, 16, {}}, with);
   }
+  static bool recomputes(const Plan& plan) {
+    return std::ranges::all_of(plan.stages, &PlanStage::recompute);
+  }
   ScheduleProblem order(const Plan& plan, int microbatches, int per_update) const {
     const RankMap map = ranks_of(plan);
     ScheduleProblem problem{stage_graph(plan, costs_), map.placement, 4, microbatches};
     problem.microbatches_per_update = per_update;
-    problem.recompute = plan.recompute;
+    if (recomputes(plan)) problem.recompute.assign(plan.stages.size(), true);
     return problem;
   }
   Program program(const ScheduleProblem& problem, const Options& with) const {
@@ -92,7 +97,7 @@ TEST_F(TwoBwSystemTest, RecomputesWhereThePlannerCountsOnIt) {
   // 2 * 200 bytes of weights; 4 of activations on the first of two stages without recomputation.
   const Plan never = plan(options());
   EXPECT_EQ(never.stages.size(), 4u);
-  EXPECT_FALSE(never.recompute);
+  EXPECT_FALSE(recomputes(never));
   const Plan chosen = plan(options({{"recompute", "auto"}}));
   EXPECT_EQ(chosen.stages.size(), 4u);  // recomputing costs more than the messages
   const auto rule = [&](Plan of, const char* recompute) {
@@ -101,11 +106,11 @@ TEST_F(TwoBwSystemTest, RecomputesWhereThePlannerCountsOnIt) {
   };
   EXPECT_EQ(rule(chosen, "auto"), WeightRule::Recompute::none);
   Plan counting = chosen;
-  counting.recompute = true;
+  for (PlanStage& stage : counting.stages) stage.recompute = true;
   EXPECT_EQ(rule(counting, "auto"), WeightRule::Recompute::forward_weights);
   EXPECT_EQ(rule(counting, "no"), WeightRule::Recompute::none);
   EXPECT_EQ(rule(chosen, "yes"), WeightRule::Recompute::forward_weights);
-  EXPECT_TRUE(plan(options({{"recompute", "yes"}})).recompute);
+  EXPECT_TRUE(recomputes(plan(options({{"recompute", "yes"}}))));
 }
 
 TEST_F(TwoBwSystemTest, WhatDoesNotFitOrDivideIsRefused) {

@@ -9,8 +9,9 @@
 //   rank 2     F0 B0 F1 B1 F2 B2 F3 B3
 //
 // One bandwidth serves every pair (the paper has no hierarchy): the cluster's slowest. Layers
-// without published variants run in one way, on one device each, and keep their outputs for the
-// backward.
+// without published variants run on one device each; a stage of theirs keeps their outputs for the
+// backward, or, where memory is short, recomputes as a whole: it keeps what it receives, runs its
+// forward again before every backward, and pays the forward's time for it.
 #include "harness/core/error.h"
 #include "harness/core/system.h"
 #include "harness/plan/machines.h"
@@ -44,6 +45,7 @@ static Plan piper_plan(const Problem& problem, const Options& options) {
   for (const PiperStage& stage : result.stages) {
     PlanStage& out =
         plan.stages.emplace_back(PlanStage{.layers = stage.layers, .tensor = stage.tensor});
+    out.recompute = stage.recompute;
     for (int d = 0; d < stage.data * stage.tensor; ++d) out.devices.emplace_back(device++);
     for (const int variant : stage.variants)
       if (variant >= 0) {
@@ -73,14 +75,20 @@ const System piper = {
                  {"greedy", "exact"}},
                 {"data_parallel", "yes", "may replicate stages", kYesNo},
                 {"tensor_parallel", "yes", "may share layers between devices", kYesNo},
-                {"recompute", "yes", "may recompute activations", kYesNo},
+                {"recompute", "yes", "stages may recompute their activations", kYesNo},
                 {"search_seconds", "60", "ends the search with the best plan so far"}},
     .plan = piper_plan,
     .schedule =
         [](const ScheduleProblem& problem, const Options&) {
           return replicated_one_f_one_b(problem, round_robin_in_flight(problem.placement), "piper");
         },
-    .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },
+    .weights =
+        [](const ScheduleProblem& problem, const Options&) {
+          return WeightRule{.recompute = problem.recompute.empty()
+                                             ? WeightRule::Recompute::none
+                                             : WeightRule::Recompute::forward_weights,
+                            .recomputing = problem.recompute};
+        },
     .theory =
         [](const ScheduleProblem& problem, const Options&) {
           return flushed_chain_theory(problem, round_robin_in_flight(problem.placement));

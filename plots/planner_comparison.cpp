@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <set>
+#include <sstream>
 
 #include "harness/core/units.h"
 #include "plots/charts.h"
@@ -47,6 +48,15 @@ std::vector<PlannedRow> planned_rows(const Comparison& c) {
 std::string objective_text(const PlanFacts& facts) {
   return to_text(Seconds(facts.objective)) + "<br><small>" + escape_html(facts.objective_name) +
          "</small>";
+}
+
+// A planner is one line of the legend with all its micro-batch sizes: the label without them.
+std::string planner_label(const ComparisonRow& row) {
+  std::string label;
+  std::istringstream words(row.label);
+  for (std::string word; words >> word;)
+    if (!word.starts_with("microbatches=")) label += (label.empty() ? "" : " ") + word;
+  return label;
 }
 
 const char* update_head(const Comparison& c) {
@@ -101,7 +111,8 @@ Chart planner_chart(const std::string& name, const std::string& title,
     const Scale scale = time_scale(largest);
     for (const auto& [row, facts, update_seconds] : planned_rows(c)) {
       if (!facts.searched || !update_seconds) continue;
-      values.push_back({{"planner", row->label},
+      const std::string label = planner_label(*row);
+      values.push_back({{"planner", label},
                         {"search", std::max(facts.search_seconds, 1e-6)},
                         {"update", *update_seconds / scale.divisor},
                         {"text", to_text(Seconds(*update_seconds)) + " after a search of " +
@@ -110,8 +121,8 @@ Chart planner_chart(const std::string& name, const std::string& title,
                         {"depth", facts.depth},
                         {"states", facts.states},
                         {"ended", facts.complete ? "complete" : "capped"}});
-      if (std::ranges::find(labels, row->label) != labels.end()) continue;
-      labels.push_back(row->label);
+      if (std::ranges::find(labels, label) != labels.end()) continue;
+      labels.push_back(label);
       colors.push_back(palette.color(row->system));
     }
     if (values.empty()) continue;

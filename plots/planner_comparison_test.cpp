@@ -73,6 +73,17 @@ TEST(PlannerComparison, TheChartHasAPointForEverySearch) {
   EXPECT_EQ(chart.spec["concat"][0]["encoding"]["color"]["scale"]["range"].size(), 2u);
 }
 
+TEST(PlannerComparison, MicroBatchSizesOfAPlannerAreOneColour) {
+  std::vector<Record> records = planners();
+  records.push_back(records[2]);
+  records.back().microbatches *= 2;
+  records.back().digest += " of half the size";
+  const Chart chart = planner_chart("planners", "Planners", compare(records), Palette(records));
+  EXPECT_EQ(chart.spec["concat"][0]["data"]["values"].size(), 3u);
+  EXPECT_EQ(chart.spec["concat"][0]["encoding"]["color"]["scale"]["domain"],
+            json::parse(R"(["graphpipe", "piper"])"));
+}
+
 TEST(PlannerComparison, BalancedChainsAloneAreNoComparisonOfPlanners) {
   const std::vector<Record> records = {planned("gpipe", 0.03, "slowest stage", 0.001, true),
                                        planned("dapple", 0.02, "slowest stage", 0.001, true)};

@@ -245,6 +245,15 @@ std::string tuning_table(const Comparison& c, const Palette& palette) {
          rows + "</tbody></table></div></details>\n";
 }
 
+// What the rank that sends most sends of a kind in an update; "" where the record does not say.
+std::string sent_text(const json& observed, const char* kind) {
+  const auto sent = observed.find("sent_bytes");
+  if (sent == observed.end() || !sent->contains(kind) || sent->at(kind).empty()) return "";
+  std::int64_t most = 0;
+  for (const json& bytes : sent->at(kind)) most = std::max(most, bytes.get<std::int64_t>());
+  return most == 0 ? "–" : to_text(Bytes(most));
+}
+
 std::string theory_table(const Comparison& c, const Palette& palette) {
   struct Line {
     const char *title, *promised, *seen;
@@ -266,7 +275,10 @@ std::string theory_table(const Comparison& c, const Palette& palette) {
       cells += cell(promised) + cell(seen);
     }
     const std::string span = figure_text(record.observed, "span_bubble", true);
-    if (any) rows += "<tr>" + name_cell(row, palette) + cells + cell(span) + "</tr>\n";
+    cells += cell(span);
+    for (const char* kind : {"messages", "gathers", "reductions"})
+      cells += cell(sent_text(record.observed, kind));
+    if (any) rows += "<tr>" + name_cell(row, palette) + cells + "</tr>\n";
   }
   if (rows.empty()) return "";
   std::string head = "<tr><th rowspan=\"2\">system</th>", second = "<tr>";
@@ -274,7 +286,10 @@ std::string theory_table(const Comparison& c, const Palette& palette) {
     head += fmt::format("<th colspan=\"2\">{}</th>", line.title);
     second += "<th>theory</th><th>observed</th>";
   }
-  head += "<th rowspan=\"2\">bubble over<br>own span</th></tr>";
+  head +=
+      "<th rowspan=\"2\">bubble over<br>own span</th>"
+      "<th colspan=\"3\">sent by a rank in an update, at most</th></tr>";
+  second += "<th>messages</th><th>gathers</th><th>reductions</th>";
   return "<div class=\"scroll\"><table><thead>" + head + second + "</tr></thead><tbody>\n" + rows +
          "</tbody></table></div>\n";
 }

@@ -53,7 +53,8 @@ std::map<std::string, std::string> traits(const Record& r) {
   if (const std::string search = search_of(r); !search.empty()) result["tuning"] = search;
   result["microbatches"] = std::to_string(r.microbatches);
   result["transport"] = r.transport;
-  result["device"] = r.device;
+  // On the virtual clock it is the cluster's, and unknown where the system refused.
+  if (r.clock != "virtual") result["device"] = r.device;
   result["cluster"] = r.cluster;
   return result;
 }

@@ -78,7 +78,9 @@ struct Record {
   nlohmann::json theory = nlohmann::json::object();  // what the paper promises: bubble, in_flight,
                                                      // weight_versions, staleness
   nlohmann::json observed = nlohmann::json::object();  // the same, as simulated or measured:
-                                                       // bubble_ratio, span_bubble, ...
+                                                       // bubble_ratio, span_bubble, ...; and
+                                                       // sent_bytes {messages, gathers,
+                                                       // reductions}: of every rank in an update
   nlohmann::json plan = nlohmann::json::object();
   double planning_seconds = 0;
   std::vector<TimelineOp>

@@ -33,6 +33,8 @@
 //            =uniform        one b for all stages (the paper's evaluation), the best power of two
 //                            times the run's micro-batch; replicas share it equally
 //            =per_stage      a b, and a k up to option `k`, for every stage (section 6)
+// Gradients do not depend on b, but for layers that look at a whole micro-batch: a batch
+// normalisation's statistics are of the micro-batch of its own stage.
 #include <algorithm>
 #include <chrono>
 #include <map>

@@ -8,6 +8,7 @@
 
 #include "harness/cli/commands.h"
 #include "harness/core/error.h"
+#include "harness/exec/mpi.h"
 
 namespace {
 
@@ -162,9 +163,20 @@ int main(int argc, char** argv) {
   single("--costs", "costs",
          "profile, analytic or a file (default: profile on the wall clock, analytic on the virtual "
          "one)");
-  single("--transport", "transport", "threads (default); nccl with --device cuda, a GPU a rank");
+  single("--transport", "transport",
+         "threads (default): ranks of this process; mpi: one process a rank, started by mpirun or "
+         "srun; nccl: with --device cuda, a GPU a rank");
   single("--device", "device", "cpu (default) or cuda");
-  single("--ranks", "ranks", "Ranks (default 2)");
+  single("--ranks", "ranks", "Ranks (default 2; over MPI: as many as there are processes)");
+  single("--data-parallel", "data_parallel",
+         "Pipelines beside each other, each on its share of the ranks and micro-batches (default "
+         "1)");
+  single("--layout", "layout",
+         "Where several pipelines lie: groups (default; a stage's ranks next to each other) or "
+         "pipelines");
+  single("--sharding", "sharding",
+         "What the ranks of a stage divide: system (default; what it does of itself), none, "
+         "optimizer (ZeRO-1), or weights too, gathered per use, visit or update (ZeRO-3)");
   single("--batch", "batch", "Samples per update (default: the workload's)");
   single("--microbatches", "microbatches", "Micro-batches per update (default: the workload's)");
   single("--epochs", "epochs", "Epochs, with an evaluation after each (default: the workload's)");
@@ -200,7 +212,11 @@ int main(int argc, char** argv) {
       "\"boundary\" with a list "
       "of rates and\n\"steps\" looks for the largest stable one. A run that diverges is a result: "
       "it does not "
-      "make the exit code 1.");
+      "make the exit code 1.\n"
+      "Over MPI, e.g. mpirun -n 4 sluice run --system 1f1b --workload fmnist_cnn --transport mpi: "
+      "one process shows\nthe progress and writes the records. Every case of a sweep runs on the "
+      "first so many processes as it has\nranks; a process that dies ends the job with a record of "
+      "it, and --resume goes on.");
   c->add_option("--progress", run.progress, "auto, bar, plain or none (on stderr)")
       ->capture_default_str();
   c->add_flag("--json", run.json, "Print the comparison as one JSON document");
@@ -242,6 +258,9 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return flushed(app.exit(e));  // prints the help
     print_error(usage_error(app, e, {argv + 1, argv + argc}).what());
+    return 2;
+  } catch (const sluice::AgreedError& e) {  // all processes of a job throw it: one line is enough
+    if (sluice::launch_from_environment().rank == 0) print_error(e.what());
     return 2;
   } catch (const sluice::InputError& e) {
     print_error(e.what());

@@ -31,11 +31,11 @@ static void print_stages(const Prepared& p, const std::vector<RankMemory>& memor
   for (std::size_t s = 0; s < p.plan.stages.size(); ++s) {
     const PlanStage& stage = p.plan.stages[s];
     const RankMemory& held = memory[p.ranks.placement.stages[s].front().index()];
-    fmt::print("{:>5}  {:>{}}  {:<{}}  {:>7} {:>9} {:>9} {:>9} {:>10} {:>9} {:>9}\n", s, devices[s],
-               device_width, layers[s], layer_width, stage.grouping * p.micro_batch,
+    fmt::print("{:>5}  {:>{}}  {:<{}}  {:>7} {:>9} {:>9} {:>9} {:>10} {:>9} {:>9}{}\n", s,
+               devices[s], device_width, layers[s], layer_width, stage.grouping * p.micro_batch,
                to_text(costs[s].forward), to_text(costs[s].input_gradient),
                to_text(costs[s].weight_gradient), to_text(costs[s].parameters), held.peak_in_flight,
-               to_text(held.peak.total()));
+               to_text(held.peak.total()), stage.recompute ? "  recomputes" : "");
   }
 }
 

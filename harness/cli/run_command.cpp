@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 #include "harness/cli/commands.h"
 #include "harness/cli/gpu_program.h"
 #include "harness/core/error.h"
+#include "harness/exec/mpi.h"
+#include "harness/run/job.h"
 #include "harness/run/prepare.h"
 #include "harness/run/sweep_runner.h"
 #include "results/compare.h"
@@ -27,13 +31,20 @@ std::string flag_of(const std::string& key) {
   return flag;
 }
 
+// How many processes a launcher started, for a case over MPI that does not say how many ranks.
+void default_ranks(nlohmann::json& json) {
+  if (json.value("transport", "") == "mpi" && !json.contains("ranks"))
+    json["ranks"] = launch_from_environment().size;
+}
+
 // The flags of a single case as the JSON a sweep would hold: numbers as numbers.
 nlohmann::json case_json(const RunArguments& a) {
   nlohmann::json json = nlohmann::json::object();
   for (const auto& [key, value] : a.single) {
     const bool text = key == "system" || key == "workload" || key == "cluster" || key == "clock" ||
                       key == "costs" || key == "transport" || key == "device" ||
-                      key == "weight_gradient" || key == "evaluation" || key == "leftover";
+                      key == "weight_gradient" || key == "evaluation" || key == "leftover" ||
+                      key == "layout" || key == "sharding";
     if (text) {
       json[key] = value;
       continue;
@@ -44,6 +55,7 @@ nlohmann::json case_json(const RunArguments& a) {
                        "write " + flag_of(key) + " 4");
   }
   for (const auto& [key, value] : parse_settings(a.set)) json["options"][key] = value;
+  default_ranks(json);
   for (const char* key : {"system", "workload"})
     if (!json.contains(key))
       throw InputError("run", std::string("--") + key + " is missing",
@@ -128,13 +140,70 @@ void inject_failure(Sweep& sweep, const std::string& text) {
   }
 }
 
-}  // namespace
+// As run_sweep; however it ends, the other processes are sent home.
+SweepResult run_over_mpi(Job& job, const std::vector<RunCase>& cases, const SweepOptions& options) {
+  try {
+    SweepResult result = run_sweep(
+        cases, options, [&](const RunCase& c, const RunHooks& hooks) { return job.run(c, hooks); });
+    job.dismiss();
+    return result;
+  } catch (const AgreedError&) {  // they threw it too
+    throw;
+  } catch (...) {
+    job.dismiss();
+    throw;
+  }
+}
 
-int run_command(const RunArguments& a) {
+Sweep chosen_sweep(const RunArguments& a) {
   Sweep sweep = sweep_of(a);
   if (!a.shard.empty()) sweep.cases = shard(std::move(sweep.cases), a.shard);
   if (!a.inject_failure.empty()) inject_failure(sweep, a.inject_failure);
+  return sweep;
+}
+
+// The job of an MPI launch, if the sweep has a use for one; then all its processes read the same
+// sweep, or say together what is wrong with it.
+std::unique_ptr<Job> job_for(const RunArguments& a, Sweep& sweep) {
+  const Launch launch = launch_from_environment();
+  std::optional<InputError> error;
+  try {
+    sweep = chosen_sweep(a);
+  } catch (const InputError& e) {
+    error = e;
+  }
+  // Before the job is joined: this process may make place for sluice-cuda.
+  if (!error && !a.dry_run && std::ranges::count(sweep.cases, "cuda", &RunCase::device) > 0)
+    need_device("cuda");
+  const bool over_mpi = std::ranges::any_of(sweep.cases, runs_as_processes);
+  const bool together_wrong = error && launch.size > 1 && mpi_built() && a.shard.empty();
+  std::unique_ptr<Job> job;
+  if ((over_mpi || together_wrong) && !a.dry_run) job = std::make_unique<Job>();
+  together(job ? &job->team() : nullptr, [&] {
+    if (error) throw *error;
+  });
+  if (!over_mpi && launch.size > 1 && a.shard.empty() && !a.dry_run)
+    throw AgreedError(
+        "run",
+        std::to_string(launch.size) + " processes were started together, but no case runs over MPI",
+        "use --transport mpi (for GPUs: nccl), or start one process");
+  if (job && a.sweep.empty() && sweep.cases.front().ranks != job->team().size()) {
+    const int ranks = sweep.cases.front().ranks, size = job->team().size();
+    throw AgreedError("--ranks",
+                      fmt::format("{} rank{} as {} process{}", ranks, ranks == 1 ? "" : "s", size,
+                                  size == 1 ? "" : "es"),
+                      fmt::format("start one process a rank: mpirun -n {} sluice run ...", ranks));
+  }
+  return job;
+}
+
+}  // namespace
+
+int run_command(const RunArguments& a) {
+  Sweep sweep;
+  const std::unique_ptr<Job> job = job_for(a, sweep);
   if (a.dry_run) {
+    if (launch_from_environment().rank > 0) return 0;
     nlohmann::json list = nlohmann::json::array();
     for (const RunCase& c : with_tuning(sweep.cases)) {
       list.push_back(to_json(c));
@@ -143,12 +212,20 @@ int run_command(const RunArguments& a) {
     if (a.json) fmt::print("{}\n", list.dump(2));
     return 0;
   }
-  if (std::ranges::count(sweep.cases, "cuda", &RunCase::device) > 0) need_device("cuda");
   const std::string out =
       a.out.empty() ? source_folder() + "/results/runs/" + sweep.name + ".jsonl" : a.out;
   install_interrupt_handler();
+  const SweepOptions options{out, a.resume, parse_progress(a.progress), a.checkpoints};
+  if (job) {
+    job->guard(out);
+    if (!job->leads()) {
+      job->follow(with_tuning(sweep.cases),
+                  {.cancel = &interrupted(), .progress = {}, .checkpoints = a.checkpoints});
+      return 0;
+    }
+  }
   const SweepResult result =
-      run_sweep(sweep.cases, {out, a.resume, parse_progress(a.progress), a.checkpoints});
+      job ? run_over_mpi(*job, sweep.cases, options) : run_sweep(sweep.cases, options);
   const std::vector<Comparison> comparisons = compare(result.records);
   if (a.json) {
     fmt::print("{}\n", to_json(comparisons).dump(2));

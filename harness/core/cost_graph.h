@@ -27,6 +27,10 @@ struct LayerVariant {
   std::map<int, Bytes> output_sync;  // consumer -> further bytes if it is elsewhere
 };
 
+inline bool recomputes(const LayerVariant& variant) {  // activations, in its backward
+  return variant.id.find("recomp") != std::string::npos;
+}
+
 // What a layer takes on a device of this name, where that was measured and is no mere factor.
 struct DeviceTime {
   std::string device;

@@ -206,7 +206,6 @@ nlohmann::json plan_json(const Plan& plan, const CostGraph& costs, const std::st
                          {"stages", nlohmann::json::array()},
                          {"edges", nlohmann::json::array()}};
   if (plan.search) json["objective_name"] = plan.search->objective_name;
-  if (plan.recompute) json["recompute"] = true;
   json["simulated_seconds"] =
       simulated ? nlohmann::json(simulated->value) : nlohmann::json(nullptr);
   for (const PlanStage& stage : plan.stages) {
@@ -217,6 +216,7 @@ nlohmann::json plan_json(const Plan& plan, const CostGraph& costs, const std::st
          {"devices", devices},
          {"data", stage.devices.size() / static_cast<std::size_t>(stage.tensor)},
          {"tensor", stage.tensor}});
+    if (stage.recompute) json["stages"].back()["recompute"] = true;
     if (!stage.variants.empty()) {
       nlohmann::json& names = json["stages"].back()["variants"] = nlohmann::json::array();
       for (std::size_t i = 0; i < stage.layers.size(); ++i) {

@@ -15,10 +15,11 @@
 namespace sluice {
 
 struct PlanStage {
-  std::vector<int> layers;        // ascending indices into the model's layers
+  std::vector<int> layers;         // ascending indices into the model's layers
   std::vector<DeviceId> devices;   // more than one: data-parallel replicas, `tensor` devices each
   int grouping = 1;                // micro-batches that one of its ops takes at once
   int tensor = 1;                  // devices that share every layer of a replica
+  bool recompute = false;          // keeps its input only; the backward makes the activations again
   std::vector<int> variants = {};  // per layer: index into LayerCost::variants; empty: as measured
 };
 
@@ -46,8 +47,6 @@ struct Plan {
   // Edges between stages that carry no tensor: the first stage's forward comes before the second's,
   // and the second's backward before the first's. A pipeline that is a sequence whatever the model.
   std::vector<std::pair<StageId, StageId>> imposed_edges;
-  // The planner counts on every stage running its forward again before its backward.
-  bool recompute = false;
 };
 
 // Stage of every layer. Throws InputError if a layer is in no stage or in two.

@@ -369,10 +369,11 @@ class Lowering {
       const int now = rule.synchronous() ? 0 : newest(gradients_done[s]);
       if (op.kind == OpKind::forward) {
         out.push_back(reading(op, Do::forward, forward_[place(op.stage, op.micro)]));
+        out.back().checkpoint = is_checkpoint(op);
       } else if (op.kind == OpKind::weight_gradient) {
         out.push_back(reading(op, Do::weight_gradient, {now, 0, -1}));
       } else {
-        if (rule.recompute != WeightRule::Recompute::none)
+        if (is_checkpoint(op))
           out.push_back(reading(op, Do::recompute,
                                 rule.recompute == WeightRule::Recompute::newest
                                     ? Read{now, 0, -1}
@@ -417,6 +418,8 @@ class Lowering {
       }
     }
   }
+
+  bool is_checkpoint(const Op& op) const { return program_.rule.recomputes(op.stage.index()); }
 
   static Instruction reading(const Op& op, Do what, const Read& read) {
     Instruction i{.what = what, .ahead = read.ahead, .stage = op.stage, .micro = op.micro};

@@ -55,8 +55,9 @@ constexpr bool reads_weights(Do what) { return is_compute(what) && what != Do::w
 
 struct Instruction {
   Do what = Do::forward;
-  std::int16_t ahead = 0;  // compute: reads version - ahead * lr * Delta (WeightRule)
-  StageId stage;           // the rank's own stage
+  bool checkpoint = false;  // forward: keeps the stage's input only; a recompute makes the rest
+  std::int16_t ahead = 0;   // compute: reads version - ahead * lr * Delta (WeightRule)
+  StageId stage;            // the rank's own stage
   Micro micro;         // compute: the stage's own op number; communication: the message's on its
                        // edge (the same unless stages take several micro-batches at once,
                        // StageGraph::grouping); step: the index of the program's update;

@@ -53,7 +53,7 @@ struct ScheduleProblem {
   int microbatches_per_update = 1;          // asynchronous systems that accumulate
   int epoch = 0;                            // of the training, where a system changes with it
   std::vector<std::vector<Op>> order = {};  // Plan::order
-  bool recompute = false;                   // Plan::recompute
+  std::vector<bool> recompute = {};         // per stage, PlanStage::recompute; empty: none
   int chunks() const { return static_cast<int>(graph.size()) / ranks; }  // stages of every rank
 };
 

@@ -49,6 +49,10 @@ struct WeightRule {
   // their own with their mean gradient.
   enum class Leftover { drop, partial } leftover = Leftover::drop;
   Recompute recompute = Recompute::none;
+  std::vector<bool> recomputing = {};  // which stages recompute; empty: all
+  bool recomputes(std::size_t stage) const {
+    return recompute != Recompute::none && (recomputing.empty() || recomputing[stage]);
+  }
 
   // s per stage; empty: no prediction. Negative: towards older weights.
   std::vector<int> forward_ahead, backward_ahead;

@@ -199,8 +199,11 @@ std::string mpi_library() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
   int length = 0;
   MPI_Get_library_version(text.data(), &length);
-  const std::string version(text.data());
-  return version.substr(0, version.find_first_of("\n\t"));
+  // Its first words: what follows may name the machine that it was built on.
+  std::string version(text.data());
+  version = version.substr(0, version.find_first_of(",\n"));
+  std::ranges::replace(version, '\t', ' ');
+  return version;
 }
 
 std::unique_ptr<Team> join_mpi_job() {

@@ -32,7 +32,8 @@ class Backoff {
     } else if (turn_ < spins_ + 400) {
       std::this_thread::yield();
     } else {
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
+      const bool long_wait = turn_ > spins_ + 4000;
+      std::this_thread::sleep_for(std::chrono::microseconds(long_wait ? 1000 : 50));
     }
   }
   int turn() const { return turn_; }

@@ -1,6 +1,5 @@
 #include "harness/exec/team.h"
 
-#include "harness/core/error.h"
 #include "harness/exec/bytes.h"
 
 namespace sluice {
@@ -17,7 +16,7 @@ void together(Team* team, const std::function<void()>& work) {
   const std::vector<std::string> errors = team->all_gather(error);
   for (std::size_t r = 0; r < errors.size(); ++r)
     if (!errors[r].empty())
-      throw InputError("", r == 0 ? errors[r] : "process " + std::to_string(r) + ": " + errors[r]);
+      throw AgreedError("", r == 0 ? errors[r] : "process " + std::to_string(r) + ": " + errors[r]);
 }
 
 }  // namespace sluice

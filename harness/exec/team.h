@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/core/error.h"
 #include "harness/core/program.h"
 #include "harness/exec/transport.h"
 
@@ -59,8 +60,14 @@ class Team {
   virtual std::unique_ptr<Transport> transport(const Program& program, MessageCodec& codec) = 0;
 };
 
+// An error that all members throw together.
+class AgreedError : public InputError {
+ public:
+  using InputError::InputError;
+};
+
 // Does work that may fail in some members only; then all of them throw the first one's error, as an
-// InputError. Collective; null: just does it.
+// AgreedError. Collective; null: just does it.
 void together(Team* team, const std::function<void()>& work);
 
 }  // namespace sluice

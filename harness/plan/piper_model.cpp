@@ -3,17 +3,21 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <set>
 
 namespace sluice {
 
 namespace {
 
-PiperChoice plain_choice(const Unit& unit) {
+PiperChoice plain_choice(const Unit& unit, bool recompute) {
   // What a layer keeps is not in a cost graph; its outputs stand for it. Weights and gradients.
-  return {.seconds = unit.seconds(),
+  // A stage that recomputes keeps what it receives (received_bytes), and all of the one micro-batch
+  // that goes back through it.
+  return {.seconds = unit.seconds() + (recompute ? unit.forward : 0),
           .parameters = unit.parameters,
-          .in_flight = unit.kept,
-          .always = 2 * unit.parameters};
+          .in_flight = recompute ? 0 : unit.kept,
+          .always = 2 * unit.parameters + (recompute ? unit.kept : 0)};
 }
 
 PiperChoice choice_of(const PiperModel& model, const CostGraph& costs, std::size_t unit,
@@ -58,23 +62,26 @@ PiperModel piper_model(const CostGraph& costs, const PiperOptions& options) {
     const auto& layers = model.graph.units[u].layers;
     return layers.size() == 1 ? costs.layers[static_cast<std::size_t>(layers[0])].variants : none;
   };
-  model.tensors = {1};
+  std::set<int> tensors{1};
+  bool has_variants = false;
   for (std::size_t u = 0; u < n; ++u)
-    for (const LayerVariant& v : variants(u))
-      if (options.tensor_parallel && v.tensor <= options.devices) model.tensors.push_back(v.tensor);
-  std::ranges::sort(model.tensors);
-  model.tensors.erase(std::ranges::unique(model.tensors).begin(), model.tensors.end());
-  for (const int tensor : model.tensors) {
+    for (const LayerVariant& v : variants(u)) {
+      has_variants = true;
+      if (options.tensor_parallel && v.tensor <= options.devices) tensors.insert(v.tensor);
+    }
+  for (const int tensor : tensors) model.modes.push_back({.tensor = tensor});
+  if (options.recompute && !has_variants)
+    model.modes.insert(model.modes.begin() + 1, {.tensor = 1, .recompute = true});
+  for (const auto& [tensor, recompute] : model.modes) {
     auto& of_units = model.choices.emplace_back(n);
     for (std::size_t u = 0; u < n; ++u) {
       const auto& published = variants(u);
       for (std::size_t i = 0; i < published.size(); ++i) {
-        const bool recomputes = published[i].id.find("recomp") != std::string::npos;
-        if (published[i].tensor == tensor && (options.recompute || !recomputes))
+        if (published[i].tensor == tensor && (options.recompute || !recomputes(published[i])))
           of_units[u].push_back(choice_of(model, costs, u, static_cast<int>(i)));
       }
       if (published.empty() && tensor == 1) {
-        PiperChoice choice = plain_choice(model.graph.units[u]);
+        PiperChoice choice = plain_choice(model.graph.units[u], recompute);
         choice.in_sync.resize(model.in_edges[u].size());
         choice.out_sync.resize(model.out_edges[u].size());
         of_units[u].push_back(choice);
@@ -82,6 +89,18 @@ PiperModel piper_model(const CostGraph& costs, const PiperOptions& options) {
     }
   }
   return model;
+}
+
+double received_bytes(const PiperModel& model, std::span<const int> edges) {
+  std::map<int, double> values;
+  for (const int e : edges) {
+    const UnitEdge& edge = model.graph.edges[static_cast<std::size_t>(e)];
+    double& bytes = values[edge.producer];
+    bytes = std::max(bytes, edge.bytes);
+  }
+  double bytes = 0;
+  for (const auto& [producer, of_value] : values) bytes += of_value;
+  return bytes;
 }
 
 double piper_seconds(const CostGraph& costs, const PiperOptions& options,
@@ -100,9 +119,12 @@ double piper_seconds(const CostGraph& costs, const PiperOptions& options,
   double slowest = 0;
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const PiperStage& stage = stages[s];
-    const auto t = std::ranges::find(model.tensors, stage.tensor);
-    if (t == model.tensors.end()) return kNever;
-    const auto& choices = model.choices[static_cast<std::size_t>(t - model.tensors.begin())];
+    const auto mode = std::ranges::find_if(model.modes, [&](const PiperModel::Mode& m) {
+      return m.tensor == stage.tensor && m.recompute == stage.recompute;
+    });
+    if (mode == model.modes.end()) return kNever;
+    const auto& choices = model.choices[static_cast<std::size_t>(mode - model.modes.begin())];
+    std::vector<int> incoming;
     const int y = (later + stage.data - 1) / stage.data;
     later -= stage.data;
     double compute = 0, bytes = 0, parameters = 0, memory = 0;
@@ -126,7 +148,13 @@ double piper_seconds(const CostGraph& costs, const PiperOptions& options,
       };
       cut(model.in_edges[u], choice->in_sync);
       cut(model.out_edges[u], choice->out_sync);
+      for (const int e : model.in_edges[u]) {
+        const int producer = model.graph.edges[static_cast<std::size_t>(e)].producer;
+        if (stage_of[static_cast<std::size_t>(producer)] != static_cast<int>(s))
+          incoming.push_back(e);
+      }
     }
+    if (stage.recompute) memory += y * received_bytes(model, incoming);
     if (memory > options.memory) return kNever;
     const double d = stage.data;
     slowest = std::max(

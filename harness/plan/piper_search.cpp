@@ -20,10 +20,10 @@ constexpr double kAnyTime = std::numeric_limits<double>::max();  // but not neve
 // The authors' program takes times that differ by less for equal, in the units of its input.
 constexpr double kEqual = 1e-9;
 
-// A data degree and a tensor degree, with what every down-set sums up to if each unit runs in its
+// A data degree and a mode, with what every down-set sums up to if each unit runs in its
 // fastest variant and no edge is cut.
 struct Degrees {
-  std::size_t tensor = 0;  // index into PiperModel::tensors
+  std::size_t mode = 0;  // index into PiperModel::modes
   int data = 1;
   int devices = 1;
   std::vector<int> fastest;                  // per unit
@@ -48,6 +48,7 @@ class PiperSearch {
     sets_ = down_sets(model_.graph.successors, options.limits.sets);
     if (!sets_.complete) {  // too many: cut the units in their order, as a chain
       complete_ = false;
+      as_chain_ = true;
       std::vector<std::vector<int>> chain(model_.graph.units.size());
       for (std::size_t u = 0; u + 1 < chain.size(); ++u) chain[u] = {static_cast<int>(u) + 1};
       sets_ = down_sets(chain, static_cast<std::int64_t>(chain.size()) + 1);
@@ -57,6 +58,8 @@ class PiperSearch {
     prepare_degrees();
     prepare_sets();
   }
+
+  bool as_chain() const { return as_chain_; }
 
   PiperResult run() {
     PiperResult result;
@@ -82,11 +85,11 @@ class PiperSearch {
 
   void prepare_degrees() {
     first_degrees_.push_back(0);
-    for (std::size_t t = 0; t < model_.tensors.size(); ++t) {
-      const int most = options_.devices / model_.tensors[t];
+    for (std::size_t t = 0; t < model_.modes.size(); ++t) {
+      const int most = options_.devices / model_.modes[t].tensor;
       for (int d = 1; d <= std::min(most, most_sum_); ++d) {
         if (options_.microbatches % d != 0 || (d > 1 && !options_.data_parallel)) continue;
-        Degrees degrees{.tensor = t, .data = d, .devices = d * model_.tensors[t]};
+        Degrees degrees{.mode = t, .data = d, .devices = d * model_.modes[t].tensor};
         for (const auto& choices : model_.choices[t]) {
           auto& seconds = degrees.seconds.emplace_back();
           for (const PiperChoice& c : choices)
@@ -104,27 +107,27 @@ class PiperSearch {
   void prepare_sets() {
     const std::size_t n = model_.graph.units.size();
     border_.resize(sets_.count());
-    missing_.assign(model_.tensors.size(), std::vector<int>(sets_.count()));
+    missing_.assign(model_.modes.size(), std::vector<int>(sets_.count()));
     work_.assign(sets_.count(), 0);
-    least_memory_.assign(model_.tensors.size(),
+    least_memory_.assign(model_.modes.size(),
                          std::vector<std::vector<double>>(static_cast<std::size_t>(most_sum_) + 1));
     for (Degrees& d : degrees_) d.sums.resize(sets_.count());
     std::vector<double> least_work(n, kNever);  // device-seconds
     for (std::size_t u = 0; u < n; ++u)
-      for (std::size_t t = 0; t < model_.tensors.size(); ++t)
+      for (std::size_t t = 0; t < model_.modes.size(); ++t)
         for (const PiperChoice& c : model_.choices[t][u])
-          least_work[u] = std::min(least_work[u], c.seconds * model_.tensors[t]);
+          least_work[u] = std::min(least_work[u], c.seconds * model_.modes[t].tensor);
     for (std::size_t s = 0; s < sets_.count(); ++s) {
       const int set = static_cast<int>(s);
       for (std::size_t u = 0; u < n; ++u) {
         if (!sets_.contains(set, static_cast<int>(u))) continue;
         if (least_work[u] < kNever) work_[s] += least_work[u];
-        for (std::size_t t = 0; t < model_.tensors.size(); ++t)
+        for (std::size_t t = 0; t < model_.modes.size(); ++t)
           missing_[t][s] += model_.choices[t][u].empty();
         for (Degrees& d : degrees_) {
           if (d.seconds[u].empty()) continue;
           const auto l = static_cast<std::size_t>(d.fastest[u]);
-          const PiperChoice& c = model_.choices[d.tensor][u][l];
+          const PiperChoice& c = model_.choices[d.mode][u][l];
           d.sums[s].seconds += d.seconds[u][l];
           d.sums[s].in_flight += c.in_flight;
           d.sums[s].always += c.always;
@@ -143,12 +146,12 @@ class PiperSearch {
     std::vector<double> bytes;  // per choice
   };
 
-  void find_cuts(int set, int rest, std::size_t tensor) {
+  void find_cuts(int set, int rest, std::size_t mode) {
     for (CutUnit& cut : cuts_) spare_.push_back(std::move(cut.bytes));  // keep their memory
     cuts_.clear();
     const auto add = [&](int unit, int edge, bool in) {
       const auto u = static_cast<std::size_t>(unit);
-      const auto& choices = model_.choices[tensor][u];
+      const auto& choices = model_.choices[mode][u];
       auto found = std::ranges::find(cuts_, unit, &CutUnit::unit);
       if (found == cuts_.end()) {
         cuts_.push_back({unit, {}});
@@ -165,10 +168,14 @@ class PiperSearch {
         found->bytes[l] += 2 * (model_.graph.edges[static_cast<std::size_t>(edge)].bytes +
                                 (in ? choices[l].in_sync : choices[l].out_sync)[place]);
     };
+    std::vector<int> incoming;
     for (const int e : border_[static_cast<std::size_t>(set)]) {
       const int to = model_.graph.edges[static_cast<std::size_t>(e)].to;
-      if (!sets_.contains(rest, to)) add(to, e, true);
+      if (sets_.contains(rest, to)) continue;
+      add(to, e, true);
+      if (model_.modes[mode].recompute) incoming.push_back(e);
     }
+    received_ = received_bytes(model_, incoming);
     for (const int e : border_[static_cast<std::size_t>(rest)]) {
       const int from = model_.graph.edges[static_cast<std::size_t>(e)].from;
       if (sets_.contains(set, from)) add(from, e, false);
@@ -193,15 +200,16 @@ class PiperSearch {
         if (s < best_seconds) best_seconds = s, best = l;
       }
       seconds += best_seconds - d.seconds[u][fastest];
-      const auto& choices = model_.choices[d.tensor][u];
+      const auto& choices = model_.choices[d.mode][u];
       in_flight += choices[best].in_flight - choices[fastest].in_flight;
       always += choices[best].always - choices[fastest].always;
     }
     ++states_;
-    if (in_flight * y + always <= options_.memory || seconds > limit) return seconds;
-    const std::vector<double>& least = least_memory(d.tensor, y);
+    const double memory = options_.memory - received_ * y;
+    if (in_flight * y + always <= memory || seconds > limit) return seconds;
+    const std::vector<double>& least = least_memory(d.mode, y);
     if (least[static_cast<std::size_t>(set)] - least[static_cast<std::size_t>(rest)] >
-        options_.memory * (1 + 1e-12))
+        memory * (1 + 1e-12))
       return kNever;
     const std::uint64_t key =
         ((static_cast<std::uint64_t>(set) * sets_.count() + static_cast<std::uint64_t>(rest)) *
@@ -216,12 +224,12 @@ class PiperSearch {
   }
 
   // Per set: bytes with y micro-batches in flight if every unit runs in its smallest variant.
-  const std::vector<double>& least_memory(std::size_t tensor, int y) {
-    std::vector<double>& least = least_memory_[tensor][static_cast<std::size_t>(y)];
+  const std::vector<double>& least_memory(std::size_t mode, int y) {
+    std::vector<double>& least = least_memory_[mode][static_cast<std::size_t>(y)];
     if (!least.empty()) return least;
     least.resize(sets_.count());
     std::vector<double> of_unit;
-    for (const auto& choices : model_.choices[tensor]) {
+    for (const auto& choices : model_.choices[mode]) {
       double bytes = choices.empty() ? 0 : kNever;  // such a unit is refused elsewhere
       for (const PiperChoice& c : choices) bytes = std::min(bytes, c.in_flight * y + c.always);
       of_unit.push_back(bytes);
@@ -248,21 +256,23 @@ class PiperSearch {
       const auto cut = std::ranges::find(cuts_, unit, &CutUnit::unit);
       auto& item = items.emplace_back();
       for (std::size_t l = 0; l < d.seconds[u].size(); ++l) {
-        const PiperChoice& c = model_.choices[d.tensor][u][l];
+        const PiperChoice& c = model_.choices[d.mode][u][l];
         const double bytes = cut == cuts_.end() ? 0 : cut->bytes[l];
         item.push_back(
             {d.seconds[u][l] + bytes / d.data / options_.bandwidth, c.in_flight * y + c.always});
       }
     }
-    if (!options_.exact_knapsack) return greedy_knapsack(items, options_.memory);
-    auto result = exact_knapsack(items, options_.memory);
+    const double memory = options_.memory - received_ * y;
+    if (!options_.exact_knapsack) return greedy_knapsack(items, memory);
+    auto result = exact_knapsack(items, memory);
     if (result && !result->complete) complete_ = false;
     return result;
   }
 
   // Can the last of `within` be planned on `devices` within `limit`? Fills front_ for all of them.
   bool feasible(const std::vector<int>& within, int devices, int degree_sum, double limit) {
-    const bool one_tensor = model_.tensors.size() == 1;  // then a plan's devices are its degree sum
+    const bool one_tensor =
+        model_.modes.back().tensor == 1;  // then a plan's devices are its degree sum
     const double per_second = 1 / limit * (1 - 1e-9);
     // By place in `within`, side by side: most pairs are refused by these numbers alone.
     std::vector<double> work(within.size()), fewest(within.size(), kNever);
@@ -307,7 +317,7 @@ class PiperSearch {
   void extend(int set, int rest, int devices, int degree_sum, double limit) {
     auto& front = front_[static_cast<std::size_t>(set)];
     const auto& rest_front = front_[static_cast<std::size_t>(rest)];
-    for (std::size_t t = 0; t < model_.tensors.size(); ++t) {
+    for (std::size_t t = 0; t < model_.modes.size(); ++t) {
       if (missing_[t][static_cast<std::size_t>(set)] > missing_[t][static_cast<std::size_t>(rest)])
         continue;
       bool cuts_known = false;
@@ -401,9 +411,10 @@ class PiperSearch {
   PiperStage make_stage(int set, int rest, std::size_t number, int degree_sum, bool with_layers) {
     const Degrees& d = degrees_[number];
     const int y = (degree_sum + d.data - 1) / d.data;
-    find_cuts(set, rest, d.tensor);
+    find_cuts(set, rest, d.mode);
     PiperStage stage{.data = d.data,
-                     .tensor = model_.tensors[d.tensor],
+                     .tensor = model_.modes[d.mode].tensor,
+                     .recompute = model_.modes[d.mode].recompute,
                      .seconds = stage_seconds(set, rest, number, y, kNever)};
     if (!with_layers) return stage;
     const auto chosen = choose(set, rest, number, y);
@@ -413,7 +424,7 @@ class PiperSearch {
       for (const int layer : model_.graph.units[u].layers) {
         stage.layers.push_back(layer);
         stage.variants.push_back(
-            model_.choices[d.tensor][u][static_cast<std::size_t>(chosen->chosen[i])].variant);
+            model_.choices[d.mode][u][static_cast<std::size_t>(chosen->chosen[i])].variant);
       }
     }
     return stage;
@@ -450,7 +461,7 @@ class PiperSearch {
 
   std::optional<Point> next_stage(int set, int devices, int sum, double limit) {
     for (const int rest : sets_within(sets_, set))
-      for (std::size_t t = 0; t < model_.tensors.size(); ++t) {
+      for (std::size_t t = 0; t < model_.modes.size(); ++t) {
         if (missing_[t][static_cast<std::size_t>(set)] >
             missing_[t][static_cast<std::size_t>(rest)])
           continue;
@@ -472,19 +483,21 @@ class PiperSearch {
   Deadline deadline_;
   DownSets sets_;
   int most_sum_ = 1;
-  std::vector<Degrees> degrees_;            // by tensor degree, then data degree
-  std::vector<std::size_t> first_degrees_;  // of each tensor degree, and the end
+  std::vector<Degrees> degrees_;            // by mode, then data degree
+  std::vector<std::size_t> first_degrees_;  // of each mode, and the end
   std::vector<std::vector<int>> border_;    // per set: edges into it
-  std::vector<std::vector<int>> missing_;   // [tensor][set]: units without a choice
+  std::vector<std::vector<int>> missing_;   // [mode][set]: units without a choice
   std::vector<double> work_;                // per set: device-seconds at least
   std::vector<std::vector<Point>> front_;   // per set; fewest devices first
-  std::vector<std::vector<std::vector<double>>> least_memory_;  // [tensor][y][set], once asked for
+  std::vector<std::vector<std::vector<double>>> least_memory_;  // [mode][y][set], once asked for
   std::vector<std::vector<double>> spare_;                      // of former cuts
   std::vector<CutUnit> cuts_;                                   // of the stage looked at
+  double received_ = 0;  // and what it keeps of every micro-batch, where it recomputes
   std::unordered_map<std::uint64_t, double> solved_;  // stages that do not fit at their fastest
   std::int64_t states_ = 0;
   bool complete_ = true;
   bool has_plan_ = false, out_of_time_ = false;
+  bool as_chain_ = false;  // there were too many down-sets
 };
 
 }  // namespace
@@ -493,7 +506,23 @@ PiperResult piper_search(const CostGraph& costs, const PiperOptions& options) {
   if (options.devices < 1 || options.microbatches < 1)
     throw InputError("piper", "no devices or no micro-batches", "give at least one of each");
   if (!(options.bandwidth > 0)) throw InputError("piper", "the bandwidth is not positive");
-  return PiperSearch(costs, options).run();
+  // Of many down-sets, the first plan may be all that the time allows: everything on few devices. A
+  // fifth of the time is kept for the units in their order, which take little of it.
+  PiperOptions most = options, rest = options;
+  most.limits.seconds *= 0.8;
+  rest.limits.seconds *= 0.2;
+  rest.limits.sets = 0;
+  PiperSearch search(costs, most);
+  PiperResult result = search.run();
+  if (result.complete || search.as_chain()) return result;
+  PiperResult chain = PiperSearch(costs, rest).run();
+  chain.down_sets = result.down_sets;
+  chain.states += result.states;
+  chain.complete = false;
+  const bool better = result.stages.empty() || chain.seconds < result.seconds;
+  if (!chain.stages.empty() && better) return chain;
+  result.states = chain.states;
+  return result;
 }
 
 }  // namespace sluice

@@ -29,13 +29,14 @@ struct PiperOptions {
   bool exact_knapsack = false;
   bool data_parallel = true;  // false: d = 1 everywhere (a baseline of the paper)
   bool tensor_parallel = true;
-  bool recompute = true;  // false: no variant whose id says "recomp"
+  bool recompute = true;  // false: no variant whose id says "recomp", no stage that recomputes
   SearchLimits limits = {};
 };
 
 struct PiperStage {
   std::vector<int> layers;    // ascending
   int data = 1, tensor = 1;   // devices: data * tensor
+  bool recompute = false;     // as a whole, where layers have no variants
   std::vector<int> variants;  // per layer: index into LayerCost::variants; -1: it has none
   double seconds = 0;         // TPS
 };

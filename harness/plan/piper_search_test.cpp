@@ -135,6 +135,24 @@ TEST(PiperSearchTest, OutOfTimeKeepsAPlan) {
   EXPECT_DOUBLE_EQ(result.seconds, piper_seconds(costs, options, result.stages));
 }
 
+TEST(PiperSearchTest, OutOfTimeManyDownSetsAreCutAsAChainToo) {
+  // Seven branches of four layers: 5^7 down-sets, of which no machine searches all pairs in a
+  // fortieth of a second.
+  CostGraph costs = piper_chain(std::vector<double>(28, 1), {}, 1, 0, {});
+  for (int l = 0; l < 28; ++l)
+    costs.layers[static_cast<std::size_t>(l)].inputs = {l % 4 ? l - 1 : -1};
+  const PiperOptions options{.devices = 4,
+                             .microbatches = 4,
+                             .bandwidth = 1e9,
+                             .memory = 1e9,
+                             .limits = {.seconds = 0.03, .sets = 1'000'000}};
+  const PiperResult result = piper_search(costs, options);
+  EXPECT_FALSE(result.complete);
+  EXPECT_EQ(result.down_sets, 78'125);
+  ASSERT_FALSE(result.stages.empty());
+  EXPECT_DOUBLE_EQ(result.seconds, piper_seconds(costs, options, result.stages));
+}
+
 TEST(PiperSearchTest, BadInputIsRefused) {
   const CostGraph costs = piper_chain({4}, {0}, 1, 0, {});
   EXPECT_NE(error_of([&] { piper_search(costs, {.devices = 0, .bandwidth = 1, .memory = 1}); }),
@@ -162,6 +180,14 @@ double brute_force(const CostGraph& costs, const PiperOptions& options) {
           if (i == stages[s].layers.size()) return pick(s + 1);
           const auto& variants =
               costs.layers[static_cast<std::size_t>(stages[s].layers[i])].variants;
+          if (variants.empty() && tensor == 1) {
+            stages[s].variants[i] = -1;
+            for (const bool recompute : {false, true}) {
+              stages[s].recompute = recompute;
+              vary(i + 1);
+            }
+            return;
+          }
           for (std::size_t v = 0; v < variants.size(); ++v) {
             if (variants[v].tensor != tensor) continue;
             stages[s].variants[i] = static_cast<int>(v);
@@ -195,6 +221,54 @@ double brute_force(const CostGraph& costs, const PiperOptions& options) {
   };
   assign(0, 0);
   return best;
+}
+
+TEST(PiperSearchTest, AStageWithoutVariantsRecomputesAsAWhole) {
+  // Two layers of F = 1 and I + W = 2 seconds, 10 bytes of weights and 5 of output each; the first
+  // of two stages holds two micro-batches: 2 * 10 + 2 * 5 bytes, or 2 * 10 + 5 recomputing.
+  const CostGraph costs = chain_costs({3, 3}, {10, 10}, {5, 5});
+  PiperOptions options{.devices = 2, .microbatches = 2, .bandwidth = 1e9, .memory = 30};
+  const PiperResult kept = piper_search(costs, options);
+  EXPECT_NEAR(kept.seconds, 3, 1e-6);
+  EXPECT_FALSE(kept.stages[0].recompute);
+  options.memory = 29;
+  options.data_parallel = false;
+  const PiperResult tight = piper_search(costs, options);
+  ASSERT_EQ(tight.stages.size(), 2u);
+  EXPECT_TRUE(tight.stages[0].recompute);
+  EXPECT_FALSE(tight.stages[1].recompute);
+  EXPECT_NEAR(tight.seconds, 4, 1e-6);
+  EXPECT_NEAR(piper_seconds(costs, options, tight.stages), 4, 1e-6);
+  options.recompute = false;
+  EXPECT_TRUE(piper_search(costs, options).stages.empty());
+  options.recompute = true;
+  options.memory = 24;
+  EXPECT_TRUE(piper_search(costs, options).stages.empty());
+}
+
+RC_GTEST_PROP(PiperSearchTest, RecomputingStagesAreAsGoodAsBruteForce, ()) {
+  const int n = *rc::gen::inRange(1, 5);
+  CostGraph costs;
+  for (int l = 0; l < n; ++l) {
+    LayerCost layer;
+    for (int p = 0; p < l; ++p)
+      if (*rc::gen::inRange(0, 2)) layer.inputs.push_back(p);
+    layer.forward = Seconds(*rc::gen::inRange(1, 10));
+    layer.input_gradient = Seconds(*rc::gen::inRange(1, 10));
+    layer.output = Bytes(*rc::gen::inRange(0, 12));
+    layer.parameters = Bytes(*rc::gen::inRange(0, 4));
+    costs.layers.push_back(layer);
+  }
+  const PiperOptions options{.devices = *rc::gen::inRange(1, 4),
+                             .microbatches = *rc::gen::inRange(1, 5),
+                             .bandwidth = *rc::gen::element(3.0, 1e9),
+                             .memory = static_cast<double>(*rc::gen::inRange(5, 50))};
+  const double best = brute_force(costs, options);
+  const PiperResult result = piper_search(costs, options);
+  RC_ASSERT(result.stages.empty() == std::isinf(best));
+  if (result.stages.empty()) return;
+  RC_ASSERT(std::abs(result.seconds - best) <= 1e-9 * best);
+  RC_ASSERT(std::abs(piper_seconds(costs, options, result.stages) - best) <= 2e-9);
 }
 
 RC_GTEST_PROP(PiperSearchTest, IsAsGoodAsBruteForceOnSmallGraphs, ()) {

@@ -11,6 +11,7 @@
 #include "harness/core/cluster.h"
 #include "harness/core/error.h"
 #include "harness/core/system.h"
+#include "harness/exec/mpi.h"
 #include "harness/run/prepare.h"
 #include "results/store.h"
 
@@ -174,18 +175,30 @@ RunCase read_one(const nlohmann::json& json, const std::string& file, const std:
   read_choice(reader, "device", c.device, {"cpu", "cuda"});
   if (!on_wall) {
     if (c.transport == "mpi")
-      reader.fail("transport", "the virtual clock runs in one process", "leave transport out");
+      reader.fail("transport",
+                  "the virtual clock runs in one process: simulated seconds do not depend on it",
+                  "leave transport out");
     c.transport = "none";
     c.device = "";
   }
-  if (c.transport == "mpi")
-    reader.fail("transport", "this build has no MPI transport", "use threads");
+  if (c.transport == "mpi" && !mpi_built())
+    reader.fail("transport", "this build has no MPI transport",
+                "install MPI (Debian: libopenmpi-dev openmpi-bin) and build again, or use threads");
   if (c.transport == "mpi" && c.device == "cuda")
     reader.fail("transport", "mpi carries what is in the CPU's memory", "use nccl");
   if (c.transport == "nccl" && c.device != "cuda")
     reader.fail("transport", "nccl connects GPUs", "use --device cuda, or threads");
   c.ranks = as_int(reader.integer("ranks", c.ranks, 1), reader, "ranks");
   check_cluster(reader, c, system.one_process ? 1 : c.ranks);
+  c.data_parallel = as_int(reader.integer("data_parallel", 1, 1), reader, "data_parallel");
+  if (!system.one_process && c.ranks % c.data_parallel != 0)
+    reader.fail("data_parallel",
+                std::to_string(c.data_parallel) + " pipelines do not divide " +
+                    std::to_string(c.ranks) + " ranks",
+                "choose ranks that are a multiple");
+  read_choice(reader, "layout", c.layout, {"groups", "pipelines"});
+  read_choice(reader, "sharding", c.sharding,
+              {"system", "none", "optimizer", "use", "visit", "update"});
   c.batch = reader.integer("batch", workload.batch, 1);
   // One process has no pipe to fill: it takes the batch whole, unless that would not fit (full-size
   // models) or is asked for. Anything else would flatter systems that take whole batches.
@@ -254,7 +267,8 @@ RunCase read_one(const nlohmann::json& json, const std::string& file, const std:
   }
   reader.no_other_keys();
   // What makes no difference to the experiment must not make a difference to its digest.
-  if (system.one_process) c.ranks = 1;
+  if (system.one_process) c.ranks = c.data_parallel = 1, c.sharding = "system";
+  if (c.data_parallel == 1) c.layout = "groups";
   if (!system.synchronous && !system.accumulates) c.microbatches = 1;
   if (system.synchronous) c.evaluation = "drain";
   if (!system.accumulates) c.leftover = "drop";
@@ -262,6 +276,10 @@ RunCase read_one(const nlohmann::json& json, const std::string& file, const std:
 }
 
 }  // namespace
+
+bool runs_as_processes(const RunCase& c) {
+  return c.transport == "mpi" || (c.transport == "nccl" && launch_from_environment().size > 1);
+}
 
 double RateSchedule::at(std::int64_t update, std::int64_t updates_per_epoch,
                         std::int64_t all_updates) const {
@@ -310,6 +328,9 @@ nlohmann::json to_json(const RunCase& c) {
                     {"epochs", c.tune->epochs},
                     {"steps", c.tune->steps}};
   }
+  if (c.data_parallel != 1) json["data_parallel"] = c.data_parallel;
+  if (c.layout != "groups") json["layout"] = c.layout;
+  if (c.sharding != "system") json["sharding"] = c.sharding;
   if (c.purpose != "measure") json["purpose"] = c.purpose;
   if (c.evaluation != "drain") json["evaluation"] = c.evaluation;
   if (c.leftover != "drop") json["leftover"] = c.leftover;

@@ -42,6 +42,14 @@ struct RunCase {
   std::string transport = "threads";
   std::string device = "cpu";
   int ranks = 2;
+  // Pipelines that run beside each other, each on ranks / data_parallel ranks with its share of the
+  // micro-batches, and how they lie over the devices (core/copies.h).
+  int data_parallel = 1;
+  std::string layout = "groups";  // groups | pipelines
+  // What the ranks of a stage divide: "system" (what the system does of itself), none (replicas
+  // that reduce gradients), optimizer (ZeRO-1), or weights too, gathered for every op (use), for
+  // every visit to a stage (visit) or once an update (update).
+  std::string sharding = "system";
   std::int64_t batch = 0;  // samples per update
   int microbatches = 0;    // per update (asynchronous systems: 1, a whole batch at a time)
   std::uint64_t seed = 1;
@@ -66,6 +74,10 @@ struct RunCase {
   int fail_rank = -1;               // --inject-failure RANK:UPDATE, for tests and demonstrations
   std::int64_t fail_update = -1;
 };
+
+// Whether its ranks are the processes of an MPI job: over mpi always, over nccl if a launcher
+// started several.
+bool runs_as_processes(const RunCase& c);
 
 // Canonical: its digest names the experiment. A tuned case is named by its search, not by the rate
 // that the search finds.

@@ -8,6 +8,7 @@
 #include <memory>
 #include <thread>
 
+#include "harness/exec/mpi.h"
 #include "harness/run/engine.h"
 #include "harness/run/prepare.h"
 #include "harness/run/run_case.h"
@@ -39,7 +40,7 @@ nlohmann::json describe_environment() {
     json["compiler"] = std::string("g++ ") + __VERSION__;
     json["torch"] = engine::torch();
     json["nccl"] = nullptr;
-    json["mpi"] = nullptr;
+    json["mpi"] = mpi_built() ? nlohmann::json(mpi_library()) : nlohmann::json(nullptr);
     json["cpu"] = cpu_name();
     json["cores"] = std::thread::hardware_concurrency();
     json["gpu"] = nullptr;

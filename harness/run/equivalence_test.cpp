@@ -79,6 +79,43 @@ TEST_P(Equivalence, EverySynchronousSystemTrainsAsOneDeviceDoes) {
   }
 }
 
+// Copies of every pipeline beside each other, and every way for the ranks of a stage to divide its
+// parameters, are only other ways to hold and to add up the same numbers.
+TEST_P(Equivalence, CopiesAndShardsTrainAsOneDeviceDoes) {
+  const Subject& subject = GetParam();
+  if (!subject.double_precision) GTEST_SKIP() << "the precision makes no difference here";
+  const ModelGraph model = subject.model();
+  const DataFeed feed = random_feed(model, kBatch * kUpdates);
+  constexpr int kMicros = 8;
+  const Training training{.double_precision = true};
+  const Numbers reference =
+      train(TestSetup("single_device", {}, model, 1, kBatch, kMicros), feed, training);
+  for (const System* system : all_systems()) {
+    if (!system->synchronous || system->one_process) continue;
+    const bool copied = !system->data_parallel;
+    int ran = 0;
+    for (const int ranks : {2, 4})
+      for (const auto layout : {Copies::Layout::groups, Copies::Layout::pipelines})
+        for (const char* sharding : {"system", "none", "optimizer", "use", "visit", "update"}) {
+          if (!copied && layout == Copies::Layout::pipelines) continue;
+          SCOPED_TRACE(testing::Message() << system->name << " on " << ranks << " ranks, sharding "
+                                          << sharding << ", layout " << static_cast<int>(layout));
+          try {
+            const TestSetup setup(system->name, {}, model, ranks, kBatch, kMicros,
+                                  {copied ? 2 : 1, layout}, sharding);
+            const Numbers ours = train(setup, feed, training);
+            ++ran;
+            expect_close(ours, reference, model, subject.tolerance());
+          } catch (const InputError&) {
+            // A plan with replicas of its own, or more stages than layers.
+          }
+          if (HasFailure()) return;
+        }
+    EXPECT_GE(ran, system->name == "dapple" || system->name == "piper" ? 0 : 4)
+        << system->name << " ran hardly anything";
+  }
+}
+
 TEST_P(Equivalence, BatchedWeightGradientsAreTheSameSums) {
   const Subject& subject = GetParam();
   const ModelGraph model = subject.model();

@@ -10,6 +10,8 @@ struct MemoryCase {
   const char* system;
   std::map<std::string, std::string> options;
   int ranks;
+  int copies = 1;
+  const char* sharding = "system";
 };
 
 void PrintTo(const MemoryCase& c, std::ostream* out) { *out << c.system; }
@@ -26,7 +28,8 @@ TEST_P(PeakMemoryOfARank, IsWhatTheProgramPredicts) {
     for (const OptimizerSpec& optimizer : {sgd, adam}) {
       const bool synchronous = find_system(c.system, "test").synchronous;
       const bool several = synchronous || find_system(c.system, "test").accumulates;
-      const TestSetup setup(c.system, c.options, model, c.ranks, kBatch, several ? 6 : 1);
+      const TestSetup setup(c.system, c.options, model, c.ranks, kBatch, several ? 6 : 1,
+                            {c.copies, Copies::Layout::groups}, c.sharding);
       const Program program =
           make_program(setup.prepared, setup.microbatches * (synchronous ? 1 : kUpdates));
       const std::vector<RankMemory> predicted =
@@ -52,7 +55,8 @@ TEST_P(PeakMemoryOfARank, IsWhatTheProgramPredicts) {
         EXPECT_EQ(measured[r].optimizer, p.optimizer.value);
         EXPECT_NEAR(static_cast<double>(measured[r].activations),
                     static_cast<double>(p.activations.value),
-                    0.01 * static_cast<double>(p.activations.value));
+                    // Two stages of a rank that keep one value (GNMT's encoder state) hold it once.
+                    (c.copies > 1 ? 0.02 : 0.01) * static_cast<double>(p.activations.value));
         EXPECT_GT(measured[r].activations, 0);
       }
     }
@@ -60,22 +64,35 @@ TEST_P(PeakMemoryOfARank, IsWhatTheProgramPredicts) {
 
 INSTANTIATE_TEST_SUITE_P(
     Systems, PeakMemoryOfARank,
-    testing::Values(MemoryCase{"single_device", {}, 1}, MemoryCase{"data_parallel", {}, 3},
-                    MemoryCase{"gpipe", {}, 3}, MemoryCase{"one_f_one_b", {}, 3},
-                    MemoryCase{"pipedream", {{"weights", "stash"}}, 3},
-                    MemoryCase{"pipedream", {{"weights", "vertical_sync"}}, 3},
-                    MemoryCase{"pipedream", {{"weights", "naive"}}, 3},
-                    MemoryCase{"pipedream_2bw", {}, 3},
-                    MemoryCase{"pipedream_2bw", {{"recompute", "yes"}}, 3},
-                    MemoryCase{"spectrain", {}, 3}, MemoryCase{"spectrain", {{"delta", "code"}}, 3},
-                    MemoryCase{"spectrain", {{"variant", "reuse"}}, 3},
-                    MemoryCase{"pipeoptim", {}, 3}, MemoryCase{"pipeoptim", {{"s", "code"}}, 3},
-                    MemoryCase{"pipeoptim", {{"recompute", "newest"}}, 3},
-                    MemoryCase{"pipeoptim", {{"recompute", "predicted"}}, 3},
-                    MemoryCase{"pipemare", {}, 3}, MemoryCase{"xpipe", {}, 3}),
+    testing::Values(
+        MemoryCase{"single_device", {}, 1}, MemoryCase{"data_parallel", {}, 3},
+        MemoryCase{"gpipe", {}, 3}, MemoryCase{"one_f_one_b", {}, 3},
+        MemoryCase{"pipedream", {{"weights", "stash"}}, 3},
+        MemoryCase{"pipedream", {{"weights", "vertical_sync"}}, 3},
+        MemoryCase{"pipedream", {{"weights", "naive"}}, 3}, MemoryCase{"pipedream_2bw", {}, 3},
+        MemoryCase{"pipedream_2bw", {{"recompute", "yes"}}, 3}, MemoryCase{"spectrain", {}, 3},
+        MemoryCase{"spectrain", {{"delta", "code"}}, 3},
+        MemoryCase{"spectrain", {{"variant", "reuse"}}, 3}, MemoryCase{"pipeoptim", {}, 3},
+        MemoryCase{"pipeoptim", {{"s", "code"}}, 3},
+        MemoryCase{"pipeoptim", {{"recompute", "newest"}}, 3},
+        MemoryCase{"pipeoptim", {{"recompute", "predicted"}}, 3}, MemoryCase{"pipemare", {}, 3},
+        MemoryCase{"xpipe", {}, 3}, MemoryCase{"gpipe", {}, 4, 2},
+        MemoryCase{"gpipe", {}, 4, 2, "use"}, MemoryCase{"data_parallel", {}, 2, 1, "optimizer"},
+        MemoryCase{"one_f_one_b", {{"zero", "1"}}, 4, 2},
+        MemoryCase{"one_f_one_b", {{"zero", "3"}}, 4, 2},
+        MemoryCase{"one_f_one_b", {}, 4, 2, "visit"}, MemoryCase{"breadth_first", {}, 2, 2},
+        MemoryCase{"breadth_first", {}, 4, 2}, MemoryCase{"zeropp", {}, 2, 2},
+        MemoryCase{"zeropp", {}, 4, 2}, MemoryCase{"zeropp", {{"reduce", "microbatch"}}, 2, 2},
+        MemoryCase{"fsdp", {}, 3}, MemoryCase{"fsdp", {{"accumulation", "keep"}}, 3},
+        MemoryCase{"fsdp", {{"accumulation", "no_sync"}}, 3}),
     [](const auto& parameter) {
       std::string name = parameter.param.system;
       for (const auto& [key, value] : parameter.param.options) name += "_" + key + "_" + value;
+      if (parameter.param.copies > 1)
+        name += "_on_" + std::to_string(parameter.param.ranks) + "_by_" +
+                std::to_string(parameter.param.copies);
+      if (parameter.param.sharding != std::string("system"))
+        name += std::string("_") + parameter.param.sharding;
       return name;
     });
 

@@ -25,6 +25,38 @@ std::string source_folder() {
 
 static const std::string kGpu = "GPU of this machine";
 
+namespace {
+struct Measured {
+  std::mutex mutex;
+  // Workload, micro-batch, on a GPU.
+  std::map<std::tuple<std::string, std::int64_t, bool>, CostGraph> costs;
+};
+Measured& measured() {
+  static Measured all;
+  return all;
+}
+}  // namespace
+
+nlohmann::json measured_costs() {
+  Measured& m = measured();
+  const std::lock_guard lock(m.mutex);
+  nlohmann::json list = nlohmann::json::array();
+  for (const auto& [key, costs] : m.costs)
+    list.push_back({{"workload", std::get<0>(key)}, {"costs", to_json(costs)}});
+  return list;
+}
+
+void adopt_measured_costs(const nlohmann::json& list) {
+  Measured& m = measured();
+  const std::lock_guard lock(m.mutex);
+  for (const nlohmann::json& item : list) {
+    CostGraph costs = cost_graph_from_json(item.at("costs"), "measured costs");
+    const auto key = std::tuple(item.at("workload").get<std::string>(), costs.micro_batch,
+                                costs.device == "cuda");
+    m.costs[key] = std::move(costs);
+  }
+}
+
 CostGraph load_costs(const std::string& source, const Workload& workload, std::int64_t micro_batch,
                      const Device& device) {
   if (const ProfileWorkload* profile = profile_workload(workload.name, source)) {
@@ -37,14 +69,13 @@ CostGraph load_costs(const std::string& source, const Workload& workload, std::i
   }
   if (source == "analytic") return analytic_costs(workload.model, micro_batch, device);
   if (source == "profile") {
-    static std::mutex mutex;
-    static std::map<std::tuple<std::string, std::int64_t, bool>, CostGraph> measured;
-    const std::lock_guard lock(mutex);
+    Measured& m = measured();
+    const std::lock_guard lock(m.mutex);
     const bool on_gpu = device.name == kGpu;
     const auto key = std::tuple(workload.name, micro_batch, on_gpu);
-    if (!measured.contains(key))
-      measured[key] = engine::measure(workload.model, micro_batch, on_gpu ? "cuda" : "cpu");
-    return measured.at(key);
+    if (!m.costs.contains(key))
+      m.costs[key] = engine::measure(workload.model, micro_batch, on_gpu ? "cuda" : "cpu");
+    return m.costs.at(key);
   }
   const CostGraph graph = cost_graph_from_json(parse_json_file(source), source);
   if (graph.layers.size() != workload.model.layers.size())
@@ -128,8 +159,36 @@ static void adopt(Prepared& p, const RunCase& c, const Plan& plan) {
     take_micro_batch_of_plan(c, p);
   else if (!p.system->synchronous)
     divide_among_replicas(c, p);
+  adopt_pipeline(p, p.plan);
+}
+
+void adopt_pipeline(Prepared& p, const Plan& pipeline) {
+  int devices = 0;
+  for (const PlanStage& stage : pipeline.stages)
+    for (const DeviceId device : stage.devices) devices = std::max(devices, device.value + 1);
+  p.pipeline = pipeline;
+  p.plan = copies_of(pipeline, devices, p.microbatches_per_update / p.copies.count, p.copies);
   p.ranks = ranks_of(p.plan);
   p.graph = stage_graph(p.plan, p.costs);
+}
+
+// Copies and sharding of a case that the system cannot have.
+static void refuse_copies(const RunCase& c, const System& system) {
+  if (c.data_parallel == 1 && c.sharding == "system") return;
+  if (!system.synchronous)
+    throw InputError("data_parallel",
+                     c.system +
+                         " updates without a flush: its planner decides "
+                         "how often a stage is replicated",
+                     "leave data_parallel and sharding out");
+  if (c.data_parallel > 1 && system.data_parallel)
+    throw InputError("data_parallel", c.system + " is data parallel by itself",
+                     "leave data_parallel out");
+  if (c.microbatches % c.data_parallel != 0)
+    throw InputError("microbatches",
+                     std::to_string(c.microbatches) + " micro-batches cannot be divided among " +
+                         std::to_string(c.data_parallel) + " pipelines",
+                     "choose a multiple");
 }
 
 Program program_of_updates(const Prepared& p) {
@@ -173,14 +232,26 @@ static StageMemory memory_of_layers(const ModelGraph& model, std::span<const Sha
           .input = Bytes(0)};
 }
 
+// Published variants say by their names which of them recompute. A real stage does so as a whole.
+static bool has_recomputing_layer(const PlanStage& stage, const CostGraph& costs) {
+  for (std::size_t i = 0; i < stage.variants.size(); ++i) {
+    const LayerCost& layer = costs.layers[static_cast<std::size_t>(stage.layers[i])];
+    if (stage.variants[i] >= 0 &&
+        recomputes(layer.variants[static_cast<std::size_t>(stage.variants[i])]))
+      return true;
+  }
+  return false;
+}
+
 Prepared prepare(const RunCase& c) {
   const auto begin = std::chrono::steady_clock::now();
   Prepared p;
   p.system = &find_system(c.system, "system");
   const ProfileWorkload* profile = profile_workload(c.workload, c.costs);
-  if (p.system->data_parallel && p.system->sharding)
-    throw InputError(c.system, "gathers and scatters its weights, which nothing here executes yet",
-                     "see its order with sluice schedule; run data_parallel");
+  refuse_copies(c, *p.system);
+  p.copies = {c.data_parallel,
+              c.layout == "groups" ? Copies::Layout::groups : Copies::Layout::pipelines};
+  p.sharding = c.sharding;
   p.workload = profile ? &profile->workload : &find_workload(c.workload);
   p.options = resolve_options(p.system->options, c.options, "options");
   p.cluster = c.cluster == "this machine"
@@ -189,7 +260,10 @@ Prepared prepare(const RunCase& c) {
   p.microbatches_per_update = c.microbatches;
   p.micro_batch = c.batch / c.microbatches;
   p.costs = load_costs(c.costs, *p.workload, p.micro_batch, p.cluster.devices.front());
-  Problem problem{p.costs, p.cluster, c.ranks, c.batch, c.microbatches, {}};
+  // One pipeline is planned, for the devices of the first if they lie one after the other.
+  const int copies = c.data_parallel;
+  Problem problem{p.costs, p.cluster, c.ranks / copies, c.batch / copies, c.microbatches / copies,
+                  {}};
   problem.simulate = [&](const Plan& plan) { return simulated_seconds(p, c, plan); };
   problem.costs_at = [&](std::int64_t micro_batch) { return costs_at(p, c, micro_batch); };
   if (!p.workload->model.layers.empty()) {  // a published profile has costs and no layers
@@ -204,30 +278,53 @@ Prepared prepare(const RunCase& c) {
   Plan plan = p.system->plan(problem, p.options);
   plan.search_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - search_begin).count();
-  for (const PlanStage& stage : plan.stages)
-    if (c.clock == "wall" && (stage.tensor > 1 || !stage.variants.empty()))
-      throw InputError(c.system, "the plan shares layers between devices or recomputes activations",
-                       "that is simulated only: use the virtual clock");
+  if (c.clock == "wall")
+    for (PlanStage& stage : plan.stages) {
+      if (stage.tensor > 1)
+        throw InputError(c.system, "the plan shares layers between devices (tensor parallelism)",
+                         "that is simulated only: use the virtual clock, or tensor_parallel=no");
+      stage.recompute = stage.recompute || has_recomputing_layer(stage, p.costs);
+    }
   adopt(p, c, plan);
   p.planning_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return p;
 }
 
+// Of one copy of the pipeline, with its share of the micro-batches.
 static ScheduleProblem schedule_problem(const Prepared& p, int microbatches, int epoch = 0) {
-  ScheduleProblem problem{p.graph, p.ranks.placement, static_cast<int>(p.ranks.devices.size()),
-                          microbatches, stage_costs(p.plan, p.costs, p.cluster)};
-  problem.microbatches_per_update = p.microbatches_per_update;
+  const RankMap ranks = p.copies.count == 1 ? p.ranks : ranks_of(p.pipeline);
+  ScheduleProblem problem{p.graph, ranks.placement, static_cast<int>(ranks.devices.size()),
+                          microbatches / p.copies.count, stage_costs(p.plan, p.costs, p.cluster)};
+  problem.microbatches_per_update = p.microbatches_per_update / p.copies.count;
   problem.epoch = epoch;
   problem.order = p.plan.order;
-  problem.recompute = p.plan.recompute;
+  if (std::ranges::any_of(p.plan.stages, &PlanStage::recompute))
+    for (const PlanStage& stage : p.plan.stages) problem.recompute.push_back(stage.recompute);
   return problem;
+}
+
+static Sharding sharding_of(const Prepared& p, const ScheduleProblem& problem) {
+  using Gather = Sharding::Gather;
+  using Reduce = Sharding::Reduce;
+  if (p.sharding == "system")
+    return p.system->sharding ? p.system->sharding(problem, p.options) : Sharding{};
+  if (p.sharding == "optimizer") return {.gather = Gather::after_step, .reduce = Reduce::per_unit};
+  if (p.sharding == "use") return {.gather = Gather::on_use, .reduce = Reduce::per_microbatch};
+  if (p.sharding == "visit") return {.gather = Gather::on_visit, .reduce = Reduce::per_unit};
+  if (p.sharding == "update") return {.gather = Gather::once, .reduce = Reduce::per_unit};
+  return {};
+}
+
+Sharding sharding_of(const Prepared& p, int microbatches) {
+  return sharding_of(p, schedule_problem(p, microbatches));
 }
 
 Program make_program(const Prepared& p, int microbatches, int epoch) {
   const ScheduleProblem problem = schedule_problem(p, microbatches, epoch);
-  return lower(p.system->schedule(problem, p.options), p.graph, p.ranks.placement,
-               rule_of(p, microbatches, epoch));
+  const Schedule schedule = copies_of(p.system->schedule(problem, p.options), p.copies);
+  return lower(schedule, p.graph, p.ranks.placement, rule_of(p, microbatches, epoch),
+               sharding_of(p, problem));
 }
 
 WeightRule rule_of(const Prepared& p, int microbatches, int epoch) {
@@ -237,7 +334,10 @@ WeightRule rule_of(const Prepared& p, int microbatches, int epoch) {
 }
 
 Theory make_theory(const Prepared& p, int microbatches) {
-  return p.system->theory(schedule_problem(p, microbatches), p.options);
+  Theory theory = p.system->theory(schedule_problem(p, microbatches), p.options);
+  for (std::vector<int>* figures : {&theory.in_flight, &theory.weight_versions, &theory.staleness})
+    *figures = copies_of(*figures, p.copies);
+  return theory;
 }
 
 std::vector<StageMemory> stage_memory(const Prepared& p, const OptimizerSpec& optimizer,

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/core/copies.h"
 #include "harness/core/program.h"
 #include "harness/core/system.h"
 #include "harness/exec/session.h"
@@ -20,7 +21,10 @@ struct Prepared {
   Options options;
   Cluster cluster;
   CostGraph costs;
-  Plan plan;
+  Plan pipeline;  // what the planner made, and what orders are made for: one copy of the plan
+  Copies copies;
+  std::string sharding = "system";  // as RunCase
+  Plan plan;                        // all copies
   RankMap ranks;
   StageGraph graph;
   double planning_seconds = 0;
@@ -29,12 +33,17 @@ struct Prepared {
   WeightRule::Leftover leftover = WeightRule::Leftover::drop;
 };
 
+// Fills in everything that follows from a pipeline for p.ranks / copies devices.
+void adopt_pipeline(Prepared& p, const Plan& pipeline);
+
 // Throws InputError; the plan's memory is not checked here (see over_memory).
 Prepared prepare(const RunCase& c);
 
 // The program of one update (synchronous: microbatches are the update's) or of one drained run
 // (asynchronous). epoch: of the training.
 Program make_program(const Prepared& p, int microbatches, int epoch = 0);
+// What the ranks of a stage divide among them.
+Sharding sharding_of(const Prepared& p, int microbatches);
 WeightRule rule_of(const Prepared& p, int microbatches, int epoch = 0);
 // For looking at a plan: the program that its updates repeat, and what one takes on the virtual
 // clock once others have gone before it.
@@ -52,6 +61,10 @@ std::string over_memory(const Prepared& p, const std::vector<RankMemory>& memory
 // file.
 CostGraph load_costs(const std::string& source, const Workload& workload, std::int64_t micro_batch,
                      const Device& device);
+
+// What "profile" has measured in this process so far, for other processes to plan with the same.
+nlohmann::json measured_costs();
+void adopt_measured_costs(const nlohmann::json& measured);
 
 // Where this checkout's folders are: workloads/clusters, harness/sweeps, plots/render.py.
 std::string source_folder();

@@ -36,8 +36,12 @@ const ProfileWorkload* profile_workload(const std::string& name, const std::stri
 std::vector<StageMemory> profile_stage_memory(const Plan& plan, const CostGraph& costs,
                                               const OptimizerSpec& optimizer) {
   std::vector<StageMemory> result;
+  const StageGraph graph = stage_graph(plan, costs);
   for (const PlanStage& stage : plan.stages) {
     StageMemory memory;
+    const StageId id(result.size());
+    for (const StageId before : graph.predecessors[id.index()])
+      memory.input += edge_bytes(plan, costs, before, id);
     for (std::size_t i = 0; i < stage.layers.size(); ++i) {
       const LayerCost& layer = costs.layers[static_cast<std::size_t>(stage.layers[i])];
       if (stage.variants.empty() || layer.variants.empty()) {

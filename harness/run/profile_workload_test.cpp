@@ -73,7 +73,7 @@ TEST_F(ProfileWorkloadTest, HasOneSizeOfMicroBatches) {
             path_ + ": has micro-batches of 1 samples, this plan 2; leave --micro-batch out");
 }
 
-TEST_F(ProfileWorkloadTest, VariantsAreOnlySimulated) {
+TEST_F(ProfileWorkloadTest, TensorParallelVariantsAreOnlySimulated) {
   CostGraph costs = profile_workload(path_, "analytic")->costs;
   for (LayerCost& layer : costs.layers)
     layer.variants = {{.id = "vanilla",
@@ -93,10 +93,34 @@ TEST_F(ProfileWorkloadTest, VariantsAreOnlySimulated) {
   c.workload = file;
   EXPECT_EQ(prepare(c).plan.stages.size(), 2u);
   c.clock = "wall";
+  EXPECT_FALSE(prepare(c).plan.stages[0].recompute);
+  const auto change = [&](int tensor, const std::string& id) {
+    for (LayerCost& layer : costs.layers) {
+      layer.variants[0].tensor = tensor;
+      layer.variants[0].id = id;
+    }
+    c.workload = path_ + id + ".json";
+    std::ofstream(c.workload) << to_json(costs).dump();
+  };
+  // A stage recomputes as a whole where a layer does, which real ranks can.
+  change(1, "activation recomp");
+  EXPECT_TRUE(prepare(c).plan.stages[0].recompute);
+  std::filesystem::remove(c.workload);
+  change(2, "sharded");
   EXPECT_EQ(error_of([&] { prepare(c); }),
-            "piper: the plan shares layers between devices or recomputes activations; that is "
-            "simulated only: use the virtual clock");
+            "piper: the plan shares layers between devices (tensor parallelism); that is simulated "
+            "only: use the virtual clock, or tensor_parallel=no");
+  std::filesystem::remove(c.workload);
   std::filesystem::remove(file);
+}
+
+TEST_F(ProfileWorkloadTest, AStageThatRecomputesKeepsWhatItReceives) {
+  const CostGraph& costs = profile_workload(path_, "analytic")->costs;
+  const Plan plan{.stages = {{.layers = {0}, .devices = {DeviceId(0)}},
+                             {.layers = {1}, .devices = {DeviceId(1)}, .recompute = true}}};
+  const auto memory = profile_stage_memory(plan, costs, {});
+  EXPECT_EQ(memory[0].input, Bytes(0));
+  EXPECT_EQ(memory[1].input, costs.layers[0].output);
 }
 
 }  // namespace

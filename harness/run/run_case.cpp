@@ -14,6 +14,7 @@
 #include "harness/run/engine.h"
 #include "harness/run/feed.h"
 #include "harness/run/prepare.h"
+#include "harness/sim/communication.h"
 #include "results/store.h"
 #include "workloads/data/order.h"
 
@@ -69,15 +70,35 @@ nlohmann::json theory_json(const Theory& t) {
   return json;
 }
 
+// Per kind, bytes of every rank.
+nlohmann::json sent_json(const std::vector<SentBytes>& ranks) {
+  nlohmann::json json = {{"messages", nlohmann::json::array()},
+                         {"gathers", nlohmann::json::array()},
+                         {"reductions", nlohmann::json::array()}};
+  for (const SentBytes& sent : ranks) {
+    json["messages"].push_back(std::llround(sent.messages));
+    json["gathers"].push_back(std::llround(sent.gathers));
+    json["reductions"].push_back(std::llround(sent.reductions));
+  }
+  return json;
+}
+
 class CaseRun {
  public:
   CaseRun(const RunCase& c, const RunHooks& hooks) : case_(c), hooks_(hooks) {}
 
   Record run() {
-    describe();
+    record_ = record_of(case_);
+    if (job() && case_.ranks > job()->size()) {
+      record_.outcome = "unsupported";
+      record_.reason = std::to_string(case_.ranks) + " ranks need as many processes; the job has " +
+                       std::to_string(job()->size());
+      return std::move(record_);
+    }
     try {
       try {
-        prepared_ = prepare(case_);
+        prepare_in_job();
+        if (job() && !team_) return std::move(record_);  // the case runs on others only
         if (case_.leftover == "partial") prepared_.leftover = WeightRule::Leftover::partial;
       } catch (const InputError& e) {
         // The case itself was found sound when it was read: it is the system that refuses.
@@ -85,7 +106,8 @@ class CaseRun {
         record_.reason = e.what();
         return std::move(record_);
       }
-      describe_plan();
+      together(team(), [&] { describe_plan(); });
+      compare_programs();
       if (record_.outcome == "ok") train();
     } catch (const RunStopped& stopped) {
       if (stopped.kind == RunStopped::Kind::cancelled) throw Cancelled{};
@@ -100,39 +122,52 @@ class CaseRun {
   bool on_wall() const { return case_.clock == "wall"; }
   bool synchronous() const { return prepared_.system->synchronous; }
 
-  void describe() {
-    const Workload& workload = find_workload(case_.workload);
-    record_.digest = digest(to_json(case_));
-    record_.system = case_.system;
-    record_.options = case_.options;
-    record_.options["weight_gradient"] = case_.weight_gradient;
-    record_.options["optimizer"] = to_json(case_.optimizer);
-    record_.workload = case_.workload;
-    record_.workload_facts = {{"title", workload.title},
-                              {"metric", workload.metric},
-                              {"metric_direction", workload.metric_direction},
-                              {"dataset", workload.dataset},
-                              {"source", workload.source},
-                              {"parameters", parameter_count(workload.model)},
-                              {"epochs", case_.epochs},
-                              {"steps", case_.steps}};
-    // The target holds for the number of epochs it was measured with.
-    if (workload.target && case_.epochs > 0) record_.workload_facts["target"] = *workload.target;
-    if (workload.single_device_value)
-      record_.workload_facts["single_device_value"] = *workload.single_device_value;
-    record_.cluster = case_.cluster;
-    record_.clock = case_.clock;
-    record_.transport = case_.transport;
-    record_.device = case_.device;
-    record_.ranks = case_.ranks;
-    record_.batch = case_.batch;
-    record_.microbatches = case_.microbatches;
-    record_.seed = case_.seed;
-    record_.purpose = case_.purpose;
-    record_.samples_per_step = case_.batch;
-    record_.cost_source =
-        case_.costs == "analytic" || case_.costs == "profile" ? case_.costs : "profile";
-    record_.environment = describe_environment();
+  Team* job() const { return runs_as_processes(case_) ? hooks_.job : nullptr; }
+  Team* team() const { return team_.get(); }
+  bool leads() const { return !team_ || team_->rank() == 0; }
+
+  // In a job the first process plans, and measures for it if need be; the others then plan by the
+  // same costs. The case's ranks are the first so many processes.
+  void prepare_in_job() {
+    if (!job()) {
+      prepared_ = prepare(case_);
+      return;
+    }
+    std::string word;
+    if (job()->rank() == 0) {
+      nlohmann::json json;
+      try {
+        prepared_ = prepare(case_);
+        json = {{"costs", measured_costs()}, {"ranks", prepared_.ranks.devices.size()}};
+      } catch (const InputError& e) {
+        json = {{"refused", e.what()}};
+      }
+      word = json.dump();
+    }
+    const nlohmann::json json = nlohmann::json::parse(job()->broadcast(word, 0));
+    if (json.contains("refused")) throw InputError("", json.at("refused").get<std::string>());
+    team_ = job()->first(json.at("ranks").get<int>());
+    if (!team_) return;
+    together(team(), [&] {
+      if (leads()) return;
+      adopt_measured_costs(json.at("costs"));
+      prepared_ = prepare(case_);
+    });
+  }
+
+  // All have planned by themselves: the result must be the same.
+  void compare_programs() const {
+    if (!team_) return;
+    std::string text = record_.outcome;
+    for (const auto& rank : program_.ranks)
+      for (const Instruction& i : rank) text += "\n" + to_text(i);
+    const std::vector<std::string> all = team_->all_gather(digest(nlohmann::json(text)));
+    for (std::size_t r = 0; r < all.size(); ++r)
+      if (all[r] != all[0])
+        throw RunStopped(
+            RunStopped::Kind::failed, Rank(r),
+            "process " + std::to_string(r) +
+                " plans another program than process 0: another build, or other files");
   }
 
   // Plan, theory, memory; sets the outcome where the case cannot run.
@@ -167,7 +202,10 @@ class CaseRun {
       in_flight.push_back(m.peak_in_flight);
       versions.push_back(m.peak_versions);
     }
-    record_.observed = {{"in_flight", in_flight}, {"weight_versions", versions}};
+    record_.observed = {
+        {"in_flight", in_flight},
+        {"weight_versions", versions},
+        {"sent_bytes", sent_json(sent_bytes(program_, costs_of(p.plan, p.costs, p.cluster)))}};
     if (const std::string over = over_memory(p, memory); !over.empty()) {
       record_.outcome = "out_of_memory";
       record_.reason = over;
@@ -322,9 +360,16 @@ class CaseRun {
 
   void put_away(std::size_t next, std::int64_t done, double seconds) const {
     if (hooks_.checkpoints.empty() || !session_) return;
-    std::filesystem::create_directories(hooks_.checkpoints);
+    if (leads()) std::filesystem::create_directories(hooks_.checkpoints);
     const std::string state = checkpoint_stem() + "." + std::to_string(next) + ".state";
     session_->save(state);
+    together(team(), [&] {
+      if (leads()) put_record_away(next, done, seconds, state);
+    });
+  }
+
+  void put_record_away(std::size_t next, std::int64_t done, double seconds,
+                       const std::string& state) const {
     const std::string file = checkpoint_stem() + ".json";
     {
       std::ofstream out(file + ".part");
@@ -344,8 +389,13 @@ class CaseRun {
   // The stretch to begin with.
   std::size_t take_up(std::int64_t& done, double& seconds) {
     const std::string file = checkpoint_stem() + ".json";
-    if (hooks_.checkpoints.empty() || !session_ || !std::filesystem::exists(file)) return 0;
-    const nlohmann::json json = parse_json_file(file);
+    if (hooks_.checkpoints.empty() || !session_) return 0;
+    nlohmann::json json;
+    together(team(), [&] {
+      if (leads() && std::filesystem::exists(file)) json = parse_json_file(file);
+    });
+    if (team()) json = nlohmann::json::parse(team()->broadcast(json.dump(), 0));
+    if (json.is_null()) return 0;
     JsonReader reader(json, file);
     Record record = record_from_json(reader.raw("record"), file);
     const auto next = static_cast<std::size_t>(reader.integer("next", 1));
@@ -358,7 +408,8 @@ class CaseRun {
   }
 
   void forget() const {
-    if (hooks_.checkpoints.empty() || !std::filesystem::exists(hooks_.checkpoints)) return;
+    if (hooks_.checkpoints.empty() || !leads() || !std::filesystem::exists(hooks_.checkpoints))
+      return;
     const std::string stem = record_.digest + ".";
     for (const auto& entry : std::filesystem::directory_iterator(hooks_.checkpoints))
       if (entry.path().filename().string().starts_with(stem)) std::filesystem::remove(entry.path());
@@ -390,6 +441,7 @@ class CaseRun {
     spec.batched_weight_gradients = case_.weight_gradient == "batched";
     if (on_wall()) spec.device = case_.device, spec.transport = case_.transport;
     spec.rule = program_.rule;
+    spec.team = team();
     spec.sharding = program_.sharding;
     spec.fail_rank = case_.fail_rank;
     spec.fail_update = case_.fail_update;
@@ -513,6 +565,7 @@ class CaseRun {
   const RunHooks& hooks_;
   Record record_;
   Prepared prepared_;
+  std::unique_ptr<Team> team_;  // the case's ranks, in a job
   Program program_;
   std::shared_ptr<const DataSplit> data_;
   std::unique_ptr<Session> session_;
@@ -522,6 +575,47 @@ class CaseRun {
 };
 
 }  // namespace
+
+Record record_of(const RunCase& c) {
+  Record record;
+  const Workload& workload = find_workload(c.workload);
+  record.digest = digest(to_json(c));
+  record.system = c.system;
+  record.options = c.options;
+  record.options["weight_gradient"] = c.weight_gradient;
+  record.options["optimizer"] = to_json(c.optimizer);
+  if (c.data_parallel > 1) {
+    record.options["data_parallel"] = std::to_string(c.data_parallel);
+    record.options["layout"] = c.layout;
+  }
+  if (c.sharding != "system") record.options["sharding"] = c.sharding;
+  record.workload = c.workload;
+  record.workload_facts = {{"title", workload.title},
+                           {"metric", workload.metric},
+                           {"metric_direction", workload.metric_direction},
+                           {"dataset", workload.dataset},
+                           {"source", workload.source},
+                           {"parameters", parameter_count(workload.model)},
+                           {"epochs", c.epochs},
+                           {"steps", c.steps}};
+  // The target holds for the number of epochs it was measured with.
+  if (workload.target && c.epochs > 0) record.workload_facts["target"] = *workload.target;
+  if (workload.single_device_value)
+    record.workload_facts["single_device_value"] = *workload.single_device_value;
+  record.cluster = c.cluster;
+  record.clock = c.clock;
+  record.transport = c.transport;
+  record.device = c.device;
+  record.ranks = c.ranks;
+  record.batch = c.batch;
+  record.microbatches = c.microbatches;
+  record.seed = c.seed;
+  record.purpose = c.purpose;
+  record.samples_per_step = c.batch;
+  record.cost_source = c.costs == "analytic" || c.costs == "profile" ? c.costs : "profile";
+  record.environment = describe_environment();
+  return record;
+}
 
 Record run_case(const RunCase& c, const RunHooks& hooks) { return CaseRun(c, hooks).run(); }
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include "harness/exec/team.h"
 #include "harness/run/case.h"
 #include "results/record.h"
 
@@ -17,6 +18,9 @@ struct RunHooks {
   // Where to keep what a case has done after each evaluation, and to go on from what is there.
   // Empty: nowhere.
   std::string checkpoints = {};
+  // The processes of the job, for cases with transport "mpi": all of them call run_case with the
+  // same case. It runs on the first so many as it has ranks; the record is the first one's.
+  Team* job = nullptr;
 };
 
 // Thrown when `cancel` ended the case: there is no record of a run that the user took back.
@@ -27,6 +31,9 @@ struct Cancelled {};
 // case gives a record with outcome "unsupported"; a plan over memory "out_of_memory"; a rank that
 // dies "failed" with its number.
 Record run_case(const RunCase& c, const RunHooks& hooks);
+
+// What a record says before anything has run.
+Record record_of(const RunCase& c);
 
 // Commit, compiler, torch, CPU, cores, load: what a reader needs to judge the numbers.
 nlohmann::json describe_environment();

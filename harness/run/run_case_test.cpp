@@ -282,10 +282,17 @@ TEST_F(RunCaseTest, PipeMaresFirstEpochsMayBeSynchronous) {
   EXPECT_EQ(refused.outcome, "unsupported");
 }
 
-TEST_F(RunCaseTest, ShardedDataParallelTrainingIsRefusedRatherThanRunWhole) {
-  const Record r = run({{"system", "fsdp"}, {"ranks", 2}});
-  EXPECT_EQ(r.outcome, "unsupported");
-  EXPECT_NE(r.reason.find("gathers and scatters"), std::string::npos) << r.reason;
+TEST_F(RunCaseTest, ShardedDataParallelTrainingIsPlainTrainingOnBothClocks) {
+  const Record whole = run({{"system", "data_parallel"}, {"ranks", 2}});
+  for (const char* clock : {"virtual", "wall"}) {
+    const Record sharded =
+        run({{"system", "fsdp"}, {"ranks", 2}, {"clock", clock}, {"costs", "analytic"}});
+    ASSERT_EQ(sharded.outcome, "ok") << sharded.reason;
+    ASSERT_EQ(sharded.curve.size(), whole.curve.size());
+    EXPECT_NEAR(*sharded.curve.back().loss, *whole.curve.back().loss, 1e-5);
+    EXPECT_EQ(sharded.peak_bytes.size(), 2u);
+    EXPECT_GT(sharded.peak_bytes[0].weights, 0);
+  }
 }
 
 }  // namespace

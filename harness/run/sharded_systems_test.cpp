@@ -6,7 +6,6 @@
 #include <cmath>
 #include <filesystem>
 
-#include "harness/core/example_schedules.h"
 #include "harness/run/test_support.h"
 
 namespace sluice {
@@ -15,17 +14,18 @@ namespace {
 constexpr std::int64_t kBatch = 24;
 constexpr int kUpdates = 4;
 
-// A system's pipeline of `ranks` ranks, `copies` times: every stage is shared by that many ranks,
-// each copy taking `microbatches` of the update's micro-batches.
+// A system on `ranks` ranks that are `copies` pipelines beside each other, so that every stage is
+// shared by that many ranks. FSDP has no pipeline: its ranks are one group anyway.
 struct Layout {
   std::string system;
   std::map<std::string, std::string> options;
-  int ranks = 2, copies = 2, microbatches = 4;
+  int ranks = 4, copies = 2, microbatches = 8;  // of an update
+  std::string sharding = "system";              // as RunCase
 };
 
 void PrintTo(const Layout& l, std::ostream* out) {
   *out << l.system << ' ' << testing::PrintToString(l.options) << ", " << l.ranks << " ranks, "
-       << l.copies << " copies of " << l.microbatches << " micro-batches";
+       << l.copies << " copies, sharding " << l.sharding;
 }
 
 struct Sharded {
@@ -33,54 +33,40 @@ struct Sharded {
   Program program;
 
   Sharded(const Layout& l, const ModelGraph& model)
-      : setup(l.system, l.options, model, l.ranks, kBatch / l.copies, l.microbatches) {
-    Prepared& p = setup.prepared;
-    const ScheduleProblem problem{p.graph, p.ranks.placement, l.ranks, l.microbatches,
-                                  stage_costs(p.plan, p.costs, p.cluster)};
-    ExampleProblem one{p.graph, p.ranks.placement, p.system->schedule(problem, p.options)};
-    const Sharding sharding = p.system->sharding(problem, p.options);
-    if (l.copies > 1) {
-      one = data_parallel_copies(one, l.copies);
-      p.plan.replica_of = one.placement.replica_of;
-      for (std::size_t s = 0; s < p.plan.stages.size(); ++s) {
-        p.plan.stages[s].devices.clear();
-        for (const Rank r : one.placement.stages[s]) p.plan.stages[s].devices.emplace_back(r.value);
-      }
-      for (int r = 0; r < l.ranks * l.copies; ++r) p.plan.rank_order.emplace_back(r);
-    }
-    program = lower(one.schedule, one.graph, one.placement, WeightRule{}, sharding);
-  }
+      : setup(l.system, l.options, model, l.ranks, kBatch, l.microbatches, {l.copies}, l.sharding),
+        program(make_program(setup.prepared, l.microbatches)) {}
 
   SessionSpec spec(const OptimizerSpec& optimizer, const DataFeed& feed) const {
     SessionSpec s = setup.spec(optimizer);
-    s.sharding = program.sharding;
     s.feed = feed;
     return s;
   }
 };
 
-// All ways to shard that a system has. FSDP has no pipeline: its ranks are one group.
 std::vector<Layout> layouts() {
   std::vector<Layout> all;
-  for (const char* mode : {"reshard", "keep", "no_sync"}) {
-    all.push_back({"fsdp", {{"accumulation", mode}}, 2, 1, 8});
-    all.push_back({"fsdp", {{"accumulation", mode}}, 4, 1, 8});
-  }
+  for (const char* mode : {"reshard", "keep", "no_sync"})
+    for (const int ranks : {2, 4}) all.push_back({"fsdp", {{"accumulation", mode}}, ranks, 1});
   for (const char* reduce : {"unit", "microbatch"})
     for (const char* unit : {"0", "3"})
       all.push_back({"zeropp", {{"reduce", reduce}, {"unit", unit}}});
   all.push_back({"breadth_first", {}});
   for (const char* zero : {"0", "1", "3"}) {
     all.push_back({"one_f_one_b", {{"zero", zero}}});
-    all.push_back({"one_f_one_b", {{"zero", zero}}, 2, 3, 2});
+    all.push_back({"one_f_one_b", {{"zero", zero}}, 6, 3, 6});
   }
+  // Asked for from outside.
+  all.push_back({"zero_bubble", {}, 4, 2, 8, "visit"});
+  all.push_back({"gpipe", {}, 4, 2, 8, "update"});
   return all;
 }
 
 std::string name_of(const testing::TestParamInfo<Layout>& info) {
-  std::string name = info.param.system;
-  for (const auto& [key, value] : info.param.options) name += "_" + key + "_" + value;
-  return name + "_" + std::to_string(info.param.ranks) + "x" + std::to_string(info.param.copies);
+  const Layout& l = info.param;
+  std::string name = l.system;
+  for (const auto& [key, value] : l.options) name += "_" + key + "_" + value;
+  if (l.sharding != "system") name += "_" + l.sharding;
+  return name + "_" + std::to_string(l.ranks) + "x" + std::to_string(l.copies);
 }
 
 RunRequest updates(std::int64_t first, int count) {
@@ -139,8 +125,7 @@ TEST_P(ShardedSystem, TrainsAsOneDeviceDoes) {
       for (const bool exact : {false, true}) {
         SCOPED_TRACE(testing::Message() << model.name << ", " << optimizer.state_tensors()
                                         << " optimizer tensors, double " << exact);
-        const TestSetup one("single_device", {}, model, 1, kBatch,
-                            layout.copies * layout.microbatches);
+        const TestSetup one("single_device", {}, model, 1, kBatch, layout.microbatches);
         SessionSpec reference_spec = one.spec(optimizer);
         reference_spec.double_precision = exact;
         reference_spec.feed = feed;
@@ -229,6 +214,32 @@ TEST_P(ShardedSystem, IsEvaluatedWithWholeWeights) {
   }
 }
 
+TEST_P(ShardedSystem, HoldsTheBytesThatItsProgramPredicts) {
+  for (const ModelGraph& model : {test_mlp(), test_cnn(), test_transformer()})
+    for (const OptimizerSpec& optimizer : {kMomentum, kAdam}) {
+      const Sharded sharded(GetParam(), model);
+      const std::vector<RankMemory> predicted =
+          memory(sharded.program, stage_memory(sharded.setup.prepared, optimizer, WeightRule{}));
+      const auto session =
+          make_session(sharded.spec(optimizer, random_feed(model, kBatch * kUpdates)));
+      session->reset_peak_memory();
+      session->run(sharded.program, updates(0, kUpdates));
+      const std::vector<PeakMemory> measured = session->peak_memory();
+      ASSERT_EQ(measured.size(), predicted.size());
+      for (std::size_t r = 0; r < measured.size(); ++r) {
+        SCOPED_TRACE(testing::Message() << model.name << ", " << optimizer.state_tensors()
+                                        << " optimizer tensors, rank " << r);
+        const MemoryPoint& p = predicted[r].peak;
+        EXPECT_EQ(measured[r].weights, p.weights.value);
+        EXPECT_EQ(measured[r].gradients, p.gradients.value);
+        EXPECT_EQ(measured[r].optimizer, p.optimizer.value);
+        EXPECT_NEAR(static_cast<double>(measured[r].activations),
+                    static_cast<double>(p.activations.value),
+                    0.01 * static_cast<double>(p.activations.value));
+      }
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Layouts, ShardedSystem, testing::ValuesIn(layouts()), name_of);
 
 // Per rank: gathers and reduce-scatters of a traced update.
@@ -253,21 +264,21 @@ std::vector<std::pair<int, int>> collectives_run(const Layout& layout) {
 TEST(Collectives, OfAnUpdateAreAsManyAsThePapersCount) {
   using Counts = std::vector<std::pair<int, int>>;
   // FSDP, 4 micro-batches a rank: 2 m gathers and m reductions, or one of each.
-  EXPECT_EQ(collectives_run({"fsdp", {{"accumulation", "reshard"}}, 2, 1, 8}), Counts(2, {8, 4}));
-  EXPECT_EQ(collectives_run({"fsdp", {{"accumulation", "keep"}}, 2, 1, 8}), Counts(2, {1, 1}));
-  EXPECT_EQ(collectives_run({"fsdp", {{"accumulation", "no_sync"}}, 2, 1, 8}), Counts(2, {8, 1}));
+  EXPECT_EQ(collectives_run({"fsdp", {{"accumulation", "reshard"}}, 2, 1}), Counts(2, {8, 4}));
+  EXPECT_EQ(collectives_run({"fsdp", {{"accumulation", "keep"}}, 2, 1}), Counts(2, {1, 1}));
+  EXPECT_EQ(collectives_run({"fsdp", {{"accumulation", "no_sync"}}, 2, 1}), Counts(2, {8, 1}));
   // ZeroPP, v = 2: (m / U)(2 v - 2) + 1 gathers, a reduction per unit and stage.
-  EXPECT_EQ(collectives_run({"zeropp", {{"unit", "2"}}, 2, 2, 4}), Counts(4, {5, 4}));
-  EXPECT_EQ(collectives_run({"zeropp", {{"unit", "4"}}, 2, 2, 4}), Counts(4, {3, 2}));
-  EXPECT_EQ(collectives_run({"zeropp", {{"unit", "2"}, {"reduce", "microbatch"}}, 2, 2, 4}),
+  EXPECT_EQ(collectives_run({"zeropp", {{"unit", "2"}}}), Counts(4, {5, 4}));
+  EXPECT_EQ(collectives_run({"zeropp", {{"unit", "4"}}}), Counts(4, {3, 2}));
+  EXPECT_EQ(collectives_run({"zeropp", {{"unit", "2"}, {"reduce", "microbatch"}}}),
             Counts(4, {5, 8}));
   // Breadth-first: 2 v - 1 gathers and v reductions, whatever m is.
-  EXPECT_EQ(collectives_run({"breadth_first", {}, 2, 2, 4}), Counts(4, {3, 2}));
-  EXPECT_EQ(collectives_run({"breadth_first", {}, 2, 2, 2}), Counts(4, {3, 2}));
+  EXPECT_EQ(collectives_run({"breadth_first", {}}), Counts(4, {3, 2}));
+  EXPECT_EQ(collectives_run({"breadth_first", {}, 4, 2, 4}), Counts(4, {3, 2}));
   // 1F1B: ZeRO-1 one of each a stage; ZeRO-3 for every F and B, and after every B.
-  EXPECT_EQ(collectives_run({"one_f_one_b", {{"zero", "0"}}, 2, 2, 4}), Counts(4, {0, 0}));
-  EXPECT_EQ(collectives_run({"one_f_one_b", {{"zero", "1"}}, 2, 2, 4}), Counts(4, {1, 1}));
-  EXPECT_EQ(collectives_run({"one_f_one_b", {{"zero", "3"}}, 2, 2, 4}), Counts(4, {8, 4}));
+  EXPECT_EQ(collectives_run({"one_f_one_b", {{"zero", "0"}}}), Counts(4, {0, 0}));
+  EXPECT_EQ(collectives_run({"one_f_one_b", {{"zero", "1"}}}), Counts(4, {1, 1}));
+  EXPECT_EQ(collectives_run({"one_f_one_b", {{"zero", "3"}}}), Counts(4, {8, 4}));
 }
 
 TEST(ShardedSession, RefusesASystemThatUpdatesWithoutAFlush) {

@@ -114,7 +114,8 @@ struct TestSetup {
   int microbatches;
 
   TestSetup(const std::string& system, const std::map<std::string, std::string>& options,
-            const ModelGraph& model, int ranks, std::int64_t batch, int microbatches_)
+            const ModelGraph& model, int ranks, std::int64_t batch, int microbatches_,
+            const Copies& copies = {}, const std::string& sharding = "system")
       : workload(std::make_shared<Workload>()), microbatches(microbatches_) {
     workload->name = model.name;
     workload->model = model;
@@ -126,9 +127,15 @@ struct TestSetup {
     p.micro_batch = batch / microbatches;
     p.microbatches_per_update = microbatches;
     p.costs = analytic_costs(model, p.micro_batch, p.cluster.devices.front());
-    p.plan = p.system->plan({p.costs, p.cluster, ranks, batch, microbatches, {}}, p.options);
-    p.ranks = ranks_of(p.plan);
-    p.graph = stage_graph(p.plan, p.costs);
+    p.copies = copies;
+    p.sharding = sharding;
+    adopt_pipeline(p, p.system->plan({p.costs,
+                                      p.cluster,
+                                      ranks / copies.count,
+                                      batch / copies.count,
+                                      microbatches / copies.count,
+                                      {}},
+                                     p.options));
   }
 
   SessionSpec spec(const OptimizerSpec& optimizer) const {
@@ -137,6 +144,7 @@ struct TestSetup {
     s.plan = prepared.plan;
     s.optimizer = optimizer;
     s.micro_batch = prepared.micro_batch;
+    s.sharding = sharding_of(prepared, microbatches);
     return s;
   }
 };

@@ -26,17 +26,19 @@ struct Training {
   OptimizerSpec optimizer = {.learning_rate = 0.05, .momentum = 0.9};
 };
 
-// Trains kUpdates updates (asynchronous systems: as one drained run).
-inline Numbers train(const TestSetup& setup, const DataFeed& feed, const Training& training = {}) {
+// Trains kUpdates updates by a program of one (asynchronous systems: of all, as one drained run).
+// peaks: what was counted.
+inline Numbers train_by(const Program& program, const TestSetup& setup, const DataFeed& feed,
+                        const Training& training, std::vector<PeakMemory>* peaks = nullptr) {
   SessionSpec spec = setup.spec(training.optimizer);
   spec.seed = training.seed;
   spec.double_precision = training.double_precision;
   spec.batched_weight_gradients = training.batched;
   spec.feed = feed;
   const auto session = make_session(spec);
+  session->reset_peak_memory();
   const auto layers = static_cast<int>(spec.model.layers.size());
-  const bool synchronous = setup.prepared.system->synchronous;
-  const Program program = make_program(setup.prepared, synchronous ? setup.microbatches : kUpdates);
+  const bool synchronous = program.rule.synchronous();
   const std::int64_t batch = spec.micro_batch * setup.microbatches;
   Numbers numbers;
   const auto run = [&](std::int64_t first, int updates) {
@@ -51,7 +53,49 @@ inline Numbers train(const TestSetup& setup, const DataFeed& feed, const Trainin
   for (int l = 0; l < layers; ++l) numbers.gradients.push_back(session->gradients(l));
   if (synchronous) run(1, kUpdates - 1);
   for (int l = 0; l < layers; ++l) numbers.weights.push_back(session->weights(l));
+  if (peaks) *peaks = session->peak_memory();
   return numbers;
+}
+
+inline Numbers train(const TestSetup& setup, const DataFeed& feed, const Training& training = {}) {
+  const bool synchronous = setup.prepared.system->synchronous;
+  return train_by(make_program(setup.prepared, synchronous ? setup.microbatches : kUpdates), setup,
+                  feed, training);
+}
+
+// A plan, and its program where the plan's system orders it.
+struct PlannedSetup : TestSetup {
+  Program program;
+  PlannedSetup(const Prepared& p, const ModelGraph& model, std::int64_t batch)
+      : TestSetup("single_device", {}, model, 1, batch, p.microbatches_per_update),
+        program(make_program(p, p.microbatches_per_update)) {
+    prepared = p;
+  }
+  PlannedSetup(const ModelGraph& model, int micros, const Plan& plan)
+      : TestSetup("single_device", {}, model, 1, kBatch, micros) {
+    prepared.plan = plan;
+    prepared.plan.micro_batch = prepared.micro_batch;
+    prepared.ranks = ranks_of(prepared.plan);
+    prepared.graph = stage_graph(prepared.plan, prepared.costs);
+  }
+};
+
+inline Numbers train(const PlannedSetup& setup, const DataFeed& feed, const Training& training,
+                     std::vector<PeakMemory>* peaks = nullptr) {
+  return train_by(setup.program, setup, feed, training, peaks);
+}
+
+inline bool as_predicted(const std::vector<PeakMemory>& measured,
+                         const std::vector<RankMemory>& predicted) {
+  if (measured.size() != predicted.size()) return false;
+  for (std::size_t r = 0; r < measured.size(); ++r) {
+    const MemoryPoint& p = predicted[r].peak;
+    if (measured[r].weights != p.weights.value || measured[r].gradients != p.gradients.value ||
+        measured[r].optimizer != p.optimizer.value ||
+        std::abs(measured[r].activations - p.activations.value) > p.activations.value / 100)
+      return false;
+  }
+  return true;
 }
 
 // |a - b| / |b| over a layer; infinite where the sizes differ or something is not a number.

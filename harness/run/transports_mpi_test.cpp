@@ -29,7 +29,8 @@ Numbers train(const TestSetup& setup, const DataFeed& feed, Team* team) {
   spec.feed = feed;
   spec.team = team;
   const bool synchronous = setup.prepared.system->synchronous;
-  const Program program = make_program(setup.prepared, synchronous ? setup.microbatches : kUpdates);
+  const Program program = make_program(
+      setup.prepared, synchronous ? setup.microbatches : kUpdates * setup.microbatches);
   spec.rule = program.rule;
   const auto session = make_session(spec);
   RunRequest request;
@@ -59,9 +60,10 @@ bool expect_same_bits(const std::string& system, const std::map<std::string, std
   SCOPED_TRACE(what);
   std::optional<TestSetup> setup;
   try {
-    setup.emplace(system, options, model, job->size(), kBatch,
-                  find_system(system, "test").synchronous ? 4 : 1);
-    make_program(setup->prepared, 4);
+    const System& s = find_system(system, "test");
+    const int microbatches = s.synchronous ? 8 : s.accumulates ? 4 : 1;
+    setup.emplace(system, options, model, job->size(), kBatch, microbatches);
+    make_program(setup->prepared, s.synchronous ? microbatches : kUpdates * microbatches);
   } catch (const InputError&) {
     return false;  // the system refuses this model on so many ranks, on threads as well
   }

@@ -42,7 +42,6 @@ class OfRank {
          bool timeline)
       : program_(program),
         instructions_(program.ranks[rank]),
-        recompute_(program.rule.recompute != WeightRule::Recompute::none),
         stages_(stages),
         timeline_(timeline) {
     for (const Instruction& i : instructions_) {
@@ -121,7 +120,7 @@ class OfRank {
     const bool reads = reads_weights(i.what);
     if (reads && i.prediction >= 0) v.predicted.insert(i.prediction);
     if (i.what == Do::forward) {
-      now_.activations += recompute_ ? stage.input : stage.stash;
+      now_.activations += i.checkpoint ? stage.input : stage.stash;
       result_.peak_in_flight = std::max(result_.peak_in_flight, ++in_flight_);
     }
     if (i.what == Do::recompute) now_.activations += stage.stash - stage.input;
@@ -168,7 +167,6 @@ class OfRank {
 
   const Program& program_;
   const std::vector<Instruction>& instructions_;
-  const bool recompute_;
   const std::vector<StageMemory>& stages_;
   const bool timeline_;
   std::map<StageId, Versions> versions_;

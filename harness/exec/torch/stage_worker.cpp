@@ -201,6 +201,8 @@ void TorchWorker::compute(const Instruction& op) {
       forward(s, op);
       break;
     case Do::backward:
+      // One op that makes weight gradients: a sharded stage's are whole from its beginning.
+      if (!context_.spec->batched_weight_gradients) s.weights->gradients();
       input_gradient(s, op, slot);
       if (context_.spec->batched_weight_gradients) {
         s.pending.push_back(std::move(slot.stash));
@@ -209,9 +211,20 @@ void TorchWorker::compute(const Instruction& op) {
       }
       slot.stash = {};
       break;
-    case Do::input_gradient:
+    case Do::input_gradient: {
+      std::vector<at::Tensor> data;  // the feed's: no activations of this rank
+      for (const LayerStash& layer : slot.stash.layers)
+        for (const at::Tensor& kept : layer.kept)
+          if (counts_as(kept, MemoryKind::buffers)) data.push_back(kept);
       input_gradient(s, op, slot);
+      // The output gradients that W needs are resident from now on, as its other inputs are.
+      for (const LayerStash& layer : slot.stash.layers)
+        for (const at::Tensor& kept : layer.kept)
+          if (kept.defined() &&
+              std::ranges::none_of(data, [&](const at::Tensor& d) { return kept.is_alias_of(d); }))
+            recount(kept, counters_, MemoryKind::activations);
       break;
+    }
     case Do::recompute:
       run_forward(s, op, true, nullptr);
       break;
@@ -321,7 +334,7 @@ int TorchWorker::micros_of_update(std::size_t update) const {
 void TorchWorker::forward(State& s, const Instruction& op) {
   Slot& slot = s.slots[op.micro.index()];
   at::Tensor loss;
-  std::vector<at::Tensor> outputs = run_forward(s, op, !recomputes(), &loss);
+  std::vector<at::Tensor> outputs = run_forward(s, op, !op.checkpoint, &loss);
   const MemoryScope scope(counters_, MemoryKind::buffers);
   if (s.has_loss && device_) {
     const at::Tensor value = device_->to_host(loss);

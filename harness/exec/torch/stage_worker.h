@@ -122,9 +122,6 @@ class TorchWorker : public Worker {
   // The stage's forward; the loss's value where it holds the loss.
   std::vector<at::Tensor> run_forward(State& s, const Instruction& op, bool keep_stash,
                                       at::Tensor* loss);
-  bool recomputes() const {
-    return context_.program->rule.recompute != WeightRule::Recompute::none;
-  }
   void note_loss(const State& s, int iteration, Micro op, double value);
   void read_losses(bool all);
   void take_over(std::vector<at::Tensor>& tensors, const RankDevice::Event& ready);

@@ -1,0 +1,149 @@
+// What the executor costs on every schedule, with workers that do nothing: time of a compute op and
+// of an instruction (messages and collectives count too) over those of 1F1B. The two run in turn,
+// so that a busy machine slows both; the figure is the median of the pairs.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <array>
+
+#include "harness/core/copies.h"
+#include "harness/core/program.h"
+#include "harness/core/system.h"
+#include "harness/exec/executor.h"
+#include "harness/exec/threads.h"
+#include "harness/plan/uniform_chain.h"
+
+namespace sluice {
+namespace {
+
+class IdleWorker : public Worker {
+ public:
+  void begin_run(const Program&) override {}
+  void begin_iteration(int) override {}
+  void compute(const Instruction&) override {}
+  Message take(const Instruction&) override { return {}; }
+  void put(const Instruction&, Message) override {}
+  Buffer gradients(StageId) override { return one_element(); }
+  Buffer begin_gather(StageId) override { return one_element(); }
+  void free_weights(StageId) override {}
+  Buffer begin_reduce_scatter(StageId) override { return one_element(); }
+  void end_reduce_scatter(StageId) override {}
+  void step(const Instruction&) override {}
+  void end_run() override {}
+
+ private:
+  Buffer one_element() { return {values_.data(), 1, ElementType::float32}; }
+  std::array<float, 8> values_{};
+};
+
+struct Case {
+  std::string system;
+  std::map<std::string, std::string> options;
+  int copies = 1;  // two ranks each
+};
+
+class Subject {
+ public:
+  explicit Subject(const Case& c) {
+    const System& system = find_system(c.system, "benchmark");
+    const Options options = resolve_options(system.options, c.options, "benchmark");
+    const int pipeline = system.data_parallel ? kRanks * c.copies : kRanks;
+    const Copies copies{.count = system.data_parallel ? 1 : c.copies};
+    const int micros = kMicros * c.copies / copies.count;
+    const Cluster cluster{
+        .name = "flat",
+        .source = "",
+        .devices = std::vector<Device>(static_cast<std::size_t>(pipeline), Device{.speed = 1}),
+        .links = {}};
+    const StageCost stage{Seconds(10), Seconds(10), Seconds(10), Seconds(0), Bytes(0)};
+    const UniformChain one = uniform_chain(system, options, cluster, pipeline, micros, stage);
+    const RankMap ranks = ranks_of(copies_of(one.plan, pipeline, micros, copies));
+    program_ = lower(copies_of(system.schedule(one.problem, options), copies), one.problem.graph,
+                     ranks.placement, system.weights(one.problem, options),
+                     system.sharding ? system.sharding(one.problem, options) : Sharding{});
+    for (std::size_t r = 0; r < program_.rank_count(); ++r) {
+      workers_.push_back(std::make_unique<IdleWorker>());
+      for (const Instruction& i : program_.ranks[r]) {
+        ++instructions_;
+        ops_ += is_compute(i.what) ? 1 : 0;
+      }
+    }
+  }
+  double seconds() {
+    constexpr int kIterations = 20;
+    const auto transport = make_thread_transport(program_);
+    return execute(program_, *transport, workers_, {.iterations = kIterations}).seconds /
+           kIterations;
+  }
+  double ops() const { return ops_; }
+  double instructions() const { return instructions_; }
+
+ private:
+  static constexpr int kRanks = 2, kMicros = 64;
+  Program program_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  double ops_ = 0, instructions_ = 0;
+};
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+void over_1f1b(benchmark::State& state, const Case& c) {
+  Subject subject(c), base({"one_f_one_b", {}, c.copies});
+  std::vector<double> ratios;
+  double total = 0;
+  for (auto _ : state) {
+    const double theirs = base.seconds(), ours = subject.seconds();
+    ratios.push_back(ours / theirs);
+    total += ours;
+    state.SetIterationTime(ours);
+  }
+  const double ratio = median(ratios);
+  state.counters["op_over_1f1b"] = ratio * base.ops() / subject.ops();
+  state.counters["instruction_over_1f1b"] = ratio * base.instructions() / subject.instructions();
+  state.counters["ns_per_op"] =
+      1e9 * total / static_cast<double>(state.iterations()) / subject.ops();
+}
+
+// The paper's names of the variants are the options'. Two copies: their stages have two ranks each,
+// which reduce gradients or gather and scatter.
+const Case kCases[] = {
+    {"one_f_one_b", {}},
+    {"gpipe", {}},
+    {"interleaved_1f1b", {}},
+    {"breadth_first", {}},
+    {"zero_bubble", {{"variant", "h1"}}},
+    {"zero_bubble", {{"variant", "h2"}}},
+    {"zero_bubble", {{"variant", "v"}}},
+    {"dualpipe", {}},
+    {"chimera", {}},
+    {"hanayo", {}},
+    {"zeropp", {}},
+    {"one_f_one_b", {}, 2},
+    {"one_f_one_b", {{"zero", "1"}}, 2},
+    {"one_f_one_b", {{"zero", "3"}}, 2},
+    {"breadth_first", {}, 2},
+    {"zeropp", {}, 2},
+    {"zeropp", {{"reduce", "microbatch"}}, 2},
+    {"fsdp", {}, 2},
+    {"fsdp", {{"accumulation", "keep"}}, 2},
+    {"fsdp", {{"accumulation", "no_sync"}}, 2},
+};
+
+const bool kRegistered = [] {
+  for (const Case& c : kCases) {
+    std::string name = "over_1f1b/" + c.system;
+    for (const auto& [key, value] : c.options) name += "/" + key + ":" + value;
+    name += "/copies:" + std::to_string(c.copies);
+    benchmark::RegisterBenchmark(name.c_str(), over_1f1b, c)
+        ->UseManualTime()
+        ->Iterations(60)
+        ->Unit(benchmark::kMicrosecond);
+  }
+  return true;
+}();
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,50 @@
+// Copies: several pipelines that are alike, each with its share of the micro-batches: data
+// parallelism beside pipeline parallelism. A stage is on one rank (or, where its plan says so,
+// several) of every copy; these are its group, which reduces its gradients or, sharded, its weights
+// too. Two ways to lay p ranks and D copies over devices, here p = 2, D = 4, machines of four:
+//
+//   pipelines (copy after copy)   a b  a b | a b  a b      a stage's group spans the machines
+//   groups (stage after stage)    a a  a a | b b  b b      a group is on one machine
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/core/plan.h"
+#include "harness/core/schedule.h"
+
+namespace sluice {
+
+struct Copies {
+  int count = 1;
+  enum class Layout { pipelines, groups } layout = Layout::groups;
+};
+
+// `one` is a plan for `devices` devices, 0 to devices - 1, and `microbatches` micro-batches; the
+// result is for count times as many of both. Copy d runs the micro-batches from d * microbatches
+// on. Throws InputError for a plan that is no pipeline of its own: stages with different numbers of
+// replicas, shared layers or several micro-batches at once.
+Plan copies_of(const Plan& one, int devices, int microbatches, const Copies& copies);
+
+// The order of the one pipeline on all of them.
+Schedule copies_of(const Schedule& one, const Copies& copies);
+
+// Something that the one pipeline has for every rank, for the ranks of all.
+template <class Value>
+std::vector<Value> copies_of(const std::vector<Value>& one, const Copies& copies);
+
+// The number that rank `rank` of `ranks` has in copy `copy`.
+int rank_in_copy(int rank, int copy, int ranks, const Copies& copies);
+
+template <class Value>
+std::vector<Value> copies_of(const std::vector<Value>& one, const Copies& copies) {
+  const auto ranks = static_cast<int>(one.size());
+  std::vector<Value> result(one.size() * static_cast<std::size_t>(copies.count));
+  for (int d = 0; d < copies.count; ++d)
+    for (int r = 0; r < ranks; ++r)
+      result[static_cast<std::size_t>(rank_in_copy(r, d, ranks, copies))] =
+          one[static_cast<std::size_t>(r)];
+  return result;
+}
+
+}  // namespace sluice

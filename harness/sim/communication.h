@@ -1,0 +1,24 @@
+// What a program makes its ranks send, counted from its instructions: the same on both clocks.
+#pragma once
+
+#include <vector>
+
+#include "harness/core/program.h"
+#include "harness/core/units.h"
+#include "harness/sim/simulate.h"
+
+namespace sluice {
+
+// Bytes that a rank sends. Collectives are rings of n members: a gather and a reduce-scatter send
+// (n - 1) / n of the stage's bytes, an all-reduce twice that.
+struct SentBytes {
+  double messages = 0;    // activations and their gradients, to other ranks
+  double gathers = 0;     // weights
+  double reductions = 0;  // gradients: reduce-scatters and all-reduces
+  double total() const { return messages + gathers + reductions; }
+};
+
+// Per rank, of an iteration: one update. An asynchronous program's run has several; they share it.
+std::vector<SentBytes> sent_bytes(const Program& program, const Costs& costs);
+
+}  // namespace sluice
