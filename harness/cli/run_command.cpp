@@ -33,8 +33,10 @@ std::string flag_of(const std::string& key) {
 
 // How many processes a launcher started, for a case over MPI that does not say how many ranks.
 void default_ranks(nlohmann::json& json) {
-  if (json.value("transport", "") == "mpi" && !json.contains("ranks"))
-    json["ranks"] = launch_from_environment().size;
+  const std::string transport = json.value("transport", "");
+  const int processes = launch_from_environment().size;
+  const bool over_processes = transport == "mpi" || (transport == "nccl" && processes > 1);
+  if (over_processes && !json.contains("ranks")) json["ranks"] = processes;
 }
 
 // The flags of a single case as the JSON a sweep would hold: numbers as numbers.
