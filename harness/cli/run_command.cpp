@@ -33,8 +33,10 @@ std::string flag_of(const std::string& key) {
 
 // How many processes a launcher started, for a case over MPI that does not say how many ranks.
 void default_ranks(nlohmann::json& json) {
-  if (json.value("transport", "") == "mpi" && !json.contains("ranks"))
-    json["ranks"] = launch_from_environment().size;
+  const std::string transport = json.value("transport", "");
+  const int processes = launch_from_environment().size;
+  const bool over_processes = transport == "mpi" || (transport == "nccl" && processes > 1);
+  if (over_processes && !json.contains("ranks")) json["ranks"] = processes;
 }
 
 // The flags of a single case as the JSON a sweep would hold: numbers as numbers.
@@ -172,7 +174,10 @@ std::unique_ptr<Job> job_for(const RunArguments& a, Sweep& sweep) {
   } catch (const InputError& e) {
     error = e;
   }
-  const bool over_mpi = std::ranges::count(sweep.cases, "mpi", &RunCase::transport) > 0;
+  // Before the job is joined: this process may make place for sluice-cuda.
+  if (!error && !a.dry_run && std::ranges::count(sweep.cases, "cuda", &RunCase::device) > 0)
+    need_device("cuda");
+  const bool over_mpi = std::ranges::any_of(sweep.cases, runs_as_processes);
   const bool together_wrong = error && launch.size > 1 && mpi_built() && a.shard.empty();
   std::unique_ptr<Job> job;
   if ((over_mpi || together_wrong) && !a.dry_run) job = std::make_unique<Job>();
@@ -183,7 +188,7 @@ std::unique_ptr<Job> job_for(const RunArguments& a, Sweep& sweep) {
     throw AgreedError(
         "run",
         std::to_string(launch.size) + " processes were started together, but no case runs over MPI",
-        "use --transport mpi, or start one process");
+        "use --transport mpi (for GPUs: nccl), or start one process");
   if (job && a.sweep.empty() && sweep.cases.front().ranks != job->team().size()) {
     const int ranks = sweep.cases.front().ranks, size = job->team().size();
     throw AgreedError("--ranks",
@@ -209,7 +214,6 @@ int run_command(const RunArguments& a) {
     if (a.json) fmt::print("{}\n", list.dump(2));
     return 0;
   }
-  if (std::ranges::count(sweep.cases, "cuda", &RunCase::device) > 0) need_device("cuda");
   const std::string out =
       a.out.empty() ? source_folder() + "/results/runs/" + sweep.name + ".jsonl" : a.out;
   install_interrupt_handler();

@@ -277,6 +277,10 @@ RunCase read_one(const nlohmann::json& json, const std::string& file, const std:
 
 }  // namespace
 
+bool runs_as_processes(const RunCase& c) {
+  return c.transport == "mpi" || (c.transport == "nccl" && launch_from_environment().size > 1);
+}
+
 double RateSchedule::at(std::int64_t update, std::int64_t updates_per_epoch,
                         std::int64_t all_updates) const {
   if (kind == "step" && updates_per_epoch > 0)

@@ -78,6 +78,10 @@ struct RunCase {
   std::int64_t fail_update = -1;
 };
 
+// Whether its ranks are the processes of an MPI job: over mpi always, over nccl if a launcher
+// started several.
+bool runs_as_processes(const RunCase& c);
+
 // Canonical: its digest names the experiment. A tuned case is named by its search, not by the rate
 // that the search finds.
 nlohmann::json to_json(const RunCase& c);

@@ -67,7 +67,7 @@ Record Job::run_here(const RunCase& c, RunHooks hooks) {
 }
 
 Record Job::run(const RunCase& c, const RunHooks& hooks) {
-  if (c.transport != "mpi") return run_case(c, hooks);
+  if (!runs_as_processes(c)) return run_case(c, hooks);
   // A tuned rate is chosen on the way, from records that only this process has.
   const nlohmann::json word = {{"digest", digest(to_json(c))},
                                {"learning_rate", c.optimizer.learning_rate}};

@@ -28,7 +28,7 @@ static const std::string kGpu = "GPU of this machine";
 namespace {
 struct Measured {
   std::mutex mutex;
-  // By workload, micro-batch, and whether on the GPU.
+  // Workload, micro-batch, on a GPU.
   std::map<std::tuple<std::string, std::int64_t, bool>, CostGraph> costs;
 };
 Measured& measured() {
@@ -42,8 +42,7 @@ nlohmann::json measured_costs() {
   const std::lock_guard lock(m.mutex);
   nlohmann::json list = nlohmann::json::array();
   for (const auto& [key, costs] : m.costs)
-    list.push_back(
-        {{"workload", std::get<0>(key)}, {"on_gpu", std::get<2>(key)}, {"costs", to_json(costs)}});
+    list.push_back({{"workload", std::get<0>(key)}, {"costs", to_json(costs)}});
   return list;
 }
 
@@ -53,7 +52,7 @@ void adopt_measured_costs(const nlohmann::json& list) {
   for (const nlohmann::json& item : list) {
     CostGraph costs = cost_graph_from_json(item.at("costs"), "measured costs");
     const auto key = std::tuple(item.at("workload").get<std::string>(), costs.micro_batch,
-                                item.at("on_gpu").get<bool>());
+                                costs.device == "cuda");
     m.costs[key] = std::move(costs);
   }
 }

@@ -122,7 +122,7 @@ class CaseRun {
   bool on_wall() const { return case_.clock == "wall"; }
   bool synchronous() const { return prepared_.system->synchronous; }
 
-  Team* job() const { return case_.transport == "mpi" ? hooks_.job : nullptr; }
+  Team* job() const { return runs_as_processes(case_) ? hooks_.job : nullptr; }
   Team* team() const { return team_.get(); }
   bool leads() const { return !team_ || team_->rank() == 0; }
 

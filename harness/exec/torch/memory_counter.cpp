@@ -158,32 +158,28 @@ static Block* block_of(const at::Tensor& tensor) {
   return block_of(data.get_context());
 }
 
-static const at::DataPtr* gpu_data(const at::Tensor& tensor) {
-  if (!tensor.defined() || !tensor.storage().data_ptr().device().is_cuda()) return nullptr;
-  return &tensor.storage().data_ptr();
+// The block of a tensor on a GPU; gpu_mutex must be held.
+static Block* gpu_block_of(const at::Tensor& tensor) {
+  const auto block = gpu_blocks.find(tensor.storage().data_ptr().get());
+  return block == gpu_blocks.end() ? nullptr : &block->second;
 }
+static bool on_gpu(const at::Tensor& tensor) { return tensor.defined() && tensor.is_cuda(); }
 
 bool counts_as(const at::Tensor& tensor, MemoryKind kind) {
-  if (const auto* data = gpu_data(tensor)) {
-    const std::lock_guard lock(gpu_mutex);
-    const auto block = gpu_blocks.find(data->get());
-    return block != gpu_blocks.end() && block->second.counters && block->second.kind == kind;
-  }
-  const Block* block = block_of(tensor);
+  std::unique_lock lock(gpu_mutex, std::defer_lock);
+  if (on_gpu(tensor)) lock.lock();
+  const Block* block = on_gpu(tensor) ? gpu_block_of(tensor) : block_of(tensor);
   return block && block->counters && block->kind == kind;
 }
 
 void recount(const at::Tensor& tensor, MemoryCounters* counters, MemoryKind kind) {
-  if (const auto* data = gpu_data(tensor)) {
+  if (on_gpu(tensor)) {
     const std::lock_guard lock(gpu_mutex);
-    if (const auto block = gpu_blocks.find(data->get()); block != gpu_blocks.end())
-      move_block(block->second, counters, kind);
+    if (Block* block = gpu_block_of(tensor)) move_block(*block, counters, kind);
     return;
   }
-  Block* block = block_of(tensor);
-  if (!block) return;
   if (counters && counters->of_gpu()) counters = nullptr;
-  move_block(*block, counters, kind);
+  if (Block* block = block_of(tensor)) move_block(*block, counters, kind);
 }
 
 }  // namespace sluice
