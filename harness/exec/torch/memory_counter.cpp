@@ -165,13 +165,6 @@ static Block* gpu_block_of(const at::Tensor& tensor) {
 }
 static bool on_gpu(const at::Tensor& tensor) { return tensor.defined() && tensor.is_cuda(); }
 
-bool counts_as(const at::Tensor& tensor, MemoryKind kind) {
-  std::unique_lock lock(gpu_mutex, std::defer_lock);
-  if (on_gpu(tensor)) lock.lock();
-  const Block* block = on_gpu(tensor) ? gpu_block_of(tensor) : block_of(tensor);
-  return block && block->counters && block->kind == kind;
-}
-
 void recount(const at::Tensor& tensor, MemoryCounters* counters, MemoryKind kind) {
   if (on_gpu(tensor)) {
     const std::lock_guard lock(gpu_mutex);

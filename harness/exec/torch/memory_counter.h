@@ -71,6 +71,5 @@ class MemoryScope {
 // Moves the storage of a tensor to another rank or kind (a message that changes hands, a version
 // that grows old).
 void recount(const at::Tensor& tensor, MemoryCounters* counters, MemoryKind kind);
-bool counts_as(const at::Tensor& tensor, MemoryKind kind);  // false: another kind, or not counted
 
 }  // namespace sluice
