@@ -1,5 +1,5 @@
-// The program as a user meets it, one command after the other (hence its length): exit codes, what is on
-// stdout and on stderr, and what is left on the disk when a run is broken off.
+// The program as a user meets it, one command after the other (hence its length): exit codes, what
+// is on stdout and on stderr, and what is left on the disk when a run is broken off.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -450,7 +450,7 @@ TEST_F(Cli, ATunedSweepRunsItsSearchOnceAndShowsEqualAndTunedApart) {
     ++tuned;
     EXPECT_EQ(r["tuning"]["results"].size(), 3u);
     EXPECT_EQ(r["tuning"]["results"][2]["outcome"], "diverged");
-    EXPECT_EQ(r["tuning"]["criterion"], "accuracy");
+    EXPECT_EQ(r["tuning"]["criterion"], "training loss");
     EXPECT_EQ(r["options"]["optimizer"]["learning_rate"], r["tuning"]["chosen"]);
   }
   EXPECT_EQ(searched, 3);

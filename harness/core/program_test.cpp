@@ -273,7 +273,8 @@ TEST(VersionsTest, DoubleBufferingNeedsStagesMinusOneMicroBatches) {
         EXPECT_NE(error_of([&] { program(); }), "no error") << stages << " " << m;
         continue;
       }
-      for (const auto& rank : program().ranks)
+      const Program lowered = program();
+      for (const auto& rank : lowered.ranks)
         for (const Instruction& i : rank)
           if (i.what <= Do::backward) {
             EXPECT_EQ(i.version, std::max(0, i.micro.value / m - 1)) << to_text(i);

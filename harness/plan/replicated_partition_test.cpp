@@ -400,7 +400,8 @@ TEST(ReplicatedPartitionTest, OnlyTheNumberOfStagesAskedFor) {
   EXPECT_FALSE(found[0] || found[1]);
   EXPECT_EQ(found[2]->workload, 51);
   p.stages = 9;
-  for (const auto& partition : partition_and_replicate(p).by_stages) EXPECT_FALSE(partition);
+  const auto none = partition_and_replicate(p).by_stages;
+  for (const auto& partition : none) EXPECT_FALSE(partition);
 }
 
 TEST(ReplicatedPartitionTest, AStoppedSearchKeepsWhatItHas) {

@@ -181,8 +181,8 @@ TEST(StageGraphSearchTest, PartsThatLookAlikeMayStandAnywhere) {
   const auto tree = series_parallel(7, edges, "");
   const std::vector<double> weights{5, 2, 3, 7, 1, 2, 3};
   std::vector<std::vector<int>> stages;
-  for (const FoundStage& s : search_stage_graph(tree, space_of(weights, 4)).stages)
-    stages.push_back(s.vertices);
+  const auto found = search_stage_graph(tree, space_of(weights, 4));
+  for (const FoundStage& s : found.stages) stages.push_back(s.vertices);
   std::ranges::sort(stages);
   EXPECT_EQ(stages, (std::vector<std::vector<int>>{{0}, {1, 2}, {3}, {4, 5, 6}}));
 }

@@ -111,8 +111,9 @@ TEST_P(Equivalence, CopiesAndShardsTrainAsOneDeviceDoes) {
           }
           if (HasFailure()) return;
         }
-    EXPECT_GE(ran, system->name == "dapple" || system->name == "piper" ? 0 : 4)
-        << system->name << " ran hardly anything";
+    const bool no_copies = system->name == "dapple" || system->name == "piper" ||  // plan their own
+                           system->name == "layerpipe";  // its W stand on a second rank of a stage
+    EXPECT_GE(ran, no_copies ? 0 : 4) << system->name << " ran hardly anything";
   }
 }
 

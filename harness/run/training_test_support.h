@@ -74,10 +74,13 @@ struct PlannedSetup : TestSetup {
   }
   PlannedSetup(const ModelGraph& model, int micros, const Plan& plan)
       : TestSetup("single_device", {}, model, 1, kBatch, micros) {
-    prepared.plan = plan;
-    prepared.plan.micro_batch = prepared.micro_batch;
-    prepared.ranks = ranks_of(prepared.plan);
-    prepared.graph = stage_graph(prepared.plan, prepared.costs);
+    int devices = 0;
+    for (const PlanStage& stage : plan.stages)
+      for (const DeviceId device : stage.devices) devices = std::max(devices, device.value + 1);
+    prepared.cluster = load_cluster("flat:" + std::to_string(devices), "");
+    Plan pipeline = plan;
+    pipeline.micro_batch = prepared.micro_batch;
+    adopt_pipeline(prepared, pipeline);
   }
 };
 
