@@ -58,7 +58,12 @@ TEST(Transports, every_synchronous_system_does_with_its_stages_shared_and_sharde
         const Copies copies{system->data_parallel ? 1 : 2, layout};
         const Variant variant{system->name, {}, copies, sharding};
         ++variants;
-        if (!expect_same_bits(variant, model, feed)) refused.push_back(to_text(variant));
+        if (expect_same_bits(variant, model, feed)) continue;
+        refused.push_back(to_text(variant));
+        // Two pipelines of these, a rank each or an odd number, are none.
+        EXPECT_TRUE(system->name == "layerpipe" ||
+                    (job->size() == 2 && (system->name == "chimera" || system->name == "dualpipe")))
+            << to_text(variant);
       }
   }
   tell_refused(refused, variants);
@@ -228,6 +233,9 @@ void expect_same_checkpoint(const Variant& variant, const ModelGraph& model) {
 
 TEST(Transports, a_checkpoint_is_the_same_file_and_goes_on_in_both) {
   std::vector<Variant> variants = sharded_systems();
+  std::erase_if(variants, [](const Variant& v) {
+    return v.copies.layout == Copies::Layout::pipelines && v.system != "zeropp";
+  });
   for (const char* system : {"pipedream", "one_f_one_b", "layerpipe"}) variants.push_back({system});
   variants.push_back({"gpipe", {}, {2}, "optimizer"});
   variants.push_back({"zero_bubble", {}, {2, Copies::Layout::pipelines}, "visit"});
