@@ -40,6 +40,7 @@ OUTSIDE = [  # (headers, what they are, the only room that includes them)
     (re.compile(r"(torch|ATen|c10)/"), "LibTorch", "harness/exec/torch"),
     (re.compile(r"CLI/"), "CLI11", "harness/cli"),
     (re.compile(r"mpi\.h$"), "MPI", "harness/exec"),
+    (re.compile(r"hwloc\.h$"), "hwloc", "harness/exec"),
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 

@@ -9,11 +9,13 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
 
 #include "harness/exec/mpi.h"
+#include "harness/exec/pinning.h"
 #include "results/store.h"
 
 namespace sluice {
@@ -160,21 +162,106 @@ TEST_F(Launched, ATimeOutEndsAllRanks) {
   EXPECT_EQ(records().front().outcome, "timed_out");
 }
 
+TEST_F(Launched, AShardedRunsRecordIsThatOfThreads) {
+  const fs::path sweep = folder_ / "sweep.json";
+  std::ofstream(sweep) << R"({"defaults": {"workload": "tiny", "transport": ["threads", "mpi"],
+      "costs": "analytic", "steps": 6, "ranks": 4, "data_parallel": 2},
+    "grid": [{"system": "1f1b", "options": {"zero": ["1", "3"]}},
+             {"system": "gpipe", "sharding": ["optimizer", "use", "visit", "update"]},
+             {"system": "zeropp", "layout": "pipelines"},
+             {"system": "fsdp", "data_parallel": 1}]})";
+  ASSERT_EQ(run(4, {sweep}), 0) << log();
+  const std::vector<Record> all = records();
+  ASSERT_EQ(all.size(), 16u) << log();
+  std::map<std::string, const Record*> threads;
+  const auto key = [](const Record& r) { return r.system + r.options.dump(); };
+  for (const Record& r : all)
+    if (r.transport == "threads") threads[key(r)] = &r;
+  ASSERT_EQ(threads.size(), 8u);
+  for (const Record& r : all) {
+    if (r.transport == "threads") continue;
+    SCOPED_TRACE(key(r));
+    const Record& other = *threads.at(key(r));
+    EXPECT_EQ(r.outcome, "ok") << r.reason;
+    ASSERT_EQ(r.curve.size(), other.curve.size());
+    for (std::size_t k = 0; k < r.curve.size(); ++k)
+      EXPECT_EQ(r.curve[k].loss, other.curve[k].loss);
+    EXPECT_EQ(r.observed.at("sent_bytes"), other.observed.at("sent_bytes"));
+    EXPECT_EQ(r.observed.at("in_flight"), other.observed.at("in_flight"));
+    ASSERT_EQ(r.peak_bytes.size(), other.peak_bytes.size());
+    for (std::size_t k = 0; k < r.peak_bytes.size(); ++k) {
+      EXPECT_EQ(r.peak_bytes[k].weights, other.peak_bytes[k].weights);
+      EXPECT_EQ(r.peak_bytes[k].gradients, other.peak_bytes[k].gradients);
+      EXPECT_EQ(r.peak_bytes[k].optimizer, other.peak_bytes[k].optimizer);
+      EXPECT_EQ(r.peak_bytes[k].activations, other.peak_bytes[k].activations);
+    }
+  }
+}
+
+TEST_F(Launched, ASweepGoesOnAfterARankOfAShardedRunThatThrows) {
+  const fs::path sweep = folder_ / "sweep.json";
+  std::ofstream(sweep) << R"({"defaults": {"workload": "tiny", "transport": "mpi", "steps": 20,
+      "ranks": 4, "data_parallel": 2, "system": "1f1b", "options": {"zero": "3"}},
+    "grid": [{"inject_failure": {"rank": 3, "update": 3}}, {"seed": 2}]})";
+  EXPECT_EQ(run(4, {sweep}), 1) << log();
+  const std::vector<Record> all = records();
+  ASSERT_EQ(all.size(), 2u) << log();
+  EXPECT_EQ(all[0].outcome, "failed");
+  EXPECT_EQ(all[0].failed_rank, 3);
+  EXPECT_EQ(all[0].reason, "failed on purpose in update 3");
+  EXPECT_EQ(all[1].outcome, "ok") << all[1].reason;
+}
+
+TEST_F(Launched, RanksArePinnedToCoresOfTheirOwnOrRefused) {
+  if (!hwloc_built()) GTEST_SKIP() << "this build has no hwloc";
+  const int code = run(2, steps(20, {"--pin", "core"}));
+  ASSERT_EQ(records().size(), 1u) << log();
+  const Record record = records().front();
+  if (std::thread::hardware_concurrency() < 2) {
+    EXPECT_EQ(record.outcome, "unsupported");
+    return;
+  }
+  EXPECT_EQ(code, 0) << log();
+  const auto cpus = record.environment.at("pinning").at("cpus");
+  ASSERT_EQ(cpus.size(), 2u);
+  EXPECT_NE(cpus[0], cpus[1]);
+}
+
 struct Blow {
   const char* name;
   int signal, rank;
+  // In the first of two cases with sharded stages, on four ranks.
+  bool sharded = false;
+  bool stopped_before = false;  // so that the others wait for it, in a collective
 };
-class Struck : public Launched, public ::testing::WithParamInterface<Blow> {};
+class Struck : public Launched, public ::testing::WithParamInterface<Blow> {
+ protected:
+  Arguments arguments() const {
+    if (!GetParam().sharded) return steps(4000);
+    const fs::path sweep = folder_ / "sweep.json";
+    std::ofstream(sweep) << R"({"defaults": {"workload": "tiny", "transport": "mpi", "ranks": 4,
+        "data_parallel": 2, "system": "1f1b", "options": {"zero": "3"}},
+      "grid": [{"steps": 2000}, {"steps": 20}]})";
+    return {sweep};
+  }
+};
 
-// Within ten seconds of the blow all is over, and the record names the rank. A rerun goes on.
+// Within ten seconds of the blow all is over, and the record names the rank. A rerun goes on, with
+// this case and the next.
 TEST_P(Struck, LeavesARecordNoOrphanAndARerunGoesOn) {
   const Blow blow = GetParam();
-  constexpr int kLong = 4000;
-  const pid_t launcher = start(2, steps(kLong));
-  while (count(log(), "[1/1]") == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const int processes = blow.sharded ? 4 : 2;
+  const std::size_t cases = blow.sharded ? 2 : 1;
+  const pid_t launcher = start(processes, arguments());
+  while (count(log(), "[1/" + std::to_string(cases) + "]") == 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
   std::this_thread::sleep_for(std::chrono::milliseconds(300));  // into the run, or on the way to it
   const std::vector<pid_t> victim = processes_of_job(blow.rank);
   ASSERT_EQ(victim.size(), 1u) << log();
+  if (blow.stopped_before) {
+    ASSERT_EQ(::kill(victim.front(), SIGSTOP), 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  }
   const auto start_time = std::chrono::steady_clock::now();
   ASSERT_EQ(::kill(victim.front(), blow.signal), 0);
   EXPECT_NE(wait_for(launcher), 0);
@@ -184,16 +271,20 @@ TEST_P(Struck, LeavesARecordNoOrphanAndARerunGoesOn) {
   EXPECT_EQ(records().front().outcome, "failed");
   EXPECT_EQ(records().front().failed_rank, blow.rank);
   EXPECT_TRUE(records().front().reason.starts_with("its process ")) << records().front().reason;
-  if (blow.rank > 0) return;
-  EXPECT_EQ(run(2, steps(kLong, {"--resume"})), 0) << log();
-  ASSERT_EQ(records().size(), 2u);
-  EXPECT_EQ(records().back().outcome, "ok");
+  if (blow.rank > 0 && !blow.stopped_before) return;
+  Arguments again = arguments();
+  again.push_back("--resume");
+  EXPECT_EQ(run(processes, again), 0) << log();
+  ASSERT_EQ(records().size(), 1 + cases);
+  for (std::size_t k = 1; k <= cases; ++k) EXPECT_EQ(records()[k].outcome, "ok");
 }
 
 INSTANTIATE_TEST_SUITE_P(AProcess, Struck,
                          ::testing::Values(Blow{"KilledAsTheFirst", SIGKILL, 0},
                                            Blow{"KilledAsAnother", SIGKILL, 1},
-                                           Blow{"Stopped", SIGSTOP, 1}),
+                                           Blow{"Stopped", SIGSTOP, 1},
+                                           Blow{"KilledInACollective", SIGKILL, 2, true, true},
+                                           Blow{"StoppedInAShardedRun", SIGSTOP, 3, true}),
                          [](const auto& i) { return i.param.name; });
 
 }  // namespace

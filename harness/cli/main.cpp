@@ -192,6 +192,8 @@ int main(int argc, char** argv) {
   single("--step", "step",
          "Synchronous systems: free (default), a rank goes on once it has stepped, or barrier, once "
          "all have");
+  single("--pin", "pin",
+         "none (default) or core: every rank on a core of its own, through hwloc (wall clock)");
   single("--timeout", "timeout_seconds", "Seconds after which the case ends as timed_out");
   c->add_option("--set", run.set, "Option of the system, key=value; may be repeated");
   c->add_option("--inject-failure", run.inject_failure,

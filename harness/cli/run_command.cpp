@@ -46,7 +46,7 @@ nlohmann::json case_json(const RunArguments& a) {
     const bool text = key == "system" || key == "workload" || key == "cluster" || key == "clock" ||
                       key == "costs" || key == "transport" || key == "device" ||
                       key == "weight_gradient" || key == "evaluation" || key == "leftover" ||
-                      key == "layout" || key == "sharding" || key == "step";
+                      key == "layout" || key == "sharding" || key == "step" || key == "pin";
     if (text) {
       json[key] = value;
       continue;

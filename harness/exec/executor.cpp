@@ -233,7 +233,10 @@ Execution execute(const Program& program, Transport& transport,
     return !options.team || static_cast<int>(r) == options.team->rank();
   };
   const auto rank_main = [&](std::size_t r) {
-    guarded(r, [&] { workers[r]->begin_run(program); });
+    guarded(r, [&] {
+      if (options.pinning) options.pinning->bind(Rank(r));
+      workers[r]->begin_run(program);
+    });
     ready.fetch_add(1);
     ready.notify_all();
     go.wait(false);

@@ -11,6 +11,7 @@
 #include "harness/core/program.h"
 #include "harness/core/trace.h"
 #include "harness/core/units.h"
+#include "harness/exec/pinning.h"
 #include "harness/exec/team.h"
 #include "harness/exec/transport.h"
 
@@ -62,6 +63,7 @@ struct ExecuteOptions {
   std::optional<Seconds> timeout;             // of the whole call
   const std::atomic<bool>* cancel = nullptr;  // set by Ctrl-C
   Team* team = nullptr;  // run its own rank only, the other members run the others
+  const Pinning* pinning = nullptr;  // where the ranks' threads run; none: anywhere
 };
 
 // Thrown by a worker whose training loss is no longer a finite number: the run ends there, and that

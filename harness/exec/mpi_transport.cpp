@@ -98,8 +98,7 @@ class MpiTransport : public Transport {
     }
   }
 
-  void all_gather(int group, int member, void* data, std::size_t count,
-                  ElementType type) override {
+  void all_gather(int group, int member, void* data, std::size_t count, ElementType type) override {
     const std::size_t bytes = count * (type == ElementType::float32 ? 4 : 8);
     const auto all = static_cast<std::byte*>(data);
     const auto slice = [&](std::size_t k) { return Block(all + k * bytes, bytes); };
@@ -210,6 +209,7 @@ class MpiTransport : public Transport {
         continue;
       }
       if (source.blocks.empty()) {
+        finish_sends();  // what has left makes room for what comes, still warm in the cache
         const auto number = static_cast<std::size_t>(status.MPI_TAG - kHeaderTag - 1);
         std::vector<Block> parts;
         source.message = codec_.make_room(source.headers.at(number), parts);

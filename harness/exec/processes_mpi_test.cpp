@@ -79,7 +79,7 @@ void expect_own_program(const Program& program, const std::unique_ptr<Worker>& w
   std::vector<std::string> expected, seen;
   for (int k = 0; k < iterations; ++k)
     for (const Instruction& i : program.ranks[static_cast<std::size_t>(job->rank())])
-      if (i.what != Do::reduce_gradients) expected.push_back(to_text(i));
+      if (!is_collective(i.what) && i.what != Do::free_weights) expected.push_back(to_text(i));
   for (const Instruction& i : mine.log) seen.push_back(to_text(i));
   EXPECT_EQ(seen, expected);
 }
@@ -150,39 +150,126 @@ std::vector<T> awkward(std::size_t count, int member) {
 Program replicas(int ranks) {
   Program program;
   program.ranks.resize(static_cast<std::size_t>(ranks));
-  program.placement.stages.resize(2);
+  program.placement.stages.resize(3);
   for (int r = 0; r < ranks; ++r) program.placement.stages[0].emplace_back(r);
   for (int r = ranks - 1; r >= 0; --r) program.placement.stages[1].emplace_back(r);
+  program.placement.stages[2] = {Rank(ranks - 1), Rank(0)};  // of four not all
   return program;
 }
 
+enum class Collective { reduce, gather, scatter };
+
+void collect(Transport& transport, Collective what, int group, int member, void* data,
+             std::size_t count, ElementType type) {
+  if (what == Collective::reduce) transport.all_reduce(group, member, data, count, type);
+  if (what == Collective::gather) transport.all_gather(group, member, data, count, type);
+  if (what == Collective::scatter) transport.reduce_scatter(group, member, data, count, type);
+}
+
+// `count` elements, or slices of so many a member. Twice in a row, so that the second finds what
+// the first left.
 template <class T>
-void expect_same_sum_as_threads(std::size_t count, int group) {
-  const int n = job->size(), me = group == 0 ? job->rank() : n - 1 - job->rank();
+void expect_same_as_threads(Collective what, std::size_t count, int group) {
+  const Program program = replicas(job->size());
+  const std::vector<Rank>& members = program.placement.stages[static_cast<std::size_t>(group)];
   const auto type = sizeof(T) == 4 ? ElementType::float32 : ElementType::float64;
-  const Program program = replicas(n);
-  std::vector<std::vector<T>> all;
-  for (int r = 0; r < n; ++r) all.push_back(awkward<T>(count, r));
-  std::vector<T> mine = all[static_cast<std::size_t>(me)];
+  const std::size_t n = members.size(), all = what == Collective::reduce ? count : n * count;
+  std::vector<std::vector<T>> values;
+  for (std::size_t k = 0; k < n; ++k) values.push_back(awkward<T>(all, static_cast<int>(k)));
+  const auto me =
+      static_cast<std::size_t>(std::ranges::find(members, Rank(job->rank())) - members.begin());
+  std::vector<T> mine = me < n ? values[me] : std::vector<T>();
+  const auto twice = [&](Transport& transport, std::size_t member, std::vector<T>& data) {
+    for (int k = 0; k < 2; ++k)
+      collect(transport, what, group, static_cast<int>(member), data.data(), count, type);
+  };
   {
     LetterCodec codec;
     const auto transport = job->transport(program, codec);
-    transport->all_reduce(group, me, mine.data(), count, type);
+    if (me < n) twice(*transport, me, mine);
   }
+  if (me == n) return;
   const auto threads = make_thread_transport(program);
   std::vector<std::thread> ranks;
-  for (int r = 0; r < n; ++r)
-    ranks.emplace_back([&, r] {
-      threads->all_reduce(group, r, all[static_cast<std::size_t>(r)].data(), count, type);
-    });
+  for (std::size_t k = 0; k < n; ++k) ranks.emplace_back([&, k] { twice(*threads, k, values[k]); });
   for (std::thread& rank : ranks) rank.join();
-  EXPECT_EQ(std::memcmp(mine.data(), all[0].data(), count * sizeof(T)), 0) << count;
+  // After a reduce-scatter the other slices hold anything.
+  const std::size_t first = what == Collective::scatter ? me * count : 0;
+  const std::size_t size = what == Collective::scatter ? count : all;
+  EXPECT_TRUE(std::equal(mine.begin() + static_cast<std::ptrdiff_t>(first),
+                         mine.begin() + static_cast<std::ptrdiff_t>(first + size),
+                         values[me].begin() + static_cast<std::ptrdiff_t>(first)))
+      << count << " elements in group " << group;
 }
 
-TEST(Processes, all_reduce_gives_the_bits_that_threads_give) {
-  for (const std::size_t count : {0, 1, 3, 1000, (1 << 20) + 77}) {
-    expect_same_sum_as_threads<float>(count, 0);
-    expect_same_sum_as_threads<double>(count, 1);
+TEST(Processes, collectives_give_the_bits_that_threads_give) {
+  for (const Collective what : {Collective::reduce, Collective::gather, Collective::scatter})
+    // A reduction goes in segments of 2^20 elements.
+    for (const std::size_t count :
+         {0, 1, 3, 1000, what == Collective::reduce ? (1 << 20) + 77 : 100003})
+      for (const int group : {0, 1, 2}) {
+        expect_same_as_threads<float>(what, count, group);
+        expect_same_as_threads<double>(what, count, group);
+      }
+}
+
+TEST(Processes, sharded_programs_run_as_on_threads) {
+  using Gather = Sharding::Gather;
+  using Reduce = Sharding::Reduce;
+  std::mt19937 random(29);  // the same in every process
+  int gathers = 0, scatters = 0;
+  unsigned trial = 0;
+  for (const Gather gather : {Gather::once, Gather::on_visit, Gather::on_use, Gather::after_step})
+    for (const Reduce reduce : {Reduce::per_microbatch, Reduce::per_unit})
+      for (int k = 0; k < 6; ++trial) {
+        const ExampleProblem copies = data_parallel_copies(random_problem(trial, false), 2);
+        if (static_cast<int>(copies.schedule.ranks.size()) > job->size()) continue;
+        ++k;
+        SCOPED_TRACE(testing::Message() << "trial " << trial);
+        const Program program = lower(copies.schedule, copies.graph, copies.placement, WeightRule{},
+                                      {.gather = gather,
+                                       .reduce = reduce,
+                                       .unit = static_cast<int>(random() % 3),
+                                       .prefetch = static_cast<int>(random() % 4)});
+        const auto workers = fakes(program);
+        const auto execution =
+            run_in_job(program, workers, {.iterations = 3, .timeout = Seconds(60)}, 20000 * k);
+        if (!execution) continue;
+        expect_own_program(program, workers[static_cast<std::size_t>(job->rank())], 3);
+        const FakeWorker& mine = fake(workers[static_cast<std::size_t>(job->rank())]);
+        const auto& own = program.ranks[static_cast<std::size_t>(job->rank())];
+        EXPECT_EQ(mine.gathers,
+                  3 * std::ranges::count(own, Do::gather_weights, &Instruction::what));
+        EXPECT_EQ(mine.scatters,
+                  3 * std::ranges::count(own, Do::reduce_scatter, &Instruction::what));
+        gathers += mine.gathers;
+        scatters += mine.scatters;
+      }
+  if (job->rank() < 2) {  // at least two ranks take part in each
+    EXPECT_GT(gathers, 100);
+    EXPECT_GT(scatters, 100);
+  }
+}
+
+TEST(Processes, a_rank_that_throws_in_a_collective_frees_the_others) {
+  const ExampleProblem copies =
+      data_parallel_copies({chain(1), one_stage_per_rank(1), example_1f1b(1, 2)}, job->size());
+  const Program program =
+      lower(copies.schedule, copies.graph, copies.placement, WeightRule{},
+            {.gather = Sharding::Gather::on_use, .reduce = Sharding::Reduce::per_microbatch});
+  for (const Place place : {Place::begin_gather, Place::free_weights, Place::begin_reduce_scatter,
+                            Place::end_reduce_scatter}) {
+    const auto workers = fakes(
+        program, {.throws = place, .throwing_rank = job->size() - 1, .throwing_iteration = 1});
+    try {
+      run_in_job(program, workers, {.iterations = 50, .timeout = Seconds(60)});
+      ADD_FAILURE() << "nothing thrown in " << to_text(place);
+    } catch (const RunStopped& stopped) {
+      EXPECT_EQ(stopped.kind, RunStopped::Kind::failed);
+      EXPECT_EQ(stopped.rank, Rank(job->size() - 1));
+      EXPECT_STREQ(stopped.what(), ("thrown in " + to_text(place)).c_str());
+    }
+    expect_runs(program, 3, 0, ElementType::float64);
   }
 }
 

@@ -113,6 +113,7 @@ struct RunRequest {
   int traced_iteration = -1;
   std::optional<Seconds> timeout;
   const std::atomic<bool>* cancel = nullptr;
+  const Pinning* pinning = nullptr;
   std::function<void(std::int64_t updates_done)>
       progress;  // called on a rank's thread: must be quick
   // Learning rate of an update (counted over the session's life); none: the optimizer's.

@@ -12,6 +12,7 @@
 #include "harness/core/error.h"
 #include "harness/core/system.h"
 #include "harness/exec/mpi.h"
+#include "harness/exec/pinning.h"
 #include "harness/run/prepare.h"
 #include "results/store.h"
 
@@ -229,6 +230,11 @@ RunCase read_one(const nlohmann::json& json, const std::string& file, const std:
   if (!c.train) c.epochs = 0, c.steps = std::max(c.steps, 1);
   read_choice(reader, "weight_gradient", c.weight_gradient, {"per_microbatch", "batched"});
   read_choice(reader, "step", c.step, {"free", "barrier"});
+  read_choice(reader, "pin", c.pin, {"none", "core"});
+  if (c.pin != "none" && !on_wall) reader.fail("pin", "the virtual clock has no ranks to pin");
+  if (c.pin != "none" && !hwloc_built())
+    reader.fail("pin", "this build has no hwloc",
+                "install it (Debian: libhwloc-dev) and build again, or use none");
   OptimizerSpec optimizer;
   optimizer.learning_rate = workload.optimizer.lr;
   optimizer.momentum = workload.optimizer.momentum;
@@ -335,6 +341,7 @@ nlohmann::json to_json(const RunCase& c) {
   if (c.evaluation != "drain") json["evaluation"] = c.evaluation;
   if (c.leftover != "drop") json["leftover"] = c.leftover;
   if (c.step != "free") json["step"] = c.step;
+  if (c.pin != "none") json["pin"] = c.pin;
   const RateSchedule& rate = c.rate_schedule;
   if (rate.kind == "step")
     json["optimizer"]["schedule"] = {

@@ -62,6 +62,7 @@ struct RunCase {
   // Of synchronous systems: free, a rank goes on once its own stages have stepped; barrier, no rank
   // begins the next update before all have (WeightRule::step_barrier).
   std::string step = "free";
+  std::string pin = "none";  // or "core": every rank on a core of its own (exec/pinning.h)
   OptimizerSpec optimizer;
   RateSchedule rate_schedule;
   // drain: an asynchronous pipe runs empty before each evaluation; snapshot: it runs on, and copies

@@ -141,6 +141,7 @@ TEST(ExpandCase, TheDigestKnowsWhatMattersOnly) {
   EXPECT_EQ(cases_of(tiny({{"system", "pipedream"}, {"step", "barrier"}})).front().step, "free")
       << "it has no flush to wait at";
   EXPECT_NE(digest_of(tiny()), digest_of(tiny({{"optimizer", {{"learning_rate", 0.5}}}})));
+  EXPECT_EQ(digest_of(tiny()), digest_of(tiny({{"pin", "none"}})));
 }
 
 struct BadInput {
@@ -220,6 +221,10 @@ const BadInput kBad[] = {
      "s.json: /grid/0/weight_gradient: unknown value 'batch'; did you mean 'batched'?"},
     {"step", tiny({{"step", "barier"}}),
      "s.json: /grid/0/step: unknown value 'barier'; did you mean 'barrier'?"},
+    {"pin", tiny({{"pin", "cores"}}),
+     "s.json: /grid/0/pin: unknown value 'cores'; did you mean 'core'?"},
+    {"pin_of_no_rank", tiny({{"pin", "core"}, {"clock", "virtual"}}),
+     "s.json: /grid/0/pin: the virtual clock has no ranks to pin"},
     {"timeout", tiny({{"timeout_seconds", -1}}),
      "s.json: /grid/0/timeout_seconds: must not be negative"},
     {"optimizer_kind", tiny({{"optimizer", {{"kind", "adm"}}}}),

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "harness/exec/mpi.h"
+#include "harness/exec/pinning.h"
 #include "harness/run/engine.h"
 #include "harness/run/prepare.h"
 #include "harness/run/run_case.h"
@@ -41,6 +42,7 @@ nlohmann::json describe_environment() {
     json["torch"] = engine::torch();
     json["nccl"] = nullptr;
     json["mpi"] = mpi_built() ? nlohmann::json(mpi_library()) : nlohmann::json(nullptr);
+    json["hwloc"] = hwloc_built() ? nlohmann::json(hwloc_library()) : nlohmann::json(nullptr);
     json["cpu"] = cpu_name();
     json["cores"] = std::thread::hardware_concurrency();
     json["gpu"] = nullptr;

@@ -99,6 +99,7 @@ class CaseRun {
       try {
         prepare_in_job();
         if (job() && !team_) return std::move(record_);  // the case runs on others only
+        if (case_.pin == "core") pin();
         if (case_.leftover == "partial") prepared_.leftover = WeightRule::Leftover::partial;
       } catch (const InputError& e) {
         // The case itself was found sound when it was read: it is the system that refuses.
@@ -153,6 +154,11 @@ class CaseRun {
       adopt_measured_costs(json.at("costs"));
       prepared_ = prepare(case_);
     });
+  }
+
+  void pin() {
+    pinning_ = pin_to_cores(static_cast<int>(prepared_.ranks.devices.size()), team());
+    record_.environment["pinning"] = {{"library", hwloc_library()}, {"cpus", pinning_->cpus()}};
   }
 
   // All have planned by themselves: the result must be the same.
@@ -475,6 +481,7 @@ class CaseRun {
         request.timeout = Seconds(std::max(left, 1e-3));
       }
       request.cancel = hooks_.cancel;
+      request.pinning = pinning_.get();
       request.progress = [&](std::int64_t in_stretch) { report(done + in_stretch, ""); };
       result = session_->run(program_, request);
     }
@@ -566,6 +573,7 @@ class CaseRun {
   Record record_;
   Prepared prepared_;
   std::unique_ptr<Team> team_;  // the case's ranks, in a job
+  std::unique_ptr<Pinning> pinning_;
   Program program_;
   std::shared_ptr<const DataSplit> data_;
   std::unique_ptr<Session> session_;
@@ -590,6 +598,7 @@ Record record_of(const RunCase& c) {
   }
   if (c.sharding != "system") record.options["sharding"] = c.sharding;
   if (c.step != "free") record.options["step"] = c.step;
+  if (c.pin != "none") record.options["pin"] = c.pin;
   record.workload = c.workload;
   record.workload_facts = {{"title", workload.title},
                            {"metric", workload.metric},

@@ -13,6 +13,8 @@
 #include <numeric>
 #include <thread>
 
+#include "harness/core/error.h"
+#include "harness/exec/pinning.h"
 #include "harness/run/test_data.h"
 #include "results/metrics.h"
 #include "results/stability.h"
@@ -287,6 +289,36 @@ std::int64_t sent(const Record& record, const char* kind) {
   std::int64_t sum = 0;
   for (const json& bytes : record.observed.at("sent_bytes").at(kind)) sum += bytes.get<int>();
   return sum;
+}
+
+TEST_F(RunCaseTest, PinnedRanksAreNamedWithTheirCoresOrRefused) {
+  const json steps = {{"clock", "wall"}, {"costs", "analytic"}, {"epochs", 0}, {"steps", 2}};
+  const auto with = [&](const json& more) {
+    json entry = steps;
+    entry.update(more);
+    return run(entry);
+  };
+  if (!hwloc_built()) {
+    EXPECT_THROW(with({{"pin", "core"}}), InputError);
+    GTEST_SKIP() << "this build has no hwloc";
+  }
+  const Record crowded =
+      with({{"ranks", 32}, {"pin", "core"}, {"system", "data_parallel"}, {"microbatches", 32}});
+  if (std::thread::hardware_concurrency() < 32) {
+    EXPECT_EQ(crowded.outcome, "unsupported");
+    EXPECT_TRUE(crowded.reason.starts_with("pin: 32 ranks on a machine")) << crowded.reason;
+  }
+  const Record one = with({{"system", "single_device"}, {"pin", "core"}});
+  ASSERT_EQ(one.outcome, "ok") << one.reason;
+  EXPECT_EQ(one.environment.at("pinning").at("library"), hwloc_library());
+  EXPECT_EQ(one.environment.at("pinning").at("cpus").size(), 1u);
+  EXPECT_EQ(one.options.at("pin"), "core");
+  const Record free = with({{"system", "single_device"}});
+  EXPECT_FALSE(free.environment.contains("pinning"));
+  EXPECT_FALSE(free.options.contains("pin"));
+  ASSERT_EQ(free.curve.size(), one.curve.size());
+  for (std::size_t k = 0; k < free.curve.size(); ++k)
+    EXPECT_EQ(free.curve[k].loss, one.curve[k].loss);
 }
 
 TEST_F(RunCaseTest, ShardedTrainingHoldsLessAndLearnsTheSame) {

@@ -3,7 +3,10 @@
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
+#include <cstring>
+
 #include "harness/exec/bytes.h"
+#include "harness/exec/torch/tensor_message.h"
 
 namespace sluice {
 
@@ -59,24 +62,21 @@ std::string as_text(std::span<const std::byte> bytes) {
 }  // namespace
 
 MessageCodec::Encoded TensorCodec::encode(Message& message) {
-  const c10::InferenceMode no_autograd;
   const MemoryScope scope(receiver, MemoryKind::buffers);
-  auto& tensors = *static_cast<std::vector<at::Tensor>*>(message.payload.get());
-  for (at::Tensor& tensor : tensors) tensor = dense(tensor);
-  Encoded encoded{as_bytes(describe(tensors)), {}};
-  for (const at::Tensor& tensor : tensors)
-    if (tensor.defined()) encoded.parts.push_back(bytes_of(tensor));
-  return encoded;
+  TensorBlocks blocks = blocks_of(*static_cast<TensorMessage*>(message.payload.get()));
+  const auto header = std::as_bytes(std::span(blocks.header));
+  return {{header.begin(), header.end()}, std::move(blocks.blocks)};
 }
 
 Message TensorCodec::make_room(std::span<const std::byte> header,
                                std::vector<std::span<std::byte>>& parts) {
   const c10::InferenceMode no_autograd;
   const MemoryScope scope(receiver, MemoryKind::buffers);
-  auto tensors = std::make_shared<std::vector<at::Tensor>>(make(as_text(header)));
-  for (const at::Tensor& tensor : *tensors)
-    if (tensor.defined()) parts.push_back(bytes_of(tensor));
-  return {std::move(tensors)};
+  std::vector<std::int64_t> numbers(header.size() / sizeof(std::int64_t));
+  std::memcpy(numbers.data(), header.data(), header.size());
+  const auto bytes = at::TensorOptions().dtype(at::kByte);
+  return {message_of(
+      numbers, [&](std::int64_t n) { return at::empty({n}, bytes); }, &parts)};
 }
 
 void send_tensors(Team& team, int to, std::span<const at::Tensor> tensors) {

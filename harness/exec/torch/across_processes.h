@@ -13,7 +13,7 @@
 
 namespace sluice {
 
-// The payload of a worker's message is a std::vector<at::Tensor>. An undefined tensor stays one.
+// Of messages whose payload is a TensorMessage.
 class TensorCodec : public MessageCodec {
  public:
   MemoryCounters* receiver = nullptr;  // whose buffers arriving messages are

@@ -13,16 +13,11 @@
 #include "harness/exec/nccl/nccl_transport.h"
 #include "harness/exec/threads.h"
 #include "harness/exec/torch/device_transport.h"
+#include "harness/exec/torch/tensor_message.h"
 
 namespace sluice {
 
 namespace {
-
-using Tensors = std::vector<at::Tensor>;
-
-Tensors& tensors_of(const Message& message) {
-  return *static_cast<Tensors*>(message.payload.get());
-}
 
 // A header (the payload of the host's messages) to another process.
 class HeaderCodec : public MessageCodec {
@@ -45,52 +40,14 @@ class HeaderCodec : public MessageCodec {
   }
 };
 
-// The header of a tensor: type (-1: undefined), number of dimensions, sizes.
-class TensorBuffers : public MessageBuffers {
- public:
-  std::vector<std::int64_t> header(const Message& message) override {
-    const c10::InferenceMode no_autograd;
-    std::vector<std::int64_t> numbers;
-    for (at::Tensor& tensor : tensors_of(message)) {
-      if (!tensor.defined()) {
-        numbers.push_back(-1);
-        continue;
-      }
-      tensor = tensor.contiguous();
-      numbers.push_back(static_cast<std::int64_t>(tensor.scalar_type()));
-      numbers.push_back(tensor.dim());
-      numbers.insert(numbers.end(), tensor.sizes().begin(), tensor.sizes().end());
-    }
-    return numbers;
-  }
-
-  // Made on the channel's stream, so that the message may arrive while the rank computes: memory
-  // that the compute stream gave away is not touched.
-  Message room_for(std::span<const std::int64_t> header, DeviceCalls::Stream stream) override {
-    const c10::InferenceMode no_autograd;
-    const c10::cuda::CUDAStreamGuard on(c10::cuda::getStreamFromExternal(
-        static_cast<cudaStream_t>(stream), c10::cuda::current_device()));
-    auto tensors = std::make_shared<Tensors>();
-    for (std::size_t at = 0; at < header.size();) {
-      at::Tensor& tensor = tensors->emplace_back();
-      if (header[at++] < 0) continue;
-      const auto type = static_cast<at::ScalarType>(header[at - 1]);
-      const auto dimensions = static_cast<std::size_t>(header[at]);
-      const auto sizes = header.subspan(at + 1, dimensions);
-      tensor = at::empty(at::IntArrayRef(sizes.data(), sizes.size()),
-                         at::TensorOptions().dtype(type).device(at::kCUDA));
-      at += 1 + dimensions;
-    }
-    return {tensors, {}};
-  }
-
-  std::vector<DeviceBuffer> buffers(const Message& message) override {
-    std::vector<DeviceBuffer> all;
-    for (const at::Tensor& tensor : tensors_of(message))
-      if (tensor.defined()) all.push_back({tensor.mutable_data_ptr(), tensor.nbytes()});
-    return all;
-  }
-};
+// Made on the channel's stream, so that the message may arrive while the rank computes: memory that
+// the compute stream gave away is not touched.
+at::Tensor block_on_stream(std::int64_t bytes, DeviceCalls::Stream stream) {
+  const c10::cuda::CUDAStreamGuard on(c10::cuda::getStreamFromExternal(
+      static_cast<cudaStream_t>(stream), c10::cuda::current_device()));
+  const c10::InferenceMode no_autograd;
+  return at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(at::kCUDA));
+}
 
 class NcclTransports : public DeviceTransports {
  public:
@@ -130,7 +87,7 @@ class NcclTransports : public DeviceTransports {
   std::vector<RankDevice*> devices_;
   Team* team_;
   std::unique_ptr<DeviceCalls> calls_;
-  TensorBuffers buffers_;
+  TensorBuffers buffers_{at::kCUDA, block_on_stream};
   HeaderCodec headers_;
   std::unique_ptr<NcclLinks> links_;
 };

@@ -17,7 +17,7 @@ std::vector<std::unique_ptr<RankDevice>> make_cuda_devices(std::size_t ranks, Te
   std::vector<std::unique_ptr<RankDevice>> devices;
   made.clear();
   for (std::size_t r = 0; r < ranks; ++r) {
-    auto device = std::make_unique<FakeRankDevice>();
+    auto device = make_fake_device();
     made.push_back(device.get());
     devices.push_back(std::move(device));
   }

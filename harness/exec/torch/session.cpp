@@ -77,7 +77,8 @@ class TorchSession : public Session {
                                 .traced_iteration = request.traced_iteration,
                                 .timeout = request.timeout,
                                 .cancel = request.cancel,
-                                .team = team()});
+                                .team = team(),
+                                .pinning = request.pinning});
     const std::int64_t all = static_cast<std::int64_t>(request.iterations) * program.updates;
     updates_ += result.execution.diverged.value_or(all);
     result.losses.assign(static_cast<std::size_t>(request.iterations * program.updates), 0);

@@ -470,46 +470,45 @@ at::Tensor TorchWorker::hand_out(at::Tensor& tensor, const Piece& piece, bool la
   return message;
 }
 
-// How many tensors each layer kept, then these tensors. Counted here until it is handed over.
+// How many tensors each layer kept, and these tensors. Counted here until it is handed over.
 Message TorchWorker::take_stash(Slot& slot) {
-  auto tensors = std::make_shared<std::vector<at::Tensor>>();
+  auto message = std::make_shared<TensorMessage>();
+  std::vector<at::Tensor>& tensors = message->tensors;
   const MemoryScope scope(counters_, MemoryKind::buffers);
-  std::vector<std::int64_t> counts;
-  for (const LayerStash& layer : slot.stash.layers)
-    counts.push_back(static_cast<std::int64_t>(layer.kept.size()));
-  tensors->push_back(at::tensor(counts, at::kLong));
-  for (LayerStash& layer : slot.stash.layers)
-    for (at::Tensor& kept : layer.kept) tensors->push_back(std::move(kept));
+  for (LayerStash& layer : slot.stash.layers) {
+    message->numbers.push_back(static_cast<std::int64_t>(layer.kept.size()));
+    for (at::Tensor& kept : layer.kept) tensors.push_back(std::move(kept));
+  }
   slot.stash = {};
   // Layers that keep the same tensor, or views of one, go on sharing it. A copy only where somebody
   // else here holds it too.
   std::map<const void*, std::size_t> handles, views;  // in the message, of a tensor, of a storage
-  for (const at::Tensor& t : *tensors)
+  for (const at::Tensor& t : tensors)
     if (++handles[t.unsafeGetTensorImpl()] == 1) ++views[t.storage().unsafeGetStorageImpl()];
-  for (at::Tensor& t : *tensors) {
+  for (at::Tensor& t : tensors) {
     if (t.use_count() > handles[t.unsafeGetTensorImpl()] ||
         t.storage().use_count() > views[t.storage().unsafeGetStorageImpl()])
       t = t.clone();
     recount(t, counters_, MemoryKind::buffers);
   }
-  return {std::move(tensors), device_ ? device_->record() : nullptr};
+  return {std::move(message), device_ ? device_->record() : nullptr};
 }
 
-void TorchWorker::put_stash(Slot& slot, std::vector<at::Tensor>& tensors) {
-  const std::int64_t* counts = tensors[0].data_ptr<std::int64_t>();
-  std::size_t next = 1;
-  for (std::int64_t l = 0; l < tensors[0].numel(); ++l) {
+void TorchWorker::put_stash(Slot& slot, TensorMessage& message) {
+  std::size_t next = 0;
+  for (const std::int64_t kept : message.numbers) {
     LayerStash& layer = slot.stash.layers.emplace_back();
-    for (std::int64_t k = 0; k < counts[l]; ++k) {
-      recount(tensors[next], counters_, MemoryKind::activations);
-      layer.kept.push_back(std::move(tensors[next++]));
+    for (std::int64_t k = 0; k < kept; ++k) {
+      at::Tensor& tensor = message.tensors[next++];
+      recount(tensor, counters_, MemoryKind::activations);
+      layer.kept.push_back(std::move(tensor));
     }
   }
 }
 
 Message TorchWorker::take(const Instruction& send) {
   const c10::InferenceMode no_autograd;
-  if (send.what == Do::send_stepped) return {std::make_shared<std::vector<at::Tensor>>()};
+  if (send.what == Do::send_stepped) return {std::make_shared<TensorMessage>()};
   State& s = state(send.stage);
   if (send.what == Do::send_stash) return take_stash(s.slots[send.micro.index()]);
   if (send.what == Do::send_weight_gradient) {
@@ -517,22 +516,22 @@ Message TorchWorker::take(const Instruction& send) {
     gradient_views(s);
     s.clear_sum = true;
     const MemoryScope scope(counters_, MemoryKind::buffers);
-    return {std::make_shared<std::vector<at::Tensor>>(1, s.sum.clone()),
+    return {std::make_shared<TensorMessage>(TensorMessage{.tensors = {s.sum.clone()}}),
             device_ ? device_->record() : nullptr};
   }
   const bool down = send.what == Do::send_activation;
-  auto tensors = std::make_shared<std::vector<at::Tensor>>();
+  auto message = std::make_shared<TensorMessage>();
   const auto& edges = down ? s.to : s.from;
   const auto edge = edges.find(send.peer_stage);
-  if (edge == edges.end()) return {std::move(tensors)};  // an imposed edge: order, no data
+  if (edge == edges.end()) return {std::move(message)};  // an imposed edge: order, no data
   const Piece piece =
       piece_of_message(context_.program->graph, send.stage, send.micro, send.peer_stage);
   Slot& slot = s.slots[piece.op.index()];
   auto& values = down ? slot.outputs : slot.input_gradients;
   auto& left = down ? slot.outputs_left : slot.input_gradients_left;
   for (const std::size_t i : edge->second.own)
-    tensors->push_back(hand_out(values[i], piece, --left[i] == 0));
-  return {std::move(tensors), device_ ? device_->record() : nullptr};
+    message->tensors.push_back(hand_out(values[i], piece, --left[i] == 0));
+  return {std::move(message), device_ ? device_->record() : nullptr};
 }
 
 // Tensors that another rank made: this one's stream waits for them, and their memory for it.
@@ -555,12 +554,11 @@ void TorchWorker::put(const Instruction& receive, Message message) {
   const c10::InferenceMode no_autograd;
   if (receive.what == Do::receive_stepped) return;
   State& s = state(receive.stage);
-  auto& tensors = *static_cast<std::vector<at::Tensor>*>(message.payload.get());
+  auto& payload = *static_cast<TensorMessage*>(message.payload.get());
+  std::vector<at::Tensor>& tensors = payload.tensors;
   if (receive.what == Do::receive_stash) {
-    at::Tensor counts = std::move(tensors[0]);  // for the host
     if (device_) take_over(tensors, message.ready);
-    tensors[0] = std::move(counts);
-    return put_stash(s.slots[receive.micro.index()], tensors);
+    return put_stash(s.slots[receive.micro.index()], payload);
   }
   if (receive.what == Do::receive_weight_gradient) {
     if (device_) take_over(tensors, message.ready);

@@ -16,6 +16,7 @@
 #include "harness/exec/torch/rank_device.h"
 #include "harness/exec/torch/stage_module.h"
 #include "harness/exec/torch/stage_weights.h"
+#include "harness/exec/torch/tensor_message.h"
 
 namespace sluice {
 
@@ -143,7 +144,7 @@ class TorchWorker : public Worker {
   std::span<const at::Tensor> gradient_views(State& s);
   void count_stash(const Slot& slot);
   Message take_stash(Slot& slot);
-  void put_stash(Slot& slot, std::vector<at::Tensor>& tensors);
+  void put_stash(Slot& slot, TensorMessage& message);
   void run_pending(State& s);
   std::vector<std::int64_t> samples_of(const State& s, Micro op) const;
   at::Tensor hand_out(at::Tensor& tensor, const Piece& piece, bool last_reader);
