@@ -98,7 +98,7 @@ class MpiTransport : public Transport {
     }
   }
 
-  void all_gather(int group, int member, void* data, std::size_t count,
+  void all_gather(int group, int member, const Shard& /*own*/, void* data, std::size_t count,
                   ElementType type) override {
     const std::size_t bytes = count * (type == ElementType::float32 ? 4 : 8);
     const auto all = static_cast<std::byte*>(data);
