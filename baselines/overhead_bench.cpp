@@ -22,21 +22,24 @@ namespace {
 class IdleWorker : public Worker {
  public:
   void begin_run(const Program&) override {}
-  void begin_iteration(int) override {}
+  void begin_iteration(int iteration) override { iteration_ = iteration; }
   void compute(const Instruction&) override {}
   Message take(const Instruction&) override { return {}; }
   void put(const Instruction&, Message) override {}
   Buffer gradients(StageId) override { return one_element(); }
-  Buffer begin_gather(StageId) override { return one_element(); }
+  Gathering begin_gather(StageId) override { return {one_element(), {&shard_, iteration_}}; }
   void free_weights(StageId) override {}
   Buffer begin_reduce_scatter(StageId) override { return one_element(); }
   void end_reduce_scatter(StageId) override {}
+  void add_reduced(StageId, const void*) override {}
   void step(const Instruction&) override {}
   void end_run() override {}
 
  private:
   Buffer one_element() { return {values_.data(), 1, ElementType::float32}; }
   std::array<float, 8> values_{};
+  float shard_ = 0;
+  int iteration_ = 0;
 };
 
 struct Case {

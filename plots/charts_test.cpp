@@ -222,16 +222,19 @@ TEST(Charts, ASystemHasOneColour) {
 
 TEST(Charts, TimelineReadsTheOps) {
   Record r = synthetic::record("dualpipe", 2, 0.1);
-  r.timeline = {{0, "0F0", 0, 1},      {0, "2I10", 1, 2},   {1, "(1F0;1B3)", 2, 4},
-                {1, "SEND_F", 2, 2.5}, {0, "step", 3.5, 4}, {0, "2W10", 2, 2.01}};
+  r.timeline = {{0, "0F0", 0, 1},       {0, "2I10", 1, 2},
+                {1, "(1F0;1B3)", 2, 4}, {1, "SEND_F", 2, 2.5},
+                {0, "step", 3.5, 4},    {0, "2W10", 2, 2.01},
+                {0, "gather 0", 0, 3},  {1, "reduce_scatter 1", 2.5, 4},
+                {1, "reduce", 3, 4}};
   r.theory = {{"bubble", 0.25}};
   r.observed = json::object();
   const std::vector<Comparison> comparisons = compare(std::vector<Record>{r});
   const Chart c = timeline_chart("t", comparisons[0], comparisons[0].rows[0]);
   std::multiset<std::string> kinds;
   for (const json& op : c.spec["layer"][1]["data"]["values"]) kinds.insert(op["kind"]);
-  EXPECT_EQ(kinds, (std::multiset<std::string>{"F", "I", "F", "B", "communication",
-                                               "optimizer step", "W"}));
+  EXPECT_EQ(kinds, (std::multiset<std::string>{"F", "I", "F", "B", "communication", "gather",
+                                               "reduction", "reduction", "optimizer step", "W"}));
   for (const json& op : c.spec["layer"][1]["data"]["values"]) {
     const bool narrow = op["op"] == "2W10";  // no room for its number
     if (narrow || op["op"] == "2I10") {

@@ -2,6 +2,9 @@
 //
 //   rank 0  [0][1][2][3]            [0 ][1 ][2 ][3 ]      blue F, green B (teal I, yellow W),
 //   rank 1     [0][1][2][3][0 ][1 ][2 ][3 ]               grey is idle
+//
+// What moves data (gathers, reductions) is a strip along the row's foot; an overlapped pair shares
+// the row, one above the other.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +25,7 @@ using nlohmann::json;
 constexpr double kWidth = 900, kRow = 26;
 
 struct Part {
-  std::string kind;  // F, B, I, W, communication, step
+  std::string kind;  // a name of kKinds
   std::string micro;
   int stage = -1;
 };
@@ -37,14 +40,23 @@ Part read_part(const std::string& op) {
   const std::size_t kind = digits(0);
   if (kind > 0 && kind < 9 && kind < op.size()) {
     const std::size_t end = digits(kind + 1);
-    const bool compute = std::string("FBIW").find(op[kind]) != std::string::npos;
+    const bool compute = std::string("FBIWR").find(op[kind]) != std::string::npos;
     if (compute && end == op.size() && end > kind + 1)
       return {std::string(1, op[kind]), op.substr(kind + 1), std::stoi(op.substr(0, kind))};
   }
   std::string lower = op;
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return {lower.find("step") != std::string::npos ? "optimizer step" : "communication", "", -1};
+  const auto says = [&](const char* word) { return lower.find(word) != std::string::npos; };
+  return {says("step")     ? "optimizer step"
+          : says("reduce") ? "reduction"
+          : says("gather") ? "gather"
+                           : "communication",
+          "", -1};
+}
+
+bool moves_data(const Part& part) {
+  return part.kind == "gather" || part.kind == "reduction" || part.kind == "communication";
 }
 
 // "(5F1;2B0)", two ops that overlap, are two parts.
@@ -63,7 +75,10 @@ constexpr Kind kKinds[] = {{"F", "#4c78a8", "white"},
                            {"B", "#54a24b", "white"},
                            {"I", "#72b7b2", "#111"},
                            {"W", "#f2c14e", "#111"},
-                           {"communication", "#b279a2", "white"},
+                           {"R", "#9ecae9", "#111"},
+                           {"gather", "#e45756", "white"},
+                           {"reduction", "#b279a2", "white"},
+                           {"communication", "#9d755d", "white"},
                            {"optimizer step", "#555555", "white"},
                            {"idle", "#ececec", "#111"}};
 
@@ -77,8 +92,7 @@ std::optional<double> number(const json& object, const char* name) {
 double idle_share(const Record& record, int ranks, double begin, double end) {
   std::map<int, std::vector<std::pair<double, double>>> busy;
   for (const TimelineOp& op : record.timeline)
-    if (read_parts(op.op).front().kind != "communication")
-      busy[op.rank].emplace_back(op.start, op.end);
+    if (!moves_data(read_parts(op.op).front())) busy[op.rank].emplace_back(op.start, op.end);
   double total = 0;
   for (auto& [rank, spans] : busy) {
     std::sort(spans.begin(), spans.end());
@@ -130,7 +144,7 @@ Chart timeline_chart(const std::string& name, const Comparison& comparison,
       // Overlapped pairs share the row; what moves data runs beside the compute, along its foot.
       double top = op.rank + 0.06, bottom = op.rank + 0.94;
       if (parts.size() == 2) (i == 0 ? bottom : top) = op.rank + 0.5;
-      if (part.kind == "communication") top = op.rank + 0.76;
+      if (moves_data(part)) top = op.rank + 0.76;
       double shade = 1;
       if (part.stage >= 0) {
         const auto& own = stages[op.rank];
@@ -142,7 +156,7 @@ Chart timeline_chart(const std::string& name, const Comparison& comparison,
           !part.micro.empty() && pixels >= 6.5 * static_cast<double>(part.micro.size()) + 2;
       const auto* kind = std::find_if(std::begin(kKinds), std::end(kKinds),
                                       [&](const Kind& k) { return part.kind == k.name; });
-      json& layer = part.kind == "communication" ? moves : ops;
+      json& layer = moves_data(part) ? moves : ops;
       layer.push_back({{"kind", part.kind},
                        {"op", op.op},
                        {"rank", op.rank},

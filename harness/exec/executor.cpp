@@ -16,10 +16,11 @@ namespace sluice {
 static std::logic_error not_sharded(StageId stage) {
   return std::logic_error("the worker has no shards of stage " + std::to_string(stage.value));
 }
-Worker::Buffer Worker::begin_gather(StageId stage) { throw not_sharded(stage); }
+Worker::Gathering Worker::begin_gather(StageId stage) { throw not_sharded(stage); }
 void Worker::free_weights(StageId stage) { throw not_sharded(stage); }
 Worker::Buffer Worker::begin_reduce_scatter(StageId stage) { throw not_sharded(stage); }
 void Worker::end_reduce_scatter(StageId stage) { throw not_sharded(stage); }
+void Worker::add_reduced(StageId stage, const void*) { throw not_sharded(stage); }
 
 namespace {
 
@@ -145,6 +146,12 @@ int member_of(const Program& program, StageId stage, Rank rank) {
   return static_cast<int>(std::ranges::find(ranks, rank) - ranks.begin());
 }
 
+// The sums of the stage's reduce-scatters, in their order, until only so many are left.
+void take_reduced(StageId stage, int member, Transport& transport, Worker& worker, int left) {
+  while (const void* const sum = transport.take_reduced(stage.value, member, left))
+    worker.add_reduced(stage, sum);
+}
+
 template <bool traced>
 void run_once(const Program& program, Rank rank, Transport& transport, Worker& worker,
               int iteration, const RankClock& clock, const Stop& stop, RankResult& result) {
@@ -173,21 +180,32 @@ void run_once(const Program& program, Rank rank, Transport& transport, Worker& w
         break;
       }
       case Do::gather_weights: {
-        const Worker::Buffer w = worker.begin_gather(i.stage);
-        transport.all_gather(i.channel, member_of(program, i.stage, rank), w.data, w.count, w.type);
+        const auto [all, own] = worker.begin_gather(i.stage);
+        transport.all_gather(i.channel, member_of(program, i.stage, rank), own, all.data, all.count,
+                             all.type);
         break;
       }
       case Do::free_weights:
         worker.free_weights(i.stage);
         continue;
       case Do::reduce_scatter: {
+        const int member = member_of(program, i.stage, rank);
+        take_reduced(i.stage, member, transport, worker, Transport::kPosted);
         const Worker::Buffer g = worker.begin_reduce_scatter(i.stage);
-        transport.reduce_scatter(i.channel, member_of(program, i.stage, rank), g.data, g.count,
-                                 g.type);
+        if (!transport.post_reduce_scatter(i.channel, member, g.data, g.count, g.type)) {
+          transport.reduce_scatter(i.channel, member, g.data, g.count, g.type);
+          const std::size_t slice = g.count * (g.type == ElementType::float32 ? 4 : 8);
+          worker.add_reduced(
+              i.stage, static_cast<const char*>(g.data) + static_cast<std::size_t>(member) * slice);
+        }
         worker.end_reduce_scatter(i.stage);
         break;
       }
       case Do::optimizer_step: {
+        if (program.sharded(i.stage)) {
+          take_reduced(i.stage, member_of(program, i.stage, rank), transport, worker, 0);
+          if constexpr (traced) begin = clock.now();  // waiting for the others is no part of it
+        }
         worker.step(i);
         double& end =
             result

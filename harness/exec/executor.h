@@ -47,11 +47,18 @@ class Worker {
   // Sharded stages, for workers that have any (sharding.h). `count` is of one member's slice,
   // `data` has those of all members in their order.
   // Memory for the gathered weights, the own slice filled in. Ops may read it after the collective.
-  virtual Buffer begin_gather(StageId stage);
+  struct Gathering {
+    Buffer all;
+    Shard own;
+  };
+  virtual Gathering begin_gather(StageId stage);
   virtual void free_weights(StageId stage);
-  // What to reduce-scatter; when that is done, end_reduce_scatter() finds the sum in its own slice.
+  // What to reduce-scatter; its memory is in use until end_reduce_scatter().
   virtual Buffer begin_reduce_scatter(StageId stage);
   virtual void end_reduce_scatter(StageId stage);
+  // The own slice's sum over the members, of every reduce-scatter in its turn and before the step;
+  // at times after other ops of the stage.
+  virtual void add_reduced(StageId stage, const void* sum);
   virtual void step(const Instruction& step) = 0;
   virtual void end_run() = 0;
   virtual DeviceClock* clock() { return nullptr; }  // none: an op is done when its call returns

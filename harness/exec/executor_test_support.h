@@ -10,6 +10,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <span>
 #include <stdexcept>
 #include <thread>
 
@@ -35,7 +36,8 @@ enum class Place {
   begin_gather,
   free_weights,
   begin_reduce_scatter,
-  end_reduce_scatter
+  end_reduce_scatter,
+  add_reduced
 };
 
 std::string to_text(Place place) {
@@ -51,7 +53,8 @@ std::string to_text(Place place) {
                                       "begin_gather",
                                       "free_weights",
                                       "begin_reduce_scatter",
-                                      "end_reduce_scatter"};
+                                      "end_reduce_scatter",
+                                      "add_reduced"};
   return names[static_cast<std::size_t>(place)];
 }
 
@@ -70,6 +73,7 @@ struct FakeOptions {
   int throwing_iteration = 0;
   ElementType type = ElementType::float64;
   std::optional<std::int64_t> diverges;  // throws Diverged{this} instead
+  std::size_t slice = 3;                 // elements of one member's, of a sharded stage
 };
 
 // Keeps a log of every call and checks what it is handed. A stage's "gradient" is the sum of its
@@ -143,12 +147,16 @@ class FakeWorker : public Worker {
       return {floats_[stage].data(), 3, ElementType::float32};
     return {doubles_[stage].data(), 3, ElementType::float64};
   }
-  Buffer begin_gather(StageId stage) override {
+  Gathering begin_gather(StageId stage) override {
     at(Place::begin_gather);
     ++gathers;
-    weights_[stage].assign(3 * members(stage), -1);
+    weights_[stage].assign(slice_elements() * members(stage), -1);
     fill_slice(stage, member(stage));
-    return {weights_[stage].data(), 3, ElementType::float64};
+    std::vector<double>& shard = shards_[stage];  // others read it until the next step
+    if (shard.empty() || shard[0] != weight(stage, member(stage)))
+      shard.assign(slice_elements(), weight(stage, member(stage)));
+    return {{weights_[stage].data(), slice_elements(), ElementType::float64},
+            {shard.data(), steps_[stage]}};
   }
   void free_weights(StageId stage) override {
     at(Place::free_weights);
@@ -161,16 +169,20 @@ class FakeWorker : public Worker {
     auto& whole = whole_gradients_[stage];
     whole.clear();
     for (std::size_t k = 0; k < members(stage); ++k)
-      whole.insert(whole.end(), 3, static_cast<double>(k + 1) * sum(stage));
+      whole.insert(whole.end(), slice_elements(), static_cast<double>(k + 1) * sum(stage));
     doubles_[stage].assign(3, 0);
-    return {whole.data(), 3, ElementType::float64};
+    return {whole.data(), slice_elements(), ElementType::float64};
   }
   void end_reduce_scatter(StageId stage) override {
     at(Place::end_reduce_scatter);
-    shard_gradients_[stage].resize(3);
-    for (std::size_t i = 0; i < 3; ++i)
-      shard_gradients_[stage][i] += whole_gradients_[stage][3 * member(stage) + i];
     whole_gradients_.erase(stage);
+  }
+  void add_reduced(StageId stage, const void* sum) override {
+    at(Place::add_reduced);
+    const auto* const values = static_cast<const double*>(sum);
+    auto& gradient = shard_gradients_[stage];
+    gradient.resize(slice_elements());
+    for (std::size_t i = 0; i < gradient.size(); ++i) gradient[i] += values[i];
   }
   void step(const Instruction& step) override {
     at(Place::step);
@@ -179,7 +191,7 @@ class FakeWorker : public Worker {
     if (program_->sharded(step.stage)) {
       const double n = program_->microbatches, all = n * (n + 1) / 2;
       const double own = static_cast<double>(member(step.stage) + 1) * all;
-      if (shard_gradients_[step.stage] != std::vector<double>(3, own))
+      if (shard_gradients_[step.stage] != std::vector<double>(slice_elements(), own))
         errors.push_back(sluice::to_text(step) + " sees another gradient than its slice's");
       if (sum(step.stage) != 0)
         errors.push_back(sluice::to_text(step) + " leaves gradients behind");
@@ -224,19 +236,23 @@ class FakeWorker : public Worker {
     const auto& ranks = program_->placement.stages[stage.index()];
     return static_cast<std::size_t>(std::ranges::find(ranks, rank_) - ranks.begin());
   }
+  std::size_t slice_elements() const { return options_.slice; }
   double weight(StageId stage, std::size_t slice) {
     return static_cast<double>(1000000 * slice) + steps_[stage];
   }
   void fill_slice(StageId stage, std::size_t slice) {
     auto& all = weights_[stage];
-    all.resize(3 * members(stage));
-    std::fill_n(all.begin() + static_cast<std::ptrdiff_t>(3 * slice), 3, weight(stage, slice));
+    all.resize(slice_elements() * members(stage));
+    std::fill_n(all.begin() + static_cast<std::ptrdiff_t>(slice_elements() * slice),
+                slice_elements(), weight(stage, slice));
   }
   void need_weights(const Instruction& op) {
     const auto found = weights_.find(op.stage);
     bool whole = found != weights_.end();
-    for (std::size_t i = 0; whole && i < found->second.size(); ++i)
-      whole = found->second[i] == weight(op.stage, i / 3);
+    for (std::size_t k = 0; whole && k < members(op.stage); ++k) {
+      const std::span slice(found->second.data() + k * slice_elements(), slice_elements());
+      whole = std::ranges::count(slice, weight(op.stage, k)) == std::ssize(slice);
+    }
     if (!whole) errors.push_back(sluice::to_text(op) + " reads weights that are not gathered");
   }
   double sum(StageId stage) {
@@ -255,7 +271,7 @@ class FakeWorker : public Worker {
   std::map<StageId, std::vector<double>> doubles_;
   std::map<StageId, std::vector<float>> floats_;
   std::map<StageId, int> steps_;
-  std::map<StageId, std::vector<double>> weights_, whole_gradients_, shard_gradients_;
+  std::map<StageId, std::vector<double>> weights_, shards_, whole_gradients_, shard_gradients_;
 };
 
 inline std::vector<std::unique_ptr<Worker>> fakes(const Program& program,

@@ -98,7 +98,8 @@ class MpiTransport : public Transport {
     }
   }
 
-  void all_gather(int group, int member, void* data, std::size_t count, ElementType type) override {
+  void all_gather(int group, int member, const Shard& /*own*/, void* data, std::size_t count,
+                  ElementType type) override {
     const std::size_t bytes = count * (type == ElementType::float32 ? 4 : 8);
     const auto all = static_cast<std::byte*>(data);
     const auto slice = [&](std::size_t k) { return Block(all + k * bytes, bytes); };

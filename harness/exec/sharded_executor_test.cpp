@@ -34,7 +34,9 @@ TEST(ShardedExecutor, RandomOrdersReadWholeWeightsAndStepOnTheSumOfTheirSlice) {
                                        .reduce = reduce,
                                        .unit = static_cast<int>(random() % 3),
                                        .prefetch = static_cast<int>(random() % 4)});
-        const auto workers = fakes(program);
+        // Of some the reduce-scatters are too large to be posted.
+        const std::size_t slice = trials % 4 == 0 ? 2100 : 3;
+        const auto workers = fakes(program, {.slice = slice});
         run(program, workers, {.iterations = 3, .timeout = Seconds(60)});
         expect_whole_program(program, workers, 3);
         for (std::size_t r = 0; r < workers.size(); ++r) {
@@ -72,7 +74,7 @@ TEST(ShardedExecutor, GathersAndReduceScattersAreEventsOfTheTrace) {
 TEST(ShardedExecutor, AFailureReachesTheRanksThatWaitInACollective) {
   const Program program = two_members({.gather = Gather::on_use, .reduce = Reduce::per_microbatch});
   for (const Place place : {Place::begin_gather, Place::free_weights, Place::begin_reduce_scatter,
-                            Place::end_reduce_scatter}) {
+                            Place::end_reduce_scatter, Place::add_reduced}) {
     SCOPED_TRACE(to_text(place));
     const auto workers =
         fakes(program, {.throws = place, .throwing_rank = 1, .throwing_iteration = 1});

@@ -3,8 +3,10 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 namespace sluice {
@@ -98,10 +100,15 @@ class Ring {
   alignas(64) Signal signal_;
 };
 
-// The replicas of one stage. Every member reads the others' memory between two meetings of all.
+// The replicas of one stage. In an all-reduce and a large reduce-scatter every member reads the
+// others' memory between two meetings of all. In the others, which sharded stages need for every
+// micro-batch, none waits for one that only reads:
+//   - a gather reads the shards where they lie, which change once an update: it waits for the first
+//     of every version only;
+//   - a small reduce-scatter is copied to a place of its own, and summed some posts later.
 class Group {
  public:
-  Group(std::size_t members, int spins) : data_(members), signal_(spins) {}
+  Group(std::size_t members, int spins) : data_(members), members_(members), signal_(spins) {}
 
   // Every member sums one slice over all members, in their order, and writes the sum back to all:
   // the result is the same bits on every rank, whoever comes first.
@@ -111,7 +118,7 @@ class Group {
     data_[member] = data;
     meet(aborted);
     const std::size_t n = data_.size();
-    sum_blocks<T>(count * member / n, count * (member + 1) / n,
+    sum_blocks<T>(count * member / n, count * (member + 1) / n, data_of<T>(),
                   [&](const T* sum, std::size_t begin, std::size_t size) {
                     for (std::size_t k = 0; k < n; ++k)
                       std::copy(sum, sum + size, static_cast<T*>(data_[k]) + begin);
@@ -125,42 +132,120 @@ class Group {
                       const std::atomic<bool>& aborted) {
     data_[member] = data;
     meet(aborted);
-    sum_blocks<T>(count * member, count * (member + 1),
+    sum_blocks<T>(count * member, count * (member + 1), data_of<T>(),
                   [&](const T* sum, std::size_t begin, std::size_t size) {
                     std::copy(sum, sum + size, data + begin);
                   });
     meet(aborted);
   }
 
-  // Every member's own slice is only read, the others of its data are written by it alone.
+  // A member shows a version of its shard when the others have read the one before: they have
+  // begun a reduce-scatter since, and it has waited for that before its step.
   template <class T>
-  void all_gather(std::size_t member, T* data, std::size_t count,
+  void all_gather(std::size_t member, const Shard& own, T* data, std::size_t count,
                   const std::atomic<bool>& aborted) {
-    data_[member] = data;
-    meet(aborted);
-    for (std::size_t k = 0; k < data_.size(); ++k) {
+    Member& me = members_[member];
+    if (me.versions == 0 || me.version != own.version) {
+      me.shard = own.data;
+      me.version = own.version;
+      ++me.versions;
+      if (shown_.fetch_add(1) + 1 == me.versions * members_.size()) signal_.notify();
+    }
+    signal_.wait(aborted, [&] { return shown_.load() >= me.versions * members_.size(); });
+    for (std::size_t k = 0; k < members_.size(); ++k) {
       if (k == member) continue;
-      const T* const slice = static_cast<const T*>(data_[k]) + k * count;
+      const T* const slice = static_cast<const T*>(members_[k].shard);
       std::copy(slice, slice + count, data + k * count);
     }
-    meet(aborted);
+  }
+
+  // Its place may be written again when the others have summed what was there kPlaces posts before:
+  // they had before they posted what came kPlaces / 2 later, which the caller has taken the sum of.
+  template <class T>
+  bool post(std::size_t member, const T* data, std::size_t count) {
+    const std::size_t elements = count * members_.size();
+    if (elements * sizeof(T) > kMostPosted) return false;
+    Member& me = members_[member];
+    if (me.posted - me.taken > Transport::kPosted)
+      throw std::logic_error("too many reduce-scatters are posted");
+    if (me.posted == 0) {
+      me.places.resize(kPlaces * elements * sizeof(T));
+      me.count = count;
+      me.type = sizeof(T) == 4 ? ElementType::float32 : ElementType::float64;
+    }
+    if (count != me.count) throw std::logic_error("a group's reduce-scatters differ in size");
+    std::copy(data, data + elements, place<T>(member, me.posted, count));
+    std::atomic<std::uint64_t>& posts = posts_[me.posted % kPlaces];
+    if (posts.fetch_add(1) + 1 == posts_of(me.posted)) signal_.notify();
+    ++me.posted;
+    return true;
+  }
+  const void* take(std::size_t member, std::uint64_t left, const std::atomic<bool>& aborted) {
+    Member& me = members_[member];
+    if (me.posted - me.taken <= left) return nullptr;
+    const std::atomic<std::uint64_t>& posts = posts_[me.taken % kPlaces];
+    signal_.wait(aborted, [&] { return posts.load() >= posts_of(me.taken); });
+    const std::uint64_t post = me.taken++;
+    if (me.type == ElementType::float32) return sum_post<float>(member, post, me.count);
+    return sum_post<double>(member, post, me.count);
   }
   void wake() { signal_.notify_always(); }
 
  private:
-  // The members' sum of elements [first, last), block by block to `take(sum, begin, size)`.
-  template <class T, class Take>
-  void sum_blocks(std::size_t first, std::size_t last, Take take) {
+  static constexpr std::uint64_t kPlaces = 2 * (Transport::kPosted + 1);
+  // Above it, copying costs more than waiting for the others' reads (and takes memory that nobody
+  // has planned for).
+  static constexpr std::size_t kMostPosted = 32 << 10;  // bytes of all slices
+
+  // One member's; the others read shard and places only.
+  struct alignas(64) Member {
+    const void* shard = nullptr;  // the version shown last
+    std::int64_t version = 0;
+    std::uint64_t versions = 0;           // shown so far
+    std::uint64_t posted = 0, taken = 0;  // reduce-scatters
+    std::size_t count = 0;
+    ElementType type = ElementType::float32;
+    std::vector<std::byte> places;  // kPlaces of all slices
+  };
+  template <class T>
+  T* place(std::size_t member, std::uint64_t post, std::size_t count) {
+    return reinterpret_cast<T*>(members_[member].places.data()) +
+           post % kPlaces * count * members_.size();
+  }
+  // What a place's counter shows when all have posted that one.
+  std::uint64_t posts_of(std::uint64_t post) const {
+    return (post / kPlaces + 1) * members_.size();
+  }
+  // Where the own slice was.
+  template <class T>
+  const T* sum_post(std::size_t member, std::uint64_t post, std::size_t count) {
+    T* const own = place<T>(member, post, count) + member * count;
+    const auto from = [&](std::size_t k) { return place<T>(k, post, count) + member * count; };
+    sum_blocks<T>(0, count, from, [&](const T* sum, std::size_t begin, std::size_t size) {
+      std::copy(sum, sum + size, own + begin);
+    });
+    return own;
+  }
+  // The members' sum of elements [first, last) of from(member), block by block to `take(sum, begin,
+  // size)`.
+  template <class T, class From, class Take>
+  void sum_blocks(std::size_t first, std::size_t last, From from, Take take) {
     constexpr std::size_t kBlock =
         1024;  // stays in the first-level cache while all members are added
     for (std::size_t begin = first; begin < last; begin += kBlock) {
       const std::size_t end = std::min(last, begin + kBlock);
       T sum[kBlock];
-      std::copy(static_cast<T*>(data_[0]) + begin, static_cast<T*>(data_[0]) + end, sum);
-      for (std::size_t k = 1; k < data_.size(); ++k)
-        for (std::size_t i = begin; i < end; ++i) sum[i - begin] += static_cast<T*>(data_[k])[i];
+      std::copy(from(0) + begin, from(0) + end, sum);
+      for (std::size_t k = 1; k < data_.size(); ++k) {
+        const T* const other = from(k);
+        for (std::size_t i = begin; i < end; ++i) sum[i - begin] += other[i];
+      }
       take(sum, begin, end - begin);
     }
+  }
+  template <class T>
+  auto data_of() {
+    return [this](std::size_t k) { return static_cast<T*>(data_[k]); };
   }
   // All members wait here for one another.
   void meet(const std::atomic<bool>& aborted) {
@@ -175,8 +260,11 @@ class Group {
   }
 
   std::vector<void*> data_;
+  std::vector<Member> members_;
   std::atomic<std::size_t> arrived_{0};
   std::atomic<std::uint64_t> round_{0};
+  std::atomic<std::uint64_t> shown_{0};  // versions, of all members together
+  std::array<std::atomic<std::uint64_t>, kPlaces> posts_{};
   Signal signal_;
 };
 
@@ -206,9 +294,10 @@ class ThreadTransport : public Transport {
       g.all_reduce(static_cast<std::size_t>(member), values, count, aborted_);
     });
   }
-  void all_gather(int group, int member, void* data, std::size_t count, ElementType type) override {
+  void all_gather(int group, int member, const Shard& own, void* data, std::size_t count,
+                  ElementType type) override {
     on_group(group, data, type, [&](Group& g, auto* values) {
-      g.all_gather(static_cast<std::size_t>(member), values, count, aborted_);
+      g.all_gather(static_cast<std::size_t>(member), own, values, count, aborted_);
     });
   }
   void reduce_scatter(int group, int member, void* data, std::size_t count,
@@ -217,6 +306,18 @@ class ThreadTransport : public Transport {
       g.reduce_scatter(static_cast<std::size_t>(member), values, count, aborted_);
     });
   }
+  bool post_reduce_scatter(int group, int member, const void* data, std::size_t count,
+                           ElementType type) override {
+    bool posted = false;
+    on_group(group, data, type, [&](Group& g, const auto* values) {
+      posted = g.post(static_cast<std::size_t>(member), values, count);
+    });
+    return posted;
+  }
+  const void* take_reduced(int group, int member, int left) override {
+    return groups_[static_cast<std::size_t>(group)]->take(
+        static_cast<std::size_t>(member), static_cast<std::uint64_t>(left), aborted_);
+  }
   void abort() override {
     aborted_.store(true);
     for (const auto& ring : rings_) ring->wake();
@@ -224,13 +325,15 @@ class ThreadTransport : public Transport {
   }
 
  private:
-  template <class Work>
-  void on_group(int group, void* data, ElementType type, Work work) {
+  // `work` with the data as float* or double*, const where they are.
+  template <class Data, class Work>
+  void on_group(int group, Data* data, ElementType type, Work work) {
+    constexpr bool is_const = std::is_const_v<Data>;
     Group& g = *groups_[static_cast<std::size_t>(group)];
     if (type == ElementType::float32) {
-      work(g, static_cast<float*>(data));
+      work(g, static_cast<std::conditional_t<is_const, const float, float>*>(data));
     } else {
-      work(g, static_cast<double*>(data));
+      work(g, static_cast<std::conditional_t<is_const, const double, double>*>(data));
     }
   }
 

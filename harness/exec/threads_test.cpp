@@ -167,8 +167,10 @@ TYPED_TEST(AllGather, GivesEveryMemberTheSlicesOfAllInTheirOrder) {
   std::mt19937 random(6);
   for (const int members : {1, 2, 3, 5}) {
     const auto transport = make_thread_transport(one_group(members));
+    std::int64_t version = 0;  // all have read the last one when there is a new one
     for (const std::size_t count : {0u, 1u, 7u, 1025u}) {
       SCOPED_TRACE(testing::Message() << members << " members, " << count << " elements a slice");
+      ++version;
       const auto slices = random_parts<T>(members, count, random);
       std::vector<T> expected;
       for (const auto& slice : slices) expected.insert(expected.end(), slice.begin(), slice.end());
@@ -179,12 +181,63 @@ TYPED_TEST(AllGather, GivesEveryMemberTheSlicesOfAllInTheirOrder) {
         std::ranges::copy(own, mine.begin() + static_cast<std::ptrdiff_t>(count) * k);
       }
       on_threads(members, [&](int member) {
-        transport->all_gather(0, member, data[static_cast<std::size_t>(member)].data(), count,
+        transport->all_gather(0, member, {slices[static_cast<std::size_t>(member)].data(), version},
+                              data[static_cast<std::size_t>(member)].data(), count,
                               TestFixture::kType);
       });
       for (const auto& mine : data) EXPECT_EQ(mine, expected);
     }
   }
+}
+
+TYPED_TEST(AllGather, OfAShardThatHasNotChangedWaitsForNobody) {
+  using T = TypeParam;
+  const auto transport = make_thread_transport(one_group(2));
+  const std::vector<T> shards[] = {{1, 2, 3}, {4, 5, 6}};
+  const std::vector<T> all{1, 2, 3, 4, 5, 6};
+  const auto gather = [&](std::size_t member) {
+    std::vector<T> data(6);
+    std::ranges::copy(shards[member], data.begin() + static_cast<std::ptrdiff_t>(3 * member));
+    transport->all_gather(0, static_cast<int>(member), {shards[member].data(), 7}, data.data(), 3,
+                          TestFixture::kType);
+    return data;
+  };
+  on_threads(2, [&](int member) { gather(static_cast<std::size_t>(member)); });
+  // On one thread: a gather that waited for the other member would never come back.
+  for (int k = 0; k < 3; ++k) EXPECT_EQ(gather(1), all);
+  EXPECT_EQ(gather(0), all);
+}
+
+// As a sharded stage does: gathers of a version, a reduce-scatter, a step that changes the shard.
+TYPED_TEST(AllGather, SeesEveryVersionOfTheShardsThatTheirOwnersChangeInPlace) {
+  using T = TypeParam;
+  constexpr int kMembers = 3, kSteps = 3000;
+  const auto transport = make_thread_transport(one_group(kMembers));
+  std::vector<int> wrong(kMembers, 0);
+  std::vector<std::vector<T>> shards(kMembers, std::vector<T>(5));  // until all have ended
+  on_threads(kMembers, [&](int member) {
+    std::vector<T> gradient(5 * kMembers), data(5 * kMembers);
+    std::vector<T>& shard = shards[static_cast<std::size_t>(member)];
+    for (int step = 0; step < kSteps; ++step) {
+      shard.assign(5, static_cast<T>(10 * step + member));
+      for (int again = 0; again < 1 + step % 3; ++again) {
+        data.assign(data.size(), -1);
+        std::ranges::copy(shard, data.begin() + 5 * member);
+        transport->all_gather(0, member, {shard.data(), step}, data.data(), 5, TestFixture::kType);
+        for (std::size_t i = 0; i < data.size(); ++i)
+          if (data[i] != static_cast<T>(10 * step + static_cast<int>(i) / 5))
+            ++wrong[static_cast<std::size_t>(member)];
+      }
+      if (step % 2 == 0) {
+        ASSERT_TRUE(
+            transport->post_reduce_scatter(0, member, gradient.data(), 5, TestFixture::kType));
+        ASSERT_NE(transport->take_reduced(0, member, 0), nullptr);
+      } else {
+        transport->reduce_scatter(0, member, gradient.data(), 5, TestFixture::kType);
+      }
+    }
+  });
+  EXPECT_EQ(wrong, std::vector<int>(kMembers, 0));
 }
 
 TYPED_TEST(ReduceScatter, LeavesEveryMemberTheSumOfItsSliceAddedInMemberOrder) {
@@ -207,17 +260,90 @@ TYPED_TEST(ReduceScatter, LeavesEveryMemberTheSumOfItsSliceAddedInMemberOrder) {
   }
 }
 
+TYPED_TEST(ReduceScatter, PostedSumsComeInTheirOrderHoweverFarAMemberRunsAhead) {
+  using T = TypeParam;
+  constexpr int kMembers = 3, kRounds = 4000;
+  constexpr std::size_t kCount = 7;
+  const auto transport = make_thread_transport(one_group(kMembers));
+  std::mt19937 random(8);
+  std::vector<std::vector<T>> expected;
+  std::vector<std::vector<std::vector<T>>> rounds;
+  for (int k = 0; k < 50; ++k) {
+    rounds.push_back(random_parts<T>(kMembers, kCount * kMembers, random));
+    expected.push_back(sum_in_order(rounds.back()));
+  }
+  std::vector<int> wrong(kMembers, 0), taken(kMembers, 0);
+  on_threads(kMembers, [&](int member) {
+    const auto m = static_cast<std::size_t>(member);
+    std::mt19937 own(static_cast<unsigned>(member));
+    const auto take = [&](int left) {
+      while (const void* sum = transport->take_reduced(0, member, left)) {
+        const auto& all = expected[static_cast<std::size_t>(taken[m]++) % expected.size()];
+        if (!std::equal(all.begin() + static_cast<std::ptrdiff_t>(m * kCount),
+                        all.begin() + static_cast<std::ptrdiff_t>((m + 1) * kCount),
+                        static_cast<const T*>(sum)))
+          ++wrong[m];
+      }
+    };
+    std::vector<T> data;
+    for (int round = 0; round < kRounds; ++round) {
+      take(static_cast<int>(own() % (Transport::kPosted + 1)));
+      data = rounds[static_cast<std::size_t>(round) % rounds.size()][m];
+      ASSERT_TRUE(
+          transport->post_reduce_scatter(0, member, data.data(), kCount, TestFixture::kType));
+      data.assign(data.size(), -1);  // it is the caller's again
+    }
+    take(0);
+  });
+  EXPECT_EQ(wrong, std::vector<int>(kMembers, 0));
+  EXPECT_EQ(taken, std::vector<int>(kMembers, kRounds));
+}
+
+TYPED_TEST(ReduceScatter, AMemberPostsAheadOfTheOthersAndTakesOnlyWhatMustBeTaken) {
+  using T = TypeParam;
+  const auto transport = make_thread_transport(one_group(2));
+  std::vector<T> data(6, 1);
+  // On one thread: nothing of this waits for the other member.
+  for (int k = 0; k < 4; ++k) {
+    EXPECT_EQ(transport->take_reduced(0, 0, 3), nullptr);
+    EXPECT_TRUE(transport->post_reduce_scatter(0, 0, data.data(), 3, TestFixture::kType));
+  }
+  EXPECT_THROW(transport->post_reduce_scatter(0, 0, data.data(), 3, TestFixture::kType),
+               std::logic_error);
+  EXPECT_EQ(transport->take_reduced(0, 1, 0), nullptr);
+  for (int k = 0; k < 4; ++k)
+    EXPECT_TRUE(transport->post_reduce_scatter(0, 1, data.data(), 3, TestFixture::kType));
+  int taken = 0;
+  while (const void* sum = transport->take_reduced(0, 0, 1)) {
+    EXPECT_EQ(static_cast<const T*>(sum)[2], 2);
+    ++taken;
+  }
+  EXPECT_EQ(taken, 3);
+}
+
+TYPED_TEST(ReduceScatter, WhatIsLargeIsNotPosted) {
+  const auto transport = make_thread_transport(one_group(2));
+  std::vector<TypeParam> data(100'000);
+  EXPECT_FALSE(
+      transport->post_reduce_scatter(0, 0, data.data(), data.size() / 2, TestFixture::kType));
+  EXPECT_EQ(transport->take_reduced(0, 0, 0), nullptr);
+}
+
 TYPED_TEST(ReduceScatter, FollowedByAnAllGatherIsAnAllReduceManyTimesInARow) {
   using T = TypeParam;
   constexpr int kMembers = 3, kRounds = 1000;
   constexpr std::size_t kCount = 5;
   const auto transport = make_thread_transport(one_group(kMembers));
   std::vector<int> wrong(kMembers, 0);
+  std::vector<std::vector<T>> shards(kMembers, std::vector<T>(kCount));
   on_threads(kMembers, [&](int member) {
+    std::vector<T>& own = shards[static_cast<std::size_t>(member)];
     for (int round = 0; round < kRounds; ++round) {
       std::vector<T> data(kCount * kMembers, static_cast<T>(round * 10 + member));
       transport->reduce_scatter(0, member, data.data(), kCount, TestFixture::kType);
-      transport->all_gather(0, member, data.data(), kCount, TestFixture::kType);
+      std::copy_n(data.begin() + static_cast<std::ptrdiff_t>(kCount) * member, kCount, own.begin());
+      transport->all_gather(0, member, {own.data(), round}, data.data(), kCount,
+                            TestFixture::kType);
       for (const T value : data)
         if (value != static_cast<T>(3 * round * 10 + 3)) ++wrong[static_cast<std::size_t>(member)];
     }
@@ -266,12 +392,19 @@ TEST(ThreadTransport, AbortWakesAnAllGatherAndAReduceScatterThatMissAMember) {
     const auto transport = make_thread_transport(one_group(3));
     EXPECT_TRUE(abort_wakes(*transport, [&] {
       if (gather) {
-        transport->all_gather(0, 0, data.data(), 1, ElementType::float64);
+        transport->all_gather(0, 0, {data.data(), 0}, data.data(), 1, ElementType::float64);
       } else {
         transport->reduce_scatter(0, 0, data.data(), 1, ElementType::float64);
       }
     }));
   }
+}
+
+TEST(ThreadTransport, AbortWakesWhoTakesASumThatMissesAMember) {
+  const auto transport = make_thread_transport(one_group(2));
+  const std::vector<double> data(2, 1);
+  EXPECT_TRUE(transport->post_reduce_scatter(0, 0, data.data(), 1, ElementType::float64));
+  EXPECT_TRUE(abort_wakes(*transport, [&] { transport->take_reduced(0, 0, 0); }));
 }
 
 TEST(ThreadTransport, AfterAnAbortNothingBlocks) {

@@ -45,19 +45,30 @@ MemorySplit split_of(const MemoryPoint& m) {
 std::vector<TimelineOp> timeline_of(const Trace& trace, std::size_t most_ops_a_rank) {
   std::vector<TimelineOp> ops;
   double first = 1e300;
-  for (const auto& rank : trace.ranks)
-    if (!rank.empty()) first = std::min(first, rank.front().start);
+  for (const auto* lists : {&trace.ranks, &trace.collectives})
+    for (const auto& rank : *lists)
+      if (!rank.empty()) first = std::min(first, rank.front().start);
+  const auto add = [&](std::size_t r, const std::string& text, double start, double end) {
+    ops.push_back({static_cast<int>(r), text, start - first, end - first});
+  };
   for (std::size_t r = 0; r < trace.ranks.size(); ++r) {
     std::size_t compute = 0;
+    double shown_until = 1e300;
     for (const TraceEvent& e : trace.ranks[r]) {
       const Do what = e.instruction.what;
-      if (is_compute(what) && ++compute > most_ops_a_rank) break;
-      ops.push_back({static_cast<int>(r),
-                     what == Do::optimizer_step     ? "step"
-                     : what == Do::reduce_gradients ? "reduce"
-                                                    : to_text(e.instruction),
-                     e.start - first, e.end - first});
+      if (is_compute(what) && ++compute > most_ops_a_rank) {
+        shown_until = e.start;
+        break;
+      }
+      add(r,
+          what == Do::optimizer_step     ? "step"
+          : what == Do::reduce_gradients ? "reduce"
+                                         : to_text(e.instruction),
+          e.start, e.end);
     }
+    if (r >= trace.collectives.size()) continue;
+    for (const TraceEvent& e : trace.collectives[r])
+      if (e.start < shown_until) add(r, to_text(e.instruction), e.start, e.end);
   }
   return ops;
 }

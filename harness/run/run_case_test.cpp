@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <numeric>
 #include <thread>
 
@@ -227,6 +228,26 @@ TEST_F(RunCaseTest, SnapshotsAreEvaluatedWithoutDrainingAndSaveItsTime) {
   EXPECT_EQ(running.curve[0].metric, drained.curve[0].metric);  // nothing was drained before it
   EXPECT_LT(running.curve[1].seconds, drained.curve[1].seconds);
   EXPECT_NE(running.digest, drained.digest);
+}
+
+TEST_F(RunCaseTest, ATimelineHasGathersAndReductionsBesideTheOps) {
+  const json once = {
+      {"system", "zeropp"}, {"data_parallel", 2}, {"microbatches", 8}, {"epochs", 1}};
+  for (const char* clock : {"virtual", "wall"}) {
+    json entry = once;
+    entry["clock"] = clock;
+    const Record record = run(entry);
+    ASSERT_EQ(record.outcome, "ok") << record.reason;
+    std::map<std::string, int> on_rank_0;
+    for (const TimelineOp& op : record.timeline) {
+      EXPECT_GE(op.start, 0);
+      EXPECT_GE(op.end, op.start);
+      if (op.rank == 0) ++on_rank_0[op.op.substr(0, op.op.find(' '))];
+    }
+    // Four micro-batches are one unit: 2 v - 1 gathers, v reduce-scatters.
+    EXPECT_EQ(on_rank_0["gather"], 3) << clock;
+    EXPECT_EQ(on_rank_0["reduce_scatter"], 2) << clock;
+  }
 }
 
 TEST_F(RunCaseTest, AnInterruptedCaseGoesOnFromItsCheckpointToTheSameRecord) {

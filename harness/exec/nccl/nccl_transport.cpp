@@ -252,7 +252,8 @@ class NcclTransport : public Transport {
   void all_reduce(int group, int member, void* data, std::size_t count, ElementType type) override {
     collective(Reach::reduce, group, member, data, count, type);
   }
-  void all_gather(int group, int member, void* data, std::size_t count, ElementType type) override {
+  void all_gather(int group, int member, const Shard& /*own*/, void* data, std::size_t count,
+                  ElementType type) override {
     collective(Reach::gather, group, member, data, count, type);
   }
   void reduce_scatter(int group, int member, void* data, std::size_t count,

@@ -75,7 +75,8 @@ class DeviceThreadTransport : public Transport {
         },
         [&](std::size_t) { return part; });
   }
-  void all_gather(int group, int member, void* data, std::size_t count, ElementType type) override {
+  void all_gather(int group, int member, const Shard& /*own*/, void* data, std::size_t count,
+                  ElementType type) override {
     // Slice k of member k, to the same place of the caller's.
     together(
         group, member, data,

@@ -73,7 +73,7 @@ class Members {
     for (std::size_t k = 0; k < all.size(); ++k) {
       const std::int64_t n = all[k]->newest_flat().numel();
       const auto first = static_cast<std::int64_t>(k) * n;
-      all[k]->begin_reduce_scatter().narrow(0, first, n).copy_(sum.narrow(0, first, n));
+      all[k]->add_reduced(sum.narrow(0, first, n));
       all[k]->end_reduce_scatter();
     }
   }

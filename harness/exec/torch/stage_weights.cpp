@@ -211,15 +211,15 @@ const at::Tensor& StageWeights::begin_reduce_scatter() {
   return whole_gradient_.flat();
 }
 
-void StageWeights::end_reduce_scatter() {
-  const at::Tensor sum = own_slice(whole_gradient_.flat());
+void StageWeights::end_reduce_scatter() { whole_gradient_.release(); }
+
+void StageWeights::add_reduced(const at::Tensor& sum) {
   if (clear_gradient_) {
     gradient_.copy_(sum);
   } else {
     gradient_.add_(sum);
   }
   clear_gradient_ = false;
-  whole_gradient_.release();
 }
 
 std::span<const at::Tensor> StageWeights::gradients() {

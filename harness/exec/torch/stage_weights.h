@@ -52,6 +52,7 @@ class StageWeights {
   std::span<const at::Tensor> read(const Instruction& op, double learning_rate);
   void used(const Instruction& op);                                        // the read is over
   const at::Tensor& newest_flat() const { return versions_.back().flat; }  // or the slice of it
+  std::int32_t newest_version() const { return versions_.back().number; }  // over the session
   // A view of every parameter in a flat tensor of the whole stage.
   std::vector<at::Tensor> views_of(const at::Tensor& flat) const;
   std::int64_t size() const { return size_; }  // elements of the whole stage
@@ -64,10 +65,11 @@ class StageWeights {
   // as gathered from now on.
   const at::Tensor& begin_gather();
   void free_gathered();
-  // All slices of the gradients accumulated since the last reduce-scatter, and then: takes the own
-  // slice's sum over the members, which is there now, and gives the memory back.
+  // All slices of the gradients accumulated since the last reduce-scatter; end_ gives their memory
+  // back. add_reduced: the own slice's sum over the members.
   const at::Tensor& begin_reduce_scatter();
   void end_reduce_scatter();
+  void add_reduced(const at::Tensor& sum);
 
   // gradient_scale multiplies the gradient first.
   void step(double learning_rate, double gradient_scale = 1);

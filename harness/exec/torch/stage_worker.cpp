@@ -597,10 +597,11 @@ static Worker::Buffer buffer_of(const at::Tensor& flat, std::int64_t count) {
           flat.scalar_type() == at::kDouble ? ElementType::float64 : ElementType::float32};
 }
 
-Worker::Buffer TorchWorker::begin_gather(StageId stage) {
+Worker::Gathering TorchWorker::begin_gather(StageId stage) {
   const c10::InferenceMode no_autograd;
   StageWeights& w = weights(stage);
-  return buffer_of(w.begin_gather(), w.newest_flat().numel());
+  return {buffer_of(w.begin_gather(), w.newest_flat().numel()),
+          {w.newest_flat().data_ptr(), w.newest_version()}};
 }
 
 void TorchWorker::free_weights(StageId stage) { weights(stage).free_gathered(); }
@@ -615,6 +616,12 @@ Worker::Buffer TorchWorker::begin_reduce_scatter(StageId stage) {
 void TorchWorker::end_reduce_scatter(StageId stage) {
   const c10::InferenceMode no_autograd;
   weights(stage).end_reduce_scatter();
+}
+
+void TorchWorker::add_reduced(StageId stage, const void* sum) {
+  const c10::InferenceMode no_autograd;
+  StageWeights& w = weights(stage);
+  w.add_reduced(at::from_blob(const_cast<void*>(sum), w.newest_flat().sizes(), options_));
 }
 
 Worker::Buffer TorchWorker::gradients(StageId stage) {

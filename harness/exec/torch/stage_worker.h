@@ -58,10 +58,11 @@ class TorchWorker : public Worker {
   Message take(const Instruction& send) override;
   void put(const Instruction& receive, Message message) override;
   Buffer gradients(StageId stage) override;
-  Buffer begin_gather(StageId stage) override;
+  Gathering begin_gather(StageId stage) override;
   void free_weights(StageId stage) override;
   Buffer begin_reduce_scatter(StageId stage) override;
   void end_reduce_scatter(StageId stage) override;
+  void add_reduced(StageId stage, const void* sum) override;
   void step(const Instruction& step) override;
   void end_run() override;
   DeviceClock* clock() override { return device_; }
