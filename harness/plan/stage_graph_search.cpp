@@ -61,7 +61,10 @@ struct OutOfLimits {};
 class StageSearch {
  public:
   StageSearch(StageLists& lists, const StageSearchSpace& space, const StageSearchLimits& limits)
-      : lists_(lists), space_(space), limits_(limits), fewest_(lists.looks()) {
+      : lists_(lists),
+        space_(space),
+        limits_(limits),
+        fewest_(static_cast<std::size_t>(lists.suffixes)) {
     for (std::size_t k = 0; k < lists.choices.size(); ++k) {
       const StageChoice& c = lists.choices[k];
       const int b = space.rates[static_cast<std::size_t>(c.rate)].micro_batch;
@@ -78,6 +81,8 @@ class StageSearch {
     width_ = rates_.size() + 1;
   }
 
+  double bound() { return least_possible(slowest_run()).second; }
+
   StageSearchResult run() {
     StageSearchResult best;
     const auto attempt = [&](double seconds) {
@@ -90,8 +95,9 @@ class StageSearch {
     // solution is looked for from the least time that devices could do, where there is little to
     // try, in growing steps. Only the stages' times between the last refusal and the solution are
     // left to ask for then.
-    const double slowest = slowest_run();
-    auto [refused, bound] = least_possible(slowest);
+    const double slowest = std::min(slowest_run(), limits_.faster_than * (1 - 1e-9));
+    auto [refused, bound] = least_possible(slowest_run());
+    if (bound > slowest) return best;
     try {
       for (double step = 0.01; !attempt(bound) && bound < slowest;
            step = std::min(2 * step, 0.25)) {
@@ -119,8 +125,12 @@ class StageSearch {
   }
 
  private:
+  int suffix_of(const StageList& list, int first) const {
+    return lists_.shape_of(list).first_suffix + first;
+  }
   double least_seconds() const {
-    return lists_.lists[static_cast<std::size_t>(lists_.root)].least_work[0] / space_.devices;
+    return lists_.shape_of(lists_.lists[static_cast<std::size_t>(lists_.root)]).least_work /
+           space_.devices;
   }
   double slowest_run() const {
     double slowest = 0;
@@ -194,12 +204,12 @@ class StageSearch {
   // The fewest devices that the elements from `first` on take within the time, whatever they hold
   // in memory and wait for; kNever: any number is too slow.
   int fewest(const StageList& list, int first) {
-    int& known = fewest_[static_cast<std::size_t>(list.suffix[static_cast<std::size_t>(first)])];
+    int& known = fewest_[static_cast<std::size_t>(suffix_of(list, first))];
     if (known != 0) return known;
     const int m = static_cast<int>(list.elements.size());
     int least = kNever;
     for (int last = first + 1; last <= m; ++last) {
-      const int run = list.run_of(first, last);
+      const int run = lists_.run_of(list, first, last);
       if (too_slow(run, most_devices_)) break;
       int degree = kNever;
       for (const std::size_t k : choices_)
@@ -217,17 +227,15 @@ class StageSearch {
 
   // Too few devices for the time, or more than there are replicas of vertices to put on them.
   bool hopeless(const StageList& list, int first, int devices) {
-    const auto a = static_cast<std::size_t>(first);
-    return devices < 1 || list.vertices[a] * most_devices_ < devices ||
-           fewest(list, first) > devices;
+    const int vertices = lists_.shape_of(list).vertices[static_cast<std::size_t>(first)];
+    return devices < 1 || vertices * most_devices_ < devices || fewest(list, first) > devices;
   }
 
   // Index of the state's solutions; kNone: it has none.
   std::size_t solve(const State& s) {
     const StageList& list = lists_.lists[static_cast<std::size_t>(s.list)];
-    const auto a = static_cast<std::size_t>(s.first);
     if (hopeless(list, s.first, s.devices)) return kNone;
-    std::uint64_t key = static_cast<std::uint64_t>(list.suffix[a]);
+    std::uint64_t key = static_cast<std::uint64_t>(suffix_of(list, s.first));
     key = key << 8 | static_cast<std::uint64_t>(s.devices);
     key = key << 17 | static_cast<std::uint64_t>(s.next.in_flight);
     key = key << 5 | static_cast<std::uint64_t>(s.next.rate);
@@ -267,7 +275,7 @@ class StageSearch {
   void solve_series(const State& s, const StageList& list, std::span<Solved> best) {
     const int m = static_cast<int>(list.elements.size());
     for (int last = s.first + 1; last <= m; ++last) {
-      const int run = list.run_of(s.first, last);
+      const int run = lists_.run_of(list, s.first, last);
       if (too_slow(run, s.devices)) break;
       for (const std::size_t k : choices_) {
         const StageChoice& c = lists_.choices[k];
@@ -350,7 +358,7 @@ class StageSearch {
       offer(best, head, first);
     };
     for (int last = s.first + 1; last <= m; ++last) {
-      const int run = list.run_of(s.first, last);
+      const int run = lists_.run_of(list, s.first, last);
       if (too_slow(run, s.devices)) break;
       for (const std::size_t k : choices_) {
         const StageChoice& c = lists_.choices[k];
@@ -429,10 +437,15 @@ class StageSearch {
     // The branches that feed a join come before the branch that holds it.
     if (joins && more) collect(rest, head, result);
     if (choice) {
-      const int run_index = list.run_of(s.first, last);
+      const int run_index = lists_.run_of(list, s.first, last);
       const StageRun& run = lists_.runs[static_cast<std::size_t>(run_index)];
       slowest_ = std::max(slowest_, run.seconds[static_cast<std::size_t>(found.choice)]);
-      result.push_back({run.vertices, choice->degree,
+      std::vector<int> vertices;  // the run's are those of a part that looks alike
+      for (int e = s.first; e < last; ++e) {
+        const auto& own = list.elements[static_cast<std::size_t>(e)].vertices;
+        vertices.insert(vertices.end(), own.begin(), own.end());
+      }
+      result.push_back({std::move(vertices), choice->degree,
                         space_.rates[static_cast<std::size_t>(choice->rate)],
                         before(choice->rate, next)});
     } else {
@@ -476,6 +489,10 @@ StageGraphSearch::~StageGraphSearch() = default;
 
 StageSearchResult StageGraphSearch::run(const StageSearchLimits& limits) {
   return StageSearch(*lists_, space_, limits).run();
+}
+
+double StageGraphSearch::bound(const StageSearchLimits& limits) {
+  return StageSearch(*lists_, space_, limits).bound();
 }
 
 }  // namespace sluice

@@ -49,6 +49,7 @@ StageSearchSpace space_of(std::vector<double> weights, int devices, double fixed
     const auto bytes = static_cast<std::int64_t>(sum(vertices));
     return StageFootprint{0, grouping * bytes};
   };
+  space.wiring = [](std::span<const int>) { return std::vector<double>{}; };  // no messages
   space.memory = std::numeric_limits<std::int64_t>::max();
   return space;
 }

@@ -19,14 +19,9 @@ StageLists::StageLists(const SeriesParallelTree& tree, const StageSearchSpace& s
 
 const StageFootprint& StageLists::footprint(int run_index, std::size_t grouping) {
   StageRun& run = runs[static_cast<std::size_t>(run_index)];
-  auto& own = run.footprint[grouping];
-  if (!own) {
-    const auto [known, fresh] = footprints_.try_emplace({run.id, grouping});
-    if (fresh && space_.footprint)
-      known->second = space_.footprint(run.vertices, groupings[grouping]);
-    own = known->second;
-  }
-  return *own;
+  auto& known = run.footprint[grouping];
+  if (!known) known = space_.footprint(run.vertices, groupings[grouping]);
+  return *known;
 }
 
 void StageLists::make_choices() {
@@ -123,66 +118,70 @@ double StageLists::least_work(const StageWork& work) const {
   return least;
 }
 
-int StageLists::intern(std::vector<double> key) {
-  return ids_.try_emplace(std::move(key), static_cast<int>(ids_.size())).first->second;
-}
-
 int StageLists::add_list(StageList list) {
-  const std::size_t m = list.elements.size();
-  for (StageElement& e : list.elements)
-    e.id = e.list >= 0 ? lists[static_cast<std::size_t>(e.list)].suffix.front() : id_of_vertex(e);
-  list.run.resize(m);
-  for (std::size_t a = 0; a < m; ++a) {
-    std::vector<int> vertices;
-    std::vector<double> key;
-    for (std::size_t p = a; p < m; ++p) {
-      const StageElement& e = list.elements[p];
-      vertices.insert(vertices.end(), e.vertices.begin(), e.vertices.end());
-      key.push_back(e.id);
-      list.run[a].push_back(add_run(vertices, key));
-    }
-  }
-  list.suffix.assign(m, 0);
-  list.least_work.assign(m + 1, 0);
-  list.vertices.assign(m + 1, 0);
-  for (std::size_t a = m; a-- > 0;) {
-    std::vector<double> key{list.series ? 1.0 : 2.0, list.absorbs && a == 0 ? 1.0 : 0.0,
-                            a + 1 < m ? list.suffix[a + 1] : -1.0,
-                            static_cast<double>(list.elements[a].id)};
-    for (const int run : list.run[a]) key.push_back(runs[static_cast<std::size_t>(run)].id);
-    list.suffix[a] = intern(std::move(key));
-    list.vertices[a] = list.vertices[a + 1] + static_cast<int>(list.elements[a].vertices.size());
-    list.least_work[a] =
-        list.least_work[a + 1] + runs[static_cast<std::size_t>(list.run[a][0])].least_work;
-  }
+  const int next = static_cast<int>(shapes.size());
+  list.shape = space_.wiring ? known_shapes_.try_emplace(look_of(list), next).first->second : next;
+  if (list.shape == next) shapes.push_back(make_shape(list));
   lists.push_back(std::move(list));
   return static_cast<int>(lists.size()) - 1;
 }
 
-// What a vertex looks like: its costs and its memory.
-int StageLists::id_of_vertex(const StageElement& e) {
-  const StageWork work = space_.work(e.vertices);
-  std::vector<double> key{3.0};
+StageShape StageLists::make_shape(const StageList& list) {
+  const std::size_t m = list.elements.size();
+  StageShape shape{.run = std::vector<int>(m * m, -1), .first_suffix = suffixes};
+  suffixes += static_cast<int>(m);
+  for (std::size_t a = 0; a < m; ++a) {
+    std::vector<int> vertices;
+    for (std::size_t p = a; p < m; ++p) {
+      const auto& own = list.elements[p].vertices;
+      vertices.insert(vertices.end(), own.begin(), own.end());
+      shape.run[a * m + p] = add_run(vertices);
+    }
+    shape.vertices.push_back(static_cast<int>(vertices.size()));
+    shape.least_work += runs[static_cast<std::size_t>(shape.run[a * m + a])].least_work;
+  }
+  return shape;
+}
+
+// What decides the costs of every run of the list.
+std::vector<double> StageLists::look_of(const StageList& list) {
+  std::vector<double> look{list.series ? 1.0 : 0.0, list.absorbs ? 1.0 : 0.0};
+  std::vector<int> vertices;
+  for (const StageElement& e : list.elements) {
+    look.push_back(e.list < 0 ? -1 : lists[static_cast<std::size_t>(e.list)].shape);
+    look.push_back(static_cast<double>(e.vertices.size()));
+    vertices.insert(vertices.end(), e.vertices.begin(), e.vertices.end());
+  }
+  for (const int v : vertices) look.push_back(look_of_vertex(v));
+  const std::vector<double> wiring = space_.wiring(vertices);
+  look.insert(look.end(), wiring.begin(), wiring.end());
+  return look;
+}
+
+// A number for what it costs alone.
+int StageLists::look_of_vertex(int vertex) {
+  const auto [known, fresh] = look_of_vertex_.try_emplace(vertex);
+  if (!fresh) return known->second;
+  const std::vector<int> alone{vertex};
+  const StageWork work = space_.work(alone);
+  std::vector<double> key;
   for (const auto* part : {&work.compute, &work.communication, &work.all_reduce})
     key.insert(key.end(), part->begin(), part->end());
   if (space_.footprint) {
-    const StageFootprint f = space_.footprint(e.vertices, groupings.front());
+    const StageFootprint f = space_.footprint(alone, groupings.front());
     key.push_back(static_cast<double>(f.always));
     key.push_back(static_cast<double>(f.per_op));
   }
-  return intern(std::move(key));
+  const int next = static_cast<int>(vertex_looks_.size());
+  return known->second = vertex_looks_.try_emplace(std::move(key), next).first->second;
 }
 
-// `key`: the ids of its elements.
-int StageLists::add_run(const std::vector<int>& vertices, std::vector<double> key) {
+int StageLists::add_run(const std::vector<int>& vertices) {
   const StageWork work = space_.work(vertices);
   StageRun run{.vertices = vertices};
   for (const StageChoice& c : choices) run.seconds.push_back(stage_seconds(work, c));
   run.least_work = least_work(work);
   run.footprint.resize(groupings.size());
-  key.push_back(-4.0);
-  key.insert(key.end(), run.seconds.begin(), run.seconds.end());
-  run.id = intern(std::move(key));
   runs.push_back(std::move(run));
   return static_cast<int>(runs.size()) - 1;
 }
