@@ -39,7 +39,7 @@ struct Case {
   Case(const Input& input, int used)
       : devices(used),
         model(model_of(input.name)),
-        shapes(model.shapes()),
+        stashes(model, model.shapes()),
         cluster(load_cluster("summit_v100", SLUICE_SOURCE_DIR "/workloads/clusters")),
         batch(std::int64_t{input.samples_per_device} * used),
         costs(at(batch / kMicrobatches)) {}
@@ -50,18 +50,16 @@ struct Case {
     Problem p{costs, cluster, devices, batch, kMicrobatches, {}};
     p.costs_at = [this](std::int64_t micro_batch) { return at(micro_batch); };
     p.footprint = [this](std::span<const int> layers, std::int64_t samples) {
-      std::int64_t weights = 0;
-      for (const int l : layers)
-        weights += 4 * parameter_count(model.layers[static_cast<std::size_t>(l)]);
-      return Problem::Footprint{Bytes(3 * weights),
-                                stage_stash(model, shapes, layers, samples).forward};
+      Bytes weights;
+      for (const int l : layers) weights += costs.layers[static_cast<std::size_t>(l)].parameters;
+      return Problem::Footprint{3 * weights, stashes.of(layers, samples).forward};
     };
     return p;
   }
 
   int devices;
   ModelGraph model;
-  std::vector<Shape> shapes;
+  StageStashes stashes;
   Cluster cluster;
   std::int64_t batch;
   CostGraph costs;

@@ -138,7 +138,7 @@ class Planner {
     space.footprint = [&](std::span<const int> vertices, int grouping) {
       return footprint(vertices, grouping);
     };
-    space.wiring = [&](std::span<const int> vertices) { return operators_.wiring(vertices); };
+    space.look = [&](std::span<const int> vertices) { return look(vertices); };
     space.memory = machine_.memory.value;
     StageGraphSearch search(tree, space);
     const auto run = [&](StageSearchLimits of) {
@@ -237,12 +237,27 @@ class Planner {
       }
     }
     parameters_.clear();
+    kinds_.clear();
+    std::map<std::vector<double>, double> kinds;
     for (const auto& layers : operators_.layers) {
+      const std::size_t o = parameters_.size();
       double& bytes = parameters_.emplace_back();
       for (const int l : layers)
         bytes += static_cast<double>(
             problem_.costs.layers[static_cast<std::size_t>(l)].parameters.value);
+      const std::vector<int> alone{static_cast<int>(o)};
+      const StageFootprint kept = footprint(alone, groupings.front());
+      std::vector<double> kind{bytes, static_cast<double>(kept.always),
+                               static_cast<double>(kept.per_op)};
+      for (const GroupingCosts& of : by_grouping_) kind.push_back(of.compute[o]);
+      kinds_.push_back(kinds.try_emplace(kind, static_cast<double>(kinds.size())).first->second);
     }
+  }
+
+  std::vector<double> look(std::span<const int> vertices) const {
+    std::vector<double> result = operators_.wiring(vertices);
+    for (const int v : vertices) result.push_back(kinds_[static_cast<std::size_t>(v)]);
+    return result;
   }
 
   StageWork work(std::span<const int> vertices, const StageSearchSpace& space) {
@@ -345,6 +360,7 @@ class Planner {
   std::map<int, CostGraph> costs_;
   std::vector<GroupingCosts> by_grouping_;
   std::vector<double> parameters_;  // bytes of every operator
+  std::vector<double> kinds_;       // of every operator: the same for the same costs
   std::map<int, LinkCost> rings_;
   std::vector<Candidate> candidates_;
   std::int64_t states_ = 0;

@@ -81,8 +81,6 @@ class StageSearch {
     width_ = rates_.size() + 1;
   }
 
-  double bound() { return least_possible(slowest_run()).second; }
-
   StageSearchResult run() {
     StageSearchResult best;
     const auto attempt = [&](double seconds) {
@@ -96,8 +94,8 @@ class StageSearch {
     // try, in growing steps. Only the stages' times between the last refusal and the solution are
     // left to ask for then.
     const double slowest = std::min(slowest_run(), limits_.faster_than * (1 - 1e-9));
-    auto [refused, bound] = least_possible(slowest_run());
-    if (bound > slowest) return best;
+    if (slowest < slowest_run() && !possible(slowest)) return best;
+    auto [refused, bound] = least_possible(slowest);
     try {
       for (double step = 0.01; !attempt(bound) && bound < slowest;
            step = std::min(2 * step, 0.25)) {
@@ -312,7 +310,9 @@ class StageSearch {
                 {.taken = 1, .devices = static_cast<std::int16_t>(s.devices)});
       return;
     }
+    const StageList& inside = lists_.lists[static_cast<std::size_t>(inner)];
     for (int d = 1; d < s.devices; ++d) {
+      if (hopeless(inside, 0, d)) continue;
       const std::size_t rest = solve({s.list, s.first + 1, s.devices - d, s.next, s.tail});
       if (rest == kNone) continue;
       for (const int r : rates_) {
@@ -347,22 +347,22 @@ class StageSearch {
     // The rest of the branches beside what was made of the first; they feed the join if that holds
     // it.
     const auto with_rest = [&](Solved first, int head, int used, Next after) {
-      if (s.first + first.taken == m) {
-        if (used == s.devices) offer(best, head, first);
-        return;
-      }
+      if (s.first + first.taken == m) return offer(best, head, first);
       const std::size_t others = solve({s.list, s.first + first.taken, s.devices - used, after});
       if (others == kNone || at(others, head).in_flight < 0) return;
       first.in_flight = std::max(first.in_flight, at(others, head).in_flight);
       first.bytes += at(others, head).bytes;
       offer(best, head, first);
     };
+    const auto rest_is_hopeless = [&](int from, int used) {
+      return from == m ? used != s.devices : hopeless(list, from, s.devices - used);
+    };
     for (int last = s.first + 1; last <= m; ++last) {
       const int run = lists_.run_of(list, s.first, last);
       if (too_slow(run, s.devices)) break;
       for (const std::size_t k : choices_) {
         const StageChoice& c = lists_.choices[k];
-        if (c.degree > s.devices || !in_time(run, k)) continue;
+        if (c.degree > s.devices || !in_time(run, k) || rest_is_hopeless(last, c.degree)) continue;
         const int in_flight = before(c.rate, s.next);
         const double bytes = stage_bytes(run, c, in_flight);
         if (bytes < 0) continue;
@@ -378,7 +378,8 @@ class StageSearch {
     }
     const int inner = list.elements[static_cast<std::size_t>(s.first)].list;
     if (inner < 0) return;
-    for (int d = 1; d <= s.devices; ++d)
+    for (int d = 1; d <= s.devices; ++d) {
+      if (rest_is_hopeless(s.first + 1, d)) continue;
       for (std::size_t t = 0; t < (joins ? rates_.size() : 1); ++t) {
         const int tail = joins ? rates_[t] : kAny;
         const std::size_t part = solve({inner, 0, d, s.next, tail});
@@ -395,6 +396,7 @@ class StageSearch {
                     head, d, joins ? Next{before(tail, s.next), tail} : s.next);
         }
       }
+    }
   }
 
   bool too_slow(int run, int devices) const {
@@ -489,10 +491,6 @@ StageGraphSearch::~StageGraphSearch() = default;
 
 StageSearchResult StageGraphSearch::run(const StageSearchLimits& limits) {
   return StageSearch(*lists_, space_, limits).run();
-}
-
-double StageGraphSearch::bound(const StageSearchLimits& limits) {
-  return StageSearch(*lists_, space_, limits).bound();
 }
 
 }  // namespace sluice

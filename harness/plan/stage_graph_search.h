@@ -56,10 +56,10 @@ struct StageSearchSpace {
   bool absorb_joins = false;
   std::function<StageWork(std::span<const int> vertices)> work;
   std::function<StageFootprint(std::span<const int> vertices, int grouping)> footprint;  // or none
-  // How the vertices of a part, in this order, hang on one another and on others. Where two parts'
-  // vertices cost the same one by one and are wired alike, the same places of both must cost the
-  // same as a stage. None: no two parts look alike.
-  std::function<std::vector<double>(std::span<const int> vertices)> wiring;
+  // What the vertices of a part, in this order, cost, and how they hang on one another and on
+  // others: where two parts look the same, the same places of both cost the same as a stage. None:
+  // no two parts look alike.
+  std::function<std::vector<double>(std::span<const int> vertices)> look;
   std::int64_t memory = 0;  // bytes of a device
 
   std::vector<int> groupings()
@@ -100,8 +100,6 @@ class StageGraphSearch {
   StageGraphSearch(const SeriesParallelTree& tree, const StageSearchSpace& space);
   ~StageGraphSearch();
   StageSearchResult run(const StageSearchLimits& limits = {});
-  // No plan's slowest stage is faster; cheap to ask.
-  double bound(const StageSearchLimits& limits = {});
 
  private:
   const StageSearchSpace& space_;

@@ -120,7 +120,7 @@ double StageLists::least_work(const StageWork& work) const {
 
 int StageLists::add_list(StageList list) {
   const int next = static_cast<int>(shapes.size());
-  list.shape = space_.wiring ? known_shapes_.try_emplace(look_of(list), next).first->second : next;
+  list.shape = space_.look ? known_shapes_.try_emplace(look_of(list), next).first->second : next;
   if (list.shape == next) shapes.push_back(make_shape(list));
   lists.push_back(std::move(list));
   return static_cast<int>(lists.size()) - 1;
@@ -152,28 +152,9 @@ std::vector<double> StageLists::look_of(const StageList& list) {
     look.push_back(static_cast<double>(e.vertices.size()));
     vertices.insert(vertices.end(), e.vertices.begin(), e.vertices.end());
   }
-  for (const int v : vertices) look.push_back(look_of_vertex(v));
-  const std::vector<double> wiring = space_.wiring(vertices);
-  look.insert(look.end(), wiring.begin(), wiring.end());
+  const std::vector<double> costs = space_.look(vertices);
+  look.insert(look.end(), costs.begin(), costs.end());
   return look;
-}
-
-// A number for what it costs alone.
-int StageLists::look_of_vertex(int vertex) {
-  const auto [known, fresh] = look_of_vertex_.try_emplace(vertex);
-  if (!fresh) return known->second;
-  const std::vector<int> alone{vertex};
-  const StageWork work = space_.work(alone);
-  std::vector<double> key;
-  for (const auto* part : {&work.compute, &work.communication, &work.all_reduce})
-    key.insert(key.end(), part->begin(), part->end());
-  if (space_.footprint) {
-    const StageFootprint f = space_.footprint(alone, groupings.front());
-    key.push_back(static_cast<double>(f.always));
-    key.push_back(static_cast<double>(f.per_op));
-  }
-  const int next = static_cast<int>(vertex_looks_.size());
-  return known->second = vertex_looks_.try_emplace(std::move(key), next).first->second;
 }
 
 int StageLists::add_run(const std::vector<int>& vertices) {

@@ -77,7 +77,6 @@ struct StageLists {
   int add_list(StageList list);
   StageShape make_shape(const StageList& list);
   std::vector<double> look_of(const StageList& list);
-  int look_of_vertex(int vertex);
   int add_run(const std::vector<int>& vertices);
   double least_work(const StageWork& work) const;
   double stage_seconds(const StageWork& work, const StageChoice& choice) const;
@@ -87,8 +86,7 @@ struct StageLists {
 
   const SeriesParallelTree& tree_;
   const StageSearchSpace& space_;
-  std::map<std::vector<double>, int> known_shapes_, vertex_looks_;
-  std::map<int, int> look_of_vertex_;
+  std::map<std::vector<double>, int> known_shapes_;  // by look
 };
 
 }  // namespace sluice
