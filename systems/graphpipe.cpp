@@ -69,18 +69,20 @@ class Planner {
   Plan run() {
     const SeriesParallelTree tree = series_parallel(static_cast<int>(operators_.layers.size()),
                                                     operators_.edges, "graphpipe: the model");
-    const SeriesParallelTree row = in_a_row(vertices_below(tree, tree.root));
+    const auto search_row = [&](std::vector<Order> orders) {
+      search_all(in_a_row(vertices_below(tree, tree.root)), false, orders);
+    };
     const std::string& partition = options_.text("partition");
     const bool is_row = std::ranges::none_of(
         tree.nodes, [](const auto& n) { return n.kind == SeriesParallelTree::Kind::parallel; });
     if (partition == "sequential") {
-      search_all(row, false, {Order::sequence});
+      search_row({Order::sequence});
     } else if (is_row) {
-      search_all(row, false, {Order::graph});
+      search_row({Order::graph});
     } else {
       if (partition != "absorb_joins") search_all(tree, false, {Order::graph});
       if (partition != "series_parallel") search_all(tree, true, {Order::graph});
-      if (partition == "best") search_all(row, false, {Order::graph, Order::as_sequence});
+      if (partition == "best") search_row({Order::graph, Order::as_sequence});
     }
     return best();
   }

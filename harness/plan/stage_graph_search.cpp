@@ -49,11 +49,13 @@ struct Solved {
 };
 
 // A part, and what it must fit: all its elements from `first` on, on exactly `devices`, before
-// `next`; tail: the rate of the stage at its end.
+// `next`; tail: the rate of the stage at its end; open: nothing comes before it, so that its heads
+// may have any rates.
 struct State {
   int list = 0, first = 0, devices = 0;
   Next next;
   int tail = kAny;
+  bool open = false;
 };
 
 struct OutOfLimits {};
@@ -175,7 +177,7 @@ class StageSearch {
     return all != kNone && at(all, kAny).in_flight >= 0;
   }
 
-  State whole() const { return {.list = lists_.root, .devices = space_.devices}; }
+  State whole() const { return {.list = lists_.root, .devices = space_.devices, .open = true}; }
 
   int before(int rate, Next next) const {
     const StageRate r = space_.rates[static_cast<std::size_t>(rate)];
@@ -238,6 +240,7 @@ class StageSearch {
     key = key << 17 | static_cast<std::uint64_t>(s.next.in_flight);
     key = key << 5 | static_cast<std::uint64_t>(s.next.rate);
     key = key << 5 | static_cast<std::uint64_t>(s.tail);
+    key = key << 1 | static_cast<std::uint64_t>(s.open);
     if (const auto known = memo_.find(key); known != memo_.end()) return known->second;
     watch_limits();
     std::array<Solved, kAny + 1> room;
@@ -265,9 +268,15 @@ class StageSearch {
                       : fewer || (s.in_flight == known.in_flight && s.bytes < known.bytes));
     if (better) known = s;
   }
-  void offer_stage(std::span<Solved> best, int rate, const Solved& s) const {
+  void offer_stage(std::span<Solved> best, int rate, const Solved& s, bool open) const {
     offer(best, rate, s);
-    offer(best, kAny, s);
+    if (open) offer(best, kAny, s);
+  }
+  // More in flight than what is known: its bytes need not be asked for.
+  bool is_worse(std::span<const Solved> best, const State& s, int rate, int in_flight) const {
+    const int known =
+        best[static_cast<std::size_t>(slot_[static_cast<std::size_t>(rate)])].in_flight;
+    return !s.open && known >= 0 && known < in_flight;
   }
 
   void solve_series(const State& s, const StageList& list, std::span<Solved> best) {
@@ -285,7 +294,7 @@ class StageSearch {
           if (s.tail != kAny && c.rate != s.tail) continue;
           stage.in_flight = before(c.rate, s.next);
           stage.bytes = stage_bytes(run, c, stage.in_flight);
-          if (stage.bytes >= 0) offer_stage(best, c.rate, stage);
+          if (stage.bytes >= 0) offer_stage(best, c.rate, stage, s.open);
           continue;
         }
         if (hopeless(list, last, s.devices - c.degree)) continue;
@@ -295,18 +304,19 @@ class StageSearch {
           const Solved& after = at(rest, r);
           if (after.in_flight < 0) continue;
           stage.in_flight = before(c.rate, {after.in_flight, r});
+          if (is_worse(best, s, c.rate, stage.in_flight)) continue;
           const double bytes = stage_bytes(run, c, stage.in_flight);
           if (bytes < 0) continue;
           stage.bytes = bytes + after.bytes;
           stage.head = static_cast<std::int8_t>(r);
-          offer_stage(best, c.rate, stage);
+          offer_stage(best, c.rate, stage, s.open);
         }
       }
     }
     const int inner = list.elements[static_cast<std::size_t>(s.first)].list;
     if (inner < 0) return;
     if (s.first + 1 == m) {
-      add_split(best, solve({inner, 0, s.devices, s.next, s.tail}),
+      add_split(best, solve({inner, 0, s.devices, s.next, s.tail, s.open}),
                 {.taken = 1, .devices = static_cast<std::int16_t>(s.devices)});
       return;
     }
@@ -318,7 +328,7 @@ class StageSearch {
       for (const int r : rates_) {
         const Solved after = at(rest, r);
         if (after.in_flight < 0) continue;
-        add_split(best, solve({inner, 0, d, {after.in_flight, r}}),
+        add_split(best, solve({inner, 0, d, {after.in_flight, r}, kAny, s.open}),
                   {.bytes = after.bytes,
                    .taken = 1,
                    .devices = static_cast<std::int16_t>(d),
@@ -348,7 +358,8 @@ class StageSearch {
     // it.
     const auto with_rest = [&](Solved first, int head, int used, Next after) {
       if (s.first + first.taken == m) return offer(best, head, first);
-      const std::size_t others = solve({s.list, s.first + first.taken, s.devices - used, after});
+      const std::size_t others =
+          solve({s.list, s.first + first.taken, s.devices - used, after, kAny, s.open});
       if (others == kNone || at(others, head).in_flight < 0) return;
       first.in_flight = std::max(first.in_flight, at(others, head).in_flight);
       first.bytes += at(others, head).bytes;
@@ -364,6 +375,7 @@ class StageSearch {
         const StageChoice& c = lists_.choices[k];
         if (c.degree > s.devices || !in_time(run, k) || rest_is_hopeless(last, c.degree)) continue;
         const int in_flight = before(c.rate, s.next);
+        if (is_worse(best, s, c.rate, in_flight)) continue;
         const double bytes = stage_bytes(run, c, in_flight);
         if (bytes < 0) continue;
         Solved stage{.bytes = bytes,
@@ -373,7 +385,7 @@ class StageSearch {
         if (joins) stage.tail = static_cast<std::int8_t>(c.rate);
         const Next after = joins ? Next{in_flight, c.rate} : s.next;
         with_rest(stage, c.rate, c.degree, after);
-        with_rest(stage, kAny, c.degree, after);
+        if (s.open) with_rest(stage, kAny, c.degree, after);
       }
     }
     const int inner = list.elements[static_cast<std::size_t>(s.first)].list;
@@ -382,7 +394,7 @@ class StageSearch {
       if (rest_is_hopeless(s.first + 1, d)) continue;
       for (std::size_t t = 0; t < (joins ? rates_.size() : 1); ++t) {
         const int tail = joins ? rates_[t] : kAny;
-        const std::size_t part = solve({inner, 0, d, s.next, tail});
+        const std::size_t part = solve({inner, 0, d, s.next, tail, s.open});
         if (part == kNone) continue;
         for (std::size_t i = 0; i < width_; ++i) {
           const int head = i < rates_.size() ? rates_[i] : kAny;
@@ -432,7 +444,7 @@ class StageSearch {
     const int last = s.first + found.taken;
     const bool more = last < static_cast<int>(list.elements.size());
     const bool joins = !list.series && found.tail != kAny;
-    State rest{s.list, last, s.devices - used, s.next, s.tail};
+    State rest{s.list, last, s.devices - used, s.next, s.tail, s.open && !list.series};
     if (joins) rest.next = {before(found.tail, s.next), found.tail};
     Next next = s.next;  // of the first part
     if (list.series && more) next = {at(solve(rest), found.head).in_flight, found.head};
@@ -453,7 +465,7 @@ class StageSearch {
     } else {
       const int inner = list.elements[static_cast<std::size_t>(s.first)].list;
       const int tail = list.series ? (more ? kAny : s.tail) : found.tail;
-      collect({inner, 0, used, next, tail}, head, result);
+      collect({inner, 0, used, next, tail, s.open}, head, result);
     }
     if (!joins && more) collect(rest, list.series ? found.head : head, result);
   }
