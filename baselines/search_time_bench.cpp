@@ -14,6 +14,8 @@
 // them, and do not ask the simulator.
 #include <benchmark/benchmark.h>
 
+#include <map>
+
 #include "harness/core/system.h"
 #include "harness/plan/machines.h"
 #include "harness/plan/piper_search.h"
@@ -39,31 +41,30 @@ struct Case {
   Case(const Input& input, int used)
       : devices(used),
         model(model_of(input.name)),
-        shapes(model.shapes()),
+        stashes(model, model.shapes()),
         cluster(load_cluster("summit_v100", SLUICE_SOURCE_DIR "/workloads/clusters")),
-        batch(std::int64_t{input.samples_per_device} * used),
-        costs(at(batch / kMicrobatches)) {}
-  CostGraph at(std::int64_t micro_batch) const {
-    return analytic_costs(model, micro_batch, cluster.devices.front());
+        batch(std::int64_t{input.samples_per_device} * used) {
+    for (std::int64_t b = batch / kMicrobatches; b <= batch; b *= 2)
+      profiles[b] = analytic_costs(model, b, cluster.devices.front());
+    costs = profiles.at(batch / kMicrobatches);
   }
   Problem problem() const {
     Problem p{costs, cluster, devices, batch, kMicrobatches, {}};
-    p.costs_at = [this](std::int64_t micro_batch) { return at(micro_batch); };
+    p.costs_at = [this](std::int64_t micro_batch) { return profiles.at(micro_batch); };
     p.footprint = [this](std::span<const int> layers, std::int64_t samples) {
-      std::int64_t weights = 0;
-      for (const int l : layers)
-        weights += 4 * parameter_count(model.layers[static_cast<std::size_t>(l)]);
-      return Problem::Footprint{Bytes(3 * weights),
-                                stage_stash(model, shapes, layers, samples).forward};
+      Bytes weights;
+      for (const int l : layers) weights += costs.layers[static_cast<std::size_t>(l)].parameters;
+      return Problem::Footprint{3 * weights, stashes.of(layers, samples).forward};
     };
     return p;
   }
 
   int devices;
   ModelGraph model;
-  std::vector<Shape> shapes;
+  StageStashes stashes;
   Cluster cluster;
   std::int64_t batch;
+  std::map<std::int64_t, CostGraph> profiles;  // by micro-batch: what the search is given
   CostGraph costs;
 };
 

@@ -37,6 +37,7 @@
 // normalisation's statistics are of the micro-batch of its own stage.
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <map>
 #include <numeric>
 
@@ -68,18 +69,20 @@ class Planner {
   Plan run() {
     const SeriesParallelTree tree = series_parallel(static_cast<int>(operators_.layers.size()),
                                                     operators_.edges, "graphpipe: the model");
-    const SeriesParallelTree row = in_a_row(vertices_below(tree, tree.root));
+    const auto search_row = [&](std::vector<Order> orders) {
+      search_all(in_a_row(vertices_below(tree, tree.root)), false, orders);
+    };
     const std::string& partition = options_.text("partition");
     const bool is_row = std::ranges::none_of(
         tree.nodes, [](const auto& n) { return n.kind == SeriesParallelTree::Kind::parallel; });
     if (partition == "sequential") {
-      search_all(row, false, {Order::sequence});
+      search_row({Order::sequence});
     } else if (is_row) {
-      search_all(row, false, {Order::graph});
+      search_row({Order::graph});
     } else {
       if (partition != "absorb_joins") search_all(tree, false, {Order::graph});
       if (partition != "series_parallel") search_all(tree, true, {Order::graph});
-      if (partition == "best") search_all(row, false, {Order::graph, Order::as_sequence});
+      if (partition == "best") search_row({Order::graph, Order::as_sequence});
     }
     return best();
   }
@@ -132,17 +135,26 @@ class Planner {
     }
     space.absorb_joins = absorb_joins;
     space.overlap_communication = options_.flag("overlap");
-    const std::vector<int> groupings = space.groupings();
-    space.work = [&](std::span<const int> vertices) { return work(vertices, groupings, space); };
+    prepare_costs(space.groupings());
+    space.work = [&](std::span<const int> vertices) { return work(vertices, space); };
     space.footprint = [&](std::span<const int> vertices, int grouping) {
       return footprint(vertices, grouping);
     };
+    space.look = [&](std::span<const int> vertices) { return look(vertices); };
     space.memory = machine_.memory.value;
     StageGraphSearch search(tree, space);
     const auto run = [&](StageSearchLimits of) {
       of.seconds = seconds_left();
+      if (!simulates()) of.faster_than = least_objective() * micro_batch_;
       add(search.run(of), orders);
     };
+    if (!simulates()) {
+      // The objective is best without limits; large micro-batches, mostly the best, come first.
+      for (std::size_t r = space.rates.size(); micro_batch != "case" && r-- > 0;)
+        run({.rate = static_cast<int>(r)});
+      if (micro_batch != "uniform") run({});
+      return;
+    }
     for (const int limit : limits) {
       // The largest power of two is no limit on what is no power of two.
       const int degree = limit == limits.back() ? most : limit;
@@ -156,6 +168,14 @@ class Planner {
         if (degree <= b) run({.max_degree = degree, .max_micro_batch = b});
   }
 
+  bool simulates() const { return problem_.simulate && options_.text("rank") == "simulated"; }
+
+  double least_objective() const {
+    double least = std::numeric_limits<double>::infinity();
+    for (const Candidate& c : candidates_) least = std::min(least, c.objective);
+    return least;
+  }
+
   double seconds_left() const {
     const std::chrono::duration<double> gone = std::chrono::steady_clock::now() - begin_;
     return std::max(0.0, options_.integer("time_limit") - gone.count());
@@ -166,8 +186,7 @@ class Planner {
     complete_ = complete_ && found.complete;
     if (found.stages.empty()) return;
     for (const Order order : orders) {
-      Candidate candidate{plan_of(found, order),
-                          found.slowest / static_cast<double>(problem_.costs.micro_batch)};
+      Candidate candidate{plan_of(found, order), found.slowest / micro_batch_};
       const bool known = std::ranges::any_of(
           candidates_, [&](const Candidate& c) { return same(c.plan, candidate.plan); });
       if (!known) candidates_.push_back(std::move(candidate));
@@ -196,29 +215,63 @@ class Planner {
     return rings_[degree] = machine_.ring(degree);
   }
 
-  StageWork work(std::span<const int> vertices, const std::vector<int>& groupings,
-                 const StageSearchSpace& space) {
-    const std::vector<int> layers = operators_.layers_of(vertices);
-    const std::vector<int> crossing = operators_.crossing(layers);
-    StageWork result;
-    double parameters = 0;
-    for (const int l : layers)
-      parameters +=
-          static_cast<double>(problem_.costs.layers[static_cast<std::size_t>(l)].parameters.value);
+  // What operators and messages cost, by grouping of the space and operator or sending layer.
+  struct GroupingCosts {
+    std::vector<double> compute, message;  // seconds
+  };
+
+  void prepare_costs(const std::vector<int>& groupings) {
+    by_grouping_.clear();
     for (const int grouping : groupings) {
       const CostGraph& of = costs(grouping);
-      Seconds seconds;
-      for (const int l : layers) {
-        const LayerCost& layer = of.layers[static_cast<std::size_t>(l)];
-        seconds += layer.forward + layer.input_gradient + layer.weight_gradient;
-      }
-      double messages = 0;  // each way: activations and their gradients
-      for (const int l : crossing)
-        messages +=
+      GroupingCosts& made = by_grouping_.emplace_back();
+      for (const LayerCost& layer : of.layers)  // each way: activations and their gradients
+        made.message.push_back(
             2 * (machine_.neighbour.latency +
-                 machine_.neighbour.seconds_per_byte *
-                     static_cast<double>(of.layers[static_cast<std::size_t>(l)].output.value));
-      result.compute.push_back(seconds.value / machine_.speed);
+                 machine_.neighbour.seconds_per_byte * static_cast<double>(layer.output.value)));
+      for (const auto& layers : operators_.layers) {
+        Seconds seconds;
+        for (const int l : layers) {
+          const LayerCost& layer = of.layers[static_cast<std::size_t>(l)];
+          seconds += layer.forward + layer.input_gradient + layer.weight_gradient;
+        }
+        made.compute.push_back(seconds.value / machine_.speed);
+      }
+    }
+    parameters_.clear();
+    kinds_.clear();
+    std::map<std::vector<double>, double> kinds;
+    for (const auto& layers : operators_.layers) {
+      const std::size_t o = parameters_.size();
+      double& bytes = parameters_.emplace_back();
+      for (const int l : layers)
+        bytes += static_cast<double>(
+            problem_.costs.layers[static_cast<std::size_t>(l)].parameters.value);
+      const std::vector<int> alone{static_cast<int>(o)};
+      const StageFootprint kept = footprint(alone, groupings.front());
+      std::vector<double> kind{bytes, static_cast<double>(kept.always),
+                               static_cast<double>(kept.per_op)};
+      for (const GroupingCosts& of : by_grouping_) kind.push_back(of.compute[o]);
+      kinds_.push_back(kinds.try_emplace(kind, static_cast<double>(kinds.size())).first->second);
+    }
+  }
+
+  std::vector<double> look(std::span<const int> vertices) const {
+    std::vector<double> result = operators_.wiring(vertices);
+    for (const int v : vertices) result.push_back(kinds_[static_cast<std::size_t>(v)]);
+    return result;
+  }
+
+  StageWork work(std::span<const int> vertices, const StageSearchSpace& space) {
+    const std::vector<int> crossing = operators_.crossing(vertices);
+    StageWork result;
+    double parameters = 0;
+    for (const int v : vertices) parameters += parameters_[static_cast<std::size_t>(v)];
+    for (const GroupingCosts& of : by_grouping_) {
+      double seconds = 0, messages = 0;
+      for (const int v : vertices) seconds += of.compute[static_cast<std::size_t>(v)];
+      for (const int l : crossing) messages += of.message[static_cast<std::size_t>(l)];
+      result.compute.push_back(seconds);
       result.communication.push_back(messages);
     }
     for (const int degree : space.degrees)
@@ -277,7 +330,7 @@ class Planner {
     if (candidates_.empty() && !complete_) {  // cut short before anything was found
       const int stages = std::min(problem_.devices, static_cast<int>(operators_.layers.size()));
       Plan row = balanced_chain(problem_, stages, "graphpipe");
-      row.objective /= static_cast<double>(problem_.costs.micro_batch);
+      row.objective /= micro_batch_;
       const double objective = row.objective;
       candidates_.push_back({std::move(row), objective});
     }
@@ -287,11 +340,10 @@ class Planner {
                            " devices and fit into " + to_text(machine_.memory) + " each",
                        "use another number of devices or micro-batches, or larger devices");
     }
-    const bool simulated = problem_.simulate && options_.text("rank") == "simulated";
     const Candidate* chosen = nullptr;
     double least = 0;
     for (const Candidate& c : candidates_) {
-      const double seconds = simulated ? problem_.simulate(c.plan).value : c.objective;
+      const double seconds = simulates() ? problem_.simulate(c.plan).value : c.objective;
       if (!chosen || seconds < least) chosen = &c, least = seconds;
     }
     Plan plan = chosen->plan;
@@ -304,9 +356,13 @@ class Planner {
 
   const Problem& problem_;
   const Options& options_;
+  const double micro_batch_ = static_cast<double>(problem_.costs.micro_batch);  // samples
   NeighbourMachine machine_;
   Operators operators_;
   std::map<int, CostGraph> costs_;
+  std::vector<GroupingCosts> by_grouping_;
+  std::vector<double> parameters_;  // bytes of every operator
+  std::vector<double> kinds_;       // of every operator: the same for the same costs
   std::map<int, LinkCost> rings_;
   std::vector<Candidate> candidates_;
   std::int64_t states_ = 0;

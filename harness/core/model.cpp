@@ -185,65 +185,80 @@ std::vector<bool> overwrites(const ModelGraph& model, std::span<const int> layer
 
 StageStash stage_stash(const ModelGraph& model, std::span<const Shape> shapes,
                        std::span<const int> layers, std::int64_t batch, Bytes element) {
-  const std::size_t count = model.layers.size();
-  const std::vector<bool> in_place = overwrites(model, layers);
-  std::vector<bool> in_stage(count, false), aliases(count, false);
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    const auto layer = static_cast<std::size_t>(layers[i]);
-    in_stage[layer] = true;
-    aliases[layer] = in_place[i] || is_view(model.layers[layer].kind);
+  return StageStashes(model, shapes, element).of(layers, batch);
+}
+
+StageStashes::StageStashes(const ModelGraph& model, std::span<const Shape> shapes, Bytes element)
+    : layers_(model.layers.size()) {
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const LayerSpec& layer = model.layers[i];
+    layers_[i].keeps = stash(layer, input_shapes(model, shapes, layer), element);
+    layers_[i].output = output_bytes(model, shapes, static_cast<int>(i), 1, element);
+    layers_[i].inputs = layer.inputs;
+    layers_[i].keeps_output = sluice::keeps_output(layer.kind);
+    layers_[i].is_view = sluice::is_view(layer.kind);
+    layers_[i].passes_gradient_on = sluice::passes_gradient_on(layer.kind);
+    layers_[i].may_overwrite =
+        std::holds_alternative<Activation>(layer.kind) && layers_[i].keeps_output;
+    for (const int input : layer.inputs)
+      if (input >= 0) layers_[static_cast<std::size_t>(input)].readers.push_back(int(i));
   }
-  // Who reads a value: gradients of the readers are added up, so only a single local reader can
-  // hand its own output gradient on without a new tensor.
-  std::vector<int> contributions(count, 0), reader(count, -1);
-  std::vector<bool> is_sent(count, false);
-  for (std::size_t i = 0; i < count; ++i) {
-    for (const int input : model.layers[i].inputs) {
-      if (input < 0 || !in_stage[static_cast<std::size_t>(input)]) continue;
-      const auto value = static_cast<std::size_t>(input);
-      if (in_stage[i]) {
-        ++contributions[value];
-        reader[value] = static_cast<int>(i);
-      } else {
-        is_sent[value] = true;
-      }
+}
+
+StageStash StageStashes::of(std::span<const int> layers, std::int64_t batch) const {
+  struct State {
+    bool in_stage = false, is_alias = false;
+    bool forward = false, weight = false, gradient = false;  // counted
+  };
+  std::vector<State> states(layers_.size());
+  const auto state = [&](int layer) -> State& { return states[static_cast<std::size_t>(layer)]; };
+  for (const int l : layers) state(l).in_stage = true;
+  // As overwrites().
+  const auto writes_over = [&](int layer) {
+    if (!at(layer).may_overwrite || at(layer).inputs.empty()) return false;
+    for (int value = at(layer).inputs[0];; value = at(value).inputs[0]) {
+      if (value < 0 || !state(value).in_stage || at(value).readers.size() != 1 ||
+          at(value).keeps_output)
+        return false;
+      if (!at(value).is_view) return true;
     }
-  }
+  };
+  for (const int l : layers) state(l).is_alias = at(l).is_view || writes_over(l);
   const auto storage = [&](int value) {
-    while (value >= 0 && aliases[static_cast<std::size_t>(value)]) {
-      value = model.layers[static_cast<std::size_t>(value)].inputs[0];
-    }
+    while (value >= 0 && state(value).is_alias) value = at(value).inputs[0];
     return value;
   };
+  // Gradients of a value's readers are added up, so only a single reader, in the stage, can hand
+  // its own output gradient on without a new tensor.
   const auto gradient_storage = [&](int value) {
     for (;;) {
-      const auto v = static_cast<std::size_t>(value);
-      if (is_sent[v] || contributions[v] != 1) return value;
-      if (!passes_gradient_on(model.layers[static_cast<std::size_t>(reader[v])].kind)) return value;
-      value = reader[v];
+      const auto& readers = at(value).readers;
+      if (readers.size() != 1 || !state(readers[0]).in_stage || !at(readers[0]).passes_gradient_on)
+        return value;
+      value = readers[0];
     }
   };
 
   StageStash result;
-  std::set<int> forward, weight, gradients;
-  for (const int index : layers) {
-    const LayerSpec& layer = model.layers[static_cast<std::size_t>(index)];
-    const StashSpec keeps = stash(layer, input_shapes(model, shapes, layer), element);
-    for (const int input : layer.inputs) {
-      if (keeps.keeps_input) forward.insert(storage(input));
-      if (keeps.input_until_weight_gradient) weight.insert(storage(input));
+  const auto count = [&](int value, bool State::*counted, Bytes& bytes) {
+    if (value < 0 || state(value).*counted) return;
+    state(value).*counted = true;
+    bytes += batch * at(value).output;
+  };
+  for (const int l : layers) {
+    const StashSpec& keeps = at(l).keeps;
+    for (const int input : at(l).inputs) {
+      if (keeps.keeps_input) count(storage(input), &State::forward, result.forward);
+      if (keeps.input_until_weight_gradient) count(storage(input), &State::weight, result.weight);
     }
-    if (keeps.keeps_output) forward.insert(storage(index));
-    if (keeps.output_until_weight_gradient) weight.insert(storage(index));
-    if (keeps.output_gradient_until_weight_gradient) gradients.insert(gradient_storage(index));
+    if (keeps.keeps_output) count(storage(l), &State::forward, result.forward);
+    if (keeps.output_until_weight_gradient) count(storage(l), &State::weight, result.weight);
+    if (keeps.output_gradient_until_weight_gradient)
+      count(gradient_storage(l), &State::gradient, result.weight);
     result.forward += batch * keeps.extra + keeps.extra_per_microbatch;
     result.weight += batch * keeps.extra_until_weight_gradient +
                      keeps.extra_until_weight_gradient_per_microbatch;
   }
-  const auto bytes = [&](int value) { return output_bytes(model, shapes, value, batch, element); };
-  for (const int value : forward) result.forward += value < 0 ? Bytes(0) : bytes(value);
-  for (const int value : weight) result.weight += value < 0 ? Bytes(0) : bytes(value);
-  for (const int value : gradients) result.weight += bytes(value);
   return result;
 }
 

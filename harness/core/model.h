@@ -57,4 +57,24 @@ struct StageStash {
 StageStash stage_stash(const ModelGraph& model, std::span<const Shape> shapes,
                        std::span<const int> layers, std::int64_t batch, Bytes element = Bytes(4));
 
+// The same for whoever asks for many stages of one model, in time that grows with the stage alone.
+class StageStashes {
+ public:
+  StageStashes(const ModelGraph& model, std::span<const Shape> shapes, Bytes element = Bytes(4));
+  StageStash of(std::span<const int> layers, std::int64_t batch) const;
+
+ private:
+  struct Layer {
+    StashSpec keeps;
+    Bytes output;  // of one sample
+    std::vector<int> inputs;
+    std::vector<int> readers;  // once for every time it is read
+    bool keeps_output = false, is_view = false, passes_gradient_on = false;
+    bool may_overwrite = false;  // where what it reads allows it
+  };
+  const Layer& at(int layer) const { return layers_[static_cast<std::size_t>(layer)]; }
+
+  std::vector<Layer> layers_;
+};
+
 }  // namespace sluice

@@ -4,36 +4,52 @@
 #include <set>
 
 #include "harness/core/error.h"
+#include "harness/plan/search.h"
 
 namespace sluice {
 
-Operators::Operators(const CostGraph& costs) : costs_(costs) {
+Operators::Operators(const CostGraph& costs) {
   const std::size_t n = costs.layers.size();
-  of_layer_.assign(n, -1);
-  consumers_.resize(n);
+  std::vector<int> of_layer(n, -1);
+  std::vector<std::vector<int>> consumers(n);
   for (std::size_t l = 0; l < n; ++l)
     for (const int p : costs.layers[l].inputs)
-      if (p >= 0) consumers_[static_cast<std::size_t>(p)].push_back(static_cast<int>(l));
+      if (p >= 0) consumers[static_cast<std::size_t>(p)].push_back(static_cast<int>(l));
   std::vector<bool> is_view_of_input(n, false);
   for (std::size_t l = 0; l < n; ++l) {
     const LayerCost& layer = costs.layers[l];
     const int first = layer.inputs.empty() ? -1 : layer.inputs.front();
     const auto before = static_cast<std::size_t>(std::max(first, 0));
     is_view_of_input[l] = layer.rides && (first < 0 || is_view_of_input[before]);
-    const bool claims = first >= 0 && is_view_of_input[before] && consumers_[before].size() == 1;
+    const bool claims = first >= 0 && is_view_of_input[before] && consumers[before].size() == 1;
     if (first >= 0 && (layer.rides || claims)) {
-      of_layer_[l] = of_layer_[before];
+      of_layer[l] = of_layer[before];
     } else {
-      of_layer_[l] = static_cast<int>(layers.size());
+      of_layer[l] = static_cast<int>(layers.size());
       layers.emplace_back();
     }
-    layers[static_cast<std::size_t>(of_layer_[l])].push_back(static_cast<int>(l));
+    layers[static_cast<std::size_t>(of_layer[l])].push_back(static_cast<int>(l));
   }
+  sent_.resize(layers.size());
+  received_.resize(layers.size());
   std::set<std::pair<int, int>> unique;
-  for (std::size_t l = 0; l < n; ++l)
-    for (const int p : costs.layers[l].inputs)
-      if (p >= 0 && of_layer_[static_cast<std::size_t>(p)] != of_layer_[l])
-        unique.insert({of_layer_[static_cast<std::size_t>(p)], of_layer_[l]});
+  for (std::size_t l = 0; l < n; ++l) {
+    Output output{
+        static_cast<int>(l), of_layer[l], {}, static_cast<double>(costs.layers[l].output.value)};
+    for (const int c : consumers[l])
+      if (const int to = of_layer[static_cast<std::size_t>(c)]; to != output.from)
+        output.to.push_back(to);
+    std::ranges::sort(output.to);
+    output.to.erase(std::unique(output.to.begin(), output.to.end()), output.to.end());
+    if (output.to.empty()) continue;
+    const int index = static_cast<int>(outputs_.size());
+    sent_[static_cast<std::size_t>(output.from)].push_back(index);
+    for (const int to : output.to) {
+      received_[static_cast<std::size_t>(to)].push_back(index);
+      unique.insert({output.from, to});
+    }
+    outputs_.push_back(std::move(output));
+  }
   edges.assign(unique.begin(), unique.end());
 }
 
@@ -47,17 +63,58 @@ std::vector<int> Operators::layers_of(std::span<const int> operators) const {
   return result;
 }
 
-std::vector<int> Operators::crossing(std::span<const int> inside) const {
-  std::vector<bool> in(of_layer_.size(), false);
-  for (const int l : inside) in[static_cast<std::size_t>(l)] = true;
-  const auto is_inside = [&](int l) { return in[static_cast<std::size_t>(l)]; };
+std::vector<int> Operators::places(std::span<const int> operators) const {
+  std::vector<int> result(layers.size(), -1);
+  int place = 0;
+  for (const int o : operators) result[static_cast<std::size_t>(o)] = place++;
+  return result;
+}
+
+std::vector<int> Operators::crossing(std::span<const int> operators) const {
+  const std::vector<int> place = places(operators);
+  const auto is_outside = [&](int o) { return place[static_cast<std::size_t>(o)] < 0; };
   std::vector<int> result;
-  for (const int l : inside) {
-    for (const int p : costs_.layers[static_cast<std::size_t>(l)].inputs)
-      if (p >= 0 && !is_inside(p) && std::ranges::find(result, p) == result.end())
-        result.push_back(p);
-    if (!std::ranges::all_of(consumers_[static_cast<std::size_t>(l)], is_inside))
-      result.push_back(l);
+  for (const int o : operators) {
+    for (const int i : received_[static_cast<std::size_t>(o)]) {
+      const Output& output = outputs_[static_cast<std::size_t>(i)];
+      // Once, for the first of those here that read it.
+      const auto first = std::ranges::find_if_not(output.to, is_outside);
+      if (is_outside(output.from) && *first == o) result.push_back(output.layer);
+    }
+    for (const int i : sent_[static_cast<std::size_t>(o)]) {
+      const Output& output = outputs_[static_cast<std::size_t>(i)];
+      if (std::ranges::any_of(output.to, is_outside)) result.push_back(output.layer);
+    }
+  }
+  return result;
+}
+
+std::vector<double> Operators::wiring(std::span<const int> operators) const {
+  const std::vector<int> place = places(operators);
+  std::vector<double> result;
+  std::vector<int> outside;  // outputs of others, as they are first read
+  for (const int o : operators) {
+    for (const int i : received_[static_cast<std::size_t>(o)]) {
+      const Output& output = outputs_[static_cast<std::size_t>(i)];
+      const int from = place[static_cast<std::size_t>(output.from)];
+      if (from >= 0) {
+        const auto& all = sent_[static_cast<std::size_t>(output.from)];
+        result.push_back(from);
+        result.push_back(static_cast<double>(std::ranges::find(all, i) - all.begin()));
+        continue;
+      }
+      const auto known = std::ranges::find(outside, i);
+      result.push_back(-1 - static_cast<double>(known - outside.begin()));
+      result.push_back(output.bytes);
+      if (known == outside.end()) outside.push_back(i);
+    }
+    for (const int i : sent_[static_cast<std::size_t>(o)]) {
+      const Output& output = outputs_[static_cast<std::size_t>(i)];
+      result.push_back(output.bytes);
+      result.push_back(std::ranges::any_of(
+          output.to, [&](int to) { return place[static_cast<std::size_t>(to)] < 0; }));
+    }
+    result.push_back(kNever);  // ends the operator
   }
   return result;
 }

@@ -20,13 +20,24 @@ class Operators {
   std::vector<std::pair<int, int>> edges;  // between operators
 
   std::vector<int> layers_of(std::span<const int> operators) const;  // ascending
-  // The layers whose output a stage of these layers receives or sends.
-  std::vector<int> crossing(std::span<const int> inside) const;
+  // The layers whose output a stage of these operators receives or sends.
+  std::vector<int> crossing(std::span<const int> operators) const;
+  // Which of these operators, in this order, read one another's outputs and those of others, and
+  // how large these are: with the same for two lists of operators, the same places of both receive
+  // and send as many bytes.
+  std::vector<double> wiring(std::span<const int> operators) const;
 
  private:
-  const CostGraph& costs_;
-  std::vector<int> of_layer_;
-  std::vector<std::vector<int>> consumers_;  // of every layer
+  // The output of a layer that operators other than its own read.
+  struct Output {
+    int layer = 0, from = 0;
+    std::vector<int> to;  // ascending
+    double bytes = 0;
+  };
+  std::vector<int> places(std::span<const int> operators) const;  // of all; -1: not among them
+
+  std::vector<Output> outputs_;
+  std::vector<std::vector<int>> sent_, received_;  // per operator: indices into outputs_
 };
 
 struct LinkCost {

@@ -15,7 +15,7 @@ class Decomposition {
   Decomposition(int vertices, std::span<const std::pair<int, int>> edges, const std::string& where)
       : count_(static_cast<std::size_t>(vertices)),
         successors_(count_),
-        before_(count_, std::vector<bool>(count_, false)) {
+        before_(count_, std::vector<char>(count_, 0)) {
     std::vector<int> waiting(count_, 0);
     for (const auto& [from, to] : edges) {
       if (from < 0 || to < 0 || from >= vertices || to >= vertices)
@@ -33,9 +33,10 @@ class Decomposition {
     for (std::size_t k = count_; k-- > 0;) {
       const std::size_t v = order_[k];
       for (const std::size_t w : successors_[v]) {
-        before_[v][w] = true;
-        for (std::size_t x = 0; x < count_; ++x)
-          if (before_[w][x]) before_[v][x] = true;
+        before_[v][w] = 1;
+        const char* after = before_[w].data();
+        char* all = before_[v].data();
+        for (std::size_t x = 0; x < count_; ++x) all[x] = static_cast<char>(all[x] | after[x]);
       }
     }
   }
@@ -142,7 +143,7 @@ class Decomposition {
 
   std::size_t count_;
   std::vector<std::vector<std::size_t>> successors_;
-  std::vector<std::vector<bool>> before_;  // [a][b]: a path leads from a to b
+  std::vector<std::vector<char>> before_;  // [a][b]: a path leads from a to b
   Part order_;
   SeriesParallelTree tree_;
 };

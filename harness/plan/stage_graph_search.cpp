@@ -49,11 +49,13 @@ struct Solved {
 };
 
 // A part, and what it must fit: all its elements from `first` on, on exactly `devices`, before
-// `next`; tail: the rate of the stage at its end.
+// `next`; tail: the rate of the stage at its end; open: nothing comes before it, so that its heads
+// may have any rates.
 struct State {
   int list = 0, first = 0, devices = 0;
   Next next;
   int tail = kAny;
+  bool open = false;
 };
 
 struct OutOfLimits {};
@@ -61,7 +63,10 @@ struct OutOfLimits {};
 class StageSearch {
  public:
   StageSearch(StageLists& lists, const StageSearchSpace& space, const StageSearchLimits& limits)
-      : lists_(lists), space_(space), limits_(limits), fewest_(lists.looks()) {
+      : lists_(lists),
+        space_(space),
+        limits_(limits),
+        fewest_(static_cast<std::size_t>(lists.suffixes)) {
     for (std::size_t k = 0; k < lists.choices.size(); ++k) {
       const StageChoice& c = lists.choices[k];
       const int b = space.rates[static_cast<std::size_t>(c.rate)].micro_batch;
@@ -90,7 +95,8 @@ class StageSearch {
     // solution is looked for from the least time that devices could do, where there is little to
     // try, in growing steps. Only the stages' times between the last refusal and the solution are
     // left to ask for then.
-    const double slowest = slowest_run();
+    const double slowest = std::min(slowest_run(), limits_.faster_than * (1 - 1e-9));
+    if (slowest < slowest_run() && !possible(slowest)) return best;
     auto [refused, bound] = least_possible(slowest);
     try {
       for (double step = 0.01; !attempt(bound) && bound < slowest;
@@ -119,8 +125,12 @@ class StageSearch {
   }
 
  private:
+  int suffix_of(const StageList& list, int first) const {
+    return lists_.shape_of(list).first_suffix + first;
+  }
   double least_seconds() const {
-    return lists_.lists[static_cast<std::size_t>(lists_.root)].least_work[0] / space_.devices;
+    return lists_.shape_of(lists_.lists[static_cast<std::size_t>(lists_.root)]).least_work /
+           space_.devices;
   }
   double slowest_run() const {
     double slowest = 0;
@@ -167,7 +177,7 @@ class StageSearch {
     return all != kNone && at(all, kAny).in_flight >= 0;
   }
 
-  State whole() const { return {.list = lists_.root, .devices = space_.devices}; }
+  State whole() const { return {.list = lists_.root, .devices = space_.devices, .open = true}; }
 
   int before(int rate, Next next) const {
     const StageRate r = space_.rates[static_cast<std::size_t>(rate)];
@@ -194,12 +204,12 @@ class StageSearch {
   // The fewest devices that the elements from `first` on take within the time, whatever they hold
   // in memory and wait for; kNever: any number is too slow.
   int fewest(const StageList& list, int first) {
-    int& known = fewest_[static_cast<std::size_t>(list.suffix[static_cast<std::size_t>(first)])];
+    int& known = fewest_[static_cast<std::size_t>(suffix_of(list, first))];
     if (known != 0) return known;
     const int m = static_cast<int>(list.elements.size());
     int least = kNever;
     for (int last = first + 1; last <= m; ++last) {
-      const int run = list.run_of(first, last);
+      const int run = lists_.run_of(list, first, last);
       if (too_slow(run, most_devices_)) break;
       int degree = kNever;
       for (const std::size_t k : choices_)
@@ -217,21 +227,20 @@ class StageSearch {
 
   // Too few devices for the time, or more than there are replicas of vertices to put on them.
   bool hopeless(const StageList& list, int first, int devices) {
-    const auto a = static_cast<std::size_t>(first);
-    return devices < 1 || list.vertices[a] * most_devices_ < devices ||
-           fewest(list, first) > devices;
+    const int vertices = lists_.shape_of(list).vertices[static_cast<std::size_t>(first)];
+    return devices < 1 || vertices * most_devices_ < devices || fewest(list, first) > devices;
   }
 
   // Index of the state's solutions; kNone: it has none.
   std::size_t solve(const State& s) {
     const StageList& list = lists_.lists[static_cast<std::size_t>(s.list)];
-    const auto a = static_cast<std::size_t>(s.first);
     if (hopeless(list, s.first, s.devices)) return kNone;
-    std::uint64_t key = static_cast<std::uint64_t>(list.suffix[a]);
+    std::uint64_t key = static_cast<std::uint64_t>(suffix_of(list, s.first));
     key = key << 8 | static_cast<std::uint64_t>(s.devices);
     key = key << 17 | static_cast<std::uint64_t>(s.next.in_flight);
     key = key << 5 | static_cast<std::uint64_t>(s.next.rate);
     key = key << 5 | static_cast<std::uint64_t>(s.tail);
+    key = key << 1 | static_cast<std::uint64_t>(s.open);
     if (const auto known = memo_.find(key); known != memo_.end()) return known->second;
     watch_limits();
     std::array<Solved, kAny + 1> room;
@@ -259,15 +268,21 @@ class StageSearch {
                       : fewer || (s.in_flight == known.in_flight && s.bytes < known.bytes));
     if (better) known = s;
   }
-  void offer_stage(std::span<Solved> best, int rate, const Solved& s) const {
+  void offer_stage(std::span<Solved> best, int rate, const Solved& s, bool open) const {
     offer(best, rate, s);
-    offer(best, kAny, s);
+    if (open) offer(best, kAny, s);
+  }
+  // More in flight than what is known: its bytes need not be asked for.
+  bool is_worse(std::span<const Solved> best, const State& s, int rate, int in_flight) const {
+    const int known =
+        best[static_cast<std::size_t>(slot_[static_cast<std::size_t>(rate)])].in_flight;
+    return !s.open && known >= 0 && known < in_flight;
   }
 
   void solve_series(const State& s, const StageList& list, std::span<Solved> best) {
     const int m = static_cast<int>(list.elements.size());
     for (int last = s.first + 1; last <= m; ++last) {
-      const int run = list.run_of(s.first, last);
+      const int run = lists_.run_of(list, s.first, last);
       if (too_slow(run, s.devices)) break;
       for (const std::size_t k : choices_) {
         const StageChoice& c = lists_.choices[k];
@@ -279,7 +294,7 @@ class StageSearch {
           if (s.tail != kAny && c.rate != s.tail) continue;
           stage.in_flight = before(c.rate, s.next);
           stage.bytes = stage_bytes(run, c, stage.in_flight);
-          if (stage.bytes >= 0) offer_stage(best, c.rate, stage);
+          if (stage.bytes >= 0) offer_stage(best, c.rate, stage, s.open);
           continue;
         }
         if (hopeless(list, last, s.devices - c.degree)) continue;
@@ -289,28 +304,31 @@ class StageSearch {
           const Solved& after = at(rest, r);
           if (after.in_flight < 0) continue;
           stage.in_flight = before(c.rate, {after.in_flight, r});
+          if (is_worse(best, s, c.rate, stage.in_flight)) continue;
           const double bytes = stage_bytes(run, c, stage.in_flight);
           if (bytes < 0) continue;
           stage.bytes = bytes + after.bytes;
           stage.head = static_cast<std::int8_t>(r);
-          offer_stage(best, c.rate, stage);
+          offer_stage(best, c.rate, stage, s.open);
         }
       }
     }
     const int inner = list.elements[static_cast<std::size_t>(s.first)].list;
     if (inner < 0) return;
     if (s.first + 1 == m) {
-      add_split(best, solve({inner, 0, s.devices, s.next, s.tail}),
+      add_split(best, solve({inner, 0, s.devices, s.next, s.tail, s.open}),
                 {.taken = 1, .devices = static_cast<std::int16_t>(s.devices)});
       return;
     }
+    const StageList& inside = lists_.lists[static_cast<std::size_t>(inner)];
     for (int d = 1; d < s.devices; ++d) {
+      if (hopeless(inside, 0, d)) continue;
       const std::size_t rest = solve({s.list, s.first + 1, s.devices - d, s.next, s.tail});
       if (rest == kNone) continue;
       for (const int r : rates_) {
         const Solved after = at(rest, r);
         if (after.in_flight < 0) continue;
-        add_split(best, solve({inner, 0, d, {after.in_flight, r}}),
+        add_split(best, solve({inner, 0, d, {after.in_flight, r}, kAny, s.open}),
                   {.bytes = after.bytes,
                    .taken = 1,
                    .devices = static_cast<std::int16_t>(d),
@@ -339,23 +357,25 @@ class StageSearch {
     // The rest of the branches beside what was made of the first; they feed the join if that holds
     // it.
     const auto with_rest = [&](Solved first, int head, int used, Next after) {
-      if (s.first + first.taken == m) {
-        if (used == s.devices) offer(best, head, first);
-        return;
-      }
-      const std::size_t others = solve({s.list, s.first + first.taken, s.devices - used, after});
+      if (s.first + first.taken == m) return offer(best, head, first);
+      const std::size_t others =
+          solve({s.list, s.first + first.taken, s.devices - used, after, kAny, s.open});
       if (others == kNone || at(others, head).in_flight < 0) return;
       first.in_flight = std::max(first.in_flight, at(others, head).in_flight);
       first.bytes += at(others, head).bytes;
       offer(best, head, first);
     };
+    const auto rest_is_hopeless = [&](int from, int used) {
+      return from == m ? used != s.devices : hopeless(list, from, s.devices - used);
+    };
     for (int last = s.first + 1; last <= m; ++last) {
-      const int run = list.run_of(s.first, last);
+      const int run = lists_.run_of(list, s.first, last);
       if (too_slow(run, s.devices)) break;
       for (const std::size_t k : choices_) {
         const StageChoice& c = lists_.choices[k];
-        if (c.degree > s.devices || !in_time(run, k)) continue;
+        if (c.degree > s.devices || !in_time(run, k) || rest_is_hopeless(last, c.degree)) continue;
         const int in_flight = before(c.rate, s.next);
+        if (is_worse(best, s, c.rate, in_flight)) continue;
         const double bytes = stage_bytes(run, c, in_flight);
         if (bytes < 0) continue;
         Solved stage{.bytes = bytes,
@@ -365,15 +385,16 @@ class StageSearch {
         if (joins) stage.tail = static_cast<std::int8_t>(c.rate);
         const Next after = joins ? Next{in_flight, c.rate} : s.next;
         with_rest(stage, c.rate, c.degree, after);
-        with_rest(stage, kAny, c.degree, after);
+        if (s.open) with_rest(stage, kAny, c.degree, after);
       }
     }
     const int inner = list.elements[static_cast<std::size_t>(s.first)].list;
     if (inner < 0) return;
-    for (int d = 1; d <= s.devices; ++d)
+    for (int d = 1; d <= s.devices; ++d) {
+      if (rest_is_hopeless(s.first + 1, d)) continue;
       for (std::size_t t = 0; t < (joins ? rates_.size() : 1); ++t) {
         const int tail = joins ? rates_[t] : kAny;
-        const std::size_t part = solve({inner, 0, d, s.next, tail});
+        const std::size_t part = solve({inner, 0, d, s.next, tail, s.open});
         if (part == kNone) continue;
         for (std::size_t i = 0; i < width_; ++i) {
           const int head = i < rates_.size() ? rates_[i] : kAny;
@@ -387,6 +408,7 @@ class StageSearch {
                     head, d, joins ? Next{before(tail, s.next), tail} : s.next);
         }
       }
+    }
   }
 
   bool too_slow(int run, int devices) const {
@@ -422,23 +444,28 @@ class StageSearch {
     const int last = s.first + found.taken;
     const bool more = last < static_cast<int>(list.elements.size());
     const bool joins = !list.series && found.tail != kAny;
-    State rest{s.list, last, s.devices - used, s.next, s.tail};
+    State rest{s.list, last, s.devices - used, s.next, s.tail, s.open && !list.series};
     if (joins) rest.next = {before(found.tail, s.next), found.tail};
     Next next = s.next;  // of the first part
     if (list.series && more) next = {at(solve(rest), found.head).in_flight, found.head};
     // The branches that feed a join come before the branch that holds it.
     if (joins && more) collect(rest, head, result);
     if (choice) {
-      const int run_index = list.run_of(s.first, last);
+      const int run_index = lists_.run_of(list, s.first, last);
       const StageRun& run = lists_.runs[static_cast<std::size_t>(run_index)];
       slowest_ = std::max(slowest_, run.seconds[static_cast<std::size_t>(found.choice)]);
-      result.push_back({run.vertices, choice->degree,
+      std::vector<int> vertices;  // the run's are those of a part that looks alike
+      for (int e = s.first; e < last; ++e) {
+        const auto& own = list.elements[static_cast<std::size_t>(e)].vertices;
+        vertices.insert(vertices.end(), own.begin(), own.end());
+      }
+      result.push_back({std::move(vertices), choice->degree,
                         space_.rates[static_cast<std::size_t>(choice->rate)],
                         before(choice->rate, next)});
     } else {
       const int inner = list.elements[static_cast<std::size_t>(s.first)].list;
       const int tail = list.series ? (more ? kAny : s.tail) : found.tail;
-      collect({inner, 0, used, next, tail}, head, result);
+      collect({inner, 0, used, next, tail, s.open}, head, result);
     }
     if (!joins && more) collect(rest, list.series ? found.head : head, result);
   }

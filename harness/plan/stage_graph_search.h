@@ -17,11 +17,12 @@
 // `absorb_joins`: a vertex that follows a parallel node goes to the end of its lightest branch, in
 // whose last stage it stays; the other branches then feed that stage.
 //
-// Parts that look alike (the branches of most models) are solved once.
+// Parts that look alike (the branches of most models) are costed and solved once.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -55,6 +56,10 @@ struct StageSearchSpace {
   bool absorb_joins = false;
   std::function<StageWork(std::span<const int> vertices)> work;
   std::function<StageFootprint(std::span<const int> vertices, int grouping)> footprint;  // or none
+  // What the vertices of a part, in this order, cost, and how they hang on one another and on
+  // others: where two parts look the same, the same places of both cost the same as a stage. None:
+  // no two parts look alike.
+  std::function<std::vector<double>(std::span<const int> vertices)> look;
   std::int64_t memory = 0;  // bytes of a device
 
   std::vector<int> groupings()
@@ -79,6 +84,7 @@ struct StageSearchLimits {
   int max_degree = 255;
   int max_micro_batch = 0xffff;
   int rate = -1;  // index into the space's: the only one for all stages; -1: each stage any
+  double faster_than = std::numeric_limits<double>::infinity();  // slower plans are of no use
   // Where these run out, the search ends with the best so far.
   double seconds = 60;
   std::int64_t states = 2'000'000;  // of any one time tried

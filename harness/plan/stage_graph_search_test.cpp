@@ -49,6 +49,11 @@ StageSearchSpace space_of(std::vector<double> weights, int devices, double fixed
     const auto bytes = static_cast<std::int64_t>(sum(vertices));
     return StageFootprint{0, grouping * bytes};
   };
+  space.look = [weights](std::span<const int> vertices) {
+    std::vector<double> look;
+    for (const int v : vertices) look.push_back(weights[static_cast<std::size_t>(v)]);
+    return look;
+  };
   space.memory = std::numeric_limits<std::int64_t>::max();
   return space;
 }

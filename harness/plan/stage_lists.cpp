@@ -19,14 +19,9 @@ StageLists::StageLists(const SeriesParallelTree& tree, const StageSearchSpace& s
 
 const StageFootprint& StageLists::footprint(int run_index, std::size_t grouping) {
   StageRun& run = runs[static_cast<std::size_t>(run_index)];
-  auto& own = run.footprint[grouping];
-  if (!own) {
-    const auto [known, fresh] = footprints_.try_emplace({run.id, grouping});
-    if (fresh && space_.footprint)
-      known->second = space_.footprint(run.vertices, groupings[grouping]);
-    own = known->second;
-  }
-  return *own;
+  auto& known = run.footprint[grouping];
+  if (!known) known = space_.footprint(run.vertices, groupings[grouping]);
+  return *known;
 }
 
 void StageLists::make_choices() {
@@ -123,66 +118,51 @@ double StageLists::least_work(const StageWork& work) const {
   return least;
 }
 
-int StageLists::intern(std::vector<double> key) {
-  return ids_.try_emplace(std::move(key), static_cast<int>(ids_.size())).first->second;
-}
-
 int StageLists::add_list(StageList list) {
-  const std::size_t m = list.elements.size();
-  for (StageElement& e : list.elements)
-    e.id = e.list >= 0 ? lists[static_cast<std::size_t>(e.list)].suffix.front() : id_of_vertex(e);
-  list.run.resize(m);
-  for (std::size_t a = 0; a < m; ++a) {
-    std::vector<int> vertices;
-    std::vector<double> key;
-    for (std::size_t p = a; p < m; ++p) {
-      const StageElement& e = list.elements[p];
-      vertices.insert(vertices.end(), e.vertices.begin(), e.vertices.end());
-      key.push_back(e.id);
-      list.run[a].push_back(add_run(vertices, key));
-    }
-  }
-  list.suffix.assign(m, 0);
-  list.least_work.assign(m + 1, 0);
-  list.vertices.assign(m + 1, 0);
-  for (std::size_t a = m; a-- > 0;) {
-    std::vector<double> key{list.series ? 1.0 : 2.0, list.absorbs && a == 0 ? 1.0 : 0.0,
-                            a + 1 < m ? list.suffix[a + 1] : -1.0,
-                            static_cast<double>(list.elements[a].id)};
-    for (const int run : list.run[a]) key.push_back(runs[static_cast<std::size_t>(run)].id);
-    list.suffix[a] = intern(std::move(key));
-    list.vertices[a] = list.vertices[a + 1] + static_cast<int>(list.elements[a].vertices.size());
-    list.least_work[a] =
-        list.least_work[a + 1] + runs[static_cast<std::size_t>(list.run[a][0])].least_work;
-  }
+  const int next = static_cast<int>(shapes.size());
+  list.shape = space_.look ? known_shapes_.try_emplace(look_of(list), next).first->second : next;
+  if (list.shape == next) shapes.push_back(make_shape(list));
   lists.push_back(std::move(list));
   return static_cast<int>(lists.size()) - 1;
 }
 
-// What a vertex looks like: its costs and its memory.
-int StageLists::id_of_vertex(const StageElement& e) {
-  const StageWork work = space_.work(e.vertices);
-  std::vector<double> key{3.0};
-  for (const auto* part : {&work.compute, &work.communication, &work.all_reduce})
-    key.insert(key.end(), part->begin(), part->end());
-  if (space_.footprint) {
-    const StageFootprint f = space_.footprint(e.vertices, groupings.front());
-    key.push_back(static_cast<double>(f.always));
-    key.push_back(static_cast<double>(f.per_op));
+StageShape StageLists::make_shape(const StageList& list) {
+  const std::size_t m = list.elements.size();
+  StageShape shape{.run = std::vector<int>(m * m, -1), .first_suffix = suffixes};
+  suffixes += static_cast<int>(m);
+  for (std::size_t a = 0; a < m; ++a) {
+    std::vector<int> vertices;
+    for (std::size_t p = a; p < m; ++p) {
+      const auto& own = list.elements[p].vertices;
+      vertices.insert(vertices.end(), own.begin(), own.end());
+      shape.run[a * m + p] = add_run(vertices);
+    }
+    shape.vertices.push_back(static_cast<int>(vertices.size()));
+    shape.least_work += runs[static_cast<std::size_t>(shape.run[a * m + a])].least_work;
   }
-  return intern(std::move(key));
+  return shape;
 }
 
-// `key`: the ids of its elements.
-int StageLists::add_run(const std::vector<int>& vertices, std::vector<double> key) {
+// What decides the costs of every run of the list.
+std::vector<double> StageLists::look_of(const StageList& list) {
+  std::vector<double> look{list.series ? 1.0 : 0.0, list.absorbs ? 1.0 : 0.0};
+  std::vector<int> vertices;
+  for (const StageElement& e : list.elements) {
+    look.push_back(e.list < 0 ? -1 : lists[static_cast<std::size_t>(e.list)].shape);
+    look.push_back(static_cast<double>(e.vertices.size()));
+    vertices.insert(vertices.end(), e.vertices.begin(), e.vertices.end());
+  }
+  const std::vector<double> costs = space_.look(vertices);
+  look.insert(look.end(), costs.begin(), costs.end());
+  return look;
+}
+
+int StageLists::add_run(const std::vector<int>& vertices) {
   const StageWork work = space_.work(vertices);
   StageRun run{.vertices = vertices};
   for (const StageChoice& c : choices) run.seconds.push_back(stage_seconds(work, c));
   run.least_work = least_work(work);
   run.footprint.resize(groupings.size());
-  key.push_back(-4.0);
-  key.insert(key.end(), run.seconds.begin(), run.seconds.end());
-  run.id = intern(std::move(key));
   runs.push_back(std::move(run));
   return static_cast<int>(runs.size()) - 1;
 }

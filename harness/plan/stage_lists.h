@@ -1,5 +1,6 @@
 // The series-parallel tree of a model as GraphPipe's search walks it: lists of elements, every run
-// of consecutive elements costed as one stage, and what looks alike under one number.
+// of consecutive elements costed as one stage. Lists that look alike (branches of the same layers)
+// share one shape, and so are costed and solved once.
 #pragma once
 
 #include <map>
@@ -16,31 +17,31 @@ struct StageChoice {
   std::size_t grouping = 0, degree_index = 0;
 };
 
-struct StageRun {  // consecutive elements of a list as one stage
-  std::vector<int> vertices;
+struct StageRun {               // consecutive elements of a list as one stage
+  std::vector<int> vertices;    // of the first list of its shape
   std::vector<double> seconds;  // for a (finest) micro-batch, all-reduce shared out; per choice
   double least_work = 0;        // device-seconds of a micro-batch, at the least
   std::vector<std::optional<StageFootprint>> footprint;  // per grouping, once asked for
-  int id = 0;
 };
 
 struct StageElement {
   int list = -1;  // of a part that can be split; -1: a vertex
   std::vector<int> vertices;
-  int id = 0;
+};
+
+// What lists that look alike have in common.
+struct StageShape {
+  std::vector<int> run;       // of every first and last element: index into runs
+  int first_suffix = 0;       // the elements from k on have number first_suffix + k
+  double least_work = 0;      // device-seconds, sum over the elements
+  std::vector<int> vertices;  // number of them from each element on
 };
 
 struct StageList {
   bool series = true;
   bool absorbs = false;  // parallel: the first branch ends with the join that the others feed
   std::vector<StageElement> elements;  // parallel: heaviest first, but for a branch with a join
-  std::vector<std::vector<int>> run;   // [first][last - first - 1]: index into runs
-  std::vector<int> suffix;             // structural id of the elements from here on
-  std::vector<double> least_work;      // of the same
-  std::vector<int> vertices;           // their number
-  int run_of(int first, int last) const {
-    return run[static_cast<std::size_t>(first)][static_cast<std::size_t>(last - first - 1)];
-  }
+  int shape = 0;
 };
 
 struct StageLists {
@@ -49,12 +50,20 @@ struct StageLists {
   std::vector<int> groupings;
   std::vector<StageChoice> choices;
   std::vector<StageList> lists;
+  std::vector<StageShape> shapes;
   std::vector<StageRun> runs;
   int root = 0;
+  int suffixes = 0;  // of all shapes
 
-  std::size_t looks() const { return ids_.size(); }  // ids of suffixes are below
-
-  // What a run keeps as one stage; asked for once for all runs that look alike.
+  const StageShape& shape_of(const StageList& list) const {
+    return shapes[static_cast<std::size_t>(list.shape)];
+  }
+  // Index of the run of elements first .. last - 1.
+  int run_of(const StageList& list, int first, int last) const {
+    const int m = static_cast<int>(list.elements.size());
+    return shape_of(list).run[static_cast<std::size_t>(first * m + last - 1)];
+  }
+  // What a run keeps as one stage.
   const StageFootprint& footprint(int run, std::size_t grouping);
 
  private:
@@ -66,9 +75,9 @@ struct StageLists {
   StageElement absorbing(int node, int join);
   void sort_by_work(std::vector<StageElement>& elements, std::size_t first);
   int add_list(StageList list);
-  int add_run(const std::vector<int>& vertices, std::vector<double> key);
-  int id_of_vertex(const StageElement& e);
-  int intern(std::vector<double> key);
+  StageShape make_shape(const StageList& list);
+  std::vector<double> look_of(const StageList& list);
+  int add_run(const std::vector<int>& vertices);
   double least_work(const StageWork& work) const;
   double stage_seconds(const StageWork& work, const StageChoice& choice) const;
   bool is(int node, Kind kind) const {
@@ -77,8 +86,7 @@ struct StageLists {
 
   const SeriesParallelTree& tree_;
   const StageSearchSpace& space_;
-  std::map<std::vector<double>, int> ids_;
-  std::map<std::pair<int, std::size_t>, StageFootprint> footprints_;  // by run id and grouping
+  std::map<std::vector<double>, int> known_shapes_;  // by look
 };
 
 }  // namespace sluice

@@ -1,5 +1,8 @@
 // Plans that say more than which layers go where - replicated stages in an order of their own
-// (SPP), stages that recompute (Piper) - on real ranks.
+// (SPP), stages that recompute (Piper), copies of an asynchronous pipeline (PipeDream-2BW) - on
+// real ranks.
+#include <functional>
+#include <numeric>
 #include <optional>
 
 #include "harness/run/training_test_support.h"
@@ -115,6 +118,88 @@ TEST(RecomputingStages, OfAPiperPlanTrainAsOneDeviceDoesInThePredictedMemory) {
   train_by(program, *found, feed, training, &measured);
   EXPECT_TRUE(as_predicted(
       measured, memory(program, stage_memory(found->prepared, training.optimizer, program.rule))));
+}
+
+// 2BW's plan on 4 devices of so many KiB; none: nothing fits.
+std::optional<TestSetup> two_bw_setup(const ModelGraph& model, int kib) {
+  TestSetup setup("pipedream_2bw", {{"planner", "paper"}}, model, 4, kBatch, 8);
+  Prepared& p = setup.prepared;
+  p.cluster = load_cluster("flat:4,memory=" + std::to_string(kib) + "KiB", "");
+  try {
+    adopt_pipeline(p, p.system->plan({p.costs, p.cluster, 4, kBatch, 8, {}}, p.options));
+  } catch (const InputError&) {
+    return {};
+  }
+  return setup;
+}
+
+// The paper's rule, W(t+1) = W(t) - step along the gradient of batch t at W(t-1), with gradients of
+// one device that is given the weights: no pipeline, no versions.
+TEST(CopiesOfAPipeline, OfATwoBwPlanTrainByTheRuleOfTwoBuffers) {
+  const ModelGraph model = test_mlp();
+  std::optional<TestSetup> found;  // the most memory with which copies have stages
+  for (int kib = 1000; kib > 0; --kib) {
+    found = two_bw_setup(model, kib);
+    if (found && found->prepared.plan.stages.size() > 1) break;
+  }
+  ASSERT_TRUE(found);
+  const Prepared& p = found->prepared;
+  ASSERT_EQ(p.plan.stages.size(), 2u);
+  for (const PlanStage& stage : p.plan.stages) ASSERT_EQ(stage.devices.size(), 2u);
+
+  const DataFeed feed = random_feed(model, kBatch * kUpdates);
+  const Training exact{.double_precision = true};
+  const Numbers ours =
+      train_by(make_program(p, kUpdates * p.microbatches_per_update), *found, feed, exact);
+
+  const TestSetup one("single_device", {}, model, 1, kBatch, 8);
+  const auto gradient = [&](const std::optional<std::vector<std::vector<double>>>& at, int batch,
+                            double& loss, std::vector<std::vector<double>>& weights) {
+    SessionSpec spec = one.spec(exact.optimizer);
+    spec.double_precision = true;
+    spec.feed = feed;
+    if (at) {
+      spec.initial.emplace();
+      for (std::size_t l = 0; l < model.layers.size(); ++l) {
+        auto& layer = spec.initial->emplace_back();
+        auto from = (*at)[l].begin();
+        for (const ParameterSpec& parameter : parameters(model.layers[l])) {
+          const std::int64_t n = std::accumulate(parameter.shape.begin(), parameter.shape.end(),
+                                                 std::int64_t{1}, std::multiplies<>());
+          layer.emplace_back(from, from + n);
+          from += n;
+        }
+      }
+    }
+    const auto session = make_session(spec);
+    const auto layers = static_cast<int>(model.layers.size());
+    weights.clear();
+    for (int l = 0; l < layers; ++l) weights.push_back(session->weights(l));
+    RunRequest request;
+    request.order = samples_from(batch * kBatch, kBatch);
+    loss = session->run(make_program(one.prepared, 8), request).losses.front();
+    std::vector<std::vector<double>> result;
+    for (int l = 0; l < layers; ++l) result.push_back(session->gradients(l));
+    return result;
+  };
+  std::vector<std::vector<double>> before, now, momentum;
+  std::vector<double> losses(kUpdates);
+  for (int t = 0; t < kUpdates; ++t) {
+    std::vector<std::vector<double>> at;
+    const auto g = t == 0 ? gradient({}, t, losses[0], at)
+                          : gradient(before, t, losses[static_cast<std::size_t>(t)], at);
+    if (t == 0) now = at, momentum = g;
+    before = now;
+    for (std::size_t l = 0; l < g.size(); ++l)
+      for (std::size_t i = 0; i < g[l].size(); ++i) {
+        double& v = momentum[l][i];
+        if (t > 0) v = exact.optimizer.momentum * v + g[l][i];
+        now[l][i] -= exact.optimizer.learning_rate * v;
+      }
+  }
+  for (std::size_t l = 0; l < model.layers.size(); ++l)
+    EXPECT_LE(relative_error(ours.weights[l], now[l]), 1e-12) << model.layers[l].name;
+  EXPECT_LE(relative_error(ours.losses, losses), 1e-12);
 }
 
 }  // namespace

@@ -269,11 +269,15 @@ Prepared prepare(const RunCase& c) {
   problem.simulate = [&](const Plan& plan) { return simulated_seconds(p, c, plan); };
   problem.costs_at = [&](std::int64_t micro_batch) { return costs_at(p, c, micro_batch); };
   if (!p.workload->model.layers.empty()) {  // a published profile has costs and no layers
-    problem.footprint = [&, shapes = p.workload->model.shapes()](std::span<const int> layers,
-                                                                 std::int64_t samples) {
-      const StageMemory m =
-          memory_of_layers(p.workload->model, shapes, layers, samples, c.optimizer.state_tensors());
-      return Problem::Footprint{m.weights + m.gradients + m.optimizer, m.stash};
+    const ModelGraph& model = p.workload->model;
+    std::vector<Bytes> weights;
+    for (const LayerSpec& layer : model.layers) weights.emplace_back(4 * parameter_count(layer));
+    problem.footprint = [weights, stashes = StageStashes(model, model.shapes()),
+                         tensors = 2 + c.optimizer.state_tensors()](std::span<const int> layers,
+                                                                    std::int64_t samples) {
+      Bytes always;  // weights, gradients, the optimizer's
+      for (const int l : layers) always += weights[static_cast<std::size_t>(l)] * tensors;
+      return Problem::Footprint{always, stashes.of(layers, samples).forward};
     };
   }
   const auto search_begin = std::chrono::steady_clock::now();
