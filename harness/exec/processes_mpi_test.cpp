@@ -159,10 +159,11 @@ Program replicas(int ranks) {
 
 enum class Collective { reduce, gather, scatter };
 
-void collect(Transport& transport, Collective what, int group, int member, void* data,
-             std::size_t count, ElementType type) {
+// own: the member's slice of what is gathered, which stays as it is while others may read it.
+void collect(Transport& transport, Collective what, int group, int member, const void* own,
+             void* data, std::size_t count, ElementType type) {
   if (what == Collective::reduce) transport.all_reduce(group, member, data, count, type);
-  if (what == Collective::gather) transport.all_gather(group, member, data, count, type);
+  if (what == Collective::gather) transport.all_gather(group, member, {own}, data, count, type);
   if (what == Collective::scatter) transport.reduce_scatter(group, member, data, count, type);
 }
 
@@ -179,9 +180,11 @@ void expect_same_as_threads(Collective what, std::size_t count, int group) {
   const auto me =
       static_cast<std::size_t>(std::ranges::find(members, Rank(job->rank())) - members.begin());
   std::vector<T> mine = me < n ? values[me] : std::vector<T>();
+  const std::vector<std::vector<T>> before = values;
   const auto twice = [&](Transport& transport, std::size_t member, std::vector<T>& data) {
+    const T* own = before[member].data() + (what == Collective::reduce ? 0 : member * count);
     for (int k = 0; k < 2; ++k)
-      collect(transport, what, group, static_cast<int>(member), data.data(), count, type);
+      collect(transport, what, group, static_cast<int>(member), own, data.data(), count, type);
   };
   {
     LetterCodec codec;
