@@ -22,24 +22,26 @@ inline constexpr std::size_t kPiece = std::size_t{1} << 30;
 // microseconds away; with more, whoever spins takes the time of the process that it waits for.
 class Backoff {
  public:
-  explicit Backoff(bool crowded) : spins_(crowded ? 20 : 4000) {}
+  // With a core to itself it stays awake for as long as a message of a few MiB takes.
+  explicit Backoff(bool crowded)
+      : spins_(crowded ? 20 : 4000), yields_(spins_ + (crowded ? 400 : 8000)) {}
   void pause() {
     ++turn_;
     if (turn_ < spins_) {
 #if defined(__x86_64__)
       __builtin_ia32_pause();
 #endif
-    } else if (turn_ < spins_ + 400) {
+    } else if (turn_ < yields_) {
       std::this_thread::yield();
     } else {
-      const bool long_wait = turn_ > spins_ + 4000;
+      const bool long_wait = turn_ > yields_ + 3600;
       std::this_thread::sleep_for(std::chrono::microseconds(long_wait ? 1000 : 50));
     }
   }
   int turn() const { return turn_; }
 
  private:
-  int spins_, turn_ = 0;
+  int spins_, yields_, turn_ = 0;
 };
 
 struct MpiPlaces {

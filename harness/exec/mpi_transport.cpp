@@ -81,7 +81,7 @@ class MpiTransport : public Transport {
     Source& source = sources_[static_cast<std::size_t>(from)];
     Message message;
     wait_until([&] {
-      look(source, from);
+      if (source.ready.empty()) look(source, from);
       if (source.ready.empty()) return false;
       message = std::move(source.ready.front());
       source.ready.pop_front();
@@ -186,7 +186,7 @@ class MpiTransport : public Transport {
     aborted_.store(true);
   }
 
-  // Takes what has come from there as far as it has come.
+  // Takes what has come from there as far as it has come, up to a whole message.
   void look(Source& source, int from) {
     for (;;) {
       if (source.request != MPI_REQUEST_NULL) {
@@ -197,6 +197,7 @@ class MpiTransport : public Transport {
           source.ready.push_back(std::move(source.message));
           source.blocks.clear();
           source.next = 0;
+          return;
         }
       }
       int found = 0;

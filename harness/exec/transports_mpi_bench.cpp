@@ -126,13 +126,15 @@ double over_mpi(std::size_t bytes, int trips) {
   const auto transport = job->transport(program, codec);
   Message message{std::make_shared<Payload>(bytes)};
   const bool first = job->rank() == 0;
-  job->barrier();
-  const auto start = Clock::now();
-  for (int k = 0; k < trips; ++k) {
+  const auto trip = [&] {
     if (first) transport->send(0, std::move(message));
     message = transport->receive(first ? 1 : 0);
     if (!first) transport->send(1, std::move(message));
-  }
+  };
+  trip();  // the header goes, and the room is made that is used again
+  job->barrier();
+  const auto start = Clock::now();
+  for (int k = 0; k < trips; ++k) trip();
   return seconds_since(start);
 }
 

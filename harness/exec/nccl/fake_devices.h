@@ -124,7 +124,8 @@ class FakeDevices : public DeviceCalls {
       });
       if (!world.offered) return;
       for (std::size_t k = 0; k < buffers.size(); ++k)
-        std::memcpy(buffers[k].data, world.offered->at(k).data, buffers[k].bytes);
+        if (buffers[k].bytes > 0)
+          std::memcpy(buffers[k].data, world.offered->at(k).data, buffers[k].bytes);
       world.offered = nullptr;
       world.changed.notify_all();
     });
