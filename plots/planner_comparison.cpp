@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <sstream>
 
@@ -101,10 +102,26 @@ std::string planner_table(const Comparison& c, const Palette& palette) {
 Chart planner_chart(const std::string& name, const std::string& title,
                     std::span<const Comparison> comparisons, const Palette& palette) {
   Chart chart{name, title, nullptr};
+  // One colour a planner in all panels: its system's own, unless variants of that must be told
+  // apart.
+  std::map<std::string, std::string> color_of;  // by label
+  for (const Comparison& c : comparisons)
+    for (const PlannedRow& p : planned_rows(c))
+      if (p.facts.searched && p.update_seconds)
+        color_of[planner_label(*p.row)] = palette.color(p.row->system);
+  std::vector<std::string> labels, colors;
+  for (const auto& [label, color] : color_of) {
+    labels.push_back(label);
+    colors.push_back(color);
+  }
+  json colours = {{"domain", string_array(labels)}};
+  if (std::set(colors.begin(), colors.end()).size() == colors.size())
+    colours["range"] = string_array(colors);
+  else
+    colours["scheme"] = "tableau20";
   json views = json::array();
   for (const Comparison& c : comparisons) {
     json values = json::array();
-    std::vector<std::string> labels, colors;
     double largest = 0;
     for (const PlannedRow& p : planned_rows(c))
       if (p.facts.searched && p.update_seconds) largest = std::max(largest, *p.update_seconds);
@@ -121,17 +138,8 @@ Chart planner_chart(const std::string& name, const std::string& title,
                         {"depth", facts.depth},
                         {"states", facts.states},
                         {"ended", facts.complete ? "complete" : "capped"}});
-      if (std::ranges::find(labels, label) != labels.end()) continue;
-      labels.push_back(label);
-      colors.push_back(palette.color(row->system));
     }
     if (values.empty()) continue;
-    json colours = {{"domain", string_array(labels)}};
-    // A system's own colour, unless variants of it must be told apart.
-    if (std::set(colors.begin(), colors.end()).size() == colors.size())
-      colours["range"] = string_array(colors);
-    else
-      colours["scheme"] = "tableau20";
     json view = {
         {"data", {{"values", std::move(values)}}},
         {"width", 390},
@@ -147,7 +155,7 @@ Chart planner_chart(const std::string& name, const std::string& title,
            {{"field", "update"},
             {"type", "quantitative"},
             {"scale", {{"zero", false}}},
-            {"axis", {{"title", "time of an update, " + scale.unit}, {"format", "~g"}}}}},
+            {"axis", {{"title", "time of an update, " + scale.unit}, {"format", ",~r"}}}}},
           {"color",
            {{"field", "planner"},
             {"type", "nominal"},
@@ -176,7 +184,7 @@ Chart planner_chart(const std::string& name, const std::string& title,
                           "Lower left is better; a triangle is a search that a cap ended"});
   chart.spec["concat"] = std::move(views);
   chart.spec["columns"] = panel_columns(comparisons);
-  chart.spec["resolve"] = {{"scale", {{"color", "independent"}}}};
+  chart.spec["resolve"] = {{"scale", {{"color", "shared"}}}};
   chart.spec["spacing"] = 28;
   return chart;
 }
