@@ -47,8 +47,9 @@ class Followed : public Transport {
     nccl_->all_reduce(group, member, data, count, type);
     follow(group, member);
   }
-  void all_gather(int group, int member, void* data, std::size_t count, ElementType type) override {
-    nccl_->all_gather(group, member, data, count, type);
+  void all_gather(int group, int member, const Shard& own, void* data, std::size_t count,
+                  ElementType type) override {
+    nccl_->all_gather(group, member, own, data, count, type);
     follow(group, member);
   }
   void reduce_scatter(int group, int member, void* data, std::size_t count,
