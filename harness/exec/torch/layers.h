@@ -40,6 +40,11 @@ bool is_sole_owner(const at::Tensor& tensor);
 // x as rows of its last dimension: [batch, ..., width] -> [rows, width], a view where possible.
 at::Tensor as_rows(const at::Tensor& x);
 
+// a b for matrices a: [m, k] and b: [k, n], either of which may be a transposed view; plus bias:
+// [n] on every row, if there is one. Large products of floats on the CPU are oneDNN's, which uses
+// AVX-512 on every processor that has it; what torch's own mm calls (MKL) does so on Intel's only.
+at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor* bias = nullptr);
+
 // x W^T + bias for rows x. bias may be null.
 at::Tensor affine(const at::Tensor& x, const at::Tensor& weight, const at::Tensor* bias);
 

@@ -86,12 +86,12 @@ class AttentionLayer final : public Layer {
     const std::vector<at::Tensor> heads = split_heads(stash.kept[1], batch, 3, spec_.heads);
     const AttentionCore core{stash.kept[2], stash.kept[3]};
     const at::Tensor ids = stash.kept.size() > 4 ? stash.kept[4] : at::Tensor();
-    const at::Tensor d_heads = split_heads(at::mm(dy_rows, weights[2]), batch, 1, spec_.heads)[0];
+    const at::Tensor d_heads = split_heads(product(dy_rows, weights[2]), batch, 1, spec_.heads)[0];
     const AttentionGradients gradient =
         attend_backward(d_heads, heads[0], heads[1], heads[2], core, spec_.causal, ids);
     at::Tensor d_qkv = at::cat({joined(gradient.q), joined(gradient.k), joined(gradient.v)}, 1);
     std::vector<at::Tensor> dx(needs_input.size());
-    if (needs_input[0]) dx[0] = at::mm(d_qkv, weights[0]).view(dy.sizes());
+    if (needs_input[0]) dx[0] = product(d_qkv, weights[0]).view(dy.sizes());
     stash.kept = {stash.kept[0], std::move(d_qkv), joined(core.output), std::move(dy_rows)};
     return dx;
   }
@@ -140,14 +140,14 @@ class CrossAttentionLayer final : public Layer {
     const std::vector<at::Tensor> heads = split_heads(stash.kept[3], batch, 2, spec_.heads);
     const AttentionCore core{stash.kept[4], stash.kept[5]};
     const at::Tensor ids = stash.kept.size() > 6 ? stash.kept[6] : at::Tensor();
-    const at::Tensor d_heads = split_heads(at::mm(dy_rows, weights[4]), batch, 1, spec_.heads)[0];
+    const at::Tensor d_heads = split_heads(product(dy_rows, weights[4]), batch, 1, spec_.heads)[0];
     const AttentionGradients gradient =
         attend_backward(d_heads, q, heads[0], heads[1], core, false, ids);
     at::Tensor d_q = joined(gradient.q);
     at::Tensor d_kv = at::cat({joined(gradient.k), joined(gradient.v)}, 1);
     std::vector<at::Tensor> dx(needs_input.size());
-    if (needs_input[0]) dx[0] = at::mm(d_q, weights[0]).view(dy.sizes());
-    if (needs_input[1]) dx[1] = at::mm(d_kv, weights[2]).view({batch, -1, spec_.memory});
+    if (needs_input[0]) dx[0] = product(d_q, weights[0]).view(dy.sizes());
+    if (needs_input[1]) dx[1] = product(d_kv, weights[2]).view({batch, -1, spec_.memory});
     stash.kept = {stash.kept[0],   stash.kept[1],       std::move(d_q),
                   std::move(d_kv), joined(core.output), std::move(dy_rows)};
     return dx;

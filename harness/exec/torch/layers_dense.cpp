@@ -32,7 +32,7 @@ class LinearLayer final : public Layer {
     std::vector<at::Tensor> dx(1);
     at::Tensor rows = as_rows(dy);
     if (needs_input[0]) {
-      dx[0] = at::mm(rows, weights[0]);
+      dx[0] = product(rows, weights[0]);
       if (dy.dim() != 2) {
         std::vector<std::int64_t> shape = dy.sizes().vec();
         shape.back() = weights[0].size(1);

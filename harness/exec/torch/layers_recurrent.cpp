@@ -82,8 +82,8 @@ class LstmCellLayer final : public Layer {
         step_back(gates, next_cell(gates, state), state.narrow(1, hidden_, hidden_),
                   dy.narrow(1, 0, hidden_), dy.narrow(1, hidden_, hidden_));
     std::vector<at::Tensor> result(2);
-    if (needs_input[0]) result[0] = at::mm(gates, weights[0]);
-    if (needs_input[1]) result[1] = at::cat({at::mm(gates, weights[1]), d_cell}, 1);
+    if (needs_input[0]) result[0] = product(gates, weights[0]);
+    if (needs_input[1]) result[1] = at::cat({product(gates, weights[1]), d_cell}, 1);
     return result;
   }
 
@@ -155,10 +155,10 @@ class LstmLayer final : public Layer {
       d_cell = step_back(z, cells.select(1, s), previous,
                          d_state.defined() ? d_state.add_(from_output) : from_output, d_cell,
                          real.defined() ? real.select(1, s) : at::Tensor());
-      if (n > 0) d_state = at::mm(z, weights[1]);
+      if (n > 0) d_state = product(z, weights[1]);
     }
     std::vector<at::Tensor> dx(needs_input.size());
-    if (needs_input[0]) dx[0] = at::mm(as_rows(gates), weights[0]).view(x.sizes());
+    if (needs_input[0]) dx[0] = product(as_rows(gates), weights[0]).view(x.sizes());
     stash.kept.resize(3);
     return dx;
   }

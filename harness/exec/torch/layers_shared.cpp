@@ -1,4 +1,6 @@
 // make_layer, and what several layers share: affine maps on rows and their gradients.
+#include <ATen/core/dispatch/Dispatcher.h>
+
 #include "harness/exec/torch/layers.h"
 
 namespace sluice {
@@ -17,6 +19,24 @@ void add_rows(const at::Tensor& rows, const at::Tensor& sums) {
   }
 }
 
+// Below this many multiplications oneDNN's fixed cost (10 us) is more than it saves.
+constexpr std::int64_t small_product = 1 << 22;
+
+using LinearPointwise = at::Tensor(const at::Tensor&, const at::Tensor&,
+                                   const std::optional<at::Tensor>&, std::string_view,
+                                   c10::List<std::optional<at::Scalar>>,
+                                   std::optional<std::string_view>);
+
+// oneDNN's x w^T + bias, which torch has no function for; null in a torch without oneDNN.
+const c10::TypedOperatorHandle<LinearPointwise>* onednn_linear() {
+  static const auto found = []() -> std::optional<c10::TypedOperatorHandle<LinearPointwise>> {
+    const auto op = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
+    if (!op || !at::hasMKLDNN()) return std::nullopt;
+    return op->typed<LinearPointwise>();
+  }();
+  return found ? &*found : nullptr;
+}
+
 }  // namespace
 
 bool is_sole_owner(const at::Tensor& tensor) {
@@ -25,8 +45,16 @@ bool is_sole_owner(const at::Tensor& tensor) {
 
 at::Tensor as_rows(const at::Tensor& x) { return x.dim() == 2 ? x : x.reshape({-1, x.size(-1)}); }
 
+at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor* bias) {
+  if (a.is_cpu() && a.scalar_type() == at::kFloat && a.numel() * b.size(1) >= small_product)
+    if (const auto* linear = onednn_linear())
+      return linear->call(a, b.t(), bias ? std::optional(*bias) : std::nullopt, "none",
+                          c10::List<std::optional<at::Scalar>>(), "");
+  return bias ? at::addmm(*bias, a, b) : at::mm(a, b);
+}
+
 at::Tensor affine(const at::Tensor& x, const at::Tensor& weight, const at::Tensor* bias) {
-  return bias ? at::addmm(*bias, x, weight.t()) : at::mm(x, weight.t());
+  return product(x, weight.t(), bias);
 }
 
 at::Tensor real_tokens(const at::Tensor& ids, const at::Tensor& like) {

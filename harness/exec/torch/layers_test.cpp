@@ -1,5 +1,5 @@
-// Every layer kind against autograd in fp64, and what it really keeps against what it declares. Long
-// because there are many kinds.
+// Every layer kind against autograd in fp64, and what it really keeps against what it declares.
+// Long because there are many kinds.
 #include "harness/exec/torch/layers.h"
 
 #include <c10/core/InferenceMode.h>
@@ -513,6 +513,28 @@ TEST(Padding, DoesNotChangeWhatStandsBeforeIt) {
                        ->forward(with_padding, w, {}, {}, false, nullptr);
     if (b.dim() == 3) b = b.narrow(1, 0, 2);
     EXPECT_TRUE(at::allclose(a, b, 0, 1e-12));
+  }
+}
+
+TEST(Product, OfLargeMatricesIsThatOfDoublesWhateverTheirLayout) {
+  at::manual_seed(5);
+  const auto near = [](const at::Tensor& ours, const at::Tensor& exact) {
+    return ours.is_contiguous() &&
+           ((ours.to(at::kDouble) - exact).norm() / exact.norm()).item<double>() < 1e-6;
+  };
+  // Below and above the size from which they are oneDNN's.
+  for (const auto& [m, k, n] : {std::tuple{8, 64, 64}, {128, 256, 768}, {50, 1000, 300}}) {
+    const at::Tensor a = at::randn({m, k}), b = at::randn({k, n}), bias = at::randn({n});
+    const at::Tensor exact = at::mm(a.to(at::kDouble), b.to(at::kDouble));
+    const at::Tensor columns_first = b.t().contiguous().t();
+    for (const at::Tensor& right : {b, columns_first}) {
+      EXPECT_TRUE(near(product(a, right), exact)) << m << " " << k << " " << n;
+      EXPECT_TRUE(near(product(a.t().contiguous().t(), right), exact));
+      EXPECT_TRUE(near(product(a, right, &bias), exact + bias));
+      // The same bits every time: on them rests what is said of equal weights.
+      EXPECT_TRUE(at::equal(product(a, right), product(a, right)));
+    }
+    EXPECT_TRUE(at::equal(product(a.to(at::kDouble), b.to(at::kDouble)), exact));
   }
 }
 

@@ -38,6 +38,10 @@ void count(const at::RecordFunction& call) {
     const at::Tensor a = inputs[added ? 1 : 0].toTensor(), b = inputs[added ? 2 : 1].toTensor();
     multiplications += a.numel() * b.size(-1);
     ++products;
+  } else if (name == "mkldnn::_linear_pointwise") {
+    const auto inputs = call.inputs();  // x [m, k], w [n, k]
+    multiplications += inputs[0].toTensor().numel() * inputs[1].toTensor().size(0);
+    ++products;
   } else if (name.starts_with("aten::_scaled_dot_product_flash_attention_for_cpu")) {
     ++attentions;
   } else if (name == "aten::convolution") {
