@@ -9,9 +9,9 @@
 // Every process measures the same number of trips; the first one reports. MPI's own are `raw_mpi`,
 // ours `mpi`.
 //
-// The last lines are the ratios that matter: the quickest of ours over the quickest raw, and
-// whether it is at most 1.10 from 64 KiB on. A transport is one entry of `Way`: another library's
-// is added there with its raw calls.
+// The last lines are the ratios that matter: the quickest of ours over the quickest raw and median
+// over median, and whether both are over 1.10 from 64 KiB on. A transport is one entry of `Way`:
+// another library's is added there with its raw calls.
 #include <benchmark/benchmark.h>
 #include <sched.h>
 
@@ -163,7 +163,8 @@ const std::vector<Way> kWays = {{"raw_threads", raw_threads, nullptr},
                                 {"raw_mpi", raw_mpi, nullptr, true},
                                 {"mpi", over_mpi, "raw_mpi", true}};
 
-int trips_of(std::size_t bytes) { return bytes >= (1 << 20) ? 4 : 50; }
+// Enough that a run's beginning, in memory that no cache holds yet, does not count.
+int trips_of(std::size_t bytes) { return bytes >= (1 << 20) ? 20 : 50; }
 std::map<std::pair<std::string, std::int64_t>, std::vector<double>> measured;  // seconds, one way
 
 void one_way(benchmark::State& state, const Way& way) {
@@ -208,14 +209,17 @@ void print_ratios() {
     if (!way.raw) continue;
     for (const auto& [key, seconds] : measured) {
       if (key.first != way.name || !measured.contains({way.raw, key.second})) continue;
-      // The quickest: what else runs on the machine only ever adds.
+      // The quickest, because what else runs on the machine only ever adds; the medians, because
+      // the machine may be quick for a moment that only one of the two meets.
       const std::vector<double>& bare = measured.at({way.raw, key.second});
       const double own = std::ranges::min(seconds), raw = std::ranges::min(bare);
+      const double middle = median(seconds) / median(bare);
       std::printf(
           "%-8s %9lld bytes: one way %9.2f us, %s %9.2f us, ratio %.3f (of medians %.3f)%s\n",
           way.name, static_cast<long long>(key.second), own * 1e6, way.raw, raw * 1e6, own / raw,
-          median(seconds) / median(bare),
-          way.processes && key.second >= 65536 && own / raw > 1.10 ? "  over 1.10" : "");
+          middle,
+          way.processes && key.second >= 65536 && std::min(own / raw, middle) > 1.10 ? "  over 1.10"
+                                                                                     : "");
     }
   }
 }
