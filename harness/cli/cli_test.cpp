@@ -267,6 +267,28 @@ TEST_F(Cli, ScheduleTracesOpsAndWhatRanksHold) {
   EXPECT_EQ(most, 2);
 }
 
+TEST_F(Cli, ScheduleTracesGathersReductionsAndPairs) {
+  const std::string file = at("t.json");
+  const auto traced = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "schedule");
+    arguments.insert(arguments.end(), {"--ranks", "2", "--trace", file});
+    EXPECT_EQ(sluice(arguments).code, 0);
+    return json::parse(content(file))["traceEvents"];
+  };
+  std::map<std::string, double> at_second;  // of rank 0
+  for (const json& event : traced({"--system", "zeropp", "--set", "unit=4", "--microbatches", "4"}))
+    if (event["ph"] == "i" && event["tid"] == 0)
+      at_second[event["name"]] = event["ts"].get<double>() / 1e6;
+  // Stage 0's weights are gathered again for its backwards; the gradients of 2 leave after its
+  // last.
+  EXPECT_EQ(at_second, (std::map<std::string, double>{
+                           {"gather 0", 16}, {"gather 2", 4}, {"reduce 0", 24}, {"reduce 2", 16}}));
+  int pairs = 0;
+  for (const json& event : traced({"--system", "dualpipe", "--microbatches", "8"}))
+    if (event.contains("args") && event["args"].contains("overlapped with")) ++pairs;
+  EXPECT_GT(pairs, 0);
+}
+
 TEST_F(Cli, RunAndCompareAreOneJsonDocumentEach) {
   const std::string out = at("r.jsonl");
   document({"run", sweep(1, 4), "--out", out, "--json"});

@@ -52,21 +52,44 @@ nlohmann::json number(double v) {
   return v == std::round(v) ? nlohmann::json(static_cast<std::int64_t>(v)) : nlohmann::json(v);
 }
 
-// Chrome's format: a row of ops a rank, and what it holds, in micro-batches of one stage.
-void write_trace(const std::string& file, const Trace& trace, const Placement& placement) {
+// Chrome's format: a row of ops a rank, and what it holds, in micro-batches of one stage. Gathers
+// and reductions, which cost nothing here, are marks where they stand.
+void write_trace(const std::string& file, const Trace& trace, const Placement& placement,
+                 const std::vector<RankCollectives>& collectives) {
   nlohmann::json events = nlohmann::json::array();
+  const auto mark = [&](const char* what, const std::vector<Collective>& all, std::size_t op,
+                        std::size_t rank, double when) {
+    for (const Collective& c : all)
+      if (c.op == op)
+        events.push_back({{"name", fmt::format("{} {}", what, c.stage.value)},
+                          {"ph", "i"},
+                          {"s", "t"},
+                          {"pid", 0},
+                          {"tid", rank},
+                          {"ts", when * 1e6}});
+  };
   for (std::size_t r = 0; r < trace.ranks.size(); ++r) {
     const std::string name = "rank " + std::to_string(r);
     events.push_back(
         {{"name", "thread_name"}, {"ph", "M"}, {"pid", 0}, {"tid", r}, {"args", {{"name", name}}}});
     int until_input_gradient = 0, until_weight_gradient = 0;
-    for (const TraceEvent& e : trace.ranks[r]) {
+    std::size_t op = 0;  // of the schedule's list, which has no recomputations and steps
+    for (std::size_t k = 0; k < trace.ranks[r].size(); ++k) {
+      const TraceEvent& e = trace.ranks[r][k];
+      if (e.instruction.what <= Do::weight_gradient) {
+        mark("gather", collectives[r].gathers, op, r, e.start);
+        mark("reduce", collectives[r].reductions, op, r, e.end);
+        ++op;
+      }
       events.push_back({{"name", to_text(e.instruction)},
                         {"ph", "X"},
                         {"pid", 0},
                         {"tid", r},
                         {"ts", e.start * 1e6},
                         {"dur", (e.end - e.start) * 1e6}});
+      if (e.instruction.overlapped)
+        events.back()["args"] = {
+            {"overlapped with", to_text(trace.ranks[r].at(k + 1).instruction)}};
       const Do what = e.instruction.what;
       if (what > Do::weight_gradient) continue;
       until_input_gradient += what == Do::forward;
@@ -160,7 +183,9 @@ int schedule_command(const ScheduleArguments& a) {
   const std::vector<RankPeak> peak = peaks(schedule);
   const Theory theory = system.theory(problem, options);
   if (!theory.note.empty()) fmt::print(stderr, "sluice: {}: {}\n", system.name, theory.note);
-  if (!a.trace.empty()) write_trace(a.trace, s.trace, problem.placement);
+  const std::vector<RankCollectives> collective =
+      collectives(schedule, system.sharding ? system.sharding(problem, options) : Sharding{});
+  if (!a.trace.empty()) write_trace(a.trace, s.trace, problem.placement, collective);
   if (a.json) {
     nlohmann::json lists = nlohmann::json::object(), idle = nlohmann::json::array(),
                    in_flight = nlohmann::json::array(), until_w = nlohmann::json::array();
@@ -202,8 +227,6 @@ int schedule_command(const ScheduleArguments& a) {
                repeated.free, repeated.barrier);
   if (theory.bubble_ratio)
     fmt::print("by formula at F = I = W, without latency: {:.4f}\n", *theory.bubble_ratio);
-  const std::vector<RankCollectives> collective =
-      collectives(schedule, system.sharding ? system.sharding(problem, options) : Sharding{});
   // With recomputation most that are in flight are a stage's input only.
   const std::vector<RankMemory> whole =
       memory(program, std::vector<StageMemory>(problem.graph.size(),

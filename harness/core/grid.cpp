@@ -50,9 +50,10 @@ std::string draw_grid(const Trace& trace, std::size_t width) {
       if (!is_compute(e)) continue;
       if (e.end > e.start) shortest = std::min(shortest, e.end - e.start);
       end = std::max(end, e.end);
-      // "10F05F3" would not say where an op begins; a letter in front does.
+      // "10F05F3" would not say where an op begins; a letter in front does. A pair needs its sign.
       const std::string label = labels.of(r, e.instruction);
-      cell = std::max(cell, label.size() + (std::isdigit(label[0]) ? 1 : 0));
+      const bool wider = std::isdigit(label[0]) || e.instruction.overlapped;
+      cell = std::max(cell, label.size() + (wider ? 1 : 0));
     }
   if (!(end > 0)) return "";
   const double scale = static_cast<double>(cell) / shortest;
@@ -71,6 +72,7 @@ std::string draw_grid(const Trace& trace, std::size_t width) {
       if (!is_compute(e)) continue;
       std::string text = labels.of(r, e.instruction);
       text.resize(column(e.end) - column(e.start), '-');
+      if (e.instruction.overlapped && !text.empty()) text.back() = '+';
       row.replace(column(e.start), text.size(), text);
     }
   }

@@ -36,6 +36,13 @@ TEST(GridTest, RecomputationIsAnOp) {
   EXPECT_EQ(draw_grid(trace), "rank 0  F0..R0B0--\n");
 }
 
+TEST(GridTest, APlusJoinsAnOverlappedPair) {
+  Trace trace{{{event(Do::forward, 0, 1, 0, 1), event(Do::backward, 0, 0, 1, 3),
+                event(Do::forward, 0, 2, 3, 4)}}};
+  trace.ranks[0][0].instruction.overlapped = true;
+  EXPECT_EQ(draw_grid(trace), "rank 0  F1+B0----F2-\n");
+}
+
 TEST(GridTest, MoreThanTwoStagesAreNumbered) {
   const Trace trace{{{event(Do::forward, 0, 0, 0, 1), event(Do::forward, 1, 0, 1, 2),
                       event(Do::forward, 2, 0, 2, 3)}}};

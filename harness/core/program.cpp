@@ -541,6 +541,7 @@ class Lowering {
 
   static Instruction reading(const Op& op, Do what, const Read& read) {
     Instruction i{.what = what, .ahead = read.ahead, .stage = op.stage, .micro = op.micro};
+    i.overlapped = op.overlapped && what != Do::recompute;
     i.version = read.version;
     i.prediction = read.prediction;
     return i;

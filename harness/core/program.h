@@ -73,6 +73,7 @@ constexpr bool reads_weights(Do what) { return is_compute(what) && what != Do::w
 struct Instruction {
   Do what = Do::forward;
   bool checkpoint = false;  // forward: keeps the stage's input only; a recompute makes the rest
+  bool overlapped = false;  // compute: with the next one of its rank, the first of a pair
   std::int16_t ahead = 0;   // compute: reads version - ahead * lr * Delta (WeightRule)
   StageId stage;            // the rank's own stage
   Micro micro;         // compute: the stage's own op number; communication: the message's on its

@@ -54,11 +54,20 @@ std::vector<TimelineOp> timeline_of(const Trace& trace, std::size_t most_ops_a_r
   for (std::size_t r = 0; r < trace.ranks.size(); ++r) {
     std::size_t compute = 0;
     double shown_until = 1e300;
-    for (const TraceEvent& e : trace.ranks[r]) {
+    const std::vector<TraceEvent>& events = trace.ranks[r];
+    for (std::size_t k = 0; k < events.size(); ++k) {
+      const TraceEvent& e = events[k];
       const Do what = e.instruction.what;
       if (is_compute(what) && ++compute > most_ops_a_rank) {
         shown_until = e.start;
         break;
+      }
+      if (e.instruction.overlapped && k + 1 < events.size()) {  // one step of the rank
+        const TraceEvent& second = events[++k];
+        ++compute;
+        add(r, "(" + to_text(e.instruction) + ";" + to_text(second.instruction) + ")", e.start,
+            second.end);
+        continue;
       }
       add(r,
           what == Do::optimizer_step     ? "step"

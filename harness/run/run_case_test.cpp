@@ -250,6 +250,24 @@ TEST_F(RunCaseTest, ATimelineHasGathersAndReductionsBesideTheOps) {
   }
 }
 
+TEST_F(RunCaseTest, ATimelineShowsAnOverlappedPairAsOneStep) {
+  for (const char* clock : {"virtual", "wall"}) {
+    const Record record = run({{"system", "dualpipe"},
+                               {"ranks", 2},
+                               {"microbatches", 8},
+                               {"epochs", 1},
+                               {"clock", clock}});
+    ASSERT_EQ(record.outcome, "ok") << record.reason;
+    int pairs = 0, apart = 0;
+    for (const TimelineOp& op : record.timeline) {
+      pairs += op.op.starts_with("(") && op.op.find(';') != std::string::npos;
+      apart += std::isdigit(op.op[0]) != 0;
+    }
+    EXPECT_GT(pairs, 0) << clock;
+    EXPECT_GT(apart, 0) << clock;  // before and after the steady state
+  }
+}
+
 TEST_F(RunCaseTest, AnInterruptedCaseGoesOnFromItsCheckpointToTheSameRecord) {
   const json entry = {{"system", "pipeoptim"},
                       {"workload", "fmnist_mlp"},
