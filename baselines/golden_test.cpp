@@ -146,14 +146,14 @@ rank 3  ......F0I0F1I1F2I2F3I3F4I4F5I5F6I6F7I7W0W1W2W3W4W5W6W7
 
 TEST(DrawnScheduleTest, DualPipe) {
   EXPECT_EQ(drawn("dualpipe", 4, 8), R"(
-rank 0  F0F1F2f4i4w4f5F3b5--..f6B0--b6--..f7B1--b7--I2W2I3W3
-rank 1  ..F0f4F1f5F2b4--f6B0--F3b5--f7B1--b6--B2--..i7I3w7W3
-rank 2  ..F4f0F5f1F6b0--f2B4--F7b1--f3B5--b2--B6--..i3I7w3W7
-rank 3  F4F5F6f0i0w0f1F7b1--..f2B4--b2--..f3B5--b3--I6W6I7W7
+rank 0  F0F1F2f4i4w4f5F3b5+-..f6B0+-b6--..f7B1+-b7--I2W2I3W3
+rank 1  ..F0f4F1f5F2b4--f6B0+-F3b5+-f7B1+-b6--B2--..i7I3w7W3
+rank 2  ..F4f0F5f1F6b0--f2B4+-F7b1+-f3B5+-b2--B6--..i3I7w3W7
+rank 3  F4F5F6f0i0w0f1F7b1+-..f2B4+-b2--..f3B5+-b3--I6W6I7W7
 )");
   EXPECT_EQ(drawn("dualpipe", 2, 5, {{"variant", "v"}}), R"(
-rank 0  F0F1F2f0i0w0f1F3b1--..f2B0--F4b2--f3B1--b3--..f4B2--b4--I3W3I4W4
-rank 1  ..F0f0F1f1F2b0--f2B0--F3b1--f3B1--F4b2--f4B2--b3--B3--..i4I4w4W4
+rank 0  F0F1F2f0i0w0f1F3b1+-..f2B0+-F4b2+-f3B1+-b3--..f4B2+-b4--I3W3I4W4
+rank 1  ..F0f0F1f1F2b0--f2B0+-F3b1+-f3B1+-F4b2+-f4B2+-b3--B3--..i4I4w4W4
 )");
   // A pair is one step.
   EXPECT_EQ(step_texts(schedule_of("dualpipe", 2, 5, {{"variant", "v"}}).ranks[1]),

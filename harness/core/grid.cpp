@@ -44,18 +44,25 @@ class Labels {
 std::string draw_grid(const Trace& trace, std::size_t width) {
   const Labels labels(trace);
   double shortest = std::numeric_limits<double>::infinity(), end = 0;
+  double pair_columns = 0;  // of a second, so that the second of every pair has room for its sign
   std::size_t cell = 1;
-  for (std::size_t r = 0; r < trace.ranks.size(); ++r)
+  for (std::size_t r = 0; r < trace.ranks.size(); ++r) {
+    bool is_second = false;
     for (const TraceEvent& e : trace.ranks[r]) {
       if (!is_compute(e)) continue;
       if (e.end > e.start) shortest = std::min(shortest, e.end - e.start);
       end = std::max(end, e.end);
-      // "10F05F3" would not say where an op begins; a letter in front does. A pair needs its sign.
+      // "10F05F3" would not say where an op begins; a letter in front does.
       const std::string label = labels.of(r, e.instruction);
-      const bool wider = std::isdigit(label[0]) || e.instruction.overlapped;
-      cell = std::max(cell, label.size() + (wider ? 1 : 0));
+      cell = std::max(cell, label.size() + (std::isdigit(label[0]) ? 1 : 0));
+      if (is_second && e.end > e.start)
+        pair_columns =
+            std::max(pair_columns, static_cast<double>(label.size() + 1) / (e.end - e.start));
+      is_second = e.instruction.overlapped;
     }
+  }
   if (!(end > 0)) return "";
+  cell = std::max(cell, static_cast<std::size_t>(std::ceil(pair_columns * shortest - 1e-9)));
   const double scale = static_cast<double>(cell) / shortest;
   constexpr double kMost = 20'000;
   if (end * scale > kMost)
@@ -68,11 +75,13 @@ std::string draw_grid(const Trace& trace, std::size_t width) {
   std::vector<std::string> rows;
   for (std::size_t r = 0; r < trace.ranks.size(); ++r) {
     std::string& row = rows.emplace_back(column(end), '.');
+    bool is_second = false;
     for (const TraceEvent& e : trace.ranks[r]) {
       if (!is_compute(e)) continue;
       std::string text = labels.of(r, e.instruction);
+      if (is_second) text += '+';
+      is_second = e.instruction.overlapped;
       text.resize(column(e.end) - column(e.start), '-');
-      if (e.instruction.overlapped && !text.empty()) text.back() = '+';
       row.replace(column(e.start), text.size(), text);
     }
   }

@@ -40,7 +40,9 @@ TEST(GridTest, APlusJoinsAnOverlappedPair) {
   Trace trace{{{event(Do::forward, 0, 1, 0, 1), event(Do::backward, 0, 0, 1, 3),
                 event(Do::forward, 0, 2, 3, 4)}}};
   trace.ranks[0][0].instruction.overlapped = true;
-  EXPECT_EQ(draw_grid(trace), "rank 0  F1+B0----F2-\n");
+  EXPECT_EQ(draw_grid(trace), "rank 0  F1B0+-F2\n");
+  trace.ranks[0][1].end = 2;  // as long as the forward: the sign takes room
+  EXPECT_EQ(draw_grid(trace), "rank 0  F1-B0+...F2-\n");
 }
 
 TEST(GridTest, MoreThanTwoStagesAreNumbered) {
