@@ -51,10 +51,12 @@ struct Case {
   Problem problem() const {
     Problem p{costs, cluster, devices, batch, kMicrobatches, {}};
     p.costs_at = [this](std::int64_t micro_batch) { return profiles.at(micro_batch); };
-    p.footprint = [this](std::span<const int> layers, std::int64_t samples) {
+    p.footprint = [this](std::span<const int> layers) {
       Bytes weights;
       for (const int l : layers) weights += costs.layers[static_cast<std::size_t>(l)].parameters;
-      return Problem::Footprint{3 * weights, stashes.of(layers, samples).forward};
+      const GrowingStash stash = stashes.of(layers);
+      return Problem::Footprint{3 * weights, stash.per_micro_batch.forward,
+                                stash.per_sample.forward};
     };
     return p;
   }

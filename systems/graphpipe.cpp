@@ -137,9 +137,7 @@ class Planner {
     space.overlap_communication = options_.flag("overlap");
     prepare_costs(space.groupings());
     space.work = [&](std::span<const int> vertices) { return work(vertices, space); };
-    space.footprint = [&](std::span<const int> vertices, int grouping) {
-      return footprint(vertices, grouping);
-    };
+    space.footprint = [&](std::span<const int> vertices) { return footprint(vertices); };
     space.look = [&](std::span<const int> vertices) { return look(vertices); };
     space.memory = machine_.memory.value;
     StageGraphSearch search(tree, space);
@@ -248,9 +246,10 @@ class Planner {
         bytes += static_cast<double>(
             problem_.costs.layers[static_cast<std::size_t>(l)].parameters.value);
       const std::vector<int> alone{static_cast<int>(o)};
-      const StageFootprint kept = footprint(alone, groupings.front());
+      const StageFootprint kept = footprint(alone);
       std::vector<double> kind{bytes, static_cast<double>(kept.always),
-                               static_cast<double>(kept.per_op)};
+                               static_cast<double>(kept.per_op),
+                               static_cast<double>(kept.per_micro_batch)};
       for (const GroupingCosts& of : by_grouping_) kind.push_back(of.compute[o]);
       kinds_.push_back(kinds.try_emplace(kind, static_cast<double>(kinds.size())).first->second);
     }
@@ -281,17 +280,18 @@ class Planner {
     return result;
   }
 
-  StageFootprint footprint(std::span<const int> vertices, int grouping) {
+  StageFootprint footprint(std::span<const int> vertices) {
     const std::vector<int> layers = operators_.layers_of(vertices);
     if (problem_.footprint) {
-      const auto f = problem_.footprint(layers, grouping * problem_.costs.micro_batch);
-      return {f.always.value, f.per_micro_batch.value};
+      const auto f = problem_.footprint(layers);
+      return {f.always.value, f.per_micro_batch.value,
+              problem_.costs.micro_batch * f.per_sample.value};
     }
     StageFootprint result;
     for (const int l : layers) {
       const LayerCost& layer = problem_.costs.layers[static_cast<std::size_t>(l)];
       result.always += 2 * layer.parameters.value;
-      result.per_op += grouping * layer.output.value;
+      result.per_micro_batch += layer.output.value;
     }
     return result;
   }
@@ -340,13 +340,13 @@ class Planner {
                            " devices and fit into " + to_text(machine_.memory) + " each",
                        "use another number of devices or micro-batches, or larger devices");
     }
-    const Candidate* chosen = nullptr;
+    Candidate* chosen = nullptr;
     double least = 0;
-    for (const Candidate& c : candidates_) {
+    for (Candidate& c : candidates_) {
       const double seconds = simulates() ? problem_.simulate(c.plan).value : c.objective;
       if (!chosen || seconds < least) chosen = &c, least = seconds;
     }
-    Plan plan = chosen->plan;
+    Plan plan = std::move(chosen->plan);
     plan.search = SearchReport{chosen->objective, "slowest stage, per sample", states_, complete_};
     plan.objective = chosen->objective;
     plan.states = states_;

@@ -185,7 +185,7 @@ std::vector<bool> overwrites(const ModelGraph& model, std::span<const int> layer
 
 StageStash stage_stash(const ModelGraph& model, std::span<const Shape> shapes,
                        std::span<const int> layers, std::int64_t batch, Bytes element) {
-  return StageStashes(model, shapes, element).of(layers, batch);
+  return StageStashes(model, shapes, element).of(layers).of(batch);
 }
 
 StageStashes::StageStashes(const ModelGraph& model, std::span<const Shape> shapes, Bytes element)
@@ -205,7 +205,7 @@ StageStashes::StageStashes(const ModelGraph& model, std::span<const Shape> shape
   }
 }
 
-StageStash StageStashes::of(std::span<const int> layers, std::int64_t batch) const {
+GrowingStash StageStashes::of(std::span<const int> layers) const {
   struct State {
     bool in_stage = false, is_alias = false;
     bool forward = false, weight = false, gradient = false;  // counted
@@ -239,25 +239,27 @@ StageStash StageStashes::of(std::span<const int> layers, std::int64_t batch) con
     }
   };
 
-  StageStash result;
+  GrowingStash result;
+  StageStash& samples = result.per_sample;
   const auto count = [&](int value, bool State::*counted, Bytes& bytes) {
     if (value < 0 || state(value).*counted) return;
     state(value).*counted = true;
-    bytes += batch * at(value).output;
+    bytes += at(value).output;
   };
   for (const int l : layers) {
     const StashSpec& keeps = at(l).keeps;
     for (const int input : at(l).inputs) {
-      if (keeps.keeps_input) count(storage(input), &State::forward, result.forward);
-      if (keeps.input_until_weight_gradient) count(storage(input), &State::weight, result.weight);
+      if (keeps.keeps_input) count(storage(input), &State::forward, samples.forward);
+      if (keeps.input_until_weight_gradient) count(storage(input), &State::weight, samples.weight);
     }
-    if (keeps.keeps_output) count(storage(l), &State::forward, result.forward);
-    if (keeps.output_until_weight_gradient) count(storage(l), &State::weight, result.weight);
+    if (keeps.keeps_output) count(storage(l), &State::forward, samples.forward);
+    if (keeps.output_until_weight_gradient) count(storage(l), &State::weight, samples.weight);
     if (keeps.output_gradient_until_weight_gradient)
-      count(gradient_storage(l), &State::gradient, result.weight);
-    result.forward += batch * keeps.extra + keeps.extra_per_microbatch;
-    result.weight += batch * keeps.extra_until_weight_gradient +
-                     keeps.extra_until_weight_gradient_per_microbatch;
+      count(gradient_storage(l), &State::gradient, samples.weight);
+    samples.forward += keeps.extra;
+    samples.weight += keeps.extra_until_weight_gradient;
+    result.per_micro_batch.forward += keeps.extra_per_microbatch;
+    result.per_micro_batch.weight += keeps.extra_until_weight_gradient_per_microbatch;
   }
   return result;
 }

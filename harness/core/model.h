@@ -54,6 +54,14 @@ std::vector<bool> overwrites(const ModelGraph& model, std::span<const int> layer
 struct StageStash {
   Bytes forward, weight;
 };
+// So much for every sample, and so much for a micro-batch of any size.
+struct GrowingStash {
+  StageStash per_sample, per_micro_batch;
+  StageStash of(std::int64_t batch) const {
+    return {per_micro_batch.forward + batch * per_sample.forward,
+            per_micro_batch.weight + batch * per_sample.weight};
+  }
+};
 StageStash stage_stash(const ModelGraph& model, std::span<const Shape> shapes,
                        std::span<const int> layers, std::int64_t batch, Bytes element = Bytes(4));
 
@@ -61,7 +69,7 @@ StageStash stage_stash(const ModelGraph& model, std::span<const Shape> shapes,
 class StageStashes {
  public:
   StageStashes(const ModelGraph& model, std::span<const Shape> shapes, Bytes element = Bytes(4));
-  StageStash of(std::span<const int> layers, std::int64_t batch) const;
+  GrowingStash of(std::span<const int> layers) const;
 
  private:
   struct Layer {

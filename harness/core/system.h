@@ -32,13 +32,13 @@ struct Problem {
   // The costs with micro-batches of another size, for planners that choose it. Empty: only as
   // `costs`, and larger ones in proportion.
   std::function<CostGraph(std::int64_t micro_batch)> costs_at = {};
-  // What a set of layers (ascending) keeps on its device, always and for every micro-batch of
-  // `samples` samples between F and B. Empty: not known, so planners go by LayerCost: twice the
-  // parameters, and the outputs.
+  // What a set of layers (ascending) keeps on its device, always and between F and B of every
+  // micro-batch, whatever its size and for every sample. Empty: not known, so planners go by
+  // LayerCost: twice the parameters, and the outputs.
   struct Footprint {
-    Bytes always, per_micro_batch;
+    Bytes always, per_micro_batch, per_sample;
   };
-  std::function<Footprint(std::span<const int> layers, std::int64_t samples)> footprint = {};
+  std::function<Footprint(std::span<const int> layers)> footprint = {};
 };
 
 // What an order is given. Uniform chains for `sluice schedule`; a plan's stages for real runs.

@@ -134,7 +134,7 @@ NeighbourMachine::NeighbourMachine(const Problem& problem, const std::string& wh
     memory = std::min(memory, device.memory);
   }
   for (int d = 0; d + 1 < devices_; ++d) {
-    const LinkCost hop = between(d, d + 1);
+    const LinkCost& hop = hops_.emplace_back(between(d, d + 1));
     neighbour.latency += hop.latency / (devices_ - 1);
     neighbour.seconds_per_byte += hop.seconds_per_byte / (devices_ - 1);
   }
@@ -144,9 +144,10 @@ LinkCost NeighbourMachine::ring(int degree) {
   LinkCost mean;
   const int places = devices_ - degree + 1;
   for (int first = 0; degree > 1 && first < places; ++first) {
-    LinkCost slowest;
-    for (int k = 0; k < degree; ++k) {
-      const LinkCost hop = between(first + k, first + (k + 1) % degree);
+    const int last = first + degree - 1;
+    LinkCost slowest = between(last, first);  // closes the ring
+    for (int d = first; d < last; ++d) {
+      const LinkCost& hop = hops_[static_cast<std::size_t>(d)];
       slowest.latency = std::max(slowest.latency, hop.latency);
       slowest.seconds_per_byte = std::max(slowest.seconds_per_byte, hop.seconds_per_byte);
     }

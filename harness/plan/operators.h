@@ -63,6 +63,7 @@ class NeighbourMachine {
   const Cluster& cluster_;
   Paths paths_;
   int devices_;
+  std::vector<LinkCost> hops_;  // from every device to the next
 };
 
 }  // namespace sluice

@@ -173,7 +173,9 @@ class StageSearch {
     memo_.clear();
     solved_.clear();
     fewest_.assign(fewest_.size(), 0);
-    const auto all = solve(whole());
+    const State& s = whole();
+    if (!devices(lists_.lists[static_cast<std::size_t>(s.list)], 0).holds(s.devices)) return false;
+    const auto all = solve(s);
     return all != kNone && at(all, kAny).in_flight >= 0;
   }
 
@@ -189,14 +191,16 @@ class StageSearch {
   // Bytes of the stage on all its devices; negative: it does not fit.
   double stage_bytes(int run, const StageChoice& c, int in_flight) {
     if (!space_.footprint) return 0;
-    const StageFootprint& footprint = lists_.footprint(run, c.grouping);
+    const StageFootprint& footprint = lists_.footprint(run);
+    const std::int64_t op =
+        footprint.per_op + lists_.groupings[c.grouping] * footprint.per_micro_batch;
     const int b = space_.rates[static_cast<std::size_t>(c.rate)].micro_batch;
-    const std::int64_t bytes = footprint.always + (in_flight + b - 1) / b * footprint.per_op;
+    const std::int64_t bytes = footprint.always + (in_flight + b - 1) / b * op;
     return bytes > space_.memory ? -1 : static_cast<double>(bytes) * c.degree;
   }
 
   // Solutions lie in one array: of every state one for each rate at its head, then the one for any.
-  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+  static constexpr std::size_t kNone = static_cast<std::size_t>(-1), kNothing = kNone - 1;
   const Solved& at(std::size_t state, int head) const {
     return solved_[state + static_cast<std::size_t>(slot_[static_cast<std::size_t>(head)])];
   }
@@ -225,16 +229,26 @@ class StageSearch {
     return known = least;
   }
 
-  // Too few devices for the time, or more than there are replicas of vertices to put on them.
-  bool hopeless(const StageList& list, int first, int devices) {
+  // How many devices the elements from `first` on may have: enough for the time, and no more than
+  // there are replicas of vertices to put on them.
+  struct Range {
+    int fewest = 0, most = 0;
+    bool holds(int devices) const { return fewest <= devices && devices <= most; }
+  };
+  Range devices(const StageList& list, int first) {
+    if (first == static_cast<int>(list.elements.size())) return {};
     const int vertices = lists_.shape_of(list).vertices[static_cast<std::size_t>(first)];
-    return devices < 1 || vertices * most_devices_ < devices || fewest(list, first) > devices;
+    return {std::max(1, fewest(list, first)), vertices * most_devices_};
+  }
+  // Of a part, when it and the rest have `all` together.
+  static Range shared(Range part, Range rest, int all) {
+    return {std::max(part.fewest, all - rest.most), std::min(part.most, all - rest.fewest)};
   }
 
-  // Index of the state's solutions; kNone: it has none.
+  // Index of the solutions of a state with a number of devices that it may have; kNone: it has
+  // none.
   std::size_t solve(const State& s) {
     const StageList& list = lists_.lists[static_cast<std::size_t>(s.list)];
-    if (hopeless(list, s.first, s.devices)) return kNone;
     std::uint64_t key = static_cast<std::uint64_t>(suffix_of(list, s.first));
     key = key << 8 | static_cast<std::uint64_t>(s.devices);
     key = key << 17 | static_cast<std::uint64_t>(s.next.in_flight);
@@ -284,10 +298,10 @@ class StageSearch {
     for (int last = s.first + 1; last <= m; ++last) {
       const int run = lists_.run_of(list, s.first, last);
       if (too_slow(run, s.devices)) break;
+      const Range after_it = devices(list, last);
       for (const std::size_t k : choices_) {
         const StageChoice& c = lists_.choices[k];
-        if (c.degree > s.devices || (c.degree == s.devices) != (last == m) || !in_time(run, k))
-          continue;
+        if (!after_it.holds(s.devices - c.degree) || !in_time(run, k)) continue;
         Solved stage{.taken = static_cast<std::int16_t>(last - s.first),
                      .choice = static_cast<std::int16_t>(k)};
         if (last == m) {
@@ -297,7 +311,6 @@ class StageSearch {
           if (stage.bytes >= 0) offer_stage(best, c.rate, stage, s.open);
           continue;
         }
-        if (hopeless(list, last, s.devices - c.degree)) continue;
         const std::size_t rest = solve({s.list, last, s.devices - c.degree, s.next, s.tail});
         if (rest == kNone) continue;
         for (const int r : rates_) {
@@ -315,14 +328,15 @@ class StageSearch {
     }
     const int inner = list.elements[static_cast<std::size_t>(s.first)].list;
     if (inner < 0) return;
+    const Range own = devices(lists_.lists[static_cast<std::size_t>(inner)], 0);
     if (s.first + 1 == m) {
-      add_split(best, solve({inner, 0, s.devices, s.next, s.tail, s.open}),
-                {.taken = 1, .devices = static_cast<std::int16_t>(s.devices)});
+      if (own.holds(s.devices))
+        add_split(best, solve({inner, 0, s.devices, s.next, s.tail, s.open}),
+                  {.taken = 1, .devices = static_cast<std::int16_t>(s.devices)});
       return;
     }
-    const StageList& inside = lists_.lists[static_cast<std::size_t>(inner)];
-    for (int d = 1; d < s.devices; ++d) {
-      if (hopeless(inside, 0, d)) continue;
+    const Range mine = shared(own, devices(list, s.first + 1), s.devices);
+    for (int d = mine.fewest; d <= mine.most; ++d) {
       const std::size_t rest = solve({s.list, s.first + 1, s.devices - d, s.next, s.tail});
       if (rest == kNone) continue;
       for (const int r : rates_) {
@@ -354,26 +368,27 @@ class StageSearch {
   void solve_parallel(const State& s, const StageList& list, std::span<Solved> best) {
     const int m = static_cast<int>(list.elements.size());
     const bool joins = list.absorbs && s.first == 0;
-    // The rest of the branches beside what was made of the first; they feed the join if that holds
-    // it.
-    const auto with_rest = [&](Solved first, int head, int used, Next after) {
-      if (s.first + first.taken == m) return offer(best, head, first);
-      const std::size_t others =
-          solve({s.list, s.first + first.taken, s.devices - used, after, kAny, s.open});
-      if (others == kNone || at(others, head).in_flight < 0) return;
-      first.in_flight = std::max(first.in_flight, at(others, head).in_flight);
-      first.bytes += at(others, head).bytes;
-      offer(best, head, first);
+    // The rest of the branches, from `from` on; they feed the join if the first holds it.
+    const auto rest_of = [&](int from, int used, Next after) {
+      return from == m ? kNothing : solve({s.list, from, s.devices - used, after, kAny, s.open});
     };
-    const auto rest_is_hopeless = [&](int from, int used) {
-      return from == m ? used != s.devices : hopeless(list, from, s.devices - used);
+    // Offers what was made of the first beside the rest.
+    const auto beside = [&](std::size_t rest, int head, Solved first) {
+      if (rest != kNothing) {
+        const Solved& others = at(rest, head);
+        if (others.in_flight < 0) return;
+        first.in_flight = std::max(first.in_flight, others.in_flight);
+        first.bytes += others.bytes;
+      }
+      offer(best, head, first);
     };
     for (int last = s.first + 1; last <= m; ++last) {
       const int run = lists_.run_of(list, s.first, last);
       if (too_slow(run, s.devices)) break;
+      const Range beside_it = devices(list, last);
       for (const std::size_t k : choices_) {
         const StageChoice& c = lists_.choices[k];
-        if (c.degree > s.devices || !in_time(run, k) || rest_is_hopeless(last, c.degree)) continue;
+        if (!beside_it.holds(s.devices - c.degree) || !in_time(run, k)) continue;
         const int in_flight = before(c.rate, s.next);
         if (is_worse(best, s, c.rate, in_flight)) continue;
         const double bytes = stage_bytes(run, c, in_flight);
@@ -383,29 +398,34 @@ class StageSearch {
                      .taken = static_cast<std::int16_t>(last - s.first),
                      .choice = static_cast<std::int16_t>(k)};
         if (joins) stage.tail = static_cast<std::int8_t>(c.rate);
-        const Next after = joins ? Next{in_flight, c.rate} : s.next;
-        with_rest(stage, c.rate, c.degree, after);
-        if (s.open) with_rest(stage, kAny, c.degree, after);
+        const std::size_t rest = rest_of(last, c.degree, joins ? Next{in_flight, c.rate} : s.next);
+        if (rest == kNone) continue;
+        beside(rest, c.rate, stage);
+        if (s.open) beside(rest, kAny, stage);
       }
     }
     const int inner = list.elements[static_cast<std::size_t>(s.first)].list;
     if (inner < 0) return;
-    for (int d = 1; d <= s.devices; ++d) {
-      if (rest_is_hopeless(s.first + 1, d)) continue;
+    const Range mine = shared(devices(lists_.lists[static_cast<std::size_t>(inner)], 0),
+                              devices(list, s.first + 1), s.devices);
+    for (int d = mine.fewest; d <= mine.most; ++d) {
       for (std::size_t t = 0; t < (joins ? rates_.size() : 1); ++t) {
         const int tail = joins ? rates_[t] : kAny;
         const std::size_t part = solve({inner, 0, d, s.next, tail, s.open});
         if (part == kNone) continue;
+        const std::size_t rest =
+            rest_of(s.first + 1, d, joins ? Next{before(tail, s.next), tail} : s.next);
+        if (rest == kNone) continue;
         for (std::size_t i = 0; i < width_; ++i) {
           const int head = i < rates_.size() ? rates_[i] : kAny;
-          const Solved p = at(part, head);
+          const Solved& p = at(part, head);
           if (p.in_flight < 0) continue;
-          with_rest({.bytes = p.bytes,
-                     .in_flight = p.in_flight,
-                     .taken = 1,
-                     .devices = static_cast<std::int16_t>(d),
-                     .tail = static_cast<std::int8_t>(tail)},
-                    head, d, joins ? Next{before(tail, s.next), tail} : s.next);
+          beside(rest, head,
+                 {.bytes = p.bytes,
+                  .in_flight = p.in_flight,
+                  .taken = 1,
+                  .devices = static_cast<std::int16_t>(d),
+                  .tail = static_cast<std::int8_t>(tail)});
         }
       }
     }

@@ -40,8 +40,10 @@ struct StageWork {
   std::vector<double> communication;  // of one op, per grouping
   std::vector<double> all_reduce;     // once an update, per degree of the space
 };
+// Bytes on each replica's device: always, and of one op in flight for being one and for every
+// (finest) micro-batch that it takes.
 struct StageFootprint {
-  std::int64_t always = 0, per_op = 0;  // bytes on each replica's device; of one op in flight
+  std::int64_t always = 0, per_op = 0, per_micro_batch = 0;
 };
 
 struct StageSearchSpace {
@@ -55,7 +57,7 @@ struct StageSearchSpace {
   bool overlap_communication = false;  // the longer of the two counts, not the sum
   bool absorb_joins = false;
   std::function<StageWork(std::span<const int> vertices)> work;
-  std::function<StageFootprint(std::span<const int> vertices, int grouping)> footprint;  // or none
+  std::function<StageFootprint(std::span<const int> vertices)> footprint;  // or none
   // What the vertices of a part, in this order, cost, and how they hang on one another and on
   // others: where two parts look the same, the same places of both cost the same as a stage. None:
   // no two parts look alike.

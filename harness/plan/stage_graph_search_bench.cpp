@@ -37,9 +37,9 @@ void search(benchmark::State& state, bool row) {
     for (const int d : space.degrees) work.all_reduce.push_back(sum * (d - 1));
     return work;
   };
-  space.footprint = [&](std::span<const int> vertices, int grouping) {
+  space.footprint = [&](std::span<const int> vertices) {
     const auto bytes = static_cast<std::int64_t>(vertices.size());
-    return StageFootprint{100 * bytes, grouping * bytes};
+    return StageFootprint{100 * bytes, 0, bytes};
   };
   space.memory = 8000;
   StageSearchResult result;

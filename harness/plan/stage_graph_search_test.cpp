@@ -45,9 +45,8 @@ StageSearchSpace space_of(std::vector<double> weights, int devices, double fixed
     for (const int d : {1, 2, 4}) work.all_reduce.push_back(all_reduce * (d - 1));
     return work;
   };
-  space.footprint = [sum](std::span<const int> vertices, int grouping) {
-    const auto bytes = static_cast<std::int64_t>(sum(vertices));
-    return StageFootprint{0, grouping * bytes};
+  space.footprint = [sum](std::span<const int> vertices) {
+    return StageFootprint{0, 0, static_cast<std::int64_t>(sum(vertices))};
   };
   space.look = [weights](std::span<const int> vertices) {
     std::vector<double> look;
@@ -340,8 +339,9 @@ class Enumeration {
       const int rounds = (space_.microbatches / grouping + degree - 1) / degree;
       result =
           std::max(result, (rounds * work.compute[g] + work.all_reduce[d]) / space_.microbatches);
-      const StageFootprint f = space_.footprint(pieces[s].vertices, grouping);
-      if (f.always + (in_flight[s] + b - 1) / b * f.per_op > space_.memory) return kNever;
+      const StageFootprint f = space_.footprint(pieces[s].vertices);
+      const std::int64_t op = f.per_op + grouping * f.per_micro_batch;
+      if (f.always + (in_flight[s] + b - 1) / b * op > space_.memory) return kNever;
     }
     return result;
   }

@@ -17,11 +17,10 @@ StageLists::StageLists(const SeriesParallelTree& tree, const StageSearchSpace& s
   }
 }
 
-const StageFootprint& StageLists::footprint(int run_index, std::size_t grouping) {
+const StageFootprint& StageLists::footprint(int run_index) {
   StageRun& run = runs[static_cast<std::size_t>(run_index)];
-  auto& known = run.footprint[grouping];
-  if (!known) known = space_.footprint(run.vertices, groupings[grouping]);
-  return *known;
+  if (!run.footprint) run.footprint = space_.footprint(run.vertices);
+  return *run.footprint;
 }
 
 void StageLists::make_choices() {
@@ -162,7 +161,6 @@ int StageLists::add_run(const std::vector<int>& vertices) {
   StageRun run{.vertices = vertices};
   for (const StageChoice& c : choices) run.seconds.push_back(stage_seconds(work, c));
   run.least_work = least_work(work);
-  run.footprint.resize(groupings.size());
   runs.push_back(std::move(run));
   return static_cast<int>(runs.size()) - 1;
 }

@@ -21,7 +21,7 @@ struct StageRun {               // consecutive elements of a list as one stage
   std::vector<int> vertices;    // of the first list of its shape
   std::vector<double> seconds;  // for a (finest) micro-batch, all-reduce shared out; per choice
   double least_work = 0;        // device-seconds of a micro-batch, at the least
-  std::vector<std::optional<StageFootprint>> footprint;  // per grouping, once asked for
+  std::optional<StageFootprint> footprint;  // once asked for
 };
 
 struct StageElement {
@@ -64,7 +64,7 @@ struct StageLists {
     return shape_of(list).run[static_cast<std::size_t>(first * m + last - 1)];
   }
   // What a run keeps as one stage.
-  const StageFootprint& footprint(int run, std::size_t grouping);
+  const StageFootprint& footprint(int run);
 
  private:
   using Kind = SeriesParallelTree::Kind;

@@ -132,9 +132,9 @@ class TwoBwSearch {
       const SizedModel::Sum sum = model.stage(cuts, s);
       double always = 2 * sum.parameters, kept = sum.kept;
       if (options_.footprint) {
-        const auto footprint = options_.footprint(model.layers(cuts, s), b);
+        const auto footprint = options_.footprint(model.layers(cuts, s));
         always = sum.parameters + static_cast<double>(footprint.always.value);
-        kept = static_cast<double>(footprint.per_micro_batch.value);
+        kept = static_cast<double>((footprint.per_micro_batch + b * footprint.per_sample).value);
       }
       const double in_flight = depth - s;
       const double activations =

@@ -31,8 +31,7 @@ struct TwoBwOptions {
   // As Problem has them. Empty: other micro-batches than the graph's own cost in proportion; memory
   // by the paper's estimate.
   std::function<CostGraph(std::int64_t micro_batch)> costs_at = {};
-  std::function<Problem::Footprint(std::span<const int> layers, std::int64_t samples)> footprint =
-      {};
+  std::function<Problem::Footprint(std::span<const int> layers)> footprint = {};
   SearchLimits limits = {};
 };
 

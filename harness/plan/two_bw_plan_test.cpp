@@ -89,9 +89,9 @@ TEST(TwoBwPlanTest, AFootprintCountsGradientsAndTheOptimizerToo) {
   const CostGraph costs = chain_costs({3, 3, 3, 3}, {50, 50, 50, 50}, {10, 10, 10, 10});
   TwoBwOptions options{.devices = 2, .batch = 8, .may_recompute = false};
   EXPECT_EQ(two_bw_plan(costs, cluster_of(2, 1e9, 250), options).depth, 2);
-  options.footprint = [](std::span<const int> layers, std::int64_t samples) {
+  options.footprint = [](std::span<const int> layers) {
     const auto n = static_cast<std::int64_t>(layers.size());
-    return Problem::Footprint{Bytes(100 * n), Bytes(10 * n * samples)};
+    return Problem::Footprint{Bytes(100 * n), Bytes(0), Bytes(10 * n)};
   };
   EXPECT_EQ(two_bw_plan(costs, cluster_of(2, 1e9, 250), options).depth, 0);
   EXPECT_EQ(two_bw_plan(costs, cluster_of(2, 1e9, 340), options).depth, 2);

@@ -273,11 +273,11 @@ Prepared prepare(const RunCase& c) {
     std::vector<Bytes> weights;
     for (const LayerSpec& layer : model.layers) weights.emplace_back(4 * parameter_count(layer));
     problem.footprint = [weights, stashes = StageStashes(model, model.shapes()),
-                         tensors = 2 + c.optimizer.state_tensors()](std::span<const int> layers,
-                                                                    std::int64_t samples) {
+                         tensors = 2 + c.optimizer.state_tensors()](std::span<const int> layers) {
       Bytes always;  // weights, gradients, the optimizer's
       for (const int l : layers) always += weights[static_cast<std::size_t>(l)] * tensors;
-      return Problem::Footprint{always, stashes.of(layers, samples).forward};
+      const GrowingStash stash = stashes.of(layers);
+      return Problem::Footprint{always, stash.per_micro_batch.forward, stash.per_sample.forward};
     };
   }
   const auto search_begin = std::chrono::steady_clock::now();
