@@ -25,6 +25,8 @@ json cell_layers(const std::string& x_title, const std::vector<std::string>& col
                    {{"title", x_title.empty() ? json(nullptr) : json(x_title)},
                     {"labelAngle", 0},
                     {"labelFontSize", 11},
+                    // Long names run into one another in one line.
+                    {"labelExpr", "split(replace(datum.label, '_', '_|'), '|')"},
                     {"ticks", false},
                     {"domain", false}}}};
   const json y = {{"field", "row"},
