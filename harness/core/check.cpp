@@ -1,3 +1,5 @@
+// A schedule's and a program's rules, one function or class a rule and a dry run for deadlocks;
+// long because there are many.
 #include "harness/core/check.h"
 
 #include <algorithm>

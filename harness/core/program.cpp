@@ -1,3 +1,5 @@
+// Lowering in one class, and so a long file: one walk over the orders places sends, receives,
+// gathers and steps, so that both ends of every message agree.
 #include "harness/core/program.h"
 
 #include <algorithm>

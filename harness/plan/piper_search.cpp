@@ -1,3 +1,5 @@
+// The whole of Piper's dynamic program, bounds included, in one file to be read beside the paper;
+// long for that.
 #include "harness/plan/piper_search.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// The paper's algorithm 1 and the binary search around it in one class, to be read beside it; long
+// because runs, series and branches are each solved in a way of their own.
 #include "harness/plan/stage_graph_search.h"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // The Session of exec/session.h over LibTorch: builds the workers of all ranks, runs programs on
-// them, and evaluates with the newest weights between runs.
+// them, and evaluates with the newest weights between runs. Long because all that the ranks of a
+// run share is here.
 #include "harness/exec/session.h"
 
 #include <ATen/CPUGeneratorImpl.h>

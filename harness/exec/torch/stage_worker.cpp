@@ -1,3 +1,5 @@
+// What a rank does for every kind of instruction, a function each; there are many, hence the
+// length.
 #include "harness/exec/torch/stage_worker.h"
 
 #include <ATen/Parallel.h>
