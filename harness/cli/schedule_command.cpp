@@ -57,16 +57,16 @@ nlohmann::json number(double v) {
 void write_trace(const std::string& file, const Trace& trace, const Placement& placement,
                  const std::vector<RankCollectives>& collectives) {
   nlohmann::json events = nlohmann::json::array();
-  const auto mark = [&](const char* what, const std::vector<Collective>& all, std::size_t op,
-                        std::size_t rank, double when) {
-    for (const Collective& c : all)
-      if (c.op == op)
-        events.push_back({{"name", fmt::format("{} {}", what, c.stage.value)},
-                          {"ph", "i"},
-                          {"s", "t"},
-                          {"pid", 0},
-                          {"tid", rank},
-                          {"ts", when * 1e6}});
+  // Those of op `op`, from `next` on, which are in the order of the ops.
+  const auto mark = [&](const char* what, const std::vector<Collective>& all, std::size_t& next,
+                        std::size_t op, std::size_t rank, double when) {
+    for (; next < all.size() && all[next].op == op; ++next)
+      events.push_back({{"name", fmt::format("{} {}", what, all[next].stage.value)},
+                        {"ph", "i"},
+                        {"s", "t"},
+                        {"pid", 0},
+                        {"tid", rank},
+                        {"ts", when * 1e6}});
   };
   for (std::size_t r = 0; r < trace.ranks.size(); ++r) {
     const std::string name = "rank " + std::to_string(r);
@@ -74,11 +74,12 @@ void write_trace(const std::string& file, const Trace& trace, const Placement& p
         {{"name", "thread_name"}, {"ph", "M"}, {"pid", 0}, {"tid", r}, {"args", {{"name", name}}}});
     int until_input_gradient = 0, until_weight_gradient = 0;
     std::size_t op = 0;  // of the schedule's list, which has no recomputations and steps
+    std::size_t gather = 0, reduction = 0;
     for (std::size_t k = 0; k < trace.ranks[r].size(); ++k) {
       const TraceEvent& e = trace.ranks[r][k];
       if (e.instruction.what <= Do::weight_gradient) {
-        mark("gather", collectives[r].gathers, op, r, e.start);
-        mark("reduce", collectives[r].reductions, op, r, e.end);
+        mark("gather", collectives[r].gathers, gather, op, r, e.start);
+        mark("reduce", collectives[r].reductions, reduction, op, r, e.end);
         ++op;
       }
       events.push_back({{"name", to_text(e.instruction)},
