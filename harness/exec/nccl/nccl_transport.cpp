@@ -218,21 +218,24 @@ class NcclTransport : public Transport {
     // The receivers have what they were sent, so the last events pass in a moment.
     for (const auto& channel : sent_)
       for (const Sent& s : *channel)
-        while (!links_.broken() && !calls_.passed(s.done)) pause();
+        while (!links_.broken() && s.done && !calls_.passed(s.done)) pause();
   }
 
   void send(int channel, Message message) override {
+    std::deque<Sent>& sent = *sent_[static_cast<std::size_t>(channel)];
+    while (!sent.empty() && sent.front().done && calls_.passed(sent.front().done)) sent.pop_front();
+    // Before anything can throw: the compute stream may be writing it still, and in a run that ends
+    // early nothing else has it.
+    sent.push_back({message, {}});
     links_.throw_if_broken();
     NcclLinks::End& end = end_of(channel, 0);
-    std::deque<Sent>& sent = *sent_[static_cast<std::size_t>(channel)];
-    while (!sent.empty() && calls_.passed(sent.front().done)) sent.pop_front();
     auto header = std::make_shared<std::vector<std::int64_t>>(buffers_.header(message));
     calls_.wait(end.stream, calls_.record(end.rank->compute));
     guarded([&] { host_->send(channel, {header, {}}); });
     links_.ask(end, [&](DeviceCalls::Comm comm) {
       calls_.send(comm, 1, buffers_.buffers(message), end.stream);
     });
-    sent.push_back({std::move(message), calls_.record(end.stream)});
+    sent.back().done = calls_.record(end.stream);
   }
 
   Message receive(int channel) override {
@@ -273,7 +276,7 @@ class NcclTransport : public Transport {
 
  private:
   struct Sent {
-    Message message;  // kept until its bytes have left
+    Message message;  // kept until its bytes have left, or the transport ends
     DeviceCalls::Event done;
   };
 

@@ -23,12 +23,17 @@ struct Parcel {
 
 class ParcelBuffers : public MessageBuffers {
  public:
+  explicit ParcelBuffers(FakeDevices& devices) : devices_(devices) {}
   std::vector<std::int64_t> header(const Message& message) override {
     const Parcel& p = of(message);
     return {static_cast<std::int64_t>(p.first.size()), static_cast<std::int64_t>(p.second.size())};
   }
-  Message room_for(std::span<const std::int64_t> header, DeviceCalls::Stream) override {
-    auto parcel = std::make_shared<Parcel>();
+  // Given back behind what the stream still has to do, as a GPU's allocator does it: a receive that
+  // is under way when the run stops still writes there.
+  Message room_for(std::span<const std::int64_t> header, DeviceCalls::Stream stream) override {
+    const std::shared_ptr<Parcel> parcel(new Parcel, [this, stream](Parcel* left) {
+      devices_.launch(stream, [owned = std::shared_ptr<Parcel>(left)] {});
+    });
     parcel->first.resize(static_cast<std::size_t>(header[0]));
     parcel->second.resize(static_cast<std::size_t>(header[1]));
     return {parcel};
@@ -38,6 +43,9 @@ class ParcelBuffers : public MessageBuffers {
     return {{p.first.data(), 8 * p.first.size()}, {p.second.data(), 8 * p.second.size()}};
   }
   static Parcel& of(const Message& message) { return *static_cast<Parcel*>(message.payload.get()); }
+
+ private:
+  FakeDevices& devices_;
 };
 
 // What a message of a micro-batch from one stage to another holds.
@@ -130,7 +138,7 @@ class StreamWorker : public Worker {
 struct Connected {
   const Program program;
   FakeDevices devices;
-  ParcelBuffers parcels;
+  ParcelBuffers parcels{devices};
   std::vector<NcclLinks::LocalRank> ranks;
   std::vector<NcclId> ids;
   std::unique_ptr<NcclLinks> links;
