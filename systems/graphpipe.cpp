@@ -198,43 +198,46 @@ class Planner {
            });
   }
 
-  const CostGraph& costs(int grouping) {
-    if (grouping == 1) return problem_.costs;
-    const auto known = costs_.find(grouping);
-    if (known != costs_.end()) return known->second;
-    return costs_[grouping] = problem_.costs_at
-                                  ? problem_.costs_at(grouping * problem_.costs.micro_batch)
-                                  : grouped_costs(problem_.costs, grouping);
-  }
-
   const LinkCost& ring(int degree) {
     const auto known = rings_.find(degree);
     if (known != rings_.end()) return known->second;
     return rings_[degree] = machine_.ring(degree);
   }
 
-  // What operators and messages cost, by grouping of the space and operator or sending layer.
+  // What operators and messages cost, by operator and by sending layer.
   struct GroupingCosts {
     std::vector<double> compute, message;  // seconds
   };
 
+  GroupingCosts costs_of(const CostGraph& graph) const {
+    GroupingCosts made;
+    for (const LayerCost& layer : graph.layers)  // each way: activations and their gradients
+      made.message.push_back(
+          2 * (machine_.neighbour.latency +
+               machine_.neighbour.seconds_per_byte * static_cast<double>(layer.output.value)));
+    for (const auto& layers : operators_.layers) {
+      Seconds seconds;
+      for (const int l : layers) {
+        const LayerCost& layer = graph.layers[static_cast<std::size_t>(l)];
+        seconds += layer.forward + layer.input_gradient + layer.weight_gradient;
+      }
+      made.compute.push_back(seconds.value / machine_.speed);
+    }
+    return made;
+  }
+  GroupingCosts costs_at(int grouping) const {
+    if (grouping == 1) return costs_of(problem_.costs);
+    return costs_of(problem_.costs_at ? problem_.costs_at(grouping * problem_.costs.micro_batch)
+                                      : grouped_costs(problem_.costs, grouping));
+  }
+
   void prepare_costs(const std::vector<int>& groupings) {
     by_grouping_.clear();
     for (const int grouping : groupings) {
-      const CostGraph& of = costs(grouping);
-      GroupingCosts& made = by_grouping_.emplace_back();
-      for (const LayerCost& layer : of.layers)  // each way: activations and their gradients
-        made.message.push_back(
-            2 * (machine_.neighbour.latency +
-                 machine_.neighbour.seconds_per_byte * static_cast<double>(layer.output.value)));
-      for (const auto& layers : operators_.layers) {
-        Seconds seconds;
-        for (const int l : layers) {
-          const LayerCost& layer = of.layers[static_cast<std::size_t>(l)];
-          seconds += layer.forward + layer.input_gradient + layer.weight_gradient;
-        }
-        made.compute.push_back(seconds.value / machine_.speed);
-      }
+      const auto known = costs_.find(grouping);
+      by_grouping_.push_back(known != costs_.end()
+                                 ? &known->second
+                                 : &costs_.emplace(grouping, costs_at(grouping)).first->second);
     }
     parameters_.clear();
     kinds_.clear();
@@ -250,7 +253,7 @@ class Planner {
       std::vector<double> kind{bytes, static_cast<double>(kept.always),
                                static_cast<double>(kept.per_op),
                                static_cast<double>(kept.per_micro_batch)};
-      for (const GroupingCosts& of : by_grouping_) kind.push_back(of.compute[o]);
+      for (const GroupingCosts* of : by_grouping_) kind.push_back(of->compute[o]);
       kinds_.push_back(kinds.try_emplace(kind, static_cast<double>(kinds.size())).first->second);
     }
   }
@@ -266,10 +269,10 @@ class Planner {
     StageWork result;
     double parameters = 0;
     for (const int v : vertices) parameters += parameters_[static_cast<std::size_t>(v)];
-    for (const GroupingCosts& of : by_grouping_) {
+    for (const GroupingCosts* of : by_grouping_) {
       double seconds = 0, messages = 0;
-      for (const int v : vertices) seconds += of.compute[static_cast<std::size_t>(v)];
-      for (const int l : crossing) messages += of.message[static_cast<std::size_t>(l)];
+      for (const int v : vertices) seconds += of->compute[static_cast<std::size_t>(v)];
+      for (const int l : crossing) messages += of->message[static_cast<std::size_t>(l)];
       result.compute.push_back(seconds);
       result.communication.push_back(messages);
     }
@@ -359,8 +362,8 @@ class Planner {
   const double micro_batch_ = static_cast<double>(problem_.costs.micro_batch);  // samples
   NeighbourMachine machine_;
   Operators operators_;
-  std::map<int, CostGraph> costs_;
-  std::vector<GroupingCosts> by_grouping_;
+  std::map<int, GroupingCosts> costs_;  // by grouping
+  std::vector<const GroupingCosts*> by_grouping_;
   std::vector<double> parameters_;  // bytes of every operator
   std::vector<double> kinds_;       // of every operator: the same for the same costs
   std::map<int, LinkCost> rings_;

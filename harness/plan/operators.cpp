@@ -1,7 +1,6 @@
 #include "harness/plan/operators.h"
 
 #include <algorithm>
-#include <set>
 
 #include "harness/core/error.h"
 #include "harness/plan/search.h"
@@ -32,7 +31,6 @@ Operators::Operators(const CostGraph& costs) {
   }
   sent_.resize(layers.size());
   received_.resize(layers.size());
-  std::set<std::pair<int, int>> unique;
   for (std::size_t l = 0; l < n; ++l) {
     Output output{
         static_cast<int>(l), of_layer[l], {}, static_cast<double>(costs.layers[l].output.value)};
@@ -46,11 +44,12 @@ Operators::Operators(const CostGraph& costs) {
     sent_[static_cast<std::size_t>(output.from)].push_back(index);
     for (const int to : output.to) {
       received_[static_cast<std::size_t>(to)].push_back(index);
-      unique.insert({output.from, to});
+      edges.emplace_back(output.from, to);
     }
     outputs_.push_back(std::move(output));
   }
-  edges.assign(unique.begin(), unique.end());
+  std::ranges::sort(edges);
+  edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
 }
 
 std::vector<int> Operators::layers_of(std::span<const int> operators) const {

@@ -1,8 +1,8 @@
 #include "harness/plan/series_parallel.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
-#include <numeric>
 
 #include "harness/core/error.h"
 
@@ -10,79 +10,102 @@ namespace sluice {
 
 namespace {
 
+// Vertices go by their place in a topological order; sets of them are bits.
 class Decomposition {
  public:
   Decomposition(int vertices, std::span<const std::pair<int, int>> edges, const std::string& where)
       : count_(static_cast<std::size_t>(vertices)),
-        successors_(count_),
-        before_(count_, std::vector<char>(count_, 0)) {
+        words_((count_ + 63) / 64),
+        comparable_(count_ * words_, 0) {
     std::vector<int> waiting(count_, 0);
+    std::vector<std::vector<std::size_t>> successors(count_);
     for (const auto& [from, to] : edges) {
       if (from < 0 || to < 0 || from >= vertices || to >= vertices)
         throw InputError(where, "edge " + std::to_string(from) + " -> " + std::to_string(to) +
                                     " names a vertex that does not exist");
-      successors_[static_cast<std::size_t>(from)].push_back(static_cast<std::size_t>(to));
+      successors[static_cast<std::size_t>(from)].push_back(static_cast<std::size_t>(to));
       ++waiting[static_cast<std::size_t>(to)];
     }
     for (std::size_t v = 0; v < count_; ++v)
       if (waiting[v] == 0) order_.push_back(v);
     for (std::size_t k = 0; k < order_.size(); ++k)
-      for (const std::size_t w : successors_[order_[k]])
+      for (const std::size_t w : successors[order_[k]])
         if (--waiting[w] == 0) order_.push_back(w);
     if (order_.size() != count_) throw InputError(where, "the graph has a cycle");
-    for (std::size_t k = count_; k-- > 0;) {
-      const std::size_t v = order_[k];
-      for (const std::size_t w : successors_[v]) {
-        before_[v][w] = 1;
-        const char* after = before_[w].data();
-        char* all = before_[v].data();
-        for (std::size_t x = 0; x < count_; ++x) all[x] = static_cast<char>(all[x] | after[x]);
+    std::vector<std::size_t> place(count_);
+    for (std::size_t k = 0; k < count_; ++k) place[order_[k]] = k;
+    for (std::size_t k = count_; k-- > 0;)
+      for (const std::size_t w : successors[order_[k]]) {
+        insert(related(k), place[w]);
+        for (std::size_t i = 0; i < words_; ++i) related(k)[i] |= related(place[w])[i];
       }
-    }
+    for (std::size_t k = count_; k-- > 0;)  // so far a set holds the later ones only
+      for_each(Part(related(k), related(k) + words_),
+               [&](std::size_t later) { insert(related(later), k); });
   }
 
   SeriesParallelTree run() {
-    tree_.root = decompose(order_);
+    Part all(words_, 0);
+    for (std::size_t k = 0; k < count_; ++k) insert(all.data(), k);
+    tree_.root = decompose(all);
     return std::move(tree_);
   }
 
  private:
   using Kind = SeriesParallelTree::Kind;
-  using Part = std::vector<std::size_t>;  // in topological order
+  using Word = std::uint64_t;
+  using Part = std::vector<Word>;
 
-  bool comparable(std::size_t a, std::size_t b) const { return before_[a][b] || before_[b][a]; }
+  static void insert(Word* set, std::size_t place) { set[place / 64] |= Word{1} << place % 64; }
+  // The first place in a set; count_: it is empty.
+  std::size_t first_of(const Part& set) const {
+    for (std::size_t i = 0; i < words_; ++i)
+      if (set[i] != 0) return 64 * i + static_cast<std::size_t>(std::countr_zero(set[i]));
+    return count_;
+  }
+  template <class Visit>
+  static void for_each(const Part& set, Visit visit) {
+    for (std::size_t i = 0; i < set.size(); ++i)
+      for (Word left = set[i]; left != 0; left &= left - 1)
+        visit(64 * i + static_cast<std::size_t>(std::countr_zero(left)));
+  }
+  // What a path leads to, or comes from.
+  Word* related(std::size_t place) { return comparable_.data() + place * words_; }
+  const Word* related(std::size_t place) const { return comparable_.data() + place * words_; }
+  bool comparable(std::size_t a, std::size_t b) const {
+    return (related(a)[b / 64] >> b % 64 & 1) != 0;
+  }
 
-  // Connected components of the vertices of `part` under "comparable" or its opposite, each in
-  // topological order, and in the order of their first vertices.
+  // Connected components of the vertices of `part` under "comparable" or its opposite, in the order
+  // of their first vertices.
   std::vector<Part> components(const Part& part, bool by_comparable) const {
     std::vector<Part> found;
-    Part left = part, frontier, rest;
-    while (!left.empty()) {
-      std::vector<bool> in(count_, false);
-      frontier = {left.front()};
-      left.erase(left.begin());
-      while (!frontier.empty()) {
-        const std::size_t v = frontier.back();
-        frontier.pop_back();
-        in[v] = true;
-        rest.clear();
-        for (const std::size_t w : left)
-          (comparable(v, w) == by_comparable ? frontier : rest).push_back(w);
-        std::swap(left, rest);
+    Part left = part, frontier(words_);
+    for (std::size_t first; (first = first_of(left)) < count_;) {
+      Part& component = found.emplace_back(words_, 0);
+      insert(frontier.data(), first);
+      for (std::size_t v; (v = first_of(frontier)) < count_;) {
+        insert(component.data(), v);
+        const Word* const of_v = related(v);
+        for (std::size_t i = 0; i < words_; ++i) {
+          frontier[i] |= left[i] & (by_comparable ? of_v[i] : ~of_v[i]);
+          frontier[i] &= ~component[i];
+          left[i] &= ~(frontier[i] | component[i]);
+        }
       }
-      Part& component = found.emplace_back();
-      for (const std::size_t v : part)
-        if (in[v]) component.push_back(v);
     }
     return found;
   }
 
   int decompose(const Part& part) {
-    if (part.size() == 1) {
-      tree_.nodes.push_back({Kind::leaf, static_cast<int>(part.front()), {}});
+    const std::size_t first = first_of(part);
+    std::size_t size = 0;
+    for (const Word word : part) size += static_cast<std::size_t>(std::popcount(word));
+    if (size == 1) {
+      tree_.nodes.push_back({Kind::leaf, static_cast<int>(order_[first]), {}});
       return static_cast<int>(tree_.nodes.size()) - 1;
     }
-    if (auto branches = components(part, true); branches.size() > 1)
+    if (const auto branches = components(part, true); branches.size() > 1)
       return join(Kind::parallel, branches);
     auto parts = components(part, false);
     if (parts.size() == 1) parts = cut_at_a_level(part);
@@ -107,13 +130,16 @@ class Decomposition {
   // Longest path of each vertex inside the part, from its sources or to its sinks.
   std::vector<int> levels(const Part& part, bool from_sources) const {
     std::vector<int> level(count_, 0);
-    const auto relax = [&](std::size_t v, std::size_t w) {
-      if (from_sources ? before_[w][v] : before_[v][w]) level[v] = std::max(level[v], level[w] + 1);
+    std::vector<std::size_t> done;
+    const auto reach = [&](std::size_t v) {
+      for (const std::size_t w : done)
+        if (comparable(v, w)) level[v] = std::max(level[v], level[w] + 1);
+      done.push_back(v);
     };
-    for (std::size_t k = 0; k < part.size(); ++k)
-      for (std::size_t j = 0; j < k; ++j)
-        from_sources ? relax(part[k], part[j])
-                     : relax(part[part.size() - 1 - k], part[part.size() - 1 - j]);
+    std::vector<std::size_t> places;
+    for_each(part, [&](std::size_t v) { places.push_back(v); });
+    if (!from_sources) std::ranges::reverse(places);
+    std::ranges::for_each(places, reach);
     return level;
   }
 
@@ -123,14 +149,17 @@ class Decomposition {
     for (const bool from_sources : {true, false}) {
       const std::vector<int> level = levels(part, from_sources);
       int last = 0;
-      for (const std::size_t v : part) last = std::max(last, level[v]);
+      for_each(part, [&](std::size_t v) { last = std::max(last, level[v]); });
       for (int cut = 0; cut < last; ++cut) {
-        Part above, below;
-        for (const std::size_t v : part)
-          ((level[v] <= cut) == from_sources ? above : below).push_back(v);
+        Part above(words_, 0), below(words_, 0);
+        for_each(part, [&](std::size_t v) {
+          insert(((level[v] <= cut) == from_sources ? above : below).data(), v);
+        });
         std::int64_t added = 0;
-        for (const std::size_t a : above)
-          for (const std::size_t b : below) added += comparable(a, b) ? 0 : 1;
+        for_each(above, [&](std::size_t v) {
+          for (std::size_t i = 0; i < words_; ++i)
+            added += std::popcount(below[i] & ~related(v)[i]);
+        });
         if (added < fewest) {
           fewest = added;
           best = {above, below};
@@ -141,10 +170,9 @@ class Decomposition {
     return best;
   }
 
-  std::size_t count_;
-  std::vector<std::vector<std::size_t>> successors_;
-  std::vector<std::vector<char>> before_;  // [a][b]: a path leads from a to b
-  Part order_;
+  std::size_t count_, words_;
+  std::vector<Word> comparable_;    // a set for every place
+  std::vector<std::size_t> order_;  // the vertex at every place
   SeriesParallelTree tree_;
 };
 

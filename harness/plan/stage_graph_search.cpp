@@ -6,7 +6,6 @@
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <unordered_map>
 #include <utility>
 
 #include "harness/core/error.h"
@@ -61,6 +60,46 @@ struct State {
 };
 
 struct OutOfLimits {};
+
+// From the key of a state to the index of its solutions; most of a search is asking for them. Keys
+// are never 0.
+class SolvedStates {
+ public:
+  std::size_t size() const { return size_; }
+  void clear() {
+    std::ranges::fill(slots_, Slot{});
+    size_ = 0;
+  }
+  const std::size_t* find(std::uint64_t key) const {
+    if (slots_.empty()) return nullptr;
+    const Slot& slot = slots_[place_of(key)];
+    return slot.key == key ? &slot.index : nullptr;
+  }
+  void add(std::uint64_t key, std::size_t index) {
+    if (2 * ++size_ > slots_.size()) {
+      std::vector<Slot> old(std::max<std::size_t>(64, 4 * slots_.size()));
+      std::swap(old, slots_);
+      for (const Slot& slot : old)
+        if (slot.key != 0) slots_[place_of(slot.key)] = slot;
+    }
+    slots_[place_of(key)] = {key, index};
+  }
+
+ private:
+  struct Slot {
+    std::uint64_t key = 0;
+    std::size_t index = 0;
+  };
+  // Where the key is, or would go.
+  std::size_t place_of(std::uint64_t key) const {
+    const std::size_t mask = slots_.size() - 1;  // a power of two
+    std::size_t place = (key * 0x9e3779b97f4a7c15U) >> 32 & mask;
+    while (slots_[place].key != 0 && slots_[place].key != key) place = (place + 1) & mask;
+    return place;
+  }
+  std::vector<Slot> slots_;
+  std::size_t size_ = 0;
+};
 
 class StageSearch {
  public:
@@ -257,7 +296,7 @@ class StageSearch {
     key = key << 5 | static_cast<std::uint64_t>(s.next.rate);
     key = key << 5 | static_cast<std::uint64_t>(s.tail);
     key = key << 1 | static_cast<std::uint64_t>(s.open);
-    if (const auto known = memo_.find(key); known != memo_.end()) return known->second;
+    if (const std::size_t* const known = memo_.find(key)) return *known;
     watch_limits();
     std::array<Solved, kAny + 1> room;
     const std::span<Solved> best(room.data(), width_);
@@ -271,7 +310,8 @@ class StageSearch {
       index = solved_.size();
       solved_.insert(solved_.end(), best.begin(), best.end());
     }
-    return memo_[key] = index;
+    memo_.add(key, index);
+    return index;
   }
 
   // Fewest in flight, then fewest bytes; at any head, where nothing waits for it, fewest bytes.
@@ -501,7 +541,7 @@ class StageSearch {
   std::size_t width_ = 1;
   int most_devices_ = 1;
   double within_ = 0, slowest_ = 0;
-  std::unordered_map<std::uint64_t, std::size_t> memo_;
+  SolvedStates memo_;
   std::vector<int> fewest_;  // by suffix; 0: not known yet
   std::vector<Solved> solved_;
   std::int64_t states_ = 0, visits_ = 0;
