@@ -45,6 +45,26 @@ TEST(SeriesParallelTest, TheCutIsPutWhereItOrdersLeast) {
   EXPECT_EQ(tree.added, 3);  // 3, 4, 5 before 6
 }
 
+// The same N behind branches of sixty, numbered against the order of the paths: sets of vertices
+// take more than one machine word.
+TEST(SeriesParallelTest, LongBranches) {
+  constexpr int kLength = 60;
+  Edges edges;
+  std::string branches[2];
+  for (int branch = 0; branch < 2; ++branch)
+    for (int i = kLength - 1; i >= 0; --i) {
+      const int v = branch * kLength + i;
+      branches[branch] += (i < kLength - 1 ? "," : "") + std::to_string(v);
+      if (i > 0) edges.push_back({v, v - 1});
+    }
+  const int first = 0, second = kLength, low = 2 * kLength, high = low + 1;  // the branches' ends
+  EXPECT_EQ(tree_of(2 * kLength, edges), "P(S(" + branches[0] + "),S(" + branches[1] + "))");
+  edges.insert(edges.end(), {{first, low}, {first, high}, {second, high}});
+  const auto tree = series_parallel(2 * kLength + 2, edges, "test");
+  EXPECT_EQ(to_text(tree), "S(P(S(" + branches[0] + "),S(" + branches[1] + ")),P(120,121))");
+  EXPECT_EQ(tree.added, kLength);  // the second branch before 120
+}
+
 TEST(SeriesParallelTest, CyclesAndUnknownVerticesAreRefused) {
   EXPECT_EQ(error_of([] { tree_of(2, {{0, 1}, {1, 0}}); }), "test: the graph has a cycle");
   EXPECT_EQ(error_of([] {
