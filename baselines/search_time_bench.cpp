@@ -15,6 +15,7 @@
 #include <benchmark/benchmark.h>
 
 #include <map>
+#include <memory>
 
 #include "harness/core/system.h"
 #include "harness/plan/machines.h"
@@ -45,8 +46,8 @@ struct Case {
         cluster(load_cluster("summit_v100", SLUICE_SOURCE_DIR "/workloads/clusters")),
         batch(std::int64_t{input.samples_per_device} * used) {
     for (std::int64_t b = batch / kMicrobatches; b <= batch; b *= 2)
-      profiles[b] = analytic_costs(model, b, cluster.devices.front());
-    costs = profiles.at(batch / kMicrobatches);
+      profiles[b] = std::make_shared<CostGraph>(analytic_costs(model, b, cluster.devices.front()));
+    costs = *profiles.at(batch / kMicrobatches);
   }
   Problem problem() const {
     Problem p{costs, cluster, devices, batch, kMicrobatches, {}};
@@ -66,7 +67,8 @@ struct Case {
   StageStashes stashes;
   Cluster cluster;
   std::int64_t batch;
-  std::map<std::int64_t, CostGraph> profiles;  // by micro-batch: what the search is given
+  // By micro-batch: what the search is given.
+  std::map<std::int64_t, std::shared_ptr<const CostGraph>> profiles;
   CostGraph costs;
 };
 

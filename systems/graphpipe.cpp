@@ -227,8 +227,8 @@ class Planner {
   }
   GroupingCosts costs_at(int grouping) const {
     if (grouping == 1) return costs_of(problem_.costs);
-    return costs_of(problem_.costs_at ? problem_.costs_at(grouping * problem_.costs.micro_batch)
-                                      : grouped_costs(problem_.costs, grouping));
+    if (!problem_.costs_at) return costs_of(grouped_costs(problem_.costs, grouping));
+    return costs_of(*problem_.costs_at(grouping * problem_.costs.micro_batch));
   }
 
   void prepare_costs(const std::vector<int>& groupings) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -31,7 +32,7 @@ struct Problem {
   std::function<Seconds(const Plan&)> simulate;
   // The costs with micro-batches of another size, for planners that choose it. Empty: only as
   // `costs`, and larger ones in proportion.
-  std::function<CostGraph(std::int64_t micro_batch)> costs_at = {};
+  std::function<std::shared_ptr<const CostGraph>(std::int64_t micro_batch)> costs_at = {};
   // What a set of layers (ascending) keeps on its device, always and between F and B of every
   // micro-batch, whatever its size and for every sample. Empty: not known, so planners go by
   // LayerCost: twice the parameters, and the outputs.

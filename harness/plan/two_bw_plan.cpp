@@ -95,11 +95,10 @@ class TwoBwSearch {
 
  private:
   SizedModel sized(std::int64_t b) const {
-    const bool known = b == costs_.micro_batch || options_.costs_at;
-    const CostGraph costs =
-        b != costs_.micro_batch && options_.costs_at ? options_.costs_at(b) : costs_;
-    return {costs_on_slowest(costs, cluster_, options_.devices),
-            known ? 1.0 : static_cast<double>(b) / static_cast<double>(costs_.micro_batch)};
+    const bool own = b == costs_.micro_batch;
+    const auto other = own || !options_.costs_at ? nullptr : options_.costs_at(b);
+    return {costs_on_slowest(other ? *other : costs_, cluster_, options_.devices),
+            own || other ? 1.0 : static_cast<double>(b) / static_cast<double>(costs_.micro_batch)};
   }
 
   void try_depth(const SizedModel& model, int depth, std::int64_t b) {

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "harness/core/cluster.h"
@@ -30,7 +31,7 @@ struct TwoBwOptions {
   bool may_recompute = true, must_recompute = false;
   // As Problem has them. Empty: other micro-batches than the graph's own cost in proportion; memory
   // by the paper's estimate.
-  std::function<CostGraph(std::int64_t micro_batch)> costs_at = {};
+  std::function<std::shared_ptr<const CostGraph>(std::int64_t micro_batch)> costs_at = {};
   std::function<Problem::Footprint(std::span<const int> layers)> footprint = {};
   SearchLimits limits = {};
 };

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+
 #include "harness/core/expect_error.h"
 #include "harness/plan/plan_test_support.h"
 
@@ -73,8 +75,8 @@ TEST(TwoBwPlanTest, LargerMicroBatchesCostWhatTheyAreSaidToCost) {
   const CostGraph costs = chain_costs({3, 3}, {1000, 1000}, {0, 0});
   TwoBwOptions options{.devices = 2, .batch = 8, .micro_batches = {1, 2, 4, 8}};
   options.costs_at = [&](std::int64_t b) {
-    CostGraph larger = costs;
-    larger.micro_batch = b;
+    auto larger = std::make_shared<CostGraph>(costs);
+    larger->micro_batch = b;
     return larger;
   };
   const TwoBwPlan best = two_bw_plan(costs, cluster_of(2, 10, 100'000), options);

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <limits>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -267,7 +268,9 @@ Prepared prepare(const RunCase& c) {
   Problem problem{p.costs, p.cluster, c.ranks / copies, c.batch / copies, c.microbatches / copies,
                   {}};
   problem.simulate = [&](const Plan& plan) { return simulated_seconds(p, c, plan); };
-  problem.costs_at = [&](std::int64_t micro_batch) { return costs_at(p, c, micro_batch); };
+  problem.costs_at = [&](std::int64_t micro_batch) {
+    return std::make_shared<CostGraph>(costs_at(p, c, micro_batch));
+  };
   if (!p.workload->model.layers.empty()) {  // a published profile has costs and no layers
     const ModelGraph& model = p.workload->model;
     std::vector<Bytes> weights;
