@@ -47,10 +47,10 @@ struct Record {
   nlohmann::json workload_facts =
       nlohmann::json::object();  // metric name, target, single-device value, samples, licence
   std::string cluster;
-  std::string clock;      // "wall" | "virtual"
-  std::string transport;  // "threads" | "mpi" | "none" (virtual)
-  std::string device;     // "cpu" | "cuda" | the cluster's device names
-  int ranks = 0;
+  std::string clock;       // "wall" | "virtual"
+  std::string transport;   // "threads" | "mpi" | "none" (virtual)
+  std::string device;      // "cpu" | "cuda" | the cluster's device names
+  int ranks = 0;           // given to the system, used or not; single_device: 1
   std::int64_t batch = 0;  // global batch: samples per update
   int microbatches = 0;    // per update
   std::uint64_t seed = 0;

@@ -52,6 +52,19 @@ class RunCaseTest : public ::testing::Test {
   std::string folder_;
 };
 
+// With links this slow Piper takes one of the four devices; it is compared with what others make of
+// four all the same.
+TEST_F(RunCaseTest, DevicesThatAPlannerLeavesIdleCountAsGiven) {
+  const json slow = {{"cluster", "flat:4,bandwidth=1MiB/s"}, {"costs", "analytic"}};
+  json piper = slow, one = slow;
+  piper["system"] = "piper";
+  one["system"] = "single_device";
+  const Record r = run(piper);
+  EXPECT_EQ(r.ranks, 4);
+  EXPECT_EQ(r.peak_bytes.size(), 1U);
+  EXPECT_EQ(run(one).ranks, 1);
+}
+
 TEST_F(RunCaseTest, SecondsAreThoseOfTheStepsWithoutTheEvaluations) {
   for (const char* clock : {"virtual", "wall"}) {
     for (const char* system : {"one_f_one_b", "pipedream"}) {
