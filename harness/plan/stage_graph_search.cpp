@@ -3,9 +3,9 @@
 #include "harness/plan/stage_graph_search.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
-#include <memory>
 #include <utility>
 
 #include "harness/core/error.h"
@@ -298,12 +298,8 @@ class StageSearch {
     key = key << 1 | static_cast<std::uint64_t>(s.open);
     if (const std::size_t* const known = memo_.find(key)) return *known;
     watch_limits();
-    union Room {  // only as many of these are made as there are rates
-      Room() {}
-      Solved solved[kAny + 1];
-    } room;
-    const std::span<Solved> best(room.solved, width_);
-    std::ranges::uninitialized_fill(best, Solved{});
+    std::array<Solved, kAny + 1> room;
+    const std::span<Solved> best(room.data(), width_);
     if (list.series) {
       solve_series(s, list, best);
     } else {
