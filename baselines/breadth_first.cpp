@@ -44,8 +44,7 @@ static Theory breadth_first_theory(const ScheduleProblem& problem, const Options
   // In F + B of a stage. Below m = p, every round but the last takes the p steps of the ring.
   const int makespan = std::max(m, p) * (v - 1) + m + p - 1;
   if (!recomputes(options)) theory.bubble_ratio = 1 - static_cast<double>(m * v) / makespan;
-  if (options.text("recompute") == "all" && m >= p)
-    theory.bubble_ratio = recomputed_bubble_ratio(p, m * v);
+  if (options.text("recompute") == "all" && m >= p) theory.bubble_ratio = recomputed_bubble_ratio(p, m * v);
   if (m < p) theory.note = "fewer micro-batches than ranks: every stage waits for the ring";
   return theory;
 }
@@ -57,25 +56,21 @@ const System breadth_first = {
     .title = "Breadth-first",
     .citation = "Lamy-Poirier, Breadth-First Pipeline Parallelism, MLSys 2023 (arXiv 2211.05953)",
     .synchronous = true,
-    .options = {{"chunks", "2", "stages on every rank"},
-                {"backward",
-                 "fifo",
-                 "order of a stage's backwards: fifo (the author's) or lifo (PyTorch)",
-                 {"fifo", "lifo"}},
-                recompute_option()},
+    .options =
+        {{"chunks", "2", "stages on every rank"},
+         {"backward", "fifo", "order of a stage's backwards: fifo (the author's) or lifo (PyTorch)", {"fifo", "lifo"}},
+         recompute_option()},
     .plan =
         [](const Problem& p, const Options& options) {
           return chunked_chain(p, options.integer("chunks"), ChunkPlacement::loop, "breadth_first");
         },
     .schedule = breadth_first_schedule,
-    .weights = [](const ScheduleProblem&,
-                  const Options& options) { return flush_with_recompute(options); },
+    .weights = [](const ScheduleProblem&, const Options& options) { return flush_with_recompute(options); },
     .theory = breadth_first_theory,
     .chunks = [](const Options& options) { return options.integer("chunks"); },
     .sharding =
         [](const ScheduleProblem&, const Options&) {
-          return Sharding{.gather = Sharding::Gather::on_visit,
-                          .reduce = Sharding::Reduce::per_unit};
+          return Sharding{.gather = Sharding::Gather::on_visit, .reduce = Sharding::Reduce::per_unit};
         },
 };
 

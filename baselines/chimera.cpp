@@ -17,7 +17,7 @@
 // all-reduced before the update.
 #include <algorithm>
 
-#include "harness/core/error.h"
+#include "harness/base/error.h"
 #include "harness/plan/chain_partition.h"
 
 namespace sluice {
@@ -36,8 +36,7 @@ std::vector<std::size_t> directions(int ranks, int microbatches) {
 
 void require_pairs(int ranks, int microbatches) {
   if (ranks % 2 != 0)
-    throw InputError("chimera", std::to_string(ranks) + " ranks do not pair up",
-                     "use an even number");
+    throw InputError("chimera", std::to_string(ranks) + " ranks do not pair up", "use an even number");
   if (microbatches % 2 != 0)
     throw InputError("chimera", std::to_string(microbatches) + " micro-batches for two directions",
                      "use an even number");
@@ -75,8 +74,7 @@ Schedule chimera_schedule(const ScheduleProblem& problem, const Options&) {
 Theory chimera_theory(const ScheduleProblem& problem, const Options&) {
   const auto ranks = static_cast<std::size_t>(problem.ranks);
   const int p = problem.ranks, m = problem.microbatches;
-  Theory theory{.weight_versions = std::vector<int>(ranks, 1),
-                .staleness = std::vector<int>(ranks, 0)};
+  Theory theory{.weight_versions = std::vector<int>(ranks, 1), .staleness = std::vector<int>(ranks, 0)};
   // One unit, at B = 2 F.
   if (m == p) theory.bubble_ratio = (p - 2) / (1.5 * m + p - 2);
   if (m >= p)

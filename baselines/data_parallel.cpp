@@ -1,7 +1,7 @@
 // Data parallelism: the whole model on every rank, micro-batch i on rank i mod p, gradients
 // all-reduced once an update. The other reference: what a pipeline must beat wherever the model
 // fits on one device.
-#include "harness/core/error.h"
+#include "harness/base/error.h"
 #include "harness/plan/chain_partition.h"
 
 namespace sluice {
@@ -22,10 +22,10 @@ static Schedule data_parallel_schedule(const ScheduleProblem& problem, const Opt
   Schedule schedule{.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(problem.ranks)),
                     .microbatches = problem.microbatches};
   if (problem.microbatches < problem.ranks)
-    throw InputError("data_parallel",
-                     std::to_string(problem.microbatches) + " micro-batches for " +
-                         std::to_string(problem.ranks) + " ranks",
-                     "give every rank at least one micro-batch");
+    throw InputError(
+        "data_parallel",
+        std::to_string(problem.microbatches) + " micro-batches for " + std::to_string(problem.ranks) + " ranks",
+        "give every rank at least one micro-batch");
   for (int i = 0; i < problem.microbatches; ++i) {
     auto& ops = schedule.ranks[problem.placement.rank_of(StageId(0), Micro(i)).index()];
     ops.push_back(forward_op(0, i));

@@ -31,7 +31,7 @@
 #include <algorithm>
 #include <deque>
 
-#include "harness/core/error.h"
+#include "harness/base/error.h"
 #include "harness/plan/chain_partition.h"
 
 namespace sluice {
@@ -42,15 +42,13 @@ bool folded(const Options& options) { return options.text("variant") == "v"; }
 
 void require_enough(int ranks, int microbatches, const Options& options) {
   if (!folded(options) && (ranks % 2 != 0 || microbatches % 2 != 0))
-    throw InputError("dualpipe",
-                     std::to_string(ranks) + " ranks and " + std::to_string(microbatches) +
-                         " micro-batches for two directions",
-                     "use even numbers, or set variant=v");
-  if (microbatches < 2 * ranks)
     throw InputError(
         "dualpipe",
-        std::to_string(microbatches) + " micro-batches on " + std::to_string(ranks) + " ranks",
-        "use at least " + std::to_string(2 * ranks) + ", or zero_bubble with variant=v");
+        std::to_string(ranks) + " ranks and " + std::to_string(microbatches) + " micro-batches for two directions",
+        "use even numbers, or set variant=v");
+  if (microbatches < 2 * ranks)
+    throw InputError("dualpipe", std::to_string(microbatches) + " micro-batches on " + std::to_string(ranks) + " ranks",
+                     "use at least " + std::to_string(2 * ranks) + ", or zero_bubble with variant=v");
 }
 
 // One rank's list. stage[k], first[k]: of way k on this rank.

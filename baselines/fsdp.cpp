@@ -16,7 +16,7 @@
 //
 // chunks=v: the model in v parts, FSDP's units, gathered one after the other, so that a part's
 // gather can run beside the ops of the part before and only a part or two are resident.
-#include "harness/core/error.h"
+#include "harness/base/error.h"
 #include "harness/plan/chain_partition.h"
 
 namespace sluice {
@@ -26,10 +26,8 @@ namespace {
 // Contiguous shares, as even as can be: the first m mod p ranks have one more.
 std::vector<std::size_t> shares(int ranks, int microbatches) {
   if (microbatches < ranks)
-    throw InputError(
-        "fsdp",
-        std::to_string(microbatches) + " micro-batches for " + std::to_string(ranks) + " ranks",
-        "give every rank at least one micro-batch");
+    throw InputError("fsdp", std::to_string(microbatches) + " micro-batches for " + std::to_string(ranks) + " ranks",
+                     "give every rank at least one micro-batch");
   std::vector<std::size_t> result;
   for (int r = 0; r < ranks; ++r)
     for (int k = 0; k < microbatches / ranks + (r < microbatches % ranks ? 1 : 0); ++k)
@@ -70,9 +68,8 @@ Theory fsdp_theory(const ScheduleProblem& problem, const Options&) {
 
 Sharding fsdp_sharding(const ScheduleProblem&, const Options& options) {
   const std::string& mode = options.text("accumulation");
-  return {
-      .gather = mode == "keep" ? Sharding::Gather::once : Sharding::Gather::on_use,
-      .reduce = mode == "reshard" ? Sharding::Reduce::per_microbatch : Sharding::Reduce::per_unit};
+  return {.gather = mode == "keep" ? Sharding::Gather::once : Sharding::Gather::on_use,
+          .reduce = mode == "reshard" ? Sharding::Reduce::per_microbatch : Sharding::Reduce::per_unit};
 }
 
 }  // namespace
@@ -87,13 +84,12 @@ const System fsdp = {
         "SC 2020 (arXiv 1910.02054)",
     .synchronous = true,
     .data_parallel = true,
-    .options =
-        {{"accumulation",
-          "reshard",
-          "over micro-batches: reshard (weights and gradients after each), keep (both whole) "
-          "or no_sync (gradients whole)",
-          {"reshard", "keep", "no_sync"}},
-         {"chunks", "1", "parts of the model that are gathered one after the other"}},
+    .options = {{"accumulation",
+                 "reshard",
+                 "over micro-batches: reshard (weights and gradients after each), keep (both whole) "
+                 "or no_sync (gradients whole)",
+                 {"reshard", "keep", "no_sync"}},
+                {"chunks", "1", "parts of the model that are gathered one after the other"}},
     .plan = fsdp_plan,
     .schedule = fsdp_schedule,
     .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },

@@ -25,8 +25,7 @@ static Schedule gpipe_schedule(const ScheduleProblem& problem, const Options& op
   for (std::size_t s = 0; s < problem.graph.size(); ++s) {
     auto& ops = schedule.ranks[problem.placement.stages[s].front().index()];
     for (int i = 0; i < m; ++i) ops.push_back(forward_op(static_cast<int>(s), i));
-    for (int i = 0; i < m; ++i)
-      ops.push_back(backward_op(static_cast<int>(s), lifo ? m - 1 - i : i));
+    for (int i = 0; i < m; ++i) ops.push_back(backward_op(static_cast<int>(s), lifo ? m - 1 - i : i));
   }
   return schedule;
 }
@@ -35,8 +34,7 @@ static Theory gpipe_theory(const ScheduleProblem& problem, const Options& option
   const auto p = static_cast<std::size_t>(problem.ranks);
   const double m = problem.microbatches;
   std::optional<double> ratio = (problem.ranks - 1) / (m + problem.ranks - 1);
-  if (options.text("recompute") == "all")
-    ratio = recomputed_bubble_ratio(problem.ranks, problem.microbatches);
+  if (options.text("recompute") == "all") ratio = recomputed_bubble_ratio(problem.ranks, problem.microbatches);
   if (options.text("recompute") == "needed") ratio.reset();
   return {.bubble_ratio = ratio,
           .in_flight = std::vector<int>(p, problem.microbatches),
@@ -54,15 +52,12 @@ const System gpipe = {
         "Parallelism, "
         "NeurIPS 2019 (arXiv 1811.06965)",
     .synchronous = true,
-    .options = {{"backward",
-                 "lifo",
-                 "order of the backwards: lifo (the paper's figure) or fifo (PyTorch)",
-                 {"lifo", "fifo"}},
-                recompute_option()},
+    .options =
+        {{"backward", "lifo", "order of the backwards: lifo (the paper's figure) or fifo (PyTorch)", {"lifo", "fifo"}},
+         recompute_option()},
     .plan = [](const Problem& p, const Options&) { return balanced_chain(p, p.devices, "gpipe"); },
     .schedule = gpipe_schedule,
-    .weights = [](const ScheduleProblem&,
-                  const Options& options) { return flush_with_recompute(options); },
+    .weights = [](const ScheduleProblem&, const Options& options) { return flush_with_recompute(options); },
     .theory = gpipe_theory,
 };
 

@@ -55,8 +55,7 @@ Schedule hanayo_schedule(const ScheduleProblem& problem, const Options& options)
       slot.push_back(ready[r].top());
       ready[r].pop();
       const Ready& now = slot.back();
-      schedule.ranks[r].push_back(now.backward ? backward_op(now.stage, now.micro)
-                                               : forward_op(now.stage, now.micro));
+      schedule.ranks[r].push_back(now.backward ? backward_op(now.stage, now.micro) : forward_op(now.stage, now.micro));
     }
     for (const Ready& done : slot) {
       if (done.backward && done.stage == 0) {
@@ -76,8 +75,7 @@ Schedule hanayo_schedule(const ScheduleProblem& problem, const Options& options)
 Theory hanayo_theory(const ScheduleProblem& problem, const Options& options) {
   const auto ranks = static_cast<std::size_t>(problem.ranks);
   const int p = problem.ranks, v = problem.chunks(), m = problem.microbatches;
-  Theory theory{.weight_versions = std::vector<int>(ranks, 1),
-                .staleness = std::vector<int>(ranks, 0)};
+  Theory theory{.weight_versions = std::vector<int>(ranks, 1), .staleness = std::vector<int>(ranks, 0)};
   if (m == p && cap_of(problem, options) >= p) {
     theory.bubble_ratio = 4.0 * (p - 1) / (3 * m * v + 4 * (p - 1));
     for (int r = 0; r < p; ++r) theory.in_flight.push_back((v - 1) * p + r + 1);

@@ -17,7 +17,7 @@
 //   that m need only be a multiple of the number of groups.
 #include <algorithm>
 
-#include "harness/core/error.h"
+#include "harness/base/error.h"
 #include "harness/plan/chain_partition.h"
 #include "harness/plan/recompute_option.h"
 
@@ -30,14 +30,13 @@ int group_of(const ScheduleProblem& problem, const Options& options) {
   const int p = problem.ranks, m = problem.microbatches;
   const int groups = std::max(1, m / p);
   if (options.text("rule") == "megatron" && m % p != 0)
-    throw InputError(
-        "interleaved_1f1b",
-        std::to_string(m) + " micro-batches are not a multiple of " + std::to_string(p) + " ranks",
-        "change one of them, or set rule=torch");
+    throw InputError("interleaved_1f1b",
+                     std::to_string(m) + " micro-batches are not a multiple of " + std::to_string(p) + " ranks",
+                     "change one of them, or set rule=torch");
   if (m % groups != 0)
     throw InputError("interleaved_1f1b",
-                     std::to_string(m) + " micro-batches do not make " + std::to_string(groups) +
-                         " equal groups for " + std::to_string(p) + " ranks",
+                     std::to_string(m) + " micro-batches do not make " + std::to_string(groups) + " equal groups for " +
+                         std::to_string(p) + " ranks",
                      "use a multiple of " + std::to_string(p));
   return m / groups;
 }
@@ -58,9 +57,7 @@ Schedule interleaved_schedule(const ScheduleProblem& problem, const Options& opt
     const auto chunk = [&](int k) { return k % (group * v) / group; };
     const auto micro = [&](int k) { return k / (group * v) * group + k % group; };
     const auto forward = [&](int k) { ops.push_back(forward_op(chunk(k) * p + r, micro(k))); };
-    const auto backward = [&](int k) {
-      ops.push_back(backward_op((v - 1 - chunk(k)) * p + r, micro(k)));
-    };
+    const auto backward = [&](int k) { ops.push_back(backward_op((v - 1 - chunk(k)) * p + r, micro(k))); };
     const int warm = warm_up(problem, options, r);
     for (int k = 0; k < warm; ++k) forward(k);
     for (int k = 0; k < total - warm; ++k) {
@@ -76,14 +73,12 @@ Theory interleaved_theory(const ScheduleProblem& problem, const Options& options
   const auto p = static_cast<std::size_t>(problem.ranks);
   const int total = problem.microbatches * problem.chunks();
   Theory theory{.weight_versions = std::vector<int>(p, 1), .staleness = std::vector<int>(p, 0)};
-  if (problem.microbatches >= problem.ranks)
-    theory.bubble_ratio = (problem.ranks - 1.0) / (total + problem.ranks - 1);
+  if (problem.microbatches >= problem.ranks) theory.bubble_ratio = (problem.ranks - 1.0) / (total + problem.ranks - 1);
   if (theory.bubble_ratio && recomputes(options)) {
     theory.bubble_ratio = recomputed_bubble_ratio(problem.ranks, total);
     if (options.text("recompute") == "needed") theory.bubble_ratio.reset();
   }
-  for (int r = 0; r < problem.ranks; ++r)
-    theory.in_flight.push_back(std::min(warm_up(problem, options, r) + 1, total));
+  for (int r = 0; r < problem.ranks; ++r) theory.in_flight.push_back(std::min(warm_up(problem, options, r) + 1, total));
   return theory;
 }
 
@@ -106,12 +101,10 @@ const System interleaved_1f1b = {
                 recompute_option()},
     .plan =
         [](const Problem& p, const Options& options) {
-          return chunked_chain(p, options.integer("chunks"), ChunkPlacement::loop,
-                               "interleaved_1f1b");
+          return chunked_chain(p, options.integer("chunks"), ChunkPlacement::loop, "interleaved_1f1b");
         },
     .schedule = interleaved_schedule,
-    .weights = [](const ScheduleProblem&,
-                  const Options& options) { return flush_with_recompute(options); },
+    .weights = [](const ScheduleProblem&, const Options& options) { return flush_with_recompute(options); },
     .theory = interleaved_theory,
     .chunks = [](const Options& options) { return options.integer("chunks"); },
 };

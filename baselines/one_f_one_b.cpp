@@ -27,8 +27,7 @@ static Schedule one_f_one_b_schedule(const ScheduleProblem& problem, const Optio
                     .microbatches = problem.microbatches};
   const int p = static_cast<int>(problem.graph.size()), m = problem.microbatches;
   for (int s = 0; s < p; ++s) {
-    auto& ops =
-        schedule.ranks[problem.placement.stages[static_cast<std::size_t>(s)].front().index()];
+    auto& ops = schedule.ranks[problem.placement.stages[static_cast<std::size_t>(s)].front().index()];
     ops.reserve(2 * static_cast<std::size_t>(m));
     const int warm_up = std::min(p - 1 - s, m);
     for (int i = 0; i < warm_up; ++i) ops.push_back(forward_op(s, i));
@@ -77,11 +76,9 @@ const System one_f_one_b = {
                  "0",
                  "what the ranks of a stage divide: 0 nothing, 1 optimizer state, 3 weights too",
                  {"0", "1", "3"}}},
-    .plan = [](const Problem& p,
-               const Options&) { return balanced_chain(p, p.devices, "one_f_one_b"); },
+    .plan = [](const Problem& p, const Options&) { return balanced_chain(p, p.devices, "one_f_one_b"); },
     .schedule = one_f_one_b_schedule,
-    .weights = [](const ScheduleProblem&,
-                  const Options& options) { return flush_with_recompute(options); },
+    .weights = [](const ScheduleProblem&, const Options& options) { return flush_with_recompute(options); },
     .theory = one_f_one_b_theory,
     .sharding = one_f_one_b_sharding,
 };

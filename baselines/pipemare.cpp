@@ -13,7 +13,7 @@
 #include <algorithm>
 
 #include "harness/plan/chain_partition.h"
-#include "harness/plan/continuous_1f1b.h"
+#include "harness/plan/one_f_one_b_without_flush.h"
 
 namespace sluice {
 
@@ -25,7 +25,7 @@ static bool is_synchronous(const ScheduleProblem& problem, const Options& option
 //               rank 1     F0       B0       F1       B1
 //               rank 2        F0 B0             F1 B1
 static Schedule pipemare_schedule(const ScheduleProblem& problem, const Options& options) {
-  if (!is_synchronous(problem, options)) return continuous_1f1b(problem);
+  if (!is_synchronous(problem, options)) return one_f_one_b_without_flush(problem);
   Schedule schedule{.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(problem.ranks)),
                     .microbatches = problem.microbatches};
   for (int s = 0; s < static_cast<int>(problem.graph.size()); ++s)
@@ -38,13 +38,12 @@ static Schedule pipemare_schedule(const ScheduleProblem& problem, const Options&
 }
 
 static WeightRule pipemare_weights(const ScheduleProblem& problem, const Options& options) {
-  WeightRule rule{.update = WeightRule::Update::every_backward,
-                  .backward = WeightRule::Backward::newest};
+  WeightRule rule{.update = WeightRule::Update::every_backward, .backward = WeightRule::Backward::newest};
   if (is_synchronous(problem, options)) return rule;
   const int p = static_cast<int>(problem.graph.size());
   for (int k = 0; k < p; ++k) {
     rule.delay.push_back(std::max(1, p - 1 - k));
-    if (options.flag("t2")) rule.backward_ahead.push_back(-(p - 1 - k));
+    if (options.flag("t2")) rule.backward_horizon.push_back(-(p - 1 - k));
   }
   rule.backward_delta = WeightRule::Delta::weight_moving_average;
   rule.anneal_updates = options.integer("anneal");
@@ -53,7 +52,7 @@ static WeightRule pipemare_weights(const ScheduleProblem& problem, const Options
 
 static Theory pipemare_theory(const ScheduleProblem& problem, const Options& options) {
   if (is_synchronous(problem, options)) return {};
-  Theory theory = theory_of_continuous_1f1b(problem, 1);
+  Theory theory = theory_of_one_f_one_b_without_flush(problem, 1);
   const int p = problem.ranks;
   for (int k = 0; k < p && !theory.in_flight.empty(); ++k)
     theory.weight_versions.push_back(options.flag("t2") && k < p - 1 ? 2 : 1);
@@ -78,8 +77,7 @@ const System pipemare = {
                  .default_value = "0",
                  .help = "T3: epochs at the start without overlap",
                  .minimum = 0}},
-    .plan = [](const Problem& p,
-               const Options&) { return balanced_chain(p, p.devices, "pipemare"); },
+    .plan = [](const Problem& p, const Options&) { return balanced_chain(p, p.devices, "pipemare"); },
     .schedule = pipemare_schedule,
     .weights = pipemare_weights,
     .theory = pipemare_theory,

@@ -30,8 +30,7 @@ const System single_device = {
     .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },
     .theory =
         [](const ScheduleProblem&, const Options&) {
-          return Theory{
-              .bubble_ratio = 0.0, .in_flight = {1}, .weight_versions = {1}, .staleness = {0}};
+          return Theory{.bubble_ratio = 0.0, .in_flight = {1}, .weight_versions = {1}, .staleness = {0}};
         },
 };
 

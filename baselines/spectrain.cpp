@@ -19,7 +19,7 @@
 #include <algorithm>
 
 #include "harness/plan/chain_partition.h"
-#include "harness/plan/continuous_1f1b.h"
+#include "harness/plan/one_f_one_b_without_flush.h"
 
 namespace sluice {
 
@@ -29,8 +29,8 @@ static WeightRule spectrain_weights(const ScheduleProblem& problem, const Option
   const int p = static_cast<int>(problem.graph.size());
   for (int k = 0; k < p; ++k) {
     const int lag = p - 1 - k, beyond = reuse ? 0 : k / 2;
-    rule.forward_ahead.push_back(lag + beyond);
-    if (!reuse) rule.backward_ahead.push_back(beyond);
+    rule.forward_horizon.push_back(lag + beyond);
+    if (!reuse) rule.backward_horizon.push_back(beyond);
     if (options.flag("clip_s")) rule.clip_to_lag.push_back(lag);
   }
   rule.backward = reuse ? WeightRule::Backward::same_as_forward : WeightRule::Backward::newest;
@@ -43,7 +43,7 @@ static WeightRule spectrain_weights(const ScheduleProblem& problem, const Option
 }
 
 static Theory spectrain_theory(const ScheduleProblem& problem, const Options& options) {
-  Theory theory = theory_of_continuous_1f1b(problem, 1);
+  Theory theory = theory_of_one_f_one_b_without_flush(problem, 1);
   const bool reuse = options.text("variant") == "reuse";
   const int p = problem.ranks;
   for (int k = 0; k < p && !theory.in_flight.empty(); ++k) {
@@ -75,12 +75,10 @@ const System spectrain = {
                  "direction of prediction: paper (v) or code (the released code's forms)",
                  {"paper", "code"}},
                 {"clip_s", "no", "shorten s while the pipe fills (published: no)", kYesNo},
-                {"strict", "no",
-                 "refuse optimizers other than SGD with momentum, for which the paper has no rule",
+                {"strict", "no", "refuse optimizers other than SGD with momentum, for which the paper has no rule",
                  kYesNo}},
-    .plan = [](const Problem& p,
-               const Options&) { return balanced_chain(p, p.devices, "spectrain"); },
-    .schedule = [](const ScheduleProblem& p, const Options&) { return continuous_1f1b(p); },
+    .plan = [](const Problem& p, const Options&) { return balanced_chain(p, p.devices, "spectrain"); },
+    .schedule = [](const ScheduleProblem& p, const Options&) { return one_f_one_b_without_flush(p); },
     .weights = spectrain_weights,
     .theory = spectrain_theory,
 };

@@ -13,7 +13,7 @@
 #include <cmath>
 
 #include "harness/plan/chain_partition.h"
-#include "harness/plan/continuous_1f1b.h"
+#include "harness/plan/one_f_one_b_without_flush.h"
 
 namespace sluice {
 
@@ -23,18 +23,16 @@ static WeightRule xpipe_weights(const ScheduleProblem& problem, const Options&) 
                   .accumulate = problem.microbatches_per_update,
                   .micros_per_prediction = problem.microbatches_per_update};
   const int p = static_cast<int>(problem.graph.size()), t = problem.microbatches_per_update;
-  const auto round_half_up = [](double x) {
-    return std::max(0, static_cast<int>(std::floor(x + 0.5)));
-  };
+  const auto round_half_up = [](double x) { return std::max(0, static_cast<int>(std::floor(x + 0.5))); };
   for (int k = 0; k < p; ++k) {
-    rule.forward_ahead.push_back(round_half_up((p + t - k / 2.0 - 2) / t));
-    rule.backward_ahead.push_back(round_half_up((t + std::floor(k / 2.0) - 1) / t));
+    rule.forward_horizon.push_back(round_half_up((p + t - k / 2.0 - 2) / t));
+    rule.backward_horizon.push_back(round_half_up((t + std::floor(k / 2.0) - 1) / t));
   }
   return rule;
 }
 
 static Theory xpipe_theory(const ScheduleProblem& problem, const Options&) {
-  return theory_of_continuous_1f1b(problem, problem.microbatches_per_update);
+  return theory_of_one_f_one_b_without_flush(problem, problem.microbatches_per_update);
 }
 
 extern const System xpipe;
@@ -49,7 +47,7 @@ const System xpipe = {
     .accumulates = true,
     .options = {},
     .plan = [](const Problem& p, const Options&) { return balanced_chain(p, p.devices, "xpipe"); },
-    .schedule = [](const ScheduleProblem& p, const Options&) { return continuous_1f1b(p); },
+    .schedule = [](const ScheduleProblem& p, const Options&) { return one_f_one_b_without_flush(p); },
     .weights = xpipe_weights,
     .theory = xpipe_theory,
 };

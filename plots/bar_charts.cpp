@@ -40,8 +40,7 @@ double axis_end(const std::vector<BarPanel>& panels, double from) {
     if (panel.reference) end = std::max(end, *panel.reference * 1.02);
     for (const Bar& bar : panel.bars) {
       if (!bar.value) continue;
-      const double room = std::max(
-          0.3, 1 - (kCharacter * static_cast<double>(letters(bar.text)) + 8) / kPanelWidth);
+      const double room = std::max(0.3, 1 - (kCharacter * static_cast<double>(letters(bar.text)) + 8) / kPanelWidth);
       end = std::max(end, from + (end_of(bar) - from) / room);
     }
   }
@@ -82,28 +81,26 @@ json panel_spec(const BarPanel& panel, const std::string& axis, double from, dou
   const json bar_mark = {{"type", "bar"}, {"height", {{"band", 0.68}}}};
   const json dot_mark = {{"type", "point"}, {"filled", true}, {"size", 110}, {"opacity", 1}};
   json layers = json::array();
-  const json bars = {{"transform", json::array({{{"filter", "datum.drawn"}}})},
-                     {"mark", dots ? dot_mark : bar_mark},
-                     {"encoding",
-                      {{"x", x("value")},
-                       {"y", y},
-                       {"color", color},
-                       {"tooltip", json::array({{{"field", "label"}, {"title", "system"}},
-                                                {{"field", "text"}, {"title", axis}}})}}}};
+  const json bars = {
+      {"transform", json::array({{{"filter", "datum.drawn"}}})},
+      {"mark", dots ? dot_mark : bar_mark},
+      {"encoding",
+       {{"x", x("value")},
+        {"y", y},
+        {"color", color},
+        {"tooltip", json::array({{{"field", "label"}, {"title", "system"}}, {{"field", "text"}, {"title", axis}}})}}}};
   if (!dots) layers.push_back(bars);
   if (panel.reference)
-    layers.push_back(
-        {{"mark", {{"type", "rule"}, {"strokeDash", json::array({4, 3})}, {"color", "#6f6f6f"}}},
-         {"encoding", {{"x", {{"datum", *panel.reference}, {"type", "quantitative"}}}}}});
+    layers.push_back({{"mark", {{"type", "rule"}, {"strokeDash", json::array({4, 3})}, {"color", "#6f6f6f"}}},
+                      {"encoding", {{"x", {{"datum", *panel.reference}, {"type", "quantitative"}}}}}});
   const json has_interval = json::array({{{"filter", "isValid(datum.low)"}}});
   layers.push_back({{"transform", has_interval},
                     {"mark", {{"type", "rule"}, {"strokeWidth", 1.4}, {"color", "#111"}}},
                     {"encoding", {{"x", x("low")}, {"x2", {{"field", "high"}}}, {"y", y}}}});
   for (const char* end : {"low", "high"})
-    layers.push_back(
-        {{"transform", has_interval},
-         {"mark", {{"type", "tick"}, {"size", 8}, {"thickness", 1.4}, {"color", "#111"}}},
-         {"encoding", {{"x", x(end)}, {"y", y}}}});
+    layers.push_back({{"transform", has_interval},
+                      {"mark", {{"type", "tick"}, {"size", 8}, {"thickness", 1.4}, {"color", "#111"}}},
+                      {"encoding", {{"x", x(end)}, {"y", y}}}});
   if (dots) layers.push_back(bars);
   // Twice: a white outline first, so that grid and dashed line do not run through the letters.
   const int shift = dots ? 10 : 6;
@@ -115,9 +112,8 @@ json panel_spec(const BarPanel& panel, const std::string& axis, double from, dou
                       {"strokeWidth", 5},
                       {"strokeJoin", "round"}}},
                     {"encoding", {{"x", x("end")}, {"y", y}, {"text", {{"field", "text"}}}}}});
-  layers.push_back(
-      {{"mark", {{"type", "text"}, {"align", "left"}, {"dx", shift}}},
-       {"encoding", {{"x", x("end")}, {"y", y}, {"text", {{"field", "text"}}}, {"color", ink}}}});
+  layers.push_back({{"mark", {{"type", "text"}, {"align", "left"}, {"dx", shift}}},
+                    {"encoding", {{"x", x("end")}, {"y", y}, {"text", {{"field", "text"}}}, {"color", ink}}}});
   json spec = {{"data", {{"values", std::move(values)}}},
                {"width", kPanelWidth},
                {"height", {{"step", kBarStep}}},
@@ -126,15 +122,13 @@ json panel_spec(const BarPanel& panel, const std::string& axis, double from, dou
   return spec;
 }
 
-Chart bar_chart(const std::string& name, const std::string& title,
-                const std::vector<std::string>& subtitle, const std::vector<BarPanel>& panels,
-                std::size_t columns, const std::string& axis, const Palette& palette,
-                bool same_axis) {
+Chart bar_chart(const std::string& name, const std::string& title, const std::vector<std::string>& subtitle,
+                const std::vector<BarPanel>& panels, std::size_t columns, const std::string& axis,
+                const Palette& palette, bool same_axis) {
   Chart chart{name, title, chart_frame(title, subtitle)};
   json& views = chart.spec["concat"] = json::array();
   for (const BarPanel& panel : panels)
-    views.push_back(panel_spec(panel, axis, 0, axis_end(same_axis ? panels : std::vector{panel}, 0),
-                               false, palette));
+    views.push_back(panel_spec(panel, axis, 0, axis_end(same_axis ? panels : std::vector{panel}, 0), false, palette));
   chart.spec["columns"] = columns;
   chart.spec["spacing"] = 28;
   return chart;
@@ -163,8 +157,7 @@ std::string tuned_text(const Comparison& c, const ComparisonRow& row) {
 }
 
 bool one_workload(std::span<const Comparison> all) {
-  return std::all_of(all.begin(), all.end(),
-                     [&](const Comparison& c) { return c.workload == all.front().workload; });
+  return std::all_of(all.begin(), all.end(), [&](const Comparison& c) { return c.workload == all.front().workload; });
 }
 
 std::string setting_of(std::span<const Comparison> all) {
@@ -189,8 +182,8 @@ std::string sentence(const std::string& first, const std::string& second) {
 
 }  // namespace
 
-Chart throughput_chart(const std::string& name, const std::string& title,
-                       std::span<const Comparison> comparisons, const Palette& palette) {
+Chart throughput_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons,
+                       const Palette& palette) {
   std::vector<BarPanel> panels;
   bool intervals = false, same = false, spreads = false;
   std::string baseline;
@@ -213,9 +206,7 @@ Chart throughput_chart(const std::string& name, const std::string& title,
           bar.low = row->interval->low, bar.high = row->interval->high;
           intervals = true;
         }
-        bar.text += row->records.size() > 1 ? seeds_text(*row)
-                    : row->outcome != "ok"  ? ", " + failure_text(*row)
-                                            : "";
+        bar.text += row->records.size() > 1 ? seeds_text(*row) : row->outcome != "ok" ? ", " + failure_text(*row) : "";
         if (row->reference) panel.reference = std::max(panel.reference.value_or(0), *bar.value);
       } else {
         bar.text = row->outcome == "ok" ? "no steps after the warm-up" : failure_text(*row);
@@ -228,19 +219,17 @@ Chart throughput_chart(const std::string& name, const std::string& title,
   if (panels.empty()) return {name, title, nullptr};
   std::string how = "Median step after the warm-up";
   if (spreads) how += "; whiskers: smallest and largest of the seeds";
-  if (intervals)
-    how += std::string(spreads ? ", of one seed the" : "; whiskers:") + " 95 % interval";
+  if (intervals) how += std::string(spreads ? ", of one seed the" : "; whiskers:") + " 95 % interval";
   how += "; dashed: single_device";
   std::vector<std::string> subtitle = {setting_of(comparisons), how};
   if (!baseline.empty())
-    subtitle.push_back("×: relative to " + baseline +
-                       (same ? "; ~: cannot be told apart from it" : ""));
+    subtitle.push_back("×: relative to " + baseline + (same ? "; ~: cannot be told apart from it" : ""));
   return bar_chart(name, title, subtitle, panels, panel_columns(comparisons), "samples/s", palette,
                    one_workload(comparisons));
 }
 
-Chart time_to_accuracy_chart(const std::string& name, const std::string& title,
-                             std::span<const Comparison> comparisons, const Palette& palette) {
+Chart time_to_accuracy_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons,
+                             const Palette& palette) {
   double largest = 0;
   for (const Comparison& c : comparisons)
     for (const ComparisonRow& row : c.rows)
@@ -261,20 +250,14 @@ Chart time_to_accuracy_chart(const std::string& name, const std::string& title,
         const Spread& time = *row->time_to_accuracy;
         bar.value = time.median / scale.divisor;
         bar.text = fmt::format("{:.3g} {}", *bar.value, scale.unit);
-        if (row->time_ratio && !row->baseline)
-          bar.text += fmt::format(" ({:.2f}×)", *row->time_ratio);
-        if (row->reached < row->attempts)
-          bar.text += fmt::format(" {}/{}", row->reached, row->attempts);
+        if (row->time_ratio && !row->baseline) bar.text += fmt::format(" ({:.2f}×)", *row->time_ratio);
+        if (row->reached < row->attempts) bar.text += fmt::format(" {}/{}", row->reached, row->attempts);
         bar.text += tuned_text(c, *row);
-        if (time.min < time.max)
-          bar.low = time.min / scale.divisor, bar.high = time.max / scale.divisor;
-        if (row->reference)
-          panel.reference = std::min(panel.reference.value_or(*bar.value), *bar.value);
+        if (time.min < time.max) bar.low = time.min / scale.divisor, bar.high = time.max / scale.divisor;
+        if (row->reference) panel.reference = std::min(panel.reference.value_or(*bar.value), *bar.value);
       } else if (row->best_metric) {
-        bar.text = fmt::format("not reached: best {} {:.4g}, target {:g}", c.metric,
-                               *row->best_metric, *c.target);
-        if (row->attempts > 1)
-          bar.text = fmt::format("0/{} reached it, best {:.4g}", row->attempts, *row->best_metric);
+        bar.text = fmt::format("not reached: best {} {:.4g}, target {:g}", c.metric, *row->best_metric, *c.target);
+        if (row->attempts > 1) bar.text = fmt::format("0/{} reached it, best {:.4g}", row->attempts, *row->best_metric);
         bar.text += tuned_text(c, *row);
       } else {
         bar.text = row->outcome == "ok" ? "not evaluated" : failure_text(*row);
@@ -286,16 +269,15 @@ Chart time_to_accuracy_chart(const std::string& name, const std::string& title,
   if (panels.empty()) return {name, title, nullptr};
   std::vector<std::string> subtitle = {
       setting_of(comparisons),
-      "Training time until " + goal +
-          ", draining included, evaluation excluded; dashed: single_device"};
+      "Training time until " + goal + ", draining included, evaluation excluded; dashed: single_device"};
   if (several_seeds(comparisons))
     subtitle.push_back(sentence(over_seeds(comparisons), "4/5: so many of the seeds reached it"));
-  return bar_chart(name, title, subtitle, panels, panel_columns(comparisons),
-                   "time to target [" + scale.unit + "]", palette, one_workload(comparisons));
+  return bar_chart(name, title, subtitle, panels, panel_columns(comparisons), "time to target [" + scale.unit + "]",
+                   palette, one_workload(comparisons));
 }
 
-Chart final_metric_chart(const std::string& name, const std::string& title,
-                         std::span<const Comparison> comparisons, const Palette& palette) {
+Chart final_metric_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons,
+                         const Palette& palette) {
   double low = std::numeric_limits<double>::infinity(), high = -low;
   std::vector<BarPanel> panels;
   for (const Comparison& c : comparisons) {
@@ -324,11 +306,9 @@ Chart final_metric_chart(const std::string& name, const std::string& title,
   Chart chart{
       name, title,
       chart_frame(title, {setting_of(comparisons),
-                          sentence(over_seeds(comparisons),
-                                   "the axis does not begin at 0; dashed: single_device")})};
+                          sentence(over_seeds(comparisons), "the axis does not begin at 0; dashed: single_device")})};
   json& views = chart.spec["concat"] = json::array();
-  for (const BarPanel& panel : panels)
-    views.push_back(panel_spec(panel, "final " + metric, from, to, true, palette));
+  for (const BarPanel& panel : panels) views.push_back(panel_spec(panel, "final " + metric, from, to, true, palette));
   chart.spec["columns"] = panel_columns(comparisons);
   chart.spec["spacing"] = 28;
   return chart;

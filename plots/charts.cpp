@@ -22,8 +22,7 @@ auto section_key(const Comparison& c) {
 }
 
 // A name that no one has: a short one, a long one, or the long one with a number.
-std::string unused(std::set<std::string>& taken, const std::string& name,
-                   const std::string& longer) {
+std::string unused(std::set<std::string>& taken, const std::string& name, const std::string& longer) {
   std::string id = slug(name);
   if (taken.contains(id)) id = slug(name + " " + longer);
   const std::string stem = id;
@@ -32,11 +31,10 @@ std::string unused(std::set<std::string>& taken, const std::string& name,
 }
 
 std::vector<ChartSection> sections_of(std::vector<Comparison> comparisons) {
-  std::stable_sort(comparisons.begin(), comparisons.end(),
-                   [](const Comparison& a, const Comparison& b) {
-                     return std::tuple_cat(section_key(a), std::tie(a.ranks, a.tuned)) <
-                            std::tuple_cat(section_key(b), std::tie(b.ranks, b.tuned));
-                   });
+  std::stable_sort(comparisons.begin(), comparisons.end(), [](const Comparison& a, const Comparison& b) {
+    return std::tuple_cat(section_key(a), std::tie(a.ranks, a.tuned)) <
+           std::tuple_cat(section_key(b), std::tie(b.ranks, b.tuned));
+  });
   std::vector<ChartSection> sections;
   std::set<std::string> ids;
   for (Comparison& c : comparisons) {
@@ -65,11 +63,10 @@ void add_per_rank_count(ChartSection& section) {
     const auto same_ranks = all.subspan(from, to - from);
     from = to;
     const std::string suffix = fmt::format("{}-r{}", section.id, same_ranks.front().ranks);
-    add(section.charts,
-        memory_chart("memory-" + suffix, *std::max_element(same_ranks.begin(), same_ranks.end(),
-                                                           [&](const auto& a, const auto& b) {
-                                                             return measured(a) < measured(b);
-                                                           })));
+    add(section.charts, memory_chart("memory-" + suffix, *std::max_element(same_ranks.begin(), same_ranks.end(),
+                                                                           [&](const auto& a, const auto& b) {
+                                                                             return measured(a) < measured(b);
+                                                                           })));
     std::set<std::string> drawn;
     for (const Comparison& c : same_ranks)
       for (const ComparisonRow* row : drawing_order(c)) {
@@ -88,56 +85,44 @@ void add_overview(ChartSet& set, const Palette& palette) {
   // What is alike in clock, costs and cluster.
   std::map<std::tuple<std::string, std::string, std::string>, std::vector<Comparison>> across;
   for (const ChartSection& section : set.sections)
-    for (const Comparison& c : section.comparisons)
-      across[{c.clock, c.cost_source, c.cluster}].push_back(c);
+    for (const Comparison& c : section.comparisons) across[{c.clock, c.cost_source, c.cluster}].push_back(c);
   for (const auto& [key, members] : across) {
-    const bool several = std::any_of(members.begin(), members.end(), [&](const Comparison& c) {
-      return c.workload != members.front().workload;
-    });
+    const bool several = std::any_of(members.begin(), members.end(),
+                                     [&](const Comparison& c) { return c.workload != members.front().workload; });
     if (!several) continue;
-    const std::string suffix =
-        slug(std::get<0>(key) + " " + std::get<1>(key) + " " + std::get<2>(key));
-    add(set.overview, overview_chart("overview-time-" + suffix, "Time to accuracy by workload",
-                                     members, CompareMetric::time_to_accuracy));
+    const std::string suffix = slug(std::get<0>(key) + " " + std::get<1>(key) + " " + std::get<2>(key));
+    add(set.overview, overview_chart("overview-time-" + suffix, "Time to accuracy by workload", members,
+                                     CompareMetric::time_to_accuracy));
     // The throughput is the same at every learning rate: the first of each rank count.
     std::vector<Comparison> firsts;
     for (const Comparison& c : members)
-      if (firsts.empty() || section_key(firsts.back()) != section_key(c) ||
-          firsts.back().ranks != c.ranks)
+      if (firsts.empty() || section_key(firsts.back()) != section_key(c) || firsts.back().ranks != c.ranks)
         firsts.push_back(c);
     const std::string title = "Throughput by workload";
     constexpr std::size_t kMostPanels = 6;  // more bars than that are no overview
-    add(set.overview,
-        firsts.size() <= kMostPanels
-            ? throughput_chart("overview-" + suffix, title, firsts, palette)
-            : overview_chart("overview-" + suffix, title, firsts, CompareMetric::throughput));
+    add(set.overview, firsts.size() <= kMostPanels
+                          ? throughput_chart("overview-" + suffix, title, firsts, palette)
+                          : overview_chart("overview-" + suffix, title, firsts, CompareMetric::throughput));
   }
 }
 
 void add_boundaries(ChartSet& set, std::span<const Record> records) {
   set.boundaries = stable_rates(records);
-  std::stable_sort(
-      set.boundaries.begin(), set.boundaries.end(), [](const StableRates& a, const StableRates& b) {
-        return std::tie(a.workload, a.clock, a.cost_source, a.cluster, a.batch, a.duration,
-                        a.optimizer, a.ranks) < std::tie(b.workload, b.clock, b.cost_source,
-                                                         b.cluster, b.batch, b.duration,
-                                                         b.optimizer, b.ranks);
-      });
+  std::stable_sort(set.boundaries.begin(), set.boundaries.end(), [](const StableRates& a, const StableRates& b) {
+    return std::tie(a.workload, a.clock, a.cost_source, a.cluster, a.batch, a.duration, a.optimizer, a.ranks) <
+           std::tie(b.workload, b.clock, b.cost_source, b.cluster, b.batch, b.duration, b.optimizer, b.ranks);
+  });
   const auto setting_of = [](const StableRates& b) {
-    return std::tie(b.workload, b.clock, b.cost_source, b.cluster, b.batch, b.duration,
-                    b.optimizer);
+    return std::tie(b.workload, b.clock, b.cost_source, b.cluster, b.batch, b.duration, b.optimizer);
   };
   std::set<std::string> ids;
   for (std::size_t from = 0; from < set.boundaries.size();) {
     std::size_t to = from;
-    while (to < set.boundaries.size() &&
-           setting_of(set.boundaries[to]) == setting_of(set.boundaries[from]))
-      ++to;
+    while (to < set.boundaries.size() && setting_of(set.boundaries[to]) == setting_of(set.boundaries[from])) ++to;
     const StableRates& b = set.boundaries[from];
     const std::string id = unused(ids, b.workload + " " + b.clock, b.cluster + " " + b.optimizer);
-    add(set.boundary_charts,
-        stable_rate_chart("stable-rate-" + id, "Largest stable learning rate: " + b.title,
-                          std::span(set.boundaries).subspan(from, to - from)));
+    add(set.boundary_charts, stable_rate_chart("stable-rate-" + id, "Largest stable learning rate: " + b.title,
+                                               std::span(set.boundaries).subspan(from, to - from)));
     from = to;
   }
 }
@@ -151,18 +136,14 @@ ChartSet make_charts(std::span<const Record> records) {
   for (ChartSection& section : set.sections) {
     const Comparison& first = section.comparisons.front();
     const std::span<const Comparison> all = section.comparisons;
-    add(section.charts, time_to_accuracy_chart("time-to-accuracy-" + section.id,
-                                               "Time to accuracy: " + first.title, all, palette));
+    add(section.charts,
+        time_to_accuracy_chart("time-to-accuracy-" + section.id, "Time to accuracy: " + first.title, all, palette));
     add(section.charts, curves_chart("curves-time-" + section.id, all, palette, CurveAxis::time));
     add(section.charts,
-        final_metric_chart("final-" + section.id, "Final " + first.metric + ": " + first.title, all,
-                           palette));
-    add(section.charts,
-        curves_chart("curves-updates-" + section.id, all, palette, CurveAxis::updates));
-    add(section.charts,
-        throughput_chart("throughput-" + section.id, "Throughput: " + first.title, all, palette));
-    add(section.charts,
-        planner_chart("planners-" + section.id, "Planners: " + first.title, all, palette));
+        final_metric_chart("final-" + section.id, "Final " + first.metric + ": " + first.title, all, palette));
+    add(section.charts, curves_chart("curves-updates-" + section.id, all, palette, CurveAxis::updates));
+    add(section.charts, throughput_chart("throughput-" + section.id, "Throughput: " + first.title, all, palette));
+    add(section.charts, planner_chart("planners-" + section.id, "Planners: " + first.title, all, palette));
     for (const Comparison& comparison : all) {
       const std::string suffix =
           fmt::format("{}-r{}{}", section.id, comparison.ranks, comparison.tuned ? "-tuned" : "");

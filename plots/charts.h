@@ -53,39 +53,36 @@ class Palette {
 // return a Chart with a null spec.
 // Medians with whiskers over the seeds (of one seed: the interval), one panel a comparison; the
 // single-device rate is a bar and a dashed line.
-Chart throughput_chart(const std::string& name, const std::string& title,
-                       std::span<const Comparison> comparisons, const Palette& palette);
+Chart throughput_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons,
+                       const Palette& palette);
 // Stacked by kind, a bar a rank, a panel a system; the prediction is a mark across the bar.
 Chart memory_chart(const std::string& name, const Comparison& comparison);
 // Seconds to the target; what did not reach it is named, not left out.
-Chart time_to_accuracy_chart(const std::string& name, const std::string& title,
-                             std::span<const Comparison> comparisons, const Palette& palette);
+Chart time_to_accuracy_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons,
+                             const Palette& palette);
 // The metric at the end of training: dots on an axis that need not begin at 0.
-Chart final_metric_chart(const std::string& name, const std::string& title,
-                         std::span<const Comparison> comparisons, const Palette& palette);
+Chart final_metric_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons,
+                         const Palette& palette);
 // The metric (without one: the loss) over training seconds or over updates: a line a system, in a
 // band over its seeds, a panel a comparison.
 enum class CurveAxis { time, updates };
-Chart curves_chart(const std::string& name, std::span<const Comparison> comparisons,
-                   const Palette& palette, CurveAxis axis);
+Chart curves_chart(const std::string& name, std::span<const Comparison> comparisons, const Palette& palette,
+                   CurveAxis axis);
 // Search time against the time of an update, a point a planner, a panel a comparison.
-Chart planner_chart(const std::string& name, const std::string& title,
-                    std::span<const Comparison> comparisons, const Palette& palette);
+Chart planner_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons,
+                    const Palette& palette);
 // Learning rates x systems, coloured by how many seeds are stable. Boundaries of one setting that
 // differ in their ranks only.
-Chart stable_rate_chart(const std::string& name, const std::string& title,
-                        std::span<const StableRates> boundaries);
+Chart stable_rate_chart(const std::string& name, const std::string& title, std::span<const StableRates> boundaries);
 // A point a row, and the line of those that no other beats in both. Here and in the next: nothing
 // to show where no row shards its stages or runs several pipelines.
-Chart memory_throughput_chart(const std::string& name, const Comparison& comparison,
-                              const Palette& palette);
+Chart memory_throughput_chart(const std::string& name, const Comparison& comparison, const Palette& palette);
 // Messages, gathers and reductions, a stacked bar a row; its bubble stands behind it.
 Chart communication_chart(const std::string& name, const Comparison& comparison);
 // Systems x workloads: time to the target, or throughput, relative to the single device's.
-Chart overview_chart(const std::string& name, const std::string& title,
-                     std::span<const Comparison> comparisons, CompareMetric metric);
+Chart overview_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons,
+                     CompareMetric metric);
 // A row a rank, a rectangle an op; grey is idle.
-Chart timeline_chart(const std::string& name, const Comparison& comparison,
-                     const ComparisonRow& row);
+Chart timeline_chart(const std::string& name, const Comparison& comparison, const ComparisonRow& row);
 
 }  // namespace sluice

@@ -49,8 +49,7 @@ TEST(Charts, OneSectionAWorkloadAndClock) {
       EXPECT_EQ(c.spec["$schema"], "https://vega.github.io/schema/vega-lite/v5.json");
       const std::string subtitle = c.spec["title"]["subtitle"].dump();
       const bool wall = subtitle.find("wall clock") != std::string::npos;
-      EXPECT_NE(wall, subtitle.find("virtual clock, analytic costs") != std::string::npos)
-          << subtitle;
+      EXPECT_NE(wall, subtitle.find("virtual clock, analytic costs") != std::string::npos) << subtitle;
       EXPECT_EQ(wall, section.comparisons[0].clock == "wall");
     }
   }
@@ -102,15 +101,11 @@ TEST(Charts, AStudyIsSmallMultiplesOfTasksRanksAndRates) {
     }
     // Memory and timelines once for every rank count, not again for tuned rates: 5 systems each,
     // and the single device once.
-    EXPECT_EQ(kinds, (std::map<std::string, int>{{"curves", 2},
-                                                 {"final", 1},
-                                                 {"memory", 3},
-                                                 {"throughput", 1},
-                                                 {"time", 1},
-                                                 {"timeline", 16}}));
+    EXPECT_EQ(kinds,
+              (std::map<std::string, int>{
+                  {"curves", 2}, {"final", 1}, {"memory", 3}, {"throughput", 1}, {"time", 1}, {"timeline", 16}}));
     const json& panels = chart(section.charts, "time-to").spec["concat"];
-    EXPECT_TRUE(
-        panels[4]["title"]["text"].get<std::string>().starts_with("8 ranks, learning rate 0."));
+    EXPECT_TRUE(panels[4]["title"]["text"].get<std::string>().starts_with("8 ranks, learning rate 0."));
     EXPECT_EQ(panels[5]["title"]["text"], "8 ranks, learning rate tuned");
   }
   EXPECT_EQ(set.overview.size(), 2u);
@@ -120,13 +115,11 @@ TEST(Charts, AStudyIsSmallMultiplesOfTasksRanksAndRates) {
 TEST(Charts, BarsAreMediansWithTheSmallestAndLargestSeed) {
   std::vector<Record> records;
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
-    records.push_back(
-        synthetic::record("gpipe", 4, 0.01 * static_cast<double>(seed), "wall", seed));
+    records.push_back(synthetic::record("gpipe", 4, 0.01 * static_cast<double>(seed), "wall", seed));
     if (seed == 5) records.back().curve.resize(3);  // does not reach the target
   }
   const auto all = compare(records);
-  const json bar = time_to_accuracy_chart("t", "T", all, Palette(records))
-                       .spec["concat"][0]["data"]["values"][0];
+  const json bar = time_to_accuracy_chart("t", "T", all, Palette(records)).spec["concat"][0]["data"]["values"][0];
   // Accuracy 0.85 is reached after 320 updates by seeds 1 to 4: after 3.2, 6.4, 9.6 and 12.8 s.
   EXPECT_NEAR(bar["value"].get<double>(), 8.0, 1e-9);
   EXPECT_NEAR(bar["low"].get<double>(), 3.2, 1e-9);
@@ -171,8 +164,7 @@ TEST(Charts, ABoundaryFramesTheLargestStableRate) {
     EXPECT_EQ(framed.size(), 6u);
   }
   // Its records are in no other chart.
-  for (const ChartSection& section : set.sections)
-    EXPECT_NE(section.comparisons[0].workload, "fashion_mlp");
+  for (const ChartSection& section : set.sections) EXPECT_NE(section.comparisons[0].workload, "fashion_mlp");
 }
 
 TEST(Charts, LongTextsBehindBarsStayInTheirPanel) {
@@ -222,10 +214,8 @@ TEST(Charts, ASystemHasOneColour) {
 
 TEST(Charts, TimelineReadsTheOps) {
   Record r = synthetic::record("dualpipe", 2, 0.1);
-  r.timeline = {{0, "0F0", 0, 1},       {0, "2I10", 1, 2},
-                {1, "(1F0;1B3)", 2, 4}, {1, "SEND_F", 2, 2.5},
-                {0, "step", 3.5, 4},    {0, "2W10", 2, 2.01},
-                {0, "gather 0", 0, 3},  {1, "reduce_scatter 1", 2.5, 4},
+  r.timeline = {{0, "0F0", 0, 1},    {0, "2I10", 1, 2},    {1, "(1F0;1B3)", 2, 4}, {1, "SEND_F", 2, 2.5},
+                {0, "step", 3.5, 4}, {0, "2W10", 2, 2.01}, {0, "gather 0", 0, 3},  {1, "reduce_scatter 1", 2.5, 4},
                 {1, "reduce", 3, 4}};
   r.theory = {{"bubble", 0.25}};
   r.observed = json::object();
@@ -233,8 +223,8 @@ TEST(Charts, TimelineReadsTheOps) {
   const Chart c = timeline_chart("t", comparisons[0], comparisons[0].rows[0]);
   std::multiset<std::string> kinds;
   for (const json& op : c.spec["layer"][1]["data"]["values"]) kinds.insert(op["kind"]);
-  EXPECT_EQ(kinds, (std::multiset<std::string>{"F", "I", "F", "B", "communication", "gather",
-                                               "reduction", "reduction", "optimizer step", "W"}));
+  EXPECT_EQ(kinds, (std::multiset<std::string>{"F", "I", "F", "B", "communication", "gather", "reduction", "reduction",
+                                               "optimizer step", "W"}));
   for (const json& op : c.spec["layer"][1]["data"]["values"]) {
     const bool narrow = op["op"] == "2W10";  // no room for its number
     if (narrow || op["op"] == "2I10") {
@@ -273,16 +263,13 @@ Record traded(const std::string& system, double seconds, std::int64_t peak, std:
 TEST(Charts, MemoryIsTradedForThroughputWhereStagesAreDivided) {
   // gpipe is faster than fsdp and zeropp with less memory than zeropp, which is no worse in
   // nothing.
-  const std::vector<Record> records = {traded("fsdp", 0.04, 1000, 900),
-                                       traded("zeropp", 0.03, 3000, 500),
+  const std::vector<Record> records = {traded("fsdp", 0.04, 1000, 900), traded("zeropp", 0.03, 3000, 500),
                                        traded("gpipe", 0.02, 2000, 0)};
   const ChartSet set = make_charts(records);
   const Chart& pareto = chart(set.sections[0].charts, "pareto-");
   std::map<std::string, bool> front;
-  for (const json& value : with_field(pareto.spec["data"], "front"))
-    front[value["system"]] = value["front"];
-  EXPECT_EQ(front,
-            (std::map<std::string, bool>{{"fsdp", true}, {"zeropp", false}, {"gpipe", true}}));
+  for (const json& value : with_field(pareto.spec["data"], "front")) front[value["system"]] = value["front"];
+  EXPECT_EQ(front, (std::map<std::string, bool>{{"fsdp", true}, {"zeropp", false}, {"gpipe", true}}));
   const Chart& volume = chart(set.sections[0].charts, "communication-");
   std::map<std::string, double> sizes;
   for (const json& value : with_field(volume.spec, "kind"))

@@ -95,8 +95,8 @@ struct Frame {
   double width = 0, height = 0;
 };
 
-json curve_panel(const Comparison& c, const std::string& title, const json& values,
-                 const Frame& frame, bool with_target, bool named) {
+json curve_panel(const Comparison& c, const std::string& title, const json& values, const Frame& frame,
+                 bool with_target, bool named) {
   const json x = {{"field", frame.x_field},
                   {"type", "quantitative"},
                   {"axis", {{"title", frame.x_title}, {"tickCount", 6}, {"format", ",~r"}}}};
@@ -111,38 +111,33 @@ json curve_panel(const Comparison& c, const std::string& title, const json& valu
   band_opacity["condition"]["value"] = 0.16;
   band_opacity["value"] = 0.02;
   json layers = json::array();
-  layers.push_back({{"transform", json::array({{{"filter", "isValid(datum.low)"}}})},
-                    {"mark", {{"type", "area"}, {"clip", true}}},
-                    {"encoding",
-                     {{"x", x},
-                      {"y", y("low")},
-                      {"y2", {{"field", "high"}}},
-                      {"color", frame.color},
-                      {"opacity", band_opacity}}}});
-  json line = {
-      {"mark", {{"type", "line"}, {"strokeWidth", 2}, {"clip", true}, {"point", {{"size", 12}}}}},
-      {"encoding",
-       {{"x", x},
-        {"y", y("value")},
-        {"color", frame.color},
-        {"strokeDash", frame.dash},
-        {"opacity", opacity},
-        {"tooltip", json::array({{{"field", "label"}, {"title", "system"}},
-                                 {{"field", "seeds"}},
-                                 {{"field", "updates"}},
-                                 {{"field", "seconds"}, {"format", ".4~g"}},
-                                 {{"field", "value"}, {"title", frame.y_title}, {"format", ".4~g"}},
-                                 {{"field", "low"}, {"format", ".4~g"}},
-                                 {{"field", "high"}, {"format", ".4~g"}}})}}}};
+  layers.push_back(
+      {{"transform", json::array({{{"filter", "isValid(datum.low)"}}})},
+       {"mark", {{"type", "area"}, {"clip", true}}},
+       {"encoding",
+        {{"x", x}, {"y", y("low")}, {"y2", {{"field", "high"}}}, {"color", frame.color}, {"opacity", band_opacity}}}});
+  json line = {{"mark", {{"type", "line"}, {"strokeWidth", 2}, {"clip", true}, {"point", {{"size", 12}}}}},
+               {"encoding",
+                {{"x", x},
+                 {"y", y("value")},
+                 {"color", frame.color},
+                 {"strokeDash", frame.dash},
+                 {"opacity", opacity},
+                 {"tooltip", json::array({{{"field", "label"}, {"title", "system"}},
+                                          {{"field", "seeds"}},
+                                          {{"field", "updates"}},
+                                          {{"field", "seconds"}, {"format", ".4~g"}},
+                                          {{"field", "value"}, {"title", frame.y_title}, {"format", ".4~g"}},
+                                          {{"field", "low"}, {"format", ".4~g"}},
+                                          {{"field", "high"}, {"format", ".4~g"}}})}}}};
   if (named) line["name"] = "lines";
   layers.push_back(std::move(line));
   if (with_target && c.target) {
     const json goal = {{"datum", *c.target}, {"type", "quantitative"}};
     const json nothing = {{"values", json::array({json::object()})}};
-    layers.push_back(
-        {{"data", nothing},
-         {"mark", {{"type", "rule"}, {"strokeDash", json::array({5, 4})}, {"color", "#444"}}},
-         {"encoding", {{"y", goal}}}});
+    layers.push_back({{"data", nothing},
+                      {"mark", {{"type", "rule"}, {"strokeDash", json::array({5, 4})}, {"color", "#444"}}},
+                      {"encoding", {{"y", goal}}}});
     layers.push_back({{"data", nothing},
                       {"mark",
                        {{"type", "text"},
@@ -153,10 +148,8 @@ json curve_panel(const Comparison& c, const std::string& title, const json& valu
                         {"text", fmt::format("target {:g}", *c.target)}}},
                       {"encoding", {{"y", goal}, {"x", {{"value", frame.width}}}}}});
   }
-  json spec = {{"data", {{"values", values}}},
-               {"width", frame.width},
-               {"height", frame.height},
-               {"layer", std::move(layers)}};
+  json spec = {
+      {"data", {{"values", values}}}, {"width", frame.width}, {"height", frame.height}, {"layer", std::move(layers)}};
   if (!title.empty()) spec["title"] = panel_heading(title);
   return spec;
 }
@@ -173,8 +166,8 @@ std::string diverged_text(std::span<const Comparison> comparisons) {
         continue;
       }
       const std::string panel = comparisons.size() > 1 ? panel_title(c, comparisons) + ": " : "";
-      text += fmt::format("{}{}{} {}/{}", text.empty() ? "Diverged: " : "; ", panel, row->label,
-                          row->diverged, row->records.size());
+      text += fmt::format("{}{}{} {}/{}", text.empty() ? "Diverged: " : "; ", panel, row->label, row->diverged,
+                          row->records.size());
     }
   if (more > 0) text += fmt::format("; and {} more", more);
   return text;
@@ -182,8 +175,8 @@ std::string diverged_text(std::span<const Comparison> comparisons) {
 
 }  // namespace
 
-Chart curves_chart(const std::string& name, std::span<const Comparison> comparisons,
-                   const Palette& palette, CurveAxis axis) {
+Chart curves_chart(const std::string& name, std::span<const Comparison> comparisons, const Palette& palette,
+                   CurveAxis axis) {
   const Comparison& first = comparisons.front();
   const bool evaluated = is_evaluated(comparisons);
   const std::string what = evaluated ? first.metric : "training loss";
@@ -201,8 +194,8 @@ Chart curves_chart(const std::string& name, std::span<const Comparison> comparis
   std::vector<std::string> labels, colors;
   std::map<std::string, std::size_t> variants;
   json dashes = json::array();
-  static const std::vector<json> kDashes = {json::array({1, 0}), json::array({7, 3}),
-                                            json::array({2, 2}), json::array({9, 3, 2, 3})};
+  static const std::vector<json> kDashes = {json::array({1, 0}), json::array({7, 3}), json::array({2, 2}),
+                                            json::array({9, 3, 2, 3})};
   std::vector<std::pair<const Comparison*, Lines>> panels;
   Frame frame;
   frame.low = std::numeric_limits<double>::infinity();
@@ -228,8 +221,7 @@ Chart curves_chart(const std::string& name, std::span<const Comparison> comparis
   if (panels.empty()) return {name, title, nullptr};
   frame.low = quantile(all_values, 0);
   // A loss on its way to infinity would press all others flat: it leaves the frame at the top.
-  frame.high = evaluated ? quantile(all_values, 1)
-                         : std::min(quantile(all_values, 1), 2 * quantile(all_values, 0.9));
+  frame.high = evaluated ? quantile(all_values, 1) : std::min(quantile(all_values, 1), 2 * quantile(all_values, 0.9));
   if (evaluated && first.target) {
     frame.low = std::min(frame.low, *first.target);
     frame.high = std::max(frame.high, *first.target);
@@ -255,23 +247,20 @@ Chart curves_chart(const std::string& name, std::span<const Comparison> comparis
                 {"scale", {{"domain", string_array(labels)}, {"range", dashes}}},
                 {"legend", legend}};
 
-  std::string how =
-      bands ? "Line: median over seeds, while most of them run; band: smallest to largest"
-            : "One seed";
+  std::string how = bands ? "Line: median over seeds, while most of them run; band: smallest to largest" : "One seed";
   if (axis == CurveAxis::time) how += "; evaluation time excluded, draining included";
   std::vector<std::string> subtitle = {setting(first), how};
   if (const std::string diverged = diverged_text(comparisons); !diverged.empty())
     subtitle.push_back(shortened(diverged, 150));
   Chart chart{name, title, chart_frame(title, subtitle)};
-  chart.spec["params"] =
-      json::array({{{"name", "pick"},
-                    {"select", {{"type", "point"}, {"fields", json::array({"label"})}}},
-                    {"bind", "legend"},
-                    {"views", json::array({"lines"})}}});
+  chart.spec["params"] = json::array({{{"name", "pick"},
+                                       {"select", {{"type", "point"}, {"fields", json::array({"label"})}}},
+                                       {"bind", "legend"},
+                                       {"views", json::array({"lines"})}}});
   json& views = chart.spec["concat"] = json::array();
   for (const auto& [c, lines] : panels)
-    views.push_back(curve_panel(*c, panels.size() > 1 ? panel_title(*c, comparisons) : "",
-                                lines.values, frame, evaluated, views.empty()));
+    views.push_back(curve_panel(*c, panels.size() > 1 ? panel_title(*c, comparisons) : "", lines.values, frame,
+                                evaluated, views.empty()));
   chart.spec["columns"] = columns;
   chart.spec["spacing"] = 24;
   return chart;

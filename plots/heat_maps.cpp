@@ -42,24 +42,20 @@ json cell_layers(const std::string& x_title, const std::vector<std::string>& col
                       {"y", y},
                       {"color", color},
                       {"tooltip", json::array({{{"field", "row"}, {"title", "system"}},
-                                               {{"field", "column"},
-                                                {"title", x_title.empty() ? "workload" : x_title}},
+                                               {{"field", "column"}, {"title", x_title.empty() ? "workload" : x_title}},
                                                {{"field", "note"}}})}}}});
-  layers.push_back(
-      {{"transform", json::array({{{"filter", "datum.framed"}}})},
-       {"mark", {{"type", "rect"}, {"filled", false}, {"stroke", "#111"}, {"strokeWidth", 2.5}}},
-       {"encoding", {{"x", x}, {"y", y}}}});
-  layers.push_back(
-      {{"mark", {{"type", "text"}, {"fontSize", 11}}},
-       {"encoding", {{"x", x}, {"y", y}, {"text", {{"field", "text"}}}, {"color", ink}}}});
+  layers.push_back({{"transform", json::array({{{"filter", "datum.framed"}}})},
+                    {"mark", {{"type", "rect"}, {"filled", false}, {"stroke", "#111"}, {"strokeWidth", 2.5}}},
+                    {"encoding", {{"x", x}, {"y", y}}}});
+  layers.push_back({{"mark", {{"type", "text"}, {"fontSize", 11}}},
+                    {"encoding", {{"x", x}, {"y", y}, {"text", {{"field", "text"}}}, {"color", ink}}}});
   return layers;
 }
 
 std::string mixed(const int (&from)[3], const int (&to)[3], double share) {
   std::string text = "#";
   for (int i = 0; i < 3; ++i)
-    text +=
-        fmt::format("{:02x}", static_cast<int>(std::lround(from[i] + share * (to[i] - from[i]))));
+    text += fmt::format("{:02x}", static_cast<int>(std::lround(from[i] + share * (to[i] - from[i]))));
   return text;
 }
 
@@ -67,21 +63,18 @@ constexpr int kWhite[3] = {255, 255, 255}, kBlue[3] = {49, 110, 178}, kRed[3] = 
 
 }  // namespace
 
-Chart stable_rate_chart(const std::string& name, const std::string& title,
-                        std::span<const StableRates> boundaries) {
+Chart stable_rate_chart(const std::string& name, const std::string& title, std::span<const StableRates> boundaries) {
   if (boundaries.empty()) return {name, title, nullptr};
   const StableRates& first = boundaries.front();
-  std::string how =
-      fmt::format("{} clock · {} · global batch {}", first.clock, first.cluster, first.batch);
+  std::string how = fmt::format("{} clock · {} · global batch {}", first.clock, first.cluster, first.batch);
   for (const std::string& more : {first.duration, first.optimizer})
     if (!more.empty()) how += " · " + more;
-  Chart chart{
-      name, title,
-      chart_frame(title, {how,
-                          "n/m: stable runs of all seeds. Framed: the largest rate that is stable, "
-                          "with all smaller ones, for all seeds",
-                          "Stable: no divergence, and the loss fell by a tenth or more (last tenth "
-                          "of the updates against the first update)"})};
+  Chart chart{name, title,
+              chart_frame(title, {how,
+                                  "n/m: stable runs of all seeds. Framed: the largest rate that is stable, "
+                                  "with all smaller ones, for all seeds",
+                                  "Stable: no divergence, and the loss fell by a tenth or more (last tenth "
+                                  "of the updates against the first update)"})};
   json& views = chart.spec["concat"] = json::array();
   for (const StableRates& b : boundaries) {
     json values = json::array();
@@ -90,27 +83,22 @@ Chart stable_rate_chart(const std::string& name, const std::string& title,
     for (const StableRateRow& row : b.rows) {
       labels.push_back(row.label);
       for (std::size_t k = 0; k < rates.size(); ++k) {
-        const auto of = [&](Stability s) {
-          return std::count(row.runs[k].begin(), row.runs[k].end(), s);
-        };
+        const auto of = [&](Stability s) { return std::count(row.runs[k].begin(), row.runs[k].end(), s); };
         const auto stable = of(Stability::stable),
                    known = static_cast<std::ptrdiff_t>(row.runs[k].size()) - of(Stability::unknown);
-        const double share =
-            known > 0 ? static_cast<double>(stable) / static_cast<double>(known) : 0;
-        std::string note = fmt::format("{} stable, {} diverged, {} without progress, {} not run",
-                                       stable, of(Stability::diverged), of(Stability::no_progress),
-                                       of(Stability::unknown));
+        const double share = known > 0 ? static_cast<double>(stable) / static_cast<double>(known) : 0;
+        std::string note = fmt::format("{} stable, {} diverged, {} without progress, {} not run", stable,
+                                       of(Stability::diverged), of(Stability::no_progress), of(Stability::unknown));
         if (known == 0 && !row.reason.empty()) note += " (" + row.reason + ")";
-        values.push_back(
-            {{"row", row.label},
-             {"column", rates[k]},
-             {"text", known > 0 ? fmt::format("{}/{}", stable, row.runs[k].size()) : "–"},
-             {"note", note},
-             {"framed", row.largest == b.rates[k]},
-             {"ink", share > 0.7 ? "#fff" : "#222"},
-             {"color", known == 0   ? kGrey
-                       : share == 0 ? mixed(kWhite, kRed, 0.45)
-                                    : mixed(kWhite, kBlue, 0.15 + 0.85 * share)}});
+        values.push_back({{"row", row.label},
+                          {"column", rates[k]},
+                          {"text", known > 0 ? fmt::format("{}/{}", stable, row.runs[k].size()) : "–"},
+                          {"note", note},
+                          {"framed", row.largest == b.rates[k]},
+                          {"ink", share > 0.7 ? "#fff" : "#222"},
+                          {"color", known == 0   ? kGrey
+                                    : share == 0 ? mixed(kWhite, kRed, 0.45)
+                                                 : mixed(kWhite, kBlue, 0.15 + 0.85 * share)}});
       }
     }
     json spec = {{"data", {{"values", std::move(values)}}},
@@ -158,8 +146,8 @@ static OverviewCell throughput_cell(const ComparisonRow& row) {
           .gain = row.throughput_ratio};
 }
 
-Chart overview_chart(const std::string& name, const std::string& title,
-                     std::span<const Comparison> comparisons, CompareMetric metric) {
+Chart overview_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons,
+                     CompareMetric metric) {
   const bool time = metric == CompareMetric::time_to_accuracy;
   // A panel for each rank count and way to set the learning rate, a column a workload.
   struct Panel {
@@ -174,15 +162,13 @@ Chart overview_chart(const std::string& name, const std::string& title,
   bool any = false;
   for (const Comparison& c : comparisons) {
     if (time && !c.target) continue;
-    auto panel = std::find_if(panels.begin(), panels.end(), [&](const Panel& p) {
-      return p.ranks == c.ranks && p.tuned == c.tuned;
-    });
+    auto panel = std::find_if(panels.begin(), panels.end(),
+                              [&](const Panel& p) { return p.ranks == c.ranks && p.tuned == c.tuned; });
     if (panel == panels.end()) {
       panels.push_back({.ranks = c.ranks, .tuned = c.tuned});
       panel = panels.end() - 1;
     }
-    if (std::count(workloads.begin(), workloads.end(), c.workload) == 0)
-      workloads.push_back(c.workload);
+    if (std::count(workloads.begin(), workloads.end(), c.workload) == 0) workloads.push_back(c.workload);
     for (const ComparisonRow& row : c.rows) {
       if (row.reference || row.attempts == 0) continue;
       // Of several rates that all share, the first.
@@ -214,17 +200,14 @@ Chart overview_chart(const std::string& name, const std::string& title,
   });
   bool both = false;
   for (const Panel& p : panels) both |= p.tuned != panels.front().tuned;
-  std::vector<std::string> subtitle = {clock_text(comparisons.front()) + " · " +
-                                       comparisons.front().cluster};
+  std::vector<std::string> subtitle = {clock_text(comparisons.front()) + " · " + comparisons.front().cluster};
   subtitle.push_back(std::string("Median over seeds relative to single_device") +
                      (both ? " with its learning rate set in the same way" : "") +
                      (time ? ": below 1× (blue) is faster" : ": above 1× (blue) is faster"));
   const bool several = std::any_of(comparisons.begin(), comparisons.end(), [](const auto& c) {
-    return std::any_of(c.rows.begin(), c.rows.end(),
-                       [](const auto& row) { return row.attempts > 1; });
+    return std::any_of(c.rows.begin(), c.rows.end(), [](const auto& row) { return row.attempts > 1; });
   });
-  if (time && several)
-    subtitle.push_back("4/5: so many of the seeds reached the target; grey: none did");
+  if (time && several) subtitle.push_back("4/5: so many of the seeds reached the target; grey: none did");
   Chart chart{name, title, chart_frame(title, subtitle)};
   json& views = chart.spec["concat"] = json::array();
   // Two panels beside one another fill a page.

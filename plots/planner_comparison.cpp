@@ -8,7 +8,7 @@
 #include <set>
 #include <sstream>
 
-#include "harness/core/units.h"
+#include "harness/base/quantities.h"
 #include "plots/charts.h"
 #include "plots/report.h"
 #include "plots/report_tables.h"
@@ -37,8 +37,7 @@ std::vector<PlannedRow> planned_rows(const Comparison& c) {
     if (row.throughput && row.throughput->median > 0)
       planned.update_seconds = static_cast<double>(row.samples_per_update) / row.throughput->median;
   }
-  const bool searched =
-      std::ranges::any_of(rows, [](const PlannedRow& p) { return p.facts.searched; });
+  const bool searched = std::ranges::any_of(rows, [](const PlannedRow& p) { return p.facts.searched; });
   if (!searched) rows.clear();
   std::ranges::stable_sort(rows, [](const PlannedRow& a, const PlannedRow& b) {
     return a.update_seconds.value_or(1e300) < b.update_seconds.value_or(1e300);
@@ -47,8 +46,7 @@ std::vector<PlannedRow> planned_rows(const Comparison& c) {
 }
 
 std::string objective_text(const PlanFacts& facts) {
-  return to_text(Seconds(facts.objective)) + "<br><small>" + escape_html(facts.objective_name) +
-         "</small>";
+  return to_text(Seconds(facts.objective)) + "<br><small>" + escape_html(facts.objective_name) + "</small>";
 }
 
 // A planner is one line of the legend with all its micro-batch sizes: the label without them.
@@ -76,12 +74,9 @@ std::string planner_table(const Comparison& c, const Palette& palette) {
       "<th>depth</th><th>peak/rank</th><th class=\"text\">search</th></tr></thead><tbody>\n",
       update_head(c));
   for (const auto& [row, facts, update_seconds] : rows) {
-    const std::string system =
-        fmt::format("<td><span class=\"swatch\" style=\"background:{}\"></span>{}</td>",
-                    palette.color(row->system), escape_html(row->label));
-    std::string outcome = !facts.searched  ? "no search: balanced"
-                          : facts.complete ? "complete"
-                                           : "capped: best so far";
+    const std::string system = fmt::format("<td><span class=\"swatch\" style=\"background:{}\"></span>{}</td>",
+                                           palette.color(row->system), escape_html(row->label));
+    std::string outcome = !facts.searched ? "no search: balanced" : facts.complete ? "complete" : "capped: best so far";
     if (row->outcome != "ok") {
       outcome = row->outcome;
       std::ranges::replace(outcome, '_', ' ');
@@ -89,26 +84,23 @@ std::string planner_table(const Comparison& c, const Palette& palette) {
     html += fmt::format(
         "<tr>{}<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>"
         "<td>{}</td><td class=\"text{}\">{}</td></tr>\n",
-        system, row->microbatches, update_seconds ? to_text(Seconds(*update_seconds)) : "–",
-        objective_text(facts), to_text(Seconds(facts.search_seconds)), facts.states, facts.stages,
-        facts.depth,
-        row->peak_memory ? to_text(Bytes(static_cast<std::int64_t>(row->peak_memory->median)))
-                         : "–",
+        system, row->microbatches, update_seconds ? to_text(Seconds(*update_seconds)) : "–", objective_text(facts),
+        to_text(Seconds(facts.search_seconds)), facts.states, facts.stages, facts.depth,
+        row->peak_memory ? to_text(Bytes(static_cast<std::int64_t>(row->peak_memory->median))) : "–",
         row->outcome == "ok" && facts.complete ? "" : " bad", escape_html(outcome));
   }
   return html + "</tbody></table></div>\n";
 }
 
-Chart planner_chart(const std::string& name, const std::string& title,
-                    std::span<const Comparison> comparisons, const Palette& palette) {
+Chart planner_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons,
+                    const Palette& palette) {
   Chart chart{name, title, nullptr};
   // One colour a planner in all panels: its system's own, unless variants of that must be told
   // apart.
   std::map<std::string, std::string> color_of;  // by label
   for (const Comparison& c : comparisons)
     for (const PlannedRow& p : planned_rows(c))
-      if (p.facts.searched && p.update_seconds)
-        color_of[planner_label(*p.row)] = palette.color(p.row->system);
+      if (p.facts.searched && p.update_seconds) color_of[planner_label(*p.row)] = palette.color(p.row->system);
   std::vector<std::string> labels, colors;
   for (const auto& [label, color] : color_of) {
     labels.push_back(label);
@@ -129,15 +121,15 @@ Chart planner_chart(const std::string& name, const std::string& title,
     for (const auto& [row, facts, update_seconds] : planned_rows(c)) {
       if (!facts.searched || !update_seconds) continue;
       const std::string label = planner_label(*row);
-      values.push_back({{"planner", label},
-                        {"search", std::max(facts.search_seconds, 1e-6)},
-                        {"update", *update_seconds / scale.divisor},
-                        {"text", to_text(Seconds(*update_seconds)) + " after a search of " +
-                                     to_text(Seconds(facts.search_seconds))},
-                        {"micro-batches", row->microbatches},
-                        {"depth", facts.depth},
-                        {"states", facts.states},
-                        {"ended", facts.complete ? "complete" : "capped"}});
+      values.push_back(
+          {{"planner", label},
+           {"search", std::max(facts.search_seconds, 1e-6)},
+           {"update", *update_seconds / scale.divisor},
+           {"text", to_text(Seconds(*update_seconds)) + " after a search of " + to_text(Seconds(facts.search_seconds))},
+           {"micro-batches", row->microbatches},
+           {"depth", facts.depth},
+           {"states", facts.states},
+           {"ended", facts.complete ? "complete" : "capped"}});
     }
     if (values.empty()) continue;
     json view = {
@@ -160,14 +152,12 @@ Chart planner_chart(const std::string& name, const std::string& title,
            {{"field", "planner"},
             {"type", "nominal"},
             {"scale", colours},
-            {"legend",
-             {{"title", nullptr}, {"orient", "bottom"}, {"columns", legend_columns(labels)}}}}},
+            {"legend", {{"title", nullptr}, {"orient", "bottom"}, {"columns", legend_columns(labels)}}}}},
           {"shape",
            {{"field", "ended"},
             {"type", "nominal"},
             {"scale",
-             {{"domain", string_array({"complete", "capped"})},
-              {"range", string_array({"circle", "triangle-up"})}}},
+             {{"domain", string_array({"complete", "capped"})}, {"range", string_array({"circle", "triangle-up"})}}},
             {"legend", {{"title", nullptr}, {"orient", "bottom"}}}}},
           {"tooltip", json::array({{{"field", "planner"}, {"title", "planner"}},
                                    {{"field", "text"}, {"title", "update"}},
@@ -179,9 +169,8 @@ Chart planner_chart(const std::string& name, const std::string& title,
     views.push_back(std::move(view));
   }
   if (views.empty()) return chart;
-  chart.spec =
-      chart_frame(title, {setting(comparisons.front()),
-                          "Lower left is better; a triangle is a search that a cap ended"});
+  chart.spec = chart_frame(
+      title, {setting(comparisons.front()), "Lower left is better; a triangle is a search that a cap ended"});
   chart.spec["concat"] = std::move(views);
   chart.spec["columns"] = panel_columns(comparisons);
   chart.spec["resolve"] = {{"scale", {{"color", "shared"}}}};

@@ -10,8 +10,8 @@ namespace {
 
 using nlohmann::json;
 
-Record planned(const std::string& system, double seconds, const std::string& objective,
-               double search_seconds, bool complete) {
+Record planned(const std::string& system, double seconds, const std::string& objective, double search_seconds,
+               bool complete) {
   Record record = synthetic::record(system, 4, seconds, "virtual");
   record.plan = {{"objective", 0.25},
                  {"objective_name", objective},
@@ -33,16 +33,14 @@ std::vector<Record> planners() {
 TEST(PlannerComparison, TheTableSaysWhatEachSearchWas) {
   const std::vector<Record> records = planners();
   const std::string html = planner_table(compare(records).front(), Palette(records));
-  const std::size_t graphpipe = html.find("graphpipe"), piper = html.find("piper"),
-                    gpipe = html.find("gpipe</td>");
+  const std::size_t graphpipe = html.find("graphpipe"), piper = html.find("piper"), gpipe = html.find("gpipe</td>");
   ASSERT_NE(graphpipe, std::string::npos);
   EXPECT_LT(graphpipe, piper);  // the fastest plan first
   EXPECT_LT(piper, gpipe);
   EXPECT_EQ(html.find("single_device"), std::string::npos);
   const std::string first = html.substr(graphpipe, piper - graphpipe);
   EXPECT_NE(first.find("slowest stage, per sample"), std::string::npos);
-  EXPECT_NE(first.find("<td>500 ms</td><td>12345</td><td>3</td><td>2</td>"), std::string::npos)
-      << first;
+  EXPECT_NE(first.find("<td>500 ms</td><td>12345</td><td>3</td><td>2</td>"), std::string::npos) << first;
   EXPECT_NE(first.find(">complete<"), std::string::npos);
   EXPECT_NE(html.substr(piper, gpipe - piper).find(">capped: best so far<"), std::string::npos);
   EXPECT_NE(html.substr(gpipe).find(">no search: balanced<"), std::string::npos);
@@ -80,8 +78,7 @@ TEST(PlannerComparison, MicroBatchSizesOfAPlannerAreOneColour) {
   records.back().digest += " of half the size";
   const Chart chart = planner_chart("planners", "Planners", compare(records), Palette(records));
   EXPECT_EQ(chart.spec["concat"][0]["data"]["values"].size(), 3u);
-  EXPECT_EQ(chart.spec["concat"][0]["encoding"]["color"]["scale"]["domain"],
-            json::parse(R"(["graphpipe", "piper"])"));
+  EXPECT_EQ(chart.spec["concat"][0]["encoding"]["color"]["scale"]["domain"], json::parse(R"(["graphpipe", "piper"])"));
 }
 
 TEST(PlannerComparison, BalancedChainsAloneAreNoComparisonOfPlanners) {

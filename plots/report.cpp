@@ -12,7 +12,7 @@
 #include <iterator>
 #include <system_error>
 
-#include "harness/core/error.h"
+#include "harness/base/error.h"
 
 extern char** environ;
 
@@ -53,12 +53,10 @@ Ended run(const std::vector<std::string>& command, const fs::path& log) {
   arguments.push_back(nullptr);
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log.c_str(),
-                                     O_WRONLY | O_CREAT | O_TRUNC, 0666);
+  ::posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
   ::posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
   pid_t child = 0;
-  const int error =
-      ::posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
+  const int error = ::posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
   ::posix_spawn_file_actions_destroy(&actions);
   if (error != 0) return {error, 0};
   int status = 0;
@@ -67,8 +65,7 @@ Ended run(const std::vector<std::string>& command, const fs::path& log) {
   return {0, WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status)};
 }
 
-void render(const std::vector<std::string>& renderer, const fs::path& charts,
-            const fs::path& bundle) {
+void render(const std::vector<std::string>& renderer, const fs::path& charts, const fs::path& bundle) {
   const fs::path log = charts / ".render.log";
   std::vector<std::string> command = renderer;
   command.insert(command.end(), {charts.string(), "--bundle", bundle.string()});
@@ -80,21 +77,17 @@ void render(const std::vector<std::string>& renderer, const fs::path& charts,
 
   std::string line;
   for (const std::string& word : command) line += (line.empty() ? "" : " ") + word;
-  const std::string where =
-      "the charts are written as Vega-Lite specs to " + charts.string() + ", but ";
+  const std::string where = "the charts are written as Vega-Lite specs to " + charts.string() + ", but ";
   const std::string python = renderer.empty() ? "python3" : renderer.front();
   // 3: render.py says that its package is missing. 127: what env(1) and shells say for "not found".
   if (ended.error == 0 && ended.code == 3)
-    throw RunError(where + "the renderer lacks a package; run: " + python +
-                   " -m pip install vl-convert-python");
+    throw RunError(where + "the renderer lacks a package; run: " + python + " -m pip install vl-convert-python");
   if (ended.error != 0 || ended.code == 127)
     throw RunError(fmt::format(
         "{}the renderer '{}' cannot be started ({}); run ./quickstart to set it up, or: "
         "python3 -m pip install vl-convert-python && python3 plots/render.py {}",
-        where, python, std::system_category().message(ended.error ? ended.error : ENOENT),
-        charts.string()));
-  throw RunError(
-      fmt::format("{}rendering ended with code {}; run: {}\n{}", where, ended.code, line, output));
+        where, python, std::system_category().message(ended.error ? ended.error : ENOENT), charts.string()));
+  throw RunError(fmt::format("{}rendering ended with code {}; run: {}\n{}", where, ended.code, line, output));
 }
 
 // Charts of an earlier report would be rendered again and stand beside the new ones.
@@ -105,8 +98,7 @@ void remove_charts(const fs::path& folder) {
     if (name.ends_with(".vl.json")) old.push_back(folder / name.substr(0, name.size() - 8));
   }
   for (const fs::path& stem : old)
-    for (const char* ending : {".vl.json", ".svg", ".png", ".pdf"})
-      fs::remove(stem.string() + ending);
+    for (const char* ending : {".vl.json", ".svg", ".png", ".pdf"}) fs::remove(stem.string() + ending);
 }
 
 std::vector<Chart> all_charts(const ChartSet& set) {
@@ -135,8 +127,7 @@ Report write_report(std::span<const Record> records, const fs::path& out_dir,
     remove_charts(folder);
     for (const Chart& chart : all_charts(charts)) {
       report.charts.push_back(folder / (chart.name + ".vl.json"));
-      write_file(report.charts.back(),
-                 chart.spec.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+      write_file(report.charts.back(), chart.spec.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
     }
     render(renderer, folder, bundle);
     const std::string script = read_file(bundle);

@@ -26,8 +26,7 @@ Report write_report(std::span<const Record> records, const std::filesystem::path
                     const std::vector<std::string>& renderer);
 
 // The page itself; `bundle` is the script that defines vegaEmbed.
-std::string report_html(const ChartSet& charts, std::span<const Record> records,
-                        const std::string& bundle);
+std::string report_html(const ChartSet& charts, std::span<const Record> records, const std::string& bundle);
 
 std::string escape_html(const std::string& text);
 

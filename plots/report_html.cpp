@@ -110,11 +110,10 @@ seed diverges or does not learn.</p>
 )";
   for (const Chart& chart : charts.boundary_charts) html += figure(chart);
   for (const StableRates& b : charts.boundaries) {
-    html += fmt::format("<p class=\"soft\">{}, {} clock on {}, {}: ", escape_html(b.title),
-                        escape_html(b.clock), escape_html(b.cluster), ranks_text(b.ranks));
+    html += fmt::format("<p class=\"soft\">{}, {} clock on {}, {}: ", escape_html(b.title), escape_html(b.clock),
+                        escape_html(b.cluster), ranks_text(b.ranks));
     std::string rows;
-    for (const StableRateRow& row : b.rows)
-      rows += (rows.empty() ? "" : "; ") + row.label + " " + rate_text(row, b);
+    for (const StableRateRow& row : b.rows) rows += (rows.empty() ? "" : "; ") + row.label + " " + rate_text(row, b);
     html += escape_html(rows) + ".</p>\n";
   }
   return html;
@@ -134,15 +133,14 @@ std::string introduction(const ChartSet& charts, std::span<const Record> records
   std::string html = fmt::format(
       "<h1>Sluice report</h1>\n<p class=\"soft\">{} record{}, {} system{}, {} "
       "workload{}{}{}{}</p>\n",
-      records.size(), records.size() == 1 ? "" : "s", systems.size(),
-      systems.size() == 1 ? "" : "s", workloads.size(), workloads.size() == 1 ? "" : "s",
+      records.size(), records.size() == 1 ? "" : "s", systems.size(), systems.size() == 1 ? "" : "s", workloads.size(),
+      workloads.size() == 1 ? "" : "s",
       candidates == 0 ? "" : fmt::format(", {} of them to tune learning rates", candidates),
       diverged == 0 ? "" : fmt::format(", {} diverged (which is a result)", diverged),
       failed == 0 ? "" : fmt::format(", {} not ok (listed with their reasons)", failed));
   html += "<nav>";
   for (const ChartSection& section : charts.sections)
-    html += fmt::format("<a href=\"#{}\">{}</a>", escape_html(section.id),
-                        escape_html(section.heading));
+    html += fmt::format("<a href=\"#{}\">{}</a>", escape_html(section.id), escape_html(section.heading));
   if (!charts.boundary_charts.empty()) html += "<a href=\"#boundaries\">Divergence boundaries</a>";
   html += R"(</nav>
 <h3>What was measured, and how fair it is</h3>
@@ -173,8 +171,7 @@ the two.</p>
 
 }  // namespace
 
-std::string report_html(const ChartSet& charts, std::span<const Record> records,
-                        const std::string& bundle) {
+std::string report_html(const ChartSet& charts, std::span<const Record> records, const std::string& bundle) {
   const Palette palette(records);
   std::string html =
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
@@ -185,23 +182,19 @@ std::string report_html(const ChartSet& charts, std::span<const Record> records,
   if (!charts.overview.empty()) html += "<h2>Overview</h2>\n";
   for (const Chart& chart : charts.overview) html += figure(chart);
   for (const ChartSection& section : charts.sections) {
-    html += fmt::format("<h2 id=\"{}\">{}</h2>\n<p class=\"soft\">{}</p>\n",
-                        escape_html(section.id), escape_html(section.heading),
-                        escape_html(setting(section.comparisons.front())));
+    html += fmt::format("<h2 id=\"{}\">{}</h2>\n<p class=\"soft\">{}</p>\n", escape_html(section.id),
+                        escape_html(section.heading), escape_html(setting(section.comparisons.front())));
     for (const Comparison& c : section.comparisons) {
       html += "<h3>Results, " + escape_html(panel_title(c, section.comparisons)) + "</h3>\n" +
               results_table(c, palette) + verdict_list(c) + tuning_table(c, palette);
       if (!c.baseline.empty())
-        html += "<p class=\"soft\">Ratio: throughput relative to " + escape_html(c.baseline) +
-                ".</p>\n";
+        html += "<p class=\"soft\">Ratio: throughput relative to " + escape_html(c.baseline) + ".</p>\n";
     }
     for (const Comparison& c : section.comparisons)
       if (const std::string table = planner_table(c, palette); !table.empty())
-        html +=
-            "<h3>Planners, " + escape_html(panel_title(c, section.comparisons)) + "</h3>\n" +
-            table +
-            "<p class=\"soft\">Each planner minimises its own objective; one simulator judges all "
-            "plans. Depth: stages on the longest path. Peak: the largest rank's.</p>\n";
+        html += "<h3>Planners, " + escape_html(panel_title(c, section.comparisons)) + "</h3>\n" + table +
+                "<p class=\"soft\">Each planner minimises its own objective; one simulator judges all "
+                "plans. Depth: stages on the longest path. Peak: the largest rank's.</p>\n";
     std::string timelines;
     for (const Chart& chart : section.charts) {
       if (chart.name.starts_with("timeline-")) {
@@ -213,11 +206,9 @@ std::string report_html(const ChartSet& charts, std::span<const Record> records,
     // Theory does not depend on the learning rate: once for every rank count.
     std::set<int> shown;
     for (const Comparison& c : section.comparisons)
-      if (const std::string table = theory_table(c, palette);
-          !table.empty() && shown.insert(c.ranks).second)
+      if (const std::string table = theory_table(c, palette); !table.empty() && shown.insert(c.ranks).second)
         html += "<h3>Theory and observation, " + ranks_text(c.ranks) + "</h3>\n" + table;
-    if (!timelines.empty())
-      html += "<details><summary>Timelines</summary>\n" + timelines + "</details>\n";
+    if (!timelines.empty()) html += "<details><summary>Timelines</summary>\n" + timelines + "</details>\n";
   }
   html += boundary_section(charts);
   html += "</main>\n<script>" + script_source(bundle) + "</script>\n<script>";

@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-#include "harness/core/units.h"
+#include "harness/base/quantities.h"
 #include "plots/report.h"
 #include "plots/style.h"
 
@@ -33,8 +33,7 @@ std::string figure_text(const json& value, bool share) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_array()) {
     std::string text;
-    for (const json& element : value)
-      text += (text.empty() ? "" : ", ") + figure_text(element, share);
+    for (const json& element : value) text += (text.empty() ? "" : ", ") + figure_text(element, share);
     return text;
   }
   return value.dump();
@@ -67,8 +66,8 @@ std::string time_text(const ComparisonRow& row) {
 }
 
 std::string name_cell(const ComparisonRow& row, const Palette& palette) {
-  return fmt::format("<td><span class=\"swatch\" style=\"background:{}\"></span>{}</td>",
-                     palette.color(row.system), escape_html(row.label));
+  return fmt::format("<td><span class=\"swatch\" style=\"background:{}\"></span>{}</td>", palette.color(row.system),
+                     escape_html(row.label));
 }
 
 std::string ratio_text(const ComparisonRow& row) {
@@ -83,17 +82,15 @@ std::string outcome_text(const ComparisonRow& row) {
   std::string text = row.outcome;
   std::replace(text.begin(), text.end(), '_', ' ');
   if (row.diverged > 1)
-    return fmt::format("{} of {} seeds diverged, the first at update {}", row.diverged,
-                       row.records.size(), row.first_divergence.value_or(0));
+    return fmt::format("{} of {} seeds diverged, the first at update {}", row.diverged, row.records.size(),
+                       row.first_divergence.value_or(0));
   if (row.outcome == "diverged") return text + " " + row.reason;
   return row.reason.empty() ? text : text + ": " + shortened(row.reason, 300);
 }
 
-void flatten(const json& value, const std::string& name,
-             std::map<std::string, std::set<std::string>>& into) {
+void flatten(const json& value, const std::string& name, std::map<std::string, std::set<std::string>>& into) {
   if (value.is_object()) {
-    for (const auto& [key, inner] : value.items())
-      flatten(inner, name.empty() ? key : name + "." + key, into);
+    for (const auto& [key, inner] : value.items()) flatten(inner, name.empty() ? key : name + "." + key, into);
   } else {
     into[name].insert(value.is_string() ? value.get<std::string>() : value.dump());
   }
@@ -136,8 +133,7 @@ std::string results_table(const Comparison& c, const Palette& palette) {
   const auto peak = [](const std::vector<std::int64_t>& peaks) {
     return peaks.empty() ? "" : to_text(Bytes(*std::max_element(peaks.begin(), peaks.end())));
   };
-  const bool seeds =
-      std::any_of(c.rows.begin(), c.rows.end(), [](Row row) { return row.records.size() > 1; });
+  const bool seeds = std::any_of(c.rows.begin(), c.rows.end(), [](Row row) { return row.records.size() > 1; });
   struct Column {
     std::string head;
     std::function<std::string(Row)> text;
@@ -147,37 +143,21 @@ std::string results_table(const Comparison& c, const Palette& palette) {
       {"micro-<br>batches", [](Row row) { return std::to_string(row.microbatches); }},
       {"samples/<br>update", [](Row row) { return std::to_string(row.samples_per_update); }},
       {"updates/<br>epoch",
-       [](Row row) {
-         return row.updates_per_epoch > 0 ? std::to_string(row.updates_per_epoch) : "";
-       }},
+       [](Row row) { return row.updates_per_epoch > 0 ? std::to_string(row.updates_per_epoch) : ""; }},
       {"tuned<br>rate",
-       [&](Row row) {
-         return c.tuned && row.learning_rate ? fmt::format("{:g}", *row.learning_rate) : "";
-       }},
-      {"samples/s",
-       [](Row row) {
-         return spread_text(row.throughput, [](double rate) { return rate_text(rate); });
-       }},
+       [&](Row row) { return c.tuned && row.learning_rate ? fmt::format("{:g}", *row.learning_rate) : ""; }},
+      {"samples/s", [](Row row) { return spread_text(row.throughput, [](double rate) { return rate_text(rate); }); }},
       {"95&nbsp;% interval",
-       [](Row row) {
-         return row.interval ? rate_text(row.interval->low) + "–" + rate_text(row.interval->high)
-                             : "";
-       }},
+       [](Row row) { return row.interval ? rate_text(row.interval->low) + "–" + rate_text(row.interval->high) : ""; }},
       {"ratio", ratio_text},
       {"peak/rank<br>measured", [&](Row row) { return peak(row.measured_peaks); }},
       {"peak/rank<br>predicted", [&](Row row) { return peak(row.predicted_peaks); }},
       {c.target ? fmt::format("time to<br>{:g}", *c.target) : "time to<br>target",
        [&](Row row) { return c.target ? time_text(row) : ""; }},
-      {"without<br>drain",
-       [&](Row row) { return drains ? spread_text(row.time_without_drain, seconds_text) : ""; }},
+      {"without<br>drain", [&](Row row) { return drains ? spread_text(row.time_without_drain, seconds_text) : ""; }},
       {"final<br>" + escape_html(c.metric),
-       [](Row row) {
-         return spread_text(row.final_metric, [](double v) { return fmt::format("{:.4g}", v); });
-       }},
-      {"seeds<br>ok",
-       [&](Row row) {
-         return seeds ? fmt::format("{}/{}", row.succeeded, row.records.size()) : "";
-       }},
+       [](Row row) { return spread_text(row.final_metric, [](double v) { return fmt::format("{:.4g}", v); }); }},
+      {"seeds<br>ok", [&](Row row) { return seeds ? fmt::format("{}/{}", row.succeeded, row.records.size()) : ""; }},
   };
   std::string head = "<th>system</th>";
   std::vector<std::string> lines;
@@ -185,19 +165,17 @@ std::string results_table(const Comparison& c, const Palette& palette) {
   for (const Column& column : columns) {
     std::vector<std::string> texts;
     for (Row row : c.rows) texts.push_back(column.text(row));
-    if (std::all_of(texts.begin(), texts.end(), [](const auto& text) { return text.empty(); }))
-      continue;
+    if (std::all_of(texts.begin(), texts.end(), [](const auto& text) { return text.empty(); })) continue;
     head += "<th>" + column.head + "</th>";
     for (std::size_t i = 0; i < texts.size(); ++i) lines[i] += cell(texts[i]);
   }
-  std::string html = "<div class=\"scroll\"><table><thead><tr>" + head +
-                     "<th class=\"text\">outcome</th></tr></thead><tbody>\n";
+  std::string html =
+      "<div class=\"scroll\"><table><thead><tr>" + head + "<th class=\"text\">outcome</th></tr></thead><tbody>\n";
   for (std::size_t i = 0; i < lines.size(); ++i) {
     Row row = c.rows[i];
     html += row.reference ? "<tr class=\"reference\">" : "<tr>";
     html += lines[i];
-    html +=
-        cell(outcome_text(row), row.outcome == "ok" ? " class=\"text\"" : " class=\"text bad\"");
+    html += cell(outcome_text(row), row.outcome == "ok" ? " class=\"text\"" : " class=\"text bad\"");
     html += "</tr>\n";
   }
   return html + "</tbody></table></div>\n";
@@ -207,8 +185,7 @@ std::string results_table(const Comparison& c, const Palette& palette) {
 std::string verdict_list(const Comparison& c) {
   if (c.verdicts.empty()) return "";
   std::string html = "<ul class=\"soft\">\n";
-  for (const Verdict& verdict : c.verdicts)
-    html += "<li>" + escape_html(to_text(verdict)) + "</li>\n";
+  for (const Verdict& verdict : c.verdicts) html += "<li>" + escape_html(to_text(verdict)) + "</li>\n";
   return html + "</ul>\n";
 }
 
@@ -221,20 +198,16 @@ std::string tuning_table(const Comparison& c, const Palette& palette) {
     std::string tried;
     for (const json& result : *results) {
       const json value = result.value("value", json(nullptr));
-      const std::string text =
-          fmt::format("{:g}: {}", result.value("learning_rate", 0.0),
-                      value.is_number() ? fmt::format("{:.4g}", value.get<double>())
-                                        : result.value("outcome", std::string("?")));
-      const bool chosen =
-          result.value("learning_rate", json(nullptr)) == row.tuning.value("chosen", json(-1));
-      tried += (tried.empty() ? "" : " · ") +
-               (chosen ? "<b>" + escape_html(text) + "</b>" : escape_html(text));
+      const std::string text = fmt::format(
+          "{:g}: {}", result.value("learning_rate", 0.0),
+          value.is_number() ? fmt::format("{:.4g}", value.get<double>()) : result.value("outcome", std::string("?")));
+      const bool chosen = result.value("learning_rate", json(nullptr)) == row.tuning.value("chosen", json(-1));
+      tried += (tried.empty() ? "" : " · ") + (chosen ? "<b>" + escape_html(text) + "</b>" : escape_html(text));
     }
-    const std::string length = row.tuning.contains("epochs")
-                                   ? row.tuning["epochs"].dump() + " epochs"
-                                   : row.tuning.value("steps", json(0)).dump() + " updates";
-    rows += "<tr>" + name_cell(row, palette) + "<td class=\"text\" style=\"max-width:none\">" +
-            tried + "</td>" + cell(row.tuning.value("criterion", std::string())) + cell(length) +
+    const std::string length = row.tuning.contains("epochs") ? row.tuning["epochs"].dump() + " epochs"
+                                                             : row.tuning.value("steps", json(0)).dump() + " updates";
+    rows += "<tr>" + name_cell(row, palette) + "<td class=\"text\" style=\"max-width:none\">" + tried + "</td>" +
+            cell(row.tuning.value("criterion", std::string())) + cell(length) +
             cell(row.tuning.value("seed", json(0)).dump()) + "</tr>\n";
   }
   if (rows.empty()) return "";
@@ -276,8 +249,7 @@ std::string theory_table(const Comparison& c, const Palette& palette) {
     }
     const std::string span = figure_text(record.observed, "span_bubble", true);
     cells += cell(span);
-    for (const char* kind : {"messages", "gathers", "reductions"})
-      cells += cell(sent_text(record.observed, kind));
+    for (const char* kind : {"messages", "gathers", "reductions"}) cells += cell(sent_text(record.observed, kind));
     if (any) rows += "<tr>" + name_cell(row, palette) + cells + "</tr>\n";
   }
   if (rows.empty()) return "";
@@ -308,8 +280,7 @@ std::string machine_table(std::span<const Record> records) {
       text += (text.empty() ? "" : "; ") + shortened(value, 160);
     }
     if (values.size() > 4) text += fmt::format("; … ({} values)", values.size());
-    html +=
-        "<tr>" + cell(name) + cell(text, " class=\"text\" style=\"max-width:none\"") + "</tr>\n";
+    html += "<tr>" + cell(name) + cell(text, " class=\"text\" style=\"max-width:none\"") + "</tr>\n";
   }
   return html + "</tbody></table></div>\n";
 }

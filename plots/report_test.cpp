@@ -7,7 +7,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "harness/core/error.h"
+#include "harness/base/error.h"
 #include "plots/synthetic_test.h"
 
 namespace sluice {
@@ -47,8 +47,7 @@ class ReportTest : public ::testing::Test {
 };
 
 TEST_F(ReportTest, WritesThePageAndTheSpecs) {
-  const Report report =
-      write_report(records_, folder_ / "out", renderer("echo 'var vegaEmbed; // </script>' > $3"));
+  const Report report = write_report(records_, folder_ / "out", renderer("echo 'var vegaEmbed; // </script>' > $3"));
   const std::string html = content(report.html);
   EXPECT_NE(html.find("var vegaEmbed; // <\\/script>"), std::string::npos);
   EXPECT_EQ(html.find("http://"), std::string::npos);  // nothing is fetched
@@ -62,10 +61,10 @@ TEST_F(ReportTest, WritesThePageAndTheSpecs) {
 TEST_F(ReportTest, SaysInWordsWhatTheStudyShows) {
   const std::vector<Record> study = synthetic::study();
   const std::string html = report_html(make_charts(study), study, "");
-  for (const char* text : {"Results, 8 ranks, learning rate tuned", "cannot be told apart: ",
-                           "How the learning rates were tuned", "0.05: 0.83",
-                           "seeds diverged, the first at update", "Divergence boundaries",
-                           "a result, and counts as not reaching the", "without<br>drain", "2/5"})
+  for (const char* text :
+       {"Results, 8 ranks, learning rate tuned", "cannot be told apart: ", "How the learning rates were tuned",
+        "0.05: 0.83", "seeds diverged, the first at update", "Divergence boundaries",
+        "a result, and counts as not reaching the", "without<br>drain", "2/5"})
     EXPECT_NE(html.find(text), std::string::npos) << text;
 }
 
@@ -94,8 +93,7 @@ TEST_F(ReportTest, EscapesWhatRecordsSay) {
 TEST_F(ReportTest, SaysWhichCommandHelps) {
   EXPECT_NE(failure({"/no/such/python", "render.py"}).find("./quickstart"), std::string::npos);
   EXPECT_NE(failure({}).find("./quickstart"), std::string::npos);
-  EXPECT_NE(failure(renderer("exit 3")).find("-m pip install vl-convert-python"),
-            std::string::npos);
+  EXPECT_NE(failure(renderer("exit 3")).find("-m pip install vl-convert-python"), std::string::npos);
   const std::string message = failure(renderer("echo bad mark >&2; exit 1"));
   EXPECT_NE(message.find("ended with code 1"), std::string::npos) << message;
   EXPECT_NE(message.find("bad mark"), std::string::npos) << message;

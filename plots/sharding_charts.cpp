@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "harness/core/units.h"
+#include "harness/base/quantities.h"
 #include "plots/charts.h"
 #include "plots/style.h"
 
@@ -35,10 +35,9 @@ bool worth_drawing(const Comparison& comparison) {
 
 }  // namespace
 
-Chart memory_throughput_chart(const std::string& name, const Comparison& comparison,
-                              const Palette& palette) {
-  const std::string title = fmt::format("Throughput against peak memory: {}, {}", comparison.title,
-                                        ranks_text(comparison.ranks));
+Chart memory_throughput_chart(const std::string& name, const Comparison& comparison, const Palette& palette) {
+  const std::string title =
+      fmt::format("Throughput against peak memory: {}, {}", comparison.title, ranks_text(comparison.ranks));
   std::vector<const ComparisonRow*> drawn;
   for (const ComparisonRow* row : drawing_order(comparison))
     if (row->throughput && row->peak_memory && !row->reference) drawn.push_back(row);
@@ -48,10 +47,10 @@ Chart memory_throughput_chart(const std::string& name, const Comparison& compari
   const Scale scale = byte_scale(largest);
   const auto beaten = [&](const ComparisonRow& row) {
     return std::any_of(drawn.begin(), drawn.end(), [&](const ComparisonRow* other) {
-      const bool as_good = other->throughput->median >= row.throughput->median &&
-                           other->peak_memory->median <= row.peak_memory->median;
-      const bool better = other->throughput->median > row.throughput->median ||
-                          other->peak_memory->median < row.peak_memory->median;
+      const bool as_good =
+          other->throughput->median >= row.throughput->median && other->peak_memory->median <= row.peak_memory->median;
+      const bool better =
+          other->throughput->median > row.throughput->median || other->peak_memory->median < row.peak_memory->median;
       return as_good && better;
     });
   };
@@ -93,35 +92,30 @@ Chart memory_throughput_chart(const std::string& name, const Comparison& compari
           {{"field", "system"},
            {"type", "nominal"},
            {"scale", {{"domain", string_array(systems)}, {"range", string_array(colors)}}},
-           {"legend",
-            {{"title", nullptr}, {"orient", "bottom"}, {"columns", legend_columns(systems)}}}}},
-         {"tooltip",
-          json::array({{{"field", "label"}, {"title", "system"}},
-                       {{"field", "memory"}, {"title", scale.unit}, {"format", ".3~g"}},
-                       {{"field", "throughput"}, {"title", "samples/s"}, {"format", ".4~g"}}})}}}});
+           {"legend", {{"title", nullptr}, {"orient", "bottom"}, {"columns", legend_columns(systems)}}}}},
+         {"tooltip", json::array({{{"field", "label"}, {"title", "system"}},
+                                  {{"field", "memory"}, {"title", scale.unit}, {"format", ".3~g"}},
+                                  {{"field", "throughput"}, {"title", "samples/s"}, {"format", ".4~g"}}})}}}});
   // The points of the front are named from left to right by their numbers, listed in the subtitle.
   std::vector<std::pair<double, const ComparisonRow*>> named;
   for (const ComparisonRow* row : drawn)
     if (!beaten(*row)) named.emplace_back(row->peak_memory->median, row);
   std::sort(named.begin(), named.end());
   json numbers = json::array();
-  std::vector<std::string> subtitle = {setting(comparison),
-                                       "Line: what no other point beats in both. Its points:"};
+  std::vector<std::string> subtitle = {setting(comparison), "Line: what no other point beats in both. Its points:"};
   for (std::size_t k = 0; k < named.size(); ++k) {
     const ComparisonRow& row = *named[k].second;
     numbers.push_back({{"memory", row.peak_memory->median / scale.divisor},
                        {"throughput", row.throughput->median},
                        {"text", std::to_string(k + 1)}});
-    subtitle.push_back(
-        shortened(fmt::format("{}  {}: {}, {} samples/s", k + 1, row.label,
-                              to_text(Bytes(static_cast<std::int64_t>(row.peak_memory->median))),
-                              rate_text(row.throughput->median)),
-                  110));
+    subtitle.push_back(shortened(fmt::format("{}  {}: {}, {} samples/s", k + 1, row.label,
+                                             to_text(Bytes(static_cast<std::int64_t>(row.peak_memory->median))),
+                                             rate_text(row.throughput->median)),
+                                 110));
   }
-  layers.push_back(
-      {{"data", {{"values", std::move(numbers)}}},
-       {"mark", {{"type", "text"}, {"dy", -11}, {"fontSize", 12}}},
-       {"encoding", {{"x", x}, {"y", y}, {"text", {{"field", "text"}, {"type", "nominal"}}}}}});
+  layers.push_back({{"data", {{"values", std::move(numbers)}}},
+                    {"mark", {{"type", "text"}, {"dy", -11}, {"fontSize", 12}}},
+                    {"encoding", {{"x", x}, {"y", y}, {"text", {{"field", "text"}, {"type", "nominal"}}}}}});
   Chart chart{name, title, chart_frame(title, subtitle)};
   chart.spec["data"] = {{"values", std::move(values)}};
   chart.spec["width"] = 620;
@@ -131,8 +125,8 @@ Chart memory_throughput_chart(const std::string& name, const Comparison& compari
 }
 
 Chart communication_chart(const std::string& name, const Comparison& comparison) {
-  const std::string title = fmt::format("What a rank sends in an update: {}, {}", comparison.title,
-                                        ranks_text(comparison.ranks));
+  const std::string title =
+      fmt::format("What a rank sends in an update: {}, {}", comparison.title, ranks_text(comparison.ranks));
   if (!worth_drawing(comparison)) return {name, title, nullptr};
   constexpr const char* kKinds[] = {"messages", "gathers", "reductions"};
   double largest = 0;
@@ -161,22 +155,20 @@ Chart communication_chart(const std::string& name, const Comparison& comparison)
                                  : fmt::format("bubble {:.1f} %", 100 * bubble->get<double>());
     texts.push_back({{"label", row->label}, {"size", sum}, {"text", text}});
   }
-  const json y = {
-      {"field", "label"},
-      {"type", "nominal"},
-      {"sort", string_array(order)},
-      {"axis", {{"title", nullptr}, {"ticks", false}, {"domain", false}, {"labelLimit", 480}}}};
+  const json y = {{"field", "label"},
+                  {"type", "nominal"},
+                  {"sort", string_array(order)},
+                  {"axis", {{"title", nullptr}, {"ticks", false}, {"domain", false}, {"labelLimit", 480}}}};
   const json x = {{"field", "size"},
                   {"type", "quantitative"},
                   {"scale", {{"domain", json::array({0, largest / scale.divisor * 1.3})}}},
                   {"axis", {{"title", scale.unit}, {"tickCount", 5}, {"format", ",~r"}}}};
   json stacked = x;
   stacked["stack"] = "zero";
-  Chart chart{
-      name, title,
-      chart_frame(title, {setting(comparison),
-                          "The rank that sends most of a kind: activations and their "
-                          "gradients, weights, gradients of weights. Counted, not measured"})};
+  Chart chart{name, title,
+              chart_frame(title, {setting(comparison),
+                                  "The rank that sends most of a kind: activations and their "
+                                  "gradients, weights, gradients of weights. Counted, not measured"})};
   chart.spec["width"] = 520;
   chart.spec["height"] = {{"step", 20}};
   chart.spec["layer"] = json::array(
@@ -189,9 +181,7 @@ Chart communication_chart(const std::string& name, const Comparison& comparison)
           {"color",
            {{"field", "kind"},
             {"type", "nominal"},
-            {"scale",
-             {{"domain", string_array(kinds)},
-              {"range", json::array({"#4c78a8", "#f58518", "#54a24b"})}}},
+            {"scale", {{"domain", string_array(kinds)}, {"range", json::array({"#4c78a8", "#f58518", "#54a24b"})}}},
             {"legend", {{"title", nullptr}, {"orient", "bottom"}}}}},
           {"tooltip", json::array({{{"field", "label"}, {"title", "system"}},
                                    {{"field", "kind"}},

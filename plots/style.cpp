@@ -48,8 +48,7 @@ json chart_frame(const std::string& title, const std::vector<std::string>& subti
         {"tickColor", "#888"},
         {"labelFlush", false},
         {"labelLimit", 320}}},
-      {"legend",
-       {{"labelFontSize", 12}, {"titleFontSize", 12}, {"labelLimit", 320}, {"symbolSize", 120}}},
+      {"legend", {{"labelFontSize", 12}, {"titleFontSize", 12}, {"labelLimit", 320}, {"symbolSize", 120}}},
       {"text", {{"fontSize", 12}}},
   };
   return spec;
@@ -109,9 +108,8 @@ std::string setting(const Comparison& c) {
 }
 
 std::size_t letters(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-  }));
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
 json panel_heading(const std::string& title) {
@@ -131,9 +129,8 @@ static std::vector<std::string> parts_of(const std::string& optimizer) {
 
 std::string panel_title(const Comparison& c, std::span<const Comparison> all) {
   std::string title;
-  if (std::any_of(all.begin(), all.end(), [&](const Comparison& other) {
-        return other.workload != c.workload || other.batch != c.batch;
-      }))
+  if (std::any_of(all.begin(), all.end(),
+                  [&](const Comparison& other) { return other.workload != c.workload || other.batch != c.batch; }))
     title = fmt::format("{}, batch {}, ", c.title, c.batch);
   title += ranks_text(c.ranks);
   for (const std::string& part : parts_of(c.optimizer)) {
@@ -166,10 +163,10 @@ std::vector<const ComparisonRow*> drawing_order(const Comparison& comparison) {
 
 Palette::Palette(std::span<const Record> records) {
   // Neighbours in the alphabet differ in hue, so that what stands side by side is told apart.
-  static const std::array<const char*, 24> kColors = {
-      "#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2", "#d4a600", "#9d755d",
-      "#ff9da6", "#2f4b7c", "#88d27a", "#a05195", "#0f8a8a", "#ffbe7d", "#7b6fd0", "#8c1d18",
-      "#9ecae9", "#6b8e23", "#d67195", "#3d6b4f", "#c49c6b", "#1b9ed8", "#5c3d2e", "#b6b800"};
+  static const std::array<const char*, 24> kColors = {"#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2",
+                                                      "#d4a600", "#9d755d", "#ff9da6", "#2f4b7c", "#88d27a", "#a05195",
+                                                      "#0f8a8a", "#ffbe7d", "#7b6fd0", "#8c1d18", "#9ecae9", "#6b8e23",
+                                                      "#d67195", "#3d6b4f", "#c49c6b", "#1b9ed8", "#5c3d2e", "#b6b800"};
   std::set<std::string> systems;
   for (const Record& record : records) systems.insert(record.system);
   systems.erase(kReferenceSystem);

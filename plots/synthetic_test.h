@@ -10,15 +10,13 @@
 
 namespace sluice::synthetic {
 
-inline Record record(const std::string& system, int ranks, double seconds,
-                     const std::string& clock = "wall", std::uint64_t seed = 1) {
+inline Record record(const std::string& system, int ranks, double seconds, const std::string& clock = "wall",
+                     std::uint64_t seed = 1) {
   Record r;
   r.system = system;
   r.workload = "fashion_mlp";
-  r.workload_facts = {{"metric", "accuracy"},
-                      {"metric_direction", "up"},
-                      {"target", 0.85},
-                      {"title", "MLP on Fashion-MNIST"}};
+  r.workload_facts = {
+      {"metric", "accuracy"}, {"metric_direction", "up"}, {"target", 0.85}, {"title", "MLP on Fashion-MNIST"}};
   r.cluster = clock == "wall" ? "this machine" : "flat:4";
   r.clock = clock;
   r.cost_source = clock == "wall" ? "" : "analytic";
@@ -30,8 +28,7 @@ inline Record record(const std::string& system, int ranks, double seconds,
   r.updates_per_epoch = 468;
   r.seed = seed;
   r.warmup_steps = 3;
-  for (int i = 0; i < 23; ++i)
-    r.step_seconds.push_back(i < 3 ? 3 * seconds : seconds * (1 + 0.06 * std::sin(1.7 * i)));
+  for (int i = 0; i < 23; ++i) r.step_seconds.push_back(i < 3 ? 3 * seconds : seconds * (1 + 0.06 * std::sin(1.7 * i)));
   for (int i = 1; i <= 12; ++i) {
     const double accuracy = 0.9 - 0.55 * std::exp(-0.3 * i) + 0.002 * static_cast<double>(seed);
     r.curve.push_back({40 * i, 40 * i * seconds, 2.3 * std::exp(-0.2 * i), accuracy});
@@ -60,8 +57,7 @@ inline Record record(const std::string& system, int ranks, double seconds,
       r.timeline.push_back({rank, name + "F" + std::to_string(micro), forward, forward + f});
       r.timeline.push_back({rank, name + "B" + std::to_string(micro), backward, backward + 2 * f});
       if (p > 1 && rank + 1 < p)
-        r.timeline.push_back(
-            {rank, name + "SEND_F" + std::to_string(micro), forward + f, forward + 1.4 * f});
+        r.timeline.push_back({rank, name + "SEND_F" + std::to_string(micro), forward + f, forward + 1.4 * f});
     }
     r.timeline.push_back({rank, "step", 3 * (m + p - 1) * f, (3 * (m + p - 1) + 0.8) * f});
   }
@@ -69,8 +65,7 @@ inline Record record(const std::string& system, int ranks, double seconds,
   r.theory = {{"bubble", bubble}, {"in_flight", m}, {"weight_versions", 1}, {"staleness", 0}};
   r.observed = {{"bubble_ratio", bubble * 1.05}, {"span_bubble", bubble}, {"in_flight", m}};
   r.environment = {{"cpu", "A <fast> CPU & more"}, {"commit", "0123abc"}, {"load", seconds}};
-  r.digest =
-      system + "/" + std::to_string(ranks) + clock + std::to_string(seed) + std::to_string(seconds);
+  r.digest = system + "/" + std::to_string(ranks) + clock + std::to_string(seed) + std::to_string(seconds);
   return r;
 }
 
@@ -111,10 +106,8 @@ inline std::vector<Record> records() {
   for (const char* system : {"single_device", "gpipe", "one_f_one_b"}) {
     all.push_back(record(system, system[0] == 's' ? 1 : 4, system[0] == 'g' ? 0.3 : 0.5));
     all.back().workload = "translation_lstm";
-    all.back().workload_facts = {{"metric", "perplexity"},
-                                 {"metric_direction", "down"},
-                                 {"target", 20},
-                                 {"title", "LSTM, English to German"}};
+    all.back().workload_facts = {
+        {"metric", "perplexity"}, {"metric_direction", "down"}, {"target", 20}, {"title", "LSTM, English to German"}};
     for (CurvePoint& point : all.back().curve) point.metric = std::exp(5.0 * (1.4 - *point.metric));
     all.back().digest += "lstm";
   }
@@ -129,18 +122,15 @@ inline std::vector<Record> study() {
     const char *name, *title;
     double rate;
   };
-  const Task tasks[] = {
-      {"fmnist_cnn", "Fashion-MNIST, small CNN (4 convolutions, 3 linear layers)", 0.05},
-      {"fmnist_mlp", "Fashion-MNIST, MLP 784-512-512-256-128-10", 0.02},
-      {"reviews_lstm", "Movie reviews, residual LSTM", 0.1},
-      {"translation_gnmt", "English to German, GNMT with 8 layers", 0.003},
-      {"gpt_small", "Language model, 12 transformer blocks", 0.0006}};
-  const char* systems[] = {"single_device", "one_f_one_b", "pipedream",
-                           "pipedream_2bw", "spectrain",   "pipeoptim"};
+  const Task tasks[] = {{"fmnist_cnn", "Fashion-MNIST, small CNN (4 convolutions, 3 linear layers)", 0.05},
+                        {"fmnist_mlp", "Fashion-MNIST, MLP 784-512-512-256-128-10", 0.02},
+                        {"reviews_lstm", "Movie reviews, residual LSTM", 0.1},
+                        {"translation_gnmt", "English to German, GNMT with 8 layers", 0.003},
+                        {"gpt_small", "Language model, 12 transformer blocks", 0.0006}};
+  const char* systems[] = {"single_device", "one_f_one_b", "pipedream", "pipedream_2bw", "spectrain", "pipeoptim"};
   std::vector<Record> all;
   const auto set_rate = [](Record& r, double rate) {
-    r.options["optimizer"] = {
-        {"kind", "sgd"}, {"learning_rate", rate}, {"momentum", 0.9}, {"weight_decay", 0.0}};
+    r.options["optimizer"] = {{"kind", "sgd"}, {"learning_rate", rate}, {"momentum", 0.9}, {"weight_decay", 0.0}};
   };
   for (std::size_t t = 0; t < std::size(tasks); ++t) {
     for (std::size_t s = 0; s < std::size(systems); ++s) {
@@ -150,8 +140,7 @@ inline std::vector<Record> study() {
           for (std::uint64_t seed = 1; seed <= 5; ++seed) {
             const bool synchronous = s < 2;
             const double seconds =
-                s == 0 ? 0.05
-                       : 0.05 / ranks * (synchronous ? 1.5 : 1.05 + 0.02 * static_cast<double>(s));
+                s == 0 ? 0.05 : 0.05 / ranks * (synchronous ? 1.5 : 1.05 + 0.02 * static_cast<double>(s));
             Record r = record(systems[s], s == 0 ? 1 : ranks, seconds, "virtual", seed);
             r.cluster = "flat:8";
             r.workload = tasks[t].name;
@@ -166,39 +155,31 @@ inline std::vector<Record> study() {
             }
             if (!synchronous) {
               r.microbatches = 1;
-              for (int rank = 0; rank < ranks; ++rank)
-                r.theory["staleness"] = std::vector<int>{ranks - 1, 0};
+              for (int rank = 0; rank < ranks; ++rank) r.theory["staleness"] = std::vector<int>{ranks - 1, 0};
             }
             // The staler, the slower it learns; a tuned rate mends half of it.
-            const double stale =
-                synchronous ? 0 : (s == 2 ? 0.02 : 0.006) * ranks * (tuned ? 0.5 : 1);
-            const double luck =
-                0.004 * std::sin(7.0 * static_cast<double>(seed * 31 + s * 7 + t * 3));
+            const double stale = synchronous ? 0 : (s == 2 ? 0.02 : 0.006) * ranks * (tuned ? 0.5 : 1);
+            const double luck = 0.004 * std::sin(7.0 * static_cast<double>(seed * 31 + s * 7 + t * 3));
             for (std::size_t k = 0; k < r.curve.size(); ++k)
               r.curve[k].metric =
-                  (0.9 - stale) * (1 - std::exp(-0.45 * (1 - stale) * static_cast<double>(k + 1))) +
-                  luck;
+                  (0.9 - stale) * (1 - std::exp(-0.45 * (1 - stale) * static_cast<double>(k + 1))) + luck;
             set_rate(r, tasks[t].rate);
             if (tuned) {
               const double chosen = tasks[t].rate * (synchronous ? 1 : 0.5);
               set_rate(r, chosen);
-              r.tuning = {
-                  {"grid", {tasks[t].rate / 2, tasks[t].rate, 2 * tasks[t].rate}},
-                  {"criterion", "accuracy"},
-                  {"seed", 101},
-                  {"epochs", 1},
-                  {"chosen", chosen},
-                  {"results",
-                   {{{"learning_rate", tasks[t].rate / 2}, {"value", 0.81}, {"outcome", "ok"}},
-                    {{"learning_rate", tasks[t].rate}, {"value", 0.83}, {"outcome", "ok"}},
-                    {{"learning_rate", 2 * tasks[t].rate},
-                     {"value", nullptr},
-                     {"outcome", "diverged"}}}}};
+              r.tuning = {{"grid", {tasks[t].rate / 2, tasks[t].rate, 2 * tasks[t].rate}},
+                          {"criterion", "accuracy"},
+                          {"seed", 101},
+                          {"epochs", 1},
+                          {"chosen", chosen},
+                          {"results",
+                           {{{"learning_rate", tasks[t].rate / 2}, {"value", 0.81}, {"outcome", "ok"}},
+                            {{"learning_rate", tasks[t].rate}, {"value", 0.83}, {"outcome", "ok"}},
+                            {{"learning_rate", 2 * tasks[t].rate}, {"value", nullptr}, {"outcome", "diverged"}}}}};
             } else if (s == 2 && ranks == 8 && seed + t > 3) {
               r.outcome = "diverged";
               r.diverged_at = 90 + static_cast<int>(10 * seed);
-              r.reason = "at update " + std::to_string(*r.diverged_at) +
-                         ": the training loss is not finite";
+              r.reason = "at update " + std::to_string(*r.diverged_at) + ": the training loss is not finite";
               r.curve.resize(2);
               r.curve.push_back({*r.diverged_at, 1.2, std::nan(""), std::nullopt});
             }
@@ -223,8 +204,7 @@ inline std::vector<Record> study() {
           r.timeline.clear();
           r.curve.clear();
           const double limit = s < 2 ? 5 : 5 - 0.5 * ranks + 0.5 * static_cast<double>(s % 3);
-          const bool diverges =
-              static_cast<double>(k) > limit + 0.2 * static_cast<double>(seed % 3);
+          const bool diverges = static_cast<double>(k) > limit + 0.2 * static_cast<double>(seed % 3);
           for (int u = 1; u <= (diverges ? 9 : 20); ++u)
             r.curve.push_back({u, 0.01 * u, diverges ? 2.3 * u : 2.3 / u, std::nullopt});
           if (diverges) r.outcome = "diverged", r.diverged_at = 10;

@@ -62,10 +62,8 @@ bool moves_data(const Part& part) {
 // "(5F1;2B0)", two ops that overlap, are two parts.
 std::vector<Part> read_parts(const std::string& op) {
   const std::size_t middle = op.find(';');
-  if (!op.starts_with('(') || !op.ends_with(')') || middle == std::string::npos)
-    return {read_part(op)};
-  return {read_part(op.substr(1, middle - 1)),
-          read_part(op.substr(middle + 1, op.size() - middle - 2))};
+  if (!op.starts_with('(') || !op.ends_with(')') || middle == std::string::npos) return {read_part(op)};
+  return {read_part(op.substr(1, middle - 1)), read_part(op.substr(middle + 1, op.size() - middle - 2))};
 }
 
 struct Kind {
@@ -84,8 +82,7 @@ constexpr Kind kKinds[] = {{"F", "#4c78a8", "white"},
 
 std::optional<double> number(const json& object, const char* name) {
   const auto found = object.find(name);
-  return found != object.end() && found->is_number() ? std::optional(found->get<double>())
-                                                     : std::nullopt;
+  return found != object.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
 }
 
 // Idle share of the ranks while the timeline lasts: 1 - compute / (ranks * span).
@@ -107,11 +104,9 @@ double idle_share(const Record& record, int ranks, double begin, double end) {
 
 }  // namespace
 
-Chart timeline_chart(const std::string& name, const Comparison& comparison,
-                     const ComparisonRow& row) {
-  const auto found = std::find_if(row.records.begin(), row.records.end(), [](const Record& r) {
-    return has_metrics(r) && !r.timeline.empty();
-  });
+Chart timeline_chart(const std::string& name, const Comparison& comparison, const ComparisonRow& row) {
+  const auto found = std::find_if(row.records.begin(), row.records.end(),
+                                  [](const Record& r) { return has_metrics(r) && !r.timeline.empty(); });
   if (found == row.records.end()) return {name, row.label, nullptr};
   const Record& record = *found;
 
@@ -152,10 +147,9 @@ Chart timeline_chart(const std::string& name, const Comparison& comparison,
         shade = std::max(0.5, 1 - 0.25 * static_cast<double>(chunk));
       }
       const double pixels = (op.end - op.start) / (end - begin) * kWidth;
-      const bool fits =
-          !part.micro.empty() && pixels >= 6.5 * static_cast<double>(part.micro.size()) + 2;
-      const auto* kind = std::find_if(std::begin(kKinds), std::end(kKinds),
-                                      [&](const Kind& k) { return part.kind == k.name; });
+      const bool fits = !part.micro.empty() && pixels >= 6.5 * static_cast<double>(part.micro.size()) + 2;
+      const auto* kind =
+          std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& k) { return part.kind == k.name; });
       json& layer = moves_data(part) ? moves : ops;
       layer.push_back({{"kind", part.kind},
                        {"op", op.op},
@@ -175,79 +169,70 @@ Chart timeline_chart(const std::string& name, const Comparison& comparison,
   for (const Kind& kind : kKinds)
     if (used.contains(kind.name)) names.emplace_back(kind.name), colors.emplace_back(kind.color);
 
-  const double bubble =
-      number(record.observed, "bubble_ratio").value_or(idle_share(record, ranks, begin, end));
-  std::string title = fmt::format("Timeline of {}, {}: bubble {:.1f} %", row.label,
-                                  ranks_text(row.ranks), 100 * bubble);
+  const double bubble = number(record.observed, "bubble_ratio").value_or(idle_share(record, ranks, begin, end));
+  std::string title =
+      fmt::format("Timeline of {}, {}: bubble {:.1f} %", row.label, ranks_text(row.ranks), 100 * bubble);
   if (const auto promised = number(record.theory, "bubble"))
     title += fmt::format(" (theory {:.1f} %)", 100 * *promised);
-  Chart chart{name, title,
-              chart_frame(title, {comparison.title + " · " + setting(comparison) +
-                                  fmt::format(" · {} micro-batch{}", row.microbatches,
-                                              row.microbatches == 1 ? "" : "es")})};
+  Chart chart{
+      name, title,
+      chart_frame(title, {comparison.title + " · " + setting(comparison) +
+                          fmt::format(" · {} micro-batch{}", row.microbatches, row.microbatches == 1 ? "" : "es")})};
 
-  const json x = {
-      {"field", "start"},
-      {"type", "quantitative"},
-      {"scale", {{"domain", json::array({0, (end - begin) / scale.divisor})}, {"nice", false}}},
-      {"axis", {{"title", "time [" + scale.unit + "]"}, {"grid", false}, {"tickCount", 10}}}};
+  const json x = {{"field", "start"},
+                  {"type", "quantitative"},
+                  {"scale", {{"domain", json::array({0, (end - begin) / scale.divisor})}, {"nice", false}}},
+                  {"axis", {{"title", "time [" + scale.unit + "]"}, {"grid", false}, {"tickCount", 10}}}};
   json places = json::array();
   for (int rank = 0; rank < ranks; ++rank) places.push_back(rank + 0.5);
-  const json y = {
-      {"field", "top"},
-      {"type", "quantitative"},
-      {"scale", {{"domain", json::array({0, ranks})}, {"reverse", true}, {"nice", false}}},
-      {"axis",
-       {{"title", nullptr},
-        {"values", places},
-        {"labelExpr", "'rank ' + (datum.value - 0.5)"},
-        {"labelOverlap", false},
-        {"grid", false},
-        {"ticks", false},
-        {"domain", false}}}};
+  const json y = {{"field", "top"},
+                  {"type", "quantitative"},
+                  {"scale", {{"domain", json::array({0, ranks})}, {"reverse", true}, {"nice", false}}},
+                  {"axis",
+                   {{"title", nullptr},
+                    {"values", places},
+                    {"labelExpr", "'rank ' + (datum.value - 0.5)"},
+                    {"labelOverlap", false},
+                    {"grid", false},
+                    {"ticks", false},
+                    {"domain", false}}}};
   const json x2 = {{"field", "end"}}, y2 = {{"field", "bottom"}};
-  const json color = {{"field", "kind"},
-                      {"type", "nominal"},
-                      {"scale", {{"domain", string_array(names)}, {"range", string_array(colors)}}},
-                      {"legend",
-                       {{"title", nullptr},
-                        {"orient", "bottom"},
-                        {"columns", names.size()},
-                        {"symbolType", "square"}}}};
+  const json color = {
+      {"field", "kind"},
+      {"type", "nominal"},
+      {"scale", {{"domain", string_array(names)}, {"range", string_array(colors)}}},
+      {"legend", {{"title", nullptr}, {"orient", "bottom"}, {"columns", names.size()}, {"symbolType", "square"}}}};
   json layers = json::array();
   layers.push_back({{"data", {{"values", std::move(idle)}}},
                     {"mark", {{"type", "rect"}}},
                     {"encoding", {{"x", x}, {"x2", x2}, {"y", y}, {"y2", y2}, {"color", color}}}});
   const json data = {{"values", std::move(ops)}};
-  layers.push_back(
-      {{"data", data},
-       {"mark", {{"type", "rect"}, {"stroke", "white"}, {"strokeWidth", 0.5}}},
-       {"encoding",
-        {{"x", x},
-         {"x2", x2},
-         {"y", y},
-         {"y2", y2},
-         {"color", color},
-         {"opacity", {{"field", "shade"}, {"type", "quantitative"}, {"scale", nullptr}}},
-         {"tooltip", json::array({{{"field", "op"}},
-                                  {{"field", "rank"}},
-                                  {{"field", "start"}, {"format", ".5~g"}},
-                                  {{"field", "end"}, {"format", ".5~g"}}})}}}});
+  layers.push_back({{"data", data},
+                    {"mark", {{"type", "rect"}, {"stroke", "white"}, {"strokeWidth", 0.5}}},
+                    {"encoding",
+                     {{"x", x},
+                      {"x2", x2},
+                      {"y", y},
+                      {"y2", y2},
+                      {"color", color},
+                      {"opacity", {{"field", "shade"}, {"type", "quantitative"}, {"scale", nullptr}}},
+                      {"tooltip", json::array({{{"field", "op"}},
+                                               {{"field", "rank"}},
+                                               {{"field", "start"}, {"format", ".5~g"}},
+                                               {{"field", "end"}, {"format", ".5~g"}}})}}}});
   json middle = x, centre = y;  // with their axes: layers that differ in these would merge them
   middle["field"] = "middle";
   centre["field"] = "centre";
-  layers.push_back(
-      {{"data", data},
-       {"transform",
-        json::array({{{"filter", "datum.text != ''"}},
-                     {{"calculate", "(datum.start + datum.end) / 2"}, {"as", "middle"}},
-                     {{"calculate", "(datum.top + datum.bottom) / 2"}, {"as", "centre"}}})},
-       {"mark", {{"type", "text"}, {"fontSize", 10}, {"baseline", "middle"}}},
-       {"encoding",
-        {{"x", middle},
-         {"y", centre},
-         {"text", {{"field", "text"}}},
-         {"color", {{"field", "ink"}, {"type", "nominal"}, {"scale", nullptr}}}}}});
+  layers.push_back({{"data", data},
+                    {"transform", json::array({{{"filter", "datum.text != ''"}},
+                                               {{"calculate", "(datum.start + datum.end) / 2"}, {"as", "middle"}},
+                                               {{"calculate", "(datum.top + datum.bottom) / 2"}, {"as", "centre"}}})},
+                    {"mark", {{"type", "text"}, {"fontSize", 10}, {"baseline", "middle"}}},
+                    {"encoding",
+                     {{"x", middle},
+                      {"y", centre},
+                      {"text", {{"field", "text"}}},
+                      {"color", {{"field", "ink"}, {"type", "nominal"}, {"scale", nullptr}}}}}});
   chart.spec["width"] = kWidth;
   chart.spec["height"] = ranks * kRow;
   chart.spec["layer"] = std::move(layers);

@@ -9,7 +9,7 @@
 #include <set>
 #include <tuple>
 
-#include "harness/core/error.h"
+#include "harness/base/error.h"
 #include "results/metrics.h"
 #include "results/tell_apart.h"
 
@@ -20,11 +20,10 @@ using nlohmann::json;
 
 // Never mixes clocks, nor costs from a formula with costs from a profile.
 // Nor what was trained for longer, or at another learning rate: see optimizer_text.
-using GroupKey = std::tuple<std::string, std::string, std::string, std::string, std::int64_t, int,
-                            std::string, std::string>;
+using GroupKey =
+    std::tuple<std::string, std::string, std::string, std::string, std::int64_t, int, std::string, std::string>;
 GroupKey group_key(const Record& r) {
-  return {r.workload, r.cluster, r.clock,          r.cost_source,
-          r.batch,    r.ranks,   duration_text(r), optimizer_text(r)};
+  return {r.workload, r.cluster, r.clock, r.cost_source, r.batch, r.ranks, duration_text(r), optimizer_text(r)};
 }
 
 // The learning-rate search that a record comes from, without what it found.
@@ -37,11 +36,9 @@ std::string search_of(const Record& r) {
 }
 
 // All but the seed: records that differ in nothing else are repetitions.
-using RowKey = std::tuple<std::string, std::string, int, int, std::string, std::string, std::string,
-                          std::string>;
+using RowKey = std::tuple<std::string, std::string, int, int, std::string, std::string, std::string, std::string>;
 RowKey row_key(const Record& r) {
-  return {r.system,    r.options.dump(), r.ranks,   r.microbatches,
-          r.transport, r.device,         r.cluster, search_of(r)};
+  return {r.system, r.options.dump(), r.ranks, r.microbatches, r.transport, r.device, r.cluster, search_of(r)};
 }
 
 // Everything by which two records of one system may differ, as names and texts.
@@ -82,8 +79,7 @@ std::optional<Interval> interval_over_seeds(const std::vector<Throughput>& seeds
 }
 
 ComparisonRow make_row(std::vector<Record> records) {
-  std::stable_sort(records.begin(), records.end(),
-                   [](const Record& a, const Record& b) { return a.seed < b.seed; });
+  std::stable_sort(records.begin(), records.end(), [](const Record& a, const Record& b) { return a.seed < b.seed; });
   ComparisonRow row;
   const Record& first = records.front();
   row.system = first.system;
@@ -103,8 +99,7 @@ ComparisonRow make_row(std::vector<Record> records) {
     } else if (row.outcome == "ok") {
       row.outcome = record.outcome;
       row.reason = record.reason;
-      if (record.failed_rank)
-        row.reason = "rank " + std::to_string(*record.failed_rank) + ": " + row.reason;
+      if (record.failed_rank) row.reason = "rank " + std::to_string(*record.failed_rank) + ": " + row.reason;
     }
     if (const auto t = throughput(record)) {
       throughputs.push_back(*t);
@@ -117,21 +112,18 @@ ComparisonRow make_row(std::vector<Record> records) {
     if (record.outcome == "diverged") {
       ++row.diverged;
       if (record.diverged_at)
-        row.first_divergence =
-            std::min(row.first_divergence.value_or(*record.diverged_at), *record.diverged_at);
+        row.first_divergence = std::min(row.first_divergence.value_or(*record.diverged_at), *record.diverged_at);
     }
     if (const auto t = time_to_accuracy(record)) times.push_back(*t);
     if (const auto t = time_to_accuracy_without_drain(record)) undrained.push_back(*t);
     if (const auto m = final_metric(record)) finals.push_back(*m);
     if (const auto m = best_metric(record)) {
-      const bool better = !row.best_metric ||
-                          (lower_is_better(record) ? *m < *row.best_metric : *m > *row.best_metric);
+      const bool better = !row.best_metric || (lower_is_better(record) ? *m < *row.best_metric : *m > *row.best_metric);
       if (better) row.best_metric = m;
     }
   }
   row.throughput = spread(rates);
-  if (first.clock == "wall" && !throughputs.empty())
-    row.interval = interval_over_seeds(throughputs);
+  if (first.clock == "wall" && !throughputs.empty()) row.interval = interval_over_seeds(throughputs);
   row.time_to_accuracy = spread(times);
   if (undrained.size() == times.size()) row.time_without_drain = spread(undrained);
   row.peak_memory = spread(peaks);
@@ -170,9 +162,7 @@ std::optional<double> ratio(std::optional<double> ours, std::optional<double> th
   return *ours / *theirs;
 }
 
-std::optional<double> middle(const std::optional<Spread>& s) {
-  return s ? std::optional(s->median) : std::nullopt;
-}
+std::optional<double> middle(const std::optional<Spread>& s) { return s ? std::optional(s->median) : std::nullopt; }
 
 // Smaller is better placed; rows without the value come last.
 double place(const ComparisonRow& row, CompareMetric metric) {
@@ -186,8 +176,7 @@ double place(const ComparisonRow& row, CompareMetric metric) {
       return row.time_to_accuracy ? row.time_to_accuracy->median : kLast;
     case CompareMetric::final_metric:
       if (!row.final_metric) return kLast;
-      return lower_is_better(row.records.front()) ? row.final_metric->median
-                                                  : -row.final_metric->median;
+      return lower_is_better(row.records.front()) ? row.final_metric->median : -row.final_metric->median;
   }
   return kLast;
 }
@@ -197,8 +186,7 @@ void relate_to_baseline(Comparison& comparison, const std::string& baseline) {
   ComparisonRow* base = nullptr;
   for (ComparisonRow& row : comparison.rows) {
     if (row.system != baseline) continue;
-    if (!base || place(row, CompareMetric::throughput) < place(*base, CompareMetric::throughput))
-      base = &row;
+    if (!base || place(row, CompareMetric::throughput) < place(*base, CompareMetric::throughput)) base = &row;
   }
   if (!base) return;
   comparison.baseline = base->label;
@@ -211,8 +199,7 @@ void relate_to_baseline(Comparison& comparison, const std::string& baseline) {
     if (comparison.clock == "virtual") {
       row.differs = std::abs(*row.throughput_ratio - 1) > 1e-6;
     } else if (enough_seeds(row) && enough_seeds(*base)) {
-      row.differs = row.throughput->max < base->throughput->min ||
-                    base->throughput->max < row.throughput->min;
+      row.differs = row.throughput->max < base->throughput->min || base->throughput->max < row.throughput->min;
     } else if (row.interval && base->interval) {
       row.differs = !overlap(*row.interval, *base->interval);
     }
@@ -293,8 +280,8 @@ std::vector<std::string> telling_options(std::span<const Record* const> records)
 }
 
 CompareMetric parse_compare_metric(const std::string& text) {
-  static const std::array<std::string, 5> names = {"throughput", "memory", "time_to_accuracy",
-                                                   "final_metric", kStableRateMetric};
+  static const std::array<std::string, 5> names = {"throughput", "memory", "time_to_accuracy", "final_metric",
+                                                   kStableRateMetric};
   for (std::size_t i = 0; i + 1 < names.size(); ++i)
     if (text == names[i]) return static_cast<CompareMetric>(i);
   throw InputError("--metric", "unknown metric '" + text + "'", suggestion(text, names));
@@ -321,10 +308,9 @@ std::vector<Comparison> compare(std::span<const Record> records, const CompareOp
   const auto references = [&](const Record& like) {
     std::vector<const Record*> same, other;
     for (const Record& record : kept) {
-      if (record.system != kReferenceSystem || record.workload != like.workload ||
-          record.clock != like.clock || record.cost_source != like.cost_source ||
-          record.batch != like.batch || duration_text(record) != duration_text(like) ||
-          optimizer_text(record) != optimizer_text(like))
+      if (record.system != kReferenceSystem || record.workload != like.workload || record.clock != like.clock ||
+          record.cost_source != like.cost_source || record.batch != like.batch ||
+          duration_text(record) != duration_text(like) || optimizer_text(record) != optimizer_text(like))
         continue;
       (record.cluster == like.cluster ? same : other).push_back(&record);
     }
@@ -350,13 +336,12 @@ std::vector<Comparison> compare(std::span<const Record> records, const CompareOp
       }
       const Record& first = *own.front();
       Comparison comparison;
-      std::tie(comparison.workload, comparison.cluster, comparison.clock, comparison.cost_source,
-               comparison.batch, comparison.ranks, comparison.duration, comparison.optimizer) = key;
+      std::tie(comparison.workload, comparison.cluster, comparison.clock, comparison.cost_source, comparison.batch,
+               comparison.ranks, comparison.duration, comparison.optimizer) = key;
       comparison.tuned = !first.tuning.empty();
       const auto title = first.workload_facts.find("title");
-      comparison.title = title != first.workload_facts.end() && title->is_string()
-                             ? title->get<std::string>()
-                             : first.workload;
+      comparison.title =
+          title != first.workload_facts.end() && title->is_string() ? title->get<std::string>() : first.workload;
       comparison.metric = metric_name(first);
       comparison.lower_is_better = lower_is_better(first);
       comparison.target = target(first);
@@ -367,8 +352,7 @@ std::vector<Comparison> compare(std::span<const Record> records, const CompareOp
         row.options += (row.options.empty() ? "on " : ", on ") + row.records.front().cluster;
         row.label = row.system + " " + row.options;
       }
-      relate_to_baseline(comparison,
-                         options.baseline.empty() ? kReferenceSystem : options.baseline);
+      relate_to_baseline(comparison, options.baseline.empty() ? kReferenceSystem : options.baseline);
       std::stable_sort(comparison.rows.begin(), comparison.rows.end(),
                        [&](const ComparisonRow& a, const ComparisonRow& b) {
                          if (a.reference != b.reference) return a.reference;
@@ -415,8 +399,8 @@ json to_json(std::span<const Comparison> comparisons) {
 
 std::string clock_text(const Comparison& comparison) {
   if (comparison.cost_source.empty()) return comparison.clock + " clock";
-  return comparison.clock + " clock, " +
-         (comparison.cost_source == "profile" ? "profiled" : comparison.cost_source) + " costs";
+  return comparison.clock + " clock, " + (comparison.cost_source == "profile" ? "profiled" : comparison.cost_source) +
+         " costs";
 }
 
 }  // namespace sluice

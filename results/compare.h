@@ -34,8 +34,8 @@ struct Spread {
 struct ComparisonRow {
   std::vector<Record> records;  // one a seed, in order of seed
   std::string system;
-  std::string options;  // what tells this row from others of its system: "variant=h1"; often empty
-  std::string label;    // system and options
+  std::string options;     // what tells this row from others of its system: "variant=h1"; often empty
+  std::string label;       // system and options
   bool reference = false;  // single_device: always listed, first, whatever its rank count
   bool baseline = false;
   int ranks = 0, microbatches = 0;
@@ -58,13 +58,13 @@ struct ComparisonRow {
   int attempts = 0;                          // that could have: ok, diverged or out of time
   std::optional<Spread> final_metric;
   std::optional<double> best_metric;
-  std::optional<double> learning_rate;  // where it was tuned, the chosen one; none: not recorded
+  std::optional<double> learning_rate;               // where it was tuned, the chosen one; none: not recorded
   nlohmann::json tuning = nlohmann::json::object();  // of the first seed: it is that of all
-  std::string outcome;                           // "ok" if all seeds are; else the first other one
-  std::string reason;                            // of that one; "" for ok
-  int succeeded = 0;                             // seeds that are ok
-  int diverged = 0;                              // seeds that diverged
-  std::optional<std::int64_t> first_divergence;  // the earliest update of them
+  std::string outcome;                               // "ok" if all seeds are; else the first other one
+  std::string reason;                                // of that one; "" for ok
+  int succeeded = 0;                                 // seeds that are ok
+  int diverged = 0;                                  // seeds that diverged
+  std::optional<std::int64_t> first_divergence;      // the earliest update of them
 };
 
 // Which systems a metric does not tell apart; tell_apart.h has the rule.
@@ -94,8 +94,7 @@ struct Comparison {
 // optimizer), in this order, of the records whose purpose is to measure. Runs at different learning
 // rates are never in one comparison, and neither are tuned ones and those at a rate that all share.
 // Throws InputError if the baseline that was asked for is in none of the records.
-std::vector<Comparison> compare(std::span<const Record> records,
-                                const CompareOptions& options = {});
+std::vector<Comparison> compare(std::span<const Record> records, const CompareOptions& options = {});
 
 // Of records that each stand for a row: what tells it from others of its system ("variant=h1"), ""
 // where its system stands alone.

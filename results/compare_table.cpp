@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "harness/core/units.h"
+#include "harness/base/quantities.h"
 #include "results/compare.h"
 
 namespace sluice {
@@ -18,13 +18,9 @@ struct Column {
   std::vector<std::string> cells;
 };
 
-std::string rate(double value) {
-  return value >= 100 ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}", value);
-}
+std::string rate(double value) { return value >= 100 ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}", value); }
 
-std::string times(const std::optional<double>& ratio) {
-  return ratio ? fmt::format("{:.2f}x", *ratio) : "";
-}
+std::string times(const std::optional<double>& ratio) { return ratio ? fmt::format("{:.2f}x", *ratio) : ""; }
 
 std::string ratio_cell(const ComparisonRow& row) {
   if (!row.throughput_ratio) return kNone;
@@ -68,11 +64,10 @@ std::string outcome_cell(const ComparisonRow& row) {
     reason = reason.substr(0, cut) + "...";
   }
   std::string text = row.outcome;
-  if (row.records.size() > 1)
-    text = fmt::format("{}/{} ok, {}", row.succeeded, row.records.size(), text);
+  if (row.records.size() > 1) text = fmt::format("{}/{} ok, {}", row.succeeded, row.records.size(), text);
   if (row.outcome == "diverged" && row.diverged > 1)
-    return fmt::format("{}/{} ok, {} diverged, the first at update {}", row.succeeded,
-                       row.records.size(), row.diverged, row.first_divergence.value_or(0));
+    return fmt::format("{}/{} ok, {} diverged, the first at update {}", row.succeeded, row.records.size(), row.diverged,
+                       row.first_divergence.value_or(0));
   if (row.outcome == "diverged") return text + " " + reason;
   return reason.empty() ? text : text + ": " + reason;
 }
@@ -98,27 +93,19 @@ std::vector<Column> columns(const Comparison& comparison, const CompareOptions& 
   add(
       "ranks", true, [](const auto& row) { return std::to_string(row.ranks); }, rows);
   add(
-      "micro-batches", true, [](const auto& row) { return std::to_string(row.microbatches); },
-      rows);
+      "micro-batches", true, [](const auto& row) { return std::to_string(row.microbatches); }, rows);
   if (std::ranges::any_of(rows, [](const auto& row) { return row.records.size() > 1; }))
     add(
         "seeds", true, [](const auto& row) { return std::to_string(row.records.size()); }, rows);
   add(
-      "samples/update", true,
-      [](const auto& row) { return std::to_string(row.samples_per_update); }, rows);
+      "samples/update", true, [](const auto& row) { return std::to_string(row.samples_per_update); }, rows);
   add(
       "updates/epoch", true,
-      [](const auto& row) {
-        return row.updates_per_epoch > 0 ? std::to_string(row.updates_per_epoch) : kNone;
-      },
-      rows);
+      [](const auto& row) { return row.updates_per_epoch > 0 ? std::to_string(row.updates_per_epoch) : kNone; }, rows);
   if (comparison.tuned)
     add(
         "tuned rate", true,
-        [](const auto& row) {
-          return row.learning_rate ? fmt::format("{:g}", *row.learning_rate) : kNone;
-        },
-        rows);
+        [](const auto& row) { return row.learning_rate ? fmt::format("{:g}", *row.learning_rate) : kNone; }, rows);
   add(
       "samples/s", true, [](const auto& row) { return spread_cell(row.throughput, rate); }, rows);
   add(
@@ -132,15 +119,13 @@ std::vector<Column> columns(const Comparison& comparison, const CompareOptions& 
   add(
       "peak/rank", true,
       [&](const auto& row) {
-        return with_ratio(bytes_cell(row.measured_peaks), row.memory_ratio,
-                          memory && !row.measured_peaks.empty());
+        return with_ratio(bytes_cell(row.measured_peaks), row.memory_ratio, memory && !row.measured_peaks.empty());
       },
       rows);
   add(
       "predicted", true,
       [&](const auto& row) {
-        return with_ratio(bytes_cell(row.predicted_peaks), row.memory_ratio,
-                          memory && row.measured_peaks.empty());
+        return with_ratio(bytes_cell(row.predicted_peaks), row.memory_ratio, memory && row.measured_peaks.empty());
       },
       rows);
   if (comparison.target)
@@ -157,13 +142,10 @@ std::vector<Column> columns(const Comparison& comparison, const CompareOptions& 
   });
   if (comparison.target && drains)
     add(
-        "without drain", true,
-        [](const auto& row) { return spread_cell(row.time_without_drain, seconds); }, rows);
+        "without drain", true, [](const auto& row) { return spread_cell(row.time_without_drain, seconds); }, rows);
   add(
       "final " + comparison.metric, true,
-      [](const auto& row) {
-        return spread_cell(row.final_metric, [](double v) { return fmt::format("{:.4g}", v); });
-      },
+      [](const auto& row) { return spread_cell(row.final_metric, [](double v) { return fmt::format("{:.4g}", v); }); },
       rows);
   add("outcome", false, outcome_cell, rows);
   return table;
@@ -171,9 +153,8 @@ std::vector<Column> columns(const Comparison& comparison, const CompareOptions& 
 
 // Characters as a terminal shows them: UTF-8 continuation bytes take no column.
 std::size_t width(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-  }));
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
 std::string render(const std::vector<Column>& table, std::size_t rows) {
@@ -204,8 +185,8 @@ std::string to_table(std::span<const Comparison> comparisons, const CompareOptio
   std::string text;
   for (const Comparison& c : comparisons) {
     if (!text.empty()) text += "\n";
-    text += fmt::format("{} on {}: {}, {} rank{}, global batch {}", c.title, c.cluster,
-                        clock_text(c), c.ranks, c.ranks == 1 ? "" : "s", c.batch);
+    text += fmt::format("{} on {}: {}, {} rank{}, global batch {}", c.title, c.cluster, clock_text(c), c.ranks,
+                        c.ranks == 1 ? "" : "s", c.batch);
     for (const std::string& more : {c.duration, c.optimizer})
       if (!more.empty()) text += ", " + more;
     text += "\n\n";
@@ -220,13 +201,11 @@ std::string to_table(std::span<const Comparison> comparisons, const CompareOptio
     text += "\n";
     if (!c.baseline.empty()) text += fmt::format("  ratio: to {}\n", c.baseline);
     if (same)
-      text +=
-          fmt::format("  ~  cannot be told apart from {}: {}\n", c.baseline,
-                      c.clock == "wall" ? "the ranges of 5 or more seeds, or else the intervals "
-                                          "of their steps, overlap"
-                                        : "equal");
-    if (unknown)
-      text += "  ?  too few steps for an interval, so nothing is said about a difference\n";
+      text += fmt::format("  ~  cannot be told apart from {}: {}\n", c.baseline,
+                          c.clock == "wall" ? "the ranges of 5 or more seeds, or else the intervals "
+                                              "of their steps, overlap"
+                                            : "equal");
+    if (unknown) text += "  ?  too few steps for an interval, so nothing is said about a difference\n";
     for (const Verdict& verdict : c.verdicts) text += "  " + to_text(verdict) + "\n";
     if (c.baseline.empty())
       text +=

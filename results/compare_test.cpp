@@ -5,7 +5,7 @@
 
 #include <sstream>
 
-#include "harness/core/error.h"
+#include "harness/base/error.h"
 
 namespace sluice {
 namespace {
@@ -30,8 +30,7 @@ Record run(const std::string& system, int ranks, double seconds, const std::stri
   for (int i = -5; i <= 5; ++i) r.step_seconds.push_back(seconds * (1 + 0.002 * i));
   r.peak_bytes = {{.total = 1 << 20}, {.total = 3 << 20}};
   r.curve = {{10, 1, 0.5, 0.5}, {20, 2 * seconds, 0.2, 0.95}};
-  r.digest =
-      system + std::to_string(ranks) + clock + std::to_string(seed) + std::to_string(seconds);
+  r.digest = system + std::to_string(ranks) + clock + std::to_string(seed) + std::to_string(seconds);
   return r;
 }
 
@@ -43,8 +42,7 @@ const ComparisonRow& row(const Comparison& c, const std::string& label) {
 }
 
 TEST(Compare, ClocksAreNeverMixed) {
-  std::vector<Record> records = {run("gpipe", 4, 1), run("gpipe", 4, 1, "virtual"),
-                                 run("gpipe", 4, 1, "virtual")};
+  std::vector<Record> records = {run("gpipe", 4, 1), run("gpipe", 4, 1, "virtual"), run("gpipe", 4, 1, "virtual")};
   records[1].cost_source = "analytic";
   records[2].cost_source = "profile";
   records[1].digest = "x";
@@ -54,8 +52,8 @@ TEST(Compare, ClocksAreNeverMixed) {
 }
 
 TEST(Compare, SingleDeviceIsOnTopOfEveryRankCount) {
-  const auto all = compare(std::vector<Record>{run("gpipe", 2, 0.5), run("gpipe", 4, 0.25),
-                                               run("single_device", 1, 1), run("fsdp", 4, 0.2)});
+  const auto all = compare(std::vector<Record>{run("gpipe", 2, 0.5), run("gpipe", 4, 0.25), run("single_device", 1, 1),
+                                               run("fsdp", 4, 0.2)});
   ASSERT_EQ(all.size(), 2u);  // no group of its own
   for (const Comparison& c : all) {
     EXPECT_EQ(c.rows[0].system, "single_device");
@@ -68,8 +66,8 @@ TEST(Compare, SingleDeviceIsOnTopOfEveryRankCount) {
 }
 
 TEST(Compare, SaysWhatCannotBeToldApart) {
-  std::vector<Record> records = {run("single_device", 1, 1), run("gpipe", 4, 1.001),
-                                 run("fsdp", 4, 0.5), run("piper", 4, 0.7)};
+  std::vector<Record> records = {run("single_device", 1, 1), run("gpipe", 4, 1.001), run("fsdp", 4, 0.5),
+                                 run("piper", 4, 0.7)};
   records[3].step_seconds.resize(3);
   const Comparison c = compare(records).at(0);
   EXPECT_EQ(row(c, "gpipe").differs, false);
@@ -82,10 +80,9 @@ TEST(Compare, SaysWhatCannotBeToldApart) {
 }
 
 TEST(Compare, AggregatesOverSeeds) {
-  const Comparison c =
-      compare(std::vector<Record>{run("gpipe", 4, 0.5, "wall", 3), run("gpipe", 4, 0.25, "wall", 1),
-                                  run("gpipe", 4, 1, "wall", 2)})
-          .at(0);
+  const Comparison c = compare(std::vector<Record>{run("gpipe", 4, 0.5, "wall", 3), run("gpipe", 4, 0.25, "wall", 1),
+                                                   run("gpipe", 4, 1, "wall", 2)})
+                           .at(0);
   ASSERT_EQ(c.rows.size(), 1u);
   const ComparisonRow& r = c.rows[0];
   EXPECT_EQ(r.records[0].seed, 1u);
@@ -99,8 +96,7 @@ TEST(Compare, AggregatesOverSeeds) {
 }
 
 TEST(Compare, OptionsTellVariantsApart) {
-  std::vector<Record> records = {run("zero_bubble", 4, 0.5), run("zero_bubble", 4, 0.4),
-                                 run("gpipe", 4, 0.6)};
+  std::vector<Record> records = {run("zero_bubble", 4, 0.5), run("zero_bubble", 4, 0.4), run("gpipe", 4, 0.6)};
   records[0].options = {{"variant", "h1"}, {"clip", true}};
   records[1].options = {{"variant", "h2"}, {"clip", true}};
   records[2].options = {{"backward", "lifo"}};
@@ -118,9 +114,9 @@ TEST(Compare, EqualAndTunedRatesAreNeverInOneComparison) {
     r.digest += std::to_string(rate) + (tuned ? "t" : "");
     return r;
   };
-  const auto all = compare(std::vector<Record>{
-      at_rate("gpipe", 0.1, false), at_rate("fsdp", 0.1, false), at_rate("gpipe", 0.2, false),
-      at_rate("gpipe", 0.1, true), at_rate("fsdp", 0.2, true)});
+  const auto all = compare(std::vector<Record>{at_rate("gpipe", 0.1, false), at_rate("fsdp", 0.1, false),
+                                               at_rate("gpipe", 0.2, false), at_rate("gpipe", 0.1, true),
+                                               at_rate("fsdp", 0.2, true)});
   ASSERT_EQ(all.size(), 3u);
   EXPECT_EQ(all[0].optimizer, "sgd, learning rate 0.1");
   EXPECT_EQ(all[0].rows.size(), 2u);
@@ -195,8 +191,7 @@ TEST(Compare, SpreadsAreShownWhereSeedsDiffer) {
 }
 
 TEST(Compare, FailedRunsAreRows) {
-  std::vector<Record> records = {run("single_device", 1, 1), run("gpipe", 4, 0.5),
-                                 run("fsdp", 4, 0.5)};
+  std::vector<Record> records = {run("single_device", 1, 1), run("gpipe", 4, 0.5), run("fsdp", 4, 0.5)};
   records[1].outcome = "out_of_memory";
   records[1].reason = "needs 3 GiB, has 2 GiB";
   records[1].failed_rank = 2;
@@ -205,17 +200,14 @@ TEST(Compare, FailedRunsAreRows) {
   EXPECT_EQ(failed.system, "gpipe");
   EXPECT_EQ(failed.throughput.has_value(), false);
   const std::string table = to_table(all);
-  EXPECT_NE(table.find("out_of_memory: rank 2: needs 3 GiB, has 2 GiB"), std::string::npos)
-      << table;
+  EXPECT_NE(table.find("out_of_memory: rank 2: needs 3 GiB, has 2 GiB"), std::string::npos) << table;
 }
 
 TEST(Compare, TheMetricSorts) {
   std::vector<Record> records = {run("a", 4, 0.5), run("b", 4, 1), run("c", 4, 0.7)};
   records[0].peak_bytes = {{.total = 9 << 20}};
   records[2].curve = {{1, 1, 1.0, 0.1}};
-  const auto first = [&](CompareMetric metric) {
-    return compare(records, {.baseline = "", .metric = metric})[0].rows;
-  };
+  const auto first = [&](CompareMetric metric) { return compare(records, {.baseline = "", .metric = metric})[0].rows; };
   EXPECT_EQ(first(CompareMetric::throughput)[0].system, "a");
   EXPECT_EQ(first(CompareMetric::memory)[2].system, "a");
   EXPECT_EQ(first(CompareMetric::time_to_accuracy)[2].system, "c");
@@ -235,9 +227,8 @@ TEST(Compare, TheTableIsAligned) {
   EXPECT_EQ(line, "A small MLP on laptop: wall clock, 4 ranks, global batch 100");
   std::getline(lines, line);
   std::getline(lines, header);
-  for (const char* name :
-       {"system", "ranks", "micro-batches", "samples/update", "updates/epoch", "samples/s", "ratio",
-        "peak/rank", "time to accuracy 0.9", "final accuracy", "outcome"})
+  for (const char* name : {"system", "ranks", "micro-batches", "samples/update", "updates/epoch", "samples/s", "ratio",
+                           "peak/rank", "time to accuracy 0.9", "final accuracy", "outcome"})
     EXPECT_NE(header.find(name), std::string::npos) << name << "\n" << table;
   EXPECT_EQ(header.find("options"), std::string::npos);
   std::getline(lines, line);
@@ -247,8 +238,7 @@ TEST(Compare, TheTableIsAligned) {
 }
 
 TEST(Compare, JsonHasEveryRow) {
-  const nlohmann::json json =
-      to_json(compare(std::vector<Record>{run("single_device", 1, 1), run("gpipe", 4, 0.5)}));
+  const nlohmann::json json = to_json(compare(std::vector<Record>{run("single_device", 1, 1), run("gpipe", 4, 0.5)}));
   ASSERT_EQ(json.size(), 1u);
   EXPECT_EQ(json[0]["clock"], "wall");
   EXPECT_EQ(json[0]["rows"].size(), 2u);

@@ -16,24 +16,18 @@ std::vector<std::int64_t> totals(const std::vector<MemorySplit>& splits) {
 
 std::string text_fact(const Record& record, const char* name, const std::string& otherwise) {
   const auto fact = record.workload_facts.find(name);
-  return fact != record.workload_facts.end() && fact->is_string() ? fact->get<std::string>()
-                                                                  : otherwise;
+  return fact != record.workload_facts.end() && fact->is_string() ? fact->get<std::string>() : otherwise;
 }
 
 }  // namespace
 
-bool has_metrics(const Record& record) {
-  return record.outcome == "ok" || record.outcome == "timed_out";
-}
+bool has_metrics(const Record& record) { return record.outcome == "ok" || record.outcome == "timed_out"; }
 
-bool is_result(const Record& record) {
-  return record.outcome == "ok" || record.outcome == "diverged";
-}
+bool is_result(const Record& record) { return record.outcome == "ok" || record.outcome == "diverged"; }
 
 std::optional<Throughput> throughput(const Record& record) {
   const auto warmup = static_cast<std::size_t>(std::max(record.warmup_steps, 0));
-  if (!has_metrics(record) || record.step_seconds.size() <= warmup || record.samples_per_step <= 0)
-    return std::nullopt;
+  if (!has_metrics(record) || record.step_seconds.size() <= warmup || record.samples_per_step <= 0) return std::nullopt;
   const auto steps = std::span(record.step_seconds).subspan(warmup);
   const double middle = median(steps);
   if (!(middle > 0) || !std::isfinite(middle)) return std::nullopt;
@@ -64,9 +58,7 @@ std::optional<std::int64_t> peak_memory(const Record& record) {
 
 std::string metric_name(const Record& record) { return text_fact(record, "metric", "metric"); }
 
-bool lower_is_better(const Record& record) {
-  return text_fact(record, "metric_direction", "up") == "down";
-}
+bool lower_is_better(const Record& record) { return text_fact(record, "metric_direction", "up") == "down"; }
 
 std::optional<double> target(const Record& record) {
   const auto fact = record.workload_facts.find("target");
@@ -77,9 +69,7 @@ std::optional<double> target(const Record& record) {
 std::string duration_text(const Record& record) {
   const auto count = [&](const char* name) {
     const auto fact = record.workload_facts.find(name);
-    return fact != record.workload_facts.end() && fact->is_number_integer()
-               ? fact->get<std::int64_t>()
-               : 0;
+    return fact != record.workload_facts.end() && fact->is_number_integer() ? fact->get<std::int64_t>() : 0;
   };
   const auto text = [](std::int64_t n, const char* unit) {
     return std::to_string(n) + " " + unit + (n == 1 ? "" : "s");
@@ -101,9 +91,7 @@ std::string optimizer_text(const Record& record, bool with_rate) {
     std::string words = name;
     std::replace(words.begin(), words.end(), '_', ' ');
     text += (text.empty() ? "" : ", ") + words + " ";
-    text += is_rate && tuned    ? "tuned"
-            : value.is_string() ? value.get<std::string>()
-                                : value.dump();
+    text += is_rate && tuned ? "tuned" : value.is_string() ? value.get<std::string>() : value.dump();
   }
   return text;
 }
@@ -121,8 +109,7 @@ std::optional<double> time_to_accuracy(const Record& record) {
   if (!has_metrics(record) || !goal) return std::nullopt;
   const bool down = lower_is_better(record);
   for (const CurvePoint& point : record.curve)
-    if (point.metric && (down ? *point.metric <= *goal : *point.metric >= *goal))
-      return point.seconds;
+    if (point.metric && (down ? *point.metric <= *goal : *point.metric >= *goal)) return point.seconds;
   return std::nullopt;
 }
 
@@ -133,8 +120,7 @@ std::optional<double> time_to_accuracy_without_drain(const Record& record) {
   const auto stale = [](const nlohmann::json& s) { return s.is_number() && s.get<double>() > 0; };
   const bool asynchronous =
       staleness != record.theory.end() &&
-      (staleness->is_array() ? std::any_of(staleness->begin(), staleness->end(), stale)
-                             : stale(*staleness));
+      (staleness->is_array() ? std::any_of(staleness->begin(), staleness->end(), stale) : stale(*staleness));
   if (!asynchronous) return with;
   std::vector<double> first_steps, others;  // up to the target
   std::size_t done = 0;
@@ -180,9 +166,8 @@ std::vector<std::string> repeated_results(std::span<const Record> records) {
   std::vector<std::string> sentences;
   for (const Record& record : latest(records))
     if (const int n = results[record.digest]; n > 1)
-      sentences.push_back(record.digest + " (" + record.system + ", " + record.workload +
-                          ", seed " + std::to_string(record.seed) + ") has " + std::to_string(n) +
-                          " results; the last one counts");
+      sentences.push_back(record.digest + " (" + record.system + ", " + record.workload + ", seed " +
+                          std::to_string(record.seed) + ") has " + std::to_string(n) + " results; the last one counts");
   return sentences;
 }
 

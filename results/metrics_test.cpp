@@ -96,8 +96,7 @@ TEST(Metrics, TextsOfWhatMayStandSideBySide) {
   EXPECT_EQ(optimizer_text(r), "");
   EXPECT_EQ(learning_rate(r), std::nullopt);
   r.workload_facts["epochs"] = 1;
-  r.options["optimizer"] = {
-      {"kind", "sgd"}, {"learning_rate", 0.02}, {"momentum", 0.9}, {"weight_decay", 0.0}};
+  r.options["optimizer"] = {{"kind", "sgd"}, {"learning_rate", 0.02}, {"momentum", 0.9}, {"weight_decay", 0.0}};
   EXPECT_EQ(duration_text(r), "1 epoch");
   EXPECT_EQ(optimizer_text(r), "sgd, learning rate 0.02, momentum 0.9");
   EXPECT_EQ(optimizer_text(r, false), "sgd, momentum 0.9");

@@ -12,8 +12,7 @@ static int longest_path(const json& edges, std::size_t stages) {
   std::vector<int> before(stages, 1);
   std::vector<std::pair<std::size_t, std::size_t>> sorted;
   for (const json& edge : edges)
-    if (edge.is_array() && edge.size() == 2 && edge[0].is_number_integer() &&
-        edge[1].is_number_integer())
+    if (edge.is_array() && edge.size() == 2 && edge[0].is_number_integer() && edge[1].is_number_integer())
       sorted.emplace_back(edge[0].get<std::size_t>(), edge[1].get<std::size_t>());
   std::ranges::sort(sorted);
   for (const auto& [from, to] : sorted)
@@ -36,7 +35,7 @@ std::optional<PlanFacts> plan_facts(const Record& record) {
                   .stages = static_cast<int>(stages->size()),
                   .depth = longest_path(plan.value("edges", json::array()), stages->size()),
                   .complete = plan.value("complete", true)};
-  // What harness/core/plan.h says for plans without a search report.
+  // What harness/pipeline/plan.h says for plans without a search report.
   facts.searched = !facts.objective_name.empty() && facts.objective_name != "slowest stage";
   return facts;
 }

@@ -27,8 +27,8 @@ TEST(PlanFacts, AreReadFromTheRecordsPlan) {
 
 TEST(PlanFacts, ABalancedChainIsNoSearch) {
   Record record;
-  record.plan = json::parse(
-      R"({"objective": 1, "objective_name": "slowest stage", "stages": [{}, {}], "edges": [[0, 1]]})");
+  record.plan =
+      json::parse(R"({"objective": 1, "objective_name": "slowest stage", "stages": [{}, {}], "edges": [[0, 1]]})");
   EXPECT_FALSE(plan_facts(record)->searched);
   EXPECT_TRUE(plan_facts(record)->complete);
   EXPECT_EQ(plan_facts(record)->depth, 2);

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <utility>
 
-#include "harness/core/error.h"
+#include "harness/base/error.h"
 
 namespace sluice {
 namespace {
@@ -28,9 +28,8 @@ json number(double value) {
 json number(const std::optional<double>& value) { return value ? number(*value) : json(nullptr); }
 
 json to_json(const MemorySplit& split) {
-  return {{"total", split.total},         {"weights", split.weights},
-          {"versions", split.versions},   {"gradients", split.gradients},
-          {"optimizer", split.optimizer}, {"activations", split.activations},
+  return {{"total", split.total},         {"weights", split.weights},     {"versions", split.versions},
+          {"gradients", split.gradients}, {"optimizer", split.optimizer}, {"activations", split.activations},
           {"buffers", split.buffers}};
 }
 
@@ -80,8 +79,7 @@ class Fields {
     const json& value = get(name);
     if (!value.is_number_integer()) wrong(name, "a whole number", value);
     const bool fits = value.is_number_unsigned()
-                          ? value.get<std::uint64_t>() <=
-                                static_cast<std::uint64_t>(std::numeric_limits<Int>::max())
+                          ? value.get<std::uint64_t>() <= static_cast<std::uint64_t>(std::numeric_limits<Int>::max())
                           : value.get<std::int64_t>() >= 0;
     if (!fits) throw InputError(at(name), value.dump() + " is out of range", kAdvice);
     return value.get<Int>();
@@ -122,8 +120,7 @@ class Fields {
     for (const auto& [name, value] : object_.items()) {
       if (!asked_.contains(name))
         throw InputError(at(name), "unknown field",
-                         "is the file from a newer version of sluice? This one reads " +
-                             std::string(kRecordSchema));
+                         "is the file from a newer version of sluice? This one reads " + std::string(kRecordSchema));
     }
   }
 
@@ -138,19 +135,16 @@ class Fields {
  private:
   static constexpr const char* kAdvice = "remove the line, or run the case again";
 
-  [[noreturn]] static void wrong(const std::string& where, const std::string& pointer,
-                                 const std::string& expected, const json& found) {
+  [[noreturn]] static void wrong(const std::string& where, const std::string& pointer, const std::string& expected,
+                                 const json& found) {
     throw InputError(where + ": " + (pointer.empty() ? "/" : pointer),
                      "expected " + expected + ", found " + found.type_name(), kAdvice);
   }
-  [[noreturn]] void wrong(const std::string& name, const std::string& expected,
-                          const json& found) const {
+  [[noreturn]] void wrong(const std::string& name, const std::string& expected, const json& found) const {
     wrong(where_, pointer_ + "/" + name, expected, found);
   }
 
-  double real(const std::string& name, const json& value) const {
-    return real(where_, pointer_ + "/" + name, value);
-  }
+  double real(const std::string& name, const json& value) const { return real(where_, pointer_ + "/" + name, value); }
 
   std::string at(const std::string& name) const { return where_ + ": " + pointer_ + "/" + name; }
 
@@ -166,8 +160,7 @@ class Fields {
   std::set<std::string> asked_;
 };
 
-MemorySplit split_from_json(const json& value, const std::string& where,
-                            const std::string& pointer) {
+MemorySplit split_from_json(const json& value, const std::string& where, const std::string& pointer) {
   Fields fields(value, where, pointer);
   MemorySplit split;
   split.total = fields.count<std::int64_t>("total");
@@ -181,8 +174,7 @@ MemorySplit split_from_json(const json& value, const std::string& where,
   return split;
 }
 
-CurvePoint point_from_json(const json& value, const std::string& where,
-                           const std::string& pointer) {
+CurvePoint point_from_json(const json& value, const std::string& where, const std::string& pointer) {
   Fields fields(value, where, pointer);
   CurvePoint point;
   point.step = fields.count<std::int64_t>("step");
@@ -258,9 +250,7 @@ Record record_from_json(const json& value, const std::string& where) {
   static const std::array<std::string, 6> outcomes = {"ok",        "diverged",    "failed",
                                                       "timed_out", "unsupported", "out_of_memory"};
   static const std::array<std::string, 3> purposes = {"measure", "tune", "boundary"};
-  const auto split = [&](const json& v, const std::string& p) {
-    return split_from_json(v, where, p);
-  };
+  const auto split = [&](const json& v, const std::string& p) { return split_from_json(v, where, p); };
   Fields fields(value, where, "");
   const bool first_version = fields.one_of("schema", schemas) == kFirstRecordSchema;
   Record record;
@@ -285,14 +275,13 @@ Record record_from_json(const json& value, const std::string& where) {
   record.outcome = fields.one_of("outcome", outcomes);
   record.reason = fields.text("reason");
   record.failed_rank = fields.maybe_count<int>("failed_rank");
-  record.step_seconds = fields.array("step_seconds", [&](const json& v, const std::string& p) {
-    return Fields::real(where, p, v);
-  });
+  record.step_seconds =
+      fields.array("step_seconds", [&](const json& v, const std::string& p) { return Fields::real(where, p, v); });
   record.warmup_steps = fields.count<int>("warmup_steps");
   record.samples_per_step = fields.count<std::int64_t>("samples_per_step");
   record.updates_per_epoch = fields.count<std::int64_t>("updates_per_epoch");
-  record.curve = fields.array(
-      "curve", [&](const json& v, const std::string& p) { return point_from_json(v, where, p); });
+  record.curve =
+      fields.array("curve", [&](const json& v, const std::string& p) { return point_from_json(v, where, p); });
   record.peak_bytes = fields.array("peak_bytes", split);
   record.predicted_peak_bytes = fields.array("predicted_peak_bytes", split);
   record.cost_source = fields.text("cost_source");
@@ -300,8 +289,8 @@ Record record_from_json(const json& value, const std::string& where) {
   record.observed = fields.object("observed");
   record.plan = fields.object("plan");
   record.planning_seconds = fields.real("planning_seconds");
-  record.timeline = fields.array(
-      "timeline", [&](const json& v, const std::string& p) { return op_from_json(v, where, p); });
+  record.timeline =
+      fields.array("timeline", [&](const json& v, const std::string& p) { return op_from_json(v, where, p); });
   record.environment = fields.object("environment");
   fields.finish();
   return record;

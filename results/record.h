@@ -21,8 +21,7 @@ inline constexpr const char* kFirstRecordSchema = "sluice/record/1";  // is read
 // gradients of activations, kernels' scratch) is the rest, so that the kinds add up to the total.
 // Predictions leave buffers at 0.
 struct MemorySplit {
-  std::int64_t total = 0, weights = 0, versions = 0, gradients = 0, optimizer = 0, activations = 0,
-               buffers = 0;
+  std::int64_t total = 0, weights = 0, versions = 0, gradients = 0, optimizer = 0, activations = 0, buffers = 0;
 };
 
 struct CurvePoint {
@@ -71,10 +70,10 @@ struct Record {
   std::int64_t samples_per_step = 0;
   std::int64_t updates_per_epoch = 0;
   std::vector<CurvePoint> curve;
-  std::vector<MemorySplit> peak_bytes;  // per rank: measured (wall) or predicted (virtual)
-  std::vector<MemorySplit> predicted_peak_bytes;  // per rank, beside the measured one
-  std::string cost_source;  // where the costs of planning, and of the virtual clock, are from:
-                            // "analytic" | "profile" (measured)
+  std::vector<MemorySplit> peak_bytes;               // per rank: measured (wall) or predicted (virtual)
+  std::vector<MemorySplit> predicted_peak_bytes;     // per rank, beside the measured one
+  std::string cost_source;                           // where the costs of planning, and of the virtual clock, are from:
+                                                     // "analytic" | "profile" (measured)
   nlohmann::json theory = nlohmann::json::object();  // what the paper promises: bubble, in_flight,
                                                      // weight_versions, staleness
   nlohmann::json observed = nlohmann::json::object();  // the same, as simulated or measured:
@@ -83,8 +82,7 @@ struct Record {
                                                        // reductions}: of every rank in an update
   nlohmann::json plan = nlohmann::json::object();
   double planning_seconds = 0;
-  std::vector<TimelineOp>
-      timeline;  // one steady step (synchronous) or the first 3 P batches (asynchronous)
+  std::vector<TimelineOp> timeline;  // one steady step (synchronous) or the first 3 P batches (asynchronous)
   nlohmann::json environment = nlohmann::json::object();
 };
 

@@ -5,12 +5,13 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
+#include <sluice_build.h>
 
 #include <cmath>
 #include <fstream>
 #include <limits>
 
-#include "harness/core/error.h"
+#include "harness/base/error.h"
 
 namespace sluice {
 namespace {
@@ -21,19 +22,13 @@ std::string any_text() {
   // UTF-8 with quotes, line ends and a non-ASCII letter; JSON has no place for stray bytes.
   static const std::vector<std::string> pieces = {"a", "B", "\"", "\\", "\n", ",", "ü", "0", " "};
   std::string text;
-  for (const auto& piece :
-       *rc::gen::container<std::vector<std::string>>(rc::gen::elementOf(pieces)))
-    text += piece;
+  for (const auto& piece : *rc::gen::container<std::vector<std::string>>(rc::gen::elementOf(pieces))) text += piece;
   return text;
 }
-std::int64_t any_count() {
-  return *rc::gen::inRange<std::int64_t>(0, std::numeric_limits<std::int64_t>::max());
-}
+std::int64_t any_count() { return *rc::gen::inRange<std::int64_t>(0, std::numeric_limits<std::int64_t>::max()); }
 int any_int() { return *rc::gen::inRange(0, 1 << 30); }
 double any_real() { return *rc::gen::arbitrary<double>(); }
-std::optional<double> maybe_real() {
-  return *rc::gen::arbitrary<bool>() ? std::optional(any_real()) : std::nullopt;
-}
+std::optional<double> maybe_real() { return *rc::gen::arbitrary<bool>() ? std::optional(any_real()) : std::nullopt; }
 json any_object() { return {{any_text(), any_int()}, {"list", {any_real(), any_text(), nullptr}}}; }
 MemorySplit any_split() {
   return {.total = any_count(),
@@ -60,8 +55,7 @@ Record any_record() {
   r.batch = any_count();
   r.microbatches = any_int();
   r.seed = *rc::gen::arbitrary<std::uint64_t>();
-  r.outcome = *rc::gen::element<std::string>("ok", "diverged", "failed", "timed_out", "unsupported",
-                                             "out_of_memory");
+  r.outcome = *rc::gen::element<std::string>("ok", "diverged", "failed", "timed_out", "unsupported", "out_of_memory");
   if (*rc::gen::arbitrary<bool>()) r.diverged_at = any_count();
   r.purpose = *rc::gen::element<std::string>("measure", "tune", "boundary");
   r.tuning = any_object();
@@ -168,8 +162,7 @@ TEST(Record, SchemaAndReaderKnowTheSameFields) {
     EXPECT_EQ(part.at("additionalProperties"), false);
     EXPECT_EQ(part.at("required").size() + since_version_2, sample.size());
     EXPECT_EQ(part.at("properties").size(), sample.size());
-    for (const auto& item : sample.items())
-      EXPECT_TRUE(part.at("properties").contains(item.key())) << item.key();
+    for (const auto& item : sample.items()) EXPECT_TRUE(part.at("properties").contains(item.key())) << item.key();
   };
   json point = schema["properties"]["curve"]["items"];
   EXPECT_EQ(point["properties"].erase("extra"), 1u);  // may be left out

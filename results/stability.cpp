@@ -20,11 +20,10 @@ namespace {
 using nlohmann::json;
 
 // Everything but rate and seed of what may stand in one grid; and of one system in it.
-using GridKey = std::tuple<std::string, std::string, std::string, std::string, std::int64_t, int,
-                            std::string, std::string>;
+using GridKey =
+    std::tuple<std::string, std::string, std::string, std::string, std::int64_t, int, std::string, std::string>;
 GridKey grid_key(const Record& r) {
-  return {r.workload, r.cluster, r.clock,          r.cost_source,
-          r.batch,    r.ranks,   duration_text(r), optimizer_text(r, false)};
+  return {r.workload, r.cluster, r.clock, r.cost_source, r.batch, r.ranks, duration_text(r), optimizer_text(r, false)};
 }
 
 json options_without_optimizer(const Record& r) {
@@ -34,16 +33,12 @@ json options_without_optimizer(const Record& r) {
 }
 
 std::string grid_row_key(const Record& r) {
-  return json{
-      r.system, options_without_optimizer(r), r.ranks, r.microbatches, r.transport, r.device,
-      r.cluster}
-      .dump();
+  return json{r.system, options_without_optimizer(r), r.ranks, r.microbatches, r.transport, r.device, r.cluster}.dump();
 }
 
 bool same_but_for_ranks_and_cluster(const Record& a, const Record& b) {
-  return a.workload == b.workload && a.clock == b.clock && a.cost_source == b.cost_source &&
-         a.batch == b.batch && duration_text(a) == duration_text(b) &&
-         optimizer_text(a, false) == optimizer_text(b, false);
+  return a.workload == b.workload && a.clock == b.clock && a.cost_source == b.cost_source && a.batch == b.batch &&
+         duration_text(a) == duration_text(b) && optimizer_text(a, false) == optimizer_text(b, false);
 }
 
 StableRateRow make_row(const std::vector<const Record*>& records, const StableRates& grid) {
@@ -55,26 +50,21 @@ StableRateRow make_row(const std::vector<const Record*>& records, const StableRa
   for (const Record* record : records) {
     const auto rate = std::ranges::find(grid.rates, *learning_rate(*record)) - grid.rates.begin();
     const auto seed = std::ranges::find(grid.seeds, record->seed) - grid.seeds.begin();
-    row.runs[static_cast<std::size_t>(rate)][static_cast<std::size_t>(seed)] =
-        stability_of(*record);
+    row.runs[static_cast<std::size_t>(rate)][static_cast<std::size_t>(seed)] = stability_of(*record);
     if (record->diverged_at)
-      row.first_divergence =
-          std::min(row.first_divergence.value_or(*record->diverged_at), *record->diverged_at);
+      row.first_divergence = std::min(row.first_divergence.value_or(*record->diverged_at), *record->diverged_at);
     if (!is_result(*record) && row.reason.empty())
       row.reason = record->outcome + (record->reason.empty() ? "" : ": " + record->reason);
   }
   const auto stable_until = [&](const auto& is_stable) -> std::optional<double> {
     std::optional<double> largest;
-    for (std::size_t k = 0; k < grid.rates.size() && is_stable(row.runs[k]); ++k)
-      largest = grid.rates[k];
+    for (std::size_t k = 0; k < grid.rates.size() && is_stable(row.runs[k]); ++k) largest = grid.rates[k];
     return largest;
   };
   for (std::size_t s = 0; s < grid.seeds.size(); ++s)
-    row.per_seed.push_back(
-        stable_until([&](const auto& runs) { return runs[s] == Stability::stable; }));
-  row.largest = stable_until([](const auto& runs) {
-    return std::ranges::all_of(runs, [](Stability s) { return s == Stability::stable; });
-  });
+    row.per_seed.push_back(stable_until([&](const auto& runs) { return runs[s] == Stability::stable; }));
+  row.largest = stable_until(
+      [](const auto& runs) { return std::ranges::all_of(runs, [](Stability s) { return s == Stability::stable; }); });
   row.at_edge = row.largest == grid.rates.back();
   return row;
 }
@@ -118,19 +108,15 @@ Stability stability_of(const Record& record) {
   for (const CurvePoint& point : record.curve)
     if (point.loss) losses.push_back(*point.loss);
   if (losses.size() < 2) return Stability::unknown;
-  if (!std::ranges::all_of(losses, [](double loss) { return std::isfinite(loss); }))
-    return Stability::diverged;
+  if (!std::ranges::all_of(losses, [](double loss) { return std::isfinite(loss); })) return Stability::diverged;
   const auto tenth = static_cast<std::ptrdiff_t>(std::max<std::size_t>(losses.size() / 10, 1));
-  const double last =
-      std::accumulate(losses.end() - tenth, losses.end(), 0.0) / static_cast<double>(tenth);
+  const double last = std::accumulate(losses.end() - tenth, losses.end(), 0.0) / static_cast<double>(tenth);
   return last <= 0.9 * losses.front() ? Stability::stable : Stability::no_progress;
 }
 
 std::vector<StableRates> stable_rates(std::span<const Record> records) {
   std::vector<Record> kept = latest(records);
-  std::erase_if(kept, [](const Record& record) {
-    return record.purpose != "boundary" || !learning_rate(record);
-  });
+  std::erase_if(kept, [](const Record& record) { return record.purpose != "boundary" || !learning_rate(record); });
   std::map<GridKey, std::vector<const Record*>> groups;
   for (const Record& record : kept) groups[grid_key(record)].push_back(&record);
   const auto is_reference = [](const Record* r) { return r->system == kReferenceSystem; };
@@ -144,16 +130,13 @@ std::vector<StableRates> stable_rates(std::span<const Record> records) {
     if (others && std::ranges::all_of(own, is_reference)) continue;
     std::erase_if(members, is_reference);
     for (const Record& record : kept)
-      if (is_reference(&record) && same_but_for_ranks_and_cluster(record, *own.front()))
-        members.push_back(&record);
+      if (is_reference(&record) && same_but_for_ranks_and_cluster(record, *own.front())) members.push_back(&record);
     const Record& first = *own.front();
     StableRates grid;
-    std::tie(grid.workload, grid.cluster, grid.clock, grid.cost_source, grid.batch, grid.ranks,
-             grid.duration, grid.optimizer) = key;
+    std::tie(grid.workload, grid.cluster, grid.clock, grid.cost_source, grid.batch, grid.ranks, grid.duration,
+             grid.optimizer) = key;
     const auto title = first.workload_facts.find("title");
-    grid.title = title != first.workload_facts.end() && title->is_string()
-                     ? title->get<std::string>()
-                     : first.workload;
+    grid.title = title != first.workload_facts.end() && title->is_string() ? title->get<std::string>() : first.workload;
     std::set<double> rates;
     std::set<std::uint64_t> seeds;
     std::map<std::string, std::vector<const Record*>> by_row;
@@ -196,9 +179,8 @@ std::string to_table(std::span<const StableRates> boundaries) {
   std::string text;
   for (const StableRates& b : boundaries) {
     if (!text.empty()) text += "\n";
-    text +=
-        fmt::format("Largest stable learning rate: {} on {}, {} clock, {} rank{}, global batch {}",
-                    b.title, b.cluster, b.clock, b.ranks, b.ranks == 1 ? "" : "s", b.batch);
+    text += fmt::format("Largest stable learning rate: {} on {}, {} clock, {} rank{}, global batch {}", b.title,
+                        b.cluster, b.clock, b.ranks, b.ranks == 1 ? "" : "s", b.batch);
     for (const std::string& more : {b.duration, b.optimizer})
       if (!more.empty()) text += ", " + more;
     text += fmt::format(", {} seed{}\n\n", b.seeds.size(), b.seeds.size() == 1 ? "" : "s");

@@ -34,7 +34,7 @@ struct StableRateRow {
   std::vector<std::optional<double>> per_seed;
   // The same for all seeds at once; none: not even the smallest rate.
   std::optional<double> largest;
-  bool at_edge = false;  // it is the largest of the grid: the boundary lies beyond
+  bool at_edge = false;                          // it is the largest of the grid: the boundary lies beyond
   std::optional<std::int64_t> first_divergence;  // earliest update, over all rates and seeds
 };
 

@@ -26,8 +26,7 @@ Record run(const std::string& system, double rate, std::uint64_t seed, double la
   const bool diverges = last > 1e9;
   const int updates = diverges ? 6 : 20;
   for (int u = 1; u <= updates; ++u)
-    r.curve.push_back(
-        {u, 0.1 * u, diverges ? 2.0 * u : 2 + (last - 2) * (u - 1) / 17, std::nullopt});
+    r.curve.push_back({u, 0.1 * u, diverges ? 2.0 * u : 2 + (last - 2) * (u - 1) / 17, std::nullopt});
   if (!diverges) r.curve[18].loss = r.curve[19].loss = last;
   if (diverges) {
     r.outcome = "diverged";
@@ -94,13 +93,11 @@ TEST(StableRates, TheLargestIsStableForAllSeedsTogetherWithAllSmallerOnes) {
   EXPECT_EQ(rate_text(row(b, "never"), b), "< 0.01");
   EXPECT_EQ(row(b, "split").largest, 0.01);
   EXPECT_EQ(row(b, "split").per_seed, (std::vector<std::optional<double>>{0.1, 0.01}));
-  EXPECT_EQ(row(b, "split").runs[1],
-            (std::vector<Stability>{Stability::stable, Stability::no_progress}));
+  EXPECT_EQ(row(b, "split").runs[1], (std::vector<Stability>{Stability::stable, Stability::no_progress}));
 }
 
 TEST(StableRates, ASeedThatWasNotRunIsNotStable) {
-  std::vector<Record> records = {run("a", 0.01, 1, 0.5), run("a", 0.01, 2, 0.5),
-                                 run("a", 0.1, 1, 0.5)};
+  std::vector<Record> records = {run("a", 0.01, 1, 0.5), run("a", 0.01, 2, 0.5), run("a", 0.1, 1, 0.5)};
   StableRates b = stable_rates(records).at(0);
   EXPECT_EQ(b.rows[0].largest, 0.01);
   EXPECT_EQ(b.rows[0].runs[1][1], Stability::unknown);
@@ -112,8 +109,8 @@ TEST(StableRates, ASeedThatWasNotRunIsNotStable) {
 }
 
 TEST(StableRates, GroupsAreNotMixedAndTheReferenceIsInEach) {
-  const std::vector<Record> records = {run("single_device", 0.1, 1, 0.5, 1),
-                                       run("a", 0.1, 1, 0.5, 2), run("a", 0.1, 1, 0.5, 4)};
+  const std::vector<Record> records = {run("single_device", 0.1, 1, 0.5, 1), run("a", 0.1, 1, 0.5, 2),
+                                       run("a", 0.1, 1, 0.5, 4)};
   const auto all = stable_rates(records);
   ASSERT_EQ(all.size(), 2u);
   for (const StableRates& b : all) {
@@ -130,8 +127,7 @@ TEST(StableRates, TableAndJsonShowEveryRun) {
   std::vector<Record> records;
   for (const std::uint64_t seed : {1u, 2u})
     for (const double rate : {0.01, 0.1})
-      records.push_back(
-          run("stale", rate, seed, rate * static_cast<double>(seed) > 0.15 ? kDiverges : 1));
+      records.push_back(run("stale", rate, seed, rate * static_cast<double>(seed) > 0.15 ? kDiverges : 1));
   const auto all = stable_rates(records);
   const std::string table = to_table(all);
   EXPECT_NE(table.find("1/2, 1 diverged"), std::string::npos) << table;

@@ -16,7 +16,7 @@
 #include <system_error>
 #include <utility>
 
-#include "harness/core/error.h"
+#include "harness/base/error.h"
 #include "results/metrics.h"
 
 namespace sluice {
@@ -77,9 +77,7 @@ std::string last_line(int file, off_t size) {
   return tail;
 }
 
-bool is_json_object(std::string_view line) {
-  return nlohmann::json::parse(line, nullptr, false).is_object();
-}
+bool is_json_object(std::string_view line) { return nlohmann::json::parse(line, nullptr, false).is_object(); }
 
 }  // namespace
 
@@ -94,13 +92,11 @@ std::string digest(const nlohmann::json& experiment) {
 
 StoredRecords read_records(const fs::path& path) {
   std::error_code error;
-  if (fs::is_directory(path, error))
-    throw InputError(path.string(), "is a folder", "name the .jsonl file in it");
+  if (fs::is_directory(path, error)) throw InputError(path.string(), "is a folder", "name the .jsonl file in it");
   if (!fs::exists(path, error))
     throw InputError(path.string(), "no such file", "write one with: sluice run ... --out FILE");
   std::ifstream file(path, std::ios::binary);
-  if (!file)
-    throw InputError(path.string(), "cannot be read: " + reason(errno), "check its permissions");
+  if (!file) throw InputError(path.string(), "cannot be read: " + reason(errno), "check its permissions");
   StoredRecords result;
   std::string line;
   for (int number = 1; std::getline(file, line); ++number) {
@@ -133,8 +129,7 @@ Store::Store(fs::path path) : path_(std::move(path)) {
   if (const fs::path folder = path_.parent_path(); !folder.empty()) {
     fs::create_directories(folder, error);
     if (error || !fs::is_directory(folder))
-      throw InputError(folder.string(),
-                       "cannot create the folder: " + (error ? error.message() : "not a folder"),
+      throw InputError(folder.string(), "cannot create the folder: " + (error ? error.message() : "not a folder"),
                        "choose another place with --out");
   }
   file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
@@ -175,16 +170,15 @@ void Store::mend() {
   // Only what is safe elsewhere is cut off.
   if (error == 0 && ::ftruncate(file_, size - static_cast<off_t>(line.size())) != 0) error = errno;
   if (error != 0)
-    throw RunError(fmt::format("{}: the last line is torn and cannot be set aside to {}: {}",
-                               path_.string(), aside, reason(error)));
-  warnings_.push_back(fmt::format("{}: the last line was torn ({} bytes); it was set aside to {}",
-                                  path_.string(), line.size(), aside));
+    throw RunError(fmt::format("{}: the last line is torn and cannot be set aside to {}: {}", path_.string(), aside,
+                               reason(error)));
+  warnings_.push_back(
+      fmt::format("{}: the last line was torn ({} bytes); it was set aside to {}", path_.string(), line.size(), aside));
 }
 
 void Store::append(const Record& record) {
   // Text from outside (a reason, a log line) may hold stray bytes: replaced, not thrown over.
-  const std::string line =
-      to_json(record).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  const std::string line = to_json(record).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   const Lock lock(file_, path_);
   const off_t before = regular_size(file_);
   char last = '\n';
@@ -194,8 +188,8 @@ void Store::append(const Record& record) {
   // EINVAL: a pipe or a device, which has nothing to flush.
   if (error == 0 && ::fdatasync(file_) != 0 && errno != EINVAL) error = errno;
   if (error == 0) return;
-  std::string message = fmt::format("{}: the record of {} on {} could not be stored: {}",
-                                    path_.string(), record.system, record.workload, reason(error));
+  std::string message = fmt::format("{}: the record of {} on {} could not be stored: {}", path_.string(), record.system,
+                                    record.workload, reason(error));
   if (regular_size(file_) > size && ::ftruncate(file_, size) != 0)
     message += "; half of its line is left at the end and will be set aside by the next run";
   throw RunError(message + "; make room and run again with --resume");

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "harness/core/error.h"
+#include "harness/base/error.h"
 
 namespace sluice {
 namespace {
@@ -38,9 +38,7 @@ class StoreTest : public ::testing::Test {
     text << file.rdbuf();
     return text.str();
   }
-  static void put(const fs::path& path, const std::string& text) {
-    std::ofstream(path, std::ios::binary) << text;
-  }
+  static void put(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
   template <class Error, class Function>
   static std::string message_of(Function function) {
     try {
@@ -128,28 +126,20 @@ TEST_F(StoreTest, ALongLineIsReadFromItsBegin) {
 TEST_F(StoreTest, NamesTheLineThatIsNotARecord) {
   const fs::path path = folder_ / "runs.jsonl";
   put(path, "no json\n{}\n");
-  EXPECT_NE(message_of<InputError>([&] { read_records(path); }).find("runs.jsonl:1: not JSON"),
-            std::string::npos);
+  EXPECT_NE(message_of<InputError>([&] { read_records(path); }).find("runs.jsonl:1: not JSON"), std::string::npos);
   put(path, "{}\n");
-  EXPECT_NE(message_of<InputError>([&] { read_records(path); }).find("runs.jsonl:1: /schema"),
-            std::string::npos);
+  EXPECT_NE(message_of<InputError>([&] { read_records(path); }).find("runs.jsonl:1: /schema"), std::string::npos);
 }
 
 TEST_F(StoreTest, SaysWhatIsWrongWithAPath) {
-  EXPECT_NE(message_of<InputError>([&] { Store store(folder_); }).find("is a folder"),
-            std::string::npos);
-  EXPECT_NE(message_of<InputError>([&] { read_records(folder_); }).find("is a folder"),
-            std::string::npos);
-  EXPECT_NE(message_of<InputError>([&] { read_records(folder_ / "none"); }).find("no such file"),
-            std::string::npos);
+  EXPECT_NE(message_of<InputError>([&] { Store store(folder_); }).find("is a folder"), std::string::npos);
+  EXPECT_NE(message_of<InputError>([&] { read_records(folder_); }).find("is a folder"), std::string::npos);
+  EXPECT_NE(message_of<InputError>([&] { read_records(folder_ / "none"); }).find("no such file"), std::string::npos);
   put(folder_ / "file", "x");
-  EXPECT_NE(message_of<InputError>([&] {
-              Store store(folder_ / "file" / "runs.jsonl");
-            }).find("cannot create the folder"),
-            std::string::npos);
-  EXPECT_NE(message_of<InputError>([] {
-              Store store("/proc/runs.jsonl");
-            }).find("cannot be opened for writing"),
+  EXPECT_NE(
+      message_of<InputError>([&] { Store store(folder_ / "file" / "runs.jsonl"); }).find("cannot create the folder"),
+      std::string::npos);
+  EXPECT_NE(message_of<InputError>([] { Store store("/proc/runs.jsonl"); }).find("cannot be opened for writing"),
             std::string::npos);
 }
 
@@ -183,8 +173,7 @@ TEST_F(StoreTest, WritersDoNotInterleave) {
 }
 
 TEST(Digest, IsStableAndIgnoresTheOrderOfKeys) {
-  EXPECT_EQ(digest(nlohmann::json::parse(R"({"b":1,"a":[2]})")),
-            digest(nlohmann::json::parse(R"({"a":[2],"b":1})")));
+  EXPECT_EQ(digest(nlohmann::json::parse(R"({"b":1,"a":[2]})")), digest(nlohmann::json::parse(R"({"a":[2],"b":1})")));
   EXPECT_NE(digest({{"a", 1}}), digest({{"a", 2}}));
   // FNV-1a of the two bytes "{}".
   EXPECT_EQ(digest(nlohmann::json::object()), "08f44b07b5901a25");

@@ -28,9 +28,8 @@ std::vector<std::vector<Range>> largest_overlapping_sets(const std::vector<Range
     for (const Range& r : ranges)
       if (r.low <= at.low && at.low <= r.high) holding.push_back(r);
     const auto inside = [](const std::vector<Range>& small, const std::vector<Range>& large) {
-      return std::ranges::all_of(small, [&](const Range& r) {
-        return std::ranges::count(large, r.label, &Range::label) > 0;
-      });
+      return std::ranges::all_of(small,
+                                 [&](const Range& r) { return std::ranges::count(large, r.label, &Range::label) > 0; });
     };
     if (std::ranges::any_of(sets, [&](const auto& set) { return inside(holding, set); })) continue;
     std::erase_if(sets, [&](const auto& set) { return inside(set, holding); });
@@ -52,8 +51,7 @@ Verdict tell_apart(const std::string& metric, std::span<const SeedValues> system
   std::vector<Range> ranges;
   for (const SeedValues& system : systems) {
     if (system.values.size() < kSeedsToTell) {
-      verdict.too_few_seeds.push_back(system.label + " (" + std::to_string(system.values.size()) +
-                                      ")");
+      verdict.too_few_seeds.push_back(system.label + " (" + std::to_string(system.values.size()) + ")");
       continue;
     }
     const auto [low, high] = std::ranges::minmax(system.values);
@@ -107,8 +105,7 @@ std::vector<Verdict> verdicts(const Comparison& comparison) {
 }
 
 bool enough_seeds(const ComparisonRow& row) {
-  const auto seeds =
-      std::ranges::count_if(row.records, [](const Record& r) { return throughput(r).has_value(); });
+  const auto seeds = std::ranges::count_if(row.records, [](const Record& r) { return throughput(r).has_value(); });
   return seeds >= static_cast<std::ptrdiff_t>(kSeedsToTell);
 }
 
@@ -117,16 +114,12 @@ std::string to_text(const Verdict& verdict) {
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "; ") + part; };
   for (std::size_t i = 0; i < verdict.alike.size(); ++i)
     add((i == 0 ? "cannot be told apart: " : "nor: ") + joined(verdict.alike[i]));
-  if (verdict.alike.empty() && verdict.apart.size() > 1)
-    add("all told apart: " + joined(verdict.apart));
-  if (!verdict.alike.empty() && !verdict.apart.empty())
-    add("apart from all others: " + joined(verdict.apart));
+  if (verdict.alike.empty() && verdict.apart.size() > 1) add("all told apart: " + joined(verdict.apart));
+  if (!verdict.alike.empty() && !verdict.apart.empty()) add("apart from all others: " + joined(verdict.apart));
   if (verdict.alike.empty() && verdict.apart.empty())
-    return verdict.metric + ": too few seeds to say which differ (" + std::to_string(kSeedsToTell) +
-           " needed)";
+    return verdict.metric + ": too few seeds to say which differ (" + std::to_string(kSeedsToTell) + " needed)";
   if (!verdict.too_few_seeds.empty())
-    add("too few seeds to say (" + std::to_string(kSeedsToTell) +
-        " needed): " + joined(verdict.too_few_seeds));
+    add("too few seeds to say (" + std::to_string(kSeedsToTell) + " needed): " + joined(verdict.too_few_seeds));
   return verdict.metric + ": " + text;
 }
 

@@ -1,4 +1,4 @@
-// The five-seeds rule on hand-made numbers.
+// The five-seeds rule on hand-written numbers.
 #include "results/tell_apart.h"
 
 #include <gtest/gtest.h>
@@ -14,10 +14,9 @@ using Sets = std::vector<Labels>;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 TEST(TellApart, RangesThatTouchAreNotToldApart) {
-  const Verdict v =
-      tell_apart("final accuracy", std::vector<SeedValues>{{"a", {0.90, 0.91, 0.92, 0.93, 0.94}},
-                                                           {"b", {0.94, 0.95, 0.95, 0.95, 0.96}},
-                                                           {"c", {0.80, 0.81, 0.82, 0.83, 0.84}}});
+  const Verdict v = tell_apart("final accuracy", std::vector<SeedValues>{{"a", {0.90, 0.91, 0.92, 0.93, 0.94}},
+                                                                         {"b", {0.94, 0.95, 0.95, 0.95, 0.96}},
+                                                                         {"c", {0.80, 0.81, 0.82, 0.83, 0.84}}});
   EXPECT_EQ(v.alike, (Sets{{"a", "b"}}));
   EXPECT_EQ(v.apart, (Labels{"c"}));
   EXPECT_EQ(to_text(v), "final accuracy: cannot be told apart: a, b; apart from all others: c");
@@ -26,17 +25,15 @@ TEST(TellApart, RangesThatTouchAreNotToldApart) {
 TEST(TellApart, OverlapIsNotHandedOn) {
   // a overlaps b and b overlaps c, but a and c are apart: two sets, b in both.
   const Verdict v =
-      tell_apart("t", std::vector<SeedValues>{
-                          {"c", {5, 6, 7, 8, 9}}, {"a", {1, 2, 3, 3, 3}}, {"b", {3, 4, 4, 5, 5}}});
+      tell_apart("t", std::vector<SeedValues>{{"c", {5, 6, 7, 8, 9}}, {"a", {1, 2, 3, 3, 3}}, {"b", {3, 4, 4, 5, 5}}});
   EXPECT_EQ(v.alike, (Sets{{"a", "b"}, {"b", "c"}}));
   EXPECT_TRUE(v.apart.empty());
   EXPECT_EQ(to_text(v), "t: cannot be told apart: a, b; nor: b, c");
 }
 
 TEST(TellApart, FourSeedsSayNothing) {
-  const Verdict v = tell_apart(
-      "t",
-      std::vector<SeedValues>{{"a", {1, 1, 1, 1}}, {"b", {9, 9, 9, 9, 9}}, {"c", {7, 7, 7, 7, 7}}});
+  const Verdict v =
+      tell_apart("t", std::vector<SeedValues>{{"a", {1, 1, 1, 1}}, {"b", {9, 9, 9, 9, 9}}, {"c", {7, 7, 7, 7, 7}}});
   EXPECT_EQ(v.too_few_seeds, (Labels{"a (4)"}));
   EXPECT_EQ(v.apart, (Labels{"c", "b"}));
   EXPECT_EQ(to_text(v), "t: all told apart: c, b; too few seeds to say (5 needed): a (4)");
@@ -45,10 +42,9 @@ TEST(TellApart, FourSeedsSayNothing) {
 }
 
 TEST(TellApart, NeverReachedIsWorseThanEveryTime) {
-  const Verdict v =
-      tell_apart("t", std::vector<SeedValues>{{"none", {kNever, kNever, kNever, kNever, kNever}},
-                                              {"some", {4, 5, 6, kNever, kNever}},
-                                              {"all", {1, 2, 2, 2, 3}}});
+  const Verdict v = tell_apart("t", std::vector<SeedValues>{{"none", {kNever, kNever, kNever, kNever, kNever}},
+                                                            {"some", {4, 5, 6, kNever, kNever}},
+                                                            {"all", {1, 2, 2, 2, 3}}});
   EXPECT_EQ(v.alike, (Sets{{"some", "none"}}));
   EXPECT_EQ(v.apart, (Labels{"all"}));
 }
@@ -72,15 +68,13 @@ TEST(TellApart, EverySetIsLargestAndEveryOverlappingPairIsInOne) {
         const bool overlap = x.values[0] <= y.values[4] && y.values[0] <= x.values[4];
         bool together = false;
         for (const Labels& set : v.alike)
-          together |= std::count(set.begin(), set.end(), x.label) > 0 &&
-                      std::count(set.begin(), set.end(), y.label) > 0;
+          together |=
+              std::count(set.begin(), set.end(), x.label) > 0 && std::count(set.begin(), set.end(), y.label) > 0;
         ASSERT_EQ(together, overlap) << code << " " << x.label << y.label;
       }
     for (const Labels& set : v.alike)
       for (const Labels& other : v.alike)
-        ASSERT_TRUE(&set == &other ||
-                    !std::includes(other.begin(), other.end(), set.begin(), set.end()))
-            << code;
+        ASSERT_TRUE(&set == &other || !std::includes(other.begin(), other.end(), set.begin(), set.end())) << code;
   }
 }
 
@@ -115,9 +109,8 @@ TEST(TellApart, OfAComparisonCountsDivergedSeedsAsWorst) {
   // Both reach the target after 2 s, but shaky once not at all; bad never does.
   EXPECT_EQ(c.verdicts[0].alike, (Sets{{"good", "shaky"}, {"shaky", "bad"}}));
   EXPECT_EQ(c.verdicts[1].alike, (Sets{{"shaky", "bad"}, {"shaky", "good"}}));
-  EXPECT_NE(
-      to_table(std::vector<Comparison>{c}).find("final accuracy: cannot be told apart: shaky"),
-      std::string::npos);
+  EXPECT_NE(to_table(std::vector<Comparison>{c}).find("final accuracy: cannot be told apart: shaky"),
+            std::string::npos);
 }
 
 TEST(TellApart, AFailedRunIsNoValue) {

@@ -17,7 +17,7 @@
 // published. Makespan (m + p - 1)(F + I) + W where W <= F + I.
 #include <algorithm>
 
-#include "harness/core/error.h"
+#include "harness/base/error.h"
 #include "harness/plan/chain_partition.h"
 
 namespace sluice {
@@ -32,8 +32,7 @@ static Plan layerpipe_plan(const Problem& problem, const Options&) {
   std::vector<std::vector<DeviceId>> devices;
   for (int d = 0; d < problem.devices; d += 2) devices.push_back({DeviceId(d)});
   Plan plan = chain_on(problem, devices, "layerpipe");
-  for (PlanStage& stage : plan.stages)
-    stage.weight_gradient_device = DeviceId(stage.devices.front().value + 1);
+  for (PlanStage& stage : plan.stages) stage.weight_gradient_device = DeviceId(stage.devices.front().value + 1);
   return plan;
 }
 
@@ -50,8 +49,8 @@ static Schedule layerpipe_schedule(const ScheduleProblem& problem, const Options
       ops.push_back(input_gradient_op(s, i));
     }
     for (int i = m - warm_up; i < m; ++i) ops.push_back(input_gradient_op(s, i));
-    auto& lane = schedule.ranks[problem.placement.weight_gradient_ranks[stage].index()];
-    for (int i = 0; i < m; ++i) lane.push_back(weight_gradient_op(s, i));
+    auto& weight_gradient_rank = schedule.ranks[problem.placement.weight_gradient_ranks[stage].index()];
+    for (int i = 0; i < m; ++i) weight_gradient_rank.push_back(weight_gradient_op(s, i));
   }
   return schedule;
 }
@@ -59,8 +58,7 @@ static Schedule layerpipe_schedule(const ScheduleProblem& problem, const Options
 static Theory layerpipe_theory(const ScheduleProblem& problem, const Options&) {
   const auto ranks = static_cast<std::size_t>(problem.ranks);
   const int p = static_cast<int>(problem.graph.size()), m = problem.microbatches;
-  Theory theory{.weight_versions = std::vector<int>(ranks, 1),
-                .staleness = std::vector<int>(ranks, 0)};
+  Theory theory{.weight_versions = std::vector<int>(ranks, 1), .staleness = std::vector<int>(ranks, 0)};
   theory.bubble_ratio = 1 - 3.0 * m / (2 * (2 * (m + p - 1) + 1));  // at F = I = W
   for (int s = 0; s < p; ++s) {
     theory.in_flight.push_back(std::min(m, p - s));

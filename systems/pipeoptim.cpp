@@ -19,17 +19,16 @@
 #include <algorithm>
 
 #include "harness/plan/chain_partition.h"
-#include "harness/plan/continuous_1f1b.h"
+#include "harness/plan/one_f_one_b_without_flush.h"
 
 namespace sluice {
 
 static WeightRule pipeoptim_weights(const ScheduleProblem& problem, const Options& options) {
-  WeightRule rule{.update = WeightRule::Update::every_backward,
-                  .backward = WeightRule::Backward::newest};
+  WeightRule rule{.update = WeightRule::Update::every_backward, .backward = WeightRule::Backward::newest};
   const int p = static_cast<int>(problem.graph.size());
   const int extra = options.text("s") == "code" ? 1 : 0;
   for (int k = 0; k < p; ++k) {
-    rule.forward_ahead.push_back(p - 1 - k + extra);
+    rule.forward_horizon.push_back(p - 1 - k + extra);
     if (options.flag("clip_s")) rule.clip_to_lag.push_back(p - 1 - k);
   }
   if (options.text("delta") == "code") rule.forward_delta = WeightRule::Delta::state_plus_gradient;
@@ -41,7 +40,7 @@ static WeightRule pipeoptim_weights(const ScheduleProblem& problem, const Option
 }
 
 static Theory pipeoptim_theory(const ScheduleProblem& problem, const Options& options) {
-  Theory theory = theory_of_continuous_1f1b(problem, 1);
+  Theory theory = theory_of_one_f_one_b_without_flush(problem, 1);
   const int p = problem.ranks;
   const int extra = options.text("s") == "code" ? 1 : 0;
   const bool kept = options.text("recompute") == "predicted";
@@ -73,16 +72,14 @@ const System pipeoptim = {
                  "direction of prediction: paper, or code (the last gradient counted twice)",
                  {"paper", "code"}},
                 {"clip_s", "no", "shorten s while the pipe fills (published: no)", kYesNo},
-                {"decay_in_delta", "no",
-                 "predict AdamW's decoupled weight decay as well (published: no)", kYesNo},
+                {"decay_in_delta", "no", "predict AdamW's decoupled weight decay as well (published: no)", kYesNo},
                 {"recompute",
                  "off",
                  "activations of the backward: off (kept), predicted or newest (recomputed with "
                  "these weights)",
                  {"off", "predicted", "newest"}}},
-    .plan = [](const Problem& p,
-               const Options&) { return balanced_chain(p, p.devices, "pipeoptim"); },
-    .schedule = [](const ScheduleProblem& p, const Options&) { return continuous_1f1b(p); },
+    .plan = [](const Problem& p, const Options&) { return balanced_chain(p, p.devices, "pipeoptim"); },
+    .schedule = [](const ScheduleProblem& p, const Options&) { return one_f_one_b_without_flush(p); },
     .weights = pipeoptim_weights,
     .theory = pipeoptim_theory,
 };

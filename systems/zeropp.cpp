@@ -36,9 +36,7 @@ int unit_of(const ScheduleProblem& problem, const Options& options) {
 }
 
 // Forwards of a rank before its first input gradient, in a unit of n micro-batches.
-int warm_up(int p, int v, int n, int rank) {
-  return std::min(2 * (p - 1 - rank) + (v - 1) * n, n * v);
-}
+int warm_up(int p, int v, int n, int rank) { return std::min(2 * (p - 1 - rank) + (v - 1) * n, n * v); }
 
 Schedule zeropp_schedule(const ScheduleProblem& problem, const Options& options) {
   Schedule schedule = empty_schedule(problem.ranks, problem.microbatches);
@@ -90,20 +88,18 @@ Theory zeropp_theory(const ScheduleProblem& problem, const Options& options) {
   const int p = problem.ranks, v = problem.chunks(), m = problem.microbatches;
   const int unit = unit_of(problem, options);
   const std::string& deferral = options.text("deferral");
-  Theory theory{.weight_versions = std::vector<int>(ranks, 1),
-                .staleness = std::vector<int>(ranks, 0)};
+  Theory theory{.weight_versions = std::vector<int>(ranks, 1), .staleness = std::vector<int>(ranks, 0)};
   const int last = m - (m - 1) / unit * unit;  // micro-batches of the last unit
   if (unit >= p && last >= p) {
     const int units = (m + unit - 1) / unit;
     // The ranks of the last unit start and end p - 1 apart at least.
-    const int idle = (units - 1) * unit_bubble(p, unit, deferral) +
-                     (deferral == "none" ? unit_bubble(p, last, deferral) : p - 1);
+    const int idle =
+        (units - 1) * unit_bubble(p, unit, deferral) + (deferral == "none" ? unit_bubble(p, last, deferral) : p - 1);
     theory.bubble_ratio = static_cast<double>(idle) / (3 * m * v + idle);
   } else {
     theory.note = "a unit of fewer micro-batches than ranks: its bubble is larger";
   }
-  for (int r = 0; r < p; ++r)
-    theory.in_flight.push_back(std::min(warm_up(p, v, unit, r) + 1, unit * v));
+  for (int r = 0; r < p; ++r) theory.in_flight.push_back(std::min(warm_up(p, v, unit, r) + 1, unit * v));
   return theory;
 }
 
@@ -139,9 +135,8 @@ const System zeropp = {
     .sharding =
         [](const ScheduleProblem& problem, const Options& options) {
           return Sharding{.gather = Sharding::Gather::on_visit,
-                          .reduce = options.text("reduce") == "unit"
-                                        ? Sharding::Reduce::per_unit
-                                        : Sharding::Reduce::per_microbatch,
+                          .reduce = options.text("reduce") == "unit" ? Sharding::Reduce::per_unit
+                                                                     : Sharding::Reduce::per_microbatch,
                           .unit = unit_of(problem, options)};
         },
 };

@@ -2,7 +2,7 @@
 
 #include "harness/cli/commands.h"
 #include "harness/cli/read_files.h"
-#include "harness/core/system.h"
+#include "harness/pipeline/system.h"
 #include "results/compare.h"
 #include "results/stability.h"
 

@@ -7,8 +7,8 @@
 #include <iterator>
 #include <vector>
 
-#include "harness/core/error.h"
-#include "harness/run/engine.h"
+#include "harness/base/error.h"
+#include "harness/case/engine.h"
 
 namespace sluice {
 

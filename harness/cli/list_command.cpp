@@ -4,11 +4,11 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "harness/base/error.h"
+#include "harness/case/case.h"
+#include "harness/case/prepare.h"
 #include "harness/cli/commands.h"
-#include "harness/core/error.h"
-#include "harness/core/system.h"
-#include "harness/run/case.h"
-#include "harness/run/prepare.h"
+#include "harness/pipeline/system.h"
 
 namespace sluice {
 
@@ -17,10 +17,7 @@ static nlohmann::json systems_json() {
   for (const System* s : all_systems()) {
     nlohmann::json options = nlohmann::json::array();
     for (const OptionSpec& o : s->options)
-      options.push_back({{"name", o.name},
-                         {"default", o.default_value},
-                         {"choices", o.choices},
-                         {"help", o.help}});
+      options.push_back({{"name", o.name}, {"default", o.default_value}, {"choices", o.choices}, {"help", o.help}});
     list.push_back({{"name", s->name},
                     {"aliases", s->aliases},
                     {"title", s->title},
@@ -86,39 +83,33 @@ static void print_list(const std::string& what, const nlohmann::json& list) {
                  item["synchronous"].get<bool>() ? "" : " (asynchronous)");
       for (const auto& o : item["options"]) {
         std::string choices;
-        for (const auto& c : o["choices"])
-          choices += (choices.empty() ? "" : "|") + c.get<std::string>();
-        fmt::print("  {:<16}   --set {}={}  {}\n", "", o["name"].get<std::string>(),
-                   choices.empty() ? "N" : choices, o["help"].get<std::string>());
+        for (const auto& c : o["choices"]) choices += (choices.empty() ? "" : "|") + c.get<std::string>();
+        fmt::print("  {:<16}   --set {}={}  {}\n", "", o["name"].get<std::string>(), choices.empty() ? "N" : choices,
+                   o["help"].get<std::string>());
       }
     } else if (what == "workloads") {
       fmt::print("  {:<24} {}; {:.3g} M parameters{}\n", name, item["title"].get<std::string>(),
                  item["parameters"].get<double>() / 1e6,
                  item["runs_for_real"].get<bool>() ? "" : "; virtual clock only");
     } else if (what == "clusters") {
-      fmt::print("  {:<16} {} x {}; {}\n", name, item["devices"].get<std::size_t>(),
-                 item["device"].get<std::string>(), item["source"].get<std::string>());
+      fmt::print("  {:<16} {} x {}; {}\n", name, item["devices"].get<std::size_t>(), item["device"].get<std::string>(),
+                 item["source"].get<std::string>());
     } else {
-      fmt::print("  {:<16} {} ({} cases)\n", name, item["title"].get<std::string>(),
-                 item["cases"].get<std::size_t>());
+      fmt::print("  {:<16} {} ({} cases)\n", name, item["title"].get<std::string>(), item["cases"].get<std::size_t>());
     }
   }
 }
 
 int list_command(const ListArguments& a) {
   const std::vector<std::pair<std::string, nlohmann::json (*)()>> kinds = {
-      {"systems", systems_json},
-      {"workloads", workloads_json},
-      {"clusters", clusters_json},
-      {"sweeps", sweeps_json}};
+      {"systems", systems_json}, {"workloads", workloads_json}, {"clusters", clusters_json}, {"sweeps", sweeps_json}};
   nlohmann::json document;
   std::vector<std::string> names;
   for (const auto& [name, make] : kinds) {
     names.push_back(name);
     if (a.what.empty() || a.what == name) document[name] = make();
   }
-  if (document.is_null())
-    throw InputError("list", "unknown list '" + a.what + "'", suggestion(a.what, names));
+  if (document.is_null()) throw InputError("list", "unknown list '" + a.what + "'", suggestion(a.what, names));
   if (a.json) {
     fmt::print("{}\n", (a.what.empty() ? document : document[a.what]).dump(2));
     return 0;

@@ -6,9 +6,9 @@
 #include <functional>
 #include <system_error>
 
+#include "harness/base/error.h"
 #include "harness/cli/commands.h"
-#include "harness/core/error.h"
-#include "harness/exec/mpi.h"
+#include "harness/exec/mpi/mpi.h"
 
 namespace {
 
@@ -36,8 +36,7 @@ sluice::InputError usage_error(const CLI::App& app, const CLI::ParseError& error
   if (!command) {
     if (arguments.empty()) return {"sluice", "no command given", help_advice(nullptr)};
     const bool flag = arguments.front().starts_with('-');
-    return {"sluice",
-            std::string("unknown ") + (flag ? "flag" : "command") + " '" + arguments.front() + "'",
+    return {"sluice", std::string("unknown ") + (flag ? "flag" : "command") + " '" + arguments.front() + "'",
             flag ? help_advice(nullptr) : sluice::suggestion(arguments.front(), commands)};
   }
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
@@ -47,8 +46,7 @@ sluice::InputError usage_error(const CLI::App& app, const CLI::ParseError& error
     for (std::size_t i = 1; i < arguments.size(); ++i) {
       const std::string name = arguments[i].substr(0, arguments[i].find('='));
       if (name.starts_with("--") && std::ranges::count(flags, name) == 0)
-        return {command->get_name(), "unknown flag '" + name + "'",
-                sluice::suggestion(name, flags)};
+        return {command->get_name(), "unknown flag '" + name + "'", sluice::suggestion(name, flags)};
     }
   }
   std::string what = error.what();
@@ -92,26 +90,22 @@ int main(int argc, char** argv) {
                 "Workload (see sluice list workloads), or a profile file: CostGraph, Piper or "
                 "dnn-partitioning JSON, PipeDream graph text, PipeEdge YAML (FILE#MODEL)")
       ->required();
-  c->add_option(
-       "--cluster", plan.cluster,
-       "Name, JSON file, or flat:N[,bandwidth=25GiB/s][,latency=5us][,memory=16GiB][,speed=1]")
+  c->add_option("--cluster", plan.cluster,
+                "Name, JSON file, or flat:N[,bandwidth=25GiB/s][,latency=5us][,memory=16GiB][,speed=1]")
       ->capture_default_str();
   c->add_option("--devices", plan.devices, "How many of its devices to use (default: all)");
   c->add_option("--batch", plan.batch, "Samples per update (default: the workload's)");
-  c->add_option("--micro-batch", plan.micro_batch,
-                "Samples per micro-batch (default: the workload's)");
-  c->add_option(
-       "--costs", plan.costs,
-       "analytic, profile (measured on this machine) or a file of sluice profile; with a "
-       "profile file as workload: raw keeps its numbers as the authors' program takes them")
+  c->add_option("--micro-batch", plan.micro_batch, "Samples per micro-batch (default: the workload's)");
+  c->add_option("--costs", plan.costs,
+                "analytic, profile (measured on this machine) or a file of sluice profile; with a "
+                "profile file as workload: raw keeps its numbers as the authors' program takes them")
       ->capture_default_str();
   c->add_option("--set", plan.set, "Option of the system, key=value; may be repeated");
   c->add_flag("--json", plan.json, "One JSON document on stdout");
   c->callback([&] { chosen = [&] { return plan_command(plan); }; });
 
   sluice::ScheduleArguments schedule;
-  c = app.add_subcommand(
-      "schedule", "Order of operations on a uniform chain, with makespan, bubbles and peaks");
+  c = app.add_subcommand("schedule", "Order of operations on a uniform chain, with makespan, bubbles and peaks");
   c->add_option("--system", schedule.system, "System whose order to print")->required();
   c->add_option("--ranks", schedule.ranks, "Pipeline ranks")->capture_default_str();
   c->add_option("--microbatches", schedule.microbatches,
@@ -130,10 +124,8 @@ int main(int argc, char** argv) {
 
   sluice::VerifyArguments verify;
   c = app.add_subcommand("verify", "Replay weight-version cases through the real executor");
-  c->add_option("--cases", verify.cases, "File of cases, e.g. harness/testdata/weights.json")
-      ->required();
-  c->add_option("--tolerance", verify.tolerance, "Largest absolute error of a weight or loss")
-      ->capture_default_str();
+  c->add_option("--cases", verify.cases, "File of cases, e.g. harness/tests/data/weights.json")->required();
+  c->add_option("--tolerance", verify.tolerance, "Largest absolute error of a weight or loss")->capture_default_str();
   c->add_option("--only", verify.only, "Names, or prefixes ending in '*'; the others are left out");
   c->add_flag("--json", verify.json, "One JSON document on stdout");
   c->callback([&] { chosen = [&] { return verify_command(verify); }; });
@@ -141,8 +133,7 @@ int main(int argc, char** argv) {
   sluice::ProfileArguments profile;
   c = app.add_subcommand("profile", "Measure a workload's cost graph on this machine");
   c->add_option("--workload", profile.workload, "Workload")->required();
-  c->add_option("--micro-batch", profile.micro_batch,
-                "Samples per micro-batch (default: the workload's)");
+  c->add_option("--micro-batch", profile.micro_batch, "Samples per micro-batch (default: the workload's)");
   c->add_option("--device", profile.device, "cpu or cuda")->capture_default_str();
   c->add_option("--out", profile.out, "File to write (default: stdout)");
   c->callback([&] { chosen = [&] { return profile_command(profile); }; });
@@ -150,16 +141,14 @@ int main(int argc, char** argv) {
   sluice::RunArguments run;
   c = app.add_subcommand("run", "Run a sweep, or one case; a record per case");
   c->add_option("sweep", run.sweep, "Sweep file (or the name of one in harness/sweeps)");
-  const auto single = [&](const std::string& flag, const std::string& key,
-                          const std::string& help) {
+  const auto single = [&](const std::string& flag, const std::string& key, const std::string& help) {
     c->add_option_function<std::string>(
         flag, [&run, key](const std::string& value) { run.single[key] = value; }, help);
   };
   single("--system", "system", "One case: the system");
   single("--workload", "workload", "One case: the workload");
   single("--cluster", "cluster", "Cluster of the virtual clock (see plan)");
-  single("--clock", "clock",
-         "wall: really run, or virtual: real training, simulated time (default wall)");
+  single("--clock", "clock", "wall: really run, or virtual: real training, simulated time (default wall)");
   single("--costs", "costs",
          "profile, analytic or a file (default: profile on the wall clock, analytic on the virtual "
          "one)");
@@ -192,24 +181,21 @@ int main(int argc, char** argv) {
   single("--step", "step",
          "Synchronous systems: free (default), a rank goes on once it has stepped, or barrier, once "
          "all have");
-  single("--pin", "pin",
-         "none (default) or core: every rank on a core of its own, through hwloc (wall clock)");
+  single("--pin", "pin", "none (default) or core: every rank on a core of its own, through hwloc (wall clock)");
   single("--timeout", "timeout_seconds", "Seconds after which the case ends as timed_out");
   c->add_option("--set", run.set, "Option of the system, key=value; may be repeated");
   c->add_option("--inject-failure", run.inject_failure,
                 "RANK:UPDATE: that rank fails in that update (to see what happens)");
   c->add_option("--out", run.out, "Records (default results/runs/NAME.jsonl)");
-  c->add_flag(
-      "--resume", run.resume,
-      "Skip cases, and candidates of a tuning, that already have a result (ok or diverged)");
+  c->add_flag("--resume", run.resume,
+              "Skip cases, and candidates of a tuning, that already have a result (ok or diverged)");
   c->add_option("--checkpoints", run.checkpoints,
                 "Folder for the state of unfinished cases, kept after each evaluation of a drained "
                 "pipe; a case that has one goes on from it");
   c->add_option("--shard", run.shard,
                 "i/n: only every n-th case from the i-th, for job arrays; cases that share the "
                 "tuning of their learning rate stay together");
-  c->add_flag("--dry-run", run.dry_run,
-              "Check everything and list the cases with those of their tuning; run nothing");
+  c->add_flag("--dry-run", run.dry_run, "Check everything and list the cases with those of their tuning; run nothing");
   c->footer(
       "In a sweep, \"optimizer\": {\"learning_rate\": \"tuned\"} with \"tune\": "
       "{\"learning_rate\": [...], "
@@ -222,8 +208,7 @@ int main(int argc, char** argv) {
       "one process shows\nthe progress and writes the records. Every case of a sweep runs on the "
       "first so many processes as it has\nranks; a process that dies ends the job with a record of "
       "it, and --resume goes on.");
-  c->add_option("--progress", run.progress, "auto, bar, plain or none (on stderr)")
-      ->capture_default_str();
+  c->add_option("--progress", run.progress, "auto, bar, plain or none (on stderr)")->capture_default_str();
   c->add_flag("--json", run.json, "Print the comparison as one JSON document");
   c->callback([&] { chosen = [&] { return run_command(run); }; });
 

@@ -4,10 +4,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include "harness/base/error.h"
+#include "harness/case/prepare.h"
 #include "harness/cli/commands.h"
-#include "harness/core/error.h"
-#include "harness/core/system.h"
-#include "harness/run/prepare.h"
+#include "harness/pipeline/system.h"
 
 namespace sluice {
 
@@ -57,25 +57,21 @@ const System {0} = {{
 
 int new_command(const NewArguments& a) {
   const std::vector<std::string> kinds = {"baseline"};
-  if (a.what != "baseline")
-    throw InputError("new", "unknown kind '" + a.what + "'", suggestion(a.what, kinds));
-  const bool plain = !a.name.empty() && a.name[0] >= 'a' && a.name[0] <= 'z' &&
-                     std::ranges::all_of(a.name, [](char c) {
-                       return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
-                     });
+  if (a.what != "baseline") throw InputError("new", "unknown kind '" + a.what + "'", suggestion(a.what, kinds));
+  const bool plain = !a.name.empty() && a.name[0] >= 'a' && a.name[0] <= 'z' && std::ranges::all_of(a.name, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  });
   if (!plain)
-    throw InputError("new", "'" + a.name + "' is not a name",
-                     "use lower-case letters, digits and _, a letter first");
+    throw InputError("new", "'" + a.name + "' is not a name", "use lower-case letters, digits and _, a letter first");
   const std::vector<std::string> reserved = {
-      "alignas", "alignof", "and",      "asm",      "auto",     "bool",     "break",    "case",
-      "catch",   "char",    "class",    "concept",  "const",    "continue", "decltype", "default",
-      "delete",  "do",      "double",   "else",     "enum",     "explicit", "export",   "extern",
-      "false",   "float",   "for",      "friend",   "goto",     "if",       "inline",   "int",
-      "long",    "mutable", "new",      "noexcept", "not",      "nullptr",  "operator", "or",
-      "private", "public",  "register", "return",   "requires", "short",    "signed",   "sizeof",
-      "sluice",  "std",     "static",   "struct",   "switch",   "template", "this",     "throw",
-      "true",    "try",     "typedef",  "typename", "union",    "unsigned", "using",    "virtual",
-      "void",    "while",   "xor"};
+      "alignas", "alignof", "and",      "asm",      "auto",     "bool",     "break",    "case",     "catch",
+      "char",    "class",   "concept",  "const",    "continue", "decltype", "default",  "delete",   "do",
+      "double",  "else",    "enum",     "explicit", "export",   "extern",   "false",    "float",    "for",
+      "friend",  "goto",    "if",       "inline",   "int",      "long",     "mutable",  "new",      "noexcept",
+      "not",     "nullptr", "operator", "or",       "private",  "public",   "register", "return",   "requires",
+      "short",   "signed",  "sizeof",   "sluice",   "std",      "static",   "struct",   "switch",   "template",
+      "this",    "throw",   "true",     "try",      "typedef",  "typename", "union",    "unsigned", "using",
+      "virtual", "void",    "while",    "xor"};
   if (std::ranges::count(reserved, a.name) > 0)
     throw InputError("new", "'" + a.name + "' is a word of C++", "choose another name");
   for (const char* ending : {"_test", "_bench"})

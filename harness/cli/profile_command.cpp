@@ -3,10 +3,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "harness/base/error.h"
+#include "harness/case/engine.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/gpu_program.h"
-#include "harness/core/error.h"
-#include "harness/run/engine.h"
 #include "workloads/models/registry.h"
 
 namespace sluice {
@@ -21,8 +21,7 @@ int profile_command(const ProfileArguments& a) {
   if (a.micro_batch < 0) throw InputError("--micro-batch", "must be at least 1");
   need_device(a.device);
   const CostGraph graph = engine::measure(
-      workload.model, a.micro_batch > 0 ? a.micro_batch : workload.batch / workload.microbatches,
-      a.device);
+      workload.model, a.micro_batch > 0 ? a.micro_batch : workload.batch / workload.microbatches, a.device);
   const std::string text = to_json(graph).dump(2) + "\n";
   if (a.out.empty()) {
     fmt::print("{}", text);

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "harness/core/error.h"
+#include "harness/base/error.h"
 #include "results/metrics.h"
 #include "results/store.h"
 
@@ -17,15 +17,12 @@ std::vector<Record> read_files(const std::vector<std::string>& files) {
     for (const std::string& warning : stored.warnings) fmt::print(stderr, "warning: {}\n", warning);
     records.insert(records.end(), stored.records.begin(), stored.records.end());
   }
-  if (records.empty())
-    throw InputError(files.front(), "holds no record", "make some with sluice run");
+  if (records.empty()) throw InputError(files.front(), "holds no record", "make some with sluice run");
   const std::vector<std::string> repeated = repeated_results(records);
   constexpr std::size_t kShown = 5;
-  for (std::size_t k = 0; k < std::min(repeated.size(), kShown); ++k)
-    fmt::print(stderr, "warning: {}\n", repeated[k]);
+  for (std::size_t k = 0; k < std::min(repeated.size(), kShown); ++k) fmt::print(stderr, "warning: {}\n", repeated[k]);
   if (repeated.size() > kShown)
-    fmt::print(stderr, "warning: and {} more cases with several results\n",
-               repeated.size() - kShown);
+    fmt::print(stderr, "warning: and {} more cases with several results\n", repeated.size() - kShown);
   return latest(records);
 }
 

@@ -8,7 +8,6 @@
 
 namespace sluice {
 
-std::vector<Record> read_files(
-    const std::vector<std::string>& files);  // throws InputError; also if there is no record
+std::vector<Record> read_files(const std::vector<std::string>& files);  // throws InputError; also if there is no record
 
 }  // namespace sluice

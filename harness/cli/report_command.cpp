@@ -3,9 +3,9 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "harness/case/prepare.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/read_files.h"
-#include "harness/run/prepare.h"
 #include "plots/report.h"
 
 namespace sluice {
@@ -13,8 +13,7 @@ namespace sluice {
 int report_command(const ReportArguments& a) {
   const std::string home = source_folder();
   const std::string out =
-      a.out.empty() ? home + "/plots/out/" + std::filesystem::path(a.files.front()).stem().string()
-                    : a.out;
+      a.out.empty() ? home + "/plots/out/" + std::filesystem::path(a.files.front()).stem().string() : a.out;
   // The private environment of ./quickstart, or any Python with vl-convert-python.
   const char* chosen = std::getenv("SLUICE_PYTHON");
   const std::string own = home + "/.venv/bin/python";

@@ -8,12 +8,12 @@
 #include <optional>
 #include <set>
 
+#include "harness/base/error.h"
+#include "harness/case/prepare.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/gpu_program.h"
-#include "harness/core/error.h"
-#include "harness/exec/mpi.h"
+#include "harness/exec/mpi/mpi.h"
 #include "harness/run/job.h"
-#include "harness/run/prepare.h"
 #include "harness/run/sweep_runner.h"
 #include "results/compare.h"
 #include "results/stability.h"
@@ -43,25 +43,22 @@ void default_ranks(nlohmann::json& json) {
 nlohmann::json case_json(const RunArguments& a) {
   nlohmann::json json = nlohmann::json::object();
   for (const auto& [key, value] : a.single) {
-    const bool text = key == "system" || key == "workload" || key == "cluster" || key == "clock" ||
-                      key == "costs" || key == "transport" || key == "device" ||
-                      key == "weight_gradient" || key == "evaluation" || key == "leftover" ||
-                      key == "layout" || key == "sharding" || key == "step" || key == "pin";
+    const bool text = key == "system" || key == "workload" || key == "cluster" || key == "clock" || key == "costs" ||
+                      key == "transport" || key == "device" || key == "weight_gradient" || key == "evaluation" ||
+                      key == "leftover" || key == "layout" || key == "sharding" || key == "step" || key == "pin";
     if (text) {
       json[key] = value;
       continue;
     }
     json[key] = nlohmann::json::parse(value, nullptr, false);
     if (!json[key].is_number())
-      throw InputError(flag_of(key), "'" + value + "' is not a number",
-                       "write " + flag_of(key) + " 4");
+      throw InputError(flag_of(key), "'" + value + "' is not a number", "write " + flag_of(key) + " 4");
   }
   for (const auto& [key, value] : parse_settings(a.set)) json["options"][key] = value;
   default_ranks(json);
   for (const char* key : {"system", "workload"})
     if (!json.contains(key))
-      throw InputError("run", std::string("--") + key + " is missing",
-                       "give a sweep file, or --system and --workload");
+      throw InputError("run", std::string("--") + key + " is missing", "give a sweep file, or --system and --workload");
   return json;
 }
 
@@ -88,8 +85,7 @@ void set_seed(Sweep& sweep, const std::string& text) {
   std::vector<RunCase> cases;
   for (RunCase& c : sweep.cases) {
     if (c.tune && c.tune->seed == seed)
-      throw InputError("--seed", text + " is the seed that learning rates are tuned on",
-                       "choose another");
+      throw InputError("--seed", text + " is the seed that learning rates are tuned on", "choose another");
     c.seed = seed;
     if (seen.insert(digest(to_json(c))).second) cases.push_back(std::move(c));
   }
@@ -109,11 +105,9 @@ Sweep sweep_of(const RunArguments& a) {
   }
   for (const auto& [key, value] : a.single)
     if (key != "seed")
-      throw InputError(flag_of(key), "goes with a single case, not with a sweep",
-                       "write it into the sweep file");
+      throw InputError(flag_of(key), "goes with a single case, not with a sweep", "write it into the sweep file");
   if (!a.set.empty())
-    throw InputError("--set", "goes with a single case, not with a sweep",
-                     "write it into the sweep file");
+    throw InputError("--set", "goes with a single case, not with a sweep", "write it into the sweep file");
   std::string file = a.sweep;
   if (!std::filesystem::exists(file) && !file.ends_with(".json")) {
     file = source_folder() + "/harness/sweeps/" + file + ".json";
@@ -121,8 +115,7 @@ Sweep sweep_of(const RunArguments& a) {
       throw InputError(a.sweep, "no such sweep", "give a file, or a name of sluice list sweeps");
   }
   Sweep sweep = load_sweep(file);
-  if (const auto seed = a.single.find("seed"); seed != a.single.end())
-    set_seed(sweep, seed->second);
+  if (const auto seed = a.single.find("seed"); seed != a.single.end()) set_seed(sweep, seed->second);
   return sweep;
 }
 
@@ -134,8 +127,7 @@ void inject_failure(Sweep& sweep, const std::string& text) {
       static_cast<std::size_t>(used) != text.size())
     throw InputError("--inject-failure", "'" + text + "' is not RANK:UPDATE", "write 1:5");
   if (std::ranges::none_of(sweep.cases, [&](const RunCase& c) { return rank < c.ranks; }))
-    throw InputError("--inject-failure", "no case has a rank " + std::to_string(rank),
-                     "ranks count from 0");
+    throw InputError("--inject-failure", "no case has a rank " + std::to_string(rank), "ranks count from 0");
   for (RunCase& c : sweep.cases) {
     c.fail_rank = rank;
     c.fail_update = update;
@@ -145,8 +137,8 @@ void inject_failure(Sweep& sweep, const std::string& text) {
 // As run_sweep; however it ends, the other processes are sent home.
 SweepResult run_over_mpi(Job& job, const std::vector<RunCase>& cases, const SweepOptions& options) {
   try {
-    SweepResult result = run_sweep(
-        cases, options, [&](const RunCase& c, const RunHooks& hooks) { return job.run(c, hooks); });
+    SweepResult result =
+        run_sweep(cases, options, [&](const RunCase& c, const RunHooks& hooks) { return job.run(c, hooks); });
     job.dismiss();
     return result;
   } catch (const AgreedError&) {  // they threw it too
@@ -175,26 +167,23 @@ std::unique_ptr<Job> job_for(const RunArguments& a, Sweep& sweep) {
     error = e;
   }
   // Before the job is joined: this process may make place for sluice-cuda.
-  if (!error && !a.dry_run && std::ranges::count(sweep.cases, "cuda", &RunCase::device) > 0)
-    need_device("cuda");
+  if (!error && !a.dry_run && std::ranges::count(sweep.cases, "cuda", &RunCase::device) > 0) need_device("cuda");
   const bool over_mpi = std::ranges::any_of(sweep.cases, runs_as_processes);
   const bool together_wrong = error && launch.size > 1 && mpi_built() && a.shard.empty();
   std::unique_ptr<Job> job;
   if ((over_mpi || together_wrong) && !a.dry_run) job = std::make_unique<Job>();
-  together(job ? &job->team() : nullptr, [&] {
+  agree_on_error(job ? &job->processes() : nullptr, [&] {
     if (error) throw *error;
   });
   if (!over_mpi && launch.size > 1 && a.shard.empty() && !a.dry_run)
+    throw AgreedError("run",
+                      std::to_string(launch.size) + " processes were started together, but no case runs over MPI",
+                      "use --transport mpi (for GPUs: nccl), or start one process");
+  if (job && a.sweep.empty() && sweep.cases.front().ranks != job->processes().size()) {
+    const int ranks = sweep.cases.front().ranks, size = job->processes().size();
     throw AgreedError(
-        "run",
-        std::to_string(launch.size) + " processes were started together, but no case runs over MPI",
-        "use --transport mpi (for GPUs: nccl), or start one process");
-  if (job && a.sweep.empty() && sweep.cases.front().ranks != job->team().size()) {
-    const int ranks = sweep.cases.front().ranks, size = job->team().size();
-    throw AgreedError("--ranks",
-                      fmt::format("{} rank{} as {} process{}", ranks, ranks == 1 ? "" : "s", size,
-                                  size == 1 ? "" : "es"),
-                      fmt::format("start one process a rank: mpirun -n {} sluice run ...", ranks));
+        "--ranks", fmt::format("{} rank{} as {} process{}", ranks, ranks == 1 ? "" : "s", size, size == 1 ? "" : "es"),
+        fmt::format("start one process a rank: mpirun -n {} sluice run ...", ranks));
   }
   return job;
 }
@@ -214,20 +203,17 @@ int run_command(const RunArguments& a) {
     if (a.json) fmt::print("{}\n", list.dump(2));
     return 0;
   }
-  const std::string out =
-      a.out.empty() ? source_folder() + "/results/runs/" + sweep.name + ".jsonl" : a.out;
+  const std::string out = a.out.empty() ? source_folder() + "/results/runs/" + sweep.name + ".jsonl" : a.out;
   install_interrupt_handler();
   const SweepOptions options{out, a.resume, parse_progress(a.progress), a.checkpoints};
   if (job) {
     job->guard(out);
     if (!job->leads()) {
-      job->follow(with_tuning(sweep.cases),
-                  {.cancel = &interrupted(), .progress = {}, .checkpoints = a.checkpoints});
+      job->follow(with_tuning(sweep.cases), {.cancel = &interrupted(), .progress = {}, .checkpoints = a.checkpoints});
       return 0;
     }
   }
-  const SweepResult result =
-      job ? run_over_mpi(*job, sweep.cases, options) : run_sweep(sweep.cases, options);
+  const SweepResult result = job ? run_over_mpi(*job, sweep.cases, options) : run_sweep(sweep.cases, options);
   const std::vector<Comparison> comparisons = compare(result.records);
   if (a.json) {
     fmt::print("{}\n", to_json(comparisons).dump(2));
@@ -238,8 +224,8 @@ int run_command(const RunArguments& a) {
     fmt::print("records: {}\n", std::filesystem::relative(out).string());
   }
   if (result.skipped > 0)
-    fmt::print(stderr, "{} of {} cases were finished before and skipped (--resume)\n",
-               result.skipped, with_tuning(sweep.cases).size());
+    fmt::print(stderr, "{} of {} cases were finished before and skipped (--resume)\n", result.skipped,
+               with_tuning(sweep.cases).size());
   if (result.interrupted) {
     fmt::print(stderr, "interrupted: what was finished is stored; run again with --resume\n");
     return 1;

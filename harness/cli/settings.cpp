@@ -1,5 +1,5 @@
+#include "harness/base/error.h"
 #include "harness/cli/commands.h"
-#include "harness/core/error.h"
 
 namespace sluice {
 
@@ -7,8 +7,7 @@ std::map<std::string, std::string> parse_settings(const std::vector<std::string>
   std::map<std::string, std::string> result;
   for (const std::string& text : settings) {
     const std::size_t equals = text.find('=');
-    if (equals == std::string::npos || equals == 0)
-      throw InputError("--set", "'" + text + "' is not key=value");
+    if (equals == std::string::npos || equals == 0) throw InputError("--set", "'" + text + "' is not key=value");
     result[text.substr(0, equals)] = text.substr(equals + 1);
   }
   return result;

@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
+#include "harness/base/error.h"
+#include "harness/base/json_reader.h"
 #include "harness/cli/commands.h"
-#include "harness/core/error.h"
-#include "harness/core/json_reader.h"
 #include "harness/run/verify.h"
 
 namespace sluice {
@@ -14,8 +14,7 @@ int verify_command(const VerifyArguments& a) {
   double largest = 0;
   nlohmann::json list = nlohmann::json::array();
   for (const VerifyResult& r : results) {
-    const bool ok = r.verdict == VerifyResult::Verdict::pass,
-               wrong = r.verdict == VerifyResult::Verdict::mismatch;
+    const bool ok = r.verdict == VerifyResult::Verdict::pass, wrong = r.verdict == VerifyResult::Verdict::mismatch;
     (ok ? pass : wrong ? mismatch : unsupported)++;
     if (ok) largest = std::max(largest, r.largest_error);
     const char* verdict = ok ? "pass" : wrong ? "MISMATCH" : "unsupported";
@@ -35,8 +34,7 @@ int verify_command(const VerifyArguments& a) {
                                       {"tolerance", a.tolerance}}
                            .dump(2));
   } else {
-    fmt::print("{} pass (largest error {:.2g}), {} mismatch, {} unsupported\n", pass, largest,
-               mismatch, unsupported);
+    fmt::print("{} pass (largest error {:.2g}), {} mismatch, {} unsupported\n", pass, largest, mismatch, unsupported);
   }
   return mismatch + unsupported > 0 ? 1 : 0;
 }

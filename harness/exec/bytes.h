@@ -54,8 +54,7 @@ class ByteReader {
   void list(std::vector<T>& values) {
     values.resize(size(sizeof(T)));
     if (!values.empty())
-      std::memcpy(static_cast<void*>(values.data()), take(values.size() * sizeof(T)),
-                  values.size() * sizeof(T));
+      std::memcpy(static_cast<void*>(values.data()), take(values.size() * sizeof(T)), values.size() * sizeof(T));
   }
   std::string text() {
     const std::size_t n = size(1);

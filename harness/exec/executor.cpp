@@ -26,9 +26,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
+double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // A rank's time: seconds since the common start, or marks of its device until tell() exchanges
 // them.
@@ -103,7 +101,7 @@ class Stop {
 class Watchdog {
  public:
   Watchdog(const ExecuteOptions& options, Stop& stop, Transport& transport) {
-    if (!options.timeout && !options.cancel && !options.team) return;
+    if (!options.timeout && !options.cancel && !options.processes) return;
     thread_ = std::thread([this, options, &stop, &transport] {
       const auto start = Clock::now();
       std::unique_lock lock(mutex_);
@@ -114,8 +112,7 @@ class Watchdog {
         if (options.cancel && options.cancel->load()) {
           stop.now(RunStopped::Kind::cancelled, std::nullopt, "interrupted");
         } else if (options.timeout && since(start) > options.timeout->value) {
-          stop.now(RunStopped::Kind::timed_out, std::nullopt,
-                   "took longer than " + to_text(*options.timeout));
+          stop.now(RunStopped::Kind::timed_out, std::nullopt, "took longer than " + to_text(*options.timeout));
         } else {
           continue;
         }
@@ -148,68 +145,63 @@ int member_of(const Program& program, StageId stage, Rank rank) {
 
 // The sums of the stage's reduce-scatters, in their order, until only so many are left.
 void take_reduced(StageId stage, int member, Transport& transport, Worker& worker, int left) {
-  while (const void* const sum = transport.take_reduced(stage.value, member, left))
-    worker.add_reduced(stage, sum);
+  while (const void* const sum = transport.take_reduced(stage.value, member, left)) worker.add_reduced(stage, sum);
 }
 
 template <bool traced>
-void run_once(const Program& program, Rank rank, Transport& transport, Worker& worker,
-              int iteration, const RankClock& clock, const Stop& stop, RankResult& result) {
+void run_once(const Program& program, Rank rank, Transport& transport, Worker& worker, int iteration,
+              const RankClock& clock, const Stop& stop, RankResult& result) {
   for (const Instruction& i : program.ranks[rank.index()]) {
     stop.throw_if_requested();
     double begin = 0;
     if constexpr (traced) begin = clock.now();
-    switch (i.what) {
-      case Do::send_activation:
-      case Do::send_gradient:
-      case Do::send_stash:
-      case Do::send_weight_gradient:
-      case Do::send_stepped:
+    switch (i.opcode) {
+      case Opcode::send_activation:
+      case Opcode::send_gradient:
+      case Opcode::send_stash:
+      case Opcode::send_weight_gradient:
+      case Opcode::send_stepped:
         transport.send(i.channel, worker.take(i));
         continue;
-      case Do::receive_activation:
-      case Do::receive_gradient:
-      case Do::receive_stash:
-      case Do::receive_weight_gradient:
-      case Do::receive_stepped:
+      case Opcode::receive_activation:
+      case Opcode::receive_gradient:
+      case Opcode::receive_stash:
+      case Opcode::receive_weight_gradient:
+      case Opcode::receive_stepped:
         worker.put(i, transport.receive(i.channel));
         continue;
-      case Do::reduce_gradients: {
+      case Opcode::reduce_gradients: {
         const Worker::Buffer g = worker.gradients(i.stage);
         transport.all_reduce(i.channel, member_of(program, i.stage, rank), g.data, g.count, g.type);
         break;
       }
-      case Do::gather_weights: {
+      case Opcode::gather_weights: {
         const auto [all, own] = worker.begin_gather(i.stage);
-        transport.all_gather(i.channel, member_of(program, i.stage, rank), own, all.data, all.count,
-                             all.type);
+        transport.all_gather(i.channel, member_of(program, i.stage, rank), own, all.data, all.count, all.type);
         break;
       }
-      case Do::free_weights:
+      case Opcode::free_weights:
         worker.free_weights(i.stage);
         continue;
-      case Do::reduce_scatter: {
+      case Opcode::reduce_scatter: {
         const int member = member_of(program, i.stage, rank);
         take_reduced(i.stage, member, transport, worker, Transport::kPosted);
         const Worker::Buffer g = worker.begin_reduce_scatter(i.stage);
         if (!transport.post_reduce_scatter(i.channel, member, g.data, g.count, g.type)) {
           transport.reduce_scatter(i.channel, member, g.data, g.count, g.type);
           const std::size_t slice = g.count * (g.type == ElementType::float32 ? 4 : 8);
-          worker.add_reduced(
-              i.stage, static_cast<const char*>(g.data) + static_cast<std::size_t>(member) * slice);
+          worker.add_reduced(i.stage, static_cast<const char*>(g.data) + static_cast<std::size_t>(member) * slice);
         }
         worker.end_reduce_scatter(i.stage);
         break;
       }
-      case Do::optimizer_step: {
+      case Opcode::optimizer_step: {
         if (program.sharded(i.stage)) {
           take_reduced(i.stage, member_of(program, i.stage, rank), transport, worker, 0);
           if constexpr (traced) begin = clock.now();  // waiting for the others is no part of it
         }
         worker.step(i);
-        double& end =
-            result
-                .update_end[static_cast<std::size_t>(iteration * program.updates + i.micro.value)];
+        double& end = result.update_end[static_cast<std::size_t>(iteration * program.updates + i.micro.value)];
         end = clock.now();
         ++result.steps;
         break;
@@ -223,8 +215,7 @@ void run_once(const Program& program, Rank rank, Transport& transport, Worker& w
 
 }  // namespace
 
-Execution execute(const Program& program, Transport& transport,
-                  const std::vector<std::unique_ptr<Worker>>& workers,
+Execution execute(const Program& program, Transport& transport, const std::vector<std::unique_ptr<Worker>>& workers,
                   const ExecuteOptions& options) {
   std::vector<RankResult> results(program.rank_count());
   for (RankResult& result : results)
@@ -248,7 +239,7 @@ Execution execute(const Program& program, Transport& transport,
     }
   };
   const auto here = [&](std::size_t r) {
-    return !options.team || static_cast<int>(r) == options.team->rank();
+    return !options.processes || static_cast<int>(r) == options.processes->rank();
   };
   const auto rank_main = [&](std::size_t r) {
     guarded(r, [&] {
@@ -277,8 +268,7 @@ Execution execute(const Program& program, Transport& transport,
     if (clock.device && !stop.failed())
       guarded(r, [&] {
         for (double& end : results[r].update_end) end = clock.tell(end);
-        for (TraceEvent& e : results[r].trace)
-          e.start = clock.tell(e.start), e.end = clock.tell(e.end);
+        for (TraceEvent& e : results[r].trace) e.start = clock.tell(e.start), e.end = clock.tell(e.end);
       });
   };
   {
@@ -294,14 +284,14 @@ Execution execute(const Program& program, Transport& transport,
       }
     }
     for (std::size_t n = ready.load(); n < threads.size(); n = ready.load()) ready.wait(n);
-    if (options.team) options.team->barrier();
+    if (options.processes) options.processes->barrier();
     start = Clock::now();
     stop.started(start);
     go.store(true);
     go.notify_all();
     for (std::thread& thread : threads) thread.join();
   }
-  if (options.team) stop.adopt(collect(*options.team, results, stop.outcome()));
+  if (options.processes) stop.adopt(collect(*options.processes, results, stop.outcome()));
   stop.rethrow();
 
   Execution execution;
@@ -316,10 +306,9 @@ Execution execute(const Program& program, Transport& transport,
   if (execution.diverged) {
     std::size_t done = execution.update_end.size();
     for (std::size_t r = 0; r < results.size(); ++r) {
-      const auto steps = static_cast<std::size_t>(
-          std::ranges::count(program.ranks[r], Do::optimizer_step, &Instruction::what));
-      if (steps > 0)
-        done = std::min(done, results[r].steps * static_cast<std::size_t>(program.updates) / steps);
+      const auto steps =
+          static_cast<std::size_t>(std::ranges::count(program.ranks[r], Opcode::optimizer_step, &Instruction::opcode));
+      if (steps > 0) done = std::min(done, results[r].steps * static_cast<std::size_t>(program.updates) / steps);
     }
     execution.update_end.resize(done);
     if (done > 0) execution.seconds = std::max(execution.seconds, execution.update_end.back());

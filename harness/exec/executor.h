@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "harness/core/program.h"
-#include "harness/core/trace.h"
-#include "harness/core/units.h"
+#include "harness/base/quantities.h"
 #include "harness/exec/pinning.h"
-#include "harness/exec/team.h"
+#include "harness/exec/process_group.h"
 #include "harness/exec/transport.h"
+#include "harness/program/program.h"
+#include "harness/program/trace.h"
 
 namespace sluice {
 
@@ -22,8 +22,8 @@ namespace sluice {
 class DeviceClock {
  public:
   virtual ~DeviceClock() = default;
-  virtual void start(double seconds) = 0;  // now, with nothing queued, so much of the run is over
-  virtual double mark() = 0;  // queues a mark behind everything so far; its number, from 1
+  virtual void start(double seconds) = 0;   // now, with nothing queued, so much of the run is over
+  virtual double mark() = 0;                // queues a mark behind everything so far; its number, from 1
   virtual double seconds(double mark) = 0;  // waits until the device has passed it; 0 for mark 0
 };
 
@@ -31,8 +31,7 @@ class DeviceClock {
 class Worker {
  public:
   virtual ~Worker() = default;
-  virtual void begin_run(
-      const Program& program) = 0;  // on the rank's own thread, before the first iteration
+  virtual void begin_run(const Program& program) = 0;  // on the rank's own thread, before the first iteration
   virtual void begin_iteration(int iteration) = 0;
   virtual void compute(const Instruction& op) = 0;    // F, B, I or W
   virtual Message take(const Instruction& send) = 0;  // hands out what the op before it made
@@ -65,12 +64,12 @@ class Worker {
 };
 
 struct ExecuteOptions {
-  int iterations = 1;         // the program, again and again, without a barrier between
-  int traced_iteration = -1;  // whose ops to time one by one; none: no clock is read between ops
+  int iterations = 1;                         // the program, again and again, without a barrier between
+  int traced_iteration = -1;                  // whose ops to time one by one; none: no clock is read between ops
   std::optional<Seconds> timeout;             // of the whole call
   const std::atomic<bool>* cancel = nullptr;  // set by Ctrl-C
-  Team* team = nullptr;  // run its own rank only, the other members run the others
-  const Pinning* pinning = nullptr;  // where the ranks' threads run; none: anywhere
+  ProcessGroup* processes = nullptr;          // run its own rank only, the other members run the others
+  const Pinning* pinning = nullptr;           // where the ranks' threads run; none: anywhere
 };
 
 // Thrown by a worker whose training loss is no longer a finite number: the run ends there, and that
@@ -92,20 +91,18 @@ struct Execution {
 class RunStopped : public std::runtime_error {
  public:
   enum class Kind { failed, timed_out, cancelled };
-  RunStopped(Kind k, std::optional<Rank> r, const std::string& reason)
-      : std::runtime_error(reason), kind(k), rank(r) {}
+  RunStopped(Kind k, std::optional<Rank> r, const std::string& reason) : std::runtime_error(reason), kind(k), rank(r) {}
   Kind kind;
   std::optional<Rank> rank;  // the one that failed first
 };
 
-// workers[r] runs rank r; with a team only that of its own rank is needed, and every member gets
+// workers[r] runs rank r; with a process group only that of its own rank is needed, and every member gets
 // the same Execution or exception. The start is common: all members leave a barrier, whose ends
 // differ by microseconds, and each counts on its own clock from there. Throws RunStopped: a worker
 // threw (its rank and message), the time-out passed, or `cancel` was set; all threads have ended by
 // then. A worker that throws Diverged ends the run too, but that is a result: see
 // Execution::diverged.
-Execution execute(const Program& program, Transport& transport,
-                  const std::vector<std::unique_ptr<Worker>>& workers,
+Execution execute(const Program& program, Transport& transport, const std::vector<std::unique_ptr<Worker>>& workers,
                   const ExecuteOptions& options);
 
 }  // namespace sluice

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <thread>
 
-#include "harness/core/example_schedules.h"
 #include "harness/exec/executor.h"
 #include "harness/exec/threads.h"
+#include "harness/program/example_schedules.h"
 
 namespace sluice {
 namespace {
@@ -26,8 +26,7 @@ class IdleWorker : public Worker {
 
 // 1F1B, rank r = stage r, as baselines/one_f_one_b.cpp makes it.
 Program one_f_one_b(int ranks, int microbatches) {
-  return lower(example_1f1b(ranks, microbatches), chain(ranks), one_stage_per_rank(ranks),
-               WeightRule{});
+  return lower(example_1f1b(ranks, microbatches), chain(ranks), one_stage_per_rank(ranks), WeightRule{});
 }
 
 // Items are micro-batches through the whole pipe. The start of the threads is not counted.
@@ -40,9 +39,8 @@ void overhead_of_1f1b(benchmark::State& state) {
   const int iterations = traced ? 1 : 100;
   for (auto _ : state) {
     const auto transport = make_thread_transport(program);
-    state.SetIterationTime(execute(program, *transport, workers,
-                                   {.iterations = iterations, .traced_iteration = traced ? 0 : -1})
-                               .seconds);
+    state.SetIterationTime(
+        execute(program, *transport, workers, {.iterations = iterations, .traced_iteration = traced ? 0 : -1}).seconds);
   }
   state.SetItemsProcessed(state.iterations() * iterations * micros);
 }

@@ -15,11 +15,10 @@ TEST(Executor, RandomSchedulesOfRandomStageGraphsDeliverEveryMessageOnceAndInOrd
     ++ran;
     for (const auto& rank : program->ranks)
       for (const Instruction& i : rank) {
-        sent += i.what == Do::send_activation || i.what == Do::send_gradient;
-        reduced += i.what == Do::reduce_gradients;
+        sent += i.opcode == Opcode::send_activation || i.opcode == Opcode::send_gradient;
+        reduced += i.opcode == Opcode::reduce_gradients;
       }
-    const auto workers =
-        fakes(*program, {.type = trial % 2 == 0 ? ElementType::float32 : ElementType::float64});
+    const auto workers = fakes(*program, {.type = trial % 2 == 0 ? ElementType::float32 : ElementType::float64});
     run(*program, workers, {.iterations = 3, .timeout = Seconds(60)});
     expect_whole_program(*program, workers, 3);
     if (HasFailure()) return;
@@ -57,8 +56,8 @@ TEST(Executor, ASenderFarAheadOfItsReceiverDoesNotDeadlock) {
     for (int i = 0; i < kMicros; ++i) ops.push_back(backward_op(s, i));
   }
   // Stage 1 is the source, and stage 2 reads stage 0 before it.
-  const StageGraph graph = stage_graph(
-      3, {{StageId(1), StageId(0)}, {StageId(0), StageId(2)}, {StageId(1), StageId(2)}}, "test");
+  const StageGraph graph =
+      stage_graph(3, {{StageId(1), StageId(0)}, {StageId(0), StageId(2)}, {StageId(1), StageId(2)}}, "test");
   const Program program = lower(schedule, graph, one_stage_per_rank(3), WeightRule{});
   const auto workers = fakes(program);
   run(program, workers, {.timeout = Seconds(60)});
@@ -67,9 +66,8 @@ TEST(Executor, ASenderFarAheadOfItsReceiverDoesNotDeadlock) {
 
 TEST(Executor, UpdatesEndInOrderAndWithinTheRun) {
   for (const bool asynchronous : {false, true}) {
-    const Program program = one_f_one_b(
-        3, 8,
-        {.update = asynchronous ? WeightRule::Update::every_backward : WeightRule::Update::flush});
+    const Program program =
+        one_f_one_b(3, 8, {.update = asynchronous ? WeightRule::Update::every_backward : WeightRule::Update::flush});
     const Execution execution = run(program, fakes(program), {.iterations = 20});
     ASSERT_EQ(execution.update_end.size(), asynchronous ? 160u : 20u);
     EXPECT_GT(execution.update_end.front(), 0);
@@ -80,14 +78,12 @@ TEST(Executor, UpdatesEndInOrderAndWithinTheRun) {
 
 TEST(Executor, TheTracedIterationCoversEveryOpInOrderAndNothingElse) {
   for (const Program& program : {one_f_one_b(3, 5), data_parallel(3, 7)}) {
-    const Execution execution =
-        run(program, fakes(program), {.iterations = 4, .traced_iteration = 2});
+    const Execution execution = run(program, fakes(program), {.iterations = 4, .traced_iteration = 2});
     ASSERT_EQ(execution.trace.ranks.size(), 3u);
     for (std::size_t r = 0; r < 3; ++r) {
       std::vector<std::string> expected, traced;
       for (const Instruction& i : program.ranks[r])
-        if (i.what <= Do::weight_gradient || i.what >= Do::reduce_gradients)
-          expected.push_back(to_text(i));
+        if (i.opcode <= Opcode::weight_gradient || i.opcode >= Opcode::reduce_gradients) expected.push_back(to_text(i));
       double now = 0;  // times only grow on a rank
       for (const TraceEvent& e : execution.trace.ranks[r]) {
         traced.push_back(to_text(e.instruction));
@@ -103,8 +99,7 @@ TEST(Executor, TheTracedIterationCoversEveryOpInOrderAndNothingElse) {
 
 TEST(Executor, WithoutATracedIterationThereIsNoTrace) {
   const Program program = one_f_one_b(2, 3);
-  for (const auto& rank : run(program, fakes(program), {.iterations = 2}).trace.ranks)
-    EXPECT_TRUE(rank.empty());
+  for (const auto& rank : run(program, fakes(program), {.iterations = 2}).trace.ranks) EXPECT_TRUE(rank.empty());
 }
 
 // Runs, expects RunStopped, and that all threads are back soon.
@@ -129,10 +124,9 @@ TEST_P(ExecutorFailure, EndsTheRunOnAllRanksAndNamesRankAndReason) {
   for (const int rank : {0, 1, 3}) {
     for (const int iteration : {0, 5}) {
       SCOPED_TRACE(testing::Message() << "rank " << rank << ", iteration " << iteration);
-      const auto workers = fakes(
-          program, {.throws = GetParam(), .throwing_rank = rank, .throwing_iteration = iteration});
-      const RunStopped how =
-          stopped(program, workers, {.iterations = GetParam() == Place::end_run ? 6 : 100000});
+      const auto workers =
+          fakes(program, {.throws = GetParam(), .throwing_rank = rank, .throwing_iteration = iteration});
+      const RunStopped how = stopped(program, workers, {.iterations = GetParam() == Place::end_run ? 6 : 100000});
       EXPECT_EQ(how.kind, RunStopped::Kind::failed);
       EXPECT_EQ(how.rank, Rank(rank));
       EXPECT_EQ(std::string(how.what()), "thrown in " + to_text(GetParam()));
@@ -143,16 +137,14 @@ TEST_P(ExecutorFailure, EndsTheRunOnAllRanksAndNamesRankAndReason) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Places, ExecutorFailure,
-                         testing::Values(Place::begin_run, Place::begin_iteration, Place::compute,
-                                         Place::take, Place::put, Place::gradients, Place::step,
-                                         Place::end_run),
+                         testing::Values(Place::begin_run, Place::begin_iteration, Place::compute, Place::take,
+                                         Place::put, Place::gradients, Place::step, Place::end_run),
                          [](const auto& parameter) { return to_text(parameter.param); });
 
 TEST(Executor, ADivergedLossEndsAllRanksAndIsAResultNotAFailure) {
   const Program program = one_f_one_b(3, 4);
   const auto workers =
-      fakes(program,
-            {.throws = Place::compute, .throwing_rank = 2, .throwing_iteration = 5, .diverges = 5});
+      fakes(program, {.throws = Place::compute, .throwing_rank = 2, .throwing_iteration = 5, .diverges = 5});
   const Execution result = run(program, workers, {.iterations = 100});
   EXPECT_EQ(result.diverged, 5);
   // Updates 0 to 4 are done on the last rank; the first may have been stopped in one of them.
@@ -168,8 +160,7 @@ TEST(Executor, ADivergedLossEndsAllRanksAndIsAResultNotAFailure) {
 TEST(Executor, OneRankAloneKeepsEveryUpdateBeforeItsDivergence) {
   const Program program = one_f_one_b(1, 2);
   const auto workers =
-      fakes(program,
-            {.throws = Place::compute, .throwing_rank = 0, .throwing_iteration = 4, .diverges = 4});
+      fakes(program, {.throws = Place::compute, .throwing_rank = 0, .throwing_iteration = 4, .diverges = 4});
   const Execution result = run(program, workers, {.iterations = 9});
   EXPECT_EQ(result.diverged, 4);
   EXPECT_EQ(result.update_end.size(), 4u);
@@ -178,8 +169,8 @@ TEST(Executor, OneRankAloneKeepsEveryUpdateBeforeItsDivergence) {
 TEST(Executor, AnExceptionOfUnknownTypeIsAFailureToo) {
   for (const Place place : {Place::begin_run, Place::compute}) {
     const Program program = one_f_one_b(2, 4);
-    const RunStopped how = stopped(
-        program, fakes(program, {.throws = place, .throwing_rank = 1, .odd_exception = true}), {});
+    const RunStopped how =
+        stopped(program, fakes(program, {.throws = place, .throwing_rank = 1, .odd_exception = true}), {});
     EXPECT_EQ(how.rank, Rank(1));
     EXPECT_EQ(std::string(how.what()), "an exception of unknown type");
   }
@@ -208,34 +199,32 @@ void sleep_ms(int n) { std::this_thread::sleep_for(std::chrono::milliseconds(n))
 // Rank 0 runs `first`, rank 1 computes once.
 Program two_ranks(const std::vector<Instruction>& first, const std::vector<Channel>& channels) {
   Program program;
-  program.ranks = {first, {{Do::forward}}};
+  program.ranks = {first, {{Opcode::forward}}};
   program.channels = channels;
   program.placement.stages = {{Rank(0), Rank(1)}};
   program.microbatches = 1;
   return program;
 }
 
-std::vector<std::unique_ptr<Worker>> two_workers(std::function<void()> zero,
-                                                 std::function<void()> one) {
+std::vector<std::unique_ptr<Worker>> two_workers(std::function<void()> zero, std::function<void()> one) {
   std::vector<std::unique_ptr<Worker>> workers;
   workers.push_back(std::make_unique<WaitingWorker>(std::move(zero)));
   workers.push_back(std::make_unique<WaitingWorker>(std::move(one)));
   return workers;
 }
 
-Instruction on_channel(Do what) {
-  Instruction i{what};
+Instruction on_channel(Opcode opcode) {
+  Instruction i{opcode};
   i.channel = 0;
   return i;
 }
 
 TEST(Executor, AFailureReachesARankThatWaitsForAMessageAFullRingOrAReduction) {
-  const std::vector<Instruction> receives{on_channel(Do::receive_activation)};
-  const std::vector<Instruction> sends(4, on_channel(Do::send_activation));
-  const std::vector<Instruction> reduces{on_channel(Do::reduce_gradients)};
-  for (const Program& program :
-       {two_ranks(receives, {{Rank(1), Rank(0), 1}}), two_ranks(sends, {{Rank(0), Rank(1), 2}}),
-        two_ranks(reduces, {})}) {
+  const std::vector<Instruction> receives{on_channel(Opcode::receive_activation)};
+  const std::vector<Instruction> sends(4, on_channel(Opcode::send_activation));
+  const std::vector<Instruction> reduces{on_channel(Opcode::reduce_gradients)};
+  for (const Program& program : {two_ranks(receives, {{Rank(1), Rank(0), 1}}),
+                                 two_ranks(sends, {{Rank(0), Rank(1), 2}}), two_ranks(reduces, {})}) {
     SCOPED_TRACE(to_text(program.ranks[0][0]));
     const auto workers = two_workers([] {},
                                      [] {
@@ -250,7 +239,7 @@ TEST(Executor, AFailureReachesARankThatWaitsForAMessageAFullRingOrAReduction) {
 }
 
 TEST(Executor, TheTimeOutEndsARankThatWaitsForEver) {
-  const Program program = two_ranks({on_channel(Do::receive_activation)}, {{Rank(1), Rank(0), 1}});
+  const Program program = two_ranks({on_channel(Opcode::receive_activation)}, {{Rank(1), Rank(0), 1}});
   const RunStopped how = stopped(program, two_workers([] {}, [] {}), {.timeout = Seconds(0.2)});
   EXPECT_EQ(how.kind, RunStopped::Kind::timed_out);
   EXPECT_FALSE(how.rank);
@@ -259,10 +248,9 @@ TEST(Executor, TheTimeOutEndsARankThatWaitsForEver) {
 
 TEST(Executor, TheTimeOutEndsARankThatComputesAndNeverCommunicates) {
   // Nobody waits in the transport: the ranks themselves must look.
-  const Program program = two_ranks({{Do::forward}}, {});
+  const Program program = two_ranks({{Opcode::forward}}, {});
   const auto workers = two_workers([] { sleep_ms(1); }, [] { sleep_ms(1); });
-  const RunStopped how =
-      stopped(program, workers, {.iterations = 1000000, .timeout = Seconds(0.2)});
+  const RunStopped how = stopped(program, workers, {.iterations = 1000000, .timeout = Seconds(0.2)});
   EXPECT_EQ(how.kind, RunStopped::Kind::timed_out);
 }
 
@@ -275,22 +263,21 @@ TEST(Executor, ATimeOutThatIsNotReachedChangesNothing) {
 
 TEST(Executor, CancelEndsRanksThatWaitAndRanksThatCompute) {
   std::atomic<bool> cancel{false};
-  const Program program =
-      two_ranks({on_channel(Do::receive_activation)}, {{Rank(1), Rank(0), 1000000}});
+  const Program program = two_ranks({on_channel(Opcode::receive_activation)}, {{Rank(1), Rank(0), 1000000}});
   std::thread user([&] {
     sleep_ms(100);
     cancel.store(true);
   });
   // Rank 1 computes on; rank 0 waits in its first receive.
-  const RunStopped how = stopped(program, two_workers([] {}, [] { sleep_ms(1); }),
-                                 {.iterations = 1000000, .cancel = &cancel});
+  const RunStopped how =
+      stopped(program, two_workers([] {}, [] { sleep_ms(1); }), {.iterations = 1000000, .cancel = &cancel});
   user.join();
   EXPECT_EQ(how.kind, RunStopped::Kind::cancelled);
   EXPECT_EQ(std::string(how.what()), "interrupted");
 }
 
 TEST(Executor, TheFirstOfSeveralFailuresIsTheReason) {
-  const Program program = two_ranks({{Do::forward}}, {});
+  const Program program = two_ranks({{Opcode::forward}}, {});
   const auto workers = two_workers(
       [] {
         sleep_ms(200);

@@ -14,11 +14,11 @@
 #include <stdexcept>
 #include <thread>
 
-#include "harness/core/check.h"
-#include "harness/core/error.h"
-#include "harness/core/example_schedules.h"
+#include "harness/base/error.h"
 #include "harness/exec/executor.h"
 #include "harness/exec/threads.h"
+#include "harness/program/check.h"
+#include "harness/program/example_schedules.h"
 
 namespace sluice {
 namespace {
@@ -107,14 +107,14 @@ class FakeWorker : public Worker {
     at(Place::compute);
     log.push_back(op);
     last_ = op;
-    if (program_->sharded(op.stage) && reads_weights(op.what)) need_weights(op);
+    if (program_->sharded(op.stage) && reads_weights(op.opcode)) need_weights(op);
     // Everything the op reads from another rank has arrived.
     const auto& graph = program_->graph;
-    if (op.what == Do::forward)
+    if (op.opcode == Opcode::forward)
       for (const StageId p : graph.predecessors[op.stage.index()]) need(p, op, false);
-    if (op.what == Do::backward || op.what == Do::input_gradient)
+    if (op.opcode == Opcode::backward || op.opcode == Opcode::input_gradient)
       for (const StageId s : graph.successors[op.stage.index()]) need(s, op, true);
-    if (op.what == Do::backward || op.what == Do::weight_gradient) {
+    if (op.opcode == Opcode::backward || op.opcode == Opcode::weight_gradient) {
       doubles_[op.stage].assign(3, sum(op.stage) + op.micro.value + 1);
       floats_[op.stage].assign(3, static_cast<float>(sum(op.stage)));
     }
@@ -124,17 +124,16 @@ class FakeWorker : public Worker {
     log.push_back(send);
     if (last_.stage != send.stage || last_.micro != send.micro)
       errors.push_back(sluice::to_text(send) + " does not follow the op that makes it");
-    return {std::make_shared<Letter>(Letter{send.what == Do::send_gradient, send.stage,
-                                            send.peer_stage, send.micro, iteration_})};
+    return {std::make_shared<Letter>(
+        Letter{send.opcode == Opcode::send_gradient, send.stage, send.peer_stage, send.micro, iteration_})};
   }
   void put(const Instruction& receive, Message message) override {
     at(Place::put);
     log.push_back(receive);
     const Letter& letter = *static_cast<Letter*>(message.payload.get());
-    const bool gradient = receive.what == Do::receive_gradient;
-    if (letter.gradient != gradient || letter.from != receive.peer_stage ||
-        letter.to != receive.stage || letter.micro != receive.micro ||
-        letter.iteration != iteration_)
+    const bool gradient = receive.opcode == Opcode::receive_gradient;
+    if (letter.gradient != gradient || letter.from != receive.peer_stage || letter.to != receive.stage ||
+        letter.micro != receive.micro || letter.iteration != iteration_)
       errors.push_back(sluice::to_text(receive) + " got another message");
     if (!arrived_.insert({gradient, receive.peer_stage, receive.stage, receive.micro}).second)
       errors.push_back(sluice::to_text(receive) + " got its message twice");
@@ -143,8 +142,7 @@ class FakeWorker : public Worker {
     at(Place::gradients);
     doubles_[stage].resize(3);
     floats_[stage].resize(3);
-    if (options_.type == ElementType::float32)
-      return {floats_[stage].data(), 3, ElementType::float32};
+    if (options_.type == ElementType::float32) return {floats_[stage].data(), 3, ElementType::float32};
     return {doubles_[stage].data(), 3, ElementType::float64};
   }
   Gathering begin_gather(StageId stage) override {
@@ -155,8 +153,7 @@ class FakeWorker : public Worker {
     std::vector<double>& shard = shards_[stage];  // others read it until the next step
     if (shard.empty() || shard[0] != weight(stage, member(stage)))
       shard.assign(slice_elements(), weight(stage, member(stage)));
-    return {{weights_[stage].data(), slice_elements(), ElementType::float64},
-            {shard.data(), steps_[stage]}};
+    return {{weights_[stage].data(), slice_elements(), ElementType::float64}, {shard.data(), steps_[stage]}};
   }
   void free_weights(StageId stage) override {
     at(Place::free_weights);
@@ -193,18 +190,15 @@ class FakeWorker : public Worker {
       const double own = static_cast<double>(member(step.stage) + 1) * all;
       if (shard_gradients_[step.stage] != std::vector<double>(slice_elements(), own))
         errors.push_back(sluice::to_text(step) + " sees another gradient than its slice's");
-      if (sum(step.stage) != 0)
-        errors.push_back(sluice::to_text(step) + " leaves gradients behind");
+      if (sum(step.stage) != 0) errors.push_back(sluice::to_text(step) + " leaves gradients behind");
       shard_gradients_.erase(step.stage);
     } else if (program_->rule.synchronous()) {
       const double n = program_->microbatches, all = n * (n + 1) / 2;
       const bool replicated = program_->placement.stages[step.stage.index()].size() > 1;
       const bool narrow = replicated && options_.type == ElementType::float32;
       for (std::size_t i = 0; i < 3; ++i) {
-        const double have =
-            narrow ? static_cast<double>(floats_[step.stage][i]) : doubles_[step.stage][i];
-        if (have != all)
-          errors.push_back(sluice::to_text(step) + " sees a gradient of " + std::to_string(have));
+        const double have = narrow ? static_cast<double>(floats_[step.stage][i]) : doubles_[step.stage][i];
+        if (have != all) errors.push_back(sluice::to_text(step) + " sees a gradient of " + std::to_string(have));
       }
     }
     doubles_[step.stage].assign(3, 0);
@@ -229,22 +223,18 @@ class FakeWorker : public Worker {
     if (!arrived_.contains({gradient, peer, op.stage, op.micro}))
       errors.push_back(sluice::to_text(op) + " runs before its input is there");
   }
-  std::size_t members(StageId stage) const {
-    return program_->placement.stages[stage.index()].size();
-  }
+  std::size_t members(StageId stage) const { return program_->placement.stages[stage.index()].size(); }
   std::size_t member(StageId stage) const {
     const auto& ranks = program_->placement.stages[stage.index()];
     return static_cast<std::size_t>(std::ranges::find(ranks, rank_) - ranks.begin());
   }
   std::size_t slice_elements() const { return options_.slice; }
-  double weight(StageId stage, std::size_t slice) {
-    return static_cast<double>(1000000 * slice) + steps_[stage];
-  }
+  double weight(StageId stage, std::size_t slice) { return static_cast<double>(1000000 * slice) + steps_[stage]; }
   void fill_slice(StageId stage, std::size_t slice) {
     auto& all = weights_[stage];
     all.resize(slice_elements() * members(stage));
-    std::fill_n(all.begin() + static_cast<std::ptrdiff_t>(slice_elements() * slice),
-                slice_elements(), weight(stage, slice));
+    std::fill_n(all.begin() + static_cast<std::ptrdiff_t>(slice_elements() * slice), slice_elements(),
+                weight(stage, slice));
   }
   void need_weights(const Instruction& op) {
     const auto found = weights_.find(op.stage);
@@ -274,17 +264,14 @@ class FakeWorker : public Worker {
   std::map<StageId, std::vector<double>> weights_, shards_, whole_gradients_, shard_gradients_;
 };
 
-inline std::vector<std::unique_ptr<Worker>> fakes(const Program& program,
-                                                  const FakeOptions& options = {}) {
+inline std::vector<std::unique_ptr<Worker>> fakes(const Program& program, const FakeOptions& options = {}) {
   std::vector<std::unique_ptr<Worker>> workers;
   for (std::size_t r = 0; r < program.rank_count(); ++r)
     workers.push_back(std::make_unique<FakeWorker>(Rank(r), options));
   return workers;
 }
 
-inline FakeWorker& fake(const std::unique_ptr<Worker>& worker) {
-  return static_cast<FakeWorker&>(*worker);
-}
+inline FakeWorker& fake(const std::unique_ptr<Worker>& worker) { return static_cast<FakeWorker&>(*worker); }
 
 inline Execution run(const Program& program, const std::vector<std::unique_ptr<Worker>>& workers,
                      const ExecuteOptions& options = {}) {
@@ -294,8 +281,7 @@ inline Execution run(const Program& program, const std::vector<std::unique_ptr<W
 
 // Every rank's log must be its program, `iterations` times, without the collectives and frees
 // (which the worker is not told as instructions).
-inline void expect_whole_program(const Program& program,
-                                 const std::vector<std::unique_ptr<Worker>>& workers,
+inline void expect_whole_program(const Program& program, const std::vector<std::unique_ptr<Worker>>& workers,
                                  int iterations) {
   for (std::size_t r = 0; r < workers.size(); ++r) {
     const FakeWorker& worker = fake(workers[r]);
@@ -303,7 +289,7 @@ inline void expect_whole_program(const Program& program,
     std::size_t place = 0;
     for (int k = 0; k < iterations; ++k)
       for (const Instruction& i : program.ranks[r]) {
-        if (is_collective(i.what) || i.what == Do::free_weights) continue;
+        if (is_collective(i.opcode) || i.opcode == Opcode::free_weights) continue;
         ASSERT_LT(place, worker.log.size()) << "rank " << r;
         ASSERT_EQ(to_text(worker.log[place++]), to_text(i)) << "rank " << r << ", iteration " << k;
       }
@@ -318,8 +304,7 @@ inline Program one_f_one_b(int ranks, int micros, const WeightRule& rule = {}) {
 
 // One stage on every rank, micro-batch i on rank i mod p.
 inline Program data_parallel(int ranks, int micros) {
-  Schedule schedule{.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(ranks)),
-                    .microbatches = micros};
+  Schedule schedule{.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(ranks)), .microbatches = micros};
   Placement placement{.stages = {{}}};
   for (int r = 0; r < ranks; ++r) placement.stages[0].emplace_back(r);
   for (int i = 0; i < micros; ++i) {
@@ -353,8 +338,7 @@ inline std::optional<Program> random_program(std::mt19937& random) {
     all.resize(static_cast<std::size_t>(draw(3) == 0 ? 1 + draw(ranks) : 1));
     placement.stages.push_back(all);
   }
-  Schedule schedule{.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(ranks)),
-                    .microbatches = micros};
+  Schedule schedule{.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(ranks)), .microbatches = micros};
   std::vector<Op> left;
   for (int s = 0; s < stages; ++s)
     for (int i = 0; i < micros; ++i) {
@@ -367,17 +351,14 @@ inline std::optional<Program> random_program(std::mt19937& random) {
       }
     }
   std::set<std::tuple<int, int, int>> done;  // stage, micro, 0: F, 1: I or B
-  const auto is_done = [&](StageId s, Micro i, int what) {
-    return done.contains({s.value, i.value, what});
-  };
+  const auto is_done = [&](StageId s, Micro i, int what) { return done.contains({s.value, i.value, what}); };
   const auto ready = [&](const Op& op) {
     if (op.kind == OpKind::forward)
       return std::ranges::all_of(graph.predecessors[op.stage.index()],
                                  [&](StageId p) { return is_done(p, op.micro, 0); });
     if (op.kind == OpKind::weight_gradient) return is_done(op.stage, op.micro, 1);
     return is_done(op.stage, op.micro, 0) &&
-           std::ranges::all_of(graph.successors[op.stage.index()],
-                               [&](StageId s) { return is_done(s, op.micro, 1); });
+           std::ranges::all_of(graph.successors[op.stage.index()], [&](StageId s) { return is_done(s, op.micro, 1); });
   };
   while (!left.empty()) {
     const auto k = static_cast<std::ptrdiff_t>(random() % left.size());

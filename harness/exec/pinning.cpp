@@ -1,12 +1,14 @@
 #include "harness/exec/pinning.h"
 
+#include <sluice_build.h>
+
 #include <algorithm>
 #include <map>
 #include <numeric>
 #include <set>
 #include <stdexcept>
 
-#include "harness/core/error.h"
+#include "harness/base/error.h"
 #include "harness/exec/bytes.h"
 
 #ifdef SLUICE_HAVE_HWLOC
@@ -28,14 +30,12 @@ std::vector<int> assign_cores(const std::vector<UsableCores>& ranks) {
   std::vector<int> result(ranks.size(), -1);
   for (const std::size_t r : order) {
     auto& used = taken[ranks[r].machine];
-    const auto free =
-        std::ranges::find_if(ranks[r].cores, [&](int c) { return !used.contains(c); });
+    const auto free = std::ranges::find_if(ranks[r].cores, [&](int c) { return !used.contains(c); });
     if (free == ranks[r].cores.end()) {
       const auto here = std::ranges::count(ranks, ranks[r].machine, &UsableCores::machine);
       throw InputError("pin",
                        std::to_string(here) + " ranks on a machine, and rank " + std::to_string(r) +
-                           " finds none of its " + std::to_string(ranks[r].cores.size()) +
-                           " cores free",
+                           " finds none of its " + std::to_string(ranks[r].cores.size()) + " cores free",
                        "use fewer ranks, let the launcher give more cores, or use --pin none");
     }
     used.insert(*free);
@@ -76,8 +76,7 @@ void usable_part(int core, Bitmap& part) {
   Bitmap process;
   if (hwloc_get_cpubind(topology(), process.set, HWLOC_CPUBIND_PROCESS) != 0)
     hwloc_bitmap_copy(process.set, hwloc_topology_get_allowed_cpuset(topology()));
-  const hwloc_obj_t object =
-      hwloc_get_obj_by_type(topology(), core_type(), static_cast<unsigned>(core));
+  const hwloc_obj_t object = hwloc_get_obj_by_type(topology(), core_type(), static_cast<unsigned>(core));
   hwloc_bitmap_and(part.set, object->cpuset, process.set);
 }
 
@@ -112,16 +111,16 @@ UsableCores usable_cores() {
 
 class HwlocPinning : public Pinning {
  public:
-  HwlocPinning(int ranks, Team* team) : sets_(static_cast<std::size_t>(ranks)) {
+  HwlocPinning(int ranks, ProcessGroup* processes) : sets_(static_cast<std::size_t>(ranks)) {
     std::vector<UsableCores> usable(sets_.size());
     UsableCores own;
-    together(team, [&] { own = usable_cores(); });
+    agree_on_error(processes, [&] { own = usable_cores(); });
     std::ranges::fill(usable, own);
-    if (team) {
+    if (processes) {
       ByteWriter out;
       out.text(own.machine);
       out.list(own.cores);
-      const std::vector<std::string> all = team->all_gather(out.bytes());
+      const std::vector<std::string> all = processes->all_gather(out.bytes());
       for (std::size_t r = 0; r < usable.size(); ++r) {
         ByteReader in(all[r]);
         usable[r].machine = in.text();
@@ -130,19 +129,18 @@ class HwlocPinning : public Pinning {
     }
     const std::vector<int> cores = assign_cores(usable);
     for (std::size_t r = 0; r < sets_.size(); ++r)
-      if (!team || team->rank() == static_cast<int>(r)) {
+      if (!processes || processes->rank() == static_cast<int>(r)) {
         usable_part(cores[r], sets_[r]);
         cpus_.push_back(list_of(sets_[r]));
       }
-    if (team) cpus_ = team->all_gather(cpus_.front());
+    if (processes) cpus_ = processes->all_gather(cpus_.front());
   }
 
   void bind(Rank rank) const override {
     const Bitmap& core = sets_[rank.index()];
     Bitmap now;
     if (hwloc_set_cpubind(topology(), core.set, HWLOC_CPUBIND_THREAD) != 0 ||
-        hwloc_get_cpubind(topology(), now.set, HWLOC_CPUBIND_THREAD) != 0 ||
-        !hwloc_bitmap_isequal(now.set, core.set))
+        hwloc_get_cpubind(topology(), now.set, HWLOC_CPUBIND_THREAD) != 0 || !hwloc_bitmap_isequal(now.set, core.set))
       throw std::runtime_error("could not be pinned to CPU " + list_of(core));
   }
 
@@ -159,19 +157,19 @@ bool hwloc_built() { return true; }
 
 std::string hwloc_library() {
   const unsigned version = hwloc_get_api_version();
-  return "hwloc " + std::to_string(version >> 16) + "." + std::to_string(version >> 8 & 0xff) +
-         "." + std::to_string(version & 0xff);
+  return "hwloc " + std::to_string(version >> 16) + "." + std::to_string(version >> 8 & 0xff) + "." +
+         std::to_string(version & 0xff);
 }
 
-std::unique_ptr<Pinning> pin_to_cores(int ranks, Team* team) {
-  return std::make_unique<HwlocPinning>(ranks, team);
+std::unique_ptr<Pinning> pin_to_cores(int ranks, ProcessGroup* processes) {
+  return std::make_unique<HwlocPinning>(ranks, processes);
 }
 
 #else
 
 bool hwloc_built() { return false; }
 std::string hwloc_library() { return ""; }
-std::unique_ptr<Pinning> pin_to_cores(int, Team*) {
+std::unique_ptr<Pinning> pin_to_cores(int, ProcessGroup*) {
   throw InputError("pin", "this build has no hwloc",
                    "install it (Debian: libhwloc-dev) and build again, or use --pin none");
 }

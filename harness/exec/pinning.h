@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/core/ids.h"
-#include "harness/exec/team.h"
+#include "harness/base/ids.h"
+#include "harness/exec/process_group.h"
 
 namespace sluice {
 
@@ -36,8 +36,8 @@ class Pinning {
   virtual const std::vector<std::string>& cpus() const = 0;
 };
 
-// For `ranks` ranks of this process, or one in each member of a team (then collective). Throws
+// For `ranks` ranks of this process, or one in each member of a process group (then collective). Throws
 // InputError: built without hwloc, or fewer cores than ranks.
-std::unique_ptr<Pinning> pin_to_cores(int ranks, Team* team);
+std::unique_ptr<Pinning> pin_to_cores(int ranks, ProcessGroup* processes);
 
 }  // namespace sluice

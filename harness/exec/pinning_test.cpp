@@ -3,35 +3,31 @@
 
 #include <sched.h>
 
-#include "harness/core/expect_error.h"
+#include "harness/base/expect_error.h"
 #include "harness/exec/executor_test_support.h"
 
 namespace sluice {
 namespace {
 
 TEST(Pinning, RanksOfOneMachineTakeItsCoresInOrder) {
-  EXPECT_EQ(assign_cores({{"a", {0, 1, 2, 3}}, {"a", {0, 1, 2, 3}}, {"a", {0, 1, 2, 3}}}),
-            (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(assign_cores({{"a", {0, 1, 2, 3}}, {"a", {0, 1, 2, 3}}, {"a", {0, 1, 2, 3}}}), (std::vector<int>{0, 1, 2}));
 }
 
 TEST(Pinning, EveryMachineHasItsOwn) {
-  EXPECT_EQ(assign_cores({{"a", {0, 1}}, {"b", {0, 1}}, {"a", {0, 1}}, {"b", {0, 1}}}),
-            (std::vector<int>{0, 0, 1, 1}));
+  EXPECT_EQ(assign_cores({{"a", {0, 1}}, {"b", {0, 1}}, {"a", {0, 1}}, {"b", {0, 1}}}), (std::vector<int>{0, 0, 1, 1}));
 }
 
 TEST(Pinning, WhatTheLauncherGaveAProcessAloneIsKeptForIt) {
   // The second may use core 0 only, the third one of a half.
-  EXPECT_EQ(assign_cores({{"a", {0, 1, 2, 3}}, {"a", {0}}, {"a", {0, 1}}}),
-            (std::vector<int>{2, 0, 1}));
+  EXPECT_EQ(assign_cores({{"a", {0, 1, 2, 3}}, {"a", {0}}, {"a", {0, 1}}}), (std::vector<int>{2, 0, 1}));
 }
 
 TEST(Pinning, FewerCoresThanRanksAreRefused) {
-  EXPECT_EQ(
-      error_of([] {
-        assign_cores({{"a", {0, 1}}, {"a", {0, 1}}, {"b", {0, 1}}, {"a", {0, 1}}});
-      }),
-      "pin: 3 ranks on a machine, and rank 3 finds none of its 2 cores free; use fewer ranks, let "
-      "the launcher give more cores, or use --pin none");
+  EXPECT_EQ(error_of([] {
+              assign_cores({{"a", {0, 1}}, {"a", {0, 1}}, {"b", {0, 1}}, {"a", {0, 1}}});
+            }),
+            "pin: 3 ranks on a machine, and rank 3 finds none of its 2 cores free; use fewer ranks, let "
+            "the launcher give more cores, or use --pin none");
 }
 
 TEST(Pinning, WithoutHwlocItSaysSo) {
@@ -63,8 +59,7 @@ TEST(Pinning, EveryRankOfARunIsOnACoreOfItsOwnAndTheCallerIsWhereItWas) {
   sched_getaffinity(0, sizeof before, &before);
   const Program program = one_f_one_b(2, 4);
   std::vector<std::unique_ptr<Worker>> workers;
-  for (int r = 0; r < 2; ++r)
-    workers.push_back(std::make_unique<WhereItRuns>(Rank(r), FakeOptions{}));
+  for (int r = 0; r < 2; ++r) workers.push_back(std::make_unique<WhereItRuns>(Rank(r), FakeOptions{}));
   run(program, workers, {.pinning = pinning.get()});
   ASSERT_EQ(pinning->cpus().size(), 2u);
   cpu_set_t both;

@@ -40,9 +40,9 @@ static RunOutcome read(const std::string& bytes, RankResult& result) {
   return outcome;
 }
 
-RunOutcome collect(Team& team, std::vector<RankResult>& results, const RunOutcome& own) {
-  const auto me = static_cast<std::size_t>(team.rank());
-  const std::vector<std::string> all = team.all_gather(write(results[me], own));
+RunOutcome collect(ProcessGroup& processes, std::vector<RankResult>& results, const RunOutcome& own) {
+  const auto me = static_cast<std::size_t>(processes.rank());
+  const std::vector<std::string> all = processes.all_gather(write(results[me], own));
   RunOutcome first;
   for (std::size_t r = 0; r < all.size(); ++r) {
     const RunOutcome outcome = read(all[r], results[r]);
@@ -50,8 +50,7 @@ RunOutcome collect(Team& team, std::vector<RankResult>& results, const RunOutcom
       first.failure.emplace(*outcome.failure);
       first.seconds = outcome.seconds;
     }
-    if (outcome.diverged)
-      first.diverged = std::min(first.diverged.value_or(*outcome.diverged), *outcome.diverged);
+    if (outcome.diverged) first.diverged = std::min(first.diverged.value_or(*outcome.diverged), *outcome.diverged);
   }
   return first;
 }

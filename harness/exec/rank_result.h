@@ -1,4 +1,4 @@
-// What each rank brings home from a run, and how the processes of a team put it together.
+// What each rank brings home from a run, and how the processes of a process group put it together.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,6 @@ struct RunOutcome {
 
 // Fills in the results of the other members' ranks. Returns the earliest failure of any member and
 // the earliest update that diverged. Collective.
-RunOutcome collect(Team& team, std::vector<RankResult>& results, const RunOutcome& own);
+RunOutcome collect(ProcessGroup& processes, std::vector<RankResult>& results, const RunOutcome& own);
 
 }  // namespace sluice

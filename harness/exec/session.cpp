@@ -16,11 +16,10 @@ int OptimizerSpec::state_tensors() const {
 }
 
 bool uses_delta(const WeightRule& rule, StageId stage, WeightRule::Delta delta) {
-  const auto uses = [&](const std::vector<int>& ahead, WeightRule::Delta kind) {
-    return kind == delta && !ahead.empty() && ahead[stage.index()] != 0;
+  const auto uses = [&](const std::vector<int>& horizon, WeightRule::Delta kind) {
+    return kind == delta && !horizon.empty() && horizon[stage.index()] != 0;
   };
-  return uses(rule.forward_ahead, rule.forward_delta) ||
-         uses(rule.backward_ahead, rule.backward_delta);
+  return uses(rule.forward_horizon, rule.forward_delta) || uses(rule.backward_horizon, rule.backward_delta);
 }
 
 int delta_tensors(const OptimizerSpec& optimizer, const WeightRule& rule, StageId stage) {

@@ -12,22 +12,21 @@
 #include <string>
 #include <vector>
 
-#include "harness/core/model.h"
-#include "harness/core/plan.h"
-#include "harness/core/program.h"
 #include "harness/exec/executor.h"
+#include "harness/model/model.h"
+#include "harness/pipeline/plan.h"
+#include "harness/program/program.h"
 
 namespace sluice {
 
 struct OptimizerSpec {
   enum class Kind { sgd, adam, adamw, rmsprop } kind = Kind::sgd;
   double learning_rate = 0.1;
-  double momentum = 0;    // sgd: v = mu v + (1 - dampening) g, the first v = g
-  double dampening = 0;   // sgd
-  bool nesterov = false;  // sgd: steps by g + mu v
-  bool momentum_ema =
-      false;                // sgd: v = mu v + (1 - mu) g from the first step on (SpecTrain's form)
-  double weight_decay = 0;  // sgd, adam, rmsprop: added to the gradient; adamw: decoupled
+  double momentum = 0;        // sgd: v = mu v + (1 - dampening) g, the first v = g
+  double dampening = 0;       // sgd
+  bool nesterov = false;      // sgd: steps by g + mu v
+  bool momentum_ema = false;  // sgd: v = mu v + (1 - mu) g from the first step on (SpecTrain's form)
+  double weight_decay = 0;    // sgd, adam, rmsprop: added to the gradient; adamw: decoupled
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
   double alpha = 0.99;  // rmsprop
   // How many state tensors of the weights' size it keeps.
@@ -55,18 +54,13 @@ struct Decoding {
 // Where samples come from. Indices are positions in the data set.
 struct DataFeed {
   std::int64_t train_samples = 0, test_samples = 0;
-  std::function<void(bool train, std::span<const std::int64_t> indices, double* features)>
-      features_double;
+  std::function<void(bool train, std::span<const std::int64_t> indices, double* features)> features_double;
   std::function<void(bool train, std::span<const std::int64_t> indices, float* features)> features;
   // Models that read text: the token ids of model input `input` instead of features.
-  std::function<void(bool train, std::size_t input, std::span<const std::int64_t> indices,
-                     std::int64_t* ids)>
-      tokens;
+  std::function<void(bool train, std::size_t input, std::span<const std::int64_t> indices, std::int64_t* ids)> tokens;
   // One a sample; of a model that predicts at every position, one a position (-100: nothing).
-  std::function<void(bool train, std::span<const std::int64_t> indices, std::int64_t* classes)>
-      classes;
-  std::function<void(bool train, std::span<const std::int64_t> indices, double* values)>
-      values;  // instead of classes
+  std::function<void(bool train, std::span<const std::int64_t> indices, std::int64_t* classes)> classes;
+  std::function<void(bool train, std::span<const std::int64_t> indices, double* values)> values;  // instead of classes
   std::optional<Decoding> decoding;
 };
 
@@ -79,19 +73,16 @@ struct SessionSpec {
   std::string device = "cpu";         // or "cuda": a stream a rank, on as many GPUs as there are
   std::string transport = "threads";  // or "nccl": cuda, a GPU a rank
   bool double_precision = false;
-  bool batched_weight_gradients =
-      false;              // W of all micro-batches of an update as one GEMM, at the update
-  double loss_scale = 1;  // multiplies the loss and its gradient besides 1 / micro-batches
-  std::optional<DataFeed>
-      feed;  // none: one fixed random batch (the peers' benchmark: seed 7, randn)
-  std::int64_t synthetic_batch = 0;  // samples of that batch
-  std::optional<std::vector<std::vector<std::vector<double>>>>
-      initial;      // [layer][parameter][element]
-  WeightRule rule;  // of the programs to come; a checkpoint is loaded for it
+  bool batched_weight_gradients = false;  // W of all micro-batches of an update as one GEMM, at the update
+  double loss_scale = 1;                  // multiplies the loss and its gradient besides 1 / micro-batches
+  std::optional<DataFeed> feed;           // none: one fixed random batch (the peers' benchmark: seed 7, randn)
+  std::int64_t synthetic_batch = 0;       // samples of that batch
+  std::optional<std::vector<std::vector<std::vector<double>>>> initial;  // [layer][parameter][element]
+  WeightRule rule;    // of the programs to come; a checkpoint is loaded for it
   Sharding sharding;  // of the programs to come: stages of several ranks are sliced
   // The processes that hold the ranks, one each; every call of the session is collective over them
   // and gives all the same. None: all ranks are threads of this process.
-  Team* team = nullptr;
+  ProcessGroup* processes = nullptr;
   int fail_rank = -1;             // tests: this rank throws ...
   std::int64_t fail_update = -1;  // ... in its step of this update
 };
@@ -100,11 +91,8 @@ struct SessionSpec {
 // buffers (messages, gradients of activations, kernels' scratch) is what the peak of everything
 // adds to that.
 struct PeakMemory {
-  std::int64_t weights = 0, versions = 0, gradients = 0, optimizer = 0, activations = 0,
-               buffers = 0;
-  std::int64_t total() const {
-    return weights + versions + gradients + optimizer + activations + buffers;
-  }
+  std::int64_t weights = 0, versions = 0, gradients = 0, optimizer = 0, activations = 0, buffers = 0;
+  std::int64_t total() const { return weights + versions + gradients + optimizer + activations + buffers; }
 };
 
 struct RunRequest {
@@ -114,8 +102,7 @@ struct RunRequest {
   std::optional<Seconds> timeout;
   const std::atomic<bool>* cancel = nullptr;
   const Pinning* pinning = nullptr;
-  std::function<void(std::int64_t updates_done)>
-      progress;  // called on a rank's thread: must be quick
+  std::function<void(std::int64_t updates_done)> progress;  // called on a rank's thread: must be quick
   // Learning rate of an update (counted over the session's life); none: the optimizer's.
   std::function<double(std::int64_t update)> learning_rate;
   bool keep_weights = false;  // record every version of every stage (verify)
@@ -135,7 +122,7 @@ struct RunResult {
 
 struct Evaluation {
   double loss = 0;
-  double accuracy = 0;  // fraction, of positions where there are several; 0 without classes
+  double accuracy = 0;                  // fraction, of positions where there are several; 0 without classes
   std::map<std::string, double> extra;  // further metrics by name: of generated text
 };
 
@@ -154,10 +141,8 @@ class Session {
   virtual void load(const std::string& path) = 0;
   virtual std::vector<PeakMemory> peak_memory() const = 0;  // per rank, since the last reset
   virtual void reset_peak_memory() = 0;
-  virtual std::vector<double> weights(
-      int layer) const = 0;  // newest, all parameters of the layer in order
-  virtual std::vector<double> gradients(
-      int layer) const = 0;  // of the last update before its step, likewise
+  virtual std::vector<double> weights(int layer) const = 0;    // newest, all parameters of the layer in order
+  virtual std::vector<double> gradients(int layer) const = 0;  // of the last update before its step, likewise
   virtual std::int64_t updates_done() const = 0;
 };
 

@@ -8,14 +8,13 @@ namespace {
 using Gather = Sharding::Gather;
 using Reduce = Sharding::Reduce;
 
-int count(const std::vector<Instruction>& rank, Do what) {
-  return static_cast<int>(std::ranges::count(rank, what, &Instruction::what));
+int count(const std::vector<Instruction>& rank, Opcode opcode) {
+  return static_cast<int>(std::ranges::count(rank, opcode, &Instruction::opcode));
 }
 
 // Two ranks that run one stage, two micro-batches each.
 Program two_members(const Sharding& sharding) {
-  const ExampleProblem pair =
-      data_parallel_copies({chain(1), one_stage_per_rank(1), example_1f1b(1, 2)}, 2);
+  const ExampleProblem pair = data_parallel_replicas({chain(1), one_stage_per_rank(1), example_1f1b(1, 2)}, 2);
   return lower(pair.schedule, pair.graph, pair.placement, WeightRule{}, sharding);
 }
 
@@ -26,9 +25,8 @@ TEST(ShardedExecutor, RandomOrdersReadWholeWeightsAndStepOnTheSumOfTheirSlice) {
     for (const Reduce reduce : {Reduce::per_microbatch, Reduce::per_unit})
       for (int k = 0; k < 25; ++k, ++trials) {
         SCOPED_TRACE(testing::Message() << "trial " << trials);
-        const ExampleProblem copies =
-            data_parallel_copies(random_problem(static_cast<unsigned>(trials), false),
-                                 2 + static_cast<int>(random() % 2));
+        const ExampleProblem copies = data_parallel_replicas(random_problem(static_cast<unsigned>(trials), false),
+                                                             2 + static_cast<int>(random() % 2));
         const Program program = lower(copies.schedule, copies.graph, copies.placement, WeightRule{},
                                       {.gather = gather,
                                        .reduce = reduce,
@@ -41,9 +39,9 @@ TEST(ShardedExecutor, RandomOrdersReadWholeWeightsAndStepOnTheSumOfTheirSlice) {
         expect_whole_program(program, workers, 3);
         for (std::size_t r = 0; r < workers.size(); ++r) {
           const FakeWorker& worker = fake(workers[r]);
-          EXPECT_EQ(worker.gathers, 3 * count(program.ranks[r], Do::gather_weights));
-          EXPECT_EQ(worker.frees, 3 * count(program.ranks[r], Do::free_weights));
-          EXPECT_EQ(worker.scatters, 3 * count(program.ranks[r], Do::reduce_scatter));
+          EXPECT_EQ(worker.gathers, 3 * count(program.ranks[r], Opcode::gather_weights));
+          EXPECT_EQ(worker.frees, 3 * count(program.ranks[r], Opcode::free_weights));
+          EXPECT_EQ(worker.scatters, 3 * count(program.ranks[r], Opcode::reduce_scatter));
           gathered += worker.gathers;
           scattered += worker.scatters;
         }
@@ -57,16 +55,16 @@ TEST(ShardedExecutor, GathersAndReduceScattersAreEventsOfTheTrace) {
   const Program program = two_members({.gather = Gather::on_use, .reduce = Reduce::per_microbatch});
   const Execution execution = run(program, fakes(program), {.traced_iteration = 0});
   for (const auto& events : execution.trace.ranks) {
-    std::vector<Do> order;
+    std::vector<Opcode> order;
     for (const TraceEvent& e : events) {
-      order.push_back(e.instruction.what);
+      order.push_back(e.instruction.opcode);
       EXPECT_LE(e.start, e.end);
     }
-    std::vector<Do> expected;
+    std::vector<Opcode> expected;
     for (int i = 0; i < 2; ++i)
-      expected.insert(expected.end(), {Do::gather_weights, Do::forward, Do::gather_weights,
-                                       Do::backward, Do::reduce_scatter});
-    expected.push_back(Do::optimizer_step);
+      expected.insert(expected.end(), {Opcode::gather_weights, Opcode::forward, Opcode::gather_weights,
+                                       Opcode::backward, Opcode::reduce_scatter});
+    expected.push_back(Opcode::optimizer_step);
     EXPECT_EQ(order, expected);
   }
 }
@@ -76,8 +74,7 @@ TEST(ShardedExecutor, AFailureReachesTheRanksThatWaitInACollective) {
   for (const Place place : {Place::begin_gather, Place::free_weights, Place::begin_reduce_scatter,
                             Place::end_reduce_scatter, Place::add_reduced}) {
     SCOPED_TRACE(to_text(place));
-    const auto workers =
-        fakes(program, {.throws = place, .throwing_rank = 1, .throwing_iteration = 1});
+    const auto workers = fakes(program, {.throws = place, .throwing_rank = 1, .throwing_iteration = 1});
     try {
       run(program, workers, {.iterations = 3, .timeout = Seconds(60)});
       ADD_FAILURE() << "no failure";

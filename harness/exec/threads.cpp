@@ -17,8 +17,7 @@ namespace {
 std::size_t usable_cores() {
 #if defined(__linux__)
   cpu_set_t cores;
-  if (sched_getaffinity(0, sizeof cores, &cores) == 0)
-    return static_cast<std::size_t>(CPU_COUNT(&cores));
+  if (sched_getaffinity(0, sizeof cores, &cores) == 0) return static_cast<std::size_t>(CPU_COUNT(&cores));
 #endif
   return std::max(1u, std::thread::hardware_concurrency());
 }
@@ -113,37 +112,31 @@ class Group {
   // Every member sums one slice over all members, in their order, and writes the sum back to all:
   // the result is the same bits on every rank, whoever comes first.
   template <class T>
-  void all_reduce(std::size_t member, T* data, std::size_t count,
-                  const std::atomic<bool>& aborted) {
+  void all_reduce(std::size_t member, T* data, std::size_t count, const std::atomic<bool>& aborted) {
     data_[member] = data;
     meet(aborted);
     const std::size_t n = data_.size();
     sum_blocks<T>(count * member / n, count * (member + 1) / n, data_of<T>(),
                   [&](const T* sum, std::size_t begin, std::size_t size) {
-                    for (std::size_t k = 0; k < n; ++k)
-                      std::copy(sum, sum + size, static_cast<T*>(data_[k]) + begin);
+                    for (std::size_t k = 0; k < n; ++k) std::copy(sum, sum + size, static_cast<T*>(data_[k]) + begin);
                   });
     meet(aborted);
   }
 
   // Only a member itself reads or writes its slice of its own data, so none waits for another.
   template <class T>
-  void reduce_scatter(std::size_t member, T* data, std::size_t count,
-                      const std::atomic<bool>& aborted) {
+  void reduce_scatter(std::size_t member, T* data, std::size_t count, const std::atomic<bool>& aborted) {
     data_[member] = data;
     meet(aborted);
     sum_blocks<T>(count * member, count * (member + 1), data_of<T>(),
-                  [&](const T* sum, std::size_t begin, std::size_t size) {
-                    std::copy(sum, sum + size, data + begin);
-                  });
+                  [&](const T* sum, std::size_t begin, std::size_t size) { std::copy(sum, sum + size, data + begin); });
     meet(aborted);
   }
 
   // A member shows a version of its shard when the others have read the one before: they have
   // begun a reduce-scatter since, and it has waited for that before its step.
   template <class T>
-  void all_gather(std::size_t member, const Shard& own, T* data, std::size_t count,
-                  const std::atomic<bool>& aborted) {
+  void all_gather(std::size_t member, const Shard& own, T* data, std::size_t count, const std::atomic<bool>& aborted) {
     Member& me = members_[member];
     if (me.versions == 0 || me.version != own.version) {
       me.shard = own.data;
@@ -166,8 +159,7 @@ class Group {
     const std::size_t elements = count * members_.size();
     if (elements * sizeof(T) > kMostPosted) return false;
     Member& me = members_[member];
-    if (me.posted - me.taken > Transport::kPosted)
-      throw std::logic_error("too many reduce-scatters are posted");
+    if (me.posted - me.taken > Transport::kPosted) throw std::logic_error("too many reduce-scatters are posted");
     if (me.posted == 0) {
       me.places.resize(kPlaces * elements * sizeof(T));
       me.count = count;
@@ -209,29 +201,24 @@ class Group {
   };
   template <class T>
   T* place(std::size_t member, std::uint64_t post, std::size_t count) {
-    return reinterpret_cast<T*>(members_[member].places.data()) +
-           post % kPlaces * count * members_.size();
+    return reinterpret_cast<T*>(members_[member].places.data()) + post % kPlaces * count * members_.size();
   }
   // What a place's counter shows when all have posted that one.
-  std::uint64_t posts_of(std::uint64_t post) const {
-    return (post / kPlaces + 1) * members_.size();
-  }
+  std::uint64_t posts_of(std::uint64_t post) const { return (post / kPlaces + 1) * members_.size(); }
   // Where the own slice was.
   template <class T>
   const T* sum_post(std::size_t member, std::uint64_t post, std::size_t count) {
     T* const own = place<T>(member, post, count) + member * count;
     const auto from = [&](std::size_t k) { return place<T>(k, post, count) + member * count; };
-    sum_blocks<T>(0, count, from, [&](const T* sum, std::size_t begin, std::size_t size) {
-      std::copy(sum, sum + size, own + begin);
-    });
+    sum_blocks<T>(0, count, from,
+                  [&](const T* sum, std::size_t begin, std::size_t size) { std::copy(sum, sum + size, own + begin); });
     return own;
   }
   // The members' sum of elements [first, last) of from(member), block by block to `take(sum, begin,
   // size)`.
   template <class T, class From, class Take>
   void sum_blocks(std::size_t first, std::size_t last, From from, Take take) {
-    constexpr std::size_t kBlock =
-        1024;  // stays in the first-level cache while all members are added
+    constexpr std::size_t kBlock = 1024;  // stays in the first-level cache while all members are added
     for (std::size_t begin = first; begin < last; begin += kBlock) {
       const std::size_t end = std::min(last, begin + kBlock);
       T sum[kBlock];
@@ -279,44 +266,36 @@ class ThreadTransport : public Transport {
       const auto messages = static_cast<std::size_t>(channel.messages);
       rings_.push_back(std::make_unique<Ring>(std::max<std::size_t>(messages, 2), spins));
     }
-    for (const auto& ranks : program.placement.stages)
-      groups_.push_back(std::make_unique<Group>(ranks.size(), spins));
+    for (const auto& ranks : program.placement.stages) groups_.push_back(std::make_unique<Group>(ranks.size(), spins));
   }
 
   void send(int channel, Message message) override {
     rings_[static_cast<std::size_t>(channel)]->push(std::move(message), aborted_);
   }
-  Message receive(int channel) override {
-    return rings_[static_cast<std::size_t>(channel)]->pop(aborted_);
-  }
+  Message receive(int channel) override { return rings_[static_cast<std::size_t>(channel)]->pop(aborted_); }
   void all_reduce(int group, int member, void* data, std::size_t count, ElementType type) override {
-    on_group(group, data, type, [&](Group& g, auto* values) {
-      g.all_reduce(static_cast<std::size_t>(member), values, count, aborted_);
-    });
+    on_group(group, data, type,
+             [&](Group& g, auto* values) { g.all_reduce(static_cast<std::size_t>(member), values, count, aborted_); });
   }
-  void all_gather(int group, int member, const Shard& own, void* data, std::size_t count,
-                  ElementType type) override {
+  void all_gather(int group, int member, const Shard& own, void* data, std::size_t count, ElementType type) override {
     on_group(group, data, type, [&](Group& g, auto* values) {
       g.all_gather(static_cast<std::size_t>(member), own, values, count, aborted_);
     });
   }
-  void reduce_scatter(int group, int member, void* data, std::size_t count,
-                      ElementType type) override {
+  void reduce_scatter(int group, int member, void* data, std::size_t count, ElementType type) override {
     on_group(group, data, type, [&](Group& g, auto* values) {
       g.reduce_scatter(static_cast<std::size_t>(member), values, count, aborted_);
     });
   }
-  bool post_reduce_scatter(int group, int member, const void* data, std::size_t count,
-                           ElementType type) override {
+  bool post_reduce_scatter(int group, int member, const void* data, std::size_t count, ElementType type) override {
     bool posted = false;
-    on_group(group, data, type, [&](Group& g, const auto* values) {
-      posted = g.post(static_cast<std::size_t>(member), values, count);
-    });
+    on_group(group, data, type,
+             [&](Group& g, const auto* values) { posted = g.post(static_cast<std::size_t>(member), values, count); });
     return posted;
   }
   const void* take_reduced(int group, int member, int left) override {
-    return groups_[static_cast<std::size_t>(group)]->take(
-        static_cast<std::size_t>(member), static_cast<std::uint64_t>(left), aborted_);
+    return groups_[static_cast<std::size_t>(group)]->take(static_cast<std::size_t>(member),
+                                                          static_cast<std::uint64_t>(left), aborted_);
   }
   void abort() override {
     aborted_.store(true);

@@ -4,8 +4,8 @@
 
 #include <memory>
 
-#include "harness/core/program.h"
 #include "harness/exec/transport.h"
+#include "harness/program/program.h"
 
 namespace sluice {
 

@@ -114,8 +114,8 @@ std::vector<std::vector<T>> random_parts(int members, std::size_t count, std::mt
   std::vector<std::vector<T>> parts(static_cast<std::size_t>(members));
   for (auto& part : parts)
     for (std::size_t i = 0; i < count; ++i)
-      part.push_back(static_cast<T>(std::ldexp(
-          std::uniform_real_distribution<double>(-1, 1)(random), static_cast<int>(random() % 20))));
+      part.push_back(static_cast<T>(
+          std::ldexp(std::uniform_real_distribution<double>(-1, 1)(random), static_cast<int>(random() % 20))));
   return parts;
 }
 
@@ -138,8 +138,7 @@ TYPED_TEST(AllReduce, SumsInMemberOrderWithTheSameBitsOnAllMembers) {
       auto data = random_parts<T>(members, count, random);
       const std::vector<T> expected = sum_in_order(data);
       on_threads(members, [&](int member) {
-        transport->all_reduce(0, member, data[static_cast<std::size_t>(member)].data(), count,
-                              TestFixture::kType);
+        transport->all_reduce(0, member, data[static_cast<std::size_t>(member)].data(), count, TestFixture::kType);
       });
       for (const auto& part : data) EXPECT_EQ(part, expected);
     }
@@ -182,8 +181,7 @@ TYPED_TEST(AllGather, GivesEveryMemberTheSlicesOfAllInTheirOrder) {
       }
       on_threads(members, [&](int member) {
         transport->all_gather(0, member, {slices[static_cast<std::size_t>(member)].data(), version},
-                              data[static_cast<std::size_t>(member)].data(), count,
-                              TestFixture::kType);
+                              data[static_cast<std::size_t>(member)].data(), count, TestFixture::kType);
       });
       for (const auto& mine : data) EXPECT_EQ(mine, expected);
     }
@@ -198,8 +196,7 @@ TYPED_TEST(AllGather, OfAShardThatHasNotChangedWaitsForNobody) {
   const auto gather = [&](std::size_t member) {
     std::vector<T> data(6);
     std::ranges::copy(shards[member], data.begin() + static_cast<std::ptrdiff_t>(3 * member));
-    transport->all_gather(0, static_cast<int>(member), {shards[member].data(), 7}, data.data(), 3,
-                          TestFixture::kType);
+    transport->all_gather(0, static_cast<int>(member), {shards[member].data(), 7}, data.data(), 3, TestFixture::kType);
     return data;
   };
   on_threads(2, [&](int member) { gather(static_cast<std::size_t>(member)); });
@@ -225,12 +222,10 @@ TYPED_TEST(AllGather, SeesEveryVersionOfTheShardsThatTheirOwnersChangeInPlace) {
         std::ranges::copy(shard, data.begin() + 5 * member);
         transport->all_gather(0, member, {shard.data(), step}, data.data(), 5, TestFixture::kType);
         for (std::size_t i = 0; i < data.size(); ++i)
-          if (data[i] != static_cast<T>(10 * step + static_cast<int>(i) / 5))
-            ++wrong[static_cast<std::size_t>(member)];
+          if (data[i] != static_cast<T>(10 * step + static_cast<int>(i) / 5)) ++wrong[static_cast<std::size_t>(member)];
       }
       if (step % 2 == 0) {
-        ASSERT_TRUE(
-            transport->post_reduce_scatter(0, member, gradient.data(), 5, TestFixture::kType));
+        ASSERT_TRUE(transport->post_reduce_scatter(0, member, gradient.data(), 5, TestFixture::kType));
         ASSERT_NE(transport->take_reduced(0, member, 0), nullptr);
       } else {
         transport->reduce_scatter(0, member, gradient.data(), 5, TestFixture::kType);
@@ -250,12 +245,10 @@ TYPED_TEST(ReduceScatter, LeavesEveryMemberTheSumOfItsSliceAddedInMemberOrder) {
       auto data = random_parts<T>(members, count * static_cast<std::size_t>(members), random);
       const std::vector<T> expected = sum_in_order(data);
       on_threads(members, [&](int member) {
-        transport->reduce_scatter(0, member, data[static_cast<std::size_t>(member)].data(), count,
-                                  TestFixture::kType);
+        transport->reduce_scatter(0, member, data[static_cast<std::size_t>(member)].data(), count, TestFixture::kType);
       });
       for (std::size_t k = 0; k < data.size(); ++k)
-        for (std::size_t i = k * count; i < (k + 1) * count; ++i)
-          ASSERT_EQ(data[k][i], expected[i]) << "element " << i;
+        for (std::size_t i = k * count; i < (k + 1) * count; ++i) ASSERT_EQ(data[k][i], expected[i]) << "element " << i;
     }
   }
 }
@@ -280,8 +273,7 @@ TYPED_TEST(ReduceScatter, PostedSumsComeInTheirOrderHoweverFarAMemberRunsAhead) 
       while (const void* sum = transport->take_reduced(0, member, left)) {
         const auto& all = expected[static_cast<std::size_t>(taken[m]++) % expected.size()];
         if (!std::equal(all.begin() + static_cast<std::ptrdiff_t>(m * kCount),
-                        all.begin() + static_cast<std::ptrdiff_t>((m + 1) * kCount),
-                        static_cast<const T*>(sum)))
+                        all.begin() + static_cast<std::ptrdiff_t>((m + 1) * kCount), static_cast<const T*>(sum)))
           ++wrong[m];
       }
     };
@@ -289,8 +281,7 @@ TYPED_TEST(ReduceScatter, PostedSumsComeInTheirOrderHoweverFarAMemberRunsAhead) 
     for (int round = 0; round < kRounds; ++round) {
       take(static_cast<int>(own() % (Transport::kPosted + 1)));
       data = rounds[static_cast<std::size_t>(round) % rounds.size()][m];
-      ASSERT_TRUE(
-          transport->post_reduce_scatter(0, member, data.data(), kCount, TestFixture::kType));
+      ASSERT_TRUE(transport->post_reduce_scatter(0, member, data.data(), kCount, TestFixture::kType));
       data.assign(data.size(), -1);  // it is the caller's again
     }
     take(0);
@@ -308,11 +299,9 @@ TYPED_TEST(ReduceScatter, AMemberPostsAheadOfTheOthersAndTakesOnlyWhatMustBeTake
     EXPECT_EQ(transport->take_reduced(0, 0, 3), nullptr);
     EXPECT_TRUE(transport->post_reduce_scatter(0, 0, data.data(), 3, TestFixture::kType));
   }
-  EXPECT_THROW(transport->post_reduce_scatter(0, 0, data.data(), 3, TestFixture::kType),
-               std::logic_error);
+  EXPECT_THROW(transport->post_reduce_scatter(0, 0, data.data(), 3, TestFixture::kType), std::logic_error);
   EXPECT_EQ(transport->take_reduced(0, 1, 0), nullptr);
-  for (int k = 0; k < 4; ++k)
-    EXPECT_TRUE(transport->post_reduce_scatter(0, 1, data.data(), 3, TestFixture::kType));
+  for (int k = 0; k < 4; ++k) EXPECT_TRUE(transport->post_reduce_scatter(0, 1, data.data(), 3, TestFixture::kType));
   int taken = 0;
   while (const void* sum = transport->take_reduced(0, 0, 1)) {
     EXPECT_EQ(static_cast<const T*>(sum)[2], 2);
@@ -324,8 +313,7 @@ TYPED_TEST(ReduceScatter, AMemberPostsAheadOfTheOthersAndTakesOnlyWhatMustBeTake
 TYPED_TEST(ReduceScatter, WhatIsLargeIsNotPosted) {
   const auto transport = make_thread_transport(one_group(2));
   std::vector<TypeParam> data(100'000);
-  EXPECT_FALSE(
-      transport->post_reduce_scatter(0, 0, data.data(), data.size() / 2, TestFixture::kType));
+  EXPECT_FALSE(transport->post_reduce_scatter(0, 0, data.data(), data.size() / 2, TestFixture::kType));
   EXPECT_EQ(transport->take_reduced(0, 0, 0), nullptr);
 }
 
@@ -342,8 +330,7 @@ TYPED_TEST(ReduceScatter, FollowedByAnAllGatherIsAnAllReduceManyTimesInARow) {
       std::vector<T> data(kCount * kMembers, static_cast<T>(round * 10 + member));
       transport->reduce_scatter(0, member, data.data(), kCount, TestFixture::kType);
       std::copy_n(data.begin() + static_cast<std::ptrdiff_t>(kCount) * member, kCount, own.begin());
-      transport->all_gather(0, member, {own.data(), round}, data.data(), kCount,
-                            TestFixture::kType);
+      transport->all_gather(0, member, {own.data(), round}, data.data(), kCount, TestFixture::kType);
       for (const T value : data)
         if (value != static_cast<T>(3 * round * 10 + 3)) ++wrong[static_cast<std::size_t>(member)];
     }
@@ -382,8 +369,7 @@ TEST(ThreadTransport, AbortWakesASenderIntoAFullRing) {
 TEST(ThreadTransport, AbortWakesAnAllReduceThatMissesAMember) {
   const auto transport = make_thread_transport(one_group(3));
   double data = 1;
-  EXPECT_TRUE(abort_wakes(*transport,
-                          [&] { transport->all_reduce(0, 0, &data, 1, ElementType::float64); }));
+  EXPECT_TRUE(abort_wakes(*transport, [&] { transport->all_reduce(0, 0, &data, 1, ElementType::float64); }));
 }
 
 TEST(ThreadTransport, AbortWakesAnAllGatherAndAReduceScatterThatMissAMember) {

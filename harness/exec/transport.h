@@ -8,7 +8,7 @@
 #include <memory>
 #include <stdexcept>
 
-#include "harness/core/ids.h"
+#include "harness/base/ids.h"
 
 namespace sluice {
 
@@ -41,27 +41,22 @@ class Transport {
   virtual Message receive(int channel) = 0;
   // Sum over a stage's replicas, in place, added in the order of the replicas on every rank.
   // `member` is the caller's place among them.
-  virtual void all_reduce(int group, int member, void* data, std::size_t count,
-                          ElementType type) = 0;
+  virtual void all_reduce(int group, int member, void* data, std::size_t count, ElementType type) = 0;
   // The halves of an all-reduce, for stages whose weights are spread over the group. `data` holds
   // members x `count` elements; slice k of it are elements [k count, (k + 1) count).
   // all_gather: slice `member` is the caller's own, filled in on entry; all slices on return. `own`
   // is for ranks that can read one another's memory: it stays as it is until the caller has the
   // result of a reduce_scatter of the group that it began after this gather, or the run is over.
-  virtual void all_gather(int group, int member, const Shard& own, void* data, std::size_t count,
-                          ElementType type) = 0;
+  virtual void all_gather(int group, int member, const Shard& own, void* data, std::size_t count, ElementType type) = 0;
   // reduce_scatter: on return slice `member` holds the sum over the members, added in their order;
   // the other slices are unspecified.
-  virtual void reduce_scatter(int group, int member, void* data, std::size_t count,
-                              ElementType type) = 0;
+  virtual void reduce_scatter(int group, int member, void* data, std::size_t count, ElementType type) = 0;
   // The same in two halves, between which a rank can go on. post_: data may be changed on return.
   // False: not by this transport, or not so much; nothing has happened then. take_: the own slice's
   // sum of the oldest that was posted and not taken, when more than `left` are; else null. It is
   // the caller's until its next post. At most kPosted may be left when another is posted.
   static constexpr int kPosted = 3;
-  virtual bool post_reduce_scatter(int, int, const void*, std::size_t, ElementType) {
-    return false;
-  }
+  virtual bool post_reduce_scatter(int, int, const void*, std::size_t, ElementType) { return false; }
   virtual const void* take_reduced(int /*group*/, int /*member*/, int /*left*/) { return nullptr; }
   // Wakes every blocked call of every rank with TransportAborted. May be called from any thread.
   virtual void abort() = 0;

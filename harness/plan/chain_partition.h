@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-#include "harness/core/system.h"
+#include "harness/pipeline/system.h"
 
 namespace sluice {
 
@@ -14,8 +14,7 @@ namespace sluice {
 // Returns the first layer of every stage, plus `layers` at the end: size stages + 1. Every stage
 // gets at least one layer; ties keep the earliest cut. Throws InputError if stages > layers or
 // every cut takes for ever (an infinite stage_seconds: does not fit).
-std::vector<int> partition_chain(int layers, int stages,
-                                 const std::function<double(int, int, int)>& stage_seconds,
+std::vector<int> partition_chain(int layers, int stages, const std::function<double(int, int, int)>& stage_seconds,
                                  double* slowest = nullptr);
 
 // One contiguous stage for every entry of `stage_devices`, balanced by F + I + W on the slowest of
@@ -31,12 +30,10 @@ Plan balanced_chain(const Problem& problem, int stages, const std::string& where
 // c p + r on device r. wave: as loop where c is even, stage (c + 1) p - 1 - r on device r where c
 // is odd, so that two stages in a row share a device at the turning points (V placement: 2 chunks).
 enum class ChunkPlacement { loop, wave };
-Plan chunked_chain(const Problem& problem, int chunks, ChunkPlacement placement,
-                   const std::string& where);
+Plan chunked_chain(const Problem& problem, int chunks, ChunkPlacement placement, const std::string& where);
 
 // Two pipelines against each other: stage s on devices s (replica 0) and p - 1 - s (replica 1).
 // replica_of[i]: which of them runs micro-batch i.
-Plan bidirectional_chain(const Problem& problem, const std::vector<std::size_t>& replica_of,
-                         const std::string& where);
+Plan bidirectional_chain(const Problem& problem, const std::vector<std::size_t>& replica_of, const std::string& where);
 
 }  // namespace sluice

@@ -6,7 +6,7 @@
 #include <limits>
 #include <numeric>
 
-#include "harness/core/expect_error.h"
+#include "harness/base/expect_error.h"
 
 namespace sluice {
 namespace {
@@ -57,8 +57,7 @@ RC_GTEST_PROP(PartitionChainTest, IsAsGoodAsBruteForce, ()) {
   RC_ASSERT(cuts.front() == 0 && cuts.back() == layers);
   double worst = 0;
   for (int s = 0; s < stages; ++s) {
-    const int first = cuts[static_cast<std::size_t>(s)],
-              last = cuts[static_cast<std::size_t>(s) + 1];
+    const int first = cuts[static_cast<std::size_t>(s)], last = cuts[static_cast<std::size_t>(s) + 1];
     RC_ASSERT(first < last);
     worst = std::max(worst, seconds(first, last, s));
   }
@@ -123,7 +122,7 @@ TEST(BalancedChainTest, FasterDevicesGetMoreLayers) {
 
 TEST(BalancedChainTest, LayersThatRideStayWithTheOneBefore) {
   CostGraph costs = layers_of({1, 1, 1, 1});
-  costs.layers[2].rides = costs.layers[3].rides = true;
+  costs.layers[2].fused = costs.layers[3].fused = true;
   const Cluster cluster = devices_of({1, 1});
   const Plan plan = balanced_chain(problem_of(costs, cluster), 2, "test");
   EXPECT_EQ(plan.stages[0].layers, (std::vector{0}));
@@ -169,17 +168,14 @@ TEST(ChunkedChainTest, AModelTooShortIsRefused) {
   CostGraph costs = layers_of(std::vector<double>(6, 1));
   const Cluster cluster = devices_of({1, 1, 1});
   const auto refusal = [&](int chunks) {
-    return error_of(
-        [&] { chunked_chain(problem_of(costs, cluster), chunks, ChunkPlacement::loop, "test"); });
+    return error_of([&] { chunked_chain(problem_of(costs, cluster), chunks, ChunkPlacement::loop, "test"); });
   };
   EXPECT_EQ(refusal(2), "no error");
-  EXPECT_EQ(
-      refusal(3),
-      "test: 9 stages for a model of 6 layers; use fewer ranks, or fewer stages on each than 3");
+  EXPECT_EQ(refusal(3), "test: 9 stages for a model of 6 layers; use fewer ranks, or fewer stages on each than 3");
   EXPECT_EQ(refusal(1'000'000'000),
             "test: 3000000000 stages for a model of 6 layers; use fewer ranks, or fewer stages on "
             "each than 1000000000");
-  costs.layers[5].rides = true;
+  costs.layers[5].fused = true;
   EXPECT_EQ(refusal(2),
             "test: 6 stages for a model of 5 cuttable layers; use at most 2 ranks with 2 stages on "
             "each");

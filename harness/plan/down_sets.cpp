@@ -34,11 +34,9 @@ class Growth {
       }
       const int set = top.set, v = static_cast<int>(top.next++);
       if (sets_.contains(set, v) || !may_join(set, v)) continue;
-      const auto begin = sets_.bits.begin() +
-                         static_cast<std::ptrdiff_t>(static_cast<std::size_t>(set) * sets_.words);
+      const auto begin = sets_.bits.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(set) * sets_.words);
       std::vector<std::uint64_t> larger(begin, begin + static_cast<std::ptrdiff_t>(sets_.words));
-      larger[static_cast<std::size_t>(v) / 64] |= std::uint64_t{1}
-                                                  << (static_cast<std::size_t>(v) % 64);
+      larger[static_cast<std::size_t>(v) / 64] |= std::uint64_t{1} << (static_cast<std::size_t>(v) % 64);
       const auto [found, fresh] = find_or_add(larger);
       sets_.one_less[static_cast<std::size_t>(found)].push_back(set);
       if (fresh) stack.push_back({found, 0});
@@ -46,8 +44,7 @@ class Growth {
     if (!sets_.complete) return {.complete = false};
     sets_.by_size.resize(sets_.count());
     std::iota(sets_.by_size.begin(), sets_.by_size.end(), 0);
-    std::ranges::stable_sort(sets_.by_size, {},
-                             [&](int set) { return sets_.size[static_cast<std::size_t>(set)]; });
+    std::ranges::stable_sort(sets_.by_size, {}, [&](int set) { return sets_.size[static_cast<std::size_t>(set)]; });
     sets_.full = sets_.by_size.back();
     return std::move(sets_);
   }
@@ -80,9 +77,7 @@ class Growth {
 
 }  // namespace
 
-DownSets down_sets(const std::vector<std::vector<int>>& needs, std::int64_t cap) {
-  return Growth(needs, cap).run();
-}
+DownSets down_sets(const std::vector<std::vector<int>>& needs, std::int64_t cap) { return Growth(needs, cap).run(); }
 
 std::vector<int> sets_within(const DownSets& sets, int set) {
   std::vector<int> found, stack{set};

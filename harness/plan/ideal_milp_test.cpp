@@ -17,6 +17,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
+#include <sluice_build.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -75,17 +76,15 @@ class Highs {
     for (const auto& row : p.rows) {
       starts.push_back(static_cast<int>(columns.size()));
       row_low.push_back(row.low), row_high.push_back(row.high);
-      for (const auto& [column, value] : row.terms)
-        columns.push_back(column), values.push_back(value);
+      for (const auto& [column, value] : row.terms) columns.push_back(column), values.push_back(value);
     }
     std::vector<double> solution(p.cost.size()), activity(p.rows.size());
     int status = 0;
     constexpr int kByRows = 2, kMinimise = 1, kOptimal = 7, kInfeasible = 8;
-    const int error =
-        solve_(static_cast<int>(p.cost.size()), static_cast<int>(p.rows.size()),
-               static_cast<int>(columns.size()), kByRows, kMinimise, 0, p.cost.data(), p.low.data(),
-               p.high.data(), row_low.data(), row_high.data(), starts.data(), columns.data(),
-               values.data(), p.integral.data(), solution.data(), activity.data(), &status);
+    const int error = solve_(static_cast<int>(p.cost.size()), static_cast<int>(p.rows.size()),
+                             static_cast<int>(columns.size()), kByRows, kMinimise, 0, p.cost.data(), p.low.data(),
+                             p.high.data(), row_low.data(), row_high.data(), starts.data(), columns.data(),
+                             values.data(), p.integral.data(), solution.data(), activity.data(), &status);
     if (status == kInfeasible) return kNever;
     EXPECT_EQ(error, 0);
     EXPECT_EQ(status, kOptimal);
@@ -95,9 +94,8 @@ class Highs {
   }
 
  private:
-  using MipCall = int (*)(int, int, int, int, int, double, const double*, const double*,
-                          const double*, const double*, const double*, const int*, const int*,
-                          const double*, const int*, double*, double*, int*);
+  using MipCall = int (*)(int, int, int, int, int, double, const double*, const double*, const double*, const double*,
+                          const double*, const int*, const int*, const double*, const int*, double*, double*, int*);
   MipCall solve_ = nullptr;
 };
 
@@ -200,8 +198,7 @@ bool equal(double a, double b) {  // the loads of whole numbers are whole number
 
 TEST(IdealMilpTest, TabulatedCases) {
   SLUICE_NEEDS_HIGHS();
-  const OperatorGraph diamond =
-      graph_of({2, 3, 3, 2}, {1, 1, 1, 0}, {{0, 1}, {0, 2}, {1, 3}, {2, 3}}, 2);
+  const OperatorGraph diamond = graph_of({2, 3, 3, 2}, {1, 1, 1, 0}, {{0, 1}, {0, 2}, {1, 3}, {2, 3}}, 2);
   EXPECT_NEAR(milp(diamond, Split::ordered), 7, 1e-3);  // EX-1
   EXPECT_NEAR(milp(diamond, Split::any), 7, 1e-3);
   const OperatorGraph chain =

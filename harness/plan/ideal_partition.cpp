@@ -26,12 +26,11 @@ class IdealSearch {
   }
 
   IdealPartition run() {
-    const std::size_t counts =
-        static_cast<std::size_t>((graph_.cpus + 1) * (graph_.accelerators + 1));
+    const std::size_t counts = static_cast<std::size_t>((graph_.cpus + 1) * (graph_.accelerators + 1));
     best_.assign(sets_.count() * counts, kNever);
     link_.assign(sets_.count() * counts, {});
     for (std::size_t k = 0; k < counts; ++k) best_[k] = 0;  // set 0 is empty
-    IdealPartition result{.pairs = 1};  // every set with itself too, as the authors count
+    IdealPartition result{.pairs = 1};                      // every set with itself too, as the authors count
     result.down_sets = static_cast<std::int64_t>(sets_.count());
     for (std::size_t i = 1; i < sets_.by_size.size(); ++i) {
       const int set = sets_.by_size[i];
@@ -68,17 +67,13 @@ class IdealSearch {
                static_cast<std::size_t>(graph_.accelerators + 1) +
            static_cast<std::size_t>(accelerators);
   }
-  double& best(int set, int cpus, int accelerators) {
-    return best_[place(set, cpus, accelerators)];
-  }
+  double& best(int set, int cpus, int accelerators) { return best_[place(set, cpus, accelerators)]; }
 
   void find_messages() {
     std::vector<int> group_of(graph_.operators.size());
     for (std::size_t g = 0; g < groups_.members.size(); ++g)
-      for (const int op : groups_.members[g])
-        group_of[static_cast<std::size_t>(op)] = static_cast<int>(g);
-    std::vector<Message> all(graph_.operators.size(),
-                             Message{std::vector<std::uint64_t>(sets_.words, 0), 0});
+      for (const int op : groups_.members[g]) group_of[static_cast<std::size_t>(op)] = static_cast<int>(g);
+    std::vector<Message> all(graph_.operators.size(), Message{std::vector<std::uint64_t>(sets_.words, 0), 0});
     std::vector<bool> leaves(graph_.operators.size());
     for (const auto& [from, to] : graph_.edges) {
       const auto f = static_cast<std::size_t>(from);
@@ -127,8 +122,7 @@ class IdealSearch {
     for (const int m : split_[s]) {
       const Message& message = messages_[static_cast<std::size_t>(m)];
       for (std::size_t w = 0; w < sets_.words; ++w)
-        if (message.groups[w] & sets_.bits[s * sets_.words + w] &
-            ~sets_.bits[r * sets_.words + w]) {
+        if (message.groups[w] & sets_.bits[s * sets_.words + w] & ~sets_.bits[r * sets_.words + w]) {
           cost += message.send;
           break;
         }
@@ -136,8 +130,7 @@ class IdealSearch {
     auto also = split_[s].begin();
     for (const int m : split_[r]) {
       while (also != split_[s].end() && *also < m) ++also;
-      if (also == split_[s].end() || *also != m)
-        cost += messages_[static_cast<std::size_t>(m)].send;
+      if (also == split_[s].end() || *also != m) cost += messages_[static_cast<std::size_t>(m)].send;
     }
     return cost;
   }
@@ -190,8 +183,7 @@ class IdealSearch {
       PlacedDevice device{.accelerator = link.accelerator};
       for (int g = 0; g < static_cast<int>(groups_.members.size()); ++g)
         if (sets_.contains(set, g) && !sets_.contains(link.rest, g))
-          for (const int op : groups_.members[static_cast<std::size_t>(g)])
-            device.operators.push_back(op);
+          for (const int op : groups_.members[static_cast<std::size_t>(g)]) device.operators.push_back(op);
       std::ranges::sort(device.operators);
       device.load = device_load(graph_, device.operators, device.accelerator);
       result.devices.insert(result.devices.begin(), device);
@@ -237,8 +229,7 @@ IdealPartition ideal_partition(const OperatorGraph& graph, const SearchLimits& l
   return IdealSearch(graph, limits).run();
 }
 
-double device_load(const OperatorGraph& graph, const std::vector<int>& operators,
-                   bool accelerator) {
+double device_load(const OperatorGraph& graph, const std::vector<int>& operators, bool accelerator) {
   std::vector<bool> here(graph.operators.size());
   double load = 0;
   for (const int op : operators) {

@@ -9,7 +9,7 @@
 //   load(I\J) ) )
 #pragma once
 
-#include "harness/core/operator_graph.h"
+#include "harness/model/operator_graph.h"
 #include "harness/plan/search.h"
 
 namespace sluice {

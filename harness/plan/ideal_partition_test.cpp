@@ -11,8 +11,7 @@ namespace sluice {
 namespace {
 
 TEST(IdealPartitionTest, Diamond) {  // EX-1
-  const OperatorGraph graph =
-      graph_of({2, 3, 3, 2}, {1, 1, 1, 0}, {{0, 1}, {0, 2}, {1, 3}, {2, 3}}, 2);
+  const OperatorGraph graph = graph_of({2, 3, 3, 2}, {1, 1, 1, 0}, {{0, 1}, {0, 2}, {1, 3}, {2, 3}}, 2);
   const IdealPartition result = ideal_partition(graph);
   EXPECT_DOUBLE_EQ(result.load, 7);
   EXPECT_DOUBLE_EQ(brute_force(graph, Split::any), 7);

@@ -5,8 +5,8 @@
 #include <numeric>
 #include <set>
 
-#include "harness/core/error.h"
-#include "harness/core/plan.h"
+#include "harness/base/error.h"
+#include "harness/pipeline/plan.h"
 
 namespace sluice {
 
@@ -15,8 +15,7 @@ Bandwidths::Bandwidths(const Cluster& cluster, int devices)
       bandwidth_(devices_ * devices_, std::numeric_limits<double>::infinity()) {
   if (devices_ > cluster.devices.size())
     throw InputError("plan",
-                     std::to_string(devices) + " devices of a cluster of " +
-                         std::to_string(cluster.devices.size()),
+                     std::to_string(devices) + " devices of a cluster of " + std::to_string(cluster.devices.size()),
                      "use fewer devices or a larger cluster");
   Paths paths(cluster);
   for (std::size_t a = 0; a < devices_; ++a)
@@ -37,9 +36,7 @@ double Bandwidths::across(const std::vector<DeviceId>& a, const std::vector<Devi
   return slowest;
 }
 
-double Bandwidths::within(const std::vector<DeviceId>& devices) const {
-  return across(devices, devices);
-}
+double Bandwidths::within(const std::vector<DeviceId>& devices) const { return across(devices, devices); }
 
 namespace {
 
@@ -77,8 +74,7 @@ MachineTree machine_tree(const Bandwidths& bandwidths) {
   for (const double threshold : thresholds) {
     const auto groups = groups_at(bandwidths, threshold);
     const std::size_t each = groups.front().size();
-    const bool even =
-        std::ranges::all_of(groups, [&](const auto& group) { return group.size() == each; });
+    const bool even = std::ranges::all_of(groups, [&](const auto& group) { return group.size() == each; });
     if (!even || each == size || each % size != 0) continue;
     // Smaller groups lie within larger ones, so a stable sort keeps them together.
     std::vector<std::size_t> group_of(bandwidths.devices());
@@ -121,8 +117,7 @@ CostGraph costs_on_slowest(const CostGraph& costs, const Cluster& cluster, int d
 double smallest_memory(const Cluster& cluster, int devices) {
   double least = std::numeric_limits<double>::infinity();
   for (int d = 0; d < devices; ++d)
-    least = std::min(
-        least, static_cast<double>(cluster.devices[static_cast<std::size_t>(d)].memory.value));
+    least = std::min(least, static_cast<double>(cluster.devices[static_cast<std::size_t>(d)].memory.value));
   return least;
 }
 

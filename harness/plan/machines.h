@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "harness/core/cluster.h"
-#include "harness/core/cost_graph.h"
+#include "harness/model/cluster.h"
+#include "harness/model/cost_graph.h"
 
 namespace sluice {
 
@@ -13,9 +13,7 @@ namespace sluice {
 class Bandwidths {
  public:
   Bandwidths(const Cluster& cluster, int devices);  // throws InputError if two have no path
-  double between(DeviceId a, DeviceId b) const {
-    return bandwidth_[a.index() * devices_ + b.index()];
-  }
+  double between(DeviceId a, DeviceId b) const { return bandwidth_[a.index() * devices_ + b.index()]; }
   double slowest() const;  // of any pair; infinity for one device
   // The slowest pair with one end in each, or both ends in one set.
   double across(const std::vector<DeviceId>& a, const std::vector<DeviceId>& b) const;

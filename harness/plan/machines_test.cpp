@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "harness/core/expect_error.h"
+#include "harness/base/expect_error.h"
 #include "harness/plan/plan_test_support.h"
 
 namespace sluice {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "harness/core/operator_graph.h"
+#include "harness/model/operator_graph.h"
 #include "harness/plan/ideal_partition.h"
 
 namespace sluice {
@@ -20,11 +20,8 @@ inline OperatorGraph graph_of(const std::vector<double>& latency, const std::vec
                               std::vector<std::pair<int, int>> edges, int accelerators) {
   OperatorGraph graph{.edges = std::move(edges), .memory = 1e9, .accelerators = accelerators};
   for (std::size_t i = 0; i < latency.size(); ++i)
-    graph.operators.push_back({.name = std::to_string(i),
-                               .accelerator = latency[i],
-                               .cpu = 10 * latency[i],
-                               .send = send[i],
-                               .bytes = 1});
+    graph.operators.push_back(
+        {.name = std::to_string(i), .accelerator = latency[i], .cpu = 10 * latency[i], .send = send[i], .bytes = 1});
   return graph;
 }
 
@@ -75,16 +72,14 @@ inline void close(std::vector<std::vector<bool>>& paths) {
         if (paths[i][k] && paths[k][j]) paths[i][j] = true;
 }
 
-inline bool keeps(Split split, const OperatorGroups& groups, const std::vector<int>& device,
-                  int devices) {
+inline bool keeps(Split split, const OperatorGroups& groups, const std::vector<int>& device, int devices) {
   if (split == Split::any) return true;
   const std::size_t n = groups.members.size(), m = static_cast<std::size_t>(devices);
   std::vector<std::vector<bool>> before(n, std::vector<bool>(n)), over(m, std::vector<bool>(m));
   for (std::size_t g = 0; g < n; ++g)
     for (const int p : groups.predecessors[g]) {
       before[static_cast<std::size_t>(p)][g] = true;
-      over[static_cast<std::size_t>(device[static_cast<std::size_t>(p)])]
-          [static_cast<std::size_t>(device[g])] = true;
+      over[static_cast<std::size_t>(device[static_cast<std::size_t>(p)])][static_cast<std::size_t>(device[g])] = true;
     }
   if (split == Split::ordered) {
     close(over);
@@ -97,8 +92,7 @@ inline bool keeps(Split split, const OperatorGroups& groups, const std::vector<i
   for (std::size_t a = 0; a < n; ++a)
     for (std::size_t b = 0; b < n; ++b)
       for (std::size_t c = 0; c < n; ++c)
-        if (before[a][b] && before[b][c] && device[a] == device[c] && device[a] != device[b])
-          return false;
+        if (before[a][b] && before[b][c] && device[a] == device[c] && device[a] != device[b]) return false;
   return true;
 }
 
@@ -120,9 +114,7 @@ inline double brute_force(const OperatorGraph& graph, Split split) {
             for (const int op : groups.members[i]) {
               operators.push_back(op);
               bytes += graph.operators[static_cast<std::size_t>(op)].bytes;
-              if (d < graph.accelerators &&
-                  !graph.operators[static_cast<std::size_t>(op)].on_accelerator)
-                return;
+              if (d < graph.accelerators && !graph.operators[static_cast<std::size_t>(op)].on_accelerator) return;
             }
         if (d < graph.accelerators && bytes > graph.memory) return;
         load = std::max(load, device_load(graph, operators, d < graph.accelerators));

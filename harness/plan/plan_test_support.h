@@ -4,14 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "harness/core/cluster.h"
-#include "harness/core/cost_graph.h"
+#include "harness/model/cluster.h"
+#include "harness/model/cost_graph.h"
 
 namespace sluice {
 
 // A chain of layers: seconds (a third each F, I and W), bytes of parameters and of output.
-inline CostGraph chain_costs(const std::vector<double>& seconds,
-                             const std::vector<std::int64_t>& parameters,
+inline CostGraph chain_costs(const std::vector<double>& seconds, const std::vector<std::int64_t>& parameters,
                              const std::vector<std::int64_t>& outputs) {
   CostGraph graph{.model = "chain", .source = "test", .device = "d", .layers = {}};
   for (std::size_t i = 0; i < seconds.size(); ++i) {
@@ -31,8 +30,7 @@ inline Cluster machines(int count, int devices_each, double inside, double acros
   cluster.devices.assign(static_cast<std::size_t>(n), Device{});
   for (int a = 0; a < n; ++a)
     for (int b = a + 1; b < n; ++b)
-      cluster.links.push_back(
-          {DeviceId(a), DeviceId(b), a / devices_each == b / devices_each ? inside : across});
+      cluster.links.push_back({DeviceId(a), DeviceId(b), a / devices_each == b / devices_each ? inside : across});
   return cluster;
 }
 

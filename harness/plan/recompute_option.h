@@ -4,8 +4,8 @@
 // do it while the gradient is still on its way, as in GPipe's section 2.3.
 #pragma once
 
-#include "harness/core/options.h"
-#include "harness/core/weight_rule.h"
+#include "harness/base/options.h"
+#include "harness/pipeline/weight_rule.h"
 
 namespace sluice {
 
@@ -20,8 +20,7 @@ inline OptionSpec recompute_option() {
 inline bool recomputes(const Options& options) { return options.text("recompute") != "no"; }
 
 inline WeightRule flush_with_recompute(const Options& options) {
-  return {.recompute = recomputes(options) ? WeightRule::Recompute::forward_weights
-                                           : WeightRule::Recompute::none,
+  return {.recompute = recomputes(options) ? WeightRule::Recompute::forward_weights : WeightRule::Recompute::none,
           .keep_if_next = options.text("recompute") == "needed"};
 }
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "harness/core/error.h"
+#include "harness/base/error.h"
 
 namespace sluice {
 
@@ -30,21 +30,19 @@ Schedule replicated_one_f_one_b(const ScheduleProblem& problem, const std::vecto
     const int stage = static_cast<int>(s), replicas = static_cast<int>(ranks.size());
     if (problem.microbatches < replicas)
       throw InputError(where,
-                       "stage " + std::to_string(stage) + " has " + std::to_string(replicas) +
-                           " replicas for " + std::to_string(problem.microbatches) +
-                           " micro-batches",
+                       "stage " + std::to_string(stage) + " has " + std::to_string(replicas) + " replicas for " +
+                           std::to_string(problem.microbatches) + " micro-batches",
                        "give every replica at least one");
     for (int q = 0; q < replicas; ++q) {
       auto& ops = schedule.ranks[ranks[static_cast<std::size_t>(q)].index()];
-      if (!ops.empty())
-        throw InputError(where, "a rank holds two stages", "this order is for one stage a rank");
+      if (!ops.empty()) throw InputError(where, "a rank holds two stages", "this order is for one stage a rank");
       // The replica's share, in order: q, q + r, q + 2r, ...
       const int share = (problem.microbatches - q + replicas - 1) / replicas;
-      const int ahead = std::min(in_flight[s], share);
-      for (int i = 0; i < ahead; ++i) ops.push_back(forward_op(stage, q + i * replicas));
+      const int horizon = std::min(in_flight[s], share);
+      for (int i = 0; i < horizon; ++i) ops.push_back(forward_op(stage, q + i * replicas));
       for (int i = 0; i < share; ++i) {
         ops.push_back(backward_op(stage, q + i * replicas));
-        if (ahead + i < share) ops.push_back(forward_op(stage, q + (ahead + i) * replicas));
+        if (horizon + i < share) ops.push_back(forward_op(stage, q + (horizon + i) * replicas));
       }
     }
   }

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/core/system.h"
+#include "harness/pipeline/system.h"
 
 namespace sluice {
 

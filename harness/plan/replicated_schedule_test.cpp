@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include "harness/core/check.h"
-#include "harness/core/expect_error.h"
+#include "harness/base/expect_error.h"
+#include "harness/program/check.h"
 
 namespace sluice {
 namespace {
@@ -21,8 +21,7 @@ Placement placement_of(const std::vector<int>& replicas) {
 
 ScheduleProblem problem_of(const std::vector<int>& replicas, int microbatches) {
   const Placement placement = placement_of(replicas);
-  return {chain(static_cast<int>(replicas.size())), placement, placement.rank_count(),
-          microbatches};
+  return {chain(static_cast<int>(replicas.size())), placement, placement.rank_count(), microbatches};
 }
 
 TEST(ReplicatedScheduleTest, TwoReplicasBeforeOneStage) {  // as drawn in the header
@@ -69,8 +68,7 @@ RC_GTEST_PROP(ReplicatedScheduleTest, ChecksAndLowers, ()) {
   int most = 1;
   for (int& r : replicas) most = std::max(most, r = *rc::gen::inRange(1, 4));
   const ScheduleProblem problem = problem_of(replicas, most + *rc::gen::inRange(0, 10));
-  const Schedule schedule =
-      replicated_one_f_one_b(problem, round_robin_in_flight(problem.placement), "test");
+  const Schedule schedule = replicated_one_f_one_b(problem, round_robin_in_flight(problem.placement), "test");
   RC_ASSERT(check(schedule, problem.graph, problem.placement).empty());
   const Program program = lower(schedule, problem.graph, problem.placement, WeightRule{});
   RC_ASSERT(check(program).empty());

@@ -7,7 +7,7 @@
 #include <limits>
 #include <string>
 
-#include "harness/core/plan.h"
+#include "harness/pipeline/plan.h"
 
 namespace sluice {
 
@@ -24,8 +24,7 @@ class Deadline {
  public:
   explicit Deadline(double seconds) : seconds_(seconds) {}
   bool passed() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count() >
-           seconds_;
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count() > seconds_;
   }
 
  private:

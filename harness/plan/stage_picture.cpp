@@ -8,9 +8,7 @@ namespace sluice {
 std::string device_list(const std::vector<DeviceId>& devices) {
   std::string text;
   for (std::size_t first = 0, last = 0; first < devices.size(); first = last + 1) {
-    for (last = first;
-         last + 1 < devices.size() && devices[last + 1].value == devices[last].value + 1;)
-      ++last;
+    for (last = first; last + 1 < devices.size() && devices[last + 1].value == devices[last].value + 1;) ++last;
     if (!text.empty()) text += ",";
     text += std::to_string(devices[first].value);
     if (last > first) text += (last > first + 1 ? "-" : ",") + std::to_string(devices[last].value);
@@ -82,8 +80,7 @@ std::string names(const std::vector<StageId>& stages, StageId except) {
 
 std::string stage_picture(const Plan& plan, const StageGraph& graph, int width) {
   const std::vector<int> column = columns(graph);
-  const std::set<std::pair<StageId, StageId>> imposed(plan.imposed_edges.begin(),
-                                                      plan.imposed_edges.end());
+  const std::set<std::pair<StageId, StageId>> imposed(plan.imposed_edges.begin(), plan.imposed_edges.end());
   std::vector<std::string> cell;
   std::size_t longest = 0;
   for (std::size_t s = 0; s < graph.size(); ++s) {
@@ -113,8 +110,7 @@ std::string stage_picture(const Plan& plan, const StageGraph& graph, int width) 
           line += std::string(longest + 3 - cell[s.index()].size(), dotted ? '.' : '-');
         }
         const std::string to = names(after, goes_on ? row.stages[k + 1] : kNobody);
-        if (!goes_on && !to.empty())
-          line += std::string(longest + 1 - cell[s.index()].size(), '-') + "> " + to;
+        if (!goes_on && !to.empty()) line += std::string(longest + 1 - cell[s.index()].size(), '-') + "> " + to;
       }
       if (!line.empty()) picture += line + "\n";
     }
@@ -123,9 +119,7 @@ std::string stage_picture(const Plan& plan, const StageGraph& graph, int width) 
   for (const Row& row : paths(graph, column))
     for (std::size_t k = 0; k + 1 < row.stages.size(); ++k) {
       const std::string to = names(graph.successors[row.stages[k].index()], row.stages[k + 1]);
-      if (!to.empty())
-        also +=
-            (also.empty() ? "  also " : ", ") + std::to_string(row.stages[k].value) + " --> " + to;
+      if (!to.empty()) also += (also.empty() ? "  also " : ", ") + std::to_string(row.stages[k].value) + " --> " + to;
     }
   return picture + (also.empty() ? "" : also + "\n");
 }

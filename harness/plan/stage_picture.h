@@ -11,7 +11,7 @@
 
 #include <string>
 
-#include "harness/core/plan.h"
+#include "harness/pipeline/plan.h"
 
 namespace sluice {
 

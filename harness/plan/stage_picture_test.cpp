@@ -5,9 +5,8 @@
 namespace sluice {
 namespace {
 
-std::string picture_of(std::vector<std::vector<int>> devices,
-                       const std::vector<std::pair<int, int>>& edges, int width = 100,
-                       const std::vector<std::pair<int, int>>& imposed = {}) {
+std::string picture_of(std::vector<std::vector<int>> devices, const std::vector<std::pair<int, int>>& edges,
+                       int width = 100, const std::vector<std::pair<int, int>>& imposed = {}) {
   Plan plan;
   std::vector<std::pair<StageId, StageId>> ids;
   for (const auto& stage : devices) {

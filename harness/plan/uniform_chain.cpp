@@ -2,13 +2,9 @@
 
 namespace sluice {
 
-UniformChain uniform_chain(const System& system, const Options& options, const Cluster& cluster,
-                           int ranks, int microbatches, const StageCost& stage, Seconds latency) {
-  CostGraph layers{.model = "uniform chain",
-                   .source = "given",
-                   .device = "unit",
-                   .micro_batch = 1,
-                   .layers = {}};
+UniformChain uniform_chain(const System& system, const Options& options, const Cluster& cluster, int ranks,
+                           int microbatches, const StageCost& stage, Seconds latency) {
+  CostGraph layers{.model = "uniform chain", .source = "given", .device = "unit", .micro_batch = 1, .layers = {}};
   for (int i = 0; i < ranks * stages_per_rank(system, options); ++i)
     layers.layers.push_back({.name = "stage " + std::to_string(i),
                              .inputs = {i - 1},

@@ -2,7 +2,7 @@
 // `sluice schedule` draws and tests compare.
 #pragma once
 
-#include "harness/core/system.h"
+#include "harness/pipeline/system.h"
 
 namespace sluice {
 
@@ -14,8 +14,7 @@ struct UniformChain {
 
 // One layer for every stage the system wants; `stage` is what an op of one stage takes, also where
 // one stage is the whole model. Throws the system's own InputErrors.
-UniformChain uniform_chain(const System& system, const Options& options, const Cluster& cluster,
-                           int ranks, int microbatches, const StageCost& stage,
-                           Seconds latency = Seconds(0));
+UniformChain uniform_chain(const System& system, const Options& options, const Cluster& cluster, int ranks,
+                           int microbatches, const StageCost& stage, Seconds latency = Seconds(0));
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// What a reader needs to judge the numbers of a record. Nothing that names the machine or its user.
+// What a reader needs to oracle the numbers of a record. Nothing that names the machine or its user.
 #include <sys/utsname.h>
 
 #include <array>
@@ -8,10 +8,10 @@
 #include <memory>
 #include <thread>
 
-#include "harness/exec/mpi.h"
+#include "harness/case/engine.h"
+#include "harness/case/prepare.h"
+#include "harness/exec/mpi/mpi.h"
 #include "harness/exec/pinning.h"
-#include "harness/run/engine.h"
-#include "harness/run/prepare.h"
 #include "harness/run/run_case.h"
 
 namespace sluice {
@@ -35,8 +35,7 @@ static std::string cpu_name() {
 nlohmann::json describe_environment() {
   static const nlohmann::json fixed = [] {
     nlohmann::json json;
-    const std::string commit =
-        command_output("git -C '" + source_folder() + "' describe --always --dirty 2>/dev/null");
+    const std::string commit = command_output("git -C '" + source_folder() + "' describe --always --dirty 2>/dev/null");
     json["commit"] = commit.empty() ? "unknown" : commit;
     json["compiler"] = std::string("g++ ") + __VERSION__;
     json["torch"] = engine::torch();

@@ -5,24 +5,23 @@
 #include <cstdio>
 #include <stdexcept>
 
-#include "harness/exec/mpi.h"
+#include "harness/exec/mpi/mpi.h"
 #include "results/store.h"
 
 namespace sluice {
 
 Job::Job() {
   describe_environment();  // asks git in a process of its own, which some networks allow only now
-  team_ = join_mpi_job();
+  processes_ = join_mpi_job();
 }
 
-Job::~Job() { lifeline_.reset(); }
+Job::~Job() { failure_detector_.reset(); }
 
 void Job::guard(const std::filesystem::path& records) {
   records_ = records;
-  lifeline_ = std::make_unique<Lifeline>(
-      *team_, [this](int process, const std::string& how) { report(process, how); },
-      [] { abort_mpi_job(1); });
-  if (!lifeline_->warning().empty()) fmt::print(stderr, "warning: {}\n", lifeline_->warning());
+  failure_detector_ = std::make_unique<FailureDetector>(
+      *processes_, [this](int process, const std::string& how) { report(process, how); }, [] { abort_mpi_job(1); });
+  if (!failure_detector_->warning().empty()) fmt::print(stderr, "warning: {}\n", failure_detector_->warning());
 }
 
 void Job::report(int process, const std::string& how) {
@@ -41,7 +40,7 @@ void Job::report(int process, const std::string& how) {
 }
 
 Record Job::run_here(const RunCase& c, RunHooks hooks) {
-  hooks.job = team_.get();
+  hooks.job = processes_.get();
   {
     const std::lock_guard lock(mutex_);
     current_ = record_of(c);
@@ -58,8 +57,8 @@ Record Job::run_here(const RunCase& c, RunHooks hooks) {
     throw;
   } catch (const std::exception& e) {
     // Only this process stopped: the others wait for it and cannot be told but through the
-    // lifeline.
-    lifeline_->fail(e.what());
+    // failure detector.
+    failure_detector_->fail(e.what());
   } catch (const Cancelled&) {
     end();
     throw;
@@ -69,25 +68,23 @@ Record Job::run_here(const RunCase& c, RunHooks hooks) {
 Record Job::run(const RunCase& c, const RunHooks& hooks) {
   if (!runs_as_processes(c)) return run_case(c, hooks);
   // A tuned rate is chosen on the way, from records that only this process has.
-  const nlohmann::json word = {{"digest", digest(to_json(c))},
-                               {"learning_rate", c.optimizer.learning_rate}};
-  team_->broadcast(word.dump(), 0);
+  const nlohmann::json word = {{"digest", digest(to_json(c))}, {"learning_rate", c.optimizer.learning_rate}};
+  processes_->broadcast(word.dump(), 0);
   return run_here(c, hooks);
 }
 
-void Job::dismiss() { team_->broadcast("", 0); }
+void Job::dismiss() { processes_->broadcast("", 0); }
 
 void Job::follow(const std::vector<RunCase>& cases, const RunHooks& hooks) {
   std::map<std::string, const RunCase*> by_digest;
   for (const RunCase& c : cases) by_digest[digest(to_json(c))] = &c;
   for (;;) {
-    const std::string text = team_->broadcast("", 0);
+    const std::string text = processes_->broadcast("", 0);
     if (text.empty()) return;
     const nlohmann::json word = nlohmann::json::parse(text);
     const auto found = by_digest.find(word.at("digest").get<std::string>());
     if (found == by_digest.end())
-      lifeline_->fail(
-          "this process read another sweep than process 0: the same files on every machine?");
+      failure_detector_->fail("this process read another sweep than process 0: the same files on every machine?");
     RunCase c = *found->second;
     c.optimizer.learning_rate = word.at("learning_rate").get<double>();
     try {

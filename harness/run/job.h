@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/exec/lifeline.h"
-#include "harness/exec/team.h"
+#include "harness/exec/mpi/failure_detector.h"
+#include "harness/exec/process_group.h"
 #include "harness/run/run_case.h"
 
 namespace sluice {
@@ -24,8 +24,8 @@ class Job {
   Job();
   ~Job();  // collective
 
-  bool leads() const { return team_->rank() == 0; }
-  Team& team() { return *team_; }
+  bool leads() const { return processes_->rank() == 0; }
+  ProcessGroup& processes() { return *processes_; }
   // From here on a process that dies leaves a `failed` record in `records`. Collective.
   void guard(const std::filesystem::path& records);
 
@@ -39,11 +39,11 @@ class Job {
   Record run_here(const RunCase& c, RunHooks hooks);
   void report(int process, const std::string& how);
 
-  std::unique_ptr<Team> team_;
+  std::unique_ptr<ProcessGroup> processes_;
   std::filesystem::path records_;
   std::mutex mutex_;
   std::optional<Record> current_;  // what to store should a process die now
-  std::unique_ptr<Lifeline> lifeline_;
+  std::unique_ptr<FailureDetector> failure_detector_;
 };
 
 }  // namespace sluice

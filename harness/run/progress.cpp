@@ -8,8 +8,8 @@
 #include <cstdio>
 #include <vector>
 
-#include "harness/core/error.h"
-#include "harness/core/units.h"
+#include "harness/base/error.h"
+#include "harness/base/quantities.h"
 
 namespace sluice {
 
@@ -23,11 +23,7 @@ ProgressStyle parse_progress(const std::string& text) {
 }
 
 Progress::Progress(ProgressStyle style, std::size_t cases)
-    : style_(style),
-      cases_(cases),
-      start_(std::chrono::steady_clock::now()),
-      case_start_(start_),
-      drawn_(start_) {}
+    : style_(style), cases_(cases), start_(std::chrono::steady_clock::now()), case_start_(start_), drawn_(start_) {}
 
 void Progress::begin(std::size_t index, const std::string& name) {
   const std::lock_guard lock(mutex_);
@@ -47,11 +43,9 @@ void Progress::update(double fraction) {
 
 void Progress::end(const std::string& outcome) {
   const std::lock_guard lock(mutex_);
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - case_start_).count();
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - case_start_).count();
   if (style_ == ProgressStyle::none) return;
-  if (style_ == ProgressStyle::bar)
-    fmt::print(stderr, "\r\033[K[{}/{}] {}  ", index_ + 1, cases_, name_);
+  if (style_ == ProgressStyle::bar) fmt::print(stderr, "\r\033[K[{}/{}] {}  ", index_ + 1, cases_, name_);
   fmt::print(stderr, "{}{}  ({})\n", style_ == ProgressStyle::plain ? "      " : "", outcome,
              to_text(Seconds(seconds)));
 }
@@ -67,17 +61,13 @@ void Progress::draw(bool force) {
   const auto now = std::chrono::steady_clock::now();
   if (!force && now - drawn_ < std::chrono::milliseconds(100)) return;
   drawn_ = now;
-  const double done = (static_cast<double>(index_) + fraction_) /
-                      static_cast<double>(std::max<std::size_t>(cases_, 1));
+  const double done = (static_cast<double>(index_) + fraction_) / static_cast<double>(std::max<std::size_t>(cases_, 1));
   const double spent = std::chrono::duration<double>(now - start_).count();
   const int width = 24, filled = static_cast<int>(done * width);
   // Cases differ in length, so the time left is an estimate; before 3 % it would only flicker.
-  const std::string left =
-      done > 0.03 ? "about " + to_text(Seconds(spent * (1 - done) / done)) + " left" : "";
-  fmt::print(stderr, "\r\033[K[{}{}] {:3.0f} %  {}  {}/{} {}",
-             std::string(static_cast<std::size_t>(filled), '#'),
-             std::string(static_cast<std::size_t>(width - filled), '.'), 100 * done, left,
-             index_ + 1, cases_, name_);
+  const std::string left = done > 0.03 ? "about " + to_text(Seconds(spent * (1 - done) / done)) + " left" : "";
+  fmt::print(stderr, "\r\033[K[{}{}] {:3.0f} %  {}  {}/{} {}", std::string(static_cast<std::size_t>(filled), '#'),
+             std::string(static_cast<std::size_t>(width - filled), '.'), 100 * done, left, index_ + 1, cases_, name_);
   std::fflush(stderr);
 }
 

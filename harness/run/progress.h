@@ -10,8 +10,7 @@
 namespace sluice {
 
 enum class ProgressStyle { bar, plain, none };
-ProgressStyle parse_progress(
-    const std::string& text);  // auto | bar | plain | none; throws InputError
+ProgressStyle parse_progress(const std::string& text);  // auto | bar | plain | none; throws InputError
 
 class Progress {
  public:

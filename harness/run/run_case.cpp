@@ -10,11 +10,11 @@
 #include <map>
 #include <numeric>
 
-#include "harness/core/error.h"
-#include "harness/run/engine.h"
-#include "harness/run/feed.h"
-#include "harness/run/prepare.h"
+#include "harness/base/error.h"
+#include "harness/case/engine.h"
+#include "harness/case/prepare.h"
 #include "harness/sim/communication.h"
+#include "harness/train/feed.h"
 #include "results/compare.h"
 #include "results/store.h"
 #include "workloads/data/order.h"
@@ -58,22 +58,21 @@ std::vector<TimelineOp> timeline_of(const Trace& trace, std::size_t most_ops_a_r
     const std::vector<TraceEvent>& events = trace.ranks[r];
     for (std::size_t k = 0; k < events.size(); ++k) {
       const TraceEvent& e = events[k];
-      const Do what = e.instruction.what;
-      if (is_compute(what) && ++compute > most_ops_a_rank) {
+      const Opcode opcode = e.instruction.opcode;
+      if (is_compute(opcode) && ++compute > most_ops_a_rank) {
         shown_until = e.start;
         break;
       }
       if (e.instruction.overlapped && k + 1 < events.size()) {  // one step of the rank
         const TraceEvent& second = events[++k];
         ++compute;
-        add(r, "(" + to_text(e.instruction) + ";" + to_text(second.instruction) + ")", e.start,
-            second.end);
+        add(r, "(" + to_text(e.instruction) + ";" + to_text(second.instruction) + ")", e.start, second.end);
         continue;
       }
       add(r,
-          what == Do::optimizer_step     ? "step"
-          : what == Do::reduce_gradients ? "reduce"
-                                         : to_text(e.instruction),
+          opcode == Opcode::optimizer_step     ? "step"
+          : opcode == Opcode::reduce_gradients ? "reduce"
+                                               : to_text(e.instruction),
           e.start, e.end);
     }
     if (r >= trace.collectives.size()) continue;
@@ -84,9 +83,8 @@ std::vector<TimelineOp> timeline_of(const Trace& trace, std::size_t most_ops_a_r
 }
 
 nlohmann::json theory_json(const Theory& t) {
-  nlohmann::json json = {{"in_flight", t.in_flight},
-                         {"weight_versions", t.weight_versions},
-                         {"staleness", t.staleness}};
+  nlohmann::json json = {
+      {"in_flight", t.in_flight}, {"weight_versions", t.weight_versions}, {"staleness", t.staleness}};
   json["bubble"] = t.bubble_ratio ? nlohmann::json(*t.bubble_ratio) : nlohmann::json(nullptr);
   return json;
 }
@@ -112,14 +110,14 @@ class CaseRun {
     record_ = record_of(case_);
     if (job() && case_.ranks > job()->size()) {
       record_.outcome = "unsupported";
-      record_.reason = std::to_string(case_.ranks) + " ranks need as many processes; the job has " +
-                       std::to_string(job()->size());
+      record_.reason =
+          std::to_string(case_.ranks) + " ranks need as many processes; the job has " + std::to_string(job()->size());
       return std::move(record_);
     }
     try {
       try {
         prepare_in_job();
-        if (job() && !team_) return std::move(record_);  // the case runs on others only
+        if (job() && !processes_) return std::move(record_);  // the case runs on others only
         if (case_.pin == "core") pin();
         if (case_.leftover == "partial") prepared_.leftover = WeightRule::Leftover::partial;
       } catch (const InputError& e) {
@@ -128,7 +126,7 @@ class CaseRun {
         record_.reason = e.what();
         return std::move(record_);
       }
-      together(team(), [&] { describe_plan(); });
+      agree_on_error(processes(), [&] { describe_plan(); });
       compare_programs();
       if (record_.outcome == "ok") train();
     } catch (const RunStopped& stopped) {
@@ -144,9 +142,9 @@ class CaseRun {
   bool on_wall() const { return case_.clock == "wall"; }
   bool synchronous() const { return prepared_.system->synchronous; }
 
-  Team* job() const { return runs_as_processes(case_) ? hooks_.job : nullptr; }
-  Team* team() const { return team_.get(); }
-  bool leads() const { return !team_ || team_->rank() == 0; }
+  ProcessGroup* job() const { return runs_as_processes(case_) ? hooks_.job : nullptr; }
+  ProcessGroup* processes() const { return processes_.get(); }
+  bool leads() const { return !processes_ || processes_->rank() == 0; }
 
   // In a job the first process plans, and measures for it if need be; the others then plan by the
   // same costs. The case's ranks are the first so many processes.
@@ -168,9 +166,9 @@ class CaseRun {
     }
     const nlohmann::json json = nlohmann::json::parse(job()->broadcast(word, 0));
     if (json.contains("refused")) throw InputError("", json.at("refused").get<std::string>());
-    team_ = job()->first(json.at("ranks").get<int>());
-    if (!team_) return;
-    together(team(), [&] {
+    processes_ = job()->first(json.at("ranks").get<int>());
+    if (!processes_) return;
+    agree_on_error(processes(), [&] {
       if (leads()) return;
       adopt_measured_costs(json.at("costs"));
       prepared_ = prepare(case_);
@@ -178,23 +176,22 @@ class CaseRun {
   }
 
   void pin() {
-    pinning_ = pin_to_cores(static_cast<int>(prepared_.ranks.devices.size()), team());
+    pinning_ = pin_to_cores(static_cast<int>(prepared_.ranks.devices.size()), processes());
     record_.environment["pinning"] = {{"library", hwloc_library()}, {"cpus", pinning_->cpus()}};
   }
 
   // All have planned by themselves: the result must be the same.
   void compare_programs() const {
-    if (!team_) return;
+    if (!processes_) return;
     std::string text = record_.outcome;
     for (const auto& rank : program_.ranks)
       for (const Instruction& i : rank) text += "\n" + to_text(i);
-    const std::vector<std::string> all = team_->all_gather(digest(nlohmann::json(text)));
+    const std::vector<std::string> all = processes_->all_gather(digest(nlohmann::json(text)));
     for (std::size_t r = 0; r < all.size(); ++r)
       if (all[r] != all[0])
         throw RunStopped(
             RunStopped::Kind::failed, Rank(r),
-            "process " + std::to_string(r) +
-                " plans another program than process 0: another build, or other files");
+            "process " + std::to_string(r) + " plans another program than process 0: another build, or other files");
   }
 
   // Plan, theory, memory; sets the outcome where the case cannot run.
@@ -211,10 +208,10 @@ class CaseRun {
     try {
       refuse_optimizer(rule_of(p, units));
       if (snapshots() && rule_differs_by_epoch(units))
-        throw InputError("evaluation",
-                         "snapshot runs all epochs at once, and " + case_.system +
-                             " runs its first ones in another way",
-                         "use drain");
+        throw InputError(
+            "evaluation",
+            "snapshot runs all epochs at once, and " + case_.system + " runs its first ones in another way",
+            "use drain");
       program_ = make_program(p, units);
     } catch (const InputError& e) {
       record_.outcome = "unsupported";
@@ -222,18 +219,16 @@ class CaseRun {
       return;
     }
     record_.theory = theory_json(make_theory(p, units));
-    const std::vector<RankMemory> memory =
-        sluice::memory(program_, stage_memory(p, case_.optimizer, program_.rule));
+    const std::vector<RankMemory> memory = sluice::memory(program_, stage_memory(p, case_.optimizer, program_.rule));
     nlohmann::json in_flight = nlohmann::json::array(), versions = nlohmann::json::array();
     for (const RankMemory& m : memory) {
       record_.predicted_peak_bytes.push_back(split_of(m.peak));
       in_flight.push_back(m.peak_in_flight);
       versions.push_back(m.peak_versions);
     }
-    record_.observed = {
-        {"in_flight", in_flight},
-        {"weight_versions", versions},
-        {"sent_bytes", sent_json(sent_bytes(program_, costs_of(p.plan, p.costs, p.cluster)))}};
+    record_.observed = {{"in_flight", in_flight},
+                        {"weight_versions", versions},
+                        {"sent_bytes", sent_json(sent_bytes(program_, costs_of(p.plan, p.costs, p.cluster)))}};
     if (const std::string over = over_memory(p, memory); !over.empty()) {
       record_.outcome = "out_of_memory";
       record_.reason = over;
@@ -242,8 +237,7 @@ class CaseRun {
   }
 
   bool rule_differs_by_epoch(int units) const {
-    const WeightRule first = rule_of(prepared_, units, 0),
-                     last = rule_of(prepared_, units, case_.epochs - 1);
+    const WeightRule first = rule_of(prepared_, units, 0), last = rule_of(prepared_, units, case_.epochs - 1);
     return first.delay != last.delay;
   }
 
@@ -262,8 +256,8 @@ class CaseRun {
       if (updates_per_epoch_ < case_.evaluations_per_epoch)
         throw InputError("batch",
                          "an epoch of " + std::to_string(data_->train.samples) + " samples has " +
-                             std::to_string(updates_per_epoch_) + " updates of " +
-                             std::to_string(case_.batch) + " samples, fewer than its evaluations",
+                             std::to_string(updates_per_epoch_) + " updates of " + std::to_string(case_.batch) +
+                             " samples, fewer than its evaluations",
                          "use a smaller batch");
       if (case_.leftover == "partial")
         leftover_ = static_cast<int>(data_->train.samples % case_.batch / prepared_.micro_batch);
@@ -296,12 +290,12 @@ class CaseRun {
   }
 
   // Segments that run without draining: one after the other, or all at once and snapshots between.
-  struct Stretch {
+  struct UndrainedSegment {
     std::size_t first_segment = 0;
     std::vector<std::int64_t> marks;  // ends of its segments, in updates from its start
   };
-  std::vector<Stretch> stretches() const {
-    std::vector<Stretch> result;
+  std::vector<UndrainedSegment> undrained_segments() const {
+    std::vector<UndrainedSegment> result;
     for (std::size_t k = 0; k < segments_.size(); ++k) {
       if (result.empty() || !snapshots()) result.push_back({k, {}});
       auto& marks = result.back().marks;
@@ -315,21 +309,20 @@ class CaseRun {
     return case_.epochs == 0 ? 0 : static_cast<int>(segment) / case_.evaluations_per_epoch;
   }
 
-  // The samples of a stretch in order. Every epoch drops the incomplete batch at its end, or what
+  // The samples of a undrained segment in order. Every epoch drops the incomplete batch at its end, or what
   // of it fills no micro-batch.
-  std::vector<std::int64_t> samples_of(const Stretch& stretch) const {
+  std::vector<std::int64_t> samples_of(const UndrainedSegment& segment) const {
     std::vector<std::int64_t> order;
     if (!data_) return order;
-    if (case_.epochs == 0) return repeated_order(stretch.marks.back() * case_.batch);
+    if (case_.epochs == 0) return repeated_order(segment.marks.back() * case_.batch);
     const auto per_epoch = static_cast<std::size_t>(case_.evaluations_per_epoch);
-    for (std::size_t i = 0; i < stretch.marks.size(); ++i) {
-      const std::size_t k = stretch.first_segment + i;
+    for (std::size_t i = 0; i < segment.marks.size(); ++i) {
+      const std::size_t k = segment.first_segment + i;
       const auto epoch = epoch_order(data_->train.samples, case_.seed, epoch_of(k));
       std::int64_t before = 0;
       for (std::size_t j = k - k % per_epoch; j < k; ++j) before += segments_[j];
       const auto begin = epoch.begin() + before * case_.batch;
-      const std::int64_t missing =
-          leftover_ > 0 && ends_epoch(k) ? case_.batch - leftover_ * prepared_.micro_batch : 0;
+      const std::int64_t missing = leftover_ > 0 && ends_epoch(k) ? case_.batch - leftover_ * prepared_.micro_batch : 0;
       order.insert(order.end(), begin, begin + segments_[k] * case_.batch - missing);
     }
     return order;
@@ -338,26 +331,24 @@ class CaseRun {
   void train() {
     if (case_.train) start_session();
     record_.warmup_steps = static_cast<int>(std::min<std::int64_t>(5, segments_.front() / 2));
-    const std::vector<Stretch> all = stretches();
+    const std::vector<UndrainedSegment> all = undrained_segments();
     double seconds = 0;
     std::int64_t done = 0;
-    for (std::size_t k = take_up(done, seconds); k < all.size(); ++k) {
+    for (std::size_t k = restore_checkpoint(done, seconds); k < all.size(); ++k) {
       const std::int64_t updates = all[k].marks.back();
-      program_ = make_program(prepared_, unit_count(all[k].first_segment, updates),
-                              epoch_of(all[k].first_segment));
+      program_ = make_program(prepared_, unit_count(all[k].first_segment, updates), epoch_of(all[k].first_segment));
       const bool last = k + 1 == all.size();
-      seconds += run_stretch(all[k], done, seconds, last);
+      seconds += run_undrained_segment(all[k], done, seconds, last);
       if (record_.outcome == "diverged") break;
       done += updates;
-      const bool evaluated =
-          case_.purpose == "tune" ? validated() && (last || case_.epochs > 0) : case_.epochs > 0;
+      const bool evaluated = case_.purpose == "tune" ? validated() && (last || case_.epochs > 0) : case_.epochs > 0;
       if (evaluated && session_ && !evaluate(all[k].marks.size(), done)) break;
-      if (!last) put_away(k + 1, done, seconds);
+      if (!last) save_checkpoint(k + 1, done, seconds);
     }
     if (on_wall()) {
       for (const PeakMemory& m : session_->peak_memory()) record_.peak_bytes.push_back(split_of(m));
     }
-    forget();
+    delete_checkpoint();
   }
 
   // Candidates of a search are judged on the validation part, never on the test part; where the
@@ -386,18 +377,17 @@ class CaseRun {
   // file is replaced last, so that what it names is always whole.
   std::string checkpoint_stem() const { return hooks_.checkpoints + "/" + record_.digest; }
 
-  void put_away(std::size_t next, std::int64_t done, double seconds) const {
+  void save_checkpoint(std::size_t next, std::int64_t done, double seconds) const {
     if (hooks_.checkpoints.empty() || !session_) return;
     if (leads()) std::filesystem::create_directories(hooks_.checkpoints);
     const std::string state = checkpoint_stem() + "." + std::to_string(next) + ".state";
     session_->save(state);
-    together(team(), [&] {
+    agree_on_error(processes(), [&] {
       if (leads()) put_record_away(next, done, seconds, state);
     });
   }
 
-  void put_record_away(std::size_t next, std::int64_t done, double seconds,
-                       const std::string& state) const {
+  void put_record_away(std::size_t next, std::int64_t done, double seconds, const std::string& state) const {
     const std::string file = checkpoint_stem() + ".json";
     {
       std::ofstream out(file + ".part");
@@ -414,15 +404,15 @@ class CaseRun {
     std::filesystem::remove(checkpoint_stem() + "." + std::to_string(next - 1) + ".state");
   }
 
-  // The stretch to begin with.
-  std::size_t take_up(std::int64_t& done, double& seconds) {
+  // The undrained segment to begin with.
+  std::size_t restore_checkpoint(std::int64_t& done, double& seconds) {
     const std::string file = checkpoint_stem() + ".json";
     if (hooks_.checkpoints.empty() || !session_) return 0;
     nlohmann::json json;
-    together(team(), [&] {
+    agree_on_error(processes(), [&] {
       if (leads() && std::filesystem::exists(file)) json = parse_json_file(file);
     });
-    if (team()) json = nlohmann::json::parse(team()->broadcast(json.dump(), 0));
+    if (processes()) json = nlohmann::json::parse(processes()->broadcast(json.dump(), 0));
     if (json.is_null()) return 0;
     JsonReader reader(json, file);
     Record record = record_from_json(reader.raw("record"), file);
@@ -435,9 +425,8 @@ class CaseRun {
     return next;
   }
 
-  void forget() const {
-    if (hooks_.checkpoints.empty() || !leads() || !std::filesystem::exists(hooks_.checkpoints))
-      return;
+  void delete_checkpoint() const {
+    if (hooks_.checkpoints.empty() || !leads() || !std::filesystem::exists(hooks_.checkpoints)) return;
     const std::string stem = record_.digest + ".";
     for (const auto& entry : std::filesystem::directory_iterator(hooks_.checkpoints))
       if (entry.path().filename().string().starts_with(stem)) std::filesystem::remove(entry.path());
@@ -469,13 +458,12 @@ class CaseRun {
     spec.batched_weight_gradients = case_.weight_gradient == "batched";
     if (on_wall()) spec.device = case_.device, spec.transport = case_.transport;
     spec.rule = program_.rule;
-    spec.team = team();
+    spec.processes = processes();
     spec.sharding = program_.sharding;
     spec.fail_rank = case_.fail_rank;
     spec.fail_update = case_.fail_update;
     if (data_) {
-      spec.feed = feed_of(
-          data_, case_.purpose == "tune" && validated() ? HeldOut::validation : HeldOut::test);
+      spec.feed = feed_of(data_, case_.purpose == "tune" && validated() ? HeldOut::validation : HeldOut::test);
     } else {
       spec.synthetic_batch = case_.batch;
     }
@@ -483,19 +471,18 @@ class CaseRun {
     session_->reset_peak_memory();
   }
 
-  // Returns the stretch's seconds on the case's clock.
-  double run_stretch(const Stretch& stretch, std::int64_t done, double seconds_before, bool last) {
-    const std::int64_t updates = stretch.marks.back();
+  // Returns the undrained segment's seconds on the case's clock.
+  double run_undrained_segment(const UndrainedSegment& segment, std::int64_t done, double seconds_before, bool last) {
+    const std::int64_t updates = segment.marks.back();
     RunResult result;
     if (session_) {
       RunRequest request;
-      request.order = samples_of(stretch);
+      request.order = samples_of(segment);
       request.iterations = synchronous() ? static_cast<int>(updates) : 1;
-      if (snapshots()) request.snapshots = stretch.marks;
+      if (snapshots()) request.snapshots = segment.marks;
       if (case_.rate_schedule.kind != "constant")
         request.learning_rate = [this](std::int64_t update) {
-          return case_.optimizer.learning_rate *
-                 case_.rate_schedule.at(update, updates_per_epoch_, total_updates_);
+          return case_.optimizer.learning_rate * case_.rate_schedule.at(update, updates_per_epoch_, total_updates_);
         };
       if (last && on_wall()) request.traced_iteration = request.iterations / 2;
       if (case_.timeout_seconds > 0) {
@@ -504,17 +491,16 @@ class CaseRun {
       }
       request.cancel = hooks_.cancel;
       request.pinning = pinning_.get();
-      request.progress = [&](std::int64_t in_stretch) { report(done + in_stretch, ""); };
+      request.progress = [&](std::int64_t in_segment) { report(done + in_segment, ""); };
       result = session_->run(program_, request);
     }
     std::vector<double> update_end = result.execution.update_end;
     double seconds = result.execution.seconds;
     Trace trace = std::move(result.execution.trace);
     if (!on_wall()) {
-      const Simulation simulation =
-          simulate(program_, costs_of(prepared_.plan, prepared_.costs, prepared_.cluster),
-                   prepared_.cluster, prepared_.ranks.devices,
-                   {.iterations = synchronous() ? static_cast<int>(updates) : 1, .trace = last});
+      const Simulation simulation = simulate(
+          program_, costs_of(prepared_.plan, prepared_.costs, prepared_.cluster), prepared_.cluster,
+          prepared_.ranks.devices, {.iterations = synchronous() ? static_cast<int>(updates) : 1, .trace = last});
       update_end = simulation.update_end;
       seconds = simulation.end;
       trace = simulation.trace;
@@ -528,17 +514,14 @@ class CaseRun {
     if (last) note_timeline(trace);
     if (case_.epochs > 0) {
       std::int64_t from = 0;
-      for (const std::int64_t mark : stretch.marks) {
+      for (const std::int64_t mark : segment.marks) {
         const auto begin = result.losses.begin() + (result.losses.empty() ? 0 : from);
         const auto end = result.losses.begin() + (result.losses.empty() ? 0 : mark);
-        const double loss = result.losses.empty() ? 0
-                                                  : std::accumulate(begin, end, 0.0) /
-                                                        static_cast<double>(mark - from);
+        const double loss =
+            result.losses.empty() ? 0 : std::accumulate(begin, end, 0.0) / static_cast<double>(mark - from);
         // At its end the pipe is drained; in mid-run the last rank has just made the update.
-        const double at =
-            mark == updates ? seconds : update_end[static_cast<std::size_t>(mark) - 1];
-        record_.curve.push_back(
-            {.step = done + mark, .seconds = seconds_before + at, .loss = loss, .metric = {}});
+        const double at = mark == updates ? seconds : update_end[static_cast<std::size_t>(mark) - 1];
+        record_.curve.push_back({.step = done + mark, .seconds = seconds_before + at, .loss = loss, .metric = {}});
         from = mark;
       }
     } else {
@@ -553,8 +536,8 @@ class CaseRun {
 
   // A run whose loss stopped being a number keeps what it did until then: every loss of its last,
   // unfinished segment is a point of the curve, the last one the loss that is not finite.
-  void keep_until_divergence(const RunResult& result, std::vector<double> update_end,
-                             std::int64_t done, double seconds_before, double seconds) {
+  void keep_until_divergence(const RunResult& result, std::vector<double> update_end, std::int64_t done,
+                             double seconds_before, double seconds) {
     const std::int64_t update = *result.execution.diverged;
     diverged_at(done + update + 1, "the training loss is not finite");
     if (update_end.size() > result.losses.size()) update_end.resize(result.losses.size());
@@ -586,15 +569,14 @@ class CaseRun {
   }
 
   void report(std::int64_t updates, const std::string& note) const {
-    if (hooks_.progress)
-      hooks_.progress(static_cast<double>(updates) / static_cast<double>(total_updates_), note);
+    if (hooks_.progress) hooks_.progress(static_cast<double>(updates) / static_cast<double>(total_updates_), note);
   }
 
   const RunCase& case_;
   const RunHooks& hooks_;
   Record record_;
   Prepared prepared_;
-  std::unique_ptr<Team> team_;  // the case's ranks, in a job
+  std::unique_ptr<ProcessGroup> processes_;  // the case's ranks, in a job
   std::unique_ptr<Pinning> pinning_;
   Program program_;
   std::shared_ptr<const DataSplit> data_;
@@ -622,18 +604,13 @@ Record record_of(const RunCase& c) {
   if (c.step != "free") record.options["step"] = c.step;
   if (c.pin != "none") record.options["pin"] = c.pin;
   record.workload = c.workload;
-  record.workload_facts = {{"title", workload.title},
-                           {"metric", workload.metric},
-                           {"metric_direction", workload.metric_direction},
-                           {"dataset", workload.dataset},
-                           {"source", workload.source},
-                           {"parameters", parameter_count(workload.model)},
-                           {"epochs", c.epochs},
-                           {"steps", c.steps}};
+  record.workload_facts = {
+      {"title", workload.title},     {"metric", workload.metric}, {"metric_direction", workload.metric_direction},
+      {"dataset", workload.dataset}, {"source", workload.source}, {"parameters", parameter_count(workload.model)},
+      {"epochs", c.epochs},          {"steps", c.steps}};
   // The target holds for the number of epochs it was measured with.
   if (workload.target && c.epochs > 0) record.workload_facts["target"] = *workload.target;
-  if (workload.single_device_value)
-    record.workload_facts["single_device_value"] = *workload.single_device_value;
+  if (workload.single_device_value) record.workload_facts["single_device_value"] = *workload.single_device_value;
   record.cluster = c.cluster;
   record.clock = c.clock;
   record.transport = c.transport;

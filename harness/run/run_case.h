@@ -5,22 +5,21 @@
 #include <functional>
 #include <string>
 
-#include "harness/exec/team.h"
-#include "harness/run/case.h"
+#include "harness/case/case.h"
+#include "harness/exec/process_group.h"
 #include "results/record.h"
 
 namespace sluice {
 
 struct RunHooks {
-  const std::atomic<bool>* cancel = nullptr;  // Ctrl-C
-  std::function<void(double fraction, const std::string& note)>
-      progress;  // of this case; from a rank's thread
+  const std::atomic<bool>* cancel = nullptr;                               // Ctrl-C
+  std::function<void(double fraction, const std::string& note)> progress;  // of this case; from a rank's thread
   // Where to keep what a case has done after each evaluation, and to go on from what is there.
   // Empty: nowhere.
   std::string checkpoints = {};
   // The processes of the job, for cases with transport "mpi": all of them call run_case with the
   // same case. It runs on the first so many as it has ranks; the record is the first one's.
-  Team* job = nullptr;
+  ProcessGroup* job = nullptr;
 };
 
 // Thrown when `cancel` ended the case: there is no record of a run that the user took back.
@@ -35,7 +34,7 @@ Record run_case(const RunCase& c, const RunHooks& hooks);
 // What a record says before anything has run.
 Record record_of(const RunCase& c);
 
-// Commit, compiler, torch, CPU, cores, load: what a reader needs to judge the numbers.
+// Commit, compiler, torch, CPU, cores, load: what a reader needs to oracle the numbers.
 nlohmann::json describe_environment();
 
 }  // namespace sluice

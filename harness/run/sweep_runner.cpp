@@ -5,10 +5,10 @@
 #include <map>
 #include <set>
 
-#include "harness/core/error.h"
-#include "harness/core/system.h"
-#include "harness/core/units.h"
-#include "harness/run/tuning.h"
+#include "harness/base/error.h"
+#include "harness/base/quantities.h"
+#include "harness/pipeline/system.h"
+#include "harness/train/tuning.h"
 #include "results/metrics.h"
 #include "results/store.h"
 
@@ -20,12 +20,10 @@ std::string describe(const RunCase& c) {
   for (const OptionSpec& option : system.options)
     if (c.options.at(option.name) != option.default_value)
       text += fmt::format(" {}={}", option.name, c.options.at(option.name));
-  text +=
-      fmt::format(" {} {} clock, {} rank{}", c.workload, c.clock, c.ranks, c.ranks == 1 ? "" : "s");
+  text += fmt::format(" {} {} clock, {} rank{}", c.workload, c.clock, c.ranks, c.ranks == 1 ? "" : "s");
   if (c.clock == "virtual") text += " on " + c.cluster;
   text += fmt::format(", seed {}", c.seed);
-  if (c.purpose == "tune")
-    return text + fmt::format(", tuning: rate {}", c.optimizer.learning_rate);
+  if (c.purpose == "tune") return text + fmt::format(", tuning: rate {}", c.optimizer.learning_rate);
   if (c.purpose == "boundary") return text + fmt::format(", rate {}", c.optimizer.learning_rate);
   if (c.tune && c.optimizer.learning_rate == 0) return text + ", rate to be tuned";
   if (c.tune) return text + fmt::format(", tuned rate {}", c.optimizer.learning_rate);
@@ -35,16 +33,13 @@ std::string describe(const RunCase& c) {
 static std::string summary(const Record& record) {
   if (record.outcome == "diverged") return "diverged " + record.reason;
   if (record.outcome != "ok") {
-    const std::string rank =
-        record.failed_rank ? fmt::format(" (rank {})", *record.failed_rank) : "";
+    const std::string rank = record.failed_rank ? fmt::format(" (rank {})", *record.failed_rank) : "";
     return record.outcome + rank + ": " + record.reason;
   }
   std::string text = "ok";
-  if (const auto t = throughput(record))
-    text += fmt::format(", {:.4g} samples/s", t->samples_per_second);
+  if (const auto t = throughput(record)) text += fmt::format(", {:.4g} samples/s", t->samples_per_second);
   if (const auto m = peak_memory(record)) text += ", peak " + to_text(Bytes(*m));
-  if (const auto v = final_metric(record))
-    text += fmt::format(", {} {:.4f}", metric_name(record), *v);
+  if (const auto v = final_metric(record)) text += fmt::format(", {} {:.4f}", metric_name(record), *v);
   if (target(record)) {
     const auto time = time_to_accuracy(record);
     text += time ? ", target after " + to_text(Seconds(*time)) : ", target not reached";
@@ -64,15 +59,13 @@ std::vector<RunCase> with_tuning(const std::vector<RunCase>& cases) {
   return all;
 }
 
-SweepResult run_sweep(const std::vector<RunCase>& cases, const SweepOptions& options,
-                      const RunOne& run_one) {
+SweepResult run_sweep(const std::vector<RunCase>& cases, const SweepOptions& options, const RunOne& run_one) {
   Store store(options.out);
   SweepResult result;
   const std::vector<RunCase> jobs = with_tuning(cases);
   Progress progress(options.progress, jobs.size());
   for (const std::string& warning : store.warnings()) progress.note("warning: " + warning);
-  std::map<std::string, Record>
-      finished;  // by digest: earlier ones if resuming, and those made now
+  std::map<std::string, Record> finished;  // by digest: earlier ones if resuming, and those made now
   if (options.resume)
     for (Record& record : store.read())
       if (is_result(record)) finished[record.digest] = std::move(record);
@@ -92,17 +85,15 @@ SweepResult run_sweep(const std::vector<RunCase>& cases, const SweepOptions& opt
     nlohmann::json tuning = nlohmann::json::object();
     if (job.tune) {  // its candidates stand before it in the list
       std::vector<Record> candidates;
-      for (const RunCase& candidate : tuning_cases(job))
-        candidates.push_back(finished.at(digest(to_json(candidate))));
+      for (const RunCase& candidate : tuning_cases(job)) candidates.push_back(finished.at(digest(to_json(candidate))));
       tuning = choose_learning_rate(job, candidates);
       job = with_chosen_rate(std::move(job), tuning);
     }
     progress.begin(k, describe(job));
     try {
-      Record record = run_one(
-          job, {.cancel = &interrupted(),
-                .progress = [&](double fraction, const std::string&) { progress.update(fraction); },
-                .checkpoints = options.checkpoints});
+      Record record = run_one(job, {.cancel = &interrupted(),
+                                    .progress = [&](double fraction, const std::string&) { progress.update(fraction); },
+                                    .checkpoints = options.checkpoints});
       record.tuning = std::move(tuning);
       store.append(record);
       progress.end(summary(record));

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "harness/run/case.h"
+#include "harness/case/case.h"
 #include "harness/run/progress.h"
 #include "harness/run/run_case.h"
 #include "results/record.h"
@@ -33,8 +33,7 @@ using RunOne = std::function<Record(const RunCase&, const RunHooks&)>;
 
 // Throws InputError (unwritable output; before anything runs) and RunError (full disk; what was
 // stored stays). Tests give a run_one of their own.
-SweepResult run_sweep(const std::vector<RunCase>& cases, const SweepOptions& options,
-                      const RunOne& run_one = run_case);
+SweepResult run_sweep(const std::vector<RunCase>& cases, const SweepOptions& options, const RunOne& run_one = run_case);
 
 std::string describe(const RunCase& c);  // "gpipe fmnist_cnn wall 2 ranks seed 1"
 

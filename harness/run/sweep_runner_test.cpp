@@ -63,12 +63,11 @@ class SweepRunner : public ::testing::Test {
 
 TEST_F(SweepRunner, TunesOnceForAllSeedsAndRunsThemAtTheChosenRate) {
   const SweepResult result = run(cases());
-  EXPECT_EQ(ran_, (std::vector<std::string>{
-                      "pipedream fmnist_mlp wall clock, 2 ranks, seed 101, tuning: rate 0.01",
-                      "pipedream fmnist_mlp wall clock, 2 ranks, seed 101, tuning: rate 0.03",
-                      "pipedream fmnist_mlp wall clock, 2 ranks, seed 101, tuning: rate 0.1",
-                      "pipedream fmnist_mlp wall clock, 2 ranks, seed 1, tuned rate 0.03",
-                      "pipedream fmnist_mlp wall clock, 2 ranks, seed 2, tuned rate 0.03"}));
+  EXPECT_EQ(ran_, (std::vector<std::string>{"pipedream fmnist_mlp wall clock, 2 ranks, seed 101, tuning: rate 0.01",
+                                            "pipedream fmnist_mlp wall clock, 2 ranks, seed 101, tuning: rate 0.03",
+                                            "pipedream fmnist_mlp wall clock, 2 ranks, seed 101, tuning: rate 0.1",
+                                            "pipedream fmnist_mlp wall clock, 2 ranks, seed 1, tuned rate 0.03",
+                                            "pipedream fmnist_mlp wall clock, 2 ranks, seed 2, tuned rate 0.03"}));
   EXPECT_EQ(result.failed, 0u);  // the candidate that diverged is a result
   const std::vector<Record> records = stored();
   ASSERT_EQ(records.size(), 5u);
@@ -118,8 +117,7 @@ TEST_F(SweepRunner, TheListOfJobsHasEachCandidateOnceBeforeItsCases) {
   two.insert(two.begin(), given.begin(), given.end());
   const auto jobs = with_tuning(two);
   ASSERT_EQ(jobs.size(), 7u);
-  const std::string purposes[] = {"measure", "measure", "tune",   "tune",
-                                  "tune",    "measure", "measure"};
+  const std::string purposes[] = {"measure", "measure", "tune", "tune", "tune", "measure", "measure"};
   for (std::size_t k = 0; k < 7; ++k) EXPECT_EQ(jobs[k].purpose, purposes[k]) << k;
 }
 

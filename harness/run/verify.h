@@ -1,4 +1,4 @@
-// verify: replays weight-version cases (the format of harness/testdata/weights.json: K stages of
+// verify: replays weight-version cases (the format of harness/tests/data/weights.json: K stages of
 // one scalar weight and bias, exact expected weights after every update) through the real executor
 // with the real layers.
 #pragma once
@@ -18,7 +18,7 @@ struct VerifyResult {
 
 // `only`: a name or a prefix ending in '*'; empty: all. Throws InputError for a file that is not
 // such a file.
-std::vector<VerifyResult> verify(const nlohmann::json& cases, const std::string& file,
-                                 double tolerance, const std::vector<std::string>& only);
+std::vector<VerifyResult> verify(const nlohmann::json& cases, const std::string& file, double tolerance,
+                                 const std::vector<std::string>& only);
 
 }  // namespace sluice

@@ -6,8 +6,7 @@ namespace sluice {
 
 Collectives::Collectives(const Program& program, const Costs& costs, Network& network)
     : program_(program), costs_(costs), network_(network) {
-  for (std::size_t s = 0; s < program.graph.size(); ++s)
-    any_sharded_ = any_sharded_ || program.sharded(StageId(s));
+  for (std::size_t s = 0; s < program.graph.size(); ++s) any_sharded_ = any_sharded_ || program.sharded(StageId(s));
   if (!any_sharded_) return;
   meetings_.resize(program.graph.size());
   members_.resize(program.ranks.size() * program.graph.size());
@@ -19,7 +18,7 @@ Collectives::Collectives(const Program& program, const Costs& costs, Network& ne
 void Collectives::issue(std::size_t r, const Instruction& i, double now, bool traced) {
   Member& m = member(r, i.stage);
   const auto number = static_cast<std::size_t>(m.issued);
-  (i.what == Do::gather_weights ? m.gather : m.scatter) = m.issued++;
+  (i.opcode == Opcode::gather_weights ? m.gather : m.scatter) = m.issued++;
   auto& of_stage = meetings_[i.stage.index()];
   if (number == of_stage.size()) {
     of_stage.emplace_back();
@@ -45,9 +44,9 @@ bool Collectives::is_over(std::size_t r, const Instruction& i, double& clock) {
     clock = std::max(clock, meeting.end);
     return true;
   };
-  if (reads_weights(i.what) && !over(m.gather)) return false;
+  if (reads_weights(i.opcode) && !over(m.gather)) return false;
   const bool needs_gradient_buffer =
-      i.what == Do::backward || i.what == Do::weight_gradient || i.what == Do::optimizer_step;
+      i.opcode == Opcode::backward || i.opcode == Opcode::weight_gradient || i.opcode == Opcode::optimizer_step;
   return !needs_gradient_buffer || over(m.scatter);
 }
 
@@ -70,8 +69,8 @@ void Collectives::step(std::vector<std::size_t>& woken) {
   const auto [now, stage, number] = events_.top();
   events_.pop();
   Meeting& meeting = meetings_[stage][number];
-  const double bytes = static_cast<double>(costs_.stages[stage].parameters.value) /
-                       static_cast<double>(group(stage).size());
+  const double bytes =
+      static_cast<double>(costs_.stages[stage].parameters.value) / static_cast<double>(group(stage).size());
   const double end = network_.ring_step_end(StageId(stage), now, bytes);
   if (--meeting.steps_left > 0) {
     events_.emplace(end, stage, number);
@@ -87,8 +86,7 @@ void Collectives::finish(const Key& key, std::vector<std::size_t>& woken) {
   for (const Rank rank : group(key.first)) {
     free_at_[rank.index()] = meeting.end;
     queues_[rank.index()].pop_front();
-    if (meeting.traced)
-      trace_[rank.index()].push_back({meeting.instruction, meeting.start, meeting.end});
+    if (meeting.traced) trace_[rank.index()].push_back({meeting.instruction, meeting.start, meeting.end});
   }
   woken.insert(woken.end(), meeting.waiting.begin(), meeting.waiting.end());
   meeting.waiting.clear();

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-#include "harness/core/trace.h"
+#include "harness/program/trace.h"
 #include "harness/sim/network.h"
 #include "harness/sim/simulate.h"
 
@@ -50,12 +50,8 @@ class Collectives {
   };
   using Key = std::pair<std::size_t, std::size_t>;  // stage, meeting
 
-  Member& member(std::size_t r, StageId stage) {
-    return members_[r * meetings_.size() + stage.index()];
-  }
-  const std::vector<Rank>& group(std::size_t stage) const {
-    return program_.placement.stages[stage];
-  }
+  Member& member(std::size_t r, StageId stage) { return members_[r * meetings_.size() + stage.index()]; }
+  const std::vector<Rank>& group(std::size_t stage) const { return program_.placement.stages[stage]; }
   bool is_over(std::size_t r, const Instruction& i, double& clock);
   void begin_if_all_are_there(const Key& key);
   void finish(const Key& key, std::vector<std::size_t>& woken);
@@ -64,10 +60,10 @@ class Collectives {
   const Costs& costs_;
   Network& network_;
   bool any_sharded_ = false;
-  std::vector<std::deque<Meeting>> meetings_;  // per stage
-  std::vector<Member> members_;                // [rank][stage]
-  std::vector<std::deque<Key>> queues_;        // per rank: its engine's work, in order
-  std::vector<double> free_at_;                // per rank: when its engine is
+  std::vector<std::deque<Meeting>> meetings_;                  // per stage
+  std::vector<Member> members_;                                // [rank][stage]
+  std::vector<std::deque<Key>> queues_;                        // per rank: its engine's work, in order
+  std::vector<double> free_at_;                                // per rank: when its engine is
   using Event = std::tuple<double, std::size_t, std::size_t>;  // time, stage, meeting
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<std::vector<TraceEvent>> trace_;

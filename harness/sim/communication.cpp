@@ -7,13 +7,10 @@ namespace sluice {
 
 std::vector<SentBytes> sent_bytes(const Program& program, const Costs& costs) {
   std::map<std::pair<StageId, StageId>, double> edges;
-  for (const SimulatedEdge& e : costs.edges)
-    edges[std::minmax(e.from, e.to)] += static_cast<double>(e.bytes.value);
+  for (const SimulatedEdge& e : costs.edges) edges[std::minmax(e.from, e.to)] += static_cast<double>(e.bytes.value);
   const auto message = [&](const Instruction& i) {
     const auto found = edges.find(std::minmax(i.stage, i.peer_stage));
-    return found == edges.end()
-               ? 0
-               : found->second * message_grouping(program.graph, i.stage, i.peer_stage);
+    return found == edges.end() ? 0 : found->second * micros_per_message(program.graph, i.stage, i.peer_stage);
   };
   const auto ring = [&](const Instruction& i) {
     const auto n = static_cast<double>(program.placement.stages[i.stage.index()].size());
@@ -23,13 +20,13 @@ std::vector<SentBytes> sent_bytes(const Program& program, const Costs& costs) {
   for (std::size_t r = 0; r < program.ranks.size(); ++r) {
     SentBytes& sent = result[r];
     for (const Instruction& i : program.ranks[r]) {
-      if (i.what == Do::send_activation || i.what == Do::send_gradient)
+      if (i.opcode == Opcode::send_activation || i.opcode == Opcode::send_gradient)
         sent.messages += message(i);
-      else if (i.what == Do::gather_weights)
+      else if (i.opcode == Opcode::gather_weights)
         sent.gathers += ring(i);
-      else if (i.what == Do::reduce_scatter)
+      else if (i.opcode == Opcode::reduce_scatter)
         sent.reductions += ring(i);
-      else if (i.what == Do::reduce_gradients)
+      else if (i.opcode == Opcode::reduce_gradients)
         sent.reductions += 2 * ring(i);
     }
     const double updates = std::max(program.updates, 1);

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "harness/core/program.h"
-#include "harness/core/units.h"
+#include "harness/base/quantities.h"
+#include "harness/program/program.h"
 #include "harness/sim/simulate.h"
 
 namespace sluice {

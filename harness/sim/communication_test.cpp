@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/core/copies.h"
-#include "harness/core/example_schedules.h"
+#include "harness/pipeline/replicas.h"
+#include "harness/program/example_schedules.h"
 
 namespace sluice {
 namespace {
@@ -15,8 +15,7 @@ using Reduce = Sharding::Reduce;
 Costs costs_of_chain(int stages) {
   Costs costs = uniform_costs(stages, 1, 1, 1);
   for (StageCost& stage : costs.stages) stage.parameters = Bytes(600);
-  for (int s = 0; s + 1 < stages; ++s)
-    costs.edges.push_back({StageId(s), StageId(s + 1), Bytes(50)});
+  for (int s = 0; s + 1 < stages; ++s) costs.edges.push_back({StageId(s), StageId(s + 1), Bytes(50)});
   return costs;
 }
 
@@ -30,8 +29,8 @@ TEST(SentBytesTest, AnInteriorRankSendsAnActivationAndAGradientOfEveryMicroBatch
 }
 
 TEST(SentBytesTest, AnUpdateOfAnAsynchronousRunHasItsShare) {
-  const Program program = lower(example_1f1b(2, 8), chain(2), one_stage_per_rank(2),
-                                {.update = WeightRule::Update::every_backward});
+  const Program program =
+      lower(example_1f1b(2, 8), chain(2), one_stage_per_rank(2), {.update = WeightRule::Update::every_backward});
   EXPECT_DOUBLE_EQ(sent_bytes(program, costs_of_chain(2))[0].messages, 50);
 }
 
@@ -44,7 +43,7 @@ SentBytes shared_by_three(int m, const Sharding& sharding) {
   }
   Placement placement{{{Rank(0), Rank(1), Rank(2)}}};
   for (int i = 0; i < 3 * m; ++i) placement.replica_of.push_back(static_cast<std::size_t>(i / m));
-  const Program program = lower(copies_of(one, {3}), chain(1), placement, WeightRule{}, sharding);
+  const Program program = lower(replicate(one, {3}), chain(1), placement, WeightRule{}, sharding);
   return sent_bytes(program, costs_of_chain(1))[1];
 }
 
@@ -53,17 +52,14 @@ TEST(SentBytesTest, WaysToAccumulateAreTheClosedForms) {
   constexpr double unit = 600 * 2 / 3.0;
   for (const int m : {1, 2, 5}) {
     EXPECT_DOUBLE_EQ(shared_by_three(m, {}).reductions, 2 * unit);
-    const SentBytes reshard =
-        shared_by_three(m, {.gather = Gather::on_use, .reduce = Reduce::per_microbatch});
+    const SentBytes reshard = shared_by_three(m, {.gather = Gather::on_use, .reduce = Reduce::per_microbatch});
     EXPECT_DOUBLE_EQ(reshard.gathers, 2 * m * unit);
     EXPECT_DOUBLE_EQ(reshard.reductions, m * unit);
     const SentBytes keep = shared_by_three(m, {.gather = Gather::once, .reduce = Reduce::per_unit});
     EXPECT_DOUBLE_EQ(keep.total(), 2 * unit);
-    const SentBytes no_sync =
-        shared_by_three(m, {.gather = Gather::on_use, .reduce = Reduce::per_unit});
+    const SentBytes no_sync = shared_by_three(m, {.gather = Gather::on_use, .reduce = Reduce::per_unit});
     EXPECT_DOUBLE_EQ(no_sync.total(), (2 * m + 1) * unit);
-    const SentBytes optimizer =
-        shared_by_three(m, {.gather = Gather::after_step, .reduce = Reduce::per_unit});
+    const SentBytes optimizer = shared_by_three(m, {.gather = Gather::after_step, .reduce = Reduce::per_unit});
     EXPECT_DOUBLE_EQ(optimizer.total(), 2 * unit);
   }
 }

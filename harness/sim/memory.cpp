@@ -38,21 +38,17 @@ Bytes shard_of(Bytes whole, Bytes weights, std::size_t ranks) {
 
 class OfRank {
  public:
-  OfRank(const Program& program, std::size_t rank, const std::vector<StageMemory>& stages,
-         bool timeline)
-      : program_(program),
-        instructions_(program.ranks[rank]),
-        stages_(stages),
-        timeline_(timeline) {
+  OfRank(const Program& program, std::size_t rank, const std::vector<StageMemory>& stages, bool timeline)
+      : program_(program), instructions_(program.ranks[rank]), stages_(stages), timeline_(timeline) {
     for (const Instruction& i : instructions_) {
-      if (i.what == Do::send_stepped || i.what == Do::receive_stepped) continue;  // of no stage
+      if (i.opcode == Opcode::send_stepped || i.opcode == Opcode::receive_stepped) continue;  // of no stage
       Versions& v = versions_[i.stage];
-      if (reads_weights(i.what))
+      if (reads_weights(i.opcode))
         ++(i.prediction >= 0 ? v.prediction_uses_left[i.prediction] : v.uses_left[i.version]);
-      if (i.what == Do::optimizer_step) v.newest = i.version;
+      if (i.opcode == Opcode::optimizer_step) v.newest = i.version;
     }
     for (auto& [stage, v] : versions_) {
-      for (int k = 1; k <= program.carried[stage.index()]; ++k) ++v.uses_left[v.newest - k];
+      for (int k = 1; k <= program.retained_versions[stage.index()]; ++k) ++v.uses_left[v.newest - k];
       v.newest = 0;
       const StageMemory& whole = stages[stage.index()];
       if (program.sharded(stage)) {
@@ -62,8 +58,8 @@ class OfRank {
       now_.gradients += whole.gradients;
       if (program.placement.has_weight_gradient_rank(stage) &&
           program.placement.weight_gradient_ranks[stage.index()] == Rank(rank))
-        lanes_.insert(stage);
-      if (lanes_.contains(stage)) continue;  // only the sum is here
+        weight_gradients_only_.insert(stage);
+      if (weight_gradients_only_.contains(stage)) continue;  // only the sum is here
       now_.weights += whole.weights;
       now_.optimizer += whole.optimizer;
     }
@@ -73,11 +69,11 @@ class OfRank {
   RankMemory run() {
     for (std::size_t k = 0; k < instructions_.size(); ++k) {
       const Instruction& i = instructions_[k];
-      if (is_compute(i.what) || i.what == Do::optimizer_step) visit(k, i);
-      if (i.what >= Do::gather_weights) gather_or_scatter(k, i);
-      if (i.what == Do::send_stash || i.what == Do::receive_stash) {
+      if (is_compute(i.opcode) || i.opcode == Opcode::optimizer_step) visit(k, i);
+      if (i.opcode >= Opcode::gather_weights) gather_or_scatter(k, i);
+      if (i.opcode == Opcode::send_stash || i.opcode == Opcode::receive_stash) {
         const StageMemory& stage = stages_[i.stage.index()];
-        now_.activations += i.what == Do::send_stash
+        now_.activations += i.opcode == Opcode::send_stash
                                 ? -1 * stage.weight_stash
                                 : stage.weight_stash + stage.boundary.data_until_weight_gradient;
         note(k);
@@ -105,12 +101,12 @@ class OfRank {
   bool kept() const { return program_.sharding.gather == Sharding::Gather::after_step; }
 
   void gather_or_scatter(std::size_t k, const Instruction& i) {
-    if (i.what == Do::reduce_scatter) {
+    if (i.opcode == Opcode::reduce_scatter) {
       if (!filled_.erase(i.stage)) return;
       now_.gradients -= whole_gradients_[i.stage];
       now_.unscattered -= whole_gradients_[i.stage];
     } else if (!kept()) {
-      const Bytes copy = whole_weights_[i.stage] * (i.what == Do::gather_weights ? 1 : -1);
+      const Bytes copy = whole_weights_[i.stage] * (i.opcode == Opcode::gather_weights ? 1 : -1);
       now_.weights += copy;
       now_.gathered += copy;
     }
@@ -127,16 +123,16 @@ class OfRank {
   void visit(std::size_t k, const Instruction& i) {
     const StageMemory& stage = stages_[i.stage.index()];
     Versions& v = versions_[i.stage];
-    const bool reads = reads_weights(i.what);
+    const bool reads = reads_weights(i.opcode);
     if (reads && i.prediction >= 0) v.predicted.insert(i.prediction);
-    if (i.what == Do::forward) {
+    if (i.opcode == Opcode::forward) {
       now_.activations += i.checkpoint ? stage.input : stage.stash;
       if (!i.checkpoint) hold_boundary(stage, i.micro);
       result_.peak_in_flight = std::max(result_.peak_in_flight, ++in_flight_);
     }
-    if (i.what == Do::recompute) now_.activations += stage.stash - stage.input;
-    if (i.what == Do::optimizer_step) v.newest = i.version;
-    if (i.what == Do::backward || i.what == Do::weight_gradient) fill_gradients(i.stage);
+    if (i.opcode == Opcode::recompute) now_.activations += stage.stash - stage.input;
+    if (i.opcode == Opcode::optimizer_step) v.newest = i.version;
+    if (i.opcode == Opcode::backward || i.opcode == Opcode::weight_gradient) fill_gradients(i.stage);
     count(v, stage);
     note(k);
     if (reads && i.prediction >= 0) {
@@ -144,21 +140,21 @@ class OfRank {
     } else if (reads && --v.uses_left[i.version] == 0) {
       v.uses_left.erase(i.version);
     }
-    switch (i.what) {
-      case Do::backward:
+    switch (i.opcode) {
+      case Opcode::backward:
         now_.activations -= stage.stash;
         release_boundary(stage, i.micro, true, true);
         --in_flight_;
         break;
-      case Do::input_gradient:
+      case Opcode::input_gradient:
         now_.activations += stage.weight_stash - stage.stash;
         release_boundary(stage, i.micro, true, false);
         --in_flight_;
         note(k);
         break;
-      case Do::weight_gradient:
+      case Opcode::weight_gradient:
         now_.activations -= stage.weight_stash;
-        if (lanes_.contains(i.stage)) now_.activations -= stage.boundary.data_until_weight_gradient;
+        if (weight_gradients_only_.contains(i.stage)) now_.activations -= stage.boundary.data_until_weight_gradient;
         release_boundary(stage, i.micro, false, true);
         break;
       default:
@@ -168,8 +164,7 @@ class OfRank {
 
   // A value made on this rank that several of its stages hold takes its bytes once.
   void hold_boundary(const StageMemory& stage, Micro micro) {
-    for (const BoundaryValue& v : stage.boundary.sent)
-      holders_[{v.layer, micro}] = v.until_input_gradient ? 1 : 0;
+    for (const BoundaryValue& v : stage.boundary.sent) holders_[{v.layer, micro}] = v.until_input_gradient ? 1 : 0;
     for (const BoundaryValue& v : stage.boundary.received) {
       const auto found = holders_.find({v.layer, micro});
       if (found == holders_.end() || !v.until_input_gradient) continue;
@@ -211,7 +206,7 @@ class OfRank {
   std::map<StageId, Versions> versions_;
   std::map<StageId, Bytes> whole_weights_, whole_gradients_;  // of sharded stages
   std::set<StageId> filled_;                                  // whose whole gradients exist
-  std::set<StageId> lanes_;                                   // stages whose W only run here
+  std::set<StageId> weight_gradients_only_;                   // stages whose W only run here
   // (layer, micro-batch) -> stages that keep that output; only of layers that run here.
   std::map<std::pair<int, Micro>, int> holders_;
   MemoryPoint now_{};
@@ -221,11 +216,9 @@ class OfRank {
 
 }  // namespace
 
-std::vector<RankMemory> memory(const Program& program, const std::vector<StageMemory>& stages,
-                               bool timeline) {
+std::vector<RankMemory> memory(const Program& program, const std::vector<StageMemory>& stages, bool timeline) {
   std::vector<RankMemory> result;
-  for (std::size_t r = 0; r < program.ranks.size(); ++r)
-    result.push_back(OfRank(program, r, stages, timeline).run());
+  for (std::size_t r = 0; r < program.ranks.size(); ++r) result.push_back(OfRank(program, r, stages, timeline).run());
   return result;
 }
 

@@ -8,9 +8,9 @@
 
 #include <vector>
 
-#include "harness/core/boundary_values.h"
-#include "harness/core/program.h"
-#include "harness/core/units.h"
+#include "harness/base/quantities.h"
+#include "harness/program/program.h"
+#include "harness/sim/boundary_values.h"
 
 namespace sluice {
 
@@ -27,8 +27,7 @@ struct StageMemory {
 };
 
 struct MemoryPoint {
-  std::size_t
-      instruction;  // index into the rank's program, after which this holds (F: while it runs)
+  std::size_t instruction;  // index into the rank's program, after which this holds (F: while it runs)
   Bytes weights, versions, gradients, optimizer, activations;
   // Of sharded stages, and part of weights and gradients: gathered copies (with ZeRO-1 the whole
   // weights less the shard), and whole gradients that wait for their reduce-scatter.
@@ -40,12 +39,11 @@ struct RankMemory {
   std::vector<MemoryPoint> timeline;  // one point per compute instruction, step, gather, free and
                                       // reduce-scatter
   MemoryPoint peak;                   // the one of largest total
-  int peak_in_flight = 0;  // micro-batches between F and the end of I/B, all stages of the rank
-  int peak_versions = 1;   // weight tensors of a stage in use at once: versions, the newest
-                           // included, and predictions
+  int peak_in_flight = 0;             // micro-batches between F and the end of I/B, all stages of the rank
+  int peak_versions = 1;              // weight tensors of a stage in use at once: versions, the newest
+                                      // included, and predictions
 };
 
-std::vector<RankMemory> memory(const Program& program, const std::vector<StageMemory>& stages,
-                               bool timeline = false);
+std::vector<RankMemory> memory(const Program& program, const std::vector<StageMemory>& stages, bool timeline = false);
 
 }  // namespace sluice

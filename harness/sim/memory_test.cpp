@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/core/example_schedules.h"
+#include "harness/program/example_schedules.h"
 
 namespace sluice {
 namespace {
@@ -10,13 +10,11 @@ namespace {
 const WeightRule kStash{.update = WeightRule::Update::every_backward};
 
 std::vector<StageMemory> stages_of(int n) {
-  return std::vector<StageMemory>(
-      static_cast<std::size_t>(n),
-      StageMemory{Bytes(100), Bytes(100), Bytes(200), Bytes(10), Bytes(7)});
+  return std::vector<StageMemory>(static_cast<std::size_t>(n),
+                                  StageMemory{Bytes(100), Bytes(100), Bytes(200), Bytes(10), Bytes(7)});
 }
 
-std::vector<RankMemory> of(const Schedule& schedule, const WeightRule& rule,
-                           bool timeline = false) {
+std::vector<RankMemory> of(const Schedule& schedule, const WeightRule& rule, bool timeline = false) {
   const int p = static_cast<int>(schedule.ranks.size());
   return memory(lower(schedule, chain(p), one_stage_per_rank(p), rule), stages_of(p), timeline);
 }
@@ -36,7 +34,7 @@ TEST(MemoryTest, WeightStashingKeepsPMinusKVersions) {
 
 TEST(MemoryTest, VerticalSyncKeepsPVersionsEverywhere) {
   WeightRule rule = kStash;
-  rule.forward = WeightRule::Forward::injected;
+  rule.forward = WeightRule::Forward::vertical_sync;
   for (int p = 1; p <= 6; ++p)
     for (const RankMemory& m : of(example_1f1b(p, 4 * p), rule)) EXPECT_EQ(m.peak_versions, p);
 }
@@ -89,8 +87,7 @@ TEST(MemoryTest, RecomputationKeepsInputsAndOneFullStash) {
   rule.recompute = WeightRule::Recompute::forward_weights;
   std::vector<StageMemory> stages = stages_of(3);
   for (StageMemory& s : stages) s.input = Bytes(2);
-  const auto ranks =
-      memory(lower(example_1f1b(3, 6), chain(3), one_stage_per_rank(3), rule), stages);
+  const auto ranks = memory(lower(example_1f1b(3, 6), chain(3), one_stage_per_rank(3), rule), stages);
   for (std::size_t k = 0; k < 3; ++k)  // p - k inputs, one of which is a full stash meanwhile
     EXPECT_EQ(ranks[k].peak.activations.value, (3 - static_cast<int>(k) - 1) * 2 + 10);
 }
@@ -98,7 +95,7 @@ TEST(MemoryTest, RecomputationKeepsInputsAndOneFullStash) {
 TEST(MemoryTest, APredictionIsOneMoreTensorAndAKeptOneStaysUntilItsBackward) {
   WeightRule rule = kStash;
   rule.backward = WeightRule::Backward::newest;
-  rule.forward_ahead = {2, 1, 0};
+  rule.forward_horizon = {2, 1, 0};
   const auto dropped = of(example_1f1b(3, 9), rule);
   EXPECT_EQ(dropped[0].peak_versions, 2);
   EXPECT_EQ(dropped[1].peak_versions, 2);

@@ -7,8 +7,7 @@ namespace sluice {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-Network::Network(const Program& program, const Cluster& cluster, std::span<const DeviceId> devices)
-    : paths_(cluster) {
+Network::Network(const Program& program, const Cluster& cluster, std::span<const DeviceId> devices) : paths_(cluster) {
   std::vector<Rank> sender;  // of each medium
   for (const Channel& c : program.channels) {
     Route route = route_between(cluster, devices[c.from.index()], devices[c.to.index()]);
@@ -19,25 +18,22 @@ Network::Network(const Program& program, const Cluster& cluster, std::span<const
     }
     routes_.push_back(std::move(route));
   }
-  for (const auto& ranks : program.placement.stages)
-    rings_.push_back(ring_of(cluster, devices, ranks));
+  for (const auto& ranks : program.placement.stages) rings_.push_back(ring_of(cluster, devices, ranks));
   busy_until_.assign(media_.size(), 0);
 }
 
 // All hops of a step go at once: it takes as long as its slowest, or as those together that share a
 // medium, and the longest latency.
-Route Network::ring_of(const Cluster& cluster, std::span<const DeviceId> devices,
-                       const std::vector<Rank>& members) {
+Route Network::ring_of(const Cluster& cluster, std::span<const DeviceId> devices, const std::vector<Rank>& members) {
   Route ring;
   std::map<std::size_t, double> shared;  // medium -> seconds of a byte of every hop
   for (std::size_t k = 0; members.size() > 1 && k < members.size(); ++k) {
-    const Route hop = route_between(cluster, devices[members[k].index()],
-                                    devices[members[(k + 1) % members.size()].index()]);
+    const Route hop =
+        route_between(cluster, devices[members[k].index()], devices[members[(k + 1) % members.size()].index()]);
     ring.latency = std::max(ring.latency, hop.latency);
     ring.seconds_per_byte = std::max(ring.seconds_per_byte, hop.seconds_per_byte);
     for (const std::size_t medium : hop.media)
-      ring.seconds_per_byte =
-          std::max(ring.seconds_per_byte, shared[medium] += hop.seconds_per_byte);
+      ring.seconds_per_byte = std::max(ring.seconds_per_byte, shared[medium] += hop.seconds_per_byte);
   }
   for (const auto& [medium, seconds] : shared) ring.media.push_back(medium);
   return ring;
@@ -53,12 +49,9 @@ Route Network::route_between(const Cluster& cluster, DeviceId from, DeviceId to)
     if (link.bandwidth == kInfinity) continue;
     // A group's direction is seen from the end where it sits: out of link.from travelling along
     // the link, into link.to.
-    if (link.group >= 0)
-      occupy(route, {1, static_cast<std::size_t>(link.group), link.duplex && hop.reversed});
-    if (link.to_group >= 0)
-      occupy(route, {1, static_cast<std::size_t>(link.to_group), link.duplex && !hop.reversed});
-    if (link.group < 0 && link.to_group < 0)
-      occupy(route, {0, hop.link, link.duplex && hop.reversed});
+    if (link.group >= 0) occupy(route, {1, static_cast<std::size_t>(link.group), link.duplex && hop.reversed});
+    if (link.to_group >= 0) occupy(route, {1, static_cast<std::size_t>(link.to_group), link.duplex && !hop.reversed});
+    if (link.group < 0 && link.to_group < 0) occupy(route, {0, hop.link, link.duplex && hop.reversed});
   }
   route.seconds_per_byte = 1 / slowest;
   std::ranges::sort(route.media);

@@ -7,8 +7,8 @@
 #include <tuple>
 #include <vector>
 
-#include "harness/core/cluster.h"
-#include "harness/core/program.h"
+#include "harness/model/cluster.h"
+#include "harness/program/program.h"
 
 namespace sluice {
 
@@ -27,9 +27,7 @@ class Network {
   // and ranks may run ahead of one another in any order.
   bool exclusive() const { return exclusive_; }
 
-  double transfer_seconds(std::size_t channel, double bytes) const {
-    return bytes * routes_[channel].seconds_per_byte;
-  }
+  double transfer_seconds(std::size_t channel, double bytes) const { return bytes * routes_[channel].seconds_per_byte; }
 
   // When a message that is sent at `now` is there.
   double arrival(std::size_t channel, double now, double transfer) {
@@ -55,8 +53,7 @@ class Network {
   using Medium = std::tuple<int, std::size_t, bool>;  // (kind, link or group, direction)
 
   Route route_between(const Cluster& cluster, DeviceId from, DeviceId to);
-  Route ring_of(const Cluster& cluster, std::span<const DeviceId> devices,
-                const std::vector<Rank>& members);
+  Route ring_of(const Cluster& cluster, std::span<const DeviceId> devices, const std::vector<Rank>& members);
   void occupy(Route& route, const Medium& medium);
 
   // The start of a transfer that waits until all the media are free, and then keeps them.

@@ -6,7 +6,7 @@
 #include <queue>
 #include <stdexcept>
 
-#include "harness/core/error.h"
+#include "harness/base/error.h"
 #include "harness/sim/collectives.h"
 #include "harness/sim/network.h"
 
@@ -33,20 +33,16 @@ Costs costs_of(const Plan& plan, const CostGraph& graph, const Cluster& cluster)
 }
 
 Costs uniform_costs(int stages, double forward, double input_gradient, double weight_gradient) {
-  StageCost cost{Seconds(forward), Seconds(input_gradient), Seconds(weight_gradient), Seconds(0),
-                 Bytes(0)};
+  StageCost cost{Seconds(forward), Seconds(input_gradient), Seconds(weight_gradient), Seconds(0), Bytes(0)};
   return {std::vector<StageCost>(static_cast<std::size_t>(stages), cost), {}, {}};
 }
 
 Cluster latency_cluster(int ranks, Seconds latency) {
-  Cluster cluster{.name = "uniform",
-                  .source = "",
-                  .devices = std::vector<Device>(static_cast<std::size_t>(ranks)),
-                  .links = {}};
+  Cluster cluster{
+      .name = "uniform", .source = "", .devices = std::vector<Device>(static_cast<std::size_t>(ranks)), .links = {}};
   for (int a = 0; a < ranks; ++a)
     for (int b = a + 1; b < ranks; ++b)
-      cluster.links.push_back(
-          {DeviceId(a), DeviceId(b), std::numeric_limits<double>::infinity(), latency, true, -1});
+      cluster.links.push_back({DeviceId(a), DeviceId(b), std::numeric_limits<double>::infinity(), latency, true, -1});
   return cluster;
 }
 
@@ -65,8 +61,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // taken in order of time.
 class Engine {
  public:
-  Engine(const Program& program, const Costs& costs, const Cluster& cluster,
-         std::span<const DeviceId> devices, const SimulateOptions& options)
+  Engine(const Program& program, const Costs& costs, const Cluster& cluster, std::span<const DeviceId> devices,
+         const SimulateOptions& options)
       : program_(program),
         costs_(costs),
         options_(options),
@@ -81,24 +77,21 @@ class Engine {
       edges_[e.to.index()].push_back({e.from, static_cast<double>(e.bytes.value)});
     }
     for (const StageCost& cost : costs.stages)
-      compute_seconds_.push_back(
-          {cost.forward.value, cost.input_gradient.value + cost.weight_gradient.value,
-           cost.input_gradient.value, cost.weight_gradient.value, cost.forward.value});
+      compute_seconds_.push_back({cost.forward.value, cost.input_gradient.value + cost.weight_gradient.value,
+                                  cost.input_gradient.value, cost.weight_gradient.value, cost.forward.value});
     result_.update_end.assign(static_cast<std::size_t>(options.iterations * program.updates), 0);
     if (options.trace) {
       result_.trace.ranks.resize(ranks_.size());
       for (std::size_t r = 0; r < ranks_.size(); ++r)
-        result_.trace.ranks[r].reserve(static_cast<std::size_t>(
-            std::ranges::count_if(program.ranks[r], [](const Instruction& i) {
-              return is_compute(i.what) || i.what == Do::reduce_gradients ||
-                     i.what == Do::optimizer_step;
+        result_.trace.ranks[r].reserve(
+            static_cast<std::size_t>(std::ranges::count_if(program.ranks[r], [](const Instruction& i) {
+              return is_compute(i.opcode) || i.opcode == Opcode::reduce_gradients || i.opcode == Opcode::optimizer_step;
             })));
     }
   }
 
   Simulation run() {
-    const bool time_ordered =
-        options_.time_ordered || !network_.exclusive() || collectives_.any_sharded();
+    const bool time_ordered = options_.time_ordered || !network_.exclusive() || collectives_.any_sharded();
     for (std::size_t r = ranks_.size(); r-- > 0;) ready_.push_back(r);
     do {
       while (!ready_.empty()) {
@@ -106,8 +99,7 @@ class Engine {
         ready_.pop_back();
         time_ordered ? advance<true>(r, -1) : advance<false>(r, -1);
       }
-      if (collectives_.pending() &&
-          (sends_.empty() || collectives_.next_time() <= sends_.top().first)) {
+      if (collectives_.pending() && (sends_.empty() || collectives_.next_time() <= sends_.top().first)) {
         collectives_.step(ready_);
         continue;
       }
@@ -117,8 +109,7 @@ class Engine {
       advance<true>(r, time);
     } while (true);
     for (const RankState& rank : ranks_)
-      if (rank.iteration < options_.iterations)
-        throw std::logic_error("the simulated program is deadlocked");
+      if (rank.iteration < options_.iterations) throw std::logic_error("the simulated program is deadlocked");
     finish_bubbles();
     result_.end = std::max(result_.end, collectives_.end());
     if (options_.trace) result_.trace.collectives = collectives_.first_iteration();
@@ -159,12 +150,12 @@ class Engine {
     for (; rank.iteration < options_.iterations; ++rank.iteration, next = 0) {
       for (; next < program.size(); ++next) {
         const Instruction& i = program[next];
-        switch (i.what) {
-          case Do::receive_activation:
-          case Do::receive_gradient:
-          case Do::receive_stash:
-          case Do::receive_weight_gradient:
-          case Do::receive_stepped: {
+        switch (i.opcode) {
+          case Opcode::receive_activation:
+          case Opcode::receive_gradient:
+          case Opcode::receive_stash:
+          case Opcode::receive_weight_gradient:
+          case Opcode::receive_stepped: {
             ChannelState& channel = channels_[static_cast<std::size_t>(i.channel)];
             if (channel.taken == channel.arrivals.size()) {
               channel.waiting_rank = static_cast<int>(r);
@@ -177,43 +168,42 @@ class Engine {
             }
             break;
           }
-          case Do::send_activation:
-          case Do::send_gradient:
-          case Do::send_stash:
-          case Do::send_weight_gradient:
-          case Do::send_stepped:
+          case Opcode::send_activation:
+          case Opcode::send_gradient:
+          case Opcode::send_stash:
+          case Opcode::send_weight_gradient:
+          case Opcode::send_stepped:
             if (kTimeOrdered && clock > now) {
               sends_.push({clock, r});
               return stop();
             }
             send(i, clock);
             break;
-          case Do::reduce_gradients:
+          case Opcode::reduce_gradients:
             stop();
             if (!reduce(r, i)) return;
             clock = rank.clock;
             break;
-          case Do::gather_weights:
-          case Do::reduce_scatter:
+          case Opcode::gather_weights:
+          case Opcode::reduce_scatter:
             collectives_.issue(r, i, clock, rank.iteration == 0);
             break;
-          case Do::free_weights:
+          case Opcode::free_weights:
             break;
-          case Do::optimizer_step: {
+          case Opcode::optimizer_step: {
             if (!collectives_.ready(r, i, clock)) return stop();
             const double start = clock;
             clock += costs_.stages[i.stage.index()].update.value;
             record(r, i, start, clock);
-            double& update = result_.update_end[static_cast<std::size_t>(
-                rank.iteration * program_.updates + i.micro.value)];
+            double& update =
+                result_.update_end[static_cast<std::size_t>(rank.iteration * program_.updates + i.micro.value)];
             update = std::max(update, clock);
             break;
           }
           default: {
             if (!collectives_.ready(r, i, clock)) return stop();
             const double start = clock;
-            const double seconds =
-                compute_seconds_[i.stage.index()][static_cast<std::size_t>(i.what)];
+            const double seconds = compute_seconds_[i.stage.index()][static_cast<std::size_t>(i.opcode)];
             clock += seconds;
             if (rank.iteration == 0) {
               rank.first = std::min(rank.first, start);
@@ -232,7 +222,7 @@ class Engine {
   void send(const Instruction& i, double clock) {
     const auto c = static_cast<std::size_t>(i.channel);
     ChannelState& channel = channels_[c];
-    const bool along_edge = i.what <= Do::receive_gradient;
+    const bool along_edge = i.opcode <= Opcode::receive_gradient;
     if (!along_edge || channel.stage != i.stage || channel.peer != i.peer_stage) {
       channel.stage = along_edge ? i.stage : StageId(-1);
       channel.peer = i.peer_stage;
@@ -256,9 +246,8 @@ class Engine {
     }
     const double start = group.latest;
     const double end =
-        start +
-        network_.all_reduce_seconds(
-            i.stage, members, static_cast<double>(costs_.stages[i.stage.index()].parameters.value));
+        start + network_.all_reduce_seconds(i.stage, members,
+                                            static_cast<double>(costs_.stages[i.stage.index()].parameters.value));
     for (const std::size_t member : group.waiting) {
       record(member, program_.ranks[member][ranks_[member].next], start, end);
       ranks_[member].clock = end;
@@ -273,20 +262,17 @@ class Engine {
   }
 
   void record(std::size_t r, const Instruction& i, double start, double end) {
-    if (options_.trace && ranks_[r].iteration == 0)
-      result_.trace.ranks[r].push_back({i, start, end});
+    if (options_.trace && ranks_[r].iteration == 0) result_.trace.ranks[r].push_back({i, start, end});
   }
 
   double message_bytes(const Instruction& i) const {
     const std::size_t s = i.stage.index();
-    if (i.what == Do::send_stepped) return 0;
-    if (i.what == Do::send_weight_gradient)
-      return static_cast<double>(costs_.stages[s].parameters.value);
-    if (i.what == Do::send_stash)
+    if (i.opcode == Opcode::send_stepped) return 0;
+    if (i.opcode == Opcode::send_weight_gradient) return static_cast<double>(costs_.stages[s].parameters.value);
+    if (i.opcode == Opcode::send_stash)
       return costs_.weight_stash.empty() ? 0 : static_cast<double>(costs_.weight_stash[s].value);
     for (const auto& [peer, bytes] : edges_[i.stage.index()])
-      if (peer == i.peer_stage)
-        return bytes * message_grouping(program_.graph, i.stage, i.peer_stage);
+      if (peer == i.peer_stage) return bytes * micros_per_message(program_.graph, i.stage, i.peer_stage);
     return 0;
   }
 
@@ -336,8 +322,7 @@ Simulation simulate(const Program& program, const Costs& costs, const Cluster& c
     throw std::logic_error("simulate() needs a device for every rank and a cost for every stage");
   for (const DeviceId device : rank_devices)
     if (device.value < 0 || device.index() >= cluster.devices.size())
-      throw InputError("cluster '" + cluster.name + "'",
-                       "device " + std::to_string(device.value) + " does not exist",
+      throw InputError("cluster '" + cluster.name + "'", "device " + std::to_string(device.value) + " does not exist",
                        "there are " + std::to_string(cluster.devices.size()));
   return Engine(program, costs, cluster, rank_devices, options).run();
 }

@@ -14,10 +14,10 @@
 #include <span>
 #include <vector>
 
-#include "harness/core/cluster.h"
-#include "harness/core/plan.h"
-#include "harness/core/program.h"
-#include "harness/core/trace.h"
+#include "harness/model/cluster.h"
+#include "harness/pipeline/plan.h"
+#include "harness/program/program.h"
+#include "harness/program/trace.h"
 
 namespace sluice {
 

@@ -1,38 +1,33 @@
 // How many schedule ops (F and B) the virtual clock runs a second, on one core.
 #include <benchmark/benchmark.h>
 
-#include "harness/core/example_schedules.h"
+#include "harness/program/example_schedules.h"
 #include "harness/sim/simulate.h"
 
 namespace sluice {
 namespace {
 
-void run(benchmark::State& state, const Cluster& cluster, bool time_ordered, bool trace,
-         Bytes message) {
-  const int ranks = static_cast<int>(state.range(0)),
-            microbatches = static_cast<int>(state.range(1));
-  const Program program = lower(example_1f1b(ranks, microbatches), chain(ranks),
-                                one_stage_per_rank(ranks), WeightRule{});
+void run(benchmark::State& state, const Cluster& cluster, bool time_ordered, bool trace, Bytes message) {
+  const int ranks = static_cast<int>(state.range(0)), microbatches = static_cast<int>(state.range(1));
+  const Program program =
+      lower(example_1f1b(ranks, microbatches), chain(ranks), one_stage_per_rank(ranks), WeightRule{});
   Costs costs = uniform_costs(ranks, 1e-3, 1e-3, 1e-3);
   for (int s = 0; s + 1 < ranks; ++s)
     if (message.value > 0) costs.edges.push_back({StageId(s), StageId(s + 1), message});
   const std::vector<DeviceId> devices = identity_devices(ranks);
   for (auto _ : state)
     benchmark::DoNotOptimize(
-        simulate(program, costs, cluster, devices, {.trace = trace, .time_ordered = time_ordered})
-            .end);
+        simulate(program, costs, cluster, devices, {.trace = trace, .time_ordered = time_ordered}).end);
   state.SetItemsProcessed(state.iterations() * 2 * ranks * microbatches);
 }
 
 void uniform_latency(benchmark::State& state) {
-  run(state, latency_cluster(static_cast<int>(state.range(0)), Seconds(1e-4)), false, false,
-      Bytes(0));
+  run(state, latency_cluster(static_cast<int>(state.range(0)), Seconds(1e-4)), false, false, Bytes(0));
 }
 BENCHMARK(uniform_latency)->Args({1024, 1024})->Args({64, 1024})->Unit(benchmark::kMillisecond);
 
 void uniform_latency_traced(benchmark::State& state) {
-  run(state, latency_cluster(static_cast<int>(state.range(0)), Seconds(1e-4)), false, true,
-      Bytes(0));
+  run(state, latency_cluster(static_cast<int>(state.range(0)), Seconds(1e-4)), false, true, Bytes(0));
 }
 BENCHMARK(uniform_latency_traced)->Args({256, 1024})->Unit(benchmark::kMillisecond);
 

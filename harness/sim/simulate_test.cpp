@@ -5,9 +5,9 @@
 
 #include <limits>
 
-#include "harness/core/check.h"
-#include "harness/core/example_schedules.h"
-#include "harness/core/expect_error.h"
+#include "harness/base/expect_error.h"
+#include "harness/program/check.h"
+#include "harness/program/example_schedules.h"
 
 namespace sluice {
 namespace {
@@ -46,8 +46,8 @@ TEST(SimulateTest, ClosedFormsWithoutLatency) {
     for (int m = 1; m <= 4 * p; ++m)
       for (const Schedule& schedule : {example_gpipe(p, m), example_1f1b(p, m)}) {
         const Program program = lower(schedule, chain(p), one_stage_per_rank(p), WeightRule{});
-        const Simulation s = simulate(program, uniform_costs(p, forward, 1.5, 1),
-                                      latency_cluster(p, Seconds(0)), identity_devices(p));
+        const Simulation s =
+            simulate(program, uniform_costs(p, forward, 1.5, 1), latency_cluster(p, Seconds(0)), identity_devices(p));
         const double makespan = (m + p - 1) * (forward + backward);
         ASSERT_NEAR(s.bubble.makespan, makespan, 1e-9) << "p=" << p << " m=" << m;
         ASSERT_NEAR(s.bubble.bubble_ratio, (p - 1.0) / (m + p - 1), 1e-12);
@@ -60,8 +60,8 @@ TEST(SimulateTest, ClosedFormsWithoutLatency) {
 // With latency L, 1F1B's steady state has just as many micro-batches in flight as it needs without.
 TEST(SimulateTest, LatencyCostsOneForwardOneBackwardMoreThanGPipe) {
   const auto makespan = [](const Schedule& schedule) {
-    return simulate(lower(schedule, chain(4), one_stage_per_rank(4), WeightRule{}),
-                    uniform_costs(4, 1, 1, 1), latency_cluster(4, Seconds(1)), identity_devices(4))
+    return simulate(lower(schedule, chain(4), one_stage_per_rank(4), WeightRule{}), uniform_costs(4, 1, 1, 1),
+                    latency_cluster(4, Seconds(1)), identity_devices(4))
         .bubble.makespan;
   };
   EXPECT_DOUBLE_EQ(makespan(example_gpipe(4, 8)), 39);
@@ -72,8 +72,7 @@ TEST(SimulateTest, TheTraceHasEveryComputeOpWithItsTimes) {
   const Program program = lower(example_1f1b(2, 2), chain(2), one_stage_per_rank(2), WeightRule{});
   Costs costs = uniform_costs(2, 1, 1, 1);
   costs.stages[1].update = Seconds(0.5);
-  const Simulation s =
-      simulate(program, costs, latency_cluster(2, Seconds(0.25)), identity_devices(2));
+  const Simulation s = simulate(program, costs, latency_cluster(2, Seconds(0.25)), identity_devices(2));
   EXPECT_DOUBLE_EQ(event(s, "1F0").start, 1.25);
   EXPECT_DOUBLE_EQ(event(s, "1B0").end, 4.25);
   EXPECT_DOUBLE_EQ(event(s, "0B0").start, 4.5);
@@ -86,15 +85,14 @@ TEST(SimulateTest, TheTraceHasEveryComputeOpWithItsTimes) {
   const Bubbles b = bubbles(s.trace);
   EXPECT_DOUBLE_EQ(b.makespan, s.bubble.makespan);
   EXPECT_DOUBLE_EQ(b.bubble_ratio, s.bubble.bubble_ratio);
-  EXPECT_EQ(s.instructions,
-            static_cast<std::int64_t>(program.ranks[0].size() + program.ranks[1].size()));
+  EXPECT_EQ(s.instructions, static_cast<std::int64_t>(program.ranks[0].size() + program.ranks[1].size()));
 }
 
 TEST(SimulateTest, WithoutATraceTheFiguresAreTheSame) {
   const Program program = lower(example_1f1b(3, 5), chain(3), one_stage_per_rank(3), WeightRule{});
   const auto run = [&](bool trace) {
-    return simulate(program, uniform_costs(3, 1, 2, 3), latency_cluster(3, Seconds(0.5)),
-                    identity_devices(3), {.trace = trace});
+    return simulate(program, uniform_costs(3, 1, 2, 3), latency_cluster(3, Seconds(0.5)), identity_devices(3),
+                    {.trace = trace});
   };
   EXPECT_TRUE(run(false).trace.ranks.empty());
   EXPECT_EQ(run(false).bubble.idle, run(true).bubble.idle);
@@ -109,12 +107,11 @@ const std::string kTwoChains =
     "rank 3: 3F0 3B0\n";
 
 Simulation two_chains(std::vector<Link> links) {
-  const StageGraph graph =
-      stage_graph(4, {{StageId(0), StageId(1)}, {StageId(2), StageId(3)}}, "test");
+  const StageGraph graph = stage_graph(4, {{StageId(0), StageId(1)}, {StageId(2), StageId(3)}}, "test");
   Costs costs = uniform_costs(4, 1, 1, 1);
   costs.edges = {{StageId(0), StageId(1), Bytes(200)}, {StageId(2), StageId(3), Bytes(300)}};
-  return simulate(lowered(kTwoChains, graph, one_stage_per_rank(4)), costs,
-                  cluster_of(4, std::move(links)), identity_devices(4));
+  return simulate(lowered(kTwoChains, graph, one_stage_per_rank(4)), costs, cluster_of(4, std::move(links)),
+                  identity_devices(4));
 }
 
 TEST(LinksTest, SeparateLinksDoNotDelayEachOther) {
@@ -153,15 +150,14 @@ TEST(LinksTest, ACardSendsAndReceivesAtOnce) {
 
 // Rank 0 sends an activation to rank 1 while rank 1 sends one to rank 0.
 Simulation crossing(bool duplex) {
-  const StageGraph graph =
-      stage_graph(4, {{StageId(0), StageId(1)}, {StageId(2), StageId(3)}}, "test");
+  const StageGraph graph = stage_graph(4, {{StageId(0), StageId(1)}, {StageId(2), StageId(3)}}, "test");
   const Placement placement{{{Rank(0)}, {Rank(1)}, {Rank(1)}, {Rank(0)}}};
   Costs costs = uniform_costs(4, 1, 1, 1);
   costs.edges = {{StageId(0), StageId(1), Bytes(200)}, {StageId(2), StageId(3), Bytes(200)}};
   Link l = link(0, 1, 100, 0);
   l.duplex = duplex;
-  return simulate(lowered("rank 0: 0F0 3F0 3B0 0B0\nrank 1: 2F0 1F0 1B0 2B0\n", graph, placement),
-                  costs, cluster_of(2, {l}), identity_devices(2));
+  return simulate(lowered("rank 0: 0F0 3F0 3B0 0B0\nrank 1: 2F0 1F0 1B0 2B0\n", graph, placement), costs,
+                  cluster_of(2, {l}), identity_devices(2));
 }
 
 TEST(LinksTest, HalfDuplexDirectionsShareTheLink) {
@@ -172,8 +168,7 @@ TEST(LinksTest, HalfDuplexDirectionsShareTheLink) {
 }
 
 TEST(LinksTest, APathOfTwoHopsAddsLatenciesAndTakesTheSlowerBandwidth) {
-  const Program program =
-      lowered("rank 0: 0F0 0B0\nrank 1: 1F0 1B0\n", chain(2), one_stage_per_rank(2));
+  const Program program = lowered("rank 0: 0F0 0B0\nrank 1: 1F0 1B0\n", chain(2), one_stage_per_rank(2));
   Costs costs = uniform_costs(2, 1, 1, 1);
   costs.edges = {{StageId(0), StageId(1), Bytes(200)}};
   const Cluster cluster = cluster_of(3, {link(0, 1, 100, 0.25), link(1, 2, 50, 0.5)});
@@ -185,22 +180,19 @@ TEST(LinksTest, APathOfTwoHopsAddsLatenciesAndTakesTheSlowerBandwidth) {
 
 TEST(LinksTest, AMessageOccupiesEveryMediumOfItsPath) {
   // 0 -> 2 by way of 1; its second link also carries what 1 sends to 2 a moment later.
-  const StageGraph graph =
-      stage_graph(4, {{StageId(0), StageId(2)}, {StageId(1), StageId(3)}}, "test");
+  const StageGraph graph = stage_graph(4, {{StageId(0), StageId(2)}, {StageId(1), StageId(3)}}, "test");
   const Placement placement{{{Rank(0)}, {Rank(1)}, {Rank(2)}, {Rank(2)}}};
-  const Program program =
-      lowered("rank 0: 0F0 0B0\nrank 1: 1F0 1B0\nrank 2: 2F0 3F0 3B0 2B0\n", graph, placement);
+  const Program program = lowered("rank 0: 0F0 0B0\nrank 1: 1F0 1B0\nrank 2: 2F0 3F0 3B0 2B0\n", graph, placement);
   Costs costs = uniform_costs(4, 1, 1, 1);
   costs.edges = {{StageId(0), StageId(2), Bytes(400)}, {StageId(1), StageId(3), Bytes(100)}};
-  const Simulation s = simulate(
-      program, costs, cluster_of(3, {link(0, 1, 100, 0), link(1, 2, 100, 0)}), identity_devices(3));
+  const Simulation s =
+      simulate(program, costs, cluster_of(3, {link(0, 1, 100, 0), link(1, 2, 100, 0)}), identity_devices(3));
   EXPECT_DOUBLE_EQ(event(s, "2F0").start, 5);
   EXPECT_DOUBLE_EQ(event(s, "3F0").start, 6);  // its message came at 6, not at 2
 }
 
 TEST(LinksTest, RanksOfOneDeviceExchangeAtOnce) {
-  const Program program =
-      lowered("rank 0: 0F0 0B0\nrank 1: 1F0 1B0\n", chain(2), one_stage_per_rank(2));
+  const Program program = lowered("rank 0: 0F0 0B0\nrank 1: 1F0 1B0\n", chain(2), one_stage_per_rank(2));
   const std::vector<DeviceId> devices = {DeviceId(0), DeviceId(0)};
   EXPECT_DOUBLE_EQ(simulate(program, uniform_costs(2, 1, 1, 1), cluster_of(1, {}), devices).end, 6);
 }
@@ -208,14 +200,12 @@ TEST(LinksTest, RanksOfOneDeviceExchangeAtOnce) {
 TEST(AllReduceTest, TakesTheRingsTimeAfterTheLastMember) {
   // Three replicas; rank 0 has two micro-batches, so it comes last, at 6.
   const Placement placement{{{Rank(0), Rank(1), Rank(2)}}};
-  const Program program =
-      lowered("rank 0: 0F0 0B0 0F3 0B3\nrank 1: 0F1 0B1\nrank 2: 0F2 0B2\n", chain(1), placement);
+  const Program program = lowered("rank 0: 0F0 0B0 0F3 0B3\nrank 1: 0F1 0B1\nrank 2: 0F2 0B2\n", chain(1), placement);
   Costs costs = uniform_costs(1, 1, 1, 1);
   costs.stages[0].parameters = Bytes(600);
   costs.stages[0].update = Seconds(1);
   const Simulation s =
-      simulate(program, costs,
-               cluster_of(3, {link(0, 1, 100, 0.1), link(1, 2, 50, 0.2), link(0, 2, 100, 0.1)}),
+      simulate(program, costs, cluster_of(3, {link(0, 1, 100, 0.1), link(1, 2, 50, 0.2), link(0, 2, 100, 0.1)}),
                identity_devices(3));
   // 2 (n - 1) steps of 200 bytes over the slowest link, each with the longest latency.
   const double reduced = 6 + 4 * (200.0 / 50 + 0.2);
@@ -238,25 +228,22 @@ TEST(AllReduceTest, AgreesWithThePublishedFormula) {
   std::vector<Link> links;
   for (int r = 0; r < 8; ++r) {
     placement.stages[0].emplace_back(r);
-    text +=
-        "rank " + std::to_string(r) + ": 0F" + std::to_string(r) + " 0B" + std::to_string(r) + "\n";
+    text += "rank " + std::to_string(r) + ": 0F" + std::to_string(r) + " 0B" + std::to_string(r) + "\n";
     for (int o = 0; o < r; ++o) links.push_back(link(o, r, 12e9, 5e-6));
   }
   Costs costs = uniform_costs(1, 0, 0, 0);
   costs.stages[0].parameters = Bytes(100'000'000);
-  const Simulation s = simulate(lowered(text, chain(1), placement), costs, cluster_of(8, links),
-                                identity_devices(8));
+  const Simulation s = simulate(lowered(text, chain(1), placement), costs, cluster_of(8, links), identity_devices(8));
   EXPECT_NEAR(s.end, 14.653e-3, 1e-6);
 }
 
 TEST(IterationsTest, UpdatesEndOneSteadyStepApart) {
   const Program program = lower(example_1f1b(4, 8), chain(4), one_stage_per_rank(4), WeightRule{});
-  const Simulation s = simulate(program, uniform_costs(4, 1, 1, 1), latency_cluster(4, Seconds(0)),
-                                identity_devices(4), {.iterations = 5});
+  const Simulation s = simulate(program, uniform_costs(4, 1, 1, 1), latency_cluster(4, Seconds(0)), identity_devices(4),
+                                {.iterations = 5});
   ASSERT_EQ(s.update_end.size(), 5u);
   // The last update of an iteration is rank 0's; the next iteration begins at once on each rank.
-  for (std::size_t u = 1; u < 5; ++u)
-    EXPECT_DOUBLE_EQ(s.update_end[u] - s.update_end[u - 1], (8 + 4 - 1) * 3.0);
+  for (std::size_t u = 1; u < 5; ++u) EXPECT_DOUBLE_EQ(s.update_end[u] - s.update_end[u - 1], (8 + 4 - 1) * 3.0);
   EXPECT_DOUBLE_EQ(s.bubble.makespan, 33);  // of the first iteration
   EXPECT_EQ(s.trace.ranks[0].size(), 17u);  // of the first iteration too
   EXPECT_DOUBLE_EQ(s.end, s.update_end.back());
@@ -265,11 +252,10 @@ TEST(IterationsTest, UpdatesEndOneSteadyStepApart) {
 TEST(IterationsTest, PipeDreamUpdatesEveryBackward) {
   const WeightRule rule{.update = WeightRule::Update::every_backward};
   const Program program = lower(example_1f1b(3, 9), chain(3), one_stage_per_rank(3), rule);
-  const Simulation s = simulate(program, uniform_costs(3, 1, 1, 1), latency_cluster(3, Seconds(0)),
-                                identity_devices(3), {.iterations = 2});
+  const Simulation s = simulate(program, uniform_costs(3, 1, 1, 1), latency_cluster(3, Seconds(0)), identity_devices(3),
+                                {.iterations = 2});
   ASSERT_EQ(s.update_end.size(), 18u);
-  for (std::size_t u = 1; u < s.update_end.size(); ++u)
-    EXPECT_GT(s.update_end[u], s.update_end[u - 1]);
+  for (std::size_t u = 1; u < s.update_end.size(); ++u) EXPECT_GT(s.update_end[u], s.update_end[u - 1]);
   for (std::size_t u = 3; u < 9; ++u)  // full pipe: one batch every F + B
     EXPECT_DOUBLE_EQ(s.update_end[u] - s.update_end[u - 1], 3);
 }
@@ -294,8 +280,7 @@ Costs random_costs(const StageGraph& graph) {
   Costs costs;
   for (std::size_t s = 0; s < graph.size(); ++s) {
     const auto seconds = [] { return Seconds(*rc::gen::inRange(1, 10)); };
-    costs.stages.push_back(
-        {seconds(), seconds(), seconds(), seconds(), Bytes(*rc::gen::inRange(0, 500))});
+    costs.stages.push_back({seconds(), seconds(), seconds(), seconds(), Bytes(*rc::gen::inRange(0, 500))});
     for (const StageId t : graph.successors[s])
       costs.edges.push_back({StageId(s), t, Bytes(*rc::gen::inRange(0, 300))});
   }
@@ -310,8 +295,7 @@ RC_GTEST_PROP(EngineTest, RanksRunInAnyOrderAsInOrderOfTime, (unsigned seed)) {
   for (Link& l : cluster.links) l.bandwidth = *rc::gen::element(25.0, 100.0, kUnlimited);
   const Costs costs = random_costs(p.graph);
   const auto run = [&](bool time_ordered) {
-    return simulate(program, costs, cluster, identity_devices(ranks),
-                    {.iterations = 3, .time_ordered = time_ordered});
+    return simulate(program, costs, cluster, identity_devices(ranks), {.iterations = 3, .time_ordered = time_ordered});
   };
   expect_same(run(false), run(true));
 }
@@ -322,9 +306,7 @@ RC_GTEST_PROP(EngineTest, EveryRandomProgramEndsOnASharedBus, (unsigned seed)) {
   const int ranks = static_cast<int>(program.rank_count());
   Cluster cluster = latency_cluster(ranks, Seconds(1));
   const Costs costs = random_costs(p.graph);
-  const auto end = [&] {
-    return simulate(program, costs, cluster, identity_devices(ranks), {.trace = false}).end;
-  };
+  const auto end = [&] { return simulate(program, costs, cluster, identity_devices(ranks), {.trace = false}).end; };
   for (Link& l : cluster.links) l.bandwidth = 100;
   RC_ASSERT(end() > 0);
   for (Link& l : cluster.links) l.group = 0, l.duplex = false;
@@ -339,28 +321,24 @@ TEST(SimulateTest, BadInputIsRefused) {
   EXPECT_EQ(error_of([&] { simulate(program, costs, cluster_of(1, {}), identity_devices(2)); }),
             "cluster 'test': device 1 does not exist; there are 1");
   EXPECT_EQ(error_of([&] {
-              simulate(program, costs, latency_cluster(2, Seconds(0)), identity_devices(2),
-                       {.iterations = 0});
+              simulate(program, costs, latency_cluster(2, Seconds(0)), identity_devices(2), {.iterations = 0});
             }),
             "simulation: needs at least one iteration");
-  EXPECT_THROW(simulate(program, costs, latency_cluster(2, Seconds(0)), identity_devices(1)),
-               std::logic_error);
+  EXPECT_THROW(simulate(program, costs, latency_cluster(2, Seconds(0)), identity_devices(1)), std::logic_error);
 }
 
 TEST(SimulateTest, ADeadlockIsADefectNotAHang) {
   Program program = lower(example_1f1b(2, 1), chain(2), one_stage_per_rank(2), WeightRule{});
   auto& list = program.ranks[0];
   std::swap(list[0], list[2]);  // the gradient is asked for before the activation is sent
-  EXPECT_THROW(simulate(program, uniform_costs(2, 1, 1, 1), latency_cluster(2, Seconds(0)),
-                        identity_devices(2)),
+  EXPECT_THROW(simulate(program, uniform_costs(2, 1, 1, 1), latency_cluster(2, Seconds(0)), identity_devices(2)),
                std::logic_error);
 }
 
 TEST(LatencyClusterTest, AnyTwoDevicesAreOneLatencyApart) {
   const Cluster c = latency_cluster(5, Seconds(2));
   for (int a = 0; a < 5; ++a)
-    for (int b = 0; b < 5; ++b)
-      EXPECT_EQ(path(c, DeviceId(a), DeviceId(b)).size(), a == b ? 0u : 1u);
+    for (int b = 0; b < 5; ++b) EXPECT_EQ(path(c, DeviceId(a), DeviceId(b)).size(), a == b ? 0u : 1u);
 }
 
 TEST(CostsOfTest, TakesStagesAndCrossingTensorsFromThePlan) {

@@ -2,23 +2,21 @@
 // where ranks are free to go on only the longest of their own spans. By hand.
 #include <gtest/gtest.h>
 
-#include "harness/core/example_schedules.h"
+#include "harness/program/example_schedules.h"
 #include "harness/sim/memory.h"
 #include "harness/sim/simulate.h"
 
 namespace sluice {
 namespace {
 
-std::vector<double> update_ends(const std::string& schedule, int ranks, bool barrier,
-                                double step_seconds = 0, double latency = 0) {
+std::vector<double> update_ends(const std::string& schedule, int ranks, bool barrier, double step_seconds = 0,
+                                double latency = 0) {
   WeightRule rule;
   rule.step_barrier = barrier;
-  const Program program =
-      lower(parse_schedule(schedule), chain(ranks), one_stage_per_rank(ranks), rule);
+  const Program program = lower(parse_schedule(schedule), chain(ranks), one_stage_per_rank(ranks), rule);
   Costs costs = uniform_costs(ranks, 1, 1, 1);
   for (StageCost& stage : costs.stages) stage.update = Seconds(step_seconds);
-  return simulate(program, costs, latency_cluster(ranks, Seconds(latency)), identity_devices(ranks),
-                  {.iterations = 3})
+  return simulate(program, costs, latency_cluster(ranks, Seconds(latency)), identity_devices(ranks), {.iterations = 3})
       .update_end;
 }
 
@@ -56,8 +54,7 @@ TEST(StepBarrierTest, TakesAMessageThereAndOneBack) {
   // kZeroBubble with a latency of 1: rank 1 runs until its last W ends at T, rank 0 hears it at
   // T + 1 and begins; every further update ends T + 1 later.
   const double first = update_ends(kZeroBubble, 2, true, 0, 1)[0];
-  EXPECT_EQ(update_ends(kZeroBubble, 2, true, 0, 1),
-            (std::vector<double>{first, 2 * first + 1, 3 * first + 2}));
+  EXPECT_EQ(update_ends(kZeroBubble, 2, true, 0, 1), (std::vector<double>{first, 2 * first + 1, 3 * first + 2}));
 }
 
 // GPipe on two ranks, two micro-batches, F = 1, B = 2, the last first. Recomputing waits for
@@ -69,8 +66,8 @@ TEST(RecomputeTest, TakesAForwardAndHidesInTheBubble) {
   rule.recompute = WeightRule::Recompute::forward_weights;
   const Schedule schedule = parse_schedule("rank 0: 0F0 0F1 0B1 0B0\nrank 1: 1F0 1F1 1B1 1B0\n");
   const auto makespan = [&] {
-    return simulate(lower(schedule, chain(2), one_stage_per_rank(2), rule),
-                    uniform_costs(2, 1, 1, 1), latency_cluster(2, Seconds(0)), identity_devices(2))
+    return simulate(lower(schedule, chain(2), one_stage_per_rank(2), rule), uniform_costs(2, 1, 1, 1),
+                    latency_cluster(2, Seconds(0)), identity_devices(2))
         .bubble.makespan;
   };
   EXPECT_EQ(makespan(), 11);
@@ -87,8 +84,7 @@ TEST(RecomputeTest, AKeptForwardHoldsItsWholeStash) {
   const Schedule schedule = parse_schedule("rank 0: 0F0 0F1 0B1 0B0\nrank 1: 1F0 1F1 1B1 1B0\n");
   for (const bool keep : {false, true}) {
     rule.keep_if_next = keep;
-    const auto ranks =
-        memory(lower(schedule, chain(2), one_stage_per_rank(2), rule), {stage, stage});
+    const auto ranks = memory(lower(schedule, chain(2), one_stage_per_rank(2), rule), {stage, stage});
     // One input and one stash at most, whoever makes the stash.
     EXPECT_EQ(ranks[0].peak.activations, Bytes(11));
     EXPECT_EQ(ranks[1].peak.activations, Bytes(11));
@@ -104,8 +100,7 @@ TEST(WeightGradientRankTest, MemoryMovesWithTheStash) {
                           .stash = Bytes(10),
                           .weight_stash = Bytes(4)};
   const auto ranks = memory(
-      lower(parse_schedule("rank 0: 0F0 0I0 0F1 0I1\nrank 1: 0W0 0W1\n"), chain(1), placement, {}),
-      {stage}, true);
+      lower(parse_schedule("rank 0: 0F0 0I0 0F1 0I1\nrank 1: 0W0 0W1\n"), chain(1), placement, {}), {stage}, true);
   EXPECT_EQ(ranks[0].peak.total(), Bytes(100 + 100 + 200 + 10));
   EXPECT_EQ(ranks[1].peak.total(), Bytes(100 + 4));
   EXPECT_EQ(ranks[0].timeline.back().activations, Bytes(0));
@@ -116,8 +111,7 @@ TEST(WeightGradientRankTest, MessagesTakeTimeOfTheirOwnSizes) {
   // F 0-1, I 1-2, stash of 8 bytes at 4 a second, W 4-5, sum of 12 bytes, step at 8.
   Placement placement = one_stage_per_rank(1);
   placement.weight_gradient_ranks = {Rank(1)};
-  const Program program =
-      lower(parse_schedule("rank 0: 0F0 0I0\nrank 1: 0W0\n"), chain(1), placement, {});
+  const Program program = lower(parse_schedule("rank 0: 0F0 0I0\nrank 1: 0W0\n"), chain(1), placement, {});
   Costs costs = uniform_costs(1, 1, 1, 1);
   costs.stages[0].parameters = Bytes(12);
   costs.weight_stash = {Bytes(8)};

@@ -1,4 +1,4 @@
-// The published cases of harness/testdata/schedules.json: 64 schedules at 4 cost settings each,
+// The published cases of harness/tests/data/schedules.json: 64 schedules at 4 cost settings each,
 // made by independent generators and an independent simulator. Here: the virtual clock on their
 // ops.
 //
@@ -6,12 +6,13 @@
 // them the other way round, FSDP gives every rank its own) becomes a chain of its own in the stage
 // graph, so every stage has one rank, and one more where its W run on another (`layerpipe_style`).
 #include <gtest/gtest.h>
+#include <sluice_build.h>
 
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "harness/core/check.h"
-#include "harness/core/json_reader.h"
+#include "harness/base/json_reader.h"
+#include "harness/program/check.h"
 #include "harness/sim/simulate.h"
 
 namespace sluice {
@@ -26,8 +27,8 @@ struct Case {
 Case case_of(const nlohmann::json& json) {
   const int stages = json["stages"];
   Case c;
-  std::map<int, std::map<int, int>> way;  // micro-batch -> stage -> rank
-  std::map<int, Rank> lane;               // stage -> rank of its W
+  std::map<int, std::map<int, int>> way;     // micro-batch -> stage -> rank
+  std::map<int, Rank> weight_gradient_rank;  // stage -> rank of its W
   std::string text;
   for (std::size_t r = 0; r < json["ops"].size(); ++r) {
     text += "rank " + std::to_string(r) + ":";
@@ -37,15 +38,13 @@ Case case_of(const nlohmann::json& json) {
   c.schedule = parse_schedule(text);
   for (std::size_t r = 0; r < c.schedule.ranks.size(); ++r)
     for (const Op& op : c.schedule.ranks[r])
-      if (op.kind != OpKind::weight_gradient)
-        way[op.micro.value][op.stage.value] = static_cast<int>(r);
+      if (op.kind != OpKind::weight_gradient) way[op.micro.value][op.stage.value] = static_cast<int>(r);
   for (std::size_t r = 0; r < c.schedule.ranks.size(); ++r)
     for (const Op& op : c.schedule.ranks[r])
-      if (op.kind == OpKind::weight_gradient &&
-          way[op.micro.value][op.stage.value] != static_cast<int>(r))
-        lane[op.stage.value] = Rank(r);
-  for (int s = 0; s < stages && !lane.empty(); ++s)
-    c.placement.weight_gradient_ranks.push_back(lane.at(s));
+      if (op.kind == OpKind::weight_gradient && way[op.micro.value][op.stage.value] != static_cast<int>(r))
+        weight_gradient_rank[op.stage.value] = Rank(r);
+  for (int s = 0; s < stages && !weight_gradient_rank.empty(); ++s)
+    c.placement.weight_gradient_ranks.push_back(weight_gradient_rank.at(s));
   std::map<std::map<int, int>, int> chain_of;  // way -> number of its chain
   std::map<int, std::pair<int, int>> renamed;  // micro-batch -> (chain, micro-batch of it)
   std::map<int, int> length;                   // of each chain, micro-batches
@@ -65,8 +64,7 @@ Case case_of(const nlohmann::json& json) {
   std::vector<std::pair<StageId, StageId>> edges;
   const int chains = static_cast<int>(chain_of.size());
   for (int k = 0; k < chains; ++k)
-    for (int s = 0; s + 1 < stages; ++s)
-      edges.push_back({StageId(k * stages + s), StageId(k * stages + s + 1)});
+    for (int s = 0; s + 1 < stages; ++s) edges.push_back({StageId(k * stages + s), StageId(k * stages + s + 1)});
   c.graph = stage_graph(chains * stages, edges, "vectors");
   return c;
 }
@@ -74,8 +72,7 @@ Case case_of(const nlohmann::json& json) {
 class SchedulesVectorTest : public testing::TestWithParam<std::string> {
  protected:
   static const nlohmann::json& vectors() {
-    static const nlohmann::json json =
-        parse_json_file(SLUICE_SOURCE_DIR "/harness/testdata/schedules.json");
+    static const nlohmann::json json = parse_json_file(SLUICE_SOURCE_DIR "/harness/tests/data/schedules.json");
     return json;
   }
 };
@@ -84,18 +81,16 @@ TEST_P(SchedulesVectorTest, SimulatesToThePublishedFigures) {
   int tested = 0;
   for (const auto& json : vectors()) {
     if (json["system"] != GetParam()) continue;
-    SCOPED_TRACE(GetParam() + " p=" + json["p"].dump() + " m=" + json["m"].dump() +
-                 " costs=" + json["costs"].dump());
+    SCOPED_TRACE(GetParam() + " p=" + json["p"].dump() + " m=" + json["m"].dump() + " costs=" + json["costs"].dump());
     const Case c = case_of(json);
     const auto found = check(c.schedule, c.graph, c.placement);
     ASSERT_TRUE(found.empty()) << found.front().text;
     const Program program = lower(c.schedule, c.graph, c.placement, WeightRule{});
     const int ranks = static_cast<int>(program.rank_count());
     const auto& costs = json["costs"];
-    const Simulation s = simulate(
-        program,
-        uniform_costs(static_cast<int>(c.graph.size()), costs["tF"], costs["tB"], costs["tW"]),
-        latency_cluster(ranks, Seconds(costs["latency"].get<double>())), identity_devices(ranks));
+    const Simulation s =
+        simulate(program, uniform_costs(static_cast<int>(c.graph.size()), costs["tF"], costs["tB"], costs["tW"]),
+                 latency_cluster(ranks, Seconds(costs["latency"].get<double>())), identity_devices(ranks));
     EXPECT_DOUBLE_EQ(s.bubble.makespan, json["makespan"]);
     EXPECT_NEAR(s.bubble.bubble_ratio, json["bubble_ratio"], 1e-6);
     EXPECT_DOUBLE_EQ(s.bubble.max_span, json["max_span"]);
@@ -112,13 +107,11 @@ TEST_P(SchedulesVectorTest, SimulatesToThePublishedFigures) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Systems, SchedulesVectorTest,
-                         testing::Values("gpipe_lifo", "gpipe_fifo", "1f1b",
-                                         "interleaved_1f1b_megatron", "interleaved_1f1b_torch",
-                                         "bfpp_fifo", "bfpp_lifo_torch", "zb_h1", "zb_h2", "zb_v",
-                                         "dualpipe", "dualpipe_v", "chimera", "hanayo_w1",
-                                         "hanayo_w2", "fsdp", "layerpipe_style", "zeropp_U2", "zeropp_U3", "zeropp_U4",
-                                         "zeropp_U7", "zeropp_U8", "zeropp_nodefer_U4",
-                                         "zeropp_released_U7", "zeropp_released_U3"),
+                         testing::Values("gpipe_lifo", "gpipe_fifo", "1f1b", "interleaved_1f1b_megatron",
+                                         "interleaved_1f1b_torch", "bfpp_fifo", "bfpp_lifo_torch", "zb_h1", "zb_h2",
+                                         "zb_v", "dualpipe", "dualpipe_v", "chimera", "hanayo_w1", "hanayo_w2", "fsdp",
+                                         "layerpipe_style", "zeropp_U2", "zeropp_U3", "zeropp_U4", "zeropp_U7",
+                                         "zeropp_U8", "zeropp_nodefer_U4", "zeropp_released_U7", "zeropp_released_U3"),
                          [](const auto& test) { return test.param; });
 
 TEST_F(SchedulesVectorTest, CoversAll) {

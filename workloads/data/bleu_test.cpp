@@ -11,8 +11,7 @@
 namespace sluice {
 namespace {
 
-double bleu(const std::vector<std::string>& hypotheses,
-            const std::vector<std::string>& references) {
+double bleu(const std::vector<std::string>& hypotheses, const std::vector<std::string>& references) {
   std::vector<std::vector<std::string>> ours, theirs;
   for (const std::string& text : hypotheses) ours.push_back(words_of(text));
   for (const std::string& text : references) theirs.push_back(words_of(text));
@@ -32,8 +31,7 @@ TEST(Bleu, CountsEachNgramAtMostAsOftenAsTheReference) {
 
 TEST(Bleu, PunishesBrevity) {
   // All n-grams match: precisions 1; 4 words against 6.
-  EXPECT_NEAR(bleu({"the cat sat on"}, {"the cat sat on the mat"}), 100 * std::exp(1 - 6.0 / 4),
-              1e-9);
+  EXPECT_NEAR(bleu({"the cat sat on"}, {"the cat sat on the mat"}), 100 * std::exp(1 - 6.0 / 4), 1e-9);
   // Longer ones are punished by precision alone: 6/8, 5/7, 4/6, 3/5.
   EXPECT_NEAR(bleu({"the cat sat on the mat with me"}, {"the cat sat on the mat"}),
               100 * std::pow(6.0 / 8 * 5 / 7 * 4 / 6 * 3 / 5, 0.25), 1e-9);

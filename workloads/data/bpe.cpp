@@ -19,8 +19,7 @@ struct Word {
 void merge(std::vector<std::int32_t>& pieces, const Pair& pair, std::int32_t merged) {
   std::size_t to = 0;
   for (std::size_t from = 0; from < pieces.size(); ++from, ++to) {
-    const bool here =
-        from + 1 < pieces.size() && pieces[from] == pair.first && pieces[from + 1] == pair.second;
+    const bool here = from + 1 < pieces.size() && pieces[from] == pair.first && pieces[from + 1] == pair.second;
     pieces[to] = here ? merged : pieces[from];
     if (here) ++from;
   }
@@ -73,8 +72,7 @@ BytePairs::BytePairs(const std::map<std::string, std::int64_t>& counts, std::int
   std::map<std::pair<std::string, bool>, std::int64_t> characters_seen;
   for (const auto& [word, count] : counts) {
     const std::u32string s = code_points(word);
-    for (std::size_t i = 0; i < s.size(); ++i)
-      characters_seen[{utf8(s.substr(i, 1)), i + 1 == s.size()}] += count;
+    for (std::size_t i = 0; i < s.size(); ++i) characters_seen[{utf8(s.substr(i, 1)), i + 1 == s.size()}] += count;
   }
   std::vector<std::pair<std::int64_t, std::pair<std::string, bool>>> ranked;
   for (const auto& [character, count] : characters_seen) ranked.emplace_back(-count, character);
@@ -123,8 +121,7 @@ std::vector<std::int32_t> BytePairs::encode(std::span<const std::string> words) 
       auto oldest = merges_.end();
       for (std::size_t i = 0; i + 1 < pieces.size(); ++i) {
         const auto found = merges_.find({pieces[i], pieces[i + 1]});
-        if (found != merges_.end() && (oldest == merges_.end() || found->second < oldest->second))
-          oldest = found;
+        if (found != merges_.end() && (oldest == merges_.end() || found->second < oldest->second)) oldest = found;
       }
       if (oldest == merges_.end()) break;
       merge(pieces, oldest->first, oldest->second);

@@ -27,9 +27,7 @@ class BytePairs {
   // after the last end mark make a word too.
   std::vector<std::string> decode(std::span<const std::int32_t> ids) const;
   std::size_t size() const { return pieces_.size(); }
-  const std::string& piece(std::int32_t id) const {
-    return pieces_[static_cast<std::size_t>(id)].text;
-  }
+  const std::string& piece(std::int32_t id) const { return pieces_[static_cast<std::size_t>(id)].text; }
 
  private:
   struct Piece {

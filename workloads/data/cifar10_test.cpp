@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "harness/core/expect_error.h"
+#include "harness/base/expect_error.h"
 #include "workloads/data/test_files.h"
 
 namespace sluice {
@@ -47,8 +47,7 @@ TEST_F(Cifar10Test, PartialRecord) {
   FileBytes bytes = record(1, 1);
   bytes.pop_back();
   put("data_batch_3.bin", bytes);
-  EXPECT_TRUE(error().starts_with(at("data_batch_3.bin") + ": has 3072 bytes, not a whole number"))
-      << error();
+  EXPECT_TRUE(error().starts_with(at("data_batch_3.bin") + ": has 3072 bytes, not a whole number")) << error();
 }
 
 TEST_F(Cifar10Test, EmptyFile) {
@@ -61,8 +60,7 @@ TEST_F(Cifar10Test, LabelAboveNine) {
   const FileBytes wrong = record(10, 1);
   bytes.insert(bytes.end(), wrong.begin(), wrong.end());
   put("data_batch_2.bin", bytes);
-  EXPECT_TRUE(error().starts_with(at("data_batch_2.bin") + ": label 10 of record 1 is above 9"))
-      << error();
+  EXPECT_TRUE(error().starts_with(at("data_batch_2.bin") + ": label 10 of record 1 is above 9")) << error();
 }
 
 TEST_F(Cifar10Test, MissingBatch) {

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <memory>
 
-#include "harness/core/error.h"
+#include "harness/base/error.h"
 
 namespace sluice {
 
@@ -20,8 +20,7 @@ static constexpr const char* kFetchAdvice =
 
 void Dataset::fill_features(std::span<const std::int64_t> indices, float* out) const {
   std::array<float, 256> value;
-  for (std::size_t p = 0; p < value.size(); ++p)
-    value[p] = (static_cast<float>(p) / 255.0f - mean) / deviation;
+  for (std::size_t p = 0; p < value.size(); ++p) value[p] = (static_cast<float>(p) / 255.0f - mean) / deviation;
   const auto n = static_cast<std::size_t>(elements(sample_shape));
   for (const std::int64_t index : indices) {
     const std::uint8_t* from = &pixels[static_cast<std::size_t>(index) * n];
@@ -33,16 +32,14 @@ void Dataset::fill_labels(std::span<const std::int64_t> indices, std::int64_t* o
   for (const std::int64_t index : indices) *out++ = labels[static_cast<std::size_t>(index)];
 }
 
-static void fill(const TokenColumn& column, std::span<const std::int64_t> indices,
-                 std::int64_t* out) {
+static void fill(const TokenColumn& column, std::span<const std::int64_t> indices, std::int64_t* out) {
   for (const std::int64_t index : indices) {
     const std::int32_t* from = &column.ids[static_cast<std::size_t>(index * column.length)];
     out = std::copy(from, from + column.length, out);
   }
 }
 
-void Dataset::fill_tokens(std::size_t column, std::span<const std::int64_t> indices,
-                          std::int64_t* out) const {
+void Dataset::fill_tokens(std::size_t column, std::span<const std::int64_t> indices, std::int64_t* out) const {
   fill(columns.at(column), indices, out);
 }
 
@@ -89,20 +86,16 @@ std::vector<std::uint8_t> read_file(const std::string& path, std::size_t most) {
   std::array<std::uint8_t, 1 << 16> block;
   for (;;) {
     const int n = gzread(file.get(), block.data(), static_cast<unsigned>(block.size()));
-    if (n < 0)
-      throw InputError(path, "is not a whole gzip file (damaged or cut off)", kFetchAdvice);
+    if (n < 0) throw InputError(path, "is not a whole gzip file (damaged or cut off)", kFetchAdvice);
     if (n == 0) break;
     bytes.insert(bytes.end(), block.begin(), block.begin() + n);
-    if (bytes.size() > most)
-      throw InputError(path, "is larger than such a file can be", kFetchAdvice);
+    if (bytes.size() > most) throw InputError(path, "is larger than such a file can be", kFetchAdvice);
   }
   // gzread passes plain files through and reports a cut-off stream only here.
-  if (gzdirect(file.get()))
-    throw InputError(path, "is named .gz but is not a gzip file", kFetchAdvice);
+  if (gzdirect(file.get())) throw InputError(path, "is named .gz but is not a gzip file", kFetchAdvice);
   int status = Z_OK;
   gzerror(file.get(), &status);
-  if (status != Z_OK)
-    throw InputError(path, "is not a whole gzip file (damaged or cut off)", kFetchAdvice);
+  if (status != Z_OK) throw InputError(path, "is not a whole gzip file (damaged or cut off)", kFetchAdvice);
   return bytes;
 }
 

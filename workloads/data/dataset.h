@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/core/layer_spec.h"
+#include "harness/model/layer_spec.h"
 
 namespace sluice {
 
@@ -35,8 +35,7 @@ struct Dataset {
   void fill_features(std::span<const std::int64_t> indices, float* out) const;
   void fill_labels(std::span<const std::int64_t> indices, std::int64_t* out) const;
   // out: indices.size() * columns[column].length ids; ... * targets.length targets.
-  void fill_tokens(std::size_t column, std::span<const std::int64_t> indices,
-                   std::int64_t* out) const;
+  void fill_tokens(std::size_t column, std::span<const std::int64_t> indices, std::int64_t* out) const;
   void fill_targets(std::span<const std::int64_t> indices, std::int64_t* out) const;
 };
 

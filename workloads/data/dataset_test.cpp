@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "harness/core/expect_error.h"
+#include "harness/base/expect_error.h"
 #include "workloads/data/test_files.h"
 
 namespace sluice {

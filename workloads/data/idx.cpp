@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "harness/core/error.h"
+#include "harness/base/error.h"
 
 namespace sluice {
 
@@ -14,22 +14,20 @@ constexpr std::uint64_t kAbsurd = std::uint64_t{1} << 32;  // times kLargest sti
 constexpr const char* kIdxAdvice = "is it an idx file of MNIST or Fashion-MNIST?";
 
 std::uint32_t big_endian(const std::vector<std::uint8_t>& bytes, std::size_t at) {
-  return static_cast<std::uint32_t>(bytes[at]) << 24 |
-         static_cast<std::uint32_t>(bytes[at + 1]) << 16 |
+  return static_cast<std::uint32_t>(bytes[at]) << 24 | static_cast<std::uint32_t>(bytes[at + 1]) << 16 |
          static_cast<std::uint32_t>(bytes[at + 2]) << 8 | bytes[at + 3];
 }
 
 // Header of `fields` numbers after the magic; what follows must be exactly their product in bytes.
-std::vector<std::uint32_t> read_header(const std::string& path,
-                                       const std::vector<std::uint8_t>& bytes, std::uint32_t magic,
-                                       std::size_t fields) {
+std::vector<std::uint32_t> read_header(const std::string& path, const std::vector<std::uint8_t>& bytes,
+                                       std::uint32_t magic, std::size_t fields) {
   const std::size_t header = 4 + 4 * fields;
   if (bytes.size() < header) throw InputError(path, "is cut off inside its header", kIdxAdvice);
   if (big_endian(bytes, 0) != magic)
-    throw InputError(path,
-                     "begins with " + std::to_string(big_endian(bytes, 0)) +
-                         ", not with the magic number " + std::to_string(magic),
-                     kIdxAdvice);
+    throw InputError(
+        path,
+        "begins with " + std::to_string(big_endian(bytes, 0)) + ", not with the magic number " + std::to_string(magic),
+        kIdxAdvice);
   std::vector<std::uint32_t> sizes;
   std::uint64_t expected = 1;
   for (std::size_t f = 0; f < fields; ++f) {
@@ -42,8 +40,7 @@ std::vector<std::uint32_t> read_header(const std::string& path,
   const std::uint64_t found = bytes.size() - header;
   if (found != expected)
     throw InputError(path,
-                     "promises " + std::to_string(expected) + " bytes of data and has " +
-                         std::to_string(found) +
+                     "promises " + std::to_string(expected) + " bytes of data and has " + std::to_string(found) +
                          (found < expected ? " (cut off)" : " (bytes left over)"),
                      "for Fashion-MNIST run workloads/data/fetch; otherwise copy it again");
   return sizes;
@@ -57,23 +54,20 @@ Dataset read_idx(const std::string& images, const std::string& labels, int class
   std::vector<std::uint8_t> label_bytes = read_file(labels, kLargest);
   const auto count = read_header(labels, label_bytes, 0x801, 1);
   if (count[0] != sizes[0])
-    throw InputError(labels,
-                     "has " + std::to_string(count[0]) + " labels for " + std::to_string(sizes[0]) +
-                         " images of " + images,
-                     "take both from one data set");
+    throw InputError(
+        labels, "has " + std::to_string(count[0]) + " labels for " + std::to_string(sizes[0]) + " images of " + images,
+        "take both from one data set");
   Dataset data;
   data.samples = sizes[0];
   data.sample_shape = {1, sizes[1], sizes[2]};
   data.classes = classes;
   data.pixels.assign(image_bytes.begin() + 16, image_bytes.end());
   data.labels.assign(label_bytes.begin() + 8, label_bytes.end());
-  const auto wrong =
-      std::ranges::find_if(data.labels, [&](std::uint8_t l) { return l >= classes; });
+  const auto wrong = std::ranges::find_if(data.labels, [&](std::uint8_t l) { return l >= classes; });
   if (wrong != data.labels.end())
     throw InputError(labels,
-                     "label " + std::to_string(*wrong) + " of sample " +
-                         std::to_string(wrong - data.labels.begin()) + " is not below " +
-                         std::to_string(classes),
+                     "label " + std::to_string(*wrong) + " of sample " + std::to_string(wrong - data.labels.begin()) +
+                         " is not below " + std::to_string(classes),
                      kIdxAdvice);
   return data;
 }

@@ -1,7 +1,7 @@
 // The idx reader: what it reads, and one message that names the file for everything it refuses.
 #include "workloads/data/idx.h"
 
-#include "harness/core/expect_error.h"
+#include "harness/base/expect_error.h"
 #include "workloads/data/test_files.h"
 
 namespace sluice {
@@ -19,8 +19,7 @@ class IdxTest : public DataFiles {
     return error_of([&] { read_idx(images, labels, classes); });
   }
   // The message begins with the file's name, says `what`, and is one line.
-  static void expect_names(const std::string& message, const std::string& file,
-                           const std::string& what) {
+  static void expect_names(const std::string& message, const std::string& file, const std::string& what) {
     EXPECT_TRUE(message.starts_with(file + ": ")) << message;
     EXPECT_NE(message.find(what), std::string::npos) << message;
     EXPECT_EQ(message.find('\n'), std::string::npos) << message;
@@ -43,8 +42,7 @@ TEST_F(IdxTest, ReadsPixelsLabelsAndShape) {
 
 TEST_F(IdxTest, PlainAndGzipGiveTheSameData) {
   const Dataset plain = read_idx(images_, labels_, 10);
-  const Dataset packed =
-      read_idx(put_gz("images.gz", image_bytes_), put_gz("labels.gz", label_bytes_), 10);
+  const Dataset packed = read_idx(put_gz("images.gz", image_bytes_), put_gz("labels.gz", label_bytes_), 10);
   EXPECT_EQ(packed.pixels, plain.pixels);
   EXPECT_EQ(packed.labels, plain.labels);
   EXPECT_EQ(packed.sample_shape, plain.sample_shape);
@@ -64,8 +62,7 @@ TEST_F(IdxTest, EmptyFile) {
 
 TEST_F(IdxTest, EveryTruncatedHeader) {
   for (std::size_t n = 1; n < 16; ++n) {
-    const FileBytes cut(image_bytes_.begin(),
-                        image_bytes_.begin() + static_cast<std::ptrdiff_t>(n));
+    const FileBytes cut(image_bytes_.begin(), image_bytes_.begin() + static_cast<std::ptrdiff_t>(n));
     expect_names(error(put("cut", cut), labels_), at("cut"), "cut off inside its header");
   }
 }
@@ -73,21 +70,18 @@ TEST_F(IdxTest, EveryTruncatedHeader) {
 TEST_F(IdxTest, TruncatedData) {
   FileBytes cut = image_bytes_;
   cut.pop_back();
-  expect_names(error(put("cut", cut), labels_), at("cut"),
-               "promises 12 bytes of data and has 11 (cut off)");
+  expect_names(error(put("cut", cut), labels_), at("cut"), "promises 12 bytes of data and has 11 (cut off)");
 }
 
 TEST_F(IdxTest, BytesLeftOver) {
   FileBytes longer = label_bytes_;
   longer.push_back(1);
-  expect_names(error(images_, put("long", longer)), at("long"),
-               "promises 2 bytes of data and has 3 (bytes left over)");
+  expect_names(error(images_, put("long", longer)), at("long"), "promises 2 bytes of data and has 3 (bytes left over)");
 }
 
 TEST_F(IdxTest, WrongMagic) {
   expect_names(error(labels_, labels_), labels_, "cut off");  // 10 bytes: no image header at all
-  expect_names(error(images_, images_), images_,
-               "begins with 2051, not with the magic number 2049");
+  expect_names(error(images_, images_), images_, "begins with 2051, not with the magic number 2049");
 }
 
 TEST_F(IdxTest, LabelOutOfRange) {
@@ -156,8 +150,7 @@ TEST_F(IdxTest, FolderWithoutItsLabelsNamesThem) {
 }
 
 TEST_F(IdxTest, TrainingAndTestImagesOfDifferentSizes) {
-  for (const char* part : {"train", "t10k"})
-    put(part + std::string("-labels-idx1-ubyte"), idx_bytes(0x801, {1}, {0}));
+  for (const char* part : {"train", "t10k"}) put(part + std::string("-labels-idx1-ubyte"), idx_bytes(0x801, {1}, {0}));
   put("train-images-idx3-ubyte", idx_bytes(0x803, {1, 1, 2}, {0, 1}));
   put("t10k-images-idx3-ubyte", idx_bytes(0x803, {1, 2, 1}, {0, 1}));
   expect_names(error_of([&] { read_idx_folder(folder_, "mine"); }), folder_,

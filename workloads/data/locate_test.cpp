@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <optional>
 
-#include "harness/core/expect_error.h"
+#include "harness/base/expect_error.h"
 #include "workloads/data/test_files.h"
 
 namespace sluice {
@@ -74,8 +74,7 @@ TEST_F(LocateTest, FolderWithoutDataSaysWhatItShouldHold) {
 }
 
 TEST_F(LocateTest, DataSetThatIsNowhereSaysWhereToPutIt) {
-  if (std::filesystem::exists("/usr/share/datasets/cifar10"))
-    GTEST_SKIP() << "CIFAR-10 is installed on this machine";
+  if (std::filesystem::exists("/usr/share/datasets/cifar10")) GTEST_SKIP() << "CIFAR-10 is installed on this machine";
   const Variable home("SLUICE_HOME", folder_), data("SLUICE_DATA", folder_);
   EXPECT_EQ(error_of([] { load_dataset("cifar10"); }),
             "data set 'cifar10': is not on this machine; put its files into $SLUICE_DATA/cifar10");

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "harness/core/error.h"
+#include "harness/base/error.h"
 #include "workloads/data/dataset.h"
 
 namespace sluice {
@@ -16,15 +16,13 @@ constexpr const char* kCatalogueAdvice =
 
 class CatalogueFile {
  public:
-  explicit CatalogueFile(const std::string& path)
-      : path_(path), bytes_(read_file(path, std::size_t{1} << 30)) {
+  explicit CatalogueFile(const std::string& path) : path_(path), bytes_(read_file(path, std::size_t{1} << 30)) {
     if (bytes_.size() < 20) fail("is cut off inside its header");
     const std::uint32_t magic = little_endian(0);
     if (magic != kMagic && magic != kSwappedMagic) fail("is not a gettext catalogue (.mo)");
     is_big_endian_ = magic == kSwappedMagic;
     // The upper half is the major number: 0 and 1 have the same tables.
-    if (number(4) >> 16 > 1)
-      fail("has format revision " + std::to_string(number(4) >> 16) + ", this reads 0 and 1");
+    if (number(4) >> 16 > 1) fail("has format revision " + std::to_string(number(4) >> 16) + ", this reads 0 and 1");
     count_ = number(8);
   }
 
@@ -50,12 +48,10 @@ class CatalogueFile {
   std::string_view text(std::uint64_t table, std::size_t i) const {
     const std::uint64_t entry = table + 8 * static_cast<std::uint64_t>(i);
     const std::uint64_t length = number(entry), begin = number(entry + 4);
-    if (begin + length >= bytes_.size())
-      fail("string " + std::to_string(i) + " lies outside of the file (cut off?)");
+    if (begin + length >= bytes_.size()) fail("string " + std::to_string(i) + " lies outside of the file (cut off?)");
     if (bytes_[static_cast<std::size_t>(begin + length)] != 0)
       fail("string " + std::to_string(i) + " does not end in a zero byte");
-    return {reinterpret_cast<const char*>(&bytes_[static_cast<std::size_t>(begin)]),
-            static_cast<std::size_t>(length)};
+    return {reinterpret_cast<const char*>(&bytes_[static_cast<std::size_t>(begin)]), static_cast<std::size_t>(length)};
   }
 
   std::string path_;

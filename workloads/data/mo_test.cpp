@@ -1,7 +1,7 @@
 // The reader of gettext catalogues, on files made by hand.
 #include "workloads/data/mo.h"
 
-#include "harness/core/expect_error.h"
+#include "harness/base/expect_error.h"
 #include "workloads/data/test_files.h"
 
 namespace sluice {
@@ -21,11 +21,10 @@ class CatalogueTest : public DataFiles {
 
 TEST_F(CatalogueTest, ReadsBothByteOrders) {
   for (const bool big_endian : {false, true}) {
-    const std::string path =
-        put("a.mo", mo_bytes({{"", "Content-Type: text/plain; charset=UTF-8\n"},
-                              {"STR_OPEN\4~Open", "Ö~ffnen"},
-                              {"Close", "Schließen"}},
-                             big_endian));
+    const std::string path = put("a.mo", mo_bytes({{"", "Content-Type: text/plain; charset=UTF-8\n"},
+                                                   {"STR_OPEN\4~Open", "Ö~ffnen"},
+                                                   {"Close", "Schließen"}},
+                                                  big_endian));
     const auto entries = read_catalogue(path);
     ASSERT_EQ(entries.size(), 2u);  // the header is none
     EXPECT_EQ(entries[0].context, "STR_OPEN");
@@ -37,17 +36,14 @@ TEST_F(CatalogueTest, ReadsBothByteOrders) {
 }
 
 TEST_F(CatalogueTest, SplitsPluralForms) {
-  const auto entries =
-      read_catalogue(put("a.mo", mo_bytes({{"c\4%1 page\0%1 pages"s, "%1 Seite\0%1 Seiten"s}})));
+  const auto entries = read_catalogue(put("a.mo", mo_bytes({{"c\4%1 page\0%1 pages"s, "%1 Seite\0%1 Seiten"s}})));
   ASSERT_EQ(entries.size(), 1u);
   EXPECT_EQ(entries[0].original, "%1 page");
   EXPECT_EQ(entries[0].original_plural, "%1 pages");
   EXPECT_EQ(entries[0].translations, (std::vector<std::string>{"%1 Seite", "%1 Seiten"}));
 }
 
-TEST_F(CatalogueTest, AnEmptyCatalogueHasNoEntries) {
-  EXPECT_TRUE(read_catalogue(put("a.mo", mo_bytes({}))).empty());
-}
+TEST_F(CatalogueTest, AnEmptyCatalogueHasNoEntries) { EXPECT_TRUE(read_catalogue(put("a.mo", mo_bytes({}))).empty()); }
 
 TEST_F(CatalogueTest, MalformedFilesAreNamed) {
   const FileBytes good = mo_bytes({{"Close", "Schließen"}});
@@ -82,8 +78,7 @@ TEST_F(CatalogueTest, EveryTruncationIsAnErrorAndNotACrash) {
 }
 
 TEST_F(CatalogueTest, MissingFile) {
-  EXPECT_TRUE(
-      error_of([&] { read_catalogue(at("no.mo")); }).starts_with(at("no.mo") + ": no such"));
+  EXPECT_TRUE(error_of([&] { read_catalogue(at("no.mo")); }).starts_with(at("no.mo") + ": no such"));
 }
 
 }  // namespace

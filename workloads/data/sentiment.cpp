@@ -7,7 +7,7 @@
 #include <optional>
 #include <set>
 
-#include "harness/core/error.h"
+#include "harness/base/error.h"
 #include "workloads/data/lines.h"
 #include "workloads/data/text.h"
 
@@ -30,8 +30,7 @@ std::optional<int> as_label(std::string_view text) {
   return std::nullopt;
 }
 
-Dataset encode(std::span<const LabelledText> texts, const WordVocabulary& vocabulary,
-               std::int64_t length) {
+Dataset encode(std::span<const LabelledText> texts, const WordVocabulary& vocabulary, std::int64_t length) {
   Dataset data;
   data.samples = static_cast<std::int64_t>(texts.size());
   data.classes = 2;
@@ -71,16 +70,13 @@ std::vector<LabelledText> read_rated_sentences(const std::string& path) {
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const auto fields = fields_of(lines[i]);
     if (fields.size() != 3)
-      throw InputError(
-          at_line(path, i),
-          "has " + std::to_string(fields.size()) + " fields between tabs, not id, rating and text",
-          "is the file cut off?");
+      throw InputError(at_line(path, i),
+                       "has " + std::to_string(fields.size()) + " fields between tabs, not id, rating and text",
+                       "is the file cut off?");
     const auto rating = as_number(fields[1]);
     if (!rating || !(std::abs(*rating) <= 4))
-      throw InputError(at_line(path, i),
-                       "rating '" + std::string(fields[1]) + "' is not a number from -4 to 4");
-    if (*rating != 0)
-      result.push_back({std::string(fields[0]), std::string(fields[2]), *rating > 0 ? 1 : 0});
+      throw InputError(at_line(path, i), "rating '" + std::string(fields[1]) + "' is not a number from -4 to 4");
+    if (*rating != 0) result.push_back({std::string(fields[0]), std::string(fields[2]), *rating > 0 ? 1 : 0});
   }
   return result;
 }
@@ -94,10 +90,9 @@ std::vector<LabelledText> read_labelled_lines(const std::string& path) {
   for (std::size_t i = has_header ? 1 : 0; i < lines.size(); ++i) {
     const auto fields = fields_of(lines[i]);
     if (fields.size() != 2)
-      throw InputError(
-          at_line(path, i),
-          "has " + std::to_string(fields.size()) + " fields between tabs, not label and text",
-          "is the file cut off?");
+      throw InputError(at_line(path, i),
+                       "has " + std::to_string(fields.size()) + " fields between tabs, not label and text",
+                       "is the file cut off?");
     const std::string_view label = fields[text_first ? 1 : 0], text = fields[text_first ? 0 : 1];
     const auto value = as_label(label);
     if (!value)
@@ -114,33 +109,28 @@ Part part_of(const std::string& id) {
   return tenth == 0 ? Part::test : tenth == 1 ? Part::validation : Part::train;
 }
 
-DataSplit read_rated_folder(const std::string& folder, const std::string& name,
-                            const TextLimits& limits) {
+DataSplit read_rated_folder(const std::string& folder, const std::string& name, const TextLimits& limits) {
   const std::string path = folder + "/movieReviewSnippets_GroundTruth.txt";
   std::map<Part, std::vector<LabelledText>> parts;
   std::set<std::vector<std::string>> seen;
   for (LabelledText& text : read_rated_sentences(path))
     if (seen.insert(words_of(text.text)).second) parts[part_of(text.id)].push_back(std::move(text));
   for (const Part part : {Part::train, Part::test})
-    if (parts[part].empty())
-      throw InputError(path, "has too few sentences to split", "is the file cut off?");
+    if (parts[part].empty()) throw InputError(path, "has too few sentences to split", "is the file cut off?");
   DataSplit split = encode(parts[Part::train], parts[Part::validation], parts[Part::test], limits);
   split.name = name, split.source = folder;
   return split;
 }
 
-DataSplit read_labelled_folder(const std::string& folder, const std::string& name,
-                               const TextLimits& limits) {
+DataSplit read_labelled_folder(const std::string& folder, const std::string& name, const TextLimits& limits) {
   const std::string test_path = folder + "/test.tsv", dev_path = folder + "/dev.tsv";
   bool has_test = std::filesystem::exists(test_path);
   const bool has_dev = std::filesystem::exists(dev_path);
   if (has_test && has_dev && read_lines(test_path)[0] == "index\tsentence") has_test = false;
-  if (!has_test && !has_dev)
-    throw InputError(folder, "holds neither test.tsv nor dev.tsv", "put one beside train.tsv");
+  if (!has_test && !has_dev) throw InputError(folder, "holds neither test.tsv nor dev.tsv", "put one beside train.tsv");
   const auto train = read_labelled_lines(folder + "/train.tsv");
   const auto test = read_labelled_lines(has_test ? test_path : dev_path);
-  const auto validation =
-      has_test && has_dev ? read_labelled_lines(dev_path) : std::vector<LabelledText>();
+  const auto validation = has_test && has_dev ? read_labelled_lines(dev_path) : std::vector<LabelledText>();
   DataSplit split = encode(train, validation, test, limits);
   split.name = name, split.source = folder;
   return split;

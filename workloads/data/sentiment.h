@@ -32,9 +32,7 @@ std::vector<LabelledText> read_labelled_lines(const std::string& path);
 enum class Part { train, validation, test };
 Part part_of(const std::string& id);
 
-DataSplit read_rated_folder(const std::string& folder, const std::string& name,
-                            const TextLimits& limits);
-DataSplit read_labelled_folder(const std::string& folder, const std::string& name,
-                               const TextLimits& limits);
+DataSplit read_rated_folder(const std::string& folder, const std::string& name, const TextLimits& limits);
+DataSplit read_labelled_folder(const std::string& folder, const std::string& name, const TextLimits& limits);
 
 }  // namespace sluice

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <set>
 
-#include "harness/core/expect_error.h"
+#include "harness/base/expect_error.h"
 #include "workloads/data/locate.h"
 #include "workloads/data/test_files.h"
 #include "workloads/data/text.h"
@@ -16,16 +16,15 @@ class SentimentTest : public DataFiles {
  protected:
   std::string error_with(const std::string& text, bool rated = true) const {
     const std::string path = put_text("file", text);
-    const std::string message =
-        error_of([&] { rated ? read_rated_sentences(path) : read_labelled_lines(path); });
+    const std::string message = error_of([&] { rated ? read_rated_sentences(path) : read_labelled_lines(path); });
     EXPECT_TRUE(message.starts_with(path)) << message;
     return message.substr(path.size());
   }
 };
 
 TEST_F(SentimentTest, LabelsAreSignsAndZeroIsNone) {
-  const auto texts = read_rated_sentences(
-      put_text("file", "1\t2.25\tGood.\r\n2\t0\tSo so.\r\n3\t-0.5\tBad, it's \"bad\"."));
+  const auto texts =
+      read_rated_sentences(put_text("file", "1\t2.25\tGood.\r\n2\t0\tSo so.\r\n3\t-0.5\tBad, it's \"bad\"."));
   ASSERT_EQ(texts.size(), 2u);
   EXPECT_EQ(texts[0].id, "1");
   EXPECT_EQ(texts[0].label, 1);
@@ -44,9 +43,9 @@ TEST_F(SentimentTest, BadRatedLinesAreNamed) {
 }
 
 TEST_F(SentimentTest, ReadsLabelledLinesWithAndWithoutHeader) {
-  for (const char* text : {"1\tgood\n0\tbad\n", "label\ttext\npos\tgood\nneg\tbad",
-                           "sentiment\treview\npositive\tgood\nnegative\tbad\n",
-                           "sentence\tlabel\ngood\t1\nbad\t0\n"}) {
+  for (const char* text :
+       {"1\tgood\n0\tbad\n", "label\ttext\npos\tgood\nneg\tbad", "sentiment\treview\npositive\tgood\nnegative\tbad\n",
+        "sentence\tlabel\ngood\t1\nbad\t0\n"}) {
     const auto texts = read_labelled_lines(put_text("file", text));
     ASSERT_EQ(texts.size(), 2u) << text;
     EXPECT_EQ(texts[0].text, "good");
@@ -66,10 +65,8 @@ TEST_F(SentimentTest, VocabularyComesFromTrainingAndLengthsAreFixed) {
   put_text("test.tsv", "0\tbad unseen good film\n1\t \n");
   const DataSplit split = load_dataset(folder_, {.source_length = 3, .source_vocabulary = 100});
   // film 2, good 2, bad 2 (by bytes: bad, film, good); rare occurs once.
-  EXPECT_EQ(split.train.columns[0].ids,
-            (std::vector<std::int32_t>{6, 6, 5, 4, 5, 4, kUnknown, kPad, kPad}));
-  EXPECT_EQ(split.test.columns[0].ids,
-            (std::vector<std::int32_t>{4, kUnknown, 6, kUnknown, kPad, kPad}));
+  EXPECT_EQ(split.train.columns[0].ids, (std::vector<std::int32_t>{6, 6, 5, 4, 5, 4, kUnknown, kPad, kPad}));
+  EXPECT_EQ(split.test.columns[0].ids, (std::vector<std::int32_t>{4, kUnknown, 6, kUnknown, kPad, kPad}));
   EXPECT_EQ(split.test.labels, (FileBytes{0, 1}));
   EXPECT_EQ(split.validation.samples, 0);
   std::vector<std::int64_t> ids(6);
@@ -101,10 +98,8 @@ TEST_F(SentimentTest, MissingPartsAreNamed) {
 
 TEST_F(SentimentTest, ModelsOfAnotherKindAreRefused) {
   put_text("train.tsv", "1\tgood\n");
-  EXPECT_EQ(error_of([&] { load_dataset(folder_); }),
-            folder_ + ": holds text, the model reads images");
-  const TextLimits translation{
-      .source_length = 3, .source_vocabulary = 9, .target_length = 3, .target_vocabulary = 9};
+  EXPECT_EQ(error_of([&] { load_dataset(folder_); }), folder_ + ": holds text, the model reads images");
+  const TextLimits translation{.source_length = 3, .source_vocabulary = 9, .target_length = 3, .target_vocabulary = 9};
   EXPECT_EQ(error_of([&] { load_dataset(folder_, translation); }),
             folder_ + ": holds labelled texts, the model translates");
 }

@@ -27,8 +27,7 @@ class DataFiles : public ::testing::Test {
 
   std::string put(const std::string& name, const FileBytes& bytes) const {
     std::ofstream(at(name), std::ios::binary)
-        .write(reinterpret_cast<const char*>(bytes.data()),
-               static_cast<std::streamsize>(bytes.size()));
+        .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
     return at(name);
   }
 
@@ -52,8 +51,7 @@ class DataFiles : public ::testing::Test {
 };
 
 // `magic` and `sizes` big-endian, then `data`.
-inline FileBytes idx_bytes(std::uint32_t magic, const std::vector<std::uint32_t>& sizes,
-                           const FileBytes& data) {
+inline FileBytes idx_bytes(std::uint32_t magic, const std::vector<std::uint32_t>& sizes, const FileBytes& data) {
   FileBytes bytes;
   const auto number = [&](std::uint32_t n) {
     for (const int shift : {24, 16, 8, 0}) bytes.push_back(static_cast<std::uint8_t>(n >> shift));
@@ -65,14 +63,12 @@ inline FileBytes idx_bytes(std::uint32_t magic, const std::vector<std::uint32_t>
 }
 
 // A gettext catalogue of (original, translation) pairs, laid out as msgfmt does.
-inline FileBytes mo_bytes(const std::vector<std::pair<std::string, std::string>>& entries,
-                          bool big_endian = false) {
+inline FileBytes mo_bytes(const std::vector<std::pair<std::string, std::string>>& entries, bool big_endian = false) {
   const auto count = static_cast<std::uint32_t>(entries.size());
   FileBytes bytes;
   std::string texts;
   const auto number = [&](std::uint32_t n) {
-    for (int k = 0; k < 4; ++k)
-      bytes.push_back(static_cast<std::uint8_t>(n >> (big_endian ? 24 - 8 * k : 8 * k)));
+    for (int k = 0; k < 4; ++k) bytes.push_back(static_cast<std::uint8_t>(n >> (big_endian ? 24 - 8 * k : 8 * k)));
   };
   for (const std::uint32_t n : {0x950412deu, 0u, count, 28u, 28 + 8 * count, 0u, 0u}) number(n);
   const std::uint32_t begin = 28 + 16 * count;

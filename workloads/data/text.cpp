@@ -39,8 +39,8 @@ bool next_code_point(std::string_view text, std::size_t& at, char32_t& out) {
 }
 
 bool is_space(char32_t c) {
-  return c <= 0x20 || c == 0x7f || c == 0xa0 || (c >= 0x2000 && c <= 0x200b) || c == 0x2028 ||
-         c == 0x2029 || c == 0x202f || c == 0x3000 || c == 0xfeff;
+  return c <= 0x20 || c == 0x7f || c == 0xa0 || (c >= 0x2000 && c <= 0x200b) || c == 0x2028 || c == 0x2029 ||
+         c == 0x202f || c == 0x3000 || c == 0xfeff;
 }
 
 bool is_ascii_letter(char32_t c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
@@ -51,8 +51,8 @@ bool is_word_character(char32_t c) {
   if (c < 0x80) return is_ascii_letter(c) || is_digit(c);
   if (c < 0xc0) return c == 0xaa || c == 0xb5 || c == 0xba;
   if (c == 0xd7 || c == 0xf7 || c == kReplacement) return false;
-  return !(c >= 0x2000 && c < 0x2c00) && !(c >= 0x3000 && c < 0x3040) &&
-         !(c >= 0xe000 && c < 0xf900) && !(c >= 0xff00 && c < 0xff10) && c < 0x1f000;
+  return !(c >= 0x2000 && c < 0x2c00) && !(c >= 0x3000 && c < 0x3040) && !(c >= 0xe000 && c < 0xf900) &&
+         !(c >= 0xff00 && c < 0xff10) && c < 0x1f000;
 }
 
 char32_t lower(char32_t c) {
@@ -67,8 +67,7 @@ char32_t lower(char32_t c) {
 // Length of the placeholder that begins at s[at], or 0.
 std::size_t placeholder(std::u32string_view s, std::size_t at) {
   const auto name_end = [&](std::size_t from) {
-    while (from < s.size() && (is_ascii_letter(s[from]) || is_digit(s[from]) || s[from] == '_'))
-      ++from;
+    while (from < s.size() && (is_ascii_letter(s[from]) || is_digit(s[from]) || s[from] == '_')) ++from;
     return from;
   };
   const char32_t first = s[at], second = at + 1 < s.size() ? s[at + 1] : U'\0';
@@ -201,8 +200,8 @@ std::uint64_t stable_hash(std::string_view text) {
   return h ^ (h >> 31);
 }
 
-WordVocabulary::WordVocabulary(const std::map<std::string, std::int64_t>& counts,
-                               std::int64_t least_count, std::int64_t size) {
+WordVocabulary::WordVocabulary(const std::map<std::string, std::int64_t>& counts, std::int64_t least_count,
+                               std::int64_t size) {
   std::vector<std::pair<std::int64_t, std::string>> ranked;
   for (const auto& [word, count] : counts)
     if (count >= least_count) ranked.emplace_back(-count, word);

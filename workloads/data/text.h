@@ -43,8 +43,7 @@ std::uint64_t stable_hash(std::string_view text);
 // `least_count` left out; at most `size` ids in all.
 class WordVocabulary {
  public:
-  WordVocabulary(const std::map<std::string, std::int64_t>& counts, std::int64_t least_count,
-                 std::int64_t size);
+  WordVocabulary(const std::map<std::string, std::int64_t>& counts, std::int64_t least_count, std::int64_t size);
   std::int32_t id(const std::string& word) const;  // kUnknown for others
   std::size_t size() const { return ids_.size() + static_cast<std::size_t>(kSpecialTokens); }
 

@@ -17,26 +17,23 @@ using Words = std::vector<std::string>;
 
 TEST(Utf8, FindsWhatIsNone) {
   EXPECT_TRUE(is_utf8("Größe ▸ 😀"));
-  for (const char* wrong :
-       {"\x80", "\xc3", "\xc0\xaf", "\xe0\x80\xaf", "\xed\xa0\x80", "\xf5\x80\x80\x80",
-        "Gr\xf6\xdf"
-        "e"})
+  for (const char* wrong : {"\x80", "\xc3", "\xc0\xaf", "\xe0\x80\xaf", "\xed\xa0\x80", "\xf5\x80\x80\x80",
+                            "Gr\xf6\xdf"
+                            "e"})
     EXPECT_FALSE(is_utf8(wrong));
   EXPECT_EQ(code_points("a\xf6z"), (std::u32string{U'a', 0xfffd, U'z'}));
 }
 
 RC_GTEST_PROP(Utf8, EncodesWhatItDecodes, ()) {
-  const auto points = *rc::gen::container<std::vector<std::uint32_t>>(
-      rc::gen::suchThat(rc::gen::inRange<std::uint32_t>(1, 0x110000),
-                        [](std::uint32_t c) { return c < 0xd800 || c >= 0xe000; }));
+  const auto points = *rc::gen::container<std::vector<std::uint32_t>>(rc::gen::suchThat(
+      rc::gen::inRange<std::uint32_t>(1, 0x110000), [](std::uint32_t c) { return c < 0xd800 || c >= 0xe000; }));
   const std::u32string text(points.begin(), points.end());
   RC_ASSERT(is_utf8(utf8(text)));
   RC_ASSERT(code_points(utf8(text)) == text);
 }
 
 TEST(Words, AreLowerCasedAndSignsStandAlone) {
-  EXPECT_EQ(words_of("It's 3.5 Stars, ÄÖÜ!"),
-            (Words{"it's", "3", ".", "5", "stars", ",", "äöü", "!"}));
+  EXPECT_EQ(words_of("It's 3.5 Stars, ÄÖÜ!"), (Words{"it's", "3", ".", "5", "stars", ",", "äöü", "!"}));
   EXPECT_EQ(words_of("''quoted'' and it’s"), (Words{"'", "'", "quoted", "'", "'", "and", "it's"}));
   EXPECT_EQ(words_of("Tools ▸ Options…"), (Words{"tools", "▸", "options", "…"}));
   EXPECT_EQ(words_of("  \t\xc2\xa0 "), Words{});
@@ -56,8 +53,7 @@ TEST(UiText, HasOneTokenForEveryPlaceholder) {
   EXPECT_EQ(clean_ui_text("Page %1 of %12"), "Page {} of {}");
   EXPECT_EQ(clean_ui_text("%PRODUCTNAME %PRODUCTVERSION"), "{} {}");
   EXPECT_EQ(clean_ui_text("(%PRODUCTNAME%)"), "({})");
-  EXPECT_EQ(clean_ui_text("Cannot open $(ARG1) in ${name} or $FILE$ and #col#"),
-            "Cannot open {} in {} or {} and {}");
+  EXPECT_EQ(clean_ui_text("Cannot open $(ARG1) in ${name} or $FILE$ and #col#"), "Cannot open {} in {} or {} and {}");
   EXPECT_EQ(clean_ui_text("%s: %d lines"), "{}: {} lines");
   EXPECT_EQ(clean_ui_text("100 % of $5, 50 %of it, #1"), "100 % of $5, 50 %of it, #1");
 }
@@ -83,8 +79,7 @@ TEST(StableHash, SpreadsNumbersEvenly) {
 }
 
 TEST(WordVocabulary, KeepsTheMostFrequentWords) {
-  const std::map<std::string, std::int64_t> counts{
-      {"a", 5}, {"b", 2}, {"c", 9}, {"d", 1}, {"e", 2}};
+  const std::map<std::string, std::int64_t> counts{{"a", 5}, {"b", 2}, {"c", 9}, {"d", 1}, {"e", 2}};
   const WordVocabulary all(counts, 2, 100);
   EXPECT_EQ(all.size(), 8u);
   EXPECT_EQ(all.id("c"), 4);
@@ -98,8 +93,7 @@ TEST(WordVocabulary, KeepsTheMostFrequentWords) {
 }
 
 // The paper's example (section 3.2): low 5, lower 2, newest 6, widest 3. With its end marks.
-const std::map<std::string, std::int64_t> kPaper{
-    {"low", 5}, {"lower", 2}, {"newest", 6}, {"widest", 3}};
+const std::map<std::string, std::int64_t> kPaper{{"low", 5}, {"lower", 2}, {"newest", 6}, {"widest", 3}};
 
 TEST(BytePairs, LearnTheMostFrequentPairFirst) {
   // Characters: d, e, i, l, n, o, r., s, t., w (9 + 1 ids), w at a word's end, then the merges.
@@ -138,8 +132,8 @@ TEST(BytePairs, DecodeSkipsSpecialTokensAndEndsOpenWords) {
 
 RC_GTEST_PROP(BytePairs, GiveTheirWordsBackWhateverTheSize, ()) {
   const auto letter = rc::gen::elementOf(std::string("abcd"));
-  const auto words = *rc::gen::nonEmpty(rc::gen::container<std::vector<std::string>>(
-      rc::gen::nonEmpty(rc::gen::container<std::string>(letter))));
+  const auto words = *rc::gen::nonEmpty(
+      rc::gen::container<std::vector<std::string>>(rc::gen::nonEmpty(rc::gen::container<std::string>(letter))));
   std::map<std::string, std::int64_t> counts;
   for (const std::string& word : words) ++counts[word];
   const auto extra = *rc::gen::inRange<std::int64_t>(0, 30);

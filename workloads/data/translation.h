@@ -38,9 +38,7 @@ struct TextPairs {
 // Of the folder's .mo files, split, without duplicates. Throws InputError where a part is empty.
 TextPairs split_catalogues(const std::string& folder);
 
-DataSplit read_catalogue_folder(const std::string& folder, const std::string& name,
-                                const TextLimits& limits);
-DataSplit read_parallel_folder(const std::string& folder, const std::string& name,
-                               const TextLimits& limits);
+DataSplit read_catalogue_folder(const std::string& folder, const std::string& name, const TextLimits& limits);
+DataSplit read_parallel_folder(const std::string& folder, const std::string& name, const TextLimits& limits);
 
 }  // namespace sluice

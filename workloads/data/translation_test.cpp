@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "harness/core/expect_error.h"
+#include "harness/base/expect_error.h"
 #include "workloads/data/locate.h"
 #include "workloads/data/test_files.h"
 #include "workloads/data/text.h"
@@ -60,11 +60,9 @@ TEST_F(TranslationTest, InputsBeginAndTargetsEndTheSentence) {
   EXPECT_EQ(split.test.samples, 1) << "eight words and </s> do not fit into eight positions";
   EXPECT_EQ(split.test.columns[1].ids, (std::vector<std::int32_t>{kBegin, b, b, 0, 0, 0, 0, 0, 0}));
   const std::int32_t no = kNoTarget;
-  EXPECT_EQ(split.test.targets.ids,
-            (std::vector<std::int32_t>{b, b, kEnd, no, no, no, no, no, no}));
+  EXPECT_EQ(split.test.targets.ids, (std::vector<std::int32_t>{b, b, kEnd, no, no, no, no, no, no}));
   EXPECT_EQ(split.references, (std::vector<std::vector<std::string>>{{"b", "b"}}));
-  EXPECT_EQ(split.words(std::vector<std::int32_t>{b, a, kEnd}),
-            (std::vector<std::string>{"b", "a"}));
+  EXPECT_EQ(split.words(std::vector<std::int32_t>{b, a, kEnd}), (std::vector<std::string>{"b", "a"}));
 }
 
 TEST_F(TranslationTest, ParallelFilesMustMatch) {
@@ -73,8 +71,7 @@ TEST_F(TranslationTest, ParallelFilesMustMatch) {
   put_text("test.en", "a\n");
   put_text("test.de", "a\n");
   const auto load = [&] { load_dataset(folder_, kLimits); };
-  EXPECT_TRUE(
-      error_of(load).starts_with(at("train.en") + ": has 2 lines, " + at("train.de") + " has 1"));
+  EXPECT_TRUE(error_of(load).starts_with(at("train.en") + ": has 2 lines, " + at("train.de") + " has 1"));
   std::filesystem::remove(at("train.de"));
   EXPECT_TRUE(error_of(load).starts_with(folder_ + ": has 1 files named train.*"));
   put_text("train.de", "a\nb\n");
@@ -85,25 +82,20 @@ TEST_F(TranslationTest, ParallelFilesMustMatch) {
 TEST_F(TranslationTest, ATextThatNobodyMarkedAsTheSourceIsRefused) {
   put_text("train.fr", "a\n");
   put_text("train.de", "a\n");
-  EXPECT_NE(error_of([&] { load_dataset(folder_, kLimits); }).find("train.en and train.de"),
-            std::string::npos);
+  EXPECT_NE(error_of([&] { load_dataset(folder_, kLimits); }).find("train.en and train.de"), std::string::npos);
 }
 
 TEST_F(TranslationTest, PartsThatAreMissingAreNamed) {
   put("sw.mo", mo_bytes({{"Page", "Seite"}}));
-  EXPECT_TRUE(
-      error_of([&] { load_dataset(folder_, kLimits); }).starts_with(folder_ + ": has no sd.mo"));
+  EXPECT_TRUE(error_of([&] { load_dataset(folder_, kLimits); }).starts_with(folder_ + ": has no sd.mo"));
   std::filesystem::rename(at("sw.mo"), at("sd.mo"));
-  EXPECT_TRUE(error_of([&] {
-                load_dataset(folder_, kLimits);
-              }).starts_with(folder_ + ": has no catalogues to train on"));
+  EXPECT_TRUE(
+      error_of([&] { load_dataset(folder_, kLimits); }).starts_with(folder_ + ": has no catalogues to train on"));
 }
 
 TEST(LibreOfficeGerman, HasDisjointPartsAndFitsItsLimits) {
-  const TextLimits limits{.source_length = 16,
-                          .source_vocabulary = 2000,
-                          .target_length = 16,
-                          .target_vocabulary = 2000};
+  const TextLimits limits{
+      .source_length = 16, .source_vocabulary = 2000, .target_length = 16, .target_vocabulary = 2000};
   DataSplit split;
   try {
     split = load_dataset("libreoffice-de", limits);
@@ -126,8 +118,7 @@ TEST(LibreOfficeGerman, HasDisjointPartsAndFitsItsLimits) {
   const auto train = rows(split.train), test = rows(split.test);
   EXPECT_GT(train.size(), 9000u);
   for (const auto& row : test) EXPECT_FALSE(train.contains(row));
-  for (const auto& row : rows(split.validation))
-    EXPECT_FALSE(train.contains(row) || test.contains(row));
+  for (const auto& row : rows(split.validation)) EXPECT_FALSE(train.contains(row) || test.contains(row));
   for (const Dataset* part : {&split.train, &split.validation, &split.test}) {
     std::int64_t unknown = 0;
     for (std::size_t i = 0; i < part->targets.ids.size(); ++i) {
@@ -145,8 +136,7 @@ TEST(LibreOfficeGerman, HasDisjointPartsAndFitsItsLimits) {
     const auto first = split.test.targets.ids.begin() + i * 16;
     const auto end = std::find(first, first + 16, kEnd);
     ASSERT_NE(end, first + 16);
-    same += split.words(std::vector<std::int32_t>(first, end)) ==
-            split.references[static_cast<std::size_t>(i)];
+    same += split.words(std::vector<std::int32_t>(first, end)) == split.references[static_cast<std::size_t>(i)];
   }
   EXPECT_GT(same, split.test.samples * 99 / 100);
 }

@@ -12,13 +12,10 @@ int ChainBuilder::add_input(ModelInput input) {
   return -static_cast<int>(model_.inputs.size());
 }
 
-int ChainBuilder::add(const std::string& name, LayerKind kind) {
-  return add(name, std::move(kind), {last()});
-}
+int ChainBuilder::add(const std::string& name, LayerKind kind) { return add(name, std::move(kind), {last()}); }
 
 int ChainBuilder::add(const std::string& name, LayerKind kind, std::vector<int> inputs) {
-  model_.layers.push_back(
-      {.name = name, .kind = std::move(kind), .inputs = std::move(inputs), .block = block_});
+  model_.layers.push_back({.name = name, .kind = std::move(kind), .inputs = std::move(inputs), .block = block_});
   return last();
 }
 

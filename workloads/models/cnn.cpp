@@ -6,10 +6,9 @@ namespace sluice {
 
 namespace {
 
-void conv_relu(ChainBuilder& b, const std::string& name, std::int64_t in, std::int64_t out,
-               std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
-  b.add("conv" + name,
-        Conv2d{.in = in, .out = out, .kernel = kernel, .stride = stride, .padding = padding});
+void conv_relu(ChainBuilder& b, const std::string& name, std::int64_t in, std::int64_t out, std::int64_t kernel,
+               std::int64_t stride, std::int64_t padding) {
+  b.add("conv" + name, Conv2d{.in = in, .out = out, .kernel = kernel, .stride = stride, .padding = padding});
   b.add("relu" + name, Activation{});
   b.next_block();
 }
@@ -46,15 +45,13 @@ ModelGraph deep_cnn(Shape image, int classes) {
   for (const std::int64_t width : {16, 32, 64}) {
     for (int k = 0; k < 3; ++k) {
       const std::string name = std::to_string(++number);
-      b.add("conv" + name,
-            Conv2d{.in = in, .out = width, .kernel = 3, .stride = 1, .padding = 1, .bias = false});
+      b.add("conv" + name, Conv2d{.in = in, .out = width, .kernel = 3, .stride = 1, .padding = 1, .bias = false});
       b.add("norm" + name, BatchNorm{width});
       b.add("relu" + name, Activation{});
       b.next_block();
       in = width;
     }
-    b.add("pool" + std::to_string(number),
-          Pool2d{.mode = Pool2d::Mode::max, .kernel = 2, .stride = 2});
+    b.add("pool" + std::to_string(number), Pool2d{.mode = Pool2d::Mode::max, .kernel = 2, .stride = 2});
     h /= 2;
     w /= 2;
   }
@@ -66,8 +63,7 @@ ModelGraph deep_cnn(Shape image, int classes) {
 }
 
 // groups: width and number of convolutions between two poolings.
-static ModelGraph vgg(const std::string& name,
-                      const std::vector<std::pair<std::int64_t, int>>& groups, bool dropout) {
+static ModelGraph vgg(const std::string& name, const std::vector<std::pair<std::int64_t, int>>& groups, bool dropout) {
   ChainBuilder b(name, {.shape = {3, 224, 224}});
   std::int64_t in = 3;
   int number = 0;
@@ -88,12 +84,8 @@ static ModelGraph vgg(const std::string& name,
   return b.finish();
 }
 
-ModelGraph vgg16(bool dropout) {
-  return vgg("vgg16", {{64, 2}, {128, 2}, {256, 3}, {512, 3}, {512, 3}}, dropout);
-}
+ModelGraph vgg16(bool dropout) { return vgg("vgg16", {{64, 2}, {128, 2}, {256, 3}, {512, 3}, {512, 3}}, dropout); }
 
-ModelGraph vgg19() {
-  return vgg("vgg19", {{64, 2}, {128, 2}, {256, 4}, {512, 4}, {512, 4}}, false);
-}
+ModelGraph vgg19() { return vgg("vgg19", {{64, 2}, {128, 2}, {256, 4}, {512, 4}, {512, 4}}, false); }
 
 }  // namespace sluice

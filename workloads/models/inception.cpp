@@ -31,8 +31,7 @@ class Inception {
     b_.next_block();
     std::int64_t in = 192;
     for (const std::int64_t pooled : {32, 64, 64})
-      in = block(in, {{{64, k1x1}}, {{48, k1x1}, {64, k5x5}}, {{64, k1x1}, {96, k3x3}, {96, k3x3}}},
-                 pooled);
+      in = block(in, {{{64, k1x1}}, {{48, k1x1}, {64, k5x5}}, {{64, k1x1}, {96, k3x3}, {96, k3x3}}}, pooled);
     in = block(in, {{{384, kHalving}}, {{64, k1x1}, {96, k3x3}, {96, kHalving}}}, 0);
     for (const std::int64_t w : {128, 160, 160, 192})
       in = block(in,
@@ -40,10 +39,7 @@ class Inception {
                   {{w, k1x1}, {w, k1x7}, {192, k7x1}},
                   {{w, k1x1}, {w, k7x1}, {w, k1x7}, {w, k7x1}, {192, k1x7}}},
                  192);
-    in = block(
-        in,
-        {{{192, k1x1}, {320, kHalving}}, {{192, k1x1}, {192, k1x7}, {192, k7x1}, {192, kHalving}}},
-        0);
+    in = block(in, {{{192, k1x1}, {320, kHalving}}, {{192, k1x1}, {192, k1x7}, {192, k7x1}, {192, kHalving}}}, 0);
     for (int k = 0; k < 2; ++k) in = forked_block(in);
     b_.add("pool", Pool2d{.mode = Pool2d::Mode::global_average});
     b_.add("flatten", Flatten{});
@@ -87,9 +83,9 @@ class Inception {
       outputs.push_back(chain(input, in, branch));
       width += branch.back().first;
     }
-    outputs.push_back(pooled > 0 ? pool_branch(input, in, pooled)
-                                 : b_.add("pool_block" + std::to_string(++blocks_),
-                                          Pool2d{.kernel = 3, .stride = 2}, {input}));
+    outputs.push_back(
+        pooled > 0 ? pool_branch(input, in, pooled)
+                   : b_.add("pool_block" + std::to_string(++blocks_), Pool2d{.kernel = 3, .stride = 2}, {input}));
     join(outputs);
     return width + (pooled > 0 ? pooled : in);
   }
@@ -101,8 +97,7 @@ class Inception {
     const std::vector<Branch> stems = {{{384, k1x1}}, {{448, k1x1}, {384, k3x3}}};
     for (const Branch& stem : stems) {
       const int end = chain(input, in, stem);
-      for (const Kernel& kernel : {k1x3, k3x1})
-        outputs.push_back(convolution(end, 384, 384, kernel));
+      for (const Kernel& kernel : {k1x3, k3x1}) outputs.push_back(convolution(end, 384, 384, kernel));
     }
     outputs.push_back(pool_branch(input, in, 192));
     join(outputs);
@@ -110,9 +105,8 @@ class Inception {
   }
 
   int pool_branch(int input, std::int64_t in, std::int64_t out) {
-    const int pool = b_.add(
-        "pool_block" + std::to_string(++blocks_),
-        Pool2d{.mode = Pool2d::Mode::average, .kernel = 3, .stride = 1, .padding = 1}, {input});
+    const int pool = b_.add("pool_block" + std::to_string(++blocks_),
+                            Pool2d{.mode = Pool2d::Mode::average, .kernel = 3, .stride = 1, .padding = 1}, {input});
     return convolution(pool, in, out, k1x1);
   }
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/core/model.h"
+#include "harness/model/model.h"
 
 namespace sluice {
 
@@ -15,9 +15,7 @@ class ChainBuilder {
   int add_input(ModelInput input);                   // a further one; read it by what this returns
   int add(const std::string& name, LayerKind kind);  // reads the last layer
   int add(const std::string& name, LayerKind kind, std::vector<int> inputs);
-  void next_block() {
-    ++block_;
-  }  // layers of one block share a generator for their initial weights
+  void next_block() { ++block_; }  // layers of one block share a generator for their initial weights
   int last() const { return static_cast<int>(model_.layers.size()) - 1; }
   ModelGraph finish();
 
@@ -27,7 +25,7 @@ class ChainBuilder {
 };
 
 ModelGraph mlp_classifier(const std::vector<std::int64_t>& widths,
-                          Shape image);  // Flatten, Linear + ReLU ..., cross entropy
+                          Shape image);                     // Flatten, Linear + ReLU ..., cross entropy
 ModelGraph mlp_regression(std::int64_t width, int layers);  // the peers' MLP: MSE
 ModelGraph small_cnn(Shape image, int classes);
 ModelGraph deep_cnn(Shape image, int classes);
@@ -35,12 +33,12 @@ ModelGraph vgg16(bool dropout);
 ModelGraph vgg19();
 ModelGraph resnet152();
 ModelGraph inception_v3();
-ModelGraph transformer_regression(int blocks, std::int64_t width, std::int64_t heads,
-                                  std::int64_t feed_forward, std::int64_t sequence);
-ModelGraph gpt(const std::string& name, int layers, std::int64_t hidden, std::int64_t heads,
-               std::int64_t sequence, std::int64_t vocabulary);
-ModelGraph bert(const std::string& name, int layers, std::int64_t hidden, std::int64_t heads,
-                std::int64_t sequence, std::int64_t vocabulary);
+ModelGraph transformer_regression(int blocks, std::int64_t width, std::int64_t heads, std::int64_t feed_forward,
+                                  std::int64_t sequence);
+ModelGraph gpt(const std::string& name, int layers, std::int64_t hidden, std::int64_t heads, std::int64_t sequence,
+               std::int64_t vocabulary);
+ModelGraph bert(const std::string& name, int layers, std::int64_t hidden, std::int64_t heads, std::int64_t sequence,
+                std::int64_t vocabulary);
 
 // Models of several branches; sizes of the GraphPipe paper (appendix A.2) unless set. own_inputs:
 // an input for every branch; otherwise all branches read one.
@@ -72,8 +70,8 @@ struct TextClassifier {
   std::int64_t width;
 };
 ModelGraph residual_lstm(const std::string& name, const TextClassifier& sizes);
-ModelGraph transformer_classifier(const std::string& name, const TextClassifier& sizes,
-                                  std::int64_t heads, std::int64_t feed_forward);
+ModelGraph transformer_classifier(const std::string& name, const TextClassifier& sizes, std::int64_t heads,
+                                  std::int64_t feed_forward);
 
 // Text to text: inputs are the source's ids [source_length] and what the decoder has so far
 // [target_length], both 0 at padding; predicts every next token.
@@ -83,7 +81,7 @@ struct Translator {
   std::int64_t width;
 };
 ModelGraph gnmt(const std::string& name, const Translator& sizes);
-ModelGraph transformer_translator(const std::string& name, const Translator& sizes,
-                                  std::int64_t heads, std::int64_t feed_forward);
+ModelGraph transformer_translator(const std::string& name, const Translator& sizes, std::int64_t heads,
+                                  std::int64_t feed_forward);
 
 }  // namespace sluice

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <set>
 
-#include "harness/core/expect_error.h"
+#include "harness/base/expect_error.h"
 #include "workloads/models/registry.h"
 
 namespace sluice {
@@ -85,13 +85,11 @@ TEST(ParameterCount, Bert48) {
   const std::int64_t h = 1024;
   const std::int64_t embeddings = (30'522 + 512 + 2) * h + 2 * h;
   const std::int64_t pooler = h * h + h, classifier = 2 * h + 2;
-  EXPECT_EQ(parameter_count(model("bert48")),
-            embeddings + 48 * (12 * h * h + 13 * h) + pooler + classifier);
+  EXPECT_EQ(parameter_count(model("bert48")), embeddings + 48 * (12 * h * h + 13 * h) + pooler + classifier);
   // DAPPLE's profile of it says 2550 MB.
   EXPECT_EQ(std::llround(4e-6 * static_cast<double>(parameter_count(model("bert48")))), 2550);
   // 24 layers are BERT-Large: 335.1 M parameters with its pooler.
-  EXPECT_EQ(parameter_count(bert("bert_large", 24, 1024, 16, 512, 30522)) - classifier,
-            335'141'888);
+  EXPECT_EQ(parameter_count(bert("bert_large", 24, 1024, 16, 512, 30522)) - classifier, 335'141'888);
 }
 
 // Multiply-adds of one image's forward, as published: VGG-19 19.6 G, ResNet-152 11.5 G,
@@ -144,28 +142,24 @@ TEST(ParameterCount, PeersMlps) {
 TEST(ParameterCount, PeersTransformer) {
   // A block: two layer norms (2 h each), qkv and proj (4 h^2 + 4 h), up and down (2 h f + f + h).
   const std::int64_t h = 256, f = 1024;
-  EXPECT_EQ(parameter_count(model("tfm256")),
-            8 * (2 * 2 * h + 4 * h * h + 4 * h + 2 * h * f + f + h));
+  EXPECT_EQ(parameter_count(model("tfm256")), 8 * (2 * 2 * h + 4 * h * h + 4 * h + 2 * h * f + f + h));
 }
 
 TEST(ParameterCount, Gpt) {
   // 24 blocks of 12 h^2 + 13 h, embedding and head of 51200 x h (not tied), 1024 positions, the
   // final norm.
   const std::int64_t h = 2048;
-  EXPECT_EQ(parameter_count(model("gpt_1.3b")),
-            24 * (12 * h * h + 13 * h) + 2 * 51'200 * h + 1024 * h + 2 * h);
+  EXPECT_EQ(parameter_count(model("gpt_1.3b")), 24 * (12 * h * h + 13 * h) + 2 * 51'200 * h + 1024 * h + 2 * h);
 }
 
 TEST(ParameterCount, FashionMnistMlp) {
-  EXPECT_EQ(parameter_count(model("fmnist_mlp")), (784 * 512 + 512) + (512 * 512 + 512) +
-                                                      (512 * 256 + 256) + (256 * 128 + 128) +
-                                                      (128 * 10 + 10));
+  EXPECT_EQ(parameter_count(model("fmnist_mlp")),
+            (784 * 512 + 512) + (512 * 512 + 512) + (512 * 256 + 256) + (256 * 128 + 128) + (128 * 10 + 10));
 }
 
 TEST(ParameterCount, FashionMnistCnn) {
   // 28 -> 14 -> 14 -> 7 -> 7, so the first linear layer reads 32 x 7 x 7.
-  const std::int64_t convolutions =
-      (1 * 25 * 16 + 16) + (16 * 9 * 32 + 32) + 2 * (32 * 9 * 32 + 32);
+  const std::int64_t convolutions = (1 * 25 * 16 + 16) + (16 * 9 * 32 + 32) + 2 * (32 * 9 * 32 + 32);
   const std::int64_t linears = (1568 * 128 + 128) + (128 * 64 + 64) + (64 * 10 + 10);
   EXPECT_EQ(parameter_count(model("fmnist_cnn")), convolutions + linears);
 }
@@ -181,15 +175,11 @@ TEST(ParameterCount, DeepCnns) {
     return total;
   };
   // Three halvings: 28 -> 14 -> 7 -> 3 and 32 -> 16 -> 8 -> 4.
-  EXPECT_EQ(parameter_count(model("fmnist_cnn_deep")),
-            convolutions(1) + 64 * 3 * 3 * 128 + 128 + 128 * 10 + 10);
-  EXPECT_EQ(parameter_count(model("cifar10_cnn")),
-            convolutions(3) + 64 * 4 * 4 * 128 + 128 + 128 * 10 + 10);
+  EXPECT_EQ(parameter_count(model("fmnist_cnn_deep")), convolutions(1) + 64 * 3 * 3 * 128 + 128 + 128 * 10 + 10);
+  EXPECT_EQ(parameter_count(model("cifar10_cnn")), convolutions(3) + 64 * 4 * 4 * 128 + 128 + 128 * 10 + 10);
 }
 
-std::int64_t lstm_size(std::int64_t in, std::int64_t hidden) {
-  return 4 * hidden * (in + hidden) + 8 * hidden;
-}
+std::int64_t lstm_size(std::int64_t in, std::int64_t hidden) { return 4 * hidden * (in + hidden) + 8 * hidden; }
 
 TEST(ParameterCount, ResidualLstm) {
   const auto count = [](std::int64_t words, std::int64_t w, std::int64_t blocks) {
@@ -201,15 +191,13 @@ TEST(ParameterCount, ResidualLstm) {
 
 TEST(ParameterCount, TransformerClassifier) {
   const std::int64_t h = 64, f = 128;
-  EXPECT_EQ(
-      parameter_count(model("sentiment_transformer")),
-      6000 * h + 40 * h + 4 * (4 * h * h + 4 * h + 2 * h * f + f + h + 4 * h) + 2 * h + 2 * h + 2);
+  EXPECT_EQ(parameter_count(model("sentiment_transformer")),
+            6000 * h + 40 * h + 4 * (4 * h * h + 4 * h + 2 * h * f + f + h + 4 * h) + 2 * h + 2 * h + 2);
 }
 
 TEST(ParameterCount, Gnmt) {
   const auto count = [](std::int64_t layers, std::int64_t h, std::int64_t words) {
-    const std::int64_t encoder =
-        2 * lstm_size(h, h) + lstm_size(2 * h, h) + (layers - 2) * lstm_size(h, h);
+    const std::int64_t encoder = 2 * lstm_size(h, h) + lstm_size(2 * h, h) + (layers - 2) * lstm_size(h, h);
     const std::int64_t decoder = lstm_size(h, h) + (layers - 1) * lstm_size(2 * h, h);
     return 2 * words * h + encoder + decoder + 4 * (h * h + h) + words * h + words;
   };
@@ -244,8 +232,8 @@ TEST(Gnmt, HasAsManyLstmLayersAsItsName) {
 }
 
 TEST(Text, ModelsCanBeCutIntoEightStages) {
-  for (const char* name : {"sentiment_lstm", "sentiment_transformer", "translation_gnmt",
-                           "translation_transformer", "gnmt_8", "gnmt_16", "rlstm_imdb"}) {
+  for (const char* name : {"sentiment_lstm", "sentiment_transformer", "translation_gnmt", "translation_transformer",
+                           "gnmt_8", "gnmt_16", "rlstm_imdb"}) {
     int cuttable = 0;
     for (const LayerSpec& l : model(name).layers) cuttable += parameter_count(l) > 0;
     EXPECT_GE(cuttable, 8) << name;

@@ -95,8 +95,7 @@ ModelGraph recommendation(const RecommendationBranches& r) {
     b.next_block();
   }
   int x = b.add("concat", Concat{0}, ends);
-  for (int l = 0; l < r.top_layers; ++l)
-    x = b.dense("top" + std::to_string(l), l == 0 ? joined : r.width, r.width, x);
+  for (int l = 0; l < r.top_layers; ++l) x = b.dense("top" + std::to_string(l), l == 0 ? joined : r.width, r.width, x);
   return b.finish("loss", b.add("out", Linear{r.width, 1}, {x}));
 }
 

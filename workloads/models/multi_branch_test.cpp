@@ -1,9 +1,10 @@
 // Sizes of the multi-branch models against the published ones (spec: GraphPipe, appendix A.2).
 #include <gtest/gtest.h>
+#include <sluice_build.h>
 
 #include <nlohmann/json.hpp>
 
-#include "harness/core/json_reader.h"
+#include "harness/base/json_reader.h"
 #include "workloads/models/registry.h"
 
 namespace sluice {
@@ -16,27 +17,25 @@ std::size_t layers_of_kind(const ModelGraph& model, const std::string& kind) {
 }
 
 nlohmann::json published(const std::string& name) {
-  return parse_json_file(SLUICE_SOURCE_DIR "/harness/testdata/graphpipe_workloads.json")[name];
+  return parse_json_file(SLUICE_SOURCE_DIR "/harness/tests/data/graphpipe_workloads.json")[name];
 }
 
 TEST(MultiBranchTest, MultiModalTransformer) {
   const auto p = published("mmt");
   const ModelGraph& mmt = find_workload("mmt").model;
-  const std::int64_t h = p["hidden"], f = p["ffn_hidden"], branches = p["branches"],
-                     layers = p["layers_per_branch"], sequence = p["seq"];
+  const std::int64_t h = p["hidden"], f = p["ffn_hidden"], branches = p["branches"], layers = p["layers_per_branch"],
+                     sequence = p["seq"];
   EXPECT_EQ(mmt.inputs.size(), static_cast<std::size_t>(branches));
   EXPECT_EQ(mmt.inputs[0].shape, (Shape{sequence, h}));
   EXPECT_EQ(layers_of_kind(mmt, "Attention"), static_cast<std::size_t>(branches * layers));
   // 12.583 M a layer and the head; our attention also has biases, 4 h a layer.
-  EXPECT_EQ(parameter_count(mmt),
-            branches * layers * (4 * h * h + 2 * h * f + 4 * h) + branches * h * h);
+  EXPECT_EQ(parameter_count(mmt), branches * layers * (4 * h * h + 2 * h * f + 4 * h) + branches * h * h);
   // 6.711 GF a layer: 4 projections, 2 products of attention, 2 of the dense layers.
   const std::vector<Shape> shapes = mmt.shapes();
   double flops_forward = 0;
   for (std::size_t l = 0; l < 4; ++l)
     flops_forward +=
-        flops(mmt.layers[l], std::vector<Shape>{l == 0 ? mmt.inputs[0].shape : shapes[l - 1]})
-            .forward.value;
+        flops(mmt.layers[l], std::vector<Shape>{l == 0 ? mmt.inputs[0].shape : shapes[l - 1]}).forward.value;
   EXPECT_NEAR(flops_forward, 6.711e9, 0.002e9);
   EXPECT_EQ(parameter_count(find_workload("mmt_sequential").model),
             branches * layers * (4 * h * h + 2 * h * f + 4 * h) + h * h);
@@ -60,8 +59,7 @@ TEST(MultiBranchTest, DrugResponse) {
   const ModelGraph& uno = find_workload("uno").model;
   const std::int64_t w = p["width"], branches = p["branches"];
   EXPECT_EQ(uno.inputs.size(), static_cast<std::size_t>(branches));
-  EXPECT_EQ(parameter_count(uno),
-            branches * 4 * (w * w + w) + branches * w * w + w + 3 * (w * w + w) + w + 1);
+  EXPECT_EQ(parameter_count(uno), branches * 4 * (w * w + w) + branches * w * w + w + 3 * (w * w + w) + w + 1);
   EXPECT_EQ(find_workload("uno_16_branches").model.inputs.size(), 16u);
 }
 

@@ -45,8 +45,7 @@ ModelGraph gnmt(const std::string& name, const Translator& sizes) {
   const int source = b.add("encoder_embedding", Embedding{sizes.vocabulary, h}, {kSource});
   b.next_block();
   const int forward = b.add("encoder_0_forward", Lstm{h, h}, {source, kSource});
-  const int backward =
-      b.add("encoder_0_backward", Lstm{.in = h, .hidden = h, .reverse = true}, {source, kSource});
+  const int backward = b.add("encoder_0_backward", Lstm{.in = h, .hidden = h, .reverse = true}, {source, kSource});
   b.add("encoder_0", Concat{1}, {forward, backward});
   b.next_block();
   for (int i = 1; i < sizes.layers; ++i) {
@@ -60,8 +59,7 @@ ModelGraph gnmt(const std::string& name, const Translator& sizes) {
   b.add("decoder_embedding", Embedding{sizes.vocabulary, h}, {kTarget});
   b.next_block();
   int x = b.add("decoder_0", Lstm{h, h});
-  const int context =
-      b.add("attention", CrossAttention{.width = h, .memory = h, .heads = 1}, {x, memory, kSource});
+  const int context = b.add("attention", CrossAttention{.width = h, .memory = h, .heads = 1}, {x, memory, kSource});
   b.next_block();
   for (int i = 1; i < sizes.layers; ++i) {
     const std::string n = "decoder_" + std::to_string(i);

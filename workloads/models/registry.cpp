@@ -3,19 +3,16 @@
 #include <cmath>
 #include <vector>
 
-#include "harness/core/error.h"
+#include "harness/base/error.h"
 #include "workloads/models/models.h"
 
 namespace sluice {
 
 // The benchmark of the peers (PyTorch's pipelining and others): MSE, plain SGD at 0.01, one fixed
 // batch.
-static Workload peer(const std::string& name, const std::string& title, ModelGraph model,
-                     std::int64_t micro_batch, int microbatches) {
-  Workload w{.name = name,
-             .title = title,
-             .task = "regression on noise: a speed benchmark",
-             .model = std::move(model)};
+static Workload peer(const std::string& name, const std::string& title, ModelGraph model, std::int64_t micro_batch,
+                     int microbatches) {
+  Workload w{.name = name, .title = title, .task = "regression on noise: a speed benchmark", .model = std::move(model)};
   w.batch = micro_batch * microbatches;
   w.microbatches = microbatches;
   w.optimizer = {.name = "sgd", .lr = 0.01};
@@ -23,10 +20,8 @@ static Workload peer(const std::string& name, const std::string& title, ModelGra
   return w;
 }
 
-static Workload image(const std::string& name, const std::string& title, ModelGraph model,
-                      const std::string& dataset) {
-  Workload w{
-      .name = name, .title = title, .task = "image classification", .model = std::move(model)};
+static Workload image(const std::string& name, const std::string& title, ModelGraph model, const std::string& dataset) {
+  Workload w{.name = name, .title = title, .task = "image classification", .model = std::move(model)};
   w.dataset = dataset;
   w.metric = "accuracy";
   w.metric_direction = "up";
@@ -34,9 +29,8 @@ static Workload image(const std::string& name, const std::string& title, ModelGr
   w.batch = 128;
   w.microbatches = 4;
   w.optimizer = {.name = "sgd", .lr = 0.05, .momentum = 0.9};
-  w.source = dataset == "fashion-mnist"
-                 ? "Fashion-MNIST: Xiao, Rasul, Vollgraf 2017 (arXiv 1708.07747), MIT licence"
-                 : "CIFAR-10: Krizhevsky 2009, from a path you give";
+  w.source = dataset == "fashion-mnist" ? "Fashion-MNIST: Xiao, Rasul, Vollgraf 2017 (arXiv 1708.07747), MIT licence"
+                                        : "CIFAR-10: Krizhevsky 2009, from a path you give";
   return w;
 }
 
@@ -44,8 +38,8 @@ static Workload image(const std::string& name, const std::string& title, ModelGr
 // translation runs. Every text has one fixed length and no length buckets: plan, memory model and
 // simulator know one shape a model, and a batch of 64 texts in random order nearly always holds one
 // of nearly the full length; batches of like length would need an order of their own.
-static Workload text(const std::string& name, const std::string& title, ModelGraph model,
-                     const std::string& dataset, int epochs, double rate) {
+static Workload text(const std::string& name, const std::string& title, ModelGraph model, const std::string& dataset,
+                     int epochs, double rate) {
   const bool translates = model.inputs.size() > 1;
   Workload w{.name = name,
              .title = title,
@@ -59,21 +53,16 @@ static Workload text(const std::string& name, const std::string& title, ModelGra
   w.microbatches = 4;
   w.optimizer = {.name = "adam", .lr = rate};
   w.source =
-      dataset == "movie-reviews"
-          ? "rated sentences of movie reviews: Hutto and Gilbert, VADER, ICWSM 2014, MIT licence"
-      : dataset == "libreoffice-de"
-          ? "the user interface of LibreOffice in English and German, MPL-2.0; test: sd.mo"
-      : translates ? "parallel text from a path you give"
-                   : "labelled sentences from a path you give";
+      dataset == "movie-reviews" ? "rated sentences of movie reviews: Hutto and Gilbert, VADER, ICWSM 2014, MIT licence"
+      : dataset == "libreoffice-de" ? "the user interface of LibreOffice in English and German, MPL-2.0; test: sd.mo"
+      : translates                  ? "parallel text from a path you give"
+                                    : "labelled sentences from a path you give";
   return w;
 }
 
-static Workload full_size(const std::string& name, const std::string& title, ModelGraph model,
-                          std::int64_t batch, int microbatches, const std::string& source) {
-  Workload w{.name = name,
-             .title = title,
-             .task = "full size, virtual clock only",
-             .model = std::move(model)};
+static Workload full_size(const std::string& name, const std::string& title, ModelGraph model, std::int64_t batch,
+                          int microbatches, const std::string& source) {
+  Workload w{.name = name, .title = title, .task = "full size, virtual clock only", .model = std::move(model)};
   w.batch = batch;
   w.microbatches = microbatches;
   w.runs_for_real = false;
@@ -82,12 +71,10 @@ static Workload full_size(const std::string& name, const std::string& title, Mod
 }
 
 // For a GPU: a published model as it is, on one fixed random batch that one GPU holds.
-static Workload for_a_gpu(const std::string& name, const std::string& title, ModelGraph model,
-                          std::int64_t batch, int microbatches, const std::string& source) {
-  Workload w{.name = name,
-             .title = title,
-             .task = "classes of noise: a speed benchmark for a GPU",
-             .model = std::move(model)};
+static Workload for_a_gpu(const std::string& name, const std::string& title, ModelGraph model, std::int64_t batch,
+                          int microbatches, const std::string& source) {
+  Workload w{
+      .name = name, .title = title, .task = "classes of noise: a speed benchmark for a GPU", .model = std::move(model)};
   w.batch = batch;
   w.microbatches = microbatches;
   w.optimizer = {.name = "sgd", .lr = 0.01, .momentum = 0.9};
@@ -112,97 +99,76 @@ static Workload with_learning_rate(Workload w, double rate) {
 static std::vector<Workload> make_workloads() {
   std::vector<Workload> all;
   const Shape grey{1, 28, 28};
-  all.push_back(with_target(
-      with_learning_rate(image("fmnist_mlp", "Fashion-MNIST, MLP 784-512-512-256-128-10",
-                               mlp_classifier({512, 512, 256, 128, 10}, grey), "fashion-mnist"),
-                         0.02),
-      0.8665));
-  all.push_back(with_learning_rate(
-      image("fmnist_mlp_deep", "Fashion-MNIST, MLP of 8 linear layers, width 128",
-            mlp_classifier({128, 128, 128, 128, 128, 128, 128, 10}, grey), "fashion-mnist"),
-      0.02));
+  all.push_back(with_target(with_learning_rate(image("fmnist_mlp", "Fashion-MNIST, MLP 784-512-512-256-128-10",
+                                                     mlp_classifier({512, 512, 256, 128, 10}, grey), "fashion-mnist"),
+                                               0.02),
+                            0.8665));
   all.push_back(
-      with_target(image("fmnist_cnn", "Fashion-MNIST, small CNN (4 convolutions, 3 linear layers)",
-                        small_cnn(grey, 10), "fashion-mnist"),
-                  0.8774));
-  all.push_back(with_target(
-      image("fmnist_cnn_deep", "Fashion-MNIST, deeper CNN (9 convolutions with batch norm)",
-            deep_cnn(grey, 10), "fashion-mnist"),
-      0.915));
-  all.push_back(image("cifar10_cnn", "CIFAR-10, deeper CNN (9 convolutions with batch norm)",
-                      deep_cnn({3, 32, 32}, 10), "cifar10"));
-  const TextClassifier reviews{
-      .vocabulary = 6000, .length = 40, .classes = 2, .blocks = 4, .width = 64};
-  all.push_back(
-      with_target(text("sentiment_lstm", "Movie reviews, residual LSTM of 4 blocks, width 64",
-                       residual_lstm("residual_lstm", reviews), "movie-reviews", 4, 1e-3),
-                  0.7331));
+      with_learning_rate(image("fmnist_mlp_deep", "Fashion-MNIST, MLP of 8 linear layers, width 128",
+                               mlp_classifier({128, 128, 128, 128, 128, 128, 128, 10}, grey), "fashion-mnist"),
+                         0.02));
+  all.push_back(with_target(image("fmnist_cnn", "Fashion-MNIST, small CNN (4 convolutions, 3 linear layers)",
+                                  small_cnn(grey, 10), "fashion-mnist"),
+                            0.8774));
+  all.push_back(with_target(image("fmnist_cnn_deep", "Fashion-MNIST, deeper CNN (9 convolutions with batch norm)",
+                                  deep_cnn(grey, 10), "fashion-mnist"),
+                            0.915));
+  all.push_back(image("cifar10_cnn", "CIFAR-10, deeper CNN (9 convolutions with batch norm)", deep_cnn({3, 32, 32}, 10),
+                      "cifar10"));
+  const TextClassifier reviews{.vocabulary = 6000, .length = 40, .classes = 2, .blocks = 4, .width = 64};
+  all.push_back(with_target(text("sentiment_lstm", "Movie reviews, residual LSTM of 4 blocks, width 64",
+                                 residual_lstm("residual_lstm", reviews), "movie-reviews", 4, 1e-3),
+                            0.7331));
   all.push_back(
       with_target(text("sentiment_transformer", "Movie reviews, transformer of 4 blocks, width 64",
-                       transformer_classifier("transformer_classifier", reviews, 4, 128),
-                       "movie-reviews", 5, 1e-3),
+                       transformer_classifier("transformer_classifier", reviews, 4, 128), "movie-reviews", 5, 1e-3),
                   0.7202));
-  const Translator catalogues{
-      .vocabulary = 2000, .source_length = 16, .target_length = 16, .layers = 3, .width = 96};
+  const Translator catalogues{.vocabulary = 2000, .source_length = 16, .target_length = 16, .layers = 3, .width = 96};
+  all.push_back(with_target(text("translation_gnmt", "English to German, GNMT of 3 + 3 LSTM layers, width 96",
+                                 gnmt("gnmt", catalogues), "libreoffice-de", 8, 5e-3),
+                            0.4694));
   all.push_back(
-      with_target(text("translation_gnmt", "English to German, GNMT of 3 + 3 LSTM layers, width 96",
-                       gnmt("gnmt", catalogues), "libreoffice-de", 8, 5e-3),
-                  0.4694));
-  all.push_back(with_target(
-      text("translation_transformer", "English to German, transformer of 3 + 3 layers, width 96",
-           transformer_translator("transformer_translator", catalogues, 4, 192), "libreoffice-de",
-           6, 2e-3),
-      0.5175));
-  const TextClassifier imdb{
-      .vocabulary = 10'000, .length = 200, .classes = 2, .blocks = 4, .width = 128};
+      with_target(text("translation_transformer", "English to German, transformer of 3 + 3 layers, width 96",
+                       transformer_translator("transformer_translator", catalogues, 4, 192), "libreoffice-de", 6, 2e-3),
+                  0.5175));
+  const TextClassifier imdb{.vocabulary = 10'000, .length = 200, .classes = 2, .blocks = 4, .width = 128};
   all.push_back(text("imdb_lstm", "IMDb reviews, residual LSTM of 4 blocks, width 128",
                      residual_lstm("residual_lstm_imdb", imdb), "imdb", 5, 1e-3));
   all.push_back(text("sst2_transformer", "SST-2 sentences, transformer of 4 blocks, width 64",
                      transformer_classifier("transformer_sst2", reviews, 4, 128), "sst2", 5, 1e-3));
-  all.push_back(text("parallel_gnmt", "your parallel text, GNMT of 4 + 4 LSTM layers, width 256",
-                     gnmt("gnmt_parallel", {.vocabulary = 8000,
-                                            .source_length = 50,
-                                            .target_length = 50,
-                                            .layers = 4,
-                                            .width = 256}),
-                     "parallel-text", 5, 1e-3));
-  all.push_back(
-      peer("tiny", "8 x (Linear 64 + ReLU), 8 micro-batches of 8", mlp_regression(64, 8), 8, 8));
-  all.push_back(peer("tiny32", "8 x (Linear 64 + ReLU), 32 micro-batches of 8",
-                     mlp_regression(64, 8), 8, 32));
-  all.push_back(peer("mlp1024", "8 x (Linear 1024 + ReLU), 8 micro-batches of 32",
-                     mlp_regression(1024, 8), 32, 8));
+  all.push_back(text(
+      "parallel_gnmt", "your parallel text, GNMT of 4 + 4 LSTM layers, width 256",
+      gnmt("gnmt_parallel", {.vocabulary = 8000, .source_length = 50, .target_length = 50, .layers = 4, .width = 256}),
+      "parallel-text", 5, 1e-3));
+  all.push_back(peer("tiny", "8 x (Linear 64 + ReLU), 8 micro-batches of 8", mlp_regression(64, 8), 8, 8));
+  all.push_back(peer("tiny32", "8 x (Linear 64 + ReLU), 32 micro-batches of 8", mlp_regression(64, 8), 8, 32));
+  all.push_back(peer("mlp1024", "8 x (Linear 1024 + ReLU), 8 micro-batches of 32", mlp_regression(1024, 8), 32, 8));
   all.push_back(peer("tfm256", "8 transformer blocks, width 256, 8 micro-batches of 1 x 128",
                      transformer_regression(8, 256, 4, 1024, 128), 1, 8));
   all.push_back(for_a_gpu("gpt2_small", "GPT-2 small, 12 layers, hidden 768, sequence 1024",
                           gpt("gpt2_small", 12, 768, 12, 1024, 50257), 16, 8,
                           "Radford et al. 2019, the smallest size; the head is not tied to the "
                           "embedding"));
-  all.push_back(for_a_gpu("vgg16_batch64", "VGG-16, 224 x 224, 8 micro-batches of 8", vgg16(false),
-                          64, 8,
+  all.push_back(for_a_gpu("vgg16_batch64", "VGG-16, 224 x 224, 8 micro-batches of 8", vgg16(false), 64, 8,
                           "Simonyan and Zisserman, ICLR 2015 (arXiv 1409.1556), without dropout"));
-  all.push_back(for_a_gpu("resnet152_batch64", "ResNet-152, 224 x 224, 8 micro-batches of 8",
-                          resnet152(), 64, 8, "He et al., CVPR 2016 (arXiv 1512.03385)"));
-  all.push_back(full_size(
-      "vgg16", "VGG-16, 224 x 224, 1000 classes", vgg16(false), 256, 8,
-      "Simonyan and Zisserman, ICLR 2015 (arXiv 1409.1556), configuration D, without dropout"));
+  all.push_back(for_a_gpu("resnet152_batch64", "ResNet-152, 224 x 224, 8 micro-batches of 8", resnet152(), 64, 8,
+                          "He et al., CVPR 2016 (arXiv 1512.03385)"));
+  all.push_back(full_size("vgg16", "VGG-16, 224 x 224, 1000 classes", vgg16(false), 256, 8,
+                          "Simonyan and Zisserman, ICLR 2015 (arXiv 1409.1556), configuration D, without dropout"));
   all.push_back(full_size("gpt_1.3b", "GPT, 24 layers, hidden 2048, sequence 1024",
                           gpt("gpt_1.3b", 24, 2048, 16, 1024, 51200), 512, 128,
                           "the 1.3B size of Narayanan et al., PipeDream-2BW, ICML 2021 (24 layers, "
                           "hidden 2048, 16 heads)"));
-  all.push_back(full_size(
-      "gpt_6.2b", "GPT, 30 layers, hidden 4096, sequence 1024",
-      gpt("gpt_6.2b", 30, 4096, 32, 1024, 51200), 128, 32,
-      "the size that Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024, call 6.2B; here the "
-      "head does not share the embedding's weights"));
-  all.push_back(full_size(
-      "vgg19", "VGG-19, 224 x 224, 1000 classes", vgg19(), 256, 8,
-      "Simonyan and Zisserman, ICLR 2015 (arXiv 1409.1556), configuration E, without dropout"));
+  all.push_back(full_size("gpt_6.2b", "GPT, 30 layers, hidden 4096, sequence 1024",
+                          gpt("gpt_6.2b", 30, 4096, 32, 1024, 51200), 128, 32,
+                          "the size that Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024, call 6.2B; here the "
+                          "head does not share the embedding's weights"));
+  all.push_back(full_size("vgg19", "VGG-19, 224 x 224, 1000 classes", vgg19(), 256, 8,
+                          "Simonyan and Zisserman, ICLR 2015 (arXiv 1409.1556), configuration E, without dropout"));
   all.push_back(full_size("resnet152", "ResNet-152, 224 x 224, 1000 classes", resnet152(), 256, 16,
                           "He et al., CVPR 2016 (arXiv 1512.03385)"));
-  all.push_back(full_size(
-      "inception_v3", "Inception-V3, 299 x 299, 1000 classes", inception_v3(), 256, 16,
-      "Szegedy et al., CVPR 2016 (arXiv 1512.00567), without dropout and auxiliary classifier"));
+  all.push_back(full_size("inception_v3", "Inception-V3, 299 x 299, 1000 classes", inception_v3(), 256, 16,
+                          "Szegedy et al., CVPR 2016 (arXiv 1512.00567), without dropout and auxiliary classifier"));
   all.push_back(full_size("bert48", "BERT-48, 48 layers, hidden 1024, sequence 512",
                           bert("bert48", 48, 1024, 16, 512, 30522), 64, 32,
                           "BERT-Large (Devlin et al., NAACL 2019) with twice its layers, as in "
@@ -215,27 +181,21 @@ static std::vector<Workload> make_workloads() {
   all.push_back(full_size("mmt_2_branches", "Multi-modal transformer, 2 branches of 8 layers",
                           multi_modal_transformer({.branches = 2}), 128, 64, graphpipe));
   all.push_back(full_size("mmt_sequential", "32 layers of the multi-modal transformer in a row",
-                          multi_modal_transformer({.branches = 1, .layers = 32}), 128, 64,
-                          graphpipe));
+                          multi_modal_transformer({.branches = 1, .layers = 32}), 128, 64, graphpipe));
   all.push_back(full_size("two_branch", "GraphPipe's case study: 2 branches of 4 layers",
-                          multi_modal_transformer({.branches = 2, .layers = 4, .head = false}), 64,
-                          32, graphpipe));
-  all.push_back(full_size("dlrm", "DLRM, 7 dense branches of 4 layers of 4096, 7 tables",
-                          recommendation({}), 2048, 64, graphpipe));
-  all.push_back(full_size("uno", "CANDLE-Uno, 7 branches of 4 layers of 4096", drug_response({}),
-                          4096, 64, graphpipe));
+                          multi_modal_transformer({.branches = 2, .layers = 4, .head = false}), 64, 32, graphpipe));
+  all.push_back(full_size("dlrm", "DLRM, 7 dense branches of 4 layers of 4096, 7 tables", recommendation({}), 2048, 64,
+                          graphpipe));
+  all.push_back(full_size("uno", "CANDLE-Uno, 7 branches of 4 layers of 4096", drug_response({}), 4096, 64, graphpipe));
   for (const int n : {4, 8, 16})
     all.push_back(full_size("uno_" + std::to_string(n) + "_branches",
                             "CANDLE-Uno, " + std::to_string(n) + " branches of 4 layers of 4096",
                             drug_response({.branches = n}), 4096, 64, graphpipe));
-  all.push_back(peer("mmt_small", "Multi-modal transformer, 4 branches of 2 layers, width 32",
-                     multi_modal_transformer({.layers = 2,
-                                              .hidden = 32,
-                                              .heads = 4,
-                                              .feed_forward = 64,
-                                              .sequence = 16,
-                                              .own_inputs = false}),
-                     4, 8));
+  all.push_back(
+      peer("mmt_small", "Multi-modal transformer, 4 branches of 2 layers, width 32",
+           multi_modal_transformer(
+               {.layers = 2, .hidden = 32, .heads = 4, .feed_forward = 64, .sequence = 16, .own_inputs = false}),
+           4, 8));
   all.push_back(peer("dlrm_small", "DLRM, 3 dense branches of 2 layers of 64, 3 small ones",
                      recommendation({.dense = 3,
                                      .dense_layers = 2,
@@ -245,11 +205,9 @@ static std::vector<Workload> make_workloads() {
                                      .embedding = 8,
                                      .own_inputs = false}),
                      8, 8));
-  all.push_back(
-      peer("uno_small", "CANDLE-Uno, 4 branches of 3 layers of 64",
-           drug_response(
-               {.branches = 4, .layers = 3, .trunk_layers = 2, .width = 64, .own_inputs = false}),
-           8, 8));
+  all.push_back(peer("uno_small", "CANDLE-Uno, 4 branches of 3 layers of 64",
+                     drug_response({.branches = 4, .layers = 3, .trunk_layers = 2, .width = 64, .own_inputs = false}),
+                     8, 8));
   for (auto small = all.end() - 3; small != all.end(); ++small) small->source = graphpipe;
   // 32,320 pieces and hidden 1024 are in PipeDream's published profiles (gnmt, gnmt_large);
   // sequences of 48 in the first of them.
@@ -257,14 +215,11 @@ static std::vector<Workload> make_workloads() {
       "Narayanan et al., PipeDream, SOSP 2019, as its code has it (4 + 4 and 8 + 8 layers of 1024, "
       "vocabulary 32,320, batch 64); also PipeOptim's (arXiv 2312.00839)";
   for (const int layers : {4, 8})
-    all.push_back(full_size("gnmt_" + std::to_string(2 * layers),
-                            "GNMT-" + std::to_string(2 * layers) + ", hidden 1024, sequence 48",
-                            gnmt("gnmt_" + std::to_string(2 * layers), {.vocabulary = 32'320,
-                                                                        .source_length = 48,
-                                                                        .target_length = 48,
-                                                                        .layers = layers,
-                                                                        .width = 1024}),
-                            64, 8, gnmt_source));
+    all.push_back(full_size(
+        "gnmt_" + std::to_string(2 * layers), "GNMT-" + std::to_string(2 * layers) + ", hidden 1024, sequence 48",
+        gnmt("gnmt_" + std::to_string(2 * layers),
+             {.vocabulary = 32'320, .source_length = 48, .target_length = 48, .layers = layers, .width = 1024}),
+        64, 8, gnmt_source));
   const std::string imdb_source =
       "IMDb in SpecTrain's code (arXiv 1809.02839; ntueclab/SpecTrain-PyTorch): 10,000 words, "
       "length "
@@ -273,19 +228,14 @@ static std::vector<Workload> make_workloads() {
                           residual_lstm("rlstm_imdb", imdb), 256, 8, imdb_source));
   all.push_back(full_size(
       "transformer_imdb", "transformer of 3 blocks, width 128, length 200",
-      transformer_classifier(
-          "transformer_imdb",
-          {.vocabulary = 10'000, .length = 200, .classes = 2, .blocks = 3, .width = 128}, 4, 128),
+      transformer_classifier("transformer_imdb",
+                             {.vocabulary = 10'000, .length = 200, .classes = 2, .blocks = 3, .width = 128}, 4, 128),
       256, 8, imdb_source + "; here with layer norms before the sublayers"));
   all.push_back(full_size(
       "transformer_wmt", "Transformer (base) translation, 6 + 6 layers, width 512",
-      transformer_translator("transformer_wmt",
-                             {.vocabulary = 37'000,
-                              .source_length = 64,
-                              .target_length = 64,
-                              .layers = 6,
-                              .width = 512},
-                             8, 2048),
+      transformer_translator(
+          "transformer_wmt",
+          {.vocabulary = 37'000, .source_length = 64, .target_length = 64, .layers = 6, .width = 512}, 8, 2048),
       256, 8,
       "Vaswani et al. 2017 (arXiv 1706.03762), the base model; here with layer norms before the "
       "sublayers and embeddings that are not tied"));

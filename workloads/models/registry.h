@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "harness/core/model.h"
+#include "harness/model/model.h"
 
 namespace sluice {
 
@@ -18,8 +18,7 @@ struct WorkloadOptimizer {
 struct Workload {
   std::string name, title, task;
   ModelGraph model;
-  std::string dataset =
-      "synthetic";  // a name of workloads/data/locate.h; synthetic: one fixed random batch
+  std::string dataset = "synthetic";  // a name of workloads/data/locate.h; synthetic: one fixed random batch
   std::string metric = "loss", metric_direction = "down";
   // What single-device training reaches in `epochs` with `optimizer` and `batch` (measured; see the
   // README), and the target: 98 % of it.

@@ -8,23 +8,18 @@
 
 namespace sluice {
 
-static int convolution(ChainBuilder& b, const std::string& name, int input, std::int64_t in,
-                       std::int64_t out, std::int64_t kernel, std::int64_t stride) {
+static int convolution(ChainBuilder& b, const std::string& name, int input, std::int64_t in, std::int64_t out,
+                       std::int64_t kernel, std::int64_t stride) {
   b.add("conv" + name,
-        Conv2d{.in = in,
-               .out = out,
-               .kernel = kernel,
-               .stride = stride,
-               .padding = kernel / 2,
-               .bias = false},
+        Conv2d{.in = in, .out = out, .kernel = kernel, .stride = stride, .padding = kernel / 2, .bias = false},
         {input});
   return b.add("norm" + name, BatchNorm{out});
 }
 
 // 1 x 1 down to `width`, 3 x 3, 1 x 1 up to 4 `width`; added to the input, which a 1 x 1
 // convolution brings to the same shape where it has another.
-static void bottleneck(ChainBuilder& b, const std::string& name, std::int64_t in,
-                       std::int64_t width, std::int64_t stride) {
+static void bottleneck(ChainBuilder& b, const std::string& name, std::int64_t in, std::int64_t width,
+                       std::int64_t stride) {
   const int input = b.last();
   convolution(b, name + "a", input, in, width, 1, 1);
   const int first = b.add("relu" + name + "a", Activation{});
@@ -32,8 +27,7 @@ static void bottleneck(ChainBuilder& b, const std::string& name, std::int64_t in
   const int second = b.add("relu" + name + "b", Activation{});
   const int third = convolution(b, name + "c", second, width, 4 * width, 1, 1);
   const bool same = in == 4 * width && stride == 1;
-  const int shortcut =
-      same ? input : convolution(b, name + "_shortcut", input, in, 4 * width, 1, stride);
+  const int shortcut = same ? input : convolution(b, name + "_shortcut", input, in, 4 * width, 1, stride);
   b.add("add" + name, Add{}, {third, shortcut});
   b.add("relu" + name, Activation{});
   b.next_block();

@@ -13,8 +13,8 @@ struct BlockSizes {
 constexpr int kNone = 0;  // no model input: those are -1, -2, ...
 
 // x + down(gelu(up(LN(x))))
-void feed_forward(ChainBuilder& b, const std::string& n, const BlockSizes& sizes,
-                  const std::string& norm, const std::string& sum) {
+void feed_forward(ChainBuilder& b, const std::string& n, const BlockSizes& sizes, const std::string& norm,
+                  const std::string& sum) {
   const int x = b.last();
   b.add(norm + n, LayerNorm{sizes.width});
   b.add("up_" + n, Linear{sizes.width, sizes.feed_forward});
@@ -24,20 +24,17 @@ void feed_forward(ChainBuilder& b, const std::string& n, const BlockSizes& sizes
 }
 
 // x + proj(attention(LN(x))). ids: the model input whose padding nobody attends to.
-void self_attention(ChainBuilder& b, const std::string& n, const BlockSizes& sizes, bool causal,
-                    int ids) {
+void self_attention(ChainBuilder& b, const std::string& n, const BlockSizes& sizes, bool causal, int ids) {
   const int x = b.last();
   const int norm = b.add("ln1_" + n, LayerNorm{sizes.width});
   std::vector<int> inputs{norm};
   if (ids != kNone) inputs.push_back(ids);
   const int attention =
-      b.add("attention_" + n,
-            Attention{.width = sizes.width, .heads = sizes.heads, .causal = causal}, inputs);
+      b.add("attention_" + n, Attention{.width = sizes.width, .heads = sizes.heads, .causal = causal}, inputs);
   b.add("add1_" + n, Add{}, {x, attention});
 }
 
-void block(ChainBuilder& b, const std::string& n, const BlockSizes& sizes, bool causal,
-           int ids = kNone) {
+void block(ChainBuilder& b, const std::string& n, const BlockSizes& sizes, bool causal, int ids = kNone) {
   self_attention(b, n, sizes, causal, ids);
   feed_forward(b, n, sizes, "ln2_", "add2_");
   b.next_block();
@@ -45,17 +42,16 @@ void block(ChainBuilder& b, const std::string& n, const BlockSizes& sizes, bool 
 
 }  // namespace
 
-ModelGraph transformer_regression(int blocks, std::int64_t width, std::int64_t heads,
-                                  std::int64_t feed_forward, std::int64_t sequence) {
-  ChainBuilder b("transformer" + std::to_string(width) + "x" + std::to_string(blocks),
-                 {.shape = {sequence, width}});
+ModelGraph transformer_regression(int blocks, std::int64_t width, std::int64_t heads, std::int64_t feed_forward,
+                                  std::int64_t sequence) {
+  ChainBuilder b("transformer" + std::to_string(width) + "x" + std::to_string(blocks), {.shape = {sequence, width}});
   for (int i = 0; i < blocks; ++i) block(b, std::to_string(i), {width, heads, feed_forward}, true);
   b.add("loss", MseLoss{});
   return b.finish();
 }
 
-ModelGraph gpt(const std::string& name, int layers, std::int64_t hidden, std::int64_t heads,
-               std::int64_t sequence, std::int64_t vocabulary) {
+ModelGraph gpt(const std::string& name, int layers, std::int64_t hidden, std::int64_t heads, std::int64_t sequence,
+               std::int64_t vocabulary) {
   ChainBuilder b(name, {.shape = {sequence}, .is_token_ids = true});
   b.add("embedding", Embedding{vocabulary, hidden});
   b.add("positions", PositionEmbedding{sequence, hidden});
@@ -69,8 +65,8 @@ ModelGraph gpt(const std::string& name, int layers, std::int64_t hidden, std::in
 
 // Tokens, positions and segments are three inputs. The pooler and the two-way classifier read every
 // step, since no layer picks the first one: BERT's parameters, and 0.2 % more work.
-ModelGraph bert(const std::string& name, int layers, std::int64_t hidden, std::int64_t heads,
-                std::int64_t sequence, std::int64_t vocabulary) {
+ModelGraph bert(const std::string& name, int layers, std::int64_t hidden, std::int64_t heads, std::int64_t sequence,
+                std::int64_t vocabulary) {
   const ModelInput ids{.shape = {sequence}, .is_token_ids = true};
   ChainBuilder b(name, ids);
   const int positions = b.add_input(ids), segments = b.add_input(ids);
@@ -100,8 +96,8 @@ ModelGraph bert(const std::string& name, int layers, std::int64_t hidden, std::i
   return b.finish();
 }
 
-ModelGraph transformer_classifier(const std::string& name, const TextClassifier& sizes,
-                                  std::int64_t heads, std::int64_t feed_forward_width) {
+ModelGraph transformer_classifier(const std::string& name, const TextClassifier& sizes, std::int64_t heads,
+                                  std::int64_t feed_forward_width) {
   constexpr int kIds = -1;
   ChainBuilder b(name, {.shape = {sizes.length}, .is_token_ids = true});
   b.add("embedding", Embedding{sizes.vocabulary, sizes.width});
@@ -119,8 +115,8 @@ ModelGraph transformer_classifier(const std::string& name, const TextClassifier&
 // Vaswani et al. 2017 (arXiv 1706.03762) with layer norms before the sublayers and learned
 // positions. The encoder's output goes to every decoder block, the padding of the source is masked
 // there too; in the decoder padding stands after everything real, which the causal mask sees to.
-ModelGraph transformer_translator(const std::string& name, const Translator& sizes,
-                                  std::int64_t heads, std::int64_t feed_forward_width) {
+ModelGraph transformer_translator(const std::string& name, const Translator& sizes, std::int64_t heads,
+                                  std::int64_t feed_forward_width) {
   constexpr int kSource = -1, kTarget = -2;
   const BlockSizes block_sizes{sizes.width, heads, feed_forward_width};
   ChainBuilder b(name, {.shape = {sizes.source_length}, .is_token_ids = true});
@@ -128,8 +124,7 @@ ModelGraph transformer_translator(const std::string& name, const Translator& siz
   b.add("encoder_embedding", Embedding{sizes.vocabulary, sizes.width}, {kSource});
   b.add("encoder_positions", PositionEmbedding{sizes.source_length, sizes.width});
   b.next_block();
-  for (int i = 0; i < sizes.layers; ++i)
-    block(b, "e" + std::to_string(i), block_sizes, false, kSource);
+  for (int i = 0; i < sizes.layers; ++i) block(b, "e" + std::to_string(i), block_sizes, false, kSource);
   const int memory = b.add("encoder_norm", LayerNorm{sizes.width});
   b.add("decoder_embedding", Embedding{sizes.vocabulary, sizes.width}, {kTarget});
   b.add("decoder_positions", PositionEmbedding{sizes.target_length, sizes.width});
@@ -139,9 +134,8 @@ ModelGraph transformer_translator(const std::string& name, const Translator& siz
     self_attention(b, n, block_sizes, true, kNone);
     const int x = b.last();
     const int norm = b.add("ln2_" + n, LayerNorm{sizes.width});
-    const int found = b.add(
-        "cross_" + n, CrossAttention{.width = sizes.width, .memory = sizes.width, .heads = heads},
-        {norm, memory, kSource});
+    const int found = b.add("cross_" + n, CrossAttention{.width = sizes.width, .memory = sizes.width, .heads = heads},
+                            {norm, memory, kSource});
     b.add("add2_" + n, Add{}, {x, found});
     feed_forward(b, n, block_sizes, "ln3_", "add3_");
     b.next_block();

@@ -12,8 +12,8 @@
 #include <cmath>
 #include <map>
 
-#include "harness/core/error.h"
-#include "harness/core/json_reader.h"
+#include "harness/base/error.h"
+#include "harness/base/json_reader.h"
 
 namespace sluice {
 
@@ -75,8 +75,7 @@ OperatorGraph read_operator_graph(const nlohmann::json& json, const std::string&
   return graph;
 }
 
-PublishedProfile read_operator_profile(const nlohmann::json& json, const std::string& file,
-                                       ProfileUnits units) {
+PublishedProfile read_operator_profile(const nlohmann::json& json, const std::string& file, ProfileUnits units) {
   const OperatorGraph graph = read_operator_graph(json, file);
   const OperatorGroups groups = group_operators(graph);
   std::vector<double> bytes_per_cost;
@@ -84,14 +83,12 @@ PublishedProfile read_operator_profile(const nlohmann::json& json, const std::st
     if (edge.contains("size") && edge["size"].is_number() && edge["size"] > 0 && edge["cost"] > 0)
       bytes_per_cost.push_back(edge["size"].get<double>() / edge["cost"].get<double>());
   std::ranges::sort(bytes_per_cost);
-  const bool cost_in_seconds =
-      !bytes_per_cost.empty() && bytes_per_cost[bytes_per_cost.size() / 2] > 1e8;
+  const bool cost_in_seconds = !bytes_per_cost.empty() && bytes_per_cost[bytes_per_cost.size() / 2] > 1e8;
   const bool physical = units == ProfileUnits::physical;
   // Bytes of one unit of cost; as published, costs count like latencies, here milliseconds.
   const double cost_bytes = kBytesPerSecond * (cost_in_seconds && physical ? 1 : 1e-3);
 
-  PublishedProfile profile{
-      .costs = {.model = file, .source = "dnn-partitioning profile", .device = "as profiled"}};
+  PublishedProfile profile{.costs = {.model = file, .source = "dnn-partitioning profile", .device = "as profiled"}};
   profile.memory = graph.memory;
   std::vector<int> layer_of(graph.operators.size());
   bool training = false;
@@ -103,8 +100,7 @@ PublishedProfile read_operator_profile(const nlohmann::json& json, const std::st
     for (const int i : groups.members[g]) {
       const Operator& op = graph.operators[static_cast<std::size_t>(i)];
       layer_of[static_cast<std::size_t>(i)] = static_cast<int>(g);
-      if (layer.name.empty() || !op.backward)
-        layer.name += (layer.name.empty() ? "" : "+") + op.name;
+      if (layer.name.empty() || !op.backward) layer.name += (layer.name.empty() ? "" : "+") + op.name;
       memory += op.bytes;
       accelerator = accelerator && op.on_accelerator;
       training = training || op.backward;
@@ -128,8 +124,7 @@ PublishedProfile read_operator_profile(const nlohmann::json& json, const std::st
   }
   for (const auto& [from, to] : graph.edges) {
     const auto f = static_cast<std::size_t>(from), t = static_cast<std::size_t>(to);
-    if (graph.operators[f].backward || graph.operators[t].backward || layer_of[f] == layer_of[t])
-      continue;
+    if (graph.operators[f].backward || graph.operators[t].backward || layer_of[f] == layer_of[t]) continue;
     LayerCost& layer = profile.costs.layers[static_cast<std::size_t>(layer_of[t])];
     const Bytes bytes(std::llround(graph.operators[f].send * cost_bytes));
     const auto known = std::ranges::find(layer.inputs, layer_of[f]);
@@ -144,14 +139,12 @@ PublishedProfile read_operator_profile(const nlohmann::json& json, const std::st
   }
   const auto warn = [&](const std::string& text) { profile.warnings.push_back(text); };
   if (cost_in_seconds)
-    warn(physical
-             ? "edge costs are seconds at 2 GiB/s while latencies are milliseconds: both read as "
-               "such; the authors' program adds them"
-             : "edge costs are seconds, kept as if they were milliseconds, as the authors' program "
-               "has it");
+    warn(physical ? "edge costs are seconds at 2 GiB/s while latencies are milliseconds: both read as "
+                    "such; the authors' program adds them"
+                  : "edge costs are seconds, kept as if they were milliseconds, as the authors' program "
+                    "has it");
   warn("bytes between layers are edge costs at 2 GiB/s; node sizes stand for parameters");
-  warn(training ? "backward times are split evenly into I and W"
-                : "an inference graph: I and W take no time");
+  warn(training ? "backward times are split evenly into I and W" : "an inference graph: I and W take no time");
   warn("CPU latencies are made up by the authors (10 or 23 times the accelerator's)");
   return profile;
 }

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "harness/core/operator_graph.h"
+#include "harness/model/operator_graph.h"
 #include "workloads/profiles/profile.h"
 
 namespace sluice {

@@ -10,7 +10,7 @@
 #include <optional>
 #include <sstream>
 
-#include "harness/core/error.h"
+#include "harness/base/error.h"
 #include "workloads/profiles/profile.h"
 
 namespace sluice {
@@ -27,8 +27,7 @@ struct Node {
 std::vector<std::string> split(const std::string& text, const std::string& separator) {
   std::vector<std::string> parts;
   std::size_t from = 0;
-  for (std::size_t at = text.find(separator); at != std::string::npos;
-       at = text.find(separator, from)) {
+  for (std::size_t at = text.find(separator); at != std::string::npos; at = text.find(separator, from)) {
     parts.push_back(text.substr(from, at - from));
     from = at + separator.size();
   }
@@ -55,10 +54,8 @@ double number(const std::string& text, const std::string& key, const std::string
 Node parse_node(const std::string& line, const std::string& where) {
   const std::vector<std::string> parts = split(line, " -- ");
   if (parts.size() != 3 && parts.size() != 4)
-    throw InputError(
-        where,
-        "a node line has 3 or 4 parts between ' -- ', this one " + std::to_string(parts.size()),
-        "edges begin with a blank");
+    throw InputError(where, "a node line has 3 or 4 parts between ' -- ', this one " + std::to_string(parts.size()),
+                     "edges begin with a blank");
   Node node{.id = trimmed(parts[0]), .description = trimmed(parts[1])};
   if (node.id.empty()) throw InputError(where, "the node has no id");
   std::map<std::string, double*> wanted = {{"forward_compute_time", &node.forward},
@@ -118,8 +115,7 @@ Graph parse(const std::string& text, const std::string& file) {
     if (ends.size() != 2) throw InputError(where, "an edge line is 'SOURCE -- READER'");
     const auto end = [&](const std::string& id) {
       const auto found = index.find(trimmed(id));
-      if (found == index.end())
-        throw InputError(where, "node '" + trimmed(id) + "' does not exist");
+      if (found == index.end()) throw InputError(where, "node '" + trimmed(id) + "' does not exist");
       return found->second;
     };
     graph.edges.emplace_back(end(ends[0]), end(ends[1]));
@@ -176,8 +172,8 @@ PublishedProfile read_pipedream_profile(const std::string& text, const std::stri
   for (const auto& [from, to] : graph.edges) {
     const auto f = static_cast<std::size_t>(from), t = static_cast<std::size_t>(to);
     if (layer_of[t] < 0) continue;
-    profile.costs.layers[static_cast<std::size_t>(layer_of[t])].inputs.push_back(
-        layer_of[f] >= 0 ? layer_of[f] : model_input[f]);
+    profile.costs.layers[static_cast<std::size_t>(layer_of[t])].inputs.push_back(layer_of[f] >= 0 ? layer_of[f]
+                                                                                                  : model_input[f]);
   }
   if (profile.costs.layers.empty()) throw InputError(file, "has no layer");
   if (inputs > 0)

@@ -11,7 +11,7 @@
 #include <map>
 #include <memory>
 
-#include "harness/core/error.h"
+#include "harness/base/error.h"
 #include "workloads/profiles/profile.h"
 
 namespace sluice {
@@ -22,8 +22,7 @@ namespace {
 class Yaml {
  public:
   explicit Yaml(const std::string& path) : path_(path) {
-    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
-                                                               &std::fclose);
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
     if (!file) throw InputError(path, "cannot be read", "PipeEdge's files stand side by side");
     yaml_parser_t parser;
     yaml_parser_initialize(&parser);
@@ -44,8 +43,7 @@ class Yaml {
 
   const yaml_node_t* root() { return yaml_document_get_root_node(&document_); }
 
-  [[noreturn]] void fail(const yaml_node_t* node, const std::string& what,
-                         const std::string& advice = "") const {
+  [[noreturn]] void fail(const yaml_node_t* node, const std::string& what, const std::string& advice = "") const {
     throw InputError(path_ + ":" + std::to_string(node->start_mark.line + 1), what, advice);
   }
 
@@ -58,14 +56,12 @@ class Yaml {
     const std::string value = text(node, what);
     char* end = nullptr;
     const double result = std::strtod(value.c_str(), &end);
-    if (value.empty() || *end != '\0' || !std::isfinite(result))
-      fail(node, what + ": '" + value + "' is not a number");
+    if (value.empty() || *end != '\0' || !std::isfinite(result)) fail(node, what + ": '" + value + "' is not a number");
     if (result < 0) fail(node, what + ": " + value + " is negative");
     return result;
   }
 
-  std::vector<std::pair<std::string, const yaml_node_t*>> entries(const yaml_node_t* node,
-                                                                  const std::string& what) {
+  std::vector<std::pair<std::string, const yaml_node_t*>> entries(const yaml_node_t* node, const std::string& what) {
     if (node->type != YAML_MAPPING_NODE) fail(node, what + " must be keys with values");
     std::vector<std::pair<std::string, const yaml_node_t*>> result;
     for (auto* pair = node->data.mapping.pairs.start; pair < node->data.mapping.pairs.top; ++pair)
@@ -85,8 +81,7 @@ class Yaml {
   // Null: there is no such key, or nothing behind it.
   const yaml_node_t* find(const yaml_node_t* node, const std::string& key) {
     for (const auto& [name, value] : entries(node, "this"))
-      if (name == key)
-        return value->type == YAML_SCALAR_NODE && value->data.scalar.length == 0 ? nullptr : value;
+      if (name == key) return value->type == YAML_SCALAR_NODE && value->data.scalar.length == 0 ? nullptr : value;
     return nullptr;
   }
 
@@ -100,8 +95,7 @@ class Yaml {
     std::vector<double> result;
     for (const yaml_node_t* item : items(node, what)) result.push_back(number(item, what));
     if (result.size() != count)
-      fail(node, what + " has " + std::to_string(result.size()) + " values for " +
-                     std::to_string(count) + " layers");
+      fail(node, what + " has " + std::to_string(result.size()) + " values for " + std::to_string(count) + " layers");
     return result;
   }
 
@@ -111,8 +105,7 @@ class Yaml {
 };
 
 // The wanted model's entry of models.yml; without a name the only one that has layers.
-std::pair<std::string, const yaml_node_t*> pick(Yaml& models, const std::string& wanted,
-                                                const std::string& path) {
+std::pair<std::string, const yaml_node_t*> pick(Yaml& models, const std::string& wanted, const std::string& path) {
   std::vector<std::string> names;
   std::pair<std::string, const yaml_node_t*> found{"", nullptr};
   for (const auto& [name, node] : models.entries(models.root(), "the file")) {
@@ -124,9 +117,8 @@ std::pair<std::string, const yaml_node_t*> pick(Yaml& models, const std::string&
     throw InputError(path, "has no model '" + wanted + "'", suggestion(wanted, names));
   if (names.empty()) throw InputError(path, "has no model with layers");
   if (wanted.empty() && names.size() > 1)
-    throw InputError(
-        path, "has several models",
-        "say which: " + path + "#" + names.front() + " (of " + std::to_string(names.size()) + ")");
+    throw InputError(path, "has several models",
+                     "say which: " + path + "#" + names.front() + " (of " + std::to_string(names.size()) + ")");
   return found;
 }
 
@@ -142,8 +134,7 @@ PublishedProfile read_pipeedge_profile(const std::string& path, const std::strin
   if (layers_number > 100'000) models.fail(model, "has too many layers");
   const auto layers = static_cast<std::size_t>(layers_number);
   const auto memory = models.numbers(models.need(model, "mem_MB"), "mem_MB", layers);
-  const auto elements =
-      models.numbers(models.need(model, "parameters_out"), "parameters_out", layers);
+  const auto elements = models.numbers(models.need(model, "parameters_out"), "parameters_out", layers);
 
   PublishedProfile profile{.costs = {.model = name, .source = "PipeEdge profile"}};
   profile.costs.layers.resize(layers);
@@ -158,14 +149,11 @@ PublishedProfile read_pipeedge_profile(const std::string& path, const std::strin
     const double samples = types.number(types.need(run, "batch_size"), "batch_size");
     const yaml_node_t* precision = types.need(run, "dtype");
     if (types.text(precision, "dtype") != "torch.float32")
-      types.fail(precision,
-                 "only torch.float32 is read, this is " + types.text(precision, "dtype"));
+      types.fail(precision, "only torch.float32 is read, this is " + types.text(precision, "dtype"));
     if (samples < 1 || (batch > 0 && samples != batch))
       types.fail(run, "batches of " + std::to_string(samples) + " samples",
                  "all devices of a model need one batch size");
-    if (runs.size() > 1)
-      profile.warnings.push_back(type +
-                                 " has several measurements of the model: the first is read");
+    if (runs.size() > 1) profile.warnings.push_back(type + " has several measurements of the model: the first is read");
     batch = samples;
     const auto seconds = types.numbers(types.need(run, "time_s"), "time_s", layers);
     for (std::size_t l = 0; l < layers; ++l) {
@@ -186,9 +174,8 @@ PublishedProfile read_pipeedge_profile(const std::string& path, const std::strin
   }
   profile.warnings.push_back("an inference profile: I and W take no time");
   profile.warnings.push_back("mem_MB, what a layer needs in memory, stands for its parameters");
-  profile.warnings.push_back(
-      "parameters_out are elements of one sample: " + std::to_string(profile.costs.micro_batch) +
-      " samples of 4 bytes each");
+  profile.warnings.push_back("parameters_out are elements of one sample: " + std::to_string(profile.costs.micro_batch) +
+                             " samples of 4 bytes each");
   return profile;
 }
 

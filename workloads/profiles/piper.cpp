@@ -8,8 +8,8 @@
 #include <map>
 #include <set>
 
-#include "harness/core/error.h"
-#include "harness/core/json_reader.h"
+#include "harness/base/error.h"
+#include "harness/base/json_reader.h"
 #include "workloads/profiles/profile.h"
 
 namespace sluice {
@@ -42,17 +42,14 @@ struct Nodes {
 };
 
 // Bytes of every edge of `edges` by the id at the other end, in their order.
-std::vector<Bytes> sync_bytes(JsonReader reader, const std::vector<Edge>& edges, bool in,
-                              const Nodes& nodes) {
+std::vector<Bytes> sync_bytes(JsonReader reader, const std::vector<Edge>& edges, bool in, const Nodes& nodes) {
   std::map<int, Bytes> by_id;
-  for (const auto& [key, ignored] : reader.json().items())
-    by_id[whole(key, reader)] = bytes(reader, key);
+  for (const auto& [key, ignored] : reader.json().items()) by_id[whole(key, reader)] = bytes(reader, key);
   std::vector<Bytes> result;
   for (const Edge& e : edges) {
     const int id = nodes.ids[static_cast<std::size_t>(in ? e.from : e.to)];
     const auto found = by_id.find(id);
-    if (found == by_id.end())
-      reader.fail(std::to_string(id), "is missing", "every edge of the node needs a key");
+    if (found == by_id.end()) reader.fail(std::to_string(id), "is missing", "every edge of the node needs a key");
     result.push_back(found->second);
     by_id.erase(found);
   }
@@ -62,11 +59,9 @@ std::vector<Bytes> sync_bytes(JsonReader reader, const std::vector<Edge>& edges,
 
 }  // namespace
 
-PublishedProfile read_piper_profile(const nlohmann::json& json, const std::string& file,
-                                    ProfileUnits units) {
+PublishedProfile read_piper_profile(const nlohmann::json& json, const std::string& file, ProfileUnits units) {
   JsonReader reader(json, file);
-  PublishedProfile profile{
-      .costs = {.model = file, .source = "Piper profile", .device = "as profiled"}};
+  PublishedProfile profile{.costs = {.model = file, .source = "Piper profile", .device = "as profiled"}};
   profile.microbatches = reader.integer("mbsInBatch", 1);
   profile.bandwidth = reader.number("bandwidth");
   profile.memory = reader.number("maxMemoryPerDevice");
@@ -103,8 +98,7 @@ PublishedProfile read_piper_profile(const nlohmann::json& json, const std::strin
   }
   const std::vector<int> order = topological_order(ends, names, file);
   std::vector<int> layer_of(nodes.ids.size());
-  for (std::size_t l = 0; l < order.size(); ++l)
-    layer_of[static_cast<std::size_t>(order[l])] = static_cast<int>(l);
+  for (std::size_t l = 0; l < order.size(); ++l) layer_of[static_cast<std::size_t>(order[l])] = static_cast<int>(l);
 
   double total = 0;
   for (std::size_t l = 0; l < order.size(); ++l) {
@@ -120,9 +114,8 @@ PublishedProfile read_piper_profile(const nlohmann::json& json, const std::strin
       sent.insert(e.bytes);
     }
     if (sent.size() > 1)
-      profile.warnings.push_back(
-          "node '" + names[n] +
-          "' sends different numbers of bytes to its readers; kept as published");
+      profile.warnings.push_back("node '" + names[n] +
+                                 "' sends different numbers of bytes to its readers; kept as published");
     JsonReader degrees = node_readers[n].object("TMPCs");
     std::map<int, std::string> keys;  // by degree: texts sort "16" before "2"
     for (const auto& [key, ignored] : degrees.json().items()) {
@@ -159,15 +152,13 @@ PublishedProfile read_piper_profile(const nlohmann::json& json, const std::strin
     layer.forward = layer.input_gradient = layer.weight_gradient = third;
   }
   if (milliseconds)
-    profile.warnings.push_back(
-        "timePerSample adds up to " + std::to_string(total) +
-        (units == ProfileUnits::physical
-             ? ": milliseconds, read as such; the authors' program adds them "
-               "to seconds of communication"
-             : ": milliseconds, kept as if they were seconds, as the authors' "
-               "program has it"));
-  profile.warnings.push_back(
-      "the file has one time for forward and backward: a third each for F, I and W");
+    profile.warnings.push_back("timePerSample adds up to " + std::to_string(total) +
+                               (units == ProfileUnits::physical
+                                    ? ": milliseconds, read as such; the authors' program adds them "
+                                      "to seconds of communication"
+                                    : ": milliseconds, kept as if they were seconds, as the authors' "
+                                      "program has it"));
+  profile.warnings.push_back("the file has one time for forward and backward: a third each for F, I and W");
   return profile;
 }
 

@@ -6,8 +6,8 @@
 #include <queue>
 #include <sstream>
 
-#include "harness/core/error.h"
-#include "harness/core/json_reader.h"
+#include "harness/base/error.h"
+#include "harness/base/json_reader.h"
 #include "workloads/profiles/stage_file.h"
 
 namespace sluice {
@@ -43,8 +43,7 @@ bool is_profile_path(const std::string& path) {
 PublishedProfile load_profile(const std::string& name, ProfileUnits units) {
   const auto [path, model] = split(name);
   std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored))
-    throw InputError(path, "is a folder", "give a file");
+  if (std::filesystem::is_directory(path, ignored)) throw InputError(path, "is a folder", "give a file");
   const std::string text = text_of(path);
   const std::size_t start = text.find_first_not_of(" \t\r\n");
   if (start == std::string::npos) throw InputError(path, "is empty");
@@ -57,14 +56,11 @@ PublishedProfile load_profile(const std::string& name, ProfileUnits units) {
                      "known: sluice profile (schema), Piper (mbsInBatch), dnn-partitioning "
                      "(maxFPGAs)");
   }
-  if (text.find("forward_compute_time=") != std::string::npos)
-    return read_pipedream_profile(text, path);
-  if (text.find("parameters_out:") != std::string::npos ||
-      text.find("model_profiles:") != std::string::npos)
+  if (text.find("forward_compute_time=") != std::string::npos) return read_pipedream_profile(text, path);
+  if (text.find("parameters_out:") != std::string::npos || text.find("model_profiles:") != std::string::npos)
     return read_pipeedge_profile(path, model);
   if (is_stage_file(text))
-    throw InputError(path,
-                     "is a FlexFlow stage file: it says where operators run, not what they take",
+    throw InputError(path, "is a FlexFlow stage file: it says where operators run, not what they take",
                      "give a profile");
   throw InputError(path + ":1", "is no known profile",
                    "known: CostGraph, Piper and dnn-partitioning JSON, PipeDream graph text, "
@@ -77,8 +73,8 @@ double not_negative(JsonReader& reader, const std::string& key) {
   return value;
 }
 
-std::vector<int> topological_order(const std::vector<std::pair<int, int>>& edges,
-                                   const std::vector<std::string>& names, const std::string& file) {
+std::vector<int> topological_order(const std::vector<std::pair<int, int>>& edges, const std::vector<std::string>& names,
+                                   const std::string& file) {
   std::vector<int> waits(names.size(), 0);
   std::vector<std::vector<int>> readers(names.size());
   for (const auto& [from, to] : edges) {
@@ -96,8 +92,7 @@ std::vector<int> topological_order(const std::vector<std::pair<int, int>>& edges
       if (--waits[static_cast<std::size_t>(reader)] == 0) ready.push(reader);
   }
   for (std::size_t i = 0; i < names.size(); ++i)
-    if (waits[i] > 0)
-      throw InputError(file, "the graph has a cycle through or before '" + names[i] + "'");
+    if (waits[i] > 0) throw InputError(file, "the graph has a cycle through or before '" + names[i] + "'");
   return order;
 }
 

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "harness/core/cost_graph.h"
-#include "harness/core/json_reader.h"
+#include "harness/base/json_reader.h"
+#include "harness/model/cost_graph.h"
 
 namespace sluice {
 
@@ -37,10 +37,8 @@ PublishedProfile load_profile(const std::string& path, ProfileUnits units = Prof
 
 // The readers, by format. `text`: the file's content.
 PublishedProfile read_pipedream_profile(const std::string& text, const std::string& file);
-PublishedProfile read_piper_profile(const nlohmann::json& json, const std::string& file,
-                                    ProfileUnits units);
-PublishedProfile read_operator_profile(const nlohmann::json& json, const std::string& file,
-                                       ProfileUnits units);
+PublishedProfile read_piper_profile(const nlohmann::json& json, const std::string& file, ProfileUnits units);
+PublishedProfile read_operator_profile(const nlohmann::json& json, const std::string& file, ProfileUnits units);
 PublishedProfile read_pipeedge_profile(const std::string& path, const std::string& model);
 
 // The number under `key`; the reader's error if it is below zero.
@@ -48,7 +46,7 @@ double not_negative(JsonReader& reader, const std::string& key);
 
 // An order in which sources come before what reads them; of several possible, the first in the
 // file. `edges`: source and reader; `names` are for the error that names a node of a cycle.
-std::vector<int> topological_order(const std::vector<std::pair<int, int>>& edges,
-                                   const std::vector<std::string>& names, const std::string& file);
+std::vector<int> topological_order(const std::vector<std::pair<int, int>>& edges, const std::vector<std::string>& names,
+                                   const std::string& file);
 
 }  // namespace sluice

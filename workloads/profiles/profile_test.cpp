@@ -6,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "harness/core/expect_error.h"
+#include "harness/base/expect_error.h"
 #include "workloads/profiles/operator_profile.h"
 #include "workloads/profiles/profile_test_support.h"
 #include "workloads/profiles/stage_file.h"
@@ -14,20 +14,17 @@
 namespace sluice {
 namespace {
 
-std::string node_line(const std::string& id, const std::string& description,
-                      const std::string& forward = "1.0", const std::string& activation = "8.0",
-                      const std::string& parameters = "0.0") {
+std::string node_line(const std::string& id, const std::string& description, const std::string& forward = "1.0",
+                      const std::string& activation = "8.0", const std::string& parameters = "0.0") {
   return id + " -- " + description + " -- forward_compute_time=" + forward +
-         ", backward_compute_time=2.0, activation_size=" + activation +
-         ", parameter_size=" + parameters + "\n";
+         ", backward_compute_time=2.0, activation_size=" + activation + ", parameter_size=" + parameters + "\n";
 }
 
 TEST(PipeDreamProfileTest, IsReadInTopologicalOrderWithSecondsAndBytes) {
   const PublishedProfile profile = read_pipedream_profile(
       node_line("node3", "Linear(in_features=4, out_features=2)", "500", "[8.0; 4.0]", "40.0") +
           node_line("node1", "Input0", "90") + node_line("node2", "ReLU(inplace)") +
-          node_line("node4", "__getitem__(0)") +
-          "\tnode2 -- node3\n  node1 -- node2 \n\tnode3 -- node4\n",
+          node_line("node4", "__getitem__(0)") + "\tnode2 -- node3\n  node1 -- node2 \n\tnode3 -- node4\n",
       "f");
   const auto& layers = profile.costs.layers;
   ASSERT_EQ(layers.size(), 2u);
@@ -46,19 +43,14 @@ TEST(PipeDreamProfileTest, IsReadInTopologicalOrderWithSecondsAndBytes) {
 }
 
 TEST(PipeDreamProfileTest, MalformedLinesAreNamed) {
-  const auto error = [](const std::string& text) {
-    return error_of([&] { read_pipedream_profile(text, "f.txt"); });
-  };
+  const auto error = [](const std::string& text) { return error_of([&] { read_pipedream_profile(text, "f.txt"); }); };
   const std::string good = node_line("node1", "ReLU");
   EXPECT_EQ(error(good + "node2 -- ReLU\n"),
             "f.txt:2: a node line has 3 or 4 parts between ' -- ', this one 2; edges begin with a "
             "blank");
-  EXPECT_EQ(error(node_line("node1", "ReLU", "fast")),
-            "f.txt:1: forward_compute_time: 'fast' is not a number");
-  EXPECT_EQ(error(node_line("node1", "ReLU", "-1")),
-            "f.txt:1: forward_compute_time: -1 is negative");
-  EXPECT_EQ(error(node_line("node1", "ReLU", "nan")),
-            "f.txt:1: forward_compute_time: 'nan' is not a number");
+  EXPECT_EQ(error(node_line("node1", "ReLU", "fast")), "f.txt:1: forward_compute_time: 'fast' is not a number");
+  EXPECT_EQ(error(node_line("node1", "ReLU", "-1")), "f.txt:1: forward_compute_time: -1 is negative");
+  EXPECT_EQ(error(node_line("node1", "ReLU", "nan")), "f.txt:1: forward_compute_time: 'nan' is not a number");
   EXPECT_EQ(error("node1 -- ReLU -- forward_compute_time=1\n"), "f.txt:1: has no activation_size");
   EXPECT_EQ(error("node1 -- ReLU -- forward_compute_time=1, forward_compute_time=1\n"),
             "f.txt:1: 'forward_compute_time=1' is no field of a node, or is there twice; known: "
@@ -73,9 +65,8 @@ TEST(PipeDreamProfileTest, MalformedLinesAreNamed) {
 
 nlohmann::json piper_json() {
   const auto variant = [](double seconds, nlohmann::json in, nlohmann::json out) {
-    return nlohmann::json{{"id", "vanilla"},       {"timePerSample", seconds},
-                          {"parameterSize", 40.0}, {"memoryUsageA", 7.0},
-                          {"memoryUsageB", 80.0},  {"syncTimeFw", in},
+    return nlohmann::json{{"id", "vanilla"},     {"timePerSample", seconds}, {"parameterSize", 40.0},
+                          {"memoryUsageA", 7.0}, {"memoryUsageB", 80.0},     {"syncTimeFw", in},
                           {"syncTimeBw", out}};
   };
   return {{"maxDevices", 4},
@@ -83,9 +74,7 @@ nlohmann::json piper_json() {
           {"bandwidth", 25e9},
           {"mbsInBatch", 8},
           {"nodes",
-           {{{"id", 7},
-             {"name", "b"},
-             {"TMPCs", {{"1", {variant(3, {{"5", 1.0}}, nlohmann::json::object())}}}}},
+           {{{"id", 7}, {"name", "b"}, {"TMPCs", {{"1", {variant(3, {{"5", 1.0}}, nlohmann::json::object())}}}}},
             {{"id", 5},
              {"name", "a"},
              {"TMPCs",
@@ -95,8 +84,7 @@ nlohmann::json piper_json() {
 }
 
 TEST(PiperProfileTest, KeepsVariantsAndEdgeBytes) {
-  const PublishedProfile profile =
-      read_piper_profile(piper_json(), "p.json", ProfileUnits::physical);
+  const PublishedProfile profile = read_piper_profile(piper_json(), "p.json", ProfileUnits::physical);
   EXPECT_EQ(profile.microbatches, 8);
   EXPECT_DOUBLE_EQ(profile.bandwidth, 25e9);
   const auto& layers = profile.costs.layers;
@@ -130,25 +118,21 @@ TEST(PiperProfileTest, MistakesAreNamed) {
     change(json);
     return error_of([&] { read_piper_profile(json, "p.json", ProfileUnits::physical); });
   };
-  EXPECT_EQ(
-      error([](auto& j) { j["nodes"][0]["TMPCs"]["1"][0]["syncTimeFw"].clear(); }),
-      "p.json: /nodes/0/TMPCs/1/0/syncTimeFw/5: is missing; every edge of the node needs a key");
+  EXPECT_EQ(error([](auto& j) { j["nodes"][0]["TMPCs"]["1"][0]["syncTimeFw"].clear(); }),
+            "p.json: /nodes/0/TMPCs/1/0/syncTimeFw/5: is missing; every edge of the node needs a key");
   EXPECT_EQ(error([](auto& j) { j["nodes"][0]["TMPCs"]["1"][0]["syncTimeBw"]["5"] = 1; }),
             "p.json: /nodes/0/TMPCs/1/0/syncTimeBw/5: there is no such edge");
-  EXPECT_EQ(error([](auto& j) { j["nodes"][1]["id"] = 7; }),
-            "p.json: /nodes/1/id: 7 is there twice");
+  EXPECT_EQ(error([](auto& j) { j["nodes"][1]["id"] = 7; }), "p.json: /nodes/1/id: 7 is there twice");
   EXPECT_EQ(error([](auto& j) { j["edges"].push_back(j["edges"][0]); }),
             "p.json: /edges/1/destId: the edge is there twice");
-  EXPECT_EQ(error([](auto& j) { j["edges"][0]["sourceId"] = 6; }),
-            "p.json: /edges/0/sourceId: there is no such node");
+  EXPECT_EQ(error([](auto& j) { j["edges"][0]["sourceId"] = 6; }), "p.json: /edges/0/sourceId: there is no such node");
   EXPECT_EQ(error([](auto& j) { j["nodes"][0]["TMPCs"]["1"][0]["timePerSample"] = -1; }),
             "p.json: /nodes/0/TMPCs/1/0/timePerSample: must not be negative");
   EXPECT_EQ(error([](auto& j) { j["nodes"][0]["TMPCs"].clear(); }),
             "p.json: /nodes/0/TMPCs: gives no way to run the node");
   EXPECT_EQ(error([](auto& j) { j["nodes"][0]["TMPCs"]["two"] = j["nodes"][0]["TMPCs"]["1"]; }),
             "p.json: /nodes/0/TMPCs/two: the key must be a whole number");
-  EXPECT_EQ(error([](auto& j) { j["bandwidth"] = 0; }),
-            "p.json: /bandwidth: must be greater than 0");
+  EXPECT_EQ(error([](auto& j) { j["bandwidth"] = 0; }), "p.json: /bandwidth: must be greater than 0");
   EXPECT_EQ(error([](auto& j) { j.erase("mbsInBatch"); }), "p.json: /mbsInBatch: is missing");
 }
 
@@ -164,14 +148,12 @@ nlohmann::json operator_json() {
                           {"colorClass", color}};
   };
   const auto edge = [](int from, int to, double bytes) {
-    return nlohmann::json{
-        {"sourceId", from}, {"destId", to}, {"cost", bytes / 2147483648.0}, {"size", bytes}};
+    return nlohmann::json{{"sourceId", from}, {"destId", to}, {"cost", bytes / 2147483648.0}, {"size", bytes}};
   };
   return {{"maxSizePerFPGA", 1000.0},
           {"maxFPGAs", 2},
           {"maxCPUs", 1},
-          {"nodes",
-           {node(1, false, 2, 1), node(2, false, 4, 2), node(3, true, 6, 2), node(4, true, 8, 1)}},
+          {"nodes", {node(1, false, 2, 1), node(2, false, 4, 2), node(3, true, 6, 2), node(4, true, 8, 1)}},
           {"edges", {edge(1, 2, 1e6), edge(2, 3, 2e6), edge(3, 4, 1e6)}}};
 }
 
@@ -186,8 +168,7 @@ TEST(OperatorProfileTest, IsReadAsPublished) {
 }
 
 TEST(OperatorProfileTest, ACostGraphHasALayerForEachGroup) {
-  const PublishedProfile profile =
-      read_operator_profile(operator_json(), "o.json", ProfileUnits::physical);
+  const PublishedProfile profile = read_operator_profile(operator_json(), "o.json", ProfileUnits::physical);
   const auto& layers = profile.costs.layers;
   ASSERT_EQ(layers.size(), 2u);
   EXPECT_EQ(layers[0].name, "n1");
@@ -200,9 +181,7 @@ TEST(OperatorProfileTest, ACostGraphHasALayerForEachGroup) {
   EXPECT_DOUBLE_EQ(layers[0].on[0].forward.value, 20e-3);
   EXPECT_NE(profile.warnings[0].find("edge costs are seconds"), std::string::npos);
   // As the authors' program has it, the same number counts as milliseconds.
-  EXPECT_EQ(read_operator_profile(operator_json(), "o.json", ProfileUnits::published)
-                .costs.layers[0]
-                .output,
+  EXPECT_EQ(read_operator_profile(operator_json(), "o.json", ProfileUnits::published).costs.layers[0].output,
             Bytes(1000));
 }
 
@@ -214,12 +193,11 @@ TEST(OperatorProfileTest, MistakesAreNamed) {
   };
   EXPECT_EQ(error([](auto& j) { j["nodes"][0]["supportedOnFpga"] = 2; }),
             "o.json: /nodes/0/supportedOnFpga: must be true, false, 0 or 1");
-  EXPECT_EQ(
-      error([](auto& j) {
-        j["edges"].push_back({{"sourceId", 1}, {"destId", 4}, {"cost", 5.0}});
-      }),
-      "o.json: /edges/3/cost: differs from that of another edge of the same source; all edges "
-      "of a source must cost the same");
+  EXPECT_EQ(error([](auto& j) {
+              j["edges"].push_back({{"sourceId", 1}, {"destId", 4}, {"cost", 5.0}});
+            }),
+            "o.json: /edges/3/cost: differs from that of another edge of the same source; all edges "
+            "of a source must cost the same");
   EXPECT_EQ(error([](auto& j) { j["edges"][2]["destId"] = 1; }),
             "o.json: the graph has a cycle through or before 'n1'");
   EXPECT_EQ(error([](auto& j) {
@@ -247,17 +225,15 @@ class PipeEdgeProfileTest : public testing::Test {
           "    - batch_size: 8\n      dtype: torch.float32\n      time_s: [0.1, 0.2]\n");
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
-  void write(const std::string& name, const std::string& text) const {
-    std::ofstream(folder_ + "/" + name) << text;
-  }
+  void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ + "/" + name) << text; }
   std::string error() const {
     std::string text = error_of([&] { load_profile(folder_ + "/models.yml"); });
     if (text.starts_with(folder_)) text = text.substr(folder_.size() + 1);
     return text;
   }
   // Tests of this class run as processes of their own, side by side.
-  std::string folder_ = testing::TempDir() + "/pipeedge_" +
-                        testing::UnitTest::GetInstance()->current_test_info()->name();
+  std::string folder_ =
+      testing::TempDir() + "/pipeedge_" + testing::UnitTest::GetInstance()->current_test_info()->name();
 };
 
 TEST_F(PipeEdgeProfileTest, HasATimeForEveryTypeOfDevice) {
@@ -315,20 +291,16 @@ TEST(StageFileTest, IsAPlanOfGivenCosts) {
   EXPECT_EQ(plan.stages[1].layers, (std::vector{2, 3}));
   EXPECT_EQ(plan.stages[1].devices, std::vector{DeviceId(2)});
   costs.layers.pop_back();
-  EXPECT_EQ(error_of([&] { plan_of(file, costs, "s.txt"); }),
-            "s.txt: places 4 operators, the model has 3 layers");
+  EXPECT_EQ(error_of([&] { plan_of(file, costs, "s.txt"); }), "s.txt: places 4 operators, the model has 3 layers");
 }
 
 TEST(StageFileTest, MistakesAreNamedWithTheirLine) {
-  const auto error = [](const std::string& text) {
-    return error_of([&] { read_stage_file(text, "s.txt"); });
-  };
+  const auto error = [](const std::string& text) { return error_of([&] { read_stage_file(text, "s.txt"); }); };
   EXPECT_EQ(error("3 0 1"), "s.txt:1: ends before the stage of operator 2");
   EXPECT_EQ(error("2 0 x"), "s.txt:1: the stage of operator 1: 'x' is not a whole number");
   EXPECT_EQ(error("2 0 2"), "s.txt: no operator is in stage 1");
   EXPECT_EQ(error("2 0 1\n3 1 1 1 1"), "s.txt:2: gives 3 stages, the operators use 2");
-  EXPECT_EQ(error("2 0 1\n2 0 1 1 1 1 1 1 1"),
-            "s.txt:2: the micro-batch of stage 0: 0 is not between 1 and 1000000");
+  EXPECT_EQ(error("2 0 1\n2 0 1 1 1 1 1 1 1"), "s.txt:2: the micro-batch of stage 0: 0 is not between 1 and 1000000");
   EXPECT_EQ(error("2 0 1\n2 1 1 1 1 1 1 1 1\n7"), "s.txt:3: goes on after the last stage");
   EXPECT_EQ(error(""), "s.txt:1: ends before the number of operators");
 }
@@ -339,9 +311,7 @@ TEST(LoadProfileTest, FindsTheFormatByContent) {
     std::ofstream(path) << text;
     return load_profile(path);
   };
-  const auto error = [&](const std::string& text) {
-    return error_of([&] { load(text); }).substr(path.size());
-  };
+  const auto error = [&](const std::string& text) { return error_of([&] { load(text); }).substr(path.size()); };
   EXPECT_EQ(load(node_line("node1", "ReLU")).costs.source, "PipeDream profile");
   EXPECT_EQ(load(piper_json().dump()).costs.source, "Piper profile");
   EXPECT_EQ(load(operator_json().dump()).costs.source, "dnn-partitioning profile");
@@ -372,11 +342,9 @@ TEST(PublishedProfilesTest, PipeDream) {
     double seconds;
     double parameters;
   };
-  for (const Expected& e :
-       {Expected{"vgg16", 40, 0.672535, 553e6}, Expected{"resnet50", 176, 0.443419, 102e6},
-        Expected{"alexnet", 22, 0.085321, 244e6}, Expected{"gnmt", 37, 0.089416, 775e6}}) {
-    const PublishedProfile profile =
-        load_profile(published("pipedream/" + std::string(e.name) + ".graph.txt"));
+  for (const Expected& e : {Expected{"vgg16", 40, 0.672535, 553e6}, Expected{"resnet50", 176, 0.443419, 102e6},
+                            Expected{"alexnet", 22, 0.085321, 244e6}, Expected{"gnmt", 37, 0.089416, 775e6}}) {
+    const PublishedProfile profile = load_profile(published("pipedream/" + std::string(e.name) + ".graph.txt"));
     double seconds = 0, parameters = 0;
     for (const LayerCost& l : profile.costs.layers) {
       seconds += (l.forward + l.input_gradient + l.weight_gradient).value;
@@ -414,13 +382,11 @@ TEST(PublishedProfilesTest, DnnPartitioning) {
   const std::string folder = published("dnn-partitioning/throughput-inputs/LayerGraphs/");
   const PublishedProfile resnet = load_profile(folder + "resnet50_training.json");
   double seconds = 0;
-  for (const LayerCost& l : resnet.costs.layers)
-    seconds += (l.forward + l.input_gradient + l.weight_gradient).value;
+  for (const LayerCost& l : resnet.costs.layers) seconds += (l.forward + l.input_gradient + l.weight_gradient).value;
   EXPECT_NEAR(seconds, 0.462381, 1e-9);
   // 32 nodes, of which 4 without latency travel with a neighbour.
   EXPECT_EQ(load_profile(folder + "bert24_inference.json").costs.layers.size(), 28u);
-  for (const auto& file :
-       std::filesystem::recursive_directory_iterator(published("dnn-partitioning/latency-inputs")))
+  for (const auto& file : std::filesystem::recursive_directory_iterator(published("dnn-partitioning/latency-inputs")))
     if (file.is_regular_file()) {
       EXPECT_FALSE(load_profile(file.path()).costs.layers.empty()) << file.path();
     }
@@ -429,8 +395,7 @@ TEST(PublishedProfilesTest, DnnPartitioning) {
 TEST(PublishedProfilesTest, PipeEdgeAndFlexFlow) {
   SLUICE_NEEDS_PUBLISHED("pipeedge");
   SLUICE_NEEDS_PUBLISHED("flexflow_gpp");
-  const PublishedProfile vit =
-      load_profile(published("pipeedge/models.yml#google/vit-base-patch16-224"));
+  const PublishedProfile vit = load_profile(published("pipeedge/models.yml#google/vit-base-patch16-224"));
   ASSERT_EQ(vit.costs.layers.size(), 48u);
   double seconds = 0;
   for (const LayerCost& l : vit.costs.layers) seconds += l.forward.value;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sluice_build.h>
 
 #include <cstdlib>
 #include <filesystem>

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <sstream>
 
-#include "harness/core/error.h"
+#include "harness/base/error.h"
 
 namespace sluice {
 
@@ -36,8 +36,8 @@ class Numbers {
     if (error != std::errc() || end != word.data() + word.size())
       throw InputError(place, what + ": '" + word + "' is not a whole number");
     if (value < least || value > most)
-      throw InputError(place, what + ": " + word + " is not between " + std::to_string(least) +
-                                  " and " + std::to_string(most));
+      throw InputError(
+          place, what + ": " + word + " is not between " + std::to_string(least) + " and " + std::to_string(most));
     return value;
   }
 
@@ -60,8 +60,7 @@ StageFile read_stage_file(const std::string& text, const std::string& file) {
   StageFile result;
   const auto operators = numbers.take("the number of operators", 1, most);
   for (std::int64_t i = 0; i < operators; ++i)
-    result.stage_of.push_back(
-        static_cast<int>(numbers.take("the stage of operator " + std::to_string(i), 0, most)));
+    result.stage_of.push_back(static_cast<int>(numbers.take("the stage of operator " + std::to_string(i), 0, most)));
   const int used = 1 + *std::ranges::max_element(result.stage_of);
   for (int s = 0; s < used; ++s)
     if (std::ranges::find(result.stage_of, s) == result.stage_of.end())
@@ -69,8 +68,8 @@ StageFile read_stage_file(const std::string& text, const std::string& file) {
   if (numbers.done()) return result;
   const auto stages = numbers.take("the number of stages", 1, most);
   if (stages != used)
-    throw InputError(numbers.where(), "gives " + std::to_string(stages) +
-                                          " stages, the operators use " + std::to_string(used));
+    throw InputError(numbers.where(),
+                     "gives " + std::to_string(stages) + " stages, the operators use " + std::to_string(used));
   for (std::int64_t s = 0; s < stages; ++s) {
     const std::string of = " of stage " + std::to_string(s);
     StageFile::Stage stage;
@@ -86,25 +85,21 @@ StageFile read_stage_file(const std::string& text, const std::string& file) {
 
 Plan plan_of(const StageFile& file_stages, const CostGraph& costs, const std::string& file) {
   if (file_stages.stage_of.size() != costs.layers.size())
-    throw InputError(file, "places " + std::to_string(file_stages.stage_of.size()) +
-                               " operators, the model has " + std::to_string(costs.layers.size()) +
-                               " layers");
+    throw InputError(file, "places " + std::to_string(file_stages.stage_of.size()) + " operators, the model has " +
+                               std::to_string(costs.layers.size()) + " layers");
   Plan plan;
   plan.stages.resize(static_cast<std::size_t>(1 + *std::ranges::max_element(file_stages.stage_of)));
   for (std::size_t l = 0; l < file_stages.stage_of.size(); ++l)
-    plan.stages[static_cast<std::size_t>(file_stages.stage_of[l])].layers.push_back(
-        static_cast<int>(l));
+    plan.stages[static_cast<std::size_t>(file_stages.stage_of[l])].layers.push_back(static_cast<int>(l));
   plan.micro_batch = costs.micro_batch;
   int device = 0;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    const StageFile::Stage stage =
-        file_stages.stages.empty() ? StageFile::Stage{} : file_stages.stages[s];
+    const StageFile::Stage stage = file_stages.stages.empty() ? StageFile::Stage{} : file_stages.stages[s];
     if (s == 0 && stage.micro_batch > 0) plan.micro_batch = stage.micro_batch;
     if (stage.micro_batch > 0 && stage.micro_batch != plan.micro_batch)
       throw InputError(file,
-                       "stage " + std::to_string(s) + " has micro-batches of " +
-                           std::to_string(stage.micro_batch) + " samples, stage 0 of " +
-                           std::to_string(plan.micro_batch),
+                       "stage " + std::to_string(s) + " has micro-batches of " + std::to_string(stage.micro_batch) +
+                           " samples, stage 0 of " + std::to_string(plan.micro_batch),
                        "a plan has one size for all stages");
     for (int d = 0; d < stage.devices; ++d) plan.stages[s].devices.emplace_back(device++);
   }

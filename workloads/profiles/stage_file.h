@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/core/plan.h"
+#include "harness/pipeline/plan.h"
 
 namespace sluice {
 

@@ -15,16 +15,15 @@ CommunicatorPlan plan_communicators(const Program& program) {
   };
   for (std::size_t c = 0; c < program.channels.size(); ++c) {
     const Channel& channel = program.channels[c];
-    plan.of_channel.push_back(add({.use = Communicator::Use::channel,
-                                   .index = static_cast<int>(c),
-                                   .members = {channel.from, channel.to}}));
+    plan.of_channel.push_back(
+        add({.use = Communicator::Use::channel, .index = static_cast<int>(c), .members = {channel.from, channel.to}}));
   }
   for (std::size_t s = 0; s < program.placement.stages.size(); ++s) {
     const std::vector<Rank>& replicas = program.placement.stages[s];
-    plan.of_group.push_back(replicas.size() < 2 ? -1
-                                                : add({.use = Communicator::Use::group,
-                                                       .index = static_cast<int>(s),
-                                                       .members = replicas}));
+    plan.of_group.push_back(
+        replicas.size() < 2
+            ? -1
+            : add({.use = Communicator::Use::group, .index = static_cast<int>(s), .members = replicas}));
   }
   return plan;
 }

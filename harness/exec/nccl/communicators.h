@@ -17,7 +17,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "harness/core/program.h"
+#include "harness/program/program.h"
 
 namespace sluice {
 

@@ -11,8 +11,7 @@ namespace {
 
 // Whether every rank gets through its list when each entry waits until all its members stand at it:
 // what NCCL's host calls do.
-bool all_get_through(const std::vector<Communicator>& communicators,
-                     const std::vector<std::vector<int>>& of_rank) {
+bool all_get_through(const std::vector<Communicator>& communicators, const std::vector<std::vector<int>>& of_rank) {
   std::vector<std::size_t> at(of_rank.size(), 0);
   std::size_t left = communicators.size();
   for (bool moved = true; moved;) {

@@ -37,7 +37,7 @@ class DeviceCalls {
   virtual void use_device(int device) = 0;  // by this thread from now on
   virtual Stream make_stream() = 0;         // on the thread's device
   virtual void drop_stream(Stream stream) = 0;
-  virtual Event record(Stream stream) = 0;  // behind what the stream has been given
+  virtual Event record(Stream stream) = 0;                   // behind what the stream has been given
   virtual void wait(Stream stream, const Event& event) = 0;  // the stream does, not the host
   virtual bool passed(const Event& event) = 0;
 
@@ -48,11 +48,10 @@ class DeviceCalls {
   virtual State state(Comm comm) = 0;
   // All of a message in one group.
   virtual void send(Comm comm, int to, const std::vector<DeviceBuffer>& buffers, Stream stream) = 0;
-  virtual void receive(Comm comm, int from, const std::vector<DeviceBuffer>& buffers,
-                       Stream stream) = 0;
+  virtual void receive(Comm comm, int from, const std::vector<DeviceBuffer>& buffers, Stream stream) = 0;
   // data: as Transport::all_reduce, all_gather and reduce_scatter say.
-  virtual void collective(Reach reach, Comm comm, int member, void* data, std::size_t count,
-                          ElementType type, Stream stream) = 0;
+  virtual void collective(Reach reach, Comm comm, int member, void* data, std::size_t count, ElementType type,
+                          Stream stream) = 0;
   virtual DeviceBuffer scratch() = 0;  // one byte of the thread's device, kept for good
   // Ends what the communicator is doing on this rank, at once, and frees it. Any thread.
   virtual void abort(Comm comm) = 0;

@@ -119,19 +119,17 @@ class FakeDevices : public DeviceCalls {
     launch(stream, [&c, buffers] {
       World& world = *c.world;
       std::unique_lock lock(world.mutex);
-      world.changed.wait(lock, [&] {
-        return (world.offered && world.offered_to == c.member) || world.aborted[c.member];
-      });
+      world.changed.wait(lock,
+                         [&] { return (world.offered && world.offered_to == c.member) || world.aborted[c.member]; });
       if (!world.offered) return;
       for (std::size_t k = 0; k < buffers.size(); ++k)
-        if (buffers[k].bytes > 0)
-          std::memcpy(buffers[k].data, world.offered->at(k).data, buffers[k].bytes);
+        if (buffers[k].bytes > 0) std::memcpy(buffers[k].data, world.offered->at(k).data, buffers[k].bytes);
       world.offered = nullptr;
       world.changed.notify_all();
     });
   }
-  void collective(Reach reach, Comm comm, int member, void* data, std::size_t count,
-                  ElementType type, Stream stream) override {
+  void collective(Reach reach, Comm comm, int member, void* data, std::size_t count, ElementType type,
+                  Stream stream) override {
     auto& c = *static_cast<FakeComm*>(comm);
     launch(stream, [&c, reach, member, data, count, type] {
       World& world = *c.world;

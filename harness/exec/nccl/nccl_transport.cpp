@@ -7,7 +7,7 @@
 #include <mutex>
 #include <thread>
 
-#include "harness/core/error.h"
+#include "harness/base/error.h"
 
 namespace sluice {
 
@@ -25,12 +25,11 @@ std::vector<NcclId> NcclLinks::make_ids(const CommunicatorPlan& plan, DeviceCall
   return ids;
 }
 
-NcclLinks::NcclLinks(CommunicatorPlan plan, std::vector<LocalRank> ranks, std::vector<NcclId> ids,
-                     DeviceCalls& calls, double patience_seconds)
+NcclLinks::NcclLinks(CommunicatorPlan plan, std::vector<LocalRank> ranks, std::vector<NcclId> ids, DeviceCalls& calls,
+                     double patience_seconds)
     : plan_(std::move(plan)), ranks_(std::move(ranks)), ids_(std::move(ids)), calls_(calls) {
   if (const std::size_t streams = most_streams(plan_); streams > kConcurrentStreams)
-    throw RunError("a rank would need " + std::to_string(streams) +
-                   " streams for its channels, and a GPU runs " +
+    throw RunError("a rank would need " + std::to_string(streams) + " streams for its channels, and a GPU runs " +
                    std::to_string(kConcurrentStreams) + " side by side; use fewer ranks");
   for (const Communicator& c : plan_.communicators) ends_.emplace_back(c.members.size());
   std::vector<std::thread> threads;
@@ -69,8 +68,8 @@ void NcclLinks::connect(const LocalRank& rank, double patience_seconds) {
     while (!done()) {
       throw_if_broken();
       if (std::chrono::duration<double>(Clock::now() - start).count() > patience_seconds)
-        throw RunError("the other ranks did not come within " +
-                       std::to_string(static_cast<int>(patience_seconds)) + " s");
+        throw RunError("the other ranks did not come within " + std::to_string(static_cast<int>(patience_seconds)) +
+                       " s");
       pause();
     }
   };
@@ -86,8 +85,8 @@ void NcclLinks::connect(const LocalRank& rank, double patience_seconds) {
   };
   for (const int c : plan_.of_rank[rank.rank.index()]) {
     const Communicator& communicator = plan_.communicators[static_cast<std::size_t>(c)];
-    const auto member = static_cast<int>(std::ranges::find(communicator.members, rank.rank) -
-                                         communicator.members.begin());
+    const auto member =
+        static_cast<int>(std::ranges::find(communicator.members, rank.rank) - communicator.members.begin());
     auto made = std::make_unique<End>();
     End& end = *made;
     end.rank = &rank;
@@ -98,8 +97,7 @@ void NcclLinks::connect(const LocalRank& rank, double patience_seconds) {
       ends_[static_cast<std::size_t>(c)][static_cast<std::size_t>(member)] = std::move(made);
     }
     connected(end, [&](End& e) {
-      e.comm = calls_.connect(ids_[static_cast<std::size_t>(c)],
-                              static_cast<int>(communicator.members.size()), member);
+      e.comm = calls_.connect(ids_[static_cast<std::size_t>(c)], static_cast<int>(communicator.members.size()), member);
     });
   }
   // NCCL connects two ranks at their first message, and that blocks the host at both ends: have it
@@ -196,11 +194,9 @@ namespace {
 
 class NcclTransport : public Transport {
  public:
-  NcclTransport(const Program& program, NcclLinks& links, std::unique_ptr<Transport> host,
-                MessageBuffers& buffers)
+  NcclTransport(const Program& program, NcclLinks& links, std::unique_ptr<Transport> host, MessageBuffers& buffers)
       : links_(links), calls_(links.calls()), host_(std::move(host)), buffers_(buffers) {
-    for (std::size_t c = 0; c < program.channels.size(); ++c)
-      sent_.push_back(std::make_unique<std::deque<Sent>>());
+    for (std::size_t c = 0; c < program.channels.size(); ++c) sent_.push_back(std::make_unique<std::deque<Sent>>());
     monitor_ = std::thread([this] {
       std::unique_lock lock(mutex_);
       while (!changed_.wait_for(lock, std::chrono::milliseconds(100), [&] { return done_; }))
@@ -232,9 +228,7 @@ class NcclTransport : public Transport {
     auto header = std::make_shared<std::vector<std::int64_t>>(buffers_.header(message));
     calls_.wait(end.stream, calls_.record(end.rank->compute));
     guarded([&] { host_->send(channel, {header, {}}); });
-    links_.ask(end, [&](DeviceCalls::Comm comm) {
-      calls_.send(comm, 1, buffers_.buffers(message), end.stream);
-    });
+    links_.ask(end, [&](DeviceCalls::Comm comm) { calls_.send(comm, 1, buffers_.buffers(message), end.stream); });
     sent.back().done = calls_.record(end.stream);
   }
 
@@ -243,11 +237,8 @@ class NcclTransport : public Transport {
     Message header;
     guarded([&] { header = host_->receive(channel); });
     links_.throw_if_broken();
-    Message message = buffers_.room_for(
-        *static_cast<std::vector<std::int64_t>*>(header.payload.get()), end.stream);
-    links_.ask(end, [&](DeviceCalls::Comm comm) {
-      calls_.receive(comm, 0, buffers_.buffers(message), end.stream);
-    });
+    Message message = buffers_.room_for(*static_cast<std::vector<std::int64_t>*>(header.payload.get()), end.stream);
+    links_.ask(end, [&](DeviceCalls::Comm comm) { calls_.receive(comm, 0, buffers_.buffers(message), end.stream); });
     message.ready = calls_.record(end.stream);
     return message;
   }
@@ -259,8 +250,7 @@ class NcclTransport : public Transport {
                   ElementType type) override {
     collective(Reach::gather, group, member, data, count, type);
   }
-  void reduce_scatter(int group, int member, void* data, std::size_t count,
-                      ElementType type) override {
+  void reduce_scatter(int group, int member, void* data, std::size_t count, ElementType type) override {
     collective(Reach::scatter, group, member, data, count, type);
   }
 
@@ -294,16 +284,14 @@ class NcclTransport : public Transport {
     }
   }
 
-  void collective(Reach reach, int group, int member, void* data, std::size_t count,
-                  ElementType type) {
+  void collective(Reach reach, int group, int member, void* data, std::size_t count, ElementType type) {
     links_.throw_if_broken();
     const int communicator = links_.plan().of_group[static_cast<std::size_t>(group)];
     if (communicator < 0) return;  // one member
     NcclLinks::End& end = links_.end(communicator, member);
     calls_.wait(end.stream, calls_.record(end.rank->compute));
-    links_.ask(end, [&](DeviceCalls::Comm comm) {
-      calls_.collective(reach, comm, member, data, count, type, end.stream);
-    });
+    links_.ask(end,
+               [&](DeviceCalls::Comm comm) { calls_.collective(reach, comm, member, data, count, type, end.stream); });
     calls_.wait(end.rank->compute, calls_.record(end.stream));
   }
 
@@ -321,8 +309,7 @@ class NcclTransport : public Transport {
 }  // namespace
 
 std::unique_ptr<Transport> make_nccl_transport(const Program& program, NcclLinks& links,
-                                               std::unique_ptr<Transport> host,
-                                               MessageBuffers& buffers) {
+                                               std::unique_ptr<Transport> host, MessageBuffers& buffers) {
   return std::make_unique<NcclTransport>(program, links, std::move(host), buffers);
 }
 

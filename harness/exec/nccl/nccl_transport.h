@@ -22,10 +22,10 @@
 #include <string>
 #include <vector>
 
-#include "harness/core/program.h"
 #include "harness/exec/nccl/communicators.h"
 #include "harness/exec/nccl/device_calls.h"
 #include "harness/exec/transport.h"
+#include "harness/program/program.h"
 
 namespace sluice {
 
@@ -54,8 +54,8 @@ class NcclLinks {
   // Connects all ranks of this process, each on a thread of its own; returns when all are. Throws
   // RunError: NCCL's reason, or that it took longer than `patience`, or that a rank would need too
   // many streams.
-  NcclLinks(CommunicatorPlan plan, std::vector<LocalRank> ranks, std::vector<NcclId> ids,
-            DeviceCalls& calls, double patience_seconds = 120);
+  NcclLinks(CommunicatorPlan plan, std::vector<LocalRank> ranks, std::vector<NcclId> ids, DeviceCalls& calls,
+            double patience_seconds = 120);
   ~NcclLinks();
   NcclLinks(const NcclLinks&) = delete;
 
@@ -105,7 +105,6 @@ class NcclLinks {
 // links: of plan_communicators(program). While it lives, a thread asks NCCL for asynchronous errors
 // ten times a second; one aborts the run.
 std::unique_ptr<Transport> make_nccl_transport(const Program& program, NcclLinks& links,
-                                               std::unique_ptr<Transport> host,
-                                               MessageBuffers& buffers);
+                                               std::unique_ptr<Transport> host, MessageBuffers& buffers);
 
 }  // namespace sluice

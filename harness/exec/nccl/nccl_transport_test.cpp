@@ -58,10 +58,7 @@ double value_of(bool gradient, StageId from, StageId to, Micro micro, int iterat
 class StreamWorker : public Worker {
  public:
   StreamWorker(FakeDevices& devices, DeviceCalls::Stream stream, Rank rank)
-      : devices_(devices),
-        stream_(stream),
-        rank_(rank),
-        random_(static_cast<unsigned>(rank.value)) {}
+      : devices_(devices), stream_(stream), rank_(rank), random_(static_cast<unsigned>(rank.value)) {}
 
   std::atomic<int> wrong{0}, checked{0};
 
@@ -72,7 +69,7 @@ class StreamWorker : public Worker {
   void begin_iteration(int iteration) override { iteration_ = iteration; }
   void compute(const Instruction& op) override {
     launch([] {});
-    if (op.what == Do::backward || op.what == Do::weight_gradient) {
+    if (op.opcode == Opcode::backward || op.opcode == Opcode::weight_gradient) {
       double* sum = sums_[op.stage.index()].data();
       launch([sum, op] { sum[0] += op.micro.value + 1; });
     }
@@ -81,8 +78,8 @@ class StreamWorker : public Worker {
     auto parcel = std::make_shared<Parcel>();
     parcel->first.resize(static_cast<std::size_t>(1 + send.micro.value));
     parcel->second.resize(2);
-    const double value = value_of(send.what == Do::send_gradient, send.stage, send.peer_stage,
-                                  send.micro, iteration_);
+    const double value =
+        value_of(send.opcode == Opcode::send_gradient, send.stage, send.peer_stage, send.micro, iteration_);
     // By address: whoever has the message must keep it.
     double *first = parcel->first.data(), *second = parcel->second.data();
     launch([first, second, n = parcel->first.size(), value] {
@@ -93,8 +90,8 @@ class StreamWorker : public Worker {
   }
   void put(const Instruction& receive, Message message) override {
     devices_.wait(stream_, message.ready);
-    const double value = value_of(receive.what == Do::receive_gradient, receive.peer_stage,
-                                  receive.stage, receive.micro, iteration_);
+    const double value = value_of(receive.opcode == Opcode::receive_gradient, receive.peer_stage, receive.stage,
+                                  receive.micro, iteration_);
     launch([this, message, value, n = static_cast<std::size_t>(1 + receive.micro.value)] {
       const Parcel& p = ParcelBuffers::of(message);
       const bool right = p.first.size() == n && p.second.size() == 2 &&
@@ -103,9 +100,7 @@ class StreamWorker : public Worker {
       right ? ++checked : ++wrong;
     });
   }
-  Buffer gradients(StageId stage) override {
-    return {sums_[stage.index()].data(), 3, ElementType::float64};
-  }
+  Buffer gradients(StageId stage) override { return {sums_[stage.index()].data(), 3, ElementType::float64}; }
   void step(const Instruction& step) override {
     double* sum = sums_[step.stage.index()].data();
     const double n = program_->microbatches, all = n * (n + 1) / 2;
@@ -159,15 +154,12 @@ struct Connected {
   }
   std::vector<std::unique_ptr<Worker>> workers() {
     std::vector<std::unique_ptr<Worker>> all;
-    for (const auto& r : ranks)
-      all.push_back(std::make_unique<StreamWorker>(devices, r.compute, r.rank));
+    for (const auto& r : ranks) all.push_back(std::make_unique<StreamWorker>(devices, r.compute, r.rank));
     return all;
   }
 };
 
-StreamWorker& stream_worker(const std::unique_ptr<Worker>& worker) {
-  return static_cast<StreamWorker&>(*worker);
-}
+StreamWorker& stream_worker(const std::unique_ptr<Worker>& worker) { return static_cast<StreamWorker&>(*worker); }
 
 void expect_right(const std::vector<std::unique_ptr<Worker>>& workers) {
   int checked = 0;
@@ -266,12 +258,11 @@ TEST(NcclTransport, GathersAndScatters) {
     links.ask(end, [&](DeviceCalls::Comm comm) {
       s.devices.collective(Reach::gather, comm, m, gathered[static_cast<std::size_t>(m)].data(), 2,
                            ElementType::float32, end.stream);
-      s.devices.collective(Reach::scatter, comm, m, scattered[static_cast<std::size_t>(m)].data(),
-                           2, ElementType::float32, end.stream);
+      s.devices.collective(Reach::scatter, comm, m, scattered[static_cast<std::size_t>(m)].data(), 2,
+                           ElementType::float32, end.stream);
     });
   }
-  for (int m = 0; m < 3; ++m)
-    s.devices.synchronize(s.devices.record(links.end(links.plan().of_group[0], m).stream));
+  for (int m = 0; m < 3; ++m) s.devices.synchronize(s.devices.record(links.end(links.plan().of_group[0], m).stream));
   for (std::size_t m = 0; m < 3; ++m) {
     EXPECT_EQ(gathered[m], (std::vector<float>{0, 10, 1, 10, 2, 10}));
     EXPECT_EQ(scattered[m][2 * m], 6);
@@ -333,9 +324,7 @@ TEST(NcclLinks, AMemberThatNeverComesIsAnErrorAndNoHang) {
     NcclLinks(plan, only_one, NcclLinks::make_ids(plan, devices), devices, 0.05);
     FAIL() << "must throw";
   } catch (const RunError& e) {
-    EXPECT_STREQ(
-        e.what(),
-        "NCCL could not connect the ranks: rank 1: the other ranks did not come within 0 s");
+    EXPECT_STREQ(e.what(), "NCCL could not connect the ranks: rank 1: the other ranks did not come within 0 s");
   }
 }
 

@@ -1,0 +1,73 @@
+// DAPPLE (Fan et al., PPoPP 2021): synchronous training with early backward, planned for the least
+// latency of one iteration, all-reduces included (baselines/dapple/dapple_search.h). Early backward
+// keeps stage s of S at K = min(S - s, m) micro-batches (warm_up=a, the paper's policy PA) or 2(S -
+// s) - 1 (warm_up=b, PB, where transfers are long). p = 3, m = 4, PA:
+//
+//   rank 0  F0 F1 F2       B0 F3 B1    B2    B3
+//   rank 1     F0 F1    B0 F2 B1 F3 B2    B3
+//   rank 2        F0 B0 F1 B1 F2 B2 F3 B3
+//
+// The paper splits a micro-batch over a stage's replicas; here replicas take whole micro-batches in
+// turn, so a stage gets at most as many devices as there are micro-batches.
+#include "baselines/dapple/dapple_search.h"
+#include "harness/base/error.h"
+#include "harness/pipeline/system.h"
+#include "harness/plan/machines.h"
+#include "harness/plan/replicated_schedule.h"
+
+namespace sluice {
+
+static Plan dapple_plan(const Problem& problem, const Options& options) {
+  DappleOptions dapple_options{.devices = problem.devices,
+                               .microbatches = problem.microbatches,
+                               .most_replicas = problem.microbatches,
+                               .limits = {.seconds = static_cast<double>(options.integer("search_seconds"))}};
+  const UnitGraph graph = units_of(problem.costs);
+  const DappleResult result = dapple_search(graph, problem.cluster, dapple_options);
+  if (result.stages.empty())
+    throw InputError("dapple",
+                     "no plan on " + std::to_string(problem.devices) + " devices fits" +
+                         (result.complete ? "" : " was found in time"),
+                     "use more devices, more micro-batches or devices with more memory");
+  Plan plan{.micro_batch = problem.costs.micro_batch};
+  for (const DappleStage& stage : result.stages)
+    plan.stages.push_back({.layers = layers_of(graph, stage.first, stage.last), .devices = stage.devices});
+  report(plan, {.objective = result.latency.seconds,
+                .objective_name = "seconds of one iteration",
+                .states = result.states,
+                .complete = result.complete});
+  return plan;
+}
+
+static std::vector<int> dapple_in_flight(const ScheduleProblem& problem, const Options& options) {
+  std::vector<int> in_flight = round_robin_in_flight(problem.placement);
+  const auto stages = static_cast<int>(in_flight.size());
+  if (options.text("warm_up") == "b")
+    for (int s = 0; s < stages; ++s)
+      in_flight[static_cast<std::size_t>(s)] = std::max(in_flight[static_cast<std::size_t>(s)], 2 * (stages - s) - 1);
+  return in_flight;
+}
+
+extern const System dapple;
+const System dapple = {
+    .name = "dapple",
+    .aliases = {},
+    .title = "DAPPLE",
+    .citation =
+        "Fan et al., DAPPLE: A Pipelined Data Parallel Approach for Training Large Models, PPoPP "
+        "2021",
+    .synchronous = true,
+    .options =
+        {{"warm_up", "a", "micro-batches stage s of S keeps: a, S - s (PA); or b, 2(S - s) - 1 (PB)", {"a", "b"}},
+         {"search_seconds", "60", "ends the search with the best plan so far"}},
+    .plan = dapple_plan,
+    .schedule =
+        [](const ScheduleProblem& problem, const Options& options) {
+          return replicated_one_f_one_b(problem, dapple_in_flight(problem, options), "dapple");
+        },
+    .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },
+    .theory = [](const ScheduleProblem& problem,
+                 const Options& options) { return flushed_chain_theory(problem, dapple_in_flight(problem, options)); },
+};
+
+}  // namespace sluice

@@ -1,0 +1,263 @@
+#include "baselines/dapple/dapple_search.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "harness/base/error.h"
+#include "harness/plan/machines.h"
+#include "harness/plan/search.h"
+
+namespace sluice {
+
+namespace {
+
+using Counts = std::vector<int>;  // devices used, per machine; each machine gives out its first ones
+
+// Devices of a stage and what depends on nothing else.
+struct ProcessGroup {
+  std::vector<DeviceId> devices;
+  double within = 0;  // bytes/s of the slowest pair
+  double speed = 1;   // of the slowest
+  double memory = 0;  // bytes of the smallest
+  Counts used_after;  // by this stage and all before it
+};
+
+struct Partial {  // a plan for the first units
+  std::vector<DappleStage> stages;
+  std::vector<LatencyStage> timed;  // its stages and the network between them
+  double latency = kNever;          // with the rest as one stage
+};
+
+class Costs {
+ public:
+  Costs(const UnitGraph& graph, const Cluster& cluster, int devices)
+      : cluster_(cluster), bandwidths_(cluster, devices), crossing_(bytes_over_cuts(graph)) {
+    forward_ = backward_ = parameters_ = kept_ = {0};
+    for (const Unit& unit : graph.units) {
+      forward_.push_back(forward_.back() + unit.forward);
+      backward_.push_back(backward_.back() + unit.backward);
+      parameters_.push_back(parameters_.back() + unit.parameters);
+      kept_.push_back(kept_.back() + unit.kept);
+    }
+  }
+
+  ProcessGroup processes(const std::vector<DeviceId>& devices) const {
+    ProcessGroup processes{
+        .devices = devices, .within = bandwidths_.within(devices), .speed = kNever, .memory = kNever};
+    for (const DeviceId d : devices) {
+      const Device& device = cluster_.devices[d.index()];
+      processes.speed = std::min(processes.speed, device.speed);
+      processes.memory = std::min(processes.memory, static_cast<double>(device.memory.value));
+    }
+    return processes;
+  }
+
+  LatencyStage compute(int first, int last, const ProcessGroup& processes) const {
+    const double r = static_cast<double>(processes.devices.size());
+    return {between(forward_, first, last) / (r * processes.speed),
+            between(backward_, first, last) / (r * processes.speed),
+            r == 1 ? 0 : 2 * (r - 1) / r * between(parameters_, first, last) / processes.within};
+  }
+
+  // Parts of a micro-batch travel side by side, as many as the smaller side has devices.
+  LatencyStage network(int cut, std::size_t senders, std::size_t receivers, double across) const {
+    const double seconds =
+        crossing_[static_cast<std::size_t>(cut)] / static_cast<double>(std::min(senders, receivers)) / across;
+    return {seconds, seconds, 0};
+  }
+
+  // Weights and gradients, and the activations of the micro-batches in flight.
+  bool fits(int first, int last, const ProcessGroup& processes, int in_flight) const {
+    return 2 * between(parameters_, first, last) +
+               in_flight * between(kept_, first, last) / static_cast<double>(processes.devices.size()) <=
+           processes.memory;
+  }
+
+  const Bandwidths& bandwidths() const { return bandwidths_; }
+
+ private:
+  static double between(const std::vector<double>& sums, int first, int last) {
+    return sums[static_cast<std::size_t>(last)] - sums[static_cast<std::size_t>(first)];
+  }
+  const Cluster& cluster_;
+  Bandwidths bandwidths_;
+  std::vector<double> crossing_, forward_, backward_, parameters_, kept_;
+};
+
+class DappleSearch {
+ public:
+  DappleSearch(const UnitGraph& graph, const Cluster& cluster, const DappleOptions& options)
+      : options_(options),
+        units_(static_cast<int>(graph.units.size())),
+        costs_(graph, cluster, options.devices),
+        deadline_(options.limits.seconds) {
+    const MachineTree tree = machine_tree(costs_.bandwidths());
+    const auto each = static_cast<std::size_t>(tree.counts.front());
+    for (std::size_t d = 0; d < tree.order.size(); d += each)
+      machines_.emplace_back(tree.order.begin() + static_cast<std::ptrdiff_t>(d),
+                             tree.order.begin() + static_cast<std::ptrdiff_t>(d + each));
+  }
+
+  DappleResult run() {
+    std::vector<std::map<Counts, Partial>> states(static_cast<std::size_t>(units_));
+    Partial nothing;
+    const Counts none(machines_.size(), 0);
+    finish(nothing, 0, none);
+    states[0].emplace(none, nothing);
+    DappleResult result;
+    for (int first = 0; first < units_; ++first)
+      for (const auto& [used, partial] : states[static_cast<std::size_t>(first)]) {
+        ++result.states;
+        if (deadline_.passed()) {
+          result.complete = false;
+          break;
+        }
+        extend(states, first, used, partial);
+      }
+    result.stages = best_.stages;
+    if (!best_.stages.empty()) result.latency = pipeline_latency(best_.timed, options_.microbatches);
+    return result;
+  }
+
+ private:
+  // `wanted` devices by a policy, after `used`.
+  ProcessGroup choose(DapplePolicy policy, Counts used, int wanted) const {
+    std::vector<DeviceId> devices;
+    const auto take = [&](std::size_t machine) {
+      devices.push_back(machines_[machine][static_cast<std::size_t>(used[machine]++)]);
+    };
+    const auto full = [&](std::size_t m) { return used[m] == static_cast<int>(machines_[m].size()); };
+    const auto done = [&] { return static_cast<int>(devices.size()) == wanted; };
+    if (policy == DapplePolicy::scatter) {
+      while (!done())
+        for (std::size_t m = 0; m < machines_.size() && !done(); ++m)
+          if (!full(m)) take(m);
+    } else {
+      const Counts before = used;
+      for (const bool fresh : {policy == DapplePolicy::fresh, policy != DapplePolicy::fresh})
+        for (std::size_t m = 0; m < machines_.size(); ++m)
+          while ((before[m] == 0) == fresh && !full(m) && !done()) take(m);
+    }
+    std::ranges::sort(devices);
+    ProcessGroup processes = costs_.processes(devices);
+    processes.used_after = used;
+    return processes;
+  }
+
+  const ProcessGroup& rest_of(const Counts& used) {
+    const auto known = rests_.find(used);
+    if (known != rests_.end()) return known->second;
+    std::vector<DeviceId> devices;
+    for (std::size_t m = 0; m < machines_.size(); ++m)
+      devices.insert(devices.end(), machines_[m].begin() + used[m], machines_[m].end());
+    std::ranges::sort(devices);
+    return rests_.emplace(used, costs_.processes(devices)).first->second;
+  }
+
+  // The different teams of the policies for 1, 2, ... devices, one left over at least.
+  const std::vector<ProcessGroup>& groups(const Counts& used) {
+    const auto known = groups_.find(used);
+    if (known != groups_.end()) return known->second;
+    std::vector<ProcessGroup>& result = groups_[used];
+    const int left = static_cast<int>(rest_of(used).devices.size());
+    for (int wanted = 1; wanted < left && wanted <= options_.most_replicas; ++wanted)
+      for (const DapplePolicy policy : options_.policies) {
+        ProcessGroup processes = choose(policy, used, wanted);
+        if (std::ranges::none_of(result, [&](const ProcessGroup& t) { return t.devices == processes.devices; }))
+          result.push_back(std::move(processes));
+      }
+    return result;
+  }
+
+  // Adds the rest as one stage: the latency, and the best plan if all of it fits.
+  void finish(Partial& partial, int first, const Counts& used) {
+    const ProcessGroup& rest = rest_of(used);
+    double across = 0;
+    if (!partial.stages.empty()) across = costs_.bandwidths().across(partial.stages.back().devices, rest.devices);
+    finish(partial, first, rest, across);
+  }
+
+  void finish(Partial& partial, int first, const ProcessGroup& rest, double across) {
+    const std::size_t stages = partial.timed.size();
+    if (!partial.stages.empty())
+      partial.timed.push_back(costs_.network(first, partial.stages.back().devices.size(), rest.devices.size(), across));
+    partial.timed.push_back(costs_.compute(first, units_, rest));
+    partial.latency = pipeline_latency(partial.timed, options_.microbatches).seconds;
+    if (static_cast<int>(rest.devices.size()) <= options_.most_replicas && partial.latency < best_.latency &&
+        costs_.fits(first, units_, rest, 1) && all_fit(partial)) {
+      best_ = partial;
+      best_.stages.push_back({first, units_, rest.devices});
+    }
+    partial.timed.resize(stages);
+  }
+
+  // Stages before the last keep more micro-batches the more stages follow (early backward).
+  bool all_fit(const Partial& partial) const {
+    const int stages = static_cast<int>(partial.stages.size()) + 1;
+    for (int s = 0; s + 1 < stages; ++s) {
+      const DappleStage& stage = partial.stages[static_cast<std::size_t>(s)];
+      if (!costs_.fits(stage.first, stage.last, costs_.processes(stage.devices),
+                       std::min(stages - s, options_.microbatches)))
+        return false;
+    }
+    return true;
+  }
+
+  void extend(std::vector<std::map<Counts, Partial>>& states, int first, const Counts& used, const Partial& partial) {
+    for (const ProcessGroup& processes : groups(used)) {
+      const ProcessGroup& rest = rest_of(processes.used_after);
+      const Bandwidths& bandwidths = costs_.bandwidths();
+      const double into =
+          partial.stages.empty() ? 0 : bandwidths.across(partial.stages.back().devices, processes.devices);
+      const double out = bandwidths.across(processes.devices, rest.devices);
+      Partial longer = partial;
+      if (!partial.stages.empty())
+        longer.timed.push_back(
+            costs_.network(first, partial.stages.back().devices.size(), processes.devices.size(), into));
+      longer.timed.emplace_back();
+      longer.stages.push_back({first, first, processes.devices});
+      for (int last = first + 1; last < units_; ++last) {
+        if (!costs_.fits(first, last, processes, 1)) break;
+        longer.stages.back().last = last;
+        longer.timed.back() = costs_.compute(first, last, processes);
+        finish(longer, last, rest, out);
+        auto& there = states[static_cast<std::size_t>(last)];
+        const auto [found, fresh] = there.try_emplace(processes.used_after, longer);
+        if (!fresh && longer.latency < found->second.latency) found->second = longer;
+      }
+    }
+  }
+
+  const DappleOptions& options_;
+  int units_;
+  Costs costs_;
+  Deadline deadline_;
+  std::vector<std::vector<DeviceId>> machines_;
+  std::map<Counts, ProcessGroup> rests_;
+  std::map<Counts, std::vector<ProcessGroup>> groups_;
+  Partial best_;
+};
+
+}  // namespace
+
+DappleResult dapple_search(const UnitGraph& graph, const Cluster& cluster, const DappleOptions& options) {
+  if (options.devices < 1 || options.microbatches < 1)
+    throw InputError("dapple", "no devices or no micro-batches", "give at least one of each");
+  return DappleSearch(graph, cluster, options).run();
+}
+
+std::vector<LatencyStage> latency_stages(const UnitGraph& graph, const Cluster& cluster, int devices,
+                                         const std::vector<DappleStage>& stages) {
+  const Costs costs(graph, cluster, devices);
+  std::vector<LatencyStage> timed;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    if (s > 0)
+      timed.push_back(costs.network(stages[s].first, stages[s - 1].devices.size(), stages[s].devices.size(),
+                                    costs.bandwidths().across(stages[s - 1].devices, stages[s].devices)));
+    timed.push_back(costs.compute(stages[s].first, stages[s].last, costs.processes(stages[s].devices)));
+  }
+  return timed;
+}
+
+}  // namespace sluice

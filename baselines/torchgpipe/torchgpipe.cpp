@@ -1,0 +1,101 @@
+// torchgpipe (Kim et al., arXiv 2004.09910): GPipe's schedule on a sequence of layers cut by a
+// balance: how many layers each device gets, from measured times (balance=time, its by_time: whole
+// microseconds of forward and backward) or from bytes (balance=size, its by_size: outputs plus
+// twice the parameters), by the block partition of Barany and Grinberg; balance=exact is the exact
+// min-max cut of the same times, which that does not reach. Communication is ignored. p = 3, m = 4:
+//
+//   rank 0  F0 F1 F2 F3             .  .  .  .  B3 B2 B1 B0
+//   rank 1     F0 F1 F2 F3       .  B3 B2 B1 B0
+//   rank 2        F0 F1 F2 F3 B3 B2 B1 B0
+//
+// Its checkpointing (recompute all micro-batches but the last) is not modelled.
+#include <algorithm>
+#include <cmath>
+
+#include "baselines/torchgpipe/block_partition.h"
+#include "harness/base/error.h"
+#include "harness/plan/chain_partition.h"
+#include "harness/plan/layer_groups.h"
+#include "harness/plan/search.h"
+
+namespace sluice {
+
+static std::vector<int> balance_of(const UnitGraph& graph, int stages, const std::string& by) {
+  std::vector<double> values;
+  for (const Unit& unit : graph.units)
+    values.push_back(by == "size" ? unit.kept + 2 * unit.parameters : std::floor(unit.seconds() * 1e6));
+  if (by != "exact") return block_partition(values, stages);
+  std::vector<double> prefix{0};
+  for (const Unit& unit : graph.units) prefix.push_back(prefix.back() + unit.seconds());
+  const std::vector<int> cuts = partition_chain(static_cast<int>(values.size()), stages, [&](int first, int last, int) {
+    return prefix[static_cast<std::size_t>(last)] - prefix[static_cast<std::size_t>(first)];
+  });
+  std::vector<int> sizes;
+  for (std::size_t s = 0; s + 1 < cuts.size(); ++s) sizes.push_back(cuts[s + 1] - cuts[s]);
+  return sizes;
+}
+
+static Plan torchgpipe_plan(const Problem& problem, const Options& options) {
+  const UnitGraph graph = units_of(problem.costs);
+  const int units = static_cast<int>(graph.units.size()), stages = problem.devices;
+  if (stages > units)
+    throw InputError("torchgpipe", std::to_string(stages) + " partitions of " + std::to_string(units) + " layers",
+                     "use at most as many devices as layers");
+  if (static_cast<std::size_t>(stages) > problem.cluster.devices.size())
+    throw InputError(
+        "torchgpipe",
+        std::to_string(stages) + " devices of a cluster of " + std::to_string(problem.cluster.devices.size()),
+        "use fewer devices or a larger cluster");
+  Plan plan{.micro_batch = problem.costs.micro_batch};
+  int first = 0;
+  for (const int size : balance_of(graph, stages, options.text("balance"))) {
+    plan.stages.push_back({.layers = layers_of(graph, first, first + size), .devices = {DeviceId(plan.stages.size())}});
+    first += size;
+  }
+  SearchReport search{.objective_name = "slowest partition's seconds per micro-batch", .states = units};
+  for (const StageCost& c : stage_costs(plan, problem.costs, problem.cluster))
+    search.objective = std::max(search.objective, (c.forward + c.input_gradient + c.weight_gradient).value);
+  report(plan, search);
+  return plan;
+}
+
+static Schedule torchgpipe_schedule(const ScheduleProblem& problem, const Options&) {
+  Schedule schedule{.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(problem.ranks)),
+                    .microbatches = problem.microbatches};
+  for (std::size_t s = 0; s < problem.graph.size(); ++s) {
+    auto& ops = schedule.ranks[problem.placement.stages[s].front().index()];
+    for (int i = 0; i < problem.microbatches; ++i) ops.push_back(forward_op(static_cast<int>(s), i));
+    for (int i = problem.microbatches; i-- > 0;) ops.push_back(backward_op(static_cast<int>(s), i));
+  }
+  return schedule;
+}
+
+static Theory torchgpipe_theory(const ScheduleProblem& problem, const Options&) {
+  const auto p = static_cast<std::size_t>(problem.ranks);
+  const double m = problem.microbatches;
+  return {.bubble_ratio = (problem.ranks - 1) / (m + problem.ranks - 1),
+          .in_flight = std::vector<int>(p, problem.microbatches),
+          .weight_versions = std::vector<int>(p, 1),
+          .staleness = std::vector<int>(p, 0)};
+}
+
+extern const System torchgpipe;
+const System torchgpipe = {
+    .name = "torchgpipe",
+    .aliases = {},
+    .title = "torchgpipe",
+    .citation =
+        "Kim et al., torchgpipe: On-the-fly Pipeline Parallelism for Training Giant Models, 2020 "
+        "(arXiv 2004.09910)",
+    .synchronous = true,
+    .options = {{"balance",
+                 "time",
+                 "what the cut balances: time, size (bytes), or exact (times, min-max)",
+                 {"time", "size", "exact"}}},
+    .plan = torchgpipe_plan,
+    .schedule = torchgpipe_schedule,
+    .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },
+    .theory = torchgpipe_theory,
+};
+
+}  // namespace sluice

@@ -1,0 +1,33 @@
+// The two ways a command ends badly. InputError: the user can mend it (exit code 2; says where,
+// what, and what to do). RunError: a run or a check failed (exit code 1). Anything else that is
+// thrown is a defect of ours.
+#pragma once
+
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sluice {
+
+class InputError : public std::runtime_error {
+ public:
+  // where: "quick.json: /grid/0/system", what: "unknown system 'gpip'", advice may be empty.
+  InputError(const std::string& where, const std::string& what, const std::string& advice = "")
+      : std::runtime_error((where.empty() ? "" : where + ": ") + what + (advice.empty() ? "" : "; " + advice)) {}
+};
+
+class RunError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// The candidate nearest to `name` by edit distance, or "" if none is near (more than a third of the
+// name's length, at least 2, away).
+std::string nearest(std::string_view name, std::span<const std::string> candidates);
+
+// "did you mean 'gpipe'?" or, where nothing is near, "known: a, b, c".
+std::string suggestion(std::string_view name, std::span<const std::string> candidates);
+
+}  // namespace sluice

@@ -1,0 +1,35 @@
+#include "harness/base/error.h"
+
+#include <gtest/gtest.h>
+
+namespace sluice {
+namespace {
+
+TEST(InputErrorTest, SaysWhereWhatAndWhatToDo) {
+  EXPECT_STREQ(InputError("a.json: /x", "is missing", "add it").what(), "a.json: /x: is missing; add it");
+  EXPECT_STREQ(InputError("", "is missing").what(), "is missing");
+}
+
+TEST(NearestTest, FindsTheCandidateOfLeastEditDistance) {
+  const std::vector<std::string> names = {"gpipe", "pipedream", "dualpipe"};
+  EXPECT_EQ(nearest("gpip", names), "gpipe");
+  EXPECT_EQ(nearest("pipdream", names), "pipedream");
+  EXPECT_EQ(nearest("gpipe", names), "gpipe");
+}
+
+TEST(NearestTest, FindsNothingFurtherThanAThirdOfTheName) {
+  const std::vector<std::string> names = {"gpipe"};
+  EXPECT_EQ(nearest("hanayo", names), "");
+  EXPECT_EQ(nearest("gpixy", names), "gpipe");  // 2 of 5 letters: 2 is always near
+  EXPECT_EQ(nearest("gpxyz", names), "");
+}
+
+TEST(SuggestionTest, ListsWhatIsKnownWhereNothingIsNear) {
+  const std::vector<std::string> names = {"gpipe", "hanayo"};
+  EXPECT_EQ(suggestion("gpip", names), "did you mean 'gpipe'?");
+  EXPECT_EQ(suggestion("zzzzzzzz", names), "known: gpipe, hanayo");
+  EXPECT_EQ(suggestion("x", {}), "none is known here");
+}
+
+}  // namespace
+}  // namespace sluice

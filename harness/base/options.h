@@ -1,0 +1,41 @@
+// Options of a system: declared with defaults, given as text ("key=value"), resolved once with
+// every error found there. A resolved Options holds a valid value for every declared option and
+// nothing else.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace sluice {
+
+struct OptionSpec {
+  std::string name;
+  std::string default_value;
+  std::string help;
+  std::vector<std::string> choices = {};  // empty: an integer, at least `minimum`
+  long minimum = 1;
+};
+
+class Options {
+ public:
+  const std::string& text(const std::string& name) const;  // throws std::logic_error if undeclared
+  int integer(const std::string& name) const;
+  bool flag(const std::string& name) const { return text(name) == "yes"; }
+  const std::map<std::string, std::string>& values() const { return values_; }
+
+ private:
+  friend Options resolve_options(std::span<const OptionSpec>, const std::map<std::string, std::string>&,
+                                 const std::string&);
+  std::map<std::string, std::string> values_;
+};
+
+inline const std::vector<std::string> kYesNo = {"yes", "no"};
+
+// Throws InputError at `where` for an unknown option (with a suggestion) or a value it may not
+// have.
+Options resolve_options(std::span<const OptionSpec> specs, const std::map<std::string, std::string>& given,
+                        const std::string& where);
+
+}  // namespace sluice

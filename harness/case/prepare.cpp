@@ -1,0 +1,363 @@
+#include "harness/case/prepare.h"
+
+#include <sluice_build.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <tuple>
+
+#include "harness/base/error.h"
+#include "harness/base/json_reader.h"
+#include "harness/case/engine.h"
+#include "harness/case/profile_workload.h"
+
+namespace sluice {
+
+std::string source_folder() {
+  const char* home = std::getenv("SLUICE_HOME");
+  return home ? home : SLUICE_SOURCE_DIR;
+}
+
+static const std::string kGpu = "GPU of this machine";
+
+namespace {
+struct Measured {
+  std::mutex mutex;
+  // Workload, micro-batch, on a GPU.
+  std::map<std::tuple<std::string, std::int64_t, bool>, CostGraph> costs;
+};
+Measured& measured() {
+  static Measured all;
+  return all;
+}
+}  // namespace
+
+nlohmann::json measured_costs() {
+  Measured& m = measured();
+  const std::lock_guard lock(m.mutex);
+  nlohmann::json list = nlohmann::json::array();
+  for (const auto& [key, costs] : m.costs) list.push_back({{"workload", std::get<0>(key)}, {"costs", to_json(costs)}});
+  return list;
+}
+
+void adopt_measured_costs(const nlohmann::json& list) {
+  Measured& m = measured();
+  const std::lock_guard lock(m.mutex);
+  for (const nlohmann::json& item : list) {
+    CostGraph costs = cost_graph_from_json(item.at("costs"), "measured costs");
+    const auto key = std::tuple(item.at("workload").get<std::string>(), costs.micro_batch, costs.device == "cuda");
+    m.costs[key] = std::move(costs);
+  }
+}
+
+CostGraph load_costs(const std::string& source, const Workload& workload, std::int64_t micro_batch,
+                     const Device& device) {
+  if (const ProfileWorkload* profile = profile_workload(workload.name, source)) {
+    if (profile->costs.micro_batch != micro_batch)
+      throw InputError(workload.name,
+                       "has micro-batches of " + std::to_string(profile->costs.micro_batch) + " samples, this plan " +
+                           std::to_string(micro_batch),
+                       "leave --micro-batch out");
+    return profile->costs;
+  }
+  if (source == "analytic") return analytic_costs(workload.model, micro_batch, device);
+  if (source == "profile") {
+    Measured& m = measured();
+    const std::lock_guard lock(m.mutex);
+    const bool on_gpu = device.name == kGpu;
+    const auto key = std::tuple(workload.name, micro_batch, on_gpu);
+    if (!m.costs.contains(key)) m.costs[key] = engine::measure(workload.model, micro_batch, on_gpu ? "cuda" : "cpu");
+    return m.costs.at(key);
+  }
+  const CostGraph graph = cost_graph_from_json(parse_json_file(source), source);
+  if (graph.layers.size() != workload.model.layers.size())
+    throw InputError(source,
+                     "has " + std::to_string(graph.layers.size()) + " layers, workload '" + workload.name + "' has " +
+                         std::to_string(workload.model.layers.size()),
+                     "profile this workload");
+  if (graph.micro_batch != micro_batch)
+    throw InputError(source,
+                     "was measured for micro-batches of " + std::to_string(graph.micro_batch) +
+                         " samples, this run has " + std::to_string(micro_batch),
+                     "profile again with --micro-batch " + std::to_string(micro_batch));
+  return graph;
+}
+
+// The machine we are on, as a cluster: one device a rank, messages by handle.
+static Cluster this_machine(int ranks, const std::string& kind) {
+  Cluster cluster = latency_cluster(ranks, Seconds(2e-6));
+  cluster.name = "this machine";
+  for (Device& device : cluster.devices) {
+    device.name = "cpu thread";
+    device.memory =
+        Bytes(static_cast<std::int64_t>(1) << 50);  // shared by all ranks; the operating system refuses, not the plan
+  }
+  if (kind == "cuda") {
+    // A GPU's memory is shared by the ranks that share it (device_of_rank in exec/torch).
+    const nlohmann::json gpus = engine::cuda()["devices"];
+    const auto n = static_cast<int>(gpus.size());
+    for (Device& device : cluster.devices) {
+      device.name = kGpu;
+      if (n > 0) device.memory = Bytes(gpus[0]["memory_bytes"].get<std::int64_t>() / ((ranks + n - 1) / n));
+    }
+  }
+  return cluster;
+}
+
+// The costs of micro-batches of another size; kept in `larger` where the plan's stages take such.
+static CostGraph costs_at(const Prepared& p, const RunCase& c, std::int64_t micro_batch) {
+  if (c.costs == "analytic" || c.costs == "profile")
+    return load_costs(c.costs, *p.workload, micro_batch, p.cluster.devices.front());
+  return grouped_costs(p.costs, static_cast<int>(micro_batch / p.micro_batch));  // a file has one
+}
+
+// A plan of a system that accumulates may take other micro-batches than the case.
+static void take_micro_batch_of_plan(const RunCase& c, Prepared& p) {
+  if (p.plan.micro_batch == p.micro_batch) return;
+  p.costs = costs_at(p, c, p.plan.micro_batch);
+  p.micro_batch = p.plan.micro_batch;
+  p.microbatches_per_update = static_cast<int>(c.batch / p.micro_batch);
+}
+
+// A stage of r replicas of an asynchronous system takes r micro-batches for one update of its own,
+// so that the global batch, which makes one update of the most replicated stage, is cut once more.
+static void divide_among_replicas(const RunCase& c, Prepared& p) {
+  std::size_t most = 1;
+  for (const PlanStage& stage : p.plan.stages) most = std::max(most, stage.devices.size());
+  if (most == 1) return;
+  p.microbatches_per_update *= static_cast<int>(most);
+  if (c.batch % p.microbatches_per_update != 0)
+    throw InputError("batch",
+                     std::to_string(c.batch) + " samples cannot be divided among " +
+                         std::to_string(p.microbatches_per_update) + " micro-batches",
+                     "a stage has " + std::to_string(most) + " replicas: choose a multiple");
+  p.micro_batch = c.batch / p.microbatches_per_update;
+  p.plan.micro_batch = p.micro_batch;
+  p.costs = load_costs(c.costs, *p.workload, p.micro_batch, p.cluster.devices.front());
+}
+
+// Everything that follows from a plan.
+static void adopt(Prepared& p, const RunCase& c, const Plan& plan) {
+  for (const PlanStage& stage : plan.stages) {
+    const std::int64_t micro_batch = stage.micros_per_op * p.micro_batch;
+    if (stage.micros_per_op > 1 &&
+        std::ranges::find(p.costs.larger, micro_batch, &CostGraph::micro_batch) == p.costs.larger.end())
+      p.costs.larger.push_back(costs_at(p, c, micro_batch));
+  }
+  p.plan = plan;
+  if (p.system->accumulates)
+    take_micro_batch_of_plan(c, p);
+  else if (!p.system->synchronous)
+    divide_among_replicas(c, p);
+  adopt_pipeline(p, p.plan);
+}
+
+void adopt_pipeline(Prepared& p, const Plan& pipeline) {
+  int devices = 0;
+  for (const PlanStage& stage : pipeline.stages)
+    for (const DeviceId device : stage.devices) devices = std::max(devices, device.value + 1);
+  p.pipeline = pipeline;
+  p.plan = replicate(pipeline, devices, p.microbatches_per_update / p.replicas.count, p.replicas);
+  p.ranks = ranks_of(p.plan);
+  p.graph = stage_graph(p.plan, p.costs);
+}
+
+// PipelineReplicas and sharding of a case that the system cannot have.
+static void refuse_replicas(const RunCase& c, const System& system) {
+  if (c.data_parallel == 1 && c.sharding == "system") return;
+  if (!system.synchronous)
+    throw InputError("data_parallel",
+                     c.system +
+                         " updates without a flush: its planner decides "
+                         "how often a stage is replicated",
+                     "leave data_parallel and sharding out");
+  if (c.data_parallel > 1 && system.data_parallel)
+    throw InputError("data_parallel", c.system + " is data parallel by itself", "leave data_parallel out");
+  if (c.microbatches % c.data_parallel != 0)
+    throw InputError("microbatches",
+                     std::to_string(c.microbatches) + " micro-batches cannot be divided among " +
+                         std::to_string(c.data_parallel) + " pipelines",
+                     "choose a multiple");
+}
+
+Program program_of_updates(const Prepared& p) {
+  // Asynchronous: a run long enough that filling the pipe hardly counts.
+  const int updates = p.system->synchronous ? 1 : 8 * static_cast<int>(p.ranks.devices.size());
+  return make_program(p, p.microbatches_per_update * updates);
+}
+
+Seconds simulated_update(const Prepared& p, const Program& program) {
+  // Synchronous: updates follow one another without a barrier; the first has nothing before it.
+  const int iterations = p.system->synchronous ? 3 : 1;
+  const Simulation s = simulate(program, costs_of(p.plan, p.costs, p.cluster), p.cluster, p.ranks.devices,
+                                {.iterations = iterations, .trace = false});
+  if (!p.system->synchronous) return Seconds(s.end / program.updates);
+  return Seconds(s.update_end.back() - s.update_end[s.update_end.size() - 2]);
+}
+
+// Of a plan that is being considered; infinite if it does not fit.
+static Seconds simulated_seconds(const Prepared& p, const RunCase& c, const Plan& plan) {
+  Prepared candidate = p;
+  adopt(candidate, c, plan);
+  const Program program = program_of_updates(candidate);
+  const auto held = memory(program, stage_memory(candidate, c.optimizer, program.rule));
+  if (!over_memory(candidate, held).empty()) return Seconds(std::numeric_limits<double>::infinity());
+  return simulated_update(candidate, program);
+}
+
+static StageMemory memory_of_layers(const ModelGraph& model, std::span<const Shape> shapes, std::span<const int> layers,
+                                    std::int64_t samples, int optimizer_tensors) {
+  Bytes weights;
+  for (const int l : layers) weights += Bytes(4 * parameter_count(model.layers[static_cast<std::size_t>(l)]));
+  const StageStash stash = stage_stash(model, shapes, layers, samples);
+  return {.weights = weights,
+          .gradients = weights,
+          .optimizer = weights * optimizer_tensors,
+          .stash = stash.forward,
+          .weight_stash = stash.weight,
+          .input = Bytes(0),
+          .boundary = boundary_values(model, shapes, layers, samples)};
+}
+
+// Published variants say by their names which of them recompute. A real stage does so as a whole.
+static bool has_recomputing_layer(const PlanStage& stage, const CostGraph& costs) {
+  for (std::size_t i = 0; i < stage.variants.size(); ++i) {
+    const LayerCost& layer = costs.layers[static_cast<std::size_t>(stage.layers[i])];
+    if (stage.variants[i] >= 0 && recomputes(layer.variants[static_cast<std::size_t>(stage.variants[i])])) return true;
+  }
+  return false;
+}
+
+Prepared prepare(const RunCase& c) {
+  const auto begin = std::chrono::steady_clock::now();
+  Prepared p;
+  p.system = &find_system(c.system, "system");
+  const ProfileWorkload* profile = profile_workload(c.workload, c.costs);
+  refuse_replicas(c, *p.system);
+  p.replicas = {c.data_parallel,
+                c.layout == "groups" ? PipelineReplicas::Layout::groups : PipelineReplicas::Layout::pipelines};
+  p.sharding = c.sharding;
+  p.workload = profile ? &profile->workload : &find_workload(c.workload);
+  p.options = resolve_options(p.system->options, c.options, "options");
+  p.cluster = c.cluster == "this machine" ? this_machine(c.ranks, c.device)
+                                          : load_cluster(c.cluster, source_folder() + "/workloads/clusters");
+  p.microbatches_per_update = c.microbatches;
+  p.micro_batch = c.batch / c.microbatches;
+  p.step_barrier = c.step == "barrier";
+  p.costs = load_costs(c.costs, *p.workload, p.micro_batch, p.cluster.devices.front());
+  // One pipeline is planned, for the devices of the first if they lie one after the other.
+  const int replicas = c.data_parallel;
+  Problem problem{p.costs, p.cluster, c.ranks / replicas, c.batch / replicas, c.microbatches / replicas, {}};
+  problem.simulate = [&](const Plan& plan) { return simulated_seconds(p, c, plan); };
+  problem.costs_at = [&](std::int64_t micro_batch) { return std::make_shared<CostGraph>(costs_at(p, c, micro_batch)); };
+  if (!p.workload->model.layers.empty()) {  // a published profile has costs and no layers
+    const ModelGraph& model = p.workload->model;
+    std::vector<Bytes> weights;
+    for (const LayerSpec& layer : model.layers) weights.emplace_back(4 * parameter_count(layer));
+    problem.footprint = [weights, stashes = StageStashes(model, model.shapes()),
+                         tensors = 2 + c.optimizer.state_tensors()](std::span<const int> layers) {
+      Bytes always;  // weights, gradients, the optimizer's
+      for (const int l : layers) always += weights[static_cast<std::size_t>(l)] * tensors;
+      const GrowingStash stash = stashes.of(layers);
+      return Problem::Footprint{always, stash.per_micro_batch.forward, stash.per_sample.forward};
+    };
+  }
+  const auto search_begin = std::chrono::steady_clock::now();
+  Plan plan = p.system->plan(problem, p.options);
+  plan.search_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - search_begin).count();
+  if (c.clock == "wall")
+    for (PlanStage& stage : plan.stages) {
+      if (stage.tensor > 1)
+        throw InputError(c.system, "the plan shares layers between devices (tensor parallelism)",
+                         "that is simulated only: use the virtual clock, or tensor_parallel=no");
+      stage.recompute = stage.recompute || has_recomputing_layer(stage, p.costs);
+    }
+  adopt(p, c, plan);
+  p.planning_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return p;
+}
+
+// Of one copy of the pipeline, with its share of the micro-batches.
+static ScheduleProblem schedule_problem(const Prepared& p, int microbatches, int epoch = 0) {
+  const RankMap ranks = p.replicas.count == 1 ? p.ranks : ranks_of(p.pipeline);
+  ScheduleProblem problem{p.graph, ranks.placement, static_cast<int>(ranks.devices.size()),
+                          microbatches / p.replicas.count, stage_costs(p.plan, p.costs, p.cluster)};
+  problem.microbatches_per_update = p.microbatches_per_update / p.replicas.count;
+  problem.epoch = epoch;
+  problem.order = p.plan.order;
+  if (std::ranges::any_of(p.plan.stages, &PlanStage::recompute))
+    for (const PlanStage& stage : p.plan.stages) problem.recompute.push_back(stage.recompute);
+  return problem;
+}
+
+static Sharding sharding_of(const Prepared& p, const ScheduleProblem& problem) {
+  using Gather = Sharding::Gather;
+  using Reduce = Sharding::Reduce;
+  if (p.sharding == "system") return p.system->sharding ? p.system->sharding(problem, p.options) : Sharding{};
+  if (p.sharding == "optimizer") return {.gather = Gather::after_step, .reduce = Reduce::per_unit};
+  if (p.sharding == "use") return {.gather = Gather::on_use, .reduce = Reduce::per_microbatch};
+  if (p.sharding == "visit") return {.gather = Gather::on_visit, .reduce = Reduce::per_unit};
+  if (p.sharding == "update") return {.gather = Gather::once, .reduce = Reduce::per_unit};
+  return {};
+}
+
+Sharding sharding_of(const Prepared& p, int microbatches) { return sharding_of(p, schedule_problem(p, microbatches)); }
+
+Program make_program(const Prepared& p, int microbatches, int epoch) {
+  const ScheduleProblem problem = schedule_problem(p, microbatches, epoch);
+  const Schedule schedule = replicate(p.system->schedule(problem, p.options), p.replicas);
+  return lower(schedule, p.graph, p.ranks.placement, rule_of(p, microbatches, epoch), sharding_of(p, problem));
+}
+
+WeightRule rule_of(const Prepared& p, int microbatches, int epoch) {
+  WeightRule rule = p.system->weights(schedule_problem(p, microbatches, epoch), p.options);
+  rule.leftover = p.leftover;
+  rule.step_barrier = p.step_barrier && rule.synchronous();
+  return rule;
+}
+
+Theory make_theory(const Prepared& p, int microbatches) {
+  Theory theory = p.system->theory(schedule_problem(p, microbatches), p.options);
+  for (std::vector<int>* figures : {&theory.in_flight, &theory.weight_versions, &theory.staleness})
+    *figures = replicate(*figures, p.replicas);
+  return theory;
+}
+
+std::vector<StageMemory> stage_memory(const Prepared& p, const OptimizerSpec& optimizer, const WeightRule& rule) {
+  if (p.workload->model.layers.empty()) return profile_stage_memory(p.plan, p.costs, optimizer);
+  const ModelGraph& model = p.workload->model;
+  const std::vector<Shape> shapes = model.shapes();
+  const std::vector<StageInterface> between =
+      interfaces(model, stage_of_layers(p.plan, model.layers.size()), static_cast<int>(p.plan.stages.size()));
+  std::vector<StageMemory> result;
+  for (std::size_t s = 0; s < p.plan.stages.size(); ++s) {
+    const PlanStage& stage = p.plan.stages[s];
+    const std::int64_t samples = stage.micros_per_op * p.micro_batch;
+    StageMemory m = memory_of_layers(model, shapes, stage.layers, samples,
+                                     optimizer.state_tensors() + delta_tensors(optimizer, rule, StageId(s)));
+    for (const int producer : between[s].receives)
+      if (producer >= 0) m.input += output_bytes(model, shapes, producer, samples);
+    result.push_back(m);
+  }
+  return result;
+}
+
+std::string over_memory(const Prepared& p, const std::vector<RankMemory>& memory) {
+  for (std::size_t r = 0; r < memory.size(); ++r) {
+    const Device& device = p.cluster.devices[p.ranks.devices[r].index()];
+    if (memory[r].peak.total() > device.memory)
+      return "rank " + std::to_string(r) + " needs " + to_text(memory[r].peak.total()) + " at its peak, its device '" +
+             device.name + "' has " + to_text(device.memory);
+  }
+  return "";
+}
+
+}  // namespace sluice

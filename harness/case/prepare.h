@@ -1,0 +1,72 @@
+// Prepare: from a case to something that runs: costs, plan, ranks, and programs that have passed
+// the checker. `plan`, `schedule` and `run` all come through here.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/case/case.h"
+#include "harness/exec/session.h"
+#include "harness/pipeline/replicas.h"
+#include "harness/pipeline/system.h"
+#include "harness/program/program.h"
+#include "harness/sim/memory.h"
+#include "harness/sim/simulate.h"
+
+namespace sluice {
+
+struct Prepared {
+  const System* system = nullptr;
+  const Workload* workload = nullptr;
+  Options options;
+  Cluster cluster;
+  CostGraph costs;
+  Plan pipeline;  // what the planner made, and what orders are made for: one copy of the plan
+  PipelineReplicas replicas;
+  std::string sharding = "system";  // as RunCase
+  Plan plan;                        // all copies
+  RankMap ranks;
+  StageGraph graph;
+  double planning_seconds = 0;
+  std::int64_t micro_batch = 1;  // samples of one unit of the schedule
+  int microbatches_per_update = 1;
+  WeightRule::Leftover leftover = WeightRule::Leftover::drop;
+  bool step_barrier = false;
+};
+
+// Fills in everything that follows from a pipeline for p.ranks / copies devices.
+void adopt_pipeline(Prepared& p, const Plan& pipeline);
+
+// Throws InputError; the plan's memory is not checked here (see over_memory).
+Prepared prepare(const RunCase& c);
+
+// The program of one update (synchronous: microbatches are the update's) or of one drained run
+// (asynchronous). epoch: of the training.
+Program make_program(const Prepared& p, int microbatches, int epoch = 0);
+// What the ranks of a stage divide among them.
+Sharding sharding_of(const Prepared& p, int microbatches);
+WeightRule rule_of(const Prepared& p, int microbatches, int epoch = 0);
+// For looking at a plan: the program that its updates repeat, and what one takes on the virtual
+// clock once others have gone before it.
+Program program_of_updates(const Prepared& p);
+Seconds simulated_update(const Prepared& p, const Program& program);
+Theory make_theory(const Prepared& p, int microbatches);
+
+std::vector<StageMemory> stage_memory(const Prepared& p, const OptimizerSpec& optimizer, const WeightRule& rule);
+
+// "rank 1 needs 18 GiB at its peak, its device V100 has 16 GiB", or "" if every rank fits.
+std::string over_memory(const Prepared& p, const std::vector<RankMemory>& memory);
+
+// Costs by name: "analytic" (of `device`), "profile" (measured now, cached for the process), or a
+// file.
+CostGraph load_costs(const std::string& source, const Workload& workload, std::int64_t micro_batch,
+                     const Device& device);
+
+// What "profile" has measured in this process so far, for other processes to plan with the same.
+nlohmann::json measured_costs();
+void adopt_measured_costs(const nlohmann::json& measured);
+
+// Where this checkout's folders are: workloads/clusters, harness/sweeps, plots/render.py.
+std::string source_folder();
+
+}  // namespace sluice

@@ -1,0 +1,27 @@
+// A workload that is a published profile: `sluice plan --workload FILE`. It has costs and no layers
+// to run, so it is for planners and the virtual clock's timing only.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/case/prepare.h"
+
+namespace sluice {
+
+struct ProfileWorkload {
+  Workload workload;  // no layers; one batch as published, or 32 micro-batches
+  CostGraph costs;
+  std::vector<std::string> warnings;
+};
+
+// Null unless `name` is a file (workloads/profiles/profile.h says which formats). Read once a
+// process. costs: "raw" keeps the file's numbers as the authors' program takes them, anything else
+// makes them seconds and bytes. Throws InputError.
+const ProfileWorkload* profile_workload(const std::string& name, const std::string& costs);
+
+// Weights, gradients and optimizer state of every stage; activations from the variants the plan
+// chose, else from the layers' outputs.
+std::vector<StageMemory> profile_stage_memory(const Plan& plan, const CostGraph& costs, const OptimizerSpec& optimizer);
+
+}  // namespace sluice

@@ -1,0 +1,284 @@
+// The program as mpirun starts it: several processes, one sweep; and what is left when one of them
+// is killed or stopped. Skipped by name where there is no MPI or no mpirun.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sluice_build.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "harness/exec/mpi/mpi.h"
+#include "harness/exec/pinning.h"
+#include "results/store.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+using Arguments = std::vector<std::string>;
+
+std::string content(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+int count(const std::string& text, const std::string& what) {
+  int n = 0;
+  for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
+  return n;
+}
+
+class Launched : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!mpi_built()) GTEST_SKIP() << "this build has no MPI";
+    if (std::system("command -v mpirun >/dev/null") != 0) GTEST_SKIP() << "no mpirun";
+    std::string pattern = (fs::temp_directory_path() / "sluice-mpi-XXXXXX").string();
+    folder_ = ::mkdtemp(pattern.data());
+    out_ = folder_ / "records.jsonl";
+  }
+  void TearDown() override {
+    if (!folder_.empty()) fs::remove_all(folder_);
+  }
+
+  // mpirun -n processes sluice run ARGUMENTS --out records.jsonl
+  pid_t start(int processes, const Arguments& arguments) const {
+    const pid_t child = ::fork();
+    if (child != 0) return child;
+    // More processes than cores, and root in a container: what Open MPI asks to be told.
+    for (const char* name :
+         {"OMPI_MCA_rmaps_base_oversubscribe", "OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"})
+      ::setenv(name, "1", 1);
+    const int log = ::open(log_file().c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    ::dup2(log, STDOUT_FILENO);
+    ::dup2(log, STDERR_FILENO);
+    Arguments all = {"mpirun", "-n", std::to_string(processes), SLUICE_PROGRAM, "run"};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    all.insert(all.end(), {"--out", out_.string()});
+    std::vector<char*> argv;
+    for (std::string& a : all) argv.push_back(a.data());
+    argv.push_back(nullptr);
+    ::execvp(argv[0], argv.data());
+    ::_exit(127);
+  }
+  static int wait_for(pid_t child) {
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  int run(int processes, const Arguments& arguments) const { return wait_for(start(processes, arguments)); }
+
+  // Processes of this test's job, or only its member `rank`.
+  std::vector<pid_t> processes_of_job(int rank = -1) const {
+    std::vector<pid_t> found;
+    for (const auto& entry : fs::directory_iterator("/proc")) {
+      const std::string name = entry.path().filename();
+      if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+      const std::string command = content(entry.path() / "cmdline");
+      const std::string environment = content(entry.path() / "environ");
+      if (!command.starts_with(SLUICE_PROGRAM) || command.find(out_.string()) == std::string::npos) continue;
+      const std::string number = std::to_string(rank);
+      const bool is_rank = environment.find('\0' + ("OMPI_COMM_WORLD_RANK=" + number) + '\0') != std::string::npos ||
+                           environment.find('\0' + ("PMI_RANK=" + number) + '\0') != std::string::npos;
+      if (rank < 0 || is_rank) found.push_back(static_cast<pid_t>(std::stol(name)));
+    }
+    return found;
+  }
+
+  std::vector<Record> records() const { return read_records(out_).records; }
+  fs::path log_file() const { return folder_ / "log"; }
+  std::string log() const { return content(log_file()); }
+
+  fs::path folder_, out_;
+};
+
+Arguments steps(int n, const Arguments& more = {}) {
+  Arguments arguments = {"--system", "1f1b", "--workload", "tiny", "--steps", std::to_string(n), "--transport", "mpi"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+TEST_F(Launched, ACaseRunsOnAsManyRanksAsThereAreProcesses) {
+  ASSERT_EQ(run(2, steps(20)), 0) << log();
+  ASSERT_EQ(records().size(), 1u);
+  const Record record = records().front();
+  EXPECT_EQ(record.outcome, "ok") << record.reason;
+  EXPECT_EQ(record.transport, "mpi");
+  EXPECT_EQ(record.ranks, 2);
+  EXPECT_EQ(record.step_seconds.size(), 20u);
+  EXPECT_EQ(record.peak_bytes.size(), 2u);
+  EXPECT_EQ(record.environment.at("mpi"), mpi_library());
+  EXPECT_EQ(count(log(), "records: "), 1) << "one process speaks: " << log();
+}
+
+TEST_F(Launched, MisuseIsOneErrorLine) {
+  EXPECT_NE(run(2, steps(20, {"--ranks", "3"})), 0);
+  EXPECT_EQ(count(log(), "error: --ranks: 3 ranks as 2 processes"), 1) << log();
+  EXPECT_NE(run(2, {"--system", "1f1b", "--workload", "tiny"}), 0);
+  EXPECT_EQ(count(log(), "error: run: 2 processes were started together"), 1) << log();
+  EXPECT_NE(run(2, steps(20, {"--clock", "virtual"})), 0);
+  EXPECT_EQ(count(log(), "the virtual clock runs in one process"), 1) << log();
+  EXPECT_FALSE(fs::exists(out_));
+}
+
+TEST_F(Launched, ASweepGoesOnAfterARankThatThrowsAndRefusesWhatIsTooLarge) {
+  const fs::path sweep = folder_ / "sweep.json";
+  std::ofstream(sweep) << R"({"defaults": {"workload": "tiny", "transport": "mpi", "steps": 20},
+    "grid": [{"system": "gpipe", "inject_failure": {"rank": 1, "update": 3}},
+             {"system": "pipedream", "ranks": [2, 3]},
+             {"system": "zero_bubble", "transport": ["threads", "mpi"]}]})";
+  EXPECT_EQ(run(2, {sweep}), 1) << log();
+  const std::vector<Record> all = records();
+  ASSERT_EQ(all.size(), 5u) << log();
+  EXPECT_EQ(all[0].outcome, "failed");
+  EXPECT_EQ(all[0].failed_rank, 1);
+  EXPECT_EQ(all[0].reason, "failed on purpose in update 3");
+  EXPECT_EQ(all[1].outcome, "ok") << all[1].reason;
+  EXPECT_EQ(all[2].outcome, "unsupported");
+  EXPECT_EQ(all[2].reason, "3 ranks need as many processes; the job has 2");
+  for (const std::size_t k : {3u, 4u}) EXPECT_EQ(all[k].outcome, "ok") << all[k].reason;
+  ASSERT_EQ(all[3].curve.size(), all[4].curve.size());
+  for (std::size_t k = 0; k < all[3].curve.size(); ++k) EXPECT_EQ(all[3].curve[k].loss, all[4].curve[k].loss);
+}
+
+TEST_F(Launched, ATimeOutEndsAllRanks) {
+  EXPECT_EQ(run(2, steps(1000000, {"--timeout", "0.5"})), 1) << log();
+  ASSERT_EQ(records().size(), 1u);
+  EXPECT_EQ(records().front().outcome, "timed_out");
+}
+
+TEST_F(Launched, AShardedRunsRecordIsThatOfThreads) {
+  const fs::path sweep = folder_ / "sweep.json";
+  std::ofstream(sweep) << R"({"defaults": {"workload": "tiny", "transport": ["threads", "mpi"],
+      "costs": "analytic", "steps": 6, "ranks": 4, "data_parallel": 2},
+    "grid": [{"system": "1f1b", "options": {"zero": ["1", "3"]}},
+             {"system": "gpipe", "sharding": ["optimizer", "use", "visit", "update"]},
+             {"system": "zeropp", "layout": "pipelines"},
+             {"system": "fsdp", "data_parallel": 1}]})";
+  ASSERT_EQ(run(4, {sweep}), 0) << log();
+  const std::vector<Record> all = records();
+  ASSERT_EQ(all.size(), 16u) << log();
+  std::map<std::string, const Record*> threads;
+  const auto key = [](const Record& r) { return r.system + r.options.dump(); };
+  for (const Record& r : all)
+    if (r.transport == "threads") threads[key(r)] = &r;
+  ASSERT_EQ(threads.size(), 8u);
+  for (const Record& r : all) {
+    if (r.transport == "threads") continue;
+    SCOPED_TRACE(key(r));
+    const Record& other = *threads.at(key(r));
+    EXPECT_EQ(r.outcome, "ok") << r.reason;
+    ASSERT_EQ(r.curve.size(), other.curve.size());
+    for (std::size_t k = 0; k < r.curve.size(); ++k) EXPECT_EQ(r.curve[k].loss, other.curve[k].loss);
+    EXPECT_EQ(r.observed.at("sent_bytes"), other.observed.at("sent_bytes"));
+    EXPECT_EQ(r.observed.at("in_flight"), other.observed.at("in_flight"));
+    ASSERT_EQ(r.peak_bytes.size(), other.peak_bytes.size());
+    for (std::size_t k = 0; k < r.peak_bytes.size(); ++k) {
+      EXPECT_EQ(r.peak_bytes[k].weights, other.peak_bytes[k].weights);
+      EXPECT_EQ(r.peak_bytes[k].gradients, other.peak_bytes[k].gradients);
+      EXPECT_EQ(r.peak_bytes[k].optimizer, other.peak_bytes[k].optimizer);
+      EXPECT_EQ(r.peak_bytes[k].activations, other.peak_bytes[k].activations);
+    }
+  }
+}
+
+TEST_F(Launched, ASweepGoesOnAfterARankOfAShardedRunThatThrows) {
+  const fs::path sweep = folder_ / "sweep.json";
+  std::ofstream(sweep) << R"({"defaults": {"workload": "tiny", "transport": "mpi", "steps": 20,
+      "ranks": 4, "data_parallel": 2, "system": "1f1b", "options": {"zero": "3"}},
+    "grid": [{"inject_failure": {"rank": 3, "update": 3}}, {"seed": 2}]})";
+  EXPECT_EQ(run(4, {sweep}), 1) << log();
+  const std::vector<Record> all = records();
+  ASSERT_EQ(all.size(), 2u) << log();
+  EXPECT_EQ(all[0].outcome, "failed");
+  EXPECT_EQ(all[0].failed_rank, 3);
+  EXPECT_EQ(all[0].reason, "failed on purpose in update 3");
+  EXPECT_EQ(all[1].outcome, "ok") << all[1].reason;
+}
+
+TEST_F(Launched, RanksArePinnedToCoresOfTheirOwnOrRefused) {
+  if (!hwloc_built()) GTEST_SKIP() << "this build has no hwloc";
+  const int code = run(2, steps(20, {"--pin", "core"}));
+  ASSERT_EQ(records().size(), 1u) << log();
+  const Record record = records().front();
+  if (std::thread::hardware_concurrency() < 2) {
+    EXPECT_EQ(record.outcome, "unsupported");
+    return;
+  }
+  EXPECT_EQ(code, 0) << log();
+  const auto cpus = record.environment.at("pinning").at("cpus");
+  ASSERT_EQ(cpus.size(), 2u);
+  EXPECT_NE(cpus[0], cpus[1]);
+}
+
+struct Blow {
+  const char* name;
+  int signal, rank;
+  // In the first of two cases with sharded stages, on four ranks.
+  bool sharded = false;
+  bool stopped_before = false;  // so that the others wait for it, in a collective
+};
+class Struck : public Launched, public ::testing::WithParamInterface<Blow> {
+ protected:
+  Arguments arguments() const {
+    if (!GetParam().sharded) return steps(4000);
+    const fs::path sweep = folder_ / "sweep.json";
+    std::ofstream(sweep) << R"({"defaults": {"workload": "tiny", "transport": "mpi", "ranks": 4,
+        "data_parallel": 2, "system": "1f1b", "options": {"zero": "3"}},
+      "grid": [{"steps": 2000}, {"steps": 20}]})";
+    return {sweep};
+  }
+};
+
+// Within ten seconds of the blow all is over, and the record names the rank. A rerun goes on, with
+// this case and the next.
+TEST_P(Struck, LeavesARecordNoOrphanAndARerunGoesOn) {
+  const Blow blow = GetParam();
+  const int processes = blow.sharded ? 4 : 2;
+  const std::size_t cases = blow.sharded ? 2 : 1;
+  const pid_t launcher = start(processes, arguments());
+  while (count(log(), "[1/" + std::to_string(cases) + "]") == 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // into the run, or on the way to it
+  const std::vector<pid_t> victim = processes_of_job(blow.rank);
+  ASSERT_EQ(victim.size(), 1u) << log();
+  if (blow.stopped_before) {
+    ASSERT_EQ(::kill(victim.front(), SIGSTOP), 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  }
+  const auto start_time = std::chrono::steady_clock::now();
+  ASSERT_EQ(::kill(victim.front(), blow.signal), 0);
+  EXPECT_NE(wait_for(launcher), 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - start_time, std::chrono::seconds(10));
+  EXPECT_EQ(processes_of_job(), std::vector<pid_t>{});
+  ASSERT_EQ(records().size(), 1u) << log();
+  EXPECT_EQ(records().front().outcome, "failed");
+  EXPECT_EQ(records().front().failed_rank, blow.rank);
+  EXPECT_TRUE(records().front().reason.starts_with("its process ")) << records().front().reason;
+  if (blow.rank > 0 && !blow.stopped_before) return;
+  Arguments again = arguments();
+  again.push_back("--resume");
+  EXPECT_EQ(run(processes, again), 0) << log();
+  ASSERT_EQ(records().size(), 1 + cases);
+  for (std::size_t k = 1; k <= cases; ++k) EXPECT_EQ(records()[k].outcome, "ok");
+}
+
+INSTANTIATE_TEST_SUITE_P(AProcess, Struck,
+                         ::testing::Values(Blow{"KilledAsTheFirst", SIGKILL, 0}, Blow{"KilledAsAnother", SIGKILL, 1},
+                                           Blow{"Stopped", SIGSTOP, 1},
+                                           Blow{"KilledInACollective", SIGKILL, 2, true, true},
+                                           Blow{"StoppedInAShardedRun", SIGSTOP, 3, true}),
+                         [](const auto& i) { return i.param.name; });
+
+}  // namespace
+}  // namespace sluice

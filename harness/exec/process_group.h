@@ -1,0 +1,72 @@
+// ProcessGroup: the processes that run one program together, process r rank r of it. What they need besides
+// a program's own messages (transport.h): to agree on something, to collect results, to move what
+// an evaluation needs. A run on threads has none. exec/mpi.h makes one; exec/torch and harness/run
+// use it without knowing MPI.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/base/error.h"
+#include "harness/exec/transport.h"
+#include "harness/program/program.h"
+
+namespace sluice {
+
+// How a message (whose payload only the workers know) crosses to another process: a header of a few
+// bytes that describes it, and its contents as blocks of memory, which travel without a copy of
+// ours. The same header comes again and again (shapes do not change), so it is sent once.
+class MessageCodec {
+ public:
+  virtual ~MessageCodec() = default;
+  struct Encoded {
+    std::vector<std::byte> header;
+    std::vector<std::span<std::byte>> parts;  // live as long as the message's payload
+  };
+  // May replace the payload by one that can be sent (contiguous memory).
+  virtual Encoded encode(Message& message) = 0;
+  // A message of that description with room for its contents; `parts` says where they go, of the
+  // same sizes as the sender's. Called on the receiving rank's thread or a helper's.
+  virtual Message make_room(std::span<const std::byte> header, std::vector<std::span<std::byte>>& parts) = 0;
+};
+
+// All members call the collective functions in the same order, from the thread that made the process group
+// and not while a program runs. A member that has died ends the whole job instead of an exception
+// (see failure detector.h).
+class ProcessGroup {
+ public:
+  virtual ~ProcessGroup() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  virtual std::string broadcast(const std::string& bytes, int root) = 0;      // returns the root's
+  virtual std::vector<std::string> all_gather(const std::string& bytes) = 0;  // per member
+  virtual void barrier() = 0;
+  // Between two members, in order. Neither waits for the other to be there first: a send returns
+  // when its bytes may be reused, so two members may send to one another before they receive.
+  virtual void send(int to, std::span<const std::byte> bytes) = 0;
+  virtual std::vector<std::byte> receive(int from) = 0;
+
+  // The first n of these; null in the others. Collective over all.
+  virtual std::unique_ptr<ProcessGroup> first(int n) = 0;
+  // For one run of a program with a rank for every member. Making and destroying it is collective;
+  // it is destroyed, whatever happened in the run, before the next one is made, and takes back
+  // then what an abandoned run left under way. `program` and `codec` outlive it.
+  virtual std::unique_ptr<Transport> transport(const Program& program, MessageCodec& codec) = 0;
+};
+
+// An error that all members throw together.
+class AgreedError : public InputError {
+ public:
+  using InputError::InputError;
+};
+
+// Does work that may fail in some members only; then all of them throw the first one's error, as an
+// AgreedError. Collective; null: just does it.
+void agree_on_error(ProcessGroup* processes, const std::function<void()>& work);
+
+}  // namespace sluice

@@ -1,0 +1,165 @@
+// The oracle of the tests: every layer kind, and whole models, in torch's own functions, which
+// autograd can differentiate. Only tests include this.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cmath>
+#include <vector>
+
+#include "harness/model/model.h"
+
+namespace sluice {
+
+using Tensors = std::vector<at::Tensor>;
+
+struct ReferenceLayer {
+  const Tensors& x;
+  const Tensors& w;
+  const at::Tensor& target;
+
+  at::Tensor operator()(const Linear& k) const { return torch::linear(x[0], w[0], k.bias ? w[1] : at::Tensor()); }
+  at::Tensor operator()(const Conv2d& k) const {
+    return torch::conv2d(x[0], w[0], k.bias ? w[1] : at::Tensor(), k.stride, {k.padding, k.padding_across()});
+  }
+  at::Tensor operator()(const Pool2d& k) const {
+    switch (k.mode) {
+      case Pool2d::Mode::max:
+        return torch::max_pool2d(x[0], k.kernel, k.stride, k.padding);
+      case Pool2d::Mode::average:
+        return torch::avg_pool2d(x[0], k.kernel, k.stride, k.padding);
+      case Pool2d::Mode::global_average:
+        break;
+    }
+    return torch::adaptive_avg_pool2d(x[0], {1, 1});
+  }
+  at::Tensor operator()(const BatchNorm& k) const {
+    return torch::batch_norm(x[0], w[0], w[1], {}, {}, true, k.momentum, k.epsilon, false);
+  }
+  at::Tensor operator()(const LayerNorm& k) const {
+    return torch::layer_norm(x[0], {k.features}, w[0], w[1], k.epsilon);
+  }
+  at::Tensor operator()(const Activation& k) const {
+    switch (k.kind) {
+      case Activation::Kind::relu:
+        return torch::relu(x[0]);
+      case Activation::Kind::tanh:
+        return torch::tanh(x[0]);
+      case Activation::Kind::sigmoid:
+        return torch::sigmoid(x[0]);
+      case Activation::Kind::gelu:
+        break;
+    }
+    return torch::gelu(x[0]);
+  }
+  at::Tensor operator()(const Dropout&) const { throw std::logic_error("dropout has no deterministic reference"); }
+  at::Tensor operator()(const Embedding&) const { return torch::embedding(w[0], x[0]); }
+  at::Tensor operator()(const PositionEmbedding&) const {
+    return x[0] + torch::embedding(w[0], torch::arange(x[0].size(1))).unsqueeze(0);
+  }
+  at::Tensor operator()(const LstmCell& k) const {
+    const auto [h, c] = torch::lstm_cell(x[0], {x[1].narrow(1, 0, k.hidden), x[1].narrow(1, k.hidden, k.hidden)}, w[0],
+                                         w[1], w[2], w[3]);
+    return torch::cat({h, c}, 1);
+  }
+  // Sample by sample without its padding, which torch's own LSTM knows nothing of.
+  at::Tensor operator()(const Lstm& k) const {
+    const std::int64_t steps = x[0].size(1);
+    Tensors rows;
+    for (std::int64_t b = 0; b < x[0].size(0); ++b) {
+      const std::int64_t real = x.size() > 1 ? x[1][b].ne(0).sum().item<std::int64_t>() : steps;
+      at::Tensor row = x[0].narrow(0, b, 1).narrow(1, 0, real);
+      if (k.reverse) row = row.flip(1);
+      const at::Tensor zero = torch::zeros({1, 1, k.hidden}, x[0].options());
+      at::Tensor y = std::get<0>(torch::lstm(row, {zero, zero}, w, /*has_biases=*/true,
+                                             /*num_layers=*/1, /*dropout=*/0.0, /*train=*/true,
+                                             /*bidirectional=*/false, /*batch_first=*/true));
+      if (k.reverse) y = y.flip(1);
+      rows.push_back(torch::constant_pad_nd(y, {0, 0, 0, steps - real}));
+    }
+    return torch::cat(rows);
+  }
+  static at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, std::int64_t heads,
+                           bool causal, const at::Tensor& ids) {
+    const std::int64_t batch = q.size(0), width = q.size(2) / heads;
+    const auto split = [&](const at::Tensor& rows) { return rows.reshape({batch, -1, heads, width}).transpose(1, 2); };
+    at::Tensor scores = torch::matmul(split(q), split(k).transpose(2, 3)) / std::sqrt(static_cast<double>(width));
+    if (causal) {
+      const at::Tensor later = torch::ones({q.size(1), k.size(1)}, at::kBool).triu(1);
+      scores = scores.masked_fill(later, -INFINITY);
+    }
+    if (ids.defined()) scores = scores.masked_fill(ids.eq(0).unsqueeze(1).unsqueeze(1), -INFINITY);
+    return torch::matmul(scores.softmax(-1), split(v)).transpose(1, 2).reshape(q.sizes());
+  }
+  at::Tensor operator()(const Attention& k) const {
+    const Tensors qkv = torch::linear(x[0], w[0], w[1]).chunk(3, 2);
+    const at::Tensor ids = x.size() > 1 ? x[1] : at::Tensor();
+    return torch::linear(attend(qkv[0], qkv[1], qkv[2], k.heads, k.causal, ids), w[2], w[3]);
+  }
+  at::Tensor operator()(const CrossAttention& k) const {
+    const at::Tensor q = torch::linear(x[0], w[0], w[1]);
+    const Tensors kv = torch::linear(x[1], w[2], w[3]).chunk(2, 2);
+    const at::Tensor ids = x.size() > 2 ? x[2] : at::Tensor();
+    return torch::linear(attend(q, kv[0], kv[1], k.heads, false, ids), w[4], w[5]);
+  }
+  at::Tensor operator()(const SequencePool& k) const {
+    Tensors rows;
+    for (std::int64_t b = 0; b < x[0].size(0); ++b) {
+      const at::Tensor row = x[0][b].narrow(0, 0, x[1][b].ne(0).sum().item<std::int64_t>());
+      rows.push_back(k.mode == SequencePool::Mode::mean ? row.mean(0) : row[row.size(0) - 1]);
+    }
+    return torch::stack(rows);
+  }
+  at::Tensor operator()(const Add&) const {
+    at::Tensor y = x[0];
+    for (std::size_t i = 1; i < x.size(); ++i) y = y + x[i];
+    return y;
+  }
+  at::Tensor operator()(const Concat& k) const { return torch::cat(x, k.axis + 1); }
+  at::Tensor operator()(const Flatten&) const { return x[0].flatten(1); }
+  at::Tensor operator()(const CrossEntropyLoss&) const {
+    if (x[0].dim() == 2) return torch::nn::functional::cross_entropy(x[0], target);
+    at::Tensor sum = torch::zeros({}, x[0].options());
+    for (std::int64_t b = 0; b < x[0].size(0); ++b)  // means without positions of -100
+      sum = sum + torch::nn::functional::cross_entropy(x[0][b], target[b]);
+    return sum / x[0].size(0);
+  }
+  at::Tensor operator()(const MseLoss&) const { return torch::mse_loss(x[0], target); }
+};
+
+inline at::Tensor reference_layer(const LayerKind& kind, const Tensors& x, const Tensors& w, const at::Tensor& target) {
+  return std::visit(ReferenceLayer{x, w, target}, kind);
+}
+
+// The last layer's output. weights: [layer][parameter].
+inline at::Tensor reference_model(const ModelGraph& model, const Tensors& inputs, const std::vector<Tensors>& weights,
+                                  const at::Tensor& target) {
+  Tensors values;
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    Tensors x;
+    for (const int input : model.layers[i].inputs) {
+      x.push_back(input < 0 ? inputs[static_cast<std::size_t>(-(input + 1))] : values[static_cast<std::size_t>(input)]);
+    }
+    values.push_back(reference_layer(model.layers[i].kind, x, weights[i], target));
+  }
+  return values.back();
+}
+
+// PipelineReplicas that autograd may differentiate by.
+inline Tensors leaves(const Tensors& tensors) {
+  Tensors result;
+  for (const at::Tensor& tensor : tensors) {
+    at::Tensor leaf = tensor.detach().clone();
+    if (leaf.is_floating_point()) leaf.requires_grad_();
+    result.push_back(std::move(leaf));
+  }
+  return result;
+}
+
+inline Tensors gradients_of(const Tensors& tensors) {
+  Tensors result;
+  for (const at::Tensor& tensor : tensors) result.push_back(tensor.grad());
+  return result;
+}
+
+}  // namespace sluice

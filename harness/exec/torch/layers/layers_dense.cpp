@@ -1,0 +1,187 @@
+// Linear, Embedding, activations and dropout.
+#include <ATen/CPUGeneratorImpl.h>
+
+#include "harness/exec/torch/layers/layers.h"
+
+namespace sluice {
+namespace {
+
+class LinearLayer final : public Layer {
+ public:
+  at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor> weights, const at::Tensor&,
+                     const ForwardMode&, bool, LayerStash* stash) override {
+    const at::Tensor& x = in[0];
+    const at::Tensor* bias = weights.size() > 1 ? &weights[1] : nullptr;
+    if (x.dim() == 2) {
+      at::Tensor y = affine(x, weights[0], bias);
+      if (stash) stash->kept.push_back(x);
+      return y;
+    }
+    at::Tensor rows = as_rows(x);
+    std::vector<std::int64_t> shape = x.sizes().vec();
+    shape.back() = weights[0].size(0);
+    at::Tensor y = affine(rows, weights[0], bias).view(shape);
+    if (stash) stash->kept.push_back(std::move(rows));
+    return y;
+  }
+
+  // Keeps {x, dy} for W.
+  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor> weights,
+                                         const std::vector<bool>& needs_input, LayerStash& stash) override {
+    std::vector<at::Tensor> dx(1);
+    at::Tensor rows = as_rows(dy);
+    if (needs_input[0]) {
+      dx[0] = product(rows, weights[0]);
+      if (dy.dim() != 2) {
+        std::vector<std::int64_t> shape = dy.sizes().vec();
+        shape.back() = weights[0].size(1);
+        dx[0] = dx[0].view(shape);
+      }
+    }
+    stash.kept.push_back(std::move(rows));
+    return dx;
+  }
+
+  void weight_gradient(std::span<LayerStash* const> stashes, std::span<const at::Tensor> gradients) override {
+    const at::Tensor* bias = gradients.size() > 1 ? &gradients[1] : nullptr;
+    if (stashes.size() == 1) {
+      add_affine_gradients(stashes[0]->kept[1], stashes[0]->kept[0], gradients[0], bias);
+    } else {
+      add_affine_gradients(stacked(stashes, 1), stacked(stashes, 0), gradients[0], bias);
+    }
+    clear(stashes);
+  }
+};
+
+class EmbeddingLayer final : public Layer {
+ public:
+  at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor> weights, const at::Tensor&,
+                     const ForwardMode&, bool, LayerStash* stash) override {
+    if (stash) stash->kept.push_back(in[0]);
+    return at::embedding(weights[0], in[0]);
+  }
+
+  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor>, const std::vector<bool>&,
+                                         LayerStash& stash) override {
+    stash.kept.push_back(dy);
+    return std::vector<at::Tensor>(1);  // token ids have no gradient
+  }
+
+  // Adds only the rows that were read: a dense gradient of a large vocabulary would cost far more
+  // than the micro-batch.
+  void weight_gradient(std::span<LayerStash* const> stashes, std::span<const at::Tensor> gradients) override {
+    for (LayerStash* stash : stashes) {
+      gradients[0].index_add_(0, stash->kept[0].reshape({-1}), as_rows(stash->kept[1]));
+    }
+    clear(stashes);
+  }
+};
+
+// relu, tanh and sigmoid keep their output, from which the derivative follows; gelu keeps its
+// input.
+class ActivationLayer final : public WeightlessLayer {
+ public:
+  explicit ActivationLayer(Activation::Kind kind) : kind_(kind) {}
+
+  at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor>, const at::Tensor&, const ForwardMode&,
+                     bool may_overwrite, LayerStash* stash) override {
+    at::Tensor y = apply(in[0], may_overwrite);
+    if (stash) stash->kept.push_back(kind_ == Activation::Kind::gelu ? in[0] : y);
+    return y;
+  }
+
+  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor>,
+                                         const std::vector<bool>& needs_input, LayerStash& stash) override {
+    std::vector<at::Tensor> dx(1);
+    if (needs_input[0]) dx[0] = derivative(dy, stash.kept[0]);
+    stash.kept.clear();
+    return dx;
+  }
+
+ private:
+  at::Tensor apply(const at::Tensor& x, bool in_place) const {
+    switch (kind_) {
+      case Activation::Kind::relu:
+        return in_place ? x.relu_() : x.relu();
+      case Activation::Kind::tanh:
+        return in_place ? x.tanh_() : x.tanh();
+      case Activation::Kind::sigmoid:
+        return in_place ? x.sigmoid_() : x.sigmoid();
+      case Activation::Kind::gelu:
+        break;
+    }
+    return at::gelu(x);
+  }
+
+  at::Tensor derivative(const at::Tensor& dy, const at::Tensor& kept) const {
+    const bool in_place = is_sole_owner(dy) && dy.is_non_overlapping_and_dense();
+    at::Tensor dx = in_place ? dy : at::Tensor();
+    switch (kind_) {
+      case Activation::Kind::relu:
+        return in_place ? at::threshold_backward_out(dx, dy, kept, 0) : at::threshold_backward(dy, kept, 0);
+      case Activation::Kind::tanh:
+        return in_place ? at::tanh_backward_out(dx, dy, kept) : at::tanh_backward(dy, kept);
+      case Activation::Kind::sigmoid:
+        return in_place ? at::sigmoid_backward_out(dx, dy, kept) : at::sigmoid_backward(dy, kept);
+      case Activation::Kind::gelu:
+        break;
+    }
+    return in_place ? at::gelu_backward_out(dx, dy, kept) : at::gelu_backward(dy, kept);
+  }
+
+  Activation::Kind kind_;
+};
+
+// splitmix64's mixing step: neighbouring seeds and numbers give unrelated streams.
+std::uint64_t mix(std::uint64_t x) {
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+class DropoutLayer final : public WeightlessLayer {
+ public:
+  DropoutLayer(double probability, int index) : probability_(probability), index_(index) {}
+
+  at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor>, const at::Tensor&,
+                     const ForwardMode& mode, bool, LayerStash* stash) override {
+    // A copy, because a later layer may write over what it takes for a tensor of our own.
+    if (!mode.training) return in[0].clone();
+    const auto index = static_cast<std::uint64_t>(index_);
+    at::Tensor mask = at::empty(in[0].sizes(), at::kBool);
+    const std::int64_t rows = mask.size(0) / mode.micro_batches;
+    for (int m = 0; m < mode.micro_batches; ++m) {
+      const std::uint64_t stream = mix(mix(mix(mode.seed) + index) + static_cast<std::uint64_t>(mode.sequence + m));
+      at::Generator generator = at::detail::createCPUGenerator(stream);
+      mask.narrow(0, m * rows, rows).bernoulli_(1 - probability_, generator);
+    }
+    if (!in[0].is_cpu()) mask = mask.to(in[0].device());
+    at::Tensor y = at::mul(in[0], mask).mul_(1 / (1 - probability_));
+    if (stash) stash->kept.push_back(std::move(mask));
+    return y;
+  }
+
+  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor>,
+                                         const std::vector<bool>& needs_input, LayerStash& stash) override {
+    std::vector<at::Tensor> dx(1);
+    if (needs_input[0]) dx[0] = at::mul(dy, stash.kept[0]).mul_(1 / (1 - probability_));
+    stash.kept.clear();
+    return dx;
+  }
+
+ private:
+  double probability_;
+  int index_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> make(const Linear&) { return std::make_unique<LinearLayer>(); }
+std::unique_ptr<Layer> make(const Embedding&) { return std::make_unique<EmbeddingLayer>(); }
+std::unique_ptr<Layer> make(const Activation& spec) { return std::make_unique<ActivationLayer>(spec.kind); }
+std::unique_ptr<Layer> make(const Dropout& spec, int index_in_model) {
+  return std::make_unique<DropoutLayer>(spec.probability, index_in_model);
+}
+
+}  // namespace sluice

@@ -1,0 +1,189 @@
+// Convolution, pooling and the two normalisations.
+#include "harness/exec/torch/layers/layers.h"
+
+namespace sluice {
+namespace {
+
+// A tensor without memory that has a shape: some of ATen's backwards ask the input for nothing
+// else.
+at::Tensor shape_only(at::IntArrayRef shape, const at::TensorOptions& options) {
+  return at::empty({1}, options).expand(shape);
+}
+
+class ConvLayer final : public Layer {
+ public:
+  explicit ConvLayer(const Conv2d& spec) : spec_(spec) {}
+
+  at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor> weights, const at::Tensor&,
+                     const ForwardMode&, bool, LayerStash* stash) override {
+    std::optional<at::Tensor> bias;
+    if (spec_.bias) bias = weights[1];
+    if (stash) stash->kept.push_back(in[0]);
+    return at::convolution(in[0], weights[0], bias, {spec_.stride, spec_.stride},
+                           {spec_.padding, spec_.padding_across()}, {1, 1}, false, {0, 0}, 1);
+  }
+
+  // Keeps {x, dy} for W.
+  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor> weights,
+                                         const std::vector<bool>& needs_input, LayerStash& stash) override {
+    std::vector<at::Tensor> dx(1);
+    if (needs_input[0]) {
+      dx[0] = std::get<0>(backward(dy, stash.kept[0], weights[0], {true, false, false}));
+    }
+    stash.kept.push_back(dy);
+    return dx;
+  }
+
+  void weight_gradient(std::span<LayerStash* const> stashes, std::span<const at::Tensor> gradients) override {
+    // The kernel asks the weight for its shape only, so the gradient, which has it, stands in.
+    const auto [unused, weight, bias] =
+        backward(stacked(stashes, 1), stacked(stashes, 0), gradients[0], {false, true, spec_.bias});
+    gradients[0].add_(weight);
+    if (spec_.bias) gradients[1].add_(bias);
+    clear(stashes);
+  }
+
+ private:
+  std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(const at::Tensor& dy, const at::Tensor& x,
+                                                          const at::Tensor& weight, std::array<bool, 3> mask) const {
+    const std::int64_t bias_size[] = {spec_.out};
+    return at::convolution_backward(dy, x, weight, at::IntArrayRef(bias_size), {spec_.stride, spec_.stride},
+                                    {spec_.padding, spec_.padding_across()}, {1, 1}, false, {0, 0}, 1, mask);
+  }
+
+  Conv2d spec_;
+};
+
+class PoolLayer final : public WeightlessLayer {
+ public:
+  explicit PoolLayer(const Pool2d& spec) : spec_(spec) {}
+
+  at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor>, const at::Tensor&, const ForwardMode&,
+                     bool, LayerStash* stash) override {
+    const at::Tensor& x = in[0];
+    image_ = {x.size(1), x.size(2), x.size(3)};
+    if (spec_.mode == Pool2d::Mode::global_average) return x.mean({2, 3}, /*keepdim=*/true);
+    if (spec_.mode == Pool2d::Mode::average) {
+      return at::avg_pool2d(x, kernel(), stride(), padding());
+    }
+    auto [y, indices] = at::max_pool2d_with_indices(x, kernel(), stride(), padding());
+    if (stash) stash->kept.push_back(std::move(indices));
+    return y;
+  }
+
+  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor>,
+                                         const std::vector<bool>& needs_input, LayerStash& stash) override {
+    std::vector<at::Tensor> dx(1);
+    if (needs_input[0]) dx[0] = gradient(dy, stash);
+    stash.kept.clear();
+    return dx;
+  }
+
+ private:
+  at::Tensor gradient(const at::Tensor& dy, const LayerStash& stash) const {
+    const std::array<std::int64_t, 4> shape{dy.size(0), image_[0], image_[1], image_[2]};
+    if (spec_.mode == Pool2d::Mode::global_average) {
+      const auto area = static_cast<double>(image_[1] * image_[2]);
+      return at::empty(shape, dy.options()).copy_((dy / area).expand(shape));
+    }
+    const at::Tensor x = shape_only(shape, dy.options());
+    if (spec_.mode == Pool2d::Mode::average) {
+      return at::avg_pool2d_backward(dy, x, kernel(), stride(), padding(), /*ceil_mode=*/false,
+                                     /*count_include_pad=*/true, std::nullopt);
+    }
+    return at::max_pool2d_with_indices_backward(dy, x, kernel(), stride(), padding(), {1, 1},
+                                                /*ceil_mode=*/false, stash.kept[0]);
+  }
+
+  std::array<std::int64_t, 2> kernel() const { return {spec_.kernel, spec_.kernel}; }
+  std::array<std::int64_t, 2> stride() const { return {spec_.stride, spec_.stride}; }
+  std::array<std::int64_t, 2> padding() const { return {spec_.padding, spec_.padding}; }
+
+  Pool2d spec_;
+  std::array<std::int64_t, 3> image_{};  // of the input; the same in every micro-batch
+};
+
+// Both normalisations get their weight gradients in the pass that computes dx, and keep only those
+// small sums until W.
+class NormLayer : public Layer {
+ public:
+  void weight_gradient(std::span<LayerStash* const> stashes, std::span<const at::Tensor> gradients) override {
+    for (const LayerStash* stash : stashes) {
+      for (std::size_t i = 0; i < gradients.size(); ++i) gradients[i].add_(stash->kept[i]);
+    }
+    clear(stashes);
+  }
+
+ protected:
+  static std::vector<at::Tensor> keep_sums(std::tuple<at::Tensor, at::Tensor, at::Tensor> gradients,
+                                           LayerStash& stash) {
+    auto& [dx, weight, bias] = gradients;
+    stash.kept.clear();
+    stash.kept.push_back(std::move(weight));
+    stash.kept.push_back(std::move(bias));
+    std::vector<at::Tensor> result(1);
+    result[0] = std::move(dx);
+    return result;
+  }
+};
+
+class BatchNormLayer final : public NormLayer {
+ public:
+  BatchNormLayer(const BatchNorm& spec, const at::TensorOptions& options)
+      : spec_(spec), mean_(at::zeros({spec.features}, options)), variance_(at::ones({spec.features}, options)) {}
+
+  at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor> weights, const at::Tensor&,
+                     const ForwardMode& mode, bool, LayerStash* stash) override {
+    auto [y, mean, inverse] = at::native_batch_norm(in[0], weights[0], weights[1], mean_, variance_, mode.training,
+                                                    mode.recomputing ? 0 : spec_.momentum, spec_.epsilon);
+    if (stash) stash->kept = {in[0], std::move(mean), std::move(inverse)};
+    return y;
+  }
+
+  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor> weights,
+                                         const std::vector<bool>& needs_input, LayerStash& stash) override {
+    return keep_sums(
+        at::native_batch_norm_backward(dy, stash.kept[0], weights[0], mean_, variance_, stash.kept[1], stash.kept[2],
+                                       /*train=*/true, spec_.epsilon, {needs_input[0], true, true}),
+        stash);
+  }
+
+  std::vector<at::Tensor> buffers() const override { return {mean_, variance_}; }
+
+ private:
+  BatchNorm spec_;
+  at::Tensor mean_, variance_;
+};
+
+class LayerNormLayer final : public NormLayer {
+ public:
+  explicit LayerNormLayer(const LayerNorm& spec) : spec_(spec) {}
+
+  at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor> weights, const at::Tensor&,
+                     const ForwardMode&, bool, LayerStash* stash) override {
+    auto [y, mean, inverse] = at::native_layer_norm(in[0], {spec_.features}, weights[0], weights[1], spec_.epsilon);
+    if (stash) stash->kept = {in[0], std::move(mean), std::move(inverse)};
+    return y;
+  }
+
+  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor> weights,
+                                         const std::vector<bool>& needs_input, LayerStash& stash) override {
+    return keep_sums(at::native_layer_norm_backward(dy, stash.kept[0], {spec_.features}, stash.kept[1], stash.kept[2],
+                                                    weights[0], weights[1], {needs_input[0], true, true}),
+                     stash);
+  }
+
+ private:
+  LayerNorm spec_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> make(const Conv2d& spec) { return std::make_unique<ConvLayer>(spec); }
+std::unique_ptr<Layer> make(const Pool2d& spec) { return std::make_unique<PoolLayer>(spec); }
+std::unique_ptr<Layer> make(const BatchNorm& spec, const at::TensorOptions& options) {
+  return std::make_unique<BatchNormLayer>(spec, options);
+}
+std::unique_ptr<Layer> make(const LayerNorm& spec) { return std::make_unique<LayerNormLayer>(spec); }
+
+}  // namespace sluice

@@ -1,0 +1,189 @@
+// Joins, the flattening view, and the losses that end a model.
+#include <ATen/core/Reduction.h>
+
+#include "harness/exec/torch/layers/layers.h"
+
+namespace sluice {
+namespace {
+
+class AddLayer final : public WeightlessLayer {
+ public:
+  at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor>, const at::Tensor&, const ForwardMode&,
+                     bool, LayerStash*) override {
+    // A copy, because a later layer may write over what it takes for a tensor of our own.
+    if (in.size() == 1) return in[0].clone();
+    at::Tensor y = at::add(in[0], in[1]);
+    for (const at::Tensor& x : in.subspan(2)) y.add_(x);
+    return y;
+  }
+
+  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor>,
+                                         const std::vector<bool>& needs_input, LayerStash&) override {
+    std::vector<at::Tensor> dx(needs_input.size());
+    for (std::size_t i = 0; i < dx.size(); ++i) {
+      if (needs_input[i]) dx[i] = dy;
+    }
+    return dx;
+  }
+};
+
+class ConcatLayer final : public WeightlessLayer {
+ public:
+  ConcatLayer(const Concat& spec, std::span<const Shape> input_shapes) : dimension_(spec.axis + 1) {
+    for (const Shape& shape : input_shapes) {
+      widths_.push_back(shape[static_cast<std::size_t>(spec.axis)]);
+    }
+  }
+
+  at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor>, const at::Tensor&, const ForwardMode&,
+                     bool, LayerStash*) override {
+    return at::cat(at::TensorList(in.data(), in.size()), dimension_);
+  }
+
+  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor>,
+                                         const std::vector<bool>& needs_input, LayerStash&) override {
+    std::vector<at::Tensor> dx(needs_input.size());
+    std::int64_t start = 0;
+    for (std::size_t i = 0; i < dx.size(); start += widths_[i++]) {
+      // A copy: a slice would keep the whole gradient alive until the last weight gradient.
+      if (needs_input[i]) {
+        dx[i] = dy.narrow(dimension_, start, widths_[i]).clone(at::MemoryFormat::Contiguous);
+      }
+    }
+    return dx;
+  }
+
+ private:
+  std::int64_t dimension_;
+  std::vector<std::int64_t> widths_;
+};
+
+class FlattenLayer final : public WeightlessLayer {
+ public:
+  explicit FlattenLayer(const Shape& shape) : shape_{-1} { shape_.insert(shape_.end(), shape.begin(), shape.end()); }
+
+  at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor>, const at::Tensor&, const ForwardMode&,
+                     bool, LayerStash*) override {
+    return in[0].reshape({in[0].size(0), -1});
+  }
+
+  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor>,
+                                         const std::vector<bool>& needs_input, LayerStash&) override {
+    std::vector<at::Tensor> dx(1);
+    if (needs_input[0]) dx[0] = dy.reshape(shape_);
+    return dx;
+  }
+
+ private:
+  std::vector<std::int64_t> shape_;  // of the input, batch dimension first
+};
+
+// Cross entropy of one class a sample.
+class ClassLossLayer final : public WeightlessLayer {
+ public:
+  at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor>, const at::Tensor& target,
+                     const ForwardMode&, bool, LayerStash* stash) override {
+    at::Tensor log_p = at::log_softmax(in[0], 1);
+    at::Tensor rows = target.reshape({-1});
+    auto [sum, weight] = at::nll_loss_forward(log_p, rows, {}, at::Reduction::Sum, kIgnored);
+    sum.div_(log_p.size(0));
+    if (stash) stash->kept = {std::move(log_p), std::move(rows)};
+    weight_ = std::move(weight);
+    return sum;
+  }
+
+  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor>,
+                                         const std::vector<bool>& needs_input, LayerStash& stash) override {
+    std::vector<at::Tensor> dx(1);
+    if (needs_input[0]) {
+      const at::Tensor& log_p = stash.kept[0];
+      const at::Tensor d_log_p =
+          at::nll_loss_backward(dy / log_p.size(0), log_p, stash.kept[1], {}, at::Reduction::Sum, kIgnored, weight_);
+      dx[0] = at::_log_softmax_backward_data(d_log_p, log_p, 1, log_p.scalar_type());
+    }
+    stash.kept.clear();
+    return dx;
+  }
+
+ private:
+  static constexpr std::int64_t kIgnored = -100;
+  at::Tensor weight_;  // asked for by the backward, read only when it takes means
+};
+
+// Cross entropy at every position of a sequence: the mean over a sample's positions that have a
+// target, then the mean over the samples.
+class SequenceLossLayer final : public WeightlessLayer {
+ public:
+  at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor>, const at::Tensor& target,
+                     const ForwardMode&, bool, LayerStash* stash) override {
+    at::Tensor log_p = at::log_softmax(as_rows(in[0]), 1);
+    const at::Tensor picked = log_p.gather(1, column(target)).squeeze_(1);
+    const at::Tensor loss = picked.mul(shares(target, log_p)).sum().neg_();
+    if (stash) stash->kept = {std::move(log_p), target};
+    return loss;
+  }
+
+  // d logits = (softmax - one at the target) times the position's share of the loss.
+  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor>,
+                                         const std::vector<bool>& needs_input, LayerStash& stash) override {
+    std::vector<at::Tensor> dx(1);
+    if (needs_input[0]) {
+      const at::Tensor &log_p = stash.kept[0], &target = stash.kept[1];
+      at::Tensor d_logits = log_p.exp();
+      d_logits.scatter_add_(1, column(target), at::full({1, 1}, -1.0, log_p.options()).expand({log_p.size(0), 1}));
+      d_logits.mul_((shares(target, log_p) * dy).unsqueeze(1));
+      dx[0] = d_logits.view({target.size(0), target.size(1), -1});
+    }
+    stash.kept.clear();
+    return dx;
+  }
+
+ private:
+  // Positions without a target have a share of 0: which class stands there does not matter.
+  static at::Tensor column(const at::Tensor& target) { return target.reshape({-1, 1}).clamp_min(0); }
+  static at::Tensor shares(const at::Tensor& target, const at::Tensor& like) {
+    at::Tensor real = target.ge(0).to(like.scalar_type());
+    const at::Tensor count = real.sum(1, /*keepdim=*/true).clamp_min_(1);
+    return real.div_(count).div_(target.size(0)).view({-1});
+  }
+};
+
+class MseLayer final : public WeightlessLayer {
+ public:
+  at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor>, const at::Tensor& target,
+                     const ForwardMode&, bool, LayerStash* stash) override {
+    at::Tensor difference = at::sub(in[0], target.reshape(in[0].sizes()));
+    at::Tensor loss = difference.square().mean();
+    if (stash) stash->kept.push_back(std::move(difference));
+    return loss;
+  }
+
+  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor>,
+                                         const std::vector<bool>& needs_input, LayerStash& stash) override {
+    std::vector<at::Tensor> dx(1);
+    at::Tensor difference = std::move(stash.kept[0]);
+    stash.kept.clear();
+    if (needs_input[0]) {
+      const auto count = static_cast<double>(difference.numel());
+      dx[0] = difference.mul_(dy * (2 / count));
+    }
+    return dx;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> make(const Add&) { return std::make_unique<AddLayer>(); }
+std::unique_ptr<Layer> make(const Concat& spec, std::span<const Shape> input_shapes) {
+  return std::make_unique<ConcatLayer>(spec, input_shapes);
+}
+std::unique_ptr<Layer> make(const Flatten&, std::span<const Shape> input_shapes) {
+  return std::make_unique<FlattenLayer>(input_shapes[0]);
+}
+std::unique_ptr<Layer> make(const CrossEntropyLoss&, std::span<const Shape> input_shapes) {
+  if (input_shapes[0].size() == 1) return std::make_unique<ClassLossLayer>();
+  return std::make_unique<SequenceLossLayer>();
+}
+std::unique_ptr<Layer> make(const MseLoss&) { return std::make_unique<MseLayer>(); }
+
+}  // namespace sluice

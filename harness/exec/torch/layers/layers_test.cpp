@@ -1,0 +1,550 @@
+// Every layer kind against autograd in fp64, and what it really keeps against what it declares.
+// Long because there are many kinds.
+#include "harness/exec/torch/layers/layers.h"
+
+#include <c10/core/InferenceMode.h>
+#include <gtest/gtest.h>
+
+#include "harness/exec/torch/layers/autograd_reference.h"
+#include "harness/exec/torch/stage/stage_module.h"
+
+namespace sluice {
+namespace {
+
+struct Case {
+  std::string name;
+  LayerKind kind;
+  std::vector<Shape> inputs;
+  std::int64_t ids_below = 0;  // the input that is token ids has them below this
+  Shape target = {};           // without the batch dimension
+  std::int64_t classes = 0;    // target: int64 below this; 0: numbers
+  bool has_one_matrix = true;  // no weight's gradient passes through another weight
+  bool has_padded_targets = false;
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+using Mode = Pool2d::Mode;
+using Kind = Activation::Kind;
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all{
+      {.name = "linear", .kind = Linear{7, 5}, .inputs = {{7}}},
+      {.name = "linear_without_bias", .kind = Linear{7, 5, false}, .inputs = {{7}}},
+      {.name = "linear_on_sequence", .kind = Linear{7, 5}, .inputs = {{4, 7}}},
+      {.name = "conv", .kind = Conv2d{3, 4, 3}, .inputs = {{3, 7, 6}}},
+      {.name = "conv_strided", .kind = Conv2d{3, 4, 3, 2, 1}, .inputs = {{3, 8, 7}}},
+      {.name = "conv_oblong",
+       .kind = Conv2d{.in = 3, .out = 4, .kernel = 1, .kernel_w = 5, .padding_w = 2},
+       .inputs = {{3, 4, 6}}},
+      {.name = "conv_1x1_without_bias", .kind = Conv2d{3, 4, 1, 1, 0, false}, .inputs = {{3, 5, 5}}},
+      {.name = "max_pool", .kind = Pool2d{Mode::max, 3, 2, 1}, .inputs = {{3, 8, 7}}},
+      {.name = "average_pool", .kind = Pool2d{Mode::average, 3, 2, 1}, .inputs = {{3, 8, 7}}},
+      {.name = "global_pool", .kind = Pool2d{Mode::global_average}, .inputs = {{3, 5, 4}}},
+      {.name = "batch_norm_image", .kind = BatchNorm{3}, .inputs = {{3, 5, 4}}},
+      {.name = "batch_norm_flat", .kind = BatchNorm{6}, .inputs = {{6}}},
+      {.name = "layer_norm", .kind = LayerNorm{6}, .inputs = {{6}}},
+      {.name = "layer_norm_on_sequence", .kind = LayerNorm{6}, .inputs = {{4, 6}}},
+      {.name = "relu", .kind = Activation{Kind::relu}, .inputs = {{3, 5}}},
+      {.name = "gelu", .kind = Activation{Kind::gelu}, .inputs = {{3, 5}}},
+      {.name = "tanh", .kind = Activation{Kind::tanh}, .inputs = {{3, 5}}},
+      {.name = "sigmoid", .kind = Activation{Kind::sigmoid}, .inputs = {{3, 5}}},
+      {.name = "embedding", .kind = Embedding{11, 4}, .inputs = {{6}}, .ids_below = 11},
+      {.name = "position_embedding", .kind = PositionEmbedding{4, 6}, .inputs = {{4, 6}}},
+      {.name = "position_embedding_of_less", .kind = PositionEmbedding{9, 6}, .inputs = {{4, 6}}},
+      {.name = "lstm_cell", .kind = LstmCell{5, 3}, .inputs = {{5}, {6}}, .has_one_matrix = false},
+      {.name = "lstm", .kind = Lstm{5, 3}, .inputs = {{4, 5}}, .has_one_matrix = false},
+      {.name = "lstm_of_one_step", .kind = Lstm{5, 3}, .inputs = {{1, 5}}, .has_one_matrix = false},
+      {.name = "lstm_reverse", .kind = Lstm{5, 3, true}, .inputs = {{4, 5}}, .has_one_matrix = false},
+      {.name = "lstm_with_padding",
+       .kind = Lstm{5, 3},
+       .inputs = {{6, 5}, {6}},
+       .ids_below = 4,
+       .has_one_matrix = false},
+      {.name = "lstm_reverse_with_padding",
+       .kind = Lstm{5, 3, true},
+       .inputs = {{6, 5}, {6}},
+       .ids_below = 4,
+       .has_one_matrix = false},
+      {.name = "attention", .kind = Attention{6, 2}, .inputs = {{5, 6}}, .has_one_matrix = false},
+      {.name = "causal_attention", .kind = Attention{6, 3, true}, .inputs = {{5, 6}}, .has_one_matrix = false},
+      {.name = "attention_with_padding",
+       .kind = Attention{6, 2},
+       .inputs = {{5, 6}, {5}},
+       .ids_below = 4,
+       .has_one_matrix = false},
+      {.name = "causal_attention_with_padding",
+       .kind = Attention{6, 2, true},
+       .inputs = {{5, 6}, {5}},
+       .ids_below = 4,
+       .has_one_matrix = false},
+      {.name = "cross_attention", .kind = CrossAttention{6, 4, 2}, .inputs = {{5, 6}, {3, 4}}, .has_one_matrix = false},
+      {.name = "cross_attention_with_padding",
+       .kind = CrossAttention{6, 4, 1},
+       .inputs = {{3, 6}, {7, 4}, {7}},
+       .ids_below = 4,
+       .has_one_matrix = false},
+      {.name = "mean_over_real_tokens",
+       .kind = SequencePool{SequencePool::Mode::mean},
+       .inputs = {{6, 3}, {6}},
+       .ids_below = 4},
+      {.name = "last_real_token",
+       .kind = SequencePool{SequencePool::Mode::last},
+       .inputs = {{6, 3}, {6}},
+       .ids_below = 4},
+      {.name = "add_two", .kind = Add{}, .inputs = {{3, 4}, {3, 4}}},
+      {.name = "add_three", .kind = Add{}, .inputs = {{4}, {4}, {4}}},
+      {.name = "add_one", .kind = Add{}, .inputs = {{4}}},
+      {.name = "concat_channels", .kind = Concat{0}, .inputs = {{2, 3, 3}, {1, 3, 3}}},
+      {.name = "concat_last", .kind = Concat{1}, .inputs = {{3, 2}, {3, 4}, {3, 1}}},
+      {.name = "flatten", .kind = Flatten{}, .inputs = {{2, 3, 4}}},
+      {.name = "cross_entropy", .kind = CrossEntropyLoss{}, .inputs = {{5}}, .classes = 5},
+      {.name = "cross_entropy_on_sequence",
+       .kind = CrossEntropyLoss{},
+       .inputs = {{4, 5}},
+       .target = {4},
+       .classes = 5},
+      {.name = "cross_entropy_with_padding",
+       .kind = CrossEntropyLoss{},
+       .inputs = {{6, 5}},
+       .target = {6},
+       .classes = 5,
+       .has_padded_targets = true},
+      {.name = "mse", .kind = MseLoss{}, .inputs = {{4, 5}}, .target = {4, 5}},
+  };
+  return all;
+}
+
+Shape batched(std::int64_t batch, const Shape& shape) {
+  Shape result{batch};
+  result.insert(result.end(), shape.begin(), shape.end());
+  return result;
+}
+
+// From 1, with as many zeros at the end as the sample's number says, but not at the first position.
+at::Tensor padded(at::Tensor ids, std::int64_t padding) {
+  for (std::int64_t b = 0; b < ids.size(0); ++b)
+    for (std::int64_t k = 0; k < b && k + 1 < ids.size(1); ++k) ids[b][ids.size(1) - 1 - k] = padding;
+  return ids;
+}
+
+// One micro-batch of a case: its data, and what autograd makes of it.
+struct Sample {
+  Tensors x;
+  at::Tensor target, y, dy;
+  Tensors dx, dw;
+};
+
+class EveryLayer : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    torch::manual_seed(5);
+    for (const ParameterSpec& parameter : parameters(spec_)) {
+      weights_.push_back(torch::randn(parameter.shape, at::kDouble));
+    }
+  }
+
+  Sample sample(std::int64_t batch, const Tensors& weights) const {
+    Sample s;
+    for (const Shape& shape : GetParam().inputs) {
+      s.x.push_back(is_ids(s.x.size())
+                        ? padded(torch::randint(1, GetParam().ids_below, batched(batch, shape), at::kLong), 0)
+                        : torch::randn(batched(batch, shape), at::kDouble));
+    }
+    const Shape target = batched(batch, GetParam().target);
+    s.target =
+        GetParam().classes ? torch::randint(GetParam().classes, target, at::kLong) : torch::randn(target, at::kDouble);
+    if (GetParam().has_padded_targets) s.target = padded(s.target, -100);
+    s.dy = at::Tensor();
+    differentiate(s, weights);
+    return s;
+  }
+
+  void differentiate(Sample& s, const Tensors& weights) const {
+    const Tensors x = leaves(s.x), w = leaves(weights);
+    const at::Tensor y = reference_layer(spec_.kind, x, w, s.target);
+    if (!s.dy.defined()) s.dy = torch::randn(y.sizes(), at::kDouble);
+    y.backward(s.dy);
+    s.y = y.detach();
+    s.dx = gradients_of(x);
+    s.dw = gradients_of(w);
+  }
+
+  std::unique_ptr<Layer> make_it(at::ScalarType type = at::kDouble) const {
+    return make_layer(spec_, GetParam().inputs, 3, at::TensorOptions(type));
+  }
+
+  bool is_ids(std::size_t input) const {
+    return GetParam().ids_below > 0 && static_cast<int>(input) == token_input(GetParam().kind);
+  }
+  std::vector<bool> wanted() const {
+    std::vector<bool> result;
+    for (std::size_t i = 0; i < GetParam().inputs.size(); ++i) result.push_back(!is_ids(i));
+    return result;
+  }
+
+  static Tensors zeros_like(const Tensors& tensors) {
+    Tensors result;
+    for (const at::Tensor& tensor : tensors) result.push_back(at::zeros_like(tensor));
+    return result;
+  }
+
+  static void expect_close(const at::Tensor& got, const at::Tensor& wanted, const char* what) {
+    ASSERT_TRUE(got.defined()) << what;
+    ASSERT_EQ(got.sizes(), wanted.sizes()) << what;
+    EXPECT_TRUE(at::allclose(got, wanted, 0, 1e-10))
+        << what << " differs by " << (got - wanted).abs().max().item<double>();
+  }
+  static void expect_close(const Tensors& got, const Tensors& wanted, const char* what) {
+    ASSERT_EQ(got.size(), wanted.size()) << what;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      if (wanted[i].defined()) expect_close(got[i], wanted[i], what);
+    }
+  }
+
+  LayerSpec spec_{.name = "layer", .kind = GetParam().kind, .inputs = {}, .block = -1};
+  Tensors weights_;
+};
+
+class LayerWithOneMatrix : public EveryLayer {};
+class LayerWithSeveralMatrices : public EveryLayer {};
+
+TEST_P(EveryLayer, MatchesAutograd) {
+  const Sample s = sample(3, weights_);
+  const c10::InferenceMode guard;
+  const auto layer = make_it();
+  LayerStash stash;
+  const Tensors before{s.x[0].clone(), s.dy.clone()};
+  const at::Tensor second_reference = s.dy;  // a sole one may be written over
+  expect_close(layer->forward(s.x, weights_, s.target, {}, false, &stash), s.y, "output");
+  expect_close(layer->input_gradient(s.dy, weights_, wanted(), stash), s.dx, "input gradient");
+  EXPECT_TRUE(at::equal(s.x[0], before[0])) << "the input was written over";
+  EXPECT_TRUE(at::equal(s.dy, before[1])) << "somebody else's gradient was written over";
+  const Tensors gradients = zeros_like(weights_);
+  LayerStash* const one = &stash;
+  layer->weight_gradient({&one, 1}, gradients);
+  expect_close(gradients, s.dw, "weight gradient");
+  EXPECT_TRUE(stash.kept.empty());
+}
+
+TEST_P(EveryLayer, WeightGradientOfSeveralMicroBatchesIsTheirSum) {
+  std::vector<Sample> samples;
+  for (const std::int64_t batch : {3, 2, 4}) samples.push_back(sample(batch, weights_));
+  const c10::InferenceMode guard;
+  const auto layer = make_it();
+  std::vector<LayerStash> stashes(samples.size());
+  std::vector<LayerStash*> pointers;
+  Tensors expected, gradients;
+  for (const at::Tensor& weight : weights_) {
+    gradients.push_back(at::ones_like(weight));  // what is there already stays
+    expected.push_back(at::ones_like(weight));
+  }
+  for (std::size_t m = 0; m < samples.size(); ++m) {
+    layer->forward(samples[m].x, weights_, samples[m].target, {}, false, &stashes[m]);
+    pointers.push_back(&stashes[m]);
+  }
+  for (std::size_t m = 0; m < samples.size(); ++m) {
+    expect_close(layer->input_gradient(samples[m].dy, weights_, wanted(), stashes[m]), samples[m].dx, "input gradient");
+    for (std::size_t i = 0; i < expected.size(); ++i) expected[i].add_(samples[m].dw[i]);
+  }
+  layer->weight_gradient(pointers, gradients);
+  expect_close(gradients, expected, "weight gradient");
+  for (const LayerStash& stash : stashes) EXPECT_TRUE(stash.kept.empty());
+}
+
+TEST_P(LayerWithOneMatrix, AnotherVersionInBackwardChangesOnlyTheInputGradient) {
+  Sample s = sample(3, weights_);
+  const Tensors dw = s.dw;
+  Tensors other;
+  for (const at::Tensor& weight : weights_) other.push_back(torch::randn_like(weight));
+  differentiate(s, other);  // dx of these layers depends on the backward's version only
+  const c10::InferenceMode guard;
+  const auto layer = make_it();
+  LayerStash stash;
+  layer->forward(s.x, weights_, s.target, {}, false, &stash);
+  expect_close(layer->input_gradient(s.dy, other, wanted(), stash), s.dx, "input gradient");
+  const Tensors gradients = zeros_like(weights_);
+  LayerStash* const one = &stash;
+  layer->weight_gradient({&one, 1}, gradients);
+  expect_close(gradients, dw, "weight gradient");
+}
+
+TEST_P(LayerWithSeveralMatrices, TheFirstOnesVersionReachesOnlyTheInputGradient) {
+  const Sample s = sample(3, weights_);
+  Tensors other = weights_;
+  other[0] = torch::randn_like(weights_[0]);
+  const c10::InferenceMode guard;
+  const auto layer = make_it();
+  LayerStash stash;
+  layer->forward(s.x, weights_, s.target, {}, false, &stash);
+  const Tensors dx = layer->input_gradient(s.dy, other, wanted(), stash);
+  EXPECT_FALSE(at::allclose(dx[0], s.dx[0], 0, 1e-3));
+  const Tensors gradients = zeros_like(weights_);
+  LayerStash* const one = &stash;
+  layer->weight_gradient({&one, 1}, gradients);
+  expect_close(gradients, s.dw, "weight gradient");
+}
+
+TEST_P(EveryLayer, GivesNoGradientWhereNoneIsWanted) {
+  const Sample s = sample(3, weights_);
+  const c10::InferenceMode guard;
+  const auto layer = make_it();
+  LayerStash stash;
+  layer->forward(s.x, weights_, s.target, {}, false, &stash);
+  const std::vector<bool> none(s.x.size(), false);
+  for (const at::Tensor& dx : layer->input_gradient(s.dy, weights_, none, stash)) {
+    EXPECT_FALSE(dx.defined());
+  }
+  const Tensors gradients = zeros_like(weights_);
+  LayerStash* const one = &stash;
+  layer->weight_gradient({&one, 1}, gradients);
+  expect_close(gradients, s.dw, "weight gradient");
+}
+
+TEST_P(EveryLayer, KeepsTheBytesItDeclares) {
+  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+    const std::int64_t batch = 3;
+    const Bytes element(type == at::kFloat ? 4 : 8);
+    Sample s = sample(batch, weights_);
+    const c10::InferenceMode guard;
+    Tensors x, w;
+    for (const at::Tensor& t : s.x) x.push_back(t.is_floating_point() ? t.to(type) : t.clone());
+    for (const at::Tensor& t : weights_) w.push_back(t.to(type));
+    if (s.target.is_floating_point()) s.target = s.target.to(type);
+    const Shape out = output_shape(spec_, GetParam().inputs);
+    const StashSpec declared = sluice::stash(spec_, GetParam().inputs, element);
+    Bytes inputs;
+    Tensors not_ours{s.target};  // and ids, as the model's input data
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      if (is_ids(i)) {
+        not_ours.push_back(x[i]);
+      } else {
+        inputs += Bytes(static_cast<std::int64_t>(x[i].nbytes()));
+      }
+    }
+    const Bytes output = batch * elements(out) * element;
+
+    const auto layer = make_it(type);
+    StageStashTensors stash;
+    stash.layers.resize(1);
+    at::Tensor y = layer->forward(x, w, s.target, {}, false, &stash.layers[0]);
+    EXPECT_EQ(Shape(y.sizes().begin() + (is_loss(spec_.kind) ? 0 : 1), y.sizes().end()), out);
+    Bytes forward = batch * declared.extra + declared.extra_per_microbatch;
+    if (declared.keeps_input) forward += inputs;
+    if (declared.keeps_output) forward += output;
+    EXPECT_EQ(StageModule::stash_bytes(stash, not_ours), forward.value) << at::toString(type);
+
+    const at::Tensor dy = s.dy.to(type);
+    layer->input_gradient(dy, w, wanted(), stash.layers[0]);
+    Bytes weight = batch * declared.extra_until_weight_gradient + declared.extra_until_weight_gradient_per_microbatch;
+    if (declared.input_until_weight_gradient) weight += inputs;
+    if (declared.output_until_weight_gradient) weight += output;
+    if (declared.output_gradient_until_weight_gradient) weight += output;
+    EXPECT_EQ(StageModule::stash_bytes(stash, not_ours), weight.value) << at::toString(type);
+  }
+}
+
+std::string name_of(const testing::TestParamInfo<Case>& test) { return test.param.name; }
+
+std::vector<Case> with_weights(bool one_matrix) {
+  std::vector<Case> result;
+  for (const Case& c : cases()) {
+    const bool has_weights = parameter_count({.name = "", .kind = c.kind, .inputs = {}}) > 0;
+    if (has_weights && c.has_one_matrix == one_matrix) result.push_back(c);
+  }
+  return result;
+}
+
+INSTANTIATE_TEST_SUITE_P(Layers, EveryLayer, testing::ValuesIn(cases()), name_of);
+INSTANTIATE_TEST_SUITE_P(Layers, LayerWithOneMatrix, testing::ValuesIn(with_weights(true)), name_of);
+INSTANTIATE_TEST_SUITE_P(Layers, LayerWithSeveralMatrices, testing::ValuesIn(with_weights(false)), name_of);
+TEST(Activation, WritesOverItsInputOnlyWhenAllowed) {
+  const c10::InferenceMode guard;
+  for (const Kind kind : {Kind::relu, Kind::tanh, Kind::sigmoid}) {
+    const auto layer = make(Activation{kind});
+    at::Tensor x = at::randn({2, 3});
+    const at::Tensor apart = layer->forward({&x, 1}, {}, {}, {}, false, nullptr);
+    EXPECT_NE(apart.const_data_ptr(), x.const_data_ptr());
+    const at::Tensor over = layer->forward({&x, 1}, {}, {}, {}, true, nullptr);
+    EXPECT_EQ(over.const_data_ptr(), x.const_data_ptr());
+    EXPECT_TRUE(at::equal(over, apart));
+  }
+}
+
+TEST(Activation, WritesOverAGradientThatNobodyElseHolds) {
+  const c10::InferenceMode guard;
+  const auto layer = make(Activation{Kind::relu});
+  const at::Tensor x = at::randn({4, 3});
+  LayerStash stash;
+  layer->forward({&x, 1}, {}, {}, {}, false, &stash);
+  at::Tensor dy = at::randn({4, 3});
+  const void* const memory = dy.const_data_ptr();
+  const at::Tensor expected = dy * (x > 0);
+  const Tensors dx = layer->input_gradient(dy, {}, {true}, stash);
+  EXPECT_EQ(dx[0].const_data_ptr(), memory);
+  EXPECT_TRUE(at::equal(dx[0], expected));
+  // A view elsewhere forbids it.
+  layer->forward({&x, 1}, {}, {}, {}, false, &stash);
+  at::Tensor held = at::randn({4, 3});
+  const at::Tensor view = held.view({12});
+  const at::Tensor copy = held.clone();
+  layer->input_gradient(held, {}, {true}, stash);
+  EXPECT_TRUE(at::equal(held, copy));
+}
+
+TEST(Dropout, MaskDependsOnSeedLayerAndSequenceOnly) {
+  const c10::InferenceMode guard;
+  const at::Tensor x = at::rand({50, 40}) + 1;
+  const auto run = [&](int index, ForwardMode mode) {
+    return make(Dropout{0.25}, index)->forward({&x, 1}, {}, {}, mode, false, nullptr);
+  };
+  const at::Tensor y = run(3, {.training = true, .seed = 7, .sequence = 11});
+  EXPECT_TRUE(at::equal(y, run(3, {.training = true, .seed = 7, .sequence = 11})));
+  EXPECT_FALSE(at::equal(y, run(4, {.training = true, .seed = 7, .sequence = 11})));
+  EXPECT_FALSE(at::equal(y, run(3, {.training = true, .seed = 8, .sequence = 11})));
+  EXPECT_FALSE(at::equal(y, run(3, {.training = true, .seed = 7, .sequence = 12})));
+  EXPECT_NEAR((y == 0).to(at::kDouble).mean().item<double>(), 0.25, 0.04);
+  EXPECT_TRUE(at::equal(run(3, {.training = false, .seed = 7, .sequence = 11}), x));
+}
+
+TEST(Dropout, SeveralMicroBatchesAtOnceHaveTheMasksOfEach) {
+  const c10::InferenceMode guard;
+  const at::Tensor x = at::rand({12, 40}) + 1;
+  const auto layer = make(Dropout{0.25}, 3);
+  const at::Tensor all =
+      layer->forward({&x, 1}, {}, {}, {.seed = 7, .sequence = 6, .micro_batches = 3}, false, nullptr);
+  for (int m = 0; m < 3; ++m) {
+    const at::Tensor part = x.narrow(0, 4 * m, 4).clone();
+    EXPECT_TRUE(at::equal(all.narrow(0, 4 * m, 4),
+                          layer->forward({&part, 1}, {}, {}, {.seed = 7, .sequence = 6 + m}, false, nullptr)));
+  }
+}
+
+TEST(Dropout, ScalesWhatItKeepsAndKeepsOneByteAnElement) {
+  const c10::InferenceMode guard;
+  const auto layer = make(Dropout{0.25}, 0);
+  const at::Tensor x = at::rand({5, 4}, at::kDouble) + 1;
+  StageStashTensors stash;
+  stash.layers.resize(1);
+  const at::Tensor y = layer->forward({&x, 1}, {}, {}, {}, false, &stash.layers[0]);
+  EXPECT_EQ(StageModule::stash_bytes(stash), 20);
+  const at::Tensor factor = (y != 0).to(at::kDouble) / 0.75;
+  EXPECT_TRUE(at::allclose(y, x * factor, 0, 1e-12));
+  const at::Tensor dy = at::randn({5, 4}, at::kDouble);
+  EXPECT_TRUE(at::allclose(layer->input_gradient(dy, {}, {true}, stash.layers[0])[0], dy * factor, 0, 1e-12));
+  EXPECT_EQ(StageModule::stash_bytes(stash), 0);
+}
+
+TEST(BatchNorm, EvaluatesWithTheRunningStatisticsOfTraining) {
+  const c10::InferenceMode guard;
+  const auto layer = make(BatchNorm{.features = 2, .momentum = 0.5}, at::kDouble);
+  const Tensors w{at::ones({2}, at::kDouble), at::zeros({2}, at::kDouble)};
+  const at::Tensor x = at::tensor({1.0, 10.0, 3.0, 30.0}, at::kDouble).view({2, 2});
+  layer->forward({&x, 1}, w, {}, {}, false, nullptr);
+  // Means 2 and 20 move half of the way from 0; unbiased variances 2 and 200 from 1.
+  const Tensors state = layer->buffers();
+  ASSERT_EQ(state.size(), 2u);
+  EXPECT_TRUE(at::allclose(state[0], at::tensor({1.0, 10.0}, at::kDouble)));
+  EXPECT_TRUE(at::allclose(state[1], at::tensor({1.5, 100.5}, at::kDouble)));
+  const at::Tensor y = layer->forward({&x, 1}, w, {}, {.training = false}, false, nullptr);
+  EXPECT_NEAR(y[0][0].item<double>(), 0, 1e-6);
+  EXPECT_NEAR(y[1][1].item<double>(), 20 / std::sqrt(100.5 + 1e-5), 1e-9);
+  EXPECT_TRUE(at::allclose(state[0], at::tensor({1.0, 10.0}, at::kDouble)));
+}
+
+TEST(CrossEntropy, IsTheMeanOverASamplesRealPositions) {
+  const c10::InferenceMode guard;
+  const Shape prediction{3, 4};
+  const auto layer = make(CrossEntropyLoss{}, {&prediction, 1});
+  const at::Tensor x = at::randn({2, 3, 4}, at::kDouble);
+  const at::Tensor target = at::tensor({2, 1, 0, 3, -100, -100}, at::kLong).view({2, 3});
+  const at::Tensor log_p = at::log_softmax(x, 2);
+  const auto p = [&](int b, int t, int c) { return log_p[b][t][c].item<double>(); };
+  LayerStash stash;
+  const at::Tensor loss = layer->forward({&x, 1}, {}, target, {}, false, &stash);
+  EXPECT_NEAR(loss.item<double>(), -((p(0, 0, 2) + p(0, 1, 1) + p(0, 2, 0)) / 3 + p(1, 0, 3)) / 2, 1e-12);
+  const at::Tensor dx = layer->input_gradient(at::ones({}, at::kDouble), {}, {true}, stash)[0];
+  EXPECT_TRUE(at::equal(dx[1].narrow(0, 1, 2), at::zeros({2, 4}, at::kDouble)));
+  EXPECT_NEAR(dx[1][0][3].item<double>(), (std::exp(p(1, 0, 3)) - 1) / 2, 1e-12);
+  EXPECT_NEAR(dx[0][0][3].item<double>(), std::exp(p(0, 0, 3)) / 6, 1e-12);
+}
+
+TEST(Padding, DoesNotChangeWhatStandsBeforeIt) {
+  // The same two tokens, alone and with padding after them: layers over real tokens must agree.
+  const c10::InferenceMode guard;
+  const at::Tensor x = at::randn({1, 2, 6}, at::kDouble);
+  const at::Tensor longer = at::cat({x, at::randn({1, 3, 6}, at::kDouble)}, 1);
+  const at::Tensor two = at::tensor({5, 7}, at::kLong).view({1, 2});
+  const at::Tensor five = at::tensor({5, 7, 0, 0, 0}, at::kLong).view({1, 5});
+  const std::vector<Shape> short_shapes{{2, 6}, {2}}, long_shapes{{5, 6}, {5}};
+  for (const LayerKind& kind :
+       {LayerKind(Lstm{6, 4, true}), LayerKind(Lstm{6, 4}), LayerKind(Attention{6, 2}),
+        LayerKind(SequencePool{SequencePool::Mode::mean}), LayerKind(SequencePool{SequencePool::Mode::last})}) {
+    SCOPED_TRACE(kind_name(kind));
+    const LayerSpec spec{.name = "layer", .kind = kind, .inputs = {}};
+    Tensors w;
+    for (const ParameterSpec& parameter : parameters(spec)) w.push_back(at::randn(parameter.shape, at::kDouble));
+    const Tensors plain{x, two}, with_padding{longer, five};
+    const at::Tensor a = make_layer(spec, short_shapes, 0, at::kDouble)->forward(plain, w, {}, {}, false, nullptr);
+    at::Tensor b = make_layer(spec, long_shapes, 0, at::kDouble)->forward(with_padding, w, {}, {}, false, nullptr);
+    if (b.dim() == 3) b = b.narrow(1, 0, 2);
+    EXPECT_TRUE(at::allclose(a, b, 0, 1e-12));
+  }
+}
+
+TEST(Product, OfLargeMatricesIsThatOfDoublesWhateverTheirLayout) {
+  at::manual_seed(5);
+  const auto near = [](const at::Tensor& ours, const at::Tensor& exact) {
+    return ours.is_contiguous() && ((ours.to(at::kDouble) - exact).norm() / exact.norm()).item<double>() < 1e-6;
+  };
+  // Below and above the size from which they are oneDNN's.
+  for (const auto& [m, k, n] : {std::tuple{8, 64, 64}, {128, 256, 768}, {50, 1000, 300}}) {
+    const at::Tensor a = at::randn({m, k}), b = at::randn({k, n}), bias = at::randn({n});
+    const at::Tensor exact = at::mm(a.to(at::kDouble), b.to(at::kDouble));
+    const at::Tensor columns_first = b.t().contiguous().t();
+    for (const at::Tensor& right : {b, columns_first}) {
+      EXPECT_TRUE(near(product(a, right), exact)) << m << " " << k << " " << n;
+      EXPECT_TRUE(near(product(a.t().contiguous().t(), right), exact));
+      EXPECT_TRUE(near(product(a, right, &bias), exact + bias));
+      // The same bits every time: on them rests what is said of equal weights.
+      EXPECT_TRUE(at::equal(product(a, right), product(a, right)));
+    }
+    EXPECT_TRUE(at::equal(product(a.to(at::kDouble), b.to(at::kDouble)), exact));
+  }
+}
+
+TEST(AttentionCore, ProductsAgreeWithTheFlashKernel) {
+  const c10::InferenceMode guard;
+  for (const bool causal : {false, true}) {
+    const at::Tensor q = at::randn({2, 3, 5, 4}, at::kDouble), k = at::randn_like(q), v = at::randn_like(q),
+                     dy = at::randn_like(q);
+    const AttentionCore flash = attend_flash(q, k, v, causal);
+    const AttentionCore products = attend_products(q, k, v, causal);
+    EXPECT_TRUE(at::allclose(products.output, flash.output, 0, 1e-12));
+    EXPECT_TRUE(at::allclose(products.log_sum_exp, flash.log_sum_exp, 0, 1e-12));
+    const auto a = attend_flash_backward(dy, q, k, v, flash, causal);
+    const auto b = attend_products_backward(dy, q, k, v, products, causal);
+    EXPECT_TRUE(at::allclose(a.q, b.q, 0, 1e-12));
+    EXPECT_TRUE(at::allclose(a.k, b.k, 0, 1e-12));
+    EXPECT_TRUE(at::allclose(a.v, b.v, 0, 1e-12));
+  }
+}
+
+TEST(AttentionCore, ProductsAgreeWithTheFlashKernelAcrossSequencesWithPadding) {
+  const c10::InferenceMode guard;
+  const at::Tensor q = at::randn({2, 3, 5, 4}, at::kDouble), k = at::randn({2, 3, 7, 4}, at::kDouble),
+                   v = at::randn_like(k), dy = at::randn_like(q);
+  const at::Tensor ids = at::tensor({1, 2, 3, 0, 0, 0, 0, 4, 5, 6, 7, 8, 9, 0}, at::kLong).view({2, 7});
+  const AttentionCore flash = attend_flash(q, k, v, false, ids);
+  const AttentionCore products = attend_products(q, k, v, false, ids);
+  EXPECT_TRUE(at::allclose(products.output, flash.output, 0, 1e-12));
+  const auto a = attend_flash_backward(dy, q, k, v, flash, false, ids);
+  const auto b = attend_products_backward(dy, q, k, v, products, false, ids);
+  EXPECT_TRUE(at::allclose(a.q, b.q, 0, 1e-12));
+  EXPECT_TRUE(at::allclose(a.k, b.k, 0, 1e-12));
+  EXPECT_TRUE(at::allclose(a.v, b.v, 0, 1e-12));
+  EXPECT_TRUE(at::equal(a.k[0].narrow(1, 3, 4), at::zeros({3, 4, 4}, at::kDouble)));
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,28 @@
+// A checkpoint file: one line of JSON (what it is of, the tensors' sizes), then the tensors' bytes
+// in that order. Written to a file beside it and renamed, so that it is whole or not there.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace sluice {
+
+struct CheckpointStage {
+  std::vector<std::int64_t> numbers;  // StageWeights::State
+  std::vector<at::Tensor> tensors;    // contiguous, of one dtype
+};
+
+struct Checkpoint {
+  nlohmann::json of;  // must be equal on loading: model, plan, optimizer, dtype, seed
+  std::int64_t updates = 0;
+  std::vector<CheckpointStage> stages;
+};
+
+void write_checkpoint(const Checkpoint& checkpoint, const std::string& path);  // throws InputError
+// Throws InputError: missing, no checkpoint, cut off, of something else than `of`.
+Checkpoint read_checkpoint(const std::string& path, const nlohmann::json& of, const at::TensorOptions& options);
+
+}  // namespace sluice

@@ -1,0 +1,49 @@
+// Initial weights, drawn as torch::nn draws them.
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <map>
+
+#include "harness/exec/torch/stage/stage_module.h"
+
+namespace sluice {
+namespace {
+
+// Always drawn in fp32 on the CPU and converted: every precision and device starts from one model.
+at::Tensor draw(const ParameterSpec& parameter, at::Generator& generator) {
+  at::Tensor values = at::empty(parameter.shape, at::kFloat);
+  switch (parameter.init) {
+    case ParameterSpec::Init::uniform:
+      return values.uniform_(-parameter.bound, parameter.bound, generator);
+    case ParameterSpec::Init::normal:
+      return values.normal_(0, parameter.bound, generator);
+    case ParameterSpec::Init::ones:
+      return values.fill_(1);
+    case ParameterSpec::Init::zeros:
+      break;
+  }
+  return values.zero_();
+}
+
+}  // namespace
+
+std::vector<std::vector<at::Tensor>> initial_weights(const ModelGraph& model, std::uint64_t seed,
+                                                     const at::TensorOptions& options) {
+  std::map<int, at::Generator> generators;  // by block
+  std::vector<std::vector<at::Tensor>> result;
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    const LayerSpec& layer = model.layers[i];
+    const int block = layer.block < 0 ? static_cast<int>(i) : layer.block;
+    std::vector<at::Tensor>& weights = result.emplace_back();
+    for (const ParameterSpec& parameter : parameters(layer)) {
+      auto found = generators.find(block);
+      if (found == generators.end()) {
+        const std::uint64_t stream = seed + static_cast<std::uint64_t>(block);
+        found = generators.emplace(block, at::detail::createCPUGenerator(stream)).first;
+      }
+      weights.push_back(draw(parameter, found->second).to(options));
+    }
+  }
+  return result;
+}
+
+}  // namespace sluice

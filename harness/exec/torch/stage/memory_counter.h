@@ -1,0 +1,68 @@
+// Counted allocations: every tensor's bytes belong to a rank and a kind, taken from the scope in
+// which it was allocated, so that "peak memory of rank 2, of which activations" is measured and not
+// estimated. Works by putting a header before each CPU allocation, and by following torch's own
+// allocator on a GPU; the count is of bytes asked for. A rank's counters count the memory of the
+// kind of device it computes on: staging buffers on the host of a GPU are not its peak.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "harness/exec/session.h"
+
+namespace sluice {
+
+enum class MemoryKind : std::uint8_t { weights, versions, gradients, optimizer, activations, buffers };
+
+// The counts of one rank. Besides the peak of everything, the peak of what is resident (all kinds
+// but buffers) is kept, because that is what a schedule decides and a prediction can be held
+// against. Made by new_counters() and kept for the life of the process: a tensor may outlive the
+// session that made it.
+class MemoryCounters {
+ public:
+  explicit MemoryCounters(bool of_gpu = false) : of_gpu_(of_gpu) {}
+  bool of_gpu() const { return of_gpu_; }
+  void add(MemoryKind kind, std::int64_t bytes);
+  void remove(MemoryKind kind, std::int64_t bytes);
+  // Kinds but buffers: at the moment of their largest sum. buffers: what the peak of everything
+  // adds to that, so that total() is the peak. Call while the rank is idle.
+  PeakMemory peak() const;
+  void reset_peak();
+
+ private:
+  std::array<std::atomic<std::int64_t>, 6> bytes_{};
+  std::atomic<std::int64_t> total_{0}, peak_total_{0}, peak_resident_{0};
+  PeakMemory resident_;  // at the peak of what is resident; buffers 0
+  bool of_gpu_;
+};
+
+// Makes the counting allocator torch's CPU allocator. Once; later calls do nothing.
+void install_counting_allocator();
+MemoryCounters* new_counters(bool of_gpu = false);
+
+// What a GPU's allocator did, told by whoever follows it: an allocation by this thread, and one
+// that it can give away again (not when it is asked to free, but when all streams are done with
+// it).
+void note_gpu_allocation(const void* data, std::int64_t bytes);
+void note_gpu_release(const void* data);
+
+// Allocations of this thread count for `counters` as `kind` while the scope lives. Scopes nest.
+class MemoryScope {
+ public:
+  MemoryScope(MemoryCounters* counters, MemoryKind kind);
+  ~MemoryScope();
+  MemoryScope(const MemoryScope&) = delete;
+
+ private:
+  MemoryCounters* before_;
+  MemoryKind kind_before_;
+};
+
+// Moves the storage of a tensor to another rank or kind (a message that changes hands, a version
+// that grows old).
+void recount(const at::Tensor& tensor, MemoryCounters* counters, MemoryKind kind);
+
+}  // namespace sluice

@@ -1,0 +1,234 @@
+// The wiring is worked out once, in the constructor: which slot each layer reads and writes, when a
+// value is last read, who may write over its input, where gradients are needed. A micro-batch is
+// then a plain loop.
+#include "harness/exec/torch/stage/stage_module.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace sluice {
+namespace {
+
+struct Step {
+  std::unique_ptr<Layer> layer;
+  std::vector<std::size_t> inputs;  // slots
+  std::size_t output = 0;           // slot
+  std::size_t first_weight = 0, weight_count = 0;
+  std::vector<std::size_t> last_reads;  // slots that nobody reads after this step
+  std::vector<bool> needs_input;        // gradients wanted of it
+  bool may_overwrite = false;
+  bool is_loss = false;
+  bool has_gradient = false;  // anything at or before it learns
+};
+
+// Adds up the gradients of a value's readers. In place only where nobody else sees the first.
+void accumulate(at::Tensor& sum, at::Tensor&& gradient) {
+  if (!gradient.defined()) return;
+  if (!sum.defined()) {
+    sum = std::move(gradient);
+  } else if (sum.use_count() == 1 && sum.storage().use_count() == 1) {
+    sum.add_(gradient);
+  } else {
+    sum = sum + gradient;
+  }
+}
+
+}  // namespace
+
+struct StageModule::Impl {
+  std::vector<Step> steps;
+  std::vector<ParameterSpec> parameters;
+  std::vector<std::size_t> sends;         // slots
+  std::vector<bool> needs_received;       // gradients wanted of the received values
+  std::vector<at::Tensor> values, grads;  // by slot: the received ones, then the layers' outputs
+  std::vector<at::Tensor> gathered;       // inputs of a layer with several
+  std::vector<LayerStash*> with_stash;
+  at::TensorOptions options;
+  at::Tensor loss_gradient;  // the scalar of the last call: the scale rarely changes
+  double loss_scale = 0;
+
+  std::span<const at::Tensor> inputs_of(const Step& step) {
+    if (step.inputs.size() == 1) return {&values[step.inputs[0]], 1};
+    gathered.clear();
+    for (const std::size_t slot : step.inputs) gathered.push_back(values[slot]);
+    return gathered;
+  }
+
+  static std::span<const at::Tensor> of_step(std::span<const at::Tensor> all, const Step& step) {
+    return all.subspan(step.first_weight, step.weight_count);
+  }
+
+  void expect(std::size_t got, std::size_t wanted, const char* what) const {
+    if (got != wanted) {
+      throw std::invalid_argument(std::string("StageModule: ") + std::to_string(wanted) + " " + what +
+                                  " expected, got " + std::to_string(got));
+    }
+  }
+};
+
+StageModule::StageModule(const ModelGraph& model, std::vector<int> layers, const StageInterface& interface,
+                         const at::TensorOptions& options)
+    : impl_(std::make_unique<Impl>()) {
+  Impl& impl = *impl_;
+  impl.options = options;
+  const std::vector<Shape> shapes = model.shapes();
+  const std::vector<bool> in_place = overwrites(model, layers);
+  std::unordered_map<int, std::size_t> slot_of;  // producer -> slot
+  std::vector<bool> wants_gradient;              // by slot
+  for (const int producer : interface.receives) {
+    slot_of[producer] = wants_gradient.size();
+    wants_gradient.push_back(producer >= 0);
+    impl.needs_received.push_back(producer >= 0);
+  }
+  std::unordered_map<std::size_t, std::size_t> last_reader;  // slot -> step
+  for (const int index : layers) {
+    const LayerSpec& spec = model.layers[static_cast<std::size_t>(index)];
+    Step step;
+    std::vector<Shape> input_shapes;
+    for (const int input : spec.inputs) {
+      const auto found = slot_of.find(input);
+      if (found == slot_of.end()) {
+        throw std::invalid_argument("StageModule: layer '" + spec.name +
+                                    "' reads a value that the stage neither makes nor receives");
+      }
+      input_shapes.push_back(input < 0 ? model.inputs[static_cast<std::size_t>(-(input + 1))].shape
+                                       : shapes[static_cast<std::size_t>(input)]);
+      step.inputs.push_back(found->second);
+      step.needs_input.push_back(wants_gradient[found->second]);
+      step.has_gradient = step.has_gradient || wants_gradient[found->second];
+      last_reader[found->second] = impl.steps.size();
+    }
+    step.layer = make_layer(spec, input_shapes, index, options);
+    step.is_loss = is_loss(spec.kind);
+    step.may_overwrite = in_place[impl.steps.size()];
+    step.first_weight = impl.parameters.size();
+    for (ParameterSpec& parameter : sluice::parameters(spec)) {
+      impl.parameters.push_back(std::move(parameter));
+      ++step.weight_count;
+    }
+    step.has_gradient = step.has_gradient || step.weight_count > 0;
+    step.output = wants_gradient.size();
+    slot_of[index] = step.output;
+    wants_gradient.push_back(step.has_gradient);
+    impl.steps.push_back(std::move(step));
+  }
+  for (const int layer : interface.sends) impl.sends.push_back(slot_of.at(layer));
+  for (const auto& [slot, step] : last_reader) {
+    if (std::find(impl.sends.begin(), impl.sends.end(), slot) == impl.sends.end()) {
+      impl.steps[step].last_reads.push_back(slot);
+    }
+  }
+  impl.values.resize(wants_gradient.size());
+  impl.grads.resize(wants_gradient.size());
+}
+
+StageModule::~StageModule() = default;
+StageModule::StageModule(StageModule&&) noexcept = default;
+
+const std::vector<ParameterSpec>& StageModule::parameters() const { return impl_->parameters; }
+
+std::vector<at::Tensor> StageModule::forward(std::span<const at::Tensor> received, std::span<const at::Tensor> weights,
+                                             const at::Tensor& target, const ForwardMode& mode,
+                                             StageStashTensors* stash, at::Tensor* loss, at::Tensor* prediction) {
+  Impl& impl = *impl_;
+  impl.expect(received.size(), impl.needs_received.size(), "received values");
+  impl.expect(weights.size(), impl.parameters.size(), "weights");
+  if (stash) stash->layers.resize(impl.steps.size());
+  std::copy(received.begin(), received.end(), impl.values.begin());
+  for (std::size_t i = 0; i < impl.steps.size(); ++i) {
+    const Step& step = impl.steps[i];
+    LayerStash* const kept = stash && step.has_gradient ? &stash->layers[i] : nullptr;
+    const std::span<const at::Tensor> in = impl.inputs_of(step);
+    if (step.is_loss && prediction) *prediction = in[0];
+    at::Tensor y = step.layer->forward(in, Impl::of_step(weights, step), target, mode, step.may_overwrite, kept);
+    if (step.is_loss && loss) *loss = y;
+    impl.gathered.clear();
+    impl.values[step.output] = std::move(y);
+    for (const std::size_t slot : step.last_reads) impl.values[slot].reset();
+  }
+  std::vector<at::Tensor> sent;
+  sent.reserve(impl.sends.size());
+  for (const std::size_t slot : impl.sends) sent.push_back(impl.values[slot]);
+  for (at::Tensor& value : impl.values) value.reset();
+  return sent;
+}
+
+std::vector<at::Tensor> StageModule::input_gradient(std::span<const at::Tensor> sent_gradients, double loss_scale,
+                                                    std::span<const at::Tensor> weights, StageStashTensors& stash) {
+  Impl& impl = *impl_;
+  impl.expect(sent_gradients.size(), impl.sends.size(), "gradients of sent values");
+  impl.expect(weights.size(), impl.parameters.size(), "weights");
+  impl.expect(stash.layers.size(), impl.steps.size(), "layers in the stash");
+  for (std::size_t i = 0; i < impl.sends.size(); ++i) impl.grads[impl.sends[i]] = sent_gradients[i];
+  for (std::size_t i = impl.steps.size(); i-- > 0;) {
+    const Step& step = impl.steps[i];
+    LayerStash& kept = stash.layers[i];
+    at::Tensor dy = std::move(impl.grads[step.output]);
+    if (step.is_loss) {
+      if (!impl.loss_gradient.defined() || impl.loss_scale != loss_scale) {
+        impl.loss_gradient = at::full({}, loss_scale, impl.options);
+        impl.loss_scale = loss_scale;
+      }
+      dy = impl.loss_gradient;
+    }
+    if (!step.has_gradient || !dy.defined()) {
+      kept.kept.clear();
+      continue;
+    }
+    std::vector<at::Tensor> dx = step.layer->input_gradient(dy, Impl::of_step(weights, step), step.needs_input, kept);
+    if (step.weight_count == 0) kept.kept.clear();
+    dy.reset();
+    for (std::size_t j = 0; j < dx.size(); ++j) {
+      accumulate(impl.grads[step.inputs[j]], std::move(dx[j]));
+    }
+  }
+  std::vector<at::Tensor> result(impl.needs_received.size());
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    if (impl.needs_received[i]) result[i] = std::move(impl.grads[i]);
+  }
+  for (at::Tensor& gradient : impl.grads) gradient.reset();
+  return result;
+}
+
+void StageModule::weight_gradient(std::span<StageStashTensors* const> stashes, std::span<const at::Tensor> gradients) {
+  Impl& impl = *impl_;
+  impl.expect(gradients.size(), impl.parameters.size(), "gradients");
+  for (std::size_t i = impl.steps.size(); i-- > 0;) {
+    const Step& step = impl.steps[i];
+    if (step.weight_count == 0) continue;
+    impl.with_stash.clear();
+    for (StageStashTensors* stash : stashes) {
+      if (!stash->layers[i].kept.empty()) impl.with_stash.push_back(&stash->layers[i]);
+    }
+    if (impl.with_stash.empty()) continue;
+    step.layer->weight_gradient(impl.with_stash, Impl::of_step(gradients, step));
+  }
+}
+
+std::vector<at::Tensor> StageModule::buffers() const {
+  std::vector<at::Tensor> result;
+  for (const Step& step : impl_->steps) {
+    for (at::Tensor& buffer : step.layer->buffers()) result.push_back(std::move(buffer));
+  }
+  return result;
+}
+
+std::int64_t StageModule::stash_bytes(const StageStashTensors& stash, std::span<const at::Tensor> exclude) {
+  std::unordered_set<const void*> seen;
+  for (const at::Tensor& tensor : exclude) {
+    if (tensor.defined()) seen.insert(tensor.storage().unsafeGetStorageImpl());
+  }
+  std::int64_t bytes = 0;
+  for (const LayerStash& layer : stash.layers) {
+    for (const at::Tensor& tensor : layer.kept) {
+      if (tensor.defined() && seen.insert(tensor.storage().unsafeGetStorageImpl()).second) {
+        bytes += static_cast<std::int64_t>(tensor.storage().nbytes());
+      }
+    }
+  }
+  return bytes;
+}
+
+}  // namespace sluice

@@ -1,0 +1,64 @@
+// StageModule: the layers of one stage, wired as the model's graph says, run as forward, input
+// gradient and weight gradient with an explicit stash. No weights inside: the caller passes a
+// version.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "harness/exec/torch/layers/layer.h"
+#include "harness/model/model.h"
+
+namespace sluice {
+
+// Everything a stage keeps for one micro-batch in flight.
+struct StageStashTensors {
+  std::vector<LayerStash> layers;  // one per layer of the stage
+};
+
+class StageModule {
+ public:
+  // layers: ascending indices into model.layers. `receives` and `sends` as in core's interfaces().
+  StageModule(const ModelGraph& model, std::vector<int> layers, const StageInterface& interface,
+              const at::TensorOptions& options);
+  ~StageModule();
+  StageModule(StageModule&&) noexcept;
+
+  // All parameters of the stage in order of layers, then of parameters(layer).
+  const std::vector<ParameterSpec>& parameters() const;
+
+  // received: one tensor per interface.receives. Returns one per interface.sends; if the stage
+  // holds the loss, `loss` is set to its scalar. stash null: evaluation. prediction (optional): the
+  // loss's input.
+  std::vector<at::Tensor> forward(std::span<const at::Tensor> received, std::span<const at::Tensor> weights,
+                                  const at::Tensor& target, const ForwardMode& mode, StageStashTensors* stash,
+                                  at::Tensor* loss, at::Tensor* prediction = nullptr);
+
+  // sent_gradients: one per interface.sends (empty on the loss stage). loss_scale multiplies the
+  // loss gradient (1 / number of micro-batches). Returns one per interface.receives, undefined for
+  // model inputs.
+  std::vector<at::Tensor> input_gradient(std::span<const at::Tensor> sent_gradients, double loss_scale,
+                                         std::span<const at::Tensor> weights, StageStashTensors& stash);
+
+  // Adds to `gradients` (order of parameters()). Leaves the stashes empty.
+  void weight_gradient(std::span<StageStashTensors* const> stashes, std::span<const at::Tensor> gradients);
+
+  // Non-trainable state (BatchNorm running statistics), in order; for evaluation and checkpoints.
+  std::vector<at::Tensor> buffers() const;
+
+  // Bytes of distinct storages in a stash: what the declared stage_stash() predicts once `exclude`
+  // holds the model's own input data and the target, which are not the stage's.
+  static std::int64_t stash_bytes(const StageStashTensors& stash, std::span<const at::Tensor> exclude = {});
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Initial weights of every layer of the model: result[layer][parameter]. Seeds as LayerSpec::block
+// says, torch's default initialisation in torch's order, so that it equals a PyTorch model built
+// under torch.manual_seed(seed + block) before each block.
+std::vector<std::vector<at::Tensor>> initial_weights(const ModelGraph& model, std::uint64_t seed,
+                                                     const at::TensorOptions& options);
+
+}  // namespace sluice

@@ -1,0 +1,126 @@
+// The weights of one stage on one rank: flat tensors (one a version) with a view a parameter, the
+// gradient accumulator, and the optimizer. A step writes the next version: in place when nobody
+// will read the old one again, into another buffer when somebody will. No version is ever copied:
+// keeping the old one means not overwriting it. A prediction is a tensor of its own, made in one
+// fused pass; it is no pointer switch because its values exist nowhere else.
+//
+// Of a sharded stage (core/sharding.h) a rank's versions, gradients and optimizer state are its
+// slice of the flat tensors. Layers read a gathered copy, which is there from a gather to the next
+// free, and accumulate into whole gradients, which are there until the next reduce-scatter.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "harness/exec/session.h"
+#include "harness/exec/torch/stage/memory_counter.h"
+#include "harness/exec/torch/stage/optimizer.h"
+#include "harness/exec/torch/stage/resizable_storage.h"
+#include "harness/model/layer_spec.h"
+#include "harness/program/program.h"
+
+namespace sluice {
+
+// Which slice of a stage a rank holds; one member: all of it, the stage is not sharded.
+struct Share {
+  std::size_t members = 1, member = 0;
+  bool keeps_whole = false;  // ZeRO-1: the whole weights all the time, the slice is part of them
+};
+
+class StageWeights {
+ public:
+  StageWeights(const std::vector<ParameterSpec>& parameters, std::span<const at::Tensor> initial,
+               const OptimizerSpec& optimizer, const at::TensorOptions& options, MemoryCounters* counters,
+               const Share& share = {});
+
+  // How the program uses them; once before the first begin(). Adds what prediction keeps.
+  void follow(const WeightRule& rule, StageId stage);
+  // How often a program reads each version (counted from its start) and each predicted tensor.
+  // Versions that the next run still reads count as read once more.
+  struct Uses {
+    std::map<std::int32_t, int> versions;
+    std::vector<int> predictions;
+  };
+  // Starts an iteration of a program: the newest version becomes version 0.
+  void begin(const Uses& uses);
+  // What a compute instruction reads; a prediction is made on first use. Throws logic_error if it
+  // is gone, or not gathered. learning_rate: the current one, for predictions.
+  std::span<const at::Tensor> read(const Instruction& op, double learning_rate);
+  void used(const Instruction& op);                                        // the read is over
+  const at::Tensor& newest_flat() const { return versions_.back().flat; }  // or the slice of it
+  std::int32_t newest_version() const { return versions_.back().number; }  // over the session
+  // A view of every parameter in a flat tensor of the whole stage.
+  std::vector<at::Tensor> views_of(const at::Tensor& flat) const;
+  std::int64_t size() const { return size_; }  // elements of the whole stage
+
+  // Views of the accumulator; the first call after a step, or a reduce-scatter, clears it.
+  std::span<const at::Tensor> gradients();
+  const at::Tensor& gradients_flat();
+
+  // Of a sharded stage. Memory for all slices of the newest weights, the own one filled in; counts
+  // as gathered from now on.
+  const at::Tensor& begin_gather();
+  void free_gathered();
+  // All slices of the gradients accumulated since the last reduce-scatter; end_ gives their memory
+  // back. add_reduced: the own slice's sum over the members.
+  const at::Tensor& begin_reduce_scatter();
+  void end_reduce_scatter();
+  void add_reduced(const at::Tensor& sum);
+
+  // gradient_scale multiplies the gradient first.
+  void step(double learning_rate, double gradient_scale = 1);
+
+  // Checkpoints: every tensor that outlives a run (old versions that the next run reads included),
+  // in a fixed order, and the numbers that go with them.
+  struct State {
+    std::vector<at::Tensor> tensors;
+    std::vector<std::int64_t> numbers;
+  };
+  // Of a sharded stage, state() has the slice and restore() takes the whole.
+  State state() const;
+  void restore(const State& state);  // throws logic_error if it is not of these weights and rule
+
+ private:
+  struct Version {
+    std::int32_t number = 0;
+    int uses = 0;
+    at::Tensor flat;
+    std::vector<at::Tensor> views;
+  };
+  Version make_version() const;
+  Version take_buffer(MemoryKind kind);  // from those nobody reads any more, or a new one
+  bool sharded() const { return share_.members > 1; }
+  std::int64_t slice() const;                          // elements of versions_, gradient_
+  at::Tensor own_slice(const at::Tensor& all) const;   // of a tensor with all slices
+  at::Tensor own_part(const at::Tensor& whole) const;  // of one without the padding
+  std::span<const at::Tensor> gathered(const Instruction& op) const;
+  std::int32_t absolute(std::int32_t version) const;
+  std::span<const at::Tensor> predicted(const Instruction& op, double learning_rate);
+  void release(Version& version);
+
+  const std::vector<ParameterSpec> parameters_;
+  const std::int64_t size_;
+  const Share share_;
+  at::TensorOptions options_;
+  MemoryCounters* counters_;
+  std::vector<Version> versions_;     // ascending, numbered over the session; the newest is last
+  std::vector<Version> predictions_;  // by id of the program; no tensor: not made, or gone
+  std::vector<Version> spare_;        // buffers nobody reads any more
+  std::int32_t base_ = 0;             // the version the program calls 0
+  std::map<std::int32_t, int> uses_;  // by number over the session
+  at::Tensor gradient_;
+  std::vector<at::Tensor> gradient_views_;
+  bool clear_gradient_ = true;
+  ResizableStorage whole_weights_, whole_gradient_;  // sharded stages: all slices
+  std::optional<std::int32_t> gathered_;             // the version in whole_weights_
+  Optimizer optimizer_;
+  WeightRule rule_;
+  StageId stage_;
+  at::Tensor moving_average_;  // of W_new - W_old; PipeMare only
+};
+
+}  // namespace sluice

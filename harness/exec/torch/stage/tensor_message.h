@@ -1,0 +1,56 @@
+// What a worker's message holds, and how it crosses to another process or GPU: as blocks of memory,
+// which travel without a copy of ours, and a header that says what to make of them.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "harness/exec/nccl/nccl_transport.h"
+
+namespace sluice {
+
+// The payload of every Message between workers. An undefined tensor stays one.
+struct TensorMessage {
+  std::vector<at::Tensor> tensors;    // on the sender's device
+  std::vector<std::int64_t> numbers;  // for the host: how many of them each layer kept (a stash)
+};
+
+// Tensors arrive with the strides they had, because kernels add up in another order over another
+// layout; and those that share memory (a stash that keeps a tensor twice, or views of one) travel
+// once and share it there too.
+struct TensorBlocks {
+  std::vector<std::int64_t> header;
+  std::vector<std::span<std::byte>> blocks;  // of the message's memory
+};
+// Replaces tensors that have gaps, where nothing else of the message is in them, by copies.
+TensorBlocks blocks_of(TensorMessage& message);
+// make_block(bytes): a tensor of bytes, for a block to arrive in. blocks: of what it made.
+std::shared_ptr<TensorMessage> message_of(std::span<const std::int64_t> header,
+                                          const std::function<at::Tensor(std::int64_t)>& make_block,
+                                          std::vector<std::span<std::byte>>* blocks = nullptr);
+
+// For NCCL, which sends what is on a GPU only: the header goes ahead over the host.
+class TensorBuffers : public MessageBuffers {
+ public:
+  // Bytes of memory of the calling rank's device, to be written on the stream.
+  using MakeBlock = std::function<at::Tensor(std::int64_t bytes, DeviceCalls::Stream)>;
+  // device: where the tensors of messages must be.
+  TensorBuffers(at::DeviceType device, MakeBlock make_block) : device_(device), make_block_(std::move(make_block)) {}
+
+  // Throws std::logic_error: a tensor is elsewhere, where NCCL would read what is not there.
+  std::vector<std::int64_t> header(const Message& message) override;
+  Message room_for(std::span<const std::int64_t> header, DeviceCalls::Stream stream) override;
+  std::vector<DeviceBuffer> buffers(const Message& message) override;
+
+ private:
+  at::DeviceType device_;
+  MakeBlock make_block_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,272 @@
+#include "harness/model/cluster.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <queue>
+#include <span>
+
+#include "harness/base/error.h"
+#include "harness/base/json_reader.h"
+
+namespace sluice {
+
+static constexpr double kUnlimited = std::numeric_limits<double>::infinity();
+
+Paths::Paths(const Cluster& cluster)
+    : cluster_(cluster),
+      first_(cluster.devices.size() + 1, 0),
+      neighbours_(2 * cluster.links.size()),
+      distance_(cluster.devices.size(), kUnlimited),
+      reached_by_(cluster.devices.size(), Hop{0, false}) {
+  for (const Link& link : cluster.links) {
+    ++first_[link.from.index() + 1];
+    ++first_[link.to.index() + 1];
+  }
+  std::partial_sum(first_.begin(), first_.end(), first_.begin());
+  std::vector<std::size_t> next(first_.begin(), first_.end() - 1);
+  for (std::size_t l = 0; l < cluster.links.size(); ++l) {
+    const Link& link = cluster.links[l];
+    // 1 MiB is the order of an activation; a zero-cost link still counts as a hop.
+    const double cost = link.latency.value + 1048576.0 / link.bandwidth + 1e-12;
+    neighbours_[next[link.from.index()]++] = {link.to.index(), l, false, cost};
+    neighbours_[next[link.to.index()]++] = {link.from.index(), l, true, cost};
+  }
+}
+
+std::vector<Hop> Paths::between(DeviceId from, DeviceId to) {
+  if (from == to) return {};
+  using Entry = std::pair<double, std::size_t>;
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
+  std::vector<std::size_t> touched;
+  const auto reach = [&](std::size_t device, double distance, Hop by) {
+    if (distance_[device] == kUnlimited) touched.push_back(device);
+    distance_[device] = distance;
+    reached_by_[device] = by;
+  };
+  const auto neighbours = [&](std::size_t device) {
+    return std::span(neighbours_).subspan(first_[device], first_[device + 1] - first_[device]);
+  };
+  reach(from.index(), 0, {0, false});
+  queue.push({0, from.index()});
+  // A direct link bounds the search before it begins: with a link a pair it ends at once.
+  for (const Neighbour& n : neighbours(from.index()))
+    if (n.device == to.index() && n.cost < distance_[n.device]) reach(n.device, n.cost, {n.link, n.reversed});
+  while (!queue.empty() && queue.top().first < distance_[to.index()]) {
+    const auto [d, device] = queue.top();
+    queue.pop();
+    if (d > distance_[device]) continue;
+    for (const Neighbour& n : neighbours(device)) {
+      const double distance = d + n.cost;
+      if (distance >= distance_[n.device] || distance >= distance_[to.index()]) continue;
+      reach(n.device, distance, {n.link, n.reversed});
+      queue.push({distance, n.device});
+    }
+  }
+  const bool reached = distance_[to.index()] != kUnlimited;
+  for (const std::size_t device : touched) distance_[device] = kUnlimited;
+  if (!reached)
+    throw InputError("cluster '" + cluster_.name + "'",
+                     "no path between devices " + std::to_string(from.value) + " and " + std::to_string(to.value),
+                     "add a link that connects them");
+  std::vector<Hop> hops;
+  for (std::size_t at = to.index(); at != from.index();) {
+    const Hop hop = reached_by_[at];
+    hops.push_back(hop);
+    at = hop.reversed ? cluster_.links[hop.link].to.index() : cluster_.links[hop.link].from.index();
+  }
+  std::ranges::reverse(hops);
+  return hops;
+}
+
+std::vector<Hop> path(const Cluster& cluster, DeviceId from, DeviceId to) { return Paths(cluster).between(from, to); }
+
+static double bytes_value(JsonReader& reader, const std::string& key, double otherwise) {
+  if (!reader.has(key)) return otherwise;
+  if (reader.raw(key).is_string()) return static_cast<double>(parse_bytes(reader.text(key), reader.where(key)).value);
+  return reader.number(key);
+}
+
+static Seconds seconds_value(JsonReader& reader, const std::string& key, Seconds otherwise) {
+  if (!reader.has(key)) return otherwise;
+  if (reader.raw(key).is_string()) return parse_seconds(reader.text(key), reader.where(key));
+  const double seconds = reader.number(key);
+  if (seconds < 0) reader.fail(key, "must not be negative");
+  return Seconds(seconds);
+}
+
+static double positive(const JsonReader& reader, const std::string& key, double value) {
+  if (!(value > 0)) reader.fail(key, "must be greater than 0");
+  return value;
+}
+
+// Throws InputError where a link a pair would be more links than memory.
+static void add_all_pairs(Cluster& cluster, double bandwidth, Seconds latency, const std::string& where) {
+  constexpr std::size_t most = 4096;
+  if (cluster.devices.size() > most)
+    throw InputError(where,
+                     std::to_string(cluster.devices.size()) + " devices are too many for a link between every pair",
+                     "use at most " + std::to_string(most) + ", or list the links");
+  for (std::size_t a = 0; a < cluster.devices.size(); ++a)
+    for (std::size_t b = a + 1; b < cluster.devices.size(); ++b)
+      cluster.links.push_back({DeviceId(a), DeviceId(b), bandwidth, latency, true, -1});
+}
+
+Cluster cluster_from_json(const nlohmann::json& json, const std::string& where) {
+  JsonReader reader(json, where);
+  Cluster cluster;
+  cluster.name = reader.text("name");
+  cluster.source = reader.text("source", "");
+  for (JsonReader& d : reader.objects("devices")) {
+    Device device;
+    device.name = d.text("name", device.name);
+    device.flops = positive(d, "flops", d.number("flops", device.flops));
+    device.memory_bandwidth =
+        positive(d, "memory_bandwidth", bytes_value(d, "memory_bandwidth", device.memory_bandwidth));
+    device.memory = Bytes(static_cast<std::int64_t>(
+        positive(d, "memory", bytes_value(d, "memory", static_cast<double>(device.memory.value)))));
+    device.speed = positive(d, "speed", d.number("speed", device.speed));
+    device.launch = seconds_value(d, "launch", device.launch);
+    const auto count = d.integer("count", 1, 1);
+    if (count > 100'000) d.fail("count", "is too large");
+    d.no_other_keys();
+    cluster.devices.insert(cluster.devices.end(), static_cast<std::size_t>(count), device);
+  }
+  if (cluster.devices.empty()) reader.fail("devices", "a cluster needs at least one device");
+  std::map<std::string, int> groups;
+  for (JsonReader& l : reader.objects("links")) {
+    Link link;
+    const auto end = [&](const std::string& key) {
+      const auto device = l.integer(key, 0);
+      if (device >= static_cast<std::int64_t>(cluster.devices.size()))
+        l.fail(key, "device " + std::to_string(device) + " does not exist",
+               "there are " + std::to_string(cluster.devices.size()));
+      return DeviceId(static_cast<std::size_t>(device));
+    };
+    link.from = end("from");
+    link.to = end("to");
+    if (link.from == link.to) l.fail("to", "a link must join two devices");
+    link.bandwidth = positive(l, "bandwidth", bytes_value(l, "bandwidth", kUnlimited));
+    link.latency = seconds_value(l, "latency", Seconds{});
+    link.duplex = l.boolean("duplex", true);
+    const auto medium = [&](const std::string& key) {
+      if (!l.has(key)) return -1;
+      return groups.try_emplace(l.text(key), static_cast<int>(groups.size())).first->second;
+    };
+    link.group = medium("group");
+    link.to_group = medium("to_group");
+    l.no_other_keys();
+    cluster.links.push_back(link);
+  }
+  if (reader.has("all_to_all")) {
+    JsonReader all = reader.object("all_to_all");
+    const double bandwidth = positive(all, "bandwidth", bytes_value(all, "bandwidth", kUnlimited));
+    const Seconds latency = seconds_value(all, "latency", Seconds{});
+    all.no_other_keys();
+    if (!cluster.links.empty()) reader.fail("all_to_all", "give links or all_to_all, not both");
+    add_all_pairs(cluster, bandwidth, latency, reader.where("all_to_all"));
+  }
+  reader.no_other_keys();
+  return cluster;
+}
+
+nlohmann::json to_json(const Cluster& cluster) {
+  nlohmann::json json = {{"name", cluster.name}, {"source", cluster.source}};
+  for (const Device& d : cluster.devices)
+    json["devices"].push_back({{"name", d.name},
+                               {"flops", d.flops},
+                               {"memory_bandwidth", d.memory_bandwidth},
+                               {"memory", d.memory.value},
+                               {"speed", d.speed},
+                               {"launch", d.launch.value}});
+  for (const Link& l : cluster.links) {
+    nlohmann::json link = {
+        {"from", l.from.value}, {"to", l.to.value}, {"latency", l.latency.value}, {"duplex", l.duplex}};
+    if (l.bandwidth != kUnlimited) link["bandwidth"] = l.bandwidth;
+    if (l.group >= 0) link["group"] = std::to_string(l.group);
+    if (l.to_group >= 0) link["to_group"] = std::to_string(l.to_group);
+    json["links"].push_back(link);
+  }
+  return json;
+}
+
+static Cluster flat_cluster(const std::string& description) {
+  Cluster cluster;
+  cluster.name = description;
+  cluster.source = "flat";
+  const std::string where = "cluster '" + description + "'";
+  Device device;
+  device.name = "flat device";  // a V100 SXM2 in fp32 unless told otherwise
+  double bandwidth = 12e9;      // PCIe Gen3 x16 as NCCL plans with it
+  Seconds latency{5e-6};
+  std::int64_t count = 0;
+  std::string rest = description.substr(5);
+  for (std::size_t field = 0; field == 0 || !rest.empty(); ++field) {
+    const std::size_t comma = std::min(rest.find(','), rest.size());
+    const std::string item = rest.substr(0, comma);
+    rest.erase(0, std::min(comma + 1, rest.size()));
+    const std::size_t equals = item.find('=');
+    if (field == 0) {
+      try {
+        std::size_t used = 0;
+        count = std::stol(item, &used);
+        if (used != item.size()) count = 0;
+      } catch (const std::exception&) {
+        count = 0;
+      }
+      if (count < 1 || count > 100'000)
+        throw InputError(where, "'" + item + "' is not a number of devices", "write flat:4");
+      continue;
+    }
+    const std::string key = item.substr(0, equals);
+    const std::string value = equals == std::string::npos ? "" : item.substr(equals + 1);
+    if (key == "bandwidth") {
+      bandwidth = value == "inf" ? kUnlimited : static_cast<double>(parse_bytes(value, where).value);
+      if (!(bandwidth > 0)) throw InputError(where, "bandwidth must be greater than 0");
+    } else if (key == "latency") {
+      latency = parse_seconds(value, where);
+    } else if (key == "memory") {
+      device.memory = parse_bytes(value, where);
+      if (device.memory.value <= 0) throw InputError(where, "memory must be greater than 0");
+    } else if (key == "speed") {
+      const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), device.speed);
+      if (error != std::errc() || end != value.data() + value.size() || !(device.speed > 0) ||
+          device.speed == kUnlimited)
+        throw InputError(where, "speed must be a number greater than 0, is '" + value + "'");
+    } else {
+      const std::vector<std::string> known = {"bandwidth", "latency", "memory", "speed"};
+      throw InputError(where, "unknown key '" + key + "'", suggestion(key, known));
+    }
+  }
+  cluster.devices.assign(static_cast<std::size_t>(count), device);
+  add_all_pairs(cluster, bandwidth, latency, where);
+  return cluster;
+}
+
+std::vector<std::string> listed_clusters(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
+    if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
+  std::ranges::sort(names);
+  return names;
+}
+
+Cluster load_cluster(const std::string& description, const std::string& folder) {
+  if (description.starts_with("flat:")) return flat_cluster(description);
+  std::string file = description;
+  if (!description.ends_with(".json")) {
+    file = folder + "/" + description + ".json";
+    if (!std::filesystem::exists(file)) {
+      std::vector<std::string> names = listed_clusters(folder);
+      names.push_back("flat:4");
+      throw InputError("cluster", "unknown cluster '" + description + "'", suggestion(description, names));
+    }
+  }
+  return cluster_from_json(parse_json_file(file), file);
+}
+
+}  // namespace sluice

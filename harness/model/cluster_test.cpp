@@ -1,0 +1,234 @@
+#include "harness/model/cluster.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+#include <sluice_build.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "harness/base/expect_error.h"
+
+namespace sluice {
+namespace {
+
+constexpr double kUnlimited = std::numeric_limits<double>::infinity();
+const std::string kFolder = SLUICE_SOURCE_DIR "/workloads/clusters";
+
+Cluster from_text(const std::string& text) { return cluster_from_json(nlohmann::json::parse(text), "c.json"); }
+std::string refusal(const std::string& text) {
+  return error_of([&] { from_text(text); });
+}
+std::string flat_refusal(const std::string& text) {
+  return error_of([&] { load_cluster(text, kFolder); });
+}
+
+TEST(ClusterJsonTest, ReadsDevicesLinksAndGroups) {
+  const Cluster c = from_text(R"({"name": "n", "source": "s",
+    "devices": [{"name": "fast", "count": 2, "flops": 15e12, "memory_bandwidth": "900GB",
+                 "memory": "16GiB", "speed": 2, "launch": "3us"}, {}],
+    "links": [{"from": 0, "to": 1, "bandwidth": "12GB/s", "latency": "5us", "group": "a"},
+              {"from": 1, "to": 2, "bandwidth": 1e9, "duplex": false, "group": "b", "to_group": "a"}]})");
+  ASSERT_EQ(c.devices.size(), 3u);
+  EXPECT_EQ(c.devices[1].name, "fast");
+  EXPECT_EQ(c.devices[1].memory, GiB(16));
+  EXPECT_EQ(c.devices[1].memory_bandwidth, 900e9);
+  EXPECT_EQ(c.devices[1].speed, 2);
+  EXPECT_DOUBLE_EQ(c.devices[1].launch.value, 3e-6);
+  EXPECT_EQ(c.devices[2].name, "device");
+  ASSERT_EQ(c.links.size(), 2u);
+  EXPECT_EQ(c.links[0].bandwidth, 12e9);
+  EXPECT_DOUBLE_EQ(c.links[0].latency.value, 5e-6);
+  EXPECT_TRUE(c.links[0].duplex);
+  EXPECT_FALSE(c.links[1].duplex);
+  EXPECT_EQ(c.links[1].to, DeviceId(2));
+  EXPECT_EQ(c.links[0].group, 0);
+  EXPECT_EQ(c.links[0].to_group, -1);
+  EXPECT_EQ(c.links[1].group, 1);
+  EXPECT_EQ(c.links[1].to_group, 0);
+}
+
+TEST(ClusterJsonTest, AllToAllLinksEveryPair) {
+  const Cluster c =
+      from_text(R"({"name": "n", "devices": [{"count": 4}], "all_to_all": {"bandwidth": "1GB/s", "latency": "1us"}})");
+  EXPECT_EQ(c.links.size(), 6u);
+  EXPECT_EQ(c.links[5].from, DeviceId(2));
+  EXPECT_EQ(c.links[5].bandwidth, 1e9);
+}
+
+TEST(ClusterJsonTest, RoundTrips) {
+  const Cluster c = from_text(R"({"name": "n", "source": "s",
+    "devices": [{"name": "a", "count": 2, "memory": 12345}, {"name": "b", "speed": 0.5}],
+    "links": [{"from": 0, "to": 1, "latency": 1e-6},
+              {"from": 1, "to": 2, "bandwidth": 3e9, "duplex": false, "group": "x", "to_group": "y"}]})");
+  const nlohmann::json json = to_json(c);
+  EXPECT_EQ(to_json(cluster_from_json(json, "again")), json);
+  EXPECT_EQ(cluster_from_json(json, "again").links[0].bandwidth, kUnlimited);
+}
+
+TEST(ClusterJsonTest, ErrorsNameThePlace) {
+  EXPECT_EQ(refusal(R"({"devices": [{}]})"), "c.json: /name: is missing");
+  EXPECT_EQ(refusal(R"({"name": "n"})"), "c.json: /devices: a cluster needs at least one device");
+  EXPECT_EQ(refusal(R"({"name": "n", "devices": [{"count": 0}]})"),
+            "c.json: /devices/0/count: is 0; must be at least 1");
+  EXPECT_EQ(refusal(R"({"name": "n", "devices": [{"memry": 1}]})"),
+            "c.json: /devices/0/memry: unknown key 'memry'; did you mean 'memory'?");
+  EXPECT_EQ(refusal(R"({"name": "n", "devices": [{"memory": "16 gibi"}]})"),
+            "c.json: /devices/0/memory: unknown unit in '16 gibi'; use B, KiB, MiB, GiB, kB, MB, "
+            "GB or Gb");
+  for (const char* key : {"flops", "memory_bandwidth", "memory", "speed"})
+    EXPECT_EQ(refusal(R"({"name": "n", "devices": [{")" + std::string(key) + R"(": 0}]})"),
+              "c.json: /devices/0/" + std::string(key) + ": must be greater than 0");
+  EXPECT_EQ(refusal(R"({"name": "n", "devices": [{"launch": -1}]})"),
+            "c.json: /devices/0/launch: must not be negative");
+  EXPECT_EQ(refusal(R"({"name": "n", "devices": [{}], "link": []})"),
+            "c.json: /link: unknown key 'link'; did you mean 'links'?");
+}
+
+TEST(ClusterJsonTest, LinkErrorsNameTheLink) {
+  const auto link = [](const std::string& text) {
+    return refusal(R"({"name": "n", "devices": [{"count": 2}], "links": [{)" + text + "}]}");
+  };
+  EXPECT_EQ(link(R"("from": 0, "to": 2)"), "c.json: /links/0/to: device 2 does not exist; there are 2");
+  EXPECT_EQ(link(R"("from": -1, "to": 1)"), "c.json: /links/0/from: is -1; must be at least 0");
+  EXPECT_EQ(link(R"("from": 1, "to": 1)"), "c.json: /links/0/to: a link must join two devices");
+  EXPECT_EQ(link(R"("from": 0, "to": 1, "bandwidth": 0)"), "c.json: /links/0/bandwidth: must be greater than 0");
+  EXPECT_EQ(link(R"("from": 0, "to": 1, "latency": -1e-6)"), "c.json: /links/0/latency: must not be negative");
+  EXPECT_EQ(link(R"("from": 0, "to": 1, "group": 3)"), "c.json: /links/0/group: must be a text, is number");
+  EXPECT_EQ(link(R"("from": 0, "to": 1, "dup": true)"),
+            "c.json: /links/0/dup: unknown key 'dup'; known: bandwidth, duplex, from, group, "
+            "latency, to, to_group");
+  EXPECT_EQ(refusal(R"({"name": "n", "devices": [{"count": 2}], "links": [{"from": 0, "to": 1}],
+                       "all_to_all": {}})"),
+            "c.json: /all_to_all: give links or all_to_all, not both");
+  EXPECT_NE(
+      refusal(R"({"name": "n", "devices": [{"count": 5000}], "all_to_all": {}})").find("5000 devices are too many"),
+      std::string::npos);
+}
+
+TEST(FlatClusterTest, HasALinkAPair) {
+  const Cluster c = load_cluster("flat:3,bandwidth=25GiB/s,latency=7us,memory=8GiB,speed=0.5", kFolder);
+  EXPECT_EQ(c.devices.size(), 3u);
+  EXPECT_EQ(c.devices[2].memory, GiB(8));
+  EXPECT_EQ(c.devices[2].speed, 0.5);
+  ASSERT_EQ(c.links.size(), 3u);
+  EXPECT_EQ(c.links[1].bandwidth, 25.0 * 1024 * 1024 * 1024);
+  EXPECT_DOUBLE_EQ(c.links[1].latency.value, 7e-6);
+  EXPECT_EQ(load_cluster("flat:2,bandwidth=inf", kFolder).links[0].bandwidth, kUnlimited);
+  EXPECT_TRUE(load_cluster("flat:1", kFolder).links.empty());
+}
+
+TEST(FlatClusterTest, ErrorsNameTheField) {
+  EXPECT_EQ(flat_refusal("flat:0"), "cluster 'flat:0': '0' is not a number of devices; write flat:4");
+  for (const char* count : {"", "x", "4.5", "-2", "99999999999999999999"})
+    EXPECT_NE(flat_refusal("flat:" + std::string(count)).find("is not a number of devices"), std::string::npos);
+  EXPECT_EQ(flat_refusal("flat:2,bandwith=1GB/s"),
+            "cluster 'flat:2,bandwith=1GB/s': unknown key 'bandwith'; did you mean 'bandwidth'?");
+  EXPECT_NE(flat_refusal("flat:2,latency=5parsec").find("unknown unit in '5parsec'"), std::string::npos);
+  EXPECT_NE(flat_refusal("flat:2,bandwidth=0").find("bandwidth must be greater than 0"), std::string::npos);
+  for (const char* speed : {"0", "-1", "fast", "2ms", "inf", ""})
+    EXPECT_NE(flat_refusal("flat:2,speed=" + std::string(speed)).find("speed must be a number"), std::string::npos)
+        << speed;
+  EXPECT_NE(flat_refusal("flat:2,memory=0").find("memory must be greater than 0"), std::string::npos);
+}
+
+TEST(LoadClusterTest, UnknownNamesAreRefusedWithTheNearest) {
+  EXPECT_EQ(flat_refusal("dgx1_v10"), "cluster: unknown cluster 'dgx1_v10'; did you mean 'dgx1_v100'?");
+  EXPECT_NE(flat_refusal("no/such/file.json").find("cannot be read"), std::string::npos);
+}
+
+TEST(ListedClustersTest, EveryOneLoadsSaysItsSourceAndConnectsAllDevices) {
+  const auto names = listed_clusters(kFolder);
+  EXPECT_GE(names.size(), 6u);
+  for (const std::string& name : names) {
+    SCOPED_TRACE(name);
+    const Cluster c = load_cluster(name, kFolder);
+    EXPECT_EQ(c.name, name);
+    EXPECT_FALSE(c.source.empty());
+    Paths paths(c);
+    for (std::size_t a = 0; a < c.devices.size(); ++a)
+      for (std::size_t b = 0; b < c.devices.size(); ++b)
+        EXPECT_EQ(paths.between(DeviceId(a), DeviceId(b)).empty(), a == b);
+  }
+}
+
+Link link(int from, int to, double bandwidth, double latency = 0) {
+  return {DeviceId(from), DeviceId(to), bandwidth, Seconds(latency), true, -1};
+}
+
+Cluster cluster_of(int devices, std::vector<Link> links) {
+  return {.name = "test",
+          .source = "",
+          .devices = std::vector<Device>(static_cast<std::size_t>(devices)),
+          .links = std::move(links)};
+}
+
+TEST(PathTest, TakesTheDirectLinkWhereItIsFastest) {
+  const Cluster c = cluster_of(3, {link(0, 1, 1e9), link(1, 2, 1e9), link(2, 0, 1e9)});
+  const auto hops = path(c, DeviceId(0), DeviceId(2));
+  ASSERT_EQ(hops.size(), 1u);
+  EXPECT_EQ(hops[0].link, 2u);
+  EXPECT_TRUE(hops[0].reversed);
+}
+
+TEST(PathTest, GoesRoundASlowLink) {
+  const Cluster c = cluster_of(3, {link(0, 2, 1e6), link(0, 1, 1e9), link(2, 1, 1e9)});
+  const auto hops = path(c, DeviceId(0), DeviceId(2));
+  ASSERT_EQ(hops.size(), 2u);
+  EXPECT_EQ(hops[0].link, 1u);
+  EXPECT_FALSE(hops[0].reversed);
+  EXPECT_EQ(hops[1].link, 2u);
+  EXPECT_TRUE(hops[1].reversed);
+}
+
+TEST(PathTest, TakesTheFasterOfTwoParallelLinks) {
+  const Cluster c = cluster_of(2, {link(0, 1, 1e9), link(0, 1, 5e9), link(0, 1, 2e9)});
+  EXPECT_EQ(path(c, DeviceId(0), DeviceId(1))[0].link, 1u);
+}
+
+TEST(PathTest, IsEmptyToItselfAndRefusedWhereThereIsNone) {
+  const Cluster c = cluster_of(4, {link(0, 1, 1e9), link(2, 3, 1e9)});
+  EXPECT_TRUE(path(c, DeviceId(1), DeviceId(1)).empty());
+  EXPECT_EQ(error_of([&] { path(c, DeviceId(0), DeviceId(3)); }),
+            "cluster 'test': no path between devices 0 and 3; add a link that connects them");
+}
+
+RC_GTEST_PROP(PathTest, IsAsShortAsFloydAndWarshallSay, ()) {
+  const int n = *rc::gen::inRange(2, 7);
+  std::vector<Link> links;
+  for (int k = *rc::gen::inRange(1, 14); k-- > 0;) {
+    const int a = *rc::gen::inRange(0, n), b = *rc::gen::inRange(0, n);
+    if (a != b) links.push_back(link(a, b, kUnlimited, *rc::gen::inRange(1, 20)));
+  }
+  const Cluster c = cluster_of(n, links);
+  const auto at = [&](int a, int b) { return static_cast<std::size_t>(a * n + b); };
+  std::vector<double> best(static_cast<std::size_t>(n * n), kUnlimited);
+  for (int a = 0; a < n; ++a) best[at(a, a)] = 0;
+  for (const Link& l : links)
+    for (const auto& [a, b] : {std::pair(l.from.value, l.to.value), std::pair(l.to.value, l.from.value)})
+      best[at(a, b)] = std::min(best[at(a, b)], l.latency.value);
+  for (int k = 0; k < n; ++k)
+    for (int a = 0; a < n; ++a)
+      for (int b = 0; b < n; ++b) best[at(a, b)] = std::min(best[at(a, b)], best[at(a, k)] + best[at(k, b)]);
+  Paths paths(c);  // one object for all pairs: searches must not leave anything behind
+  for (int a = 0; a < n; ++a)
+    for (int b = 0; b < n; ++b) {
+      if (best[at(a, b)] == kUnlimited) {
+        RC_ASSERT_THROWS_AS(paths.between(DeviceId(a), DeviceId(b)), InputError);
+        continue;
+      }
+      double length = 0;
+      DeviceId where(a);
+      for (const Hop& hop : paths.between(DeviceId(a), DeviceId(b))) {
+        const Link& l = links[hop.link];
+        RC_ASSERT((hop.reversed ? l.to : l.from) == where);
+        where = hop.reversed ? l.from : l.to;
+        length += l.latency.value;
+      }
+      RC_ASSERT(where == DeviceId(b));
+      RC_ASSERT(length == best[at(a, b)]);
+    }
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,133 @@
+#include "harness/model/cost_graph.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "harness/base/expect_error.h"
+
+namespace sluice {
+namespace {
+
+const Device kDevice{
+    .name = "gpu", .flops = 1e12, .memory_bandwidth = 1e9, .memory = GiB(1), .speed = 1, .launch = Seconds(1e-6)};
+
+ModelGraph perceptron(std::int64_t width) {
+  ModelGraph model;
+  model.name = "perceptron";
+  model.inputs = {{Shape{width}, false}};
+  model.layers = {{"linear", Linear{width, width}, {-1}},
+                  {"relu", Activation{Activation::Kind::relu}, {0}},
+                  {"head", Linear{width, 10}, {1}},
+                  {"loss", CrossEntropyLoss{}, {2}}};
+  return model;
+}
+
+TEST(AnalyticCostsTest, AMemoryBoundLinearTakesItsBytes) {
+  const CostGraph graph = analytic_costs(perceptron(100), 2, kDevice);
+  ASSERT_EQ(graph.layers.size(), 4u);
+  EXPECT_EQ(graph.source, "analytic");
+  EXPECT_EQ(graph.device, "gpu");
+  EXPECT_EQ(graph.micro_batch, 2);
+  const LayerCost& linear = graph.layers[0];
+  EXPECT_EQ(linear.parameters, Bytes(4 * (100 * 100 + 100)));
+  EXPECT_EQ(linear.output, Bytes(4 * 2 * 100));
+  // Input, output and weights at 0.8 of 1 GB/s, and the launch; the FLOPs would take 53 ns.
+  const double bytes = 4.0 * (200 + 200 + 10'100);
+  EXPECT_NEAR(linear.forward.value, bytes / 0.8e9 + 1e-6, 1e-12);
+  EXPECT_NEAR(linear.update.value, 3 * 4.0 * 10'100 / 0.8e9, 1e-12);
+}
+
+TEST(AnalyticCostsTest, AComputeBoundLinearTakesItsFlops) {
+  Device device = kDevice;
+  device.memory_bandwidth = 1e15;
+  const CostGraph graph = analytic_costs(perceptron(1000), 64, device);
+  // 2 x 1000 x 1000 multiply-adds a sample at 0.75 of the peak.
+  EXPECT_NEAR(graph.layers[0].forward.value, 64 * 2e6 / 0.75e12 + 1e-6, 1e-9);
+  EXPECT_NEAR(graph.layers[0].weight_gradient.value, 64 * 2e6 / 0.75e12 + 1e-6, 1e-9);
+}
+
+TEST(AnalyticCostsTest, LayersWithoutWeightsHaveNoWeightGradientAndNoUpdate) {
+  const CostGraph graph = analytic_costs(perceptron(100), 2, kDevice);
+  EXPECT_EQ(graph.layers[1].weight_gradient, Seconds(0));
+  EXPECT_EQ(graph.layers[1].update, Seconds(0));
+  EXPECT_EQ(graph.layers[1].parameters, Bytes(0));
+  EXPECT_GT(graph.layers[1].forward, Seconds(0));
+}
+
+TEST(AnalyticCostsTest, LargerMicroBatchesTakeLongerButLessThanInProportion) {
+  const auto one = analytic_costs(perceptron(100), 1, kDevice).layers[0].forward;
+  const auto eight = analytic_costs(perceptron(100), 8, kDevice).layers[0].forward;
+  EXPECT_GT(eight, one);
+  EXPECT_LT(eight, 8 * one);
+}
+
+CostGraph two_layers() {
+  return {.model = "m",
+          .source = "profile",
+          .device = "d",
+          .micro_batch = 4,
+          .layers = {{"a", {-1}, Seconds(1), Seconds(2), Seconds(3), Seconds(0.5), Bytes(10), Bytes(20)},
+                     {"b", {0, -2}, Seconds(4), Seconds(5), Seconds(6), Seconds(0), Bytes(0), Bytes(7)}}};
+}
+
+TEST(CostGraphJsonTest, RoundTrips) {
+  const nlohmann::json json = to_json(two_layers());
+  const CostGraph graph = cost_graph_from_json(json, "g.json");
+  EXPECT_EQ(to_json(graph), json);
+  EXPECT_EQ(graph.layers[1].inputs, (std::vector{0, -2}));
+  EXPECT_EQ(graph.layers[0].weight_gradient, Seconds(3));
+  EXPECT_EQ(graph.layers[0].output, Bytes(20));
+}
+
+TEST(CostGraphJsonTest, WhatPublishedProfilesHaveMoreComesBackToo) {
+  CostGraph graph = two_layers();
+  graph.layers[0].variants = {{.tensor = 2,
+                               .id = "shared",
+                               .seconds = Seconds(3),
+                               .parameters = Bytes(4),
+                               .in_flight = Bytes(5),
+                               .always = Bytes(6),
+                               .input_sync = {Bytes(7)},
+                               .output_sync = {{1, Bytes(8)}}}};
+  graph.layers[1].input_bytes = {Bytes(9), Bytes(10)};
+  graph.layers[1].on = {{"board", Seconds(1), Seconds(2), Seconds(3)}};
+  const nlohmann::json json = to_json(graph);
+  const CostGraph back = cost_graph_from_json(json, "g.json");
+  EXPECT_EQ(to_json(back), json);
+  EXPECT_EQ(back.layers[0].variants.at(0).output_sync.at(1), Bytes(8));
+  EXPECT_EQ(back.layers[1].on.at(0).device, "board");
+  const auto refusal = [&](const std::string& pointer, const nlohmann::json& value) {
+    nlohmann::json changed = json;
+    changed[nlohmann::json::json_pointer(pointer)] = value;
+    return error_of([&] { cost_graph_from_json(changed, "g.json"); });
+  };
+  EXPECT_EQ(refusal("/layers/1/input_bytes", {1}),
+            "g.json: /layers/1/input_bytes: must be an array with one number of bytes per input");
+  EXPECT_EQ(refusal("/layers/0/variants/0/tensor", 0), "g.json: /layers/0/variants/0/tensor: is 0; must be at least 1");
+  EXPECT_EQ(refusal("/layers/0/variants/0/output_sync", {{"x", 1}}),
+            "g.json: /layers/0/variants/0/output_sync/x: is not the number of a layer");
+}
+
+TEST(CostGraphJsonTest, ErrorsNameThePlace) {
+  const auto refusal = [](const std::string& pointer, const nlohmann::json& value) {
+    nlohmann::json json = to_json(two_layers());
+    json[nlohmann::json::json_pointer(pointer)] = value;
+    return error_of([&] { cost_graph_from_json(json, "g.json"); });
+  };
+  EXPECT_EQ(refusal("/schema", "other"),
+            "g.json: /schema: is not 'sluice/cost_graph/1'; make the file with sluice profile");
+  EXPECT_EQ(refusal("/micro_batch", 0), "g.json: /micro_batch: is 0; must be at least 1");
+  EXPECT_EQ(refusal("/layers", nlohmann::json::array()), "g.json: /layers: must not be empty");
+  EXPECT_EQ(refusal("/layers/1/forward", -1), "g.json: /layers/1/forward: must not be negative");
+  EXPECT_EQ(refusal("/layers/0/parameters", -1), "g.json: /layers/0/parameters: is -1; must be at least 0");
+  EXPECT_EQ(refusal("/layers/0/inputs", {0}),
+            "g.json: /layers/0/inputs: must name earlier layers (or -1, -2, ... for the model's "
+            "inputs); the graph must not be cyclic");
+  EXPECT_EQ(refusal("/layers/0/inputs", 3), "g.json: /layers/0/inputs: must be an array of layer numbers");
+  EXPECT_EQ(refusal("/layers/0/forwrd", 1), "g.json: /layers/0/forwrd: unknown key 'forwrd'; did you mean 'forward'?");
+  EXPECT_EQ(refusal("/extra", 1).substr(0, 37), "g.json: /extra: unknown key 'extra'; ");
+}
+
+}  // namespace
+}  // namespace sluice

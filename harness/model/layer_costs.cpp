@@ -1,0 +1,176 @@
+// What a layer costs, by formula: FLOPs of its three passes and the bytes it keeps between them.
+// The bytes are exact: harness/exec/torch compares them with the storages really held.
+#include "harness/model/layer_spec.h"
+
+namespace sluice {
+namespace {
+
+struct FlopsOf {
+  std::span<const Shape> in;
+  const Shape& out;
+
+  // A product with `weights` multiply-adds a sample costs as much in each of the three passes: the
+  // transposed product gives dx, the outer product dW.
+  static LayerFlops product(double weights) {
+    const Flops pass(2 * weights);
+    return {pass, pass, pass};
+  }
+  static LayerFlops elementwise(double forward, double backward) { return {Flops(forward), Flops(backward), Flops(0)}; }
+  double x() const { return static_cast<double>(elements(in[0])); }
+  double y() const { return static_cast<double>(elements(out)); }
+
+  LayerFlops operator()(const Linear& k) const { return product(x() * static_cast<double>(k.out)); }
+  LayerFlops operator()(const Conv2d& k) const {
+    return product(y() * static_cast<double>(k.in * k.kernel * k.kernel_across()));
+  }
+  LayerFlops operator()(const Pool2d& k) const {
+    const double window = y() * static_cast<double>(k.kernel * k.kernel);
+    switch (k.mode) {
+      case Pool2d::Mode::max:
+        return elementwise(window, y());  // the gradient goes to one element of each window
+      case Pool2d::Mode::average:
+        return elementwise(window, window);
+      case Pool2d::Mode::global_average:
+        break;
+    }
+    return elementwise(x(), x());
+  }
+  // Sum, centre, square, sum, normalise, scale, shift; and back: two sums over dy and dy x^, then
+  // dx from both.
+  LayerFlops operator()(const BatchNorm&) const { return elementwise(8 * x(), 11 * x()); }
+  LayerFlops operator()(const LayerNorm&) const { return elementwise(8 * x(), 11 * x()); }
+  LayerFlops operator()(const Activation&) const { return elementwise(x(), x()); }
+  LayerFlops operator()(const Dropout&) const { return elementwise(2 * x(), 2 * x()); }
+  LayerFlops operator()(const Embedding&) const { return {Flops(0), Flops(0), Flops(y())}; }
+  LayerFlops operator()(const PositionEmbedding&) const { return {Flops(x()), Flops(0), Flops(x())}; }
+  LayerFlops operator()(const LstmCell& k) const { return lstm(1, k.in, k.hidden); }
+  LayerFlops operator()(const Lstm& k) const { return lstm(in[0][0], k.in, k.hidden); }
+  static LayerFlops lstm(std::int64_t steps, std::int64_t width, std::int64_t hidden) {
+    LayerFlops result = product(static_cast<double>(steps * 4 * hidden * (width + hidden)));
+    // Forward: 4 gates, c' = f c + i g (3), h' = o tanh c' (2). Backward: about twice that.
+    result.forward += Flops(static_cast<double>(9 * steps * hidden));
+    result.input_gradient += Flops(static_cast<double>(18 * steps * hidden));
+    return result;
+  }
+  LayerFlops operator()(const Attention& k) const {
+    const auto t = static_cast<double>(in[0][0]);
+    const auto w = static_cast<double>(k.width);
+    const double pairs = k.causal ? t * (t + 1) / 2 : t * t;
+    // The four projections; then q k^T and p v forward, and backward those two transposed for two
+    // operands each plus q k^T once more, since the probabilities are not kept.
+    LayerFlops result = product(4 * t * w * w);
+    result.forward += Flops(2 * 2 * pairs * w);
+    result.input_gradient += Flops(5 * 2 * pairs * w);
+    return result;
+  }
+  LayerFlops operator()(const CrossAttention& k) const {
+    const auto t = static_cast<double>(in[0][0]), s = static_cast<double>(in[1][0]);
+    const auto w = static_cast<double>(k.width), m = static_cast<double>(k.memory);
+    LayerFlops result = product(2 * t * w * w + 2 * s * m * w);
+    result.forward += Flops(2 * 2 * t * s * w);
+    result.input_gradient += Flops(5 * 2 * t * s * w);
+    return result;
+  }
+  LayerFlops operator()(const SequencePool&) const { return elementwise(x(), x()); }
+  LayerFlops operator()(const Add&) const { return elementwise(static_cast<double>(in.size() - 1) * y(), 0); }
+  LayerFlops operator()(const Concat&) const { return elementwise(0, 0); }
+  LayerFlops operator()(const Flatten&) const { return elementwise(0, 0); }
+  LayerFlops operator()(const CrossEntropyLoss&) const { return elementwise(4 * x(), 2 * x()); }
+  LayerFlops operator()(const MseLoss&) const { return elementwise(3 * x(), x()); }
+};
+
+struct StashOf {
+  std::span<const Shape> in;
+  const Shape& out;
+  Bytes element;
+
+  Bytes x() const { return elements(in[0]) * element; }
+  Bytes y() const { return elements(out) * element; }
+
+  static StashSpec product() {
+    return {.keeps_input = true, .input_until_weight_gradient = true, .output_gradient_until_weight_gradient = true};
+  }
+  StashSpec operator()(const Linear&) const { return product(); }
+  StashSpec operator()(const Conv2d&) const { return product(); }
+  StashSpec operator()(const Embedding&) const { return product(); }
+  StashSpec operator()(const Pool2d& k) const {
+    // The position of each maximum as int64; averages need only shapes.
+    if (k.mode == Pool2d::Mode::max) return {.extra = Bytes(8) * elements(out)};
+    return {};
+  }
+  StashSpec operator()(const BatchNorm& k) const {
+    // Batch mean and inverse deviation; later the sums for weight and bias.
+    return {.keeps_input = true,
+            .extra_per_microbatch = 2 * k.features * element,
+            .extra_until_weight_gradient_per_microbatch = 2 * k.features * element};
+  }
+  StashSpec operator()(const LayerNorm& k) const {
+    return {.keeps_input = true,
+            .extra = 2 * (elements(in[0]) / k.features) * element,
+            .extra_until_weight_gradient_per_microbatch = 2 * k.features * element};
+  }
+  StashSpec operator()(const Activation& k) const {
+    if (k.kind == Activation::Kind::gelu) return {.keeps_input = true};
+    return {.keeps_output = true, .output_is_input = true};
+  }
+  StashSpec operator()(const Dropout&) const {
+    return {.extra = Bytes(elements(in[0]))};  // a mask of one byte an element
+  }
+  StashSpec operator()(const LstmCell& k) const {
+    // The four gates, replaced by their gradients.
+    return {.keeps_input = true,
+            .extra = 4 * k.hidden * element,
+            .input_until_weight_gradient = true,
+            .extra_until_weight_gradient = 4 * k.hidden * element};
+  }
+  StashSpec operator()(const Lstm& k) const {
+    // Gates and cell states of all steps; the hidden states are the output.
+    const std::int64_t steps = in[0][0];
+    return {.keeps_input = true,
+            .keeps_output = true,
+            .extra = 5 * steps * k.hidden * element,
+            .input_until_weight_gradient = true,
+            .output_until_weight_gradient = true,
+            .extra_until_weight_gradient = 4 * steps * k.hidden * element};
+  }
+  StashSpec operator()(const Attention& k) const {
+    // q, k, v, the heads' output and one log-sum-exp a head and step; then dq, dk, dv and the
+    // heads' output, which the projection's weight gradient needs.
+    return {.keeps_input = true,
+            .extra = 4 * x() + k.heads * in[0][0] * element,
+            .input_until_weight_gradient = true,
+            .output_gradient_until_weight_gradient = true,
+            .extra_until_weight_gradient = 4 * x()};
+  }
+  StashSpec operator()(const PositionEmbedding&) const { return {.output_gradient_until_weight_gradient = true}; }
+  StashSpec operator()(const CrossAttention& k) const {
+    // q, k, v and the heads' output, and the log-sum-exps; then as for Attention.
+    const Bytes projected = (2 * in[0][0] + 2 * in[1][0]) * k.width * element;
+    return {.keeps_input = true,
+            .extra = projected + k.heads * in[0][0] * element,
+            .input_until_weight_gradient = true,
+            .output_gradient_until_weight_gradient = true,
+            .extra_until_weight_gradient = projected};
+  }
+  StashSpec operator()(const SequencePool&) const { return {}; }
+  StashSpec operator()(const Add&) const { return {}; }
+  StashSpec operator()(const Concat&) const { return {}; }
+  StashSpec operator()(const Flatten&) const { return {.output_is_input = true}; }
+  // Log-probabilities; differences.
+  StashSpec operator()(const CrossEntropyLoss&) const { return {.extra = x()}; }
+  StashSpec operator()(const MseLoss&) const { return {.extra = x()}; }
+};
+
+}  // namespace
+
+LayerFlops flops(const LayerSpec& layer, std::span<const Shape> inputs) {
+  const Shape out = output_shape(layer, inputs);
+  return std::visit(FlopsOf{inputs, out}, layer.kind);
+}
+
+StashSpec stash(const LayerSpec& layer, std::span<const Shape> inputs, Bytes element) {
+  const Shape out = output_shape(layer, inputs);
+  return std::visit(StashOf{inputs, out, element}, layer.kind);
+}
+
+}  // namespace sluice

@@ -1,0 +1,315 @@
+// What a layer declaration implies without running it: names, shapes and parameters. The formulas
+// for work and memory are in layer_costs.cpp.
+#include "harness/model/layer_spec.h"
+
+#include <cmath>
+#include <numeric>
+
+#include "harness/base/error.h"
+
+namespace sluice {
+namespace {
+
+[[noreturn]] void fail(const LayerSpec& layer, const std::string& what) {
+  throw InputError("layer '" + layer.name + "' (" + kind_name(layer.kind) + ")", what);
+}
+
+void require(bool ok, const LayerSpec& layer, const std::string& what) {
+  if (!ok) fail(layer, what);
+}
+
+void require_positive(const LayerSpec& layer, std::int64_t value, const char* name) {
+  require(value > 0, layer, std::string(name) + " must be positive, is " + std::to_string(value));
+}
+
+void require_last(const LayerSpec& layer, const Shape& x, std::int64_t width) {
+  require_positive(layer, width, "width");
+  require(!x.empty() && x.back() == width, layer,
+          "expects a last dimension of " + std::to_string(width) + ", the input is " + to_text(x));
+}
+
+void require_image(const LayerSpec& layer, const Shape& x) {
+  require(x.size() == 3, layer, "expects [channels, height, width], the input is " + to_text(x));
+}
+
+std::int64_t window_output(const LayerSpec& layer, std::int64_t size, std::int64_t kernel, std::int64_t stride,
+                           std::int64_t padding) {
+  require_positive(layer, kernel, "kernel");
+  require_positive(layer, stride, "stride");
+  require(padding >= 0, layer, "padding must not be negative");
+  const std::int64_t room = size + 2 * padding - kernel;
+  require(room >= 0, layer,
+          "empty output: a window of " + std::to_string(kernel) + " does not fit into " + std::to_string(size) +
+              " with padding " + std::to_string(padding));
+  return room / stride + 1;
+}
+
+struct OutputShape {
+  const LayerSpec& layer;
+  std::span<const Shape> in;
+
+  void require_sequence(const Shape& x) const {
+    require(x.size() == 2, layer, "expects [steps, width], the input is " + to_text(x));
+  }
+  void require_ids(const Shape& ids, const Shape& x) const {
+    require(ids == Shape{x[0]}, layer,
+            "expects one token id a step of " + to_text(x) + ", the ids are " + to_text(ids));
+  }
+  void require_heads(std::int64_t width, std::int64_t heads) const {
+    require(heads > 0 && width % heads == 0, layer,
+            "width " + std::to_string(width) + " is not a multiple of " + std::to_string(heads) + " heads");
+  }
+
+  Shape operator()(const Linear& k) const {
+    require_positive(layer, k.out, "out");
+    require_last(layer, in[0], k.in);
+    Shape y = in[0];
+    y.back() = k.out;
+    return y;
+  }
+  Shape operator()(const Conv2d& k) const {
+    const Shape& x = in[0];
+    require_positive(layer, k.out, "out");
+    require_image(layer, x);
+    require(x[0] == k.in, layer, "expects " + std::to_string(k.in) + " channels, the input is " + to_text(x));
+    return {k.out, window_output(layer, x[1], k.kernel, k.stride, k.padding),
+            window_output(layer, x[2], k.kernel_across(), k.stride, k.padding_across())};
+  }
+  Shape operator()(const Pool2d& k) const {
+    const Shape& x = in[0];
+    require_image(layer, x);
+    if (k.mode == Pool2d::Mode::global_average) return {x[0], 1, 1};
+    require(2 * k.padding <= k.kernel, layer, "padding must be at most half of the kernel");
+    return {x[0], window_output(layer, x[1], k.kernel, k.stride, k.padding),
+            window_output(layer, x[2], k.kernel, k.stride, k.padding)};
+  }
+  Shape operator()(const BatchNorm& k) const {
+    const Shape& x = in[0];
+    require(x.size() == 1 || x.size() == 3, layer,
+            "expects [features] or [features, height, width], the input is " + to_text(x));
+    require(x[0] == k.features, layer,
+            "expects " + std::to_string(k.features) + " features, the input is " + to_text(x));
+    return x;
+  }
+  Shape operator()(const LayerNorm& k) const {
+    require_last(layer, in[0], k.features);
+    return in[0];
+  }
+  Shape operator()(const Activation&) const { return in[0]; }
+  Shape operator()(const Dropout& k) const {
+    require(k.probability >= 0 && k.probability < 1, layer, "probability must be in [0, 1)");
+    return in[0];
+  }
+  Shape operator()(const Embedding& k) const {
+    require_positive(layer, k.vocabulary, "vocabulary");
+    require_positive(layer, k.width, "width");
+    Shape y = in[0];
+    y.push_back(k.width);
+    return y;
+  }
+  Shape operator()(const PositionEmbedding& k) const {
+    require_sequence(in[0]);
+    require_last(layer, in[0], k.width);
+    require(in[0][0] <= k.steps, layer,
+            "has " + std::to_string(k.steps) + " positions, the input is " + to_text(in[0]));
+    return in[0];
+  }
+  Shape operator()(const LstmCell& k) const {
+    require_positive(layer, k.hidden, "hidden");
+    require(in[0].size() == 1, layer, "expects one step [in], the input is " + to_text(in[0]));
+    require_last(layer, in[0], k.in);
+    require(in[1] == Shape{2 * k.hidden}, layer,
+            "expects a state of " + to_text(Shape{2 * k.hidden}) + ", got " + to_text(in[1]));
+    return in[1];
+  }
+  Shape operator()(const Lstm& k) const {
+    require_positive(layer, k.hidden, "hidden");
+    require(in[0].size() == 2, layer, "expects [steps, in], the input is " + to_text(in[0]));
+    require_last(layer, in[0], k.in);
+    if (in.size() > 1) require_ids(in[1], in[0]);
+    return {in[0][0], k.hidden};
+  }
+  Shape operator()(const Attention& k) const {
+    require_sequence(in[0]);
+    require_last(layer, in[0], k.width);
+    require_heads(k.width, k.heads);
+    if (in.size() > 1) require_ids(in[1], in[0]);
+    return in[0];
+  }
+  Shape operator()(const CrossAttention& k) const {
+    require_sequence(in[0]);
+    require_sequence(in[1]);
+    require_last(layer, in[0], k.width);
+    require_last(layer, in[1], k.memory);
+    require_heads(k.width, k.heads);
+    if (in.size() > 2) require_ids(in[2], in[1]);
+    return in[0];
+  }
+  Shape operator()(const SequencePool&) const {
+    require_sequence(in[0]);
+    require_ids(in[1], in[0]);
+    return {in[0][1]};
+  }
+  Shape operator()(const Add&) const {
+    for (const Shape& x : in) {
+      require(x == in[0], layer, "inputs differ: " + to_text(in[0]) + " and " + to_text(x));
+    }
+    return in[0];
+  }
+  Shape operator()(const Concat& k) const {
+    Shape y = in[0];
+    require(k.axis >= 0 && k.axis < static_cast<std::int64_t>(y.size()), layer,
+            "axis " + std::to_string(k.axis) + " is outside of " + to_text(y));
+    const auto axis = static_cast<std::size_t>(k.axis);
+    for (const Shape& x : in.subspan(1)) {
+      Shape expected = in[0];
+      if (x.size() == expected.size()) expected[axis] = x[axis];
+      require(x == expected, layer,
+              "inputs differ outside of axis " + std::to_string(k.axis) + ": " + to_text(in[0]) + " and " + to_text(x));
+      y[axis] += x[axis];
+    }
+    return y;
+  }
+  Shape operator()(const Flatten&) const { return {elements(in[0])}; }
+  Shape operator()(const CrossEntropyLoss&) const {
+    require(in[0].size() == 1 || in[0].size() == 2, layer,
+            "expects [classes] or [steps, classes], the input is " + to_text(in[0]));
+    return {};
+  }
+  Shape operator()(const MseLoss&) const { return {}; }
+};
+
+struct KindName {
+  const char* operator()(const Linear&) const { return "Linear"; }
+  const char* operator()(const Conv2d&) const { return "Conv2d"; }
+  const char* operator()(const Pool2d&) const { return "Pool2d"; }
+  const char* operator()(const BatchNorm&) const { return "BatchNorm"; }
+  const char* operator()(const LayerNorm&) const { return "LayerNorm"; }
+  const char* operator()(const Activation&) const { return "Activation"; }
+  const char* operator()(const Dropout&) const { return "Dropout"; }
+  const char* operator()(const Embedding&) const { return "Embedding"; }
+  const char* operator()(const PositionEmbedding&) const { return "PositionEmbedding"; }
+  const char* operator()(const LstmCell&) const { return "LstmCell"; }
+  const char* operator()(const Lstm&) const { return "Lstm"; }
+  const char* operator()(const Attention&) const { return "Attention"; }
+  const char* operator()(const CrossAttention&) const { return "CrossAttention"; }
+  const char* operator()(const SequencePool&) const { return "SequencePool"; }
+  const char* operator()(const Add&) const { return "Add"; }
+  const char* operator()(const Concat&) const { return "Concat"; }
+  const char* operator()(const Flatten&) const { return "Flatten"; }
+  const char* operator()(const CrossEntropyLoss&) const { return "CrossEntropyLoss"; }
+  const char* operator()(const MseLoss&) const { return "MseLoss"; }
+};
+
+using Init = ParameterSpec::Init;
+using Parameters = std::vector<ParameterSpec>;
+
+// torch's Linear and Conv2d: kaiming_uniform(a = sqrt 5) for the weight. Computed in torch's own
+// order of operations, so that the drawn numbers are the same to the last bit.
+ParameterSpec kaiming(std::string name, Shape shape, std::int64_t fan_in) {
+  const double deviation = std::sqrt(2.0 / (1 + 5.0)) / std::sqrt(static_cast<double>(fan_in));
+  return {std::move(name), std::move(shape), Init::uniform, std::sqrt(3.0) * deviation};
+}
+
+ParameterSpec reciprocal_root(std::string name, Shape shape, std::int64_t fan) {
+  return {std::move(name), std::move(shape), Init::uniform, 1 / std::sqrt(static_cast<double>(fan))};
+}
+
+Parameters lstm_parameters(std::int64_t in, std::int64_t hidden) {
+  return {reciprocal_root("weight_ih", {4 * hidden, in}, hidden),
+          reciprocal_root("weight_hh", {4 * hidden, hidden}, hidden), reciprocal_root("bias_ih", {4 * hidden}, hidden),
+          reciprocal_root("bias_hh", {4 * hidden}, hidden)};
+}
+
+Parameters scale_and_shift(std::int64_t features) {
+  return {{"weight", {features}, Init::ones, 0}, {"bias", {features}, Init::zeros, 0}};
+}
+
+struct ParametersOf {
+  Parameters operator()(const Linear& k) const {
+    Parameters result{kaiming("weight", {k.out, k.in}, k.in)};
+    if (k.bias) result.push_back(reciprocal_root("bias", {k.out}, k.in));
+    return result;
+  }
+  Parameters operator()(const Conv2d& k) const {
+    const std::int64_t fan_in = k.in * k.kernel * k.kernel_across();
+    Parameters result{kaiming("weight", {k.out, k.in, k.kernel, k.kernel_across()}, fan_in)};
+    if (k.bias) result.push_back(reciprocal_root("bias", {k.out}, fan_in));
+    return result;
+  }
+  Parameters operator()(const BatchNorm& k) const { return scale_and_shift(k.features); }
+  Parameters operator()(const LayerNorm& k) const { return scale_and_shift(k.features); }
+  Parameters operator()(const Embedding& k) const { return {{"weight", {k.vocabulary, k.width}, Init::normal, 1.0}}; }
+  Parameters operator()(const PositionEmbedding& k) const {
+    return {{"weight", {k.steps, k.width}, Init::normal, k.deviation}};
+  }
+  Parameters operator()(const LstmCell& k) const { return lstm_parameters(k.in, k.hidden); }
+  Parameters operator()(const Lstm& k) const { return lstm_parameters(k.in, k.hidden); }
+  Parameters operator()(const Attention& k) const {
+    return {kaiming("qkv", {3 * k.width, k.width}, k.width), reciprocal_root("qkv_bias", {3 * k.width}, k.width),
+            kaiming("proj", {k.width, k.width}, k.width), reciprocal_root("proj_bias", {k.width}, k.width)};
+  }
+  Parameters operator()(const CrossAttention& k) const {
+    return {kaiming("q", {k.width, k.width}, k.width),        reciprocal_root("q_bias", {k.width}, k.width),
+            kaiming("kv", {2 * k.width, k.memory}, k.memory), reciprocal_root("kv_bias", {2 * k.width}, k.memory),
+            kaiming("proj", {k.width, k.width}, k.width),     reciprocal_root("proj_bias", {k.width}, k.width)};
+  }
+  template <class Kind>
+  Parameters operator()(const Kind&) const {
+    return {};
+  }
+};
+
+}  // namespace
+
+std::int64_t elements(const Shape& shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+std::string to_text(const Shape& shape) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    text += (i ? ", " : "") + std::to_string(shape[i]);
+  }
+  return text + "]";
+}
+
+std::string kind_name(const LayerKind& kind) { return std::visit(KindName{}, kind); }
+
+bool is_loss(const LayerKind& kind) {
+  return std::holds_alternative<CrossEntropyLoss>(kind) || std::holds_alternative<MseLoss>(kind);
+}
+
+int token_input(const LayerKind& kind) {
+  if (std::holds_alternative<Embedding>(kind)) return 0;
+  if (std::holds_alternative<Attention>(kind) || std::holds_alternative<Lstm>(kind) ||
+      std::holds_alternative<SequencePool>(kind))
+    return 1;
+  return std::holds_alternative<CrossAttention>(kind) ? 2 : -1;
+}
+
+Shape output_shape(const LayerSpec& layer, std::span<const Shape> inputs) {
+  const auto is = [&]<class... Kinds>() { return (std::holds_alternative<Kinds>(layer.kind) || ...); };
+  std::size_t least = 1, most = 1;
+  if (is.operator()<Add, Concat>()) most = SIZE_MAX;
+  if (is.operator()<Attention, Lstm>()) most = 2;
+  if (is.operator()<LstmCell, SequencePool>()) least = most = 2;
+  if (is.operator()<CrossAttention>()) least = 2, most = 3;
+  require(inputs.size() >= least && inputs.size() <= most, layer,
+          "takes " +
+              (most == SIZE_MAX ? "at least 1"
+               : least == most  ? std::to_string(most)
+                                : std::to_string(least) + " or " + std::to_string(most)) +
+              " input" + (most == 1 || most == SIZE_MAX ? "" : "s") + ", has " + std::to_string(inputs.size()));
+  return std::visit(OutputShape{layer, inputs}, layer.kind);
+}
+
+std::vector<ParameterSpec> parameters(const LayerSpec& layer) { return std::visit(ParametersOf{}, layer.kind); }
+
+std::int64_t parameter_count(const LayerSpec& layer) {
+  std::int64_t count = 0;
+  for (const ParameterSpec& parameter : parameters(layer)) count += elements(parameter.shape);
+  return count;
+}
+
+}  // namespace sluice

@@ -1,0 +1,179 @@
+// LayerSpec: one layer of a model, declared once and without LibTorch. From the declaration come,
+// by formula, its output shape, parameters, FLOPs, and what its backward keeps ("stash"); the
+// factory in harness/exec/torch builds the real layer from the same value, and a test compares the
+// two. Shapes leave out the batch dimension: a 28x28 grey image is {1, 28, 28}, a sentence of 20
+// embedded words is {20, 64}. Every tensor element takes 4 bytes (fp32) unless a function takes
+// `element`.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "harness/base/quantities.h"
+
+namespace sluice {
+
+using Shape = std::vector<std::int64_t>;
+
+std::int64_t elements(const Shape& shape);
+std::string to_text(const Shape& shape);  // "[1, 28, 28]"
+
+// y = x W^T + b on the last dimension. W: [out, in], b: [out].
+struct Linear {
+  std::int64_t in, out;
+  bool bias = true;
+};
+// x: [in, h, w] -> [out, h', w'], h' = floor((h + 2 padding - kernel) / stride) + 1, and w' alike.
+// W: [out, in, kernel, kernel_across()].
+struct Conv2d {
+  std::int64_t in, out, kernel, stride = 1, padding = 0;
+  bool bias = true;
+  std::int64_t kernel_w = 0, padding_w = 0;  // along w; kernel_w 0: both as along h
+  std::int64_t kernel_across() const { return kernel_w > 0 ? kernel_w : kernel; }
+  std::int64_t padding_across() const { return kernel_w > 0 ? padding_w : padding; }
+};
+// x: [c, h, w]. global_average gives [c, 1, 1] and ignores kernel and stride.
+struct Pool2d {
+  enum class Mode { max, average, global_average } mode = Mode::max;
+  std::int64_t kernel = 2, stride = 2, padding = 0;
+};
+// x: [features, h, w] or [features]. Batch statistics when training, running ones when evaluating.
+struct BatchNorm {
+  std::int64_t features;
+  double momentum = 0.1, epsilon = 1e-5;
+};
+// Over the last dimension. Weight and bias: [features].
+struct LayerNorm {
+  std::int64_t features;
+  double epsilon = 1e-5;
+};
+struct Activation {
+  enum class Kind { relu, gelu, tanh, sigmoid } kind = Kind::relu;  // gelu: the exact (erf) form
+};
+struct Dropout {
+  double probability = 0.5;
+};
+// x: [t] of token ids (int64) -> [t, width]. W: [vocabulary, width].
+struct Embedding {
+  std::int64_t vocabulary, width;
+};
+// One step: inputs x: [in] and state: [2 hidden] (h then c) -> [2 hidden] (h' then c').
+// Weights in torch's order i, f, g, o: w_ih [4h, in], w_hh [4h, h], b_ih [4h], b_hh [4h].
+struct LstmCell {
+  std::int64_t in, hidden;
+};
+// y = x + W[:t]: a learned vector for every position. x: [t, width], t <= steps. W: [steps, width],
+// from N(0, deviation) (GPT-2's; Radford et al. 2019).
+struct PositionEmbedding {
+  std::int64_t steps, width;
+  double deviation = 0.02;
+};
+// Some layers over sequences take, as a further input, the token ids [t] that the sequence began
+// as, and leave out the positions of padding (id 0), which stands at the end. Ids are a model
+// input: every stage that reads them gets them from the data, so they cost no message.
+//
+// One layer over a sequence, zero initial state: x: [t, in] -> [t, hidden]. Weights as LstmCell.
+// reverse: from the last position to the first. With ids: state and output are zero at padding, so
+// that the reverse direction begins at the last real token.
+struct Lstm {
+  std::int64_t in, hidden;
+  bool reverse = false;
+};
+// Multi-head self-attention with its projections: x: [t, width] -> [t, width].
+// Weights: qkv [3 width, width] (q, k, v; head-major inside each), qkv_bias, proj [width, width],
+// proj_bias. With ids: nobody attends to padding.
+struct Attention {
+  std::int64_t width, heads;
+  bool causal = false;
+};
+// Attention from one sequence to another: x: [t, width], memory: [s, memory] -> [t, width].
+// Weights: q [width, width], q_bias, kv [2 width, memory] (k, v; head-major), kv_bias, proj [width,
+// width], proj_bias. With ids, of the memory: nobody attends to its padding. One head is Luong's
+// attention (EMNLP 2015, "general" score).
+struct CrossAttention {
+  std::int64_t width, memory, heads;
+};
+// A sequence and its ids to one vector: x: [t, width], ids [t] -> [width], over the real tokens.
+struct SequencePool {
+  enum class Mode { mean, last } mode = Mode::mean;
+};
+struct Add {};  // any number of inputs of one shape
+struct Concat {
+  std::int64_t axis = 0;  // of the shape without the batch dimension
+};
+struct Flatten {};  // a view: [c, h, w] -> [c h w]
+// Losses end a model. They take the prediction and, from outside, the target; their output is the
+// mean over the micro-batch's samples (and, for MSE, elements), a scalar: shape {}.
+// prediction [classes], target int64 class; or [t, classes] with target [t], -100 where there is
+// nothing to predict (padding): then a sample's loss is the mean over its own real positions. Every
+// sample counts the same, so that the mean over equal micro-batches is the mean over the batch,
+// however the tokens fall, and does not depend on the padded length.
+struct CrossEntropyLoss {};
+struct MseLoss {};  // prediction and target of one shape
+
+using LayerKind = std::variant<Linear, Conv2d, Pool2d, BatchNorm, LayerNorm, Activation, Dropout, Embedding,
+                               PositionEmbedding, LstmCell, Lstm, Attention, CrossAttention, SequencePool, Add, Concat,
+                               Flatten, CrossEntropyLoss, MseLoss>;
+
+struct LayerSpec {
+  std::string name;
+  LayerKind kind;
+  // Producers of the inputs: index of an earlier layer, or -1, -2, ... for the model's input 0, 1,
+  // ...
+  std::vector<int> inputs;
+  // Layers with one `block` draw their initial weights from one generator seeded with seed + block,
+  // in order, so weights do not depend on how a model is cut into stages. -1: the layer's own
+  // index.
+  int block = -1;
+};
+
+std::string kind_name(const LayerKind& kind);  // "Linear", "Conv2d", ...
+bool is_loss(const LayerKind& kind);
+// Which of the layer's inputs are token ids: its number, or -1 for none. The layer may have fewer
+// inputs.
+int token_input(const LayerKind& kind);
+
+// Throws InputError naming the layer if the inputs do not fit (rank, width, count, empty output).
+Shape output_shape(const LayerSpec& layer, std::span<const Shape> inputs);
+
+struct ParameterSpec {
+  std::string name;  // "weight", "bias", ...
+  Shape shape;
+  enum class Init { uniform, zeros, ones, normal } init = Init::uniform;
+  double bound = 0;  // uniform(-bound, bound); normal(0, bound). torch's defaults for each layer
+};
+std::vector<ParameterSpec> parameters(const LayerSpec& layer);  // in the order the real layer takes them
+std::int64_t parameter_count(const LayerSpec& layer);
+
+// FLOPs of one sample. A multiply-add is two; biases are not counted; a function of one element
+// counts one. Backward of layers without weights: weight_gradient 0, and 0 for normalisations too,
+// whose weight gradients come out of the same pass as the input gradient.
+struct LayerFlops {
+  Flops forward, input_gradient, weight_gradient;
+};
+LayerFlops flops(const LayerSpec& layer, std::span<const Shape> inputs);
+
+// What a layer keeps, so that bytes can be added up over a stage without counting a tensor twice
+// (a ReLU's output is also the next Linear's input: one tensor).
+struct StashSpec {
+  bool keeps_input = false;      // forward -> backward: needs its input tensors
+  bool keeps_output = false;     // forward -> backward: needs its output tensor
+  Bytes extra{};                 // forward -> backward, per sample: own tensors (gates, masks, indices, ...)
+  Bytes extra_per_microbatch{};  // the same, independent of the number of samples (batch
+                                 // statistics, ...)
+  bool input_until_weight_gradient = false;            // input tensors also needed by the weight gradient
+  bool output_gradient_until_weight_gradient = false;  // dy (after the activation) needed by it
+  bool output_until_weight_gradient = false;           // the output tensor itself (an LSTM's hidden states)
+  Bytes extra_until_weight_gradient{};                 // per sample, own tensors needed by it
+  // The same, independent of the number of samples: normalisations compute their weight gradients
+  // along with the input gradient and keep only these small sums until W adds them up.
+  Bytes extra_until_weight_gradient_per_microbatch{};
+  // Flatten: always a view. Activation: in place where that harms nobody (overwrites() in model.h).
+  bool output_is_input = false;
+};
+StashSpec stash(const LayerSpec& layer, std::span<const Shape> inputs, Bytes element = Bytes(4));
+
+}  // namespace sluice

@@ -1,0 +1,198 @@
+#include "harness/model/layer_spec.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "harness/base/error.h"
+
+namespace sluice {
+namespace {
+
+LayerSpec layer(LayerKind kind) { return {.name = "l", .kind = std::move(kind), .inputs = {-1}, .block = -1}; }
+
+Shape out(LayerKind kind, std::vector<Shape> in) { return output_shape(layer(std::move(kind)), in); }
+
+double forward_flops(LayerKind kind, std::vector<Shape> in) { return flops(layer(std::move(kind)), in).forward.value; }
+
+std::string error_of(LayerKind kind, std::vector<Shape> in) {
+  try {
+    out(std::move(kind), std::move(in));
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(LayerShape, LinearChangesTheLastDimensionOnly) {
+  EXPECT_EQ(out(Linear{64, 10}, {{64}}), (Shape{10}));
+  EXPECT_EQ(out(Linear{64, 10}, {{20, 64}}), (Shape{20, 10}));
+}
+
+TEST(LayerShape, ConvolutionAndPoolingRoundDown) {
+  EXPECT_EQ(out(Conv2d{.in = 3, .out = 8, .kernel = 3, .stride = 2, .padding = 1}, {{3, 32, 30}}), (Shape{8, 16, 15}));
+  // Kernels 1 x 7 and 7 x 1, padded along their length.
+  EXPECT_EQ(out(Conv2d{.in = 3, .out = 8, .kernel = 1, .kernel_w = 7, .padding_w = 3}, {{3, 9, 9}}), (Shape{8, 9, 9}));
+  EXPECT_EQ(out(Conv2d{.in = 3, .out = 8, .kernel = 7, .padding = 3, .kernel_w = 1}, {{3, 9, 9}}), (Shape{8, 9, 9}));
+  EXPECT_EQ(out(Conv2d{.in = 3, .out = 8, .kernel = 1, .kernel_w = 7}, {{3, 9, 9}}), (Shape{8, 9, 3}));
+  EXPECT_EQ(out(Pool2d{.kernel = 3, .stride = 2}, {{8, 15, 8}}), (Shape{8, 7, 3}));
+  EXPECT_EQ(out(Pool2d{.mode = Pool2d::Mode::global_average}, {{8, 7, 5}}), (Shape{8, 1, 1}));
+}
+
+TEST(LayerShape, SequencesAndJoins) {
+  EXPECT_EQ(out(Embedding{1000, 16}, {{20}}), (Shape{20, 16}));
+  EXPECT_EQ(out(Lstm{16, 32}, {{20, 16}}), (Shape{20, 32}));
+  EXPECT_EQ(out(LstmCell{16, 32}, {{16}, {64}}), (Shape{64}));
+  EXPECT_EQ(out(Attention{.width = 16, .heads = 4}, {{20, 16}}), (Shape{20, 16}));
+  EXPECT_EQ(out(Add{}, {{3, 4}, {3, 4}, {3, 4}}), (Shape{3, 4}));
+  EXPECT_EQ(out(Concat{.axis = 0}, {{3, 4, 4}, {5, 4, 4}}), (Shape{8, 4, 4}));
+  EXPECT_EQ(out(Concat{.axis = 1}, {{3, 4}, {3, 1}}), (Shape{3, 5}));
+  EXPECT_EQ(out(Flatten{}, {{8, 7, 5}}), (Shape{280}));
+  EXPECT_EQ(out(CrossEntropyLoss{}, {{20, 10}}), (Shape{}));
+}
+
+TEST(LayerShape, TextLayersTakeTheirTokenIdsLast) {
+  EXPECT_EQ(out(PositionEmbedding{40, 16}, {{20, 16}}), (Shape{20, 16}));
+  EXPECT_EQ(out(Lstm{.in = 16, .hidden = 32, .reverse = true}, {{20, 16}, {20}}), (Shape{20, 32}));
+  EXPECT_EQ(out(Attention{.width = 16, .heads = 4}, {{20, 16}, {20}}), (Shape{20, 16}));
+  const CrossAttention cross{.width = 16, .memory = 8, .heads = 4};
+  EXPECT_EQ(out(cross, {{20, 16}, {7, 8}}), (Shape{20, 16}));
+  EXPECT_EQ(out(cross, {{20, 16}, {7, 8}, {7}}), (Shape{20, 16}));
+  EXPECT_EQ(out(SequencePool{}, {{20, 16}, {20}}), (Shape{16}));
+  for (const LayerKind& kind : {LayerKind(Lstm{1, 1}), LayerKind(Attention{1, 1}), LayerKind(SequencePool{})})
+    EXPECT_EQ(token_input(kind), 1) << kind_name(kind);
+  EXPECT_EQ(token_input(Embedding{2, 1}), 0);
+  EXPECT_EQ(token_input(cross), 2);
+  EXPECT_EQ(token_input(Linear{1, 1}), -1);
+}
+
+TEST(LayerShape, TextLayersNameWhatDoesNotFit) {
+  const CrossAttention cross{.width = 16, .memory = 8, .heads = 4};
+  const auto mentions = [](const std::string& text, const char* what) {
+    EXPECT_NE(text.find(what), std::string::npos) << text;
+  };
+  mentions(error_of(cross, {{20, 16}, {7, 8}, {20}}), "one token id a step of [7, 8]");
+  mentions(error_of(cross, {{20, 16}}), "takes 2 or 3 inputs, has 1");
+  mentions(error_of(cross, {{20, 16}, {7, 9}}), "a last dimension of 8");
+  mentions(error_of(CrossAttention{16, 8, 3}, {{20, 16}, {7, 8}}), "not a multiple of 3 heads");
+  mentions(error_of(SequencePool{}, {{20, 16}}), "takes 2 inputs, has 1");
+  mentions(error_of(SequencePool{}, {{20, 16}, {19}}), "one token id a step");
+  mentions(error_of(PositionEmbedding{10, 16}, {{20, 16}}), "has 10 positions");
+  mentions(error_of(Linear{16, 1}, {{16}, {16}}), "takes 1 input, has 2");
+}
+
+TEST(LayerShape, ErrorsNameTheLayerAndWhatDoesNotFit) {
+  EXPECT_EQ(error_of(Linear{64, 10}, {{63}}), "layer 'l' (Linear): expects a last dimension of 64, the input is [63]");
+  EXPECT_EQ(error_of(Conv2d{3, 8, 3}, {{1, 9, 9}}), "layer 'l' (Conv2d): expects 3 channels, the input is [1, 9, 9]");
+  EXPECT_NE(error_of(Conv2d{3, 8, 5}, {{3, 4, 4}}).find("empty output"), std::string::npos);
+  EXPECT_NE(error_of(Conv2d{3, 8, 5}, {{48}}).find("channels, height, width"), std::string::npos);
+  EXPECT_NE(error_of(Attention{.width = 10, .heads = 4}, {{3, 10}}).find("multiple"), std::string::npos);
+  EXPECT_NE(error_of(Add{}, {{3}, {4}}).find("differ"), std::string::npos);
+  EXPECT_NE(error_of(Concat{.axis = 0}, {{3, 4}, {3, 5}}).find("differ"), std::string::npos);
+  EXPECT_NE(error_of(Concat{.axis = 2}, {{3, 4}}).find("outside"), std::string::npos);
+  EXPECT_NE(error_of(LstmCell{16, 32}, {{16}}).find("takes 2 inputs, has 1"), std::string::npos);
+  EXPECT_NE(error_of(LstmCell{16, 32}, {{16}, {32}}).find("state of [64]"), std::string::npos);
+  EXPECT_NE(error_of(Dropout{1.0}, {{4}}).find("probability"), std::string::npos);
+  EXPECT_NE(error_of(Pool2d{.kernel = 2, .stride = 2, .padding = 2}, {{1, 9, 9}}).find("half"), std::string::npos);
+  EXPECT_NE(error_of(BatchNorm{8}, {{4, 3, 3}}).find("8 features"), std::string::npos);
+  EXPECT_NE(error_of(CrossEntropyLoss{}, {{2, 3, 4}}).find("classes"), std::string::npos);
+}
+
+TEST(LayerParameters, CountsByHand) {
+  EXPECT_EQ(parameter_count(layer(Linear{64, 10})), 650);
+  EXPECT_EQ(parameter_count(layer(Linear{.in = 64, .out = 10, .bias = false})), 640);
+  EXPECT_EQ(parameter_count(layer(Conv2d{3, 8, 3})), 8 * 27 + 8);
+  EXPECT_EQ(parameter_count(layer(Conv2d{.in = 3, .out = 8, .kernel = 1, .kernel_w = 7})), 8 * 3 * 7 + 8);
+  EXPECT_EQ(parameter_count(layer(BatchNorm{8})), 16);
+  EXPECT_EQ(parameter_count(layer(LayerNorm{8})), 16);
+  EXPECT_EQ(parameter_count(layer(Embedding{100, 16})), 1600);
+  EXPECT_EQ(parameter_count(layer(Lstm{16, 32})), 128 * 16 + 128 * 32 + 2 * 128);
+  EXPECT_EQ(parameter_count(layer(LstmCell{16, 32})), 128 * 16 + 128 * 32 + 2 * 128);
+  EXPECT_EQ(parameter_count(layer(Attention{.width = 16, .heads = 4})), 4 * 16 * 16 + 4 * 16);
+  EXPECT_EQ(parameter_count(layer(CrossAttention{.width = 16, .memory = 8, .heads = 4})),
+            (16 * 16 + 16) + (32 * 8 + 32) + (16 * 16 + 16));
+  EXPECT_EQ(parameter_count(layer(PositionEmbedding{20, 16})), 320);
+  EXPECT_EQ(parameter_count(layer(SequencePool{})), 0);
+  EXPECT_EQ(parameter_count(layer(Activation{})), 0);
+}
+
+TEST(LayerParameters, InitialisationHasTorchsBounds) {
+  const auto conv = parameters(layer(Conv2d{4, 8, 3}));
+  ASSERT_EQ(conv.size(), 2u);
+  EXPECT_EQ(conv[0].shape, (Shape{8, 4, 3, 3}));
+  EXPECT_NEAR(conv[0].bound, 1 / 6.0, 1e-15);  // 1 / sqrt(36)
+  EXPECT_DOUBLE_EQ(conv[1].bound, 1 / 6.0);
+  const auto lstm = parameters(layer(Lstm{16, 25}));
+  ASSERT_EQ(lstm.size(), 4u);
+  EXPECT_EQ(lstm[1].name, "weight_hh");
+  EXPECT_EQ(lstm[1].shape, (Shape{100, 25}));
+  EXPECT_DOUBLE_EQ(lstm[0].bound, 0.2);
+  EXPECT_EQ(parameters(layer(BatchNorm{8}))[0].init, ParameterSpec::Init::ones);
+  EXPECT_EQ(parameters(layer(Embedding{5, 2}))[0].init, ParameterSpec::Init::normal);
+}
+
+TEST(LayerFlops, MultiplyAddsCountTwice) {
+  EXPECT_EQ(forward_flops(Linear{64, 10}, {{64}}), 1280);
+  EXPECT_EQ(forward_flops(Linear{64, 10}, {{20, 64}}), 25600);
+  // 8 maps of 16 x 16, each element 27 multiply-adds.
+  EXPECT_EQ(forward_flops(Conv2d{.in = 3, .out = 8, .kernel = 3, .stride = 2, .padding = 1}, {{3, 32, 32}}),
+            2.0 * 8 * 256 * 27);
+  EXPECT_EQ(forward_flops(Conv2d{.in = 3, .out = 8, .kernel = 1, .kernel_w = 7}, {{3, 9, 9}}), 2.0 * 8 * 9 * 3 * 3 * 7);
+  EXPECT_EQ(forward_flops(Lstm{2, 3}, {{5, 2}}), 5 * (2.0 * 12 * 5 + 27));
+  // Projections 4 * 2 * 3 * 8 * 8, scores and values 2 * 2 * 3 * 3 * 8.
+  EXPECT_EQ(forward_flops(Attention{.width = 8, .heads = 2}, {{3, 8}}), 1536 + 288);
+  // Causal: 6 of the 9 pairs.
+  EXPECT_EQ(forward_flops(Attention{.width = 8, .heads = 2, .causal = true}, {{3, 8}}), 1536 + 192);
+}
+
+TEST(LayerFlops, CrossAttentionCountsBothSequences) {
+  // Queries and output 2 * 2 * 3 * 8 * 8, keys and values 2 * 2 * 5 * 4 * 8, scores and values
+  // 2 * 2 * 3 * 5 * 8; backward five such products.
+  const std::vector<Shape> in{{3, 8}, {5, 4}};
+  const LayerFlops work = flops(layer(CrossAttention{.width = 8, .memory = 4, .heads = 2}), in);
+  EXPECT_EQ(work.forward, Flops(768 + 640 + 480));
+  EXPECT_EQ(work.input_gradient, Flops(768 + 640 + 1200));
+  EXPECT_EQ(work.weight_gradient, Flops(768 + 640));
+}
+
+TEST(LayerFlops, WeightGradientOfAProductCostsAsMuchAsItsForward) {
+  const std::vector<Shape> in{{20, 64}};
+  const LayerFlops linear = flops(layer(Linear{64, 10}), in);
+  EXPECT_EQ(linear.input_gradient, linear.forward);
+  EXPECT_EQ(linear.weight_gradient, linear.forward);
+  EXPECT_EQ(flops(layer(Activation{}), in).weight_gradient, Flops(0));
+  const std::vector<Shape> ids{{20}};
+  EXPECT_EQ(flops(layer(Embedding{100, 16}), ids).forward, Flops(0));
+  EXPECT_EQ(flops(layer(Embedding{100, 16}), ids).weight_gradient, Flops(320));
+}
+
+TEST(LayerStash, KeepsWhatTheBackwardFormulasNeed) {
+  const std::vector<Shape> image{{8, 6, 6}};
+  const StashSpec conv = stash(layer(Conv2d{8, 4, 3}), image);
+  EXPECT_TRUE(conv.keeps_input && conv.input_until_weight_gradient && conv.output_gradient_until_weight_gradient);
+  EXPECT_EQ(conv.extra, Bytes(0));
+  const StashSpec relu = stash(layer(Activation{}), image);
+  EXPECT_TRUE(relu.keeps_output && relu.output_is_input && !relu.keeps_input);
+  const StashSpec gelu = stash(layer(Activation{Activation::Kind::gelu}), image);
+  EXPECT_TRUE(gelu.keeps_input && !gelu.keeps_output && !gelu.output_is_input);
+  EXPECT_EQ(stash(layer(Pool2d{}), image).extra, Bytes(8 * 8 * 3 * 3));
+  EXPECT_EQ(stash(layer(BatchNorm{8}), image).extra_per_microbatch, Bytes(64));
+  EXPECT_EQ(stash(layer(Dropout{}), image).extra, Bytes(288));
+}
+
+TEST(LayerStash, OwnTensorsScaleWithTheElement) {
+  const std::vector<Shape> words{{5, 8}};
+  EXPECT_EQ(stash(layer(LayerNorm{8}), words).extra, Bytes(2 * 5 * 4));
+  EXPECT_EQ(stash(layer(Lstm{8, 3}), words).extra, Bytes(5 * 5 * 3 * 4));
+  EXPECT_EQ(stash(layer(Lstm{8, 3}), words, Bytes(8)).extra, Bytes(5 * 5 * 3 * 8));
+  const StashSpec attention = stash(layer(Attention{.width = 8, .heads = 2}), words);
+  EXPECT_EQ(attention.extra, Bytes(4 * (4 * 40 + 2 * 5)));
+  EXPECT_EQ(attention.extra_until_weight_gradient, Bytes(4 * 4 * 40));
+  const std::vector<Shape> two{{5, 8}, {3, 4}};
+  const StashSpec cross = stash(layer(CrossAttention{.width = 8, .memory = 4, .heads = 2}), two);
+  EXPECT_EQ(cross.extra, Bytes(4 * (2 * 40 + 2 * 24 + 2 * 5)));
+  EXPECT_EQ(cross.extra_until_weight_gradient, Bytes(4 * (2 * 40 + 2 * 24)));
+}
+
+}  // namespace
+}  // namespace sluice

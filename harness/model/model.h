@@ -1,0 +1,86 @@
+// ModelGraph: a model as a DAG of LayerSpecs in topological order, plus what its stages look like:
+// which tensors cross a cut, and how many bytes a stage stashes per micro-batch.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/model/layer_spec.h"
+
+namespace sluice {
+
+struct ModelInput {
+  Shape shape;                // without the batch dimension
+  bool is_token_ids = false;  // int64 instead of floating point; takes no gradient
+};
+
+struct ModelGraph {
+  std::string name;
+  std::vector<ModelInput> inputs;
+  std::vector<LayerSpec> layers;  // every layer's inputs come before it; a loss is last
+
+  // Output shape of every layer. Throws InputError: cyclic or dangling input, shape that does not
+  // fit, duplicate name, loss that is not last, a layer whose output nobody reads.
+  std::vector<Shape> shapes() const;
+};
+
+std::int64_t parameter_count(const ModelGraph& model);
+
+// A value that crosses a stage boundary: the output of `layer` (or model input if negative).
+struct StageInterface {
+  std::vector<int> receives;  // producers outside the stage whose output the stage reads,
+                              // ascending; model inputs (negative) come first as -1, -2, ...
+  std::vector<int> sends;     // layers of the stage whose output another stage reads, ascending
+};
+
+// stage_of[i] = stage of layer i. Result: one per stage.
+std::vector<StageInterface> interfaces(const ModelGraph& model, std::span<const int> stage_of, int stages);
+
+// Bytes of the output of `producer` (layer index, or negative model input) for `batch` samples.
+Bytes output_bytes(const ModelGraph& model, std::span<const Shape> shapes, int producer, std::int64_t batch,
+                   Bytes element = Bytes(4));
+
+// One flag per entry of `layers` (the layers of a stage): an activation that may write over its
+// input, because the input is made inside the stage by a layer that does not keep it (views looked
+// through), and nothing else in the model reads it. Accounting and the real stage both ask here.
+std::vector<bool> overwrites(const ModelGraph& model, std::span<const int> layers);
+
+// What the given layers keep for one micro-batch of `batch` samples between F and the end of I/B
+// (`forward`), and between I and W once split (`weight`). Tensors shared by several layers count
+// once; a received input counts for the stage that keeps it; the model's own input data and the
+// loss's target do not: whoever feeds the pipeline holds them anyway.
+struct StageStash {
+  Bytes forward, weight;
+};
+// So much for every sample, and so much for a micro-batch of any size.
+struct GrowingStash {
+  StageStash per_sample, per_micro_batch;
+  StageStash of(std::int64_t batch) const {
+    return {per_micro_batch.forward + batch * per_sample.forward, per_micro_batch.weight + batch * per_sample.weight};
+  }
+};
+StageStash stage_stash(const ModelGraph& model, std::span<const Shape> shapes, std::span<const int> layers,
+                       std::int64_t batch, Bytes element = Bytes(4));
+
+// The same for whoever asks for many stages of one model, in time that grows with the stage alone.
+class StageStashes {
+ public:
+  StageStashes(const ModelGraph& model, std::span<const Shape> shapes, Bytes element = Bytes(4));
+  GrowingStash of(std::span<const int> layers) const;
+
+ private:
+  struct Layer {
+    StashSpec keeps;
+    Bytes output;  // of one sample
+    std::vector<int> inputs;
+    std::vector<int> readers;  // once for every time it is read
+    bool keeps_output = false, is_view = false, passes_gradient_on = false;
+    bool may_overwrite = false;  // where what it reads allows it
+  };
+  const Layer& at(int layer) const { return layers_[static_cast<std::size_t>(layer)]; }
+
+  std::vector<Layer> layers_;
+};
+
+}  // namespace sluice

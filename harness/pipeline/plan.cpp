@@ -1,0 +1,225 @@
+#include "harness/pipeline/plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "harness/base/error.h"
+
+namespace sluice {
+
+std::vector<int> stage_of_layers(const Plan& plan, std::size_t layers) {
+  std::vector<int> stage_of(layers, -1);
+  for (std::size_t s = 0; s < plan.stages.size(); ++s)
+    for (const int layer : plan.stages[s].layers) {
+      if (layer < 0 || static_cast<std::size_t>(layer) >= layers)
+        throw InputError(
+            "plan", "stage " + std::to_string(s) + " names layer " + std::to_string(layer) + ", which does not exist");
+      int& owner = stage_of[static_cast<std::size_t>(layer)];
+      if (owner >= 0)
+        throw InputError("plan", "layer " + std::to_string(layer) + " is in stages " + std::to_string(owner) + " and " +
+                                     std::to_string(s));
+      owner = static_cast<int>(s);
+    }
+  const auto missing = std::ranges::find(stage_of, -1);
+  if (missing != stage_of.end())
+    throw InputError("plan", "layer " + std::to_string(missing - stage_of.begin()) + " is in no stage");
+  return stage_of;
+}
+
+std::vector<std::pair<StageId, StageId>> stage_edges(const Plan& plan, const std::vector<std::vector<int>>& inputs) {
+  const std::vector<int> stage_of = stage_of_layers(plan, inputs.size());
+  std::set<std::pair<StageId, StageId>> edges;
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    for (const int p : inputs[i])
+      if (p >= 0 && stage_of[static_cast<std::size_t>(p)] != stage_of[i])
+        edges.insert({StageId(stage_of[static_cast<std::size_t>(p)]), StageId(stage_of[i])});
+  edges.insert(plan.imposed_edges.begin(), plan.imposed_edges.end());
+  return {edges.begin(), edges.end()};
+}
+
+static std::vector<std::vector<int>> inputs_of(const CostGraph& costs) {
+  std::vector<std::vector<int>> inputs;
+  for (const LayerCost& layer : costs.layers) inputs.push_back(layer.inputs);
+  return inputs;
+}
+
+static bool takes_groups(const Plan& plan) {
+  return std::ranges::any_of(plan.stages, [](const PlanStage& s) { return s.micros_per_op != 1; });
+}
+
+StageGraph stage_graph(const Plan& plan, const CostGraph& costs) {
+  StageGraph graph = stage_graph(static_cast<int>(plan.stages.size()), stage_edges(plan, inputs_of(costs)), "plan");
+  if (takes_groups(plan))
+    for (const PlanStage& stage : plan.stages) graph.micros_per_op.push_back(stage.micros_per_op);
+  return graph;
+}
+
+RankMap ranks_of(const Plan& plan) {
+  RankMap map;
+  std::map<DeviceId, Rank> rank_of;
+  map.placement.replica_of = plan.replica_of;
+  for (const DeviceId device : plan.rank_order)
+    if (rank_of.try_emplace(device, Rank(map.devices.size())).second) map.devices.push_back(device);
+  for (const PlanStage& stage : plan.stages) {
+    auto& ranks = map.placement.stages.emplace_back();
+    if (stage.devices.empty()) throw InputError("plan", "a stage has no device");
+    const auto shared_by = static_cast<std::size_t>(stage.tensor);
+    if (stage.tensor < 1 || stage.devices.size() % shared_by != 0)
+      throw InputError("plan", std::to_string(stage.devices.size()) +
+                                   " devices of a stage cannot share its layers by " + std::to_string(stage.tensor));
+    for (std::size_t d = 0; d < stage.devices.size(); d += shared_by) {
+      const auto [found, fresh] = rank_of.try_emplace(stage.devices[d], Rank(map.devices.size()));
+      if (fresh && !plan.rank_order.empty())
+        throw InputError("plan", "device " + std::to_string(stage.devices[d].value) + " has no rank");
+      if (fresh) map.devices.push_back(stage.devices[d]);
+      ranks.push_back(found->second);
+    }
+    if (!stage.weight_gradient_device) continue;
+    const auto [found, fresh] = rank_of.try_emplace(*stage.weight_gradient_device, Rank(map.devices.size()));
+    if (fresh) map.devices.push_back(*stage.weight_gradient_device);
+    map.placement.weight_gradient_ranks.resize(plan.stages.size(), Rank(-1));
+    map.placement.weight_gradient_ranks[map.placement.stages.size() - 1] = found->second;
+  }
+  return map;
+}
+
+namespace {
+
+// F, I and W of a layer of the plan on a device.
+DeviceTime time_on(const LayerCost& layer, const LayerVariant* variant, const Device& device) {
+  if (variant) {  // published as one figure
+    const Seconds third = variant->seconds / (3 * device.speed);
+    return {device.name, third, third, third};
+  }
+  const auto measured = std::ranges::find(layer.on, device.name, &DeviceTime::device);
+  if (measured != layer.on.end()) return *measured;
+  return {device.name, layer.forward / device.speed, layer.input_gradient / device.speed,
+          layer.weight_gradient / device.speed};
+}
+
+// The variant that the plan runs its stage's i-th layer in; null: none, as measured.
+const LayerVariant* variant_of(const PlanStage& stage, std::size_t i, const CostGraph& costs) {
+  if (stage.variants.empty()) return nullptr;
+  const LayerCost& layer = costs.layers[static_cast<std::size_t>(stage.layers[i])];
+  if (layer.variants.empty()) return nullptr;
+  return &layer.variants.at(static_cast<std::size_t>(stage.variants.at(i)));
+}
+
+}  // namespace
+
+// Every stage from the costs of the micro-batches that its ops take at once.
+static std::vector<StageCost> grouped_stage_costs(Plan plan, const CostGraph& costs, const Cluster& cluster) {
+  std::vector<int> micros_per_op;
+  for (PlanStage& stage : plan.stages) micros_per_op.push_back(std::exchange(stage.micros_per_op, 1));
+  std::vector<StageCost> result(plan.stages.size());
+  for (const int micros : std::set(micros_per_op.begin(), micros_per_op.end())) {
+    const auto all = stage_costs(plan, grouped_costs(costs, micros), cluster);
+    for (std::size_t s = 0; s < all.size(); ++s)
+      if (micros_per_op[s] == micros) result[s] = all[s];
+  }
+  return result;
+}
+
+std::vector<StageCost> stage_costs(const Plan& plan, const CostGraph& costs, const Cluster& cluster) {
+  if (takes_groups(plan)) return grouped_stage_costs(plan, costs, cluster);
+  std::vector<StageCost> result;
+  for (const PlanStage& stage : plan.stages) {
+    StageCost slowest;
+    for (const DeviceId id : stage.devices) {
+      if (id.value < 0 || id.index() >= cluster.devices.size())
+        throw InputError("plan", "device " + std::to_string(id.value) + " does not exist",
+                         "cluster '" + cluster.name + "' has " + std::to_string(cluster.devices.size()));
+      const Device& device = cluster.devices[id.index()];
+      StageCost cost;
+      for (std::size_t i = 0; i < stage.layers.size(); ++i) {
+        const LayerCost& layer = costs.layers[static_cast<std::size_t>(stage.layers[i])];
+        const LayerVariant* variant = variant_of(stage, i, costs);
+        const DeviceTime time = time_on(layer, variant, device);
+        cost.forward += time.forward;
+        cost.input_gradient += time.input_gradient;
+        cost.weight_gradient += time.weight_gradient;
+        cost.update += layer.update / device.speed;
+        cost.parameters += variant ? variant->parameters : layer.parameters;
+      }
+      const auto work = [](const StageCost& c) { return c.forward + c.input_gradient + c.weight_gradient + c.update; };
+      if (id == stage.devices.front() || work(cost) > work(slowest)) slowest = cost;
+    }
+    result.push_back(slowest);
+  }
+  return result;
+}
+
+Bytes edge_bytes(const Plan& plan, const CostGraph& costs, StageId from, StageId to) {
+  const PlanStage& source = plan.stages[from.index()];
+  const PlanStage& sink = plan.stages[to.index()];
+  std::map<int, Bytes> crossing;  // by producer: the most that a consumer asks for
+  for (std::size_t i = 0; i < sink.layers.size(); ++i) {
+    const LayerCost& layer = costs.layers[static_cast<std::size_t>(sink.layers[i])];
+    const LayerVariant* variant = variant_of(sink, i, costs);
+    for (std::size_t n = 0; n < layer.inputs.size(); ++n) {
+      const int producer = layer.inputs[n];
+      const auto found = std::ranges::lower_bound(source.layers, producer);
+      if (found == source.layers.end() || *found != producer) continue;
+      Bytes bytes =
+          layer.input_bytes.empty() ? costs.layers[static_cast<std::size_t>(producer)].output : layer.input_bytes[n];
+      if (variant && !variant->input_sync.empty()) bytes += variant->input_sync[n];
+      const LayerVariant* made = variant_of(source, static_cast<std::size_t>(found - source.layers.begin()), costs);
+      if (made)
+        if (const auto sync = made->output_sync.find(sink.layers[i]); sync != made->output_sync.end())
+          bytes += sync->second;
+      Bytes& most = crossing[producer];
+      most = std::max(most, bytes);
+    }
+  }
+  Bytes total;
+  for (const auto& [producer, bytes] : crossing) total += bytes;
+  return total;
+}
+
+SearchReport search_report(const Plan& plan) {
+  if (plan.search) return *plan.search;
+  return {plan.objective, "slowest stage", plan.states, plan.complete};
+}
+
+nlohmann::json plan_json(const Plan& plan, const CostGraph& costs, const std::string& system,
+                         std::optional<Seconds> simulated) {
+  const SearchReport search = search_report(plan);
+  nlohmann::json json = {{"system", system},
+                         {"objective", search.objective},
+                         {"objective_name", search.objective_name},
+                         {"micro_batch", plan.micro_batch},
+                         {"states", search.states},
+                         {"search_seconds", plan.search_seconds},
+                         {"complete", search.complete},
+                         {"stages", nlohmann::json::array()},
+                         {"edges", nlohmann::json::array()}};
+  if (plan.search) json["objective_name"] = plan.search->objective_name;
+  json["simulated_seconds"] = simulated ? nlohmann::json(simulated->value) : nlohmann::json(nullptr);
+  for (const PlanStage& stage : plan.stages) {
+    nlohmann::json devices = nlohmann::json::array();
+    for (const DeviceId d : stage.devices) devices.push_back(d.value);
+    json["stages"].push_back({{"layers", stage.layers},
+                              {"devices", devices},
+                              {"data", stage.devices.size() / static_cast<std::size_t>(stage.tensor)},
+                              {"tensor", stage.tensor}});
+    if (stage.recompute) json["stages"].back()["recompute"] = true;
+    if (!stage.variants.empty()) {
+      nlohmann::json& names = json["stages"].back()["variants"] = nlohmann::json::array();
+      for (std::size_t i = 0; i < stage.layers.size(); ++i) {
+        const LayerVariant* variant = variant_of(stage, i, costs);
+        names.push_back(variant ? variant->id : "");
+      }
+    }
+    if (stage.weight_gradient_device)
+      json["stages"].back()["weight_gradient_device"] = stage.weight_gradient_device->value;
+    if (stage.micros_per_op != 1) json["stages"].back()["micro_batch"] = stage.micros_per_op * plan.micro_batch;
+  }
+  for (const auto& [from, to] : stage_edges(plan, inputs_of(costs))) json["edges"].push_back({from.value, to.value});
+  return json;
+}
+
+}  // namespace sluice

@@ -1,0 +1,86 @@
+// Plan: which layers on which devices, replicated how, with what micro-batch: a DAG of stages, not
+// a chain.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/model/cluster.h"
+#include "harness/model/cost_graph.h"
+#include "harness/pipeline/schedule.h"
+
+namespace sluice {
+
+struct PlanStage {
+  std::vector<int> layers;        // ascending indices into the model's layers
+  std::vector<DeviceId> devices;  // more than one: data-parallel replicas, `tensor` devices each
+  int micros_per_op = 1;          // micro-batches that one of its ops takes at once
+  int tensor = 1;                 // devices that share every layer of a replica
+  bool recompute = false;         // keeps its input only; the backward makes the activations again
+  // Runs the weight gradients, where that is not the stage's (one) device.
+  std::optional<DeviceId> weight_gradient_device = {};
+  std::vector<int> variants = {};  // per layer: index into LayerCost::variants; empty: as measured
+};
+
+// What a search says of itself; the time it took is for its caller to measure.
+struct SearchReport {
+  double objective = 0;        // what the planner minimised, in its own terms (mostly seconds)
+  std::string objective_name;  // "iteration time of its own schedule"
+  std::int64_t states = 0;     // visited
+  bool complete = true;        // false: cut short, and this is the best plan so far
+};
+
+struct Plan {
+  std::vector<PlanStage> stages;  // in topological order
+  std::int64_t micro_batch = 1;   // samples
+  double objective = 0;           // seconds: what the planner minimised, in its own terms
+  std::int64_t states = 0;        // visited by the search
+  double search_seconds = 0;
+  bool complete = true;                      // false: the search was cut short and this is the best so far
+  std::vector<std::size_t> replica_of = {};  // of every micro-batch: Placement::replica_of
+  std::vector<DeviceId> rank_order = {};     // device of every rank; empty: in order of first use
+  std::optional<SearchReport> search;        // where given, it says more than the three fields above it
+  // For planners that also decide the order by the times they expect: per stage, its compute ops in
+  // the order they run in. Empty: the system's schedule follows from the stages alone.
+  std::vector<std::vector<Op>> order;
+  // Edges between stages that carry no tensor: the first stage's forward comes before the second's,
+  // and the second's backward before the first's. A pipeline that is a sequence whatever the model.
+  std::vector<std::pair<StageId, StageId>> imposed_edges;
+};
+
+// Stage of every layer. Throws InputError if a layer is in no stage or in two.
+std::vector<int> stage_of_layers(const Plan& plan, std::size_t layers);
+// Edges between stages, from the layers' inputs (`inputs[i]` as LayerSpec::inputs) and imposed.
+std::vector<std::pair<StageId, StageId>> stage_edges(const Plan& plan, const std::vector<std::vector<int>>& inputs);
+StageGraph stage_graph(const Plan& plan, const CostGraph& costs);
+
+// Ranks: the plan's devices in Plan::rank_order, or of first use; rank r runs on devices[r]. A
+// replica that several devices share is one rank, on the first of them. Throws InputError for a
+// stage without a device, or a rank_order that leaves one out.
+struct RankMap {
+  std::vector<DeviceId> devices;
+  Placement placement;
+};
+RankMap ranks_of(const Plan& plan);
+
+// Per stage, on the plan's devices (the slowest replica counts), for one of its ops: one
+// micro-batch, or as many as it takes at once.
+struct StageCost {
+  Seconds forward, input_gradient, weight_gradient, update;
+  Bytes parameters;
+};
+std::vector<StageCost> stage_costs(const Plan& plan, const CostGraph& costs, const Cluster& cluster);
+
+// Bytes of a micro-batch's activation from one stage to another (all tensors that cross that edge).
+Bytes edge_bytes(const Plan& plan, const CostGraph& costs, StageId from, StageId to);
+
+// The plan's own report; else what its fields say, for planners that balance the slowest stage.
+SearchReport search_report(const Plan& plan);
+
+nlohmann::json plan_json(const Plan& plan, const CostGraph& costs, const std::string& system,
+                         std::optional<Seconds> simulated);
+
+}  // namespace sluice

@@ -1,0 +1,49 @@
+// PipelineReplicas: several pipelines that are alike, each with its share of the micro-batches: data
+// parallelism beside pipeline parallelism. A stage is on one rank (or, where its plan says so,
+// several) of every copy; these are its group, which reduces its gradients or, sharded, its weights
+// too. Two ways to lay p ranks and D copies over devices, here p = 2, D = 4, machines of four:
+//
+//   pipelines (copy after copy)   a b  a b | a b  a b      a stage's group spans the machines
+//   groups (stage after stage)    a a  a a | b b  b b      a group is on one machine
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/pipeline/plan.h"
+#include "harness/pipeline/schedule.h"
+
+namespace sluice {
+
+struct PipelineReplicas {
+  int count = 1;
+  enum class Layout { pipelines, groups } layout = Layout::groups;
+};
+
+// `one` is a plan for `devices` devices, 0 to devices - 1, and `microbatches` micro-batches; the
+// result is for count times as many of both. Copy d runs the micro-batches from d * microbatches
+// on. Throws InputError for a plan that is no pipeline of its own: stages with different numbers of
+// replicas, shared layers or several micro-batches at once.
+Plan replicate(const Plan& one, int devices, int microbatches, const PipelineReplicas& replicas);
+
+// The order of the one pipeline on all of them.
+Schedule replicate(const Schedule& one, const PipelineReplicas& replicas);
+
+// Something that the one pipeline has for every rank, for the ranks of all.
+template <class Value>
+std::vector<Value> replicate(const std::vector<Value>& one, const PipelineReplicas& replicas);
+
+// The number that rank `rank` of `ranks` has in copy `copy`.
+int rank_in_replica(int rank, int replica, int ranks, const PipelineReplicas& replicas);
+
+template <class Value>
+std::vector<Value> replicate(const std::vector<Value>& one, const PipelineReplicas& replicas) {
+  const auto ranks = static_cast<int>(one.size());
+  std::vector<Value> result(one.size() * static_cast<std::size_t>(replicas.count));
+  for (int d = 0; d < replicas.count; ++d)
+    for (int r = 0; r < ranks; ++r)
+      result[static_cast<std::size_t>(rank_in_replica(r, d, ranks, replicas))] = one[static_cast<std::size_t>(r)];
+  return result;
+}
+
+}  // namespace sluice

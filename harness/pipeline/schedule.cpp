@@ -1,0 +1,218 @@
+#include "harness/pipeline/schedule.h"
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+#include <set>
+
+#include "harness/base/error.h"
+
+namespace sluice {
+
+Schedule empty_schedule(int ranks, int microbatches) {
+  return {.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(ranks)), .microbatches = microbatches};
+}
+
+char letter(OpKind kind) { return "FBIW"[static_cast<int>(kind)]; }
+
+std::string to_text(const Op& op) {
+  return std::to_string(op.stage.value) + letter(op.kind) + std::to_string(op.micro.value);
+}
+
+Op parse_op(std::string_view text) {
+  const auto bad = [&] {
+    return InputError("", "'" + std::string(text) + "' is not an op", "write stage, F|B|I|W, micro-batch, like 5I2");
+  };
+  Op op;
+  const char* const end = text.data() + text.size();
+  const auto stage = std::from_chars(text.data(), end, op.stage.value);
+  if (stage.ec != std::errc() || stage.ptr == end || op.stage.value < 0) throw bad();
+  const std::string_view letters = "FBIW";
+  const std::size_t kind = letters.find(*stage.ptr);
+  if (kind == std::string_view::npos) throw bad();
+  op.kind = static_cast<OpKind>(kind);
+  const auto micro = std::from_chars(stage.ptr + 1, end, op.micro.value);
+  if (micro.ec != std::errc() || micro.ptr != end || op.micro.value < 0) throw bad();
+  // Tables are made by stage and micro-batch: a slip of the keyboard must not ask for all memory.
+  if (op.stage.value > 1'000'000 || op.micro.value > 1'000'000) throw bad();
+  return op;
+}
+
+std::vector<std::string> step_texts(const std::vector<Op>& ops) {
+  std::vector<std::string> steps;
+  for (std::size_t k = 0; k < ops.size(); ++k) {
+    const bool second = k > 0 && ops[k - 1].overlapped;
+    if (second) {
+      steps.back() += ";" + to_text(ops[k]) + ")";
+    } else {
+      steps.push_back((ops[k].overlapped ? "(" : "") + to_text(ops[k]));
+    }
+  }
+  return steps;
+}
+
+std::string to_text(const Schedule& schedule) {
+  std::string text;
+  for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
+    text += "rank " + std::to_string(r) + ":";
+    for (const std::string& step : step_texts(schedule.ranks[r])) text += " " + step;
+    text += "\n";
+  }
+  return text;
+}
+
+// "5I2" or "(5F1;2B0)".
+static void parse_step(std::string_view text, std::vector<Op>& ops) {
+  if (!text.starts_with('(')) {
+    ops.push_back(parse_op(text));
+    return;
+  }
+  const std::size_t middle = text.find(';');
+  if (middle == std::string_view::npos || !text.ends_with(')'))
+    throw InputError("", "'" + std::string(text) + "' is not a pair of ops", "write two ops like (5F1;2B0)");
+  ops.push_back(parse_op(text.substr(1, middle - 1)));
+  ops.back().overlapped = true;
+  ops.push_back(parse_op(text.substr(middle + 1, text.size() - middle - 2)));
+}
+
+Schedule parse_schedule(std::string_view text) {
+  Schedule schedule;
+  int line_number = 0;
+  while (!text.empty()) {
+    ++line_number;
+    const std::size_t newline = text.find('\n');
+    std::string_view line = text.substr(0, newline);
+    text.remove_prefix(newline == std::string_view::npos ? text.size() : newline + 1);
+    if (line.empty()) continue;
+    const std::string where = "line " + std::to_string(line_number);
+    const std::string head = "rank " + std::to_string(schedule.ranks.size()) + ":";
+    if (!line.starts_with(head)) throw InputError(where, "expected '" + head + "'");
+    line.remove_prefix(head.size());
+    auto& ops = schedule.ranks.emplace_back();
+    while (!line.empty()) {
+      const std::size_t space = std::min(line.find(' '), line.size());
+      if (space > 0) {
+        try {
+          parse_step(line.substr(0, space), ops);
+        } catch (const InputError& e) {
+          throw InputError(where, e.what());
+        }
+      }
+      line.remove_prefix(std::min(space + 1, line.size()));
+    }
+    for (const Op& op : ops) schedule.microbatches = std::max(schedule.microbatches, op.micro.value + 1);
+  }
+  return schedule;
+}
+
+StageGraph chain(int stages) {
+  StageGraph graph;
+  graph.predecessors.resize(static_cast<std::size_t>(stages));
+  graph.successors.resize(static_cast<std::size_t>(stages));
+  for (int s = 1; s < stages; ++s) {
+    graph.predecessors[static_cast<std::size_t>(s)] = {StageId(s - 1)};
+    graph.successors[static_cast<std::size_t>(s - 1)] = {StageId(s)};
+  }
+  return graph;
+}
+
+StageGraph stage_graph(int stages, const std::vector<std::pair<StageId, StageId>>& edges, const std::string& where) {
+  StageGraph graph;
+  graph.predecessors.resize(static_cast<std::size_t>(stages));
+  graph.successors.resize(static_cast<std::size_t>(stages));
+  std::set<std::pair<StageId, StageId>> seen;
+  for (const auto& [from, to] : edges) {
+    const std::string edge = std::to_string(from.value) + " -> " + std::to_string(to.value);
+    if (from.value < 0 || to.value < 0 || from.value >= stages || to.value >= stages)
+      throw InputError(where, "edge " + edge + " names a stage that does not exist");
+    if (!seen.insert({from, to}).second) throw InputError(where, "edge " + edge + " is given twice");
+    graph.successors[from.index()].push_back(to);
+    graph.predecessors[to.index()].push_back(from);
+  }
+  std::vector<std::size_t> waiting(graph.size());
+  std::vector<std::size_t> ready;
+  for (std::size_t s = 0; s < graph.size(); ++s) {
+    std::ranges::sort(graph.successors[s]);
+    std::ranges::sort(graph.predecessors[s]);
+    waiting[s] = graph.predecessors[s].size();
+    if (waiting[s] == 0) ready.push_back(s);
+  }
+  std::size_t done = 0;
+  for (; !ready.empty(); ++done) {
+    const std::size_t s = ready.back();
+    ready.pop_back();
+    for (const StageId next : graph.successors[s])
+      if (--waiting[next.index()] == 0) ready.push_back(next.index());
+  }
+  if (done != graph.size()) {
+    const auto stuck = std::ranges::find_if(waiting, [](std::size_t n) { return n > 0; }) - waiting.begin();
+    throw InputError(where, "the stages form a cycle through stage " + std::to_string(stuck));
+  }
+  return graph;
+}
+
+int micros_per_message(const StageGraph& graph, StageId a, StageId b) {
+  if (graph.micros_per_op.empty()) return 1;
+  return std::gcd(graph.micros_per_op_of(a), graph.micros_per_op_of(b));
+}
+
+MicroRange neighbour_ops(const StageGraph& graph, StageId stage, Micro op, StageId neighbour) {
+  if (graph.micros_per_op.empty()) return {op.value, op.value + 1};
+  const int mine = graph.micros_per_op_of(stage), theirs = graph.micros_per_op_of(neighbour);
+  return {op.value * mine / theirs, ((op.value + 1) * mine + theirs - 1) / theirs};
+}
+
+MicroRange messages_of(const StageGraph& graph, StageId stage, Micro op, StageId neighbour) {
+  if (graph.micros_per_op.empty()) return {op.value, op.value + 1};
+  const int per_op = graph.micros_per_op_of(stage) / micros_per_message(graph, stage, neighbour);
+  return {op.value * per_op, (op.value + 1) * per_op};
+}
+
+Micro op_of_message(const StageGraph& graph, StageId stage, Micro message, StageId neighbour) {
+  if (graph.micros_per_op.empty()) return message;
+  const int per_op = graph.micros_per_op_of(stage) / micros_per_message(graph, stage, neighbour);
+  return Micro(message.value / per_op);
+}
+
+int Placement::rank_count() const {
+  int count = 0;
+  for (const auto& ranks : stages)
+    for (const Rank rank : ranks) count = std::max(count, rank.value + 1);
+  for (const Rank rank : weight_gradient_ranks) count = std::max(count, rank.value + 1);
+  return count;
+}
+
+Placement one_stage_per_rank(int ranks) {
+  Placement placement;
+  for (int r = 0; r < ranks; ++r) placement.stages.push_back({Rank(r)});
+  return placement;
+}
+
+std::vector<RankPeak> peaks(const Schedule& schedule) {
+  std::vector<RankPeak> result;
+  for (const auto& ops : schedule.ranks) {
+    RankPeak now, peak;
+    for (const Op& op : ops) {
+      switch (op.kind) {
+        case OpKind::forward:
+          ++now.in_flight, ++now.until_weight_gradient;
+          break;
+        case OpKind::backward:
+          --now.in_flight, --now.until_weight_gradient;
+          break;
+        case OpKind::input_gradient:
+          --now.in_flight;
+          break;
+        case OpKind::weight_gradient:
+          --now.until_weight_gradient;
+          break;
+      }
+      peak.in_flight = std::max(peak.in_flight, now.in_flight);
+      peak.until_weight_gradient = std::max(peak.until_weight_gradient, now.until_weight_gradient);
+    }
+    result.push_back(peak);
+  }
+  return result;
+}
+
+}  // namespace sluice

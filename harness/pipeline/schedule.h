@@ -1,0 +1,108 @@
+// Schedule: for every rank the list of compute ops it runs, in order. Data with a text form that
+// round-trips: "5I2" is stage 5, input gradient, micro-batch 2. Generators emit compute ops only;
+// lowering (program.h) adds communication, reductions and optimizer steps.
+//   F forward, B whole backward, I input gradient, W weight gradient (B = I + W, unsplit).
+// B never means the input gradient here, although the zero-bubble and ZeroPP papers use it so.
+// "(5F1;2B0)" is an overlapped pair (DualPipe): one step of the rank. It begins when the inputs of
+// both ops are there and hands on the outputs of both at its end.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/base/ids.h"
+
+namespace sluice {
+
+enum class OpKind : std::uint8_t { forward, backward, input_gradient, weight_gradient };
+
+struct Op {
+  OpKind kind = OpKind::forward;
+  StageId stage;
+  Micro micro;
+  bool overlapped = false;  // with the next op of its rank: the first of a pair
+  friend bool operator==(const Op&, const Op&) = default;
+};
+
+inline Op forward_op(int stage, int micro) { return {OpKind::forward, StageId(stage), Micro(micro)}; }
+inline Op backward_op(int stage, int micro) { return {OpKind::backward, StageId(stage), Micro(micro)}; }
+inline Op input_gradient_op(int stage, int micro) { return {OpKind::input_gradient, StageId(stage), Micro(micro)}; }
+inline Op weight_gradient_op(int stage, int micro) { return {OpKind::weight_gradient, StageId(stage), Micro(micro)}; }
+
+struct Schedule {
+  std::vector<std::vector<Op>> ranks;
+  int microbatches = 0;
+  friend bool operator==(const Schedule&, const Schedule&) = default;
+};
+
+Schedule empty_schedule(int ranks, int microbatches);
+
+char letter(OpKind kind);            // F, B, I, W
+std::string to_text(const Op& op);   // "5I2"
+Op parse_op(std::string_view text);  // throws InputError
+// What a rank does step by step: "0F0", "(0F1;3B4)".
+std::vector<std::string> step_texts(const std::vector<Op>& ops);
+std::string to_text(const Schedule& s);          // one line a rank: "rank 0: 0F0 0F1 ..."
+Schedule parse_schedule(std::string_view text);  // the inverse; throws InputError with the line
+
+// The stage DAG: which stages feed which. A chain unless the plan says otherwise.
+struct StageGraph {
+  std::vector<std::vector<StageId>> predecessors, successors;  // each ascending
+  // Per stage: how many of the schedule's micro-batches one of its ops takes at once; empty: one.
+  // With 4, "5F2" is the forward of stage 5 for micro-batches 8 to 11.
+  std::vector<int> micros_per_op = {};
+  std::size_t size() const { return predecessors.size(); }
+  int micros_per_op_of(StageId stage) const { return micros_per_op.empty() ? 1 : micros_per_op[stage.index()]; }
+};
+
+// What an op of one stage touches of a neighbour, as half-open ranges of the neighbour's own ops
+// and of the messages between the two. A message holds the largest number of micro-batches that
+// both stages' ops are made of (the greatest common divisor of their numbers of micro-batches per op).
+struct MicroRange {
+  int first, last;
+};
+int micros_per_message(const StageGraph& graph, StageId a, StageId b);
+MicroRange neighbour_ops(const StageGraph& graph, StageId stage, Micro op, StageId neighbour);
+MicroRange messages_of(const StageGraph& graph, StageId stage, Micro op, StageId neighbour);
+// The op of `stage` that makes or takes a message between it and `neighbour`.
+Micro op_of_message(const StageGraph& graph, StageId stage, Micro message, StageId neighbour);
+StageGraph chain(int stages);
+// Throws InputError at `where` for an edge out of range, a repeated edge or a cycle.
+StageGraph stage_graph(int stages, const std::vector<std::pair<StageId, StageId>>& edges, const std::string& where);
+
+// Which ranks hold a stage. Several: replicas, each for some of the micro-batches.
+struct Placement {
+  std::vector<std::vector<Rank>> stages;
+  // Micro-batch i belongs to replica replica_of[i] of every stage; empty: to replica i mod
+  // replicas. A bidirectional pipeline has two replicas of a stage, one for each direction.
+  std::vector<std::size_t> replica_of = {};
+  // Per stage, the rank that runs its W where that is not the rank of its F and I, else -1; empty:
+  // nowhere. Such a stage has one replica.
+  std::vector<Rank> weight_gradient_ranks = {};
+  Rank rank_of(StageId stage, Micro micro) const {
+    const auto& ranks = stages[stage.index()];
+    const std::size_t replica = replica_of.empty() ? micro.index() : replica_of[micro.index()];
+    return ranks[replica % ranks.size()];
+  }
+  bool has_weight_gradient_rank(StageId stage) const {
+    return !weight_gradient_ranks.empty() && weight_gradient_ranks[stage.index()].value >= 0;
+  }
+  Rank rank_of(const Op& op) const {
+    return op.kind == OpKind::weight_gradient && has_weight_gradient_rank(op.stage)
+               ? weight_gradient_ranks[op.stage.index()]
+               : rank_of(op.stage, op.micro);
+  }
+  int rank_count() const;
+};
+Placement one_stage_per_rank(int ranks);
+
+// Order-only peaks of one rank, in micro-batches of one chunk (specs: independent of any timing).
+struct RankPeak {
+  int in_flight = 0;              // between F and the end of I or B
+  int until_weight_gradient = 0;  // between F and the end of W or B
+};
+std::vector<RankPeak> peaks(const Schedule& schedule);
+
+}  // namespace sluice

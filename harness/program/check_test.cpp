@@ -1,0 +1,225 @@
+#include "harness/program/check.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include "harness/program/example_schedules.h"
+
+namespace sluice {
+namespace {
+
+using Kind = Violation::Kind;
+
+// Violations of a schedule on a chain, one stage a rank.
+std::vector<Violation> violations(const std::string& text, int stages, int microbatches) {
+  Schedule schedule = parse_schedule(text);
+  schedule.microbatches = microbatches;
+  return check(schedule, chain(stages), one_stage_per_rank(stages));
+}
+
+void expect_only(const std::vector<Violation>& found, Kind kind, const std::string& text) {
+  ASSERT_EQ(found.size(), 1u) << text;
+  EXPECT_EQ(found[0].kind, kind);
+  EXPECT_EQ(found[0].text, text);
+}
+
+TEST(CheckScheduleTest, ValidSchedulesHaveNoViolations) {
+  for (int p = 1; p <= 5; ++p)
+    for (int m = 1; m <= 7; ++m) {
+      EXPECT_TRUE(check(example_1f1b(p, m), chain(p), one_stage_per_rank(p)).empty());
+      EXPECT_TRUE(check(example_gpipe(p, m), chain(p), one_stage_per_rank(p)).empty());
+    }
+}
+
+TEST(CheckScheduleTest, MissingOpsAreNamed) {
+  expect_only(violations("rank 0: 0F0 0B0 0F1\n", 1, 2), Kind::missing_op, "0B1 is run by no rank");
+  expect_only(violations("rank 0: 0F0 0B0 0B1\n", 1, 2), Kind::missing_op, "0F1 is run by no rank");
+  expect_only(violations("rank 0: 0F0 0I0\n", 1, 1), Kind::missing_op, "0W0 is run by no rank");
+  expect_only(violations("rank 0: 0F0 0W0\n", 1, 1), Kind::missing_op, "0I0 is run by no rank");
+}
+
+TEST(CheckScheduleTest, DuplicateOpsAreNamed) {
+  expect_only(violations("rank 0: 0F0 0F0 0B0\n", 1, 1), Kind::duplicate_op, "rank 0: 0F0 is run twice");
+  expect_only(violations("rank 0: 0F0 0B0 0I0 0W0\n", 1, 1), Kind::duplicate_op,
+              "0B0 is run both whole and split into I and W");
+}
+
+TEST(CheckScheduleTest, OpsOnAWrongRankAreNamed) {
+  expect_only(violations("rank 0: 0F0 1F0 0B0\nrank 1: 1B0\n", 2, 1), Kind::wrong_rank,
+              "rank 0: 1F0 belongs to rank 1");
+  expect_only(violations("rank 0: 0F0 0B0 7F0\n", 1, 1), Kind::wrong_rank,
+              "rank 0: 7F0 names a stage or micro-batch that does not exist");
+  expect_only(violations("rank 0: 0F0 0B0 0F1\n", 1, 1), Kind::wrong_rank,
+              "rank 0: 0F1 names a stage or micro-batch that does not exist");
+}
+
+TEST(CheckScheduleTest, PlacementsThatDoNotFitAreNamed) {
+  const Schedule one = parse_schedule("rank 0: 0F0 0B0\n");
+  expect_only(check(one, chain(1), {{{Rank(1)}}}), Kind::wrong_rank, "the placement has 2 ranks, the schedule 1");
+  expect_only(check(one, chain(2), {{{Rank(0)}}}), Kind::wrong_rank, "the placement has 1 stages, the stage graph 2");
+  expect_only(check(one, chain(1), {{{}}}), Kind::wrong_rank, "stage 0 has no rank");
+  expect_only(check(one, chain(1), {{{Rank(0), Rank(0)}}}), Kind::wrong_rank, "stage 0 is on one rank twice");
+  const Schedule two = parse_schedule("rank 0: 0F0 0B0\nrank 1:\n");
+  expect_only(check(two, chain(1), {{{Rank(0), Rank(1)}}}), Kind::missing_op,
+              "stage 0 has 2 replicas for 1 micro-batches: one of them would have no gradient to "
+              "reduce");
+}
+
+TEST(CheckScheduleTest, WrongOrderOnOneRankIsNamed) {
+  expect_only(violations("rank 0: 0B0 0F0\n", 1, 1), Kind::wrong_order, "rank 0: 0B0 comes before 0F0, which it needs");
+  expect_only(violations("rank 0: 0F0 0W0 0I0\n", 1, 1), Kind::wrong_order,
+              "rank 0: 0W0 comes before 0I0, which it needs");
+}
+
+TEST(CheckScheduleTest, DeadlockBetweenTwoRanksNamesTheBlockedOps) {
+  // Rank 0 wants the gradient of micro-batch 0 before it sends the activation that rank 1 wants.
+  const auto found = violations(
+      "rank 0: 0F0 0B0 0F1 0B1\n"
+      "rank 1: 1F1 1B1 1F0 1B0\n",
+      2, 2);
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].kind, Kind::deadlock);
+  EXPECT_EQ(found[0].text, "rank 0: 0B0 is blocked: it waits for 1B0 of rank 1, which is blocked at 1F1");
+  EXPECT_EQ(found[1].text, "rank 1: 1F1 is blocked: it waits for 0F1 of rank 0, which is blocked at 0B0");
+}
+
+TEST(CheckScheduleTest, DeadlockOfASplitBackwardNamesTheInputGradient) {
+  const auto found = violations(
+      "rank 0: 0F0 0I0 0W0 0F1 0I1 0W1\n"
+      "rank 1: 1F1 1I1 1W1 1F0 1I0 1W0\n",
+      2, 2);
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].text, "rank 0: 0I0 is blocked: it waits for 1I0 of rank 1, which is blocked at 1F1");
+}
+
+TEST(CheckScheduleTest, AnOverlappedPairWaitsForTheInputsOfBoth) {
+  // 0F1 is handed on only together with 0B0, which needs 1B0, which waits for 0F1.
+  const auto found = violations("rank 0: 0F0 (0F1;0B0) 0B1\nrank 1: 1F0 (1F1;1B0) 1B1\n", 2, 2);
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].kind, Kind::deadlock);
+  EXPECT_EQ(found[0].text, "rank 0: 0B0 is blocked: it waits for 1B0 of rank 1, which is blocked at 1F1");
+  EXPECT_EQ(found[1].text, "rank 1: 1F1 is blocked: it waits for 0F1 of rank 0, which is blocked at 0F1");
+  EXPECT_TRUE(violations("rank 0: 0F0 0F1 0B0 0B1\nrank 1: 1F0 (1F1;1B0) 1B1\n", 2, 2).empty());
+}
+
+TEST(CheckScheduleTest, PairsThatAreNoneAreNamed) {
+  expect_only(violations("rank 0: (0F0;0B0)\n", 1, 1), Kind::wrong_order, "rank 0: 0B0 overlaps 0F0, which it needs");
+  Schedule half = parse_schedule("rank 0: 0F0 0B0\n");
+  half.ranks[0][1].overlapped = true;
+  expect_only(check(half, chain(1), one_stage_per_rank(1)), Kind::wrong_order,
+              "rank 0: 0B0 is half a pair: it overlaps nothing");
+  Schedule three = parse_schedule("rank 0: 0F0 0F1 0B0 0B1\n");
+  three.ranks[0][0].overlapped = three.ranks[0][1].overlapped = true;
+  expect_only(check(three, chain(1), one_stage_per_rank(1)), Kind::wrong_order,
+              "rank 0: 0F0 is half a pair: it overlaps the half of another");
+}
+
+TEST(CheckScheduleTest, ReplicasByNameMustFitTheMicroBatches) {
+  Placement both{.stages = {{Rank(0), Rank(1)}}, .replica_of = {0, 0, 1}};
+  EXPECT_TRUE(check(parse_schedule("rank 0: 0F0 0B0 0F1 0B1\nrank 1: 0F2 0B2\n"), chain(1), both).empty());
+  expect_only(check(parse_schedule("rank 0: 0F0 0B0 0F1 0B1\nrank 1:\n"), chain(1), both), Kind::wrong_rank,
+              "the placement gives 3 micro-batches to replicas, the schedule has 2");
+  both.replica_of = {0, 0};
+  expect_only(check(parse_schedule("rank 0: 0F0 0B0 0F1 0B1\nrank 1:\n"), chain(1), both), Kind::missing_op,
+              "stage 0: replica 1 has no micro-batch, hence no gradient to reduce");
+}
+
+RC_GTEST_PROP(CheckScheduleTest, RandomValidSchedulesCheck, (unsigned seed)) {
+  const ExampleProblem p = random_problem(seed, true);
+  RC_ASSERT(check(p.schedule, p.graph, p.placement).empty());
+}
+
+RC_GTEST_PROP(CheckScheduleTest, LeavingOutAnyOpIsFound, (unsigned seed)) {
+  ExampleProblem p = random_problem(seed, true);
+  const auto rank = *rc::gen::suchThat(rc::gen::inRange<std::size_t>(0, p.schedule.ranks.size()),
+                                       [&](std::size_t r) { return !p.schedule.ranks[r].empty(); });
+  auto& ops = p.schedule.ranks[rank];
+  ops.erase(ops.begin() + *rc::gen::inRange<std::ptrdiff_t>(0, static_cast<std::ptrdiff_t>(ops.size())));
+  RC_ASSERT(!check(p.schedule, p.graph, p.placement).empty());
+}
+
+Program two_ranks() { return lower(example_1f1b(2, 2), chain(2), one_stage_per_rank(2), WeightRule{}); }
+
+std::size_t position(const Program& program, std::size_t rank, const std::string& text) {
+  const auto& list = program.ranks[rank];
+  for (std::size_t k = 0; k < list.size(); ++k)
+    if (to_text(list[k]) == text) return k;
+  ADD_FAILURE() << "no " << text;
+  return 0;
+}
+
+TEST(CheckProgramTest, LoweredProgramsHaveNoViolations) { EXPECT_TRUE(check(two_ranks()).empty()); }
+
+TEST(CheckProgramTest, AMissingReceiveIsFound) {
+  Program program = two_ranks();
+  program.ranks[1].erase(program.ranks[1].begin());
+  expect_only(check(program), Kind::deadlock, "channel 0 -> 1: 2 sends, 1 receives");
+}
+
+TEST(CheckProgramTest, ReceivesInAnotherOrderThanTheSendsAreFound) {
+  Program program = two_ranks();
+  auto& list = program.ranks[1];
+  std::swap(list[position(program, 1, "receive_activation 0->1 0")],
+            list[position(program, 1, "receive_activation 0->1 1")]);
+  expect_only(check(program), Kind::wrong_order,
+              "channel 0 -> 1: message 0 is send_activation 0->1 0, but its receiver expects "
+              "receive_activation 0->1 1");
+}
+
+TEST(CheckProgramTest, AVersionThatDoesNotExistYetIsFound) {
+  Program program = two_ranks();
+  program.ranks[0][0].version = 1;
+  expect_only(check(program), Kind::missing_version,
+              "rank 0: 0F0 reads weight version 1 of stage 0, whose newest is 0");
+}
+
+TEST(CheckProgramTest, AnInputThatComesTooLateIsFound) {
+  Program program = two_ranks();
+  auto& list = program.ranks[1];
+  std::swap(list[0], list[1]);
+  expect_only(check(program), Kind::wrong_order, "rank 1: 1F0 runs before its input from stage 0 is there");
+}
+
+TEST(CheckProgramTest, AForeignChannelIsFound) {
+  Program program = two_ranks();
+  program.ranks[0][1].channel = 1;
+  const auto found = check(program);
+  ASSERT_FALSE(found.empty());
+  EXPECT_EQ(found[0].text, "rank 0: send_activation 0->1 0 uses a channel that is not its own");
+  program.ranks[0][1].channel = 17;
+  EXPECT_EQ(check(program)[0].kind, Kind::wrong_rank);
+}
+
+TEST(CheckProgramTest, RanksThatWaitForEachOtherAreFound) {
+  Program program = two_ranks();
+  // Rank 0 asks for the first gradient before it has sent anything.
+  auto& list = program.ranks[0];
+  const std::size_t receive = position(program, 0, "receive_gradient 1->0 0");
+  std::rotate(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(receive),
+              list.begin() + static_cast<std::ptrdiff_t>(receive) + 1);
+  const auto found = check(program);
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].kind, Kind::deadlock);
+  EXPECT_EQ(found[0].text, "rank 0: receive_gradient 1->0 0 waits for ever");
+  EXPECT_EQ(found[1].text, "rank 1: receive_activation 0->1 0 waits for ever");
+}
+
+TEST(CheckProgramTest, AllReducesInDifferentOrdersAreFound) {
+  // Two independent stages, both on both ranks, reduced in opposite orders.
+  const Schedule schedule = parse_schedule(
+      "rank 0: 0F0 0B0 1F0 1B0\n"
+      "rank 1: 1F1 1B1 0F1 0B1\n");
+  const Placement both{{{Rank(0), Rank(1)}, {Rank(0), Rank(1)}}};
+  Program program = lower(schedule, stage_graph(2, {}, "test"), both, WeightRule{});
+  EXPECT_TRUE(check(program).empty());
+  auto& last = program.ranks[1];
+  std::rotate(last.end() - 4, last.end() - 2, last.end());
+  const auto found = check(program);
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].kind, Kind::deadlock);
+  EXPECT_EQ(found[0].text, "rank 0: reduce 0 waits for ever: rank 1 is at reduce 1");
+  EXPECT_EQ(found[1].text, "rank 1: reduce 1 waits for ever: rank 0 is at reduce 0");
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,111 @@
+# sluice_room(NAME [LIBRARIES lib...] [TEST_LIBRARIES lib...] [SUBFOLDERS folder...]
+#             [COMMON_HEADERS header...] [TEST_COMMON_HEADERS header...]): the folder of the calling
+# CMakeLists.txt as one static library, sluice_NAME, with its tests in one program, NAME_test, and its benchmarks in
+# another, NAME_bench. Tests stand beside what they test, so the end of a file's name says what it is:
+#   _test.cpp _bench.cpp          of this process
+#   _mpi_test.cpp _mpi_bench.cpp  started as the processes of an MPI job, with 2 and with 4 of them
+#   _oracle_test.cpp              needs Boost's headers, for an answer to compare with
+#   ..._training_test.cpp, ...    trains for real: needs LibTorch
+#   cuda_*.cpp                    needs CUDA: harness/exec/torch/cuda
+#   main.cpp                      is a program's own
+# COMMON_HEADERS, TEST_COMMON_HEADERS: to precompile for the room's library or tests instead of those of all rooms.
+function(sluice_room name)
+  cmake_parse_arguments(room "" "" "LIBRARIES;TEST_LIBRARIES;SUBFOLDERS;COMMON_HEADERS;TEST_COMMON_HEADERS" ${ARGN})
+  set(patterns ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  foreach(folder ${room_SUBFOLDERS})
+    list(APPEND patterns ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp)
+  endforeach()
+  file(GLOB files CONFIGURE_DEPENDS ${patterns})
+  list(FILTER files EXCLUDE REGEX "/(cuda_[a-z_]*|main)\\.cpp$")
+  if(NOT SLUICE_TORCH)
+    list(FILTER files EXCLUDE REGEX "_training_[a-z_]*\\.cpp$")
+  endif()
+  foreach(kind oracle_test mpi_test mpi_bench test bench)
+    set(${kind} ${files})
+    list(FILTER ${kind} INCLUDE REGEX "_${kind}\\.cpp$")
+    list(FILTER files EXCLUDE REGEX "_${kind}\\.cpp$")
+  endforeach()
+  if(SLUICE_BOOST_DIR)
+    list(APPEND test ${oracle_test})
+  endif()
+  set(library)
+  if(files)
+    set(library sluice_${name})
+    add_library(${library} STATIC ${files})
+    set_target_properties(${library} PROPERTIES LINKER_LANGUAGE CXX)
+    target_link_libraries(${library} PUBLIC sluice_flags ${room_LIBRARIES})
+    sluice_common_headers(${library} product ${room_COMMON_HEADERS})
+  endif()
+  set(libraries ${library} ${room_TEST_LIBRARIES} sluice_flags)
+  if(SLUICE_TESTS AND test)
+    add_executable(${name}_test ${test})
+    target_link_libraries(${name}_test PRIVATE ${libraries})
+    sluice_test_program(${name}_test ${room_TEST_COMMON_HEADERS})
+    gtest_discover_tests(${name}_test TEST_PREFIX ${name}. DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
+  endif()
+  if(SLUICE_BENCHMARKS AND bench)
+    add_executable(${name}_bench ${bench})
+    target_link_libraries(${name}_bench PRIVATE ${libraries} benchmark::benchmark_main)
+    sluice_common_headers(${name}_bench product)
+  endif()
+  if(MPI_CXX_FOUND AND SLUICE_TESTS AND mpi_test)
+    add_executable(${name}_mpi_test ${mpi_test})
+    target_link_libraries(${name}_mpi_test PRIVATE ${libraries} rapidcheck GTest::gtest)
+    target_compile_options(${name}_mpi_test PRIVATE -O0)
+    sluice_mpi_test(${name} 2 0)
+    sluice_mpi_test(${name} 4 0)
+    sluice_mpi_test(${name} 4 1)
+  endif()
+  if(MPI_CXX_FOUND AND SLUICE_BENCHMARKS AND mpi_bench)  # which has a main of its own
+    add_executable(${name}_mpi_bench ${mpi_bench})
+    target_link_libraries(${name}_mpi_bench PRIVATE ${libraries} benchmark::benchmark)
+    sluice_common_headers(${name}_mpi_bench product)
+  endif()
+endfunction()
+
+# Headers that most files read and that cost seconds each are parsed once for the products and once for the tests.
+# kind: product or test, which are compiled with other options; further arguments: headers for this target alone.
+function(sluice_common_headers target kind)
+  if(ARGN)
+    target_precompile_headers(${target} PRIVATE ${ARGN})
+    return()
+  endif()
+  if(NOT TARGET sluice_${kind}_headers)
+    file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/${kind}_headers.cpp CONTENT "")
+    add_library(sluice_${kind}_headers STATIC ${CMAKE_BINARY_DIR}/generated/${kind}_headers.cpp)
+    target_link_libraries(sluice_${kind}_headers PRIVATE sluice_flags nlohmann_json::nlohmann_json fmt::fmt)
+    set(headers <nlohmann/json.hpp> <fmt/format.h> <algorithm> <functional> <map> <memory> <optional> <set> <string>
+                <vector>)
+    if("${kind}" STREQUAL "test")
+      target_link_libraries(sluice_test_headers PRIVATE rapidcheck GTest::gtest)
+      target_compile_options(sluice_test_headers PRIVATE -O0)
+      list(APPEND headers <gtest/gtest.h> <rapidcheck/gtest.h>)
+    endif()
+    target_precompile_headers(sluice_${kind}_headers PRIVATE ${headers})
+  endif()
+  target_precompile_headers(${target} REUSE_FROM sluice_${kind}_headers)
+endfunction()
+
+# Tests are compiled without optimisation: compiling them takes longer than running them.
+function(sluice_test_program target)  # further arguments: as of sluice_common_headers
+  target_link_libraries(${target} PRIVATE rapidcheck GTest::gtest_main)
+  target_compile_options(${target} PRIVATE -O0)
+  sluice_common_headers(${target} test ${ARGN})
+endfunction()
+
+function(sluice_mpi_test name processes helper)
+  set(test mpi.${name}_with_${processes}_processes)
+  if(helper)
+    string(APPEND test _and_helpers)
+  endif()
+  if(MPIEXEC_EXECUTABLE)
+    add_test(NAME ${test} COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${processes}
+                                  $<TARGET_FILE:${name}_mpi_test>)
+  else()
+    add_test(NAME ${test} COMMAND ${CMAKE_COMMAND} -E echo "no mpirun on this machine")
+    set_tests_properties(${test} PROPERTIES SKIP_REGULAR_EXPRESSION "no mpirun")
+  endif()
+  set(environment OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+                  SLUICE_MPI_HELPER=${helper})
+  set_tests_properties(${test} PROPERTIES TIMEOUT 900 PROCESSORS ${processes} ENVIRONMENT "${environment}")
+endfunction()

@@ -1,0 +1,58 @@
+#include "harness/sim/boundary_values.h"
+
+#include <set>
+
+namespace sluice {
+
+BoundaryValues boundary_values(const ModelGraph& model, std::span<const Shape> shapes, std::span<const int> layers,
+                               std::int64_t samples) {
+  const std::vector<bool> in_place = overwrites(model, layers);
+  const std::set<int> own(layers.begin(), layers.end());
+  // Layers whose output is the storage of their input.
+  std::set<int> aliases;
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    if (in_place[i] || std::holds_alternative<Flatten>(model.layers[static_cast<std::size_t>(layers[i])].kind))
+      aliases.insert(layers[i]);
+  const auto storage = [&](int value) {
+    while (aliases.contains(value)) value = model.layers[static_cast<std::size_t>(value)].inputs[0];
+    return value;
+  };
+  std::set<int> until_input_gradient, until_weight_gradient, received, sent;
+  for (std::size_t l = 0; l < model.layers.size(); ++l) {
+    const LayerSpec& layer = model.layers[l];
+    const int index = static_cast<int>(l);
+    std::vector<Shape> inputs;
+    for (const int input : layer.inputs) {
+      if (own.contains(input) && !own.contains(index)) sent.insert(input);
+      if (!own.contains(input) && own.contains(index) && input >= 0) received.insert(input);
+      inputs.push_back(input < 0 ? model.inputs[static_cast<std::size_t>(-1 - input)].shape
+                                 : shapes[static_cast<std::size_t>(input)]);
+    }
+    if (!own.contains(index)) continue;
+    const StashSpec keeps = stash(layer, inputs);
+    for (const int input : layer.inputs) {
+      if (keeps.keeps_input) until_input_gradient.insert(storage(input));
+      if (keeps.input_until_weight_gradient) until_weight_gradient.insert(storage(input));
+    }
+    if (keeps.keeps_output) until_input_gradient.insert(storage(index));
+    if (keeps.output_until_weight_gradient) until_weight_gradient.insert(storage(index));
+  }
+  const auto list = [&](const std::set<int>& values) {
+    std::vector<BoundaryValue> result;
+    for (const int value : values)
+      result.push_back({.layer = value,
+                        .until_input_gradient = until_input_gradient.contains(storage(value)),
+                        .until_weight_gradient = until_weight_gradient.contains(storage(value)),
+                        .bytes = output_bytes(model, shapes, value, samples)});
+    return result;
+  };
+  BoundaryValues result{.sent = list(sent), .received = list(received)};
+  for (const int value : until_weight_gradient) {
+    if (value >= 0) continue;
+    const ModelInput& input = model.inputs[static_cast<std::size_t>(-1 - value)];
+    result.data_until_weight_gradient += Bytes(samples * elements(input.shape) * (input.is_token_ids ? 8 : 4));
+  }
+  return result;
+}
+
+}  // namespace sluice

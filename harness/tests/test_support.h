@@ -1,0 +1,164 @@
+// What the tests of this folder share: small models with random data, and a system prepared for one
+// of them without the registry of workloads or a file.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "harness/base/error.h"
+#include "harness/case/prepare.h"
+#include "harness/exec/session.h"
+#include "workloads/models/models.h"
+
+namespace sluice {
+
+// Ids from 1 below `limit` and, at the end, `padding`: sample i has `length` less i mod `length` of
+// them.
+inline std::vector<std::int64_t> random_ids(std::int64_t samples, std::int64_t length, std::int64_t limit,
+                                            std::int64_t padding) {
+  std::mt19937_64 random(static_cast<std::uint64_t>(7 + length));
+  std::vector<std::int64_t> ids;
+  for (std::int64_t i = 0; i < samples * length; ++i) {
+    const auto id = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(limit - 1)) + 1;
+    ids.push_back(i % length < length - i / length % length ? id : padding);
+  }
+  return ids;
+}
+
+// Texts for a model of token ids, and classes of every position where it predicts there.
+inline void feed_texts(const ModelGraph& model, std::int64_t samples, DataFeed& feed) {
+  std::vector<std::vector<std::int64_t>> ids;
+  for (std::size_t k = 0; k < model.inputs.size(); ++k) {
+    std::int64_t vocabulary = 2;
+    for (const LayerSpec& layer : model.layers)
+      if (const auto* table = std::get_if<Embedding>(&layer.kind); table && layer.inputs[0] == -1 - static_cast<int>(k))
+        vocabulary = table->vocabulary;
+    ids.push_back(random_ids(samples, model.inputs[k].shape[0], vocabulary, 0));
+  }
+  const auto rows = [](const std::vector<std::int64_t>& from, std::span<const std::int64_t> indices,
+                       std::int64_t samples_, std::int64_t* out) {
+    const auto length = static_cast<std::int64_t>(from.size()) / samples_;
+    for (const std::int64_t i : indices) out = std::copy_n(from.begin() + i * length, length, out);
+  };
+  feed.tokens = [=](bool, std::size_t input, std::span<const std::int64_t> indices, std::int64_t* out) {
+    rows(ids.at(input), indices, samples, out);
+  };
+  const Shape prediction = model.shapes()[model.layers.size() - 2];
+  if (prediction.size() == 2) {
+    const auto targets = random_ids(samples, prediction[0], prediction[1], -100);
+    feed.classes = [=](bool, std::span<const std::int64_t> indices, std::int64_t* out) {
+      rows(targets, indices, samples, out);
+    };
+  }
+}
+
+// Class images, or values where the model ends in MseLoss, or texts; the same for every system that
+// asks.
+inline DataFeed random_feed(const ModelGraph& model, std::int64_t samples) {
+  struct Data {
+    std::vector<double> features, values;
+    std::vector<std::int64_t> classes;
+    std::int64_t width, outputs;
+  };
+  const Shape prediction = model.shapes()[model.layers.size() - 2];
+  auto data = std::make_shared<Data>();
+  data->width = elements(model.inputs.front().shape);
+  data->outputs = elements(prediction);
+  std::mt19937_64 random(99);
+  std::normal_distribution<float> normal;  // floats, so that both precisions see the same numbers
+  for (std::int64_t i = 0; i < samples * data->width; ++i)
+    data->features.push_back(static_cast<double>(normal(random)));
+  for (std::int64_t i = 0; i < samples; ++i)
+    data->classes.push_back(static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(prediction.back())));
+  for (std::int64_t i = 0; i < samples * data->outputs; ++i)
+    data->values.push_back(static_cast<double>(normal(random)));
+  const auto copy = [](const std::vector<double>& from, std::int64_t width, std::span<const std::int64_t> indices,
+                       auto* out) {
+    using Out = std::remove_pointer_t<decltype(out)>;
+    for (const std::int64_t i : indices)
+      for (std::int64_t k = 0; k < width; ++k)
+        *out++ = static_cast<Out>(from.at(static_cast<std::size_t>(i * width + k)));
+  };
+  DataFeed feed;
+  feed.train_samples = feed.test_samples = samples;
+  feed.features = [=](bool, std::span<const std::int64_t> i, float* out) { copy(data->features, data->width, i, out); };
+  feed.features_double = [=](bool, std::span<const std::int64_t> i, double* out) {
+    copy(data->features, data->width, i, out);
+  };
+  if (std::holds_alternative<MseLoss>(model.layers.back().kind)) {
+    feed.values = [=](bool, std::span<const std::int64_t> i, double* out) {
+      copy(data->values, data->outputs, i, out);
+    };
+  } else {
+    feed.classes = [=](bool, std::span<const std::int64_t> indices, std::int64_t* out) {
+      for (const std::int64_t i : indices) *out++ = data->classes.at(static_cast<std::size_t>(i));
+    };
+  }
+  if (model.inputs.front().is_token_ids) feed_texts(model, samples, feed);
+  return feed;
+}
+
+// One system's way to train a model: the plan for `ranks` ranks and batches of `batch` samples in
+// `microbatches` micro-batches. Throws InputError where the system cannot.
+struct TestSetup {
+  std::shared_ptr<Workload> workload;
+  Prepared prepared;
+  int microbatches;
+
+  TestSetup(const std::string& system, const std::map<std::string, std::string>& options, const ModelGraph& model,
+            int ranks, std::int64_t batch, int microbatches_, const PipelineReplicas& replicas = {},
+            const std::string& sharding = "system")
+      : workload(std::make_shared<Workload>()), microbatches(microbatches_) {
+    workload->name = model.name;
+    workload->model = model;
+    Prepared& p = prepared;
+    p.system = &find_system(system, "test");
+    p.workload = workload.get();
+    p.options = resolve_options(p.system->options, options, "test");
+    p.cluster = load_cluster("flat:" + std::to_string(ranks), "");
+    p.micro_batch = batch / microbatches;
+    p.microbatches_per_update = microbatches;
+    p.costs = analytic_costs(model, p.micro_batch, p.cluster.devices.front());
+    p.replicas = replicas;
+    p.sharding = sharding;
+    adopt_pipeline(
+        p, p.system->plan(
+               {p.costs, p.cluster, ranks / replicas.count, batch / replicas.count, microbatches / replicas.count, {}},
+               p.options));
+  }
+
+  SessionSpec spec(const OptimizerSpec& optimizer) const {
+    SessionSpec s;
+    s.model = workload->model;
+    s.plan = prepared.plan;
+    s.optimizer = optimizer;
+    s.micro_batch = prepared.micro_batch;
+    s.sharding = sharding_of(prepared, microbatches);
+    return s;
+  }
+};
+
+// The samples of `updates` updates, in order of the data set from `first` on.
+inline std::vector<std::int64_t> samples_from(std::int64_t first, std::int64_t count) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(count));
+  std::iota(order.begin(), order.end(), first);
+  return order;
+}
+
+inline ModelGraph test_cnn() { return small_cnn({1, 28, 28}, 10); }
+inline ModelGraph test_mlp() { return mlp_classifier({48, 40, 32, 24, 10}, {1, 12, 12}); }
+constexpr TextClassifier kTestTexts{.vocabulary = 20, .length = 6, .classes = 3, .blocks = 3, .width = 8};
+constexpr Translator kTestTranslation{
+    .vocabulary = 15, .source_length = 5, .target_length = 6, .layers = 3, .width = 8};
+inline ModelGraph test_residual_lstm() { return residual_lstm("residual_lstm", kTestTexts); }
+inline ModelGraph test_text_transformer() { return transformer_classifier("text_transformer", kTestTexts, 2, 16); }
+inline ModelGraph test_gnmt() { return gnmt("gnmt", kTestTranslation); }
+inline ModelGraph test_translator() { return transformer_translator("translator", kTestTranslation, 2, 16); }
+inline ModelGraph test_transformer() { return transformer_regression(3, 16, 2, 32, 6); }
+
+}  // namespace sluice

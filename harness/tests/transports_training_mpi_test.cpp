@@ -1,0 +1,255 @@
+// Every system trains the same bits whether its ranks are threads or processes, with whole stages
+// and with sharded ones. Every member of the MPI job runs this file: each trains on threads by
+// itself, and all of them together over MPI.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+
+#include "harness/tests/mpi_test_support.h"
+
+namespace sluice {
+namespace {
+
+// The defaults, and every other choice of every option, one at a time.
+std::vector<std::map<std::string, std::string>> option_sets(const System& system) {
+  std::vector<std::map<std::string, std::string>> sets{{}};
+  for (const OptionSpec& option : system.options)
+    for (const std::string& choice : option.choices)
+      if (choice != option.default_value) sets.push_back({{option.name, choice}});
+  return sets;
+}
+
+// What the first member has to say, where some systems refuse so many ranks.
+void tell_refused(const std::vector<std::string>& refused, std::size_t of) {
+  if (job->rank() != 0) return;
+  std::cout << refused.size() << " of " << of << " refused, by threads as well:";
+  for (const std::string& r : refused) std::cout << " [" << r << "]";
+  std::cout << "\n";
+}
+
+TEST(Transports, every_system_trains_the_same_bits_on_threads_and_over_mpi) {
+  const ModelGraph model = test_mlp();
+  const DataFeed feed = random_feed(model, kUpdates * kBatch);
+  std::vector<std::string> refused;
+  std::size_t variants = 0;
+  for (const System* system : all_systems())
+    for (const auto& options : option_sets(*system)) {
+      const Variant variant{system->name, options};
+      ++variants;
+      if (!expect_same_bits(variant, model, feed)) refused.push_back(to_text(variant));
+    }
+  tell_refused(refused, variants);
+  EXPECT_LE(refused.size(), variants / 10);
+}
+
+TEST(Transports, every_synchronous_system_does_with_its_stages_shared_and_sharded) {
+  const ModelGraph model = test_mlp();
+  const DataFeed feed = random_feed(model, kUpdates * kBatch);
+  std::vector<std::string> refused;
+  std::size_t variants = 0;
+  for (const System* system : all_systems()) {
+    if (!system->synchronous || system->one_process) continue;
+    for (const auto layout : {PipelineReplicas::Layout::groups, PipelineReplicas::Layout::pipelines})
+      for (const char* sharding : {"system", "none", "optimizer", "use", "visit", "update"}) {
+        if (system->data_parallel && layout == PipelineReplicas::Layout::pipelines) continue;
+        const PipelineReplicas replicas{system->data_parallel ? 1 : 2, layout};
+        const Variant variant{system->name, {}, replicas, sharding};
+        ++variants;
+        if (expect_same_bits(variant, model, feed)) continue;
+        refused.push_back(to_text(variant));
+        // Two pipelines of these, a rank each or an odd number, are none.
+        EXPECT_TRUE(system->name == "layerpipe" ||
+                    (job->size() == 2 && (system->name == "chimera" || system->name == "dualpipe")))
+            << to_text(variant);
+      }
+  }
+  tell_refused(refused, variants);
+}
+
+// What systems shard of themselves.
+std::vector<Variant> sharded_systems() {
+  std::vector<Variant> all;
+  for (const char* mode : {"reshard", "keep", "no_sync"}) all.push_back({"fsdp", {{"accumulation", mode}}});
+  for (const auto layout : {PipelineReplicas::Layout::groups, PipelineReplicas::Layout::pipelines}) {
+    const PipelineReplicas two{2, layout};
+    for (const char* reduce : {"unit", "microbatch"})
+      for (const char* unit : {"0", "3"}) all.push_back({"zeropp", {{"reduce", reduce}, {"unit", unit}}, two});
+    for (const char* zero : {"0", "1", "3"}) all.push_back({"one_f_one_b", {{"zero", zero}}, two});
+    all.push_back({"breadth_first", {}, two});
+  }
+  return all;
+}
+
+TEST(Transports, sharded_systems_do_on_other_kinds_of_model) {
+  for (const ModelGraph& model : {test_cnn(), test_transformer(), test_gnmt()}) {
+    const DataFeed feed = random_feed(model, kUpdates * kBatch);
+    for (const Variant& variant : sharded_systems())
+      EXPECT_TRUE(expect_same_bits(variant, model, feed)) << to_text(variant) << ": refused";
+  }
+}
+
+TEST(Transports, so_do_the_others) {
+  for (const ModelGraph& model : {test_cnn(), test_transformer(), test_gnmt()}) {
+    const DataFeed feed = random_feed(model, kUpdates * kBatch);
+    for (const char* system : {"zero_bubble", "pipedream", "chimera", "dualpipe", "layerpipe"})
+      EXPECT_TRUE(expect_same_bits({system}, model, feed)) << system << ": refused";
+  }
+}
+
+// Stages of a graph, some of several micro-batches at once, some replicated, in an order of their
+// own.
+TEST(Transports, plans_that_are_no_chains_give_the_same_bits) {
+  const ModelGraph branches = multi_modal_transformer(
+      {.branches = 2, .layers = 2, .hidden = 8, .heads = 2, .feed_forward = 12, .sequence = 3, .own_inputs = false});
+  const ModelGraph drugs =
+      drug_response({.branches = 3, .layers = 2, .trunk_layers = 2, .width = 10, .own_inputs = false});
+  for (const ModelGraph& model : {branches, drugs}) {
+    const DataFeed feed = random_feed(model, kUpdates * kBatch);
+    for (const Variant& variant : {Variant{"graphpipe"}, Variant{"graphpipe", {{"micro_batch", "per_stage"}}},
+                                   Variant{"graphpipe", {{"partition", "sequential"}, {"max_degree", "1"}}},
+                                   Variant{"spp", {{"order", "ready"}, {"stages", "1"}}},
+                                   Variant{"spp", {{"order", "strict"}, {"stages", "2"}}}})
+      EXPECT_TRUE(expect_same_bits(variant, model, feed)) << to_text(variant) << ": refused";
+  }
+}
+
+// Two stages, stage s on rank s, of which an op takes number of micro-batches per op[s] micro-batches: all forwards, then
+// all backwards.
+Planned grouped_stages(const ModelGraph& model, const std::vector<int>& micros_per_op) {
+  constexpr int kMicros = 12;
+  TestSetup setup("single_device", {}, model, 1, kBatch, kMicros);
+  Prepared& p = setup.prepared;
+  p.cluster = load_cluster("flat:2", "");
+  Plan plan;
+  plan.micro_batch = p.micro_batch;
+  for (int s = 0; s < 2; ++s)
+    plan.stages.push_back({.devices = {DeviceId(s)}, .micros_per_op = micros_per_op[std::size_t(s)]});
+  for (int l = 0; l < static_cast<int>(model.layers.size()); ++l) plan.stages[l < 3 ? 0 : 1].layers.push_back(l);
+  adopt_pipeline(p, plan);
+  Schedule schedule = empty_schedule(2, kMicros);
+  for (int s = 0; s < 2; ++s) {
+    const int ops = kMicros / micros_per_op[std::size_t(s)];
+    auto& own = schedule.ranks[std::size_t(s)];
+    for (int i = 0; i < ops; ++i) own.push_back(forward_op(s, i));
+    for (int i = 0; i < ops; ++i) own.push_back(backward_op(s, i));
+  }
+  Program program = lower(schedule, p.graph, p.ranks.placement, WeightRule{});
+  return {std::move(setup), std::move(program)};
+}
+
+TEST(Transports, stages_of_several_micro_batches_at_once_give_the_same_bits) {
+  for (const ModelGraph& model : {test_mlp(), test_gnmt()}) {
+    const DataFeed feed = random_feed(model, kUpdates * kBatch);
+    for (const std::vector<int>& micros_per_op : {std::vector{1, 4}, {6, 4}, {12, 3}}) {
+      SCOPED_TRACE(model.name + testing::PrintToString(micros_per_op));
+      expect_same_bits(grouped_stages(model, micros_per_op), feed);
+    }
+  }
+}
+
+TEST(Transports, generated_texts_are_the_same) {
+  const ModelGraph model = test_translator();
+  DataFeed feed = random_feed(model, kUpdates * kBatch);
+  feed.decoding = Decoding{.metric = "sum",
+                           .begin = 1,
+                           .end = 2,
+                           .samples = 20,
+                           .score = [](std::span<const std::vector<std::int32_t>> texts) {
+                             double sum = 0;
+                             for (const auto& text : texts)
+                               for (const std::int32_t id : text) sum = 1.01 * sum + id;
+                             return sum;
+                           }};
+  for (const Variant& variant : {Variant{"one_f_one_b"}, Variant{"one_f_one_b", {{"zero", "3"}}, {2}}, Variant{"fsdp"}})
+    EXPECT_TRUE(expect_same_bits(variant, model, feed));
+}
+
+// The checkpoint of a run half-way is the same file on threads and over MPI, and a run over MPI
+// goes on from it as one that had not stopped.
+void expect_same_checkpoint(const Variant& variant, const ModelGraph& model) {
+  SCOPED_TRACE(to_text(variant));
+  const DataFeed feed = random_feed(model, kUpdates * kBatch);
+  const Planned planned(variant, model);
+  const auto processes = job->first(planned.ranks());
+  if (!processes) return;
+  const int micros = planned.setup.microbatches;
+  const Program program = make_program(planned.setup.prepared, planned.synchronous() ? micros : 2 * micros);
+  const std::string stem =
+      testing::TempDir() + "sluice_checkpoint." + processes->broadcast(std::to_string(::getpid()), 0) + ".";
+  const auto half = [&](Session& s, std::int64_t first) {
+    RunRequest request;
+    request.order = samples_from(first * kBatch, 2 * kBatch);
+    request.iterations = planned.synchronous() ? 2 : 1;
+    request.timeout = Seconds(60);
+    s.run(program, request);
+  };
+  const std::string of_threads = stem + "threads." + std::to_string(processes->rank());
+  const auto whole = planned.session(feed, nullptr);
+  half(*whole, 0);
+  whole->save(of_threads);
+  const double loss = whole->evaluate().loss;
+  half(*whole, 2);
+  const auto over_mpi = planned.session(feed, processes.get());
+  half(*over_mpi, 0);
+  over_mpi->save(stem + "mpi");
+  processes->barrier();
+  const auto read = [](const std::string& file) {
+    std::ifstream in(file, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  EXPECT_TRUE(read(stem + "mpi") == read(of_threads));
+  const auto later = planned.session(feed, processes.get());
+  later->load(stem + "mpi");
+  EXPECT_EQ(later->updates_done(), 2);
+  EXPECT_EQ(later->evaluate().loss, loss);
+  half(*later, 2);
+  for (int l = 0; l < static_cast<int>(model.layers.size()); ++l) {
+    EXPECT_TRUE(later->weights(l) == whole->weights(l));
+    EXPECT_TRUE(later->gradients(l) == whole->gradients(l));
+  }
+  try {
+    later->load(stem + "nothing");
+    ADD_FAILURE() << "loaded a file that is not there";
+  } catch (const InputError&) {
+  }
+  processes->barrier();
+  std::filesystem::remove(of_threads);
+  if (processes->rank() == 0) std::filesystem::remove(stem + "mpi");
+}
+
+TEST(Transports, a_checkpoint_is_the_same_file_and_goes_on_in_both) {
+  std::vector<Variant> variants = sharded_systems();
+  std::erase_if(variants, [](const Variant& v) {
+    return v.replicas.layout == PipelineReplicas::Layout::pipelines && v.system != "zeropp";
+  });
+  for (const char* system : {"pipedream", "one_f_one_b", "layerpipe"}) variants.push_back({system});
+  variants.push_back({"gpipe", {}, {2}, "optimizer"});
+  variants.push_back({"zero_bubble", {}, {2, PipelineReplicas::Layout::pipelines}, "visit"});
+  for (const Variant& variant : variants) expect_same_checkpoint(variant, test_cnn());
+}
+
+}  // namespace
+}  // namespace sluice
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  const auto processes = sluice::join_mpi_job();
+  sluice::job = processes.get();
+  if (processes->rank() != 0) {  // one report is enough, unless another member sees something else
+    auto& listeners = testing::UnitTest::GetInstance()->listeners();
+    delete listeners.Release(listeners.default_result_printer());
+    struct Failures : testing::EmptyTestEventListener {
+      void OnTestPartResult(const testing::TestPartResult& r) override {
+        if (r.failed()) std::cerr << "process " << sluice::job->rank() << ": " << r.message() << "\n";
+      }
+    };
+    listeners.Append(new Failures);
+  }
+  const int failed = RUN_ALL_TESTS();
+  int any = 0;
+  for (const std::string& other : processes->all_gather(failed ? "x" : "")) any |= !other.empty();
+  return any;
+}

@@ -1,0 +1,85 @@
+#include "harness/train/tuning.h"
+
+#include <optional>
+
+#include "results/metrics.h"
+
+namespace sluice {
+
+std::vector<RunCase> tuning_cases(const RunCase& c) {
+  std::vector<RunCase> candidates;
+  for (const double rate : c.tune->learning_rates) {
+    RunCase candidate = c;
+    candidate.purpose = "tune";
+    candidate.seed = c.tune->seed;
+    candidate.epochs = c.tune->epochs;
+    candidate.steps = c.tune->steps;
+    candidate.evaluations_per_epoch = 1;
+    candidate.optimizer.learning_rate = rate;
+    candidate.tune.reset();
+    candidates.push_back(candidate);
+  }
+  return candidates;
+}
+
+// Mean over the last tenth of the updates: one batch's loss says little.
+static std::optional<double> closing_loss(const Record& record) {
+  if (record.curve.empty() || !record.curve.back().loss) return std::nullopt;
+  const std::int64_t from = record.curve.back().step - record.curve.back().step / 10;
+  double sum = 0;
+  int points = 0;
+  for (const CurvePoint& point : record.curve)
+    if (point.step >= from && point.loss) sum += *point.loss, ++points;
+  return sum / points;
+}
+
+// How good a candidate is; more is better. none: it does not count.
+static std::optional<double> score(const Record& record, bool by_loss) {
+  if (record.outcome != "ok") return std::nullopt;
+  if (by_loss) {
+    const auto loss = closing_loss(record);
+    return loss ? std::optional(-*loss) : std::nullopt;
+  }
+  const auto value = final_metric(record);
+  if (!value) return std::nullopt;
+  return lower_is_better(record) ? -*value : *value;
+}
+
+nlohmann::json choose_learning_rate(const RunCase& c, std::span<const Record> candidates) {
+  bool by_loss = true;
+  for (const Record& record : candidates) by_loss &= !final_metric(record).has_value();
+  const std::vector<double>& grid = c.tune->learning_rates;
+  std::optional<std::size_t> best, diverged;
+  std::optional<double> best_score;
+  nlohmann::json results = nlohmann::json::array();
+  for (std::size_t k = 0; k < grid.size(); ++k) {
+    const Record& record = candidates[k];
+    const auto own = score(record, by_loss);
+    if (own && (!best_score || *own > *best_score)) best = k, best_score = own;
+    if (record.outcome == "diverged" && !diverged) diverged = k;
+    nlohmann::json value = nullptr;
+    if (own) value = by_loss ? *closing_loss(record) : *final_metric(record);
+    results.push_back(
+        {{"learning_rate", grid[k]}, {"value", value}, {"outcome", record.outcome}, {"digest", record.digest}});
+  }
+  const std::size_t chosen = best.value_or(diverged.value_or(0));
+  nlohmann::json tuning = {
+      {"grid", grid},
+      {"criterion", by_loss ? "training loss" : metric_name(candidates.front()) + " on the validation part"},
+      {"seed", c.tune->seed},
+      {"chosen", grid[chosen]},
+      {"results", results}};
+  if (c.tune->epochs > 0) {
+    tuning["epochs"] = c.tune->epochs;
+  } else {
+    tuning["steps"] = c.tune->steps;
+  }
+  return tuning;
+}
+
+RunCase with_chosen_rate(RunCase c, const nlohmann::json& tuning) {
+  c.optimizer.learning_rate = tuning.at("chosen").get<double>();
+  return c;
+}
+
+}  // namespace sluice

@@ -1,0 +1,208 @@
+// The search for a learning rate: which cases it makes, what it chooses, and what names a tuned
+// case.
+#include "harness/train/tuning.h"
+
+#include <gtest/gtest.h>
+
+#include "harness/base/expect_error.h"
+#include "results/store.h"
+
+namespace sluice {
+namespace {
+
+using nlohmann::json;
+
+json tuned(const json& more = json::object()) {
+  json entry = {{"system", "pipedream"},
+                {"workload", "fmnist_mlp"},
+                {"ranks", 4},
+                {"epochs", 3},
+                {"optimizer", {{"learning_rate", "tuned"}}},
+                {"tune", {{"learning_rate", {0.1, 0.01, 0.03}}, {"epochs", 1}}}};
+  entry.update(more);
+  return entry;
+}
+std::vector<RunCase> cases_of(const json& entry) { return expand_case(entry, "s.json", "/grid/0"); }
+std::string error_in(const json& entry) {
+  return error_of([&] { cases_of(entry); });
+}
+
+Record candidate(const std::string& outcome, std::optional<double> accuracy, std::optional<double> loss = 1.0) {
+  Record r;
+  r.outcome = outcome;
+  r.workload_facts = {{"metric", "accuracy"}};
+  r.curve = {{10, 1, 3.0, std::nullopt}, {20, 2, loss, accuracy}};
+  r.digest = outcome + std::to_string(accuracy.value_or(0));
+  return r;
+}
+
+TEST(Tuning, EveryRateOfTheGridIsACaseUnderASeedOfItsOwn) {
+  const RunCase c = cases_of(tuned({{"evaluations_per_epoch", 4}})).at(0);
+  const std::vector<RunCase> candidates = tuning_cases(c);
+  ASSERT_EQ(candidates.size(), 3u);
+  const double rates[] = {0.01, 0.03, 0.1};
+  for (std::size_t k = 0; k < 3; ++k) {
+    EXPECT_EQ(candidates[k].purpose, "tune");
+    EXPECT_EQ(candidates[k].optimizer.learning_rate, rates[k]);
+    EXPECT_EQ(candidates[k].optimizer.momentum, c.optimizer.momentum);
+    EXPECT_EQ(candidates[k].seed, 101u);
+    EXPECT_EQ(candidates[k].epochs, 1);
+    EXPECT_EQ(candidates[k].evaluations_per_epoch, 1);
+    EXPECT_FALSE(candidates[k].tune);
+  }
+}
+
+TEST(Tuning, SeedsShareTheirCandidates) {
+  const auto cases = cases_of(tuned({{"seed", {1, 2}}}));
+  ASSERT_EQ(cases.size(), 2u);
+  for (std::size_t k = 0; k < 3; ++k)
+    EXPECT_EQ(digest(to_json(tuning_cases(cases[0])[k])), digest(to_json(tuning_cases(cases[1])[k])));
+}
+
+TEST(Tuning, TheDigestTellsTunedFromGivenAndSearchesApart) {
+  const auto name = [](const json& entry) { return digest(to_json(cases_of(entry).at(0))); };
+  const std::string own = name(tuned());
+  EXPECT_NE(own, name(tuned({{"optimizer", {{"learning_rate", 0.03}}}})));
+  EXPECT_NE(own, name(tuned({{"tune", {{"learning_rate", {0.1, 0.01}}, {"epochs", 1}}}})));
+  EXPECT_NE(own, name(tuned({{"tune", {{"learning_rate", {0.1, 0.01, 0.03}}, {"epochs", 1}, {"seed", 7}}}})));
+  // The order of the grid and what was chosen do not make another experiment.
+  EXPECT_EQ(own, name(tuned({{"tune", {{"learning_rate", {0.01, 0.03, 0.1}}, {"epochs", 1}}}})));
+  const RunCase c = cases_of(tuned()).at(0);
+  EXPECT_EQ(own, digest(to_json(with_chosen_rate(c, {{"chosen", 0.03}}))));
+  // A candidate is not the measurement at its rate.
+  RunCase measured = tuning_cases(c)[0];
+  measured.purpose = "measure";
+  EXPECT_NE(digest(to_json(tuning_cases(c)[0])), digest(to_json(measured)));
+}
+
+TEST(Tuning, EqualAndTunedStandInOneEntry) {
+  const auto cases =
+      cases_of(tuned({{"optimizer", {{"learning_rate", {0.02, "tuned"}}, {"momentum", 0.5}}}, {"seed", {1, 2}}}));
+  ASSERT_EQ(cases.size(), 4u);
+  int with_search = 0;
+  for (const RunCase& c : cases) {
+    EXPECT_EQ(c.optimizer.momentum, 0.5);
+    with_search += c.tune.has_value();
+    if (!c.tune) {
+      EXPECT_EQ(c.optimizer.learning_rate, 0.02);
+    }
+  }
+  EXPECT_EQ(with_search, 2);
+}
+
+TEST(Tuning, TheBestFinalMetricWinsAndTheLowerOfEqualRates) {
+  const RunCase c = cases_of(tuned()).at(0);
+  const auto chosen = [&](const std::vector<Record>& records) {
+    return choose_learning_rate(c, records).at("chosen").get<double>();
+  };
+  EXPECT_EQ(chosen({candidate("ok", 0.7), candidate("ok", 0.9), candidate("ok", 0.8)}), 0.03);
+  EXPECT_EQ(chosen({candidate("ok", 0.7), candidate("ok", 0.9), candidate("ok", 0.9)}), 0.03);
+  EXPECT_EQ(chosen({candidate("ok", 0.9), candidate("ok", 0.9), candidate("ok", 0.9)}), 0.01);
+  // However good a diverged or failed run was before it ended.
+  EXPECT_EQ(chosen({candidate("ok", 0.2), candidate("diverged", 0.9), candidate("failed", 0.9)}), 0.01);
+  EXPECT_EQ(chosen({candidate("timed_out", 0.9), candidate("ok", 0.1), candidate("ok", 0.2)}), 0.1);
+  // Where nothing learns, the rate that shows it.
+  EXPECT_EQ(chosen({candidate("failed", {}), candidate("diverged", {}), candidate("diverged", {})}), 0.03);
+  EXPECT_EQ(chosen({candidate("failed", {}), candidate("failed", {}), candidate("failed", {})}), 0.01);
+}
+
+TEST(Tuning, LowerMayBeBetterAndWithoutATestSetTheLossDecides) {
+  const RunCase c = cases_of(tuned()).at(0);
+  std::vector<Record> records = {candidate("ok", 40), candidate("ok", 20), candidate("ok", 30)};
+  for (Record& r : records) r.workload_facts = {{"metric", "perplexity"}, {"metric_direction", "down"}};
+  EXPECT_EQ(choose_learning_rate(c, records).at("chosen"), 0.03);
+  EXPECT_EQ(choose_learning_rate(c, records).at("criterion"), "perplexity on the validation part");
+  records = {candidate("ok", {}, 0.5), candidate("ok", {}, 0.6), candidate("ok", {}, 0.4)};
+  EXPECT_EQ(choose_learning_rate(c, records).at("chosen"), 0.1);
+  EXPECT_EQ(choose_learning_rate(c, records).at("criterion"), "training loss");
+}
+
+TEST(Tuning, TheLossThatDecidesIsOfTheLastTenth) {
+  const RunCase c = cases_of(tuned()).at(0);
+  std::vector<Record> records = {candidate("ok", {}, 0.5), candidate("ok", {}, 0.5), candidate("ok", {}, 0.5)};
+  for (std::size_t k = 0; k < 3; ++k) {
+    records[k].curve.clear();
+    // The third ends with one lucky batch, the second is the best on the whole.
+    const std::vector<double> losses = {1, 1, 1, 1, 1, 1, 1, 1, k == 1 ? 0.2 : 0.6, k == 2 ? 0.1 : 0.3};
+    for (std::size_t i = 0; i < 10; ++i)
+      records[k].curve.push_back({.step = static_cast<std::int64_t>(i + 1), .seconds = 1, .loss = losses[i]});
+  }
+  EXPECT_EQ(choose_learning_rate(c, records).at("chosen"), 0.03);
+}
+
+TEST(Tuning, WhatWasTriedIsRecorded) {
+  const RunCase c = cases_of(tuned()).at(0);
+  const json tuning = choose_learning_rate(
+      c, std::vector<Record>{candidate("ok", 0.7), candidate("ok", 0.9), candidate("diverged", 0.2)});
+  EXPECT_EQ(tuning["grid"], (json{0.01, 0.03, 0.1}));
+  EXPECT_EQ(tuning["seed"], 101);
+  EXPECT_EQ(tuning["epochs"], 1);
+  EXPECT_EQ(tuning["results"][1]["value"], 0.9);
+  EXPECT_EQ(tuning["results"][2]["value"], nullptr);
+  EXPECT_EQ(tuning["results"][2]["outcome"], "diverged");
+  EXPECT_FALSE(tuning["results"][0]["digest"].get<std::string>().empty());
+}
+
+TEST(Tuning, BadInputIsRefusedWithItsPlace) {
+  const std::string at = "s.json: /grid/0/";
+  const auto tune = [](const json& value) { return tuned({{"tune", value}}); };
+  json entry = tuned();
+  entry.erase("tune");
+  EXPECT_TRUE(error_in(entry).starts_with(at + "tune: is missing")) << error_in(entry);
+  EXPECT_EQ(error_in(tune({{"learning_rate", json::array()}})),
+            at + "tune/learning_rate: must be a list of at least one rate");
+  EXPECT_EQ(error_in(tune({{"learning_rate", {0.1, 0}}})), at + "tune/learning_rate: 0 is not a number above 0");
+  EXPECT_EQ(error_in(tune({{"learning_rate", {0.1}}, {"seed", 1}})),
+            at + "tune/seed: 1 is also a seed that is measured; tune on a seed of its own, e.g. 101");
+  EXPECT_EQ(error_in(tune({{"learning_rate", {0.1}}, {"epochs", 1}, {"steps", 9}})),
+            at + "tune/steps: give epochs or steps, not both");
+  EXPECT_EQ(error_in(tune({{"learning_rate", {0.1}}, {"epoch", 1}})),
+            at + "tune/epoch: unknown key 'epoch'; did you mean 'epochs'?");
+  EXPECT_EQ(error_in(tuned({{"optimizer", {{"learning_rate", "tunde"}}}})),
+            at + "optimizer/learning_rate: must be a number, is string");
+  EXPECT_EQ(error_in(tuned({{"clock", "virtual"}, {"epochs", 0}, {"steps", 4}, {"train", false}})),
+            at + "optimizer/learning_rate: only training can be tuned");
+  EXPECT_TRUE(error_in(tuned({{"purpose", "boundary"}, {"epochs", 0}, {"steps", 5}}))
+                  .starts_with(at + "purpose: a divergence boundary needs a grid of rates"));
+}
+
+TEST(Boundary, IsAGridOfRatesThatKeepsEveryLoss) {
+  const json entry = {{"system", {"single_device", "*asynchronous"}},
+                      {"workload", "fmnist_mlp"},
+                      {"purpose", "boundary"},
+                      {"steps", 20},
+                      {"optimizer", {{"learning_rate", {0.01, 0.1}}}}};
+  const auto cases = cases_of(entry);
+  EXPECT_GE(cases.size(), 4u);
+  for (const RunCase& c : cases) {
+    EXPECT_EQ(c.purpose, "boundary");
+    EXPECT_NE(c.system, "gpipe");
+    RunCase measured = c;
+    measured.purpose = "measure";
+    EXPECT_NE(digest(to_json(c)), digest(to_json(measured)));
+  }
+  json epochs = entry;
+  epochs.erase("steps");
+  EXPECT_TRUE(error_in(epochs).starts_with("s.json: /grid/0/steps: a divergence boundary needs"));
+}
+
+TEST(Shard, ATunedCaseStaysWithItsSearch) {
+  const auto all = cases_of(tuned({{"system", {"pipedream", "gpipe", "one_f_one_b"}},
+                                   {"optimizer", {{"learning_rate", {0.02, "tuned"}}}},
+                                   {"seed", {1, 2, 3}}}));
+  ASSERT_EQ(all.size(), 18u);
+  std::size_t cases = 0;
+  std::map<std::string, int> shard_of;
+  for (int i = 0; i < 4; ++i)
+    for (const RunCase& c : shard(all, std::to_string(i) + "/4")) {
+      ++cases;
+      if (!c.tune) continue;
+      const std::string search = digest(to_json(tuning_cases(c)[0]));
+      EXPECT_EQ(shard_of.emplace(search, i).first->second, i);
+    }
+  EXPECT_EQ(cases, 18u);
+  EXPECT_EQ(shard_of.size(), 3u);
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,165 @@
+#include "systems/graphpipe/operators.h"
+
+#include <algorithm>
+
+#include "harness/base/error.h"
+#include "harness/plan/search.h"
+
+namespace sluice {
+
+Operators::Operators(const CostGraph& costs) {
+  const std::size_t n = costs.layers.size();
+  std::vector<int> of_layer(n, -1);
+  std::vector<std::vector<int>> consumers(n);
+  for (std::size_t l = 0; l < n; ++l)
+    for (const int p : costs.layers[l].inputs)
+      if (p >= 0) consumers[static_cast<std::size_t>(p)].push_back(static_cast<int>(l));
+  std::vector<bool> is_view_of_input(n, false);
+  for (std::size_t l = 0; l < n; ++l) {
+    const LayerCost& layer = costs.layers[l];
+    const int first = layer.inputs.empty() ? -1 : layer.inputs.front();
+    const auto before = static_cast<std::size_t>(std::max(first, 0));
+    is_view_of_input[l] = layer.fused && (first < 0 || is_view_of_input[before]);
+    const bool claims = first >= 0 && is_view_of_input[before] && consumers[before].size() == 1;
+    if (first >= 0 && (layer.fused || claims)) {
+      of_layer[l] = of_layer[before];
+    } else {
+      of_layer[l] = static_cast<int>(layers.size());
+      layers.emplace_back();
+    }
+    layers[static_cast<std::size_t>(of_layer[l])].push_back(static_cast<int>(l));
+  }
+  sent_.resize(layers.size());
+  received_.resize(layers.size());
+  for (std::size_t l = 0; l < n; ++l) {
+    Output output{static_cast<int>(l), of_layer[l], {}, static_cast<double>(costs.layers[l].output.value)};
+    for (const int c : consumers[l])
+      if (const int to = of_layer[static_cast<std::size_t>(c)]; to != output.from) output.to.push_back(to);
+    std::ranges::sort(output.to);
+    output.to.erase(std::unique(output.to.begin(), output.to.end()), output.to.end());
+    if (output.to.empty()) continue;
+    const int index = static_cast<int>(outputs_.size());
+    sent_[static_cast<std::size_t>(output.from)].push_back(index);
+    for (const int to : output.to) {
+      received_[static_cast<std::size_t>(to)].push_back(index);
+      edges.emplace_back(output.from, to);
+    }
+    outputs_.push_back(std::move(output));
+  }
+  std::ranges::sort(edges);
+  edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
+}
+
+std::vector<int> Operators::layers_of(std::span<const int> operators) const {
+  std::vector<int> result;
+  for (const int o : operators) {
+    const auto& own = layers[static_cast<std::size_t>(o)];
+    result.insert(result.end(), own.begin(), own.end());
+  }
+  std::ranges::sort(result);
+  return result;
+}
+
+std::vector<int> Operators::places(std::span<const int> operators) const {
+  std::vector<int> result(layers.size(), -1);
+  int place = 0;
+  for (const int o : operators) result[static_cast<std::size_t>(o)] = place++;
+  return result;
+}
+
+std::vector<int> Operators::crossing(std::span<const int> operators) const {
+  const std::vector<int> place = places(operators);
+  const auto is_outside = [&](int o) { return place[static_cast<std::size_t>(o)] < 0; };
+  std::vector<int> result;
+  for (const int o : operators) {
+    for (const int i : received_[static_cast<std::size_t>(o)]) {
+      const Output& output = outputs_[static_cast<std::size_t>(i)];
+      // Once, for the first of those here that read it.
+      const auto first = std::ranges::find_if_not(output.to, is_outside);
+      if (is_outside(output.from) && *first == o) result.push_back(output.layer);
+    }
+    for (const int i : sent_[static_cast<std::size_t>(o)]) {
+      const Output& output = outputs_[static_cast<std::size_t>(i)];
+      if (std::ranges::any_of(output.to, is_outside)) result.push_back(output.layer);
+    }
+  }
+  return result;
+}
+
+std::vector<double> Operators::signature(std::span<const int> operators) const {
+  const std::vector<int> place = places(operators);
+  std::vector<double> result;
+  std::vector<int> outside;  // outputs of others, as they are first read
+  for (const int o : operators) {
+    for (const int i : received_[static_cast<std::size_t>(o)]) {
+      const Output& output = outputs_[static_cast<std::size_t>(i)];
+      const int from = place[static_cast<std::size_t>(output.from)];
+      if (from >= 0) {
+        const auto& all = sent_[static_cast<std::size_t>(output.from)];
+        result.push_back(from);
+        result.push_back(static_cast<double>(std::ranges::find(all, i) - all.begin()));
+        continue;
+      }
+      const auto known = std::ranges::find(outside, i);
+      result.push_back(-1 - static_cast<double>(known - outside.begin()));
+      result.push_back(output.bytes);
+      if (known == outside.end()) outside.push_back(i);
+    }
+    for (const int i : sent_[static_cast<std::size_t>(o)]) {
+      const Output& output = outputs_[static_cast<std::size_t>(i)];
+      result.push_back(output.bytes);
+      result.push_back(std::ranges::any_of(output.to, [&](int to) { return place[static_cast<std::size_t>(to)] < 0; }));
+    }
+    result.push_back(kNever);  // ends the operator
+  }
+  return result;
+}
+
+NeighbourMachine::NeighbourMachine(const Problem& problem, const std::string& where)
+    : cluster_(problem.cluster), paths_(problem.cluster), devices_(problem.devices) {
+  if (devices_ < 1 || static_cast<std::size_t>(devices_) > cluster_.devices.size())
+    throw InputError(
+        where,
+        std::to_string(devices_) + " ranks on a cluster of " + std::to_string(cluster_.devices.size()) + " devices",
+        "use fewer ranks or a larger cluster");
+  speed = cluster_.devices[0].speed;
+  memory = cluster_.devices[0].memory;
+  for (const Device& device : std::span(cluster_.devices).first(static_cast<std::size_t>(devices_))) {
+    speed = std::min(speed, device.speed);
+    memory = std::min(memory, device.memory);
+  }
+  for (int d = 0; d + 1 < devices_; ++d) {
+    const LinkCost& hop = hops_.emplace_back(between(d, d + 1));
+    neighbour.latency += hop.latency / (devices_ - 1);
+    neighbour.seconds_per_byte += hop.seconds_per_byte / (devices_ - 1);
+  }
+}
+
+LinkCost NeighbourMachine::ring(int degree) {
+  LinkCost mean;
+  const int places = devices_ - degree + 1;
+  for (int first = 0; degree > 1 && first < places; ++first) {
+    const int last = first + degree - 1;
+    LinkCost slowest = between(last, first);  // closes the ring
+    for (int d = first; d < last; ++d) {
+      const LinkCost& hop = hops_[static_cast<std::size_t>(d)];
+      slowest.latency = std::max(slowest.latency, hop.latency);
+      slowest.seconds_per_byte = std::max(slowest.seconds_per_byte, hop.seconds_per_byte);
+    }
+    mean.latency += slowest.latency / places;
+    mean.seconds_per_byte += slowest.seconds_per_byte / places;
+  }
+  return mean;
+}
+
+LinkCost NeighbourMachine::between(int a, int b) {
+  LinkCost cost;
+  for (const Hop& hop : paths_.between(DeviceId(a), DeviceId(b))) {
+    const Link& link = cluster_.links[hop.link];
+    cost.latency += link.latency.value;
+    cost.seconds_per_byte = std::max(cost.seconds_per_byte, 1 / link.bandwidth);
+  }
+  return cost;
+}
+
+}  // namespace sluice

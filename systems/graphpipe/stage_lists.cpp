@@ -1,0 +1,172 @@
+#include "systems/graphpipe/stage_lists.h"
+
+#include <algorithm>
+#include <functional>
+
+namespace sluice {
+
+StageLists::StageLists(const SeriesParallelTree& tree, const StageSearchSpace& space)
+    : micros_per_op(space.micros_per_op()), tree_(tree), space_(space) {
+  make_choices();
+  if (is(tree.root, Kind::leaf)) {
+    StageList list{.series = true};
+    list.elements = {element_of(tree.root)};
+    root = add_list(std::move(list));
+  } else {
+    root = list_of(tree.root);
+  }
+}
+
+const StageFootprint& StageLists::footprint(int run_index) {
+  StageRun& run = runs[static_cast<std::size_t>(run_index)];
+  if (!run.footprint) run.footprint = space_.footprint(run.vertices);
+  return *run.footprint;
+}
+
+void StageLists::make_choices() {
+  for (std::size_t d = 0; d < space_.degrees.size(); ++d)
+    for (std::size_t r = 0; r < space_.rates.size(); ++r) {
+      const int degree = space_.degrees[d], b = space_.rates[r].micro_batch;
+      if (space_.rate_is_degree ? b != degree : b % degree != 0) continue;
+      const auto g = std::ranges::find(micros_per_op, b / degree);
+      if (g == micros_per_op.end() || degree > space_.microbatches / *g || degree > space_.devices) continue;
+      choices.push_back({degree, static_cast<int>(r), static_cast<std::size_t>(g - micros_per_op.begin()), d});
+    }
+}
+
+StageElement StageLists::element_of(int node) {
+  const auto& n = tree_.nodes[static_cast<std::size_t>(node)];
+  if (n.kind == Kind::leaf) return {-1, {n.vertex}};
+  return {list_of(node), vertices_below(tree_, node)};
+}
+
+int StageLists::list_of(int node) {
+  const auto& n = tree_.nodes[static_cast<std::size_t>(node)];
+  StageList list{.series = n.kind == Kind::series};
+  for (std::size_t i = 0; i < n.children.size(); ++i) {
+    const bool joins = space_.absorb_joins && list.series && i + 1 < n.children.size() &&
+                       is(n.children[i], Kind::parallel) && is(n.children[i + 1], Kind::leaf);
+    if (joins) {
+      list.elements.push_back(absorbing(n.children[i], n.children[i + 1]));
+      ++i;
+    } else {
+      list.elements.push_back(element_of(n.children[i]));
+    }
+  }
+  if (!list.series) sort_by_work(list.elements, 0);
+  return add_list(std::move(list));
+}
+
+// A parallel node whose lightest branch that ends in a vertex takes the join as part of that
+// vertex; such a branch comes first.
+StageElement StageLists::absorbing(int node, int join) {
+  const auto& n = tree_.nodes[static_cast<std::size_t>(node)];
+  const int joined = tree_.nodes[static_cast<std::size_t>(join)].vertex;
+  int chosen = -1;
+  double lightest = 0;
+  for (const int child : n.children) {
+    const auto& c = tree_.nodes[static_cast<std::size_t>(child)];
+    if (c.kind == Kind::parallel || (c.kind == Kind::series && !is(c.children.back(), Kind::leaf))) continue;
+    const double work = least_work(space_.work(vertices_below(tree_, child)));
+    if (chosen < 0 || work < lightest) chosen = child, lightest = work;
+  }
+  if (chosen < 0) {  // every branch ends in branches: as a series of its own
+    StageList series{.series = true};
+    series.elements = {element_of(node), element_of(join)};
+    StageElement element{add_list(std::move(series)), vertices_below(tree_, node)};
+    element.vertices.push_back(joined);
+    return element;
+  }
+  StageList list{.series = false, .absorbs = true};
+  const auto& c = tree_.nodes[static_cast<std::size_t>(chosen)];
+  if (c.kind == Kind::leaf) {
+    list.elements.push_back({-1, {c.vertex, joined}});
+  } else {
+    StageList branch{.series = true};
+    for (const int child : c.children) branch.elements.push_back(element_of(child));
+    branch.elements.back().vertices.push_back(joined);
+    StageElement element{-1, vertices_below(tree_, chosen)};
+    element.vertices.push_back(joined);
+    element.list = add_list(std::move(branch));
+    list.elements.push_back(std::move(element));
+  }
+  for (const int child : n.children)
+    if (child != chosen) list.elements.push_back(element_of(child));
+  sort_by_work(list.elements, 1);
+  StageElement element{-1, vertices_below(tree_, node)};
+  element.vertices.push_back(joined);
+  element.list = add_list(std::move(list));
+  return element;
+}
+
+void StageLists::sort_by_work(std::vector<StageElement>& elements, std::size_t first) {
+  std::vector<std::pair<double, StageElement>> keyed;
+  for (std::size_t i = first; i < elements.size(); ++i)
+    keyed.emplace_back(least_work(space_.work(elements[i].vertices)), std::move(elements[i]));
+  std::ranges::stable_sort(keyed, std::greater<>(), [](const auto& k) { return k.first; });
+  for (auto& [work, element] : keyed) elements[first++] = std::move(element);
+}
+
+double StageLists::least_work(const StageWork& work) const {
+  double least = work.compute.empty() ? 0 : work.compute[0] / micros_per_op[0];
+  for (std::size_t g = 1; g < micros_per_op.size(); ++g) least = std::min(least, work.compute[g] / micros_per_op[g]);
+  return least;
+}
+
+int StageLists::add_list(StageList list) {
+  const int next = static_cast<int>(shapes.size());
+  list.shape = space_.look ? known_shapes_.try_emplace(look_of(list), next).first->second : next;
+  if (list.shape == next) shapes.push_back(make_shape(list));
+  lists.push_back(std::move(list));
+  return static_cast<int>(lists.size()) - 1;
+}
+
+StageShape StageLists::make_shape(const StageList& list) {
+  const std::size_t m = list.elements.size();
+  StageShape shape{.run = std::vector<int>(m * m, -1), .first_suffix = suffixes};
+  suffixes += static_cast<int>(m);
+  for (std::size_t a = 0; a < m; ++a) {
+    std::vector<int> vertices;
+    for (std::size_t p = a; p < m; ++p) {
+      const auto& own = list.elements[p].vertices;
+      vertices.insert(vertices.end(), own.begin(), own.end());
+      shape.run[a * m + p] = add_run(vertices);
+    }
+    shape.vertices.push_back(static_cast<int>(vertices.size()));
+    shape.least_work += runs[static_cast<std::size_t>(shape.run[a * m + a])].least_work;
+  }
+  return shape;
+}
+
+// What decides the costs of every run of the list.
+std::vector<double> StageLists::look_of(const StageList& list) {
+  std::vector<double> look{list.series ? 1.0 : 0.0, list.absorbs ? 1.0 : 0.0};
+  std::vector<int> vertices;
+  for (const StageElement& e : list.elements) {
+    look.push_back(e.list < 0 ? -1 : lists[static_cast<std::size_t>(e.list)].shape);
+    look.push_back(static_cast<double>(e.vertices.size()));
+    vertices.insert(vertices.end(), e.vertices.begin(), e.vertices.end());
+  }
+  const std::vector<double> costs = space_.look(vertices);
+  look.insert(look.end(), costs.begin(), costs.end());
+  return look;
+}
+
+int StageLists::add_run(const std::vector<int>& vertices) {
+  const StageWork work = space_.work(vertices);
+  StageRun run{.vertices = vertices};
+  for (const StageChoice& c : choices) run.seconds.push_back(stage_seconds(work, c));
+  run.least_work = least_work(work);
+  runs.push_back(std::move(run));
+  return static_cast<int>(runs.size()) - 1;
+}
+
+double StageLists::stage_seconds(const StageWork& work, const StageChoice& c) const {
+  const int ops = space_.microbatches / micros_per_op[c.micros_per_op];
+  const int rounds = (ops + c.degree - 1) / c.degree;
+  const double compute = work.compute[c.micros_per_op], messages = work.communication[c.micros_per_op];
+  const double op = space_.overlap_communication ? std::max(compute, messages) : compute + messages;
+  return (rounds * op + work.all_reduce[c.degree_index]) / space_.microbatches;
+}
+
+}  // namespace sluice
