@@ -61,12 +61,13 @@ struct CostGraph {
   std::vector<CostGraph> larger = {};
 };
 
-// The costs of `number of micro-batches per op` micro-batches taken at once: from `larger`, or in proportion.
+// The costs of `micros_per_op` micro-batches taken at once by one op: from `larger`, or in proportion.
 CostGraph grouped_costs(const CostGraph& costs, int micros_per_op);
 
-// Roofline: max(flops / (peak * efficiency), bytes / (bandwidth * efficiency)) + launch;
-// efficiencies of specs/profiles_and_simulators.md section 3.1 (GEMM 0.75, convolution 0.55,
-// attention 0.45, streaming 0.8).
+// Roofline, for every layer and direction: seconds = max(FLOP / (peak * e), bytes / (bandwidth * 0.8)) + launch, where
+// bytes are what is read and written: inputs, outputs, weights. e, the part of the peak that is reached, is 0.75 for
+// matrix products, 0.55 for convolutions, 0.45 for attention; 0.8 is the part of the bandwidth that streaming reaches.
+// These are choices for large fp32 layers, not measurements; `sluice profile` measures.
 CostGraph analytic_costs(const ModelGraph& model, std::int64_t micro_batch, const Device& device);
 
 // Whether a layer of the model is such a one.

@@ -1,7 +1,6 @@
-// What the authors' own planners print on their own inputs, reproduced: specs/planners.md, sections
-// 2.6, 3.6 and 6.6 (run there with the authors' programs). Numbers as the files have them
-// (ProfileUnits::published), since the authors' programs take them so. Plans are compared where the
-// authors' tie rule is known or there is no tie.
+// What the authors' own planners print on their own inputs, reproduced: the expected values come from running the
+// authors' programs. Numbers are as the files have them (ProfileUnits::published), since the authors' programs take them
+// so. Plans are compared where the authors' tie rule is known or there is no tie.
 #include <gtest/gtest.h>
 
 #include <cmath>
