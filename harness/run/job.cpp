@@ -6,6 +6,8 @@
 #include <stdexcept>
 
 #include "harness/exec/mpi/mpi.h"
+#include "harness/run/describe_case.h"
+#include "harness/run/environment.h"
 #include "results/store.h"
 
 namespace sluice {

@@ -1,7 +1,5 @@
 // What a run leaves in its record: a curve whose seconds hold the training, with filling and
 // draining, and not the evaluation; and all that was done before a divergence.
-#include "harness/run/run_case.h"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -16,6 +14,7 @@
 
 #include "harness/base/error.h"
 #include "harness/exec/pinning.h"
+#include "harness/run/run_case.h"
 #include "harness/tests/test_data.h"
 #include "results/metrics.h"
 #include "results/stability.h"
@@ -277,7 +276,7 @@ TEST_F(RunCaseTest, AnInterruptedCaseGoesOnFromItsCheckpointToTheSameRecord) {
   const Record whole = run_case(c, {});
   const std::string folder = folder_ + "/checkpoints";
   std::atomic<bool> cancel = false;
-  const auto stop_in_the_second_epoch = [&](double fraction, const std::string&) {
+  const auto stop_in_the_second_epoch = [&](double fraction) {
     if (fraction <= 0.5) return;
     cancel = true;
     std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until it is seen
@@ -294,17 +293,6 @@ TEST_F(RunCaseTest, AnInterruptedCaseGoesOnFromItsCheckpointToTheSameRecord) {
     EXPECT_EQ(resumed.curve[k].seconds, whole.curve[k].seconds);
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder));  // what is finished needs none
-}
-
-TEST(RateScheduleTest, FollowsTheUpdatesOfTheRun) {
-  const RateSchedule constant, step{.kind = "step", .every_epochs = 2, .factor = 0.1},
-      polynomial{.kind = "polynomial", .power = 2};
-  EXPECT_EQ(constant.at(70, 10, 100), 1);
-  EXPECT_EQ(step.at(19, 10, 100), 1);
-  EXPECT_DOUBLE_EQ(step.at(20, 10, 100), 0.1);
-  EXPECT_DOUBLE_EQ(step.at(45, 10, 100), 0.01);
-  EXPECT_DOUBLE_EQ(polynomial.at(0, 10, 100), 1);
-  EXPECT_DOUBLE_EQ(polynomial.at(50, 10, 100), 0.25);
 }
 
 TEST_F(RunCaseTest, PipeMaresFirstEpochsMayBeSynchronous) {
