@@ -116,6 +116,8 @@ RunStopped stopped(const Program& program, const std::vector<std::unique_ptr<Wor
   return how;
 }
 
+void PrintTo(Place place, std::ostream* out) { *out << to_text(place); }
+
 class ExecutorFailure : public testing::TestWithParam<Place> {};
 
 TEST_P(ExecutorFailure, EndsTheRunOnAllRanksAndNamesRankAndReason) {

@@ -70,6 +70,7 @@ struct Lag {
   Options options;
   double lag;  // updates, summed over the stages
 };
+void PrintTo(const Lag& lag, std::ostream* out) { *out << lag.name; }
 
 class ConstantGradient : public testing::TestWithParam<Lag> {};
 

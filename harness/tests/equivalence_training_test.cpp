@@ -42,6 +42,7 @@ struct Subject {
   // Rounding of one precision, with room for sums in another order.
   double tolerance() const { return double_precision ? 1e-12 : 1e-5; }
 };
+void PrintTo(const Subject& subject, std::ostream* out) { *out << subject.name; }
 
 class Equivalence : public testing::TestWithParam<Subject> {};
 

@@ -29,6 +29,9 @@ struct PiperCase {
   double seconds;
   const char* plan;  // layers:tensor:data of every stage, or "" if not printed in full
 };
+void PrintTo(const PiperCase& c, std::ostream* out) {
+  *out << c.input << " on " << c.devices << " devices, " << c.microbatches << " micro-batches";
+}
 
 class PiperGoldenTest : public testing::TestWithParam<PiperCase> {};
 
@@ -103,6 +106,7 @@ struct PipeDreamCase {
   const char* outer;  // stages of the outermost level: first, end, replicas; "" if ties are open
   const char* inner;
 };
+void PrintTo(const PipeDreamCase& c, std::ostream* out) { *out << c.profile; }
 
 class PipeDreamGoldenTest : public testing::TestWithParam<PipeDreamCase> {};
 
@@ -157,6 +161,7 @@ struct IdealCase {
   double load;
   std::int64_t down_sets, pairs;
 };
+void PrintTo(const IdealCase& c, std::ostream* out) { *out << c.input; }
 
 class IdealGoldenTest : public testing::TestWithParam<IdealCase> {};
 
@@ -192,6 +197,9 @@ INSTANTIATE_TEST_SUITE_P(Published, IdealGoldenTest, testing::ValuesIn(kIdealCas
 struct RunnableCase {
   const char *system, *profile, *option, *value;
 };
+void PrintTo(const RunnableCase& c, std::ostream* out) {
+  *out << c.system << " " << c.option << "=" << c.value << " on " << c.profile;
+}
 
 class PlansRunTest : public testing::TestWithParam<RunnableCase> {};
 
