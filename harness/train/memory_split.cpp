@@ -2,24 +2,23 @@
 
 namespace sluice {
 
-MemorySplit split_of(const PeakMemory& m) {
-  return {.total = m.total(),
-          .weights = m.weights,
-          .versions = m.versions,
-          .gradients = m.gradients,
-          .optimizer = m.optimizer,
-          .activations = m.activations,
-          .buffers = m.buffers};
-}
-
-MemorySplit split_of(const MemoryPoint& m) {
+MemorySplit split_of(const MemoryByKind& m) {
   return {.total = m.total().value,
           .weights = m.weights.value,
           .versions = m.versions.value,
           .gradients = m.gradients.value,
           .optimizer = m.optimizer.value,
           .activations = m.activations.value,
-          .buffers = 0};
+          .buffers = m.buffers.value};
+}
+
+MemorySplit split_of(const MemoryPoint& m) {
+  return split_of(MemoryByKind{.weights = m.weights,
+                               .versions = m.versions,
+                               .gradients = m.gradients,
+                               .optimizer = m.optimizer,
+                               .activations = m.activations,
+                               .buffers = Bytes(0)});
 }
 
 }  // namespace sluice

@@ -51,7 +51,7 @@ void Training::run(const Program& first, const TrainingHooks& hooks, ProcessGrou
     if (session_ && !last) checkpoints.save(*session_, record, position);
   }
   if (on_wall())
-    for (const PeakMemory& peak : session_->peak_memory()) record.peak_bytes.push_back(split_of(peak));
+    for (const MemoryByKind& peak : session_->peak_memory()) record.peak_bytes.push_back(split_of(peak));
   checkpoints.delete_all();
 }
 
