@@ -1,4 +1,5 @@
-// What a record says of a case before it has trained: the case itself, its plan and its program. Training adds the rest.
+// What a record says of a case before it has trained: the case itself, its plan and its program. Training adds the
+// rest.
 #pragma once
 
 #include "harness/case/case.h"

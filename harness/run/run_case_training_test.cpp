@@ -1,5 +1,7 @@
-// What a run leaves in its record: a curve whose seconds hold the training, with filling and
-// draining, and not the evaluation; and all that was done before a divergence.
+// What a run leaves in its record: a curve whose seconds hold the training, with filling and draining, and not the
+// evaluation; and all that was done before a divergence.
+#include "harness/run/run_case.h"
+
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -14,7 +16,6 @@
 
 #include "harness/base/error.h"
 #include "harness/exec/pinning.h"
-#include "harness/run/run_case.h"
 #include "harness/tests/test_data.h"
 #include "results/metrics.h"
 #include "results/stability.h"
@@ -243,7 +244,7 @@ TEST_F(RunCaseTest, ATimelineHasGathersAndReductionsBesideTheOps) {
       EXPECT_GE(op.end, op.start);
       if (op.rank == 0) ++on_rank_0[op.op.substr(0, op.op.find(' '))];
     }
-    // Four micro-batches of each pipeline are two units: 2 (2 v - 2) + 1 gathers, 2 v scatters.
+    // Four micro-batches of each pipeline are two of ZeroPP's units: 2 (2 v - 2) + 1 gathers, 2 v reduce-scatters.
     EXPECT_EQ(on_rank_0["gather"], 5) << clock;
     EXPECT_EQ(on_rank_0["reduce_scatter"], 4) << clock;
   }
@@ -296,7 +297,7 @@ TEST_F(RunCaseTest, AnInterruptedCaseGoesOnFromItsCheckpointToTheSameRecord) {
 }
 
 TEST_F(RunCaseTest, PipeMaresFirstEpochsMayBeSynchronous) {
-  // One batch in the pipe at a time: plain training, by the numbers, while it lasts.
+  // One batch in the pipeline at a time: the numbers of plain training, while it lasts.
   const Record plain = run({{"system", "single_device"}, {"microbatches", 1}});
   const Record mare = run({{"system", "pipemare"}, {"options", {{"synchronous_epochs", 1}}}});
   ASSERT_EQ(mare.outcome, "ok") << mare.reason;
@@ -307,7 +308,7 @@ TEST_F(RunCaseTest, PipeMaresFirstEpochsMayBeSynchronous) {
   EXPECT_EQ(refused.outcome, "unsupported");
 }
 
-// Bytes that the ranks of a record send of a kind, together.
+// Bytes of a kind that all ranks of a record send.
 std::int64_t sent(const Record& record, const char* kind) {
   std::int64_t sum = 0;
   for (const json& bytes : record.observed.at("sent_bytes").at(kind)) sum += bytes.get<int>();

@@ -1,4 +1,4 @@
-// The memory that a plan is judged by, against bytes counted while it really runs.
+// The memory that a plan is predicted to need, against the bytes counted while it really runs.
 #include <gtest/gtest.h>
 
 #include "harness/tests/test_support.h"
@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(
         MemoryCase{"single_device", {}, 1}, MemoryCase{"data_parallel", {}, 3}, MemoryCase{"gpipe", {}, 3},
         MemoryCase{"one_f_one_b", {}, 3}, MemoryCase{"gpipe", {{"recompute", "all"}}, 3},
         MemoryCase{"gpipe", {{"recompute", "needed"}}, 3}, MemoryCase{"one_f_one_b", {{"recompute", "needed"}}, 3},
-        // Several stages on a rank, copies of stages, weight gradients apart.
+        // Several stages on a rank, two pipelines over the same ranks, weight gradients apart.
         MemoryCase{"interleaved_1f1b", {}, 2}, MemoryCase{"breadth_first", {}, 2},
         MemoryCase{"breadth_first", {{"recompute", "all"}}, 2}, MemoryCase{"zero_bubble", {{"variant", "h1"}}, 3},
         MemoryCase{"zero_bubble", {{"variant", "h2"}}, 3}, MemoryCase{"zero_bubble", {{"variant", "v"}}, 2},
@@ -95,7 +95,7 @@ INSTANTIATE_TEST_SUITE_P(
         MemoryCase{"pipeoptim", {}, 3}, MemoryCase{"pipeoptim", {{"s", "code"}}, 3},
         MemoryCase{"pipeoptim", {{"recompute", "newest"}}, 3}, MemoryCase{"pipeoptim", {{"recompute", "predicted"}}, 3},
         MemoryCase{"pipemare", {}, 3}, MemoryCase{"xpipe", {}, 3},
-        // PipelineReplicas of a pipeline, and stages divided among their ranks.
+        // Data-parallel replicas of a pipeline, and stages sharded over their ranks.
         MemoryCase{"gpipe", {}, 4, 6, 0.02, 2}, MemoryCase{"gpipe", {}, 4, 6, 0.02, 2, "use"},
         MemoryCase{"data_parallel", {}, 2, 6, 0.01, 1, "optimizer"},
         MemoryCase{"one_f_one_b", {{"zero", "1"}}, 4, 6, 0.02, 2},

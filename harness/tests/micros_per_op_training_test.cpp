@@ -152,7 +152,7 @@ struct RandomRun {
       stage.micros_per_op = micros_per_op[static_cast<std::size_t>(upto(4))];
       stage.recompute = upto(2) == 0;
       if (share_ranks) device = upto(2);
-      for (int copies = 1 + upto(1); copies > 0; --copies) {
+      for (int replicas = 1 + upto(1); replicas > 0; --replicas) {
         stage.devices.emplace_back(device);
         device = share_ranks ? (device + 1) % 3 : device + 1;
       }

@@ -14,8 +14,8 @@ namespace {
 constexpr std::int64_t kBatch = 24;
 constexpr int kUpdates = 4;
 
-// A system on `ranks` ranks that are `copies` pipelines beside each other, so that every stage is
-// shared by that many ranks. FSDP has no pipeline: its ranks are one group anyway.
+// A system on `ranks` ranks that form `replicas` data-parallel replicas of one pipeline, so that every stage is on that
+// many ranks. FSDP has no pipeline: its ranks are one group anyway.
 struct Layout {
   std::string system;
   std::map<std::string, std::string> options;
@@ -25,7 +25,7 @@ struct Layout {
 
 void PrintTo(const Layout& l, std::ostream* out) {
   *out << l.system << ' ' << testing::PrintToString(l.options) << ", " << l.ranks << " ranks, " << l.replicas
-       << " copies, sharding " << l.sharding;
+       << " replicas, sharding " << l.sharding;
 }
 
 struct Sharded {
@@ -54,7 +54,7 @@ std::vector<Layout> layouts() {
     all.push_back({"one_f_one_b", {{"zero", zero}}});
     all.push_back({"one_f_one_b", {{"zero", zero}}, 6, 3, 6});
   }
-  // Asked for from outside.
+  // Sharding that the case asks for, of systems that shard nothing themselves.
   all.push_back({"zero_bubble", {}, 4, 2, 8, "visit"});
   all.push_back({"gpipe", {}, 4, 2, 8, "update"});
   return all;
@@ -166,7 +166,7 @@ TEST_P(ShardedSystem, ContinuesFromACheckpointAsIfItHadNotStopped) {
   add_layers(*second, spec.model, continued);
   EXPECT_EQ(continued.weights, straight.weights);
   EXPECT_EQ(continued.gradients, straight.gradients);
-  // The file is of the whole: ranks that hold their stages whole read it as well.
+  // A checkpoint has whole parameters: ranks that hold their stages whole read it as well.
   SessionSpec whole = spec;
   whole.sharding = {};
   const auto third = make_session(whole);

@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// The schedule's factor at an update, counted from 0 over a run of `all_updates`. updates_per_epoch: 0 where the run has
-// no epochs; a schedule by epochs is then constant.
+// The schedule's factor at an update, counted from 0 over a run of `all_updates`. updates_per_epoch: 0 where the run
+// has no epochs; a schedule by epochs is then constant.
 double rate_factor(const RateSchedule& schedule, std::int64_t update, std::int64_t updates_per_epoch,
                    std::int64_t all_updates);
 
