@@ -47,8 +47,8 @@ Trained train(const TestSetup& setup, SessionSpec spec, const std::vector<int>& 
 
 // Layers that really train and whose weights count updates: K stages of y = x + b. LayerNorm over one feature makes b
 // (its normalised input is 0, so nothing flows through it and its weight has no gradient), Add the sum. The loss
-// (y + c)^2 / 2c with a large c is y plus a constant, to one part in c: every bias has gradient 1, so its value says how
-// many updates a forward has seen.
+// (y + c)^2 / 2c with a large c is y plus a constant, to one part in c: every bias has gradient 1, so its value says
+// how many updates a forward has seen.
 constexpr double kLarge = 1e7;
 
 ModelGraph bias_chain(int stages) {

@@ -107,7 +107,8 @@ TEST_P(Equivalence, ReplicasAndShardsTrainAsOneDeviceDoes) {
           SCOPED_TRACE(testing::Message() << system->name << " on " << ranks << " ranks, sharding " << sharding
                                           << ", layout " << static_cast<int>(layout));
           try {
-            const TestSetup setup(system->name, {}, model, ranks, kBatch, kMicros, {replicated ? 2 : 1, layout}, sharding);
+            const PipelineReplicas replicas{replicated ? 2 : 1, layout};
+            const TestSetup setup(system->name, {}, model, ranks, kBatch, kMicros, replicas, sharding);
             const Numbers ours = train(setup, feed, training);
             ++ran;
             expect_close(ours, reference, model, subject.tolerance());

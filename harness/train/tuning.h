@@ -18,8 +18,8 @@ std::vector<RunCase> tuning_cases(const RunCase& c);
 
 // What the candidates' records say, and what is chosen. `candidates`: one record for each of tuning_cases, in order.
 // A candidate counts if it is ok. The best final evaluation metric wins, or, where no candidate was evaluated, the
-// lowest mean loss of the last tenth of the updates; of two equal ones the lower rate. If none counts, the lowest rate that
-// diverged is taken, so that the case shows it; if none diverged, the lowest.
+// lowest mean loss of the last tenth of the updates; of two equal ones the lower rate. If none counts, the lowest rate
+// that diverged is taken, so that the case shows it; if none diverged, the lowest.
 //   {"grid", "criterion", "seed", "epochs" | "steps", "chosen",
 //    "results": [{"learning_rate", "value" (null: does not count), "outcome", "digest"}, ...]}
 nlohmann::json choose_learning_rate(const RunCase& c, std::span<const Record> candidates);
