@@ -8,6 +8,8 @@
 #include "harness/base/json_reader.h"
 #include "harness/case/engine.h"
 #include "harness/pipeline/system.h"
+#include "harness/program/check_program.h"
+#include "harness/program/lowering.h"
 
 namespace sluice {
 
@@ -141,7 +143,7 @@ class CaseReplay {
       case_.fail("accumulate", "does not divide the " + std::to_string(in_epoch) + " batches of an epoch");
     const ScheduleProblem order{chain(stages), one_stage_per_rank(stages), stages, micros, {}, Seconds(0), accumulate};
     const Program program =
-        lower(ours.schedule(order, options), order.graph, order.placement, ours.weights(order, options));
+        checked(lower(ours.schedule(order, options), order.graph, order.placement, ours.weights(order, options)));
 
     const OptimizerSpec optimizer = optimizer_of(case_.object("optimizer_config"));
     const auto session = engine::session(session_spec(stages, optimizer));

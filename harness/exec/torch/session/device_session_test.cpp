@@ -7,6 +7,7 @@
 #include "harness/exec/session.h"
 #include "harness/exec/torch/stage/fake_rank_device.h"
 #include "harness/program/example_schedules.h"
+#include "harness/program/lowering.h"
 
 namespace sluice {
 
