@@ -23,14 +23,14 @@ namespace sluice {
 
 namespace {
 
-MemorySplit split_of(const PeakMemory& m) {
-  return {.total = m.total(),
-          .weights = m.weights,
-          .versions = m.versions,
-          .gradients = m.gradients,
-          .optimizer = m.optimizer,
-          .activations = m.activations,
-          .buffers = m.buffers};
+MemorySplit split_of(const MemoryByKind& m) {
+  return {.total = m.total().value,
+          .weights = m.weights.value,
+          .versions = m.versions.value,
+          .gradients = m.gradients.value,
+          .optimizer = m.optimizer.value,
+          .activations = m.activations.value,
+          .buffers = m.buffers.value};
 }
 
 MemorySplit split_of(const MemoryPoint& m) {
@@ -346,7 +346,7 @@ class CaseRun {
       if (!last) save_checkpoint(k + 1, done, seconds);
     }
     if (on_wall()) {
-      for (const PeakMemory& m : session_->peak_memory()) record_.peak_bytes.push_back(split_of(m));
+      for (const MemoryByKind& m : session_->peak_memory()) record_.peak_bytes.push_back(split_of(m));
     }
     delete_checkpoint();
   }

@@ -56,19 +56,19 @@ TEST_P(PeakMemoryOfARank, IsWhatTheProgramPredicts) {
       request.timeout = Seconds(120);
       request.traced_iteration = request.iterations - 1;
       const Trace trace = session->run(program, request).execution.trace;
-      const std::vector<PeakMemory> measured = session->peak_memory();
+      const std::vector<MemoryByKind> measured = session->peak_memory();
       ASSERT_EQ(measured.size(), predicted.size());
       for (std::size_t r = 0; r < measured.size(); ++r) {
         SCOPED_TRACE(testing::Message() << model.name << ", " << optimizer.state_tensors()
                                         << " optimizer tensors, rank " << r);
         const MemoryPoint& p = predicted[r].peak;
-        EXPECT_EQ(measured[r].optimizer, p.optimizer.value);
-        EXPECT_EQ(measured[r].weights, p.weights.value);
-        EXPECT_EQ(measured[r].versions, p.versions.value);
-        EXPECT_EQ(measured[r].gradients, p.gradients.value);
-        EXPECT_NEAR(static_cast<double>(measured[r].activations), static_cast<double>(p.activations.value),
+        EXPECT_EQ(measured[r].optimizer, p.optimizer);
+        EXPECT_EQ(measured[r].weights, p.weights);
+        EXPECT_EQ(measured[r].versions, p.versions);
+        EXPECT_EQ(measured[r].gradients, p.gradients);
+        EXPECT_NEAR(static_cast<double>(measured[r].activations.value), static_cast<double>(p.activations.value),
                     c.tolerance * static_cast<double>(p.activations.value));
-        EXPECT_GT(measured[r].activations, 0);
+        EXPECT_GT(measured[r].activations, Bytes(0));
         EXPECT_EQ(peak_in_flight(trace.ranks[r]), predicted[r].peak_in_flight);
       }
     }
@@ -117,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(PeakMemoryOfASystem, OrdersTheSystemsAsTheirPapersDo) {
   // First rank of 3, 6 micro-batches: GPipe holds all six, 1F1B three.
   const ModelGraph model = test_cnn();
-  std::map<std::string, PeakMemory> first;
+  std::map<std::string, MemoryByKind> first;
   for (const char* system : {"gpipe", "one_f_one_b"}) {
     const TestSetup setup(system, {}, model, 3, 24, 6);
     SessionSpec spec = setup.spec({});
@@ -129,9 +129,9 @@ TEST(PeakMemoryOfASystem, OrdersTheSystemsAsTheirPapersDo) {
     session->run(make_program(setup.prepared, 6), request);
     first[system] = session->peak_memory().front();
   }
-  EXPECT_NEAR(static_cast<double>(first["gpipe"].activations),
-              2 * static_cast<double>(first["one_f_one_b"].activations),
-              0.02 * static_cast<double>(first["gpipe"].activations));
+  EXPECT_NEAR(static_cast<double>(first["gpipe"].activations.value),
+              2 * static_cast<double>(first["one_f_one_b"].activations.value),
+              0.02 * static_cast<double>(first["gpipe"].activations.value));
 }
 
 }  // namespace

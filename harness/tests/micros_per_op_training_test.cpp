@@ -233,7 +233,7 @@ RC_GTEST_PROP(GroupedStages, TakeTheMemoryThatIsPredicted, ()) {
   const PlannedSetup setup = run.setup(model);
   const Training training;
   const std::vector<RankMemory> predicted = memory(setup.program, stage_memory(setup.prepared, training.optimizer, {}));
-  std::vector<PeakMemory> measured;
+  std::vector<MemoryByKind> measured;
   train(setup, feed, training, &measured);
   RC_ASSERT(as_predicted(measured, predicted));
 }
@@ -265,7 +265,7 @@ TEST_P(GraphPipePerStage, TrainsAsOneDeviceDoesInThePredictedMemory) {
   const Training exact{.double_precision = true};
   const TestSetup one("single_device", {}, model, 1, c.batch, c.microbatches);
   expect_close(train(setup, feed, exact), train(one, feed, exact), model, 1e-11);
-  std::vector<PeakMemory> measured;
+  std::vector<MemoryByKind> measured;
   train(setup, feed, {}, &measured);
   EXPECT_TRUE(as_predicted(measured, memory(setup.program, stage_memory(p, Training().optimizer, WeightRule{}))));
 }

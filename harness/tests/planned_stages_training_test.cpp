@@ -108,7 +108,7 @@ TEST(RecomputingStages, OfAPiperPlanTrainAsOneDeviceDoesInThePredictedMemory) {
   const Training exact{.double_precision = true};
   const TestSetup one("single_device", {}, model, 1, kBatch, 8);
   expect_close(train(*found, feed, exact), train(one, feed, exact), model, 1e-12);
-  std::vector<PeakMemory> measured;
+  std::vector<MemoryByKind> measured;
   const Training training;
   train_by(program, *found, feed, training, &measured);
   EXPECT_TRUE(as_predicted(measured, memory(program, stage_memory(found->prepared, training.optimizer, program.rule))));

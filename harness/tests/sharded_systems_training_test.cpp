@@ -219,16 +219,16 @@ TEST_P(ShardedSystem, HoldsTheBytesThatItsProgramPredicts) {
       const auto session = make_session(sharded.spec(optimizer, random_feed(model, kBatch * kUpdates)));
       session->reset_peak_memory();
       session->run(sharded.program, updates(0, kUpdates));
-      const std::vector<PeakMemory> measured = session->peak_memory();
+      const std::vector<MemoryByKind> measured = session->peak_memory();
       ASSERT_EQ(measured.size(), predicted.size());
       for (std::size_t r = 0; r < measured.size(); ++r) {
         SCOPED_TRACE(testing::Message() << model.name << ", " << optimizer.state_tensors()
                                         << " optimizer tensors, rank " << r);
         const MemoryPoint& p = predicted[r].peak;
-        EXPECT_EQ(measured[r].weights, p.weights.value);
-        EXPECT_EQ(measured[r].gradients, p.gradients.value);
-        EXPECT_EQ(measured[r].optimizer, p.optimizer.value);
-        EXPECT_NEAR(static_cast<double>(measured[r].activations), static_cast<double>(p.activations.value),
+        EXPECT_EQ(measured[r].weights, p.weights);
+        EXPECT_EQ(measured[r].gradients, p.gradients);
+        EXPECT_EQ(measured[r].optimizer, p.optimizer);
+        EXPECT_NEAR(static_cast<double>(measured[r].activations.value), static_cast<double>(p.activations.value),
                     0.01 * static_cast<double>(p.activations.value));
       }
     }
