@@ -7,7 +7,8 @@
 
 #include "harness/base/error.h"
 #include "harness/case/engine.h"
-#include "harness/program/program.h"
+#include "harness/program/check_program.h"
+#include "harness/program/lowering.h"
 #include "harness/run/weight_case.h"
 
 namespace sluice {
@@ -69,8 +70,8 @@ Program program_of(const WeightCase& c) {
   const ScheduleProblem problem{
       chain(c.stages), one_stage_per_rank(c.stages), c.stages, c.microbatches_of_program(), {}, Seconds(0),
       c.accumulate};
-  return lower(c.system->schedule(problem, c.options), problem.graph, problem.placement,
-               c.system->weights(problem, c.options));
+  return checked(lower(c.system->schedule(problem, c.options), problem.graph, problem.placement,
+                       c.system->weights(problem, c.options)));
 }
 
 // What training made of a case.

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "harness/base/expect_error.h"
+#include "harness/program/lowering.h"
 #include "harness/tests/test_support.h"
 
 namespace sluice {

@@ -14,6 +14,7 @@
 #include "harness/pipeline/replicas.h"
 #include "harness/pipeline/system.h"
 #include "harness/plan/uniform_chain.h"
+#include "harness/program/lowering.h"
 #include "harness/program/program.h"
 
 namespace sluice {

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "harness/exec/threads.h"
+#include "harness/program/lowering.h"
 #include "harness/tests/test_support.h"
 
 namespace sluice {

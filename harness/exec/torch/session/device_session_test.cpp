@@ -8,6 +8,7 @@
 #include "harness/exec/torch/session/device_backend.h"
 #include "harness/exec/torch/stage/fake_rank_device.h"
 #include "harness/program/example_schedules.h"
+#include "harness/program/lowering.h"
 
 namespace sluice {
 namespace {

@@ -11,6 +11,7 @@
 #include "harness/exec/torch/stage/fake_rank_device.h"
 #include "harness/exec/torch/stage/tensor_message.h"
 #include "harness/program/example_schedules.h"
+#include "harness/program/lowering.h"
 
 namespace sluice {
 namespace {
