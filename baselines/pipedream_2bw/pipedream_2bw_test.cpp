@@ -7,7 +7,8 @@
 #include "harness/base/expect_error.h"
 #include "harness/pipeline/system.h"
 #include "harness/plan/plan_test_support.h"
-#include "harness/program/check.h"
+#include "harness/program/check_program.h"
+#include "harness/program/lowering.h"
 #include "harness/sim/simulate.h"
 
 namespace sluice {

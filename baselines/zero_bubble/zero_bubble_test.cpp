@@ -6,7 +6,8 @@
 #include <limits>
 
 #include "harness/pipeline/system.h"
-#include "harness/program/check.h"
+#include "harness/program/check_schedule.h"
+#include "harness/program/lowering.h"
 #include "harness/sim/simulate.h"
 
 namespace sluice {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <filesystem>
 #include <functional>
 #include <mutex>
@@ -269,13 +268,6 @@ RunCase read_one(const nlohmann::json& json, const std::string& file, const std:
 
 bool runs_as_processes(const RunCase& c) {
   return c.transport == "mpi" || (c.transport == "nccl" && launch_from_environment().size > 1);
-}
-
-double RateSchedule::at(std::int64_t update, std::int64_t updates_per_epoch, std::int64_t all_updates) const {
-  if (kind == "step" && updates_per_epoch > 0)
-    return std::pow(factor, static_cast<double>(update / (updates_per_epoch * every_epochs)));
-  if (kind == "polynomial") return std::pow(1 - static_cast<double>(update) / static_cast<double>(all_updates), power);
-  return 1;
 }
 
 nlohmann::json to_json(const OptimizerSpec& optimizer) {

@@ -22,13 +22,12 @@ struct TuneSpec {
   int epochs = 0, steps = 0;           // of a candidate; one of them
 };
 
-// The learning rate over a run, as a factor of the optimizer's. Updates are the run's.
+// The learning rate over a run, as a factor of the optimizer's (train/learning_rate.h). Updates are the run's.
 struct RateSchedule {
   std::string kind = "constant";  // constant | step | polynomial
   int every_epochs = 1;           // step: after so many epochs ...
   double factor = 0.1;            // ... times this
   double power = 1;               // polynomial: (1 - update / all updates)^power
-  double at(std::int64_t update, std::int64_t updates_per_epoch, std::int64_t all_updates) const;
 };
 
 struct RunCase {

@@ -147,6 +147,7 @@ struct BadInput {
   json entry;
   std::string error;  // the whole message, or its beginning if it ends in "..."
 };
+void PrintTo(const BadInput& bad, std::ostream* out) { *out << bad.name; }
 
 class BadCase : public ::testing::TestWithParam<BadInput> {};
 

@@ -18,6 +18,8 @@
 #include "harness/base/json_reader.h"
 #include "harness/case/engine.h"
 #include "harness/case/profile_workload.h"
+#include "harness/program/check_program.h"
+#include "harness/program/lowering.h"
 
 namespace sluice {
 
@@ -314,7 +316,7 @@ Sharding sharding_of(const Prepared& p, int microbatches) { return sharding_of(p
 Program make_program(const Prepared& p, int microbatches, int epoch) {
   const ScheduleProblem problem = schedule_problem(p, microbatches, epoch);
   const Schedule schedule = replicate(p.system->schedule(problem, p.options), p.replicas);
-  return lower(schedule, p.graph, p.ranks.placement, rule_of(p, microbatches, epoch), sharding_of(p, problem));
+  return checked(lower(schedule, p.graph, p.ranks.placement, rule_of(p, microbatches, epoch), sharding_of(p, problem)));
 }
 
 WeightRule rule_of(const Prepared& p, int microbatches, int epoch) {

@@ -228,6 +228,8 @@ struct Blow {
   bool sharded = false;
   bool stopped_before = false;  // so that the others wait for it, in a collective
 };
+void PrintTo(const Blow& blow, std::ostream* out) { *out << blow.name; }
+
 class Struck : public Launched, public ::testing::WithParamInterface<Blow> {
  protected:
   Arguments arguments() const {

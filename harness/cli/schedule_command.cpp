@@ -9,6 +9,8 @@
 #include "harness/cli/commands.h"
 #include "harness/pipeline/system.h"
 #include "harness/plan/uniform_chain.h"
+#include "harness/program/check_program.h"
+#include "harness/program/lowering.h"
 #include "harness/program/schedule_picture.h"
 #include "harness/sim/memory.h"
 #include "harness/sim/simulate.h"
@@ -73,7 +75,7 @@ void write_trace(const std::string& file, const Trace& trace, const Placement& p
     std::size_t gather = 0, reduction = 0;
     for (std::size_t k = 0; k < trace.ranks[r].size(); ++k) {
       const TraceEvent& e = trace.ranks[r][k];
-      if (e.instruction.opcode <= Opcode::weight_gradient) {
+      if (is_scheduled(e.instruction.opcode)) {
         mark("gather", collectives[r].gathers, gather, op, r, e.start);
         mark("reduce", collectives[r].reductions, reduction, op, r, e.end);
         ++op;
@@ -87,7 +89,7 @@ void write_trace(const std::string& file, const Trace& trace, const Placement& p
       if (e.instruction.overlapped)
         events.back()["args"] = {{"overlapped with", to_text(trace.ranks[r].at(k + 1).instruction)}};
       const Opcode opcode = e.instruction.opcode;
-      if (opcode > Opcode::weight_gradient) continue;
+      if (!is_scheduled(opcode)) continue;
       until_input_gradient += opcode == Opcode::forward;
       until_input_gradient -= opcode == Opcode::backward || opcode == Opcode::input_gradient;
       // Where W runs on another rank, what it reads is there from I on.
@@ -160,7 +162,7 @@ int schedule_command(const ScheduleArguments& a) {
       uniform_chain(system, options, cluster, a.ranks, microbatches, stage, Seconds(costs.latency));
   const ScheduleProblem& problem = uniform.problem;
   const Schedule schedule = system.schedule(problem, options);
-  const Program program = lower(schedule, problem.graph, problem.placement, system.weights(problem, options));
+  const Program program = checked(lower(schedule, problem.graph, problem.placement, system.weights(problem, options)));
   const Simulation s = simulate(program, {problem.costs, {}}, cluster, uniform.devices,
                                 {.iterations = system.synchronous && !a.json ? 3 : 1});
   Repeated repeated;

@@ -8,6 +8,7 @@
 #include "harness/exec/executor.h"
 #include "harness/exec/threads.h"
 #include "harness/program/example_schedules.h"
+#include "harness/program/lowering.h"
 
 namespace sluice {
 namespace {

@@ -17,8 +17,9 @@
 #include "harness/base/error.h"
 #include "harness/exec/executor.h"
 #include "harness/exec/threads.h"
-#include "harness/program/check.h"
+#include "harness/program/check_program.h"
 #include "harness/program/example_schedules.h"
+#include "harness/program/lowering.h"
 
 namespace sluice {
 namespace {

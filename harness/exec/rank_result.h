@@ -1,19 +1,21 @@
-// What each rank brings home from a run, and how the processes of a process group put it together.
+// What each rank has to report of a run, and how the members of a process group exchange it.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <vector>
 
-#include "harness/exec/executor.h"
+#include "harness/exec/process_group.h"
+#include "harness/exec/run_stopped.h"
+#include "harness/program/trace.h"
 
 namespace sluice {
 
 struct RankResult {
-  std::vector<double> update_end;
+  std::vector<double> update_end;  // seconds from the start to the rank's last step of each update
   std::vector<TraceEvent> trace;
   std::size_t steps = 0;  // optimizer steps done
-  double end = 0;
+  double end = 0;         // seconds from the start to the rank's last instruction
 };
 
 struct RunOutcome {
@@ -22,8 +24,8 @@ struct RunOutcome {
   std::optional<std::int64_t> diverged;
 };
 
-// Fills in the results of the other members' ranks. Returns the earliest failure of any member and
-// the earliest update that diverged. Collective.
+// Fills in the results of the other members' ranks. Returns the earliest failure of any member and the earliest update
+// that diverged. Collective.
 RunOutcome collect(ProcessGroup& processes, std::vector<RankResult>& results, const RunOutcome& own);
 
 }  // namespace sluice

@@ -14,31 +14,12 @@
 
 #include "harness/exec/executor.h"
 #include "harness/model/model.h"
+#include "harness/pipeline/memory_by_kind.h"
+#include "harness/pipeline/optimizer.h"
 #include "harness/pipeline/plan.h"
 #include "harness/program/program.h"
 
 namespace sluice {
-
-struct OptimizerSpec {
-  enum class Kind { sgd, adam, adamw, rmsprop } kind = Kind::sgd;
-  double learning_rate = 0.1;
-  double momentum = 0;        // sgd: v = mu v + (1 - dampening) g, the first v = g
-  double dampening = 0;       // sgd
-  bool nesterov = false;      // sgd: steps by g + mu v
-  bool momentum_ema = false;  // sgd: v = mu v + (1 - mu) g from the first step on (SpecTrain's form)
-  double weight_decay = 0;    // sgd, adam, rmsprop: added to the gradient; adamw: decoupled
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
-  double alpha = 0.99;  // rmsprop
-  // How many state tensors of the weights' size it keeps.
-  int state_tensors() const;
-};
-
-// How many tensors of a stage's size prediction keeps besides: Delta where it is not the
-// optimizer's own momentum buffer (so that a forward's prediction is one fused pass), PipeMare's
-// moving average.
-int delta_tensors(const OptimizerSpec& optimizer, const WeightRule& rule, StageId stage);
-// Whether this stage's rule predicts with the given direction.
-bool uses_delta(const WeightRule& rule, StageId stage, WeightRule::Delta delta);
 
 // Evaluation by generating text: the model's input 1 begins with `begin`; the likeliest token after
 // what there is comes next, until `end` or the input is full. The whole prefix runs again each
@@ -87,14 +68,6 @@ struct SessionSpec {
   std::int64_t fail_update = -1;  // ... in its step of this update
 };
 
-// Counted allocations of one rank, bytes. All kinds but buffers at the moment of their largest sum;
-// buffers (messages, gradients of activations, kernels' scratch) is what the peak of everything
-// adds to that.
-struct PeakMemory {
-  std::int64_t weights = 0, versions = 0, gradients = 0, optimizer = 0, activations = 0, buffers = 0;
-  std::int64_t total() const { return weights + versions + gradients + optimizer + activations + buffers; }
-};
-
 struct RunRequest {
   std::vector<std::int64_t> order;  // samples of this run in order: updates * batch of them
   int iterations = 1;               // of the program
@@ -139,7 +112,9 @@ class Session {
   // plan or optimizer.
   virtual void save(const std::string& path) const = 0;
   virtual void load(const std::string& path) = 0;
-  virtual std::vector<PeakMemory> peak_memory() const = 0;  // per rank, since the last reset
+  // Per rank, counted allocations since the last reset. All kinds but buffers at the moment of their largest sum; buffers
+  // (messages, gradients of activations, scratch memory of kernels) is what the peak of everything adds to that.
+  virtual std::vector<MemoryByKind> peak_memory() const = 0;
   virtual void reset_peak_memory() = 0;
   virtual std::vector<double> weights(int layer) const = 0;    // newest, all parameters of the layer in order
   virtual std::vector<double> gradients(int layer) const = 0;  // of the last update before its step, likewise

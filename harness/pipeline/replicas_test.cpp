@@ -3,8 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "harness/base/expect_error.h"
-#include "harness/program/check.h"
+#include "harness/program/check_program.h"
 #include "harness/program/example_schedules.h"
+#include "harness/program/lowering.h"
 
 namespace sluice {
 namespace {

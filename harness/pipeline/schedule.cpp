@@ -13,7 +13,19 @@ Schedule empty_schedule(int ranks, int microbatches) {
   return {.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(ranks)), .microbatches = microbatches};
 }
 
-char letter(OpKind kind) { return "FBIW"[static_cast<int>(kind)]; }
+char letter(OpKind kind) {
+  switch (kind) {
+    case OpKind::forward:
+      return 'F';
+    case OpKind::backward:
+      return 'B';
+    case OpKind::input_gradient:
+      return 'I';
+    case OpKind::weight_gradient:
+      return 'W';
+  }
+  return '?';
+}
 
 std::string to_text(const Op& op) {
   return std::to_string(op.stage.value) + letter(op.kind) + std::to_string(op.micro.value);

@@ -4,7 +4,9 @@
 #include <rapidcheck/gtest.h>
 
 #include "harness/base/expect_error.h"
-#include "harness/program/check.h"
+#include "harness/program/check_program.h"
+#include "harness/program/check_schedule.h"
+#include "harness/program/lowering.h"
 
 namespace sluice {
 namespace {

@@ -7,7 +7,9 @@
 
 #include "harness/base/expect_error.h"
 #include "harness/pipeline/plan.h"
-#include "harness/program/check.h"
+#include "harness/program/check_program.h"
+#include "harness/program/check_schedule.h"
+#include "harness/program/lowering.h"
 #include "harness/program/program.h"
 
 namespace sluice {

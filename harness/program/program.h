@@ -1,24 +1,6 @@
-// Program: what a rank really runs. Lowering takes a schedule (compute ops only) and adds sends,
-// receives, gradient reductions and optimizer steps, and writes the weight version into every
-// compute instruction. Both clocks run this and nothing else.
-//
-// Messages between two ranks travel in channels, one per (sender, receiver), first in first out.
-// Sends follow the op that makes the value and never block; a receive stands before the first op
-// that needs it, and the receives of a channel are in the order of its sends (an early message is
-// taken early), so the two ends agree by construction. An overlapped pair receives the inputs of
-// both ops first and sends the outputs of both last. A stage steps after the last gradient of an
-// update; a replicated one after an all-reduce besides, which in a flushing program stands at the
-// end of the rank's program.
-//
-// Sharded stages (sharding.h has the rules) gather, free and reduce-scatter. All ranks of a stage's
-// group meet in its collectives, each with the same ones in the same order. An engine may begin one
-// where it is issued and go on: an op that reads gathered weights waits for its gather; a weight
-// gradient and a step wait for the stage's last reduce-scatter. check() makes sure that they could
-// as well block.
-// Where a stage's W run on another rank than its F and I (Placement::weight_gradient_ranks), every
-// I sends on what its W needs, and the last W sends the sum of the weight gradients back to the
-// rank that holds the weights, which steps. With WeightRule::step_barrier every rank tells rank 0
-// that it has stepped, and waits for rank 0 to have heard it of all.
+// Program: what a rank really runs: the schedule's compute ops, and sends, receives, gradient reductions and optimizer
+// steps, with the weight version that every compute instruction reads. Lowering (lowering.h) makes it, check_program.h
+// checks it, and both clocks run it and nothing else.
 #pragma once
 
 #include <cstdint>
@@ -51,24 +33,108 @@ enum class Opcode : std::uint8_t {
   optimizer_step,
   gather_weights,  // all-gather of a sharded stage's weights of `version`
   free_weights,    // drops the gathered copy; the own shard stays
-  reduce_scatter,  // sums the gradients since the last one over the group, adds the own slice to
-                   // the shard's gradient, and empties the whole vector's
+  reduce_scatter,  // sums the gradients since the last one over the group, adds the own slice to the shard's gradient,
+                   // and empties the whole vector's
 };
 
+// The opcode of an op that a schedule lists.
+constexpr Opcode opcode_of(OpKind kind) {
+  switch (kind) {
+    case OpKind::forward:
+      return Opcode::forward;
+    case OpKind::backward:
+      return Opcode::backward;
+    case OpKind::input_gradient:
+      return Opcode::input_gradient;
+    case OpKind::weight_gradient:
+      return Opcode::weight_gradient;
+  }
+  return Opcode::forward;
+}
+
+// Ops that a schedule lists: F, B, I and W.
+constexpr bool is_scheduled(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::forward:
+    case Opcode::backward:
+    case Opcode::input_gradient:
+    case Opcode::weight_gradient:
+      return true;
+    default:
+      return false;
+  }
+}
 // Ops that occupy the device with a stage's layers: F, B, I, W and recomputation.
-constexpr bool is_compute(Opcode opcode) { return opcode <= Opcode::recompute; }
+constexpr bool is_compute(Opcode opcode) { return is_scheduled(opcode) || opcode == Opcode::recompute; }
+// Ops that read weights; W does not.
+constexpr bool reads_weights(Opcode opcode) { return is_compute(opcode) && opcode != Opcode::weight_gradient; }
+// Ops that add to a stage's weight gradients.
+constexpr bool makes_weight_gradient(Opcode opcode) {
+  return opcode == Opcode::backward || opcode == Opcode::weight_gradient;
+}
+
 constexpr bool is_collective(Opcode opcode) {
   return opcode == Opcode::reduce_gradients || opcode == Opcode::gather_weights || opcode == Opcode::reduce_scatter;
 }
-constexpr bool is_message(Opcode opcode) {
-  return opcode >= Opcode::send_activation && opcode <= Opcode::receive_stepped;
+// What only sharded stages have.
+constexpr bool is_of_sharded_stage(Opcode opcode) {
+  return opcode == Opcode::gather_weights || opcode == Opcode::free_weights || opcode == Opcode::reduce_scatter;
 }
+
 constexpr bool is_send(Opcode opcode) {
-  return opcode == Opcode::send_activation || opcode == Opcode::send_gradient || opcode == Opcode::send_stash ||
-         opcode == Opcode::send_weight_gradient || opcode == Opcode::send_stepped;
+  switch (opcode) {
+    case Opcode::send_activation:
+    case Opcode::send_gradient:
+    case Opcode::send_stash:
+    case Opcode::send_weight_gradient:
+    case Opcode::send_stepped:
+      return true;
+    default:
+      return false;
+  }
 }
-// Ops that read weights; W does not.
-constexpr bool reads_weights(Opcode opcode) { return is_compute(opcode) && opcode != Opcode::weight_gradient; }
+// The receive that takes what `send` sends; `send` itself where it is none.
+constexpr Opcode matching_receive(Opcode send) {
+  switch (send) {
+    case Opcode::send_activation:
+      return Opcode::receive_activation;
+    case Opcode::send_gradient:
+      return Opcode::receive_gradient;
+    case Opcode::send_stash:
+      return Opcode::receive_stash;
+    case Opcode::send_weight_gradient:
+      return Opcode::receive_weight_gradient;
+    case Opcode::send_stepped:
+      return Opcode::receive_stepped;
+    default:
+      return send;
+  }
+}
+constexpr bool is_receive(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::receive_activation:
+    case Opcode::receive_gradient:
+    case Opcode::receive_stash:
+    case Opcode::receive_weight_gradient:
+    case Opcode::receive_stepped:
+      return true;
+    default:
+      return false;
+  }
+}
+constexpr bool is_message(Opcode opcode) { return is_send(opcode) || is_receive(opcode); }
+// Messages along an edge of the stage graph: activations down it, their gradients up it.
+constexpr bool is_along_edge(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::send_activation:
+    case Opcode::receive_activation:
+    case Opcode::send_gradient:
+    case Opcode::receive_gradient:
+      return true;
+    default:
+      return false;
+  }
+}
 
 struct Instruction {
   Opcode opcode = Opcode::forward;
@@ -76,22 +142,22 @@ struct Instruction {
   bool overlapped = false;    // compute: with the next one of its rank, the first of a pair
   std::int16_t horizon = 0;   // compute: reads version - horizon * lr * Delta (WeightRule)
   StageId stage;              // the rank's own stage
-  Micro micro;                // compute: the stage's own op number; communication: the message's on its
-                              // edge (the same unless stages take several micro-batches at once,
-                              // StageGraph::micros_per_op); step: the index of the program's update;
-                              // gather, free, reduce-scatter: of the rank's op that it serves
+  Micro micro;                // compute: the stage's own op number; communication: the message's on its edge (the same
+                              // unless stages take several micro-batches an op, StageGraph::micros_per_op); step: the
+                              // index of the program's update; gather, free, reduce-scatter: of the rank's op that it
+                              // serves
   StageId peer_stage;         // communication: the stage at the other end
   std::int32_t channel = -1;  // communication: index into Program::channels; collectives: the stage's group
-  std::int32_t version = 0;   // compute: weight version to read, counted from the program's start
-                              // (negative: made before it); step: the version it makes; gather
-                              // and free: the gathered copy's
-  // compute: which predicted tensor of the stage to read, made by the first that reads it from
-  // `version`, which must be the newest then; -1: the version itself
+  std::int32_t version = 0;   // compute: weight version to read, counted from the program's start (negative: made
+                              // before it); step: the version it makes; gather and free: the gathered copy's
+  // compute: which predicted tensor of the stage to read, made by the first that reads it from `version`, which must be
+  // the newest then; -1: the version itself
   std::int32_t prediction = -1;
 };
 
 std::string to_text(const Instruction& instruction);  // "5I2", "send_activation 5->6 2", "step 5"
 
+// The messages from one rank to another, first in first out.
 struct Channel {
   Rank from, to;
   std::int32_t messages = 0;  // in one run of the program
@@ -103,8 +169,8 @@ struct Program {
   StageGraph graph;
   Placement placement;
   int microbatches = 0;
-  // Updates of one run. A stage with fewer replicas than another one steps more often: each of its
-  // steps belongs to one of these.
+  // Updates of one run. A stage with fewer replicas than another one steps more often: each of its steps belongs to one
+  // of these.
   int updates = 0;
   int micros_per_update = 0;
   std::vector<int> micros_per_step;    // per stage: micro-batches of one of its steps, all replicas
@@ -115,12 +181,5 @@ struct Program {
   std::size_t rank_count() const { return ranks.size(); }
   bool sharded(StageId stage) const { return sharding.active() && placement.stages[stage.index()].size() > 1; }
 };
-
-// Throws InputError if the schedule does not pass check() (check.h; the message is the first
-// violation), or the rule cannot be kept: a version that does not exist yet when it is read,
-// replicas whose collectives would wait for one another, micro-batches that are no whole number of
-// steps, sharding of a system that updates without a flush.
-Program lower(const Schedule& schedule, const StageGraph& graph, const Placement& placement, const WeightRule& rule,
-              const Sharding& sharding = {});
 
 }  // namespace sluice

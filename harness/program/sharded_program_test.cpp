@@ -3,8 +3,9 @@
 #include <rapidcheck/gtest.h>
 
 #include "harness/base/expect_error.h"
-#include "harness/program/check.h"
+#include "harness/program/check_program.h"
 #include "harness/program/example_schedules.h"
+#include "harness/program/lowering.h"
 #include "harness/program/program.h"
 
 namespace sluice {
@@ -103,15 +104,15 @@ TEST(ShardedProgramTest, GathersStandBeforeTheReceivesOfTheOpTheyRunBeside) {
 
 TEST(ShardedProgramTest, GroupsThatDoNotMeetAreRefused) {
   EXPECT_EQ(error_of([] {
-              lower(parse_schedule("rank 0: 0F0 0B0 0F2 0B2\nrank 1: 0F1 0B1\n"), chain(1), kTwoRanks, WeightRule{},
-                    {.gather = Gather::on_use, .reduce = Reduce::per_microbatch});
+              checked(lower(parse_schedule("rank 0: 0F0 0B0 0F2 0B2\nrank 1: 0F1 0B1\n"), chain(1), kTwoRanks,
+                            WeightRule{}, {.gather = Gather::on_use, .reduce = Reduce::per_microbatch}));
             }),
             "schedule: collective 3 of stage 0: rank 0 is at gather 0, rank 1 at its end; its "
             "ranks need the same number of micro-batches");
   // Where a rank gathers and scatters once, its share may be smaller.
   EXPECT_EQ(error_of([] {
-              lower(parse_schedule("rank 0: 0F0 0B0 0F2 0B2\nrank 1: 0F1 0B1\n"), chain(1), kTwoRanks, WeightRule{},
-                    {.gather = Gather::once, .reduce = Reduce::per_unit});
+              checked(lower(parse_schedule("rank 0: 0F0 0B0 0F2 0B2\nrank 1: 0F1 0B1\n"), chain(1), kTwoRanks,
+                            WeightRule{}, {.gather = Gather::once, .reduce = Reduce::per_unit}));
             }),
             "no error");
 }

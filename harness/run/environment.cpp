@@ -1,4 +1,5 @@
-// What a reader needs to oracle the numbers of a record. Nothing that names the machine or its user.
+#include "harness/run/environment.h"
+
 #include <sys/utsname.h>
 
 #include <array>
@@ -12,7 +13,6 @@
 #include "harness/case/prepare.h"
 #include "harness/exec/mpi/mpi.h"
 #include "harness/exec/pinning.h"
-#include "harness/run/run_case.h"
 
 namespace sluice {
 

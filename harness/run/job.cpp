@@ -6,6 +6,8 @@
 #include <stdexcept>
 
 #include "harness/exec/mpi/mpi.h"
+#include "harness/run/describe_case.h"
+#include "harness/run/environment.h"
 #include "results/store.h"
 
 namespace sluice {
@@ -20,11 +22,12 @@ Job::~Job() { failure_detector_.reset(); }
 void Job::guard(const std::filesystem::path& records) {
   records_ = records;
   failure_detector_ = std::make_unique<FailureDetector>(
-      *processes_, [this](int process, const std::string& how) { report(process, how); }, [] { abort_mpi_job(1); });
+      *processes_, [this](int process, const std::string& how) { record_failure(process, how); },
+      [] { abort_mpi_job(1); });
   if (!failure_detector_->warning().empty()) fmt::print(stderr, "warning: {}\n", failure_detector_->warning());
 }
 
-void Job::report(int process, const std::string& how) {
+void Job::record_failure(int process, const std::string& how) {
   const std::lock_guard lock(mutex_);
   fmt::print(stderr, "error: rank {}: {}; the job ends\n", process, how);
   if (!current_) return;
@@ -56,8 +59,7 @@ Record Job::run_here(const RunCase& c, RunHooks hooks) {
   } catch (const AgreedError&) {
     throw;
   } catch (const std::exception& e) {
-    // Only this process stopped: the others wait for it and cannot be told but through the
-    // failure detector.
+    // Only this process stopped. The others wait for it: only the failure detector can tell them.
     failure_detector_->fail(e.what());
   } catch (const Cancelled&) {
     end();
@@ -67,9 +69,9 @@ Record Job::run_here(const RunCase& c, RunHooks hooks) {
 
 Record Job::run(const RunCase& c, const RunHooks& hooks) {
   if (!runs_as_processes(c)) return run_case(c, hooks);
-  // A tuned rate is chosen on the way, from records that only this process has.
-  const nlohmann::json word = {{"digest", digest(to_json(c))}, {"learning_rate", c.optimizer.learning_rate}};
-  processes_->broadcast(word.dump(), 0);
+  // A tuned learning rate was chosen from records that only this process has.
+  const nlohmann::json message = {{"digest", digest(to_json(c))}, {"learning_rate", c.optimizer.learning_rate}};
+  processes_->broadcast(message.dump(), 0);
   return run_here(c, hooks);
 }
 
@@ -81,16 +83,16 @@ void Job::follow(const std::vector<RunCase>& cases, const RunHooks& hooks) {
   for (;;) {
     const std::string text = processes_->broadcast("", 0);
     if (text.empty()) return;
-    const nlohmann::json word = nlohmann::json::parse(text);
-    const auto found = by_digest.find(word.at("digest").get<std::string>());
+    const nlohmann::json message = nlohmann::json::parse(text);
+    const auto found = by_digest.find(message.at("digest").get<std::string>());
     if (found == by_digest.end())
       failure_detector_->fail("this process read another sweep than process 0: the same files on every machine?");
     RunCase c = *found->second;
-    c.optimizer.learning_rate = word.at("learning_rate").get<double>();
+    c.optimizer.learning_rate = message.at("learning_rate").get<double>();
     try {
       run_here(c, hooks);
     } catch (const Cancelled&) {
-      // The first process was told the same and will dismiss us.
+      // The first process was interrupted too, and will dismiss this one.
     }
   }
 }

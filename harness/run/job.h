@@ -1,7 +1,7 @@
-// Job: the processes that mpirun or srun started, working through one sweep together. The first one
-// runs it as a single process would (run_sweep) and tells the others, case by case, what to run
-// with it; only it shows progress and writes records. Cases on threads or on the virtual clock it
-// runs alone. A process that dies ends the job, with a record of the case it died in.
+// Job: the processes that mpirun or srun started, which work through one sweep. The first one runs it as a single
+// process would (run_sweep) and tells the others, case by case, what to run with it; only it shows progress and writes
+// records. Cases on threads or on the virtual clock it runs alone. A process that dies ends the job, with a record of
+// the case it died in.
 #pragma once
 
 #include <filesystem>
@@ -20,29 +20,31 @@ namespace sluice {
 
 class Job {
  public:
-  // Joins the processes of the launch; collective. Throws InputError without MPI.
+  // Joins the processes that the launcher started. Collective. Throws InputError in a build without MPI.
   Job();
   ~Job();  // collective
 
   bool leads() const { return processes_->rank() == 0; }
   ProcessGroup& processes() { return *processes_; }
-  // From here on a process that dies leaves a `failed` record in `records`. Collective.
+  // Starts the failure detector: from here on a process that dies leaves a record with outcome "failed" in the file
+  // `records`. Collective.
   void guard(const std::filesystem::path& records);
 
-  // In the first process: a RunOne for run_sweep. Afterwards dismiss() the others.
+  // In the first process: runs a case, as run_sweep's run_one. After the last one dismiss() ends follow() in the
+  // others.
   Record run(const RunCase& c, const RunHooks& hooks);
   void dismiss();
-  // In the others: runs what the first one says, of these cases, until it dismisses them.
+  // In the others: runs those of these cases that the first one announces, until it dismisses them.
   void follow(const std::vector<RunCase>& cases, const RunHooks& hooks);
 
  private:
   Record run_here(const RunCase& c, RunHooks hooks);
-  void report(int process, const std::string& how);
+  void record_failure(int process, const std::string& how);
 
   std::unique_ptr<ProcessGroup> processes_;
   std::filesystem::path records_;
   std::mutex mutex_;
-  std::optional<Record> current_;  // what to store should a process die now
+  std::optional<Record> current_;  // of the case that runs: what to store should a process die now
   std::unique_ptr<FailureDetector> failure_detector_;
 };
 

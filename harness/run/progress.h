@@ -1,5 +1,5 @@
-// Progress on stderr: a bar with the time left on a terminal, plain lines elsewhere. Also the
-// Ctrl-C flag.
+// Progress of a sweep on stderr: a bar with the time left on a terminal, plain lines elsewhere. And the flag that
+// Ctrl-C sets.
 #pragma once
 
 #include <atomic>
@@ -15,10 +15,10 @@ ProgressStyle parse_progress(const std::string& text);  // auto | bar | plain | 
 class Progress {
  public:
   Progress(ProgressStyle style, std::size_t cases);
-  void begin(std::size_t index, const std::string& name);
-  void update(double fraction);          // of the current case; any thread
-  void end(const std::string& outcome);  // one line a case
-  void note(const std::string& line);
+  void begin(std::size_t index, const std::string& name);  // of a case, from 0
+  void update(double fraction);                            // done of the current case; any thread
+  void end(const std::string& outcome);                    // of the current case: one line
+  void note(const std::string& line);                      // a line beside the cases
 
  private:
   void draw(bool force);
@@ -28,7 +28,6 @@ class Progress {
   std::string name_;
   double fraction_ = 0;
   std::chrono::steady_clock::time_point start_, case_start_, drawn_;
-  bool drawn_once_ = false;
   std::mutex mutex_;
 };
 

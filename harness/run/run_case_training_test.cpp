@@ -1,5 +1,5 @@
-// What a run leaves in its record: a curve whose seconds hold the training, with filling and
-// draining, and not the evaluation; and all that was done before a divergence.
+// What a run leaves in its record: a curve whose seconds hold the training, with filling and draining, and not the
+// evaluation; and all that was done before a divergence.
 #include "harness/run/run_case.h"
 
 #include <gtest/gtest.h>
@@ -244,7 +244,7 @@ TEST_F(RunCaseTest, ATimelineHasGathersAndReductionsBesideTheOps) {
       EXPECT_GE(op.end, op.start);
       if (op.rank == 0) ++on_rank_0[op.op.substr(0, op.op.find(' '))];
     }
-    // Four micro-batches of each pipeline are two units: 2 (2 v - 2) + 1 gathers, 2 v scatters.
+    // Four micro-batches of each pipeline are two of ZeroPP's units: 2 (2 v - 2) + 1 gathers, 2 v reduce-scatters.
     EXPECT_EQ(on_rank_0["gather"], 5) << clock;
     EXPECT_EQ(on_rank_0["reduce_scatter"], 4) << clock;
   }
@@ -277,7 +277,7 @@ TEST_F(RunCaseTest, AnInterruptedCaseGoesOnFromItsCheckpointToTheSameRecord) {
   const Record whole = run_case(c, {});
   const std::string folder = folder_ + "/checkpoints";
   std::atomic<bool> cancel = false;
-  const auto stop_in_the_second_epoch = [&](double fraction, const std::string&) {
+  const auto stop_in_the_second_epoch = [&](double fraction) {
     if (fraction <= 0.5) return;
     cancel = true;
     std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until it is seen
@@ -296,19 +296,8 @@ TEST_F(RunCaseTest, AnInterruptedCaseGoesOnFromItsCheckpointToTheSameRecord) {
   EXPECT_TRUE(std::filesystem::is_empty(folder));  // what is finished needs none
 }
 
-TEST(RateScheduleTest, FollowsTheUpdatesOfTheRun) {
-  const RateSchedule constant, step{.kind = "step", .every_epochs = 2, .factor = 0.1},
-      polynomial{.kind = "polynomial", .power = 2};
-  EXPECT_EQ(constant.at(70, 10, 100), 1);
-  EXPECT_EQ(step.at(19, 10, 100), 1);
-  EXPECT_DOUBLE_EQ(step.at(20, 10, 100), 0.1);
-  EXPECT_DOUBLE_EQ(step.at(45, 10, 100), 0.01);
-  EXPECT_DOUBLE_EQ(polynomial.at(0, 10, 100), 1);
-  EXPECT_DOUBLE_EQ(polynomial.at(50, 10, 100), 0.25);
-}
-
 TEST_F(RunCaseTest, PipeMaresFirstEpochsMayBeSynchronous) {
-  // One batch in the pipe at a time: plain training, by the numbers, while it lasts.
+  // One batch in the pipeline at a time: the numbers of plain training, while it lasts.
   const Record plain = run({{"system", "single_device"}, {"microbatches", 1}});
   const Record mare = run({{"system", "pipemare"}, {"options", {{"synchronous_epochs", 1}}}});
   ASSERT_EQ(mare.outcome, "ok") << mare.reason;
@@ -319,7 +308,7 @@ TEST_F(RunCaseTest, PipeMaresFirstEpochsMayBeSynchronous) {
   EXPECT_EQ(refused.outcome, "unsupported");
 }
 
-// Bytes that the ranks of a record send of a kind, together.
+// Bytes of a kind that all ranks of a record send.
 std::int64_t sent(const Record& record, const char* kind) {
   std::int64_t sum = 0;
   for (const json& bytes : record.observed.at("sent_bytes").at(kind)) sum += bytes.get<int>();

@@ -92,7 +92,7 @@ SweepResult run_sweep(const std::vector<RunCase>& cases, const SweepOptions& opt
     progress.begin(k, describe(job));
     try {
       Record record = run_one(job, {.cancel = &interrupted(),
-                                    .progress = [&](double fraction, const std::string&) { progress.update(fraction); },
+                                    .progress = [&](double fraction) { progress.update(fraction); },
                                     .checkpoints = options.checkpoints});
       record.tuning = std::move(tuning);
       store.append(record);

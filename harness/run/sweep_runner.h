@@ -1,5 +1,5 @@
-// Runs the cases of a sweep one after another and stores a record of each: resume, Ctrl-C, a full
-// disk.
+// Runs the cases of a sweep one after another and stores a record of each. Cases that have a result may be skipped;
+// Ctrl-C or a full disk ends the sweep with what was stored.
 #pragma once
 
 #include <filesystem>
@@ -25,14 +25,14 @@ struct SweepResult {
   bool interrupted = false;
 };
 
-// The cases, each preceded by the candidates of its learning-rate search that none before it has:
-// what run_sweep runs, in this order.
+// What run_sweep runs, in this order: the cases, each preceded by those candidates of its learning-rate search that no
+// case before it shares.
 std::vector<RunCase> with_tuning(const std::vector<RunCase>& cases);
 
 using RunOne = std::function<Record(const RunCase&, const RunHooks&)>;
 
-// Throws InputError (unwritable output; before anything runs) and RunError (full disk; what was
-// stored stays). Tests give a run_one of their own.
+// Throws InputError (unwritable output; before anything runs) and RunError (full disk; what was stored stays). run_one:
+// Job::run over MPI; tests give one of their own.
 SweepResult run_sweep(const std::vector<RunCase>& cases, const SweepOptions& options, const RunOne& run_one = run_case);
 
 std::string describe(const RunCase& c);  // "gpipe fmnist_cnn wall 2 ranks seed 1"

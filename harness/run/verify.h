@@ -1,6 +1,5 @@
-// verify: replays weight-version cases (the format of harness/tests/data/weights.json: K stages of
-// one scalar weight and bias, exact expected weights after every update) through the real executor
-// with the real layers.
+// verify: replays weight-version cases (weight_case.h) through the real executor with the real layers, and compares the
+// versions that every forward and backward reads, all weights and all losses.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -16,8 +15,8 @@ struct VerifyResult {
   std::string detail;        // first mismatch, or why it is unsupported
 };
 
-// `only`: a name or a prefix ending in '*'; empty: all. Throws InputError for a file that is not
-// such a file.
+// tolerance: largest absolute error of a weight or a loss. only: names, or prefixes ending in '*'; empty: all. Throws
+// InputError for a file that is not such a file.
 std::vector<VerifyResult> verify(const nlohmann::json& cases, const std::string& file, double tolerance,
                                  const std::vector<std::string>& only);
 

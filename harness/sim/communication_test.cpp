@@ -4,6 +4,7 @@
 
 #include "harness/pipeline/replicas.h"
 #include "harness/program/example_schedules.h"
+#include "harness/program/lowering.h"
 
 namespace sluice {
 namespace {

@@ -1,6 +1,7 @@
 // Sharded stages on the virtual clock: hand-computed times and bytes.
 #include <gtest/gtest.h>
 
+#include "harness/program/lowering.h"
 #include "harness/sim/memory.h"
 #include "harness/sim/simulate.h"
 

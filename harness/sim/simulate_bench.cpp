@@ -2,6 +2,7 @@
 #include <benchmark/benchmark.h>
 
 #include "harness/program/example_schedules.h"
+#include "harness/program/lowering.h"
 #include "harness/sim/simulate.h"
 
 namespace sluice {

@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "harness/base/expect_error.h"
-#include "harness/program/check.h"
 #include "harness/program/example_schedules.h"
+#include "harness/program/lowering.h"
 
 namespace sluice {
 namespace {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/program/example_schedules.h"
+#include "harness/program/lowering.h"
 #include "harness/sim/memory.h"
 #include "harness/sim/simulate.h"
 

@@ -12,7 +12,8 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/base/json_reader.h"
-#include "harness/program/check.h"
+#include "harness/program/check_schedule.h"
+#include "harness/program/lowering.h"
 #include "harness/sim/simulate.h"
 
 namespace sluice {

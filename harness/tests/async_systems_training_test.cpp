@@ -1,6 +1,6 @@
-// What the asynchronous systems promise, on the real executor with real layers: how far a forward
-// lags, which tensors a backward reads for every kind of layer, what recomputation and replicas
-// change, and that a drained run can be put away and taken up again.
+// What the asynchronous systems promise, on the real executor with real layers: how far a forward lags, which weights a
+// backward reads for every kind of layer, what recomputation and replicas change, and that a drained session can be
+// saved and restored.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "harness/base/expect_error.h"
+#include "harness/program/lowering.h"
 #include "harness/tests/test_support.h"
 
 namespace sluice {
@@ -45,10 +46,10 @@ Trained train(const TestSetup& setup, SessionSpec spec, const std::vector<int>& 
   return run;
 }
 
-// Section 8's property, with layers that really train: K stages of y = x + b. LayerNorm over one
-// feature makes b (its normalised input is 0, so nothing flows through it and its weight has no
-// gradient), Add the sum. Loss (y + c)^2 / 2c with a large c is y plus a constant, to one part in
-// c: every bias has gradient 1, so its value says how many updates a forward has seen.
+// Layers that really train and whose weights count updates: K stages of y = x + b. LayerNorm over one feature makes b
+// (its normalised input is 0, so nothing flows through it and its weight has no gradient), Add the sum. The loss
+// (y + c)^2 / 2c with a large c is y plus a constant, to one part in c: every bias has gradient 1, so its value says
+// how many updates a forward has seen.
 constexpr double kLarge = 1e7;
 
 ModelGraph bias_chain(int stages) {
@@ -70,6 +71,7 @@ struct Lag {
   Options options;
   double lag;  // updates, summed over the stages
 };
+void PrintTo(const Lag& lag, std::ostream* out) { *out << lag.name; }
 
 class ConstantGradient : public testing::TestWithParam<Lag> {};
 
@@ -287,8 +289,8 @@ class Checkpoint : public testing::TestWithParam<Resumed> {
   void TearDown() override { std::filesystem::remove_all(file_); }
 };
 
-// Old versions, momentum, Delta, moving averages, running statistics, dropout's counters: whatever
-// a system keeps from one epoch to the next must be in the file.
+// Old versions, momentum, Delta, moving averages, running statistics, dropout's counters: whatever a system keeps from
+// one epoch to the next must be in the checkpoint.
 TEST_P(Checkpoint, RestoreAndContinueEqualsTheUninterruptedRunBitForBit) {
   const Resumed& c = GetParam();
   const ModelGraph model = deep_cnn({1, 28, 28}, 10);
@@ -352,8 +354,8 @@ TEST_F(CheckpointFile, OfSomethingElseOrCutOffIsRefused) {
   EXPECT_EQ(error(spec), file_ + ": cannot be opened");
 }
 
-// A copy of the newest weights taken while batches are in flight is what a drained pipe of the same
-// updates would be evaluated with, where draining changes nothing before them.
+// A snapshot of the newest weights, taken while batches are in flight, is what a drained pipeline of the same updates
+// would be evaluated with, where draining changes nothing before them.
 TEST(Snapshots, EvaluateTheWeightsOfTheirUpdateWithoutDraining) {
   const ModelGraph model = deep_cnn({1, 28, 28}, 10);
   const DataFeed feed = random_feed(model, 8 * 8);

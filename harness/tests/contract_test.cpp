@@ -10,7 +10,9 @@
 
 #include "harness/base/error.h"
 #include "harness/pipeline/system.h"
-#include "harness/program/check.h"
+#include "harness/program/check_program.h"
+#include "harness/program/check_schedule.h"
+#include "harness/program/lowering.h"
 #include "harness/sim/memory.h"
 #include "harness/sim/simulate.h"
 

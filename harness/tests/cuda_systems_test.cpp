@@ -18,7 +18,7 @@ constexpr int kUpdates = 3, kMicrobatches = 4;
 struct Numbers {
   std::vector<std::vector<double>> gradients, weights;  // per layer
   std::vector<double> losses;
-  std::vector<PeakMemory> peaks;
+  std::vector<MemoryByKind> peaks;
 };
 
 Numbers train(const TestSetup& setup, const DataFeed& feed, const std::string& device, bool double_precision,
@@ -141,8 +141,9 @@ TEST(Cuda, CountsTheMemoryOfEveryRankAsTheCpuDoes) {
       EXPECT_EQ(gpu.peaks[r].versions, cpu.peaks[r].versions);
       EXPECT_EQ(gpu.peaks[r].gradients, cpu.peaks[r].gradients);
       EXPECT_EQ(gpu.peaks[r].optimizer, cpu.peaks[r].optimizer);
-      EXPECT_NEAR(static_cast<double>(gpu.peaks[r].activations), static_cast<double>(cpu.peaks[r].activations),
-                  0.05 * static_cast<double>(cpu.peaks[r].activations));
+      EXPECT_NEAR(static_cast<double>(gpu.peaks[r].activations.value),
+                  static_cast<double>(cpu.peaks[r].activations.value),
+                  0.05 * static_cast<double>(cpu.peaks[r].activations.value));
     }
   }
 }

@@ -2,6 +2,9 @@
 // training: the same gradients and weights as single_device over the same samples.
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
+
 #include "harness/tests/training_test_support.h"
 
 namespace sluice {
@@ -18,8 +21,7 @@ std::vector<std::map<std::string, std::string>> option_sets(const System& system
   return sets;
 }
 
-// Systems that add the micro-batches' gradients up in the order 0, 1, 2, ..., as single_device
-// does.
+// Systems that add the micro-batches' gradients up in the order 0, 1, 2, ..., as single_device does.
 bool adds_in_order(const std::string& system, const std::map<std::string, std::string>& options) {
   return system == "single_device" || system == "one_f_one_b" ||
          (system == "gpipe" && options.contains("backward") && options.at("backward") == "fifo");
@@ -42,6 +44,7 @@ struct Subject {
   // Rounding of one precision, with room for sums in another order.
   double tolerance() const { return double_precision ? 1e-12 : 1e-5; }
 };
+void PrintTo(const Subject& subject, std::ostream* out) { *out << subject.name; }
 
 class Equivalence : public testing::TestWithParam<Subject> {};
 
@@ -79,9 +82,13 @@ TEST_P(Equivalence, EverySynchronousSystemTrainsAsOneDeviceDoes) {
   }
 }
 
-// PipelineReplicas of every pipeline beside each other, and every way for the ranks of a stage to divide its
-// parameters, are only other ways to hold and to add up the same numbers.
-TEST_P(Equivalence, CopiesAndShardsTrainAsOneDeviceDoes) {
+// Systems whose pipelines cannot be replicated: DAPPLE and Piper plan replicas of their own, and LayerPipe's weight
+// gradients take the second rank of a stage.
+const std::set<std::string> kNotReplicated{"dapple", "layerpipe", "piper"};
+
+// Data-parallel replicas of every pipeline, laid out as groups or as pipelines, and every way in which the ranks of a
+// stage divide its parameters, only hold and add up the same numbers elsewhere.
+TEST_P(Equivalence, ReplicasAndShardsTrainAsOneDeviceDoes) {
   const Subject& subject = GetParam();
   if (!subject.double_precision) GTEST_SKIP() << "the precision makes no difference here";
   const ModelGraph model = subject.model();
@@ -91,16 +98,17 @@ TEST_P(Equivalence, CopiesAndShardsTrainAsOneDeviceDoes) {
   const Numbers reference = train(TestSetup("single_device", {}, model, 1, kBatch, kMicros), feed, training);
   for (const System* system : all_systems()) {
     if (!system->synchronous || system->one_process) continue;
-    const bool copied = !system->data_parallel;
+    const bool replicated = !system->data_parallel;
     int ran = 0;
     for (const int ranks : {2, 4})
       for (const auto layout : {PipelineReplicas::Layout::groups, PipelineReplicas::Layout::pipelines})
         for (const char* sharding : {"system", "none", "optimizer", "use", "visit", "update"}) {
-          if (!copied && layout == PipelineReplicas::Layout::pipelines) continue;
+          if (!replicated && layout == PipelineReplicas::Layout::pipelines) continue;
           SCOPED_TRACE(testing::Message() << system->name << " on " << ranks << " ranks, sharding " << sharding
                                           << ", layout " << static_cast<int>(layout));
           try {
-            const TestSetup setup(system->name, {}, model, ranks, kBatch, kMicros, {copied ? 2 : 1, layout}, sharding);
+            const PipelineReplicas replicas{replicated ? 2 : 1, layout};
+            const TestSetup setup(system->name, {}, model, ranks, kBatch, kMicros, replicas, sharding);
             const Numbers ours = train(setup, feed, training);
             ++ran;
             expect_close(ours, reference, model, subject.tolerance());
@@ -109,9 +117,8 @@ TEST_P(Equivalence, CopiesAndShardsTrainAsOneDeviceDoes) {
           }
           if (HasFailure()) return;
         }
-    const bool no_copies = system->name == "dapple" || system->name == "piper" ||  // plan their own
-                           system->name == "layerpipe";  // its W stand on a second rank of a stage
-    EXPECT_GE(ran, no_copies ? 0 : 4) << system->name << " ran hardly anything";
+    const bool not_replicated = kNotReplicated.contains(system->name);
+    EXPECT_GE(ran, not_replicated ? 0 : 4) << system->name << " ran hardly anything";
   }
 }
 
@@ -224,7 +231,7 @@ TEST(Repeatability, TheSameSeedGivesTheSameBitsWhateverTheThreadsDo) {
   const DataFeed feed = random_feed(model, kBatch * kUpdates);
   for (const char* system : {"pipedream", "one_f_one_b", "gpipe", "data_parallel"}) {
     SCOPED_TRACE(system);
-    const int m = system == std::string("pipedream") ? 1 : 4;
+    const int m = find_system(system, "test").synchronous ? 4 : 1;
     const TestSetup setup(system, {}, model, 3, kBatch, m);
     const Numbers first = train(setup, feed);
     for (int again = 0; again < 3; ++again) {

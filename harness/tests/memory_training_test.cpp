@@ -1,4 +1,4 @@
-// The memory that a plan is judged by, against bytes counted while it really runs.
+// The memory that a plan is predicted to need, against the bytes counted while it really runs.
 #include <gtest/gtest.h>
 
 #include "harness/tests/test_support.h"
@@ -56,19 +56,19 @@ TEST_P(PeakMemoryOfARank, IsWhatTheProgramPredicts) {
       request.timeout = Seconds(120);
       request.traced_iteration = request.iterations - 1;
       const Trace trace = session->run(program, request).execution.trace;
-      const std::vector<PeakMemory> measured = session->peak_memory();
+      const std::vector<MemoryByKind> measured = session->peak_memory();
       ASSERT_EQ(measured.size(), predicted.size());
       for (std::size_t r = 0; r < measured.size(); ++r) {
         SCOPED_TRACE(testing::Message() << model.name << ", " << optimizer.state_tensors()
                                         << " optimizer tensors, rank " << r);
         const MemoryPoint& p = predicted[r].peak;
-        EXPECT_EQ(measured[r].optimizer, p.optimizer.value);
-        EXPECT_EQ(measured[r].weights, p.weights.value);
-        EXPECT_EQ(measured[r].versions, p.versions.value);
-        EXPECT_EQ(measured[r].gradients, p.gradients.value);
-        EXPECT_NEAR(static_cast<double>(measured[r].activations), static_cast<double>(p.activations.value),
+        EXPECT_EQ(measured[r].optimizer, p.optimizer);
+        EXPECT_EQ(measured[r].weights, p.weights);
+        EXPECT_EQ(measured[r].versions, p.versions);
+        EXPECT_EQ(measured[r].gradients, p.gradients);
+        EXPECT_NEAR(static_cast<double>(measured[r].activations.value), static_cast<double>(p.activations.value),
                     c.tolerance * static_cast<double>(p.activations.value));
-        EXPECT_GT(measured[r].activations, 0);
+        EXPECT_GT(measured[r].activations, Bytes(0));
         EXPECT_EQ(peak_in_flight(trace.ranks[r]), predicted[r].peak_in_flight);
       }
     }
@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(
         MemoryCase{"single_device", {}, 1}, MemoryCase{"data_parallel", {}, 3}, MemoryCase{"gpipe", {}, 3},
         MemoryCase{"one_f_one_b", {}, 3}, MemoryCase{"gpipe", {{"recompute", "all"}}, 3},
         MemoryCase{"gpipe", {{"recompute", "needed"}}, 3}, MemoryCase{"one_f_one_b", {{"recompute", "needed"}}, 3},
-        // Several stages on a rank, copies of stages, weight gradients apart.
+        // Several stages on a rank, two pipelines over the same ranks, weight gradients apart.
         MemoryCase{"interleaved_1f1b", {}, 2}, MemoryCase{"breadth_first", {}, 2},
         MemoryCase{"breadth_first", {{"recompute", "all"}}, 2}, MemoryCase{"zero_bubble", {{"variant", "h1"}}, 3},
         MemoryCase{"zero_bubble", {{"variant", "h2"}}, 3}, MemoryCase{"zero_bubble", {{"variant", "v"}}, 2},
@@ -95,7 +95,7 @@ INSTANTIATE_TEST_SUITE_P(
         MemoryCase{"pipeoptim", {}, 3}, MemoryCase{"pipeoptim", {{"s", "code"}}, 3},
         MemoryCase{"pipeoptim", {{"recompute", "newest"}}, 3}, MemoryCase{"pipeoptim", {{"recompute", "predicted"}}, 3},
         MemoryCase{"pipemare", {}, 3}, MemoryCase{"xpipe", {}, 3},
-        // PipelineReplicas of a pipeline, and stages divided among their ranks.
+        // Data-parallel replicas of a pipeline, and stages sharded over their ranks.
         MemoryCase{"gpipe", {}, 4, 6, 0.02, 2}, MemoryCase{"gpipe", {}, 4, 6, 0.02, 2, "use"},
         MemoryCase{"data_parallel", {}, 2, 6, 0.01, 1, "optimizer"},
         MemoryCase{"one_f_one_b", {{"zero", "1"}}, 4, 6, 0.02, 2},
@@ -117,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(PeakMemoryOfASystem, OrdersTheSystemsAsTheirPapersDo) {
   // First rank of 3, 6 micro-batches: GPipe holds all six, 1F1B three.
   const ModelGraph model = test_cnn();
-  std::map<std::string, PeakMemory> first;
+  std::map<std::string, MemoryByKind> first;
   for (const char* system : {"gpipe", "one_f_one_b"}) {
     const TestSetup setup(system, {}, model, 3, 24, 6);
     SessionSpec spec = setup.spec({});
@@ -129,9 +129,9 @@ TEST(PeakMemoryOfASystem, OrdersTheSystemsAsTheirPapersDo) {
     session->run(make_program(setup.prepared, 6), request);
     first[system] = session->peak_memory().front();
   }
-  EXPECT_NEAR(static_cast<double>(first["gpipe"].activations),
-              2 * static_cast<double>(first["one_f_one_b"].activations),
-              0.02 * static_cast<double>(first["gpipe"].activations));
+  EXPECT_NEAR(static_cast<double>(first["gpipe"].activations.value),
+              2 * static_cast<double>(first["one_f_one_b"].activations.value),
+              0.02 * static_cast<double>(first["gpipe"].activations.value));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 
+#include "harness/program/lowering.h"
 #include "harness/run/run_case.h"
 #include "harness/tests/training_test_support.h"
 
@@ -152,7 +153,7 @@ struct RandomRun {
       stage.micros_per_op = micros_per_op[static_cast<std::size_t>(upto(4))];
       stage.recompute = upto(2) == 0;
       if (share_ranks) device = upto(2);
-      for (int copies = 1 + upto(1); copies > 0; --copies) {
+      for (int replicas = 1 + upto(1); replicas > 0; --replicas) {
         stage.devices.emplace_back(device);
         device = share_ranks ? (device + 1) % 3 : device + 1;
       }
@@ -232,7 +233,7 @@ RC_GTEST_PROP(GroupedStages, TakeTheMemoryThatIsPredicted, ()) {
   const PlannedSetup setup = run.setup(model);
   const Training training;
   const std::vector<RankMemory> predicted = memory(setup.program, stage_memory(setup.prepared, training.optimizer, {}));
-  std::vector<PeakMemory> measured;
+  std::vector<MemoryByKind> measured;
   train(setup, feed, training, &measured);
   RC_ASSERT(as_predicted(measured, predicted));
 }
@@ -264,7 +265,7 @@ TEST_P(GraphPipePerStage, TrainsAsOneDeviceDoesInThePredictedMemory) {
   const Training exact{.double_precision = true};
   const TestSetup one("single_device", {}, model, 1, c.batch, c.microbatches);
   expect_close(train(setup, feed, exact), train(one, feed, exact), model, 1e-11);
-  std::vector<PeakMemory> measured;
+  std::vector<MemoryByKind> measured;
   train(setup, feed, {}, &measured);
   EXPECT_TRUE(as_predicted(measured, memory(setup.program, stage_memory(p, Training().optimizer, WeightRule{}))));
 }

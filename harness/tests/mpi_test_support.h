@@ -85,7 +85,7 @@ struct Numbers {
   std::vector<std::vector<double>> weights, gradients;
   std::vector<std::vector<std::vector<double>>> after_each_update;  // [stage][update]
   std::vector<double> losses, evaluations;
-  std::vector<PeakMemory> peaks;
+  std::vector<MemoryByKind> peaks;
 };
 
 inline Numbers train(const Planned& planned, const DataFeed& feed, ProcessGroup* processes) {
@@ -111,7 +111,7 @@ inline Numbers train(const Planned& planned, const DataFeed& feed, ProcessGroup*
   return numbers;
 }
 
-inline void expect_same_memory(const std::vector<PeakMemory>& processes, const std::vector<PeakMemory>& threads) {
+inline void expect_same_memory(const std::vector<MemoryByKind>& processes, const std::vector<MemoryByKind>& threads) {
   ASSERT_EQ(processes.size(), threads.size());
   for (std::size_t r = 0; r < threads.size(); ++r) {
     SCOPED_TRACE(testing::Message() << "rank " << r);

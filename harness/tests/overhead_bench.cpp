@@ -14,6 +14,7 @@
 #include "harness/pipeline/replicas.h"
 #include "harness/pipeline/system.h"
 #include "harness/plan/uniform_chain.h"
+#include "harness/program/lowering.h"
 #include "harness/program/program.h"
 
 namespace sluice {
@@ -112,7 +113,7 @@ void over_1f1b(benchmark::State& state, const Case& c) {
   state.counters["ns_per_op"] = 1e9 * median(times) / subject.ops();
 }
 
-// The paper's names of the variants are the options'. Two copies: their stages have two ranks each,
+// The paper's names of the variants are the options'. With two replicas the stages have two ranks each,
 // which reduce gradients or gather and scatter.
 const Case kCases[] = {
     {"one_f_one_b", {}},
@@ -141,7 +142,7 @@ const bool kRegistered = [] {
   for (const Case& c : kCases) {
     std::string name = "over_1f1b/" + c.system;
     for (const auto& [key, value] : c.options) name += "/" + key + ":" + value;
-    name += "/copies:" + std::to_string(c.replicas);
+    name += "/replicas:" + std::to_string(c.replicas);
     benchmark::RegisterBenchmark(name.c_str(), over_1f1b, c)
         ->UseManualTime()
         ->Iterations(15)

@@ -1,5 +1,5 @@
 // Plans that say more than which layers go where - replicated stages in an order of their own
-// (SPP), stages that recompute (Piper), copies of an asynchronous pipeline (PipeDream-2BW) - on
+// (SPP), stages that recompute (Piper), replicas of an asynchronous pipeline (PipeDream-2BW) - on
 // real ranks.
 #include <functional>
 #include <numeric>
@@ -108,7 +108,7 @@ TEST(RecomputingStages, OfAPiperPlanTrainAsOneDeviceDoesInThePredictedMemory) {
   const Training exact{.double_precision = true};
   const TestSetup one("single_device", {}, model, 1, kBatch, 8);
   expect_close(train(*found, feed, exact), train(one, feed, exact), model, 1e-12);
-  std::vector<PeakMemory> measured;
+  std::vector<MemoryByKind> measured;
   const Training training;
   train_by(program, *found, feed, training, &measured);
   EXPECT_TRUE(as_predicted(measured, memory(program, stage_memory(found->prepared, training.optimizer, program.rule))));
@@ -129,9 +129,9 @@ std::optional<TestSetup> two_bw_setup(const ModelGraph& model, int kib) {
 
 // The paper's rule, W(t+1) = W(t) - step along the gradient of batch t at W(t-1), with gradients of
 // one device that is given the weights: no pipeline, no versions.
-TEST(CopiesOfAPipeline, OfATwoBwPlanTrainByTheRuleOfTwoBuffers) {
+TEST(ReplicasOfAPipeline, OfATwoBwPlanTrainByTheRuleOfTwoBuffers) {
   const ModelGraph model = test_mlp();
-  std::optional<TestSetup> found;  // the most memory with which copies have stages
+  std::optional<TestSetup> found;  // the most memory with which a replica has several stages
   for (int kib = 1000; kib > 0; --kib) {
     found = two_bw_setup(model, kib);
     if (found && found->prepared.plan.stages.size() > 1) break;

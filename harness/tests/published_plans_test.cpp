@@ -11,7 +11,8 @@
 #include "harness/base/json_reader.h"
 #include "harness/pipeline/system.h"
 #include "harness/plan/ideal_partition.h"
-#include "harness/program/check.h"
+#include "harness/program/check_schedule.h"
+#include "harness/program/lowering.h"
 #include "harness/sim/simulate.h"
 #include "workloads/profiles/operator_profile.h"
 #include "workloads/profiles/profile_test_support.h"
@@ -28,6 +29,9 @@ struct PiperCase {
   double seconds;
   const char* plan;  // layers:tensor:data of every stage, or "" if not printed in full
 };
+void PrintTo(const PiperCase& c, std::ostream* out) {
+  *out << c.input << " on " << c.devices << " devices, " << c.microbatches << " micro-batches";
+}
 
 class PiperGoldenTest : public testing::TestWithParam<PiperCase> {};
 
@@ -102,6 +106,7 @@ struct PipeDreamCase {
   const char* outer;  // stages of the outermost level: first, end, replicas; "" if ties are open
   const char* inner;
 };
+void PrintTo(const PipeDreamCase& c, std::ostream* out) { *out << c.profile; }
 
 class PipeDreamGoldenTest : public testing::TestWithParam<PipeDreamCase> {};
 
@@ -156,6 +161,7 @@ struct IdealCase {
   double load;
   std::int64_t down_sets, pairs;
 };
+void PrintTo(const IdealCase& c, std::ostream* out) { *out << c.input; }
 
 class IdealGoldenTest : public testing::TestWithParam<IdealCase> {};
 
@@ -191,6 +197,9 @@ INSTANTIATE_TEST_SUITE_P(Published, IdealGoldenTest, testing::ValuesIn(kIdealCas
 struct RunnableCase {
   const char *system, *profile, *option, *value;
 };
+void PrintTo(const RunnableCase& c, std::ostream* out) {
+  *out << c.system << " " << c.option << "=" << c.value << " on " << c.profile;
+}
 
 class PlansRunTest : public testing::TestWithParam<RunnableCase> {};
 

@@ -9,7 +9,8 @@
 #include "harness/pipeline/sharding.h"
 #include "harness/pipeline/system.h"
 #include "harness/plan/uniform_chain.h"
-#include "harness/program/check.h"
+#include "harness/program/check_schedule.h"
+#include "harness/program/lowering.h"
 #include "harness/sim/simulate.h"
 
 namespace sluice {

@@ -4,7 +4,8 @@
 
 #include "harness/pipeline/system.h"
 #include "harness/plan/uniform_chain.h"
-#include "harness/program/check.h"
+#include "harness/program/check_schedule.h"
+#include "harness/program/lowering.h"
 #include "harness/program/program.h"
 
 namespace sluice {

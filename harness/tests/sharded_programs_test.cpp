@@ -6,6 +6,8 @@
 #include "harness/pipeline/replicas.h"
 #include "harness/pipeline/system.h"
 #include "harness/plan/uniform_chain.h"
+#include "harness/program/check_program.h"
+#include "harness/program/lowering.h"
 #include "harness/program/program.h"
 #include "harness/sim/simulate.h"
 
@@ -23,15 +25,15 @@ Program program_of(const std::string& name, int ranks, int microbatches, const G
   const UniformChain chain =
       uniform_chain(system, options, latency_cluster(ranks * replicas.count, Seconds(0)), ranks, microbatches, one);
   const RankMap map = ranks_of(replicate(chain.plan, ranks, microbatches, replicas));
-  return lower(replicate(system.schedule(chain.problem, options), replicas), chain.problem.graph, map.placement,
-               system.weights(chain.problem, options), system.sharding(chain.problem, options));
+  return checked(lower(replicate(system.schedule(chain.problem, options), replicas), chain.problem.graph, map.placement,
+                       system.weights(chain.problem, options), system.sharding(chain.problem, options)));
 }
 
 // Without the messages.
 std::string text_of(const std::vector<Instruction>& rank) {
   std::string text;
   for (const Instruction& i : rank)
-    if (i.opcode < Opcode::send_activation || i.opcode > Opcode::receive_gradient)
+    if (!is_along_edge(i.opcode))
       text += (text.empty() ? "" : " ; ") + to_text(i);
   return text;
 }

@@ -14,8 +14,8 @@ namespace {
 constexpr std::int64_t kBatch = 24;
 constexpr int kUpdates = 4;
 
-// A system on `ranks` ranks that are `copies` pipelines beside each other, so that every stage is
-// shared by that many ranks. FSDP has no pipeline: its ranks are one group anyway.
+// A system on `ranks` ranks that form `replicas` data-parallel replicas of one pipeline, so that every stage is on that
+// many ranks. FSDP has no pipeline: its ranks are one group anyway.
 struct Layout {
   std::string system;
   std::map<std::string, std::string> options;
@@ -25,7 +25,7 @@ struct Layout {
 
 void PrintTo(const Layout& l, std::ostream* out) {
   *out << l.system << ' ' << testing::PrintToString(l.options) << ", " << l.ranks << " ranks, " << l.replicas
-       << " copies, sharding " << l.sharding;
+       << " replicas, sharding " << l.sharding;
 }
 
 struct Sharded {
@@ -54,7 +54,7 @@ std::vector<Layout> layouts() {
     all.push_back({"one_f_one_b", {{"zero", zero}}});
     all.push_back({"one_f_one_b", {{"zero", zero}}, 6, 3, 6});
   }
-  // Asked for from outside.
+  // Sharding that the case asks for, of systems that shard nothing themselves.
   all.push_back({"zero_bubble", {}, 4, 2, 8, "visit"});
   all.push_back({"gpipe", {}, 4, 2, 8, "update"});
   return all;
@@ -166,7 +166,7 @@ TEST_P(ShardedSystem, ContinuesFromACheckpointAsIfItHadNotStopped) {
   add_layers(*second, spec.model, continued);
   EXPECT_EQ(continued.weights, straight.weights);
   EXPECT_EQ(continued.gradients, straight.gradients);
-  // The file is of the whole: ranks that hold their stages whole read it as well.
+  // A checkpoint has whole parameters: ranks that hold their stages whole read it as well.
   SessionSpec whole = spec;
   whole.sharding = {};
   const auto third = make_session(whole);
@@ -219,16 +219,16 @@ TEST_P(ShardedSystem, HoldsTheBytesThatItsProgramPredicts) {
       const auto session = make_session(sharded.spec(optimizer, random_feed(model, kBatch * kUpdates)));
       session->reset_peak_memory();
       session->run(sharded.program, updates(0, kUpdates));
-      const std::vector<PeakMemory> measured = session->peak_memory();
+      const std::vector<MemoryByKind> measured = session->peak_memory();
       ASSERT_EQ(measured.size(), predicted.size());
       for (std::size_t r = 0; r < measured.size(); ++r) {
         SCOPED_TRACE(testing::Message() << model.name << ", " << optimizer.state_tensors()
                                         << " optimizer tensors, rank " << r);
         const MemoryPoint& p = predicted[r].peak;
-        EXPECT_EQ(measured[r].weights, p.weights.value);
-        EXPECT_EQ(measured[r].gradients, p.gradients.value);
-        EXPECT_EQ(measured[r].optimizer, p.optimizer.value);
-        EXPECT_NEAR(static_cast<double>(measured[r].activations), static_cast<double>(p.activations.value),
+        EXPECT_EQ(measured[r].weights, p.weights);
+        EXPECT_EQ(measured[r].gradients, p.gradients);
+        EXPECT_EQ(measured[r].optimizer, p.optimizer);
+        EXPECT_NEAR(static_cast<double>(measured[r].activations.value), static_cast<double>(p.activations.value),
                     0.01 * static_cast<double>(p.activations.value));
       }
     }

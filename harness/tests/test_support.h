@@ -1,4 +1,4 @@
-// What the tests of this folder share: small models with random data, and a system prepared for one
+// What tests of several rooms share: small models with random data, and a system prepared for one
 // of them without the registry of workloads or a file.
 #pragma once
 
@@ -103,7 +103,7 @@ inline DataFeed random_feed(const ModelGraph& model, std::int64_t samples) {
   return feed;
 }
 
-// One system's way to train a model: the plan for `ranks` ranks and batches of `batch` samples in
+// How one system trains a model: the plan for `ranks` ranks and batches of `batch` samples in
 // `microbatches` micro-batches. Throws InputError where the system cannot.
 struct TestSetup {
   std::shared_ptr<Workload> workload;

@@ -29,7 +29,7 @@ struct Training {
 // Trains kUpdates updates by a program of one (asynchronous systems: of all, as one drained run).
 // peaks: what was counted.
 inline Numbers train_by(const Program& program, const TestSetup& setup, const DataFeed& feed, const Training& training,
-                        std::vector<PeakMemory>* peaks = nullptr) {
+                        std::vector<MemoryByKind>* peaks = nullptr) {
   SessionSpec spec = setup.spec(training.optimizer);
   spec.seed = training.seed;
   spec.double_precision = training.double_precision;
@@ -84,17 +84,17 @@ struct PlannedSetup : TestSetup {
 };
 
 inline Numbers train(const PlannedSetup& setup, const DataFeed& feed, const Training& training,
-                     std::vector<PeakMemory>* peaks = nullptr) {
+                     std::vector<MemoryByKind>* peaks = nullptr) {
   return train_by(setup.program, setup, feed, training, peaks);
 }
 
-inline bool as_predicted(const std::vector<PeakMemory>& measured, const std::vector<RankMemory>& predicted) {
+inline bool as_predicted(const std::vector<MemoryByKind>& measured, const std::vector<RankMemory>& predicted) {
   if (measured.size() != predicted.size()) return false;
   for (std::size_t r = 0; r < measured.size(); ++r) {
     const MemoryPoint& p = predicted[r].peak;
-    if (measured[r].weights != p.weights.value || measured[r].gradients != p.gradients.value ||
-        measured[r].optimizer != p.optimizer.value ||
-        std::abs(measured[r].activations - p.activations.value) > p.activations.value / 100)
+    if (measured[r].weights != p.weights || measured[r].gradients != p.gradients ||
+        measured[r].optimizer != p.optimizer ||
+        std::abs((measured[r].activations - p.activations).value) > p.activations.value / 100)
       return false;
   }
   return true;

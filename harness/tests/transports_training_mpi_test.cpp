@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iostream>
 
+#include "harness/program/lowering.h"
 #include "harness/tests/mpi_test_support.h"
 
 namespace sluice {

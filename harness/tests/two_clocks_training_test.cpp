@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "harness/exec/threads.h"
+#include "harness/program/lowering.h"
 #include "harness/tests/test_support.h"
 
 namespace sluice {
@@ -108,15 +109,15 @@ TEST(TwoClocksOfAGraph, RunStagesThatTakeDifferentMicroBatchesInTheSameOrder) {
   expect_same_ops_on_both_clocks(setup);
 }
 
-// Every op takes its time without taking a core, so that the shape of the schedule shows on any
-// machine, however many cores it has.
+// Every op takes its time without taking a core, so that the schedule takes its time on any machine, however many cores
+// it has.
 class SleepingWorker : public Worker {
  public:
-  explicit SleepingWorker(std::chrono::milliseconds unit) : unit_(unit) {}
+  explicit SleepingWorker(std::chrono::milliseconds forward) : forward_(forward) {}
   void begin_run(const Program&) override {}
   void begin_iteration(int) override {}
   void compute(const Instruction& op) override {
-    std::this_thread::sleep_for(op.opcode == Opcode::backward ? 2 * unit_ : unit_);
+    std::this_thread::sleep_for(op.opcode == Opcode::backward ? 2 * forward_ : forward_);
   }
   Message take(const Instruction&) override { return {std::make_shared<int>(0)}; }
   void put(const Instruction&, Message) override {}
@@ -125,14 +126,14 @@ class SleepingWorker : public Worker {
   void end_run() override {}
 
  private:
-  std::chrono::milliseconds unit_;  // of F, I and W; B is I and W
+  std::chrono::milliseconds forward_;  // and of I and W; B is I and W
 };
 
 TEST_P(TwoClocks, AgreeOnTheMakespanOfOpsOfKnownLength) {
   constexpr int kRanks = 3, kMicros = 6;
   const System& system = find_system(GetParam(), "test");
   const Options options = resolve_options(system.options, {}, "test");
-  const bool one_stage = system.name == "data_parallel";
+  const bool one_stage = system.data_parallel;
   Placement placement = one_stage_per_rank(kRanks);
   if (one_stage) placement.stages = {{Rank(0), Rank(1), Rank(2)}};
   const StageGraph graph = chain(one_stage ? 1 : kRanks);
@@ -140,19 +141,19 @@ TEST_P(TwoClocks, AgreeOnTheMakespanOfOpsOfKnownLength) {
   const Program program = lower(system.schedule(order, options), graph, placement, system.weights(order, options));
   // A busy machine wakes sleepers late, by a time that does not grow with the sleep: what was too
   // long is tried again with longer ops. Nothing shortens a sleep.
-  for (int unit = 3;; unit *= 3) {
-    const double seconds = unit * 1e-3;
+  for (int forward_ms = 3;; forward_ms *= 3) {
+    const double seconds = forward_ms * 1e-3;
     const double simulated = simulate(program, uniform_costs(static_cast<int>(graph.size()), seconds, seconds, seconds),
                                       latency_cluster(kRanks, Seconds(1e-6)), identity_devices(kRanks))
                                  .end;
     std::vector<std::unique_ptr<Worker>> workers;
     for (int r = 0; r < kRanks; ++r)
-      workers.push_back(std::make_unique<SleepingWorker>(std::chrono::milliseconds(unit)));
+      workers.push_back(std::make_unique<SleepingWorker>(std::chrono::milliseconds(forward_ms)));
     const auto transport = make_thread_transport(program);
     const double measured = execute(program, *transport, workers, {.timeout = Seconds(60)}).seconds;
     EXPECT_GE(measured, 0.999 * simulated);
     if (measured <= 1.25 * simulated) break;
-    ASSERT_LT(unit, 200) << measured << " s instead of " << simulated;
+    ASSERT_LT(forward_ms, 200) << measured << " s instead of " << simulated;
   }
 }
 

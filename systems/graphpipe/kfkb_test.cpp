@@ -8,7 +8,7 @@
 #include <random>
 
 #include "harness/base/json_reader.h"
-#include "harness/program/check.h"
+#include "harness/program/check_schedule.h"
 
 namespace sluice {
 namespace {

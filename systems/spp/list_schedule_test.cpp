@@ -1,3 +1,4 @@
+#include "harness/program/check_schedule.h"
 #include "systems/spp/list_schedule.h"
 
 #include <gtest/gtest.h>
@@ -7,7 +8,6 @@
 #include <map>
 #include <set>
 
-#include "harness/program/check.h"
 
 namespace sluice {
 namespace {

@@ -10,7 +10,9 @@
 
 #include "harness/base/expect_error.h"
 #include "harness/pipeline/system.h"
-#include "harness/program/check.h"
+#include "harness/program/check_program.h"
+#include "harness/program/check_schedule.h"
+#include "harness/program/lowering.h"
 #include "harness/sim/simulate.h"
 #include "systems/spp/device_order.h"
 #include "systems/spp/replicated_partition.h"

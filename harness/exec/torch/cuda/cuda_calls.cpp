@@ -1,5 +1,5 @@
-// CUDA and NCCL themselves. NCCL's header and library are those of the wheel that torch was built
-// for: CMake puts them before the toolkit's, and nccl_versions() tells of both.
+// DeviceCalls by CUDA and NCCL themselves. NCCL's header and library are those of the wheel that torch was built for:
+// CMake puts them before the toolkit's, and nccl_versions() reports the versions of both.
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
@@ -22,7 +22,7 @@ void check(cudaError_t error, const char* what) {
   if (error != cudaSuccess) throw std::runtime_error(std::string("CUDA: ") + what + ": " + cudaGetErrorString(error));
 }
 
-// A call on a communicator that does not block may be under way: state() tells when it is done.
+// A call on a communicator that does not block may still be in progress: state() says when it is done.
 void check(ncclResult_t result, ncclComm_t comm, const char* what) {
   if (result == ncclSuccess || result == ncclInProgress) return;
   std::string text = std::string("NCCL: ") + what + ": " + ncclGetErrorString(result);

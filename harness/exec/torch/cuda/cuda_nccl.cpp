@@ -1,4 +1,4 @@
-// Ranks with a GPU each, over NCCL, in this process or in several. Built with SLUICE_CUDA.
+// Ranks with a GPU each, over NCCL, in this process or in several.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -12,14 +12,14 @@
 #include "harness/base/error.h"
 #include "harness/exec/nccl/nccl_transport.h"
 #include "harness/exec/threads.h"
-#include "harness/exec/torch/session/device_transport.h"
+#include "harness/exec/torch/cuda/cuda_backend.h"
 #include "harness/exec/torch/stage/tensor_message.h"
 
 namespace sluice {
 
 namespace {
 
-// A header (the payload of the host's messages) to another process.
+// Carries a message's header, the payload of the host transport's messages, to another process.
 class HeaderCodec : public MessageCodec {
  public:
   Encoded encode(Message& message) override {
@@ -39,8 +39,8 @@ class HeaderCodec : public MessageCodec {
   }
 };
 
-// Made on the channel's stream, so that the message may arrive while the rank computes: memory that
-// the compute stream gave away is not touched.
+// Allocated on the channel's stream, so that the message may arrive while the rank computes: memory that the compute
+// stream has freed but may still use is not touched.
 at::Tensor block_on_stream(std::int64_t bytes, DeviceCalls::Stream stream) {
   const c10::cuda::CUDAStreamGuard on(
       c10::cuda::getStreamFromExternal(static_cast<cudaStream_t>(stream), c10::cuda::current_device()));
@@ -70,7 +70,7 @@ class NcclTransports : public DeviceTransports {
   }
 
  private:
-  // Made by the first process and spread by the process group.
+  // The first process makes them, and the process group broadcasts them.
   std::vector<NcclId> ids_of(const CommunicatorPlan& plan) {
     if (!processes_) return NcclLinks::make_ids(plan, *calls_);
     std::vector<NcclId> ids(plan.communicators.size());
@@ -91,7 +91,7 @@ class NcclTransports : public DeviceTransports {
 
 }  // namespace
 
-std::unique_ptr<DeviceTransports> make_nccl_transports(std::vector<RankDevice*> devices, ProcessGroup* processes) {
+std::unique_ptr<DeviceTransports> make_cuda_nccl_transports(std::vector<RankDevice*> devices, ProcessGroup* processes) {
   std::set<int> used;
   for (const RankDevice* device : devices)
     if (device && !used.insert(device->device().index()).second)

@@ -1,4 +1,4 @@
-// A rank on a GPU: torch's streams and caching allocator, CUDA's events. Built with SLUICE_CUDA.
+// A rank on a GPU: torch's streams and caching allocator, CUDA's events.
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -12,10 +12,9 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/base/error.h"
-#include "harness/exec/session.h"
+#include "harness/exec/torch/cuda/cuda_backend.h"
 #include "harness/exec/torch/cuda/nccl_versions.h"
 #include "harness/exec/torch/stage/memory_counter.h"
-#include "harness/exec/torch/stage/rank_device.h"
 
 namespace sluice {
 
@@ -98,9 +97,9 @@ class CudaRankDevice : public RankDevice {
   std::vector<Event> marks_;
 };
 
-// Read when the driver starts, so before the first call of CUDA. Streams that share one of the
-// default 8 queues wait for one another; cuBLAS repeats its bits on several streams only with
-// workspaces of its own.
+// The driver reads these when it starts, so they are set before the first call of CUDA. Streams that share one of the
+// default 8 queues wait for one another; cuBLAS gives the same bits again on several streams only with a workspace for
+// each.
 void set_environment() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -117,8 +116,8 @@ int device_count() {
   return 0;
 }
 
-// The allocator tells of every allocation on the thread that makes it, so a rank's scopes count as
-// they do on the CPU. A block counts until no stream uses it any more.
+// The allocator reports every allocation on the thread that makes it, so a rank's memory scopes count as they do on the
+// CPU. A block counts until no stream uses it any more.
 void follow_allocator() {
   using Trace = c10::cuda::CUDACachingAllocator::TraceEntry;
   static std::once_flag once;
@@ -133,9 +132,16 @@ void follow_allocator() {
 
 std::string cuda_version_text(int code) { return std::to_string(code / 1000) + "." + std::to_string(code / 10 % 100); }
 
+// Which of the processes on its machine this one is, as the launcher says; its rank if the launcher does not say.
+int local_rank(const ProcessGroup& processes) {
+  for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"})
+    if (const char* text = std::getenv(name)) return std::atoi(text);
+  return processes.rank();
+}
+
 }  // namespace
 
-std::string cuda_refusal() {
+std::string refusal_of_this_machine() {
   set_environment();
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
@@ -146,15 +152,8 @@ std::string cuda_refusal() {
          "); see nvidia-smi and CUDA_VISIBLE_DEVICES";
 }
 
-// Which of the processes on its machine this one is, as the launcher says; its rank if it does not.
-static int local_rank(const ProcessGroup& processes) {
-  for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"})
-    if (const char* text = std::getenv(name)) return std::atoi(text);
-  return processes.rank();
-}
-
 std::vector<std::unique_ptr<RankDevice>> make_cuda_devices(std::size_t ranks, ProcessGroup* processes) {
-  if (const std::string refusal = cuda_refusal(); !refusal.empty()) throw InputError("device", refusal);
+  if (const std::string refusal = refusal_of_this_machine(); !refusal.empty()) throw InputError("device", refusal);
   at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
   at::globalContext().setAllowTF32CuBLAS(false);
   at::globalContext().setAllowTF32CuDNN(false);
@@ -171,7 +170,7 @@ std::vector<std::unique_ptr<RankDevice>> make_cuda_devices(std::size_t ranks, Pr
   return devices;
 }
 
-nlohmann::json describe_cuda() {
+nlohmann::json describe_this_machine() {
   nlohmann::json names = nlohmann::json::array();
   for (int d = 0; d < device_count(); ++d) {
     cudaDeviceProp properties{};

@@ -5,26 +5,26 @@
 #include <torch/torch.h>
 
 #include "harness/exec/session.h"
+#include "harness/exec/torch/session/device_backend.h"
 #include "harness/exec/torch/stage/fake_rank_device.h"
 #include "harness/program/example_schedules.h"
+#include "harness/program/lowering.h"
 
 namespace sluice {
+namespace {
 
-static std::vector<FakeRankDevice*> made;  // the last session's
+std::vector<FakeRankDevice*> made;  // the last session's
 
-// Takes the place of the one that refuses, in this test program.
-std::vector<std::unique_ptr<RankDevice>> make_cuda_devices(std::size_t ranks, ProcessGroup*) {
+std::vector<std::unique_ptr<RankDevice>> make_devices(std::size_t ranks, ProcessGroup*) {
   std::vector<std::unique_ptr<RankDevice>> devices;
   made.clear();
   for (std::size_t r = 0; r < ranks; ++r) {
-    auto device = make_fake_device();
+    auto device = std::make_unique<FakeRankDevice>();
     made.push_back(device.get());
     devices.push_back(std::move(device));
   }
   return devices;
 }
-
-namespace {
 
 constexpr std::int64_t kBatch = 24;
 constexpr int kMicros = 6, kUpdates = 4;
@@ -43,11 +43,15 @@ ModelGraph model() {
 struct Outcome {
   std::vector<std::vector<double>> weights;
   RunResult result;
-  std::vector<PeakMemory> peaks;
+  std::vector<MemoryByKind> peaks;
 };
 
 Outcome train(const std::vector<PlanStage>& stages, const Program& program, const std::string& device,
               double rate = 0.1) {
+  register_device_backend({.refusal = [] { return ""; },
+                           .describe = [] { return nullptr; },
+                           .make_devices = make_devices,
+                           .make_nccl_transports = nullptr});
   SessionSpec spec{.model = model()};
   spec.plan.stages = stages;
   spec.plan.micro_batch = spec.micro_batch = kBatch / kMicros;
@@ -130,8 +134,8 @@ TEST(RanksOnDevices, ALossThatIsReadLateStillEndsTheRunAtItsUpdate) {
 }
 
 TEST(RanksOnDevices, MemoryOfTheHostIsNotTheirs) {
-  for (const PeakMemory& peak : train(kPipeline, pipeline(), "cuda").peaks)
-    EXPECT_EQ(peak.total(), 0);  // the devices are the CPU, and nothing was told of a GPU's memory
+  for (const MemoryByKind& peak : train(kPipeline, pipeline(), "cuda").peaks)
+    EXPECT_EQ(peak.total(), Bytes(0));  // the devices are the CPU, and nothing was told of a GPU's memory
 }
 
 }  // namespace

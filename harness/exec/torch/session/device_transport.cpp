@@ -64,7 +64,7 @@ class DeviceThreadTransport : public Transport {
   void all_reduce(int group, int member, void* data, std::size_t count, ElementType type) override {
     const Part part{count * static_cast<std::size_t>(member) / members(group),
                     count * (static_cast<std::size_t>(member) + 1) / members(group), type};
-    agree_on_error(
+    on_all_members(
         group, member, data,
         [&](const std::vector<at::Tensor>& all) {
           const at::Tensor sum = sum_of(all, group, member);
@@ -75,7 +75,7 @@ class DeviceThreadTransport : public Transport {
   void all_gather(int group, int member, const Shard& /*own*/, void* data, std::size_t count,
                   ElementType type) override {
     // Slice k of member k, to the same place of the caller's.
-    agree_on_error(
+    on_all_members(
         group, member, data,
         [&](const std::vector<at::Tensor>& all) {
           for (std::size_t k = 0; k < all.size(); ++k)
@@ -85,7 +85,7 @@ class DeviceThreadTransport : public Transport {
         [&](std::size_t k) { return slice(k, count, type); });
   }
   void reduce_scatter(int group, int member, void* data, std::size_t count, ElementType type) override {
-    agree_on_error(
+    on_all_members(
         group, member, data,
         [&](const std::vector<at::Tensor>& all) {
           at::Tensor(all[static_cast<std::size_t>(member)]).copy_(sum_of(all, group, member));
@@ -124,7 +124,7 @@ class DeviceThreadTransport : public Transport {
 
   // Calls work with part_of(k) of every member k's data, behind everything that they have queued so
   // far, and lets them go on behind it.
-  void agree_on_error(int group, int member, void* data, const auto& work, const auto& part_of) {
+  void on_all_members(int group, int member, void* data, const auto& work, const auto& part_of) {
     const c10::InferenceMode no_autograd;
     Group& g = *groups_[static_cast<std::size_t>(group)];
     const auto own = static_cast<std::size_t>(member);

@@ -27,7 +27,7 @@ struct Replicas {
     if (n > 1) program.channels = {{Rank(0), Rank(1), 1}};
     transport = make_device_thread_transport(program, all);
   }
-  void agree_on_error(const std::function<void(int)>& work) {
+  void on_all_ranks(const std::function<void(int)>& work) {
     std::vector<std::thread> threads;
     for (int k = 0; k < static_cast<int>(devices.size()); ++k) threads.emplace_back(work, k);
     for (std::thread& thread : threads) thread.join();
@@ -45,7 +45,7 @@ TEST(DeviceThreadTransport, ReducesToTheSameBitsAsTheThreadsOfTheCpu) {
       for (int round = 0; round < 3; ++round) {
         std::vector<at::Tensor> mine;
         for (const at::Tensor& v : values) mine.push_back(v.clone());
-        r.agree_on_error([&](int k) {
+        r.on_all_ranks([&](int k) {
           r.transport->all_reduce(0, k, mine[static_cast<std::size_t>(k)].data_ptr(), static_cast<std::size_t>(count),
                                   ElementType::float32);
         });
@@ -58,7 +58,7 @@ TEST(DeviceThreadTransport, EveryMemberWaitsForAllOthersBeforeItReadsAndBeforeIt
   Replicas r(3);
   std::vector<at::Tensor> values(3, at::Tensor());
   for (at::Tensor& v : values) v = at::ones({4}, at::kDouble);
-  r.agree_on_error([&](int k) {
+  r.on_all_ranks([&](int k) {
     r.transport->all_reduce(0, k, values[static_cast<std::size_t>(k)].data_ptr(), 4, ElementType::float64);
   });
   for (const FakeRankDevice& device : r.devices) {

@@ -7,10 +7,11 @@
 #include "harness/exec/nccl/fake_devices.h"
 #include "harness/exec/session.h"
 #include "harness/exec/threads.h"
-#include "harness/exec/torch/session/device_transport.h"
+#include "harness/exec/torch/session/device_backend.h"
 #include "harness/exec/torch/stage/fake_rank_device.h"
 #include "harness/exec/torch/stage/tensor_message.h"
 #include "harness/program/example_schedules.h"
+#include "harness/program/lowering.h"
 
 namespace sluice {
 namespace {
@@ -93,14 +94,15 @@ class FakeNccl : public DeviceTransports {
   std::unique_ptr<NcclLinks> links_;
 };
 
-}  // namespace
-
-// Takes the place of the one that refuses, in this test program.
-std::unique_ptr<DeviceTransports> make_nccl_transports(std::vector<RankDevice*> ranks, ProcessGroup*) {
-  return std::make_unique<FakeNccl>(std::move(ranks));
+std::vector<std::unique_ptr<RankDevice>> make_devices(std::size_t ranks, ProcessGroup*) {
+  std::vector<std::unique_ptr<RankDevice>> all;
+  for (std::size_t r = 0; r < ranks; ++r) all.push_back(std::make_unique<DeviceWithStream>());
+  return all;
 }
 
-namespace {
+std::unique_ptr<DeviceTransports> make_transports(std::vector<RankDevice*> ranks, ProcessGroup*) {
+  return std::make_unique<FakeNccl>(std::move(ranks));
+}
 
 constexpr std::int64_t kBatch = 24;
 constexpr int kMicros = 6, kUpdates = 4;
@@ -123,8 +125,10 @@ struct Outcome {
 };
 
 Outcome train(const std::vector<PlanStage>& stages, const Program& program, bool nccl) {
-  const auto plain = make_fake_device;
-  if (nccl) make_fake_device = [] { return std::make_unique<DeviceWithStream>(); };
+  register_device_backend({.refusal = [] { return ""; },
+                           .describe = [] { return nullptr; },
+                           .make_devices = make_devices,
+                           .make_nccl_transports = make_transports});
   SessionSpec spec{.model = model()};
   spec.plan.stages = stages;
   spec.plan.micro_batch = spec.micro_batch = kBatch / kMicros;
@@ -133,7 +137,6 @@ Outcome train(const std::vector<PlanStage>& stages, const Program& program, bool
   spec.sharding = program.sharding;
   if (nccl) spec.device = "cuda", spec.transport = "nccl";
   const auto session = make_session(spec);
-  make_fake_device = plain;
   RunRequest request;
   request.iterations = kUpdates;
   request.timeout = Seconds(60);

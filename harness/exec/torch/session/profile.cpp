@@ -12,7 +12,7 @@
 #include <numeric>
 
 #include "harness/exec/session.h"
-#include "harness/exec/torch/stage/rank_device.h"
+#include "harness/exec/torch/session/device_backend.h"
 #include "harness/exec/torch/stage/stage_module.h"
 
 namespace sluice {
@@ -151,7 +151,7 @@ CostGraph measure_costs(const ModelGraph& model, std::int64_t micro_batch, int r
   // On a thread of its own: the stream is the thread's.
   return std::async(std::launch::async,
                     [&] {
-                      const auto gpu = make_cuda_devices(1);
+                      const auto gpu = make_rank_devices(1);
                       gpu[0]->enter();
                       return measure(model, micro_batch, repeats, gpu[0].get());
                     })

@@ -19,7 +19,7 @@
 #include "harness/exec/threads.h"
 #include "harness/exec/torch/session/across_processes.h"
 #include "harness/exec/torch/session/checkpoint.h"
-#include "harness/exec/torch/session/device_transport.h"
+#include "harness/exec/torch/session/device_backend.h"
 #include "harness/exec/torch/stage/stage_worker.h"
 
 namespace sluice {
@@ -47,7 +47,7 @@ class TorchSession : public Session {
     for (std::size_t s = 0; s < placement_.weight_gradient_ranks.size(); ++s)
       if (const Rank weight_gradient_rank = placement_.weight_gradient_ranks[s]; weight_gradient_rank.value >= 0)
         held[weight_gradient_rank.index()].push_back(StageId(s));
-    if (spec.device == "cuda") devices_ = make_cuda_devices(held.size(), processes());
+    if (spec.device == "cuda") devices_ = make_rank_devices(held.size(), processes());
     if (spec.transport == "nccl") nccl_ = make_nccl_transports(rank_devices(), processes());
     loss_stage_ = StageId(stage_of.back());
     const auto initial = starting_weights();
@@ -171,13 +171,13 @@ class TorchSession : public Session {
     updates_ = checkpoint.updates;
   }
 
-  std::vector<PeakMemory> peak_memory() const override {
-    std::vector<PeakMemory> peaks;
+  std::vector<MemoryByKind> peak_memory() const override {
+    std::vector<MemoryByKind> peaks;
     if (processes()) {
       ByteWriter own;
       own.value(worker(static_cast<std::size_t>(processes()->rank())).counters()->peak());
       for (const std::string& bytes : processes()->all_gather(own.bytes()))
-        peaks.push_back(ByteReader(bytes).value<PeakMemory>());
+        peaks.push_back(ByteReader(bytes).value<MemoryByKind>());
       return peaks;
     }
     for (std::size_t r = 0; r < workers_.size(); ++r) peaks.push_back(worker(r).counters()->peak());

@@ -5,7 +5,6 @@
 #include <ATen/ATen.h>
 
 #include <chrono>
-#include <functional>
 
 #include "harness/exec/torch/stage/rank_device.h"
 
@@ -51,11 +50,6 @@ class FakeRankDevice : public RankDevice {
   Clock::time_point begin_;
   double begin_seconds_ = 0;
   std::vector<Clock::time_point> marks_;
-};
-
-// Makes the devices of the next session's ranks in this test program.
-inline std::function<std::unique_ptr<FakeRankDevice>()> make_fake_device = [] {
-  return std::make_unique<FakeRankDevice>();
 };
 
 }  // namespace sluice

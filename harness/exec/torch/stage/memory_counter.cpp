@@ -21,11 +21,16 @@ void MemoryCounters::add(MemoryKind kind, std::int64_t bytes) {
   }
   // The rest only the rank's own thread: what is resident has one writer.
   if (kind == MemoryKind::buffers) return;
-  const auto now = [&](MemoryKind k) { return bytes_[static_cast<std::size_t>(k)].load(std::memory_order_relaxed); };
-  const PeakMemory resident{now(MemoryKind::weights),   now(MemoryKind::versions),    now(MemoryKind::gradients),
-                            now(MemoryKind::optimizer), now(MemoryKind::activations), 0};
-  if (resident.total() > peak_resident_.load(std::memory_order_relaxed)) {
-    peak_resident_.store(resident.total(), std::memory_order_relaxed);
+  const auto now = [&](MemoryKind k) {
+    return Bytes(bytes_[static_cast<std::size_t>(k)].load(std::memory_order_relaxed));
+  };
+  const MemoryByKind resident{.weights = now(MemoryKind::weights),
+                              .versions = now(MemoryKind::versions),
+                              .gradients = now(MemoryKind::gradients),
+                              .optimizer = now(MemoryKind::optimizer),
+                              .activations = now(MemoryKind::activations)};
+  if (resident.total().value > peak_resident_.load(std::memory_order_relaxed)) {
+    peak_resident_.store(resident.total().value, std::memory_order_relaxed);
     resident_ = resident;
   }
 }
@@ -35,9 +40,9 @@ void MemoryCounters::remove(MemoryKind kind, std::int64_t bytes) {
   total_.fetch_sub(bytes, std::memory_order_relaxed);
 }
 
-PeakMemory MemoryCounters::peak() const {
-  PeakMemory peak = resident_;
-  peak.buffers = peak_total_.load() - resident_.total();
+MemoryByKind MemoryCounters::peak() const {
+  MemoryByKind peak = resident_;
+  peak.buffers = Bytes(peak_total_.load()) - resident_.total();
   return peak;
 }
 

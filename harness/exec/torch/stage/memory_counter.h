@@ -11,7 +11,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "harness/exec/session.h"
+#include "harness/pipeline/memory_by_kind.h"
 
 namespace sluice {
 
@@ -29,13 +29,13 @@ class MemoryCounters {
   void remove(MemoryKind kind, std::int64_t bytes);
   // Kinds but buffers: at the moment of their largest sum. buffers: what the peak of everything
   // adds to that, so that total() is the peak. Call while the rank is idle.
-  PeakMemory peak() const;
+  MemoryByKind peak() const;
   void reset_peak();
 
  private:
   std::array<std::atomic<std::int64_t>, 6> bytes_{};
   std::atomic<std::int64_t> total_{0}, peak_total_{0}, peak_resident_{0};
-  PeakMemory resident_;  // at the peak of what is resident; buffers 0
+  MemoryByKind resident_;  // at the peak of what is resident; buffers 0
   bool of_gpu_;
 };
 

@@ -11,7 +11,8 @@ namespace {
 // 3 * 5 + 7 + 1 = 23 elements: no multiple of 2, 3 or 4.
 const std::vector<ParameterSpec> kParameters{
     {.name = "a", .shape = {3, 5}}, {.name = "b", .shape = {7}}, {.name = "c", .shape = {1}}};
-constexpr std::int64_t kSize = 23, kBytes = 8;
+constexpr std::int64_t kSize = 23;
+constexpr Bytes kBytes(8);  // of one element
 
 std::vector<at::Tensor> random_tensors(int seed) {
   std::vector<at::Tensor> result;
@@ -221,12 +222,12 @@ TEST(ShardedWeights, CountTheSliceAlwaysAndTheWholeWhileItIsThere) {
   const OptimizerSpec adam{.kind = OptimizerSpec::Kind::adam};
   Members m(2, false, adam);
   const auto peak = [&] {
-    const PeakMemory p = m.counters[0]->peak();
+    const MemoryByKind p = m.counters[0]->peak();
     m.counters[0]->reset_peak();
     return p;
   };
   m.begin(1);
-  PeakMemory p = peak();
+  MemoryByKind p = peak();
   EXPECT_EQ(p.weights, 12 * kBytes);
   EXPECT_EQ(p.gradients, 12 * kBytes);
   EXPECT_EQ(p.optimizer, 2 * 12 * kBytes);

@@ -1,4 +1,4 @@
-#include "harness/program/sharded_places.h"
+#include "harness/program/sharding_instructions.h"
 
 #include <algorithm>
 #include <map>
@@ -48,11 +48,11 @@ Instruction collective(Opcode opcode, const Op& op) {
 
 }  // namespace
 
-ShardedPlaces sharded_places(const Program& program, const std::vector<Op>& ops) {
-  ShardedPlaces places;
-  if (std::ranges::none_of(ops, [&](const Op& op) { return program.sharded(op.stage); })) return places;
-  places.before.resize(ops.size());
-  places.after.resize(ops.size());
+ShardingInstructions sharding_instructions(const Program& program, const std::vector<Op>& ops) {
+  ShardingInstructions result;
+  if (std::ranges::none_of(ops, [&](const Op& op) { return program.sharded(op.stage); })) return result;
+  result.before.resize(ops.size());
+  result.after.resize(ops.size());
   const RankCollectives where = collectives(Schedule{{ops}, program.microbatches}, program.sharding).front();
   const auto of_stage = [&](std::size_t step, StageId stage) -> const Op& {
     return ops[step].stage == stage ? ops[step] : ops[step + 1];
@@ -61,17 +61,17 @@ ShardedPlaces sharded_places(const Program& program, const std::vector<Op>& ops)
   for (const Visit& visit : visits(program, ops, where.gathers)) {
     std::size_t at = visit.first;
     for (int k = 0; k < program.sharding.prefetch && at > freed[visit.stage]; ++k) at = step_begin(ops, at - 1);
-    places.before[at].push_back(collective(Opcode::gather_weights, of_stage(visit.first, visit.stage)));
+    result.before[at].push_back(collective(Opcode::gather_weights, of_stage(visit.first, visit.stage)));
     const std::size_t last_step = step_begin(ops, visit.last);
     Instruction drop = collective(Opcode::free_weights, of_stage(last_step, visit.stage));
     drop.channel = -1;
-    places.after[visit.last].push_back(drop);
+    result.after[visit.last].push_back(drop);
     freed[visit.stage] = visit.last + 1;
   }
   for (const Collective& c : where.reductions)
     if (program.sharded(c.stage))
-      places.after[step_end(ops, c.op)].push_back(collective(Opcode::reduce_scatter, ops[c.op]));
-  return places;
+      result.after[step_end(ops, c.op)].push_back(collective(Opcode::reduce_scatter, ops[c.op]));
+  return result;
 }
 
 }  // namespace sluice

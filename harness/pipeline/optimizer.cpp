@@ -1,15 +1,15 @@
-#include "harness/exec/session.h"
+#include "harness/pipeline/optimizer.h"
 
 namespace sluice {
 
 int OptimizerSpec::state_tensors() const {
   switch (kind) {
-    case Kind::sgd:
+    case OptimizerKind::sgd:
       return momentum > 0 ? 1 : 0;
-    case Kind::rmsprop:
+    case OptimizerKind::rmsprop:
       return 1;
-    case Kind::adam:
-    case Kind::adamw:
+    case OptimizerKind::adam:
+    case OptimizerKind::adamw:
       return 2;
   }
   return 0;
@@ -24,7 +24,7 @@ bool uses_delta(const WeightRule& rule, StageId stage, WeightRule::Delta delta) 
 
 int delta_tensors(const OptimizerSpec& optimizer, const WeightRule& rule, StageId stage) {
   using Delta = WeightRule::Delta;
-  const bool momentum = optimizer.kind == OptimizerSpec::Kind::sgd && optimizer.momentum > 0;
+  const bool momentum = optimizer.kind == OptimizerKind::sgd && optimizer.momentum > 0;
   const bool state = uses_delta(rule, stage, Delta::state);
   const bool plus = uses_delta(rule, stage, Delta::state_plus_gradient);
   const bool only = uses_delta(rule, stage, Delta::momentum_only);
@@ -33,7 +33,7 @@ int delta_tensors(const OptimizerSpec& optimizer, const WeightRule& rule, StageI
     if (state && optimizer.nesterov) ++n;
     n += (plus ? 1 : 0) + (only ? 1 : 0);
   } else if (state || plus || only) {
-    ++n;  // without a momentum buffer the released codes' forms are the plain one
+    ++n;  // without a momentum buffer the forms of the released programs are all the last step
   }
   return n;
 }

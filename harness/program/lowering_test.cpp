@@ -1,4 +1,4 @@
-#include "harness/program/program.h"
+#include "harness/program/lowering.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -7,11 +7,15 @@
 #include <set>
 
 #include "harness/base/expect_error.h"
-#include "harness/program/check.h"
+#include "harness/program/check_program.h"
 #include "harness/program/example_schedules.h"
 
 namespace sluice {
 namespace {
+
+bool is_forward_or_backward(const Instruction& i) {
+  return i.opcode == Opcode::forward || i.opcode == Opcode::backward;
+}
 
 const WeightRule kPipeDream{.update = WeightRule::Update::every_backward};
 
@@ -221,9 +225,9 @@ TEST(LowerTest, ReplicasThatWouldWaitForOneAnotherAreRefused) {
   // Rank 0 reduces after its batch 0 before it forwards batch 2; rank 1 wants batch 3's gradient of
   // rank 2 first, which comes after batch 2.
   const std::string error = error_of([] {
-    lower(parse_schedule("rank 0: 0F0 0B0 0F2 0B2\nrank 1: 0F1 0F3 0B3 0B1\n"
-                         "rank 2: 1F0 1B0 1F1 1F2 1B2 1F3 1B3 1B1\n"),
-          chain(2), {{{Rank(0), Rank(1)}, {Rank(2)}}}, kPipeDream);
+    checked(lower(parse_schedule("rank 0: 0F0 0B0 0F2 0B2\nrank 1: 0F1 0F3 0B3 0B1\n"
+                                 "rank 2: 1F0 1B0 1F1 1F2 1B2 1F3 1B3 1B1\n"),
+                  chain(2), {{{Rank(0), Rank(1)}, {Rank(2)}}}, kPipeDream));
   });
   EXPECT_NE(error.find("waits for ever"), std::string::npos) << error;
 }
@@ -270,7 +274,7 @@ TEST(VersionsTest, DoubleBufferingNeedsStagesMinusOneMicroBatches) {
       const Program lowered = program();
       for (const auto& rank : lowered.ranks)
         for (const Instruction& i : rank)
-          if (i.opcode <= Opcode::backward) {
+          if (is_forward_or_backward(i)) {
             EXPECT_EQ(i.version, std::max(0, i.micro.value / m - 1)) << to_text(i);
           }
     }
@@ -285,7 +289,7 @@ TEST(VersionsTest, PredictionsStartFromTheNewestAndAreSharedAsTheRuleSays) {
   const Program program = lower(example_1f1b(2, 6), chain(2), one_stage_per_rank(2), rule);
   std::vector<std::string> reads;
   for (const Instruction& i : program.ranks[0])
-    if (i.opcode <= Opcode::backward)
+    if (is_forward_or_backward(i))
       reads.push_back(to_text(i) + " " + std::to_string(i.version) + "+" + std::to_string(i.horizon) + " #" +
                       std::to_string(i.prediction));
   // F0 F1 share prediction 0; F2 is the bellwether of the next update, before any step.
@@ -302,7 +306,7 @@ TEST(VersionsTest, WeightStashingFollowsTheClosedForm) {
     const Program program = lower(example_1f1b(stages, n), chain(stages), one_stage_per_rank(stages), kPipeDream);
     for (int k = 0; k < stages; ++k)
       for (const Instruction& i : program.ranks[static_cast<std::size_t>(k)])
-        if (i.opcode <= Opcode::backward) {
+        if (is_forward_or_backward(i)) {
           EXPECT_EQ(i.version, std::max(0, i.micro.value + 1 - stages + k)) << to_text(i);
         }
   }
@@ -315,7 +319,7 @@ TEST(VersionsTest, VerticalSyncReadsTheInputStagesVersionEverywhere) {
     const Program program = lower(example_1f1b(stages, 12), chain(stages), one_stage_per_rank(stages), rule);
     for (const auto& rank : program.ranks)
       for (const Instruction& i : rank)
-        if (i.opcode <= Opcode::backward) {
+        if (is_forward_or_backward(i)) {
           EXPECT_EQ(i.version, std::max(0, i.micro.value + 1 - stages)) << to_text(i);
         }
   }
@@ -330,7 +334,7 @@ TEST(VersionsTest, VerticalSyncOfSeveralInputStagesIsOneVersion) {
   const Program program = lower(example_1f1b(4, 12), graph, one_stage_per_rank(4), rule);
   for (const auto& rank : program.ranks)
     for (const Instruction& i : rank)
-      if (i.opcode <= Opcode::backward) {
+      if (is_forward_or_backward(i)) {
         EXPECT_EQ(i.version, std::max(0, i.micro.value - 3)) << to_text(i);
       }
 }

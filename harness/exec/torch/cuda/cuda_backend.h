@@ -1,0 +1,14 @@
+// The parts of the CUDA backend (harness/exec/torch/session/device_backend.h says what each does), which cuda_backend.cpp
+// registers.
+#pragma once
+
+#include "harness/exec/torch/session/device_backend.h"
+
+namespace sluice {
+
+std::string refusal_of_this_machine();
+nlohmann::json describe_this_machine();
+std::vector<std::unique_ptr<RankDevice>> make_cuda_devices(std::size_t ranks, ProcessGroup* processes);
+std::unique_ptr<DeviceTransports> make_cuda_nccl_transports(std::vector<RankDevice*> devices, ProcessGroup* processes);
+
+}  // namespace sluice

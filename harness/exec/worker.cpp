@@ -1,0 +1,18 @@
+#include "harness/exec/worker.h"
+
+#include <stdexcept>
+#include <string>
+
+namespace sluice {
+
+static std::logic_error not_sharded(StageId stage) {
+  return std::logic_error("the worker has no shards of stage " + std::to_string(stage.value));
+}
+
+Worker::Gathering Worker::begin_gather(StageId stage) { throw not_sharded(stage); }
+void Worker::free_weights(StageId stage) { throw not_sharded(stage); }
+Worker::Buffer Worker::begin_reduce_scatter(StageId stage) { throw not_sharded(stage); }
+void Worker::end_reduce_scatter(StageId stage) { throw not_sharded(stage); }
+void Worker::add_reduced(StageId stage, const void*) { throw not_sharded(stage); }
+
+}  // namespace sluice

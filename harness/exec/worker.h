@@ -1,0 +1,59 @@
+// Worker: what the instructions of one rank do. The executor knows instructions, messages and time; the worker knows
+// layers, weights and gradients. exec/torch has the real one, tests of the executor use a fake.
+#pragma once
+
+#include <cstddef>
+
+#include "harness/exec/transport.h"
+#include "harness/program/program.h"
+
+namespace sluice {
+
+// The clock of a rank whose device works behind its thread (a GPU's stream): the thread's own clock would show when an
+// op was queued, not when it was done.
+class DeviceClock {
+ public:
+  virtual ~DeviceClock() = default;
+  virtual void start(double seconds) = 0;   // now, with nothing queued, so many seconds of the run are over
+  virtual double mark() = 0;                // queues a mark behind everything so far; its number, from 1
+  virtual double seconds(double mark) = 0;  // waits until the device has passed the mark; 0 for mark 0
+};
+
+// The stages of one rank. Called by that rank's thread only.
+class Worker {
+ public:
+  virtual ~Worker() = default;
+  virtual void begin_run(const Program& program) = 0;  // on the rank's own thread, before the first iteration
+  virtual void begin_iteration(int iteration) = 0;
+  virtual void compute(const Instruction& op) = 0;    // F, B, I, W or a recomputation
+  virtual Message take(const Instruction& send) = 0;  // the message of this send, from what the ops before it made
+  virtual void put(const Instruction& receive, Message message) = 0;
+  // The gradients to reduce over the replicas of a stage: contiguous memory.
+  struct Buffer {
+    void* data;
+    std::size_t count;
+    ElementType type;
+  };
+  virtual Buffer gradients(StageId stage) = 0;
+  // The following are called for sharded stages only (harness/pipeline/sharding.h); a worker without any need not
+  // override them. `count` is of one member's slice, `data` holds the slices of all members in their order.
+  //
+  // Memory for the gathered weights, with the own slice filled in. Ops may read it after the collective.
+  struct Gathering {
+    Buffer all;
+    Shard own;
+  };
+  virtual Gathering begin_gather(StageId stage);
+  virtual void free_weights(StageId stage);
+  // The gradients to reduce-scatter; their memory is in use until end_reduce_scatter().
+  virtual Buffer begin_reduce_scatter(StageId stage);
+  virtual void end_reduce_scatter(StageId stage);
+  // The own slice's sum over the members, once per reduce-scatter in their order and before the step; at times after
+  // other ops of the stage.
+  virtual void add_reduced(StageId stage, const void* sum);
+  virtual void step(const Instruction& step) = 0;
+  virtual void end_run() = 0;
+  virtual DeviceClock* clock() { return nullptr; }  // none: an op is done when its call returns
+};
+
+}  // namespace sluice

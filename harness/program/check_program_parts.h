@@ -1,0 +1,18 @@
+// Parts of check(Program) (check_program.h) that are long enough for files of their own.
+#pragma once
+
+#include <vector>
+
+#include "harness/program/program.h"
+#include "harness/program/violation.h"
+
+namespace sluice {
+
+// Gathered copies, and gradients that wait for a reduce-scatter, of one rank's sharded stages, in program order.
+void check_sharding(const Program& program, Rank rank, std::vector<Violation>& found);
+
+// Runs the program without time (its data, messages and collectives): inputs that come too late, and deadlocks. The
+// program's channels must have passed their check.
+void run_without_time(const Program& program, std::vector<Violation>& found);
+
+}  // namespace sluice

@@ -1,0 +1,294 @@
+#include "harness/program/check_schedule.h"
+
+#include <algorithm>
+
+namespace sluice {
+
+namespace {
+
+constexpr std::size_t kKinds = 4;
+constexpr std::size_t place_of(OpKind kind) {
+  switch (kind) {
+    case OpKind::forward:
+      return 0;
+    case OpKind::backward:
+      return 1;
+    case OpKind::input_gradient:
+      return 2;
+    case OpKind::weight_gradient:
+      return 3;
+  }
+  return 0;
+}
+
+// A number for every op that a schedule could have: how often it was seen.
+class OpCounts {
+ public:
+  OpCounts(std::size_t stages, int micros)
+      : micros_(static_cast<std::size_t>(micros)), counts_(stages * micros_ * kKinds, 0) {}
+  // Of a stage and micro-batch.
+  std::size_t slot(StageId stage, Micro micro) const { return stage.index() * micros_ + micro.index(); }
+  std::uint8_t& of(const Op& op) { return counts_[slot(op.stage, op.micro) * kKinds + place_of(op.kind)]; }
+  bool has(OpKind kind, StageId stage, Micro micro) const {
+    return counts_[slot(stage, micro) * kKinds + place_of(kind)] > 0;
+  }
+
+ private:
+  std::size_t micros_;
+  std::vector<std::uint8_t> counts_;
+};
+
+// Ops that do not exist, are on a wrong rank or come twice.
+void check_every_op(const Schedule& schedule, const StageGraph& graph, const Placement& placement, OpCounts& counts,
+                    std::vector<Violation>& found) {
+  using Kind = Violation::Kind;
+  for (std::size_t r = 0; r < schedule.ranks.size(); ++r)
+    for (const Op& op : schedule.ranks[r]) {
+      if (op.stage.value < 0 || op.stage.index() >= graph.size() || op.micro.value < 0 ||
+          op.micro.value >= schedule.microbatches / graph.micros_per_op_of(op.stage)) {
+        found.push_back(
+            {Kind::wrong_rank, on_rank(r) + to_text(op) + " names a stage or micro-batch that does not exist"});
+        continue;
+      }
+      const Rank home = placement.rank_of(op);
+      if (home != Rank(r))
+        found.push_back(
+            {Kind::wrong_rank, on_rank(r) + to_text(op) + " belongs to rank " + std::to_string(home.value)});
+      std::uint8_t& n = counts.of(op);
+      if (n == 1) found.push_back({Kind::duplicate_op, on_rank(r) + to_text(op) + " is run twice"});
+      n = static_cast<std::uint8_t>(std::min(n + 1, 2));
+    }
+}
+
+// An op that overlaps the next one is the first of two.
+void check_pairs(const Schedule& schedule, std::vector<Violation>& found) {
+  for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
+    const auto& ops = schedule.ranks[r];
+    for (std::size_t k = 0; k < ops.size(); ++k)
+      if (ops[k].overlapped && (k + 1 == ops.size() || ops[k + 1].overlapped))
+        found.push_back({Violation::Kind::wrong_order, on_rank(r) + to_text(ops[k]) + " is half a pair: it overlaps " +
+                                                           (k + 1 == ops.size() ? "nothing" : "the half of another")});
+  }
+}
+
+// Every micro-batch has an F on every stage, and either a B or an I and a W.
+void check_nothing_is_missing(const Schedule& schedule, const StageGraph& graph, const OpCounts& counts,
+                              std::vector<Violation>& found) {
+  using Kind = Violation::Kind;
+  for (std::size_t s = 0; s < graph.size(); ++s)
+    for (int m = 0; m < schedule.microbatches / graph.micros_per_op_of(StageId(s)); ++m) {
+      const auto seen = [&](OpKind kind) { return counts.has(kind, StageId(s), Micro(m)); };
+      const auto missing = [&](OpKind kind) {
+        found.push_back({Kind::missing_op, to_text(Op{kind, StageId(s), Micro(m)}) + " is run by no rank"});
+      };
+      if (!seen(OpKind::forward)) missing(OpKind::forward);
+      const bool split = seen(OpKind::input_gradient) || seen(OpKind::weight_gradient);
+      if (!split && !seen(OpKind::backward)) missing(OpKind::backward);
+      if (split && !seen(OpKind::input_gradient)) missing(OpKind::input_gradient);
+      if (split && !seen(OpKind::weight_gradient)) missing(OpKind::weight_gradient);
+      if (split && seen(OpKind::backward))
+        found.push_back({Kind::duplicate_op, to_text(Op{OpKind::backward, StageId(s), Micro(m)}) +
+                                                 " is run both whole and split into I and W"});
+    }
+}
+
+// Runs the schedule without time: every rank advances until its next op waits for another rank.
+class Dependencies {
+ public:
+  Dependencies(const Schedule& schedule, const StageGraph& graph, const Placement& placement)
+      : schedule_(schedule),
+        graph_(graph),
+        placement_(placement),
+        done_(graph.size(), schedule.microbatches),
+        next_(schedule.ranks.size(), 0),
+        waiters_(graph.size() * static_cast<std::size_t>(schedule.microbatches)) {}
+
+  void run(std::vector<Violation>& found) {
+    std::vector<std::size_t> ready(schedule_.ranks.size());
+    for (std::size_t r = 0; r < ready.size(); ++r) ready[r] = ready.size() - 1 - r;
+    while (!ready.empty()) {
+      const std::size_t r = ready.back();
+      ready.pop_back();
+      const auto& ops = schedule_.ranks[r];
+      while (next_[r] < ops.size()) {
+        Op needed;
+        if (step_blocked(r, &needed) != nullptr) {
+          waiters_[slot(needed)].push_back(r);
+          break;
+        }
+        bool more = true;  // ops of the step
+        for (; more; ++next_[r]) {
+          const Op& op = ops[next_[r]];
+          more = op.overlapped;
+          done_.of(op) = 1;
+          for (const std::size_t waiter : waiters_[slot(op)]) ready.push_back(waiter);
+          waiters_[slot(op)].clear();
+        }
+      }
+    }
+    for (std::size_t r = 0; r < next_.size(); ++r)
+      if (next_[r] < schedule_.ranks[r].size()) report(r, found);
+  }
+
+ private:
+  std::size_t slot(const Op& op) const { return done_.slot(op.stage, op.micro); }
+  bool is_done(OpKind kind, StageId stage, Micro micro) const { return done_.has(kind, stage, micro); }
+  bool gradient_done(StageId stage, Micro micro) const {
+    return is_done(OpKind::backward, stage, micro) || is_done(OpKind::input_gradient, stage, micro);
+  }
+
+  bool blocked(const Op& op, Op* needed) const {
+    const auto need = [&](OpKind kind, StageId stage, Micro micro) {
+      *needed = {kind, stage, micro};
+      return true;
+    };
+    if (op.kind == OpKind::forward) {
+      for (const StageId p : graph_.predecessors[op.stage.index()]) {
+        const auto [first, last] = neighbour_ops(graph_, op.stage, op.micro, p);
+        for (Micro m(first); m.value < last; ++m.value)
+          if (!is_done(OpKind::forward, p, m)) return need(OpKind::forward, p, m);
+      }
+      return false;
+    }
+    if (op.kind == OpKind::weight_gradient)
+      return is_done(OpKind::input_gradient, op.stage, op.micro) ? false
+                                                                 : need(OpKind::input_gradient, op.stage, op.micro);
+    if (!is_done(OpKind::forward, op.stage, op.micro)) return need(OpKind::forward, op.stage, op.micro);
+    for (const StageId s : graph_.successors[op.stage.index()]) {
+      const auto [first, last] = neighbour_ops(graph_, op.stage, op.micro, s);
+      for (Micro m(first); m.value < last; ++m.value)
+        if (!gradient_done(s, m)) return need(OpKind::backward, s, m);
+    }
+    return false;
+  }
+
+  // The op that keeps the rank from its next step (an op, or a pair as one); none: it can go on.
+  const Op* step_blocked(std::size_t r, Op* needed) const {
+    const Op* op = &schedule_.ranks[r][next_[r]];
+    if (blocked(*op, needed)) return op;
+    return op->overlapped && blocked(op[1], needed) ? op + 1 : nullptr;
+  }
+
+  void report(std::size_t r, std::vector<Violation>& found) const {
+    Op needed;
+    const Op& op = *step_blocked(r, &needed);
+    const auto home = placement_.rank_of(needed).index();
+    const auto& ops = schedule_.ranks[home];
+    const auto position = std::ranges::find_if(ops, [&](const Op& o) {
+      const bool same_kind =
+          o.kind == needed.kind || (needed.kind == OpKind::backward && o.kind == OpKind::input_gradient);
+      return same_kind && o.stage == needed.stage && o.micro == needed.micro;
+    });
+    const std::string what = position == ops.end() ? to_text(needed) : to_text(*position);
+    if (home == r) {
+      const bool one_step = position != ops.end() && position->overlapped && &op == &*position + 1;
+      found.push_back(
+          {Violation::Kind::wrong_order,
+           on_rank(r) + to_text(op) + (one_step ? " overlaps " : " comes before ") + what + ", which it needs"});
+    } else {
+      const std::string at = next_[home] < ops.size() ? to_text(ops[next_[home]]) : "its end";
+      found.push_back({Violation::Kind::deadlock, on_rank(r) + to_text(op) + " is blocked: it waits for " + what +
+                                                      " of rank " + std::to_string(home) + ", which is blocked at " +
+                                                      at});
+    }
+  }
+
+  const Schedule& schedule_;
+  const StageGraph& graph_;
+  const Placement& placement_;
+  OpCounts done_;
+  std::vector<std::size_t> next_;
+  std::vector<std::vector<std::size_t>> waiters_;
+};
+
+// Where micro-batches are given to replicas by name, every replica must get one.
+void check_replicas(const Placement& placement, std::size_t stage, int microbatches, std::vector<Violation>& found) {
+  using Kind = Violation::Kind;
+  const auto m = static_cast<std::size_t>(microbatches);
+  if (placement.replica_of.size() != m) {
+    if (stage == 0)
+      found.push_back({Kind::wrong_rank, "the placement gives " + std::to_string(placement.replica_of.size()) +
+                                             " micro-batches to replicas, the schedule has " +
+                                             std::to_string(microbatches)});
+    return;
+  }
+  const std::size_t replicas = placement.stages[stage].size();
+  if (replicas < 2) return;
+  std::vector<bool> used(replicas, false);
+  for (const std::size_t replica : placement.replica_of) used[replica % replicas] = true;
+  const auto idle = std::ranges::find(used, false);
+  if (idle != used.end())
+    found.push_back({Kind::missing_op, "stage " + std::to_string(stage) + ": replica " +
+                                           std::to_string(idle - used.begin()) +
+                                           " has no micro-batch, hence no gradient to reduce"});
+}
+
+// Stages that take several micro-batches at once must take all of them, a whole number of times.
+void check_micros_per_op(const StageGraph& graph, int microbatches, std::vector<Violation>& found) {
+  for (std::size_t s = 0; s < graph.micros_per_op.size(); ++s)
+    if (graph.micros_per_op[s] < 1 || microbatches % graph.micros_per_op[s] != 0)
+      found.push_back({Violation::Kind::missing_op, "stage " + std::to_string(s) + " takes " +
+                                                        std::to_string(graph.micros_per_op[s]) +
+                                                        " micro-batches at once, which " +
+                                                        std::to_string(microbatches) + " micro-batches do not allow"});
+}
+
+// The ranks of one stage: there are some, each once, and each has a micro-batch.
+void check_ranks_of_stage(const Schedule& schedule, const StageGraph& graph, const Placement& placement, std::size_t s,
+                          std::vector<Violation>& found) {
+  std::vector<Rank> ranks = placement.stages[s];
+  std::ranges::sort(ranks);
+  const std::string stage = "stage " + std::to_string(s);
+  if (ranks.empty() || ranks.front() < Rank(0))
+    found.push_back({Violation::Kind::wrong_rank, stage + " has no rank"});
+  else if (std::ranges::adjacent_find(ranks) != ranks.end())
+    found.push_back({Violation::Kind::wrong_rank, stage + " is on one rank twice"});
+  else if (const int ops =
+               s < graph.size() ? schedule.microbatches / graph.micros_per_op_of(StageId(s)) : schedule.microbatches;
+           ranks.size() > 1 && ranks.size() > static_cast<std::size_t>(ops))
+    found.push_back({Violation::Kind::missing_op, stage + " has " + std::to_string(ranks.size()) + " replicas for " +
+                                                      std::to_string(ops) +
+                                                      " micro-batches: one of them would have no gradient to reduce"});
+  else if (!placement.replica_of.empty())
+    check_replicas(placement, s, schedule.microbatches, found);
+  if (placement.has_weight_gradient_rank(StageId(s)) &&
+      (ranks.size() != 1 || ranks.front() == placement.weight_gradient_ranks[s]))
+    found.push_back({Violation::Kind::wrong_rank, stage + " runs its weight gradients on rank " +
+                                                      std::to_string(placement.weight_gradient_ranks[s].value) +
+                                                      ", which must be another than the one rank of the stage"});
+}
+
+void check_placement(const Schedule& schedule, const StageGraph& graph, const Placement& placement,
+                     std::vector<Violation>& found) {
+  if (static_cast<std::size_t>(placement.rank_count()) > schedule.ranks.size())
+    found.push_back({Violation::Kind::wrong_rank, "the placement has " + std::to_string(placement.rank_count()) +
+                                                      " ranks, the schedule " + std::to_string(schedule.ranks.size())});
+  if (placement.stages.size() != graph.size())
+    found.push_back({Violation::Kind::wrong_rank, "the placement has " + std::to_string(placement.stages.size()) +
+                                                      " stages, the stage graph " + std::to_string(graph.size())});
+  if (!placement.weight_gradient_ranks.empty() && placement.weight_gradient_ranks.size() != placement.stages.size()) {
+    found.push_back({Violation::Kind::wrong_rank,
+                     "the placement has " + std::to_string(placement.weight_gradient_ranks.size()) +
+                         " ranks for weight gradients, and " + std::to_string(placement.stages.size()) + " stages"});
+    return;
+  }
+  for (std::size_t s = 0; s < placement.stages.size(); ++s) check_ranks_of_stage(schedule, graph, placement, s, found);
+}
+
+}  // namespace
+
+std::vector<Violation> check(const Schedule& schedule, const StageGraph& graph, const Placement& placement) {
+  std::vector<Violation> found;
+  check_micros_per_op(graph, schedule.microbatches, found);
+  if (!found.empty()) return found;
+  check_placement(schedule, graph, placement, found);
+  if (!found.empty()) return found;
+  OpCounts counts(graph.size(), schedule.microbatches);
+  check_every_op(schedule, graph, placement, counts, found);
+  check_pairs(schedule, found);
+  check_nothing_is_missing(schedule, graph, counts, found);
+  if (found.empty()) Dependencies(schedule, graph, placement).run(found);
+  return found;
+}
+
+}  // namespace sluice

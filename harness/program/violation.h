@@ -1,0 +1,25 @@
+// What a checker has found: check_schedule.h looks at schedules, check_program.h at programs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace sluice {
+
+struct Violation {
+  enum class Kind {
+    missing_op,  // a forward, backward or weight gradient that no rank runs
+    duplicate_op,
+    wrong_rank,       // an op on a rank that does not hold its stage, or out of range
+    wrong_order,      // a backward before its forward, a W before its I, on one rank; half a pair
+    deadlock,         // ranks wait for one another; the blocked op is named
+    missing_version,  // a weight version that does not exist (yet, or any more) when it is read
+    not_gathered,     // weights of a sharded stage read or freed that are not there, or still there when they are
+                      // gathered; gradients that no reduce-scatter sums before a step
+  } kind;
+  std::string text;  // "rank 1: 1B0 is blocked: it waits for 2B0, which comes after 2F4 on rank 2"
+};
+
+inline std::string on_rank(std::size_t rank) { return "rank " + std::to_string(rank) + ": "; }
+
+}  // namespace sluice

@@ -1,0 +1,160 @@
+#include "harness/program/weight_reads.h"
+
+#include <algorithm>
+
+#include "harness/base/error.h"
+
+namespace sluice {
+
+WeightReads::WeightReads(const Schedule& schedule, Program& program)
+    : schedule_(schedule), program_(program), micros_(static_cast<std::size_t>(schedule.microbatches)) {
+  const WeightRule& rule = program.rule;
+  const std::size_t stages = program.graph.size();
+  forward_.assign(stages * micros_, {});
+  program.predictions.assign(stages, 0);
+  program.retained_versions.assign(stages, 0);
+  if (rule.synchronous()) {
+    program.updates = 1;
+    program.micros_per_update = schedule.microbatches;
+    program.micros_per_step.assign(stages, schedule.microbatches);
+    return;
+  }
+  count_updates();
+  read_newest();
+  if (rule.forward == WeightRule::Forward::vertical_sync) read_same_version_everywhere();
+  if (rule.forward == WeightRule::Forward::previous) read_previous_version();
+  if (!rule.forward_horizon.empty()) predict_forwards();
+  if (rule.backward == WeightRule::Backward::ring)
+    for (std::size_t s = 0; s < stages; ++s) program.retained_versions[s] = lag(s);
+}
+
+void WeightReads::count_updates() {
+  const WeightRule& rule = program_.rule;
+  for (const auto& replicas : program_.placement.stages)
+    program_.micros_per_step.push_back(rule.accumulate * static_cast<int>(replicas.size()));
+  program_.micros_per_update = std::ranges::max(program_.micros_per_step);
+  for (std::size_t s = 0; s < program_.graph.size(); ++s) {
+    const int n = program_.micros_per_step[s];
+    const bool replicated = program_.placement.stages[s].size() > 1;
+    if (program_.micros_per_update % n == 0 && (!replicated || schedule_.microbatches % n == 0)) continue;
+    throw InputError("schedule",
+                     std::to_string(schedule_.microbatches) + " micro-batches, " +
+                         std::to_string(program_.micros_per_update) +
+                         " an update, are no whole number of the steps of stage " + std::to_string(s) +
+                         ", which take " + std::to_string(n) + " each",
+                     "choose replicas and micro-batches that divide one another");
+  }
+  const bool partial = rule.leftover == WeightRule::Leftover::partial;
+  program_.updates =
+      (schedule_.microbatches + (partial ? program_.micros_per_update - 1 : 0)) / program_.micros_per_update;
+}
+
+int WeightReads::newest_after(int backwards) const {
+  return program_.rule.synchronous() ? 0 : backwards / program_.rule.accumulate;
+}
+
+// Every forward reads the version that is newest on its replica when it runs.
+void WeightReads::read_newest() {
+  for (const auto& ops : schedule_.ranks) {
+    std::vector<int> backwards(program_.graph.size(), 0);
+    for (const Op& op : ops) {
+      int& done = backwards[op.stage.index()];
+      if (op.kind == OpKind::forward)
+        forward_[slot(op)].version = newest_after(done);
+      else if (op.kind != OpKind::input_gradient)
+        ++done;
+    }
+  }
+}
+
+// Vertical sync: every stage reads the version that the batch's first stage read. That is the smallest of its
+// predecessors', taken in topological order.
+void WeightReads::read_same_version_everywhere() {
+  const StageGraph& graph = program_.graph;
+  std::vector<std::size_t> waiting(graph.size()), ready;
+  for (std::size_t s = 0; s < graph.size(); ++s)
+    if ((waiting[s] = graph.predecessors[s].size()) == 0) ready.push_back(s);
+  // A batch enters all stages that only read data as one: a decoder's first stage may be one.
+  for (std::size_t i = 0; i < micros_; ++i) {
+    std::int32_t entered = INT32_MAX;
+    for (const std::size_t s : ready) entered = std::min(entered, forward_[s * micros_ + i].version);
+    for (const std::size_t s : ready) forward_[s * micros_ + i].version = entered;
+  }
+  while (!ready.empty()) {
+    const std::size_t s = ready.back();
+    ready.pop_back();
+    for (const StageId t : graph.successors[s]) {
+      for (std::size_t i = 0; i < micros_; ++i) {
+        std::int32_t& version = forward_[t.index() * micros_ + i].version;
+        version = std::min(version, forward_[s * micros_ + i].version);
+      }
+      if (--waiting[t.index()] == 0) ready.push_back(t.index());
+    }
+  }
+}
+
+// Double buffering: the micro-batches of update b read version max(b - 1, 0).
+void WeightReads::read_previous_version() {
+  for (std::size_t s = 0; s < program_.graph.size(); ++s)
+    for (std::size_t i = 0; i < micros_; ++i) {
+      WeightRead& read = forward_[s * micros_ + i];
+      const int wanted = std::max(static_cast<int>(i) / program_.micros_per_step[s] - 1, 0);
+      if (wanted > read.version)
+        throw InputError("schedule",
+                         "stage " + std::to_string(s) + " needs weight version " + std::to_string(wanted) +
+                             " for micro-batch " + std::to_string(i) + ", and has made " +
+                             std::to_string(read.version) + " by then",
+                         "use at least as many micro-batches per update as there are stages");
+      read.version = wanted;
+    }
+}
+
+// Of the micro-batches that share a prediction, the first makes it, from the version that is newest then; the others
+// read what it made.
+void WeightReads::predict_forwards() {
+  const WeightRule& rule = program_.rule;
+  const auto sharing = static_cast<std::size_t>(rule.micros_per_prediction);
+  for (std::size_t s = 0; s < program_.graph.size(); ++s)
+    for (std::size_t i = 0; i < micros_; ++i) {
+      WeightRead& read = forward_[s * micros_ + i];
+      if (i % sharing != 0) {
+        read = forward_[s * micros_ + i - i % sharing];
+        continue;
+      }
+      int horizon = rule.forward_horizon[s];
+      if (!rule.clip_to_lag.empty()) {
+        const int behind = static_cast<int>(i) / program_.micros_per_step[s] - read.version;
+        horizon -= std::max(rule.clip_to_lag[s] - behind, 0);
+      }
+      if (horizon == 0) continue;
+      read.horizon = static_cast<std::int16_t>(horizon);
+      read.prediction = program_.predictions[s]++;
+    }
+}
+
+WeightRead WeightReads::of_backward(const Op& op, int newest) {
+  const WeightRule& rule = program_.rule;
+  const std::size_t s = op.stage.index();
+  switch (rule.backward) {
+    case WeightRule::Backward::same_as_forward:
+      return of_forward(op);
+    case WeightRule::Backward::ring:
+      return op.micro.value < lag(s) ? WeightRead{.version = op.micro.value - lag(s)} : of_forward(op);
+    case WeightRule::Backward::newest:
+      break;
+  }
+  WeightRead read{.version = newest};
+  if (rule.backward_horizon.empty() || rule.backward_horizon[s] == 0) return read;
+  read.horizon = static_cast<std::int16_t>(rule.backward_horizon[s]);
+  // Between two steps the prediction stays the same.
+  const auto [found, fresh] = backward_prediction_.try_emplace({op.stage, newest}, 0);
+  if (fresh) found->second = program_.predictions[s]++;
+  read.prediction = found->second;
+  return read;
+}
+
+WeightRead WeightReads::of_recomputation(const Op& op, int newest) const {
+  return program_.rule.recompute == WeightRule::Recompute::newest ? WeightRead{.version = newest} : of_forward(op);
+}
+
+}  // namespace sluice

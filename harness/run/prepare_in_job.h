@@ -1,0 +1,22 @@
+// Preparing a case in the processes of a job: all of them plan it, and by the same costs, so that all have the same
+// program.
+#pragma once
+
+#include <memory>
+
+#include "harness/case/case.h"
+#include "harness/case/prepare.h"
+#include "harness/exec/process_group.h"
+#include "harness/program/program.h"
+
+namespace sluice {
+
+// Collective over the job. The first process plans, and measures for it if need be; the others then plan by its costs.
+// Returns the processes that hold the case's ranks, the job's first; null in the others, where `prepared` is not
+// filled in. Throws InputError in all of them.
+std::unique_ptr<ProcessGroup> prepare_in_job(const RunCase& c, ProcessGroup& job, Prepared& prepared);
+
+// Collective. Throws RunStopped: a process has another program or outcome than the first one.
+void compare_programs(ProcessGroup& processes, const std::string& outcome, const Program& program);
+
+}  // namespace sluice

@@ -1,0 +1,24 @@
+#include "harness/train/memory_split.h"
+
+namespace sluice {
+
+MemorySplit split_of(const MemoryByKind& m) {
+  return {.total = m.total().value,
+          .weights = m.weights.value,
+          .versions = m.versions.value,
+          .gradients = m.gradients.value,
+          .optimizer = m.optimizer.value,
+          .activations = m.activations.value,
+          .buffers = m.buffers.value};
+}
+
+MemorySplit split_of(const MemoryPoint& m) {
+  return split_of(MemoryByKind{.weights = m.weights,
+                               .versions = m.versions,
+                               .gradients = m.gradients,
+                               .optimizer = m.optimizer,
+                               .activations = m.activations,
+                               .buffers = Bytes(0)});
+}
+
+}  // namespace sluice

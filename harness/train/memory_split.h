@@ -1,0 +1,13 @@
+// Memory of a rank by its kinds, as a record keeps it.
+#pragma once
+
+#include "harness/pipeline/memory_by_kind.h"
+#include "harness/sim/memory.h"
+#include "results/record.h"
+
+namespace sluice {
+
+MemorySplit split_of(const MemoryByKind& memory);
+MemorySplit split_of(const MemoryPoint& predicted);  // buffers are not predicted: 0
+
+}  // namespace sluice

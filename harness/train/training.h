@@ -1,0 +1,61 @@
+// Training: the loop over a case's segments, the same on both clocks: run a segment, add it to the record, evaluate,
+// keep a checkpoint.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "harness/case/case.h"
+#include "harness/case/prepare.h"
+#include "harness/exec/pinning.h"
+#include "harness/exec/process_group.h"
+#include "harness/exec/session.h"
+#include "harness/train/checkpoints.h"
+#include "harness/train/run_segment.h"
+#include "harness/train/segments.h"
+#include "results/record.h"
+#include "workloads/data/dataset.h"
+
+namespace sluice {
+
+struct TrainingHooks {
+  const std::atomic<bool>* cancel = nullptr;      // ends the training once it is true
+  std::function<void(double fraction)> progress;  // done of all updates; from a rank's thread, so it must be quick
+  std::string checkpoints = {};                   // folder; "": none are kept
+};
+
+class Training {
+ public:
+  // Reads the case's data set. The arguments outlive the training. Throws InputError: a data set that is missing or
+  // corrupt, an epoch shorter than its evaluations.
+  Training(const RunCase& c, const Prepared& prepared);
+
+  const Segments& segments() const { return segments_; }
+  // Trains and fills in what came of it: steps, curve, timeline, on the wall clock the memory in use, and the outcome
+  // where the training diverges. first: the program of the first segment. processes: that hold the ranks, null: threads
+  // of this one. pinning: null: the ranks run on any core. Throws RunStopped.
+  void run(const Program& first, const TrainingHooks& hooks, ProcessGroup* processes, const Pinning* pinning,
+           Record& record);
+
+ private:
+  bool on_wall() const { return case_.clock == "wall"; }
+  std::unique_ptr<Session> start_session(const Program& first, ProcessGroup* processes) const;
+  bool has_validation_part() const { return data_ && data_->validation.samples > 0; }
+  bool evaluates(bool last) const;
+  RunRequest request_for(const UndrainedSegment& segment, const TrainingHooks& hooks, const Pinning* pinning,
+                         const TrainingPosition& start) const;
+  void add_to_record(const SegmentResult& result, const UndrainedSegment& segment, bool last,
+                     const TrainingPosition& start, Record& record) const;
+  bool evaluate(std::size_t points, Record& record) const;
+  void report(const TrainingHooks& hooks, std::int64_t updates) const;
+
+  const RunCase& case_;
+  const Prepared& prepared_;
+  std::shared_ptr<const DataSplit> data_;  // null: a synthetic batch
+  Segments segments_;
+  std::unique_ptr<Session> session_;  // null: the case asks for times only
+};
+
+}  // namespace sluice
