@@ -1,7 +1,7 @@
-// Byte-pair encoding of words (Sennrich, Haddow, Birch, "Neural Machine Translation of Rare Words
-// with Subword Units", ACL 2016, section 3.2): from characters, the most frequent pair of
-// neighbouring pieces becomes one piece, again and again. The last character of a word carries an
-// end mark, so pieces put together give the words back.
+// Byte-pair encoding of words (Sennrich, Haddow, Birch, "Neural Machine Translation of Rare Words with Subword Units",
+// ACL 2016, section 3.2). A word is first cut into characters; then the most frequent pair of neighbouring subwords is
+// merged into one, again and again. The last character of a word has an end mark, so that subwords in a row give the
+// words back.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class BytePairs {
   // after the last end mark make a word too.
   std::vector<std::string> decode(std::span<const std::int32_t> ids) const;
   std::size_t size() const { return pieces_.size(); }
-  const std::string& piece(std::int32_t id) const { return pieces_[static_cast<std::size_t>(id)].text; }
+  const std::string& piece(std::int32_t id) const { return pieces_[id].text; }
 
  private:
   struct Piece {

@@ -1,6 +1,6 @@
-// A data set in memory: images as the bytes of the file, normalised when a batch is filled, or text
-// as token ids, one column a model input; one label a sample, or one target a position. Immutable
-// once read, so that all ranks may fill batches at the same time.
+// A data set in memory: images as the bytes of the file, normalised when a batch is filled, or text as token ids, one
+// column per model input; one label per sample, or one target per position. It is not changed after reading, so all ranks
+// may fill batches at the same time.
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,7 @@ namespace {
 
 TEST(EpochOrder, IsAPermutation) {
   for (const std::int64_t n : {0, 1, 2, 3, 10, 257, 60'000}) {
-    std::vector<std::int64_t> order = epoch_order(n, 5, 2), expected(static_cast<std::size_t>(n));
+    std::vector<std::int64_t> order = epoch_order(n, 5, 2), expected(n);
     std::iota(expected.begin(), expected.end(), std::int64_t{0});
     std::ranges::sort(order);
     EXPECT_EQ(order, expected) << n;

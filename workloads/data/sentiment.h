@@ -4,7 +4,7 @@
 //     rottentomatoes.com. The label is the rating's sign; 37 of the 10,605 sentences are rated 0
 //     and left out, and of sentences with the same words the first counts. A sentence's id decides
 //     where it belongs: hash mod 10 is 0 for test, 1 for validation, others train.
-//   - tab-separated files as of SST-2 and IMDb: label<TAB>text or, as a header can say,
+//   - tab-separated files in the form of SST-2 and IMDb: label<TAB>text or, as a header can say,
 //     sentence<TAB>label; labels 0 or 1, neg or pos, negative or positive. A folder has train.tsv
 //     and test.tsv (then dev.tsv is the validation part, if it is there), or train.tsv and dev.tsv,
 //     which then is the test part: the labels of GLUE's test.tsv are secret.

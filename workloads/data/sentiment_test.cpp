@@ -123,8 +123,7 @@ TEST(MovieReviews, SplitByIdIntoFixedParts) {
   std::int32_t largest = 0;
   for (const std::int32_t id : split.test.columns[0].ids) largest = std::max(largest, id);
   EXPECT_LT(largest, 6000);
-  for (std::int64_t i = 0; i < split.test.samples; ++i)
-    EXPECT_NE(split.test.columns[0].ids[static_cast<std::size_t>(40 * i)], kPad);
+  for (std::int64_t i = 0; i < split.test.samples; ++i) EXPECT_NE(split.test.columns[0].ids[40 * i], kPad);
 }
 
 }  // namespace

@@ -100,9 +100,7 @@ TEST(FullSizeModels, WorkIsAsPublished) {
     double total = 0;
     for (const LayerSpec& layer : m.layers) {
       std::vector<Shape> inputs;
-      for (const int p : layer.inputs)
-        inputs.push_back(p < 0 ? m.inputs[static_cast<std::size_t>(-1 - p)].shape
-                               : shapes[static_cast<std::size_t>(p)]);
+      for (const int p : layer.inputs) inputs.push_back(p < 0 ? m.inputs[-1 - p].shape : shapes[p]);
       if (parameter_count(layer) > 0 && !std::holds_alternative<BatchNorm>(layer.kind))
         total += flops(layer, inputs).forward.value / 2;
     }

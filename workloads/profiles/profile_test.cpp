@@ -384,7 +384,7 @@ TEST(PublishedProfilesTest, DnnPartitioning) {
   double seconds = 0;
   for (const LayerCost& l : resnet.costs.layers) seconds += (l.forward + l.input_gradient + l.weight_gradient).value;
   EXPECT_NEAR(seconds, 0.462381, 1e-9);
-  // 32 nodes, of which 4 without latency travel with a neighbour.
+  // 32 nodes; 4 of them have no latency and are put on the device of a neighbour.
   EXPECT_EQ(load_profile(folder + "bert24_inference.json").costs.layers.size(), 28u);
   for (const auto& file : std::filesystem::recursive_directory_iterator(published("dnn-partitioning/latency-inputs")))
     if (file.is_regular_file()) {
