@@ -11,8 +11,11 @@
 #include <numeric>
 
 #include "harness/base/error.h"
-#include "harness/case/engine.h"
+#include "harness/case/costs.h"
+#include "harness/case/optimizer_settings.h"
 #include "harness/case/prepare.h"
+#include "harness/case/real_executor.h"
+#include "harness/case/settings.h"
 #include "harness/sim/communication.h"
 #include "harness/train/feed.h"
 #include "results/compare.h"
@@ -118,8 +121,8 @@ class CaseRun {
       try {
         prepare_in_job();
         if (job() && !processes_) return std::move(record_);  // the case runs on others only
-        if (case_.pin == "core") pin();
-        if (case_.leftover == "partial") prepared_.leftover = WeightRule::Leftover::partial;
+        if (case_.pin == Pin::core) pin();
+        if (case_.leftover == Leftover::partial) prepared_.leftover = Leftover::partial;
       } catch (const InputError& e) {
         // The case itself was found sound when it was read: it is the system that refuses.
         record_.outcome = "unsupported";
@@ -139,7 +142,7 @@ class CaseRun {
   }
 
  private:
-  bool on_wall() const { return case_.clock == "wall"; }
+  bool on_wall() const { return case_.clock == Clock::wall; }
   bool synchronous() const { return prepared_.system->synchronous; }
 
   ProcessGroup* job() const { return runs_as_processes(case_) ? hooks_.job : nullptr; }
@@ -259,7 +262,7 @@ class CaseRun {
                              std::to_string(updates_per_epoch_) + " updates of " + std::to_string(case_.batch) +
                              " samples, fewer than its evaluations",
                          "use a smaller batch");
-      if (case_.leftover == "partial")
+      if (case_.leftover == Leftover::partial)
         leftover_ = static_cast<int>(data_->train.samples % case_.batch / prepared_.micro_batch);
       if (leftover_ > 0) ++updates_per_epoch_;
       record_.updates_per_epoch = updates_per_epoch_;
@@ -303,7 +306,7 @@ class CaseRun {
     }
     return result;
   }
-  bool snapshots() const { return case_.evaluation == "snapshot" && case_.epochs > 0; }
+  bool snapshots() const { return case_.evaluation == EvaluationMode::snapshot && case_.epochs > 0; }
 
   int epoch_of(std::size_t segment) const {
     return case_.epochs == 0 ? 0 : static_cast<int>(segment) / case_.evaluations_per_epoch;
@@ -341,7 +344,7 @@ class CaseRun {
       seconds += run_undrained_segment(all[k], done, seconds, last);
       if (record_.outcome == "diverged") break;
       done += updates;
-      const bool evaluated = case_.purpose == "tune" ? validated() && (last || case_.epochs > 0) : case_.epochs > 0;
+      const bool evaluated = case_.purpose == Purpose::tune ? validated() && (last || case_.epochs > 0) : case_.epochs > 0;
       if (evaluated && session_ && !evaluate(all[k].marks.size(), done)) break;
       if (!last) save_checkpoint(k + 1, done, seconds);
     }
@@ -455,19 +458,19 @@ class CaseRun {
     spec.optimizer = case_.optimizer;
     spec.seed = case_.seed;
     spec.micro_batch = prepared_.micro_batch;
-    spec.batched_weight_gradients = case_.weight_gradient == "batched";
-    if (on_wall()) spec.device = case_.device, spec.transport = case_.transport;
+    spec.batched_weight_gradients = case_.weight_gradient == WeightGradients::batched;
+    if (on_wall()) spec.device = choice_name(case_.device), spec.transport = choice_name(case_.transport);
     spec.rule = program_.rule;
     spec.processes = processes();
     spec.sharding = program_.sharding;
     spec.fail_rank = case_.fail_rank;
     spec.fail_update = case_.fail_update;
     if (data_) {
-      spec.feed = feed_of(data_, case_.purpose == "tune" && validated() ? HeldOut::validation : HeldOut::test);
+      spec.feed = feed_of(data_, case_.purpose == Purpose::tune && validated() ? HeldOut::validation : HeldOut::test);
     } else {
       spec.synthetic_batch = case_.batch;
     }
-    session_ = engine::session(spec);
+    session_ = real_executor::session(spec);
     session_->reset_peak_memory();
   }
 
@@ -480,7 +483,7 @@ class CaseRun {
       request.order = samples_of(segment);
       request.iterations = synchronous() ? static_cast<int>(updates) : 1;
       if (snapshots()) request.snapshots = segment.marks;
-      if (case_.rate_schedule.kind != "constant")
+      if (case_.rate_schedule.kind != RateScheduleKind::constant)
         request.learning_rate = [this](std::int64_t update) {
           return case_.optimizer.learning_rate * case_.rate_schedule.at(update, updates_per_epoch_, total_updates_);
         };
@@ -594,15 +597,8 @@ Record record_of(const RunCase& c) {
   record.digest = digest(to_json(c));
   record.system = c.system;
   record.options = c.options;
-  record.options["weight_gradient"] = c.weight_gradient;
+  record.options.update(record_options(c));
   record.options["optimizer"] = to_json(c.optimizer);
-  if (c.data_parallel > 1) {
-    record.options["data_parallel"] = std::to_string(c.data_parallel);
-    record.options["layout"] = c.layout;
-  }
-  if (c.sharding != "system") record.options["sharding"] = c.sharding;
-  if (c.step != "free") record.options["step"] = c.step;
-  if (c.pin != "none") record.options["pin"] = c.pin;
   record.workload = c.workload;
   record.workload_facts = {
       {"title", workload.title},     {"metric", workload.metric}, {"metric_direction", workload.metric_direction},
@@ -612,16 +608,16 @@ Record record_of(const RunCase& c) {
   if (workload.target && c.epochs > 0) record.workload_facts["target"] = *workload.target;
   if (workload.single_device_value) record.workload_facts["single_device_value"] = *workload.single_device_value;
   record.cluster = c.cluster;
-  record.clock = c.clock;
-  record.transport = c.transport;
-  record.device = c.device;
+  record.clock = choice_name(c.clock);
+  record.transport = choice_name(c.transport);
+  record.device = choice_name(c.device);
   record.ranks = c.ranks;
   record.batch = c.batch;
   record.microbatches = c.microbatches;
   record.seed = c.seed;
-  record.purpose = c.purpose;
+  record.purpose = choice_name(c.purpose);
   record.samples_per_step = c.batch;
-  record.cost_source = c.costs == "analytic" || c.costs == "profile" ? c.costs : "profile";
+  record.cost_source = is_cost_file(c.costs) ? kMeasuredCosts : c.costs;
   record.environment = describe_environment();
   return record;
 }

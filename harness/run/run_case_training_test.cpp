@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "harness/base/error.h"
+#include "harness/case/sweep.h"
 #include "harness/exec/pinning.h"
 #include "harness/tests/test_data.h"
 #include "results/metrics.h"
@@ -166,7 +167,7 @@ TEST_F(RunCaseTest, ATuningCandidateOfStepsIsEvaluatedOnceAtItsEndOnTheValidatio
                           "s.json", "")
                   .at(0);
   EXPECT_EQ(final_metric(run_case(c, {})), std::nullopt);
-  c.purpose = "tune";
+  c.purpose = Purpose::tune;
   const Record r = run_case(c, {});
   EXPECT_EQ(r.purpose, "tune");
   ASSERT_EQ(r.curve.size(), 12u);
@@ -181,7 +182,7 @@ TEST_F(RunCaseTest, WithoutAValidationPartACandidateNeverSeesTheTestPart) {
           {{"system", "one_f_one_b"}, {"workload", "fmnist_mlp"}, {"batch", 32}, {"clock", "virtual"}, {"steps", 12}},
           "s.json", "")
           .at(0);
-  c.purpose = "tune";
+  c.purpose = Purpose::tune;
   const Record r = run_case(c, {});
   ASSERT_EQ(r.curve.size(), 12u);
   EXPECT_FALSE(r.curve[11].metric);
@@ -297,8 +298,8 @@ TEST_F(RunCaseTest, AnInterruptedCaseGoesOnFromItsCheckpointToTheSameRecord) {
 }
 
 TEST(RateScheduleTest, FollowsTheUpdatesOfTheRun) {
-  const RateSchedule constant, step{.kind = "step", .every_epochs = 2, .factor = 0.1},
-      polynomial{.kind = "polynomial", .power = 2};
+  const RateSchedule constant, step{.kind = RateScheduleKind::step, .every_epochs = 2, .factor = 0.1},
+      polynomial{.kind = RateScheduleKind::polynomial, .power = 2};
   EXPECT_EQ(constant.at(70, 10, 100), 1);
   EXPECT_EQ(step.at(19, 10, 100), 1);
   EXPECT_DOUBLE_EQ(step.at(20, 10, 100), 0.1);

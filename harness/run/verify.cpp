@@ -6,7 +6,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/json_reader.h"
-#include "harness/case/engine.h"
+#include "harness/case/real_executor.h"
 #include "harness/pipeline/system.h"
 
 namespace sluice {
@@ -144,7 +144,7 @@ class CaseReplay {
         lower(ours.schedule(order, options), order.graph, order.placement, ours.weights(order, options));
 
     const OptimizerSpec optimizer = optimizer_of(case_.object("optimizer_config"));
-    const auto session = engine::session(session_spec(stages, optimizer));
+    const auto session = real_executor::session(session_spec(stages, optimizer));
     Matrix losses;
     std::vector<Matrix> weights(static_cast<std::size_t>(stages));
     for (std::size_t k = 0; k < weights.size(); ++k) weights[k].push_back(initial(k));
