@@ -27,6 +27,11 @@ class WrappedHelp : public CLI::Formatter {
     return flag + wrapped(description_of(option)) + "\n";
   }
 
+  // Without the second of the two empty lines that CLI11 puts between groups.
+  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
+    return CLI::detail::find_and_replace(CLI::Formatter::make_help(app, name, mode), "\n\n\n", "\n\n");
+  }
+
   std::string make_option_opts(const CLI::Option* option) const override {
     return option->get_type_size() == 0 || option->get_type_name().empty() ? "" : " " + option->get_type_name();
   }
