@@ -35,8 +35,8 @@ static Cluster this_machine(int ranks, DeviceKind kind) {
   return cluster;
 }
 
-// The case's costs for micro-batches of `micro_batch` samples. "profile" measures on the GPU where the ranks run on this
-// machine's GPUs, otherwise on the CPU.
+// The case's costs for micro-batches of `micro_batch` samples. "profile" measures on the GPU where the ranks run on the
+// GPUs of this machine, otherwise on the CPU.
 static CostGraph case_costs(const Prepared& p, const RunCase& c, std::int64_t micro_batch) {
   const bool on_gpu = c.cluster == kThisMachine && c.device == DeviceKind::cuda;
   return load_costs(c.costs, *p.workload, micro_batch, p.cluster.devices.front(),

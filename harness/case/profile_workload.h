@@ -1,5 +1,5 @@
-// A workload that is a published profile: `sluice plan --workload FILE`. It has costs but no layers that could run, so it
-// is for planners and the virtual clock's timing only.
+// A workload that is a published profile: `sluice plan --workload FILE`. It has costs but no layers that could run, so
+// it is for planners and the virtual clock's timing only.
 #pragma once
 
 #include <string>
