@@ -34,11 +34,10 @@ TEST(CommandLine, EverySettingOfACaseIsAFlagOfRun) {
   text.clear();
   for (std::string word; words >> word;) text += word + " ";  // undoes the wrapping
   for (const Setting& setting : settings()) {
+    if (!setting.has_flag) continue;
     const std::size_t flag = text.find(" " + flag_of(setting) + " ");
-    EXPECT_EQ(flag != std::string::npos, setting.has_flag) << setting.key;
-    if (setting.has_flag) {
-      EXPECT_NE(text.find(help_of(setting), flag), std::string::npos) << help_of(setting);
-    }
+    ASSERT_NE(flag, std::string::npos) << setting.key;
+    EXPECT_NE(text.find(help_of(setting), flag), std::string::npos) << help_of(setting);
   }
 }
 
