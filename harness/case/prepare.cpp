@@ -37,21 +37,21 @@ static Cluster this_machine(int ranks, DeviceKind kind) {
   return cluster;
 }
 
-// The case's costs for micro-batches of `micro_batch` samples. "profile" measures on the GPU where the ranks run on this
-// machine's GPUs, otherwise on the CPU.
+// The case's costs for micro-batches of `micro_batch` samples. "profile" measures on the GPU where the ranks run on the
+// GPUs of this machine, otherwise on the CPU.
 static CostGraph case_costs(const Prepared& p, const RunCase& c, std::int64_t micro_batch) {
   const bool on_gpu = c.cluster == kThisMachine && c.device == DeviceKind::cuda;
   return load_costs(c.costs, *p.workload, micro_batch, p.cluster.devices.front(),
                     on_gpu ? DeviceKind::cuda : DeviceKind::cpu);
 }
 
-// The costs of micro-batches of another size; kept in `larger` where the plan's stages take such.
+// The costs of micro-batches of another size than the case's, for plans whose stages take such.
 static CostGraph costs_at(const Prepared& p, const RunCase& c, std::int64_t micro_batch) {
   if (!is_cost_file(c.costs)) return case_costs(p, c, micro_batch);
-  return grouped_costs(p.costs, static_cast<int>(micro_batch / p.micro_batch));  // a file has one
+  return grouped_costs(p.costs, static_cast<int>(micro_batch / p.micro_batch));  // a file has one size only
 }
 
-// A plan of a system that accumulates may take other micro-batches than the case.
+// A plan of a system that accumulates gradients may take micro-batches of another size than the case.
 static void take_micro_batch_of_plan(const RunCase& c, Prepared& p) {
   if (p.plan.micro_batch == p.micro_batch) return;
   p.costs = costs_at(p, c, p.plan.micro_batch);
@@ -102,7 +102,7 @@ void adopt_pipeline(Prepared& p, const Plan& pipeline) {
   p.graph = stage_graph(p.plan, p.costs);
 }
 
-// PipelineReplicas and sharding of a case that the system cannot have.
+// Throws InputError where the system cannot be replicated or sharded as the case says.
 static void refuse_replicas(const RunCase& c, const System& system) {
   if (c.data_parallel == 1 && c.sharding == StageSharding::system) return;
   if (!system.synchronous)
@@ -133,7 +133,7 @@ Seconds simulated_update(const Prepared& p, const Program& program) {
   return Seconds(s.update_end.back() - s.update_end[s.update_end.size() - 2]);
 }
 
-// Of a plan that is being considered; infinite if it does not fit.
+// Seconds of an update under a plan that a planner considers; infinite if it does not fit into memory.
 static Seconds simulated_seconds(const Prepared& p, const RunCase& c, const Plan& plan) {
   Prepared candidate = p;
   adopt(candidate, c, plan);
@@ -182,7 +182,7 @@ Prepared prepare(const RunCase& c) {
   p.micro_batch = c.batch / c.microbatches;
   p.step_barrier = c.step == UpdateStart::barrier;
   p.costs = case_costs(p, c, p.micro_batch);
-  // One pipeline is planned, for the devices of the first if they lie one after the other.
+  // One replica is planned, for the devices that it would have if the replicas lay one after the other.
   const int replicas = c.data_parallel;
   Problem problem{p.costs, p.cluster, c.ranks / replicas, c.batch / replicas, c.microbatches / replicas, {}};
   problem.simulate = [&](const Plan& plan) { return simulated_seconds(p, c, plan); };
@@ -214,7 +214,7 @@ Prepared prepare(const RunCase& c) {
   return p;
 }
 
-// Of one copy of the pipeline, with its share of the micro-batches.
+// What an order is made for: one replica of the pipeline with its share of the micro-batches.
 static ScheduleProblem schedule_problem(const Prepared& p, int microbatches, int epoch = 0) {
   const RankMap ranks = p.replicas.count == 1 ? p.ranks : ranks_of(p.pipeline);
   ScheduleProblem problem{p.graph, ranks.placement, static_cast<int>(ranks.devices.size()),

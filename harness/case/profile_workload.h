@@ -1,5 +1,5 @@
-// A workload that is a published profile: `sluice plan --workload FILE`. It has costs and no layers
-// to run, so it is for planners and the virtual clock's timing only.
+// A workload that is a published profile: `sluice plan --workload FILE`. It has costs but no layers that could run, so
+// it is for planners and the virtual clock's timing only.
 #pragma once
 
 #include <string>
@@ -24,8 +24,8 @@ struct ProfileWorkload {
 // makes them seconds and bytes. Throws InputError.
 const ProfileWorkload* profile_workload(const std::string& name, const std::string& costs);
 
-// Weights, gradients and optimizer state of every stage; activations from the variants the plan
-// chose, else from the layers' outputs.
+// Weights, gradients and optimizer state of every stage; activations as the variants say that the plan chose for its
+// layers, or else the layers' outputs.
 std::vector<StageMemory> profile_stage_memory(const Plan& plan, const CostGraph& costs, const OptimizerSpec& optimizer);
 
 }  // namespace sluice
