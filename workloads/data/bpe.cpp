@@ -40,8 +40,8 @@ class PairCounts {
       if (n > 0) queue_.push({n, {-pair.first, -pair.second}});
     }
   }
-  // The most frequent pair; false if none occurs twice. Entries of the queue that a later count has
-  // overtaken are thrown away here.
+  // The most frequent pair; false if none occurs twice. Entries of the queue that a later count has overtaken are
+  // thrown away here.
   bool best(Pair& pair) {
     while (!queue_.empty()) {
       const auto [n, negative] = queue_.top();

@@ -111,8 +111,7 @@ TEST(MovieReviews, SplitByIdIntoFixedParts) {
   } catch (const InputError& e) {
     GTEST_SKIP() << "the movie reviews are not on this machine: " << e.what();
   }
-  // 10,605 sentences less 37 rated 0 and 2 repeated ones. These numbers are the split: they may
-  // never change.
+  // 10,605 sentences less 37 rated 0 and 2 repeated ones. These numbers are the split: they may never change.
   EXPECT_EQ(split.train.samples, 8499);
   EXPECT_EQ(split.validation.samples, 1059);
   EXPECT_EQ(split.test.samples, 1008);

@@ -1,5 +1,5 @@
-// From text to token ids: UTF-8, words, what user-interface strings hold besides words, and the hash that splits samples
-// into parts. No library decides any of it, so that ids are the same on every machine.
+// From text to token ids: UTF-8, words, what user-interface strings hold besides words, and the hash that splits
+// samples into parts. No library decides any of it, so that ids are the same on every machine.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@
 
 namespace sluice {
 
-// Ids of the special tokens, which every vocabulary begins with; kNoTarget: the target of a position without a prediction.
+// Ids of the special tokens, which every vocabulary begins with; kNoTarget: the target of a position without a
+// prediction.
 inline constexpr std::int32_t kPad = 0, kUnknown = 1, kBegin = 2, kEnd = 3;
 inline constexpr std::int32_t kSpecialTokens = 4;
 inline constexpr std::int32_t kNoTarget = -100;
@@ -30,8 +31,8 @@ std::vector<std::string> words_of(std::string_view text);
 // The readable part of a user-interface string:
 //   - markup <...> goes (a "<" that no letter or "/" follows stays: "a < b"),
 //   - placeholders (%1, %s, %PRODUCTNAME, $(ARG1), ${name}, $FILE$, #name#) become "{}",
-//   - accelerator marks go: every "~" before a letter or digit, and "_" before a letter or digit
-//     where the string has only this one (two or more: an identifier),
+//   - accelerator marks go: every "~" before a letter or digit, and "_" before a letter or digit where the string has
+//     only this one (two or more: an identifier),
 //   - white space of all kinds, line ends too, becomes single spaces.
 std::string clean_ui_text(std::string_view text);
 

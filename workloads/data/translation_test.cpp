@@ -1,5 +1,4 @@
-// Translation pairs: formats by hand, and LibreOffice's German catalogues where they have been
-// fetched.
+// Translation pairs: formats by hand, and LibreOffice's German catalogues where they have been fetched.
 #include "workloads/data/translation.h"
 
 #include <algorithm>

@@ -26,7 +26,8 @@ class ChainBuilder {
 
 // Flatten, Linear and ReLU for every width but the last, Linear; cross entropy.
 ModelGraph mlp_classifier(const std::vector<std::int64_t>& widths, Shape image);
-// `layers` times Linear, ReLU between them; mean squared error. What PyTorch's pipeline runtime is timed on (harness/peers).
+// `layers` times Linear, ReLU between them; mean squared error. What PyTorch's pipeline runtime is timed on
+// (harness/peers).
 ModelGraph mlp_regression(std::int64_t width, int layers);
 ModelGraph small_cnn(Shape image, int classes);
 ModelGraph deep_cnn(Shape image, int classes);

@@ -92,8 +92,7 @@ TEST(ParameterCount, Bert48) {
   EXPECT_EQ(parameter_count(bert("bert_large", 24, 1024, 16, 512, 30522)) - classifier, 335'141'888);
 }
 
-// Multiply-adds of one image's forward, as published: VGG-19 19.6 G, ResNet-152 11.5 G,
-// Inception-V3 5.7 G.
+// Multiply-adds of one image's forward, as published: VGG-19 19.6 G, ResNet-152 11.5 G, Inception-V3 5.7 G.
 TEST(FullSizeModels, WorkIsAsPublished) {
   const auto multiply_adds = [](const ModelGraph& m) {
     const std::vector<Shape> shapes = m.shapes();
@@ -144,8 +143,7 @@ TEST(ParameterCount, PeersTransformer) {
 }
 
 TEST(ParameterCount, Gpt) {
-  // 24 blocks of 12 h^2 + 13 h, embedding and head of 51200 x h (not tied), 1024 positions, the
-  // final norm.
+  // 24 blocks of 12 h^2 + 13 h, embedding and head of 51200 x h (not tied), 1024 positions, the final norm.
   const std::int64_t h = 2048;
   EXPECT_EQ(parameter_count(model("gpt_1.3b")), 24 * (12 * h * h + 13 * h) + 2 * 51'200 * h + 1024 * h + 2 * h);
 }

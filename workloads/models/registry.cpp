@@ -34,9 +34,9 @@ static Workload image(const std::string& name, const std::string& title, ModelGr
 }
 
 // Texts are short and vocabularies small: what one machine trains in minutes. Adam, as in the papers' translation runs.
-// Texts are padded to one fixed length and not sorted into buckets by length: planners, the memory model and the virtual
-// clock know one shape per model, and a batch of 64 texts in random order nearly always holds one of nearly the full
-// length. Batches of equal length would need a data order of their own.
+// Texts are padded to one fixed length and not sorted into buckets by length: planners, the memory model and the
+// virtual clock know one shape per model, and a batch of 64 texts in random order nearly always holds one of nearly the
+// full length. Batches of equal length would need a data order of their own.
 static Workload text(const std::string& name, const std::string& title, ModelGraph model, const std::string& dataset,
                      int epochs, double rate) {
   const bool translates = model.inputs.size() > 1;
@@ -81,8 +81,8 @@ static Workload for_a_gpu(const std::string& name, const std::string& title, Mod
   return w;
 }
 
-// `single_device_value`: the median final value of single-device training over seeds 1 to 3
-// (sluice run --system single_device --workload NAME --seed S). The target is 98 % of it.
+// `single_device_value`: the median final value of single-device training over seeds 1 to 3 (sluice run --system
+// single_device --workload NAME --seed S). The target is 98 % of it.
 static Workload with_target(Workload w, double single_device_value) {
   w.single_device_value = single_device_value;
   w.target = std::round(0.98 * single_device_value * 1e4) / 1e4;
@@ -205,8 +205,8 @@ static std::vector<Workload> make_workloads() {
                      drug_response({.branches = 4, .layers = 3, .trunk_layers = 2, .width = 64, .own_inputs = false}),
                      8, 8));
   for (auto small = all.end() - 3; small != all.end(); ++small) small->source = graphpipe;
-  // A vocabulary of 32,320 and a hidden size of 1024 are in PipeDream's published profiles (gnmt, gnmt_large), sequences
-  // of 48 in the first of them.
+  // A vocabulary of 32,320 and a hidden size of 1024 are in PipeDream's published profiles (gnmt, gnmt_large),
+  // sequences of 48 in the first of them.
   const std::string gnmt_source =
       "Narayanan et al., PipeDream, SOSP 2019, as its code has it (4 + 4 and 8 + 8 layers of 1024, "
       "vocabulary 32,320, batch 64); also PipeOptim's (arXiv 2312.00839)";

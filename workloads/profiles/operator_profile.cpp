@@ -1,9 +1,10 @@
 // dnn-partitioning's JSON (Tarnawski et al., NeurIPS 2020): "maxSizePerFPGA", "maxFPGAs", "maxCPUs", "nodes" {id, name,
-// supportedOnFpga, cpuLatency, fpgaLatency, isBackwardNode, colorClass, size} and "edges" {sourceId, destId, cost, size}.
-// Flags are true/false or 0/1. All edges out of a node cost the same. Latencies are milliseconds. Costs are bytes / 2^31,
-// seconds at 2 GiB/s, in the throughput layer graphs, and bytes / 2147483.648, milliseconds at 2 GiB/s, in the others. The
-// quotient of an edge's "size" and cost tells which; in training graphs only the median of all quotients does, since the
-// authors made the costs of a node's edges equal afterwards. CPU latencies are made up: 10 or 23 times the accelerator's.
+// supportedOnFpga, cpuLatency, fpgaLatency, isBackwardNode, colorClass, size} and "edges" {sourceId, destId, cost,
+// size}. Flags are true/false or 0/1. All edges out of a node cost the same. Latencies are milliseconds. Costs are
+// bytes / 2^31, seconds at 2 GiB/s, in the throughput layer graphs, and bytes / 2147483.648, milliseconds at 2 GiB/s,
+// in the others. The quotient of an edge's "size" and cost tells which; in training graphs only the median of all
+// quotients does, since the authors made the costs of a node's edges equal afterwards. CPU latencies are made up: 10 or
+// 23 times the accelerator's.
 #include "workloads/profiles/operator_profile.h"
 
 #include <algorithm>

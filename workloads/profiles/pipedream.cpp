@@ -1,9 +1,9 @@
 // PipeDream's graph text (its graph/graph.py writes and reads it): node lines
-//   node12 -- Conv2d(...) -- forward_compute_time=1.5, backward_compute_time=2.5, activation_size=8.0, parameter_size=4.0
-//   -- stage_id=0
-// on one line each (the last part is optional; an activation size may be a list "[1.0; 2.0]", whose sum counts) and edge
-// lines that begin with a blank: "\tnode1 -- node2". Times are milliseconds of one mini-batch, sizes bytes. The order of
-// lines means nothing.
+//   node12 -- Conv2d(...) -- forward_compute_time=1.5, backward_compute_time=2.5, activation_size=8.0,
+//   parameter_size=4.0 -- stage_id=0
+// on one line each (the last part is optional; an activation size may be a list "[1.0; 2.0]", whose sum counts) and
+// edge lines that begin with a blank: "\tnode1 -- node2". Times are milliseconds of one mini-batch, sizes bytes. The
+// order of lines means nothing.
 #include <charconv>
 #include <cmath>
 #include <map>

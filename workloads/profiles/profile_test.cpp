@@ -332,8 +332,8 @@ TEST(LoadProfileTest, FindsTheFormatByContent) {
   std::filesystem::remove(path);
 }
 
-// What the published files hold, counted in them by other means: layers without the Input nodes and without
-// __getitem__ nodes that nothing reads; seconds of a forward and a backward; bytes of parameters.
+// What the published files hold, counted in them by other means: layers without the Input nodes and without __getitem__
+// nodes that nothing reads; seconds of a forward and a backward; bytes of parameters.
 TEST(PublishedProfilesTest, PipeDream) {
   SLUICE_NEEDS_PUBLISHED("pipedream");
   struct Expected {

@@ -1,5 +1,5 @@
-// For tests that read the published profiles. These are no part of the project: tests look for them in $SLUICE_PROFILES,
-// or in ../shared/profiles beside the checkout, and skip where they are not.
+// For tests that read the published profiles. These are no part of the project: tests look for them in
+// $SLUICE_PROFILES, or in ../shared/profiles beside the checkout, and skip where they are not.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -26,8 +26,9 @@ bool is_stage_file(const std::string& text);  // whole numbers and nothing else
 
 StageFile read_stage_file(const std::string& text, const std::string& file);
 
-// The plan that the file stands for: stages take devices 0, 1, ... in their order, as FlexFlow does. Throws InputError if
-// the numbers of operators and of layers of the cost graph differ, or if the stages' micro-batches do (a Plan has one).
+// The plan that the file stands for: stages take devices 0, 1, ... in their order, as FlexFlow does. Throws InputError
+// if the numbers of operators and of layers of the cost graph differ, or if the stages' micro-batches do (a Plan has
+// one).
 Plan plan_of(const StageFile& stages, const CostGraph& costs, const std::string& file);
 
 }  // namespace sluice
