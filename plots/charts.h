@@ -3,22 +3,28 @@
 // in all charts made from the same records, and single_device is grey everywhere.
 #pragma once
 
-#include <map>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "plots/palette.h"
 #include "results/compare.h"
 #include "results/record.h"
 #include "results/stability.h"
 
 namespace sluice {
 
+enum class ChartKind {
+  comparison,  // of several systems
+  timeline     // of one system's update: the report folds these away
+};
+
 struct Chart {
   std::string name;   // a file name without its ending: "throughput-mlp-wall-r4"
   std::string title;  // plain text
   nlohmann::json spec;
+  ChartKind kind = ChartKind::comparison;
 };
 
 // The charts of one experiment: one workload, cluster, clock, cost source, global batch and length,
@@ -39,15 +45,6 @@ struct ChartSet {
 };
 
 ChartSet make_charts(std::span<const Record> records);
-
-class Palette {
- public:
-  explicit Palette(std::span<const Record> records);
-  const std::string& color(const std::string& system) const;
-
- private:
-  std::map<std::string, std::string> colors_;
-};
 
 // The single charts. Those that have nothing to show (no target, no curve, no timeline, no memory)
 // return a Chart with a null spec.

@@ -33,6 +33,16 @@ std::vector<std::int64_t> predicted_peaks(const Record& record);
 // The largest over the ranks; measured if there is a measurement, else predicted.
 std::optional<std::int64_t> peak_memory(const Record& record);
 
+// The share of the ranks' time in a step in which they compute nothing; nullopt: not recorded.
+std::optional<double> bubble_ratio(const Record& record);
+
+// What ranks send in an update: activations and their gradients, gathered weights, reduced gradients.
+enum class SentKind { messages, gathers, reductions };
+inline constexpr SentKind kSentKinds[] = {SentKind::messages, SentKind::gathers, SentKind::reductions};
+const char* to_text(SentKind kind);  // its name in a record
+// Bytes that the rank sends that sends most of a kind; nullopt: not recorded.
+std::optional<std::int64_t> most_sent(const Record& record, SentKind kind);
+
 // workload_facts, with the defaults "metric" and higher is better.
 std::string metric_name(const Record& record);
 bool lower_is_better(const Record& record);

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "results/compare.h"
+#include "results/comparison.h"
 
 namespace sluice {
 
@@ -29,6 +29,9 @@ Verdict tell_apart(const std::string& metric, std::span<const SeedValues> system
 // On throughput (wall clock only: the virtual one is exact), on the time to accuracy (where there
 // is a target), and on the final metric (where one was taken).
 std::vector<Verdict> verdicts(const Comparison& comparison);
+
+// In one sentence: "final accuracy: cannot be told apart: {a, b}, {b, c}; ...".
+std::string to_text(const Verdict& verdict);
 
 bool enough_seeds(const ComparisonRow& row);  // of the throughput
 

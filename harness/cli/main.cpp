@@ -225,8 +225,11 @@ int main(int argc, char** argv) {
 
   sluice::ReportArguments report;
   c = app.add_subcommand("report", "Charts (SVG, PNG, PDF) and one offline report.html");
-  c->add_option("files", report.files, "JSONL files")->required();
-  c->add_option("--out", report.out, "Folder (default plots/out/NAME)");
+  c->add_option("files", report.files, "JSONL files; with --markdown, studies")->required();
+  c->add_option("--out", report.out, "Folder (default plots/out/NAME; with --markdown, results/findings)");
+  c->add_flag("--markdown", report.markdown,
+              "Write the page of each study (results/reference/NAME.json) from its reference records; JSONL files "
+              "beside one study replace its reference records first");
   c->callback([&] { chosen = [&] { return report_command(report); }; });
 
   sluice::ExportArguments exported;
