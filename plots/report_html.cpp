@@ -1,6 +1,6 @@
-// report.html: what was measured and how, then a section for each workload and clock with its
-// tables and charts. Every text that comes from records is escaped; charts are drawn when they come
-// into view, because a page with fifty of them should open at once.
+// report.html: what was measured and how, then a section for each workload and clock with its tables and charts. Every
+// text that comes from records is escaped; charts are drawn when they come into view, because a page with fifty of them
+// should open at once.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// Charts for systems that trade memory for communication: throughput against peak memory with the
-// points that no other beats in both, and what a rank sends in an update, by kind, beside the
-// bubble. Drawn where some rows shard their stages or run several pipelines beside each other.
+// Charts for systems that trade memory for communication: throughput against peak memory with the points that no other
+// beats in both, and what a rank sends in an update, by kind, beside the bubble. Drawn where some rows shard their
+// stages or run several pipelines beside each other.
 #include <fmt/format.h>
 
 #include <algorithm>

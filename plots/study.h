@@ -11,8 +11,8 @@
 
 namespace sluice {
 
-// Fields of a record by their names in its line ("ranks", "options.partition"), each with the values, as text, of
-// which it has one. A field that a record lacks has none of them.
+// Fields of a record by their names in its line ("ranks", "options.partition"), each with the values, as text, of which
+// it has one. A field that a record lacks has none of them.
 using Conditions = std::map<std::string, std::vector<std::string>>;
 
 struct NamedConditions {

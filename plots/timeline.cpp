@@ -3,8 +3,8 @@
 //   rank 0  [0][1][2][3]            [0 ][1 ][2 ][3 ]      blue F, green B (teal I, yellow W),
 //   rank 1     [0][1][2][3][0 ][1 ][2 ][3 ]               grey is idle
 //
-// What moves data (gathers, reductions) is a strip along the row's foot; an overlapped pair shares
-// the row, one above the other.
+// What moves data (gathers, reductions) is a strip along the row's foot; an overlapped pair shares the row, one above
+// the other.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -105,9 +105,8 @@ std::vector<Comparison> compare(std::span<const Record> records, const CompareOp
                      suggestion(options.baseline, known));
   }
 
-  // The single-device runs that a group may be measured against: the same workload, batch and
-  // clock, on the same cluster if there are any, else on another (its name is then in the row's
-  // label).
+  // The single-device runs that a group may be measured against: the same workload, batch and clock, on the same
+  // cluster if there are any, else on another (its name is then in the row's label).
   const auto references = [&](const Record& like) {
     std::vector<const Record*> same, other;
     for (const Record& record : kept) {

@@ -38,15 +38,15 @@ struct ComparisonRow {
   std::int64_t samples_per_update = 0, updates_per_epoch = 0;
 
   std::optional<Spread> throughput;  // samples/s
-  // 95 % interval of the throughput. From 6 seeds on: of their median; below: what holds the
-  // interval of every seed's steps. None on the virtual clock, which is exact.
+  // 95 % interval of the throughput. From 6 seeds on: of their median; below: what holds the interval of every seed's
+  // steps. None on the virtual clock, which is exact.
   std::optional<Interval> interval;
   std::optional<double> throughput_ratio, memory_ratio, time_ratio;  // to the baseline
-  // Whether the throughput differs from the baseline's: the intervals are apart. nullopt: too few
-  // values for an interval, or no baseline.
+  // Whether the throughput differs from the baseline's: the intervals are apart. nullopt: too few values for an
+  // interval, or no baseline.
   std::optional<bool> differs;
-  std::vector<std::int64_t> measured_peaks,
-      predicted_peaks;                       // bytes, per rank, largest of the seeds
+  std::vector<std::int64_t> measured_peaks, predicted_peaks;  // bytes, per rank, largest of the seeds
+
   std::optional<Spread> peak_memory;         // bytes, largest rank of each seed
   std::optional<Spread> time_to_accuracy;    // seconds, of the seeds that reached it
   std::optional<Spread> time_without_drain;  // the same with the pipe never emptied (metrics.h)

@@ -13,8 +13,8 @@ namespace sluice {
 // relation to a baseline is left open.
 std::vector<ComparisonRow> comparison_rows(std::span<const Record* const> records);
 
-// Of records that each stand for a row: what tells it from others of its system ("variant=h1"), ""
-// where its system stands alone.
+// Of records that each stand for a row: what tells it from others of its system ("variant=h1"), "" where its system
+// stands alone.
 std::vector<std::string> telling_options(std::span<const Record* const> records);
 
 }  // namespace sluice

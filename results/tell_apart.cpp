@@ -19,8 +19,8 @@ struct Range {
   double low, high;
 };
 
-// Of intervals, every largest set that overlaps in pairs has a point in common, and one such point
-// is the low end of one of them.
+// Of intervals, every largest set that overlaps in pairs has a point in common, and one such point is the low end of
+// one of them.
 std::vector<std::vector<Range>> largest_overlapping_sets(const std::vector<Range>& ranges) {
   std::vector<std::vector<Range>> sets;
   for (const Range& at : ranges) {  // by rising low end
