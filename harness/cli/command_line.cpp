@@ -244,8 +244,12 @@ void add_report(CLI::App& app, Chosen& chosen) {
   const auto a = std::make_shared<ReportArguments>();
   CLI::App* c =
       add_command(app, chosen, "report", "Charts (SVG, PNG, PDF) and one offline report.html", report_command, a);
-  c->add_option("files", a->files, "JSONL files")->required()->type_name("");
-  c->add_option("--out", a->out, "Folder (default: plots/out/NAME)")->type_name("FOLDER");
+  c->add_option("files", a->files, "JSONL files; with --markdown, studies")->required()->type_name("");
+  c->add_option("--out", a->out, "Folder (default: plots/out/NAME; with --markdown, results/findings)")
+      ->type_name("FOLDER");
+  c->add_flag("--markdown", a->markdown,
+              "Write the page of each study (results/reference/NAME.json) from its reference records; JSONL files "
+              "beside one study replace its reference records first");
 }
 
 void add_export(CLI::App& app, Chosen& chosen) {
