@@ -58,7 +58,7 @@ struct RunCase {
   bool train = true;                               // virtual clock: false leaves the numerics out, no curve
   std::string weight_gradient = "per_microbatch";  // or "batched": W of an update as one GEMM per layer
   // Of synchronous systems: free, a rank goes on once its own stages have stepped; barrier, no rank
-  // begins the next update before all have (WeightRule::step_barrier).
+  // begins the next update before all have (RunPolicy::step_barrier).
   std::string step = "free";
   std::string pin = "none";  // or "core": every rank on a core of its own (exec/pinning.h)
   OptimizerSpec optimizer;

@@ -82,13 +82,14 @@ struct Read {
 class Lowering {
  public:
   Lowering(const Schedule& schedule, const StageGraph& graph, const Placement& placement, const WeightRule& rule,
-           const Sharding& sharding)
+           const Sharding& sharding, const RunPolicy& policy)
       : schedule_(schedule), graph_(graph), micros_(static_cast<std::size_t>(schedule.microbatches)) {
     program_.graph = graph;
     program_.placement = placement;
     program_.microbatches = schedule.microbatches;
     program_.rule = rule;
     program_.sharding = sharding;
+    program_.policy = policy;
     program_.ranks.resize(schedule.ranks.size());
     edges_of_.resize(graph.size());
     for (std::size_t s = 0; s < graph.size(); ++s)
@@ -187,9 +188,9 @@ class Lowering {
           sum_index_[s] = number_message(Rank(r), program_.placement.stages[s].front(),
                                          {op.stage.value, 0, false, Opcode::receive_weight_gradient});
       }
-      if (program_.rule.step_barrier && r > 0) number_message(Rank(r), Rank(0), {0, 0, false, Opcode::receive_stepped});
+      if (program_.policy.step_barrier && r > 0) number_message(Rank(r), Rank(0), {0, 0, false, Opcode::receive_stepped});
     }
-    if (program_.rule.step_barrier)
+    if (program_.policy.step_barrier)
       for (std::size_t r = 1; r < schedule_.ranks.size(); ++r)
         number_message(Rank(0), Rank(r), {0, 0, false, Opcode::receive_stepped});
   }
@@ -223,7 +224,7 @@ class Lowering {
                              ", which take " + std::to_string(n) + " each",
                          "choose replicas and micro-batches that divide one another");
     }
-    const bool partial = rule.leftover == WeightRule::Leftover::partial;
+    const bool partial = program_.policy.leftover == RunPolicy::Leftover::partial;
     program_.updates =
         (schedule_.microbatches + (partial ? program_.micros_per_update - 1 : 0)) / program_.micros_per_update;
     for (const auto& ops : schedule_.ranks) {
@@ -449,7 +450,7 @@ class Lowering {
         ++gradients_done[s];
         const bool last = last_gradient[s] == k + 1;
         const bool full = !rule.synchronous() && gradients_done[s] % rule.accumulate == 0;
-        const bool partial = last && rule.leftover == WeightRule::Leftover::partial;
+        const bool partial = last && program_.policy.leftover == RunPolicy::Leftover::partial;
         if (last && has_weight_gradient_rank(op)) {
           send_extra(Opcode::send_weight_gradient, op.stage, Micro(0), rank_of(op.stage, op.micro));
         } else if (rule.synchronous() ? last : full || partial) {
@@ -486,7 +487,7 @@ class Lowering {
       receive_until(channel_of_.at({weight_gradient_rank_of(stage), Rank(r)}), sum_index_[s]);
       out.push_back({.opcode = Opcode::optimizer_step, .stage = stage, .micro = Micro(0), .version = 1});
     }
-    if (!program_.rule.step_barrier || program_.rank_count() == 1) return;
+    if (!program_.policy.step_barrier || program_.rank_count() == 1) return;
     const auto last_message = [&](Rank from) {
       const int c = channel_of_.at({from, Rank(r)});
       receive_until(c, program_.channels[static_cast<std::size_t>(c)].messages - 1);
@@ -545,7 +546,7 @@ class Lowering {
 }  // namespace
 
 Program lower(const Schedule& schedule, const StageGraph& graph, const Placement& placement, const WeightRule& rule,
-              const Sharding& sharding) {
+              const Sharding& sharding, const RunPolicy& policy) {
   const auto violations = check(schedule, graph, placement);
   if (!violations.empty()) throw InputError("schedule", violations.front().text);
   if (!rule.synchronous() && std::ranges::any_of(graph.micros_per_op, [](int g) { return g > 1; }))
@@ -553,7 +554,7 @@ Program lower(const Schedule& schedule, const StageGraph& graph, const Placement
                      "a stage takes several micro-batches at once, and the system updates after "
                      "every backward",
                      "give every stage one");
-  if (!rule.synchronous() && (rule.step_barrier || !placement.weight_gradient_ranks.empty()))
+  if (!rule.synchronous() && (policy.step_barrier || !placement.weight_gradient_ranks.empty()))
     throw InputError("schedule",
                      "a step barrier, or weight gradients on ranks of their own, need a "
                      "system that updates once after all backwards");
@@ -567,7 +568,7 @@ Program lower(const Schedule& schedule, const StageGraph& graph, const Placement
                      "use it with replicas");
   if (sharding.active() != (sharding.reduce != Sharding::Reduce::never))
     throw std::logic_error("a sharded stage both gathers weights and scatters gradients");
-  Program program = Lowering(schedule, graph, placement, rule, sharding).run();
+  Program program = Lowering(schedule, graph, placement, rule, sharding, policy).run();
   if (replicated && (sharding.active() || !rule.synchronous())) {
     // Collectives stand between the ops: whether they meet depends on the order.
     const auto found = check(program);

@@ -17,7 +17,7 @@
 // as well block.
 // Where a stage's W run on another rank than its F and I (Placement::weight_gradient_ranks), every
 // I sends on what its W needs, and the last W sends the sum of the weight gradients back to the
-// rank that holds the weights, which steps. With WeightRule::step_barrier every rank tells rank 0
+// rank that holds the weights, which steps. With RunPolicy::step_barrier every rank tells rank 0
 // that it has stepped, and waits for rank 0 to have heard it of all.
 #pragma once
 
@@ -25,6 +25,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/pipeline/run_policy.h"
 #include "harness/pipeline/schedule.h"
 #include "harness/pipeline/sharding.h"
 #include "harness/pipeline/weight_rule.h"
@@ -111,6 +112,7 @@ struct Program {
   std::vector<int> predictions;        // per stage: predicted tensors, ids 0 .. n - 1
   std::vector<int> retained_versions;  // per stage: old versions that the next run of the program still reads
   WeightRule rule;
+  RunPolicy policy;
   Sharding sharding;
   std::size_t rank_count() const { return ranks.size(); }
   bool sharded(StageId stage) const { return sharding.active() && placement.stages[stage.index()].size() > 1; }
@@ -121,6 +123,6 @@ struct Program {
 // replicas whose collectives would wait for one another, micro-batches that are no whole number of
 // steps, sharding of a system that updates without a flush.
 Program lower(const Schedule& schedule, const StageGraph& graph, const Placement& placement, const WeightRule& rule,
-              const Sharding& sharding = {});
+              const Sharding& sharding = {}, const RunPolicy& policy = {});
 
 }  // namespace sluice

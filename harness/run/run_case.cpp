@@ -119,7 +119,7 @@ class CaseRun {
         prepare_in_job();
         if (job() && !processes_) return std::move(record_);  // the case runs on others only
         if (case_.pin == "core") pin();
-        if (case_.leftover == "partial") prepared_.leftover = WeightRule::Leftover::partial;
+        if (case_.leftover == "partial") prepared_.leftover = RunPolicy::Leftover::partial;
       } catch (const InputError& e) {
         // The case itself was found sound when it was read: it is the system that refuses.
         record_.outcome = "unsupported";
@@ -238,7 +238,7 @@ class CaseRun {
 
   bool rule_differs_by_epoch(int units) const {
     const WeightRule first = rule_of(prepared_, units, 0), last = rule_of(prepared_, units, case_.epochs - 1);
-    return first.delay != last.delay;
+    return first.pipemare.delay != last.pipemare.delay;
   }
 
   void refuse_optimizer(const WeightRule& rule) const {
