@@ -1,13 +1,14 @@
 // Breadth-first pipeline parallelism (Lamy-Poirier, MLSys 2023, arXiv 2211.05953), section 4: v stages a rank, stage
-// c p + r on rank r; all micro-batches through the rank's first stage, then all through its second, and so on, backwards
-// the same from the last. p = 2, m = 4, v = 2, B = 2 F; small letters are the second stage of a rank:
+// c p + r on rank r; all micro-batches through the rank's first stage, then all through its second, and so on,
+// backwards the same from the last. p = 2, m = 4, v = 2, B = 2 F; small letters are the second stage of a rank:
 //
 //   rank 0  F0F1F2F3f0f1f2f3......b0--b1--b2--b3--B0--B1--B2--B3--
 //   rank 1  ..F0F1F2F3f0f1f2f3b0--b1--b2--b3--B0--B1--B2--B3--....
 //
 // Makespan (m v + p - 1)(F + B) of a stage for m >= p, as interleaved 1F1B, with all m v activations held. In return a
-// stage's weights are gathered twice an update and its gradients scattered once, whatever m is, and messages hide behind
-// the next micro-batch where m > p. With m < p every stage waits for the first micro-batch to come round the ring.
+// stage's weights are gathered twice an update and its gradients scattered once, whatever m is, and messages hide
+// behind the next micro-batch where m > p. With m < p every stage waits for the first micro-batch to come round the
+// ring.
 //
 // backward=fifo is the author's order (Fast-LLM), backward=lifo that of PyTorch's ScheduleLoopedBFS.
 #include <algorithm>

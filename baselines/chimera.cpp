@@ -1,6 +1,6 @@
 // Chimera (Li & Hoefler, SC 2021, arXiv 2107.06925), section 3.1: two pipelines against each other over the same ranks.
-// Down: stage s on rank s; up: stage s on rank p - 1 - s. Every rank holds two stages, so twice the weights, and half of
-// the micro-batches run in each direction. p micro-batches make a basic unit (the paper's term): with forwards and
+// Down: stage s on rank s; up: stage s on rank p - 1 - s. Every rank holds two stages, so twice the weights, and half
+// of the micro-batches run in each direction. p micro-batches make a basic unit (the paper's term): with forwards and
 // backwards as long as a slot, F of stage s runs in slot 2j + s and B in slot 2j + 2p - 1 - s for the j-th micro-batch
 // of a direction; p even keeps the two directions out of each other's slots. p = 4, m = 4, drawn at B = 2 F; small
 // letters are the later of a rank's two stages:

@@ -2,14 +2,14 @@
 // 3.2.1). A forward and a backward of different micro-batches run as one overlapped step, so that the communication of
 // each hides behind the computation of the other.
 //
-// variant=bidirectional: stage s on rank s for the first half of the micro-batches and on rank p - 1 - s for the second;
-//   every rank holds two stages, twice the weights. Even p and m, m >= 2 p. A rank and its mirror image run the same
-//   with the two directions exchanged.
+// variant=bidirectional: stage s on rank s for the first half of the micro-batches and on rank p - 1 - s for the
+//   second; every rank holds two stages, twice the weights. Even p and m, m >= 2 p. A rank and its mirror image run the
+//   same with the two directions exchanged.
 // variant=v (DualPipeV): stages r and 2p - 1 - r on rank r, one replica of each; m >= 2 p.
 //
 // With h = p / 2 ranks on each side (v: h = p), r the rank's distance from the end where direction 0 enters, n
-// micro-batches in each direction, a rank runs eight phases (0 and 1: the directions; w: the oldest weight gradient that
-// waits):
+// micro-batches in each direction, a rank runs eight phases (0 and 1: the directions; w: the oldest weight gradient
+// that waits):
 //
 //   1  2(h - 1 - r) times      F0
 //   2  r + 1                   F0 F1

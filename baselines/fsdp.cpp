@@ -1,5 +1,5 @@
-// Fully sharded data parallelism, ZeRO-3 (Rajbhandari et al., SC 2020, arXiv 1910.02054; PyTorch FSDP), section 5: every
-// rank runs its share of the micro-batches through the whole model, one after the other, and holds 1/p of the
+// Fully sharded data parallelism, ZeRO-3 (Rajbhandari et al., SC 2020, arXiv 1910.02054; PyTorch FSDP), section 5:
+// every rank runs its share of the micro-batches through the whole model, one after the other, and holds 1/p of the
 // parameters, gathered where they are used and freed again. What ZeroPP and breadth-first pipelines are measured
 // against. p = 2, m = 4:
 //
@@ -14,8 +14,8 @@
 //   gradients is resident.
 // accumulation=no_sync: weights as reshard, gradients as keep: 2 m + 1 moved.
 //
-// chunks=v: the model in v parts, FSDP's units, gathered one after the other, so that a part's gather can run beside the
-// ops of the part before and only a part or two are resident.
+// chunks=v: the model in v parts, FSDP's units, gathered one after the other, so that a part's gather can run beside
+//   the ops of the part before and only a part or two are resident.
 #include "harness/base/index.h"
 #include "harness/pipeline/choice_option.h"
 #include "harness/pipeline/orders.h"

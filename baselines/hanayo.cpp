@@ -1,9 +1,9 @@
 // Hanayo (Liu et al., SC 2023, arXiv 2308.15762): 2 W stages a rank in W waves, each running down the ranks
-// and back up, so that every rank has short stages near both ends of the pipeline and no second copy of the weights. The
-// paper draws the schedules and gives a runtime, not a rule; the rule here gives its figure's shape: time in equal
+// and back up, so that every rank has short stages near both ends of the pipeline and no second copy of the weights.
+// The paper draws the schedules and gives a runtime, not a rule; the rule here gives its figure's shape: time in equal
 // slots, every rank runs what is ready, backwards before forwards, the deepest of its stages first, then the lowest
-// micro-batch; at most `cap` micro-batches are in flight. The order is kept, whatever the times. One wave, p = 2, m = 2,
-// drawn at B = 2 F; small letters are the second stage of a rank:
+// micro-batch; at most `cap` micro-batches are in flight. The order is kept, whatever the times. One wave, p = 2,
+// m = 2, drawn at B = 2 F; small letters are the second stage of a rank:
 //
 //   rank 0  F0F1..f0b0--f1b1--..B0--....B1--
 //   rank 1  ..F0f0F1f1..b0--B0--b1--B1--....

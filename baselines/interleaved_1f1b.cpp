@@ -1,5 +1,5 @@
-// Interleaved 1F1B (Narayanan et al., SC 2021, arXiv 2104.04473), section 2.2: v stages a rank, stage c p + r on rank r,
-// so that the pipeline fills and drains in steps of 1/v of a rank's work. Micro-batches go round in groups of g = p:
+// Interleaved 1F1B (Narayanan et al., SC 2021, arXiv 2104.04473), section 2.2: v stages a rank, stage c p + r on rank
+// r, so that the pipeline fills and drains in steps of 1/v of a rank's work. Micro-batches go round in groups of g = p:
 // step k runs stage (k mod g v) / g of the rank, backwards the same from the last stage. Rank r runs
 // 2(p - 1 - r) + (v - 1) g forwards, then one forward and one backward in turn. p = 2, m = 4, v = 2, B = 2 F; small
 // letters are the second stage of a rank:
@@ -10,8 +10,8 @@
 // Makespan (m v + p - 1)(F + B) of a stage, so the bubble of 1F1B divided by v, for v times the messages.
 //
 // rule=megatron: m must be a multiple of p, and with m = p all forwards run first, as in Megatron-LM's runtime.
-// rule=torch: PyTorch's ScheduleInterleaved1F1B: groups of g = m / max(1, m / p) micro-batches, so that m need only be a
-//   multiple of the number of groups.
+// rule=torch: PyTorch's ScheduleInterleaved1F1B: groups of g = m / max(1, m / p) micro-batches, so that m need only be
+//   a multiple of the number of groups.
 #include <algorithm>
 
 #include "harness/base/error.h"

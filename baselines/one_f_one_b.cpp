@@ -12,8 +12,8 @@
 // reduce-scatter at the end, a gather of the new weights), zero=3 its weights too (gathered before every F and B and
 // dropped after it, gradients scattered after every B). 1F1B with one of these is what ZeroPP's paper calls
 // memory-efficient 1F1B, as far as its abstract and its authors' code let one tell.
-// recompute=all, needed: inputs are held instead, and one stage's activations at a time; `needed` spares the last stage,
-// where every backward follows its forward at once.
+// recompute=all, needed: inputs are held instead, and one stage's activations at a time; `needed` spares the last
+//   stage, where every backward follows its forward at once.
 #include <algorithm>
 
 #include "harness/base/index.h"

@@ -1,5 +1,6 @@
 // PipeMare (Yang et al., PipeMare: Asynchronous Pipeline Parallel DNN Training, MLSys 2021, arXiv 1910.05124): no stash
-// and no flush; the damage of stale forwards is limited by three techniques. With tau_k, the delay of stage k in updates:
+// and no flush; the damage of stale forwards is limited by three techniques. With tau_k, the delay of stage k in
+// updates:
 //
 //   T1  learning rate of stage k: lr / tau_k^p,  p = 1 - min(update / anneal, 1)
 //   T2  backward on W - tau_k d, towards what the forward read; d is a moving average of

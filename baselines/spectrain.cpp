@@ -1,6 +1,6 @@
 // SpecTrain (Chen, Yang, Cheng, Efficient and Robust Parallel DNN Training through Model Parallelism on Multi-GPU
-// Platform, arXiv 1809.02839): PipeDream's order without a stash; each pass of a batch runs on weights predicted for the
-// moment its round trip ends on stage 0. On stage k of p:
+// Platform, arXiv 1809.02839): PipeDream's order without a stash; each pass of a batch runs on weights predicted for
+// the moment its round trip ends on stage 0. On stage k of p:
 //
 //   forward   W - s_F lr v,  s_F = p - 1 - k + floor(k / 2)
 //   backward  W - s_B lr v,  s_B = floor(k / 2)            (input gradient only)

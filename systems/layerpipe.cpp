@@ -12,8 +12,8 @@
 // inputs and output gradients); after its last W the second rank sends the summed weight gradient back to the first,
 // which holds the weights and steps.
 //
-// Not the paper's whole method: LayerPipe also delays gradients (it is not synchronous) and splits the input gradient of
-// a layer over two processors, and its map of layers to processors is not published. Makespan (m + p - 1)(F + I) + W
+// Not the paper's whole method: LayerPipe also delays gradients (it is not synchronous) and splits the input gradient
+// of a layer over two processors, and its map of layers to processors is not published. Makespan (m + p - 1)(F + I) + W
 // where W <= F + I.
 #include <algorithm>
 

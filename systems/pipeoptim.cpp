@@ -6,15 +6,15 @@
 //   backward  W
 //
 // Delta is the optimizer's own direction after its last update: the momentum buffer for SGD, mhat / (sqrt(vhat) + eps)
-// for Adam and AdamW, and so on. So the last stage predicts nothing, and no stage holds more than one tensor besides its
-// weights. p = 3:
+// for Adam and AdamW, and so on. So the last stage predicts nothing, and no stage holds more than one tensor besides
+// its weights. p = 3:
 //
 //   rank 0  F0 F1 F2       B0 F3 B1 F4 B2    B3    B4     s = 2
 //   rank 1     F0 F1    B0 F2 B1 F3 B2 F4 B3    B4        s = 1
 //   rank 2        F0 B0 F1 B1 F2 B2 F3 B3 F4 B4           s = 0
 //
-// s=code: one update more on every stage, as the released code has it (the paper and its figure say p - 1 - k; which made
-//   the published tables is not known).
+// s=code: one update more on every stage, as the released code has it (the paper and its figure say p - 1 - k; which
+//   made the published tables is not known).
 // delta=code: with momentum, mu v + last gradient, which v already contains.
 // decay_in_delta=yes: AdamW's decoupled weight decay is predicted as well.
 // recompute=predicted: the backward runs the forward again on the tensor the forward read, which is kept for it.

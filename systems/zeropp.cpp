@@ -1,9 +1,10 @@
-// ZeroPP (Tang et al., arXiv 2402.03791): pipeline parallelism over fully sharded parameters without tensor parallelism.
-// v stages a rank (stage c p + r on rank r). The micro-batches are cut into scheduling units of U (the paper's term;
-// "unit" below); inside a unit every rank runs all of it through its first stage, then its second, ..., so that a stage's
-// weights are gathered once per visit; in the last stage forwards and input gradients alternate, and weight gradients W
-// are put off to where the rank would idle. The full text of the paper was not available: the order is that of its first
-// author's public implementation. p = 2, m = U = 3, v = 2; small letters are the second stage of a rank:
+// ZeroPP (Tang et al., arXiv 2402.03791): pipeline parallelism over fully sharded parameters without tensor
+// parallelism. v stages a rank (stage c p + r on rank r). The micro-batches are cut into scheduling units of U (the
+// paper's term; "unit" below); inside a unit every rank runs all of it through its first stage, then its second, ...,
+// so that a stage's weights are gathered once per visit; in the last stage forwards and input gradients alternate, and
+// weight gradients W are put off to where the rank would idle. The full text of the paper was not available: the order
+// is that of its first author's public implementation. p = 2, m = U = 3, v = 2; small letters are the second stage of a
+// rank:
 //
 //   rank 0  F0F1F2f0f1f2i0w0i1w1i2w2I0W0I1W1I2W2..
 //   rank 1  ..F0F1F2f0i0f1i1f2i2w2I0W0I1W1I2W2w1w0
@@ -14,8 +15,8 @@
 //
 // deferral=tight: from input gradient 2r on, one W follows each. Rank r then has 2r of them left, just what fills its
 //   wait for the next stage.
-// deferral=released: from 2r + 1 on, the test of the released code, which puts off one W too many: U = 2p - 1 then has a
-//   bubble of one W.
+// deferral=released: from 2r + 1 on, the test of the released code, which puts off one W too many: U = 2p - 1 then has
+//   a bubble of one W.
 // deferral=none: every W at once.
 // reduce=unit: gradients are scattered once per unit and stage (the paper's communication volume); reduce=microbatch:
 //   after every W (the released code).

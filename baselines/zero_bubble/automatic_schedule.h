@@ -6,8 +6,8 @@
 
 namespace sluice {
 
-// A chain of one stage a rank. `memory`: micro-batches that a rank may hold between F and the end of W, at least as many
-// as ranks, whatever share of them W keeps.
+// A chain of one stage a rank. `memory`: micro-batches that a rank may hold between F and the end of W, at least as
+// many as ranks, whatever share of them W keeps.
 Schedule automatic_zero_bubble_schedule(const ScheduleProblem& problem, int memory);
 
 }  // namespace sluice

@@ -1,8 +1,8 @@
 // Zero bubble (Qi et al., ICLR 2024, arXiv 2401.10241): the backward is split into the input gradient I, on which the
 // rank before waits, and the weight gradient W, which nobody waits for and which fills what would be bubble.
 //
-// variant=h1, h2 (section 2, figures 2 and 3): h(p - 1 - r) forwards, then F, I and, from I number h r on, one W in turn,
-// the oldest first; h r W are left for the end. p = 3, m = 4, h1 and h2:
+// variant=h1, h2 (section 2, figures 2 and 3): h(p - 1 - r) forwards, then F, I and, from I number h r on, one W in
+// turn, the oldest first; h r W are left for the end. p = 3, m = 4, h1 and h2:
 //
 //   rank 0  F0 F1 F2 I0 W0 F3 I1 W1 I2 W2 I3 W3
 //   rank 1     F0 F1 I0 F2 I1 W0 F3 I2 W1 I3 W2 W3
@@ -16,9 +16,9 @@
 // 2(p - r) - 1 with h2. The authors' code wants m >= 2p. The order stays valid with any m, but the bubble is this one
 // from m = p (h1) and m = 2p - 1 (h2) on.
 //
-// variant=v (ZB-V; order as in PyTorch's ScheduleZBVZeroBubble): stages r and 2p - 1 - r on rank r. No bubble on a rank's
-// own span at equal times from m = 2p - 1 on, with the p activations (2p of the half as long stages) of 1F1B's first
-// rank on every rank.
+// variant=v (ZB-V; order as in PyTorch's ScheduleZBVZeroBubble): stages r and 2p - 1 - r on rank r. No bubble on a
+// rank's own span at equal times from m = 2p - 1 on, with the p activations (2p of the half as long stages) of 1F1B's
+// first rank on every rank.
 //
 // variant=auto (section 3.1): a search over orders for given times and a cap on memory, stage by stage
 // (automatic_schedule.h). ZB-1p is memory = p, the default, ZB-2p memory = 2p.
@@ -126,7 +126,7 @@ Schedule zero_bubble_schedule(const ScheduleProblem& problem, const Options& opt
   return {};
 }
 
-// At F = I = W: h1 has a bubble of p - 1; h2 and v none on any rank's own span, but the ranks start and end p - 1 apart.
+// At F = I = W: a bubble of p - 1 with h1; with h2 and v none on a rank's own span, but ranks start and end p - 1 apart.
 Theory zero_bubble_theory(const ScheduleProblem& problem, const Options& options) {
   const int p = problem.ranks, m = problem.microbatches;
   const Variant variant = variant_option(options);

@@ -13,7 +13,7 @@ namespace sluice {
 
 // A valid system to start from: GPipe's order, one stage a device. It builds and passes the contract test as it is.
 static constexpr const char* kBaseline =
-    R"(// TITLE (authors, venue, year, arXiv number), section N: what is implemented, with the schedule as the paper draws it.
+    R"(// TITLE (authors, venue, year, arXiv), section N: what is implemented, and the schedule as the paper draws it.
 // p = 2, m = 2:
 //
 //   rank 0  F0 F1       B1 B0

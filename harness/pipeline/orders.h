@@ -15,8 +15,8 @@ namespace orders {
 Schedule fill_drain(const ScheduleProblem& problem, BackwardOrder backward);
 
 // 1F1B: stage s of p runs min(p - 1 - s, m) forwards to warm up, then one forward and one backward in turn, then the
-// backwards that are left. With `backward` input_gradient, the weight gradients are the caller's to add. For one stage a
-// rank.
+// backwards that are left. With `backward` input_gradient, the weight gradients are the caller's to add. For one stage
+// a rank.
 Schedule one_f_one_b(const ScheduleProblem& problem, OpKind backward = OpKind::backward);
 
 // A micro-batch forward through all stages and back again before the next one begins, on the rank that has its replica

@@ -3,8 +3,8 @@
 // communication, reductions and optimizer steps.
 //   F forward, B whole backward, I input gradient, W weight gradient (B = I + W, unsplit).
 // B never means the input gradient here, although the zero-bubble and ZeroPP papers use it so.
-// "(5F1;2B0)" is an overlapped pair (DualPipe): one step of the rank. It begins when the inputs of both ops are there and
-// hands on the outputs of both at its end.
+// "(5F1;2B0)" is an overlapped pair (DualPipe): one step of the rank. It begins when the inputs of both ops are there
+// and hands on the outputs of both at its end.
 #pragma once
 
 #include <cstdint>

@@ -62,8 +62,8 @@ struct ScheduleProblem {
   Rank rank_of(int stage) const { return placement.stages[stage].front(); }
 };
 
-// Where the stages of a chain lie, several on every device: stage c p + r on device r (loop); or back and forth, so that
-// for odd c stage (c + 1) p - 1 - r is on device r and two stages in a row share a device at the turning points (wave).
+// Where the stages of a chain lie, several on every device: stage c p + r on device r (loop); or back and forth, so
+// that for odd c stage (c + 1) p - 1 - r is on device r and devices at the turning points have two in a row (wave).
 enum class ChunkPlacement { loop, wave };
 
 // The defaults of a System, for those that update once after the last backward.
@@ -80,8 +80,8 @@ struct System {
   bool data_parallel = false;  // the whole model on every rank, each with its own micro-batches
   bool accumulates = false;    // asynchronous, but several micro-batches make one update
   std::vector<OptionSpec> options = {};
-  // Throws InputError for numbers of ranks and micro-batches (of one update) that it has no order for. Asked once, before
-  // the plan is made. None: it takes all.
+  // Throws InputError for numbers of ranks and micro-batches (of one update) that it has no order for. Asked once,
+  // before the plan is made. None: it takes all.
   void (*require)(int ranks, int microbatches, const Options&) = nullptr;
   // Stages on every rank (virtual stages) of its plans, and where they lie; none: 1.
   int (*chunks)(const Options&) = nullptr;

@@ -67,8 +67,8 @@ struct WeightRule {
   Delta forward_delta = Delta::state, backward_delta = Delta::state;
   // How many micro-batches share one forward prediction, made by the first of them.
   int micros_per_prediction = 1;
-  // Per stage, updates between a batch's forward and its own update in steady state. Given: while the pipe fills and the
-  // true lag is shorter, s is shorter by as much.
+  // Per stage, updates between a batch's forward and its own update in steady state. Given: while the pipe fills and
+  // the true lag is shorter, s is shorter by as much.
   std::vector<int> clip_to_lag;
   bool decay_in_delta = false;     // AdamW: predictions contain the decoupled weight decay
   bool momentum_sgd_only = false;  // refuse other optimizers: the paper has no rule for them

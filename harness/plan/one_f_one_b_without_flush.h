@@ -10,8 +10,8 @@
 
 namespace sluice {
 
-// System::schedule. For a chain of stages; with replicas as harness/plan/replicated_schedule.h draws. The options change
-// nothing.
+// System::schedule. For a chain of stages; with replicas as harness/plan/replicated_schedule.h draws. The options
+// change nothing.
 Schedule one_f_one_b_without_flush(const ScheduleProblem& problem, const Options& options = {});
 
 // What holds for every system with this order: the bubble of one filled and drained run, in-flight activations, and the

@@ -18,7 +18,7 @@ Recomputation recomputation(const Options& options);
 WeightRule flush_with_recompute(const ScheduleProblem& problem, const Options& options);
 
 // fill_drain_bubble() with the option. all, at B = 2 F and where the `forwards` of a rank wait for nothing in between:
-// the makespan is (forwards + p - 1)(F + B) + forwards * F, a recomputation never costing more than itself. needed: none.
+// the makespan is (forwards + p - 1)(F + B) + forwards * F, each recomputation costing itself at most. needed: none.
 std::optional<double> fill_drain_bubble(int ranks, int forwards, Recomputation recomputation);
 
 }  // namespace sluice
