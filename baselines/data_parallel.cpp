@@ -15,6 +15,11 @@ static Plan data_parallel_plan(const Problem& problem, const Options&) {
   return plan;
 }
 
+static Schedule data_parallel_schedule(const ScheduleProblem& problem, const Options&) {
+  require_a_micro_batch_for_every_rank("data_parallel", problem.ranks, problem.microbatches);
+  return orders::one_micro_batch_at_a_time(problem);
+}
+
 static Theory data_parallel_theory(const ScheduleProblem& problem, const Options&) {
   Theory theory = flush_theory(problem.ranks);
   theory.bubble_ratio = data_parallel_bubble(problem.ranks, problem.microbatches);
@@ -28,11 +33,8 @@ extern const System data_parallel = {
     .title = "Data parallel",
     .citation = "synchronous SGD with all-reduced gradients: the reference for a model that fits on one device",
     .data_parallel = true,
-    .require = [](int ranks, int microbatches,
-                  const Options&) { require_a_micro_batch_for_every_rank("data_parallel", ranks, microbatches); },
     .plan = data_parallel_plan,
-    .schedule = [](const ScheduleProblem& problem,
-                   const Options&) { return orders::one_micro_batch_at_a_time(problem); },
+    .schedule = data_parallel_schedule,
     .theory = data_parallel_theory,
 };
 

@@ -53,8 +53,9 @@ int warm_up(const ScheduleProblem& problem, const Options& options, int rank) {
 }
 
 Schedule interleaved_schedule(const ScheduleProblem& problem, const Options& options) {
-  Schedule schedule = empty_schedule(problem);
   const int p = problem.ranks, m = problem.microbatches, v = problem.chunks(), group = m / groups_of(p, m);
+  require_even_groups(p, m, options);
+  Schedule schedule = empty_schedule(problem);
   for (int r = 0; r < p; ++r) {
     auto& ops = schedule.ranks[r];
     const auto chunk = [&](int k) { return k % (group * v) / group; };
@@ -84,7 +85,6 @@ extern const System interleaved_1f1b = {
         "Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM, SC 2021 "
         "(arXiv 2104.04473)",
     .options = {chunks_option(), rule_option.spec(), recompute_option()},
-    .require = require_even_groups,
     .chunks = given_chunks,
     .schedule = interleaved_schedule,
     .weights = flush_with_recompute,

@@ -44,16 +44,12 @@ const ChoiceOption<Variant> variant_option(
 
 // variant=auto: micro-batches that a rank may hold.
 int memory_of(int ranks, const Options& options) {
-  const int given = options.integer("memory");
-  return given == 0 ? ranks : given;
-}
-
-void require_memory(int ranks, int, const Options& options) {
-  const int memory = memory_of(ranks, options);
-  if (variant_option(options) == Variant::automatic && memory < ranks)
+  const int given = options.integer("memory"), memory = given == 0 ? ranks : given;
+  if (memory < ranks)
     throw InputError("zero_bubble",
                      "memory=" + std::to_string(memory) + " micro-batches on " + std::to_string(ranks) + " ranks",
                      "the first rank holds one for every rank: give at least as many");
+  return memory;
 }
 
 Plan zero_bubble_plan(const Problem& problem, const Options& options) {
@@ -126,7 +122,7 @@ Schedule zero_bubble_schedule(const ScheduleProblem& problem, const Options& opt
   return {};
 }
 
-// At F = I = W: a bubble of p - 1 with h1; with h2 and v none on a rank's own span, but ranks start and end p - 1 apart.
+// At F = I = W: a bubble of p - 1 with h1; with h2 and v none on a rank's own span, but the ranks are p - 1 apart.
 Theory zero_bubble_theory(const ScheduleProblem& problem, const Options& options) {
   const int p = problem.ranks, m = problem.microbatches;
   const Variant variant = variant_option(options);
@@ -153,7 +149,6 @@ extern const System zero_bubble = {
     .citation = "Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024 (arXiv 2401.10241)",
     .options = {variant_option.spec(),
                 {"memory", "0", "variant=auto: micro-batches a rank may hold; 0: as many as ranks (ZB-1p)", {}, 0}},
-    .require = require_memory,
     .chunks = [](const Options& options) { return variant_option(options) == Variant::v ? 2 : 1; },
     .plan = zero_bubble_plan,
     .schedule = zero_bubble_schedule,

@@ -80,8 +80,8 @@ struct System {
   bool data_parallel = false;  // the whole model on every rank, each with its own micro-batches
   bool accumulates = false;    // asynchronous, but several micro-batches make one update
   std::vector<OptionSpec> options = {};
-  // Throws InputError for numbers of ranks and micro-batches (of one update) that it has no order for. Asked once,
-  // before the plan is made. None: it takes all.
+  // Throws InputError for numbers of ranks and micro-batches (of one update) that it has no plan for; `schedule` throws
+  // where it has a plan but no order. Asked once, before the plan is made. None: it takes all.
   void (*require)(int ranks, int microbatches, const Options&) = nullptr;
   // Stages on every rank (virtual stages) of its plans, and where they lie; none: 1.
   int (*chunks)(const Options&) = nullptr;
