@@ -13,6 +13,7 @@
 #include "harness/case/real_executor.h"
 #include "harness/program/check_program.h"
 #include "harness/program/lowering.h"
+#include "harness/plan/make_plan.h"
 
 namespace sluice {
 
@@ -200,7 +201,7 @@ Prepared prepare(const RunCase& c) {
     };
   }
   const auto search_begin = std::chrono::steady_clock::now();
-  Plan plan = p.system->plan(problem, p.options);
+  Plan plan = make_plan(*p.system, problem, p.options);
   plan.search_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - search_begin).count();
   if (c.clock == Clock::wall)
     for (PlanStage& stage : plan.stages) {
@@ -252,14 +253,13 @@ Sharding sharding_of(const Prepared& p, int microbatches) { return sharding_of(p
 Program make_program(const Prepared& p, int microbatches, int epoch) {
   const ScheduleProblem problem = schedule_problem(p, microbatches, epoch);
   const Schedule schedule = replicate(p.system->schedule(problem, p.options), p.replicas);
-  return checked(lower(schedule, p.graph, p.ranks.placement, rule_of(p, microbatches, epoch), sharding_of(p, problem)));
+  const WeightRule rule = rule_of(p, microbatches, epoch);
+  return checked(lower(schedule, p.graph, p.ranks.placement, rule, sharding_of(p, problem),
+                       {.leftover = p.leftover, .step_barrier = p.step_barrier && rule.synchronous()}));
 }
 
 WeightRule rule_of(const Prepared& p, int microbatches, int epoch) {
-  WeightRule rule = p.system->weights(schedule_problem(p, microbatches, epoch), p.options);
-  rule.leftover = p.leftover;
-  rule.step_barrier = p.step_barrier && rule.synchronous();
-  return rule;
+  return p.system->weights(schedule_problem(p, microbatches, epoch), p.options);
 }
 
 Theory make_theory(const Prepared& p, int microbatches) {

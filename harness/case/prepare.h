@@ -31,7 +31,7 @@ struct Prepared {
   double planning_seconds = 0;
   std::int64_t micro_batch = 1;  // samples
   int microbatches_per_update = 1;
-  WeightRule::Leftover leftover = WeightRule::Leftover::drop;
+  RunPolicy::Leftover leftover = RunPolicy::Leftover::drop;
   bool step_barrier = false;
 };
 

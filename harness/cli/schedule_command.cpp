@@ -107,11 +107,9 @@ int schedule_command(const ScheduleArguments& a) {
   Repeated repeated;
   if (system.synchronous && !a.json) {
     repeated.free = s.update_end[2] - s.update_end[1];
-    WeightRule rule = system.weights(problem, options);
-    rule.step_barrier = true;
-    repeated.barrier = simulate(lower(schedule, problem.graph, problem.placement, rule), {problem.costs, {}}, cluster,
-                                uniform.devices, {.trace = false})
-                           .end;
+    const Program with_barrier =
+        lower(schedule, problem.graph, problem.placement, program.rule, program.sharding, {.step_barrier = true});
+    repeated.barrier = simulate(with_barrier, {problem.costs, {}}, cluster, uniform.devices, {.trace = false}).end;
   }
   const std::vector<RankPeak> peak = peaks(schedule);
   const Theory theory = system.theory(problem, options);

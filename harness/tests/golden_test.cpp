@@ -246,11 +246,11 @@ TEST(PublishedVersionsTest, PipeDreamReadsTheTabulatedVersions) {
                                   system.weights(order, options));
     for (int k = 0; k < stages; ++k) {
       const auto& table = json["versions"]["stage" + std::to_string(k)];
-      for (const Instruction& i : program.ranks[static_cast<std::size_t>(k)]) {
+      for (const Instruction& i : program.ranks[k]) {
         if (i.opcode != Opcode::forward && i.opcode != Opcode::backward) continue;
         const auto& rows = table[i.opcode == Opcode::forward ? "F" : "B"];
         for (int e = 0; e < epochs; ++e) {
-          const auto& row = rows[i.micro.index() + static_cast<std::size_t>(e * batches)];
+          const auto& row = rows[static_cast<std::size_t>(i.micro.value + e * batches)];
           ASSERT_EQ(row[0], i.micro.value + 1 + e * batches);
           EXPECT_EQ(row[1], i.version + e * batches) << to_text(i) << " of epoch " << e;
         }
