@@ -115,9 +115,9 @@ TEST(BalancedChainTest, FasterDevicesGetMoreLayers) {
   ASSERT_EQ(plan.stages.size(), 2u);
   EXPECT_EQ(plan.stages[0].layers, (std::vector{0, 1, 2, 3}));
   EXPECT_EQ(plan.stages[1].devices, std::vector{DeviceId(1)});
-  EXPECT_DOUBLE_EQ(plan.objective, 6);  // F + I + W of two layers at speed 1
+  EXPECT_DOUBLE_EQ(plan.search.objective, 6);  // F + I + W of two layers at speed 1
   EXPECT_EQ(plan.micro_batch, 4);
-  EXPECT_TRUE(plan.complete);
+  EXPECT_TRUE(plan.search.complete);
 }
 
 TEST(BalancedChainTest, LayersThatRideStayWithTheOneBefore) {

@@ -23,28 +23,28 @@
 
 namespace sluice {
 
-struct StageRate {
+struct StageConfig {
   int micro_batch = 1;  // b: of the schedule's micro-batches; all replicas together
-  int group = 1;        // k
+  int k = 1;
 };
 
-// What a stage must hold that feeds a stage of rate `next`, which holds `next_in_flight`.
-int in_flight_before(StageRate stage, int next_in_flight, StageRate next, int microbatches);
+// What a stage must hold that feeds a stage of config `next`, which holds `next_in_flight`.
+int in_flight_before(StageConfig stage, int next_in_flight, StageConfig next, int microbatches);
 // What a stage holds that feeds nobody.
-int in_flight_of_sink(StageRate stage, int microbatches);
+int in_flight_of_sink(StageConfig stage, int microbatches);
 
 // Per stage. A stage's b is its number of micro-batches per op times its replicas, as in `graph` and `placement`.
-std::vector<StageRate> rates(const StageGraph& graph, const Placement& placement,
-                             std::span<const int> groups);  // k of every stage; empty: 1
-std::vector<int> kfkb_in_flight(const StageGraph& graph, std::span<const StageRate> rates, int microbatches);
+std::vector<StageConfig> stage_configs(const StageGraph& graph, const Placement& placement,
+                                       std::span<const int> ks);  // k of every stage; empty: 1
+std::vector<int> kfkb_in_flight(const StageGraph& graph, std::span<const StageConfig> configs, int microbatches);
 
 // Per stage its ops in order, replicas taking turns: forwards until the in-flight count is reached,
 // then k backwards and k forwards in turn while there are any.
-std::vector<std::vector<Op>> kfkb_orders(const StageGraph& graph, const Placement& placement,
-                                         std::span<const int> groups, int microbatches);
+std::vector<std::vector<Op>> kfkb_orders(const StageGraph& graph, const Placement& placement, std::span<const int> ks,
+                                         int microbatches);
 // The same with other in-flight counts than the rule's.
-std::vector<std::vector<Op>> kfkb_orders(const StageGraph& graph, const Placement& placement,
-                                         std::span<const int> groups, int microbatches, std::span<const int> in_flight);
+std::vector<std::vector<Op>> kfkb_orders(const StageGraph& graph, const Placement& placement, std::span<const int> ks,
+                                         int microbatches, std::span<const int> in_flight);
 
 // The ops of every stage on its replicas' ranks, one stage after another where a rank holds
 // several.

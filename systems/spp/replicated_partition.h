@@ -38,7 +38,7 @@ struct ReplicationProblem {
 };
 
 struct ReplicatedStage {
-  int first_unit, last_unit;      // [first, last) of the chain
+  int first_group, last_group;    // [first, last) of the chain
   int first_device, last_device;  // [first, last) of the device order
   int replicas() const { return last_device - first_device; }
   friend bool operator==(const ReplicatedStage&, const ReplicatedStage&) = default;

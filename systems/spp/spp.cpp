@@ -95,7 +95,7 @@ Plan plan_of(const Problem& problem, const Options& options, const ReplicationPr
   int round = 1;
   for (const ReplicatedStage& s : stages) {
     PlanStage& stage = plan.stages.emplace_back();
-    stage.layers = layers_of(p.chain, s.first_unit, s.last_unit);
+    stage.layers = layers_of(p.chain, s.first_group, s.last_group);
     for (int d = s.first_device; d < s.last_device; ++d) stage.devices.emplace_back(order[static_cast<std::size_t>(d)]);
     round = std::max(round, s.replicas());
   }
@@ -104,10 +104,10 @@ Plan plan_of(const Problem& problem, const Options& options, const ReplicationPr
   return plan;
 }
 
-[[noreturn]] void refuse(const Problem& problem, const Options& options, int units) {
+[[noreturn]] void refuse(const Problem& problem, const Options& options, int groups) {
   std::string what = "no plan";
   if (options.integer("stages") > 0) what += " of " + std::to_string(options.integer("stages")) + " stages";
-  what += " of " + std::to_string(units) + " cuttable layers";
+  what += " of " + std::to_string(groups) + " cuttable layers";
   what += options.flag("all_devices") ? " uses all of " : " fits on ";
   what += std::to_string(problem.devices) + " devices with at most " + std::to_string(problem.microbatches) +
           " replicas a stage, one a micro-batch";
@@ -162,10 +162,9 @@ Plan spp_plan(const Problem& problem, const Options& options) {
   if (best.stages.empty()) {
     if (!report.complete)
       throw InputError("spp", "the search was cut short before it found a plan", "raise time_limit or table_limit");
-    refuse(problem, options, chain.units());
+    refuse(problem, options, chain.groups());
   }
   best.search = report;
-  best.search_seconds = seconds_so_far();
   return best;
 }
 
