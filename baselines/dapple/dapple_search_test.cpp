@@ -14,7 +14,7 @@
 namespace sluice {
 namespace {
 
-// The cases of specs/planners.md, section 4.5.
+// Small pipelines: the formula of latency_model.h, its three parts and its pivot.
 struct Case {
   const char* name;
   std::vector<LatencyStage> stages;

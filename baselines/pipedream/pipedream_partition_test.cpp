@@ -18,7 +18,7 @@ using Form = PipeDreamOptions::Form;
 
 AntichainStates states_of(const CostGraph& costs) { return antichain_states(layer_groups(costs), 1000); }
 
-// The chain of specs/planners.md, section 3.5.
+// A chain of four layers, the last ones heavy in weights.
 AntichainStates four_layers() { return states_of(chain_costs({4, 4, 2, 2}, {1, 1, 10, 40}, {8, 4, 2, 1})); }
 
 std::string text_of(const std::vector<PipeDreamStage>& stages) {
@@ -197,7 +197,7 @@ TEST(AntichainStatesTest, SeveralSourcesAreTakenInOrder) {
   EXPECT_DOUBLE_EQ(states.seconds.back(), 7);
 }
 
-// Every cut of a chain into stages and every way to give out machines, one level.
+// Every cut of a chain into stages with every number of machines for each, one level.
 double brute_force(const std::vector<double>& c, const std::vector<std::int64_t>& w, const std::vector<std::int64_t>& a,
                    int machines, double bandwidth, Form form) {
   const int n = static_cast<int>(c.size());

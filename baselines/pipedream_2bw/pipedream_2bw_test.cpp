@@ -1,4 +1,4 @@
-// PipeDream-2BW with its planner's plans: copies of a pipeline, each stage's copies taking the
+// PipeDream-2BW with its planner's plans: replicas of a pipeline, each stage's replicas taking the
 // micro-batches in turn. baselines/pipedream_2bw/two_bw_plan_test.cpp tests what the planner chooses.
 #include <gtest/gtest.h>
 
@@ -78,7 +78,7 @@ TEST_F(TwoBwSystemTest, CopiesAddUpTheirSharesOfAnUpdate) {
 TEST_F(TwoBwSystemTest, TheSimulatorAgreesWithTheObjectiveOnALongRun) {
   for (Link& link : cluster_.links) link.bandwidth = 1e9;  // the two count messages differently
   const CostGraph light = chain_costs({3, 3, 3, 3}, {0, 0, 0, 0}, {0, 0, 0, 0});
-  const Plan best = plan(options());  // two copies of two stages, as the cluster was not yet fast
+  const Plan best = plan(options());  // two replicas of two stages, as the cluster was not yet fast
   const ScheduleProblem problem = order(best, 16 * 64, 16);
   const double seconds = simulate(program(problem, options()), costs_of(best, light, cluster_), cluster_,
                                   ranks_of(best).devices, {.trace = false})

@@ -19,7 +19,7 @@ std::function<double(int, int, int)> sum_of(std::vector<double> seconds) {
   };
 }
 
-// Every way to cut, one after the other.
+// Every cut, one after the other.
 double brute_force(int layers, int stages, const std::function<double(int, int, int)>& seconds) {
   double best = kUnlimited;
   std::vector<int> cuts;
@@ -120,7 +120,7 @@ TEST(BalancedChainTest, FasterDevicesGetMoreLayers) {
   EXPECT_TRUE(plan.search.complete);
 }
 
-TEST(BalancedChainTest, LayersThatRideStayWithTheOneBefore) {
+TEST(BalancedChainTest, FusedLayersStayWithTheOneBefore) {
   CostGraph costs = layers_of({1, 1, 1, 1});
   costs.layers[2].fused = costs.layers[3].fused = true;
   const Cluster cluster = devices_of({1, 1});

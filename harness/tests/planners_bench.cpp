@@ -1,5 +1,5 @@
 // How long the planners take on published inputs, one core. "authors_seconds" is what the authors'
-// own program took on the same input and machine class (specs/planners.md, sections 2.6, 3.6, 6.6);
+// own program took on the same input and machine class;
 // "times_faster" is the ratio. A run without the published profiles skips.
 #include <benchmark/benchmark.h>
 #include <sluice_build.h>

@@ -1,5 +1,5 @@
-// What the authors' own planners print on their own inputs, reproduced: specs/planners.md, sections
-// 2.6, 3.6 and 6.6 (run there with the authors' programs). Numbers as the files have them
+// What the authors' own planners (Piper, PipeDream, Tarnawski et al. 2020) print on their own inputs, reproduced; the
+// expectations are from runs of the authors' programs. Numbers as the files have them
 // (ProfileUnits::published), since the authors' programs take them so. Plans are compared where the
 // authors' tie rule is known or there is no tie.
 #include <gtest/gtest.h>

@@ -99,8 +99,8 @@ void expect_case(const Pipeline& p, const nlohmann::json& expected, int batch) {
     for (const auto& [name, count] : expected["inflight"].items()) EXPECT_EQ(held[p.id(name).index()], count) << name;
   }
   if (expected.contains("stash")) {
-    for (const auto& [name, units] : expected["stash"].items())
-      EXPECT_EQ(held[p.id(name).index()] * p.work[p.id(name).index()], units) << name;
+    for (const auto& [name, held_work] : expected["stash"].items())
+      EXPECT_EQ(held[p.id(name).index()] * p.work[p.id(name).index()], held_work) << name;
   }
 }
 
@@ -131,16 +131,16 @@ TEST(GraphPipeVectors, LessInFlightAllowsLargerMicroBatches) {  // TV2, F(b) = (
       }
       const auto& expected = affine[kind + "_b2"];
       EXPECT_EQ(p.seconds(micros), expected["T"]);
-      const Pipeline unit(stages, v[kind]["edges"]);  // stash: in samples
-      EXPECT_EQ(b * unit.stash(micros).first, expected["peak"]);
-      EXPECT_EQ(b * unit.stash(micros).first <= affine["mem_cap"], expected["feasible"]);
+      const Pipeline one_sample(stages, v[kind]["edges"]);  // stash: in samples
+      EXPECT_EQ(b * one_sample.stash(micros).first, expected["peak"]);
+      EXPECT_EQ(b * one_sample.stash(micros).first <= affine["mem_cap"], expected["feasible"]);
     }
 }
 
 TEST(GraphPipeVectors, WholeBranchesOnTwoReplicasEach) {  // TV2, counter-case: b = 2
   const Pipeline p({{"A", 3}, {"B", 3}}, {"A-B"}, {2, 2});
   EXPECT_EQ(p.seconds(8), 45);
-  EXPECT_EQ(p.in_flight(8), (std::vector{4, 2}));  // of two replicas: 2 x 3 units each
+  EXPECT_EQ(p.in_flight(8), (std::vector{4, 2}));  // of two replicas: 2 x 3 micro-batches each
 }
 
 TEST(GraphPipeVectors, TwoBranchesAndAJoinOfItsOwn) {  // TV2b

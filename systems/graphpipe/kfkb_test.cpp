@@ -108,9 +108,9 @@ TEST(KfkbOrderTest, ReplicasTakeTurns) {
 // Whatever the DAG, the replicas and k, and numbers of micro-batches per op that are powers of two or all one: no
 // deadlock, and no more in flight than promised.
 RC_GTEST_PROP(KfkbOrderTest, AlwaysChecksAndHoldsWhatTheRuleSays, ()) {
-  const bool grouped = *rc::gen::arbitrary<bool>();
+  const bool several_per_op = *rc::gen::arbitrary<bool>();
   const int n = *rc::gen::inRange(1, 7);
-  const int micros = grouped ? 4 * *rc::gen::inRange(1, 7) : *rc::gen::inRange(5, 30);
+  const int micros = several_per_op ? 4 * *rc::gen::inRange(1, 7) : *rc::gen::inRange(5, 30);
   std::mt19937 random(*rc::gen::arbitrary<unsigned>());
   const auto upto = [&](int most) { return std::uniform_int_distribution<int>(0, most)(random); };
   std::vector<std::pair<int, int>> edges;
@@ -122,8 +122,8 @@ RC_GTEST_PROP(KfkbOrderTest, AlwaysChecksAndHoldsWhatTheRuleSays, ()) {
   std::vector<int> ks;
   int ranks = 0;
   for (int s = 0; s < n; ++s) {
-    const int replicas = grouped ? 1 << upto(2) : 1 + upto(4);
-    if (grouped) graph.micros_per_op.push_back(replicas == 4 ? 1 : 1 << upto(replicas == 2 ? 1 : 2));
+    const int replicas = several_per_op ? 1 << upto(2) : 1 + upto(4);
+    if (several_per_op) graph.micros_per_op.push_back(replicas == 4 ? 1 : 1 << upto(replicas == 2 ? 1 : 2));
     auto& home = placement.stages.emplace_back();
     for (int r = 0; r < replicas; ++r) home.emplace_back(ranks++);
     ks.push_back(1 + upto(1));

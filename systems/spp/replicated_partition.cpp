@@ -54,7 +54,7 @@ class Model {
     const StageMemoryLimit& limit = *problem.memory;
     const int replicas = static_cast<int>(r);
     const int most = (problem.microbatches + replicas - 1) / replicas;  // that come to one
-    const double bytes = limit.copies * (parameters[last] - parameters[first]) +
+    const double bytes = limit.tensors_per_parameter * (parameters[last] - parameters[first]) +
                          std::min(most, limit.in_flight(stages_after)) * (outputs[last] - outputs[first]);
     for (std::size_t d = end - r; d < end; ++d)
       if (bytes > limit.capacity[d]) return false;
@@ -64,7 +64,7 @@ class Model {
   const ReplicationProblem& problem;
   std::size_t groups, devices, max_replicas;
   std::vector<double> seconds, parameters, outputs;  // [groups + 1], sums of those before
-  std::vector<double> crossing;                      // [groups - 1], bytes both ways after group k
+  std::vector<double> crossing;                      // [groups - 1], bytes in both directions after group k
 
  private:
   std::size_t pair(std::size_t end, std::size_t r) const { return (end - 1) * devices + r - 1; }

@@ -145,7 +145,7 @@ TEST(ReplicatedPartitionTest, PublishedPlans) {
   EXPECT_EQ(plans_b[2]->stages, (Stages{{0, 2, 0, 1}, {2, 4, 1, 2}, {4, 6, 2, 4}}));
 }
 
-// Every way to cut the chain and to deal out the devices, in order.
+// Every cut of the chain with every number of devices for each stage, one after the other.
 template <class Visit>
 void every_partition(int groups, int devices, int stages, int max_replicas, Stages& so_far, const Visit& visit) {
   const int first = so_far.empty() ? 0 : so_far.back().last_group;
@@ -170,7 +170,7 @@ bool fits(const ReplicationProblem& p, const Stages& stages) {
     const int held = std::min(in_flight, static_cast<int>(std::ceil(1.0 * p.microbatches / stages[s].replicas())));
     double bytes = 0;
     for (int u = stages[s].first_group; u < stages[s].last_group; ++u)
-      bytes += p.memory->copies * p.chain.parameters[static_cast<std::size_t>(u)] +
+      bytes += p.memory->tensors_per_parameter * p.chain.parameters[static_cast<std::size_t>(u)] +
                held * p.chain.outputs[static_cast<std::size_t>(u)];
     for (int d = stages[s].first_device; d < stages[s].last_device; ++d)
       if (bytes > p.memory->capacity[static_cast<std::size_t>(d)]) return false;
