@@ -158,11 +158,11 @@ static StageMemory memory_of_layers(const ModelGraph& model, std::span<const Sha
           .boundary = boundary_values(model, shapes, layers, samples)};
 }
 
-// Published variants say by their names which of them recompute. A real stage does so as a whole.
+// A published variant is one layer's. A real stage recomputes as a whole.
 static bool has_recomputing_layer(const PlanStage& stage, const CostGraph& costs) {
   for (std::size_t i = 0; i < stage.variants.size(); ++i) {
     const LayerCost& layer = costs.layers[static_cast<std::size_t>(stage.layers[i])];
-    if (stage.variants[i] >= 0 && recomputes(layer.variants[static_cast<std::size_t>(stage.variants[i])])) return true;
+    if (stage.variants[i] >= 0 && layer.variants[static_cast<std::size_t>(stage.variants[i])].recompute) return true;
   }
   return false;
 }
@@ -202,7 +202,7 @@ Prepared prepare(const RunCase& c) {
   }
   const auto search_begin = std::chrono::steady_clock::now();
   Plan plan = make_plan(*p.system, problem, p.options);
-  plan.search_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - search_begin).count();
+  plan.search.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - search_begin).count();
   if (c.clock == Clock::wall)
     for (PlanStage& stage : plan.stages) {
       if (stage.tensor > 1)

@@ -87,11 +87,11 @@ int plan_command(const PlanArguments& a) {
              c.microbatches, p.micro_batch, p.costs.source);
   print_stages(p, memory);
   fmt::print("\n{}\n", stage_picture(p.plan, p.graph));
-  const SearchReport search = search_report(p.plan);
+  const SearchReport& search = p.plan.search;
   fmt::print("planner's objective ({}): {}; simulated: {} per update, {:.4g} samples/s, bubble {:.1f} %\n",
              search.objective_name, to_text(Seconds(search.objective)), to_text(Seconds(update_seconds)),
              static_cast<double>(c.batch) / update_seconds, 100 * simulation.bubble.bubble_ratio);
-  fmt::print("states visited: {}; search: {}{}\n", search.states, to_text(Seconds(p.plan.search_seconds)),
+  fmt::print("states visited: {}; search: {}{}\n", search.states, to_text(Seconds(search.seconds)),
              search.complete ? "" : " (cut short)");
   return 0;
 }

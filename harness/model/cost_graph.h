@@ -25,11 +25,8 @@ struct LayerVariant {
   Bytes always;                      // memory of each device whatever is in flight
   std::vector<Bytes> input_sync;     // per entry of inputs: further bytes if it comes from elsewhere
   std::map<int, Bytes> output_sync;  // consumer -> further bytes if it is elsewhere
+  bool recompute = false;            // makes its activations again in its backward
 };
-
-inline bool recomputes(const LayerVariant& variant) {  // activations, in its backward
-  return variant.id.find("recomp") != std::string::npos;
-}
 
 // What a layer takes on a device of this name, where that was measured and is no mere factor.
 struct DeviceTime {

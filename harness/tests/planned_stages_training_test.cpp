@@ -94,7 +94,7 @@ TEST(RecomputingStages, OfAPiperPlanTrainAsOneDeviceDoesInThePredictedMemory) {
     if ((found = piper_setup(model, kib, "yes")) && is_mixed(*found)) break;
   ASSERT_GT(kib, 0);
   const auto kept = piper_setup(model, kib, "no");
-  EXPECT_TRUE(!kept || kept->prepared.plan.objective > found->prepared.plan.objective);
+  EXPECT_TRUE(!kept || kept->prepared.plan.search.objective > found->prepared.plan.search.objective);
 
   const Program program = make_program(found->prepared, 8);
   const auto& stages = found->prepared.plan.stages;

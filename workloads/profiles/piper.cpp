@@ -125,6 +125,7 @@ PublishedProfile read_piper_profile(const nlohmann::json& json, const std::strin
     for (const auto& [tensor, key] : keys)
       for (JsonReader& r : degrees.objects(key)) {
         LayerVariant v{.tensor = tensor, .id = r.text("id")};
+        v.recompute = v.id.find("recomp") != std::string::npos;  // the format says it by the name alone
         v.seconds = Seconds(not_negative(r, "timePerSample"));
         v.parameters = bytes(r, "parameterSize");
         v.in_flight = bytes(r, "memoryUsageA");
