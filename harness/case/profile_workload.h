@@ -20,8 +20,4 @@ struct ProfileWorkload {
 // makes them seconds and bytes. Throws InputError.
 const ProfileWorkload* profile_workload(const std::string& name, const std::string& costs);
 
-// Weights, gradients and optimizer state of every stage; activations from the variants the plan
-// chose, else from the layers' outputs.
-std::vector<StageMemory> profile_stage_memory(const Plan& plan, const CostGraph& costs, const OptimizerSpec& optimizer);
-
 }  // namespace sluice
