@@ -11,9 +11,10 @@
 #include "harness/case/costs.h"
 #include "harness/case/profile_workload.h"
 #include "harness/case/real_executor.h"
+#include "harness/plan/make_plan.h"
 #include "harness/program/check_program.h"
 #include "harness/program/lowering.h"
-#include "harness/plan/make_plan.h"
+#include "harness/sim/latency_cluster.h"
 
 namespace sluice {
 
@@ -144,21 +145,7 @@ static Seconds simulated_seconds(const Prepared& p, const RunCase& c, const Plan
   return simulated_update(candidate, program);
 }
 
-static StageMemory memory_of_layers(const ModelGraph& model, std::span<const Shape> shapes, std::span<const int> layers,
-                                    std::int64_t samples, int optimizer_tensors) {
-  Bytes weights;
-  for (const int l : layers) weights += Bytes(4 * parameter_count(model.layers[static_cast<std::size_t>(l)]));
-  const StageStash stash = stage_stash(model, shapes, layers, samples);
-  return {.weights = weights,
-          .gradients = weights,
-          .optimizer = weights * optimizer_tensors,
-          .stash = stash.forward,
-          .weight_stash = stash.weight,
-          .input = Bytes(0),
-          .boundary = boundary_values(model, shapes, layers, samples)};
-}
-
-// A published variant is one layer's. A real stage recomputes as a whole.
+// A published variant recomputes one layer. A real stage does so as a whole.
 static bool has_recomputing_layer(const PlanStage& stage, const CostGraph& costs) {
   for (std::size_t i = 0; i < stage.variants.size(); ++i) {
     const LayerCost& layer = costs.layers[static_cast<std::size_t>(stage.layers[i])];
@@ -270,22 +257,9 @@ Theory make_theory(const Prepared& p, int microbatches) {
 }
 
 std::vector<StageMemory> stage_memory(const Prepared& p, const OptimizerSpec& optimizer, const WeightRule& rule) {
-  if (p.workload->model.layers.empty()) return profile_stage_memory(p.plan, p.costs, optimizer);
   const ModelGraph& model = p.workload->model;
-  const std::vector<Shape> shapes = model.shapes();
-  const std::vector<StageInterface> between =
-      interfaces(model, stage_of_layers(p.plan, model.layers.size()), static_cast<int>(p.plan.stages.size()));
-  std::vector<StageMemory> result;
-  for (std::size_t s = 0; s < p.plan.stages.size(); ++s) {
-    const PlanStage& stage = p.plan.stages[s];
-    const std::int64_t samples = stage.micros_per_op * p.micro_batch;
-    StageMemory m = memory_of_layers(model, shapes, stage.layers, samples,
-                                     optimizer.state_tensors() + delta_tensors(optimizer, rule, StageId(s)));
-    for (const int producer : between[s].receives)
-      if (producer >= 0) m.input += output_bytes(model, shapes, producer, samples);
-    result.push_back(m);
-  }
-  return result;
+  if (model.layers.empty()) return stage_memory(p.costs, p.plan, optimizer);
+  return stage_memory(model, p.plan, p.micro_batch, optimizer, rule);
 }
 
 std::string over_memory(const Prepared& p, const std::vector<RankMemory>& memory) {

@@ -24,8 +24,4 @@ struct ProfileWorkload {
 // makes them seconds and bytes. Throws InputError.
 const ProfileWorkload* profile_workload(const std::string& name, const std::string& costs);
 
-// Weights, gradients and optimizer state of every stage; activations as the variants say that the plan chose for its
-// layers, or else the layers' outputs.
-std::vector<StageMemory> profile_stage_memory(const Plan& plan, const CostGraph& costs, const OptimizerSpec& optimizer);
-
 }  // namespace sluice

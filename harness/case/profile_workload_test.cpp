@@ -79,7 +79,7 @@ TEST_F(ProfileWorkloadTest, TensorParallelVariantsAreOnlySimulated) {
     layer.variants = {
         {.id = "vanilla", .seconds = Seconds(1), .parameters = Bytes(10), .in_flight = Bytes(7), .always = Bytes(25)}};
   const PlanStage stage{.layers = {0, 1}, .devices = {DeviceId(0)}, .variants = {0, 0}};
-  const auto memory = profile_stage_memory({.stages = {stage}}, costs, {});
+  const auto memory = stage_memory(costs, Plan{.stages = {stage}}, {});
   EXPECT_EQ(memory[0].weights, Bytes(20));
   EXPECT_EQ(memory[0].gradients, Bytes(30));
   EXPECT_EQ(memory[0].stash, Bytes(14));
@@ -116,7 +116,7 @@ TEST_F(ProfileWorkloadTest, AStageThatRecomputesKeepsWhatItReceives) {
   const CostGraph& costs = profile_workload(path_, "analytic")->costs;
   const Plan plan{.stages = {{.layers = {0}, .devices = {DeviceId(0)}},
                              {.layers = {1}, .devices = {DeviceId(1)}, .recompute = true}}};
-  const auto memory = profile_stage_memory(plan, costs, {});
+  const auto memory = stage_memory(costs, plan, {});
   EXPECT_EQ(memory[0].input, Bytes(0));
   EXPECT_EQ(memory[1].input, costs.layers[0].output);
 }

@@ -12,6 +12,7 @@
 #include "harness/program/check_program.h"
 #include "harness/program/lowering.h"
 #include "harness/program/schedule_picture.h"
+#include "harness/sim/latency_cluster.h"
 #include "harness/sim/memory.h"
 #include "harness/sim/simulate.h"
 
@@ -147,7 +148,7 @@ int schedule_command(const ScheduleArguments& a) {
     return 0;
   }
   if (a.text) {
-    fmt::print("{}", draw_grid(s.trace));
+    fmt::print("{}", draw_schedule(s.trace));
   } else {
     fmt::print("{}", to_text(schedule));
   }

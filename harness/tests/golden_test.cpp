@@ -10,6 +10,7 @@
 #include "harness/plan/uniform_chain.h"
 #include "harness/program/lowering.h"
 #include "harness/program/schedule_picture.h"
+#include "harness/sim/latency_cluster.h"
 #include "harness/sim/simulate.h"
 
 namespace sluice {
@@ -42,7 +43,7 @@ std::string drawn(const std::string& name, int ranks, int microbatches, const Gi
   const ScheduleProblem& problem = made.chain.problem;
   const Program program = lower(made.schedule, problem.graph, problem.placement, WeightRule{});
   return "\n" +
-         draw_grid(
+         draw_schedule(
              simulate(program, {problem.costs, {}}, latency_cluster(ranks, Seconds(0)), made.chain.devices).trace);
 }
 

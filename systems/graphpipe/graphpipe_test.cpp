@@ -13,6 +13,7 @@
 #include "harness/pipeline/system.h"
 #include "harness/program/check_program.h"
 #include "harness/program/lowering.h"
+#include "harness/sim/latency_cluster.h"
 #include "harness/sim/memory.h"
 #include "harness/sim/simulate.h"
 #include "systems/graphpipe/kfkb.h"
