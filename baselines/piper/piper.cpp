@@ -2,7 +2,8 @@
 // their own data- and tensor-parallel degrees and per-layer recomputation, for the least time per
 // micro-batch in the steady state (baselines/piper/piper_search.h is its algorithm). Trained as
 // flushed 1F1B; a stage's d replicas take the micro-batches in turn, which is what its memory bound
-// ceil(sigma/d) counts. Stage 0 on two devices, stage 1 on one:
+// counts: ceil(s/d) in flight, s being the replicas of this stage and those after it. Stage 0 on two devices, stage 1
+// on one:
 //
 //   rank 0  F0    F2 B0       B2
 //   rank 1     F1       F3 B1    B3

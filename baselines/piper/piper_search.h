@@ -7,7 +7,7 @@
 // within each device's memory, sum(a) y + sum(b) <= M, where y = ceil(s/d) micro-batches are in flight and s is the sum
 // of the data degrees of this stage and those after it.
 //
-// The paper's dynamic program (section 4.1) keeps the least TPS for every down-set I of the layers (closed under
+// The paper's dynamic program (section 4) keeps the least TPS for every down-set I of the layers (closed under
 // successors: what the last stages hold), devices k and degree sum s; the first of these stages is Q = I \ J:
 //
 //   D[I][k][s] = min over down-sets J in I, t and d of max( D[J][k - t d][s - d], TPS(Q, t, d, s) ),   D[{}] = 0

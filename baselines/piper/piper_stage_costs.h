@@ -1,4 +1,4 @@
-// TPS of one stage of Piper's (NeurIPS 2021, sections 3 and 4.2): the stage is Q = I \ J, two nested down-sets, on t d
+// TPS of one stage of Piper's (NeurIPS 2021, sections 3 and 4): the stage is Q = I \ J, two nested down-sets, on t d
 // devices with y micro-batches in flight,
 //
 //   TPS(Q, t, d, y) = min over a choice for every layer group of Q of

@@ -62,8 +62,8 @@ BENCHMARK_CAPTURE(piper, bert32_k512_N1920, "bert32a100", 512, 1920, 8, 6.9);
 BENCHMARK_CAPTURE(piper, bert32_k2048_N1920, "bert32a100", 2048, 1920, 8, 0);
 BENCHMARK_CAPTURE(piper, resnet_k8_8GiB, "resnet", 8, 7680, 8, 6.514928);
 BENCHMARK_CAPTURE(piper, resnet_k16_4GiB, "resnet", 16, 7680, 4, 7.833978);
-BENCHMARK_CAPTURE(piper, gnmt_k8_8GiB, "gnmt", 8, 256, 8, 0)->LayerGroup(benchmark::kSecond);
-BENCHMARK_CAPTURE(piper, gnmt_k16_2GiB, "gnmt", 16, 256, 2, 0)->LayerGroup(benchmark::kSecond);
+BENCHMARK_CAPTURE(piper, gnmt_k8_8GiB, "gnmt", 8, 256, 8, 0)->Unit(benchmark::kSecond);
+BENCHMARK_CAPTURE(piper, gnmt_k16_2GiB, "gnmt", 16, 256, 2, 0)->Unit(benchmark::kSecond);
 
 void pipedream(benchmark::State& state, const std::string& input, std::vector<MachineLevel> levels,
                double authors_seconds) {
@@ -92,7 +92,7 @@ void ideals(benchmark::State& state, const std::string& input, double authors_se
 }
 BENCHMARK_CAPTURE(ideals, resnet50_inference, "resnet50_inference", 0.45);
 BENCHMARK_CAPTURE(ideals, resnet50_training, "resnet50_training", 0.9);
-BENCHMARK_CAPTURE(ideals, gnmt_inference, "gnmt_inference", 122)->LayerGroup(benchmark::kSecond);
+BENCHMARK_CAPTURE(ideals, gnmt_inference, "gnmt_inference", 122)->Unit(benchmark::kSecond);
 
 void dapple(benchmark::State& state, const std::string& input, const std::string& cluster_file, int devices) {
   const std::string file = published("pipedream/" + input + ".graph.txt");

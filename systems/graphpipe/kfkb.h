@@ -1,7 +1,7 @@
-// ComputeInFlight and ScheduleTask of GraphPipe (Jeon et al., ASPLOS 2025, sections 5 and 6, algorithm 2, appendix A.1):
-// how many micro-batches a stage holds, and its kFkB order, on a DAG of stages with micro-batches of their own. The
-// paper's table for the first cannot be read in the copies we had; this form reproduces every published number and was
-// checked against unlimited buffers.
+// ComputeInFlight and ScheduleTask of GraphPipe (Jeon et al., ASPLOS 2025, sections 5 and 6, algorithm 2, appendix
+// A.1): how many micro-batches a stage holds, and its kFkB order, on a DAG of stages with micro-batches of their own.
+// The paper's table for the first cannot be read in the copies we had; this form reproduces every published number and
+// was checked against unlimited buffers.
 //
 // Everything is counted in the schedule's micro-batches (the finest). A stage with micro-batch b runs k forwards and k
 // backwards in turn; g = k b. A stage that feeds nobody holds i = g. A stage s that feeds t, which holds i_t, holds
@@ -38,8 +38,8 @@ std::vector<StageConfig> stage_configs(const StageGraph& graph, const Placement&
                                        std::span<const int> ks);  // k of every stage; empty: 1
 std::vector<int> kfkb_in_flight(const StageGraph& graph, std::span<const StageConfig> configs, int microbatches);
 
-// ScheduleTask: per stage its ops in order, replicas taking turns: forwards until the in-flight count is reached, then k
-// backwards and k forwards in turn while there are any.
+// ScheduleTask: per stage its ops in order, replicas taking turns: forwards until the in-flight count is reached, then
+// k backwards and k forwards in turn while there are any.
 std::vector<std::vector<Op>> kfkb_orders(const StageGraph& graph, const Placement& placement, std::span<const int> ks,
                                          int microbatches);
 // The same with other in-flight counts than the rule's.
