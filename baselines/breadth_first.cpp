@@ -51,7 +51,7 @@ extern const System breadth_first = {
     .theory = breadth_first_theory,
     .sharding =
         [](const ScheduleProblem&, const Options&) {
-          return Sharding{.gather = Sharding::Gather::on_visit, .reduce = Sharding::Reduce::per_unit};
+          return Sharding{.gather = Sharding::Gather::on_visit, .reduce = Sharding::Reduce::accumulated};
         },
 };
 

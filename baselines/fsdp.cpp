@@ -58,7 +58,7 @@ Theory fsdp_theory(const ScheduleProblem& problem, const Options&) {
 Sharding fsdp_sharding(const ScheduleProblem&, const Options& options) {
   const Accumulation chosen = accumulation_option(options);
   return {.gather = chosen == Accumulation::keep ? Sharding::Gather::once : Sharding::Gather::on_use,
-          .reduce = chosen == Accumulation::reshard ? Sharding::Reduce::per_microbatch : Sharding::Reduce::per_unit};
+          .reduce = chosen == Accumulation::reshard ? Sharding::Reduce::per_microbatch : Sharding::Reduce::accumulated};
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ static Sharding one_f_one_b_sharding(const ScheduleProblem&, const Options& opti
     case Zero::none:
       return {};
     case Zero::optimizer:
-      return {.gather = Gather::after_step, .reduce = Reduce::per_unit};
+      return {.gather = Gather::after_step, .reduce = Reduce::accumulated};
     case Zero::weights:
       return {.gather = Gather::on_use, .reduce = Reduce::per_microbatch};
   }

@@ -40,7 +40,7 @@ const ChoiceOption<Deferral> deferral_option(
 
 const ChoiceOption<Sharding::Reduce> reduce_option(
     "reduce", "gradients are scattered once a unit (the paper) or a microbatch (their code)",
-    {{"unit", Sharding::Reduce::per_unit}, {"microbatch", Sharding::Reduce::per_microbatch}});
+    {{"unit", Sharding::Reduce::accumulated}, {"microbatch", Sharding::Reduce::per_microbatch}});
 
 // Micro-batches of a scheduling unit.
 int unit_of(const ScheduleProblem& problem, const Options& options) {
@@ -120,7 +120,9 @@ Theory zeropp_theory(const ScheduleProblem& problem, const Options& options) {
 }
 
 Sharding zeropp_sharding(const ScheduleProblem& problem, const Options& options) {
-  return {.gather = Sharding::Gather::on_visit, .reduce = reduce_option(options), .unit = unit_of(problem, options)};
+  return {.gather = Sharding::Gather::on_visit,
+          .reduce = reduce_option(options),
+          .micros_per_reduction = unit_of(problem, options)};
 }
 
 }  // namespace

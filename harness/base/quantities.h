@@ -1,4 +1,4 @@
-// Units that do not convert into one another: seconds, bytes, floating point operations.
+// Quantities that do not convert into one another: seconds, bytes, floating point operations.
 #pragma once
 
 #include <cmath>

@@ -224,13 +224,13 @@ static Sharding sharding_of(const Prepared& p, const ScheduleProblem& problem) {
     case StageSharding::none:
       return {};
     case StageSharding::optimizer:
-      return {.gather = Gather::after_step, .reduce = Reduce::per_unit};
+      return {.gather = Gather::after_step, .reduce = Reduce::accumulated};
     case StageSharding::use:
       return {.gather = Gather::on_use, .reduce = Reduce::per_microbatch};
     case StageSharding::visit:
-      return {.gather = Gather::on_visit, .reduce = Reduce::per_unit};
+      return {.gather = Gather::on_visit, .reduce = Reduce::accumulated};
     case StageSharding::update:
-      return {.gather = Gather::once, .reduce = Reduce::per_unit};
+      return {.gather = Gather::once, .reduce = Reduce::accumulated};
   }
   return {};
 }

@@ -23,7 +23,7 @@ TEST(ShardedExecutor, RandomOrdersReadWholeWeightsAndStepOnTheSumOfTheirSlice) {
   std::mt19937 random(23);
   int gathered = 0, scattered = 0, trials = 0;
   for (const Gather gather : {Gather::once, Gather::on_visit, Gather::on_use, Gather::after_step})
-    for (const Reduce reduce : {Reduce::per_microbatch, Reduce::per_unit})
+    for (const Reduce reduce : {Reduce::per_microbatch, Reduce::accumulated})
       for (int k = 0; k < 25; ++k, ++trials) {
         SCOPED_TRACE(testing::Message() << "trial " << trials);
         const ExampleProblem copies = data_parallel_replicas(random_problem(static_cast<unsigned>(trials), false),
@@ -31,7 +31,7 @@ TEST(ShardedExecutor, RandomOrdersReadWholeWeightsAndStepOnTheSumOfTheirSlice) {
         const Program program = lower(copies.schedule, copies.graph, copies.placement, WeightRule{},
                                       {.gather = gather,
                                        .reduce = reduce,
-                                       .unit = static_cast<int>(random() % 3),
+                                       .micros_per_reduction = static_cast<int>(random() % 3),
                                        .prefetch = static_cast<int>(random() % 4)});
         // Of some the reduce-scatters are too large to be posted.
         const std::size_t slice = trials % 4 == 0 ? 2100 : 3;
@@ -99,7 +99,7 @@ TEST(ShardedExecutor, AWorkerWithoutShardsSaysSo) {
     void step(const Instruction&) override {}
     void end_run() override {}
   };
-  const Program program = two_members({.gather = Gather::once, .reduce = Reduce::per_unit});
+  const Program program = two_members({.gather = Gather::once, .reduce = Reduce::accumulated});
   std::vector<std::unique_ptr<Worker>> workers;
   for (int r = 0; r < 2; ++r) workers.push_back(std::make_unique<Plain>());
   try {

@@ -27,7 +27,7 @@ struct ModelGraph {
 
 std::int64_t parameter_count(const ModelGraph& model);
 
-// A value that crosses a stage boundary: the output of `layer` (or model input if negative).
+// The values that a stage hands to others or receives, each named by the layer that makes it (a model input: negative).
 struct StageInterface {
   std::vector<int> receives;  // producers outside the stage whose output the stage reads,
                               // ascending; model inputs (negative) come first as -1, -2, ...

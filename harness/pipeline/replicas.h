@@ -1,10 +1,10 @@
-// PipelineReplicas: several pipelines that are alike, each with its share of the micro-batches: data
-// parallelism beside pipeline parallelism. A stage is on one rank (or, where its plan says so,
-// several) of every copy; these are its group, which reduces its gradients or, sharded, its weights
-// too. Two ways to lay p ranks and D copies over devices, here p = 2, D = 4, machines of four:
+// PipelineReplicas: data-parallel replicas of a whole pipeline, each with its share of the micro-batches: data
+// parallelism beside pipeline parallelism. A stage is on one rank (or, where its plan says so, several) of every
+// replica; these are its group, which reduces its gradients or, sharded, its weights too. Two ways to lay p ranks and D
+// replicas over devices, here p = 2, D = 4, machines of four:
 //
-//   pipelines (copy after copy)   a b  a b | a b  a b      a stage's group spans the machines
-//   groups (stage after stage)    a a  a a | b b  b b      a group is on one machine
+//   pipelines (replica after replica)   a b  a b | a b  a b      a stage's group spans the machines
+//   groups (stage after stage)          a a  a a | b b  b b      a group is on one machine
 #pragma once
 
 #include <string>
@@ -20,20 +20,20 @@ struct PipelineReplicas {
   enum class Layout { pipelines, groups } layout = Layout::groups;
 };
 
-// `one` is a plan for `devices` devices, 0 to devices - 1, and `microbatches` micro-batches; the
-// result is for count times as many of both. Copy d runs the micro-batches from d * microbatches
-// on. Throws InputError for a plan that is no pipeline of its own: stages with different numbers of
-// replicas, shared layers or several micro-batches at once.
+// `one` is a plan for `devices` devices, 0 to devices - 1, and `microbatches` micro-batches; the result is for count
+// times as many of both. Replica d runs the micro-batches from d * microbatches on. Throws InputError for a plan that
+// is no pipeline of its own: stages with different numbers of replicas, layers that devices share (tensor parallelism),
+// or ops of several micro-batches.
 Plan replicate(const Plan& one, int devices, int microbatches, const PipelineReplicas& replicas);
 
-// The order of the one pipeline on all of them.
+// The order of the one pipeline on every replica.
 Schedule replicate(const Schedule& one, const PipelineReplicas& replicas);
 
-// Something that the one pipeline has for every rank, for the ranks of all.
+// A value that the one pipeline has for every rank, for the ranks of all replicas.
 template <class Value>
 std::vector<Value> replicate(const std::vector<Value>& one, const PipelineReplicas& replicas);
 
-// The number that rank `rank` of `ranks` has in copy `copy`.
+// The number, among the ranks of all replicas, of rank `rank` of the `ranks` of replica `replica`.
 int rank_in_replica(int rank, int replica, int ranks, const PipelineReplicas& replicas);
 
 template <class Value>

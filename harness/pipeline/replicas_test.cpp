@@ -58,7 +58,7 @@ TEST(PipelineReplicasTest, TheCopiesCheckAndReduceOverTheirGroups) {
     EXPECT_TRUE(check(program).empty());
     for (const auto& rank : program.ranks)
       EXPECT_EQ(std::ranges::count(rank, Opcode::reduce_gradients, &Instruction::opcode), 1);
-    // Messages stay inside a copy.
+    // Messages stay inside a replica.
     EXPECT_EQ(program.channels.size(), 3u * 2 * 3);
   }
 }

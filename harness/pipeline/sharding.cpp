@@ -29,29 +29,28 @@ static std::vector<Collective> reductions(const std::vector<Op>& ops, const Shar
   const auto makes_gradient = [](const Op& op) {
     return op.kind == OpKind::backward || op.kind == OpKind::weight_gradient;
   };
-  // Micro-batches of every stage in the order of their numbers, and of every unit how many are
-  // still to come.
+  // Micro-batches of every stage in the order of their numbers, and of every reduction how many are still to come.
   std::map<StageId, std::vector<Micro>> micros;
   for (const Op& op : ops)
     if (makes_gradient(op)) micros[op.stage].push_back(op.micro);
   std::map<StageId, std::vector<int>> to_come;
-  const auto unit_of = [&](StageId stage, Micro micro) {
+  const auto reduction_of = [&](StageId stage, Micro micro) {
     const auto& sorted = micros[stage];
     const auto place = static_cast<std::size_t>(std::ranges::lower_bound(sorted, micro) - sorted.begin());
     if (sharding.reduce == Sharding::Reduce::per_microbatch) return place;
-    return sharding.unit == 0 ? 0 : place / static_cast<std::size_t>(sharding.unit);
+    return sharding.micros_per_reduction == 0 ? 0 : place / static_cast<std::size_t>(sharding.micros_per_reduction);
   };
   for (auto& [stage, list] : micros) {
     std::ranges::sort(list);
     auto& left = to_come[stage];
     for (const Micro micro : list) {
-      const std::size_t unit = unit_of(stage, micro);
-      left.resize(std::max(left.size(), unit + 1), 0);
-      ++left[unit];
+      const std::size_t reduction = reduction_of(stage, micro);
+      left.resize(std::max(left.size(), reduction + 1), 0);
+      ++left[reduction];
     }
   }
   for (std::size_t k = 0; k < ops.size(); ++k)
-    if (makes_gradient(ops[k]) && --to_come[ops[k].stage][unit_of(ops[k].stage, ops[k].micro)] == 0)
+    if (makes_gradient(ops[k]) && --to_come[ops[k].stage][reduction_of(ops[k].stage, ops[k].micro)] == 0)
       result.push_back({k, ops[k].stage});
   return result;
 }

@@ -1,20 +1,18 @@
-// Sharding: what ZeRO (FSDP) adds to an order where a stage is spread over the ranks of a
-// data-parallel group: gathers of weights before they are used and reduce-scatters of gradients.
+// Sharding: what ZeRO (FSDP) adds to an order where a stage is spread over the ranks of a data-parallel group: gathers
+// of weights before they are used and reduce-scatters of gradients.
 //
-// The group of a stage is Placement::stages[s], the sharded stages are those with more than one
-// rank there. A stage's parameters are one flat vector, its tensors in the order of the layers,
-// padded to a multiple of the group's size; member k of the group holds the k-th slice, of
-// shard_elements() values: the shard. A rank keeps of a sharded stage
-//   weights     its shard, always; the gathered copy (all slices) from a gather to the next free.
-//               With Gather::after_step instead of both the whole vector, always.
-//   gradients   its shard's, always; the whole vector's from the first weight gradient since the
-//               last reduce-scatter to the next one.
+// The group of a stage is Placement::stages[s], the sharded stages are those with more than one rank there. A stage's
+// parameters are one flat vector, its tensors in the order of the layers, padded to a multiple of the group's size;
+// member k of the group holds the k-th slice, of shard_elements() values: the shard. A rank keeps of a sharded stage
+//   weights     its shard, always; the gathered copy (all slices) from a gather to the next free. With
+//               Gather::after_step instead of both the whole vector, always.
+//   gradients   its shard's, always; the whole vector's from the first weight gradient since the last reduce-scatter to
+//               the next one.
 //   optimizer   its shard's state.
-// A gather is issued `prefetch` compute ops before the first that needs it (but after the free of
-// an earlier copy of the same stage), so that it can run beside them; a free follows the last op of
-// a visit that reads the weights, a reduce-scatter the last gradient it sums. Steps stand at the
-// program's end, after every op, by stage. No copy outlives its version's step: the next run of the
-// program gathers again.
+// A gather is issued `prefetch` compute ops before the first that needs it (but after the free of an earlier copy of
+// the same stage), so that it can run beside them; a free follows the last op of a visit that reads the weights, a
+// reduce-scatter the last gradient it sums. Steps stand at the program's end, after every op, by stage. No gathered
+// copy outlives its version's step: the next run of the program gathers again.
 #pragma once
 
 #include <cstddef>
@@ -31,18 +29,18 @@ struct Sharding {
     once,        // gathered at first use, kept until the update
     on_visit,    // kept until the rank turns to another of its stages: one chunk resident
     on_use,      // freed after every F, B and I
-    after_step,  // whole all the time, but each member updates its shard only, so that the new
-                 // weights are gathered after the step: ZeRO-1
+    after_step,  // whole all the time, but each member updates its shard only, so that the new weights are gathered
+                 // after the step: ZeRO-1
   };
   enum class Reduce {
     never,
     per_microbatch,  // after each weight gradient
-    per_unit,        // after the last weight gradient of every `unit` micro-batches of a stage
+    accumulated,     // after the last weight gradient of every micros_per_reduction micro-batches of a stage
   };
   Gather gather = Gather::never;
   Reduce reduce = Reduce::never;
-  int unit = 0;      // micro-batches; 0: all of the update
-  int prefetch = 1;  // compute ops between a gather's issue and its first use; 0: just before it
+  int micros_per_reduction = 0;  // with Reduce::accumulated; 0: all of the update
+  int prefetch = 1;              // compute ops between a gather's issue and its first use; 0: just before it
   bool active() const { return gather != Gather::never; }
 };
 
@@ -62,8 +60,8 @@ struct RankCollectives {
   std::vector<Collective> gathers, reductions;  // each in order
 };
 
-// Per rank. A W needs no weights: it reads the stash. With per_unit, unit k of a stage is its
-// micro-batches [k unit, (k + 1) unit) in the order of their numbers on that rank.
+// Per rank. A W needs no weights: it reads the stash. With Reduce::accumulated and u micro-batches a reduction, the
+// k-th reduction of a stage sums its micro-batches [k u, (k + 1) u) in the order of their numbers on that rank.
 std::vector<RankCollectives> collectives(const Schedule& schedule, const Sharding& sharding);
 
 }  // namespace sluice

@@ -23,9 +23,10 @@ std::vector<std::string> gathers(const std::string& text, Gather gather) {
   return places(schedule, collectives(schedule, {.gather = gather})[0].gathers);
 }
 
-std::vector<std::string> reductions(const std::string& text, Reduce reduce, int unit = 0) {
+std::vector<std::string> reductions(const std::string& text, Reduce reduce, int micros_per_reduction = 0) {
   const Schedule schedule = parse_schedule("rank 0: " + text);
-  return places(schedule, collectives(schedule, {.reduce = reduce, .unit = unit})[0].reductions);
+  return places(schedule,
+                collectives(schedule, {.reduce = reduce, .micros_per_reduction = micros_per_reduction})[0].reductions);
 }
 
 using Places = std::vector<std::string>;
@@ -39,19 +40,19 @@ TEST(ShardingTest, GathersStandWhereTheRuleNeedsWeights) {
   EXPECT_EQ(gathers(text, Gather::on_use), (Places{"0F0", "0F1", "2F0", "2I0", "2F1", "2I1", "0B0", "0B1"}));
 }
 
-TEST(ShardingTest, ReductionsStandAfterTheLastGradientOfAUnit) {
+TEST(ShardingTest, ReductionsStandAfterTheLastGradientTheySum) {
   const char* text = "0F0 0F1 0F2 0I0 0I1 0W1 0W0 0B2";
   EXPECT_EQ(reductions(text, Reduce::never), Places{});
   EXPECT_EQ(reductions(text, Reduce::per_microbatch), (Places{"0W1", "0W0", "0B2"}));
-  EXPECT_EQ(reductions(text, Reduce::per_unit), Places{"0B2"});
-  EXPECT_EQ(reductions(text, Reduce::per_unit, 2), (Places{"0W0", "0B2"}));
-  EXPECT_EQ(reductions("0F0 1F0 1B0 0B0", Reduce::per_unit), (Places{"1B0", "0B0"}));
+  EXPECT_EQ(reductions(text, Reduce::accumulated), Places{"0B2"});
+  EXPECT_EQ(reductions(text, Reduce::accumulated, 2), (Places{"0W0", "0B2"}));
+  EXPECT_EQ(reductions("0F0 1F0 1B0 0B0", Reduce::accumulated), (Places{"1B0", "0B0"}));
 }
 
-TEST(ShardingTest, AUnitCountsTheMicroBatchesOfItsRank) {
-  // Rank 1 runs micro-batches 3, 4 and 5: a unit of two is 3 and 4.
+TEST(ShardingTest, AReductionCountsTheMicroBatchesOfItsRank) {
+  // Rank 1 runs micro-batches 3, 4 and 5: a reduction of two sums 3 and 4.
   const Schedule schedule = parse_schedule("rank 0: 0F0 0B0 0F1 0B1 0F2 0B2\nrank 1: 0F3 0B3 0F4 0B4 0F5 0B5\n");
-  const auto found = collectives(schedule, {.reduce = Reduce::per_unit, .unit = 2});
+  const auto found = collectives(schedule, {.reduce = Reduce::accumulated, .micros_per_reduction = 2});
   ASSERT_EQ(found[1].reductions.size(), 2u);
   EXPECT_EQ(found[1].reductions[0].op, 3u);
   EXPECT_EQ(found[1].reductions[1].op, 5u);
@@ -64,8 +65,8 @@ TEST(ShardingTest, AccumulationModesOfFullySharding) {
     return gathers(text, gather).size() + reductions(text, reduce).size();
   };
   EXPECT_EQ(moved(Gather::on_use, Reduce::per_microbatch), 12u);
-  EXPECT_EQ(moved(Gather::once, Reduce::per_unit), 2u);
-  EXPECT_EQ(moved(Gather::on_use, Reduce::per_unit), 9u);
+  EXPECT_EQ(moved(Gather::once, Reduce::accumulated), 2u);
+  EXPECT_EQ(moved(Gather::on_use, Reduce::accumulated), 9u);
 }
 
 }  // namespace

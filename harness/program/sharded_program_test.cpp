@@ -40,12 +40,12 @@ TEST(ShardedProgramTest, WeightsOnUseAndGradientsOfEveryMicroBatch) {
 }
 
 TEST(ShardedProgramTest, WeightsOnceAndGradientsOnce) {
-  EXPECT_EQ(text_of(data_parallel({.gather = Gather::once, .reduce = Reduce::per_unit}).ranks[0]),
+  EXPECT_EQ(text_of(data_parallel({.gather = Gather::once, .reduce = Reduce::accumulated}).ranks[0]),
             "gather 0; 0F0; 0B0; 0F2; 0B2; free 0; reduce_scatter 0; step 0");
 }
 
 TEST(ShardedProgramTest, OptimizerStateAloneGathersTheNewVersionAfterTheStep) {
-  const Program program = data_parallel({.gather = Gather::after_step, .reduce = Reduce::per_unit});
+  const Program program = data_parallel({.gather = Gather::after_step, .reduce = Reduce::accumulated});
   EXPECT_EQ(text_of(program.ranks[0]), "0F0; 0B0; 0F2; 0B2; reduce_scatter 0; step 0; gather 0");
   EXPECT_EQ(program.ranks[0].back().version, 1);
 }
@@ -60,7 +60,7 @@ TEST(ShardedProgramTest, AStageOnOneRankIsNotSharded) {
 Program two_stages(int prefetch, Gather gather = Gather::on_visit) {
   return lower(parse_schedule("rank 0: 0F0 1F0 1I0 1W0 0B0\nrank 1: 0F1 1F1 1I1 1W1 0B1\n"), chain(2),
                {{{Rank(0), Rank(1)}, {Rank(0), Rank(1)}}}, WeightRule{},
-               {.gather = gather, .reduce = Reduce::per_unit, .prefetch = prefetch});
+               {.gather = gather, .reduce = Reduce::accumulated, .prefetch = prefetch});
 }
 
 TEST(ShardedProgramTest, GathersAreIssuedThatManyOpsAhead) {
@@ -112,7 +112,7 @@ TEST(ShardedProgramTest, GroupsThatDoNotMeetAreRefused) {
   // Where a rank gathers and scatters once, its share may be smaller.
   EXPECT_EQ(error_of([] {
               checked(lower(parse_schedule("rank 0: 0F0 0B0 0F2 0B2\nrank 1: 0F1 0B1\n"), chain(1), kTwoRanks,
-                            WeightRule{}, {.gather = Gather::once, .reduce = Reduce::per_unit}));
+                            WeightRule{}, {.gather = Gather::once, .reduce = Reduce::accumulated}));
             }),
             "no error");
 }
@@ -121,7 +121,7 @@ TEST(ShardedProgramTest, RulesWithoutAFlushAreRefused) {
   EXPECT_EQ(error_of([] {
               lower(parse_schedule("rank 0: 0F0 0B0\nrank 1: 0F1 0B1\n"), chain(1), kTwoRanks,
                     {.update = WeightRule::Update::every_backward},
-                    {.gather = Gather::once, .reduce = Reduce::per_unit});
+                    {.gather = Gather::once, .reduce = Reduce::accumulated});
             }),
             "sharding: the system updates without a flush, which needs whole weights; use it with "
             "replicas");
@@ -146,7 +146,7 @@ std::vector<Violation> without(Program program, const std::string& text) {
 }
 
 TEST(ShardedProgramTest, TheCheckerFindsWeightsThatAreNotThere) {
-  const Program good = data_parallel({.gather = Gather::once, .reduce = Reduce::per_unit});
+  const Program good = data_parallel({.gather = Gather::once, .reduce = Reduce::accumulated});
   EXPECT_TRUE(check(good).empty());
   const auto ungathered = without(good, "gather 0");
   ASSERT_FALSE(ungathered.empty());
@@ -167,7 +167,7 @@ TEST(ShardedProgramTest, TheCheckerFindsWeightsThatAreNotThere) {
 }
 
 TEST(ShardedProgramTest, TheCheckerFindsWeightsOfAnOldVersion) {
-  const Program good = data_parallel({.gather = Gather::after_step, .reduce = Reduce::per_unit});
+  const Program good = data_parallel({.gather = Gather::after_step, .reduce = Reduce::accumulated});
   EXPECT_EQ(without(good, "gather 0")[0].text,
             "rank 0: ends with version 0 of the weights of stage 0 gathered, its step has made 1");
   Program early = good;
@@ -196,8 +196,8 @@ RC_GTEST_PROP(ShardedProgramTest, ReplicasOfOneOrderAlwaysMeet, (unsigned seed))
   }
   const Sharding sharding{
       .gather = *rc::gen::element(Gather::once, Gather::on_visit, Gather::on_use, Gather::after_step),
-      .reduce = *rc::gen::element(Reduce::per_microbatch, Reduce::per_unit),
-      .unit = *rc::gen::inRange(0, 3),
+      .reduce = *rc::gen::element(Reduce::per_microbatch, Reduce::accumulated),
+      .micros_per_reduction = *rc::gen::inRange(0, 3),
       .prefetch = *rc::gen::inRange(0, 4)};
   const Program program = lower(schedule, one.graph, placement, WeightRule{}, sharding);
   RC_ASSERT(check(program).empty());

@@ -56,11 +56,11 @@ TEST(SentBytesTest, WaysToAccumulateAreTheClosedForms) {
     const SentBytes reshard = shared_by_three(m, {.gather = Gather::on_use, .reduce = Reduce::per_microbatch});
     EXPECT_DOUBLE_EQ(reshard.gathers, 2 * m * unit);
     EXPECT_DOUBLE_EQ(reshard.reductions, m * unit);
-    const SentBytes keep = shared_by_three(m, {.gather = Gather::once, .reduce = Reduce::per_unit});
+    const SentBytes keep = shared_by_three(m, {.gather = Gather::once, .reduce = Reduce::accumulated});
     EXPECT_DOUBLE_EQ(keep.total(), 2 * unit);
-    const SentBytes no_sync = shared_by_three(m, {.gather = Gather::on_use, .reduce = Reduce::per_unit});
+    const SentBytes no_sync = shared_by_three(m, {.gather = Gather::on_use, .reduce = Reduce::accumulated});
     EXPECT_DOUBLE_EQ(no_sync.total(), (2 * m + 1) * unit);
-    const SentBytes optimizer = shared_by_three(m, {.gather = Gather::after_step, .reduce = Reduce::per_unit});
+    const SentBytes optimizer = shared_by_three(m, {.gather = Gather::after_step, .reduce = Reduce::accumulated});
     EXPECT_DOUBLE_EQ(optimizer.total(), 2 * unit);
   }
 }

@@ -73,7 +73,7 @@ TEST(ShardedTimesTest, APrefetchedGatherRunsBesideTheOpBefore) {
     const Placement both{{{Rank(0), Rank(1)}, {Rank(0), Rank(1)}}};
     const Program program =
         lower(parse_schedule("rank 0: 0F0 1F0 1I0 1W0 0B0\nrank 1: 0F1 1F1 1I1 1W1 0B1\n"), chain(2), both,
-              WeightRule{}, {.gather = Gather::on_visit, .reduce = Reduce::per_unit, .prefetch = prefetch});
+              WeightRule{}, {.gather = Gather::on_visit, .reduce = Reduce::accumulated, .prefetch = prefetch});
     return simulate(program, costs_of_stages(2, 200), cluster_of(2, kPair), identity_devices(2));
   };
   const Simulation horizon = run(1);
@@ -99,7 +99,7 @@ TEST(ShardedTimesTest, ANewGradientWaitsForTheBufferThatIsBeingScattered) {
 TEST(ShardedTimesTest, ARingTakesOneStepLessThanItHasMembers) {
   const Placement three{{{Rank(0), Rank(1), Rank(2)}}};
   const Program program = lower(parse_schedule("rank 0: 0F0 0B0\nrank 1: 0F1 0B1\nrank 2: 0F2 0B2\n"), chain(1), three,
-                                WeightRule{}, {.gather = Gather::once, .reduce = Reduce::per_unit});
+                                WeightRule{}, {.gather = Gather::once, .reduce = Reduce::accumulated});
   const Simulation s =
       simulate(program, costs_of_stages(1, 600),
                cluster_of(3, {link(0, 1, 100, 0.1), link(1, 2, 50, 0.2), link(0, 2, 100, 0.1)}), identity_devices(3));
@@ -110,7 +110,7 @@ TEST(ShardedTimesTest, ARingTakesOneStepLessThanItHasMembers) {
 TEST(ShardedTimesTest, HopsThatShareABusTakeTurns) {
   Link there = link(0, 1, 100, 0);
   there.duplex = false;  // both hops of the ring of two
-  const Simulation s = simulate(one_stage({.gather = Gather::once, .reduce = Reduce::per_unit}),
+  const Simulation s = simulate(one_stage({.gather = Gather::once, .reduce = Reduce::accumulated}),
                                 costs_of_stages(1, 200), cluster_of(2, {there}), identity_devices(2));
   EXPECT_EQ(times(s.trace.collectives[0]), (Times{"gather 0 0-2", "reduce_scatter 0 5-7"}));
 }
@@ -124,7 +124,7 @@ Simulation two_pipelines(bool shared) {
   const Placement replicas{{{Rank(0), Rank(2)}, {Rank(1), Rank(3)}}};
   const Program program =
       lower(parse_schedule("rank 0: 0F0 0B0\nrank 1: 1F0 1B0\nrank 2: 0F1 0B1\nrank 3: 1F1 1B1\n"), chain(2), replicas,
-            WeightRule{}, {.gather = Gather::once, .reduce = Reduce::per_unit});
+            WeightRule{}, {.gather = Gather::once, .reduce = Reduce::accumulated});
   Costs costs = costs_of_stages(2, 800);
   costs.stages[0].parameters = Bytes(0);
   costs.edges = {{StageId(0), StageId(1), Bytes(200)}};
@@ -140,7 +140,7 @@ TEST(ShardedTimesTest, AGatherAndAMessageQueueForTheCardTheyShare) {
 
 TEST(ShardedTimesTest, StepsOfShardsAreFollowedByTheNextIterationsGather) {
   const Simulation s =
-      simulate(one_stage({.gather = Gather::after_step, .reduce = Reduce::per_unit}), costs_of_stages(1, 200, 0.5),
+      simulate(one_stage({.gather = Gather::after_step, .reduce = Reduce::accumulated}), costs_of_stages(1, 200, 0.5),
                cluster_of(2, kPair), identity_devices(2), {.iterations = 3});
   // F and B 3 s, scatter 1.1, step 0.5, gather 1.1.
   EXPECT_DOUBLE_EQ(s.update_end[0], 4.6);
@@ -149,7 +149,7 @@ TEST(ShardedTimesTest, StepsOfShardsAreFollowedByTheNextIterationsGather) {
 }
 
 TEST(ShardedTimesTest, InSteadyStateEveryUpdateGathersAgain) {
-  const Simulation s = simulate(one_stage({.gather = Gather::once, .reduce = Reduce::per_unit}),
+  const Simulation s = simulate(one_stage({.gather = Gather::once, .reduce = Reduce::accumulated}),
                                 costs_of_stages(1, 200), cluster_of(2, kPair), identity_devices(2), {.iterations = 3});
   EXPECT_DOUBLE_EQ(s.update_end[2] - s.update_end[1], 1.1 + 3 + 1.1);
 }
@@ -184,7 +184,7 @@ TEST(ShardedMemoryTest, CopiesLastFromGatherToFreeAndGradientsUntilTheirScatter)
 
 TEST(ShardedMemoryTest, OptimizerStateAloneKeepsTheWeightsWhole) {
   const RankMemory m =
-      memory(one_stage({.gather = Gather::after_step, .reduce = Reduce::per_unit}), {kWhole}, true)[1];
+      memory(one_stage({.gather = Gather::after_step, .reduce = Reduce::accumulated}), {kWhole}, true)[1];
   EXPECT_EQ(m.peak.weights, Bytes(408));
   EXPECT_EQ(m.peak.gathered, Bytes(204));
   EXPECT_EQ(m.peak.gradients, Bytes(204 + 408));
@@ -197,7 +197,7 @@ TEST(ShardedMemoryTest, APrefetchedCopyIsResidentBesideTheOneInUse) {
     const Placement both{{{Rank(0), Rank(1)}, {Rank(0), Rank(1)}}};
     const Program program =
         lower(parse_schedule("rank 0: 0F0 1F0 1B0 0B0\nrank 1: 0F1 1F1 1B1 0B1\n"), chain(2), both, WeightRule{},
-              {.gather = Gather::on_visit, .reduce = Reduce::per_unit, .prefetch = prefetch});
+              {.gather = Gather::on_visit, .reduce = Reduce::accumulated, .prefetch = prefetch});
     Bytes most;
     const std::vector<RankMemory> ranks = memory(program, {kWhole, kWhole}, true);
     for (const MemoryPoint& p : ranks[0].timeline) most = std::max(most, p.gathered);

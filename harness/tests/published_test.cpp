@@ -269,9 +269,9 @@ TEST(ClosedFormTest, ZeroPP) {
             EXPECT_DOUBLE_EQ(run(made, t).max_span, m * v * t.work() + units * ((p - 1) * (t.f + t.i - t.w) -
                                                                                 (std::min(unit, 2 * p - 1) - p) * t.w))
                 << name_of(made) << " unit=" << unit;
-          const auto gathers =
-              collectives(made.schedule,
-                          {.gather = Sharding::Gather::on_visit, .reduce = Sharding::Reduce::per_unit, .unit = unit});
+          const auto gathers = collectives(made.schedule, {.gather = Sharding::Gather::on_visit,
+                                                           .reduce = Sharding::Reduce::accumulated,
+                                                           .micros_per_reduction = unit});
           const auto peak = peaks(made.schedule);
           for (std::size_t r = 0; r < peak.size(); ++r) {
             EXPECT_EQ(peak[r].until_weight_gradient, (v - 1) * unit + std::min(unit, 2 * p - 1));

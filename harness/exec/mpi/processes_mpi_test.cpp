@@ -216,7 +216,7 @@ TEST(Processes, sharded_programs_run_as_on_threads) {
   int gathers = 0, scatters = 0;
   unsigned trial = 0;
   for (const Gather gather : {Gather::once, Gather::on_visit, Gather::on_use, Gather::after_step})
-    for (const Reduce reduce : {Reduce::per_microbatch, Reduce::per_unit})
+    for (const Reduce reduce : {Reduce::per_microbatch, Reduce::accumulated})
       for (int k = 0; k < 6; ++trial) {
         const ExampleProblem copies = data_parallel_replicas(random_problem(trial, false), 2);
         if (static_cast<int>(copies.schedule.ranks.size()) > job->size()) continue;
@@ -225,7 +225,7 @@ TEST(Processes, sharded_programs_run_as_on_threads) {
         const Program program = lower(copies.schedule, copies.graph, copies.placement, WeightRule{},
                                       {.gather = gather,
                                        .reduce = reduce,
-                                       .unit = static_cast<int>(random() % 3),
+                                       .micros_per_reduction = static_cast<int>(random() % 3),
                                        .prefetch = static_cast<int>(random() % 4)});
         const auto workers = fakes(program);
         const auto execution = run_in_job(program, workers, {.iterations = 3, .timeout = Seconds(60)}, 20000 * k);

@@ -185,7 +185,7 @@ TEST(RanksOverNccl, ReduceGatherAndScatter) {
   using Gather = Sharding::Gather;
   using Reduce = Sharding::Reduce;
   for (const Sharding& sharding : {Sharding{}, Sharding{.gather = Gather::on_use, .reduce = Reduce::per_microbatch},
-                                   Sharding{.gather = Gather::after_step, .reduce = Reduce::per_unit}})
+                                   Sharding{.gather = Gather::after_step, .reduce = Reduce::accumulated}})
     expect_same_bits(stages, lower(schedule, chain(1), placement, WeightRule{}, sharding));
 }
 
