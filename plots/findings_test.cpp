@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <sluice_build.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -29,10 +30,18 @@ std::vector<fs::path> committed_studies() {
   return studies;
 }
 
+const std::vector<FindingsPage>& pages_made_again() {
+  static const std::vector<FindingsPage> pages = [] {
+    std::vector<FindingsPage> made;
+    for (const fs::path& study : committed_studies()) made.push_back(findings_page(study));
+    return made;
+  }();
+  return pages;
+}
+
 TEST(Findings, CommittedPagesAreWhatTheirRecordsGive) {
-  ASSERT_FALSE(committed_studies().empty());
-  for (const fs::path& study : committed_studies()) {
-    const FindingsPage page = findings_page(study);
+  ASSERT_FALSE(pages_made_again().empty());
+  for (const FindingsPage& page : pages_made_again()) {
     const std::string again = "; run: sluice report --markdown results/reference/" + page.name + ".json";
     EXPECT_EQ(read_whole_file(kFindings / (page.name + ".md")), page.markdown) << page.name << again;
     for (const Chart& picture : page.pictures)
@@ -43,8 +52,7 @@ TEST(Findings, CommittedPagesAreWhatTheirRecordsGive) {
 
 TEST(Findings, EveryCommittedFileBelongsToAStudy) {
   std::set<std::string> known;
-  for (const fs::path& study : committed_studies()) {
-    const FindingsPage page = findings_page(study);
+  for (const FindingsPage& page : pages_made_again()) {
     known.insert(page.name + ".md");
     for (const Chart& picture : page.pictures) known.insert(picture.name + ".svg");
   }
@@ -114,6 +122,29 @@ TEST(Study, PagesShowWhatWasPublishedBesideWhatWasFound) {
   EXPECT_NE(page.markdown.find("| chimera | out of memory |"), std::string::npos) << page.markdown;
   ASSERT_EQ(page.pictures.size(), 1u);
   EXPECT_EQ(page.pictures[0].spec["concat"].size(), 2u);
+}
+
+TEST(Findings, WritesPagesAndPicturesAndRemovesOldOnes) {
+  std::string pattern = (fs::path(testing::TempDir()) / "sluice-findings-XXXXXX").string();
+  const fs::path folder = ::mkdtemp(pattern.data());
+  std::ofstream(folder / "speed.json") << R"({"title": "Speed", "question": "Which?", "records": "speed.jsonl",
+      "commands": ["sluice run a"], "sections": [)"
+                                       << kTable << R"(,
+      {"table_chart": {"name": "bars", "table": "speed", "columns": ["GPipe"]}}]})";
+  write_reference(folder / "speed.jsonl", synthetic::records(), "sluice run a");
+  std::ofstream(folder / "render.sh") << "for spec in $1/*.vl.json; do echo '<svg/>' >${spec%.vl.json}.svg; done\n";
+  fs::create_directories(folder / "out");
+  for (const char* old : {"speed.old.svg", "speedy.bars.svg"}) std::ofstream(folder / "out" / old) << "<svg/>";
+  const std::vector<fs::path> studies = {folder / "speed.json"};
+  const std::vector<fs::path> files = write_findings(studies, folder / "out", {"sh", (folder / "render.sh").string()});
+  const FindingsPage page = findings_page(studies.front());
+  ASSERT_EQ(files, std::vector<fs::path>{folder / "out" / "speed.md"});
+  EXPECT_EQ(read_whole_file(files.front()), page.markdown);
+  EXPECT_EQ(read_whole_file(folder / "out" / "speed.bars.svg"), "<svg/>\n\n" + picture_mark(page.pictures.at(0)));
+  EXPECT_FALSE(fs::exists(folder / "out" / "speed.old.svg"));
+  EXPECT_TRUE(fs::exists(folder / "out" / "speedy.bars.svg"));  // another study's
+  EXPECT_FALSE(fs::exists(folder / "out" / ".drawing"));
+  fs::remove_all(folder);
 }
 
 TEST(Study, ProseHoldsNoFigureOfItsOwn) {
