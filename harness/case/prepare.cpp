@@ -1,123 +1,53 @@
 #include "harness/case/prepare.h"
 
-#include <sluice_build.h>
-
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
-#include <filesystem>
 #include <limits>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <nlohmann/json.hpp>
-#include <thread>
-#include <tuple>
 
 #include "harness/base/error.h"
-#include "harness/base/json_reader.h"
-#include "harness/case/engine.h"
+#include "harness/base/source_folder.h"
+#include "harness/case/costs.h"
 #include "harness/case/profile_workload.h"
+#include "harness/case/real_executor.h"
 #include "harness/program/check_program.h"
 #include "harness/program/lowering.h"
 
 namespace sluice {
 
-std::string source_folder() {
-  const char* home = std::getenv("SLUICE_HOME");
-  return home ? home : SLUICE_SOURCE_DIR;
-}
-
-static const std::string kGpu = "GPU of this machine";
-
-namespace {
-struct Measured {
-  std::mutex mutex;
-  // Workload, micro-batch, on a GPU.
-  std::map<std::tuple<std::string, std::int64_t, bool>, CostGraph> costs;
-};
-Measured& measured() {
-  static Measured all;
-  return all;
-}
-}  // namespace
-
-nlohmann::json measured_costs() {
-  Measured& m = measured();
-  const std::lock_guard lock(m.mutex);
-  nlohmann::json list = nlohmann::json::array();
-  for (const auto& [key, costs] : m.costs) list.push_back({{"workload", std::get<0>(key)}, {"costs", to_json(costs)}});
-  return list;
-}
-
-void adopt_measured_costs(const nlohmann::json& list) {
-  Measured& m = measured();
-  const std::lock_guard lock(m.mutex);
-  for (const nlohmann::json& item : list) {
-    CostGraph costs = cost_graph_from_json(item.at("costs"), "measured costs");
-    const auto key = std::tuple(item.at("workload").get<std::string>(), costs.micro_batch, costs.device == "cuda");
-    m.costs[key] = std::move(costs);
-  }
-}
-
-CostGraph load_costs(const std::string& source, const Workload& workload, std::int64_t micro_batch,
-                     const Device& device) {
-  if (const ProfileWorkload* profile = profile_workload(workload.name, source)) {
-    if (profile->costs.micro_batch != micro_batch)
-      throw InputError(workload.name,
-                       "has micro-batches of " + std::to_string(profile->costs.micro_batch) + " samples, this plan " +
-                           std::to_string(micro_batch),
-                       "leave --micro-batch out");
-    return profile->costs;
-  }
-  if (source == "analytic") return analytic_costs(workload.model, micro_batch, device);
-  if (source == "profile") {
-    Measured& m = measured();
-    const std::lock_guard lock(m.mutex);
-    const bool on_gpu = device.name == kGpu;
-    const auto key = std::tuple(workload.name, micro_batch, on_gpu);
-    if (!m.costs.contains(key)) m.costs[key] = engine::measure(workload.model, micro_batch, on_gpu ? "cuda" : "cpu");
-    return m.costs.at(key);
-  }
-  const CostGraph graph = cost_graph_from_json(parse_json_file(source), source);
-  if (graph.layers.size() != workload.model.layers.size())
-    throw InputError(source,
-                     "has " + std::to_string(graph.layers.size()) + " layers, workload '" + workload.name + "' has " +
-                         std::to_string(workload.model.layers.size()),
-                     "profile this workload");
-  if (graph.micro_batch != micro_batch)
-    throw InputError(source,
-                     "was measured for micro-batches of " + std::to_string(graph.micro_batch) +
-                         " samples, this run has " + std::to_string(micro_batch),
-                     "profile again with --micro-batch " + std::to_string(micro_batch));
-  return graph;
-}
-
 // The machine we are on, as a cluster: one device a rank, messages by handle.
-static Cluster this_machine(int ranks, const std::string& kind) {
+static Cluster this_machine(int ranks, DeviceKind kind) {
   Cluster cluster = latency_cluster(ranks, Seconds(2e-6));
-  cluster.name = "this machine";
+  cluster.name = kThisMachine;
   for (Device& device : cluster.devices) {
     device.name = "cpu thread";
-    device.memory =
-        Bytes(static_cast<std::int64_t>(1) << 50);  // shared by all ranks; the operating system refuses, not the plan
+    // Shared by all ranks: it is the operating system that refuses, not the plan.
+    device.memory = Bytes(std::int64_t{1} << 50);
   }
-  if (kind == "cuda") {
+  if (kind == DeviceKind::cuda) {
     // A GPU's memory is shared by the ranks that share it (device_of_rank in exec/torch).
-    const nlohmann::json gpus = engine::cuda()["devices"];
+    const nlohmann::json gpus = real_executor::gpus()["devices"];
     const auto n = static_cast<int>(gpus.size());
     for (Device& device : cluster.devices) {
-      device.name = kGpu;
+      device.name = "GPU of this machine";
       if (n > 0) device.memory = Bytes(gpus[0]["memory_bytes"].get<std::int64_t>() / ((ranks + n - 1) / n));
     }
   }
   return cluster;
 }
 
+// The case's costs for micro-batches of `micro_batch` samples. "profile" measures on the GPU where the ranks run on this
+// machine's GPUs, otherwise on the CPU.
+static CostGraph case_costs(const Prepared& p, const RunCase& c, std::int64_t micro_batch) {
+  const bool on_gpu = c.cluster == kThisMachine && c.device == DeviceKind::cuda;
+  return load_costs(c.costs, *p.workload, micro_batch, p.cluster.devices.front(),
+                    on_gpu ? DeviceKind::cuda : DeviceKind::cpu);
+}
+
 // The costs of micro-batches of another size; kept in `larger` where the plan's stages take such.
 static CostGraph costs_at(const Prepared& p, const RunCase& c, std::int64_t micro_batch) {
-  if (c.costs == "analytic" || c.costs == "profile")
-    return load_costs(c.costs, *p.workload, micro_batch, p.cluster.devices.front());
+  if (!is_cost_file(c.costs)) return case_costs(p, c, micro_batch);
   return grouped_costs(p.costs, static_cast<int>(micro_batch / p.micro_batch));  // a file has one
 }
 
@@ -143,7 +73,7 @@ static void divide_among_replicas(const RunCase& c, Prepared& p) {
                      "a stage has " + std::to_string(most) + " replicas: choose a multiple");
   p.micro_batch = c.batch / p.microbatches_per_update;
   p.plan.micro_batch = p.micro_batch;
-  p.costs = load_costs(c.costs, *p.workload, p.micro_batch, p.cluster.devices.front());
+  p.costs = case_costs(p, c, p.micro_batch);
 }
 
 // Everything that follows from a plan.
@@ -174,12 +104,10 @@ void adopt_pipeline(Prepared& p, const Plan& pipeline) {
 
 // PipelineReplicas and sharding of a case that the system cannot have.
 static void refuse_replicas(const RunCase& c, const System& system) {
-  if (c.data_parallel == 1 && c.sharding == "system") return;
+  if (c.data_parallel == 1 && c.sharding == StageSharding::system) return;
   if (!system.synchronous)
     throw InputError("data_parallel",
-                     c.system +
-                         " updates without a flush: its planner decides "
-                         "how often a stage is replicated",
+                     c.system + " updates without a flush: its planner decides how often a stage is replicated",
                      "leave data_parallel and sharding out");
   if (c.data_parallel > 1 && system.data_parallel)
     throw InputError("data_parallel", c.system + " is data parallel by itself", "leave data_parallel out");
@@ -244,17 +172,16 @@ Prepared prepare(const RunCase& c) {
   p.system = &find_system(c.system, "system");
   const ProfileWorkload* profile = profile_workload(c.workload, c.costs);
   refuse_replicas(c, *p.system);
-  p.replicas = {c.data_parallel,
-                c.layout == "groups" ? PipelineReplicas::Layout::groups : PipelineReplicas::Layout::pipelines};
+  p.replicas = {c.data_parallel, c.layout};
   p.sharding = c.sharding;
   p.workload = profile ? &profile->workload : &find_workload(c.workload);
   p.options = resolve_options(p.system->options, c.options, "options");
-  p.cluster = c.cluster == "this machine" ? this_machine(c.ranks, c.device)
-                                          : load_cluster(c.cluster, source_folder() + "/workloads/clusters");
+  p.cluster = c.cluster == kThisMachine ? this_machine(c.ranks, c.device)
+                                        : load_cluster(c.cluster, source_folder() + "/workloads/clusters");
   p.microbatches_per_update = c.microbatches;
   p.micro_batch = c.batch / c.microbatches;
-  p.step_barrier = c.step == "barrier";
-  p.costs = load_costs(c.costs, *p.workload, p.micro_batch, p.cluster.devices.front());
+  p.step_barrier = c.step == UpdateStart::barrier;
+  p.costs = case_costs(p, c, p.micro_batch);
   // One pipeline is planned, for the devices of the first if they lie one after the other.
   const int replicas = c.data_parallel;
   Problem problem{p.costs, p.cluster, c.ranks / replicas, c.batch / replicas, c.microbatches / replicas, {}};
@@ -275,7 +202,7 @@ Prepared prepare(const RunCase& c) {
   const auto search_begin = std::chrono::steady_clock::now();
   Plan plan = p.system->plan(problem, p.options);
   plan.search_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - search_begin).count();
-  if (c.clock == "wall")
+  if (c.clock == Clock::wall)
     for (PlanStage& stage : plan.stages) {
       if (stage.tensor > 1)
         throw InputError(c.system, "the plan shares layers between devices (tensor parallelism)",
@@ -303,11 +230,20 @@ static ScheduleProblem schedule_problem(const Prepared& p, int microbatches, int
 static Sharding sharding_of(const Prepared& p, const ScheduleProblem& problem) {
   using Gather = Sharding::Gather;
   using Reduce = Sharding::Reduce;
-  if (p.sharding == "system") return p.system->sharding ? p.system->sharding(problem, p.options) : Sharding{};
-  if (p.sharding == "optimizer") return {.gather = Gather::after_step, .reduce = Reduce::per_unit};
-  if (p.sharding == "use") return {.gather = Gather::on_use, .reduce = Reduce::per_microbatch};
-  if (p.sharding == "visit") return {.gather = Gather::on_visit, .reduce = Reduce::per_unit};
-  if (p.sharding == "update") return {.gather = Gather::once, .reduce = Reduce::per_unit};
+  switch (p.sharding) {
+    case StageSharding::system:
+      return p.system->sharding ? p.system->sharding(problem, p.options) : Sharding{};
+    case StageSharding::none:
+      return {};
+    case StageSharding::optimizer:
+      return {.gather = Gather::after_step, .reduce = Reduce::per_unit};
+    case StageSharding::use:
+      return {.gather = Gather::on_use, .reduce = Reduce::per_microbatch};
+    case StageSharding::visit:
+      return {.gather = Gather::on_visit, .reduce = Reduce::per_unit};
+    case StageSharding::update:
+      return {.gather = Gather::once, .reduce = Reduce::per_unit};
+  }
   return {};
 }
 

@@ -12,6 +12,7 @@
 #include "harness/program/program.h"
 #include "harness/sim/memory.h"
 #include "harness/sim/simulate.h"
+#include "workloads/models/registry.h"
 
 namespace sluice {
 
@@ -23,8 +24,8 @@ struct Prepared {
   CostGraph costs;
   Plan pipeline;  // what the planner made, and what orders are made for: one copy of the plan
   PipelineReplicas replicas;
-  std::string sharding = "system";  // as RunCase
-  Plan plan;                        // all copies
+  StageSharding sharding = StageSharding::system;
+  Plan plan;  // all copies
   RankMap ranks;
   StageGraph graph;
   double planning_seconds = 0;
@@ -56,17 +57,5 @@ std::vector<StageMemory> stage_memory(const Prepared& p, const OptimizerSpec& op
 
 // "rank 1 needs 18 GiB at its peak, its device V100 has 16 GiB", or "" if every rank fits.
 std::string over_memory(const Prepared& p, const std::vector<RankMemory>& memory);
-
-// Costs by name: "analytic" (of `device`), "profile" (measured now, cached for the process), or a
-// file.
-CostGraph load_costs(const std::string& source, const Workload& workload, std::int64_t micro_batch,
-                     const Device& device);
-
-// What "profile" has measured in this process so far, for other processes to plan with the same.
-nlohmann::json measured_costs();
-void adopt_measured_costs(const nlohmann::json& measured);
-
-// Where this checkout's folders are: workloads/clusters, harness/sweeps, plots/render.py.
-std::string source_folder();
 
 }  // namespace sluice

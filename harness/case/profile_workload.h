@@ -5,7 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "harness/case/prepare.h"
+#include "harness/exec/session.h"
+#include "harness/model/cost_graph.h"
+#include "harness/pipeline/plan.h"
+#include "harness/sim/memory.h"
+#include "workloads/models/registry.h"
 
 namespace sluice {
 

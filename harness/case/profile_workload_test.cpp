@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "harness/base/expect_error.h"
+#include "harness/case/prepare.h"
 
 namespace sluice {
 namespace {
@@ -26,7 +27,7 @@ class ProfileWorkloadTest : public testing::Test {
     c.system = system;
     c.workload = path_;
     c.cluster = "flat:2,bandwidth=1GB/s,memory=16GiB";
-    c.clock = "virtual";
+    c.clock = Clock::virtual_clock;
     c.costs = "analytic";
     c.ranks = 2;
     c.batch = 4;
@@ -88,7 +89,7 @@ TEST_F(ProfileWorkloadTest, TensorParallelVariantsAreOnlySimulated) {
   c.options = {{"data_parallel", "no"}};
   c.workload = file;
   EXPECT_EQ(prepare(c).plan.stages.size(), 2u);
-  c.clock = "wall";
+  c.clock = Clock::wall;
   EXPECT_FALSE(prepare(c).plan.stages[0].recompute);
   const auto change = [&](int tensor, const std::string& id) {
     for (LayerCost& layer : costs.layers) {

@@ -1,5 +1,5 @@
-// The commands of `sluice`, one file each. main.cpp parses the command line (it alone includes
-// CLI11) and calls these. Each returns the exit code and throws InputError or RunError.
+// The commands of `sluice`, one file each. command_line.cpp makes their arguments of the command line's. Each returns
+// the exit code and throws InputError or RunError.
 #pragma once
 
 #include <map>
@@ -49,7 +49,7 @@ int profile_command(const ProfileArguments& a);
 
 struct RunArguments {
   std::string sweep;                          // a file, or the name of one in harness/sweeps
-  std::map<std::string, std::string> single;  // flags of a single case, by their JSON key
+  std::map<std::string, std::string> single;  // the settings of a single case (case/settings.h), by their JSON key
   std::vector<std::string> set;
   std::string out, shard, progress = "auto", inject_failure, checkpoints;
   bool resume = false, dry_run = false, json = false;
@@ -81,7 +81,7 @@ struct NewArguments {
 };
 int new_command(const NewArguments& a);
 
-// "key=value" texts as a map. Throws InputError for a text without '='.
-std::map<std::string, std::string> parse_settings(const std::vector<std::string>& settings);
+// The "key=value" texts of --set as a map. Throws InputError for a text without '='.
+std::map<std::string, std::string> given_options(const std::vector<std::string>& set);
 
 }  // namespace sluice

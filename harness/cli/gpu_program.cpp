@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "harness/base/error.h"
-#include "harness/case/engine.h"
+#include "harness/case/real_executor.h"
 
 namespace sluice {
 
@@ -22,8 +22,8 @@ static std::vector<std::string> own_arguments() {
   return arguments;
 }
 
-void need_device(const std::string& device) {
-  const std::string refusal = engine::refusal(device);
+void need_device(DeviceKind device) {
+  const std::string refusal = real_executor::refusal(device);
   if (refusal.empty()) return;
   std::error_code none;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", none);
@@ -35,7 +35,7 @@ void need_device(const std::string& device) {
     pointers.push_back(nullptr);
     ::execv(other.c_str(), pointers.data());  // returns only where it cannot be started
   }
-  throw InputError("--device " + device, refusal);
+  throw InputError("--device " + choice_name(device), refusal);
 }
 
 }  // namespace sluice

@@ -1,13 +1,12 @@
 // GPUs are the business of a program of their own, sluice-cuda, which loads CUDA's libraries.
 #pragma once
 
-#include <string>
+#include "harness/case/choices.h"
 
 namespace sluice {
 
-// Returns if runs on `device` ("cpu" or "cuda") are possible in this program. Otherwise, where
-// sluice-cuda stands beside it, that takes over with the same arguments and this does not return.
-// Throws InputError: neither it nor this one can use a GPU, and why.
-void need_device(const std::string& device);
+// Returns if ranks can run on `device` in this program. Otherwise, where sluice-cuda stands beside it, that takes over
+// with the same arguments and this does not return. Throws InputError: neither program can use a GPU, and why.
+void need_device(DeviceKind device);
 
 }  // namespace sluice

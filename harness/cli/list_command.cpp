@@ -5,10 +5,12 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/base/error.h"
-#include "harness/case/case.h"
-#include "harness/case/prepare.h"
+#include "harness/base/source_folder.h"
+#include "harness/case/sweep.h"
 #include "harness/cli/commands.h"
+#include "harness/model/cluster.h"
 #include "harness/pipeline/system.h"
+#include "workloads/models/registry.h"
 
 namespace sluice {
 
@@ -74,48 +76,61 @@ static nlohmann::json sweeps_json() {
   return list;
 }
 
-static void print_list(const std::string& what, const nlohmann::json& list) {
-  fmt::print("{}\n", what);
-  for (const auto& item : list) {
-    const std::string name = item["name"];
-    if (what == "systems") {
-      fmt::print("  {:<16} {}{}\n", name, item["title"].get<std::string>(),
-                 item["synchronous"].get<bool>() ? "" : " (asynchronous)");
-      for (const auto& o : item["options"]) {
-        std::string choices;
-        for (const auto& c : o["choices"]) choices += (choices.empty() ? "" : "|") + c.get<std::string>();
-        fmt::print("  {:<16}   --set {}={}  {}\n", "", o["name"].get<std::string>(), choices.empty() ? "N" : choices,
-                   o["help"].get<std::string>());
-      }
-    } else if (what == "workloads") {
-      fmt::print("  {:<24} {}; {:.3g} M parameters{}\n", name, item["title"].get<std::string>(),
-                 item["parameters"].get<double>() / 1e6,
-                 item["runs_for_real"].get<bool>() ? "" : "; virtual clock only");
-    } else if (what == "clusters") {
-      fmt::print("  {:<16} {} x {}; {}\n", name, item["devices"].get<std::size_t>(), item["device"].get<std::string>(),
-                 item["source"].get<std::string>());
-    } else {
-      fmt::print("  {:<16} {} ({} cases)\n", name, item["title"].get<std::string>(), item["cases"].get<std::size_t>());
-    }
+static std::string text(const nlohmann::json& item, const char* key) { return item[key].get<std::string>(); }
+
+static void print_system(const nlohmann::json& item) {
+  fmt::print("  {:<16} {}{}\n", text(item, "name"), text(item, "title"),
+             item["synchronous"].get<bool>() ? "" : " (asynchronous)");
+  for (const auto& o : item["options"]) {
+    std::string choices;
+    for (const auto& c : o["choices"]) choices += (choices.empty() ? "" : "|") + c.get<std::string>();
+    fmt::print("  {:<16}   --set {}={}  {}\n", "", text(o, "name"), choices.empty() ? "N" : choices, text(o, "help"));
   }
 }
 
+static void print_workload(const nlohmann::json& item) {
+  fmt::print("  {:<24} {}; {:.3g} M parameters{}\n", text(item, "name"), text(item, "title"),
+             item["parameters"].get<double>() / 1e6, item["runs_for_real"].get<bool>() ? "" : "; virtual clock only");
+}
+
+static void print_cluster(const nlohmann::json& item) {
+  fmt::print("  {:<16} {} x {}; {}\n", text(item, "name"), item["devices"].get<std::size_t>(), text(item, "device"),
+             text(item, "source"));
+}
+
+static void print_sweep(const nlohmann::json& item) {
+  fmt::print("  {:<16} {} ({} cases)\n", text(item, "name"), text(item, "title"), item["cases"].get<std::size_t>());
+}
+
+namespace {
+struct List {
+  std::string name;
+  nlohmann::json (*items)();
+  void (*print)(const nlohmann::json& item);
+};
+}  // namespace
+
 int list_command(const ListArguments& a) {
-  const std::vector<std::pair<std::string, nlohmann::json (*)()>> kinds = {
-      {"systems", systems_json}, {"workloads", workloads_json}, {"clusters", clusters_json}, {"sweeps", sweeps_json}};
+  const List lists[] = {{"systems", systems_json, print_system},
+                        {"workloads", workloads_json, print_workload},
+                        {"clusters", clusters_json, print_cluster},
+                        {"sweeps", sweeps_json, print_sweep}};
   nlohmann::json document;
   std::vector<std::string> names;
-  for (const auto& [name, make] : kinds) {
-    names.push_back(name);
-    if (a.what.empty() || a.what == name) document[name] = make();
+  for (const List& list : lists) {
+    names.push_back(list.name);
+    if (a.what.empty() || a.what == list.name) document[list.name] = list.items();
   }
   if (document.is_null()) throw InputError("list", "unknown list '" + a.what + "'", suggestion(a.what, names));
   if (a.json) {
     fmt::print("{}\n", (a.what.empty() ? document : document[a.what]).dump(2));
     return 0;
   }
-  for (const std::string& name : names)
-    if (document.contains(name)) print_list(name, document[name]);
+  for (const List& list : lists) {
+    if (!document.contains(list.name)) continue;
+    fmt::print("{}\n", list.name);
+    for (const nlohmann::json& item : document[list.name]) list.print(item);
+  }
   return 0;
 }
 

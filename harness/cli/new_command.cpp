@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "harness/base/error.h"
-#include "harness/case/prepare.h"
+#include "harness/base/source_folder.h"
 #include "harness/cli/commands.h"
 #include "harness/pipeline/system.h"
 

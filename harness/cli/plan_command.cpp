@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/base/error.h"
+#include "harness/base/source_folder.h"
 #include "harness/case/prepare.h"
 #include "harness/case/profile_workload.h"
 #include "harness/cli/commands.h"
@@ -46,10 +47,10 @@ int plan_command(const PlanArguments& a) {
   RunCase c;
   const System& system = find_system(a.system, "--system");
   c.system = system.name;
-  c.options = resolve_options(system.options, parse_settings(a.set), "--set").values();
+  c.options = resolve_options(system.options, given_options(a.set), "--set").values();
   c.workload = a.workload;
   c.cluster = a.cluster;
-  c.clock = "virtual";
+  c.clock = Clock::virtual_clock;
   c.costs = a.costs;
   c.ranks = a.devices > 0 ? a.devices : static_cast<int>(cluster.devices.size());
   c.batch = a.batch > 0 ? a.batch : workload.batch;

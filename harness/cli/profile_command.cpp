@@ -2,9 +2,10 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "harness/base/error.h"
-#include "harness/case/engine.h"
+#include "harness/case/real_executor.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/gpu_program.h"
 #include "workloads/models/registry.h"
@@ -13,15 +14,15 @@ namespace sluice {
 
 int profile_command(const ProfileArguments& a) {
   const Workload& workload = find_workload(a.workload);
-  if (a.device != "cpu" && a.device != "cuda")
-    throw InputError("--device", "unknown device '" + a.device + "'", "give cpu or cuda");
+  const std::optional<DeviceKind> device = choice_named<DeviceKind>(a.device);
+  if (!device) throw InputError("--device", "unknown device '" + a.device + "'", "give cpu or cuda");
   if (!workload.runs_for_real)
     throw InputError("--workload", "'" + a.workload + "' is a full-size declaration",
                      "profile a workload that runs here");
   if (a.micro_batch < 0) throw InputError("--micro-batch", "must be at least 1");
-  need_device(a.device);
-  const CostGraph graph = engine::measure(
-      workload.model, a.micro_batch > 0 ? a.micro_batch : workload.batch / workload.microbatches, a.device);
+  need_device(*device);
+  const CostGraph graph = real_executor::measure_costs(
+      workload.model, a.micro_batch > 0 ? a.micro_batch : workload.batch / workload.microbatches, *device);
   const std::string text = to_json(graph).dump(2) + "\n";
   if (a.out.empty()) {
     fmt::print("{}", text);

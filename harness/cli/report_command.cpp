@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "harness/case/prepare.h"
+#include "harness/base/source_folder.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/read_files.h"
 #include "plots/report.h"

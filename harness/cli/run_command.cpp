@@ -9,7 +9,9 @@
 #include <set>
 
 #include "harness/base/error.h"
-#include "harness/case/prepare.h"
+#include "harness/base/source_folder.h"
+#include "harness/case/settings.h"
+#include "harness/case/sweep.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/gpu_program.h"
 #include "harness/exec/mpi/mpi.h"
@@ -23,38 +25,29 @@ namespace sluice {
 
 namespace {
 
-// A key of a case as the flag that sets it.
-std::string flag_of(const std::string& key) {
-  if (key == "timeout_seconds") return "--timeout";
-  std::string flag = "--" + key;
-  std::ranges::replace(flag, '_', '-');
-  return flag;
-}
-
 // How many processes a launcher started, for a case over MPI that does not say how many ranks.
 void default_ranks(nlohmann::json& json) {
-  const std::string transport = json.value("transport", "");
+  const auto transport = choice_named<TransportKind>(json.value("transport", ""));
   const int processes = launch_from_environment().size;
-  const bool over_processes = transport == "mpi" || (transport == "nccl" && processes > 1);
+  const bool over_processes = transport == TransportKind::mpi || (transport == TransportKind::nccl && processes > 1);
   if (over_processes && !json.contains("ranks")) json["ranks"] = processes;
 }
 
 // The flags of a single case as the JSON a sweep would hold: numbers as numbers.
 nlohmann::json case_json(const RunArguments& a) {
   nlohmann::json json = nlohmann::json::object();
-  for (const auto& [key, value] : a.single) {
-    const bool text = key == "system" || key == "workload" || key == "cluster" || key == "clock" || key == "costs" ||
-                      key == "transport" || key == "device" || key == "weight_gradient" || key == "evaluation" ||
-                      key == "leftover" || key == "layout" || key == "sharding" || key == "step" || key == "pin";
-    if (text) {
-      json[key] = value;
-      continue;
-    }
-    json[key] = nlohmann::json::parse(value, nullptr, false);
-    if (!json[key].is_number())
-      throw InputError(flag_of(key), "'" + value + "' is not a number", "write " + flag_of(key) + " 4");
+  for (const Setting& setting : settings()) {
+    const auto given = a.single.find(setting.key);
+    if (given == a.single.end()) continue;
+    const std::string& text = given->second;
+    nlohmann::json& value = json[setting.key];
+    value = text;
+    if (setting.value.type != SettingValue::Type::number) continue;
+    value = nlohmann::json::parse(text, nullptr, false);
+    if (!value.is_number())
+      throw InputError(flag_of(setting), "'" + text + "' is not a number", "write " + flag_of(setting) + " 4");
   }
-  for (const auto& [key, value] : parse_settings(a.set)) json["options"][key] = value;
+  for (const auto& [key, value] : given_options(a.set)) json["options"][key] = value;
   default_ranks(json);
   for (const char* key : {"system", "workload"})
     if (!json.contains(key))
@@ -72,7 +65,7 @@ InputError in_flags(const InputError& error) {
   const std::size_t colon = text.find(": ", prefix.size());
   if (colon == std::string::npos) return error;
   const std::string key = text.substr(prefix.size(), colon - prefix.size());
-  return {key == "options" ? "--set" : flag_of(key), text.substr(colon + 2)};
+  return {key == "options" ? "--set" : flag_of_key(key), text.substr(colon + 2)};
 }
 
 // --seed for a whole sweep: cases that differed in their seed only have become one.
@@ -105,7 +98,7 @@ Sweep sweep_of(const RunArguments& a) {
   }
   for (const auto& [key, value] : a.single)
     if (key != "seed")
-      throw InputError(flag_of(key), "goes with a single case, not with a sweep", "write it into the sweep file");
+      throw InputError(flag_of_key(key), "goes with a single case, not with a sweep", "write it into the sweep file");
   if (!a.set.empty())
     throw InputError("--set", "goes with a single case, not with a sweep", "write it into the sweep file");
   std::string file = a.sweep;
@@ -167,7 +160,8 @@ std::unique_ptr<Job> job_for(const RunArguments& a, Sweep& sweep) {
     error = e;
   }
   // Before the job is joined: this process may make place for sluice-cuda.
-  if (!error && !a.dry_run && std::ranges::count(sweep.cases, "cuda", &RunCase::device) > 0) need_device("cuda");
+  if (!error && !a.dry_run && std::ranges::count(sweep.cases, DeviceKind::cuda, &RunCase::device) > 0)
+    need_device(DeviceKind::cuda);
   const bool over_mpi = std::ranges::any_of(sweep.cases, runs_as_processes);
   const bool together_wrong = error && launch.size > 1 && mpi_built() && a.shard.empty();
   std::unique_ptr<Job> job;

@@ -116,7 +116,7 @@ void write_trace(const std::string& file, const Trace& trace, const Placement& p
 
 // The system's options; --chunks is the option of that name, where there is one.
 static Options options_of(const System& system, const ScheduleArguments& a) {
-  auto given = parse_settings(a.set);
+  auto given = given_options(a.set);
   const bool declared = std::ranges::count(system.options, "chunks", &OptionSpec::name) > 0;
   if (a.chunks) positive("--chunks", *a.chunks, 1000);
   if (a.chunks && declared) {

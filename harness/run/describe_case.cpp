@@ -2,6 +2,9 @@
 
 #include <cmath>
 
+#include "harness/case/costs.h"
+#include "harness/case/optimizer_settings.h"
+#include "harness/case/settings.h"
 #include "harness/run/environment.h"
 #include "harness/sim/communication.h"
 #include "harness/train/memory_split.h"
@@ -25,28 +28,21 @@ Record record_of(const RunCase& c) {
   record.digest = digest(to_json(c));
   record.system = c.system;
   record.options = c.options;
-  record.options["weight_gradient"] = c.weight_gradient;
+  record.options.update(record_options(c));
   record.options["optimizer"] = to_json(c.optimizer);
-  if (c.data_parallel > 1) {
-    record.options["data_parallel"] = std::to_string(c.data_parallel);
-    record.options["layout"] = c.layout;
-  }
-  if (c.sharding != "system") record.options["sharding"] = c.sharding;
-  if (c.step != "free") record.options["step"] = c.step;
-  if (c.pin != "none") record.options["pin"] = c.pin;
   record.workload = c.workload;
   record.workload_facts = workload_facts(c, find_workload(c.workload));
   record.cluster = c.cluster;
-  record.clock = c.clock;
-  record.transport = c.transport;
-  record.device = c.device;
+  record.clock = choice_name(c.clock);
+  record.transport = choice_name(c.transport);
+  record.device = choice_name(c.device);
   record.ranks = c.ranks;
   record.batch = c.batch;
   record.microbatches = c.microbatches;
   record.seed = c.seed;
-  record.purpose = c.purpose;
+  record.purpose = choice_name(c.purpose);
   record.samples_per_step = c.batch;
-  record.cost_source = c.costs == "analytic" || c.costs == "profile" ? c.costs : "profile";
+  record.cost_source = is_cost_file(c.costs) ? kMeasuredCosts : c.costs;
   record.environment = describe_environment();
   return record;
 }
@@ -55,7 +51,7 @@ void describe_plan(const RunCase& c, const Prepared& p, Record& record) {
   record.planning_seconds = p.planning_seconds;
   // The devices that a planner leaves idle were given to it all the same.
   if (p.system->one_process) record.ranks = 1;
-  if (c.clock != "wall") record.device = p.cluster.devices.front().name;
+  if (c.clock != Clock::wall) record.device = p.cluster.devices.front().name;
   record.plan = plan_json(p.plan, p.costs, p.system->name, std::nullopt);
   record.microbatches = p.microbatches_per_update;
 }
@@ -92,7 +88,7 @@ void describe_program(const RunCase& c, const Prepared& p, const Program& progra
   record.observed = {{"in_flight", in_flight},
                      {"weight_versions", versions},
                      {"sent_bytes", sent_json(sent_bytes(program, costs_of(p.plan, p.costs, p.cluster)))}};
-  if (c.clock != "wall") record.peak_bytes = record.predicted_peak_bytes;
+  if (c.clock != Clock::wall) record.peak_bytes = record.predicted_peak_bytes;
 }
 
 }  // namespace sluice

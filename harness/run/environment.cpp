@@ -9,8 +9,8 @@
 #include <memory>
 #include <thread>
 
-#include "harness/case/engine.h"
-#include "harness/case/prepare.h"
+#include "harness/base/source_folder.h"
+#include "harness/case/real_executor.h"
 #include "harness/exec/mpi/mpi.h"
 #include "harness/exec/pinning.h"
 
@@ -38,14 +38,14 @@ nlohmann::json describe_environment() {
     const std::string commit = command_output("git -C '" + source_folder() + "' describe --always --dirty 2>/dev/null");
     json["commit"] = commit.empty() ? "unknown" : commit;
     json["compiler"] = std::string("g++ ") + __VERSION__;
-    json["torch"] = engine::torch();
+    json["torch"] = real_executor::torch_version();
     json["nccl"] = nullptr;
     json["mpi"] = mpi_built() ? nlohmann::json(mpi_library()) : nlohmann::json(nullptr);
     json["hwloc"] = hwloc_built() ? nlohmann::json(hwloc_library()) : nlohmann::json(nullptr);
     json["cpu"] = cpu_name();
     json["cores"] = std::thread::hardware_concurrency();
     json["gpu"] = nullptr;
-    if (const nlohmann::json cuda = engine::cuda(); !cuda.is_null()) {
+    if (const nlohmann::json cuda = real_executor::gpus(); !cuda.is_null()) {
       json["nccl"] = cuda["nccl"];
       if (!cuda["devices"].empty()) json["gpu"] = cuda["devices"];
       json["cuda"] = {{"driver", cuda["driver"]}, {"runtime", cuda["runtime"]}};

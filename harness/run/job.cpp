@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <stdexcept>
 
+#include "harness/case/settings.h"
 #include "harness/exec/mpi/mpi.h"
 #include "harness/run/describe_case.h"
 #include "harness/run/environment.h"

@@ -1,6 +1,7 @@
 #include "harness/run/prepare_in_job.h"
 
 #include "harness/base/error.h"
+#include "harness/case/costs.h"
 #include "harness/exec/executor.h"
 #include "results/store.h"
 

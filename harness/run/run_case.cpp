@@ -54,8 +54,8 @@ class CaseRun {
         processes_ = prepare_in_job(case_, *job(), prepared_);
         if (!processes_) return false;
       }
-      if (case_.pin == "core") pin();
-      if (case_.leftover == "partial") prepared_.leftover = WeightRule::Leftover::partial;
+      if (case_.pin == Pin::core) pin();
+      if (case_.leftover == Leftover::partial) prepared_.leftover = Leftover::partial;
     } catch (const InputError& e) {
       // The case itself was found sound when it was read: it is the system that refuses.
       refuse(e.what());

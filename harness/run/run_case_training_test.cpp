@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "harness/base/error.h"
+#include "harness/case/sweep.h"
 #include "harness/exec/pinning.h"
 #include "harness/tests/test_data.h"
 #include "results/metrics.h"
@@ -166,7 +167,7 @@ TEST_F(RunCaseTest, ATuningCandidateOfStepsIsEvaluatedOnceAtItsEndOnTheValidatio
                           "s.json", "")
                   .at(0);
   EXPECT_EQ(final_metric(run_case(c, {})), std::nullopt);
-  c.purpose = "tune";
+  c.purpose = Purpose::tune;
   const Record r = run_case(c, {});
   EXPECT_EQ(r.purpose, "tune");
   ASSERT_EQ(r.curve.size(), 12u);
@@ -181,7 +182,7 @@ TEST_F(RunCaseTest, WithoutAValidationPartACandidateNeverSeesTheTestPart) {
           {{"system", "one_f_one_b"}, {"workload", "fmnist_mlp"}, {"batch", 32}, {"clock", "virtual"}, {"steps", 12}},
           "s.json", "")
           .at(0);
-  c.purpose = "tune";
+  c.purpose = Purpose::tune;
   const Record r = run_case(c, {});
   ASSERT_EQ(r.curve.size(), 12u);
   EXPECT_FALSE(r.curve[11].metric);

@@ -7,6 +7,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/quantities.h"
+#include "harness/case/settings.h"
 #include "harness/pipeline/system.h"
 #include "harness/train/tuning.h"
 #include "results/metrics.h"
@@ -20,11 +21,11 @@ std::string describe(const RunCase& c) {
   for (const OptionSpec& option : system.options)
     if (c.options.at(option.name) != option.default_value)
       text += fmt::format(" {}={}", option.name, c.options.at(option.name));
-  text += fmt::format(" {} {} clock, {} rank{}", c.workload, c.clock, c.ranks, c.ranks == 1 ? "" : "s");
-  if (c.clock == "virtual") text += " on " + c.cluster;
+  text += fmt::format(" {} {} clock, {} rank{}", c.workload, choice_name(c.clock), c.ranks, c.ranks == 1 ? "" : "s");
+  if (c.clock == Clock::virtual_clock) text += " on " + c.cluster;
   text += fmt::format(", seed {}", c.seed);
-  if (c.purpose == "tune") return text + fmt::format(", tuning: rate {}", c.optimizer.learning_rate);
-  if (c.purpose == "boundary") return text + fmt::format(", rate {}", c.optimizer.learning_rate);
+  if (c.purpose == Purpose::tune) return text + fmt::format(", tuning: rate {}", c.optimizer.learning_rate);
+  if (c.purpose == Purpose::boundary) return text + fmt::format(", rate {}", c.optimizer.learning_rate);
   if (c.tune && c.optimizer.learning_rate == 0) return text + ", rate to be tuned";
   if (c.tune) return text + fmt::format(", tuned rate {}", c.optimizer.learning_rate);
   return text;

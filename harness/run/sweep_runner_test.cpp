@@ -6,6 +6,9 @@
 
 #include <cmath>
 
+#include "harness/case/optimizer_settings.h"
+#include "harness/case/settings.h"
+#include "harness/case/sweep.h"
 #include "results/store.h"
 
 namespace sluice {
@@ -30,9 +33,9 @@ class SweepRunner : public ::testing::Test {
                        r.digest = digest(to_json(c));
                        r.system = c.system;
                        r.workload = c.workload;
-                       r.clock = c.clock;
+                       r.clock = choice_name(c.clock);
                        r.seed = c.seed;
-                       r.purpose = c.purpose;
+                       r.purpose = choice_name(c.purpose);
                        r.options["optimizer"] = to_json(c.optimizer);
                        const double rate = c.optimizer.learning_rate;
                        if (rate >= 0.1) {
@@ -117,7 +120,8 @@ TEST_F(SweepRunner, TheListOfJobsHasEachCandidateOnceBeforeItsCases) {
   two.insert(two.begin(), given.begin(), given.end());
   const auto jobs = with_tuning(two);
   ASSERT_EQ(jobs.size(), 7u);
-  const std::string purposes[] = {"measure", "measure", "tune", "tune", "tune", "measure", "measure"};
+  using enum Purpose;
+  const Purpose purposes[] = {measure, measure, tune, tune, tune, measure, measure};
   for (std::size_t k = 0; k < 7; ++k) EXPECT_EQ(jobs[k].purpose, purposes[k]) << k;
 }
 

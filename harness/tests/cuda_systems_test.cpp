@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "harness/case/engine.h"
+#include "harness/case/real_executor.h"
 #include "harness/tests/test_support.h"
 
 namespace sluice {

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 
+#include "harness/case/sweep.h"
 #include "harness/program/lowering.h"
 #include "harness/run/run_case.h"
 #include "harness/tests/training_test_support.h"

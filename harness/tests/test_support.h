@@ -125,7 +125,7 @@ struct TestSetup {
     p.microbatches_per_update = microbatches;
     p.costs = analytic_costs(model, p.micro_batch, p.cluster.devices.front());
     p.replicas = replicas;
-    p.sharding = sharding;
+    p.sharding = choice_named<StageSharding>(sharding).value();
     adopt_pipeline(
         p, p.system->plan(
                {p.costs, p.cluster, ranks / replicas.count, batch / replicas.count, microbatches / replicas.count, {}},

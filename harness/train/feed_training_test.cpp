@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 
+#include "harness/case/sweep.h"
 #include "harness/run/run_case.h"
 #include "harness/tests/test_support.h"
 #include "workloads/data/test_files.h"

@@ -26,7 +26,7 @@ static void take_virtual_times(const Prepared& p, const Program& program, int it
 
 SegmentResult run_segment(const RunCase& c, const Prepared& prepared, const Program& program, Session* session,
                           RunRequest request, bool traced) {
-  const bool on_wall = c.clock == "wall";
+  const bool on_wall = c.clock == Clock::wall;
   if (traced && on_wall) request.traced_iteration = request.iterations / 2;
   SegmentResult result;
   if (session) result = execute_segment(program, *session, request);

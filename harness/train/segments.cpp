@@ -20,7 +20,7 @@ Segments::Segments(const RunCase& c, const Prepared& prepared, std::int64_t trai
                          std::to_string(updates_per_epoch_) + " updates of " + std::to_string(c.batch) +
                          " samples, fewer than its evaluations",
                      "use a smaller batch");
-  if (c.leftover == "partial") leftover_ = static_cast<int>(train_samples % c.batch / prepared.micro_batch);
+  if (c.leftover == Leftover::partial) leftover_ = static_cast<int>(train_samples % c.batch / prepared.micro_batch);
   if (leftover_ > 0) ++updates_per_epoch_;
   for (int epoch = 0; epoch < c.epochs; ++epoch)
     for (int k = 0; k < c.evaluations_per_epoch; ++k)
@@ -38,7 +38,7 @@ std::vector<UndrainedSegment> Segments::undrained() const {
   return result;
 }
 
-bool Segments::snapshots() const { return case_.evaluation == "snapshot" && case_.epochs > 0; }
+bool Segments::snapshots() const { return case_.evaluation == EvaluationMode::snapshot && case_.epochs > 0; }
 
 std::int64_t Segments::total_updates() const {
   return std::accumulate(updates_.begin(), updates_.end(), std::int64_t{0});

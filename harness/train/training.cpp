@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "harness/case/engine.h"
+#include "harness/case/real_executor.h"
 #include "harness/train/curve.h"
 #include "harness/train/feed.h"
 #include "harness/train/learning_rate.h"
@@ -62,8 +62,11 @@ std::unique_ptr<Session> Training::start_session(const Program& first, ProcessGr
   spec.optimizer = case_.optimizer;
   spec.seed = case_.seed;
   spec.micro_batch = prepared_.micro_batch;
-  spec.batched_weight_gradients = case_.weight_gradient == "batched";
-  if (on_wall()) spec.device = case_.device, spec.transport = case_.transport;
+  spec.batched_weight_gradients = case_.weight_gradient == WeightGradients::batched;
+  if (on_wall()) {
+    spec.device = choice_name(case_.device);
+    spec.transport = choice_name(case_.transport);
+  }
   spec.rule = first.rule;
   spec.processes = processes;
   spec.sharding = first.sharding;
@@ -72,19 +75,19 @@ std::unique_ptr<Session> Training::start_session(const Program& first, ProcessGr
   if (data_) {
     // The candidates of a learning-rate search are compared on the validation part, never on the test part; where the
     // data has none, by their training loss.
-    const bool validates = case_.purpose == "tune" && has_validation_part();
+    const bool validates = case_.purpose == Purpose::tune && has_validation_part();
     spec.feed = feed_of(data_, validates ? HeldOut::validation : HeldOut::test);
   } else {
     spec.synthetic_batch = case_.batch;
   }
-  std::unique_ptr<Session> session = engine::session(spec);
+  std::unique_ptr<Session> session = real_executor::session(spec);
   session->reset_peak_memory();
   return session;
 }
 
 // A candidate of a search is evaluated at its end even if it trains by steps.
 bool Training::evaluates(bool last) const {
-  if (case_.purpose == "tune") return has_validation_part() && (last || case_.epochs > 0);
+  if (case_.purpose == Purpose::tune) return has_validation_part() && (last || case_.epochs > 0);
   return case_.epochs > 0;
 }
 

@@ -40,7 +40,7 @@ class Training {
            Record& record);
 
  private:
-  bool on_wall() const { return case_.clock == "wall"; }
+  bool on_wall() const { return case_.clock == Clock::wall; }
   std::unique_ptr<Session> start_session(const Program& first, ProcessGroup* processes) const;
   bool has_validation_part() const { return data_ && data_->validation.samples > 0; }
   bool evaluates(bool last) const;

@@ -10,7 +10,7 @@ std::vector<RunCase> tuning_cases(const RunCase& c) {
   std::vector<RunCase> candidates;
   for (const double rate : c.tune->learning_rates) {
     RunCase candidate = c;
-    candidate.purpose = "tune";
+    candidate.purpose = Purpose::tune;
     candidate.seed = c.tune->seed;
     candidate.epochs = c.tune->epochs;
     candidate.steps = c.tune->steps;

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "harness/base/expect_error.h"
+#include "harness/case/settings.h"
+#include "harness/case/sweep.h"
 #include "results/store.h"
 
 namespace sluice {
@@ -42,7 +44,7 @@ TEST(Tuning, EveryRateOfTheGridIsACaseUnderASeedOfItsOwn) {
   ASSERT_EQ(candidates.size(), 3u);
   const double rates[] = {0.01, 0.03, 0.1};
   for (std::size_t k = 0; k < 3; ++k) {
-    EXPECT_EQ(candidates[k].purpose, "tune");
+    EXPECT_EQ(candidates[k].purpose, Purpose::tune);
     EXPECT_EQ(candidates[k].optimizer.learning_rate, rates[k]);
     EXPECT_EQ(candidates[k].optimizer.momentum, c.optimizer.momentum);
     EXPECT_EQ(candidates[k].seed, 101u);
@@ -71,7 +73,7 @@ TEST(Tuning, TheDigestTellsTunedFromGivenAndSearchesApart) {
   EXPECT_EQ(own, digest(to_json(with_chosen_rate(c, {{"chosen", 0.03}}))));
   // A candidate is not the measurement at its rate.
   RunCase measured = tuning_cases(c)[0];
-  measured.purpose = "measure";
+  measured.purpose = Purpose::measure;
   EXPECT_NE(digest(to_json(tuning_cases(c)[0])), digest(to_json(measured)));
 }
 
@@ -175,10 +177,10 @@ TEST(Boundary, IsAGridOfRatesThatKeepsEveryLoss) {
   const auto cases = cases_of(entry);
   EXPECT_GE(cases.size(), 4u);
   for (const RunCase& c : cases) {
-    EXPECT_EQ(c.purpose, "boundary");
+    EXPECT_EQ(c.purpose, Purpose::boundary);
     EXPECT_NE(c.system, "gpipe");
     RunCase measured = c;
-    measured.purpose = "measure";
+    measured.purpose = Purpose::measure;
     EXPECT_NE(digest(to_json(c)), digest(to_json(measured)));
   }
   json epochs = entry;

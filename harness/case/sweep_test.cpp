@@ -1,5 +1,5 @@
 // From sweep files to cases: what a grid expands into, and what is said about each bad input.
-#include "harness/case/case.h"
+#include "harness/case/sweep.h"
 
 #include <gtest/gtest.h>
 #include <sluice_build.h>
@@ -10,8 +10,10 @@
 #include <set>
 
 #include "harness/base/expect_error.h"
+#include "harness/case/settings.h"
 #include "harness/pipeline/system.h"
 #include "results/store.h"
+#include "workloads/models/registry.h"
 
 namespace sluice {
 namespace {
@@ -37,11 +39,11 @@ TEST(ExpandCase, DefaultsComeFromTheWorkload) {
   const RunCase& c = cases.front();
   EXPECT_EQ(c.system, "gpipe");
   EXPECT_EQ(c.options.at("backward"), "lifo");
-  EXPECT_EQ(c.clock, "wall");
+  EXPECT_EQ(c.clock, Clock::wall);
   EXPECT_EQ(c.cluster, "this machine");
   EXPECT_EQ(c.costs, "profile");
-  EXPECT_EQ(c.transport, "threads");
-  EXPECT_EQ(c.device, "cpu");
+  EXPECT_EQ(c.transport, TransportKind::threads);
+  EXPECT_EQ(c.device, DeviceKind::cpu);
   EXPECT_EQ(c.ranks, 2);
   EXPECT_EQ(c.batch, 64);
   EXPECT_EQ(c.microbatches, 8);
@@ -67,8 +69,10 @@ TEST(ExpandCase, TheVirtualClockHasNeitherTransportNorDevice) {
   const RunCase c = cases_of(tiny({{"clock", "virtual"}})).front();
   EXPECT_EQ(c.cluster, "flat:4");
   EXPECT_EQ(c.costs, "analytic");
-  EXPECT_EQ(c.transport, "none");
-  EXPECT_EQ(c.device, "");
+  EXPECT_EQ(c.transport, TransportKind::none);
+  EXPECT_EQ(c.device, DeviceKind::none);
+  EXPECT_EQ(to_json(c)["transport"], "none");
+  EXPECT_EQ(to_json(c)["device"], "");
 }
 
 TEST(ExpandCase, EveryCombinationOnce) {
@@ -135,8 +139,8 @@ TEST(ExpandCase, TheDigestKnowsWhatMattersOnly) {
   EXPECT_NE(digest_of(tiny()), digest_of(tiny({{"steps", 101}})));
   EXPECT_NE(digest_of(tiny()), digest_of(tiny({{"seed", 2}})));
   EXPECT_NE(digest_of(tiny()), digest_of(tiny({{"system", "gpipe"}, {"step", "barrier"}})));
-  EXPECT_EQ(cases_of(tiny({{"system", "gpipe"}, {"step", "barrier"}})).front().step, "barrier");
-  EXPECT_EQ(cases_of(tiny({{"system", "pipedream"}, {"step", "barrier"}})).front().step, "free")
+  EXPECT_EQ(cases_of(tiny({{"system", "gpipe"}, {"step", "barrier"}})).front().step, UpdateStart::barrier);
+  EXPECT_EQ(cases_of(tiny({{"system", "pipedream"}, {"step", "barrier"}})).front().step, UpdateStart::free)
       << "it has no flush to wait at";
   EXPECT_NE(digest_of(tiny()), digest_of(tiny({{"optimizer", {{"learning_rate", 0.5}}}})));
   EXPECT_EQ(digest_of(tiny()), digest_of(tiny({{"pin", "none"}})));

@@ -1,0 +1,110 @@
+// How a setting is read from JSON into its member of RunCase and written back, for every type that a member may have.
+#pragma once
+
+#include <concepts>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/base/error.h"
+#include "harness/base/json_reader.h"
+#include "harness/case/case.h"
+#include "harness/pipeline/system.h"
+#include "workloads/models/registry.h"
+
+namespace sluice {
+
+// Throws InputError with a suggestion.
+template <ClosedChoice E>
+E read_choice(JsonReader& reader, const std::string& key, E otherwise) {
+  if (!reader.has(key)) return otherwise;
+  const std::string name = reader.text(key);
+  const std::optional<E> choice = choice_named<E>(name);
+  if (!choice) reader.fail(key, "unknown value '" + name + "'", suggestion(name, choice_names<E>()));
+  return *choice;
+}
+
+// A whole number of at most a thousand million, so that products of two fit into 64 bits. Throws InputError.
+inline int as_int(std::int64_t value, const JsonReader& reader, const std::string& key) {
+  if (value > 1'000'000'000) reader.fail(key, std::to_string(value) + " is too large");
+  return static_cast<int>(value);
+}
+inline int read_int(JsonReader& reader, const std::string& key, int otherwise, int least) {
+  return as_int(reader.integer(key, otherwise, least), reader, key);
+}
+
+// What is known while one object of a sweep's grid becomes a case. The settings are read in the order of their table,
+// so that each may use those above it.
+struct CaseReading {
+  JsonReader& entry;
+  RunCase c = {};
+  const System* system = nullptr;
+  const Workload* workload = nullptr;
+  bool tuned = false;  // "optimizer": {"learning_rate": "tuned"}
+};
+
+struct SettingValue {
+  enum class Type { text, choice, number, boolean, object } type = Type::object;
+  std::vector<std::string> choices = {};  // of a closed choice: the names that may be given
+  // From the key, where it is given, into the case, which otherwise keeps what it has. Throws InputError.
+  std::function<void(CaseReading&, const std::string& key)> read = {};
+  std::function<nlohmann::json(const RunCase&)> write = {};  // null: the case has none
+};
+
+// The members of each type that are read and written as they are.
+namespace setting {
+
+template <class T>
+std::function<nlohmann::json(const RunCase&)> write_as_it_is(T RunCase::*member) {
+  return [member](const RunCase& c) { return nlohmann::json(c.*member); };
+}
+
+inline SettingValue text(std::string RunCase::*member) {
+  return {.type = SettingValue::Type::text,
+          .read = [member](CaseReading& r, const std::string& key) { r.c.*member = r.entry.text(key, r.c.*member); },
+          .write = write_as_it_is(member)};
+}
+
+template <ClosedChoice E>
+SettingValue choice(E RunCase::*member) {
+  return {.type = SettingValue::Type::choice,
+          .choices = choice_names<E>(),
+          .read = [member](CaseReading& r,
+                           const std::string& key) { r.c.*member = read_choice(r.entry, key, r.c.*member); },
+          .write = [member](const RunCase& c) { return nlohmann::json(choice_name(c.*member)); }};
+}
+
+// Whole numbers from `least` on.
+inline SettingValue integer(int RunCase::*member, int least) {
+  return {.type = SettingValue::Type::number,
+          .read = [member, least](CaseReading& r,
+                                  const std::string& key) { r.c.*member = read_int(r.entry, key, r.c.*member, least); },
+          .write = write_as_it_is(member)};
+}
+
+template <std::integral Wide>
+SettingValue integer(Wide RunCase::*member, int least) {
+  const auto read = [member, least](CaseReading& r, const std::string& key) {
+    if (r.entry.has(key)) r.c.*member = static_cast<Wide>(r.entry.integer(key, least));
+  };
+  return {.type = SettingValue::Type::number, .read = read, .write = write_as_it_is(member)};
+}
+
+inline SettingValue not_negative(double RunCase::*member) {
+  const auto read = [member](CaseReading& r, const std::string& key) {
+    r.c.*member = r.entry.number(key, r.c.*member);
+    if (r.c.*member < 0) r.entry.fail(key, "must not be negative");
+  };
+  return {.type = SettingValue::Type::number, .read = read, .write = write_as_it_is(member)};
+}
+
+inline SettingValue boolean(bool RunCase::*member) {
+  return {.type = SettingValue::Type::boolean,
+          .read = [member](CaseReading& r, const std::string& key) { r.c.*member = r.entry.boolean(key, r.c.*member); },
+          .write = write_as_it_is(member)};
+}
+
+}  // namespace setting
+
+}  // namespace sluice

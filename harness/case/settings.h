@@ -1,0 +1,61 @@
+// The settings of a run, each declared once. From their table follow what a sweep may hold, a case's canonical JSON and
+// so its digest, which settings stand among a record's options, and the flags of `sluice run` with their help. A new
+// setting is a row here and a member of RunCase.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+
+#include "harness/case/case.h"
+#include "harness/case/setting_value.h"
+
+namespace sluice {
+
+// Whether a setting is part of the experiment that a digest names. unless_default: settings from after the first
+// records, which keep their digests.
+enum class InDigest { always, unless_default, never };
+
+// The headings of `sluice run --help`.
+enum class HelpGroup { experiment, machine, parallelism, batches, training };
+
+struct Setting {
+  std::string key;        // in JSON
+  std::string flag = {};  // of `sluice run`, where it is not --KEY with dashes
+  bool has_flag = true;   // otherwise it is given in sweeps only
+  HelpGroup group = HelpGroup::training;
+  std::string help = {};          // one sentence without its full stop; choices and default are put to it
+  std::string default_text = {};  // what help says of a default that follows from other settings
+  SettingValue value = {};
+  InDigest in_digest = InDigest::always;
+  // Where a record names it among its options, as one of the things that tell its row of a table from others.
+  bool (*in_record_options)(const RunCase&) = nullptr;
+  // Sets the default where it follows from the system, the workload or the settings above.
+  void (*fill)(CaseReading&) = nullptr;
+  // Whether it agrees with the settings above. Throws InputError.
+  void (*check)(CaseReading&) = nullptr;
+  // Once all are read: sets it to one value where any makes the same experiment, so that its digest is one.
+  void (*settle)(RunCase&, const System&) = nullptr;
+};
+
+std::span<const Setting> settings();  // in the order in which they are read
+
+// --clock of "clock".
+std::string flag_of(const Setting& setting);
+// For keys of objects that no setting is, too: as if it were one.
+std::string flag_of_key(const std::string& key);
+// What `sluice run --help` says: "wall (default) or virtual: ...".
+std::string help_of(const Setting& setting);
+
+// One experiment: every key holds one value. file and pointer say where `entry` is from. Throws InputError: unknown
+// keys and names (with a suggestion), wrong types, counts below 1, a batch that the micro-batches do not divide.
+RunCase read_case(const nlohmann::json& entry, const std::string& file, const std::string& pointer);
+
+// Canonical: its digest (results/store.h) names the experiment. A tuned case is named by its search, not by the rate
+// that the search finds.
+nlohmann::json to_json(const RunCase& c);
+
+// The settings among a record's options beside the system's own, as texts.
+std::map<std::string, std::string> record_options(const RunCase& c);
+
+}  // namespace sluice

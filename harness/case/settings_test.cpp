@@ -1,0 +1,234 @@
+// The table of settings: every setting survives JSON; flags and help follow from it; digests stay what they were.
+#include "harness/case/settings.h"
+
+#include <gtest/gtest.h>
+#include <sluice_build.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "harness/base/expect_error.h"
+#include "harness/case/sweep.h"
+#include "results/store.h"
+
+namespace sluice {
+namespace {
+
+using nlohmann::json;
+
+RunCase read(const json& entry) { return read_case(entry, "s.json", "/grid/0"); }
+
+const Setting& setting_of(const std::string& key) {
+  const auto found = std::ranges::find(settings(), key, &Setting::key);
+  if (found == settings().end()) throw std::logic_error("no setting " + key);
+  return *found;
+}
+
+// An entry that a value of `key` other than the default goes with.
+json entry_with(const std::string& key, const json& value) {
+  json entry = {{"system", "gpipe"}, {"workload", "tiny"}};
+  if (key == "evaluation" || key == "leftover")
+    entry = {{"system", "pipedream_2bw"}, {"workload", "fmnist_mlp"}, {"microbatches", 4}};
+  if (key == "epochs" || key == "evaluations_per_epoch") entry["workload"] = "fmnist_mlp";
+  if (key == "layout") entry["data_parallel"] = 2;
+  if (key == "cluster" || key == "costs" || key == "train") entry["clock"] = "virtual";
+  if (key == "tune") entry["optimizer"] = {{"learning_rate", "tuned"}};
+  if (key == "transport") entry["device"] = "cuda";
+  entry[key] = value;
+  return entry;
+}
+
+// A value of each setting that is not its default in entry_with; of a choice: each of its names. None: it takes more
+// than this build has.
+std::vector<json> other_values(const Setting& setting) {
+  static const std::map<std::string, json> values = {
+      {"system", "one_f_one_b"},
+      {"options", {{"backward", "fifo"}}},
+      {"workload", "fmnist_mlp"},
+      {"cluster", "flat:3"},
+      {"costs", "profile"},
+      {"ranks", 4},
+      {"data_parallel", 2},
+      {"batch", 128},
+      {"microbatches", 16},
+      {"seed", 7},
+      {"epochs", 3},
+      {"steps", 9},
+      {"evaluations_per_epoch", 2},
+      {"train", false},
+      {"timeout_seconds", 2.5},
+      {"optimizer", {{"kind", "adam"}, {"learning_rate", 0.5}, {"schedule", {{"kind", "step"}, {"every_epochs", 2}}}}},
+      {"tune", {{"learning_rate", {0.1, 0.2}}, {"seed", 9}, {"steps", 5}}},
+      {"inject_failure", {{"rank", 1}, {"update", 3}}}};
+  if (setting.value.choices.empty()) return {values.at(setting.key)};
+  std::vector<json> choices;
+  for (const std::string& name : setting.value.choices)
+    if (setting.key != "pin" && name != "mpi") choices.emplace_back(name);
+  return choices;
+}
+
+TEST(Settings, EachIsReadIntoTheCaseAndWrittenBack) {
+  for (const Setting& setting : settings())
+    for (const json& value : other_values(setting)) {
+      const RunCase c = read(entry_with(setting.key, value));
+      const json written = setting.value.write(c);
+      if (value.is_object()) {
+        for (const auto& item : value.items()) {
+          const json& found = written.at(item.key());
+          EXPECT_EQ(found.is_object() ? found.at("kind") : found,
+                    found.is_object() ? item.value().at("kind") : item.value())
+              << setting.key;
+        }
+      } else {
+        EXPECT_EQ(written, value) << setting.key;
+      }
+    }
+}
+
+TEST(Settings, TheCanonicalJsonMakesTheSameCaseAgain) {
+  for (const Setting& setting : settings())
+    for (const json& value : other_values(setting)) {
+      json canonical = to_json(read(entry_with(setting.key, value)));
+      const json once = canonical;
+      // What the virtual clock sets by itself, and the one of steps and epochs that is not given.
+      if (canonical["clock"] == "virtual") canonical.erase("transport"), canonical.erase("device");
+      canonical.erase(canonical["steps"] == 0 ? "steps" : "epochs");
+      EXPECT_EQ(to_json(read(canonical)), once) << setting.key;
+    }
+}
+
+TEST(Settings, TheDigestKnowsThoseThatTheTableSays) {
+  for (const Setting& setting : settings())
+    for (const json& value : other_values(setting)) {
+      const RunCase c = read(entry_with(setting.key, value));
+      const bool is_default = setting.value.write(c) == setting.value.write(RunCase{});
+      const bool expected = setting.in_digest == InDigest::always ? !setting.value.write(c).is_null()
+                                                                  : setting.in_digest != InDigest::never && !is_default;
+      EXPECT_EQ(to_json(c).contains(setting.key), expected) << setting.key;
+    }
+}
+
+TEST(Settings, KeysAndFlagsAreUnique) {
+  std::set<std::string> keys, flags;
+  for (const Setting& setting : settings()) {
+    EXPECT_TRUE(keys.insert(setting.key).second) << setting.key;
+    if (!setting.has_flag) continue;
+    EXPECT_TRUE(flags.insert(flag_of(setting)).second) << setting.key;
+  }
+  EXPECT_EQ(flag_of(setting_of("weight_gradient")), "--weight-gradient");
+  EXPECT_EQ(flag_of(setting_of("timeout_seconds")), "--timeout");
+  EXPECT_EQ(flag_of_key("timeout_seconds"), "--timeout");
+  EXPECT_EQ(flag_of_key("no_setting"), "--no-setting");
+}
+
+TEST(Settings, HelpNamesEveryChoiceAndTheDefault) {
+  for (const Setting& setting : settings()) {
+    if (!setting.has_flag) continue;
+    EXPECT_FALSE(setting.help.empty()) << setting.key;
+    EXPECT_FALSE(setting.help.ends_with('.')) << setting.key;
+    for (const std::string& name : setting.value.choices)
+      EXPECT_NE(help_of(setting).find(name), std::string::npos) << setting.key;
+  }
+  EXPECT_TRUE(help_of(setting_of("device")).starts_with("cpu (default) or cuda: "));
+  EXPECT_TRUE(help_of(setting_of("transport")).starts_with("threads (default), mpi or nccl: "));
+  EXPECT_TRUE(help_of(setting_of("seed")).ends_with(" (default: 1)"));
+  EXPECT_TRUE(help_of(setting_of("batch")).ends_with(" (default: the workload's)"));
+}
+
+TEST(Settings, AMisspeltKeyOrChoiceIsSuggested) {
+  for (const Setting& setting : settings()) {
+    const std::string known = error_of([&] {
+      read({{"system", "gpipe"}, {"workload", "tiny"}, {setting.key + "x", 1}});
+    });
+    EXPECT_NE(known.find("did you mean '" + setting.key + "'?"), std::string::npos) << known;
+    if (setting.value.choices.empty()) continue;
+    const std::string name = setting.value.choices.front();
+    const std::string choice = error_of([&] { read(entry_with(setting.key, name + "x")); });
+    EXPECT_TRUE(choice.starts_with("s.json: /grid/0/" + setting.key + ": unknown value '" + name + "x'")) << choice;
+  }
+}
+
+TEST(Settings, ARecordNamesThoseThatTellRunsApart) {
+  EXPECT_EQ(record_options(read({{"system", "gpipe"}, {"workload", "tiny"}})),
+            (std::map<std::string, std::string>{{"weight_gradient", "per_microbatch"}}));
+  EXPECT_EQ(record_options(read({{"system", "gpipe"},
+                                 {"workload", "tiny"},
+                                 {"data_parallel", 2},
+                                 {"sharding", "optimizer"},
+                                 {"step", "barrier"}})),
+            (std::map<std::string, std::string>{{"weight_gradient", "per_microbatch"},
+                                                {"data_parallel", "2"},
+                                                {"layout", "groups"},
+                                                {"sharding", "optimizer"},
+                                                {"step", "barrier"}}));
+}
+
+template <ClosedChoice E>
+std::set<std::string> all_names() {
+  std::set<std::string> names;
+  for (const Choice<E>& choice : Choices<E>::all) names.insert(choice.name);
+  return names;
+}
+
+TEST(Settings, TheSchemaOfRecordsHasTheirChoices) {
+  const json schema = parse_json_file(SLUICE_SOURCE_DIR "/results/record.schema.json");
+  const auto names = [&](const char* key) {
+    return schema.at("properties").at(key).at("enum").get<std::set<std::string>>();
+  };
+  EXPECT_EQ(names("clock"), all_names<Clock>());
+  EXPECT_EQ(names("transport"), all_names<TransportKind>());
+  EXPECT_EQ(names("purpose"), all_names<Purpose>());
+}
+
+// Every case of the repository's sweeps, by the digest that its records have. The file's lines: SWEEP DIGEST. A sweep
+// that changes gets new lines; a digest that changes otherwise parts the records that there are from their cases.
+TEST(Settings, CasesKeepTheirDigests) {
+  std::map<std::string, std::vector<std::string>> recorded;
+  std::ifstream file(SLUICE_SOURCE_DIR "/harness/case/testdata/digests.txt");
+  for (std::string sweep, name; file >> sweep >> name;) recorded[sweep].push_back(name);
+  ASSERT_FALSE(recorded.empty());
+  for (const auto& entry : std::filesystem::directory_iterator(SLUICE_SOURCE_DIR "/harness/sweeps")) {
+    if (entry.path().extension() != ".json") continue;
+    const std::vector<std::string>& expected = recorded[entry.path().stem().string()];
+    const std::vector<RunCase> cases = load_sweep(entry.path().string()).cases;
+    ASSERT_EQ(cases.size(), expected.size()) << entry.path();
+    for (std::size_t i = 0; i < cases.size(); ++i)
+      ASSERT_EQ(digest(to_json(cases[i])), expected[i]) << entry.path() << " case " << i << ": " << to_json(cases[i]);
+  }
+}
+
+// A case with every setting that is not always part of the digest.
+TEST(Settings, ACaseWithEverySettingKeepsItsDigest) {
+  const RunCase c = read({{"system", "gpipe"},
+                          {"workload", "tiny"},
+                          {"clock", "virtual"},
+                          {"ranks", 4},
+                          {"data_parallel", 2},
+                          {"layout", "pipelines"},
+                          {"sharding", "visit"},
+                          {"step", "barrier"},
+                          {"purpose", "boundary"},
+                          {"optimizer",
+                           {{"kind", "sgd"},
+                            {"momentum", 0.9},
+                            {"nesterov", true},
+                            {"dampening", 0.1},
+                            {"schedule", {{"kind", "polynomial"}, {"power", 2}}}}},
+                          {"inject_failure", {{"rank", 1}, {"update", 3}}}});
+  EXPECT_EQ(digest(to_json(c)), "caa2157c2211c8a3");
+  const RunCase snapshot = read({{"system", "pipedream_2bw"},
+                                 {"workload", "fmnist_mlp"},
+                                 {"microbatches", 4},
+                                 {"evaluation", "snapshot"},
+                                 {"optimizer", {{"learning_rate", "tuned"}, {"momentum_ema", true}}},
+                                 {"tune", {{"learning_rate", {0.2, 0.1}}, {"epochs", 1}}}});
+  EXPECT_EQ(digest(to_json(snapshot)), "e3a12e56f95e78ac");
+  const RunCase partial =
+      read({{"system", "pipedream_2bw"}, {"workload", "fmnist_mlp"}, {"microbatches", 4}, {"leftover", "partial"}});
+  EXPECT_EQ(digest(to_json(partial)), "1309223df75f51a7");
+}
+
+}  // namespace
+}  // namespace sluice
