@@ -1,15 +1,15 @@
-// DualPipe and DualPipeV (DeepSeek, 2024-25; the published code of DeepSeek-V3's training,
-// arXiv 2412.19437, section 3.2.1). A forward and a backward of different micro-batches run as one
-// overlapped step, so that the communication of each hides behind the computation of the other.
+// DualPipe and DualPipeV (DeepSeek, 2024-25; the published code of DeepSeek-V3's training, arXiv 2412.19437, section
+// 3.2.1). A forward and a backward of different micro-batches run as one overlapped step, so that the communication of
+// each hides behind the computation of the other.
 //
-// variant=bidirectional: stage s on rank s for the first half of the micro-batches and on rank
-//   p - 1 - s for the second; every rank holds two stages, twice the weights. Even p and m,
-//   m >= 2 p. A rank and its mirror image run the same with the two ways exchanged.
-// variant=v (DualPipeV): stages r and 2p - 1 - r on rank r, no copies; m >= 2 p.
+// variant=bidirectional: stage s on rank s for the first half of the micro-batches and on rank p - 1 - s for the
+//   second; every rank holds two stages, twice the weights. Even p and m, m >= 2 p. A rank and its mirror image run the
+//   same with the two directions exchanged.
+// variant=v (DualPipeV): stages r and 2p - 1 - r on rank r, one replica of each; m >= 2 p.
 //
-// With h = p / 2 ranks on each side (v: h = p), r the rank's distance from the end where way 0
-// enters, n micro-batches on each way, a rank runs eight phases (0 and 1: the ways; way 0 enters
-// here first; w: the oldest weight gradient that waits):
+// With h = p / 2 ranks on each side (v: h = p), r the rank's distance from the end where direction 0 enters, n
+// micro-batches in each direction, a rank runs eight phases (0 and 1: the directions; w: the oldest weight gradient
+// that waits):
 //
 //   1  2(h - 1 - r) times      F0
 //   2  r + 1                   F0 F1
@@ -25,23 +25,28 @@
 //   rank 0  F0F1F2f0i0w0f1F3b1--..f2B0--F4b2--f3B1--b3--..f4B2--b4--I3W3I4W4
 //   rank 1  ..F0f0F1f1F2b0--f2B0--F3b1--f3B1--F4b2--f4B2--b3--B3--..i4I4w4W4
 //
-// Bubble (h - 1)(F&B + B - 3 W), F&B being a pair: confirmed at F = I = W; at other times a pair
-// that waits as one shifts the critical path. p + 1 activations on every rank (v: 2 p + 1 of the
-// half as long stages).
+// Bubble (h - 1)(F&B + B - 3 W), F&B being a pair: confirmed at F = I = W; at other times a pair that waits as one
+// shifts the critical path. p + 1 activations on every rank (v: 2 p + 1 of the half as long stages).
 #include <algorithm>
 #include <deque>
 
 #include "harness/base/error.h"
+#include "harness/base/index.h"
+#include "harness/pipeline/choice_option.h"
 #include "harness/plan/chain_partition.h"
 
 namespace sluice {
 
 namespace {
 
-bool folded(const Options& options) { return options.text("variant") == "v"; }
+enum class Variant { bidirectional, v };
+
+const ChoiceOption<Variant> variant_option(
+    "variant", "bidirectional (two copies of every stage) or v (DualPipeV: two stages a rank)",
+    {{"bidirectional", Variant::bidirectional}, {"v", Variant::v}});
 
 void require_enough(int ranks, int microbatches, const Options& options) {
-  if (!folded(options) && (ranks % 2 != 0 || microbatches % 2 != 0))
+  if (variant_option(options) == Variant::bidirectional && (ranks % 2 != 0 || microbatches % 2 != 0))
     throw InputError(
         "dualpipe",
         std::to_string(ranks) + " ranks and " + std::to_string(microbatches) + " micro-batches for two directions",
@@ -51,7 +56,7 @@ void require_enough(int ranks, int microbatches, const Options& options) {
                      "use at least " + std::to_string(2 * ranks) + ", or zero_bubble with variant=v");
 }
 
-// One rank's list. stage[k], first[k]: of way k on this rank.
+// One rank's list. stage0, first0: its stage and first micro-batch in direction 0.
 class RankOrder {
  public:
   RankOrder(int stage0, int stage1, int first0, int first1)
@@ -95,17 +100,17 @@ class RankOrder {
   }
 
  private:
-  void forward(int way) { ops_.push_back(forward_op(stage_[way], next_forward_[way]++)); }
-  void backward(int way) { ops_.push_back(backward_op(stage_[way], next_backward_[way]++)); }
-  void pair(int forward_way, int backward_way) {
-    forward(forward_way);
+  void forward(int direction) { ops_.push_back(forward_op(stage_[direction], next_forward_[direction]++)); }
+  void backward(int direction) { ops_.push_back(backward_op(stage_[direction], next_backward_[direction]++)); }
+  void pair(int forward_direction, int backward_direction) {
+    forward(forward_direction);
     ops_.back().overlapped = true;
-    backward(backward_way);
+    backward(backward_direction);
   }
-  void input_gradient(int way) {
-    const int micro = next_backward_[way]++;
-    ops_.push_back(input_gradient_op(stage_[way], micro));
-    waiting_.push_back(weight_gradient_op(stage_[way], micro));
+  void input_gradient(int direction) {
+    const int micro = next_backward_[direction]++;
+    ops_.push_back(input_gradient_op(stage_[direction], micro));
+    waiting_.push_back(weight_gradient_op(stage_[direction], micro));
   }
   void weight_gradient() {
     ops_.push_back(waiting_.front());
@@ -117,66 +122,54 @@ class RankOrder {
   std::vector<Op> ops_;
 };
 
-// 0 for the first half of the micro-batches, 1 for the second.
+// Direction 0 for the first half of the micro-batches, 1 for the second.
 std::vector<std::size_t> halves(int microbatches) {
-  std::vector<std::size_t> result(static_cast<std::size_t>(microbatches), 0);
-  std::fill(result.begin() + microbatches / 2, result.end(), 1);
-  return result;
+  return list_of(microbatches, [&](int i) -> std::size_t { return i < microbatches / 2 ? 0 : 1; });
 }
 
 Plan dualpipe_plan(const Problem& problem, const Options& options) {
-  require_enough(problem.devices, problem.microbatches, options);
-  return folded(options) ? chunked_chain(problem, 2, ChunkPlacement::wave, "dualpipe")
-                         : bidirectional_chain(problem, halves(problem.microbatches), "dualpipe");
+  return variant_option(options) == Variant::v ? chunked_chain(problem, 2, ChunkPlacement::wave, "dualpipe")
+                                               : bidirectional_chain(problem, halves(problem.microbatches), "dualpipe");
 }
 
 Schedule dualpipe_schedule(const ScheduleProblem& problem, const Options& options) {
   const int p = problem.ranks, m = problem.microbatches;
-  require_enough(p, m, options);
-  Schedule schedule = empty_schedule(p, m);
+  Schedule schedule = empty_schedule(problem);
   for (int r = 0; r < p; ++r) {
-    auto& ops = schedule.ranks[static_cast<std::size_t>(r)];
-    if (folded(options)) {
-      ops = RankOrder(r, 2 * p - 1 - r, 0, 0).build(p, r, m);
-    } else if (r < p / 2) {
-      ops = RankOrder(r, p - 1 - r, 0, m / 2).build(p / 2, r, m / 2);
-    } else {
-      ops = RankOrder(p - 1 - r, r, m / 2, 0).build(p / 2, p - 1 - r, m / 2);
-    }
+    const int mirror = p - 1 - r;
+    if (variant_option(options) == Variant::v)
+      schedule.ranks[r] = RankOrder(r, 2 * p - 1 - r, 0, 0).build(p, r, m);
+    else if (r < p / 2)
+      schedule.ranks[r] = RankOrder(r, mirror, 0, m / 2).build(p / 2, r, m / 2);
+    else
+      schedule.ranks[r] = RankOrder(mirror, r, m / 2, 0).build(p / 2, mirror, m / 2);
   }
   return schedule;
 }
 
 Theory dualpipe_theory(const ScheduleProblem& problem, const Options& options) {
-  const auto ranks = static_cast<std::size_t>(problem.ranks);
+  const bool v = variant_option(options) == Variant::v;
   const int p = problem.ranks, m = problem.microbatches;
-  const int h = folded(options) ? p : p / 2, ops = folded(options) ? 6 * m : 3 * m;
-  // (F + I + W) + (I + W) - 3 W at F = I = W.
-  const double bubble = 2.0 * (h - 1);
-  return {.bubble_ratio = bubble / (ops + bubble),
-          .in_flight = std::vector<int>(ranks, 2 * h + 1),
-          .weight_versions = std::vector<int>(ranks, 1),
-          .staleness = std::vector<int>(ranks, 0)};
+  const int h = v ? p : p / 2, ops = v ? 6 * m : 3 * m;
+  const double bubble = 2.0 * (h - 1);  // (F + I + W) + (I + W) - 3 W at F = I = W
+  Theory theory = flush_theory(p);
+  theory.bubble_ratio = bubble / (ops + bubble);
+  theory.in_flight.assign(p, 2 * h + 1);
+  return theory;
 }
 
 }  // namespace
 
-extern const System dualpipe;
-const System dualpipe = {
+extern const System dualpipe = {
     .name = "dualpipe",
-    .aliases = {},
     .title = "DualPipe",
     .citation = "DeepSeek-AI, DeepSeek-V3 Technical Report, 2024 (arXiv 2412.19437)",
-    .synchronous = true,
-    .options = {{"variant",
-                 "bidirectional",
-                 "bidirectional (two copies of every stage) or v (DualPipeV: two stages a rank)",
-                 {"bidirectional", "v"}}},
+    .options = {variant_option.spec()},
+    .require = require_enough,
+    .chunks = [](const Options& options) { return variant_option(options) == Variant::v ? 2 : 1; },
     .plan = dualpipe_plan,
     .schedule = dualpipe_schedule,
-    .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },
     .theory = dualpipe_theory,
-    .chunks = [](const Options& options) { return folded(options) ? 2 : 1; },
 };
 
 }  // namespace sluice

@@ -1,10 +1,9 @@
-// Hanayo (Liu et al., SC 2023, arXiv 2308.15762): 2 W stages a rank in W waves, each running down
-// the ranks and back up, so that every rank has short stages near both ends of the pipeline and no
-// copy of the weights. The paper draws the schedules and gives a runtime, not a rule; the rule here
-// gives its figure's shape: time in equal slots, every rank runs what is ready, backwards before
-// forwards, the deepest of its stages first, then the lowest micro-batch; at most `cap`
-// micro-batches are in flight. The order is kept, whatever the times. One wave, p = 2, m = 2, drawn
-// at B = 2 F; small letters are the second stage of a rank:
+// Hanayo (Liu et al., SC 2023, arXiv 2308.15762): 2 W stages a rank in W waves, each running down the ranks
+// and back up, so that every rank has short stages near both ends of the pipeline and no second copy of the weights.
+// The paper draws the schedules and gives a runtime, not a rule; the rule here gives its figure's shape: time in equal
+// slots, every rank runs what is ready, backwards before forwards, the deepest of its stages first, then the lowest
+// micro-batch; at most `cap` micro-batches are in flight. The order is kept, whatever the times. One wave, p = 2,
+// m = 2, drawn at B = 2 F; small letters are the second stage of a rank:
 //
 //   rank 0  F0F1..f0b0--f1b1--..B0--....B1--
 //   rank 1  ..F0f0F1f1..b0--B0--b1--B1--....
@@ -13,7 +12,8 @@
 #include <algorithm>
 #include <queue>
 
-#include "harness/plan/chain_partition.h"
+#include "harness/base/index.h"
+#include "harness/pipeline/system.h"
 
 namespace sluice {
 
@@ -28,6 +28,7 @@ int cap_of(const ScheduleProblem& problem, const Options& options) {
 struct Ready {
   bool backward;
   int stage, micro;
+  Op op() const { return backward ? backward_op(stage, micro) : forward_op(stage, micro); }
   friend bool operator<(const Ready& a, const Ready& b) {
     if (a.backward != b.backward) return b.backward;
     if (a.stage != b.stage) return a.stage < b.stage;
@@ -36,74 +37,62 @@ struct Ready {
 };
 
 Schedule hanayo_schedule(const ScheduleProblem& problem, const Options& options) {
-  const int m = problem.microbatches, stages = static_cast<int>(problem.graph.size());
-  Schedule schedule = empty_schedule(problem.ranks, m);
-  std::vector<std::priority_queue<Ready>> ready(schedule.ranks.size());
-  const auto rank_of = [&](int stage) {
-    return problem.placement.stages[static_cast<std::size_t>(stage)].front().index();
-  };
+  const int m = problem.microbatches;
+  Schedule schedule = empty_schedule(problem);
+  std::vector<std::priority_queue<Ready>> ready(problem.ranks);
+  const auto make_ready = [&](const Ready& next) { ready[problem.rank_of(next.stage).index()].push(next); };
   int entered = 0;
   const auto enter = [&] {
-    if (entered < m) ready[rank_of(0)].push({false, 0, entered++});
+    if (entered < m) make_ready({false, 0, entered++});
   };
   for (int i = 0; i < std::min(cap_of(problem, options), m); ++i) enter();
   std::vector<Ready> slot;  // what runs in this slot
   do {
     slot.clear();
-    for (std::size_t r = 0; r < ready.size(); ++r) {
+    for (int r = 0; r < problem.ranks; ++r) {
       if (ready[r].empty()) continue;
       slot.push_back(ready[r].top());
       ready[r].pop();
-      const Ready& now = slot.back();
-      schedule.ranks[r].push_back(now.backward ? backward_op(now.stage, now.micro) : forward_op(now.stage, now.micro));
+      schedule.ranks[r].push_back(slot.back().op());
     }
     for (const Ready& done : slot) {
-      if (done.backward && done.stage == 0) {
+      if (done.backward && done.stage == 0)
         enter();
-      } else if (done.backward) {
-        ready[rank_of(done.stage - 1)].push({true, done.stage - 1, done.micro});
-      } else if (done.stage == stages - 1) {
-        ready[rank_of(done.stage)].push({true, done.stage, done.micro});
-      } else {
-        ready[rank_of(done.stage + 1)].push({false, done.stage + 1, done.micro});
-      }
+      else if (done.backward)
+        make_ready({true, done.stage - 1, done.micro});
+      else if (done.stage == problem.stages() - 1)
+        make_ready({true, done.stage, done.micro});
+      else
+        make_ready({false, done.stage + 1, done.micro});
     }
   } while (!slot.empty());
   return schedule;
 }
 
 Theory hanayo_theory(const ScheduleProblem& problem, const Options& options) {
-  const auto ranks = static_cast<std::size_t>(problem.ranks);
   const int p = problem.ranks, v = problem.chunks(), m = problem.microbatches;
-  Theory theory{.weight_versions = std::vector<int>(ranks, 1), .staleness = std::vector<int>(ranks, 0)};
+  Theory theory = flush_theory(p);
   if (m == p && cap_of(problem, options) >= p) {
     theory.bubble_ratio = 4.0 * (p - 1) / (3 * m * v + 4 * (p - 1));
-    for (int r = 0; r < p; ++r) theory.in_flight.push_back((v - 1) * p + r + 1);
+    theory.in_flight = list_of(p, [&](int r) { return (v - 1) * p + r + 1; });
   }
   return theory;
 }
 
 }  // namespace
 
-extern const System hanayo;
-const System hanayo = {
+extern const System hanayo = {
     .name = "hanayo",
-    .aliases = {},
     .title = "Hanayo",
     .citation =
-        "Liu et al., Hanayo: Harnessing Wave-like Pipeline Parallelism for Enhanced Large Model "
-        "Training Efficiency, SC 2023 (arXiv 2308.15762)",
-    .synchronous = true,
+        "Liu et al., Hanayo: Harnessing Wave-like Pipeline Parallelism for Enhanced Large Model Training Efficiency, "
+        "SC 2023 (arXiv 2308.15762)",
     .options = {{"waves", "1", "waves; every rank holds two stages of each"},
                 {"cap", "0", "micro-batches in flight at most; 0: as many as ranks", {}, 0}},
-    .plan =
-        [](const Problem& p, const Options& options) {
-          return chunked_chain(p, 2 * options.integer("waves"), ChunkPlacement::wave, "hanayo");
-        },
-    .schedule = hanayo_schedule,
-    .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },
-    .theory = hanayo_theory,
     .chunks = [](const Options& options) { return 2 * options.integer("waves"); },
+    .chunk_placement = ChunkPlacement::wave,
+    .schedule = hanayo_schedule,
+    .theory = hanayo_theory,
 };
 
 }  // namespace sluice

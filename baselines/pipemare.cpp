@@ -1,18 +1,22 @@
-// PipeMare (Yang et al., PipeMare: Asynchronous Pipeline Parallel DNN Training, MLSys 2021, arXiv
-// 1910.05124): no stash and no flush; the damage of stale forwards is limited by three techniques.
-// With tau_k, the delay of stage k in updates:
+// PipeMare (Yang et al., PipeMare: Asynchronous Pipeline Parallel DNN Training, MLSys 2021, arXiv 1910.05124): no stash
+// and no flush; the damage of stale forwards is limited by three techniques. With tau_k, the delay of stage k in
+// updates:
 //
 //   T1  learning rate of stage k: lr / tau_k^p,  p = 1 - min(update / anneal, 1)
 //   T2  backward on W - tau_k d, towards what the forward read; d is a moving average of
 //       W_new - W_old with decay D^(1 / tau_k)
-//   T3  the first epochs synchronous: one batch in the pipe at a time
+//   T3  the first epochs synchronous: one batch in the pipe at a time, p = 3:
 //
-// The paper's pipeline is finer than ours (tau = (2 (P - i) + 1) / N); here tau is the true lag of
-// 1F1B, max(1, p - 1 - k), and T2 does nothing on the last stage. Formulas from memory of the paper
-// (specs/async_systems.md section 6), D = e^-2 included.
+//       rank 0  F0             B0 F1             B1
+//       rank 1     F0       B0       F1       B1
+//       rank 2        F0 B0             F1 B1
+//
+// The paper's pipeline is finer than ours (tau = (2 (P - i) + 1) / N); here tau is the true lag of 1F1B,
+// max(1, p - 1 - k), and T2 does nothing on the last stage. Formulas from memory of the paper, D = e^-2 included.
 #include <algorithm>
 
-#include "harness/plan/chain_partition.h"
+#include "harness/base/index.h"
+#include "harness/pipeline/orders.h"
 #include "harness/plan/one_f_one_b_without_flush.h"
 
 namespace sluice {
@@ -21,52 +25,34 @@ static bool is_synchronous(const ScheduleProblem& problem, const Options& option
   return problem.epoch < options.integer("synchronous_epochs");
 }
 
-//   p = 3, T3:  rank 0  F0             B0 F1             B1
-//               rank 1     F0       B0       F1       B1
-//               rank 2        F0 B0             F1 B1
 static Schedule pipemare_schedule(const ScheduleProblem& problem, const Options& options) {
-  if (!is_synchronous(problem, options)) return one_f_one_b_without_flush(problem);
-  Schedule schedule{.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(problem.ranks)),
-                    .microbatches = problem.microbatches};
-  for (int s = 0; s < static_cast<int>(problem.graph.size()); ++s)
-    for (int i = 0; i < problem.microbatches; ++i) {
-      auto& ops = schedule.ranks[problem.placement.rank_of(StageId(s), Micro(i)).index()];
-      ops.push_back(forward_op(s, i));
-      ops.push_back(backward_op(s, i));
-    }
-  return schedule;
+  return is_synchronous(problem, options) ? orders::one_micro_batch_at_a_time(problem)
+                                          : one_f_one_b_without_flush(problem);
 }
 
 static WeightRule pipemare_weights(const ScheduleProblem& problem, const Options& options) {
   WeightRule rule{.update = WeightRule::Update::every_backward, .backward = WeightRule::Backward::newest};
   if (is_synchronous(problem, options)) return rule;
-  const int p = static_cast<int>(problem.graph.size());
-  for (int k = 0; k < p; ++k) {
-    rule.delay.push_back(std::max(1, p - 1 - k));
-    if (options.flag("t2")) rule.backward_horizon.push_back(-(p - 1 - k));
-  }
+  const int p = problem.stages();
+  rule.pipemare.delay = list_of(p, [&](int k) -> double { return std::max(1, p - 1 - k); });
+  rule.pipemare.anneal_updates = options.integer("anneal");
+  if (options.flag("t2")) rule.backward_horizon = list_of(p, [&](int k) { return -(p - 1 - k); });
   rule.backward_delta = WeightRule::Delta::weight_moving_average;
-  rule.anneal_updates = options.integer("anneal");
   return rule;
 }
 
 static Theory pipemare_theory(const ScheduleProblem& problem, const Options& options) {
   if (is_synchronous(problem, options)) return {};
   Theory theory = theory_of_one_f_one_b_without_flush(problem, 1);
-  const int p = problem.ranks;
-  for (int k = 0; k < p && !theory.in_flight.empty(); ++k)
-    theory.weight_versions.push_back(options.flag("t2") && k < p - 1 ? 2 : 1);
+  const int p = count_of(theory.in_flight);
+  theory.weight_versions = list_of(p, [&](int k) { return options.flag("t2") && k < p - 1 ? 2 : 1; });
   return theory;
 }
 
-extern const System pipemare;
-const System pipemare = {
+extern const System pipemare = {
     .name = "pipemare",
-    .aliases = {},
     .title = "PipeMare",
-    .citation =
-        "Yang et al., PipeMare: Asynchronous Pipeline Parallel DNN Training, MLSys 2021 "
-        "(arXiv 1910.05124)",
+    .citation = "Yang et al., PipeMare: Asynchronous Pipeline Parallel DNN Training, MLSys 2021 (arXiv 1910.05124)",
     .synchronous = false,
     .options = {{.name = "anneal",
                  .default_value = "200",
@@ -77,7 +63,6 @@ const System pipemare = {
                  .default_value = "0",
                  .help = "T3: epochs at the start without overlap",
                  .minimum = 0}},
-    .plan = [](const Problem& p, const Options&) { return balanced_chain(p, p.devices, "pipemare"); },
     .schedule = pipemare_schedule,
     .weights = pipemare_weights,
     .theory = pipemare_theory,

@@ -41,8 +41,8 @@ function(sluice_room name)
     add_executable(${name}_test ${test})
     target_link_libraries(${name}_test PRIVATE ${libraries})
     sluice_test_program(${name}_test ${room_TEST_COMMON_HEADERS})
-    gtest_discover_tests(${name}_test TEST_PREFIX ${name}. NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
-                         PROPERTIES TIMEOUT 300)
+    # NO_PRETTY_VALUES: a parameter's bytes, which change from run to run, stay out of its test's name.
+    gtest_discover_tests(${name}_test TEST_PREFIX ${name}. NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
   endif()
   if(SLUICE_BENCHMARKS AND bench)
     add_executable(${name}_bench ${bench})

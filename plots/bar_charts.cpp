@@ -1,6 +1,6 @@
-// Bars (throughput, time to accuracy) and dots (final metric), one panel a comparison: the medians
-// over the seeds, with whiskers from the smallest to the largest. Bars lie, so that names are read
-// without turning the head, and the number stands at the end of each bar.
+// Bars (throughput, time to accuracy) and dots (final metric), one panel a comparison: the medians over the seeds, with
+// whiskers from the smallest to the largest. Bars lie, so that names are read without turning the head, and the number
+// stands at the end of each bar.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -48,8 +48,8 @@ std::vector<ChartSection> sections_of(std::vector<Comparison> comparisons) {
   return sections;
 }
 
-// Memory and timelines do not depend on the learning rate: one of each for every rank count, from
-// wherever a run of that system was whole.
+// Memory and timelines do not depend on the learning rate: one of each for every rank count, from wherever a run of
+// that system was whole.
 void add_per_rank_count(ChartSection& section) {
   const auto measured = [](const Comparison& c) {
     return std::count_if(c.rows.begin(), c.rows.end(),

@@ -83,8 +83,7 @@ TEST(Charts, NotReachedIsSaid) {
   EXPECT_NE(c.spec.dump().find("not reached: best accuracy 0.767, target 0.85"), std::string::npos);
 }
 
-// The study: 5 tasks, single_device and 5 systems, 2, 4 and 8 ranks, 5 seeds, equal and tuned
-// rates.
+// The study: 5 tasks, single_device and 5 systems, 2, 4 and 8 ranks, 5 seeds, equal and tuned rates.
 TEST(Charts, AStudyIsSmallMultiplesOfTasksRanksAndRates) {
   const ChartSet& set = study_charts();
   ASSERT_EQ(set.sections.size(), 5u);
@@ -99,8 +98,8 @@ TEST(Charts, AStudyIsSmallMultiplesOfTasksRanksAndRates) {
           EXPECT_EQ(c.spec["columns"], 2);
         }
     }
-    // Memory and timelines once for every rank count, not again for tuned rates: 5 systems each,
-    // and the single device once.
+    // Memory and timelines once for every rank count, not again for tuned rates: 5 systems each, and the single device
+    // once.
     EXPECT_EQ(kinds,
               (std::map<std::string, int>{
                   {"curves", 2}, {"final", 1}, {"memory", 3}, {"throughput", 1}, {"time", 1}, {"timeline", 16}}));
@@ -261,8 +260,7 @@ Record traded(const std::string& system, double seconds, std::int64_t peak, std:
 }
 
 TEST(Charts, MemoryIsTradedForThroughputWhereStagesAreDivided) {
-  // gpipe is faster than fsdp and zeropp with less memory than zeropp, which is no worse in
-  // nothing.
+  // gpipe is faster than fsdp and zeropp with less memory than zeropp, which is no worse in nothing.
   const std::vector<Record> records = {traded("fsdp", 0.04, 1000, 900), traded("zeropp", 0.03, 3000, 500),
                                        traded("gpipe", 0.02, 2000, 0)};
   const ChartSet set = make_charts(records);

@@ -1,5 +1,5 @@
-// Learning curves as small multiples: one panel a comparison, one line a system (the median over
-// its seeds) in a band from the smallest to the largest.
+// Learning curves as small multiples: one panel a comparison, one line a system (the median over its seeds) in a band
+// from the smallest to the largest.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,8 +32,8 @@ bool is_evaluated(std::span<const Comparison> comparisons) {
   return false;
 }
 
-// Where half of the seeds or more have ended (diverged), the median would be that of the survivors:
-// the line ends there.
+// Where half of the seeds or more have ended (diverged), the median would be that of the survivors: the line ends
+// there.
 std::vector<CurveStep> steps_of(const ComparisonRow& row, bool evaluated) {
   std::map<std::int64_t, CurveStep> steps;
   std::size_t seeds = 0;

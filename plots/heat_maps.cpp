@@ -1,5 +1,5 @@
-// Tables whose cells are coloured: the divergence boundary (learning rates x systems), and, across
-// workloads, the time to accuracy relative to the single device.
+// Tables whose cells are coloured: the divergence boundary (learning rates x systems), and, across workloads, the time
+// to accuracy relative to the single device.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -113,8 +113,8 @@ Chart stable_rate_chart(const std::string& name, const std::string& title, std::
   return chart;
 }
 
-// What a cell of the overview says of a row, and how good it is: below 1 is worse than the single
-// device, above 1 better; none: nothing to compare.
+// What a cell of the overview says of a row, and how good it is: below 1 is worse than the single device, above 1
+// better; none: nothing to compare.
 struct OverviewCell {
   std::string text, note;
   std::optional<double> gain;

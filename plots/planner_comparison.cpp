@@ -1,6 +1,5 @@
-// Planners side by side: what each minimised, how long it searched, and what the common simulator
-// (on the wall clock: the run) makes of its plan. As a table, and as a chart of search time against
-// the plan's time.
+// Planners side by side: what each minimised, how long it searched, and what the common simulator (on the wall clock:
+// the run) makes of its plan. As a table, and as a chart of search time against the plan's time.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -95,8 +94,7 @@ std::string planner_table(const Comparison& c, const Palette& palette) {
 Chart planner_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons,
                     const Palette& palette) {
   Chart chart{name, title, nullptr};
-  // One colour a planner in all panels: its system's own, unless variants of that must be told
-  // apart.
+  // One colour a planner in all panels: its system's own, unless variants of that must be told apart.
   std::map<std::string, std::string> color_of;  // by label
   for (const Comparison& c : comparisons)
     for (const PlannedRow& p : planned_rows(c))

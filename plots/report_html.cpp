@@ -1,6 +1,6 @@
-// report.html: what was measured and how, then a section for each workload and clock with its
-// tables and charts. Every text that comes from records is escaped; charts are drawn when they come
-// into view, because a page with fifty of them should open at once.
+// report.html: what was measured and how, then a section for each workload and clock with its tables and charts. Every
+// text that comes from records is escaped; charts are drawn when they come into view, because a page with fifty of them
+// should open at once.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -193,11 +193,11 @@ std::string report_html(const ChartSet& charts, std::span<const Record> records,
     for (const Comparison& c : section.comparisons)
       if (const std::string table = planner_table(c, palette); !table.empty())
         html += "<h3>Planners, " + escape_html(panel_title(c, section.comparisons)) + "</h3>\n" + table +
-                "<p class=\"soft\">Each planner minimises its own objective; one simulator judges all "
+                "<p class=\"soft\">Each planner minimises its own objective; one simulator evaluates all "
                 "plans. Depth: stages on the longest path. Peak: the largest rank's.</p>\n";
     std::string timelines;
     for (const Chart& chart : section.charts) {
-      if (chart.name.starts_with("timeline-")) {
+      if (chart.kind == ChartKind::timeline) {
         timelines += figure(chart);
       } else {
         html += figure(chart);

@@ -11,6 +11,8 @@
 #include "harness/base/quantities.h"
 #include "plots/report.h"
 #include "plots/style.h"
+#include "results/metrics.h"
+#include "results/tell_apart.h"
 
 namespace sluice {
 namespace {
@@ -219,12 +221,10 @@ std::string tuning_table(const Comparison& c, const Palette& palette) {
 }
 
 // What the rank that sends most sends of a kind in an update; "" where the record does not say.
-std::string sent_text(const json& observed, const char* kind) {
-  const auto sent = observed.find("sent_bytes");
-  if (sent == observed.end() || !sent->contains(kind) || sent->at(kind).empty()) return "";
-  std::int64_t most = 0;
-  for (const json& bytes : sent->at(kind)) most = std::max(most, bytes.get<std::int64_t>());
-  return most == 0 ? "–" : to_text(Bytes(most));
+static std::string sent_text(const Record& record, SentKind kind) {
+  const auto most = most_sent(record, kind);
+  if (!most) return "";
+  return *most == 0 ? "–" : to_text(Bytes(*most));
 }
 
 std::string theory_table(const Comparison& c, const Palette& palette) {
@@ -249,7 +249,7 @@ std::string theory_table(const Comparison& c, const Palette& palette) {
     }
     const std::string span = figure_text(record.observed, "span_bubble", true);
     cells += cell(span);
-    for (const char* kind : {"messages", "gathers", "reductions"}) cells += cell(sent_text(record.observed, kind));
+    for (const SentKind kind : kSentKinds) cells += cell(sent_text(record, kind));
     if (any) rows += "<tr>" + name_cell(row, palette) + cells + "</tr>\n";
   }
   if (rows.empty()) return "";

@@ -1,6 +1,6 @@
-// Charts for systems that trade memory for communication: throughput against peak memory with the
-// points that no other beats in both, and what a rank sends in an update, by kind, beside the
-// bubble. Drawn where some rows shard their stages or run several pipelines beside each other.
+// Charts for systems that trade memory for communication: throughput against peak memory with the points that no other
+// beats in both, and what a rank sends in an update, by kind, beside the bubble. Drawn where some rows shard their
+// stages or run several pipelines beside each other.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,28 +9,20 @@
 #include "harness/base/quantities.h"
 #include "plots/charts.h"
 #include "plots/style.h"
+#include "results/metrics.h"
 
 namespace sluice {
 namespace {
 
 using nlohmann::json;
 
-// Most that a rank sends of a kind in an update, bytes; none: not recorded.
-std::optional<double> sent(const Record& record, const char* kind) {
-  const auto found = record.observed.find("sent_bytes");
-  if (found == record.observed.end() || !found->contains(kind)) return std::nullopt;
-  double most = 0;
-  for (const json& bytes : found->at(kind)) most = std::max(most, bytes.get<double>());
-  return most;
-}
-
-bool shards_or_copies(const ComparisonRow& row) {
+bool shards_or_replicates(const ComparisonRow& row) {
   const Record& record = row.records.front();
-  return sent(record, "gathers").value_or(0) > 0 || record.options.contains("data_parallel");
+  return most_sent(record, SentKind::gathers).value_or(0) > 0 || record.options.contains("data_parallel");
 }
 
 bool worth_drawing(const Comparison& comparison) {
-  return std::any_of(comparison.rows.begin(), comparison.rows.end(), shards_or_copies);
+  return std::any_of(comparison.rows.begin(), comparison.rows.end(), shards_or_replicates);
 }
 
 }  // namespace
@@ -128,31 +120,29 @@ Chart communication_chart(const std::string& name, const Comparison& comparison)
   const std::string title =
       fmt::format("What a rank sends in an update: {}, {}", comparison.title, ranks_text(comparison.ranks));
   if (!worth_drawing(comparison)) return {name, title, nullptr};
-  constexpr const char* kKinds[] = {"messages", "gathers", "reductions"};
   double largest = 0;
   for (const ComparisonRow& row : comparison.rows) {
     double sum = 0;
-    for (const char* kind : kKinds) sum += sent(row.records.front(), kind).value_or(0);
+    for (const SentKind kind : kSentKinds) sum += static_cast<double>(most_sent(row.records.front(), kind).value_or(0));
     largest = std::max(largest, sum);
   }
   if (largest <= 0) return {name, title, nullptr};
   const Scale scale = byte_scale(largest);
   json values = json::array(), texts = json::array();
-  std::vector<std::string> order, kinds(std::begin(kKinds), std::end(kKinds));
+  std::vector<std::string> order, kinds;
+  for (const SentKind kind : kSentKinds) kinds.emplace_back(to_text(kind));
   for (const ComparisonRow* row : drawing_order(comparison)) {
     const Record& record = row->records.front();
-    if (row->reference || !sent(record, "messages")) continue;
+    if (row->reference || !most_sent(record, SentKind::messages)) continue;
     order.push_back(row->label);
     double sum = 0;
     for (std::size_t k = 0; k < kinds.size(); ++k) {
-      const double size = *sent(record, kKinds[k]) / scale.divisor;
+      const double size = static_cast<double>(most_sent(record, kSentKinds[k]).value_or(0)) / scale.divisor;
       sum += size;
       values.push_back({{"label", row->label}, {"kind", kinds[k]}, {"order", k}, {"size", size}});
     }
-    const auto bubble = record.observed.find("bubble_ratio");
-    const std::string text = bubble == record.observed.end() || !bubble->is_number()
-                                 ? row->outcome
-                                 : fmt::format("bubble {:.1f} %", 100 * bubble->get<double>());
+    const auto bubble = bubble_ratio(record);
+    const std::string text = bubble ? fmt::format("bubble {:.1f} %", 100 * *bubble) : row->outcome;
     texts.push_back({{"label", row->label}, {"size", sum}, {"text", text}});
   }
   const json y = {{"field", "label"},

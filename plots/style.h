@@ -32,8 +32,8 @@ std::string ranks_text(int ranks);             // "1 rank", "4 ranks"
 std::size_t letters(const std::string& text);  // as drawn: UTF-8 continuation bytes take no room
 
 nlohmann::json panel_heading(const std::string& title);  // of one of several panels
-// Panels of one workload are told apart by their ranks and, where these differ, by what their
-// optimizers do not share: "4 ranks, learning rate tuned". Those of several workloads by all of it.
+// Panels of one workload are told apart by their ranks and, where these differ, by what their optimizers do not share:
+// "4 ranks, learning rate tuned". Those of several workloads by all of it.
 std::string panel_title(const Comparison& c, std::span<const Comparison> all);
 // Equal and tuned rates of one rank count side by side; two columns otherwise, one for one panel.
 std::size_t panel_columns(std::span<const Comparison> all);

@@ -1,5 +1,5 @@
-// Made-up records for tests and for looking at charts: a chain of ranks under a synchronous
-// schedule, with the failures, variants and seeds that charts must cope with.
+// Made-up records for tests and for looking at charts: a chain of ranks under a synchronous schedule, with the
+// failures, variants and seeds that charts must cope with.
 #pragma once
 
 #include <cmath>
@@ -114,9 +114,8 @@ inline std::vector<Record> records() {
   return all;
 }
 
-// A whole study: 5 tasks x (single_device + 5 systems) x {2, 4, 8} ranks x 5 seeds, at an equal
-// learning rate and at tuned ones, with seeds that diverge or miss the target, and a divergence
-// boundary.
+// A whole study: 5 tasks x (single_device + 5 systems) x {2, 4, 8} ranks x 5 seeds, at an equal learning rate and at
+// tuned ones, with seeds that diverge or miss the target, and a divergence boundary.
 inline std::vector<Record> study() {
   struct Task {
     const char *name, *title;

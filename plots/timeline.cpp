@@ -3,8 +3,8 @@
 //   rank 0  [0][1][2][3]            [0 ][1 ][2 ][3 ]      blue F, green B (teal I, yellow W),
 //   rank 1     [0][1][2][3][0 ][1 ][2 ][3 ]               grey is idle
 //
-// What moves data (gathers, reductions) is a strip along the row's foot; an overlapped pair shares
-// the row, one above the other.
+// What moves data (gathers, reductions) is a strip along the row's foot; an overlapped pair shares the row, one above
+// the other.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -169,7 +169,7 @@ Chart timeline_chart(const std::string& name, const Comparison& comparison, cons
   for (const Kind& kind : kKinds)
     if (used.contains(kind.name)) names.emplace_back(kind.name), colors.emplace_back(kind.color);
 
-  const double bubble = number(record.observed, "bubble_ratio").value_or(idle_share(record, ranks, begin, end));
+  const double bubble = bubble_ratio(record).value_or(idle_share(record, ranks, begin, end));
   std::string title =
       fmt::format("Timeline of {}, {}: bubble {:.1f} %", row.label, ranks_text(row.ranks), 100 * bubble);
   if (const auto promised = number(record.theory, "bubble"))
@@ -177,7 +177,8 @@ Chart timeline_chart(const std::string& name, const Comparison& comparison, cons
   Chart chart{
       name, title,
       chart_frame(title, {comparison.title + " · " + setting(comparison) +
-                          fmt::format(" · {} micro-batch{}", row.microbatches, row.microbatches == 1 ? "" : "es")})};
+                          fmt::format(" · {} micro-batch{}", row.microbatches, row.microbatches == 1 ? "" : "es")}),
+      ChartKind::timeline};
 
   const json x = {{"field", "start"},
                   {"type", "quantitative"},

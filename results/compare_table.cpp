@@ -6,6 +6,7 @@
 
 #include "harness/base/quantities.h"
 #include "results/compare.h"
+#include "results/tell_apart.h"
 
 namespace sluice {
 namespace {

@@ -1,5 +1,5 @@
-// Flat tables for spreadsheets and data frames: CSV after RFC 4180, UTF-8, a header line, "." as
-// the decimal point, empty for what was not measured.
+// Flat tables for spreadsheets and data frames: CSV after RFC 4180, UTF-8, a header line, "." as the decimal point,
+// empty for what was not measured.
 #pragma once
 
 #include <span>

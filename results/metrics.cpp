@@ -56,6 +56,32 @@ std::optional<std::int64_t> peak_memory(const Record& record) {
   return *std::max_element(peaks.begin(), peaks.end());
 }
 
+std::optional<double> bubble_ratio(const Record& record) {
+  const auto ratio = record.observed.find("bubble_ratio");
+  if (ratio == record.observed.end() || !ratio->is_number()) return std::nullopt;
+  return ratio->get<double>();
+}
+
+const char* to_text(SentKind kind) {
+  switch (kind) {
+    case SentKind::messages:
+      return "messages";
+    case SentKind::gathers:
+      return "gathers";
+    case SentKind::reductions:
+      return "reductions";
+  }
+  return "?";
+}
+
+std::optional<std::int64_t> most_sent(const Record& record, SentKind kind) {
+  const auto sent = record.observed.find("sent_bytes");
+  if (sent == record.observed.end() || !sent->contains(to_text(kind))) return std::nullopt;
+  std::int64_t most = 0;
+  for (const nlohmann::json& bytes : sent->at(to_text(kind))) most = std::max(most, bytes.get<std::int64_t>());
+  return most;
+}
+
 std::string metric_name(const Record& record) { return text_fact(record, "metric", "metric"); }
 
 bool lower_is_better(const Record& record) { return text_fact(record, "metric_direction", "up") == "down"; }
@@ -71,8 +97,8 @@ std::string duration_text(const Record& record) {
     const auto fact = record.workload_facts.find(name);
     return fact != record.workload_facts.end() && fact->is_number_integer() ? fact->get<std::int64_t>() : 0;
   };
-  const auto text = [](std::int64_t n, const char* unit) {
-    return std::to_string(n) + " " + unit + (n == 1 ? "" : "s");
+  const auto text = [](std::int64_t n, const char* noun) {
+    return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
   };
   if (const auto n = count("epochs"); n > 0) return text(n, "epoch");
   if (const auto n = count("steps"); n > 0) return text(n, "update");

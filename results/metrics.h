@@ -1,7 +1,7 @@
-// What is derived from a record's raw samples when it is read. A run that crashed, did not fit or
-// was refused has no metrics, however far it came: part of a run compares with nothing. One that
-// ran out of time has them, because what it measured until then is whole. One that diverged has
-// none either, but it is a result: comparisons count it as a run that did not reach its target.
+// What is derived from a record's raw samples when it is read. A run that crashed, did not fit or was refused has no
+// metrics, however far it came: part of a run compares with nothing. One that ran out of time has them, because what it
+// measured until then is whole. One that diverged has none either, but it is a result: comparisons count it as a run
+// that did not reach its target.
 #pragma once
 
 #include <cstdint>
@@ -25,13 +25,23 @@ struct Throughput {
 };
 std::optional<Throughput> throughput(const Record& record);
 
-// Totals in bytes, rank by rank; empty where none were taken. Measured: on the wall clock.
-// Predicted: beside it, and on the virtual clock all there is.
+// Totals in bytes, rank by rank; empty where none were taken. Measured: on the wall clock. Predicted: beside it, and on
+// the virtual clock all there is.
 std::vector<std::int64_t> measured_peaks(const Record& record);
 std::vector<std::int64_t> predicted_peaks(const Record& record);
 
 // The largest over the ranks; measured if there is a measurement, else predicted.
 std::optional<std::int64_t> peak_memory(const Record& record);
+
+// The share of the ranks' time in a step in which they compute nothing; nullopt: not recorded.
+std::optional<double> bubble_ratio(const Record& record);
+
+// What ranks send in an update: activations and their gradients, gathered weights, reduced gradients.
+enum class SentKind { messages, gathers, reductions };
+inline constexpr SentKind kSentKinds[] = {SentKind::messages, SentKind::gathers, SentKind::reductions};
+const char* to_text(SentKind kind);  // its name in a record
+// Bytes that the rank sends that sends most of a kind; nullopt: not recorded.
+std::optional<std::int64_t> most_sent(const Record& record, SentKind kind);
 
 // workload_facts, with the defaults "metric" and higher is better.
 std::string metric_name(const Record& record);
@@ -41,30 +51,28 @@ std::optional<double> target(const Record& record);
 // "3 epochs", "30 updates"; "" where the record does not say.
 std::string duration_text(const Record& record);
 
-// "sgd, learning rate 0.02, momentum 0.9". A tuned rate is "tuned", whatever was chosen, and
-// without `with_rate` it is left out: texts are equal where runs may stand side by side.
+// "sgd, learning rate 0.02, momentum 0.9". A tuned rate is "tuned", whatever was chosen, and without `with_rate` it is
+// left out: texts are equal where runs may stand side by side.
 std::string optimizer_text(const Record& record, bool with_rate = true);
 std::optional<double> learning_rate(const Record& record);  // in force: a tuned one's choice
 
-// Training seconds until the metric first reaches the target; nullopt if it does not or there is
-// none.
+// Training seconds until the metric first reaches the target; nullopt if it does not or there is none.
 std::optional<double> time_to_accuracy(const Record& record);
 
-// The same with the pipe never emptied: an asynchronous system drains before an evaluation and
-// fills again after it, so the first step of every segment takes the whole latency of the pipe;
-// here it counts as a median step. Equal to time_to_accuracy for a system whose every update is a
-// flush. nullopt also where the steps are not all kept.
+// The same with the pipe never emptied: an asynchronous system drains before an evaluation and fills again after it, so
+// the first step of every segment takes the whole latency of the pipe; here it counts as a median step. Equal to
+// time_to_accuracy for a system whose every update is a flush. nullopt also where the steps are not all kept.
 std::optional<double> time_to_accuracy_without_drain(const Record& record);
 
 // The last and the best evaluation. A NaN never is the best.
 std::optional<double> final_metric(const Record& record);
 std::optional<double> best_metric(const Record& record);
 
-// One record a case: the last that is a result, else the last. Order of first appearance. A store
-// only grows, so a case that failed and was run again is in it twice.
+// One record a case: the last that is a result, else the last. Order of first appearance. A store only grows, so a case
+// that failed and was run again is in it twice.
 std::vector<Record> latest(std::span<const Record> records);
-// Cases with more than one result (ok or diverged), as when shards that overlap are put together:
-// one sentence each, that latest() keeps the last.
+// Cases with more than one result (ok or diverged), as when shards that overlap are put together: one sentence each,
+// that latest() keeps the last.
 std::vector<std::string> repeated_results(std::span<const Record> records);
 
 }  // namespace sluice

@@ -72,8 +72,8 @@ TEST(Metrics, TimeToAccuracyIsTheFirstCrossing) {
   EXPECT_EQ(time_to_accuracy(r), std::nullopt);
 }
 
-// Two segments of 4 updates, evaluated after 4 and 8. Each fills the pipe of 3 ranks in 3 slots of
-// 1 s, and then does an update a slot: (3 - 1) s too long, twice.
+// Two segments of 4 updates, evaluated after 4 and 8. Each fills the pipe of 3 ranks in 3 slots of 1 s, and then does
+// an update a slot: (3 - 1) s too long, twice.
 TEST(Metrics, WithoutDrainTheFirstStepOfASegmentIsAMedianOne) {
   Record r = run();
   r.theory = {{"staleness", {2, 1, 0}}};

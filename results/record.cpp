@@ -1,7 +1,6 @@
-// Records to JSON and back. Reading is strict: a field that is missing, of the wrong type, out of
-// its range or unknown is an error that names the line and the field, because a record that is read
-// halfway would end as a wrong number in a chart. results/record.schema.json says the same in JSON
-// Schema; record_test.cpp holds the two together.
+// Records to JSON and back. Reading is strict: a field that is missing, of the wrong type, out of its range or unknown
+// is an error that names the line and the field, because a record that is read halfway would end as a wrong number in a
+// chart. results/record.schema.json says the same in JSON Schema; record_test.cpp holds the two together.
 #include "results/record.h"
 
 #include <array>

@@ -1,7 +1,6 @@
-// A record: one run, one JSON line, self-describing. It keeps raw samples; metrics are derived when
-// read (metrics.h), so a new metric needs no rerun. The fields are fixed by
-// results/record.schema.json. Version 1 lacks diverged_at, purpose and tuning and is read as a
-// measurement that has none of them.
+// A record: one run, one JSON line, self-describing. It keeps raw samples; metrics are derived when read (metrics.h),
+// so a new metric needs no rerun. The fields are fixed by results/record.schema.json. Version 1 lacks diverged_at,
+// purpose and tuning and is read as a measurement that has none of them.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +15,9 @@ namespace sluice {
 inline constexpr const char* kRecordSchema = "sluice/record/2";
 inline constexpr const char* kFirstRecordSchema = "sluice/record/1";  // is read, no longer written
 
-// Bytes of one rank, by kind. `total` is the peak of the sum. All kinds but buffers are taken at
-// the moment of their own largest sum, which is what a prediction predicts; buffers (messages,
-// gradients of activations, kernels' scratch) is the rest, so that the kinds add up to the total.
-// Predictions leave buffers at 0.
+// Bytes of one rank, by kind. `total` is the peak of the sum. All kinds but buffers are taken at the moment of their
+// own largest sum, which is what a prediction predicts; buffers (messages, gradients of activations, kernels' scratch)
+// is the rest, so that the kinds add up to the total. Predictions leave buffers at 0.
 struct MemorySplit {
   std::int64_t total = 0, weights = 0, versions = 0, gradients = 0, optimizer = 0, activations = 0, buffers = 0;
 };
@@ -43,8 +41,8 @@ struct Record {
   std::string system;
   nlohmann::json options = nlohmann::json::object();
   std::string workload;
-  nlohmann::json workload_facts =
-      nlohmann::json::object();  // metric name, target, single-device value, samples, licence
+  // Metric name and direction, target, single-device value, samples, licence.
+  nlohmann::json workload_facts = nlohmann::json::object();
   std::string cluster;
   std::string clock;       // "wall" | "virtual"
   std::string transport;   // "threads" | "mpi" | "none" (virtual)
@@ -53,14 +51,14 @@ struct Record {
   std::int64_t batch = 0;  // global batch: samples per update
   int microbatches = 0;    // per update
   std::uint64_t seed = 0;
-  // measure: what comparisons and charts are made of; tune: a candidate of a learning-rate search;
-  // boundary: a point of a divergence boundary (stability.h).
+  // measure: what comparisons and charts are made of; tune: a candidate of a learning-rate search; boundary: a point of
+  // a divergence boundary (stability.h).
   std::string purpose = "measure";
-  // Where the learning rate was tuned: {grid, results: [{learning_rate, value, outcome, digest}],
-  // criterion, chosen, seed, epochs | steps}. Empty where it was given.
+  // Where the learning rate was tuned: {grid, results: [{learning_rate, value, outcome, digest}], criterion, chosen,
+  // seed, epochs | steps}. Empty where it was given.
   nlohmann::json tuning = nlohmann::json::object();
-  // ok | diverged | failed | timed_out | unsupported | out_of_memory. "diverged" is a result like
-  // "ok": the training loss stopped being a finite number, which says something about the system.
+  // ok | diverged | failed | timed_out | unsupported | out_of_memory. "diverged" is a result like "ok": the training
+  // loss stopped being a finite number, which says something about the system.
   std::string outcome = "ok";
   std::string reason;                       // for every outcome but ok
   std::optional<std::int64_t> diverged_at;  // update, from 1, whose loss was not finite
@@ -70,16 +68,15 @@ struct Record {
   std::int64_t samples_per_step = 0;
   std::int64_t updates_per_epoch = 0;
   std::vector<CurvePoint> curve;
-  std::vector<MemorySplit> peak_bytes;               // per rank: measured (wall) or predicted (virtual)
-  std::vector<MemorySplit> predicted_peak_bytes;     // per rank, beside the measured one
-  std::string cost_source;                           // where the costs of planning, and of the virtual clock, are from:
-                                                     // "analytic" | "profile" (measured)
-  nlohmann::json theory = nlohmann::json::object();  // what the paper promises: bubble, in_flight,
-                                                     // weight_versions, staleness
-  nlohmann::json observed = nlohmann::json::object();  // the same, as simulated or measured:
-                                                       // bubble_ratio, span_bubble, ...; and
-                                                       // sent_bytes {messages, gathers,
-                                                       // reductions}: of every rank in an update
+  std::vector<MemorySplit> peak_bytes;            // per rank: measured (wall) or predicted (virtual)
+  std::vector<MemorySplit> predicted_peak_bytes;  // per rank, beside the measured one
+  // Where the costs of planning, and of the virtual clock, are from: "analytic" | "profile" (measured).
+  std::string cost_source;
+  // What the paper promises: bubble, in_flight, weight_versions, staleness.
+  nlohmann::json theory = nlohmann::json::object();
+  // The same, as simulated or measured: bubble_ratio, span_bubble, ...; and sent_bytes {messages, gathers, reductions}:
+  // of every rank in an update.
+  nlohmann::json observed = nlohmann::json::object();
   nlohmann::json plan = nlohmann::json::object();
   double planning_seconds = 0;
   std::vector<TimelineOp> timeline;  // one steady step (synchronous) or the first 3 P batches (asynchronous)

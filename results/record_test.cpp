@@ -1,5 +1,5 @@
-// A record survives the way to JSON and back whatever is in it, what is not a record is refused by
-// name, and the reader and record.schema.json know the same fields.
+// A record survives the way to JSON and back whatever is in it, what is not a record is refused by name, and the reader
+// and record.schema.json know the same fields.
 #include "results/record.h"
 
 #include <gtest/gtest.h>

@@ -10,7 +10,7 @@
 #include <set>
 #include <tuple>
 
-#include "results/compare.h"
+#include "results/comparison_rows.h"
 #include "results/metrics.h"
 
 namespace sluice {

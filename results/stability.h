@@ -1,11 +1,10 @@
-// The divergence boundary: the largest learning rate that a system stands, derived from records
-// whose purpose is "boundary": a grid of rates, systems and seeds, each trained for the same
-// updates. It is the cheapest measure of what staleness costs.
+// The divergence boundary: the largest learning rate that a system stands, derived from records whose purpose is
+// "boundary": a grid of rates, systems and seeds, each trained for the same updates. It is the cheapest measure of what
+// staleness costs.
 //
-// A run is stable if it did all its updates with finite losses and has learnt: the mean training
-// loss of the last tenth of its updates is at most nine tenths of that of the first update, which
-// every system does from the same weights on the same samples. (Not just below it: a network whose
-// units have died stays at chance, a hair below where it began.)
+// A run is stable if it did all its updates with finite losses and has learnt: the mean training loss of the last tenth
+// of its updates is at most nine tenths of that of the first update, which every system does from the same weights on
+// the same samples. (Not just below it: a network whose units have died stays at chance, a hair below where it began.)
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,5 @@
 // Order statistics of a sample. Step times are skewed and have outliers, so nothing here assumes a
-// distribution: medians, quantiles, and an interval of the median that holds for every continuous
-// one.
+// distribution: medians, quantiles, and an interval of the median that holds for every continuous one.
 #pragma once
 
 #include <optional>
@@ -13,15 +12,15 @@ struct Interval {
   friend bool operator==(const Interval&, const Interval&) = default;
 };
 
-// Quantile q in [0, 1] by linear interpolation between order statistics (Hyndman and Fan's type 7,
-// R's and NumPy's default). Throws std::invalid_argument for an empty sample or q outside [0, 1].
+// Quantile q in [0, 1] by linear interpolation between order statistics (Hyndman and Fan's type 7, R's and NumPy's
+// default). Throws std::invalid_argument for an empty sample or q outside [0, 1].
 double quantile(std::span<const double> sample, double q);
 
 double median(std::span<const double> sample);
 
-// The narrowest pair of order statistics [x(j), x(n+1-j)] that holds the median with at least the
-// given probability: the number of values below the median is binomial(n, 1/2), so the coverage is
-// 1 - 2 P(X < j). nullopt where even [min, max] covers less: fewer than 6 values at 95 %.
+// The narrowest pair of order statistics [x(j), x(n+1-j)] that holds the median with at least the given probability:
+// the number of values below the median is binomial(n, 1/2), so the coverage is 1 - 2 P(X < j). nullopt where even
+// [min, max] covers less: fewer than 6 values at 95 %.
 std::optional<Interval> median_interval(std::span<const double> sample, double confidence = 0.95);
 
 bool overlap(const Interval& a, const Interval& b);

@@ -1,5 +1,5 @@
-// The append-only store. Every writer holds flock(LOCK_EX) while it looks at the tail and writes,
-// so that whoever finds a line without an end knows that its writer is dead.
+// The append-only store. Every writer holds flock(LOCK_EX) while it looks at the tail and writes, so that whoever finds
+// a line without an end knows that its writer is dead.
 #include "results/store.h"
 
 #include <fcntl.h>

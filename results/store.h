@@ -1,6 +1,5 @@
-// The store: a JSONL file that only grows, one record a line. Several processes may append to one
-// file at once. A run that was killed may leave half a line at the end; it is set aside, never read
-// and never dropped silently.
+// The store: a JSONL file that only grows, one record a line. Several processes may append to one file at once. A run
+// that was killed may leave half a line at the end; it is set aside, never read and never dropped silently.
 #pragma once
 
 #include <filesystem>
@@ -12,8 +11,8 @@
 
 namespace sluice {
 
-// 16 hexadecimal digits that name a case (FNV-1a, 64 bits, over its canonical dump: keys sorted, no
-// spaces). The same on every machine and in every version.
+// 16 hexadecimal digits that name a case (FNV-1a, 64 bits, over its canonical dump: keys sorted, no spaces). The same
+// on every machine and in every version.
 std::string digest(const nlohmann::json& experiment);
 
 struct StoredRecords {
@@ -21,8 +20,8 @@ struct StoredRecords {
   std::vector<std::string> warnings;  // a torn last line that was skipped; one sentence each
 };
 
-// Reads a file without touching it. Throws InputError if it is missing, a folder or unreadable, or
-// naming file:line and the field where a line (but a torn last one) is not a record.
+// Reads a file without touching it. Throws InputError if it is missing, a folder or unreadable, or naming file:line and
+// the field where a line (but a torn last one) is not a record.
 StoredRecords read_records(const std::filesystem::path& path);
 
 // Digests of the records that are results ("ok" or "diverged"): what --resume skips.
@@ -30,15 +29,15 @@ std::set<std::string> finished_digests(const std::vector<Record>& records);
 
 class Store {
  public:
-  // Opens the file, creating it and its folders. A torn last line is moved to FILE.torn (appended,
-  // so that an earlier one stays). Throws InputError if the path cannot be opened for writing.
+  // Opens the file, creating it and its folders. A torn last line is moved to FILE.torn (appended, so that an earlier
+  // one stays). Throws InputError if the path cannot be opened for writing.
   explicit Store(std::filesystem::path path);
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  // One line, one write, on the disk when it returns. On an error (disk full) the file is put back
-  // to what it was and RunError says so: the record is not stored, those before it are.
+  // One line, one write, on the disk when it returns. On an error (disk full) the file is put back to what it was and
+  // RunError says so: the record is not stored, those before it are.
   void append(const Record& record);
 
   std::vector<Record> read() const;

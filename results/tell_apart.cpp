@@ -19,8 +19,8 @@ struct Range {
   double low, high;
 };
 
-// Of intervals, every largest set that overlaps in pairs has a point in common, and one such point
-// is the low end of one of them.
+// Of intervals, every largest set that overlaps in pairs has a point in common, and one such point is the low end of
+// one of them.
 std::vector<std::vector<Range>> largest_overlapping_sets(const std::vector<Range>& ranges) {
   std::vector<std::vector<Range>> sets;
   for (const Range& at : ranges) {  // by rising low end
@@ -73,7 +73,7 @@ Verdict tell_apart(const std::string& metric, std::span<const SeedValues> system
 std::vector<Verdict> verdicts(const Comparison& comparison) {
   using Value = std::function<std::optional<double>(const Record&)>;
   std::vector<Verdict> result;
-  const auto judge = [&](const std::string& metric, const Value& value) {
+  const auto add_verdict = [&](const std::string& metric, const Value& value) {
     std::vector<SeedValues> systems;
     bool any = false;  // a number: without one there is nothing to compare
     for (const ComparisonRow& row : comparison.rows) {
@@ -86,18 +86,18 @@ std::vector<Verdict> verdicts(const Comparison& comparison) {
     if (any && systems.size() > 1) result.push_back(tell_apart(metric, systems));
   };
   if (comparison.clock == "wall")
-    judge("throughput", [](const Record& r) -> std::optional<double> {
+    add_verdict("throughput", [](const Record& r) -> std::optional<double> {
       const auto t = throughput(r);
       return t ? std::optional(t->samples_per_second) : std::nullopt;
     });
   if (comparison.target)
-    judge("time to " + comparison.metric, [](const Record& r) -> std::optional<double> {
+    add_verdict("time to " + comparison.metric, [](const Record& r) -> std::optional<double> {
       if (const auto t = time_to_accuracy(r)) return t;
       const bool tried = r.outcome == "diverged" || (r.outcome == "ok" && final_metric(r));
       return tried ? std::optional(kInfinity) : std::nullopt;
     });
   const double worst = comparison.lower_is_better ? kInfinity : -kInfinity;
-  judge("final " + comparison.metric, [&](const Record& r) -> std::optional<double> {
+  add_verdict("final " + comparison.metric, [&](const Record& r) -> std::optional<double> {
     if (r.outcome == "diverged") return worst;
     return r.outcome == "ok" ? final_metric(r) : std::nullopt;
   });

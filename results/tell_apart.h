@@ -1,34 +1,36 @@
-// Which systems a few seeds cannot tell apart. The rule: two systems differ on a metric if each has
-// at least five seeds and their ranges (smallest to largest value) do not touch. Were they equal,
-// two times five values would fall apart like that in 2 of 252 orders, so by chance in 0.8 % of the
-// pairs; more seeds make it rarer. It is the rule that the whiskers of the charts show: bars whose
-// whiskers overlap are not told apart.
+// Which systems a few seeds cannot tell apart. The rule: two systems differ on a metric if each has at least five seeds
+// and their ranges (smallest to largest value) do not touch. Were they equal, two times five values would fall apart
+// like that in 2 of 252 orders, so by chance in 0.8 % of the pairs; more seeds make it rarer. It is the rule that the
+// whiskers of the charts show: bars whose whiskers overlap are not told apart.
 #pragma once
 
 #include <span>
 #include <string>
 #include <vector>
 
-#include "results/compare.h"
+#include "results/comparison.h"
 
 namespace sluice {
 
 inline constexpr std::size_t kSeedsToTell = 5;
 
-// The values of one system on one metric. A run that diverged or never reached the target has an
-// infinite one: worse than every number.
+// The values of one system on one metric. A run that diverged or never reached the target has an infinite one: worse
+// than every number.
 struct SeedValues {
   std::string label;
   std::vector<double> values;  // one a seed
 };
 
-// `alike` holds the largest sets in which every two ranges overlap, ordered by their values, so
-// that two systems are in a common set if and only if they are not told apart.
+// `alike` holds the largest sets in which every two ranges overlap, ordered by their values, so that two systems are in
+// a common set if and only if they are not told apart.
 Verdict tell_apart(const std::string& metric, std::span<const SeedValues> systems);
 
-// On throughput (wall clock only: the virtual one is exact), on the time to accuracy (where there
-// is a target), and on the final metric (where one was taken).
+// On throughput (wall clock only: the virtual one is exact), on the time to accuracy (where there is a target), and on
+// the final metric (where one was taken).
 std::vector<Verdict> verdicts(const Comparison& comparison);
+
+// In one sentence: "final accuracy: cannot be told apart: {a, b}, {b, c}; ...".
+std::string to_text(const Verdict& verdict);
 
 bool enough_seeds(const ComparisonRow& row);  // of the throughput
 

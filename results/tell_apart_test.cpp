@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "results/compare.h"
+
 namespace sluice {
 namespace {
 

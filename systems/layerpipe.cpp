@@ -1,34 +1,36 @@
-// LayerPipe (Unnikrishnan & Parhi, ICCAD 2021, arXiv 2108.06629), its intra-layer half: the weight
-// gradient W and the input gradient I of a layer do not depend on one another, so they run on
-// processors of their own. "LayerPipe-style": two ranks a stage, F and I on the first in the order
-// of 1F1B, W on the second as soon as its I is done. p = 2 stages on 4 ranks, m = 4, F = I = W:
+// LayerPipe (Unnikrishnan & Parhi, ICCAD 2021, arXiv 2108.06629), its intra-layer half: the weight gradient W
+// and the input gradient I of a layer do not depend on one another, so they run on processors of their own.
+// "LayerPipe-style": two ranks a stage, F and I on the first in the order of 1F1B, W on the second as soon as its I is
+// done. p = 2 stages on 4 ranks, m = 4, F = I = W:
 //
 //   rank 0  F0F1..I0F2I1F3I2..I3..
 //   rank 1  ........W0..W1..W2..W3   W of rank 0's stage
 //   rank 2  ..F0I0F1I1F2I2F3I3....
 //   rank 3  ......W0..W1..W2..W3..
 //
-// A stage's period is F + I instead of F + I + W, for twice the ranks. Every I sends on what its W
-// reads (the layers' inputs and output gradients); after its last W the second rank sends the
-// summed weight gradient back to the first, which holds the weights and steps.
+// A stage's period is F + I instead of F + I + W, for twice the ranks. Every I sends on what its W reads (the layers'
+// inputs and output gradients); after its last W the second rank sends the summed weight gradient back to the first,
+// which holds the weights and steps.
 //
-// Not the paper's whole method: LayerPipe also delays gradients (it is not synchronous) and splits
-// the input gradient of a layer over two processors, and its map of layers to processors is not
-// published. Makespan (m + p - 1)(F + I) + W where W <= F + I.
+// Not the paper's whole method: LayerPipe also delays gradients (it is not synchronous) and splits the input gradient
+// of a layer over two processors, and its map of layers to processors is not published. Makespan (m + p - 1)(F + I) + W
+// where W <= F + I.
 #include <algorithm>
 
 #include "harness/base/error.h"
+#include "harness/pipeline/orders.h"
 #include "harness/plan/chain_partition.h"
 
 namespace sluice {
 
-static Plan layerpipe_plan(const Problem& problem, const Options&) {
-  if (problem.devices % 2 != 0)
+static void require_pairs(int ranks, int, const Options&) {
+  if (ranks % 2 != 0)
     throw InputError("layerpipe",
-                     std::to_string(problem.devices) +
-                         " ranks do not make pairs, one for F and I "
-                         "and one for W of every stage",
+                     std::to_string(ranks) + " ranks do not make pairs, one for F and I and one for W of every stage",
                      "use an even number");
+}
+
+static Plan layerpipe_plan(const Problem& problem, const Options&) {
   std::vector<std::vector<DeviceId>> devices;
   for (int d = 0; d < problem.devices; d += 2) devices.push_back({DeviceId(d)});
   Plan plan = chain_on(problem, devices, "layerpipe");
@@ -37,50 +39,31 @@ static Plan layerpipe_plan(const Problem& problem, const Options&) {
 }
 
 static Schedule layerpipe_schedule(const ScheduleProblem& problem, const Options&) {
-  Schedule schedule = empty_schedule(problem.ranks, problem.microbatches);
-  const int stages = static_cast<int>(problem.graph.size()), m = problem.microbatches;
-  for (int s = 0; s < stages; ++s) {
-    const auto stage = static_cast<std::size_t>(s);
-    auto& ops = schedule.ranks[problem.placement.stages[stage].front().index()];
-    const int warm_up = std::min(stages - 1 - s, m);
-    for (int i = 0; i < warm_up; ++i) ops.push_back(forward_op(s, i));
-    for (int i = 0; i < m - warm_up; ++i) {
-      ops.push_back(forward_op(s, warm_up + i));
-      ops.push_back(input_gradient_op(s, i));
-    }
-    for (int i = m - warm_up; i < m; ++i) ops.push_back(input_gradient_op(s, i));
-    auto& weight_gradient_rank = schedule.ranks[problem.placement.weight_gradient_ranks[stage].index()];
-    for (int i = 0; i < m; ++i) weight_gradient_rank.push_back(weight_gradient_op(s, i));
-  }
+  Schedule schedule = orders::one_f_one_b(problem, OpKind::input_gradient);
+  for (int s = 0; s < problem.stages(); ++s)
+    for (int i = 0; i < problem.microbatches; ++i)
+      schedule.ops(problem.placement.weight_gradient_ranks[s]).push_back(weight_gradient_op(s, i));
   return schedule;
 }
 
 static Theory layerpipe_theory(const ScheduleProblem& problem, const Options&) {
-  const auto ranks = static_cast<std::size_t>(problem.ranks);
-  const int p = static_cast<int>(problem.graph.size()), m = problem.microbatches;
-  Theory theory{.weight_versions = std::vector<int>(ranks, 1), .staleness = std::vector<int>(ranks, 0)};
+  const int p = problem.stages(), m = problem.microbatches;
+  Theory theory = flush_theory(problem.ranks);
   theory.bubble_ratio = 1 - 3.0 * m / (2 * (2 * (m + p - 1) + 1));  // at F = I = W
-  for (int s = 0; s < p; ++s) {
-    theory.in_flight.push_back(std::min(m, p - s));
-    theory.in_flight.push_back(0);
-  }
+  for (int s = 0; s < p; ++s) theory.in_flight.insert(theory.in_flight.end(), {std::min(m, p - s), 0});
   return theory;
 }
 
-extern const System layerpipe;
-const System layerpipe = {
+extern const System layerpipe = {
     .name = "layerpipe",
     .aliases = {"layerpipe_style"},
     .title = "LayerPipe-style",
     .citation =
-        "Unnikrishnan & Parhi, LayerPipe: Accelerating Deep Neural Network Training by Intra-Layer "
-        "and Inter-Layer Gradient Pipelining and Multiprocessor Scheduling, ICCAD 2021 (arXiv "
-        "2108.06629)",
-    .synchronous = true,
-    .options = {},
+        "Unnikrishnan & Parhi, LayerPipe: Accelerating Deep Neural Network Training by Intra-Layer and Inter-Layer "
+        "Gradient Pipelining and Multiprocessor Scheduling, ICCAD 2021 (arXiv 2108.06629)",
+    .require = require_pairs,
     .plan = layerpipe_plan,
     .schedule = layerpipe_schedule,
-    .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },
     .theory = layerpipe_theory,
 };
 

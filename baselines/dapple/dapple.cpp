@@ -22,7 +22,7 @@ static Plan dapple_plan(const Problem& problem, const Options& options) {
                                .microbatches = problem.microbatches,
                                .most_replicas = problem.microbatches,
                                .limits = {.seconds = static_cast<double>(options.integer("search_seconds"))}};
-  const UnitGraph graph = units_of(problem.costs);
+  const LayerGroupGraph graph = layer_groups(problem.costs);
   const DappleResult result = dapple_search(graph, problem.cluster, dapple_options);
   if (result.stages.empty())
     throw InputError("dapple",
@@ -32,10 +32,10 @@ static Plan dapple_plan(const Problem& problem, const Options& options) {
   Plan plan{.micro_batch = problem.costs.micro_batch};
   for (const DappleStage& stage : result.stages)
     plan.stages.push_back({.layers = layers_of(graph, stage.first, stage.last), .devices = stage.devices});
-  report(plan, {.objective = result.latency.seconds,
-                .objective_name = "seconds of one iteration",
-                .states = result.states,
-                .complete = result.complete});
+  plan.search = {.objective = result.latency.seconds,
+                 .objective_name = "seconds of one iteration",
+                 .states = result.states,
+                 .complete = result.complete};
   return plan;
 }
 

@@ -15,7 +15,7 @@ namespace {
 using Counts = std::vector<int>;  // devices used, per machine; each machine gives out its first ones
 
 // Devices of a stage and what depends on nothing else.
-struct ProcessGroup {
+struct DeviceSet {
   std::vector<DeviceId> devices;
   double within = 0;  // bytes/s of the slowest pair
   double speed = 1;   // of the slowest
@@ -23,7 +23,7 @@ struct ProcessGroup {
   Counts used_after;  // by this stage and all before it
 };
 
-struct Partial {  // a plan for the first units
+struct Partial {  // a plan for the first groups
   std::vector<DappleStage> stages;
   std::vector<LatencyStage> timed;  // its stages and the network between them
   double latency = kNever;          // with the rest as one stage
@@ -31,33 +31,31 @@ struct Partial {  // a plan for the first units
 
 class Costs {
  public:
-  Costs(const UnitGraph& graph, const Cluster& cluster, int devices)
+  Costs(const LayerGroupGraph& graph, const Cluster& cluster, int devices)
       : cluster_(cluster), bandwidths_(cluster, devices), crossing_(bytes_over_cuts(graph)) {
     forward_ = backward_ = parameters_ = kept_ = {0};
-    for (const Unit& unit : graph.units) {
-      forward_.push_back(forward_.back() + unit.forward);
-      backward_.push_back(backward_.back() + unit.backward);
-      parameters_.push_back(parameters_.back() + unit.parameters);
-      kept_.push_back(kept_.back() + unit.kept);
+    for (const LayerGroup& group : graph.groups) {
+      forward_.push_back(forward_.back() + group.forward);
+      backward_.push_back(backward_.back() + group.backward);
+      parameters_.push_back(parameters_.back() + group.parameters);
+      kept_.push_back(kept_.back() + group.kept);
     }
   }
 
-  ProcessGroup processes(const std::vector<DeviceId>& devices) const {
-    ProcessGroup processes{
-        .devices = devices, .within = bandwidths_.within(devices), .speed = kNever, .memory = kNever};
+  DeviceSet device_set(const std::vector<DeviceId>& devices) const {
+    DeviceSet set{.devices = devices, .within = bandwidths_.within(devices), .speed = kNever, .memory = kNever};
     for (const DeviceId d : devices) {
       const Device& device = cluster_.devices[d.index()];
-      processes.speed = std::min(processes.speed, device.speed);
-      processes.memory = std::min(processes.memory, static_cast<double>(device.memory.value));
+      set.speed = std::min(set.speed, device.speed);
+      set.memory = std::min(set.memory, static_cast<double>(device.memory.value));
     }
-    return processes;
+    return set;
   }
 
-  LatencyStage compute(int first, int last, const ProcessGroup& processes) const {
-    const double r = static_cast<double>(processes.devices.size());
-    return {between(forward_, first, last) / (r * processes.speed),
-            between(backward_, first, last) / (r * processes.speed),
-            r == 1 ? 0 : 2 * (r - 1) / r * between(parameters_, first, last) / processes.within};
+  LatencyStage compute(int first, int last, const DeviceSet& set) const {
+    const double r = static_cast<double>(set.devices.size());
+    return {between(forward_, first, last) / (r * set.speed), between(backward_, first, last) / (r * set.speed),
+            r == 1 ? 0 : 2 * (r - 1) / r * between(parameters_, first, last) / set.within};
   }
 
   // Parts of a micro-batch travel side by side, as many as the smaller side has devices.
@@ -68,10 +66,10 @@ class Costs {
   }
 
   // Weights and gradients, and the activations of the micro-batches in flight.
-  bool fits(int first, int last, const ProcessGroup& processes, int in_flight) const {
+  bool fits(int first, int last, const DeviceSet& set, int in_flight) const {
     return 2 * between(parameters_, first, last) +
-               in_flight * between(kept_, first, last) / static_cast<double>(processes.devices.size()) <=
-           processes.memory;
+               in_flight * between(kept_, first, last) / static_cast<double>(set.devices.size()) <=
+           set.memory;
   }
 
   const Bandwidths& bandwidths() const { return bandwidths_; }
@@ -87,9 +85,9 @@ class Costs {
 
 class DappleSearch {
  public:
-  DappleSearch(const UnitGraph& graph, const Cluster& cluster, const DappleOptions& options)
+  DappleSearch(const LayerGroupGraph& graph, const Cluster& cluster, const DappleOptions& options)
       : options_(options),
-        units_(static_cast<int>(graph.units.size())),
+        groups_(static_cast<int>(graph.groups.size())),
         costs_(graph, cluster, options.devices),
         deadline_(options.limits.seconds) {
     const MachineTree tree = machine_tree(costs_.bandwidths());
@@ -100,13 +98,13 @@ class DappleSearch {
   }
 
   DappleResult run() {
-    std::vector<std::map<Counts, Partial>> states(static_cast<std::size_t>(units_));
+    std::vector<std::map<Counts, Partial>> states(static_cast<std::size_t>(groups_));
     Partial nothing;
     const Counts none(machines_.size(), 0);
     finish(nothing, 0, none);
     states[0].emplace(none, nothing);
     DappleResult result;
-    for (int first = 0; first < units_; ++first)
+    for (int first = 0; first < groups_; ++first)
       for (const auto& [used, partial] : states[static_cast<std::size_t>(first)]) {
         ++result.states;
         if (deadline_.passed()) {
@@ -122,7 +120,7 @@ class DappleSearch {
 
  private:
   // `wanted` devices by a policy, after `used`.
-  ProcessGroup choose(DapplePolicy policy, Counts used, int wanted) const {
+  DeviceSet choose(DapplePolicy policy, Counts used, int wanted) const {
     std::vector<DeviceId> devices;
     const auto take = [&](std::size_t machine) {
       devices.push_back(machines_[machine][static_cast<std::size_t>(used[machine]++)]);
@@ -140,54 +138,54 @@ class DappleSearch {
           while ((before[m] == 0) == fresh && !full(m) && !done()) take(m);
     }
     std::ranges::sort(devices);
-    ProcessGroup processes = costs_.processes(devices);
-    processes.used_after = used;
-    return processes;
+    DeviceSet set = costs_.device_set(devices);
+    set.used_after = used;
+    return set;
   }
 
-  const ProcessGroup& rest_of(const Counts& used) {
+  const DeviceSet& rest_of(const Counts& used) {
     const auto known = rests_.find(used);
     if (known != rests_.end()) return known->second;
     std::vector<DeviceId> devices;
     for (std::size_t m = 0; m < machines_.size(); ++m)
       devices.insert(devices.end(), machines_[m].begin() + used[m], machines_[m].end());
     std::ranges::sort(devices);
-    return rests_.emplace(used, costs_.processes(devices)).first->second;
+    return rests_.emplace(used, costs_.device_set(devices)).first->second;
   }
 
-  // The different teams of the policies for 1, 2, ... devices, one left over at least.
-  const std::vector<ProcessGroup>& groups(const Counts& used) {
-    const auto known = groups_.find(used);
-    if (known != groups_.end()) return known->second;
-    std::vector<ProcessGroup>& result = groups_[used];
+  // The different sets that the policies choose for 1, 2, ... devices, one left over at least.
+  const std::vector<DeviceSet>& device_sets(const Counts& used) {
+    const auto known = device_sets_.find(used);
+    if (known != device_sets_.end()) return known->second;
+    std::vector<DeviceSet>& result = device_sets_[used];
     const int left = static_cast<int>(rest_of(used).devices.size());
     for (int wanted = 1; wanted < left && wanted <= options_.most_replicas; ++wanted)
       for (const DapplePolicy policy : options_.policies) {
-        ProcessGroup processes = choose(policy, used, wanted);
-        if (std::ranges::none_of(result, [&](const ProcessGroup& t) { return t.devices == processes.devices; }))
-          result.push_back(std::move(processes));
+        DeviceSet set = choose(policy, used, wanted);
+        if (std::ranges::none_of(result, [&](const DeviceSet& other) { return other.devices == set.devices; }))
+          result.push_back(std::move(set));
       }
     return result;
   }
 
   // Adds the rest as one stage: the latency, and the best plan if all of it fits.
   void finish(Partial& partial, int first, const Counts& used) {
-    const ProcessGroup& rest = rest_of(used);
+    const DeviceSet& rest = rest_of(used);
     double across = 0;
     if (!partial.stages.empty()) across = costs_.bandwidths().across(partial.stages.back().devices, rest.devices);
     finish(partial, first, rest, across);
   }
 
-  void finish(Partial& partial, int first, const ProcessGroup& rest, double across) {
+  void finish(Partial& partial, int first, const DeviceSet& rest, double across) {
     const std::size_t stages = partial.timed.size();
     if (!partial.stages.empty())
       partial.timed.push_back(costs_.network(first, partial.stages.back().devices.size(), rest.devices.size(), across));
-    partial.timed.push_back(costs_.compute(first, units_, rest));
+    partial.timed.push_back(costs_.compute(first, groups_, rest));
     partial.latency = pipeline_latency(partial.timed, options_.microbatches).seconds;
     if (static_cast<int>(rest.devices.size()) <= options_.most_replicas && partial.latency < best_.latency &&
-        costs_.fits(first, units_, rest, 1) && all_fit(partial)) {
+        costs_.fits(first, groups_, rest, 1) && all_fit(partial)) {
       best_ = partial;
-      best_.stages.push_back({first, units_, rest.devices});
+      best_.stages.push_back({first, groups_, rest.devices});
     }
     partial.timed.resize(stages);
   }
@@ -197,7 +195,7 @@ class DappleSearch {
     const int stages = static_cast<int>(partial.stages.size()) + 1;
     for (int s = 0; s + 1 < stages; ++s) {
       const DappleStage& stage = partial.stages[static_cast<std::size_t>(s)];
-      if (!costs_.fits(stage.first, stage.last, costs_.processes(stage.devices),
+      if (!costs_.fits(stage.first, stage.last, costs_.device_set(stage.devices),
                        std::min(stages - s, options_.microbatches)))
         return false;
     }
@@ -205,49 +203,47 @@ class DappleSearch {
   }
 
   void extend(std::vector<std::map<Counts, Partial>>& states, int first, const Counts& used, const Partial& partial) {
-    for (const ProcessGroup& processes : groups(used)) {
-      const ProcessGroup& rest = rest_of(processes.used_after);
+    for (const DeviceSet& set : device_sets(used)) {
+      const DeviceSet& rest = rest_of(set.used_after);
       const Bandwidths& bandwidths = costs_.bandwidths();
-      const double into =
-          partial.stages.empty() ? 0 : bandwidths.across(partial.stages.back().devices, processes.devices);
-      const double out = bandwidths.across(processes.devices, rest.devices);
+      const double into = partial.stages.empty() ? 0 : bandwidths.across(partial.stages.back().devices, set.devices);
+      const double out = bandwidths.across(set.devices, rest.devices);
       Partial longer = partial;
       if (!partial.stages.empty())
-        longer.timed.push_back(
-            costs_.network(first, partial.stages.back().devices.size(), processes.devices.size(), into));
+        longer.timed.push_back(costs_.network(first, partial.stages.back().devices.size(), set.devices.size(), into));
       longer.timed.emplace_back();
-      longer.stages.push_back({first, first, processes.devices});
-      for (int last = first + 1; last < units_; ++last) {
-        if (!costs_.fits(first, last, processes, 1)) break;
+      longer.stages.push_back({first, first, set.devices});
+      for (int last = first + 1; last < groups_; ++last) {
+        if (!costs_.fits(first, last, set, 1)) break;
         longer.stages.back().last = last;
-        longer.timed.back() = costs_.compute(first, last, processes);
+        longer.timed.back() = costs_.compute(first, last, set);
         finish(longer, last, rest, out);
         auto& there = states[static_cast<std::size_t>(last)];
-        const auto [found, fresh] = there.try_emplace(processes.used_after, longer);
+        const auto [found, fresh] = there.try_emplace(set.used_after, longer);
         if (!fresh && longer.latency < found->second.latency) found->second = longer;
       }
     }
   }
 
   const DappleOptions& options_;
-  int units_;
+  int groups_;
   Costs costs_;
   Deadline deadline_;
   std::vector<std::vector<DeviceId>> machines_;
-  std::map<Counts, ProcessGroup> rests_;
-  std::map<Counts, std::vector<ProcessGroup>> groups_;
+  std::map<Counts, DeviceSet> rests_;
+  std::map<Counts, std::vector<DeviceSet>> device_sets_;
   Partial best_;
 };
 
 }  // namespace
 
-DappleResult dapple_search(const UnitGraph& graph, const Cluster& cluster, const DappleOptions& options) {
+DappleResult dapple_search(const LayerGroupGraph& graph, const Cluster& cluster, const DappleOptions& options) {
   if (options.devices < 1 || options.microbatches < 1)
     throw InputError("dapple", "no devices or no micro-batches", "give at least one of each");
   return DappleSearch(graph, cluster, options).run();
 }
 
-std::vector<LatencyStage> latency_stages(const UnitGraph& graph, const Cluster& cluster, int devices,
+std::vector<LatencyStage> latency_stages(const LayerGroupGraph& graph, const Cluster& cluster, int devices,
                                          const std::vector<DappleStage>& stages) {
   const Costs costs(graph, cluster, devices);
   std::vector<LatencyStage> timed;
@@ -255,7 +251,7 @@ std::vector<LatencyStage> latency_stages(const UnitGraph& graph, const Cluster& 
     if (s > 0)
       timed.push_back(costs.network(stages[s].first, stages[s - 1].devices.size(), stages[s].devices.size(),
                                     costs.bandwidths().across(stages[s - 1].devices, stages[s].devices)));
-    timed.push_back(costs.compute(stages[s].first, stages[s].last, costs.processes(stages[s].devices)));
+    timed.push_back(costs.compute(stages[s].first, stages[s].last, costs.device_set(stages[s].devices)));
   }
   return timed;
 }

@@ -28,7 +28,7 @@ struct DappleOptions {
 };
 
 struct DappleStage {
-  int first = 0, last = 0;  // units [first, last)
+  int first = 0, last = 0;  // groups [first, last)
   std::vector<DeviceId> devices;
 };
 
@@ -39,10 +39,10 @@ struct DappleResult {
   bool complete = true;
 };
 
-DappleResult dapple_search(const UnitGraph& graph, const Cluster& cluster, const DappleOptions& options);
+DappleResult dapple_search(const LayerGroupGraph& graph, const Cluster& cluster, const DappleOptions& options);
 
 // The interleaved list of computation and network stages of a plan.
-std::vector<LatencyStage> latency_stages(const UnitGraph& graph, const Cluster& cluster, int devices,
+std::vector<LatencyStage> latency_stages(const LayerGroupGraph& graph, const Cluster& cluster, int devices,
                                          const std::vector<DappleStage>& stages);
 
 }  // namespace sluice

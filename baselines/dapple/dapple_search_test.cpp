@@ -14,7 +14,7 @@
 namespace sluice {
 namespace {
 
-// The cases of specs/planners.md, section 4.5.
+// Small pipelines: the formula of latency_model.h, its three parts and its pivot.
 struct Case {
   const char* name;
   std::vector<LatencyStage> stages;
@@ -46,7 +46,7 @@ TEST(PipelineLatencyTest, TabulatedCases) {
 }
 
 TEST(DappleSearchTest, OneDeviceTakesItAll) {
-  const UnitGraph graph = units_of(chain_costs({3, 6}, {}, {}));
+  const LayerGroupGraph graph = layer_groups(chain_costs({3, 6}, {}, {}));
   const DappleResult result = dapple_search(graph, machines(1, 1, 1, 1), {.devices = 1, .microbatches = 4});
   ASSERT_EQ(result.stages.size(), 1u);
   EXPECT_DOUBLE_EQ(result.latency.seconds, 36);
@@ -54,15 +54,15 @@ TEST(DappleSearchTest, OneDeviceTakesItAll) {
 
 TEST(DappleSearchTest, LightWeightsAreReplicatedAndHeavyOnesAreNot) {
   const Cluster cluster = machines(1, 2, 10, 10);
-  const UnitGraph light = units_of(chain_costs({3, 3}, {0, 0}, {100, 0}));
+  const LayerGroupGraph light = layer_groups(chain_costs({3, 3}, {0, 0}, {100, 0}));
   EXPECT_EQ(dapple_search(light, cluster, {.devices = 2, .microbatches = 4}).stages.size(), 1u);
-  const UnitGraph heavy = units_of(chain_costs({3, 3}, {1000, 1000}, {0, 0}));
+  const LayerGroupGraph heavy = layer_groups(chain_costs({3, 3}, {1000, 1000}, {0, 0}));
   EXPECT_EQ(dapple_search(heavy, cluster, {.devices = 2, .microbatches = 4}).stages.size(), 2u);
 }
 
 TEST(DappleSearchTest, AStageStaysInsideAMachine) {
   // Heavy weights, all-reduced at 100 bytes/s inside a machine and 1 across.
-  const UnitGraph graph = units_of(chain_costs({12, 12}, {100, 100}, {1, 0}));
+  const LayerGroupGraph graph = layer_groups(chain_costs({12, 12}, {100, 100}, {1, 0}));
   const DappleResult result = dapple_search(graph, machines(2, 2, 100, 1), {.devices = 4, .microbatches = 8});
   ASSERT_EQ(result.stages.size(), 2u);
   EXPECT_EQ(result.stages[0].devices, (std::vector{DeviceId(0), DeviceId(1)}));
@@ -73,7 +73,7 @@ TEST(DappleSearchTest, ScatteringIsForHeavyTraffic) {
   // Nothing to all-reduce, much to send between stages of different size: with the first stage
   // spread over both machines ... every pair is then slow in part, so it must not be chosen here,
   // while as the only policy it is what there is.
-  const UnitGraph graph = units_of(chain_costs({9, 3}, {0, 0}, {0, 0}));
+  const LayerGroupGraph graph = layer_groups(chain_costs({9, 3}, {0, 0}, {0, 0}));
   const DappleResult result =
       dapple_search(graph, machines(2, 2, 100, 1),
                     {.devices = 4, .microbatches = 8, .most_replicas = 3, .policies = {DapplePolicy::scatter}});
@@ -86,7 +86,7 @@ TEST(DappleSearchTest, ScatteringIsForHeavyTraffic) {
 TEST(DappleSearchTest, MemoryCountsTheMicroBatchesInFlight) {
   Cluster cluster = machines(1, 2, 1e9, 1e9);
   for (Device& device : cluster.devices) device.memory = Bytes(25);
-  const UnitGraph graph = units_of(chain_costs({3, 3}, {0, 0}, {10, 10}));
+  const LayerGroupGraph graph = layer_groups(chain_costs({3, 3}, {0, 0}, {10, 10}));
   // Two stages: the first keeps two micro-batches of 10 bytes. One stage on two devices: 20 / 2.
   const DappleResult fits = dapple_search(graph, cluster, {.devices = 2, .microbatches = 4});
   EXPECT_FALSE(fits.stages.empty());
@@ -95,7 +95,7 @@ TEST(DappleSearchTest, MemoryCountsTheMicroBatchesInFlight) {
 }
 
 TEST(DappleSearchTest, OutOfTimeKeepsAPlan) {
-  const UnitGraph graph = units_of(chain_costs({3, 3, 3}, {0, 0, 0}, {1, 1, 1}));
+  const LayerGroupGraph graph = layer_groups(chain_costs({3, 3, 3}, {0, 0, 0}, {1, 1, 1}));
   const DappleResult result =
       dapple_search(graph, machines(1, 3, 10, 10), {.devices = 3, .microbatches = 4, .limits = {.seconds = 0}});
   EXPECT_FALSE(result.complete);
@@ -103,15 +103,15 @@ TEST(DappleSearchTest, OutOfTimeKeepsAPlan) {
 }
 
 TEST(DappleSearchTest, TooManyDevicesAreRefused) {
-  const UnitGraph graph = units_of(chain_costs({3}, {}, {}));
+  const LayerGroupGraph graph = layer_groups(chain_costs({3}, {}, {}));
   EXPECT_EQ(error_of([&] { dapple_search(graph, machines(1, 2, 1, 1), {.devices = 3}); }),
             "plan: 3 devices of a cluster of 2; use fewer devices or a larger cluster");
 }
 
 // Every cut and every count of devices for each stage, devices in their order: on one flat machine
 // the policies give no others.
-double brute_force(const UnitGraph& graph, const Cluster& cluster, int devices, int microbatches) {
-  const int n = static_cast<int>(graph.units.size());
+double brute_force(const LayerGroupGraph& graph, const Cluster& cluster, int devices, int microbatches) {
+  const int n = static_cast<int>(graph.groups.size());
   double best = 1e300;
   std::vector<DappleStage> stages;
   const std::function<void(int, int)> extend = [&](int first, int used) {
@@ -142,7 +142,7 @@ RC_GTEST_PROP(DappleSearchTest, FindsWhatItScoresAndNeverBeatsBruteForce, ()) {
     w[i] = *rc::gen::inRange(0, 40);
     a[i] = *rc::gen::inRange(0, 20);
   }
-  const UnitGraph graph = units_of(chain_costs(c, w, a));
+  const LayerGroupGraph graph = layer_groups(chain_costs(c, w, a));
   const int devices = *rc::gen::inRange(1, 5), m = *rc::gen::inRange(1, 9);
   const Cluster cluster = machines(1, devices, 10, 10);
   const DappleResult result = dapple_search(graph, cluster, {.devices = devices, .microbatches = m});

@@ -14,8 +14,8 @@ using Nodes = std::vector<int>;
 
 class Walk {
  public:
-  Walk(const UnitGraph& graph, std::int64_t cap)
-      : graph_(graph), n_(graph.units.size()), cap_(static_cast<std::size_t>(cap)) {
+  Walk(const LayerGroupGraph& graph, std::int64_t cap)
+      : graph_(graph), n_(graph.groups.size()), cap_(static_cast<std::size_t>(cap)) {
     before_.assign(n_, std::vector<bool>(n_));
     for (std::size_t v = 0; v < n_; ++v)
       for (const int p : graph.predecessors[v]) {
@@ -37,7 +37,7 @@ class Walk {
     AntichainStates states = sums(up_to);
     for (std::size_t i = 0; i < ends.size(); ++i) {
       states.output.push_back(0);
-      for (const int v : ends[i]) states.output.back() += graph_.units[static_cast<std::size_t>(v)].output;
+      for (const int v : ends[i]) states.output.back() += graph_.groups[static_cast<std::size_t>(v)].output;
     }
     std::vector<int> place(order_.size());
     for (std::size_t i = 0; i < order_.size(); ++i) place[static_cast<std::size_t>(order_[i])] = static_cast<int>(i);
@@ -163,14 +163,14 @@ class Walk {
 
   AntichainStates sums(const std::vector<Nodes>& up_to) const {
     AntichainStates states;
-    states.units = up_to;
-    for (const Nodes& units : up_to) {
+    states.groups = up_to;
+    for (const Nodes& groups : up_to) {
       double seconds = 0, kept = 0, parameters = 0;
-      for (const int u : units) {
-        const Unit& unit = graph_.units[static_cast<std::size_t>(u)];
-        seconds += unit.seconds();
-        kept += unit.kept;
-        parameters += unit.parameters;
+      for (const int u : groups) {
+        const LayerGroup& group = graph_.groups[static_cast<std::size_t>(u)];
+        seconds += group.seconds();
+        kept += group.kept;
+        parameters += group.parameters;
       }
       states.seconds.push_back(seconds);
       states.kept.push_back(kept);
@@ -186,7 +186,7 @@ class Walk {
         if (states.precedes[i][j]) states.predecessors[j].push_back(static_cast<int>(i));
   }
 
-  // The units in their order, as a chain.
+  // The groups in their order, as a chain.
   AntichainStates in_order() const {
     std::vector<Nodes> up_to;
     for (std::size_t v = 0; v < n_; ++v) {
@@ -204,7 +204,7 @@ class Walk {
     return states;
   }
 
-  const UnitGraph& graph_;
+  const LayerGroupGraph& graph_;
   std::size_t n_, cap_;
   std::vector<std::vector<bool>> before_;  // before_[v][u]: u precedes v
   std::vector<Nodes> found_, augmented_;
@@ -214,7 +214,7 @@ class Walk {
 
 }  // namespace
 
-AntichainStates antichain_states(const UnitGraph& graph, std::int64_t cap) { return Walk(graph, cap).run(); }
+AntichainStates antichain_states(const LayerGroupGraph& graph, std::int64_t cap) { return Walk(graph, cap).run(); }
 
 AntichainStates thinned(const AntichainStates& chain, std::size_t most) {
   const std::size_t n = chain.size();
@@ -222,7 +222,7 @@ AntichainStates thinned(const AntichainStates& chain, std::size_t most) {
   AntichainStates states{.complete = false};
   for (std::size_t k = 1; k <= most; ++k) {
     const std::size_t at = k * n / most - 1;
-    states.units.push_back(chain.units[at]);
+    states.groups.push_back(chain.groups[at]);
     states.seconds.push_back(chain.seconds[at]);
     states.kept.push_back(chain.kept[at]);
     states.parameters.push_back(chain.parameters[at]);

@@ -12,16 +12,16 @@ namespace sluice {
 
 struct AntichainStates {
   // Of everything up to and including the state:
-  std::vector<std::vector<int>> units;  // ascending
+  std::vector<std::vector<int>> groups;  // ascending
   std::vector<double> seconds, kept, parameters;
   std::vector<double> output;                  // bytes that leave it
   std::vector<std::vector<int>> predecessors;  // earlier states: where the stage before may end
   std::vector<std::vector<bool>> precedes;     // precedes[i][j]: i is a predecessor of j
-  bool complete = true;                        // false: more than the cap; the states are the units in their order
+  bool complete = true;                        // false: more than the cap; the states are the groups in their order
   std::size_t size() const { return seconds.size(); }
 };
 
-AntichainStates antichain_states(const UnitGraph& graph, std::int64_t cap);
+AntichainStates antichain_states(const LayerGroupGraph& graph, std::int64_t cap);
 
 // At most `most` of a chain's states, evenly among them, the last one always: stages can end in
 // fewer places. Marked as incomplete if any is left out.

@@ -60,7 +60,7 @@ static Plan pipedream_plan(const Problem& problem, const Options& options) {
                           .limits = {.seconds = static_cast<double>(options.integer("search_seconds"))}};
   for (std::size_t k = 0; k < tree.counts.size(); ++k) search.levels.push_back({tree.counts[k], tree.bandwidths[k]});
   const CostGraph costs = costs_on_slowest(problem.costs, problem.cluster, problem.devices);
-  const UnitGraph graph = units_of(costs);
+  const LayerGroupGraph graph = layer_groups(costs);
   // Pairs of states are tables of the search. A graph with too many is cut as a chain, and a chain
   // with too many in fewer places.
   const std::int64_t most_states =
@@ -76,22 +76,22 @@ static Plan pipedream_plan(const Problem& problem, const Options& options) {
   std::vector<std::vector<int>> devices_of;
   give_devices(result, search.levels, search.levels.size() - 1, 0, static_cast<int>(states.size()), {0}, devices_of);
   Plan plan{.micro_batch = problem.costs.micro_batch};
-  std::vector<bool> placed(graph.units.size());
+  std::vector<bool> placed(graph.groups.size());
   for (std::size_t s = 0; s < result.stages.size(); ++s) {
     PlanStage& stage = plan.stages.emplace_back();
-    for (const int unit : states.units[static_cast<std::size_t>(result.stages[s].last - 1)]) {
-      if (placed[static_cast<std::size_t>(unit)]) continue;
-      placed[static_cast<std::size_t>(unit)] = true;
-      const std::vector<int> layers = layers_of(graph, unit, unit + 1);
+    for (const int group : states.groups[static_cast<std::size_t>(result.stages[s].last - 1)]) {
+      if (placed[static_cast<std::size_t>(group)]) continue;
+      placed[static_cast<std::size_t>(group)] = true;
+      const std::vector<int> layers = layers_of(graph, group, group + 1);
       stage.layers.insert(stage.layers.end(), layers.begin(), layers.end());
     }
     std::ranges::sort(stage.layers);
     for (const int d : devices_of[s]) stage.devices.push_back(tree.order[static_cast<std::size_t>(d)]);
   }
-  report(plan, {.objective = result.seconds,
-                .objective_name = "slowest stage's seconds per mini-batch",
-                .states = result.states,
-                .complete = states.complete && result.complete});
+  plan.search = {.objective = result.seconds,
+                 .objective_name = "slowest stage's seconds per mini-batch",
+                 .states = result.states,
+                 .complete = states.complete && result.complete};
   return plan;
 }
 

@@ -16,9 +16,9 @@ namespace {
 
 using Form = PipeDreamOptions::Form;
 
-AntichainStates states_of(const CostGraph& costs) { return antichain_states(units_of(costs), 1000); }
+AntichainStates states_of(const CostGraph& costs) { return antichain_states(layer_groups(costs), 1000); }
 
-// The chain of specs/planners.md, section 3.5.
+// A chain of four layers, the last ones heavy in weights.
 AntichainStates four_layers() { return states_of(chain_costs({4, 4, 2, 2}, {1, 1, 10, 40}, {8, 4, 2, 1})); }
 
 std::string text_of(const std::vector<PipeDreamStage>& stages) {
@@ -149,11 +149,11 @@ TEST(AntichainStatesTest, OfADiamond) {
   const AntichainStates states = states_of(costs);
   ASSERT_EQ(states.size(), 5u);
   EXPECT_TRUE(states.complete);
-  EXPECT_EQ(states.units.front(), std::vector{0});
-  EXPECT_EQ(states.units.back(), (std::vector{0, 1, 2, 3}));
+  EXPECT_EQ(states.groups.front(), std::vector{0});
+  EXPECT_EQ(states.groups.back(), (std::vector{0, 1, 2, 3}));
   EXPECT_DOUBLE_EQ(states.seconds.back(), 15);
   for (std::size_t s = 0; s < states.size(); ++s)
-    if (states.units[s] == std::vector{0, 1}) {
+    if (states.groups[s] == std::vector{0, 1}) {
       EXPECT_DOUBLE_EQ(states.output[s], 30);  // 0 still feeds 2
       EXPECT_EQ(states.predecessors[s], std::vector{0});
     }
@@ -163,7 +163,7 @@ TEST(AntichainStatesTest, TooManyAreTheUnitsInTheirOrder) {
   CostGraph costs = chain_costs({1, 2, 4, 8}, {}, {10, 20, 30, 40});
   costs.layers[2].inputs = {0};
   costs.layers[3].inputs = {1, 2};
-  const AntichainStates states = antichain_states(units_of(costs), 3);
+  const AntichainStates states = antichain_states(layer_groups(costs), 3);
   EXPECT_FALSE(states.complete);
   ASSERT_EQ(states.size(), 4u);
   EXPECT_DOUBLE_EQ(states.output[1], 30);  // of 0 and 1
@@ -175,8 +175,8 @@ TEST(AntichainStatesTest, AChainCanEndStagesInFewerPlaces) {
   const AntichainStates some = thinned(all, 2);
   EXPECT_FALSE(some.complete);
   ASSERT_EQ(some.size(), 2u);
-  EXPECT_EQ(some.units[0], (std::vector{0, 1}));
-  EXPECT_EQ(some.units[1], (std::vector{0, 1, 2, 3, 4}));
+  EXPECT_EQ(some.groups[0], (std::vector{0, 1}));
+  EXPECT_EQ(some.groups[1], (std::vector{0, 1, 2, 3, 4}));
   EXPECT_DOUBLE_EQ(some.seconds[0], 3);
   EXPECT_DOUBLE_EQ(some.output[0], 20);
   EXPECT_EQ(some.predecessors[1], std::vector{0});
@@ -193,11 +193,11 @@ TEST(AntichainStatesTest, SeveralSourcesAreTakenInOrder) {
   costs.layers[1].inputs = {-2};  // nothing leads from layer 0 to layer 1
   costs.layers[2].inputs = {0, 1};
   const AntichainStates states = states_of(costs);
-  EXPECT_EQ(states.units.back(), (std::vector{0, 1, 2}));
+  EXPECT_EQ(states.groups.back(), (std::vector{0, 1, 2}));
   EXPECT_DOUBLE_EQ(states.seconds.back(), 7);
 }
 
-// Every cut of a chain into stages and every way to give out machines, one level.
+// Every cut of a chain into stages with every number of machines for each, one level.
 double brute_force(const std::vector<double>& c, const std::vector<std::int64_t>& w, const std::vector<std::int64_t>& a,
                    int machines, double bandwidth, Form form) {
   const int n = static_cast<int>(c.size());

@@ -17,8 +17,8 @@
 // recompute=yes: a stage keeps its inputs and runs the forward again before the backward, on the
 // batch's own version; auto: where the planner finds that memory asks for it.
 //
-// planner=paper (section 3.3, baselines/pipedream_2bw/two_bw_plan.h): `width` copies of a pipeline `depth`
-// deep, whichever gives the most samples per second in memory; a stage's copies take the
+// planner=paper (section 3.3, baselines/pipedream_2bw/two_bw_plan.h): `width` replicas of a pipeline `depth`
+// deep, whichever gives the most samples per second in memory; a stage's replicas take the
 // micro-batches in turn and add their gradients up, so m is the share of each. planner=balanced: as
 // many stages as devices, cut by compute.
 // micro_batch=best: the planner may also take larger micro-batches, powers of two times the run's.
@@ -53,8 +53,8 @@ static Plan two_buffered_plan(const Problem& problem, const Options& options) {
   return best.plan;
 }
 
-// Micro-batches that each of a stage's copies adds up for an update.
-static int share_of_a_copy(const ScheduleProblem& problem) {
+// Micro-batches that each of a stage's replicas adds up for an update.
+static int share_of_a_replica(const ScheduleProblem& problem) {
   std::size_t width = 1;
   for (const auto& replicas : problem.placement.stages) width = std::max(width, replicas.size());
   const int m = problem.microbatches_per_update, replicas = static_cast<int>(width);
@@ -67,7 +67,7 @@ static int share_of_a_copy(const ScheduleProblem& problem) {
 }
 
 static Schedule two_buffered_schedule(const ScheduleProblem& problem, const Options&) {
-  const int stages = static_cast<int>(problem.graph.size()), m = share_of_a_copy(problem);
+  const int stages = static_cast<int>(problem.graph.size()), m = share_of_a_replica(problem);
   if (m < stages - 1)
     throw InputError("microbatches",
                      std::to_string(m) + " per update are too few for " + std::to_string(stages) +
@@ -80,7 +80,7 @@ static WeightRule two_buffered_weights(const ScheduleProblem& problem, const Opt
   const bool recompute = options.text("recompute") == "auto" ? !problem.recompute.empty() : options.flag("recompute");
   return {.update = WeightRule::Update::every_backward,
           .forward = WeightRule::Forward::previous,
-          .accumulate = share_of_a_copy(problem),
+          .accumulate = share_of_a_replica(problem),
           .recompute = recompute ? WeightRule::Recompute::forward_weights : WeightRule::Recompute::none};
 }
 

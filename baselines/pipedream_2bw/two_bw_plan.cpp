@@ -11,18 +11,18 @@ namespace sluice {
 
 namespace {
 
-// The model with micro-batches of one size, as sums over its units before each of them.
+// The model with micro-batches of one size, as sums over its groups before each of them.
 class SizedModel {
  public:
   SizedModel(const CostGraph& costs, double scale)
-      : graph_(units_of(costs)), crossing_(bytes_over_cuts(graph_)), sums_(1) {
+      : graph_(layer_groups(costs)), crossing_(bytes_over_cuts(graph_)), sums_(1) {
     for (double& bytes : crossing_) bytes *= scale;
-    for (const Unit& unit : graph_.units) {
+    for (const LayerGroup& group : graph_.groups) {
       Sum sum = sums_.back();
-      sum.forward += unit.forward * scale;
-      sum.backward += unit.backward * scale;
-      sum.parameters += unit.parameters;
-      sum.kept += unit.kept * scale;
+      sum.forward += group.forward * scale;
+      sum.backward += group.backward * scale;
+      sum.parameters += group.parameters;
+      sum.kept += group.kept * scale;
       sums_.push_back(sum);
     }
   }
@@ -35,16 +35,16 @@ class SizedModel {
     return {to.forward - from.forward, to.backward - from.backward, to.parameters - from.parameters,
             to.kept - from.kept};
   }
-  // Cuts: the first unit of every stage, and the number of units at the end.
+  // Cuts: the first group of every stage, and the number of groups at the end.
   Sum stage(const std::vector<int>& cuts, int s) const { return between(at(cuts, s), at(cuts, s + 1)); }
   double into(const std::vector<int>& cuts, int s) const { return crossing_[static_cast<std::size_t>(at(cuts, s))]; }
   std::vector<int> layers(const std::vector<int>& cuts, int s) const {
     return layers_of(graph_, at(cuts, s), at(cuts, s + 1));
   }
-  int units() const { return static_cast<int>(graph_.units.size()); }
+  int groups() const { return static_cast<int>(graph_.groups.size()); }
 
   std::vector<int> balanced(int depth) const {
-    return partition_chain(units(), depth, [&](int first, int last, int) {
+    return partition_chain(groups(), depth, [&](int first, int last, int) {
       const Sum sum = between(first, last);
       return sum.forward + sum.backward;
     });
@@ -53,7 +53,7 @@ class SizedModel {
  private:
   static int at(const std::vector<int>& cuts, int s) { return cuts[static_cast<std::size_t>(s)]; }
 
-  UnitGraph graph_;
+  LayerGroupGraph graph_;
   std::vector<double> crossing_;
   std::vector<Sum> sums_;
 };
@@ -74,7 +74,7 @@ class TwoBwSearch {
     for (const std::int64_t b : sizes) {
       if (b < 1) continue;
       const SizedModel model = sized(b);
-      for (int depth = 1; depth <= std::min(options_.devices, model.units()); ++depth) {
+      for (int depth = 1; depth <= std::min(options_.devices, model.groups()); ++depth) {
         if (options_.devices % depth != 0) continue;
         // The first is looked at whatever the time: there must be a plan to fall back on.
         if (best_.depth > 0 && deadline_.passed()) {
@@ -84,7 +84,7 @@ class TwoBwSearch {
         try_depth(model, depth, b);
       }
     }
-    report(best_.plan, search_);
+    best_.plan.search = search_;
     return best_;
   }
 

@@ -1,5 +1,5 @@
 // PipeDream-2BW's planner (Narayanan et al., ICML 2021, section 3.3): a pipeline of `depth` equal
-// stages, `width` copies of it, a micro-batch size, recomputation or not: all of them are tried,
+// stages, `width` replicas of it, a micro-batch size, recomputation or not: all of them are tried,
 // what does not fit in memory is dropped, and the highest throughput wins. The paper's models
 // repeat one block; here the stages are the exact min-max cut, which for repeated blocks is the
 // equal one.
@@ -26,7 +26,7 @@ namespace sluice {
 
 struct TwoBwOptions {
   int devices = 1;
-  std::int64_t batch = 1;                   // samples of one update, over all copies
+  std::int64_t batch = 1;                   // samples of one update, over all replicas
   std::vector<std::int64_t> micro_batches;  // samples, to try; empty: the cost graph's own
   bool may_recompute = true, must_recompute = false;
   // As Problem has them. Empty: other micro-batches than the graph's own cost in proportion; memory

@@ -51,10 +51,10 @@ static Plan piper_plan(const Problem& problem, const Options& options) {
         break;
       }
   }
-  report(plan, {.objective = result.seconds,
-                .objective_name = "slowest stage's seconds per micro-batch",
-                .states = result.states,
-                .complete = result.complete});
+  plan.search = {.objective = result.seconds,
+                 .objective_name = "slowest stage's seconds per micro-batch",
+                 .states = result.states,
+                 .complete = result.complete};
   return plan;
 }
 

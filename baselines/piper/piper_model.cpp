@@ -11,18 +11,18 @@ namespace sluice {
 
 namespace {
 
-PiperChoice plain_choice(const Unit& unit, bool recompute) {
+PiperChoice plain_choice(const LayerGroup& group, bool recompute) {
   // What a layer keeps is not in a cost graph; its outputs stand for it. Weights and gradients.
   // A stage that recomputes keeps what it receives (received_bytes), and all of the one micro-batch
   // that goes back through it.
-  return {.seconds = unit.seconds() + (recompute ? unit.forward : 0),
-          .parameters = unit.parameters,
-          .in_flight = recompute ? 0 : unit.kept,
-          .always = 2 * unit.parameters + (recompute ? unit.kept : 0)};
+  return {.seconds = group.seconds() + (recompute ? group.forward : 0),
+          .parameters = group.parameters,
+          .in_flight = recompute ? 0 : group.kept,
+          .always = 2 * group.parameters + (recompute ? group.kept : 0)};
 }
 
-PiperChoice choice_of(const PiperModel& model, const CostGraph& costs, std::size_t unit, int number) {
-  const int l = model.graph.units[unit].layers.front();
+PiperChoice choice_of(const PiperModel& model, const CostGraph& costs, std::size_t group, int number) {
+  const int l = model.graph.groups[group].layers.front();
   const LayerCost& layer = costs.layers[static_cast<std::size_t>(l)];
   const LayerVariant& v = layer.variants[static_cast<std::size_t>(number)];
   PiperChoice choice{.variant = number,
@@ -30,12 +30,12 @@ PiperChoice choice_of(const PiperModel& model, const CostGraph& costs, std::size
                      .parameters = static_cast<double>(v.parameters.value),
                      .in_flight = static_cast<double>(v.in_flight.value),
                      .always = static_cast<double>(v.always.value)};
-  for (const int e : model.in_edges[unit]) {
+  for (const int e : model.in_edges[group]) {
     const auto input = std::ranges::find(layer.inputs, model.graph.edges[static_cast<std::size_t>(e)].producer);
     const auto n = static_cast<std::size_t>(input - layer.inputs.begin());
     choice.in_sync.push_back(v.input_sync.empty() ? 0 : static_cast<double>(v.input_sync[n].value));
   }
-  for (const int e : model.out_edges[unit]) {
+  for (const int e : model.out_edges[group]) {
     const auto found = v.output_sync.find(model.graph.edges[static_cast<std::size_t>(e)].consumer);
     choice.out_sync.push_back(found == v.output_sync.end() ? 0 : static_cast<double>(found->second.value));
   }
@@ -45,41 +45,41 @@ PiperChoice choice_of(const PiperModel& model, const CostGraph& costs, std::size
 }  // namespace
 
 PiperModel piper_model(const CostGraph& costs, const PiperOptions& options) {
-  PiperModel model{.graph = units_of(costs)};
-  const std::size_t n = model.graph.units.size();
+  PiperModel model{.graph = layer_groups(costs)};
+  const std::size_t n = model.graph.groups.size();
   model.in_edges.resize(n);
   model.out_edges.resize(n);
   for (std::size_t e = 0; e < model.graph.edges.size(); ++e) {
     model.out_edges[static_cast<std::size_t>(model.graph.edges[e].from)].push_back(static_cast<int>(e));
     model.in_edges[static_cast<std::size_t>(model.graph.edges[e].to)].push_back(static_cast<int>(e));
   }
-  const auto variants = [&](std::size_t u) -> const std::vector<LayerVariant>& {
+  const auto variants = [&](std::size_t g) -> const std::vector<LayerVariant>& {
     static const std::vector<LayerVariant> none;
-    const auto& layers = model.graph.units[u].layers;
+    const auto& layers = model.graph.groups[g].layers;
     return layers.size() == 1 ? costs.layers[static_cast<std::size_t>(layers[0])].variants : none;
   };
   std::set<int> tensors{1};
   bool has_variants = false;
-  for (std::size_t u = 0; u < n; ++u)
-    for (const LayerVariant& v : variants(u)) {
+  for (std::size_t g = 0; g < n; ++g)
+    for (const LayerVariant& v : variants(g)) {
       has_variants = true;
       if (options.tensor_parallel && v.tensor <= options.devices) tensors.insert(v.tensor);
     }
   for (const int tensor : tensors) model.modes.push_back({.tensor = tensor});
   if (options.recompute && !has_variants) model.modes.insert(model.modes.begin() + 1, {.tensor = 1, .recompute = true});
   for (const auto& [tensor, recompute] : model.modes) {
-    auto& of_units = model.choices.emplace_back(n);
-    for (std::size_t u = 0; u < n; ++u) {
-      const auto& published = variants(u);
+    auto& of_groups = model.choices.emplace_back(n);
+    for (std::size_t g = 0; g < n; ++g) {
+      const auto& published = variants(g);
       for (std::size_t i = 0; i < published.size(); ++i) {
-        if (published[i].tensor == tensor && (options.recompute || !recomputes(published[i])))
-          of_units[u].push_back(choice_of(model, costs, u, static_cast<int>(i)));
+        if (published[i].tensor == tensor && (options.recompute || !published[i].recompute))
+          of_groups[g].push_back(choice_of(model, costs, g, static_cast<int>(i)));
       }
       if (published.empty() && tensor == 1) {
-        PiperChoice choice = plain_choice(model.graph.units[u], recompute);
-        choice.in_sync.resize(model.in_edges[u].size());
-        choice.out_sync.resize(model.out_edges[u].size());
-        of_units[u].push_back(choice);
+        PiperChoice choice = plain_choice(model.graph.groups[g], recompute);
+        choice.in_sync.resize(model.in_edges[g].size());
+        choice.out_sync.resize(model.out_edges[g].size());
+        of_groups[g].push_back(choice);
       }
     }
   }
@@ -89,7 +89,7 @@ PiperModel piper_model(const CostGraph& costs, const PiperOptions& options) {
 double received_bytes(const PiperModel& model, std::span<const int> edges) {
   std::map<int, double> values;
   for (const int e : edges) {
-    const UnitEdge& edge = model.graph.edges[static_cast<std::size_t>(e)];
+    const LayerGroupEdge& edge = model.graph.edges[static_cast<std::size_t>(e)];
     double& bytes = values[edge.producer];
     bytes = std::max(bytes, edge.bytes);
   }
@@ -121,26 +121,26 @@ double piper_seconds(const CostGraph& costs, const PiperOptions& options, const 
     const int y = (later + stage.data - 1) / stage.data;
     later -= stage.data;
     double compute = 0, bytes = 0, parameters = 0, memory = 0;
-    for (std::size_t u = 0; u < model.graph.units.size(); ++u) {
-      const int l = model.graph.units[u].layers.front();
+    for (std::size_t g = 0; g < model.graph.groups.size(); ++g) {
+      const int l = model.graph.groups[g].layers.front();
       if (stage_of[static_cast<std::size_t>(l)] != static_cast<int>(s)) continue;
       const auto place = std::ranges::find(stage.layers, l) - stage.layers.begin();
       const auto choice =
-          std::ranges::find(choices[u], stage.variants[static_cast<std::size_t>(place)], &PiperChoice::variant);
-      if (choice == choices[u].end()) return kNever;
+          std::ranges::find(choices[g], stage.variants[static_cast<std::size_t>(place)], &PiperChoice::variant);
+      if (choice == choices[g].end()) return kNever;
       compute += choice->seconds;
       parameters += choice->parameters;
       memory += choice->in_flight * y + choice->always;
       const auto cut = [&](const std::vector<int>& edges, const std::vector<double>& sync) {
         for (std::size_t i = 0; i < edges.size(); ++i) {
-          const UnitEdge& e = model.graph.edges[static_cast<std::size_t>(edges[i])];
+          const LayerGroupEdge& e = model.graph.edges[static_cast<std::size_t>(edges[i])];
           if (stage_of[static_cast<std::size_t>(e.producer)] != stage_of[static_cast<std::size_t>(e.consumer)])
             bytes += 2 * (e.bytes + sync[i]);
         }
       };
-      cut(model.in_edges[u], choice->in_sync);
-      cut(model.out_edges[u], choice->out_sync);
-      for (const int e : model.in_edges[u]) {
+      cut(model.in_edges[g], choice->in_sync);
+      cut(model.out_edges[g], choice->out_sync);
+      for (const int e : model.in_edges[g]) {
         const int producer = model.graph.edges[static_cast<std::size_t>(e)].producer;
         if (stage_of[static_cast<std::size_t>(producer)] != static_cast<int>(s)) incoming.push_back(e);
       }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 
+#include "baselines/piper/piper_model.h"
 #include "harness/base/expect_error.h"
 #include "harness/plan/plan_test_support.h"
 #include "harness/plan/search.h"
@@ -14,10 +15,10 @@
 namespace sluice {
 namespace {
 
-// One variant a layer: as the cases of specs/planners.md, section 2.5.
+// One variant a layer, as in the cases PI-1 to PI-5, whose results are those of the authors' program.
 void give_variant(LayerCost& layer, int tensor, double factor, double in_flight, double always, double parameters,
-                  const std::string& id = "vanilla") {
-  LayerVariant v{.tensor = tensor, .id = id};
+                  bool recompute = false) {
+  LayerVariant v{.tensor = tensor, .id = recompute ? "activation recomp" : "vanilla", .recompute = recompute};
   v.seconds = (layer.forward + layer.input_gradient + layer.weight_gradient) * factor;
   v.parameters = Bytes(static_cast<std::int64_t>(parameters));
   v.in_flight = Bytes(static_cast<std::int64_t>(in_flight));
@@ -86,7 +87,7 @@ TEST(PiperSearchTest, OneDeviceTakesItAll) {  // PI-5
 
 TEST(PiperSearchTest, RecomputesWhereMemoryIsShort) {
   CostGraph costs = piper_chain({3, 3}, {0, 0}, 10, 0, {0});
-  for (LayerCost& layer : costs.layers) give_variant(layer, 1, 4.0 / 3, 1, 0, 0, "activation recomp");
+  for (LayerCost& layer : costs.layers) give_variant(layer, 1, 4.0 / 3, 1, 0, 0, /*recompute=*/true);
   PiperOptions options{.devices = 1, .microbatches = 1, .bandwidth = 1, .memory = 11};
   const PiperResult result = piper_search(costs, options);
   EXPECT_DOUBLE_EQ(result.seconds, 7);  // one layer again
@@ -267,7 +268,7 @@ RC_GTEST_PROP(PiperSearchTest, IsAsGoodAsBruteForceOnSmallGraphs, ()) {
     const int variants = *rc::gen::inRange(1, 3);
     for (int v = 0; v < variants; ++v)
       give_variant(layer, 1, 1 + 0.3 * v, *rc::gen::inRange(0, 6) * (v ? 0.5 : 1), *rc::gen::inRange(0, 6),
-                   *rc::gen::inRange(0, 30), std::to_string(v));
+                   *rc::gen::inRange(0, 30));
     if (*rc::gen::inRange(0, 2)) give_variant(layer, 2, 0.6, 1, 1, 4);
     costs.layers.push_back(layer);
   }

@@ -13,7 +13,7 @@ namespace {
 
 std::vector<int> cut(std::vector<double> values, int blocks) { return block_partition(values, blocks); }
 
-TEST(BlockPartitionTest, TorchgpipesOwnResults) {  // specs/planners.md, section 5
+TEST(BlockPartitionTest, TorchgpipesOwnResults) {
   EXPECT_EQ(cut({1, 2, 3, 4, 5, 6}, 2), (std::vector{4, 2}));
   EXPECT_EQ(cut({0, 0}, 2), (std::vector{1, 1}));
   EXPECT_EQ(cut({6, 5, 4, 3, 2, 1}, 2), (std::vector{2, 4}));

@@ -20,13 +20,13 @@
 
 namespace sluice {
 
-static std::vector<int> balance_of(const UnitGraph& graph, int stages, const std::string& by) {
+static std::vector<int> balance_of(const LayerGroupGraph& graph, int stages, const std::string& by) {
   std::vector<double> values;
-  for (const Unit& unit : graph.units)
-    values.push_back(by == "size" ? unit.kept + 2 * unit.parameters : std::floor(unit.seconds() * 1e6));
+  for (const LayerGroup& group : graph.groups)
+    values.push_back(by == "size" ? group.kept + 2 * group.parameters : std::floor(group.seconds() * 1e6));
   if (by != "exact") return block_partition(values, stages);
   std::vector<double> prefix{0};
-  for (const Unit& unit : graph.units) prefix.push_back(prefix.back() + unit.seconds());
+  for (const LayerGroup& group : graph.groups) prefix.push_back(prefix.back() + group.seconds());
   const std::vector<int> cuts = partition_chain(static_cast<int>(values.size()), stages, [&](int first, int last, int) {
     return prefix[static_cast<std::size_t>(last)] - prefix[static_cast<std::size_t>(first)];
   });
@@ -36,10 +36,10 @@ static std::vector<int> balance_of(const UnitGraph& graph, int stages, const std
 }
 
 static Plan torchgpipe_plan(const Problem& problem, const Options& options) {
-  const UnitGraph graph = units_of(problem.costs);
-  const int units = static_cast<int>(graph.units.size()), stages = problem.devices;
-  if (stages > units)
-    throw InputError("torchgpipe", std::to_string(stages) + " partitions of " + std::to_string(units) + " layers",
+  const LayerGroupGraph graph = layer_groups(problem.costs);
+  const int groups = static_cast<int>(graph.groups.size()), stages = problem.devices;
+  if (stages > groups)
+    throw InputError("torchgpipe", std::to_string(stages) + " partitions of " + std::to_string(groups) + " layers",
                      "use at most as many devices as layers");
   if (static_cast<std::size_t>(stages) > problem.cluster.devices.size())
     throw InputError(
@@ -52,10 +52,9 @@ static Plan torchgpipe_plan(const Problem& problem, const Options& options) {
     plan.stages.push_back({.layers = layers_of(graph, first, first + size), .devices = {DeviceId(plan.stages.size())}});
     first += size;
   }
-  SearchReport search{.objective_name = "slowest partition's seconds per micro-batch", .states = units};
+  plan.search = {.objective_name = "slowest partition's seconds per micro-batch", .states = groups};
   for (const StageCost& c : stage_costs(plan, problem.costs, problem.cluster))
-    search.objective = std::max(search.objective, (c.forward + c.input_gradient + c.weight_gradient).value);
-  report(plan, search);
+    plan.search.objective = std::max(plan.search.objective, (c.forward + c.input_gradient + c.weight_gradient).value);
   return plan;
 }
 

@@ -1,6 +1,6 @@
-// JsonReader: reads a JSON document that a person wrote. Every value is asked for by name and type;
-// what is missing, of the wrong type, out of range or left over becomes one InputError with file
-// and JSON pointer ("cluster.json: /devices/0/count: must be at least 1").
+// JsonReader: reads a JSON document that a person wrote. Every value is asked for by name and type; what is missing, of
+// the wrong type, out of range or left over becomes one InputError with file and JSON pointer ("cluster.json:
+// /devices/0/count: must be at least 1").
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,6 +1,5 @@
-// Options of a system: declared with defaults, given as text ("key=value"), resolved once with
-// every error found there. A resolved Options holds a valid value for every declared option and
-// nothing else.
+// Options of a system: declared with defaults, given as text ("key=value"), resolved once with every error found there.
+// A resolved Options holds a valid value for every declared option and nothing else.
 #pragma once
 
 #include <map>
@@ -33,8 +32,7 @@ class Options {
 
 inline const std::vector<std::string> kYesNo = {"yes", "no"};
 
-// Throws InputError at `where` for an unknown option (with a suggestion) or a value it may not
-// have.
+// Throws InputError at `where` for an unknown option (with a suggestion) or a value it may not have.
 Options resolve_options(std::span<const OptionSpec> specs, const std::map<std::string, std::string>& given,
                         const std::string& where);
 

@@ -24,7 +24,7 @@ struct TuneSpec {
   int epochs = 0, steps = 0;           // of a candidate; one of them
 };
 
-// The learning rate over a run, as a factor of the optimizer's (harness/train/learning_rate.h). Updates are the run's.
+// The learning rate over a run, as a factor of the optimizer's. Updates are the run's.
 struct RateSchedule {
   RateScheduleKind kind = RateScheduleKind::constant;
   int every_epochs = 1;  // step: after so many epochs ...

@@ -9,7 +9,7 @@
 
 #include "harness/exec/session.h"
 #include "harness/pipeline/replicas.h"
-#include "harness/pipeline/weight_rule.h"
+#include "harness/pipeline/run_policy.h"
 
 namespace sluice {
 
@@ -60,7 +60,7 @@ enum class Purpose { measure, boundary, tune };
 // How the learning rate changes over a run (RateSchedule, case.h).
 enum class RateScheduleKind { constant, step, polynomial };
 
-using Leftover = WeightRule::Leftover;
+using Leftover = RunPolicy::Leftover;
 
 template <>
 struct Choices<Clock> {

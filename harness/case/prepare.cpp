@@ -11,8 +11,10 @@
 #include "harness/case/costs.h"
 #include "harness/case/profile_workload.h"
 #include "harness/case/real_executor.h"
+#include "harness/plan/make_plan.h"
 #include "harness/program/check_program.h"
 #include "harness/program/lowering.h"
+#include "harness/sim/latency_cluster.h"
 
 namespace sluice {
 
@@ -37,21 +39,21 @@ static Cluster this_machine(int ranks, DeviceKind kind) {
   return cluster;
 }
 
-// The case's costs for micro-batches of `micro_batch` samples. "profile" measures on the GPU where the ranks run on this
-// machine's GPUs, otherwise on the CPU.
+// The case's costs for micro-batches of `micro_batch` samples. "profile" measures on the GPU where the ranks run on the
+// GPUs of this machine, otherwise on the CPU.
 static CostGraph case_costs(const Prepared& p, const RunCase& c, std::int64_t micro_batch) {
   const bool on_gpu = c.cluster == kThisMachine && c.device == DeviceKind::cuda;
   return load_costs(c.costs, *p.workload, micro_batch, p.cluster.devices.front(),
                     on_gpu ? DeviceKind::cuda : DeviceKind::cpu);
 }
 
-// The costs of micro-batches of another size; kept in `larger` where the plan's stages take such.
+// The costs of micro-batches of another size than the case's, for plans whose stages take such.
 static CostGraph costs_at(const Prepared& p, const RunCase& c, std::int64_t micro_batch) {
   if (!is_cost_file(c.costs)) return case_costs(p, c, micro_batch);
-  return grouped_costs(p.costs, static_cast<int>(micro_batch / p.micro_batch));  // a file has one
+  return grouped_costs(p.costs, static_cast<int>(micro_batch / p.micro_batch));  // a file has one size only
 }
 
-// A plan of a system that accumulates may take other micro-batches than the case.
+// A plan of a system that accumulates gradients may take micro-batches of another size than the case.
 static void take_micro_batch_of_plan(const RunCase& c, Prepared& p) {
   if (p.plan.micro_batch == p.micro_batch) return;
   p.costs = costs_at(p, c, p.plan.micro_batch);
@@ -102,7 +104,7 @@ void adopt_pipeline(Prepared& p, const Plan& pipeline) {
   p.graph = stage_graph(p.plan, p.costs);
 }
 
-// PipelineReplicas and sharding of a case that the system cannot have.
+// Throws InputError where the system cannot be replicated or sharded as the case says.
 static void refuse_replicas(const RunCase& c, const System& system) {
   if (c.data_parallel == 1 && c.sharding == StageSharding::system) return;
   if (!system.synchronous)
@@ -133,7 +135,7 @@ Seconds simulated_update(const Prepared& p, const Program& program) {
   return Seconds(s.update_end.back() - s.update_end[s.update_end.size() - 2]);
 }
 
-// Of a plan that is being considered; infinite if it does not fit.
+// Seconds of an update under a plan that a planner considers; infinite if it does not fit into memory.
 static Seconds simulated_seconds(const Prepared& p, const RunCase& c, const Plan& plan) {
   Prepared candidate = p;
   adopt(candidate, c, plan);
@@ -143,25 +145,11 @@ static Seconds simulated_seconds(const Prepared& p, const RunCase& c, const Plan
   return simulated_update(candidate, program);
 }
 
-static StageMemory memory_of_layers(const ModelGraph& model, std::span<const Shape> shapes, std::span<const int> layers,
-                                    std::int64_t samples, int optimizer_tensors) {
-  Bytes weights;
-  for (const int l : layers) weights += Bytes(4 * parameter_count(model.layers[static_cast<std::size_t>(l)]));
-  const StageStash stash = stage_stash(model, shapes, layers, samples);
-  return {.weights = weights,
-          .gradients = weights,
-          .optimizer = weights * optimizer_tensors,
-          .stash = stash.forward,
-          .weight_stash = stash.weight,
-          .input = Bytes(0),
-          .boundary = boundary_values(model, shapes, layers, samples)};
-}
-
-// Published variants say by their names which of them recompute. A real stage does so as a whole.
+// A published variant recomputes one layer. A real stage does so as a whole.
 static bool has_recomputing_layer(const PlanStage& stage, const CostGraph& costs) {
   for (std::size_t i = 0; i < stage.variants.size(); ++i) {
     const LayerCost& layer = costs.layers[static_cast<std::size_t>(stage.layers[i])];
-    if (stage.variants[i] >= 0 && recomputes(layer.variants[static_cast<std::size_t>(stage.variants[i])])) return true;
+    if (stage.variants[i] >= 0 && layer.variants[static_cast<std::size_t>(stage.variants[i])].recompute) return true;
   }
   return false;
 }
@@ -182,7 +170,7 @@ Prepared prepare(const RunCase& c) {
   p.micro_batch = c.batch / c.microbatches;
   p.step_barrier = c.step == UpdateStart::barrier;
   p.costs = case_costs(p, c, p.micro_batch);
-  // One pipeline is planned, for the devices of the first if they lie one after the other.
+  // One replica is planned, for the devices that it would have if the replicas lay one after the other.
   const int replicas = c.data_parallel;
   Problem problem{p.costs, p.cluster, c.ranks / replicas, c.batch / replicas, c.microbatches / replicas, {}};
   problem.simulate = [&](const Plan& plan) { return simulated_seconds(p, c, plan); };
@@ -200,8 +188,8 @@ Prepared prepare(const RunCase& c) {
     };
   }
   const auto search_begin = std::chrono::steady_clock::now();
-  Plan plan = p.system->plan(problem, p.options);
-  plan.search_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - search_begin).count();
+  Plan plan = make_plan(*p.system, problem, p.options);
+  plan.search.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - search_begin).count();
   if (c.clock == Clock::wall)
     for (PlanStage& stage : plan.stages) {
       if (stage.tensor > 1)
@@ -214,7 +202,7 @@ Prepared prepare(const RunCase& c) {
   return p;
 }
 
-// Of one copy of the pipeline, with its share of the micro-batches.
+// What an order is made for: one replica of the pipeline with its share of the micro-batches.
 static ScheduleProblem schedule_problem(const Prepared& p, int microbatches, int epoch = 0) {
   const RankMap ranks = p.replicas.count == 1 ? p.ranks : ranks_of(p.pipeline);
   ScheduleProblem problem{p.graph, ranks.placement, static_cast<int>(ranks.devices.size()),
@@ -252,14 +240,13 @@ Sharding sharding_of(const Prepared& p, int microbatches) { return sharding_of(p
 Program make_program(const Prepared& p, int microbatches, int epoch) {
   const ScheduleProblem problem = schedule_problem(p, microbatches, epoch);
   const Schedule schedule = replicate(p.system->schedule(problem, p.options), p.replicas);
-  return checked(lower(schedule, p.graph, p.ranks.placement, rule_of(p, microbatches, epoch), sharding_of(p, problem)));
+  const WeightRule rule = rule_of(p, microbatches, epoch);
+  return checked(lower(schedule, p.graph, p.ranks.placement, rule, sharding_of(p, problem),
+                       {.leftover = p.leftover, .step_barrier = p.step_barrier && rule.synchronous()}));
 }
 
 WeightRule rule_of(const Prepared& p, int microbatches, int epoch) {
-  WeightRule rule = p.system->weights(schedule_problem(p, microbatches, epoch), p.options);
-  rule.leftover = p.leftover;
-  rule.step_barrier = p.step_barrier && rule.synchronous();
-  return rule;
+  return p.system->weights(schedule_problem(p, microbatches, epoch), p.options);
 }
 
 Theory make_theory(const Prepared& p, int microbatches) {
@@ -270,22 +257,9 @@ Theory make_theory(const Prepared& p, int microbatches) {
 }
 
 std::vector<StageMemory> stage_memory(const Prepared& p, const OptimizerSpec& optimizer, const WeightRule& rule) {
-  if (p.workload->model.layers.empty()) return profile_stage_memory(p.plan, p.costs, optimizer);
   const ModelGraph& model = p.workload->model;
-  const std::vector<Shape> shapes = model.shapes();
-  const std::vector<StageInterface> between =
-      interfaces(model, stage_of_layers(p.plan, model.layers.size()), static_cast<int>(p.plan.stages.size()));
-  std::vector<StageMemory> result;
-  for (std::size_t s = 0; s < p.plan.stages.size(); ++s) {
-    const PlanStage& stage = p.plan.stages[s];
-    const std::int64_t samples = stage.micros_per_op * p.micro_batch;
-    StageMemory m = memory_of_layers(model, shapes, stage.layers, samples,
-                                     optimizer.state_tensors() + delta_tensors(optimizer, rule, StageId(s)));
-    for (const int producer : between[s].receives)
-      if (producer >= 0) m.input += output_bytes(model, shapes, producer, samples);
-    result.push_back(m);
-  }
-  return result;
+  if (model.layers.empty()) return stage_memory(p.costs, p.plan, optimizer);
+  return stage_memory(model, p.plan, p.micro_batch, optimizer, rule);
 }
 
 std::string over_memory(const Prepared& p, const std::vector<RankMemory>& memory) {

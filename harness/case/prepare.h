@@ -1,5 +1,5 @@
-// Prepare: from a case to something that runs: costs, plan, ranks, and programs that have passed
-// the checker. `plan`, `schedule` and `run` all come through here.
+// From a case to what runs it: its costs, its plan, its ranks, and programs that have passed the checker. `sluice plan`
+// and `sluice run` both come through here.
 #pragma once
 
 #include <string>
@@ -22,29 +22,29 @@ struct Prepared {
   Options options;
   Cluster cluster;
   CostGraph costs;
-  Plan pipeline;  // what the planner made, and what orders are made for: one copy of the plan
+  Plan pipeline;  // of one data-parallel replica, as the planner made it; orders are made for it, too
   PipelineReplicas replicas;
   StageSharding sharding = StageSharding::system;
-  Plan plan;  // all copies
+  Plan plan;  // of all replicas
   RankMap ranks;
   StageGraph graph;
   double planning_seconds = 0;
-  std::int64_t micro_batch = 1;  // samples of one unit of the schedule
+  std::int64_t micro_batch = 1;  // samples
   int microbatches_per_update = 1;
-  WeightRule::Leftover leftover = WeightRule::Leftover::drop;
+  RunPolicy::Leftover leftover = RunPolicy::Leftover::drop;
   bool step_barrier = false;
 };
 
-// Fills in everything that follows from a pipeline for p.ranks / copies devices.
+// Fills in everything that follows from the plan of one replica.
 void adopt_pipeline(Prepared& p, const Plan& pipeline);
 
 // Throws InputError; the plan's memory is not checked here (see over_memory).
 Prepared prepare(const RunCase& c);
 
-// The program of one update (synchronous: microbatches are the update's) or of one drained run
-// (asynchronous). epoch: of the training.
+// The program of one update (synchronous systems: microbatches are the update's) or of one drained run (asynchronous
+// systems: all of the run's). epoch: of the training, from 0.
 Program make_program(const Prepared& p, int microbatches, int epoch = 0);
-// What the ranks of a stage divide among them.
+// What the data-parallel ranks of a stage divide among them.
 Sharding sharding_of(const Prepared& p, int microbatches);
 WeightRule rule_of(const Prepared& p, int microbatches, int epoch = 0);
 // For looking at a plan: the program that its updates repeat, and what one takes on the virtual

@@ -31,31 +31,4 @@ const ProfileWorkload* profile_workload(const std::string& name, const std::stri
   return entry.get();
 }
 
-std::vector<StageMemory> profile_stage_memory(const Plan& plan, const CostGraph& costs,
-                                              const OptimizerSpec& optimizer) {
-  std::vector<StageMemory> result;
-  const StageGraph graph = stage_graph(plan, costs);
-  for (const PlanStage& stage : plan.stages) {
-    StageMemory memory;
-    const StageId id(result.size());
-    for (const StageId before : graph.predecessors[id.index()]) memory.input += edge_bytes(plan, costs, before, id);
-    for (std::size_t i = 0; i < stage.layers.size(); ++i) {
-      const LayerCost& layer = costs.layers[static_cast<std::size_t>(stage.layers[i])];
-      if (stage.variants.empty() || layer.variants.empty()) {
-        memory.weights += layer.parameters;
-        memory.gradients += layer.parameters;
-        memory.optimizer += layer.parameters * optimizer.state_tensors();
-        memory.stash += layer.output;
-      } else {  // as published: what is always there beyond the weights is not told apart
-        const LayerVariant& v = layer.variants[static_cast<std::size_t>(stage.variants[i])];
-        memory.weights += std::min(v.parameters, v.always);
-        memory.gradients += v.always - std::min(v.parameters, v.always);
-        memory.stash += v.in_flight;
-      }
-    }
-    result.push_back(memory);
-  }
-  return result;
-}
-
 }  // namespace sluice

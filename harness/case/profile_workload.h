@@ -1,5 +1,5 @@
-// A workload that is a published profile: `sluice plan --workload FILE`. It has costs and no layers
-// to run, so it is for planners and the virtual clock's timing only.
+// A workload that is a published profile: `sluice plan --workload FILE`. It has costs but no layers that could run, so
+// it is for planners and the virtual clock's timing only.
 #pragma once
 
 #include <string>
@@ -23,9 +23,5 @@ struct ProfileWorkload {
 // process. costs: "raw" keeps the file's numbers as the authors' program takes them, anything else
 // makes them seconds and bytes. Throws InputError.
 const ProfileWorkload* profile_workload(const std::string& name, const std::string& costs);
-
-// Weights, gradients and optimizer state of every stage; activations from the variants the plan
-// chose, else from the layers' outputs.
-std::vector<StageMemory> profile_stage_memory(const Plan& plan, const CostGraph& costs, const OptimizerSpec& optimizer);
 
 }  // namespace sluice

@@ -55,8 +55,8 @@ TEST_F(ProfileWorkloadTest, IsReadOnce) {
 TEST_F(ProfileWorkloadTest, IsPlannedLikeAnyOther) {
   const Prepared p = prepare(plan_case("one_f_one_b"));
   EXPECT_EQ(p.costs.source, "PipeDream profile");
-  EXPECT_DOUBLE_EQ(p.plan.objective, 3);
-  EXPECT_GT(p.plan.search_seconds, 0);
+  EXPECT_DOUBLE_EQ(p.plan.search.objective, 3);
+  EXPECT_GT(p.plan.search.seconds, 0);
   const Program program = make_program(p, 4);
   EXPECT_EQ(program.rank_count(), 2u);
   const auto memory = stage_memory(p, {.momentum = 0.9}, program.rule);
@@ -79,7 +79,7 @@ TEST_F(ProfileWorkloadTest, TensorParallelVariantsAreOnlySimulated) {
     layer.variants = {
         {.id = "vanilla", .seconds = Seconds(1), .parameters = Bytes(10), .in_flight = Bytes(7), .always = Bytes(25)}};
   const PlanStage stage{.layers = {0, 1}, .devices = {DeviceId(0)}, .variants = {0, 0}};
-  const auto memory = profile_stage_memory({.stages = {stage}}, costs, {});
+  const auto memory = stage_memory(costs, Plan{.stages = {stage}}, {});
   EXPECT_EQ(memory[0].weights, Bytes(20));
   EXPECT_EQ(memory[0].gradients, Bytes(30));
   EXPECT_EQ(memory[0].stash, Bytes(14));
@@ -91,19 +91,20 @@ TEST_F(ProfileWorkloadTest, TensorParallelVariantsAreOnlySimulated) {
   EXPECT_EQ(prepare(c).plan.stages.size(), 2u);
   c.clock = Clock::wall;
   EXPECT_FALSE(prepare(c).plan.stages[0].recompute);
-  const auto change = [&](int tensor, const std::string& id) {
+  const auto change = [&](int tensor, const std::string& id, bool recompute) {
     for (LayerCost& layer : costs.layers) {
       layer.variants[0].tensor = tensor;
       layer.variants[0].id = id;
+      layer.variants[0].recompute = recompute;
     }
     c.workload = path_ + id + ".json";
     std::ofstream(c.workload) << to_json(costs).dump();
   };
   // A stage recomputes as a whole where a layer does, which real ranks can.
-  change(1, "activation recomp");
+  change(1, "activation recomp", true);
   EXPECT_TRUE(prepare(c).plan.stages[0].recompute);
   std::filesystem::remove(c.workload);
-  change(2, "sharded");
+  change(2, "sharded", false);
   EXPECT_EQ(error_of([&] { prepare(c); }),
             "piper: the plan shares layers between devices (tensor parallelism); that is simulated "
             "only: use the virtual clock, or tensor_parallel=no");
@@ -115,7 +116,7 @@ TEST_F(ProfileWorkloadTest, AStageThatRecomputesKeepsWhatItReceives) {
   const CostGraph& costs = profile_workload(path_, "analytic")->costs;
   const Plan plan{.stages = {{.layers = {0}, .devices = {DeviceId(0)}},
                              {.layers = {1}, .devices = {DeviceId(1)}, .recompute = true}}};
-  const auto memory = profile_stage_memory(plan, costs, {});
+  const auto memory = stage_memory(costs, plan, {});
   EXPECT_EQ(memory[0].input, Bytes(0));
   EXPECT_EQ(memory[1].input, costs.layers[0].output);
 }

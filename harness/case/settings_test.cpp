@@ -59,7 +59,7 @@ std::vector<json> other_values(const Setting& setting) {
       {"evaluations_per_epoch", 2},
       {"train", false},
       {"timeout_seconds", 2.5},
-      {"optimizer", {{"kind", "adam"}, {"learning_rate", 0.5}, {"schedule", {{"kind", "step"}, {"every_epochs", 2}}}}},
+      {"optimizer", {{"kind", "sgd"}, {"learning_rate", 0.5}, {"schedule", {{"kind", "step"}, {"every_epochs", 2}}}}},
       {"tune", {{"learning_rate", {0.1, 0.2}}, {"seed", 9}, {"steps", 5}}},
       {"inject_failure", {{"rank", 1}, {"update", 3}}}};
   if (setting.value.choices.empty()) return {values.at(setting.key)};

@@ -27,6 +27,11 @@ class WrappedHelp : public CLI::Formatter {
     return flag + wrapped(description_of(option)) + "\n";
   }
 
+  // Without the second of the two empty lines that CLI11 puts between groups.
+  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
+    return CLI::detail::find_and_replace(CLI::Formatter::make_help(app, name, mode), "\n\n\n", "\n\n");
+  }
+
   std::string make_option_opts(const CLI::Option* option) const override {
     return option->get_type_size() == 0 || option->get_type_name().empty() ? "" : " " + option->get_type_name();
   }
@@ -193,21 +198,14 @@ void add_run(CLI::App& app, Chosen& chosen) {
   add_settings(c, a);
   const std::string heading = "Running, of a sweep or a case";
   c->add_option("--out", a->out, "Records (default: results/runs/NAME.jsonl)")->type_name("FILE")->group(heading);
-  c->add_flag("--resume", a->resume,
-              "Skip cases, and candidates of a tuning, that have a result there (ok or diverged)")
-      ->group(heading);
-  c->add_option("--checkpoints", a->checkpoints,
-                "Keep the state of unfinished cases there, after each evaluation of a drained pipeline, and go on from "
-                "it")
+  c->add_flag("--resume", a->resume, "Skip what has a result there already (ok or diverged)")->group(heading);
+  c->add_option("--checkpoints", a->checkpoints, "Keep the state of unfinished cases there and go on from it")
       ->type_name("FOLDER")
       ->group(heading);
-  c->add_option("--shard", a->shard,
-                "Only every n-th case from the i-th, for job arrays; cases that share the tuning of their learning "
-                "rate stay together")
+  c->add_option("--shard", a->shard, "Every n-th case from the i-th, for job arrays; a tuning stays whole")
       ->type_name("i/n")
       ->group(heading);
-  c->add_flag("--dry-run", a->dry_run, "Check everything and list the cases with those of their tuning; run nothing")
-      ->group(heading);
+  c->add_flag("--dry-run", a->dry_run, "Check and list the cases, with those of tunings; run nothing")->group(heading);
   c->add_option("--inject-failure", a->inject_failure, "That rank fails in that update, to see what happens")
       ->type_name("RANK:UPDATE")
       ->group(heading);
@@ -222,6 +220,7 @@ void add_run(CLI::App& app, Chosen& chosen) {
       "\"epochs\": n} chooses each system's rate by a search of its own; \"purpose\": \"boundary\" with a\n"
       "list of rates and \"steps\" looks for the largest stable one. A run that diverges is a result: it\n"
       "does not make the exit code 1.\n"
+      "A checkpoint is kept after each evaluation of a drained pipeline.\n"
       "Over MPI, e.g. mpirun -n 4 sluice run --system 1f1b --workload fmnist_cnn --transport mpi: one\n"
       "process shows the progress and writes the records. Every case of a sweep runs on the first so many\n"
       "processes as it has ranks; a process that dies ends the job with a record of it, and --resume goes\n"
@@ -245,8 +244,12 @@ void add_report(CLI::App& app, Chosen& chosen) {
   const auto a = std::make_shared<ReportArguments>();
   CLI::App* c =
       add_command(app, chosen, "report", "Charts (SVG, PNG, PDF) and one offline report.html", report_command, a);
-  c->add_option("files", a->files, "JSONL files")->required()->type_name("");
-  c->add_option("--out", a->out, "Folder (default: plots/out/NAME)")->type_name("FOLDER");
+  c->add_option("files", a->files, "JSONL files; with --markdown, studies")->required()->type_name("");
+  c->add_option("--out", a->out, "Folder (default: plots/out/NAME; with --markdown, results/findings)")
+      ->type_name("FOLDER");
+  c->add_flag("--markdown", a->markdown,
+              "Write the page of each study (results/reference/NAME.json) from its reference records; JSONL files "
+              "beside one study replace its reference records first");
 }
 
 void add_export(CLI::App& app, Chosen& chosen) {

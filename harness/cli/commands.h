@@ -66,6 +66,7 @@ int compare_command(const CompareArguments& a);
 struct ReportArguments {
   std::vector<std::string> files;
   std::string out;
+  bool markdown = false;  // files: descriptions of studies, and records to replace the reference records of one
 };
 int report_command(const ReportArguments& a);
 

@@ -11,44 +11,40 @@
 
 namespace sluice {
 
-// A valid system to start from: GPipe's order, one stage a device. It builds and passes the
-// contract test as it is.
+// A valid system to start from: GPipe's order, one stage a device. It builds and passes the contract test as it is.
 static constexpr const char* kBaseline =
-    R"(// TITLE (authors, venue, year, arXiv number), section N: say here what is implemented, and draw the schedule.
-#include "harness/plan/chain_partition.h"
+    R"(// TITLE (authors, venue, year, arXiv), section N: what is implemented, and the schedule as the paper draws it.
+// p = 2, m = 2:
+//
+//   rank 0  F0 F1       B1 B0
+//   rank 1     F0 F1 B1 B0
+#include "harness/pipeline/orders.h"
 
 namespace sluice {{
 
 static Schedule {0}_schedule(const ScheduleProblem& problem, const Options&) {{
-  Schedule schedule{{.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(problem.ranks)),
-                    .microbatches = problem.microbatches}};
-  for (std::size_t s = 0; s < problem.graph.size(); ++s) {{
-    auto& ops = schedule.ranks[problem.placement.stages[s].front().index()];
-    for (int i = 0; i < problem.microbatches; ++i) ops.push_back(forward_op(static_cast<int>(s), i));
-    for (int i = 0; i < problem.microbatches; ++i) ops.push_back(backward_op(static_cast<int>(s), i));
+  Schedule schedule = empty_schedule(problem);
+  const int m = problem.microbatches;
+  for (int s = 0; s < problem.stages(); ++s) {{
+    auto& ops = schedule.ops(problem.rank_of(s));
+    for (int i = 0; i < m; ++i) ops.push_back(forward_op(s, i));
+    for (int i = m - 1; i >= 0; --i) ops.push_back(backward_op(s, i));
   }}
   return schedule;
 }}
 
 static Theory {0}_theory(const ScheduleProblem& problem, const Options&) {{
-  const auto p = static_cast<std::size_t>(problem.ranks);
-  return {{.bubble_ratio = static_cast<double>(problem.ranks - 1) / (problem.microbatches + problem.ranks - 1),
-          .in_flight = std::vector<int>(p, problem.microbatches),
-          .weight_versions = std::vector<int>(p, 1),
-          .staleness = std::vector<int>(p, 0)}};
+  Theory theory = flush_theory(problem.ranks);
+  theory.bubble_ratio = fill_drain_bubble(problem.ranks, problem.microbatches);
+  theory.in_flight.assign(problem.ranks, problem.microbatches);
+  return theory;
 }}
 
-extern const System {0};
-const System {0} = {{
+extern const System {0} = {{
     .name = "{0}",
-    .aliases = {{}},
     .title = "{0}",
     .citation = "authors, title, venue, year",
-    .synchronous = true,
-    .options = {{}},
-    .plan = [](const Problem& p, const Options&) {{ return balanced_chain(p, p.devices, "{0}"); }},
     .schedule = {0}_schedule,
-    .weights = [](const ScheduleProblem&, const Options&) {{ return WeightRule{{}}; }},
     .theory = {0}_theory,
 }};
 

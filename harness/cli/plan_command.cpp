@@ -12,7 +12,7 @@
 
 namespace sluice {
 
-// F, I and W of one op, which takes `samples`; what its first device holds at most.
+// A line a stage: the seconds of F, I and W for the samples of one op, and the most that its first device holds.
 static void print_stages(const Prepared& p, const std::vector<RankMemory>& memory) {
   const std::vector<StageCost> costs = stage_costs(p.plan, p.costs, p.cluster);
   std::vector<std::string> devices, layers;
@@ -55,7 +55,7 @@ int plan_command(const PlanArguments& a) {
   c.ranks = a.devices > 0 ? a.devices : static_cast<int>(cluster.devices.size());
   c.batch = a.batch > 0 ? a.batch : workload.batch;
   long micro_batch = a.micro_batch > 0 ? a.micro_batch : c.batch / workload.microbatches;
-  if (profile) {  // of one size only; an asynchronous system's batch is one of them
+  if (profile) {  // its micro-batches have one size; one of them is an asynchronous system's batch
     for (const std::string& warning : profile->warnings) fmt::print(stderr, "note: {}: {}\n", a.workload, warning);
     micro_batch = profile->costs.micro_batch;
     if (!system.synchronous && a.batch == 0) c.batch = micro_batch;
@@ -87,11 +87,11 @@ int plan_command(const PlanArguments& a) {
              c.microbatches, p.micro_batch, p.costs.source);
   print_stages(p, memory);
   fmt::print("\n{}\n", stage_picture(p.plan, p.graph));
-  const SearchReport search = search_report(p.plan);
+  const SearchReport& search = p.plan.search;
   fmt::print("planner's objective ({}): {}; simulated: {} per update, {:.4g} samples/s, bubble {:.1f} %\n",
              search.objective_name, to_text(Seconds(search.objective)), to_text(Seconds(update_seconds)),
              static_cast<double>(c.batch) / update_seconds, 100 * simulation.bubble.bubble_ratio);
-  fmt::print("states visited: {}; search: {}{}\n", search.states, to_text(Seconds(p.plan.search_seconds)),
+  fmt::print("states visited: {}; search: {}{}\n", search.states, to_text(Seconds(search.seconds)),
              search.complete ? "" : " (cut short)");
   return 0;
 }

@@ -57,8 +57,7 @@ nlohmann::json case_json(const RunArguments& a) {
 
 const std::string kCommandLine = "command line";
 
-// "command line: /ranks: is 0" names the JSON that the flags were made into; the user wrote
-// --ranks.
+// "command line: /ranks: is 0" names the JSON that the flags were made into; the user wrote --ranks.
 InputError in_flags(const InputError& error) {
   const std::string text = error.what(), prefix = kCommandLine + ": /";
   if (!text.starts_with(prefix)) return error;
@@ -68,7 +67,7 @@ InputError in_flags(const InputError& error) {
   return {key == "options" ? "--set" : flag_of_key(key), text.substr(colon + 2)};
 }
 
-// --seed for a whole sweep: cases that differed in their seed only have become one.
+// --seed for a whole sweep: cases that differ in nothing but their seed become one.
 void set_seed(Sweep& sweep, const std::string& text) {
   std::uint64_t seed = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
@@ -127,14 +126,14 @@ void inject_failure(Sweep& sweep, const std::string& text) {
   }
 }
 
-// As run_sweep; however it ends, the other processes are sent home.
+// As run_sweep; however it ends, the other processes are told that no case follows.
 SweepResult run_over_mpi(Job& job, const std::vector<RunCase>& cases, const SweepOptions& options) {
   try {
     SweepResult result =
         run_sweep(cases, options, [&](const RunCase& c, const RunHooks& hooks) { return job.run(c, hooks); });
     job.dismiss();
     return result;
-  } catch (const AgreedError&) {  // they threw it too
+  } catch (const AgreedError&) {  // the other processes threw it, too
     throw;
   } catch (...) {
     job.dismiss();
@@ -149,8 +148,8 @@ Sweep chosen_sweep(const RunArguments& a) {
   return sweep;
 }
 
-// The job of an MPI launch, if the sweep has a use for one; then all its processes read the same
-// sweep, or say together what is wrong with it.
+// The MPI job that this process was started in, if a case of the sweep runs over MPI; then all of the job's processes
+// read the same sweep, or agree on one error.
 std::unique_ptr<Job> job_for(const RunArguments& a, Sweep& sweep) {
   const Launch launch = launch_from_environment();
   std::optional<InputError> error;
@@ -159,13 +158,13 @@ std::unique_ptr<Job> job_for(const RunArguments& a, Sweep& sweep) {
   } catch (const InputError& e) {
     error = e;
   }
-  // Before the job is joined: this process may make place for sluice-cuda.
+  // Before the job begins: sluice-cuda may take this process over.
   if (!error && !a.dry_run && std::ranges::count(sweep.cases, DeviceKind::cuda, &RunCase::device) > 0)
     need_device(DeviceKind::cuda);
   const bool over_mpi = std::ranges::any_of(sweep.cases, runs_as_processes);
-  const bool together_wrong = error && launch.size > 1 && mpi_built() && a.shard.empty();
+  const bool all_are_wrong = error && launch.size > 1 && mpi_built() && a.shard.empty();
   std::unique_ptr<Job> job;
-  if ((over_mpi || together_wrong) && !a.dry_run) job = std::make_unique<Job>();
+  if ((over_mpi || all_are_wrong) && !a.dry_run) job = std::make_unique<Job>();
   agree_on_error(job ? &job->processes() : nullptr, [&] {
     if (error) throw *error;
   });

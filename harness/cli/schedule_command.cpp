@@ -2,16 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "harness/base/error.h"
+#include "harness/cli/chrome_trace.h"
 #include "harness/cli/commands.h"
 #include "harness/pipeline/system.h"
 #include "harness/plan/uniform_chain.h"
 #include "harness/program/check_program.h"
 #include "harness/program/lowering.h"
 #include "harness/program/schedule_picture.h"
+#include "harness/sim/latency_cluster.h"
 #include "harness/sim/memory.h"
 #include "harness/sim/simulate.h"
 
@@ -51,67 +52,6 @@ nlohmann::json number(double v) {
   return v == std::round(v) ? nlohmann::json(static_cast<std::int64_t>(v)) : nlohmann::json(v);
 }
 
-// Chrome's format: a row of ops a rank, and what it holds, in micro-batches of one stage. Gathers
-// and reductions, which cost nothing here, are marks where they stand.
-void write_trace(const std::string& file, const Trace& trace, const Placement& placement,
-                 const std::vector<RankCollectives>& collectives) {
-  nlohmann::json events = nlohmann::json::array();
-  // Those of op `op`, from `next` on, which are in the order of the ops.
-  const auto mark = [&](const char* what, const std::vector<Collective>& all, std::size_t& next, std::size_t op,
-                        std::size_t rank, double when) {
-    for (; next < all.size() && all[next].op == op; ++next)
-      events.push_back({{"name", fmt::format("{} {}", what, all[next].stage.value)},
-                        {"ph", "i"},
-                        {"s", "t"},
-                        {"pid", 0},
-                        {"tid", rank},
-                        {"ts", when * 1e6}});
-  };
-  for (std::size_t r = 0; r < trace.ranks.size(); ++r) {
-    const std::string name = "rank " + std::to_string(r);
-    events.push_back({{"name", "thread_name"}, {"ph", "M"}, {"pid", 0}, {"tid", r}, {"args", {{"name", name}}}});
-    int until_input_gradient = 0, until_weight_gradient = 0;
-    std::size_t op = 0;  // of the schedule's list, which has no recomputations and steps
-    std::size_t gather = 0, reduction = 0;
-    for (std::size_t k = 0; k < trace.ranks[r].size(); ++k) {
-      const TraceEvent& e = trace.ranks[r][k];
-      if (is_scheduled(e.instruction.opcode)) {
-        mark("gather", collectives[r].gathers, gather, op, r, e.start);
-        mark("reduce", collectives[r].reductions, reduction, op, r, e.end);
-        ++op;
-      }
-      events.push_back({{"name", to_text(e.instruction)},
-                        {"ph", "X"},
-                        {"pid", 0},
-                        {"tid", r},
-                        {"ts", e.start * 1e6},
-                        {"dur", (e.end - e.start) * 1e6}});
-      if (e.instruction.overlapped)
-        events.back()["args"] = {{"overlapped with", to_text(trace.ranks[r].at(k + 1).instruction)}};
-      const Opcode opcode = e.instruction.opcode;
-      if (!is_scheduled(opcode)) continue;
-      until_input_gradient += opcode == Opcode::forward;
-      until_input_gradient -= opcode == Opcode::backward || opcode == Opcode::input_gradient;
-      // Where W runs on another rank, what it reads is there from I on.
-      const bool is_here = !placement.has_weight_gradient_rank(e.instruction.stage);
-      until_weight_gradient += is_here && opcode == Opcode::input_gradient;
-      until_weight_gradient -= is_here && opcode == Opcode::weight_gradient;
-      // A forward makes its activations while it runs, the others let go of theirs at their end.
-      events.push_back(
-          {{"name", name + " holds"},
-           {"ph", "C"},
-           {"pid", 0},
-           {"ts", (opcode == Opcode::forward ? e.start : e.end) * 1e6},
-           {"args",
-            {{"for the input gradient", until_input_gradient}, {"for the weight gradient", until_weight_gradient}}}});
-    }
-  }
-  std::ofstream out(file);
-  out << nlohmann::json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump() << "\n";
-  out.flush();
-  if (!out) throw InputError("--trace", "'" + file + "' cannot be written");
-}
-
 }  // namespace
 
 // The system's options; --chunks is the option of that name, where there is one.
@@ -136,7 +76,7 @@ static Options options_of(const System& system, const ScheduleArguments& a) {
   return options;
 }
 
-// Seconds of an update when others come before and after it, without and with a barrier between.
+// Seconds of an update when others come before and after it, without and with a barrier between updates.
 struct Repeated {
   double free = 0, barrier = 0;
 };
@@ -168,18 +108,16 @@ int schedule_command(const ScheduleArguments& a) {
   Repeated repeated;
   if (system.synchronous && !a.json) {
     repeated.free = s.update_end[2] - s.update_end[1];
-    WeightRule rule = system.weights(problem, options);
-    rule.step_barrier = true;
-    repeated.barrier = simulate(lower(schedule, problem.graph, problem.placement, rule), {problem.costs, {}}, cluster,
-                                uniform.devices, {.trace = false})
-                           .end;
+    const Program with_barrier =
+        lower(schedule, problem.graph, problem.placement, program.rule, program.sharding, {.step_barrier = true});
+    repeated.barrier = simulate(with_barrier, {problem.costs, {}}, cluster, uniform.devices, {.trace = false}).end;
   }
   const std::vector<RankPeak> peak = peaks(schedule);
   const Theory theory = system.theory(problem, options);
   if (!theory.note.empty()) fmt::print(stderr, "sluice: {}: {}\n", system.name, theory.note);
   const std::vector<RankCollectives> collective =
       collectives(schedule, system.sharding ? system.sharding(problem, options) : Sharding{});
-  if (!a.trace.empty()) write_trace(a.trace, s.trace, problem.placement, collective);
+  if (!a.trace.empty()) write_chrome_trace(a.trace, s.trace, problem.placement, collective);
   if (a.json) {
     nlohmann::json lists = nlohmann::json::object(), idle = nlohmann::json::array(),
                    in_flight = nlohmann::json::array(), until_w = nlohmann::json::array();
@@ -210,7 +148,7 @@ int schedule_command(const ScheduleArguments& a) {
     return 0;
   }
   if (a.text) {
-    fmt::print("{}", draw_grid(s.trace));
+    fmt::print("{}", draw_schedule(s.trace));
   } else {
     fmt::print("{}", to_text(schedule));
   }
@@ -220,12 +158,12 @@ int schedule_command(const ScheduleArguments& a) {
     fmt::print("one update after another: {:g} each with step=free, {:g} with step=barrier\n", repeated.free,
                repeated.barrier);
   if (theory.bubble_ratio) fmt::print("by formula at F = I = W, without latency: {:.4f}\n", *theory.bubble_ratio);
-  // With recomputation most that are in flight are a stage's input only.
+  // With recomputation most micro-batches that are in flight hold a stage's input only.
   const std::vector<RankMemory> whole =
       memory(program, std::vector<StageMemory>(problem.graph.size(), {.stash = Bytes(1), .weight_stash = Bytes(1)}));
   for (std::size_t r = 0; r < peak.size() && r < 64; ++r) {
     fmt::print("rank {:<3} idle {:g}, peak {} in flight", r, s.bubble.idle[r], peak[r].in_flight);
-    // (Where W runs on another rank, what waits for it does so there.)
+    // (Where W runs on another rank, the micro-batches that wait for it are there.)
     if (peak[r].until_weight_gradient != peak[r].in_flight && problem.placement.weight_gradient_ranks.empty())
       fmt::print(", {} with those that wait for W", peak[r].until_weight_gradient);
     if (program.rule.recompute != WeightRule::Recompute::none)

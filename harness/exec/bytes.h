@@ -1,5 +1,5 @@
-// Values as bytes, for messages between processes of one job: the same program on every machine, so
-// the same layout; nothing of this is stored.
+// Values as bytes, for messages between the processes of one job. Every machine runs the same program, so the layout is
+// the same; nothing of this is stored.
 #pragma once
 
 #include <cstdint>

@@ -19,17 +19,16 @@ using Clock = std::chrono::steady_clock;
 
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// A rank's time: seconds since the common start, or marks of its device until tell() exchanges
-// them.
+// A rank's time: seconds since the common start; on a device, numbers of marks, which seconds_of() converts.
 struct RankClock {
   Clock::time_point start;
   DeviceClock* device;
   double now() const { return device ? device->mark() : since(start); }
-  double tell(double time) const { return device ? device->seconds(time) : time; }
+  double seconds_of(double time) const { return device ? device->seconds(time) : time; }
 };
 
-// Ends a run early: keeps what went wrong first (later failures are its consequences), wakes the
-// ranks that wait for a message, and tells the ones that compute, which look between instructions.
+// Ends a run early: keeps the first failure (later ones are its consequences), wakes the ranks that wait for a message,
+// and sets a flag that the ranks that compute read between instructions.
 class Stop {
  public:
   explicit Stop(Transport& transport) : transport_(transport) {}
@@ -58,9 +57,9 @@ class Stop {
     const std::lock_guard lock(mutex_);
     return failure_.has_value();
   }
-  // A rank of another process has stopped the run; why comes with the results.
-  void follow() { requested_.store(true); }
-  // Of several processes: what went wrong first anywhere is what went wrong.
+  // A rank of another process has stopped the run; the reason comes with the results.
+  void request() { requested_.store(true); }
+  // Of several processes, the first failure of any is the run's.
   RunOutcome outcome() const { return {failure_, since_start_, diverged_}; }
   void adopt(const RunOutcome& first) {
     failure_.reset();
@@ -88,7 +87,7 @@ class Stop {
   double since_start_ = 0;  // of failure_
 };
 
-// Stops the run when it takes too long or somebody cancels it; asks whether another process has.
+// Stops the run when it takes too long, somebody cancels it, or another process has stopped it.
 class Watchdog {
  public:
   Watchdog(const ExecuteOptions& options, Stop& stop, Transport& transport) {
@@ -99,7 +98,7 @@ class Watchdog {
       while (!done_) {
         changed_.wait_for(lock, std::chrono::milliseconds(50));
         if (done_) return;
-        if (transport.stopped()) stop.follow();
+        if (transport.stopped()) stop.request();
         if (options.cancel && options.cancel->load()) {
           stop.now(RunStopped::Kind::cancelled, std::nullopt, "interrupted");
         } else if (options.timeout && since(start) > options.timeout->value) {
@@ -128,13 +127,13 @@ class Watchdog {
   std::thread thread_;
 };
 
-// Place of a rank among a stage's replicas.
+// The place of a rank among the replicas of a stage.
 int member_of(const Program& program, StageId stage, Rank rank) {
   const auto& ranks = program.placement.stages[stage.index()];
   return static_cast<int>(std::ranges::find(ranks, rank) - ranks.begin());
 }
 
-// The sums of the stage's reduce-scatters, in their order, until only so many are left.
+// Gives the worker the sums of the stage's posted reduce-scatters, in their order, until only `left` of them remain.
 void take_reduced(StageId stage, int member, Transport& transport, Worker& worker, int left) {
   while (const void* const sum = transport.take_reduced(stage.value, member, left)) worker.add_reduced(stage, sum);
 }
@@ -254,12 +253,12 @@ Execution execute(const Program& program, Transport& transport, const std::vecto
       }
       results[r].end = clock.now();
       workers[r]->end_run();
-      results[r].end = clock.tell(results[r].end);
+      results[r].end = clock.seconds_of(results[r].end);
     });
     if (clock.device && !stop.failed())
       guarded(r, [&] {
-        for (double& end : results[r].update_end) end = clock.tell(end);
-        for (TraceEvent& e : results[r].trace) e.start = clock.tell(e.start), e.end = clock.tell(e.end);
+        for (double& end : results[r].update_end) end = clock.seconds_of(end);
+        for (TraceEvent& e : results[r].trace) e.start = clock.seconds_of(e.start), e.end = clock.seconds_of(e.end);
       });
   };
   {

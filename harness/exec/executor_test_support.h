@@ -77,10 +77,9 @@ struct FakeOptions {
   std::size_t slice = 3;                 // elements of one member's, of a sharded stage
 };
 
-// Keeps a log of every call and checks what it is handed. A stage's "gradient" is the sum of its
-// micro-batches' numbers (from 1), so after a reduction every replica must hold the sum of all. Of
-// a sharded stage, slice k of the weights says "member k, after so many steps", and slice k of the
-// gradient is k + 1 times the sum.
+// Keeps a log of every call and checks what it is handed. A stage's "gradient" is the sum of its micro-batches' numbers
+// (from 1), so after a reduction every replica must hold the sum of all. Of a sharded stage, slice k of the weights
+// says "member k, after so many steps", and slice k of the gradient is k + 1 times the sum.
 class FakeWorker : public Worker {
  public:
   FakeWorker(Rank rank, const FakeOptions& options) : rank_(rank), options_(options) {}
@@ -316,10 +315,9 @@ inline Program data_parallel(int ranks, int micros) {
   return lower(schedule, chain(1), placement, WeightRule{});
 }
 
-// A random stage DAG on random ranks, some stages replicated, some backwards split, in an order
-// drawn op by op from those whose inputs are done: free of deadlock by construction and unlike
-// anything a system would do. None: the draw reduces two stages in different orders, and lower()
-// rightly refuses it.
+// A random stage DAG on random ranks, some stages replicated, some backwards split, in an order drawn op by op from
+// those whose inputs are done: free of deadlock by construction and unlike anything a system would do. None: the draw
+// reduces two stages in different orders, and lower() rightly refuses it.
 inline std::optional<Program> random_program(std::mt19937& random) {
   const auto draw = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   const int stages = 1 + draw(7), ranks = 1 + draw(6), micros = 1 + draw(9);

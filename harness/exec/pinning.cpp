@@ -48,7 +48,7 @@ std::vector<int> assign_cores(const std::vector<UsableCores>& ranks) {
 
 namespace {
 
-// Read once; what it says does not change while a process lives.
+// Read once: it does not change while a process lives.
 hwloc_topology_t topology() {
   static const hwloc_topology_t loaded = [] {
     hwloc_topology_t t = nullptr;
@@ -71,7 +71,7 @@ hwloc_obj_type_t core_type() {
   return hwloc_get_nbobjs_by_type(topology(), HWLOC_OBJ_CORE) > 0 ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
 }
 
-// What of a core the process may use.
+// The processing units of a core that this process may use.
 void usable_part(int core, Bitmap& part) {
   Bitmap process;
   if (hwloc_get_cpubind(topology(), process.set, HWLOC_CPUBIND_PROCESS) != 0)
@@ -88,7 +88,7 @@ std::string list_of(const Bitmap& cpus) {
   return result;
 }
 
-// The same for all processes of one running system and no others.
+// A name that all processes on this running operating system share, and no others.
 std::string this_machine() {
   std::string id;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> id;

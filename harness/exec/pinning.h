@@ -1,6 +1,6 @@
-// Pinning: every rank on a core of its own, through hwloc, so that the system moves none and two
-// never share one. Ranks take the cores in hwloc's order, in which neighbours share caches and
-// memory. A build without hwloc refuses.
+// Pinning: every rank on a core of its own, through hwloc, so that the operating system moves no rank and no two share
+// a core. Ranks take the cores in hwloc's order, in which neighbours share caches and memory. A build without hwloc
+// refuses.
 #pragma once
 
 #include <memory>
@@ -15,15 +15,14 @@ namespace sluice {
 bool hwloc_built();
 std::string hwloc_library();  // "hwloc 2.9.0"; "" without
 
-// What a rank may be put on: a machine, and its cores, by hwloc's numbers, that the rank's process
-// may use.
+// Where a rank may run: a machine, and those of its cores, by hwloc's numbers, that the rank's process may use.
 struct UsableCores {
   std::string machine;
   std::vector<int> cores;
 };
 
-// Per rank a core, none of a machine twice. A launcher that binds processes gives each its own
-// cores, or all the same: who has fewest chooses first. Throws InputError: there are too few.
+// A core per rank, no core of a machine twice. A launcher that binds processes gives each its own cores, or all of them
+// the same: the rank with the fewest usable cores chooses first. Throws InputError: there are too few cores.
 std::vector<int> assign_cores(const std::vector<UsableCores>& ranks);
 
 class Pinning {
@@ -31,13 +30,13 @@ class Pinning {
   virtual ~Pinning() = default;
   // Puts the calling thread on the core of a rank of this process. Throws std::runtime_error.
   virtual void bind(Rank rank) const = 0;
-  // Per rank its core's processing units, as its system numbers them: "3", with two threads a core
+  // Per rank, the processing units of its core as its operating system numbers them: "3", with two threads per core
   // "3,19".
   virtual const std::vector<std::string>& cpus() const = 0;
 };
 
-// For `ranks` ranks of this process, or one in each member of a process group (then collective). Throws
-// InputError: built without hwloc, or fewer cores than ranks.
+// For `ranks` ranks of this process, or one in each member of a process group (then collective). Throws InputError:
+// built without hwloc, or fewer cores than ranks.
 std::unique_ptr<Pinning> pin_to_cores(int ranks, ProcessGroup* processes);
 
 }  // namespace sluice

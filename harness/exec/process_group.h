@@ -1,7 +1,6 @@
-// ProcessGroup: the processes that run one program together, process r rank r of it. What they need besides
-// a program's own messages (transport.h): to agree on something, to collect results, to move what
-// an evaluation needs. A run on threads has none. exec/mpi.h makes one; exec/torch and harness/run
-// use it without knowing MPI.
+// ProcessGroup: the processes that run one program, process r its rank r, and what they exchange besides the messages
+// of the program (transport.h): errors to agree on, results, and tensors for evaluations and checkpoints. A run on
+// threads has none. harness/exec/mpi/mpi.h makes one; harness/exec/torch and harness/run use it without knowing MPI.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +16,9 @@
 
 namespace sluice {
 
-// How a message (whose payload only the workers know) crosses to another process: a header of a few
-// bytes that describes it, and its contents as blocks of memory, which travel without a copy of
-// ours. The same header comes again and again (shapes do not change), so it is sent once.
+// How a message, whose payload only the workers know, is sent to another process: a header of a few bytes that
+// describes it, and its contents as blocks of memory, which are sent from where they lie. Headers repeat (shapes do not
+// change), so each is sent once.
 class MessageCodec {
  public:
   virtual ~MessageCodec() = default;
@@ -29,14 +28,13 @@ class MessageCodec {
   };
   // May replace the payload by one that can be sent (contiguous memory).
   virtual Encoded encode(Message& message) = 0;
-  // A message of that description with room for its contents; `parts` says where they go, of the
-  // same sizes as the sender's. Called on the receiving rank's thread or a helper's.
+  // A message of that description with memory for its contents; `parts` says where they go, of the same sizes as the
+  // sender's. Called on the thread of the receiving rank or on a helper thread.
   virtual Message make_room(std::span<const std::byte> header, std::vector<std::span<std::byte>>& parts) = 0;
 };
 
-// All members call the collective functions in the same order, from the thread that made the process group
-// and not while a program runs. A member that has died ends the whole job instead of an exception
-// (see failure detector.h).
+// All members call the collective functions in the same order, from the thread that made the process group, and not
+// while a program runs. A member that has died ends the whole job instead of an exception (see mpi/failure_detector.h).
 class ProcessGroup {
  public:
   virtual ~ProcessGroup() = default;
@@ -46,27 +44,27 @@ class ProcessGroup {
   virtual std::string broadcast(const std::string& bytes, int root) = 0;      // returns the root's
   virtual std::vector<std::string> all_gather(const std::string& bytes) = 0;  // per member
   virtual void barrier() = 0;
-  // Between two members, in order. Neither waits for the other to be there first: a send returns
-  // when its bytes may be reused, so two members may send to one another before they receive.
+  // Between two members, in order. A send does not wait for the receiver: it returns when its bytes may be reused, so
+  // two members may send to one another before they receive.
   virtual void send(int to, std::span<const std::byte> bytes) = 0;
   virtual std::vector<std::byte> receive(int from) = 0;
 
-  // The first n of these; null in the others. Collective over all.
+  // The group of the first n members; null in the others. Collective over all.
   virtual std::unique_ptr<ProcessGroup> first(int n) = 0;
-  // For one run of a program with a rank for every member. Making and destroying it is collective;
-  // it is destroyed, whatever happened in the run, before the next one is made, and takes back
-  // then what an abandoned run left under way. `program` and `codec` outlive it.
+  // For one run of a program with a rank for every member. Making and destroying it is collective; it is destroyed,
+  // whatever happened in the run, before the next one is made, and then receives the messages that an abandoned run
+  // left unreceived. `program` and `codec` outlive it.
   virtual std::unique_ptr<Transport> transport(const Program& program, MessageCodec& codec) = 0;
 };
 
-// An error that all members throw together.
+// An error that every member of a process group throws.
 class AgreedError : public InputError {
  public:
   using InputError::InputError;
 };
 
-// Does work that may fail in some members only; then all of them throw the first one's error, as an
-// AgreedError. Collective; null: just does it.
+// Does work that may fail in some members only; then all members throw the error of the first that failed, as an
+// AgreedError. Collective. Without a process group (null) it only does the work.
 void agree_on_error(ProcessGroup* processes, const std::function<void()>& work);
 
 }  // namespace sluice

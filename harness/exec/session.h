@@ -1,6 +1,6 @@
-// Session: one model being trained by one system on real ranks: weights, optimizer state, data. The
-// training loop (harness/run) drives it; exec/torch implements it. No LibTorch in this header, so
-// that everything above the executor compiles in seconds.
+// Session: one model being trained by one system on real ranks: its weights, optimizer state and data. The training
+// loop (harness/run) drives it; harness/exec/torch implements it. This header is free of LibTorch, so that everything
+// above the executor compiles in seconds.
 #pragma once
 
 #include <functional>
@@ -21,13 +21,12 @@
 
 namespace sluice {
 
-// Evaluation by generating text: the model's input 1 begins with `begin`; the likeliest token after
-// what there is comes next, until `end` or the input is full. The whole prefix runs again each
-// time.
+// Evaluation by generating text. The model's input 1 begins with the token `begin`; the likeliest next token is
+// appended to it, until that is `end` or the input is full. The whole prefix goes through the model for every token.
 struct Decoding {
   std::string metric;  // name in Evaluation::extra
   std::int64_t begin = 0, end = 0;
-  std::int64_t samples = 0;  // of the test samples the first so many
+  std::int64_t samples = 0;  // how many of the test samples, from the first
   // The generated ids of these samples, without `begin` and `end`.
   std::function<double(std::span<const std::vector<std::int32_t>> generated)> score;
 };
@@ -39,7 +38,7 @@ struct DataFeed {
   std::function<void(bool train, std::span<const std::int64_t> indices, float* features)> features;
   // Models that read text: the token ids of model input `input` instead of features.
   std::function<void(bool train, std::size_t input, std::span<const std::int64_t> indices, std::int64_t* ids)> tokens;
-  // One a sample; of a model that predicts at every position, one a position (-100: nothing).
+  // One per sample; for a model that predicts at every position, one per position (-100: none).
   std::function<void(bool train, std::span<const std::int64_t> indices, std::int64_t* classes)> classes;
   std::function<void(bool train, std::span<const std::int64_t> indices, double* values)> values;  // instead of classes
   std::optional<Decoding> decoding;
@@ -51,18 +50,20 @@ struct SessionSpec {
   OptimizerSpec optimizer;
   std::uint64_t seed = 1;
   std::int64_t micro_batch = 1;       // samples of one micro-batch of the program
-  std::string device = "cpu";         // or "cuda": a stream a rank, on as many GPUs as there are
-  std::string transport = "threads";  // or "nccl": cuda, a GPU a rank
+  std::string device = "cpu";         // or "cuda": one stream per rank, on as many GPUs as there are
+  std::string transport = "threads";  // or "nccl": device "cuda", one GPU per rank
   bool double_precision = false;
   bool batched_weight_gradients = false;  // W of all micro-batches of an update as one GEMM, at the update
-  double loss_scale = 1;                  // multiplies the loss and its gradient besides 1 / micro-batches
-  std::optional<DataFeed> feed;           // none: one fixed random batch (the peers' benchmark: seed 7, randn)
+  double loss_scale = 1;                  // multiplies the loss and its gradient, in addition to 1 / micro-batches
+  std::optional<DataFeed> feed;           // none: one fixed random batch (torch/session/synthetic_batch.h)
   std::int64_t synthetic_batch = 0;       // samples of that batch
   std::optional<std::vector<std::vector<std::vector<double>>>> initial;  // [layer][parameter][element]
-  WeightRule rule;    // of the programs to come; a checkpoint is loaded for it
-  Sharding sharding;  // of the programs to come: stages of several ranks are sliced
-  // The processes that hold the ranks, one each; every call of the session is collective over them
-  // and gives all the same. None: all ranks are threads of this process.
+  // Of the programs that the session will run: a checkpoint is loaded for the rule, and stages of several ranks are
+  // sliced as the sharding says.
+  WeightRule rule;
+  Sharding sharding;
+  // The processes that hold the ranks, one each: every call of the session is collective over them and gives the same
+  // result in all. Null: all ranks are threads of this process.
   ProcessGroup* processes = nullptr;
   int fail_rank = -1;             // tests: this rank throws ...
   std::int64_t fail_update = -1;  // ... in its step of this update
@@ -79,15 +80,15 @@ struct RunRequest {
   // Learning rate of an update (counted over the session's life); none: the optimizer's.
   std::function<double(std::int64_t update)> learning_rate;
   bool keep_weights = false;  // record every version of every stage (verify)
-  // Updates of this run, ascending, after which every stage copies its newest weights, to be
-  // evaluated after the run (evaluate_snapshot): the pipe need not be drained for it.
+  // Updates of this run, ascending, after which every stage copies its newest weights, to be evaluated after the run
+  // (evaluate_snapshot) without draining the pipeline at each.
   std::vector<std::int64_t> snapshots;
 };
 
 struct RunResult {
   Execution execution;
-  // Per update: mean training loss of its samples, times loss_scale. In a run that diverged
-  // (execution.diverged) up to the last update whose loss is whole and finite.
+  // Per update: mean training loss of its samples, times loss_scale. In a run that diverged (execution.diverged), up to
+  // the last update whose loss is complete and finite.
   std::vector<double> losses;
   // keep_weights: [stage][update][element], the weights after each update of this run
   std::vector<std::vector<std::vector<double>>> weights;
@@ -102,18 +103,18 @@ struct Evaluation {
 class Session {
  public:
   virtual ~Session() = default;
-  // Runs the program; every stage is drained when it returns. Throws RunStopped. After a run that
-  // diverged the session is of no further use.
+  // Runs the program; the pipeline is drained when it returns. Throws RunStopped. After a run that diverged the session
+  // must not be used any more.
   virtual RunResult run(const Program& program, const RunRequest& request) = 0;
   virtual Evaluation evaluate() = 0;                        // on the test samples, newest weights
   virtual Evaluation evaluate_snapshot(std::size_t k) = 0;  // the last run's k-th snapshot
-  // Weights, optimizer state, running statistics and counters of a drained session, as one file,
-  // written whole or not at all. load() throws InputError: not such a file, or of another model,
-  // plan or optimizer.
+  // Weights, optimizer state, running statistics and counters between runs, as one file, written completely or not at
+  // all. load() throws InputError: not such a file, or of another model, plan or optimizer.
   virtual void save(const std::string& path) const = 0;
   virtual void load(const std::string& path) = 0;
-  // Per rank, counted allocations since the last reset. All kinds but buffers at the moment of their largest sum; buffers
-  // (messages, gradients of activations, scratch memory of kernels) is what the peak of everything adds to that.
+  // Per rank, counted allocations since the last reset. All kinds but buffers at the moment of their largest sum;
+  // buffers (messages, gradients of activations, scratch memory of kernels) is what the peak of everything adds to
+  // that.
   virtual std::vector<MemoryByKind> peak_memory() const = 0;
   virtual void reset_peak_memory() = 0;
   virtual std::vector<double> weights(int layer) const = 0;    // newest, all parameters of the layer in order
@@ -121,18 +122,18 @@ class Session {
   virtual std::int64_t updates_done() const = 0;
 };
 
-std::unique_ptr<Session> make_session(const SessionSpec& spec);  // exec/torch/session.cpp
+std::unique_ptr<Session> make_session(const SessionSpec& spec);
 
-// Seconds of each layer of the model for one micro-batch on this machine, one thread or (device
-// "cuda") the first GPU: median of `repeats`.
+// The seconds that each layer of the model takes for one micro-batch on this machine, on one thread or (device "cuda")
+// on the first GPU: the median of `repeats`.
 CostGraph measure_costs(const ModelGraph& model, std::int64_t micro_batch, int repeats,
-                        const std::string& device = "cpu");  // exec/torch/profile.cpp
+                        const std::string& device = "cpu");
 std::string torch_version();
 
-// Why ranks cannot run on GPUs: this build has no CUDA, or the machine no GPU. "" if they can.
+// Why ranks cannot run on GPUs: this program has no CUDA, or the machine has no GPU. "" if they can.
 std::string cuda_refusal();
-// {"devices": [names], "driver", "runtime", "nccl": {"header", "library"}} of a build with CUDA (no
-// devices where there is no GPU), else null.
+// {"devices": [{"name", "memory_bytes", "compute_capability"}], "driver", "runtime", "nccl": {"header", "library"}} in
+// a program with CUDA ("devices" is empty where there is no GPU), else null.
 nlohmann::json describe_cuda();
 
 }  // namespace sluice

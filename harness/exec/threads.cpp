@@ -13,7 +13,7 @@ namespace sluice {
 
 namespace {
 
-// Those this process may run on: a pinned one, or one in a container, has fewer than the machine.
+// Cores that this process may run on: a pinned process, or one in a container, has fewer than the machine.
 std::size_t usable_cores() {
 #if defined(__linux__)
   cpu_set_t cores;
@@ -30,9 +30,9 @@ inline void relax() {
 #endif
 }
 
-// Lets a thread sleep until a condition that another thread makes true. Waiting spins first: in a
-// balanced pipeline the message is microseconds away and a futex would cost more than that. With
-// more ranks than cores spinning only steals the time of the rank one waits for.
+// Lets a thread sleep until a condition holds that another thread makes true. Waiting spins first: in a balanced
+// pipeline the message is microseconds away, and a futex would cost more than that. With more ranks than cores,
+// spinning only takes processor time from the rank that is waited for.
 class Signal {
  public:
   explicit Signal(int spins) : spins_(spins) {}
@@ -99,11 +99,11 @@ class Ring {
   alignas(64) Signal signal_;
 };
 
-// The replicas of one stage. In an all-reduce and a large reduce-scatter every member reads the
-// others' memory between two meetings of all. In the others, which sharded stages need for every
-// micro-batch, none waits for one that only reads:
-//   - a gather reads the shards where they lie, which change once an update: it waits for the first
-//     of every version only;
+// The replicas of one stage. In an all-reduce and in a large reduce-scatter every member reads the others' memory
+// between two barriers. In the other collectives, which sharded stages need for every micro-batch, no member waits for
+// one that only reads:
+//   - a gather reads the shards where they lie. They change once per update, so only the first gather of every version
+//     waits;
 //   - a small reduce-scatter is copied to a place of its own, and summed some posts later.
 class Group {
  public:
@@ -114,27 +114,27 @@ class Group {
   template <class T>
   void all_reduce(std::size_t member, T* data, std::size_t count, const std::atomic<bool>& aborted) {
     data_[member] = data;
-    meet(aborted);
+    barrier(aborted);
     const std::size_t n = data_.size();
     sum_blocks<T>(count * member / n, count * (member + 1) / n, data_of<T>(),
                   [&](const T* sum, std::size_t begin, std::size_t size) {
                     for (std::size_t k = 0; k < n; ++k) std::copy(sum, sum + size, static_cast<T*>(data_[k]) + begin);
                   });
-    meet(aborted);
+    barrier(aborted);
   }
 
   // Only a member itself reads or writes its slice of its own data, so none waits for another.
   template <class T>
   void reduce_scatter(std::size_t member, T* data, std::size_t count, const std::atomic<bool>& aborted) {
     data_[member] = data;
-    meet(aborted);
+    barrier(aborted);
     sum_blocks<T>(count * member, count * (member + 1), data_of<T>(),
                   [&](const T* sum, std::size_t begin, std::size_t size) { std::copy(sum, sum + size, data + begin); });
-    meet(aborted);
+    barrier(aborted);
   }
 
-  // A member shows a version of its shard when the others have read the one before: they have
-  // begun a reduce-scatter since, and it has waited for that before its step.
+  // A member publishes a version of its shard when the others have read the one before: they have begun a
+  // reduce-scatter since, for which the member waited before its step.
   template <class T>
   void all_gather(std::size_t member, const Shard& own, T* data, std::size_t count, const std::atomic<bool>& aborted) {
     Member& me = members_[member];
@@ -142,9 +142,9 @@ class Group {
       me.shard = own.data;
       me.version = own.version;
       ++me.versions;
-      if (shown_.fetch_add(1) + 1 == me.versions * members_.size()) signal_.notify();
+      if (published_.fetch_add(1) + 1 == me.versions * members_.size()) signal_.notify();
     }
-    signal_.wait(aborted, [&] { return shown_.load() >= me.versions * members_.size(); });
+    signal_.wait(aborted, [&] { return published_.load() >= me.versions * members_.size(); });
     for (std::size_t k = 0; k < members_.size(); ++k) {
       if (k == member) continue;
       const T* const slice = static_cast<const T*>(members_[k].shard);
@@ -152,8 +152,8 @@ class Group {
     }
   }
 
-  // Its place may be written again when the others have summed what was there kPlaces posts before:
-  // they had before they posted what came kPlaces / 2 later, which the caller has taken the sum of.
+  // A place may be written again when the others have summed what was there kPlaces posts before. They had, before they
+  // posted the one that came kPlaces / 2 later, whose sum the caller has taken.
   template <class T>
   bool post(std::size_t member, const T* data, std::size_t count) {
     const std::size_t elements = count * members_.size();
@@ -185,15 +185,14 @@ class Group {
 
  private:
   static constexpr std::uint64_t kPlaces = 2 * (Transport::kPosted + 1);
-  // Above it, copying costs more than waiting for the others' reads (and takes memory that nobody
-  // has planned for).
+  // Above it, copying costs more than waiting for the others' reads, and takes memory that no prediction counts.
   static constexpr std::size_t kMostPosted = 32 << 10;  // bytes of all slices
 
-  // One member's; the others read shard and places only.
+  // The state of one member; the others read shard and places only.
   struct alignas(64) Member {
-    const void* shard = nullptr;  // the version shown last
+    const void* shard = nullptr;  // the version published last
     std::int64_t version = 0;
-    std::uint64_t versions = 0;           // shown so far
+    std::uint64_t versions = 0;           // published so far
     std::uint64_t posted = 0, taken = 0;  // reduce-scatters
     std::size_t count = 0;
     ElementType type = ElementType::float32;
@@ -203,9 +202,9 @@ class Group {
   T* place(std::size_t member, std::uint64_t post, std::size_t count) {
     return reinterpret_cast<T*>(members_[member].places.data()) + post % kPlaces * count * members_.size();
   }
-  // What a place's counter shows when all have posted that one.
+  // The count of a place's posts when all members have posted number `post`.
   std::uint64_t posts_of(std::uint64_t post) const { return (post / kPlaces + 1) * members_.size(); }
-  // Where the own slice was.
+  // Sums the own slice of a post over all members; the result replaces the own slice in the member's place.
   template <class T>
   const T* sum_post(std::size_t member, std::uint64_t post, std::size_t count) {
     T* const own = place<T>(member, post, count) + member * count;
@@ -214,8 +213,7 @@ class Group {
                   [&](const T* sum, std::size_t begin, std::size_t size) { std::copy(sum, sum + size, own + begin); });
     return own;
   }
-  // The members' sum of elements [first, last) of from(member), block by block to `take(sum, begin,
-  // size)`.
+  // The members' sum of elements [first, last) of from(member), block by block to `take(sum, begin, size)`.
   template <class T, class From, class Take>
   void sum_blocks(std::size_t first, std::size_t last, From from, Take take) {
     constexpr std::size_t kBlock = 1024;  // stays in the first-level cache while all members are added
@@ -234,8 +232,8 @@ class Group {
   auto data_of() {
     return [this](std::size_t k) { return static_cast<T*>(data_[k]); };
   }
-  // All members wait here for one another.
-  void meet(const std::atomic<bool>& aborted) {
+  // Barrier of all members.
+  void barrier(const std::atomic<bool>& aborted) {
     const std::uint64_t round = round_.load();
     if (arrived_.fetch_add(1) + 1 == data_.size()) {
       arrived_.store(0);
@@ -250,7 +248,7 @@ class Group {
   std::vector<Member> members_;
   std::atomic<std::size_t> arrived_{0};
   std::atomic<std::uint64_t> round_{0};
-  std::atomic<std::uint64_t> shown_{0};  // versions, of all members together
+  std::atomic<std::uint64_t> published_{0};  // versions, summed over the members
   std::array<std::atomic<std::uint64_t>, kPlaces> posts_{};
   Signal signal_;
 };
@@ -261,8 +259,8 @@ class ThreadTransport : public Transport {
     const bool crowded = program.rank_count() > usable_cores();
     const int spins = crowded ? 50 : 4000;
     for (const Channel& channel : program.channels) {
-      // Room for a whole run's messages: the checker's proof that a program cannot deadlock takes
-      // sends that never wait, however far a schedule lets the sender run ahead.
+      // Room for all messages of a run: the checker proves that a program cannot deadlock on the assumption that sends
+      // never wait, however far a schedule lets the sender get ahead of the receiver.
       const auto messages = static_cast<std::size_t>(channel.messages);
       rings_.push_back(std::make_unique<Ring>(std::max<std::size_t>(messages, 2), spins));
     }

@@ -1,5 +1,5 @@
-// Ranks as threads of one process: a single-producer single-consumer ring a channel, handles passed
-// without a copy.
+// The transport between ranks that are threads of one process: one single-producer single-consumer ring per channel;
+// messages are handed over without a copy.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,5 @@
-// Transport: how ranks exchange messages. The executor speaks ops and messages only; what a message
-// holds is the worker's business (tensors, in exec/torch). Channels are a program's: one per
-// (sender, receiver), first in first out; sends do not wait for the receiver.
+// Transport: how ranks exchange messages. What a message holds only the workers know (tensors, in harness/exec/torch).
+// A program has one channel per sender and receiver, first in first out; sends do not wait for the receiver.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +13,8 @@ namespace sluice {
 
 struct Message {
   std::shared_ptr<void> payload;
-  // An event of the device that makes the payload (cudaEvent_t): what reads it must come behind.
-  // Empty on the CPU, where a message that is there is finished.
+  // An event of the device that makes the payload (cudaEvent_t): whatever reads the payload must be queued behind it.
+  // Empty on the CPU, where a message is finished when it arrives.
   std::shared_ptr<void> ready = {};
 };
 
@@ -27,8 +26,8 @@ class TransportAborted : public std::runtime_error {
 
 enum class ElementType { float32, float64 };
 
-// A member's slice of a sharded stage's weights: where it lies, besides in what is gathered, and
-// how many steps have made it.
+// A member's slice of a sharded stage's weights: where it lies (it is in the gathered weights besides), and how many
+// optimizer steps have made it.
 struct Shard {
   const void* data = nullptr;
   std::int64_t version = 0;
@@ -42,25 +41,25 @@ class Transport {
   // Sum over a stage's replicas, in place, added in the order of the replicas on every rank.
   // `member` is the caller's place among them.
   virtual void all_reduce(int group, int member, void* data, std::size_t count, ElementType type) = 0;
-  // The halves of an all-reduce, for stages whose weights are spread over the group. `data` holds
-  // members x `count` elements; slice k of it are elements [k count, (k + 1) count).
-  // all_gather: slice `member` is the caller's own, filled in on entry; all slices on return. `own`
-  // is for ranks that can read one another's memory: it stays as it is until the caller has the
-  // result of a reduce_scatter of the group that it began after this gather, or the run is over.
+  // The halves of an all-reduce, for stages whose weights are spread over the group. `data` holds members x `count`
+  // elements; slice k of it are elements [k count, (k + 1) count). all_gather: slice `member` is the caller's own,
+  // filled in on entry; all slices are on return. `own` is for ranks that can read one another's memory: it stays
+  // unchanged until the caller has the result of a reduce_scatter of the group that it began after this gather, or the
+  // run is over.
   virtual void all_gather(int group, int member, const Shard& own, void* data, std::size_t count, ElementType type) = 0;
   // reduce_scatter: on return slice `member` holds the sum over the members, added in their order;
   // the other slices are unspecified.
   virtual void reduce_scatter(int group, int member, void* data, std::size_t count, ElementType type) = 0;
-  // The same in two halves, between which a rank can go on. post_: data may be changed on return.
-  // False: not by this transport, or not so much; nothing has happened then. take_: the own slice's
-  // sum of the oldest that was posted and not taken, when more than `left` are; else null. It is
-  // the caller's until its next post. At most kPosted may be left when another is posted.
+  // A reduce-scatter in two halves, between which a rank can go on. post_reduce_scatter: data may be changed on return.
+  // False: this transport cannot do it, or not with so much data; nothing has happened then. take_reduced: the sum of
+  // the own slice of the oldest reduce-scatter that was posted and not taken, if more than `left` of them are, else
+  // null. It belongs to the caller until its next post. At most kPosted may be left when another is posted.
   static constexpr int kPosted = 3;
   virtual bool post_reduce_scatter(int, int, const void*, std::size_t, ElementType) { return false; }
   virtual const void* take_reduced(int /*group*/, int /*member*/, int /*left*/) { return nullptr; }
   // Wakes every blocked call of every rank with TransportAborted. May be called from any thread.
   virtual void abort() = 0;
-  // Whether a rank of another process has stopped the run: asked now and then, from any thread.
+  // Whether a rank of another process has stopped the run. Polled, from any thread.
   virtual bool stopped() { return false; }
 };
 

@@ -1,13 +1,11 @@
 // Cluster: heterogeneous devices and the links between them. JSON (workloads/clusters/*.json):
 //   {"name": "...", "source": "...",
-//    "devices": [{"name": "gpu", "count": 4, "flops": 15.7e12, "memory_bandwidth": "900GB",
-//    "memory": "16GiB",
+//    "devices": [{"name": "gpu", "count": 4, "flops": 15.7e12, "memory_bandwidth": "900GB/s", "memory": "16GiB",
 //                 "speed": 1, "launch": "5us"}],
-//    "links":   [{"from": 0, "to": 1, "bandwidth": "12GB/s", "latency": "5us", "duplex": true,
-//    "group": "nic0",
-//    "to_group": "nic1"}], "all_to_all": {"bandwidth": ..., "latency": ...}}        // instead of
-//    links: every pair, full duplex
-// A group is a medium that its links share (a host's network card, a bus).
+//    "links": [{"from": 0, "to": 1, "bandwidth": "12GB/s", "latency": "5us", "duplex": true,
+//               "group": "nic0", "to_group": "nic1"}]}
+// or, instead of links, "all_to_all": {"bandwidth": ..., "latency": ...}: one full-duplex link between every two
+// devices. A group is a medium that its links share (a host's network card, a bus).
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -33,9 +31,8 @@ struct Link {
   double bandwidth = 0;  // bytes/s, per direction if duplex; infinity: no transfer time
   Seconds latency{};
   bool duplex = true;  // false: the two directions share the bandwidth
-  // Media (>= 0) that the link shares with other links, one direction each if duplex: the one at
-  // its `from` end (a host's network card, a bus) and the one at its `to` end. Without any, the
-  // link is its own.
+  // Media (>= 0) that the link shares with other links, one direction each if duplex: the one at its `from` end (a
+  // host's network card, a bus) and the one at its `to` end. Without any, the link is its own.
   int group = -1;
   int to_group = -1;
 };
@@ -47,9 +44,8 @@ struct Cluster {
   std::vector<Link> links;  // a duplex link serves both directions
 };
 
-// The links from `from` to `to` in order, the path of least latency + time of 1 MiB. Throws
-// InputError
-// ("no path between devices 0 and 3").
+// The links from `from` to `to` in order, the path of least latency + time of 1 MiB. Throws InputError ("no path
+// between devices 0 and 3").
 struct Hop {
   std::size_t link;
   bool reversed;  // travelled from Link::to to Link::from
@@ -75,13 +71,12 @@ class Paths {
   std::vector<Hop> reached_by_;
 };
 
-// Throws InputError with file and JSON pointer: unknown key, wrong type, count < 1, missing memory,
-// ...
+// Throws InputError with file and JSON pointer: unknown key, wrong type, count < 1, missing memory, ...
 Cluster cluster_from_json(const nlohmann::json& json, const std::string& where);
 nlohmann::json to_json(const Cluster& cluster);
 
-// "flat:N[,bandwidth=25GiB/s][,latency=5us][,memory=16GiB][,speed=1]", a file ending in .json, or
-// the name of a file in `folder` (workloads/clusters). Throws InputError.
+// "flat:N[,bandwidth=25GiB/s][,latency=5us][,memory=16GiB][,speed=1]", a file ending in .json, or the name of a file in
+// `folder` (workloads/clusters). Throws InputError.
 Cluster load_cluster(const std::string& description, const std::string& folder);
 std::vector<std::string> listed_clusters(const std::string& folder);
 

@@ -90,14 +90,16 @@ static nlohmann::json bytes_json(const std::vector<Bytes>& bytes) {
 static nlohmann::json to_json(const LayerVariant& v) {
   nlohmann::json output_sync = nlohmann::json::object();
   for (const auto& [consumer, bytes] : v.output_sync) output_sync[std::to_string(consumer)] = bytes.value;
-  return {{"tensor", v.tensor},
-          {"id", v.id},
-          {"seconds", v.seconds.value},
-          {"parameters", v.parameters.value},
-          {"in_flight", v.in_flight.value},
-          {"always", v.always.value},
-          {"input_sync", bytes_json(v.input_sync)},
-          {"output_sync", output_sync}};
+  nlohmann::json json = {{"tensor", v.tensor},
+                         {"id", v.id},
+                         {"seconds", v.seconds.value},
+                         {"parameters", v.parameters.value},
+                         {"in_flight", v.in_flight.value},
+                         {"always", v.always.value},
+                         {"input_sync", bytes_json(v.input_sync)},
+                         {"output_sync", output_sync}};
+  if (v.recompute) json["recompute"] = true;
+  return json;
 }
 
 nlohmann::json to_json(const CostGraph& graph) {
@@ -163,6 +165,7 @@ static LayerVariant variant_from_json(JsonReader& reader, std::size_t inputs) {
       syncs.fail(consumer, "is not the number of a layer");
     v.output_sync[number] = Bytes(syncs.integer(consumer, 0));
   }
+  v.recompute = reader.boolean("recompute", false);
   reader.no_other_keys();
   return v;
 }

@@ -25,11 +25,8 @@ struct LayerVariant {
   Bytes always;                      // memory of each device whatever is in flight
   std::vector<Bytes> input_sync;     // per entry of inputs: further bytes if it comes from elsewhere
   std::map<int, Bytes> output_sync;  // consumer -> further bytes if it is elsewhere
+  bool recompute = false;            // makes its activations again in its backward
 };
-
-inline bool recomputes(const LayerVariant& variant) {  // activations, in its backward
-  return variant.id.find("recomp") != std::string::npos;
-}
 
 // What a layer takes on a device of this name, where that was measured and is no mere factor.
 struct DeviceTime {
@@ -61,12 +58,13 @@ struct CostGraph {
   std::vector<CostGraph> larger = {};
 };
 
-// The costs of `number of micro-batches per op` micro-batches taken at once: from `larger`, or in proportion.
+// The costs of `micros_per_op` micro-batches taken at once by one op: from `larger`, or in proportion.
 CostGraph grouped_costs(const CostGraph& costs, int micros_per_op);
 
-// Roofline: max(flops / (peak * efficiency), bytes / (bandwidth * efficiency)) + launch;
-// efficiencies of specs/profiles_and_simulators.md section 3.1 (GEMM 0.75, convolution 0.55,
-// attention 0.45, streaming 0.8).
+// Roofline, for every layer and direction: seconds = max(FLOP / (peak * e), bytes / (bandwidth * 0.8)) + launch, where
+// bytes are what is read and written: inputs, outputs, weights. e, the part of the peak that is reached, is 0.75 for
+// matrix products, 0.55 for convolutions, 0.45 for attention; 0.8 is the part of the bandwidth that streaming reaches.
+// These are choices for large fp32 layers, not measurements; `sluice profile` measures.
 CostGraph analytic_costs(const ModelGraph& model, std::int64_t micro_batch, const Device& device);
 
 // Whether a layer of the model is such a one.

@@ -89,13 +89,15 @@ TEST(CostGraphJsonTest, WhatPublishedProfilesHaveMoreComesBackToo) {
                                .in_flight = Bytes(5),
                                .always = Bytes(6),
                                .input_sync = {Bytes(7)},
-                               .output_sync = {{1, Bytes(8)}}}};
+                               .output_sync = {{1, Bytes(8)}},
+                               .recompute = true}};
   graph.layers[1].input_bytes = {Bytes(9), Bytes(10)};
   graph.layers[1].on = {{"board", Seconds(1), Seconds(2), Seconds(3)}};
   const nlohmann::json json = to_json(graph);
   const CostGraph back = cost_graph_from_json(json, "g.json");
   EXPECT_EQ(to_json(back), json);
   EXPECT_EQ(back.layers[0].variants.at(0).output_sync.at(1), Bytes(8));
+  EXPECT_TRUE(back.layers[0].variants.at(0).recompute);
   EXPECT_EQ(back.layers[1].on.at(0).device, "board");
   const auto refusal = [&](const std::string& pointer, const nlohmann::json& value) {
     nlohmann::json changed = json;

@@ -1,5 +1,5 @@
-// What a layer costs, by formula: FLOPs of its three passes and the bytes it keeps between them.
-// The bytes are exact: harness/exec/torch compares them with the storages really held.
+// What a layer costs, by formula: FLOPs of its three passes and the bytes it keeps between them. The bytes are exact:
+// harness/exec/torch compares them with the storages really held.
 #include "harness/model/layer_spec.h"
 
 namespace sluice {
@@ -9,8 +9,8 @@ struct FlopsOf {
   std::span<const Shape> in;
   const Shape& out;
 
-  // A product with `weights` multiply-adds a sample costs as much in each of the three passes: the
-  // transposed product gives dx, the outer product dW.
+  // A product with `weights` multiply-adds a sample costs as much in each of the three passes: the transposed product
+  // gives dx, the outer product dW.
   static LayerFlops product(double weights) {
     const Flops pass(2 * weights);
     return {pass, pass, pass};
@@ -35,8 +35,7 @@ struct FlopsOf {
     }
     return elementwise(x(), x());
   }
-  // Sum, centre, square, sum, normalise, scale, shift; and back: two sums over dy and dy x^, then
-  // dx from both.
+  // Sum, centre, square, sum, normalise, scale, shift; and back: two sums over dy and dy x^, then dx from both.
   LayerFlops operator()(const BatchNorm&) const { return elementwise(8 * x(), 11 * x()); }
   LayerFlops operator()(const LayerNorm&) const { return elementwise(8 * x(), 11 * x()); }
   LayerFlops operator()(const Activation&) const { return elementwise(x(), x()); }
@@ -56,8 +55,8 @@ struct FlopsOf {
     const auto t = static_cast<double>(in[0][0]);
     const auto w = static_cast<double>(k.width);
     const double pairs = k.causal ? t * (t + 1) / 2 : t * t;
-    // The four projections; then q k^T and p v forward, and backward those two transposed for two
-    // operands each plus q k^T once more, since the probabilities are not kept.
+    // The four projections; then q k^T and p v forward, and backward those two transposed for two operands each plus q
+    // k^T once more, since the probabilities are not kept.
     LayerFlops result = product(4 * t * w * w);
     result.forward += Flops(2 * 2 * pairs * w);
     result.input_gradient += Flops(5 * 2 * pairs * w);
@@ -134,8 +133,8 @@ struct StashOf {
             .extra_until_weight_gradient = 4 * steps * k.hidden * element};
   }
   StashSpec operator()(const Attention& k) const {
-    // q, k, v, the heads' output and one log-sum-exp a head and step; then dq, dk, dv and the
-    // heads' output, which the projection's weight gradient needs.
+    // q, k, v, the heads' output and one log-sum-exp a head and step; then dq, dk, dv and the heads' output, which the
+    // projection's weight gradient needs.
     return {.keeps_input = true,
             .extra = 4 * x() + k.heads * in[0][0] * element,
             .input_until_weight_gradient = true,

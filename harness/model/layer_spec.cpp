@@ -1,5 +1,5 @@
-// What a layer declaration implies without running it: names, shapes and parameters. The formulas
-// for work and memory are in layer_costs.cpp.
+// What a layer declaration implies without running it: names, shapes and parameters. The formulas for work and memory
+// are in layer_costs.cpp.
 #include "harness/model/layer_spec.h"
 
 #include <cmath>
@@ -204,8 +204,8 @@ struct KindName {
 using Init = ParameterSpec::Init;
 using Parameters = std::vector<ParameterSpec>;
 
-// torch's Linear and Conv2d: kaiming_uniform(a = sqrt 5) for the weight. Computed in torch's own
-// order of operations, so that the drawn numbers are the same to the last bit.
+// torch's Linear and Conv2d: kaiming_uniform(a = sqrt 5) for the weight. Computed in torch's own order of operations,
+// so that the drawn numbers are the same to the last bit.
 ParameterSpec kaiming(std::string name, Shape shape, std::int64_t fan_in) {
   const double deviation = std::sqrt(2.0 / (1 + 5.0)) / std::sqrt(static_cast<double>(fan_in));
   return {std::move(name), std::move(shape), Init::uniform, std::sqrt(3.0) * deviation};

@@ -71,9 +71,9 @@ struct PositionEmbedding {
   std::int64_t steps, width;
   double deviation = 0.02;
 };
-// Some layers over sequences take, as a further input, the token ids [t] that the sequence began
-// as, and leave out the positions of padding (id 0), which stands at the end. Ids are a model
-// input: every stage that reads them gets them from the data, so they cost no message.
+// Some layers over sequences take as a further input the token ids [t] that the sequence was embedded from, and leave
+// out the positions of padding (id 0), which stands at the end. Ids are a model input: every stage that reads them gets
+// them from the data, so they cost no message.
 //
 // One layer over a sequence, zero initial state: x: [t, in] -> [t, hidden]. Weights as LstmCell.
 // reverse: from the last position to the first. With ids: state and output are zero at padding, so
@@ -121,19 +121,16 @@ using LayerKind = std::variant<Linear, Conv2d, Pool2d, BatchNorm, LayerNorm, Act
 struct LayerSpec {
   std::string name;
   LayerKind kind;
-  // Producers of the inputs: index of an earlier layer, or -1, -2, ... for the model's input 0, 1,
-  // ...
+  // Producers of the inputs: index of an earlier layer, or -1, -2, ... for the model's input 0, 1, ...
   std::vector<int> inputs;
   // Layers with one `block` draw their initial weights from one generator seeded with seed + block,
-  // in order, so weights do not depend on how a model is cut into stages. -1: the layer's own
-  // index.
+  // in order, so weights do not depend on how a model is cut into stages. -1: the layer's own index.
   int block = -1;
 };
 
 std::string kind_name(const LayerKind& kind);  // "Linear", "Conv2d", ...
 bool is_loss(const LayerKind& kind);
-// Which of the layer's inputs are token ids: its number, or -1 for none. The layer may have fewer
-// inputs.
+// Which of the layer's inputs are token ids: its number, or -1 for none. The layer may have fewer inputs.
 int token_input(const LayerKind& kind);
 
 // Throws InputError naming the layer if the inputs do not fit (rank, width, count, empty output).
@@ -162,8 +159,7 @@ struct StashSpec {
   bool keeps_input = false;      // forward -> backward: needs its input tensors
   bool keeps_output = false;     // forward -> backward: needs its output tensor
   Bytes extra{};                 // forward -> backward, per sample: own tensors (gates, masks, indices, ...)
-  Bytes extra_per_microbatch{};  // the same, independent of the number of samples (batch
-                                 // statistics, ...)
+  Bytes extra_per_microbatch{};  // the same, independent of the number of samples (batch statistics, ...)
   bool input_until_weight_gradient = false;            // input tensors also needed by the weight gradient
   bool output_gradient_until_weight_gradient = false;  // dy (after the activation) needed by it
   bool output_until_weight_gradient = false;           // the output tensor itself (an LSTM's hidden states)

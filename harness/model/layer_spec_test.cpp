@@ -146,8 +146,8 @@ TEST(LayerFlops, MultiplyAddsCountTwice) {
 }
 
 TEST(LayerFlops, CrossAttentionCountsBothSequences) {
-  // Queries and output 2 * 2 * 3 * 8 * 8, keys and values 2 * 2 * 5 * 4 * 8, scores and values
-  // 2 * 2 * 3 * 5 * 8; backward five such products.
+  // Queries and output 2 * 2 * 3 * 8 * 8, keys and values 2 * 2 * 5 * 4 * 8, scores and values 2 * 2 * 3 * 5 * 8;
+  // backward five such products.
   const std::vector<Shape> in{{3, 8}, {5, 4}};
   const LayerFlops work = flops(layer(CrossAttention{.width = 8, .memory = 4, .heads = 2}), in);
   EXPECT_EQ(work.forward, Flops(768 + 640 + 480));

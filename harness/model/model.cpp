@@ -1,6 +1,5 @@
-// The checks on a model's graph, what crosses its cuts, and what a stage keeps. Bytes are added up
-// over storages, not over layers: a tensor that two layers keep, or that is a view of another, or
-// that was written over it, counts once.
+// The checks on a model's graph, what crosses its cuts, and what a stage keeps. Bytes are added up over storages, not
+// over layers: a tensor that two layers keep, or that is a view of another, or that was written over it, counts once.
 #include "harness/model/model.h"
 
 #include <algorithm>
@@ -217,8 +216,8 @@ GrowingStash StageStashes::of(std::span<const int> layers) const {
     while (value >= 0 && state(value).is_alias) value = at(value).inputs[0];
     return value;
   };
-  // Gradients of a value's readers are added up, so only a single reader, in the stage, can hand
-  // its own output gradient on without a new tensor.
+  // Gradients of a value's readers are added up, so only a single reader, in the stage, can hand its own output
+  // gradient on without a new tensor.
   const auto gradient_storage = [&](int value) {
     for (;;) {
       const auto& readers = at(value).readers;

@@ -1,5 +1,5 @@
-// ModelGraph: a model as a DAG of LayerSpecs in topological order, plus what its stages look like:
-// which tensors cross a cut, and how many bytes a stage stashes per micro-batch.
+// ModelGraph: a model as a DAG of LayerSpecs in topological order, plus what its stages look like: which tensors cross
+// a cut, and how many bytes a stage stashes per micro-batch.
 #pragma once
 
 #include <span>
@@ -20,8 +20,8 @@ struct ModelGraph {
   std::vector<ModelInput> inputs;
   std::vector<LayerSpec> layers;  // every layer's inputs come before it; a loss is last
 
-  // Output shape of every layer. Throws InputError: cyclic or dangling input, shape that does not
-  // fit, duplicate name, loss that is not last, a layer whose output nobody reads.
+  // Output shape of every layer. Throws InputError: cyclic or dangling input, shape that does not fit, duplicate name,
+  // loss that is not last, a layer whose output nobody reads.
   std::vector<Shape> shapes() const;
 };
 
@@ -41,15 +41,15 @@ std::vector<StageInterface> interfaces(const ModelGraph& model, std::span<const 
 Bytes output_bytes(const ModelGraph& model, std::span<const Shape> shapes, int producer, std::int64_t batch,
                    Bytes element = Bytes(4));
 
-// One flag per entry of `layers` (the layers of a stage): an activation that may write over its
-// input, because the input is made inside the stage by a layer that does not keep it (views looked
-// through), and nothing else in the model reads it. Accounting and the real stage both ask here.
+// One flag per entry of `layers` (the layers of a stage): an activation that may write over its input, because the
+// input is made inside the stage by a layer that does not keep it (views looked through), and nothing else in the model
+// reads it. Accounting and the real stage both ask here.
 std::vector<bool> overwrites(const ModelGraph& model, std::span<const int> layers);
 
-// What the given layers keep for one micro-batch of `batch` samples between F and the end of I/B
-// (`forward`), and between I and W once split (`weight`). Tensors shared by several layers count
-// once; a received input counts for the stage that keeps it; the model's own input data and the
-// loss's target do not: whoever feeds the pipeline holds them anyway.
+// What the given layers keep for one micro-batch of `batch` samples between F and the end of I/B (`forward`), and
+// between I and W once split (`weight`). Tensors shared by several layers count once; a received input counts for the
+// stage that keeps it; the model's own input data and the loss's target do not: whoever feeds the pipeline holds them
+// anyway.
 struct StageStash {
   Bytes forward, weight;
 };

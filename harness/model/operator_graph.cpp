@@ -40,8 +40,8 @@ class Grouping {
   }
   int group_of(int op) { return find(first_group_[static_cast<std::size_t>(op)]); }
 
-  // Between groups: forward edges; and for gradients of groups without a forward part the mirror
-  // image of theirs, since that part would have it.
+  // Between groups: forward edges; and for gradients of groups without a forward part the mirror image of theirs, since
+  // that part would have it.
   std::set<std::pair<int, int>> precedence() {
     std::vector<bool> has_forward(leader_.size());
     for (std::size_t i = 0; i < graph_.operators.size(); ++i)

@@ -59,8 +59,9 @@ class TransformerBlock(nn.Module):
 
     def attend(self, x):
         n, t, width = x.shape
-        split = [p.view(n, t, self.heads, width // self.heads).transpose(1, 2) for p in self.qkv(x).split(width, dim=-1)]
-        mixed = F.scaled_dot_product_attention(*split, is_causal=True)
+        projected = self.qkv(x).split(width, dim=-1)
+        heads = [p.view(n, t, self.heads, width // self.heads).transpose(1, 2) for p in projected]
+        mixed = F.scaled_dot_product_attention(*heads, is_causal=True)
         return self.projection(mixed.transpose(1, 2).reshape(n, t, width))
 
     def forward(self, x):
@@ -126,7 +127,8 @@ def run_rank(rank, workload, schedule, ranks, steps, folder):
     import torch.distributed.pipelining.schedules as schedules
 
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method="file://" + os.path.join(folder, "rendezvous"), rank=rank, world_size=ranks)
+    rendezvous = "file://" + os.path.join(folder, "rendezvous")
+    dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=ranks)
     class_name, chunks, v_placement = SCHEDULES[schedule]
     stage_count = ranks * chunks
     layers, _, microbatches, _ = WORKLOADS[workload]

@@ -180,24 +180,18 @@ Bytes edge_bytes(const Plan& plan, const CostGraph& costs, StageId from, StageId
   return total;
 }
 
-SearchReport search_report(const Plan& plan) {
-  if (plan.search) return *plan.search;
-  return {plan.objective, "slowest stage", plan.states, plan.complete};
-}
-
 nlohmann::json plan_json(const Plan& plan, const CostGraph& costs, const std::string& system,
                          std::optional<Seconds> simulated) {
-  const SearchReport search = search_report(plan);
+  const SearchReport& search = plan.search;
   nlohmann::json json = {{"system", system},
                          {"objective", search.objective},
                          {"objective_name", search.objective_name},
                          {"micro_batch", plan.micro_batch},
                          {"states", search.states},
-                         {"search_seconds", plan.search_seconds},
+                         {"search_seconds", search.seconds},
                          {"complete", search.complete},
                          {"stages", nlohmann::json::array()},
                          {"edges", nlohmann::json::array()}};
-  if (plan.search) json["objective_name"] = plan.search->objective_name;
   json["simulated_seconds"] = simulated ? nlohmann::json(simulated->value) : nlohmann::json(nullptr);
   for (const PlanStage& stage : plan.stages) {
     nlohmann::json devices = nlohmann::json::array();

@@ -25,24 +25,21 @@ struct PlanStage {
   std::vector<int> variants = {};  // per layer: index into LayerCost::variants; empty: as measured
 };
 
-// What a search says of itself; the time it took is for its caller to measure.
+// What the search for a plan says of itself.
 struct SearchReport {
-  double objective = 0;        // what the planner minimised, in its own terms (mostly seconds)
-  std::string objective_name;  // "iteration time of its own schedule"
-  std::int64_t states = 0;     // visited
-  bool complete = true;        // false: cut short, and this is the best plan so far
+  double objective = 0;                          // what the planner minimised, in its own terms (mostly seconds)
+  std::string objective_name = "slowest stage";  // what that is: "seconds of one iteration"
+  std::int64_t states = 0;                       // visited
+  bool complete = true;                          // false: cut short, and this is the best plan so far
+  double seconds = 0;                            // that the search took; its caller measures them
 };
 
 struct Plan {
-  std::vector<PlanStage> stages;  // in topological order
-  std::int64_t micro_batch = 1;   // samples
-  double objective = 0;           // seconds: what the planner minimised, in its own terms
-  std::int64_t states = 0;        // visited by the search
-  double search_seconds = 0;
-  bool complete = true;                      // false: the search was cut short and this is the best so far
+  std::vector<PlanStage> stages;             // in topological order
+  std::int64_t micro_batch = 1;              // samples
   std::vector<std::size_t> replica_of = {};  // of every micro-batch: Placement::replica_of
   std::vector<DeviceId> rank_order = {};     // device of every rank; empty: in order of first use
-  std::optional<SearchReport> search;        // where given, it says more than the three fields above it
+  SearchReport search = {};                  // how the plan was found
   // For planners that also decide the order by the times they expect: per stage, its compute ops in
   // the order they run in. Empty: the system's schedule follows from the stages alone.
   std::vector<std::vector<Op>> order;
@@ -76,9 +73,6 @@ std::vector<StageCost> stage_costs(const Plan& plan, const CostGraph& costs, con
 
 // Bytes of a micro-batch's activation from one stage to another (all tensors that cross that edge).
 Bytes edge_bytes(const Plan& plan, const CostGraph& costs, StageId from, StageId to);
-
-// The plan's own report; else what its fields say, for planners that balance the slowest stage.
-SearchReport search_report(const Plan& plan);
 
 nlohmann::json plan_json(const Plan& plan, const CostGraph& costs, const std::string& system,
                          std::optional<Seconds> simulated);

@@ -185,7 +185,7 @@ TEST(PlanJsonTest, NamesDegreesVariantsAndObjective) {
 TEST(PlanJsonTest, HasTheFieldsThatScriptsRead) {
   Plan plan = branches();
   plan.micro_batch = 2;
-  plan.objective = 1.5;
+  plan.search.objective = 1.5;
   const auto json = plan_json(plan, diamond(), "gpipe", Seconds(2.5));
   EXPECT_EQ(json["system"], "gpipe");
   EXPECT_EQ(json["objective"], 1.5);
@@ -199,9 +199,9 @@ TEST(PlanJsonTest, HasTheFieldsThatScriptsRead) {
 
 TEST(PlanJsonTest, ASearchSpeaksForItself) {
   Plan plan = branches();
-  plan.objective = 1.5;
+  plan.search.objective = 1.5;
   EXPECT_EQ(plan_json(plan, diamond(), "s", std::nullopt)["objective_name"], "slowest stage");
-  plan.search = SearchReport{.objective = 7, .objective_name = "its own", .states = 42, .complete = false};
+  plan.search = {.objective = 7, .objective_name = "its own", .states = 42, .complete = false};
   const auto json = plan_json(plan, diamond(), "s", std::nullopt);
   EXPECT_EQ(json["objective"], 7);
   EXPECT_EQ(json["objective_name"], "its own");

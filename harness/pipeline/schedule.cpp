@@ -10,7 +10,7 @@
 namespace sluice {
 
 Schedule empty_schedule(int ranks, int microbatches) {
-  return {.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(ranks)), .microbatches = microbatches};
+  return {.ranks = std::vector<std::vector<Op>>(ranks), .microbatches = microbatches};
 }
 
 char letter(OpKind kind) {
@@ -119,19 +119,19 @@ Schedule parse_schedule(std::string_view text) {
 
 StageGraph chain(int stages) {
   StageGraph graph;
-  graph.predecessors.resize(static_cast<std::size_t>(stages));
-  graph.successors.resize(static_cast<std::size_t>(stages));
+  graph.predecessors.resize(stages);
+  graph.successors.resize(stages);
   for (int s = 1; s < stages; ++s) {
-    graph.predecessors[static_cast<std::size_t>(s)] = {StageId(s - 1)};
-    graph.successors[static_cast<std::size_t>(s - 1)] = {StageId(s)};
+    graph.predecessors[s] = {StageId(s - 1)};
+    graph.successors[s - 1] = {StageId(s)};
   }
   return graph;
 }
 
 StageGraph stage_graph(int stages, const std::vector<std::pair<StageId, StageId>>& edges, const std::string& where) {
   StageGraph graph;
-  graph.predecessors.resize(static_cast<std::size_t>(stages));
-  graph.successors.resize(static_cast<std::size_t>(stages));
+  graph.predecessors.resize(stages);
+  graph.successors.resize(stages);
   std::set<std::pair<StageId, StageId>> seen;
   for (const auto& [from, to] : edges) {
     const std::string edge = std::to_string(from.value) + " -> " + std::to_string(to.value);

@@ -1,10 +1,10 @@
-// Schedule: for every rank the list of compute ops it runs, in order. Data with a text form that
-// round-trips: "5I2" is stage 5, input gradient, micro-batch 2. Generators emit compute ops only;
-// lowering (program.h) adds communication, reductions and optimizer steps.
+// Schedule: for every rank the list of compute ops it runs, in order. Data with a text form that round-trips: "5I2" is
+// stage 5, input gradient, micro-batch 2. Systems give compute ops only; lowering (harness/program/program.h) adds
+// communication, reductions and optimizer steps.
 //   F forward, B whole backward, I input gradient, W weight gradient (B = I + W, unsplit).
 // B never means the input gradient here, although the zero-bubble and ZeroPP papers use it so.
-// "(5F1;2B0)" is an overlapped pair (DualPipe): one step of the rank. It begins when the inputs of
-// both ops are there and hands on the outputs of both at its end.
+// "(5F1;2B0)" is an overlapped pair (DualPipe): one step of the rank. It begins when the inputs of both ops are there
+// and hands on the outputs of both at its end.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +34,8 @@ inline Op weight_gradient_op(int stage, int micro) { return {OpKind::weight_grad
 struct Schedule {
   std::vector<std::vector<Op>> ranks;
   int microbatches = 0;
+  std::vector<Op>& ops(Rank rank) { return ranks[rank.index()]; }
+  const std::vector<Op>& ops(Rank rank) const { return ranks[rank.index()]; }
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 
@@ -50,16 +52,17 @@ Schedule parse_schedule(std::string_view text);  // the inverse; throws InputErr
 // The stage DAG: which stages feed which. A chain unless the plan says otherwise.
 struct StageGraph {
   std::vector<std::vector<StageId>> predecessors, successors;  // each ascending
-  // Per stage: how many of the schedule's micro-batches one of its ops takes at once; empty: one.
-  // With 4, "5F2" is the forward of stage 5 for micro-batches 8 to 11.
+  // Per stage: how many of the schedule's micro-batches one of its ops takes at once; empty: one. With 4, "5F2" is the
+  // forward of stage 5 for micro-batches 8 to 11.
   std::vector<int> micros_per_op = {};
   std::size_t size() const { return predecessors.size(); }
+  int stages() const { return static_cast<int>(size()); }
   int micros_per_op_of(StageId stage) const { return micros_per_op.empty() ? 1 : micros_per_op[stage.index()]; }
 };
 
-// What an op of one stage touches of a neighbour, as half-open ranges of the neighbour's own ops
-// and of the messages between the two. A message holds the largest number of micro-batches that
-// both stages' ops are made of (the greatest common divisor of their numbers of micro-batches per op).
+// What an op of one stage touches of a neighbour, as half-open ranges of the neighbour's own ops and of the messages
+// between the two. A message holds the largest number of micro-batches that both stages' ops are made of (the greatest
+// common divisor of their numbers of micro-batches per op).
 struct MicroRange {
   int first, last;
 };
@@ -75,11 +78,11 @@ StageGraph stage_graph(int stages, const std::vector<std::pair<StageId, StageId>
 // Which ranks hold a stage. Several: replicas, each for some of the micro-batches.
 struct Placement {
   std::vector<std::vector<Rank>> stages;
-  // Micro-batch i belongs to replica replica_of[i] of every stage; empty: to replica i mod
-  // replicas. A bidirectional pipeline has two replicas of a stage, one for each direction.
+  // Micro-batch i belongs to replica replica_of[i] of every stage; empty: to replica i mod replicas. A bidirectional
+  // pipeline has two replicas of a stage, one for each direction.
   std::vector<std::size_t> replica_of = {};
-  // Per stage, the rank that runs its W where that is not the rank of its F and I, else -1; empty:
-  // nowhere. Such a stage has one replica.
+  // Per stage, the rank that runs its W where that is not the rank of its F and I, else -1; empty: every stage's W run
+  // where its F and I do. Such a stage has one replica.
   std::vector<Rank> weight_gradient_ranks = {};
   Rank rank_of(StageId stage, Micro micro) const {
     const auto& ranks = stages[stage.index()];
@@ -98,7 +101,7 @@ struct Placement {
 };
 Placement one_stage_per_rank(int ranks);
 
-// Order-only peaks of one rank, in micro-batches of one chunk (specs: independent of any timing).
+// Peaks of one rank, in micro-batches of one stage. They follow from the order alone, whatever the times.
 struct RankPeak {
   int in_flight = 0;              // between F and the end of I or B
   int until_weight_gradient = 0;  // between F and the end of W or B

@@ -1,6 +1,5 @@
 // Sharding: what ZeRO (FSDP) adds to an order where a stage is spread over the ranks of a
-// data-parallel group: gathers of weights before they are used and reduce-scatters of gradients
-// (specs/sync_schedules.md sections 1, 2, 10).
+// data-parallel group: gathers of weights before they are used and reduce-scatters of gradients.
 //
 // The group of a stage is Placement::stages[s], the sharded stages are those with more than one
 // rank there. A stage's parameters are one flat vector, its tensors in the order of the layers,

@@ -1,7 +1,7 @@
-// System: one published system as a value: a name, a citation, options, and pure functions for its
-// decisions (plan, order, weights) plus what its paper promises (theory). No base class, no state.
-// A file NAME.cpp in baselines/ or systems/ defines `extern const System NAME`; CMake makes the
-// table.
+// System: one published system as a value: a name, a citation, options, and pure functions for its decisions (plan,
+// order, weights) plus what its paper promises (theory). No base class, no state. Whatever a system does like most is
+// the default of its field. A file NAME.cpp in baselines/ or systems/, or NAME/NAME.cpp there, defines
+// `extern const System NAME`; CMake makes the table.
 #pragma once
 
 #include <functional>
@@ -17,12 +17,13 @@
 #include "harness/pipeline/plan.h"
 #include "harness/pipeline/schedule.h"
 #include "harness/pipeline/sharding.h"
+#include "harness/pipeline/theory.h"
 #include "harness/pipeline/weight_rule.h"
 
 namespace sluice {
 
-// What a planner is given. `simulate` is the common simulator's opinion of a plan, for re-ranking:
-// the seconds of an update, infinite if a device's memory does not hold it.
+// What a planner is given. `simulate` is the common simulator's opinion of a plan, for re-ranking: the seconds of an
+// update, infinite if a device's memory does not hold it.
 struct Problem {
   const CostGraph& costs;
   const Cluster& cluster;
@@ -30,12 +31,11 @@ struct Problem {
   std::int64_t batch;  // global batch, samples
   int microbatches;    // per update
   std::function<Seconds(const Plan&)> simulate;
-  // The costs with micro-batches of another size, for planners that choose it. Empty: only as
-  // `costs`, and larger ones in proportion.
+  // The costs with micro-batches of another size, for planners that choose it. Empty: only as `costs`, and larger ones
+  // in proportion.
   std::function<std::shared_ptr<const CostGraph>(std::int64_t micro_batch)> costs_at = {};
-  // What a set of layers (ascending) keeps on its device, always and between F and B of every
-  // micro-batch, whatever its size and for every sample. Empty: not known, so planners go by
-  // LayerCost: twice the parameters, and the outputs.
+  // What a set of layers (ascending) keeps on its device, always and between F and B of every micro-batch, whatever its
+  // size and for every sample. Empty: not known, so planners go by LayerCost: twice the parameters, and the outputs.
   struct Footprint {
     Bytes always, per_micro_batch, per_sample;
   };
@@ -55,34 +55,43 @@ struct ScheduleProblem {
   int epoch = 0;                            // of the training, where a system changes with it
   std::vector<std::vector<Op>> order = {};  // Plan::order
   std::vector<bool> recompute = {};         // per stage, PlanStage::recompute; empty: none
-  int chunks() const { return static_cast<int>(graph.size()) / ranks; }  // stages of every rank
+
+  int stages() const { return graph.stages(); }
+  int chunks() const { return stages() / ranks; }  // stages on every rank
+  // The rank that runs a stage, where only one does.
+  Rank rank_of(int stage) const { return placement.stages[stage].front(); }
 };
 
-// The paper's figures, in micro-batches and versions per rank; printed beside what is observed.
-struct Theory {
-  std::optional<double> bubble_ratio;  // at uniform costs, forward : backward = 1 : 2, no latency
-  std::vector<int> in_flight;          // peak activations per rank, micro-batches
-  std::vector<int> weight_versions;    // per rank, the newest included
-  std::vector<int> staleness;          // updates between a batch's forward and its own update, per rank, steady state
-  std::string note = {};               // a warning for whoever asked for this problem
-};
+// Where the stages of a chain lie, several on every device: stage c p + r on device r (loop); or back and forth, so
+// that for odd c stage (c + 1) p - 1 - r is on device r and devices at the turning points have two in a row (wave).
+enum class ChunkPlacement { loop, wave };
+
+// The defaults of a System, for those that update once after the last backward.
+inline WeightRule newest_weights(const ScheduleProblem&, const Options&) { return {}; }
+inline Theory theory_of_a_flush(const ScheduleProblem& problem, const Options&) { return flush_theory(problem.ranks); }
 
 struct System {
   std::string name;  // the file's name
-  std::vector<std::string> aliases;
+  std::vector<std::string> aliases = {};
   std::string title;  // as people write it: "1F1B (PipeDream-Flush)"
   std::string citation;
   bool synchronous = true;
   bool one_process = false;    // takes one device whatever it is given: the reference row
   bool data_parallel = false;  // the whole model on every rank, each with its own micro-batches
   bool accumulates = false;    // asynchronous, but several micro-batches make one update
-  std::vector<OptionSpec> options;
-  Plan (*plan)(const Problem&, const Options&);
-  Schedule (*schedule)(const ScheduleProblem&, const Options&);
-  WeightRule (*weights)(const ScheduleProblem&, const Options&);
-  Theory (*theory)(const ScheduleProblem&, const Options&);
-  // Stages on every rank (virtual stages) of its plans; none: 1.
+  std::vector<OptionSpec> options = {};
+  // Throws InputError for numbers of ranks and micro-batches (of one update) that it has no plan for; `schedule` throws
+  // where it has a plan but no order. Asked once, before the plan is made. None: it takes all.
+  void (*require)(int ranks, int microbatches, const Options&) = nullptr;
+  // Stages on every rank (virtual stages) of its plans, and where they lie; none: 1.
   int (*chunks)(const Options&) = nullptr;
+  ChunkPlacement chunk_placement = ChunkPlacement::loop;
+  // Which layers on which devices. None: a chain of equally slow stages, `chunks` on every device.
+  Plan (*plan)(const Problem&, const Options&) = nullptr;
+  // The order of forwards and backwards on every rank.
+  Schedule (*schedule)(const ScheduleProblem&, const Options&);
+  WeightRule (*weights)(const ScheduleProblem&, const Options&) = newest_weights;
+  Theory (*theory)(const ScheduleProblem&, const Options&) = theory_of_a_flush;
   // Where weights are gathered and gradients scattered; none: every rank holds its stages whole.
   Sharding (*sharding)(const ScheduleProblem&, const Options&) = nullptr;
 };
@@ -92,7 +101,13 @@ inline int stages_per_rank(const System& system, const Options& options) {
 }
 
 std::span<const System* const> all_systems();  // generated; in order of file names
-const System& find_system(const std::string& name,
-                          const std::string& where);  // throws InputError with a suggestion
+// By name or alias. Throws InputError with a suggestion.
+const System& find_system(const std::string& name, const std::string& where);
+
+// The schedule that has no op yet.
+Schedule empty_schedule(const ScheduleProblem& problem);
+
+// Requirements that several systems share, for System::require; `system` is the name in the error.
+void require_a_micro_batch_for_every_rank(const std::string& system, int ranks, int microbatches);
 
 }  // namespace sluice

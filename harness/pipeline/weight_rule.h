@@ -1,18 +1,27 @@
 // WeightRule: which weights each F, B, I reads, and when a stage's optimizer steps.
 //
-// A version is the number of the stage's own updates it contains (0 = initial). Rules are static:
-// with a fixed op order, versions do not depend on timing (specs/async_systems.md section 0), so
-// lowering writes what to read into every instruction and neither clock has to discover it.
+// A version is the number of the stage's own updates that it contains (0 = initial). Rules are static: the order of a
+// rank's ops is fixed, and with it the number of updates before each of them, whatever the times. So lowering writes
+// what to read into every instruction and neither clock has to discover it.
 //
-// Prediction: instead of version v, an op may read v - s * lr * Delta, where Delta is what the
-// optimizer did last per unit of learning rate and s how many updates to look ahead. It starts from
-// the newest version at that moment and is a tensor of its own while it is used.
+// Prediction: instead of version v, an op may read v - s * lr * Delta, where Delta is what the optimizer did last per
+// unit of learning rate and s, the prediction horizon, says for how many updates. It starts from the newest version at
+// that moment and is a tensor of its own while it is used.
 #pragma once
 
 #include <string>
 #include <vector>
 
 namespace sluice {
+
+// PipeMare (Yang et al., MLSys 2021): stale gradients are corrected by the delay of their stage. T1: stage k's rate is
+// lr / delay^p, p = 1 - min(update / anneal_updates, 1). T2: a moving average of W_new - W_old, whose decay is
+// moving_average_decay^(1 / delay), is the direction of the backward's prediction (Delta::weight_moving_average).
+struct PipeMareCorrections {
+  std::vector<double> delay = {};                    // per stage, updates; empty: no corrections
+  int anneal_updates = 0;                            // 0: T1 off
+  double moving_average_decay = 0.1353352832366127;  // e^-2
+};
 
 struct WeightRule {
   enum class Update {
@@ -27,16 +36,16 @@ struct WeightRule {
   enum class Backward {
     same_as_forward,  // weight stashing: the forward's tensor, predicted or not
     newest,           // whatever is newest (naive 1F1B), or predicted from it
-    ring,             // PipeDream's released code: stashes by position in a ring that a drained pipe does not
-                      // refresh, so the first batches of a later epoch read versions of the epoch before
+    ring,             // PipeDream's released code: stashes by position in a ring that a drained pipe does not refresh,
+                      // so the first batches of a later epoch read versions of the epoch before
   };
-  // The direction predictions go in, of the optimizer's state after its last update; zero before
-  // the first. specs/async_systems.md section 4 has the table for each optimizer.
+  // The direction predictions go in, of the optimizer's state after its last update; zero before the first.
   enum class Delta {
-    state,                 // what the last update added, over the learning rate
-    state_plus_gradient,   // the released codes' forward: momentum * buffer + last gradient
-    momentum_only,         // SpecTrain's released code's backward: momentum * buffer
-    weight_moving_average  // PipeMare's T2: mean of (W_new - W_old); not multiplied by the rate
+    state,                  // what the last update added, over the learning rate: the buffer v of SGD with momentum,
+                            // mhat / (sqrt(vhat) + eps) of Adam
+    state_plus_gradient,    // the released codes' forward: momentum * buffer + last gradient
+    momentum_only,          // SpecTrain's released code's backward: momentum * buffer
+    weight_moving_average,  // PipeMare's T2: mean of W_new - W_old; not multiplied by the rate
   };
   // What a backward recomputes the stage's activations with, when F keeps the stage's input only.
   enum class Recompute { none, forward_weights, newest };
@@ -45,9 +54,6 @@ struct WeightRule {
   Forward forward = Forward::newest;
   Backward backward = Backward::same_as_forward;
   int accumulate = 1;  // micro-batches of one update
-  // Micro-batches at the end of a run that are too few for an update: dropped, or an update of
-  // their own with their mean gradient.
-  enum class Leftover { drop, partial } leftover = Leftover::drop;
   Recompute recompute = Recompute::none;
   std::vector<bool> recomputing = {};  // which stages recompute; empty: all
   bool recomputes(std::size_t stage) const {
@@ -55,27 +61,18 @@ struct WeightRule {
   }
   // A forward whose backward is the rank's very next op keeps its activations all the same.
   bool keep_if_next = false;
-  // Flushing rules: no rank begins the next update before every rank has stepped, as where the step
-  // needs a norm over all gradients. Otherwise a rank goes on as soon as its own stages have.
-  bool step_barrier = false;
 
-  // s per stage; empty: no prediction. Negative: towards older weights.
+  // Prediction horizons s per stage, in updates; empty: no prediction. Negative: towards older weights.
   std::vector<int> forward_horizon, backward_horizon;
   Delta forward_delta = Delta::state, backward_delta = Delta::state;
   // How many micro-batches share one forward prediction, made by the first of them.
   int micros_per_prediction = 1;
-  // Per stage, updates between a batch's forward and its own update in steady state. Given: while
-  // the pipe fills and the true lag is shorter, s is shorter by as much.
+  // Per stage, updates between a batch's forward and its own update in steady state. Given: while the pipe fills and
+  // the true lag is shorter, s is shorter by as much.
   std::vector<int> clip_to_lag;
-
-  // PipeMare. T1: stage k's rate is lr / delay^p, p = 1 - min(update / anneal, 1). T2: the moving
-  // average's decay is decay^(1 / delay).
-  std::vector<double> delay;                         // per stage; empty: none
-  int anneal_updates = 0;                            // 0: T1 off
-  double moving_average_decay = 0.1353352832366127;  // e^-2
-
   bool decay_in_delta = false;     // AdamW: predictions contain the decoupled weight decay
   bool momentum_sgd_only = false;  // refuse other optimizers: the paper has no rule for them
+  PipeMareCorrections pipemare = {};
 
   bool synchronous() const { return update == Update::flush; }
   bool predicts() const { return !forward_horizon.empty() || !backward_horizon.empty(); }

@@ -1,13 +1,12 @@
 #include "harness/plan/chain_partition.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <set>
 
 #include "harness/base/error.h"
+#include "harness/plan/layer_groups.h"
 
 namespace sluice {
 
@@ -58,32 +57,25 @@ std::vector<int> partition_chain(int layers, int stages, const std::function<dou
 
 Plan chain_on(const Problem& problem, const std::vector<std::vector<DeviceId>>& stage_devices,
               const std::string& where) {
-  const auto begin = std::chrono::steady_clock::now();
-  const auto& layers = problem.costs.layers;
-  // Views and losses ride with the layer before them: a stage of nothing but a flatten would be a
-  // message for nothing.
-  std::vector<int> unit_start;
-  std::vector<double> prefix{0};
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    const double seconds = (layers[i].forward + layers[i].input_gradient + layers[i].weight_gradient).value;
-    const bool fused = layers[i].fused && !unit_start.empty();
-    if (fused) {
-      prefix.back() += seconds;
-    } else {
-      unit_start.push_back(static_cast<int>(i));
-      prefix.push_back(prefix.back() + seconds);
+  const LayerGroupGraph graph = layer_groups(problem.costs);
+  std::vector<double> prefix{0};  // seconds of all groups before each
+  for (const LayerGroup& group : graph.groups) {
+    prefix.push_back(prefix.back());
+    for (const int l : group.layers) {
+      const LayerCost& layer = problem.costs.layers[static_cast<std::size_t>(l)];
+      prefix.back() += (layer.forward + layer.input_gradient + layer.weight_gradient).value;
     }
   }
-  const int units = static_cast<int>(unit_start.size()), stages = static_cast<int>(stage_devices.size());
+  const int groups = static_cast<int>(graph.groups.size()), stages = static_cast<int>(stage_devices.size());
   std::set<DeviceId> used;
   for (const auto& devices : stage_devices) used.insert(devices.begin(), devices.end());
   const int ranks = static_cast<int>(used.size());
-  if (stages < 1 || stages > units) {
-    const std::string most = stages > ranks ? std::to_string(std::max(1, units * ranks / std::max(1, stages))) +
+  if (stages < 1 || stages > groups) {
+    const std::string most = stages > ranks ? std::to_string(std::max(1, groups * ranks / std::max(1, stages))) +
                                                   " ranks with " + std::to_string(stages / ranks) + " stages on each"
-                                            : std::to_string(units) + " ranks";
+                                            : std::to_string(groups) + " ranks";
     throw InputError(where,
-                     std::to_string(stages) + " stages for a model of " + std::to_string(units) + " cuttable layers",
+                     std::to_string(stages) + " stages for a model of " + std::to_string(groups) + " cuttable layers",
                      "use at most " + most);
   }
   if (used.rbegin()->index() >= problem.cluster.devices.size())
@@ -99,25 +91,15 @@ Plan chain_on(const Problem& problem, const std::vector<std::vector<DeviceId>>& 
   Plan plan;
   plan.micro_batch = problem.costs.micro_batch;
   const std::vector<int> cuts = partition_chain(
-      units, stages,
+      groups, stages,
       [&](int first, int last, int stage) {
         return (prefix[static_cast<std::size_t>(last)] - prefix[static_cast<std::size_t>(first)]) /
                speed[static_cast<std::size_t>(stage)];
       },
-      &plan.objective);
-  for (int s = 0; s < stages; ++s) {
-    const auto start_of = [&](int k) {
-      const int unit = cuts[static_cast<std::size_t>(k)];
-      return unit == units ? static_cast<int>(layers.size()) : unit_start[static_cast<std::size_t>(unit)];
-    };
-    PlanStage stage;
-    stage.layers.resize(static_cast<std::size_t>(start_of(s + 1) - start_of(s)));
-    std::iota(stage.layers.begin(), stage.layers.end(), start_of(s));
-    stage.devices = stage_devices[static_cast<std::size_t>(s)];
-    plan.stages.push_back(stage);
-  }
-  plan.states = static_cast<std::int64_t>(stages) * units * units;
-  plan.search_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      &plan.search.objective);
+  for (std::size_t s = 0; s < stage_devices.size(); ++s)
+    plan.stages.push_back({.layers = layers_of(graph, cuts[s], cuts[s + 1]), .devices = stage_devices[s]});
+  plan.search.states = static_cast<std::int64_t>(stages) * groups * groups;
   return plan;
 }
 

@@ -26,10 +26,7 @@ Plan chain_on(const Problem& problem, const std::vector<std::vector<DeviceId>>& 
 // One stage per device, in device order.
 Plan balanced_chain(const Problem& problem, int stages, const std::string& where);
 
-// `chunks` stages per device (virtual stages): problem.devices * chunks stages. loop: stage
-// c p + r on device r. wave: as loop where c is even, stage (c + 1) p - 1 - r on device r where c
-// is odd, so that two stages in a row share a device at the turning points (V placement: 2 chunks).
-enum class ChunkPlacement { loop, wave };
+// `chunks` stages per device (virtual stages): problem.devices * chunks stages.
 Plan chunked_chain(const Problem& problem, int chunks, ChunkPlacement placement, const std::string& where);
 
 // Two pipelines against each other: stage s on devices s (replica 0) and p - 1 - s (replica 1).

@@ -19,7 +19,7 @@ std::function<double(int, int, int)> sum_of(std::vector<double> seconds) {
   };
 }
 
-// Every way to cut, one after the other.
+// Every cut, one after the other.
 double brute_force(int layers, int stages, const std::function<double(int, int, int)>& seconds) {
   double best = kUnlimited;
   std::vector<int> cuts;
@@ -115,12 +115,12 @@ TEST(BalancedChainTest, FasterDevicesGetMoreLayers) {
   ASSERT_EQ(plan.stages.size(), 2u);
   EXPECT_EQ(plan.stages[0].layers, (std::vector{0, 1, 2, 3}));
   EXPECT_EQ(plan.stages[1].devices, std::vector{DeviceId(1)});
-  EXPECT_DOUBLE_EQ(plan.objective, 6);  // F + I + W of two layers at speed 1
+  EXPECT_DOUBLE_EQ(plan.search.objective, 6);  // F + I + W of two layers at speed 1
   EXPECT_EQ(plan.micro_batch, 4);
-  EXPECT_TRUE(plan.complete);
+  EXPECT_TRUE(plan.search.complete);
 }
 
-TEST(BalancedChainTest, LayersThatRideStayWithTheOneBefore) {
+TEST(BalancedChainTest, FusedLayersStayWithTheOneBefore) {
   CostGraph costs = layers_of({1, 1, 1, 1});
   costs.layers[2].fused = costs.layers[3].fused = true;
   const Cluster cluster = devices_of({1, 1});

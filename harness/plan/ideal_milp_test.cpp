@@ -7,7 +7,7 @@
 //   out[u,d] >= x[u,d] - x[v,d]   ... and d sends it
 //   contiguous: z[g,d] >= x[g,d], z[h,d] <= z[g,d], z[h,d] <= x[h,d] - x[g,d] + 1 for g -> h
 //
-// Their contiguity looks at one device at a time, so two devices may each come after a part of the
+// Their contiguity concerns one device at a time, so two devices may each come after a part of the
 // other: {0, 3} and {1, 2} with 0 -> 1 and 2 -> 3. Down-sets, one after the other, have no such
 // pair. `ordered` therefore says instead that the devices come in the order of their numbers:
 // x[h, 0..d] <= x[g, 0..d] (sums) for every d.

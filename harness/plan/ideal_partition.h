@@ -1,12 +1,13 @@
 // The exact reference for pipelined placement (Tarnawski et al., NeurIPS 2020, section 5.1): the
 // contiguous split of an operator graph over accelerators and CPUs that minimises the largest load.
-//   accelerator: latencies + the send costs of all outside operators that feed it (once each) +
-//   those
-//                of its own operators that feed others (once each); its memory is a hard limit
+//
+//   accelerator: latencies + the send costs of all outside operators that feed it (once each) + those of its own
+//                operators that feed others (once each); its memory is a hard limit
 //   CPU:         latencies only
+//
 // Dynamic program over down-sets of the forward pass; gradients follow by colour:
-//   D[c][a][I] = min( D[c-1][a][I], D[c][a-1][I], min over J in I of max( D[one fewer][J],
-//   load(I\J) ) )
+//
+//   D[c][a][I] = min( D[c-1][a][I], D[c][a-1][I], min over J in I of max( D[one fewer][J], load(I\J) ) )
 #pragma once
 
 #include "harness/model/operator_graph.h"

@@ -1,6 +1,5 @@
-// Units: the layers as planners move them. A view or a loss travels with the layer before it;
-// every other layer is a unit of its own. Contracting neighbours in a topological order leaves the
-// graph acyclic.
+// Groups of layers that planners move as one: a view or a loss goes where the layer before it goes, since a stage of
+// nothing but a view would be a message for nothing. Every other layer is a group of its own.
 #pragma once
 
 #include <vector>
@@ -9,34 +8,42 @@
 
 namespace sluice {
 
-struct Unit {
+struct LayerGroup {
   std::vector<int> layers;  // ascending
   double forward = 0;       // seconds of one micro-batch
   double backward = 0;      // seconds, I + W
   double parameters = 0;    // bytes
-  double output = 0;        // bytes that others read (or nobody: the model's output)
-  double kept = 0;          // bytes of all outputs: what the backward needs, roughly
+  double output = 0;        // bytes that other groups read (or nobody: the model's output)
+  double kept = 0;          // bytes of all its layers' outputs: roughly what the backward needs
   double seconds() const { return forward + backward; }
 };
 
-struct UnitEdge {
-  int from = 0, to = 0;  // units
+// A layer of one group reads the output of a layer of another.
+struct LayerGroupEdge {
+  int from = 0, to = 0;  // groups
   double bytes = 0;
   int producer = 0, consumer = 0;  // layers
 };
 
-struct UnitGraph {
-  std::vector<Unit> units;  // in topological order
-  std::vector<UnitEdge> edges;
-  std::vector<std::vector<int>> successors, predecessors;  // units, in the order of the edges
+struct LayerGroupGraph {
+  std::vector<LayerGroup> groups;                          // in the order of their first layers
+  std::vector<LayerGroupEdge> edges;                       // by consumer, then in the order of its inputs
+  std::vector<std::vector<int>> successors, predecessors;  // of every group, each once, in the order of the edges
 };
 
-UnitGraph units_of(const CostGraph& costs);
+// A view or a loss is in the group of the layer that stands before it in the model's order. Each group then is a range
+// of consecutive layers, and the groups are in topological order.
+LayerGroupGraph layer_groups(const CostGraph& costs);
 
-// Layers of the units [first, last), ascending.
-std::vector<int> layers_of(const UnitGraph& graph, int first, int last);
+// A view or a loss is in the group of the layer whose output it reads first, wherever that stands in the order; a view
+// of the model's input is in the group of the layer that reads it, if that is one layer only. Branches that the order
+// of the layers interleaves stay apart.
+LayerGroupGraph layer_groups_by_producer(const CostGraph& costs);
 
-// crossing[i]: bytes that go over the cut before unit i, every tensor once. Size units + 1.
-std::vector<double> bytes_over_cuts(const UnitGraph& graph);
+// Layers of the groups [first, last) of layer_groups(), ascending.
+std::vector<int> layers_of(const LayerGroupGraph& graph, int first, int last);
+
+// crossing[i]: bytes that go over the cut before group i of layer_groups(), every tensor once. Size groups + 1.
+std::vector<double> bytes_over_cuts(const LayerGroupGraph& graph);
 
 }  // namespace sluice

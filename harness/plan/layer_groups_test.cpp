@@ -7,29 +7,29 @@
 namespace sluice {
 namespace {
 
-TEST(UnitsTest, AViewTravelsWithTheLayerBefore) {
+TEST(LayerGroupsTest, AViewTravelsWithTheLayerBefore) {
   CostGraph costs = chain_costs({3, 0, 6}, {5, 0, 7}, {10, 11, 12});
   costs.layers[1].fused = true;
-  const UnitGraph graph = units_of(costs);
-  ASSERT_EQ(graph.units.size(), 2u);
-  EXPECT_EQ(graph.units[0].layers, (std::vector{0, 1}));
-  EXPECT_DOUBLE_EQ(graph.units[0].output, 11);  // the view's; the layer's own stays inside
-  EXPECT_DOUBLE_EQ(graph.units[0].kept, 21);
-  EXPECT_DOUBLE_EQ(graph.units[1].seconds(), 6);
-  EXPECT_DOUBLE_EQ(graph.units[1].output, 12);  // the model's
+  const LayerGroupGraph graph = layer_groups(costs);
+  ASSERT_EQ(graph.groups.size(), 2u);
+  EXPECT_EQ(graph.groups[0].layers, (std::vector{0, 1}));
+  EXPECT_DOUBLE_EQ(graph.groups[0].output, 11);  // the view's; the layer's own stays inside
+  EXPECT_DOUBLE_EQ(graph.groups[0].kept, 21);
+  EXPECT_DOUBLE_EQ(graph.groups[1].seconds(), 6);
+  EXPECT_DOUBLE_EQ(graph.groups[1].output, 12);  // the model's
   EXPECT_EQ(graph.successors[0], std::vector{1});
   EXPECT_EQ(layers_of(graph, 0, 2), (std::vector{0, 1, 2}));
 }
 
-TEST(UnitsTest, ATensorCrossesACutOnceHoweverManyReadIt) {
+TEST(LayerGroupsTest, ATensorCrossesACutOnceHoweverManyReadIt) {
   // 0 -> 1, 2, 3 and a chain besides: the cut before 1 carries tensor 0 once.
   CostGraph costs = chain_costs({1, 1, 1, 1}, {}, {8, 4, 2, 1});
   costs.layers[2].inputs = {1, 0};
   costs.layers[3].inputs = {2, 0};
-  EXPECT_EQ(bytes_over_cuts(units_of(costs)), (std::vector<double>{0, 8, 12, 10, 0}));
+  EXPECT_EQ(bytes_over_cuts(layer_groups(costs)), (std::vector<double>{0, 8, 12, 10, 0}));
   // Where edges have bytes of their own, the most that is asked for.
   costs.layers[2].input_bytes = {Bytes(4), Bytes(16)};
-  EXPECT_EQ(bytes_over_cuts(units_of(costs)), (std::vector<double>{0, 16, 20, 18, 0}));
+  EXPECT_EQ(bytes_over_cuts(layer_groups(costs)), (std::vector<double>{0, 16, 20, 18, 0}));
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ enum class Split {
   ordered,     // the devices can be put in an order that no edge runs against
 };
 
-// paths[a][b]: is there a way from a to b along `paths` as given?
+// paths[a][b]: is there a path from a to b along `paths` as given?
 inline void close(std::vector<std::vector<bool>>& paths) {
   for (std::size_t k = 0; k < paths.size(); ++k)
     for (std::size_t i = 0; i < paths.size(); ++i)

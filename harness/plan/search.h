@@ -1,13 +1,10 @@
-// What every search here takes and says: limits that end it with the best plan so far, and its
-// facts, written into the plan in one place.
+// The limits that every search takes: where they run out, it ends with the best plan so far. What it says of itself is
+// SearchReport (harness/pipeline/plan.h).
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <limits>
-#include <string>
-
-#include "harness/pipeline/plan.h"
 
 namespace sluice {
 
@@ -31,12 +28,5 @@ class Deadline {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   double seconds_;
 };
-
-inline void report(Plan& plan, const SearchReport& search) {
-  plan.objective = search.objective;
-  plan.states = search.states;
-  plan.complete = search.complete;
-  plan.search = search;
-}
 
 }  // namespace sluice

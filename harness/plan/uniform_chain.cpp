@@ -1,5 +1,8 @@
 #include "harness/plan/uniform_chain.h"
 
+#include "harness/base/index.h"
+#include "harness/plan/make_plan.h"
+
 namespace sluice {
 
 UniformChain uniform_chain(const System& system, const Options& options, const Cluster& cluster, int ranks,
@@ -15,12 +18,12 @@ UniformChain uniform_chain(const System& system, const Options& options, const C
                              .parameters = Bytes(0),
                              .output = Bytes(0)});
   const Problem problem{layers, cluster, ranks, microbatches, microbatches, {}};
-  UniformChain result{.plan = system.plan(problem, options), .devices = {}, .problem = {}};
+  UniformChain result{.plan = make_plan(system, problem, options), .devices = {}, .problem = {}};
   const RankMap map = ranks_of(result.plan);
   result.devices = map.devices;
   result.problem = {.graph = stage_graph(result.plan, layers),
                     .placement = map.placement,
-                    .ranks = static_cast<int>(map.devices.size()),
+                    .ranks = count_of(map.devices),
                     .microbatches = microbatches,
                     .costs = std::vector<StageCost>(result.plan.stages.size(), stage),
                     .latency = latency,

@@ -35,13 +35,15 @@ void check_versions(const Program& program, std::size_t rank, std::vector<Violat
     const std::int32_t now = newest[i.stage];
     const int retained =
         i.stage.index() < program.retained_versions.size() ? program.retained_versions[i.stage.index()] : 0;
-    const std::string reads = on_rank(rank) + to_text(i) + " reads weight version " + std::to_string(i.version) +
-                              " of stage " + std::to_string(i.stage.value);
+    const auto reads = [&] {
+      return on_rank(rank) + to_text(i) + " reads weight version " + std::to_string(i.version) + " of stage " +
+             std::to_string(i.stage.value);
+    };
     if (i.version < -retained || i.version > now)
-      found.push_back({Violation::Kind::missing_version, reads + ", whose newest is " + std::to_string(now)});
+      found.push_back({Violation::Kind::missing_version, reads() + ", whose newest is " + std::to_string(now)});
     else if (i.prediction >= 0 && predicted.insert({i.stage, i.prediction}).second && i.version != now)
       found.push_back({Violation::Kind::missing_version,
-                       reads + " to predict from, but the optimizer is at version " + std::to_string(now)});
+                       reads() + " to predict from, but the optimizer is at version " + std::to_string(now)});
   }
 }
 

@@ -57,8 +57,8 @@ inline ExampleProblem random_problem(unsigned seed, bool replicas) {
   for (int s = 0; s < stages; ++s) {
     std::shuffle(order.begin(), order.end(), random);
     auto& home = p.placement.stages.emplace_back();
-    const int copies = replicas && upto(0, 1) == 0 ? upto(1, ranks) : 1;
-    for (int c = 0; c < copies; ++c) home.emplace_back(order[static_cast<std::size_t>(c)]);
+    const int replicas_of_stage = replicas && upto(0, 1) == 0 ? upto(1, ranks) : 1;
+    for (int c = 0; c < replicas_of_stage; ++c) home.emplace_back(order[static_cast<std::size_t>(c)]);
   }
   p.schedule = {.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(ranks)), .microbatches = micros};
   std::vector<Op> left;
@@ -95,14 +95,14 @@ inline ExampleProblem random_problem(unsigned seed, bool replicas) {
   return p;
 }
 
-// The problem `copies` times beside itself, each on its own ranks with its own micro-batches: copy
+// Data-parallel replicas of the problem, each on its own ranks with its own micro-batches: replica
 // d has ranks [d p, (d + 1) p) and micro-batches [d m, (d + 1) m), and every stage a rank in each.
-inline ExampleProblem data_parallel_replicas(const ExampleProblem& one, int copies) {
+inline ExampleProblem data_parallel_replicas(const ExampleProblem& one, int replicas) {
   const auto p = static_cast<int>(one.schedule.ranks.size());
   const int m = one.schedule.microbatches;
   ExampleProblem all{one.graph, {std::vector<std::vector<Rank>>(one.graph.size()), {}}, {}};
-  all.schedule = {std::vector<std::vector<Op>>(static_cast<std::size_t>(p * copies)), m * copies};
-  for (int d = 0; d < copies; ++d) {
+  all.schedule = {std::vector<std::vector<Op>>(static_cast<std::size_t>(p * replicas)), m * replicas};
+  for (int d = 0; d < replicas; ++d) {
     for (std::size_t s = 0; s < one.graph.size(); ++s)
       all.placement.stages[s].emplace_back(d * p + one.placement.stages[s].front().value);
     for (int r = 0; r < p; ++r)

@@ -61,7 +61,7 @@ class RankLowering {
     }
     flush_replicated_stages();
     step_after_weight_gradient_ranks();
-    if (rule_.step_barrier && program_.rank_count() > 1) wait_for_every_step();
+    if (program_.policy.step_barrier && program_.rank_count() > 1) wait_for_every_step();
   }
 
  private:
@@ -154,7 +154,7 @@ class RankLowering {
       return;
     }
     const bool full = done % rule_.accumulate == 0;
-    const bool partial = last && rule_.leftover == WeightRule::Leftover::partial;
+    const bool partial = last && program_.policy.leftover == RunPolicy::Leftover::partial;
     if (!full && !partial) return;
     Instruction step{.opcode = Opcode::optimizer_step, .stage = op.stage};
     step.version = reads_.newest_after(done + (full ? 0 : rule_.accumulate));
@@ -214,13 +214,13 @@ class RankLowering {
 };
 
 void refuse_what_cannot_be_lowered(const StageGraph& graph, const Placement& placement, const WeightRule& rule,
-                                   const Sharding& sharding) {
+                                   const Sharding& sharding, const RunPolicy& policy) {
   if (!rule.synchronous() && std::ranges::any_of(graph.micros_per_op, [](int g) { return g > 1; }))
     throw InputError("plan",
                      "a stage takes several micro-batches at once, and the system updates after "
                      "every backward",
                      "give every stage one");
-  if (!rule.synchronous() && (rule.step_barrier || !placement.weight_gradient_ranks.empty()))
+  if (!rule.synchronous() && (policy.step_barrier || !placement.weight_gradient_ranks.empty()))
     throw InputError("schedule",
                      "a step barrier, or weight gradients on ranks of their own, need a "
                      "system that updates once after all backwards");
@@ -239,17 +239,18 @@ void refuse_what_cannot_be_lowered(const StageGraph& graph, const Placement& pla
 }  // namespace
 
 Program lower(const Schedule& schedule, const StageGraph& graph, const Placement& placement, const WeightRule& rule,
-              const Sharding& sharding) {
+              const Sharding& sharding, const RunPolicy& policy) {
   const auto violations = check(schedule, graph, placement);
   if (!violations.empty()) throw InputError("schedule", violations.front().text);
-  refuse_what_cannot_be_lowered(graph, placement, rule, sharding);
+  refuse_what_cannot_be_lowered(graph, placement, rule, sharding, policy);
   Program program{.graph = graph,
                   .placement = placement,
                   .microbatches = schedule.microbatches,
                   .rule = rule,
+                  .policy = policy,
                   .sharding = sharding};
   program.ranks.resize(schedule.ranks.size());
-  const Messages messages(schedule, program.graph, program.placement, rule.step_barrier);
+  const Messages messages(schedule, program.graph, program.placement, policy.step_barrier);
   program.channels = messages.channels();
   WeightReads reads(schedule, program);
   for (std::size_t r = 0; r < program.ranks.size(); ++r)

@@ -21,6 +21,6 @@ namespace sluice {
 // steps, sharding of a system that updates without a flush. Whether collectives between the ops meet is for
 // check_program.h to say.
 Program lower(const Schedule& schedule, const StageGraph& graph, const Placement& placement, const WeightRule& rule,
-              const Sharding& sharding = {});
+              const Sharding& sharding = {}, const RunPolicy& policy = {});
 
 }  // namespace sluice

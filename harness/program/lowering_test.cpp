@@ -238,8 +238,8 @@ TEST(LowerTest, LeftoverMicroBatchesAreDroppedOrStepAlone) {
   rule.accumulate = 2;
   EXPECT_EQ(text_of(lower(schedule, chain(1), one_stage_per_rank(1), rule).ranks[0], true),
             "0F0 @0\n0B0 @0\n0F1 @0\n0B1 @0\nstep 0 =1\n0F2 @1\n0B2 @1\n");
-  rule.leftover = WeightRule::Leftover::partial;
-  const Program program = lower(schedule, chain(1), one_stage_per_rank(1), rule);
+  const Program program =
+      lower(schedule, chain(1), one_stage_per_rank(1), rule, {}, {.leftover = RunPolicy::Leftover::partial});
   EXPECT_EQ(program.updates, 2);
   EXPECT_EQ(text_of(program.ranks[0], true), "0F0 @0\n0B0 @0\n0F1 @0\n0B1 @0\nstep 0 =1\n0F2 @1\n0B2 @1\nstep 0 =2\n");
 }

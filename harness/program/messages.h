@@ -4,7 +4,7 @@
 //
 // Values that travel along an edge of the stage graph are activations (down it) and their gradients (up it). Besides
 // them, where a stage's W run on another rank than its F and I (Placement::weight_gradient_ranks), every I sends the
-// stash that its W needs, and the last W sends the sum of the weight gradients back. With WeightRule::step_barrier
+// stash that its W needs, and the last W sends the sum of the weight gradients back. With RunPolicy::step_barrier
 // every rank tells rank 0 that it has stepped, and rank 0 tells the others once it has heard it of all.
 #pragma once
 

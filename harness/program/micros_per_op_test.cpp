@@ -130,7 +130,7 @@ RC_GTEST_PROP(GroupingTest, WhatChecksLowersToAProgramThatChecks, ()) {
   for (int s = 0; s < stages; ++s) {
     graph.micros_per_op.push_back(1 << upto(2));
     auto& home = placement.stages.emplace_back();
-    for (int copies = 1 + upto(1); copies > 0; --copies) home.emplace_back(ranks++);
+    for (int replicas = 1 + upto(1); replicas > 0; --replicas) home.emplace_back(ranks++);
     for (int m = 0; m < micros / graph.micros_per_op.back(); ++m) {
       left.push_back(forward_op(s, m));
       left.push_back(backward_op(s, m));

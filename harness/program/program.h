@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/pipeline/run_policy.h"
 #include "harness/pipeline/schedule.h"
 #include "harness/pipeline/sharding.h"
 #include "harness/pipeline/weight_rule.h"
@@ -177,6 +178,7 @@ struct Program {
   std::vector<int> predictions;        // per stage: predicted tensors, ids 0 .. n - 1
   std::vector<int> retained_versions;  // per stage: old versions that the next run of the program still reads
   WeightRule rule;
+  RunPolicy policy;
   Sharding sharding;
   std::size_t rank_count() const { return ranks.size(); }
   bool sharded(StageId stage) const { return sharding.active() && placement.stages[stage.index()].size() > 1; }

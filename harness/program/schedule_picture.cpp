@@ -41,7 +41,7 @@ class Labels {
 
 }  // namespace
 
-std::string draw_grid(const Trace& trace, std::size_t width) {
+std::string draw_schedule(const Trace& trace, std::size_t width) {
   const Labels labels(trace);
   double shortest = std::numeric_limits<double>::infinity(), end = 0;
   double pair_columns = 0;  // of a second, so that the second of every pair has room for its sign

@@ -93,9 +93,9 @@ TEST(ShardedProgramTest, APairIsOneStep) {
 
 TEST(ShardedProgramTest, GathersStandBeforeTheReceivesOfTheOpTheyRunBeside) {
   // Two pipelines of two stages, ranks 0, 1 and 2, 3.
-  const Placement copies{{{Rank(0), Rank(2)}, {Rank(1), Rank(3)}}};
+  const Placement replicas{{{Rank(0), Rank(2)}, {Rank(1), Rank(3)}}};
   const Program program =
-      lower(parse_schedule("rank 0: 0F0 0B0\nrank 1: 1F0 1B0\nrank 2: 0F1 0B1\nrank 3: 1F1 1B1\n"), chain(2), copies,
+      lower(parse_schedule("rank 0: 0F0 0B0\nrank 1: 1F0 1B0\nrank 2: 0F1 0B1\nrank 3: 1F1 1B1\n"), chain(2), replicas,
             WeightRule{}, {.gather = Gather::on_use, .reduce = Reduce::per_microbatch});
   EXPECT_EQ(text_of(program.ranks[3]),
             "gather 1; receive_activation 0->1 1; 1F1; free 1; gather 1; 1B1; "
@@ -175,16 +175,16 @@ TEST(ShardedProgramTest, TheCheckerFindsWeightsOfAnOldVersion) {
   EXPECT_EQ(check(early)[0].text, "rank 0: gather 0 of version 1, the shards are at 0");
 }
 
-// D copies of a random schedule that are alike but for their micro-batches, with every way to
+// Replicas of a random schedule that are alike but for their micro-batches, with every way to
 // shard: nothing deadlocks, and a rank gathers as often as its visits say.
-RC_GTEST_PROP(ShardedProgramTest, CopiesOfOneOrderAlwaysMeet, (unsigned seed)) {
+RC_GTEST_PROP(ShardedProgramTest, ReplicasOfOneOrderAlwaysMeet, (unsigned seed)) {
   const ExampleProblem one = random_problem(seed, false);
-  const int copies = *rc::gen::inRange(2, 4);
+  const int replicas = *rc::gen::inRange(2, 4);
   const auto p = static_cast<int>(one.schedule.ranks.size());
   const int m = one.schedule.microbatches;
-  Schedule schedule = empty_schedule(p * copies, m * copies);
+  Schedule schedule = empty_schedule(p * replicas, m * replicas);
   Placement placement{std::vector<std::vector<Rank>>(one.graph.size()), {}};
-  for (int d = 0; d < copies; ++d) {
+  for (int d = 0; d < replicas; ++d) {
     for (std::size_t s = 0; s < one.graph.size(); ++s)
       placement.stages[s].emplace_back(d * p + one.placement.stages[s].front().value);
     for (int r = 0; r < p; ++r)

@@ -17,11 +17,11 @@ std::string text_of(const std::vector<Instruction>& instructions) {
   return text;
 }
 
+constexpr RunPolicy kBarrier{.step_barrier = true};
+
 TEST(StepBarrierTest, EveryRankReportsToRankZeroAndWaitsForIt) {
-  WeightRule rule;
-  rule.step_barrier = true;
   const Program program = lower(parse_schedule("rank 0: 0F0 0B0\nrank 1: 1F0 1B0\nrank 2: 2F0 2B0\n"), chain(3),
-                                one_stage_per_rank(3), rule);
+                                one_stage_per_rank(3), {}, {}, kBarrier);
   EXPECT_EQ(text_of(program.ranks[0]),
             "0F0\nsend_activation 0->1 0\nreceive_gradient 1->0 0\n0B0\nstep 0\n"
             "receive_stepped\nreceive_stepped\nsend_stepped\nsend_stepped\n");
@@ -32,25 +32,19 @@ TEST(StepBarrierTest, EveryRankReportsToRankZeroAndWaitsForIt) {
 }
 
 TEST(StepBarrierTest, OneRankHasNobodyToWaitFor) {
-  WeightRule rule;
-  rule.step_barrier = true;
-  const Program program = lower(parse_schedule("rank 0: 0F0 0B0\n"), chain(1), one_stage_per_rank(1), rule);
+  const Program program = lower(parse_schedule("rank 0: 0F0 0B0\n"), chain(1), one_stage_per_rank(1), {}, {}, kBarrier);
   EXPECT_EQ(text_of(program.ranks[0]), "0F0\n0B0\nstep 0\n");
 }
 
 TEST(StepBarrierTest, ReplicasReduceBeforeIt) {
-  WeightRule rule;
-  rule.step_barrier = true;
   const Placement both{{{Rank(0), Rank(1)}}};
-  const Program program = lower(parse_schedule("rank 0: 0F0 0B0\nrank 1: 0F1 0B1\n"), chain(1), both, rule);
+  const Program program = lower(parse_schedule("rank 0: 0F0 0B0\nrank 1: 0F1 0B1\n"), chain(1), both, {}, {}, kBarrier);
   EXPECT_EQ(text_of(program.ranks[1]), "0F1\n0B1\nreduce 0\nstep 0\nsend_stepped\nreceive_stepped\n");
   EXPECT_TRUE(check(program).empty());
 }
 
 TEST(StepBarrierTest, ARankThatDoesNotReportIsFound) {
-  WeightRule rule;
-  rule.step_barrier = true;
-  Program program = lower(example_1f1b(2, 3), chain(2), one_stage_per_rank(2), rule);
+  Program program = lower(example_1f1b(2, 3), chain(2), one_stage_per_rank(2), {}, {}, kBarrier);
   std::erase_if(program.ranks[1], [](const Instruction& i) { return i.opcode == Opcode::send_stepped; });
   const auto found = check(program);
   ASSERT_FALSE(found.empty());
@@ -58,9 +52,9 @@ TEST(StepBarrierTest, ARankThatDoesNotReportIsFound) {
 }
 
 TEST(StepBarrierTest, UpdatesWithoutAFlushHaveNone) {
-  WeightRule rule{.update = WeightRule::Update::every_backward};
-  rule.step_barrier = true;
-  const std::string error = error_of([&] { lower(example_1f1b(2, 3), chain(2), one_stage_per_rank(2), rule); });
+  const WeightRule rule{.update = WeightRule::Update::every_backward};
+  const std::string error =
+      error_of([&] { lower(example_1f1b(2, 3), chain(2), one_stage_per_rank(2), rule, {}, kBarrier); });
   EXPECT_NE(error.find("step barrier"), std::string::npos) << error;
 }
 
@@ -147,9 +141,8 @@ TEST(WeightGradientRankTest, AProgramWhereWRunsBeforeItsMessageIsFound) {
 }
 
 TEST(WeightGradientRankTest, StepBarrierAndLanesGoTogether) {
-  WeightRule rule;
-  rule.step_barrier = true;
-  const Program program = lower(parse_schedule(kTwoRanksAStage), chain(2), with_weight_gradient_rank(), rule);
+  const Program program =
+      lower(parse_schedule(kTwoRanksAStage), chain(2), with_weight_gradient_rank(), {}, {}, kBarrier);
   EXPECT_TRUE(check(program).empty());
   EXPECT_EQ(to_text(program.ranks[2].back()), "receive_stepped");
   EXPECT_EQ(to_text(program.ranks[0].back()), "send_stepped");

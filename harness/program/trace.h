@@ -1,9 +1,11 @@
 // Trace: when every op ran, on either clock. Seconds from the start of the program.
 #pragma once
 
+#include <algorithm>
+#include <limits>
+#include <span>
 #include <vector>
 
-#include "harness/base/quantities.h"
 #include "harness/program/program.h"
 
 namespace sluice {
@@ -19,14 +21,29 @@ struct Trace {
   std::vector<std::vector<TraceEvent>> collectives = {};
 };
 
-// The two bubble measures of specs/sync_schedules.md section 0, over compute events.
+// When a rank computes: from the start of its first op to the end of its last, and how much of that.
+struct BusyTime {
+  double first = std::numeric_limits<double>::infinity(), last = 0, busy = 0;  // seconds
+  void add(double start, double end, double seconds) {
+    first = std::min(first, start);
+    last = std::max(last, end);
+    busy += seconds;
+  }
+};
+
+// The two measures of pipeline bubbles, over compute ops. The bubble ratio is the share of all ranks' time, between the
+// first start and the last end of any rank, in which a rank does not compute:
+//   bubble_ratio = sum over ranks (makespan - busy) / (ranks * makespan).
+// The span bubble looks at the busiest rank and at the longest time from a rank's own first op to its own last:
+//   span_bubble = 1 - max over ranks busy / max over ranks (last end - first start).
 struct Bubbles {
   double makespan = 0;       // first start to last end over all ranks, seconds
   std::vector<double> idle;  // per rank: makespan minus busy, seconds
-  double bubble_ratio = 0;   // idle / (ranks * makespan)
-  double max_span = 0;       // longest (own last end - own first start)
-  double span_bubble = 0;    // 1 - work of the busiest rank / max_span
+  double bubble_ratio = 0;
+  double max_span = 0;  // longest (own last end - own first start), seconds
+  double span_bubble = 0;
 };
+Bubbles bubbles_of(std::span<const BusyTime> ranks);
 Bubbles bubbles(const Trace& trace);
 
 }  // namespace sluice

@@ -44,7 +44,7 @@ void WeightReads::count_updates() {
                          ", which take " + std::to_string(n) + " each",
                      "choose replicas and micro-batches that divide one another");
   }
-  const bool partial = rule.leftover == WeightRule::Leftover::partial;
+  const bool partial = program_.policy.leftover == RunPolicy::Leftover::partial;
   program_.updates =
       (schedule_.microbatches + (partial ? program_.micros_per_update - 1 : 0)) / program_.micros_per_update;
 }

@@ -104,7 +104,7 @@ class CaseRun {
     if (!training_->segments().snapshots()) return;
     const WeightRule first = rule_of(prepared_, microbatches, 0);
     const WeightRule last = rule_of(prepared_, microbatches, case_.epochs - 1);
-    if (first.delay != last.delay)
+    if (first.pipemare.delay != last.pipemare.delay)
       throw InputError("evaluation",
                        "snapshot runs all epochs at once, and " + case_.system + " runs its first ones in another way",
                        "use drain");

@@ -45,8 +45,7 @@ bool Collectives::is_over(std::size_t r, const Instruction& i, double& clock) {
     return true;
   };
   if (reads_weights(i.opcode) && !over(m.gather)) return false;
-  const bool needs_gradient_buffer =
-      i.opcode == Opcode::backward || i.opcode == Opcode::weight_gradient || i.opcode == Opcode::optimizer_step;
+  const bool needs_gradient_buffer = makes_weight_gradient(i.opcode) || i.opcode == Opcode::optimizer_step;
   return !needs_gradient_buffer || over(m.scatter);
 }
 

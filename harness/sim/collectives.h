@@ -1,5 +1,5 @@
-// Gathers and reduce-scatters on the virtual clock (simulate.h has the rules). Members meet in the
-// order of their programs: the k-th collective of a stage on one rank is the k-th on all of them.
+// Gathers and reduce-scatters on the virtual clock (simulate.h has the rules). Members meet in the order of their
+// programs: the k-th collective of a stage on one rank is the k-th on all of them.
 #pragma once
 
 #include <deque>
@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "harness/program/trace.h"
+#include "harness/sim/costs.h"
 #include "harness/sim/network.h"
-#include "harness/sim/simulate.h"
 
 namespace sluice {
 
@@ -21,8 +21,8 @@ class Collectives {
 
   // Rank r comes to a gather or reduce-scatter at `now`, and goes on.
   void issue(std::size_t r, const Instruction& i, double now, bool traced);
-  // Whether rank r can run an op or a step: moves its clock to when what that needs is over. False:
-  // not known yet, and step() will say when r can try again.
+  // Whether rank r can run an op or a step: moves its clock to when what that needs is over. False: not known yet, and
+  // step() will say when r can try again.
   bool ready(std::size_t r, const Instruction& i, double& clock) {
     return !any_sharded_ || !program_.sharded(i.stage) || is_over(r, i, clock);
   }

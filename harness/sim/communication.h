@@ -5,12 +5,12 @@
 
 #include "harness/base/quantities.h"
 #include "harness/program/program.h"
-#include "harness/sim/simulate.h"
+#include "harness/sim/costs.h"
 
 namespace sluice {
 
-// Bytes that a rank sends. Collectives are rings of n members: a gather and a reduce-scatter send
-// (n - 1) / n of the stage's bytes, an all-reduce twice that.
+// Bytes that a rank sends. Collectives are rings of n members: a gather and a reduce-scatter send (n - 1) / n of the
+// stage's bytes, an all-reduce twice that.
 struct SentBytes {
   double messages = 0;    // activations and their gradients, to other ranks
   double gathers = 0;     // weights

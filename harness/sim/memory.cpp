@@ -36,9 +36,9 @@ Bytes shard_of(Bytes whole, Bytes weights, std::size_t ranks) {
   return Bytes(std::llround(static_cast<double>(shard.value) * values));
 }
 
-class OfRank {
+class MemoryOfRank {
  public:
-  OfRank(const Program& program, std::size_t rank, const std::vector<StageMemory>& stages, bool timeline)
+  MemoryOfRank(const Program& program, std::size_t rank, const std::vector<StageMemory>& stages, bool timeline)
       : program_(program), instructions_(program.ranks[rank]), stages_(stages), timeline_(timeline) {
     for (const Instruction& i : instructions_) {
       if (i.opcode == Opcode::send_stepped || i.opcode == Opcode::receive_stepped) continue;  // of no stage
@@ -70,12 +70,12 @@ class OfRank {
     for (std::size_t k = 0; k < instructions_.size(); ++k) {
       const Instruction& i = instructions_[k];
       if (is_compute(i.opcode) || i.opcode == Opcode::optimizer_step) visit(k, i);
-      if (i.opcode >= Opcode::gather_weights) gather_or_scatter(k, i);
+      if (is_of_sharded_stage(i.opcode)) gather_or_scatter(k, i);
       if (i.opcode == Opcode::send_stash || i.opcode == Opcode::receive_stash) {
         const StageMemory& stage = stages_[i.stage.index()];
         now_.activations += i.opcode == Opcode::send_stash
                                 ? -1 * stage.weight_stash
-                                : stage.weight_stash + stage.boundary.data_until_weight_gradient;
+                                : stage.weight_stash + stage.interface.data_until_weight_gradient;
         note(k);
       }
     }
@@ -93,19 +93,19 @@ class OfRank {
     now_.weights += part(whole.weights);
     now_.gradients += part(whole.gradients);
     now_.optimizer += part(whole.optimizer);
-    if (kept()) {
+    if (always_whole()) {
       now_.weights += part(whole.weights) * (n - 1);
       now_.gathered += part(whole.weights) * (n - 1);
     }
   }
-  bool kept() const { return program_.sharding.gather == Sharding::Gather::after_step; }
+  bool always_whole() const { return program_.sharding.gather == Sharding::Gather::after_step; }
 
   void gather_or_scatter(std::size_t k, const Instruction& i) {
     if (i.opcode == Opcode::reduce_scatter) {
       if (!filled_.erase(i.stage)) return;
       now_.gradients -= whole_gradients_[i.stage];
       now_.unscattered -= whole_gradients_[i.stage];
-    } else if (!kept()) {
+    } else if (!always_whole()) {
       const Bytes copy = whole_weights_[i.stage] * (i.opcode == Opcode::gather_weights ? 1 : -1);
       now_.weights += copy;
       now_.gathered += copy;
@@ -127,12 +127,12 @@ class OfRank {
     if (reads && i.prediction >= 0) v.predicted.insert(i.prediction);
     if (i.opcode == Opcode::forward) {
       now_.activations += i.checkpoint ? stage.input : stage.stash;
-      if (!i.checkpoint) hold_boundary(stage, i.micro);
+      if (!i.checkpoint) hold_interface(stage, i.micro);
       result_.peak_in_flight = std::max(result_.peak_in_flight, ++in_flight_);
     }
     if (i.opcode == Opcode::recompute) now_.activations += stage.stash - stage.input;
     if (i.opcode == Opcode::optimizer_step) v.newest = i.version;
-    if (i.opcode == Opcode::backward || i.opcode == Opcode::weight_gradient) fill_gradients(i.stage);
+    if (makes_weight_gradient(i.opcode)) fill_gradients(i.stage);
     count(v, stage);
     note(k);
     if (reads && i.prediction >= 0) {
@@ -143,19 +143,19 @@ class OfRank {
     switch (i.opcode) {
       case Opcode::backward:
         now_.activations -= stage.stash;
-        release_boundary(stage, i.micro, true, true);
+        release_interface(stage, i.micro, true, true);
         --in_flight_;
         break;
       case Opcode::input_gradient:
         now_.activations += stage.weight_stash - stage.stash;
-        release_boundary(stage, i.micro, true, false);
+        release_interface(stage, i.micro, true, false);
         --in_flight_;
         note(k);
         break;
       case Opcode::weight_gradient:
         now_.activations -= stage.weight_stash;
-        if (weight_gradients_only_.contains(i.stage)) now_.activations -= stage.boundary.data_until_weight_gradient;
-        release_boundary(stage, i.micro, false, true);
+        if (weight_gradients_only_.contains(i.stage)) now_.activations -= stage.interface.data_until_weight_gradient;
+        release_interface(stage, i.micro, false, true);
         break;
       default:
         break;
@@ -163,18 +163,18 @@ class OfRank {
   }
 
   // A value made on this rank that several of its stages hold takes its bytes once.
-  void hold_boundary(const StageMemory& stage, Micro micro) {
-    for (const BoundaryValue& v : stage.boundary.sent) holders_[{v.layer, micro}] = v.until_input_gradient ? 1 : 0;
-    for (const BoundaryValue& v : stage.boundary.received) {
+  void hold_interface(const StageMemory& stage, Micro micro) {
+    for (const InterfaceValue& v : stage.interface.sent) holders_[{v.layer, micro}] = v.until_input_gradient ? 1 : 0;
+    for (const InterfaceValue& v : stage.interface.received) {
       const auto found = holders_.find({v.layer, micro});
       if (found == holders_.end() || !v.until_input_gradient) continue;
       if (++found->second > 1) now_.activations -= v.bytes;
     }
   }
   // The end of I (`first`), of W (`second`), or of B (both).
-  void release_boundary(const StageMemory& stage, Micro micro, bool first, bool second) {
-    for (const auto* values : {&stage.boundary.received, &stage.boundary.sent})
-      for (const BoundaryValue& v : *values) {
+  void release_interface(const StageMemory& stage, Micro micro, bool first, bool second) {
+    for (const auto* values : {&stage.interface.received, &stage.interface.sent})
+      for (const InterfaceValue& v : *values) {
         const bool released = first && second ? v.until_input_gradient
                               : first         ? v.until_input_gradient && !v.until_weight_gradient
                                               : v.until_input_gradient && v.until_weight_gradient;
@@ -218,7 +218,8 @@ class OfRank {
 
 std::vector<RankMemory> memory(const Program& program, const std::vector<StageMemory>& stages, bool timeline) {
   std::vector<RankMemory> result;
-  for (std::size_t r = 0; r < program.ranks.size(); ++r) result.push_back(OfRank(program, r, stages, timeline).run());
+  for (std::size_t r = 0; r < program.ranks.size(); ++r)
+    result.push_back(MemoryOfRank(program, r, stages, timeline).run());
   return result;
 }
 

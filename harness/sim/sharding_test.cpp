@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/program/lowering.h"
+#include "harness/sim/latency_cluster.h"
 #include "harness/sim/memory.h"
 #include "harness/sim/simulate.h"
 
@@ -120,9 +121,10 @@ Simulation two_pipelines(bool shared) {
   Link a = link(0, 1, 100, 0), b = link(3, 1, 100, 0);
   a.to_group = 5;
   b.to_group = shared ? 5 : 6;
-  const Placement copies{{{Rank(0), Rank(2)}, {Rank(1), Rank(3)}}};
-  const Program program = lower(parse_schedule("rank 0: 0F0 0B0\nrank 1: 1F0 1B0\nrank 2: 0F1 0B1\nrank 3: 1F1 1B1\n"),
-                                chain(2), copies, WeightRule{}, {.gather = Gather::once, .reduce = Reduce::per_unit});
+  const Placement replicas{{{Rank(0), Rank(2)}, {Rank(1), Rank(3)}}};
+  const Program program =
+      lower(parse_schedule("rank 0: 0F0 0B0\nrank 1: 1F0 1B0\nrank 2: 0F1 0B1\nrank 3: 1F1 1B1\n"), chain(2), replicas,
+            WeightRule{}, {.gather = Gather::once, .reduce = Reduce::per_unit});
   Costs costs = costs_of_stages(2, 800);
   costs.stages[0].parameters = Bytes(0);
   costs.edges = {{StageId(0), StageId(1), Bytes(200)}};
@@ -181,7 +183,8 @@ TEST(ShardedMemoryTest, CopiesLastFromGatherToFreeAndGradientsUntilTheirScatter)
 }
 
 TEST(ShardedMemoryTest, OptimizerStateAloneKeepsTheWeightsWhole) {
-  const RankMemory m = memory(one_stage({.gather = Gather::after_step, .reduce = Reduce::per_unit}), {kWhole}, true)[1];
+  const RankMemory m =
+      memory(one_stage({.gather = Gather::after_step, .reduce = Reduce::per_unit}), {kWhole}, true)[1];
   EXPECT_EQ(m.peak.weights, Bytes(408));
   EXPECT_EQ(m.peak.gathered, Bytes(204));
   EXPECT_EQ(m.peak.gradients, Bytes(204 + 408));

@@ -1,8 +1,6 @@
 #include "harness/sim/simulate.h"
 
 #include <algorithm>
-#include <array>
-#include <limits>
 #include <queue>
 #include <stdexcept>
 
@@ -12,53 +10,31 @@
 
 namespace sluice {
 
-Costs costs_of(const Plan& plan, const CostGraph& graph, const Cluster& cluster) {
-  Costs costs{stage_costs(plan, graph, cluster), {}, {}};
-  const StageGraph stages = stage_graph(plan, graph);
-  for (std::size_t s = 0; s < stages.size(); ++s)
-    for (const StageId t : stages.successors[s])
-      costs.edges.push_back({StageId(s), t, edge_bytes(plan, graph, StageId(s), t)});
-  for (const PlanStage& stage : plan.stages) {
-    Bytes& bytes = costs.weight_stash.emplace_back(0);
-    if (!stage.weight_gradient_device) continue;
-    for (const int l : stage.layers) {
-      const LayerCost& layer = graph.layers[static_cast<std::size_t>(l)];
-      if (layer.parameters.value == 0) continue;
-      bytes += layer.output;
-      for (const int input : layer.inputs)
-        if (input >= 0) bytes += graph.layers[static_cast<std::size_t>(input)].output;
-    }
-  }
-  return costs;
-}
-
-Costs uniform_costs(int stages, double forward, double input_gradient, double weight_gradient) {
-  StageCost cost{Seconds(forward), Seconds(input_gradient), Seconds(weight_gradient), Seconds(0), Bytes(0)};
-  return {std::vector<StageCost>(static_cast<std::size_t>(stages), cost), {}, {}};
-}
-
-Cluster latency_cluster(int ranks, Seconds latency) {
-  Cluster cluster{
-      .name = "uniform", .source = "", .devices = std::vector<Device>(static_cast<std::size_t>(ranks)), .links = {}};
-  for (int a = 0; a < ranks; ++a)
-    for (int b = a + 1; b < ranks; ++b)
-      cluster.links.push_back({DeviceId(a), DeviceId(b), std::numeric_limits<double>::infinity(), latency, true, -1});
-  return cluster;
-}
-
-std::vector<DeviceId> identity_devices(int ranks) {
-  std::vector<DeviceId> devices;
-  for (int r = 0; r < ranks; ++r) devices.emplace_back(r);
-  return devices;
-}
-
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// Of a stage's ops. The cost of a backward is that of I and W together; a recomputation costs a forward.
+struct ComputeSeconds {
+  double forward, input_gradient, weight_gradient;
 
-// A rank runs until it is blocked, so that the data of one rank stays in the cache. Where ranks
-// share media, a send is where the order between ranks matters: there it stops, and the sends are
-// taken in order of time.
+  double of(Opcode opcode) const {
+    switch (opcode) {
+      case Opcode::forward:
+      case Opcode::recompute:
+        return forward;
+      case Opcode::backward:
+        return input_gradient + weight_gradient;
+      case Opcode::input_gradient:
+        return input_gradient;
+      case Opcode::weight_gradient:
+        return weight_gradient;
+      default:
+        return 0;
+    }
+  }
+};
+
+// A rank runs until it is blocked, so that the data of one rank stays in the cache. Where ranks share media, a send is
+// where the order between ranks matters: there it stops, and the sends are taken in order of time.
 class Engine {
  public:
   Engine(const Program& program, const Costs& costs, const Cluster& cluster, std::span<const DeviceId> devices,
@@ -77,8 +53,7 @@ class Engine {
       edges_[e.to.index()].push_back({e.from, static_cast<double>(e.bytes.value)});
     }
     for (const StageCost& cost : costs.stages)
-      compute_seconds_.push_back({cost.forward.value, cost.input_gradient.value + cost.weight_gradient.value,
-                                  cost.input_gradient.value, cost.weight_gradient.value, cost.forward.value});
+      compute_seconds_.push_back({cost.forward.value, cost.input_gradient.value, cost.weight_gradient.value});
     result_.update_end.assign(static_cast<std::size_t>(options.iterations * program.updates), 0);
     if (options.trace) {
       result_.trace.ranks.resize(ranks_.size());
@@ -121,7 +96,7 @@ class Engine {
     double clock = 0;
     std::size_t next = 0;
     int iteration = 0;
-    double first = kInfinity, last = 0, busy = 0;  // iteration 0, compute only
+    BusyTime compute;  // of iteration 0
   };
   struct ChannelState {
     std::vector<double> arrivals;
@@ -203,12 +178,10 @@ class Engine {
           default: {
             if (!collectives_.ready(r, i, clock)) return stop();
             const double start = clock;
-            const double seconds = compute_seconds_[i.stage.index()][static_cast<std::size_t>(i.opcode)];
+            const double seconds = compute_seconds_[i.stage.index()].of(i.opcode);
             clock += seconds;
             if (rank.iteration == 0) {
-              rank.first = std::min(rank.first, start);
-              rank.last = clock;
-              rank.busy += seconds;
+              rank.compute.add(start, clock, seconds);
               record(r, i, start, clock);
             }
           }
@@ -222,7 +195,7 @@ class Engine {
   void send(const Instruction& i, double clock) {
     const auto c = static_cast<std::size_t>(i.channel);
     ChannelState& channel = channels_[c];
-    const bool along_edge = i.opcode <= Opcode::receive_gradient;
+    const bool along_edge = is_along_edge(i.opcode);
     if (!along_edge || channel.stage != i.stage || channel.peer != i.peer_stage) {
       channel.stage = along_edge ? i.stage : StageId(-1);
       channel.peer = i.peer_stage;
@@ -277,23 +250,12 @@ class Engine {
   }
 
   void finish_bubbles() {
-    Bubbles& b = result_.bubble;
-    double first = kInfinity, last = 0, idle = 0, busiest = 0;
+    std::vector<BusyTime> compute;
     for (const RankState& rank : ranks_) {
-      first = std::min(first, rank.first);
-      last = std::max(last, rank.last);
-      busiest = std::max(busiest, rank.busy);
-      if (rank.last > rank.first) b.max_span = std::max(b.max_span, rank.last - rank.first);
+      compute.push_back(rank.compute);
       result_.end = std::max(result_.end, rank.clock);
     }
-    if (!(last > first)) return;
-    b.makespan = last - first;
-    for (const RankState& rank : ranks_) {
-      b.idle.push_back(b.makespan - rank.busy);
-      idle += b.idle.back();
-    }
-    b.bubble_ratio = idle / (static_cast<double>(ranks_.size()) * b.makespan);
-    b.span_bubble = 1 - busiest / b.max_span;
+    result_.bubble = bubbles_of(compute);
   }
 
   using TimedRank = std::pair<double, std::size_t>;
@@ -307,8 +269,8 @@ class Engine {
   std::vector<ChannelState> channels_;
   std::vector<GroupState> groups_;
   std::vector<std::vector<std::pair<StageId, double>>> edges_;
-  std::vector<std::array<double, 5>> compute_seconds_;  // per stage: F, B, I, W, recompute
-  std::vector<std::size_t> ready_;                      // ranks that can go on
+  std::vector<ComputeSeconds> compute_seconds_;  // per stage
+  std::vector<std::size_t> ready_;               // ranks that can go on
   std::priority_queue<TimedRank, std::vector<TimedRank>, std::greater<>> sends_;
   Simulation result_;
 };

@@ -8,6 +8,7 @@
 #include "harness/base/expect_error.h"
 #include "harness/program/example_schedules.h"
 #include "harness/program/lowering.h"
+#include "harness/sim/latency_cluster.h"
 
 namespace sluice {
 namespace {

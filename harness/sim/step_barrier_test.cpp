@@ -4,6 +4,7 @@
 
 #include "harness/program/example_schedules.h"
 #include "harness/program/lowering.h"
+#include "harness/sim/latency_cluster.h"
 #include "harness/sim/memory.h"
 #include "harness/sim/simulate.h"
 
@@ -12,9 +13,8 @@ namespace {
 
 std::vector<double> update_ends(const std::string& schedule, int ranks, bool barrier, double step_seconds = 0,
                                 double latency = 0) {
-  WeightRule rule;
-  rule.step_barrier = barrier;
-  const Program program = lower(parse_schedule(schedule), chain(ranks), one_stage_per_rank(ranks), rule);
+  const Program program =
+      lower(parse_schedule(schedule), chain(ranks), one_stage_per_rank(ranks), {}, {}, {.step_barrier = barrier});
   Costs costs = uniform_costs(ranks, 1, 1, 1);
   for (StageCost& stage : costs.stages) stage.update = Seconds(step_seconds);
   return simulate(program, costs, latency_cluster(ranks, Seconds(latency)), identity_devices(ranks), {.iterations = 3})

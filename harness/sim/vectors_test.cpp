@@ -14,6 +14,7 @@
 #include "harness/base/json_reader.h"
 #include "harness/program/check_schedule.h"
 #include "harness/program/lowering.h"
+#include "harness/sim/latency_cluster.h"
 #include "harness/sim/simulate.h"
 
 namespace sluice {

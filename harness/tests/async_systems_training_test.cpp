@@ -103,9 +103,9 @@ TEST(Leftover, APartialUpdateIsDividedByItsOwnNumberOfMicroBatches) {
   constexpr double kRate = 0.1;
   TestSetup setup("pipedream_2bw", {}, bias_chain(kStages), kStages, kPerUpdate, kPerUpdate);
   set_up_bias_chain(setup, kStages, kStages);
-  for (const auto leftover : {WeightRule::Leftover::drop, WeightRule::Leftover::partial}) {
+  for (const auto leftover : {RunPolicy::Leftover::drop, RunPolicy::Leftover::partial}) {
     setup.prepared.leftover = leftover;
-    const bool partial = leftover == WeightRule::Leftover::partial;
+    const bool partial = leftover == RunPolicy::Leftover::partial;
     const Program program = make_program(setup.prepared, 2 * kPerUpdate + 1);
     EXPECT_EQ(program.updates, partial ? 3 : 2);
     const auto session = make_session(bias_chain_spec(setup, kRate, 2 * kPerUpdate + 1));

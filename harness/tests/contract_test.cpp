@@ -9,10 +9,13 @@
 #include <set>
 
 #include "harness/base/error.h"
+#include "harness/base/index.h"
 #include "harness/pipeline/system.h"
+#include "harness/plan/make_plan.h"
 #include "harness/program/check_program.h"
 #include "harness/program/check_schedule.h"
 #include "harness/program/lowering.h"
+#include "harness/sim/latency_cluster.h"
 #include "harness/sim/memory.h"
 #include "harness/sim/simulate.h"
 
@@ -95,10 +98,10 @@ class SystemContractTest : public testing::TestWithParam<const System*> {
     Problem problem{costs, cluster, devices, 2L * microbatches, microbatches, {}};
     problem.simulate = [&](const Plan& plan) { return simulated(plan, costs, cluster, microbatches, options); };
     try {
-      const Plan plan = system_.plan(problem, options);
+      const Plan plan = make_plan(system_, problem, options);
       const StageGraph graph = stage_graph(plan, costs);
       const RankMap map = ranks_of(plan);
-      const int used = static_cast<int>(map.devices.size());
+      const int used = count_of(map.devices);
       EXPECT_LE(used, devices);
       const ScheduleProblem order{
           graph, map.placement, used, microbatches, {}, Seconds(0), per_update(ranks, microbatches)};
@@ -134,14 +137,19 @@ class SystemContractTest : public testing::TestWithParam<const System*> {
     while (microbatches % m != 0) ++m;
     return m;
   }
-  static int costs_ranks(const CostGraph& costs) { return static_cast<int>(costs.layers.size() - 1) / 4; }
+  static int costs_ranks(const CostGraph& costs) { return (count_of(costs.layers) - 1) / 4; }
 
   Seconds simulated(const Plan& plan, const CostGraph& costs, const Cluster& cluster, int microbatches,
                     const Options& options) const {
     const RankMap map = ranks_of(plan);
     const StageGraph graph = stage_graph(plan, costs);
-    const ScheduleProblem order{graph, map.placement, static_cast<int>(map.devices.size()),        microbatches,
-                                {},    Seconds(0),    per_update(costs_ranks(costs), microbatches)};
+    const ScheduleProblem order{graph,
+                                map.placement,
+                                count_of(map.devices),
+                                microbatches,
+                                {},
+                                Seconds(0),
+                                per_update(costs_ranks(costs), microbatches)};
     const Program program =
         lower(system_.schedule(order, options), graph, map.placement, system_.weights(order, options));
     return Seconds(simulate(program, costs_of(plan, costs, cluster), cluster, map.devices, {.trace = false}).end);

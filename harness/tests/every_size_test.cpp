@@ -1,6 +1,6 @@
-// Every synchronous schedule over p = 2 .. 8 ranks, 1 .. 4 p micro-batches and 1 .. 4 stages a
-// rank: either an order that checks, and that takes as long as its closed form says where that is
-// valid (the comparison table of the specification), or a refusal that says what to change.
+// Every synchronous schedule over p = 2 .. 8 ranks, 1 .. 4 p micro-batches and 1 .. 4 stages a rank: either an order that
+// checks, and that takes as long as its paper's closed form says where that is valid, or a refusal that says what to
+// change.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -11,6 +11,7 @@
 #include "harness/plan/uniform_chain.h"
 #include "harness/program/check_schedule.h"
 #include "harness/program/lowering.h"
+#include "harness/sim/latency_cluster.h"
 #include "harness/sim/simulate.h"
 
 namespace sluice {
@@ -242,7 +243,7 @@ TEST_P(EverySizeTest, MakesAScheduleThatKeepsItsClosedFormOrRefuses) {
           ASSERT_TRUE(found.empty()) << found.front().text;
           const Program program = lower(schedule, problem.graph, problem.placement, system.weights(problem, given));
           for (const OpTimes& t : {kEqual, kOther}) {
-            const Bubbles b = simulate(program, uniform_costs(static_cast<int>(problem.graph.size()), t.f, t.i, t.w),
+            const Bubbles b = simulate(program, uniform_costs(problem.stages(), t.f, t.i, t.w),
                                        latency_cluster(p, Seconds(0)), chain.devices, {.trace = false})
                                   .bubble;
             const auto makespan = c.makespan ? c.makespan(size, t) : std::nullopt;
@@ -290,11 +291,11 @@ TEST_P(EverySizeTest, ABarrierCostsTheSkewOfTheRanks) {
     const UniformChain chain = uniform_chain(system, given, cluster, size.p, size.m, one);
     const ScheduleProblem& problem = chain.problem;
     const Schedule schedule = system.schedule(problem, given);
-    WeightRule rule = system.weights(problem, given);
+    const WeightRule rule = system.weights(problem, given);
     const auto period = [&](bool barrier, Bubbles* bubble) {
-      rule.step_barrier = barrier;
-      const Simulation s = simulate(lower(schedule, problem.graph, problem.placement, rule), {problem.costs, {}},
-                                    cluster, chain.devices, {.iterations = 4, .trace = false});
+      const Program program = lower(schedule, problem.graph, problem.placement, rule, {}, {.step_barrier = barrier});
+      const Simulation s =
+          simulate(program, {problem.costs, {}}, cluster, chain.devices, {.iterations = 4, .trace = false});
       *bubble = s.bubble;
       return s.update_end[3] - s.update_end[2];
     };

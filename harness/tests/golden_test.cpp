@@ -10,6 +10,7 @@
 #include "harness/plan/uniform_chain.h"
 #include "harness/program/lowering.h"
 #include "harness/program/schedule_picture.h"
+#include "harness/sim/latency_cluster.h"
 #include "harness/sim/simulate.h"
 
 namespace sluice {
@@ -42,7 +43,7 @@ std::string drawn(const std::string& name, int ranks, int microbatches, const Gi
   const ScheduleProblem& problem = made.chain.problem;
   const Program program = lower(made.schedule, problem.graph, problem.placement, WeightRule{});
   return "\n" +
-         draw_grid(
+         draw_schedule(
              simulate(program, {problem.costs, {}}, latency_cluster(ranks, Seconds(0)), made.chain.devices).trace);
 }
 
@@ -246,11 +247,11 @@ TEST(PublishedVersionsTest, PipeDreamReadsTheTabulatedVersions) {
                                   system.weights(order, options));
     for (int k = 0; k < stages; ++k) {
       const auto& table = json["versions"]["stage" + std::to_string(k)];
-      for (const Instruction& i : program.ranks[static_cast<std::size_t>(k)]) {
+      for (const Instruction& i : program.ranks[k]) {
         if (i.opcode != Opcode::forward && i.opcode != Opcode::backward) continue;
         const auto& rows = table[i.opcode == Opcode::forward ? "F" : "B"];
         for (int e = 0; e < epochs; ++e) {
-          const auto& row = rows[i.micro.index() + static_cast<std::size_t>(e * batches)];
+          const auto& row = rows[static_cast<std::size_t>(i.micro.value + e * batches)];
           ASSERT_EQ(row[0], i.micro.value + 1 + e * batches);
           EXPECT_EQ(row[1], i.version + e * batches) << to_text(i) << " of epoch " << e;
         }

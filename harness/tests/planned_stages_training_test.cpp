@@ -71,7 +71,7 @@ std::optional<TestSetup> piper_setup(const ModelGraph& model, int kib, const cha
   Prepared& p = setup.prepared;
   p.cluster = load_cluster("flat:3,memory=" + std::to_string(kib) + "KiB", "");
   try {
-    p.plan = p.system->plan({p.costs, p.cluster, 3, kBatch, 8, {}}, p.options);
+    p.plan = make_plan(*p.system, {p.costs, p.cluster, 3, kBatch, 8, {}}, p.options);
   } catch (const InputError&) {
     return {};
   }
@@ -94,7 +94,7 @@ TEST(RecomputingStages, OfAPiperPlanTrainAsOneDeviceDoesInThePredictedMemory) {
     if ((found = piper_setup(model, kib, "yes")) && is_mixed(*found)) break;
   ASSERT_GT(kib, 0);
   const auto kept = piper_setup(model, kib, "no");
-  EXPECT_TRUE(!kept || kept->prepared.plan.objective > found->prepared.plan.objective);
+  EXPECT_TRUE(!kept || kept->prepared.plan.search.objective > found->prepared.plan.search.objective);
 
   const Program program = make_program(found->prepared, 8);
   const auto& stages = found->prepared.plan.stages;
@@ -120,7 +120,7 @@ std::optional<TestSetup> two_bw_setup(const ModelGraph& model, int kib) {
   Prepared& p = setup.prepared;
   p.cluster = load_cluster("flat:4,memory=" + std::to_string(kib) + "KiB", "");
   try {
-    adopt_pipeline(p, p.system->plan({p.costs, p.cluster, 4, kBatch, 8, {}}, p.options));
+    adopt_pipeline(p, make_plan(*p.system, {p.costs, p.cluster, 4, kBatch, 8, {}}, p.options));
   } catch (const InputError&) {
     return {};
   }

@@ -1,6 +1,5 @@
-// How long the planners take on published inputs, one core. "authors_seconds" is what the authors'
-// own program took on the same input and machine class (specs/planners.md, sections 2.6, 3.6, 6.6);
-// "times_faster" is the ratio. A run without the published profiles skips.
+// How long the planners take on published inputs, one core. "authors_seconds" is what the authors' own program took on
+// the same input and machine class; "times_faster" is the ratio. A run without the published profiles skips.
 #include <benchmark/benchmark.h>
 #include <sluice_build.h>
 
@@ -63,8 +62,8 @@ BENCHMARK_CAPTURE(piper, bert32_k512_N1920, "bert32a100", 512, 1920, 8, 6.9);
 BENCHMARK_CAPTURE(piper, bert32_k2048_N1920, "bert32a100", 2048, 1920, 8, 0);
 BENCHMARK_CAPTURE(piper, resnet_k8_8GiB, "resnet", 8, 7680, 8, 6.514928);
 BENCHMARK_CAPTURE(piper, resnet_k16_4GiB, "resnet", 16, 7680, 4, 7.833978);
-BENCHMARK_CAPTURE(piper, gnmt_k8_8GiB, "gnmt", 8, 256, 8, 0)->Unit(benchmark::kSecond);
-BENCHMARK_CAPTURE(piper, gnmt_k16_2GiB, "gnmt", 16, 256, 2, 0)->Unit(benchmark::kSecond);
+BENCHMARK_CAPTURE(piper, gnmt_k8_8GiB, "gnmt", 8, 256, 8, 0)->LayerGroup(benchmark::kSecond);
+BENCHMARK_CAPTURE(piper, gnmt_k16_2GiB, "gnmt", 16, 256, 2, 0)->LayerGroup(benchmark::kSecond);
 
 void pipedream(benchmark::State& state, const std::string& input, std::vector<MachineLevel> levels,
                double authors_seconds) {
@@ -72,7 +71,7 @@ void pipedream(benchmark::State& state, const std::string& input, std::vector<Ma
   if (missing(state, file)) return;
   const CostGraph costs = load_profile(file).costs;
   measure(state, authors_seconds, [&] {
-    return pipedream_partition(antichain_states(units_of(costs), 1000),
+    return pipedream_partition(antichain_states(layer_groups(costs), 1000),
                                {.form = PipeDreamOptions::Form::code, .levels = levels})
         .seconds;
   });
@@ -93,12 +92,12 @@ void ideals(benchmark::State& state, const std::string& input, double authors_se
 }
 BENCHMARK_CAPTURE(ideals, resnet50_inference, "resnet50_inference", 0.45);
 BENCHMARK_CAPTURE(ideals, resnet50_training, "resnet50_training", 0.9);
-BENCHMARK_CAPTURE(ideals, gnmt_inference, "gnmt_inference", 122)->Unit(benchmark::kSecond);
+BENCHMARK_CAPTURE(ideals, gnmt_inference, "gnmt_inference", 122)->LayerGroup(benchmark::kSecond);
 
 void dapple(benchmark::State& state, const std::string& input, const std::string& cluster_file, int devices) {
   const std::string file = published("pipedream/" + input + ".graph.txt");
   if (missing(state, file)) return;
-  const UnitGraph graph = units_of(load_profile(file).costs);
+  const LayerGroupGraph graph = layer_groups(load_profile(file).costs);
   const Cluster cluster = load_cluster(cluster_file, SLUICE_SOURCE_DIR "/workloads/clusters");
   Cluster roomy = cluster;
   for (Device& device : roomy.devices) device.memory = GiB(900);

@@ -1,13 +1,13 @@
-// What the authors' own planners print on their own inputs, reproduced: specs/planners.md, sections
-// 2.6, 3.6 and 6.6 (run there with the authors' programs). Numbers as the files have them
-// (ProfileUnits::published), since the authors' programs take them so. Plans are compared where the
-// authors' tie rule is known or there is no tie.
+// What the authors' own planners (Piper, PipeDream, Tarnawski et al. 2020) print on their own inputs, reproduced: the
+// expected values come from running the authors' programs. Numbers are as the files have them (ProfileUnits::published),
+// since the authors' programs take them so. Plans are compared where the authors' tie rule is known or there is no tie.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
 #include "baselines/pipedream/pipedream_partition.h"
+#include "baselines/piper/piper_model.h"
 #include "baselines/piper/piper_search.h"
 #include "harness/base/json_reader.h"
 #include "harness/pipeline/system.h"
@@ -123,7 +123,7 @@ TEST_P(PipeDreamGoldenTest, SameOptimumAndPlan) {
   const PipeDreamCase& c = GetParam();
   SLUICE_NEEDS_PUBLISHED("pipedream");
   const PublishedProfile profile = load_profile(published("pipedream/" + std::string(c.profile) + ".graph.txt"));
-  const AntichainStates states = antichain_states(units_of(profile.costs), 1000);
+  const AntichainStates states = antichain_states(layer_groups(profile.costs), 1000);
   EXPECT_TRUE(states.complete);
   EXPECT_EQ(states.size(), c.states);
   const PipeDreamResult result =
@@ -217,9 +217,9 @@ TEST_P(PlansRunTest, LowersAndSimulates) {
     const int devices = static_cast<int>(cluster.devices.size());
     const int microbatches = system.synchronous || system.accumulates ? 12 : 1;
     const Plan plan = system.plan({costs, cluster, devices, 12 * costs.micro_batch, microbatches, {}}, options);
-    ASSERT_TRUE(plan.search.has_value());
-    EXPECT_GT(plan.search->objective, 0);
-    EXPECT_FALSE(plan.search->objective_name.empty());
+    EXPECT_NE(plan.search.objective_name, SearchReport().objective_name);
+    EXPECT_GT(plan.search.objective, 0);
+    EXPECT_FALSE(plan.search.objective_name.empty());
     stage_of_layers(plan, costs.layers.size());  // every layer once
     const StageGraph graph = stage_graph(plan, costs);
     const RankMap map = ranks_of(plan);
@@ -284,7 +284,7 @@ TEST(PlansRunTest, SharedLayersAreOneRankAndRunAsPublished) {
     slowest = std::max(slowest, seconds * stage.tensor / static_cast<double>(stage.devices.size()));
   }
   EXPECT_EQ(shared, 12);
-  EXPECT_LE(slowest, plan.search->objective);  // the rest is communication
+  EXPECT_LE(slowest, plan.search.objective);  // the rest is communication
   const RankMap map = ranks_of(plan);
   EXPECT_LT(map.devices.size(), 64u);
   const ScheduleProblem order{stage_graph(plan, costs), map.placement, static_cast<int>(map.devices.size()), 512};

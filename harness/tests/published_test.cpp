@@ -5,12 +5,14 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/base/expect_error.h"
+#include "harness/base/index.h"
 #include "harness/base/json_reader.h"
 #include "harness/pipeline/sharding.h"
 #include "harness/pipeline/system.h"
 #include "harness/plan/uniform_chain.h"
 #include "harness/program/check_schedule.h"
 #include "harness/program/lowering.h"
+#include "harness/sim/latency_cluster.h"
 #include "harness/sim/simulate.h"
 
 namespace sluice {
@@ -133,8 +135,8 @@ TEST(PublishedScheduleTest, EveryCaseIsGenerated) {
   EXPECT_EQ(cases, 256);
 }
 
-// The closed forms of the comparison table in the specification: times of one op, the work of a
-// rank on one micro-batch of one stage, over p = 2 .. 8.
+// The closed forms of the papers, over p = 2 .. 8: times of one op, and the work of a rank on one micro-batch of one
+// stage.
 struct OpTimes {
   double f, i, w;
   double work() const { return f + i + w; }
@@ -145,8 +147,8 @@ const OpTimes kTimes[] = {{1, 1, 1}, {2, 1, 1}, {10, 12, 8}};
 Bubbles run(const Made& made, const OpTimes& t) {
   const ScheduleProblem& problem = made.chain.problem;
   const Program program = lower(made.schedule, problem.graph, problem.placement, WeightRule{});
-  return simulate(program, uniform_costs(static_cast<int>(problem.graph.size()), t.f, t.i, t.w),
-                  latency_cluster(problem.ranks, Seconds(0)), made.chain.devices, {.trace = false})
+  return simulate(program, uniform_costs(problem.stages(), t.f, t.i, t.w), latency_cluster(problem.ranks, Seconds(0)),
+                  made.chain.devices, {.trace = false})
       .bubble;
 }
 
@@ -154,7 +156,7 @@ std::string number(int n) { return std::to_string(n); }
 
 std::string name_of(const Made& made) {
   return "p=" + number(made.chain.problem.ranks) + " m=" + number(made.chain.problem.microbatches) +
-         " stages=" + number(static_cast<int>(made.chain.problem.graph.size()));
+         " stages=" + number(made.chain.problem.stages());
 }
 
 void expect_peak(const Made& made, auto in_flight) {
@@ -187,8 +189,8 @@ TEST(ClosedFormTest, InterleavedAndBreadthFirst) {
           expect_peak(bfpp, [&](int) { return m * v; });
           const System& system = find_system("breadth_first", "test");
           for (const RankCollectives& rank : collectives(bfpp.schedule, system.sharding(bfpp.chain.problem, {}))) {
-            EXPECT_EQ(rank.gathers.size(), static_cast<std::size_t>(2 * v - 1));
-            EXPECT_EQ(rank.reductions.size(), static_cast<std::size_t>(v));
+            EXPECT_EQ(count_of(rank.gathers), 2 * v - 1);
+            EXPECT_EQ(count_of(rank.reductions), v);
           }
         }
         if (m % p != 0) continue;
@@ -220,7 +222,7 @@ TEST(ClosedFormTest, ZeroBubble) {
     }
 }
 
-// The specification's table gives m >= p - 1 and m >= 2(p - 1); one more is needed.
+// m >= p - 1 and m >= 2(p - 1) are not enough; one more is needed.
 TEST(ClosedFormTest, ZeroBubbleNeedsEnoughMicroBatches) {
   for (int p = 2; p <= 8; ++p)
     for (const int h : {1, 2}) {
@@ -274,8 +276,8 @@ TEST(ClosedFormTest, ZeroPP) {
           for (std::size_t r = 0; r < peak.size(); ++r) {
             EXPECT_EQ(peak[r].until_weight_gradient, (v - 1) * unit + std::min(unit, 2 * p - 1));
             const int visits = v == 1 ? 1 : units * (2 * v - 2) + 1;
-            EXPECT_EQ(gathers[r].gathers.size(), static_cast<std::size_t>(visits));
-            EXPECT_EQ(gathers[r].reductions.size(), static_cast<std::size_t>(units * v));
+            EXPECT_EQ(count_of(gathers[r].gathers), visits);
+            EXPECT_EQ(count_of(gathers[r].reductions), units * v);
           }
         }
 }
@@ -292,8 +294,7 @@ TEST(ClosedFormTest, HanayoWithAsManyMicrobatchesAsRanks) {
   EXPECT_DOUBLE_EQ(run(make("hanayo", 4, 4), {2, 1, 1}).makespan, 2 * 22);
 }
 
-// What the specification says of micro-batches and ranks that do not fit: an order all the same, or
-// a refusal, never another system's order.
+// Micro-batches and ranks that do not fit: an order all the same, or a refusal, never another system's order.
 std::string refusal(const std::string& name, int p, int m, const Given& given = {}) {
   return error_of([&] { make(name, p, m, given); });
 }

@@ -88,7 +88,7 @@ void graphpipe(benchmark::State& state, const std::string& partition) {
   const Problem problem = c.problem();
   Plan plan;
   for (auto _ : state) plan = system.plan(problem, options);
-  facts(state, input, plan.states, plan.complete, plan.objective);
+  facts(state, input, plan.search.states, plan.search.complete, plan.search.objective);
 }
 
 void piper(benchmark::State& state, const SearchLimits& limits) {

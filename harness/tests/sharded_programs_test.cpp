@@ -9,6 +9,7 @@
 #include "harness/program/check_program.h"
 #include "harness/program/lowering.h"
 #include "harness/program/program.h"
+#include "harness/sim/latency_cluster.h"
 #include "harness/sim/simulate.h"
 
 namespace sluice {

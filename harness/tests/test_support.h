@@ -13,6 +13,7 @@
 #include "harness/base/error.h"
 #include "harness/case/prepare.h"
 #include "harness/exec/session.h"
+#include "harness/plan/make_plan.h"
 #include "workloads/models/models.h"
 
 namespace sluice {
@@ -127,7 +128,8 @@ struct TestSetup {
     p.replicas = replicas;
     p.sharding = choice_named<StageSharding>(sharding).value();
     adopt_pipeline(
-        p, p.system->plan(
+        p, make_plan(
+               *p.system,
                {p.costs, p.cluster, ranks / replicas.count, batch / replicas.count, microbatches / replicas.count, {}},
                p.options));
   }

@@ -100,8 +100,7 @@ TEST(Transports, so_do_the_others) {
   }
 }
 
-// Stages of a graph, some of several micro-batches at once, some replicated, in an order of their
-// own.
+// Stages of a graph, some of several micro-batches at once, some replicated, in an order of their own.
 TEST(Transports, plans_that_are_no_chains_give_the_same_bits) {
   const ModelGraph branches = multi_modal_transformer(
       {.branches = 2, .layers = 2, .hidden = 8, .heads = 2, .feed_forward = 12, .sequence = 3, .own_inputs = false});
@@ -117,8 +116,8 @@ TEST(Transports, plans_that_are_no_chains_give_the_same_bits) {
   }
 }
 
-// Two stages, stage s on rank s, of which an op takes number of micro-batches per op[s] micro-batches: all forwards, then
-// all backwards.
+// Two stages, stage s on rank s, of which an op takes number of micro-batches per op[s] micro-batches: all forwards,
+// then all backwards.
 Planned grouped_stages(const ModelGraph& model, const std::vector<int>& micros_per_op) {
   constexpr int kMicros = 12;
   TestSetup setup("single_device", {}, model, 1, kBatch, kMicros);

@@ -12,13 +12,4 @@ MemorySplit split_of(const MemoryByKind& m) {
           .buffers = m.buffers.value};
 }
 
-MemorySplit split_of(const MemoryPoint& m) {
-  return split_of(MemoryByKind{.weights = m.weights,
-                               .versions = m.versions,
-                               .gradients = m.gradients,
-                               .optimizer = m.optimizer,
-                               .activations = m.activations,
-                               .buffers = Bytes(0)});
-}
-
 }  // namespace sluice

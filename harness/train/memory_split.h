@@ -2,12 +2,10 @@
 #pragma once
 
 #include "harness/pipeline/memory_by_kind.h"
-#include "harness/sim/memory.h"
 #include "results/record.h"
 
 namespace sluice {
 
 MemorySplit split_of(const MemoryByKind& memory);
-MemorySplit split_of(const MemoryPoint& predicted);  // buffers are not predicted: 0
 
 }  // namespace sluice

@@ -13,6 +13,7 @@
 #include "harness/pipeline/system.h"
 #include "harness/program/check_program.h"
 #include "harness/program/lowering.h"
+#include "harness/sim/latency_cluster.h"
 #include "harness/sim/memory.h"
 #include "harness/sim/simulate.h"
 #include "systems/graphpipe/kfkb.h"
@@ -33,7 +34,7 @@ struct Pipeline {
   std::vector<double> work;
   StageGraph graph;
   Placement placement;
-  std::vector<int> groups;
+  std::vector<int> ks;
 
   Pipeline(const std::vector<std::pair<std::string, double>>& stages, const std::vector<std::string>& edges,
            std::vector<int> replicas = {}) {
@@ -59,13 +60,13 @@ struct Pipeline {
   }
 
   std::vector<int> in_flight(int microbatches) const {
-    return kfkb_in_flight(graph, rates(graph, placement, groups), microbatches);
+    return kfkb_in_flight(graph, stage_configs(graph, placement, ks), microbatches);
   }
   double seconds(int microbatches) const { return seconds(microbatches, in_flight(microbatches)); }
   double seconds(int microbatches, const std::vector<int>& held) const {
     const int ranks = placement.rank_count();
     const Schedule schedule =
-        schedule_of_orders(kfkb_orders(graph, placement, groups, microbatches, held), placement, ranks, microbatches);
+        schedule_of_orders(kfkb_orders(graph, placement, ks, microbatches, held), placement, ranks, microbatches);
     Costs costs;
     for (std::size_t s = 0; s < work.size(); ++s) {
       const double f = work[s] * graph.micros_per_op_of(StageId(s));
@@ -100,8 +101,8 @@ void expect_case(const Pipeline& p, const nlohmann::json& expected, int batch) {
     for (const auto& [name, count] : expected["inflight"].items()) EXPECT_EQ(held[p.id(name).index()], count) << name;
   }
   if (expected.contains("stash")) {
-    for (const auto& [name, units] : expected["stash"].items())
-      EXPECT_EQ(held[p.id(name).index()] * p.work[p.id(name).index()], units) << name;
+    for (const auto& [name, held_work] : expected["stash"].items())
+      EXPECT_EQ(held[p.id(name).index()] * p.work[p.id(name).index()], held_work) << name;
   }
 }
 
@@ -132,16 +133,16 @@ TEST(GraphPipeVectors, LessInFlightAllowsLargerMicroBatches) {  // TV2, F(b) = (
       }
       const auto& expected = affine[kind + "_b2"];
       EXPECT_EQ(p.seconds(micros), expected["T"]);
-      const Pipeline unit(stages, v[kind]["edges"]);  // stash: in samples
-      EXPECT_EQ(b * unit.stash(micros).first, expected["peak"]);
-      EXPECT_EQ(b * unit.stash(micros).first <= affine["mem_cap"], expected["feasible"]);
+      const Pipeline one_sample(stages, v[kind]["edges"]);  // stash: in samples
+      EXPECT_EQ(b * one_sample.stash(micros).first, expected["peak"]);
+      EXPECT_EQ(b * one_sample.stash(micros).first <= affine["mem_cap"], expected["feasible"]);
     }
 }
 
 TEST(GraphPipeVectors, WholeBranchesOnTwoReplicasEach) {  // TV2, counter-case: b = 2
   const Pipeline p({{"A", 3}, {"B", 3}}, {"A-B"}, {2, 2});
   EXPECT_EQ(p.seconds(8), 45);
-  EXPECT_EQ(p.in_flight(8), (std::vector{4, 2}));  // of two replicas: 2 x 3 units each
+  EXPECT_EQ(p.in_flight(8), (std::vector{4, 2}));  // of two replicas: 2 x 3 micro-batches each
 }
 
 TEST(GraphPipeVectors, TwoBranchesAndAJoinOfItsOwn) {  // TV2b
@@ -215,7 +216,7 @@ RC_GTEST_PROP(GraphPipeProperties, TheRulesBuffersAreAsGoodAsLargerOnes, ()) {
   Pipeline p(stages, edges);
   for (int s = 0; s < n; ++s) {
     p.graph.micros_per_op.push_back(1 << *rc::gen::inRange(0, 3));
-    p.groups.push_back(*rc::gen::inRange(1, 3));
+    p.ks.push_back(*rc::gen::inRange(1, 3));
   }
   std::vector<int> larger = p.in_flight(micros);
   const double seconds = p.seconds(micros);
@@ -383,7 +384,7 @@ RC_GTEST_PROP(GraphPipePlans, AreConvexStagesOnAllDevicesThatFit, ()) {
   RC_ASSERT(convex(plan, planning.costs()));
   RC_ASSERT(check(planned->program).empty());
   RC_ASSERT(planning.peak_bytes(*planned) <= memory);
-  RC_ASSERT(plan.search.has_value() && plan.search->complete);
+  RC_ASSERT(plan.search.complete);
 }
 
 // A sequence is what there is for a model without branches.
@@ -409,7 +410,7 @@ RC_GTEST_PROP(GraphPipePlans, MoreChoiceIsNeverWorseByTheObjective, ()) {
   const Planning planning(random_model(random, *rc::gen::inRange(2, 10)), *rc::gen::inRange(1, 6), 8, Bytes(300));
   const auto objective = [&](const std::string& partition, const std::string& micro_batch) {
     const auto p = planning.plan({{"partition", partition}, {"micro_batch", micro_batch}, {"rank", "objective"}});
-    return p ? p->plan.search->objective : 1e300;
+    return p ? p->plan.search.objective : 1e300;
   };
   RC_ASSERT(objective("best", "case") <= objective("series_parallel", "case") + 1e-12);
   RC_ASSERT(objective("best", "case") <= objective("absorb_joins", "case") + 1e-12);

@@ -6,26 +6,26 @@ namespace sluice {
 
 static int round_up(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-int in_flight_before(StageRate stage, int next_in_flight, StageRate next, int microbatches) {
-  const int mine = stage.group * stage.micro_batch, theirs = next.group * next.micro_batch;
+int in_flight_before(StageConfig stage, int next_in_flight, StageConfig next, int microbatches) {
+  const int mine = stage.k * stage.micro_batch, theirs = next.k * next.micro_batch;
   const int need = next_in_flight + std::max(theirs, 2 * mine - theirs);
   return std::min(round_up(microbatches, stage.micro_batch),
                   round_up(need, std::max(stage.micro_batch, next.micro_batch)));
 }
 
-int in_flight_of_sink(StageRate stage, int microbatches) {
-  return std::min(round_up(microbatches, stage.micro_batch), stage.group * stage.micro_batch);
+int in_flight_of_sink(StageConfig stage, int microbatches) {
+  return std::min(round_up(microbatches, stage.micro_batch), stage.k * stage.micro_batch);
 }
 
-std::vector<StageRate> rates(const StageGraph& graph, const Placement& placement, std::span<const int> groups) {
-  std::vector<StageRate> result;
+std::vector<StageConfig> stage_configs(const StageGraph& graph, const Placement& placement, std::span<const int> ks) {
+  std::vector<StageConfig> result;
   for (std::size_t s = 0; s < graph.size(); ++s)
-    result.push_back({graph.micros_per_op_of(StageId(s)) * static_cast<int>(placement.stages[s].size()),
-                      groups.empty() ? 1 : groups[s]});
+    result.push_back(
+        {graph.micros_per_op_of(StageId(s)) * static_cast<int>(placement.stages[s].size()), ks.empty() ? 1 : ks[s]});
   return result;
 }
 
-std::vector<int> kfkb_in_flight(const StageGraph& graph, std::span<const StageRate> rates, int microbatches) {
+std::vector<int> kfkb_in_flight(const StageGraph& graph, std::span<const StageConfig> configs, int microbatches) {
   std::vector<int> in_flight(graph.size(), 0);
   std::vector<std::size_t> waiting(graph.size()), ready;
   for (std::size_t s = 0; s < graph.size(); ++s)
@@ -34,25 +34,24 @@ std::vector<int> kfkb_in_flight(const StageGraph& graph, std::span<const StageRa
     const std::size_t s = ready.back();
     ready.pop_back();
     int& mine = in_flight[s];
-    mine = in_flight_of_sink(rates[s], microbatches);
+    mine = in_flight_of_sink(configs[s], microbatches);
     for (const StageId t : graph.successors[s])
-      mine = std::max(mine, in_flight_before(rates[s], in_flight[t.index()], rates[t.index()], microbatches));
+      mine = std::max(mine, in_flight_before(configs[s], in_flight[t.index()], configs[t.index()], microbatches));
     for (const StageId p : graph.predecessors[s])
       if (--waiting[p.index()] == 0) ready.push_back(p.index());
   }
   return in_flight;
 }
 
-std::vector<std::vector<Op>> kfkb_orders(const StageGraph& graph, const Placement& placement,
-                                         std::span<const int> groups, int microbatches) {
-  return kfkb_orders(graph, placement, groups, microbatches,
-                     kfkb_in_flight(graph, rates(graph, placement, groups), microbatches));
+std::vector<std::vector<Op>> kfkb_orders(const StageGraph& graph, const Placement& placement, std::span<const int> ks,
+                                         int microbatches) {
+  return kfkb_orders(graph, placement, ks, microbatches,
+                     kfkb_in_flight(graph, stage_configs(graph, placement, ks), microbatches));
 }
 
-std::vector<std::vector<Op>> kfkb_orders(const StageGraph& graph, const Placement& placement,
-                                         std::span<const int> groups, int microbatches,
-                                         std::span<const int> in_flight) {
-  const std::vector<StageRate> rate = rates(graph, placement, groups);
+std::vector<std::vector<Op>> kfkb_orders(const StageGraph& graph, const Placement& placement, std::span<const int> ks,
+                                         int microbatches, std::span<const int> in_flight) {
+  const std::vector<StageConfig> config = stage_configs(graph, placement, ks);
   std::vector<std::vector<Op>> orders(graph.size());
   for (std::size_t s = 0; s < graph.size(); ++s) {
     // One micro-batch of the stage is one op on every replica.
@@ -65,11 +64,11 @@ std::vector<std::vector<Op>> kfkb_orders(const StageGraph& graph, const Placemen
     };
     orders[s].reserve(2 * static_cast<std::size_t>(ops));
     int forwards = 0, backwards = 0;
-    const int first = (in_flight[s] + rate[s].micro_batch - 1) / rate[s].micro_batch;
+    const int first = (in_flight[s] + config[s].micro_batch - 1) / config[s].micro_batch;
     while (forwards < std::min(first, count)) run(OpKind::forward, forwards++);
     while (backwards < count) {
-      for (int i = 0; i < rate[s].group && backwards < forwards; ++i) run(OpKind::backward, backwards++);
-      for (int i = 0; i < rate[s].group && forwards < count; ++i) run(OpKind::forward, forwards++);
+      for (int i = 0; i < config[s].k && backwards < forwards; ++i) run(OpKind::backward, backwards++);
+      for (int i = 0; i < config[s].k && forwards < count; ++i) run(OpKind::forward, forwards++);
     }
   }
   return orders;

@@ -1,16 +1,15 @@
-// The in-flight rule and the kFkB orders of GraphPipe (Jeon et al., ASPLOS 2025, sections 5 and 6,
-// appendix A.1) on a DAG of stages with micro-batches of their own. The rule's table cannot be read
-// in the copies we had; this form reproduces every published number and was checked against
-// unlimited buffers.
+// ComputeInFlight and ScheduleTask of GraphPipe (Jeon et al., ASPLOS 2025, sections 5 and 6, algorithm 2, appendix A.1):
+// how many micro-batches a stage holds, and its kFkB order, on a DAG of stages with micro-batches of their own. The
+// paper's table for the first cannot be read in the copies we had; this form reproduces every published number and was
+// checked against unlimited buffers.
 //
-// Everything is counted in the schedule's micro-batches (the finest). A stage with micro-batch b
-// and group k runs k forwards, k backwards in turn; g = k b. A stage that feeds nobody holds g. A
-// stage s that feeds t, which holds i_t, holds
+// Everything is counted in the schedule's micro-batches (the finest). A stage with micro-batch b runs k forwards and k
+// backwards in turn; g = k b. A stage that feeds nobody holds i = g. A stage s that feeds t, which holds i_t, holds
 //
-//     i_t + max(g_t, 2 g_s - g_t),   rounded up to a multiple of max(b_s, b_t), at most a batch
+//     i_s = i_t + max(g_t, 2 g_s - g_t),   rounded up to a multiple of max(b_s, b_t), at most a batch
 //
-// the most over all t. With one b and k = 1: b times the stages on the longest path to the end, not
-// b times the stages that come after it in a sequence. p, q, r -> j, 3 micro-batches:
+// the most over all t. With one b and k = 1 that is b times the stages on the longest path to the end, not b times the
+// stages that come after it in a sequence. p, q, r -> j, 3 micro-batches:
 //
 //   p  F0 F1    B0 F2 B1    B2           and as a sequence p q r j it would begin with F0 F1 F2 F3
 //   j     F0 B0 F1 B1 F2 B2
@@ -23,28 +22,29 @@
 
 namespace sluice {
 
-struct StageRate {
+// How a stage takes its micro-batches, the paper's configuration c = (b, k).
+struct StageConfig {
   int micro_batch = 1;  // b: of the schedule's micro-batches; all replicas together
-  int group = 1;        // k
+  int k = 1;            // forwards in a row, and backwards
 };
 
-// What a stage must hold that feeds a stage of rate `next`, which holds `next_in_flight`.
-int in_flight_before(StageRate stage, int next_in_flight, StageRate next, int microbatches);
+// ComputeInFlight: what a stage must hold that feeds a stage of configuration `next`, which holds `next_in_flight`.
+int in_flight_before(StageConfig stage, int next_in_flight, StageConfig next, int microbatches);
 // What a stage holds that feeds nobody.
-int in_flight_of_sink(StageRate stage, int microbatches);
+int in_flight_of_sink(StageConfig stage, int microbatches);
 
 // Per stage. A stage's b is its number of micro-batches per op times its replicas, as in `graph` and `placement`.
-std::vector<StageRate> rates(const StageGraph& graph, const Placement& placement,
-                             std::span<const int> groups);  // k of every stage; empty: 1
-std::vector<int> kfkb_in_flight(const StageGraph& graph, std::span<const StageRate> rates, int microbatches);
+std::vector<StageConfig> stage_configs(const StageGraph& graph, const Placement& placement,
+                                       std::span<const int> ks);  // k of every stage; empty: 1
+std::vector<int> kfkb_in_flight(const StageGraph& graph, std::span<const StageConfig> configs, int microbatches);
 
-// Per stage its ops in order, replicas taking turns: forwards until the in-flight count is reached,
-// then k backwards and k forwards in turn while there are any.
-std::vector<std::vector<Op>> kfkb_orders(const StageGraph& graph, const Placement& placement,
-                                         std::span<const int> groups, int microbatches);
+// ScheduleTask: per stage its ops in order, replicas taking turns: forwards until the in-flight count is reached, then k
+// backwards and k forwards in turn while there are any.
+std::vector<std::vector<Op>> kfkb_orders(const StageGraph& graph, const Placement& placement, std::span<const int> ks,
+                                         int microbatches);
 // The same with other in-flight counts than the rule's.
-std::vector<std::vector<Op>> kfkb_orders(const StageGraph& graph, const Placement& placement,
-                                         std::span<const int> groups, int microbatches, std::span<const int> in_flight);
+std::vector<std::vector<Op>> kfkb_orders(const StageGraph& graph, const Placement& placement, std::span<const int> ks,
+                                         int microbatches, std::span<const int> in_flight);
 
 // The ops of every stage on its replicas' ranks, one stage after another where a rank holds
 // several.

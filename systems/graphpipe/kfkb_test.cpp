@@ -33,23 +33,23 @@ TEST(InFlightTest, OneStageAndItsSuccessor) {  // TV7
 
 TEST(InFlightTest, FlexFlowsStageFiles) {  // TV5, in samples
   const auto v = vector_named("GP-TV5");
-  const std::vector<StageRate> rates(6, StageRate{v["b"], 1});
+  const std::vector<StageConfig> configs(6, StageConfig{v["b"], 1});
   const int batch = 16 * 64;
-  EXPECT_EQ(kfkb_in_flight(chain(6), rates, batch), v["spp_inflight"].get<std::vector<int>>());
+  EXPECT_EQ(kfkb_in_flight(chain(6), configs, batch), v["spp_inflight"].get<std::vector<int>>());
   const StageGraph graph = graph_of(6, {{1, 0}, {2, 0}, {3, 0}, {4, 0}, {0, 5}});
-  EXPECT_EQ(kfkb_in_flight(graph, rates, batch), v["gpp_inflight_by_stage"].get<std::vector<int>>());
+  EXPECT_EQ(kfkb_in_flight(graph, configs, batch), v["gpp_inflight_by_stage"].get<std::vector<int>>());
 }
 
 TEST(InFlightTest, SmallerMicroBatchesAtTheFrontHoldLess) {  // TV4, figure 5 of the paper
   const auto v = vector_named("GP-TV4");
-  EXPECT_EQ(kfkb_in_flight(chain(3), std::vector<StageRate>{{4, 1}, {4, 1}, {4, 1}}, 16),
+  EXPECT_EQ(kfkb_in_flight(chain(3), std::vector<StageConfig>{{4, 1}, {4, 1}, {4, 1}}, 16),
             v["uniform_b4"]["inflight"].get<std::vector<int>>());
-  EXPECT_EQ(kfkb_in_flight(chain(3), std::vector<StageRate>{{1, 1}, {2, 1}, {4, 1}}, 16),
+  EXPECT_EQ(kfkb_in_flight(chain(3), std::vector<StageConfig>{{1, 1}, {2, 1}, {4, 1}}, 16),
             v["per_stage_b_1_2_4"]["inflight"].get<std::vector<int>>());
 }
 
 TEST(InFlightTest, NeverMoreThanABatch) {
-  EXPECT_EQ(kfkb_in_flight(chain(4), std::vector<StageRate>(4), 2), (std::vector{2, 2, 2, 1}));
+  EXPECT_EQ(kfkb_in_flight(chain(4), std::vector<StageConfig>(4), 2), (std::vector{2, 2, 2, 1}));
   EXPECT_EQ(in_flight_of_sink({4, 2}, 4), 4);
 }
 
@@ -61,9 +61,9 @@ RC_GTEST_PROP(InFlightTest, IsTheDepthAndNeverMoreThanInASequence, ()) {
     for (int c = a + 1; c < n; ++c)
       if (*rc::gen::inRange(0, 3) == 0) edges.push_back({a, c});
   const StageGraph graph = graph_of(n, edges);
-  const std::vector<StageRate> rates(static_cast<std::size_t>(n), StageRate{b, 1});
-  const std::vector<int> in_flight = kfkb_in_flight(graph, rates, 100 * b);
-  const std::vector<int> sequence = kfkb_in_flight(chain(n), rates, 100 * b);
+  const std::vector<StageConfig> configs(static_cast<std::size_t>(n), StageConfig{b, 1});
+  const std::vector<int> in_flight = kfkb_in_flight(graph, configs, 100 * b);
+  const std::vector<int> sequence = kfkb_in_flight(chain(n), configs, 100 * b);
   for (int s = n; s-- > 0;) {
     int depth = 1;
     for (const StageId t : graph.successors[static_cast<std::size_t>(s)])
@@ -87,8 +87,8 @@ TEST(KfkbOrderTest, OneForwardOneBackwardByDepth) {
 }
 
 TEST(KfkbOrderTest, KForwardsKBackwards) {
-  const std::vector<int> groups{2, 2};
-  const auto orders = kfkb_orders(chain(2), one_stage_per_rank(2), groups, 6);
+  const std::vector<int> ks{2, 2};
+  const auto orders = kfkb_orders(chain(2), one_stage_per_rank(2), ks, 6);
   EXPECT_EQ(text_of(orders[1]), "F0 F1 B0 B1 F2 F3 B2 B3 F4 F5 B4 B5");
   EXPECT_EQ(text_of(orders[0]), "F0 F1 F2 F3 B0 B1 F4 F5 B2 B3 B4 B5");
 }
@@ -108,9 +108,9 @@ TEST(KfkbOrderTest, ReplicasTakeTurns) {
 // Whatever the DAG, the replicas and k, and numbers of micro-batches per op that are powers of two or all one: no
 // deadlock, and no more in flight than promised.
 RC_GTEST_PROP(KfkbOrderTest, AlwaysChecksAndHoldsWhatTheRuleSays, ()) {
-  const bool grouped = *rc::gen::arbitrary<bool>();
+  const bool several_per_op = *rc::gen::arbitrary<bool>();
   const int n = *rc::gen::inRange(1, 7);
-  const int micros = grouped ? 4 * *rc::gen::inRange(1, 7) : *rc::gen::inRange(5, 30);
+  const int micros = several_per_op ? 4 * *rc::gen::inRange(1, 7) : *rc::gen::inRange(5, 30);
   std::mt19937 random(*rc::gen::arbitrary<unsigned>());
   const auto upto = [&](int most) { return std::uniform_int_distribution<int>(0, most)(random); };
   std::vector<std::pair<int, int>> edges;
@@ -119,26 +119,26 @@ RC_GTEST_PROP(KfkbOrderTest, AlwaysChecksAndHoldsWhatTheRuleSays, ()) {
       if (upto(1) == 0) edges.push_back({a, c});
   StageGraph graph = graph_of(n, edges);
   Placement placement;
-  std::vector<int> groups;
+  std::vector<int> ks;
   int ranks = 0;
   for (int s = 0; s < n; ++s) {
-    const int replicas = grouped ? 1 << upto(2) : 1 + upto(4);
-    if (grouped) graph.micros_per_op.push_back(replicas == 4 ? 1 : 1 << upto(replicas == 2 ? 1 : 2));
+    const int replicas = several_per_op ? 1 << upto(2) : 1 + upto(4);
+    if (several_per_op) graph.micros_per_op.push_back(replicas == 4 ? 1 : 1 << upto(replicas == 2 ? 1 : 2));
     auto& home = placement.stages.emplace_back();
     for (int r = 0; r < replicas; ++r) home.emplace_back(ranks++);
-    groups.push_back(1 + upto(1));
+    ks.push_back(1 + upto(1));
   }
-  const auto orders = kfkb_orders(graph, placement, groups, micros);
+  const auto orders = kfkb_orders(graph, placement, ks, micros);
   const Schedule schedule = schedule_of_orders(orders, placement, ranks, micros);
   const auto found = check(schedule, graph, placement);
   if (!found.empty()) RC_FAIL(found.front().text);
-  const auto rate = rates(graph, placement, groups);
-  const auto in_flight = kfkb_in_flight(graph, rate, micros);
+  const auto config = stage_configs(graph, placement, ks);
+  const auto in_flight = kfkb_in_flight(graph, config, micros);
   const auto peak = peaks(schedule);
   for (std::size_t s = 0; s < graph.size(); ++s)
     for (const Rank r : placement.stages[s]) {
       const int ops = static_cast<int>(schedule.ranks[r.index()].size()) / 2;
-      const int first = (in_flight[s] + rate[s].micro_batch - 1) / rate[s].micro_batch;
+      const int first = (in_flight[s] + config[s].micro_batch - 1) / config[s].micro_batch;
       RC_ASSERT(peak[r.index()].in_flight == std::min(ops, first));
     }
 }

@@ -1,59 +1,47 @@
 #include "systems/graphpipe/operators.h"
 
 #include <algorithm>
+#include <map>
 
 #include "harness/base/error.h"
 #include "harness/plan/search.h"
 
 namespace sluice {
 
+template <class T>
+static void sort_unique(std::vector<T>& values) {
+  std::ranges::sort(values);
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+}
+
 Operators::Operators(const CostGraph& costs) {
-  const std::size_t n = costs.layers.size();
-  std::vector<int> of_layer(n, -1);
-  std::vector<std::vector<int>> consumers(n);
-  for (std::size_t l = 0; l < n; ++l)
-    for (const int p : costs.layers[l].inputs)
-      if (p >= 0) consumers[static_cast<std::size_t>(p)].push_back(static_cast<int>(l));
-  std::vector<bool> is_view_of_input(n, false);
-  for (std::size_t l = 0; l < n; ++l) {
-    const LayerCost& layer = costs.layers[l];
-    const int first = layer.inputs.empty() ? -1 : layer.inputs.front();
-    const auto before = static_cast<std::size_t>(std::max(first, 0));
-    is_view_of_input[l] = layer.fused && (first < 0 || is_view_of_input[before]);
-    const bool claims = first >= 0 && is_view_of_input[before] && consumers[before].size() == 1;
-    if (first >= 0 && (layer.fused || claims)) {
-      of_layer[l] = of_layer[before];
-    } else {
-      of_layer[l] = static_cast<int>(layers.size());
-      layers.emplace_back();
-    }
-    layers[static_cast<std::size_t>(of_layer[l])].push_back(static_cast<int>(l));
+  LayerGroupGraph graph = layer_groups_by_producer(costs);
+  sent_.resize(graph.groups.size());
+  received_.resize(graph.groups.size());
+  std::map<int, Output> outputs;  // by layer
+  for (const LayerGroupEdge& e : graph.edges) {
+    Output& output = outputs[e.producer];
+    output.layer = e.producer;
+    output.from = e.from;
+    output.to.push_back(e.to);
+    output.bytes = static_cast<double>(costs.layers[static_cast<std::size_t>(e.producer)].output.value);
+    edges.emplace_back(e.from, e.to);
   }
-  sent_.resize(layers.size());
-  received_.resize(layers.size());
-  for (std::size_t l = 0; l < n; ++l) {
-    Output output{static_cast<int>(l), of_layer[l], {}, static_cast<double>(costs.layers[l].output.value)};
-    for (const int c : consumers[l])
-      if (const int to = of_layer[static_cast<std::size_t>(c)]; to != output.from) output.to.push_back(to);
-    std::ranges::sort(output.to);
-    output.to.erase(std::unique(output.to.begin(), output.to.end()), output.to.end());
-    if (output.to.empty()) continue;
+  for (auto& [layer, output] : outputs) {
+    sort_unique(output.to);
     const int index = static_cast<int>(outputs_.size());
     sent_[static_cast<std::size_t>(output.from)].push_back(index);
-    for (const int to : output.to) {
-      received_[static_cast<std::size_t>(to)].push_back(index);
-      edges.emplace_back(output.from, to);
-    }
+    for (const int to : output.to) received_[static_cast<std::size_t>(to)].push_back(index);
     outputs_.push_back(std::move(output));
   }
-  std::ranges::sort(edges);
-  edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
+  sort_unique(edges);
+  groups = std::move(graph.groups);
 }
 
 std::vector<int> Operators::layers_of(std::span<const int> operators) const {
   std::vector<int> result;
   for (const int o : operators) {
-    const auto& own = layers[static_cast<std::size_t>(o)];
+    const auto& own = groups[static_cast<std::size_t>(o)].layers;
     result.insert(result.end(), own.begin(), own.end());
   }
   std::ranges::sort(result);
@@ -61,7 +49,7 @@ std::vector<int> Operators::layers_of(std::span<const int> operators) const {
 }
 
 std::vector<int> Operators::places(std::span<const int> operators) const {
-  std::vector<int> result(layers.size(), -1);
+  std::vector<int> result(groups.size(), -1);
   int place = 0;
   for (const int o : operators) result[static_cast<std::size_t>(o)] = place++;
   return result;

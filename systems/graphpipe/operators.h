@@ -1,5 +1,5 @@
-// What a planner of stage graphs sees of a problem: the operators that stages are made of, and the
-// machine as average links between neighbouring devices.
+// What a planner of stage graphs sees of a problem: the operators that stages are made of (the paper's V_C and E_C),
+// and the machine as average links between neighbouring devices.
 #pragma once
 
 #include <span>
@@ -7,24 +7,25 @@
 #include <vector>
 
 #include "harness/pipeline/system.h"
+#include "harness/plan/layer_groups.h"
 
 namespace sluice {
 
-// The layers of a model that a stage boundary may part. Views and losses ride with the layer before
-// them; a view of the model's input with the one layer that reads it, if it is one.
+// An operator is a group of layers that no stage parts: layer_groups_by_producer().
 class Operators {
  public:
-  explicit Operators(const CostGraph& costs);  // must outlive it
+  explicit Operators(const CostGraph& costs);
 
-  std::vector<std::vector<int>> layers;    // of every operator, ascending
-  std::vector<std::pair<int, int>> edges;  // between operators
+  std::vector<LayerGroup> groups;          // of every operator
+  std::vector<std::pair<int, int>> edges;  // between operators, each once, ascending
 
+  int count() const { return static_cast<int>(groups.size()); }
   std::vector<int> layers_of(std::span<const int> operators) const;  // ascending
   // The layers whose output a stage of these operators receives or sends.
   std::vector<int> crossing(std::span<const int> operators) const;
-  // Which of these operators, in this order, read one another's outputs and those of others, and
-  // how large these are: with the same for two lists of operators, the same places of both receive
-  // and send as many bytes.
+  // Which of these operators, in this order, read one another's outputs and those of others, and how large these are.
+  // Where two lists of operators have equal signatures, operators at equal places of both receive and send as many
+  // bytes.
   std::vector<double> signature(std::span<const int> operators) const;
 
  private:
@@ -36,17 +37,17 @@ class Operators {
   };
   std::vector<int> places(std::span<const int> operators) const;  // of all; -1: not among them
 
-  std::vector<Output> outputs_;
+  std::vector<Output> outputs_;                    // by layer
   std::vector<std::vector<int>> sent_, received_;  // per operator: indices into outputs_
 };
 
 struct LinkCost {
   double latency = 0;           // seconds
-  double seconds_per_byte = 0;  // of the slowest link on the way
+  double seconds_per_byte = 0;  // of the slowest link of the path
 };
 
-// All devices as slow and as small as the worst of those used. Stages get devices in order, so a
-// message mostly goes to a neighbour, and a stage's all-reduce is a ring of consecutive devices.
+// All devices as slow and as small as the worst of those used. Stages get devices in order, so a message mostly goes to
+// a neighbour, and a stage's all-reduce is a ring of consecutive devices.
 class NeighbourMachine {
  public:
   // The first problem.devices of the cluster. Throws InputError at `where` if it has fewer.

@@ -9,7 +9,7 @@
 // vertices without predecessors of the next.
 //
 // A DAG that has none is made to have one by orderings alone: nothing is duplicated, no edge is
-// taken away. Where a part can be split neither way, it is cut at one level of its longest paths,
+// taken away. Where a part can be split neither in series nor in parallel, it is cut at one level of its longest paths,
 // and everything above is ordered before everything below; of all levels, counted from the sources
 // or from the sinks, the one that orders the fewest pairs. Every level would be the stratum
 // synchronisation; a single level in the worst place is the chain.
@@ -28,8 +28,7 @@ struct SeriesParallelTree {
   struct Node {
     Kind kind = Kind::leaf;
     int vertex = -1;            // of a leaf
-    std::vector<int> children;  // two or more; series: in order; a child is never of its parent's
-                                // kind
+    std::vector<int> children;  // two or more, never of their parent's kind; of a series in order
   };
   std::vector<Node> nodes;
   int root = -1;

@@ -24,7 +24,7 @@ void search(benchmark::State& state, bool row) {
   space.microbatches = 512;
   space.degrees.clear();
   for (int d = 1; d <= std::min(space.devices, 8); d *= 2) space.degrees.push_back(d);
-  space.rates = {{8, 1}};
+  space.configs = {{8, 1}};
   const std::vector<int> micros_per_op = space.micros_per_op();
   space.work = [&](std::span<const int> vertices) {
     StageWork work;

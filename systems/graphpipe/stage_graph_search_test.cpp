@@ -48,10 +48,10 @@ StageSearchSpace space_of(std::vector<double> weights, int devices, double fixed
   space.footprint = [sum](std::span<const int> vertices) {
     return StageFootprint{0, 0, static_cast<std::int64_t>(sum(vertices))};
   };
-  space.look = [weights](std::span<const int> vertices) {
-    std::vector<double> look;
-    for (const int v : vertices) look.push_back(weights[static_cast<std::size_t>(v)]);
-    return look;
+  space.signature = [weights](std::span<const int> vertices) {
+    std::vector<double> signature;
+    for (const int v : vertices) signature.push_back(weights[static_cast<std::size_t>(v)]);
+    return signature;
   };
   space.memory = std::numeric_limits<std::int64_t>::max();
   return space;
@@ -132,7 +132,7 @@ TEST(StageGraphSearchTest, DataParallelStagesPayForTheirAllReduce) {
   const auto tree = series_parallel(1, {}, "");
   auto space = space_of({4}, 2, 0, 1000);
   space.degrees = {1, 2};
-  space.rates = {{2, 1}};
+  space.configs = {{2, 1}};
   EXPECT_EQ(space.micros_per_op(), (std::vector{1, 2}));
   const auto result = search_stage_graph(tree, space);
   EXPECT_EQ(result.slowest, 3);
@@ -144,7 +144,7 @@ TEST(StageGraphSearchTest, LargerMicroBatchesAreTakenWhereTheyFit) {
   // F + B of an op: 1 + its micro-batches. The time of a micro-batch: (1 + b) / b.
   const auto tree = series_parallel(2, std::vector<std::pair<int, int>>{{0, 1}}, "");
   auto space = space_of({1, 1}, 2, 1);
-  space.rates = {{1, 1}, {2, 1}, {4, 1}};
+  space.configs = {{1, 1}, {2, 1}, {4, 1}};
   EXPECT_EQ(search_stage_graph(tree, space).slowest, 1.25);
   // The first stage holds twice what it takes: 4 bytes allow it no more than 2 at once, and the
   // second no more than 2 either, or the first would hold 6.
@@ -153,7 +153,7 @@ TEST(StageGraphSearchTest, LargerMicroBatchesAreTakenWhereTheyFit) {
   EXPECT_EQ(small.slowest, 1.5);
 }
 
-TEST(StageGraphSearchTest, BranchesThatLookAlikeAreSolvedOnce) {
+TEST(StageGraphSearchTest, BranchesOfEqualSignatureAreSolvedOnce) {
   const auto states_of = [](int branches, double step) {
     std::vector<std::pair<int, int>> edges;
     std::vector<double> weights;
@@ -171,7 +171,7 @@ TEST(StageGraphSearchTest, BranchesThatLookAlikeAreSolvedOnce) {
 }
 
 // The same part stands at different places of its branches: after one vertex, and after two.
-TEST(StageGraphSearchTest, PartsThatLookAlikeMayStandAnywhere) {
+TEST(StageGraphSearchTest, PartsOfEqualSignatureMayStandAnywhere) {
   const std::vector<std::pair<int, int>> edges{{0, 1}, {1, 2}, {3, 4}, {4, 5}, {5, 6}};
   const auto tree = series_parallel(7, edges, "");
   const std::vector<double> weights{5, 2, 3, 7, 1, 2, 3};
@@ -281,9 +281,9 @@ class Enumeration {
       return;
     }
     for (const int degree : space_.degrees)
-      for (std::size_t r = 0; r < space_.rates.size() && degree <= devices; ++r) {
-        const int b = space_.rates[r].micro_batch;
-        if (space_.rate_is_degree ? b != degree : b % degree != 0) continue;
+      for (std::size_t r = 0; r < space_.configs.size() && degree <= devices; ++r) {
+        const int b = space_.configs[r].micro_batch;
+        if (space_.micro_batch_is_degree ? b != degree : b % degree != 0) continue;
         if (space_.microbatches % (b / degree) != 0 || degree > space_.microbatches * degree / b) continue;
         chosen.emplace_back(degree, r);
         assign(pieces, chosen, devices - degree);
@@ -297,9 +297,9 @@ class Enumeration {
 
   double slowest(const Pieces& pieces, const std::vector<std::pair<int, std::size_t>>& chosen) const {
     std::vector<std::pair<StageId, StageId>> edges;
-    std::vector<StageRate> rates;
+    std::vector<StageConfig> configs;
     for (std::size_t a = 0; a < pieces.size(); ++a) {
-      rates.push_back(space_.rates[chosen[a].second]);
+      configs.push_back(space_.configs[chosen[a].second]);
       for (std::size_t b = 0; b < pieces.size(); ++b)
         if (a != b && comes_before(pieces[a], pieces[b])) {
           const bool direct = std::ranges::none_of(
@@ -308,15 +308,15 @@ class Enumeration {
         }
     }
     const StageGraph graph = stage_graph(static_cast<int>(pieces.size()), edges, "test");
-    // The stages that one stage feeds share a rate.
+    // The stages that one stage feeds share a config.
     for (const auto& next : graph.successors)
       for (const StageId t : next)
         if (chosen[t.index()].second != chosen[next[0].index()].second) return kNever;
-    const auto in_flight = kfkb_in_flight(graph, rates, space_.microbatches);
+    const auto in_flight = kfkb_in_flight(graph, configs, space_.microbatches);
     const std::vector<int> choices = space_.micros_per_op();
     double result = 0;
     for (std::size_t s = 0; s < pieces.size(); ++s) {
-      const int degree = chosen[s].first, b = rates[s].micro_batch, micros_per_op = b / degree;
+      const int degree = chosen[s].first, b = configs[s].micro_batch, micros_per_op = b / degree;
       const auto g = static_cast<std::size_t>(std::ranges::find(choices, micros_per_op) - choices.begin());
       const auto d = static_cast<std::size_t>(std::ranges::find(space_.degrees, degree) - space_.degrees.begin());
       const StageWork work = space_.work(pieces[s].vertices);
@@ -345,7 +345,7 @@ void random_edges(int first, int last, bool series, std::mt19937& random, std::v
     for (int b = cut; b < last; ++b) edges.push_back({a, b});
 }
 
-void compare_with_enumeration(bool rate_is_degree, std::vector<StageRate> rates, int most_vertices) {
+void compare_with_enumeration(bool micro_batch_is_degree, std::vector<StageConfig> configs, int most_vertices) {
   std::mt19937 random(*rc::gen::arbitrary<unsigned>());
   const auto upto = [&](int least, int most) { return std::uniform_int_distribution<int>(least, most)(random); };
   const int n = upto(1, most_vertices), devices = upto(1, n);
@@ -356,8 +356,8 @@ void compare_with_enumeration(bool rate_is_degree, std::vector<StageRate> rates,
   StageSearchSpace space = space_of(weights, devices, upto(0, 2), upto(0, 1) * upto(0, 20));
   space.microbatches = 8;
   space.degrees = {1, 2};
-  space.rates = std::move(rates);
-  space.rate_is_degree = rate_is_degree;
+  space.configs = std::move(configs);
+  space.micro_batch_is_degree = micro_batch_is_degree;
   if (upto(0, 2) > 0) space.memory = upto(3, 40);
   // The costs of space_of() are in the order of these numbers of micro-batches per op.
   const auto micros_per_op = space.micros_per_op();

@@ -17,17 +17,17 @@ StageLists::StageLists(const SeriesParallelTree& tree, const StageSearchSpace& s
   }
 }
 
-const StageFootprint& StageLists::footprint(int run_index) {
-  StageRun& run = runs[static_cast<std::size_t>(run_index)];
-  if (!run.footprint) run.footprint = space_.footprint(run.vertices);
-  return *run.footprint;
+const StageFootprint& StageLists::footprint(int stage) {
+  PossibleStage& possible = stages[static_cast<std::size_t>(stage)];
+  if (!possible.footprint) possible.footprint = space_.footprint(possible.vertices);
+  return *possible.footprint;
 }
 
 void StageLists::make_choices() {
   for (std::size_t d = 0; d < space_.degrees.size(); ++d)
-    for (std::size_t r = 0; r < space_.rates.size(); ++r) {
-      const int degree = space_.degrees[d], b = space_.rates[r].micro_batch;
-      if (space_.rate_is_degree ? b != degree : b % degree != 0) continue;
+    for (std::size_t r = 0; r < space_.configs.size(); ++r) {
+      const int degree = space_.degrees[d], b = space_.configs[r].micro_batch;
+      if (space_.micro_batch_is_degree ? b != degree : b % degree != 0) continue;
       const auto g = std::ranges::find(micros_per_op, b / degree);
       if (g == micros_per_op.end() || degree > space_.microbatches / *g || degree > space_.devices) continue;
       choices.push_back({degree, static_cast<int>(r), static_cast<std::size_t>(g - micros_per_op.begin()), d});
@@ -114,57 +114,57 @@ double StageLists::least_work(const StageWork& work) const {
 }
 
 int StageLists::add_list(StageList list) {
-  const int next = static_cast<int>(shapes.size());
-  list.shape = space_.look ? known_shapes_.try_emplace(look_of(list), next).first->second : next;
-  if (list.shape == next) shapes.push_back(make_shape(list));
+  const int next = static_cast<int>(list_costs.size());
+  list.costs = space_.signature ? costs_of_signature_.try_emplace(signature_of(list), next).first->second : next;
+  if (list.costs == next) list_costs.push_back(make_costs(list));
   lists.push_back(std::move(list));
   return static_cast<int>(lists.size()) - 1;
 }
 
-StageShape StageLists::make_shape(const StageList& list) {
+StageListCosts StageLists::make_costs(const StageList& list) {
   const std::size_t m = list.elements.size();
-  StageShape shape{.run = std::vector<int>(m * m, -1), .first_suffix = suffixes};
+  StageListCosts costs{.stage = std::vector<int>(m * m, -1), .first_suffix = suffixes};
   suffixes += static_cast<int>(m);
   for (std::size_t a = 0; a < m; ++a) {
     std::vector<int> vertices;
     for (std::size_t p = a; p < m; ++p) {
       const auto& own = list.elements[p].vertices;
       vertices.insert(vertices.end(), own.begin(), own.end());
-      shape.run[a * m + p] = add_run(vertices);
+      costs.stage[a * m + p] = add_stage(vertices);
     }
-    shape.vertices.push_back(static_cast<int>(vertices.size()));
-    shape.least_work += runs[static_cast<std::size_t>(shape.run[a * m + a])].least_work;
+    costs.vertices.push_back(static_cast<int>(vertices.size()));
+    costs.least_work += stages[static_cast<std::size_t>(costs.stage[a * m + a])].least_work;
   }
-  return shape;
+  return costs;
 }
 
-// What decides the costs of every run of the list.
-std::vector<double> StageLists::look_of(const StageList& list) {
-  std::vector<double> look{list.series ? 1.0 : 0.0, list.absorbs ? 1.0 : 0.0};
+// All that the costs of the list's possible stages follow from.
+std::vector<double> StageLists::signature_of(const StageList& list) {
+  std::vector<double> signature{list.series ? 1.0 : 0.0, list.absorbs ? 1.0 : 0.0};
   std::vector<int> vertices;
   for (const StageElement& e : list.elements) {
-    look.push_back(e.list < 0 ? -1 : lists[static_cast<std::size_t>(e.list)].shape);
-    look.push_back(static_cast<double>(e.vertices.size()));
+    signature.push_back(e.list < 0 ? -1 : lists[static_cast<std::size_t>(e.list)].costs);
+    signature.push_back(static_cast<double>(e.vertices.size()));
     vertices.insert(vertices.end(), e.vertices.begin(), e.vertices.end());
   }
-  const std::vector<double> costs = space_.look(vertices);
-  look.insert(look.end(), costs.begin(), costs.end());
-  return look;
+  const std::vector<double> costs = space_.signature(vertices);
+  signature.insert(signature.end(), costs.begin(), costs.end());
+  return signature;
 }
 
-int StageLists::add_run(const std::vector<int>& vertices) {
+int StageLists::add_stage(const std::vector<int>& vertices) {
   const StageWork work = space_.work(vertices);
-  StageRun run{.vertices = vertices};
-  for (const StageChoice& c : choices) run.seconds.push_back(stage_seconds(work, c));
-  run.least_work = least_work(work);
-  runs.push_back(std::move(run));
-  return static_cast<int>(runs.size()) - 1;
+  PossibleStage stage{.vertices = vertices};
+  for (const StageChoice& c : choices) stage.seconds.push_back(stage_seconds(work, c));
+  stage.least_work = least_work(work);
+  stages.push_back(std::move(stage));
+  return static_cast<int>(stages.size()) - 1;
 }
 
 double StageLists::stage_seconds(const StageWork& work, const StageChoice& c) const {
-  const int ops = space_.microbatches / micros_per_op[c.micros_per_op];
+  const int ops = space_.microbatches / micros_per_op[c.size];
   const int rounds = (ops + c.degree - 1) / c.degree;
-  const double compute = work.compute[c.micros_per_op], messages = work.communication[c.micros_per_op];
+  const double compute = work.compute[c.size], messages = work.communication[c.size];
   const double op = space_.overlap_communication ? std::max(compute, messages) : compute + messages;
   return (rounds * op + work.all_reduce[c.degree_index]) / space_.microbatches;
 }

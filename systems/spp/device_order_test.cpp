@@ -43,7 +43,7 @@ TEST(DeviceOrderTest, TheSlowerDirectionCounts) {
   EXPECT_EQ(recursive_min_cut_order(one_way), (std::vector{0, 1, 2, 3}));
 }
 
-// Every cut of the recursion is a stretch of the order: servers stay whole.
+// Every cut of the recursion is a range of the order: servers stay whole.
 RC_GTEST_PROP(DeviceOrderTest, IsAPermutationThatKeepsServersWhole, ()) {
   const int servers = *rc::gen::inRange(1, 5);
   std::vector<int> server_of;

@@ -5,7 +5,7 @@
 namespace sluice {
 namespace {
 
-// layer: {inputs, F, I, W, parameters, output, rides}
+// layer: {inputs, F, I, W, parameters, output, fused}
 LayerCost layer(std::vector<int> inputs, double forward, std::int64_t parameters, std::int64_t output,
                 bool fused = false) {
   return {.name = "l",
@@ -23,10 +23,10 @@ CostGraph graph_of(std::vector<LayerCost> layers) {
   return {.model = "m", .source = "test", .device = "d", .micro_batch = 1, .layers = std::move(layers)};
 }
 
-TEST(LayerChainTest, LayersThatRideJoinTheUnitBefore) {
+TEST(LayerChainTest, FusedLayersJoinTheGroupBefore) {
   const LayerChain chain = layer_chain(
       graph_of({layer({-1}, 1, 5, 7), layer({0}, 2, 0, 7, true), layer({1}, 3, 6, 9), layer({2}, 0, 0, 4, true)}));
-  EXPECT_EQ(chain.units(), 2);
+  EXPECT_EQ(chain.groups(), 2);
   EXPECT_EQ(chain.first_layer, (std::vector{0, 2, 4}));
   EXPECT_EQ(chain.forward, (std::vector<double>{3, 3}));
   EXPECT_EQ(chain.backward, (std::vector<double>{330, 330}));
@@ -50,8 +50,8 @@ TEST(LayerChainTest, TheModelsInputCrossesNothing) {
   EXPECT_EQ(chain.cut_forward, (std::vector<double>{1, 1}));
 }
 
-TEST(LayerChainTest, AFirstLayerThatRidesIsAUnit) {
-  EXPECT_EQ(layer_chain(graph_of({layer({-1}, 1, 0, 1, true), layer({0}, 1, 0, 1)})).units(), 2);
+TEST(LayerChainTest, AFusedFirstLayerIsAGroup) {
+  EXPECT_EQ(layer_chain(graph_of({layer({-1}, 1, 0, 1, true), layer({0}, 1, 0, 1)})).groups(), 2);
 }
 
 }  // namespace

@@ -118,7 +118,7 @@ class Run {
 
   const std::vector<BlockType>& types_;
   std::size_t micros_;
-  std::vector<double> free_at_;  // of each resource: stages, channels, the channels' ways up
+  std::vector<double> free_at_;  // of each resource: stages, channels, the channels' upward directions
   std::vector<double> done_at_;  // of each micro-batch's last block so far
   ListSchedule result_;
 };

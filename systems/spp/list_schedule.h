@@ -17,7 +17,7 @@
 
 namespace sluice {
 
-// Seconds. A channel is the connection from stage s to s + 1, both ways.
+// Seconds. A channel is the connection from stage s to s + 1, in both directions.
 struct PipelineTimes {
   std::vector<double> forward, backward;                  // [S], of one micro-batch
   std::vector<double> all_reduce;                         // [S], once, after the stage's last backward
@@ -29,7 +29,7 @@ struct ListScheduleOptions {
     strict,  // by key, and wait for it
     ready,   // of the blocks that could run, the one of least key
   } rule = Rule::strict;
-  bool duplex = false;     // a channel's two ways do not wait for each other
+  bool duplex = false;     // a channel's two directions do not wait for each other
   bool merge_last = true;  // false: the last stage's F and B are two blocks, J = 4 S - 2
 };
 

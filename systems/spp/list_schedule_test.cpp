@@ -50,7 +50,7 @@ std::vector<std::pair<double, double>> times_of(const ListSchedule& s, Kind kind
 
 using Times = std::vector<std::pair<double, double>>;
 
-// Two stages, F 2 and 2, B 4 and 4, the channel 0.5 each way, an all-reduce of 2 behind stage 0:
+// Two stages, F 2 and 2, B 4 and 4, the channel 0.5 in each direction, an all-reduce of 2 behind stage 0:
 // worked out by hand.
 TEST(ListScheduleTest, TwoStagesByHand) {
   const PipelineTimes times{
@@ -102,7 +102,9 @@ double makespan_of_the_list(const PipelineTimes& t, int micros, bool duplex, boo
   std::vector<Block> blocks;
   const auto at = [](const std::vector<double>& v, int k) { return v[static_cast<std::size_t>(k)]; };
   const auto stage = [](int s) { return "stage" + std::to_string(s); };
-  const auto channel = [&](int s, const char* way) { return "channel" + std::to_string(s) + (duplex ? way : ""); };
+  const auto channel = [&](int s, const char* direction) {
+    return "channel" + std::to_string(s) + (duplex ? direction : "");
+  };
   for (int s = 0; s < stages - 1; ++s) {
     blocks.push_back({stage(s), at(t.forward, s), -1});
     blocks.push_back({channel(s, "down"), at(t.forward_channel, s), -1});

@@ -17,12 +17,12 @@ std::vector<double> prefix_sums(const std::vector<double>& values) {
   return sums;
 }
 
-// Sums over units and minima over device intervals. Devices [end - r, end) throughout.
+// Sums over groups and minima over device intervals. Devices [end - r, end) throughout.
 class Model {
  public:
   explicit Model(const ReplicationProblem& p)
       : problem(p),
-        units(static_cast<std::size_t>(p.chain.units())),
+        groups(static_cast<std::size_t>(p.chain.groups())),
         devices(p.speeds.size()),
         max_replicas(p.max_replicas > 0 ? std::min(static_cast<std::size_t>(p.max_replicas), devices) : devices),
         parameters(prefix_sums(p.chain.parameters)),
@@ -30,10 +30,10 @@ class Model {
         inside_(devices * devices, kImpossible),
         speed_(devices * devices, 0),
         across_(devices * devices * devices, 0) {
-    std::vector<double> both(units);
-    for (std::size_t u = 0; u < units; ++u) both[u] = p.chain.forward[u] + p.chain.backward[u];
+    std::vector<double> both(groups);
+    for (std::size_t u = 0; u < groups; ++u) both[u] = p.chain.forward[u] + p.chain.backward[u];
     seconds = prefix_sums(both);
-    for (std::size_t u = 0; u + 1 < units; ++u) crossing.push_back(p.chain.cut_forward[u] + p.chain.cut_backward[u]);
+    for (std::size_t u = 0; u + 1 < groups; ++u) crossing.push_back(p.chain.cut_forward[u] + p.chain.cut_backward[u]);
     measure_intervals();
   }
 
@@ -54,7 +54,7 @@ class Model {
     const StageMemoryLimit& limit = *problem.memory;
     const int replicas = static_cast<int>(r);
     const int most = (problem.microbatches + replicas - 1) / replicas;  // that come to one
-    const double bytes = limit.copies * (parameters[last] - parameters[first]) +
+    const double bytes = limit.tensors_per_parameter * (parameters[last] - parameters[first]) +
                          std::min(most, limit.in_flight(stages_after)) * (outputs[last] - outputs[first]);
     for (std::size_t d = end - r; d < end; ++d)
       if (bytes > limit.capacity[d]) return false;
@@ -62,9 +62,9 @@ class Model {
   }
 
   const ReplicationProblem& problem;
-  std::size_t units, devices, max_replicas;
-  std::vector<double> seconds, parameters, outputs;  // [units + 1], sums of those before
-  std::vector<double> crossing;                      // [units - 1], bytes both ways after unit k
+  std::size_t groups, devices, max_replicas;
+  std::vector<double> seconds, parameters, outputs;  // [groups + 1], sums of those before
+  std::vector<double> crossing;                      // [groups - 1], bytes in both directions after group k
 
  private:
   std::size_t pair(std::size_t end, std::size_t r) const { return (end - 1) * devices + r - 1; }
@@ -99,12 +99,12 @@ class Model {
   std::vector<double> across_;
 };
 
-// f(x, end, r, last): the least workload of units [0, last) in x stages on devices [0, end), the
+// f(x, end, r, last): the least workload of groups [0, last) in x stages on devices [0, end), the
 // last stage on the last r of them. Only the rows of x - 1 and x are kept, and every choice.
 class PartitionSearch {
  public:
   PartitionSearch(const Model& model, ReplicatedPartitions& result)
-      : model_(model), result_(result), width_(model.units + 1) {}
+      : model_(model), result_(result), width_(model.groups + 1) {}
 
   // Rows 1 to `most`; take(x) after each. `total`: the number of stages that memory is counted for,
   // 0 where it is not counted. False: ended early.
@@ -127,14 +127,14 @@ class PartitionSearch {
     double least = kImpossible;
     for (std::size_t e = model_.problem.all_devices ? model_.devices : x; e <= model_.devices; ++e)
       for (std::size_t k = 1; k <= std::min(e - x + 1, model_.max_replicas); ++k)
-        if (row_[at(e, k) + model_.units] < least) {
-          least = row_[at(e, k) + model_.units];
+        if (row_[at(e, k) + model_.groups] < least) {
+          least = row_[at(e, k) + model_.groups];
           end = e;
           r = k;
         }
     if (r == 0) return std::nullopt;
     ReplicatedPartition partition{least, std::vector<ReplicatedStage>(x)};
-    std::size_t last = model_.units;
+    std::size_t last = model_.groups;
     for (std::size_t s = x; s > 0; --s) {
       const Choice choice = s > 1 ? choices_[s - 2][choice_at(s, end, r, last)] : Choice{0, 0};
       partition.stages[s - 1] = {static_cast<int>(choice.cut), static_cast<int>(last), static_cast<int>(end - r),
@@ -166,7 +166,7 @@ class PartitionSearch {
   void first_row(std::size_t total) {
     row_.assign(model_.devices * model_.devices * width_, kImpossible);
     for (std::size_t r = 1; r <= model_.max_replicas; ++r)
-      for (std::size_t last = 1; last <= model_.units; ++last) {
+      for (std::size_t last = 1; last <= model_.groups; ++last) {
         ++result_.states;
         if (fits(0, last, r, r, 1, total))
           row_[at(r, r) + last] =
@@ -195,13 +195,13 @@ class PartitionSearch {
   // before_best_[cut]: the least workload of the x - 1 stages before a cut, on devices [0, end),
   // and of the channel over it to a stage of r replicas.
   void best_before(std::size_t x, std::size_t end, std::size_t r) {
-    before_best_.assign(model_.units, kImpossible);
+    before_best_.assign(model_.groups, kImpossible);
     const double* factors = model_.channel_factors(end, r);
     const std::size_t most = std::min(end - (x - 2), model_.max_replicas);
     for (std::size_t replicas = 1; replicas <= most; ++replicas) {
       const double* workload = &before_[at(end, replicas)];
       const double factor = model_.problem.microbatches * factors[replicas - 1];
-      for (std::size_t cut = x - 1; cut < model_.units; ++cut)
+      for (std::size_t cut = x - 1; cut < model_.groups; ++cut)
         before_best_[cut] = std::min(before_best_[cut], std::max(workload[cut], factor * model_.crossing[cut - 1]));
     }
   }
@@ -209,7 +209,7 @@ class PartitionSearch {
   void cut_last_stage(std::size_t x, std::size_t end, std::size_t r, std::size_t total, Choice* choices) {
     const double compute = model_.compute_factor(end, r), reduce = model_.reduce_factor(end, r);
     double* row = &row_[at(end, r)];
-    for (std::size_t last = x; last <= model_.units; ++last) {
+    for (std::size_t last = x; last <= model_.groups; ++last) {
       ++result_.states;
       double least = kImpossible;
       std::size_t chosen = 0;
@@ -252,10 +252,10 @@ class PartitionSearch {
 
 ReplicatedPartitions partition_and_replicate(const ReplicationProblem& problem) {
   const Model model(problem);
-  if (model.units == 0 || model.devices == 0 || model.units > 65'535 || model.devices > 65'535 ||
+  if (model.groups == 0 || model.devices == 0 || model.groups > 65'535 || model.devices > 65'535 ||
       problem.bandwidths.size() != model.devices)
     throw std::logic_error("a chain and devices that do not belong together");
-  const std::size_t possible = std::min(model.units, model.devices);
+  const std::size_t possible = std::min(model.groups, model.devices);
   const std::size_t most = problem.stages > 0 ? std::min(static_cast<std::size_t>(problem.stages), possible) : possible;
   ReplicatedPartitions result;
   const auto wanted = [&](std::size_t x) {
@@ -282,7 +282,7 @@ ReplicatedPartitions partition_and_replicate(const ReplicationProblem& problem) 
 PipelineTimes pipeline_times(const ReplicationProblem& problem, const std::vector<ReplicatedStage>& stages) {
   const LayerChain& chain = problem.chain;
   const auto sum = [](const std::vector<double>& values, const ReplicatedStage& s) {
-    return std::accumulate(values.begin() + s.first_unit, values.begin() + s.last_unit, 0.0);
+    return std::accumulate(values.begin() + s.first_group, values.begin() + s.last_group, 0.0);
   };
   const auto slowest_link = [&](const ReplicatedStage& a, const ReplicatedStage& b) {
     double slowest = kImpossible;
@@ -304,7 +304,7 @@ PipelineTimes pipeline_times(const ReplicationProblem& problem, const std::vecto
     if (k + 1 == stages.size()) break;
     const ReplicatedStage& next = stages[k + 1];
     const double rate = r * next.replicas() * slowest_link(s, next);
-    const auto cut = static_cast<std::size_t>(s.last_unit - 1);
+    const auto cut = static_cast<std::size_t>(s.last_group - 1);
     times.forward_channel.push_back(chain.cut_forward[cut] / rate);
     times.backward_channel.push_back(chain.cut_backward[cut] / rate);
   }

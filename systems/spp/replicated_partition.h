@@ -16,11 +16,11 @@
 
 namespace sluice {
 
-// What one device must hold of a stage: `copies` tensors for every parameter and the outputs of the
+// What one device must hold of a stage: `tensors_per_parameter` tensors for every parameter and the outputs of the
 // micro-batches in flight on it. A filter, coarser than the real accounting (harness/sim/memory.h).
 struct StageMemoryLimit {
   std::vector<double> capacity;                    // bytes, by position
-  double copies = 3;                               // weights, gradients, one optimizer state
+  double tensors_per_parameter = 3;                // weights, gradients, one optimizer state
   std::function<int(int stages_after)> in_flight;  // most micro-batches of a stage on one device
 };
 
@@ -38,7 +38,7 @@ struct ReplicationProblem {
 };
 
 struct ReplicatedStage {
-  int first_unit, last_unit;      // [first, last) of the chain
+  int first_group, last_group;    // [first, last) of the chain
   int first_device, last_device;  // [first, last) of the device order
   int replicas() const { return last_device - first_device; }
   friend bool operator==(const ReplicatedStage&, const ReplicatedStage&) = default;

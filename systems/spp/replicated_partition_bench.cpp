@@ -42,7 +42,7 @@ void order_devices(benchmark::State& state) {
   const SquareMatrix bandwidths = servers_of_eight(static_cast<std::size_t>(state.range(0)));
   for (auto _ : state) benchmark::DoNotOptimize(recursive_min_cut_order(bandwidths));
 }
-BENCHMARK(order_devices)->ArgName("devices")->Arg(16)->Arg(128)->Unit(benchmark::kMillisecond);
+BENCHMARK(order_devices)->ArgName("devices")->Arg(16)->Arg(128)->LayerGroup(benchmark::kMillisecond);
 
 void plan_every_number_of_stages(benchmark::State& state) {
   const auto layers = static_cast<std::size_t>(state.range(0)), devices = static_cast<std::size_t>(state.range(1));
@@ -67,7 +67,7 @@ BENCHMARK(plan_every_number_of_stages)
     ->Args({50, 16})
     ->Args({200, 32})
     ->Args({200, 128})
-    ->Unit(benchmark::kMillisecond);
+    ->LayerGroup(benchmark::kMillisecond);
 
 void run_list_schedule(benchmark::State& state) {
   const auto stages = static_cast<std::size_t>(state.range(0));
@@ -86,7 +86,7 @@ BENCHMARK(run_list_schedule)
     ->ArgNames({"stages", "ready"})
     ->Args({128, 0})
     ->Args({128, 1})
-    ->Unit(benchmark::kMillisecond);
+    ->LayerGroup(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace sluice

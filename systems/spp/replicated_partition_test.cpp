@@ -145,20 +145,20 @@ TEST(ReplicatedPartitionTest, PublishedPlans) {
   EXPECT_EQ(plans_b[2]->stages, (Stages{{0, 2, 0, 1}, {2, 4, 1, 2}, {4, 6, 2, 4}}));
 }
 
-// Every way to cut the chain and to deal out the devices, in order.
+// Every cut of the chain with every number of devices for each stage, one after the other.
 template <class Visit>
-void every_partition(int units, int devices, int stages, int max_replicas, Stages& so_far, const Visit& visit) {
-  const int first = so_far.empty() ? 0 : so_far.back().last_unit;
+void every_partition(int groups, int devices, int stages, int max_replicas, Stages& so_far, const Visit& visit) {
+  const int first = so_far.empty() ? 0 : so_far.back().last_group;
   const int device = so_far.empty() ? 0 : so_far.back().last_device;
   const int left = stages - static_cast<int>(so_far.size());
   if (left == 0) {
-    if (first == units && device == devices) visit(so_far);
+    if (first == groups && device == devices) visit(so_far);
     return;
   }
-  for (int last = first + 1; last <= units - (left - 1); ++last)
+  for (int last = first + 1; last <= groups - (left - 1); ++last)
     for (int end = device + 1; end <= std::min(devices - (left - 1), device + max_replicas); ++end) {
       so_far.push_back({first, last, device, end});
-      every_partition(units, devices, stages, max_replicas, so_far, visit);
+      every_partition(groups, devices, stages, max_replicas, so_far, visit);
       so_far.pop_back();
     }
 }
@@ -169,8 +169,8 @@ bool fits(const ReplicationProblem& p, const Stages& stages) {
     const int in_flight = p.memory->in_flight(static_cast<int>(stages.size() - 1 - s));
     const int held = std::min(in_flight, static_cast<int>(std::ceil(1.0 * p.microbatches / stages[s].replicas())));
     double bytes = 0;
-    for (int u = stages[s].first_unit; u < stages[s].last_unit; ++u)
-      bytes += p.memory->copies * p.chain.parameters[static_cast<std::size_t>(u)] +
+    for (int u = stages[s].first_group; u < stages[s].last_group; ++u)
+      bytes += p.memory->tensors_per_parameter * p.chain.parameters[static_cast<std::size_t>(u)] +
                held * p.chain.outputs[static_cast<std::size_t>(u)];
     for (int d = stages[s].first_device; d < stages[s].last_device; ++d)
       if (bytes > p.memory->capacity[static_cast<std::size_t>(d)]) return false;
@@ -183,7 +183,7 @@ double least_of_all(const ReplicationProblem& p, int stages) {
   const int devices = static_cast<int>(p.speeds.size());
   for (int used = p.all_devices ? devices : stages; used <= devices; ++used) {
     Stages so_far;
-    every_partition(p.chain.units(), used, stages, p.max_replicas > 0 ? p.max_replicas : devices, so_far,
+    every_partition(p.chain.groups(), used, stages, p.max_replicas > 0 ? p.max_replicas : devices, so_far,
                     [&](const Stages& candidate) {
                       if (fits(p, candidate))
                         least = std::min(least, workload(pipeline_times(p, candidate), p.microbatches));
@@ -199,16 +199,16 @@ std::vector<double> arbitrary_list(std::size_t n, int from, int to) {
 }
 
 ReplicationProblem arbitrary_problem() {
-  const auto units = *rc::gen::inRange<std::size_t>(1, 6), devices = *rc::gen::inRange<std::size_t>(1, 6);
+  const auto groups = *rc::gen::inRange<std::size_t>(1, 6), devices = *rc::gen::inRange<std::size_t>(1, 6);
   SquareMatrix bandwidths(devices);
   for (std::size_t a = 0; a < devices; ++a)
     for (std::size_t b = a + 1; b < devices; ++b)
       bandwidths.at(a, b) = bandwidths.at(b, a) = *rc::gen::element(1, 2, 4, 8);
-  ReplicationProblem p = problem_of(chain_of(arbitrary_list(units, 0, 10), arbitrary_list(units, 0, 10),
-                                             arbitrary_list(units - 1, 0, 8), arbitrary_list(units, 0, 20)),
+  ReplicationProblem p = problem_of(chain_of(arbitrary_list(groups, 0, 10), arbitrary_list(groups, 0, 10),
+                                             arbitrary_list(groups - 1, 0, 8), arbitrary_list(groups, 0, 20)),
                                     bandwidths, *rc::gen::inRange(1, 9));
-  p.chain.cut_backward = arbitrary_list(units - 1, 0, 8);
-  p.chain.outputs = arbitrary_list(units, 0, 10);
+  p.chain.cut_backward = arbitrary_list(groups - 1, 0, 8);
+  p.chain.outputs = arbitrary_list(groups, 0, 10);
   return p;
 }
 
@@ -216,7 +216,7 @@ void compare_with_all(const ReplicationProblem& p) {
   const ReplicatedPartitions found = partition_and_replicate(p);
   const int devices = static_cast<int>(p.speeds.size());
   RC_ASSERT(found.complete);
-  RC_ASSERT(found.by_stages.size() == static_cast<std::size_t>(std::min(devices, p.chain.units())));
+  RC_ASSERT(found.by_stages.size() == static_cast<std::size_t>(std::min(devices, p.chain.groups())));
   for (std::size_t x = 1; x <= found.by_stages.size(); ++x) {
     const double least = least_of_all(p, static_cast<int>(x));
     const auto& partition = found.by_stages[x - 1];
@@ -256,12 +256,12 @@ class Recursion {
     double least = kUnlimited;
     int chosen = 0;
     for (int r = 1; r <= most(); ++r)
-      if (f(units(), x, r, devices()) < least) {
-        least = f(units(), x, r, devices());
+      if (f(groups(), x, r, devices()) < least) {
+        least = f(groups(), x, r, devices());
         chosen = r;
       }
     Stages stages;
-    if (chosen > 0) unroll(units(), x, chosen, devices(), stages);
+    if (chosen > 0) unroll(groups(), x, chosen, devices(), stages);
     return stages;
   }
 
@@ -270,7 +270,7 @@ class Recursion {
     double value = kUnlimited;
     int cut = 0, before = 0;
   };
-  int units() const { return p_.chain.units(); }
+  int groups() const { return p_.chain.groups(); }
   int devices() const { return static_cast<int>(p_.speeds.size()); }
   int most() const { return std::min(p_.max_replicas, devices()); }
 

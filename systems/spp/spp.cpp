@@ -27,7 +27,7 @@
 //     to come round to it, the order is made of rounds of as many micro-batches as the most
 //     replicated stage has replicas: a round is what the paper splits. A stage has at most as many
 //     replicas as there are micro-batches.
-//   - channel=shared, the paper's: both ways of a channel wait for each other in key order; full
+//   - channel=shared, the paper's: both directions of a channel wait for each other in key order; full
 //     duplex links do not.
 //   - Transfers pay a link's latency and queue for media they share; in the model they do neither.
 //     A skip connection crosses each channel between its ends; here it goes to its reader at once.
@@ -56,16 +56,16 @@ ListScheduleOptions execution_options(const Options& options) {
       .merge_last = options.flag("merge_last")};
 }
 
-// What is planned for one order of the devices.
+// What partition and replication are asked for one order of the devices.
 ReplicationProblem replication_problem(const Problem& problem, const Options& options, const LayerChain& chain,
-                                       const SquareMatrix& bandwidths, const std::vector<int>& order) {
-  const std::size_t n = order.size();
+                                       const SquareMatrix& bandwidths, const std::vector<int>& device_order) {
+  const std::size_t n = device_order.size();
   ReplicationProblem result{.chain = chain, .bandwidths = SquareMatrix(n), .speeds = {}};
   std::vector<double> capacity;
   for (std::size_t a = 0; a < n; ++a) {
-    const auto device = static_cast<std::size_t>(order[a]);
+    const auto device = static_cast<std::size_t>(device_order[a]);
     for (std::size_t b = 0; b < n; ++b)
-      result.bandwidths.at(a, b) = bandwidths.at(device, static_cast<std::size_t>(order[b]));
+      result.bandwidths.at(a, b) = bandwidths.at(device, static_cast<std::size_t>(device_order[b]));
     result.speeds.push_back(problem.cluster.devices[device].speed);
     capacity.push_back(static_cast<double>(problem.cluster.devices[device].memory.value));
   }
@@ -81,8 +81,8 @@ ReplicationProblem replication_problem(const Problem& problem, const Options& op
   return result;
 }
 
-// The order that runs, of rounds; `times` are a micro-batch's.
-std::vector<std::vector<Op>> order_of_rounds(PipelineTimes times, int microbatches, int round, const Options& options) {
+// The ops of every stage as they run, round by round; `times` are of one micro-batch.
+std::vector<std::vector<Op>> ops_in_rounds(PipelineTimes times, int microbatches, int round, const Options& options) {
   for (auto* seconds : {&times.forward, &times.backward, &times.forward_channel, &times.backward_channel})
     for (double& s : *seconds) s *= round;
   const int rounds = (microbatches + round - 1) / round;
@@ -90,24 +90,25 @@ std::vector<std::vector<Op>> order_of_rounds(PipelineTimes times, int microbatch
 }
 
 Plan plan_of(const Problem& problem, const Options& options, const ReplicationProblem& p,
-             const std::vector<ReplicatedStage>& stages, const std::vector<int>& order) {
+             const std::vector<ReplicatedStage>& stages, const std::vector<int>& device_order) {
   Plan plan{.stages = {}, .micro_batch = problem.costs.micro_batch};
   int round = 1;
   for (const ReplicatedStage& s : stages) {
     PlanStage& stage = plan.stages.emplace_back();
-    stage.layers = layers_of(p.chain, s.first_unit, s.last_unit);
-    for (int d = s.first_device; d < s.last_device; ++d) stage.devices.emplace_back(order[static_cast<std::size_t>(d)]);
+    stage.layers = layers_of(p.chain, s.first_group, s.last_group);
+    for (int d = s.first_device; d < s.last_device; ++d)
+      stage.devices.emplace_back(device_order[static_cast<std::size_t>(d)]);
     round = std::max(round, s.replicas());
   }
   if (options.text("order") == "ready")
-    plan.order = order_of_rounds(pipeline_times(p, stages), problem.microbatches, round, options);
+    plan.order = ops_in_rounds(pipeline_times(p, stages), problem.microbatches, round, options);
   return plan;
 }
 
-[[noreturn]] void refuse(const Problem& problem, const Options& options, int units) {
+[[noreturn]] void refuse(const Problem& problem, const Options& options, int groups) {
   std::string what = "no plan";
   if (options.integer("stages") > 0) what += " of " + std::to_string(options.integer("stages")) + " stages";
-  what += " of " + std::to_string(units) + " cuttable layers";
+  what += " of " + std::to_string(groups) + " cuttable layers";
   what += options.flag("all_devices") ? " uses all of " : " fits on ";
   what += std::to_string(problem.devices) + " devices with at most " + std::to_string(problem.microbatches) +
           " replicas a stage, one a micro-batch";
@@ -127,16 +128,17 @@ Plan spp_plan(const Problem& problem, const Options& options) {
   };
   const LayerChain chain = layer_chain(problem.costs);
   const SquareMatrix bandwidths = pair_bandwidths(problem.cluster, problem.devices);
-  std::vector<std::vector<int>> orders = {recursive_min_cut_order(bandwidths)};
-  if (options.text("orient") == "both") orders.emplace_back(orders.front().rbegin(), orders.front().rend());
+  std::vector<std::vector<int>> device_orders = {recursive_min_cut_order(bandwidths)};
+  if (options.text("orient") == "both")
+    device_orders.emplace_back(device_orders.front().rbegin(), device_orders.front().rend());
 
   const bool by_simulator = options.text("score") == "simulator";
   if (by_simulator && !problem.simulate)
     throw InputError("spp", "there is no simulator to ask here", "use score=model");
   SearchReport report{.objective_name = by_simulator ? "simulated iteration time" : "iteration time of its own model"};
   Plan best;
-  for (const std::vector<int>& order : orders) {
-    ReplicationProblem p = replication_problem(problem, options, chain, bandwidths, order);
+  for (const std::vector<int>& device_order : device_orders) {
+    ReplicationProblem p = replication_problem(problem, options, chain, bandwidths, device_order);
     p.table_bytes = std::int64_t{options.integer("table_limit")} * 1024 * 1024;
     p.stop = [&] { return options.integer("time_limit") > 0 && seconds_so_far() > options.integer("time_limit"); };
     const ReplicatedPartitions found = partition_and_replicate(p);
@@ -148,7 +150,7 @@ Plan spp_plan(const Problem& problem, const Options& options) {
         report.complete = false;
         break;
       }
-      Plan plan = plan_of(problem, options, p, partition->stages, order);
+      Plan plan = plan_of(problem, options, p, partition->stages, device_order);
       const double seconds = by_simulator ? problem.simulate(plan).value
                                           : list_schedule(pipeline_times(p, partition->stages), problem.microbatches,
                                                           execution_options(options))
@@ -162,10 +164,9 @@ Plan spp_plan(const Problem& problem, const Options& options) {
   if (best.stages.empty()) {
     if (!report.complete)
       throw InputError("spp", "the search was cut short before it found a plan", "raise time_limit or table_limit");
-    refuse(problem, options, chain.units());
+    refuse(problem, options, chain.groups());
   }
   best.search = report;
-  best.search_seconds = seconds_so_far();
   return best;
 }
 
@@ -177,7 +178,7 @@ int round_of(const Placement& placement) {
 
 // The strict order needs no times. The ready order is the plan's own; without a plan it is that of
 // equal stages (F : B = 1 : 2) and free channels.
-std::vector<std::vector<Op>> orders_of(const ScheduleProblem& problem, const Options& options) {
+std::vector<std::vector<Op>> ops_of_stages(const ScheduleProblem& problem, const Options& options) {
   if (!problem.order.empty()) return problem.order;
   const std::size_t stages = problem.graph.size();
   const PipelineTimes equal{.forward = std::vector<double>(stages, 1),
@@ -185,13 +186,13 @@ std::vector<std::vector<Op>> orders_of(const ScheduleProblem& problem, const Opt
                             .all_reduce = std::vector<double>(stages, 0),
                             .forward_channel = std::vector<double>(stages - 1, 0),
                             .backward_channel = std::vector<double>(stages - 1, 0)};
-  return order_of_rounds(equal, problem.microbatches, round_of(problem.placement), options);
+  return ops_in_rounds(equal, problem.microbatches, round_of(problem.placement), options);
 }
 
 Schedule spp_schedule(const ScheduleProblem& problem, const Options& options) {
   Schedule schedule{.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(problem.ranks)),
                     .microbatches = problem.microbatches};
-  for (const auto& ops : orders_of(problem, options))
+  for (const auto& ops : ops_of_stages(problem, options))
     for (const Op& op : ops) schedule.ranks[problem.placement.rank_of(op.stage, op.micro).index()].push_back(op);
   return schedule;
 }

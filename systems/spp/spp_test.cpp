@@ -111,18 +111,18 @@ std::string text_of(const Plan& plan) {
 TEST(SppTest, PublishedCases) {
   const Plan a = case_a().plan();
   EXPECT_EQ(text_of(a), "[0,3)@01 [3,4)@2 ");
-  EXPECT_DOUBLE_EQ(a.search->objective, 33);
-  EXPECT_TRUE(a.search->complete);
-  EXPECT_GT(a.search->states, 0);
+  EXPECT_DOUBLE_EQ(a.search.objective, 33);
+  EXPECT_TRUE(a.search.complete);
+  EXPECT_GT(a.search.states, 0);
   const Plan b = case_b().plan();
   EXPECT_EQ(text_of(b), "[0,4)@02 [4,6)@13 ");
-  EXPECT_DOUBLE_EQ(b.search->objective, 55.125);
+  EXPECT_DOUBLE_EQ(b.search.objective, 55.125);
 }
 
 TEST(SppTest, TheOtherWayRoundMayBeBetter) {
   const Plan plan = case_a().plan({{"orient", "both"}});
   EXPECT_EQ(text_of(plan), "[0,2)@2 [2,4)@10 ");
-  EXPECT_DOUBLE_EQ(plan.search->objective, 32);
+  EXPECT_DOUBLE_EQ(plan.search.objective, 32);
 }
 
 // Every order of the devices, every cut, every dealing out: 32 is the best there is for case A, and
@@ -133,7 +133,7 @@ TEST(SppTest, TheBestOverAllDeviceOrders) {
     const SquareMatrix bandwidths = pair_bandwidths(c.cluster, static_cast<int>(c.cluster.devices.size()));
     std::vector<int> order(bandwidths.size());
     std::iota(order.begin(), order.end(), 0);
-    const int units = chain.units(), devices = static_cast<int>(order.size());
+    const int groups = chain.groups(), devices = static_cast<int>(order.size());
     double best = 1e300;
     do {
       ReplicationProblem p{.chain = chain, .bandwidths = bandwidths, .speeds = std::vector<double>(order.size(), 1)};
@@ -141,15 +141,15 @@ TEST(SppTest, TheBestOverAllDeviceOrders) {
         for (std::size_t y = 0; y < order.size(); ++y)
           p.bandwidths.at(x, y) = bandwidths.at(static_cast<std::size_t>(order[x]), static_cast<std::size_t>(order[y]));
       // A bit a boundary: where stages end, in the chain and in the order.
-      for (unsigned cuts = 0; cuts < 1u << (units - 1); ++cuts)
+      for (unsigned cuts = 0; cuts < 1u << (groups - 1); ++cuts)
         for (unsigned splits = 0; splits < 1u << (devices - 1); ++splits) {
           std::vector<int> ends, device_ends;
-          for (int k = 1; k < units; ++k)
+          for (int k = 1; k < groups; ++k)
             if (cuts >> (k - 1) & 1u) ends.push_back(k);
           for (int k = 1; k < devices; ++k)
             if (splits >> (k - 1) & 1u) device_ends.push_back(k);
           if (ends.size() != device_ends.size()) continue;
-          ends.push_back(units);
+          ends.push_back(groups);
           device_ends.push_back(devices);
           std::vector<ReplicatedStage> stages;
           for (std::size_t s = 0; s < ends.size(); ++s)
@@ -210,7 +210,7 @@ RC_GTEST_PROP(SppTest, WithoutReplicasItsModelIsTheVirtualClock, ()) {
                                                     {"merge_last", *rc::gen::element<std::string>("yes", "no")}};
   const Plan plan = c.plan(given);
   RC_ASSERT(static_cast<int>(plan.stages.size()) == stages);
-  RC_ASSERT(std::abs(c.simulated(plan, given) - plan.search->objective) <= 1e-9);
+  RC_ASSERT(std::abs(c.simulated(plan, given) - plan.search.objective) <= 1e-9);
 }
 
 // The same where transfers take no time, whatever the channel: nothing waits for it.
@@ -218,7 +218,7 @@ RC_GTEST_PROP(SppTest, WithoutTransfersSharedChannelsAgreeToo, ()) {
   const Case c = arbitrary_case(true, false);
   const std::map<std::string, std::string> given = {{"stages", std::to_string(c.cluster.devices.size())}};
   const Plan plan = c.plan(given);
-  RC_ASSERT(std::abs(c.simulated(plan, given) - plan.search->objective) <= 1e-9);
+  RC_ASSERT(std::abs(c.simulated(plan, given) - plan.search.objective) <= 1e-9);
 }
 
 // One stage is data parallelism: M / r micro-batches on each of r replicas take as long as M of
@@ -228,8 +228,8 @@ TEST(SppTest, OneStageAgreesWhereReplicasShareTheMicroBatchesEvenly) {
   const Case c{costs_of({1, 2, 3}, {2, 4, 6}, {1, 1}, {6, 6, 12}), cluster_of(bandwidths_of(3, 2, {})), 6};
   const Plan plan = c.plan({{"stages", "1"}});
   EXPECT_EQ(plan.stages.front().devices.size(), 3u);
-  EXPECT_DOUBLE_EQ(plan.search->objective, 6 * 18 / 3. + 2 * 2 / 3. * 24 / 2);
-  EXPECT_DOUBLE_EQ(c.simulated(plan), plan.search->objective);
+  EXPECT_DOUBLE_EQ(plan.search.objective, 6 * 18 / 3. + 2 * 2 / 3. * 24 / 2);
+  EXPECT_DOUBLE_EQ(c.simulated(plan), plan.search.objective);
 }
 
 // Where they do not agree. Case A's stage 0 has two replicas: the model has both work on each
@@ -242,7 +242,7 @@ TEST(SppTest, AReplicaTakesWholeMicroBatches) {
   const Simulation s = simulate(program, sluice::costs_of(plan, c.costs, c.cluster), c.cluster, ranks_of(plan).devices);
   EXPECT_EQ(s.trace.ranks[0].front().end, 4);
   EXPECT_EQ(s.trace.ranks[1].front().end, 4);  // micro-batch 1, at the same time
-  EXPECT_GT(s.end, plan.search->objective);
+  EXPECT_GT(s.end, plan.search.objective);
 }
 
 // A stage may not have more replicas than there are micro-batches; the paper's model does not mind.
@@ -250,7 +250,7 @@ TEST(SppTest, AsManyReplicasAsMicroBatches) {
   const Case c{costs_of({1, 1}, {1, 1}, {1}, {0, 0}), cluster_of(bandwidths_of(2, 1, {})), 1};
   const Plan plan = c.plan();  // one stage would take 2 s on both devices together
   EXPECT_EQ(text_of(plan), "[0,1)@0 [1,2)@1 ");
-  EXPECT_DOUBLE_EQ(plan.search->objective, 6);
+  EXPECT_DOUBLE_EQ(plan.search.objective, 6);
   EXPECT_EQ(text_of(c.plan({{"all_devices", "no"}})), "[0,2)@0 ");
 }
 
@@ -278,13 +278,13 @@ TEST(SppTest, ASearchThatIsCutShortSaysSo) {
   const std::vector<std::int64_t> bytes(60, 1);
   const Case c{costs_of(seconds, seconds, bytes, bytes), cluster_of(bandwidths_of(24, 1e3, {})), 32};
   const Plan whole = c.plan(), part = c.plan({{"table_limit", "1"}});
-  EXPECT_TRUE(whole.search->complete);
-  EXPECT_FALSE(part.search->complete);
-  EXPECT_LT(part.search->states, whole.search->states);
-  EXPECT_GE(part.search->objective, whole.search->objective);
+  EXPECT_TRUE(whole.search.complete);
+  EXPECT_FALSE(part.search.complete);
+  EXPECT_LT(part.search.states, whole.search.states);
+  EXPECT_GE(part.search.objective, whole.search.objective);
   const nlohmann::json json = plan_json(part, c.costs, "spp", std::nullopt);
   EXPECT_EQ(json["complete"], false);
-  EXPECT_EQ(json["objective"], part.search->objective);
+  EXPECT_EQ(json["objective"], part.search.objective);
   EXPECT_EQ(json["objective_name"], "iteration time of its own model");
 }
 
@@ -322,8 +322,8 @@ TEST(SppTest, TheSimulatorMayChooseTheNumberOfStages) {
   const Plan plan = spp_system().plan(problem, options_of({{"score", "simulator"}}));
   EXPECT_EQ(asked, 4);
   EXPECT_EQ(plan.stages.size(), stages);
-  EXPECT_DOUBLE_EQ(plan.search->objective, least);
-  EXPECT_EQ(plan.search->objective_name, "simulated iteration time");
+  EXPECT_DOUBLE_EQ(plan.search.objective, least);
+  EXPECT_EQ(plan.search.objective_name, "simulated iteration time");
 }
 
 TEST(SppTest, DevicesOfOneServerMakeAStage) {

@@ -23,8 +23,8 @@ TEST(Bleu, IsOneHundredForTheReferenceItself) {
 }
 
 TEST(Bleu, CountsEachNgramAtMostAsOftenAsTheReference) {
-  // The paper's example: "the" seven times against two. Orders 2 to 4 have no match: smoothed by
-  // 1/2, 1/4, 1/8 of one. Precisions 2/7, (1/2)/6, (1/4)/5, (1/8)/4; no brevity penalty (7 >= 6).
+  // The paper's example: "the" seven times against two. Orders 2 to 4 have no match: smoothed by 1/2, 1/4, 1/8 of one.
+  // Precisions 2/7, (1/2)/6, (1/4)/5, (1/8)/4; no brevity penalty (7 >= 6).
   const double expected = 100 * std::pow(2.0 / 7 * (0.5 / 6) * (0.25 / 5) * (0.125 / 4), 0.25);
   EXPECT_NEAR(bleu({"the the the the the the the"}, {"the cat is on the mat"}), expected, 1e-9);
 }
@@ -38,8 +38,8 @@ TEST(Bleu, PunishesBrevity) {
 }
 
 TEST(Bleu, AddsUpOverTheCorpus) {
-  // Matches 5 + 1 of 6 + 1, 3 of 5 + 0, 2 of 4, 1 of 3; lengths are equal. Not the mean of two
-  // BLEUs: the second alone has no 2-gram.
+  // Matches 5 + 1 of 6 + 1, 3 of 5 + 0, 2 of 4, 1 of 3; lengths are equal. Not the mean of two BLEUs: the second alone
+  // has no 2-gram.
   EXPECT_NEAR(bleu({"a b c d x f", "open"}, {"a b c d e f", "open"}),
               100 * std::pow(6.0 / 7 * 3 / 5 * 2 / 4 * 1 / 3, 0.25), 1e-9);
 }

@@ -40,8 +40,8 @@ class PairCounts {
       if (n > 0) queue_.push({n, {-pair.first, -pair.second}});
     }
   }
-  // The most frequent pair; false if none occurs twice. Entries of the queue that a later count has
-  // overtaken are thrown away here.
+  // The most frequent pair; false if none occurs twice. Entries of the queue that a later count has overtaken are
+  // thrown away here.
   bool best(Pair& pair) {
     while (!queue_.empty()) {
       const auto [n, negative] = queue_.top();
@@ -90,8 +90,8 @@ BytePairs::BytePairs(const std::map<std::string, std::int64_t>& counts, std::int
   }
   Pair pair;
   while (static_cast<std::int64_t>(pieces_.size()) < size && pairs.best(pair)) {
-    const auto& first = pieces_[static_cast<std::size_t>(pair.first)];
-    const auto& second = pieces_[static_cast<std::size_t>(pair.second)];
+    const auto& first = pieces_[pair.first];
+    const auto& second = pieces_[pair.second];
     const std::int32_t merged = add(first.text + second.text, second.ends_word);
     merges_[pair] = merged;
     for (const std::size_t index : pairs.words_with(pair)) {
@@ -136,7 +136,7 @@ std::vector<std::string> BytePairs::decode(std::span<const std::int32_t> ids) co
   bool open = false;
   for (const std::int32_t id : ids) {
     if (id < kSpecialTokens && id != kUnknown) continue;
-    const Piece& next = pieces_.at(static_cast<std::size_t>(id));
+    const Piece& next = pieces_.at(id);
     if (!open) words.emplace_back();
     words.back() += next.text;
     open = !next.ends_word;

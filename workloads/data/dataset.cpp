@@ -14,27 +14,26 @@
 namespace sluice {
 
 static constexpr const char* kFetchAdvice =
-    "if workloads/data/fetch brought it, run that again (./quickstart does); otherwise copy the "
-    "file "
+    "if workloads/data/fetch brought it, run that again (./quickstart does); otherwise copy the file "
     "again from where it came";
 
 void Dataset::fill_features(std::span<const std::int64_t> indices, float* out) const {
   std::array<float, 256> value;
   for (std::size_t p = 0; p < value.size(); ++p) value[p] = (static_cast<float>(p) / 255.0f - mean) / deviation;
-  const auto n = static_cast<std::size_t>(elements(sample_shape));
+  const std::int64_t n = elements(sample_shape);
   for (const std::int64_t index : indices) {
-    const std::uint8_t* from = &pixels[static_cast<std::size_t>(index) * n];
-    for (std::size_t i = 0; i < n; ++i) *out++ = value[from[i]];
+    const std::uint8_t* from = &pixels[index * n];
+    for (std::int64_t i = 0; i < n; ++i) *out++ = value[from[i]];
   }
 }
 
 void Dataset::fill_labels(std::span<const std::int64_t> indices, std::int64_t* out) const {
-  for (const std::int64_t index : indices) *out++ = labels[static_cast<std::size_t>(index)];
+  for (const std::int64_t index : indices) *out++ = labels[index];
 }
 
 static void fill(const TokenColumn& column, std::span<const std::int64_t> indices, std::int64_t* out) {
   for (const std::int64_t index : indices) {
-    const std::int32_t* from = &column.ids[static_cast<std::size_t>(index * column.length)];
+    const std::int32_t* from = &column.ids[index * column.length];
     out = std::copy(from, from + column.length, out);
   }
 }

@@ -1,6 +1,6 @@
-// A data set in memory: images as the bytes of the file, normalised when a batch is filled, or text
-// as token ids, one column a model input; one label a sample, or one target a position. Immutable
-// once read, so that all ranks may fill batches at the same time.
+// A data set in memory: images as the bytes of the file, normalised when a batch is filled, or text as token ids, one
+// column per model input; one label per sample, or one target per position. It is not changed after reading, so all
+// ranks may fill batches at the same time.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ struct Dataset {
   std::vector<std::uint8_t> labels;  // one a sample, below `classes`
   int classes = 0;
   float mean = 0, deviation = 1;  // of pixel / 255, over the training set
-  // Text instead of pixels: one column a model input; targets of every position (kNoTarget where
-  // there is nothing to predict) instead of labels.
+  // Text instead of pixels: one column a model input; targets of every position (kNoTarget where there is nothing to
+  // predict) instead of labels.
   std::vector<TokenColumn> columns;
   TokenColumn targets;
 
@@ -57,8 +57,8 @@ struct TextLimits {
 // Sets mean and deviation of both parts from the training pixels.
 void normalise(DataSplit& split);
 
-// The whole file, decompressed if its name ends in .gz. Throws InputError: missing, unreadable, not
-// gzip, cut off, larger than `most` bytes.
+// The whole file, decompressed if its name ends in .gz. Throws InputError: missing, unreadable, not gzip, cut off,
+// larger than `most` bytes.
 std::vector<std::uint8_t> read_file(const std::string& path, std::size_t most);
 
 }  // namespace sluice

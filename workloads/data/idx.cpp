@@ -33,8 +33,7 @@ std::vector<std::uint32_t> read_header(const std::string& path, const std::vecto
   for (std::size_t f = 0; f < fields; ++f) {
     sizes.push_back(big_endian(bytes, 4 + 4 * f));
     if (sizes.back() == 0) throw InputError(path, "has no samples or empty ones", kIdxAdvice);
-    // Capped at both factors, so that the product of absurd sizes does not wrap round to a small
-    // one.
+    // Capped at both factors, so that the product of absurd sizes does not wrap round to a small one.
     expected = std::min(expected * std::min<std::uint64_t>(sizes.back(), kLargest), kAbsurd);
   }
   const std::uint64_t found = bytes.size() - header;

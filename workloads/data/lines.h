@@ -7,8 +7,8 @@
 
 namespace sluice {
 
-// Plain or gzip; line ends \n or \r\n, a mark at the beginning (BOM) is dropped, empty lines at the
-// end are no lines. Throws InputError: missing, empty, not UTF-8 (naming the line).
+// Plain or gzip; line ends \n or \r\n, a mark at the beginning (BOM) is dropped, empty lines at the end are no lines.
+// Throws InputError: missing, empty, not UTF-8 (naming the line).
 std::vector<std::string> read_lines(const std::string& path);
 
 std::vector<std::string_view> fields_of(std::string_view line);  // between tabs

@@ -35,8 +35,7 @@ class CatalogueFile {
 
   std::uint32_t little_endian(std::uint64_t at) const {
     std::uint32_t value = 0;
-    for (int k = 3; k >= 0; --k)
-      value = value << 8 | bytes_[static_cast<std::size_t>(at) + static_cast<std::size_t>(k)];
+    for (int k = 3; k >= 0; --k) value = value << 8 | bytes_[at + k];
     return value;
   }
   std::uint32_t number(std::uint64_t at) const {
@@ -49,9 +48,8 @@ class CatalogueFile {
     const std::uint64_t entry = table + 8 * static_cast<std::uint64_t>(i);
     const std::uint64_t length = number(entry), begin = number(entry + 4);
     if (begin + length >= bytes_.size()) fail("string " + std::to_string(i) + " lies outside of the file (cut off?)");
-    if (bytes_[static_cast<std::size_t>(begin + length)] != 0)
-      fail("string " + std::to_string(i) + " does not end in a zero byte");
-    return {reinterpret_cast<const char*>(&bytes_[static_cast<std::size_t>(begin)]), static_cast<std::size_t>(length)};
+    if (bytes_[begin + length] != 0) fail("string " + std::to_string(i) + " does not end in a zero byte");
+    return {reinterpret_cast<const char*>(&bytes_[begin]), static_cast<std::size_t>(length)};
   }
 
   std::string path_;

@@ -27,7 +27,7 @@ struct Generator {
 }  // namespace
 
 std::vector<std::int64_t> epoch_order(std::int64_t samples, std::uint64_t seed, int epoch) {
-  std::vector<std::int64_t> order(static_cast<std::size_t>(samples));
+  std::vector<std::int64_t> order(samples);
   std::iota(order.begin(), order.end(), std::int64_t{0});
   Generator generator{seed};
   generator.state = generator.next() + static_cast<std::uint64_t>(epoch);

@@ -6,9 +6,8 @@
 
 namespace sluice {
 
-// A permutation of 0 .. samples - 1 that depends on (samples, seed, epoch) only. Own generator
-// (SplitMix64) and own bounded draw: the standard library's distributions differ between
-// implementations.
+// A permutation of 0 .. samples - 1 that depends on (samples, seed, epoch) only. Own generator (SplitMix64) and own
+// bounded draw: the standard library's distributions differ between implementations.
 std::vector<std::int64_t> epoch_order(std::int64_t samples, std::uint64_t seed, int epoch);
 
 }  // namespace sluice

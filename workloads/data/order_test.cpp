@@ -11,7 +11,7 @@ namespace {
 
 TEST(EpochOrder, IsAPermutation) {
   for (const std::int64_t n : {0, 1, 2, 3, 10, 257, 60'000}) {
-    std::vector<std::int64_t> order = epoch_order(n, 5, 2), expected(static_cast<std::size_t>(n));
+    std::vector<std::int64_t> order = epoch_order(n, 5, 2), expected(n);
     std::iota(expected.begin(), expected.end(), std::int64_t{0});
     std::ranges::sort(order);
     EXPECT_EQ(order, expected) << n;
@@ -19,8 +19,8 @@ TEST(EpochOrder, IsAPermutation) {
 }
 
 TEST(EpochOrder, GoldenValues) {
-  // From an independent implementation of the definition (Python): must never change, or runs of
-  // different versions are no longer comparable.
+  // From an independent implementation of the definition (Python): must never change, or runs of different versions are
+  // no longer comparable.
   EXPECT_EQ(epoch_order(10, 1, 0), (std::vector<std::int64_t>{4, 2, 1, 3, 7, 9, 5, 0, 6, 8}));
   EXPECT_EQ(epoch_order(10, 1, 1), (std::vector<std::int64_t>{6, 2, 1, 8, 0, 9, 7, 3, 4, 5}));
   EXPECT_EQ(epoch_order(10, 42, 7), (std::vector<std::int64_t>{4, 0, 7, 9, 1, 5, 3, 6, 2, 8}));

@@ -35,7 +35,7 @@ Dataset encode(std::span<const LabelledText> texts, const WordVocabulary& vocabu
   data.samples = static_cast<std::int64_t>(texts.size());
   data.classes = 2;
   TokenColumn column{.length = length, .ids = {}};
-  column.ids.assign(texts.size() * static_cast<std::size_t>(length), kPad);
+  column.ids.assign(texts.size() * length, kPad);
   auto row = column.ids.begin();
   for (const LabelledText& text : texts) {
     std::vector<std::string> words = words_of(text.text);

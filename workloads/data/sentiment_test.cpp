@@ -111,8 +111,7 @@ TEST(MovieReviews, SplitByIdIntoFixedParts) {
   } catch (const InputError& e) {
     GTEST_SKIP() << "the movie reviews are not on this machine: " << e.what();
   }
-  // 10,605 sentences less 37 rated 0 and 2 repeated ones. These numbers are the split: they may
-  // never change.
+  // 10,605 sentences less 37 rated 0 and 2 repeated ones. These numbers are the split: they may never change.
   EXPECT_EQ(split.train.samples, 8499);
   EXPECT_EQ(split.validation.samples, 1059);
   EXPECT_EQ(split.test.samples, 1008);
@@ -123,8 +122,7 @@ TEST(MovieReviews, SplitByIdIntoFixedParts) {
   std::int32_t largest = 0;
   for (const std::int32_t id : split.test.columns[0].ids) largest = std::max(largest, id);
   EXPECT_LT(largest, 6000);
-  for (std::int64_t i = 0; i < split.test.samples; ++i)
-    EXPECT_NE(split.test.columns[0].ids[static_cast<std::size_t>(40 * i)], kPad);
+  for (std::int64_t i = 0; i < split.test.samples; ++i) EXPECT_NE(split.test.columns[0].ids[40 * i], kPad);
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
-// Text on its way to token ids: UTF-8, words, what user-interface strings carry besides words, and
-// the hash that splits samples. Everything here is own code, so that ids are the same on every
-// machine.
+// From text to token ids: UTF-8, words, what user-interface strings hold besides words, and the hash that splits
+// samples into parts. No library decides any of it, so that ids are the same on every machine.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,8 @@
 
 namespace sluice {
 
-// Token ids that every vocabulary begins with, and the target of a position that predicts nothing.
+// Ids of the special tokens, which every vocabulary begins with; kNoTarget: the target of a position without a
+// prediction.
 inline constexpr std::int32_t kPad = 0, kUnknown = 1, kBegin = 2, kEnd = 3;
 inline constexpr std::int32_t kSpecialTokens = 4;
 inline constexpr std::int32_t kNoTarget = -100;
@@ -23,29 +23,29 @@ bool is_utf8(std::string_view text);
 std::u32string code_points(std::string_view text);
 std::string utf8(std::u32string_view text);
 
-// Lower-cased words and signs, in order: a word is a run of letters and digits, with apostrophes
-// between them ("it's"); every other character but white space is a token of its own. "{}" is one
-// token. Lower case: ASCII, Latin-1, Greek, Cyrillic.
+// Lower-cased words and signs, in order: a word is a run of letters and digits, with apostrophes between them ("it's");
+// every other character but white space is a token of its own. "{}" is one token. Letters of ASCII, Latin-1, Greek and
+// Cyrillic are lower-cased.
 std::vector<std::string> words_of(std::string_view text);
 
 // The readable part of a user-interface string:
 //   - markup <...> goes (a "<" that no letter or "/" follows stays: "a < b"),
 //   - placeholders (%1, %s, %PRODUCTNAME, $(ARG1), ${name}, $FILE$, #name#) become "{}",
-//   - accelerator marks go: every "~" before a letter or digit, and "_" before a letter or digit
-//     where the string has only this one (two or more: an identifier),
+//   - accelerator marks go: every "~" before a letter or digit, and "_" before a letter or digit where the string has
+//     only this one (two or more: an identifier),
 //   - white space of all kinds, line ends too, becomes single spaces.
 std::string clean_ui_text(std::string_view text);
 
 // FNV-1a with a final mix: the same on every machine. Splits samples by their id.
 std::uint64_t stable_hash(std::string_view text);
 
-// Words by falling count (ties: by bytes) after the special tokens, those with fewer than
-// `least_count` left out; at most `size` ids in all.
+// The special tokens, then words by falling count (ties: by bytes) without those that are counted less often than
+// `least_count`; at most `size` ids in all.
 class WordVocabulary {
  public:
   WordVocabulary(const std::map<std::string, std::int64_t>& counts, std::int64_t least_count, std::int64_t size);
   std::int32_t id(const std::string& word) const;  // kUnknown for others
-  std::size_t size() const { return ids_.size() + static_cast<std::size_t>(kSpecialTokens); }
+  std::size_t size() const { return ids_.size() + kSpecialTokens; }
 
  private:
   std::map<std::string, std::int32_t> ids_;

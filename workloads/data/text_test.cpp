@@ -1,5 +1,4 @@
-// Words, clean user-interface strings, the splitting hash, word vocabularies and byte pairs, by
-// hand.
+// Words, clean user-interface strings, the splitting hash, word vocabularies and byte pairs, by hand.
 #include "workloads/data/text.h"
 
 #include <gtest/gtest.h>
@@ -100,8 +99,8 @@ TEST(BytePairs, LearnTheMostFrequentPairFirst) {
   const BytePairs before(kPaper, 4 + 11);
   EXPECT_EQ(before.size(), 15u);
   const BytePairs pieces(kPaper, 4 + 11 + 3);
-  // es, st. and we each 9, 9 and 8 times: "e" and "s" first or "s" and "t.", whichever is older;
-  // both become "est." in two steps.
+  // es, st. and we each 9, 9 and 8 times: "e" and "s" first or "s" and "t.", whichever is older; both become "est." in
+  // two steps.
   const std::set<std::string> learned{pieces.piece(15), pieces.piece(16)};
   EXPECT_TRUE(learned.contains("est"));
   EXPECT_EQ(pieces.decode(pieces.encode(Words{"newest"})), Words{"newest"});

@@ -49,7 +49,7 @@ struct Encoder {
   // Ids, then `fill` up to the column's length.
   static void append(TokenColumn& column, const std::vector<std::int32_t>& ids, std::int32_t fill) {
     column.ids.insert(column.ids.end(), ids.begin(), ids.end());
-    column.ids.resize(column.ids.size() + static_cast<std::size_t>(column.length) - ids.size(), fill);
+    column.ids.resize(column.ids.size() + column.length - ids.size(), fill);
   }
 
   void add(const TextPair& pair) {

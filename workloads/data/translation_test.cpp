@@ -1,5 +1,4 @@
-// Translation pairs: formats by hand, and LibreOffice's German catalogues where they have been
-// fetched.
+// Translation pairs: formats by hand, and LibreOffice's German catalogues where they have been fetched.
 #include "workloads/data/translation.h"
 
 #include <algorithm>
@@ -136,7 +135,7 @@ TEST(LibreOfficeGerman, HasDisjointPartsAndFitsItsLimits) {
     const auto first = split.test.targets.ids.begin() + i * 16;
     const auto end = std::find(first, first + 16, kEnd);
     ASSERT_NE(end, first + 16);
-    same += split.words(std::vector<std::int32_t>(first, end)) == split.references[static_cast<std::size_t>(i)];
+    same += split.words(std::vector<std::int32_t>(first, end)) == split.references[i];
   }
   EXPECT_GT(same, split.test.samples * 99 / 100);
 }

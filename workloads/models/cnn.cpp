@@ -1,5 +1,5 @@
-// Convolutional networks: two that train here in minutes, and VGG-16 and VGG-19 (Simonyan and
-// Zisserman, ICLR 2015, configurations D and E) at full size for the virtual clock.
+// Convolutional networks: two that train here in minutes, and VGG-16 and VGG-19 (Simonyan and Zisserman, ICLR 2015,
+// configurations D and E) at full size for the virtual clock.
 #include "workloads/models/models.h"
 
 namespace sluice {

@@ -1,6 +1,6 @@
-// Inception-V3 (Szegedy et al., CVPR 2016, arXiv 1512.00567), 299 x 299, 1000 classes, without the
-// auxiliary classifier, at full size for the virtual clock; widths as torchvision has them. Blocks
-// are parallel branches whose outputs are concatenated.
+// Inception-V3 (Szegedy et al., CVPR 2016, arXiv 1512.00567), 299 x 299, 1000 classes, without the auxiliary
+// classifier, at full size for the virtual clock; widths as torchvision has them. Blocks are parallel branches whose
+// outputs are concatenated.
 #include <utility>
 #include <vector>
 
@@ -73,8 +73,8 @@ class Inception {
     return input;
   }
 
-  // The branches, and one that pools: to `pooled` channels, or (0) halving the image like the
-  // others. Returns the width of all of them.
+  // The branches, and one that pools: to `pooled` channels, or (0) halving the image like the others. Returns the width
+  // of all of them.
   std::int64_t block(std::int64_t in, const std::vector<Branch>& branches, std::int64_t pooled) {
     const int input = b_.last();
     std::vector<int> outputs;

@@ -1,4 +1,4 @@
-// Multi-layer perceptrons: a classifier of images, and the one of the peers' benchmark.
+// Multi-layer perceptrons: a classifier of images, and the one that PyTorch's pipeline runtime is timed on.
 #include "workloads/models/models.h"
 
 namespace sluice {

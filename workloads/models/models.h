@@ -24,9 +24,11 @@ class ChainBuilder {
   int block_ = 0;
 };
 
-ModelGraph mlp_classifier(const std::vector<std::int64_t>& widths,
-                          Shape image);                     // Flatten, Linear + ReLU ..., cross entropy
-ModelGraph mlp_regression(std::int64_t width, int layers);  // the peers' MLP: MSE
+// Flatten, Linear and ReLU for every width but the last, Linear; cross entropy.
+ModelGraph mlp_classifier(const std::vector<std::int64_t>& widths, Shape image);
+// `layers` times Linear, ReLU between them; mean squared error. What PyTorch's pipeline runtime is timed on
+// (harness/peers).
+ModelGraph mlp_regression(std::int64_t width, int layers);
 ModelGraph small_cnn(Shape image, int classes);
 ModelGraph deep_cnn(Shape image, int classes);
 ModelGraph vgg16(bool dropout);
@@ -40,8 +42,8 @@ ModelGraph gpt(const std::string& name, int layers, std::int64_t hidden, std::in
 ModelGraph bert(const std::string& name, int layers, std::int64_t hidden, std::int64_t heads, std::int64_t sequence,
                 std::int64_t vocabulary);
 
-// Models of several branches; sizes of the GraphPipe paper (appendix A.2) unless set. own_inputs:
-// an input for every branch; otherwise all branches read one.
+// Models of several branches; sizes of the GraphPipe paper (appendix A.2) unless set. own_inputs: an input for every
+// branch; otherwise all branches read one.
 struct TransformerBranches {
   int branches = 4, layers = 8;
   std::int64_t hidden = 1024, heads = 16, feed_forward = 4096, sequence = 256;
@@ -73,8 +75,8 @@ ModelGraph residual_lstm(const std::string& name, const TextClassifier& sizes);
 ModelGraph transformer_classifier(const std::string& name, const TextClassifier& sizes, std::int64_t heads,
                                   std::int64_t feed_forward);
 
-// Text to text: inputs are the source's ids [source_length] and what the decoder has so far
-// [target_length], both 0 at padding; predicts every next token.
+// Text to text: inputs are the ids of the source [source_length] and of the target so far [target_length], both 0 at
+// padding; every next token of the target is predicted.
 struct Translator {
   std::int64_t vocabulary, source_length, target_length;
   int layers;  // of the encoder, and of the decoder

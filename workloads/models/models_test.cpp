@@ -92,17 +92,14 @@ TEST(ParameterCount, Bert48) {
   EXPECT_EQ(parameter_count(bert("bert_large", 24, 1024, 16, 512, 30522)) - classifier, 335'141'888);
 }
 
-// Multiply-adds of one image's forward, as published: VGG-19 19.6 G, ResNet-152 11.5 G,
-// Inception-V3 5.7 G.
+// Multiply-adds of one image's forward, as published: VGG-19 19.6 G, ResNet-152 11.5 G, Inception-V3 5.7 G.
 TEST(FullSizeModels, WorkIsAsPublished) {
   const auto multiply_adds = [](const ModelGraph& m) {
     const std::vector<Shape> shapes = m.shapes();
     double total = 0;
     for (const LayerSpec& layer : m.layers) {
       std::vector<Shape> inputs;
-      for (const int p : layer.inputs)
-        inputs.push_back(p < 0 ? m.inputs[static_cast<std::size_t>(-1 - p)].shape
-                               : shapes[static_cast<std::size_t>(p)]);
+      for (const int p : layer.inputs) inputs.push_back(p < 0 ? m.inputs[-1 - p].shape : shapes[p]);
       if (parameter_count(layer) > 0 && !std::holds_alternative<BatchNorm>(layer.kind))
         total += flops(layer, inputs).forward.value / 2;
     }
@@ -146,8 +143,7 @@ TEST(ParameterCount, PeersTransformer) {
 }
 
 TEST(ParameterCount, Gpt) {
-  // 24 blocks of 12 h^2 + 13 h, embedding and head of 51200 x h (not tied), 1024 positions, the
-  // final norm.
+  // 24 blocks of 12 h^2 + 13 h, embedding and head of 51200 x h (not tied), 1024 positions, the final norm.
   const std::int64_t h = 2048;
   EXPECT_EQ(parameter_count(model("gpt_1.3b")), 24 * (12 * h * h + 13 * h) + 2 * 51'200 * h + 1024 * h + 2 * h);
 }

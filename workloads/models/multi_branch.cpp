@@ -1,10 +1,9 @@
-// Models of several branches that meet in a concatenation: what GraphPipe (Jeon et al., ASPLOS
-// 2025, section 7 and appendix A.2) is evaluated on. Layers as in FlexFlow's examples: attention
-// and two dense layers without residuals or normalisation; what the paper leaves open (the layers
-// after the concatenation, losses) is ours.
+// Models of several branches that meet in a concatenation: what GraphPipe (Jeon et al., ASPLOS 2025, section 7 and
+// appendix A.2) is evaluated on. Layers as in FlexFlow's examples: attention and two dense layers without residuals or
+// normalisation; what the paper leaves open (the layers after the concatenation, losses) is ours.
 //
-// Full-size models have an input for every branch. The small ones, which run for real, have one
-// dense input that every branch reads.
+// Full-size models have an input for every branch. The small ones, which run for real, have one dense input that every
+// branch reads.
 #include "workloads/models/models.h"
 
 namespace sluice {

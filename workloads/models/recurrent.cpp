@@ -1,12 +1,12 @@
-// Recurrent networks over text: the residual LSTM of SpecTrain's sentiment task, and the
-// translation model that the pipeline papers call GNMT.
+// Recurrent networks over text: the residual LSTM of SpecTrain's sentiment task, and the translation model that the
+// pipeline papers call GNMT.
 #include "workloads/models/models.h"
 
 namespace sluice {
 
-// As in SpecTrain's published code (ntueclab/SpecTrain-PyTorch, models/residual_lstm): a block is
-// an LSTM and a projection, added to the block's input; the mean over the tokens is classified.
-// There the mean goes over padding too; here only over the real tokens.
+// As in SpecTrain's published code (ntueclab/SpecTrain-PyTorch, models/residual_lstm): a block is an LSTM and a
+// projection, added to the block's input; the mean over the tokens is classified. There the mean goes over padding too;
+// here only over the real tokens.
 ModelGraph residual_lstm(const std::string& name, const TextClassifier& sizes) {
   constexpr int kIds = -1;
   ChainBuilder b(name, {.shape = {sizes.length}, .is_token_ids = true});
@@ -26,12 +26,11 @@ ModelGraph residual_lstm(const std::string& name, const TextClassifier& sizes) {
   return b.finish();
 }
 
-// Wu et al. 2016 (arXiv 1609.08144) in the form that PipeDream trains (msr-fiddle/pipedream,
-// seq2seq/models; after NVIDIA's GNMT v2): a bidirectional encoder layer, then unidirectional ones,
-// from the third on with residual connections; the output of the first decoder layer attends to the
-// encoder's, and what it finds there is put beside the input of every later decoder layer.
-// Attention here is the multiplicative kind with projections (one head), there the additive; no
-// dropout.
+// Wu et al. 2016 (arXiv 1609.08144) in the form that PipeDream trains (msr-fiddle/pipedream, seq2seq/models; after
+// NVIDIA's GNMT v2): a bidirectional encoder layer, then unidirectional ones, from the third on with residual
+// connections; the output of the first decoder layer attends to the encoder's, and what it finds there is put beside
+// the input of every later decoder layer. Attention here is the multiplicative kind with projections (one head), there
+// the additive; no dropout.
 //
 //   source -- embed -- lstm ><-- + -- lstm -- lstm+ -- ... ---------.
 //                                                                   v

@@ -8,8 +8,7 @@
 
 namespace sluice {
 
-// The benchmark of the peers (PyTorch's pipelining and others): MSE, plain SGD at 0.01, one fixed
-// batch.
+// The work that PyTorch's pipeline runtime is timed on too (harness/peers): MSE, plain SGD at 0.01, one fixed batch.
 static Workload peer(const std::string& name, const std::string& title, ModelGraph model, std::int64_t micro_batch,
                      int microbatches) {
   Workload w{.name = name, .title = title, .task = "regression on noise: a speed benchmark", .model = std::move(model)};
@@ -34,10 +33,10 @@ static Workload image(const std::string& name, const std::string& title, ModelGr
   return w;
 }
 
-// Texts are short and vocabularies small: what one machine trains in minutes. Adam, as the papers'
-// translation runs. Every text has one fixed length and no length buckets: plan, memory model and
-// simulator know one shape a model, and a batch of 64 texts in random order nearly always holds one
-// of nearly the full length; batches of like length would need an order of their own.
+// Texts are short and vocabularies small: what one machine trains in minutes. Adam, as in the papers' translation runs.
+// Texts are padded to one fixed length and not sorted into buckets by length: planners, the memory model and the
+// virtual clock know one shape per model, and a batch of 64 texts in random order nearly always holds one of nearly the
+// full length. Batches of equal length would need a data order of their own.
 static Workload text(const std::string& name, const std::string& title, ModelGraph model, const std::string& dataset,
                      int epochs, double rate) {
   const bool translates = model.inputs.size() > 1;
@@ -82,9 +81,8 @@ static Workload for_a_gpu(const std::string& name, const std::string& title, Mod
   return w;
 }
 
-// The median final value of single-device training over seeds 1 to 3 (sluice run --system
-// single_device
-// --workload NAME --seed S), and the target, 98 % of it.
+// `single_device_value`: the median final value of single-device training over seeds 1 to 3 (sluice run --system
+// single_device --workload NAME --seed S). The target is 98 % of it.
 static Workload with_target(Workload w, double single_device_value) {
   w.single_device_value = single_device_value;
   w.target = std::round(0.98 * single_device_value * 1e4) / 1e4;
@@ -147,18 +145,16 @@ static std::vector<Workload> make_workloads() {
                      transformer_regression(8, 256, 4, 1024, 128), 1, 8));
   all.push_back(for_a_gpu("gpt2_small", "GPT-2 small, 12 layers, hidden 768, sequence 1024",
                           gpt("gpt2_small", 12, 768, 12, 1024, 50257), 16, 8,
-                          "Radford et al. 2019, the smallest size; the head is not tied to the "
-                          "embedding"));
+                          "Radford et al. 2019, the smallest size; the head is not tied to the embedding"));
   all.push_back(for_a_gpu("vgg16_batch64", "VGG-16, 224 x 224, 8 micro-batches of 8", vgg16(false), 64, 8,
                           "Simonyan and Zisserman, ICLR 2015 (arXiv 1409.1556), without dropout"));
   all.push_back(for_a_gpu("resnet152_batch64", "ResNet-152, 224 x 224, 8 micro-batches of 8", resnet152(), 64, 8,
                           "He et al., CVPR 2016 (arXiv 1512.03385)"));
   all.push_back(full_size("vgg16", "VGG-16, 224 x 224, 1000 classes", vgg16(false), 256, 8,
                           "Simonyan and Zisserman, ICLR 2015 (arXiv 1409.1556), configuration D, without dropout"));
-  all.push_back(full_size("gpt_1.3b", "GPT, 24 layers, hidden 2048, sequence 1024",
-                          gpt("gpt_1.3b", 24, 2048, 16, 1024, 51200), 512, 128,
-                          "the 1.3B size of Narayanan et al., PipeDream-2BW, ICML 2021 (24 layers, "
-                          "hidden 2048, 16 heads)"));
+  all.push_back(full_size(
+      "gpt_1.3b", "GPT, 24 layers, hidden 2048, sequence 1024", gpt("gpt_1.3b", 24, 2048, 16, 1024, 51200), 512, 128,
+      "the 1.3B size of Narayanan et al., PipeDream-2BW, ICML 2021 (24 layers, hidden 2048, 16 heads)"));
   all.push_back(full_size("gpt_6.2b", "GPT, 30 layers, hidden 4096, sequence 1024",
                           gpt("gpt_6.2b", 30, 4096, 32, 1024, 51200), 128, 32,
                           "the size that Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024, call 6.2B; here the "
@@ -171,8 +167,8 @@ static std::vector<Workload> make_workloads() {
                           "Szegedy et al., CVPR 2016 (arXiv 1512.00567), without dropout and auxiliary classifier"));
   all.push_back(full_size("bert48", "BERT-48, 48 layers, hidden 1024, sequence 512",
                           bert("bert48", 48, 1024, 16, 512, 30522), 64, 32,
-                          "BERT-Large (Devlin et al., NAACL 2019) with twice its layers, as in "
-                          "DAPPLE (Fan et al., PPoPP 2021); batch of 64 as there"));
+                          "BERT-Large (Devlin et al., NAACL 2019) with twice its layers, as in DAPPLE "
+                          "(Fan et al., PPoPP 2021); batch of 64 as there"));
 
   // Several branches: the models of GraphPipe, and small ones that run for real.
   const std::string graphpipe = "Jeon et al., GraphPipe, ASPLOS 2025 (arXiv 2406.17145), A.2";
@@ -209,7 +205,7 @@ static std::vector<Workload> make_workloads() {
                      drug_response({.branches = 4, .layers = 3, .trunk_layers = 2, .width = 64, .own_inputs = false}),
                      8, 8));
   for (auto small = all.end() - 3; small != all.end(); ++small) small->source = graphpipe;
-  // 32,320 pieces and hidden 1024 are in PipeDream's published profiles (gnmt, gnmt_large);
+  // A vocabulary of 32,320 and a hidden size of 1024 are in PipeDream's published profiles (gnmt, gnmt_large),
   // sequences of 48 in the first of them.
   const std::string gnmt_source =
       "Narayanan et al., PipeDream, SOSP 2019, as its code has it (4 + 4 and 8 + 8 layers of 1024, "
@@ -221,8 +217,7 @@ static std::vector<Workload> make_workloads() {
              {.vocabulary = 32'320, .source_length = 48, .target_length = 48, .layers = layers, .width = 1024}),
         64, 8, gnmt_source));
   const std::string imdb_source =
-      "IMDb in SpecTrain's code (arXiv 1809.02839; ntueclab/SpecTrain-PyTorch): 10,000 words, "
-      "length "
+      "IMDb in SpecTrain's code (arXiv 1809.02839; ntueclab/SpecTrain-PyTorch): 10,000 words, length "
       "200, width 128, batch 256";
   all.push_back(full_size("rlstm_imdb", "residual LSTM of 4 blocks, width 128, length 200",
                           residual_lstm("rlstm_imdb", imdb), 256, 8, imdb_source));

@@ -1,5 +1,5 @@
-// Workloads: a model, its data, and how it is trained. Full-size declarations (runs_for_real false)
-// are for the virtual clock.
+// Workloads: a model, its data, and how it is trained. Full-size declarations (runs_for_real false) are for planners
+// and the virtual clock.
 #pragma once
 
 #include <optional>
@@ -20,8 +20,8 @@ struct Workload {
   ModelGraph model;
   std::string dataset = "synthetic";  // a name of workloads/data/locate.h; synthetic: one fixed random batch
   std::string metric = "loss", metric_direction = "down";
-  // What single-device training reaches in `epochs` with `optimizer` and `batch` (measured; see the
-  // README), and the target: 98 % of it.
+  // What single-device training reaches in `epochs` with `optimizer` and `batch`, measured as workloads/README.md says,
+  // and the target: 98 % of it.
   std::optional<double> single_device_value, target;
   int epochs = 0;
   std::int64_t batch = 32;  // samples per update

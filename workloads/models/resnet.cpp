@@ -1,6 +1,5 @@
-// Residual networks of bottleneck blocks (He et al., CVPR 2016, arXiv 1512.03385), 224 x 224, 1000
-// classes, at full size for the virtual clock. As usual since, a block's 3 x 3 convolution has the
-// stride.
+// Residual networks of bottleneck blocks (He et al., CVPR 2016, arXiv 1512.03385), 224 x 224, 1000 classes, at full
+// size for the virtual clock. As usual since, a block's 3 x 3 convolution has the stride.
 #include <utility>
 #include <vector>
 
@@ -16,8 +15,8 @@ static int convolution(ChainBuilder& b, const std::string& name, int input, std:
   return b.add("norm" + name, BatchNorm{out});
 }
 
-// 1 x 1 down to `width`, 3 x 3, 1 x 1 up to 4 `width`; added to the input, which a 1 x 1
-// convolution brings to the same shape where it has another.
+// 1 x 1 down to `width`, 3 x 3, 1 x 1 up to 4 `width`; added to the input, which a 1 x 1 convolution brings to the same
+// shape where it has another.
 static void bottleneck(ChainBuilder& b, const std::string& name, std::int64_t in, std::int64_t width,
                        std::int64_t stride) {
   const int input = b.last();

@@ -1,6 +1,5 @@
-// Transformers of pre-layer-norm blocks: x + proj(attention(LN(x))), then x +
-// down(gelu(up(LN(x)))); and BERT (Devlin et al., NAACL 2019, arXiv 1810.04805), whose blocks
-// normalise after each addition.
+// Transformers of pre-layer-norm blocks: x + proj(attention(LN(x))), then x + down(gelu(up(LN(x)))); and BERT (Devlin
+// et al., NAACL 2019, arXiv 1810.04805), whose blocks normalise after each addition.
 #include "workloads/models/models.h"
 
 namespace sluice {
@@ -63,8 +62,8 @@ ModelGraph gpt(const std::string& name, int layers, std::int64_t hidden, std::in
   return b.finish();
 }
 
-// Tokens, positions and segments are three inputs. The pooler and the two-way classifier read every
-// step, since no layer picks the first one: BERT's parameters, and 0.2 % more work.
+// Tokens, positions and segments are three inputs. The pooler and the two-way classifier read every step, since no
+// layer picks the first one: BERT's parameters, and 0.2 % more work.
 ModelGraph bert(const std::string& name, int layers, std::int64_t hidden, std::int64_t heads, std::int64_t sequence,
                 std::int64_t vocabulary) {
   const ModelInput ids{.shape = {sequence}, .is_token_ids = true};
@@ -112,9 +111,9 @@ ModelGraph transformer_classifier(const std::string& name, const TextClassifier&
   return b.finish();
 }
 
-// Vaswani et al. 2017 (arXiv 1706.03762) with layer norms before the sublayers and learned
-// positions. The encoder's output goes to every decoder block, the padding of the source is masked
-// there too; in the decoder padding stands after everything real, which the causal mask sees to.
+// Vaswani et al. 2017 (arXiv 1706.03762) with layer norms before the sublayers and learned positions. The encoder's
+// output goes to every decoder block, the padding of the source is masked there too; in the decoder padding stands
+// after everything real, which the causal mask sees to.
 ModelGraph transformer_translator(const std::string& name, const Translator& sizes, std::int64_t heads,
                                   std::int64_t feed_forward_width) {
   constexpr int kSource = -1, kTarget = -2;

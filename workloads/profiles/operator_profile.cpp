@@ -1,11 +1,10 @@
-// dnn-partitioning's JSON (Tarnawski et al., NeurIPS 2020): "maxSizePerFPGA", "maxFPGAs",
-// "maxCPUs", "nodes" {id, name, supportedOnFpga, cpuLatency, fpgaLatency, isBackwardNode,
-// colorClass, size} and "edges" {sourceId, destId, cost, size}. Flags are true/false or 0/1. All
-// edges out of a node cost the same. Latencies are milliseconds. Costs are bytes / 2^31, seconds at
-// 2 GiB/s, in the throughput layer graphs, and bytes / 2147483.648, milliseconds at 2 GiB/s, in the
-// others; the "size" of an edge tells which, but in training graphs only its median does, since
-// their costs were made equal per source afterwards. CPU latencies are made up: 10 or 23 times the
-// accelerator's.
+// dnn-partitioning's JSON (Tarnawski et al., NeurIPS 2020): "maxSizePerFPGA", "maxFPGAs", "maxCPUs", "nodes" {id, name,
+// supportedOnFpga, cpuLatency, fpgaLatency, isBackwardNode, colorClass, size} and "edges" {sourceId, destId, cost,
+// size}. Flags are true/false or 0/1. All edges out of a node cost the same. Latencies are milliseconds. Costs are
+// bytes / 2^31, seconds at 2 GiB/s, in the throughput layer graphs, and bytes / 2147483.648, milliseconds at 2 GiB/s,
+// in the others. The quotient of an edge's "size" and cost tells which; in training graphs only the median of all
+// quotients does, since the authors made the costs of a node's edges equal afterwards. CPU latencies are made up: 10 or
+// 23 times the accelerator's.
 #include "workloads/profiles/operator_profile.h"
 
 #include <algorithm>
@@ -63,12 +62,12 @@ OperatorGraph read_operator_graph(const nlohmann::json& json, const std::string&
     const int from = end("sourceId"), to = end("destId");
     if (from == to) r.fail("destId", "a node cannot feed itself");
     const double c = not_negative(r, "cost");
-    double& known = cost[static_cast<std::size_t>(from)];
+    double& known = cost[from];
     if (known >= 0 && std::abs(known - c) > 1e-6)
       r.fail("cost", "differs from that of another edge of the same source",
              "all edges of a source must cost the same");
     known = c;
-    graph.operators[static_cast<std::size_t>(from)].send = c;
+    graph.operators[from].send = c;
     graph.edges.emplace_back(from, to);
   }
   topological_order(graph.edges, names, file);  // throws for a cycle
@@ -98,8 +97,8 @@ PublishedProfile read_operator_profile(const nlohmann::json& json, const std::st
     double memory = 0;
     bool accelerator = true;
     for (const int i : groups.members[g]) {
-      const Operator& op = graph.operators[static_cast<std::size_t>(i)];
-      layer_of[static_cast<std::size_t>(i)] = static_cast<int>(g);
+      const Operator& op = graph.operators[i];
+      layer_of[i] = static_cast<int>(g);
       if (layer.name.empty() || !op.backward) layer.name += (layer.name.empty() ? "" : "+") + op.name;
       memory += op.bytes;
       accelerator = accelerator && op.on_accelerator;
@@ -123,18 +122,17 @@ PublishedProfile read_operator_profile(const nlohmann::json& json, const std::st
     profile.costs.layers.push_back(layer);
   }
   for (const auto& [from, to] : graph.edges) {
-    const auto f = static_cast<std::size_t>(from), t = static_cast<std::size_t>(to);
-    if (graph.operators[f].backward || graph.operators[t].backward || layer_of[f] == layer_of[t]) continue;
-    LayerCost& layer = profile.costs.layers[static_cast<std::size_t>(layer_of[t])];
-    const Bytes bytes(std::llround(graph.operators[f].send * cost_bytes));
-    const auto known = std::ranges::find(layer.inputs, layer_of[f]);
+    if (graph.operators[from].backward || graph.operators[to].backward || layer_of[from] == layer_of[to]) continue;
+    LayerCost& layer = profile.costs.layers[layer_of[to]];
+    const Bytes bytes(std::llround(graph.operators[from].send * cost_bytes));
+    const auto known = std::ranges::find(layer.inputs, layer_of[from]);
     if (known == layer.inputs.end()) {
-      layer.inputs.push_back(layer_of[f]);
+      layer.inputs.push_back(layer_of[from]);
       layer.input_bytes.push_back(bytes);
-    } else {  // another operator of the same group: its output goes along
-      layer.input_bytes[static_cast<std::size_t>(known - layer.inputs.begin())] += bytes;
+    } else {  // another operator of the same group: its output is sent besides
+      layer.input_bytes[known - layer.inputs.begin()] += bytes;
     }
-    Bytes& output = profile.costs.layers[static_cast<std::size_t>(layer_of[f])].output;
+    Bytes& output = profile.costs.layers[layer_of[from]].output;
     output = std::max(output, bytes);
   }
   const auto warn = [&](const std::string& text) { profile.warnings.push_back(text); };

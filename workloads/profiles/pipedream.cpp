@@ -1,9 +1,9 @@
 // PipeDream's graph text (its graph/graph.py writes and reads it): node lines
-//   node12 -- Conv2d(...) -- forward_compute_time=1.5, backward_compute_time=2.5,
-//   activation_size=8.0, parameter_size=4.0 -- stage_id=0
-// on one line each (the last part is optional; an activation size may be a list "[1.0; 2.0]", whose
-// sum counts) and edge lines that begin with a blank: "\tnode1 -- node2". Times are milliseconds of
-// one mini-batch, sizes bytes. The order of lines means nothing.
+//   node12 -- Conv2d(...) -- forward_compute_time=1.5, backward_compute_time=2.5, activation_size=8.0,
+//   parameter_size=4.0 -- stage_id=0
+// on one line each (the last part is optional; an activation size may be a list "[1.0; 2.0]", whose sum counts) and
+// edge lines that begin with a blank: "\tnode1 -- node2". Times are milliseconds of one mini-batch, sizes bytes. The
+// order of lines means nothing.
 #include <charconv>
 #include <cmath>
 #include <map>
@@ -135,8 +135,8 @@ PublishedProfile read_pipedream_profile(const std::string& text, const std::stri
   // As the authors' optimizer: inputs and unread __getitem__ nodes are no layers to place.
   std::vector<bool> read(n), fed(n), dropped(n);
   for (const auto& [from, to] : graph.edges) {
-    read[static_cast<std::size_t>(from)] = true;
-    fed[static_cast<std::size_t>(to)] = true;
+    read[from] = true;
+    fed[to] = true;
   }
   std::vector<int> model_input(n, 0);
   double loading = 0;
@@ -156,24 +156,21 @@ PublishedProfile read_pipedream_profile(const std::string& text, const std::stri
   const std::vector<int> order = topological_order(graph.edges, names, file);
   std::vector<int> layer_of(n, -1);
   for (const int i : order) {
-    const auto node = static_cast<std::size_t>(i);
-    if (dropped[node]) continue;
-    const Node& from = graph.nodes[node];
-    LayerCost layer{.name = from.id + " " + from.description};
-    layer.forward = Seconds(from.forward / 1000);
-    const bool weights = from.parameters > 0;
-    layer.input_gradient = Seconds(from.backward / 1000 / (weights ? 2 : 1));
-    layer.weight_gradient = Seconds(weights ? from.backward / 1000 / 2 : 0);
-    layer.parameters = Bytes(std::llround(from.parameters));
-    layer.output = Bytes(std::llround(from.activation));
-    layer_of[node] = static_cast<int>(profile.costs.layers.size());
+    if (dropped[i]) continue;
+    const Node& node = graph.nodes[i];
+    LayerCost layer{.name = node.id + " " + node.description};
+    layer.forward = Seconds(node.forward / 1000);
+    const bool weights = node.parameters > 0;
+    layer.input_gradient = Seconds(node.backward / 1000 / (weights ? 2 : 1));
+    layer.weight_gradient = Seconds(weights ? node.backward / 1000 / 2 : 0);
+    layer.parameters = Bytes(std::llround(node.parameters));
+    layer.output = Bytes(std::llround(node.activation));
+    layer_of[i] = static_cast<int>(profile.costs.layers.size());
     profile.costs.layers.push_back(layer);
   }
   for (const auto& [from, to] : graph.edges) {
-    const auto f = static_cast<std::size_t>(from), t = static_cast<std::size_t>(to);
-    if (layer_of[t] < 0) continue;
-    profile.costs.layers[static_cast<std::size_t>(layer_of[t])].inputs.push_back(layer_of[f] >= 0 ? layer_of[f]
-                                                                                                  : model_input[f]);
+    if (layer_of[to] < 0) continue;
+    profile.costs.layers[layer_of[to]].inputs.push_back(layer_of[from] >= 0 ? layer_of[from] : model_input[from]);
   }
   if (profile.costs.layers.empty()) throw InputError(file, "has no layer");
   if (inputs > 0)

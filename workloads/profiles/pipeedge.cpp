@@ -1,8 +1,8 @@
-// PipeEdge's YAML: models.yml gives, per model, the number of layers, elements that go in and come
-// out of each layer for one sample ("parameters_in", "parameters_out": not weights, whatever their
-// names say) and megabytes each layer needs; device_types.yml gives, per type of device, link
-// Mbit/s, megabytes and seconds of every layer's forward for a batch. Inference only. Either file
-// may be named; the other is looked for beside it. "FILE#MODEL" picks one of several models.
+// PipeEdge's YAML: models.yml gives, per model, the number of layers, the elements that go in and come out of each
+// layer for one sample ("parameters_in", "parameters_out": not weights, whatever their names say) and the megabytes
+// that each layer needs; device_types.yml gives, per type of device, its link's Mbit/s, its megabytes, and the seconds
+// of every layer's forward for a batch. Inference only. Either file may be named; the other is looked for beside it.
+// "FILE#MODEL" picks one of several models.
 #include <yaml.h>
 
 #include <cmath>

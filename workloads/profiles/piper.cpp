@@ -1,8 +1,7 @@
-// Piper's JSON: a DAG of nodes, each with variants ("TMPCs") per tensor-parallel degree, and edges
-// with bytes. "timePerSample" is forward and backward of one micro-batch; "syncTimeFw" and
-// "syncTimeBw" are bytes, whatever their names say, with a key per incoming and outgoing edge.
-// bert32a100.json has seconds; gnmt.json and resnet.json have milliseconds, which the authors'
-// program adds to bytes/bandwidth in seconds all the same.
+// Piper's JSON: a DAG of nodes, each with variants ("TMPCs") per tensor-parallel degree, and edges with bytes.
+// "timePerSample" is forward and backward of one micro-batch; "syncTimeFw" and "syncTimeBw" are bytes, whatever their
+// names say, with a key per incoming and outgoing edge. bert32a100.json has seconds; gnmt.json and resnet.json have
+// milliseconds, which the authors' program adds to bytes / bandwidth in seconds all the same.
 #include <charconv>
 #include <cmath>
 #include <map>
@@ -47,7 +46,7 @@ std::vector<Bytes> sync_bytes(JsonReader reader, const std::vector<Edge>& edges,
   for (const auto& [key, ignored] : reader.json().items()) by_id[whole(key, reader)] = bytes(reader, key);
   std::vector<Bytes> result;
   for (const Edge& e : edges) {
-    const int id = nodes.ids[static_cast<std::size_t>(in ? e.from : e.to)];
+    const int id = nodes.ids[in ? e.from : e.to];
     const auto found = by_id.find(id);
     if (found == by_id.end()) reader.fail(std::to_string(id), "is missing", "every edge of the node needs a key");
     result.push_back(found->second);
@@ -93,19 +92,19 @@ PublishedProfile read_piper_profile(const nlohmann::json& json, const std::strin
     const Edge e{end("sourceId"), end("destId"), bytes(r, "communicationCost")};
     if (!seen.insert({e.from, e.to}).second) r.fail("destId", "the edge is there twice");
     ends.emplace_back(e.from, e.to);
-    nodes.out[static_cast<std::size_t>(e.from)].push_back(e);
-    nodes.in[static_cast<std::size_t>(e.to)].push_back(e);
+    nodes.out[e.from].push_back(e);
+    nodes.in[e.to].push_back(e);
   }
   const std::vector<int> order = topological_order(ends, names, file);
   std::vector<int> layer_of(nodes.ids.size());
-  for (std::size_t l = 0; l < order.size(); ++l) layer_of[static_cast<std::size_t>(order[l])] = static_cast<int>(l);
+  for (std::size_t l = 0; l < order.size(); ++l) layer_of[order[l]] = static_cast<int>(l);
 
   double total = 0;
   for (std::size_t l = 0; l < order.size(); ++l) {
-    const auto n = static_cast<std::size_t>(order[l]);
+    const int n = order[l];
     LayerCost layer{.name = names[n]};
     for (const Edge& e : nodes.in[n]) {
-      layer.inputs.push_back(layer_of[static_cast<std::size_t>(e.from)]);
+      layer.inputs.push_back(layer_of[e.from]);
       layer.input_bytes.push_back(e.bytes);
     }
     std::set<Bytes> sent;
@@ -126,14 +125,14 @@ PublishedProfile read_piper_profile(const nlohmann::json& json, const std::strin
     for (const auto& [tensor, key] : keys)
       for (JsonReader& r : degrees.objects(key)) {
         LayerVariant v{.tensor = tensor, .id = r.text("id")};
+        v.recompute = v.id.find("recomp") != std::string::npos;  // the format says it by the name alone
         v.seconds = Seconds(not_negative(r, "timePerSample"));
         v.parameters = bytes(r, "parameterSize");
         v.in_flight = bytes(r, "memoryUsageA");
         v.always = bytes(r, "memoryUsageB");
         v.input_sync = sync_bytes(r.object("syncTimeFw"), nodes.in[n], true, nodes);
         const auto sync = sync_bytes(r.object("syncTimeBw"), nodes.out[n], false, nodes);
-        for (std::size_t i = 0; i < sync.size(); ++i)
-          v.output_sync[layer_of[static_cast<std::size_t>(nodes.out[n][i].to)]] = sync[i];
+        for (std::size_t i = 0; i < sync.size(); ++i) v.output_sync[layer_of[nodes.out[n][i].to]] = sync[i];
         layer.variants.push_back(v);
       }
     if (layer.variants.empty()) node_readers[n].fail("TMPCs", "gives no way to run the node");

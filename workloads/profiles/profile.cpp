@@ -78,8 +78,8 @@ std::vector<int> topological_order(const std::vector<std::pair<int, int>>& edges
   std::vector<int> waits(names.size(), 0);
   std::vector<std::vector<int>> readers(names.size());
   for (const auto& [from, to] : edges) {
-    ++waits[static_cast<std::size_t>(to)];
-    readers[static_cast<std::size_t>(from)].push_back(to);
+    ++waits[to];
+    readers[from].push_back(to);
   }
   std::priority_queue<int, std::vector<int>, std::greater<>> ready;
   for (std::size_t i = 0; i < names.size(); ++i)
@@ -88,8 +88,8 @@ std::vector<int> topological_order(const std::vector<std::pair<int, int>>& edges
   while (!ready.empty()) {
     order.push_back(ready.top());
     ready.pop();
-    for (const int reader : readers[static_cast<std::size_t>(order.back())])
-      if (--waits[static_cast<std::size_t>(reader)] == 0) ready.push(reader);
+    for (const int reader : readers[order.back()])
+      if (--waits[reader] == 0) ready.push(reader);
   }
   for (std::size_t i = 0; i < names.size(); ++i)
     if (waits[i] > 0) throw InputError(file, "the graph has a cycle through or before '" + names[i] + "'");

@@ -1,11 +1,11 @@
-// Published profiles: the measurements that papers' authors put beside their planners, read into
-// CostGraphs with their unit traps handled. Found by content, not by name:
+// Published profiles: the measurements that papers' authors put beside their planners, read into CostGraphs with their
+// unit traps handled. The format is recognised by content, not by the file's name:
 //   PipeDream graph text   "node1 -- Conv2d(...) -- forward_compute_time=..., ..." and edge lines
 //   Piper JSON             "mbsInBatch", "nodes" with "TMPCs"
-//   dnn-partitioning JSON  "maxFPGAs", "nodes" with "fpgaLatency" (operator_profile.h has all of
-//   it) PipeEdge YAML          models.yml beside device_types.yml; "FILE#MODEL" picks a model
-// A FlexFlow stage file says where operators run and nothing of their costs: stage_file.h.
-// Every reader throws InputError with file, line (or JSON pointer) and reason.
+//   dnn-partitioning JSON  "maxFPGAs", "nodes" with "fpgaLatency" (operator_profile.h reads all of it)
+//   PipeEdge YAML          models.yml beside device_types.yml; "FILE#MODEL" picks a model
+// A FlexFlow stage file says where operators run and nothing of their costs: stage_file.h. Every reader throws
+// InputError with file, line (or JSON pointer) and reason.
 #pragma once
 
 #include <optional>
@@ -18,8 +18,8 @@
 
 namespace sluice {
 
-// published: numbers as the file has them, for reproducing what the authors' program prints, even
-// where it adds milliseconds to seconds. physical: seconds and bytes throughout.
+// published: numbers as the file has them, for reproducing what the authors' program prints, even where it adds
+// milliseconds to seconds. physical: seconds and bytes throughout.
 enum class ProfileUnits { physical, published };
 
 struct PublishedProfile {
@@ -30,7 +30,7 @@ struct PublishedProfile {
   double memory = 0;                  // bytes of a device, as published; 0: the file does not say
 };
 
-// Is `path` (with or without "#MODEL") a file? Names of listed workloads are not.
+// Whether `path` (with or without "#MODEL") is a file, as opposed to the name of a listed workload.
 bool is_profile_path(const std::string& path);
 
 PublishedProfile load_profile(const std::string& path, ProfileUnits units = ProfileUnits::physical);
@@ -41,11 +41,11 @@ PublishedProfile read_piper_profile(const nlohmann::json& json, const std::strin
 PublishedProfile read_operator_profile(const nlohmann::json& json, const std::string& file, ProfileUnits units);
 PublishedProfile read_pipeedge_profile(const std::string& path, const std::string& model);
 
-// The number under `key`; the reader's error if it is below zero.
+// The number under `key`. Throws the reader's InputError if it is below zero.
 double not_negative(JsonReader& reader, const std::string& key);
 
-// An order in which sources come before what reads them; of several possible, the first in the
-// file. `edges`: source and reader; `names` are for the error that names a node of a cycle.
+// The nodes 0 .. names.size() - 1 with every source before its readers; where several nodes are possible next, the one
+// that is first in the file. `edges`: source and reader. Throws InputError that names a node of a cycle.
 std::vector<int> topological_order(const std::vector<std::pair<int, int>>& edges, const std::vector<std::string>& names,
                                    const std::string& file);
 

@@ -332,8 +332,8 @@ TEST(LoadProfileTest, FindsTheFormatByContent) {
   std::filesystem::remove(path);
 }
 
-// What the published files hold: specs/planners.md, section 8.4 (layers without the Input nodes and
-// unread __getitem__ nodes; milliseconds; bytes).
+// What the published files hold, counted in them by other means: layers without the Input nodes and without __getitem__
+// nodes that nothing reads; seconds of a forward and a backward; bytes of parameters.
 TEST(PublishedProfilesTest, PipeDream) {
   SLUICE_NEEDS_PUBLISHED("pipedream");
   struct Expected {
@@ -384,7 +384,7 @@ TEST(PublishedProfilesTest, DnnPartitioning) {
   double seconds = 0;
   for (const LayerCost& l : resnet.costs.layers) seconds += (l.forward + l.input_gradient + l.weight_gradient).value;
   EXPECT_NEAR(seconds, 0.462381, 1e-9);
-  // 32 nodes, of which 4 without latency travel with a neighbour.
+  // 32 nodes; 4 of them have no latency and are put on the device of a neighbour.
   EXPECT_EQ(load_profile(folder + "bert24_inference.json").costs.layers.size(), 28u);
   for (const auto& file : std::filesystem::recursive_directory_iterator(published("dnn-partitioning/latency-inputs")))
     if (file.is_regular_file()) {

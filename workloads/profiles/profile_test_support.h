@@ -1,6 +1,5 @@
-// For tests that read the published profiles, which are no part of the project: they lie in
-// $SLUICE_PROFILES or in ../shared/profiles beside the checkout, and where they do not, the tests
-// skip.
+// For tests that read the published profiles. These are no part of the project: tests look for them in
+// $SLUICE_PROFILES, or in ../shared/profiles beside the checkout, and skip where they are not.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -88,9 +88,9 @@ Plan plan_of(const StageFile& file_stages, const CostGraph& costs, const std::st
     throw InputError(file, "places " + std::to_string(file_stages.stage_of.size()) + " operators, the model has " +
                                std::to_string(costs.layers.size()) + " layers");
   Plan plan;
-  plan.stages.resize(static_cast<std::size_t>(1 + *std::ranges::max_element(file_stages.stage_of)));
+  plan.stages.resize(1 + *std::ranges::max_element(file_stages.stage_of));
   for (std::size_t l = 0; l < file_stages.stage_of.size(); ++l)
-    plan.stages[static_cast<std::size_t>(file_stages.stage_of[l])].layers.push_back(static_cast<int>(l));
+    plan.stages[file_stages.stage_of[l]].layers.push_back(static_cast<int>(l));
   plan.micro_batch = costs.micro_batch;
   int device = 0;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {

@@ -1,4 +1,4 @@
-// FlexFlow's stage files (its early runtime of GraphPipe reads them): numbers between blanks,
+// FlexFlow's stage files (its early runtime of GraphPipe reads them), whole numbers between blanks:
 //   OPERATORS  stage of operator 0  stage of operator 1 ...
 //   STAGES     then for every stage: micro-batch, samples its buffer holds, k of kFkB, devices
 // The second line may be missing. Such a file is a plan and no profile: it says nothing of costs.
@@ -22,13 +22,13 @@ struct StageFile {
   std::vector<Stage> stages;  // empty: the file gives only the operators' stages
 };
 
-bool is_stage_file(const std::string& text);  // nothing but whole numbers
+bool is_stage_file(const std::string& text);  // whole numbers and nothing else
 
 StageFile read_stage_file(const std::string& text, const std::string& file);
 
-// The plan it stands for: devices are given out in the order of the stages, as FlexFlow does.
-// Throws InputError if the operators are not the cost graph's layers in number, or if the stages'
-// micro-batches differ (a Plan has one).
+// The plan that the file stands for: stages take devices 0, 1, ... in their order, as FlexFlow does. Throws InputError
+// if the numbers of operators and of layers of the cost graph differ, or if the stages' micro-batches do (a Plan has
+// one).
 Plan plan_of(const StageFile& stages, const CostGraph& costs, const std::string& file);
 
 }  // namespace sluice

@@ -30,7 +30,7 @@ namespace {
 constexpr auto kTick = std::chrono::milliseconds(500);
 // Counted in one's own ticks: if the whole job is suspended, nobody's silence counts.
 constexpr int kSilentTicks = 12;  // 6 s
-constexpr int kGraceTicks = 4;    // for the witness that should report, before another one does
+constexpr int kGraceTicks = 4;    // so long the witness whose turn it is may take to report, before another one does
 constexpr int kWitnesses = 2;
 
 std::string host_name() {
@@ -64,7 +64,7 @@ sockaddr_in at(const std::string& address, int port) {
 }
 
 void put(int fd, const std::string& line) {
-  // A line is short and the other end reads: if it does not fit, the other end is gone or stopped.
+  // A line is short and the other end reads: if it does not fit, the other end is gone or suspended.
   (void)!::send(fd, (line + "\n").data(), line.size() + 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
@@ -73,7 +73,7 @@ bool wait_for(int fd, short events, int milliseconds) {
   return ::poll(&p, 1, milliseconds) == 1;
 }
 
-// One line, byte by byte, so that nothing after it is taken; "" if none comes in two seconds.
+// Reads one line, byte by byte, so that nothing behind it is read; "" if none comes within two seconds.
 std::string get_line(int fd) {
   std::string line;
   for (char c = 0; line.size() < 200 && wait_for(fd, POLLIN, 2000);) {
@@ -84,8 +84,8 @@ std::string get_line(int fd) {
   return "";
 }
 
-// The witness answers with the same greeting: an address may lead to another machine, where
-// something else listens.
+// Connects to a witness. It answers with the same greeting: an address may lead to another machine, where something
+// else listens.
 int connect_to(const std::string& contact, const std::string& greeting) {
   std::istringstream in(contact);
   std::string host, address;
@@ -124,7 +124,7 @@ class FailureDetector::Thread {
     if (listener_ >= 0) ::close(listener_);
   }
 
-  // Returns the contact; "" for who is no witness.
+  // Returns how to reach this witness (see contact_of); "" in a process that is none.
   std::string listen() {
     if (rank_ >= kWitnesses) return "";
     listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -137,7 +137,7 @@ class FailureDetector::Thread {
     return contact_of(ntohs(bound.sin_port));
   }
 
-  // While others connect, witnesses must answer: from here on the thread runs.
+  // Starts the thread, before anybody connects: witnesses must answer.
   void start(const std::string& token) {
     token_ = token;
     thread_ = std::thread([this] { run(); });
@@ -191,7 +191,7 @@ class FailureDetector::Thread {
       }
       if (lost_) consider();
     }
-    // The others' last words are read before it closes: unread ones would cut off this farewell.
+    // Reads what the others sent last before it closes the connections: unread bytes would cut off the "bye".
     for (const Line& line : lines_) {
       put(line.fd, "bye");
       ::shutdown(line.fd, SHUT_WR);

@@ -36,8 +36,8 @@ Launch launch_from_environment() {
 
 namespace {
 
-// MPI's own word for "another process is gone" is an error in whatever call came next. The failure detector
-// sees the same and stores why; only if it does not, the call's error is the message.
+// When another process is gone, MPI reports an error in whatever call comes next. The failure detector sees the same
+// and stores the reason within 8 s; only if it does not, the error of the call is the message.
 void on_mpi_error(MPI_Comm*, int* code, ...) {
   std::this_thread::sleep_for(std::chrono::seconds(8));
   std::array<char, MPI_MAX_ERROR_STRING> text{};
@@ -51,28 +51,28 @@ class MpiProcessGroup : public ProcessGroup {
  public:
   // Takes the communicator.
   MpiProcessGroup(MPI_Comm all, bool whole_job) : all_(all), whole_job_(whole_job) {
-    MPI_Comm_rank(all, &places_.rank);
-    MPI_Comm_size(all, &places_.size);
+    MPI_Comm_rank(all, &process_.rank);
+    MPI_Comm_size(all, &process_.size);
     MPI_Errhandler handler;
     MPI_Comm_create_errhandler(on_mpi_error, &handler);
     MPI_Comm_set_errhandler(all, handler);
     MPI_Errhandler_free(&handler);
-    MPI_Comm_dup(all, &places_.messages);  // with the handler
-    MPI_Comm_dup(all, &places_.exchanges);
+    MPI_Comm_dup(all, &process_.messages);  // with the handler
+    MPI_Comm_dup(all, &process_.exchanges);
     MPI_Comm node;
-    MPI_Comm_split_type(all, MPI_COMM_TYPE_SHARED, places_.rank, MPI_INFO_NULL, &node);
+    MPI_Comm_split_type(all, MPI_COMM_TYPE_SHARED, process_.rank, MPI_INFO_NULL, &node);
     int neighbours = 0;
     MPI_Comm_size(node, &neighbours);
     MPI_Comm_free(&node);
     const auto cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-    places_.crowded = neighbours > cores;
-    // A process bound to one core has none to spare, however many there are.
-    places_.spare_cores = cores >= 2 * neighbours && std::thread::hardware_concurrency() >= 2;
-    if (const char* wish = std::getenv("SLUICE_MPI_HELPER")) places_.spare_cores = std::strcmp(wish, "0") != 0;
+    process_.crowded = neighbours > cores;
+    // A process that is bound to one core has none to spare, however many the machine has.
+    process_.spare_cores = cores >= 2 * neighbours && std::thread::hardware_concurrency() >= 2;
+    if (const char* wish = std::getenv("SLUICE_MPI_HELPER")) process_.spare_cores = std::strcmp(wish, "0") != 0;
   }
   ~MpiProcessGroup() override {
-    MPI_Comm_free(&places_.messages);
-    MPI_Comm_free(&places_.exchanges);
+    MPI_Comm_free(&process_.messages);
+    MPI_Comm_free(&process_.exchanges);
     if (whole_job_) {
       MPI_Finalize();
     } else {
@@ -80,8 +80,8 @@ class MpiProcessGroup : public ProcessGroup {
     }
   }
 
-  int rank() const override { return places_.rank; }
-  int size() const override { return places_.size; }
+  int rank() const override { return process_.rank; }
+  int size() const override { return process_.size; }
 
   std::string broadcast(const std::string& bytes, int root) override {
     std::uint64_t size = bytes.size();
@@ -90,7 +90,8 @@ class MpiProcessGroup : public ProcessGroup {
     };
     share(&size, sizeof size);
     std::string result = rank() == root ? bytes : std::string(size, '\0');
-    for (std::size_t at = 0; at < size; at += kPiece) share(result.data() + at, std::min(kPiece, size - at));
+    for (std::size_t at = 0; at < size; at += kLargestPart)
+      share(result.data() + at, std::min(kLargestPart, size - at));
     return result;
   }
 
@@ -101,14 +102,14 @@ class MpiProcessGroup : public ProcessGroup {
   }
 
   void barrier() override {
-    // Once for whoever comes late, asleep in between; and once more awake, for a common end.
+    // Once to wait for late members, with sleeps in between; and once more awake, so that all leave at the same time.
     complete([&](MPI_Request* request) { MPI_Ibarrier(all_, request); });
     complete([&](MPI_Request* request) { MPI_Ibarrier(all_, request); });
   }
 
   void send(int to, std::span<const std::byte> bytes) override {
-    const std::lock_guard lock(*places_.mpi);
-    // A copy, so that the caller need not wait for the receiver; taken back when it has arrived.
+    const std::lock_guard lock(*process_.mpi);
+    // A copy, so that the caller need not wait for the receiver; dropped when it has been received.
     Sent& sent = sent_.emplace_back();
     sent.bytes.assign(bytes.begin(), bytes.end());
     sent.size = bytes.size();
@@ -117,8 +118,8 @@ class MpiProcessGroup : public ProcessGroup {
       MPI_Isend(data, static_cast<int>(n), MPI_BYTE, to, 0, all_, &sent.requests.back());
     };
     start(&sent.size, sizeof sent.size);
-    for (std::size_t at = 0; at < bytes.size(); at += kPiece)
-      start(sent.bytes.data() + at, std::min(kPiece, bytes.size() - at));
+    for (std::size_t at = 0; at < bytes.size(); at += kLargestPart)
+      start(sent.bytes.data() + at, std::min(kLargestPart, bytes.size() - at));
     finish_sends();
   }
 
@@ -126,8 +127,8 @@ class MpiProcessGroup : public ProcessGroup {
     std::uint64_t size = 0;
     receive_into(from, &size, sizeof size);
     std::vector<std::byte> bytes(size);
-    for (std::size_t at = 0; at < size; at += kPiece)
-      receive_into(from, bytes.data() + at, std::min(kPiece, size - at));
+    for (std::size_t at = 0; at < size; at += kLargestPart)
+      receive_into(from, bytes.data() + at, std::min(kLargestPart, size - at));
     return bytes;
   }
 
@@ -139,7 +140,7 @@ class MpiProcessGroup : public ProcessGroup {
   }
 
   std::unique_ptr<Transport> transport(const Program& program, MessageCodec& codec) override {
-    return make_mpi_transport(places_, program, codec);
+    return make_mpi_transport(process_, program, codec);
   }
 
  private:
@@ -161,18 +162,18 @@ class MpiProcessGroup : public ProcessGroup {
     complete([&](MPI_Request* request) { MPI_Irecv(data, static_cast<int>(n), MPI_BYTE, from, 0, all_, request); });
   }
 
-  // Starts something and waits for its end, in MPI only for moments.
+  // Starts an operation and waits for its end, holding the lock of MPI only for moments.
   template <class Start>
   void complete(Start start) {
     MPI_Request request;
     {
-      const std::lock_guard lock(*places_.mpi);
+      const std::lock_guard lock(*process_.mpi);
       start(&request);
     }
-    Backoff backoff(places_.crowded);
+    Backoff backoff(process_.crowded);
     for (int done = 0;;) {
       {
-        const std::lock_guard lock(*places_.mpi);
+        const std::lock_guard lock(*process_.mpi);
         MPI_Test(&request, &done, MPI_STATUS_IGNORE);
         if (done) return;
         finish_sends();
@@ -183,7 +184,7 @@ class MpiProcessGroup : public ProcessGroup {
 
   MPI_Comm all_;
   bool whole_job_;
-  MpiPlaces places_;
+  MpiProcess process_;
   std::list<Sent> sent_;
 };
 
@@ -195,7 +196,7 @@ std::string mpi_library() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
   int length = 0;
   MPI_Get_library_version(text.data(), &length);
-  // Its first words: what follows may name the machine that it was built on.
+  // The first words of the text: what follows may name the machine that the library was built on.
   std::string version(text.data());
   version = version.substr(0, version.find_first_of(",\n"));
   std::ranges::replace(version, '\t', ' ');
@@ -214,8 +215,7 @@ std::unique_ptr<ProcessGroup> join_mpi_job() {
 }
 
 void abort_mpi_job(int exit_code) {
-  // The launcher, told so, kills all of the job's processes; should it not answer, at least this
-  // one ends.
+  // The launcher kills all processes of the job; should it not answer, at least this one ends.
   std::thread([exit_code] {
     std::this_thread::sleep_for(std::chrono::seconds(3));
     std::_Exit(exit_code);

@@ -15,14 +15,14 @@
 
 namespace sluice {
 
-// MPI counts in int: larger blocks travel in pieces of at most so many bytes.
-inline constexpr std::size_t kPiece = std::size_t{1} << 30;
+// MPI counts in int: larger blocks of memory are sent in parts of at most so many bytes.
+inline constexpr std::size_t kLargestPart = std::size_t{1} << 30;
 
-// How to wait for something that MPI does. With as many processes as cores an answer is
-// microseconds away; with more, whoever spins takes the time of the process that it waits for.
+// How to wait for something that MPI does. With as many processes as cores an answer is microseconds away; with more
+// processes, spinning takes processor time from the process that is waited for.
 class Backoff {
  public:
-  // With a core to itself it stays awake for as long as a message of a few MiB takes.
+  // A process with a core to itself stays awake for as long as a message of a few MiB takes.
   explicit Backoff(bool crowded) : spins_(crowded ? 20 : 4000), yields_(spins_ + (crowded ? 400 : 8000)) {}
   void pause() {
     ++turn_;
@@ -43,16 +43,17 @@ class Backoff {
   int spins_, yields_, turn_ = 0;
 };
 
-struct MpiPlaces {
+// This process's place in the job, and what its transports share.
+struct MpiProcess {
   MPI_Comm messages = MPI_COMM_NULL;   // a program's messages, one channel per pair of ranks
-  MPI_Comm exchanges = MPI_COMM_NULL;  // its collectives, and word that a rank has stopped
+  MPI_Comm exchanges = MPI_COMM_NULL;  // its collectives, and notices that a rank has stopped
   int rank = 0, size = 1;
-  // One thread at a time in MPI: the rank's, a helper's, the watchdog's, the main one.
+  // One thread at a time calls MPI: the rank's, a helper's, the watchdog's or the main one.
   std::shared_ptr<std::mutex> mpi = std::make_shared<std::mutex>();
   bool crowded = false;      // more processes than cores on this machine
   bool spare_cores = false;  // enough for a thread that moves messages while the rank computes
 };
 
-std::unique_ptr<Transport> make_mpi_transport(const MpiPlaces& places, const Program& program, MessageCodec& codec);
+std::unique_ptr<Transport> make_mpi_transport(const MpiProcess& process, const Program& program, MessageCodec& codec);
 
 }  // namespace sluice

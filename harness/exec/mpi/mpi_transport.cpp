@@ -1,12 +1,10 @@
-// A program's messages over MPI, without a blocking MPI call. A message is its header's number (the
-// tag) and its blocks of memory, sent from where they are; a header goes ahead of its first use.
-// What arrives is looked for with a matched probe, so nothing is posted that might have to be
-// cancelled: a run that stops half-way leaves only messages under way, which both sides count and
-// take back at the end (close()).
+// A program's messages over MPI, without a blocking MPI call. A message is the number of its header (the tag) and its
+// blocks of memory, sent from where they lie; a header is sent before its first use. Arriving messages are found by a
+// matched probe, so no receive is posted that might have to be cancelled: a run that stops half-way leaves only
+// messages that were sent and not received, which both sides count and receive at the end (close()).
 #include <sluice_build.h>
 
 #ifdef SLUICE_HAVE_MPI
-
 
 #include <algorithm>
 #include <atomic>
@@ -25,29 +23,30 @@ namespace {
 
 using Block = std::span<std::byte>;
 
-// Blocks in pieces that MPI can count.
-std::vector<Block> pieces(const std::vector<Block>& blocks) {
+// Blocks, cut into parts that MPI can count.
+std::vector<Block> in_parts(const std::vector<Block>& blocks) {
   std::vector<Block> result;
   for (Block block : blocks) {
-    for (; block.size() > kPiece; block = block.subspan(kPiece)) result.push_back(block.first(kPiece));
+    for (; block.size() > kLargestPart; block = block.subspan(kLargestPart))
+      result.push_back(block.first(kLargestPart));
     result.push_back(block);
   }
   return result;
 }
 
 constexpr int kHeaderTag = 0;           // + 1 + n: contents of a message with header n
-constexpr std::size_t kHeaders = 8192;  // numbers; then they are given out again from 0
+constexpr std::size_t kHeaders = 8192;  // so many numbers; then they are given out again from 0
 constexpr int kStopTag = 0;             // + 1 + g: the collectives of group g
 
 class MpiTransport : public Transport {
  public:
-  MpiTransport(const MpiPlaces& places, const Program& program, MessageCodec& codec)
-      : places_(places), program_(program), codec_(codec) {
-    const auto n = static_cast<std::size_t>(places.size);
+  MpiTransport(const MpiProcess& process, const Program& program, MessageCodec& codec)
+      : process_(process), program_(program), codec_(codec) {
+    const auto n = static_cast<std::size_t>(process.size);
     sources_.resize(n);
     destinations_.resize(n);
     counts_.resize(n);
-    if (places.spare_cores) helper_ = std::thread([this] { help(); });
+    if (process.spare_cores) helper_ = std::thread([this] { help(); });
   }
 
   ~MpiTransport() override { close(); }
@@ -63,18 +62,19 @@ class MpiTransport : public Transport {
       const int number = static_cast<int>(destination.numbers.size());
       known = destination.numbers.emplace(encoded.header, number).first;
       Outgoing& out = outgoing_.emplace_back();
-      // The number goes with it, since numbers are given out again.
+      // The number is sent with the header, since numbers are given out again.
       out.header.resize(sizeof number);
       std::memcpy(out.header.data(), &number, sizeof number);
       out.header.insert(out.header.end(), encoded.header.begin(), encoded.header.end());
-      start_send(out, places_.messages, to, kHeaderTag, out.header);
+      start_send(out, process_.messages, to, kHeaderTag, out.header);
     }
     Outgoing& out = outgoing_.emplace_back();
     out.message = std::move(message);
     const int tag = kHeaderTag + 1 + known->second;
-    std::vector<Block> blocks = pieces(encoded.parts);
-    if (blocks.empty()) blocks.emplace_back();  // the header says it all; the empty block says when
-    for (const Block block : blocks) start_send(out, places_.messages, to, tag, block);
+    std::vector<Block> blocks = in_parts(encoded.parts);
+    if (blocks.empty())
+      blocks.emplace_back();  // nothing but the header; an empty block marks the message's place in the order
+    for (const Block block : blocks) start_send(out, process_.messages, to, tag, block);
     finish_sends();
   }
 
@@ -122,8 +122,8 @@ class MpiTransport : public Transport {
     const std::lock_guard lock(mpi_);
     if (announced_) return;
     announced_ = true;
-    for (int peer = 0; peer < places_.size; ++peer)
-      if (peer != places_.rank) start_send(outgoing_.emplace_back(), places_.exchanges, peer, kStopTag, {});
+    for (int peer = 0; peer < process_.size; ++peer)
+      if (peer != process_.rank) start_send(outgoing_.emplace_back(), process_.exchanges, peer, kStopTag, {});
   }
 
   bool stopped() override {
@@ -161,10 +161,10 @@ class MpiTransport : public Transport {
   void start_send(Outgoing& out, MPI_Comm comm, int to, int tag, Block block) {
     out.requests.emplace_back();
     MPI_Isend(block.data(), static_cast<int>(block.size()), MPI_BYTE, to, tag, comm, &out.requests.back());
-    ++(comm == places_.messages ? count(to).sent_messages : count(to).sent_exchanges);
+    ++(comm == process_.messages ? count(to).sent_messages : count(to).sent_exchanges);
   }
 
-  // Lets go of what has been sent. With the lock held, as everything below that calls MPI.
+  // Drops messages whose sends are complete. With the lock held, as everything below that calls MPI.
   void finish_sends() {
     std::erase_if(outgoing_, [](Outgoing& out) {
       int done = 0;
@@ -177,14 +177,14 @@ class MpiTransport : public Transport {
     int found = 0;
     MPI_Message handle;
     MPI_Status status;
-    MPI_Improbe(MPI_ANY_SOURCE, kStopTag, places_.exchanges, &found, &handle, &status);
+    MPI_Improbe(MPI_ANY_SOURCE, kStopTag, process_.exchanges, &found, &handle, &status);
     if (!found) return;
     MPI_Mrecv(nullptr, 0, MPI_BYTE, &handle, MPI_STATUS_IGNORE);
     ++count(status.MPI_SOURCE).got_exchanges;
     aborted_.store(true);
   }
 
-  // Takes what has come from there as far as it has come, up to a whole message.
+  // Receives what has arrived from that process, up to one whole message.
   void look(Source& source, int from) {
     for (;;) {
       if (source.request != MPI_REQUEST_NULL) {
@@ -201,7 +201,7 @@ class MpiTransport : public Transport {
       int found = 0;
       MPI_Message handle;
       MPI_Status status;
-      MPI_Improbe(from, MPI_ANY_TAG, places_.messages, &found, &handle, &status);
+      MPI_Improbe(from, MPI_ANY_TAG, process_.messages, &found, &handle, &status);
       if (!found) return;
       ++count(from).got_messages;
       if (status.MPI_TAG == kHeaderTag) {
@@ -209,11 +209,11 @@ class MpiTransport : public Transport {
         continue;
       }
       if (source.blocks.empty()) {
-        finish_sends();  // what has left makes room for what comes, still warm in the cache
+        finish_sends();  // the memory of sent messages is used again for this one, still warm in the cache
         const auto number = static_cast<std::size_t>(status.MPI_TAG - kHeaderTag - 1);
         std::vector<Block> parts;
         source.message = codec_.make_room(source.headers.at(number), parts);
-        source.blocks = pieces(parts);
+        source.blocks = in_parts(parts);
         if (source.blocks.empty()) source.blocks.emplace_back();
       }
       const Block block = source.blocks[source.next];
@@ -233,10 +233,10 @@ class MpiTransport : public Transport {
     source.headers[static_cast<std::size_t>(number)].assign(bytes.begin() + sizeof number, bytes.end());
   }
 
-  // Calls `done` with the lock held until it is true; meanwhile everything else moves on too.
+  // Calls `done` with the lock held until it is true; in between, sends are finished and stops are noticed.
   template <class Done>
   void wait_until(Done done) {
-    Backoff backoff(places_.crowded);
+    Backoff backoff(process_.crowded);
     const Waiting waiting(*this);
     for (;;) {
       {
@@ -252,15 +252,15 @@ class MpiTransport : public Transport {
     }
   }
 
-  // The helper leaves MPI alone while the rank itself waits in it.
+  // While one exists, the rank itself waits in MPI and the helper thread leaves MPI alone.
   struct Waiting {
     explicit Waiting(MpiTransport& t) : transport(t) { transport.waiting_.store(true); }
     ~Waiting() { transport.waiting_.store(false); }
     MpiTransport& transport;
   };
 
-  // MPI moves large messages only inside its calls: without somebody to make them they would wait
-  // until both ranks have done computing.
+  // The helper thread. MPI moves large messages only inside its calls: if nobody made any, they would wait until both
+  // ranks have finished computing.
   void help() {
     std::unique_lock lock(helping_);
     while (!changed_.wait_for(lock, std::chrono::microseconds(100), [&] { return closing_; })) {
@@ -268,8 +268,8 @@ class MpiTransport : public Transport {
       const std::unique_lock mpi(mpi_, std::try_to_lock);
       if (!mpi.owns_lock() || aborted_.load()) continue;
       finish_sends();
-      for (int from = 0; from < places_.size; ++from)
-        if (from != places_.rank) look(sources_[static_cast<std::size_t>(from)], from);
+      for (int from = 0; from < process_.size; ++from)
+        if (from != process_.rank) look(sources_[static_cast<std::size_t>(from)], from);
     }
   }
 
@@ -294,8 +294,8 @@ class MpiTransport : public Transport {
       for (std::size_t k = 0; k < ranks.size(); ++k) {
         if (static_cast<int>(k) == member) continue;
         Outgoing& out = exchanged_.emplace_back();
-        for (const Block block : pieces({give(k)})) start_send(out, places_.exchanges, ranks[k].value, tag, block);
-        expected_.push_back({ranks[k].value, pieces({room(k)})});
+        for (const Block block : in_parts({give(k)})) start_send(out, process_.exchanges, ranks[k].value, tag, block);
+        expected_.push_back({ranks[k].value, in_parts({room(k)})});
       }
     }
     wait_until([&] {
@@ -319,7 +319,7 @@ class MpiTransport : public Transport {
       }
       int found = 0;
       MPI_Message handle;
-      MPI_Improbe(e.from, tag, places_.exchanges, &found, &handle, MPI_STATUS_IGNORE);
+      MPI_Improbe(e.from, tag, process_.exchanges, &found, &handle, MPI_STATUS_IGNORE);
       if (!found) return false;
       ++count(e.from).got_exchanges;
       const Block block = e.blocks[e.next];
@@ -333,8 +333,8 @@ class MpiTransport : public Transport {
     return reinterpret_cast<T*>(scratch_.data());
   }
 
-  // Every member's `mine` of [begins[k], begins[k + 1]) ends up as the sum over the members there,
-  // in their order: the same additions in the same order as among threads, so the same bits.
+  // slice(k): the slice of the own data that member k sums. The own slice becomes the sum over the members, added in
+  // their order: the same additions in the same order as between threads, so the same bits.
   template <class T, class Slice>
   void sum_own_slice(int group, int member, Slice slice) {
     const std::size_t n = members(group).size(), me = static_cast<std::size_t>(member);
@@ -356,8 +356,8 @@ class MpiTransport : public Transport {
     return std::as_writable_bytes(values);
   }
 
-  // In segments, so that the buffers of a large model stay small. Each member sums one slice and
-  // sends the sum to all.
+  // In segments, so that the buffers of a large model stay small. Each member sums one slice of a segment and sends the
+  // sum to all.
   template <class T>
   void all_reduce(int group, int member, T* data, std::size_t count) {
     const std::size_t n = members(group).size();
@@ -380,9 +380,9 @@ class MpiTransport : public Transport {
     sum_own_slice<T>(group, member, [&](std::size_t k) { return std::span<T>(data + k * count, count); });
   }
 
-  // All processes come here at the end of a run. Each tells each how many messages it has sent it,
-  // and takes back those that the run did not. Until that is known nobody probes: the message of a
-  // quicker process might be of the next run.
+  // All processes call this at the end of a run. Each tells every other one how many messages it has sent to it, and
+  // receives those that the run did not. Until these numbers are known nobody probes: the message of a quicker process
+  // might belong to the next run.
   void close() {
     if (helper_.joinable()) {
       {
@@ -392,22 +392,22 @@ class MpiTransport : public Transport {
       changed_.notify_all();
       helper_.join();
     }
-    const auto n = static_cast<std::size_t>(places_.size);
+    const auto n = static_cast<std::size_t>(process_.size);
     std::vector<std::int64_t> told(2 * n), heard(2 * n);
     for (std::size_t k = 0; k < n; ++k) {
       told[2 * k] = counts_[k].sent_messages;
       told[2 * k + 1] = counts_[k].sent_exchanges;
     }
     MPI_Request request;
-    MPI_Ialltoall(told.data(), 2, MPI_INT64_T, heard.data(), 2, MPI_INT64_T, places_.exchanges, &request);
-    Backoff backoff(places_.crowded);
+    MPI_Ialltoall(told.data(), 2, MPI_INT64_T, heard.data(), 2, MPI_INT64_T, process_.exchanges, &request);
+    Backoff backoff(process_.crowded);
     for (int done = 0; !done; backoff.pause()) {
       MPI_Test(&request, &done, MPI_STATUS_IGNORE);
       finish_sends();
     }
     for (std::size_t k = 0; k < n; ++k) {
-      take_back(places_.messages, static_cast<int>(k), heard[2 * k] - counts_[k].got_messages);
-      take_back(places_.exchanges, static_cast<int>(k), heard[2 * k + 1] - counts_[k].got_exchanges);
+      receive_rest(process_.messages, static_cast<int>(k), heard[2 * k] - counts_[k].got_messages);
+      receive_rest(process_.exchanges, static_cast<int>(k), heard[2 * k + 1] - counts_[k].got_exchanges);
     }
     for (Source& source : sources_) wait(source.request);
     for (Expected& e : expected_) wait(e.request);
@@ -416,9 +416,9 @@ class MpiTransport : public Transport {
         for (MPI_Request& r : out.requests) wait(r);
   }
 
-  void take_back(MPI_Comm comm, int from, std::int64_t messages) {
+  void receive_rest(MPI_Comm comm, int from, std::int64_t messages) {
     std::vector<std::byte> room;
-    Backoff backoff(places_.crowded);
+    Backoff backoff(process_.crowded);
     while (messages > 0) {
       int found = 0, size = 0;
       MPI_Message handle;
@@ -439,12 +439,12 @@ class MpiTransport : public Transport {
   }
 
   void wait(MPI_Request& request) {
-    Backoff backoff(places_.crowded);
+    Backoff backoff(process_.crowded);
     for (int done = 0; !done; backoff.pause()) MPI_Test(&request, &done, MPI_STATUS_IGNORE);
   }
 
-  const MpiPlaces places_;
-  std::mutex& mpi_ = *places_.mpi;
+  const MpiProcess process_;
+  std::mutex& mpi_ = *process_.mpi;
   const Program& program_;
   MessageCodec& codec_;
   std::atomic<bool> aborted_{false}, waiting_{false};
@@ -453,7 +453,7 @@ class MpiTransport : public Transport {
   std::vector<Destination> destinations_;  // per process
   std::vector<Counts> counts_;             // per process
   std::deque<Outgoing> outgoing_;
-  // Of the collective under way.
+  // Of the collective in progress.
   std::deque<Outgoing> exchanged_;
   std::vector<Expected> expected_;
   std::vector<std::byte> scratch_;
@@ -466,8 +466,8 @@ class MpiTransport : public Transport {
 
 }  // namespace
 
-std::unique_ptr<Transport> make_mpi_transport(const MpiPlaces& places, const Program& program, MessageCodec& codec) {
-  return std::make_unique<MpiTransport>(places, program, codec);
+std::unique_ptr<Transport> make_mpi_transport(const MpiProcess& process, const Program& program, MessageCodec& codec) {
+  return std::make_unique<MpiTransport>(process, program, codec);
 }
 
 }  // namespace sluice

@@ -163,8 +163,7 @@ void collect(Transport& transport, Collective what, int group, int member, const
   if (what == Collective::scatter) transport.reduce_scatter(group, member, data, count, type);
 }
 
-// `count` elements, or slices of so many a member. Twice in a row, so that the second finds what
-// the first left.
+// `count` elements, or slices of so many a member. Twice in a row, so that the second finds what the first left.
 template <class T>
 void expect_same_as_threads(Collective what, std::size_t count, int group) {
   const Program program = replicas(job->size());

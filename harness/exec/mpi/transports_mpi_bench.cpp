@@ -1,13 +1,11 @@
-// What the transports cost: a message of so many bytes there and back, on threads and over MPI,
-// with beside each, in the same run, what it could cost at best: a pointer handed from thread to
-// thread and back through two atomics, and the same bytes by MPI_Send and MPI_Recv between the same
-// processes.
+// What the transports cost: a message of so many bytes there and back, on threads and over MPI, with beside each, in
+// the same run, what it could cost at best: a pointer handed from thread to thread and back through two atomics, and
+// the same bytes by MPI_Send and MPI_Recv between the same processes.
 //
-//   mpirun -n 2 build/exec_mpi_bench --benchmark_enable_random_interleaving=true
+//   mpirun -n 2 build/mpi_mpi_bench --benchmark_enable_random_interleaving=true
 //          --benchmark_repetitions=10 --benchmark_report_aggregates_only=true
 //
-// Every process measures the same number of trips; the first one reports. MPI's own are `raw_mpi`,
-// ours `mpi`.
+// Every process measures the same number of trips; the first one reports. MPI's own are `raw_mpi`, ours `mpi`.
 //
 // The last lines are the ratios that matter: the quickest of ours over the quickest raw and median
 // over median, and whether both are over 1.10 from 64 KiB on. A transport is one entry of `Way`:

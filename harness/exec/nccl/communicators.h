@@ -1,17 +1,15 @@
 // Which NCCL communicators a program needs, and in which order every rank makes its own.
 //
-// A channel (one sender, one receiver, first in first out) gets a communicator and a stream of its
-// own. NCCL's send is a rendezvous: the kernel waits on its stream until the receiver has posted
-// the matching receive, and what stands behind it on that stream or on that communicator waits too.
-// A Program's sends never wait. One communicator a channel restores that: a send that waits holds
-// up nothing but later sends of its own channel, which arrive later anyway; two ranks that send to
-// each other use two communicators, and neither direction blocks the other. The replicas of a stage
-// get one more, for their collectives.
+// A channel (one sender, one receiver, first in first out) gets a communicator and a stream of its own. NCCL's send is
+// a rendezvous: the kernel waits on its stream until the receiver has posted the matching receive, and whatever is
+// queued behind it on that stream or on that communicator waits too. The sends of a Program never wait. One
+// communicator per channel restores that: a waiting send delays nothing but later sends of its own channel, which
+// arrive later anyway; two ranks that send to each other use two communicators, and neither direction blocks the other.
+// The replicas of a stage get one more communicator, for their collectives.
 //
-// Making a communicator, and a channel's first message, block the host until the other members do
-// the same. Every rank therefore goes through its communicators in ascending order of one common
-// list: of all that are not finished the first can always be finished, because none of its members
-// waits in another one before it (the classic order on resources).
+// Making a communicator, and the first message of a channel, block the host until the other members do the same. Every
+// rank therefore makes its communicators in ascending order of one common list: the first unfinished one can always be
+// finished, because none of its members waits for an earlier one (resource ordering against deadlock).
 #pragma once
 
 #include <cstddef>
@@ -38,9 +36,9 @@ struct CommunicatorPlan {
 
 CommunicatorPlan plan_communicators(const Program& program);
 
-// The streams of its busiest rank: one a communicator, and the one it computes on. A GPU runs at
-// most 32 side by side (CUDA_DEVICE_MAX_CONNECTIONS); of more, some share a queue, and a send that
-// waits for its receiver would hold up another channel after all.
+// The number of streams of the rank with most of them: one per communicator, and the one it computes on. A GPU runs at
+// most 32 side by side (CUDA_DEVICE_MAX_CONNECTIONS); of more, some share a queue, and a send that waits for its
+// receiver would block another channel after all.
 std::size_t most_streams(const CommunicatorPlan& plan);
 inline constexpr std::size_t kConcurrentStreams = 32;
 

@@ -1,6 +1,6 @@
-// The few calls of CUDA and NCCL that the NCCL transport makes. cuda_calls.cpp forwards them; the
-// tests' fake_devices.h carries them out on threads, with NCCL's rendezvous, so that the protocol
-// is tested where there is no GPU.
+// The few calls of CUDA and NCCL that the NCCL transport makes. torch/cuda/cuda_calls.cpp forwards them;
+// fake_devices.h, for tests, carries them out on threads, with NCCL's rendezvous, so that the protocol is tested where
+// there is no GPU.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace sluice {
 
-using NcclId = std::array<char, 128>;  // what the members of a communicator know one another by
+using NcclId = std::array<char, 128>;  // identifies a communicator among its members (ncclUniqueId)
 
 struct DeviceBuffer {
   void* data = nullptr;

@@ -36,8 +36,7 @@ class MessageBuffers {
   // Enough for room_for() on the other side. May replace the payload by one that can be sent, with
   // work on the rank's compute stream.
   virtual std::vector<std::int64_t> header(const Message& message) = 0;
-  // An empty message of that form in memory of the calling rank's device, to be written on
-  // `stream`.
+  // An empty message of that form in memory of the calling rank's device, to be written on `stream`.
   virtual Message room_for(std::span<const std::int64_t> header, DeviceCalls::Stream stream) = 0;
   virtual std::vector<DeviceBuffer> buffers(const Message& message) = 0;
 };
@@ -50,10 +49,9 @@ class NcclLinks {
     int device = 0;
     DeviceCalls::Stream compute = nullptr;  // what the rank computes on
   };
-  // ids: one a communicator, the same on every process (make_ids() on one of them, then spread).
-  // Connects all ranks of this process, each on a thread of its own; returns when all are. Throws
-  // RunError: NCCL's reason, or that it took longer than `patience`, or that a rank would need too
-  // many streams.
+  // ids: one a communicator, the same on every process (make_ids() on one of them, then spread). Connects all ranks of
+  // this process, each on a thread of its own; returns when all are. Throws RunError: NCCL's reason, or that it took
+  // longer than `patience`, or that a rank would need too many streams.
   NcclLinks(CommunicatorPlan plan, std::vector<LocalRank> ranks, std::vector<NcclId> ids, DeviceCalls& calls,
             double patience_seconds = 120);
   ~NcclLinks();

@@ -42,8 +42,7 @@ struct DeviceFloats {
   }
 };
 
-// A message of one array. The receiver's room is allocated, so it needs the calling thread's
-// device.
+// A message of one array. The receiver's room is allocated, so it needs the calling thread's device.
 class FloatBuffers : public MessageBuffers {
  public:
   std::vector<std::int64_t> header(const Message& message) override {

@@ -1,6 +1,6 @@
-// A layer as three functions over ATen, not an autograd graph (design: so that weight versions,
-// stashing, the I/W split and exact memory need no special machinery). Layers hold no weights: the
-// version to use is an argument. One object per layer of a stage; used by one thread at a time.
+// A layer as three functions over ATen: forward, input gradient, weight gradient. There is no autograd graph, so weight
+// versions, stashes, split backwards and exact memory need no special machinery. Layers hold no weights: the version to
+// use is an argument. One object per layer of a stage; used by one thread at a time.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -24,25 +24,23 @@ struct ForwardMode {
   std::uint64_t seed = 0;     // of the run
   std::int64_t sequence = 0;  // number of this micro-batch in the run: dropout masks depend on
                               // (seed, layer index in the model, sequence) only, never on the stage cut
-  int micro_batches = 1;      // several at once, of equal size: `sequence` and the ones after it
-  bool recomputing = false;   // this micro-batch's second forward: running statistics have it already
+  int micro_batches = 1;      // this many at once, of equal size: `sequence` and the ones after it
+  bool recomputing = false;   // this micro-batch's second forward: running statistics include it already
 };
 
 class Layer {
  public:
   virtual ~Layer() = default;
-  // in: one tensor per declared input, batch dimension first. stash is null when evaluating. target
-  // is used by losses only. May write into in[0]'s storage iff the layer's StashSpec says
-  // output_is_input and `may_overwrite` (the producer does not keep its output and no other layer
-  // reads it).
+  // in: one tensor per declared input, batch dimension first. stash is null when evaluating. target is used by losses
+  // only. May write into in[0]'s storage iff the layer's StashSpec says output_is_input and `may_overwrite` (the
+  // producer does not keep its output and no other layer reads it).
   virtual at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor> weights,
                              const at::Tensor& target, const ForwardMode& mode, bool may_overwrite,
                              LayerStash* stash) = 0;
-  // dy: gradient of the output; for a loss a scalar that multiplies the loss. It may be written
-  // over when the caller's reference is the only one to it and to its storage, and it may be kept:
-  // whoever holds a buffer of his own must leave it alone until the weight gradient is done.
-  // Returns one gradient per input (undefined tensor where needs_input[i] is false). `weights`
-  // enter only here, never in weight_gradient, so a rule may pass another version than the
+  // dy: gradient of the output; for a loss a scalar that multiplies the loss. It may be overwritten when the caller's
+  // reference is the only one to it and to its storage, and it may be kept: a caller that holds the buffer must not
+  // change it until the weight gradient is done. Returns one gradient per input (undefined tensor where needs_input[i]
+  // is false). `weights` enter only here, never in weight_gradient, so a rule may pass another version than the
   // forward's.
   virtual std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor> weights,
                                                  const std::vector<bool>& needs_input, LayerStash& stash) = 0;
@@ -53,8 +51,7 @@ class Layer {
   virtual std::vector<at::Tensor> buffers() const { return {}; }
 };
 
-// input_shapes are without the batch dimension. options: dtype and device of the tensors (fp32 on
-// CPU by default).
+// input_shapes are without the batch dimension. options: dtype and device of the tensors (fp32 on CPU by default).
 std::unique_ptr<Layer> make_layer(const LayerSpec& spec, std::span<const Shape> input_shapes, int index_in_model,
                                   const at::TensorOptions& options);
 

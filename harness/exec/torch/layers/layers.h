@@ -1,5 +1,5 @@
-// One maker a layer kind; make_layer() picks. And what several kinds share. Internal to this
-// folder.
+// One make() per kind of layer, of which make_layer() calls the right one, and what several kinds share. Internal to
+// this folder.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -33,8 +33,7 @@ std::unique_ptr<Layer> make(const Flatten& spec, std::span<const Shape> input_sh
 std::unique_ptr<Layer> make(const CrossEntropyLoss& spec, std::span<const Shape> input_shapes);
 std::unique_ptr<Layer> make(const MseLoss& spec);
 
-// Whether nobody but the caller's reference sees this tensor or its storage, so that it may be
-// written over.
+// Whether the caller's reference is the only one to this tensor and to its storage, so that it may be overwritten.
 bool is_sole_owner(const at::Tensor& tensor);
 
 // x as rows of its last dimension: [batch, ..., width] -> [rows, width], a view where possible.
@@ -66,11 +65,10 @@ class WeightlessLayer : public Layer {
   void weight_gradient(std::span<LayerStash* const> stashes, std::span<const at::Tensor> gradients) override;
 };
 
-// The attention core on [batch, heads, steps, head width]: CPU tensors take torch's flash kernel,
-// others the same algorithm written in matrix products. Both return the output and the log-sum-exp
-// of every row of scores, and both backwards recompute the probabilities from that. key_ids: token
-// ids [batch, key steps] of which 0 is padding that nobody attends to, or undefined; every sample
-// has a real token.
+// The attention core on [batch, heads, steps, head width]: CPU tensors take torch's flash kernel, others the same
+// algorithm written in matrix products. Both return the output and the log-sum-exp of every row of scores, and both
+// backwards recompute the probabilities from that. key_ids: token ids [batch, key steps] of which 0 is padding that
+// nobody attends to, or undefined; every sample has a real token.
 struct AttentionCore {
   at::Tensor output, log_sum_exp;
 };

@@ -1,6 +1,5 @@
-// Multi-head attention, of a sequence to itself and to another one. The probabilities are never
-// kept: the backward computes them again from the rows' log-sum-exp (Dao et al., FlashAttention,
-// section 3).
+// Multi-head attention, of a sequence to itself and to another one. The probabilities are never kept: the backward
+// computes them again from the rows' log-sum-exp (Dao et al., FlashAttention, section 3).
 #include <cmath>
 
 #include "harness/exec/torch/layers/layers.h"

@@ -67,8 +67,7 @@ class EmbeddingLayer final : public Layer {
     return std::vector<at::Tensor>(1);  // token ids have no gradient
   }
 
-  // Adds only the rows that were read: a dense gradient of a large vocabulary would cost far more
-  // than the micro-batch.
+  // Adds only the rows that were read: a dense gradient of a large vocabulary would cost far more than the micro-batch.
   void weight_gradient(std::span<LayerStash* const> stashes, std::span<const at::Tensor> gradients) override {
     for (LayerStash* stash : stashes) {
       gradients[0].index_add_(0, stash->kept[0].reshape({-1}), as_rows(stash->kept[1]));
@@ -77,8 +76,7 @@ class EmbeddingLayer final : public Layer {
   }
 };
 
-// relu, tanh and sigmoid keep their output, from which the derivative follows; gelu keeps its
-// input.
+// relu, tanh and sigmoid keep their output, from which the derivative follows; gelu keeps its input.
 class ActivationLayer final : public WeightlessLayer {
  public:
   explicit ActivationLayer(Activation::Kind kind) : kind_(kind) {}

@@ -4,8 +4,7 @@
 namespace sluice {
 namespace {
 
-// A tensor without memory that has a shape: some of ATen's backwards ask the input for nothing
-// else.
+// A tensor without memory that has a shape: some of ATen's backwards ask the input for nothing else.
 at::Tensor shape_only(at::IntArrayRef shape, const at::TensorOptions& options) {
   return at::empty({1}, options).expand(shape);
 }
@@ -103,8 +102,7 @@ class PoolLayer final : public WeightlessLayer {
   std::array<std::int64_t, 3> image_{};  // of the input; the same in every micro-batch
 };
 
-// Both normalisations get their weight gradients in the pass that computes dx, and keep only those
-// small sums until W.
+// Both normalisations get their weight gradients in the pass that computes dx, and keep only those small sums until W.
 class NormLayer : public Layer {
  public:
   void weight_gradient(std::span<LayerStash* const> stashes, std::span<const at::Tensor> gradients) override {

@@ -1,4 +1,4 @@
-// Joins, the flattening view, and the losses that end a model.
+// Layers with several inputs (sum, concatenation), the flattening view, and the losses that end a model.
 #include <ATen/core/Reduction.h>
 
 #include "harness/exec/torch/layers/layers.h"

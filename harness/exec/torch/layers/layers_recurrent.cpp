@@ -1,5 +1,4 @@
-// LSTM, one step and a whole sequence, written out over time. Gates stand side by side in torch's
-// order i, f, g, o:
+// LSTM, one step and a whole sequence, written out over time. Gates stand side by side in torch's order i, f, g, o:
 //   z = x W_ih^T + b_ih + h W_hh^T + b_hh,   i, f, o = sigmoid, g = tanh
 //   c' = f c + i g,                          h' = o tanh c'
 // The backward writes the gradients of z over the gates, so W needs no memory of its own.
@@ -28,9 +27,8 @@ void activate(const at::Tensor& z) {
   z.narrow(1, 3 * hidden, hidden).sigmoid_();
 }
 
-// One step back. gates: overwritten by dz. cell: c'. previous_cell: undefined for zeros. dh, dc:
-// gradients of h' and c' (dc may be undefined for zero). real: 0 where the step is padding; may be
-// undefined. Returns the gradient of c.
+// One step back. gates: overwritten by dz. cell: c'. previous_cell: undefined for zeros. dh, dc: gradients of h' and c'
+// (dc may be undefined for zero). real: 0 where the step is padding; may be undefined. Returns the gradient of c.
 at::Tensor step_back(const at::Tensor& gates, const at::Tensor& cell, const at::Tensor& previous_cell,
                      const at::Tensor& dh, const at::Tensor& dc, const at::Tensor& real = {}) {
   const Gates gate(gates);

@@ -12,7 +12,7 @@ namespace sluice {
 
 namespace {
 
-// One that can be sent from where it is: dense memory, in whatever order of its dimensions.
+// The tensor, or a copy, in memory without gaps, which can be sent from where it lies; in any order of its dimensions.
 at::Tensor dense(const at::Tensor& tensor) {
   if (tensor.defined() && !tensor.is_cpu()) return dense(tensor.cpu());
   if (!tensor.defined() || tensor.is_non_overlapping_and_dense()) return tensor;

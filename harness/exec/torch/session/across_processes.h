@@ -1,6 +1,6 @@
-// Tensors on their way to another process: as messages of a program (TensorCodec) and, between
-// runs, as what an evaluation or a checkpoint needs. They arrive with the strides they had, because
-// kernels add up in another order over another layout.
+// Tensors that are sent to another process: in the messages of a program (TensorCodec) and, between runs, for an
+// evaluation or a checkpoint. They arrive with the strides they had, because kernels add in another order over another
+// layout.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,10 +13,10 @@
 
 namespace sluice {
 
-// Of messages whose payload is a TensorMessage.
+// For messages whose payload is a TensorMessage.
 class TensorCodec : public MessageCodec {
  public:
-  MemoryCounters* receiver = nullptr;  // whose buffers arriving messages are
+  MemoryCounters* receiver = nullptr;  // of the rank for which received messages count as buffers
   Encoded encode(Message& message) override;
   Message make_room(std::span<const std::byte> header, std::vector<std::span<std::byte>>& parts) override;
 };

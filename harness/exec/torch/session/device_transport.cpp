@@ -12,7 +12,7 @@ namespace sluice {
 
 namespace {
 
-// The replicas of a stage. What a member publishes is read by the others between two meetings.
+// The replicas of a stage. The others read what a member publishes between two barriers.
 class Group {
  public:
   struct Member {
@@ -23,7 +23,7 @@ class Group {
 
   std::vector<Member> members;
 
-  void meet() {
+  void barrier() {
     std::unique_lock lock(mutex_);
     if (aborted_) throw TransportAborted();
     const int round = round_;
@@ -122,8 +122,8 @@ class DeviceThreadTransport : public Transport {
     return sum;
   }
 
-  // Calls work with part_of(k) of every member k's data, behind everything that they have queued so
-  // far, and lets them go on behind it.
+  // Calls work with part_of(k) of every member k's data, queued behind everything that the members have queued so far;
+  // what they queue afterwards comes behind it.
   void on_all_members(int group, int member, void* data, const auto& work, const auto& part_of) {
     const c10::InferenceMode no_autograd;
     Group& g = *groups_[static_cast<std::size_t>(group)];
@@ -131,7 +131,7 @@ class DeviceThreadTransport : public Transport {
     RankDevice& here = device(group, own);
     g.members[own].data = data;
     g.members[own].ready = here.record();
-    g.meet();
+    g.barrier();
     std::vector<at::Tensor> parts;
     for (std::size_t k = 0; k < g.members.size(); ++k) {
       here.wait(g.members[k].ready);
@@ -139,7 +139,7 @@ class DeviceThreadTransport : public Transport {
     }
     work(parts);
     g.members[own].done = here.record();
-    g.meet();
+    g.barrier();
     for (const Group::Member& other : g.members) here.wait(other.done);
   }
 

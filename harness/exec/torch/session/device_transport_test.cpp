@@ -109,15 +109,15 @@ TEST(GpuMemory, CountsWhatTheAllocatorTellsUnderTheScopeOfTheThread) {
     const MemoryScope scope(counters, MemoryKind::buffers);
     note_gpu_allocation(&b, 30);
   }
-  EXPECT_EQ(counters->peak().weights, 100);
-  EXPECT_EQ(counters->peak().total(), 130);
+  EXPECT_EQ(counters->peak().weights, Bytes(100));
+  EXPECT_EQ(counters->peak().total(), Bytes(130));
   note_gpu_release(&b);
   counters->reset_peak();
-  EXPECT_EQ(counters->peak().total(), 100);
+  EXPECT_EQ(counters->peak().total(), Bytes(100));
   note_gpu_release(&a);
   note_gpu_release(&a);  // unknown by now: nothing happens
   counters->reset_peak();
-  EXPECT_EQ(counters->peak().total(), 0);
+  EXPECT_EQ(counters->peak().total(), Bytes(0));
 }
 
 TEST(GpuMemory, IsNotCountedByARankOfTheCpu) {
@@ -125,7 +125,7 @@ TEST(GpuMemory, IsNotCountedByARankOfTheCpu) {
   int block = 0;
   const MemoryScope scope(counters, MemoryKind::weights);
   note_gpu_allocation(&block, 100);
-  EXPECT_EQ(counters->peak().total(), 0);
+  EXPECT_EQ(counters->peak().total(), Bytes(0));
   note_gpu_release(&block);
 }
 

@@ -1,6 +1,5 @@
-// Sessions whose ranks talk over NCCL, here one made of threads (exec/nccl/fake_devices.h) between
-// devices that are the CPU: what workers hand it can be sent from device to device, and they train
-// to the bits that ranks on threads do.
+// Sessions whose ranks talk over NCCL, here one made of threads (exec/nccl/fake_devices.h) between devices that are the
+// CPU: what workers hand it can be sent from device to device, and they train to the bits that ranks on threads do.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 

@@ -1,5 +1,5 @@
-// Measures a model's cost graph on this machine: each layer alone, on one thread or one GPU, as its
-// stage would run it.
+// Measures the cost graph of a model on this machine: each layer alone, on one thread or one GPU, as a stage would run
+// it.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
@@ -43,7 +43,7 @@ double seconds_of(RankDevice* gpu, const std::function<void()>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// What makes two layers the same work.
+// Two layers of the same signature are the same work.
 std::string signature(const LayerSpec& spec, std::span<const Shape> inputs, const Shape& output) {
   std::string text = kind_name(spec.kind) + to_text(output);
   for (const Shape& shape : inputs) text += to_text(shape);

@@ -65,8 +65,7 @@ struct Block {
   MemoryKind kind;
 };
 
-// The context of a DataPtr is its data (oneDNN's raw_allocate insists); the header stands before
-// it.
+// The context of a DataPtr is its data (oneDNN's raw_allocate insists); the header stands before it.
 Block* block_of(void* data) { return reinterpret_cast<Block*>(static_cast<char*>(data) - kHeader); }
 
 void free_data(void* data) {

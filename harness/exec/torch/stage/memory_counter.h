@@ -1,8 +1,8 @@
-// Counted allocations: every tensor's bytes belong to a rank and a kind, taken from the scope in
-// which it was allocated, so that "peak memory of rank 2, of which activations" is measured and not
-// estimated. Works by putting a header before each CPU allocation, and by following torch's own
-// allocator on a GPU; the count is of bytes asked for. A rank's counters count the memory of the
-// kind of device it computes on: staging buffers on the host of a GPU are not its peak.
+// Counted allocations: the bytes of every tensor belong to a rank and a kind, given by the scope in which it was
+// allocated, so that the peak memory of a rank and its split by kind are measured and not estimated. A header stands
+// before each allocation on the CPU; on a GPU, torch's own allocator reports what it does. What is counted are the
+// bytes asked for. The counters of a rank count memory of the kind of device that it computes on: staging buffers on
+// the host of a GPU are not part of its peak.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,10 +17,9 @@ namespace sluice {
 
 enum class MemoryKind : std::uint8_t { weights, versions, gradients, optimizer, activations, buffers };
 
-// The counts of one rank. Besides the peak of everything, the peak of what is resident (all kinds
-// but buffers) is kept, because that is what a schedule decides and a prediction can be held
-// against. Made by new_counters() and kept for the life of the process: a tensor may outlive the
-// session that made it.
+// The counts of one rank. Besides the peak of everything, the peak of what is resident (all kinds but buffers) is kept,
+// because that is what a schedule decides and a prediction can be compared with. Made by new_counters() and kept for
+// the life of the process: a tensor may outlive the session that made it.
 class MemoryCounters {
  public:
   explicit MemoryCounters(bool of_gpu = false) : of_gpu_(of_gpu) {}
@@ -43,9 +42,8 @@ class MemoryCounters {
 void install_counting_allocator();
 MemoryCounters* new_counters(bool of_gpu = false);
 
-// What a GPU's allocator did, told by whoever follows it: an allocation by this thread, and one
-// that it can give away again (not when it is asked to free, but when all streams are done with
-// it).
+// Reports of a GPU's allocator: an allocation by this thread, and the end of one (not when it is asked to free, but
+// when all streams are done with the memory).
 void note_gpu_allocation(const void* data, std::int64_t bytes);
 void note_gpu_release(const void* data);
 
@@ -61,8 +59,8 @@ class MemoryScope {
   MemoryKind kind_before_;
 };
 
-// Moves the storage of a tensor to another rank or kind (a message that changes hands, a version
-// that grows old).
+// Counts the storage of a tensor for another rank or kind from now on (a received message, a version that is no longer
+// the newest).
 void recount(const at::Tensor& tensor, MemoryCounters* counters, MemoryKind kind);
 
 }  // namespace sluice

@@ -11,26 +11,26 @@ int slices_per_op(const StageGraph& graph, StageId stage, StageId peer) {
   return graph.micros_per_op_of(stage) / micros_per_message(graph, stage, peer);
 }
 
-Piece piece_of_message(const StageGraph& graph, StageId stage, Micro message, StageId peer) {
+MicroBatchSlice slice_of_message(const StageGraph& graph, StageId stage, Micro message, StageId peer) {
   const Micro op = op_of_message(graph, stage, message, peer);
   return {.op = op,
           .number = message.value - messages_of(graph, stage, op, peer).first,
           .of = slices_per_op(graph, stage, peer)};
 }
 
-at::Tensor rows_of(const at::Tensor& tensor, const Piece& slice) {
+at::Tensor rows_of(const at::Tensor& tensor, const MicroBatchSlice& slice) {
   if (slice.whole()) return tensor;
   const std::int64_t rows = tensor.size(0) / slice.of;
   return tensor.narrow(0, slice.number * rows, rows);
 }
 
-static std::vector<std::int64_t> whole_sizes(const at::Tensor& part, const Piece& slice) {
+static std::vector<std::int64_t> whole_sizes(const at::Tensor& part, const MicroBatchSlice& slice) {
   std::vector<std::int64_t> sizes = part.sizes().vec();
   sizes[0] *= slice.of;
   return sizes;
 }
 
-void put_rows(at::Tensor& tensor, at::Tensor part, const Piece& slice) {
+void put_rows(at::Tensor& tensor, at::Tensor part, const MicroBatchSlice& slice) {
   if (slice.whole()) {
     tensor = std::move(part);
     return;
@@ -39,7 +39,7 @@ void put_rows(at::Tensor& tensor, at::Tensor part, const Piece& slice) {
   rows_of(tensor, slice).copy_(part);
 }
 
-void add_rows(at::Tensor& sum, at::Tensor part, const Piece& slice) {
+void add_rows(at::Tensor& sum, at::Tensor part, const MicroBatchSlice& slice) {
   if (slice.whole()) {
     sum = sum.defined() ? sum.add(part) : std::move(part);
     return;

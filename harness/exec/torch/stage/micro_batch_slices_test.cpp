@@ -17,27 +17,27 @@ at::Tensor rows(std::int64_t first, std::int64_t count) {
   return at::arange(first, first + count, at::kDouble).view({count, 1});
 }
 
-TEST(PieceTest, IsTheMessagesPlaceInTheOpsOfBothEnds) {
-  const Piece made = piece_of_message(graph(), StageId(0), Micro(3), StageId(1));
+TEST(MicroBatchSlices, IsTheMessagesPlaceInTheOpsOfBothEnds) {
+  const MicroBatchSlice made = slice_of_message(graph(), StageId(0), Micro(3), StageId(1));
   EXPECT_EQ(made.op, Micro(1));
   EXPECT_EQ(made.number, 1);
   EXPECT_EQ(made.of, 2);
-  const Piece taken = piece_of_message(graph(), StageId(1), Micro(3), StageId(0));
+  const MicroBatchSlice taken = slice_of_message(graph(), StageId(1), Micro(3), StageId(0));
   EXPECT_EQ(taken.op, Micro(1));
   EXPECT_EQ(taken.number, 0);
   EXPECT_EQ(taken.of, 3);
   EXPECT_EQ(slices_per_op(graph(), StageId(1), StageId(2)), 6);
-  EXPECT_TRUE(piece_of_message(graph(), StageId(2), Micro(5), StageId(1)).whole());
+  EXPECT_TRUE(slice_of_message(graph(), StageId(2), Micro(5), StageId(1)).whole());
   EXPECT_EQ(slices_per_op(chain(2), StageId(0), StageId(1)), 1);
 }
 
-TEST(PieceTest, RowsGoThroughMessagesFromOneGroupingToAnother) {
+TEST(MicroBatchSlices, RowsGoThroughMessagesFromOneGroupingToAnother) {
   // 12 micro-batches of 2 samples.
   const StageGraph g = graph();
   std::vector<at::Tensor> taken(2);
   for (Micro m(5); m.value >= 0; --m.value) {  // in any order
-    const Piece from = piece_of_message(g, StageId(0), m, StageId(1));
-    const Piece to = piece_of_message(g, StageId(1), m, StageId(0));
+    const MicroBatchSlice from = slice_of_message(g, StageId(0), m, StageId(1));
+    const MicroBatchSlice to = slice_of_message(g, StageId(1), m, StageId(0));
     const at::Tensor made = rows(8 * from.op.value, 8);
     put_rows(taken[to.op.index()], rows_of(made, from), to);
   }
@@ -45,7 +45,7 @@ TEST(PieceTest, RowsGoThroughMessagesFromOneGroupingToAnother) {
   EXPECT_TRUE(at::equal(taken[1], rows(12, 12)));
 }
 
-TEST(PieceTest, GradientsOfReadersThatCutThemDifferentlyAddUp) {
+TEST(MicroBatchSlices, GradientsOfReadersThatCutThemDifferentlyAddUp) {
   at::Tensor sum;
   add_rows(sum, rows(10, 2), {.op = Micro(0), .number = 1, .of = 2});
   EXPECT_TRUE(at::equal(sum, at::tensor({0.0, 0.0, 10.0, 11.0}).view({4, 1})));
@@ -54,7 +54,7 @@ TEST(PieceTest, GradientsOfReadersThatCutThemDifferentlyAddUp) {
   EXPECT_TRUE(at::equal(sum, at::tensor({21.0, 23.0, 13.0, 15.0}).view({4, 1})));
 }
 
-TEST(PieceTest, AddingLeavesATensorAloneThatOthersHold) {
+TEST(MicroBatchSlices, AddingLeavesATensorAloneThatOthersHold) {
   const at::Tensor whole = rows(0, 4);
   at::Tensor sum = whole;
   add_rows(sum, rows(1, 2), {.op = Micro(0), .number = 0, .of = 2});

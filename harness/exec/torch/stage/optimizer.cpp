@@ -59,8 +59,8 @@ void Optimizer::sgd(at::Tensor& to, const at::Tensor& from, const at::Tensor& gr
   } else {
     first_.mul_(mu).add_(g, 1 - spec_.dampening);
   }
-  // SpecTrain's and PipeOptim's codes: the last gradient, already in the buffer, once more, without
-  // its weight decay.
+  // As in the released programs of SpecTrain and PipeOptim: the last gradient, which is in the buffer already, is added
+  // once more, without its weight decay.
   const double again = spec_.momentum_ema ? 1 - mu : 1 - spec_.dampening;
   if (at::Tensor& d = kept(Delta::state_plus_gradient); d.defined())
     at::mul_out(d, first_, at::scalar_tensor(mu, options_)).add_(gradient, again);
@@ -101,7 +101,7 @@ void Optimizer::adaptive(at::Tensor& to, const at::Tensor& from, const at::Tenso
     start = &to;
   }
   if (at::Tensor& d = kept(Delta::state); d.defined()) {
-    // Kept, so that a prediction costs one pass and no square roots.
+    // Kept as a tensor, so that a prediction costs one pass and no square roots.
     at::div_out(d, numerator, denominator.mul_(correction1));
     at::add_out(to, *start, d, -rate);
     if (decayed.defined()) d.add_(decayed, spec_.weight_decay);

@@ -1,6 +1,16 @@
-// One update rule over flat tensors, and the direction of its last step for weight prediction.
-// Formulas: specs/async_systems.md section 4; torch's conventions for the order of weight decay,
-// momentum and bias correction.
+// Optimizer: an update rule over flat tensors, and the direction of its last step for weight prediction. With the
+// gradient g, the weights w and the learning rate r, in torch's order of weight decay, momentum and bias correction:
+//
+//   sgd      g += decay w; v = mu v + (1 - dampening) g;       w -= r v (no momentum: r g; Nesterov: r (g + mu v))
+//   adam     g += decay w; m = b1 m + (1 - b1) g; s = b2 s + (1 - b2) g^2;
+//            w -= r (m / (1 - b1^t)) / (sqrt(s / (1 - b2^t)) + epsilon)
+//   adamw    as adam, but with w -= r decay w before the step instead of decay in g
+//   rmsprop  g += decay w; s = alpha s + (1 - alpha) g^2;      w -= r g / (sqrt(s) + epsilon)
+//
+// Delta, what predictions multiply by the rate (WeightRule::Delta):
+//   state                what the step subtracted over r, without AdamW's decay unless the rule includes it
+//   state_plus_gradient  sgd with momentum: mu v + (1 - dampening) g (momentum_ema: (1 - mu) g), else as state
+//   momentum_only        sgd with momentum: mu v, else as state
 #pragma once
 
 #include <ATen/ATen.h>
@@ -8,7 +18,7 @@
 #include <array>
 #include <vector>
 
-#include "harness/exec/session.h"
+#include "harness/pipeline/optimizer.h"
 #include "harness/pipeline/weight_rule.h"
 
 namespace sluice {
@@ -17,13 +27,12 @@ class Optimizer {
  public:
   Optimizer(const OptimizerSpec& spec, std::int64_t elements, const at::TensorOptions& options);
 
-  // From now on delta(kind) is there after each step. state, state_plus_gradient, momentum_only.
-  // decay_in_delta: AdamW's decoupled weight decay counts as part of it.
+  // From now on delta(kind) exists after each step. kind: state, state_plus_gradient or momentum_only. decay_in_delta:
+  // AdamW's decoupled weight decay is part of it.
   void track(WeightRule::Delta kind, bool decay_in_delta = false);
   // `to` may be `from` (in place).
   void step(at::Tensor& to, const at::Tensor& from, const at::Tensor& gradient, double learning_rate);
-  // What the last step subtracted over the learning rate, without decoupled weight decay; or a
-  // released code's form of it. Meaningless before the first step.
+  // The direction of the last step, as above. Meaningless before the first step.
   const at::Tensor& delta(WeightRule::Delta kind) const;
   std::int64_t steps() const { return steps_; }
 
@@ -33,7 +42,7 @@ class Optimizer {
 
  private:
   bool has_momentum() const { return spec_.kind == OptimizerSpec::Kind::sgd && spec_.momentum > 0; }
-  // The released codes differ from the plain form with a momentum buffer only.
+  // The kinds differ only where there is a momentum buffer.
   WeightRule::Delta effective(WeightRule::Delta kind) const;
   at::Tensor& kept(WeightRule::Delta kind) { return deltas_[static_cast<std::size_t>(kind)]; }
   void sgd(at::Tensor& to, const at::Tensor& from, const at::Tensor& gradient, double rate);

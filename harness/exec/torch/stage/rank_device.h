@@ -26,8 +26,8 @@ class RankDevice : public DeviceClock {
   virtual void wait(const Event& event) = 0;    // the stream does; an empty event is no wait
   virtual bool passed(const Event& event) = 0;  // asked by the host
   virtual void wait_on_host(const Event& event) = 0;
-  // Copies that are queued: from memory of the host that must not be written afterwards, and into memory of the host that
-  // holds the values once an event recorded behind the copy has passed.
+  // Copies that are queued: from memory of the host that must not be written afterwards, and into memory of the host
+  // that holds the values once an event recorded behind the copy has passed.
   virtual at::Tensor from_host(const at::Tensor& tensor) = 0;
   virtual at::Tensor to_host(const at::Tensor& tensor) = 0;
   // A tensor made on another stream is used on this one: its memory must not be reused before that use is over, whoever

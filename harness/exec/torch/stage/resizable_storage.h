@@ -1,7 +1,7 @@
-// A flat tensor over a stage's parameters whose memory comes and goes while the tensor and its
-// views stay: the gathered weights and the unreduced gradients of a sharded stage. Making the views
-// costs more than a small stage's forward, so they are made once; allocating swaps the storage's
-// memory under them, as PyTorch's FSDP does.
+// ResizableStorage: a flat tensor over the parameters of a stage whose memory is allocated and released while the
+// tensor and its views stay: the gathered weights and the unreduced gradients of a sharded stage. Making the views
+// costs more than the forward of a small stage, so they are made once; allocating swaps the memory of the storage below
+// them, as PyTorch's FSDP does.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -20,8 +20,8 @@ class ResizableStorage {
   ResizableStorage(std::int64_t elements, const at::TensorOptions& options,
                    const std::function<std::vector<at::Tensor>(const at::Tensor&)>& views_of);
 
-  void allocate(MemoryCounters* counters,
-                MemoryKind kind);  // uninitialised; nothing if it is there
+  // Uninitialised memory. Does nothing where there is memory already.
+  void allocate(MemoryCounters* counters, MemoryKind kind);
   void release();
   bool allocated() const { return allocated_; }
   const at::Tensor& flat() const { return flat_; }

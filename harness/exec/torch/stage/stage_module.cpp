@@ -1,6 +1,5 @@
-// The wiring is worked out once, in the constructor: which slot each layer reads and writes, when a
-// value is last read, who may write over its input, where gradients are needed. A micro-batch is
-// then a plain loop.
+// The constructor works out once which slot each layer reads and writes, when a value is last read, which layer may
+// overwrite its input, and where gradients are needed. A micro-batch is then a plain loop over the layers.
 #include "harness/exec/torch/stage/stage_module.h"
 
 #include <algorithm>

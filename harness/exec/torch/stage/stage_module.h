@@ -1,6 +1,5 @@
-// StageModule: the layers of one stage, wired as the model's graph says, run as forward, input
-// gradient and weight gradient with an explicit stash. No weights inside: the caller passes a
-// version.
+// StageModule: the layers of one stage, connected as in the model's graph, run as forward, input gradient and weight
+// gradient with an explicit stash. It holds no weights: the caller passes the version to use.
 #pragma once
 
 #include <memory>
@@ -18,7 +17,7 @@ struct StageStashTensors {
 
 class StageModule {
  public:
-  // layers: ascending indices into model.layers. `receives` and `sends` as in core's interfaces().
+  // layers: ascending indices into model.layers. `receives` and `sends` as by interfaces() (harness/model/model.h).
   StageModule(const ModelGraph& model, std::vector<int> layers, const StageInterface& interface,
               const at::TensorOptions& options);
   ~StageModule();
@@ -27,16 +26,14 @@ class StageModule {
   // All parameters of the stage in order of layers, then of parameters(layer).
   const std::vector<ParameterSpec>& parameters() const;
 
-  // received: one tensor per interface.receives. Returns one per interface.sends; if the stage
-  // holds the loss, `loss` is set to its scalar. stash null: evaluation. prediction (optional): the
-  // loss's input.
+  // received: one tensor per interface.receives. Returns one per interface.sends; if the stage holds the loss, `loss`
+  // is set to its scalar. stash null: evaluation. prediction (optional): the loss's input.
   std::vector<at::Tensor> forward(std::span<const at::Tensor> received, std::span<const at::Tensor> weights,
                                   const at::Tensor& target, const ForwardMode& mode, StageStashTensors* stash,
                                   at::Tensor* loss, at::Tensor* prediction = nullptr);
 
-  // sent_gradients: one per interface.sends (empty on the loss stage). loss_scale multiplies the
-  // loss gradient (1 / number of micro-batches). Returns one per interface.receives, undefined for
-  // model inputs.
+  // sent_gradients: one per interface.sends (empty on the loss stage). loss_scale multiplies the loss gradient (1 /
+  // number of micro-batches). Returns one per interface.receives, undefined for model inputs.
   std::vector<at::Tensor> input_gradient(std::span<const at::Tensor> sent_gradients, double loss_scale,
                                          std::span<const at::Tensor> weights, StageStashTensors& stash);
 

@@ -59,8 +59,7 @@ ModelGraph transformer() {
                      {"loss", CrossEntropyLoss{}, {9}}}};
 }
 
-// A recurrent encoder and a decoder that attends to it, with padding in both texts and a memory
-// that two layers read.
+// A recurrent encoder and a decoder that attends to it, with padding in both texts and a memory that two layers read.
 ModelGraph translator() {
   return {.name = "translator",
           .inputs = {{.shape = {5}, .is_token_ids = true}, {.shape = {4}, .is_token_ids = true}},

@@ -232,13 +232,13 @@ const at::Tensor& StageWeights::gradients_flat() { return gradient_; }
 
 void StageWeights::step(double learning_rate, double gradient_scale) {
   if (gradient_scale != 1) gradient_.mul_(gradient_scale);
-  if (!rule_.delay.empty() && rule_.anneal_updates > 0) {  // PipeMare's T1
-    const double done = static_cast<double>(optimizer_.steps()) / rule_.anneal_updates;
-    learning_rate /= std::pow(rule_.delay[stage_.index()], 1 - std::min(done, 1.0));
+  if (!rule_.pipemare.delay.empty() && rule_.pipemare.anneal_updates > 0) {  // PipeMare's T1
+    const double done = static_cast<double>(optimizer_.steps()) / rule_.pipemare.anneal_updates;
+    learning_rate /= std::pow(rule_.pipemare.delay[stage_.index()], 1 - std::min(done, 1.0));
   }
   double decay = 0;  // PipeMare's T2
   if (moving_average_.defined()) {
-    decay = std::pow(rule_.moving_average_decay, 1 / rule_.delay[stage_.index()]);
+    decay = std::pow(rule_.pipemare.moving_average_decay, 1 / rule_.pipemare.delay[stage_.index()]);
     moving_average_.mul_(decay).sub_(newest_flat(), 1 - decay);
   }
   const std::int32_t next = versions_.back().number + 1;

@@ -1,12 +1,11 @@
-// The weights of one stage on one rank: flat tensors (one a version) with a view a parameter, the
-// gradient accumulator, and the optimizer. A step writes the next version: in place when nobody
-// will read the old one again, into another buffer when somebody will. No version is ever copied:
-// keeping the old one means not overwriting it. A prediction is a tensor of its own, made in one
-// fused pass; it is no pointer switch because its values exist nowhere else.
+// StageWeights: the weights of one stage on one rank: a flat tensor per version with a view per parameter, the gradient
+// accumulator, and the optimizer. A step writes the next version: in place when no op will read the old one again, else
+// into another buffer. No version is ever copied: keeping the old one means not overwriting it. A prediction is a
+// tensor of its own, made in one fused pass.
 //
-// Of a sharded stage (core/sharding.h) a rank's versions, gradients and optimizer state are its
-// slice of the flat tensors. Layers read a gathered copy, which is there from a gather to the next
-// free, and accumulate into whole gradients, which are there until the next reduce-scatter.
+// Of a sharded stage (harness/pipeline/sharding.h) a rank's versions, gradients and optimizer state are its slice of
+// the flat tensors. Layers read a gathered copy, which exists from a gather to the next free, and accumulate into whole
+// gradients, which exist until the next reduce-scatter.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -37,20 +36,20 @@ class StageWeights {
                const OptimizerSpec& optimizer, const at::TensorOptions& options, MemoryCounters* counters,
                const Share& share = {});
 
-  // How the program uses them; once before the first begin(). Adds what prediction keeps.
+  // The rule of the programs to come; once before the first begin(). Allocates the tensors that prediction keeps.
   void follow(const WeightRule& rule, StageId stage);
-  // How often a program reads each version (counted from its start) and each predicted tensor.
-  // Versions that the next run still reads count as read once more.
+  // How often a program reads each version (counted from its start) and each predicted tensor. Versions that the next
+  // run still reads (retained versions) count as read once more.
   struct Uses {
     std::map<std::int32_t, int> versions;
     std::vector<int> predictions;
   };
   // Starts an iteration of a program: the newest version becomes version 0.
   void begin(const Uses& uses);
-  // What a compute instruction reads; a prediction is made on first use. Throws logic_error if it
-  // is gone, or not gathered. learning_rate: the current one, for predictions.
+  // The weights that a compute instruction reads, a view per parameter; a prediction is made when it is first read.
+  // Throws logic_error if the version is gone, or not gathered. learning_rate: the current one, for predictions.
   std::span<const at::Tensor> read(const Instruction& op, double learning_rate);
-  void used(const Instruction& op);                                        // the read is over
+  void used(const Instruction& op);                                        // its read is over
   const at::Tensor& newest_flat() const { return versions_.back().flat; }  // or the slice of it
   std::int32_t newest_version() const { return versions_.back().number; }  // over the session
   // A view of every parameter in a flat tensor of the whole stage.
@@ -61,12 +60,12 @@ class StageWeights {
   std::span<const at::Tensor> gradients();
   const at::Tensor& gradients_flat();
 
-  // Of a sharded stage. Memory for all slices of the newest weights, the own one filled in; counts
-  // as gathered from now on.
+  // Of a sharded stage. Memory for all slices of the newest weights, the own one filled in; they count as gathered from
+  // now on.
   const at::Tensor& begin_gather();
   void free_gathered();
-  // All slices of the gradients accumulated since the last reduce-scatter; end_ gives their memory
-  // back. add_reduced: the own slice's sum over the members.
+  // All slices of the gradients accumulated since the last reduce-scatter; end_reduce_scatter releases their memory.
+  // add_reduced: the sum of the own slice over the members.
   const at::Tensor& begin_reduce_scatter();
   void end_reduce_scatter();
   void add_reduced(const at::Tensor& sum);
@@ -74,8 +73,8 @@ class StageWeights {
   // gradient_scale multiplies the gradient first.
   void step(double learning_rate, double gradient_scale = 1);
 
-  // Checkpoints: every tensor that outlives a run (old versions that the next run reads included),
-  // in a fixed order, and the numbers that go with them.
+  // For checkpoints: every tensor that outlives a run (retained versions included), in a fixed order, and the numbers
+  // that belong to them.
   struct State {
     std::vector<at::Tensor> tensors;
     std::vector<std::int64_t> numbers;
@@ -92,7 +91,7 @@ class StageWeights {
     std::vector<at::Tensor> views;
   };
   Version make_version() const;
-  Version take_buffer(MemoryKind kind);  // from those nobody reads any more, or a new one
+  Version take_buffer(MemoryKind kind);  // one that no op reads any more, or a new one
   bool sharded() const { return share_.members > 1; }
   std::int64_t slice() const;                          // elements of versions_, gradient_
   at::Tensor own_slice(const at::Tensor& all) const;   // of a tensor with all slices
@@ -109,7 +108,7 @@ class StageWeights {
   MemoryCounters* counters_;
   std::vector<Version> versions_;     // ascending, numbered over the session; the newest is last
   std::vector<Version> predictions_;  // by id of the program; no tensor: not made, or gone
-  std::vector<Version> spare_;        // buffers nobody reads any more
+  std::vector<Version> spare_;        // buffers that no op reads any more
   std::int32_t base_ = 0;             // the version the program calls 0
   std::map<std::int32_t, int> uses_;  // by number over the session
   at::Tensor gradient_;

@@ -1,7 +1,10 @@
-// TorchWorker: the stages of one rank, as the executor's Worker: looks up the weight version an
-// instruction names, runs the stage module, and hands tensors on. Tensors that change ranks change
-// owners: what the sender still needs is copied, as on any transport, so that a rank's counted
-// memory is its own.
+// TorchWorker: the stages of one rank, as the executor's Worker. It looks up the weight version that an instruction
+// names, runs the stage's layers, and makes messages of what other ranks need. A tensor that goes to another rank
+// belongs to that rank from then on; what the sender still needs it copies, so that the counted memory of a rank is its
+// own.
+//
+// In several files: stage_worker.cpp (set-up, dispatch, losses, steps), _compute.cpp (forward, input and weight
+// gradients), _messages.cpp (between stages), _collectives.cpp (between the replicas of a stage).
 #pragma once
 
 #include <deque>
@@ -9,33 +12,19 @@
 #include <memory>
 #include <vector>
 
-#include "harness/exec/executor.h"
 #include "harness/exec/session.h"
 #include "harness/exec/torch/stage/memory_counter.h"
 #include "harness/exec/torch/stage/micro_batch_slices.h"
 #include "harness/exec/torch/stage/rank_device.h"
+#include "harness/exec/torch/stage/run_context.h"
 #include "harness/exec/torch/stage/stage_module.h"
 #include "harness/exec/torch/stage/stage_weights.h"
 #include "harness/exec/torch/stage/tensor_message.h"
+#include "harness/exec/worker.h"
 
 namespace sluice {
 
-// What all ranks of a session share while a program runs. Read-only then.
-struct RunContext {
-  const SessionSpec* spec = nullptr;
-  at::TensorOptions options;  // dtype of features, weights, activations
-  const RunRequest* request = nullptr;
-  const Program* program = nullptr;
-  std::int64_t first_update = 0;                     // updates done before this run
-  at::Tensor synthetic_features, synthetic_targets;  // where there is no feed
-};
-
-// The values of model input `input` (or the targets) of samples as a tensor [n, ...].
-at::Tensor load_input(const RunContext& context, bool train, std::size_t input, std::span<const std::int64_t> indices);
-at::Tensor load_targets(const RunContext& context, bool train, std::span<const std::int64_t> indices);
-
-// A copy of a stage's newest weights (flat; of a sharded stage this rank's slice) and running
-// statistics.
+// A copy of a stage's newest weights (flat; of a sharded stage this rank's slice) and running statistics.
 struct StageSnapshot {
   at::Tensor weights;
   std::vector<at::Tensor> buffers;
@@ -43,7 +32,7 @@ struct StageSnapshot {
 
 class TorchWorker : public Worker {
  public:
-  // stages: the ones this rank holds, or runs the W of (Placement::weight_gradient_ranks).
+  // stages: those that this rank holds, or whose weight gradients it computes (Placement::weight_gradient_ranks).
   // interfaces, placement: of all stages. device: null on the CPU.
   TorchWorker(Rank rank, const RunContext& context, std::vector<StageId> stages, const Placement& placement,
               const std::vector<StageInterface>& interfaces,
@@ -69,82 +58,94 @@ class TorchWorker : public Worker {
   StageWeights& weights(StageId stage) { return *state(stage).weights; }
   MemoryCounters* counters() const { return counters_; }
   const std::vector<double>& losses() const { return losses_; }  // per update of the run: this rank's part
-  // Per update: of how many micro-batches that is the sum; of how many it must be, over all ranks.
+  // Per update: how many micro-batches are in this rank's losses(); how many must be in those of all ranks.
   const std::vector<int>& loss_parts() const { return loss_parts_; }
   int micros_of_update(std::size_t update) const;
-  // keep_weights: the flat weights (of a sharded stage this rank's slice) after each step of the
-  // run
+  // With RunRequest::keep_weights: the flat weights (of a sharded stage this rank's slice) after each step of the run.
   const std::vector<std::vector<double>>& kept_weights(StageId stage) { return state(stage).kept; }
   const std::vector<StageSnapshot>& snapshots(StageId stage) { return state(stage).snapshots; }
 
  private:
-  // What one op of a stage takes, a micro-batch or several at once, on its way through the stage.
+  // The tensors of one op's micro-batches on their way through a stage. An op takes one micro-batch or several at once.
   struct Slot {
     std::vector<at::Tensor> received;          // per interface.receives
-    std::vector<at::Tensor> outputs;           // per interface.sends, until handed out
+    std::vector<at::Tensor> outputs;           // per interface.sends, until the last message is made of it
     std::vector<int> outputs_left;             // messages still to be made of them
-    std::vector<at::Tensor> output_gradients;  // per interface.sends, summed as they come
-    std::vector<at::Tensor> input_gradients;   // per interface.receives, until handed out
+    std::vector<at::Tensor> output_gradients;  // per interface.sends, summed as they arrive
+    std::vector<at::Tensor> input_gradients;   // per interface.receives, until the last message is made of it
     std::vector<int> input_gradients_left;     // messages still to be made of them
     StageStashTensors stash;
-    std::vector<at::Tensor> data;  // of what the stash keeps, the feed's, until I
+    std::vector<at::Tensor> data;  // those tensors of the stash that are the data feed's, until the input gradient
   };
-  struct Edge {                           // what crosses between this stage and another
-    std::vector<std::size_t> own, other;  // places in this stage's list and in the other's
+  // The tensors that cross between this stage and another one.
+  struct Edge {
+    std::vector<std::size_t> own, other;  // their places in this stage's list of sends or receives, and in the other's
   };
   struct State {
     StageId id;
     StageInterface interface;
     std::unique_ptr<StageModule> module;
-    std::unique_ptr<StageWeights> weights;
-    std::map<StageId, Edge> to, from;  // successors: sends -> their receives; predecessors
-    std::vector<int> readers;          // per interface.sends: messages that an op makes of it
-    std::vector<int> givers;           // per interface.receives: messages of its gradient
+    std::unique_ptr<StageWeights> weights;  // null on a rank that computes only the stage's weight gradients
+    std::map<StageId, Edge> successors, predecessors;
+    std::vector<int> messages_per_output;          // per interface.sends: how many messages one op makes of it
+    std::vector<int> messages_per_input_gradient;  // per interface.receives: likewise of its gradient
     bool has_loss = false;
-    std::vector<Slot> slots;
-    StageWeights::Uses uses;  // of its weights by the program
-    // keep_weights, snapshots: of the run
-    std::vector<std::vector<double>> kept;
-    std::vector<StageSnapshot> snapshots;
-    // Batched weight gradients: I done; W at the update, or of a split backward with the last of
-    // the W that stand next to each other.
+    std::vector<Slot> slots;                // per op of one iteration
+    StageWeights::Uses uses;                // how the program uses the stage's weights
+    std::vector<std::vector<double>> kept;  // see kept_weights()
+    std::vector<StageSnapshot> snapshots;   // see snapshots()
+    // Batched weight gradients: stashes that wait for theirs. It is computed at the update, or, where backwards are
+    // split, with the last of the weight gradients that stand next to each other in the program.
     std::vector<StageStashTensors> pending;
-    std::vector<bool> ends_batch;  // of the stage's W, in the order of the program
+    std::vector<bool>
+        ends_batch;  // per weight gradient of the stage in the order of the program: whether it is such a last
     std::size_t next_weight_gradient = 0;
-    // Instead of `weights` on a rank that runs only the stage's W: their sum, and a view a
-    // parameter.
-    at::Tensor sum;
-    std::vector<at::Tensor> sum_views;
-    bool clear_sum = true;
+    // Instead of `weights`, where this rank computes only the stage's weight gradients: their sum, flat, and one view
+    // per parameter.
+    at::Tensor gradient_sum;
+    std::vector<at::Tensor> gradient_sum_views;
+    bool clear_gradient_sum = true;
   };
 
-  State& state(StageId stage) { return states_[place_[stage.index()]]; }
+  // Set-up.
+  void add_stage(StageId id, const Placement& placement, const std::vector<StageInterface>& interfaces,
+                 const std::vector<std::vector<at::Tensor>>& initial_weights);
+  void make_gradient_sum(State& s);
+  static Edge edge_between(const std::vector<int>& sends, const std::vector<int>& receives, bool own_is_sender);
+  static void prepare_messages(State& s, const Program& program);
+  void find_batch_ends(State& s, const Program& program) const;
+  void count_weight_uses(State& s, const Program& program) const;
+
+  State& state(StageId stage) { return states_[state_of_stage_[stage.index()]]; }
   bool holds(StageId stage, Micro micro) const;
   int micros_per_op_of(const State& s) const { return context_.program->graph.micros_per_op_of(s.id); }
-  // The messages between an op of this rank and `peer` that stay on the rank: visit(the op's piece,
-  // the piece of the peer's op).
-  template <class Visit>
-  void for_each_message_here(const State& s, Micro op, StageId peer, Visit visit);
-  void forward(State& s, const Instruction& op);
-  // The stage's forward; the loss's value where it holds the loss.
-  std::vector<at::Tensor> run_forward(State& s, const Instruction& op, bool keep_stash, at::Tensor* loss);
-  void note_loss(const State& s, int iteration, Micro op, double value);
-  void read_losses(bool all);
-  void take_over(std::vector<at::Tensor>& tensors, const RankDevice::Event& ready);
   std::int64_t update_of(const State& s, std::int32_t version) const;
   double learning_rate(std::int64_t update) const;
-  std::span<const at::Tensor> read_weights(State& s, const Instruction& op);
+
+  // Compute.
+  void forward(State& s, const Instruction& op);
+  // Runs the stage's layers forward; sets `loss` where the stage holds the loss.
+  std::vector<at::Tensor> run_forward(State& s, const Instruction& op, bool keep_stash, at::Tensor* loss);
   void input_gradient(State& s, const Instruction& op, Slot& slot);
   void weight_gradient(State& s, StageStashTensors& stash);
+  void run_pending_weight_gradients(State& s);
   std::span<const at::Tensor> gradient_views(State& s);
+  std::span<const at::Tensor> read_weights(State& s, const Instruction& op);
+  std::vector<std::int64_t> samples_of(const State& s, Micro op) const;
   void count_stash(const Slot& slot);
+  void add_loss(const State& s, int iteration, Micro op, double value);
+  void read_losses(bool all);
+
+  // Messages. visit(the slice of this stage's op, the slice of the peer's op): for every message between an op of this
+  // stage and `peer` that stays on the rank.
+  template <class Visit>
+  void for_each_local_message(const State& s, Micro op, StageId peer, Visit visit);
+  at::Tensor hand_out(at::Tensor& tensor, const MicroBatchSlice& slice, bool last_reader);
   Message take_stash(Slot& slot);
   void put_stash(Slot& slot, TensorMessage& message);
-  void run_pending(State& s);
-  std::vector<std::int64_t> samples_of(const State& s, Micro op) const;
-  at::Tensor hand_out(at::Tensor& tensor, const Piece& slice, bool last_reader);
+  void receive_on_device(std::vector<at::Tensor>& tensors, const RankDevice::Event& ready);
 
-  // A loss on its way from the GPU: read when it has arrived, so that the host need not wait.
+  // A loss on its way from the GPU, read when it has arrived, so that the host need not wait.
   struct PendingLoss {
     const State* stage = nullptr;
     int iteration = 0;
@@ -158,11 +159,11 @@ class TorchWorker : public Worker {
   RankDevice* device_;
   at::TensorOptions options_;  // the context's, on the rank's device
   std::deque<PendingLoss> pending_losses_;
-  std::deque<std::pair<at::Tensor, RankDevice::Event>> copied_;  // see take_over()
-  std::deque<RankDevice::Event> steps_;                          // that the GPU may still be at: see step()
+  std::deque<std::pair<at::Tensor, RankDevice::Event>> copied_;  // sources of copies: see receive_on_device()
+  std::deque<RankDevice::Event> steps_;                          // steps that the GPU may not have finished: see step()
   MemoryCounters* counters_;
   std::vector<State> states_;
-  std::vector<std::size_t> place_;  // stage -> index into states_
+  std::vector<std::size_t> state_of_stage_;  // stage -> index into states_
   int iteration_ = 0;
   std::vector<double> losses_;
   std::vector<int> loss_parts_;

@@ -1,5 +1,5 @@
-// What a worker's message holds, and how it crosses to another process or GPU: as blocks of memory,
-// which travel without a copy of ours, and a header that says what to make of them.
+// What a worker's message holds, and how it is sent to another process or GPU: as blocks of memory, sent from where
+// they lie, and a header that says which tensors they hold.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,21 +21,20 @@ struct TensorMessage {
   std::vector<std::int64_t> numbers;  // for the host: how many of them each layer kept (a stash)
 };
 
-// Tensors arrive with the strides they had, because kernels add up in another order over another
-// layout; and those that share memory (a stash that keeps a tensor twice, or views of one) travel
-// once and share it there too.
+// Tensors arrive with the strides they had, because kernels add in another order over another layout. Those that share
+// memory (a stash that keeps a tensor twice, or views of one) are sent once and share memory at the receiver too.
 struct TensorBlocks {
   std::vector<std::int64_t> header;
   std::vector<std::span<std::byte>> blocks;  // of the message's memory
 };
-// Replaces tensors that have gaps, where nothing else of the message is in them, by copies.
+// Replaces a tensor with gaps in its memory by a dense copy, unless other tensors of the message share that memory.
 TensorBlocks blocks_of(TensorMessage& message);
-// make_block(bytes): a tensor of bytes, for a block to arrive in. blocks: of what it made.
+// make_block(bytes): a tensor of so many bytes, for a block to be received into. blocks: the memory of these.
 std::shared_ptr<TensorMessage> message_of(std::span<const std::int64_t> header,
                                           const std::function<at::Tensor(std::int64_t)>& make_block,
                                           std::vector<std::span<std::byte>>* blocks = nullptr);
 
-// For NCCL, which sends what is on a GPU only: the header goes ahead over the host.
+// For NCCL, which sends memory of GPUs only: the header is sent before it, between the hosts.
 class TensorBuffers : public MessageBuffers {
  public:
   // Bytes of memory of the calling rank's device, to be written on the stream.

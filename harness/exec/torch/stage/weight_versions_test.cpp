@@ -1,8 +1,7 @@
-// For every kind of layer with weights: a pass reads the version that the rule says, not the one
-// that happens to be in storage. PipeDream with a stash and without one are run on the real
-// executor with the kind of layer on the middle of three stages, and replayed by hand: version
-// after version kept, batch j (from 1) forward on version max(0, j - K + k) of stage k, input
-// gradient on the same or on version j - 1. The stash's gradients are autograd's besides, at those
+// For every kind of layer with weights: a pass reads the version that the rule says, not the one that happens to be in
+// storage. PipeDream with a stash and without one are run on the real executor with the kind of layer on the middle of
+// three stages, and replayed by hand: version after version kept, batch j (from 1) forward on version max(0, j - K + k)
+// of stage k, input gradient on the same or on version j - 1. The stash's gradients are autograd's besides, at those
 // mixed versions.
 #include <gtest/gtest.h>
 #include <torch/torch.h>

@@ -1,11 +1,11 @@
-#include "harness/sim/boundary_values.h"
+#include "harness/sim/interface_values.h"
 
 #include <set>
 
 namespace sluice {
 
-BoundaryValues boundary_values(const ModelGraph& model, std::span<const Shape> shapes, std::span<const int> layers,
-                               std::int64_t samples) {
+InterfaceValues interface_values(const ModelGraph& model, std::span<const Shape> shapes, std::span<const int> layers,
+                                 std::int64_t samples) {
   const std::vector<bool> in_place = overwrites(model, layers);
   const std::set<int> own(layers.begin(), layers.end());
   // Layers whose output is the storage of their input.
@@ -38,7 +38,7 @@ BoundaryValues boundary_values(const ModelGraph& model, std::span<const Shape> s
     if (keeps.output_until_weight_gradient) until_weight_gradient.insert(storage(index));
   }
   const auto list = [&](const std::set<int>& values) {
-    std::vector<BoundaryValue> result;
+    std::vector<InterfaceValue> result;
     for (const int value : values)
       result.push_back({.layer = value,
                         .until_input_gradient = until_input_gradient.contains(storage(value)),
@@ -46,7 +46,7 @@ BoundaryValues boundary_values(const ModelGraph& model, std::span<const Shape> s
                         .bytes = output_bytes(model, shapes, value, samples)});
     return result;
   };
-  BoundaryValues result{.sent = list(sent), .received = list(received)};
+  InterfaceValues result{.sent = list(sent), .received = list(received)};
   for (const int value : until_weight_gradient) {
     if (value >= 0) continue;
     const ModelInput& input = model.inputs[static_cast<std::size_t>(-1 - value)];

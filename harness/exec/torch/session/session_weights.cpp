@@ -1,0 +1,141 @@
+// The weights of a session between runs: of one layer, and all of them to and from a checkpoint.
+#include <c10/core/InferenceMode.h>
+
+#include <cstring>
+#include <stdexcept>
+
+#include "harness/exec/bytes.h"
+#include "harness/exec/torch/session/torch_session.h"
+
+namespace sluice {
+
+std::int64_t TorchSession::size_of(StageId stage) const {
+  std::int64_t size = 0;
+  for (const int l : spec_.plan.stages[stage.index()].layers)
+    size += parameter_count(spec_.model.layers[static_cast<std::size_t>(l)]);
+  return size;
+}
+
+at::Tensor TorchSession::whole(StageId stage, const FlatOf& flat) const {
+  if (!sharded(stage)) return owns(stage) ? flat(owner_of(stage), stage) : at::Tensor();
+  std::vector<at::Tensor> slices;
+  for (const Rank r : placement_.stages[stage.index()]) {
+    at::Tensor slice;
+    if (here(r)) slice = flat(worker(r.index()), stage);
+    slices.push_back(processes() ? broadcast_tensor(*processes(), slice, r.value) : slice);
+    if (owns(stage)) slices.back() = slices.back().to(owner_of(stage).device());
+  }
+  return at::cat(slices).narrow(0, 0, size_of(stage));
+}
+
+std::vector<double> TorchSession::of_layer(int layer, const FlatOf& flat) const {
+  for (std::size_t s = 0; s < spec_.plan.stages.size(); ++s) {
+    std::int64_t offset = 0;
+    for (const int l : spec_.plan.stages[s].layers) {
+      const std::int64_t n = parameter_count(spec_.model.layers[static_cast<std::size_t>(l)]);
+      if (l == layer) {
+        const at::Tensor all = whole(StageId(s), flat);
+        if (!owns(StageId(s))) return from_owner(StageId(s), std::vector<double>());
+        const at::Tensor part = all.narrow(0, offset, n).to(at::kDouble).cpu().contiguous();
+        return from_owner(StageId(s), std::vector<double>(part.data_ptr<double>(), part.data_ptr<double>() + n));
+      }
+      offset += n;
+    }
+  }
+  throw std::logic_error("layer " + std::to_string(layer) + " is in no stage");
+}
+
+std::vector<double> TorchSession::from_owner(StageId stage, std::vector<double> values) const {
+  if (!processes()) return values;
+  ByteWriter out;
+  out.list(values);
+  const std::string bytes = processes()->broadcast(out.bytes(), owner_rank(stage).value);
+  ByteReader(bytes).list(values);
+  return values;
+}
+
+std::vector<double> TorchSession::weights(int layer) const {
+  return of_layer(layer, [](TorchWorker& w, StageId s) { return w.weights(s).newest_flat(); });
+}
+
+std::vector<double> TorchSession::gradients(int layer) const {
+  return of_layer(layer, [](TorchWorker& w, StageId s) { return w.weights(s).gradients_flat(); });
+}
+
+nlohmann::json TorchSession::identity() const {
+  nlohmann::json plan = nlohmann::json::array();
+  for (const PlanStage& stage : spec_.plan.stages) plan.push_back(stage.layers);
+  const OptimizerSpec& o = spec_.optimizer;
+  return {{"model", {spec_.model.name, parameter_count(spec_.model)}},
+          {"plan", plan},
+          {"optimizer", {static_cast<int>(o.kind), o.momentum > 0, o.nesterov, o.momentum_ema}},
+          {"precision", spec_.double_precision ? "double" : "float"},
+          {"seed", spec_.seed}};
+}
+
+CheckpointStage TorchSession::checkpoint_of(StageId id) const {
+  CheckpointStage stage;
+  StageWeights::State state;
+  if (owns(id)) state = owner_of(id).weights(id).state();
+  if (sharded(id)) {
+    const auto tensors = from_owner(id, {static_cast<double>(state.tensors.size())});
+    state.tensors.resize(static_cast<std::size_t>(tensors[0]));
+    for (std::size_t k = 0; k < state.tensors.size(); ++k)
+      state.tensors[k] = whole(id, [&](TorchWorker& w, StageId s) { return w.weights(s).state().tensors[k]; });
+  }
+  if (owns(id)) {
+    for (const at::Tensor& buffer : owner_of(id).module(id).buffers())
+      state.tensors.push_back(buffer.to(context_.options.dtype()).contiguous().flatten());
+    for (at::Tensor& tensor : state.tensors) tensor = tensor.cpu();
+    stage = {state.numbers, state.tensors};
+  }
+  if (processes()) send_to_first_process(stage, owner_rank(id).value);
+  return stage;
+}
+
+// What the owner of a stage keeps of it, to the first process, which writes the checkpoint.
+void TorchSession::send_to_first_process(CheckpointStage& stage, int owner) const {
+  if (owner == 0) return;
+  if (processes()->rank() == owner) {
+    send_tensors(*processes(), 0, stage.tensors);
+    processes()->send(0, std::as_bytes(std::span(stage.numbers)));
+  } else if (processes()->rank() == 0) {
+    stage.tensors = receive_tensors(*processes(), owner);
+    const std::vector<std::byte> numbers = processes()->receive(owner);
+    stage.numbers.resize(numbers.size() / sizeof stage.numbers[0]);
+    std::memcpy(stage.numbers.data(), numbers.data(), numbers.size());
+  }
+}
+
+void TorchSession::save(const std::string& path) const {
+  const c10::InferenceMode no_autograd;
+  Checkpoint checkpoint{.of = identity(), .updates = updates_, .stages = {}};
+  for (std::size_t s = 0; s < interfaces_.size(); ++s) {
+    checkpoint.stages.push_back(checkpoint_of(StageId(s)));
+  }
+  agree_on_error(processes(), [&] {
+    if (!processes() || processes()->rank() == 0) write_checkpoint(checkpoint, path);
+  });
+}
+
+void TorchSession::load(const std::string& path) {
+  const c10::InferenceMode no_autograd;
+  Checkpoint checkpoint;
+  agree_on_error(processes(), [&] { checkpoint = read_checkpoint(path, identity(), context_.options); });
+  for (std::size_t s = 0; s < interfaces_.size(); ++s) {
+    CheckpointStage& stage = checkpoint.stages.at(s);
+    for (const Rank r : placement_.stages[s]) {
+      if (!here(r)) continue;
+      const std::vector<at::Tensor> buffers = worker(r.index()).module(StageId(s)).buffers();
+      const std::size_t own = stage.tensors.size() - buffers.size();
+      for (std::size_t b = 0; b < buffers.size(); ++b)
+        buffers[b].copy_(stage.tensors[own + b].view(buffers[b].sizes()));
+      worker(r.index())
+          .weights(StageId(s))
+          .restore({{stage.tensors.begin(), stage.tensors.begin() + static_cast<std::ptrdiff_t>(own)}, stage.numbers});
+    }
+  }
+  updates_ = checkpoint.updates;
+}
+
+}  // namespace sluice

@@ -1,0 +1,38 @@
+// Orders that several systems share, and the pattern of 1F1B that more are made of.
+#pragma once
+
+#include "harness/pipeline/system.h"
+
+namespace sluice {
+
+enum class BackwardOrder { fifo, lifo };
+
+namespace orders {
+
+// GPipe's order: every rank runs all micro-batches forward through its first stage, then all through its next one, and
+// so on; then backward from its last stage to its first, the first micro-batch first (fifo) or last (lifo). For stages
+// on one rank each.
+Schedule fill_drain(const ScheduleProblem& problem, BackwardOrder backward);
+
+// 1F1B: stage s of p runs min(p - 1 - s, m) forwards to warm up, then one forward and one backward in turn, then the
+// backwards that are left. With `backward` input_gradient, the weight gradients are the caller's to add. For one stage
+// a rank.
+Schedule one_f_one_b(const ScheduleProblem& problem, OpKind backward = OpKind::backward);
+
+// A micro-batch forward through all stages and back again before the next one begins, on the rank that has its replica
+// of each stage.
+Schedule one_micro_batch_at_a_time(const ScheduleProblem& problem);
+
+// The pattern of 1F1B on one rank: `warm_up` forwards, then one forward and one backward in turn, `count` of each in
+// all. forward(k) and backward(k) add the rank's k-th.
+template <class Forward, class Backward>
+void one_forward_one_backward(int count, int warm_up, Forward forward, Backward backward) {
+  for (int k = 0; k < warm_up; ++k) forward(k);
+  for (int k = 0; k < count; ++k) {
+    if (warm_up + k < count) forward(warm_up + k);
+    backward(k);
+  }
+}
+
+}  // namespace orders
+}  // namespace sluice

@@ -1,0 +1,22 @@
+#include "harness/sim/latency_cluster.h"
+
+#include <limits>
+
+namespace sluice {
+
+Cluster latency_cluster(int ranks, Seconds latency) {
+  Cluster cluster{
+      .name = "uniform", .source = "", .devices = std::vector<Device>(static_cast<std::size_t>(ranks)), .links = {}};
+  for (int a = 0; a < ranks; ++a)
+    for (int b = a + 1; b < ranks; ++b)
+      cluster.links.push_back({DeviceId(a), DeviceId(b), std::numeric_limits<double>::infinity(), latency, true, -1});
+  return cluster;
+}
+
+std::vector<DeviceId> identity_devices(int ranks) {
+  std::vector<DeviceId> devices;
+  for (int r = 0; r < ranks; ++r) devices.emplace_back(r);
+  return devices;
+}
+
+}  // namespace sluice

@@ -1,0 +1,247 @@
+// See findings.h.
+#include "plots/findings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "harness/base/error.h"
+#include "plots/study_charts.h"
+#include "plots/study_tables.h"
+#include "plots/style.h"
+#include "results/metrics.h"
+#include "results/store.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kLineLength = 120;
+
+// In lines that are broken between words.
+std::string wrapped(const std::string& text) {
+  std::string result;
+  std::size_t length = 0;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    const bool breaks = length > 0 && length + 1 + letters(word) > kLineLength;
+    if (length > 0) result += breaks ? "\n" : " ";
+    length = (breaks || length == 0 ? 0 : length + 1) + letters(word);
+    result += word;
+  }
+  return result + "\n";
+}
+
+std::string cell(const std::string& text) {
+  std::string result;
+  for (const char c : text) result += c == '|' ? "\\|" : c == '\n' ? " " : std::string(1, c);
+  return " " + result + " |";
+}
+
+std::string table_head(const std::vector<std::string>& headings) {
+  std::string head = "|", rule = "|";
+  for (const std::string& heading : headings) {
+    head += cell(heading);
+    rule += " --- |";
+  }
+  return head + "\n" + rule + "\n";
+}
+
+std::string markdown(const FilledTable& table) {
+  std::vector<std::string> headings;
+  for (const TableAxis& axis : table.description.axes) headings.push_back(axis.heading);
+  for (const TableColumn& column : table.description.columns) headings.push_back(column.heading);
+  std::string text = table.description.title.empty() ? "" : "## " + table.description.title + "\n\n";
+  text += table_head(headings);
+  std::vector<std::string> before(table.description.axes.size());
+  for (const FilledLine& line : table.lines) {
+    text += "|";
+    bool same = true;  // what the line before says as well is left out
+    for (std::size_t i = 0; i < line.titles.size(); ++i) {
+      same = same && line.titles[i] == before[i];
+      text += cell(same ? "" : line.titles[i]);
+    }
+    before = line.titles;
+    for (const FilledCell& filled : line.cells) text += cell(filled.text);
+    text += "\n";
+  }
+  return text;
+}
+
+std::string failed_runs(std::span<const StudyRun> runs) {
+  struct Group {
+    std::set<std::string> workloads;
+    int count = 0;
+    std::string reason;  // of the first
+  };
+  std::map<std::pair<std::string, std::string>, Group> groups;  // by system and outcome
+  for (const StudyRun& run : runs) {
+    if (run.row.outcome == "ok") continue;
+    Group& group = groups[{run.row.system, run.row.outcome}];
+    group.workloads.insert(run.row.records.front().workload);
+    ++group.count;
+    if (group.reason.empty()) group.reason = shortened(run.row.reason, 160);
+  }
+  std::string text = "## Runs without a result\n\n";
+  if (groups.empty()) return text + "None.\n";
+  text += table_head({"system", "outcome", "runs", "workloads", "reason of the first"});
+  for (const auto& [key, group] : groups) {
+    std::string outcome = key.second;
+    std::ranges::replace(outcome, '_', ' ');
+    text += "|" + cell(key.first) + cell(outcome) + cell(std::to_string(group.count)) +
+            cell(fmt::format("{}", fmt::join(group.workloads, ", "))) + cell(group.reason) + "\n";
+  }
+  return text;
+}
+
+// What all records say of the machine; a fact in which they differ is left out.
+std::string machine_text(std::span<const StudyRun> runs) {
+  std::string text;
+  for (const char* fact : {"cpu", "cores", "gpu", "compiler", "torch", "mpi", "commit"}) {
+    std::set<std::string> values;
+    for (const StudyRun& run : runs)
+      if (const auto found = run.fields.find(std::string("environment.") + fact); found != run.fields.end())
+        values.insert(found->second);
+    if (values.size() == 1 && *values.begin() != "null" && *values.begin() != "none")
+      text += (text.empty() ? "" : "; ") + std::string(fact) + " " + *values.begin();
+  }
+  return text;
+}
+
+std::string settings_text(std::span<const StudyRun> runs) {
+  std::set<std::string> clocks, clusters;
+  for (const StudyRun& run : runs) {
+    const Record& record = run.row.records.front();
+    clocks.insert(record.clock + " clock" +
+                  (record.cost_source.empty() ? "" : " with " + record.cost_source + " costs"));
+    clusters.insert("`" + record.cluster + "`");
+  }
+  return fmt::format("{}; {}", fmt::join(clocks, ", "), fmt::join(clusters, ", "));
+}
+
+std::string how_it_was_run(const Study& study, std::span<const StudyRun> runs, std::size_t records) {
+  std::string text = "## How it was run\n\n```\n";
+  for (const std::string& command : study.commands) text += command + "\n";
+  text += "```\n\n";
+  text += wrapped(fmt::format("{} records, `results/reference/{}`: {}. Machine: {}.", records,
+                              study.records.filename().string(), settings_text(runs), machine_text(runs)));
+  return text;
+}
+
+// Makes the sections of one page.
+class PageWriter {
+ public:
+  PageWriter(const Study& study, std::span<const Record> records)
+      : study_(study), records_(records), runs_(study_runs(records)) {}
+
+  FindingsPage page() {
+    page_.name = study_.name;
+    page_.markdown = fmt::format(
+        "<!-- Made by: sluice report --markdown results/reference/{}.json; a test compares it with its records. -->\n"
+        "# {}\n\n",
+        study_.name, study_.title);
+    page_.markdown += wrapped(study_.question);
+    for (const auto& section : study_.sections) {
+      page_.markdown += "\n";
+      std::visit([&](const auto& s) { add(s); }, section);
+    }
+    page_.markdown += "\n" + how_it_was_run(study_, runs_, records_.size());
+    return std::move(page_);
+  }
+
+ private:
+  void add(const Paragraph& paragraph) { page_.markdown += wrapped(paragraph.text); }
+
+  void add(const StudyTable& table) {
+    const FilledTable& filled = tables_.insert_or_assign(table.name, fill(table, runs_)).first->second;
+    page_.markdown += markdown(filled);
+  }
+
+  void add(const ComparisonPicture& picture) { add_picture(study_chart(picture, records_)); }
+  void add(const TablePicture& picture) { add_picture(study_chart(picture, tables_.at(picture.table))); }
+
+  void add(const PublishedFindings& published) {
+    page_.markdown += "## Published and found\n\n";
+    page_.markdown += wrapped("Published in: " + published.source + ".") + "\n";
+    page_.markdown += table_head({"published", "measured here", "found"});
+    for (const PublishedFinding& finding : published.findings)
+      page_.markdown += "|" + cell(finding.published) + cell(finding.measure) +
+                        cell(found_text(finding, tables_.at(finding.table))) + "\n";
+  }
+
+  void add(const FailedRuns&) { page_.markdown += failed_runs(runs_); }
+
+  void add_picture(Chart chart) {
+    if (chart.spec.is_null()) throw InputError(study_.name + ": " + chart.name, "the records give no such picture");
+    chart.name = study_.name + "." + chart.name;
+    page_.markdown += fmt::format("![{}]({}.svg)\n", chart.title, chart.name);
+    page_.pictures.push_back(std::move(chart));
+  }
+
+  const Study& study_;
+  std::span<const Record> records_;
+  std::vector<StudyRun> runs_;
+  std::map<std::string, FilledTable> tables_;  // by name
+  FindingsPage page_;
+};
+
+std::string spec_text(const Chart& picture) {
+  return picture.spec.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+void remove_old_pictures(const FindingsPage& page, const fs::path& out) {
+  std::vector<fs::path> old;
+  for (const auto& entry : fs::directory_iterator(out)) {
+    const std::string stem = entry.path().stem().string();
+    const bool is_current = std::ranges::count(page.pictures, stem, &Chart::name) > 0;
+    if (entry.path().extension() == ".svg" && stem.starts_with(page.name + ".") && !is_current)
+      old.push_back(entry.path());
+  }
+  for (const fs::path& picture : old) fs::remove(picture);
+}
+
+}  // namespace
+
+FindingsPage findings_page(const fs::path& study) {
+  const Study description = read_study(study);
+  return findings_page(description, read_records(description.records).records);
+}
+
+FindingsPage findings_page(const Study& study, std::span<const Record> records) {
+  return PageWriter(study, records).page();
+}
+
+std::string picture_mark(const Chart& picture) { return "<!-- drawn from " + digest(picture.spec) + " -->\n"; }
+
+std::vector<fs::path> write_findings(std::span<const fs::path> studies, const fs::path& out, const Renderer& renderer) {
+  std::vector<FindingsPage> pages;
+  for (const fs::path& study : studies) pages.push_back(findings_page(study));
+  std::vector<fs::path> files;
+  try {
+    const fs::path drawing = out / ".drawing";
+    fs::remove_all(drawing);
+    fs::create_directories(drawing);
+    for (const FindingsPage& page : pages)
+      for (const Chart& picture : page.pictures)
+        write_whole_file(drawing / (picture.name + ".vl.json"), spec_text(picture));
+    render_charts(renderer, drawing, "");
+    for (const FindingsPage& page : pages) {
+      remove_old_pictures(page, out);
+      for (const Chart& picture : page.pictures)
+        write_whole_file(out / (picture.name + ".svg"),
+                         read_whole_file(drawing / (picture.name + ".svg")) + "\n" + picture_mark(picture));
+      files.push_back(out / (page.name + ".md"));
+      write_whole_file(files.back(), page.markdown);
+    }
+    fs::remove_all(drawing);
+  } catch (const fs::filesystem_error& failure) {
+    throw RunError(std::string("the findings cannot be written: ") + failure.what());
+  }
+  return files;
+}
+
+}  // namespace sluice

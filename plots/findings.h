@@ -1,0 +1,35 @@
+// The pages of results/findings: what a study (study.h) asks, how it was run, and tables and pictures that are made
+// from its reference records. A page depends on nothing else, so a test can say whether a committed one is current.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "plots/charts.h"
+#include "plots/renderer.h"
+#include "plots/study.h"
+#include "results/record.h"
+
+namespace sluice {
+
+struct FindingsPage {
+  std::string name;      // of the study; its file is NAME.md
+  std::string markdown;  // refers to its pictures as NAME.PICTURE.svg beside it
+  std::vector<Chart> pictures;
+};
+
+// Reads the study's records and makes its page. Throws InputError as read_study and read_records do.
+FindingsPage findings_page(const std::filesystem::path& study);
+FindingsPage findings_page(const Study& study, std::span<const Record> records);
+
+// The last line of a picture's file: it names the specification that the picture was drawn from.
+std::string picture_mark(const Chart& picture);
+
+// Writes OUT/NAME.md and the pictures of every study, and removes pictures that these pages no longer have. Returns the
+// pages' files. Throws RunError as render_charts does, or if OUT cannot be written.
+std::vector<std::filesystem::path> write_findings(std::span<const std::filesystem::path> studies,
+                                                  const std::filesystem::path& out, const Renderer& renderer);
+
+}  // namespace sluice

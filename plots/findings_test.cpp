@@ -1,0 +1,146 @@
+// The committed pages are what their records give, and a study cannot say what its records do not.
+#include "plots/findings.h"
+
+#include <gtest/gtest.h>
+#include <sluice_build.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+
+#include "harness/base/error.h"
+#include "plots/study_tables.h"
+#include "plots/synthetic_test.h"
+#include "results/reference.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kReference = SLUICE_SOURCE_DIR "/results/reference";
+const fs::path kFindings = SLUICE_SOURCE_DIR "/results/findings";
+
+std::vector<fs::path> committed_studies() {
+  std::vector<fs::path> studies;
+  for (const auto& entry : fs::directory_iterator(kReference))
+    if (entry.path().extension() == ".json") studies.push_back(entry.path());
+  return studies;
+}
+
+TEST(Findings, CommittedPagesAreWhatTheirRecordsGive) {
+  ASSERT_FALSE(committed_studies().empty());
+  for (const fs::path& study : committed_studies()) {
+    const FindingsPage page = findings_page(study);
+    const std::string again = "; run: sluice report --markdown results/reference/" + page.name + ".json";
+    EXPECT_EQ(read_whole_file(kFindings / (page.name + ".md")), page.markdown) << page.name << again;
+    for (const Chart& picture : page.pictures)
+      EXPECT_TRUE(read_whole_file(kFindings / (picture.name + ".svg")).ends_with("\n" + picture_mark(picture)))
+          << picture.name << again;
+  }
+}
+
+TEST(Findings, EveryCommittedFileBelongsToAStudy) {
+  std::set<std::string> known;
+  for (const fs::path& study : committed_studies()) {
+    const FindingsPage page = findings_page(study);
+    known.insert(page.name + ".md");
+    for (const Chart& picture : page.pictures) known.insert(picture.name + ".svg");
+  }
+  for (const auto& entry : fs::directory_iterator(kFindings))
+    EXPECT_TRUE(known.contains(entry.path().filename().string())) << entry.path();
+}
+
+TEST(Findings, ReferenceRecordsAreSmall) {
+  std::uintmax_t bytes = 0;
+  for (const auto& entry : fs::directory_iterator(kReference)) bytes += entry.file_size();
+  EXPECT_LE(bytes, 20u << 20);
+}
+
+// Writes a study and reads it.
+Study study_of(const std::string& sections, const std::string& question = "Which is faster?") {
+  const fs::path file = fs::path(testing::TempDir()) / "findings_test.json";
+  std::ofstream(file) << R"({"title": "A study", "question": ")" << question
+                      << R"(", "records": "none.jsonl", "commands": ["sluice run a"], "sections": [)" << sections
+                      << "]}";
+  Study study = read_study(file);
+  fs::remove(file);
+  return study;
+}
+
+std::string error_of(const std::string& sections, const std::string& question = "Which?") {
+  try {
+    study_of(sections, question);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+const char* const kTable = R"({"table": {"name": "speed", "title": "Speed", "where": {"clock": "virtual"},
+  "axes": [{"heading": "ranks", "field": "ranks", "values": [2, 4]}],
+  "columns": [{"heading": "GPipe", "where": {"system": "gpipe"}},
+              {"heading": "h2", "where": {"system": "zero_bubble", "options.variant": "h2"}},
+              {"heading": "ratio", "numerator": "h2", "denominator": "GPipe"},
+              {"heading": "refused", "where": {"system": "chimera"}},
+              {"heading": "nobody", "where": {"system": "nobody"}},
+              {"heading": "bubble", "where": {"system": "gpipe"}, "metric": "bubble"}]}})";
+
+TEST(Study, TablesHoldTheNumbersOfTheRecords) {
+  const std::vector<Record> records = synthetic::records();
+  const Study study = study_of(kTable);
+  const FilledTable table = fill(std::get<StudyTable>(study.sections.front()), study_runs(records));
+  ASSERT_EQ(table.lines.size(), 2u);
+  const FilledLine& line = table.lines[1];
+  EXPECT_EQ(line.titles, std::vector<std::string>{"4"});
+  ASSERT_TRUE(line.cells[0].value && line.cells[1].value && line.cells[2].value);
+  EXPECT_DOUBLE_EQ(*line.cells[2].value, *line.cells[1].value / *line.cells[0].value);
+  EXPECT_EQ(line.cells[3].text, "out of memory");
+  EXPECT_EQ(line.cells[4].text, "-");
+  EXPECT_NEAR(line.cells[5].value.value_or(0), 3.0 / 11 * 1.05, 1e-12);
+}
+
+TEST(Study, PagesShowWhatWasPublishedBesideWhatWasFound) {
+  const std::vector<Record> records = synthetic::records();
+  const Study study = study_of(std::string(kTable) +
+                               R"(, {"published": {"source": "a paper", "findings": [{"published": "up to 1.5x",
+        "measure": "h2 over GPipe", "table": "speed", "column": "ratio", "take": "largest", "lines": {"ranks": 4}}]}},
+      {"table_chart": {"name": "speed", "table": "speed", "columns": ["GPipe", "h2"], "relative_to": "GPipe"}},
+      {"failed_runs": true})");
+  const FindingsPage page = findings_page(study, records);
+  EXPECT_NE(page.markdown.find("| up to 1.5x | h2 over GPipe | "), std::string::npos) << page.markdown;
+  EXPECT_NE(page.markdown.find("sluice run a"), std::string::npos);
+  EXPECT_NE(page.markdown.find("| chimera | out of memory |"), std::string::npos) << page.markdown;
+  ASSERT_EQ(page.pictures.size(), 1u);
+  EXPECT_EQ(page.pictures[0].spec["concat"].size(), 2u);
+}
+
+TEST(Study, ProseHoldsNoFigureOfItsOwn) {
+  EXPECT_NE(error_of(R"({"text": "It is 1.28x faster."})").find("figure '1.28x'"), std::string::npos);
+  EXPECT_NE(error_of(R"({"text": "It is (35 %) faster."})").find("figure '(35'"), std::string::npos);
+  EXPECT_NE(error_of("", "Is it 20 faster?").find("figure '20'"), std::string::npos);
+  EXPECT_EQ(error_of(R"({"text": "1F1B and 2BW on V100, with `zero=3` (ZeRO-3)."})"), "no error");
+}
+
+TEST(Study, MistakesAreNamed) {
+  EXPECT_NE(error_of(R"({"tabel": {}})").find("a section is one of"), std::string::npos);
+  EXPECT_NE(error_of(R"({"table_chart": {"name": "a", "table": "speed"}})").find("columns"), std::string::npos);
+  const std::string unknown = std::string(kTable) + R"(, {"table_chart": {"name": "a", "table": "speed",
+      "columns": ["GPip"]}})";
+  EXPECT_NE(error_of(unknown).find("no column 'GPip'; did you mean 'GPipe'"), std::string::npos) << error_of(unknown);
+}
+
+TEST(Reference, RecordsKeepWhatPagesShow) {
+  Record record = synthetic::record("gpipe", 4, 0.1, "virtual");
+  record.plan = nlohmann::json::parse(R"({"stages": [{"layers": [0, 1], "data": 2}]})");
+  const Record kept = reference_record(record, "sluice run a");
+  EXPECT_TRUE(kept.timeline.empty());
+  EXPECT_EQ(kept.peak_bytes.size(), 1u);
+  EXPECT_EQ(kept.plan, nlohmann::json::parse(R"({"stages": [{"data": 2}]})"));
+  EXPECT_EQ(kept.environment.at("command"), "sluice run a");
+  EXPECT_EQ(kept.step_seconds, record.step_seconds);
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,233 @@
+// Reads the description of a study: see study.h.
+#include "plots/study.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <utility>
+
+#include "harness/base/error.h"
+#include "harness/base/json_reader.h"
+
+namespace sluice {
+namespace {
+
+using nlohmann::json;
+
+template <class Enum, std::size_t n>
+Enum one_of(JsonReader& in, const std::string& key, const std::string& otherwise,
+            const std::array<std::pair<const char*, Enum>, n>& choices) {
+  const std::string text = in.text(key, otherwise);
+  std::vector<std::string> names;
+  for (const auto& [name, value] : choices) {
+    if (text == name) return value;
+    names.emplace_back(name);
+  }
+  in.fail(key, "unknown " + key + " '" + text + "'", suggestion(text, names));
+}
+
+StudyMetric metric_of(JsonReader& in, const std::string& key, const std::string& otherwise) {
+  using enum StudyMetric;
+  static constexpr std::array<std::pair<const char*, StudyMetric>, 12> kMetrics = {
+      {{"throughput", throughput},
+       {"micro_batches", micro_batches},
+       {"peak_memory", peak_memory},
+       {"bubble", bubble},
+       {"sent_messages", sent_messages},
+       {"sent_gathers", sent_gathers},
+       {"sent_reductions", sent_reductions},
+       {"time_to_accuracy", time_to_accuracy},
+       {"final_metric", final_metric},
+       {"search_seconds", search_seconds},
+       {"search_end", search_end},
+       {"states", states}}};
+  return one_of(in, key, otherwise, kMetrics);
+}
+
+std::string text_of(const json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+
+Conditions conditions(JsonReader& in, const std::string& key) {
+  Conditions result;
+  if (!in.has(key)) return result;
+  for (const auto& [name, value] : in.raw(key).items()) {
+    if (value.is_object()) in.fail(key, "'" + name + "' must be a value or a list of values");
+    for (const json& element : value.is_array() ? value : json::array({value}))
+      result[name].push_back(text_of(element));
+  }
+  return result;
+}
+
+std::vector<std::string> texts(JsonReader& in, const std::string& key) {
+  std::vector<std::string> result;
+  if (!in.has(key)) return result;
+  for (const json& element : in.raw(key)) {
+    if (!element.is_string()) in.fail(key, "must be a list of texts");
+    result.push_back(element.get<std::string>());
+  }
+  return result;
+}
+
+// A number that stands alone ("1.28", "35 %", "8x"), not part of a name ("1F1B", "ZeRO-3").
+bool is_figure(std::string word) {
+  const auto not_digit = [](unsigned char c) { return !std::isdigit(c); };
+  while (!word.empty() && not_digit(static_cast<unsigned char>(word.front())) &&
+         !std::isalpha(static_cast<unsigned char>(word.front())))
+    word.erase(0, 1);
+  while (!word.empty() && (not_digit(static_cast<unsigned char>(word.back())))) {
+    const char last = word.back();
+    if (std::isalpha(static_cast<unsigned char>(last)) && last != 'x') return false;
+    word.pop_back();
+  }
+  return !word.empty() &&
+         std::ranges::all_of(word, [](unsigned char c) { return std::isdigit(c) || c == '.' || c == ','; });
+}
+
+std::string prose(JsonReader& in, const std::string& key) {
+  std::string text = in.text(key);
+  std::istringstream words(text);
+  for (std::string word; words >> word;)
+    if (is_figure(word))
+      in.fail(key, "holds the figure '" + word + "'", "prose explains tables; let a table show the figure");
+  return text;
+}
+
+TableAxis read_axis(JsonReader in) {
+  TableAxis axis{in.text("heading"), {}};
+  for (JsonReader& entry : in.objects("entries")) {
+    axis.entries.push_back({entry.text("title"), conditions(entry, "where")});
+    entry.no_other_keys();
+  }
+  if (in.has("field"))
+    for (const json& value : in.raw("values"))
+      axis.entries.push_back({text_of(value), {{in.text("field"), {text_of(value)}}}});
+  if (axis.entries.empty()) in.fail("entries", "an axis needs entries, or a field and its values");
+  in.no_other_keys();
+  return axis;
+}
+
+StudyTable read_table(JsonReader in) {
+  StudyTable table{.name = in.text("name"), .title = in.text("title", ""), .where = conditions(in, "where")};
+  table.best_by = metric_of(in, "best_by", "throughput");
+  for (JsonReader& axis : in.objects("axes")) table.axes.push_back(read_axis(axis));
+  const auto is_known = [&](const std::string& heading) {
+    return std::ranges::count(table.columns, heading, &TableColumn::heading) > 0;
+  };
+  for (JsonReader& column : in.objects("columns")) {
+    TableColumn c{.heading = column.text("heading"), .where = conditions(column, "where")};
+    c.metric = metric_of(column, "metric", "throughput");
+    c.numerator = column.text("numerator", "");
+    c.denominator = column.text("denominator", "");
+    for (const auto& [key, heading] : {std::pair("numerator", c.numerator), std::pair("denominator", c.denominator)})
+      if (!c.numerator.empty() && !is_known(heading))
+        column.fail(key, "no earlier column has the heading '" + heading + "'");
+    column.no_other_keys();
+    table.columns.push_back(std::move(c));
+  }
+  if (table.axes.empty() || table.columns.empty()) in.fail("axes", "a table needs axes and columns");
+  in.no_other_keys();
+  return table;
+}
+
+ComparisonPicture read_comparison_picture(JsonReader in) {
+  using enum RecordChart;
+  static constexpr std::array<std::pair<const char*, RecordChart>, 6> kKinds = {
+      {{"throughput", throughput},
+       {"memory_throughput", memory_throughput},
+       {"communication", communication},
+       {"planners", planners},
+       {"time_to_accuracy", time_to_accuracy},
+       {"final_metric", final_metric}}};
+  ComparisonPicture picture{in.text("name"), in.text("title", ""), throughput, conditions(in, "where")};
+  picture.kind = one_of(in, "kind", "throughput", kKinds);
+  in.no_other_keys();
+  return picture;
+}
+
+// The tables read so far, to which pictures and published findings refer.
+class Tables {
+ public:
+  void add(const StudyTable& table) {
+    for (const TableColumn& column : table.columns) headings_[table.name].push_back(column.heading);
+  }
+  void check(JsonReader& in, const std::string& key, const std::string& table, const std::string& heading) const {
+    const auto found = headings_.find(table);
+    if (found == headings_.end()) in.fail("table", "no earlier table has the name '" + table + "'");
+    if (std::ranges::count(found->second, heading) == 0)
+      in.fail(key, "the table '" + table + "' has no column '" + heading + "'", suggestion(heading, found->second));
+  }
+
+ private:
+  std::map<std::string, std::vector<std::string>> headings_;
+};
+
+TablePicture read_table_picture(JsonReader in, const Tables& tables) {
+  TablePicture picture{.name = in.text("name"),
+                       .title = in.text("title", ""),
+                       .table = in.text("table"),
+                       .columns = texts(in, "columns"),
+                       .relative_to = in.text("relative_to", "")};
+  for (const std::string& heading : picture.columns) tables.check(in, "columns", picture.table, heading);
+  if (picture.columns.empty()) in.fail("columns", "a picture needs columns");
+  if (!picture.relative_to.empty()) tables.check(in, "relative_to", picture.table, picture.relative_to);
+  in.no_other_keys();
+  return picture;
+}
+
+PublishedFindings read_published(JsonReader in, const Tables& tables) {
+  using enum PublishedFinding::Take;
+  static constexpr std::array<std::pair<const char*, PublishedFinding::Take>, 4> kTakes = {
+      {{"range", range}, {"largest", largest}, {"smallest", smallest}, {"all", all}}};
+  PublishedFindings result{in.text("source"), {}};
+  for (JsonReader& row : in.objects("findings")) {
+    PublishedFinding finding{.published = row.text("published"),
+                             .measure = row.text("measure"),
+                             .table = row.text("table"),
+                             .column = row.text("column"),
+                             .lines = conditions(row, "lines")};
+    finding.take = one_of(row, "take", "range", kTakes);
+    tables.check(row, "column", finding.table, finding.column);
+    row.no_other_keys();
+    result.findings.push_back(std::move(finding));
+  }
+  in.no_other_keys();
+  return result;
+}
+
+void read_section(Study& study, JsonReader in, Tables& tables) {
+  if (in.has("text")) {
+    study.sections.emplace_back(Paragraph{prose(in, "text")});
+  } else if (in.has("table")) {
+    const StudyTable table = read_table(in.object("table"));
+    tables.add(table);
+    study.sections.emplace_back(table);
+  } else if (in.has("chart")) {
+    study.sections.emplace_back(read_comparison_picture(in.object("chart")));
+  } else if (in.has("table_chart")) {
+    study.sections.emplace_back(read_table_picture(in.object("table_chart"), tables));
+  } else if (in.has("published")) {
+    study.sections.emplace_back(read_published(in.object("published"), tables));
+  } else if (in.boolean("failed_runs", false)) {
+    study.sections.emplace_back(FailedRuns{});
+  } else {
+    in.fail("", "a section is one of text, table, chart, table_chart, published, failed_runs");
+  }
+  in.no_other_keys();
+}
+
+}  // namespace
+
+Study read_study(const std::filesystem::path& file) {
+  const json document = parse_json_file(file.string());
+  JsonReader in(document, file.string());
+  Study study{.name = file.stem().string(), .title = in.text("title"), .question = prose(in, "question")};
+  study.records = file.parent_path() / in.text("records");
+  study.commands = texts(in, "commands");
+  Tables tables;
+  for (JsonReader& section : in.objects("sections")) read_section(study, section, tables);
+  in.no_other_keys();
+  return study;
+}
+
+}  // namespace sluice

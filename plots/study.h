@@ -1,0 +1,110 @@
+// A study: a question, the reference records that answer it, and how a page of results/findings shows them. It is
+// described by results/reference/NAME.json, whose form results/README.md gives; every number of the page is taken from
+// the records when the page is made. Published numbers are data of the description, with their source.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace sluice {
+
+// Fields of a record by their names in its line ("ranks", "options.partition"), each with the values, as text, of which
+// it has one. A field that a record lacks has none of them.
+using Conditions = std::map<std::string, std::vector<std::string>>;
+
+struct NamedConditions {
+  std::string title;
+  Conditions where;
+};
+
+// One leading column of a table. A table has a line for every combination of its axes' entries.
+struct TableAxis {
+  std::string heading;
+  std::vector<NamedConditions> entries;
+};
+
+enum class StudyMetric {
+  throughput,     // samples/s
+  micro_batches,  // of the run that is shown
+  peak_memory,    // bytes, of the fullest rank
+  bubble,         // share of the ranks' time
+  sent_messages,  // bytes in an update, of the rank that sends most; and the next two
+  sent_gathers,
+  sent_reductions,
+  time_to_accuracy,  // training seconds
+  final_metric,
+  search_seconds,  // of the planner; and the next two
+  search_end,      // 1: complete; 0: a limit ended it
+  states
+};
+
+// A cell shows `metric` of the best run (StudyTable::best_by) among those that match the table's, the line's and the
+// column's conditions, of which the column's replace equal names of the others. Or, where `numerator` is given, what
+// the columns of these headings give divided by one another.
+struct TableColumn {
+  std::string heading;
+  Conditions where;
+  StudyMetric metric = StudyMetric::throughput;
+  std::string numerator, denominator;
+};
+
+struct StudyTable {
+  std::string name;  // by which charts and published findings refer to it
+  std::string title;
+  Conditions where;
+  StudyMetric best_by = StudyMetric::throughput;
+  std::vector<TableAxis> axes;
+  std::vector<TableColumn> columns;
+};
+
+struct Paragraph {
+  std::string text;  // holds no number of its own
+};
+
+// One of the report's charts, of the comparisons that these records give.
+enum class RecordChart { throughput, memory_throughput, communication, planners, time_to_accuracy, final_metric };
+struct ComparisonPicture {
+  std::string name, title;
+  RecordChart kind = RecordChart::throughput;
+  Conditions where;
+};
+
+// Columns of an earlier table as bars: a panel for each entry of the first axis, a group for each of the others.
+struct TablePicture {
+  std::string name, title;
+  std::string table;
+  std::vector<std::string> columns;  // headings
+  std::string relative_to;           // a heading: values are divided by its value in the same line; or ""
+};
+
+// What was published beside the same figure of an earlier table.
+struct PublishedFinding {
+  std::string published, measure;
+  std::string table, column;
+  Conditions lines;  // heading of an axis -> titles; absent: all lines
+  enum class Take { range, largest, smallest, all } take = Take::range;
+};
+struct PublishedFindings {
+  std::string source;
+  std::vector<PublishedFinding> findings;
+};
+
+struct FailedRuns {};  // the list of runs that are no result, with reasons
+
+struct Study {
+  std::string name;  // of its file, without the ending
+  std::string title, question;
+  std::filesystem::path records;      // beside the description
+  std::vector<std::string> commands;  // that make the records and the page again
+  std::vector<std::variant<Paragraph, StudyTable, ComparisonPicture, TablePicture, PublishedFindings, FailedRuns>>
+      sections;
+};
+
+// Throws InputError with file and JSON pointer: not JSON, a field missing, of the wrong type or unknown, a reference to
+// a table or column that is not there, or a number in the question or in a paragraph.
+Study read_study(const std::filesystem::path& file);
+
+}  // namespace sluice

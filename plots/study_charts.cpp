@@ -1,0 +1,125 @@
+// See study_charts.h.
+#include "plots/study_charts.h"
+
+#include <algorithm>
+#include <set>
+
+#include "plots/style.h"
+
+namespace sluice {
+namespace {
+
+using nlohmann::json;
+
+// The records of the runs that match: single-device ones only where the conditions let them in.
+std::vector<Record> chosen_records(const Conditions& where, std::span<const Record> records) {
+  std::vector<Record> chosen;
+  for (const StudyRun& run : study_runs(records))
+    if (matches(run, where)) chosen.insert(chosen.end(), run.row.records.begin(), run.row.records.end());
+  return chosen;
+}
+
+std::string unit_of(const TablePicture& picture, const StudyTable& table) {
+  if (!picture.relative_to.empty()) return "relative to " + picture.relative_to;
+  switch (table.columns[column_index(table, picture.columns.front())].metric) {
+    case StudyMetric::throughput:
+      return "samples/s";
+    case StudyMetric::time_to_accuracy:
+    case StudyMetric::search_seconds:
+      return "seconds";
+    case StudyMetric::peak_memory:
+    case StudyMetric::sent_messages:
+    case StudyMetric::sent_gathers:
+    case StudyMetric::sent_reductions:
+      return "bytes";
+    default:
+      return "";
+  }
+}
+
+json values_of(const TablePicture& picture, const FilledTable& table, const std::string& panel) {
+  json values = json::array();
+  for (const FilledLine& line : table.lines) {
+    if (line.titles.front() != panel) continue;
+    std::string group;
+    for (std::size_t i = 1; i < line.titles.size(); ++i) group += (group.empty() ? "" : ", ") + line.titles[i];
+    double divisor = 1;
+    if (!picture.relative_to.empty())
+      divisor = line.cells[column_index(table.description, picture.relative_to)].value.value_or(0);
+    for (const std::string& heading : picture.columns) {
+      const auto value = line.cells[column_index(table.description, heading)].value;
+      if (value && divisor > 0) values.push_back({{"group", group}, {"column", heading}, {"value", *value / divisor}});
+    }
+  }
+  return values;
+}
+
+json panel_of(const TablePicture& picture, const FilledTable& table, const NamedConditions& entry) {
+  std::vector<std::string> groups;
+  for (const FilledLine& line : table.lines) {
+    if (line.titles.front() != entry.title) continue;
+    std::string group;
+    for (std::size_t i = 1; i < line.titles.size(); ++i) group += (group.empty() ? "" : ", ") + line.titles[i];
+    if (std::ranges::count(groups, group) == 0) groups.push_back(group);
+  }
+  std::string below;
+  for (std::size_t i = 1; i < table.description.axes.size(); ++i)
+    below += (below.empty() ? "" : ", ") + table.description.axes[i].heading;
+  const json columns = string_array(picture.columns);
+  json panel = {{"data", {{"values", values_of(picture, table, entry.title)}}},
+                {"width", 360},
+                {"height", 200},
+                {"mark", {{"type", "bar"}}}};
+  panel["title"] = panel_heading(entry.title);
+  panel["encoding"] = {
+      {"x",
+       {{"field", "group"},
+        {"type", "nominal"},
+        {"sort", string_array(groups)},
+        {"axis", {{"title", below.empty() ? json(nullptr) : json(below)}, {"labelAngle", 0}}}}},
+      {"xOffset", {{"field", "column"}, {"type", "nominal"}, {"sort", columns}, {"scale", {{"domain", columns}}}}},
+      {"y", {{"field", "value"}, {"type", "quantitative"}, {"axis", {{"title", unit_of(picture, table.description)}}}}},
+      {"color",
+       {{"field", "column"},
+        {"type", "nominal"},
+        {"scale", {{"domain", columns}, {"scheme", "tableau10"}}},
+        {"legend", {{"title", nullptr}, {"orient", "bottom"}, {"columns", legend_columns(picture.columns)}}}}}};
+  return panel;
+}
+
+}  // namespace
+
+Chart study_chart(const ComparisonPicture& picture, std::span<const Record> records) {
+  const std::vector<Record> chosen = chosen_records(picture.where, records);
+  const std::vector<Comparison> comparisons = compare(chosen);
+  if (comparisons.empty()) return {picture.name, picture.title, nullptr};
+  const Palette palette(chosen);
+  switch (picture.kind) {
+    case RecordChart::throughput:
+      return throughput_chart(picture.name, picture.title, comparisons, palette);
+    case RecordChart::memory_throughput:
+      return memory_throughput_chart(picture.name, comparisons.front(), palette);
+    case RecordChart::communication:
+      return communication_chart(picture.name, comparisons.front());
+    case RecordChart::planners:
+      return planner_chart(picture.name, picture.title, comparisons, palette);
+    case RecordChart::time_to_accuracy:
+      return time_to_accuracy_chart(picture.name, picture.title, comparisons, palette);
+    case RecordChart::final_metric:
+      return final_metric_chart(picture.name, picture.title, comparisons, palette);
+  }
+  return {picture.name, picture.title, nullptr};
+}
+
+Chart study_chart(const TablePicture& picture, const FilledTable& table) {
+  Chart chart{picture.name, picture.title, chart_frame(picture.title, {})};
+  json& views = chart.spec["concat"] = json::array();
+  for (const NamedConditions& entry : table.description.axes.front().entries)
+    views.push_back(panel_of(picture, table, entry));
+  chart.spec["columns"] = 2;
+  chart.spec["spacing"] = 28;
+  chart.spec["resolve"] = {{"scale", {{"color", "shared"}}}};
+  return chart;
+}
+
+}  // namespace sluice

@@ -1,0 +1,267 @@
+// See study_tables.h.
+#include "plots/study_tables.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <stdexcept>
+
+#include "harness/base/quantities.h"
+#include "plots/style.h"
+#include "results/metrics.h"
+#include "results/plan_facts.h"
+
+namespace sluice {
+namespace {
+
+using nlohmann::json;
+
+void flatten(const json& value, const std::string& name, std::map<std::string, std::string>& into) {
+  if (value.is_object()) {
+    for (const auto& [key, inner] : value.items()) flatten(inner, name.empty() ? key : name + "." + key, into);
+  } else if (!value.is_array()) {
+    into[name] = value.is_string() ? value.get<std::string>() : value.dump();
+  }
+}
+
+std::map<std::string, std::string> fields_of(const Record& record) {
+  std::map<std::string, std::string> fields;
+  flatten(to_json(record), "", fields);
+  return fields;
+}
+
+// A number as a table shows it: three significant digits, from 1,000 on four.
+std::string figure_text(double value) {
+  if (std::abs(value) < 1) return fmt::format("{:.3g}", value);
+  if (std::abs(value) < 1000) return fmt::format("{:.{}f}", value, value < 10 ? 2 : value < 100 ? 1 : 0);
+  const double unit = std::pow(10.0, std::floor(std::log10(std::abs(value))) - 3);
+  return rate_text(std::round(value / unit) * unit);
+}
+
+std::string value_text(StudyMetric metric, double value) {
+  switch (metric) {
+    case StudyMetric::throughput:
+    case StudyMetric::states:
+      return figure_text(value);
+    case StudyMetric::micro_batches:
+      return fmt::format("{:g}", value);
+    case StudyMetric::peak_memory:
+      return to_text(Bytes(static_cast<std::int64_t>(value)));
+    case StudyMetric::sent_messages:
+    case StudyMetric::sent_gathers:
+    case StudyMetric::sent_reductions:
+      return value == 0 ? "0" : to_text(Bytes(static_cast<std::int64_t>(value)));
+    case StudyMetric::search_end:
+      return value > 0 ? "complete" : "capped";
+    case StudyMetric::bubble:
+      return fmt::format("{:.1f} %", 100 * value);
+    case StudyMetric::time_to_accuracy:
+    case StudyMetric::search_seconds:
+      return to_text(Seconds(value));
+    case StudyMetric::final_metric:
+      return fmt::format("{:.3f}", value);
+  }
+  return "?";
+}
+
+std::optional<Spread> single(const std::optional<double>& value) {
+  return value ? std::optional(Spread{*value, *value, *value}) : std::nullopt;
+}
+
+std::optional<Spread> value_of(StudyMetric metric, const ComparisonRow& row) {
+  const Record& record = row.records.front();
+  const auto sent = [&](SentKind kind) {
+    const auto most = most_sent(record, kind);
+    return single(most ? std::optional(static_cast<double>(*most)) : std::nullopt);
+  };
+  switch (metric) {
+    case StudyMetric::throughput:
+      return row.throughput;
+    case StudyMetric::micro_batches:
+      return single(row.microbatches);
+    case StudyMetric::peak_memory:
+      return row.peak_memory;
+    case StudyMetric::bubble:
+      return single(bubble_ratio(record));
+    case StudyMetric::sent_messages:
+      return sent(SentKind::messages);
+    case StudyMetric::sent_gathers:
+      return sent(SentKind::gathers);
+    case StudyMetric::sent_reductions:
+      return sent(SentKind::reductions);
+    case StudyMetric::time_to_accuracy:
+      return row.time_to_accuracy;
+    case StudyMetric::final_metric:
+      return row.final_metric;
+    case StudyMetric::search_seconds: {
+      const auto facts = plan_facts(record);
+      return single(facts ? std::optional(facts->search_seconds) : std::nullopt);
+    }
+    case StudyMetric::search_end: {
+      const auto facts = plan_facts(record);
+      return single(facts ? std::optional(facts->complete ? 1.0 : 0.0) : std::nullopt);
+    }
+    case StudyMetric::states: {
+      const auto facts = plan_facts(record);
+      return single(facts ? std::optional(static_cast<double>(facts->states)) : std::nullopt);
+    }
+  }
+  return std::nullopt;
+}
+
+bool more_is_better(StudyMetric metric, const ComparisonRow& row) {
+  if (metric == StudyMetric::throughput) return true;
+  return metric == StudyMetric::final_metric && !lower_is_better(row.records.front());
+}
+
+std::string spread_text(StudyMetric metric, const ComparisonRow& row, const Spread& spread) {
+  std::string text = value_text(metric, spread.median);
+  if (spread.min < spread.max)
+    text += " (" + value_text(metric, spread.min) + ".." + value_text(metric, spread.max) + ")";
+  if (metric == StudyMetric::time_to_accuracy && row.reached < row.attempts)
+    text += fmt::format(" {}/{}", row.reached, row.attempts);
+  return text;
+}
+
+// `over` wins where both name a field.
+Conditions joined(Conditions base, const Conditions& over) {
+  for (const auto& [name, values] : over) base[name] = values;
+  return base;
+}
+
+FilledCell chosen_cell(const StudyTable& table, const TableColumn& column, const Conditions& of_line,
+                       std::span<const StudyRun> runs) {
+  const Conditions where = joined(joined(table.where, of_line), column.where);
+  const StudyRun* best = nullptr;
+  double best_value = 0;
+  std::string outcome = "-";
+  for (const StudyRun& run : runs) {
+    if (!matches(run, where)) continue;
+    if (const auto value = value_of(table.best_by, run.row)) {
+      const double placed = more_is_better(table.best_by, run.row) ? -value->median : value->median;
+      if (best && placed >= best_value) continue;
+      best = &run;
+      best_value = placed;
+    } else if (outcome == "-") {
+      outcome = run.row.outcome == "ok" ? "not recorded" : run.row.outcome;
+      std::ranges::replace(outcome, '_', ' ');
+    }
+  }
+  if (!best) return {outcome, std::nullopt};
+  const auto value = value_of(column.metric, best->row);
+  if (!value) return {"-", std::nullopt};
+  return {spread_text(column.metric, best->row, *value), value->median};
+}
+
+FilledCell ratio_cell(const StudyTable& table, const TableColumn& column, const FilledLine& line) {
+  const auto above = line.cells.at(column_index(table, column.numerator)).value;
+  const auto below = line.cells.at(column_index(table, column.denominator)).value;
+  if (!above || !below || *below == 0) return {"-", std::nullopt};
+  return {fmt::format("{:.2f}", *above / *below), *above / *below};
+}
+
+// One line for every combination of the axes' entries from `axis` on.
+void add_lines(const StudyTable& table, std::size_t axis, const std::vector<std::string>& titles,
+               const Conditions& where, std::span<const StudyRun> runs, std::vector<FilledLine>& lines) {
+  if (axis < table.axes.size()) {
+    for (const NamedConditions& entry : table.axes[axis].entries) {
+      std::vector<std::string> longer = titles;
+      longer.push_back(entry.title);
+      add_lines(table, axis + 1, longer, joined(where, entry.where), runs, lines);
+    }
+    return;
+  }
+  FilledLine line{titles, {}};
+  for (const TableColumn& column : table.columns)
+    line.cells.push_back(column.numerator.empty() ? chosen_cell(table, column, where, runs)
+                                                  : ratio_cell(table, column, line));
+  lines.push_back(std::move(line));
+}
+
+bool is_asked_for(const PublishedFinding& finding, const StudyTable& table, const FilledLine& line) {
+  for (std::size_t i = 0; i < table.axes.size(); ++i) {
+    const auto titles = finding.lines.find(table.axes[i].heading);
+    if (titles != finding.lines.end() && std::ranges::count(titles->second, line.titles[i]) == 0) return false;
+  }
+  return true;
+}
+
+// The titles of a line in which it differs from others of these.
+std::string telling_titles(const FilledLine& line, const std::vector<const FilledLine*>& lines) {
+  std::string text;
+  for (std::size_t i = 0; i < line.titles.size(); ++i) {
+    const auto has_same = [&](const FilledLine* other) { return other->titles[i] == line.titles[i]; };
+    if (!std::ranges::all_of(lines, has_same)) text += (text.empty() ? "" : ", ") + line.titles[i];
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<StudyRun> study_runs(std::span<const Record> records) {
+  std::vector<StudyRun> runs;
+  std::set<std::string> seen;  // a single-device run stands in every comparison that it is measured against
+  for (Comparison& comparison : compare(records))
+    for (ComparisonRow& row : comparison.rows) {
+      if (!seen.insert(row.records.front().digest).second) continue;
+      std::map<std::string, std::string> fields = fields_of(row.records.front());
+      runs.push_back({std::move(row), std::move(fields)});
+    }
+  return runs;
+}
+
+bool matches(const StudyRun& run, const Conditions& where) {
+  return std::ranges::all_of(where, [&](const auto& condition) {
+    const auto field = run.fields.find(condition.first);
+    return field != run.fields.end() && std::ranges::count(condition.second, field->second) > 0;
+  });
+}
+
+FilledTable fill(const StudyTable& table, std::span<const StudyRun> runs) {
+  FilledTable filled{table, {}};
+  add_lines(table, 0, {}, {}, runs, filled.lines);
+  return filled;
+}
+
+std::size_t column_index(const StudyTable& table, const std::string& heading) {
+  for (std::size_t i = 0; i < table.columns.size(); ++i)
+    if (table.columns[i].heading == heading) return i;
+  throw std::out_of_range("no column " + heading);
+}
+
+std::string found_text(const PublishedFinding& finding, const FilledTable& table) {
+  const std::size_t column = column_index(table.description, finding.column);
+  std::vector<const FilledLine*> lines;
+  for (const FilledLine& line : table.lines)
+    if (is_asked_for(finding, table.description, line) && line.cells[column].value) lines.push_back(&line);
+  if (lines.empty()) return "-";
+  const auto less = [&](const FilledLine* a, const FilledLine* b) {
+    return *a->cells[column].value < *b->cells[column].value;
+  };
+  const auto text = [&](const FilledLine* line) {
+    const std::string titles = telling_titles(*line, lines);
+    return line->cells[column].text + (titles.empty() ? "" : " (" + titles + ")");
+  };
+  const FilledLine* least = *std::ranges::min_element(lines, less);
+  const FilledLine* most = *std::ranges::max_element(lines, less);
+  switch (finding.take) {
+    case PublishedFinding::Take::largest:
+      return text(most);
+    case PublishedFinding::Take::smallest:
+      return text(least);
+    case PublishedFinding::Take::range:
+      return least == most || least->cells[column].text == most->cells[column].text ? most->cells[column].text
+                                                                                    : text(least) + " to " + text(most);
+    case PublishedFinding::Take::all: {
+      std::string all;
+      for (const FilledLine* line : lines) all += (all.empty() ? "" : ", ") + text(line);
+      return all;
+    }
+  }
+  return "-";
+}
+
+}  // namespace sluice

@@ -1,0 +1,167 @@
+// See comparison_rows.h.
+#include "results/comparison_rows.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "results/metrics.h"
+
+namespace sluice {
+namespace {
+
+using nlohmann::json;
+
+// The learning-rate search that a record comes from, without what it found.
+std::string search_of(const Record& r) {
+  if (r.tuning.empty()) return "";
+  json search = r.tuning;
+  search.erase("results");
+  search.erase("chosen");
+  return search.dump();
+}
+
+// All but the seed: records that differ in nothing else are repetitions.
+using RowKey = std::tuple<std::string, std::string, int, int, std::string, std::string, std::string, std::string>;
+RowKey row_key(const Record& r) {
+  return {r.system, r.options.dump(), r.ranks, r.microbatches, r.transport, r.device, r.cluster, search_of(r)};
+}
+
+// Everything by which two records of one system may differ, as names and texts.
+std::map<std::string, std::string> traits(const Record& r) {
+  std::map<std::string, std::string> result;
+  for (const auto& [name, value] : r.options.items())
+    if (name != "optimizer")  // the same in the whole comparison, but for a rate that was tuned
+      result[name] = value.is_string() ? value.get<std::string>() : value.dump();
+  if (const std::string search = search_of(r); !search.empty()) result["tuning"] = search;
+  result["microbatches"] = std::to_string(r.microbatches);
+  result["transport"] = r.transport;
+  // On the virtual clock it is the cluster's, and unknown where the system refused.
+  if (r.clock != "virtual") result["device"] = r.device;
+  result["cluster"] = r.cluster;
+  return result;
+}
+
+std::optional<Spread> spread(const std::vector<double>& values) {
+  if (values.empty()) return std::nullopt;
+  return Spread{quantile(values, 0), median(values), quantile(values, 1)};
+}
+
+void take_max(std::vector<std::int64_t>& into, const std::vector<std::int64_t>& values) {
+  if (into.size() < values.size()) into.resize(values.size(), 0);
+  for (std::size_t i = 0; i < values.size(); ++i) into[i] = std::max(into[i], values[i]);
+}
+
+std::optional<Interval> interval_over_seeds(const std::vector<Throughput>& seeds) {
+  std::vector<double> medians;
+  for (const Throughput& seed : seeds) medians.push_back(seed.samples_per_second);
+  if (const auto interval = median_interval(medians)) return interval;
+  std::optional<Interval> result;
+  for (const Throughput& seed : seeds) {
+    if (!seed.interval) return std::nullopt;
+    result = result ? hull(*result, *seed.interval) : *seed.interval;
+  }
+  return result;
+}
+
+ComparisonRow make_row(std::vector<Record> records) {
+  std::stable_sort(records.begin(), records.end(), [](const Record& a, const Record& b) { return a.seed < b.seed; });
+  ComparisonRow row;
+  const Record& first = records.front();
+  row.system = first.system;
+  row.reference = first.system == kReferenceSystem;
+  row.ranks = first.ranks;
+  row.microbatches = first.microbatches;
+  row.samples_per_update = first.samples_per_step > 0 ? first.samples_per_step : first.batch;
+  row.updates_per_epoch = first.updates_per_epoch;
+  row.outcome = "ok";
+  std::vector<Throughput> throughputs;
+  row.learning_rate = learning_rate(first);
+  row.tuning = first.tuning;
+  std::vector<double> rates, times, undrained, finals, peaks;
+  for (const Record& record : records) {
+    if (record.outcome == "ok") {
+      ++row.succeeded;
+    } else if (row.outcome == "ok") {
+      row.outcome = record.outcome;
+      row.reason = record.reason;
+      if (record.failed_rank) row.reason = "rank " + std::to_string(*record.failed_rank) + ": " + row.reason;
+    }
+    if (const auto t = throughput(record)) {
+      throughputs.push_back(*t);
+      rates.push_back(t->samples_per_second);
+    }
+    take_max(row.measured_peaks, measured_peaks(record));
+    take_max(row.predicted_peaks, predicted_peaks(record));
+    if (const auto p = peak_memory(record)) peaks.push_back(static_cast<double>(*p));
+    if (is_result(record) || record.outcome == "timed_out") ++row.attempts;
+    if (record.outcome == "diverged") {
+      ++row.diverged;
+      if (record.diverged_at)
+        row.first_divergence = std::min(row.first_divergence.value_or(*record.diverged_at), *record.diverged_at);
+    }
+    if (const auto t = time_to_accuracy(record)) times.push_back(*t);
+    if (const auto t = time_to_accuracy_without_drain(record)) undrained.push_back(*t);
+    if (const auto m = final_metric(record)) finals.push_back(*m);
+    if (const auto m = best_metric(record)) {
+      const bool better = !row.best_metric || (lower_is_better(record) ? *m < *row.best_metric : *m > *row.best_metric);
+      if (better) row.best_metric = m;
+    }
+  }
+  row.throughput = spread(rates);
+  if (first.clock == "wall" && !throughputs.empty()) row.interval = interval_over_seeds(throughputs);
+  row.time_to_accuracy = spread(times);
+  if (undrained.size() == times.size()) row.time_without_drain = spread(undrained);
+  row.peak_memory = spread(peaks);
+  row.reached = static_cast<int>(times.size());
+  row.final_metric = spread(finals);
+  row.records = std::move(records);
+  return row;
+}
+
+std::vector<ComparisonRow> unlabelled_rows(std::span<const Record* const> records) {
+  std::map<RowKey, std::vector<Record>> by_row;
+  for (const Record* record : records) by_row[row_key(*record)].push_back(*record);
+  std::vector<ComparisonRow> rows;
+  for (auto& [key, seeds] : by_row) rows.push_back(make_row(std::move(seeds)));
+  return rows;
+}
+
+void label_rows(std::vector<ComparisonRow>& rows) {
+  std::vector<const Record*> firsts;
+  for (const ComparisonRow& row : rows) firsts.push_back(&row.records.front());
+  const std::vector<std::string> options = telling_options(firsts);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    rows[i].options = options[i];
+    rows[i].label = rows[i].system + (options[i].empty() ? "" : " " + options[i]);
+  }
+}
+
+}  // namespace
+
+std::vector<ComparisonRow> comparison_rows(std::span<const Record* const> records) {
+  std::vector<ComparisonRow> rows = unlabelled_rows(records);
+  label_rows(rows);
+  return rows;
+}
+
+std::vector<std::string> telling_options(std::span<const Record* const> records) {
+  std::map<std::string, std::map<std::string, std::set<std::string>>> values;
+  std::map<std::string, std::size_t> count;
+  for (const Record* record : records) {
+    ++count[record->system];
+    for (const auto& [name, text] : traits(*record)) values[record->system][name].insert(text);
+  }
+  std::vector<std::string> result;
+  for (const Record* record : records) {
+    std::string& options = result.emplace_back();
+    for (const auto& [name, text] : traits(*record)) {
+      if (count[record->system] < 2 || values[record->system][name].size() < 2) continue;
+      options += (options.empty() ? "" : " ") + name + "=" + text;
+    }
+  }
+  return result;
+}
+
+}  // namespace sluice

@@ -1,0 +1,21 @@
+// Reference records: the records behind the pages of results/findings, kept in the repository. They are ordinary
+// records without what no page shows.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "results/record.h"
+
+namespace sluice {
+
+// The record without its timeline, its layers stage by stage and, on the virtual clock, the second copy of the
+// predicted memory; of the ranks' memory the fullest rank's. `command` is noted in its environment.
+Record reference_record(Record record, const std::string& command);
+
+// Replaces the file by the reference records of `records`, in the order of system, workload, ranks, micro-batches,
+// options and seed. Throws RunError if it cannot be written.
+void write_reference(const std::filesystem::path& file, std::span<const Record> records, const std::string& command);
+
+}  // namespace sluice

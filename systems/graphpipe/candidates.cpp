@@ -1,0 +1,96 @@
+#include "systems/graphpipe/candidates.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "harness/base/error.h"
+#include "harness/plan/chain_partition.h"
+#include "systems/graphpipe/kfkb.h"
+
+namespace sluice {
+
+static bool same_decisions(const Plan& a, const Plan& b) {
+  return a.order == b.order && a.imposed_edges == b.imposed_edges &&
+         std::ranges::equal(a.stages, b.stages, [](const PlanStage& x, const PlanStage& y) {
+           return x.layers == y.layers && x.devices == y.devices && x.micros_per_op == y.micros_per_op;
+         });
+}
+
+// Edges that make the stages a sequence, beside those that the graph has.
+static std::vector<std::pair<StageId, StageId>> edges_of_a_sequence(const StageGraph& graph) {
+  std::vector<std::pair<StageId, StageId>> edges;
+  for (std::size_t s = 1; s < graph.size(); ++s)
+    if (std::ranges::find(graph.successors[s - 1], StageId(s)) == graph.successors[s - 1].end())
+      edges.push_back({StageId(s - 1), StageId(s)});
+  return edges;
+}
+
+void Candidates::add(const StageSearchResult& found, const std::vector<Pipelining>& kinds) {
+  states_ += found.states;
+  complete_ = complete_ && found.complete;
+  if (found.stages.empty()) return;
+  for (const Pipelining kind : kinds) {
+    Plan plan = plan_of(found, kind);
+    plan.search.objective = per_sample(found.slowest);
+    if (std::ranges::none_of(plans_, [&](const Plan& known) { return same_decisions(known, plan); }))
+      plans_.push_back(std::move(plan));
+  }
+}
+
+double Candidates::least_objective() const {
+  double least = std::numeric_limits<double>::infinity();
+  for (const Plan& plan : plans_) least = std::min(least, plan.search.objective);
+  return least;
+}
+
+Plan Candidates::plan_of(const StageSearchResult& found, Pipelining kind) const {
+  Plan plan{.micro_batch = problem_.costs.micro_batch};
+  std::vector<int> ks;
+  int device = 0;
+  for (const FoundStage& stage : found.stages) {
+    PlanStage& made = plan.stages.emplace_back();
+    made.layers = operators_.layers_of(stage.vertices);
+    made.micros_per_op = stage.config.micro_batch / stage.degree;
+    for (int d = 0; d < stage.degree; ++d) made.devices.emplace_back(device++);
+    ks.push_back(stage.config.k);
+  }
+  Plan sequence = plan;
+  sequence.imposed_edges = edges_of_a_sequence(stage_graph(plan, problem_.costs));
+  const bool held_as_sequence = kind == Pipelining::graph_held_as_sequence && !sequence.imposed_edges.empty();
+  if (kind == Pipelining::sequence) plan = sequence;
+  // The system's schedule knows the stages and their edges alone: for it every k is 1, and stages hold what their
+  // longest path needs. The orders of all other plans are written into them.
+  if (!held_as_sequence && std::ranges::all_of(ks, [](int k) { return k == 1; })) return plan;
+  const StageGraph graph = stage_graph(plan, problem_.costs);
+  const Placement placement = ranks_of(plan).placement;
+  const std::vector<int> in_flight = kfkb_in_flight(held_as_sequence ? stage_graph(sequence, problem_.costs) : graph,
+                                                    stage_configs(graph, placement, ks), problem_.microbatches);
+  plan.order = kfkb_orders(graph, placement, ks, problem_.microbatches, in_flight);
+  return plan;
+}
+
+Plan Candidates::best(Bytes memory) {
+  if (plans_.empty() && !complete_) {  // cut short before anything was found
+    const int stages = std::min(problem_.devices, operators_.count());
+    Plan row = balanced_chain(problem_, stages, "graphpipe");
+    row.search.objective = per_sample(row.search.objective);
+    plans_.push_back(std::move(row));
+  }
+  if (plans_.empty())
+    throw InputError("graphpipe",
+                     "no stages use all of " + std::to_string(problem_.devices) + " devices and fit into " +
+                         to_text(memory) + " each",
+                     "use another number of devices or micro-batches, or larger devices");
+  Plan* chosen = nullptr;
+  double least = 0;
+  for (Plan& plan : plans_) {
+    const double seconds = simulate_ ? problem_.simulate(plan).value : plan.search.objective;
+    if (!chosen || seconds < least) chosen = &plan, least = seconds;
+  }
+  chosen->search.objective_name = "slowest stage, per sample";
+  chosen->search.states = states_;
+  chosen->search.complete = complete_;
+  return std::move(*chosen);
+}
+
+}  // namespace sluice
