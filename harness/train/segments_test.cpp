@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/base/error.h"
+#include "harness/case/sweep.h"
 #include "workloads/data/order.h"
 
 namespace sluice {
