@@ -29,7 +29,7 @@
 
 namespace sluice {
 
-// What the transport must know of a message's payload.
+// What the transport must know about the payload of a message.
 class MessageBuffers {
  public:
   virtual ~MessageBuffers() = default;
@@ -49,9 +49,9 @@ class NcclLinks {
     int device = 0;
     DeviceCalls::Stream compute = nullptr;  // what the rank computes on
   };
-  // ids: one a communicator, the same on every process (make_ids() on one of them, then spread). Connects all ranks of
-  // this process, each on a thread of its own; returns when all are. Throws RunError: NCCL's reason, or that it took
-  // longer than `patience`, or that a rank would need too many streams.
+  // ids: one per communicator, the same on every process (make_ids() on one of them, then broadcast). Connects all
+  // ranks of this process, each on a thread of its own; returns when all are. Throws RunError: NCCL's reason, or that
+  // it took longer than `patience`, or that a rank would need too many streams.
   NcclLinks(CommunicatorPlan plan, std::vector<LocalRank> ranks, std::vector<NcclId> ids, DeviceCalls& calls,
             double patience_seconds = 120);
   ~NcclLinks();
@@ -73,7 +73,7 @@ class NcclLinks {
   const CommunicatorPlan& plan() const { return plan_; }
   DeviceCalls& calls() { return calls_; }
 
-  // Asks something of the end's communicator and waits until NCCL has taken it. Throws
+  // Makes a call on the end's communicator and waits until NCCL has accepted it. Throws
   // TransportAborted, or RunError with what went wrong on any rank of this process.
   void ask(End& end, const std::function<void(DeviceCalls::Comm)>& what);
   void throw_if_broken() const;
@@ -81,7 +81,7 @@ class NcclLinks {
   void abort();
   void fail(const std::string& reason);  // abort() and the reason, which the first one gives
   bool broken() const { return broken_.load(); }
-  // Whether any communicator reports an error by itself; then it has been passed to fail().
+  // Whether any communicator reports an asynchronous error, which has then been passed to fail().
   bool poll();
 
  private:

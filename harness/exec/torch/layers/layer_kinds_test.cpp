@@ -9,6 +9,8 @@
 namespace sluice {
 namespace {
 
+using Kind = Activation::Kind;
+
 TEST(Activation, WritesOverItsInputOnlyWhenAllowed) {
   const c10::InferenceMode guard;
   for (const Kind kind : {Kind::relu, Kind::tanh, Kind::sigmoid}) {
