@@ -6,10 +6,15 @@ namespace sluice {
 
 double rate_factor(const RateSchedule& schedule, std::int64_t update, std::int64_t updates_per_epoch,
                    std::int64_t all_updates) {
-  if (schedule.kind == RateScheduleKind::step && updates_per_epoch > 0)
-    return std::pow(schedule.factor, static_cast<double>(update / (updates_per_epoch * schedule.every_epochs)));
-  if (schedule.kind == RateScheduleKind::polynomial)
-    return std::pow(1 - static_cast<double>(update) / static_cast<double>(all_updates), schedule.power);
+  switch (schedule.kind) {
+    case RateScheduleKind::constant:
+      return 1;
+    case RateScheduleKind::step:
+      if (updates_per_epoch <= 0) return 1;
+      return std::pow(schedule.factor, static_cast<double>(update / (updates_per_epoch * schedule.every_epochs)));
+    case RateScheduleKind::polynomial:
+      return std::pow(1 - static_cast<double>(update) / static_cast<double>(all_updates), schedule.power);
+  }
   return 1;
 }
 

@@ -63,7 +63,10 @@ std::unique_ptr<Session> Training::start_session(const Program& first, ProcessGr
   spec.seed = case_.seed;
   spec.micro_batch = prepared_.micro_batch;
   spec.batched_weight_gradients = case_.weight_gradient == WeightGradients::batched;
-  if (on_wall()) spec.device = choice_name(case_.device), spec.transport = choice_name(case_.transport);
+  if (on_wall()) {
+    spec.device = choice_name(case_.device);
+    spec.transport = choice_name(case_.transport);
+  }
   spec.rule = first.rule;
   spec.processes = processes;
   spec.sharding = first.sharding;
