@@ -101,6 +101,14 @@ TEST(PiperProfileTest, KeepsVariantsAndEdgeBytes) {
   EXPECT_EQ(layers[1].variants[0].in_flight, Bytes(7));
 }
 
+TEST(PiperProfileTest, TheNameOfAVariantSaysThatItRecomputes) {
+  nlohmann::json json = piper_json();
+  json["nodes"][1]["TMPCs"]["2"][0]["id"] = "activation recomp";
+  const auto costs = read_piper_profile(json, "p.json", ProfileUnits::physical).costs;
+  EXPECT_FALSE(costs.layers[0].variants[0].recompute);
+  EXPECT_TRUE(costs.layers[0].variants[1].recompute);
+}
+
 TEST(PiperProfileTest, MillisecondsAreRecognised) {
   nlohmann::json json = piper_json();
   json["nodes"][1]["TMPCs"]["1"][0]["timePerSample"] = 600.0;
