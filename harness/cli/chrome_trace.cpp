@@ -14,9 +14,6 @@ namespace {
 
 constexpr double kMicroseconds = 1e6;  // the format's unit of time
 
-// An op of a schedule: a recomputation, a message or an update is none.
-bool is_scheduled(Opcode opcode) { return is_compute(opcode) && opcode != Opcode::recompute; }
-
 // The events of one rank.
 class RankEvents {
  public:

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "harness/case/real_executor.h"
 #include "harness/tests/test_support.h"
