@@ -1,0 +1,152 @@
+// Starts the program itself and keeps what it leaves: exit code, stdout, stderr, files.
+#pragma once
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sluice_build.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "harness/tests/test_data.h"
+
+namespace sluice {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using Arguments = std::vector<std::string>;
+using Variables = std::map<std::string, std::string>;
+
+inline std::string content(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+inline std::vector<std::string> lines(const std::string& text) {
+  std::vector<std::string> result;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) result.push_back(line);
+  return result;
+}
+
+struct Finished {
+  int code = -1;  // 128 + n: ended by signal n
+  std::string out, err;
+};
+
+class Cli : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "sluice-cli-XXXXXX").string();
+    folder_ = ::mkdtemp(pattern.data());
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string at(const std::string& name) const { return folder_ + "/" + name; }
+  std::string put(const std::string& name, const std::string& text) const {
+    std::ofstream(at(name), std::ios::binary) << text;
+    return at(name);
+  }
+
+  // In the test's folder; stdout and stderr go into files there.
+  pid_t start(const Arguments& arguments, const Variables& variables = {}, const std::string& out = "") const {
+    const pid_t child = ::fork();
+    if (child != 0) return child;
+    if (::chdir(folder_.c_str()) != 0) ::_exit(126);
+    for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
+    const auto redirect = [](const std::string& file, int to) {
+      ::dup2(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), to);
+    };
+    redirect(out.empty() ? at(".out") : out, STDOUT_FILENO);
+    redirect(at(".err"), STDERR_FILENO);
+    std::vector<std::string> all = {SLUICE_PROGRAM};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    std::vector<char*> argv;
+    for (std::string& a : all) argv.push_back(a.data());
+    argv.push_back(nullptr);
+    ::execv(argv[0], argv.data());
+    ::_exit(127);
+  }
+  Finished wait(pid_t child) const {
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), content(at(".out")), content(at(".err"))};
+  }
+  Finished sluice(const Arguments& arguments, const Variables& variables = {}) const {
+    return wait(start(arguments, variables));
+  }
+
+  // Exactly one line on stderr begins with "error: ", and it is the last; it holds every text.
+  static void expect_error(const Finished& f, int code, const std::vector<std::string>& texts) {
+    EXPECT_EQ(f.code, code) << f.err;
+    const auto all = lines(f.err);
+    EXPECT_EQ(std::ranges::count_if(all, [](const auto& l) { return l.starts_with("error: "); }), 1) << f.err;
+    ASSERT_FALSE(all.empty());
+    EXPECT_TRUE(all.back().starts_with("error: ")) << f.err;
+    for (const std::string& text : texts)
+      EXPECT_NE(all.back().find(text), std::string::npos) << all.back() << "\nlacks " << text;
+  }
+  void refuses(const Arguments& arguments, const std::vector<std::string>& texts,
+               const Variables& variables = {}) const {
+    SCOPED_TRACE(::testing::PrintToString(arguments));
+    const Finished f = sluice(arguments, variables);
+    expect_error(f, 2, texts);
+    EXPECT_EQ(f.out, "");
+  }
+
+  json document(const Arguments& arguments, int code = 0) const {
+    const Finished f = sluice(arguments);
+    EXPECT_EQ(f.code, code) << f.err;
+    const json parsed = json::parse(f.out, nullptr, false);
+    EXPECT_FALSE(parsed.is_discarded()) << f.out.substr(0, 500);
+    return parsed;
+  }
+
+  static std::vector<json> records(const std::string& path) {
+    std::vector<json> result;
+    for (const std::string& line : lines(content(path))) {
+      result.push_back(json::parse(line, nullptr, false));
+      EXPECT_TRUE(result.back().is_object()) << line.substr(0, 200);
+    }
+    return result;
+  }
+  static std::multiset<int> seeds(const std::string& path) {
+    std::multiset<int> result;
+    for (const json& r : records(path)) result.insert(r.value("seed", -1));
+    return result;
+  }
+
+  // `cases` cases that differ in their seed, on the wall clock, with costs that need no measuring.
+  std::string sweep(int cases, int steps, const json& more = json::object()) const {
+    json entry = {{"system", "gpipe"}, {"workload", "tiny"},  {"ranks", 2},
+                  {"steps", steps},    {"costs", "analytic"}, {"seed", json::array()}};
+    for (int seed = 1; seed <= cases; ++seed) entry["seed"].push_back(seed);
+    entry.update(more);
+    return put("sweep.json", json{{"grid", {entry}}}.dump());
+  }
+
+  // Two seeds of PipeDream on the test's data: 20 updates an epoch, on the virtual clock.
+  std::string training(const json& more) const {
+    json entry = {{"system", "pipedream"}, {"workload", "fmnist_mlp"}, {"ranks", 4},
+                  {"batch", 32},           {"clock", "virtual"},       {"epochs", 2},
+                  {"seed", {1, 2}}};
+    entry.update(more);
+    return put("training.json", json{{"grid", {entry}}}.dump());
+  }
+
+  std::string folder_;
+};
+
+}  // namespace sluice
