@@ -27,7 +27,7 @@ struct OptimizerSpec {
 };
 
 // How many tensors of a stage's size weight prediction keeps besides: the direction of the last step where that is not
-// the optimizer's own momentum buffer (so that a forward's prediction is one fused pass), and PipeMare's moving average.
+// the optimizer's momentum buffer (so that a forward's prediction is one fused pass), and PipeMare's moving average.
 int delta_tensors(const OptimizerSpec& optimizer, const WeightRule& rule, StageId stage);
 
 // Whether the rule predicts weights of this stage, for forwards or for backwards, in the given direction.

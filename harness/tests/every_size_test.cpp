@@ -1,4 +1,4 @@
-// Every synchronous schedule over p = 2 .. 8 ranks, 1 .. 4 p micro-batches and 1 .. 4 stages a rank: either an order that
+// Every synchronous schedule over p = 2..8 ranks, 1..4 p micro-batches and 1 .. 4 stages a rank: either an order that
 // checks, and that takes as long as its paper's closed form says where that is valid, or a refusal that says what to
 // change.
 #include <gtest/gtest.h>

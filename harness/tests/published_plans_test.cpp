@@ -1,5 +1,5 @@
 // What the authors' own planners (Piper, PipeDream, Tarnawski et al. 2020) print on their own inputs, reproduced: the
-// expected values come from running the authors' programs. Numbers are as the files have them (ProfileUnits::published),
+// expected values come from running the authors' programs. They are as the files have them (ProfileUnits::published),
 // since the authors' programs take them so. Plans are compared where the authors' tie rule is known or there is no tie.
 #include <gtest/gtest.h>
 
