@@ -3,8 +3,8 @@
 
 A room may include itself and the rooms below it, as ROOMS lists them. No two files include each other in a circle, by
 whatever way round; a header and the .cpp of the same name count as one file. LibTorch's headers only under
-harness/exec/torch, CLI11's only under harness/cli, MPI's only under harness/exec/mpi. Tests and benchmarks may also use
-what TESTS_MAY lists.
+harness/exec/torch, CLI11's only under harness/cli, nlohmann/json's only in harness/base, MPI's only under
+harness/exec/mpi. Tests and benchmarks may also use what TESTS_MAY lists.
 
 usage: check_includes.py [FOLDER]    the project's root; default: the folder above this file
 """
@@ -28,11 +28,12 @@ SYSTEMS = ["baselines", "systems"]
 MODELS = ["workloads/models"] + MODEL
 DATA = ["workloads/data"] + MODEL
 PROFILES = ["workloads/profiles"] + PIPELINE
-RESULTS = ["results"] + BASE
-CASE = ["harness/case"] + SIM + PLAN + MPI + MODELS + PROFILES + RESULTS
-TRAIN = ["harness/train"] + CASE + DATA
+RESULTS = ["results"] + PIPELINE
+CASE = ["harness/case"] + SIM + PLAN + MPI + MODELS + PROFILES + DATA + RESULTS
+TRAIN = ["harness/train"] + CASE
 RUN = ["harness/run"] + TRAIN
 PLOTS = ["plots"] + RESULTS
+CLAIMS = ["harness/claims"] + CASE + PLOTS
 # The room of a file is the longest of these that its path begins with. Of a system, the folder of its own.
 ROOMS = {
     "harness/base": BASE,
@@ -58,8 +59,9 @@ ROOMS = {
     "harness/case": CASE,
     "harness/train": TRAIN,
     "harness/run": RUN,
-    "harness/cli": ["harness/cli"] + RUN + PLOTS,
-    "harness/tests": ["harness/tests"] + RUN + SYSTEMS + NCCL,
+    "harness/claims": CLAIMS,
+    "harness/cli": ["harness/cli"] + RUN + CLAIMS,
+    "harness/tests": ["harness/tests"] + RUN + SYSTEMS + NCCL + CLAIMS,
 }
 TESTS_MAY = {
     "": ["harness/program", "harness/sim"],
@@ -71,6 +73,7 @@ TESTS_MAY = {
 OUTSIDE = [  # (headers, what they are, the only folder that includes them)
     (re.compile(r"(torch|ATen|c10)/"), "LibTorch", "harness/exec/torch"),
     (re.compile(r"CLI/"), "CLI11", "harness/cli"),
+    (re.compile(r"nlohmann/"), "nlohmann/json", "harness/base"),
     (re.compile(r"mpi\.h$"), "MPI", "harness/exec/mpi"),
     (re.compile(r"hwloc\.h$"), "hwloc", "harness/exec"),
     (re.compile(r"(cuda|nccl)[a-z_]*\.h$"), "CUDA", "harness/exec/torch/cuda"),

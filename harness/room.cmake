@@ -64,6 +64,19 @@ function(sluice_room name)
   endif()
 endfunction()
 
+# sluice_require_name(FILE NAME PATTERN WHAT): a file that a table is made from has a name that a variable can have, and
+# holds what the table names: one message here instead of the linker's.
+function(sluice_require_name file name pattern what)
+  file(RELATIVE_PATH shown ${CMAKE_SOURCE_DIR} ${file})
+  if(NOT name MATCHES "^[a-z][a-z0-9_]*$")
+    message(FATAL_ERROR "${shown}: '${name}' is not a name: use lower-case letters, digits and _, a letter first")
+  endif()
+  file(READ ${file} content)
+  if(NOT content MATCHES "${pattern}")
+    message(FATAL_ERROR "${shown}: must define '${what}': the variable is named as its file")
+  endif()
+endfunction()
+
 # Headers that most files read and that cost seconds each are parsed once for the products and once for the tests.
 # kind: product or test, which are compiled with other options; further arguments: headers for this target alone.
 function(sluice_common_headers target kind)
@@ -74,8 +87,8 @@ function(sluice_common_headers target kind)
   if(NOT TARGET sluice_${kind}_headers)
     file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/${kind}_headers.cpp CONTENT "")
     add_library(sluice_${kind}_headers STATIC ${CMAKE_BINARY_DIR}/generated/${kind}_headers.cpp)
-    target_link_libraries(sluice_${kind}_headers PRIVATE sluice_flags nlohmann_json::nlohmann_json fmt::fmt)
-    set(headers <nlohmann/json.hpp> <fmt/format.h> <algorithm> <functional> <map> <memory> <optional> <set> <string>
+    target_link_libraries(sluice_${kind}_headers PRIVATE sluice_flags fmt::fmt)
+    set(headers <fmt/format.h> <algorithm> <functional> <map> <memory> <optional> <set> <string>
                 <vector>)
     if("${kind}" STREQUAL "test")
       target_link_libraries(sluice_test_headers PRIVATE rapidcheck GTest::gtest)

@@ -7,13 +7,12 @@
 #include <cmath>
 #include <limits>
 
+#include "harness/base/json.h"
 #include "plots/charts.h"
 #include "plots/style.h"
 
 namespace sluice {
 namespace {
-
-using nlohmann::json;
 
 constexpr const char* kBad = "#b3261e";
 constexpr int kBarStep = 26;
@@ -47,16 +46,16 @@ double axis_end(const std::vector<BarPanel>& panels, double from) {
   return end > from ? end : from + 1;
 }
 
-json panel_spec(const BarPanel& panel, const std::string& axis, double from, double to, bool dots,
+Json panel_spec(const BarPanel& panel, const std::string& axis, double from, double to, bool dots,
                 const Palette& palette) {
-  json values = json::array();
+  Json values = Json::array();
   std::vector<std::string> order;
   for (const Bar& bar : panel.bars) {
-    json value = {{"label", bar.label},
+    Json value = {{"label", bar.label},
                   {"system", bar.system},
                   {"text", bar.text},
                   {"color", palette.color(bar.system)},
-                  {"ink", bar.value ? "#222" : kBad},
+                  {"ink", bar.value ? "#333" : kBad},
                   {"value", bar.value.value_or(from)},
                   {"drawn", bar.value.has_value()},
                   {"end", bar.value ? end_of(bar) : from}};
@@ -64,36 +63,36 @@ json panel_spec(const BarPanel& panel, const std::string& axis, double from, dou
     values.push_back(std::move(value));
     order.push_back(bar.label);
   }
-  const json y = {{"field", "label"},
+  const Json y = {{"field", "label"},
                   {"type", "nominal"},
                   {"sort", string_array(order)},
                   {"axis", {{"title", nullptr}, {"ticks", false}, {"domain", false}}}};
   const auto x = [&](const char* field) {
-    return json{{"field", field},
+    return Json{{"field", field},
                 {"type", "quantitative"},
-                {"scale", {{"domain", json::array({from, to})}, {"nice", false}, {"zero", !dots}}},
+                {"scale", {{"domain", Json::array({from, to})}, {"nice", false}, {"zero", !dots}}},
                 {"axis", {{"title", axis}, {"tickCount", 5}, {"format", ",~r"}}}};
   };
-  const json raw = {{"scale", nullptr}, {"type", "nominal"}};
-  json color = raw, ink = raw;
+  const Json raw = {{"scale", nullptr}, {"type", "nominal"}};
+  Json color = raw, ink = raw;
   color["field"] = "color";
   ink["field"] = "ink";
-  const json bar_mark = {{"type", "bar"}, {"height", {{"band", 0.68}}}};
-  const json dot_mark = {{"type", "point"}, {"filled", true}, {"size", 110}, {"opacity", 1}};
-  json layers = json::array();
-  const json bars = {
-      {"transform", json::array({{{"filter", "datum.drawn"}}})},
+  const Json bar_mark = {{"type", "bar"}, {"height", {{"band", 0.68}}}};
+  const Json dot_mark = {{"type", "point"}, {"filled", true}, {"size", 110}, {"opacity", 1}};
+  Json layers = Json::array();
+  const Json bars = {
+      {"transform", Json::array({{{"filter", "datum.drawn"}}})},
       {"mark", dots ? dot_mark : bar_mark},
       {"encoding",
        {{"x", x("value")},
         {"y", y},
         {"color", color},
-        {"tooltip", json::array({{{"field", "label"}, {"title", "system"}}, {{"field", "text"}, {"title", axis}}})}}}};
+        {"tooltip", Json::array({{{"field", "label"}, {"title", "system"}}, {{"field", "text"}, {"title", axis}}})}}}};
   if (!dots) layers.push_back(bars);
   if (panel.reference)
-    layers.push_back({{"mark", {{"type", "rule"}, {"strokeDash", json::array({4, 3})}, {"color", "#6f6f6f"}}},
+    layers.push_back({{"mark", {{"type", "rule"}, {"strokeDash", Json::array({4, 3})}, {"color", "#6f6f6f"}}},
                       {"encoding", {{"x", {{"datum", *panel.reference}, {"type", "quantitative"}}}}}});
-  const json has_interval = json::array({{{"filter", "isValid(datum.low)"}}});
+  const Json has_interval = Json::array({{{"filter", "isValid(datum.low)"}}});
   layers.push_back({{"transform", has_interval},
                     {"mark", {{"type", "rule"}, {"strokeWidth", 1.4}, {"color", "#111"}}},
                     {"encoding", {{"x", x("low")}, {"x2", {{"field", "high"}}}, {"y", y}}}});
@@ -114,7 +113,7 @@ json panel_spec(const BarPanel& panel, const std::string& axis, double from, dou
                     {"encoding", {{"x", x("end")}, {"y", y}, {"text", {{"field", "text"}}}}}});
   layers.push_back({{"mark", {{"type", "text"}, {"align", "left"}, {"dx", shift}}},
                     {"encoding", {{"x", x("end")}, {"y", y}, {"text", {{"field", "text"}}}, {"color", ink}}}});
-  json spec = {{"data", {{"values", std::move(values)}}},
+  Json spec = {{"data", {{"values", std::move(values)}}},
                {"width", kPanelWidth},
                {"height", {{"step", kBarStep}}},
                {"layer", std::move(layers)}};
@@ -126,7 +125,7 @@ Chart bar_chart(const std::string& name, const std::string& title, const std::ve
                 const std::vector<BarPanel>& panels, std::size_t columns, const std::string& axis,
                 const Palette& palette, bool same_axis) {
   Chart chart{name, title, chart_frame(title, subtitle)};
-  json& views = chart.spec["concat"] = json::array();
+  Json& views = chart.spec["concat"] = Json::array();
   for (const BarPanel& panel : panels)
     views.push_back(panel_spec(panel, axis, 0, axis_end(same_axis ? panels : std::vector{panel}, 0), false, palette));
   chart.spec["columns"] = columns;
@@ -135,20 +134,20 @@ Chart bar_chart(const std::string& name, const std::string& title, const std::ve
 }
 
 std::string failure_text(const ComparisonRow& row) {
-  if (row.outcome == "diverged" && row.records.size() > 1)
+  if (row.outcome == RecordOutcome::diverged && row.records.size() > 1)
     return fmt::format("{}/{} diverged, the first at update {}", row.diverged, row.records.size(),
                        row.first_divergence.value_or(0));
-  std::string outcome = row.outcome;
+  std::string outcome = choice_name(row.outcome);
   std::replace(outcome.begin(), outcome.end(), '_', ' ');
-  return shortened(row.reason.empty()          ? outcome
-                   : row.outcome == "diverged" ? outcome + " " + row.reason
-                                               : outcome + ": " + row.reason,
+  return shortened(row.reason.empty()                       ? outcome
+                   : row.outcome == RecordOutcome::diverged ? outcome + " " + row.reason
+                                                            : outcome + ": " + row.reason,
                    56);
 }
 
 // What stands behind a bar whose row is not wholly ok.
 std::string seeds_text(const ComparisonRow& row) {
-  if (row.outcome == "ok" || row.records.size() < 2) return "";
+  if (row.outcome == RecordOutcome::ok || row.records.size() < 2) return "";
   return fmt::format(", {}/{} ok", row.succeeded, row.records.size());
 }
 
@@ -206,10 +205,12 @@ Chart throughput_chart(const std::string& name, const std::string& title, std::s
           bar.low = row->interval->low, bar.high = row->interval->high;
           intervals = true;
         }
-        bar.text += row->records.size() > 1 ? seeds_text(*row) : row->outcome != "ok" ? ", " + failure_text(*row) : "";
+        bar.text += row->records.size() > 1             ? seeds_text(*row)
+                    : row->outcome != RecordOutcome::ok ? ", " + failure_text(*row)
+                                                        : "";
         if (row->reference) panel.reference = std::max(panel.reference.value_or(0), *bar.value);
       } else {
-        bar.text = row->outcome == "ok" ? "no steps after the warm-up" : failure_text(*row);
+        bar.text = row->outcome == RecordOutcome::ok ? "no steps after the warm-up" : failure_text(*row);
       }
       panel.bars.push_back(std::move(bar));
     }
@@ -260,7 +261,7 @@ Chart time_to_accuracy_chart(const std::string& name, const std::string& title, 
         if (row->attempts > 1) bar.text = fmt::format("0/{} reached it, best {:.4g}", row->attempts, *row->best_metric);
         bar.text += tuned_text(c, *row);
       } else {
-        bar.text = row->outcome == "ok" ? "not evaluated" : failure_text(*row);
+        bar.text = row->outcome == RecordOutcome::ok ? "not evaluated" : failure_text(*row);
       }
       panel.bars.push_back(std::move(bar));
     }
@@ -293,7 +294,7 @@ Chart final_metric_chart(const std::string& name, const std::string& title, std:
         low = std::min(low, metric.min);
         high = std::max(high, metric.max);
       } else {
-        bar.text = row->outcome == "ok" ? "not evaluated" : failure_text(*row);
+        bar.text = row->outcome == RecordOutcome::ok ? "not evaluated" : failure_text(*row);
       }
       panel.bars.push_back(std::move(bar));
     }
@@ -307,7 +308,7 @@ Chart final_metric_chart(const std::string& name, const std::string& title, std:
       name, title,
       chart_frame(title, {setting_of(comparisons),
                           sentence(over_seeds(comparisons), "the axis does not begin at 0; dashed: single_device")})};
-  json& views = chart.spec["concat"] = json::array();
+  Json& views = chart.spec["concat"] = Json::array();
   for (const BarPanel& panel : panels) views.push_back(panel_spec(panel, "final " + metric, from, to, true, palette));
   chart.spec["columns"] = panel_columns(comparisons);
   chart.spec["spacing"] = 28;

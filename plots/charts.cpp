@@ -8,12 +8,15 @@
 #include <tuple>
 
 #include "plots/style.h"
+#include "results/validation.h"
 
 namespace sluice {
 namespace {
 
-void add(std::vector<Chart>& charts, Chart chart) {
-  if (!chart.spec.is_null()) charts.push_back(std::move(chart));
+void add(std::vector<Chart>& charts, Chart chart, ChartTopic topic = ChartTopic::overview) {
+  if (chart.spec.is_null()) return;
+  chart.topic = topic;
+  charts.push_back(std::move(chart));
 }
 
 // Everything but the ranks and the optimizer, whose panels stand side by side.
@@ -48,9 +51,9 @@ std::vector<ChartSection> sections_of(std::vector<Comparison> comparisons) {
   return sections;
 }
 
-// Memory and timelines do not depend on the learning rate: one of each for every rank count, from wherever a run of
-// that system was whole.
-void add_per_rank_count(ChartSection& section) {
+// Memory, what is sent and timelines do not depend on the learning rate: one of each for every rank count, from
+// wherever a run of that system was whole.
+void add_per_rank_count(ChartSection& section, const Palette& palette) {
   const auto measured = [](const Comparison& c) {
     return std::count_if(c.rows.begin(), c.rows.end(),
                          [](const ComparisonRow& row) { return row.peak_memory.has_value(); });
@@ -63,10 +66,11 @@ void add_per_rank_count(ChartSection& section) {
     const auto same_ranks = all.subspan(from, to - from);
     from = to;
     const std::string suffix = fmt::format("{}-r{}", section.id, same_ranks.front().ranks);
-    add(section.charts, memory_chart("memory-" + suffix, *std::max_element(same_ranks.begin(), same_ranks.end(),
-                                                                           [&](const auto& a, const auto& b) {
-                                                                             return measured(a) < measured(b);
-                                                                           })));
+    const Comparison& fullest = *std::ranges::max_element(same_ranks, {}, measured);
+    add(section.charts, memory_throughput_chart("pareto-" + suffix, fullest, palette), ChartTopic::memory);
+    add(section.charts, memory_chart("memory-" + suffix, fullest), ChartTopic::memory);
+    add(section.charts, memory_over_time_chart("activations-" + suffix, same_ranks.front()), ChartTopic::memory);
+    add(section.charts, communication_chart("communication-" + suffix, fullest), ChartTopic::communication);
     std::set<std::string> drawn;
     for (const Comparison& c : same_ranks)
       for (const ComparisonRow* row : drawing_order(c)) {
@@ -76,7 +80,7 @@ void add_per_rank_count(ChartSection& section) {
         if (chart.spec.is_null()) continue;
         drawn.insert(row->label);
         reference_drawn |= row->reference;
-        section.charts.push_back(std::move(chart));
+        add(section.charts, std::move(chart), ChartTopic::timelines);
       }
   }
 }
@@ -129,6 +133,21 @@ void add_boundaries(ChartSet& set, std::span<const Record> records) {
 
 }  // namespace
 
+// Names of systems, clusters and workloads that differ in a character that file names do not have ("a b", "a_b") make
+// the same chart name: the second one gets a number.
+static void make_names_distinct(ChartSet& set) {
+  std::set<std::string> taken;
+  const auto rename = [&](std::vector<Chart>& charts) {
+    for (Chart& chart : charts) {
+      const std::string stem = chart.name;
+      for (int n = 2; !taken.insert(chart.name).second; ++n) chart.name = stem + "-" + std::to_string(n);
+    }
+  };
+  rename(set.overview);
+  for (ChartSection& section : set.sections) rename(section.charts);
+  rename(set.boundary_charts);
+}
+
 ChartSet make_charts(std::span<const Record> records) {
   const Palette palette(records);
   ChartSet set;
@@ -136,24 +155,26 @@ ChartSet make_charts(std::span<const Record> records) {
   for (ChartSection& section : set.sections) {
     const Comparison& first = section.comparisons.front();
     const std::span<const Comparison> all = section.comparisons;
-    add(section.charts,
-        time_to_accuracy_chart("time-to-accuracy-" + section.id, "Time to accuracy: " + first.title, all, palette));
-    add(section.charts, curves_chart("curves-time-" + section.id, all, palette, CurveAxis::time));
-    add(section.charts,
-        final_metric_chart("final-" + section.id, "Final " + first.metric + ": " + first.title, all, palette));
-    add(section.charts, curves_chart("curves-updates-" + section.id, all, palette, CurveAxis::updates));
-    add(section.charts, throughput_chart("throughput-" + section.id, "Throughput: " + first.title, all, palette));
-    add(section.charts, planner_chart("planners-" + section.id, "Planners: " + first.title, all, palette));
-    for (const Comparison& comparison : all) {
-      const std::string suffix =
-          fmt::format("{}-r{}{}", section.id, comparison.ranks, comparison.tuned ? "-tuned" : "");
-      add(section.charts, memory_throughput_chart("pareto-" + suffix, comparison, palette));
-      add(section.charts, communication_chart("communication-" + suffix, comparison));
-    }
-    add_per_rank_count(section);
+    const auto show = [&](ChartTopic topic, Chart chart) { add(section.charts, std::move(chart), topic); };
+    show(ChartTopic::throughput,
+         throughput_chart("throughput-" + section.id, "Throughput: " + first.title, all, palette));
+    show(ChartTopic::accuracy,
+         time_to_accuracy_chart("time-to-accuracy-" + section.id, "Time to accuracy: " + first.title, all, palette));
+    show(ChartTopic::accuracy,
+         final_metric_chart("final-" + section.id, "Final " + first.metric + ": " + first.title, all, palette));
+    show(ChartTopic::accuracy, curves_chart("curves-time-" + section.id, all, palette, CurveAxis::time));
+    show(ChartTopic::accuracy, curves_chart("curves-updates-" + section.id, all, palette, CurveAxis::updates));
+    show(ChartTopic::scaling,
+         rank_scaling_chart("scaling-" + section.id, "Throughput over ranks: " + first.title, all, palette));
+    show(ChartTopic::scaling, microbatch_scaling_chart("microbatches-" + section.id,
+                                                       "Throughput over micro-batches: " + first.title, all, palette));
+    show(ChartTopic::planners, planner_chart("planners-" + section.id, "Planners: " + first.title, all, palette));
+    add_per_rank_count(section, palette);
   }
+  add(set.overview, validation_chart("validation", validate(validated_cases({records.begin(), records.end()}))));
   add_overview(set, palette);
   add_boundaries(set, records);
+  make_names_distinct(set);
   return set;
 }
 

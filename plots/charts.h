@@ -3,11 +3,11 @@
 // from the same records, and single_device is grey everywhere.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "harness/base/json.h"
 #include "plots/palette.h"
 #include "results/compare.h"
 #include "results/record.h"
@@ -15,16 +15,15 @@
 
 namespace sluice {
 
-enum class ChartKind {
-  comparison,  // of several systems
-  timeline     // of one system's update: the report folds these away
-};
+// Where a report shows a chart.
+enum class ChartTopic { overview, throughput, accuracy, memory, scaling, communication, planners, timelines };
 
 struct Chart {
   std::string name;   // a file name without its ending: "throughput-mlp-wall-r4"
   std::string title;  // plain text
-  nlohmann::json spec;
-  ChartKind kind = ChartKind::comparison;
+  Json spec;
+  ChartTopic topic = ChartTopic::overview;
+  std::string records = {};  // words that the records it shows have, among those of its section; "": all of them
 };
 
 // The charts of one experiment: one workload, cluster, clock, cost source, global batch and length, every rank count,
@@ -37,11 +36,19 @@ struct ChartSection {
   std::vector<Chart> charts;
 };
 
+// Something beside the records: published figures, for one.
+struct ReportPart {
+  std::string id, heading, text;  // plain texts
+  std::string table;              // HTML, "" for none
+  std::vector<Chart> charts;
+};
+
 struct ChartSet {
   std::vector<Chart> overview;  // across workloads, where there is more than one
   std::vector<ChartSection> sections;
   std::vector<StableRates> boundaries;  // and their charts, one for each workload and setting
   std::vector<Chart> boundary_charts;
+  std::vector<ReportPart> parts;  // make_charts makes none
 };
 
 ChartSet make_charts(std::span<const Record> records);
@@ -71,14 +78,27 @@ Chart planner_chart(const std::string& name, const std::string& title, std::span
 // Learning rates x systems, coloured by how many seeds are stable. Boundaries of one setting that differ in their ranks
 // only.
 Chart stable_rate_chart(const std::string& name, const std::string& title, std::span<const StableRates> boundaries);
-// A point a row, and the line of those that no other beats in both. Here and in the next: nothing to show where no row
-// shards its stages or runs several pipelines.
+// A point a row, and the line of those that no other beats in both; nothing to show below three.
 Chart memory_throughput_chart(const std::string& name, const Comparison& comparison, const Palette& palette);
-// Messages, gathers and reductions, a stacked bar a row; its bubble stands behind it.
+// Messages, gathers and reductions, a stacked bar a row; its bubble stands behind it. Nothing to show where no row
+// shards its stages or runs several pipelines.
 Chart communication_chart(const std::string& name, const Comparison& comparison);
 // Systems x workloads: time to the target, or throughput, relative to the single device's.
 Chart overview_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons,
                      CompareMetric metric);
+// Predicted over measured seconds of an update of every case that ran on both clocks (results/validation.h), on
+// logarithmic axes, with bands of 3 and 8 %.
+struct Validation;
+Chart validation_chart(const std::string& name, const Validation& validation);
+// Throughput over the ranks, a line a system in a band over its seeds, beside its share of the single device's a rank;
+// and over the micro-batches, a panel a rank count. Nothing to show where no system has two points.
+Chart rank_scaling_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons,
+                         const Palette& palette);
+Chart microbatch_scaling_chart(const std::string& name, const std::string& title,
+                               std::span<const Comparison> comparisons, const Palette& palette);
+// What the activations that wait for their backward weigh over the time of the timeline: a line a rank, a panel a
+// system.
+Chart memory_over_time_chart(const std::string& name, const Comparison& comparison);
 // A row a rank, a rectangle an op; grey is idle.
 Chart timeline_chart(const std::string& name, const Comparison& comparison, const ComparisonRow& row);
 

@@ -7,22 +7,23 @@
 #include <map>
 #include <set>
 
+#include "harness/base/json.h"
 #include "plots/style.h"
 #include "plots/synthetic_test.h"
 
 namespace sluice {
 namespace {
 
-using nlohmann::json;
-
 // Every object under `value` that has the field `name`.
-void collect(const json& value, const std::string& name, std::vector<json>& into) {
-  if (value.is_object() && value.contains(name)) into.push_back(value);
-  if (value.is_structured())
-    for (const json& inner : value) collect(inner, name, into);
+void collect(const Json& value, const std::string& name, std::vector<Json>& into) {
+  if (value.contains(name)) into.push_back(value);
+  if (value.is_object())
+    for (const auto& [key, inner] : value.items()) collect(inner, name, into);
+  if (value.is_array())
+    for (const Json& inner : value) collect(inner, name, into);
 }
-std::vector<json> with_field(const json& value, const std::string& name) {
-  std::vector<json> found;
+std::vector<Json> with_field(const Json& value, const std::string& name) {
+  std::vector<Json> found;
   collect(value, name, found);
   return found;
 }
@@ -61,14 +62,14 @@ TEST(Charts, OneSectionAWorkloadAndClock) {
 TEST(Charts, ThroughputHasEverySystemAndTheReference) {
   const ChartSet set = make_charts(synthetic::records());
   const ChartSection& wall = set.sections[1];
-  const json& panels = chart(wall.charts, "throughput-").spec["concat"];
+  const Json& panels = chart(wall.charts, "throughput-").spec["concat"];
   ASSERT_EQ(panels.size(), 2u);  // 2 and 4 ranks
-  for (const json& panel : panels) {
+  for (const Json& panel : panels) {
     EXPECT_EQ(panel["data"]["values"][0]["label"], "single_device");
     EXPECT_FALSE(with_field(panel["layer"], "datum").empty());  // the dashed line
   }
   bool failed = false;
-  for (const json& bar : panels[1]["data"]["values"]) {
+  for (const Json& bar : panels[1]["data"]["values"]) {
     if (bar["label"] != "chimera") continue;
     failed = true;
     EXPECT_TRUE(bar["text"].get<std::string>().starts_with("out of memory: rank 2: needs"));
@@ -100,10 +101,16 @@ TEST(Charts, AStudyIsSmallMultiplesOfTasksRanksAndRates) {
     }
     // Memory and timelines once for every rank count, not again for tuned rates: 5 systems each, and the single device
     // once.
-    EXPECT_EQ(kinds,
-              (std::map<std::string, int>{
-                  {"curves", 2}, {"final", 1}, {"memory", 3}, {"throughput", 1}, {"time", 1}, {"timeline", 16}}));
-    const json& panels = chart(section.charts, "time-to").spec["concat"];
+    EXPECT_EQ(kinds, (std::map<std::string, int>{{"activations", 3},
+                                                 {"curves", 2},
+                                                 {"final", 1},
+                                                 {"memory", 3},
+                                                 {"pareto", 3},
+                                                 {"scaling", 1},
+                                                 {"throughput", 1},
+                                                 {"time", 1},
+                                                 {"timeline", 16}}));
+    const Json& panels = chart(section.charts, "time-to").spec["concat"];
     EXPECT_TRUE(panels[4]["title"]["text"].get<std::string>().starts_with("8 ranks, learning rate 0."));
     EXPECT_EQ(panels[5]["title"]["text"], "8 ranks, learning rate tuned");
   }
@@ -118,7 +125,7 @@ TEST(Charts, BarsAreMediansWithTheSmallestAndLargestSeed) {
     if (seed == 5) records.back().curve.resize(3);  // does not reach the target
   }
   const auto all = compare(records);
-  const json bar = time_to_accuracy_chart("t", "T", all, Palette(records)).spec["concat"][0]["data"]["values"][0];
+  const Json bar = time_to_accuracy_chart("t", "T", all, Palette(records)).spec["concat"][0]["data"]["values"][0];
   // Accuracy 0.85 is reached after 320 updates by seeds 1 to 4: after 3.2, 6.4, 9.6 and 12.8 s.
   EXPECT_NEAR(bar["value"].get<double>(), 8.0, 1e-9);
   EXPECT_NEAR(bar["low"].get<double>(), 3.2, 1e-9);
@@ -133,14 +140,14 @@ TEST(Charts, ACurveIsTheMedianInABandAndEndsWhereMostSeedsHaveDiverged) {
     Record& r = records.back();
     r.curve = {{10, 1, 1.0, 0.1 * static_cast<double>(seed)}, {20, 2, 1.0, 0.5}, {30, 3, 1.0, 0.6}};
     if (seed == 3) continue;
-    r.outcome = "diverged";
+    r.outcome = RecordOutcome::diverged;
     r.diverged_at = seed == 1 ? 15 : 25;
     r.curve.resize(seed == 1 ? 1 : 2);
     r.curve.push_back({*r.diverged_at, 2.5, std::nan(""), std::nullopt});
   }
   const auto all = compare(records);
   const Chart c = curves_chart("c", all, Palette(records), CurveAxis::updates);
-  const json& points = c.spec["concat"][0]["data"]["values"];
+  const Json& points = c.spec["concat"][0]["data"]["values"];
   ASSERT_EQ(points.size(), 2u);  // after 30 updates one of three is left
   EXPECT_NEAR(points[0]["value"].get<double>(), 0.2, 1e-12);
   EXPECT_NEAR(points[0]["low"].get<double>(), 0.1, 1e-12);
@@ -152,12 +159,12 @@ TEST(Charts, ACurveIsTheMedianInABandAndEndsWhereMostSeedsHaveDiverged) {
 TEST(Charts, ABoundaryFramesTheLargestStableRate) {
   const ChartSet& set = study_charts();
   ASSERT_EQ(set.boundary_charts.size(), 1u);
-  const json& panels = set.boundary_charts[0].spec["concat"];
+  const Json& panels = set.boundary_charts[0].spec["concat"];
   ASSERT_EQ(panels.size(), 3u);  // 2, 4 and 8 ranks
   for (std::size_t k = 0; k < 3; ++k) {
     std::map<std::string, std::string> framed;
-    for (const json& cell : panels[k]["data"]["values"])
-      if (cell["framed"] == true) framed[cell["row"]] = cell["column"];
+    for (const Json& cell : panels[k]["data"]["values"])
+      if (cell["framed"] == true) framed[cell["row"].get<std::string>()] = cell["column"].get<std::string>();
     for (const StableRateRow& row : set.boundaries[k].rows)
       EXPECT_EQ(framed[row.label], rate_text(row, set.boundaries[k])) << row.label;
     EXPECT_EQ(framed.size(), 6u);
@@ -169,11 +176,11 @@ TEST(Charts, ABoundaryFramesTheLargestStableRate) {
 TEST(Charts, LongTextsBehindBarsStayInTheirPanel) {
   for (const ChartSection& section : study_charts().sections) {
     const Chart& c = chart(section.charts, "time-to");
-    for (const json& panel : c.spec["concat"]) {
-      const double end = panel["layer"][0]["encoding"]["x"]["scale"]["domain"][1];
-      for (const json& bar : panel["data"]["values"]) {
+    for (const Json& panel : c.spec["concat"]) {
+      const double end = panel["layer"][0]["encoding"]["x"]["scale"]["domain"][1].get<double>();
+      for (const Json& bar : panel["data"]["values"]) {
         const double pixels = 390 * bar["end"].get<double>() / end;
-        const std::string text = bar["text"];
+        const std::string text = bar["text"].get<std::string>();
         EXPECT_LE(pixels + 6 + 6.2 * static_cast<double>(letters(text)), 396) << text;
       }
     }
@@ -184,10 +191,10 @@ TEST(Charts, MemoryStacksAddUpAndThePredictionIsBeside) {
   const std::vector<Record> records = {synthetic::record("gpipe", 4, 0.1)};
   const Chart c = memory_chart("m", compare(records).at(0));
   ASSERT_EQ(c.spec["concat"].size(), 1u);
-  const json& layers = c.spec["concat"][0]["layer"];
+  const Json& layers = c.spec["concat"][0]["layer"];
   ASSERT_EQ(layers.size(), 2u);
   double sum = 0;
-  for (const json& part : layers[0]["data"]["values"])
+  for (const Json& part : layers[0]["data"]["values"])
     if (part["rank"] == 0) sum += part["size"].get<double>();
   EXPECT_NEAR(sum, 50, 1e-9);  // MiB: 10 + 10 + 5 + 24 + 1
   EXPECT_NEAR(layers[1]["data"]["values"][0]["size"].get<double>(), 48.5, 1e-6);
@@ -205,9 +212,9 @@ TEST(Charts, ASystemHasOneColour) {
   const ChartSet set = make_charts(records);
   for (const ChartSection& section : set.sections)
     for (const Chart& c : section.charts)
-      for (const json& bar : with_field(c.spec, "color"))
+      for (const Json& bar : with_field(c.spec, "color"))
         if (bar.contains("system") && bar["color"].is_string()) {
-          EXPECT_EQ(bar["color"], palette.color(bar["system"]));
+          EXPECT_EQ(bar["color"], palette.color(bar["system"].get<std::string>()));
         }
 }
 
@@ -216,15 +223,15 @@ TEST(Charts, TimelineReadsTheOps) {
   r.timeline = {{0, "0F0", 0, 1},    {0, "2I10", 1, 2},    {1, "(1F0;1B3)", 2, 4}, {1, "SEND_F", 2, 2.5},
                 {0, "step", 3.5, 4}, {0, "2W10", 2, 2.01}, {0, "gather 0", 0, 3},  {1, "reduce_scatter 1", 2.5, 4},
                 {1, "reduce", 3, 4}};
-  r.theory = {{"bubble", 0.25}};
-  r.observed = json::object();
+  r.theory = {.bubble_ratio = 0.25};
+  r.observed = {};
   const std::vector<Comparison> comparisons = compare(std::vector<Record>{r});
   const Chart c = timeline_chart("t", comparisons[0], comparisons[0].rows[0]);
   std::multiset<std::string> kinds;
-  for (const json& op : c.spec["layer"][1]["data"]["values"]) kinds.insert(op["kind"]);
+  for (const Json& op : c.spec["layer"][1]["data"]["values"]) kinds.insert(op["kind"].get<std::string>());
   EXPECT_EQ(kinds, (std::multiset<std::string>{"F", "I", "F", "B", "communication", "gather", "reduction", "reduction",
                                                "optimizer step", "W"}));
-  for (const json& op : c.spec["layer"][1]["data"]["values"]) {
+  for (const Json& op : c.spec["layer"][1]["data"]["values"]) {
     const bool narrow = op["op"] == "2W10";  // no room for its number
     if (narrow || op["op"] == "2I10") {
       EXPECT_EQ(op["text"], narrow ? "" : "10");
@@ -238,9 +245,9 @@ TEST(Charts, WhatHasNothingToShowIsNoChart) {
   Record r;
   r.system = "gpipe";
   r.workload = "mlp";
-  r.clock = "wall";
+  r.clock = Clock::wall;
   r.ranks = 2;
-  r.outcome = "failed";
+  r.outcome = RecordOutcome::failed;
   r.reason = "rank 1 left";
   const ChartSet set = make_charts(std::vector<Record>{r});
   ASSERT_EQ(set.sections.size(), 1u);
@@ -253,9 +260,9 @@ TEST(Charts, WhatHasNothingToShowIsNoChart) {
 Record traded(const std::string& system, double seconds, std::int64_t peak, std::int64_t gathers) {
   Record r = synthetic::record(system, 4, seconds, "virtual");
   for (MemorySplit& split : r.peak_bytes) split.total = peak;
-  r.observed["sent_bytes"] = {{"messages", {100, 200, 200, 100}},
-                              {"gathers", {gathers, gathers, gathers, gathers}},
-                              {"reductions", {50, 50, 50, 50}}};
+  r.observed.sent_bytes = {.messages = {100, 200, 200, 100},
+                           .gathers = {gathers, gathers, gathers, gathers},
+                           .reductions = {50, 50, 50, 50}};
   return r;
 }
 
@@ -266,18 +273,73 @@ TEST(Charts, MemoryIsTradedForThroughputWhereStagesAreDivided) {
   const ChartSet set = make_charts(records);
   const Chart& pareto = chart(set.sections[0].charts, "pareto-");
   std::map<std::string, bool> front;
-  for (const json& value : with_field(pareto.spec["data"], "front")) front[value["system"]] = value["front"];
+  for (const Json& value : with_field(pareto.spec["data"], "front"))
+    front[value["system"].get<std::string>()] = value["front"].get<bool>();
   EXPECT_EQ(front, (std::map<std::string, bool>{{"fsdp", true}, {"zeropp", false}, {"gpipe", true}}));
   const Chart& volume = chart(set.sections[0].charts, "communication-");
   std::map<std::string, double> sizes;
-  for (const json& value : with_field(volume.spec, "kind"))
-    if (value["label"] == "fsdp") sizes[value["kind"]] = value["size"];
+  for (const Json& value : with_field(volume.spec, "kind"))
+    if (value["label"] == "fsdp") sizes[value["kind"].get<std::string>()] = value["size"].get<double>();
   EXPECT_DOUBLE_EQ(sizes["gathers"] / sizes["messages"], 4.5);
   EXPECT_DOUBLE_EQ(sizes["reductions"] / sizes["messages"], 0.25);
-  // Where nothing is divided there is nothing to trade.
+  // Where nothing is divided little is sent, but memory and throughput still differ.
   const ChartSet undivided = make_charts(synthetic::records());
-  for (const Chart& c : undivided.sections[0].charts)
-    EXPECT_FALSE(c.name.starts_with("pareto-") || c.name.starts_with("communication-")) << c.name;
+  EXPECT_TRUE(chart(undivided.sections[0].charts, "pareto-").spec.contains("layer"));
+  for (const Chart& c : undivided.sections[0].charts) EXPECT_FALSE(c.name.starts_with("communication-")) << c.name;
+}
+
+TEST(Charts, ScalingIsALineASystemOverRanksAndOverMicroBatches) {
+  std::vector<Record> records = {synthetic::record("single_device", 1, 0.1, "virtual")};
+  for (const int ranks : {2, 4}) records.push_back(synthetic::record("gpipe", ranks, 0.16 / ranks, "virtual"));
+  for (const int micro_batches : {4, 16}) {
+    records.push_back(synthetic::record("fsdp", 4, 0.03, "virtual"));
+    records.back().microbatches = micro_batches;
+    records.back().options = {{"microbatches", std::to_string(micro_batches)}};
+    records.back().digest += std::to_string(micro_batches);
+  }
+  const ChartSet set = make_charts(records);
+  const Chart& ranks = chart(set.sections[0].charts, "scaling-");
+  ASSERT_EQ(ranks.spec["concat"].size(), 2u);
+  std::map<double, double> shares;  // 128 samples in 0.08 and 0.04 s, against 128 in 0.1 s: 0.625 a rank
+  for (const Json& value : ranks.spec["concat"][1]["data"]["values"])
+    if (value["label"] == "gpipe") shares[value["x"].get<double>()] = value["value"].get<double>();
+  ASSERT_EQ(shares.size(), 2u);
+  EXPECT_NEAR(shares[2], 0.625, 0.02);
+  EXPECT_NEAR(shares[4], 0.625, 0.02);
+  const Chart& micro_batches = chart(set.sections[0].charts, "microbatches-");
+  ASSERT_EQ(micro_batches.spec["concat"].size(), 1u);
+  std::vector<double> places;
+  for (const Json& value : micro_batches.spec["concat"][0]["data"]["values"]) {
+    EXPECT_EQ(value["label"], "fsdp");
+    places.push_back(value["x"].get<double>());
+  }
+  EXPECT_EQ(places, (std::vector<double>{4, 16}));
+}
+
+TEST(Charts, TimelinesSayWhichWeightVersionAnOpReads) {
+  std::vector<Record> records = {synthetic::record("pipedream", 2, 0.05, "virtual")};
+  for (std::size_t k = 0; k < records[0].timeline.size(); ++k)
+    if (records[0].timeline[k].op != "step") records[0].timeline[k].version = static_cast<std::int64_t>(k) - 1;
+  const ChartSet set = make_charts(records);
+  const Chart& timeline = chart(set.sections[0].charts, "timeline-");
+  const std::string spec = timeline.spec.dump();
+  EXPECT_NE(spec.find("reads weight version -1"), std::string::npos);
+  EXPECT_NE(spec.find("\"v3\""), std::string::npos);
+  EXPECT_NE(spec.find("on the critical path"), std::string::npos);
+  EXPECT_EQ(timeline.records, records[0].digest);
+}
+
+TEST(Charts, ActivationsOverTimePeakWhereTheRecordSays) {
+  const std::vector<Record> records = {synthetic::record("gpipe", 2, 0.05, "virtual")};
+  const ChartSet set = make_charts(records);
+  const Json& values = chart(set.sections[0].charts, "activations-").spec["concat"][0]["data"]["values"];
+  std::map<int, double> most;  // MiB of a rank
+  for (const Json& value : values) {
+    double& peak = most[value["rank"].get<int>()];
+    peak = std::max(peak, value["held"].get<double>());
+  }
+  EXPECT_DOUBLE_EQ(most[0], 12);
+  EXPECT_DOUBLE_EQ(most[1], 6);
 }
 
 TEST(Charts, TextsForNames) {

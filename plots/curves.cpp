@@ -7,15 +7,15 @@
 #include <limits>
 #include <map>
 
+#include "harness/base/json.h"
 #include "plots/charts.h"
+#include "plots/interference_bands.h"
 #include "plots/style.h"
 #include "results/metrics.h"
 #include "results/statistics.h"
 
 namespace sluice {
 namespace {
-
-using nlohmann::json;
 
 // The seeds of one row after `step` updates.
 struct CurveStep {
@@ -38,7 +38,7 @@ std::vector<CurveStep> steps_of(const ComparisonRow& row, bool evaluated) {
   std::map<std::int64_t, CurveStep> steps;
   std::size_t seeds = 0;
   for (const Record& record : row.records) {
-    if (!has_metrics(record) && record.outcome != "diverged") continue;
+    if (!has_metrics(record) && record.outcome != RecordOutcome::diverged) continue;
     ++seeds;
     for (const CurvePoint& point : record.curve) {
       const auto value = evaluated ? point.metric : point.loss;
@@ -59,7 +59,7 @@ std::vector<CurveStep> steps_of(const ComparisonRow& row, bool evaluated) {
 constexpr std::size_t kMostPoints = 250;
 
 struct Lines {
-  json values = json::array();
+  Json values = Json::array();
   std::vector<std::string> labels, systems;  // of the legend, in the order of drawing
 };
 
@@ -73,7 +73,7 @@ Lines lines_of(const Comparison& c, bool evaluated, double divisor) {
     const std::size_t every = steps.size() / kMostPoints + 1;
     for (std::size_t k = 0; k < steps.size(); k += every) {
       const CurveStep& step = steps[k];
-      json value = {{"label", row->label},
+      Json value = {{"label", row->label},
                     {"seeds", step.values.size()},
                     {"updates", step.step},
                     {"seconds", median(step.seconds) / divisor},
@@ -91,39 +91,45 @@ Lines lines_of(const Comparison& c, bool evaluated, double divisor) {
 struct Frame {
   std::string x_field, x_title, y_title;
   double low = 0, high = 1;  // of the values, in all panels
-  json color, dash;
+  Json color, dash;
   double width = 0, height = 0;
+  double longest = 0, divisor = 1;  // seconds of the longest run, and in a unit of the axis
 };
 
-json curve_panel(const Comparison& c, const std::string& title, const json& values, const Frame& frame,
+Json curve_panel(const Comparison& c, const std::string& title, const Json& values, const Frame& frame,
                  bool with_target, bool named) {
-  const json x = {{"field", frame.x_field},
+  const Json x = {{"field", frame.x_field},
                   {"type", "quantitative"},
                   {"axis", {{"title", frame.x_title}, {"tickCount", 6}, {"format", ",~r"}}}};
   const auto y = [&](const char* field) {
-    return json{{"field", field},
+    return Json{{"field", field},
                 {"type", "quantitative"},
-                {"scale", {{"domain", json::array({frame.low, frame.high})}, {"nice", false}}},
+                {"scale", {{"domain", Json::array({frame.low, frame.high})}, {"nice", false}}},
                 {"axis", {{"title", frame.y_title}, {"tickCount", 5}}}};
   };
-  const json opacity = {{"condition", {{"param", "pick"}, {"value", 1}}}, {"value", 0.1}};
-  json band_opacity = opacity;
+  const Json opacity = {{"condition", {{"param", "pick"}, {"value", 1}}}, {"value", 0.1}};
+  Json band_opacity = opacity;
   band_opacity["condition"]["value"] = 0.16;
   band_opacity["value"] = 0.02;
-  json layers = json::array();
+  Json layers = Json::array();
+  // The rows of a comparison ran under the same interference: it is one of its settings.
+  if (frame.x_field == "seconds" && !c.rows.empty() && !c.rows.front().records.empty())
+    if (Json bands = interference_bands(c.rows.front().records.front(), frame.longest, frame.divisor, x);
+        !bands.is_null())
+      layers.push_back(std::move(bands));
   layers.push_back(
-      {{"transform", json::array({{{"filter", "isValid(datum.low)"}}})},
+      {{"transform", Json::array({{{"filter", "isValid(datum.low)"}}})},
        {"mark", {{"type", "area"}, {"clip", true}}},
        {"encoding",
         {{"x", x}, {"y", y("low")}, {"y2", {{"field", "high"}}}, {"color", frame.color}, {"opacity", band_opacity}}}});
-  json line = {{"mark", {{"type", "line"}, {"strokeWidth", 2}, {"clip", true}, {"point", {{"size", 12}}}}},
+  Json line = {{"mark", {{"type", "line"}, {"strokeWidth", 2}, {"clip", true}, {"point", {{"size", 12}}}}},
                {"encoding",
                 {{"x", x},
                  {"y", y("value")},
                  {"color", frame.color},
                  {"strokeDash", frame.dash},
                  {"opacity", opacity},
-                 {"tooltip", json::array({{{"field", "label"}, {"title", "system"}},
+                 {"tooltip", Json::array({{{"field", "label"}, {"title", "system"}},
                                           {{"field", "seeds"}},
                                           {{"field", "updates"}},
                                           {{"field", "seconds"}, {"format", ".4~g"}},
@@ -133,10 +139,10 @@ json curve_panel(const Comparison& c, const std::string& title, const json& valu
   if (named) line["name"] = "lines";
   layers.push_back(std::move(line));
   if (with_target && c.target) {
-    const json goal = {{"datum", *c.target}, {"type", "quantitative"}};
-    const json nothing = {{"values", json::array({json::object()})}};
+    const Json goal = {{"datum", *c.target}, {"type", "quantitative"}};
+    const Json nothing = {{"values", Json::array({Json::object()})}};
     layers.push_back({{"data", nothing},
-                      {"mark", {{"type", "rule"}, {"strokeDash", json::array({5, 4})}, {"color", "#444"}}},
+                      {"mark", {{"type", "rule"}, {"strokeDash", Json::array({5, 4})}, {"color", "#444"}}},
                       {"encoding", {{"y", goal}}}});
     layers.push_back({{"data", nothing},
                       {"mark",
@@ -148,7 +154,7 @@ json curve_panel(const Comparison& c, const std::string& title, const json& valu
                         {"text", fmt::format("target {:g}", *c.target)}}},
                       {"encoding", {{"y", goal}, {"x", {{"value", frame.width}}}}}});
   }
-  json spec = {
+  Json spec = {
       {"data", {{"values", values}}}, {"width", frame.width}, {"height", frame.height}, {"layer", std::move(layers)}};
   if (!title.empty()) spec["title"] = panel_heading(title);
   return spec;
@@ -193,9 +199,9 @@ Chart curves_chart(const std::string& name, std::span<const Comparison> comparis
 
   std::vector<std::string> labels, colors;
   std::map<std::string, std::size_t> variants;
-  json dashes = json::array();
-  static const std::vector<json> kDashes = {json::array({1, 0}), json::array({7, 3}), json::array({2, 2}),
-                                            json::array({9, 3, 2, 3})};
+  Json dashes = Json::array();
+  static const std::vector<Json> kDashes = {Json::array({1, 0}), Json::array({7, 3}), Json::array({2, 2}),
+                                            Json::array({9, 3, 2, 3})};
   std::vector<std::pair<const Comparison*, Lines>> panels;
   Frame frame;
   frame.low = std::numeric_limits<double>::infinity();
@@ -205,7 +211,7 @@ Chart curves_chart(const std::string& name, std::span<const Comparison> comparis
   for (const Comparison& c : comparisons) {
     Lines lines = lines_of(c, evaluated, scale.divisor);
     if (lines.values.empty()) continue;
-    for (const json& value : lines.values) {
+    for (const Json& value : lines.values) {
       bands |= value.contains("low");
       for (const char* field : {"value", "low", "high"})
         if (value.contains(field)) all_values.push_back(value[field].get<double>());
@@ -232,10 +238,12 @@ Chart curves_chart(const std::string& name, std::span<const Comparison> comparis
   frame.x_field = axis == CurveAxis::time ? "seconds" : "updates";
   frame.x_title = axis == CurveAxis::time ? "training time [" + scale.unit + "]" : "updates";
   frame.y_title = what;
+  frame.longest = longest;
+  frame.divisor = scale.divisor;
   const std::size_t columns = panel_columns(comparisons);
   frame.width = panels.size() == 1 ? 620 : 410;
   frame.height = panels.size() == 1 ? 300 : 210;
-  const json legend = {{"title", nullptr},       {"symbolType", "stroke"},
+  const Json legend = {{"title", nullptr},       {"symbolType", "stroke"},
                        {"symbolStrokeWidth", 3}, {"symbolOpacity", 1},  // not that of the bands
                        {"orient", "bottom"},     {"columns", legend_columns(labels)}};
   frame.color = {{"field", "label"},
@@ -253,11 +261,11 @@ Chart curves_chart(const std::string& name, std::span<const Comparison> comparis
   if (const std::string diverged = diverged_text(comparisons); !diverged.empty())
     subtitle.push_back(shortened(diverged, 150));
   Chart chart{name, title, chart_frame(title, subtitle)};
-  chart.spec["params"] = json::array({{{"name", "pick"},
-                                       {"select", {{"type", "point"}, {"fields", json::array({"label"})}}},
+  chart.spec["params"] = Json::array({{{"name", "pick"},
+                                       {"select", {{"type", "point"}, {"fields", Json::array({"label"})}}},
                                        {"bind", "legend"},
-                                       {"views", json::array({"lines"})}}});
-  json& views = chart.spec["concat"] = json::array();
+                                       {"views", Json::array({"lines"})}}});
+  Json& views = chart.spec["concat"] = Json::array();
   for (const auto& [c, lines] : panels)
     views.push_back(curve_panel(*c, panels.size() > 1 ? panel_title(*c, comparisons) : "", lines.values, frame,
                                 evaluated, views.empty()));

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <sstream>
 
 #include "harness/base/error.h"
+#include "harness/base/markdown_text.h"
+#include "harness/base/visible_text.h"
+#include "plots/markdown.h"
 #include "plots/study_charts.h"
 #include "plots/study_tables.h"
 #include "plots/style.h"
@@ -20,53 +22,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kLineLength = 120;
-
-// In lines that are broken between words.
-std::string wrapped(const std::string& text) {
-  std::string result;
-  std::size_t length = 0;
-  std::istringstream words(text);
-  for (std::string word; words >> word;) {
-    const bool breaks = length > 0 && length + 1 + letters(word) > kLineLength;
-    if (length > 0) result += breaks ? "\n" : " ";
-    length = (breaks || length == 0 ? 0 : length + 1) + letters(word);
-    result += word;
-  }
-  return result + "\n";
-}
-
-std::string cell(const std::string& text) {
-  std::string result;
-  for (const char c : text) result += c == '|' ? "\\|" : c == '\n' ? " " : std::string(1, c);
-  return " " + result + " |";
-}
-
-std::string table_head(const std::vector<std::string>& headings) {
-  std::string head = "|", rule = "|";
-  for (const std::string& heading : headings) {
-    head += cell(heading);
-    rule += " --- |";
-  }
-  return head + "\n" + rule + "\n";
-}
-
 std::string markdown(const FilledTable& table) {
   std::vector<std::string> headings;
-  for (const TableAxis& axis : table.description.axes) headings.push_back(axis.heading);
-  for (const TableColumn& column : table.description.columns) headings.push_back(column.heading);
-  std::string text = table.description.title.empty() ? "" : "## " + table.description.title + "\n\n";
-  text += table_head(headings);
+  for (const TableAxis& axis : table.description.axes) headings.push_back(markdown_prose(axis.heading));
+  for (const TableColumn& column : table.description.columns) headings.push_back(markdown_prose(column.heading));
+  std::string text = table.description.title.empty() ? "" : "## " + markdown_prose(table.description.title) + "\n\n";
+  text += markdown_head(headings);
   std::vector<std::string> before(table.description.axes.size());
   for (const FilledLine& line : table.lines) {
     text += "|";
     bool same = true;  // what the line before says as well is left out
     for (std::size_t i = 0; i < line.titles.size(); ++i) {
       same = same && line.titles[i] == before[i];
-      text += cell(same ? "" : line.titles[i]);
+      text += markdown_cell(same ? "" : markdown_prose(line.titles[i]));
     }
     before = line.titles;
-    for (const FilledCell& filled : line.cells) text += cell(filled.text);
+    for (const FilledCell& filled : line.cells) text += markdown_cell(markdown_text(filled.text));
     text += "\n";
   }
   return text;
@@ -80,20 +51,22 @@ std::string failed_runs(std::span<const StudyRun> runs) {
   };
   std::map<std::pair<std::string, std::string>, Group> groups;  // by system and outcome
   for (const StudyRun& run : runs) {
-    if (run.row.outcome == "ok") continue;
-    Group& group = groups[{run.row.system, run.row.outcome}];
+    if (run.row.outcome == RecordOutcome::ok) continue;
+    Group& group = groups[{run.row.system, choice_name(run.row.outcome)}];
     group.workloads.insert(run.row.records.front().workload);
     ++group.count;
     if (group.reason.empty()) group.reason = shortened(run.row.reason, 160);
   }
   std::string text = "## Runs without a result\n\n";
   if (groups.empty()) return text + "None.\n";
-  text += table_head({"system", "outcome", "runs", "workloads", "reason of the first"});
+  text += markdown_head({"system", "outcome", "runs", "workloads", "reason of the first"});
   for (const auto& [key, group] : groups) {
     std::string outcome = key.second;
     std::ranges::replace(outcome, '_', ' ');
-    text += "|" + cell(key.first) + cell(outcome) + cell(std::to_string(group.count)) +
-            cell(fmt::format("{}", fmt::join(group.workloads, ", "))) + cell(group.reason) + "\n";
+    text += "|" + markdown_cell(markdown_text(key.first)) + markdown_cell(outcome) +
+            markdown_cell(std::to_string(group.count)) +
+            markdown_cell(markdown_text(fmt::format("{}", fmt::join(group.workloads, ", ")))) +
+            markdown_cell(markdown_text(group.reason)) + "\n";
   }
   return text;
 }
@@ -107,7 +80,7 @@ std::string machine_text(std::span<const StudyRun> runs) {
       if (const auto found = run.fields.find(std::string("environment.") + fact); found != run.fields.end())
         values.insert(found->second);
     if (values.size() == 1 && *values.begin() != "null" && *values.begin() != "none")
-      text += (text.empty() ? "" : "; ") + std::string(fact) + " " + *values.begin();
+      text += (text.empty() ? "" : "; ") + std::string(fact) + " " + markdown_text(*values.begin());
   }
   return text;
 }
@@ -116,20 +89,20 @@ std::string settings_text(std::span<const StudyRun> runs) {
   std::set<std::string> clocks, clusters;
   for (const StudyRun& run : runs) {
     const Record& record = run.row.records.front();
-    clocks.insert(record.clock + " clock" +
-                  (record.cost_source.empty() ? "" : " with " + record.cost_source + " costs"));
-    clusters.insert("`" + record.cluster + "`");
+    clocks.insert(choice_name(record.clock) + " clock" +
+                  (record.cost_source.empty() ? "" : " with " + markdown_text(record.cost_source) + " costs"));
+    clusters.insert(markdown_code(record.cluster));
   }
   return fmt::format("{}; {}", fmt::join(clocks, ", "), fmt::join(clusters, ", "));
 }
 
 std::string how_it_was_run(const Study& study, std::span<const StudyRun> runs, std::size_t records) {
-  std::string text = "## How it was run\n\n```\n";
-  for (const std::string& command : study.commands) text += command + "\n";
-  text += "```\n\n";
-  text += wrapped(fmt::format("{} records, `results/reference/{}`: {}. Machine: {}.", records,
-                              study.records.filename().string(), settings_text(runs), machine_text(runs)));
-  return text;
+  std::string commands;
+  for (const std::string& command : study.commands) commands += visible(command) + "\n";
+  const std::string file = markdown_code("results/reference/" + study.records.filename().string());
+  return "## How it was run\n\n" + markdown_code_block(commands) + "\n" +
+         wrapped(
+             fmt::format("{} records, {}: {}. Machine: {}.", records, file, settings_text(runs), machine_text(runs)));
 }
 
 // Makes the sections of one page.
@@ -143,8 +116,8 @@ class PageWriter {
     page_.markdown = fmt::format(
         "<!-- Made by: sluice report --markdown results/reference/{}.json; a test compares it with its records. -->\n"
         "# {}\n\n",
-        study_.name, study_.title);
-    page_.markdown += wrapped(study_.question);
+        study_.name, markdown_prose(study_.title));
+    page_.markdown += wrapped(markdown_prose(study_.question));
     for (const auto& section : study_.sections) {
       page_.markdown += "\n";
       std::visit([&](const auto& s) { add(s); }, section);
@@ -154,7 +127,7 @@ class PageWriter {
   }
 
  private:
-  void add(const Paragraph& paragraph) { page_.markdown += wrapped(paragraph.text); }
+  void add(const Paragraph& paragraph) { page_.markdown += wrapped(markdown_prose(paragraph.text)); }
 
   void add(const StudyTable& table) {
     const FilledTable& filled = tables_.insert_or_assign(table.name, fill(table, runs_)).first->second;
@@ -166,11 +139,12 @@ class PageWriter {
 
   void add(const PublishedFindings& published) {
     page_.markdown += "## Published and found\n\n";
-    page_.markdown += wrapped("Published in: " + published.source + ".") + "\n";
-    page_.markdown += table_head({"published", "measured here", "found"});
+    page_.markdown += wrapped("Published in: " + markdown_prose(published.source) + ".") + "\n";
+    page_.markdown += markdown_head({"published", "measured here", "found"});
     for (const PublishedFinding& finding : published.findings)
-      page_.markdown += "|" + cell(finding.published) + cell(finding.measure) +
-                        cell(found_text(finding, tables_.at(finding.table))) + "\n";
+      page_.markdown += "|" + markdown_cell(markdown_prose(finding.published)) +
+                        markdown_cell(markdown_prose(finding.measure)) +
+                        markdown_cell(markdown_text(found_text(finding, tables_.at(finding.table)))) + "\n";
   }
 
   void add(const FailedRuns&) { page_.markdown += failed_runs(runs_); }
@@ -178,7 +152,7 @@ class PageWriter {
   void add_picture(Chart chart) {
     if (chart.spec.is_null()) throw InputError(study_.name + ": " + chart.name, "the records give no such picture");
     chart.name = study_.name + "." + chart.name;
-    page_.markdown += fmt::format("![{}]({}.svg)\n", chart.title, chart.name);
+    page_.markdown += fmt::format("![{}]({}.svg)\n", markdown_text(chart.title), chart.name);
     page_.pictures.push_back(std::move(chart));
   }
 
@@ -189,9 +163,7 @@ class PageWriter {
   FindingsPage page_;
 };
 
-std::string spec_text(const Chart& picture) {
-  return picture.spec.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-}
+std::string spec_text(const Chart& picture) { return picture.spec.dump(1) + "\n"; }
 
 void remove_old_pictures(const FindingsPage& page, const fs::path& out) {
   std::vector<fs::path> old;
@@ -228,7 +200,7 @@ std::vector<fs::path> write_findings(std::span<const fs::path> studies, const fs
     for (const FindingsPage& page : pages)
       for (const Chart& picture : page.pictures)
         write_whole_file(drawing / (picture.name + ".vl.json"), spec_text(picture));
-    render_charts(renderer, drawing, "");
+    render_charts(renderer, drawing);
     for (const FindingsPage& page : pages) {
       remove_old_pictures(page, out);
       for (const Chart& picture : page.pictures)

@@ -7,10 +7,12 @@
 
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <set>
 #include <string>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
 #include "plots/study_tables.h"
 #include "plots/synthetic_test.h"
 #include "results/reference.h"
@@ -162,15 +164,45 @@ TEST(Study, MistakesAreNamed) {
   EXPECT_NE(error_of(unknown).find("no column 'GPip'; did you mean 'GPipe'"), std::string::npos) << error_of(unknown);
 }
 
+TEST(Study, TablesTellHowLongARunTookAndWhatItsMovesDid) {
+  Record still = synthetic::record("gpipe", 4, 0.1, "virtual"),
+         moving = synthetic::record("dynpipe", 4, 0.1, "virtual");
+  still.step_seconds = {1, 2, 0.5};
+  moving.step_seconds = {1, 0.5};
+  moving.observed.adaptation = {.changes = {{.update = 1}, {.update = 2}},
+                                .moved_bytes = 2048,
+                                .answered = {{.seconds_to_detect = 0.25, .seconds_to_recover = 0.5},
+                                             {.seconds_to_detect = 0.125, .seconds_to_recover = 2}}};
+  const Study study = study_of(R"({"table": {"name": "moves", "title": "", "best_by": "run_seconds",
+    "axes": [{"heading": "system", "field": "system", "values": ["gpipe", "dynpipe"]}],
+    "columns": [{"heading": "run", "metric": "run_seconds"}, {"heading": "moves", "metric": "moves"},
+                {"heading": "moved", "metric": "moved_bytes"}, {"heading": "detect", "metric": "seconds_to_detect"},
+                {"heading": "recover", "metric": "seconds_to_recover"}]}})");
+  const std::vector<Record> records{still, moving};
+  const FilledTable table = fill(std::get<StudyTable>(study.sections.front()), study_runs(records));
+  const auto texts = [&](std::size_t line) {
+    std::vector<std::string> result;
+    for (const FilledCell& cell : table.lines[line].cells) result.push_back(cell.text);
+    return result;
+  };
+  EXPECT_EQ(texts(0), (std::vector<std::string>{"3.5 s", "-", "-", "-", "-"}));
+  EXPECT_EQ(texts(1), (std::vector<std::string>{"1.5 s", "2", "2 KiB", "250 ms", "2 s"}));
+}
+
 TEST(Reference, RecordsKeepWhatPagesShow) {
   Record record = synthetic::record("gpipe", 4, 0.1, "virtual");
-  record.plan = nlohmann::json::parse(R"({"stages": [{"layers": [0, 1], "data": 2}]})");
+  record.plan = {.stages = {{.layers = {{0, 1}}, .devices = {0, 1}, .data = 2}}};
+  const double end = std::accumulate(record.step_seconds.begin(), record.step_seconds.end(), 0.0);
+  record.observed.interference = {.episodes = {{.device = 1, .start = end / 2}, {.device = 2, .start = end + 1}}};
   const Record kept = reference_record(record, "sluice run a");
   EXPECT_TRUE(kept.timeline.empty());
   EXPECT_EQ(kept.peak_bytes.size(), 1u);
-  EXPECT_EQ(kept.plan, nlohmann::json::parse(R"({"stages": [{"data": 2}]})"));
-  EXPECT_EQ(kept.environment.at("command"), "sluice run a");
+  EXPECT_EQ(kept.plan->stages.at(0).layers, std::nullopt);
+  EXPECT_EQ(kept.plan->stages.at(0).data, 2);
+  EXPECT_EQ(kept.environment.command, "sluice run a");
   EXPECT_EQ(kept.step_seconds, record.step_seconds);
+  ASSERT_EQ(kept.observed.interference->episodes.size(), 1u);  // the other one begins after the run
+  EXPECT_EQ(kept.observed.interference->episodes[0].device, 1);
 }
 
 }  // namespace

@@ -6,45 +6,44 @@
 #include <cmath>
 #include <set>
 
+#include "harness/base/json.h"
 #include "plots/charts.h"
 #include "plots/style.h"
 
 namespace sluice {
 namespace {
 
-using nlohmann::json;
-
 constexpr const char* kGrey = "#eceff3";
 
-json cell_layers(const std::string& x_title, const std::vector<std::string>& columns,
+Json cell_layers(const std::string& x_title, const std::vector<std::string>& columns,
                  const std::vector<std::string>& rows) {
-  const json x = {{"field", "column"},
+  const Json x = {{"field", "column"},
                   {"type", "nominal"},
                   {"sort", string_array(columns)},
                   {"axis",
-                   {{"title", x_title.empty() ? json(nullptr) : json(x_title)},
+                   {{"title", x_title.empty() ? Json(nullptr) : Json(x_title)},
                     {"labelAngle", 0},
                     {"labelFontSize", 11},
                     // Long names run into one another in one line.
                     {"labelExpr", "split(replace(datum.label, '_', '_|'), '|')"},
                     {"ticks", false},
                     {"domain", false}}}};
-  const json y = {{"field", "row"},
+  const Json y = {{"field", "row"},
                   {"type", "nominal"},
                   {"sort", string_array(rows)},
                   {"axis", {{"title", nullptr}, {"ticks", false}, {"domain", false}}}};
-  const json color = {{"field", "color"}, {"type", "nominal"}, {"scale", nullptr}};
-  const json ink = {{"field", "ink"}, {"type", "nominal"}, {"scale", nullptr}};
-  json layers = json::array();
+  const Json color = {{"field", "color"}, {"type", "nominal"}, {"scale", nullptr}};
+  const Json ink = {{"field", "ink"}, {"type", "nominal"}, {"scale", nullptr}};
+  Json layers = Json::array();
   layers.push_back({{"mark", {{"type", "rect"}, {"stroke", "white"}, {"strokeWidth", 2}}},
                     {"encoding",
                      {{"x", x},
                       {"y", y},
                       {"color", color},
-                      {"tooltip", json::array({{{"field", "row"}, {"title", "system"}},
+                      {"tooltip", Json::array({{{"field", "row"}, {"title", "system"}},
                                                {{"field", "column"}, {"title", x_title.empty() ? "workload" : x_title}},
                                                {{"field", "note"}}})}}}});
-  layers.push_back({{"transform", json::array({{{"filter", "datum.framed"}}})},
+  layers.push_back({{"transform", Json::array({{{"filter", "datum.framed"}}})},
                     {"mark", {{"type", "rect"}, {"filled", false}, {"stroke", "#111"}, {"strokeWidth", 2.5}}},
                     {"encoding", {{"x", x}, {"y", y}}}});
   layers.push_back({{"mark", {{"type", "text"}, {"fontSize", 11}}},
@@ -75,9 +74,9 @@ Chart stable_rate_chart(const std::string& name, const std::string& title, std::
                                   "with all smaller ones, for all seeds",
                                   "Stable: no divergence, and the loss fell by a tenth or more (last tenth "
                                   "of the updates against the first update)"})};
-  json& views = chart.spec["concat"] = json::array();
+  Json& views = chart.spec["concat"] = Json::array();
   for (const StableRates& b : boundaries) {
-    json values = json::array();
+    Json values = Json::array();
     std::vector<std::string> rates, labels;
     for (const double rate : b.rates) rates.push_back(fmt::format("{:g}", rate));
     for (const StableRateRow& row : b.rows) {
@@ -101,7 +100,7 @@ Chart stable_rate_chart(const std::string& name, const std::string& title, std::
                                                  : mixed(kWhite, kBlue, 0.15 + 0.85 * share)}});
       }
     }
-    json spec = {{"data", {{"values", std::move(values)}}},
+    Json spec = {{"data", {{"values", std::move(values)}}},
                  {"width", {{"step", 58}}},
                  {"height", {{"step", 30}}},
                  {"layer", cell_layers("learning rate", rates, labels)}};
@@ -140,7 +139,7 @@ static OverviewCell time_cell(const ComparisonRow& row) {
 }
 
 static OverviewCell throughput_cell(const ComparisonRow& row) {
-  if (!row.throughput_ratio) return {.text = "–", .note = row.outcome, .gain = {}};
+  if (!row.throughput_ratio) return {.text = "–", .note = choice_name(row.outcome), .gain = {}};
   return {.text = fmt::format("{:.2f}×", *row.throughput_ratio),
           .note = rate_text(row.throughput->median) + " samples/s",
           .gain = row.throughput_ratio};
@@ -153,7 +152,7 @@ Chart overview_chart(const std::string& name, const std::string& title, std::spa
   struct Panel {
     int ranks;
     bool tuned;
-    json values = json::array();
+    Json values = Json::array();
     std::set<std::string> rows;
     std::set<std::pair<std::string, std::string>> filled;
   };
@@ -209,11 +208,11 @@ Chart overview_chart(const std::string& name, const std::string& title, std::spa
   });
   if (time && several) subtitle.push_back("4/5: so many of the seeds reached the target; grey: none did");
   Chart chart{name, title, chart_frame(title, subtitle)};
-  json& views = chart.spec["concat"] = json::array();
+  Json& views = chart.spec["concat"] = Json::array();
   // Two panels beside one another fill a page.
   const double step = std::clamp(455.0 / static_cast<double>(workloads.size()), 64.0, 112.0);
   for (const Panel& p : panels) {
-    json spec = {{"data", {{"values", p.values}}},
+    Json spec = {{"data", {{"values", p.values}}},
                  {"width", {{"step", step}}},
                  {"height", {{"step", 26}}},
                  {"layer", cell_layers("", workloads, {p.rows.begin(), p.rows.end()})}};

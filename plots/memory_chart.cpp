@@ -1,17 +1,17 @@
-// Peak memory: stacked by kind, a bar a rank, a panel a system.
+// Peak memory: stacked by kind, a bar a rank, a panel a system; and what activations weigh over time.
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "harness/base/json.h"
 #include "harness/base/quantities.h"
 #include "plots/charts.h"
 #include "plots/style.h"
+#include "plots/timeline_ops.h"
 #include "results/metrics.h"
 
 namespace sluice {
 namespace {
-
-using nlohmann::json;
 
 const Record* heaviest(const ComparisonRow& row) {
   const Record* result = nullptr;
@@ -40,7 +40,7 @@ Chart memory_chart(const std::string& name, const Comparison& comparison) {
         largest = std::max(largest, static_cast<double>(split.total)), marked = true;
     } else {
       absent += (absent.empty() ? "" : ", ") + row->label;
-      if (row->outcome != "ok") absent += " (" + row->outcome + ")";
+      if (row->outcome != RecordOutcome::ok) absent += " (" + choice_name(row->outcome) + ")";
     }
   }
   if (largest <= 0) return {name, title, nullptr};
@@ -55,35 +55,37 @@ Chart memory_chart(const std::string& name, const Comparison& comparison) {
   Chart chart{name, title, chart_frame(title, subtitle)};
   std::vector<std::string> names, colors = {"#4c78a8", "#9ecae9", "#f58518", "#b279a2", "#54a24b", "#bab0ac"};
   for (const auto& kind : kinds) names.emplace_back(kind.first);
-  json& views = chart.spec["concat"] = json::array();
+  Json& views = chart.spec["concat"] = Json::array();
   for (const ComparisonRow* row : drawing_order(comparison)) {
     const Record* record = heaviest(*row);
     if (!record) continue;
-    json stacked = json::array(), predicted = json::array();
+    Json stacked = Json::array(), predicted = Json::array();
     for (std::size_t rank = 0; rank < record->peak_bytes.size(); ++rank) {
       const MemorySplit& split = record->peak_bytes[rank];
-      for (std::size_t kind = 0; kind < kinds.size(); ++kind)
+      for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
+        if (kind > 0 && split.*kinds[kind].second == 0) continue;  // nothing to see; a rank keeps its row
         stacked.push_back({{"rank", rank},
                            {"kind", kinds[kind].first},
                            {"order", kind},
                            {"total", to_text(Bytes(split.total))},
                            {"size", static_cast<double>(split.*kinds[kind].second) / scale.divisor}});
+      }
     }
     for (std::size_t rank = 0; rank < record->predicted_peak_bytes.size(); ++rank)
       predicted.push_back(
           {{"rank", rank}, {"size", static_cast<double>(record->predicted_peak_bytes[rank].total) / scale.divisor}});
-    const json y = {
+    const Json y = {
         {"field", "rank"},
         {"type", "ordinal"},
         {"axis", {{"title", nullptr}, {"labelExpr", "'rank ' + datum.label"}, {"ticks", false}, {"domain", false}}}};
-    const auto x = [&](const json& stack) {
-      return json{{"field", "size"},
+    const auto x = [&](const Json& stack) {
+      return Json{{"field", "size"},
                   {"type", "quantitative"},
                   {"stack", stack},
-                  {"scale", {{"domain", json::array({0, largest / scale.divisor * 1.06})}, {"nice", false}}},
+                  {"scale", {{"domain", Json::array({0, largest / scale.divisor * 1.06})}, {"nice", false}}},
                   {"axis", {{"title", scale.unit}, {"tickCount", 5}, {"format", ",~r"}}}};
     };
-    json layers = json::array();
+    Json layers = Json::array();
     layers.push_back({{"data", {{"values", std::move(stacked)}}},
                       {"mark", {{"type", "bar"}, {"height", {{"band", 0.74}}}}},
                       {"encoding",
@@ -95,7 +97,7 @@ Chart memory_chart(const std::string& name, const Comparison& comparison) {
                           {"type", "nominal"},
                           {"scale", {{"domain", string_array(names)}, {"range", string_array(colors)}}},
                           {"legend", {{"title", nullptr}, {"orient", "bottom"}, {"columns", 6}}}}},
-                        {"tooltip", json::array({{{"field", "rank"}},
+                        {"tooltip", Json::array({{{"field", "rank"}},
                                                  {{"field", "kind"}},
                                                  {{"field", "size"}, {"title", scale.unit}, {"format", ".4~g"}},
                                                  {{"field", "total"}, {"title", "of"}}})}}}});
@@ -112,6 +114,86 @@ Chart memory_chart(const std::string& name, const Comparison& comparison) {
                      {"width", 230},
                      {"height", {{"step", 18}}},
                      {"layer", std::move(layers)}});
+  }
+  chart.spec["columns"] = 3;
+  chart.spec["spacing"] = 22;
+  return chart;
+}
+
+Chart memory_over_time_chart(const std::string& name, const Comparison& comparison) {
+  const std::string title =
+      fmt::format("Activations over time: {}, {}", comparison.title, ranks_text(comparison.ranks));
+  struct Panel {
+    const ComparisonRow* row;
+    const Record* record;
+    std::vector<std::vector<HeldPoint>> held;
+    std::vector<double> weight;  // bytes of what is held, a micro-batch, per rank; 0: not recorded
+  };
+  std::vector<Panel> panels;
+  bool bytes = true;
+  double most_bytes = 0, longest = 0;
+  int most_held = 0;
+  for (const ComparisonRow* row : drawing_order(comparison)) {
+    if (row->reference) continue;
+    for (const Record& record : row->records) {
+      if (!has_metrics(record) || record.timeline.empty()) continue;
+      Panel panel{row, &record, held_over_time(record), {}};
+      if (panel.held.empty()) continue;
+      for (std::size_t rank = 0; rank < panel.held.size(); ++rank) {
+        int most = 0;
+        for (const HeldPoint& point : panel.held[rank]) most = std::max(most, point.held);
+        const std::int64_t peak = rank < record.peak_bytes.size() ? record.peak_bytes[rank].activations : 0;
+        panel.weight.push_back(most > 0 ? static_cast<double>(peak) / most : 0);
+        bytes = bytes && (most == 0 || peak > 0);
+        most_bytes = std::max(most_bytes, static_cast<double>(peak));
+        most_held = std::max(most_held, most);
+      }
+      for (const TimelineOp& op : record.timeline) longest = std::max(longest, op.end);
+      panels.push_back(std::move(panel));
+      break;
+    }
+  }
+  if (panels.empty() || most_held == 0 || !(longest > 0)) return {name, title, nullptr};
+  const Scale scale = bytes ? byte_scale(most_bytes) : Scale{1, "micro-batches"};
+  const Scale time = time_scale(longest);
+  Chart chart{
+      name, title,
+      chart_frame(title, {setting(comparison),
+                          bytes ? "What waits for its backward. On a rank each micro-batch counts the same: the "
+                                  "activations' peak over the most that are held"
+                                : "Micro-batches that wait for their backward, counted a stage"})};
+  Json& views = chart.spec["concat"] = Json::array();
+  for (const Panel& panel : panels) {
+    Json values = Json::array();
+    for (std::size_t rank = 0; rank < panel.held.size(); ++rank) {
+      const double weight = bytes ? panel.weight[rank] : 1;
+      for (const HeldPoint& point : panel.held[rank])
+        values.push_back({{"rank", rank},
+                          {"time", point.seconds / time.divisor},
+                          {"held", static_cast<double>(point.held) * weight / scale.divisor}});
+    }
+    views.push_back(
+        {{"title", {{"text", panel.row->label}, {"fontSize", 12}, {"anchor", "start"}, {"limit", 300}, {"offset", 4}}},
+         {"width", 230},
+         {"height", 130},
+         {"data", {{"values", std::move(values)}}},
+         {"mark", {{"type", "line"}, {"interpolate", "step-after"}, {"strokeWidth", 1.6}}},
+         {"encoding",
+          {{"x",
+            {{"field", "time"},
+             {"type", "quantitative"},
+             {"axis", {{"title", "time [" + time.unit + "]"}, {"tickCount", 5}, {"format", ",~r"}, {"grid", false}}}}},
+           {"y",
+            {{"field", "held"},
+             {"type", "quantitative"},
+             {"scale",
+              {{"domain", Json::array({0, bytes ? most_bytes / scale.divisor : static_cast<double>(most_held)})}}},
+             {"axis", {{"title", scale.unit}, {"tickCount", 4}}}}},
+           {"color",
+            {{"field", "rank"},
+             {"type", "ordinal"},
+             {"scale", {{"scheme", "viridis"}}},
+             {"legend", {{"title", "rank"}, {"orient", "bottom"}, {"symbolType", "stroke"}}}}}}}});
   }
   chart.spec["columns"] = 3;
   chart.spec["spacing"] = 22;

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <sstream>
 
+#include "harness/base/json.h"
 #include "harness/base/quantities.h"
 #include "plots/charts.h"
 #include "plots/report.h"
@@ -17,8 +17,6 @@
 
 namespace sluice {
 namespace {
-
-using nlohmann::json;
 
 struct PlannedRow {
   const ComparisonRow* row;
@@ -34,7 +32,7 @@ std::vector<PlannedRow> planned_rows(const Comparison& c) {
     if (!facts || row.reference) continue;
     PlannedRow& planned = rows.emplace_back(PlannedRow{&row, *facts, std::nullopt});
     if (row.throughput && row.throughput->median > 0)
-      planned.update_seconds = static_cast<double>(row.samples_per_update) / row.throughput->median;
+      planned.update_seconds = update_seconds(row.samples_per_update, row.throughput->median);
   }
   const bool searched = std::ranges::any_of(rows, [](const PlannedRow& p) { return p.facts.searched; });
   if (!searched) rows.clear();
@@ -48,15 +46,6 @@ std::string objective_text(const PlanFacts& facts) {
   return to_text(Seconds(facts.objective)) + "<br><small>" + escape_html(facts.objective_name) + "</small>";
 }
 
-// A planner is one line of the legend with all its micro-batch sizes: the label without them.
-std::string planner_label(const ComparisonRow& row) {
-  std::string label;
-  std::istringstream words(row.label);
-  for (std::string word; words >> word;)
-    if (!word.starts_with("microbatches=")) label += (label.empty() ? "" : " ") + word;
-  return label;
-}
-
 const char* update_head(const Comparison& c) {
   return c.clock == "virtual" ? "simulated<br>update" : "measured<br>update";
 }
@@ -68,7 +57,7 @@ std::string planner_table(const Comparison& c, const Palette& palette) {
   if (rows.empty()) return "";
   std::string html = fmt::format(
       "<div "
-      "class=\"scroll\"><table><thead><tr><th>planner</th><th>micro-<br>batches</th><th>{}</th>"
+      "class=\"scroll\"><table class=\"sort\"><thead><tr><th>planner</th><th>micro-<br>batches</th><th>{}</th>"
       "<th>objective</th><th>search<br>time</th><th>states<br>visited</th><th>stages</th>"
       "<th>depth</th><th>peak/rank</th><th class=\"text\">search</th></tr></thead><tbody>\n",
       update_head(c));
@@ -76,8 +65,8 @@ std::string planner_table(const Comparison& c, const Palette& palette) {
     const std::string system = fmt::format("<td><span class=\"swatch\" style=\"background:{}\"></span>{}</td>",
                                            palette.color(row->system), escape_html(row->label));
     std::string outcome = !facts.searched ? "no search: balanced" : facts.complete ? "complete" : "capped: best so far";
-    if (row->outcome != "ok") {
-      outcome = row->outcome;
+    if (row->outcome != RecordOutcome::ok) {
+      outcome = choice_name(row->outcome);
       std::ranges::replace(outcome, '_', ' ');
     }
     html += fmt::format(
@@ -86,7 +75,7 @@ std::string planner_table(const Comparison& c, const Palette& palette) {
         system, row->microbatches, update_seconds ? to_text(Seconds(*update_seconds)) : "–", objective_text(facts),
         to_text(Seconds(facts.search_seconds)), facts.states, facts.stages, facts.depth,
         row->peak_memory ? to_text(Bytes(static_cast<std::int64_t>(row->peak_memory->median))) : "–",
-        row->outcome == "ok" && facts.complete ? "" : " bad", escape_html(outcome));
+        row->outcome == RecordOutcome::ok && facts.complete ? "" : " bad", escape_html(outcome));
   }
   return html + "</tbody></table></div>\n";
 }
@@ -95,30 +84,31 @@ Chart planner_chart(const std::string& name, const std::string& title, std::span
                     const Palette& palette) {
   Chart chart{name, title, nullptr};
   // One colour a planner in all panels: its system's own, unless variants of that must be told apart.
-  std::map<std::string, std::string> color_of;  // by label
+  std::map<std::string, std::string> color_of;  // by label without micro-batches: a planner is one line of the legend
   for (const Comparison& c : comparisons)
     for (const PlannedRow& p : planned_rows(c))
-      if (p.facts.searched && p.update_seconds) color_of[planner_label(*p.row)] = palette.color(p.row->system);
+      if (p.facts.searched && p.update_seconds)
+        color_of[label_without_microbatches(*p.row)] = palette.color(p.row->system);
   std::vector<std::string> labels, colors;
   for (const auto& [label, color] : color_of) {
     labels.push_back(label);
     colors.push_back(color);
   }
-  json colours = {{"domain", string_array(labels)}};
+  Json colours = {{"domain", string_array(labels)}};
   if (std::set(colors.begin(), colors.end()).size() == colors.size())
     colours["range"] = string_array(colors);
   else
     colours["scheme"] = "tableau20";
-  json views = json::array();
+  Json views = Json::array();
   for (const Comparison& c : comparisons) {
-    json values = json::array();
+    Json values = Json::array();
     double largest = 0;
     for (const PlannedRow& p : planned_rows(c))
       if (p.facts.searched && p.update_seconds) largest = std::max(largest, *p.update_seconds);
     const Scale scale = time_scale(largest);
     for (const auto& [row, facts, update_seconds] : planned_rows(c)) {
       if (!facts.searched || !update_seconds) continue;
-      const std::string label = planner_label(*row);
+      const std::string label = label_without_microbatches(*row);
       values.push_back(
           {{"planner", label},
            {"search", std::max(facts.search_seconds, 1e-6)},
@@ -130,7 +120,7 @@ Chart planner_chart(const std::string& name, const std::string& title, std::span
            {"ended", facts.complete ? "complete" : "capped"}});
     }
     if (values.empty()) continue;
-    json view = {
+    Json view = {
         {"data", {{"values", std::move(values)}}},
         {"width", 390},
         {"height", 260},
@@ -157,7 +147,7 @@ Chart planner_chart(const std::string& name, const std::string& title, std::span
             {"scale",
              {{"domain", string_array({"complete", "capped"})}, {"range", string_array({"circle", "triangle-up"})}}},
             {"legend", {{"title", nullptr}, {"orient", "bottom"}}}}},
-          {"tooltip", json::array({{{"field", "planner"}, {"title", "planner"}},
+          {"tooltip", Json::array({{{"field", "planner"}, {"title", "planner"}},
                                    {{"field", "text"}, {"title", "update"}},
                                    {{"field", "micro-batches"}, {"title", "micro-batches"}},
                                    {{"field", "depth"}, {"title", "depth"}},

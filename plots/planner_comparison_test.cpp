@@ -1,6 +1,7 @@
 // Planners in the report: what each minimised, how long it searched, what its plan is worth.
 #include <gtest/gtest.h>
 
+#include "harness/base/json.h"
 #include "plots/charts.h"
 #include "plots/report_tables.h"
 #include "plots/synthetic_test.h"
@@ -8,18 +9,16 @@
 namespace sluice {
 namespace {
 
-using nlohmann::json;
-
 Record planned(const std::string& system, double seconds, const std::string& objective, double search_seconds,
                bool complete) {
   Record record = synthetic::record(system, 4, seconds, "virtual");
-  record.plan = {{"objective", 0.25},
-                 {"objective_name", objective},
-                 {"search_seconds", search_seconds},
-                 {"states", 12345},
-                 {"complete", complete},
-                 {"stages", json::array({json::object(), json::object(), json::object()})},
-                 {"edges", json::parse("[[0, 2], [1, 2]]")}};
+  record.plan = {.objective = 0.25,
+                 .objective_name = objective,
+                 .states = 12345,
+                 .search_seconds = search_seconds,
+                 .complete = complete,
+                 .stages = {{}, {}, {}},
+                 .edges = {{0, 2}, {1, 2}}};
   return record;
 }
 
@@ -49,7 +48,7 @@ TEST(PlannerComparison, TheTableSaysWhatEachSearchWas) {
 
 TEST(PlannerComparison, APlanThatDoesNotRunKeepsItsSearchAndSaysWhy) {
   std::vector<Record> records = planners();
-  records[1].outcome = "out_of_memory";
+  records[1].outcome = RecordOutcome::out_of_memory;
   const std::string html = planner_table(compare(records).front(), Palette(records));
   const std::string piper = html.substr(html.find("piper"));
   EXPECT_NE(piper.find(">out of memory<"), std::string::npos);
@@ -61,13 +60,13 @@ TEST(PlannerComparison, TheChartHasAPointForEverySearch) {
   const std::vector<Comparison> comparisons = compare(records);
   const Chart chart = planner_chart("planners", "Planners", comparisons, Palette(records));
   ASSERT_EQ(chart.spec["concat"].size(), 1u);
-  const json& values = chart.spec["concat"][0]["data"]["values"];
+  const Json& values = chart.spec["concat"][0]["data"]["values"];
   ASSERT_EQ(values.size(), 2u);
   EXPECT_EQ(values[0]["planner"], "graphpipe");
   EXPECT_EQ(values[0]["ended"], "complete");
   EXPECT_EQ(values[0]["depth"], 2);
   EXPECT_EQ(values[1]["ended"], "capped");
-  EXPECT_DOUBLE_EQ(values[1]["search"], 60);
+  EXPECT_EQ(values[1]["search"], 60);
   EXPECT_EQ(chart.spec["concat"][0]["encoding"]["color"]["scale"]["range"].size(), 2u);
 }
 
@@ -78,7 +77,7 @@ TEST(PlannerComparison, MicroBatchSizesOfAPlannerAreOneColour) {
   records.back().digest += " of half the size";
   const Chart chart = planner_chart("planners", "Planners", compare(records), Palette(records));
   EXPECT_EQ(chart.spec["concat"][0]["data"]["values"].size(), 3u);
-  EXPECT_EQ(chart.spec["concat"][0]["encoding"]["color"]["scale"]["domain"], json::parse(R"(["graphpipe", "piper"])"));
+  EXPECT_EQ(chart.spec["concat"][0]["encoding"]["color"]["scale"]["domain"], Json::parse(R"(["graphpipe", "piper"])"));
 }
 
 TEST(PlannerComparison, BalancedChainsAloneAreNoComparisonOfPlanners) {

@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
 """Renders Vega-Lite charts without a browser and without a network.
 
-    python plots/render.py CHARTS_DIR [--bundle FILE]
+    python plots/render.py CHARTS_DIR [--formats svg,png,pdf]
 
-Makes NAME.svg, NAME.png and NAME.pdf of every NAME.vl.json in CHARTS_DIR. --bundle writes Vega,
-Vega-Lite and Vega-Embed as one script, for pages that must work offline. Needs the package
-`vl-convert-python`. Exit codes: 0 done, 1 a chart could not be rendered, 3 the package is missing.
+Makes NAME.svg (and what --formats names besides) of every NAME.vl.json in CHARTS_DIR, on all
+cores. CHARTS_DIR/.rendered.json keeps a hash of what each chart was drawn from: a chart that has
+not changed is not drawn again. Needs the package `vl-convert-python`. Exit codes: 0 done, 1 a chart
+could not be rendered, 3 the package is missing.
 """
 
 import argparse
+import concurrent.futures
+import hashlib
+import json
 import os
 import pathlib
 import sys
@@ -21,6 +25,8 @@ except ImportError:
 
 VEGA_LITE = "5.21"  # the specs are version 5; the renderer's default may be newer
 PNG_SCALE = 2
+FORMATS = ("svg", "png", "pdf")
+CHARTS_A_PROCESS = 4  # starting one costs about as much as drawing four
 
 
 def write(path, content):
@@ -30,29 +36,82 @@ def write(path, content):
     os.replace(temporary, path)
 
 
+def hash_of(spec):
+    drawn_by = f"{vl_convert.__version__} {VEGA_LITE} {PNG_SCALE}\n"
+    return hashlib.sha256(drawn_by.encode() + spec.read_bytes()).hexdigest()
+
+
+def draw(stem, formats):
+    """Makes the formats of the chart STEM.vl.json: once to SVG, the other two are made from it.
+    Returns what went wrong, or nothing."""
+    try:
+        svg_path = pathlib.Path(stem + ".svg")
+        if "svg" in formats:
+            # Data comes inside the specs: nothing may be fetched.
+            svg = vl_convert.vegalite_to_svg(
+                pathlib.Path(stem + ".vl.json").read_text(), vl_version=VEGA_LITE, allowed_base_urls=[]
+            )
+            write(svg_path, svg)
+        else:
+            svg = svg_path.read_text()
+        if "png" in formats:
+            write(pathlib.Path(stem + ".png"), vl_convert.svg_to_png(svg, scale=PNG_SCALE))
+        if "pdf" in formats:
+            write(pathlib.Path(stem + ".pdf"), vl_convert.svg_to_pdf(svg))
+    except Exception as error:  # the library raises ValueError for all that it dislikes
+        return f"{stem}.vl.json: {error}"
+    return ""
+
+
+def read_state(path):
+    try:
+        state = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return state if isinstance(state, dict) else {}
+
+
+def draw_all(due):
+    """Returns what went wrong, chart by chart."""
+    processes = min(len(os.sched_getaffinity(0)), (len(due) + CHARTS_A_PROCESS - 1) // CHARTS_A_PROCESS)
+    if processes < 2:
+        return [draw(stem, formats) for stem, formats in due]
+    with concurrent.futures.ProcessPoolExecutor(processes) as pool:
+        return list(pool.map(draw, *zip(*due), chunksize=2))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("charts", type=pathlib.Path)
-    parser.add_argument("--bundle", type=pathlib.Path)
+    parser.add_argument("--formats", default="svg", help="svg (always made), png, pdf; separated by commas")
     arguments = parser.parse_args()
-    failed = 0
-    for spec_path in sorted(arguments.charts.glob("*.vl.json")):
-        stem = spec_path.name.removesuffix(".vl.json")
-        try:
-            # Once to SVG; the other two are made from it.
-            # Data comes inside the specs: nothing may be fetched.
-            svg = vl_convert.vegalite_to_svg(
-                spec_path.read_text(), vl_version=VEGA_LITE, allowed_base_urls=[]
-            )
-            write(spec_path.with_name(stem + ".svg"), svg)
-            write(spec_path.with_name(stem + ".png"), vl_convert.svg_to_png(svg, scale=PNG_SCALE))
-            write(spec_path.with_name(stem + ".pdf"), vl_convert.svg_to_pdf(svg))
-        except Exception as error:  # the library raises ValueError for all that it dislikes
-            failed += 1
-            print(f"{spec_path}: {error}", file=sys.stderr)
-    if arguments.bundle:
-        write(arguments.bundle, vl_convert.javascript_bundle(vl_version=VEGA_LITE))
-    return 1 if failed else 0
+    wanted = {"svg", *arguments.formats.split(",")}
+    if not wanted <= set(FORMATS):
+        parser.error(f"no such format: {', '.join(sorted(wanted - set(FORMATS)))}")
+
+    state_path = arguments.charts / ".rendered.json"
+    before, state, due = read_state(state_path), {}, []
+    for spec in sorted(arguments.charts.glob("*.vl.json")):
+        stem = str(spec).removesuffix(".vl.json")
+        name, current = os.path.basename(stem), hash_of(spec)
+        if before.get(name) != current:
+            for ending in FORMATS:
+                pathlib.Path(f"{stem}.{ending}").unlink(missing_ok=True)
+        else:
+            state[name] = current
+        missing = [f for f in FORMATS if f in wanted and not os.path.exists(f"{stem}.{f}")]
+        if missing:
+            due.append((stem, missing))
+    # A drawing that is cut off here leaves no chart beside the hash of another.
+    write(state_path, json.dumps(state, indent=0))
+    problems = draw_all(due)
+    for (stem, _), problem in zip(due, problems):
+        if problem:
+            print(problem, file=sys.stderr)
+        else:
+            state[os.path.basename(stem)] = hash_of(pathlib.Path(stem + ".vl.json"))
+    write(state_path, json.dumps(state, indent=0))
+    return 1 if any(problems) else 0
 
 
 if __name__ == "__main__":

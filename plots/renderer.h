@@ -10,10 +10,16 @@ namespace sluice {
 // A command without its arguments: {python, path of plots/render.py}.
 using Renderer = std::vector<std::string>;
 
-// Makes NAME.svg, NAME.png and NAME.pdf beside every NAME.vl.json of the folder; `bundle`, if not empty, is a file to
-// write the script that defines vegaEmbed to. Throws RunError if the renderer is missing or fails, with the command
-// that helps.
-void render_charts(const Renderer& renderer, const std::filesystem::path& folder, const std::filesystem::path& bundle);
+// What a chart can be drawn as. SVG is always made: the others are made from it.
+enum class PictureFormat { svg, png, pdf };
+// "svg,png" -> both. Throws InputError.
+std::vector<PictureFormat> parse_formats(const std::string& text);
+const char* to_text(PictureFormat format);
+
+// Makes NAME.svg, and what `formats` has besides, beside every NAME.vl.json of the folder: in parallel, and only what
+// has changed since it was drawn. Throws RunError if the renderer is missing or fails, with the command that helps.
+void render_charts(const Renderer& renderer, const std::filesystem::path& folder,
+                   const std::vector<PictureFormat>& formats = {});
 
 // Whole or not at all. Throws RunError if it cannot be written.
 void write_whole_file(const std::filesystem::path& path, const std::string& content);

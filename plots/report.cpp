@@ -1,6 +1,8 @@
 // See report.h.
 #include "plots/report.h"
 
+#include <map>
+#include <set>
 #include <system_error>
 
 #include "harness/base/error.h"
@@ -10,12 +12,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Charts of an earlier report would be rendered again and stand beside the new ones.
-void remove_charts(const fs::path& folder) {
+// Charts of an earlier report that are not in this one would stand beside the new ones.
+void remove_other_charts(const fs::path& folder, const std::set<std::string>& names) {
   std::vector<fs::path> old;
   for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    if (name.ends_with(".vl.json")) old.push_back(folder / name.substr(0, name.size() - 8));
+    const std::string file = entry.path().filename().string();
+    if (!file.ends_with(".vl.json")) continue;
+    const std::string name = file.substr(0, file.size() - 8);
+    if (!names.contains(name)) old.push_back(folder / name);
   }
   for (const fs::path& stem : old)
     for (const char* ending : {".vl.json", ".svg", ".png", ".pdf"}) fs::remove(stem.string() + ending);
@@ -26,12 +30,14 @@ std::vector<Chart> all_charts(const ChartSet& set) {
   for (const ChartSection& section : set.sections)
     charts.insert(charts.end(), section.charts.begin(), section.charts.end());
   charts.insert(charts.end(), set.boundary_charts.begin(), set.boundary_charts.end());
+  for (const ReportPart& part : set.parts) charts.insert(charts.end(), part.charts.begin(), part.charts.end());
   return charts;
 }
 
 }  // namespace
 
-Report write_report(std::span<const Record> records, const fs::path& out_dir, const Renderer& renderer) {
+Report write_report(std::span<const Record> records, const fs::path& out_dir, const Renderer& renderer,
+                    const std::vector<PictureFormat>& formats, std::vector<ReportPart> parts) {
   if (records.empty()) throw InputError("", "no records to report on", "run a sweep first");
   const fs::path folder = out_dir / "charts";
   std::error_code error;
@@ -39,20 +45,22 @@ Report write_report(std::span<const Record> records, const fs::path& out_dir, co
   if (error)
     throw InputError(out_dir.string(), "cannot create the folder: " + error.message(),
                      "choose another place with --out");
-  const ChartSet charts = make_charts(records);
+  ChartSet set = make_charts(records);
+  set.parts = std::move(parts);
+  const std::vector<Chart> charts = all_charts(set);
   Report report{out_dir / "report.html", {}};
-  const fs::path bundle = folder / ".vega.js";
   try {
-    remove_charts(folder);
-    for (const Chart& chart : all_charts(charts)) {
+    std::set<std::string> names;
+    for (const Chart& chart : charts) names.insert(chart.name);
+    remove_other_charts(folder, names);
+    for (const Chart& chart : charts) {
       report.charts.push_back(folder / (chart.name + ".vl.json"));
-      write_whole_file(report.charts.back(),
-                       chart.spec.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+      write_whole_file(report.charts.back(), chart.spec.dump(1) + "\n");
     }
-    render_charts(renderer, folder, bundle);
-    const std::string script = read_whole_file(bundle);
-    fs::remove(bundle);
-    write_whole_file(report.html, report_html(charts, records, script));
+    render_charts(renderer, folder, formats);
+    std::map<std::string, std::string> pictures;
+    for (const std::string& name : names) pictures[name] = read_whole_file(folder / (name + ".svg"));
+    write_whole_file(report.html, report_html(set, records, pictures, formats));
   } catch (const fs::filesystem_error& failure) {
     throw RunError(std::string("the report cannot be written: ") + failure.what());
   }

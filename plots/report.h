@@ -1,8 +1,9 @@
-// The report: a folder with every chart as a specification, SVG, PNG and PDF, and report.html, one interactive page
-// that needs neither a network nor any file beside it.
+// The report: a folder with every chart as a specification and a picture, and report.html, one page that needs neither
+// a network nor any file beside it. It shows all there is without a script; scripts sort, filter, fold and zoom.
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,13 +19,17 @@ struct Report {
   std::vector<std::filesystem::path> charts;  // the .vl.json files
 };
 
-// Writes OUT/charts/NAME.{vl.json,svg,png,pdf} and OUT/report.html (whole or not at all; an earlier one stays until
-// then). Charts of an earlier report in OUT that this one does not have are removed. Throws InputError if there are no
-// records or OUT cannot be written, RunError as render_charts does.
-Report write_report(std::span<const Record> records, const std::filesystem::path& out_dir, const Renderer& renderer);
+// Writes OUT/charts/NAME.{vl.json,svg} with the other formats that are asked for, and OUT/report.html (whole or not at
+// all; an earlier one stays until then). A chart that has not changed is not drawn again; charts of an earlier report
+// in OUT that this one does not have are removed. Throws InputError if there are no records or OUT cannot be written,
+// RunError as render_charts does.
+Report write_report(std::span<const Record> records, const std::filesystem::path& out_dir, const Renderer& renderer,
+                    const std::vector<PictureFormat>& formats = {}, std::vector<ReportPart> parts = {});
 
-// The page itself; `bundle` is the script that defines vegaEmbed.
-std::string report_html(const ChartSet& charts, std::span<const Record> records, const std::string& bundle);
+// The page itself. `pictures` are the SVGs by the names of their charts.
+std::string report_html(const ChartSet& charts, std::span<const Record> records,
+                        const std::map<std::string, std::string>& pictures,
+                        const std::vector<PictureFormat>& formats = {});
 
 std::string escape_html(const std::string& text);
 

@@ -1,13 +1,15 @@
-// report.html: what was measured and how, then a section for each workload and clock with its tables and charts. Every
-// text that comes from records is escaped; charts are drawn when they come into view, because a page with fifty of them
-// should open at once.
+// report.html: the answers first, then a section for each workload and clock with its tables and charts, then what was
+// measured and how. Every text that comes from records is escaped.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <set>
 
+#include "harness/base/json.h"
+#include "plots/answers.h"
+#include "plots/inline_svg.h"
+#include "plots/page_parts.h"
 #include "plots/report.h"
 #include "plots/report_tables.h"
 #include "plots/style.h"
@@ -15,135 +17,9 @@
 namespace sluice {
 namespace {
 
-using nlohmann::json;
+constexpr double kHalfPage = 900;  // pixels: a narrower chart still reads well in half of a page
 
-constexpr const char* kCss = R"css(
-:root{--ink:#1d2530;--soft:#5a6472;--line:#dfe3e8;--back:#f7f8fa;--accent:#2f5d8a}
-*{box-sizing:border-box}
-body{margin:0;background:var(--back);color:var(--ink);
-  font:16px/1.55 system-ui,-apple-system,"Segoe UI",Helvetica,Arial,sans-serif}
-main{max-width:1280px;margin:0 auto;padding:32px 24px 80px}
-h1{font-size:30px;margin:0 0 4px}
-h2{font-size:23px;margin:52px 0 6px;padding-top:14px;border-top:2px solid var(--line)}
-h3{font-size:17px;margin:30px 0 8px}
-p{max-width:78ch;margin:8px 0}
-.soft{color:var(--soft);font-size:14px}
-nav a{display:inline-block;margin:0 14px 4px 0}
-a{color:var(--accent)}
-.scroll{overflow-x:auto;background:#fff;border:1px solid var(--line);border-radius:8px}
-table{border-collapse:collapse;width:100%;font-size:13.5px;font-variant-numeric:tabular-nums}
-small{color:var(--soft);font-weight:400}
-th,td{padding:6px 8px;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}
-th{background:#eef1f5;font-weight:600;vertical-align:bottom}
-tr:first-child th:first-child,td:first-child,td.text,th.text{text-align:left}
-th[colspan]{text-align:center}
-td.text{white-space:normal;max-width:46ch;overflow-wrap:anywhere}
-td.bad{min-width:26ch}
-tr:last-child td{border-bottom:0}
-tr.reference td{background:#f2f4f7;font-weight:600}
-.bad{color:#b3261e}
-.swatch{display:inline-block;width:11px;height:11px;border-radius:2px;margin-right:7px}
-figure{margin:18px 0;padding:14px;background:#fff;border:1px solid var(--line);border-radius:8px}
-.chart{min-height:140px;overflow-x:auto;width:100%}
-figcaption{font-size:13px;color:var(--soft);margin-top:4px}
-details{margin:14px 0}
-summary{cursor:pointer;font-weight:600}
-@media print{body{background:#fff}figure{break-inside:avoid}}
-)css";
-
-// Draws a chart when it is near the screen; all of them before printing.
-constexpr const char* kScript = R"js(
-(function () {
-  var options = {renderer: 'svg', logLevel: 1,
-    actions: {export: true, source: false, compiled: false, editor: false}};
-  function draw(element) {
-    if (element.dataset.drawn) return;
-    element.dataset.drawn = '1';
-    var spec = JSON.parse(document.getElementById(element.dataset.spec).textContent);
-    vegaEmbed(element, spec, options).catch(function (error) { element.textContent = String(error); });
-  }
-  var charts = document.querySelectorAll('.chart');
-  if ('IntersectionObserver' in window) {
-    var seen = new IntersectionObserver(function (entries) {
-      entries.forEach(function (entry) { if (entry.isIntersecting) draw(entry.target); });
-    }, {rootMargin: '600px'});
-    charts.forEach(function (chart) { seen.observe(chart); });
-  } else {
-    charts.forEach(draw);
-  }
-  window.addEventListener('beforeprint', function () { charts.forEach(draw); });
-})();
-)js";
-
-// JSON inside <script>: no text in it may end the element.
-std::string script_json(const json& value) {
-  std::string result;
-  for (const char c : value.dump(-1, ' ', false, json::error_handler_t::replace))
-    result += c == '<' ? "\\u003c" : std::string(1, c);
-  return result;
-}
-
-std::string script_source(std::string source) {
-  for (std::size_t at = 0; (at = source.find("</", at)) != std::string::npos; at += 3)
-    if (source.compare(at + 2, 6, "script") == 0) source.replace(at, 2, "<\\/");
-  return source;
-}
-
-std::string figure(const Chart& chart) {
-  const std::string name = escape_html(chart.name);
-  std::string links;
-  for (const char* ending : {"svg", "png", "pdf", "vl.json"})
-    links += fmt::format(" <a href=\"charts/{0}.{1}\">{1}</a>", name, ending);
-  return fmt::format(
-      "<figure><div class=\"chart\" role=\"img\" aria-label=\"{}\" data-spec=\"spec-{}\"></div>"
-      "<script type=\"application/json\" id=\"spec-{}\">{}</script>"
-      "<figcaption>{}:{}</figcaption></figure>\n",
-      escape_html(chart.title), name, name, script_json(chart.spec), name, links);
-}
-
-std::string boundary_section(const ChartSet& charts) {
-  if (charts.boundary_charts.empty()) return "";
-  std::string html = R"(<h2 id="boundaries">Divergence boundaries</h2>
-<p>The largest learning rate that each system stands, on a grid of rates: the cheapest measure of what
-stale weights cost. It and every smaller rate of the grid is stable for all seeds; beyond it at least one
-seed diverges or does not learn.</p>
-)";
-  for (const Chart& chart : charts.boundary_charts) html += figure(chart);
-  for (const StableRates& b : charts.boundaries) {
-    html += fmt::format("<p class=\"soft\">{}, {} clock on {}, {}: ", escape_html(b.title), escape_html(b.clock),
-                        escape_html(b.cluster), ranks_text(b.ranks));
-    std::string rows;
-    for (const StableRateRow& row : b.rows) rows += (rows.empty() ? "" : "; ") + row.label + " " + rate_text(row, b);
-    html += escape_html(rows) + ".</p>\n";
-  }
-  return html;
-}
-
-std::string introduction(const ChartSet& charts, std::span<const Record> records) {
-  std::set<std::string> systems, workloads;
-  std::size_t failed = 0, diverged = 0, candidates = 0;
-  for (const Record& record : records) {
-    systems.insert(record.system);
-    workloads.insert(record.workload);
-    const bool is_divergence = record.outcome == "diverged";
-    diverged += is_divergence && record.purpose == "measure";
-    failed += record.outcome != "ok" && !is_divergence;
-    candidates += record.purpose == "tune";
-  }
-  std::string html = fmt::format(
-      "<h1>Sluice report</h1>\n<p class=\"soft\">{} record{}, {} system{}, {} "
-      "workload{}{}{}{}</p>\n",
-      records.size(), records.size() == 1 ? "" : "s", systems.size(), systems.size() == 1 ? "" : "s", workloads.size(),
-      workloads.size() == 1 ? "" : "s",
-      candidates == 0 ? "" : fmt::format(", {} of them to tune learning rates", candidates),
-      diverged == 0 ? "" : fmt::format(", {} diverged (which is a result)", diverged),
-      failed == 0 ? "" : fmt::format(", {} not ok (listed with their reasons)", failed));
-  html += "<nav>";
-  for (const ChartSection& section : charts.sections)
-    html += fmt::format("<a href=\"#{}\">{}</a>", escape_html(section.id), escape_html(section.heading));
-  if (!charts.boundary_charts.empty()) html += "<a href=\"#boundaries\">Divergence boundaries</a>";
-  html += R"(</nav>
-<h3>What was measured, and how fair it is</h3>
+constexpr const char* kFairness = R"(<h2 id="fairness">What was measured, and how fair it is</h2>
 <p>In one section all systems train on the same global batch, in the same data order, from the same
 initial weights. Samples per update and updates per epoch stand beside every result, because a system
 that updates more often on fewer samples learns differently. The single_device row is always shown:
@@ -154,7 +30,7 @@ by side and are never mixed.</p>
 <p>Figures are medians over the seeds with the smallest and the largest; <b>4/5</b> says how many seeds
 reached the target. Two systems <b>cannot be told apart</b> on a metric where the ranges of five or more
 seeds overlap: of two equal systems, five seeds each fall apart in 1 of 126 cases. With fewer seeds nothing
-is said.</p>
+is said of metrics, and of throughput what the steps' intervals say.</p>
 <p><b>Throughput</b> is the samples of a step over the median step time after the warm-up, with a
 distribution-free 95&nbsp;% interval; <b>~</b> marks what cannot be told apart from the baseline
 because the ranges over seeds (with fewer than five: the intervals) overlap, <b>?</b> where there are too
@@ -163,58 +39,294 @@ largest rank's. <b>Time to target</b> is training time until the metric first re
 evaluation is excluded, draining the pipeline is included; <b>without drain</b> is the same in a pipe that
 is never emptied for an evaluation. The <b>wall clock</b> times real execution
 on this machine; the <b>virtual clock</b> is a simulation of the named cluster. No chart or table mixes
-the two.</p>
-<details><summary>The machine</summary>
+the two, but for the one that compares them.</p>
 )";
-  return html + machine_table(records) + "</details>\n";
-}
 
-}  // namespace
+// Writes the page from its parts.
+class Page {
+ public:
+  Page(const ChartSet& charts, std::span<const Record> records, const std::map<std::string, std::string>& pictures,
+       const std::vector<PictureFormat>& formats)
+      : charts_(charts), records_(records), pictures_(pictures), formats_(formats), palette_(records) {}
 
-std::string report_html(const ChartSet& charts, std::span<const Record> records, const std::string& bundle) {
-  const Palette palette(records);
-  std::string html =
-      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
-      "<title>Sluice report</title>\n<style>";
-  html += kCss;
-  html += "</style></head>\n<body><main>\n" + introduction(charts, records);
-  if (!charts.overview.empty()) html += "<h2>Overview</h2>\n";
-  for (const Chart& chart : charts.overview) html += figure(chart);
-  for (const ChartSection& section : charts.sections) {
-    html += fmt::format("<h2 id=\"{}\">{}</h2>\n<p class=\"soft\">{}</p>\n", escape_html(section.id),
-                        escape_html(section.heading), escape_html(setting(section.comparisons.front())));
-    for (const Comparison& c : section.comparisons) {
-      html += "<h3>Results, " + escape_html(panel_title(c, section.comparisons)) + "</h3>\n" +
-              results_table(c, palette) + verdict_list(c) + tuning_table(c, palette);
+  std::string html() {
+    std::string text =
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+        "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
+        "<title>Sluice report</title>\n<style>";
+    text += kPageStyle;
+    text += "</style></head>\n<body><main>\n" + head() + answers();
+    if (!charts_.overview.empty()) text += "<h2 id=\"overview\">Overview</h2>\n" + grid(charts_.overview, "records");
+    for (const ChartSection& part : charts_.sections) text += section(part);
+    text += boundary_section();
+    for (const ReportPart& one : charts_.parts)
+      text +=
+          fmt::format(
+              "<details class=\"section\" open id=\"{}\"><summary><h2>{}</h2></summary>\n<p class=\"soft\">{}</p>\n",
+              escape_html(one.id), escape_html(one.heading), escape_html(one.text)) +
+          panel("Charts", one.charts.empty() ? "" : grid(one.charts, one.id + "-records")) +
+          panel("Figures", one.table) + "</details>\n";
+    text += kFairness;
+    text += "<h2 id=\"machine\">The machine</h2>\n<details open><summary>What the records say of it</summary>\n" +
+            machine_table(records_) + "</details>\n";
+    text += other_records() + "</main>\n<script>";
+    text += kPageScript;
+    return text + "</script>\n</body></html>\n";
+  }
+
+ private:
+  std::string head() const {
+    std::set<std::string> systems, workloads;
+    std::size_t failed = 0, diverged = 0, candidates = 0;
+    for (const Record& record : records_) {
+      systems.insert(record.system);
+      workloads.insert(record.workload);
+      const bool is_divergence = record.outcome == RecordOutcome::diverged;
+      diverged += is_divergence && record.purpose == Purpose::measure;
+      failed += record.outcome != RecordOutcome::ok && !is_divergence;
+      candidates += record.purpose == Purpose::tune;
+    }
+    const auto plural = [](std::size_t n) { return n == 1 ? "" : "s"; };
+    std::string html = fmt::format(
+        "<h1>Sluice report</h1>\n<p class=\"soft\">{} record{}, {} system{}, {} "
+        "workload{}{}{}{}</p>\n",
+        records_.size(), plural(records_.size()), systems.size(), plural(systems.size()), workloads.size(),
+        plural(workloads.size()), candidates == 0 ? "" : fmt::format(", {} of them to tune learning rates", candidates),
+        diverged == 0 ? "" : fmt::format(", {} diverged (which is a result)", diverged),
+        failed == 0 ? "" : fmt::format(", {} not ok (listed with their reasons)", failed));
+    html += "<nav class=\"page\">";
+    const auto link = [&](const std::string& id, const std::string& text) {
+      html += fmt::format("<a href=\"#{}\">{}</a>", escape_html(id), escape_html(text));
+    };
+    if (!charts_.overview.empty()) link("overview", "Overview");
+    if (charts_.sections.size() <= 8)
+      for (const ChartSection& part : charts_.sections) link(part.id, part.heading);
+    if (!charts_.boundary_charts.empty()) link("boundaries", "Divergence boundaries");
+    for (const ReportPart& part : charts_.parts) link(part.id, part.heading);
+    link("fairness", "How fair is this?");
+    link("machine", "The machine");
+    return html + "</nav>\n";
+  }
+
+  std::string winner(const Win& win) const {
+    return fmt::format("<span class=\"swatch\" style=\"background:{}\"></span><b>{}</b>",
+                       palette_.color(win.row->system), escape_html(win.row->label));
+  }
+
+  static std::string small(const std::string& text) {
+    return text.empty() ? "" : "<br><small>" + escape_html(text) + "</small>";
+  }
+
+  static std::string sure_text(const Win& win) {
+    if (win.sure.empty()) return "";
+    const bool sure = win.sure.starts_with("sure") || win.sure.starts_with("exact");
+    return fmt::format("<br><small{}>{}</small>", sure ? " class=\"sure\"" : "", escape_html(win.sure));
+  }
+
+  static std::string unfinished(const Answer& answer) {
+    if (answer.unfinished.empty()) return "all finished";
+    std::string html;
+    for (const Unfinished& group : answer.unfinished) {
+      std::string labels;
+      for (const std::string& label : group.labels) labels += (labels.empty() ? "" : ", ") + label;
+      const std::string what = fmt::format("{} {}", group.labels.size(), escape_html(group.outcome));
+      const std::string why = small(shortened(group.reason, 160));
+      constexpr std::size_t most = 3;  // a longer list folds
+      html += group.labels.size() <= most ? fmt::format("<div>{}: {}{}</div>", what, escape_html(labels), why)
+                                          : fmt::format("<details class=\"why\"><summary>{}</summary>{}{}</details>",
+                                                        what, escape_html(labels), why);
+    }
+    return html;
+  }
+
+  // A row for every comparison: the winner, by how much, how sure, and what has no result.
+  std::string answers() const {
+    std::map<std::string, std::vector<Comparison>> by_clock;
+    std::string rows;
+    bool targets = false;
+    for (const ChartSection& part : charts_.sections)
+      for (const Comparison& c : part.comparisons) targets |= answer_of(c).soonest.row != nullptr;
+    for (const ChartSection& part : charts_.sections)
+      for (const Comparison& c : part.comparisons) {
+        by_clock[c.clock].push_back(c);
+        const Answer answer = answer_of(c);
+        const Win& fastest = answer.fastest;
+        rows += fmt::format("<tr><td><a href=\"#{}\">{}</a>{}</td>", escape_html(part.id), escape_html(c.title),
+                            small(clock_text(c) + " · " + c.cluster + " · " + panel_title(c, part.comparisons)));
+        const auto cell = [&](const char* name, double value, const std::string& html) {
+          rows += fmt::format("<td data-name=\"{}\" data-v=\"{:.9g}\">{}</td>", name, value, html);
+        };
+        if (fastest.row) {
+          const auto ratio = fastest.row->baseline ? std::nullopt : fastest.row->throughput_ratio;
+          const std::string over = ratio ? fmt::format(", {:.2f}× {}", *ratio, c.baseline) : "";
+          cell("Fastest", fastest.row->throughput->median, winner(fastest) + small(fastest.value + over));
+          rows += "<td data-name=\"By how much\">" + escape_html(fastest.lead.empty() ? "the only one" : fastest.lead) +
+                  sure_text(fastest) + "</td>";
+        } else {
+          rows += "<td data-name=\"Fastest\">–</td><td data-name=\"By how much\">–</td>";
+        }
+        if (targets) {
+          const Win& win = answer.soonest;
+          if (win.row)
+            cell("Soonest at its target", win.row->time_to_accuracy->median,
+                 winner(win) + small(win.value + (win.lead.empty() ? "" : "; " + win.lead)) + sure_text(win));
+          else
+            rows += "<td data-name=\"Soonest at its target\">–</td>";
+        }
+        const Win& lean = answer.leanest;
+        if (lean.row)
+          cell("Least memory", lean.row->peak_memory->median,
+               winner(lean) + small(lean.value + " on its fullest rank"));
+        else
+          rows += "<td data-name=\"Least memory\">–</td>";
+        rows += "<td data-name=\"Did not finish\">" + unfinished(answer) + "</td></tr>\n";
+      }
+    if (rows.empty()) return "";
+    std::string html = "<h2 id=\"answers\">Answers</h2>\n";
+    for (const auto& [clock, comparisons] : by_clock)
+      if (const std::string text = wins_text(comparisons); !text.empty())
+        html += "<p>Fastest on the " + escape_html(clock) + " clock: " + escape_html(text) + ".</p>\n";
+    return html + "<div class=\"scroll\"><table class=\"answers sort\"><thead><tr><th>Workload</th><th>Fastest</th>" +
+           "<th>By how much, and how sure</th>" + (targets ? "<th>Soonest at its target</th>" : "") +
+           "<th>Least memory</th><th>Did not finish</th></tr></thead><tbody>\n" + rows + "</tbody></table></div>\n";
+  }
+
+  std::string figure(const Chart& chart, const std::string& records_id) const {
+    const std::string name = escape_html(chart.name);
+    std::string links = fmt::format("<a href=\"#{}\" data-records=\"{}\">records</a>", escape_html(records_id),
+                                    escape_html(chart.records));
+    const auto link = [&](const std::string& ending) {
+      links += fmt::format(" <a href=\"charts/{0}.{1}\">{1}</a>", name, ending);
+    };
+    link("svg");
+    for (const PictureFormat format : formats_)
+      if (format != PictureFormat::svg) link(to_text(format));
+    link("vl.json");
+    const auto found = pictures_.find(chart.name);
+    const InlineSvg picture = found == pictures_.end() ? InlineSvg{} : inline_svg(found->second, chart.name);
+    std::string kind = picture.width > kHalfPage || chart.topic == ChartTopic::timelines ? "wide" : "";
+    if (chart.topic == ChartTopic::timelines) kind += " timeline";
+    return fmt::format(
+        "<figure class=\"{}\" id=\"figure-{}\"><div class=\"chart\" role=\"img\" style=\"--w:{:.0f}px\" "
+        "aria-label=\"{}\">{}</div>"
+        "<figcaption>{}</figcaption></figure>\n",
+        kind, name, picture.width, escape_html(chart.title), picture.markup, links);
+  }
+
+  std::string grid(const std::vector<Chart>& charts, const std::string& records_id) const {
+    std::string html = "<div class=\"grid\">\n";
+    for (const Chart& chart : charts) html += figure(chart, records_id);
+    return html + "</div>\n";
+  }
+
+  static std::string panel(const std::string& tab, const std::string& content) {
+    if (content.empty()) return "";
+    return fmt::format("<div class=\"panel\" data-tab=\"{0}\"><h3 class=\"tab\">{0}</h3>\n{1}</div>\n", tab, content);
+  }
+
+  std::string charts_of(const ChartSection& part, ChartTopic topic) const {
+    std::vector<Chart> chosen;
+    std::ranges::copy_if(part.charts, std::back_inserter(chosen), [&](const Chart& c) { return c.topic == topic; });
+    return chosen.empty() ? "" : grid(chosen, part.id + "-records");
+  }
+
+  std::string results(const ChartSection& part) const {
+    std::string html;
+    for (const Comparison& c : part.comparisons) {
+      html += "<h3>Results, " + escape_html(panel_title(c, part.comparisons)) + "</h3>\n<div>" +
+              results_table(c, palette_) + "</div>" + verdict_list(c) + tuning_table(c, palette_);
       if (!c.baseline.empty())
         html += "<p class=\"soft\">Ratio: throughput relative to " + escape_html(c.baseline) + ".</p>\n";
     }
-    for (const Comparison& c : section.comparisons)
-      if (const std::string table = planner_table(c, palette); !table.empty())
-        html += "<h3>Planners, " + escape_html(panel_title(c, section.comparisons)) + "</h3>\n" + table +
+    return html;
+  }
+
+  std::string planners(const ChartSection& part) const {
+    std::string html = charts_of(part, ChartTopic::planners);
+    for (const Comparison& c : part.comparisons)
+      if (const std::string table = planner_table(c, palette_); !table.empty())
+        html += "<h3>Planners, " + escape_html(panel_title(c, part.comparisons)) + "</h3>\n" + table +
                 "<p class=\"soft\">Each planner minimises its own objective; one simulator evaluates all "
                 "plans. Depth: stages on the longest path. Peak: the largest rank's.</p>\n";
-    std::string timelines;
-    for (const Chart& chart : section.charts) {
-      if (chart.kind == ChartKind::timeline) {
-        timelines += figure(chart);
-      } else {
-        html += figure(chart);
-      }
-    }
-    // Theory does not depend on the learning rate: once for every rank count.
-    std::set<int> shown;
-    for (const Comparison& c : section.comparisons)
-      if (const std::string table = theory_table(c, palette); !table.empty() && shown.insert(c.ranks).second)
-        html += "<h3>Theory and observation, " + ranks_text(c.ranks) + "</h3>\n" + table;
-    if (!timelines.empty()) html += "<details><summary>Timelines</summary>\n" + timelines + "</details>\n";
+    return html;
   }
-  html += boundary_section(charts);
-  html += "</main>\n<script>" + script_source(bundle) + "</script>\n<script>";
-  html += kScript;
-  html += "</script>\n</body></html>\n";
-  return html;
+
+  // Theory does not depend on the learning rate: once for every rank count.
+  std::string theory(const ChartSection& part) const {
+    std::string html;
+    std::set<int> shown;
+    for (const Comparison& c : part.comparisons)
+      if (const std::string table = theory_table(c, palette_); !table.empty() && shown.insert(c.ranks).second)
+        html += "<h3>Theory and observation, " + ranks_text(c.ranks) + "</h3>\n" + table;
+    return html;
+  }
+
+  std::string section(const ChartSection& part) {
+    std::vector<const Record*> own;
+    for (const Comparison& c : part.comparisons)
+      for (const ComparisonRow& row : c.rows)
+        for (const Record& record : row.records)
+          if (std::ranges::count(own, record.digest, &Record::digest) == 0) own.push_back(&record);
+    for (const Record* record : own) shown_.insert(record->digest);
+    return fmt::format(
+               "<details class=\"section\" open id=\"{}\"><summary><h2>{}</h2></summary>\n<p class=\"soft\">{}</p>\n",
+               escape_html(part.id), escape_html(part.heading), escape_html(setting(part.comparisons.front()))) +
+           panel("Results", results(part)) + panel("Throughput", charts_of(part, ChartTopic::throughput)) +
+           panel("Accuracy", charts_of(part, ChartTopic::accuracy)) +
+           panel("Memory", charts_of(part, ChartTopic::memory)) +
+           panel("Scaling", charts_of(part, ChartTopic::scaling)) + panel("Planners", planners(part)) +
+           panel("Communication", charts_of(part, ChartTopic::communication)) + panel("Theory", theory(part)) +
+           panel("Timelines", charts_of(part, ChartTopic::timelines)) +
+           panel("Records", "<div>" + record_table(own, part.id + "-records") + "</div>") + "</details>\n";
+  }
+
+  std::string boundary_section() const {
+    if (charts_.boundary_charts.empty()) return "";
+    std::string html = R"(<h2 id="boundaries">Divergence boundaries</h2>
+<p>The largest learning rate that each system stands, on a grid of rates: the cheapest measure of what
+stale weights cost. It and every smaller rate of the grid is stable for all seeds; beyond it at least one
+seed diverges or does not learn.</p>
+)";
+    html += grid(charts_.boundary_charts, "records");
+    for (const StableRates& b : charts_.boundaries) {
+      html += fmt::format("<p class=\"soft\">{}, {} clock on {}, {}: ", escape_html(b.title), escape_html(b.clock),
+                          escape_html(b.cluster), ranks_text(b.ranks));
+      std::string rows;
+      for (const StableRateRow& row : b.rows) rows += (rows.empty() ? "" : "; ") + row.label + " " + rate_text(row, b);
+      html += escape_html(rows) + ".</p>\n";
+    }
+    return html;
+  }
+
+  // Links to the sections' records, and those that no section has: of tuning and of boundaries.
+  std::string other_records() const {
+    std::string html = "<h2 id=\"records\">Records</h2>\n<p>A row's digest finds its line in the file of records.";
+    for (const ChartSection& part : charts_.sections)
+      html += fmt::format(" <a href=\"#{}-records\">{}</a>", escape_html(part.id), escape_html(part.heading));
+    html += "</p>\n";
+    std::vector<const Record*> others;
+    for (const Record& record : records_)
+      if (!shown_.contains(record.digest)) others.push_back(&record);
+    if (others.empty()) return html;
+    return html +
+           fmt::format("<details open><summary>{} records of tuning, boundaries and earlier results</summary>",
+                       others.size()) +
+           record_table(others, "other-records") + "</details>\n";
+  }
+
+  const ChartSet& charts_;
+  std::span<const Record> records_;
+  const std::map<std::string, std::string>& pictures_;
+  const std::vector<PictureFormat>& formats_;
+  const Palette palette_;
+  std::set<std::string> shown_;  // digests of the records in the sections' tables
+};
+
+}  // namespace
+
+std::string report_html(const ChartSet& charts, std::span<const Record> records,
+                        const std::map<std::string, std::string>& pictures, const std::vector<PictureFormat>& formats) {
+  return Page(charts, records, pictures, formats).html();
 }
 
 }  // namespace sluice

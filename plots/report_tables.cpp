@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <set>
 
+#include "harness/base/json.h"
 #include "harness/base/quantities.h"
 #include "plots/report.h"
 #include "plots/style.h"
@@ -16,8 +18,6 @@
 
 namespace sluice {
 namespace {
-
-using nlohmann::json;
 
 // What stands behind a line end is written small, below.
 std::string cell(const std::string& text, const char* attributes = "") {
@@ -28,22 +28,22 @@ std::string cell(const std::string& text, const char* attributes = "") {
 }
 
 // A figure of theory or observation: a number, a list of one a rank, a text.
-std::string figure_text(const json& value, bool share) {
+std::string figure_text(const Json& value, bool share) {
   if (value.is_null()) return "";
   if (value.is_number() && share) return fmt::format("{:.1f} %", 100 * value.get<double>());
   if (value.is_number()) return fmt::format("{:.4g}", value.get<double>());
   if (value.is_string()) return value.get<std::string>();
   if (value.is_array()) {
-    std::string text;
-    for (const json& element : value) text += (text.empty() ? "" : ", ") + figure_text(element, share);
-    return text;
+    std::vector<std::string> texts;
+    for (const Json& element : value) texts.push_back(figure_text(element, share));
+    return folded_list(texts);
   }
   return value.dump();
 }
 
-std::string figure_text(const json& object, const std::string& name, bool share) {
+std::string figure_text(const Json& object, const std::string& name, bool share) {
   const auto found = object.find(name);
-  return found == object.end() ? "" : figure_text(*found, share);
+  return !found ? "" : figure_text(*found, share);
 }
 
 // The median, and where the seeds differ the smallest and the largest.
@@ -81,16 +81,16 @@ std::string ratio_text(const ComparisonRow& row) {
 }
 
 std::string outcome_text(const ComparisonRow& row) {
-  std::string text = row.outcome;
+  std::string text = choice_name(row.outcome);
   std::replace(text.begin(), text.end(), '_', ' ');
   if (row.diverged > 1)
     return fmt::format("{} of {} seeds diverged, the first at update {}", row.diverged, row.records.size(),
                        row.first_divergence.value_or(0));
-  if (row.outcome == "diverged") return text + " " + row.reason;
+  if (row.outcome == RecordOutcome::diverged) return text + " " + row.reason;
   return row.reason.empty() ? text : text + ": " + shortened(row.reason, 300);
 }
 
-void flatten(const json& value, const std::string& name, std::map<std::string, std::set<std::string>>& into) {
+void flatten(const Json& value, const std::string& name, std::map<std::string, std::set<std::string>>& into) {
   if (value.is_object()) {
     for (const auto& [key, inner] : value.items()) flatten(inner, name.empty() ? key : name + "." + key, into);
   } else {
@@ -126,6 +126,38 @@ std::string escape_html(const std::string& text) {
   return result;
 }
 
+static std::optional<long> whole_number(const std::string& text) {
+  if (text.empty() || text.size() > 9 || text.find_first_not_of("-0123456789") != std::string::npos)
+    return std::nullopt;
+  return std::strtol(text.c_str(), nullptr, 10);
+}
+
+std::string folded_list(const std::vector<std::string>& texts) {
+  std::string result;
+  for (std::size_t from = 0; from < texts.size();) {
+    // The longest run of equal texts, or of numbers one apart.
+    std::size_t equal = from + 1, steps = from + 1;
+    while (equal < texts.size() && texts[equal] == texts[from]) ++equal;
+    const auto first = whole_number(texts[from]);
+    const auto second = from + 1 < texts.size() ? whole_number(texts[from + 1]) : std::nullopt;
+    const long step = first && second ? *second - *first : 0;
+    if (step == 1 || step == -1)
+      while (steps < texts.size() && whole_number(texts[steps]) == *first + step * static_cast<long>(steps - from))
+        ++steps;
+    if (!result.empty()) result += ", ";
+    if (steps - from >= 3) {
+      result += texts[from] + " to " + texts[steps - 1];
+      from = steps;
+    } else if (equal - from >= 3) {
+      result += fmt::format("{} × {}", equal - from, texts[from]);
+      from = equal;
+    } else {
+      result += texts[from++];
+    }
+  }
+  return result;
+}
+
 // Columns that nothing fills are left out, so that the table keeps to the page.
 std::string results_table(const Comparison& c, const Palette& palette) {
   using Row = const ComparisonRow&;
@@ -150,7 +182,10 @@ std::string results_table(const Comparison& c, const Palette& palette) {
        [&](Row row) { return c.tuned && row.learning_rate ? fmt::format("{:g}", *row.learning_rate) : ""; }},
       {"samples/s", [](Row row) { return spread_text(row.throughput, [](double rate) { return rate_text(rate); }); }},
       {"95&nbsp;% interval",
-       [](Row row) { return row.interval ? rate_text(row.interval->low) + "–" + rate_text(row.interval->high) : ""; }},
+       [](Row row) {
+         const auto& interval = row.interval;
+         return interval ? rate_text(interval->low) + "–" + rate_text(interval->high) : "";
+       }},
       {"ratio", ratio_text},
       {"peak/rank<br>measured", [&](Row row) { return peak(row.measured_peaks); }},
       {"peak/rank<br>predicted", [&](Row row) { return peak(row.predicted_peaks); }},
@@ -171,13 +206,13 @@ std::string results_table(const Comparison& c, const Palette& palette) {
     head += "<th>" + column.head + "</th>";
     for (std::size_t i = 0; i < texts.size(); ++i) lines[i] += cell(texts[i]);
   }
-  std::string html =
-      "<div class=\"scroll\"><table><thead><tr>" + head + "<th class=\"text\">outcome</th></tr></thead><tbody>\n";
+  std::string html = "<div class=\"scroll\"><table class=\"sort\"><thead><tr>" + head +
+                     "<th class=\"text\">outcome</th></tr></thead><tbody>\n";
   for (std::size_t i = 0; i < lines.size(); ++i) {
     Row row = c.rows[i];
     html += row.reference ? "<tr class=\"reference\">" : "<tr>";
     html += lines[i];
-    html += cell(outcome_text(row), row.outcome == "ok" ? " class=\"text\"" : " class=\"text bad\"");
+    html += cell(outcome_text(row), row.outcome == RecordOutcome::ok ? " class=\"text\"" : " class=\"text bad\"");
     html += "</tr>\n";
   }
   return html + "</tbody></table></div>\n";
@@ -195,22 +230,19 @@ std::string verdict_list(const Comparison& c) {
 std::string tuning_table(const Comparison& c, const Palette& palette) {
   std::string rows;
   for (const ComparisonRow& row : c.rows) {
-    const auto results = row.tuning.find("results");
-    if (results == row.tuning.end() || !results->is_array()) continue;
+    if (!row.tuning) continue;
     std::string tried;
-    for (const json& result : *results) {
-      const json value = result.value("value", json(nullptr));
-      const std::string text = fmt::format(
-          "{:g}: {}", result.value("learning_rate", 0.0),
-          value.is_number() ? fmt::format("{:.4g}", value.get<double>()) : result.value("outcome", std::string("?")));
-      const bool chosen = result.value("learning_rate", json(nullptr)) == row.tuning.value("chosen", json(-1));
+    for (const Tuning::Candidate& candidate : row.tuning->results) {
+      const std::string text =
+          fmt::format("{:g}: {}", candidate.learning_rate,
+                      candidate.value ? fmt::format("{:.4g}", *candidate.value) : choice_name(candidate.outcome));
+      const bool chosen = candidate.learning_rate == row.tuning->chosen;
       tried += (tried.empty() ? "" : " · ") + (chosen ? "<b>" + escape_html(text) + "</b>" : escape_html(text));
     }
-    const std::string length = row.tuning.contains("epochs") ? row.tuning["epochs"].dump() + " epochs"
-                                                             : row.tuning.value("steps", json(0)).dump() + " updates";
-    rows += "<tr>" + name_cell(row, palette) + "<td class=\"text\" style=\"max-width:none\">" + tried + "</td>" +
-            cell(row.tuning.value("criterion", std::string())) + cell(length) +
-            cell(row.tuning.value("seed", json(0)).dump()) + "</tr>\n";
+    const std::string length = row.tuning->epochs > 0 ? fmt::format("{} epochs", row.tuning->epochs)
+                                                      : fmt::format("{} updates", row.tuning->steps);
+    rows += "<tr>" + name_cell(row, palette) + "<td class=\"text\">" + tried + "</td>" + cell(row.tuning->criterion) +
+            cell(length) + cell(std::to_string(row.tuning->seed)) + "</tr>\n";
   }
   if (rows.empty()) return "";
   return "<details><summary>How the learning rates were tuned</summary>"
@@ -239,15 +271,16 @@ std::string theory_table(const Comparison& c, const Palette& palette) {
   std::string rows;
   for (const ComparisonRow& row : c.rows) {
     const Record& record = row.records.front();
+    const Json theory = record.theory ? to_json(*record.theory) : Json(), observed = to_json(record.observed);
     std::string cells;
     bool any = false;
     for (const Line& line : kLines) {
-      const std::string promised = figure_text(record.theory, line.promised, line.share);
-      const std::string seen = figure_text(record.observed, line.seen, line.share);
+      const std::string promised = figure_text(theory, line.promised, line.share);
+      const std::string seen = figure_text(observed, line.seen, line.share);
       any |= !promised.empty() || !seen.empty();
       cells += cell(promised) + cell(seen);
     }
-    const std::string span = figure_text(record.observed, "span_bubble", true);
+    const std::string span = figure_text(observed, "span_bubble", true);
     cells += cell(span);
     for (const SentKind kind : kSentKinds) cells += cell(sent_text(record, kind));
     if (any) rows += "<tr>" + name_cell(row, palette) + cells + "</tr>\n";
@@ -266,10 +299,43 @@ std::string theory_table(const Comparison& c, const Palette& palette) {
          "</tbody></table></div>\n";
 }
 
+std::string record_table(const std::vector<const Record*>& records, const std::string& id) {
+  if (records.empty()) return "";
+  std::string html = fmt::format(
+      "<div class=\"scroll\" id=\"{}\"><table class=\"sort records\"><thead><tr><th>system</th>"
+      "<th class=\"text\">options</th><th>ranks</th><th>micro-<br>batches</th><th>seed</th><th>samples/s</th>"
+      "<th>bubble</th><th>peak/rank</th><th>final</th><th>record</th><th class=\"text\">outcome</th></tr></thead>"
+      "<tbody>\n",
+      escape_html(id));
+  for (const Record* r : records) {
+    std::string options = r->purpose == Purpose::measure ? "" : choice_name(r->purpose) + " ";
+    for (const auto& [name, value] : r->options) options += name + "=" + value + " ";
+    if (const auto rate = learning_rate(*r)) options += fmt::format("rate={:g}", *rate);
+    const auto rate = throughput(*r);
+    const auto bubble = bubble_ratio(*r);
+    const auto peak = peak_memory(*r);
+    const auto metric = final_metric(*r);
+    const auto number = [](const std::string& text, std::optional<double> value) {
+      return value ? fmt::format("<td data-v=\"{:.9g}\">{}</td>", *value, escape_html(text)) : cell("");
+    };
+    html += "<tr>" + cell(r->system) + cell(shortened(options, 120), " class=\"text\"") +
+            cell(std::to_string(r->ranks)) + cell(std::to_string(r->microbatches)) + cell(std::to_string(r->seed)) +
+            (rate ? number(rate_text(rate->samples_per_second), rate->samples_per_second) : cell("")) +
+            (bubble ? number(fmt::format("{:.1f} %", 100 * *bubble), *bubble) : cell("")) +
+            (peak ? number(to_text(Bytes(*peak)), static_cast<double>(*peak)) : cell("")) +
+            cell(metric ? fmt::format("{:.4g}", *metric) : "") + "<td><code>" + escape_html(r->digest) +
+            "</code></td>" +
+            cell(r->outcome == RecordOutcome::ok ? "ok" : choice_name(r->outcome) + ": " + shortened(r->reason, 120),
+                 r->outcome == RecordOutcome::ok ? " class=\"text\"" : " class=\"text bad\"") +
+            "</tr>\n";
+  }
+  return html + "</tbody></table></div>\n";
+}
+
 // What the records say about the machine; a value that differs between runs is listed.
 std::string machine_table(std::span<const Record> records) {
   std::map<std::string, std::set<std::string>> facts;
-  for (const Record& record : records) flatten(record.environment, "", facts);
+  for (const Record& record : records) flatten(to_json(record.environment), "", facts);
   if (facts.empty()) return "<p class=\"soft\">The records do not describe the machine.</p>\n";
   std::string html = "<div class=\"scroll\"><table><tbody>\n";
   for (const auto& [name, values] : facts) {
@@ -280,7 +346,7 @@ std::string machine_table(std::span<const Record> records) {
       text += (text.empty() ? "" : "; ") + shortened(value, 160);
     }
     if (values.size() > 4) text += fmt::format("; … ({} values)", values.size());
-    html += "<tr>" + cell(name) + cell(text, " class=\"text\" style=\"max-width:none\"") + "</tr>\n";
+    html += "<tr>" + cell(name) + cell(text, " class=\"text\"") + "</tr>\n";
   }
   return html + "</tbody></table></div>\n";
 }

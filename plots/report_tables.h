@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "plots/charts.h"
 #include "results/record.h"
@@ -15,6 +16,10 @@ std::string tuning_table(const Comparison& c, const Palette& palette);
 std::string theory_table(const Comparison& c, const Palette& palette);
 // Planners, what each minimised and what the common simulator makes of its plan; "" where nothing was searched.
 std::string planner_table(const Comparison& c, const Palette& palette);
+// A row a record, with the digest that finds its line in the file of records.
+std::string record_table(const std::vector<const Record*>& records, const std::string& id);
+// "8, 7, 6, 5" -> "8 to 5"; "1, 1, 1" -> "3 × 1".
+std::string folded_list(const std::vector<std::string>& texts);
 std::string machine_table(std::span<const Record> records);
 
 }  // namespace sluice

@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "harness/base/error.h"
+#include "plots/report_tables.h"
 #include "plots/synthetic_test.h"
 
 namespace sluice {
@@ -24,7 +25,7 @@ class ReportTest : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  // A renderer in shell: called with CHARTS --bundle FILE.
+  // A renderer in shell: called with CHARTS --formats LIST.
   std::vector<std::string> renderer(const std::string& script) {
     std::ofstream(folder_ / "render.sh") << script << "\n";
     return {"sh", (folder_ / "render.sh").string()};
@@ -46,21 +47,81 @@ class ReportTest : public ::testing::Test {
   std::vector<Record> records_;
 };
 
-TEST_F(ReportTest, WritesThePageAndTheSpecs) {
-  const Report report = write_report(records_, folder_ / "out", renderer("echo 'var vegaEmbed; // </script>' > $3"));
+constexpr const char* kDrawsEachChart =
+    "for spec in $1/*.vl.json; do echo \"<svg width='8' viewBox='0 0 8 8'><g id=\\\"clip0\\\"/></svg>\" > "
+    "${spec%.vl.json}.svg; done; echo $3 > $1/../formats";
+
+TEST_F(ReportTest, WritesThePageWithItsPicturesInside) {
+  const Report report = write_report(records_, folder_ / "out", renderer(kDrawsEachChart), parse_formats("png"));
   const std::string html = content(report.html);
-  EXPECT_NE(html.find("var vegaEmbed; // <\\/script>"), std::string::npos);
   EXPECT_EQ(html.find("http://"), std::string::npos);  // nothing is fetched
-  EXPECT_EQ(html.find("src="), std::string::npos);
+  EXPECT_EQ(html.find(" src="), std::string::npos);
   EXPECT_NE(html.find("Theory and observation"), std::string::npos);
-  EXPECT_FALSE(report.charts.empty());
-  for (const fs::path& chart : report.charts) EXPECT_TRUE(fs::exists(chart)) << chart;
-  EXPECT_FALSE(fs::exists(folder_ / "out" / "charts" / ".vega.js"));
+  ASSERT_FALSE(report.charts.empty());
+  for (const fs::path& chart : report.charts) {
+    EXPECT_TRUE(fs::exists(chart)) << chart;
+    std::string name = chart.filename().string();
+    name.resize(name.size() - std::string(".vl.json").size());
+    EXPECT_NE(html.find("id=\"" + name + "-clip0\""), std::string::npos) << name;  // ids of two pictures differ
+    EXPECT_NE(html.find("charts/" + name + ".png"), std::string::npos) << name;
+  }
+  EXPECT_EQ(content(folder_ / "out" / "formats"), "svg,png\n");
+}
+
+TEST_F(ReportTest, RefusesFormatsItDoesNotHave) {
+  EXPECT_EQ(parse_formats("svg,pdf,svg"), (std::vector{PictureFormat::svg, PictureFormat::pdf}));
+  for (const char* text : {"", "gif", "svg,,png", "svg,"}) EXPECT_THROW(parse_formats(text), InputError) << text;
+}
+
+TEST_F(ReportTest, TheAnswersComeFirst) {
+  const std::vector<Record> all = synthetic::records();
+  const std::string html = report_html(make_charts(all), all, {});
+  const std::size_t answers = html.find("<h2 id=\"answers\">");
+  ASSERT_NE(answers, std::string::npos);
+  EXPECT_LT(answers, html.find("<details class=\"section\""));
+  EXPECT_LT(html.find("<details class=\"section\""), html.find("<h2 id=\"fairness\">"));
+  for (const char* text : {"Fastest on the wall clock: ", "exact: the simulation has no noise", "1 out of memory",
+                           "on its fullest rank", "Soonest at its target"})
+    EXPECT_NE(html.find(text), std::string::npos) << text;
+}
+
+TEST_F(ReportTest, EveryFigureLinksToItsRecords) {
+  const std::vector<Record> all = synthetic::records();
+  const std::string html = report_html(make_charts(all), all, {});
+  std::size_t figures = 0;
+  for (std::size_t at = 0; (at = html.find("<figure", at)) != std::string::npos; ++at, ++figures) {
+    const std::size_t link = html.find("<a href=\"#", at) + 10;
+    const std::string id = html.substr(link, html.find('"', link) - link);
+    EXPECT_LT(link, html.find("</figure>", at));
+    EXPECT_NE(html.find("id=\"" + id + "\""), std::string::npos) << id;
+  }
+  EXPECT_GT(figures, 20u);
+  for (const Record& record : all) EXPECT_NE(html.find(record.digest), std::string::npos) << record.digest;
+}
+
+TEST_F(ReportTest, PartsBesideTheRecordsAreShownAndEscaped) {
+  ChartSet set = make_charts(records_);
+  set.parts.push_back({.id = "more", .heading = "<b>More</b>", .text = "<i>text</i>", .table = "<table></table>"});
+  const std::string html = report_html(set, records_, {});
+  EXPECT_NE(html.find("<h2>&lt;b&gt;More&lt;/b&gt;</h2>"), std::string::npos);
+  EXPECT_EQ(html.find("<i>text"), std::string::npos);
+  EXPECT_NE(html.find("<table></table>"), std::string::npos);
+  EXPECT_NE(html.find("href=\"#more\""), std::string::npos);
+}
+
+TEST(FoldedList, RunsBecomeRanges) {
+  EXPECT_EQ(folded_list({"8", "7", "6", "5"}), "8 to 5");
+  EXPECT_EQ(folded_list({"1", "2", "3", "9"}), "1 to 3, 9");
+  EXPECT_EQ(folded_list({"1", "1", "1", "2"}), "3 × 1, 2");
+  EXPECT_EQ(folded_list({"2", "1"}), "2, 1");
+  EXPECT_EQ(folded_list({"16", "16", "15", "15", "13"}), "16, 16, 15, 15, 13");
+  EXPECT_EQ(folded_list({"0.5", "x", "-1", "0", "1"}), "0.5, x, -1 to 1");
+  EXPECT_EQ(folded_list({}), "");
 }
 
 TEST_F(ReportTest, SaysInWordsWhatTheStudyShows) {
   const std::vector<Record> study = synthetic::study();
-  const std::string html = report_html(make_charts(study), study, "");
+  const std::string html = report_html(make_charts(study), study, {});
   for (const char* text :
        {"Results, 8 ranks, learning rate tuned", "cannot be told apart: ", "How the learning rates were tuned",
         "0.05: 0.83", "seeds diverged, the first at update", "Divergence boundaries",
@@ -72,7 +133,7 @@ TEST_F(ReportTest, RemovesChartsOfAnEarlierReport) {
   fs::create_directories(folder_ / "out" / "charts");
   for (const char* name : {"old.vl.json", "old.png", "mine.png"})
     std::ofstream(folder_ / "out" / "charts" / name) << "x";
-  write_report(records_, folder_ / "out", renderer("touch $3"));
+  write_report(records_, folder_ / "out", renderer("true"));
   EXPECT_FALSE(fs::exists(folder_ / "out" / "charts" / "old.png"));
   EXPECT_TRUE(fs::exists(folder_ / "out" / "charts" / "mine.png"));  // not a chart of ours
 }
@@ -80,13 +141,16 @@ TEST_F(ReportTest, RemovesChartsOfAnEarlierReport) {
 TEST_F(ReportTest, EscapesWhatRecordsSay) {
   records_[1].system = "<script>alert(1)</script>";
   records_[1].reason = "a < b & \"c\"";
-  records_[1].environment = {{"cpu", "<img>"}};
-  const std::string html = report_html(make_charts(records_), records_, "");
+  records_[1].environment = {.machine = Environment::Machine{.cpu = "<img>"}};
+  records_[1].options = {{"variant", "<svg onload=alert(2)>"}};
+  records_[1].digest = "\"><script>alert(3)</script>";
+  records_[1].cluster = records_[0].cluster = "<script>alert(4)</script>";
+  const std::string html = report_html(make_charts(records_), records_, {});
   EXPECT_EQ(html.find("<script>alert"), std::string::npos);
   EXPECT_EQ(html.find("</script>alert"), std::string::npos);
+  EXPECT_EQ(html.find("<svg onload"), std::string::npos);
   EXPECT_EQ(html.find("<img>"), std::string::npos);
   EXPECT_NE(html.find("&lt;script&gt;alert(1)&lt;/script&gt;"), std::string::npos);
-  EXPECT_NE(html.find("\\u003cscript>alert"), std::string::npos);  // in the specs
   EXPECT_EQ(escape_html("<a b='\"&"), "&lt;a b=&#39;&quot;&amp;");
 }
 

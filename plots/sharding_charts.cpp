@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "harness/base/json.h"
 #include "harness/base/quantities.h"
 #include "plots/charts.h"
 #include "plots/style.h"
@@ -13,8 +14,6 @@
 
 namespace sluice {
 namespace {
-
-using nlohmann::json;
 
 bool shards_or_replicates(const ComparisonRow& row) {
   const Record& record = row.records.front();
@@ -33,7 +32,7 @@ Chart memory_throughput_chart(const std::string& name, const Comparison& compari
   std::vector<const ComparisonRow*> drawn;
   for (const ComparisonRow* row : drawing_order(comparison))
     if (row->throughput && row->peak_memory && !row->reference) drawn.push_back(row);
-  if (drawn.size() < 3 || !worth_drawing(comparison)) return {name, title, nullptr};
+  if (drawn.size() < 3) return {name, title, nullptr};
   double largest = 0;
   for (const ComparisonRow* row : drawn) largest = std::max(largest, row->peak_memory->median);
   const Scale scale = byte_scale(largest);
@@ -46,7 +45,7 @@ Chart memory_throughput_chart(const std::string& name, const Comparison& compari
       return as_good && better;
     });
   };
-  json values = json::array();
+  Json values = Json::array();
   std::vector<std::string> systems, colors;
   double fastest = 0;
   for (const ComparisonRow* row : drawn) {
@@ -62,16 +61,16 @@ Chart memory_throughput_chart(const std::string& name, const Comparison& compari
                       {"throughput", row->throughput->median},
                       {"front", !beaten(*row)}});
   }
-  const json x = {{"field", "memory"},
+  const Json x = {{"field", "memory"},
                   {"type", "quantitative"},
-                  {"scale", {{"domain", json::array({0, largest / scale.divisor * 1.08})}}},
+                  {"scale", {{"domain", Json::array({0, largest / scale.divisor * 1.08})}}},
                   {"axis", {{"title", "peak memory of the fullest rank, " + scale.unit}}}};
-  const json y = {{"field", "throughput"},
+  const Json y = {{"field", "throughput"},
                   {"type", "quantitative"},
-                  {"scale", {{"domain", json::array({0, fastest * 1.12})}}},
+                  {"scale", {{"domain", Json::array({0, fastest * 1.12})}}},
                   {"axis", {{"title", "samples/s"}}}};
-  const json front = json::array({{{"filter", "datum.front"}}});
-  json layers = json::array();
+  const Json front = Json::array({{{"filter", "datum.front"}}});
+  Json layers = Json::array();
   layers.push_back({{"transform", front},
                     {"mark", {{"type", "line"}, {"interpolate", "step-after"}, {"color", "#999"}}},
                     {"encoding", {{"x", x}, {"y", y}}}});
@@ -85,7 +84,7 @@ Chart memory_throughput_chart(const std::string& name, const Comparison& compari
            {"type", "nominal"},
            {"scale", {{"domain", string_array(systems)}, {"range", string_array(colors)}}},
            {"legend", {{"title", nullptr}, {"orient", "bottom"}, {"columns", legend_columns(systems)}}}}},
-         {"tooltip", json::array({{{"field", "label"}, {"title", "system"}},
+         {"tooltip", Json::array({{{"field", "label"}, {"title", "system"}},
                                   {{"field", "memory"}, {"title", scale.unit}, {"format", ".3~g"}},
                                   {{"field", "throughput"}, {"title", "samples/s"}, {"format", ".4~g"}}})}}}});
   // The points of the front are named from left to right by their numbers, listed in the subtitle.
@@ -93,7 +92,7 @@ Chart memory_throughput_chart(const std::string& name, const Comparison& compari
   for (const ComparisonRow* row : drawn)
     if (!beaten(*row)) named.emplace_back(row->peak_memory->median, row);
   std::sort(named.begin(), named.end());
-  json numbers = json::array();
+  Json numbers = Json::array();
   std::vector<std::string> subtitle = {setting(comparison), "Line: what no other point beats in both. Its points:"};
   for (std::size_t k = 0; k < named.size(); ++k) {
     const ComparisonRow& row = *named[k].second;
@@ -128,7 +127,7 @@ Chart communication_chart(const std::string& name, const Comparison& comparison)
   }
   if (largest <= 0) return {name, title, nullptr};
   const Scale scale = byte_scale(largest);
-  json values = json::array(), texts = json::array();
+  Json values = Json::array(), texts = Json::array();
   std::vector<std::string> order, kinds;
   for (const SentKind kind : kSentKinds) kinds.emplace_back(to_text(kind));
   for (const ComparisonRow* row : drawing_order(comparison)) {
@@ -142,18 +141,18 @@ Chart communication_chart(const std::string& name, const Comparison& comparison)
       values.push_back({{"label", row->label}, {"kind", kinds[k]}, {"order", k}, {"size", size}});
     }
     const auto bubble = bubble_ratio(record);
-    const std::string text = bubble ? fmt::format("bubble {:.1f} %", 100 * *bubble) : row->outcome;
+    const std::string text = bubble ? fmt::format("bubble {:.1f} %", 100 * *bubble) : choice_name(row->outcome);
     texts.push_back({{"label", row->label}, {"size", sum}, {"text", text}});
   }
-  const json y = {{"field", "label"},
+  const Json y = {{"field", "label"},
                   {"type", "nominal"},
                   {"sort", string_array(order)},
                   {"axis", {{"title", nullptr}, {"ticks", false}, {"domain", false}, {"labelLimit", 480}}}};
-  const json x = {{"field", "size"},
+  const Json x = {{"field", "size"},
                   {"type", "quantitative"},
-                  {"scale", {{"domain", json::array({0, largest / scale.divisor * 1.3})}}},
+                  {"scale", {{"domain", Json::array({0, largest / scale.divisor * 1.3})}}},
                   {"axis", {{"title", scale.unit}, {"tickCount", 5}, {"format", ",~r"}}}};
-  json stacked = x;
+  Json stacked = x;
   stacked["stack"] = "zero";
   Chart chart{name, title,
               chart_frame(title, {setting(comparison),
@@ -161,7 +160,7 @@ Chart communication_chart(const std::string& name, const Comparison& comparison)
                                   "gradients, weights, gradients of weights. Counted, not measured"})};
   chart.spec["width"] = 520;
   chart.spec["height"] = {{"step", 20}};
-  chart.spec["layer"] = json::array(
+  chart.spec["layer"] = Json::array(
       {{{"data", {{"values", std::move(values)}}},
         {"mark", {{"type", "bar"}, {"height", {{"band", 0.72}}}}},
         {"encoding",
@@ -171,9 +170,9 @@ Chart communication_chart(const std::string& name, const Comparison& comparison)
           {"color",
            {{"field", "kind"},
             {"type", "nominal"},
-            {"scale", {{"domain", string_array(kinds)}, {"range", json::array({"#4c78a8", "#f58518", "#54a24b"})}}},
+            {"scale", {{"domain", string_array(kinds)}, {"range", Json::array({"#4c78a8", "#f58518", "#54a24b"})}}},
             {"legend", {{"title", nullptr}, {"orient", "bottom"}}}}},
-          {"tooltip", json::array({{{"field", "label"}, {"title", "system"}},
+          {"tooltip", Json::array({{{"field", "label"}, {"title", "system"}},
                                    {{"field", "kind"}},
                                    {{"field", "size"}, {"title", scale.unit}}})}}}},
        {{"data", {{"values", std::move(texts)}}},

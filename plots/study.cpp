@@ -4,17 +4,16 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <utility>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
 #include "harness/base/json_reader.h"
+#include "harness/base/visible_text.h"
 
 namespace sluice {
 namespace {
-
-using nlohmann::json;
 
 template <class Enum, std::size_t n>
 Enum one_of(JsonReader& in, const std::string& key, const std::string& otherwise,
@@ -30,7 +29,7 @@ Enum one_of(JsonReader& in, const std::string& key, const std::string& otherwise
 
 StudyMetric metric_of(JsonReader& in, const std::string& key, const std::string& otherwise) {
   using enum StudyMetric;
-  static constexpr std::array<std::pair<const char*, StudyMetric>, 12> kMetrics = {
+  static constexpr std::array<std::pair<const char*, StudyMetric>, 17> kMetrics = {
       {{"throughput", throughput},
        {"micro_batches", micro_batches},
        {"peak_memory", peak_memory},
@@ -40,31 +39,26 @@ StudyMetric metric_of(JsonReader& in, const std::string& key, const std::string&
        {"sent_reductions", sent_reductions},
        {"time_to_accuracy", time_to_accuracy},
        {"final_metric", final_metric},
+       {"run_seconds", run_seconds},
+       {"moves", moves},
+       {"seconds_to_detect", seconds_to_detect},
+       {"seconds_to_recover", seconds_to_recover},
+       {"moved_bytes", moved_bytes},
        {"search_seconds", search_seconds},
        {"search_end", search_end},
        {"states", states}}};
   return one_of(in, key, otherwise, kMetrics);
 }
 
-std::string text_of(const json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
 Conditions conditions(JsonReader& in, const std::string& key) {
   Conditions result;
   if (!in.has(key)) return result;
-  for (const auto& [name, value] : in.raw(key).items()) {
+  for (const auto& [name, value] : in.object(key).json().items()) {
     if (value.is_object()) in.fail(key, "'" + name + "' must be a value or a list of values");
-    for (const json& element : value.is_array() ? value : json::array({value}))
+    for (const Json& element : value.is_array() ? value : Json::array({value}))
       result[name].push_back(text_of(element));
-  }
-  return result;
-}
-
-std::vector<std::string> texts(JsonReader& in, const std::string& key) {
-  std::vector<std::string> result;
-  if (!in.has(key)) return result;
-  for (const json& element : in.raw(key)) {
-    if (!element.is_string()) in.fail(key, "must be a list of texts");
-    result.push_back(element.get<std::string>());
   }
   return result;
 }
@@ -100,7 +94,7 @@ TableAxis read_axis(JsonReader in) {
     entry.no_other_keys();
   }
   if (in.has("field"))
-    for (const json& value : in.raw("values"))
+    for (const Json& value : in.list("values").json())
       axis.entries.push_back({text_of(value), {{in.text("field"), {text_of(value)}}}});
   if (axis.entries.empty()) in.fail("entries", "an axis needs entries, or a field and its values");
   in.no_other_keys();
@@ -130,6 +124,14 @@ StudyTable read_table(JsonReader in) {
   return table;
 }
 
+// A picture's name, which becomes part of a file's.
+std::string picture_name(JsonReader& in) {
+  const std::string name = in.text("name");
+  if (!is_portable_name(name))
+    in.fail("name", "'" + visible(name) + "' cannot name a file", "use letters, digits, '_', '-' and '.'");
+  return name;
+}
+
 ComparisonPicture read_comparison_picture(JsonReader in) {
   using enum RecordChart;
   static constexpr std::array<std::pair<const char*, RecordChart>, 6> kKinds = {
@@ -139,7 +141,7 @@ ComparisonPicture read_comparison_picture(JsonReader in) {
        {"planners", planners},
        {"time_to_accuracy", time_to_accuracy},
        {"final_metric", final_metric}}};
-  ComparisonPicture picture{in.text("name"), in.text("title", ""), throughput, conditions(in, "where")};
+  ComparisonPicture picture{picture_name(in), in.text("title", ""), throughput, conditions(in, "where")};
   picture.kind = one_of(in, "kind", "throughput", kKinds);
   in.no_other_keys();
   return picture;
@@ -163,10 +165,10 @@ class Tables {
 };
 
 TablePicture read_table_picture(JsonReader in, const Tables& tables) {
-  TablePicture picture{.name = in.text("name"),
+  TablePicture picture{.name = picture_name(in),
                        .title = in.text("title", ""),
                        .table = in.text("table"),
-                       .columns = texts(in, "columns"),
+                       .columns = in.texts("columns"),
                        .relative_to = in.text("relative_to", "")};
   for (const std::string& heading : picture.columns) tables.check(in, "columns", picture.table, heading);
   if (picture.columns.empty()) in.fail("columns", "a picture needs columns");
@@ -218,12 +220,17 @@ void read_section(Study& study, JsonReader in, Tables& tables) {
 
 }  // namespace
 
+StudyMetric study_metric(JsonReader& reader, const std::string& key) { return metric_of(reader, key, "throughput"); }
+
 Study read_study(const std::filesystem::path& file) {
-  const json document = parse_json_file(file.string());
+  if (!is_portable_name(file.stem().string()))
+    throw InputError(visible(file.string()), "its name is also its page's",
+                     "use letters, digits, '_', '-' and '.' in it");
+  const Json document = parse_json_file(file.string());
   JsonReader in(document, file.string());
   Study study{.name = file.stem().string(), .title = in.text("title"), .question = prose(in, "question")};
   study.records = file.parent_path() / in.text("records");
-  study.commands = texts(in, "commands");
+  study.commands = in.texts("commands");
   Tables tables;
   for (JsonReader& section : in.objects("sections")) read_section(study, section, tables);
   in.no_other_keys();

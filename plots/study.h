@@ -11,6 +11,8 @@
 
 namespace sluice {
 
+class JsonReader;
+
 // Fields of a record by their names in its line ("ranks", "options.partition"), each with the values, as text, of which
 // it has one. A field that a record lacks has none of them.
 using Conditions = std::map<std::string, std::vector<std::string>>;
@@ -36,6 +38,11 @@ enum class StudyMetric {
   sent_reductions,
   time_to_accuracy,  // training seconds
   final_metric,
+  run_seconds,         // of all updates, moves of layers between them included
+  moves,               // how often layers changed their rank, or the job restarted
+  seconds_to_detect,   // from an episode's change to the decision, the longest
+  seconds_to_recover,  // from an episode's change to the move's end, the longest
+  moved_bytes,
   search_seconds,  // of the planner; and the next two
   search_end,      // 1: complete; 0: a limit ended it
   states
@@ -102,6 +109,9 @@ struct Study {
   std::vector<std::variant<Paragraph, StudyTable, ComparisonPicture, TablePicture, PublishedFindings, FailedRuns>>
       sections;
 };
+
+// The metric of that name under `key`; throughput where there is none. Throws InputError with a suggestion.
+StudyMetric study_metric(JsonReader& reader, const std::string& key);
 
 // Throws InputError with file and JSON pointer: not JSON, a field missing, of the wrong type or unknown, a reference to
 // a table or column that is not there, or a number in the question or in a paragraph.

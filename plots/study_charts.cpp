@@ -4,12 +4,11 @@
 #include <algorithm>
 #include <set>
 
+#include "harness/base/json.h"
 #include "plots/style.h"
 
 namespace sluice {
 namespace {
-
-using nlohmann::json;
 
 // The records of the runs that match: single-device ones only where the conditions let them in.
 std::vector<Record> chosen_records(const Conditions& where, std::span<const Record> records) {
@@ -25,20 +24,24 @@ std::string unit_of(const TablePicture& picture, const StudyTable& table) {
     case StudyMetric::throughput:
       return "samples/s";
     case StudyMetric::time_to_accuracy:
+    case StudyMetric::run_seconds:
+    case StudyMetric::seconds_to_detect:
+    case StudyMetric::seconds_to_recover:
     case StudyMetric::search_seconds:
       return "seconds";
     case StudyMetric::peak_memory:
     case StudyMetric::sent_messages:
     case StudyMetric::sent_gathers:
     case StudyMetric::sent_reductions:
+    case StudyMetric::moved_bytes:
       return "bytes";
     default:
       return "";
   }
 }
 
-json values_of(const TablePicture& picture, const FilledTable& table, const std::string& panel) {
-  json values = json::array();
+Json values_of(const TablePicture& picture, const FilledTable& table, const std::string& panel) {
+  Json values = Json::array();
   for (const FilledLine& line : table.lines) {
     if (line.titles.front() != panel) continue;
     std::string group;
@@ -54,7 +57,7 @@ json values_of(const TablePicture& picture, const FilledTable& table, const std:
   return values;
 }
 
-json panel_of(const TablePicture& picture, const FilledTable& table, const NamedConditions& entry) {
+Json panel_of(const TablePicture& picture, const FilledTable& table, const NamedConditions& entry) {
   std::vector<std::string> groups;
   for (const FilledLine& line : table.lines) {
     if (line.titles.front() != entry.title) continue;
@@ -65,8 +68,8 @@ json panel_of(const TablePicture& picture, const FilledTable& table, const Named
   std::string below;
   for (std::size_t i = 1; i < table.description.axes.size(); ++i)
     below += (below.empty() ? "" : ", ") + table.description.axes[i].heading;
-  const json columns = string_array(picture.columns);
-  json panel = {{"data", {{"values", values_of(picture, table, entry.title)}}},
+  const Json columns = string_array(picture.columns);
+  Json panel = {{"data", {{"values", values_of(picture, table, entry.title)}}},
                 {"width", 360},
                 {"height", 200},
                 {"mark", {{"type", "bar"}}}};
@@ -76,7 +79,7 @@ json panel_of(const TablePicture& picture, const FilledTable& table, const Named
        {{"field", "group"},
         {"type", "nominal"},
         {"sort", string_array(groups)},
-        {"axis", {{"title", below.empty() ? json(nullptr) : json(below)}, {"labelAngle", 0}}}}},
+        {"axis", {{"title", below.empty() ? Json(nullptr) : Json(below)}, {"labelAngle", 0}}}}},
       {"xOffset", {{"field", "column"}, {"type", "nominal"}, {"sort", columns}, {"scale", {{"domain", columns}}}}},
       {"y", {{"field", "value"}, {"type", "quantitative"}, {"axis", {{"title", unit_of(picture, table.description)}}}}},
       {"color",
@@ -113,7 +116,7 @@ Chart study_chart(const ComparisonPicture& picture, std::span<const Record> reco
 
 Chart study_chart(const TablePicture& picture, const FilledTable& table) {
   Chart chart{picture.name, picture.title, chart_frame(picture.title, {})};
-  json& views = chart.spec["concat"] = json::array();
+  Json& views = chart.spec["concat"] = Json::array();
   for (const NamedConditions& entry : table.description.axes.front().entries)
     views.push_back(panel_of(picture, table, entry));
   chart.spec["columns"] = 2;

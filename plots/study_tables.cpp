@@ -5,10 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 #include <stdexcept>
 
+#include "harness/base/json.h"
 #include "harness/base/quantities.h"
 #include "plots/style.h"
 #include "results/metrics.h"
@@ -17,9 +18,7 @@
 namespace sluice {
 namespace {
 
-using nlohmann::json;
-
-void flatten(const json& value, const std::string& name, std::map<std::string, std::string>& into) {
+void flatten(const Json& value, const std::string& name, std::map<std::string, std::string>& into) {
   if (value.is_object()) {
     for (const auto& [key, inner] : value.items()) flatten(inner, name.empty() ? key : name + "." + key, into);
   } else if (!value.is_array()) {
@@ -47,28 +46,46 @@ std::string value_text(StudyMetric metric, double value) {
     case StudyMetric::states:
       return figure_text(value);
     case StudyMetric::micro_batches:
+    case StudyMetric::moves:
       return fmt::format("{:g}", value);
     case StudyMetric::peak_memory:
       return to_text(Bytes(static_cast<std::int64_t>(value)));
     case StudyMetric::sent_messages:
     case StudyMetric::sent_gathers:
     case StudyMetric::sent_reductions:
+    case StudyMetric::moved_bytes:
       return value == 0 ? "0" : to_text(Bytes(static_cast<std::int64_t>(value)));
     case StudyMetric::search_end:
       return value > 0 ? "complete" : "capped";
     case StudyMetric::bubble:
       return fmt::format("{:.1f} %", 100 * value);
     case StudyMetric::time_to_accuracy:
+    case StudyMetric::run_seconds:
+    case StudyMetric::seconds_to_detect:
+    case StudyMetric::seconds_to_recover:
     case StudyMetric::search_seconds:
       return to_text(Seconds(value));
-    case StudyMetric::final_metric:
-      return fmt::format("{:.3f}", value);
+    case StudyMetric::final_metric:  // an accuracy, or a perplexity
+      return fmt::format("{:.{}f}", value, value < 10 ? 3 : 1);
   }
   return "?";
 }
 
 std::optional<Spread> single(const std::optional<double>& value) {
   return value ? std::optional(Spread{*value, *value, *value}) : std::nullopt;
+}
+
+// What an adaptive system's run records of its moves; none of a system that has no say in them.
+std::optional<double> of_adaptation(StudyMetric metric, const Record& record) {
+  const auto& adaptation = record.observed.adaptation;
+  if (!adaptation) return std::nullopt;
+  if (metric == StudyMetric::moves) return static_cast<double>(adaptation->changes.size());
+  if (metric == StudyMetric::moved_bytes) return adaptation->moved_bytes;
+  std::optional<double> longest;
+  for (const auto& answer : adaptation->answered)
+    longest = std::max(longest.value_or(0),
+                       metric == StudyMetric::seconds_to_detect ? answer.seconds_to_detect : answer.seconds_to_recover);
+  return longest;
 }
 
 std::optional<Spread> value_of(StudyMetric metric, const ComparisonRow& row) {
@@ -96,6 +113,13 @@ std::optional<Spread> value_of(StudyMetric metric, const ComparisonRow& row) {
       return row.time_to_accuracy;
     case StudyMetric::final_metric:
       return row.final_metric;
+    case StudyMetric::run_seconds:
+      return single(std::accumulate(record.step_seconds.begin(), record.step_seconds.end(), 0.0));
+    case StudyMetric::moves:
+    case StudyMetric::moved_bytes:
+    case StudyMetric::seconds_to_detect:
+    case StudyMetric::seconds_to_recover:
+      return single(of_adaptation(metric, record));
     case StudyMetric::search_seconds: {
       const auto facts = plan_facts(record);
       return single(facts ? std::optional(facts->search_seconds) : std::nullopt);
@@ -146,7 +170,7 @@ FilledCell chosen_cell(const StudyTable& table, const TableColumn& column, const
       best = &run;
       best_value = placed;
     } else if (outcome == "-") {
-      outcome = run.row.outcome == "ok" ? "not recorded" : run.row.outcome;
+      outcome = run.row.outcome == RecordOutcome::ok ? "not recorded" : choice_name(run.row.outcome);
       std::ranges::replace(outcome, '_', ' ');
     }
   }

@@ -5,19 +5,21 @@
 
 #include <algorithm>
 #include <cctype>
+#include <sstream>
+
+#include "harness/base/json.h"
+#include "results/store.h"
 
 namespace sluice {
 
-using nlohmann::json;
-
-json string_array(const std::vector<std::string>& texts) {
-  json array = json::array();
+Json string_array(const std::vector<std::string>& texts) {
+  Json array = Json::array();
   for (const std::string& text : texts) array.push_back(text);
   return array;
 }
 
-json chart_frame(const std::string& title, const std::vector<std::string>& subtitle) {
-  json spec;
+Json chart_frame(const std::string& title, const std::vector<std::string>& subtitle) {
+  Json spec;
   spec["$schema"] = "https://vega.github.io/schema/vega-lite/v5.json";
   spec["background"] = "white";
   spec["padding"] = 12;
@@ -85,6 +87,10 @@ std::string slug(const std::string& text) {
     }
   }
   while (!result.empty() && result.back() == '-') result.pop_back();
+  // A name that leaves nothing, or too much for a file's name, is told from others by its digest.
+  constexpr std::size_t longest = 100;
+  if (result.empty() && !text.empty()) return digest(text).substr(0, 8);
+  if (result.size() > longest) return result.substr(0, longest - 9) + "-" + digest(text).substr(0, 8);
   return result;
 }
 
@@ -108,7 +114,7 @@ std::size_t letters(const std::string& text) {
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
-json panel_heading(const std::string& title) {
+Json panel_heading(const std::string& title) {
   return {{"text", title}, {"fontSize", 13}, {"anchor", "start"}, {"offset", 6}};
 }
 
@@ -145,6 +151,14 @@ std::size_t legend_columns(const std::vector<std::string>& labels) {
   std::size_t longest = 1;
   for (const std::string& label : labels) longest = std::max(longest, letters(label));
   return std::clamp<std::size_t>(130 / (longest + 6), 1, std::max<std::size_t>(labels.size(), 1));
+}
+
+std::string label_without_microbatches(const ComparisonRow& row) {
+  std::string label;
+  std::istringstream words(row.label);
+  for (std::string word; words >> word;)
+    if (!word.starts_with("microbatches=")) label += (label.empty() ? "" : " ") + word;
+  return label;
 }
 
 std::vector<const ComparisonRow*> drawing_order(const Comparison& comparison) {

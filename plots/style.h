@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,11 +10,13 @@
 
 namespace sluice {
 
-// $schema, title, subtitle lines, background and configuration; the caller adds the marks.
-nlohmann::json chart_frame(const std::string& title, const std::vector<std::string>& subtitle);
+class Json;
 
-// An array of strings: nlohmann's braces read {"a", "b"} as an object.
-nlohmann::json string_array(const std::vector<std::string>& texts);
+// $schema, title, subtitle lines, background and configuration; the caller adds the marks.
+Json chart_frame(const std::string& title, const std::vector<std::string>& subtitle);
+
+// An array of strings: braces read {"a", "b"} as an object.
+Json string_array(const std::vector<std::string>& texts);
 
 // Of seconds or bytes of about `largest`: the divisor and the name of a unit that reads well.
 struct Scale {
@@ -31,7 +32,7 @@ std::string shortened(const std::string& text, std::size_t characters);
 std::string ranks_text(int ranks);             // "1 rank", "4 ranks"
 std::size_t letters(const std::string& text);  // as drawn: UTF-8 continuation bytes take no room
 
-nlohmann::json panel_heading(const std::string& title);  // of one of several panels
+Json panel_heading(const std::string& title);  // of one of several panels
 // Panels of one workload are told apart by their ranks and, where these differ, by what their optimizers do not share:
 // "4 ranks, learning rate tuned". Those of several workloads by all of it.
 std::string panel_title(const Comparison& c, std::span<const Comparison> all);
@@ -42,6 +43,9 @@ std::size_t legend_columns(const std::vector<std::string>& labels);
 
 // "wall clock · laptop · global batch 100 · 3 epochs": the line under every title.
 std::string setting(const Comparison& comparison);
+
+// The label without its "microbatches=8": one for a system with all its numbers of micro-batches.
+std::string label_without_microbatches(const ComparisonRow& row);
 
 // The rows in the order all charts use: single_device, then by label.
 std::vector<const ComparisonRow*> drawing_order(const Comparison& comparison);

@@ -15,10 +15,9 @@ inline Record record(const std::string& system, int ranks, double seconds, const
   Record r;
   r.system = system;
   r.workload = "fashion_mlp";
-  r.workload_facts = {
-      {"metric", "accuracy"}, {"metric_direction", "up"}, {"target", 0.85}, {"title", "MLP on Fashion-MNIST"}};
+  r.workload_facts = {.title = "MLP on Fashion-MNIST", .metric = "accuracy", .target = 0.85};
   r.cluster = clock == "wall" ? "this machine" : "flat:4";
-  r.clock = clock;
+  r.clock = choice_named<Clock>(clock).value();
   r.cost_source = clock == "wall" ? "" : "analytic";
   r.transport = clock == "wall" ? "threads" : "none";
   r.device = "cpu";
@@ -62,9 +61,11 @@ inline Record record(const std::string& system, int ranks, double seconds, const
     r.timeline.push_back({rank, "step", 3 * (m + p - 1) * f, (3 * (m + p - 1) + 0.8) * f});
   }
   const double bubble = (p - 1.0) / (m + p - 1.0);
-  r.theory = {{"bubble", bubble}, {"in_flight", m}, {"weight_versions", 1}, {"staleness", 0}};
-  r.observed = {{"bubble_ratio", bubble * 1.05}, {"span_bubble", bubble}, {"in_flight", m}};
-  r.environment = {{"cpu", "A <fast> CPU & more"}, {"commit", "0123abc"}, {"load", seconds}};
+  r.theory = {.bubble_ratio = bubble, .in_flight = {m}, .weight_versions = {1}, .staleness = {0}};
+  r.observed.bubble_ratio = bubble * 1.05;
+  r.observed.span_bubble = bubble;
+  r.observed.in_flight = {m};
+  r.environment.machine = {.commit = "0123abc", .cpu = "A <fast> CPU & more", .load = seconds};
   r.digest = system + "/" + std::to_string(ranks) + clock + std::to_string(seed) + std::to_string(seconds);
   return r;
 }
@@ -95,19 +96,21 @@ inline std::vector<Record> records() {
     all.push_back(record("pipedream", 4, 0.02, clock));
     for (CurvePoint& point : all.back().curve) *point.metric -= 0.12;
     all.push_back(record("chimera", 4, 0.02, clock));
-    all.back().outcome = "out_of_memory";
+    all.back().outcome = RecordOutcome::out_of_memory;
     all.back().failed_rank = 2;
     all.back().reason = "needs 3.2 GiB of 2 GiB <on a small card> & then some more text";
     all.push_back(record("pipemare", 4, 0.02, clock));
-    all.back().outcome = "unsupported";
+    all.back().outcome = RecordOutcome::unsupported;
     all.back().reason = "the workload has a loop";
     all.push_back(record("piper", 4, 0.0506, clock));
   }
   for (const char* system : {"single_device", "gpipe", "one_f_one_b"}) {
     all.push_back(record(system, system[0] == 's' ? 1 : 4, system[0] == 'g' ? 0.3 : 0.5));
     all.back().workload = "translation_lstm";
-    all.back().workload_facts = {
-        {"metric", "perplexity"}, {"metric_direction", "down"}, {"target", 20}, {"title", "LSTM, English to German"}};
+    all.back().workload_facts = {.title = "LSTM, English to German",
+                                 .metric = "perplexity",
+                                 .metric_direction = MetricDirection::down,
+                                 .target = 20};
     for (CurvePoint& point : all.back().curve) point.metric = std::exp(5.0 * (1.4 - *point.metric));
     all.back().digest += "lstm";
   }
@@ -128,9 +131,7 @@ inline std::vector<Record> study() {
                         {"gpt_small", "Language model, 12 transformer blocks", 0.0006}};
   const char* systems[] = {"single_device", "one_f_one_b", "pipedream", "pipedream_2bw", "spectrain", "pipeoptim"};
   std::vector<Record> all;
-  const auto set_rate = [](Record& r, double rate) {
-    r.options["optimizer"] = {{"kind", "sgd"}, {"learning_rate", rate}, {"momentum", 0.9}, {"weight_decay", 0.0}};
-  };
+  const auto set_rate = [](Record& r, double rate) { r.optimizer = {.learning_rate = rate, .momentum = 0.9}; };
   for (std::size_t t = 0; t < std::size(tasks); ++t) {
     for (std::size_t s = 0; s < std::size(systems); ++s) {
       for (const int ranks : {2, 4, 8}) {
@@ -143,9 +144,9 @@ inline std::vector<Record> study() {
             Record r = record(systems[s], s == 0 ? 1 : ranks, seconds, "virtual", seed);
             r.cluster = "flat:8";
             r.workload = tasks[t].name;
-            r.workload_facts["title"] = tasks[t].title;
-            r.workload_facts["target"] = 0.84;
-            r.workload_facts["epochs"] = 3;
+            r.workload_facts->title = tasks[t].title;
+            r.workload_facts->target = 0.84;
+            r.workload_facts->epochs = 3;
             // Evaluated after every other update; an asynchronous pipe fills again each time.
             r.step_seconds.assign(2 * r.curve.size(), seconds);
             for (std::size_t k = 0; k < r.curve.size(); ++k) {
@@ -154,7 +155,7 @@ inline std::vector<Record> study() {
             }
             if (!synchronous) {
               r.microbatches = 1;
-              for (int rank = 0; rank < ranks; ++rank) r.theory["staleness"] = std::vector<int>{ranks - 1, 0};
+              for (int rank = 0; rank < ranks; ++rank) r.theory->staleness = {ranks - 1, 0};
             }
             // The staler, the slower it learns; a tuned rate mends half of it.
             const double stale = synchronous ? 0 : (s == 2 ? 0.02 : 0.006) * ranks * (tuned ? 0.5 : 1);
@@ -166,17 +167,17 @@ inline std::vector<Record> study() {
             if (tuned) {
               const double chosen = tasks[t].rate * (synchronous ? 1 : 0.5);
               set_rate(r, chosen);
-              r.tuning = {{"grid", {tasks[t].rate / 2, tasks[t].rate, 2 * tasks[t].rate}},
-                          {"criterion", "accuracy"},
-                          {"seed", 101},
-                          {"epochs", 1},
-                          {"chosen", chosen},
-                          {"results",
-                           {{{"learning_rate", tasks[t].rate / 2}, {"value", 0.81}, {"outcome", "ok"}},
-                            {{"learning_rate", tasks[t].rate}, {"value", 0.83}, {"outcome", "ok"}},
-                            {{"learning_rate", 2 * tasks[t].rate}, {"value", nullptr}, {"outcome", "diverged"}}}}};
+              r.tuning = {
+                  .grid = {tasks[t].rate / 2, tasks[t].rate, 2 * tasks[t].rate},
+                  .criterion = "accuracy",
+                  .seed = 101,
+                  .epochs = 1,
+                  .chosen = chosen,
+                  .results = {{.learning_rate = tasks[t].rate / 2, .value = 0.81, .digest = ""},
+                              {.learning_rate = tasks[t].rate, .value = 0.83, .digest = ""},
+                              {.learning_rate = 2 * tasks[t].rate, .outcome = RecordOutcome::diverged, .digest = ""}}};
             } else if (s == 2 && ranks == 8 && seed + t > 3) {
-              r.outcome = "diverged";
+              r.outcome = RecordOutcome::diverged;
               r.diverged_at = 90 + static_cast<int>(10 * seed);
               r.reason = "at update " + std::to_string(*r.diverged_at) + ": the training loss is not finite";
               r.curve.resize(2);
@@ -196,8 +197,8 @@ inline std::vector<Record> study() {
           if (s == 0 && ranks > 2) continue;
           Record r = record(systems[s], s == 0 ? 1 : ranks, 0.01, "virtual", seed);
           r.cluster = "flat:8";
-          r.purpose = "boundary";
-          r.workload_facts["steps"] = 20;
+          r.purpose = Purpose::boundary;
+          r.workload_facts->steps = 20;
           const double rate = 0.005 * std::pow(2.0, static_cast<double>(k));
           set_rate(r, rate);
           r.timeline.clear();
@@ -206,7 +207,7 @@ inline std::vector<Record> study() {
           const bool diverges = static_cast<double>(k) > limit + 0.2 * static_cast<double>(seed % 3);
           for (int u = 1; u <= (diverges ? 9 : 20); ++u)
             r.curve.push_back({u, 0.01 * u, diverges ? 2.3 * u : 2.3 / u, std::nullopt});
-          if (diverges) r.outcome = "diverged", r.diverged_at = 10;
+          if (diverges) r.outcome = RecordOutcome::diverged, r.diverged_at = 10;
           r.digest += "boundary" + std::to_string(k);
           all.push_back(std::move(r));
         }

@@ -3,68 +3,29 @@
 //   rank 0  [0][1][2][3]            [0 ][1 ][2 ][3 ]      blue F, green B (teal I, yellow W),
 //   rank 1     [0][1][2][3][0 ][1 ][2 ][3 ]               grey is idle
 //
-// What moves data (gathers, reductions) is a strip along the row's foot; an overlapped pair shares the row, one above
-// the other.
+// What moves data (gathers, reductions) has a lane of its own below the rank's compute; an overlapped pair shares the
+// row, one above the other. A black line runs through the critical path. Where ops of a stage read several weight
+// versions, the number of the version stands below the micro-batch.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <optional>
 #include <set>
 
+#include "harness/base/json.h"
+#include "harness/base/quantities.h"
 #include "plots/charts.h"
+#include "plots/interference_bands.h"
 #include "plots/style.h"
+#include "plots/timeline_ops.h"
 #include "results/metrics.h"
 
 namespace sluice {
 namespace {
 
-using nlohmann::json;
-
-constexpr double kWidth = 900, kRow = 26;
-
-struct Part {
-  std::string kind;  // a name of kKinds
-  std::string micro;
-  int stage = -1;
-};
-
-// "5I2" -> I of micro-batch 2 in stage 5; "step..." -> step; what else there is moves data.
-Part read_part(const std::string& op) {
-  const auto digits = [&op](std::size_t from) {
-    std::size_t end = from;
-    while (end < op.size() && std::isdigit(static_cast<unsigned char>(op[end]))) ++end;
-    return end;
-  };
-  const std::size_t kind = digits(0);
-  if (kind > 0 && kind < 9 && kind < op.size()) {
-    const std::size_t end = digits(kind + 1);
-    const bool compute = std::string("FBIWR").find(op[kind]) != std::string::npos;
-    if (compute && end == op.size() && end > kind + 1)
-      return {std::string(1, op[kind]), op.substr(kind + 1), std::stoi(op.substr(0, kind))};
-  }
-  std::string lower = op;
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  const auto says = [&](const char* word) { return lower.find(word) != std::string::npos; };
-  return {says("step")     ? "optimizer step"
-          : says("reduce") ? "reduction"
-          : says("gather") ? "gather"
-                           : "communication",
-          "", -1};
-}
-
-bool moves_data(const Part& part) {
-  return part.kind == "gather" || part.kind == "reduction" || part.kind == "communication";
-}
-
-// "(5F1;2B0)", two ops that overlap, are two parts.
-std::vector<Part> read_parts(const std::string& op) {
-  const std::size_t middle = op.find(';');
-  if (!op.starts_with('(') || !op.ends_with(')') || middle == std::string::npos) return {read_part(op)};
-  return {read_part(op.substr(1, middle - 1)), read_part(op.substr(middle + 1, op.size() - middle - 2))};
-}
+constexpr double kWidth = 900, kRow = 26, kTallRow = 36;  // pixels
+constexpr double kLane = 0.7;  // of a row with a lane: above it compute, below it what moves data
 
 struct Kind {
   const char *name, *color, *ink;
@@ -79,11 +40,6 @@ constexpr Kind kKinds[] = {{"F", "#4c78a8", "white"},
                            {"communication", "#9d755d", "white"},
                            {"optimizer step", "#555555", "white"},
                            {"idle", "#ececec", "#111"}};
-
-std::optional<double> number(const json& object, const char* name) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
-}
 
 // Idle share of the ranks while the timeline lasts: 1 - compute / (ranks * span).
 double idle_share(const Record& record, int ranks, double begin, double end) {
@@ -102,6 +58,34 @@ double idle_share(const Record& record, int ranks, double begin, double end) {
   return 1 - total / (ranks * (end - begin));
 }
 
+// "F of micro-batch 3 in stage 2; rank 1; 1.2 ms, from 3.4 ms to 4.6 ms; ...": a line of a tooltip each.
+std::string details(const TimelineOp& op, const TimelinePart& part, bool is_critical) {
+  std::string text = part.stage >= 0
+                         ? fmt::format("{} of micro-batch {} in stage {}", part.kind, part.micro, part.stage)
+                         : part.kind + " (" + op.op + ")";
+  text += fmt::format("; rank {}; {}, from {} to {}", op.rank, to_text(Seconds(op.end - op.start)),
+                      to_text(Seconds(op.start)), to_text(Seconds(op.end)));
+  if (op.version) text += fmt::format("; reads weight version {}", *op.version);
+  return is_critical ? text + "; on the critical path" : text;
+}
+
+// From the end of every op of the path to the start of the next, and along the ops between.
+Json critical_line(const Record& record, const std::vector<std::size_t>& path, double begin, double divisor,
+                   double foot, Json x, Json y) {
+  Json points = Json::array();
+  for (const std::size_t k : path) {
+    const TimelineOp& op = record.timeline[k];
+    const double height = moves_data(read_parts(op.op).front()) ? kLane + 0.13 : foot - 0.03;
+    for (const double at : {op.start, op.end})
+      points.push_back({{"order", points.size()}, {"at", (at - begin) / divisor}, {"height", op.rank + height}});
+  }
+  x["field"] = "at";
+  y["field"] = "height";
+  return {{"data", {{"values", std::move(points)}}},
+          {"mark", {{"type", "line"}, {"color", "#111"}, {"strokeWidth", 1.6}, {"aria", false}}},
+          {"encoding", {{"x", x}, {"y", y}, {"order", {{"field", "order"}, {"type", "quantitative"}}}}}};
+}
+
 }  // namespace
 
 Chart timeline_chart(const std::string& name, const Comparison& comparison, const ComparisonRow& row) {
@@ -117,29 +101,37 @@ Chart timeline_chart(const std::string& name, const Comparison& comparison, cons
     begin = std::min(begin, op.start);
     end = std::max(end, op.end);
     ranks = std::max(ranks, op.rank + 1);
-    for (const Part& part : read_parts(op.op))
+    for (const TimelinePart& part : read_parts(op.op))
       if (part.stage >= 0) stages[op.rank].insert(part.stage);
   }
   if (!(end > begin)) return {name, row.label, nullptr};
   const Scale scale = time_scale(end - begin);
 
-  json idle = json::array(), ops = json::array(), moves = json::array();  // moves on top
+  const bool lanes =
+      std::ranges::any_of(record.timeline, [](const TimelineOp& op) { return moves_data(read_parts(op.op).front()); });
+  const bool versions =
+      std::ranges::any_of(record.timeline, [](const TimelineOp& op) { return op.version.has_value(); });
+  const double foot = lanes ? kLane : 0.94;  // of the compute, in its row
+  const std::vector<std::size_t> path = critical_path(record);
+  const std::set<std::size_t> critical(path.begin(), path.end());
+
+  Json idle = Json::array(), ops = Json::array(), moves = Json::array();  // moves on top
   for (int rank = 0; rank < ranks; ++rank)
     idle.push_back({{"kind", "idle"},
                     {"start", 0},
                     {"end", (end - begin) / scale.divisor},
                     {"top", rank + 0.06},
-                    {"bottom", rank + 0.94}});
+                    {"bottom", rank + foot}});
   std::set<std::string> used = {"idle"};
-  for (const TimelineOp& op : record.timeline) {
-    const std::vector<Part> parts = read_parts(op.op);
+  for (std::size_t place = 0; place < record.timeline.size(); ++place) {
+    const TimelineOp& op = record.timeline[place];
+    const std::vector<TimelinePart> parts = read_parts(op.op);
     for (std::size_t i = 0; i < parts.size(); ++i) {
-      const Part& part = parts[i];
+      const TimelinePart& part = parts[i];
       used.insert(part.kind);
-      // Overlapped pairs share the row; what moves data runs beside the compute, along its foot.
-      double top = op.rank + 0.06, bottom = op.rank + 0.94;
-      if (parts.size() == 2) (i == 0 ? bottom : top) = op.rank + 0.5;
-      if (moves_data(part)) top = op.rank + 0.76;
+      double top = op.rank + 0.06, bottom = op.rank + foot;
+      if (parts.size() == 2) (i == 0 ? bottom : top) = op.rank + (0.06 + foot) / 2;
+      if (moves_data(part)) top = op.rank + kLane + 0.03, bottom = op.rank + 0.94;
       double shade = 1;
       if (part.stage >= 0) {
         const auto& own = stages[op.rank];
@@ -150,12 +142,12 @@ Chart timeline_chart(const std::string& name, const Comparison& comparison, cons
       const bool fits = !part.micro.empty() && pixels >= 6.5 * static_cast<double>(part.micro.size()) + 2;
       const auto* kind =
           std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& k) { return part.kind == k.name; });
-      json& layer = moves_data(part) ? moves : ops;
+      Json& layer = moves_data(part) ? moves : ops;
       layer.push_back({{"kind", part.kind},
                        {"op", op.op},
-                       {"rank", op.rank},
-                       {"micro", part.micro},
+                       {"note", details(op, part, critical.contains(place))},
                        {"text", fits ? part.micro : ""},
+                       {"version", fits && op.version ? fmt::format("v{}", *op.version) : ""},
                        {"ink", shade < 0.8 ? "#111" : kind->ink},
                        {"shade", shade},
                        {"start", (op.start - begin) / scale.divisor},
@@ -164,7 +156,7 @@ Chart timeline_chart(const std::string& name, const Comparison& comparison, cons
                        {"bottom", bottom}});
     }
   }
-  ops.insert(ops.end(), moves.begin(), moves.end());
+  for (const Json& move : moves) ops.push_back(move);
   std::vector<std::string> names, colors;
   for (const Kind& kind : kKinds)
     if (used.contains(kind.name)) names.emplace_back(kind.name), colors.emplace_back(kind.color);
@@ -172,23 +164,31 @@ Chart timeline_chart(const std::string& name, const Comparison& comparison, cons
   const double bubble = bubble_ratio(record).value_or(idle_share(record, ranks, begin, end));
   std::string title =
       fmt::format("Timeline of {}, {}: bubble {:.1f} %", row.label, ranks_text(row.ranks), 100 * bubble);
-  if (const auto promised = number(record.theory, "bubble"))
+  if (const auto promised = record.theory ? record.theory->bubble_ratio : std::nullopt)
     title += fmt::format(" (theory {:.1f} %)", 100 * *promised);
-  Chart chart{
-      name, title,
-      chart_frame(title, {comparison.title + " · " + setting(comparison) +
-                          fmt::format(" · {} micro-batch{}", row.microbatches, row.microbatches == 1 ? "" : "es")}),
-      ChartKind::timeline};
+  std::vector<std::string> subtitle = {
+      comparison.title + " · " + setting(comparison) +
+      fmt::format(" · {} micro-batch{}", row.microbatches, row.microbatches == 1 ? "" : "es")};
+  if (path.size() > 1) {
+    double running = 0;
+    for (const std::size_t k : path) running += record.timeline[k].end - record.timeline[k].start;
+    const double length = record.timeline[path.back()].end - record.timeline[path.front()].start;
+    subtitle.push_back(
+        fmt::format("Black line: the critical path, {} ops; between them {:.1f} % of its time passes waiting",
+                    path.size(), 100 * std::max(0.0, 1 - running / length)));
+  }
+  if (versions) subtitle.emplace_back("v: the weight version that an op reads");
+  Chart chart{name, title, chart_frame(title, subtitle), ChartTopic::timelines, record.digest};
 
-  const json x = {{"field", "start"},
+  const Json x = {{"field", "start"},
                   {"type", "quantitative"},
-                  {"scale", {{"domain", json::array({0, (end - begin) / scale.divisor})}, {"nice", false}}},
+                  {"scale", {{"domain", Json::array({0, (end - begin) / scale.divisor})}, {"nice", false}}},
                   {"axis", {{"title", "time [" + scale.unit + "]"}, {"grid", false}, {"tickCount", 10}}}};
-  json places = json::array();
+  Json places = Json::array();
   for (int rank = 0; rank < ranks; ++rank) places.push_back(rank + 0.5);
-  const json y = {{"field", "top"},
+  const Json y = {{"field", "top"},
                   {"type", "quantitative"},
-                  {"scale", {{"domain", json::array({0, ranks})}, {"reverse", true}, {"nice", false}}},
+                  {"scale", {{"domain", Json::array({0, ranks})}, {"reverse", true}, {"nice", false}}},
                   {"axis",
                    {{"title", nullptr},
                     {"values", places},
@@ -197,17 +197,29 @@ Chart timeline_chart(const std::string& name, const Comparison& comparison, cons
                     {"grid", false},
                     {"ticks", false},
                     {"domain", false}}}};
-  const json x2 = {{"field", "end"}}, y2 = {{"field", "bottom"}};
-  const json color = {
+  const Json x2 = {{"field", "end"}}, y2 = {{"field", "bottom"}};
+  const Json color = {
       {"field", "kind"},
       {"type", "nominal"},
       {"scale", {{"domain", string_array(names)}, {"range", string_array(colors)}}},
       {"legend", {{"title", nullptr}, {"orient", "bottom"}, {"columns", names.size()}, {"symbolType", "square"}}}};
-  json layers = json::array();
+  Json layers = Json::array();
   layers.push_back({{"data", {{"values", std::move(idle)}}},
                     {"mark", {{"type", "rect"}}},
                     {"encoding", {{"x", x}, {"x2", x2}, {"y", y}, {"y2", y2}, {"color", color}}}});
-  const json data = {{"values", std::move(ops)}};
+  // A slowed device is shaded over its own row; device d runs rank d unless the plan orders them otherwise.
+  Json slowed = Json::array();
+  for (const BandSpan& span : interference_spans(record, begin, end))
+    if (span.resource != "link" && span.device < ranks)
+      slowed.push_back({{"start", span.start / scale.divisor},
+                        {"end", span.end / scale.divisor},
+                        {"top", span.device},
+                        {"bottom", span.device + 1}});
+  if (!slowed.empty())
+    layers.push_back({{"data", {{"values", std::move(slowed)}}},
+                      {"mark", {{"type", "rect"}, {"color", "#b22222"}, {"opacity", 0.15}}},
+                      {"encoding", {{"x", x}, {"x2", x2}, {"y", y}, {"y2", y2}}}});
+  const Json data = {{"values", std::move(ops)}};
   layers.push_back({{"data", data},
                     {"mark", {{"type", "rect"}, {"stroke", "white"}, {"strokeWidth", 0.5}}},
                     {"encoding",
@@ -217,25 +229,29 @@ Chart timeline_chart(const std::string& name, const Comparison& comparison, cons
                       {"y2", y2},
                       {"color", color},
                       {"opacity", {{"field", "shade"}, {"type", "quantitative"}, {"scale", nullptr}}},
-                      {"tooltip", json::array({{{"field", "op"}},
-                                               {{"field", "rank"}},
-                                               {{"field", "start"}, {"format", ".5~g"}},
-                                               {{"field", "end"}, {"format", ".5~g"}}})}}}});
-  json middle = x, centre = y;  // with their axes: layers that differ in these would merge them
+                      {"description", {{"field", "note"}, {"type", "nominal"}}},
+                      {"tooltip", {{"field", "note"}, {"type", "nominal"}}}}}});
+  if (path.size() > 1) layers.push_back(critical_line(record, path, begin, scale.divisor, foot, x, y));
+  Json middle = x, centre = y;  // with their axes: layers that differ in these would merge them
   middle["field"] = "middle";
   centre["field"] = "centre";
-  layers.push_back({{"data", data},
-                    {"transform", json::array({{{"filter", "datum.text != ''"}},
-                                               {{"calculate", "(datum.start + datum.end) / 2"}, {"as", "middle"}},
-                                               {{"calculate", "(datum.top + datum.bottom) / 2"}, {"as", "centre"}}})},
-                    {"mark", {{"type", "text"}, {"fontSize", 10}, {"baseline", "middle"}}},
-                    {"encoding",
-                     {{"x", middle},
-                      {"y", centre},
-                      {"text", {{"field", "text"}}},
-                      {"color", {{"field", "ink"}, {"type", "nominal"}, {"scale", nullptr}}}}}});
+  const auto add_texts = [&](const char* field, int size, double down) {
+    const std::string place = fmt::format("(datum.top + datum.bottom) / 2 + {}", down);
+    layers.push_back({{"data", data},
+                      {"transform", Json::array({{{"filter", std::string("datum.") + field + " != ''"}},
+                                                 {{"calculate", "(datum.start + datum.end) / 2"}, {"as", "middle"}},
+                                                 {{"calculate", place}, {"as", "centre"}}})},
+                      {"mark", {{"type", "text"}, {"fontSize", size}, {"baseline", "middle"}}},
+                      {"encoding",
+                       {{"x", middle},
+                        {"y", centre},
+                        {"text", {{"field", field}}},
+                        {"color", {{"field", "ink"}, {"type", "nominal"}, {"scale", nullptr}}}}}});
+  };
+  add_texts("text", 10, versions ? -0.14 : 0);
+  if (versions) add_texts("version", 8, 0.16);
   chart.spec["width"] = kWidth;
-  chart.spec["height"] = ranks * kRow;
+  chart.spec["height"] = ranks * (lanes || versions ? kTallRow : kRow);
   chart.spec["layer"] = std::move(layers);
   return chart;
 }

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "harness/base/error.h"
+#include "results/compare_columns.h"
 #include "results/comparison_rows.h"
 #include "results/metrics.h"
 #include "results/tell_apart.h"
@@ -22,7 +23,8 @@ namespace {
 using GroupKey =
     std::tuple<std::string, std::string, std::string, std::string, std::int64_t, int, std::string, std::string>;
 GroupKey group_key(const Record& r) {
-  return {r.workload, r.cluster, r.clock, r.cost_source, r.batch, r.ranks, duration_text(r), optimizer_text(r)};
+  return {r.workload, r.cluster, choice_name(r.clock), r.cost_source,
+          r.batch,    r.ranks,   duration_text(r),     optimizer_text(r)};
 }
 
 std::optional<double> largest(const ComparisonRow& row) {
@@ -51,8 +53,24 @@ double place(const ComparisonRow& row, CompareMetric metric) {
     case CompareMetric::final_metric:
       if (!row.final_metric) return kLast;
       return lower_is_better(row.records.front()) ? row.final_metric->median : -row.final_metric->median;
+    case CompareMetric::bubble:
+      return row.bubble ? row.bubble->median : kLast;
+    case CompareMetric::sent_bytes:
+      return row.sent_bytes ? row.sent_bytes->median : kLast;
   }
   return kLast;
+}
+
+std::optional<double> p_value_of_throughput(const ComparisonRow& row, const ComparisonRow& base) {
+  const auto rates = [](const ComparisonRow& of) {
+    std::vector<double> values;
+    for (const Record& record : of.records)
+      if (const auto rate = throughput(record)) values.push_back(rate->samples_per_second);
+    return values;
+  };
+  const std::vector<double> ours = rates(row), theirs = rates(base);
+  if (ours.size() < 2 || theirs.size() < 2) return std::nullopt;
+  return mann_whitney(ours, theirs);
 }
 
 void relate_to_baseline(Comparison& comparison, const std::string& baseline) {
@@ -70,6 +88,7 @@ void relate_to_baseline(Comparison& comparison, const std::string& baseline) {
     row.memory_ratio = ratio(largest(row), largest(*base));
     row.time_ratio = ratio(middle(row.time_to_accuracy), middle(base->time_to_accuracy));
     if (!row.throughput_ratio || &row == base) continue;
+    if (comparison.clock == "wall") row.p_value = p_value_of_throughput(row, *base);
     if (comparison.clock == "virtual") {
       row.differs = std::abs(*row.throughput_ratio - 1) > 1e-6;
     } else if (enough_seeds(row) && enough_seeds(*base)) {
@@ -83,8 +102,8 @@ void relate_to_baseline(Comparison& comparison, const std::string& baseline) {
 }  // namespace
 
 CompareMetric parse_compare_metric(const std::string& text) {
-  static const std::array<std::string, 5> names = {"throughput", "memory", "time_to_accuracy", "final_metric",
-                                                   kStableRateMetric};
+  static const std::array<std::string, 7> names = {"throughput", "memory",     "time_to_accuracy", "final_metric",
+                                                   "bubble",     "sent_bytes", kStableRateMetric};
   for (std::size_t i = 0; i + 1 < names.size(); ++i)
     if (text == names[i]) return static_cast<CompareMetric>(i);
   throw InputError("--metric", "unknown metric '" + text + "'", suggestion(text, names));
@@ -92,7 +111,7 @@ CompareMetric parse_compare_metric(const std::string& text) {
 
 std::vector<Comparison> compare(std::span<const Record> records, const CompareOptions& options) {
   std::vector<Record> kept = latest(records);
-  std::erase_if(kept, [](const Record& record) { return record.purpose != "measure"; });
+  std::erase_if(kept, [](const Record& record) { return record.purpose != Purpose::measure; });
   std::set<std::string> systems;
   std::map<GroupKey, std::vector<const Record*>> groups;
   for (const Record& record : kept) {
@@ -140,10 +159,8 @@ std::vector<Comparison> compare(std::span<const Record> records, const CompareOp
       Comparison comparison;
       std::tie(comparison.workload, comparison.cluster, comparison.clock, comparison.cost_source, comparison.batch,
                comparison.ranks, comparison.duration, comparison.optimizer) = key;
-      comparison.tuned = !first.tuning.empty();
-      const auto title = first.workload_facts.find("title");
-      comparison.title =
-          title != first.workload_facts.end() && title->is_string() ? title->get<std::string>() : first.workload;
+      comparison.tuned = first.tuning.has_value();
+      comparison.title = workload_title(first);
       comparison.metric = metric_name(first);
       comparison.lower_is_better = lower_is_better(first);
       comparison.target = target(first);
@@ -157,6 +174,7 @@ std::vector<Comparison> compare(std::span<const Record> records, const CompareOp
       std::stable_sort(comparison.rows.begin(), comparison.rows.end(),
                        [&](const ComparisonRow& a, const ComparisonRow& b) {
                          if (a.reference != b.reference) return a.reference;
+                         if (!options.sort.empty()) return comes_first(a, b, comparison, options.sort);
                          const double x = place(a, options.metric), y = place(b, options.metric);
                          return x != y ? x < y : a.label < b.label;
                        });

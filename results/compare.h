@@ -2,16 +2,16 @@
 // baseline, and shown as a terminal table or JSON. The charts draw the same rows.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "results/comparison.h"
+#include "results/flat_table.h"
 
 namespace sluice {
 
-// Reads "throughput", "memory", "time_to_accuracy" or "final_metric". Throws InputError.
+// Reads "throughput", "memory", "time_to_accuracy", "final_metric", "bubble" or "sent_bytes". Throws InputError.
 CompareMetric parse_compare_metric(const std::string& text);
 
 // One comparison for each (workload, cluster, clock, cost source, batch, ranks, duration, optimizer), in this order, of
@@ -20,10 +20,15 @@ CompareMetric parse_compare_metric(const std::string& text);
 // the records.
 std::vector<Comparison> compare(std::span<const Record> records, const CompareOptions& options = {});
 
-// For a terminal: one aligned table a comparison, with a legend of its marks.
-std::string to_table(std::span<const Comparison> comparisons, const CompareOptions& options = {});
+// One table a comparison, with a legend of its marks: aligned for a terminal, Markdown or LaTeX.
+enum class TableForm { text, markdown, latex };
+std::string to_table(std::span<const Comparison> comparisons, const CompareOptions& options = {},
+                     TableForm form = TableForm::text);
 
-nlohmann::json to_json(std::span<const Comparison> comparisons);
+// All rows of all comparisons as one flat table, with what tells the comparisons apart in front.
+FlatTable to_flat_table(std::span<const Comparison> comparisons);
+
+Json to_json(std::span<const Comparison> comparisons);
 
 // "wall clock" or "virtual clock, analytic costs".
 std::string clock_text(const Comparison& comparison);

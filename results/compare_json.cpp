@@ -1,31 +1,29 @@
 // Comparisons as JSON.
-#include <nlohmann/json.hpp>
 
+#include "harness/base/json.h"
 #include "results/compare.h"
 
 namespace sluice {
 namespace {
 
-using nlohmann::json;
-
-json to_json(const std::optional<Spread>& s) {
+Json to_json(const std::optional<Spread>& s) {
   if (!s) return nullptr;
   return {{"min", s->min}, {"median", s->median}, {"max", s->max}};
 }
 
 template <class T>
-json maybe(const std::optional<T>& value) {
-  return value ? json(*value) : json(nullptr);
+Json maybe(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
 }
 
-json to_json(const ComparisonRow& row) {
-  json seeds = json::array(), digests = json::array();
+Json to_json(const ComparisonRow& row) {
+  Json seeds = Json::array(), digests = Json::array();
   for (const Record& record : row.records) {
     seeds.push_back(record.seed);
     digests.push_back(record.digest);
   }
   return {{"system", row.system},
-          {"options", row.records.front().options},
+          {"options", options_json(row.records.front())},
           {"label", row.label},
           {"reference", row.reference},
           {"baseline", row.baseline},
@@ -36,9 +34,14 @@ json to_json(const ComparisonRow& row) {
           {"samples_per_update", row.samples_per_update},
           {"updates_per_epoch", row.updates_per_epoch},
           {"throughput", to_json(row.throughput)},
-          {"interval", row.interval ? json{row.interval->low, row.interval->high} : json(nullptr)},
+          {"latency", to_json(row.latency)},
+          {"latency_95", to_json(row.latency_95)},
+          {"interval", row.interval ? Json{row.interval->low, row.interval->high} : Json(nullptr)},
           {"throughput_ratio", maybe(row.throughput_ratio)},
           {"differs_from_baseline", maybe(row.differs)},
+          {"mann_whitney_p", maybe(row.p_value)},
+          {"bubble", to_json(row.bubble)},
+          {"sent_bytes", to_json(row.sent_bytes)},
           {"measured_peak_bytes", row.measured_peaks},
           {"predicted_peak_bytes", row.predicted_peaks},
           {"memory_ratio", maybe(row.memory_ratio)},
@@ -51,10 +54,10 @@ json to_json(const ComparisonRow& row) {
           {"final_metric", to_json(row.final_metric)},
           {"best_metric", maybe(row.best_metric)},
           {"learning_rate", maybe(row.learning_rate)},
-          {"tuning", row.tuning.empty() ? json(nullptr) : row.tuning},
+          {"tuning", row.tuning ? sluice::to_json(*row.tuning) : Json(nullptr)},
           {"diverged", row.diverged},
           {"first_divergence", maybe(row.first_divergence)},
-          {"outcome", row.outcome},
+          {"outcome", choice_name(row.outcome)},
           {"reason", row.reason},
           {"succeeded", row.succeeded},
           {"seeds", seeds},
@@ -63,12 +66,12 @@ json to_json(const ComparisonRow& row) {
 
 }  // namespace
 
-json to_json(std::span<const Comparison> comparisons) {
-  json result = json::array();
+Json to_json(std::span<const Comparison> comparisons) {
+  Json result = Json::array();
   for (const Comparison& c : comparisons) {
-    json rows = json::array();
+    Json rows = Json::array();
     for (const ComparisonRow& row : c.rows) rows.push_back(to_json(row));
-    json verdicts = json::array();
+    Json verdicts = Json::array();
     for (const Verdict& v : c.verdicts)
       verdicts.push_back({{"metric", v.metric},
                           {"cannot_be_told_apart", v.alike},
@@ -87,7 +90,7 @@ json to_json(std::span<const Comparison> comparisons) {
                       {"metric", c.metric},
                       {"metric_direction", c.lower_is_better ? "down" : "up"},
                       {"target", maybe(c.target)},
-                      {"baseline", c.baseline.empty() ? json(nullptr) : json(c.baseline)},
+                      {"baseline", c.baseline.empty() ? Json(nullptr) : Json(c.baseline)},
                       {"rows", std::move(rows)},
                       {"verdicts", std::move(verdicts)}});
   }

@@ -6,17 +6,17 @@
 #include <sstream>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
 
 namespace sluice {
 namespace {
 
 // `seconds` per step of 100 samples, with +-1 % around it.
-Record run(const std::string& system, int ranks, double seconds, const std::string& clock = "wall",
-           std::uint64_t seed = 1) {
+Record run(const std::string& system, int ranks, double seconds, Clock clock = Clock::wall, std::uint64_t seed = 1) {
   Record r;
   r.system = system;
   r.workload = "mlp";
-  r.workload_facts = {{"metric", "accuracy"}, {"target", 0.9}, {"title", "A small MLP"}};
+  r.workload_facts = {.title = "A small MLP", .metric = "accuracy", .target = 0.9};
   r.cluster = "laptop";
   r.clock = clock;
   r.transport = "threads";
@@ -30,7 +30,7 @@ Record run(const std::string& system, int ranks, double seconds, const std::stri
   for (int i = -5; i <= 5; ++i) r.step_seconds.push_back(seconds * (1 + 0.002 * i));
   r.peak_bytes = {{.total = 1 << 20}, {.total = 3 << 20}};
   r.curve = {{10, 1, 0.5, 0.5}, {20, 2 * seconds, 0.2, 0.95}};
-  r.digest = system + std::to_string(ranks) + clock + std::to_string(seed) + std::to_string(seconds);
+  r.digest = system + std::to_string(ranks) + choice_name(clock) + std::to_string(seed) + std::to_string(seconds);
   return r;
 }
 
@@ -42,7 +42,8 @@ const ComparisonRow& row(const Comparison& c, const std::string& label) {
 }
 
 TEST(Compare, ClocksAreNeverMixed) {
-  std::vector<Record> records = {run("gpipe", 4, 1), run("gpipe", 4, 1, "virtual"), run("gpipe", 4, 1, "virtual")};
+  std::vector<Record> records = {run("gpipe", 4, 1), run("gpipe", 4, 1, Clock::virtual_clock),
+                                 run("gpipe", 4, 1, Clock::virtual_clock)};
   records[1].cost_source = "analytic";
   records[2].cost_source = "profile";
   records[1].digest = "x";
@@ -80,9 +81,10 @@ TEST(Compare, SaysWhatCannotBeToldApart) {
 }
 
 TEST(Compare, AggregatesOverSeeds) {
-  const Comparison c = compare(std::vector<Record>{run("gpipe", 4, 0.5, "wall", 3), run("gpipe", 4, 0.25, "wall", 1),
-                                                   run("gpipe", 4, 1, "wall", 2)})
-                           .at(0);
+  const Comparison c =
+      compare(std::vector<Record>{run("gpipe", 4, 0.5, Clock::wall, 3), run("gpipe", 4, 0.25, Clock::wall, 1),
+                                  run("gpipe", 4, 1, Clock::wall, 2)})
+          .at(0);
   ASSERT_EQ(c.rows.size(), 1u);
   const ComparisonRow& r = c.rows[0];
   EXPECT_EQ(r.records[0].seed, 1u);
@@ -97,8 +99,8 @@ TEST(Compare, AggregatesOverSeeds) {
 
 TEST(Compare, OptionsTellVariantsApart) {
   std::vector<Record> records = {run("zero_bubble", 4, 0.5), run("zero_bubble", 4, 0.4), run("gpipe", 4, 0.6)};
-  records[0].options = {{"variant", "h1"}, {"clip", true}};
-  records[1].options = {{"variant", "h2"}, {"clip", true}};
+  records[0].options = {{"variant", "h1"}, {"clip", "yes"}};
+  records[1].options = {{"variant", "h2"}, {"clip", "yes"}};
   records[2].options = {{"backward", "lifo"}};
   const Comparison c = compare(records, {.baseline = "zero_bubble"}).at(0);
   EXPECT_EQ(c.baseline, "zero_bubble variant=h2");  // the faster one
@@ -109,8 +111,8 @@ TEST(Compare, OptionsTellVariantsApart) {
 TEST(Compare, EqualAndTunedRatesAreNeverInOneComparison) {
   const auto at_rate = [](const std::string& system, double rate, bool tuned) {
     Record r = run(system, 4, 0.5);
-    r.options["optimizer"] = {{"kind", "sgd"}, {"learning_rate", rate}, {"momentum", 0}};
-    if (tuned) r.tuning = {{"grid", {0.1, 0.2}}, {"chosen", rate}, {"seed", 101}};
+    r.optimizer = {.learning_rate = rate};
+    if (tuned) r.tuning = {.grid = {0.1, 0.2}, .seed = 101, .chosen = rate};
     r.digest += std::to_string(rate) + (tuned ? "t" : "");
     return r;
   };
@@ -135,8 +137,8 @@ TEST(Compare, EqualAndTunedRatesAreNeverInOneComparison) {
 
 TEST(Compare, RunsOfDifferentLengthAreNotRepetitions) {
   std::vector<Record> records = {run("gpipe", 4, 0.5), run("gpipe", 4, 0.6)};
-  records[0].workload_facts["epochs"] = 3;
-  records[1].workload_facts["steps"] = 30;
+  records[0].workload_facts->epochs = 3;
+  records[1].workload_facts->steps = 30;
   const auto all = compare(records);
   ASSERT_EQ(all.size(), 2u);
   EXPECT_EQ(all[0].duration, "3 epochs");
@@ -145,8 +147,8 @@ TEST(Compare, RunsOfDifferentLengthAreNotRepetitions) {
 
 TEST(Compare, OnlyMeasurementsAreCompared) {
   std::vector<Record> records = {run("gpipe", 4, 0.5), run("gpipe", 4, 0.6), run("fsdp", 4, 0.6)};
-  records[1].purpose = "tune";
-  records[2].purpose = "boundary";
+  records[1].purpose = Purpose::tune;
+  records[2].purpose = Purpose::boundary;
   const auto all = compare(records);
   ASSERT_EQ(all.size(), 1u);
   ASSERT_EQ(all[0].rows.size(), 1u);
@@ -156,17 +158,17 @@ TEST(Compare, OnlyMeasurementsAreCompared) {
 TEST(Compare, ADivergedSeedIsCountedAndSaid) {
   std::vector<Record> records;
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
-    records.push_back(run("gpipe", 4, 0.5, "wall", seed));
-    records.push_back(run("pipedream", 4, 0.4, "wall", seed));
+    records.push_back(run("gpipe", 4, 0.5, Clock::wall, seed));
+    records.push_back(run("pipedream", 4, 0.4, Clock::wall, seed));
   }
   for (const std::size_t i : {1u, 7u}) {
-    records[i].outcome = "diverged";
+    records[i].outcome = RecordOutcome::diverged;
     records[i].diverged_at = i == 1 ? 120 : 99;
     records[i].reason = "at update N: the training loss is not finite";
   }
   const Comparison c = compare(records).at(0);
   const ComparisonRow& stale = row(c, "pipedream");
-  EXPECT_EQ(stale.outcome, "diverged");
+  EXPECT_EQ(stale.outcome, RecordOutcome::diverged);
   EXPECT_EQ(stale.diverged, 2);
   EXPECT_EQ(stale.first_divergence, 99);
   EXPECT_EQ(stale.reached, 3);
@@ -179,9 +181,9 @@ TEST(Compare, ADivergedSeedIsCountedAndSaid) {
 TEST(Compare, SpreadsAreShownWhereSeedsDiffer) {
   std::vector<Record> records;
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
-    records.push_back(run("gpipe", 4, 0.5, "wall", seed));
+    records.push_back(run("gpipe", 4, 0.5, Clock::wall, seed));
     records.back().curve.back().metric = 0.90 + 0.01 * static_cast<double>(seed);
-    records.push_back(run("fsdp", 4, 0.4, "wall", seed));
+    records.push_back(run("fsdp", 4, 0.4, Clock::wall, seed));
   }
   const auto all = compare(records);
   EXPECT_EQ(row(all[0], "gpipe").final_metric->median, 0.92);
@@ -192,7 +194,7 @@ TEST(Compare, SpreadsAreShownWhereSeedsDiffer) {
 
 TEST(Compare, FailedRunsAreRows) {
   std::vector<Record> records = {run("single_device", 1, 1), run("gpipe", 4, 0.5), run("fsdp", 4, 0.5)};
-  records[1].outcome = "out_of_memory";
+  records[1].outcome = RecordOutcome::out_of_memory;
   records[1].reason = "needs 3 GiB, has 2 GiB";
   records[1].failed_rank = 2;
   const auto all = compare(records);
@@ -238,12 +240,12 @@ TEST(Compare, TheTableIsAligned) {
 }
 
 TEST(Compare, JsonHasEveryRow) {
-  const nlohmann::json json = to_json(compare(std::vector<Record>{run("single_device", 1, 1), run("gpipe", 4, 0.5)}));
+  const Json json = to_json(compare(std::vector<Record>{run("single_device", 1, 1), run("gpipe", 4, 0.5)}));
   ASSERT_EQ(json.size(), 1u);
   EXPECT_EQ(json[0]["clock"], "wall");
   EXPECT_EQ(json[0]["rows"].size(), 2u);
   EXPECT_EQ(json[0]["rows"][1]["differs_from_baseline"], true);
-  EXPECT_EQ(json[0]["rows"][1]["measured_peak_bytes"], (nlohmann::json{1 << 20, 3 << 20}));
+  EXPECT_EQ(json[0]["rows"][1]["measured_peak_bytes"], (Json{1 << 20, 3 << 20}));
 }
 
 }  // namespace

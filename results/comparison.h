@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,12 +13,14 @@ namespace sluice {
 
 inline constexpr const char* kReferenceSystem = "single_device";
 
-enum class CompareMetric { throughput, memory, time_to_accuracy, final_metric };
+enum class CompareMetric { throughput, memory, time_to_accuracy, final_metric, bubble, sent_bytes };
 inline constexpr const char* kStableRateMetric = "largest_stable_rate";  // see stability.h
 
 struct CompareOptions {
   std::string baseline;                              // a system; empty: single_device
   CompareMetric metric = CompareMetric::throughput;  // sorts the rows, best first
+  std::vector<std::string> columns = {};             // of the table, by name (compare_columns.h); empty: the usual ones
+  std::string sort = {};                             // a column that sorts the rows instead; "-name": falling
 };
 
 // Over the seeds of one row.
@@ -37,7 +38,8 @@ struct ComparisonRow {
   int ranks = 0, microbatches = 0;
   std::int64_t samples_per_update = 0, updates_per_epoch = 0;
 
-  std::optional<Spread> throughput;  // samples/s
+  std::optional<Spread> throughput;           // samples/s
+  std::optional<Spread> latency, latency_95;  // seconds of a micro-batch: median and 95th percentile; inference
   // 95 % interval of the throughput. From 6 seeds on: of their median; below: what holds the interval of every seed's
   // steps. None on the virtual clock, which is exact.
   std::optional<Interval> interval;
@@ -45,22 +47,26 @@ struct ComparisonRow {
   // Whether the throughput differs from the baseline's: the intervals are apart. nullopt: too few values for an
   // interval, or no baseline.
   std::optional<bool> differs;
+  // Mann and Whitney's test of the seeds' throughputs against the baseline's; wall clock, from two seeds each on.
+  std::optional<double> p_value;
   std::vector<std::int64_t> measured_peaks, predicted_peaks;  // bytes, per rank, largest of the seeds
 
   std::optional<Spread> peak_memory;         // bytes, largest rank of each seed
+  std::optional<Spread> bubble;              // ratio
+  std::optional<Spread> sent_bytes;          // that the rank sends in an update that sends most, of all kinds
   std::optional<Spread> time_to_accuracy;    // seconds, of the seeds that reached it
   std::optional<Spread> time_without_drain;  // the same with the pipe never emptied (metrics.h)
   int reached = 0;                           // how many did
   int attempts = 0;                          // that could have: ok, diverged or out of time
   std::optional<Spread> final_metric;
   std::optional<double> best_metric;
-  std::optional<double> learning_rate;               // where it was tuned, the chosen one; none: not recorded
-  nlohmann::json tuning = nlohmann::json::object();  // of the first seed: it is that of all
-  std::string outcome;                               // "ok" if all seeds are; else the first other one
-  std::string reason;                                // of that one; "" for ok
-  int succeeded = 0;                                 // seeds that are ok
-  int diverged = 0;                                  // seeds that diverged
-  std::optional<std::int64_t> first_divergence;      // the earliest update of them
+  std::optional<double> learning_rate;           // where it was tuned, the chosen one; none: not recorded
+  std::optional<Tuning> tuning;                  // of the first seed: it is that of all
+  RecordOutcome outcome = RecordOutcome::ok;     // ok if all seeds are; else the first other one
+  std::string reason;                            // of that one; "" for ok
+  int succeeded = 0;                             // seeds that are ok
+  int diverged = 0;                              // seeds that diverged
+  std::optional<std::int64_t> first_divergence;  // the earliest update of them
 };
 
 // Which systems a metric does not tell apart; tell_apart.h has the rule.

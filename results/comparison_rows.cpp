@@ -6,17 +6,16 @@
 #include <set>
 #include <tuple>
 
+#include "harness/base/json.h"
 #include "results/metrics.h"
 
 namespace sluice {
 namespace {
 
-using nlohmann::json;
-
 // The learning-rate search that a record comes from, without what it found.
 std::string search_of(const Record& r) {
-  if (r.tuning.empty()) return "";
-  json search = r.tuning;
+  if (!r.tuning) return "";
+  Json search = to_json(*r.tuning);
   search.erase("results");
   search.erase("chosen");
   return search.dump();
@@ -25,20 +24,18 @@ std::string search_of(const Record& r) {
 // All but the seed: records that differ in nothing else are repetitions.
 using RowKey = std::tuple<std::string, std::string, int, int, std::string, std::string, std::string, std::string>;
 RowKey row_key(const Record& r) {
-  return {r.system, r.options.dump(), r.ranks, r.microbatches, r.transport, r.device, r.cluster, search_of(r)};
+  return {r.system, options_json(r).dump(), r.ranks, r.microbatches, r.transport, r.device, r.cluster, search_of(r)};
 }
 
 // Everything by which two records of one system may differ, as names and texts.
 std::map<std::string, std::string> traits(const Record& r) {
-  std::map<std::string, std::string> result;
-  for (const auto& [name, value] : r.options.items())
-    if (name != "optimizer")  // the same in the whole comparison, but for a rate that was tuned
-      result[name] = value.is_string() ? value.get<std::string>() : value.dump();
+  // Not the optimizer, the same in the whole comparison but for a rate that was tuned.
+  std::map<std::string, std::string> result = r.options;
   if (const std::string search = search_of(r); !search.empty()) result["tuning"] = search;
   result["microbatches"] = std::to_string(r.microbatches);
   result["transport"] = r.transport;
   // On the virtual clock it is the cluster's, and unknown where the system refused.
-  if (r.clock != "virtual") result["device"] = r.device;
+  if (r.clock != Clock::virtual_clock) result["device"] = r.device;
   result["cluster"] = r.cluster;
   return result;
 }
@@ -75,15 +72,16 @@ ComparisonRow make_row(std::vector<Record> records) {
   row.microbatches = first.microbatches;
   row.samples_per_update = first.samples_per_step > 0 ? first.samples_per_step : first.batch;
   row.updates_per_epoch = first.updates_per_epoch;
-  row.outcome = "ok";
+  row.outcome = RecordOutcome::ok;
   std::vector<Throughput> throughputs;
   row.learning_rate = learning_rate(first);
   row.tuning = first.tuning;
-  std::vector<double> rates, times, undrained, finals, peaks;
+  std::vector<double> latencies, latencies_95;
+  std::vector<double> rates, times, undrained, finals, peaks, bubbles, sent;
   for (const Record& record : records) {
-    if (record.outcome == "ok") {
+    if (record.outcome == RecordOutcome::ok) {
       ++row.succeeded;
-    } else if (row.outcome == "ok") {
+    } else if (row.outcome == RecordOutcome::ok) {
       row.outcome = record.outcome;
       row.reason = record.reason;
       if (record.failed_rank) row.reason = "rank " + std::to_string(*record.failed_rank) + ": " + row.reason;
@@ -92,11 +90,17 @@ ComparisonRow make_row(std::vector<Record> records) {
       throughputs.push_back(*t);
       rates.push_back(t->samples_per_second);
     }
+    if (const auto l = latency(record)) {
+      latencies.push_back(l->median);
+      latencies_95.push_back(l->percentile_95);
+    }
     take_max(row.measured_peaks, measured_peaks(record));
     take_max(row.predicted_peaks, predicted_peaks(record));
     if (const auto p = peak_memory(record)) peaks.push_back(static_cast<double>(*p));
-    if (is_result(record) || record.outcome == "timed_out") ++row.attempts;
-    if (record.outcome == "diverged") {
+    if (const auto b = bubble_ratio(record); b && has_metrics(record)) bubbles.push_back(*b);
+    if (const auto s = most_sent(record); s && has_metrics(record)) sent.push_back(static_cast<double>(*s));
+    if (is_result(record) || record.outcome == RecordOutcome::timed_out) ++row.attempts;
+    if (record.outcome == RecordOutcome::diverged) {
       ++row.diverged;
       if (record.diverged_at)
         row.first_divergence = std::min(row.first_divergence.value_or(*record.diverged_at), *record.diverged_at);
@@ -110,10 +114,14 @@ ComparisonRow make_row(std::vector<Record> records) {
     }
   }
   row.throughput = spread(rates);
-  if (first.clock == "wall" && !throughputs.empty()) row.interval = interval_over_seeds(throughputs);
+  row.latency = spread(latencies);
+  row.latency_95 = spread(latencies_95);
+  if (first.clock == Clock::wall && !throughputs.empty()) row.interval = interval_over_seeds(throughputs);
   row.time_to_accuracy = spread(times);
   if (undrained.size() == times.size()) row.time_without_drain = spread(undrained);
   row.peak_memory = spread(peaks);
+  row.bubble = spread(bubbles);
+  row.sent_bytes = spread(sent);
   row.reached = static_cast<int>(times.size());
   row.final_metric = spread(finals);
   row.records = std::move(records);

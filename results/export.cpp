@@ -1,90 +1,163 @@
-// CSV: see export.h.
 #include "results/export.h"
 
-#include <fmt/format.h>
+#include <algorithm>
+#include <set>
 
-#include <initializer_list>
-#include <optional>
-#include <string_view>
-
+#include "harness/base/json.h"
+#include "harness/base/visible_text.h"
 #include "results/metrics.h"
 
 namespace sluice {
 namespace {
 
-std::string csv_quoted(std::string_view text) {
-  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"') result += '"';
-    result += c;
+// A table that grows a row at a time; the columns are those of the first row.
+class Rows {
+ public:
+  void begin() {
+    first_ = table_.rows.empty();
+    table_.rows.emplace_back();
   }
-  return result + "\"";
-}
-
-std::string cell(const std::string& text) { return csv_quoted(text); }
-std::string cell(const char* text) { return csv_quoted(text); }
-std::string cell(const nlohmann::json& value) { return csv_quoted(value.dump()); }
-template <class Number>
-requires std::is_arithmetic_v<Number> std::string cell(Number value) {
-  return fmt::format("{}", value);  // the shortest text that reads back to the same number
-}
-template <class T>
-std::string cell(const std::optional<T>& value) {
-  return value ? cell(*value) : "";
-}
-
-template <class... Cells>
-void line(std::string& csv, const Cells&... cells) {
-  std::string_view separator;
-  for (const std::string& text : std::initializer_list<std::string>{cell(cells)...}) {
-    csv += separator;
-    csv += text;
-    separator = ",";
+  template <class Value>
+  void put(const std::string& column, const Value& value) {
+    if (first_) table_.columns.push_back(column);
+    table_.rows.back().push_back(flat(value));
   }
-  csv += '\n';
+  FlatTable take() { return std::move(table_); }
+
+ private:
+  FlatTable table_;
+  bool first_ = true;
+};
+
+// The names of the options of any record.
+std::set<std::string> option_names(std::span<const Record> records) {
+  std::set<std::string> names;
+  for (const Record& record : records) {
+    for (const auto& [name, value] : record.options) names.insert(name);
+    if (record.optimizer) names.insert("optimizer");
+  }
+  return names;
 }
 
-std::string per_rank(const std::vector<std::int64_t>& peaks) {
-  std::string text;
-  for (const std::int64_t peak : peaks) text += (text.empty() ? "" : " ") + std::to_string(peak);
-  return text;
+void put_identity(Rows& rows, const Record& r, const std::set<std::string>& options) {
+  rows.put("digest", r.digest);
+  rows.put("system", r.system);
+  rows.put("workload", r.workload);
+  rows.put("cluster", r.cluster);
+  rows.put("clock", choice_name(r.clock));
+  rows.put("cost_source", r.cost_source);
+  rows.put("transport", r.transport);
+  rows.put("device", r.device);
+  rows.put("ranks", r.ranks);
+  rows.put("batch", r.batch);
+  rows.put("microbatches", r.microbatches);
+  rows.put("seed", r.seed);
+  for (const std::string& name : options) {
+    std::optional<std::string> text;
+    if (const auto option = r.options.find(name); option != r.options.end()) text = option->second;
+    if (name == "optimizer" && r.optimizer) text = to_json(*r.optimizer).dump();
+    rows.put("option." + name, text);
+  }
+}
+
+template <class Of>
+FlatTable rows_of(std::span<const Record> records, Of put_rows) {
+  const std::set<std::string> options = option_names(records);
+  Rows rows;
+  for (const Record& record : records) put_rows(rows, record, options);
+  return rows.take();
+}
+
+std::optional<std::int64_t> sent(const Record& record, SentKind kind, std::size_t rank) {
+  if (!record.observed.sent_bytes) return std::nullopt;
+  const std::vector<std::int64_t>& ranks = bytes_of(*record.observed.sent_bytes, kind);
+  return rank < ranks.size() ? std::optional(ranks[rank]) : std::nullopt;
 }
 
 }  // namespace
 
-std::string records_csv(std::span<const Record> records) {
-  std::string csv;
-  line(csv, "digest", "system", "options", "workload", "cluster", "clock", "cost_source", "transport", "device",
-       "ranks", "batch", "microbatches", "seed", "purpose", "learning_rate", "tuned", "outcome", "reason",
-       "diverged_at", "failed_rank", "steps", "warmup_steps", "samples_per_step", "updates_per_epoch",
-       "samples_per_second", "samples_per_second_low", "samples_per_second_high", "peak_bytes",
-       "measured_peak_bytes_per_rank", "predicted_peak_bytes_per_rank", "metric", "target", "seconds_to_target",
-       "seconds_to_target_without_drain", "final_metric", "best_metric", "planning_seconds");
-  for (const Record& r : records) {
+FlatTable records_table(std::span<const Record> records) {
+  return rows_of(records, [](Rows& rows, const Record& r, const std::set<std::string>& options) {
     const auto rate = throughput(r);
     std::optional<double> middle, low, high;
-    if (rate) middle = rate->samples_per_second;
-    if (rate && rate->interval) low = rate->interval->low, high = rate->interval->high;
-    line(csv, r.digest, r.system, r.options, r.workload, r.cluster, r.clock, r.cost_source, r.transport, r.device,
-         r.ranks, r.batch, r.microbatches, r.seed, r.purpose, learning_rate(r), r.tuning.empty() ? "no" : "yes",
-         r.outcome, r.reason, r.diverged_at, r.failed_rank, r.step_seconds.size(), r.warmup_steps, r.samples_per_step,
-         r.updates_per_epoch, middle, low, high, peak_memory(r), per_rank(measured_peaks(r)),
-         per_rank(predicted_peaks(r)), metric_name(r), target(r), time_to_accuracy(r),
-         time_to_accuracy_without_drain(r), final_metric(r), best_metric(r), r.planning_seconds);
-  }
-  return csv;
+    if (rate) {
+      middle = rate->samples_per_second;
+      if (rate->interval) low = rate->interval->low, high = rate->interval->high;
+    }
+    rows.begin();
+    put_identity(rows, r, options);
+    rows.put("purpose", choice_name(r.purpose));
+    rows.put("learning_rate", learning_rate(r));
+    rows.put("tuned", r.tuning ? "yes" : "no");
+    rows.put("outcome", choice_name(r.outcome));
+    rows.put("reason", r.reason);
+    rows.put("diverged_at", r.diverged_at);
+    rows.put("failed_rank", r.failed_rank);
+    rows.put("steps", r.step_seconds.size());
+    rows.put("warmup_steps", r.warmup_steps);
+    rows.put("samples_per_step", r.samples_per_step);
+    rows.put("updates_per_epoch", r.updates_per_epoch);
+    rows.put("samples_per_second", middle);
+    rows.put("samples_per_second_low", low);
+    rows.put("samples_per_second_high", high);
+    rows.put("update_seconds", update_seconds(r));
+    rows.put("bubble_ratio", bubble_ratio(r));
+    for (const SentKind kind : kSentKinds)
+      rows.put(std::string("sent_") + to_text(kind) + "_bytes", most_sent(r, kind));
+    rows.put("peak_bytes", peak_memory(r));
+    rows.put("metric", metric_name(r));
+    rows.put("target", target(r));
+    rows.put("seconds_to_target", time_to_accuracy(r));
+    rows.put("seconds_to_target_without_drain", time_to_accuracy_without_drain(r));
+    rows.put("final_metric", final_metric(r));
+    rows.put("best_metric", best_metric(r));
+    rows.put("planning_seconds", r.planning_seconds);
+  });
 }
 
-std::string curves_csv(std::span<const Record> records) {
-  std::string csv;
-  line(csv, "digest", "system", "options", "workload", "cluster", "clock", "ranks", "batch", "seed", "step", "seconds",
-       "loss", "metric_name", "metric");
-  for (const Record& r : records)
-    for (const CurvePoint& point : r.curve)
-      line(csv, r.digest, r.system, r.options, r.workload, r.cluster, r.clock, r.ranks, r.batch, r.seed, point.step,
-           point.seconds, point.loss, metric_name(r), point.metric);
-  return csv;
+FlatTable ranks_table(std::span<const Record> records) {
+  return rows_of(records, [](Rows& rows, const Record& r, const std::set<std::string>& options) {
+    const bool measured = r.clock == Clock::wall;
+    const std::size_t ranks = std::max(r.peak_bytes.size(), r.predicted_peak_bytes.size());
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      rows.begin();
+      put_identity(rows, r, options);
+      rows.put("outcome", choice_name(r.outcome));
+      rows.put("rank", rank);
+      const auto put_split = [&](const std::string& prefix, const std::vector<MemorySplit>& splits) {
+        const MemorySplit* split = rank < splits.size() ? &splits[rank] : nullptr;
+        const auto put = [&](const char* name, std::int64_t MemorySplit::*kind) {
+          rows.put(prefix + name + "_bytes", split ? std::optional(split->*kind) : std::nullopt);
+        };
+        put("total", &MemorySplit::total);
+        put("weights", &MemorySplit::weights);
+        put("versions", &MemorySplit::versions);
+        put("gradients", &MemorySplit::gradients);
+        put("optimizer", &MemorySplit::optimizer);
+        put("activations", &MemorySplit::activations);
+        put("buffers", &MemorySplit::buffers);
+      };
+      // On the virtual clock the prediction is all there is.
+      put_split("measured_", measured ? r.peak_bytes : std::vector<MemorySplit>{});
+      put_split("predicted_", measured ? r.predicted_peak_bytes : r.peak_bytes);
+      for (const SentKind kind : kSentKinds)
+        rows.put(std::string("sent_") + to_text(kind) + "_bytes", sent(r, kind, rank));
+    }
+  });
+}
+
+FlatTable curves_table(std::span<const Record> records) {
+  return rows_of(records, [](Rows& rows, const Record& r, const std::set<std::string>& options) {
+    for (const CurvePoint& point : r.curve) {
+      rows.begin();
+      put_identity(rows, r, options);
+      rows.put("step", point.step);
+      rows.put("seconds", point.seconds);
+      rows.put("loss", point.loss);
+      rows.put("metric_name", metric_name(r));
+      rows.put("metric", point.metric);
+    }
+  });
 }
 
 }  // namespace sluice

@@ -1,18 +1,21 @@
-// Flat tables for spreadsheets and data frames: CSV after RFC 4180, UTF-8, a header line, "." as the decimal point,
-// empty for what was not measured.
+// Records as flat tables: what identifies a run, its outcome and its metrics.
 #pragma once
 
 #include <span>
 #include <string>
 
+#include "results/flat_table.h"
 #include "results/record.h"
 
 namespace sluice {
 
-// One line a record: what identifies the run, its outcome, and its metrics.
-std::string records_csv(std::span<const Record> records);
+// One row a record. An option NAME of a system is the column "option.NAME", empty for systems without it.
+FlatTable records_table(std::span<const Record> records);
 
-// One line a point of the learning curves.
-std::string curves_csv(std::span<const Record> records);
+// One row a rank of a record: its bytes by kind, measured and predicted, and what it sends in an update.
+FlatTable ranks_table(std::span<const Record> records);
+
+// One row a point of the learning curves.
+FlatTable curves_table(std::span<const Record> records);
 
 }  // namespace sluice

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <map>
 
+#include "harness/base/json.h"
+
 namespace sluice {
 namespace {
 
@@ -14,16 +16,15 @@ std::vector<std::int64_t> totals(const std::vector<MemorySplit>& splits) {
   return result;
 }
 
-std::string text_fact(const Record& record, const char* name, const std::string& otherwise) {
-  const auto fact = record.workload_facts.find(name);
-  return fact != record.workload_facts.end() && fact->is_string() ? fact->get<std::string>() : otherwise;
-}
-
 }  // namespace
 
-bool has_metrics(const Record& record) { return record.outcome == "ok" || record.outcome == "timed_out"; }
+bool has_metrics(const Record& record) {
+  return record.outcome == RecordOutcome::ok || record.outcome == RecordOutcome::timed_out;
+}
 
-bool is_result(const Record& record) { return record.outcome == "ok" || record.outcome == "diverged"; }
+bool is_result(const Record& record) {
+  return record.outcome == RecordOutcome::ok || record.outcome == RecordOutcome::diverged;
+}
 
 std::optional<Throughput> throughput(const Record& record) {
   const auto warmup = static_cast<std::size_t>(std::max(record.warmup_steps, 0));
@@ -38,15 +39,38 @@ std::optional<Throughput> throughput(const Record& record) {
   return result;
 }
 
+double update_seconds(std::int64_t samples, double samples_per_second) {
+  return static_cast<double>(samples) / samples_per_second;
+}
+
+std::optional<double> update_seconds(const Record& record) {
+  const std::optional<Throughput> rate = throughput(record);
+  if (!rate) return std::nullopt;
+  return update_seconds(record.samples_per_step, rate->samples_per_second);
+}
+
+bool is_inference(const Record& record) {
+  const auto task = record.options.find("task");
+  return task != record.options.end() && task->second == "inference";
+}
+
+std::optional<Latency> latency(const Record& record) {
+  if (!has_metrics(record) || !record.observed.latency_seconds) return std::nullopt;
+  const auto first = static_cast<std::size_t>(std::max(record.warmup_steps * record.microbatches, 0));
+  if (first >= record.observed.latency_seconds->size()) return std::nullopt;
+  const auto seconds = std::span(*record.observed.latency_seconds).subspan(first);
+  return Latency{median(seconds), quantile(seconds, 0.95)};
+}
+
 std::vector<std::int64_t> measured_peaks(const Record& record) {
-  if (!has_metrics(record) || record.clock != "wall") return {};
+  if (!has_metrics(record) || record.clock != Clock::wall) return {};
   return totals(record.peak_bytes);
 }
 
 std::vector<std::int64_t> predicted_peaks(const Record& record) {
   if (!has_metrics(record)) return {};
   if (!record.predicted_peak_bytes.empty()) return totals(record.predicted_peak_bytes);
-  return record.clock == "virtual" ? totals(record.peak_bytes) : std::vector<std::int64_t>{};
+  return record.clock == Clock::virtual_clock ? totals(record.peak_bytes) : std::vector<std::int64_t>{};
 }
 
 std::optional<std::int64_t> peak_memory(const Record& record) {
@@ -56,11 +80,7 @@ std::optional<std::int64_t> peak_memory(const Record& record) {
   return *std::max_element(peaks.begin(), peaks.end());
 }
 
-std::optional<double> bubble_ratio(const Record& record) {
-  const auto ratio = record.observed.find("bubble_ratio");
-  if (ratio == record.observed.end() || !ratio->is_number()) return std::nullopt;
-  return ratio->get<double>();
-}
+std::optional<double> bubble_ratio(const Record& record) { return record.observed.bubble_ratio; }
 
 const char* to_text(SentKind kind) {
   switch (kind) {
@@ -74,60 +94,83 @@ const char* to_text(SentKind kind) {
   return "?";
 }
 
+const std::vector<std::int64_t>& bytes_of(const SentByRanks& sent, SentKind kind) {
+  switch (kind) {
+    case SentKind::messages:
+      return sent.messages;
+    case SentKind::gathers:
+      return sent.gathers;
+    case SentKind::reductions:
+      break;
+  }
+  return sent.reductions;
+}
+
 std::optional<std::int64_t> most_sent(const Record& record, SentKind kind) {
-  const auto sent = record.observed.find("sent_bytes");
-  if (sent == record.observed.end() || !sent->contains(to_text(kind))) return std::nullopt;
+  if (!record.observed.sent_bytes) return std::nullopt;
   std::int64_t most = 0;
-  for (const nlohmann::json& bytes : sent->at(to_text(kind))) most = std::max(most, bytes.get<std::int64_t>());
+  for (const std::int64_t bytes : bytes_of(*record.observed.sent_bytes, kind)) most = std::max(most, bytes);
   return most;
 }
 
-std::string metric_name(const Record& record) { return text_fact(record, "metric", "metric"); }
+std::optional<std::int64_t> most_sent(const Record& record) {
+  if (!record.observed.sent_bytes) return std::nullopt;
+  std::vector<std::int64_t> of_ranks;
+  for (const SentKind kind : kSentKinds) {
+    std::size_t rank = 0;
+    for (const std::int64_t bytes : bytes_of(*record.observed.sent_bytes, kind)) {
+      of_ranks.resize(std::max(of_ranks.size(), rank + 1), 0);
+      of_ranks[rank++] += bytes;
+    }
+  }
+  return of_ranks.empty() ? std::nullopt : std::optional(*std::max_element(of_ranks.begin(), of_ranks.end()));
+}
 
-bool lower_is_better(const Record& record) { return text_fact(record, "metric_direction", "up") == "down"; }
+std::string metric_name(const Record& record) { return record.workload_facts.value_or(WorkloadFacts{}).metric; }
+
+bool lower_is_better(const Record& record) {
+  return record.workload_facts && record.workload_facts->metric_direction == MetricDirection::down;
+}
 
 std::optional<double> target(const Record& record) {
-  const auto fact = record.workload_facts.find("target");
-  if (fact == record.workload_facts.end() || !fact->is_number()) return std::nullopt;
-  return fact->get<double>();
+  return record.workload_facts ? record.workload_facts->target : std::nullopt;
+}
+
+std::string workload_title(const Record& record) {
+  return record.workload_facts && !record.workload_facts->title.empty() ? record.workload_facts->title
+                                                                        : record.workload;
 }
 
 std::string duration_text(const Record& record) {
-  const auto count = [&](const char* name) {
-    const auto fact = record.workload_facts.find(name);
-    return fact != record.workload_facts.end() && fact->is_number_integer() ? fact->get<std::int64_t>() : 0;
-  };
   const auto text = [](std::int64_t n, const char* noun) {
     return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
   };
-  if (const auto n = count("epochs"); n > 0) return text(n, "epoch");
-  if (const auto n = count("steps"); n > 0) return text(n, "update");
+  if (!record.workload_facts) return "";
+  if (const auto n = record.workload_facts->epochs; n > 0) return text(n, "epoch");
+  if (const auto n = record.workload_facts->steps; n > 0)
+    return is_inference(record) ? std::to_string(n) + (n == 1 ? " batch" : " batches") : text(n, "update");
   return "";
 }
 
 std::string optimizer_text(const Record& record, bool with_rate) {
-  const bool tuned = !record.tuning.empty();
-  const auto optimizer = record.options.find("optimizer");
-  if (optimizer == record.options.end() || !optimizer->is_object())
-    return tuned && with_rate ? "learning rate tuned" : "";
-  std::string text = optimizer->value("kind", "");
-  for (const auto& [name, value] : optimizer->items()) {
+  if (is_inference(record)) return "inference";
+  const bool tuned = record.tuning.has_value();
+  if (!record.optimizer) return tuned && with_rate ? "learning rate tuned" : "";
+  std::string text = choice_name(record.optimizer->kind);
+  const Json settings = to_json(*record.optimizer);
+  for (const auto& [name, value] : settings.items()) {
     const bool is_rate = name == "learning_rate";
     if (name == "kind" || value == 0 || (is_rate && !with_rate)) continue;
     std::string words = name;
     std::replace(words.begin(), words.end(), '_', ' ');
     text += (text.empty() ? "" : ", ") + words + " ";
-    text += is_rate && tuned ? "tuned" : value.is_string() ? value.get<std::string>() : value.dump();
+    text += is_rate && tuned ? "tuned" : value.dump();
   }
   return text;
 }
 
 std::optional<double> learning_rate(const Record& record) {
-  const auto optimizer = record.options.find("optimizer");
-  if (optimizer == record.options.end() || !optimizer->is_object()) return std::nullopt;
-  const auto rate = optimizer->find("learning_rate");
-  if (rate == optimizer->end() || !rate->is_number()) return std::nullopt;
-  return rate->get<double>();
+  return record.optimizer ? std::optional(record.optimizer->learning_rate) : std::nullopt;
 }
 
 std::optional<double> time_to_accuracy(const Record& record) {
@@ -142,11 +185,8 @@ std::optional<double> time_to_accuracy(const Record& record) {
 std::optional<double> time_to_accuracy_without_drain(const Record& record) {
   const std::optional<double> with = time_to_accuracy(record);
   if (!with) return std::nullopt;
-  const auto staleness = record.theory.find("staleness");
-  const auto stale = [](const nlohmann::json& s) { return s.is_number() && s.get<double>() > 0; };
   const bool asynchronous =
-      staleness != record.theory.end() &&
-      (staleness->is_array() ? std::any_of(staleness->begin(), staleness->end(), stale) : stale(*staleness));
+      record.theory && std::ranges::any_of(record.theory->staleness, [](int updates) { return updates > 0; });
   if (!asynchronous) return with;
   std::vector<double> first_steps, others;  // up to the target
   std::size_t done = 0;

@@ -24,6 +24,18 @@ struct Throughput {
   std::size_t steps = 0;             // after the warm-up
 };
 std::optional<Throughput> throughput(const Record& record);
+// Seconds of an update of that many samples at that many samples a second.
+double update_seconds(std::int64_t samples, double samples_per_second);
+std::optional<double> update_seconds(const Record& record);  // at its throughput
+
+bool is_inference(const Record& record);
+// Of inference: seconds from a micro-batch's first forward to the end of its last one, over all of them but those of
+// the warm-up's batches. nullopt: not inference, or no metrics.
+struct Latency {
+  double median = 0, percentile_95 = 0;
+  friend bool operator==(const Latency&, const Latency&) = default;
+};
+std::optional<Latency> latency(const Record& record);
 
 // Totals in bytes, rank by rank; empty where none were taken. Measured: on the wall clock. Predicted: beside it, and on
 // the virtual clock all there is.
@@ -42,17 +54,22 @@ inline constexpr SentKind kSentKinds[] = {SentKind::messages, SentKind::gathers,
 const char* to_text(SentKind kind);  // its name in a record
 // Bytes that the rank sends that sends most of a kind; nullopt: not recorded.
 std::optional<std::int64_t> most_sent(const Record& record, SentKind kind);
+// The same of all kinds together.
+std::optional<std::int64_t> most_sent(const Record& record);
 
-// workload_facts, with the defaults "metric" and higher is better.
+const std::vector<std::int64_t>& bytes_of(const SentByRanks& sent, SentKind kind);  // of every rank
+
+// What the workload's facts say; of a record without them "metric", higher is better, and the workload's name.
 std::string metric_name(const Record& record);
 bool lower_is_better(const Record& record);
+std::string workload_title(const Record& record);
 std::optional<double> target(const Record& record);
 
-// "3 epochs", "30 updates"; "" where the record does not say.
+// "3 epochs", "30 updates", "30 batches" (inference); "" where the record does not say.
 std::string duration_text(const Record& record);
 
-// "sgd, learning rate 0.02, momentum 0.9". A tuned rate is "tuned", whatever was chosen, and without `with_rate` it is
-// left out: texts are equal where runs may stand side by side.
+// "sgd, learning rate 0.02, momentum 0.9"; "inference" where nothing is optimized. A tuned rate is "tuned", whatever
+// was chosen, and without `with_rate` it is left out: texts are equal where runs may stand side by side.
 std::string optimizer_text(const Record& record, bool with_rate = true);
 std::optional<double> learning_rate(const Record& record);  // in force: a tuned one's choice
 

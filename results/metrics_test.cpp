@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 
 namespace sluice {
 namespace {
@@ -11,8 +12,8 @@ namespace {
 Record run() {
   Record r;
   r.system = "gpipe";
-  r.clock = "wall";
-  r.workload_facts = {{"metric", "accuracy"}, {"metric_direction", "up"}, {"target", 0.8}};
+  r.clock = Clock::wall;
+  r.workload_facts = {.metric = "accuracy", .target = 0.8};
   return r;
 }
 
@@ -31,17 +32,39 @@ TEST(Metrics, ThroughputIsOfTheMedianStepAfterWarmUp) {
   EXPECT_EQ(throughput(r), std::nullopt);
 }
 
+TEST(Metrics, LatencyIsOfTheMicroBatchesAfterWarmUp) {
+  Record r = run();
+  r.microbatches = 2;
+  r.warmup_steps = 1;
+  EXPECT_EQ(latency(r), std::nullopt);
+  r.observed.latency_seconds = {{9, 9, 1, 2, 3}};
+  EXPECT_EQ(latency(r)->median, 2);
+  EXPECT_DOUBLE_EQ(latency(r)->percentile_95, 2.9);
+  r.outcome = RecordOutcome::failed;
+  EXPECT_EQ(latency(r), std::nullopt);
+}
+
+TEST(Metrics, InferenceStandsBesideInferenceOnly) {
+  Record r = run();
+  r.options = {{"task", "inference"}};
+  r.optimizer = {.learning_rate = 0.1};
+  r.workload_facts->steps = 2;
+  EXPECT_EQ(optimizer_text(r), "inference");
+  EXPECT_EQ(duration_text(r), "2 batches");
+}
+
 TEST(Metrics, OnlyWholeRunsCount) {
   Record r = run();
   r.samples_per_step = 1;
   r.step_seconds = {1, 1};
   r.curve = {{1, 1, 0.5, 0.9}};
   r.peak_bytes = {{.total = 1}};
-  for (const char* outcome : {"failed", "unsupported", "out_of_memory", "diverged"}) {
+  for (const RecordOutcome outcome :
+       {RecordOutcome::failed, RecordOutcome::unsupported, RecordOutcome::out_of_memory, RecordOutcome::diverged}) {
     r.outcome = outcome;
     EXPECT_FALSE(throughput(r) || time_to_accuracy(r) || final_metric(r) || peak_memory(r));
   }
-  r.outcome = "timed_out";
+  r.outcome = RecordOutcome::timed_out;
   EXPECT_TRUE(throughput(r) && time_to_accuracy(r) && final_metric(r) && peak_memory(r));
 }
 
@@ -54,7 +77,7 @@ TEST(Metrics, PeakMemoryIsTheLargestOverTheRanks) {
   EXPECT_EQ(peak_memory(r), 70);
   EXPECT_EQ(measured_peaks(r), (std::vector<std::int64_t>{10, 70}));
   EXPECT_EQ(predicted_peaks(r), (std::vector<std::int64_t>{90, 10}));
-  r.clock = "virtual";  // nothing is measured there
+  r.clock = Clock::virtual_clock;  // nothing is measured there
   r.predicted_peak_bytes.clear();
   EXPECT_TRUE(measured_peaks(r).empty());
   EXPECT_EQ(predicted_peaks(r), (std::vector<std::int64_t>{10, 70}));
@@ -66,9 +89,9 @@ TEST(Metrics, TimeToAccuracyIsTheFirstCrossing) {
   EXPECT_EQ(time_to_accuracy(r), 2);
   EXPECT_EQ(final_metric(r), 0.7);
   EXPECT_EQ(best_metric(r), 0.8);
-  r.workload_facts["target"] = 0.9;
+  r.workload_facts->target = 0.9;
   EXPECT_EQ(time_to_accuracy(r), std::nullopt);
-  r.workload_facts.erase("target");
+  r.workload_facts->target.reset();
   EXPECT_EQ(time_to_accuracy(r), std::nullopt);
 }
 
@@ -76,16 +99,16 @@ TEST(Metrics, TimeToAccuracyIsTheFirstCrossing) {
 // an update a slot: (3 - 1) s too long, twice.
 TEST(Metrics, WithoutDrainTheFirstStepOfASegmentIsAMedianOne) {
   Record r = run();
-  r.theory = {{"staleness", {2, 1, 0}}};
+  r.theory = {.staleness = {2, 1, 0}};
   r.step_seconds = {3, 1, 1, 1, 3, 1, 1, 1};
   r.curve = {{4, 6, 0.9, 0.5}, {8, 12, 0.7, 0.8}};
   EXPECT_EQ(time_to_accuracy(r), 12);
   EXPECT_EQ(time_to_accuracy_without_drain(r), 8);
-  r.workload_facts["target"] = 0.5;  // reached after the first segment
+  r.workload_facts->target = 0.5;  // reached after the first segment
   EXPECT_EQ(time_to_accuracy_without_drain(r), 4);
-  r.theory["staleness"] = {0, 0, 0};  // every update is a flush: nothing to take out
+  r.theory->staleness = {0, 0, 0};  // every update is a flush: nothing to take out
   EXPECT_EQ(time_to_accuracy_without_drain(r), 6);
-  r.theory["staleness"] = {2, 1, 0};
+  r.theory->staleness = {2, 1, 0};
   r.step_seconds.resize(3);
   EXPECT_EQ(time_to_accuracy_without_drain(r), std::nullopt);
 }
@@ -95,19 +118,19 @@ TEST(Metrics, TextsOfWhatMayStandSideBySide) {
   EXPECT_EQ(duration_text(r), "");
   EXPECT_EQ(optimizer_text(r), "");
   EXPECT_EQ(learning_rate(r), std::nullopt);
-  r.workload_facts["epochs"] = 1;
-  r.options["optimizer"] = {{"kind", "sgd"}, {"learning_rate", 0.02}, {"momentum", 0.9}, {"weight_decay", 0.0}};
+  r.workload_facts->epochs = 1;
+  r.optimizer = {.learning_rate = 0.02, .momentum = 0.9};
   EXPECT_EQ(duration_text(r), "1 epoch");
   EXPECT_EQ(optimizer_text(r), "sgd, learning rate 0.02, momentum 0.9");
   EXPECT_EQ(optimizer_text(r, false), "sgd, momentum 0.9");
-  r.tuning = {{"chosen", 0.02}};
+  r.tuning = {.chosen = 0.02};
   EXPECT_EQ(optimizer_text(r), "sgd, learning rate tuned, momentum 0.9");
   EXPECT_EQ(learning_rate(r), 0.02);
 }
 
 TEST(Metrics, LowerMayBeBetter) {
   Record r = run();
-  r.workload_facts = {{"metric", "perplexity"}, {"metric_direction", "down"}, {"target", 20}};
+  r.workload_facts = {.metric = "perplexity", .metric_direction = MetricDirection::down, .target = 20};
   r.curve = {{1, 1, 3.0, 40.0}, {2, 2, 2.9, std::nan("")}, {3, 3, 2.8, 19.5}, {4, 4, 2.7, 25.0}};
   EXPECT_EQ(time_to_accuracy(r), 3);
   EXPECT_EQ(best_metric(r), 19.5);
@@ -117,36 +140,36 @@ TEST(Metrics, LowerMayBeBetter) {
 
 TEST(Metrics, ADivergenceIsAResultThatAFailureDoesNotReplace) {
   std::vector<Record> all(2, run());
-  all[0].outcome = "diverged";
-  all[1].outcome = "failed";
-  EXPECT_EQ(latest(all).at(0).outcome, "diverged");
+  all[0].outcome = RecordOutcome::diverged;
+  all[1].outcome = RecordOutcome::failed;
+  EXPECT_EQ(latest(all).at(0).outcome, RecordOutcome::diverged);
   std::swap(all[0], all[1]);
-  EXPECT_EQ(latest(all).at(0).outcome, "diverged");
+  EXPECT_EQ(latest(all).at(0).outcome, RecordOutcome::diverged);
 }
 
 TEST(Metrics, LatestPrefersWhatSucceeded) {
   std::vector<Record> all(5, run());
-  all[0].digest = "a", all[0].outcome = "failed";
+  all[0].digest = "a", all[0].outcome = RecordOutcome::failed;
   all[1].digest = "b", all[1].seed = 1;
   all[2].digest = "a", all[2].seed = 2;
-  all[3].digest = "b", all[3].outcome = "timed_out";
-  all[4].digest = "c", all[4].outcome = "failed";
+  all[3].digest = "b", all[3].outcome = RecordOutcome::timed_out;
+  all[4].digest = "c", all[4].outcome = RecordOutcome::failed;
   const auto kept = latest(all);
   ASSERT_EQ(kept.size(), 3u);
   EXPECT_EQ(kept[0].seed, 2u);
-  EXPECT_EQ(kept[1].outcome, "ok");
-  EXPECT_EQ(kept[2].outcome, "failed");
+  EXPECT_EQ(kept[1].outcome, RecordOutcome::ok);
+  EXPECT_EQ(kept[2].outcome, RecordOutcome::failed);
 }
 
 TEST(Latest, CasesWithSeveralResultsAreNamedFailuresThatWereRunAgainAreNot) {
   std::vector<Record> all(6);
   for (Record& r : all) r.system = "gpipe", r.workload = "tiny", r.seed = 3;
-  all[0].digest = "a", all[0].outcome = "failed";
+  all[0].digest = "a", all[0].outcome = RecordOutcome::failed;
   all[1].digest = "a";
   all[2].digest = "b";
-  all[3].digest = "b", all[3].outcome = "diverged";
+  all[3].digest = "b", all[3].outcome = RecordOutcome::diverged;
   all[4].digest = "c";
-  all[5].digest = "b", all[5].outcome = "timed_out";
+  all[5].digest = "b", all[5].outcome = RecordOutcome::timed_out;
   EXPECT_EQ(repeated_results(all),
             std::vector<std::string>{"b (gpipe, tiny, seed 3) has 2 results; the last one counts"});
 }

@@ -5,14 +5,16 @@
 namespace sluice {
 namespace {
 
-using nlohmann::json;
-
 TEST(PlanFacts, AreReadFromTheRecordsPlan) {
   Record record;
   EXPECT_FALSE(plan_facts(record).has_value());
-  record.plan = json::parse(R"({"objective": 0.5, "objective_name": "slowest stage, per sample",
-      "search_seconds": 1.25, "states": 42, "complete": false,
-      "stages": [{}, {}, {}, {}], "edges": [[0, 1], [2, 3], [1, 3]]})");
+  record.plan = {.objective = 0.5,
+                 .objective_name = "slowest stage, per sample",
+                 .states = 42,
+                 .search_seconds = 1.25,
+                 .complete = false,
+                 .stages = {{}, {}, {}, {}},
+                 .edges = {{0, 1}, {2, 3}, {1, 3}}};
   const auto facts = plan_facts(record);
   ASSERT_TRUE(facts.has_value());
   EXPECT_EQ(facts->objective_name, "slowest stage, per sample");
@@ -27,14 +29,13 @@ TEST(PlanFacts, AreReadFromTheRecordsPlan) {
 
 TEST(PlanFacts, ABalancedChainIsNoSearch) {
   Record record;
-  record.plan =
-      json::parse(R"({"objective": 1, "objective_name": "slowest stage", "stages": [{}, {}], "edges": [[0, 1]]})");
+  record.plan = {.objective = 1, .objective_name = "slowest stage", .stages = {{}, {}}, .edges = {{0, 1}}};
   EXPECT_FALSE(plan_facts(record)->searched);
   EXPECT_TRUE(plan_facts(record)->complete);
   EXPECT_EQ(plan_facts(record)->depth, 2);
-  record.plan["edges"] = json::array();
+  record.plan->edges.clear();
   EXPECT_EQ(plan_facts(record)->depth, 1);
-  record.plan["edges"] = json::parse("[[0, 7], [\"a\", 1], 3]");  // somebody else's record
+  record.plan->edges = {{0, 7}};  // somebody else's record
   EXPECT_EQ(plan_facts(record)->depth, 1);
 }
 

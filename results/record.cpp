@@ -3,37 +3,38 @@
 // chart. results/record.schema.json says the same in JSON Schema; record_test.cpp holds the two together.
 #include "results/record.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <concepts>
 #include <limits>
-#include <set>
 #include <string_view>
 #include <utility>
 
-#include "harness/base/error.h"
+#include "harness/base/json.h"
+#include "harness/base/json_reader.h"
+#include "results/record_reading.h"
 
 namespace sluice {
 namespace {
 
-using nlohmann::json;
-
 // JSON has no NaN and no infinity, but a diverged run has both, and that it diverged is a result.
-json number(double value) {
+Json number(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
   return value;
 }
 
-json number(const std::optional<double>& value) { return value ? number(*value) : json(nullptr); }
+Json number(const std::optional<double>& value) { return value ? number(*value) : Json(nullptr); }
 
-json to_json(const MemorySplit& split) {
+Json to_json(const MemorySplit& split) {
   return {{"total", split.total},         {"weights", split.weights},     {"versions", split.versions},
           {"gradients", split.gradients}, {"optimizer", split.optimizer}, {"activations", split.activations},
           {"buffers", split.buffers}};
 }
 
-json to_json(const CurvePoint& point) {
-  json value = {{"step", point.step},
+Json to_json(const CurvePoint& point) {
+  Json value = {{"step", point.step},
                 {"seconds", number(point.seconds)},
                 {"loss", number(point.loss)},
                 {"metric", number(point.metric)}};
@@ -41,191 +42,132 @@ json to_json(const CurvePoint& point) {
   return value;
 }
 
-json to_json(const TimelineOp& op) {
-  return {{"rank", op.rank}, {"op", op.op}, {"start", number(op.start)}, {"end", number(op.end)}};
+Json to_json(const TimelineOp& op) {
+  Json value = {{"rank", op.rank}, {"op", op.op}, {"start", number(op.start)}, {"end", number(op.end)}};
+  if (op.version) value["version"] = *op.version;
+  return value;
 }
 
 template <class T>
-json to_array(const std::vector<T>& values) {
-  json array = json::array();
+Json to_array(const std::vector<T>& values) {
+  Json array = Json::array();
   for (const T& value : values) array.push_back(to_json(value));
   return array;
 }
 
-// The fields of one JSON object, each asked for once; finish() refuses those nobody asked for.
-class Fields {
- public:
-  Fields(const json& object, const std::string& where, const std::string& pointer)
-      : object_(object), where_(where), pointer_(pointer) {
-    if (!object.is_object()) wrong(where, pointer, "an object", object);
-  }
+constexpr const char* kAdvice = "remove the line, or run the case again";
 
-  std::string text(const std::string& name) {
-    const json& value = get(name);
-    if (!value.is_string()) wrong(name, "a string", value);
-    return value.get<std::string>();
-  }
+template <std::integral Int>
+std::optional<Int> count_or_null(JsonReader& reader, const std::string& key) {
+  return reader.is_null(key) ? std::nullopt : std::optional(read_count<Int>(reader, key));
+}
 
-  std::string one_of(const std::string& name, std::span<const std::string> allowed) {
-    std::string value = text(name);
-    for (const std::string& candidate : allowed)
-      if (value == candidate) return value;
-    throw InputError(at(name), "'" + value + "' is not a " + name, suggestion(value, allowed));
-  }
+// Of an object that is empty where the run did not come so far.
+template <class Read>
+auto read_if_any(JsonReader& reader, const std::string& key, Read read) {
+  JsonReader object = reader.object(key);
+  return object.keys().empty() ? std::nullopt : std::optional(read(object));
+}
 
-  template <class Int>
-  Int count(const std::string& name) {
-    const json& value = get(name);
-    if (!value.is_number_integer()) wrong(name, "a whole number", value);
-    const bool fits = value.is_number_unsigned()
-                          ? value.get<std::uint64_t>() <= static_cast<std::uint64_t>(std::numeric_limits<Int>::max())
-                          : value.get<std::int64_t>() >= 0;
-    if (!fits) throw InputError(at(name), value.dump() + " is out of range", kAdvice);
-    return value.get<Int>();
-  }
+template <class Part>
+Json json_if_any(const std::optional<Part>& part) {
+  return part ? to_json(*part) : Json::object();
+}
 
-  double real(const std::string& name) { return real(name, get(name)); }
+// Of a list: what `read` makes of every element.
+template <class Read>
+auto read_list(JsonReader& reader, const std::string& key, Read read) {
+  JsonReader list = reader.list(key);
+  std::vector<decltype(read(list, key))> result;
+  for (const std::string& index : list.keys()) result.push_back(read(list, index));
+  return result;
+}
 
-  std::optional<double> maybe_real(const std::string& name) {
-    const json& value = get(name);
-    if (value.is_null()) return std::nullopt;
-    return real(name, value);
-  }
-
-  template <class Int>
-  std::optional<Int> maybe_count(const std::string& name) {
-    if (get(name).is_null()) return std::nullopt;
-    return count<Int>(name);
-  }
-
-  json object(const std::string& name) {
-    const json& value = get(name);
-    if (!value.is_object()) wrong(name, "an object", value);
-    return value;
-  }
-
-  template <class Read>  // Read: (element, its pointer) -> T
-  auto array(const std::string& name, Read read) {
-    const json& value = get(name);
-    if (!value.is_array()) wrong(name, "an array", value);
-    std::vector<decltype(read(value, name))> result;
-    result.reserve(value.size());
-    for (std::size_t i = 0; i < value.size(); ++i)
-      result.push_back(read(value[i], pointer_ + "/" + name + "/" + std::to_string(i)));
-    return result;
-  }
-
-  void finish() const {
-    for (const auto& [name, value] : object_.items()) {
-      if (!asked_.contains(name))
-        throw InputError(at(name), "unknown field",
-                         "is the file from a newer version of sluice? This one reads " + std::string(kRecordSchema));
-    }
-  }
-
-  static double real(const std::string& where, const std::string& pointer, const json& value) {
-    if (value.is_number()) return value.get<double>();
-    if (value == "NaN") return std::numeric_limits<double>::quiet_NaN();
-    if (value == "Infinity") return std::numeric_limits<double>::infinity();
-    if (value == "-Infinity") return -std::numeric_limits<double>::infinity();
-    wrong(where, pointer, "a number", value);
-  }
-
- private:
-  static constexpr const char* kAdvice = "remove the line, or run the case again";
-
-  [[noreturn]] static void wrong(const std::string& where, const std::string& pointer, const std::string& expected,
-                                 const json& found) {
-    throw InputError(where + ": " + (pointer.empty() ? "/" : pointer),
-                     "expected " + expected + ", found " + found.type_name(), kAdvice);
-  }
-  [[noreturn]] void wrong(const std::string& name, const std::string& expected, const json& found) const {
-    wrong(where_, pointer_ + "/" + name, expected, found);
-  }
-
-  double real(const std::string& name, const json& value) const { return real(where_, pointer_ + "/" + name, value); }
-
-  std::string at(const std::string& name) const { return where_ + ": " + pointer_ + "/" + name; }
-
-  const json& get(const std::string& name) {
-    asked_.insert(name);
-    const auto found = object_.find(name);
-    if (found == object_.end()) throw InputError(at(name), "the field is missing", kAdvice);
-    return *found;
-  }
-
-  const json& object_;
-  std::string where_, pointer_;
-  std::set<std::string> asked_;
-};
-
-MemorySplit split_from_json(const json& value, const std::string& where, const std::string& pointer) {
-  Fields fields(value, where, pointer);
+MemorySplit read_split(JsonReader& list, const std::string& index) {
+  JsonReader fields = list.object(index);
   MemorySplit split;
-  split.total = fields.count<std::int64_t>("total");
-  split.weights = fields.count<std::int64_t>("weights");
-  split.versions = fields.count<std::int64_t>("versions");
-  split.gradients = fields.count<std::int64_t>("gradients");
-  split.optimizer = fields.count<std::int64_t>("optimizer");
-  split.activations = fields.count<std::int64_t>("activations");
-  split.buffers = fields.count<std::int64_t>("buffers");
-  fields.finish();
+  split.total = read_count<std::int64_t>(fields, "total");
+  split.weights = read_count<std::int64_t>(fields, "weights");
+  split.versions = read_count<std::int64_t>(fields, "versions");
+  split.gradients = read_count<std::int64_t>(fields, "gradients");
+  split.optimizer = read_count<std::int64_t>(fields, "optimizer");
+  split.activations = read_count<std::int64_t>(fields, "activations");
+  split.buffers = read_count<std::int64_t>(fields, "buffers");
+  no_other_fields(fields);
   return split;
 }
 
-CurvePoint point_from_json(const json& value, const std::string& where, const std::string& pointer) {
-  Fields fields(value, where, pointer);
+CurvePoint read_point(JsonReader& list, const std::string& index) {
+  JsonReader fields = list.object(index);
   CurvePoint point;
-  point.step = fields.count<std::int64_t>("step");
-  point.seconds = fields.real("seconds");
-  point.loss = fields.maybe_real("loss");
-  point.metric = fields.maybe_real("metric");
-  if (value.contains("extra")) {
-    const json extra = fields.object("extra");
-    for (const auto& [name, metric] : extra.items())
-      point.extra[name] = Fields::real(where, pointer + "/extra/" + name, metric);
+  point.step = read_count<std::int64_t>(fields, "step");
+  point.seconds = fields.any_number("seconds");
+  point.loss = fields.any_number_or_null("loss");
+  point.metric = fields.any_number_or_null("metric");
+  if (fields.has("extra")) {
+    JsonReader extra = fields.object("extra");
+    for (const std::string& name : extra.keys()) point.extra[name] = extra.any_number(name);
   }
-  fields.finish();
+  no_other_fields(fields);
   return point;
 }
 
-TimelineOp op_from_json(const json& value, const std::string& where, const std::string& pointer) {
-  Fields fields(value, where, pointer);
+TimelineOp read_op(JsonReader& list, const std::string& index) {
+  JsonReader fields = list.object(index);
   TimelineOp op;
-  op.rank = fields.count<int>("rank");
+  op.rank = read_count<int>(fields, "rank");
   op.op = fields.text("op");
-  op.start = fields.real("start");
-  op.end = fields.real("end");
-  fields.finish();
+  op.start = fields.any_number("start");
+  op.end = fields.any_number("end");
+  constexpr std::int64_t most = std::int64_t{1} << 31;
+  if (fields.has("version")) op.version = fields.integer<std::int64_t>("version", -most, most);
+  no_other_fields(fields);
   return op;
+}
+
+void read_options(JsonReader options, Record& record) {
+  for (const std::string& name : options.keys()) {
+    if (name != "optimizer") {
+      record.options[name] = options.text(name);
+      continue;
+    }
+    JsonReader optimizer = options.object(name);
+    record.optimizer = read_recorded_optimizer(optimizer);
+  }
 }
 
 }  // namespace
 
-json to_json(const Record& record) {
-  json steps = json::array();
+Json options_json(const Record& record) {
+  Json options = record.options;
+  if (record.optimizer) options["optimizer"] = to_json(*record.optimizer);
+  return options;
+}
+
+Json to_json(const Record& record) {
+  Json steps = Json::array();
   for (const double seconds : record.step_seconds) steps.push_back(number(seconds));
-  return {
+  Json value = {
       {"schema", kRecordSchema},
       {"digest", record.digest},
       {"system", record.system},
-      {"options", record.options},
+      {"options", options_json(record)},
       {"workload", record.workload},
-      {"workload_facts", record.workload_facts},
+      {"workload_facts", json_if_any(record.workload_facts)},
       {"cluster", record.cluster},
-      {"clock", record.clock},
+      {"clock", choice_name(record.clock)},
       {"transport", record.transport},
       {"device", record.device},
       {"ranks", record.ranks},
       {"batch", record.batch},
       {"microbatches", record.microbatches},
       {"seed", record.seed},
-      {"purpose", record.purpose},
-      {"tuning", record.tuning},
-      {"outcome", record.outcome},
+      {"purpose", choice_name(record.purpose)},
+      {"tuning", json_if_any(record.tuning)},
+      {"outcome", choice_name(record.outcome)},
       {"reason", record.reason},
-      {"diverged_at", record.diverged_at ? json(*record.diverged_at) : json(nullptr)},
-      {"failed_rank", record.failed_rank ? json(*record.failed_rank) : json(nullptr)},
+      {"diverged_at", record.diverged_at ? Json(*record.diverged_at) : Json(nullptr)},
+      {"failed_rank", record.failed_rank ? Json(*record.failed_rank) : Json(nullptr)},
       {"step_seconds", std::move(steps)},
       {"warmup_steps", record.warmup_steps},
       {"samples_per_step", record.samples_per_step},
@@ -234,64 +176,68 @@ json to_json(const Record& record) {
       {"peak_bytes", to_array(record.peak_bytes)},
       {"predicted_peak_bytes", to_array(record.predicted_peak_bytes)},
       {"cost_source", record.cost_source},
-      {"theory", record.theory},
-      {"observed", record.observed},
-      {"plan", record.plan},
+      {"theory", json_if_any(record.theory)},
+      {"observed", to_json(record.observed)},
+      {"plan", json_if_any(record.plan)},
       {"planning_seconds", number(record.planning_seconds)},
       {"timeline", to_array(record.timeline)},
-      {"environment", record.environment},
+      {"environment", to_json(record.environment)},
   };
+  if (record.curve_of) value["curve_of"] = to_json(*record.curve_of);
+  return value;
 }
 
-Record record_from_json(const json& value, const std::string& where) {
+Record record_from_json(const Json& value, const std::string& where) {
   static const std::array<std::string, 2> schemas = {kRecordSchema, kFirstRecordSchema};
-  static const std::array<std::string, 2> clocks = {"wall", "virtual"};
-  static const std::array<std::string, 6> outcomes = {"ok",        "diverged",    "failed",
-                                                      "timed_out", "unsupported", "out_of_memory"};
-  static const std::array<std::string, 3> purposes = {"measure", "tune", "boundary"};
-  const auto split = [&](const json& v, const std::string& p) { return split_from_json(v, where, p); };
-  Fields fields(value, where, "");
-  const bool first_version = fields.one_of("schema", schemas) == kFirstRecordSchema;
+  JsonReader fields(value, where, "", kAdvice);
+  const std::string schema = fields.text("schema");
+  const bool first_version = schema == kFirstRecordSchema;
+  if (!first_version && schema != kRecordSchema)
+    fields.fail("schema", "'" + schema + "' is not a schema", suggestion(schema, schemas));
   Record record;
   record.digest = fields.text("digest");
   record.system = fields.text("system");
-  record.options = fields.object("options");
+  read_options(fields.object("options"), record);
   record.workload = fields.text("workload");
-  record.workload_facts = fields.object("workload_facts");
+  record.workload_facts = read_if_any(fields, "workload_facts", read_workload_facts);
   record.cluster = fields.text("cluster");
-  record.clock = fields.one_of("clock", clocks);
+  record.clock = read_named<Clock>(fields, "clock");
   record.transport = fields.text("transport");
   record.device = fields.text("device");
-  record.ranks = fields.count<int>("ranks");
-  record.batch = fields.count<std::int64_t>("batch");
-  record.microbatches = fields.count<int>("microbatches");
-  record.seed = fields.count<std::uint64_t>("seed");
+  record.ranks = read_count<int>(fields, "ranks");
+  record.batch = read_count<std::int64_t>(fields, "batch");
+  record.microbatches = read_count<int>(fields, "microbatches");
+  record.seed = read_count<std::uint64_t>(fields, "seed");
   if (!first_version) {
-    record.purpose = fields.one_of("purpose", purposes);
-    record.tuning = fields.object("tuning");
-    record.diverged_at = fields.maybe_count<std::int64_t>("diverged_at");
+    record.purpose = read_named<Purpose>(fields, "purpose");
+    record.tuning = read_if_any(fields, "tuning", read_tuning);
+    record.diverged_at = count_or_null<std::int64_t>(fields, "diverged_at");
   }
-  record.outcome = fields.one_of("outcome", outcomes);
+  record.outcome = read_named<RecordOutcome>(fields, "outcome");
   record.reason = fields.text("reason");
-  record.failed_rank = fields.maybe_count<int>("failed_rank");
-  record.step_seconds =
-      fields.array("step_seconds", [&](const json& v, const std::string& p) { return Fields::real(where, p, v); });
-  record.warmup_steps = fields.count<int>("warmup_steps");
-  record.samples_per_step = fields.count<std::int64_t>("samples_per_step");
-  record.updates_per_epoch = fields.count<std::int64_t>("updates_per_epoch");
-  record.curve =
-      fields.array("curve", [&](const json& v, const std::string& p) { return point_from_json(v, where, p); });
-  record.peak_bytes = fields.array("peak_bytes", split);
-  record.predicted_peak_bytes = fields.array("predicted_peak_bytes", split);
+  record.failed_rank = count_or_null<int>(fields, "failed_rank");
+  record.step_seconds = read_list(fields, "step_seconds",
+                                  [](JsonReader& list, const std::string& index) { return list.any_number(index); });
+  record.warmup_steps = read_count<int>(fields, "warmup_steps");
+  record.samples_per_step = read_count<std::int64_t>(fields, "samples_per_step");
+  record.updates_per_epoch = read_count<std::int64_t>(fields, "updates_per_epoch");
+  record.curve = read_list(fields, "curve", read_point);
+  if (fields.has("curve_of")) {
+    JsonReader other = fields.object("curve_of");
+    record.curve_of = read_curve_of(other);
+  }
+  record.peak_bytes = read_list(fields, "peak_bytes", read_split);
+  record.predicted_peak_bytes = read_list(fields, "predicted_peak_bytes", read_split);
   record.cost_source = fields.text("cost_source");
-  record.theory = fields.object("theory");
-  record.observed = fields.object("observed");
-  record.plan = fields.object("plan");
-  record.planning_seconds = fields.real("planning_seconds");
-  record.timeline =
-      fields.array("timeline", [&](const json& v, const std::string& p) { return op_from_json(v, where, p); });
-  record.environment = fields.object("environment");
-  fields.finish();
+  record.theory = read_if_any(fields, "theory", read_theory);
+  JsonReader observed = fields.object("observed");
+  record.observed = read_observed(observed);
+  record.plan = read_if_any(fields, "plan", read_plan_description);
+  record.planning_seconds = fields.any_number("planning_seconds");
+  record.timeline = read_list(fields, "timeline", read_op);
+  JsonReader environment = fields.object("environment");
+  record.environment = read_environment(environment);
+  no_other_fields(fields);
   return record;
 }
 

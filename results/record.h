@@ -5,15 +5,16 @@
 
 #include <cstdint>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "harness/pipeline/plan_description.h"
+#include "results/record_parts.h"
+
 namespace sluice {
 
-inline constexpr const char* kRecordSchema = "sluice/record/2";
-inline constexpr const char* kFirstRecordSchema = "sluice/record/1";  // is read, no longer written
+class Json;
 
 // Bytes of one rank, by kind. `total` is the peak of the sum. All kinds but buffers are taken at the moment of their
 // own largest sum, which is what a prediction predicts; buffers (messages, gradients of activations, kernels' scratch)
@@ -34,32 +35,29 @@ struct TimelineOp {
   int rank = 0;
   std::string op;             // text form, e.g. "5I2"; also "step", "reduce", "gather 5", ...
   double start = 0, end = 0;  // seconds from the timeline's begin
+  // The weight version that it reads, counted from the begin of the program that the timeline is of (negative: made
+  // before it). Left out of a line where all ops of a stage read the same one.
+  std::optional<std::int64_t> version = std::nullopt;
 };
 
 struct Record {
   std::string digest;  // of the case: same digest, same experiment
   std::string system;
-  nlohmann::json options = nlohmann::json::object();
+  std::map<std::string, std::string> options;  // the system's own, and the run's settings that tell it from others
+  std::optional<OptimizerSpec> optimizer;      // stands among the options
   std::string workload;
-  // Metric name and direction, target, single-device value, samples, licence.
-  nlohmann::json workload_facts = nlohmann::json::object();
+  std::optional<WorkloadFacts> workload_facts;
   std::string cluster;
-  std::string clock;       // "wall" | "virtual"
+  Clock clock = Clock::wall;
   std::string transport;   // "threads" | "mpi" | "none" (virtual)
   std::string device;      // "cpu" | "cuda" | the cluster's device names
   int ranks = 0;           // given to the system, used or not; single_device: 1
   std::int64_t batch = 0;  // global batch: samples per update
   int microbatches = 0;    // per update
   std::uint64_t seed = 0;
-  // measure: what comparisons and charts are made of; tune: a candidate of a learning-rate search; boundary: a point of
-  // a divergence boundary (stability.h).
-  std::string purpose = "measure";
-  // Where the learning rate was tuned: {grid, results: [{learning_rate, value, outcome, digest}], criterion, chosen,
-  // seed, epochs | steps}. Empty where it was given.
-  nlohmann::json tuning = nlohmann::json::object();
-  // ok | diverged | failed | timed_out | unsupported | out_of_memory. "diverged" is a result like "ok": the training
-  // loss stopped being a finite number, which says something about the system.
-  std::string outcome = "ok";
+  Purpose purpose = Purpose::measure;
+  std::optional<Tuning> tuning;  // where the learning rate was tuned
+  RecordOutcome outcome = RecordOutcome::ok;
   std::string reason;                       // for every outcome but ok
   std::optional<std::int64_t> diverged_at;  // update, from 1, whose loss was not finite
   std::optional<int> failed_rank;
@@ -68,23 +66,24 @@ struct Record {
   std::int64_t samples_per_step = 0;
   std::int64_t updates_per_epoch = 0;
   std::vector<CurvePoint> curve;
+  std::optional<CurveOf> curve_of;                // none: the case trained by itself
   std::vector<MemorySplit> peak_bytes;            // per rank: measured (wall) or predicted (virtual)
   std::vector<MemorySplit> predicted_peak_bytes;  // per rank, beside the measured one
   // Where the costs of planning, and of the virtual clock, are from: "analytic" | "profile" (measured).
   std::string cost_source;
-  // What the paper promises: bubble, in_flight, weight_versions, staleness.
-  nlohmann::json theory = nlohmann::json::object();
-  // The same, as simulated or measured: bubble_ratio, span_bubble, ...; and sent_bytes {messages, gathers, reductions}:
-  // of every rank in an update.
-  nlohmann::json observed = nlohmann::json::object();
-  nlohmann::json plan = nlohmann::json::object();
+  // Theory, observed and plan are there as far as the run came.
+  std::optional<Theory> theory;  // what the paper promises
+  Observed observed;             // the same, and more, as simulated or measured
+  std::optional<PlanDescription> plan;
   double planning_seconds = 0;
   std::vector<TimelineOp> timeline;  // one steady step (synchronous) or the first 3 P batches (asynchronous)
-  nlohmann::json environment = nlohmann::json::object();
+  Environment environment;
 };
 
-nlohmann::json to_json(const Record& record);
+Json to_json(const Record& record);
+// The options with the optimizer among them, as to_json writes them.
+Json options_json(const Record& record);
 // Throws InputError(where, ...) naming the field that is missing or of the wrong type.
-Record record_from_json(const nlohmann::json& json, const std::string& where);
+Record record_from_json(const Json& json, const std::string& where);
 
 }  // namespace sluice

@@ -8,15 +8,18 @@
 #include <sluice_build.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
+#include <functional>
 #include <limits>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
+#include "harness/base/json_reader.h"
+#include "results/record_reading.h"
 
 namespace sluice {
 namespace {
-
-using nlohmann::json;
 
 std::string any_text() {
   // UTF-8 with quotes, line ends and a non-ASCII letter; JSON has no place for stray bytes.
@@ -29,7 +32,145 @@ std::int64_t any_count() { return *rc::gen::inRange<std::int64_t>(0, std::numeri
 int any_int() { return *rc::gen::inRange(0, 1 << 30); }
 double any_real() { return *rc::gen::arbitrary<double>(); }
 std::optional<double> maybe_real() { return *rc::gen::arbitrary<bool>() ? std::optional(any_real()) : std::nullopt; }
-json any_object() { return {{any_text(), any_int()}, {"list", {any_real(), any_text(), nullptr}}}; }
+bool any_bool() { return *rc::gen::arbitrary<bool>(); }
+std::vector<int> any_ints() { return *rc::gen::container<std::vector<int>>(rc::gen::inRange(0, 1 << 30)); }
+std::vector<std::int64_t> any_counts() { return {any_count(), any_count()}; }
+std::vector<std::string> any_texts() { return {any_text(), any_text()}; }
+RecordOutcome any_outcome() {
+  return *rc::gen::element(RecordOutcome::ok, RecordOutcome::diverged, RecordOutcome::failed, RecordOutcome::timed_out,
+                           RecordOutcome::unsupported, RecordOutcome::out_of_memory);
+}
+// What a record may lack.
+template <class Value>
+void maybe(std::optional<Value>& value, const std::function<Value()>& any) {
+  if (any_bool()) value = any();
+}
+template <class Any>
+auto list_of_any(Any any) {
+  std::vector<decltype(any())> list;
+  for (int i = *rc::gen::inRange(0, 3); i > 0; --i) list.push_back(any());
+  return list;
+}
+
+WorkloadFacts any_facts() {
+  return {.title = any_text(),
+          .metric = any_text(),
+          .metric_direction = *rc::gen::element(MetricDirection::up, MetricDirection::down),
+          .dataset = any_text(),
+          .source = any_text(),
+          .parameters = any_count(),
+          .epochs = any_count(),
+          .steps = any_count(),
+          .target = maybe_real(),
+          .single_device_value = maybe_real()};
+}
+
+Tuning any_tuning() {
+  Tuning tuning{.grid = {0.1, 0.2}, .criterion = any_text(), .seed = *rc::gen::arbitrary<std::uint64_t>()};
+  (any_bool() ? tuning.epochs : tuning.steps) = 1 + any_int();
+  tuning.chosen = any_real();
+  tuning.results = list_of_any([] {
+    return Tuning::Candidate{
+        .learning_rate = any_real(), .value = maybe_real(), .outcome = any_outcome(), .digest = any_text()};
+  });
+  return tuning;
+}
+
+Theory any_theory() {
+  return {.bubble_ratio = maybe_real(), .in_flight = any_ints(), .weight_versions = {}, .staleness = any_ints()};
+}
+
+RecordedInterference any_interference() {
+  return {.name = any_text(),
+          .seed = *rc::gen::arbitrary<std::uint64_t>(),
+          .episodes = list_of_any([] {
+            return RecordedInterference::Episode{.resource = *rc::gen::element(Resource::compute, Resource::memory,
+                                                                               Resource::allocation, Resource::link),
+                                                 .device = any_int(),
+                                                 .to = any_bool() ? std::optional(any_int()) : std::nullopt,
+                                                 .start = any_real(),
+                                                 .seconds = maybe_real(),
+                                                 .slowdown = any_real()};
+          }),
+          .op_noise = any_bool() ? 0.25 : 0,
+          .latency_jitter = any_bool() ? 0.5 : 0};
+}
+
+RecordedAdaptation any_adaptation() {
+  RecordedAdaptation a{.window_updates = any_int(),
+                       .changes = list_of_any([] {
+                         return RecordedAdaptation::Change{.update = any_count(),
+                                                           .decided_seconds = any_real(),
+                                                           .stopped_seconds = any_real(),
+                                                           .seconds = any_real(),
+                                                           .bytes = any_real(),
+                                                           .restart = any_bool(),
+                                                           .stages = {any_ints(), any_ints()}};
+                       }),
+                       .moved_bytes = any_real(),
+                       .moving_seconds = any_real()};
+  if (!a.changes.empty())
+    a.answered = list_of_any([] { return RecordedAdaptation::Answer{any_real(), any_real(), any_real()}; });
+  return a;
+}
+
+Observed any_observed() {
+  Observed o;
+  maybe<double>(o.bubble_ratio, any_real);
+  maybe<double>(o.span_bubble, any_real);
+  maybe<std::vector<int>>(o.in_flight, any_ints);
+  maybe<std::vector<int>>(o.weight_versions, any_ints);
+  maybe<std::vector<int>>(o.staleness, any_ints);
+  maybe<SentByRanks>(o.sent_bytes, [] { return SentByRanks{any_counts(), any_counts(), any_counts()}; });
+  maybe<std::vector<double>>(o.latency_seconds, [] { return std::vector{0.5, 0.25}; });
+  maybe<std::string>(o.output_digest, any_text);
+  maybe<RecordedInterference>(o.interference, any_interference);
+  maybe<RecordedAdaptation>(o.adaptation, any_adaptation);
+  return o;
+}
+
+PlanDescription any_plan() {
+  PlanDescription plan{.system = any_text(),
+                       .objective = maybe_real(),
+                       .objective_name = any_text(),
+                       .micro_batch = any_count(),
+                       .states = any_count(),
+                       .search_seconds = any_real(),
+                       .complete = any_bool()};
+  plan.stages = list_of_any([] {
+    PlanDescription::Stage stage{
+        .devices = any_ints(), .data = any_int(), .tensor = any_int(), .recompute = any_bool()};
+    maybe<std::vector<int>>(stage.layers, any_ints);
+    if (any_bool()) stage.variants = any_texts();
+    maybe<int>(stage.weight_gradient_device, any_int);
+    maybe<std::int64_t>(stage.micro_batch, any_count);
+    return stage;
+  });
+  plan.edges = list_of_any([] { return std::pair(any_int(), any_int()); });
+  plan.simulated_seconds = maybe_real();
+  if (any_bool()) plan.module_names = {any_texts(), any_texts()};
+  return plan;
+}
+
+Environment any_environment() {
+  Environment e;
+  if (any_bool()) {
+    e.machine = {.commit = any_text(), .compiler = any_text(), .torch = any_text(), .cpu = any_text()};
+    maybe<std::string>(e.machine->mpi, any_text);
+    maybe<Environment::Nccl>(e.machine->nccl, [] { return Environment::Nccl{any_text(), any_text()}; });
+    e.machine->gpus = list_of_any([] { return Environment::Gpu{any_text(), 1u << 30, any_text()}; });
+    maybe<Environment::Cuda>(e.machine->cuda, [] { return Environment::Cuda{std::nullopt, any_text()}; });
+    e.machine->load = maybe_real();
+  }
+  maybe<Environment::Profile>(e.profile, [] {
+    return Environment::Profile{any_text(), any_text(), any_text(), any_int(), maybe_real()};
+  });
+  maybe<Environment::Pinning>(e.pinning, [] { return Environment::Pinning{any_text(), any_texts()}; });
+  maybe<Environment::Validation>(e.validation, [] { return Environment::Validation{any_int(), any_text(), -1}; });
+  maybe<std::string>(e.command, any_text);
+  return e;
+}
+
 MemorySplit any_split() {
   return {.total = any_count(),
           .weights = any_count(),
@@ -44,21 +185,26 @@ Record any_record() {
   Record r;
   r.digest = any_text();
   r.system = any_text();
-  r.options = any_object();
+  r.options = {{any_text(), any_text()}, {"variant", any_text()}};
+  r.optimizer = {.kind = *rc::gen::element(OptimizerKind::sgd, OptimizerKind::adam),
+                 .learning_rate = any_real(),
+                 .momentum = any_real(),
+                 .nesterov = any_bool(),
+                 .weight_decay = any_real()};
   r.workload = any_text();
-  r.workload_facts = any_object();
+  maybe<WorkloadFacts>(r.workload_facts, any_facts);
   r.cluster = any_text();
-  r.clock = *rc::gen::element<std::string>("wall", "virtual");
+  r.clock = *rc::gen::element(Clock::wall, Clock::virtual_clock);
   r.transport = any_text();
   r.device = any_text();
   r.ranks = any_int();
   r.batch = any_count();
   r.microbatches = any_int();
   r.seed = *rc::gen::arbitrary<std::uint64_t>();
-  r.outcome = *rc::gen::element<std::string>("ok", "diverged", "failed", "timed_out", "unsupported", "out_of_memory");
+  r.outcome = any_outcome();
   if (*rc::gen::arbitrary<bool>()) r.diverged_at = any_count();
-  r.purpose = *rc::gen::element<std::string>("measure", "tune", "boundary");
-  r.tuning = any_object();
+  r.purpose = *rc::gen::element(Purpose::measure, Purpose::tune, Purpose::boundary);
+  maybe<Tuning>(r.tuning, any_tuning);
   r.reason = any_text();
   if (*rc::gen::arbitrary<bool>()) r.failed_rank = any_int();
   r.step_seconds = *rc::gen::arbitrary<std::vector<double>>();
@@ -71,17 +217,19 @@ Record any_record() {
     r.peak_bytes.push_back(any_split());
     r.predicted_peak_bytes.push_back(any_split());
     r.timeline.push_back({any_int(), any_text(), any_real(), any_real()});
+    if (*rc::gen::arbitrary<bool>()) r.timeline.back().version = any_int() - 3;
   }
   r.cost_source = any_text();
-  r.theory = any_object();
-  r.observed = any_object();
-  r.plan = any_object();
+  maybe<Theory>(r.theory, any_theory);
+  r.observed = any_observed();
+  maybe<PlanDescription>(r.plan, any_plan);
   r.planning_seconds = any_real();
-  r.environment = any_object();
+  r.environment = any_environment();
+  if (any_bool()) r.curve_of = {any_text(), any_text(), any_text(), any_int()};
   return r;
 }
 
-std::string message_of(const json& value) {
+std::string message_of(const Json& value) {
   try {
     record_from_json(value, "runs.jsonl:7");
   } catch (const InputError& error) {
@@ -90,12 +238,12 @@ std::string message_of(const json& value) {
   return "";
 }
 
-json valid() {
+Json valid() {
   Record r;
   r.digest = "0123456789abcdef";
   r.system = "gpipe";
   r.workload = "mlp";
-  r.clock = "wall";
+  r.clock = Clock::wall;
   r.curve = {{10, 1.5, 0.7, std::nullopt}};
   r.peak_bytes = {{.total = 5, .weights = 5}};
   r.timeline = {{0, "0F0", 0, 1}};
@@ -103,15 +251,15 @@ json valid() {
 }
 
 RC_GTEST_PROP(Record, SurvivesJsonAndText, ()) {
-  const json once = to_json(any_record());
-  const json read = json::parse(once.dump());
+  const Json once = to_json(any_record());
+  const Json read = Json::parse(once.dump());
   RC_ASSERT(to_json(record_from_json(read, "x:1")) == once);
 }
 
 RC_GTEST_PROP(Record, EveryFieldIsRequiredAndTyped, ()) {
-  json value = valid();
+  Json value = valid();
   std::vector<std::string> names;
-  for (const auto& item : value.items()) names.push_back(item.key());
+  for (const auto& item : value.items()) names.push_back(item.first);
   const std::string name = *rc::gen::elementOf(names);
   if (*rc::gen::arbitrary<bool>()) {
     value.erase(name);
@@ -125,23 +273,22 @@ RC_GTEST_PROP(Record, EveryFieldIsRequiredAndTyped, ()) {
 TEST(Record, NonFiniteNumbersAreKept) {
   Record r = record_from_json(valid(), "x");
   r.curve = {{1, 2, std::nan(""), std::numeric_limits<double>::infinity()}};
-  const Record back = record_from_json(json::parse(to_json(r).dump()), "x");
+  const Record back = record_from_json(Json::parse(to_json(r).dump()), "x");
   EXPECT_TRUE(std::isnan(*back.curve[0].loss));
   EXPECT_TRUE(std::isinf(*back.curve[0].metric));
 }
 
 TEST(Record, NamesTheFieldThatIsWrong) {
-  json value = valid();
+  Json value = valid();
   value["curve"][0]["loss"] = "low";
   EXPECT_EQ(message_of(value),
-            "runs.jsonl:7: /curve/0/loss: expected a number, found string; remove the line, or run "
-            "the case again");
+            "runs.jsonl:7: /curve/0/loss: must be a number, is string; remove the line, or run the case again");
   value = valid();
   value["peak_bytes"][0].erase("weights");
-  EXPECT_TRUE(message_of(value).starts_with("runs.jsonl:7: /peak_bytes/0/weights: the field"));
+  EXPECT_TRUE(message_of(value).starts_with("runs.jsonl:7: /peak_bytes/0/weights: is missing"));
   value = valid();
   value["ranks"] = -1;
-  EXPECT_TRUE(message_of(value).starts_with("runs.jsonl:7: /ranks: -1 is out of range"));
+  EXPECT_TRUE(message_of(value).starts_with("runs.jsonl:7: /ranks: is -1; must be at least 0"));
   value = valid();
   value["ranks"] = std::uint64_t{1} << 40;
   EXPECT_TRUE(message_of(value).starts_with("runs.jsonl:7: /ranks: "));
@@ -150,63 +297,167 @@ TEST(Record, NamesTheFieldThatIsWrong) {
   EXPECT_NE(message_of(value).find("virtual"), std::string::npos);
   value = valid();
   value["colour"] = 1;
-  EXPECT_TRUE(message_of(value).starts_with("runs.jsonl:7: /colour: unknown field"));
-  EXPECT_TRUE(message_of(json::array()).starts_with("runs.jsonl:7: /: expected an object"));
+  EXPECT_TRUE(message_of(value).starts_with("runs.jsonl:7: /colour: unknown key"));
+  EXPECT_TRUE(message_of(Json::array()).starts_with("runs.jsonl:7: /: must be an object"));
 }
 
 TEST(Record, SchemaAndReaderKnowTheSameFields) {
-  std::ifstream file(SLUICE_SOURCE_DIR "/results/record.schema.json");
-  const json schema = json::parse(file);
-  const json value = valid();
-  const auto same = [](const json& part, const json& sample, std::size_t since_version_2 = 0) {
+  Json schema = parse_json_file(SLUICE_SOURCE_DIR "/results/record.schema.json");
+  schema["properties"].erase("curve_of");  // may be left out
+  const Json value = valid();
+  const auto same = [](const Json& part, const Json& sample, std::size_t since_version_2 = 0) {
     EXPECT_EQ(part.at("additionalProperties"), false);
     EXPECT_EQ(part.at("required").size() + since_version_2, sample.size());
     EXPECT_EQ(part.at("properties").size(), sample.size());
-    for (const auto& item : sample.items()) EXPECT_TRUE(part.at("properties").contains(item.key())) << item.key();
+    for (const auto& item : sample.items()) EXPECT_TRUE(part.at("properties").contains(item.first)) << item.first;
   };
-  json point = schema["properties"]["curve"]["items"];
-  EXPECT_EQ(point["properties"].erase("extra"), 1u);  // may be left out
+  Json point = schema["properties"]["curve"]["items"];
+  ASSERT_TRUE(point["properties"].contains("extra"));
+  point["properties"].erase("extra");  // may be left out
   same(schema, value, schema["then"]["required"].size());
   same(point, value["curve"][0]);
-  same(schema["properties"]["timeline"]["items"], value["timeline"][0]);
+  Json op = schema["properties"]["timeline"]["items"];
+  ASSERT_TRUE(op["properties"].contains("version"));
+  op["properties"].erase("version");  // may be left out
+  same(op, value["timeline"][0]);
   same(schema["$defs"]["memory"], value["peak_bytes"][0]);
-  EXPECT_EQ(schema["properties"]["schema"]["enum"], (json{kRecordSchema, kFirstRecordSchema}));
+  EXPECT_EQ(schema["properties"]["schema"]["enum"], (Json{kRecordSchema, kFirstRecordSchema}));
   EXPECT_EQ(schema["if"]["properties"]["schema"]["const"], kRecordSchema);
   const auto same_choices = [&](const char* field, const std::vector<std::string>& values) {
     for (const std::string& choice : values) {
-      json changed = value;
+      Json changed = value;
       changed[field] = choice;
       EXPECT_EQ(message_of(changed), "");
     }
     EXPECT_EQ(schema["properties"][field]["enum"].size(), values.size());
   };
-  same_choices("outcome", schema["properties"]["outcome"]["enum"]);
-  same_choices("purpose", schema["properties"]["purpose"]["enum"]);
+  same_choices("outcome", schema["properties"]["outcome"]["enum"].get<std::vector<std::string>>());
+  same_choices("purpose", schema["properties"]["purpose"]["enum"].get<std::vector<std::string>>());
+}
+
+// A record with everything that a record may have.
+Record full() {
+  Record r = record_from_json(valid(), "x");
+  r.optimizer = {.momentum = 0.9, .dampening = 0.5, .nesterov = true, .momentum_ema = true};
+  r.workload_facts = {.target = 0.5, .single_device_value = 0.6};
+  r.tuning = {.grid = {0.1}, .epochs = 1, .chosen = 0.1, .results = {{.learning_rate = 0.1, .value = 0.5}}};
+  r.curve_of = CurveOf{};
+  r.theory = Theory{};
+  r.observed = {
+      .bubble_ratio = 0,
+      .span_bubble = 0,
+      .in_flight = {{}},
+      .weight_versions = {{}},
+      .staleness = {{}},
+      .sent_bytes = SentByRanks{},
+      .latency_seconds = {{}},
+      .output_digest = "",
+      .interference = RecordedInterference{.episodes = {{.to = 1, .seconds = 1}}, .op_noise = 1, .latency_jitter = 1},
+      .adaptation = RecordedAdaptation{.changes = {{}}, .answered = {{}}}};
+  r.plan = PlanDescription{.stages = {{.layers = {{0}},
+                                       .recompute = true,
+                                       .variants = {""},
+                                       .weight_gradient_device = 0,
+                                       .passed_channels = 1,
+                                       .micro_batch = 1}},
+                           .module_names = {{}}};
+  r.environment = {
+      .machine =
+          Environment::Machine{.nccl = Environment::Nccl{}, .gpus = {{}}, .cuda = Environment::Cuda{}, .load = 1},
+      .profile = Environment::Profile{.age_seconds = 1},
+      .pinning = Environment::Pinning{},
+      .validation = Environment::Validation{},
+      .command = ""};
+  return r;
+}
+
+// The schema of the object itself, where it may also be empty or null.
+const Json& described(const Json& part) {
+  if (const Json* either = part.find("anyOf"))
+    for (const Json& one : *either)
+      if (one.contains("properties") || one.contains("items")) return one;
+  return part;
+}
+
+// Every member of `value`, and of what stands in it, has its schema, and every schema a member.
+void same_members(const Json& part, const Json& value, const std::string& where) {
+  const Json& schema = described(part);
+  if (value.is_array() && !value.empty() && schema.contains("items"))
+    return same_members(schema["items"], value.front(), where + "/0");
+  if (!value.is_object() || !schema.contains("properties")) return;
+  for (const auto& [name, member] : value.items()) {
+    ASSERT_TRUE(schema["properties"].contains(name)) << where << "/" << name;
+    same_members(schema["properties"][name], member, where + "/" + name);
+  }
+  for (const auto& [name, unused] : schema["properties"].items())
+    if (where + "/" + name != "/tuning/steps") {  // instead of epochs
+      EXPECT_TRUE(value.contains(name)) << where << "/" << name;
+    }
+}
+
+TEST(Record, SchemaAndWriterKnowTheSameParts) {
+  const Json schema = parse_json_file(SLUICE_SOURCE_DIR "/results/record.schema.json");
+  const Json value = to_json(full());
+  Json every = value;  // what no single optimizer has
+  for (const OptimizerKind kind : {OptimizerKind::muon, OptimizerKind::rotated_adam})
+    every["options"]["optimizer"].update(
+        to_json(OptimizerSpec{.kind = kind, .beta1 = 0.5, .beta2 = 0.5, .epsilon = 1, .refresh_as_released = true}));
+  for (const char* part :
+       {"options", "workload_facts", "tuning", "curve_of", "theory", "observed", "plan", "environment"})
+    same_members(schema["properties"][part], every[part], std::string("/") + part);
+  EXPECT_EQ(to_json(record_from_json(value, "x")), value);
+}
+
+TEST(Record, NamesTheFieldOfAPartThatIsWrongOrUnknown) {
+  Json value = to_json(full());
+  value["plan"]["stages"][0]["tensor"] = "two";
+  EXPECT_EQ(
+      message_of(value),
+      "runs.jsonl:7: /plan/stages/0/tensor: must be an integer, is string; remove the line, or run the case again");
+  value = to_json(full());
+  value["observed"]["colour"] = 1;
+  EXPECT_TRUE(message_of(value).starts_with("runs.jsonl:7: /observed/colour: unknown key")) << message_of(value);
+  value = to_json(full());
+  value["workload_facts"]["metric_direction"] = "upp";
+  EXPECT_NE(message_of(value).find("did you mean 'up'"), std::string::npos) << message_of(value);
+}
+
+TEST(Record, CommittedRecordsAreWrittenAsTheyWereRead) {
+  int records = 0;
+  for (const auto& file : std::filesystem::directory_iterator(SLUICE_SOURCE_DIR "/results/reference")) {
+    if (file.path().extension() != ".jsonl") continue;
+    std::ifstream in(file.path());
+    for (std::string line; std::getline(in, line); ++records) {
+      const Json read = Json::parse(line);
+      ASSERT_EQ(to_json(record_from_json(read, file.path().string())).dump(), read.dump());
+    }
+  }
+  EXPECT_GT(records, 1000);
 }
 
 TEST(Record, OfTheFirstVersionIsReadAsAMeasurementThatWasNotTuned) {
-  json old = valid();
+  Json old = valid();
   old["schema"] = kFirstRecordSchema;
   for (const char* field : {"purpose", "tuning", "diverged_at"}) old.erase(field);
   const Record r = record_from_json(old, "x");
-  EXPECT_EQ(r.purpose, "measure");
-  EXPECT_TRUE(r.tuning.empty());
+  EXPECT_EQ(r.purpose, Purpose::measure);
+  EXPECT_FALSE(r.tuning.has_value());
   EXPECT_EQ(r.diverged_at, std::nullopt);
   EXPECT_EQ(to_json(r)["schema"], kRecordSchema);
   old["purpose"] = "measure";  // no such field in that version
-  EXPECT_NE(message_of(old).find("/purpose: unknown field"), std::string::npos);
+  EXPECT_NE(message_of(old).find("/purpose: unknown key"), std::string::npos);
 }
 
 TEST(Record, DivergenceAndTuningSurvive) {
   Record r = record_from_json(valid(), "x");
-  r.outcome = "diverged";
+  r.outcome = RecordOutcome::diverged;
   r.diverged_at = 99;
-  r.purpose = "tune";
-  r.tuning = {{"chosen", 0.05}};
-  const Record back = record_from_json(json::parse(to_json(r).dump()), "x");
+  r.purpose = Purpose::tune;
+  r.tuning = {.chosen = 0.05};
+  const Record back = record_from_json(Json::parse(to_json(r).dump()), "x");
   EXPECT_EQ(back.diverged_at, 99);
-  EXPECT_EQ(back.purpose, "tune");
-  EXPECT_EQ(back.tuning["chosen"], 0.05);
+  EXPECT_EQ(back.purpose, Purpose::tune);
+  EXPECT_EQ(back.tuning.value().chosen, 0.05);
 }
 
 }  // namespace

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <fstream>
-#include <nlohmann/json.hpp>
+#include <numeric>
 #include <tuple>
 #include <vector>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
 #include "results/metrics.h"
 
 namespace sluice {
@@ -17,31 +18,37 @@ void keep_fullest(std::vector<MemorySplit>& ranks) {
   ranks = {*std::ranges::max_element(ranks, {}, &MemorySplit::total)};
 }
 
+// An episode that begins after the run says nothing of it; presets draw them for days.
+void keep_episodes_of_the_run(Record& record) {
+  if (!record.observed.interference) return;
+  const double end = std::accumulate(record.step_seconds.begin(), record.step_seconds.end(), 0.0);
+  std::erase_if(record.observed.interference->episodes, [&](const auto& episode) { return episode.start > end; });
+}
+
 }  // namespace
 
 Record reference_record(Record record, const std::string& command) {
   record.timeline.clear();
-  if (record.clock == "virtual" && !record.peak_bytes.empty()) record.predicted_peak_bytes.clear();
+  record.observed.latency_seconds.reset();
+  keep_episodes_of_the_run(record);
+  if (record.clock == Clock::virtual_clock && !record.peak_bytes.empty()) record.predicted_peak_bytes.clear();
   keep_fullest(record.peak_bytes);
   keep_fullest(record.predicted_peak_bytes);
-  if (const auto stages = record.plan.find("stages"); stages != record.plan.end() && stages->is_array())
-    for (nlohmann::json& stage : *stages)
-      if (stage.is_object()) stage.erase("layers");
-  record.environment["command"] = command;
+  if (record.plan)
+    for (PlanDescription::Stage& stage : record.plan->stages) stage.layers.reset();
+  record.environment.command = command;
   return record;
 }
 
 void write_reference(const std::filesystem::path& file, std::span<const Record> records, const std::string& command) {
   std::vector<Record> kept = latest(records);
   std::ranges::stable_sort(kept, [](const Record& a, const Record& b) {
-    return std::tie(a.system, a.workload, a.cluster, a.ranks, a.batch, a.microbatches, a.options, a.seed) <
-           std::tie(b.system, b.workload, b.cluster, b.ranks, b.batch, b.microbatches, b.options, b.seed);
+    const Json options_a = options_json(a), options_b = options_json(b);
+    return std::tie(a.system, a.workload, a.cluster, a.ranks, a.batch, a.microbatches, options_a, a.seed) <
+           std::tie(b.system, b.workload, b.cluster, b.ranks, b.batch, b.microbatches, options_b, b.seed);
   });
   std::ofstream out(file, std::ios::binary | std::ios::trunc);
-  for (Record& record : kept)
-    out << to_json(reference_record(std::move(record), command))
-               .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
-        << '\n';
+  for (Record& record : kept) out << to_json(reference_record(std::move(record), command)).dump() << '\n';
   out.flush();
   if (!out) throw RunError(file.string() + ": cannot be written; is the disk full?");
 }

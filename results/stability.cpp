@@ -10,6 +10,8 @@
 #include <set>
 #include <tuple>
 
+#include "harness/base/json.h"
+#include "harness/base/visible_text.h"
 #include "results/comparison_rows.h"
 #include "results/metrics.h"
 
@@ -17,23 +19,16 @@ namespace sluice {
 
 namespace {
 
-using nlohmann::json;
-
 // Everything but rate and seed of what may stand in one grid; and of one system in it.
 using GridKey =
     std::tuple<std::string, std::string, std::string, std::string, std::int64_t, int, std::string, std::string>;
 GridKey grid_key(const Record& r) {
-  return {r.workload, r.cluster, r.clock, r.cost_source, r.batch, r.ranks, duration_text(r), optimizer_text(r, false)};
-}
-
-json options_without_optimizer(const Record& r) {
-  json options = r.options;
-  options.erase("optimizer");
-  return options;
+  return {r.workload, r.cluster, choice_name(r.clock), r.cost_source,
+          r.batch,    r.ranks,   duration_text(r),     optimizer_text(r, false)};
 }
 
 std::string grid_row_key(const Record& r) {
-  return json{r.system, options_without_optimizer(r), r.ranks, r.microbatches, r.transport, r.device, r.cluster}.dump();
+  return Json{r.system, r.options, r.ranks, r.microbatches, r.transport, r.device, r.cluster}.dump();
 }
 
 bool same_but_for_ranks_and_cluster(const Record& a, const Record& b) {
@@ -54,7 +49,7 @@ StableRateRow make_row(const std::vector<const Record*>& records, const StableRa
     if (record->diverged_at)
       row.first_divergence = std::min(row.first_divergence.value_or(*record->diverged_at), *record->diverged_at);
     if (!is_result(*record) && row.reason.empty())
-      row.reason = record->outcome + (record->reason.empty() ? "" : ": " + record->reason);
+      row.reason = choice_name(record->outcome) + (record->reason.empty() ? "" : ": " + record->reason);
   }
   const auto stable_until = [&](const auto& is_stable) -> std::optional<double> {
     std::optional<double> largest;
@@ -102,8 +97,8 @@ const char* to_text(Stability stability) {
 }
 
 Stability stability_of(const Record& record) {
-  if (record.outcome == "diverged") return Stability::diverged;
-  if (record.outcome != "ok") return Stability::unknown;
+  if (record.outcome == RecordOutcome::diverged) return Stability::diverged;
+  if (record.outcome != RecordOutcome::ok) return Stability::unknown;
   std::vector<double> losses;
   for (const CurvePoint& point : record.curve)
     if (point.loss) losses.push_back(*point.loss);
@@ -116,7 +111,8 @@ Stability stability_of(const Record& record) {
 
 std::vector<StableRates> stable_rates(std::span<const Record> records) {
   std::vector<Record> kept = latest(records);
-  std::erase_if(kept, [](const Record& record) { return record.purpose != "boundary" || !learning_rate(record); });
+  std::erase_if(kept,
+                [](const Record& record) { return record.purpose != Purpose::boundary || !learning_rate(record); });
   std::map<GridKey, std::vector<const Record*>> groups;
   for (const Record& record : kept) groups[grid_key(record)].push_back(&record);
   const auto is_reference = [](const Record* r) { return r->system == kReferenceSystem; };
@@ -135,8 +131,7 @@ std::vector<StableRates> stable_rates(std::span<const Record> records) {
     StableRates grid;
     std::tie(grid.workload, grid.cluster, grid.clock, grid.cost_source, grid.batch, grid.ranks, grid.duration,
              grid.optimizer) = key;
-    const auto title = first.workload_facts.find("title");
-    grid.title = title != first.workload_facts.end() && title->is_string() ? title->get<std::string>() : first.workload;
+    grid.title = workload_title(first);
     std::set<double> rates;
     std::set<std::uint64_t> seeds;
     std::map<std::string, std::vector<const Record*>> by_row;
@@ -179,19 +174,19 @@ std::string to_table(std::span<const StableRates> boundaries) {
   std::string text;
   for (const StableRates& b : boundaries) {
     if (!text.empty()) text += "\n";
-    text += fmt::format("Largest stable learning rate: {} on {}, {} clock, {} rank{}, global batch {}", b.title,
-                        b.cluster, b.clock, b.ranks, b.ranks == 1 ? "" : "s", b.batch);
+    text += fmt::format("Largest stable learning rate: {} on {}, {} clock, {} rank{}, global batch {}",
+                        visible(b.title), visible(b.cluster), b.clock, b.ranks, b.ranks == 1 ? "" : "s", b.batch);
     for (const std::string& more : {b.duration, b.optimizer})
-      if (!more.empty()) text += ", " + more;
+      if (!more.empty()) text += ", " + visible(more);
     text += fmt::format(", {} seed{}\n\n", b.seeds.size(), b.seeds.size() == 1 ? "" : "s");
     std::vector<std::vector<std::string>> lines = {{"system", "largest stable"}};
     for (const double rate : b.rates) lines[0].push_back(fmt::format("{:g}", rate));
     lines[0].push_back("first divergence");
     for (const StableRateRow& row : b.rows) {
-      lines.push_back({row.label, rate_text(row, b)});
+      lines.push_back({visible(row.label), rate_text(row, b)});
       for (const auto& runs : row.runs) lines.back().push_back(runs_text(runs));
       lines.back().push_back(row.first_divergence ? fmt::format("update {}", *row.first_divergence)
-                                                  : row.reason.substr(0, 60));
+                                                  : visible(row.reason.substr(0, 60)));
     }
     for (std::size_t column = 0; column < lines[0].size(); ++column) {
       std::size_t wide = 0;
@@ -214,15 +209,15 @@ std::string to_table(std::span<const StableRates> boundaries) {
   return text.empty() ? "no records with purpose \"boundary\"\n" : text;
 }
 
-json to_json(std::span<const StableRates> boundaries) {
-  const auto maybe = [](const auto& value) { return value ? json(*value) : json(nullptr); };
-  json result = json::array();
+Json to_json(std::span<const StableRates> boundaries) {
+  const auto maybe = [](const auto& value) { return value ? Json(*value) : Json(nullptr); };
+  Json result = Json::array();
   for (const StableRates& b : boundaries) {
-    json rows = json::array();
+    Json rows = Json::array();
     for (const StableRateRow& row : b.rows) {
-      json runs = json::array(), per_seed = json::array();
+      Json runs = Json::array(), per_seed = Json::array();
       for (const auto& of_rate : row.runs) {
-        json texts = json::array();
+        Json texts = Json::array();
         for (const Stability s : of_rate) texts.push_back(to_text(s));
         runs.push_back(std::move(texts));
       }

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,6 +16,8 @@
 #include "results/record.h"
 
 namespace sluice {
+
+class Json;
 
 enum class Stability { stable, no_progress, diverged, unknown };  // unknown: failed, or not run
 const char* to_text(Stability stability);
@@ -50,7 +51,7 @@ struct StableRates {
 std::vector<StableRates> stable_rates(std::span<const Record> records);
 
 std::string to_table(std::span<const StableRates> boundaries);
-nlohmann::json to_json(std::span<const StableRates> boundaries);
+Json to_json(std::span<const StableRates> boundaries);
 
 // "0.05", ">= 0.2" (the whole grid is stable), "< 0.01" (none of it is).
 std::string rate_text(const StableRateRow& row, const StableRates& of);

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "harness/base/json.h"
 #include "results/compare.h"
 
 namespace sluice {
@@ -15,21 +16,21 @@ Record run(const std::string& system, double rate, std::uint64_t seed, double la
   Record r;
   r.system = system;
   r.workload = "mlp";
-  r.workload_facts = {{"title", "A small MLP"}, {"steps", 20}};
+  r.workload_facts = {.title = "A small MLP", .steps = 20};
   r.cluster = "flat:4";
-  r.clock = "virtual";
+  r.clock = Clock::virtual_clock;
   r.ranks = ranks;
   r.batch = 128;
   r.seed = seed;
-  r.purpose = "boundary";
-  r.options = {{"optimizer", {{"kind", "sgd"}, {"learning_rate", rate}, {"momentum", 0.9}}}};
+  r.purpose = Purpose::boundary;
+  r.optimizer = {.learning_rate = rate, .momentum = 0.9};
   const bool diverges = last > 1e9;
   const int updates = diverges ? 6 : 20;
   for (int u = 1; u <= updates; ++u)
     r.curve.push_back({u, 0.1 * u, diverges ? 2.0 * u : 2 + (last - 2) * (u - 1) / 17, std::nullopt});
   if (!diverges) r.curve[18].loss = r.curve[19].loss = last;
   if (diverges) {
-    r.outcome = "diverged";
+    r.outcome = RecordOutcome::diverged;
     r.diverged_at = 7;
     r.curve.push_back({7, 0.7, std::nan(""), std::nullopt});
   }
@@ -49,9 +50,9 @@ TEST(Stability, NeedsATenthLessLossThanAtTheFirstUpdate) {
   EXPECT_EQ(stability_of(r), Stability::stable);
   r.curve[19].loss = 2.7;
   EXPECT_EQ(stability_of(r), Stability::no_progress);
-  r.outcome = "failed";
+  r.outcome = RecordOutcome::failed;
   EXPECT_EQ(stability_of(r), Stability::unknown);
-  r.outcome = "ok";
+  r.outcome = RecordOutcome::ok;
   r.curve.clear();
   EXPECT_EQ(stability_of(r), Stability::unknown);
 }
@@ -101,7 +102,7 @@ TEST(StableRates, ASeedThatWasNotRunIsNotStable) {
   StableRates b = stable_rates(records).at(0);
   EXPECT_EQ(b.rows[0].largest, 0.01);
   EXPECT_EQ(b.rows[0].runs[1][1], Stability::unknown);
-  records[0].outcome = "unsupported";
+  records[0].outcome = RecordOutcome::unsupported;
   records[0].reason = "too small";
   b = stable_rates(records).at(0);
   EXPECT_EQ(rate_text(b.rows[0], b), "unknown");
@@ -119,7 +120,7 @@ TEST(StableRates, GroupsAreNotMixedAndTheReferenceIsInEach) {
   }
   EXPECT_EQ(stable_rates(std::vector<Record>{records[0]}).size(), 1u);
   Record measured = records[1];
-  measured.purpose = "measure";
+  measured.purpose = Purpose::measure;
   EXPECT_TRUE(stable_rates(std::vector<Record>{measured}).empty());
 }
 
@@ -133,10 +134,10 @@ TEST(StableRates, TableAndJsonShowEveryRun) {
   EXPECT_NE(table.find("1/2, 1 diverged"), std::string::npos) << table;
   EXPECT_NE(table.find("2/2"), std::string::npos) << table;
   EXPECT_NE(table.find("update 7"), std::string::npos) << table;
-  const nlohmann::json json = to_json(all);
+  const Json json = to_json(all);
   EXPECT_EQ(json[0]["metric"], kStableRateMetric);
   EXPECT_EQ(json[0]["rows"][0]["largest_stable_rate"], 0.01);
-  EXPECT_EQ(json[0]["rows"][0]["runs"][1], (nlohmann::json{"stable", "diverged"}));
+  EXPECT_EQ(json[0]["rows"][0]["runs"][1], (Json{"stable", "diverged"}));
   EXPECT_EQ(to_table(std::vector<StableRates>{}), "no records with purpose \"boundary\"\n");
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <stdexcept>
 #include <vector>
 
@@ -52,6 +53,51 @@ std::optional<Interval> median_interval(std::span<const double> sample, double c
 }
 
 bool overlap(const Interval& a, const Interval& b) { return a.low <= b.high && b.low <= a.high; }
+
+// How many of the orders of n values of one sample and m of another have u pairs with the first larger, for every u:
+// f(n, m, u) = f(n - 1, m, u - m) + f(n, m - 1, u).
+static std::vector<double> orders_by_pairs(std::size_t n, std::size_t m) {
+  std::vector<std::vector<double>> count(m + 1, {1});  // of i values of the first sample, by those of the second
+  for (std::size_t i = 1; i <= n; ++i) {
+    std::vector<std::vector<double>> next(m + 1);
+    for (std::size_t j = 0; j <= m; ++j) {
+      next[j].assign(i * j + 1, 0);
+      for (std::size_t u = 0; u < next[j].size(); ++u) {
+        if (u >= j && u - j < count[j].size()) next[j][u] += count[j][u - j];
+        if (j > 0 && u < next[j - 1].size()) next[j][u] += next[j - 1][u];
+      }
+    }
+    count = std::move(next);
+  }
+  return count[m];
+}
+
+std::optional<double> mann_whitney(std::span<const double> a, std::span<const double> b) {
+  if (a.empty() || b.empty()) return std::nullopt;
+  double pairs = 0;
+  for (const double x : a)
+    for (const double y : b) pairs += x > y ? 1 : x == y ? 0.5 : 0;
+  std::map<double, double> times;
+  for (const std::span<const double> sample : {a, b})
+    for (const double x : sample) ++times[x];
+  double ties = 0;  // sum of t^3 - t
+  for (const auto& [value, t] : times) ties += t * t * t - t;
+  const double n = static_cast<double>(a.size()), m = static_cast<double>(b.size()), all = n + m;
+  if (ties == 0 && n * m <= 400) {
+    const std::vector<double> orders = orders_by_pairs(a.size(), b.size());
+    const double least = std::min(pairs, n * m - pairs);
+    double as_far = 0, total = 0;
+    for (std::size_t u = 0; u < orders.size(); ++u) {
+      total += orders[u];
+      if (static_cast<double>(u) <= least) as_far += orders[u];
+    }
+    return std::min(1.0, 2 * as_far / total);
+  }
+  const double variance = n * m / 12 * (all + 1 - ties / (all * (all - 1)));
+  if (variance <= 0) return 1;
+  const double distance = std::max(0.0, std::abs(pairs - n * m / 2) - 0.5);  // corrected for continuity
+  return std::erfc(distance / std::sqrt(2 * variance));
+}
 
 Interval hull(const Interval& a, const Interval& b) { return {std::min(a.low, b.low), std::max(a.high, b.high)}; }
 

@@ -25,6 +25,12 @@ std::optional<Interval> median_interval(std::span<const double> sample, double c
 
 bool overlap(const Interval& a, const Interval& b);
 
+// The two-sided p-value of Mann and Whitney's test that two samples are of one distribution: how often samples of one
+// would lie at least as far apart as these do, by the number of pairs in which the first is larger (ties count half).
+// Exact without ties; with ties, or more than 400 pairs, the normal approximation with its corrections. nullopt for an
+// empty sample.
+std::optional<double> mann_whitney(std::span<const double> a, std::span<const double> b);
+
 // The smallest interval that holds both.
 Interval hull(const Interval& a, const Interval& b);
 

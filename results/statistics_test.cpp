@@ -85,5 +85,43 @@ TEST(Statistics, OverlapAndHull) {
   EXPECT_EQ(hull({1, 2}, {4, 5}), (Interval{1, 5}));
 }
 
+TEST(MannWhitney, CountsTheOrdersThatLieAsFarApart) {
+  // Two times five values that fall apart: 2 of C(10, 5) = 252 orders.
+  const std::vector<double> low = {1, 2, 3, 4, 5}, high = {6, 7, 8, 9, 10};
+  EXPECT_DOUBLE_EQ(*mann_whitney(low, high), 2.0 / 252);
+  EXPECT_DOUBLE_EQ(*mann_whitney(high, low), 2.0 / 252);
+  // {1, 4} and {2, 3}: U = 2, the middle; every order is as far apart.
+  EXPECT_DOUBLE_EQ(*mann_whitney(std::vector<double>{1, 4}, std::vector<double>{2, 3}), 1);
+  // {1, 2, 4} and {3, 5, 6}: U = 1; of 20 orders, 1 with U = 0 and 1 with U = 1, on either side.
+  EXPECT_DOUBLE_EQ(*mann_whitney(std::vector<double>{1, 2, 4}, std::vector<double>{3, 5, 6}), 4.0 / 20);
+  EXPECT_FALSE(mann_whitney({}, high));
+  EXPECT_DOUBLE_EQ(*mann_whitney(std::vector<double>{1, 1}, std::vector<double>{1, 1}), 1);
+}
+
+// All orders of small samples, counted one by one.
+RC_GTEST_PROP(MannWhitney, IsTheShareOfAllOrders, ()) {
+  const auto n = *rc::gen::inRange<std::size_t>(1, 5), m = *rc::gen::inRange<std::size_t>(1, 5);
+  std::vector<double> values(n + m);
+  std::iota(values.begin(), values.end(), 1);
+  std::vector<bool> first(n + m, false);
+  std::fill(first.end() - static_cast<std::ptrdiff_t>(n), first.end(), true);
+  std::vector<double> us;
+  std::vector<std::vector<double>> ours, theirs;
+  do {
+    std::vector<double> a, b;
+    for (std::size_t i = 0; i < values.size(); ++i) (first[i] ? a : b).push_back(values[i]);
+    double u = 0;
+    for (const double x : a)
+      for (const double y : b) u += x > y;
+    us.push_back(std::min(u, static_cast<double>(n * m) - u));
+    ours.push_back(a);
+    theirs.push_back(b);
+  } while (std::next_permutation(first.begin(), first.end()));
+  const auto which = *rc::gen::inRange<std::size_t>(0, us.size());
+  const auto as_far = std::ranges::count_if(us, [&](double u) { return u <= us[which]; });
+  const double expected = static_cast<double>(as_far) / static_cast<double>(us.size());
+  RC_ASSERT(std::abs(*mann_whitney(ours[which], theirs[which]) - std::min(1.0, expected)) < 1e-9);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -17,6 +17,8 @@
 #include <utility>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
+#include "harness/base/read_text.h"
 #include "results/metrics.h"
 
 namespace sluice {
@@ -24,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string reason(int error) { return std::system_category().message(error); }
+std::string reason(int error) { return errno_text(error); }
 
 class Lock {
  public:
@@ -77,11 +79,22 @@ std::string last_line(int file, off_t size) {
   return tail;
 }
 
-bool is_json_object(std::string_view line) { return nlohmann::json::parse(line, nullptr, false).is_object(); }
+bool is_json_object(std::string_view line) { return Json::parse_if_json(line).value_or(Json()).is_object(); }
+
+// where: file and number of the line, after which the error names the column and not once more a line.
+[[noreturn]] void refuse_line(const std::string& line, const std::string& where) {
+  try {
+    Json::parse(line, where);
+  } catch (const InputError& error) {
+    const std::string text = error.what(), place = where + ":1:";
+    throw InputError("", text.starts_with(place) ? where + ":" + text.substr(place.size()) : text);
+  }
+  throw InputError(where, "is not JSON");
+}
 
 }  // namespace
 
-std::string digest(const nlohmann::json& experiment) {
+std::string digest(const Json& experiment) {
   std::uint64_t hash = 14695981039346656037u;
   for (const char c : experiment.dump()) {
     hash ^= static_cast<unsigned char>(c);
@@ -95,6 +108,8 @@ StoredRecords read_records(const fs::path& path) {
   if (fs::is_directory(path, error)) throw InputError(path.string(), "is a folder", "name the .jsonl file in it");
   if (!fs::exists(path, error))
     throw InputError(path.string(), "no such file", "write one with: sluice run ... --out FILE");
+  if (!fs::is_regular_file(path, error))
+    throw InputError(path.string(), "is not a regular file but a pipe or a device", "write its lines into a file");
   std::ifstream file(path, std::ios::binary);
   if (!file) throw InputError(path.string(), "cannot be read: " + reason(errno), "check its permissions");
   StoredRecords result;
@@ -103,14 +118,14 @@ StoredRecords read_records(const fs::path& path) {
     const bool ended = !file.eof();
     if (line.empty()) continue;
     const std::string where = fmt::format("{}:{}", path.string(), number);
-    nlohmann::json value = nlohmann::json::parse(line, nullptr, false);
-    if (value.is_discarded()) {
+    const std::optional<Json> value = Json::parse_if_json(line);
+    if (!value) {
       const bool last = !ended || file.peek() == std::ifstream::traits_type::eof();
-      if (!last) throw InputError(where, "not JSON", "remove the line, or run its case again");
+      if (!last) refuse_line(line, where);
       result.warnings.push_back(where + ": the last line is torn and was skipped");
       break;
     }
-    result.records.push_back(record_from_json(value, where));
+    result.records.push_back(record_from_json(*value, where));
   }
   return result;
 }
@@ -178,7 +193,7 @@ void Store::mend() {
 
 void Store::append(const Record& record) {
   // Text from outside (a reason, a log line) may hold stray bytes: replaced, not thrown over.
-  const std::string line = to_json(record).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  const std::string line = to_json(record).dump() + "\n";
   const Lock lock(file_, path_);
   const off_t before = regular_size(file_);
   char last = '\n';

@@ -13,7 +13,7 @@ namespace sluice {
 
 // 16 hexadecimal digits that name a case (FNV-1a, 64 bits, over its canonical dump: keys sorted, no spaces). The same
 // on every machine and in every version.
-std::string digest(const nlohmann::json& experiment);
+std::string digest(const Json& experiment);
 
 struct StoredRecords {
   std::vector<Record> records;

@@ -2,6 +2,7 @@
 #include "results/store.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <sstream>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
 
 namespace sluice {
 namespace {
@@ -23,12 +25,12 @@ class StoreTest : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  static Record record(const std::string& digest, const std::string& outcome = "ok") {
+  static Record record(const std::string& digest, RecordOutcome outcome = RecordOutcome::ok) {
     Record r;
     r.digest = digest;
     r.system = "gpipe";
     r.workload = "mlp";
-    r.clock = "wall";
+    r.clock = Clock::wall;
     r.outcome = outcome;
     return r;
   }
@@ -57,7 +59,7 @@ TEST_F(StoreTest, CreatesFoldersAndReadsBackWhatWasAppended) {
   {
     Store store(path);
     store.append(record("a"));
-    store.append(record("b", "failed"));
+    store.append(record("b", RecordOutcome::failed));
   }
   Store store(path);
   store.append(record("c"));
@@ -126,9 +128,18 @@ TEST_F(StoreTest, ALongLineIsReadFromItsBegin) {
 TEST_F(StoreTest, NamesTheLineThatIsNotARecord) {
   const fs::path path = folder_ / "runs.jsonl";
   put(path, "no json\n{}\n");
-  EXPECT_NE(message_of<InputError>([&] { read_records(path); }).find("runs.jsonl:1: not JSON"), std::string::npos);
+  EXPECT_NE(message_of<InputError>([&] { read_records(path); }).find("runs.jsonl:1:2: is not JSON"), std::string::npos);
+  put(path, "{\"a\": 1, \"a\": 2}\n{}\n");
+  EXPECT_NE(message_of<InputError>([&] { read_records(path); }).find("runs.jsonl:1: /a: stands twice"),
+            std::string::npos);
   put(path, "{}\n");
   EXPECT_NE(message_of<InputError>([&] { read_records(path); }).find("runs.jsonl:1: /schema"), std::string::npos);
+}
+
+TEST_F(StoreTest, APipeIsRefusedWithoutWaitingForAWriter) {
+  const fs::path path = folder_ / "pipe";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_NE(message_of<InputError>([&] { read_records(path); }).find("is not a regular file"), std::string::npos);
 }
 
 TEST_F(StoreTest, SaysWhatIsWrongWithAPath) {
@@ -147,7 +158,7 @@ TEST_F(StoreTest, ReportsAFullDisk) {
   if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
   Store store("/dev/full");
   const std::string message = message_of<RunError>([&] { store.append(record("a")); });
-  EXPECT_NE(message.find("could not be stored: No space left"), std::string::npos) << message;
+  EXPECT_NE(message.find("could not be stored: the disk is full"), std::string::npos) << message;
 }
 
 TEST_F(StoreTest, WritersDoNotInterleave) {
@@ -173,10 +184,10 @@ TEST_F(StoreTest, WritersDoNotInterleave) {
 }
 
 TEST(Digest, IsStableAndIgnoresTheOrderOfKeys) {
-  EXPECT_EQ(digest(nlohmann::json::parse(R"({"b":1,"a":[2]})")), digest(nlohmann::json::parse(R"({"a":[2],"b":1})")));
+  EXPECT_EQ(digest(Json::parse(R"({"b":1,"a":[2]})")), digest(Json::parse(R"({"a":[2],"b":1})")));
   EXPECT_NE(digest({{"a", 1}}), digest({{"a", 2}}));
   // FNV-1a of the two bytes "{}".
-  EXPECT_EQ(digest(nlohmann::json::object()), "08f44b07b5901a25");
+  EXPECT_EQ(digest(Json::object()), "08f44b07b5901a25");
 }
 
 }  // namespace

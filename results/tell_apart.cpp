@@ -93,13 +93,13 @@ std::vector<Verdict> verdicts(const Comparison& comparison) {
   if (comparison.target)
     add_verdict("time to " + comparison.metric, [](const Record& r) -> std::optional<double> {
       if (const auto t = time_to_accuracy(r)) return t;
-      const bool tried = r.outcome == "diverged" || (r.outcome == "ok" && final_metric(r));
+      const bool tried = r.outcome == RecordOutcome::diverged || (r.outcome == RecordOutcome::ok && final_metric(r));
       return tried ? std::optional(kInfinity) : std::nullopt;
     });
   const double worst = comparison.lower_is_better ? kInfinity : -kInfinity;
   add_verdict("final " + comparison.metric, [&](const Record& r) -> std::optional<double> {
-    if (r.outcome == "diverged") return worst;
-    return r.outcome == "ok" ? final_metric(r) : std::nullopt;
+    if (r.outcome == RecordOutcome::diverged) return worst;
+    return r.outcome == RecordOutcome::ok ? final_metric(r) : std::nullopt;
   });
   return result;
 }

@@ -84,8 +84,8 @@ Record run(const std::string& system, std::uint64_t seed, double accuracy) {
   Record r;
   r.system = system;
   r.workload = "mlp";
-  r.workload_facts = {{"metric", "accuracy"}, {"target", 0.9}};
-  r.clock = "virtual";
+  r.workload_facts = {.metric = "accuracy", .target = 0.9};
+  r.clock = Clock::virtual_clock;
   r.ranks = 4;
   r.batch = r.samples_per_step = 10;
   r.seed = seed;
@@ -103,7 +103,7 @@ TEST(TellApart, OfAComparisonCountsDivergedSeedsAsWorst) {
     records.push_back(run("shaky", seed, 0.97 + step));
     records.push_back(run("bad", seed, 0.5 + step));
   }
-  records[1].outcome = "diverged";  // shaky's first seed: its range now holds everything
+  records[1].outcome = RecordOutcome::diverged;  // shaky's first seed: its range now holds everything
   const Comparison c = compare(records).at(0);
   ASSERT_EQ(c.verdicts.size(), 2u);  // no throughput: the virtual clock is exact
   EXPECT_EQ(c.verdicts[0].metric, "time to accuracy");
@@ -121,7 +121,7 @@ TEST(TellApart, AFailedRunIsNoValue) {
     records.push_back(run("a", seed, 0.95));
     records.push_back(run("b", seed, 0.5));
   }
-  records[0].outcome = "failed";
+  records[0].outcome = RecordOutcome::failed;
   const Comparison c = compare(records).at(0);
   EXPECT_EQ(c.verdicts.at(1).too_few_seeds, (Labels{"a (4)"}));
 }

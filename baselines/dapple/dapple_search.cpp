@@ -5,6 +5,7 @@
 #include <map>
 
 #include "harness/base/error.h"
+#include "harness/base/stop.h"
 #include "harness/plan/machines.h"
 #include "harness/plan/search.h"
 
@@ -106,6 +107,7 @@ class DappleSearch {
     DappleResult result;
     for (int first = 0; first < groups_; ++first)
       for (const auto& [used, partial] : states[static_cast<std::size_t>(first)]) {
+        check_stop();
         ++result.states;
         if (deadline_.passed()) {
           result.complete = false;
@@ -214,6 +216,7 @@ class DappleSearch {
       longer.timed.emplace_back();
       longer.stages.push_back({first, first, set.devices});
       for (int last = first + 1; last < groups_; ++last) {
+        check_stop();
         if (!costs_.fits(first, last, set, 1)) break;
         longer.stages.back().last = last;
         longer.timed.back() = costs_.compute(first, last, set);

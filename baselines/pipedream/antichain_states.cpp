@@ -6,6 +6,8 @@
 #include <numeric>
 #include <set>
 
+#include "harness/base/stop.h"
+
 namespace sluice {
 
 namespace {
@@ -58,6 +60,7 @@ class Walk {
 
   // Adds predecessors that still feed something beyond the antichain: their outputs are alive too.
   Nodes augment(const Nodes& antichain) const {
+    check_stop();
     std::set<int> extra;
     for (const int a : antichain)
       for (std::size_t p = 0; p < n_; ++p) {
@@ -72,6 +75,7 @@ class Walk {
 
   // The antichains one node further on.
   std::vector<Nodes> steps(const Nodes& antichain) const {
+    check_stop();
     std::vector<Nodes> result;
     const Nodes augmented = augment(antichain);
     for (const int from : augmented)

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "harness/base/error.h"
+#include "harness/base/stop.h"
 #include "harness/plan/search.h"
 
 namespace sluice {
@@ -63,6 +64,7 @@ class Level {
     for (std::size_t i = 0; i <= n_; ++i)
       for (std::size_t j = i; j < n_; ++j)
         for (std::size_t m = 1; m <= most_replicas; ++m) {
+          check_stop();
           if (!fits(machines_ - m, m, kept.at(i, j) + parameters.at(i, j))) continue;
           const double seconds = stage_seconds(compute.at(i, j), parameters.at(i, j), m, /*whole=*/true);
           if (seconds < kNever) cell(i, j, m) = {seconds, static_cast<int>(m), -1, 0};
@@ -73,6 +75,7 @@ class Level {
       for (std::size_t m = 2; m <= machines_; ++m) {
         if (deadline.passed()) return visited;
         for (std::size_t j = i + 1; j < n_; ++j) {
+          check_stop();
           cell(i, j, m) = best_split(i, j, m, compute, parameters, kept);
           ++visited;
         }

@@ -17,6 +17,10 @@
 // recompute=yes: a stage keeps its inputs and runs the forward again before the backward, on the
 // batch's own version; auto: where the planner finds that memory asks for it.
 //
+// error_feedback (Zmushko et al., 2026, arXiv 2606.30634, its update-level form): where u is what the optimizer
+// subtracts at an update and v what it subtracted the update before, the weights change by -(2 u - v), which makes up
+// for the gradient that is one update old. double_first has v = 0 at the first update, plain_first v = u.
+//
 // planner=paper (section 3.3, baselines/pipedream_2bw/two_bw_plan.h): `width` replicas of a pipeline `depth`
 // deep, whichever gives the most samples per second in memory; a stage's replicas take the
 // micro-batches in turn and add their gradients up, so m is the share of each. planner=balanced: as
@@ -78,10 +82,16 @@ static Schedule two_buffered_schedule(const ScheduleProblem& problem, const Opti
 
 static WeightRule two_buffered_weights(const ScheduleProblem& problem, const Options& options) {
   const bool recompute = options.text("recompute") == "auto" ? !problem.recompute.empty() : options.flag("recompute");
+  using Feedback = WeightRule::ErrorFeedback;
+  const std::string& feedback = options.text("error_feedback");
   return {.update = WeightRule::Update::every_backward,
           .forward = WeightRule::Forward::previous,
           .accumulate = share_of_a_replica(problem),
-          .recompute = recompute ? WeightRule::Recompute::forward_weights : WeightRule::Recompute::none};
+          .recompute = recompute ? WeightRule::Recompute::forward_weights : WeightRule::Recompute::none,
+          .error_feedback = feedback == "double_first"  ? Feedback::double_first
+                            : feedback == "plain_first" ? Feedback::plain_first
+                                                        : Feedback::none,
+          .decay_in_feedback = options.text("feedback_decay") == "inside"};
 }
 
 static Theory two_buffered_theory(const ScheduleProblem& problem, const Options&) {
@@ -122,7 +132,18 @@ const System pipedream_2bw = {
                  "planner=paper: what must fit, by the paper's estimate (two weight versions and "
                  "activations) or accounted (gradients and the optimizer's state too)",
                  {"paper", "accounted"}},
-                {"search_seconds", "60", "ends the search with the best plan so far"}},
+                {"search_seconds", "60", "ends the search with the best plan so far"},
+                {.name = "error_feedback",
+                 .default_value = "no",
+                 .help = "correct each update by what the one before lacked; how the first update, which is not late, "
+                         "counts",
+                 .choices = {"no", "double_first", "plain_first"},
+                 .in_digest_unless_default = true},
+                {.name = "feedback_decay",
+                 .default_value = "inside",
+                 .help = "error_feedback: decoupled weight decay is corrected too (inside), or applied once (outside)",
+                 .choices = {"inside", "outside"},
+                 .in_digest_unless_default = true}},
     .plan = two_buffered_plan,
     .schedule = two_buffered_schedule,
     .weights = two_buffered_weights,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "harness/base/error.h"
+#include "harness/base/stop.h"
 #include "harness/plan/chain_partition.h"
 #include "harness/plan/layer_groups.h"
 #include "harness/plan/machines.h"
@@ -97,6 +98,7 @@ class TwoBwSearch {
   }
 
   void try_depth(const SizedModel& model, int depth, std::int64_t b) {
+    check_stop();
     const int width = options_.devices / depth;
     if (options_.batch % (b * width) != 0) return;
     const auto m = static_cast<int>(options_.batch / (b * width));

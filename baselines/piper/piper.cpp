@@ -66,7 +66,7 @@ const System piper = {
     .title = "Piper",
     .citation =
         "Tarnawski, Narayanan, Phanishayee, Piper: Multidimensional Planner for DNN "
-        "Parallelization, NeurIPS 2021",
+        "Parallelization, NeurIPS 2021 (a system of 2026 with the same name is another one)",
     .synchronous = true,
     .options = {{"knapsack",
                  "greedy",

@@ -8,6 +8,7 @@
 #include "baselines/piper/piper_model.h"
 #include "baselines/piper/piper_stage_costs.h"
 #include "harness/base/error.h"
+#include "harness/base/stop.h"
 #include "harness/plan/down_sets.h"
 
 namespace sluice {
@@ -17,6 +18,8 @@ namespace {
 constexpr double kAnyTime = std::numeric_limits<double>::max();  // but not never
 // The authors' program takes times that differ by less for equal, in the units of its input.
 constexpr double kEqual = 1e-9;
+// So many down-sets are searched in a moment; of more, even the first plan takes long.
+constexpr std::size_t kFewSets = 3'000;
 
 using Degrees = PiperStageCosts::Degrees;
 
@@ -46,15 +49,16 @@ class PiperSearch {
         costs_(model, sets, options, most_sum_),
         front_(sets.count()) {}
 
-  PiperResult run() {
+  // `known`: the seconds of a plan that there is already; kNever if there is none.
+  PiperResult run(double known) {
     PiperResult result;
     result.down_sets = static_cast<std::int64_t>(sets_.count());
-    if (const auto best = least(sets_.full, options_.devices, most_sum_, kNever, true)) {
+    has_plan_ = known < kNever;
+    if (const auto best = least(sets_.full, options_.devices, most_sum_, known, true)) {
       result.stages = best->stages;
       result.seconds = best->seconds;
       // Stages that do not decide get their own best too, as the authors' program gives them.
-      constexpr std::size_t most_sets = 3'000;  // down-sets for which that is cheap
-      if (sets_.count() <= most_sets && !out_of_time_)
+      if (sets_.count() <= kFewSets && !out_of_time_)
         if (auto polished = polish(*best)) result.stages = *polished;
     }
     result.states = costs_.evaluated();
@@ -84,6 +88,7 @@ class PiperSearch {
       auto& front = front_[static_cast<std::size_t>(set)];
       double most = one_tensor_ ? std::min(devices, degree_sum) : devices;
       for (std::size_t j = 0; j < i; ++j) {
+        check_stop();
         const double needs = (work[i] - work[j]) * per_second;  // devices of the stage, at least
         if (fewest[j] + needs > most) continue;
         const int rest = within[j];
@@ -115,19 +120,21 @@ class PiperSearch {
     const auto& rest_front = front_[static_cast<std::size_t>(rest)];
     for (std::size_t t = 0; t < modes_; ++t) {
       if (!costs_.can_run(set, rest, t)) continue;
-      bool cuts_known = false;
+      const auto fast_enough = [&](std::size_t n) {
+        return PiperStageCosts::uncut_seconds(costs_.degrees()[n], set, rest) * (1 - 1e-12) <= limit;
+      };
+      std::size_t first = costs_.first_of(t);
+      while (first < costs_.last_of(t) && !fast_enough(first)) ++first;
       for (std::size_t p = 0; p < rest_front.size(); ++p) {
         // The smallest degree that is fast enough dominates all larger ones.
-        for (std::size_t n = costs_.first_of(t); n < costs_.last_of(t); ++n) {
+        for (std::size_t n = first; n < costs_.last_of(t); ++n) {
           const Degrees& d = costs_.degrees()[n];
           const Point point{rest_front[p].devices + d.devices, rest_front[p].degree_sum + d.data, rest,
                             static_cast<int>(p), static_cast<int>(n)};
           if (point.devices > devices || point.degree_sum > degree_sum ||
               dominated(front, point.devices, point.degree_sum))
             break;
-          if (PiperStageCosts::uncut_seconds(d, set, rest) * (1 - 1e-12) > limit) continue;
-          if (!cuts_known) costs_.find_cuts(set, rest, t);
-          cuts_known = true;
+          if (!fast_enough(n)) continue;
           const int y = (point.degree_sum + d.data - 1) / d.data;
           if (costs_.seconds(set, rest, n, y, limit) > limit) continue;
           std::erase_if(front,
@@ -154,6 +161,7 @@ class PiperSearch {
     const double floor = costs_.least_work(target) / devices;
     std::optional<Found> best;
     const auto attempt = [&](double limit) {
+      check_stop();
       // The first attempt is made whatever the time: there must be a plan to fall back on.
       out_of_time_ = out_of_time_ || (has_plan_ && deadline_.passed());
       if (out_of_time_ || !feasible(within, devices, degree_sum, limit)) return false;
@@ -230,7 +238,6 @@ class PiperSearch {
     for (const int rest : sets_within(sets_, set))
       for (std::size_t t = 0; t < modes_; ++t) {
         if (!costs_.can_run(set, rest, t)) continue;
-        costs_.find_cuts(set, rest, t);
         for (std::size_t n = costs_.first_of(t); n < costs_.last_of(t); ++n) {
           const Degrees& d = costs_.degrees()[n];
           if (d.devices > devices || d.data > sum) break;
@@ -253,8 +260,8 @@ class PiperSearch {
   bool has_plan_ = false, out_of_time_ = false;
 };
 
-PiperResult search(const PiperModel& model, const DownSets& sets, const PiperOptions& options) {
-  return PiperSearch(model, sets, options).run();
+PiperResult search(const PiperModel& model, const DownSets& sets, const PiperOptions& options, double known = kNever) {
+  return PiperSearch(model, sets, options).run(known);
 }
 
 }  // namespace
@@ -263,29 +270,24 @@ PiperResult piper_search(const CostGraph& costs, const PiperOptions& options) {
   if (options.devices < 1 || options.microbatches < 1)
     throw InputError("piper", "no devices or no micro-batches", "give at least one of each");
   if (!(options.bandwidth > 0)) throw InputError("piper", "the bandwidth is not positive");
-  // Of many down-sets, the first plan may be all that the time allows: everything on few devices. A fifth of the time
-  // is kept for the groups as a chain in their order, which takes little of it.
-  PiperOptions most = options, rest = options;
-  most.limits.seconds *= 0.8;
-  rest.limits.seconds *= 0.2;
   const PiperModel model = piper_model(costs, options);
   const DownSets chain_sets = chain_of(model.graph.groups.size());
   const DownSets sets = down_sets(model.graph.successors, options.limits.sets);
-  if (!sets.complete) {
-    PiperResult result = search(model, chain_sets, most);
-    result.complete = false;
-    return result;
-  }
-  PiperResult result = search(model, sets, most);
-  if (result.complete) return result;
-  PiperResult chain = search(model, chain_sets, rest);
-  chain.down_sets = result.down_sets;
-  chain.states += result.states;
+  if (sets.complete && sets.count() <= kFewSets) return search(model, sets, options);
+  // Of many down-sets, the groups as a chain in their order first: a plan to fall back on, which takes little of the
+  // time, and a bound for the others.
+  PiperOptions part = options;
+  part.limits.seconds *= sets.complete ? 0.2 : 1;
+  PiperResult chain = search(model, chain_sets, part);
   chain.complete = false;
-  const bool better = result.stages.empty() || chain.seconds < result.seconds;
-  if (!chain.stages.empty() && better) return chain;
-  result.states = chain.states;
-  return result;
+  if (!sets.complete) return chain;
+  part.limits.seconds = options.limits.seconds - part.limits.seconds;
+  PiperResult result = search(model, sets, part, chain.stages.empty() ? kNever : chain.seconds * (1 + kEqual));
+  result.states += chain.states;
+  if (!result.stages.empty() || chain.stages.empty()) return result;
+  chain.down_sets = result.down_sets;
+  chain.states = result.states;
+  return chain;
 }
 
 }  // namespace sluice

@@ -1,10 +1,19 @@
 #include "baselines/piper/piper_stage_costs.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "harness/plan/search.h"
 
 namespace sluice {
+
+namespace {
+
+constexpr std::size_t kMostStageSums = 2'000'000;  // 64 MB
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+}  // namespace
 
 PiperStageCosts::PiperStageCosts(const PiperModel& model, const DownSets& sets, const PiperOptions& options,
                                  int most_sum)
@@ -40,6 +49,9 @@ void PiperStageCosts::sum_up() {
   least_work_.assign(sets_.count(), 0);
   least_memory_.assign(modes, std::vector<std::vector<double>>(most_sum_ + 1));
   for (Degrees& d : degrees_) d.sums.resize(sets_.count());
+  const std::size_t pairs = sets_.count() * sets_.count();
+  if (sets_.count() < kMostStageSums / sets_.count() + 1 && pairs * degrees_.size() <= kMostStageSums)
+    stage_sums_.assign(pairs * degrees_.size(), {.seconds = kUnknown});
   std::vector<double> least_work(n, kNever);  // per group, device-seconds
   for (std::size_t g = 0; g < n; ++g)
     for (std::size_t t = 0; t < modes; ++t)
@@ -67,6 +79,10 @@ void PiperStageCosts::sum_up() {
 }
 
 void PiperStageCosts::find_cuts(int set, int rest, std::size_t mode) {
+  if (cut_set_ == set && cut_rest_ == rest && cut_mode_ == mode) return;
+  cut_set_ = set;
+  cut_rest_ = rest;
+  cut_mode_ = mode;
   for (CutGroup& cut : cuts_) spare_.push_back(std::move(cut.bytes));
   cuts_.clear();
   std::vector<int> incoming;
@@ -103,12 +119,11 @@ void PiperStageCosts::add_cut(int group, int edge, std::size_t mode, bool incomi
                             (incoming ? choices[l].in_sync : choices[l].out_sync)[place]);
 }
 
-double PiperStageCosts::seconds(int set, int rest, std::size_t number, int y, double limit) {
-  const Degrees& d = degrees_[number];
+// The stage's sums; its cuts have been found.
+PiperStageCosts::Degrees::Sum PiperStageCosts::sum_of(int set, int rest, const Degrees& d) const {
   const Degrees::Sum& all = d.sums[static_cast<std::size_t>(set)];
   const Degrees::Sum& less = d.sums[static_cast<std::size_t>(rest)];
-  double seconds = all.seconds - less.seconds, in_flight = all.in_flight - less.in_flight;
-  double always = all.always - less.always;
+  Degrees::Sum sum{all.seconds - less.seconds, all.in_flight - less.in_flight, all.always - less.always, received_};
   for (const CutGroup& cut : cuts_) {
     const auto g = static_cast<std::size_t>(cut.group);
     const auto fastest = static_cast<std::size_t>(d.fastest[g]);
@@ -118,14 +133,33 @@ double PiperStageCosts::seconds(int set, int rest, std::size_t number, int y, do
       const double s = d.seconds[g][l] + cut.bytes[l] / d.data / options_.bandwidth;
       if (s < best_seconds) best_seconds = s, best = l;
     }
-    seconds += best_seconds - d.seconds[g][fastest];
+    sum.seconds += best_seconds - d.seconds[g][fastest];
     const auto& choices = model_.choices[d.mode][g];
-    in_flight += choices[best].in_flight - choices[fastest].in_flight;
-    always += choices[best].always - choices[fastest].always;
+    sum.in_flight += choices[best].in_flight - choices[fastest].in_flight;
+    sum.always += choices[best].always - choices[fastest].always;
   }
+  return sum;
+}
+
+PiperStageCosts::Degrees::Sum PiperStageCosts::stage_sum(int set, int rest, std::size_t number) {
+  const Degrees& d = degrees_[number];
+  if (stage_sums_.empty()) {
+    find_cuts(set, rest, d.mode);
+    return sum_of(set, rest, d);
+  }
+  const std::size_t pair = static_cast<std::size_t>(set) * sets_.count() + static_cast<std::size_t>(rest);
+  Degrees::Sum& known = stage_sums_[pair * degrees_.size() + number];
+  if (!std::isnan(known.seconds)) return known;
+  find_cuts(set, rest, d.mode);
+  return known = sum_of(set, rest, d);
+}
+
+double PiperStageCosts::seconds(int set, int rest, std::size_t number, int y, double limit) {
+  const Degrees& d = degrees_[number];
+  const Degrees::Sum sum = stage_sum(set, rest, number);
   ++evaluated_;
-  const double memory = options_.memory - received_ * y;
-  if (in_flight * y + always <= memory || seconds > limit) return seconds;
+  const double memory = options_.memory - sum.received * y;
+  if (sum.in_flight * y + sum.always <= memory || sum.seconds > limit) return sum.seconds;
   const std::vector<double>& least = least_memory(d.mode, y);
   if (least[static_cast<std::size_t>(set)] - least[static_cast<std::size_t>(rest)] > memory * (1 + 1e-12))
     return kNever;
@@ -166,6 +200,7 @@ std::vector<int> PiperStageCosts::groups_between(int set, int rest) const {
 
 std::optional<KnapsackResult> PiperStageCosts::choose(int set, int rest, std::size_t number, int y) {
   const Degrees& d = degrees_[number];
+  find_cuts(set, rest, d.mode);
   std::vector<std::vector<KnapsackChoice>> items;
   for (const int group : groups_between(set, rest)) {
     const auto g = static_cast<std::size_t>(group);
@@ -187,7 +222,6 @@ std::optional<KnapsackResult> PiperStageCosts::choose(int set, int rest, std::si
 PiperStage PiperStageCosts::stage(int set, int rest, std::size_t number, int degree_sum, bool with_layers) {
   const Degrees& d = degrees_[number];
   const int y = (degree_sum + d.data - 1) / d.data;
-  find_cuts(set, rest, d.mode);
   PiperStage stage{.data = d.data,
                    .tensor = model_.modes[d.mode].tensor,
                    .recompute = model_.modes[d.mode].recompute,

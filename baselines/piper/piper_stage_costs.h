@@ -32,6 +32,7 @@ class PiperStageCosts {
     std::vector<std::vector<double>> seconds;  // [group][choice], all-reduce shared out, no cut edge
     struct Sum {
       double seconds = 0, in_flight = 0, always = 0;
+      double received = 0;  // of a stage that recomputes: bytes that it keeps of every micro-batch
     };
     std::vector<Sum> sums;  // per down-set
   };
@@ -55,10 +56,8 @@ class PiperStageCosts {
     return d.sums[static_cast<std::size_t>(set)].seconds - d.sums[static_cast<std::size_t>(rest)].seconds;
   }
 
-  // To be called before seconds() for a stage, `set` without `rest`, in this mode.
-  void find_cuts(int set, int rest, std::size_t mode);
-  // TPS of the stage with degrees number `number` and y micro-batches in flight; more than `limit` if it cannot be
-  // within it, infinity if it does not fit.
+  // TPS of the stage, `set` without `rest`, with degrees number `number` and y micro-batches in flight; more than
+  // `limit` if it cannot be within it, infinity if it does not fit.
   double seconds(int set, int rest, std::size_t number, int y, double limit);
   // The stage, its degree sum being s; without layers and variants unless asked for.
   PiperStage stage(int set, int rest, std::size_t number, int degree_sum, bool with_layers);
@@ -75,6 +74,9 @@ class PiperStageCosts {
 
   void make_degrees(int most_sum);
   void sum_up();
+  void find_cuts(int set, int rest, std::size_t mode);
+  Degrees::Sum sum_of(int set, int rest, const Degrees& d) const;
+  Degrees::Sum stage_sum(int set, int rest, std::size_t number);
   void add_cut(int group, int edge, std::size_t mode, bool incoming);
   const std::vector<double>& least_memory(std::size_t mode, int y);
   std::vector<int> groups_between(int set, int rest) const;
@@ -89,8 +91,14 @@ class PiperStageCosts {
   std::vector<std::vector<int>> missing_;                       // [mode][set]: groups without a choice
   std::vector<double> least_work_;                              // per set
   std::vector<std::vector<std::vector<double>>> least_memory_;  // [mode][y][set], once asked for
-  std::vector<CutGroup> cuts_;                                  // of the stage asked about
-  double received_ = 0;                               // bytes that it keeps of every micro-batch, where it recomputes
+  // What stages sum up to with every group in its fastest choice beside its cut edges, [set][rest][number]; once asked
+  // for, their seconds are not a number before. Empty where the table would be too large.
+  std::vector<Degrees::Sum> stage_sums_;
+  // The stage whose cuts are in cuts_; and bytes that it keeps of every micro-batch, where it recomputes.
+  int cut_set_ = -1, cut_rest_ = -1;
+  std::size_t cut_mode_ = 0;
+  std::vector<CutGroup> cuts_;
+  double received_ = 0;
   std::vector<std::vector<double>> spare_;            // of former cuts, for their memory
   std::unordered_map<std::uint64_t, double> solved_;  // stages that do not fit at their fastest
   std::uint64_t most_sum_ = 1;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "harness/base/error.h"
+#include "harness/base/stop.h"
 
 namespace sluice {
 
@@ -64,6 +65,7 @@ std::vector<int> block_partition(std::span<const double> values, int blocks) {
   while (true) {
     const auto [most_sum, p] = largest(parts);
     while (true) {
+      check_stop();
       const auto [least_sum, q] = smallest(parts);
       if (most_sum <= least_sum + 1) {
         std::vector<int> sizes;

@@ -8,17 +8,39 @@
 //   rank 1     F0 F1 F2 F3       .  B3 B2 B1 B0
 //   rank 2        F0 F1 F2 F3 B3 B2 B1 B0
 //
-// Its checkpointing (recompute all micro-batches but the last) is not modelled.
+// checkpoint=except_last, its default, recomputes all micro-batches but the last of an update, always recomputes all of
+// them and never none. A recomputation does not wait for the gradient (its early recomputation).
 #include <algorithm>
 #include <cmath>
 
 #include "baselines/torchgpipe/block_partition.h"
 #include "harness/base/error.h"
+#include "harness/pipeline/choice_option.h"
+#include "harness/pipeline/orders.h"
 #include "harness/plan/chain_partition.h"
 #include "harness/plan/layer_groups.h"
+#include "harness/plan/recompute_option.h"
 #include "harness/plan/search.h"
 
 namespace sluice {
+
+namespace {
+enum class Checkpoint { except_last, always, never };
+}  // namespace
+
+static const ChoiceOption<Checkpoint> checkpoint_option("checkpoint",
+                                                        "which micro-batches are recomputed before their backward: "
+                                                        "all but the last, all or none",
+                                                        {{"except_last", Checkpoint::except_last},
+                                                         {"always", Checkpoint::always},
+                                                         {"never", Checkpoint::never}});
+
+static WeightRule torchgpipe_weights(const ScheduleProblem&, const Options& options) {
+  const Checkpoint checkpoint = checkpoint_option(options);
+  using Recompute = WeightRule::Recompute;
+  return {.recompute = checkpoint == Checkpoint::never ? Recompute::none : Recompute::forward_weights,
+          .keep_last = checkpoint == Checkpoint::except_last};
+}
 
 static std::vector<int> balance_of(const LayerGroupGraph& graph, int stages, const std::string& by) {
   std::vector<double> values;
@@ -58,24 +80,15 @@ static Plan torchgpipe_plan(const Problem& problem, const Options& options) {
   return plan;
 }
 
-static Schedule torchgpipe_schedule(const ScheduleProblem& problem, const Options&) {
-  Schedule schedule{.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(problem.ranks)),
-                    .microbatches = problem.microbatches};
-  for (std::size_t s = 0; s < problem.graph.size(); ++s) {
-    auto& ops = schedule.ranks[problem.placement.stages[s].front().index()];
-    for (int i = 0; i < problem.microbatches; ++i) ops.push_back(forward_op(static_cast<int>(s), i));
-    for (int i = problem.microbatches; i-- > 0;) ops.push_back(backward_op(static_cast<int>(s), i));
-  }
-  return schedule;
-}
-
-static Theory torchgpipe_theory(const ScheduleProblem& problem, const Options&) {
-  const auto p = static_cast<std::size_t>(problem.ranks);
-  const double m = problem.microbatches;
-  return {.bubble_ratio = (problem.ranks - 1) / (m + problem.ranks - 1),
-          .in_flight = std::vector<int>(p, problem.microbatches),
-          .weight_versions = std::vector<int>(p, 1),
-          .staleness = std::vector<int>(p, 0)};
+static Theory torchgpipe_theory(const ScheduleProblem& problem, const Options& options) {
+  Theory theory = flush_theory(problem.ranks);
+  theory.in_flight.assign(static_cast<std::size_t>(problem.ranks), problem.microbatches);
+  // Of all but the last recomputed: none by a formula.
+  if (checkpoint_option(options) == Checkpoint::never)
+    theory.bubble_ratio = fill_drain_bubble(problem.ranks, problem.microbatches);
+  if (checkpoint_option(options) == Checkpoint::always)
+    theory.bubble_ratio = fill_drain_bubble(problem.ranks, problem.microbatches, Recomputation::all);
+  return theory;
 }
 
 extern const System torchgpipe;
@@ -90,10 +103,12 @@ const System torchgpipe = {
     .options = {{"balance",
                  "time",
                  "what the cut balances: time, size (bytes), or exact (times, min-max)",
-                 {"time", "size", "exact"}}},
+                 {"time", "size", "exact"}},
+                checkpoint_option.spec()},
     .plan = torchgpipe_plan,
-    .schedule = torchgpipe_schedule,
-    .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },
+    .schedule = [](const ScheduleProblem& problem,
+                   const Options&) { return orders::fill_drain(problem, BackwardOrder::lifo); },
+    .weights = torchgpipe_weights,
     .theory = torchgpipe_theory,
 };
 

@@ -24,14 +24,12 @@ class Search {
     bool greedy;
   };
 
-  Search(const ScheduleProblem& problem, int memory)
-      : p_(problem.ranks),
-        m_(problem.microbatches),
-        memory_(memory),
-        latency_(problem.latency.value),
-        stages_(problem.ranks) {
-    if (problem.costs.empty()) return;
+  Search(const ScheduleProblem& problem, double memory)
+      : p_(problem.ranks), m_(problem.microbatches), memory_(memory), stages_(problem.ranks) {
     for (int s = 0; s < p_; ++s) {
+      stages_[s].message = message_seconds(problem, s);
+      if (!problem.weight_stash_share.empty()) stages_[s].weight_share = problem.weight_stash_share[s];
+      if (problem.costs.empty()) continue;
       const StageCost& cost = problem.costs[s];
       stages_[s].seconds[F] = cost.forward.value;
       stages_[s].seconds[I] = cost.input_gradient.value;
@@ -42,19 +40,13 @@ class Search {
   // Returns the span of the slowest stage.
   double run(const Choices& choices) {
     choices_ = choices;
-    max_bubble_ = 0;
-    for (Stage& stage : stages_) {
-      stage.order.clear();
-      stage.order.reserve(3 * static_cast<std::size_t>(m_));
-      for (auto& ends : stage.ends) ends.clear();
-      stage.clock = stage.bubble = 0;
-    }
+    clear();
     warm_up();
     for (int i = 1; i < m_; ++i)
       for (int s = p_ - 1; s >= 0; --s) {
         if (wants_forward(s)) {
-          while (held(s) >= memory_ && waiting(s) > 0) put(s, W);
-          if (held(s) < memory_) {
+          while (!has_room(s) && waiting(s) > 0) put(s, W);
+          if (has_room(s)) {
             fill_gap(s, arrival(s, F));
             put(s, F);
           }
@@ -62,13 +54,26 @@ class Search {
         fill_gap(s, arrival(s, I));
         put(s, I);
       }
-    double slowest = 0;
-    for (int s = 0; s < p_; ++s) {
+    for (int s = 0; s < p_; ++s)
       while (waiting(s) > 0) put(s, W);
-      const Stage& stage = stages_[s];
-      slowest = std::max(slowest, stage.clock - (stage.ends[F].front() - stage.seconds[F]));
+    return slowest_span();
+  }
+
+  // The span of the slowest stage under the given orders, or infinite where one of them holds more than the memory.
+  double span_of(const std::vector<std::vector<Op>>& orders) {
+    clear();
+    std::vector<std::size_t> next(orders.size(), 0);
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (int s = 0; s < p_; ++s)
+        for (; next[s] < orders[s].size(); ++next[s], moved = true) {
+          const Kind kind = kind_of(orders[s][next[s]].kind);
+          if (!has_arrived(s, kind)) break;
+          if (kind == F && !has_room(s)) return std::numeric_limits<double>::infinity();
+          put(s, kind);
+        }
     }
-    return slowest;
+    return slowest_span();
   }
 
   const std::vector<Op>& order_of(int stage) const { return stages_[stage].order; }
@@ -77,20 +82,52 @@ class Search {
   enum Kind { F, I, W };
   struct Stage {
     double seconds[3] = {1, 1, 1};
+    double message = 0;       // seconds of a message between it and the stage after it
+    double weight_share = 1;  // of what a micro-batch holds: what W keeps of it after I
     double clock = 0, bubble = 0;
     std::vector<double> ends[3];  // when F, I, W number i ended
     std::vector<Op> order;
   };
 
   int count(int s, Kind kind) const { return count_of(stages_[s].ends[kind]); }
-  int held(int s) const { return count(s, F) - count(s, W); }
+  // Whether one more micro-batch fits.
+  bool has_room(int s) const {
+    const int whole = count(s, F) - count(s, I);
+    return whole + waiting(s) * stages_[s].weight_share + 1 <= memory_ + 1e-9;
+  }
   int waiting(int s) const { return count(s, I) - count(s, W); }
+
+  static Kind kind_of(OpKind kind) { return kind == OpKind::forward ? F : kind == OpKind::input_gradient ? I : W; }
+
+  void clear() {
+    max_bubble_ = 0;
+    for (Stage& stage : stages_) {
+      stage.order.clear();
+      stage.order.reserve(3 * static_cast<std::size_t>(m_));
+      for (auto& ends : stage.ends) ends.clear();
+      stage.clock = stage.bubble = 0;
+    }
+  }
+
+  double slowest_span() const {
+    double slowest = 0;
+    for (const Stage& stage : stages_)
+      slowest = std::max(slowest, stage.clock - (stage.ends[F].front() - stage.seconds[F]));
+    return slowest;
+  }
+
+  // Whether the neighbour has run what the stage's next F or I reads.
+  bool has_arrived(int s, Kind kind) const {
+    if (kind == W) return true;
+    const int neighbour = kind == F ? s - 1 : s + 1;
+    return neighbour < 0 || neighbour == p_ || count(neighbour, kind) > count(s, kind);
+  }
 
   // When the stage's next F or I has its input from the neighbour, which has already run.
   double arrival(int s, Kind kind) const {
     const int neighbour = kind == F ? s - 1 : s + 1;
     if (neighbour < 0 || neighbour == p_) return 0;
-    return stages_[neighbour].ends[kind][count(s, kind)] + latency_;
+    return stages_[neighbour].ends[kind][count(s, kind)] + stages_[kind == F ? neighbour : s].message;
   }
 
   void put(int s, Kind kind) {
@@ -109,7 +146,7 @@ class Search {
     for (int s = p_ - 1; s >= 0; --s) {
       const double first = arrival(s, I);
       // Every stage before needs one more, within the same cap.
-      const int most = std::min(m_, memory_ - s);
+      const int most = std::min(m_, static_cast<int>(memory_) - s);
       const int least = s + 1 < p_ ? std::min(m_, count(s + 1, F) + 1) : 1;
       while (count(s, F) < most) {
         const Stage& stage = stages_[s];
@@ -148,8 +185,8 @@ class Search {
     if (waiting(s) > 0 && gap > 0 && (choices_.greedy || stages_[s].bubble + gap > max_bubble_)) put(s, W);
   }
 
-  int p_, m_, memory_;
-  double latency_;
+  int p_, m_;
+  double memory_;  // in micro-batches
   std::vector<Stage> stages_;
   Choices choices_{};
   double max_bubble_ = 0;
@@ -157,7 +194,8 @@ class Search {
 
 }  // namespace
 
-Schedule automatic_zero_bubble_schedule(const ScheduleProblem& problem, int memory) {
+Schedule automatic_zero_bubble_schedule(const ScheduleProblem& problem, double memory,
+                                        std::span<const Schedule> alternatives) {
   Search search(problem, memory);
   Search::Choices best{};
   double shortest = std::numeric_limits<double>::infinity();
@@ -170,6 +208,16 @@ Schedule automatic_zero_bubble_schedule(const ScheduleProblem& problem, int memo
         shortest = span;
         best = choices;
       }
+  const Schedule* better = nullptr;
+  for (const Schedule& alternative : alternatives) {
+    std::vector<std::vector<Op>> orders;
+    for (int s = 0; s < problem.ranks; ++s) orders.push_back(alternative.ops(problem.rank_of(s)));
+    const double span = search.span_of(orders);
+    if (span >= shortest) continue;
+    shortest = span;
+    better = &alternative;
+  }
+  if (better) return *better;
   search.run(best);
   Schedule schedule = empty_schedule(problem);
   for (int s = 0; s < problem.ranks; ++s) schedule.ops(problem.rank_of(s)) = search.order_of(s);

@@ -2,12 +2,16 @@
 // cap on memory.
 #pragma once
 
+#include <span>
+
 #include "harness/pipeline/system.h"
 
 namespace sluice {
 
-// A chain of one stage a rank. `memory`: micro-batches that a rank may hold between F and the end of W, at least as
-// many as ranks, whatever share of them W keeps.
-Schedule automatic_zero_bubble_schedule(const ScheduleProblem& problem, int memory);
+// A chain of one stage a rank. `memory`: what a rank may hold, in micro-batches, at least as many as ranks: one for a
+// micro-batch between F and the end of I, the problem's weight_stash_share between I and the end of W. One of the
+// `alternatives` is returned instead if it fits into the memory and the span of its slowest rank is shorter.
+Schedule automatic_zero_bubble_schedule(const ScheduleProblem& problem, double memory,
+                                        std::span<const Schedule> alternatives = {});
 
 }  // namespace sluice

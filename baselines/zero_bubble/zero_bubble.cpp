@@ -21,7 +21,8 @@
 // first rank on every rank.
 //
 // variant=auto (section 3.1): a search over orders for given times and a cap on memory, stage by stage
-// (automatic_schedule.h). ZB-1p is memory = p, the default, ZB-2p memory = 2p.
+// (automatic_schedule.h). ZB-1p is memory = p, the default, ZB-2p memory = 2p. Between I and W a micro-batch holds what
+// W reads and no more (M_W of M_B); where h1 or h2 fits into the memory and is faster, it is taken.
 #include <algorithm>
 
 #include "baselines/zero_bubble/automatic_schedule.h"
@@ -116,8 +117,10 @@ Schedule zero_bubble_schedule(const ScheduleProblem& problem, const Options& opt
       return h1_or_h2(problem, 2);
     case Variant::v:
       return v_shaped(problem);
-    case Variant::automatic:
-      return automatic_zero_bubble_schedule(problem, memory_of(problem.ranks, options));
+    case Variant::automatic: {
+      const Schedule fixed[] = {h1_or_h2(problem, 1), h1_or_h2(problem, 2)};
+      return automatic_zero_bubble_schedule(problem, memory_of(problem.ranks, options), fixed);
+    }
   }
   return {};
 }
@@ -147,8 +150,10 @@ extern const System zero_bubble = {
     .aliases = {"zb"},
     .title = "Zero bubble",
     .citation = "Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024 (arXiv 2401.10241)",
-    .options = {variant_option.spec(),
-                {"memory", "0", "variant=auto: micro-batches a rank may hold; 0: as many as ranks (ZB-1p)", {}, 0}},
+    .searches_order = true,
+    .options =
+        {variant_option.spec(),
+         {"memory", "0", "variant=auto: micro-batches a rank may hold whole; 0: as many as ranks (ZB-1p)", {}, 0}},
     .chunks = [](const Options& options) { return variant_option(options) == Variant::v ? 2 : 1; },
     .plan = zero_bubble_plan,
     .schedule = zero_bubble_schedule,

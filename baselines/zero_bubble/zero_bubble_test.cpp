@@ -82,6 +82,49 @@ TEST(ZeroBubbleSearchTest, UsesTheTimesItIsGiven) {
   EXPECT_DOUBLE_EQ(span_of(slow, schedule_of(slow, "auto", 6)), 8 * 6);
 }
 
+// Of the F, I and W of one rank: the most that it holds, in micro-batches, where W keeps `share` of one.
+double most_held(const std::vector<Op>& ops, double share) {
+  double now = 0, most = 0;
+  for (const Op& op : ops) {
+    now += op.kind == OpKind::forward ? 1 : op.kind == OpKind::input_gradient ? share - 1 : -share;
+    most = std::max(most, now);
+  }
+  return most;
+}
+
+RC_GTEST_PROP(ZeroBubbleSearchTest, HoldsNoMoreThanItsMemoryWhereWKeepsAShareAndIsNeverWorseThanAFixedOrder, ()) {
+  const int p = *rc::gen::inRange(2, 7), m = *rc::gen::inRange(2, 24);
+  const int memory = p + *rc::gen::inRange(0, p + 1);
+  const double share = 0.1 * *rc::gen::inRange(1, 11);
+  const OpTimes times{static_cast<double>(*rc::gen::inRange(5, 20)), static_cast<double>(*rc::gen::inRange(5, 20)),
+                      static_cast<double>(*rc::gen::inRange(2, 20))};
+  ScheduleProblem problem =
+      problem_of(std::vector<OpTimes>(static_cast<std::size_t>(p), times), m, 0.1 * *rc::gen::inRange(0, 10));
+  problem.weight_stash_share.assign(static_cast<std::size_t>(p), share);
+  const Schedule searched = schedule_of(problem, "auto", memory);
+  RC_ASSERT(check(searched, problem.graph, problem.placement).empty());
+  for (const auto& ops : searched.ranks) RC_ASSERT(most_held(ops, share) <= memory + 1e-6);
+  for (const char* variant : {"h1", "h2"}) {
+    const Schedule fixed = schedule_of(problem, variant, 0);
+    bool fits = true;
+    for (const auto& ops : fixed.ranks) fits = fits && most_held(ops, share) <= memory + 1e-9;
+    if (fits) RC_ASSERT(span_of(problem, searched) <= span_of(problem, fixed) * (1 + 1e-9));
+  }
+}
+
+TEST(ZeroBubbleSearchTest, KnowsWhatEveryMessageTakes) {
+  ScheduleProblem problem = problem_of(std::vector<OpTimes>(4, {10, 10, 8}), 12, 3);
+  const Schedule by_latency = schedule_of(problem, "auto", 8);
+  problem.latency = Seconds(0);
+  const Schedule without = schedule_of(problem, "auto", 8);
+  problem.messages.assign(4, Seconds(3));
+  EXPECT_EQ(schedule_of(problem, "auto", 8), by_latency);
+  problem.messages = {Seconds(0), Seconds(25), Seconds(0), Seconds(0)};
+  const Schedule one_slow = schedule_of(problem, "auto", 8);
+  EXPECT_TRUE(check(one_slow, problem.graph, problem.placement).empty());
+  EXPECT_NE(one_slow, without);
+}
+
 // Every order of m F, I and W that respects F i before I i before W i and the memory.
 void orders(int m, int memory, int counts[3], std::vector<Op>& ops, int stage, std::vector<std::vector<Op>>& all) {
   if (counts[2] == m) all.push_back(ops);

@@ -1,6 +1,7 @@
 #include "harness/base/error.h"
 
 #include <algorithm>
+#include <cctype>
 #include <numeric>
 
 namespace sluice {
@@ -20,17 +21,28 @@ static std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+static std::string folded(std::string_view name) {
+  std::string result;
+  for (const char c : name)
+    result += c == '-' || c == ' ' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return result;
+}
+
 std::string nearest(std::string_view name, std::span<const std::string> candidates) {
-  std::string best;
-  std::size_t best_distance = std::max<std::size_t>(2, name.size() / 3) + 1;
+  const std::string wanted = folded(name);
+  std::string best, longer;
+  std::size_t best_distance = std::max<std::size_t>(2, wanted.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
-    const std::size_t distance = edit_distance(name, candidate);
+    const std::string other = folded(candidate);
+    const std::size_t distance = edit_distance(wanted, other);
     if (distance < best_distance) {
       best_distance = distance;
       best = candidate;
     }
+    const bool contains = wanted.size() >= 3 && other.find(wanted) != std::string::npos;
+    if (contains && (longer.empty() || candidate.size() < longer.size())) longer = candidate;
   }
-  return best;
+  return best.empty() ? longer : best;
 }
 
 std::string suggestion(std::string_view name, std::span<const std::string> candidates) {

@@ -24,6 +24,19 @@ TEST(NearestTest, FindsNothingFurtherThanAThirdOfTheName) {
   EXPECT_EQ(nearest("gpxyz", names), "");
 }
 
+TEST(NearestTest, TakesCapitalsAndHyphensForWhatTheyStandFor) {
+  const std::vector<std::string> names = {"one_f_one_b", "1f1b", "interleaved_1f1b", "zero_bubble"};
+  EXPECT_EQ(nearest("1F1B", names), "1f1b");
+  EXPECT_EQ(nearest("Zero-Bubble", names), "zero_bubble");
+}
+
+TEST(NearestTest, FindsTheShortestNameThatItIsAPartOf) {
+  const std::vector<std::string> names = {"interleaved_1f1b", "interleaved_zero_bubble", "gpipe"};
+  EXPECT_EQ(nearest("interleaved", names), "interleaved_1f1b");
+  EXPECT_EQ(nearest("Interleaved", names), "interleaved_1f1b");
+  EXPECT_EQ(nearest("ed", names), "");
+}
+
 TEST(SuggestionTest, ListsWhatIsKnownWhereNothingIsNear) {
   const std::vector<std::string> names = {"gpipe", "hanayo"};
   EXPECT_EQ(suggestion("gpip", names), "did you mean 'gpipe'?");

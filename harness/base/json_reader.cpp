@@ -1,65 +1,74 @@
 #include "harness/base/json_reader.h"
 
-#include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
+#include <limits>
 #include <sstream>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
+#include "harness/base/read_text.h"
 
 namespace sluice {
 
-nlohmann::json parse_json_file(const std::string& path) {
+std::string read_text_file(const std::string& path) {
+  constexpr std::size_t most = std::size_t{1} << 29;  // 512 MiB
   std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) throw InputError(path, "is a folder", "give a file");
-  std::ifstream in(path);
-  if (!in) throw InputError(path, "cannot be read", "check the name and its permissions");
-  std::stringstream text;
-  text << in.rdbuf();
-  if (in.bad()) throw InputError(path, "cannot be read to its end");
-  try {
-    return nlohmann::json::parse(text.str());
-  } catch (const nlohmann::json::parse_error& e) {
-    // e.byte counts from 1 and points at the last character read.
-    const std::string before = text.str().substr(0, e.byte > 0 ? e.byte - 1 : 0);
-    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
-    const auto column = before.size() - (before.rfind('\n') + 1) + 1;  // npos + 1 is 0
-    throw InputError(path + ":" + std::to_string(line) + ":" + std::to_string(column), "is not JSON",
-                     "look at or before this place");
-  }
+  const std::filesystem::file_status status = std::filesystem::status(path, ignored);
+  if (std::filesystem::is_directory(status)) throw InputError(path, "is a folder", "give a file");
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
+    throw InputError(path, "is no regular file", "write what it holds into a file and give that");
+  return read_text(path, most, "check its name and folder");
 }
 
-JsonReader::JsonReader(const nlohmann::json& json, std::string file, std::string pointer)
-    : json_(&json), file_(std::move(file)), pointer_(std::move(pointer)) {
-  if (!json_->is_object())
-    throw InputError(file_ + ": " + (pointer_.empty() ? "/" : pointer_),
-                     std::string("must be an object, is ") + json_->type_name());
+Json parse_json_file(const std::string& path) { return Json::parse(read_text_file(path), path); }
+
+static std::string in_words(double value) {
+  std::ostringstream out;
+  out << value;
+  return out.str();
+}
+
+JsonReader::JsonReader(const Json& json, std::string file, std::string pointer, std::string advice)
+    : json_(&json), file_(std::move(file)), pointer_(std::move(pointer)), advice_(std::move(advice)) {
+  if (json_->is_object() || (json_->is_array() && !pointer_.empty())) return;
+  throw InputError(file_ + ": " + (pointer_.empty() ? "/" : pointer_),
+                   std::string("must be an object, is ") + json_->type_name(), advice_);
 }
 
 std::string JsonReader::where(const std::string& key) const { return file_ + ": " + pointer_ + "/" + key; }
 
 void JsonReader::fail(const std::string& key, const std::string& what, const std::string& advice) const {
-  throw InputError(where(key), what, advice);
+  throw InputError(where(key), what, advice.empty() ? advice_ : advice);
 }
 
-const nlohmann::json* JsonReader::find(const std::string& key) {
+void JsonReader::wrong_type(const std::string& key, const std::string& expected, const Json& value) const {
+  fail(key, "must be " + expected + ", is " + value.type_name());
+}
+
+const Json* JsonReader::find(const std::string& key) {
   asked_.insert(key);
-  const auto found = json_->find(key);
-  return found == json_->end() ? nullptr : &*found;
+  if (json_->is_object()) return json_->find(key);
+  std::size_t index = 0;
+  const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), index);
+  const bool known = error == std::errc() && end == key.data() + key.size() && index < json_->size();
+  return known ? &json_->at(index) : nullptr;
 }
 
 bool JsonReader::has(const std::string& key) { return find(key) != nullptr; }
 
-const nlohmann::json& JsonReader::raw(const std::string& key) {
-  const nlohmann::json* value = find(key);
+const Json& JsonReader::raw(const std::string& key) {
+  const Json* value = find(key);
   if (!value) fail(key, "is missing");
   return *value;
 }
 
+bool JsonReader::is_null(const std::string& key) { return raw(key).is_null(); }
+
 std::string JsonReader::text(const std::string& key) {
-  const nlohmann::json& value = raw(key);
-  if (!value.is_string()) fail(key, std::string("must be a text, is ") + value.type_name());
+  const Json& value = raw(key);
+  if (!value.is_string()) wrong_type(key, "a text", value);
   return value.get<std::string>();
 }
 
@@ -67,53 +76,125 @@ std::string JsonReader::text(const std::string& key, const std::string& otherwis
   return has(key) ? text(key) : otherwise;
 }
 
-double JsonReader::number(const std::string& key) {
-  const nlohmann::json& value = raw(key);
-  if (!value.is_number()) fail(key, std::string("must be a number, is ") + value.type_name());
+bool JsonReader::boolean(const std::string& key) {
+  const Json& value = raw(key);
+  if (!value.is_boolean()) wrong_type(key, "true or false", value);
+  return value.get<bool>();
+}
+
+bool JsonReader::boolean(const std::string& key, bool otherwise) { return has(key) ? boolean(key) : otherwise; }
+
+double JsonReader::bounded(const std::string& key, double value, double least, double most) const {
+  if (value < 0 && least == 0) fail(key, "must not be negative");
+  if (value < least) fail(key, "is " + in_words(value), "must be at least " + in_words(least));
+  if (value > most) fail(key, in_words(value) + " is too large", "must be at most " + in_words(most));
+  return value;
+}
+
+double JsonReader::number(const std::string& key, double least, double most) {
+  const Json& value = raw(key);
+  if (!value.is_number()) wrong_type(key, "a number", value);
   const double number = value.get<double>();
   if (!std::isfinite(number)) fail(key, "must be finite");
-  return number;
+  return bounded(key, number, least, most);
 }
 
-double JsonReader::number(const std::string& key, double otherwise) { return has(key) ? number(key) : otherwise; }
+double JsonReader::number_or(const std::string& key, double otherwise, double least, double most) {
+  return has(key) ? number(key, least, most) : otherwise;
+}
 
-std::int64_t JsonReader::integer(const std::string& key, std::int64_t least) {
-  const nlohmann::json& value = raw(key);
-  if (!value.is_number_integer()) fail(key, std::string("must be an integer, is ") + value.type_name());
-  if (value.is_number_unsigned() && value.get<std::uint64_t>() > 4'000'000'000'000'000'000u) fail(key, "is too large");
+double JsonReader::above_zero(const std::string& key, double most) {
+  const double value = number(key, -std::numeric_limits<double>::max(), most);
+  if (!(value > 0)) fail(key, "must be greater than 0");
+  return value;
+}
+
+double JsonReader::above_zero_or(const std::string& key, double otherwise, double most) {
+  return has(key) ? above_zero(key, most) : otherwise;
+}
+
+double JsonReader::any_number(const std::string& key) {
+  const Json& value = raw(key);
+  if (value.is_number()) return value.get<double>();
+  if (value == "NaN") return std::numeric_limits<double>::quiet_NaN();
+  if (value == "Infinity") return std::numeric_limits<double>::infinity();
+  if (value == "-Infinity") return -std::numeric_limits<double>::infinity();
+  wrong_type(key, "a number", value);
+}
+
+std::optional<double> JsonReader::any_number_or_null(const std::string& key) {
+  return is_null(key) ? std::nullopt : std::optional(any_number(key));
+}
+
+std::int64_t JsonReader::whole(const std::string& key, std::int64_t least, std::int64_t most) {
+  const Json& value = raw(key);
+  if (!value.is_number_integer()) wrong_type(key, "an integer", value);
+  const bool above = Json(most) < value;  // also what does not fit 64 bits with a sign
+  if (above) fail(key, value.dump() + " is too large", "must be at most " + std::to_string(most));
   const auto number = value.get<std::int64_t>();
-  if (number < least) fail(key, "is " + std::to_string(number), "must be at least " + std::to_string(least));
+  if (number < least) fail(key, "is " + value.dump(), "must be at least " + std::to_string(least));
   return number;
 }
 
-std::int64_t JsonReader::integer(const std::string& key, std::int64_t otherwise, std::int64_t least) {
-  return has(key) ? integer(key, least) : otherwise;
+std::uint64_t JsonReader::whole_unsigned(const std::string& key, std::uint64_t least, std::uint64_t most) {
+  const Json& value = raw(key);
+  if (!value.is_number_integer()) wrong_type(key, "an integer", value);
+  if (value < Json(least)) fail(key, "is " + value.dump(), "must be at least " + std::to_string(least));
+  if (Json(most) < value) fail(key, value.dump() + " is too large", "must be at most " + std::to_string(most));
+  return value.get<std::uint64_t>();
 }
 
-bool JsonReader::boolean(const std::string& key, bool otherwise) {
-  const nlohmann::json* value = find(key);
-  if (!value) return otherwise;
-  if (!value->is_boolean()) fail(key, std::string("must be true or false, is ") + value->type_name());
-  return value->get<bool>();
+JsonReader JsonReader::object(const std::string& key) {
+  const Json& value = raw(key);
+  if (!value.is_object()) wrong_type(key, "an object", value);
+  return JsonReader(value, file_, pointer_ + "/" + key, advice_);
 }
 
-JsonReader JsonReader::object(const std::string& key) { return JsonReader(raw(key), file_, pointer_ + "/" + key); }
+JsonReader JsonReader::list(const std::string& key) {
+  const Json& value = raw(key);
+  if (!value.is_array()) wrong_type(key, "an array", value);
+  return JsonReader(value, file_, pointer_ + "/" + key, advice_);
+}
 
 std::vector<JsonReader> JsonReader::objects(const std::string& key) {
   std::vector<JsonReader> result;
-  const nlohmann::json* value = find(key);
-  if (!value) return result;
-  if (!value->is_array()) fail(key, std::string("must be an array, is ") + value->type_name());
-  for (std::size_t i = 0; i < value->size(); ++i)
-    result.emplace_back((*value)[i], file_, pointer_ + "/" + key + "/" + std::to_string(i));
+  if (!has(key)) return result;
+  JsonReader elements = list(key);
+  for (const std::string& index : elements.keys()) result.push_back(elements.object(index));
   return result;
 }
 
-void JsonReader::no_other_keys() const {
-  for (const auto& item : json_->items()) {
-    if (asked_.contains(item.key())) continue;
+std::vector<std::string> JsonReader::texts(const std::string& key) {
+  std::vector<std::string> result;
+  if (!has(key)) return result;
+  JsonReader elements = list(key);
+  for (const std::string& index : elements.keys()) result.push_back(elements.text(index));
+  return result;
+}
+
+std::vector<double> JsonReader::numbers(const std::string& key, double least, double most) {
+  std::vector<double> result;
+  JsonReader elements = list(key);
+  for (const std::string& index : elements.keys()) result.push_back(elements.number(index, least, most));
+  return result;
+}
+
+std::vector<std::string> JsonReader::keys() const {
+  std::vector<std::string> result;
+  if (json_->is_object())
+    for (const auto& [key, value] : json_->items()) result.push_back(key);
+  else
+    for (std::size_t i = 0; i < json_->size(); ++i) result.push_back(std::to_string(i));
+  return result;
+}
+
+int JsonReader::size() const { return static_cast<int>(json_->size()); }
+
+void JsonReader::no_other_keys(const std::string& advice) const {
+  for (const std::string& key : keys()) {
+    if (asked_.contains(key)) continue;
     const std::vector<std::string> known(asked_.begin(), asked_.end());
-    fail(item.key(), "unknown key '" + item.key() + "'", suggestion(item.key(), known));
+    fail(key, "unknown key '" + key + "'", advice.empty() ? suggestion(key, known) : advice);
   }
 }
 

@@ -1,9 +1,11 @@
-// JsonReader: reads a JSON document that a person wrote. Every value is asked for by name and type; what is missing, of
-// the wrong type, out of range or left over becomes one InputError with file and JSON pointer ("cluster.json:
-// /devices/0/count: must be at least 1").
+// JsonReader: reads a JSON document that this program did not make. Every value is asked for by name, type and bounds;
+// what is missing, of the wrong type, out of bounds or left over becomes one InputError with file and JSON pointer
+// ("cluster.json: /devices/0/count: is 0; must be at least 1").
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <concepts>
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -11,33 +13,84 @@
 
 namespace sluice {
 
-nlohmann::json parse_json_file(const std::string& path);  // throws InputError: unreadable, or line and column
+class Json;
+
+// Throws InputError as Json::parse (json.h), and for what is no regular file or cannot be read.
+std::string read_text_file(const std::string& path);
+Json parse_json_file(const std::string& path);
+
+// Bounds for what has none of its own.
+inline constexpr int kMostCount = 1'000'000'000;  // the product of two fits into 64 bits
+inline constexpr std::int64_t kMostWhole = 4'000'000'000'000'000'000;
+inline constexpr std::int64_t kMostBytes = 1'000'000'000'000'000'000;
+inline constexpr double kMostSeconds = 1e12;  // 30,000 years
+inline constexpr double kMostNumber = 1e30;   // bytes or FLOP a second, and whatever else is measured
 
 class JsonReader {
  public:
-  JsonReader(const nlohmann::json& json, std::string file, std::string pointer = "");
+  // The document has to outlive the reader. advice: what to do about every mistake that has no advice of its own.
+  JsonReader(const Json& json, std::string file, std::string pointer = "", std::string advice = "");
 
   bool has(const std::string& key);
+  bool is_null(const std::string& key);  // throws where it is missing
   std::string text(const std::string& key);
   std::string text(const std::string& key, const std::string& otherwise);
-  double number(const std::string& key);
-  double number(const std::string& key, double otherwise);
-  std::int64_t integer(const std::string& key, std::int64_t least);
-  std::int64_t integer(const std::string& key, std::int64_t otherwise, std::int64_t least);
+  bool boolean(const std::string& key);
   bool boolean(const std::string& key, bool otherwise);
+  double number(const std::string& key, double least, double most);
+  double number_or(const std::string& key, double otherwise, double least, double most);
+  double above_zero(const std::string& key, double most);
+  double above_zero_or(const std::string& key, double otherwise, double most);
+  // A measured number, which may have run out of range: also "NaN", "Infinity" and "-Infinity".
+  double any_number(const std::string& key);
+  std::optional<double> any_number_or_null(const std::string& key);
+  template <std::integral Int>
+  Int integer(const std::string& key, Int least, std::type_identity_t<Int> most) {
+    if constexpr (std::unsigned_integral<Int>)
+      return static_cast<Int>(whole_unsigned(key, least, most));
+    else
+      return static_cast<Int>(whole(key, least, most));
+  }
+  template <std::integral Int>
+  Int integer_or(const std::string& key, Int otherwise, std::type_identity_t<Int> least,
+                 std::type_identity_t<Int> most) {
+    return has(key) ? integer<Int>(key, least, most) : otherwise;
+  }
+
+  // An object's members, or a list's elements, whose keys are "0", "1", ...
   JsonReader object(const std::string& key);
-  std::vector<JsonReader> objects(const std::string& key);  // an array of objects; absent: empty
-  const nlohmann::json& raw(const std::string& key);
-  void no_other_keys() const;  // throws for the first key nobody asked for
+  JsonReader list(const std::string& key);
+  std::vector<JsonReader> objects(const std::string& key);  // of a list of objects; absent: empty
+  std::vector<std::string> texts(const std::string& key);   // of a list of texts; absent: empty
+  std::vector<double> numbers(const std::string& key, double least, double most);
+  template <std::integral Int>
+  std::vector<Int> integers(const std::string& key, Int least, std::type_identity_t<Int> most) {
+    std::vector<Int> result;
+    JsonReader elements = list(key);
+    for (const std::string& index : elements.keys()) result.push_back(elements.integer<Int>(index, least, most));
+    return result;
+  }
+  std::vector<std::string> keys() const;
+  int size() const;
+
+  const Json& raw(const std::string& key);
+  const Json& json() const { return *json_; }
+  // Throws for the first key that nobody has asked for.
+  void no_other_keys(const std::string& advice = "") const;
 
   std::string where(const std::string& key) const;  // "file: /pointer/key"
-  const nlohmann::json& json() const { return *json_; }
   [[noreturn]] void fail(const std::string& key, const std::string& what, const std::string& advice = "") const;
 
  private:
-  const nlohmann::json* find(const std::string& key);
-  const nlohmann::json* json_;
-  std::string file_, pointer_;
+  const Json* find(const std::string& key);
+  std::int64_t whole(const std::string& key, std::int64_t least, std::int64_t most);
+  std::uint64_t whole_unsigned(const std::string& key, std::uint64_t least, std::uint64_t most);
+  double bounded(const std::string& key, double value, double least, double most) const;
+  // Refuses it in the words "must be a text, is number".
+  [[noreturn]] void wrong_type(const std::string& key, const std::string& expected, const Json& value) const;
+
+  const Json* json_;
+  std::string file_, pointer_, advice_;
   std::set<std::string> asked_;
 };
 

@@ -30,6 +30,10 @@ Options resolve_options(std::span<const OptionSpec> specs, const std::map<std::s
     if (spec == specs.end())
       throw InputError(where, "unknown option '" + name + "'",
                        names.empty() ? "this system has no options" : suggestion(name, names));
+    if (spec->any_text) {
+      options.values_[name] = value;
+      continue;
+    }
     if (spec->choices.empty()) {
       long number = 0;
       const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);

@@ -15,6 +15,9 @@ struct OptionSpec {
   std::string help;
   std::vector<std::string> choices = {};  // empty: an integer, at least `minimum`
   long minimum = 1;
+  bool any_text = false;  // a file's name, for example
+  // Part of a case's digest only where it is not the default: an option that came when there were records already.
+  bool in_digest_unless_default = false;
 };
 
 class Options {

@@ -4,12 +4,26 @@
 
 #include <array>
 #include <cctype>
+#include <limits>
+#include <map>
 #include <stdexcept>
 #include <utility>
 
 #include "harness/base/error.h"
 
 namespace sluice {
+
+void throw_too_large(std::int64_t a, char operation, std::int64_t b) {
+  throw InputError("",
+                   fmt::format("{} {} {} is more than fits into 64 bits: sizes or counts are absurd", a, operation, b),
+                   "look for a number with too many digits in the input");
+}
+
+int int_of(std::int64_t value, const std::string& where, int least, int most) {
+  if (value < least || value > most)
+    throw InputError(where, fmt::format("{} is out of range", value), fmt::format("give {} to {}", least, most));
+  return static_cast<int>(value);
+}
 
 // Three digits, and never 1e+03: units change at 1024 or at 60.
 static std::string three_digits(double value) {
@@ -29,6 +43,7 @@ std::string to_text(Bytes bytes) {
 
 std::string to_text(Seconds seconds) {
   const double s = seconds.value;
+  if (!std::isfinite(s)) return std::isnan(s) ? "unknown" : s < 0 ? "-infinite" : "infinite";
   const double magnitude = std::abs(s);
   if (magnitude >= 120) {
     const double whole = std::round(magnitude);
@@ -55,25 +70,17 @@ static std::pair<double, std::string> number_and_unit(const std::string& text, c
   }
   if (!std::isfinite(value) || value < 0)
     throw InputError(where, "'" + text + "' must be finite and not negative", "write it like " + example);
+  if (unit.empty() && value != 0) throw InputError(where, "'" + text + "' has no unit", "write it like " + example);
   return {value, unit};
 }
 
 Bytes parse_bytes(const std::string& text, const std::string& where) {
   auto [value, unit] = number_and_unit(text, where, "16GiB");
   if (unit.ends_with("/s")) unit.resize(unit.size() - 2);
-  static const std::pair<const char*, double> units[] = {{"", 1},
-                                                         {"B", 1},
-                                                         {"KiB", 1024.0},
-                                                         {"MiB", 1048576.0},
-                                                         {"GiB", 1073741824.0},
-                                                         {"kB", 1e3},
-                                                         {"KB", 1e3},
-                                                         {"MB", 1e6},
-                                                         {"GB", 1e9},
-                                                         {"TB", 1e12},
-                                                         {"Gb", 125e6},
-                                                         {"Mb", 125e3},
-                                                         {"TiB", 1099511627776.0}};
+  static const std::pair<const char*, double> units[] = {
+      {"", 1},  // of 0
+      {"B", 1},    {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"kB", 1e3},   {"KB", 1e3},
+      {"MB", 1e6}, {"GB", 1e9},     {"TB", 1e12},       {"Gb", 125e6},         {"Mb", 125e3}, {"TiB", 1099511627776.0}};
   for (const auto& [name, factor] : units) {
     if (unit == name) {
       const double bytes = value * factor;
@@ -82,6 +89,23 @@ Bytes parse_bytes(const std::string& text, const std::string& where) {
     }
   }
   throw InputError(where, "unknown unit in '" + text + "'", "use B, KiB, MiB, GiB, kB, MB, GB or Gb");
+}
+
+double parse_rate(const std::string& text, const std::string& where) {
+  if (text == "inf") return std::numeric_limits<double>::infinity();
+  double rate = 0;
+  if (text.find("bit/s") != std::string::npos) {
+    static const std::map<std::string, double> units = {
+        {"bit/s", 1}, {"kbit/s", 1e3}, {"Mbit/s", 1e6}, {"Gbit/s", 1e9}};
+    const auto [value, unit] = number_and_unit(text, where, "100Mbit/s");
+    const auto found = units.find(unit);
+    if (found == units.end()) throw InputError(where, "unknown unit '" + unit + "'", "write it like 100Mbit/s");
+    rate = value * found->second / 8;
+  } else {
+    rate = static_cast<double>(parse_bytes(text, where).value);
+  }
+  if (!(rate > 0)) throw InputError(where, "'" + text + "' is not a rate greater than 0", "write it like 100Mbit/s");
+  return rate;
 }
 
 Seconds parse_seconds(const std::string& text, const std::string& where) {

@@ -5,8 +5,53 @@
 #include <compare>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 
 namespace sluice {
+
+// Arithmetic that never wraps round: on whole numbers InputError is thrown where the result does not fit, so that a
+// file with absurd sizes is refused whatever it is used for. On floating point it is the usual one.
+[[noreturn]] void throw_too_large(std::int64_t a, char operation, std::int64_t b);
+
+template <class Rep>
+constexpr Rep exact_sum(Rep a, Rep b) {
+  if constexpr (std::is_integral_v<Rep>) {
+    Rep result{};
+    if (__builtin_add_overflow(a, b, &result)) throw_too_large(a, '+', b);
+    return result;
+  } else {
+    return a + b;
+  }
+}
+template <class Rep>
+constexpr Rep exact_difference(Rep a, Rep b) {
+  if constexpr (std::is_integral_v<Rep>) {
+    Rep result{};
+    if (__builtin_sub_overflow(a, b, &result)) throw_too_large(a, '-', b);
+    return result;
+  } else {
+    return a - b;
+  }
+}
+template <class Rep>
+constexpr Rep exact_product(Rep a, Rep b) {
+  if constexpr (std::is_integral_v<Rep>) {
+    Rep result{};
+    if (__builtin_mul_overflow(a, b, &result)) throw_too_large(a, '*', b);
+    return result;
+  } else {
+    return a * b;
+  }
+}
+
+// A count of 64 bits as an int. Throws InputError(where, ...): it is not between `least` and `most`.
+int int_of(std::int64_t value, const std::string& where, int least = 0, int most = 1'000'000'000);
+
+// The bounds of what is read: above them a value is a mistake, and below them sums and products of a model's worth of
+// them stay finite.
+inline constexpr double kMostOpSeconds = 1e9;                // of one op or message, or of a run: 30 years
+inline constexpr std::int64_t kMostTensorBytes = 1LL << 50;  // of one layer, tensor or device: 1 PiB
+inline constexpr std::int64_t kMostSamples = 1'000'000'000;  // of a batch
 
 template <class Tag, class Rep>
 struct Quantity {
@@ -15,13 +60,13 @@ struct Quantity {
   constexpr Quantity() = default;
   constexpr explicit Quantity(Rep v) : value(v) {}
   friend constexpr auto operator<=>(Quantity, Quantity) = default;
-  friend constexpr Quantity operator+(Quantity a, Quantity b) { return Quantity(a.value + b.value); }
-  friend constexpr Quantity operator-(Quantity a, Quantity b) { return Quantity(a.value - b.value); }
-  friend constexpr Quantity operator*(Quantity a, Rep k) { return Quantity(a.value * k); }
-  friend constexpr Quantity operator*(Rep k, Quantity a) { return Quantity(a.value * k); }
+  friend constexpr Quantity operator+(Quantity a, Quantity b) { return Quantity(exact_sum(a.value, b.value)); }
+  friend constexpr Quantity operator-(Quantity a, Quantity b) { return Quantity(exact_difference(a.value, b.value)); }
+  friend constexpr Quantity operator*(Quantity a, Rep k) { return Quantity(exact_product(a.value, k)); }
+  friend constexpr Quantity operator*(Rep k, Quantity a) { return Quantity(exact_product(a.value, k)); }
   friend constexpr Quantity operator/(Quantity a, Rep k) { return Quantity(a.value / k); }
-  constexpr Quantity& operator+=(Quantity b) { return value += b.value, *this; }
-  constexpr Quantity& operator-=(Quantity b) { return value -= b.value, *this; }
+  constexpr Quantity& operator+=(Quantity b) { return *this = *this + b; }
+  constexpr Quantity& operator-=(Quantity b) { return *this = *this - b; }
 };
 
 using Seconds = Quantity<struct SecondsTag, double>;
@@ -38,6 +83,8 @@ std::string to_text(Seconds seconds);
 
 // Reads "16GiB", "25 GiB/s" (the "/s" is dropped), "512", "1.5MB". Throws InputError(where, ...).
 Bytes parse_bytes(const std::string& text, const std::string& where);
+// Bytes a second: "100Mbit/s", "1.5GB/s", "25GiB/s", "inf". Greater than 0. Throws InputError(where, ...).
+double parse_rate(const std::string& text, const std::string& where);
 // Reads "5us", "1.5ms", "2s", "0.25" (seconds). Throws InputError(where, ...).
 Seconds parse_seconds(const std::string& text, const std::string& where);
 

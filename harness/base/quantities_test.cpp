@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstdint>
+
 #include "harness/base/expect_error.h"
 
 namespace sluice {
@@ -29,7 +32,7 @@ TEST(UnitsTest, SecondsPrintInTheUnitThatFits) {
 }
 
 TEST(UnitsTest, BytesAreReadInEveryUnit) {
-  EXPECT_EQ(parse_bytes("512", "x"), Bytes(512));
+  EXPECT_EQ(parse_bytes("512 B", "x"), Bytes(512));
   EXPECT_EQ(parse_bytes("16GiB", "x"), GiB(16));
   EXPECT_EQ(parse_bytes("25 GiB/s", "x"), GiB(25));
   EXPECT_EQ(parse_bytes("1.5MB", "x"), Bytes(1'500'000));
@@ -44,7 +47,9 @@ TEST(UnitsTest, BadBytesAreRefusedWithTheirPlace) {
             "x: unknown unit in '16 gibi'; use B, KiB, MiB, GiB, kB, MB, GB or Gb");
   EXPECT_EQ(error_of([] { parse_bytes("-1GiB", "x"); }),
             "x: '-1GiB' must be finite and not negative; write it like 16GiB");
-  EXPECT_EQ(error_of([] { parse_bytes("1e30", "x"); }), "x: '1e30' is too large");
+  EXPECT_EQ(error_of([] { parse_bytes("1e30B", "x"); }), "x: '1e30B' is too large");
+  EXPECT_EQ(error_of([] { parse_bytes("24", "x"); }), "x: '24' has no unit; write it like 16GiB");
+  EXPECT_EQ(parse_bytes("0", "x"), Bytes(0));
   EXPECT_NE(error_of([] { parse_bytes("inf", "x"); }), "no error");
 }
 
@@ -52,7 +57,9 @@ TEST(UnitsTest, SecondsAreReadInEveryUnit) {
   EXPECT_DOUBLE_EQ(parse_seconds("5us", "x").value, 5e-6);
   EXPECT_DOUBLE_EQ(parse_seconds("1.5 ms", "x").value, 1.5e-3);
   EXPECT_DOUBLE_EQ(parse_seconds("2s", "x").value, 2);
-  EXPECT_DOUBLE_EQ(parse_seconds("0.25", "x").value, 0.25);
+  EXPECT_DOUBLE_EQ(parse_seconds("0.25s", "x").value, 0.25);
+  EXPECT_DOUBLE_EQ(parse_seconds("0", "x").value, 0);
+  EXPECT_EQ(error_of([] { parse_seconds("5", "x"); }), "x: '5' has no unit; write it like 5us");
   EXPECT_DOUBLE_EQ(parse_seconds("936.25ns", "x").value, 936.25e-9);
   EXPECT_EQ(error_of([] { parse_seconds("5min", "x"); }), "x: unknown unit in '5min'; use s, ms, us or ns");
   EXPECT_NE(error_of([] { parse_seconds("", "x"); }), "no error");
@@ -65,6 +72,32 @@ TEST(UnitsTest, QuantitiesOfOneUnitAddAndScale) {
   EXPECT_EQ(3 * b, KiB(3));
   EXPECT_LT(Seconds(1), Seconds(2));
   EXPECT_EQ(MiB(1) / 1024, KiB(1));
+}
+
+TEST(Quantities, SumsAndProductsThatDoNotFitAreRefused) {
+  const Bytes most(INT64_MAX);
+  EXPECT_EQ((Bytes(INT64_MAX - 1) + Bytes(1)).value, INT64_MAX);
+  EXPECT_THROW(most + Bytes(1), InputError);
+  EXPECT_THROW(Bytes(INT64_MIN) - Bytes(1), InputError);
+  EXPECT_THROW(Bytes(std::int64_t{1} << 40) * (std::int64_t{1} << 30), InputError);
+  Bytes sum = most;
+  EXPECT_THROW(sum += Bytes(1), InputError);
+  EXPECT_EQ(exact_product<std::int64_t>(-4, 1LL << 61), INT64_MIN);
+  EXPECT_THROW(exact_product<std::int64_t>(4, 1LL << 61), InputError);
+  EXPECT_EQ((Seconds(1e308) * 10.0).value, HUGE_VAL);  // floating point says so itself
+}
+
+TEST(Quantities, CountsAreCutToNoOtherNumber) {
+  EXPECT_EQ(int_of(1'000'000'000, "x"), 1'000'000'000);
+  EXPECT_EQ(error_of([] { int_of(1LL << 32, "--ranks"); }),
+            "--ranks: 4294967296 is out of range; give 0 to 1000000000");
+  EXPECT_THROW(int_of(-1, "x"), InputError);
+  EXPECT_THROW(int_of(0, "x", 1), InputError);
+}
+
+TEST(Quantities, TimesThatAreNoNumberAreSaidInWords) {
+  EXPECT_EQ(to_text(Seconds(NAN)), "unknown");
+  EXPECT_EQ(to_text(Seconds(HUGE_VAL)), "infinite");
 }
 
 }  // namespace

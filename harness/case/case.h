@@ -14,6 +14,8 @@ namespace sluice {
 
 // The cluster of a case on the wall clock.
 inline const std::string kThisMachine = "this machine";
+// The same with a process for each rank, for the virtual clock; on the wall clock the transport says so.
+inline const std::string kThisMachineProcesses = "this machine, processes";
 
 // How a learning rate is searched: every rate of the grid trains once, as a recorded case of its
 // own with the same everything but the seed and the length (harness/train/tuning.h).
@@ -36,6 +38,8 @@ struct RunCase {
   std::string system;                          // full name, aliases resolved
   std::map<std::string, std::string> options;  // all that the system declares, resolved
   std::string workload;
+  std::string workload_digest;  // of what a workload file holds; empty: the workload is no file
+  Task task = Task::train;
   std::string cluster = "flat:4";  // the virtual clock's; on the wall clock kThisMachine
   Clock clock = Clock::wall;
   std::string costs = "profile";  // what planning and the virtual clock use: profile | analytic | a file (costs.h)
@@ -47,16 +51,22 @@ struct RunCase {
   int data_parallel = 1;
   PipelineReplicas::Layout layout = PipelineReplicas::Layout::groups;
   StageSharding sharding = StageSharding::system;
+  int tensor = 1;  // devices that share every layer: each pipeline is for ranks / data_parallel / tensor of them
   std::int64_t batch = 0;  // samples per update
   int microbatches = 0;    // per update (asynchronous systems: 1, a whole batch at a time)
+  int queue = 4;           // inference: micro-batches that may wait between two stages (RunPolicy::queue)
   std::uint64_t seed = 1;
   int epochs = 0;  // 0: `steps` updates without evaluation
   int evaluations_per_epoch = 1;
-  int steps = 0;
+  int steps = 0;      // inference: batches
   bool train = true;  // virtual clock: false leaves the numerics out, so that there is no learning curve
   WeightGradients weight_gradient = WeightGradients::per_microbatch;
   UpdateStart step = UpdateStart::free;  // of synchronous systems
   Pin pin = Pin::none;
+  std::string interference;  // model/interference.h
+  InterferenceBy interference_by = InterferenceBy::pause;
+  std::string slowdown;  // of each rank, wall clock: parse_slowdowns()
+  std::string throttle;  // of the links, wall clock: Throttle::parse()
   OptimizerSpec optimizer;
   RateSchedule rate_schedule;
   EvaluationMode evaluation = EvaluationMode::drain;
@@ -74,5 +84,9 @@ struct RunCase {
 // Whether its ranks are the processes of an MPI job: over mpi always, over nccl if a launcher
 // started several.
 bool runs_as_processes(const RunCase& c);
+
+inline bool is_this_machine(const RunCase& c) {
+  return c.cluster == kThisMachine || c.cluster == kThisMachineProcesses;
+}
 
 }  // namespace sluice

@@ -1,31 +1,18 @@
-// The closed choices among a run's settings: an enum each, with one table of names that the sweep reader, the canonical
-// JSON, the command line with its --help, and the suggestions for a misspelt value share.
+// The closed choices among a run's settings, with the tables of names (base/choice.h) that the sweep reader, the
+// canonical JSON, the command line with its --help, and the suggestions for a misspelt value share. Those that records
+// name stand in results/record_choices.h.
 #pragma once
 
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
+#include "harness/base/choice.h"
 #include "harness/exec/session.h"
 #include "harness/pipeline/replicas.h"
 #include "harness/pipeline/run_policy.h"
+#include "results/record_choices.h"
 
 namespace sluice {
 
-template <class E>
-struct Choice {
-  E value;
-  const char* name;
-  bool may_be_given = true;  // in a sweep or on the command line; otherwise only the harness sets it
-};
-
-// Specialised below: `all`, the choices in the order in which help and errors name them.
-template <class E>
-struct Choices;
-
-// On the wall clock ranks run and train for real; the virtual clock simulates when each op runs.
-enum class Clock { wall, virtual_clock };
+// What a run does: it trains, or only runs forward, on the initial weights (inference).
+enum class Task { train, inference };
 
 // What carries messages between ranks: none on the virtual clock; threads, the memory of one process; mpi, processes;
 // nccl, GPUs.
@@ -49,13 +36,12 @@ enum class UpdateStart { free, barrier };
 // none: the operating system places the ranks; core: every rank stays on a core of its own (exec/pinning.h).
 enum class Pin { none, core };
 
+// How the wall clock makes the episodes of devices: by pauses inside the ops, or by load that runs beside the rank.
+enum class InterferenceBy { pause, load };
+
 // Before an evaluation an asynchronous pipeline runs empty (drain), or it runs on and copies of the weights are
 // evaluated afterwards (snapshot). A synchronous one is empty after every update.
 enum class EvaluationMode { drain, snapshot };
-
-// What a run is for: to be measured and compared; as a point of a search for the largest learning rate that does not
-// diverge (boundary); as a candidate of a search for the best learning rate (tune).
-enum class Purpose { measure, boundary, tune };
 
 // How the learning rate changes over a run (RateSchedule, case.h).
 enum class RateScheduleKind { constant, step, polynomial };
@@ -63,8 +49,8 @@ enum class RateScheduleKind { constant, step, polynomial };
 using Leftover = RunPolicy::Leftover;
 
 template <>
-struct Choices<Clock> {
-  static constexpr Choice<Clock> all[] = {{Clock::wall, "wall"}, {Clock::virtual_clock, "virtual"}};
+struct Choices<Task> {
+  static constexpr Choice<Task> all[] = {{Task::train, "train"}, {Task::inference, "inference"}};
 };
 template <>
 struct Choices<TransportKind> {
@@ -103,6 +89,10 @@ struct Choices<Pin> {
   static constexpr Choice<Pin> all[] = {{Pin::none, "none"}, {Pin::core, "core"}};
 };
 template <>
+struct Choices<InterferenceBy> {
+  static constexpr Choice<InterferenceBy> all[] = {{InterferenceBy::pause, "pause"}, {InterferenceBy::load, "load"}};
+};
+template <>
 struct Choices<EvaluationMode> {
   static constexpr Choice<EvaluationMode> all[] = {{EvaluationMode::drain, "drain"},
                                                    {EvaluationMode::snapshot, "snapshot"}};
@@ -112,52 +102,10 @@ struct Choices<Leftover> {
   static constexpr Choice<Leftover> all[] = {{Leftover::drop, "drop"}, {Leftover::partial, "partial"}};
 };
 template <>
-struct Choices<Purpose> {
-  static constexpr Choice<Purpose> all[] = {
-      {Purpose::measure, "measure"}, {Purpose::boundary, "boundary"}, {Purpose::tune, "tune", false}};
-};
-template <>
 struct Choices<RateScheduleKind> {
   static constexpr Choice<RateScheduleKind> all[] = {{RateScheduleKind::constant, "constant"},
                                                      {RateScheduleKind::step, "step"},
                                                      {RateScheduleKind::polynomial, "polynomial"}};
 };
-template <>
-struct Choices<OptimizerSpec::Kind> {
-  static constexpr Choice<OptimizerSpec::Kind> all[] = {{OptimizerSpec::Kind::sgd, "sgd"},
-                                                        {OptimizerSpec::Kind::adam, "adam"},
-                                                        {OptimizerSpec::Kind::adamw, "adamw"},
-                                                        {OptimizerSpec::Kind::rmsprop, "rmsprop"}};
-};
-
-// An enum with a table of names.
-template <class E>
-concept ClosedChoice = requires {
-  Choices<E>::all;
-};
-
-template <ClosedChoice E>
-std::string choice_name(E value) {
-  for (const Choice<E>& choice : Choices<E>::all)
-    if (choice.value == value) return choice.name;
-  return "?";
-}
-
-// The choice that a person may give under this name.
-template <ClosedChoice E>
-std::optional<E> choice_named(std::string_view name) {
-  for (const Choice<E>& choice : Choices<E>::all)
-    if (choice.may_be_given && choice.name == name) return choice.value;
-  return std::nullopt;
-}
-
-// The names that a person may give.
-template <ClosedChoice E>
-std::vector<std::string> choice_names() {
-  std::vector<std::string> names;
-  for (const Choice<E>& choice : Choices<E>::all)
-    if (choice.may_be_given) names.emplace_back(choice.name);
-  return names;
-}
 
 }  // namespace sluice

@@ -2,13 +2,14 @@
 
 #include <map>
 #include <mutex>
-#include <nlohmann/json.hpp>
-#include <tuple>
+#include <optional>
+#include <set>
+#include <utility>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
 #include "harness/base/json_reader.h"
 #include "harness/case/profile_workload.h"
-#include "harness/case/real_executor.h"
 
 namespace sluice {
 
@@ -17,7 +18,7 @@ bool is_cost_file(const std::string& source) { return source != kAnalyticCosts &
 namespace {
 struct Measured {
   std::mutex mutex;
-  std::map<std::tuple<std::string, std::int64_t, DeviceKind>, CostGraph> costs;  // by workload, micro-batch, device
+  std::map<std::string, CostGraph> costs;  // by the text of the key
 };
 Measured& measured() {
   static Measured all;
@@ -25,54 +26,74 @@ Measured& measured() {
 }
 }  // namespace
 
-nlohmann::json measured_costs() {
+Json measured_costs() {
   Measured& m = measured();
   const std::lock_guard lock(m.mutex);
-  nlohmann::json list = nlohmann::json::array();
-  for (const auto& [key, costs] : m.costs) list.push_back({{"workload", std::get<0>(key)}, {"costs", to_json(costs)}});
+  Json list = Json::array();
+  for (const auto& [key, costs] : m.costs) list.push_back({{"key", key}, {"costs", to_json(costs)}});
   return list;
 }
 
-void adopt_measured_costs(const nlohmann::json& list) {
+void adopt_measured_costs(const Json& list) {
   Measured& m = measured();
   const std::lock_guard lock(m.mutex);
-  for (const nlohmann::json& item : list) {
-    CostGraph costs = cost_graph_from_json(item.at("costs"), "measured costs");
-    const auto key = std::tuple(item.at("workload").get<std::string>(), costs.micro_batch,
-                                choice_named<DeviceKind>(costs.device).value_or(DeviceKind::cpu));
-    m.costs[key] = std::move(costs);
-  }
+  for (const Json& item : list)
+    m.costs[item.at("key").get<std::string>()] = cost_graph_from_json(item.at("costs"), "measured costs");
 }
 
-CostGraph load_costs(const std::string& source, const Workload& workload, std::int64_t micro_batch,
-                     const Device& device, DeviceKind measured_on) {
+static CostGraph cost_file(const std::string& file, const Workload& workload) {
+  CostGraph graph = cost_graph_from_json(parse_json_file(file), file);
+  if (graph.layers.size() != workload.model.layers.size())
+    throw InputError(file,
+                     "has " + std::to_string(graph.layers.size()) + " layers, workload '" + workload.name + "' has " +
+                         std::to_string(workload.model.layers.size()),
+                     "profile this workload");
+  return graph;
+}
+
+void check_cost_file(const std::string& file, const Workload& workload) {
+  static std::mutex mutex;
+  static std::set<std::pair<std::string, std::string>> sound;  // a sweep asks for every case
+  const std::lock_guard lock(mutex);
+  if (sound.contains({file, workload.name})) return;
+  cost_file(file, workload);
+  sound.insert({file, workload.name});
+}
+
+CostGraph load_costs(const std::string& source, const Workload& workload, const ProfileKey& key, const Device& device) {
+  const std::int64_t micro_batch = key.micro_batch;
   if (const ProfileWorkload* profile = profile_workload(workload.name, source)) {
     if (profile->costs.micro_batch != micro_batch)
       throw InputError(workload.name,
                        "has micro-batches of " + std::to_string(profile->costs.micro_batch) + " samples, this plan " +
                            std::to_string(micro_batch),
-                       "leave --micro-batch out");
+                       "choose --batch and --microbatches so that they agree");
     return profile->costs;
   }
-  if (source == kAnalyticCosts) return analytic_costs(workload.model, micro_batch, device);
+  if (source == kAnalyticCosts) {
+    CostGraph graph = analytic_costs(workload.model, micro_batch, device);
+    check_bounds(graph, workload.name);
+    return graph;
+  }
   if (source == kMeasuredCosts) {
     Measured& m = measured();
     const std::lock_guard lock(m.mutex);
-    const auto key = std::tuple(workload.name, micro_batch, measured_on);
-    if (!m.costs.contains(key)) m.costs[key] = real_executor::measure_costs(workload.model, micro_batch, measured_on);
-    return m.costs.at(key);
+    const std::string text = to_text(key);
+    const auto found = m.costs.find(text);
+    if (found != m.costs.end()) return found->second;
+    std::optional<CostGraph> stored = stored_profile(key);
+    if (!stored || stored->layers.size() != workload.model.layers.size()) {
+      stored = measure_profile(key, workload);
+      store_profile(key, *stored);
+    }
+    return m.costs[text] = *stored;
   }
-  const CostGraph graph = cost_graph_from_json(parse_json_file(source), source);
-  if (graph.layers.size() != workload.model.layers.size())
-    throw InputError(source,
-                     "has " + std::to_string(graph.layers.size()) + " layers, workload '" + workload.name + "' has " +
-                         std::to_string(workload.model.layers.size()),
-                     "profile this workload");
+  const CostGraph graph = cost_file(source, workload);
   if (graph.micro_batch != micro_batch)
     throw InputError(source,
                      "was measured for micro-batches of " + std::to_string(graph.micro_batch) +
                          " samples, this run has " + std::to_string(micro_batch),
-                     "profile again with --micro-batch " + std::to_string(micro_batch));
+                     "profile again with the same --batch and --microbatches");
   return graph;
 }
 

@@ -1,8 +1,8 @@
 #include "harness/case/optimizer_settings.h"
 
-#include <nlohmann/json.hpp>
 #include <set>
 
+#include "harness/base/json.h"
 #include "harness/base/json_reader.h"
 #include "harness/case/setting_value.h"
 
@@ -11,13 +11,9 @@ namespace sluice {
 static RateSchedule read_rate_schedule(JsonReader o) {
   RateSchedule schedule;
   schedule.kind = read_choice(o, "kind", schedule.kind);
-  const auto positive = [&](const char* key, double value) {
-    value = o.number(key, value);
-    if (!(value > 0)) o.fail(key, "must be above 0");
-    return value;
-  };
+  const auto positive = [&](const char* key, double value) { return o.above_zero_or(key, value, kMostNumber); };
   if (schedule.kind == RateScheduleKind::step) {
-    schedule.every_epochs = static_cast<int>(o.integer("every_epochs", 1, 1));
+    schedule.every_epochs = o.integer_or("every_epochs", 1, 1, kMostCount);
     schedule.factor = positive("factor", schedule.factor);
   }
   if (schedule.kind == RateScheduleKind::polynomial) schedule.power = positive("power", schedule.power);
@@ -25,20 +21,41 @@ static RateSchedule read_rate_schedule(JsonReader o) {
   return schedule;
 }
 
+// What muon and rotated_adam have beside what the other optimizers have.
+static void read_matrix_optimizer(JsonReader& o, OptimizerSpec& optimizer) {
+  optimizer.matrices = read_choice(o, "matrices", optimizer.matrices);
+  optimizer.other_rate = o.number_or("other_rate", optimizer.other_rate, 0, kMostNumber);
+  if (optimizer.kind == OptimizerKind::muon) {
+    optimizer.momentum = o.number_or("momentum", 0.95, 0, 1);
+    optimizer.nesterov = o.boolean("nesterov", true);
+    optimizer.scale = read_choice(o, "scale", optimizer.scale);
+    optimizer.newton_schulz = read_choice(o, "newton_schulz", optimizer.newton_schulz);
+    return;
+  }
+  optimizer.refresh_every = o.integer_or("refresh_every", optimizer.refresh_every, 1, kMostCount);
+  optimizer.sides = read_choice(o, "sides", optimizer.sides);
+  optimizer.source = read_choice(o, "source", optimizer.source);
+  optimizer.refresh_as_released = o.boolean("refresh_as_released", false);
+}
+
 bool read_optimizer(JsonReader& o, RunCase& c) {
   OptimizerSpec& optimizer = c.optimizer;
   if (o.has("schedule")) c.rate_schedule = read_rate_schedule(o.object("schedule"));
   optimizer.kind = read_choice(o, "kind", optimizer.kind);
-  const auto not_negative = [&](const char* key, double& value) {
-    value = o.number(key, value);
-    if (value < 0) o.fail(key, "must not be negative");
-  };
+  const auto not_negative = [&](const char* key, double& value) { value = o.number_or(key, value, 0, kMostNumber); };
   const bool tuned = o.has("learning_rate") && o.raw("learning_rate") == "tuned";
   if (!tuned) not_negative("learning_rate", optimizer.learning_rate);
   not_negative("momentum", optimizer.momentum);
   not_negative("weight_decay", optimizer.weight_decay);
   const bool sgd = optimizer.kind == OptimizerSpec::Kind::sgd;
-  if (!sgd) {
+  const bool moments = !sgd && optimizer.kind != OptimizerSpec::Kind::rmsprop;
+  if (moments) {
+    optimizer.beta1 = o.number_or("beta1", optimizer.beta1, 0, 1);
+    optimizer.beta2 = o.number_or("beta2", optimizer.beta2, 0, 1);
+  }
+  if (!sgd) optimizer.epsilon = o.above_zero_or("epsilon", optimizer.epsilon, kMostNumber);
+  if (optimizer.treats_matrices()) read_matrix_optimizer(o, optimizer);
+  if (!sgd && optimizer.kind != OptimizerSpec::Kind::muon) {
     if (o.has("momentum")) o.fail("momentum", "belongs to sgd, not to " + choice_name(optimizer.kind));
     optimizer.momentum = 0;
   }
@@ -53,21 +70,21 @@ bool read_optimizer(JsonReader& o, RunCase& c) {
 
 TuneSpec read_tune(JsonReader& t, const RunCase& c) {
   TuneSpec tune;
-  const nlohmann::json& rates = t.raw("learning_rate");
+  const Json& rates = t.raw("learning_rate");
   if (!rates.is_array() || rates.empty()) t.fail("learning_rate", "must be a list of at least one rate");
   std::set<double> grid;
-  for (const nlohmann::json& rate : rates) {
-    if (!rate.is_number() || !(rate.get<double>() > 0))
+  for (const Json& rate : rates) {
+    if (!rate.is_number() || !(rate.get<double>() > 0) || rate.get<double>() > kMostNumber)
       t.fail("learning_rate", rate.dump() + " is not a number above 0");
     grid.insert(rate.get<double>());
   }
   tune.learning_rates.assign(grid.begin(), grid.end());
-  tune.seed = static_cast<std::uint64_t>(t.integer("seed", static_cast<std::int64_t>(tune.seed), 0));
+  tune.seed = t.integer_or<std::uint64_t>("seed", tune.seed, 0, kMostWhole);
   if (tune.seed == c.seed)
     t.fail("seed", std::to_string(tune.seed) + " is also a seed that is measured",
            "tune on a seed of its own, e.g. 101");
-  tune.steps = read_int(t, "steps", 0, 0);
-  tune.epochs = read_int(t, "epochs", 0, 0);
+  tune.steps = t.integer_or("steps", 0, 0, kMostCount);
+  tune.epochs = t.integer_or("epochs", 0, 0, kMostCount);
   if (tune.epochs > 0 && tune.steps > 0) t.fail("steps", "give epochs or steps, not both");
   if (tune.epochs > 0 && c.epochs == 0) t.fail("epochs", "the case itself runs steps, not epochs", "give steps");
   if (tune.epochs == 0 && tune.steps == 0) tune.epochs = c.epochs, tune.steps = c.steps;
@@ -75,19 +92,8 @@ TuneSpec read_tune(JsonReader& t, const RunCase& c) {
   return tune;
 }
 
-nlohmann::json to_json(const OptimizerSpec& optimizer) {
-  nlohmann::json json = {{"kind", choice_name(optimizer.kind)},
-                         {"learning_rate", optimizer.learning_rate},
-                         {"momentum", optimizer.momentum},
-                         {"weight_decay", optimizer.weight_decay}};
-  if (optimizer.nesterov) json["nesterov"] = true;
-  if (optimizer.momentum_ema) json["momentum_ema"] = true;
-  if (optimizer.dampening != 0) json["dampening"] = optimizer.dampening;
-  return json;
-}
-
-static nlohmann::json to_json(const RateSchedule& rate) {
-  nlohmann::json json = {{"kind", choice_name(rate.kind)}};
+static Json to_json(const RateSchedule& rate) {
+  Json json = {{"kind", choice_name(rate.kind)}};
   if (rate.kind == RateScheduleKind::step) {
     json["every_epochs"] = rate.every_epochs;
     json["factor"] = rate.factor;
@@ -96,14 +102,14 @@ static nlohmann::json to_json(const RateSchedule& rate) {
   return json;
 }
 
-nlohmann::json optimizer_json(const RunCase& c) {
-  nlohmann::json json = to_json(c.optimizer);
+Json optimizer_json(const RunCase& c) {
+  Json json = to_json(c.optimizer);
   if (c.tune) json["learning_rate"] = "tuned";
   if (c.rate_schedule.kind != RateScheduleKind::constant) json["schedule"] = to_json(c.rate_schedule);
   return json;
 }
 
-nlohmann::json tune_json(const TuneSpec& tune) {
+Json tune_json(const TuneSpec& tune) {
   return {{"learning_rate", tune.learning_rates}, {"seed", tune.seed}, {"epochs", tune.epochs}, {"steps", tune.steps}};
 }
 

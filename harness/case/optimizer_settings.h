@@ -1,16 +1,17 @@
 // The settings "optimizer" and "tune" of a case: objects with keys of their own.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "harness/case/case.h"
 
 namespace sluice {
 
+class Json;
 class JsonReader;
 
 // "optimizer": {"kind", "learning_rate" (a number or "tuned"), "momentum", "weight_decay", "nesterov", "momentum_ema",
-// "dampening", "schedule": {"kind", ...}}. What it leaves out stays as c.optimizer and c.rate_schedule have it. Returns
+// "dampening", "schedule": {"kind", ...}}; of the adaptive ones "beta1", "beta2", "epsilon"; of muon and rotated_adam
+// "matrices", "other_rate"; of muon "scale", "newton_schulz"; of rotated_adam "refresh_every", "sides", "source",
+// "refresh_as_released". What it leaves out stays as c.optimizer and c.rate_schedule have it. Returns
 // whether the learning rate is to be tuned. Throws InputError.
 bool read_optimizer(JsonReader& optimizer, RunCase& c);
 
@@ -19,11 +20,7 @@ bool read_optimizer(JsonReader& optimizer, RunCase& c);
 TuneSpec read_tune(JsonReader& tune, const RunCase& c);
 
 // As the case's canonical JSON holds them; a tuned rate is "tuned" there, whichever rate the search finds.
-nlohmann::json optimizer_json(const RunCase& c);
-nlohmann::json tune_json(const TuneSpec& tune);
-
-// An optimizer with the rate that it has. What few optimizers have is there only where it is not the default, so that
-// the digests of records from before stay the same.
-nlohmann::json to_json(const OptimizerSpec& optimizer);
+Json optimizer_json(const RunCase& c);
+Json tune_json(const TuneSpec& tune);
 
 }  // namespace sluice

@@ -7,6 +7,8 @@
 
 #include "harness/case/case.h"
 #include "harness/exec/session.h"
+#include "harness/model/interference.h"
+#include "harness/model/tensor_split.h"
 #include "harness/pipeline/replicas.h"
 #include "harness/pipeline/system.h"
 #include "harness/program/program.h"
@@ -33,16 +35,32 @@ struct Prepared {
   int microbatches_per_update = 1;
   RunPolicy::Leftover leftover = RunPolicy::Leftover::drop;
   bool step_barrier = false;
+  Interference interference;  // of the run; plans are made without it
+  bool inference = false;
+  int queue = 0;  // inference: RunPolicy::queue
+  bool batched_weight_gradients = false;
+  // Tensor parallelism: `pipeline` is then for groups of devices, and `plan` for all of them. Null: layers are whole.
+  std::shared_ptr<const TensorModel> tensor;
+  CostGraph member_costs;  // with `tensor`: of what one device of a group holds, sums over the group included
 };
+
+// What the ranks run: the workload's model, or the members' parts of it beside each other.
+const ModelGraph& running_model(const Prepared& p);
+
+// What the virtual clock takes for the ops of its plan.
+Costs costs_of(const Prepared& p);
 
 // Fills in everything that follows from the plan of one replica.
 void adopt_pipeline(Prepared& p, const Plan& pipeline);
+
+// What a planner is given, at any time of a run; both arguments must outlive it.
+Problem problem_of(const Prepared& p, const RunCase& c);
 
 // Throws InputError; the plan's memory is not checked here (see over_memory).
 Prepared prepare(const RunCase& c);
 
 // The program of one update (synchronous systems: microbatches are the update's) or of one drained run (asynchronous
-// systems: all of the run's). epoch: of the training, from 0.
+// systems and inference: all of the run's). epoch: of the training, from 0.
 Program make_program(const Prepared& p, int microbatches, int epoch = 0);
 // What the data-parallel ranks of a stage divide among them.
 Sharding sharding_of(const Prepared& p, int microbatches);

@@ -19,9 +19,17 @@ struct ProfileWorkload {
   std::vector<std::string> warnings;
 };
 
-// Null unless `name` is a file (workloads/profiles/profile.h says which formats). Read once a
+// Null unless `name` is a file (workloads/profiles/profile.h says which formats) and no workload file. Read once a
 // process. costs: "raw" keeps the file's numbers as the authors' program takes them, anything else
 // makes them seconds and bytes. Throws InputError.
 const ProfileWorkload* profile_workload(const std::string& name, const std::string& costs);
+
+inline bool is_profile_workload(const Workload& workload) { return workload.model.layers.empty(); }
+
+// The listed workload of that name, that of a workload file, or the published profile. Throws InputError at `where`.
+const Workload& find_workload_or_profile(const std::string& name, const std::string& costs, const std::string& where);
+
+// Of what a workload file holds, so that two files of one name are not taken for one; empty: the workload is no file.
+std::string workload_digest(const Workload& workload);
 
 }  // namespace sluice

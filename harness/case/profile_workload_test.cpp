@@ -6,7 +6,11 @@
 #include <fstream>
 
 #include "harness/base/expect_error.h"
+#include "harness/base/json.h"
 #include "harness/case/prepare.h"
+#include "harness/case/settings.h"
+#include "results/store.h"
+#include "workloads/models/workload_file.h"
 
 namespace sluice {
 namespace {
@@ -69,8 +73,9 @@ TEST_F(ProfileWorkloadTest, IsPlannedLikeAnyOther) {
 TEST_F(ProfileWorkloadTest, HasOneSizeOfMicroBatches) {
   RunCase c = plan_case("one_f_one_b");
   c.batch = 8;
-  EXPECT_EQ(error_of([&] { prepare(c); }),
-            path_ + ": has micro-batches of 1 samples, this plan 2; leave --micro-batch out");
+  EXPECT_EQ(
+      error_of([&] { prepare(c); }),
+      path_ + ": has micro-batches of 1 samples, this plan 2; choose --batch and --microbatches so that they agree");
 }
 
 TEST_F(ProfileWorkloadTest, TensorParallelVariantsAreOnlySimulated) {
@@ -106,10 +111,20 @@ TEST_F(ProfileWorkloadTest, TensorParallelVariantsAreOnlySimulated) {
   std::filesystem::remove(c.workload);
   change(2, "sharded", false);
   EXPECT_EQ(error_of([&] { prepare(c); }),
-            "piper: the plan shares layers between devices (tensor parallelism); that is simulated "
-            "only: use the virtual clock, or tensor_parallel=no");
+            "piper: the plan shares layers between devices, and a published profile has no layers to run; use the "
+            "virtual clock, or tensor_parallel=no");
   std::filesystem::remove(c.workload);
   std::filesystem::remove(file);
+}
+
+TEST_F(ProfileWorkloadTest, MemoryIsOfWhatLayersKeepWhereThatWasMeasured) {
+  CostGraph costs = profile_workload(path_, "analytic")->costs;
+  const Plan plan{.stages = {{.layers = {0, 1}, .devices = {DeviceId(0)}}}};
+  EXPECT_EQ(stage_memory(costs, plan, {})[0].stash, Bytes(64 + 32));
+  costs.layers[0].stash = Bytes(5);
+  costs.layers[0].weight_stash = Bytes(3);
+  EXPECT_EQ(stage_memory(costs, plan, {})[0].stash, Bytes(5 + 32));
+  EXPECT_EQ(stage_memory(costs, plan, {})[0].weight_stash, Bytes(3));
 }
 
 TEST_F(ProfileWorkloadTest, AStageThatRecomputesKeepsWhatItReceives) {
@@ -119,6 +134,36 @@ TEST_F(ProfileWorkloadTest, AStageThatRecomputesKeepsWhatItReceives) {
   const auto memory = stage_memory(costs, plan, {});
   EXPECT_EQ(memory[0].input, Bytes(0));
   EXPECT_EQ(memory[1].input, costs.layers[0].output);
+}
+
+// A workload file is a workload with layers, and what it holds is part of the experiment.
+TEST_F(ProfileWorkloadTest, AWorkloadFileIsNoProfile) {
+  Json small = to_json(find_workload("tiny"));
+  const std::string file = path_ + ".json";
+  std::ofstream(file) << small.dump();
+  EXPECT_EQ(profile_workload(file, "analytic"), nullptr);
+  EXPECT_EQ(find_workload_or_profile(file, "analytic", "here").model.layers.size(),
+            find_workload("tiny").model.layers.size());
+  const Json entry = {{"system", "gpipe"}, {"workload", file}, {"ranks", 2}};
+  const RunCase c = read_case(entry, "s.json", "/grid/0");
+  EXPECT_EQ(c.batch, find_workload("tiny").batch);
+  EXPECT_EQ(c.workload_digest, digest(small));
+  EXPECT_EQ(digest(to_json(read_case(to_json(c), "s.json", ""))), digest(to_json(c)));
+  EXPECT_EQ(read_case({{"system", "gpipe"}, {"workload", "tiny"}}, "s.json", "").workload_digest, "");
+
+  small["optimizer"]["learning_rate"] = 0.5;
+  std::ofstream(path_ + "2.json") << small.dump();
+  Json other = to_json(c);
+  other["workload"] = path_ + "2.json";
+  EXPECT_EQ(error_of([&] { read_case(other, "s.json", "/grid/0"); }),
+            "s.json: /grid/0/workload_digest: '" + path_ + "2.json' holds another workload than that of digest " +
+                c.workload_digest + "; leave workload_digest out to run it as it is now");
+
+  RunCase planned = plan_case("one_f_one_b");
+  planned.workload = file;
+  planned.batch = 64;
+  EXPECT_EQ(prepare(planned).plan.stages.size(), 2u);
+  for (const std::string& f : {file, path_ + "2.json"}) std::filesystem::remove(f);
 }
 
 }  // namespace

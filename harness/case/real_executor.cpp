@@ -2,9 +2,8 @@
 
 #include <sluice_build.h>
 
-#include <nlohmann/json.hpp>
-
 #include "harness/base/error.h"
+#include "harness/base/json.h"
 
 namespace sluice::real_executor {
 
@@ -12,8 +11,9 @@ namespace sluice::real_executor {
 
 std::string torch_version() { return sluice::torch_version(); }
 std::string refusal(DeviceKind device) { return device == DeviceKind::cuda ? cuda_refusal() : ""; }
-nlohmann::json gpus() { return describe_cuda(); }
+Json gpus() { return describe_cuda(); }
 std::unique_ptr<Session> session(const SessionSpec& spec) { return make_session(spec); }
+CostGraph measure_in_runs(const RunProfileSpec& spec) { return sluice::measure_in_runs(spec); }
 CostGraph measure_costs(const ModelGraph& model, std::int64_t micro_batch, DeviceKind device) {
   constexpr int repeats = 7;
   return sluice::measure_costs(model, micro_batch, repeats, choice_name(device));
@@ -22,16 +22,18 @@ CostGraph measure_costs(const ModelGraph& model, std::int64_t micro_batch, Devic
 #else
 
 [[noreturn]] static void refuse() {
-  throw InputError("", "this build has no real executor",
-                   "build it with -DSLUICE_TORCH=ON, or use --clock virtual --costs analytic with "
-                   "\"train\": false");
+  throw InputError("", "this build is torch-free: it has no real executor",
+                   "build it with -DSLUICE_TORCH=ON, or use --clock virtual --costs analytic --no-train (in a sweep: "
+                   "\"train\": false)");
 }
 std::string torch_version() { return "none"; }
 std::string refusal(DeviceKind device) {
-  return device == DeviceKind::cuda ? "this build has no real executor; build it with -DSLUICE_TORCH=ON" : "";
+  if (device != DeviceKind::cuda) return "";
+  return "this build is torch-free: it has no real executor; build it with -DSLUICE_TORCH=ON";
 }
-nlohmann::json gpus() { return nullptr; }
+Json gpus() { return nullptr; }
 std::unique_ptr<Session> session(const SessionSpec&) { refuse(); }
+CostGraph measure_in_runs(const RunProfileSpec&) { refuse(); }
 CostGraph measure_costs(const ModelGraph&, std::int64_t, DeviceKind) { refuse(); }
 
 #endif

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "harness/case/choices.h"
+#include "harness/exec/run_profile.h"
 #include "harness/exec/session.h"
 #include "harness/model/cost_graph.h"
 
@@ -14,10 +14,11 @@ namespace sluice::real_executor {
 
 std::string torch_version();             // "none" in a build without LibTorch
 std::string refusal(DeviceKind device);  // why ranks cannot run on it here, or ""
-nlohmann::json gpus();                   // as describe_cuda() (exec/session.h); null in a program without CUDA
+Json gpus();                             // as describe_cuda() (exec/session.h); null in a program without CUDA
 
 // These throw InputError in a build without LibTorch.
 std::unique_ptr<Session> session(const SessionSpec& spec);
+CostGraph measure_in_runs(const RunProfileSpec& spec);
 CostGraph measure_costs(const ModelGraph& model, std::int64_t micro_batch, DeviceKind device = DeviceKind::cpu);
 
 }  // namespace sluice::real_executor

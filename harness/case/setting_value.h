@@ -3,11 +3,11 @@
 
 #include <concepts>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
 #include "harness/base/json_reader.h"
 #include "harness/case/case.h"
 #include "harness/pipeline/system.h"
@@ -25,15 +25,6 @@ E read_choice(JsonReader& reader, const std::string& key, E otherwise) {
   return *choice;
 }
 
-// A whole number of at most a thousand million, so that products of two fit into 64 bits. Throws InputError.
-inline int as_int(std::int64_t value, const JsonReader& reader, const std::string& key) {
-  if (value > 1'000'000'000) reader.fail(key, std::to_string(value) + " is too large");
-  return static_cast<int>(value);
-}
-inline int read_int(JsonReader& reader, const std::string& key, int otherwise, int least) {
-  return as_int(reader.integer(key, otherwise, least), reader, key);
-}
-
 // What is known while one object of a sweep's grid becomes a case. The settings are read in the order of their table,
 // so that each may use those above it.
 struct CaseReading {
@@ -49,15 +40,15 @@ struct SettingValue {
   std::vector<std::string> choices = {};  // of a closed choice: the names that may be given
   // From the key, where it is given, into the case, which otherwise keeps what it has. Throws InputError.
   std::function<void(CaseReading&, const std::string& key)> read = {};
-  std::function<nlohmann::json(const RunCase&)> write = {};  // null: the case has none
+  std::function<Json(const RunCase&)> write = {};  // null: the case has none
 };
 
 // The members of each type that are read and written as they are.
 namespace setting {
 
 template <class T>
-std::function<nlohmann::json(const RunCase&)> write_as_it_is(T RunCase::*member) {
-  return [member](const RunCase& c) { return nlohmann::json(c.*member); };
+std::function<Json(const RunCase&)> write_as_it_is(T RunCase::*member) {
+  return [member](const RunCase& c) { return Json(c.*member); };
 }
 
 inline SettingValue text(std::string RunCase::*member) {
@@ -72,31 +63,28 @@ SettingValue choice(E RunCase::*member) {
           .choices = choice_names<E>(),
           .read = [member](CaseReading& r,
                            const std::string& key) { r.c.*member = read_choice(r.entry, key, r.c.*member); },
-          .write = [member](const RunCase& c) { return nlohmann::json(choice_name(c.*member)); }};
+          .write = [member](const RunCase& c) { return Json(choice_name(c.*member)); }};
 }
 
 // Whole numbers from `least` on.
-inline SettingValue integer(int RunCase::*member, int least) {
+template <std::integral Int>
+SettingValue integer(Int RunCase::*member, int least,
+                     std::int64_t most = std::same_as<Int, int> ? kMostCount : kMostWhole) {
   return {.type = SettingValue::Type::number,
-          .read = [member, least](CaseReading& r,
-                                  const std::string& key) { r.c.*member = read_int(r.entry, key, r.c.*member, least); },
+          .read =
+              [member, least, most](CaseReading& r, const std::string& key) {
+                r.c.*member =
+                    r.entry.integer_or<Int>(key, r.c.*member, static_cast<Int>(least), static_cast<Int>(most));
+              },
           .write = write_as_it_is(member)};
 }
 
-template <std::integral Wide>
-SettingValue integer(Wide RunCase::*member, int least) {
-  const auto read = [member, least](CaseReading& r, const std::string& key) {
-    if (r.entry.has(key)) r.c.*member = static_cast<Wide>(r.entry.integer(key, least));
-  };
-  return {.type = SettingValue::Type::number, .read = read, .write = write_as_it_is(member)};
-}
-
-inline SettingValue not_negative(double RunCase::*member) {
-  const auto read = [member](CaseReading& r, const std::string& key) {
-    r.c.*member = r.entry.number(key, r.c.*member);
-    if (r.c.*member < 0) r.entry.fail(key, "must not be negative");
-  };
-  return {.type = SettingValue::Type::number, .read = read, .write = write_as_it_is(member)};
+inline SettingValue not_negative(double RunCase::*member, double most) {
+  return {
+      .type = SettingValue::Type::number,
+      .read = [member, most](CaseReading& r,
+                             const std::string& key) { r.c.*member = r.entry.number_or(key, r.c.*member, 0, most); },
+      .write = write_as_it_is(member)};
 }
 
 inline SettingValue boolean(bool RunCase::*member) {

@@ -3,7 +3,6 @@
 // setting is a row here and a member of RunCase.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 
@@ -11,6 +10,8 @@
 #include "harness/case/setting_value.h"
 
 namespace sluice {
+
+class Json;
 
 // Whether a setting is part of the experiment that a digest names. unless_default: settings from after the first
 // records, which keep their digests.
@@ -49,11 +50,11 @@ std::string help_of(const Setting& setting);
 
 // One experiment: every key holds one value. file and pointer say where `entry` is from. Throws InputError: unknown
 // keys and names (with a suggestion), wrong types, counts below 1, a batch that the micro-batches do not divide.
-RunCase read_case(const nlohmann::json& entry, const std::string& file, const std::string& pointer);
+RunCase read_case(const Json& entry, const std::string& file, const std::string& pointer);
 
 // Canonical: its digest (results/store.h) names the experiment. A tuned case is named by its search, not by the rate
 // that the search finds.
-nlohmann::json to_json(const RunCase& c);
+Json to_json(const RunCase& c);
 
 // The settings among a record's options beside the system's own, as texts.
 std::map<std::string, std::string> record_options(const RunCase& c);

@@ -1,33 +1,36 @@
 #include "harness/case/sweep.h"
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
 #include "harness/base/json_reader.h"
+#include "harness/base/stop.h"
+#include "harness/base/visible_text.h"
 #include "harness/case/settings.h"
 #include "harness/pipeline/system.h"
 #include "results/store.h"
 
 namespace sluice {
 
-static nlohmann::json as_list(const nlohmann::json& value) {
-  return value.is_array() ? value : nlohmann::json::array({value});
-}
+static Json as_list(const Json& value) { return value.is_array() ? value : Json::array({value}); }
 
-// Names of systems, with "*" and "*asynchronous" written out.
-static nlohmann::json named_systems(const nlohmann::json& values) {
-  nlohmann::json systems = nlohmann::json::array();
-  for (const nlohmann::json& value : values) {
+// Names of systems, with "*" and "*asynchronous" written out. Systems that only infer are among them where the entry's
+// task is inference.
+static Json named_systems(const Json& values, bool inference) {
+  Json systems = Json::array();
+  for (const Json& value : values) {
     if (value != "*" && value != "*asynchronous") {
       systems.push_back(value);
       continue;
     }
     for (const System* system : all_systems())
-      if (value == "*" || !system->synchronous) systems.push_back(system->name);
+      if ((value == "*" || !system->synchronous) && (inference || !system->inference_only))
+        systems.push_back(system->name);
   }
   return systems;
 }
@@ -35,73 +38,102 @@ static nlohmann::json named_systems(const nlohmann::json& values) {
 namespace {
 
 // The objects that choose one value of every list, in the order in which the lists were added: the last varies fastest.
+// They are counted before the first is made.
 class Combinations {
  public:
   Combinations(std::string file, std::string pointer) : file_(std::move(file)), pointer_(std::move(pointer)) {}
 
   // key: of the object; inner: of the object under that key, or "".
-  void multiply(const std::string& key, const std::string& inner, const nlohmann::json& values) {
+  void multiply(const std::string& key, const std::string& inner, Json values) {
     if (values.empty())
       throw InputError(file_ + ": " + pointer_ + "/" + key + (inner.empty() ? "" : "/" + inner), "is an empty list",
                        "give at least one value");
-    if (all_.size() * values.size() > 1'000'000)
-      throw InputError(file_ + ": " + pointer_, "more than a million combinations");
-    std::vector<nlohmann::json> next;
-    for (const nlohmann::json& combination : all_)
-      for (const nlohmann::json& value : values) {
-        next.push_back(combination);
-        (inner.empty() ? next.back()[key] : next.back()[key][inner]) = value;
-      }
-    all_ = std::move(next);
+    count_ = count_ > kMostCombinations ? count_ : count_ * values.size();
+    if (count_ > kMostCombinations)
+      throw InputError(file_ + ": " + pointer_, "more than " + std::to_string(kMostCombinations) + " combinations",
+                       "cut the lists, or make several sweeps");
+    lists_.push_back({key, inner, std::move(values), 0});
   }
 
-  const std::vector<nlohmann::json>& all() const { return all_; }
+  template <class Use>
+  void each(Use use) {
+    for (std::size_t n = 0; n < count_; ++n) {
+      check_stop();
+      Json combination = Json::object();
+      for (const List& list : lists_) {
+        Json& place = list.inner.empty() ? combination[list.key] : combination[list.key][list.inner];
+        place = list.values[list.chosen];
+      }
+      use(combination);
+      for (std::size_t k = lists_.size(); k > 0 && ++lists_[k - 1].chosen == lists_[k - 1].values.size(); --k)
+        lists_[k - 1].chosen = 0;
+    }
+  }
 
  private:
+  static constexpr std::size_t kMostCombinations = 100'000;
+  struct List {
+    std::string key, inner;
+    Json values;
+    std::size_t chosen;
+  };
   std::string file_, pointer_;
-  std::vector<nlohmann::json> all_{nlohmann::json::object()};
+  std::vector<List> lists_;
+  std::size_t count_ = 1;
 };
+
+// Whether it may name files in folders of the repository: results/runs/NAME.jsonl, plots/out/NAME.
+bool is_plain_name(const std::string& name) {
+  constexpr std::size_t longest = 100;
+  const bool printable = std::ranges::all_of(
+      name, [](char c) { return static_cast<unsigned char>(c) > ' ' && c != 0x7f && c != '/' && c != '\\'; });
+  return !name.empty() && name.size() <= longest && printable && name[0] != '.' && name[0] != '-' &&
+         visible(name) == name;
+}
 
 }  // namespace
 
-std::vector<RunCase> expand_case(const nlohmann::json& entry, const std::string& file, const std::string& pointer) {
+std::vector<RunCase> expand_case(const Json& entry, const std::string& file, const std::string& pointer) {
   if (!entry.is_object())
     throw InputError(file + ": " + (pointer.empty() ? "/" : pointer),
                      std::string("must be an object, is ") + entry.type_name());
   Combinations combinations(file, pointer);
+  const bool inference = entry.contains("task") && entry["task"] == choice_name(Task::inference);
   for (const auto& item : entry.items()) {
-    const bool holds_lists = item.key() == "options" || item.key() == "optimizer";
-    if (holds_lists && item.value().is_object()) {
-      for (const auto& inner : item.value().items())
-        combinations.multiply(item.key(), inner.key(), as_list(inner.value()));
+    const bool holds_lists = item.first == "options" || item.first == "optimizer";
+    if (holds_lists && item.second.is_object()) {
+      for (const auto& inner : item.second.items())
+        combinations.multiply(item.first, inner.first, as_list(inner.second));
     } else {
-      const nlohmann::json values = as_list(item.value());
-      combinations.multiply(item.key(), "", item.key() == "system" ? named_systems(values) : values);
+      const Json values = as_list(item.second);
+      combinations.multiply(item.first, "", item.first == "system" ? named_systems(values, inference) : values);
     }
   }
   std::vector<RunCase> cases;
-  for (const nlohmann::json& combination : combinations.all()) cases.push_back(read_case(combination, file, pointer));
+  combinations.each([&](const Json& combination) { cases.push_back(read_case(combination, file, pointer)); });
   return cases;
 }
 
 Sweep load_sweep(const std::string& path) {
-  const nlohmann::json json = parse_json_file(path);
+  const Json json = parse_json_file(path);
   JsonReader reader(json, path);
   Sweep sweep;
   sweep.name = reader.text("name", std::filesystem::path(path).stem().string());
-  if (sweep.name.find('/') != std::string::npos || sweep.name.empty()) reader.fail("name", "must be a plain file name");
+  if (!is_plain_name(sweep.name))
+    reader.fail("name", "'" + sweep.name + "' is not a plain name of at most 100 printable characters",
+                "it names files: no slash or space, and no dot or dash in front");
   sweep.title = reader.text("title", sweep.name);
-  const nlohmann::json defaults = reader.has("defaults") ? reader.object("defaults").json() : nlohmann::json::object();
-  const nlohmann::json& grid = reader.raw("grid");
+  const Json defaults = reader.has("defaults") ? reader.object("defaults").json() : Json::object();
+  const Json& grid = reader.raw("grid");
   if (!grid.is_array() || grid.empty()) reader.fail("grid", "must be a list of at least one object");
   reader.no_other_keys();
   std::set<std::string> seen;
   for (std::size_t i = 0; i < grid.size(); ++i) {
     const std::string pointer = "/grid/" + std::to_string(i);
-    nlohmann::json entry = grid[i];
+    Json entry = grid[i];
     if (entry.is_object())
       for (const auto& item : defaults.items())
-        if (!entry.contains(item.key())) entry[item.key()] = item.value();
+        if (!entry.contains(item.first)) entry[item.first] = item.second;
     for (RunCase& c : expand_case(entry, path, pointer))
       if (seen.insert(digest(to_json(c))).second) sweep.cases.push_back(std::move(c));
   }

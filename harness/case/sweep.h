@@ -1,7 +1,6 @@
 // Sweeps: files that hold many cases as the combinations of lists of settings.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -9,10 +8,12 @@
 
 namespace sluice {
 
+class Json;
+
 // One object of a sweep's grid (or the command line's flags as JSON): every key may hold a list, so may those inside
 // "options" and "optimizer", and the result is every combination. "system" takes "*" (all) and "*asynchronous" (all
 // that update without a flush). Defaults come from the workload. Throws InputError as read_case (settings.h).
-std::vector<RunCase> expand_case(const nlohmann::json& entry, const std::string& file, const std::string& pointer);
+std::vector<RunCase> expand_case(const Json& entry, const std::string& file, const std::string& pointer);
 
 // A sweep file: {"name", "title", "defaults": {...}, "grid": [{...}, ...]}. Cases that are the same
 // experiment (single_device under several rank counts) are kept once.

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
 #include "harness/program/program.h"
 
 namespace sluice {
@@ -17,23 +17,23 @@ constexpr double kMicroseconds = 1e6;  // the format's unit of time
 // The events of one rank.
 class RankEvents {
  public:
-  RankEvents(nlohmann::json& events, int rank, const Placement& placement, const RankCollectives& collectives)
+  RankEvents(Json& events, int rank, const Placement& placement, const RankCollectives& collectives)
       : events_(events), rank_(rank), placement_(placement), collectives_(collectives) {}
 
-  void add(const std::vector<TraceEvent>& trace) {
+  void add(const std::vector<TraceEvent>& trace, int sequence_chunks) {
     events_.push_back({{"name", "thread_name"}, {"ph", "M"}, {"pid", 0}, {"tid", rank_}, {"args", {{"name", name()}}}});
     for (std::size_t k = 0; k < trace.size(); ++k) {
       const TraceEvent& e = trace[k];
       const bool scheduled = is_scheduled(e.instruction.opcode);
       if (scheduled) mark_collectives(e);
-      events_.push_back({{"name", to_text(e.instruction)},
+      events_.push_back({{"name", to_text(e.instruction, sequence_chunks)},
                          {"ph", "X"},
                          {"pid", 0},
                          {"tid", rank_},
                          {"ts", e.start * kMicroseconds},
                          {"dur", (e.end - e.start) * kMicroseconds}});
       if (e.instruction.overlapped)
-        events_.back()["args"] = {{"overlapped with", to_text(trace.at(k + 1).instruction)}};
+        events_.back()["args"] = {{"overlapped with", to_text(trace.at(k + 1).instruction, sequence_chunks)}};
       if (scheduled) count_held(e);
     }
   }
@@ -76,7 +76,7 @@ class RankEvents {
           {{"for the input gradient", until_input_gradient_}, {"for the weight gradient", until_weight_gradient_}}}});
   }
 
-  nlohmann::json& events_;
+  Json& events_;
   int rank_;
   const Placement& placement_;
   const RankCollectives& collectives_;
@@ -89,11 +89,11 @@ class RankEvents {
 
 void write_chrome_trace(const std::string& file, const Trace& trace, const Placement& placement,
                         const std::vector<RankCollectives>& collectives) {
-  nlohmann::json events = nlohmann::json::array();
+  Json events = Json::array();
   for (std::size_t r = 0; r < trace.ranks.size(); ++r)
-    RankEvents(events, static_cast<int>(r), placement, collectives[r]).add(trace.ranks[r]);
+    RankEvents(events, static_cast<int>(r), placement, collectives[r]).add(trace.ranks[r], trace.sequence_chunks);
   std::ofstream out(file);
-  out << nlohmann::json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump() << "\n";
+  out << Json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump() << "\n";
   out.flush();
   if (!out) throw InputError("--trace", "'" + file + "' cannot be written");
 }

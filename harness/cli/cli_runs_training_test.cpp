@@ -6,15 +6,57 @@ namespace {
 
 TEST_F(Cli, AFailingRankIsARecordAndTheNextCaseStillRuns) {
   const std::string out = at("r.jsonl");
-  const json grid = {{{"inject_failure", {{"rank", 1}, {"update", 3}}}, {"seed", 1}}, {{"seed", 2}}};
-  const json defaults = {{"system", "gpipe"}, {"workload", "tiny"}, {"steps", 20}, {"ranks", 2}, {"costs", "analytic"}};
-  const std::string file = put("s.json", json{{"defaults", defaults}, {"grid", grid}}.dump());
+  const Json grid = {{{"inject_failure", {{"rank", 1}, {"update", 3}}}, {"seed", 1}}, {{"seed", 2}}};
+  const Json defaults = {{"system", "gpipe"}, {"workload", "tiny"}, {"steps", 20}, {"ranks", 2}, {"costs", "analytic"}};
+  const std::string file = put("s.json", Json{{"defaults", defaults}, {"grid", grid}}.dump());
   EXPECT_EQ(sluice({"run", file, "--out", out}).code, 1);
   const auto found = records(out);
   ASSERT_EQ(found.size(), 2u);
   EXPECT_EQ(found[0]["outcome"], "failed");
   EXPECT_EQ(found[0]["failed_rank"], 1);
   EXPECT_EQ(found[1]["outcome"], "ok");
+}
+
+// Two inputs of different lengths, words and numbers, and a loss that reads both.
+TEST_F(Cli, AWorkloadThatIsAFileTrainsOnBothClocksAlike) {
+  const Json embed = {{"name", "embed"}, {"kind", "Embedding"}, {"vocabulary", 20}, {"width", 8}};
+  const Json layers = {embed,
+                       {{"name", "words"}, {"kind", "SequencePool"}, {"inputs", {"embed", -1}}},
+                       {{"name", "numbers"}, {"kind", "Linear"}, {"in", 5}, {"out", 8}, {"inputs", Json::array({-2})}},
+                       {{"name", "sum"}, {"kind", "Add"}, {"inputs", {"words", "numbers"}}},
+                       {{"name", "tanh"}, {"kind", "Activation"}, {"function", "tanh"}},
+                       {{"name", "head"}, {"kind", "Linear"}, {"in", 8}, {"out", 3}},
+                       {{"name", "loss"}, {"kind", "CrossEntropyLoss"}}};
+  const Json inputs = {{{"shape", Json::array({6})}, {"token_ids", true}}, {{"shape", Json::array({5})}}};
+  const Json model = {{"schema", "sluice/model/1"}, {"name", "two"}, {"inputs", inputs}, {"layers", layers}};
+  const std::string file = put("two.json", Json{{"schema", "sluice/workload/1"},
+                                                {"model", model},
+                                                {"batch", 16},
+                                                {"microbatches", 4},
+                                                {"optimizer", {{"learning_rate", 0.2}}}}
+                                               .dump());
+  const Arguments run = {"run", "--workload", file, "--steps", "30", "--costs", "analytic", "--out", at("r.jsonl")};
+  for (const Arguments& more :
+       {Arguments{"--system", "single_device"}, Arguments{"--system", "1f1b"}, Arguments{"--system", "pipedream"},
+        Arguments{"--system", "1f1b", "--clock", "virtual", "--cluster", "flat:2"}}) {
+    Arguments all = run;
+    all.insert(all.end(), more.begin(), more.end());
+    const Finished f = sluice(all);
+    EXPECT_EQ(f.code, 0) << f.err;
+  }
+  const auto found = records(at("r.jsonl"));
+  ASSERT_EQ(found.size(), 4u);
+  for (const Json& r : found) {
+    EXPECT_EQ(r["workload"], file);
+    EXPECT_EQ(r["options"]["workload_digest"].get<std::string>().size(), 16u);
+    EXPECT_EQ(r["workload_facts"]["parameters"], 20 * 8 + 5 * 8 + 8 + 8 * 3 + 3);
+    EXPECT_LT(r["curve"].back()["loss"].get<double>(), r["curve"][0]["loss"].get<double>());
+  }
+  EXPECT_EQ(found[1]["curve"].back()["loss"], found[3]["curve"].back()["loss"]);
+  EXPECT_NEAR(found[0]["curve"].back()["loss"].get<double>(), found[1]["curve"].back()["loss"].get<double>(), 1e-5);
+  const Finished profiled = sluice({"profile", "--workload", file, "--beside", "0"});
+  EXPECT_EQ(profiled.code, 0) << profiled.err;
+  EXPECT_NE(profiled.out.find("\"embed\""), std::string::npos);
 }
 
 TEST_F(Cli, ADivergedRunIsAResultNotAFailure) {
@@ -28,7 +70,7 @@ TEST_F(Cli, ADivergedRunIsAResultNotAFailure) {
   EXPECT_NE(f.out.find("0/2 ok, 2 diverged, the first at update "), std::string::npos) << f.out;
   const auto found = records(out);
   ASSERT_EQ(found.size(), 2u);
-  for (const json& r : found) {
+  for (const Json& r : found) {
     EXPECT_EQ(r["outcome"], "diverged");
     EXPECT_EQ(r["curve"].size(), r["diverged_at"]);
     EXPECT_EQ(r["curve"].back()["loss"], "NaN");
@@ -54,7 +96,7 @@ TEST_F(Cli, ATunedSweepRunsItsSearchOnceAndShowsEqualAndTunedApart) {
   EXPECT_NE(f.out.find("learning rate 0.01, momentum 0.9\n"), std::string::npos) << f.out;
   EXPECT_NE(f.out.find("learning rate tuned, momentum 0.9\n"), std::string::npos) << f.out;
   int searched = 0, tuned = 0;
-  for (const json& r : records(out)) {
+  for (const Json& r : records(out)) {
     searched += r["purpose"] == "tune";
     if (r["tuning"].empty()) continue;
     ++tuned;
@@ -67,7 +109,7 @@ TEST_F(Cli, ATunedSweepRunsItsSearchOnceAndShowsEqualAndTunedApart) {
   EXPECT_EQ(tuned, 2);
   const Finished again = sluice({"run", file, "--out", out, "--resume"}, data);
   EXPECT_NE(again.err.find("7 of 7 cases were finished before"), std::string::npos) << again.err;
-  const json compared = document({"compare", out, "--json"});
+  const Json compared = document({"compare", out, "--json"});
   ASSERT_EQ(compared.size(), 2u);
   EXPECT_EQ(compared[0]["learning_rate_policy"], "equal");
   EXPECT_EQ(compared[1]["learning_rate_policy"], "tuned");
@@ -83,11 +125,11 @@ TEST_F(Cli, ABoundaryIsReadFromItsRecords) {
   const Finished f = sluice({"run", file, "--out", out}, {{"SLUICE_DATA", folder_}});
   EXPECT_EQ(f.code, 0) << f.err;
   EXPECT_NE(f.out.find("Largest stable learning rate"), std::string::npos) << f.out;
-  const json b = document({"compare", out, "--metric", "largest_stable_rate", "--json"});
+  const Json b = document({"compare", out, "--metric", "largest_stable_rate", "--json"});
   ASSERT_EQ(b.size(), 1u);
   ASSERT_EQ(b[0]["rows"].size(), 2u);
-  for (const json& row : b[0]["rows"]) EXPECT_EQ(row["largest_stable_rate"], 0.02);
-  EXPECT_EQ(document({"compare", out, "--json"}), json::array());
+  for (const Json& row : b[0]["rows"]) EXPECT_EQ(row["largest_stable_rate"], 0.02);
+  EXPECT_EQ(document({"compare", out, "--json"}), Json::array());
 }
 
 TEST_F(Cli, InjectedFailureOfOneCase) {
@@ -146,15 +188,15 @@ TEST_F(Cli, AKilledSweepIsCompletedByResume) {
   ASSERT_TRUE(began);
   EXPECT_EQ(sluice({"run", file, "--out", out, "--resume"}).code, 0);
   EXPECT_EQ(seeds(out), (std::multiset<int>{1, 2, 3, 4}));
-  for (const json& r : records(out)) EXPECT_EQ(r["outcome"], "ok");
+  for (const Json& r : records(out)) EXPECT_EQ(r["outcome"], "ok");
 }
 
 TEST_F(Cli, AnInterruptKeepsWhatIsFinishedAndTellsHowToGoOn) {
   const std::string out = at("r.jsonl");
-  json grid = json::array();
+  Json grid = Json::array();
   for (const int steps : {4, 10'000'000})
     grid.push_back({{"system", "gpipe"}, {"workload", "tiny"}, {"steps", steps}, {"costs", "analytic"}});
-  const pid_t child = start({"run", put("s.json", json{{"grid", grid}}.dump()), "--out", out});
+  const pid_t child = start({"run", put("s.json", Json{{"grid", grid}}.dump()), "--out", out});
   const bool began = has_a_record(out);
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   ::kill(child, began ? SIGINT : SIGKILL);

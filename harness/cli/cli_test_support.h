@@ -13,17 +13,16 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 #include <thread>
 
+#include "harness/base/json.h"
 #include "harness/tests/test_data.h"
 
 namespace sluice {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 using Arguments = std::vector<std::string>;
 using Variables = std::map<std::string, std::string>;
 
@@ -106,44 +105,44 @@ class Cli : public ::testing::Test {
     EXPECT_EQ(f.out, "");
   }
 
-  json document(const Arguments& arguments, int code = 0) const {
+  Json document(const Arguments& arguments, int code = 0) const {
     const Finished f = sluice(arguments);
     EXPECT_EQ(f.code, code) << f.err;
-    const json parsed = json::parse(f.out, nullptr, false);
-    EXPECT_FALSE(parsed.is_discarded()) << f.out.substr(0, 500);
-    return parsed;
+    const std::optional<Json> parsed = Json::parse_if_json(f.out);
+    EXPECT_TRUE(parsed) << f.out.substr(0, 500);
+    return parsed.value_or(Json());
   }
 
-  static std::vector<json> records(const std::string& path) {
-    std::vector<json> result;
+  static std::vector<Json> records(const std::string& path) {
+    std::vector<Json> result;
     for (const std::string& line : lines(content(path))) {
-      result.push_back(json::parse(line, nullptr, false));
+      result.push_back(Json::parse_if_json(line).value_or(Json()));
       EXPECT_TRUE(result.back().is_object()) << line.substr(0, 200);
     }
     return result;
   }
   static std::multiset<int> seeds(const std::string& path) {
     std::multiset<int> result;
-    for (const json& r : records(path)) result.insert(r.value("seed", -1));
+    for (const Json& r : records(path)) result.insert(r.value("seed", -1));
     return result;
   }
 
   // `cases` cases that differ in their seed, on the wall clock, with costs that need no measuring.
-  std::string sweep(int cases, int steps, const json& more = json::object()) const {
-    json entry = {{"system", "gpipe"}, {"workload", "tiny"},  {"ranks", 2},
-                  {"steps", steps},    {"costs", "analytic"}, {"seed", json::array()}};
+  std::string sweep(int cases, int steps, const Json& more = Json::object()) const {
+    Json entry = {{"system", "gpipe"}, {"workload", "tiny"},  {"ranks", 2},
+                  {"steps", steps},    {"costs", "analytic"}, {"seed", Json::array()}};
     for (int seed = 1; seed <= cases; ++seed) entry["seed"].push_back(seed);
     entry.update(more);
-    return put("sweep.json", json{{"grid", {entry}}}.dump());
+    return put("sweep.json", Json{{"grid", {entry}}}.dump());
   }
 
   // Two seeds of PipeDream on the test's data: 20 updates an epoch, on the virtual clock.
-  std::string training(const json& more) const {
-    json entry = {{"system", "pipedream"}, {"workload", "fmnist_mlp"}, {"ranks", 4},
+  std::string training(const Json& more) const {
+    Json entry = {{"system", "pipedream"}, {"workload", "fmnist_mlp"}, {"ranks", 4},
                   {"batch", 32},           {"clock", "virtual"},       {"epochs", 2},
                   {"seed", {1, 2}}};
     entry.update(more);
-    return put("training.json", json{{"grid", {entry}}}.dump());
+    return put("training.json", Json{{"grid", {entry}}}.dump());
   }
 
   std::string folder_;

@@ -1,5 +1,6 @@
 // The program as a user meets it, one command after the other: exit codes, and what is on stdout and on stderr.
 #include "harness/cli/cli_test_support.h"
+#include "results/store.h"
 
 namespace sluice {
 namespace {
@@ -8,11 +9,12 @@ TEST_F(Cli, HelpOfEveryCommandNamesItsFlags) {
   const std::map<std::string, std::vector<std::string>> flags = {
       {"list", {"--json"}},
       {"plan",
-       {"--system", "--workload", "--cluster", "--devices", "--batch", "--micro-batch", "--costs", "--set", "--json"}},
+       {"--system", "--workload", "--cluster", "--ranks", "--batch", "--microbatches", "--costs", "--set", "--json"}},
       {"schedule",
        {"--system", "--ranks", "--microbatches", "--chunks", "--costs", "--set", "--json", "--text", "--trace"}},
       {"verify", {"--cases", "--tolerance", "--json"}},
-      {"profile", {"--workload", "--device", "--out"}},
+      {"profile", {"--workload", "--device", "--beside", "--out"}},
+      {"validate", {"--filter", "--quick", "--rounds", "--records", "--chart", "--out", "--json"}},
       {"run",
        {"--system", "--workload", "--clock", "--transport", "--device", "--ranks", "--out", "--resume", "--shard",
         "--seed", "--dry-run", "--progress", "--json"}},
@@ -32,16 +34,16 @@ TEST_F(Cli, HelpOfEveryCommandNamesItsFlags) {
 }
 
 TEST_F(Cli, ListIsOneJsonDocument) {
-  const json all = document({"list", "--json"});
+  const Json all = document({"list", "--json"});
   for (const char* kind : {"systems", "workloads", "clusters", "sweeps"}) EXPECT_TRUE(all.at(kind).is_array()) << kind;
   EXPECT_EQ(document({"list", "systems", "--json"}), all["systems"]);
   std::set<std::string> names;
-  for (const json& system : all["systems"]) names.insert(system["name"]);
+  for (const Json& system : all["systems"]) names.insert(system["name"].get<std::string>());
   EXPECT_TRUE(names.contains("gpipe"));
 }
 
 TEST_F(Cli, PlanIsOneJsonDocument) {
-  const json plan = document({"plan", "--system", "gpipe", "--workload", "vgg16", "--cluster", "flat:4", "--json"});
+  const Json plan = document({"plan", "--system", "gpipe", "--workload", "vgg16", "--cluster", "flat:4", "--json"});
   for (const char* field : {"system", "objective", "simulated_seconds", "stages", "edges", "micro_batch", "states",
                             "search_seconds", "complete"})
     EXPECT_TRUE(plan.contains(field)) << field;
@@ -49,16 +51,16 @@ TEST_F(Cli, PlanIsOneJsonDocument) {
 }
 
 TEST_F(Cli, ScheduleHasExactlyItsFields) {
-  const json s = document({"schedule", "--system", "gpipe", "--ranks", "2", "--microbatches", "3", "--json"});
+  const Json s = document({"schedule", "--system", "gpipe", "--ranks", "2", "--microbatches", "3", "--json"});
   std::set<std::string> keys;
-  for (const auto& item : s.items()) keys.insert(item.key());
+  for (const auto& item : s.items()) keys.insert(item.first);
   EXPECT_EQ(keys, (std::set<std::string>{"system", "options", "ranks", "microbatches", "chunks", "costs", "ops",
                                          "makespan", "idle", "bubble_ratio", "span_bubble", "peak", "peak_until_W"}));
-  EXPECT_EQ(s["costs"], (json{{"F", 1}, {"I", 1}, {"W", 1}, {"latency", 0}}));
+  EXPECT_EQ(s["costs"], (Json{{"F", 1}, {"I", 1}, {"W", 1}, {"latency", 0}}));
   // (m + p - 1) (F + I + W) = 4 x 3, of which each rank idles 3.
   EXPECT_EQ(s["makespan"], 12);
-  EXPECT_EQ(s["idle"], (json{3, 3}));
-  EXPECT_EQ(s["peak"], (json{3, 3}));
+  EXPECT_EQ(s["idle"], (Json{3, 3}));
+  EXPECT_EQ(s["peak"], (Json{3, 3}));
   EXPECT_EQ(s["ops"]["0"].size(), 6u);
 }
 
@@ -74,8 +76,8 @@ TEST_F(Cli, ScheduleKnowsTheStagesOfARank) {
   EXPECT_EQ(schedule("hanayo", {"--set", "waves=2"})["chunks"], 4);
   EXPECT_EQ(schedule("zero_bubble", {"--set", "variant=v", "--chunks", "2"})["chunks"], 2);
   // Micro-batches of one replica of the whole model; a pair of ops is one step.
-  EXPECT_EQ(schedule("fsdp", {})["ops"]["1"], (json{"0F4", "0B4", "0F5", "0B5", "0F6", "0B6", "0F7", "0B7"}));
-  EXPECT_EQ(schedule("dualpipe", {})["ops"]["0"], (json{"0F0", "1F2", "0F1", "1B2", "(1F3;0B0)", "1B3", "0I1", "0W1"}));
+  EXPECT_EQ(schedule("fsdp", {})["ops"]["1"], (Json{"0F4", "0B4", "0F5", "0B5", "0F6", "0B6", "0F7", "0B7"}));
+  EXPECT_EQ(schedule("dualpipe", {})["ops"]["0"], (Json{"0F0", "1F2", "0F1", "1B2", "(1F3;0B0)", "1B3", "0I1", "0W1"}));
   refuses({"schedule", "--system", "gpipe", "--chunks", "2"}, {"--chunks", "gpipe places 1 stage on a rank"});
   refuses({"schedule", "--system", "gpipe", "--chunks", "0"}, {"--chunks", "out of range"});
   refuses({"schedule", "--system", "zeropp", "--chunks", "2", "--set", "chunks=3"},
@@ -99,9 +101,9 @@ TEST_F(Cli, ScheduleTracesOpsAndWhatRanksHold) {
   EXPECT_EQ(traced.code, 0);
   std::map<std::string, int> kinds;
   int most = 0;
-  const json trace = json::parse(content(file));
-  for (const json& event : trace["traceEvents"]) {
-    ++kinds[event["ph"]];
+  const Json trace = Json::parse(content(file));
+  for (const Json& event : trace["traceEvents"]) {
+    ++kinds[event["ph"].get<std::string>()];
     if (event["ph"] == "C" && event["name"] == "rank 0 holds")
       most = std::max(most, event["args"]["for the input gradient"].get<int>());
   }
@@ -116,17 +118,18 @@ TEST_F(Cli, ScheduleTracesGathersReductionsAndPairs) {
     arguments.insert(arguments.begin(), "schedule");
     arguments.insert(arguments.end(), {"--ranks", "2", "--trace", file});
     EXPECT_EQ(sluice(arguments).code, 0);
-    return json::parse(content(file))["traceEvents"];
+    return Json::parse(content(file))["traceEvents"];
   };
   std::map<std::string, double> at_second;  // of rank 0
-  for (const json& event : traced({"--system", "zeropp", "--set", "unit=4", "--microbatches", "4"}))
-    if (event["ph"] == "i" && event["tid"] == 0) at_second[event["name"]] = event["ts"].get<double>() / 1e6;
+  for (const Json& event : traced({"--system", "zeropp", "--set", "unit=4", "--microbatches", "4"}))
+    if (event["ph"] == "i" && event["tid"] == 0)
+      at_second[event["name"].get<std::string>()] = event["ts"].get<double>() / 1e6;
   // Stage 0's weights are gathered again for its backwards; the gradients of 2 leave after its
   // last.
   EXPECT_EQ(at_second,
             (std::map<std::string, double>{{"gather 0", 16}, {"gather 2", 4}, {"reduce 0", 24}, {"reduce 2", 16}}));
   int pairs = 0;
-  for (const json& event : traced({"--system", "dualpipe", "--microbatches", "8"}))
+  for (const Json& event : traced({"--system", "dualpipe", "--microbatches", "8"}))
     if (event.contains("args") && event["args"].contains("overlapped with")) ++pairs;
   EXPECT_GT(pairs, 0);
 }
@@ -139,7 +142,7 @@ TEST_F(Cli, RunAndCompareAreOneJsonDocumentEach) {
 }
 
 TEST_F(Cli, VerifyIsOneJsonDocument) {
-  const json v = document({"verify", "--cases", SLUICE_SOURCE_DIR "/harness/tests/data/weights.json", "--only",
+  const Json v = document({"verify", "--cases", SLUICE_SOURCE_DIR "/harness/tests/data/weights.json", "--only",
                            "pipedream-K2-sgd", "--json"});
   EXPECT_EQ(v["pass"], 1);
   EXPECT_EQ(v["mismatch"], 0);
@@ -151,7 +154,7 @@ TEST_F(Cli, UnknownNamesAreSuggested) {
   refuses({}, {"no command"});
   refuses({"schedule", "--system", "gpipe", "--rank", "3"},
           {"schedule: unknown flag '--rank'", "did you mean '--ranks'?"});
-  refuses({"schedule"}, {"schedule: --system is required"});
+  refuses({"schedule"}, {"schedule: --system is missing"});
   refuses({"list", "sytems"}, {"did you mean 'systems'?"});
   refuses({"schedule", "--system", "gpip"}, {"did you mean 'gpipe'?"});
   refuses({"schedule", "--system", "gpipe", "--set", "bakward=lifo"}, {"did you mean 'backward'?"});
@@ -203,12 +206,12 @@ TEST_F(Cli, OutputsThatCannotBeWritten) {
 
 TEST_F(Cli, AFullDiskIsAnError) {
   if (!fs::exists("/dev/full")) GTEST_SKIP() << "this system has no /dev/full";
-  expect_error(sluice({"run", sweep(1, 4), "--out", "/dev/full"}), 1, {"/dev/full", "No space left", "--resume"});
-  expect_error(wait(start({"list", "--json"}, {}, "/dev/full")), 1, {"stdout", "No space left"});
+  expect_error(sluice({"run", sweep(1, 4), "--out", "/dev/full"}), 1, {"/dev/full", "the disk is full", "--resume"});
+  expect_error(wait(start({"list", "--json"}, {}, "/dev/full")), 1, {"stdout", "the disk is full"});
 }
 
 TEST_F(Cli, SweepFilesThatCannotBeRead) {
-  refuses({"run", at("no.json")}, {at("no.json"), "cannot be read"});
+  refuses({"run", at("no.json")}, {at("no.json"), "no such file"});
   refuses({"run", "no_such_sweep"}, {"no_such_sweep", "sluice list sweeps"});
   refuses({"run", put("broken.json", "{\n\"grid\": [\n{]}")}, {at("broken.json") + ":3:"});
   refuses({"run", put("empty.json", R"({"grid": []})")}, {"/grid"});
@@ -230,18 +233,30 @@ TEST_F(Cli, AGpuThatIsNotThereIsOneClearError) {
 
 TEST_F(Cli, MissingDataSaysWhereToPutIt) {
   if (fs::exists("/usr/share/datasets/cifar10")) GTEST_SKIP() << "CIFAR-10 is on this machine";
-  refuses({"run", "--system", "gpipe", "--workload", "cifar10_cnn", "--costs", "analytic", "--out", at("r.jsonl"),
-           "--progress", "none"},
-          {"cifar10", "$SLUICE_DATA"}, {{"SLUICE_DATA", folder_}, {"SLUICE_HOME", folder_}});
-  EXPECT_EQ(content(at("r.jsonl")), "");
+  // A record that says so, so that the sweep goes on.
+  EXPECT_EQ(sluice({"run", "--system", "gpipe", "--workload", "cifar10_cnn", "--costs", "analytic", "--out",
+                    at("r.jsonl"), "--progress", "none"},
+                   {{"SLUICE_DATA", folder_}, {"SLUICE_HOME", folder_}})
+                .code,
+            1);
+  const Record record = read_records(at("r.jsonl")).records.at(0);
+  EXPECT_EQ(record.outcome, RecordOutcome::failed);
+  EXPECT_NE(record.reason.find("cifar10"), std::string::npos) << record.reason;
+  EXPECT_NE(record.reason.find("$SLUICE_DATA"), std::string::npos) << record.reason;
 }
 
 TEST_F(Cli, TruncatedDataNamesItsFile) {
   fs::create_directory(at("fashion-mnist"));
   const std::string file = put("fashion-mnist/train-images-idx3-ubyte", std::string("\0\0\x08", 3));
-  refuses({"run", "--system", "gpipe", "--workload", "fmnist_mlp", "--costs", "analytic", "--out", at("r.jsonl"),
-           "--progress", "none"},
-          {file, "cut off"}, {{"SLUICE_DATA", folder_}});
+  EXPECT_EQ(sluice({"run", "--system", "gpipe", "--workload", "fmnist_mlp", "--costs", "analytic", "--out",
+                    at("r.jsonl"), "--progress", "none"},
+                   {{"SLUICE_DATA", folder_}})
+                .code,
+            1);
+  const Record record = read_records(at("r.jsonl")).records.at(0);
+  EXPECT_EQ(record.outcome, RecordOutcome::failed);
+  EXPECT_NE(record.reason.find(file), std::string::npos) << record.reason;
+  EXPECT_NE(record.reason.find("cut off"), std::string::npos) << record.reason;
 }
 TEST_F(Cli, ExportIsATable) {
   const std::string out = at("r.jsonl");

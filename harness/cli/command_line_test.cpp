@@ -2,6 +2,7 @@
 #include "harness/cli/command_line.h"
 
 #include <gtest/gtest.h>
+#include <sluice_build.h>
 
 #include <iostream>
 #include <sstream>
@@ -35,15 +36,16 @@ TEST(CommandLine, EverySettingOfACaseIsAFlagOfRun) {
   for (std::string word; words >> word;) text += word + " ";  // undoes the wrapping
   for (const Setting& setting : settings()) {
     if (!setting.has_flag) continue;
-    const std::size_t flag = text.find(" " + flag_of(setting) + " ");
+    std::size_t flag = text.find(" " + flag_of(setting) + " ");
+    if (flag == std::string::npos) flag = text.find("," + flag_of(setting) + " ");  // behind its letter
     ASSERT_NE(flag, std::string::npos) << setting.key;
     EXPECT_NE(text.find(help_of(setting), flag), std::string::npos) << help_of(setting);
   }
 }
 
 TEST(CommandLine, HelpFitsIntoAHundredColumns) {
-  for (const char* command :
-       {"list", "plan", "schedule", "verify", "profile", "run", "compare", "report", "export", "new"}) {
+  for (const char* command : {"list", "plan", "schedule", "verify", "profile", "run", "compare", "report", "export",
+                              "new", "help", "completion", "check", "advise"}) {
     std::istringstream lines(help_of_command(command));
     for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << command << ": " << line;
   }
@@ -62,6 +64,91 @@ TEST(CommandLine, AWrongFlagOrCommandIsSuggested) {
             "run: unknown flag '--weight-gradeint'; did you mean '--weight-gradient'?");
   EXPECT_EQ(error({"schedule", "--system", "gpipe", "--rank", "3"}),
             "schedule: unknown flag '--rank'; did you mean '--ranks'?");
+  EXPECT_EQ(error({"schedule", "-s", "gpipe", "-z", "3"}), "schedule: unknown flag '-z'; see sluice schedule --help");
+}
+
+TEST(CommandLine, OldNamesOfFlagsAreRefusedWithTheNewOnes) {
+  const auto error = [](const std::vector<std::string>& arguments) { return error_of([&] { parse(arguments); }); };
+  EXPECT_EQ(error({"plan", "-s", "gpipe", "-w", "tiny", "--devices", "2"}),
+            "plan: '--devices' is no flag any more; write --ranks");
+  for (const char* command : {"plan", "profile"})
+    EXPECT_EQ(error({command, "-w", "tiny", "--micro-batch=4"}),
+              std::string(command) +
+                  ": '--micro-batch' is no flag any more; write --microbatches, the number of "
+                  "micro-batches per update");
+}
+
+TEST(CommandLine, LettersMeanTheSameInEveryCommand) {
+  const std::map<std::string, std::string> letters = {{"-s", "--system"}, {"-w", "--workload"},     {"-c", "--cluster"},
+                                                      {"-n", "--ranks"},  {"-m", "--microbatches"}, {"-b", "--batch"},
+                                                      {"-O", "--set"},    {"-o", "--out"},          {"-j", "--json"}};
+  for (const char* command : {"list", "plan", "schedule", "profile", "run", "compare", "report", "export"}) {
+    const std::string text = help_of_command(command);
+    for (const auto& [letter, flag] : letters) {
+      const bool has_flag = text.find(flag + " ") != std::string::npos;
+      const bool has_letter = text.find("  " + letter + ",") != std::string::npos;
+      EXPECT_EQ(has_flag && text.find("  " + letter + "," + flag) == std::string::npos, false) << command << flag;
+      EXPECT_EQ(has_letter && !has_flag, false) << command << letter;
+    }
+  }
+}
+
+TEST(CommandLine, HelpIsACommandToo) {
+  const auto printed = [](const std::vector<std::string>& arguments) {
+    testing::internal::CaptureStdout();
+    parse(arguments)();
+    std::fflush(stdout);
+    return testing::internal::GetCapturedStdout();
+  };
+  EXPECT_EQ(printed({"help", "schedule"}), help_of_command("schedule"));
+  EXPECT_NE(printed({"help"}).find("Examples:"), std::string::npos);
+  EXPECT_EQ(error_of([] { parse({"help", "schedul"}); }), "help: unknown command 'schedul'; did you mean 'schedule'?");
+}
+
+TEST(CommandLine, EveryCommandShowsAnExample) {
+  for (const char* command : {"list", "plan", "schedule", "verify", "profile", "run", "compare", "report", "export",
+                              "new", "completion", "check", "advise"})
+    EXPECT_NE(help_of_command(command).find("Examples:\n"), std::string::npos) << command;
+}
+
+TEST(CommandLine, TheVersionSaysWhatTheBuildHas) {
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(parse({"--version"})(), 0);
+  std::cout.flush();
+  const std::string text = testing::internal::GetCapturedStdout();
+  EXPECT_TRUE(text.starts_with("sluice " SLUICE_VERSION "\n")) << text;
+#ifdef SLUICE_HAVE_TORCH
+  EXPECT_NE(text.find("real executor: LibTorch "), std::string::npos) << text;
+#else
+  EXPECT_NE(text.find("torch-free"), std::string::npos) << text;
+#endif
+}
+
+TEST(CommandLine, ShellsAreToldWhatAWordMayBecome) {
+  const auto completed = [](std::vector<std::string> words) {
+    words.insert(words.begin(), {"completion", "--words"});
+    testing::internal::CaptureStdout();
+    parse(words)();
+    std::fflush(stdout);
+    std::istringstream lines(testing::internal::GetCapturedStdout());
+    std::vector<std::string> result;
+    for (std::string line; std::getline(lines, line);) result.push_back(line);
+    return result;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(completed({"sch"}), Names{"schedule"});
+  EXPECT_EQ(completed({"help", "pl"}), Names{"plan"});
+  EXPECT_EQ(completed({"schedule", "--micro"}), Names{"--microbatches"});
+  EXPECT_EQ(completed({"schedule", "-s", "inter"}), Names{"interleaved_1f1b"});
+  EXPECT_EQ(completed({"schedule", "--system", "gpipe,zerop"}), Names{"gpipe,zeropp"});
+  EXPECT_EQ(completed({"schedule", "-s", "zero_bubble", "--set", "vari"}), Names{"variant="});
+  // bash takes "variant=h" apart.
+  EXPECT_EQ(completed({"schedule", "-s", "zero_bubble", "--set", "variant", "=", "h"}), (Names{"h1", "h2"}));
+  EXPECT_EQ(completed({"run", "--clock", "v"}), Names{"virtual"});
+  EXPECT_EQ(completed({"run", "-w", "fmnist_c"}), (Names{"fmnist_cnn", "fmnist_cnn_deep"}));
+  EXPECT_EQ(completed({"run", "quic"}), Names{"quick"});
+  EXPECT_EQ(completed({"completion", "b"}), Names{"bash"});
+  EXPECT_EQ(completed({"compare", "some.js"}), Names{});  // a file: the shell's own completion
 }
 
 TEST(CommandLine, AWrongSettingIsNamedByItsFlag) {

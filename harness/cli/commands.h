@@ -7,29 +7,39 @@
 #include <string>
 #include <vector>
 
+#include "harness/pipeline/system.h"
+
 namespace sluice {
 
 struct ListArguments {
-  std::string what;  // systems, workloads, clusters, sweeps, or "" for all
+  std::string what;  // systems, workloads, clusters, sweeps, a name of one of them, or "" for all
   bool json = false;
 };
 int list_command(const ListArguments& a);
 
 struct PlanArguments {
   std::string system, workload, cluster = "flat:4", costs = "analytic";
-  int devices = 0;  // 0: all of the cluster's
-  long batch = 0, micro_batch = 0;
+  std::optional<long> ranks, batch, microbatches;  // not given: the cluster's devices, the workload's
+  int data_parallel = 1;
   std::vector<std::string> set;
-  bool json = false;
+  bool json = false, csv = false;
 };
 int plan_command(const PlanArguments& a);
 
+struct AdviseArguments {
+  std::string workload, system = "*", cluster = "flat:4", costs = "analytic", microbatches, memory, csv;
+  std::optional<long> ranks, batch;  // not given: the cluster's devices, the workload's
+  double seconds = 30;
+  bool json = false;
+};
+int advise_command(const AdviseArguments& a);
+
 struct ScheduleArguments {
-  std::string system, costs = "1/1/1", trace;
+  std::string system, from, costs = "1/1/1", costs_of, trace;
   int ranks = 4, microbatches = 8;
   std::optional<int> chunks;  // not given: the system's own
   std::vector<std::string> set;
-  bool json = false, text = false;
+  bool json = false, text = false, versions = false, csv = false;
 };
 int schedule_command(const ScheduleArguments& a);
 
@@ -43,22 +53,33 @@ int verify_command(const VerifyArguments& a);
 
 struct ProfileArguments {
   std::string workload, device = "cpu", out;
-  long micro_batch = 0;
+  std::optional<long> batch, microbatches;  // not given: the workload's
+  std::optional<int> beside;                // busy ranks; none: on all the other cores
 };
 int profile_command(const ProfileArguments& a);
+
+struct ValidateArguments {
+  std::vector<std::string> records;  // given: nothing is run, these are compared
+  std::string out, filter, chart, progress = "auto";
+  int rounds = 3, ranks = 0;  // ranks 0: as many as there are cores
+  double seconds = 0.7;
+  bool quick = false, threads_only = false, list = false, json = false, check = false;
+};
+int validate_command(const ValidateArguments& a);
 
 struct RunArguments {
   std::string sweep;                          // a file, or the name of one in harness/sweeps
   std::map<std::string, std::string> single;  // the settings of a single case (case/settings.h), by their JSON key
   std::vector<std::string> set;
   std::string out, shard, progress = "auto", inject_failure, checkpoints;
+  int jobs = 0;  // 0: one for every core
   bool resume = false, dry_run = false, json = false;
 };
 int run_command(const RunArguments& a);
 
 struct CompareArguments {
-  std::vector<std::string> files;
-  std::string baseline, metric = "throughput";
+  std::vector<std::string> files, filter, columns;
+  std::string baseline, metric = "throughput", sort, format = "text", against, tolerance = "1%";
   bool json = false;
 };
 int compare_command(const CompareArguments& a);
@@ -66,21 +87,50 @@ int compare_command(const CompareArguments& a);
 struct ReportArguments {
   std::vector<std::string> files;
   std::string out;
-  bool markdown = false;  // files: descriptions of studies, and records to replace the reference records of one
+  std::string formats = "svg";  // of the charts' files
+  bool claims = false;          // with the figures of papers, from results/claims
+  bool markdown = false;        // files: descriptions of studies, and records to replace the reference records of one
 };
 int report_command(const ReportArguments& a);
 
+struct ReproduceArguments {
+  std::vector<std::string> papers;  // of results/claims
+  bool all = false, json = false, write = false;
+  std::string claims;  // another folder of claims
+};
+int reproduce_command(const ReproduceArguments& a);
+
 struct ExportArguments {
-  std::vector<std::string> files;
+  std::vector<std::string> files, filter;
   std::string format = "csv";
-  bool curves = false;
+  bool curves = false, ranks = false;
 };
 int export_command(const ExportArguments& a);
 
 struct NewArguments {
-  std::string what, name;
+  std::string what, name, kind;  // kind: of a baseline or workload; "": the first that there is
+  std::string like;              // the listed workload that a workload's file is a copy of; "": none
 };
 int new_command(const NewArguments& a);
+
+struct CheckArguments {
+  std::string systems;
+  double seconds = 10;  // for one problem
+};
+int check_command(const CheckArguments& a);
+
+struct CompletionArguments {
+  std::string shell;
+};
+int completion_command(const CompletionArguments& a);
+
+// The systems of "a,b,c", of "*" (all) or of "*asynchronous" (all without a flush), each once. Throws InputError.
+std::vector<const System*> systems_named(const std::string& text);
+
+// The part of `given` that `system` declares, for systems that are given together.
+std::map<std::string, std::string> options_of(const System& system, const std::map<std::string, std::string>& given);
+// Throws InputError for an option that none of `systems` has.
+void refuse_undeclared(const std::vector<const System*>& systems, const std::map<std::string, std::string>& given);
 
 // The "key=value" texts of --set as a map. Throws InputError for a text without '='.
 std::map<std::string, std::string> given_options(const std::vector<std::string>& set);

@@ -1,27 +1,93 @@
 #include <fmt/format.h>
 
+#include "harness/base/error.h"
+#include "harness/base/json.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/read_files.h"
 #include "harness/pipeline/system.h"
 #include "results/compare.h"
+#include "results/compare_columns.h"
+#include "results/record_filter.h"
+#include "results/regression.h"
 #include "results/stability.h"
 
 namespace sluice {
 
+namespace {
+
+enum class Form { text, markdown, latex, csv, json };
+
+Form form_of(const CompareArguments& a) {
+  static const std::vector<std::string> names = {"text", "markdown", "latex", "csv", "json"};
+  if (a.json) return Form::json;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (names[i] == a.format) return static_cast<Form>(i);
+  throw InputError("--format", "unknown format '" + a.format + "'", suggestion(a.format, names));
+}
+
+TableForm table_form(Form form) {
+  return form == Form::markdown ? TableForm::markdown : form == Form::latex ? TableForm::latex : TableForm::text;
+}
+
+std::string text_of(const TextTable& table, Form form) {
+  return form == Form::markdown ? to_markdown(table) : form == Form::latex ? to_latex(table) : to_text(table);
+}
+
+// "2%" or "0.02". Throws InputError.
+double tolerance_of(const std::string& text) {
+  double value = 0;
+  int used = 0;
+  const bool number = std::sscanf(text.c_str(), "%lf%n", &value, &used) == 1;
+  const std::string unit = text.substr(static_cast<std::size_t>(used));
+  if (!number || !(value >= 0) || value > 1e6 || (unit != "%" && !unit.empty()))
+    throw InputError("--tolerance", "'" + text + "' is no share", "write 2% or 0.02");
+  return unit == "%" ? value / 100 : value;
+}
+
+// Exit code 1 where a run of the stored records is missing or has become worse.
+int show_regressions(const CompareArguments& a, const std::vector<Record>& records, Form form) {
+  const std::vector<Record> stored = filtered(read_files({a.against}), a.filter);
+  const std::vector<RegressionRow> rows = regressions(stored, records, tolerance_of(a.tolerance));
+  if (form == Form::csv) {
+    fmt::print("{}", to_csv(regression_flat_table(rows)));
+  } else if (form == Form::json) {
+    fmt::print("{}", to_json_lines(regression_flat_table(rows)));
+  } else {
+    const TextTable table = regression_table(rows, false);
+    if (table.rows > 0) fmt::print("{}", text_of(table, form));
+    fmt::print("{} figures compared, {} changed\n", rows.size(), table.rows);
+  }
+  return has_regression(rows) ? 1 : 0;
+}
+
+}  // namespace
+
 int compare_command(const CompareArguments& a) {
   CompareOptions options;
+  const Form form = form_of(a);
   if (a.metric != kStableRateMetric) options.metric = parse_compare_metric(a.metric);
   if (!a.baseline.empty()) options.baseline = find_system(a.baseline, "--baseline").name;
-  const std::vector<Record> records = read_files(a.files);
+  options.columns = a.columns;
+  check_compare_columns(a.columns, "--columns");
+  options.sort = a.sort;
+  if (!a.sort.empty()) check_compare_columns({a.sort.substr(a.sort.starts_with('-') ? 1 : 0)}, "--sort");
+  const std::vector<Record> records = filtered(read_files(a.files), a.filter);
+  if (!a.against.empty()) return show_regressions(a, records, form);
   if (a.metric == kStableRateMetric) {
     const std::vector<StableRates> boundaries = stable_rates(records);
-    fmt::print("{}\n", a.json ? to_json(boundaries).dump(2) : to_table(boundaries));
+    fmt::print("{}\n", form == Form::json ? to_json(boundaries).dump(2) : to_table(boundaries));
     return 0;
   }
   const std::vector<Comparison> comparisons = compare(records, options);
-  fmt::print("{}\n", a.json ? to_json(comparisons).dump(2) : to_table(comparisons, options));
-  if (!a.json && !stable_rates(records).empty())
-    fmt::print("divergence boundaries are in these records: --metric {}\n", kStableRateMetric);
+  if (form == Form::json) {
+    fmt::print("{}\n", to_json(comparisons).dump(2));
+  } else if (form == Form::csv) {
+    fmt::print("{}", to_csv(to_flat_table(comparisons)));
+  } else {
+    fmt::print("{}\n", to_table(comparisons, options, table_form(form)));
+    if (form == Form::text && !stable_rates(records).empty())
+      fmt::print("divergence boundaries are in these records: --metric {}\n", kStableRateMetric);
+  }
   return 0;
 }
 

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "harness/base/error.h"
 #include "harness/cli/commands.h"
 
@@ -11,6 +13,46 @@ std::map<std::string, std::string> given_options(const std::vector<std::string>&
     result[text.substr(0, equals)] = text.substr(equals + 1);
   }
   return result;
+}
+
+std::vector<const System*> systems_named(const std::string& text) {
+  std::vector<const System*> result;
+  const auto add = [&](const System* system) {
+    if (std::ranges::count(result, system) == 0) result.push_back(system);
+  };
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string name = text.substr(begin, end - begin);
+    begin = end + 1;
+    if (name == "*" || name == "*asynchronous") {
+      for (const System* system : all_systems())
+        if (name == "*" || !system->synchronous) add(system);
+    } else {
+      add(&find_system(name, "--system"));
+    }
+  }
+  return result;
+}
+
+static bool declares(const System& system, const std::string& option) {
+  return std::ranges::count(system.options, option, &OptionSpec::name) > 0;
+}
+
+std::map<std::string, std::string> options_of(const System& system, const std::map<std::string, std::string>& given) {
+  std::map<std::string, std::string> result = given;
+  std::erase_if(result, [&](const auto& option) { return !declares(system, option.first); });
+  return result;
+}
+
+void refuse_undeclared(const std::vector<const System*>& systems, const std::map<std::string, std::string>& given) {
+  std::vector<std::string> known;
+  for (const System* system : systems)
+    for (const OptionSpec& spec : system->options)
+      if (std::ranges::count(known, spec.name) == 0) known.push_back(spec.name);
+  for (const auto& [name, value] : given)
+    if (std::ranges::none_of(systems, [&](const System* s) { return declares(*s, name); }))
+      throw InputError("--set", "unknown option '" + name + "'",
+                       known.empty() ? "no system given here has options" : suggestion(name, known));
 }
 
 }  // namespace sluice

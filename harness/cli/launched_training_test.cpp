@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
 
@@ -112,12 +111,12 @@ TEST_F(Launched, ACaseRunsOnAsManyRanksAsThereAreProcesses) {
   ASSERT_EQ(run(2, steps(20)), 0) << log();
   ASSERT_EQ(records().size(), 1u);
   const Record record = records().front();
-  EXPECT_EQ(record.outcome, "ok") << record.reason;
+  EXPECT_EQ(record.outcome, RecordOutcome::ok) << record.reason;
   EXPECT_EQ(record.transport, "mpi");
   EXPECT_EQ(record.ranks, 2);
   EXPECT_EQ(record.step_seconds.size(), 20u);
   EXPECT_EQ(record.peak_bytes.size(), 2u);
-  EXPECT_EQ(record.environment.at("mpi"), mpi_library());
+  EXPECT_EQ(record.environment.machine.value().mpi, mpi_library());
   EXPECT_EQ(count(log(), "records: "), 1) << "one process speaks: " << log();
 }
 
@@ -140,13 +139,13 @@ TEST_F(Launched, ASweepGoesOnAfterARankThatThrowsAndRefusesWhatIsTooLarge) {
   EXPECT_EQ(run(2, {sweep}), 1) << log();
   const std::vector<Record> all = records();
   ASSERT_EQ(all.size(), 5u) << log();
-  EXPECT_EQ(all[0].outcome, "failed");
+  EXPECT_EQ(all[0].outcome, RecordOutcome::failed);
   EXPECT_EQ(all[0].failed_rank, 1);
   EXPECT_EQ(all[0].reason, "failed on purpose in update 3");
-  EXPECT_EQ(all[1].outcome, "ok") << all[1].reason;
-  EXPECT_EQ(all[2].outcome, "unsupported");
+  EXPECT_EQ(all[1].outcome, RecordOutcome::ok) << all[1].reason;
+  EXPECT_EQ(all[2].outcome, RecordOutcome::unsupported);
   EXPECT_EQ(all[2].reason, "3 ranks need as many processes; the job has 2");
-  for (const std::size_t k : {3u, 4u}) EXPECT_EQ(all[k].outcome, "ok") << all[k].reason;
+  for (const std::size_t k : {3u, 4u}) EXPECT_EQ(all[k].outcome, RecordOutcome::ok) << all[k].reason;
   ASSERT_EQ(all[3].curve.size(), all[4].curve.size());
   for (std::size_t k = 0; k < all[3].curve.size(); ++k) EXPECT_EQ(all[3].curve[k].loss, all[4].curve[k].loss);
 }
@@ -154,7 +153,7 @@ TEST_F(Launched, ASweepGoesOnAfterARankThatThrowsAndRefusesWhatIsTooLarge) {
 TEST_F(Launched, ATimeOutEndsAllRanks) {
   EXPECT_EQ(run(2, steps(1000000, {"--timeout", "0.5"})), 1) << log();
   ASSERT_EQ(records().size(), 1u);
-  EXPECT_EQ(records().front().outcome, "timed_out");
+  EXPECT_EQ(records().front().outcome, RecordOutcome::timed_out);
 }
 
 TEST_F(Launched, AShardedRunsRecordIsThatOfThreads) {
@@ -169,7 +168,7 @@ TEST_F(Launched, AShardedRunsRecordIsThatOfThreads) {
   const std::vector<Record> all = records();
   ASSERT_EQ(all.size(), 16u) << log();
   std::map<std::string, const Record*> threads;
-  const auto key = [](const Record& r) { return r.system + r.options.dump(); };
+  const auto key = [](const Record& r) { return r.system + options_json(r).dump(); };
   for (const Record& r : all)
     if (r.transport == "threads") threads[key(r)] = &r;
   ASSERT_EQ(threads.size(), 8u);
@@ -177,11 +176,13 @@ TEST_F(Launched, AShardedRunsRecordIsThatOfThreads) {
     if (r.transport == "threads") continue;
     SCOPED_TRACE(key(r));
     const Record& other = *threads.at(key(r));
-    EXPECT_EQ(r.outcome, "ok") << r.reason;
+    EXPECT_EQ(r.outcome, RecordOutcome::ok) << r.reason;
     ASSERT_EQ(r.curve.size(), other.curve.size());
     for (std::size_t k = 0; k < r.curve.size(); ++k) EXPECT_EQ(r.curve[k].loss, other.curve[k].loss);
-    EXPECT_EQ(r.observed.at("sent_bytes"), other.observed.at("sent_bytes"));
-    EXPECT_EQ(r.observed.at("in_flight"), other.observed.at("in_flight"));
+    EXPECT_EQ(r.observed.sent_bytes.value().messages, other.observed.sent_bytes.value().messages);
+    EXPECT_EQ(r.observed.sent_bytes->gathers, other.observed.sent_bytes->gathers);
+    EXPECT_EQ(r.observed.sent_bytes->reductions, other.observed.sent_bytes->reductions);
+    EXPECT_EQ(r.observed.in_flight, other.observed.in_flight);
     ASSERT_EQ(r.peak_bytes.size(), other.peak_bytes.size());
     for (std::size_t k = 0; k < r.peak_bytes.size(); ++k) {
       EXPECT_EQ(r.peak_bytes[k].weights, other.peak_bytes[k].weights);
@@ -200,10 +201,10 @@ TEST_F(Launched, ASweepGoesOnAfterARankOfAShardedRunThatThrows) {
   EXPECT_EQ(run(4, {sweep}), 1) << log();
   const std::vector<Record> all = records();
   ASSERT_EQ(all.size(), 2u) << log();
-  EXPECT_EQ(all[0].outcome, "failed");
+  EXPECT_EQ(all[0].outcome, RecordOutcome::failed);
   EXPECT_EQ(all[0].failed_rank, 3);
   EXPECT_EQ(all[0].reason, "failed on purpose in update 3");
-  EXPECT_EQ(all[1].outcome, "ok") << all[1].reason;
+  EXPECT_EQ(all[1].outcome, RecordOutcome::ok) << all[1].reason;
 }
 
 TEST_F(Launched, RanksArePinnedToCoresOfTheirOwnOrRefused) {
@@ -212,11 +213,11 @@ TEST_F(Launched, RanksArePinnedToCoresOfTheirOwnOrRefused) {
   ASSERT_EQ(records().size(), 1u) << log();
   const Record record = records().front();
   if (std::thread::hardware_concurrency() < 2) {
-    EXPECT_EQ(record.outcome, "unsupported");
+    EXPECT_EQ(record.outcome, RecordOutcome::unsupported);
     return;
   }
   EXPECT_EQ(code, 0) << log();
-  const auto cpus = record.environment.at("pinning").at("cpus");
+  const auto cpus = record.environment.pinning.value().cpus;
   ASSERT_EQ(cpus.size(), 2u);
   EXPECT_NE(cpus[0], cpus[1]);
 }
@@ -264,7 +265,7 @@ TEST_P(Struck, LeavesARecordNoOrphanAndARerunGoesOn) {
   EXPECT_LT(std::chrono::steady_clock::now() - start_time, std::chrono::seconds(10));
   EXPECT_EQ(processes_of_job(), std::vector<pid_t>{});
   ASSERT_EQ(records().size(), 1u) << log();
-  EXPECT_EQ(records().front().outcome, "failed");
+  EXPECT_EQ(records().front().outcome, RecordOutcome::failed);
   EXPECT_EQ(records().front().failed_rank, blow.rank);
   EXPECT_TRUE(records().front().reason.starts_with("its process ")) << records().front().reason;
   if (blow.rank > 0 && !blow.stopped_before) return;
@@ -272,7 +273,7 @@ TEST_P(Struck, LeavesARecordNoOrphanAndARerunGoesOn) {
   again.push_back("--resume");
   EXPECT_EQ(run(processes, again), 0) << log();
   ASSERT_EQ(records().size(), 1 + cases);
-  for (std::size_t k = 1; k <= cases; ++k) EXPECT_EQ(records()[k].outcome, "ok");
+  for (std::size_t k = 1; k <= cases; ++k) EXPECT_EQ(records()[k].outcome, RecordOutcome::ok);
 }
 
 INSTANTIATE_TEST_SUITE_P(AProcess, Struck,

@@ -2,36 +2,39 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
+#include <span>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
 #include "harness/base/source_folder.h"
 #include "harness/case/sweep.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/help_format.h"
 #include "harness/model/cluster.h"
 #include "harness/pipeline/system.h"
 #include "workloads/models/registry.h"
 
 namespace sluice {
 
-static nlohmann::json systems_json() {
-  nlohmann::json list = nlohmann::json::array();
+static Json systems_json() {
+  Json list = Json::array();
   for (const System* s : all_systems()) {
-    nlohmann::json options = nlohmann::json::array();
+    Json options = Json::array();
     for (const OptionSpec& o : s->options)
       options.push_back({{"name", o.name}, {"default", o.default_value}, {"choices", o.choices}, {"help", o.help}});
     list.push_back({{"name", s->name},
                     {"aliases", s->aliases},
                     {"title", s->title},
                     {"synchronous", s->synchronous},
+                    {"inference_only", s->inference_only},
                     {"citation", s->citation},
                     {"options", options}});
   }
   return list;
 }
 
-static nlohmann::json workloads_json() {
-  nlohmann::json list = nlohmann::json::array();
+static Json workloads_json() {
+  Json list = Json::array();
   for (const Workload& w : all_workloads())
     list.push_back({{"name", w.name},
                     {"title", w.title},
@@ -43,14 +46,14 @@ static nlohmann::json workloads_json() {
                     {"microbatches", w.microbatches},
                     {"epochs", w.epochs},
                     {"metric", w.metric},
-                    {"target", w.target ? nlohmann::json(*w.target) : nlohmann::json(nullptr)},
+                    {"target", w.target ? Json(*w.target) : Json(nullptr)},
                     {"runs_for_real", w.runs_for_real},
                     {"source", w.source}});
   return list;
 }
 
-static nlohmann::json clusters_json() {
-  nlohmann::json list = nlohmann::json::array();
+static Json clusters_json() {
+  Json list = Json::array();
   const std::string folder = source_folder() + "/workloads/clusters";
   for (const std::string& name : listed_clusters(folder)) {
     const Cluster c = load_cluster(name, folder);
@@ -63,8 +66,8 @@ static nlohmann::json clusters_json() {
   return list;
 }
 
-static nlohmann::json sweeps_json() {
-  nlohmann::json list = nlohmann::json::array();
+static Json sweeps_json() {
+  Json list = Json::array();
   std::vector<std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator(source_folder() + "/harness/sweeps"))
     if (entry.path().extension() == ".json") files.push_back(entry.path().string());
@@ -76,52 +79,112 @@ static nlohmann::json sweeps_json() {
   return list;
 }
 
-static std::string text(const nlohmann::json& item, const char* key) { return item[key].get<std::string>(); }
+static std::string text(const Json& item, const char* key) { return item[key].get<std::string>(); }
 
-static void print_system(const nlohmann::json& item) {
-  fmt::print("  {:<16} {}{}\n", text(item, "name"), text(item, "title"),
-             item["synchronous"].get<bool>() ? "" : " (asynchronous)");
+static void print_system(const Json& item) {
+  constexpr std::size_t column = 19;
+  const std::size_t width = terminal_width();
+  fmt::print("  {:<16} {}\n", text(item, "name"),
+             wrapped(text(item, "title") + (item["synchronous"].get<bool>() ? "" : " (asynchronous)"), column, width));
   for (const auto& o : item["options"]) {
     std::string choices;
     for (const auto& c : o["choices"]) choices += (choices.empty() ? "" : "|") + c.get<std::string>();
-    fmt::print("  {:<16}   --set {}={}  {}\n", "", text(o, "name"), choices.empty() ? "N" : choices, text(o, "help"));
+    fmt::print(
+        "{:<21}{}\n", "",
+        wrapped(fmt::format("--set {}={}  {}", text(o, "name"), choices.empty() ? "N" : choices, text(o, "help")),
+                column + 4, width));
   }
 }
 
-static void print_workload(const nlohmann::json& item) {
+// All about one thing: "name: value" lines, wrapped; the options of a system below.
+static void print_details(const Json& item) {
+  constexpr std::size_t column = 16;
+  const std::size_t width = terminal_width();
+  const auto row = [&](const std::string& name, const std::string& value) {
+    if (!value.empty())
+      fmt::print("{:<{}}{}\n", name + (name.size() < column ? "" : " "), column, wrapped(value, column, width));
+  };
+  for (const auto& [key, value] : item.items()) {
+    if (key == "options" || value.is_null()) continue;
+    std::string shown;
+    if (value.is_array()) {
+      for (const auto& v : value) shown += (shown.empty() ? "" : ", ") + v.get<std::string>();
+    } else {
+      shown = value.is_string()    ? value.get<std::string>()
+              : value.is_boolean() ? (value.get<bool>() ? "yes" : "no")
+                                   : value.dump();
+    }
+    std::string name = key;
+    std::ranges::replace(name, '_', ' ');
+    row(name, shown);
+  }
+  if (!item.contains("options")) return;
+  if (item["options"].empty()) return row("options", "none");
+  fmt::print("options, given as --set NAME=VALUE:\n");
+  for (const auto& o : item["options"]) {
+    std::string choices;
+    for (const auto& c : o["choices"]) choices += (choices.empty() ? "" : ", ") + c.get<std::string>();
+    row("  " + text(o, "name"), fmt::format("{}: {} (default: {})", choices.empty() ? "a number" : choices,
+                                            text(o, "help"), text(o, "default")));
+  }
+}
+
+static void print_workload(const Json& item) {
   fmt::print("  {:<24} {}; {:.3g} M parameters{}\n", text(item, "name"), text(item, "title"),
              item["parameters"].get<double>() / 1e6, item["runs_for_real"].get<bool>() ? "" : "; virtual clock only");
 }
 
-static void print_cluster(const nlohmann::json& item) {
+static void print_cluster(const Json& item) {
   fmt::print("  {:<16} {} x {}; {}\n", text(item, "name"), item["devices"].get<std::size_t>(), text(item, "device"),
              text(item, "source"));
 }
 
-static void print_sweep(const nlohmann::json& item) {
+static void print_sweep(const Json& item) {
   fmt::print("  {:<16} {} ({} cases)\n", text(item, "name"), text(item, "title"), item["cases"].get<std::size_t>());
 }
 
 namespace {
 struct List {
   std::string name;
-  nlohmann::json (*items)();
-  void (*print)(const nlohmann::json& item);
+  Json (*items)();
+  void (*print)(const Json& item);
 };
 }  // namespace
+
+// The thing of that name or alias in any list.
+static int list_one(std::span<const List> lists, std::vector<std::string> names, const ListArguments& a) {
+  for (const List& list : lists)
+    for (const Json& item : list.items()) {
+      const auto aliases = item.value("aliases", std::vector<std::string>{});
+      if (item["name"] == a.what || std::ranges::count(aliases, a.what) > 0) {
+        if (a.json) {
+          fmt::print("{}\n", item.dump(2));
+        } else {
+          print_details(item);
+        }
+        return 0;
+      }
+      names.push_back(text(item, "name"));
+      names.insert(names.end(), aliases.begin(), aliases.end());
+    }
+  const std::string near = nearest(a.what, names);
+  throw InputError("list", "there is no '" + a.what + "'",
+                   near.empty() ? "known: systems, workloads, clusters, sweeps, and what these list"
+                                : "did you mean '" + near + "'?");
+}
 
 int list_command(const ListArguments& a) {
   const List lists[] = {{"systems", systems_json, print_system},
                         {"workloads", workloads_json, print_workload},
                         {"clusters", clusters_json, print_cluster},
                         {"sweeps", sweeps_json, print_sweep}};
-  nlohmann::json document;
+  Json document;
   std::vector<std::string> names;
   for (const List& list : lists) {
     names.push_back(list.name);
     if (a.what.empty() || a.what == list.name) document[list.name] = list.items();
   }
-  if (document.is_null()) throw InputError("list", "unknown list '" + a.what + "'", suggestion(a.what, names));
+  if (document.is_null()) return list_one(lists, names, a);
   if (a.json) {
     fmt::print("{}\n", (a.what.empty() ? document : document[a.what]).dump(2));
     return 0;
@@ -129,7 +192,7 @@ int list_command(const ListArguments& a) {
   for (const List& list : lists) {
     if (!document.contains(list.name)) continue;
     fmt::print("{}\n", list.name);
-    for (const nlohmann::json& item : document[list.name]) list.print(item);
+    for (const Json& item : document[list.name]) list.print(item);
   }
   return 0;
 }

@@ -7,58 +7,30 @@
 #include "harness/base/error.h"
 #include "harness/base/source_folder.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/new_templates.h"
+#include "harness/model/cluster.h"
 #include "harness/pipeline/system.h"
+#include "workloads/models/models.h"
+#include "workloads/models/registry.h"
+#include "workloads/models/workload_file.h"
 
 namespace sluice {
 
-// A valid system to start from: GPipe's order, one stage a device. It builds and passes the contract test as it is.
-static constexpr const char* kBaseline =
-    R"(// TITLE (authors, venue, year, arXiv), section N: what is implemented, and the schedule as the paper draws it.
-// p = 2, m = 2:
-//
-//   rank 0  F0 F1       B1 B0
-//   rank 1     F0 F1 B1 B0
-#include "harness/pipeline/orders.h"
+namespace {
 
-namespace sluice {{
-
-static Schedule {0}_schedule(const ScheduleProblem& problem, const Options&) {{
-  Schedule schedule = empty_schedule(problem);
-  const int m = problem.microbatches;
-  for (int s = 0; s < problem.stages(); ++s) {{
-    auto& ops = schedule.ops(problem.rank_of(s));
-    for (int i = 0; i < m; ++i) ops.push_back(forward_op(s, i));
-    for (int i = m - 1; i >= 0; --i) ops.push_back(backward_op(s, i));
-  }}
-  return schedule;
-}}
-
-static Theory {0}_theory(const ScheduleProblem& problem, const Options&) {{
-  Theory theory = flush_theory(problem.ranks);
-  theory.bubble_ratio = fill_drain_bubble(problem.ranks, problem.microbatches);
-  theory.in_flight.assign(problem.ranks, problem.microbatches);
-  return theory;
-}}
-
-extern const System {0} = {{
-    .name = "{0}",
-    .title = "{0}",
-    .citation = "authors, title, venue, year",
-    .schedule = {0}_schedule,
-    .theory = {0}_theory,
-}};
-
-}}  // namespace sluice
-)";
-
-int new_command(const NewArguments& a) {
-  const std::vector<std::string> kinds = {"baseline"};
-  if (a.what != "baseline") throw InputError("new", "unknown kind '" + a.what + "'", suggestion(a.what, kinds));
-  const bool plain = !a.name.empty() && a.name[0] >= 'a' && a.name[0] <= 'z' && std::ranges::all_of(a.name, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
-  });
-  if (!plain)
-    throw InputError("new", "'" + a.name + "' is not a name", "use lower-case letters, digits and _, a letter first");
+// A name that is a file's, a variable's and a word on the command line at once.
+void require_name(const std::string& name) {
+  const auto is_plain = [](const std::string& text) {
+    return !text.empty() && text[0] >= 'a' && text[0] <= 'z' && std::ranges::all_of(text, [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+    });
+  };
+  if (!is_plain(name)) {
+    std::string plain = name;
+    for (char& c : plain) c = c == '-' || c == ' ' || c == '.' ? '_' : static_cast<char>(std::tolower(c));
+    throw InputError("new", "'" + name + "' is not a name",
+                     is_plain(plain) ? "write " + plain : "use lower-case letters, digits and _, a letter first");
+  }
   const std::vector<std::string> reserved = {
       "alignas", "alignof", "and",      "asm",      "auto",     "bool",     "break",    "case",     "catch",
       "char",    "class",   "concept",  "const",    "continue", "decltype", "default",  "delete",   "do",
@@ -68,24 +40,95 @@ int new_command(const NewArguments& a) {
       "short",   "signed",  "sizeof",   "sluice",   "std",      "static",   "struct",   "switch",   "template",
       "this",    "throw",   "true",     "try",      "typedef",  "typename", "union",    "unsigned", "using",
       "virtual", "void",    "while",    "xor"};
-  if (std::ranges::count(reserved, a.name) > 0)
-    throw InputError("new", "'" + a.name + "' is a word of C++", "choose another name");
-  for (const char* ending : {"_test", "_bench"})
-    if (a.name.ends_with(ending))
-      throw InputError("new", "'" + a.name + "' would be taken for a test or a benchmark",
+  if (std::ranges::count(reserved, name) > 0)
+    throw InputError("new", "'" + name + "' is a word of C++", "choose another name");
+  for (const char* ending : {"_test", "_bench", "_workload"})
+    if (name.ends_with(ending))
+      throw InputError("new", "'" + name + "' would be taken for a test, a benchmark or a workload",
                        std::string("leave ") + ending + " out");
+}
+
+void write(const std::string& file, const std::string& text, const std::string& next) {
+  if (std::filesystem::exists(file)) throw InputError(file, "exists already");
+  std::ofstream out(file);
+  out << text;
+  out.flush();
+  if (!out) throw InputError(file, "cannot be written");
+  fmt::print("wrote {}\n{}\n", std::filesystem::relative(file).string(), next);
+}
+
+int new_baseline(const NewArguments& a) {
+  const auto& templates = baseline_templates();
+  std::vector<std::string> kinds;
+  for (const BaselineTemplate& t : templates) kinds.push_back(t.kind);
+  const std::string wanted = a.kind.empty() ? kinds.front() : a.kind;
+  const auto chosen = std::ranges::find(templates, wanted, &BaselineTemplate::kind);
+  if (chosen == templates.end()) throw InputError("--kind", "unknown kind '" + wanted + "'", suggestion(wanted, kinds));
   for (const System* system : all_systems())
     if (system->name == a.name || std::ranges::count(system->aliases, a.name) > 0)
       throw InputError("new", "there is a system '" + a.name + "' already");
-  const std::string file = source_folder() + "/baselines/" + a.name + ".cpp";
-  if (std::filesystem::exists(file)) throw InputError(file, "exists already");
-  std::ofstream out(file);
-  out << fmt::format(kBaseline, a.name);
-  out.flush();
-  if (!out) throw InputError(file, "cannot be written");
-  fmt::print("wrote {}\nbuild again, then: sluice schedule --system {} --text\n",
-             std::filesystem::relative(file).string(), a.name);
+  write(source_folder() + "/baselines/" + a.name + ".cpp", fmt::format(fmt::runtime(chosen->text), a.name),
+        fmt::format("build again, then: sluice check {0} && sluice schedule --system {0} --text", a.name));
   return 0;
+}
+
+// What a workload's file begins with.
+Workload small_workload(const std::string& name) {
+  ChainBuilder b(name, {.shape = {64}});
+  for (int i = 0; i < 4; ++i) {
+    b.add("linear" + std::to_string(i), Linear{64, 64});
+    b.add("relu" + std::to_string(i), Activation{});
+    b.next_block();
+  }
+  b.add("loss", MseLoss{});
+  Workload w{.name = name, .title = name, .task = "regression on one random batch", .model = b.finish()};
+  w.batch = 64;
+  w.microbatches = 8;
+  w.optimizer = {.name = "sgd", .lr = 0.01};
+  w.source = "paper or definition";
+  return w;
+}
+
+int new_workload(const NewArguments& a) {
+  for (const Workload& workload : all_workloads())
+    if (workload.name == a.name) throw InputError("new", "there is a workload '" + a.name + "' already");
+  const std::vector<std::string> kinds = {"code", "file"};
+  const std::string kind = !a.kind.empty() ? a.kind : a.like.empty() ? "code" : "file";
+  if (std::ranges::count(kinds, kind) == 0)
+    throw InputError("--kind", "unknown kind '" + kind + "'", suggestion(kind, kinds));
+  if (kind == "code" && !a.like.empty()) throw InputError("--like", "goes with --kind file", "leave --kind out");
+  if (kind == "file") {
+    write(source_folder() + "/workloads/models/" + a.name + ".json",
+          file_text(a.like.empty() ? small_workload(a.name) : find_workload(a.like, "--like")),
+          fmt::format("it is there at once: sluice list {0} && sluice run --system 1f1b --workload {0}", a.name));
+    return 0;
+  }
+  write(source_folder() + "/workloads/models/" + a.name + "_workload.cpp",
+        fmt::format(fmt::runtime(kWorkloadTemplate), a.name),
+        fmt::format("build again, then: sluice list {0} && sluice run --system 1f1b --workload {0}", a.name));
+  return 0;
+}
+
+int new_cluster(const NewArguments& a) {
+  const std::string folder = source_folder() + "/workloads/clusters";
+  if (std::ranges::count(listed_clusters(folder), a.name) > 0)
+    throw InputError("new", "there is a cluster '" + a.name + "' already");
+  write(folder + "/" + a.name + ".json", fmt::format(fmt::runtime(kClusterTemplate), a.name),
+        fmt::format("it is there at once: sluice plan --system 1f1b --workload vgg16 --cluster {}", a.name));
+  return 0;
+}
+
+}  // namespace
+
+int new_command(const NewArguments& a) {
+  const std::vector<std::string> kinds = {"baseline", "workload", "cluster"};
+  if (std::ranges::count(kinds, a.what) == 0)
+    throw InputError("new", "unknown kind '" + a.what + "'", suggestion(a.what, kinds));
+  if (a.what == "cluster" && !a.kind.empty())
+    throw InputError("--kind", "goes with baselines and workloads", "leave --kind out");
+  if (a.what != "workload" && !a.like.empty()) throw InputError("--like", "goes with workloads", "leave --like out");
+  require_name(a.name);
+  return a.what == "baseline" ? new_baseline(a) : a.what == "workload" ? new_workload(a) : new_cluster(a);
 }
 
 }  // namespace sluice

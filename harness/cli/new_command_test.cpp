@@ -7,7 +7,10 @@
 #include <string>
 
 #include "harness/base/expect_error.h"
+#include "harness/base/json.h"
 #include "harness/cli/commands.h"
+#include "workloads/models/registry.h"
+#include "workloads/models/workload_file.h"
 
 namespace sluice {
 namespace {
@@ -49,6 +52,20 @@ TEST_F(NewCommandTest, RefusesNamesThatWouldNotBuild) {
   new_command({"baseline", "my_order"});
   for (const char* name : {"my_order", "Bad", "2nd", "../x", "", "class", "my_test", "gpipe", "dp"})
     EXPECT_NE(error_of([&] { new_command({"baseline", name}); }), "no error") << name;
+}
+
+TEST_F(NewCommandTest, WritesAWorkloadsFileThatIsThereAtOnce) {
+  fs::create_directories(home_ + "/workloads/models");
+  EXPECT_EQ(new_command({"workload", "my_model", "file"}), 0);
+  EXPECT_EQ(new_command({"workload", "my_vit", "", "fmnist_vit"}), 0);
+  const Workload small = find_workload(home_ + "/workloads/models/my_model.json");
+  EXPECT_EQ(small.model.layers.size(), 9u);
+  const Workload copy = find_workload(home_ + "/workloads/models/my_vit.json");
+  EXPECT_EQ(to_json(copy), to_json(find_workload("fmnist_vit")));
+  for (const NewArguments& a :
+       {NewArguments{"workload", "other", "code", "fmnist_vit"}, NewArguments{"cluster", "other", "", "dgx_h100"},
+        NewArguments{"workload", "o", "txt"}, NewArguments{"workload", "my_vit", "file"}})
+    EXPECT_NE(error_of([&] { new_command(a); }), "no error") << a.what << " " << a.kind;
 }
 
 }  // namespace

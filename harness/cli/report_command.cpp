@@ -1,11 +1,12 @@
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <filesystem>
 
 #include "harness/base/error.h"
 #include "harness/base/source_folder.h"
+#include "harness/claims/claim_page.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/find_renderer.h"
 #include "harness/cli/read_files.h"
 #include "plots/findings.h"
 #include "plots/report.h"
@@ -13,15 +14,6 @@
 
 namespace sluice {
 namespace {
-
-// The private environment of ./quickstart, or any Python with vl-convert-python.
-Renderer find_renderer() {
-  const std::string home = source_folder();
-  const char* chosen = std::getenv("SLUICE_PYTHON");
-  const std::string own = home + "/.venv/bin/python";
-  const std::string python = chosen ? chosen : std::filesystem::exists(own) ? own : "python3";
-  return {python, home + "/plots/render.py"};
-}
 
 int write_pages(const ReportArguments& a) {
   std::vector<std::filesystem::path> studies;
@@ -51,10 +43,12 @@ int report_command(const ReportArguments& a) {
   if (a.markdown) return write_pages(a);
   const std::string out =
       a.out.empty() ? source_folder() + "/plots/out/" + std::filesystem::path(a.files.front()).stem().string() : a.out;
-  const Report report = write_report(read_files(a.files), out, find_renderer());
-  fmt::print("report: {}\npictures: {} charts, each as SVG, PNG and PDF, in {}\n",
-             std::filesystem::relative(report.html).string(), report.charts.size(),
-             std::filesystem::relative(out).string());
+  const std::vector<PictureFormat> formats = parse_formats(a.formats);
+  std::vector<ReportPart> parts;
+  if (a.claims) parts.push_back(claims_part(stored_papers(source_folder() + "/results/claims")));
+  const Report report = write_report(read_files(a.files), out, find_renderer(), formats, std::move(parts));
+  fmt::print("report: {}\npictures: {} charts ({}) in {}\n", std::filesystem::relative(report.html).string(),
+             report.charts.size(), a.formats, (std::filesystem::relative(out) / "charts").string());
   return 0;
 }
 

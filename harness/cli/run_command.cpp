@@ -4,12 +4,15 @@
 #include <charconv>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <thread>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
 #include "harness/base/source_folder.h"
+#include "harness/base/stop.h"
+#include "harness/base/visible_text.h"
 #include "harness/case/settings.h"
 #include "harness/case/sweep.h"
 #include "harness/cli/commands.h"
@@ -17,6 +20,7 @@
 #include "harness/exec/mpi/mpi.h"
 #include "harness/run/job.h"
 #include "harness/run/sweep_runner.h"
+#include "harness/run/sweep_time.h"
 #include "results/compare.h"
 #include "results/stability.h"
 #include "results/store.h"
@@ -26,28 +30,28 @@ namespace sluice {
 namespace {
 
 // How many processes a launcher started, for a case over MPI that does not say how many ranks.
-void default_ranks(nlohmann::json& json) {
+void default_ranks(Json& json) {
   const auto transport = choice_named<TransportKind>(json.value("transport", ""));
   const int processes = launch_from_environment().size;
   const bool over_processes = transport == TransportKind::mpi || (transport == TransportKind::nccl && processes > 1);
   if (over_processes && !json.contains("ranks")) json["ranks"] = processes;
 }
 
-// The flags of a single case as the JSON a sweep would hold: numbers as numbers.
-nlohmann::json case_json(const RunArguments& a) {
-  nlohmann::json json = nlohmann::json::object();
+// The flags of a single case as the JSON a sweep would hold, without system and options: numbers as numbers.
+Json case_json(const RunArguments& a) {
+  Json json = Json::object();
   for (const Setting& setting : settings()) {
     const auto given = a.single.find(setting.key);
     if (given == a.single.end()) continue;
     const std::string& text = given->second;
-    nlohmann::json& value = json[setting.key];
+    Json& value = json[setting.key];
     value = text;
+    if (setting.value.type == SettingValue::Type::boolean) value = text == "true";
     if (setting.value.type != SettingValue::Type::number) continue;
-    value = nlohmann::json::parse(text, nullptr, false);
+    value = Json::parse_if_json(text).value_or(Json());
     if (!value.is_number())
       throw InputError(flag_of(setting), "'" + text + "' is not a number", "write " + flag_of(setting) + " 4");
   }
-  for (const auto& [key, value] : given_options(a.set)) json["options"][key] = value;
   default_ranks(json);
   for (const char* key : {"system", "workload"})
     if (!json.contains(key))
@@ -84,26 +88,40 @@ void set_seed(Sweep& sweep, const std::string& text) {
   sweep.cases = std::move(cases);
 }
 
-Sweep sweep_of(const RunArguments& a) {
-  if (a.sweep.empty()) {
-    Sweep sweep;
-    try {
-      sweep.cases = expand_case(case_json(a), kCommandLine, "");
-    } catch (const InputError& e) {
-      throw in_flags(e);
+// A case for each of the systems that are given, each with those of the options that it has.
+Sweep sweep_of_flags(const RunArguments& a) {
+  Sweep sweep;
+  Json json = case_json(a);
+  const std::vector<const System*> systems = systems_named(json["system"].get<std::string>());
+  const std::map<std::string, std::string> given = given_options(a.set);
+  if (systems.size() > 1) refuse_undeclared(systems, given);
+  try {
+    for (const System* system : systems) {
+      json["system"] = system->name;
+      json["options"] = systems.size() > 1 ? options_of(*system, given) : given;
+      for (RunCase& c : expand_case(json, kCommandLine, "")) sweep.cases.push_back(std::move(c));
     }
-    sweep.name = sweep.cases.front().system + "-" + sweep.cases.front().workload;
-    return sweep;
+  } catch (const InputError& e) {
+    throw in_flags(e);
   }
+  const std::size_t others = systems.size() - 1;
+  sweep.name = sweep.cases.front().system + (others > 0 ? fmt::format("-and-{}-others", others) : "") + "-" +
+               std::filesystem::path(sweep.cases.front().workload).filename().string();
+  return sweep;
+}
+
+Sweep sweep_of(const RunArguments& a) {
+  if (a.sweep.empty()) return sweep_of_flags(a);
   for (const auto& [key, value] : a.single)
     if (key != "seed")
       throw InputError(flag_of_key(key), "goes with a single case, not with a sweep", "write it into the sweep file");
   if (!a.set.empty())
     throw InputError("--set", "goes with a single case, not with a sweep", "write it into the sweep file");
   std::string file = a.sweep;
-  if (!std::filesystem::exists(file) && !file.ends_with(".json")) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored) && !file.ends_with(".json")) {
     file = source_folder() + "/harness/sweeps/" + file + ".json";
-    if (!std::filesystem::exists(file))
+    if (!std::filesystem::exists(file, ignored))
       throw InputError(a.sweep, "no such sweep", "give a file, or a name of sluice list sweeps");
   }
   Sweep sweep = load_sweep(file);
@@ -112,14 +130,19 @@ Sweep sweep_of(const RunArguments& a) {
 }
 
 void inject_failure(Sweep& sweep, const std::string& text) {
-  int rank = -1;
-  long update = -1;
-  int used = 0;
-  if (std::sscanf(text.c_str(), "%d:%ld%n", &rank, &update, &used) != 2 || rank < 0 || update < 0 ||
-      static_cast<std::size_t>(used) != text.size())
-    throw InputError("--inject-failure", "'" + text + "' is not RANK:UPDATE", "write 1:5");
+  const std::size_t colon = std::min(text.find(':'), text.size());
+  const auto number = [&](std::size_t begin, std::size_t end, auto value) {
+    const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + end, value);
+    if (colon == text.size() || begin == end || error != std::errc() || stop != text.data() + end || value < 0)
+      throw InputError("--inject-failure", "'" + text + "' is not RANK:UPDATE", "write 1:5");
+    return value;
+  };
+  const int rank = number(0, colon, int{});
+  const std::int64_t update = number(std::min(colon + 1, text.size()), text.size(), std::int64_t{});
   if (std::ranges::none_of(sweep.cases, [&](const RunCase& c) { return rank < c.ranks; }))
     throw InputError("--inject-failure", "no case has a rank " + std::to_string(rank), "ranks count from 0");
+  if (std::ranges::all_of(sweep.cases, [&](const RunCase& c) { return c.steps > 0 && update >= c.steps; }))
+    throw InputError("--inject-failure", "no case has an update " + std::to_string(update), "updates count from 0");
   for (RunCase& c : sweep.cases) {
     c.fail_rank = rank;
     c.fail_update = update;
@@ -181,24 +204,67 @@ std::unique_ptr<Job> job_for(const RunArguments& a, Sweep& sweep) {
   return job;
 }
 
+// Which part of the sweep "i/n" is, once shard() has found it sound.
+std::optional<SweepPart> part_of(const std::string& shard) {
+  if (shard.empty()) return std::nullopt;
+  return SweepPart{std::stoll(shard), std::stoll(shard.substr(shard.find('/') + 1))};
+}
+
 }  // namespace
+
+static int jobs_of(const RunArguments& a) {
+  return a.jobs > 0 ? a.jobs : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+// The records of the default folder and of `out`: what they show of this machine's speed, and what is done.
+static std::vector<Record> earlier_records(const std::string& out) {
+  std::set<std::string> files;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(source_folder() + "/results/runs", none))
+    if (entry.path().extension() == ".jsonl") files.insert(std::filesystem::absolute(entry.path()).string());
+  if (std::filesystem::is_regular_file(out)) files.insert(std::filesystem::absolute(out).string());
+  std::vector<Record> records;
+  for (const std::string& file : files) {
+    try {
+      for (Record& record : read_records(file).records) records.push_back(std::move(record));
+    } catch (const InputError&) {
+      // A file of another version: it helps no estimate.
+    }
+  }
+  return records;
+}
+
+// Lists the cases, and on stderr the time that they will take.
+static int dry_run(const RunArguments& a, const Sweep& sweep, const std::string& out) {
+  if (launch_from_environment().rank > 0) return 0;
+  std::vector<RunCase> cases = with_tuning(sweep.cases);
+  Json list = Json::array();
+  for (const RunCase& c : cases) {
+    list.push_back(to_json(c));
+    if (!a.json) fmt::print("{}\n", visible(describe(c)));
+  }
+  if (a.json) fmt::print("{}\n", list.dump(2));
+  if (a.resume && std::filesystem::is_regular_file(out)) {
+    std::set<std::string> done;
+    for (const Record& record : read_records(out).records)
+      if (is_final(record)) done.insert(record.digest);
+    std::erase_if(cases, [&](const RunCase& c) { return done.contains(digest(to_json(c))); });
+  }
+  std::fflush(stdout);
+  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  fmt::print(stderr, "{}\n", to_text(sweep_time(cases, earlier_records(out), jobs_of(a), cores), jobs_of(a)));
+  return 0;
+}
 
 int run_command(const RunArguments& a) {
   Sweep sweep;
   const std::unique_ptr<Job> job = job_for(a, sweep);
-  if (a.dry_run) {
-    if (launch_from_environment().rank > 0) return 0;
-    nlohmann::json list = nlohmann::json::array();
-    for (const RunCase& c : with_tuning(sweep.cases)) {
-      list.push_back(to_json(c));
-      if (!a.json) fmt::print("{}\n", describe(c));
-    }
-    if (a.json) fmt::print("{}\n", list.dump(2));
-    return 0;
-  }
   const std::string out = a.out.empty() ? source_folder() + "/results/runs/" + sweep.name + ".jsonl" : a.out;
-  install_interrupt_handler();
-  const SweepOptions options{out, a.resume, parse_progress(a.progress), a.checkpoints};
+  if (a.dry_run) return dry_run(a, sweep, out);
+  handle_signals();
+  if (!job)  // the processes of a job end together
+    end_after_signal(Seconds(0.7), "interrupted: what was finished is stored; run again with --resume");
+  const SweepOptions options{out, a.resume, parse_progress(a.progress), a.checkpoints, jobs_of(a), part_of(a.shard)};
   if (job) {
     job->guard(out);
     if (!job->leads()) {
@@ -214,7 +280,9 @@ int run_command(const RunArguments& a) {
     const std::vector<StableRates> boundaries = stable_rates(result.records);
     if (!comparisons.empty() || boundaries.empty()) fmt::print("{}\n", to_table(comparisons));
     if (!boundaries.empty()) fmt::print("{}\n", to_table(boundaries));
-    fmt::print("records: {}\n", std::filesystem::relative(out).string());
+    std::error_code unknown;
+    const std::filesystem::path shown = std::filesystem::relative(out, unknown);
+    fmt::print("records: {}\n", visible(unknown ? out : shown.string()));
   }
   if (result.skipped > 0)
     fmt::print(stderr, "{} of {} cases were finished before and skipped (--resume)\n", result.skipped,

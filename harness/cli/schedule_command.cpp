@@ -2,45 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
+#include <map>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
 #include "harness/cli/chrome_trace.h"
 #include "harness/cli/commands.h"
-#include "harness/pipeline/system.h"
-#include "harness/plan/uniform_chain.h"
-#include "harness/program/check_program.h"
-#include "harness/program/lowering.h"
+#include "harness/cli/schedule_figures.h"
+#include "harness/program/pytorch_table.h"
 #include "harness/program/schedule_picture.h"
-#include "harness/sim/latency_cluster.h"
-#include "harness/sim/memory.h"
-#include "harness/sim/simulate.h"
 
 namespace sluice {
 
 namespace {
-
-struct OpCosts {
-  double forward, input_gradient, weight_gradient, latency;
-};
-
-OpCosts parse_costs(const std::string& text) {
-  OpCosts c{0, 0, 0, 0};
-  int used = 0;
-  const int fields =
-      std::sscanf(text.c_str(), "%lf/%lf/%lf%n", &c.forward, &c.input_gradient, &c.weight_gradient, &used);
-  bool ok = fields == 3;
-  if (ok && text[static_cast<std::size_t>(used)] == '+') {
-    int more = 0;
-    ok = std::sscanf(text.c_str() + used + 1, "%lf%n", &c.latency, &more) == 1;
-    used += 1 + more;
-  }
-  for (const double v : {c.forward, c.input_gradient, c.weight_gradient, c.latency})
-    ok = ok && std::isfinite(v) && v >= 0;
-  if (!ok || static_cast<std::size_t>(used) != text.size() || c.forward + c.input_gradient + c.weight_gradient <= 0)
-    throw InputError("--costs", "'" + text + "' is not F/I/W[+latency]", "write 1/1/1 or 10/12/8+1");
-  return c;
-}
 
 int positive(const std::string& flag, int value, int most) {
   if (value < 1 || value > most)
@@ -48,15 +22,11 @@ int positive(const std::string& flag, int value, int most) {
   return value;
 }
 
-nlohmann::json number(double v) {
-  return v == std::round(v) ? nlohmann::json(static_cast<std::int64_t>(v)) : nlohmann::json(v);
-}
-
-}  // namespace
+Json number(double v) { return v == std::round(v) ? Json(static_cast<std::int64_t>(v)) : Json(v); }
 
 // The system's options; --chunks is the option of that name, where there is one.
-static Options options_of(const System& system, const ScheduleArguments& a) {
-  auto given = given_options(a.set);
+Options options_with_chunks(const System& system, const ScheduleArguments& a,
+                            std::map<std::string, std::string> given) {
   const bool declared = std::ranges::count(system.options, "chunks", &OptionSpec::name) > 0;
   if (a.chunks) positive("--chunks", *a.chunks, 1000);
   if (a.chunks && declared) {
@@ -76,17 +46,41 @@ static Options options_of(const System& system, const ScheduleArguments& a) {
   return options;
 }
 
-// Seconds of an update when others come before and after it, without and with a barrier between updates.
-struct Repeated {
-  double free = 0, barrier = 0;
-};
+CostsOf costs_of(const ScheduleArguments& a, bool several) {
+  const std::vector<std::string> names = {"stage", "rank"};
+  if (a.costs_of.empty()) return several ? CostsOf::rank : CostsOf::stage;
+  if (std::ranges::count(names, a.costs_of) == 0)
+    throw InputError("--costs-of", "unknown value '" + a.costs_of + "'", suggestion(a.costs_of, names));
+  return a.costs_of == "rank" ? CostsOf::rank : CostsOf::stage;
+}
 
-int schedule_command(const ScheduleArguments& a) {
-  const System& system = find_system(a.system, "--system");
+// The ops are nearly all of the document: they are written rank by rank, as Json::dump would, instead of being held
+// as JSON and as text at once.
+void print_with_ops(const std::string& document, const Schedule& schedule) {
+  const std::string place = "\"ops\": null";
+  const std::size_t at = document.find(place);
+  fmt::print("{}\"ops\": {{", document.substr(0, at));
+  std::map<std::string, std::size_t> ranks;  // in the order of their texts, as JSON's keys are
+  for (std::size_t r = 0; r < schedule.ranks.size(); ++r) ranks[std::to_string(r)] = r;
+  const char* before_rank = "\n";
+  for (const auto& [name, rank] : ranks) {
+    fmt::print("{}    \"{}\": [", before_rank, name);
+    const char* before_op = "\n";
+    for (const std::string& op : step_texts(schedule.ranks[rank], schedule.sequence_chunks)) {
+      fmt::print("{}      \"{}\"", before_op, op);
+      before_op = ",\n";
+    }
+    fmt::print("{}]", before_op[0] == ',' ? "\n    " : "");
+    before_rank = ",\n";
+  }
+  fmt::print("\n  }}{}\n", document.substr(at + place.size()));
+}
+
+// microbatches: of each of the system's replicas of the whole model, or of all together.
+OrderOfOps order_of_arguments(const System& system, const Options& options, const ScheduleArguments& a, bool in_all,
+                              CostsOf of) {
   positive("--ranks", a.ranks, 4096);
   positive("--microbatches", a.microbatches, 10'000'000);
-  const Options options = options_of(system, a);
-  const OpCosts costs = parse_costs(a.costs);
   const int chunks = stages_per_rank(system, options);
   if (a.ranks * chunks > 65'536)
     throw InputError("--ranks", std::to_string(a.ranks * chunks) + " stages are too many", "use at most 65536");
@@ -94,85 +88,177 @@ int schedule_command(const ScheduleArguments& a) {
   if (ops > most)
     throw InputError("--microbatches", "the schedule would have " + std::to_string(ops) + " ops",
                      "use fewer: " + std::to_string(most) + " ops are possible");
-  const int microbatches = a.microbatches * (system.data_parallel ? a.ranks : 1);
-  const Cluster cluster = latency_cluster(a.ranks, Seconds(costs.latency));
-  const StageCost stage{Seconds(costs.forward), Seconds(costs.input_gradient), Seconds(costs.weight_gradient),
-                        Seconds(0), Bytes(0)};
-  const UniformChain uniform =
-      uniform_chain(system, options, cluster, a.ranks, microbatches, stage, Seconds(costs.latency));
-  const ScheduleProblem& problem = uniform.problem;
-  const Schedule schedule = system.schedule(problem, options);
-  const Program program = checked(lower(schedule, problem.graph, problem.placement, system.weights(problem, options)));
-  const Simulation s = simulate(program, {problem.costs, {}}, cluster, uniform.devices,
-                                {.iterations = system.synchronous && !a.json ? 3 : 1});
-  Repeated repeated;
-  if (system.synchronous && !a.json) {
-    repeated.free = s.update_end[2] - s.update_end[1];
-    const Program with_barrier =
-        lower(schedule, problem.graph, problem.placement, program.rule, program.sharding, {.step_barrier = true});
-    repeated.barrier = simulate(with_barrier, {problem.costs, {}}, cluster, uniform.devices, {.trace = false}).end;
+  const int microbatches = a.microbatches * (system.data_parallel && !in_all ? a.ranks : 1);
+  return order_of(system, options, a.ranks, microbatches, parse_op_costs(a.costs), of);
+}
+
+// Without the ops, which print_with_ops() writes.
+Json document_of(const OrderOfOps& order, const ScheduleFigures& f, const ScheduleArguments& a) {
+  Json reads = Json::object(), idle = Json::array(), in_flight = Json::array(), until_w = Json::array();
+  for (std::size_t r = 0; r < order.schedule.ranks.size(); ++r) {
+    reads[std::to_string(r)] = reads_of(f.program.ranks[r], f.program.sequence_chunks);
+    idle.push_back(number(f.simulation.bubble.idle[r]));
+    in_flight.push_back(f.peak[r].in_flight);
+    until_w.push_back(f.peak[r].until_weight_gradient);
   }
-  const std::vector<RankPeak> peak = peaks(schedule);
-  const Theory theory = system.theory(problem, options);
-  if (!theory.note.empty()) fmt::print(stderr, "sluice: {}: {}\n", system.name, theory.note);
-  const std::vector<RankCollectives> collective =
-      collectives(schedule, system.sharding ? system.sharding(problem, options) : Sharding{});
-  if (!a.trace.empty()) write_chrome_trace(a.trace, s.trace, problem.placement, collective);
-  if (a.json) {
-    nlohmann::json lists = nlohmann::json::object(), idle = nlohmann::json::array(),
-                   in_flight = nlohmann::json::array(), until_w = nlohmann::json::array();
-    for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
-      lists[std::to_string(r)] = step_texts(schedule.ranks[r]);
-      idle.push_back(number(s.bubble.idle[r]));
-      in_flight.push_back(peak[r].in_flight);
-      until_w.push_back(peak[r].until_weight_gradient);
-    }
-    const nlohmann::json document = {{"system", system.name},
-                                     {"options", options.values()},
-                                     {"ranks", schedule.ranks.size()},
-                                     {"microbatches", a.microbatches},
-                                     {"chunks", chunks},
-                                     {"costs",
-                                      {{"F", number(costs.forward)},
-                                       {"I", number(costs.input_gradient)},
-                                       {"W", number(costs.weight_gradient)},
-                                       {"latency", number(costs.latency)}}},
-                                     {"ops", lists},
-                                     {"makespan", number(s.bubble.makespan)},
-                                     {"idle", idle},
-                                     {"bubble_ratio", s.bubble.bubble_ratio},
-                                     {"span_bubble", s.bubble.span_bubble},
-                                     {"peak", in_flight},
-                                     {"peak_until_W", until_w}};
-    fmt::print("{}\n", document.dump(2));
-    return 0;
-  }
-  if (a.text) {
-    fmt::print("{}", draw_schedule(s.trace));
+  const StageCost& stage = order.costs.front();
+  Json document = {{"ranks", order.schedule.ranks.size()},
+                   {"microbatches", order.system ? a.microbatches : order.schedule.whole_microbatches()},
+                   {"costs",
+                    {{"F", number(stage.forward.value)},
+                     {"I", number(stage.input_gradient.value)},
+                     {"W", number(stage.weight_gradient.value)},
+                     {"latency", number(order.latency)}}},
+                   {"ops", nullptr},
+                   {"makespan", number(f.simulation.bubble.makespan)},
+                   {"idle", idle},
+                   {"bubble_ratio", f.simulation.bubble.bubble_ratio},
+                   {"span_bubble", f.simulation.bubble.span_bubble},
+                   {"peak", in_flight},
+                   {"peak_until_W", until_w}};
+  if (order.schedule.sequence_chunks > 1) document["sequence_chunks"] = order.schedule.sequence_chunks;
+  if (order.system) {
+    document["system"] = order.name;
+    document["options"] = order.options.values();
+    document["chunks"] = stages_per_rank(*order.system, order.options);
   } else {
-    fmt::print("{}", to_text(schedule));
+    document["file"] = order.name;
   }
-  fmt::print("makespan {:g}, bubble ratio {:.4f}, span bubble {:.4f}\n", s.bubble.makespan, s.bubble.bubble_ratio,
-             s.bubble.span_bubble);
-  if (system.synchronous)
-    fmt::print("one update after another: {:g} each with step=free, {:g} with step=barrier\n", repeated.free,
-               repeated.barrier);
-  if (theory.bubble_ratio) fmt::print("by formula at F = I = W, without latency: {:.4f}\n", *theory.bubble_ratio);
-  // With recomputation most micro-batches that are in flight hold a stage's input only.
-  const std::vector<RankMemory> whole =
-      memory(program, std::vector<StageMemory>(problem.graph.size(), {.stash = Bytes(1), .weight_stash = Bytes(1)}));
-  for (std::size_t r = 0; r < peak.size() && r < 64; ++r) {
-    fmt::print("rank {:<3} idle {:g}, peak {} in flight", r, s.bubble.idle[r], peak[r].in_flight);
+  if (a.versions) document["reads"] = reads;
+  return document;
+}
+
+void print_ops(const OrderOfOps& order, const ScheduleFigures& f, const ScheduleArguments& a) {
+  if (a.text) {
+    fmt::print("{}", draw_schedule(f.simulation.trace));
+  } else if (!a.versions) {
+    fmt::print("{}", to_text(order.schedule));
+  }
+  if (!a.versions) return;
+  for (std::size_t r = 0; r < f.program.ranks.size(); ++r)
+    fmt::print("rank {}: {}\n", r, fmt::join(reads_of(f.program.ranks[r], f.program.sequence_chunks), " "));
+  fmt::print("@v: the weights after v updates of the stage{}\n",
+             f.program.rule.predicts() ? "; @v+s: those, predicted s updates ahead" : "");
+}
+
+void print_ranks(const OrderOfOps& order, const ScheduleFigures& f) {
+  for (std::size_t r = 0; r < f.peak.size() && r < 64; ++r) {
+    fmt::print("rank {:<3} idle {:g}, peak {} in flight", r, f.simulation.bubble.idle[r], f.peak[r].in_flight);
     // (Where W runs on another rank, the micro-batches that wait for it are there.)
-    if (peak[r].until_weight_gradient != peak[r].in_flight && problem.placement.weight_gradient_ranks.empty())
-      fmt::print(", {} with those that wait for W", peak[r].until_weight_gradient);
-    if (program.rule.recompute != WeightRule::Recompute::none)
-      fmt::print(", {} of them whole", whole[r].peak.activations.value);
-    if (system.sharding)
-      fmt::print(", {} gathers, {} reductions", collective[r].gathers.size(), collective[r].reductions.size());
+    if (f.peak[r].until_weight_gradient != f.peak[r].in_flight && order.placement.weight_gradient_ranks.empty())
+      fmt::print(", {} with those that wait for W", f.peak[r].until_weight_gradient);
+    if (f.program.rule.recompute != WeightRule::Recompute::none) fmt::print(", {} of them whole", f.whole_in_flight[r]);
+    if (order.sharding.active())
+      fmt::print(", {} gathers, {} reductions", f.collectives[r].gathers.size(), f.collectives[r].reductions.size());
     fmt::print("\n");
   }
+}
+
+int print_one(const OrderOfOps& order, const ScheduleArguments& a) {
+  const ScheduleFigures f = figures_of(order, !a.json && !a.csv);
+  if (!order.theory.note.empty()) fmt::print(stderr, "sluice: {}: {}\n", order.name, order.theory.note);
+  if (!a.trace.empty()) write_chrome_trace(a.trace, f.simulation.trace, order.placement, f.collectives);
+  if (a.csv) {
+    Program program = f.program;
+    program.sharding = order.sharding;
+    const PyTorchTable table = pytorch_table(order.schedule, program, order.name);
+    for (const std::string& lost : table.lost) fmt::print(stderr, "note: not in the table: {}\n", lost);
+    fmt::print("{}", table.csv);
+    return 0;
+  }
+  if (a.json) {
+    print_with_ops(document_of(order, f, a).dump(2), order.schedule);
+    return 0;
+  }
+  print_ops(order, f, a);
+  fmt::print("makespan {:g}, bubble ratio {:.4f}, span bubble {:.4f}\n", f.simulation.bubble.makespan,
+             f.simulation.bubble.bubble_ratio, f.simulation.bubble.span_bubble);
+  const double share = order.share.front();
+  if (share != 1 && std::ranges::count(order.share, share) == static_cast<std::ptrdiff_t>(order.share.size())) {
+    const StageCost& stage = order.costs.front();
+    fmt::print("a stage is {:.4g} of a rank's share of the model, its F/I/W take {:g}/{:g}/{:g}{}\n", share,
+               stage.forward.value, stage.input_gradient.value, stage.weight_gradient.value,
+               a.costs_of == "rank" ? "" : " (--costs-of rank: in proportion)");
+  }
+  if (order.rule.synchronous())
+    fmt::print("one update after another: {:g} each with step=free, {:g} with step=barrier\n", f.update_free,
+               f.update_barrier);
+  if (order.theory.bubble_ratio)
+    fmt::print("by formula at F = I = W, without latency: {:.4f}\n", *order.theory.bubble_ratio);
+  print_ranks(order, f);
+  if (order.schedule.sequence_chunks > 1)
+    fmt::print("in flight are chunks of sequences, {} of which make a micro-batch\n", order.schedule.sequence_chunks);
   return 0;
+}
+
+// Several systems, or a file and systems: all for the same micro-batches, and the same work for a rank.
+int print_several(const std::vector<OrderOfOps>& orders, const std::vector<std::string>& refused,
+                  const ScheduleArguments& a) {
+  std::vector<ScheduleFigures> figures;
+  for (const OrderOfOps& order : orders) figures.push_back(figures_of(order, true));
+  if (a.json) {
+    Json documents = Json::array();
+    for (std::size_t i = 0; i < orders.size(); ++i) {
+      Json document = document_of(orders[i], figures[i], a);
+      document["ops"] = Json::object();
+      for (std::size_t r = 0; r < orders[i].schedule.ranks.size(); ++r)
+        document["ops"][std::to_string(r)] =
+            step_texts(orders[i].schedule.ranks[r], orders[i].schedule.sequence_chunks);
+      document["seconds_per_microbatch"] = figures[i].seconds_per_microbatch;
+      document["activations"] = figures[i].activations;
+      document["weight_versions"] = figures[i].weight_versions;
+      document["messages"] = figures[i].messages;
+      documents.push_back(std::move(document));
+    }
+    fmt::print("{}\n", documents.dump(2));
+    return 0;
+  }
+  if (a.text || a.versions)
+    for (std::size_t i = 0; i < orders.size(); ++i) {
+      fmt::print("{}\n", orders[i].name);
+      print_ops(orders[i], figures[i], a);
+      fmt::print("\n");
+    }
+  fmt::print("{}", schedule_comparison(orders, figures));
+  for (const std::string& reason : refused) fmt::print("no schedule: {}\n", reason);
+  fmt::print(
+      "--costs {} of a {}. micro-batch: seconds for each, one update after another (asynchronous: in a long run);\n"
+      "activations: held at most by a rank, in micro-batches of a rank's share of the model\n",
+      a.costs, costs_of(a, true) == CostsOf::rank ? "rank's share of the model" : "stage");
+  return 0;
+}
+
+}  // namespace
+
+int schedule_command(const ScheduleArguments& a) {
+  if (a.system.empty() && a.from.empty())
+    throw InputError("schedule", "--system is missing", "name a system, or a table with --from");
+  const std::vector<const System*> systems = a.system.empty() ? std::vector<const System*>{} : systems_named(a.system);
+  const bool several = systems.size() + (a.from.empty() ? 0 : 1) > 1;
+  if (several && (a.csv || !a.trace.empty()))
+    throw InputError(a.csv ? "--csv" : "--trace", "is of one order", "give one system, or one table");
+  const CostsOf of = costs_of(a, several);
+  const auto given = given_options(a.set);
+  if (several || systems.empty()) refuse_undeclared(systems, given);
+  ScheduleArguments shared = a;
+  std::vector<OrderOfOps> orders;
+  if (!a.from.empty()) {
+    orders.push_back(order_from_file(a.from, parse_op_costs(a.costs), of));
+    shared.ranks = static_cast<int>(orders.front().schedule.ranks.size());  // what systems are compared with it at
+    shared.microbatches = orders.front().schedule.whole_microbatches();
+  }
+  std::vector<std::string> refused;
+  for (const System* system : systems) {
+    try {
+      const Options options = options_with_chunks(*system, a, several ? options_of(*system, given) : given);
+      orders.push_back(order_of_arguments(*system, options, shared, several, of));
+    } catch (const InputError& e) {
+      if (!several) throw;
+      refused.push_back(e.what());
+    }
+  }
+  if (orders.empty()) throw InputError("schedule", "none of the systems has a schedule", refused.front());
+  return several ? print_several(orders, refused, shared) : print_one(orders.front(), shared);
 }
 
 }  // namespace sluice

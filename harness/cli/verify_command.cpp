@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
 #include "harness/base/json_reader.h"
 #include "harness/cli/commands.h"
 #include "harness/run/verify.h"
@@ -12,7 +13,7 @@ int verify_command(const VerifyArguments& a) {
   const auto results = verify(parse_json_file(a.cases), a.cases, a.tolerance, a.only);
   int pass = 0, mismatch = 0, unsupported = 0;
   double largest = 0;
-  nlohmann::json list = nlohmann::json::array();
+  Json list = Json::array();
   for (const VerifyResult& r : results) {
     const bool ok = r.verdict == VerifyResult::Verdict::pass, wrong = r.verdict == VerifyResult::Verdict::mismatch;
     (ok ? pass : wrong ? mismatch : unsupported)++;
@@ -27,11 +28,11 @@ int verify_command(const VerifyArguments& a) {
     if (!a.json && !ok) fmt::print("{:<12} {}: {}\n", verdict, r.name, r.detail);
   }
   if (a.json) {
-    fmt::print("{}\n", nlohmann::json{{"cases", list},
-                                      {"pass", pass},
-                                      {"mismatch", mismatch},
-                                      {"unsupported", unsupported},
-                                      {"tolerance", a.tolerance}}
+    fmt::print("{}\n", Json{{"cases", list},
+                            {"pass", pass},
+                            {"mismatch", mismatch},
+                            {"unsupported", unsupported},
+                            {"tolerance", a.tolerance}}
                            .dump(2));
   } else {
     fmt::print("{} pass (largest error {:.2g}), {} mismatch, {} unsupported\n", pass, largest, mismatch, unsupported);

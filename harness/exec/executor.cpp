@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <mutex>
 #include <stdexcept>
 #include <system_error>
 #include <thread>
 
+#include "harness/base/error_words.h"
 #include "harness/exec/rank_result.h"
 
 namespace sluice {
@@ -138,11 +140,28 @@ void take_reduced(StageId stage, int member, Transport& transport, Worker& worke
   while (const void* const sum = transport.take_reduced(stage.value, member, left)) worker.add_reduced(stage, sum);
 }
 
+bool enters(const Program& program, const Instruction& i) {
+  return program.graph.predecessors[i.stage.index()].empty();
+}
+bool leaves(const Program& program, const Instruction& i) { return program.graph.successors[i.stage.index()].empty(); }
+
+// The ends of the pipeline say when a micro-batch of inference entered it and left it.
+void add_times_of_inference(const Program& program, const Instruction& forward, int iteration, double start, double end,
+                            RankResult& result) {
+  result.micro_batches.add(program, forward, iteration, start, end);
+  if (!leaves(program, forward)) return;
+  const int batch = forward.micro.value * program.graph.micros_per_op_of(forward.stage) / program.micros_per_update;
+  result.update_end[static_cast<std::size_t>(iteration * program.updates + batch)] = end;
+}
+
+// traced: the ops are timed one by one. `pacer` holds them up, where it is active.
 template <bool traced>
 void run_once(const Program& program, Rank rank, Transport& transport, Worker& worker, int iteration,
-              const RankClock& clock, const Stop& stop, RankResult& result) {
+              const RankClock& clock, const Stop& stop, Pacer& pacer, WindowReports& reports, RankResult& result) {
+  const bool paced = pacer.active(), reporting = reports.active();
   for (const Instruction& i : program.ranks[rank.index()]) {
     stop.throw_if_requested();
+    if (reporting && reports.leaves_out(i)) continue;
     double begin = 0;
     if constexpr (traced) begin = clock.now();
     switch (i.opcode) {
@@ -151,14 +170,28 @@ void run_once(const Program& program, Rank rank, Transport& transport, Worker& w
       case Opcode::send_stash:
       case Opcode::send_weight_gradient:
       case Opcode::send_stepped:
-        transport.send(i.channel, worker.take(i));
+      case Opcode::send_credit:
+        if (reporting) {
+          Message message = worker.take(i);
+          reports.add_to(i, message);
+          transport.send(i.channel, std::move(message));
+        } else {
+          transport.send(i.channel, worker.take(i));
+        }
         continue;
       case Opcode::receive_activation:
       case Opcode::receive_gradient:
       case Opcode::receive_stash:
       case Opcode::receive_weight_gradient:
       case Opcode::receive_stepped:
-        worker.put(i, transport.receive(i.channel));
+      case Opcode::receive_credit:
+        if (reporting) {
+          Message message = transport.receive(i.channel);
+          reports.received(message);
+          worker.put(i, std::move(message));
+        } else {
+          worker.put(i, transport.receive(i.channel));
+        }
         continue;
       case Opcode::reduce_gradients: {
         const Worker::Buffer g = worker.gradients(i.stage);
@@ -190,14 +223,24 @@ void run_once(const Program& program, Rank rank, Transport& transport, Worker& w
           take_reduced(i.stage, member_of(program, i.stage, rank), transport, worker, 0);
           if constexpr (traced) begin = clock.now();  // waiting for the others is no part of it
         }
+        if (paced) pacer.begin(clock.now());
         worker.step(i);
+        if (paced) pacer.end();
         double& end = result.update_end[static_cast<std::size_t>(iteration * program.updates + i.micro.value)];
         end = clock.now();
         ++result.steps;
+        if (reporting) reports.stepped(i);
         break;
       }
-      default:
+      default: {
+        const bool times_batches = program.forward_only && (enters(program, i) || leaves(program, i));
+        const double op_begin = paced || reporting || times_batches ? clock.now() : 0;
+        if (paced) pacer.begin(op_begin);
         worker.compute(i);
+        if (paced) pacer.end();
+        if (reporting) reports.computed(i, clock.now() - op_begin);
+        if (times_batches) add_times_of_inference(program, i, iteration, op_begin, clock.now(), result);
+      }
     }
     if constexpr (traced) result.trace.push_back({i, begin, clock.now()});
   }
@@ -208,8 +251,14 @@ void run_once(const Program& program, Rank rank, Transport& transport, Worker& w
 Execution execute(const Program& program, Transport& transport, const std::vector<std::unique_ptr<Worker>>& workers,
                   const ExecuteOptions& options) {
   std::vector<RankResult> results(program.rank_count());
-  for (RankResult& result : results)
+  for (RankResult& result : results) {
     result.update_end.assign(static_cast<std::size_t>(options.iterations * program.updates), 0);
+    if (program.forward_only)
+      result.micro_batches = MicroBatchTimes(static_cast<std::size_t>(options.iterations * program.microbatches));
+  }
+  std::vector<std::unique_ptr<WindowReports>> reports;
+  for (std::size_t r = 0; r < results.size(); ++r)
+    reports.push_back(std::make_unique<WindowReports>(program, Rank(r), options.windows));
   Stop stop(transport);
   std::atomic<std::size_t> ready{0};
   std::atomic<bool> go{false};
@@ -223,7 +272,7 @@ Execution execute(const Program& program, Transport& transport, const std::vecto
       results[r].end = since(start);
       stop.diverged(d.update);
     } catch (const std::exception& e) {
-      stop.now(RunStopped::Kind::failed, Rank(r), e.what());
+      stop.now(RunStopped::Kind::failed, Rank(r), words_of(e));
     } catch (...) {
       stop.now(RunStopped::Kind::failed, Rank(r), "an exception of unknown type");
     }
@@ -242,13 +291,14 @@ Execution execute(const Program& program, Transport& transport, const std::vecto
     const RankClock clock{start, workers[r]->clock()};
     guarded(r, [&] {
       if (clock.device) clock.device->start(since(start));
+      Pacer pacer(options.disturbance ? options.disturbance->pace_of(Rank(r)) : PiecewiseSpeed());
       for (int k = 0; k < options.iterations; ++k) {
         stop.throw_if_requested();  // a worker whose begin_run failed is not asked for more
         workers[r]->begin_iteration(k);
         if (k == options.traced_iteration) {
-          run_once<true>(program, Rank(r), transport, *workers[r], k, clock, stop, results[r]);
+          run_once<true>(program, Rank(r), transport, *workers[r], k, clock, stop, pacer, *reports[r], results[r]);
         } else {
-          run_once<false>(program, Rank(r), transport, *workers[r], k, clock, stop, results[r]);
+          run_once<false>(program, Rank(r), transport, *workers[r], k, clock, stop, pacer, *reports[r], results[r]);
         }
       }
       results[r].end = clock.now();
@@ -258,6 +308,9 @@ Execution execute(const Program& program, Transport& transport, const std::vecto
     if (clock.device && !stop.failed())
       guarded(r, [&] {
         for (double& end : results[r].update_end) end = clock.seconds_of(end);
+        for (double& time : results[r].micro_batches.entered)
+          if (std::isfinite(time)) time = clock.seconds_of(time);
+        for (double& time : results[r].micro_batches.left) time = clock.seconds_of(time);
         for (TraceEvent& e : results[r].trace) e.start = clock.seconds_of(e.start), e.end = clock.seconds_of(e.end);
       });
   };
@@ -269,7 +322,7 @@ Execution execute(const Program& program, Transport& transport, const std::vecto
       try {
         threads.emplace_back(rank_main, r);
       } catch (const std::system_error& e) {  // no more threads: the ones that run must still end
-        stop.now(RunStopped::Kind::failed, Rank(r), std::string("no thread: ") + e.what());
+        stop.now(RunStopped::Kind::failed, Rank(r), "cannot start a thread (ulimit -u, -v): " + words_of(e));
         break;
       }
     }
@@ -277,6 +330,13 @@ Execution execute(const Program& program, Transport& transport, const std::vecto
     if (options.processes) options.processes->barrier();
     start = Clock::now();
     stop.started(start);
+    std::optional<CoRunningLoad> load;
+    if (options.disturbance && options.disturbance->by_load) {
+      std::vector<Rank> own;
+      for (std::size_t r = 0; r < results.size(); ++r)
+        if (here(r)) own.emplace_back(r);
+      load.emplace(*options.disturbance, own, options.pinning);
+    }
     go.store(true);
     go.notify_all();
     for (std::thread& thread : threads) thread.join();
@@ -286,13 +346,25 @@ Execution execute(const Program& program, Transport& transport, const std::vecto
 
   Execution execution;
   execution.update_end.assign(results[0].update_end.size(), 0);
+  execution.micro_batches = results[0].micro_batches;
+  execution.trace.sequence_chunks = program.sequence_chunks;
   for (RankResult& result : results) {
     execution.seconds = std::max(execution.seconds, result.end);
     for (std::size_t u = 0; u < result.update_end.size(); ++u)
       execution.update_end[u] = std::max(execution.update_end[u], result.update_end[u]);
+    for (std::size_t m = 0; m < result.micro_batches.left.size(); ++m) {
+      MicroBatchTimes& all = execution.micro_batches;
+      all.entered[m] = std::min(all.entered[m], result.micro_batches.entered[m]);
+      all.left[m] = std::max(all.left[m], result.micro_batches.left[m]);
+    }
     execution.trace.ranks.push_back(std::move(result.trace));
   }
+  // The clocks of processes begin apart by as long as they take to leave a barrier, which may be more than a latency.
+  if (options.processes) execution.micro_batches = {};
   execution.diverged = stop.diverged();
+  for (std::size_t r = 0; r < results.size(); ++r)
+    if (here(r)) execution.ended = reports[r]->end();
+  if (execution.ended) execution.update_end.resize(static_cast<std::size_t>(*execution.ended));
   if (execution.diverged) {
     std::size_t done = execution.update_end.size();
     for (std::size_t r = 0; r < results.size(); ++r) {

@@ -8,10 +8,12 @@
 #include <vector>
 
 #include "harness/base/quantities.h"
+#include "harness/exec/disturbance.h"
 #include "harness/exec/pinning.h"
 #include "harness/exec/process_group.h"
 #include "harness/exec/run_stopped.h"
 #include "harness/exec/transport.h"
+#include "harness/exec/window_reports.h"
 #include "harness/exec/worker.h"
 #include "harness/program/program.h"
 #include "harness/program/trace.h"
@@ -25,6 +27,9 @@ struct ExecuteOptions {
   const std::atomic<bool>* cancel = nullptr;  // set by Ctrl-C
   ProcessGroup* processes = nullptr;          // given: run this process's rank only; the other members run the others
   const Pinning* pinning = nullptr;           // where the ranks' threads run; none: anywhere
+  // What slows the ranks down; its throttle is the transport's business. None: nothing.
+  const Disturbance* disturbance = nullptr;
+  const WindowOptions* windows = nullptr;  // reports of the ranks' seconds, and what they lead to; null: none
 };
 
 struct Execution {
@@ -32,7 +37,9 @@ struct Execution {
   // When the last rank finished update u (of all iterations), seconds from the start. In a run that diverged: only the
   // updates, from the first on, that every rank had finished by then.
   std::vector<double> update_end;
+  MicroBatchTimes micro_batches;         // of inference on threads, all iterations; seconds from the start
   std::optional<std::int64_t> diverged;  // Diverged::update; none: all updates were done
+  std::optional<std::int64_t> ended;     // the updates of a run that WindowOptions ended early
   Trace trace;                           // of traced_iteration; its times count from the start too
 };
 

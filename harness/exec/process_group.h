@@ -64,7 +64,7 @@ class AgreedError : public InputError {
 };
 
 // Does work that may fail in some members only; then all members throw the error of the first that failed, as an
-// AgreedError. Collective. Without a process group (null) it only does the work.
+// AgreedError, or where one was stopped Stopped. Collective. Without a process group (null) it only does the work.
 void agree_on_error(ProcessGroup* processes, const std::function<void()>& work);
 
 }  // namespace sluice

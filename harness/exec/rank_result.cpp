@@ -9,6 +9,8 @@ namespace sluice {
 static std::string write(const RankResult& result, const RunOutcome& outcome) {
   ByteWriter out;
   out.list(result.update_end);
+  out.list(result.micro_batches.entered);
+  out.list(result.micro_batches.left);
   out.list(result.trace);
   out.value(result.steps);
   out.value(result.end);
@@ -26,6 +28,8 @@ static std::string write(const RankResult& result, const RunOutcome& outcome) {
 static RunOutcome read(const std::string& bytes, RankResult& result) {
   ByteReader in(bytes);
   in.list(result.update_end);
+  in.list(result.micro_batches.entered);
+  in.list(result.micro_batches.left);
   in.list(result.trace);
   in.value(result.steps);
   in.value(result.end);

@@ -12,7 +12,10 @@
 namespace sluice {
 
 struct RankResult {
-  std::vector<double> update_end;  // seconds from the start to the rank's last step of each update
+  // Seconds from the start to the rank's last step of each update; of inference, to its last forward of each batch that
+  // leaves the pipeline there.
+  std::vector<double> update_end;
+  MicroBatchTimes micro_batches;  // of inference
   std::vector<TraceEvent> trace;
   std::size_t steps = 0;  // optimizer steps done
   double end = 0;         // seconds from the start to the rank's last instruction

@@ -6,20 +6,23 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "harness/exec/executor.h"
+#include "harness/exec/probe.h"
 #include "harness/model/model.h"
+#include "harness/model/tensor_split.h"
 #include "harness/pipeline/memory_by_kind.h"
 #include "harness/pipeline/optimizer.h"
 #include "harness/pipeline/plan.h"
 #include "harness/program/program.h"
 
 namespace sluice {
+
+class Json;
 
 // Evaluation by generating text. The model's input 1 begins with the token `begin`; the likeliest next token is
 // appended to it, until that is `end` or the input is full. The whole prefix goes through the model for every token.
@@ -58,10 +61,14 @@ struct SessionSpec {
   std::optional<DataFeed> feed;           // none: one fixed random batch (torch/session/synthetic_batch.h)
   std::int64_t synthetic_batch = 0;       // samples of that batch
   std::optional<std::vector<std::vector<std::vector<double>>>> initial;  // [layer][parameter][element]
+  // Tensor parallelism: `model` is this one's `all`, and `plan` is for its layers. Initial weights are drawn for the
+  // whole model and divided; evaluation, weights() and gradients() are of the whole model. Null: no layer is divided.
+  std::shared_ptr<const TensorModel> tensor;
   // Of the programs that the session will run: a checkpoint is loaded for the rule, and stages of several ranks are
   // sliced as the sharding says.
   WeightRule rule;
   Sharding sharding;
+  bool inference = false;  // runs forward-only programs: no gradients, no optimizer state; samples are the test part's
   // The processes that hold the ranks, one each: every call of the session is collective over them and gives the same
   // result in all. Null: all ranks are threads of this process.
   ProcessGroup* processes = nullptr;
@@ -70,12 +77,15 @@ struct SessionSpec {
 };
 
 struct RunRequest {
-  std::vector<std::int64_t> order;  // samples of this run in order: updates * batch of them
+  std::vector<std::int64_t> order;  // samples of this run in order: updates * batch of them; inference: none, but the
+                                    // test samples in order, again from the first when they are used up
   int iterations = 1;               // of the program
   int traced_iteration = -1;
   std::optional<Seconds> timeout;
   const std::atomic<bool>* cancel = nullptr;
   const Pinning* pinning = nullptr;
+  const WindowOptions* windows = nullptr;    // reports of a chain's ranks while it runs, which may end the run early
+  const Disturbance* disturbance = nullptr;  // what slows ranks and links down; none: nothing
   std::function<void(std::int64_t updates_done)> progress;  // called on a rank's thread: must be quick
   // Learning rate of an update (counted over the session's life); none: the optimizer's.
   std::function<double(std::int64_t update)> learning_rate;
@@ -83,6 +93,7 @@ struct RunRequest {
   // Updates of this run, ascending, after which every stage copies its newest weights, to be evaluated after the run
   // (evaluate_snapshot) without draining the pipeline at each.
   std::vector<std::int64_t> snapshots;
+  std::vector<Probe>* probes = nullptr;  // of every rank, on the CPU: what it does and when
 };
 
 struct RunResult {
@@ -90,6 +101,10 @@ struct RunResult {
   // Per update: mean training loss of its samples, times loss_scale. In a run that diverged (execution.diverged), up to
   // the last update whose loss is complete and finite.
   std::vector<double> losses;
+  // Tensor parallelism: per rank, what it summed with its group during the run.
+  std::vector<TensorSums> tensor_sums;
+  // Inference: per micro-batch, a hash of the bytes of the model's output.
+  std::vector<std::uint64_t> output_digests;
   // keep_weights: [stage][update][element], the weights after each update of this run
   std::vector<std::vector<std::vector<double>>> weights;
 };
@@ -109,9 +124,10 @@ class Session {
   virtual Evaluation evaluate() = 0;                        // on the test samples, newest weights
   virtual Evaluation evaluate_snapshot(std::size_t k) = 0;  // the last run's k-th snapshot
   // Weights, optimizer state, running statistics and counters between runs, as one file, written completely or not at
-  // all. load() throws InputError: not such a file, or of another model, plan or optimizer.
+  // all. load() throws InputError: not such a file, or of another model, plan or optimizer. of_any_plan: of another
+  // plan, too, where every stage has one rank and no running statistics.
   virtual void save(const std::string& path) const = 0;
-  virtual void load(const std::string& path) = 0;
+  virtual void load(const std::string& path, bool of_any_plan = false) = 0;
   // Per rank, counted allocations since the last reset. All kinds but buffers at the moment of their largest sum;
   // buffers (messages, gradients of activations, scratch memory of kernels) is what the peak of everything adds to
   // that.
@@ -120,6 +136,10 @@ class Session {
   virtual std::vector<double> weights(int layer) const = 0;    // newest, all parameters of the layer in order
   virtual std::vector<double> gradients(int layer) const = 0;  // of the last update before its step, likewise
   virtual std::int64_t updates_done() const = 0;
+  // Between runs: another plan of as many ranks from here on. What a layer has (newest weights, optimizer state,
+  // running statistics) goes straight from its rank to its new one. Of stages with one rank each. Throws RunStopped: a
+  // rank failed; then the session must not be used any more, and files that it saved are as they were.
+  virtual void repartition(const Plan& plan) = 0;
 };
 
 std::unique_ptr<Session> make_session(const SessionSpec& spec);
@@ -134,6 +154,6 @@ std::string torch_version();
 std::string cuda_refusal();
 // {"devices": [{"name", "memory_bytes", "compute_capability"}], "driver", "runtime", "nccl": {"header", "library"}} in
 // a program with CUDA ("devices" is empty where there is no GPU), else null.
-nlohmann::json describe_cuda();
+Json describe_cuda();
 
 }  // namespace sluice

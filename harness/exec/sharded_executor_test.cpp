@@ -106,7 +106,7 @@ TEST(ShardedExecutor, AWorkerWithoutShardsSaysSo) {
     run(program, workers, {.timeout = Seconds(60)});
     ADD_FAILURE() << "no failure";
   } catch (const RunStopped& stopped) {
-    EXPECT_EQ(std::string(stopped.what()), "the worker has no shards of stage 0");
+    EXPECT_EQ(std::string(stopped.what()), "internal error: the worker has no shards of stage 0");
   }
 }
 

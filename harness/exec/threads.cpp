@@ -264,7 +264,8 @@ class ThreadTransport : public Transport {
       const auto messages = static_cast<std::size_t>(channel.messages);
       rings_.push_back(std::make_unique<Ring>(std::max<std::size_t>(messages, 2), spins));
     }
-    for (const auto& ranks : program.placement.stages) groups_.push_back(std::make_unique<Group>(ranks.size(), spins));
+    for (const auto& ranks : collective_groups(program))
+      groups_.push_back(std::make_unique<Group>(ranks.size(), spins));
   }
 
   void send(int channel, Message message) override {

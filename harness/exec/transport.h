@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <stdexcept>
+#include <vector>
 
 #include "harness/base/ids.h"
 
@@ -16,6 +17,8 @@ struct Message {
   // An event of the device that makes the payload (cudaEvent_t): whatever reads the payload must be queued behind it.
   // Empty on the CPU, where a message is finished when it arrives.
   std::shared_ptr<void> ready = {};
+  // Numbers that go with it, between the executors (window_reports.h); mostly none.
+  std::shared_ptr<const std::vector<double>> note = {};
 };
 
 // Thrown out of a blocked call when another rank failed or the run was stopped.

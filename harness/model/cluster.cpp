@@ -1,5 +1,7 @@
 #include "harness/model/cluster.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
@@ -10,6 +12,7 @@
 #include <span>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
 #include "harness/base/json_reader.h"
 
 namespace sluice {
@@ -87,15 +90,15 @@ std::vector<Hop> path(const Cluster& cluster, DeviceId from, DeviceId to) { retu
 static double bytes_value(JsonReader& reader, const std::string& key, double otherwise) {
   if (!reader.has(key)) return otherwise;
   if (reader.raw(key).is_string()) return static_cast<double>(parse_bytes(reader.text(key), reader.where(key)).value);
-  return reader.number(key);
+  const double bytes = reader.number(key, -kMostNumber, kMostNumber);
+  if (bytes > 9e18) reader.fail(key, "is too large");
+  return bytes;
 }
 
 static Seconds seconds_value(JsonReader& reader, const std::string& key, Seconds otherwise) {
   if (!reader.has(key)) return otherwise;
   if (reader.raw(key).is_string()) return parse_seconds(reader.text(key), reader.where(key));
-  const double seconds = reader.number(key);
-  if (seconds < 0) reader.fail(key, "must not be negative");
-  return Seconds(seconds);
+  return Seconds(reader.number(key, 0, kMostSeconds));
 }
 
 static double positive(const JsonReader& reader, const std::string& key, double value) {
@@ -115,7 +118,7 @@ static void add_all_pairs(Cluster& cluster, double bandwidth, Seconds latency, c
       cluster.links.push_back({DeviceId(a), DeviceId(b), bandwidth, latency, true, -1});
 }
 
-Cluster cluster_from_json(const nlohmann::json& json, const std::string& where) {
+Cluster cluster_from_json(const Json& json, const std::string& where) {
   JsonReader reader(json, where);
   Cluster cluster;
   cluster.name = reader.text("name");
@@ -123,15 +126,15 @@ Cluster cluster_from_json(const nlohmann::json& json, const std::string& where) 
   for (JsonReader& d : reader.objects("devices")) {
     Device device;
     device.name = d.text("name", device.name);
-    device.flops = positive(d, "flops", d.number("flops", device.flops));
+    device.flops = d.above_zero_or("flops", device.flops, kMostNumber);
     device.memory_bandwidth =
         positive(d, "memory_bandwidth", bytes_value(d, "memory_bandwidth", device.memory_bandwidth));
-    device.memory = Bytes(static_cast<std::int64_t>(
-        positive(d, "memory", bytes_value(d, "memory", static_cast<double>(device.memory.value)))));
-    device.speed = positive(d, "speed", d.number("speed", device.speed));
+    const double memory = positive(d, "memory", bytes_value(d, "memory", static_cast<double>(device.memory.value)));
+    if (memory > static_cast<double>(kMostBytes)) d.fail("memory", "is too large");
+    device.memory = Bytes(static_cast<std::int64_t>(memory));
+    device.speed = d.above_zero_or("speed", device.speed, kMostNumber);
     device.launch = seconds_value(d, "launch", device.launch);
-    const auto count = d.integer("count", 1, 1);
-    if (count > 100'000) d.fail("count", "is too large");
+    const int count = d.integer_or("count", 1, 1, 100'000);
     d.no_other_keys();
     cluster.devices.insert(cluster.devices.end(), static_cast<std::size_t>(count), device);
   }
@@ -140,7 +143,7 @@ Cluster cluster_from_json(const nlohmann::json& json, const std::string& where) 
   for (JsonReader& l : reader.objects("links")) {
     Link link;
     const auto end = [&](const std::string& key) {
-      const auto device = l.integer(key, 0);
+      const std::int64_t device = l.integer<std::int64_t>(key, 0, kMostCount);
       if (device >= static_cast<std::int64_t>(cluster.devices.size()))
         l.fail(key, "device " + std::to_string(device) + " does not exist",
                "there are " + std::to_string(cluster.devices.size()));
@@ -173,8 +176,8 @@ Cluster cluster_from_json(const nlohmann::json& json, const std::string& where) 
   return cluster;
 }
 
-nlohmann::json to_json(const Cluster& cluster) {
-  nlohmann::json json = {{"name", cluster.name}, {"source", cluster.source}};
+Json to_json(const Cluster& cluster) {
+  Json json = {{"name", cluster.name}, {"source", cluster.source}};
   for (const Device& d : cluster.devices)
     json["devices"].push_back({{"name", d.name},
                                {"flops", d.flops},
@@ -183,8 +186,7 @@ nlohmann::json to_json(const Cluster& cluster) {
                                {"speed", d.speed},
                                {"launch", d.launch.value}});
   for (const Link& l : cluster.links) {
-    nlohmann::json link = {
-        {"from", l.from.value}, {"to", l.to.value}, {"latency", l.latency.value}, {"duplex", l.duplex}};
+    Json link = {{"from", l.from.value}, {"to", l.to.value}, {"latency", l.latency.value}, {"duplex", l.duplex}};
     if (l.bandwidth != kUnlimited) link["bandwidth"] = l.bandwidth;
     if (l.group >= 0) link["group"] = std::to_string(l.group);
     if (l.to_group >= 0) link["to_group"] = std::to_string(l.to_group);
@@ -255,18 +257,112 @@ std::vector<std::string> listed_clusters(const std::string& folder) {
   return names;
 }
 
-Cluster load_cluster(const std::string& description, const std::string& folder) {
-  if (description.starts_with("flat:")) return flat_cluster(description);
-  std::string file = description;
-  if (!description.ends_with(".json")) {
-    file = folder + "/" + description + ".json";
-    if (!std::filesystem::exists(file)) {
+// Within these bounds no time or sum of the virtual clock overflows.
+static void check_bounds(const Cluster& cluster, const std::string& where) {
+  constexpr double least = 1e-9, most = 1e24;  // of a rate: operations, bytes or a factor
+  const auto rate = [&](double value, const std::string& what) {
+    if (!(value >= least && (value <= most || value == kUnlimited)))
+      throw InputError(where, fmt::format("{} of {:g}", what, value), fmt::format("give {:g} to {:g}", least, most));
+  };
+  const auto seconds = [&](Seconds value, const std::string& what) {
+    if (!(value.value >= 0 && value.value <= kMostOpSeconds))
+      throw InputError(where, fmt::format("{} of {:g} seconds", what, value.value),
+                       fmt::format("give at most {:g}", kMostOpSeconds));
+  };
+  for (const Device& device : cluster.devices) {
+    rate(device.flops, "flops");
+    rate(device.memory_bandwidth, "memory_bandwidth");
+    rate(device.speed, "speed");
+    seconds(device.launch, "launch");
+    if (device.memory.value > kMostTensorBytes)
+      throw InputError(where, fmt::format("memory of {} bytes", device.memory.value),
+                       fmt::format("give at most {}", kMostTensorBytes));
+  }
+  for (const Link& link : cluster.links) {
+    rate(link.bandwidth, "bandwidth");
+    seconds(link.latency, "latency");
+  }
+}
+
+static Cluster listed_cluster(const std::string& name, const std::string& folder) {
+  std::string file = name;
+  if (!name.ends_with(".json") && name.find('/') == std::string::npos) {
+    file = folder + "/" + name + ".json";
+    std::error_code ignored;
+    if (!std::filesystem::exists(file, ignored)) {
       std::vector<std::string> names = listed_clusters(folder);
       names.push_back("flat:4");
-      throw InputError("cluster", "unknown cluster '" + description + "'", suggestion(description, names));
+      throw InputError("cluster", "unknown cluster '" + name + "'", suggestion(name, names));
     }
   }
   return cluster_from_json(parse_json_file(file), file);
+}
+
+// "8-15:0.25" or "3:0.5": multiplies the speed of these devices.
+static void slow_devices(Cluster& cluster, const std::string& value, const std::string& where) {
+  unsigned long first = 0, last = 0;
+  double factor = 0;
+  const char* const end = value.data() + value.size();
+  auto [at, error] = std::from_chars(value.data(), end, first);
+  last = first;
+  bool good = error == std::errc() && at != end;
+  if (good && *at == '-') {
+    const auto [next, bad] = std::from_chars(at + 1, end, last);
+    good = bad == std::errc() && next != end;
+    at = next;
+  }
+  if (good && *at == ':') {
+    const auto [next, bad] = std::from_chars(at + 1, end, factor);
+    good = bad == std::errc() && next == end && factor > 0 && factor < kUnlimited;
+  } else {
+    good = false;
+  }
+  if (!good) throw InputError(where, "'" + value + "' is not devices and their speed", "write speed=8-15:0.25");
+  if (first > last || last >= cluster.devices.size())
+    throw InputError(where, "devices " + value.substr(0, value.find(':')) + " do not exist",
+                     "there are " + std::to_string(cluster.devices.size()));
+  for (unsigned long d = first; d <= last; ++d) cluster.devices[d].speed *= factor;
+}
+
+static void change_cluster(Cluster& cluster, const std::string& change, const std::string& where) {
+  const std::size_t equals = std::min(change.find('='), change.size());
+  const std::string key = change.substr(0, equals);
+  const std::string value = equals == change.size() ? "" : change.substr(equals + 1);
+  if (key == "bandwidth") {
+    const double bandwidth = value == "inf" ? kUnlimited : static_cast<double>(parse_bytes(value, where).value);
+    if (!(bandwidth > 0)) throw InputError(where, "bandwidth must be greater than 0");
+    for (Link& link : cluster.links) link.bandwidth = bandwidth;
+  } else if (key == "latency") {
+    const Seconds latency = parse_seconds(value, where);
+    for (Link& link : cluster.links) link.latency = latency;
+  } else if (key == "memory") {
+    const Bytes bytes = parse_bytes(value, where);
+    if (bytes.value <= 0) throw InputError(where, "memory must be greater than 0");
+    for (Device& device : cluster.devices) device.memory = bytes;
+  } else if (key == "speed") {
+    slow_devices(cluster, value, where);
+  } else {
+    const std::vector<std::string> known = {"bandwidth", "latency", "memory", "speed"};
+    throw InputError(where, "unknown key '" + key + "'", suggestion(key, known));
+  }
+}
+
+Cluster load_cluster(const std::string& description, const std::string& folder) {
+  if (description.starts_with("flat:")) {
+    Cluster cluster = flat_cluster(description);
+    check_bounds(cluster, "cluster '" + description + "'");
+    return cluster;
+  }
+  std::size_t comma = std::min(description.find(','), description.size());
+  Cluster cluster = listed_cluster(description.substr(0, comma), folder);
+  while (comma < description.size()) {
+    const std::size_t next = std::min(description.find(',', comma + 1), description.size());
+    change_cluster(cluster, description.substr(comma + 1, next - comma - 1), "cluster '" + description + "'");
+    comma = next;
+  }
+  if (description.find(',') != std::string::npos) cluster.name = description;
+  check_bounds(cluster, "cluster '" + description + "'");
+  return cluster;
 }
 
 }  // namespace sluice

@@ -8,7 +8,7 @@
 // devices. A group is a medium that its links share (a host's network card, a bus).
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +16,8 @@
 #include "harness/base/quantities.h"
 
 namespace sluice {
+
+class Json;
 
 struct Device {
   std::string name = "device";
@@ -42,6 +44,13 @@ struct Cluster {
   std::string source;
   std::vector<Device> devices;
   std::vector<Link> links;  // a duplex link serves both directions
+  // Its devices are cores of the machine that costs were measured on: busy ones slow one another down, and messages
+  // take what the executor's transport takes. `cores`: how many there are for the ranks.
+  struct OneMachine {
+    bool between_processes = false;  // messages are between processes, not threads
+    int cores = 1;
+  };
+  std::optional<OneMachine> one_machine = {};
 };
 
 // The links from `from` to `to` in order, the path of least latency + time of 1 MiB. Throws InputError ("no path
@@ -72,11 +81,12 @@ class Paths {
 };
 
 // Throws InputError with file and JSON pointer: unknown key, wrong type, count < 1, missing memory, ...
-Cluster cluster_from_json(const nlohmann::json& json, const std::string& where);
-nlohmann::json to_json(const Cluster& cluster);
+Cluster cluster_from_json(const Json& json, const std::string& where);
+Json to_json(const Cluster& cluster);
 
 // "flat:N[,bandwidth=25GiB/s][,latency=5us][,memory=16GiB][,speed=1]", a file ending in .json, or the name of a file in
-// `folder` (workloads/clusters). Throws InputError.
+// `folder` (workloads/clusters). Behind a file or name, ",bandwidth=..." and ",latency=..." give all its links another
+// rate or latency, and ",speed=8-15:0.25" makes devices 8 to 15 four times slower. Throws InputError.
 Cluster load_cluster(const std::string& description, const std::string& folder);
 std::vector<std::string> listed_clusters(const std::string& folder);
 

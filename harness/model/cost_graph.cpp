@@ -1,8 +1,12 @@
 #include "harness/model/cost_graph.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 
+#include "harness/base/error.h"
+#include "harness/base/json.h"
 #include "harness/base/json_reader.h"
 
 namespace sluice {
@@ -12,7 +16,7 @@ namespace {
 // Fractions of the datasheet's peak that kernels reach: planning values, replaced by `sluice
 // profile`.
 double efficiency(const LayerKind& kind) {
-  if (std::holds_alternative<Conv2d>(kind)) return 0.55;
+  if (std::holds_alternative<Conv2d>(kind) || std::holds_alternative<ConvTranspose2d>(kind)) return 0.55;
   if (std::holds_alternative<Attention>(kind) || std::holds_alternative<CrossAttention>(kind)) return 0.45;
   return 0.75;
 }
@@ -20,10 +24,21 @@ constexpr double kStreaming = 0.8;  // of the memory bandwidth
 
 }  // namespace
 
+CostGraph forward_only(CostGraph costs) {
+  for (LayerCost& layer : costs.layers) {
+    layer.input_gradient = layer.weight_gradient = layer.update = Seconds(0);
+    for (DeviceTime& time : layer.on) time.input_gradient = time.weight_gradient = Seconds(0);
+    layer.variants.clear();
+  }
+  for (CostGraph& larger : costs.larger) larger = forward_only(std::move(larger));
+  return costs;
+}
+
 CostGraph analytic_costs(const ModelGraph& model, std::int64_t micro_batch, const Device& device) {
   const std::vector<Shape> shapes = model.shapes();
   CostGraph graph{
       .model = model.name, .source = "analytic", .device = device.name, .micro_batch = micro_batch, .layers = {}};
+  graph.launch = device.launch;
   const double samples = static_cast<double>(micro_batch);
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
     const LayerSpec& layer = model.layers[i];
@@ -59,6 +74,7 @@ CostGraph analytic_costs(const ModelGraph& model, std::int64_t micro_batch, cons
     cost.parameters = Bytes(static_cast<std::int64_t>(weight_bytes));
     cost.output = out;
     cost.fused = is_fused_with_predecessor(layer);
+    cost.input_channels = input_channels(layer);
     graph.layers.push_back(cost);
   }
   return graph;
@@ -71,8 +87,16 @@ CostGraph grouped_costs(const CostGraph& costs, int micros_per_op) {
   result.larger.clear();
   result.micro_batch *= micros_per_op;
   for (LayerCost& layer : result.layers) {
+    if (layer.measured)
+      for (PassMeasurement* pass : {&layer.measured->forward, &layer.measured->unstashed,
+                                    &layer.measured->input_gradient, &layer.measured->weight_gradient}) {
+        pass->peak = pass->peak * micros_per_op;
+        pass->left = pass->left * micros_per_op;
+      }
     for (Seconds* s : {&layer.forward, &layer.input_gradient, &layer.weight_gradient}) *s = *s * micros_per_op;
     layer.output = layer.output * micros_per_op;
+    for (std::optional<Bytes>* kept : {&layer.stash, &layer.weight_stash})
+      if (*kept) *kept = **kept * micros_per_op;
   }
   return result;
 }
@@ -81,29 +105,35 @@ bool is_fused_with_predecessor(const LayerSpec& layer) {
   return is_loss(layer.kind) || std::holds_alternative<Flatten>(layer.kind);
 }
 
-static nlohmann::json bytes_json(const std::vector<Bytes>& bytes) {
-  nlohmann::json json = nlohmann::json::array();
+int input_channels(const LayerSpec& layer) {
+  if (const auto* linear = std::get_if<Linear>(&layer.kind)) return static_cast<int>(linear->in);
+  const auto* convolution = std::get_if<Conv2d>(&layer.kind);
+  return convolution && convolution->groups == 1 ? static_cast<int>(convolution->in) : 0;
+}
+
+static Json bytes_json(const std::vector<Bytes>& bytes) {
+  Json json = Json::array();
   for (const Bytes b : bytes) json.push_back(b.value);
   return json;
 }
 
-static nlohmann::json to_json(const LayerVariant& v) {
-  nlohmann::json output_sync = nlohmann::json::object();
+static Json to_json(const LayerVariant& v) {
+  Json output_sync = Json::object();
   for (const auto& [consumer, bytes] : v.output_sync) output_sync[std::to_string(consumer)] = bytes.value;
-  nlohmann::json json = {{"tensor", v.tensor},
-                         {"id", v.id},
-                         {"seconds", v.seconds.value},
-                         {"parameters", v.parameters.value},
-                         {"in_flight", v.in_flight.value},
-                         {"always", v.always.value},
-                         {"input_sync", bytes_json(v.input_sync)},
-                         {"output_sync", output_sync}};
+  Json json = {{"tensor", v.tensor},
+               {"id", v.id},
+               {"seconds", v.seconds.value},
+               {"parameters", v.parameters.value},
+               {"in_flight", v.in_flight.value},
+               {"always", v.always.value},
+               {"input_sync", bytes_json(v.input_sync)},
+               {"output_sync", output_sync}};
   if (v.recompute) json["recompute"] = true;
   return json;
 }
 
-nlohmann::json to_json(const CostGraph& graph) {
-  nlohmann::json layers = nlohmann::json::array();
+Json to_json(const CostGraph& graph) {
+  Json layers = Json::array();
   for (const LayerCost& l : graph.layers) {
     layers.push_back({{"name", l.name},
                       {"inputs", l.inputs},
@@ -114,48 +144,48 @@ nlohmann::json to_json(const CostGraph& graph) {
                       {"parameters", l.parameters.value},
                       {"output", l.output.value},
                       {"rides", l.fused}});
-    nlohmann::json& layer = layers.back();
+    Json& layer = layers.back();
+    if (l.stash) layer["stash"] = l.stash->value;
+    if (l.weight_stash) layer["weight_stash"] = l.weight_stash->value;
+    if (l.input_channels > 0) layer["input_channels"] = l.input_channels;
     if (!l.input_bytes.empty()) layer["input_bytes"] = bytes_json(l.input_bytes);
     for (const LayerVariant& v : l.variants) layer["variants"].push_back(to_json(v));
+    if (l.measured) layer["measured"] = to_json(*l.measured);
     for (const DeviceTime& t : l.on)
       layer["on"].push_back({{"device", t.device},
                              {"forward", t.forward.value},
                              {"input_gradient", t.input_gradient.value},
                              {"weight_gradient", t.weight_gradient.value}});
   }
-  return {{"schema", "sluice/cost_graph/1"},  {"model", graph.model},
-          {"source", graph.source},           {"device", graph.device},
-          {"micro_batch", graph.micro_batch}, {"layers", layers}};
+  Json json = {{"schema", "sluice/cost_graph/1"},  {"model", graph.model},
+               {"source", graph.source},           {"device", graph.device},
+               {"micro_batch", graph.micro_batch}, {"layers", layers}};
+  if (graph.machine) json["machine"] = to_json(*graph.machine);
+  return json;
 }
 
 // An array of byte counts, one per input of the layer; absent: empty.
 static std::vector<Bytes> bytes_per_input(JsonReader& reader, const std::string& key, std::size_t inputs) {
   std::vector<Bytes> result;
   if (!reader.has(key)) return result;
-  const nlohmann::json& json = reader.raw(key);
-  if (!json.is_array() || (!json.empty() && json.size() != inputs))
+  for (const std::int64_t bytes : reader.integers<std::int64_t>(key, 0, kMostBytes)) result.emplace_back(bytes);
+  if (!result.empty() && result.size() != inputs)
     reader.fail(key, "must be an array with one number of bytes per input");
-  for (const auto& entry : json) {
-    if (!entry.is_number_integer() || entry.get<std::int64_t>() < 0) reader.fail(key, "must hold numbers of bytes");
-    result.emplace_back(entry.get<std::int64_t>());
-  }
   return result;
 }
 
 static Seconds not_negative(JsonReader& reader, const char* key) {
-  const double s = reader.number(key);
-  if (s < 0) reader.fail(key, "must not be negative");
-  return Seconds(s);
+  return Seconds(reader.number(key, 0, kMostSeconds));
 }
 
 static LayerVariant variant_from_json(JsonReader& reader, std::size_t inputs) {
   LayerVariant v;
-  v.tensor = static_cast<int>(reader.integer("tensor", 1));
+  v.tensor = reader.integer("tensor", 1, kMostCount);
   v.id = reader.text("id");
   v.seconds = not_negative(reader, "seconds");
-  v.parameters = Bytes(reader.integer("parameters", 0));
-  v.in_flight = Bytes(reader.integer("in_flight", 0));
-  v.always = Bytes(reader.integer("always", 0));
+  v.parameters = Bytes(reader.integer<std::int64_t>("parameters", 0, kMostBytes));
+  v.in_flight = Bytes(reader.integer<std::int64_t>("in_flight", 0, kMostBytes));
+  v.always = Bytes(reader.integer<std::int64_t>("always", 0, kMostBytes));
   v.input_sync = bytes_per_input(reader, "input_sync", inputs);
   JsonReader syncs = reader.object("output_sync");
   for (const auto& [consumer, bytes] : syncs.json().items()) {
@@ -163,14 +193,68 @@ static LayerVariant variant_from_json(JsonReader& reader, std::size_t inputs) {
     const auto [end, error] = std::from_chars(consumer.data(), consumer.data() + consumer.size(), number);
     if (error != std::errc() || end != consumer.data() + consumer.size() || number < 0)
       syncs.fail(consumer, "is not the number of a layer");
-    v.output_sync[number] = Bytes(syncs.integer(consumer, 0));
+    v.output_sync[number] = Bytes(syncs.integer<std::int64_t>(consumer, 0, kMostBytes));
   }
   v.recompute = reader.boolean("recompute", false);
   reader.no_other_keys();
   return v;
 }
 
-CostGraph cost_graph_from_json(const nlohmann::json& json, const std::string& where) {
+namespace {
+
+// The bounds of one layer's numbers.
+class Bounds {
+ public:
+  Bounds(const std::string& where, const std::string& layer) : where_(where), layer_(layer) {}
+  void seconds(Seconds s, const char* what) const {
+    if (!(s.value >= 0 && s.value <= kMostOpSeconds))
+      fail(what, fmt::format("{:g} seconds", s.value), fmt::format("0 to {:g}", kMostOpSeconds));
+  }
+  void bytes(Bytes b, const char* what) const {
+    if (b.value < 0 || b.value > kMostTensorBytes)
+      fail(what, fmt::format("{} bytes", b.value), fmt::format("0 to {}", kMostTensorBytes));
+  }
+
+ private:
+  [[noreturn]] void fail(const char* what, const std::string& is, const std::string& bounds) const {
+    throw InputError(where_, fmt::format("layer '{}': {} of {}", layer_, what, is), "possible are " + bounds);
+  }
+  const std::string &where_, &layer_;
+};
+
+void check_bounds(const LayerVariant& variant, const Bounds& bounds) {
+  bounds.seconds(variant.seconds, "time of a variant");
+  for (const Bytes b : {variant.parameters, variant.in_flight, variant.always}) bounds.bytes(b, "memory of a variant");
+  for (const Bytes b : variant.input_sync) bounds.bytes(b, "message of a variant");
+  for (const auto& [consumer, b] : variant.output_sync) bounds.bytes(b, "message of a variant");
+}
+
+}  // namespace
+
+void check_bounds(const CostGraph& graph, const std::string& where) {
+  if (graph.micro_batch < 1 || graph.micro_batch > kMostSamples)
+    throw InputError(where, fmt::format("a micro-batch of {} samples", graph.micro_batch),
+                     fmt::format("possible are 1 to {}", kMostSamples));
+  for (const LayerCost& layer : graph.layers) {
+    const Bounds bounds(where, layer.name);
+    bounds.seconds(layer.forward, "forward");
+    bounds.seconds(layer.input_gradient, "input gradient");
+    bounds.seconds(layer.weight_gradient, "weight gradient");
+    bounds.seconds(layer.update, "update");
+    bounds.bytes(layer.parameters, "parameters");
+    bounds.bytes(layer.output, "output");
+    bounds.bytes(layer.kept(), "stash");
+    bounds.bytes(layer.weight_stash.value_or(Bytes(0)), "weight stash");
+    for (const Bytes b : layer.input_bytes) bounds.bytes(b, "input");
+    for (const LayerVariant& variant : layer.variants) check_bounds(variant, bounds);
+    for (const DeviceTime& time : layer.on)
+      for (const Seconds s : {time.forward, time.input_gradient, time.weight_gradient})
+        bounds.seconds(s, "time on a device");
+  }
+  for (const CostGraph& larger : graph.larger) check_bounds(larger, where);
+}
+
+CostGraph cost_graph_from_json(const Json& json, const std::string& where) {
   JsonReader reader(json, where);
   if (reader.text("schema") != "sluice/cost_graph/1")
     reader.fail("schema", "is not 'sluice/cost_graph/1'", "make the file with sluice profile");
@@ -178,26 +262,25 @@ CostGraph cost_graph_from_json(const nlohmann::json& json, const std::string& wh
   graph.model = reader.text("model");
   graph.source = reader.text("source");
   graph.device = reader.text("device");
-  graph.micro_batch = reader.integer("micro_batch", 1);
+  graph.micro_batch = reader.integer<std::int64_t>("micro_batch", 1, kMostCount);
   for (JsonReader& l : reader.objects("layers")) {
     LayerCost cost;
     cost.name = l.text("name");
-    const nlohmann::json& inputs = l.raw("inputs");
-    if (!inputs.is_array()) l.fail("inputs", "must be an array of layer numbers");
-    for (const auto& input : inputs) {
-      if (!input.is_number_integer() || input.get<std::int64_t>() >= static_cast<std::int64_t>(graph.layers.size()) ||
-          input.get<std::int64_t>() < -1000)
+    cost.inputs = l.integers("inputs", -1000, kMostCount);
+    for (const int input : cost.inputs)
+      if (input >= static_cast<int>(graph.layers.size()))
         l.fail("inputs", "must name earlier layers (or -1, -2, ... for the model's inputs)",
                "the graph must not be cyclic");
-      cost.inputs.push_back(input.get<int>());
-    }
     cost.forward = not_negative(l, "forward");
     cost.input_gradient = not_negative(l, "input_gradient");
     cost.weight_gradient = not_negative(l, "weight_gradient");
     cost.update = not_negative(l, "update");
-    cost.parameters = Bytes(l.integer("parameters", 0));
-    cost.output = Bytes(l.integer("output", 0));
+    cost.parameters = Bytes(l.integer<std::int64_t>("parameters", 0, kMostBytes));
+    cost.output = Bytes(l.integer<std::int64_t>("output", 0, kMostBytes));
+    for (auto [key, kept] : {std::pair("stash", &cost.stash), std::pair("weight_stash", &cost.weight_stash)})
+      if (l.has(key)) *kept = Bytes(l.integer<std::int64_t>(key, 0, kMostBytes));
     cost.fused = l.boolean("rides", false);
+    cost.input_channels = l.integer_or("input_channels", 0, 0, kMostCount);
     cost.input_bytes = bytes_per_input(l, "input_bytes", cost.inputs.size());
     for (JsonReader& v : l.objects("variants")) cost.variants.push_back(variant_from_json(v, cost.inputs.size()));
     for (JsonReader& d : l.objects("on")) {
@@ -206,11 +289,20 @@ CostGraph cost_graph_from_json(const nlohmann::json& json, const std::string& wh
       d.no_other_keys();
       cost.on.push_back(time);
     }
+    if (l.has("measured")) {
+      JsonReader measured = l.object("measured");
+      cost.measured = layer_measurement_from_json(measured);
+    }
     l.no_other_keys();
     graph.layers.push_back(cost);
   }
+  if (reader.has("machine")) {
+    JsonReader machine = reader.object("machine");
+    graph.machine = machine_costs_from_json(machine);
+  }
   if (graph.layers.empty()) reader.fail("layers", "must not be empty");
   reader.no_other_keys();
+  check_bounds(graph, where);
   return graph;
 }
 

@@ -4,15 +4,18 @@
 #pragma once
 
 #include <map>
-#include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "harness/base/quantities.h"
 #include "harness/model/cluster.h"
+#include "harness/model/measurement.h"
 #include "harness/model/model.h"
 
 namespace sluice {
+
+class Json;
 
 // One way to run a layer, where a profile gives several: a tensor-parallel degree, with or without
 // activation recomputation (Piper's profiles).
@@ -42,9 +45,21 @@ struct LayerCost {
   Bytes parameters;                                  // bytes of weights
   Bytes output;                                      // bytes of the output of one micro-batch
   bool fused = false;                                // a view or a loss: belongs into the stage of the layer before it
-  std::vector<Bytes> input_bytes = {};               // per entry of inputs; empty: the producers' outputs
-  std::vector<LayerVariant> variants = {};           // empty: only as above
-  std::vector<DeviceTime> on = {};                   // devices not named here: as above, by their speed
+  // Of a layer whose input gradient is one product with a column for each of its input channels (linear layers and
+  // convolutions), which can be divided among two ranks by channels. 0: not such a layer.
+  int input_channels = 0;
+  std::vector<Bytes> input_bytes = {};  // per entry of inputs; empty: the producers' outputs
+  // Bytes kept of one micro-batch between F and the backward, and between I and W, each tensor counted with the first
+  // layer that keeps it, so that the sum over a model does not depend on how finely it is divided into layers. Absent:
+  // the output, and nothing.
+  std::optional<Bytes> stash = {}, weight_stash = {};
+  std::vector<LayerVariant> variants = {};        // empty: only as above
+  std::vector<DeviceTime> on = {};                // devices not named here: as above, by their speed
+  std::optional<LayerMeasurement> measured = {};  // beside the seconds; absent: not measured inside a run
+  // Shares of the seconds of F and I that go with the pairs of positions of a sequence, the rest with the positions.
+  // Known where sequences are cut into chunks.
+  double forward_pairs = 0, input_gradient_pairs = 0;
+  Bytes kept() const { return stash.value_or(output); }
 };
 
 struct CostGraph {
@@ -56,10 +71,15 @@ struct CostGraph {
   // The same model with micro-batches that are a multiple of these, for stages that take several
   // at once. What is not here takes as many times as long.
   std::vector<CostGraph> larger = {};
+  std::optional<MachineCosts> machine = {};  // absent: not measured inside a run
+  Seconds launch = {};  // part of every pass of a layer that takes any time, whatever its size; analytic costs only
 };
 
 // The costs of `micros_per_op` micro-batches taken at once by one op: from `larger`, or in proportion.
 CostGraph grouped_costs(const CostGraph& costs, int micros_per_op);
+
+// The costs in inference: only F takes time. Variants, which are not told apart by direction, are left out.
+CostGraph forward_only(CostGraph costs);
 
 // Roofline, for every layer and direction: seconds = max(FLOP / (peak * e), bytes / (bandwidth * 0.8)) + launch, where
 // bytes are what is read and written: inputs, outputs, weights. e, the part of the peak that is reached, is 0.75 for
@@ -69,9 +89,16 @@ CostGraph analytic_costs(const ModelGraph& model, std::int64_t micro_batch, cons
 
 // Whether a layer of the model is such a one.
 bool is_fused_with_predecessor(const LayerSpec& layer);
+// LayerCost::input_channels of a layer of the model.
+int input_channels(const LayerSpec& layer);
 
-nlohmann::json to_json(const CostGraph& graph);
-CostGraph cost_graph_from_json(const nlohmann::json& json,
+// Throws InputError at `where`, naming the layer, for what no machine takes: seconds that are negative, not finite or
+// more than kMostOpSeconds, bytes that are negative or more than kMostTensorBytes, a micro-batch of more than
+// kMostSamples. Within these bounds no sum over a model overflows.
+void check_bounds(const CostGraph& graph, const std::string& where);
+
+Json to_json(const CostGraph& graph);
+CostGraph cost_graph_from_json(const Json& json,
                                const std::string& where);  // throws InputError
 
 }  // namespace sluice

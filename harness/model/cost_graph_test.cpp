@@ -2,9 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "harness/base/expect_error.h"
+#include "harness/base/json.h"
 
 namespace sluice {
 namespace {
@@ -72,7 +71,7 @@ CostGraph two_layers() {
 }
 
 TEST(CostGraphJsonTest, RoundTrips) {
-  const nlohmann::json json = to_json(two_layers());
+  const Json json = to_json(two_layers());
   const CostGraph graph = cost_graph_from_json(json, "g.json");
   EXPECT_EQ(to_json(graph), json);
   EXPECT_EQ(graph.layers[1].inputs, (std::vector{0, -2}));
@@ -92,41 +91,49 @@ TEST(CostGraphJsonTest, WhatPublishedProfilesHaveMoreComesBackToo) {
                                .output_sync = {{1, Bytes(8)}},
                                .recompute = true}};
   graph.layers[1].input_bytes = {Bytes(9), Bytes(10)};
+  graph.layers[0].stash = Bytes(11);
+  graph.layers[0].weight_stash = Bytes(0);
   graph.layers[1].on = {{"board", Seconds(1), Seconds(2), Seconds(3)}};
-  const nlohmann::json json = to_json(graph);
+  const Json json = to_json(graph);
   const CostGraph back = cost_graph_from_json(json, "g.json");
   EXPECT_EQ(to_json(back), json);
   EXPECT_EQ(back.layers[0].variants.at(0).output_sync.at(1), Bytes(8));
   EXPECT_TRUE(back.layers[0].variants.at(0).recompute);
   EXPECT_EQ(back.layers[1].on.at(0).device, "board");
-  const auto refusal = [&](const std::string& pointer, const nlohmann::json& value) {
-    nlohmann::json changed = json;
-    changed[nlohmann::json::json_pointer(pointer)] = value;
+  EXPECT_EQ(back.layers[0].kept(), Bytes(11));
+  EXPECT_EQ(back.layers[0].weight_stash, Bytes(0));
+  EXPECT_EQ(back.layers[1].kept(), back.layers[1].output);
+  EXPECT_FALSE(back.layers[1].weight_stash);
+  EXPECT_EQ(grouped_costs(back, 3).layers[0].kept(), Bytes(33));
+  const auto refusal = [&](const std::string& pointer, const Json& value) {
+    Json changed = json;
+    changed.at_pointer(pointer) = value;
     return error_of([&] { cost_graph_from_json(changed, "g.json"); });
   };
   EXPECT_EQ(refusal("/layers/1/input_bytes", {1}),
             "g.json: /layers/1/input_bytes: must be an array with one number of bytes per input");
+  EXPECT_EQ(refusal("/layers/0/stash", -1), "g.json: /layers/0/stash: is -1; must be at least 0");
   EXPECT_EQ(refusal("/layers/0/variants/0/tensor", 0), "g.json: /layers/0/variants/0/tensor: is 0; must be at least 1");
   EXPECT_EQ(refusal("/layers/0/variants/0/output_sync", {{"x", 1}}),
             "g.json: /layers/0/variants/0/output_sync/x: is not the number of a layer");
 }
 
 TEST(CostGraphJsonTest, ErrorsNameThePlace) {
-  const auto refusal = [](const std::string& pointer, const nlohmann::json& value) {
-    nlohmann::json json = to_json(two_layers());
-    json[nlohmann::json::json_pointer(pointer)] = value;
+  const auto refusal = [](const std::string& pointer, const Json& value) {
+    Json json = to_json(two_layers());
+    json.at_pointer(pointer) = value;
     return error_of([&] { cost_graph_from_json(json, "g.json"); });
   };
   EXPECT_EQ(refusal("/schema", "other"),
             "g.json: /schema: is not 'sluice/cost_graph/1'; make the file with sluice profile");
   EXPECT_EQ(refusal("/micro_batch", 0), "g.json: /micro_batch: is 0; must be at least 1");
-  EXPECT_EQ(refusal("/layers", nlohmann::json::array()), "g.json: /layers: must not be empty");
+  EXPECT_EQ(refusal("/layers", Json::array()), "g.json: /layers: must not be empty");
   EXPECT_EQ(refusal("/layers/1/forward", -1), "g.json: /layers/1/forward: must not be negative");
   EXPECT_EQ(refusal("/layers/0/parameters", -1), "g.json: /layers/0/parameters: is -1; must be at least 0");
   EXPECT_EQ(refusal("/layers/0/inputs", {0}),
             "g.json: /layers/0/inputs: must name earlier layers (or -1, -2, ... for the model's "
             "inputs); the graph must not be cyclic");
-  EXPECT_EQ(refusal("/layers/0/inputs", 3), "g.json: /layers/0/inputs: must be an array of layer numbers");
+  EXPECT_EQ(refusal("/layers/0/inputs", 3), "g.json: /layers/0/inputs: must be an array, is number");
   EXPECT_EQ(refusal("/layers/0/forwrd", 1), "g.json: /layers/0/forwrd: unknown key 'forwrd'; did you mean 'forward'?");
   EXPECT_EQ(refusal("/extra", 1).substr(0, 37), "g.json: /extra: unknown key 'extra'; ");
 }

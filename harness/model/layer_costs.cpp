@@ -21,7 +21,10 @@ struct FlopsOf {
 
   LayerFlops operator()(const Linear& k) const { return product(x() * static_cast<double>(k.out)); }
   LayerFlops operator()(const Conv2d& k) const {
-    return product(y() * static_cast<double>(k.in * k.kernel * k.kernel_across()));
+    return product(y() * static_cast<double>(k.in / k.groups * k.kernel * k.kernel_across()));
+  }
+  LayerFlops operator()(const ConvTranspose2d& k) const {
+    return product(x() * static_cast<double>(k.out * k.kernel * k.kernel));
   }
   LayerFlops operator()(const Pool2d& k) const {
     const double window = y() * static_cast<double>(k.kernel * k.kernel);
@@ -38,14 +41,20 @@ struct FlopsOf {
   // Sum, centre, square, sum, normalise, scale, shift; and back: two sums over dy and dy x^, then dx from both.
   LayerFlops operator()(const BatchNorm&) const { return elementwise(8 * x(), 11 * x()); }
   LayerFlops operator()(const LayerNorm&) const { return elementwise(8 * x(), 11 * x()); }
+  // Square, sum, scale twice; and back: the sum of dy x^, then dx from both.
+  LayerFlops operator()(const RmsNorm&) const { return elementwise(4 * x(), 7 * x()); }
   LayerFlops operator()(const Activation&) const { return elementwise(x(), x()); }
   LayerFlops operator()(const Dropout&) const { return elementwise(2 * x(), 2 * x()); }
   LayerFlops operator()(const Embedding&) const { return {Flops(0), Flops(0), Flops(y())}; }
   LayerFlops operator()(const PositionEmbedding&) const { return {Flops(x()), Flops(0), Flops(x())}; }
+  LayerFlops operator()(const PatchEmbedding& k) const {
+    return product(y() * static_cast<double>(k.channels * k.patch * k.patch));
+  }
+  LayerFlops operator()(const ClassToken& k) const { return {Flops(0), Flops(0), Flops(static_cast<double>(k.width))}; }
   LayerFlops operator()(const LstmCell& k) const { return lstm(1, k.in, k.hidden); }
   LayerFlops operator()(const Lstm& k) const { return lstm(in[0][0], k.in, k.hidden); }
   static LayerFlops lstm(std::int64_t steps, std::int64_t width, std::int64_t hidden) {
-    LayerFlops result = product(static_cast<double>(steps * 4 * hidden * (width + hidden)));
+    LayerFlops result = product(4.0 * static_cast<double>(steps) * static_cast<double>(hidden * (width + hidden)));
     // Forward: 4 gates, c' = f c + i g (3), h' = o tanh c' (2). Backward: about twice that.
     result.forward += Flops(static_cast<double>(9 * steps * hidden));
     result.input_gradient += Flops(static_cast<double>(18 * steps * hidden));
@@ -53,21 +62,26 @@ struct FlopsOf {
   }
   LayerFlops operator()(const Attention& k) const {
     const auto t = static_cast<double>(in[0][0]);
-    const auto w = static_cast<double>(k.width);
+    const auto w = static_cast<double>(k.width), heads = static_cast<double>(k.heads_width());
     const double pairs = k.causal ? t * (t + 1) / 2 : t * t;
     // The four projections; then q k^T and p v forward, and backward those two transposed for two operands each plus q
     // k^T once more, since the probabilities are not kept.
-    LayerFlops result = product(4 * t * w * w);
-    result.forward += Flops(2 * 2 * pairs * w);
-    result.input_gradient += Flops(5 * 2 * pairs * w);
+    LayerFlops result = product(4 * t * w * heads);
+    result.forward += Flops(2 * 2 * pairs * heads);
+    result.input_gradient += Flops(5 * 2 * pairs * heads);
+    if (k.rotary > 0) {  // q and k, three operations an element
+      result.forward += Flops(6 * t * heads);
+      result.input_gradient += Flops(6 * t * heads);
+    }
     return result;
   }
   LayerFlops operator()(const CrossAttention& k) const {
     const auto t = static_cast<double>(in[0][0]), s = static_cast<double>(in[1][0]);
     const auto w = static_cast<double>(k.width), m = static_cast<double>(k.memory);
-    LayerFlops result = product(2 * t * w * w + 2 * s * m * w);
-    result.forward += Flops(2 * 2 * t * s * w);
-    result.input_gradient += Flops(5 * 2 * t * s * w);
+    const auto heads = static_cast<double>(k.heads_width());
+    LayerFlops result = product(2 * t * w * heads + 2 * s * m * heads);
+    result.forward += Flops(2 * 2 * t * s * heads);
+    result.input_gradient += Flops(5 * 2 * t * s * heads);
     return result;
   }
   LayerFlops operator()(const SequencePool&) const { return elementwise(x(), x()); }
@@ -91,7 +105,12 @@ struct StashOf {
   }
   StashSpec operator()(const Linear&) const { return product(); }
   StashSpec operator()(const Conv2d&) const { return product(); }
+  StashSpec operator()(const ConvTranspose2d&) const { return product(); }
   StashSpec operator()(const Embedding&) const { return product(); }
+  StashSpec operator()(const PatchEmbedding&) const { return product(); }
+  StashSpec operator()(const ClassToken& k) const {
+    return {.extra_until_weight_gradient_per_microbatch = k.width * element};  // its gradient
+  }
   StashSpec operator()(const Pool2d& k) const {
     // The position of each maximum as int64; averages need only shapes.
     if (k.mode == Pool2d::Mode::max) return {.extra = Bytes(8) * elements(out)};
@@ -108,8 +127,13 @@ struct StashOf {
             .extra = 2 * (elements(in[0]) / k.features) * element,
             .extra_until_weight_gradient_per_microbatch = 2 * k.features * element};
   }
+  StashSpec operator()(const RmsNorm& k) const {  // one reciprocal root a row; later the sums for the weight
+    return {.keeps_input = true,
+            .extra = elements(in[0]) / k.features * element,
+            .extra_until_weight_gradient_per_microbatch = k.features * element};
+  }
   StashSpec operator()(const Activation& k) const {
-    if (k.kind == Activation::Kind::gelu) return {.keeps_input = true};
+    if (!backward_reads_output(k)) return {.keeps_input = true};
     return {.keeps_output = true, .output_is_input = true};
   }
   StashSpec operator()(const Dropout&) const {
@@ -135,16 +159,17 @@ struct StashOf {
   StashSpec operator()(const Attention& k) const {
     // q, k, v, the heads' output and one log-sum-exp a head and step; then dq, dk, dv and the heads' output, which the
     // projection's weight gradient needs.
+    const Bytes heads = in[0][0] * k.heads_width() * element;
     return {.keeps_input = true,
-            .extra = 4 * x() + k.heads * in[0][0] * element,
+            .extra = 4 * heads + k.heads * in[0][0] * element,
             .input_until_weight_gradient = true,
             .output_gradient_until_weight_gradient = true,
-            .extra_until_weight_gradient = 4 * x()};
+            .extra_until_weight_gradient = 4 * heads};
   }
   StashSpec operator()(const PositionEmbedding&) const { return {.output_gradient_until_weight_gradient = true}; }
   StashSpec operator()(const CrossAttention& k) const {
     // q, k, v and the heads' output, and the log-sum-exps; then as for Attention.
-    const Bytes projected = (2 * in[0][0] + 2 * in[1][0]) * k.width * element;
+    const Bytes projected = (2 * in[0][0] + 2 * in[1][0]) * k.heads_width() * element;
     return {.keeps_input = true,
             .extra = projected + k.heads * in[0][0] * element,
             .input_until_weight_gradient = true,

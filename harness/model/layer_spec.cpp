@@ -2,6 +2,7 @@
 // are in layer_costs.cpp.
 #include "harness/model/layer_spec.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -72,8 +73,26 @@ struct OutputShape {
     require_positive(layer, k.out, "out");
     require_image(layer, x);
     require(x[0] == k.in, layer, "expects " + std::to_string(k.in) + " channels, the input is " + to_text(x));
+    require(k.groups > 0 && k.in % k.groups == 0 && k.out % k.groups == 0, layer,
+            std::to_string(k.groups) + " groups do not divide " + std::to_string(k.in) + " channels in and " +
+                std::to_string(k.out) + " out");
     return {k.out, window_output(layer, x[1], k.kernel, k.stride, k.padding),
             window_output(layer, x[2], k.kernel_across(), k.stride, k.padding_across())};
+  }
+  Shape operator()(const ConvTranspose2d& k) const {
+    const Shape& x = in[0];
+    require_positive(layer, k.out, "out");
+    require_positive(layer, k.kernel, "kernel");
+    require_positive(layer, k.stride, "stride");
+    require(k.padding >= 0, layer, "padding must not be negative");
+    require_image(layer, x);
+    require(x[0] == k.in, layer, "expects " + std::to_string(k.in) + " channels, the input is " + to_text(x));
+    const auto size = [&](std::int64_t n) {
+      const std::int64_t made = (n - 1) * k.stride - 2 * k.padding + k.kernel;
+      require(made > 0, layer, "empty output: a padding of " + std::to_string(k.padding) + " takes all of it away");
+      return made;
+    };
+    return {k.out, size(x[1]), size(x[2])};
   }
   Shape operator()(const Pool2d& k) const {
     const Shape& x = in[0];
@@ -92,6 +111,10 @@ struct OutputShape {
     return x;
   }
   Shape operator()(const LayerNorm& k) const {
+    require_last(layer, in[0], k.features);
+    return in[0];
+  }
+  Shape operator()(const RmsNorm& k) const {
     require_last(layer, in[0], k.features);
     return in[0];
   }
@@ -114,6 +137,22 @@ struct OutputShape {
             "has " + std::to_string(k.steps) + " positions, the input is " + to_text(in[0]));
     return in[0];
   }
+  Shape operator()(const PatchEmbedding& k) const {
+    const Shape& x = in[0];
+    require_positive(layer, k.width, "width");
+    require_positive(layer, k.patch, "patch");
+    require_image(layer, x);
+    require(x[0] == k.channels, layer,
+            "expects " + std::to_string(k.channels) + " channels, the input is " + to_text(x));
+    require(x[1] % k.patch == 0 && x[2] % k.patch == 0, layer,
+            "patches of " + std::to_string(k.patch) + " do not divide the input " + to_text(x));
+    return {x[1] / k.patch * (x[2] / k.patch), k.width};
+  }
+  Shape operator()(const ClassToken& k) const {
+    require_sequence(in[0]);
+    require_last(layer, in[0], k.width);
+    return {in[0][0] + 1, k.width};
+  }
   Shape operator()(const LstmCell& k) const {
     require_positive(layer, k.hidden, "hidden");
     require(in[0].size() == 1, layer, "expects one step [in], the input is " + to_text(in[0]));
@@ -132,7 +171,9 @@ struct OutputShape {
   Shape operator()(const Attention& k) const {
     require_sequence(in[0]);
     require_last(layer, in[0], k.width);
-    require_heads(k.width, k.heads);
+    require_heads(k.heads_width(), k.heads);
+    require(k.rotary == 0 || (k.rotary > 0 && k.heads_width() / k.heads % 2 == 0), layer,
+            "rotary positions need a base above 0 and heads of an even width");
     if (in.size() > 1) require_ids(in[1], in[0]);
     return in[0];
   }
@@ -141,12 +182,17 @@ struct OutputShape {
     require_sequence(in[1]);
     require_last(layer, in[0], k.width);
     require_last(layer, in[1], k.memory);
-    require_heads(k.width, k.heads);
+    require_heads(k.heads_width(), k.heads);
     if (in.size() > 2) require_ids(in[2], in[1]);
     return in[0];
   }
-  Shape operator()(const SequencePool&) const {
+  Shape operator()(const SequencePool& k) const {
     require_sequence(in[0]);
+    if (k.mode == SequencePool::Mode::first) {
+      require(in.size() == 1, layer, "takes no ids to pick the first position");
+      return {in[0][1]};
+    }
+    require(in.size() == 2, layer, "takes 2 inputs, has 1");
     require_ids(in[1], in[0]);
     return {in[0][1]};
   }
@@ -182,13 +228,17 @@ struct OutputShape {
 struct KindName {
   const char* operator()(const Linear&) const { return "Linear"; }
   const char* operator()(const Conv2d&) const { return "Conv2d"; }
+  const char* operator()(const ConvTranspose2d&) const { return "ConvTranspose2d"; }
   const char* operator()(const Pool2d&) const { return "Pool2d"; }
   const char* operator()(const BatchNorm&) const { return "BatchNorm"; }
   const char* operator()(const LayerNorm&) const { return "LayerNorm"; }
+  const char* operator()(const RmsNorm&) const { return "RmsNorm"; }
   const char* operator()(const Activation&) const { return "Activation"; }
   const char* operator()(const Dropout&) const { return "Dropout"; }
   const char* operator()(const Embedding&) const { return "Embedding"; }
   const char* operator()(const PositionEmbedding&) const { return "PositionEmbedding"; }
+  const char* operator()(const PatchEmbedding&) const { return "PatchEmbedding"; }
+  const char* operator()(const ClassToken&) const { return "ClassToken"; }
   const char* operator()(const LstmCell&) const { return "LstmCell"; }
   const char* operator()(const Lstm&) const { return "Lstm"; }
   const char* operator()(const Attention&) const { return "Attention"; }
@@ -232,27 +282,42 @@ struct ParametersOf {
     return result;
   }
   Parameters operator()(const Conv2d& k) const {
-    const std::int64_t fan_in = k.in * k.kernel * k.kernel_across();
-    Parameters result{kaiming("weight", {k.out, k.in, k.kernel, k.kernel_across()}, fan_in)};
+    const std::int64_t in = k.in / std::max<std::int64_t>(1, k.groups), fan_in = in * k.kernel * k.kernel_across();
+    Parameters result{kaiming("weight", {k.out, in, k.kernel, k.kernel_across()}, fan_in)};
     if (k.bias) result.push_back(reciprocal_root("bias", {k.out}, fan_in));
     return result;
   }
+  Parameters operator()(const ConvTranspose2d& k) const {
+    const std::int64_t fan = k.out * k.kernel * k.kernel;  // torch takes the second dimension for the inputs
+    Parameters result{kaiming("weight", {k.in, k.out, k.kernel, k.kernel}, fan)};
+    if (k.bias) result.push_back(reciprocal_root("bias", {k.out}, fan));
+    return result;
+  }
+  Parameters operator()(const RmsNorm& k) const { return {{"weight", {k.features}, Init::ones, 0}}; }
   Parameters operator()(const BatchNorm& k) const { return scale_and_shift(k.features); }
   Parameters operator()(const LayerNorm& k) const { return scale_and_shift(k.features); }
   Parameters operator()(const Embedding& k) const { return {{"weight", {k.vocabulary, k.width}, Init::normal, 1.0}}; }
   Parameters operator()(const PositionEmbedding& k) const {
     return {{"weight", {k.steps, k.width}, Init::normal, k.deviation}};
   }
+  Parameters operator()(const PatchEmbedding& k) const {
+    const std::int64_t fan_in = k.channels * k.patch * k.patch;
+    return {kaiming("weight", {k.width, k.channels, k.patch, k.patch}, fan_in),
+            reciprocal_root("bias", {k.width}, fan_in)};
+  }
+  Parameters operator()(const ClassToken& k) const { return {{"weight", {k.width}, Init::zeros, 0}}; }
   Parameters operator()(const LstmCell& k) const { return lstm_parameters(k.in, k.hidden); }
   Parameters operator()(const Lstm& k) const { return lstm_parameters(k.in, k.hidden); }
   Parameters operator()(const Attention& k) const {
-    return {kaiming("qkv", {3 * k.width, k.width}, k.width), reciprocal_root("qkv_bias", {3 * k.width}, k.width),
-            kaiming("proj", {k.width, k.width}, k.width), reciprocal_root("proj_bias", {k.width}, k.width)};
+    const std::int64_t inner = k.heads_width();
+    return {kaiming("qkv", {3 * inner, k.width}, k.width), reciprocal_root("qkv_bias", {3 * inner}, k.width),
+            kaiming("proj", {k.width, inner}, inner), reciprocal_root("proj_bias", {k.width}, inner)};
   }
   Parameters operator()(const CrossAttention& k) const {
-    return {kaiming("q", {k.width, k.width}, k.width),        reciprocal_root("q_bias", {k.width}, k.width),
-            kaiming("kv", {2 * k.width, k.memory}, k.memory), reciprocal_root("kv_bias", {2 * k.width}, k.memory),
-            kaiming("proj", {k.width, k.width}, k.width),     reciprocal_root("proj_bias", {k.width}, k.width)};
+    const std::int64_t inner = k.heads_width();
+    return {kaiming("q", {inner, k.width}, k.width),        reciprocal_root("q_bias", {inner}, k.width),
+            kaiming("kv", {2 * inner, k.memory}, k.memory), reciprocal_root("kv_bias", {2 * inner}, k.memory),
+            kaiming("proj", {k.width, inner}, inner),       reciprocal_root("proj_bias", {k.width}, inner)};
   }
   template <class Kind>
   Parameters operator()(const Kind&) const {
@@ -293,7 +358,8 @@ Shape output_shape(const LayerSpec& layer, std::span<const Shape> inputs) {
   std::size_t least = 1, most = 1;
   if (is.operator()<Add, Concat>()) most = SIZE_MAX;
   if (is.operator()<Attention, Lstm>()) most = 2;
-  if (is.operator()<LstmCell, SequencePool>()) least = most = 2;
+  if (is.operator()<LstmCell>()) least = most = 2;
+  if (is.operator()<SequencePool>()) most = 2;
   if (is.operator()<CrossAttention>()) least = 2, most = 3;
   require(inputs.size() >= least && inputs.size() <= most, layer,
           "takes " +

@@ -27,13 +27,21 @@ struct Linear {
   bool bias = true;
 };
 // x: [in, h, w] -> [out, h', w'], h' = floor((h + 2 padding - kernel) / stride) + 1, and w' alike.
-// W: [out, in, kernel, kernel_across()].
+// W: [out, in / groups, kernel, kernel_across()]. groups: that many convolutions beside each other, each of its part of
+// the channels; in and out are multiples.
 struct Conv2d {
   std::int64_t in, out, kernel, stride = 1, padding = 0;
   bool bias = true;
   std::int64_t kernel_w = 0, padding_w = 0;  // along w; kernel_w 0: both as along h
+  std::int64_t groups = 1;
   std::int64_t kernel_across() const { return kernel_w > 0 ? kernel_w : kernel; }
   std::int64_t padding_across() const { return kernel_w > 0 ? padding_w : padding; }
+};
+// The transpose of a convolution: x: [in, h, w] -> [out, h', w'], h' = (h - 1) stride - 2 padding + kernel.
+// W: [in, out, kernel, kernel], b: [out].
+struct ConvTranspose2d {
+  std::int64_t in, out, kernel, stride = 1, padding = 0;
+  bool bias = true;
 };
 // x: [c, h, w]. global_average gives [c, 1, 1] and ignores kernel and stride.
 struct Pool2d {
@@ -50,9 +58,19 @@ struct LayerNorm {
   std::int64_t features;
   double epsilon = 1e-5;
 };
-struct Activation {
-  enum class Kind { relu, gelu, tanh, sigmoid } kind = Kind::relu;  // gelu: the exact (erf) form
+// y = x / sqrt(mean of x^2 + epsilon) * W over the last dimension. W: [features] (Zhang and Sennrich, NeurIPS 2019).
+struct RmsNorm {
+  std::int64_t features;
+  double epsilon = 1e-6;
 };
+// gelu: the exact (erf) form; gelu_tanh: its approximation by tanh; silu: x sigmoid(x).
+struct Activation {
+  enum class Kind { relu, gelu, tanh, sigmoid, gelu_tanh, silu } kind = Kind::relu;
+};
+// Whether the backward is of the output, not of the input.
+inline bool backward_reads_output(const Activation& k) {
+  return k.kind == Activation::Kind::relu || k.kind == Activation::Kind::tanh || k.kind == Activation::Kind::sigmoid;
+}
 struct Dropout {
   double probability = 0.5;
 };
@@ -71,6 +89,16 @@ struct PositionEmbedding {
   std::int64_t steps, width;
   double deviation = 0.02;
 };
+// An image as a sequence of patches, each through one affine map: x: [channels, h, w] -> [(h / patch) (w / patch),
+// width], row after row of patches; h and w are multiples of patch. W: [width, channels, patch, patch], b: [width]
+// (ViT: Dosovitskiy et al., ICLR 2021, arXiv 2010.11929).
+struct PatchEmbedding {
+  std::int64_t channels, patch, width;
+};
+// A learned vector before the sequence: x: [t, width] -> [t + 1, width]. W: [width], zero at first (ViT).
+struct ClassToken {
+  std::int64_t width;
+};
 // Some layers over sequences take as a further input the token ids [t] that the sequence was embedded from, and leave
 // out the positions of padding (id 0), which stands at the end. Ids are a model input: every stage that reads them gets
 // them from the data, so they cost no message.
@@ -83,22 +111,29 @@ struct Lstm {
   bool reverse = false;
 };
 // Multi-head self-attention with its projections: x: [t, width] -> [t, width].
-// Weights: qkv [3 width, width] (q, k, v; head-major inside each), qkv_bias, proj [width, width],
-// proj_bias. With ids: nobody attends to padding.
+// Weights: qkv [3 inner, width] (q, k, v; head-major inside each), qkv_bias, proj [width, inner],
+// proj_bias. With ids: nobody attends to padding. rotary: q and k are turned by their positions (RoPE: Su et al., arXiv
+// 2104.09864): of a head's width d, which is even, the pair (i, i + d / 2) at position t by t rotary^(-2i / d). 0: not.
 struct Attention {
   std::int64_t width, heads;
   bool causal = false;
+  double rotary = 0;       // the base; usually 10,000
+  std::int64_t inner = 0;  // of all heads together; 0: width
+  std::int64_t heads_width() const { return inner > 0 ? inner : width; }
 };
 // Attention from one sequence to another: x: [t, width], memory: [s, memory] -> [t, width].
-// Weights: q [width, width], q_bias, kv [2 width, memory] (k, v; head-major), kv_bias, proj [width,
-// width], proj_bias. With ids, of the memory: nobody attends to its padding. One head is Luong's
+// Weights: q [inner, width], q_bias, kv [2 inner, memory] (k, v; head-major), kv_bias, proj [width,
+// inner], proj_bias. With ids, of the memory: nobody attends to its padding. One head is Luong's
 // attention (EMNLP 2015, "general" score).
 struct CrossAttention {
   std::int64_t width, memory, heads;
+  std::int64_t inner = 0;  // of all heads together; 0: width
+  std::int64_t heads_width() const { return inner > 0 ? inner : width; }
 };
-// A sequence and its ids to one vector: x: [t, width], ids [t] -> [width], over the real tokens.
+// A sequence and its ids to one vector: x: [t, width], ids [t] -> [width], over the real tokens; first: without ids,
+// where a class token stands.
 struct SequencePool {
-  enum class Mode { mean, last } mode = Mode::mean;
+  enum class Mode { mean, last, first } mode = Mode::mean;
 };
 struct Add {};  // any number of inputs of one shape
 struct Concat {
@@ -114,9 +149,10 @@ struct Flatten {};  // a view: [c, h, w] -> [c h w]
 struct CrossEntropyLoss {};
 struct MseLoss {};  // prediction and target of one shape
 
-using LayerKind = std::variant<Linear, Conv2d, Pool2d, BatchNorm, LayerNorm, Activation, Dropout, Embedding,
-                               PositionEmbedding, LstmCell, Lstm, Attention, CrossAttention, SequencePool, Add, Concat,
-                               Flatten, CrossEntropyLoss, MseLoss>;
+using LayerKind =
+    std::variant<Linear, Conv2d, ConvTranspose2d, Pool2d, BatchNorm, LayerNorm, RmsNorm, Activation, Dropout, Embedding,
+                 PositionEmbedding, PatchEmbedding, ClassToken, LstmCell, Lstm, Attention, CrossAttention, SequencePool,
+                 Add, Concat, Flatten, CrossEntropyLoss, MseLoss>;
 
 struct LayerSpec {
   std::string name;

@@ -66,6 +66,40 @@ TEST(LayerShape, TextLayersTakeTheirTokenIdsLast) {
   EXPECT_EQ(token_input(Linear{1, 1}), -1);
 }
 
+TEST(LayerShape, GroupsAndTransposedConvolutions) {
+  const Conv2d grouped{.in = 4, .out = 6, .kernel = 3, .padding = 1, .groups = 2};
+  EXPECT_EQ(out(grouped, {{4, 5, 7}}), (Shape{6, 5, 7}));
+  EXPECT_EQ(parameter_count(layer(grouped)), 6 * 2 * 9 + 6);
+  EXPECT_EQ(forward_flops(grouped, {{4, 5, 7}}), 2.0 * 6 * 5 * 7 * 2 * 9);
+  EXPECT_NE(error_of(Conv2d{.in = 4, .out = 6, .kernel = 3, .groups = 4}, {{4, 5, 7}})
+                .find("4 groups do not divide 4 channels in and 6 out"),
+            std::string::npos);
+  EXPECT_EQ(out(ConvTranspose2d{8, 4, 2, 2}, {{8, 5, 7}}), (Shape{4, 10, 14}));
+  EXPECT_EQ(out(ConvTranspose2d{8, 4, 4, 2, 1}, {{8, 5, 7}}), (Shape{4, 10, 14}));
+  EXPECT_EQ(parameter_count(layer(ConvTranspose2d{8, 4, 2, 2})), 8 * 4 * 4 + 4);
+  EXPECT_EQ(forward_flops(ConvTranspose2d{8, 4, 2, 2}, {{8, 5, 7}}), 2.0 * 8 * 5 * 7 * 4 * 4);
+  EXPECT_NE(error_of(ConvTranspose2d{8, 4, 2, 1, 3}, {{8, 5, 7}}).find("takes all of it away"), std::string::npos);
+}
+
+TEST(LayerShape, RotaryPositionsNeedHeadsOfAnEvenWidth) {
+  EXPECT_EQ(out(Attention{.width = 8, .heads = 2, .rotary = 1e4}, {{5, 8}}), (Shape{5, 8}));
+  EXPECT_NE(error_of(Attention{.width = 6, .heads = 2, .rotary = 1e4}, {{5, 6}}).find("heads of an even width"),
+            std::string::npos);
+  EXPECT_EQ(parameter_count(layer(RmsNorm{6})), 6);
+}
+
+TEST(LayerShape, AnImageBecomesPatchesWithAClassTokenBeforeThem) {
+  EXPECT_EQ(out(PatchEmbedding{3, 16, 768}, {{3, 224, 224}}), (Shape{196, 768}));
+  EXPECT_EQ(out(PatchEmbedding{1, 2, 8}, {{1, 4, 6}}), (Shape{6, 8}));
+  EXPECT_EQ(out(ClassToken{768}, {{196, 768}}), (Shape{197, 768}));
+  EXPECT_EQ(out(SequencePool{SequencePool::Mode::first}, {{197, 768}}), (Shape{768}));
+  EXPECT_NE(error_of(PatchEmbedding{3, 16, 768}, {{3, 224, 220}}).find("patches of 16 do not divide"),
+            std::string::npos);
+  EXPECT_NE(error_of(PatchEmbedding{3, 16, 768}, {{1, 224, 224}}).find("expects 3 channels"), std::string::npos);
+  EXPECT_NE(error_of(ClassToken{8}, {{4, 9}}).find("a last dimension of 8"), std::string::npos);
+  EXPECT_NE(error_of(SequencePool{SequencePool::Mode::first}, {{4, 9}, {4}}).find("takes no ids"), std::string::npos);
+}
+
 TEST(LayerShape, TextLayersNameWhatDoesNotFit) {
   const CrossAttention cross{.width = 16, .memory = 8, .heads = 4};
   const auto mentions = [](const std::string& text, const char* what) {

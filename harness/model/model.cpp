@@ -3,6 +3,7 @@
 #include "harness/model/model.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <stdexcept>
 
@@ -25,7 +26,7 @@ void check_graph(const ModelGraph& model) {
     if (!names.insert(layer.name).second) {
       throw InputError(where(model, layer), "another layer has this name", "give every layer a name of its own");
     }
-    if (is_loss(layer.kind) && i + 1 != count) {
+    if (is_loss(layer.kind) && i + model.members < count) {
       throw InputError(where(model, layer), "a loss that is not the last layer");
     }
     for (std::size_t k = 0; k < layer.inputs.size(); ++k) {
@@ -56,7 +57,7 @@ void check_graph(const ModelGraph& model) {
       }
     }
   }
-  for (int i = 0; i + 1 < count; ++i) {
+  for (int i = 0; i + model.members < count; ++i) {
     if (!is_read[static_cast<std::size_t>(i)]) {
       throw InputError(where(model, model.layers[static_cast<std::size_t>(i)]), "nobody reads its output",
                        "remove it or use it");
@@ -78,9 +79,7 @@ std::vector<Shape> input_shapes(const ModelGraph& model, std::span<const Shape> 
 
 // Whether the layer keeps its output; whether that has no storage of its own. Shapes do not matter.
 bool keeps_output(const LayerKind& kind) {
-  if (const auto* activation = std::get_if<Activation>(&kind)) {
-    return activation->kind != Activation::Kind::gelu;
-  }
+  if (const auto* activation = std::get_if<Activation>(&kind)) return backward_reads_output(*activation);
   return std::holds_alternative<Lstm>(kind);
 }
 
@@ -146,7 +145,7 @@ Bytes output_bytes(const ModelGraph& model, std::span<const Shape> shapes, int p
   if (producer < 0 && model.inputs.at(static_cast<std::size_t>(-(producer + 1))).is_token_ids) {
     element = Bytes(8);
   }
-  return batch * elements(shape_of(model, shapes, producer)) * element;
+  return exact_product(batch, elements(shape_of(model, shapes, producer))) * element;
 }
 
 std::vector<bool> overwrites(const ModelGraph& model, std::span<const int> layers) {
@@ -172,6 +171,46 @@ std::vector<bool> overwrites(const ModelGraph& model, std::span<const int> layer
     result.push_back(may);
   }
   return result;
+}
+
+Bytes live_bytes(const ModelGraph& model, std::span<const Shape> shapes, std::span<const int> layers,
+                 std::int64_t batch, Bytes element) {
+  // When a value was last read: the place in `layers`; what other stages read lives to the end. A view keeps alive what
+  // it looks at.
+  std::map<int, std::size_t> last_read;
+  const std::size_t end = layers.size();
+  std::vector<bool> in_stage(model.layers.size(), false);
+  for (const int l : layers) in_stage[static_cast<std::size_t>(l)] = true;
+  const auto storage = [&](int value) {
+    while (value >= 0 && in_stage[static_cast<std::size_t>(value)] &&
+           is_view(model.layers[static_cast<std::size_t>(value)].kind))
+      value = model.layers[static_cast<std::size_t>(value)].inputs[0];
+    return value;
+  };
+  std::map<int, Bytes> alive;
+  const auto begin_life = [&](int value) { alive[value] = output_bytes(model, shapes, value, batch, element); };
+  for (std::size_t k = 0; k < end; ++k)
+    for (const int input : model.layers[static_cast<std::size_t>(layers[k])].inputs) {
+      last_read[storage(input)] = k;
+      if (input < 0 || !in_stage[static_cast<std::size_t>(input)]) begin_life(input);
+    }
+  for (std::size_t i = 0; i < model.layers.size(); ++i)
+    for (const int input : model.layers[i].inputs)
+      if (!in_stage[i] && input >= 0 && in_stage[static_cast<std::size_t>(input)]) last_read[storage(input)] = end;
+  Bytes most;
+  for (std::size_t k = 0; k < end; ++k) {
+    const LayerSpec& layer = model.layers[static_cast<std::size_t>(layers[k])];
+    if (!is_view(layer.kind)) begin_life(layers[k]);
+    const StashSpec own = stash(layer, input_shapes(model, shapes, layer), element);
+    Bytes sum = batch * own.extra + own.extra_per_microbatch;
+    for (const auto& [value, bytes] : alive) sum += bytes;
+    most = std::max(most, sum);
+    std::erase_if(alive, [&](const auto& entry) {
+      const auto read = last_read.find(entry.first);
+      return read == last_read.end() || read->second <= k;
+    });
+  }
+  return most;
 }
 
 StageStash stage_stash(const ModelGraph& model, std::span<const Shape> shapes, std::span<const int> layers,

@@ -19,6 +19,7 @@ struct ModelGraph {
   std::string name;
   std::vector<ModelInput> inputs;
   std::vector<LayerSpec> layers;  // every layer's inputs come before it; a loss is last
+  int members = 1;                // of TensorModel::all: as many models beside each other, each with a loss
 
   // Output shape of every layer. Throws InputError: cyclic or dangling input, shape that does not fit, duplicate name,
   // loss that is not last, a layer whose output nobody reads.
@@ -53,6 +54,11 @@ std::vector<bool> overwrites(const ModelGraph& model, std::span<const int> layer
 struct StageStash {
   Bytes forward, weight;
 };
+// The most bytes that are alive at a time while the layers (ascending) run forward and nothing is kept for a backward:
+// what comes in, what is made and still read or sent on, and a layer's own tensors while it runs.
+Bytes live_bytes(const ModelGraph& model, std::span<const Shape> shapes, std::span<const int> layers,
+                 std::int64_t batch, Bytes element = Bytes(4));
+
 // So much for every sample, and so much for a micro-batch of any size.
 struct GrowingStash {
   StageStash per_sample, per_micro_batch;

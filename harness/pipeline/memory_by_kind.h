@@ -12,7 +12,8 @@ struct MemoryByKind {
   Bytes gradients;    // of the weights
   Bytes optimizer;    // momentum, Adam's moments, what predictions keep
   Bytes activations;  // stashes between a forward and its backward
-  Bytes buffers;      // messages, gradients of activations, scratch memory of kernels; 0 where it is predicted
+  Bytes buffers;      // messages, gradients of activations, scratch memory of kernels; predicted where they were
+                      // measured and for inference, which has nothing else besides weights, else 0
   constexpr Bytes total() const { return weights + versions + gradients + optimizer + activations + buffers; }
 };
 

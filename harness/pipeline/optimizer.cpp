@@ -1,5 +1,10 @@
 #include "harness/pipeline/optimizer.h"
 
+#include <algorithm>
+#include <variant>
+
+#include "harness/base/json.h"
+
 namespace sluice {
 
 int OptimizerSpec::state_tensors() const {
@@ -7,12 +12,59 @@ int OptimizerSpec::state_tensors() const {
     case OptimizerKind::sgd:
       return momentum > 0 ? 1 : 0;
     case OptimizerKind::rmsprop:
+    case OptimizerKind::muon:
       return 1;
     case OptimizerKind::adam:
     case OptimizerKind::adamw:
+    case OptimizerKind::nadam:
+    case OptimizerKind::nadamw:
       return 2;
+    case OptimizerKind::rotated_adam: {
+      const int a_side = source == RotationSource::second ? 2 : 1;
+      return 2 + a_side * (sides == RotationSides::both ? 2 : 1);
+    }
   }
   return 0;
+}
+
+// The first and the last layer that has parameters.
+static std::pair<int, int> ends_of(const ModelGraph& model) {
+  int first = -1, last = -1;
+  for (int l = 0; l < static_cast<int>(model.layers.size()); ++l) {
+    if (parameter_count(model.layers[static_cast<std::size_t>(l)]) == 0) continue;
+    if (first < 0) first = l;
+    last = l;
+  }
+  return {first, last};
+}
+
+bool is_matrix(const OptimizerSpec& optimizer, const ModelGraph& model, int layer, const ParameterSpec& parameter) {
+  if (!optimizer.treats_matrices() || parameter.shape.size() != 2) return false;
+  if (std::holds_alternative<Embedding>(model.layers[static_cast<std::size_t>(layer)].kind)) return false;
+  if (optimizer.matrices == MatrixParameters::all) return true;
+  const auto [first, last] = ends_of(model);
+  return layer != first && layer != last;
+}
+
+std::int64_t state_elements(const OptimizerSpec& optimizer, const ModelGraph& model, int layer) {
+  const LayerSpec& spec = model.layers[static_cast<std::size_t>(layer)];
+  if (!optimizer.treats_matrices()) return optimizer.state_tensors() * parameter_count(spec);
+  std::int64_t elements_of_state = 0;
+  for (const ParameterSpec& p : parameters(spec)) {
+    const std::int64_t n = elements(p.shape);
+    if (!is_matrix(optimizer, model, layer, p)) {
+      elements_of_state += 2 * n;
+    } else if (optimizer.kind == OptimizerKind::muon) {
+      elements_of_state += n;
+    } else {
+      const std::int64_t rows = p.shape[0], columns = p.shape[1];
+      const std::int64_t a_side = optimizer.source == RotationSource::second ? 2 : 1;
+      const std::int64_t left = rows * rows, right = columns * columns;
+      elements_of_state +=
+          2 * n + a_side * (optimizer.sides == RotationSides::both ? left + right : std::min(left, right));
+    }
+  }
+  return elements_of_state;
 }
 
 bool uses_delta(const WeightRule& rule, StageId stage, WeightRule::Delta delta) {
@@ -28,7 +80,10 @@ int delta_tensors(const OptimizerSpec& optimizer, const WeightRule& rule, StageI
   const bool state = uses_delta(rule, stage, Delta::state);
   const bool plus = uses_delta(rule, stage, Delta::state_plus_gradient);
   const bool only = uses_delta(rule, stage, Delta::momentum_only);
-  int n = uses_delta(rule, stage, Delta::weight_moving_average) ? 1 : 0;
+  const bool averages =
+      uses_delta(rule, stage, Delta::weight_moving_average) || uses_delta(rule, stage, Delta::update_moving_average);
+  int n = averages ? 1 : 0;
+  if (rule.error_feedback != WeightRule::ErrorFeedback::none) ++n;  // the update before
   if (momentum) {
     if (state && optimizer.nesterov) ++n;
     n += (plus ? 1 : 0) + (only ? 1 : 0);
@@ -36,6 +91,40 @@ int delta_tensors(const OptimizerSpec& optimizer, const WeightRule& rule, StageI
     ++n;  // without a momentum buffer the forms of the released programs are all the last step
   }
   return n;
+}
+
+Json to_json(const OptimizerSpec& optimizer) {
+  Json json = {{"kind", choice_name(optimizer.kind)},
+               {"learning_rate", optimizer.learning_rate},
+               {"momentum", optimizer.momentum},
+               {"weight_decay", optimizer.weight_decay}};
+  const OptimizerSpec usual;
+  const auto unless_usual = [&](const char* key, const auto& value, const auto& otherwise) {
+    if (value != otherwise) json[key] = value;
+  };
+  unless_usual("beta1", optimizer.beta1, usual.beta1);
+  unless_usual("beta2", optimizer.beta2, usual.beta2);
+  unless_usual("epsilon", optimizer.epsilon, usual.epsilon);
+  if (optimizer.treats_matrices()) {
+    json["matrices"] = choice_name(optimizer.matrices);
+    json["other_rate"] = optimizer.other_rate;
+  }
+  if (optimizer.kind == OptimizerKind::muon) {
+    json["nesterov"] = optimizer.nesterov;
+    json["scale"] = choice_name(optimizer.scale);
+    json["newton_schulz"] = choice_name(optimizer.newton_schulz);
+    return json;
+  }
+  if (optimizer.kind == OptimizerKind::rotated_adam) {
+    json["refresh_every"] = optimizer.refresh_every;
+    json["sides"] = choice_name(optimizer.sides);
+    json["source"] = choice_name(optimizer.source);
+    if (optimizer.refresh_as_released) json["refresh_as_released"] = true;
+  }
+  if (optimizer.nesterov) json["nesterov"] = true;
+  if (optimizer.momentum_ema) json["momentum_ema"] = true;
+  if (optimizer.dampening != 0) json["dampening"] = optimizer.dampening;
+  return json;
 }
 
 }  // namespace sluice

@@ -3,12 +3,70 @@
 // memory.
 #pragma once
 
+#include "harness/base/choice.h"
 #include "harness/base/ids.h"
+#include "harness/model/model.h"
 #include "harness/pipeline/weight_rule.h"
 
 namespace sluice {
 
-enum class OptimizerKind { sgd, adam, adamw, rmsprop };
+class Json;
+
+enum class OptimizerKind { sgd, adam, adamw, rmsprop, nadam, nadamw, muon, rotated_adam };
+
+// Which weight matrices muon and rotated_adam treat as matrices; all other parameters get AdamW. Embeddings, biases,
+// normalisations and convolutions are never among them. hidden: not those of the model's first and last layers that
+// have parameters either.
+enum class MatrixParameters { hidden, all };
+
+// muon: what the orthogonal direction of a matrix of r rows and c columns is multiplied by.
+enum class MuonScale {
+  original,         // sqrt(max(1, r / c))
+  match_rms_adamw,  // 0.2 sqrt(max(r, c))
+  spectral,         // sqrt(r / c)
+};
+
+// muon: what the Newton-Schulz iteration computes in: what the model trains in, or bfloat16 (as PyTorch's Muon).
+enum class NewtonSchulzPrecision { training, bfloat16 };
+
+// rotated_adam: which sides of a matrix are rotated, and where the rotation comes from: the eigenvectors of moving
+// averages of G G^T and G^T G (second), or the singular vectors of the first moment (first).
+enum class RotationSides { both, smaller };
+enum class RotationSource { second, first };
+
+template <>
+struct Choices<OptimizerKind> {
+  static constexpr Choice<OptimizerKind> all[] = {
+      {OptimizerKind::sgd, "sgd"},     {OptimizerKind::adam, "adam"},
+      {OptimizerKind::adamw, "adamw"}, {OptimizerKind::rmsprop, "rmsprop"},
+      {OptimizerKind::nadam, "nadam"}, {OptimizerKind::nadamw, "nadamw"},
+      {OptimizerKind::muon, "muon"},   {OptimizerKind::rotated_adam, "rotated_adam"}};
+};
+template <>
+struct Choices<MatrixParameters> {
+  static constexpr Choice<MatrixParameters> all[] = {{MatrixParameters::hidden, "hidden"},
+                                                     {MatrixParameters::all, "all"}};
+};
+template <>
+struct Choices<MuonScale> {
+  static constexpr Choice<MuonScale> all[] = {{MuonScale::original, "original"},
+                                              {MuonScale::match_rms_adamw, "match_rms_adamw"},
+                                              {MuonScale::spectral, "spectral"}};
+};
+template <>
+struct Choices<NewtonSchulzPrecision> {
+  static constexpr Choice<NewtonSchulzPrecision> all[] = {{NewtonSchulzPrecision::training, "training"},
+                                                          {NewtonSchulzPrecision::bfloat16, "bfloat16"}};
+};
+template <>
+struct Choices<RotationSides> {
+  static constexpr Choice<RotationSides> all[] = {{RotationSides::both, "both"}, {RotationSides::smaller, "smaller"}};
+};
+template <>
+struct Choices<RotationSource> {
+  static constexpr Choice<RotationSource> all[] = {{RotationSource::second, "second"},
+                                                   {RotationSource::first, "first"}};
+};
 
 struct OptimizerSpec {
   using Kind = OptimizerKind;
@@ -20,11 +78,35 @@ struct OptimizerSpec {
   bool momentum_ema = false;  // sgd: v = mu v + (1 - mu) g from the first step on (SpecTrain's form)
   double weight_decay = 0;    // sgd, adam, rmsprop: added to the gradient; adamw: decoupled
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
-  double alpha = 0.99;  // rmsprop
+  double alpha = 0.99;            // rmsprop
+  double momentum_decay = 0.004;  // nadam, nadamw: psi of beta1 (1 - 0.5 * 0.96^(t psi))
+  // muon (momentum, nesterov besides) and rotated_adam (beta1, beta2, epsilon besides); weight_decay is decoupled.
+  MatrixParameters matrices = MatrixParameters::hidden;
+  double other_rate = 1;  // the rate of the parameters that get AdamW, over that of the matrices
+  MuonScale scale = MuonScale::original;
+  NewtonSchulzPrecision newton_schulz = NewtonSchulzPrecision::training;
+  int refresh_every = 10;  // rotated_adam: updates
+  RotationSides sides = RotationSides::both;
+  RotationSource source = RotationSource::second;
+  // rotated_adam, one side: as its authors' program, which refreshes at every update where that side is the right one.
+  bool refresh_as_released = false;
 
-  // How many state tensors of the size of the weights the optimizer keeps.
+  // Whether some parameters are treated as matrices, so that the state is no flat tensor that could be cut anywhere.
+  bool treats_matrices() const { return kind == OptimizerKind::muon || kind == OptimizerKind::rotated_adam; }
+  // How many state tensors of the size of the weights the optimizer keeps. Where matrices are treated as such it
+  // depends on their shapes (state_elements), and this is what a square matrix has.
   int state_tensors() const;
 };
+
+// Whether the optimizer treats this parameter of a layer of the model as a matrix.
+bool is_matrix(const OptimizerSpec& optimizer, const ModelGraph& model, int layer, const ParameterSpec& parameter);
+
+// The optimizer's state of a layer, in elements.
+std::int64_t state_elements(const OptimizerSpec& optimizer, const ModelGraph& model, int layer);
+
+// An optimizer with the rate that it has. What few optimizers have is there only where it is not the default, so that
+// the digests of records from before stay the same.
+Json to_json(const OptimizerSpec& optimizer);
 
 // How many tensors of a stage's size weight prediction keeps besides: the direction of the last step where that is not
 // the optimizer's momentum buffer (so that a forward's prediction is one fused pass), and PipeMare's moving average.

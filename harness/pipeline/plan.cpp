@@ -1,9 +1,9 @@
 #include "harness/pipeline/plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
@@ -41,7 +41,7 @@ std::vector<std::pair<StageId, StageId>> stage_edges(const Plan& plan, const std
   return {edges.begin(), edges.end()};
 }
 
-static std::vector<std::vector<int>> inputs_of(const CostGraph& costs) {
+std::vector<std::vector<int>> inputs_of(const CostGraph& costs) {
   std::vector<std::vector<int>> inputs;
   for (const LayerCost& layer : costs.layers) inputs.push_back(layer.inputs);
   return inputs;
@@ -101,13 +101,32 @@ DeviceTime time_on(const LayerCost& layer, const LayerVariant* variant, const De
           layer.weight_gradient / device.speed};
 }
 
-// The variant that the plan runs its stage's i-th layer in; null: none, as measured.
-const LayerVariant* variant_of(const PlanStage& stage, std::size_t i, const CostGraph& costs) {
-  if (stage.variants.empty()) return nullptr;
-  const LayerCost& layer = costs.layers[static_cast<std::size_t>(stage.layers[i])];
-  if (layer.variants.empty()) return nullptr;
-  return &layer.variants.at(static_cast<std::size_t>(stage.variants.at(i)));
-}
+// Adds up what was measured inside a run over the layers of a stage.
+class BesideSums {
+ public:
+  void add(StageCost& cost, const LayerCost& layer, const DeviceTime& time, Seconds update, double speed) {
+    const LayerMeasurement measured = layer.measured.value_or(LayerMeasurement{});
+    cost.clear += measured.clear / speed;
+    cost.batched_weight_gradient += measured.batched_weight_gradient.value_or(time.weight_gradient * speed) / speed;
+    cost.split_weight_gradient += measured.split_weight_gradient.value_or(time.weight_gradient * speed) / speed;
+    forward_ += time.forward * measured.forward.beside;
+    input_gradient_ += time.input_gradient * measured.input_gradient.beside;
+    weight_gradient_ += time.weight_gradient * measured.weight_gradient.beside;
+    update_ += update * measured.update.beside;
+    const double spread = time.forward.value * measured.forward.spread;
+    spread_ += spread * spread;  // layers vary by themselves
+  }
+  void finish(StageCost& cost) const {
+    const auto ratio = [](Seconds busy, Seconds idle) { return idle.value > 0 ? busy.value / idle.value : 1.0; };
+    cost.beside = {ratio(forward_, cost.forward), ratio(input_gradient_, cost.input_gradient),
+                   ratio(weight_gradient_, cost.weight_gradient), ratio(update_, cost.update),
+                   cost.forward.value > 0 ? std::sqrt(spread_) / cost.forward.value : 0};
+  }
+
+ private:
+  Seconds forward_, input_gradient_, weight_gradient_, update_;
+  double spread_ = 0;
+};
 
 }  // namespace
 
@@ -124,10 +143,24 @@ static std::vector<StageCost> grouped_stage_costs(Plan plan, const CostGraph& co
   return result;
 }
 
+// The part of its first layer's input gradient that the stage passes to the one before it.
+static double passed_part(const PlanStage& stage, const CostGraph& costs) {
+  if (stage.passed_channels == 0) return 0;
+  const LayerCost& layer = costs.layers[static_cast<std::size_t>(stage.layers.front())];
+  if (stage.passed_channels >= layer.input_channels)
+    throw InputError("plan",
+                     "a stage passes " + std::to_string(stage.passed_channels) + " channels of layer '" + layer.name +
+                         "' on, which has " + std::to_string(layer.input_channels),
+                     "one must stay");
+  return static_cast<double>(stage.passed_channels) / layer.input_channels;
+}
+
 std::vector<StageCost> stage_costs(const Plan& plan, const CostGraph& costs, const Cluster& cluster) {
   if (takes_groups(plan)) return grouped_stage_costs(plan, costs, cluster);
   std::vector<StageCost> result;
-  for (const PlanStage& stage : plan.stages) {
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const PlanStage& stage = plan.stages[s];
+    const PlanStage* const next = s + 1 < plan.stages.size() ? &plan.stages[s + 1] : nullptr;
     StageCost slowest;
     for (const DeviceId id : stage.devices) {
       if (id.value < 0 || id.index() >= cluster.devices.size())
@@ -135,15 +168,23 @@ std::vector<StageCost> stage_costs(const Plan& plan, const CostGraph& costs, con
                          "cluster '" + cluster.name + "' has " + std::to_string(cluster.devices.size()));
       const Device& device = cluster.devices[id.index()];
       StageCost cost;
+      BesideSums beside;
       for (std::size_t i = 0; i < stage.layers.size(); ++i) {
         const LayerCost& layer = costs.layers[static_cast<std::size_t>(stage.layers[i])];
         const LayerVariant* variant = variant_of(stage, i, costs);
-        const DeviceTime time = time_on(layer, variant, device);
+        DeviceTime time = time_on(layer, variant, device);
+        if (i == 0) time.input_gradient = time.input_gradient * (1 - passed_part(stage, costs));
         cost.forward += time.forward;
         cost.input_gradient += time.input_gradient;
         cost.weight_gradient += time.weight_gradient;
         cost.update += layer.update / device.speed;
         cost.parameters += variant ? variant->parameters : layer.parameters;
+        beside.add(cost, layer, time, layer.update / device.speed, device.speed);
+      }
+      beside.finish(cost);
+      if (next && next->passed_channels > 0) {
+        const LayerCost& divided = costs.layers[static_cast<std::size_t>(next->layers.front())];
+        cost.input_gradient += time_on(divided, nullptr, device).input_gradient * passed_part(*next, costs);
       }
       const auto work = [](const StageCost& c) { return c.forward + c.input_gradient + c.weight_gradient + c.update; };
       if (id == stage.devices.front() || work(cost) > work(slowest)) slowest = cost;
@@ -180,40 +221,11 @@ Bytes edge_bytes(const Plan& plan, const CostGraph& costs, StageId from, StageId
   return total;
 }
 
-nlohmann::json plan_json(const Plan& plan, const CostGraph& costs, const std::string& system,
-                         std::optional<Seconds> simulated) {
-  const SearchReport& search = plan.search;
-  nlohmann::json json = {{"system", system},
-                         {"objective", search.objective},
-                         {"objective_name", search.objective_name},
-                         {"micro_batch", plan.micro_batch},
-                         {"states", search.states},
-                         {"search_seconds", search.seconds},
-                         {"complete", search.complete},
-                         {"stages", nlohmann::json::array()},
-                         {"edges", nlohmann::json::array()}};
-  json["simulated_seconds"] = simulated ? nlohmann::json(simulated->value) : nlohmann::json(nullptr);
-  for (const PlanStage& stage : plan.stages) {
-    nlohmann::json devices = nlohmann::json::array();
-    for (const DeviceId d : stage.devices) devices.push_back(d.value);
-    json["stages"].push_back({{"layers", stage.layers},
-                              {"devices", devices},
-                              {"data", stage.devices.size() / static_cast<std::size_t>(stage.tensor)},
-                              {"tensor", stage.tensor}});
-    if (stage.recompute) json["stages"].back()["recompute"] = true;
-    if (!stage.variants.empty()) {
-      nlohmann::json& names = json["stages"].back()["variants"] = nlohmann::json::array();
-      for (std::size_t i = 0; i < stage.layers.size(); ++i) {
-        const LayerVariant* variant = variant_of(stage, i, costs);
-        names.push_back(variant ? variant->id : "");
-      }
-    }
-    if (stage.weight_gradient_device)
-      json["stages"].back()["weight_gradient_device"] = stage.weight_gradient_device->value;
-    if (stage.micros_per_op != 1) json["stages"].back()["micro_batch"] = stage.micros_per_op * plan.micro_batch;
-  }
-  for (const auto& [from, to] : stage_edges(plan, inputs_of(costs))) json["edges"].push_back({from.value, to.value});
-  return json;
+const LayerVariant* variant_of(const PlanStage& stage, std::size_t i, const CostGraph& costs) {
+  if (stage.variants.empty()) return nullptr;
+  const LayerCost& layer = costs.layers[static_cast<std::size_t>(stage.layers[i])];
+  if (layer.variants.empty()) return nullptr;
+  return &layer.variants.at(static_cast<std::size_t>(stage.variants.at(i)));
 }
 
 }  // namespace sluice

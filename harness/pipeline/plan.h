@@ -2,7 +2,6 @@
 // a chain.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -22,6 +21,10 @@ struct PlanStage {
   bool recompute = false;         // keeps its input only; the backward makes the activations again
   // Runs the weight gradients, where that is not the stage's (one) device.
   std::optional<DeviceId> weight_gradient_device = {};
+  // Of its first layer's input channels (LayerCost::input_channels), how many, from the last one down, have their
+  // gradient computed by the device of the stage before, which needs it: from the layer's output gradient and those
+  // channels' weights. 0: it computes all of it itself.
+  int passed_channels = 0;
   std::vector<int> variants = {};  // per layer: index into LayerCost::variants; empty: as measured
 };
 
@@ -32,6 +35,12 @@ struct SearchReport {
   std::int64_t states = 0;                       // visited
   bool complete = true;                          // false: cut short, and this is the best plan so far
   double seconds = 0;                            // that the search took; its caller measures them
+};
+
+// How a system cuts the sequences of every micro-batch, for ops of one chunk each.
+struct SequenceChunks {
+  int count = 1;          // 1: sequences stay whole
+  bool balanced = false;  // chunks of equal work, else of equal length
 };
 
 struct Plan {
@@ -46,12 +55,16 @@ struct Plan {
   // Edges between stages that carry no tensor: the first stage's forward comes before the second's,
   // and the second's backward before the first's. A pipeline that is a sequence whatever the model.
   std::vector<std::pair<StageId, StageId>> imposed_edges;
+  SequenceChunks sequence = {};
+  // Where the chunks of a sequence begin, and its end; empty: whole, or (without a model) equal chunks.
+  std::vector<std::int64_t> sequence_cut = {};
 };
 
 // Stage of every layer. Throws InputError if a layer is in no stage or in two.
 std::vector<int> stage_of_layers(const Plan& plan, std::size_t layers);
 // Edges between stages, from the layers' inputs (`inputs[i]` as LayerSpec::inputs) and imposed.
 std::vector<std::pair<StageId, StageId>> stage_edges(const Plan& plan, const std::vector<std::vector<int>>& inputs);
+std::vector<std::vector<int>> inputs_of(const CostGraph& costs);  // per layer, those that it reads
 StageGraph stage_graph(const Plan& plan, const CostGraph& costs);
 
 // Ranks: the plan's devices in Plan::rank_order, or of first use; rank r runs on devices[r]. A
@@ -68,13 +81,22 @@ RankMap ranks_of(const Plan& plan);
 struct StageCost {
   Seconds forward, input_gradient, weight_gradient, update;
   Bytes parameters;
+  Seconds clear = {};                    // zeroing of the gradients before the first of an update
+  Seconds batched_weight_gradient = {};  // of one of several micro-batches whose W is one product
+  Seconds split_weight_gradient = {};    // of a W that is an op of its own
+  // How many times as long beside busy neighbours, and how much ops vary: PassMeasurement, of the whole stage.
+  struct Shared {
+    double forward = 1, input_gradient = 1, weight_gradient = 1, update = 1;
+    double spread = 0;
+  };
+  Shared beside = {};
 };
 std::vector<StageCost> stage_costs(const Plan& plan, const CostGraph& costs, const Cluster& cluster);
 
 // Bytes of a micro-batch's activation from one stage to another (all tensors that cross that edge).
 Bytes edge_bytes(const Plan& plan, const CostGraph& costs, StageId from, StageId to);
 
-nlohmann::json plan_json(const Plan& plan, const CostGraph& costs, const std::string& system,
-                         std::optional<Seconds> simulated);
+// The variant that the plan runs its stage's i-th layer in; null: none, as measured.
+const LayerVariant* variant_of(const PlanStage& stage, std::size_t i, const CostGraph& costs);
 
 }  // namespace sluice

@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "harness/base/expect_error.h"
+#include "harness/base/json.h"
+#include "harness/pipeline/plan_description.h"
 
 namespace sluice {
 namespace {
@@ -174,10 +174,10 @@ TEST(EdgeBytesTest, EveryTensorCrossesOnce) {
 TEST(PlanJsonTest, NamesDegreesVariantsAndObjective) {
   Plan plan = shared_branches();
   plan.search = {.objective = 3, .objective_name = "seconds of something"};
-  const nlohmann::json json = plan_json(plan, shared_diamond(), "s", std::nullopt);
+  const Json json = to_json(describe_plan(plan, shared_diamond(), "s", std::nullopt));
   EXPECT_EQ(json["stages"][1]["data"], 2);
   EXPECT_EQ(json["stages"][1]["tensor"], 2);
-  EXPECT_EQ(json["stages"][1]["variants"], (nlohmann::json{"shared", "shared"}));
+  EXPECT_EQ(json["stages"][1]["variants"], (Json{"shared", "shared"}));
   EXPECT_FALSE(json["stages"][0].contains("variants"));
   EXPECT_EQ(json["objective_name"], "seconds of something");
 }
@@ -186,23 +186,32 @@ TEST(PlanJsonTest, HasTheFieldsThatScriptsRead) {
   Plan plan = branches();
   plan.micro_batch = 2;
   plan.search.objective = 1.5;
-  const auto json = plan_json(plan, diamond(), "gpipe", Seconds(2.5));
+  const auto json = to_json(describe_plan(plan, diamond(), "gpipe", Seconds(2.5)));
   EXPECT_EQ(json["system"], "gpipe");
   EXPECT_EQ(json["objective"], 1.5);
   EXPECT_EQ(json["simulated_seconds"], 2.5);
   EXPECT_EQ(json["micro_batch"], 2);
   EXPECT_EQ(json["complete"], true);
-  EXPECT_EQ(json["stages"][1], (nlohmann::json{{"layers", {1}}, {"devices", {1}}, {"data", 1}, {"tensor", 1}}));
+  EXPECT_EQ(json["stages"][1], (Json{{"layers", {1}}, {"devices", {1}}, {"data", 1}, {"tensor", 1}}));
   EXPECT_EQ(json["edges"].dump(), "[[0,1],[0,2],[1,3],[2,3]]");
-  EXPECT_TRUE(plan_json(plan, diamond(), "gpipe", std::nullopt)["simulated_seconds"].is_null());
+  EXPECT_TRUE(to_json(describe_plan(plan, diamond(), "gpipe", std::nullopt))["simulated_seconds"].is_null());
+}
+
+TEST(PlanJsonTest, CutsAreNamesOfModulesEachOnceAStage) {
+  CostGraph graph = diamond();
+  for (const auto& [layer, name] : {std::pair(0, "blocks.0"), std::pair(2, "blocks.0#2"), std::pair(3, "head")})
+    graph.layers[static_cast<std::size_t>(layer)].name = name;
+  const Plan plan = plan_of({{{0, 1, 2}, {DeviceId(0)}}, {{3}, {DeviceId(1)}}});
+  EXPECT_EQ(to_json(describe_plan(plan, graph, "s", std::nullopt))["module_fqns_per_model_part"].dump(),
+            R"([["blocks.0","left"],["head"]])");
 }
 
 TEST(PlanJsonTest, ASearchSpeaksForItself) {
   Plan plan = branches();
   plan.search.objective = 1.5;
-  EXPECT_EQ(plan_json(plan, diamond(), "s", std::nullopt)["objective_name"], "slowest stage");
+  EXPECT_EQ(to_json(describe_plan(plan, diamond(), "s", std::nullopt))["objective_name"], "slowest stage");
   plan.search = {.objective = 7, .objective_name = "its own", .states = 42, .complete = false};
-  const auto json = plan_json(plan, diamond(), "s", std::nullopt);
+  const auto json = to_json(describe_plan(plan, diamond(), "s", std::nullopt));
   EXPECT_EQ(json["objective"], 7);
   EXPECT_EQ(json["objective_name"], "its own");
   EXPECT_EQ(json["states"], 42);

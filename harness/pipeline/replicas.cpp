@@ -46,7 +46,7 @@ Plan replicate(const Plan& one, int devices, int microbatches, const PipelineRep
   const std::size_t own_replicas = one.stages.front().devices.size();
   plan.replica_of.clear();
   for (int d = 0; d < replicas.count; ++d)
-    for (std::size_t i = 0; i < static_cast<std::size_t>(microbatches); ++i)
+    for (std::size_t i = 0; i < static_cast<std::size_t>(microbatches * one.sequence.count); ++i)
       plan.replica_of.push_back(static_cast<std::size_t>(d) * own_replicas +
                                 (one.replica_of.empty() ? i : one.replica_of[i]) % own_replicas);
   return plan;
@@ -54,6 +54,7 @@ Plan replicate(const Plan& one, int devices, int microbatches, const PipelineRep
 
 Schedule replicate(const Schedule& one, const PipelineReplicas& replicas) {
   Schedule all{replicate(one.ranks, replicas), one.microbatches * replicas.count};
+  all.sequence_chunks = one.sequence_chunks;
   const auto ranks = static_cast<int>(one.ranks.size());
   for (int d = 0; d < replicas.count; ++d)
     for (int r = 0; r < ranks; ++r)

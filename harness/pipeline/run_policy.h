@@ -1,4 +1,4 @@
-// RunPolicy: what a run decides about its updates, whatever system it runs.
+// RunPolicy: what a run decides about its updates, or in inference about its queues, whatever system it runs.
 #pragma once
 
 namespace sluice {
@@ -10,6 +10,9 @@ struct RunPolicy {
   // Systems with a flush: no rank begins the next update before every rank has stepped, as where the step needs a norm
   // over all gradients. Without it a rank goes on as soon as its own stages have stepped.
   bool step_barrier = false;
+  // Inference: how many micro-batches a stage may have made that the next one has not begun. Nothing flows back from
+  // the last stage, so without a bound a fast stage would run away from a slow one. 0: no bound.
+  int queue = 0;
 };
 
 }  // namespace sluice

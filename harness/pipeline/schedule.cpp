@@ -13,6 +13,53 @@ Schedule empty_schedule(int ranks, int microbatches) {
   return {.ranks = std::vector<std::vector<Op>>(ranks), .microbatches = microbatches};
 }
 
+Schedule forwards_of(const Schedule& schedule) {
+  Schedule result = empty_schedule(static_cast<int>(schedule.ranks.size()), schedule.microbatches);
+  result.forward_only = true;
+  result.sequence_chunks = schedule.sequence_chunks;
+  for (std::size_t r = 0; r < schedule.ranks.size(); ++r)
+    for (Op op : schedule.ranks[r]) {
+      op.overlapped = false;
+      if (op.kind == OpKind::forward) result.ranks[r].push_back(op);
+    }
+  return result;
+}
+
+// Who runs a micro-batch must not depend on how often the schedule was repeated before it.
+static void repeat_replicas(Placement& placement, const StageGraph& graph, int microbatches, int times) {
+  bool in_turn = placement.replica_of.empty(), several_at_once = false;
+  for (std::size_t s = 0; s < graph.size(); ++s) {
+    const int at_once = graph.micros_per_op_of(StageId(s));
+    several_at_once = several_at_once || at_once > 1;
+    in_turn = in_turn && microbatches / at_once % static_cast<int>(placement.stages[s].size()) == 0;
+  }
+  if (in_turn) return;
+  if (several_at_once)
+    throw InputError("microbatches",
+                     std::to_string(microbatches) + " micro-batches are no whole number of rounds over the replicas",
+                     "choose a multiple of the replicas of every stage");
+  std::vector<std::size_t> once = placement.replica_of;
+  for (std::size_t i = once.size(); i < static_cast<std::size_t>(microbatches); ++i) once.push_back(i);
+  placement.replica_of.clear();
+  for (int k = 0; k < times; ++k) placement.replica_of.insert(placement.replica_of.end(), once.begin(), once.end());
+}
+
+PlacedSchedule repeated(const Schedule& schedule, const StageGraph& graph, const Placement& placement, int times) {
+  PlacedSchedule result{schedule, placement};
+  result.schedule.microbatches = schedule.microbatches * times;
+  for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
+    std::vector<Op>& ops = result.schedule.ranks[r];
+    ops.reserve(schedule.ranks[r].size() * static_cast<std::size_t>(times));
+    for (int k = 1; k < times; ++k)
+      for (Op op : schedule.ranks[r]) {
+        op.micro.value += k * schedule.microbatches / graph.micros_per_op_of(op.stage);
+        ops.push_back(op);
+      }
+  }
+  repeat_replicas(result.placement, graph, schedule.microbatches, times);
+  return result;
+}
+
 char letter(OpKind kind) {
   switch (kind) {
     case OpKind::forward:
@@ -27,11 +74,17 @@ char letter(OpKind kind) {
   return '?';
 }
 
-std::string to_text(const Op& op) {
-  return std::to_string(op.stage.value) + letter(op.kind) + std::to_string(op.micro.value);
+std::string micro_text(Micro micro, int sequence_chunks) {
+  if (sequence_chunks == 1) return std::to_string(micro.value);
+  return std::to_string(micro.value / sequence_chunks) + "." + std::to_string(micro.value % sequence_chunks);
 }
 
-Op parse_op(std::string_view text) {
+std::string to_text(const Op& op, int sequence_chunks) {
+  return std::to_string(op.stage.value) + letter(op.kind) + micro_text(op.micro, sequence_chunks);
+}
+
+// Of `chunk`: the number after the point, -1 if there is none; null: a point is a mistake.
+static Op parse_op_of_chunk(std::string_view text, int* chunk) {
   const auto bad = [&] {
     return InputError("", "'" + std::string(text) + "' is not an op", "write stage, F|B|I|W, micro-batch, like 5I2");
   };
@@ -43,52 +96,80 @@ Op parse_op(std::string_view text) {
   const std::size_t kind = letters.find(*stage.ptr);
   if (kind == std::string_view::npos) throw bad();
   op.kind = static_cast<OpKind>(kind);
-  const auto micro = std::from_chars(stage.ptr + 1, end, op.micro.value);
+  auto micro = std::from_chars(stage.ptr + 1, end, op.micro.value);
+  if (chunk) *chunk = -1;
+  if (chunk && micro.ec == std::errc() && micro.ptr != end && *micro.ptr == '.') {
+    micro = std::from_chars(micro.ptr + 1, end, *chunk);
+    if (*chunk < 0 || *chunk > 10'000) throw bad();
+  }
   if (micro.ec != std::errc() || micro.ptr != end || op.micro.value < 0) throw bad();
   // Tables are made by stage and micro-batch: a slip of the keyboard must not ask for all memory.
   if (op.stage.value > 1'000'000 || op.micro.value > 1'000'000) throw bad();
   return op;
 }
 
-std::vector<std::string> step_texts(const std::vector<Op>& ops) {
+Op parse_op(std::string_view text) { return parse_op_of_chunk(text, nullptr); }
+
+std::vector<std::string> step_texts(const std::vector<Op>& ops, int sequence_chunks) {
   std::vector<std::string> steps;
   for (std::size_t k = 0; k < ops.size(); ++k) {
     const bool second = k > 0 && ops[k - 1].overlapped;
     if (second) {
-      steps.back() += ";" + to_text(ops[k]) + ")";
+      steps.back() += ";" + to_text(ops[k], sequence_chunks) + ")";
     } else {
-      steps.push_back((ops[k].overlapped ? "(" : "") + to_text(ops[k]));
+      steps.push_back((ops[k].overlapped ? "(" : "") + to_text(ops[k], sequence_chunks));
     }
   }
   return steps;
 }
 
 std::string to_text(const Schedule& schedule) {
-  std::string text;
+  std::string text = schedule.forward_only ? "forward only\n" : "";
   for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
     text += "rank " + std::to_string(r) + ":";
-    for (const std::string& step : step_texts(schedule.ranks[r])) text += " " + step;
+    for (const std::string& step : step_texts(schedule.ranks[r], schedule.sequence_chunks)) text += " " + step;
     text += "\n";
   }
   return text;
 }
 
 // "5I2" or "(5F1;2B0)".
-static void parse_step(std::string_view text, std::vector<Op>& ops) {
+static void parse_step(std::string_view text, std::vector<Op>& ops, std::vector<int>& chunks) {
+  const auto add = [&](std::string_view op) { ops.push_back(parse_op_of_chunk(op, &chunks.emplace_back())); };
   if (!text.starts_with('(')) {
-    ops.push_back(parse_op(text));
+    add(text);
     return;
   }
   const std::size_t middle = text.find(';');
   if (middle == std::string_view::npos || !text.ends_with(')'))
     throw InputError("", "'" + std::string(text) + "' is not a pair of ops", "write two ops like (5F1;2B0)");
-  ops.push_back(parse_op(text.substr(1, middle - 1)));
+  add(text.substr(1, middle - 1));
   ops.back().overlapped = true;
-  ops.push_back(parse_op(text.substr(middle + 1, text.size() - middle - 2)));
+  add(text.substr(middle + 1, text.size() - middle - 2));
+}
+
+// From micro-batch and chunk of every op, -1 for none, to the numbers that a schedule counts.
+static void number_chunks(Schedule& schedule, const std::vector<std::vector<int>>& chunks) {
+  int most = -1, least = 0;
+  for (const std::vector<int>& of_rank : chunks)
+    for (const int chunk : of_rank) most = std::max(most, chunk), least = std::min(least, chunk);
+  if (most < 0) return;
+  if (least < 0)
+    throw InputError("", "some ops name a chunk of their sequence and some do not", "write all of them like 5I2.1");
+  schedule.sequence_chunks = most + 1;
+  for (std::size_t r = 0; r < chunks.size(); ++r)
+    for (std::size_t k = 0; k < chunks[r].size(); ++k) {
+      Micro& micro = schedule.ranks[r][k].micro;
+      if (micro.value > 1'000'000 / schedule.sequence_chunks)
+        throw InputError("", "micro-batch " + std::to_string(micro.value) + " of " +
+                                 std::to_string(schedule.sequence_chunks) + " chunks is more than there can be");
+      micro.value = micro.value * schedule.sequence_chunks + chunks[r][k];
+    }
 }
 
 Schedule parse_schedule(std::string_view text) {
   Schedule schedule;
+  std::vector<std::vector<int>> chunks;
   int line_number = 0;
   while (!text.empty()) {
     ++line_number;
@@ -96,24 +177,33 @@ Schedule parse_schedule(std::string_view text) {
     std::string_view line = text.substr(0, newline);
     text.remove_prefix(newline == std::string_view::npos ? text.size() : newline + 1);
     if (line.empty()) continue;
+    if (line == "forward only" && schedule.ranks.empty()) {
+      schedule.forward_only = true;
+      continue;
+    }
     const std::string where = "line " + std::to_string(line_number);
     const std::string head = "rank " + std::to_string(schedule.ranks.size()) + ":";
     if (!line.starts_with(head)) throw InputError(where, "expected '" + head + "'");
     line.remove_prefix(head.size());
     auto& ops = schedule.ranks.emplace_back();
+    chunks.emplace_back();
     while (!line.empty()) {
       const std::size_t space = std::min(line.find(' '), line.size());
       if (space > 0) {
         try {
-          parse_step(line.substr(0, space), ops);
+          parse_step(line.substr(0, space), ops, chunks.back());
         } catch (const InputError& e) {
           throw InputError(where, e.what());
         }
       }
       line.remove_prefix(std::min(space + 1, line.size()));
     }
-    for (const Op& op : ops) schedule.microbatches = std::max(schedule.microbatches, op.micro.value + 1);
   }
+  number_chunks(schedule, chunks);
+  for (const auto& ops : schedule.ranks)
+    for (const Op& op : ops) schedule.microbatches = std::max(schedule.microbatches, op.micro.value + 1);
+  if (const int over = schedule.microbatches % schedule.sequence_chunks; over > 0)
+    schedule.microbatches += schedule.sequence_chunks - over;
   return schedule;
 }
 
@@ -202,6 +292,7 @@ Placement one_stage_per_rank(int ranks) {
 
 std::vector<RankPeak> peaks(const Schedule& schedule) {
   std::vector<RankPeak> result;
+  if (schedule.forward_only) return std::vector<RankPeak>(schedule.ranks.size());
   for (const auto& ops : schedule.ranks) {
     RankPeak now, peak;
     for (const Op& op : ops) {

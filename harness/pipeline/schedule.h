@@ -3,6 +3,9 @@
 // communication, reductions and optimizer steps.
 //   F forward, B whole backward, I input gradient, W weight gradient (B = I + W, unsplit).
 // B never means the input gradient here, although the zero-bubble and ZeroPP papers use it so.
+// Where sequences are cut into k chunks that run one after the other, an op is of one chunk: "5F2.1" is the forward of
+// chunk 1 of micro-batch 2. Op::micro is then the chunk's number in the schedule, 2 k + 1, and a schedule of m
+// micro-batches counts m k of them. Forwards of a micro-batch come in the order of its chunks, backwards the other way.
 // "(5F1;2B0)" is an overlapped pair (DualPipe): one step of the rank. It begins when the inputs of both ops are there
 // and hands on the outputs of both at its end.
 #pragma once
@@ -33,7 +36,10 @@ inline Op weight_gradient_op(int stage, int micro) { return {OpKind::weight_grad
 
 struct Schedule {
   std::vector<std::vector<Op>> ranks;
-  int microbatches = 0;
+  int microbatches = 0;       // where sequences are cut: times the chunks of each
+  bool forward_only = false;  // inference: F and nothing else
+  int sequence_chunks = 1;    // of every micro-batch's sequences
+  int whole_microbatches() const { return microbatches / sequence_chunks; }
   std::vector<Op>& ops(Rank rank) { return ranks[rank.index()]; }
   const std::vector<Op>& ops(Rank rank) const { return ranks[rank.index()]; }
   friend bool operator==(const Schedule&, const Schedule&) = default;
@@ -41,12 +47,18 @@ struct Schedule {
 
 Schedule empty_schedule(int ranks, int microbatches);
 
-char letter(OpKind kind);            // F, B, I, W
-std::string to_text(const Op& op);   // "5I2"
-Op parse_op(std::string_view text);  // throws InputError
+// The order in which a schedule's ranks run their forwards, the rest left out: what its system does in inference.
+Schedule forwards_of(const Schedule& schedule);
+
+char letter(OpKind kind);  // F, B, I, W
+// The number of a micro-batch as a schedule writes it: "2", or "2.1" where sequences are cut.
+std::string micro_text(Micro micro, int sequence_chunks);
+std::string to_text(const Op& op, int sequence_chunks = 1);  // "5I2", "5I2.1"
+Op parse_op(std::string_view text);                          // of whole sequences; throws InputError
 // What a rank does step by step: "0F0", "(0F1;3B4)".
-std::vector<std::string> step_texts(const std::vector<Op>& ops);
-std::string to_text(const Schedule& s);          // one line a rank: "rank 0: 0F0 0F1 ..."
+std::vector<std::string> step_texts(const std::vector<Op>& ops, int sequence_chunks = 1);
+// One line a rank: "rank 0: 0F0 0F1 ..."; of inference, the line "forward only" before them.
+std::string to_text(const Schedule& s);
 Schedule parse_schedule(std::string_view text);  // the inverse; throws InputError with the line
 
 // The stage DAG: which stages feed which. A chain unless the plan says otherwise.
@@ -101,7 +113,16 @@ struct Placement {
 };
 Placement one_stage_per_rank(int ranks);
 
-// Peaks of one rank, in micro-batches of one stage. They follow from the order alone, whatever the times.
+// A schedule and its placement `times` times in a row, each time with the micro-batches after those of the time before.
+// Throws InputError where the replicas of a stage do not divide its ops and stages take several micro-batches at once.
+struct PlacedSchedule {
+  Schedule schedule;
+  Placement placement;
+};
+PlacedSchedule repeated(const Schedule& schedule, const StageGraph& graph, const Placement& placement, int times);
+
+// Peaks of one rank, in micro-batches of one stage, or in chunks where sequences are cut. They follow from the order
+// alone, whatever the times. Zero where nothing is kept for a backward (inference).
 struct RankPeak {
   int in_flight = 0;              // between F and the end of I or B
   int until_weight_gradient = 0;  // between F and the end of W or B

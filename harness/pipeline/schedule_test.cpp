@@ -9,6 +9,27 @@
 namespace sluice {
 namespace {
 
+TEST(ScheduleTest, ChunksOfSequencesHaveATextThatRoundTrips) {
+  const std::string text = "rank 0: 0F0.0 0F0.1 (0F1.0;0B0.1) 0F1.1 0B0.0 0B1.1 0B1.0\n";
+  const Schedule schedule = parse_schedule(text);
+  EXPECT_EQ(schedule.sequence_chunks, 2);
+  EXPECT_EQ(schedule.microbatches, 4);
+  EXPECT_EQ(schedule.whole_microbatches(), 2);
+  EXPECT_EQ(schedule.ranks[0][2].micro, Micro(2));
+  EXPECT_EQ(to_text(schedule), text);
+  EXPECT_EQ(to_text(forward_op(3, 7), 4), "3F1.3");
+  EXPECT_EQ(to_text(forward_op(3, 7)), "3F7");
+  // A last sequence that is cut short is one all the same, so that the checker can say what is missing.
+  EXPECT_EQ(parse_schedule("rank 0: 0F0.0 0F0.1 0F1.0\n").microbatches, 4);
+}
+
+TEST(ScheduleTest, ChunksThatAreNoneAreRefused) {
+  for (const char* text : {"rank 0: 0F0.0 0F1\n", "rank 0: 0F0.\n", "rank 0: 0F0.-1\n", "rank 0: 0F0.1.2\n",
+                           "rank 0: 0F0.99999999\n", "rank 0: 0F900000.9\n"})
+    EXPECT_THROW(parse_schedule(text), InputError) << text;
+  EXPECT_THROW(parse_op("0F0.1"), InputError);
+}
+
 TEST(OpTest, HasATextForm) {
   EXPECT_EQ(to_text(Op{OpKind::input_gradient, StageId(5), Micro(2)}), "5I2");
   EXPECT_EQ(parse_op("12W34"), (Op{OpKind::weight_gradient, StageId(12), Micro(34)}));

@@ -4,7 +4,11 @@
 
 namespace sluice {
 
-Schedule empty_schedule(const ScheduleProblem& problem) { return empty_schedule(problem.ranks, problem.microbatches); }
+Schedule empty_schedule(const ScheduleProblem& problem) {
+  Schedule schedule = empty_schedule(problem.ranks, problem.microbatches * problem.sequence_chunks);
+  schedule.sequence_chunks = problem.sequence_chunks;
+  return schedule;
+}
 
 void require_a_micro_batch_for_every_rank(const std::string& system, int ranks, int microbatches) {
   if (microbatches < ranks)

@@ -40,6 +40,9 @@ struct Problem {
     Bytes always, per_micro_batch, per_sample;
   };
   std::function<Footprint(std::span<const int> layers)> footprint = {};
+  // Only forwards run: `costs` has times for nothing else, replicas of a stage exchange no gradients, and the footprint
+  // is that of the weights, with what passes through for every sample.
+  bool inference = false;
 };
 
 // What an order is given. Uniform chains for `sluice schedule`; a plan's stages for real runs.
@@ -55,12 +58,24 @@ struct ScheduleProblem {
   int epoch = 0;                            // of the training, where a system changes with it
   std::vector<std::vector<Op>> order = {};  // Plan::order
   std::vector<bool> recompute = {};         // per stage, PlanStage::recompute; empty: none
+  // For orders that are searched (System::searches_order). Per stage: of a message between it and the next one; empty:
+  // `latency`. And the share of what a micro-batch holds between F and I that it still holds between I and W; empty:
+  // all.
+  std::vector<Seconds> messages = {};
+  std::vector<double> weight_stash_share = {};
+  int sequence_chunks = 1;  // of every micro-batch (Plan::sequence); the schedule counts each
 
   int stages() const { return graph.stages(); }
   int chunks() const { return stages() / ranks; }  // stages on every rank
   // The rank that runs a stage, where only one does.
   Rank rank_of(int stage) const { return placement.stages[stage].front(); }
 };
+
+// Seconds of a message between a stage and the next one.
+inline double message_seconds(const ScheduleProblem& problem, int stage) {
+  const auto s = static_cast<std::size_t>(stage);
+  return s < problem.messages.size() ? problem.messages[s].value : problem.latency.value;
+}
 
 // Where the stages of a chain lie, several on every device: stage c p + r on device r (loop); or back and forth, so
 // that for odd c stage (c + 1) p - 1 - r is on device r and devices at the turning points have two in a row (wave).
@@ -70,15 +85,37 @@ enum class ChunkPlacement { loop, wave };
 inline WeightRule newest_weights(const ScheduleProblem&, const Options&) { return {}; }
 inline Theory theory_of_a_flush(const ScheduleProblem& problem, const Options&) { return flush_theory(problem.ranks); }
 
+// What a run has shown of its ranks so far, for a system that changes its plan as they change.
+struct ObservedWindow {
+  std::size_t plan = 0;           // index into Observations::plans
+  std::int64_t updates = 0;       // in the window
+  std::vector<double> compute;    // per rank: seconds of its forwards and backwards in the window
+  std::vector<double> transfers;  // per edge of a chain: seconds that a message was on its way, mean; empty: not known
+};
+struct Observations {
+  std::span<const Plan> plans;              // in the order in which they ran; the last one runs now
+  std::span<const ObservedWindow> windows;  // of the whole run, oldest first
+  std::int64_t updates_left = 0;
+};
+struct Adaptation {
+  Plan plan;                       // of as many stages on the same devices
+  std::int64_t after_updates = 0;  // how many updates are still begun under the old plan
+  // The whole job begins again from a checkpoint, after a pause, instead of moving layers between the ranks.
+  bool restart = false;
+  Seconds pause{};
+};
+
 struct System {
   std::string name;  // the file's name
   std::vector<std::string> aliases = {};
   std::string title;  // as people write it: "1F1B (PipeDream-Flush)"
   std::string citation;
   bool synchronous = true;
-  bool one_process = false;    // takes one device whatever it is given: the reference row
-  bool data_parallel = false;  // the whole model on every rank, each with its own micro-batches
-  bool accumulates = false;    // asynchronous, but several micro-batches make one update
+  bool one_process = false;     // takes one device whatever it is given: the reference row
+  bool data_parallel = false;   // the whole model on every rank, each with its own micro-batches
+  bool accumulates = false;     // asynchronous, but several micro-batches make one update
+  bool inference_only = false;  // plans pipelines of forwards and has no order of backwards
+  bool searches_order = false;  // its schedule reads ScheduleProblem::messages and weight_stash_share
   std::vector<OptionSpec> options = {};
   // Throws InputError for numbers of ranks and micro-batches (of one update) that it has no plan for; `schedule` throws
   // where it has a plan but no order. Asked once, before the plan is made. None: it takes all.
@@ -86,12 +123,18 @@ struct System {
   // Stages on every rank (virtual stages) of its plans, and where they lie; none: 1.
   int (*chunks)(const Options&) = nullptr;
   ChunkPlacement chunk_placement = ChunkPlacement::loop;
+  // Into how many chunks the sequences of every micro-batch are cut; none: they stay whole. Of systems with a flush.
+  SequenceChunks (*sequence)(const Options&) = nullptr;
   // Which layers on which devices. None: a chain of equally slow stages, `chunks` on every device.
   Plan (*plan)(const Problem&, const Options&) = nullptr;
   // The order of forwards and backwards on every rank.
   Schedule (*schedule)(const ScheduleProblem&, const Options&);
   WeightRule (*weights)(const ScheduleProblem&, const Options&) = newest_weights;
   Theory (*theory)(const ScheduleProblem&, const Options&) = theory_of_a_flush;
+  // Another plan for the rest of the run; none: it goes on. Asked between updates, after every `window` of them. Of
+  // asynchronous chains with a stage a rank.
+  std::optional<Adaptation> (*adapt)(const Observations&, const Problem&, const Options&) = nullptr;
+  int (*window)(const Options&) = nullptr;  // where `adapt` is given: updates
   // Where weights are gathered and gradients scattered; none: every rank holds its stages whole.
   Sharding (*sharding)(const ScheduleProblem&, const Options&) = nullptr;
 };

@@ -23,6 +23,16 @@ struct PipeMareCorrections {
   double moving_average_decay = 0.1353352832366127;  // e^-2
 };
 
+// Ajanthan et al. (ICML 2025), as released: by stage, what the optimizer is told. With d the updates between a batch's
+// forward and its own update, and n those of a run that ends with an empty pipe, stage k's rate is
+// lr / d^(1 - min((1 + i) / discount_updates, 1)), where i counts the stage's updates from 0 over all runs and stands
+// still during the last d of a run.
+struct StageCorrections {
+  std::vector<int> delay = {};          // d per stage; empty: no discount of the rate
+  int discount_updates = 0;             // 0: no discount
+  std::vector<double> beta1_rise = {};  // per stage r: beta1 is b + r (0.99 - b), b the optimizer's; empty: b
+};
+
 struct WeightRule {
   enum class Update {
     flush,           // once, after the last backward of the schedule (synchronous systems)
@@ -46,6 +56,7 @@ struct WeightRule {
     state_plus_gradient,    // the released codes' forward: momentum * buffer + last gradient
     momentum_only,          // SpecTrain's released code's backward: momentum * buffer
     weight_moving_average,  // PipeMare's T2: mean of W_new - W_old; not multiplied by the rate
+    update_moving_average,  // LayerPipe2: mean of (W_old - W_new) / rate, which is the gradient's for plain SGD
   };
   // What a backward recomputes the stage's activations with, when F keeps the stage's input only.
   enum class Recompute { none, forward_weights, newest };
@@ -61,6 +72,8 @@ struct WeightRule {
   }
   // A forward whose backward is the rank's very next op keeps its activations all the same.
   bool keep_if_next = false;
+  // The last micro-batch of a rank's forwards of a stage keeps its activations all the same (torchgpipe).
+  bool keep_last = false;
 
   // Prediction horizons s per stage, in updates; empty: no prediction. Negative: towards older weights.
   std::vector<int> forward_horizon, backward_horizon;
@@ -70,9 +83,21 @@ struct WeightRule {
   // Per stage, updates between a batch's forward and its own update in steady state. Given: while the pipe fills and
   // the true lag is shorter, s is shorter by as much.
   std::vector<int> clip_to_lag;
-  bool decay_in_delta = false;     // AdamW: predictions contain the decoupled weight decay
-  bool momentum_sgd_only = false;  // refuse other optimizers: the paper has no rule for them
+  // Error feedback at updates (Zmushko et al., 2026): where u is what the optimizer subtracts and v what it subtracted
+  // the update before, the weights change by -(2 u - v). The first update has v = 0 (double_first) or v = u.
+  enum class ErrorFeedback { none, double_first, plain_first };
+  ErrorFeedback error_feedback = ErrorFeedback::none;
+  bool decay_in_feedback = true;    // decoupled weight decay is part of u; else it is applied once, beside it
+  bool decay_in_delta = false;      // AdamW: predictions contain the decoupled weight decay
+  bool momentum_sgd_only = false;   // refuse other optimizers: the paper has no rule for them
+  bool nesterov_adam_only = false;  // likewise
   PipeMareCorrections pipemare = {};
+  StageCorrections corrections = {};
+  // Delta::update_moving_average: per stage, avg = decay avg + (1 - decay) (W_old - W_new) / rate at every update.
+  std::vector<double> update_average_decay = {};
+  // Of stages whose W run on another rank (Placement::weight_gradient_ranks), where updates follow every backward: a
+  // stage steps before the first op that it runs after this many further I than the update has.
+  int weight_gradient_delay = 0;
 
   bool synchronous() const { return update == Update::flush; }
   bool predicts() const { return !forward_horizon.empty() || !backward_horizon.empty(); }

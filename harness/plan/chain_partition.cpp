@@ -7,6 +7,7 @@
 
 #include "harness/base/error.h"
 #include "harness/plan/layer_groups.h"
+#include "harness/plan/rank_balance.h"
 
 namespace sluice {
 
@@ -88,19 +89,36 @@ Plan chain_on(const Problem& problem, const std::vector<std::vector<DeviceId>>& 
     speed.push_back(std::numeric_limits<double>::infinity());
     for (const DeviceId d : devices) speed.back() = std::min(speed.back(), problem.cluster.devices[d.index()].speed);
   }
-  Plan plan;
-  plan.micro_batch = problem.costs.micro_batch;
+  double slowest = 0;
   const std::vector<int> cuts = partition_chain(
       groups, stages,
       [&](int first, int last, int stage) {
         return (prefix[static_cast<std::size_t>(last)] - prefix[static_cast<std::size_t>(first)]) /
                speed[static_cast<std::size_t>(stage)];
       },
-      &plan.search.objective);
-  for (std::size_t s = 0; s < stage_devices.size(); ++s)
-    plan.stages.push_back({.layers = layers_of(graph, cuts[s], cuts[s + 1]), .devices = stage_devices[s]});
-  plan.search.states = static_cast<std::int64_t>(stages) * groups * groups;
-  return plan;
+      &slowest);
+  const auto plan_of = [&](const std::vector<int>& starts) {
+    Plan plan;
+    plan.micro_batch = problem.costs.micro_batch;
+    for (std::size_t s = 0; s < stage_devices.size(); ++s)
+      plan.stages.push_back({.layers = layers_of(graph, starts[s], starts[s + 1]), .devices = stage_devices[s]});
+    plan.search.objective = slowest;
+    plan.search.states = static_cast<std::int64_t>(stages) * groups * groups;
+    return plan;
+  };
+  const bool one_device_each = std::ranges::all_of(stage_devices, [](const auto& d) { return d.size() == 1; });
+  if (ranks == stages || !one_device_each) return plan_of(cuts);
+  // Several stages on a rank: it is as slow as their sum.
+  std::vector<int> rank_of;
+  for (const auto& devices : stage_devices) rank_of.push_back(devices.front().value);
+  const std::vector<int> together = balanced_over_ranks(cuts, prefix, rank_of, speed);
+  Plan by_stage = plan_of(cuts), by_rank = plan_of(together);
+  for (Plan* plan : {&by_stage, &by_rank}) plan->search.objective_name = "slowest rank";
+  by_stage.search.objective = balance_of(cuts, prefix, rank_of, speed).slowest;
+  by_rank.search.objective = balance_of(together, prefix, rank_of, speed).slowest;
+  // Uneven stages may cost more in filling the pipe than the even ranks gain: the virtual clock decides.
+  if (together == cuts || !problem.simulate || problem.simulate(by_rank) <= problem.simulate(by_stage)) return by_rank;
+  return by_stage;
 }
 
 Plan balanced_chain(const Problem& problem, int stages, const std::string& where) {

@@ -6,6 +6,8 @@
 #include <string>
 #include <unordered_map>
 
+#include "harness/base/stop.h"
+
 namespace sluice {
 
 namespace {
@@ -27,6 +29,7 @@ class Growth {
     };
     std::vector<Frame> stack{{0, 0}};
     while (!stack.empty() && sets_.complete) {
+      check_stop();
       Frame& top = stack.back();
       if (top.next == needs_.size()) {
         stack.pop_back();
@@ -84,6 +87,7 @@ std::vector<int> sets_within(const DownSets& sets, int set) {
   std::vector<bool> seen(sets.count());
   seen[static_cast<std::size_t>(set)] = true;
   while (!stack.empty()) {
+    check_stop();
     const int at = stack.back();
     stack.pop_back();
     if (at != set) found.push_back(at);

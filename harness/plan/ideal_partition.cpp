@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "harness/base/stop.h"
 #include "harness/plan/down_sets.h"
 #include "harness/plan/search.h"
 
@@ -89,6 +90,7 @@ class IdealSearch {
     split_.resize(sets_.count());
     for (std::size_t s = 0; s < sets_.count(); ++s)
       for (std::size_t m = 0; m < messages_.size(); ++m) {
+        check_stop();
         bool in = false, out = false;
         for (std::size_t w = 0; w < sets_.words; ++w) {
           const std::uint64_t set = sets_.bits[s * sets_.words + w];
@@ -136,6 +138,7 @@ class IdealSearch {
   }
 
   void consider(int set, int rest) {
+    check_stop();
     const Sum& all = sums_[static_cast<std::size_t>(set)];
     const Sum& less = sums_[static_cast<std::size_t>(rest)];
     const double on_cpu = all.cpu - less.cpu;

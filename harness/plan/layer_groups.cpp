@@ -48,7 +48,7 @@ LayerGroupGraph graph_of(const CostGraph& costs, const std::vector<int>& group_o
     group.forward += layer.forward.value;
     group.backward += (layer.input_gradient + layer.weight_gradient).value;
     group.parameters += static_cast<double>(layer.parameters.value);
-    group.kept += static_cast<double>(layer.output.value);
+    group.kept += static_cast<double>(layer.kept().value);
   }
   std::vector<bool> read(n), read_elsewhere(n);
   graph.successors.resize(graph.groups.size());

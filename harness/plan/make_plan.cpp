@@ -6,7 +6,7 @@
 
 namespace sluice {
 
-Plan make_plan(const System& system, const Problem& problem, const Options& options) {
+static Plan plan_of(const System& system, const Problem& problem, const Options& options) {
   const int devices = count_of(problem.cluster.devices);
   if (problem.devices > devices)
     throw InputError(system.name,
@@ -16,6 +16,13 @@ Plan make_plan(const System& system, const Problem& problem, const Options& opti
   if (system.plan) return system.plan(problem, options);
   if (!system.chunks) return balanced_chain(problem, problem.devices, system.name);
   return chunked_chain(problem, system.chunks(options), system.chunk_placement, system.name);
+}
+
+Plan make_plan(const System& system, const Problem& problem, const Options& options) {
+  Plan plan = plan_of(system, problem, options);
+  // Inference keeps no keys and values from one op to the next, so its sequences stay whole.
+  if (system.sequence && !problem.inference) plan.sequence = system.sequence(options);
+  return plan;
 }
 
 }  // namespace sluice

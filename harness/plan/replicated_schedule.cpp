@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "harness/base/error.h"
+#include "harness/pipeline/orders.h"
 
 namespace sluice {
 
@@ -23,8 +24,7 @@ std::vector<int> round_robin_in_flight(const Placement& placement) {
 
 Schedule replicated_one_f_one_b(const ScheduleProblem& problem, const std::vector<int>& in_flight,
                                 const std::string& where) {
-  Schedule schedule{.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(problem.ranks)),
-                    .microbatches = problem.microbatches};
+  Schedule schedule = empty_schedule(problem);
   for (std::size_t s = 0; s < problem.graph.size(); ++s) {
     const auto& ranks = problem.placement.stages[s];
     const int stage = static_cast<int>(s), replicas = static_cast<int>(ranks.size());
@@ -38,12 +38,9 @@ Schedule replicated_one_f_one_b(const ScheduleProblem& problem, const std::vecto
       if (!ops.empty()) throw InputError(where, "a rank holds two stages", "this order is for one stage a rank");
       // The replica's share, in order: q, q + r, q + 2r, ...
       const int share = (problem.microbatches - q + replicas - 1) / replicas;
-      const int horizon = std::min(in_flight[s], share);
-      for (int i = 0; i < horizon; ++i) ops.push_back(forward_op(stage, q + i * replicas));
-      for (int i = 0; i < share; ++i) {
-        ops.push_back(backward_op(stage, q + i * replicas));
-        if (horizon + i < share) ops.push_back(forward_op(stage, q + (horizon + i) * replicas));
-      }
+      orders::one_forward_one_backward(
+          share, std::min(in_flight[s], share) - 1, [&](int i) { ops.push_back(forward_op(stage, q + i * replicas)); },
+          [&](int i) { ops.push_back(backward_op(stage, q + i * replicas)); });
     }
   }
   return schedule;

@@ -2,9 +2,11 @@
 // SearchReport (harness/pipeline/plan.h).
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <limits>
+
+#include "harness/base/stop.h"
+#include "harness/base/thread_seconds.h"
 
 namespace sluice {
 
@@ -16,16 +18,18 @@ struct SearchLimits {
   std::int64_t sets = 40'000;  // down-sets or states; a graph with more is cut as a chain
 };
 
-// Has the time run out? Counts from its making.
+// Has the time run out? Counts the processor time of its thread from its making on. Whoever asks is stopped, too, where
+// the case is (harness/base/stop.h).
 class Deadline {
  public:
   explicit Deadline(double seconds) : seconds_(seconds) {}
   bool passed() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count() > seconds_;
+    check_stop();
+    return thread_seconds() - begin_ > seconds_;
   }
 
  private:
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  double begin_ = thread_seconds();
   double seconds_;
 };
 

@@ -28,7 +28,8 @@ UniformChain uniform_chain(const System& system, const Options& options, const C
                     .costs = std::vector<StageCost>(result.plan.stages.size(), stage),
                     .latency = latency,
                     .microbatches_per_update = system.accumulates ? microbatches : 1,
-                    .order = result.plan.order};
+                    .order = result.plan.order,
+                    .sequence_chunks = result.plan.sequence.count};
   return result;
 }
 

@@ -122,7 +122,9 @@ std::vector<Violation> check(const Program& program) {
 Program checked(Program program) {
   const bool replicated =
       std::ranges::any_of(program.placement.stages, [](const auto& ranks) { return ranks.size() > 1; });
-  if (!replicated || (program.rule.synchronous() && !program.sharding.active())) return program;
+  const bool waits = program.rule.synchronous() ? replicated && program.sharding.active()
+                                                : replicated || !program.placement.weight_gradient_ranks.empty();
+  if (!waits) return program;
   const auto found = check(program);
   if (!found.empty()) throw InputError("schedule", found.front().text);
   return program;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "harness/base/stop.h"
+
 namespace sluice {
 
 namespace {
@@ -38,6 +40,9 @@ class OpCounts {
   std::vector<std::uint8_t> counts_;
 };
 
+// As the schedule writes an op.
+std::string text_of(const Schedule& schedule, const Op& op) { return to_text(op, schedule.sequence_chunks); }
+
 // Ops that do not exist, are on a wrong rank or come twice.
 void check_every_op(const Schedule& schedule, const StageGraph& graph, const Placement& placement, OpCounts& counts,
                     std::vector<Violation>& found) {
@@ -46,16 +51,16 @@ void check_every_op(const Schedule& schedule, const StageGraph& graph, const Pla
     for (const Op& op : schedule.ranks[r]) {
       if (op.stage.value < 0 || op.stage.index() >= graph.size() || op.micro.value < 0 ||
           op.micro.value >= schedule.microbatches / graph.micros_per_op_of(op.stage)) {
-        found.push_back(
-            {Kind::wrong_rank, on_rank(r) + to_text(op) + " names a stage or micro-batch that does not exist"});
+        found.push_back({Kind::wrong_rank,
+                         on_rank(r) + text_of(schedule, op) + " names a stage or micro-batch that does not exist"});
         continue;
       }
       const Rank home = placement.rank_of(op);
       if (home != Rank(r))
         found.push_back(
-            {Kind::wrong_rank, on_rank(r) + to_text(op) + " belongs to rank " + std::to_string(home.value)});
+            {Kind::wrong_rank, on_rank(r) + text_of(schedule, op) + " belongs to rank " + std::to_string(home.value)});
       std::uint8_t& n = counts.of(op);
-      if (n == 1) found.push_back({Kind::duplicate_op, on_rank(r) + to_text(op) + " is run twice"});
+      if (n == 1) found.push_back({Kind::duplicate_op, on_rank(r) + text_of(schedule, op) + " is run twice"});
       n = static_cast<std::uint8_t>(std::min(n + 1, 2));
     }
 }
@@ -66,12 +71,13 @@ void check_pairs(const Schedule& schedule, std::vector<Violation>& found) {
     const auto& ops = schedule.ranks[r];
     for (std::size_t k = 0; k < ops.size(); ++k)
       if (ops[k].overlapped && (k + 1 == ops.size() || ops[k + 1].overlapped))
-        found.push_back({Violation::Kind::wrong_order, on_rank(r) + to_text(ops[k]) + " is half a pair: it overlaps " +
+        found.push_back({Violation::Kind::wrong_order, on_rank(r) + text_of(schedule, ops[k]) +
+                                                           " is half a pair: it overlaps " +
                                                            (k + 1 == ops.size() ? "nothing" : "the half of another")});
   }
 }
 
-// Every micro-batch has an F on every stage, and either a B or an I and a W.
+// Every micro-batch has an F on every stage, and either a B or an I and a W; in inference nothing but the F.
 void check_nothing_is_missing(const Schedule& schedule, const StageGraph& graph, const OpCounts& counts,
                               std::vector<Violation>& found) {
   using Kind = Violation::Kind;
@@ -79,15 +85,22 @@ void check_nothing_is_missing(const Schedule& schedule, const StageGraph& graph,
     for (int m = 0; m < schedule.microbatches / graph.micros_per_op_of(StageId(s)); ++m) {
       const auto seen = [&](OpKind kind) { return counts.has(kind, StageId(s), Micro(m)); };
       const auto missing = [&](OpKind kind) {
-        found.push_back({Kind::missing_op, to_text(Op{kind, StageId(s), Micro(m)}) + " is run by no rank"});
+        found.push_back({Kind::missing_op, text_of(schedule, Op{kind, StageId(s), Micro(m)}) + " is run by no rank"});
       };
       if (!seen(OpKind::forward)) missing(OpKind::forward);
+      if (schedule.forward_only) {
+        for (const OpKind kind : {OpKind::backward, OpKind::input_gradient, OpKind::weight_gradient})
+          if (seen(kind))
+            found.push_back({Kind::wrong_order, text_of(schedule, Op{kind, StageId(s), Micro(m)}) +
+                                                    " is no op of inference, which has forwards only"});
+        continue;
+      }
       const bool split = seen(OpKind::input_gradient) || seen(OpKind::weight_gradient);
       if (!split && !seen(OpKind::backward)) missing(OpKind::backward);
       if (split && !seen(OpKind::input_gradient)) missing(OpKind::input_gradient);
       if (split && !seen(OpKind::weight_gradient)) missing(OpKind::weight_gradient);
       if (split && seen(OpKind::backward))
-        found.push_back({Kind::duplicate_op, to_text(Op{OpKind::backward, StageId(s), Micro(m)}) +
+        found.push_back({Kind::duplicate_op, text_of(schedule, Op{OpKind::backward, StageId(s), Micro(m)}) +
                                                  " is run both whole and split into I and W"});
     }
 }
@@ -107,6 +120,7 @@ class Dependencies {
     std::vector<std::size_t> ready(schedule_.ranks.size());
     for (std::size_t r = 0; r < ready.size(); ++r) ready[r] = ready.size() - 1 - r;
     while (!ready.empty()) {
+      check_stop();
       const std::size_t r = ready.back();
       ready.pop_back();
       const auto& ops = schedule_.ranks[r];
@@ -137,11 +151,24 @@ class Dependencies {
     return is_done(OpKind::backward, stage, micro) || is_done(OpKind::input_gradient, stage, micro);
   }
 
+  // Chunks of a sequence, on one stage: a forward reads the keys and values of the chunks before it, and a backward
+  // needs what the backwards of the chunks after it add to the gradients of its own.
+  bool waits_for_chunk(const Op& op, Op* needed) const {
+    const int chunks = schedule_.sequence_chunks, chunk = op.micro.value % chunks;
+    const bool forward = op.kind == OpKind::forward;
+    if (op.kind == OpKind::weight_gradient || chunk == (forward ? 0 : chunks - 1)) return false;
+    const Micro other(op.micro.value + (forward ? -1 : 1));
+    if (forward ? is_done(OpKind::forward, op.stage, other) : gradient_done(op.stage, other)) return false;
+    *needed = {forward ? OpKind::forward : OpKind::backward, op.stage, other};
+    return true;
+  }
+
   bool blocked(const Op& op, Op* needed) const {
     const auto need = [&](OpKind kind, StageId stage, Micro micro) {
       *needed = {kind, stage, micro};
       return true;
     };
+    if (waits_for_chunk(op, needed)) return true;
     if (op.kind == OpKind::forward) {
       for (const StageId p : graph_.predecessors[op.stage.index()]) {
         const auto [first, last] = neighbour_ops(graph_, op.stage, op.micro, p);
@@ -179,17 +206,17 @@ class Dependencies {
           o.kind == needed.kind || (needed.kind == OpKind::backward && o.kind == OpKind::input_gradient);
       return same_kind && o.stage == needed.stage && o.micro == needed.micro;
     });
-    const std::string what = position == ops.end() ? to_text(needed) : to_text(*position);
+    const std::string what = position == ops.end() ? text_of(schedule_, needed) : text_of(schedule_, *position);
     if (home == r) {
       const bool one_step = position != ops.end() && position->overlapped && &op == &*position + 1;
-      found.push_back(
-          {Violation::Kind::wrong_order,
-           on_rank(r) + to_text(op) + (one_step ? " overlaps " : " comes before ") + what + ", which it needs"});
+      found.push_back({Violation::Kind::wrong_order, on_rank(r) + text_of(schedule_, op) +
+                                                         (one_step ? " overlaps " : " comes before ") + what +
+                                                         ", which it needs"});
     } else {
-      const std::string at = next_[home] < ops.size() ? to_text(ops[next_[home]]) : "its end";
-      found.push_back({Violation::Kind::deadlock, on_rank(r) + to_text(op) + " is blocked: it waits for " + what +
-                                                      " of rank " + std::to_string(home) + ", which is blocked at " +
-                                                      at});
+      const std::string at = next_[home] < ops.size() ? text_of(schedule_, ops[next_[home]]) : "its end";
+      found.push_back({Violation::Kind::deadlock, on_rank(r) + text_of(schedule_, op) + " is blocked: it waits for " +
+                                                      what + " of rank " + std::to_string(home) +
+                                                      ", which is blocked at " + at});
     }
   }
 
@@ -233,6 +260,39 @@ void check_micros_per_op(const StageGraph& graph, int microbatches, std::vector<
                                                         std::to_string(microbatches) + " micro-batches do not allow"});
 }
 
+// Chunks of sequences: every micro-batch has all of them, and a stage takes one of one micro-batch at a time.
+void check_sequence_chunks(const Schedule& schedule, const StageGraph& graph, std::vector<Violation>& found) {
+  const int chunks = schedule.sequence_chunks;
+  if (chunks == 1) return;
+  if (chunks < 1 || schedule.microbatches % chunks != 0) {
+    found.push_back({Violation::Kind::missing_op, std::to_string(schedule.microbatches) +
+                                                      " chunks are no whole number of sequences of " +
+                                                      std::to_string(chunks) + " chunks"});
+    return;
+  }
+  for (std::size_t s = 0; s < graph.micros_per_op.size(); ++s)
+    if (graph.micros_per_op[s] != 1)
+      found.push_back({Violation::Kind::missing_op, "stage " + std::to_string(s) +
+                                                        " takes several micro-batches at once, and sequences are cut "
+                                                        "into chunks"});
+}
+
+// The keys and values of a sequence stay on one rank: all its chunks run there.
+void check_homes_of_chunks(const Schedule& schedule, const Placement& placement, std::vector<Violation>& found) {
+  const int chunks = schedule.sequence_chunks;
+  for (std::size_t s = 0; chunks > 1 && s < placement.stages.size(); ++s)
+    for (int m = 0; m < schedule.microbatches; ++m) {
+      const Rank home = placement.rank_of(StageId(s), Micro(m)),
+                 first = placement.rank_of(StageId(s), Micro(m / chunks * chunks));
+      if (home == first) continue;
+      found.push_back(
+          {Violation::Kind::wrong_rank, "stage " + std::to_string(s) + ": chunk " + micro_text(Micro(m), chunks) +
+                                            " is on rank " + std::to_string(home.value) +
+                                            ", the first of its sequence on rank " + std::to_string(first.value)});
+      return;
+    }
+}
+
 // The ranks of one stage: there are some, each once, and each has a micro-batch.
 void check_ranks_of_stage(const Schedule& schedule, const StageGraph& graph, const Placement& placement, std::size_t s,
                           std::vector<Violation>& found) {
@@ -251,6 +311,8 @@ void check_ranks_of_stage(const Schedule& schedule, const StageGraph& graph, con
                                                       " micro-batches: one of them would have no gradient to reduce"});
   else if (!placement.replica_of.empty())
     check_replicas(placement, s, schedule.microbatches, found);
+  if (placement.has_weight_gradient_rank(StageId(s)) && schedule.forward_only)
+    found.push_back({Violation::Kind::wrong_rank, stage + " has a rank for weight gradients, and inference has none"});
   if (placement.has_weight_gradient_rank(StageId(s)) &&
       (ranks.size() != 1 || ranks.front() == placement.weight_gradient_ranks[s]))
     found.push_back({Violation::Kind::wrong_rank, stage + " runs its weight gradients on rank " +
@@ -280,8 +342,10 @@ void check_placement(const Schedule& schedule, const StageGraph& graph, const Pl
 std::vector<Violation> check(const Schedule& schedule, const StageGraph& graph, const Placement& placement) {
   std::vector<Violation> found;
   check_micros_per_op(graph, schedule.microbatches, found);
+  check_sequence_chunks(schedule, graph, found);
   if (!found.empty()) return found;
   check_placement(schedule, graph, placement, found);
+  if (found.empty()) check_homes_of_chunks(schedule, placement, found);
   if (!found.empty()) return found;
   OpCounts counts(graph.size(), schedule.microbatches);
   check_every_op(schedule, graph, placement, counts, found);

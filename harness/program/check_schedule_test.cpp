@@ -53,6 +53,57 @@ TEST(CheckScheduleTest, OpsOnAWrongRankAreNamed) {
               "rank 0: 0F1 names a stage or micro-batch that does not exist");
 }
 
+// Of chunks: forwards in the order of a sequence, backwards the other way, on every stage.
+TEST(CheckScheduleTest, ChunksOutOfOrderAreNamed) {
+  const auto faults = [](const std::string& text, int stages) {
+    return check(parse_schedule(text), chain(stages), one_stage_per_rank(stages));
+  };
+  EXPECT_TRUE(faults("rank 0: 0F0.0 0F0.1 0F1.0 0B0.1 0F1.1 0B0.0 0B1.1 0B1.0\n", 1).empty());
+  EXPECT_TRUE(faults("rank 0: 0F0.0 0F0.1 0I0.1 0I0.0 0W0.0 0W0.1\n", 1).empty());
+  expect_only(faults("rank 0: 0F0.1 0F0.0 0B0.1 0B0.0\n", 1), Kind::wrong_order,
+              "rank 0: 0F0.1 comes before 0F0.0, which it needs");
+  expect_only(faults("rank 0: 0F0.0 0F0.1 0B0.0 0B0.1\n", 1), Kind::wrong_order,
+              "rank 0: 0B0.0 comes before 0B0.1, which it needs");
+  expect_only(faults("rank 0: 0F0.0 0B0.0 0F0.1 0B0.1\n", 1), Kind::wrong_order,
+              "rank 0: 0B0.0 comes before 0B0.1, which it needs");
+  expect_only(faults("rank 0: 0F0.0 0F0.1 0I0.0 0W0.0 0I0.1 0W0.1\n", 1), Kind::wrong_order,
+              "rank 0: 0I0.0 comes before 0I0.1, which it needs");
+  expect_only(faults("rank 0: 0F0.0 0F0.1 0B0.1 0B0.0 0F1.0 0B1.1 0B1.0\n", 1), Kind::missing_op,
+              "0F1.1 is run by no rank");
+  // A rank that takes the chunks of its backward in another order than the rank after it: both wait.
+  EXPECT_FALSE(faults("rank 0: 0F0.0 0F0.1 0F1.0 0B0.1 0B0.0 0F1.1 0B1.1 0B1.0\n"
+                      "rank 1: 1F0.0 1F0.1 1F1.0 1F1.1 1B0.1 1B0.0 1B1.1 1B1.0\n",
+                      2)
+                   .empty());
+}
+
+TEST(CheckScheduleTest, ChunksOfOneSequenceAreOnOneRank) {
+  const Schedule schedule = parse_schedule("rank 0: 0F0.0 0B0.0\nrank 1: 0F0.1 0B0.1\n");
+  expect_only(check(schedule, chain(1), {{{Rank(0), Rank(1)}}}), Kind::wrong_rank,
+              "stage 0: chunk 0.1 is on rank 1, the first of its sequence on rank 0");
+}
+
+// A chunk's op, whichever it is, put in another place of its rank is either another valid order or found out.
+TEST(CheckScheduleTest, EveryChunkPutBeforeItsSequenceIsFound) {
+  const std::string text =
+      "rank 0: 0F0.0 0F0.1 0F0.2 0F1.0 0B0.2 0F1.1 0B0.1 0F1.2 0B0.0 0B1.2 0B1.1 0B1.0\n"
+      "rank 1: 1F0.0 1F0.1 1F0.2 1B0.2 1F1.0 1B0.1 1F1.1 1B0.0 1F1.2 1B1.2 1B1.1 1B1.0\n";
+  const Schedule good = parse_schedule(text);
+  ASSERT_TRUE(check(good, chain(2), one_stage_per_rank(2)).empty());
+  int found = 0;
+  for (std::size_t r = 0; r < 2; ++r)
+    for (std::size_t a = 0; a < good.ranks[r].size(); ++a)
+      for (std::size_t b = a + 1; b < good.ranks[r].size(); ++b) {
+        const Op first = good.ranks[r][a], second = good.ranks[r][b];
+        if (first.kind != second.kind || first.micro.value / 3 != second.micro.value / 3) continue;
+        Schedule bad = good;
+        std::swap(bad.ranks[r][a], bad.ranks[r][b]);
+        EXPECT_FALSE(check(bad, chain(2), one_stage_per_rank(2)).empty()) << to_text(bad);
+        ++found;
+      }
+  EXPECT_EQ(found, 2 * 4 * 3);
+}
+
 TEST(CheckScheduleTest, PlacementsThatDoNotFitAreNamed) {
   const Schedule one = parse_schedule("rank 0: 0F0 0B0\n");
   expect_only(check(one, chain(1), {{{Rank(1)}}}), Kind::wrong_rank, "the placement has 2 ranks, the schedule 1");

@@ -46,10 +46,16 @@ class RankLowering {
         out_(program.ranks[rank.index()]),
         sharding_(sharding_instructions(program, ops_)),
         received_(messages.channels().size(), 0),
+        last_forward_(program.graph.size(), Micro(-1)),
         gradients_done_(program.graph.size(), 0),
-        gradients_to_come_(program.graph.size(), 0) {
-    for (const Op& op : ops_)
+        gradients_to_come_(program.graph.size(), 0),
+        sums_sent_(program.graph.size(), 0),
+        input_gradients_done_(program.graph.size(), 0),
+        late_steps_(program.graph.size(), 0) {
+    for (const Op& op : ops_) {
       if (makes_weight_gradient(op)) ++gradients_to_come_[op.stage.index()];
+      if (op.kind == OpKind::forward) last_forward_[op.stage.index()] = op.micro;
+    }
   }
 
   void run() {
@@ -60,8 +66,8 @@ class RankLowering {
       first = last + 1;
     }
     flush_replicated_stages();
-    step_after_weight_gradient_ranks();
-    if (program_.policy.step_barrier && program_.rank_count() > 1) wait_for_every_step();
+    take_the_late_steps_left();
+    if (!program_.forward_only && program_.policy.step_barrier && program_.rank_count() > 1) wait_for_every_step();
   }
 
  private:
@@ -69,11 +75,13 @@ class RankLowering {
   // after it.
   void write_step(std::size_t first, std::size_t last) {
     if (!sharding_.empty()) append(sharding_.before[first]);
+    for (std::size_t k = first; k <= last; ++k) take_late_steps(ops_[k]);
     // A recomputation needs nothing from other ranks, so before a flush it stands before the wait for them (GPipe); the
     // asynchronous systems' code waits for the gradient first.
     if (rule_.synchronous())
       for (std::size_t k = first; k <= last; ++k) recompute(k);
     for (std::size_t k = first; k <= last; ++k) receive_inputs(ops_[k]);
+    for (std::size_t k = first; k <= last; ++k) messages_.add_credits(ops_[k], out_);
     for (std::size_t k = first; k <= last; ++k) {
       if (!rule_.synchronous()) recompute(k);
       write_compute(k);
@@ -81,12 +89,20 @@ class RankLowering {
         for (std::size_t done = first; done <= last; ++done) messages_.add_sends(ops_[done], out_);
       if (!sharding_.empty()) append(sharding_.after[k]);
       if (makes_weight_gradient(ops_[k])) finish_gradient(ops_[k]);
+      if (ops_[k].kind == OpKind::input_gradient) ++input_gradients_done_[ops_[k].stage.index()];
     }
+  }
+
+  // The stage's version when the rank comes to the op.
+  int newest(const Op& op) const {
+    const std::size_t s = op.stage.index();
+    return has_late_steps(op.stage) ? reads_.newest_after_delay(input_gradients_done_[s])
+                                    : reads_.newest_after(gradients_done_[s]);
   }
 
   void write_compute(std::size_t k) {
     const Op& op = ops_[k];
-    const int now = reads_.newest_after(gradients_done_[op.stage.index()]);
+    const int now = newest(op);
     switch (op.kind) {
       case OpKind::forward:
         out_.push_back(compute(op, Opcode::forward, reads_.of_forward(op)));
@@ -106,14 +122,16 @@ class RankLowering {
   void recompute(std::size_t k) {
     const Op& op = ops_[k];
     if (!makes_input_gradient(op) || !keeps_input_only(k)) return;
-    const int now = reads_.newest_after(gradients_done_[op.stage.index()]);
+    const int now = newest(op);
     out_.push_back(compute(op, Opcode::recompute, reads_.of_recomputation(op, now)));
   }
 
   // Whether op k's forward (op k itself, or that of the backward k) keeps the stage's input only: its activations are
-  // made again. With WeightRule::keep_if_next a forward whose backward is the rank's next op keeps them all the same.
+  // made again. With WeightRule::keep_if_next a forward whose backward is the rank's next op keeps them all the same;
+  // with keep_last the rank's last forward of the stage.
   bool keeps_input_only(std::size_t k) const {
     if (!rule_.recomputes(ops_[k].stage.index())) return false;
+    if (rule_.keep_last && ops_[k].micro == last_forward_[ops_[k].stage.index()]) return false;
     if (!rule_.keep_if_next) return true;
     const bool forward = ops_[k].kind == OpKind::forward;
     const std::size_t first = forward ? k : k - 1;
@@ -142,8 +160,10 @@ class RankLowering {
     const std::size_t s = op.stage.index();
     const int done = ++gradients_done_[s];
     const bool last = --gradients_to_come_[s] == 0;
-    if (last && program_.placement.has_weight_gradient_rank(op.stage)) {
-      out_.push_back(messages_.send_weight_gradient_sum(op.stage));
+    if (program_.placement.has_weight_gradient_rank(op.stage)) {
+      const bool full = !rule_.synchronous() && done % rule_.accumulate == 0;
+      if ((full || last) && sums_sent_[s] < messages_.weight_gradient_sums(op.stage))
+        out_.push_back(messages_.send_weight_gradient_sum(op.stage, sums_sent_[s]++));
       return;
     }
     const bool replicated = program_.placement.stages[s].size() > 1;
@@ -156,11 +176,17 @@ class RankLowering {
     const bool full = done % rule_.accumulate == 0;
     const bool partial = last && program_.policy.leftover == RunPolicy::Leftover::partial;
     if (!full && !partial) return;
-    Instruction step{.opcode = Opcode::optimizer_step, .stage = op.stage};
-    step.version = reads_.newest_after(done + (full ? 0 : rule_.accumulate));
-    step.micro = Micro((step.version * program_.micros_per_step[s] - 1) / program_.micros_per_update);
+    const Instruction step = asynchronous_step(op.stage, reads_.newest_after(done + (full ? 0 : rule_.accumulate)));
     if (replicated) out_.push_back(collective_of_step(Opcode::reduce_gradients, step));
     out_.push_back(step);
+  }
+
+  Instruction asynchronous_step(StageId stage, int version) const {
+    const int micros = version * program_.micros_per_step[stage.index()];
+    return {.opcode = Opcode::optimizer_step,
+            .stage = stage,
+            .micro = Micro((micros - 1) / program_.micros_per_update),
+            .version = version};
   }
 
   // All-reduces block. Those of a flush stand at the end, by stage on every rank: anywhere earlier, a rank could wait
@@ -176,14 +202,26 @@ class RankLowering {
     }
   }
 
-  // The rank that holds the weights steps with the sum that the rank of the stage's W has sent it.
-  void step_after_weight_gradient_ranks() {
+  // A rank that holds a stage's weights, and whose W run elsewhere, steps with the sums that it is sent.
+  bool has_late_steps(StageId stage) const { return program_.placement.has_weight_gradient_rank(stage); }
+  void take_late_step(StageId stage) {
+    int& done = late_steps_[stage.index()];
+    receive_until(messages_.weight_gradient_sum(stage, done));
+    ++done;
+    out_.push_back(rule_.synchronous()
+                       ? Instruction{.opcode = Opcode::optimizer_step, .stage = stage, .micro = Micro(0), .version = 1}
+                       : asynchronous_step(stage, done));
+  }
+  // The steps that are due before an op that reads the stage's weights.
+  void take_late_steps(const Op& op) {
+    if (op.kind == OpKind::weight_gradient || rule_.synchronous() || !has_late_steps(op.stage)) return;
+    while (late_steps_[op.stage.index()] < newest(op)) take_late_step(op.stage);
+  }
+  void take_the_late_steps_left() {
     for (std::size_t s = 0; s < program_.graph.size(); ++s) {
       const StageId stage(s);
-      if (!program_.placement.has_weight_gradient_rank(stage)) continue;
-      if (program_.placement.stages[s].front() != rank_) continue;
-      receive_until(messages_.weight_gradient_sum(stage));
-      out_.push_back({.opcode = Opcode::optimizer_step, .stage = stage, .micro = Micro(0), .version = 1});
+      if (!has_late_steps(stage) || program_.placement.stages[s].front() != rank_) continue;
+      while (late_steps_[s] < messages_.weight_gradient_sums(stage)) take_late_step(stage);
     }
   }
 
@@ -208,22 +246,56 @@ class RankLowering {
   std::vector<Instruction>& out_;
   const ShardingInstructions sharding_;
   std::vector<std::int32_t> received_;                   // per channel: messages taken so far
+  std::vector<Micro> last_forward_;                      // per stage: of this rank's
   std::vector<int> gradients_done_, gradients_to_come_;  // per stage: B and W on this rank
-  std::vector<Instruction> steps_at_flush_;              // of replicated stages
-  std::vector<Messages::Awaited> awaited_;               // of the op that is being written
+  // Per stage, where its W run on another rank: sums that this rank has sent; I that it has run, steps it has made.
+  std::vector<int> sums_sent_, input_gradients_done_, late_steps_;
+  std::vector<Instruction> steps_at_flush_;  // of replicated stages
+  std::vector<Messages::Awaited> awaited_;   // of the op that is being written
 };
 
-void refuse_what_cannot_be_lowered(const StageGraph& graph, const Placement& placement, const WeightRule& rule,
-                                   const Sharding& sharding, const RunPolicy& policy) {
+// The first W of a stage make its first update, so they must be those of its first I.
+void refuse_weight_gradients_out_of_order(const Schedule& schedule, const Placement& placement) {
+  std::vector<std::vector<Micro>> input(placement.stages.size()), weight(placement.stages.size());
+  for (const auto& ops : schedule.ranks)
+    for (const Op& op : ops) {
+      if (!placement.has_weight_gradient_rank(op.stage)) continue;
+      if (op.kind == OpKind::input_gradient) input[op.stage.index()].push_back(op.micro);
+      if (op.kind == OpKind::weight_gradient) weight[op.stage.index()].push_back(op.micro);
+    }
+  for (std::size_t s = 0; s < input.size(); ++s)
+    if (input[s] != weight[s])
+      throw InputError("schedule",
+                       "the W of stage " + std::to_string(s) +
+                           " run on another rank in another order than its I, and the system updates before a flush",
+                       "run them in the order of the I");
+}
+
+// Chunks of a sequence are one batch to the weights, and what they keep for one another is kept by their forwards
+// alone.
+void refuse_with_sequence_chunks(const Schedule& schedule, const Placement& placement, const WeightRule& rule) {
+  const auto refuse = [](const char* what, const char* remedy) {
+    throw InputError("schedule", std::string("sequences are cut into chunks, and ") + what, remedy);
+  };
+  if (!rule.synchronous()) refuse("the system updates without a flush", "leave sequences whole");
+  if (rule.recompute != WeightRule::Recompute::none) refuse("activations are recomputed", "leave recomputation out");
+  if (!placement.weight_gradient_ranks.empty())
+    refuse("weight gradients run on ranks of their own", "leave sequences whole");
+  if (schedule.forward_only) refuse("inference keeps nothing for the next chunk", "leave sequences whole");
+}
+
+void refuse_what_cannot_be_lowered(const Schedule& schedule, const StageGraph& graph, const Placement& placement,
+                                   const WeightRule& rule, const Sharding& sharding, const RunPolicy& policy) {
   if (!rule.synchronous() && std::ranges::any_of(graph.micros_per_op, [](int g) { return g > 1; }))
     throw InputError("plan",
                      "a stage takes several micro-batches at once, and the system updates after "
                      "every backward",
                      "give every stage one");
-  if (!rule.synchronous() && (policy.step_barrier || !placement.weight_gradient_ranks.empty()))
-    throw InputError("schedule",
-                     "a step barrier, or weight gradients on ranks of their own, need a "
-                     "system that updates once after all backwards");
+  if (!rule.synchronous() && policy.step_barrier)
+    throw InputError("schedule", "a step barrier needs a system that updates once after all backwards");
+  if (!rule.synchronous() && !placement.weight_gradient_ranks.empty())
+    refuse_weight_gradients_out_of_order(schedule, placement);
+  if (schedule.sequence_chunks > 1) refuse_with_sequence_chunks(schedule, placement, rule);
   if (sharding.active() && !placement.weight_gradient_ranks.empty())
     throw InputError("sharding", "weight gradients run on ranks of their own, which hold no weights",
                      "leave sharding out");
@@ -232,6 +304,10 @@ void refuse_what_cannot_be_lowered(const StageGraph& graph, const Placement& pla
   if (replicated && sharding.active() && !rule.synchronous())
     throw InputError("sharding", "the system updates without a flush, which needs whole weights",
                      "use it with replicas");
+  if (schedule.forward_only &&
+      (sharding.active() || !rule.synchronous() || rule.predicts() || rule.recompute != WeightRule::Recompute::none))
+    throw InputError("schedule", "inference reads the newest weights, whole, and keeps nothing for a backward",
+                     "leave sharding and weight rules out");
   if (sharding.active() != (sharding.reduce != Sharding::Reduce::never))
     throw std::logic_error("a sharded stage both gathers weights and scatters gradients");
 }
@@ -242,15 +318,17 @@ Program lower(const Schedule& schedule, const StageGraph& graph, const Placement
               const Sharding& sharding, const RunPolicy& policy) {
   const auto violations = check(schedule, graph, placement);
   if (!violations.empty()) throw InputError("schedule", violations.front().text);
-  refuse_what_cannot_be_lowered(graph, placement, rule, sharding, policy);
+  refuse_what_cannot_be_lowered(schedule, graph, placement, rule, sharding, policy);
   Program program{.graph = graph,
                   .placement = placement,
                   .microbatches = schedule.microbatches,
+                  .sequence_chunks = schedule.sequence_chunks,
+                  .forward_only = schedule.forward_only,
                   .rule = rule,
                   .policy = policy,
                   .sharding = sharding};
   program.ranks.resize(schedule.ranks.size());
-  const Messages messages(schedule, program.graph, program.placement, policy.step_barrier);
+  const Messages messages(schedule, program.graph, program.placement, program.rule, policy);
   program.channels = messages.channels();
   WeightReads reads(schedule, program);
   for (std::size_t r = 0; r < program.ranks.size(); ++r)

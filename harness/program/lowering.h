@@ -10,6 +10,9 @@
 // Sharded stages (sharding.h) gather, free and reduce-scatter. All ranks of a stage's group meet in its collectives,
 // each with the same ones in the same order. An engine may begin one where it is issued and go on: an op that reads
 // gathered weights waits for its gather; a weight gradient and a step wait for the stage's last reduce-scatter.
+//
+// A schedule of inference becomes a program without steps and reductions. With RunPolicy::queue a stage waits until the
+// next one has taken what it made before (messages.h).
 #pragma once
 
 #include "harness/program/program.h"

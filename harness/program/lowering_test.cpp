@@ -218,7 +218,21 @@ TEST(LowerTest, AnOddBatchForReplicasIsRefused) {
                     kPipeDream);
             }),
             "schedule: 3 micro-batches, 2 an update, are no whole number of the steps of stage 0, "
-            "which take 2 each; choose replicas and micro-batches that divide one another");
+            "which take 2 each; choose micro-batches that are a multiple of 2");
+}
+
+// Stages of two and of three replicas: an update of the whole is six micro-batches, three steps of one, two of the
+// other.
+TEST(LowerTest, ReplicasNeedNotDivideOneAnother) {
+  const std::vector<std::vector<Rank>> placement = {{Rank(0), Rank(1)}, {Rank(2), Rank(3), Rank(4)}};
+  const Schedule schedule = parse_schedule(
+      "rank 0: 0F0 0F2 0B0 0F4 0B2 0B4\nrank 1: 0F1 0F3 0B1 0F5 0B3 0B5\n"
+      "rank 2: 1F0 1B0 1F3 1B3\nrank 3: 1F1 1B1 1F4 1B4\nrank 4: 1F2 1B2 1F5 1B5\n");
+  const Program program = lower(schedule, chain(2), {placement}, kPipeDream);
+  EXPECT_EQ(program.micros_per_update, 6);
+  EXPECT_EQ(program.updates, 1);
+  EXPECT_EQ(std::ranges::count(program.ranks[0], Opcode::optimizer_step, &Instruction::opcode), 3);
+  EXPECT_EQ(std::ranges::count(program.ranks[2], Opcode::optimizer_step, &Instruction::opcode), 2);
 }
 
 TEST(LowerTest, ReplicasThatWouldWaitForOneAnotherAreRefused) {

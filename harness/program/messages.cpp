@@ -1,8 +1,34 @@
 #include "harness/program/messages.h"
 
+#include <algorithm>
+
 namespace sluice {
 
-Messages::Messages(const Schedule& schedule, const StageGraph& graph, const Placement& placement, bool step_barrier)
+int queue_room(const StageGraph& graph, StageId from, StageId to, int queue) {
+  // The longest way between the two, in stages; the graph is without cycles.
+  std::vector<int> length(graph.size(), -1);
+  length[from.index()] = 0;
+  std::vector<StageId> reached{from};
+  while (!reached.empty()) {
+    const StageId s = reached.back();
+    reached.pop_back();
+    for (const StageId t : graph.successors[s.index()])
+      if (length[s.index()] + 1 > length[t.index()]) {
+        length[t.index()] = length[s.index()] + 1;
+        reached.push_back(t);
+      }
+  }
+  const int most = std::max(graph.micros_per_op_of(from), graph.micros_per_op_of(to));
+  return (queue + length[to.index()] - 1) * (most / micros_per_message(graph, from, to));
+}
+
+// How many W of a stage make the sum that goes back to its rank after the last of them.
+static int gradients_of_sum(const WeightRule& rule, int gradients) {
+  return rule.synchronous() ? gradients : rule.accumulate;
+}
+
+Messages::Messages(const Schedule& schedule, const StageGraph& graph, const Placement& placement,
+                   const WeightRule& rule, const RunPolicy& policy)
     : graph_(graph), placement_(placement), micros_(static_cast<std::size_t>(schedule.microbatches)) {
   edges_of_.resize(graph.size());
   for (std::size_t s = 0; s < graph.size(); ++s)
@@ -14,19 +40,26 @@ Messages::Messages(const Schedule& schedule, const StageGraph& graph, const Plac
   position_.assign(edges_.size() * micros_ * 2, 0);
   if (!placement.weight_gradient_ranks.empty()) {
     stash_position_.assign(graph.size() * micros_, 0);
-    sum_position_.assign(graph.size(), 0);
+    sum_position_.resize(graph.size());
   }
   const std::size_t ranks = schedule.ranks.size();
+  const bool step_barrier = policy.step_barrier;
+  if (schedule.forward_only && policy.queue > 0) find_credits(schedule, policy.queue);
   for (std::size_t r = 0; r < ranks; ++r) {
     std::vector<int> weight_gradients(graph.size(), 0);
     for (const Op& op : schedule.ranks[r]) {
+      if (!credit_of_.empty()) number_credits(op);
       number_outputs(op);
       if (op.kind != OpKind::weight_gradient || !placement.has_weight_gradient_rank(op.stage)) continue;
       const std::size_t s = op.stage.index();
-      if (++weight_gradients[s] != schedule.microbatches / graph.micros_per_op_of(op.stage)) continue;
-      Instruction sum{.opcode = Opcode::receive_weight_gradient, .stage = op.stage};
-      sum.peer_stage = op.stage;
-      sum_position_[s] = number(Rank(r), placement.stages[s].front(), sum);
+      const int all = schedule.microbatches / graph.micros_per_op_of(op.stage), done = ++weight_gradients[s];
+      const bool partial = done == all && policy.leftover == RunPolicy::Leftover::partial;
+      if (done % gradients_of_sum(rule, all) != 0 && !partial) continue;
+      sum_position_[s].push_back(number(Rank(r), placement.stages[s].front(),
+                                        {.opcode = Opcode::receive_weight_gradient,
+                                         .stage = op.stage,
+                                         .micro = Micro(sum_position_[s].size()),
+                                         .peer_stage = op.stage}));
     }
     if (step_barrier && r > 0) number(Rank(r), Rank(0), {.opcode = Opcode::receive_stepped});
   }
@@ -65,6 +98,42 @@ int Messages::open_channel(Rank from, Rank to) {
   return found->second;
 }
 
+// Between every two ranks of an edge, message k + room waits for the credit of message k.
+void Messages::find_credits(const Schedule& schedule, int queue) {
+  for (const auto& ops : schedule.ranks) {
+    const bool one_stage = std::ranges::all_of(ops, [&](const Op& op) { return op.stage == ops.front().stage; });
+    if (!one_stage || !std::ranges::is_sorted(ops, {}, &Op::micro)) return;
+  }
+  credit_of_.assign(edges_.size() * micros_, -1);
+  credit_position_.assign(edges_.size() * micros_, -1);
+  gives_credit_.assign(edges_.size() * micros_, false);
+  std::vector<int> room;
+  for (const auto& [from, to] : edges_) room.push_back(queue_room(graph_, from, to, queue));
+  for (const auto& ops : schedule.ranks) {
+    std::map<std::pair<std::size_t, Rank>, std::vector<Micro>> made;  // by edge and receiver
+    for (const Op& op : ops)
+      for_each_output(op, [&](const EdgeValue& value) {
+        std::vector<Micro>& list = made[{value.edge, value.rank}];
+        list.push_back(value.message);
+        const auto most = static_cast<std::size_t>(room[value.edge]);
+        if (list.size() <= most) return;
+        const Micro before = list[list.size() - 1 - most];
+        credit_of_[slot(value.edge, value.message)] = before.value;
+        gives_credit_[slot(value.edge, before)] = true;
+      });
+  }
+}
+
+void Messages::number_credits(const Op& op) {
+  for_each_value(op, edges_of_[op.stage.index()].up, false, [&](const EdgeValue& value) {
+    const std::size_t k = slot(value.edge, value.message);
+    if (!gives_credit_[k]) return;
+    credit_position_[k] =
+        number(home(op), value.rank,
+               {.opcode = Opcode::receive_credit, .stage = value.peer, .micro = value.message, .peer_stage = op.stage});
+  });
+}
+
 // Gives a message its place in its channel.
 std::int32_t Messages::number(Rank from, Rank to, Instruction receive) {
   receive.channel = open_channel(from, to);
@@ -99,6 +168,24 @@ void Messages::add_inputs(const Op& op, std::vector<Awaited>& awaited) const {
   for_each_value(op, gradient ? edges.down : edges.up, gradient, [&](const EdgeValue& value) {
     awaited.push_back({channel(value.rank, home(op)), position_[slot(value.edge, value.message, gradient)]});
   });
+  if (credit_of_.empty()) return;
+  for_each_output(op, [&](const EdgeValue& value) {
+    const std::int32_t before = credit_of_[slot(value.edge, value.message)];
+    if (before >= 0)
+      awaited.push_back({channel(value.rank, home(op)), credit_position_[slot(value.edge, Micro(before))]});
+  });
+}
+
+void Messages::add_credits(const Op& op, std::vector<Instruction>& sends) const {
+  if (credit_of_.empty()) return;
+  for_each_value(op, edges_of_[op.stage.index()].up, false, [&](const EdgeValue& value) {
+    if (!gives_credit_[slot(value.edge, value.message)]) return;
+    sends.push_back({.opcode = Opcode::send_credit,
+                     .stage = op.stage,
+                     .micro = value.message,
+                     .peer_stage = value.peer,
+                     .channel = channel(home(op), value.rank)});
+  });
 }
 
 void Messages::add_sends(const Op& op, std::vector<Instruction>& sends) const {
@@ -118,13 +205,19 @@ void Messages::add_sends(const Op& op, std::vector<Instruction>& sends) const {
                    .channel = channel(home(op), weight_gradient_rank(op.stage))});
 }
 
-Messages::Awaited Messages::weight_gradient_sum(StageId stage) const {
-  return {channel(weight_gradient_rank(stage), placement_.stages[stage.index()].front()), sum_position_[stage.index()]};
+int Messages::weight_gradient_sums(StageId stage) const {
+  return static_cast<int>(sum_position_[stage.index()].size());
 }
 
-Instruction Messages::send_weight_gradient_sum(StageId stage) const {
+Messages::Awaited Messages::weight_gradient_sum(StageId stage, int update) const {
+  return {channel(weight_gradient_rank(stage), placement_.stages[stage.index()].front()),
+          sum_position_[stage.index()][static_cast<std::size_t>(update)]};
+}
+
+Instruction Messages::send_weight_gradient_sum(StageId stage, int update) const {
   return {.opcode = Opcode::send_weight_gradient,
           .stage = stage,
+          .micro = Micro(update),
           .peer_stage = stage,
           .channel = channel(weight_gradient_rank(stage), placement_.stages[stage.index()].front())};
 }

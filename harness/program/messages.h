@@ -4,8 +4,16 @@
 //
 // Values that travel along an edge of the stage graph are activations (down it) and their gradients (up it). Besides
 // them, where a stage's W run on another rank than its F and I (Placement::weight_gradient_ranks), every I sends the
-// stash that its W needs, and the last W sends the sum of the weight gradients back. With RunPolicy::step_barrier
-// every rank tells rank 0 that it has stepped, and rank 0 tells the others once it has heard it of all.
+// stash that its W needs, and the last W of every update sends the sum of its weight gradients back. With
+// RunPolicy::step_barrier every rank tells rank 0 that it has stepped, and rank 0 tells the others once it has heard it
+// of all.
+//
+// Inference has no gradients to hold a fast stage back. With RunPolicy::queue, where a rank has one stage and takes the
+// micro-batches in order (in another order a bounded queue could stop for ever), an op that begins tells the makers of
+// its inputs so (a credit), and an op waits until those of its messages that nobody has begun to use leave room for one
+// more on every edge. An edge that skips stages has room for one more on each stage that it skips. Where a rank has
+// several stages its own order holds it back: it comes to the first again only after the last. Nobody waits for the
+// credits of an edge's last messages, so they are not sent.
 #pragma once
 
 #include <map>
@@ -16,10 +24,15 @@
 
 namespace sluice {
 
+// How many messages between two stages may wait for the second one: `queue` and one more for each stage that the edge
+// skips, times what an op makes or takes at once.
+int queue_room(const StageGraph& graph, StageId from, StageId to, int queue);
+
 class Messages {
  public:
   // The schedule must have passed its check (check_schedule.h). All three must outlive this.
-  Messages(const Schedule& schedule, const StageGraph& graph, const Placement& placement, bool step_barrier);
+  Messages(const Schedule& schedule, const StageGraph& graph, const Placement& placement, const WeightRule& rule,
+           const RunPolicy& policy);
 
   const std::vector<Channel>& channels() const { return channels_; }
 
@@ -33,12 +46,15 @@ class Messages {
   };
   // Adds what an op needs from other ranks.
   void add_inputs(const Op& op, std::vector<Awaited>& awaited) const;
+  // Adds the credits that an op gives when it begins.
+  void add_credits(const Op& op, std::vector<Instruction>& sends) const;
   // Adds the sends of what an op has made for other ranks.
   void add_sends(const Op& op, std::vector<Instruction>& sends) const;
 
-  // Between a stage's rank and the rank of its W: the sum of the weight gradients.
-  Awaited weight_gradient_sum(StageId stage) const;
-  Instruction send_weight_gradient_sum(StageId stage) const;
+  // Between a stage's rank and the rank of its W: the sum of the weight gradients of an update.
+  int weight_gradient_sums(StageId stage) const;  // how many there are
+  Awaited weight_gradient_sum(StageId stage, int update) const;
+  Instruction send_weight_gradient_sum(StageId stage, int update) const;
   // The step barrier's messages.
   Awaited last_of(Rank from, Rank to) const;
   Instruction send_stepped(Rank from, Rank to) const;
@@ -60,6 +76,8 @@ class Messages {
   template <class Visit>
   void for_each_output(const Op& op, Visit visit) const;
 
+  void find_credits(const Schedule& schedule, int queue);
+  void number_credits(const Op& op);
   void number_outputs(const Op& op);
   std::int32_t number(Rank from, Rank to, Instruction receive);
   int open_channel(Rank from, Rank to);
@@ -67,6 +85,7 @@ class Messages {
   std::size_t slot(std::size_t edge, Micro message, bool gradient) const {
     return (edge * micros_ + message.index()) * 2 + (gradient ? 1 : 0);
   }
+  std::size_t slot(std::size_t edge, Micro message) const { return edge * micros_ + message.index(); }
   std::size_t slot(const Op& op) const { return op.stage.index() * micros_ + op.micro.index(); }
   Rank home(const Op& op) const { return placement_.rank_of(op.stage, op.micro); }
   Rank weight_gradient_rank(StageId stage) const { return placement_.weight_gradient_ranks[stage.index()]; }
@@ -81,7 +100,11 @@ class Messages {
   std::map<std::pair<Rank, Rank>, int> channel_of_;
   std::vector<std::int32_t> position_;        // of an edge's message in its channel: slot(edge, message, gradient)
   std::vector<std::int32_t> stash_position_;  // [stage][micro]; empty: every W runs where its F and I do
-  std::vector<std::int32_t> sum_position_;    // [stage]; as above
+  std::vector<std::vector<std::int32_t>> sum_position_;  // [stage][update]; as above
+  // Of an edge's message, slot(edge, message): the message whose credit it waits for, -1: none; whether it gives one;
+  // and that credit's place in its channel. Empty: there are no credits.
+  std::vector<std::int32_t> credit_of_, credit_position_;
+  std::vector<bool> gives_credit_;
 };
 
 }  // namespace sluice

@@ -2,10 +2,10 @@
 
 namespace sluice {
 
-std::string to_text(const Instruction& i) {
+std::string to_text(const Instruction& i, int sequence_chunks) {
   const std::string edge = std::to_string(i.stage.value) + "->" + std::to_string(i.peer_stage.value);
   const std::string from = std::to_string(i.peer_stage.value) + "->" + std::to_string(i.stage.value);
-  const std::string micro = std::to_string(i.micro.value);
+  const std::string micro = micro_text(i.micro, sequence_chunks);
   const std::string stage = std::to_string(i.stage.value);
   switch (i.opcode) {
     case Opcode::forward:
@@ -38,6 +38,10 @@ std::string to_text(const Instruction& i) {
       return "send_stepped";
     case Opcode::receive_stepped:
       return "receive_stepped";
+    case Opcode::send_credit:
+      return "send_credit " + edge + " " + micro;
+    case Opcode::receive_credit:
+      return "receive_credit " + from + " " + micro;
     case Opcode::reduce_gradients:
       return "reduce " + stage;
     case Opcode::optimizer_step:
@@ -50,6 +54,16 @@ std::string to_text(const Instruction& i) {
       return "reduce_scatter " + stage;
   }
   return "?";
+}
+
+std::vector<std::vector<Rank>> collective_groups(const Program& program) {
+  std::vector<std::vector<Rank>> groups = program.placement.stages;
+  if (program.tensor == 1) return groups;
+  for (std::size_t r = 0; r < program.rank_count(); ++r) {
+    if (r % static_cast<std::size_t>(program.tensor) == 0) groups.emplace_back();
+    groups.back().emplace_back(r);
+  }
+  return groups;
 }
 
 }  // namespace sluice

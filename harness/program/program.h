@@ -30,6 +30,8 @@ enum class Opcode : std::uint8_t {
   receive_weight_gradient,
   send_stepped,  // an empty message
   receive_stepped,
+  send_credit,  // inference: an empty message up an edge, when the op that takes the edge's message `micro` begins
+  receive_credit,
   reduce_gradients,  // all-reduce over the stage's replicas
   optimizer_step,
   gather_weights,  // all-gather of a sharded stage's weights of `version`
@@ -89,6 +91,7 @@ constexpr bool is_send(Opcode opcode) {
     case Opcode::send_stash:
     case Opcode::send_weight_gradient:
     case Opcode::send_stepped:
+    case Opcode::send_credit:
       return true;
     default:
       return false;
@@ -107,6 +110,8 @@ constexpr Opcode matching_receive(Opcode send) {
       return Opcode::receive_weight_gradient;
     case Opcode::send_stepped:
       return Opcode::receive_stepped;
+    case Opcode::send_credit:
+      return Opcode::receive_credit;
     default:
       return send;
   }
@@ -118,6 +123,7 @@ constexpr bool is_receive(Opcode opcode) {
     case Opcode::receive_stash:
     case Opcode::receive_weight_gradient:
     case Opcode::receive_stepped:
+    case Opcode::receive_credit:
       return true;
     default:
       return false;
@@ -156,7 +162,8 @@ struct Instruction {
   std::int32_t prediction = -1;
 };
 
-std::string to_text(const Instruction& instruction);  // "5I2", "send_activation 5->6 2", "step 5"
+// "5I2", "send_activation 5->6 2", "step 5"
+std::string to_text(const Instruction& instruction, int sequence_chunks = 1);
 
 // The messages from one rank to another, first in first out.
 struct Channel {
@@ -169,9 +176,14 @@ struct Program {
   std::vector<Channel> channels;
   StageGraph graph;
   Placement placement;
-  int microbatches = 0;
-  // Updates of one run. A stage with fewer replicas than another one steps more often: each of its steps belongs to one
-  // of these.
+  int microbatches = 0;     // where sequences are cut: times the chunks of each, as in the schedule
+  int sequence_chunks = 1;  // of every micro-batch's sequences
+  // Which chunk of its sequence an op or a message is of.
+  int sequence_chunk_of(Micro micro) const { return sequence_chunks == 1 ? 0 : micro.value % sequence_chunks; }
+  // Inference: forwards only, no optimizer steps, and `updates` counts batches: every micros_per_update micro-batches.
+  bool forward_only = false;
+  // Updates of one run, each a whole number of steps of every stage: a stage with fewer replicas than another one steps
+  // more often.
   int updates = 0;
   int micros_per_update = 0;
   std::vector<int> micros_per_step;    // per stage: micro-batches of one of its steps, all replicas
@@ -180,8 +192,16 @@ struct Program {
   WeightRule rule;
   RunPolicy policy;
   Sharding sharding;
+  // Tensor parallelism: so many neighbouring ranks share every layer of a replica, each as a stage of its own, and sum
+  // parts of tensors inside their ops. Their group is the one of number stages + rank / tensor.
+  int tensor = 1;
   std::size_t rank_count() const { return ranks.size(); }
+  int tensor_group_of(Rank rank) const { return graph.stages() + rank.value / tensor; }
   bool sharded(StageId stage) const { return sharding.active() && placement.stages[stage.index()].size() > 1; }
 };
+
+// The ranks that meet in collectives: the replicas of every stage, then, with tensor parallelism, the groups that share
+// layers. An index into it is what transports call a group.
+std::vector<std::vector<Rank>> collective_groups(const Program& program);
 
 }  // namespace sluice

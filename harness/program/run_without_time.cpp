@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <set>
 
+#include "harness/base/stop.h"
 #include "harness/program/check_program_parts.h"
 
 namespace sluice {
@@ -27,11 +28,13 @@ class DryRun {
   void run(std::vector<Violation>& found) {
     for (bool moved = true; moved;) {
       moved = false;
-      for (std::size_t r = 0; r < next_.size(); ++r)
+      for (std::size_t r = 0; r < next_.size(); ++r) {
+        check_stop();
         while (next_[r] < program_.ranks[r].size() && execute(r, found)) {
           ++next_[r];
           moved = true;
         }
+      }
     }
     for (std::size_t r = 0; r < next_.size(); ++r)
       if (next_[r] < program_.ranks[r].size())

@@ -19,7 +19,7 @@ bool is_compute(const TraceEvent& e) { return sluice::is_compute(e.instruction.o
 // What is written into an op's cell.
 class Labels {
  public:
-  explicit Labels(const Trace& trace) : stages_(trace.ranks.size()) {
+  explicit Labels(const Trace& trace) : sequence_chunks_(trace.sequence_chunks), stages_(trace.ranks.size()) {
     for (std::size_t r = 0; r < trace.ranks.size(); ++r)
       for (const TraceEvent& e : trace.ranks[r])
         if (is_compute(e)) stages_[r].insert(e.instruction.stage);
@@ -27,7 +27,7 @@ class Labels {
   }
 
   std::string of(std::size_t rank, const Instruction& i) const {
-    const std::string text = to_text(i);
+    const std::string text = to_text(i, sequence_chunks_);
     const std::string without_stage = text.substr(text.find_first_of("FBIWR"));
     if (most_ > 2) return text;
     if (i.stage == *stages_[rank].begin()) return without_stage;
@@ -35,6 +35,7 @@ class Labels {
   }
 
  private:
+  int sequence_chunks_;
   std::vector<std::set<StageId>> stages_;
   std::size_t most_ = 0;
 };

@@ -84,6 +84,23 @@ TEST(RecomputeTest, IsLeftOutWhereTheBackwardFollowsAtOnceIfTheRuleSaysSo) {
   EXPECT_EQ(std::ranges::count(program.ranks[0], Opcode::recompute, &Instruction::opcode), 1);
 }
 
+TEST(RecomputeTest, IsLeftOutForTheLastMicroBatchOfEveryStageIfTheRuleSaysSo) {
+  WeightRule rule;
+  rule.recompute = WeightRule::Recompute::forward_weights;
+  rule.keep_last = true;
+  const Schedule schedule = parse_schedule("rank 0: 0F0 0F1 0B1 0B0\nrank 1: 1F0 1F1 1B1 1B0\n");
+  const Program program = lower(schedule, chain(2), one_stage_per_rank(2), rule);
+  for (const auto& rank : program.ranks) {
+    std::vector<int> recomputed, kept;
+    for (const Instruction& i : rank) {
+      if (i.opcode == Opcode::recompute) recomputed.push_back(i.micro.value);
+      if (i.opcode == Opcode::forward && !i.checkpoint) kept.push_back(i.micro.value);
+    }
+    EXPECT_EQ(recomputed, std::vector<int>{0});
+    EXPECT_EQ(kept, std::vector<int>{1});
+  }
+}
+
 TEST(RecomputeTest, ASplitBackwardRecomputesBeforeItsInputGradientOnly) {
   WeightRule rule;
   rule.recompute = WeightRule::Recompute::forward_weights;

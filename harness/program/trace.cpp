@@ -2,6 +2,19 @@
 
 namespace sluice {
 
+void MicroBatchTimes::add(const Program& program, const Instruction& forward, int iteration, double start, double end) {
+  const std::size_t s = forward.stage.index();
+  const bool enters = program.graph.predecessors[s].empty(), leaves = program.graph.successors[s].empty();
+  if (!enters && !leaves) return;
+  const int at_once = program.graph.micros_per_op_of(forward.stage);
+  const int first = iteration * program.microbatches + forward.micro.value * at_once;
+  for (int m = first; m < first + at_once; ++m) {
+    const auto k = static_cast<std::size_t>(m);
+    if (enters) entered[k] = std::min(entered[k], start);
+    if (leaves) left[k] = std::max(left[k], end);
+  }
+}
+
 Bubbles bubbles_of(std::span<const BusyTime> ranks) {
   Bubbles result;
   BusyTime all;

@@ -19,6 +19,18 @@ struct Trace {
   std::vector<std::vector<TraceEvent>> ranks;
   // Per rank, where stages are sharded: gathers and reduce-scatters, which run beside its events.
   std::vector<std::vector<TraceEvent>> collectives = {};
+  int sequence_chunks = 1;  // the program's
+};
+
+// Of inference, per micro-batch, seconds from the start: when its first forward began, and when its last one ended.
+struct MicroBatchTimes {
+  std::vector<double> entered, left;
+
+  MicroBatchTimes() = default;
+  explicit MicroBatchTimes(std::size_t micro_batches)
+      : entered(micro_batches, std::numeric_limits<double>::infinity()), left(micro_batches, 0) {}
+  // Takes in one forward: what it was given to do is the program's, `iteration` counts the program's runs.
+  void add(const Program& program, const Instruction& forward, int iteration, double start, double end);
 };
 
 // When a rank computes: from the start of its first op to the end of its last, and how much of that.

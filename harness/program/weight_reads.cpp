@@ -1,6 +1,7 @@
 #include "harness/program/weight_reads.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "harness/base/error.h"
 
@@ -32,17 +33,17 @@ void WeightReads::count_updates() {
   const WeightRule& rule = program_.rule;
   for (const auto& replicas : program_.placement.stages)
     program_.micros_per_step.push_back(rule.accumulate * static_cast<int>(replicas.size()));
-  program_.micros_per_update = std::ranges::max(program_.micros_per_step);
+  // The least that is a whole number of steps of every stage.
+  program_.micros_per_update = 1;
+  for (const int n : program_.micros_per_step) program_.micros_per_update = std::lcm(program_.micros_per_update, n);
   for (std::size_t s = 0; s < program_.graph.size(); ++s) {
-    const int n = program_.micros_per_step[s];
-    const bool replicated = program_.placement.stages[s].size() > 1;
-    if (program_.micros_per_update % n == 0 && (!replicated || schedule_.microbatches % n == 0)) continue;
+    if (program_.placement.stages[s].size() == 1 || schedule_.microbatches % program_.micros_per_update == 0) continue;
     throw InputError("schedule",
                      std::to_string(schedule_.microbatches) + " micro-batches, " +
                          std::to_string(program_.micros_per_update) +
                          " an update, are no whole number of the steps of stage " + std::to_string(s) +
-                         ", which take " + std::to_string(n) + " each",
-                     "choose replicas and micro-batches that divide one another");
+                         ", which take " + std::to_string(program_.micros_per_step[s]) + " each",
+                     "choose micro-batches that are a multiple of " + std::to_string(program_.micros_per_update));
   }
   const bool partial = program_.policy.leftover == RunPolicy::Leftover::partial;
   program_.updates =
@@ -53,15 +54,20 @@ int WeightReads::newest_after(int backwards) const {
   return program_.rule.synchronous() ? 0 : backwards / program_.rule.accumulate;
 }
 
+int WeightReads::newest_after_delay(int input_gradients) const {
+  return newest_after(std::max(input_gradients - program_.rule.weight_gradient_delay, 0));
+}
+
 // Every forward reads the version that is newest on its replica when it runs.
 void WeightReads::read_newest() {
   for (const auto& ops : schedule_.ranks) {
     std::vector<int> backwards(program_.graph.size(), 0);
     for (const Op& op : ops) {
       int& done = backwards[op.stage.index()];
+      const bool elsewhere = program_.placement.has_weight_gradient_rank(op.stage);
       if (op.kind == OpKind::forward)
-        forward_[slot(op)].version = newest_after(done);
-      else if (op.kind != OpKind::input_gradient)
+        forward_[slot(op)].version = elsewhere ? newest_after_delay(done) : newest_after(done);
+      else if (op.kind != (elsewhere ? OpKind::weight_gradient : OpKind::input_gradient))
         ++done;
     }
   }

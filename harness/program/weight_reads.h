@@ -29,6 +29,8 @@ class WeightReads {
   WeightRead of_recomputation(const Op& op, int newest) const;
   // A stage's version after `backwards` gradients of one of its replicas; 0 until a flush.
   int newest_after(int backwards) const;
+  // Of a stage whose W run on another rank: after so many I.
+  int newest_after_delay(int input_gradients) const;
 
  private:
   void count_updates();

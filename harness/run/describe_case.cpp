@@ -1,10 +1,15 @@
 #include "harness/run/describe_case.h"
 
+#include <algorithm>
 #include <cmath>
 
+#include "harness/base/json.h"
 #include "harness/case/costs.h"
 #include "harness/case/optimizer_settings.h"
+#include "harness/case/profile_workload.h"
 #include "harness/case/settings.h"
+#include "harness/pipeline/tensor_members.h"
+#include "harness/program/staleness.h"
 #include "harness/run/environment.h"
 #include "harness/sim/communication.h"
 #include "harness/train/memory_split.h"
@@ -12,14 +17,18 @@
 
 namespace sluice {
 
-static nlohmann::json workload_facts(const RunCase& c, const Workload& workload) {
-  nlohmann::json facts = {
-      {"title", workload.title},     {"metric", workload.metric}, {"metric_direction", workload.metric_direction},
-      {"dataset", workload.dataset}, {"source", workload.source}, {"parameters", parameter_count(workload.model)},
-      {"epochs", c.epochs},          {"steps", c.steps}};
+static WorkloadFacts workload_facts(const RunCase& c, const Workload& workload) {
+  WorkloadFacts facts{.title = workload.title,
+                      .metric = workload.metric,
+                      .metric_direction = choice_named<MetricDirection>(workload.metric_direction).value(),
+                      .dataset = workload.dataset,
+                      .source = workload.source,
+                      .parameters = parameter_count(workload.model),
+                      .epochs = c.epochs,
+                      .steps = c.steps,
+                      .single_device_value = workload.single_device_value};
   // The target holds for the number of epochs it was measured with.
-  if (workload.target && c.epochs > 0) facts["target"] = *workload.target;
-  if (workload.single_device_value) facts["single_device_value"] = *workload.single_device_value;
+  if (c.epochs > 0) facts.target = workload.target;
   return facts;
 }
 
@@ -28,23 +37,33 @@ Record record_of(const RunCase& c) {
   record.digest = digest(to_json(c));
   record.system = c.system;
   record.options = c.options;
-  record.options.update(record_options(c));
-  record.options["optimizer"] = to_json(c.optimizer);
+  for (const auto& [name, value] : record_options(c)) record.options[name] = value;
+  record.optimizer = c.optimizer;
   record.workload = c.workload;
-  record.workload_facts = workload_facts(c, find_workload(c.workload));
+  const Workload& workload = find_workload_or_profile(c.workload, c.costs, "workload");
+  record.workload_facts = workload_facts(c, workload);
   record.cluster = c.cluster;
-  record.clock = choice_name(c.clock);
+  record.clock = c.clock;
   record.transport = choice_name(c.transport);
   record.device = choice_name(c.device);
   record.ranks = c.ranks;
   record.batch = c.batch;
   record.microbatches = c.microbatches;
   record.seed = c.seed;
-  record.purpose = choice_name(c.purpose);
+  record.purpose = c.purpose;
   record.samples_per_step = c.batch;
-  record.cost_source = is_cost_file(c.costs) ? kMeasuredCosts : c.costs;
+  record.cost_source = is_profile_workload(workload) || is_cost_file(c.costs) ? kMeasuredCosts : c.costs;
   record.environment = describe_environment();
   return record;
+}
+
+// Which profile the costs are of, and its age when the case was run.
+static Environment::Profile profile_of(const MachineCosts& machine) {
+  return {.machine = machine.machine,
+          .build = machine.build,
+          .made = machine.made,
+          .neighbours = machine.neighbours,
+          .age_seconds = profile_age(machine)};
 }
 
 void describe_plan(const RunCase& c, const Prepared& p, Record& record) {
@@ -52,42 +71,49 @@ void describe_plan(const RunCase& c, const Prepared& p, Record& record) {
   // The devices that a planner leaves idle were given to it all the same.
   if (p.system->one_process) record.ranks = 1;
   if (c.clock != Clock::wall) record.device = p.cluster.devices.front().name;
-  record.plan = plan_json(p.plan, p.costs, p.system->name, std::nullopt);
+  if (p.costs.machine) record.environment.profile = profile_of(*p.costs.machine);
+  // More than the case's where a profile's batch is that of every replica.
+  record.samples_per_step = p.micro_batch * p.microbatches_per_update;
+  const int degree = p.tensor ? p.tensor->degree : 1;
+  record.plan =
+      describe_plan(shared_plan(p.plan, degree), p.tensor ? p.member_costs : p.costs, p.system->name, std::nullopt);
   record.microbatches = p.microbatches_per_update;
 }
 
-static nlohmann::json theory_json(const Theory& t) {
-  nlohmann::json json = {
-      {"in_flight", t.in_flight}, {"weight_versions", t.weight_versions}, {"staleness", t.staleness}};
-  json["bubble"] = t.bubble_ratio ? nlohmann::json(*t.bubble_ratio) : nlohmann::json(nullptr);
-  return json;
+static SentByRanks sent_by_ranks(const std::vector<SentBytes>& ranks) {
+  SentByRanks sent;
+  for (const SentBytes& rank : ranks) {
+    sent.messages.push_back(std::llround(rank.messages));
+    sent.gathers.push_back(std::llround(rank.gathers));
+    sent.reductions.push_back(std::llround(rank.reductions));
+  }
+  return sent;
 }
 
-// Per kind, bytes of every rank.
-static nlohmann::json sent_json(const std::vector<SentBytes>& ranks) {
-  nlohmann::json json = {{"messages", nlohmann::json::array()},
-                         {"gathers", nlohmann::json::array()},
-                         {"reductions", nlohmann::json::array()}};
-  for (const SentBytes& sent : ranks) {
-    json["messages"].push_back(std::llround(sent.messages));
-    json["gathers"].push_back(std::llround(sent.gathers));
-    json["reductions"].push_back(std::llround(sent.reductions));
-  }
-  return json;
+// What the members of a group send for the sums inside their ops: rings, as of other reductions.
+static void add_tensor_sums(const Prepared& p, const Program& program, std::vector<SentBytes>& sent) {
+  const std::vector<TensorSums> sums = tensor_sums(program, *p.tensor, p.plan, p.micro_batch);
+  const double ring = 2.0 * (p.tensor->degree - 1) / p.tensor->degree / std::max(program.updates, 1);
+  for (std::size_t r = 0; r < sums.size(); ++r) sent[r].reductions += ring * static_cast<double>(sums[r].bytes);
 }
 
 void describe_program(const RunCase& c, const Prepared& p, const Program& program, int microbatches,
                       const std::vector<RankMemory>& memory, Record& record) {
-  record.theory = theory_json(make_theory(p, microbatches));
-  nlohmann::json in_flight = nlohmann::json::array(), versions = nlohmann::json::array();
+  record.theory = make_theory(p, microbatches);
+  Observed& observed = record.observed;
+  observed = {};
+  observed.in_flight.emplace();
+  observed.weight_versions.emplace();
   for (const RankMemory& rank : memory) {
     record.predicted_peak_bytes.push_back(split_of(rank.peak));
-    in_flight.push_back(rank.peak_in_flight);
-    versions.push_back(rank.peak_versions);
+    observed.in_flight->push_back(rank.peak_in_flight);
+    observed.weight_versions->push_back(rank.peak_versions);
   }
-  record.observed = {{"in_flight", in_flight},
-                     {"weight_versions", versions},
-                     {"sent_bytes", sent_json(sent_bytes(program, costs_of(p.plan, p.costs, p.cluster)))}};
+  observed.staleness = staleness_of(program);
+  std::vector<SentBytes> sent = sent_bytes(program, costs_of(p));
+  if (p.tensor) add_tensor_sums(p, program, sent);
+  observed.sent_bytes = sent_by_ranks(sent);
+  if (!p.interference.empty()) observed.interference = recorded(p.interference);
   if (c.clock != Clock::wall) record.peak_bytes = record.predicted_peak_bytes;
 }
 

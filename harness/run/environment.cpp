@@ -2,13 +2,12 @@
 
 #include <sys/utsname.h>
 
-#include <array>
-#include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <memory>
 #include <thread>
 
+#include "harness/base/json.h"
+#include "harness/base/run_program.h"
 #include "harness/base/source_folder.h"
 #include "harness/case/real_executor.h"
 #include "harness/exec/mpi/mpi.h"
@@ -16,13 +15,13 @@
 
 namespace sluice {
 
-static std::string command_output(const std::string& command) {
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
-  std::string text;
-  std::array<char, 256> buffer;
-  while (pipe && fgets(buffer.data(), buffer.size(), pipe.get())) text += buffer.data();
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  return text;
+// Of the checkout; "unknown" where there is none, or git does not answer.
+static std::string commit_name() {
+  const ProgramEnd end =
+      run_program({"git", "-C", source_folder(), "describe", "--always", "--dirty"}, {.limit = Seconds(5)});
+  std::string text = end.ok() ? end.output : "";
+  while (text.ends_with('\n')) text.pop_back();
+  return text.empty() ? "unknown" : text;
 }
 
 static std::string cpu_name() {
@@ -32,33 +31,39 @@ static std::string cpu_name() {
   return "unknown";
 }
 
-nlohmann::json describe_environment() {
-  static const nlohmann::json fixed = [] {
-    nlohmann::json json;
-    const std::string commit = command_output("git -C '" + source_folder() + "' describe --always --dirty 2>/dev/null");
-    json["commit"] = commit.empty() ? "unknown" : commit;
-    json["compiler"] = std::string("g++ ") + __VERSION__;
-    json["torch"] = real_executor::torch_version();
-    json["nccl"] = nullptr;
-    json["mpi"] = mpi_built() ? nlohmann::json(mpi_library()) : nlohmann::json(nullptr);
-    json["hwloc"] = hwloc_built() ? nlohmann::json(hwloc_library()) : nlohmann::json(nullptr);
-    json["cpu"] = cpu_name();
-    json["cores"] = std::thread::hardware_concurrency();
-    json["gpu"] = nullptr;
-    if (const nlohmann::json cuda = real_executor::gpus(); !cuda.is_null()) {
-      json["nccl"] = cuda["nccl"];
-      if (!cuda["devices"].empty()) json["gpu"] = cuda["devices"];
-      json["cuda"] = {{"driver", cuda["driver"]}, {"runtime", cuda["runtime"]}};
-    }
+// Of CUDA's versions and devices, as describe_cuda() (exec/session.h) has them; null: a program without CUDA.
+static void add_gpus(Environment::Machine& machine, const Json& cuda) {
+  if (cuda.is_null()) return;
+  machine.nccl = {.header = cuda["nccl"]["header"].get<std::string>(),
+                  .library = cuda["nccl"]["library"].get<std::string>()};
+  for (const Json& gpu : cuda["devices"])
+    machine.gpus.push_back({.name = gpu["name"].get<std::string>(),
+                            .memory_bytes = gpu["memory_bytes"].get<std::uint64_t>(),
+                            .compute_capability = gpu["compute_capability"].get<std::string>()});
+  machine.cuda = {.runtime = cuda["runtime"].get<std::string>()};
+  if (!cuda["driver"].is_null()) machine.cuda->driver = cuda["driver"].get<std::string>();
+}
+
+Environment describe_environment() {
+  static const Environment::Machine fixed = [] {
+    Environment::Machine machine;
+    machine.commit = commit_name();
+    machine.compiler = std::string("g++ ") + __VERSION__;
+    machine.torch = real_executor::torch_version();
+    if (mpi_built()) machine.mpi = mpi_library();
+    if (hwloc_built()) machine.hwloc = hwloc_library();
+    machine.cpu = cpu_name();
+    machine.cores = static_cast<int>(std::thread::hardware_concurrency());
+    add_gpus(machine, real_executor::gpus());
     utsname system{};
     uname(&system);
-    json["kernel"] = system.release;
-    return json;
+    machine.kernel = system.release;
+    return machine;
   }();
-  nlohmann::json json = fixed;
+  Environment environment{.machine = fixed};
   double load[1] = {0};
-  if (getloadavg(load, 1) == 1) json["load"] = load[0];
-  return json;
+  if (getloadavg(load, 1) == 1) environment.machine->load = load[0];
+  return environment;
 }
 
 }  // namespace sluice

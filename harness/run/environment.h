@@ -1,12 +1,12 @@
 // The environment of a run, as its record keeps it.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include "results/record_parts.h"
 
 namespace sluice {
 
 // Commit, compiler, LibTorch, CPU, cores, GPUs, load: what a reader needs to judge the numbers. Nothing that names the
 // machine or its user.
-nlohmann::json describe_environment();
+Environment describe_environment();
 
 }  // namespace sluice

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <stdexcept>
 
+#include "harness/base/json.h"
 #include "harness/case/settings.h"
 #include "harness/exec/mpi/mpi.h"
 #include "harness/run/describe_case.h"
@@ -32,7 +33,7 @@ void Job::record_failure(int process, const std::string& how) {
   const std::lock_guard lock(mutex_);
   fmt::print(stderr, "error: rank {}: {}; the job ends\n", process, how);
   if (!current_) return;
-  current_->outcome = "failed";
+  current_->outcome = RecordOutcome::failed;
   current_->reason = how;
   current_->failed_rank = process;
   try {
@@ -71,7 +72,7 @@ Record Job::run_here(const RunCase& c, RunHooks hooks) {
 Record Job::run(const RunCase& c, const RunHooks& hooks) {
   if (!runs_as_processes(c)) return run_case(c, hooks);
   // A tuned learning rate was chosen from records that only this process has.
-  const nlohmann::json message = {{"digest", digest(to_json(c))}, {"learning_rate", c.optimizer.learning_rate}};
+  const Json message = {{"digest", digest(to_json(c))}, {"learning_rate", c.optimizer.learning_rate}};
   processes_->broadcast(message.dump(), 0);
   return run_here(c, hooks);
 }
@@ -84,7 +85,7 @@ void Job::follow(const std::vector<RunCase>& cases, const RunHooks& hooks) {
   for (;;) {
     const std::string text = processes_->broadcast("", 0);
     if (text.empty()) return;
-    const nlohmann::json message = nlohmann::json::parse(text);
+    const Json message = Json::parse(text);
     const auto found = by_digest.find(message.at("digest").get<std::string>());
     if (found == by_digest.end())
       failure_detector_->fail("this process read another sweep than process 0: the same files on every machine?");

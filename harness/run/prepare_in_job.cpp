@@ -1,6 +1,8 @@
 #include "harness/run/prepare_in_job.h"
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
+#include "harness/base/stop.h"
 #include "harness/case/costs.h"
 #include "harness/exec/executor.h"
 #include "results/store.h"
@@ -8,19 +10,24 @@
 namespace sluice {
 
 // What the first process tells the others: its costs and the number of ranks, or why the case is refused.
-static nlohmann::json prepare_first(const RunCase& c, Prepared& prepared) {
+static Json prepare_first(const RunCase& c, Prepared& prepared) {
   try {
     prepared = prepare(c);
     return {{"costs", measured_costs()}, {"ranks", prepared.ranks.devices.size()}};
   } catch (const InputError& e) {
     return {{"refused", e.what()}};
+  } catch (const Stopped& stopped) {
+    return {{"stopped", stopped.what()}, {"cancelled", stopped.kind == Stopped::Kind::cancelled}};
   }
 }
 
 std::unique_ptr<ProcessGroup> prepare_in_job(const RunCase& c, ProcessGroup& job, Prepared& prepared) {
   std::string message;
   if (job.rank() == 0) message = prepare_first(c, prepared).dump();
-  const nlohmann::json json = nlohmann::json::parse(job.broadcast(message, 0));
+  const Json json = Json::parse(job.broadcast(message, 0));
+  if (json.contains("stopped"))
+    throw Stopped(json.at("cancelled").get<bool>() ? Stopped::Kind::cancelled : Stopped::Kind::timed_out,
+                  json.at("stopped").get<std::string>());
   if (json.contains("refused")) throw InputError("", json.at("refused").get<std::string>());
   std::unique_ptr<ProcessGroup> processes = job.first(json.at("ranks").get<int>());
   if (!processes) return nullptr;
@@ -32,11 +39,11 @@ std::unique_ptr<ProcessGroup> prepare_in_job(const RunCase& c, ProcessGroup& job
   return processes;
 }
 
-void compare_programs(ProcessGroup& processes, const std::string& outcome, const Program& program) {
-  std::string text = outcome;
+void compare_programs(ProcessGroup& processes, RecordOutcome outcome, const Program& program) {
+  std::string text = choice_name(outcome);
   for (const auto& rank : program.ranks)
     for (const Instruction& instruction : rank) text += "\n" + to_text(instruction);
-  const std::vector<std::string> digests = processes.all_gather(digest(nlohmann::json(text)));
+  const std::vector<std::string> digests = processes.all_gather(digest(Json(text)));
   for (std::size_t r = 0; r < digests.size(); ++r)
     if (digests[r] != digests[0])
       throw RunStopped(

@@ -17,6 +17,6 @@ namespace sluice {
 std::unique_ptr<ProcessGroup> prepare_in_job(const RunCase& c, ProcessGroup& job, Prepared& prepared);
 
 // Collective. Throws RunStopped: a process has another program or outcome than the first one.
-void compare_programs(ProcessGroup& processes, const std::string& outcome, const Program& program);
+void compare_programs(ProcessGroup& processes, RecordOutcome outcome, const Program& program);
 
 }  // namespace sluice

@@ -1,9 +1,9 @@
-// Progress of a sweep on stderr: a bar with the time left on a terminal, plain lines elsewhere. And the flag that
-// Ctrl-C sets.
+// Progress of a sweep on stderr: a bar with the time left on a terminal, plain lines elsewhere.
 #pragma once
 
-#include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <map>
 #include <mutex>
 #include <string>
 
@@ -15,24 +15,27 @@ ProgressStyle parse_progress(const std::string& text);  // auto | bar | plain | 
 class Progress {
  public:
   Progress(ProgressStyle style, std::size_t cases);
-  void begin(std::size_t index, const std::string& name);  // of a case, from 0
-  void update(double fraction);                            // done of the current case; any thread
-  void end(const std::string& outcome);                    // of the current case: one line
-  void note(const std::string& line);                      // a line beside the cases
+  // Of a case, counted from 0; several may have begun and not ended. From any thread.
+  void begin(std::size_t index, const std::string& name);
+  void update(std::size_t index, double fraction);  // done of the case
+  void end(std::size_t index, const std::string& outcome);
+  void note(const std::string& line);  // a line beside the cases
 
  private:
   void draw(bool force);
 
+  struct Running {
+    std::string name;
+    double fraction = 0;
+    std::chrono::steady_clock::time_point start;
+  };
+
   ProgressStyle style_;
-  std::size_t cases_, index_ = 0;
-  std::string name_;
-  double fraction_ = 0;
-  std::chrono::steady_clock::time_point start_, case_start_, drawn_;
+  std::size_t cases_, begun_ = 0;
+  std::size_t announced_ = 0;  // plain: the case that the last line began with
+  std::map<std::size_t, Running> running_;
+  std::chrono::steady_clock::time_point start_, drawn_;
   std::mutex mutex_;
 };
-
-// Set by SIGINT and SIGTERM once installed; a second signal ends the process at once.
-const std::atomic<bool>& interrupted();
-void install_interrupt_handler();
 
 }  // namespace sluice

@@ -3,6 +3,8 @@
 #include <optional>
 
 #include "harness/base/error.h"
+#include "harness/base/error_words.h"
+#include "harness/base/stop.h"
 #include "harness/case/prepare.h"
 #include "harness/run/describe_case.h"
 #include "harness/run/prepare_in_job.h"
@@ -18,16 +20,27 @@ class CaseRun {
   CaseRun(const RunCase& c, const RunHooks& hooks) : case_(c), hooks_(hooks), record_(record_of(c)) {}
 
   Record run() {
+    std::optional<Seconds> limit;
+    if (case_.timeout_seconds > 0) limit = Seconds(case_.timeout_seconds);
+    const StopScope stop(hooks_.cancel, limit);
     try {
       if (!prepare_ranks()) return std::move(record_);
       agree_on_error(processes_.get(), [&] { describe(); });
       if (processes_) compare_programs(*processes_, record_.outcome, program_);
-      if (record_.outcome == "ok") train();
+      if (record_.outcome == RecordOutcome::ok) train();
     } catch (const RunStopped& stopped) {
       if (stopped.kind == RunStopped::Kind::cancelled) throw Cancelled{};
-      record_.outcome = stopped.kind == RunStopped::Kind::timed_out ? "timed_out" : "failed";
-      record_.reason = stopped.what();
+      if (stopped.kind == RunStopped::Kind::timed_out) return timed_out();
+      fail(stopped.what());
       if (stopped.rank) record_.failed_rank = stopped.rank->value;
+    } catch (const Stopped& stopped) {
+      if (stopped.kind == Stopped::Kind::cancelled) throw Cancelled{};
+      return timed_out();
+    } catch (const AgreedError& e) {
+      fail(e.what());
+    } catch (const std::exception& e) {
+      if (job()) throw;  // only this process knows: the job ends
+      fail(words_of(e));
     }
     return std::move(record_);
   }
@@ -35,8 +48,19 @@ class CaseRun {
  private:
   ProcessGroup* job() const { return runs_as_processes(case_) ? hooks_.job : nullptr; }
 
+  void fail(const std::string& reason) {
+    record_.outcome = RecordOutcome::failed;
+    record_.reason = reason;
+  }
+
+  Record timed_out() {
+    record_.outcome = RecordOutcome::timed_out;
+    record_.reason = "took longer than " + to_text(Seconds(case_.timeout_seconds));
+    return std::move(record_);
+  }
+
   void refuse(const std::string& reason) {
-    record_.outcome = "unsupported";
+    record_.outcome = RecordOutcome::unsupported;
     record_.reason = reason;
   }
 
@@ -66,7 +90,7 @@ class CaseRun {
 
   void pin() {
     pinning_ = pin_to_cores(static_cast<int>(prepared_.ranks.devices.size()), processes_.get());
-    record_.environment["pinning"] = {{"library", hwloc_library()}, {"cpus", pinning_->cpus()}};
+    record_.environment.pinning = {.library = hwloc_library(), .cpus = pinning_->cpus()};
   }
 
   // Plan, theory, memory; sets the outcome where the case cannot run.
@@ -86,7 +110,7 @@ class CaseRun {
     const std::vector<RankMemory> predicted = memory(program_, stage_memory(prepared_, case_.optimizer, program_.rule));
     describe_program(case_, prepared_, program_, microbatches, predicted, record_);
     if (const std::string over = over_memory(prepared_, predicted); !over.empty()) {
-      record_.outcome = "out_of_memory";
+      record_.outcome = RecordOutcome::out_of_memory;
       record_.reason = over;
     }
   }
@@ -94,9 +118,19 @@ class CaseRun {
   void refuse_optimizer(int microbatches) const {
     const OptimizerSpec& o = case_.optimizer;
     const bool momentum_sgd = o.kind == OptimizerSpec::Kind::sgd && o.momentum != 0;
-    if (rule_of(prepared_, microbatches).momentum_sgd_only && !momentum_sgd)
+    const WeightRule rule = rule_of(prepared_, microbatches);
+    if (rule.momentum_sgd_only && !momentum_sgd)
       throw InputError("optimizer", case_.system + " predicts by momentum SGD's rule only",
                        "use sgd with momentum, or leave out strict");
+    if (rule.nesterov_adam_only && o.kind != OptimizerKind::nadamw && o.kind != OptimizerKind::nadam)
+      throw InputError("optimizer", case_.system + "'s correction is NAdam's momentum",
+                       "use nadamw, or leave out strict");
+    if (!o.treats_matrices()) return;
+    const std::string name = choice_name(o.kind);
+    if (sharding_of(prepared_, microbatches).active())
+      throw InputError("optimizer", name + " needs whole matrices, and sharding cuts them", "leave sharding out");
+    if (prepared_.system->adapt)
+      throw InputError("optimizer", "the state of " + name + " does not move from rank to rank", "use adamw");
   }
 
   // Between snapshots the pipeline is not drained, so that one program is that of all epochs.
@@ -111,7 +145,8 @@ class CaseRun {
   }
 
   void train() {
-    const TrainingHooks hooks{.cancel = hooks_.cancel, .progress = hooks_.progress, .checkpoints = hooks_.checkpoints};
+    const TrainingHooks hooks{
+        .cancel = hooks_.cancel, .progress = hooks_.progress, .checkpoints = hooks_.checkpoints, .turn = hooks_.turn};
     training_->run(program_, hooks, processes_.get(), pinning_.get(), record_);
   }
 

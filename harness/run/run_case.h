@@ -7,6 +7,7 @@
 
 #include "harness/case/case.h"
 #include "harness/exec/process_group.h"
+#include "harness/train/shared_training.h"
 #include "results/record.h"
 
 namespace sluice {
@@ -19,14 +20,16 @@ struct RunHooks {
   // The processes of the job, for cases whose ranks are processes (runs_as_processes): all of them call run_case with
   // the same case. It runs on the first so many as it has ranks; the record is the first one's.
   ProcessGroup* job = nullptr;
+  SharedTrainings::Turn* turn = nullptr;  // null: the case trains by itself (train/shared_training.h)
 };
 
 // Thrown when `cancel` ended the case: there is no record of a run that the user took back.
 struct Cancelled {};
 
-// Throws InputError only for what is wrong before anything runs and would be wrong in any run (a data set that is
-// missing or corrupt, a cost file that does not fit). A system that cannot run the case gives a record with outcome
-// "unsupported"; a plan over memory "out_of_memory"; a rank that dies "failed" with its number.
+// Whatever happens to a case is in its record, so that the cases after it run: a system that cannot run it gives
+// "unsupported"; a plan over memory "out_of_memory"; a rank that dies "failed" with its number; data that is missing or
+// corrupt, or a process that gets no more memory, "failed"; its time limit, which counts from here, "timed_out". Of the
+// processes of a job, one that fails alone throws.
 Record run_case(const RunCase& c, const RunHooks& hooks);
 
 }  // namespace sluice

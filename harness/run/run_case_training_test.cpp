@@ -1,7 +1,5 @@
 // What a run leaves in its record: a curve whose seconds hold the training, with filling and draining, and not the
 // evaluation; and all that was done before a divergence.
-#include "harness/run/run_case.h"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -15,16 +13,16 @@
 #include <thread>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
 #include "harness/case/sweep.h"
 #include "harness/exec/pinning.h"
+#include "harness/run/run_case.h"
 #include "harness/tests/test_data.h"
 #include "results/metrics.h"
 #include "results/stability.h"
 
 namespace sluice {
 namespace {
-
-using nlohmann::json;
 
 class RunCaseTest : public ::testing::Test {
  protected:
@@ -40,8 +38,8 @@ class RunCaseTest : public ::testing::Test {
   }
 
   // 20 updates of 32 samples an epoch.
-  static Record run(const json& more) {
-    json entry = {{"system", "pipedream"}, {"workload", "fmnist_mlp"}, {"ranks", 4},
+  static Record run(const Json& more) {
+    Json entry = {{"system", "pipedream"}, {"workload", "fmnist_mlp"}, {"ranks", 4},
                   {"batch", 32},           {"clock", "virtual"},       {"epochs", 2}};
     entry.update(more);
     return run_case(expand_case(entry, "s.json", "").at(0), {});
@@ -54,8 +52,8 @@ class RunCaseTest : public ::testing::Test {
 // With links this slow Piper takes one of the four devices; it is compared with what others make of
 // four all the same.
 TEST_F(RunCaseTest, DevicesThatAPlannerLeavesIdleCountAsGiven) {
-  const json slow = {{"cluster", "flat:4,bandwidth=1MiB/s"}, {"costs", "analytic"}};
-  json piper = slow, one = slow;
+  const Json slow = {{"cluster", "flat:4,bandwidth=1MiB/s"}, {"costs", "analytic"}};
+  Json piper = slow, one = slow;
   piper["system"] = "piper";
   one["system"] = "single_device";
   const Record r = run(piper);
@@ -68,7 +66,7 @@ TEST_F(RunCaseTest, SecondsAreThoseOfTheStepsWithoutTheEvaluations) {
   for (const char* clock : {"virtual", "wall"}) {
     for (const char* system : {"one_f_one_b", "pipedream"}) {
       const Record r = run({{"system", system}, {"clock", clock}, {"costs", "analytic"}, {"evaluations_per_epoch", 2}});
-      ASSERT_EQ(r.outcome, "ok") << r.reason;
+      ASSERT_EQ(r.outcome, RecordOutcome::ok) << r.reason;
       ASSERT_EQ(r.curve.size(), 4u);
       ASSERT_EQ(r.step_seconds.size(), 40u);
       // On the wall clock a segment ends a little after its last step, when all ranks have left.
@@ -92,7 +90,7 @@ TEST_F(RunCaseTest, MoreEvaluationsCostAnAsynchronousPipeItsDrainsAndASynchronou
 TEST_F(RunCaseTest, WithoutDrainTheNumberOfEvaluationsHardlyMatters) {
   const auto without_drain = [&](int evaluations) {
     Record r = run({{"evaluations_per_epoch", evaluations}});
-    r.workload_facts["target"] = *r.curve.back().metric;  // reached by the last evaluation
+    r.workload_facts->target = *r.curve.back().metric;  // reached by the last evaluation
     for (CurvePoint& point : r.curve)
       if (&point != &r.curve.back()) point.metric = 0;
     EXPECT_GT(*time_to_accuracy(r), *time_to_accuracy_without_drain(r));
@@ -108,7 +106,7 @@ TEST_F(RunCaseTest, ADivergenceKeepsEveryLossOfItsUnfinishedSegment) {
       SCOPED_TRACE(std::string(system) + " " + clock);
       const Record r =
           run({{"system", system}, {"clock", clock}, {"costs", "analytic"}, {"optimizer", {{"learning_rate", 3}}}});
-      EXPECT_EQ(r.outcome, "diverged");
+      EXPECT_EQ(r.outcome, RecordOutcome::diverged);
       ASSERT_TRUE(r.diverged_at);
       EXPECT_GT(*r.diverged_at, 1);
       EXPECT_EQ(r.reason, "at update " + std::to_string(*r.diverged_at) + ": the training loss is not finite");
@@ -130,8 +128,8 @@ TEST_F(RunCaseTest, ADivergenceKeepsEveryLossOfItsUnfinishedSegment) {
 }
 
 TEST_F(RunCaseTest, SynchronousSystemsDivergeWhereTheSingleDeviceDoes) {
-  const json more = {{"optimizer", {{"learning_rate", 3}}}};
-  json single = more, pipeline = more;
+  const Json more = {{"optimizer", {{"learning_rate", 3}}}};
+  Json single = more, pipeline = more;
   single["system"] = "single_device";
   pipeline["system"] = "one_f_one_b";
   EXPECT_EQ(run(single).diverged_at, run(pipeline).diverged_at);
@@ -140,7 +138,7 @@ TEST_F(RunCaseTest, SynchronousSystemsDivergeWhereTheSingleDeviceDoes) {
 TEST_F(RunCaseTest, EvaluationsBeforeTheDivergenceStay) {
   // An evaluation after every update, so that some come before the loss overflows.
   const Record r = run({{"optimizer", {{"learning_rate", 0.6}}}, {"evaluations_per_epoch", 20}});
-  ASSERT_EQ(r.outcome, "diverged");
+  ASSERT_EQ(r.outcome, RecordOutcome::diverged);
   std::size_t evaluated = 0;
   for (const CurvePoint& point : r.curve) evaluated += point.metric.has_value();
   EXPECT_GT(evaluated, 0u);
@@ -169,7 +167,7 @@ TEST_F(RunCaseTest, ATuningCandidateOfStepsIsEvaluatedOnceAtItsEndOnTheValidatio
   EXPECT_EQ(final_metric(run_case(c, {})), std::nullopt);
   c.purpose = Purpose::tune;
   const Record r = run_case(c, {});
-  EXPECT_EQ(r.purpose, "tune");
+  EXPECT_EQ(r.purpose, Purpose::tune);
   ASSERT_EQ(r.curve.size(), 12u);
   ASSERT_TRUE(r.curve[11].metric);
   EXPECT_GT(*r.curve[11].metric, 0.6);  // 0.5 on the test part
@@ -210,7 +208,7 @@ TEST_F(RunCaseTest, LeftoverMicroBatchesMakeOneMoreUpdateAnEpochOrNone) {
   };
   for (const char* clock : {"virtual", "wall"}) {
     const Record dropped = with("drop", clock), partial = with("partial", clock);
-    ASSERT_EQ(partial.outcome, "ok") << partial.reason;
+    ASSERT_EQ(partial.outcome, RecordOutcome::ok) << partial.reason;
     EXPECT_EQ(dropped.updates_per_epoch, 13);
     EXPECT_EQ(partial.updates_per_epoch, 14);
     EXPECT_EQ(partial.curve.back().step, 28);
@@ -220,8 +218,8 @@ TEST_F(RunCaseTest, LeftoverMicroBatchesMakeOneMoreUpdateAnEpochOrNone) {
 }
 
 TEST_F(RunCaseTest, SnapshotsAreEvaluatedWithoutDrainingAndSaveItsTime) {
-  const Record drained = run(json::object()), running = run({{"evaluation", "snapshot"}});
-  ASSERT_EQ(running.outcome, "ok") << running.reason;
+  const Record drained = run(Json::object()), running = run({{"evaluation", "snapshot"}});
+  ASSERT_EQ(running.outcome, RecordOutcome::ok) << running.reason;
   ASSERT_EQ(running.curve.size(), drained.curve.size());
   for (std::size_t k = 0; k < running.curve.size(); ++k) {
     EXPECT_EQ(running.curve[k].step, drained.curve[k].step);
@@ -233,12 +231,12 @@ TEST_F(RunCaseTest, SnapshotsAreEvaluatedWithoutDrainingAndSaveItsTime) {
 }
 
 TEST_F(RunCaseTest, ATimelineHasGathersAndReductionsBesideTheOps) {
-  const json once = {{"system", "zeropp"}, {"data_parallel", 2}, {"microbatches", 8}, {"epochs", 1}};
+  const Json once = {{"system", "zeropp"}, {"data_parallel", 2}, {"microbatches", 8}, {"epochs", 1}};
   for (const char* clock : {"virtual", "wall"}) {
-    json entry = once;
+    Json entry = once;
     entry["clock"] = clock;
     const Record record = run(entry);
-    ASSERT_EQ(record.outcome, "ok") << record.reason;
+    ASSERT_EQ(record.outcome, RecordOutcome::ok) << record.reason;
     std::map<std::string, int> on_rank_0;
     for (const TimelineOp& op : record.timeline) {
       EXPECT_GE(op.start, 0);
@@ -255,7 +253,7 @@ TEST_F(RunCaseTest, ATimelineShowsAnOverlappedPairAsOneStep) {
   for (const char* clock : {"virtual", "wall"}) {
     const Record record =
         run({{"system", "dualpipe"}, {"ranks", 2}, {"microbatches", 8}, {"epochs", 1}, {"clock", clock}});
-    ASSERT_EQ(record.outcome, "ok") << record.reason;
+    ASSERT_EQ(record.outcome, RecordOutcome::ok) << record.reason;
     int pairs = 0, apart = 0;
     for (const TimelineOp& op : record.timeline) {
       pairs += op.op.starts_with("(") && op.op.find(';') != std::string::npos;
@@ -267,7 +265,7 @@ TEST_F(RunCaseTest, ATimelineShowsAnOverlappedPairAsOneStep) {
 }
 
 TEST_F(RunCaseTest, AnInterruptedCaseGoesOnFromItsCheckpointToTheSameRecord) {
-  const json entry = {{"system", "pipeoptim"},
+  const Json entry = {{"system", "pipeoptim"},
                       {"workload", "fmnist_mlp"},
                       {"ranks", 3},
                       {"batch", 32},
@@ -286,7 +284,7 @@ TEST_F(RunCaseTest, AnInterruptedCaseGoesOnFromItsCheckpointToTheSameRecord) {
   EXPECT_THROW(run_case(c, {&cancel, stop_in_the_second_epoch, folder}), Cancelled);
   EXPECT_FALSE(std::filesystem::is_empty(folder));
   const Record resumed = run_case(c, {.checkpoints = folder});
-  ASSERT_EQ(resumed.outcome, "ok") << resumed.reason;
+  ASSERT_EQ(resumed.outcome, RecordOutcome::ok) << resumed.reason;
   EXPECT_EQ(resumed.step_seconds, whole.step_seconds);
   ASSERT_EQ(resumed.curve.size(), whole.curve.size());
   for (std::size_t k = 0; k < whole.curve.size(); ++k) {
@@ -301,25 +299,24 @@ TEST_F(RunCaseTest, PipeMaresFirstEpochsMayBeSynchronous) {
   // One batch in the pipeline at a time: the numbers of plain training, while it lasts.
   const Record plain = run({{"system", "single_device"}, {"microbatches", 1}});
   const Record mare = run({{"system", "pipemare"}, {"options", {{"synchronous_epochs", 1}}}});
-  ASSERT_EQ(mare.outcome, "ok") << mare.reason;
+  ASSERT_EQ(mare.outcome, RecordOutcome::ok) << mare.reason;
   EXPECT_NEAR(*mare.curve[0].loss, *plain.curve[0].loss, 1e-5);
   EXPECT_GT(std::abs(*mare.curve[1].loss - *plain.curve[1].loss), 1e-5);
   const Record refused =
       run({{"system", "pipemare"}, {"evaluation", "snapshot"}, {"options", {{"synchronous_epochs", 1}}}});
-  EXPECT_EQ(refused.outcome, "unsupported");
+  EXPECT_EQ(refused.outcome, RecordOutcome::unsupported);
 }
 
 // Bytes of a kind that all ranks of a record send.
-std::int64_t sent(const Record& record, const char* kind) {
-  std::int64_t sum = 0;
-  for (const json& bytes : record.observed.at("sent_bytes").at(kind)) sum += bytes.get<int>();
-  return sum;
+std::int64_t sent(const Record& record, SentKind kind) {
+  const std::vector<std::int64_t>& bytes = bytes_of(record.observed.sent_bytes.value(), kind);
+  return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
 }
 
 TEST_F(RunCaseTest, PinnedRanksAreNamedWithTheirCoresOrRefused) {
-  const json steps = {{"clock", "wall"}, {"costs", "analytic"}, {"epochs", 0}, {"steps", 2}};
-  const auto with = [&](const json& more) {
-    json entry = steps;
+  const Json steps = {{"clock", "wall"}, {"costs", "analytic"}, {"epochs", 0}, {"steps", 2}};
+  const auto with = [&](const Json& more) {
+    Json entry = steps;
     entry.update(more);
     return run(entry);
   };
@@ -329,31 +326,31 @@ TEST_F(RunCaseTest, PinnedRanksAreNamedWithTheirCoresOrRefused) {
   }
   const Record crowded = with({{"ranks", 32}, {"pin", "core"}, {"system", "data_parallel"}, {"microbatches", 32}});
   if (std::thread::hardware_concurrency() < 32) {
-    EXPECT_EQ(crowded.outcome, "unsupported");
+    EXPECT_EQ(crowded.outcome, RecordOutcome::unsupported);
     EXPECT_TRUE(crowded.reason.starts_with("pin: 32 ranks on a machine")) << crowded.reason;
   }
   const Record one = with({{"system", "single_device"}, {"pin", "core"}});
-  ASSERT_EQ(one.outcome, "ok") << one.reason;
-  EXPECT_EQ(one.environment.at("pinning").at("library"), hwloc_library());
-  EXPECT_EQ(one.environment.at("pinning").at("cpus").size(), 1u);
+  ASSERT_EQ(one.outcome, RecordOutcome::ok) << one.reason;
+  EXPECT_EQ(one.environment.pinning.value().library, hwloc_library());
+  EXPECT_EQ(one.environment.pinning.value().cpus.size(), 1u);
   EXPECT_EQ(one.options.at("pin"), "core");
   const Record free = with({{"system", "single_device"}});
-  EXPECT_FALSE(free.environment.contains("pinning"));
+  EXPECT_FALSE(free.environment.pinning.has_value());
   EXPECT_FALSE(free.options.contains("pin"));
   ASSERT_EQ(free.curve.size(), one.curve.size());
   for (std::size_t k = 0; k < free.curve.size(); ++k) EXPECT_EQ(free.curve[k].loss, one.curve[k].loss);
 }
 
 TEST_F(RunCaseTest, ShardedTrainingHoldsLessAndLearnsTheSame) {
-  const json more = {{"clock", "wall"}, {"ranks", 2}, {"microbatches", 4}, {"costs", "analytic"}};
-  const auto with = [&](const json& extra) {
-    json entry = more;
+  const Json more = {{"clock", "wall"}, {"ranks", 2}, {"microbatches", 4}, {"costs", "analytic"}};
+  const auto with = [&](const Json& extra) {
+    Json entry = more;
     entry.update(extra);
     return run(entry);
   };
   const Record whole = with({{"system", "data_parallel"}}), sharded = with({{"system", "fsdp"}});
-  ASSERT_EQ(whole.outcome, "ok") << whole.reason;
-  ASSERT_EQ(sharded.outcome, "ok") << sharded.reason;
+  ASSERT_EQ(whole.outcome, RecordOutcome::ok) << whole.reason;
+  ASSERT_EQ(sharded.outcome, RecordOutcome::ok) << sharded.reason;
   EXPECT_NEAR(*sharded.curve.back().loss, *whole.curve.back().loss, 1e-4);
   for (std::size_t r = 0; r < 2; ++r) {
     EXPECT_EQ(sharded.peak_bytes[r].weights, sharded.predicted_peak_bytes[r].weights);
@@ -362,9 +359,9 @@ TEST_F(RunCaseTest, ShardedTrainingHoldsLessAndLearnsTheSame) {
   }
   // Two micro-batches a rank: four gathers and two scatters of half the weights, against an
   // all-reduce of twice the half.
-  EXPECT_EQ(sent(whole, "gathers"), 0);
-  EXPECT_EQ(sent(sharded, "gathers"), 2 * sent(whole, "reductions"));
-  EXPECT_EQ(sent(sharded, "reductions"), sent(whole, "reductions"));
+  EXPECT_EQ(sent(whole, SentKind::gathers), 0);
+  EXPECT_EQ(sent(sharded, SentKind::gathers), 2 * sent(whole, SentKind::reductions));
+  EXPECT_EQ(sent(sharded, SentKind::reductions), sent(whole, SentKind::reductions));
 }
 
 TEST_F(RunCaseTest, SeveralPipelinesDivideTheMicroBatches) {
@@ -380,24 +377,24 @@ TEST_F(RunCaseTest, SeveralPipelinesDivideTheMicroBatches) {
                               {"data_parallel", 2},
                               {"layout", layout},
                               {"sharding", sharding}});
-        ASSERT_EQ(r.outcome, "ok") << r.reason;
+        ASSERT_EQ(r.outcome, RecordOutcome::ok) << r.reason;
         EXPECT_EQ(r.ranks, 4);
         EXPECT_EQ(r.options.at("data_parallel"), "2");
         EXPECT_EQ(r.options.contains("sharding"), std::string("system") != sharding);
-        EXPECT_EQ(r.observed.at("in_flight"), r.theory.at("in_flight"));
-        EXPECT_GT(sent(r, "reductions"), 0);
-        EXPECT_EQ(sent(r, "gathers") > 0, std::string("system") != sharding);
+        EXPECT_EQ(r.observed.in_flight, r.theory.value().in_flight);
+        EXPECT_GT(sent(r, SentKind::reductions), 0);
+        EXPECT_EQ(sent(r, SentKind::gathers) > 0, std::string("system") != sharding);
       }
 }
 
 TEST_F(RunCaseTest, PipelinesThatCannotBeCopiedAreRefused) {
   const Record odd = run({{"system", "gpipe"}, {"microbatches", 2}, {"ranks", 4}, {"data_parallel", 4}});
-  EXPECT_EQ(odd.outcome, "unsupported");
+  EXPECT_EQ(odd.outcome, RecordOutcome::unsupported);
   EXPECT_NE(odd.reason.find("cannot be divided among 4 pipelines"), std::string::npos) << odd.reason;
   for (const char* system : {"data_parallel", "pipedream"})
-    EXPECT_EQ(run({{"system", system}, {"data_parallel", 2}}).outcome, "unsupported") << system;
+    EXPECT_EQ(run({{"system", system}, {"data_parallel", 2}}).outcome, RecordOutcome::unsupported) << system;
   // FSDP's ranks meet at every micro-batch, so that all need as many.
-  EXPECT_EQ(run({{"system", "fsdp"}, {"ranks", 3}, {"microbatches", 4}}).outcome, "unsupported");
+  EXPECT_EQ(run({{"system", "fsdp"}, {"ranks", 3}, {"microbatches", 4}}).outcome, RecordOutcome::unsupported);
 }
 
 }  // namespace

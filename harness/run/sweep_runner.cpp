@@ -2,13 +2,18 @@
 
 #include <fmt/format.h>
 
-#include <map>
+#include <mutex>
 #include <set>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
 #include "harness/base/quantities.h"
+#include "harness/base/stop.h"
+#include "harness/case/costs.h"
 #include "harness/case/settings.h"
 #include "harness/pipeline/system.h"
+#include "harness/run/parallel_cases.h"
+#include "harness/train/shared_training.h"
 #include "harness/train/tuning.h"
 #include "results/metrics.h"
 #include "results/store.h"
@@ -32,10 +37,10 @@ std::string describe(const RunCase& c) {
 }
 
 static std::string summary(const Record& record) {
-  if (record.outcome == "diverged") return "diverged " + record.reason;
-  if (record.outcome != "ok") {
+  if (record.outcome == RecordOutcome::diverged) return "diverged " + record.reason;
+  if (record.outcome != RecordOutcome::ok) {
     const std::string rank = record.failed_rank ? fmt::format(" (rank {})", *record.failed_rank) : "";
-    return record.outcome + rank + ": " + record.reason;
+    return choice_name(record.outcome) + rank + ": " + record.reason;
   }
   std::string text = "ok";
   if (const auto t = throughput(record)) text += fmt::format(", {:.4g} samples/s", t->samples_per_second);
@@ -45,6 +50,7 @@ static std::string summary(const Record& record) {
     const auto time = time_to_accuracy(record);
     text += time ? ", target after " + to_text(Seconds(*time)) : ", target not reached";
   }
+  if (record.curve_of) text += ", curve of " + record.curve_of->system;
   return text;
 }
 
@@ -60,55 +66,131 @@ std::vector<RunCase> with_tuning(const std::vector<RunCase>& cases) {
   return all;
 }
 
-SweepResult run_sweep(const std::vector<RunCase>& cases, const SweepOptions& options, const RunOne& run_one) {
-  Store store(options.out);
-  SweepResult result;
-  const std::vector<RunCase> jobs = with_tuning(cases);
-  Progress progress(options.progress, jobs.size());
-  for (const std::string& warning : store.warnings()) progress.note("warning: " + warning);
-  std::map<std::string, Record> finished;  // by digest: earlier ones if resuming, and those made now
-  if (options.resume)
-    for (Record& record : store.read())
-      if (is_result(record)) finished[record.digest] = std::move(record);
-  std::vector<Record> earlier;
-  for (std::size_t k = 0; k < jobs.size(); ++k) {
-    if (interrupted()) {
-      result.interrupted = true;
-      break;
-    }
-    RunCase job = jobs[k];
-    const std::string name = digest(to_json(job));
-    if (const auto found = finished.find(name); found != finished.end()) {
-      earlier.push_back(found->second);
-      ++result.skipped;
-      continue;
-    }
-    nlohmann::json tuning = nlohmann::json::object();
-    if (job.tune) {  // its candidates stand before it in the list
-      std::vector<Record> candidates;
-      for (const RunCase& candidate : tuning_cases(job)) candidates.push_back(finished.at(digest(to_json(candidate))));
-      tuning = choose_learning_rate(job, candidates);
-      job = with_chosen_rate(std::move(job), tuning);
-    }
-    progress.begin(k, describe(job));
-    try {
-      Record record = run_one(job, {.cancel = &interrupted(),
-                                    .progress = [&](double fraction) { progress.update(fraction); },
-                                    .checkpoints = options.checkpoints});
-      record.tuning = std::move(tuning);
-      store.append(record);
-      progress.end(summary(record));
-      if (record.outcome == "failed" || record.outcome == "timed_out") ++result.failed;
-      finished[name] = record;
-      result.records.push_back(std::move(record));
-    } catch (const Cancelled&) {
-      progress.end("interrupted: no record; run again with --resume");
-      result.interrupted = true;
-      break;
-    }
+namespace {
+
+// Runs the cases of one sweep, from as many threads as run side by side.
+class SweepRun {
+ public:
+  SweepRun(const std::vector<RunCase>& cases, const SweepOptions& options, const RunOne& run_one)
+      : options_(options),
+        run_one_(run_one),
+        jobs_(with_tuning(cases)),
+        store_(options.out),
+        only_one_(options.out, options.shard),
+        in_order_(store_),
+        progress_(options.progress, jobs_.size()),
+        trainings_(groups()),
+        made_(jobs_.size()),
+        earlier_(jobs_.size()) {
+    for (const std::string& warning : store_.warnings()) progress_.note("warning: " + warning);
+    if (!options.resume) return;
+    for (const Record& record : store_.read())
+      if (is_final(record)) finished_.put(record.digest, record);
   }
-  result.records.insert(result.records.end(), earlier.begin(), earlier.end());
-  return result;
+
+  SweepResult run() {
+    try {
+      run_side_by_side(
+          jobs_.size(), options_.jobs, [&](std::size_t k) { return runs_alone(jobs_[k]); },
+          [&](std::size_t k, CaseSlots& slots) {
+            if (run_or_skip(k, slots)) return true;
+            finished_.end();
+            return false;
+          });
+    } catch (...) {
+      in_order_.finish();
+      throw;
+    }
+    in_order_.finish();
+    for (std::optional<Record>& record : made_)
+      if (record) result_.records.push_back(std::move(*record));
+    for (std::optional<Record>& record : earlier_)
+      if (record) result_.records.push_back(std::move(*record));
+    return std::move(result_);
+  }
+
+ private:
+  std::vector<std::string> groups() const {
+    std::vector<std::string> groups;
+    for (const RunCase& job : jobs_) groups.push_back(training_group(job));
+    return groups;
+  }
+
+  // False: the sweep ends.
+  bool run_or_skip(std::size_t k, CaseSlots& slots) {
+    SharedTrainings::Turn turn(trainings_, k, [&slots](const auto& wait) { slots.without(wait); });
+    const std::string name = digest(to_json(jobs_[k]));
+    if (interrupted()) return interrupt();
+    if (const Record* found = finished_.find(name)) {
+      earlier_[k] = *found;
+      in_order_.put(k, std::nullopt);
+      const std::lock_guard lock(mutex_);
+      ++result_.skipped;
+      return true;
+    }
+    RunCase job = jobs_[k];
+    std::optional<Tuning> tuning;
+    if (job.tune) {  // its candidates stand before it in the list
+      std::vector<std::string> digests;
+      for (const RunCase& candidate : tuning_cases(job)) digests.push_back(digest(to_json(candidate)));
+      const std::vector<Record> candidates = finished_.wait_for(digests, slots);
+      if (candidates.empty()) return interrupt();
+      tuning = choose_learning_rate(job, candidates);
+      job = with_chosen_rate(std::move(job), *tuning);
+    }
+    progress_.begin(k, describe(job));
+    try {
+      Record record = run_one_(job, {.cancel = &interrupted(),
+                                     .progress = [&](double fraction) { progress_.update(k, fraction); },
+                                     .checkpoints = options_.checkpoints,
+                                     .turn = &turn});
+      record.tuning = std::move(tuning);
+      in_order_.put(k, record);
+      progress_.end(k, summary(record));
+      finished_.put(name, record);
+      made_[k] = std::move(record);
+    } catch (const Cancelled&) {
+      progress_.end(k, "interrupted: no record; run again with --resume");
+      return interrupt();
+    } catch (...) {
+      finished_.end();
+      throw;
+    }
+    const std::lock_guard lock(mutex_);
+    if (made_[k]->outcome == RecordOutcome::failed || made_[k]->outcome == RecordOutcome::timed_out) ++result_.failed;
+    return true;
+  }
+
+  bool interrupt() {
+    const std::lock_guard lock(mutex_);
+    result_.interrupted = true;
+    return false;
+  }
+
+  const SweepOptions& options_;
+  const RunOne& run_one_;
+  const std::vector<RunCase> jobs_;
+  Store store_;
+  const StoreLock only_one_;
+  RecordsInOrder in_order_;
+  Progress progress_;
+  FinishedCases finished_;  // earlier ones if resuming, and those made now
+  SharedTrainings trainings_;
+  std::vector<std::optional<Record>> made_, earlier_;  // per case
+  std::mutex mutex_;
+  SweepResult result_;
+};
+
+}  // namespace
+
+bool is_final(const Record& record) {
+  if (is_result(record)) return true;
+  if (record.clock != Clock::virtual_clock || record.cost_source == kMeasuredCosts) return false;
+  return record.outcome == RecordOutcome::out_of_memory || record.outcome == RecordOutcome::unsupported;
+}
+
+SweepResult run_sweep(const std::vector<RunCase>& cases, const SweepOptions& options, const RunOne& run_one) {
+  return SweepRun(cases, options, run_one).run();
 }
 
 }  // namespace sluice

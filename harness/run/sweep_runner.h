@@ -1,23 +1,32 @@
-// Runs the cases of a sweep one after another and stores a record of each. Cases that have a result may be skipped;
-// Ctrl-C or a full disk ends the sweep with what was stored.
+// Runs the cases of a sweep and stores a record of each, in their order. Those of the virtual clock may run side by
+// side, with the same records but for the seconds that planning took. Cases that have a result may be skipped; Ctrl-C
+// or a full disk ends the sweep with what was stored.
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <vector>
 
 #include "harness/case/case.h"
 #include "harness/run/progress.h"
 #include "harness/run/run_case.h"
 #include "results/record.h"
+#include "results/store_lock.h"
 
 namespace sluice {
 
 struct SweepOptions {
   std::filesystem::path out;
-  bool resume = false;  // skip cases that have a result (ok or diverged) in `out`
+  bool resume = false;  // skip cases whose outcome in `out` is final
   ProgressStyle progress = ProgressStyle::plain;
-  std::string checkpoints = {};  // RunHooks::checkpoints
+  std::string checkpoints = {};         // RunHooks::checkpoints
+  int jobs = 1;                         // cases of the virtual clock that run at the same time
+  std::optional<SweepPart> shard = {};  // of the sweep that the cases are
 };
+
+// Whether the case would come to the same again: a result (ok or diverged), or what follows from the case alone: out of
+// memory on the virtual clock, or a system that refuses the case there, unless by costs that are measured.
+bool is_final(const Record& record);
 
 struct SweepResult {
   std::vector<Record> records;          // made now, then those skipped by resume

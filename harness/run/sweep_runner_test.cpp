@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "harness/base/json.h"
 #include "harness/case/optimizer_settings.h"
 #include "harness/case/settings.h"
 #include "harness/case/sweep.h"
@@ -13,8 +14,6 @@
 
 namespace sluice {
 namespace {
-
-using nlohmann::json;
 
 class SweepRunner : public ::testing::Test {
  protected:
@@ -33,13 +32,13 @@ class SweepRunner : public ::testing::Test {
                        r.digest = digest(to_json(c));
                        r.system = c.system;
                        r.workload = c.workload;
-                       r.clock = choice_name(c.clock);
+                       r.clock = c.clock;
                        r.seed = c.seed;
-                       r.purpose = choice_name(c.purpose);
-                       r.options["optimizer"] = to_json(c.optimizer);
+                       r.purpose = c.purpose;
+                       r.optimizer = c.optimizer;
                        const double rate = c.optimizer.learning_rate;
                        if (rate >= 0.1) {
-                         r.outcome = "diverged";
+                         r.outcome = RecordOutcome::diverged;
                          r.diverged_at = 3;
                        }
                        r.curve = {{1, 1, 1.0, 1 - std::abs(rate - 0.03)}};
@@ -49,8 +48,8 @@ class SweepRunner : public ::testing::Test {
   }
   std::vector<Record> stored() const { return read_records(folder_ + "/r.jsonl").records; }
 
-  static std::vector<RunCase> cases(const json& more = json::object()) {
-    json entry = {{"system", "pipedream"},
+  static std::vector<RunCase> cases(const Json& more = Json::object()) {
+    Json entry = {{"system", "pipedream"},
                   {"workload", "fmnist_mlp"},
                   {"costs", "analytic"},
                   {"seed", {1, 2}},
@@ -75,15 +74,15 @@ TEST_F(SweepRunner, TunesOnceForAllSeedsAndRunsThemAtTheChosenRate) {
   const std::vector<Record> records = stored();
   ASSERT_EQ(records.size(), 5u);
   for (std::size_t k = 0; k < 3; ++k) {
-    EXPECT_EQ(records[k].purpose, "tune");
-    EXPECT_TRUE(records[k].tuning.empty());
+    EXPECT_EQ(records[k].purpose, Purpose::tune);
+    EXPECT_FALSE(records[k].tuning.has_value());
   }
   for (std::size_t k = 3; k < 5; ++k) {
-    EXPECT_EQ(records[k].purpose, "measure");
-    EXPECT_EQ(records[k].tuning["chosen"], 0.03);
-    EXPECT_EQ(records[k].tuning["results"][2]["outcome"], "diverged");
-    EXPECT_EQ(records[k].tuning["results"][1]["digest"], records[1].digest);
-    EXPECT_EQ(records[k].options["optimizer"]["learning_rate"], 0.03);
+    EXPECT_EQ(records[k].purpose, Purpose::measure);
+    EXPECT_EQ(records[k].tuning.value().chosen, 0.03);
+    EXPECT_EQ(records[k].tuning->results.at(2).outcome, RecordOutcome::diverged);
+    EXPECT_EQ(records[k].tuning->results.at(1).digest, records[1].digest);
+    EXPECT_EQ(records[k].optimizer.value().learning_rate, 0.03);
   }
 }
 
@@ -95,7 +94,7 @@ TEST_F(SweepRunner, ResumeSkipsFinishedCandidatesAndDivergedCases) {
   EXPECT_EQ(ran_.size(), 2u);  // seeds 2 and 3, at the rate that was chosen before
   EXPECT_EQ(rest.skipped, 4u);
   EXPECT_EQ(rest.records.size(), 6u);
-  EXPECT_EQ(stored().back().tuning["chosen"], 0.03);
+  EXPECT_EQ(stored().back().tuning.value().chosen, 0.03);
   const SweepResult again = run(all, true);
   EXPECT_TRUE(ran_.empty());
   EXPECT_EQ(again.skipped, 6u);
@@ -111,7 +110,7 @@ TEST_F(SweepRunner, WithoutResumeTheSearchIsRunAgain) {
 TEST_F(SweepRunner, ADivergedCaseIsNoFailure) {
   const SweepResult result = run(cases({{"optimizer", {{"learning_rate", 0.5}}}}));
   EXPECT_EQ(result.failed, 0u);
-  EXPECT_EQ(stored().at(0).outcome, "diverged");
+  EXPECT_EQ(stored().at(0).outcome, RecordOutcome::diverged);
 }
 
 TEST_F(SweepRunner, TheListOfJobsHasEachCandidateOnceBeforeItsCases) {

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <set>
 #include <span>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
 #include "harness/case/real_executor.h"
 #include "harness/program/check_program.h"
 #include "harness/program/lowering.h"
@@ -17,14 +19,16 @@ namespace {
 
 using Matrix = WeightCase::Matrix;
 
-// The cases' model as ours: every stage is tanh(a h + b), the last one a h + b, of Linear(1, 1) layers.
-ModelGraph scalar_chain(int stages) {
-  ModelGraph model{.name = "scalar chain", .inputs = {{.shape = {1}}}, .layers = {}};
-  for (int k = 0; k < stages; ++k) {
+// The cases' model as ours: every stage is tanh(h W^T + b), the last one h W^T + b.
+ModelGraph linear_chain(const WeightCase& c) {
+  ModelGraph model{.name = "linear chain", .inputs = {{.shape = {c.linear.front().in}}}, .layers = {}};
+  for (int k = 0; k < c.stages; ++k) {
     const int before = static_cast<int>(model.layers.size()) - 1;
-    model.layers.push_back(
-        {.name = "affine" + std::to_string(k), .kind = Linear{1, 1}, .inputs = {before < 0 ? -1 : before}});
-    if (k + 1 < stages)
+    const WeightCase::Linear& linear = c.linear[static_cast<std::size_t>(k)];
+    model.layers.push_back({.name = "affine" + std::to_string(k),
+                            .kind = Linear{linear.in, linear.out},
+                            .inputs = {before < 0 ? -1 : before}});
+    if (k + 1 < c.stages)
       model.layers.push_back({.name = "tanh" + std::to_string(k),
                               .kind = Activation{Activation::Kind::tanh},
                               .inputs = {static_cast<int>(model.layers.size()) - 1}});
@@ -33,20 +37,34 @@ ModelGraph scalar_chain(int stages) {
   return model;
 }
 
-Plan one_stage_a_rank(int stages) {
-  Plan plan{.micro_batch = kSamplesPerBatch};
-  for (int k = 0; k < stages; ++k) plan.stages.push_back({.layers = {2 * k, 2 * k + 1}, .devices = {DeviceId(k)}});
+// Stage k on rank k; the ranks that only run weight gradients come after them.
+Plan one_stage_a_rank(const WeightCase& c) {
+  Plan plan{.micro_batch = c.samples_per_batch};
+  std::set<DeviceId> devices;
+  for (int k = 0; k < c.stages; ++k) {
+    PlanStage& stage = plan.stages.emplace_back();
+    stage.layers = {2 * k, 2 * k + 1};
+    stage.devices = {DeviceId(k)};
+    devices.insert(DeviceId(k));
+    if (c.weight_gradient_devices.empty() || c.weight_gradient_devices[k] == k) continue;
+    stage.weight_gradient_device = DeviceId(c.weight_gradient_devices[k]);
+    devices.insert(*stage.weight_gradient_device);
+  }
+  plan.rank_order.assign(devices.begin(), devices.end());
   return plan;
 }
 
 DataFeed feed_of(const WeightCase& c) {
-  const auto pick = [](const Matrix& values, std::span<const std::int64_t> indices, double* out) {
-    for (const std::int64_t i : indices)
-      *out++ =
-          values.at(static_cast<std::size_t>(i / kSamplesPerBatch)).at(static_cast<std::size_t>(i % kSamplesPerBatch));
+  const auto pick = [samples = c.samples_per_batch](const Matrix& values, std::span<const std::int64_t> indices,
+                                                    double* out) {
+    for (const std::int64_t i : indices) {
+      const std::vector<double>& batch = values.at(static_cast<std::size_t>(i / samples));
+      const std::int64_t features = std::ssize(batch) / samples, first = i % samples * features;
+      out = std::copy_n(batch.begin() + first, features, out);
+    }
   };
   DataFeed feed;
-  feed.train_samples = static_cast<std::int64_t>(c.x.size()) * kSamplesPerBatch;
+  feed.train_samples = std::ssize(c.x) * c.samples_per_batch;
   feed.features_double = [=, x = c.x](bool, std::span<const std::int64_t> i, double* out) { pick(x, i, out); };
   feed.values = [=, target = c.target](bool, std::span<const std::int64_t> i, double* out) { pick(target, i, out); };
   return feed;
@@ -54,22 +72,26 @@ DataFeed feed_of(const WeightCase& c) {
 
 SessionSpec session_spec(const WeightCase& c) {
   SessionSpec spec;
-  spec.model = scalar_chain(c.stages);
-  spec.plan = one_stage_a_rank(c.stages);
+  spec.model = linear_chain(c);
+  spec.plan = one_stage_a_rank(c);
   spec.optimizer = c.optimizer;
-  spec.micro_batch = kSamplesPerBatch;
+  spec.micro_batch = c.samples_per_batch;
   spec.double_precision = true;
-  spec.loss_scale = 0.5;  // the case's loss is half the squared error over 2 samples; MseLoss is the mean
+  // The case's loss is half the squared error over the samples; MseLoss is the mean over samples and features.
+  spec.loss_scale = 0.5 * static_cast<double>(c.linear.back().out);
   spec.initial.emplace(spec.model.layers.size());
-  for (std::size_t k = 0; k < c.initial.size(); ++k) (*spec.initial)[2 * k] = {{c.initial[k][0]}, {c.initial[k][1]}};
+  for (std::size_t k = 0; k < c.initial.size(); ++k) {
+    const auto biases = c.initial[k].end() - c.linear[k].out;
+    (*spec.initial)[2 * k] = {{c.initial[k].begin(), biases}, {biases, c.initial[k].end()}};
+  }
   spec.feed = feed_of(c);
   return spec;
 }
 
 Program program_of(const WeightCase& c) {
-  const ScheduleProblem problem{
-      chain(c.stages), one_stage_per_rank(c.stages), c.stages, c.microbatches_of_program(), {}, Seconds(0),
-      c.accumulate};
+  const Placement placement = ranks_of(one_stage_a_rank(c)).placement;
+  const ScheduleProblem problem{chain(c.stages), placement,   placement.rank_count(), c.microbatches_of_program(), {},
+                                Seconds(0),      c.accumulate};
   return checked(lower(c.system->schedule(problem, c.options), problem.graph, problem.placement,
                        c.system->weights(problem, c.options)));
 }
@@ -82,7 +104,9 @@ struct Trained {
 
 class CaseReplay {
  public:
-  CaseReplay(const WeightCase& c, double tolerance) : case_(c), tolerance_(tolerance) { result_.name = c.name; }
+  CaseReplay(const WeightCase& c, double tolerance) : case_(c), tolerance_(c.tolerance > 0 ? c.tolerance : tolerance) {
+    result_.name = c.name;
+  }
 
   VerifyResult run() {
     if (!case_.system) {
@@ -110,8 +134,8 @@ class CaseReplay {
   RunRequest request_for(int epoch) const {
     const int batches = case_.batches_per_epoch;
     RunRequest request;
-    for (std::int64_t s = 0; s < batches * kSamplesPerBatch; ++s)
-      request.order.push_back(epoch * batches * kSamplesPerBatch + s);
+    for (std::int64_t s = 0; s < batches * case_.samples_per_batch; ++s)
+      request.order.push_back(epoch * batches * case_.samples_per_batch + s);
     request.iterations = batches / case_.microbatches_of_program();
     request.keep_weights = true;
     if (!case_.rate_by_epoch.empty())
@@ -137,7 +161,7 @@ class CaseReplay {
       trained.losses.push_back(run.losses);
       for (std::size_t k = 0; k < trained.weights.size(); ++k)
         trained.weights[k].insert(trained.weights[k].end(), run.weights[k].begin(), run.weights[k].end());
-      if (!case_.versions.is_null()) compare_versions(program, epoch);
+      if (!case_.reads.empty()) compare_versions(program, epoch);
     }
     return trained;
   }
@@ -146,27 +170,35 @@ class CaseReplay {
   void compare_versions(const Program& program, int epoch) {
     for (std::size_t k = 0; k < program.ranks.size(); ++k)
       for (const Instruction& i : program.ranks[k])
-        if (i.opcode == Opcode::forward || i.opcode == Opcode::backward)
-          compare_version(i, case_.versions.at("stage" + std::to_string(k)), program.updates, epoch);
+        if (is_scheduled(i.opcode) && reads_weights(i.opcode))
+          compare_version(i, case_.reads.at(i.stage.index()), program.updates, epoch);
   }
 
-  void compare_version(const Instruction& i, const nlohmann::json& stage, int updates_per_epoch, int epoch) {
-    const nlohmann::json& list = stage.at(i.opcode == Opcode::forward ? "F" : "B");
+  void compare_version(const Instruction& i, const WeightCase::StageReads& reads, int updates_per_epoch, int epoch) {
+    const auto& list = i.opcode == Opcode::forward ? reads.forward : reads.backward;
     const std::int64_t batch = static_cast<std::int64_t>(epoch) * case_.batches_per_epoch + i.micro.value + 1;
     const std::int64_t version = i.version + static_cast<std::int64_t>(epoch) * updates_per_epoch;
-    const auto entry = std::ranges::find_if(list, [&](const auto& e) { return e.at(0) == batch; });
+    const auto entry = std::ranges::find(list, batch, &WeightCase::VersionRead::batch);
     const bool listed = entry != list.end();
-    if (listed && entry->at(1) == std::max<std::int64_t>(version, 0) && entry->at(2) == i.horizon) return;
-    mismatch(to_text(i) + ": batch " + std::to_string(batch) + " reads version " + std::to_string(version) +
-             " with prediction horizon " + std::to_string(i.horizon) + ", expected " +
-             (listed ? entry->dump() : "none"));
+    if (listed && entry->version == std::max<std::int64_t>(version, 0) && entry->horizon == i.horizon) return;
+    mismatch(
+        to_text(i) + ": batch " + std::to_string(batch) + " reads version " + std::to_string(version) +
+        " with prediction horizon " + std::to_string(i.horizon) + ", expected " +
+        (listed ? "version " + std::to_string(entry->version) + " with " + std::to_string(entry->horizon) : "none"));
   }
 
   void compare(double ours, double expected, const std::string& what) {
     const double error = std::abs(ours - expected);
     result_.largest_error = std::max(result_.largest_error, error);
-    if (!(error <= tolerance_))
-      mismatch(what + " is " + nlohmann::json(ours).dump() + ", expected " + nlohmann::json(expected).dump());
+    if (!(error <= tolerance_)) mismatch(what + " is " + Json(ours).dump() + ", expected " + Json(expected).dump());
+  }
+
+  std::string parameter_name(std::size_t stage, std::size_t e) const {
+    const std::size_t biases = static_cast<std::size_t>(case_.linear[stage].out);
+    const std::size_t weights = case_.initial[stage].size() - biases;
+    const bool bias = e >= weights;
+    const std::string name = bias ? "bias" : "weight";
+    return (bias ? biases : weights) == 1 ? name : name + " " + std::to_string(bias ? e - weights : e);
   }
 
   void compare_weights(const std::vector<Matrix>& ours) {
@@ -179,10 +211,9 @@ class CaseReplay {
         return;
       }
       for (std::size_t u = 0; u < expected[k].size(); ++u)
-        for (std::size_t e = 0; e < 2; ++e)
+        for (std::size_t e = 0; e < expected[k][u].size(); ++e)
           compare(ours[k][u][e], expected[k][u][e],
-                  std::string(e == 0 ? "weight" : "bias") + " of stage " + std::to_string(k) + " after update " +
-                      std::to_string(u));
+                  parameter_name(k, e) + " of stage " + std::to_string(k) + " after update " + std::to_string(u));
     }
   }
 
@@ -209,24 +240,18 @@ bool is_wanted(const std::string& name, const std::vector<std::string>& only) {
   });
 }
 
-VerifyResult verify_case(const nlohmann::json& file, JsonReader& entry, double tolerance) {
-  try {
-    return CaseReplay(read_weight_case(file, entry), tolerance).run();
-  } catch (const nlohmann::json::exception& e) {
-    throw InputError(entry.where(""), std::string("is not a weight-version case: ") + e.what());
-  }
-}
-
 }  // namespace
 
-std::vector<VerifyResult> verify(const nlohmann::json& cases, const std::string& file, double tolerance,
+std::vector<VerifyResult> verify(const Json& cases, const std::string& file, double tolerance,
                                  const std::vector<std::string>& only) {
   JsonReader reader(cases, file);
   for (const char* key : {"a0", "b0", "x", "target", "cases"})
-    if (!reader.raw(key).is_array()) reader.fail(key, "must be an array", "give a file of weight-version cases");
+    if (!reader.has(key) || !reader.raw(key).is_array())
+      reader.fail(key, "must be an array", "give a file of weight-version cases");
   std::vector<VerifyResult> results;
   for (JsonReader& entry : reader.objects("cases"))
-    if (is_wanted(entry.text("name"), only)) results.push_back(verify_case(cases, entry, tolerance));
+    if (is_wanted(entry.text("name"), only))
+      results.push_back(CaseReplay(read_weight_case(reader, entry), tolerance).run());
   if (results.empty()) throw InputError(file, "no case matches", "see --only");
   return results;
 }

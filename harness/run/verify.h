@@ -2,11 +2,12 @@
 // versions that every forward and backward reads, all weights and all losses.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 namespace sluice {
+
+class Json;
 
 struct VerifyResult {
   std::string name;
@@ -17,7 +18,7 @@ struct VerifyResult {
 
 // tolerance: largest absolute error of a weight or a loss. only: names, or prefixes ending in '*'; empty: all. Throws
 // InputError for a file that is not such a file.
-std::vector<VerifyResult> verify(const nlohmann::json& cases, const std::string& file, double tolerance,
+std::vector<VerifyResult> verify(const Json& cases, const std::string& file, double tolerance,
                                  const std::vector<std::string>& only);
 
 }  // namespace sluice

@@ -1,26 +1,25 @@
-#include "harness/run/verify.h"
-
 #include <gtest/gtest.h>
 #include <sluice_build.h>
 
 #include <map>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
 #include "harness/base/json_reader.h"
+#include "harness/run/verify.h"
 
 namespace sluice {
 namespace {
 
-const nlohmann::json& vectors() {
-  static const nlohmann::json file =
-      parse_json_file(std::string(SLUICE_SOURCE_DIR) + "/harness/tests/data/weights.json");
+const Json& vectors() {
+  static const Json file = parse_json_file(std::string(SLUICE_SOURCE_DIR) + "/harness/tests/data/weights.json");
   return file;
 }
 
 // The file with only the case of that name.
-nlohmann::json only_case(const std::string& name) {
-  nlohmann::json file = vectors();
-  nlohmann::json kept = nlohmann::json::array();
+Json only_case(const std::string& name) {
+  Json file = vectors();
+  Json kept = Json::array();
   for (const auto& c : file["cases"])
     if (c["name"] == name) kept.push_back(c);
   EXPECT_EQ(kept.size(), 1u) << name;
@@ -28,13 +27,13 @@ nlohmann::json only_case(const std::string& name) {
   return file;
 }
 
-VerifyResult verify_one(const nlohmann::json& file) {
+VerifyResult verify_one(const Json& file) {
   const auto results = verify(file, "test.json", 1e-9, {});
   EXPECT_EQ(results.size(), 1u);
   return results.front();
 }
 
-std::string error_of(const nlohmann::json& file, const std::vector<std::string>& only = {}) {
+std::string error_of(const Json& file, const std::vector<std::string>& only = {}) {
   try {
     verify(file, "test.json", 1e-9, only);
   } catch (const InputError& e) {
@@ -56,8 +55,17 @@ TEST(Verify, AllCasesPass) {
   EXPECT_LE(largest, 1e-9);
 }
 
+// NAdam, Muon and Adam in a rotated basis on PipeDream's and 2BW's versions, error feedback, the stages' own rates and
+// momenta, and weights rebuilt from a moving average.
+TEST(Verify, AllCasesOf2025Pass) {
+  const Json file = parse_json_file(std::string(SLUICE_SOURCE_DIR) + "/harness/tests/data/weights_2025.json");
+  const std::vector<VerifyResult> results = verify(file, "weights_2025.json", 1e-9, {});
+  EXPECT_EQ(results.size(), 134u);
+  for (const VerifyResult& r : results) EXPECT_EQ(r.verdict, VerifyResult::Verdict::pass) << r.name << ": " << r.detail;
+}
+
 TEST(Verify, AChangedWeightIsFoundAndNamed) {
-  nlohmann::json file = only_case("pipedream-K2-sgd");
+  Json file = only_case("pipedream-K2-sgd");
   auto& weight = file["cases"][0]["weights"][1][4][0];
   weight = weight.get<double>() + 1e-6;
   const VerifyResult result = verify_one(file);
@@ -67,7 +75,7 @@ TEST(Verify, AChangedWeightIsFoundAndNamed) {
 }
 
 TEST(Verify, AChangedLossIsFound) {
-  nlohmann::json file = only_case("flush-K2-m2-sgdm");
+  Json file = only_case("flush-K2-m2-sgdm");
   auto& loss = file["cases"][0]["losses"][3];
   loss = loss.get<double>() + 1e-6;
   const VerifyResult result = verify_one(file);
@@ -77,7 +85,7 @@ TEST(Verify, AChangedLossIsFound) {
 
 TEST(Verify, AChangedVersionIsFoundForForwardsAndBackwards) {
   for (const char* direction : {"F", "B"}) {
-    nlohmann::json file = only_case("pipedream-K2-sgd");
+    Json file = only_case("pipedream-K2-sgd");
     auto& entry = file["cases"][0]["versions"]["stage0"][direction][3];
     entry[1] = entry[1].get<int>() + 1;
     const VerifyResult result = verify_one(file);
@@ -87,13 +95,13 @@ TEST(Verify, AChangedVersionIsFoundForForwardsAndBackwards) {
 }
 
 TEST(Verify, AVersionListThatLeavesABatchOutIsFound) {
-  nlohmann::json file = only_case("pipedream-K2-sgd");
+  Json file = only_case("pipedream-K2-sgd");
   file["cases"][0]["versions"]["stage0"]["F"].erase(2);
   EXPECT_EQ(verify_one(file).verdict, VerifyResult::Verdict::mismatch);
 }
 
 TEST(Verify, AMissingUpdateIsFound) {
-  nlohmann::json file = only_case("sequential-K2-sgd");
+  Json file = only_case("sequential-K2-sgd");
   file["cases"][0]["weights"][0].erase(8);
   const VerifyResult result = verify_one(file);
   EXPECT_EQ(result.verdict, VerifyResult::Verdict::mismatch);
@@ -102,13 +110,13 @@ TEST(Verify, AMissingUpdateIsFound) {
 
 TEST(Verify, WeightsOfFewerStagesThanTheCaseHasAreAnError) {
   // It would otherwise pass with half of it unseen.
-  nlohmann::json file = only_case("sequential-K2-sgd");
+  Json file = only_case("sequential-K2-sgd");
   file["cases"][0]["weights"].erase(1);
   EXPECT_NE(error_of(file).find("each of the 2 stages"), std::string::npos) << error_of(file);
 }
 
 TEST(Verify, ASystemThatNobodyReplaysIsUnsupportedNotPassed) {
-  nlohmann::json file = only_case("sequential-K2-sgd");
+  Json file = only_case("sequential-K2-sgd");
   file["cases"][0]["system"] = "perpetuum_mobile";
   const VerifyResult result = verify_one(file);
   EXPECT_EQ(result.verdict, VerifyResult::Verdict::unsupported);
@@ -122,22 +130,22 @@ TEST(Verify, ANamePicksOneCaseAndAStarAPrefix) {
 }
 
 TEST(Verify, FilesOfAnotherKindAreInputErrors) {
-  const nlohmann::json good = only_case("pipedream-K2-sgd");
-  const auto changed = [&](const char* pointer, nlohmann::json value) {
-    nlohmann::json file = good;
-    file[nlohmann::json::json_pointer(pointer)] = std::move(value);
+  const Json good = only_case("pipedream-K2-sgd");
+  const auto changed = [&](const char* pointer, Json value) {
+    Json file = good;
+    file.at_pointer(pointer) = std::move(value);
     return error_of(file);
   };
   EXPECT_EQ(error_of(good), "");
-  EXPECT_NE(error_of(nlohmann::json::object()), "");
-  EXPECT_NE(error_of(nlohmann::json::array()), "");
+  EXPECT_NE(error_of(Json::object()), "");
+  EXPECT_NE(error_of(Json::array()), "");
   EXPECT_NE(changed("/cases", 3), "");
   EXPECT_NE(changed("/cases/0", "a case"), "");
   EXPECT_NE(changed("/cases/0/name", 3), "");
   EXPECT_NE(changed("/x", "numbers"), "");
-  EXPECT_NE(changed("/x", nlohmann::json::array()), "");         // fewer batches
-  EXPECT_NE(changed("/x/0", nlohmann::json::array({1.0})), "");  // fewer samples
-  EXPECT_NE(changed("/a0", nlohmann::json::array({1.0})), "");   // fewer stages
+  EXPECT_NE(changed("/x", Json::array()), "");         // fewer batches
+  EXPECT_NE(changed("/x/0", Json::array({1.0})), "");  // fewer samples
+  EXPECT_NE(changed("/a0", Json::array({1.0})), "");   // fewer stages
   EXPECT_NE(changed("/b0/1", "one"), "");
   EXPECT_NE(changed("/cases/0/stages", 0), "");
   EXPECT_NE(changed("/cases/0/stages", -3), "");
@@ -148,11 +156,11 @@ TEST(Verify, FilesOfAnotherKindAreInputErrors) {
   EXPECT_NE(changed("/cases/0/optimizer_config/kind", "lion"), "");
   EXPECT_NE(changed("/cases/0/optimizer_config/lr", "fast"), "");
   EXPECT_NE(changed("/cases/0/weights", "heavy"), "");
-  EXPECT_NE(changed("/cases/0/weights/0/0", nlohmann::json::array()), "");  // no numbers inside
+  EXPECT_NE(changed("/cases/0/weights/0/0", Json::array()), "");  // no numbers inside
   EXPECT_NE(changed("/cases/0/weights/0/0/0", nullptr), "");
-  EXPECT_NE(changed("/cases/0/losses", nlohmann::json::array({0.5})), "");
-  EXPECT_NE(changed("/cases/0/versions", nlohmann::json::object()), "");
-  EXPECT_NE(changed("/cases/0/versions/stage0/F/0", nlohmann::json::array()), "");
+  EXPECT_NE(changed("/cases/0/losses", Json::array({0.5})), "");
+  EXPECT_NE(changed("/cases/0/versions", Json::object()), "");
+  EXPECT_NE(changed("/cases/0/versions/stage0/F/0", Json::array()), "");
 }
 
 }  // namespace

@@ -1,9 +1,8 @@
-// A weight-version case: a chain of stages of one weight and one bias each, trained on batches of two samples, with the
-// exact weights that it must have after every update. harness/tests/data/weights.json holds such cases and states their
-// model, loss and schedule.
+// A weight-version case: a chain of linear stages, trained on small batches, with the exact weights that it must have
+// after every update. harness/tests/data/weights.json holds cases of one weight and one bias a stage,
+// weights_2025.json of matrices besides; both state their model, loss and schedule.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -14,8 +13,6 @@
 
 namespace sluice {
 
-inline constexpr std::int64_t kSamplesPerBatch = 2;
-
 struct WeightCase {
   using Matrix = std::vector<std::vector<double>>;
 
@@ -24,26 +21,39 @@ struct WeightCase {
   const System* system = nullptr;  // that replays it; null: none does, and nothing else is read
   Options options;                 // of that system
   int stages = 0;
-  int epochs = 0;             // runs of the pipeline, each drained at its end
-  int batches_per_epoch = 0;  // a batch is one micro-batch
-  int accumulate = 1;         // batches of one update
+  int epochs = 0;                            // runs of the pipeline, each drained at its end
+  int batches_per_epoch = 0;                 // a batch is one micro-batch
+  int accumulate = 1;                        // batches of one update
+  std::vector<int> weight_gradient_devices;  // by stage: its own number, or another device; empty: all their own
   OptimizerSpec optimizer;
   std::vector<double> rate_by_epoch;  // learning rate of every epoch; empty: the optimizer's
-  Matrix x, target;                   // [batch][sample]
-  Matrix initial;                     // [stage]: weight, bias
+  std::int64_t samples_per_batch = 2;
+  struct Linear {
+    std::int64_t in = 1, out = 1;
+  };
+  std::vector<Linear> linear;  // [stage]
+  Matrix x, target;            // [batch][sample, feature]
+  Matrix initial;              // [stage]: weights (row by row), biases
+  double tolerance = 0;        // that the case itself states; 0: none
   // What is expected:
   std::vector<double> losses;   // per batch
-  std::vector<Matrix> weights;  // [stage][update]: weight, bias; update 0: the initial ones
-  // {"stage0": {"F": [[batch (from 1 over the case), version, prediction horizon], ...], "B": ...}, ...}; null: the
-  // case does not say.
-  nlohmann::json versions;
+  std::vector<Matrix> weights;  // [stage][update]: as initial; update 0: the initial ones
+  // What every forward and backward of a stage reads.
+  struct VersionRead {
+    std::int64_t batch = 0;  // from 1 over the case
+    std::int64_t version = 0;
+    int horizon = 0;  // of its prediction; below 0: back to older weights
+  };
+  struct StageReads {
+    std::vector<VersionRead> forward, backward;
+  };
+  std::vector<StageReads> reads;  // by stage; empty: the case does not say
 
   // Micro-batches of one program: an update of a synchronous system, an epoch of an asynchronous one.
   int microbatches_of_program() const { return system->synchronous ? accumulate : batches_per_epoch; }
 };
 
-// One entry of file["cases"]. Throws InputError or nlohmann::json::exception: it is no such case, or lacks something
-// that its replay needs.
-WeightCase read_weight_case(const nlohmann::json& file, JsonReader& entry);
+// One entry of the file's "cases". Throws InputError: it is no such case, or lacks something that its replay needs.
+WeightCase read_weight_case(JsonReader& file, JsonReader& entry);
 
 }  // namespace sluice

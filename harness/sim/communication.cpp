@@ -5,12 +5,34 @@
 
 namespace sluice {
 
+std::vector<TensorSums> tensor_sums(const Program& program, const TensorModel& model, const Plan& plan,
+                                    std::int64_t micro_batch, std::int64_t element) {
+  std::vector<TensorSums> forward, input_gradient;  // by stage
+  for (const PlanStage& stage : plan.stages) {
+    forward.push_back(forward_sums(model, stage.layers, micro_batch, element));
+    input_gradient.push_back(input_gradient_sums(model, stage.layers, micro_batch, element));
+  }
+  std::vector<TensorSums> result(program.rank_count());
+  for (std::size_t r = 0; r < program.rank_count(); ++r)
+    for (const Instruction& i : program.ranks[r]) {
+      if (i.opcode == Opcode::forward || i.opcode == Opcode::recompute) result[r] += forward[i.stage.index()];
+      if (i.opcode == Opcode::backward || i.opcode == Opcode::input_gradient)
+        result[r] += input_gradient[i.stage.index()];
+    }
+  return result;
+}
+
 std::vector<SentBytes> sent_bytes(const Program& program, const Costs& costs) {
-  std::map<std::pair<StageId, StageId>, double> edges;
-  for (const SimulatedEdge& e : costs.edges) edges[std::minmax(e.from, e.to)] += static_cast<double>(e.bytes.value);
+  std::map<std::pair<StageId, StageId>, double> edges;  // by the direction of the message
+  for (const SimulatedEdge& e : costs.edges) {
+    edges[{e.from, e.to}] += static_cast<double>(e.bytes.value);
+    edges[{e.to, e.from}] += static_cast<double>((e.bytes + e.passed).value);
+  }
   const auto message = [&](const Instruction& i) {
-    const auto found = edges.find(std::minmax(i.stage, i.peer_stage));
-    return found == edges.end() ? 0 : found->second * micros_per_message(program.graph, i.stage, i.peer_stage);
+    const auto found = edges.find({i.stage, i.peer_stage});
+    return found == edges.end() ? 0
+                                : found->second * micros_per_message(program.graph, i.stage, i.peer_stage) *
+                                      costs.part_of_message(program, i);
   };
   const auto ring = [&](const Instruction& i) {
     const auto n = static_cast<double>(program.placement.stages[i.stage.index()].size());
@@ -22,6 +44,10 @@ std::vector<SentBytes> sent_bytes(const Program& program, const Costs& costs) {
     for (const Instruction& i : program.ranks[r]) {
       if (i.opcode == Opcode::send_activation || i.opcode == Opcode::send_gradient)
         sent.messages += message(i);
+      else if (i.opcode == Opcode::send_stash && !costs.weight_stash.empty())
+        sent.messages += static_cast<double>(costs.weight_stash[i.stage.index()].value);
+      else if (i.opcode == Opcode::send_weight_gradient)
+        sent.messages += static_cast<double>(costs.stages[i.stage.index()].parameters.value);
       else if (i.opcode == Opcode::gather_weights)
         sent.gathers += ring(i);
       else if (i.opcode == Opcode::reduce_scatter)

@@ -1,13 +1,91 @@
 #include "harness/sim/costs.h"
 
+#include <algorithm>
+#include <set>
+
+#include "harness/model/sequence_chunks.h"
+
 namespace sluice {
 
+// Of the tensors that go from one stage to another, those that the first one keeps for its backward.
+static Bytes copied_bytes(const Plan& plan, const CostGraph& graph, StageId from, StageId to) {
+  const std::vector<int>& made = plan.stages[from.index()].layers;
+  std::set<int> crossing;
+  for (const int l : plan.stages[to.index()].layers)
+    for (const int input : graph.layers[static_cast<std::size_t>(l)].inputs)
+      if (std::ranges::binary_search(made, input)) crossing.insert(input);
+  Bytes bytes;
+  for (const int l : crossing) {
+    const LayerCost& layer = graph.layers[static_cast<std::size_t>(l)];
+    if (layer.measured && layer.measured->keeps_output) bytes += layer.output;
+  }
+  return bytes;
+}
+
+// By how many bytes the gradient that a stage sends is larger (below 0: smaller) for what it passes on
+// (PlanStage::passed_channels): its first layer's output gradient and those channels' weights in place of the channels.
+static Bytes passed_bytes(const Plan& plan, const CostGraph& graph, StageId from) {
+  const PlanStage& stage = plan.stages[from.index()];
+  if (stage.passed_channels == 0) return {};
+  const LayerCost& layer = graph.layers[static_cast<std::size_t>(stage.layers.front())];
+  const Bytes input = graph.layers[static_cast<std::size_t>(layer.inputs.front())].output;
+  const auto of = [&](Bytes whole) { return Bytes(whole.value * stage.passed_channels / layer.input_channels); };
+  return layer.output + of(layer.parameters) - of(input);
+}
+
+Costs::ChunkParts Costs::parts_of(const Program& program, StageId stage, int chunk) const {
+  if (!chunk_parts.empty()) return chunk_parts[stage.index()][static_cast<std::size_t>(chunk)];
+  const double part = 1.0 / program.sequence_chunks;
+  return {part, part, part};
+}
+
+double Costs::part_of_message(const Program& program, const Instruction& message) const {
+  if (program.sequence_chunks == 1 || !is_along_edge(message.opcode)) return 1;
+  if (chunk_positions.empty()) return 1.0 / program.sequence_chunks;
+  return chunk_positions[static_cast<std::size_t>(program.sequence_chunk_of(message.micro))];
+}
+
+// Of a stage's layers. Launches are part of the seconds that costs.launch says, of every chunk anew.
+static Costs::ChunkParts parts_of_chunk(const PlanStage& stage, const CostGraph& graph, const Plan& plan,
+                                        std::size_t chunk) {
+  const double positions = share_of_positions(plan.sequence_cut, chunk),
+               pairs = share_of_pairs(plan.sequence_cut, chunk);
+  struct Sum {
+    double all = 0, chunk = 0;
+    double part(double otherwise) const { return all > 0 ? chunk / all : otherwise; }
+  } forward, input_gradient, weight_gradient;
+  const auto add = [&](Sum& sum, Seconds seconds, double pair_share) {
+    const double launch = std::min(graph.launch, seconds).value;
+    sum.all += seconds.value;
+    sum.chunk += launch + (seconds.value - launch) * ((1 - pair_share) * positions + pair_share * pairs);
+  };
+  for (const int l : stage.layers) {
+    const LayerCost& layer = graph.layers[static_cast<std::size_t>(l)];
+    add(forward, layer.forward, layer.forward_pairs);
+    add(input_gradient, layer.input_gradient, layer.input_gradient_pairs);
+    add(weight_gradient, layer.weight_gradient, 0);
+  }
+  return {forward.part(positions), input_gradient.part(positions), weight_gradient.part(positions)};
+}
+
+static void cut_sequences(Costs& costs, const Plan& plan, const CostGraph& graph) {
+  if (plan.sequence_cut.empty()) return;
+  const auto chunks = static_cast<std::size_t>(plan.sequence.count);
+  for (std::size_t c = 0; c < chunks; ++c) costs.chunk_positions.push_back(share_of_positions(plan.sequence_cut, c));
+  for (const PlanStage& stage : plan.stages) {
+    auto& parts = costs.chunk_parts.emplace_back();
+    for (std::size_t c = 0; c < chunks; ++c) parts.push_back(parts_of_chunk(stage, graph, plan, c));
+  }
+}
+
 Costs costs_of(const Plan& plan, const CostGraph& graph, const Cluster& cluster) {
-  Costs costs{stage_costs(plan, graph, cluster), {}, {}};
+  Costs costs{stage_costs(plan, graph, cluster), {}, {}, graph.machine};
+  cut_sequences(costs, plan, graph);
   const StageGraph stages = stage_graph(plan, graph);
   for (std::size_t s = 0; s < stages.size(); ++s)
     for (const StageId t : stages.successors[s])
-      costs.edges.push_back({StageId(s), t, edge_bytes(plan, graph, StageId(s), t)});
+      costs.edges.push_back({StageId(s), t, edge_bytes(plan, graph, StageId(s), t),
+                             copied_bytes(plan, graph, StageId(s), t), passed_bytes(plan, graph, t)});
   for (const PlanStage& stage : plan.stages) {
     Bytes& bytes = costs.weight_stash.emplace_back(0);
     if (!stage.weight_gradient_device) continue;
@@ -24,6 +102,7 @@ Costs costs_of(const Plan& plan, const CostGraph& graph, const Cluster& cluster)
 
 Costs uniform_costs(int stages, double forward, double input_gradient, double weight_gradient) {
   StageCost cost{Seconds(forward), Seconds(input_gradient), Seconds(weight_gradient), Seconds(0), Bytes(0)};
+  cost.split_weight_gradient = cost.weight_gradient;
   return {std::vector<StageCost>(static_cast<std::size_t>(stages), cost), {}, {}};
 }
 

@@ -1,10 +1,12 @@
 // Costs: how long the ops of every stage take on the virtual clock, and how much its messages hold.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "harness/model/cluster.h"
 #include "harness/pipeline/plan.h"
+#include "harness/program/program.h"
 
 namespace sluice {
 
@@ -12,6 +14,8 @@ struct SimulatedEdge {
   StageId from, to;
   Bytes bytes;  // of one micro-batch's activation; its gradient has the same size. A message between stages whose ops
                 // both take several micro-batches has that many times as much
+  Bytes copied = {};  // of the activation: what the sender keeps too, and has to copy
+  Bytes passed = {};  // of the gradient beside that: what a divided product's rest needs, less the channels passed on
 };
 
 struct Costs {
@@ -20,6 +24,17 @@ struct Costs {
   // Per stage, of one micro-batch: what a W on another rank is sent (outputs of the layers with weights, and of those
   // before them); empty: 0 bytes.
   std::vector<Bytes> weight_stash = {};
+  std::optional<MachineCosts> machine = {};  // of the machine's executor, where that was measured
+  bool batched_weight_gradients = false;     // W of all micro-batches of an update is one product
+  // Where sequences are cut into chunks: which part of a stage's seconds an op of one chunk takes. Per stage and chunk;
+  // empty: equal parts. Parts may add up to more than 1: every chunk launches every layer.
+  struct ChunkParts {
+    double forward = 1, input_gradient = 1, weight_gradient = 1;
+  };
+  std::vector<std::vector<ChunkParts>> chunk_parts = {};
+  std::vector<double> chunk_positions = {};  // and which part of a message's bytes; empty: equal parts
+  ChunkParts parts_of(const Program& program, StageId stage, int chunk) const;
+  double part_of_message(const Program& program, const Instruction& message) const;
 };
 
 // Costs of a plan with micro-batches of plan.micro_batch samples, as the cost graph's.

@@ -42,6 +42,7 @@ class MemoryOfRank {
       : program_(program), instructions_(program.ranks[rank]), stages_(stages), timeline_(timeline) {
     for (const Instruction& i : instructions_) {
       if (i.opcode == Opcode::send_stepped || i.opcode == Opcode::receive_stepped) continue;  // of no stage
+      if (program.forward_only && !is_compute(i.opcode)) continue;
       Versions& v = versions_[i.stage];
       if (reads_weights(i.opcode))
         ++(i.prediction >= 0 ? v.prediction_uses_left[i.prediction] : v.uses_left[i.version]);
@@ -53,6 +54,11 @@ class MemoryOfRank {
       const StageMemory& whole = stages[stage.index()];
       if (program.sharded(stage)) {
         share(stage, whole);
+        continue;
+      }
+      if (program.forward_only) {
+        now_.weights += whole.weights;
+        now_.buffers += whole.waiting;
         continue;
       }
       now_.gradients += whole.gradients;
@@ -69,20 +75,84 @@ class MemoryOfRank {
   RankMemory run() {
     for (std::size_t k = 0; k < instructions_.size(); ++k) {
       const Instruction& i = instructions_[k];
+      if (program_.forward_only) {
+        if (is_compute(i.opcode)) pass(k, i);
+        continue;
+      }
       if (is_compute(i.opcode) || i.opcode == Opcode::optimizer_step) visit(k, i);
       if (is_of_sharded_stage(i.opcode)) gather_or_scatter(k, i);
       if (i.opcode == Opcode::send_stash || i.opcode == Opcode::receive_stash) {
         const StageMemory& stage = stages_[i.stage.index()];
-        now_.activations += i.opcode == Opcode::send_stash
-                                ? -1 * stage.weight_stash
-                                : stage.weight_stash + stage.interface.data_until_weight_gradient;
+        if (i.opcode == Opcode::send_stash) {  // with the data feed's samples, which the other rank counts as its own
+          now_.activations -= stage.weight_stash;
+          data_ -= stage.interface.data_until_weight_gradient;
+        } else {
+          now_.activations += stage.weight_stash + stage.interface.data_until_weight_gradient;
+        }
         note(k);
       }
     }
+    // The rest of the peak of everything. (Inference has nothing but weights and buffers.)
+    if (!program_.forward_only) result_.peak.buffers = std::max(most_ - result_.peak.total(), Bytes(0));
     return std::move(result_);
   }
 
  private:
+  // Of the instruction's stage, for what one op of it takes.
+  const StageMemory& memory_of(const Instruction& i) const { return memory_of(i.stage, i.micro); }
+  const StageMemory& memory_of(StageId id, Micro micro) const {
+    const StageMemory& stage = stages_[id.index()];
+    return stage.sequence_chunks.empty()
+               ? stage
+               : stage.sequence_chunks[static_cast<std::size_t>(program_.sequence_chunk_of(micro))];
+  }
+
+  // A sequence's first backward is of its last chunk: it leaves gradients of the keys and values of all the others.
+  void leave_key_value_gradients(const Instruction& i) {
+    const std::vector<StageMemory>& chunks = stages_[i.stage.index()].sequence_chunks;
+    if (chunks.empty() || program_.sequence_chunk_of(i.micro) + 1 < program_.sequence_chunks) return;
+    for (std::size_t c = 0; c + 1 < chunks.size(); ++c) now_.activations += chunks[c].key_value_gradients;
+  }
+  // Its own backward is the last to add to a chunk's.
+  void drop_key_value_gradients(const Instruction& i) {
+    if (program_.sequence_chunk_of(i.micro) + 1 < program_.sequence_chunks)
+      now_.activations -= memory_of(i).key_value_gradients;
+  }
+
+  // What the op has while it runs beside what is resident before it: its messages, the data that micro-batches in
+  // flight keep, and what it allocates.
+  void count_temporaries(const Instruction& i) {
+    const StageMemory& stage = memory_of(i);
+    const Temporaries& t = stage.temporaries;
+    if (!t.any()) return;
+    Bytes own, messages;
+    for (const InterfaceValue& v : stage.interface.sent) messages += v.bytes;
+    switch (i.opcode) {
+      case Opcode::forward:
+        own = (i.checkpoint ? t.unstashed : t.forward) + stage.input;
+        break;
+      case Opcode::recompute:
+        own = t.forward;
+        break;
+      case Opcode::backward:
+        own = (stage.batched_micros > 0 ? t.input_gradient : t.backward) + messages;
+        break;
+      case Opcode::input_gradient:
+        own = t.input_gradient + messages;
+        break;
+      case Opcode::weight_gradient:
+        if (stage.batched_micros == 0) own = t.weight_gradient;
+        break;
+      case Opcode::optimizer_step:
+        own = program_.sharded(i.stage) ? shard_of(t.step, stage.weights, members(i.stage)) : t.step;
+        break;
+      default:
+        break;
+    }
+    most_ = std::max(most_, now_.total() + data_ + own);
+  }
+  std::size_t members(StageId stage) const { return program_.placement.stages[stage.index()].size(); }
+
   // Always on the rank of a sharded stage.
   void share(StageId stage, const StageMemory& whole) {
     const std::size_t ranks = program_.placement.stages[stage.index()].size();
@@ -102,6 +172,7 @@ class MemoryOfRank {
 
   void gather_or_scatter(std::size_t k, const Instruction& i) {
     if (i.opcode == Opcode::reduce_scatter) {
+      run_pending(i.stage);
       if (!filled_.erase(i.stage)) return;
       now_.gradients -= whole_gradients_[i.stage];
       now_.unscattered -= whole_gradients_[i.stage];
@@ -120,10 +191,22 @@ class MemoryOfRank {
     now_.unscattered += whole_gradients_[stage];
   }
 
+  // A forward of inference, which leaves nothing behind.
+  void pass(std::size_t k, const Instruction& i) {
+    const Bytes live = stages_[i.stage.index()].live;
+    now_.buffers += live;
+    note(k);
+    now_.buffers -= live;
+  }
+
   void visit(std::size_t k, const Instruction& i) {
-    const StageMemory& stage = stages_[i.stage.index()];
+    const StageMemory& stage = memory_of(i);
     Versions& v = versions_[i.stage];
+    if (i.opcode == Opcode::optimizer_step) run_pending(i.stage);
+    count_temporaries(i);
     const bool reads = reads_weights(i.opcode);
+    if (i.opcode == Opcode::forward && !i.checkpoint) data_ += stage.interface.data_until_weight_gradient;
+    if (i.opcode == Opcode::recompute) data_ += stage.interface.data_until_weight_gradient;
     if (reads && i.prediction >= 0) v.predicted.insert(i.prediction);
     if (i.opcode == Opcode::forward) {
       now_.activations += i.checkpoint ? stage.input : stage.stash;
@@ -142,17 +225,38 @@ class MemoryOfRank {
     }
     switch (i.opcode) {
       case Opcode::backward:
-        now_.activations -= stage.stash;
-        release_interface(stage, i.micro, true, true);
         --in_flight_;
+        data_ -= stage.interface.data_until_weight_gradient;
+        if (stage.batched_micros > 0) {
+          now_.activations += stage.weight_stash - stage.stash;
+          leave_key_value_gradients(i);
+          drop_key_value_gradients(i);
+          release_interface(stage, i.micro, true, false);
+          pending_[i.stage].push_back(i.micro);
+          if (program_.sequence_chunks > 1) note(k);
+          break;
+        }
+        now_.activations -= stage.stash;
+        leave_key_value_gradients(i);
+        drop_key_value_gradients(i);
+        release_interface(stage, i.micro, true, true);
+        if (program_.sequence_chunks > 1) note(k);
         break;
       case Opcode::input_gradient:
         now_.activations += stage.weight_stash - stage.stash;
+        leave_key_value_gradients(i);
+        drop_key_value_gradients(i);
         release_interface(stage, i.micro, true, false);
         --in_flight_;
         note(k);
         break;
       case Opcode::weight_gradient:
+        if (!weight_gradients_only_.contains(i.stage)) data_ -= stage.interface.data_until_weight_gradient;
+        if (stage.batched_micros > 0) {
+          pending_[i.stage].push_back(i.micro);
+          if (!next_is_weight_gradient(k)) run_pending(i.stage);
+          break;
+        }
         now_.activations -= stage.weight_stash;
         if (weight_gradients_only_.contains(i.stage)) now_.activations -= stage.interface.data_until_weight_gradient;
         release_interface(stage, i.micro, false, true);
@@ -160,6 +264,32 @@ class MemoryOfRank {
       default:
         break;
     }
+  }
+
+  // Batched weight gradients: the product of all micro-batches that wait, whose stashes go with it.
+  void run_pending(StageId id) {
+    const auto found = pending_.find(id);
+    if (found == pending_.end() || found->second.empty()) return;
+    const StageMemory& whole = stages_[id.index()];
+    std::vector<Micro>& micros = found->second;
+    const double part = static_cast<double>(micros.size()) / (whole.batched_micros * program_.sequence_chunks);
+    const auto own = static_cast<double>(whole.temporaries.weight_gradient.value) * part;
+    most_ = std::max(most_, now_.total() + data_ + Bytes(std::llround(own)));
+    for (const Micro micro : micros) {
+      const StageMemory& stage = memory_of(id, micro);
+      now_.activations -= stage.weight_stash;
+      if (weight_gradients_only_.contains(id)) now_.activations -= stage.interface.data_until_weight_gradient;
+      release_interface(stage, micro, false, true);
+    }
+    micros.clear();
+  }
+
+  // Whether the rank's next compute op is a weight gradient of the same stage, so that the batch goes on.
+  bool next_is_weight_gradient(std::size_t k) const {
+    const StageId stage = instructions_[k].stage;
+    const auto next = std::find_if(instructions_.begin() + static_cast<std::ptrdiff_t>(k) + 1, instructions_.end(),
+                                   [](const Instruction& i) { return is_compute(i.opcode); });
+    return next != instructions_.end() && next->opcode == Opcode::weight_gradient && next->stage == stage;
   }
 
   // A value made on this rank that several of its stages hold takes its bytes once.
@@ -209,7 +339,10 @@ class MemoryOfRank {
   std::set<StageId> weight_gradients_only_;                   // stages whose W only run here
   // (layer, micro-batch) -> stages that keep that output; only of layers that run here.
   std::map<std::pair<int, Micro>, int> holders_;
+  std::map<StageId, std::vector<Micro>> pending_;  // micro-batches whose batched weight gradient is still to come
   MemoryPoint now_{};
+  Bytes data_{0};  // of the data feed, kept by micro-batches in flight
+  Bytes most_{0};  // of everything, so far
   RankMemory result_;
   int in_flight_ = 0;
 };

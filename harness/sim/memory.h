@@ -3,6 +3,9 @@
 // timeline. Stages whose ranks share them (Program::sharded): the shards and whole vectors of sharding.h, each from the
 // instruction that makes it to the one that drops it. Buffers of old versions and predictions are kept for the next
 // ones, so `versions` never shrinks.
+//
+// Buffers (messages, the data feed's samples, what ops allocate while they run) are predicted where they were measured:
+// the peak has what the peak of everything adds to that of what is resident.
 #pragma once
 
 #include <vector>

@@ -69,6 +69,34 @@ TEST(MemoryTest, ASplitBackwardHoldsTheWeightStashUntilW) {
   EXPECT_EQ(ranks[0].peak_in_flight, 2);
 }
 
+TEST(MemoryTest, StashesOfBatchedWeightGradientsStayUntilTheirProduct) {
+  std::vector<StageMemory> stages = stages_of(1);
+  stages[0].batched_micros = 2;
+  const auto activations = [&](const std::string& schedule) {
+    const Program program = lower(parse_schedule(schedule), chain(1), one_stage_per_rank(1), {});
+    std::vector<std::int64_t> of_ops;
+    const RankMemory held = memory(program, stages, true)[0];
+    for (const MemoryPoint& p : held.timeline) of_ops.push_back(p.activations.value);
+    return of_ops;
+  };
+  // During F0, B0, F1 (beside the weight stash that B0 left), B1; the step comes after the product of both.
+  EXPECT_EQ(activations("rank 0: 0F0 0B0 0F1 0B1\n"), (std::vector<std::int64_t>{10, 10, 17, 17, 0}));
+  // W0 and W1 are one product: as in ASplitBackwardHoldsTheWeightStashUntilW, but W0 frees nothing.
+  EXPECT_EQ(activations("rank 0: 0F0 0F1 0I0 0I1 0W0 0W1\n"),
+            (std::vector<std::int64_t>{10, 20, 20, 17, 17, 14, 14, 14, 0}));
+}
+
+TEST(MemoryTest, AProductOfFewerMicroBatchesThanMeasuredTakesTheirPartOfItsTemporaries) {
+  std::vector<StageMemory> stages = stages_of(1);
+  stages[0].batched_micros = 4;
+  stages[0].temporaries = {.forward = Bytes(1), .weight_gradient = Bytes(80)};
+  const Program program =
+      lower(parse_schedule("rank 0: 0F0 0B0 0F1 0B1\n"), chain(1), one_stage_per_rank(1), WeightRule{});
+  const MemoryPoint peak = memory(program, stages)[0].peak;
+  EXPECT_EQ(peak.activations, Bytes(17));
+  EXPECT_EQ(peak.buffers, Bytes(14 + 80 * 2 / 4 - 17));  // the product: two stashes and half of what four take
+}
+
 TEST(MemoryTest, PipeDreamsFirstRankByHand) {
   // p = 2, n = 3 on rank 0: F0 F1 B0 step F2 B1 step B2 step. Batch 1 still reads version 0 when
   // version 1 is made: 100 bytes of an old version and one activation. Its buffer stays.

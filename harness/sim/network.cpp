@@ -7,7 +7,14 @@ namespace sluice {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-Network::Network(const Program& program, const Cluster& cluster, std::span<const DeviceId> devices) : paths_(cluster) {
+Network::Network(const Program& program, const Cluster& cluster, std::span<const DeviceId> devices,
+                 const Interference* interference, double start)
+    : paths_(cluster), interference_(interference), start_(start) {
+  if (interference) {
+    jitter_ = interference->latency_jitter;
+    jitter_seed_ = interference->seed;
+    messages_.assign(program.channels.size(), 0);
+  }
   std::vector<Rank> sender;  // of each medium
   for (const Channel& c : program.channels) {
     Route route = route_between(cluster, devices[c.from.index()], devices[c.to.index()]);
@@ -31,6 +38,7 @@ Route Network::ring_of(const Cluster& cluster, std::span<const DeviceId> devices
     const Route hop =
         route_between(cluster, devices[members[k].index()], devices[members[(k + 1) % members.size()].index()]);
     ring.latency = std::max(ring.latency, hop.latency);
+    ring.speed = PiecewiseSpeed::slower(ring.speed, hop.speed);
     ring.seconds_per_byte = std::max(ring.seconds_per_byte, hop.seconds_per_byte);
     for (const std::size_t medium : hop.media)
       ring.seconds_per_byte = std::max(ring.seconds_per_byte, shared[medium] += hop.seconds_per_byte);
@@ -54,9 +62,36 @@ Route Network::route_between(const Cluster& cluster, DeviceId from, DeviceId to)
     if (link.group < 0 && link.to_group < 0) occupy(route, {0, hop.link, link.duplex && hop.reversed});
   }
   route.seconds_per_byte = 1 / slowest;
+  if (interference_) route.speed = speed_between(cluster, from, to);
   std::ranges::sort(route.media);
   route.media.erase(std::unique(route.media.begin(), route.media.end()), route.media.end());
   return route;
+}
+
+// The slowest link of the path at every moment, as a part of what the path carries undisturbed.
+PiecewiseSpeed Network::speed_between(const Cluster& cluster, DeviceId from, DeviceId to) {
+  struct LinkSpeed {
+    PiecewiseSpeed speed;
+    double bandwidth;
+  };
+  std::vector<LinkSpeed> links;
+  double slowest = kInfinity;
+  for (const Hop& hop : paths_.between(from, to)) {
+    const Link& link = cluster.links[hop.link];
+    slowest = std::min(slowest, link.bandwidth);
+    links.push_back({interference_->link_speed(link.from, link.to), link.bandwidth});
+  }
+  std::vector<double> moments;
+  for (const LinkSpeed& link : links)
+    for (const auto& change : link.speed.changes()) moments.push_back(change.from);
+  std::ranges::sort(moments);
+  std::vector<PiecewiseSpeed::Change> changes;
+  for (const double moment : moments) {
+    double rate = kInfinity;
+    for (const LinkSpeed& link : links) rate = std::min(rate, link.bandwidth * link.speed.at(moment));
+    if (slowest < kInfinity) changes.push_back({moment, rate / slowest});
+  }
+  return PiecewiseSpeed(std::move(changes)).from(start_);
 }
 
 void Network::occupy(Route& route, const Medium& medium) {

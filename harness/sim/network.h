@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "harness/model/cluster.h"
+#include "harness/model/interference.h"
 #include "harness/program/program.h"
 
 namespace sluice {
@@ -17,11 +18,14 @@ struct Route {
   double latency = 0;
   double seconds_per_byte = 0;
   std::vector<std::size_t> media;
+  PiecewiseSpeed speed = {};  // of its transfers
 };
 
 class Network {
  public:
-  Network(const Program& program, const Cluster& cluster, std::span<const DeviceId> devices);
+  // interference: null for none; its clock is `start` seconds ahead.
+  Network(const Program& program, const Cluster& cluster, std::span<const DeviceId> devices,
+          const Interference* interference = nullptr, double start = 0);
 
   // True if no medium is used by two senders: then each sender's own order is the queue's order,
   // and ranks may run ahead of one another in any order.
@@ -32,21 +36,24 @@ class Network {
   // When a message that is sent at `now` is there.
   double arrival(std::size_t channel, double now, double transfer) {
     const Route& route = routes_[channel];
-    return occupy_from(route.media, now, transfer) + transfer + route.latency;
+    double latency = route.latency;
+    if (jitter_ > 0) latency *= noise_factor(jitter_seed_, channel, messages_[channel]++, jitter_);
+    return end_of_transfer(route, now, transfer) + latency;
   }
 
   // Ring all-reduce: 2 (n - 1) steps of bytes / n.
-  double all_reduce_seconds(StageId stage, std::size_t replicas, double bytes) const {
+  double all_reduce_end(StageId stage, double now, std::size_t replicas, double bytes) const {
     const Route& ring = rings_[stage.index()];
     const double n = static_cast<double>(replicas);
-    return 2 * (n - 1) * (bytes / n * ring.seconds_per_byte + ring.latency);
+    if (ring.speed.constant()) return now + 2 * (n - 1) * (bytes / n * ring.seconds_per_byte + ring.latency);
+    return ring.speed.finish(now, 2 * (n - 1) * (bytes / n * ring.seconds_per_byte)) + 2 * (n - 1) * ring.latency;
   }
 
   // When a step of a ring, in which every member sends `bytes` to the next, is over.
   double ring_step_end(StageId stage, double now, double bytes) {
     const Route& ring = rings_[stage.index()];
     const double transfer = bytes * ring.seconds_per_byte;
-    return occupy_from(ring.media, now, transfer) + transfer + ring.latency;
+    return end_of_transfer(ring, now, transfer) + ring.latency;
   }
 
  private:
@@ -56,14 +63,16 @@ class Network {
   Route ring_of(const Cluster& cluster, std::span<const DeviceId> devices, const std::vector<Rank>& members);
   void occupy(Route& route, const Medium& medium);
 
-  // The start of a transfer that waits until all the media are free, and then keeps them.
-  double occupy_from(const std::vector<std::size_t>& media, double now, double transfer) {
+  PiecewiseSpeed speed_between(const Cluster& cluster, DeviceId from, DeviceId to);
+
+  // The end of a transfer that waits until all the media are free, and then keeps them.
+  double end_of_transfer(const Route& route, double now, double transfer) {
+    if (!(transfer > 0)) return now + transfer;
     double start = now;
-    if (transfer > 0) {
-      for (const std::size_t m : media) start = std::max(start, busy_until_[m]);
-      for (const std::size_t m : media) busy_until_[m] = start + transfer;
-    }
-    return start;
+    for (const std::size_t m : route.media) start = std::max(start, busy_until_[m]);
+    const double end = route.speed.finish(start, transfer);
+    for (const std::size_t m : route.media) busy_until_[m] = end;
+    return end;
   }
 
   Paths paths_;
@@ -72,6 +81,11 @@ class Network {
   std::vector<Route> rings_;  // per stage; of a step
   std::vector<double> busy_until_;
   bool exclusive_ = true;
+  const Interference* interference_;
+  double start_ = 0;
+  double jitter_ = 0;  // of latencies
+  std::uint64_t jitter_seed_ = 0;
+  std::vector<std::uint64_t> messages_;  // per channel, where they jitter
 };
 
 }  // namespace sluice

@@ -5,8 +5,10 @@
 #include <stdexcept>
 
 #include "harness/base/error.h"
+#include "harness/base/stop.h"
 #include "harness/sim/collectives.h"
 #include "harness/sim/network.h"
+#include "harness/sim/one_machine.h"
 
 namespace sluice {
 
@@ -42,7 +44,7 @@ class Engine {
       : program_(program),
         costs_(costs),
         options_(options),
-        network_(program, cluster, devices),
+        network_(program, cluster, devices, options.interference, options.start),
         collectives_(program, costs, network_),
         ranks_(program.ranks.size()),
         channels_(program.channels.size()),
@@ -50,13 +52,20 @@ class Engine {
     edges_.resize(program.graph.size());
     for (const SimulatedEdge& e : costs.edges) {
       edges_[e.from.index()].push_back({e.to, static_cast<double>(e.bytes.value)});
-      edges_[e.to.index()].push_back({e.from, static_cast<double>(e.bytes.value)});
+      edges_[e.to.index()].push_back({e.from, static_cast<double>((e.bytes + e.passed).value)});
     }
-    for (const StageCost& cost : costs.stages)
-      compute_seconds_.push_back({cost.forward.value, cost.input_gradient.value, cost.weight_gradient.value});
+    find_compute_seconds();
+    if (const Interference* interference = options.interference; interference && !interference->empty()) {
+      disturbed_ = true;
+      for (std::size_t r = 0; r < ranks_.size(); ++r)
+        speeds_.push_back(interference->device_speed(devices[r]).from(options.start));
+    }
     result_.update_end.assign(static_cast<std::size_t>(options.iterations * program.updates), 0);
+    if (program.forward_only)
+      result_.micro_batches = MicroBatchTimes(static_cast<std::size_t>(options.iterations * program.microbatches));
     if (options.trace) {
       result_.trace.ranks.resize(ranks_.size());
+      result_.trace.sequence_chunks = program.sequence_chunks;
       for (std::size_t r = 0; r < ranks_.size(); ++r)
         result_.trace.ranks[r].reserve(
             static_cast<std::size_t>(std::ranges::count_if(program.ranks[r], [](const Instruction& i) {
@@ -69,7 +78,9 @@ class Engine {
     const bool time_ordered = options_.time_ordered || !network_.exclusive() || collectives_.any_sharded();
     for (std::size_t r = ranks_.size(); r-- > 0;) ready_.push_back(r);
     do {
+      check_stop();
       while (!ready_.empty()) {
+        check_stop();
         const std::size_t r = ready_.back();
         ready_.pop_back();
         time_ordered ? advance<true>(r, -1) : advance<false>(r, -1);
@@ -96,7 +107,8 @@ class Engine {
     double clock = 0;
     std::size_t next = 0;
     int iteration = 0;
-    BusyTime compute;  // of iteration 0
+    BusyTime compute;       // of iteration 0
+    std::uint64_t ops = 0;  // so far, where they vary
   };
   struct ChannelState {
     std::vector<double> arrivals;
@@ -109,6 +121,22 @@ class Engine {
     std::vector<std::size_t> waiting;
     double latest = 0;
   };
+
+  void find_compute_seconds() {
+    for (std::size_t s = 0; s < costs_.stages.size(); ++s) {
+      const StageCost& cost = costs_.stages[s];
+      for (int c = 0; c < program_.sequence_chunks; ++c) {
+        const Costs::ChunkParts part =
+            program_.sequence_chunks == 1 ? Costs::ChunkParts{} : costs_.parts_of(program_, StageId(s), c);
+        compute_seconds_.push_back({cost.forward.value * part.forward, cost.input_gradient.value * part.input_gradient,
+                                    cost.weight_gradient.value * part.weight_gradient});
+      }
+    }
+  }
+  double compute_seconds(const Instruction& i) const {
+    const int place = i.stage.value * program_.sequence_chunks + program_.sequence_chunk_of(i.micro);
+    return compute_seconds_[static_cast<std::size_t>(place)].of(i.opcode);
+  }
 
   // Runs rank r until it is blocked (and registered with what it waits for), or done, or, in order
   // of time, at a send later than `now`.
@@ -130,7 +158,8 @@ class Engine {
           case Opcode::receive_gradient:
           case Opcode::receive_stash:
           case Opcode::receive_weight_gradient:
-          case Opcode::receive_stepped: {
+          case Opcode::receive_stepped:
+          case Opcode::receive_credit: {
             ChannelState& channel = channels_[static_cast<std::size_t>(i.channel)];
             if (channel.taken == channel.arrivals.size()) {
               channel.waiting_rank = static_cast<int>(r);
@@ -148,6 +177,7 @@ class Engine {
           case Opcode::send_stash:
           case Opcode::send_weight_gradient:
           case Opcode::send_stepped:
+          case Opcode::send_credit:
             if (kTimeOrdered && clock > now) {
               sends_.push({clock, r});
               return stop();
@@ -168,7 +198,7 @@ class Engine {
           case Opcode::optimizer_step: {
             if (!collectives_.ready(r, i, clock)) return stop();
             const double start = clock;
-            clock += costs_.stages[i.stage.index()].update.value;
+            clock = end_of_work(r, clock, costs_.stages[i.stage.index()].update.value);
             record(r, i, start, clock);
             double& update =
                 result_.update_end[static_cast<std::size_t>(rank.iteration * program_.updates + i.micro.value)];
@@ -178,12 +208,13 @@ class Engine {
           default: {
             if (!collectives_.ready(r, i, clock)) return stop();
             const double start = clock;
-            const double seconds = compute_seconds_[i.stage.index()].of(i.opcode);
-            clock += seconds;
+            const double seconds = compute_seconds(i);
+            clock = end_of_work(r, clock, seconds);
             if (rank.iteration == 0) {
-              rank.compute.add(start, clock, seconds);
+              rank.compute.add(start, clock, disturbed_ ? clock - start : seconds);
               record(r, i, start, clock);
             }
+            if (program_.forward_only) finish_forward(i, rank.iteration, start, clock);
           }
         }
         ++result_.instructions;
@@ -192,11 +223,27 @@ class Engine {
     stop();
   }
 
+  // When work of rank r that takes so many seconds undisturbed is done.
+  double end_of_work(std::size_t r, double clock, double seconds) {
+    if (!disturbed_) return clock + seconds;
+    if (const double noise = options_.interference->op_noise; noise > 0)
+      seconds *= noise_factor(options_.interference->seed, r, ranks_[r].ops++, noise);
+    return speeds_[r].finish(clock, seconds);
+  }
+
+  void finish_forward(const Instruction& i, int iteration, double start, double end) {
+    result_.micro_batches.add(program_, i, iteration, start, end);
+    if (!program_.graph.successors[i.stage.index()].empty()) return;
+    const int batch = i.micro.value * program_.graph.micros_per_op_of(i.stage) / program_.micros_per_update;
+    double& done = result_.update_end[static_cast<std::size_t>(iteration * program_.updates + batch)];
+    done = std::max(done, end);
+  }
+
   void send(const Instruction& i, double clock) {
     const auto c = static_cast<std::size_t>(i.channel);
     ChannelState& channel = channels_[c];
     const bool along_edge = is_along_edge(i.opcode);
-    if (!along_edge || channel.stage != i.stage || channel.peer != i.peer_stage) {
+    if (!along_edge || channel.stage != i.stage || channel.peer != i.peer_stage || program_.sequence_chunks > 1) {
       channel.stage = along_edge ? i.stage : StageId(-1);
       channel.peer = i.peer_stage;
       channel.transfer = network_.transfer_seconds(c, message_bytes(i));
@@ -218,9 +265,8 @@ class Engine {
       return false;
     }
     const double start = group.latest;
-    const double end =
-        start + network_.all_reduce_seconds(i.stage, members,
-                                            static_cast<double>(costs_.stages[i.stage.index()].parameters.value));
+    const double end = network_.all_reduce_end(i.stage, start, members,
+                                               static_cast<double>(costs_.stages[i.stage.index()].parameters.value));
     for (const std::size_t member : group.waiting) {
       record(member, program_.ranks[member][ranks_[member].next], start, end);
       ranks_[member].clock = end;
@@ -240,12 +286,13 @@ class Engine {
 
   double message_bytes(const Instruction& i) const {
     const std::size_t s = i.stage.index();
-    if (i.opcode == Opcode::send_stepped) return 0;
+    if (i.opcode == Opcode::send_stepped || i.opcode == Opcode::send_credit) return 0;
     if (i.opcode == Opcode::send_weight_gradient) return static_cast<double>(costs_.stages[s].parameters.value);
     if (i.opcode == Opcode::send_stash)
       return costs_.weight_stash.empty() ? 0 : static_cast<double>(costs_.weight_stash[s].value);
     for (const auto& [peer, bytes] : edges_[i.stage.index()])
-      if (peer == i.peer_stage) return bytes * micros_per_message(program_.graph, i.stage, i.peer_stage);
+      if (peer == i.peer_stage)
+        return bytes * micros_per_message(program_.graph, i.stage, i.peer_stage) * costs_.part_of_message(program_, i);
     return 0;
   }
 
@@ -269,8 +316,10 @@ class Engine {
   std::vector<ChannelState> channels_;
   std::vector<GroupState> groups_;
   std::vector<std::vector<std::pair<StageId, double>>> edges_;
-  std::vector<ComputeSeconds> compute_seconds_;  // per stage
-  std::vector<std::size_t> ready_;               // ranks that can go on
+  std::vector<ComputeSeconds> compute_seconds_;  // per stage and chunk of a sequence
+  bool disturbed_ = false;
+  std::vector<PiecewiseSpeed> speeds_;  // per rank, where disturbed
+  std::vector<std::size_t> ready_;      // ranks that can go on
   std::priority_queue<TimedRank, std::vector<TimedRank>, std::greater<>> sends_;
   Simulation result_;
 };
@@ -286,6 +335,9 @@ Simulation simulate(const Program& program, const Costs& costs, const Cluster& c
     if (device.value < 0 || device.index() >= cluster.devices.size())
       throw InputError("cluster '" + cluster.name + "'", "device " + std::to_string(device.value) + " does not exist",
                        "there are " + std::to_string(cluster.devices.size()));
+  const bool disturbed = options.interference && !options.interference->empty();
+  if (cluster.one_machine && costs.machine && !program.forward_only && !disturbed)
+    return simulate_one_machine(program, costs, *cluster.one_machine, options);
   return Engine(program, costs, cluster, rank_devices, options).run();
 }
 

@@ -5,36 +5,28 @@
 // transfers that share a medium (one direction of a link, both directions of a half-duplex one, a group of links)
 // queue, first come first served.
 //
+// Interference: ops, steps and transfers are work at the speed that episodes leave to their device or link, integrated
+// exactly (base/work.h).
+//
 // Gathers and reduce-scatters (sharded stages) run beside a rank's ops, on a communication engine that takes a rank's
 // one after the other; each begins when the engines of all members have come to it. A ring: n - 1 steps of 1 / n of the
 // bytes, each a transfer on every hop of the ring at once.
+//
+// A cluster that is one machine (Cluster::one_machine) with measured costs (Costs::machine) has an engine of its own,
+// one_machine.h.
 #pragma once
 
 #include <span>
 #include <vector>
 
 #include "harness/model/cluster.h"
+#include "harness/model/interference.h"
 #include "harness/program/program.h"
 #include "harness/program/trace.h"
 #include "harness/sim/costs.h"
+#include "harness/sim/simulation.h"
 
 namespace sluice {
-
-struct Simulation {
-  Trace trace;                     // of the first iteration; empty unless asked for
-  Bubbles bubble;                  // of the first iteration
-  std::vector<double> update_end;  // when the last rank finished update u, seconds; all iterations
-  double end = 0;                  // when everything is done
-  std::int64_t instructions = 0;   // executed
-};
-
-struct SimulateOptions {
-  int iterations = 1;  // the program, again and again, without a barrier between
-  bool trace = true;
-  // Takes sends in order of time even where no two senders share a medium, which changes nothing but the speed (a check
-  // of the faster engine).
-  bool time_ordered = false;
-};
 
 // rank_devices[r]: the device of rank r. Throws InputError if one does not exist or two of them that exchange messages
 // have no path. The program must have passed its check (check_program.h); a deadlock here is a defect and throws

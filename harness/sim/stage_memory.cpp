@@ -1,21 +1,54 @@
 #include "harness/sim/stage_memory.h"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
+#include <set>
+
+#include "harness/model/sequence_chunks.h"
+#include "harness/program/messages.h"
 
 namespace sluice {
 
 static StageMemory memory_of_layers(const ModelGraph& model, std::span<const Shape> shapes, std::span<const int> layers,
-                                    std::int64_t samples, int optimizer_tensors) {
-  Bytes weights;
-  for (const int l : layers) weights += Bytes(4 * parameter_count(model.layers[static_cast<std::size_t>(l)]));
+                                    std::int64_t samples, const OptimizerSpec& optimizer, int delta_tensors) {
+  Bytes weights, state;
+  for (const int l : layers) {
+    weights += Bytes(4 * parameter_count(model.layers[static_cast<std::size_t>(l)]));
+    state += Bytes(4 * state_elements(optimizer, model, l));
+  }
   const StageStash stash = stage_stash(model, shapes, layers, samples);
   return {.weights = weights,
           .gradients = weights,
-          .optimizer = weights * optimizer_tensors,
+          .optimizer = state + weights * delta_tensors,
           .stash = stash.forward,
           .weight_stash = stash.weight,
           .input = Bytes(0),
           .interface = interface_values(model, shapes, layers, samples)};
+}
+
+// Of the stage's attention layers, for so many positions of each sample.
+static Bytes key_value_gradients(const ModelGraph& model, std::span<const int> layers, std::int64_t positions) {
+  Bytes bytes;
+  for (const int l : layers)
+    if (const auto* attention = std::get_if<Attention>(&model.layers[static_cast<std::size_t>(l)].kind))
+      bytes += Bytes(4 * 2 * attention->width * positions);
+  return bytes;
+}
+
+static void add_sequence_chunks(std::vector<StageMemory>& stages, const ModelGraph& model, const Plan& plan,
+                                std::int64_t micro_batch, const OptimizerSpec& optimizer, const WeightRule& rule) {
+  Plan whole = plan;
+  whole.sequence_cut.clear();
+  for (std::size_t c = 0; c + 1 < plan.sequence_cut.size(); ++c) {
+    const std::int64_t length = plan.sequence_cut[c + 1] - plan.sequence_cut[c];
+    std::vector<StageMemory> of_chunk =
+        stage_memory(with_sequence_length(model, length), whole, micro_batch, optimizer, rule);
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      of_chunk[s].key_value_gradients = key_value_gradients(model, plan.stages[s].layers, length * micro_batch);
+      stages[s].sequence_chunks.push_back(of_chunk[s]);
+    }
+  }
 }
 
 std::vector<StageMemory> stage_memory(const ModelGraph& model, const Plan& plan, std::int64_t micro_batch,
@@ -27,12 +60,13 @@ std::vector<StageMemory> stage_memory(const ModelGraph& model, const Plan& plan,
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const PlanStage& stage = plan.stages[s];
     const std::int64_t samples = stage.micros_per_op * micro_batch;
-    StageMemory m = memory_of_layers(model, shapes, stage.layers, samples,
-                                     optimizer.state_tensors() + delta_tensors(optimizer, rule, StageId(s)));
+    StageMemory m =
+        memory_of_layers(model, shapes, stage.layers, samples, optimizer, delta_tensors(optimizer, rule, StageId(s)));
     for (const int producer : between[s].receives)
       if (producer >= 0) m.input += output_bytes(model, shapes, producer, samples);
     result.push_back(m);
   }
+  if (!plan.sequence_cut.empty()) add_sequence_chunks(result, model, plan, micro_batch, optimizer, rule);
   return result;
 }
 
@@ -43,7 +77,8 @@ static void add_layer(StageMemory& memory, const LayerCost& layer, const Optimiz
     memory.weights += layer.parameters;
     memory.gradients += layer.parameters;
     memory.optimizer += layer.parameters * optimizer.state_tensors();
-    memory.stash += layer.output;
+    memory.stash += layer.kept();
+    memory.weight_stash += layer.weight_stash.value_or(Bytes(0));
     return;
   }
   // As published: what is always there beyond the weights is not told apart.
@@ -69,6 +104,121 @@ std::vector<StageMemory> stage_memory(const CostGraph& costs, const Plan& plan, 
     result.push_back(memory);
   }
   return result;
+}
+
+// bytes(from, to): of a micro-batch on that edge.
+static void add_waiting(std::vector<StageMemory>& stages, const StageGraph& graph, int queue,
+                        const std::function<Bytes(StageId, StageId)>& bytes) {
+  for (std::size_t s = 0; s < graph.size(); ++s)
+    for (const StageId t : graph.successors[s]) {
+      const int room = queue_room(graph, StageId(s), t, queue);
+      const Bytes message = bytes(StageId(s), t) * micros_per_message(graph, StageId(s), t);
+      stages[s].waiting += message * (room / 2);
+      stages[t.index()].waiting += message * (room - room / 2);
+    }
+}
+
+std::vector<StageMemory> inference_memory(const ModelGraph& model, const Plan& plan, std::int64_t micro_batch,
+                                          int queue) {
+  const std::vector<Shape> shapes = model.shapes();
+  const std::vector<int> stage_of = stage_of_layers(plan, model.layers.size());
+  std::vector<StageMemory> result;
+  for (const PlanStage& stage : plan.stages) {
+    StageMemory& memory = result.emplace_back();
+    for (const int l : stage.layers)
+      memory.weights += Bytes(4 * parameter_count(model.layers[static_cast<std::size_t>(l)]));
+    memory.live = live_bytes(model, shapes, stage.layers, stage.micros_per_op * micro_batch);
+  }
+  std::vector<std::vector<int>> inputs;
+  for (const LayerSpec& layer : model.layers) inputs.push_back(layer.inputs);
+  const auto bytes = [&](StageId from, StageId to) {
+    std::set<int> sent;
+    for (const int l : plan.stages[to.index()].layers)
+      for (const int input : inputs[static_cast<std::size_t>(l)])
+        if (input >= 0 && stage_of[static_cast<std::size_t>(input)] == from.value) sent.insert(input);
+    Bytes sum;
+    for (const int value : sent) sum += output_bytes(model, shapes, value, micro_batch);
+    return sum;
+  };
+  StageGraph graph = stage_graph(static_cast<int>(plan.stages.size()), stage_edges(plan, inputs), "plan");
+  for (const PlanStage& stage : plan.stages) graph.micros_per_op.push_back(stage.micros_per_op);
+  add_waiting(result, graph, queue, bytes);
+  return result;
+}
+
+std::vector<StageMemory> inference_memory(const CostGraph& costs, const Plan& plan, int queue) {
+  std::vector<StageMemory> result;
+  const StageGraph graph = stage_graph(plan, costs);
+  for (const PlanStage& stage : plan.stages) {
+    StageMemory& memory = result.emplace_back();
+    for (const int l : stage.layers) {
+      const LayerCost& layer = costs.layers[static_cast<std::size_t>(l)];
+      memory.weights += layer.parameters;
+      Bytes live = layer.output;
+      for (const int input : layer.inputs)
+        if (input >= 0) live += costs.layers[static_cast<std::size_t>(input)].output;
+      memory.live = std::max(memory.live, live * stage.micros_per_op);
+    }
+  }
+  add_waiting(result, graph, queue, [&](StageId from, StageId to) { return edge_bytes(plan, costs, from, to); });
+  return result;
+}
+
+namespace {
+
+// Passes of layers one after the other: the most that they hold at a time.
+class Sequence {
+ public:
+  void add(const PassMeasurement& pass) {
+    most_ = std::max(most_, now_ + pass.peak);
+    now_ += pass.left;
+  }
+  Bytes most() const { return most_; }
+
+ private:
+  Bytes now_{0}, most_{0};
+};
+
+Temporaries temporaries_of(const std::vector<int>& layers, const CostGraph& costs) {
+  Sequence forward, unstashed, input_gradient, backward, weight_gradient;
+  Bytes step;
+  const auto measured = [&](int l) {
+    return costs.layers[static_cast<std::size_t>(l)].measured.value_or(LayerMeasurement{});
+  };
+  for (const int l : layers) {
+    forward.add(measured(l).forward);
+    unstashed.add(measured(l).unstashed);
+    step += measured(l).update.peak;
+  }
+  for (auto l = layers.rbegin(); l != layers.rend(); ++l) {
+    input_gradient.add(measured(*l).input_gradient);
+    backward.add(measured(*l).input_gradient);
+  }
+  for (auto l = layers.rbegin(); l != layers.rend(); ++l) {
+    weight_gradient.add(measured(*l).weight_gradient);
+    backward.add(measured(*l).weight_gradient);
+  }
+  return {.forward = forward.most(),
+          .unstashed = unstashed.most(),
+          .backward = backward.most(),
+          .input_gradient = input_gradient.most(),
+          .weight_gradient = weight_gradient.most(),
+          .step = step};
+}
+
+}  // namespace
+
+void add_temporaries(std::vector<StageMemory>& stages, const Plan& plan, const CostGraph& costs) {
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    const Temporaries whole = temporaries_of(plan.stages[s].layers, grouped_costs(costs, plan.stages[s].micros_per_op));
+    stages[s].temporaries = whole;
+    for (std::size_t c = 0; c < stages[s].sequence_chunks.size(); ++c) {
+      Temporaries& part = stages[s].sequence_chunks[c].temporaries = whole;
+      const double positions = share_of_positions(plan.sequence_cut, c);
+      for (Bytes* bytes : {&part.forward, &part.unstashed, &part.backward, &part.input_gradient, &part.weight_gradient})
+        *bytes = Bytes(std::llround(static_cast<double>(bytes->value) * positions));
+    }
+  }
 }
 
 }  // namespace sluice

@@ -14,6 +14,14 @@
 
 namespace sluice {
 
+// What an op of a stage allocates while it runs, as measured inside a run: the most above what there was before, with
+// the stash that it makes. 0: not measured.
+struct Temporaries {
+  Bytes forward, unstashed;  // unstashed: a forward that keeps its input only
+  Bytes backward, input_gradient, weight_gradient, step;
+  bool any() const { return forward.value > 0; }
+};
+
 // Of a whole stage, not of a shard.
 struct StageMemory {
   Bytes weights;  // of one version
@@ -22,15 +30,34 @@ struct StageMemory {
   Bytes stash;         // of one micro-batch between F and the end of I or B
   Bytes weight_stash;  // of one micro-batch between I and the end of W
   Bytes input;         // of one micro-batch between F and its recomputation, where F keeps no stash
+  // Inference: the most that one forward holds at a time, its inputs and outputs included; and messages that wait, half
+  // of a full queue at each of its ends.
+  Bytes live = Bytes(0), waiting = Bytes(0);
   // Of the stash, what a stage before or after on the same rank holds too.
   InterfaceValues interface = {};
+  Temporaries temporaries = {};
+  // Weight gradients wait, with their stashes, for one product of several micro-batches; so many is what
+  // temporaries.weight_gradient is of. 0: each by itself.
+  int batched_micros = 0;
+  // Where sequences are cut, a chunk's: of the gradients of its keys and values, which the backwards of later chunks
+  // add up before its own; and the same stage with one chunk in a micro-batch's place, for each (empty: as the whole).
+  Bytes key_value_gradients = {};
+  std::vector<StageMemory> sequence_chunks = {};
 };
 
 // One for every stage of the plan. micro_batch: samples.
 std::vector<StageMemory> stage_memory(const ModelGraph& model, const Plan& plan, std::int64_t micro_batch,
                                       const OptimizerSpec& optimizer, const WeightRule& rule);
 
+// Fills in what the layers' measurements say; costs: of the plan's micro-batches.
+void add_temporaries(std::vector<StageMemory>& stages, const Plan& plan, const CostGraph& costs);
+
 // Activations are those of the variants that the plan chose, else the layers' outputs; W keeps nothing of its own.
 std::vector<StageMemory> stage_memory(const CostGraph& costs, const Plan& plan, const OptimizerSpec& optimizer);
+
+// Of inference, with so many micro-batches in a queue (RunPolicy::queue): weights, and what lives and waits.
+std::vector<StageMemory> inference_memory(const ModelGraph& model, const Plan& plan, std::int64_t micro_batch,
+                                          int queue);
+std::vector<StageMemory> inference_memory(const CostGraph& costs, const Plan& plan, int queue);
 
 }  // namespace sluice

@@ -9,8 +9,8 @@
 #include <sluice_build.h>
 
 #include <map>
-#include <nlohmann/json.hpp>
 
+#include "harness/base/json.h"
 #include "harness/base/json_reader.h"
 #include "harness/program/check_schedule.h"
 #include "harness/program/lowering.h"
@@ -26,15 +26,15 @@ struct Case {
   Schedule schedule;
 };
 
-Case case_of(const nlohmann::json& json) {
-  const int stages = json["stages"];
+Case case_of(const Json& json) {
+  const int stages = json["stages"].get<int>();
   Case c;
   std::map<int, std::map<int, int>> way;     // micro-batch -> stage -> rank
   std::map<int, Rank> weight_gradient_rank;  // stage -> rank of its W
   std::string text;
   for (std::size_t r = 0; r < json["ops"].size(); ++r) {
     text += "rank " + std::to_string(r) + ":";
-    for (const std::string step : json["ops"][std::to_string(r)]) text += " " + step;
+    for (const Json& step : json["ops"][std::to_string(r)]) text += " " + step.get<std::string>();
     text += "\n";
   }
   c.schedule = parse_schedule(text);
@@ -73,8 +73,8 @@ Case case_of(const nlohmann::json& json) {
 
 class SchedulesVectorTest : public testing::TestWithParam<std::string> {
  protected:
-  static const nlohmann::json& vectors() {
-    static const nlohmann::json json = parse_json_file(SLUICE_SOURCE_DIR "/harness/tests/data/schedules.json");
+  static const Json& vectors() {
+    static const Json json = parse_json_file(SLUICE_SOURCE_DIR "/harness/tests/data/schedules.json");
     return json;
   }
 };
@@ -91,15 +91,17 @@ TEST_P(SchedulesVectorTest, SimulatesToThePublishedFigures) {
     const int ranks = static_cast<int>(program.rank_count());
     const auto& costs = json["costs"];
     const Simulation s =
-        simulate(program, uniform_costs(static_cast<int>(c.graph.size()), costs["tF"], costs["tB"], costs["tW"]),
+        simulate(program,
+                 uniform_costs(static_cast<int>(c.graph.size()), costs["tF"].get<double>(), costs["tB"].get<double>(),
+                               costs["tW"].get<double>()),
                  latency_cluster(ranks, Seconds(costs["latency"].get<double>())), identity_devices(ranks));
-    EXPECT_DOUBLE_EQ(s.bubble.makespan, json["makespan"]);
-    EXPECT_NEAR(s.bubble.bubble_ratio, json["bubble_ratio"], 1e-6);
-    EXPECT_DOUBLE_EQ(s.bubble.max_span, json["max_span"]);
-    EXPECT_NEAR(s.bubble.span_bubble, json["span_bubble"], 1e-6);
+    EXPECT_DOUBLE_EQ(s.bubble.makespan, json["makespan"].get<double>());
+    EXPECT_NEAR(s.bubble.bubble_ratio, json["bubble_ratio"].get<double>(), 1e-6);
+    EXPECT_DOUBLE_EQ(s.bubble.max_span, json["max_span"].get<double>());
+    EXPECT_NEAR(s.bubble.span_bubble, json["span_bubble"].get<double>(), 1e-6);
     const auto peak = peaks(c.schedule);
     for (std::size_t r = 0; r < peak.size(); ++r) {
-      EXPECT_DOUBLE_EQ(s.bubble.idle[r], json["idle"][r]);
+      EXPECT_DOUBLE_EQ(s.bubble.idle[r], json["idle"][r].get<double>());
       EXPECT_EQ(peak[r].in_flight, json["peak"][r]);
       EXPECT_EQ(peak[r].until_weight_gradient, json["peak_until_W"][r]);
     }
@@ -118,7 +120,7 @@ INSTANTIATE_TEST_SUITE_P(Systems, SchedulesVectorTest,
 
 TEST_F(SchedulesVectorTest, CoversAll) {
   std::map<std::string, int> count;
-  for (const auto& json : vectors()) ++count[json["system"]];
+  for (const auto& json : vectors()) ++count[json["system"].get<std::string>()];
   EXPECT_EQ(vectors().size(), 256u);
   EXPECT_EQ(count.size(), 25u);
   EXPECT_EQ(count["layerpipe_style"], 8);

@@ -1,208 +1,66 @@
-// What every listed system must keep, whatever it is: its plans, schedules and weights fit together
-// on generated problems, and what its theory promises is what the virtual clock shows.
-// Figures of Theory count chunk-micro-batches: with v chunks a rank, each of a rank's v stages
-// counts.
+// The contract (harness/case/contract.h) for every listed system, and for systems that break it.
+#include "harness/case/contract.h"
+
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <map>
 #include <set>
 
 #include "harness/base/error.h"
 #include "harness/base/index.h"
-#include "harness/pipeline/system.h"
+#include "harness/pipeline/orders.h"
+#include "harness/plan/chain_partition.h"
 #include "harness/plan/make_plan.h"
 #include "harness/program/check_program.h"
 #include "harness/program/check_schedule.h"
 #include "harness/program/lowering.h"
 #include "harness/sim/latency_cluster.h"
-#include "harness/sim/memory.h"
-#include "harness/sim/simulate.h"
 
 namespace sluice {
 namespace {
 
-// Equal layers, F : I : W = 1 : 1 : 1, four for every rank, so that 1, 2 or 4 stages a rank are all
-// equal; and a loss that is fused with the last.
-CostGraph uniform_layers(int ranks) {
-  CostGraph graph{.model = "uniform", .source = "test", .device = "d", .micro_batch = 2, .layers = {}};
-  for (int i = 0; i < 4 * ranks; ++i)
-    graph.layers.push_back({"layer" + std::to_string(i),
-                            {i - 1},
-                            Seconds(1e-3),
-                            Seconds(1e-3),
-                            Seconds(1e-3),
-                            Seconds(0),
-                            Bytes(0),
-                            Bytes(0)});
-  LayerCost loss{.name = "loss", .inputs = {4 * ranks - 1}};
-  loss.fused = true;
-  graph.layers.push_back(loss);
-  return graph;
-}
-
-// Every combination of every option that has choices, and 1, 2 and 4 stages a rank; other numbers
-// keep their defaults.
-std::vector<Options> choices_of(const System& system) {
-  std::vector<std::map<std::string, std::string>> given = {{}};
-  for (const OptionSpec& spec : system.options) {
-    std::vector<std::map<std::string, std::string>> longer;
-    const std::vector<std::string> stages = {"1", "2", "4"};
-    for (const std::string& choice : spec.name == "chunks" ? stages : spec.choices)
-      for (auto values : given) {
-        values[spec.name] = choice;
-        longer.push_back(values);
-      }
-    if (!longer.empty()) given = longer;
-  }
-  std::vector<Options> result;
-  for (const auto& values : given) result.push_back(resolve_options(system.options, values, system.name));
-  return result;
-}
-
-std::string text_of(const Options& options) {
-  std::string text;
-  for (const auto& [name, value] : options.values()) text += name + "=" + value + " ";
-  return text;
-}
-
-// Updates between a batch's forward and its own update, the most of any batch of the run.
-std::vector<int> observed_staleness(const Program& program) {
-  std::vector<int> result;
-  for (const auto& rank : program.ranks) {
-    std::map<std::pair<StageId, Micro>, int> read;
-    std::map<StageId, std::vector<int>> waiting;  // versions read by the batches of the next update
-    int most = 0;
-    for (const Instruction& i : rank) {
-      if (i.opcode == Opcode::forward) read[{i.stage, i.micro}] = i.version;
-      if (i.opcode == Opcode::backward || i.opcode == Opcode::weight_gradient)
-        waiting[i.stage].push_back(read[{i.stage, i.micro}]);
-      if (i.opcode != Opcode::optimizer_step) continue;
-      for (const int version : waiting[i.stage]) most = std::max(most, i.version - 1 - version);
-      waiting[i.stage].clear();
-    }
-    result.push_back(most);
-  }
-  return result;
-}
-
-class SystemContractTest : public testing::TestWithParam<const System*> {
- protected:
-  const System& system_ = *GetParam();
-
-  // True if the system takes the problem. Checks everything it promises.
-  bool holds(int ranks, int microbatches, const Options& options) {
-    const CostGraph costs = uniform_layers(ranks);
-    const Cluster cluster = latency_cluster(ranks, Seconds(0));
-    const int devices = system_.one_process ? 1 : ranks;
-    Problem problem{costs, cluster, devices, 2L * microbatches, microbatches, {}};
-    problem.simulate = [&](const Plan& plan) { return simulated(plan, costs, cluster, microbatches, options); };
-    try {
-      const Plan plan = make_plan(system_, problem, options);
-      const StageGraph graph = stage_graph(plan, costs);
-      const RankMap map = ranks_of(plan);
-      const int used = count_of(map.devices);
-      EXPECT_LE(used, devices);
-      const ScheduleProblem order{
-          graph, map.placement, used, microbatches, {}, Seconds(0), per_update(ranks, microbatches)};
-      const Schedule schedule = system_.schedule(order, options);
-      EXPECT_EQ(schedule.microbatches, microbatches);
-      const auto found = check(schedule, graph, map.placement);
-      EXPECT_TRUE(found.empty()) << found.front().text;
-      if (!found.empty()) return true;
-      const WeightRule rule = system_.weights(order, options);
-      EXPECT_EQ(rule.synchronous(), system_.synchronous);
-      const Program program = lower(schedule, graph, map.placement, rule);
-      const auto wrong = check(program);
-      EXPECT_TRUE(wrong.empty()) << wrong.front().text;
-      const Costs stage_times = costs_of(plan, costs, cluster);
-      // A plan of uneven stages is no case of a formula for even ones.
-      bool even = true;
-      for (const StageCost& stage : stage_times.stages)
-        even = even && std::abs((stage.forward - stage_times.stages[0].forward).value) < 1e-12;
-      compare_with_theory(program, schedule, system_.theory(order, options),
-                          simulate(program, stage_times, cluster, map.devices), even);
-      return true;
-    } catch (const InputError& e) {
-      EXPECT_STRNE(e.what(), "");
-      return false;
-    }
-  }
-
- private:
-  // Systems that accumulate: the smallest number that divides and is no less than the ranks.
-  int per_update(int ranks, int microbatches) const {
-    if (!system_.accumulates) return 1;
-    int m = std::min(ranks, microbatches);
-    while (microbatches % m != 0) ++m;
-    return m;
-  }
-  static int costs_ranks(const CostGraph& costs) { return (count_of(costs.layers) - 1) / 4; }
-
-  Seconds simulated(const Plan& plan, const CostGraph& costs, const Cluster& cluster, int microbatches,
-                    const Options& options) const {
-    const RankMap map = ranks_of(plan);
-    const StageGraph graph = stage_graph(plan, costs);
-    const ScheduleProblem order{graph,
-                                map.placement,
-                                count_of(map.devices),
-                                microbatches,
-                                {},
-                                Seconds(0),
-                                per_update(costs_ranks(costs), microbatches)};
-    const Program program =
-        lower(system_.schedule(order, options), graph, map.placement, system_.weights(order, options));
-    return Seconds(simulate(program, costs_of(plan, costs, cluster), cluster, map.devices, {.trace = false}).end);
-  }
-
-  static void compare_with_theory(const Program& program, const Schedule& schedule, const Theory& theory,
-                                  const Simulation& simulation, bool even) {
-    const std::size_t ranks = program.rank_count();
-    if (theory.bubble_ratio && even) {
-      EXPECT_NEAR(simulation.bubble.bubble_ratio, *theory.bubble_ratio, 1e-9);
-    }
-    const std::vector<RankPeak> peak = peaks(schedule);
-    const auto stages = std::vector<StageMemory>(program.graph.size());
-    const std::vector<RankMemory> held = memory(program, stages);
-    const std::vector<int> staleness = observed_staleness(program);
-    const auto compare = [&](const char* what, const std::vector<int>& promised, auto observed) {
-      if (promised.empty()) return;
-      ASSERT_EQ(promised.size(), ranks) << what;
-      for (std::size_t r = 0; r < ranks; ++r) EXPECT_EQ(observed(r), promised[r]) << what << " of rank " << r;
-    };
-    compare("in flight", theory.in_flight, [&](std::size_t r) { return peak[r].in_flight; });
-    compare("weight versions", theory.weight_versions, [&](std::size_t r) { return held[r].peak_versions; });
-    compare("staleness", theory.staleness, [&](std::size_t r) { return staleness[r]; });
-  }
-};
+class SystemContractTest : public testing::TestWithParam<const System*> {};
 
 TEST_P(SystemContractTest, HoldsOnGeneratedProblems) {
-  for (const Options& options : choices_of(system_)) {
-    int taken = 0;
-    for (int ranks = 1; ranks <= 6; ++ranks)
-      for (int microbatches = 1; microbatches <= 13; ++microbatches) {
-        SCOPED_TRACE(system_.name + " " + text_of(options) + "ranks=" + std::to_string(ranks) +
-                     " microbatches=" + std::to_string(microbatches));
-        taken += holds(ranks, microbatches, options);
-        if (HasFailure()) return;  // the first case says enough
-      }
-    EXPECT_GE(taken, 6) << system_.name << " " << text_of(options) << "takes hardly any problem";
-  }
+  const ContractReport report = check_contract(*GetParam(), {.most_faults = 1});
+  for (const ContractFault& fault : report.faults)
+    ADD_FAILURE() << fault.problem << ": " << fault.text << "\n" << fault.drawing;
+  EXPECT_GE(report.taken, 6);
 }
 
-TEST_P(SystemContractTest, SaysWhatItIs) {
-  EXPECT_FALSE(system_.title.empty());
-  EXPECT_FALSE(system_.citation.empty());
-  for (const OptionSpec& spec : system_.options) {
-    EXPECT_FALSE(spec.help.empty()) << spec.name;
-    // A default must be a value that a user could give.
-    EXPECT_NO_THROW(resolve_options(system_.options, {{spec.name, spec.default_value}}, system_.name)) << spec.name;
-  }
+// With the shortest queue there is: what could wait for ever does.
+TEST_P(SystemContractTest, ItsForwardsAloneAreAPipelineOfInference) {
+  const System& system = *GetParam();
+  for (const Options& options : contract_choices(system))
+    for (const auto& [ranks, microbatches] : {std::pair{1, 3}, {2, 4}, {4, 8}, {3, 12}}) {
+      SCOPED_TRACE(system.name + " ranks=" + std::to_string(ranks));
+      const CostGraph costs = forward_only(contract_layers(ranks));
+      const Cluster cluster = latency_cluster(ranks, Seconds(0));
+      Problem problem{costs, cluster, system.one_process ? 1 : ranks, 2L * microbatches, microbatches, {}};
+      problem.inference = true;
+      problem.simulate = [](const Plan&) { return Seconds(1); };
+      // Systems that accumulate: the smallest number that divides and is no less than the ranks.
+      int per_update = system.accumulates ? std::min(ranks, microbatches) : 1;
+      while (microbatches % per_update != 0) ++per_update;
+      try {
+        Plan plan = make_plan(system, problem, options);
+        for (PlanStage& stage : plan.stages) stage.weight_gradient_device.reset();
+        const StageGraph graph = stage_graph(plan, costs);
+        const RankMap map = ranks_of(plan);
+        const ScheduleProblem order{graph,      map.placement, count_of(map.devices), microbatches, {},
+                                    Seconds(0), per_update};
+        const Schedule once = forwards_of(system.schedule(order, options));
+        const PlacedSchedule all = repeated(once, graph, map.placement, 3);
+        const auto wrong = check(lower(all.schedule, graph, all.placement, {}, {}, {.queue = 1}));
+        EXPECT_TRUE(wrong.empty()) << wrong.front().text;
+      } catch (const InputError& e) {
+        EXPECT_STRNE(e.what(), "");
+      }
+    }
 }
 
 TEST_P(SystemContractTest, IsFoundByNameAndAlias) {
-  EXPECT_EQ(&find_system(system_.name, "test"), &system_);
-  for (const std::string& alias : system_.aliases) EXPECT_EQ(&find_system(alias, "test"), &system_);
+  EXPECT_EQ(&find_system(GetParam()->name, "test"), GetParam());
+  for (const std::string& alias : GetParam()->aliases) EXPECT_EQ(&find_system(alias, "test"), GetParam());
 }
 
 std::vector<const System*> listed() { return {all_systems().begin(), all_systems().end()}; }
@@ -226,6 +84,118 @@ TEST(SystemTableTest, UnknownNamesAreRefusedWithTheNearest) {
   } catch (const InputError& e) {
     EXPECT_STREQ(e.what(), "quick.json: /grid/0/system: unknown system 'gpip'; did you mean 'gpipe'?");
   }
+}
+
+// GPipe's order under another name, to be broken.
+System wrong() {
+  return {.name = "wrong",
+          .title = "Wrong",
+          .citation = "nobody",
+          .schedule = [](const ScheduleProblem& problem, const Options&) {
+            return orders::fill_drain(problem, BackwardOrder::lifo);
+          }};
+}
+
+std::string first_fault(const System& system) {
+  const ContractReport report = check_contract(system, {.most_ranks = 3, .most_microbatches = 4});
+  return report.faults.empty() ? "none" : report.faults.front().text;
+}
+
+TEST(Contract, AcceptsAPlainSystemAndNotesThatItsTheoryIsLeftOut) {
+  const ContractReport report = check_contract(wrong(), {.most_ranks = 3, .most_microbatches = 4});
+  EXPECT_TRUE(report.faults.empty()) << report.faults.front().text;
+  EXPECT_EQ(report.taken, 12);
+  ASSERT_EQ(report.notes.size(), 1u);
+  EXPECT_TRUE(report.notes.front().starts_with("theory is left out"));
+}
+
+TEST(Contract, FindsAWeightRuleThatAccumulatesWithoutTheSystemSayingSo) {
+  System system = wrong();
+  system.synchronous = false;
+  system.schedule = [](const ScheduleProblem& problem, const Options&) { return orders::one_f_one_b(problem); };
+  system.theory = [](const ScheduleProblem&, const Options&) { return Theory{}; };
+  system.weights = [](const ScheduleProblem&, const Options&) {
+    return WeightRule{.update = WeightRule::Update::every_backward, .accumulate = 2};
+  };
+  EXPECT_EQ(
+      first_fault(system),
+      "its weight rule makes one update of 2 micro-batches, but .accumulates is not true: every micro-batch would "
+      "count as an update");
+}
+
+TEST(Contract, FindsAFlushThatIsNone) {
+  System system = wrong();
+  system.synchronous = false;
+  EXPECT_EQ(first_fault(system), ".synchronous is false, but its weight rule updates at a flush");
+}
+
+TEST(Contract, FindsChunksThatContradictThePlan) {
+  System system = wrong();
+  system.plan = [](const Problem& problem, const Options&) {
+    return chunked_chain(problem, 2, ChunkPlacement::loop, "wrong");
+  };
+  EXPECT_EQ(first_fault(system), "its plan puts 2 on a rank, .chunks says nothing, which means 1");
+  system.chunks = [](const Options&) { return 3; };
+  EXPECT_EQ(first_fault(system), "its plan puts 2 on a rank, .chunks says 3");
+  system.chunks = [](const Options&) { return 2; };
+  EXPECT_EQ(first_fault(system), "none");
+}
+
+TEST(Contract, FindsATheoryThatIsNotWhatHappens) {
+  System system = wrong();
+  system.theory = [](const ScheduleProblem& problem, const Options&) {
+    Theory theory = flush_theory(problem.ranks);
+    theory.in_flight.assign(static_cast<std::size_t>(problem.ranks), 1);
+    return theory;
+  };
+  EXPECT_EQ(first_fault(system), "theory.in_flight of rank 0 is 1, its order shows 2");
+}
+
+TEST(Contract, NamesEveryFaultOfAScheduleAndDrawsItUntilThere) {
+  System system = wrong();
+  system.schedule = [](const ScheduleProblem& problem, const Options&) {
+    Schedule schedule = empty_schedule(problem);
+    for (int s = 0; s < problem.stages(); ++s) {
+      auto& ops = schedule.ops(problem.rank_of(s));
+      ops = {forward_op(s, 0), backward_op(s, 0)};
+      if (s == 1) std::swap(ops[0], ops[1]);
+    }
+    return schedule;
+  };
+  const ContractReport report = check_contract(system, {.most_ranks = 2, .most_microbatches = 1});
+  ASSERT_FALSE(report.faults.empty());
+  EXPECT_EQ(report.faults.front().problem, "ranks=2 microbatches=1");
+  EXPECT_EQ(report.faults.front().text, "rank 0: 0B0 is blocked: it waits for 1B0 of rank 1, which is blocked at 1B0");
+  EXPECT_EQ(report.faults.at(1).text, "rank 1: 1B0 comes before 1F0, which it needs");
+  EXPECT_EQ(report.faults.front().drawing,
+            "rank 0  F0\nrank 1  ..\nrank 0 stops before 0B0\nrank 1 stops before 1B0\n");
+}
+
+TEST(Contract, TellsWhatARefusalSays) {
+  System system = wrong();
+  system.require = [](int ranks, int, const Options&) {
+    if (ranks > 1) throw InputError("wrong", "one rank only", "use single_device");
+  };
+  const ContractReport report = check_contract(system, {.most_ranks = 2, .most_microbatches = 6});
+  EXPECT_TRUE(report.faults.empty()) << report.faults.front().text;
+  EXPECT_EQ(report.refused, 6);
+  ASSERT_EQ(report.refusals.size(), 1u);
+  EXPECT_EQ(report.refusals.begin()->first, "wrong: one rank only; use single_device");
+  EXPECT_EQ(report.refusals.begin()->second, "ranks=2 microbatches=1");
+}
+
+TEST(Contract, ChecksTheNameAndTheOptions) {
+  System system = wrong();
+  system.name = "gpipe";
+  system.options = {{"depth", "0", ""}};
+  const ContractReport report = check_contract(system, {.most_ranks = 0});
+  std::set<std::string> texts;
+  for (const ContractFault& fault : report.faults) texts.insert(fault.text);
+  EXPECT_TRUE(texts.contains("'gpipe' is a name of gpipe, too"));
+  EXPECT_TRUE(texts.contains("option 'depth' has no help text"));
+  EXPECT_TRUE(std::ranges::any_of(texts, [](const auto& t) { return t.starts_with("the default of option 'depth'"); }));
+  system.name = "my-system";
+  EXPECT_EQ(first_fault(system), "'my-system' is no name: use lower-case letters, digits and _, a letter first");
 }
 
 }  // namespace

@@ -140,6 +140,20 @@ const std::vector<Case>& cases() {
          if (s.m < 2 * s.p - 1 || t.f != t.i) return std::nullopt;
          return 2 * s.m * t.work();
        }},
+      {.name = "v_half",
+       .system = "controllable_memory",
+       .options = options({}),
+       .span = [](Size s, OpTimes t) -> std::optional<double> {
+         if (s.p < 2 || s.m < 2 * s.p || t.f != t.i || t.f != t.w) return std::nullopt;
+         return 2 * s.m * t.work() + t.f * (s.p == 2 ? 1 : s.p % 2 == 0 ? 3 * s.p - 7 : 3 * s.p - 4);
+       }},
+      {.name = "v_zb",
+       .system = "controllable_memory",
+       .options = options({{"variant", "zb"}}),
+       .span = [](Size s, OpTimes t) -> std::optional<double> {
+         if (s.m < 2 * s.p || t.f != t.i || t.f != t.w) return std::nullopt;
+         return 2 * s.m * t.work();
+       }},
       // The automatic one with the memory of h2 leaves no bubble at equal times.
       {.name = "zero_bubble_auto",
        .system = "zero_bubble",
@@ -210,8 +224,8 @@ const std::vector<Case>& cases() {
        .options = options({}),
        .accepts = [](Size s) { return s.m >= s.p; },
        .makespan = [](Size s, OpTimes t) -> std::optional<double> { return (s.m + s.p - 1) / s.p * t.work(); }},
-      {.name = "layerpipe",
-       .system = "layerpipe",
+      {.name = "layerpipe_style",
+       .system = "layerpipe_style",
        .options = options({}),
        .accepts = [](Size s) { return s.p % 2 == 0; },
        .makespan = [](Size s, OpTimes t) -> std::optional<double> {

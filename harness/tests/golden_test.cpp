@@ -3,8 +3,7 @@
 #include <gtest/gtest.h>
 #include <sluice_build.h>
 
-#include <nlohmann/json.hpp>
-
+#include "harness/base/json.h"
 #include "harness/base/json_reader.h"
 #include "harness/pipeline/system.h"
 #include "harness/plan/uniform_chain.h"
@@ -236,10 +235,10 @@ TEST(PublishedVersionsTest, PipeDreamReadsTheTabulatedVersions) {
   int tested = 0;
   const auto file = parse_json_file(SLUICE_SOURCE_DIR "/harness/tests/data/weights.json");
   for (const auto& json : file["cases"]) {
-    const auto rule = weights.find(json["system"]);
+    const auto rule = weights.find(json["system"].get<std::string>());
     if (rule == weights.end()) continue;
     SCOPED_TRACE(json["name"].get<std::string>());
-    const int stages = json["stages"], epochs = json.value("drained_epochs", 1);
+    const int stages = json["stages"].get<int>(), epochs = json.value("drained_epochs", 1);
     const int batches = json["batches"].get<int>() / epochs;
     const ScheduleProblem order{chain(stages), one_stage_per_rank(stages), stages, batches};
     const Options options = resolve_options(system.options, {{"weights", rule->second}}, "test");

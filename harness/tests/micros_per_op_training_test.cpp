@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 
+#include "harness/base/json.h"
 #include "harness/case/sweep.h"
 #include "harness/program/lowering.h"
 #include "harness/run/run_case.h"
@@ -240,16 +241,18 @@ RC_GTEST_PROP(GroupedStages, TakeTheMemoryThatIsPredicted, ()) {
 }
 
 // GraphPipe's own plans with a micro-batch for every stage, of the small models of its paper.
-class GraphPipePerStage : public testing::TestWithParam<nlohmann::json> {
+class GraphPipePerStage : public testing::TestWithParam<Json> {
  protected:
-  static RunCase of(const nlohmann::json& more) {
-    nlohmann::json entry = {{"system", "graphpipe"},
-                            {"options", {{"micro_batch", "per_stage"}}},
-                            {"clock", "virtual"},
-                            {"costs", "analytic"},
-                            {"ranks", 8},
-                            {"steps", kUpdates}};
-    entry.merge_patch(more);
+  static RunCase of(const Json& more) {
+    Json entry = {{"system", "graphpipe"},
+                  {"options", {{"micro_batch", "per_stage"}}},
+                  {"clock", "virtual"},
+                  {"costs", "analytic"},
+                  {"ranks", 8},
+                  {"steps", kUpdates}};
+    const Json options = entry["options"];
+    entry.update(more);
+    entry["options"].update(options);
     return expand_case(entry, "test", "").at(0);
   }
 };
@@ -273,23 +276,22 @@ TEST_P(GraphPipePerStage, TrainsAsOneDeviceDoesInThePredictedMemory) {
 
 TEST_P(GraphPipePerStage, RunsOnBothClocks) {
   for (const char* clock : {"virtual", "wall"}) {
-    nlohmann::json more = GetParam();
+    Json more = GetParam();
     more["clock"] = clock;
     if (clock == std::string("wall")) more.erase("cluster");
     const Record record = run_case(of(more), {});
-    EXPECT_EQ(record.outcome, "ok") << record.reason;
+    EXPECT_EQ(record.outcome, RecordOutcome::ok) << record.reason;
     EXPECT_EQ(record.curve.size(), static_cast<std::size_t>(kUpdates));
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Models, GraphPipePerStage,
-    testing::Values(nlohmann::json{{"workload", "mmt_small"}, {"cluster", "flat:8"}},
-                    nlohmann::json{{"workload", "mmt_small"},
-                                   {"cluster", "flat:8,memory=0.8MiB"},
-                                   {"options", {{"rank", "objective"}}}},
-                    nlohmann::json{{"workload", "uno_small"}, {"cluster", "flat:8"}},
-                    nlohmann::json{{"workload", "dlrm_small"}, {"cluster", "flat:6,memory=0.13MiB"}, {"ranks", 6}}));
+    testing::Values(
+        Json{{"workload", "mmt_small"}, {"cluster", "flat:8"}},
+        Json{{"workload", "mmt_small"}, {"cluster", "flat:8,memory=0.8MiB"}, {"options", {{"rank", "objective"}}}},
+        Json{{"workload", "uno_small"}, {"cluster", "flat:8"}},
+        Json{{"workload", "dlrm_small"}, {"cluster", "flat:6,memory=0.13MiB"}, {"ranks", 6}}));
 
 }  // namespace
 }  // namespace sluice

@@ -19,6 +19,7 @@ struct Variant {
   std::map<std::string, std::string> options = {};
   PipelineReplicas replicas = {};
   std::string sharding = "system";  // as RunCase
+  int tensor = 1;
 };
 
 inline std::string to_text(const Variant& v) {
@@ -26,6 +27,7 @@ inline std::string to_text(const Variant& v) {
   for (const auto& [key, value] : v.options) text += " " + key + "=" + value;
   if (v.replicas.count > 1)
     text += v.replicas.layout == PipelineReplicas::Layout::groups ? " in groups" : " in pipelines";
+  if (v.tensor > 1) text += " tensor " + std::to_string(v.tensor);
   return v.sharding == "system" ? text : text + " sharding " + v.sharding;
 }
 
@@ -35,8 +37,8 @@ struct Planned {
   Program program;
 
   Planned(const Variant& v, const ModelGraph& model)
-      : setup(divided(
-            TestSetup(v.system, v.options, model, job->size(), kBatch, micros(v.system), v.replicas, v.sharding))),
+      : setup(divided(TestSetup(v.system, v.options, model, job->size(), kBatch, micros(v.system), v.replicas,
+                                v.sharding, v.tensor))),
         program(make_program(setup.prepared, synchronous() ? setup.microbatches : kUpdates * setup.microbatches)) {}
 
   Planned(TestSetup s, Program p) : setup(std::move(s)), program(std::move(p)) {}
@@ -85,6 +87,7 @@ struct Numbers {
   std::vector<std::vector<double>> weights, gradients;
   std::vector<std::vector<std::vector<double>>> after_each_update;  // [stage][update]
   std::vector<double> losses, evaluations;
+  std::vector<TensorSums> sums;
   std::vector<MemoryByKind> peaks;
 };
 
@@ -98,7 +101,7 @@ inline Numbers train(const Planned& planned, const DataFeed& feed, ProcessGroup*
   request.snapshots = {kUpdates / 2};
   request.keep_weights = true;
   RunResult result = session->run(planned.program, request);
-  Numbers numbers{.after_each_update = std::move(result.weights), .losses = result.losses};
+  Numbers numbers{.after_each_update = std::move(result.weights), .losses = result.losses, .sums = result.tensor_sums};
   numbers.peaks = session->peak_memory();
   const Evaluation before = session->evaluate_snapshot(0), after = session->evaluate();
   numbers.evaluations = {before.loss, before.accuracy, after.loss, after.accuracy};
@@ -131,6 +134,7 @@ inline void expect_same_bits(const Planned& planned, const DataFeed& feed) {
   const Numbers got = train(planned, feed, processes.get());
   const Numbers threads = train(planned, feed, nullptr);
   EXPECT_EQ(got.losses, threads.losses);
+  EXPECT_EQ(got.sums, threads.sums);
   EXPECT_EQ(got.evaluations, threads.evaluations);
   EXPECT_TRUE(got.after_each_update == threads.after_each_update);
   for (std::size_t l = 0; l < threads.weights.size(); ++l) {

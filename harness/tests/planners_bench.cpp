@@ -9,6 +9,7 @@
 #include "baselines/dapple/dapple_search.h"
 #include "baselines/pipedream/pipedream_partition.h"
 #include "baselines/piper/piper_search.h"
+#include "harness/base/json.h"
 #include "harness/base/json_reader.h"
 #include "harness/pipeline/system.h"
 #include "harness/plan/ideal_partition.h"

@@ -57,7 +57,7 @@ const Case kCases[] = {
     {"zeropp", {}},
     {"zeropp", {{"unit", "511"}}},
     {"fsdp", {}},
-    {"layerpipe", {}},
+    {"layerpipe_style", {}},
     {"gpipe", {{"recompute", "needed"}}},
     {"hanayo", {{"waves", "4"}}},
     {"breadth_first", {{"chunks", "4"}}},

@@ -34,8 +34,7 @@ Program program_of(const std::string& name, int ranks, int microbatches, const G
 std::string text_of(const std::vector<Instruction>& rank) {
   std::string text;
   for (const Instruction& i : rank)
-    if (!is_along_edge(i.opcode))
-      text += (text.empty() ? "" : " ; ") + to_text(i);
+    if (!is_along_edge(i.opcode)) text += (text.empty() ? "" : " ; ") + to_text(i);
   return text;
 }
 

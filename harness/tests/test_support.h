@@ -12,7 +12,9 @@
 
 #include "harness/base/error.h"
 #include "harness/case/prepare.h"
+#include "harness/case/tensor_costs.h"
 #include "harness/exec/session.h"
+#include "harness/pipeline/tensor_members.h"
 #include "harness/plan/make_plan.h"
 #include "workloads/models/models.h"
 
@@ -113,7 +115,7 @@ struct TestSetup {
 
   TestSetup(const std::string& system, const std::map<std::string, std::string>& options, const ModelGraph& model,
             int ranks, std::int64_t batch, int microbatches_, const PipelineReplicas& replicas = {},
-            const std::string& sharding = "system")
+            const std::string& sharding = "system", int tensor = 1)
       : workload(std::make_shared<Workload>()), microbatches(microbatches_) {
     workload->name = model.name;
     workload->model = model;
@@ -125,18 +127,27 @@ struct TestSetup {
     p.micro_batch = batch / microbatches;
     p.microbatches_per_update = microbatches;
     p.costs = analytic_costs(model, p.micro_batch, p.cluster.devices.front());
+    if (tensor > 1) {
+      p.tensor = std::make_shared<const TensorModel>(split_tensors(model, tensor));
+      p.member_costs = member_costs(p.costs, *p.tensor, p.cluster);
+      p.costs = members_of(p.member_costs, tensor);
+    }
     p.replicas = replicas;
     p.sharding = choice_named<StageSharding>(sharding).value();
-    adopt_pipeline(
-        p, make_plan(
-               *p.system,
-               {p.costs, p.cluster, ranks / replicas.count, batch / replicas.count, microbatches / replicas.count, {}},
-               p.options));
+    adopt_pipeline(p, make_plan(*p.system,
+                                {tensor > 1 ? p.member_costs : p.costs,
+                                 p.cluster,
+                                 ranks / replicas.count / tensor,
+                                 batch / replicas.count,
+                                 microbatches / replicas.count,
+                                 {}},
+                                p.options));
   }
 
   SessionSpec spec(const OptimizerSpec& optimizer) const {
     SessionSpec s;
-    s.model = workload->model;
+    s.model = running_model(prepared);
+    s.tensor = prepared.tensor;
     s.plan = prepared.plan;
     s.optimizer = optimizer;
     s.micro_batch = prepared.micro_batch;

@@ -38,7 +38,7 @@ inline Numbers train_by(const Program& program, const TestSetup& setup, const Da
   spec.sharding = program.sharding;
   const auto session = make_session(spec);
   session->reset_peak_memory();
-  const auto layers = static_cast<int>(spec.model.layers.size());
+  const auto layers = static_cast<int>(setup.workload->model.layers.size());
   const bool synchronous = program.rule.synchronous();
   const std::int64_t batch = spec.micro_batch * setup.microbatches;
   Numbers numbers;

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <set>
 
 #include "harness/program/lowering.h"
 #include "harness/tests/mpi_test_support.h"
@@ -31,13 +32,17 @@ void tell_refused(const std::vector<std::string>& refused, std::size_t of) {
   std::cout << "\n";
 }
 
+// Chunks of sequences need sequences.
+ModelGraph model_for(const System& system) { return system.sequence ? test_transformer() : test_mlp(); }
+
 TEST(Transports, every_system_trains_the_same_bits_on_threads_and_over_mpi) {
-  const ModelGraph model = test_mlp();
-  const DataFeed feed = random_feed(model, kUpdates * kBatch);
   std::vector<std::string> refused;
   std::size_t variants = 0;
   for (const System* system : all_systems())
     for (const auto& options : option_sets(*system)) {
+      if (system->inference_only) continue;
+      const ModelGraph model = model_for(*system);
+      const DataFeed feed = random_feed(model, kUpdates * kBatch);
       const Variant variant{system->name, options};
       ++variants;
       if (!expect_same_bits(variant, model, feed)) refused.push_back(to_text(variant));
@@ -47,12 +52,13 @@ TEST(Transports, every_system_trains_the_same_bits_on_threads_and_over_mpi) {
 }
 
 TEST(Transports, every_synchronous_system_does_with_its_stages_shared_and_sharded) {
-  const ModelGraph model = test_mlp();
-  const DataFeed feed = random_feed(model, kUpdates * kBatch);
   std::vector<std::string> refused;
   std::size_t variants = 0;
   for (const System* system : all_systems()) {
+    if (system->inference_only) continue;
     if (!system->synchronous || system->one_process) continue;
+    const ModelGraph model = model_for(*system);
+    const DataFeed feed = random_feed(model, kUpdates * kBatch);
     for (const auto layout : {PipelineReplicas::Layout::groups, PipelineReplicas::Layout::pipelines})
       for (const char* sharding : {"system", "none", "optimizer", "use", "visit", "update"}) {
         if (system->data_parallel && layout == PipelineReplicas::Layout::pipelines) continue;
@@ -62,7 +68,7 @@ TEST(Transports, every_synchronous_system_does_with_its_stages_shared_and_sharde
         if (expect_same_bits(variant, model, feed)) continue;
         refused.push_back(to_text(variant));
         // Two pipelines of these, a rank each or an odd number, are none.
-        EXPECT_TRUE(system->name == "layerpipe" ||
+        EXPECT_TRUE(system->name == "layerpipe_style" ||
                     (job->size() == 2 && (system->name == "chimera" || system->name == "dualpipe")))
             << to_text(variant);
       }
@@ -92,10 +98,22 @@ TEST(Transports, sharded_systems_do_on_other_kinds_of_model) {
   }
 }
 
+// Two or four processes: groups of two, in one stage or two, and one group of four.
+TEST(Transports, ranks_that_share_layers_give_the_same_bits) {
+  for (const ModelGraph& model : {gpt("gpt", 2, 16, 4, 6, 24), test_transformer()}) {
+    const DataFeed feed = random_feed(model, kUpdates * kBatch);
+    for (const int tensor : std::set{2, job->size()})
+      for (const char* system : {"gpipe", "one_f_one_b", "zero_bubble"}) {
+        if (model.name != "gpt" && tensor > 2) continue;  // two heads
+        EXPECT_TRUE(expect_same_bits({.system = system, .tensor = tensor}, model, feed)) << system << ": refused";
+      }
+  }
+}
+
 TEST(Transports, so_do_the_others) {
   for (const ModelGraph& model : {test_cnn(), test_transformer(), test_gnmt()}) {
     const DataFeed feed = random_feed(model, kUpdates * kBatch);
-    for (const char* system : {"zero_bubble", "pipedream", "chimera", "dualpipe", "layerpipe"})
+    for (const char* system : {"zero_bubble", "pipedream", "chimera", "dualpipe", "layerpipe_style"})
       EXPECT_TRUE(expect_same_bits({system}, model, feed)) << system << ": refused";
   }
 }
@@ -225,7 +243,7 @@ TEST(Transports, a_checkpoint_is_the_same_file_and_goes_on_in_both) {
   std::erase_if(variants, [](const Variant& v) {
     return v.replicas.layout == PipelineReplicas::Layout::pipelines && v.system != "zeropp";
   });
-  for (const char* system : {"pipedream", "one_f_one_b", "layerpipe"}) variants.push_back({system});
+  for (const char* system : {"pipedream", "one_f_one_b", "layerpipe_style"}) variants.push_back({system});
   variants.push_back({"gpipe", {}, {2}, "optimizer"});
   variants.push_back({"zero_bubble", {}, {2, PipelineReplicas::Layout::pipelines}, "visit"});
   for (const Variant& variant : variants) expect_same_checkpoint(variant, test_cnn());

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "harness/exec/process_group.h"
 #include "harness/exec/session.h"
@@ -17,19 +18,25 @@ class Checkpoints {
   // that train it, whose first writes; null: only this one. Every function is collective over them.
   Checkpoints(std::string folder, std::string digest, ProcessGroup* processes);
 
-  // Replaces the checkpoint before. Throws InputError: a file cannot be written.
-  void save(const Session& session, const Record& record, const TrainingPosition& position) const;
+  // Replaces the checkpoint before. Where a file cannot be written (the disk is full), it warns, and no more are kept.
+  void save(const Session& session, const Record& record, const TrainingPosition& position);
   // Gives session and record what the checkpoint has, but for the record's environment, which is that of the machine
-  // that ends the run. Returns where to go on; the start if there is no checkpoint. Throws InputError: a file that is
-  // none, or of another model, plan or optimizer.
-  TrainingPosition restore(Session& session, Record& record) const;
+  // that ends the run. segments: of the whole training. of_any_plan: the training may have moved to another plan
+  // (Adapter). Returns where to go on; the start if there is no checkpoint. Throws InputError: a file that is none, of
+  // another case, model, plan or optimizer, or says what cannot be.
+  TrainingPosition restore(Session& session, Record& record, const std::vector<UndrainedSegment>& segments,
+                           bool of_any_plan = false) const;
   void delete_all() const;  // of this case
 
  private:
   bool leads() const { return !processes_ || processes_->rank() == 0; }
   std::string record_file() const { return stem_ + ".json"; }
   std::string state_file(std::size_t next) const { return stem_ + "." + std::to_string(next) + ".state"; }
+  void make_folder() const;
   void write_record(const Record& record, const TrainingPosition& position) const;
+  // A checkpoint whose numbers do not agree with its case; "": nothing.
+  std::string what_is_wrong(const Record& record, const TrainingPosition& position,
+                            const std::vector<UndrainedSegment>& segments) const;
 
   std::string folder_, digest_, stem_;
   ProcessGroup* processes_;

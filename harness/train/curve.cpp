@@ -1,10 +1,18 @@
 #include "harness/train/curve.h"
 
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <span>
 
+#include "results/store.h"
+
 namespace sluice {
+
+double metric_of(const Evaluation& evaluation, const std::string& metric) {
+  if (metric == "perplexity") return std::exp(evaluation.loss);
+  return metric == "loss" ? evaluation.loss : evaluation.accuracy;
+}
 
 static void add_step_seconds(Record& record, std::span<const double> update_end) {
   for (std::size_t u = 0; u < update_end.size(); ++u)
@@ -65,9 +73,18 @@ void add_diverged_segment(Record& record, const SegmentResult& result, bool simu
 }
 
 void set_diverged(Record& record, std::int64_t update, const std::string& how) {
-  record.outcome = "diverged";
+  record.outcome = RecordOutcome::diverged;
   record.diverged_at = update;
   record.reason = "at update " + std::to_string(update) + ": " + how;
+}
+
+void add_micro_batches(Record& record, const SegmentResult& result) {
+  std::vector<double> seconds;
+  for (std::size_t m = 0; m < result.micro_batches.left.size(); ++m)
+    seconds.push_back(result.micro_batches.left[m] - result.micro_batches.entered[m]);
+  record.observed.latency_seconds = std::move(seconds);
+  if (result.output_digests.empty()) return;
+  record.observed.output_digest = digest(Json(result.output_digests));
 }
 
 }  // namespace sluice

@@ -1,11 +1,11 @@
 // Text on its way into a session and out of it: limits, batches, token accuracy, greedy decoding,
 // BLEU.
-#include "harness/train/feed.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
+#include "harness/base/json.h"
+#include "harness/case/feed.h"
 #include "harness/case/sweep.h"
 #include "harness/run/run_case.h"
 #include "harness/tests/test_support.h"
@@ -151,13 +151,13 @@ TEST(TokenAccuracy, IsOverRealPositions) {
 }
 
 Record run_workload(const std::string& workload, const std::string& system, int ranks) {
-  const nlohmann::json entry = {{"system", system},
-                                {"workload", workload},
-                                {"ranks", ranks},
-                                {"clock", "virtual"},
-                                {"costs", "analytic"},
-                                {"epochs", 1},
-                                {"cluster", "flat:" + std::to_string(ranks)}};
+  const Json entry = {{"system", system},
+                      {"workload", workload},
+                      {"ranks", ranks},
+                      {"clock", "virtual"},
+                      {"costs", "analytic"},
+                      {"epochs", 1},
+                      {"cluster", "flat:" + std::to_string(ranks)}};
   return run_case(expand_case(entry, "test", "").at(0), {});
 }
 
@@ -176,7 +176,7 @@ TEST_F(TextWorkloads, RecordTokenAccuracyAndBleu) {
   ::setenv("SLUICE_DATA", folder_.c_str(), 1);
   const Record record = run_workload("translation_transformer", "one_f_one_b", 3);
   ::unsetenv("SLUICE_DATA");
-  ASSERT_EQ(record.outcome, "ok") << record.reason;
+  ASSERT_EQ(record.outcome, RecordOutcome::ok) << record.reason;
   EXPECT_EQ(record.updates_per_epoch, 130 / 64);
   ASSERT_EQ(record.curve.size(), 1u);
   EXPECT_GE(*record.curve[0].metric, 0);
@@ -191,7 +191,7 @@ TEST(Sentiment, LearnsInAnEpoch) {
   } catch (const InputError& e) {
     GTEST_SKIP() << "the movie reviews are not on this machine: " << e.what();
   }
-  ASSERT_EQ(record.outcome, "ok") << record.reason;
+  ASSERT_EQ(record.outcome, RecordOutcome::ok) << record.reason;
   EXPECT_GT(*record.curve.back().metric, 0.6);  // 0.51 would be the larger class
 }
 

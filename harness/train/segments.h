@@ -38,9 +38,9 @@ class Segments {
   // The epoch that a segment belongs to, from 0; 0 where the case trains by steps.
   int epoch_of(std::size_t segment) const;
 
-  // The program of a synchronous system is that of one update, and is repeated; an asynchronous system's is that of
-  // all updates between two drains. How many micro-batches it has, and how often it runs, to make `updates` updates
-  // from the beginning of `segment` on.
+  // The program of a synchronous system is that of one update, and is repeated; an asynchronous system's, and that of
+  // inference, is of all updates between two drains. How many micro-batches it has, and how often it runs, to make
+  // `updates` updates from the beginning of `segment` on.
   int microbatches_of_program(std::size_t segment, std::int64_t updates) const;
   int iterations_of_program(std::int64_t updates) const;
 
@@ -49,7 +49,8 @@ class Segments {
   std::vector<std::int64_t> samples(const UndrainedSegment& segment) const;
 
  private:
-  bool synchronous() const { return prepared_.system->synchronous; }
+  // Whether a program is one update, which is repeated. Inference runs through without a drain.
+  bool synchronous() const { return prepared_.system->synchronous && !prepared_.inference; }
   bool ends_epoch(std::size_t segment) const;
   bool ends_with_partial_update(std::size_t segment) const { return leftover_ > 0 && ends_epoch(segment); }
   void append_samples(std::size_t segment, std::vector<std::int64_t>& order) const;

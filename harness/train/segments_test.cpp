@@ -3,13 +3,13 @@
 #include <gtest/gtest.h>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
 #include "harness/case/sweep.h"
 #include "workloads/data/order.h"
 
 namespace sluice {
 namespace {
 
-using nlohmann::json;
 using Numbers = std::vector<std::int64_t>;
 
 // A case, and of its preparation what segments read.
@@ -17,8 +17,8 @@ struct Subject {
   RunCase c;
   Prepared prepared;
 
-  explicit Subject(const json& more) {
-    json entry = {{"system", "pipedream"}, {"workload", "fmnist_mlp"}, {"clock", "virtual"}, {"batch", 12}};
+  explicit Subject(const Json& more) {
+    Json entry = {{"system", "pipedream"}, {"workload", "fmnist_mlp"}, {"clock", "virtual"}, {"batch", 12}};
     entry.update(more);
     c = expand_case(entry, "s.json", "").at(0);
     prepared.system = &find_system(c.system, "test");

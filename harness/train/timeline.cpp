@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,17 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
+bool reads_several_versions(const Trace& trace) {
+  std::map<StageId, std::int32_t> version_of;
+  for (const auto& rank : trace.ranks)
+    for (const TraceEvent& event : rank)
+      if (is_compute(event.instruction.opcode)) {
+        const auto [known, is_new] = version_of.emplace(event.instruction.stage, event.instruction.version);
+        if (known->second != event.instruction.version) return true;
+      }
+  return false;
+}
+
 double first_start(const Trace& trace) {
   double first = kNever;
   for (const auto* lists : {&trace.ranks, &trace.collectives})
@@ -19,16 +31,19 @@ double first_start(const Trace& trace) {
   return first;
 }
 
-std::string text_of(const Instruction& instruction) {
+std::string text_of(const Instruction& instruction, int sequence_chunks) {
   if (instruction.opcode == Opcode::optimizer_step) return "step";
   if (instruction.opcode == Opcode::reduce_gradients) return "reduce";
-  return to_text(instruction);
+  return to_text(instruction, sequence_chunks);
 }
 
 class Timeline {
  public:
   Timeline(const Trace& trace, std::size_t most_compute_ops)
-      : trace_(trace), most_compute_ops_(most_compute_ops), begin_(first_start(trace)) {}
+      : trace_(trace),
+        most_compute_ops_(most_compute_ops),
+        begin_(first_start(trace)),
+        reads_several_versions_(reads_several_versions(trace)) {}
 
   std::vector<TimelineOp> ops() {
     for (std::size_t r = 0; r < trace_.ranks.size(); ++r) {
@@ -39,8 +54,8 @@ class Timeline {
   }
 
  private:
-  void add(std::size_t rank, const std::string& text, double start, double end) {
-    ops_.push_back({static_cast<int>(rank), text, start - begin_, end - begin_});
+  TimelineOp& add(std::size_t rank, const std::string& text, double start, double end) {
+    return ops_.emplace_back(TimelineOp{static_cast<int>(rank), text, start - begin_, end - begin_});
   }
 
   // Returns when the first op starts that is left out.
@@ -53,10 +68,13 @@ class Timeline {
       if (event.instruction.overlapped && k + 1 < events.size()) {  // a forward beside a backward: one step of the rank
         const TraceEvent& second = events[++k];
         ++compute_ops;
-        add(rank, "(" + to_text(event.instruction) + ";" + to_text(second.instruction) + ")", event.start, second.end);
+        const int chunks = trace_.sequence_chunks;
+        add(rank, "(" + to_text(event.instruction, chunks) + ";" + to_text(second.instruction, chunks) + ")",
+            event.start, second.end);
         continue;
       }
-      add(rank, text_of(event.instruction), event.start, event.end);
+      TimelineOp& op = add(rank, text_of(event.instruction, trace_.sequence_chunks), event.start, event.end);
+      if (is_compute(event.instruction.opcode) && reads_several_versions_) op.version = event.instruction.version;
     }
     return kNever;
   }
@@ -69,6 +87,7 @@ class Timeline {
   const Trace& trace_;
   std::size_t most_compute_ops_;
   double begin_;  // of the timeline, in the trace's seconds
+  bool reads_several_versions_;
   std::vector<TimelineOp> ops_;
 };
 
@@ -76,8 +95,8 @@ class Timeline {
 
 void add_timeline(Record& record, const Trace& trace, std::size_t most_compute_ops) {
   const Bubbles b = bubbles(trace);
-  record.observed["bubble_ratio"] = b.bubble_ratio;
-  record.observed["span_bubble"] = b.span_bubble;
+  record.observed.bubble_ratio = b.bubble_ratio;
+  record.observed.span_bubble = b.span_bubble;
   record.timeline = Timeline(trace, most_compute_ops).ops();
 }
 

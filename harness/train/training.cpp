@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "harness/base/error.h"
+#include "harness/base/stop.h"
+#include "harness/case/feed.h"
 #include "harness/case/real_executor.h"
+#include "harness/program/numerics.h"
 #include "harness/train/curve.h"
-#include "harness/train/feed.h"
 #include "harness/train/learning_rate.h"
 #include "harness/train/memory_split.h"
 #include "harness/train/timeline.h"
@@ -22,23 +25,35 @@ Training::Training(const RunCase& c, const Prepared& prepared)
     : case_(c),
       prepared_(prepared),
       data_(data_for(c, *prepared.workload)),
-      segments_(c, prepared, data_ ? data_->train.samples : 0) {}
+      segments_(c, prepared, data_ ? data_->train.samples : 0),
+      adapter_(c, prepared) {
+  disturbance_.interference = prepared.interference;
+  disturbance_.by_load = c.interference_by == InterferenceBy::load;
+  disturbance_.slowdowns = parse_slowdowns(c.slowdown, c.ranks, "slowdown");
+  disturbance_.throttle = Throttle::parse(c.throttle, c.ranks, "throttle");
+}
 
 void Training::run(const Program& first, const TrainingHooks& hooks, ProcessGroup* processes, const Pinning* pinning,
                    Record& record) {
-  if (case_.train) session_ = start_session(first, processes);
+  refuse_late_failure();
+  TrainedNumbers numbers;
+  const bool shares = hooks.turn && hooks.checkpoints.empty() && !processes && !training_group(case_).empty();
+  if (shares) {
+    share(*hooks.turn, first, record, numbers);
+  } else if (case_.train) {
+    session_ = start_session(prepared_, first, processes);
+  }
   record.warmup_steps = static_cast<int>(std::min<std::int64_t>(5, segments_.first_updates() / 2));
-  const Checkpoints checkpoints(hooks.checkpoints, record.digest, processes);
+  Checkpoints checkpoints(hooks.checkpoints, record.digest, processes);
   const std::vector<UndrainedSegment> all = segments_.undrained();
   TrainingPosition position;
-  if (session_) position = checkpoints.restore(*session_, record);
+  if (session_) position = checkpoints.restore(*session_, record, all, adapter_.active());
   while (position.next < all.size()) {
     const UndrainedSegment& segment = all[position.next];
     const bool last = position.next + 1 == all.size();
-    const Program program = make_program(prepared_, segments_.microbatches_of_program(segment.first, segment.updates()),
-                                         segments_.epoch_of(segment.first));
-    const SegmentResult result =
-        run_segment(case_, prepared_, program, session_.get(), request_for(segment, hooks, pinning, position), last);
+    const RunRequest request = request_for(segment, hooks, pinning, position);
+    const SegmentResult result = adapter_.active() ? run_adaptive(segment, request, processes, position, last)
+                                                   : run_as_planned(segment, request, position, last);
     add_to_record(result, segment, last, position, record);
     if (result.diverged) break;
     position.next += 1;
@@ -52,22 +67,87 @@ void Training::run(const Program& first, const TrainingHooks& hooks, ProcessGrou
   }
   if (on_wall())
     for (const MemoryByKind& peak : session_->peak_memory()) record.peak_bytes.push_back(split_of(peak));
+  adapter_.describe(record);
   checkpoints.delete_all();
+  if (shares && !record.curve_of) hooks.turn->give(std::move(numbers));
 }
 
-std::unique_ptr<Session> Training::start_session(const Program& first, ProcessGroup* processes) const {
+void Training::share(SharedTrainings::Turn& turn, const Program& first, Record& record, TrainedNumbers& numbers) {
+  if (auto shared = turn.take(numbers_key(segments_.undrained()))) {
+    record.curve_of = shared->trained_by;
+    session_ = repeat_numbers(std::move(shared));
+    return;
+  }
+  numbers.trained_by = {
+      .digest = record.digest, .system = record.system, .cluster = record.cluster, .ranks = record.ranks};
+  session_ = keep_numbers(start_session(prepared_, first, nullptr), numbers);
+}
+
+// All that the numbers of the training depend on besides its group (training_group).
+std::string Training::numbers_key(const std::vector<UndrainedSegment>& segments) const {
+  Json key = {{"micro_batch", prepared_.micro_batch},
+              {"microbatches", prepared_.microbatches_per_update},
+              {"learning_rate", case_.optimizer.learning_rate},
+              {"segments", Json::array()}};
+  const NumericsOptions options{.batched_weight_gradients = case_.weight_gradient == WeightGradients::batched,
+                                .snapshots = segments_.snapshots()};
+  for (const UndrainedSegment& segment : segments) {
+    const int iterations = segments_.iterations_of_program(segment.updates());
+    const Program program = make_program(prepared_, segments_.microbatches_of_program(segment.first, segment.updates()),
+                                         segments_.epoch_of(segment.first));
+    key["segments"].push_back(
+        {segment.ends, iterations, numerics(program, running_model(prepared_), prepared_.plan, options)});
+  }
+  return key.dump();
+}
+
+// A failure that was asked for and does not happen would pass for a run that survived it.
+void Training::refuse_late_failure() const {
+  if (case_.fail_update >= segments_.total_updates())
+    throw InputError("--inject-failure",
+                     "update " + std::to_string(case_.fail_update) + " is after the last one, " +
+                         std::to_string(segments_.total_updates() - 1),
+                     "updates count from 0");
+}
+
+SegmentResult Training::run_as_planned(const UndrainedSegment& segment, const RunRequest& request,
+                                       const TrainingPosition& position, bool last) const {
+  const Program program = make_program(prepared_, segments_.microbatches_of_program(segment.first, segment.updates()),
+                                       segments_.epoch_of(segment.first));
+  return run_segment(case_, prepared_, program, session_.get(), request, position.seconds, last);
+}
+
+SegmentResult Training::run_adaptive(const UndrainedSegment& segment, const RunRequest& request,
+                                     ProcessGroup* processes, const TrainingPosition& position, bool last) {
+  const auto restart = [&](const Prepared& now, const std::string& file) {
+    const Program program = make_program(now, now.microbatches_per_update, segments_.epoch_of(segment.first));
+    session_.reset();
+    session_ = start_session(now, program, processes);
+    session_->load(file, true);
+  };
+  return adapter_.run({.updates = segment.updates(),
+                       .epoch = segments_.epoch_of(segment.first),
+                       .start = position.seconds,
+                       .traced = last},
+                      session_, request, processes, restart);
+}
+
+std::unique_ptr<Session> Training::start_session(const Prepared& prepared, const Program& first,
+                                                 ProcessGroup* processes) const {
   SessionSpec spec;
-  spec.model = prepared_.workload->model;
-  spec.plan = prepared_.plan;
+  spec.model = running_model(prepared);
+  spec.tensor = prepared.tensor;
+  spec.plan = prepared.plan;
   spec.optimizer = case_.optimizer;
   spec.seed = case_.seed;
-  spec.micro_batch = prepared_.micro_batch;
+  spec.micro_batch = prepared.micro_batch;
   spec.batched_weight_gradients = case_.weight_gradient == WeightGradients::batched;
   if (on_wall()) {
     spec.device = choice_name(case_.device);
     spec.transport = choice_name(case_.transport);
   }
   spec.rule = first.rule;
+  spec.inference = prepared_.inference;
   spec.processes = processes;
   spec.sharding = first.sharding;
   spec.fail_rank = case_.fail_rank;
@@ -96,14 +176,25 @@ RunRequest Training::request_for(const UndrainedSegment& segment, const Training
   RunRequest request;
   request.iterations = segments_.iterations_of_program(segment.updates());
   if (!session_) return request;
-  request.order = segments_.samples(segment);
+  if (!prepared_.inference) request.order = segments_.samples(segment);
   if (segments_.snapshots()) request.snapshots = segment.ends;
   request.learning_rate = learning_rate_of(case_, segments_);
-  if (case_.timeout_seconds > 0) request.timeout = Seconds(std::max(case_.timeout_seconds - start.seconds, 1e-3));
+  if (case_.timeout_seconds > 0) {
+    // Of this process, and of the one that made the checkpoint.
+    const double left = std::min(case_.timeout_seconds - start.seconds, time_left().value_or(Seconds(1e9)).value);
+    request.timeout = Seconds(std::max(left, 1e-3));
+  }
   request.cancel = hooks.cancel;
   request.pinning = pinning;
+  request.disturbance = on_wall() ? &disturbance_at(start.seconds) : nullptr;
   request.progress = [this, &hooks, before = start.updates](std::int64_t updates) { report(hooks, before + updates); };
   return request;
+}
+
+const Disturbance& Training::disturbance_at(double seconds) const {
+  disturbance_.start = seconds;
+  disturbance_.devices = prepared_.ranks.devices;
+  return disturbance_;
 }
 
 void Training::add_to_record(const SegmentResult& result, const UndrainedSegment& segment, bool last,
@@ -111,9 +202,14 @@ void Training::add_to_record(const SegmentResult& result, const UndrainedSegment
   if (result.diverged) return add_diverged_segment(record, result, !on_wall(), start);
   add_segment(record, result, segment, case_.epochs > 0, start);
   if (!last) return;
-  // An asynchronous system's program is the whole segment: three batches a rank, forward and backward, are enough.
-  const std::size_t most = prepared_.system->synchronous ? std::size_t{4096} : 6 * prepared_.ranks.devices.size();
-  add_timeline(record, result.trace, most);
+  // Of a program that is the whole segment the beginning is enough: two micro-batches a rank in inference, three
+  // batches a rank, forward and backward, of an asynchronous system.
+  const std::size_t ranks = prepared_.ranks.devices.size();
+  if (prepared_.inference) {
+    add_micro_batches(record, result);
+    return add_timeline(record, result.trace, 2 * ranks);
+  }
+  add_timeline(record, result.trace, prepared_.system->synchronous ? std::size_t{4096} : 6 * ranks);
 }
 
 // Fills in the metric of the last `points` points of the curve; false if the weights are spoilt.
@@ -123,10 +219,11 @@ bool Training::evaluate(std::size_t points, Record& record) const {
     const Evaluation evaluation = segments_.snapshots() ? session_->evaluate_snapshot(k) : session_->evaluate();
     CurvePoint& point = record.curve[before + k];
     point.extra = evaluation.extra;
-    point.metric = prepared_.workload->metric == "loss" ? evaluation.loss : evaluation.accuracy;
+    point.metric = metric_of(evaluation, prepared_.workload->metric);
     // The last updates may have spoilt the weights without a forward of theirs to show it.
-    if (!std::isfinite(evaluation.loss)) {
-      set_diverged(record, point.step, "the test loss after it is not finite");
+    if (!std::isfinite(evaluation.loss) || !std::isfinite(*point.metric)) {
+      const std::string what = std::isfinite(evaluation.loss) ? prepared_.workload->metric : "loss";
+      set_diverged(record, point.step, "the test " + what + " after it is not finite");
       record.curve.resize(before + k + 1);
       return false;
     }

@@ -12,9 +12,11 @@
 #include "harness/exec/pinning.h"
 #include "harness/exec/process_group.h"
 #include "harness/exec/session.h"
+#include "harness/train/adapter.h"
 #include "harness/train/checkpoints.h"
 #include "harness/train/run_segment.h"
 #include "harness/train/segments.h"
+#include "harness/train/shared_training.h"
 #include "results/record.h"
 #include "workloads/data/dataset.h"
 
@@ -24,6 +26,8 @@ struct TrainingHooks {
   const std::atomic<bool>* cancel = nullptr;      // ends the training once it is true
   std::function<void(double fraction)> progress;  // done of all updates; from a rank's thread, so it must be quick
   std::string checkpoints = {};                   // folder; "": none are kept
+  // Where the case may take the numbers of another one's training, or give its own. Null: it trains by itself.
+  SharedTrainings::Turn* turn = nullptr;
 };
 
 class Training {
@@ -41,7 +45,17 @@ class Training {
 
  private:
   bool on_wall() const { return case_.clock == Clock::wall; }
-  std::unique_ptr<Session> start_session(const Program& first, ProcessGroup* processes) const;
+  void refuse_late_failure() const;
+  // A session for the program's rule and sharding.
+  std::unique_ptr<Session> start_session(const Prepared& prepared, const Program& first, ProcessGroup* processes) const;
+  SegmentResult run_as_planned(const UndrainedSegment& segment, const RunRequest& request,
+                               const TrainingPosition& position, bool last) const;
+  SegmentResult run_adaptive(const UndrainedSegment& segment, const RunRequest& request, ProcessGroup* processes,
+                             const TrainingPosition& position, bool last);
+  const Disturbance& disturbance_at(double seconds) const;
+  // Takes the numbers of a training that computes the same as this one, or keeps those of its own in `numbers`.
+  void share(SharedTrainings::Turn& turn, const Program& first, Record& record, TrainedNumbers& numbers);
+  std::string numbers_key(const std::vector<UndrainedSegment>& segments) const;
   bool has_validation_part() const { return data_ && data_->validation.samples > 0; }
   bool evaluates(bool last) const;
   RunRequest request_for(const UndrainedSegment& segment, const TrainingHooks& hooks, const Pinning* pinning,
@@ -55,7 +69,9 @@ class Training {
   const Prepared& prepared_;
   std::shared_ptr<const DataSplit> data_;  // null: a synthetic batch
   Segments segments_;
+  Adapter adapter_;
   std::unique_ptr<Session> session_;  // null: the case asks for times only
+  mutable Disturbance disturbance_;   // of the wall clock
 };
 
 }  // namespace sluice

@@ -35,7 +35,7 @@ static std::optional<double> closing_loss(const Record& record) {
 
 // How good a candidate is; more is better. none: it does not count.
 static std::optional<double> score(const Record& record, bool by_loss) {
-  if (record.outcome != "ok") return std::nullopt;
+  if (record.outcome != RecordOutcome::ok) return std::nullopt;
   if (by_loss) {
     const auto loss = closing_loss(record);
     return loss ? std::optional(-*loss) : std::nullopt;
@@ -45,40 +45,31 @@ static std::optional<double> score(const Record& record, bool by_loss) {
   return lower_is_better(record) ? -*value : *value;
 }
 
-nlohmann::json choose_learning_rate(const RunCase& c, std::span<const Record> candidates) {
+Tuning choose_learning_rate(const RunCase& c, std::span<const Record> candidates) {
   bool by_loss = true;
   for (const Record& record : candidates) by_loss &= !final_metric(record).has_value();
   const std::vector<double>& grid = c.tune->learning_rates;
   std::optional<std::size_t> best, diverged;
   std::optional<double> best_score;
-  nlohmann::json results = nlohmann::json::array();
+  Tuning tuning{.grid = grid,
+                .criterion = by_loss ? "training loss" : metric_name(candidates.front()) + " on the validation part",
+                .seed = c.tune->seed,
+                .results = {}};
   for (std::size_t k = 0; k < grid.size(); ++k) {
     const Record& record = candidates[k];
     const auto own = score(record, by_loss);
     if (own && (!best_score || *own > *best_score)) best = k, best_score = own;
-    if (record.outcome == "diverged" && !diverged) diverged = k;
-    nlohmann::json value = nullptr;
-    if (own) value = by_loss ? *closing_loss(record) : *final_metric(record);
-    results.push_back(
-        {{"learning_rate", grid[k]}, {"value", value}, {"outcome", record.outcome}, {"digest", record.digest}});
+    if (record.outcome == RecordOutcome::diverged && !diverged) diverged = k;
+    tuning.results.push_back({.learning_rate = grid[k], .outcome = record.outcome, .digest = record.digest});
+    if (own) tuning.results.back().value = by_loss ? *closing_loss(record) : *final_metric(record);
   }
-  const std::size_t chosen = best.value_or(diverged.value_or(0));
-  nlohmann::json tuning = {
-      {"grid", grid},
-      {"criterion", by_loss ? "training loss" : metric_name(candidates.front()) + " on the validation part"},
-      {"seed", c.tune->seed},
-      {"chosen", grid[chosen]},
-      {"results", results}};
-  if (c.tune->epochs > 0) {
-    tuning["epochs"] = c.tune->epochs;
-  } else {
-    tuning["steps"] = c.tune->steps;
-  }
+  tuning.chosen = grid[best.value_or(diverged.value_or(0))];
+  (c.tune->epochs > 0 ? tuning.epochs : tuning.steps) = c.tune->epochs > 0 ? c.tune->epochs : c.tune->steps;
   return tuning;
 }
 
-RunCase with_chosen_rate(RunCase c, const nlohmann::json& tuning) {
-  c.optimizer.learning_rate = tuning.at("chosen").get<double>();
+RunCase with_chosen_rate(RunCase c, const Tuning& tuning) {
+  c.optimizer.learning_rate = tuning.chosen;
   return c;
 }
 

@@ -3,7 +3,6 @@
 // one, so every system gets the same grid, the same length and the same seed.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <span>
 #include <vector>
 
@@ -20,11 +19,9 @@ std::vector<RunCase> tuning_cases(const RunCase& c);
 // A candidate counts if it is ok. The best final evaluation metric wins, or, where no candidate was evaluated, the
 // lowest mean loss of the last tenth of the updates; of two equal ones the lower rate. If none counts, the lowest rate
 // that diverged is taken, so that the case shows it; if none diverged, the lowest.
-//   {"grid", "criterion", "seed", "epochs" | "steps", "chosen",
-//    "results": [{"learning_rate", "value" (null: does not count), "outcome", "digest"}, ...]}
-nlohmann::json choose_learning_rate(const RunCase& c, std::span<const Record> candidates);
+Tuning choose_learning_rate(const RunCase& c, std::span<const Record> candidates);
 
 // `c` with the rate that `tuning` has chosen.
-RunCase with_chosen_rate(RunCase c, const nlohmann::json& tuning);
+RunCase with_chosen_rate(RunCase c, const Tuning& tuning);
 
 }  // namespace sluice

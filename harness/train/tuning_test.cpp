@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/base/expect_error.h"
+#include "harness/base/json.h"
 #include "harness/case/settings.h"
 #include "harness/case/sweep.h"
 #include "results/store.h"
@@ -12,10 +13,8 @@
 namespace sluice {
 namespace {
 
-using nlohmann::json;
-
-json tuned(const json& more = json::object()) {
-  json entry = {{"system", "pipedream"},
+Json tuned(const Json& more = Json::object()) {
+  Json entry = {{"system", "pipedream"},
                 {"workload", "fmnist_mlp"},
                 {"ranks", 4},
                 {"epochs", 3},
@@ -24,17 +23,17 @@ json tuned(const json& more = json::object()) {
   entry.update(more);
   return entry;
 }
-std::vector<RunCase> cases_of(const json& entry) { return expand_case(entry, "s.json", "/grid/0"); }
-std::string error_in(const json& entry) {
+std::vector<RunCase> cases_of(const Json& entry) { return expand_case(entry, "s.json", "/grid/0"); }
+std::string error_in(const Json& entry) {
   return error_of([&] { cases_of(entry); });
 }
 
-Record candidate(const std::string& outcome, std::optional<double> accuracy, std::optional<double> loss = 1.0) {
+Record candidate(RecordOutcome outcome, std::optional<double> accuracy, std::optional<double> loss = 1.0) {
   Record r;
   r.outcome = outcome;
-  r.workload_facts = {{"metric", "accuracy"}};
+  r.workload_facts = {.metric = "accuracy"};
   r.curve = {{10, 1, 3.0, std::nullopt}, {20, 2, loss, accuracy}};
-  r.digest = outcome + std::to_string(accuracy.value_or(0));
+  r.digest = choice_name(outcome) + std::to_string(accuracy.value_or(0));
   return r;
 }
 
@@ -62,7 +61,7 @@ TEST(Tuning, SeedsShareTheirCandidates) {
 }
 
 TEST(Tuning, TheDigestTellsTunedFromGivenAndSearchesApart) {
-  const auto name = [](const json& entry) { return digest(to_json(cases_of(entry).at(0))); };
+  const auto name = [](const Json& entry) { return digest(to_json(cases_of(entry).at(0))); };
   const std::string own = name(tuned());
   EXPECT_NE(own, name(tuned({{"optimizer", {{"learning_rate", 0.03}}}})));
   EXPECT_NE(own, name(tuned({{"tune", {{"learning_rate", {0.1, 0.01}}, {"epochs", 1}}}})));
@@ -70,7 +69,7 @@ TEST(Tuning, TheDigestTellsTunedFromGivenAndSearchesApart) {
   // The order of the grid and what was chosen do not make another experiment.
   EXPECT_EQ(own, name(tuned({{"tune", {{"learning_rate", {0.01, 0.03, 0.1}}, {"epochs", 1}}}})));
   const RunCase c = cases_of(tuned()).at(0);
-  EXPECT_EQ(own, digest(to_json(with_chosen_rate(c, {{"chosen", 0.03}}))));
+  EXPECT_EQ(own, digest(to_json(with_chosen_rate(c, {.chosen = 0.03}))));
   // A candidate is not the measurement at its rate.
   RunCase measured = tuning_cases(c)[0];
   measured.purpose = Purpose::measure;
@@ -94,34 +93,49 @@ TEST(Tuning, EqualAndTunedStandInOneEntry) {
 
 TEST(Tuning, TheBestFinalMetricWinsAndTheLowerOfEqualRates) {
   const RunCase c = cases_of(tuned()).at(0);
-  const auto chosen = [&](const std::vector<Record>& records) {
-    return choose_learning_rate(c, records).at("chosen").get<double>();
-  };
-  EXPECT_EQ(chosen({candidate("ok", 0.7), candidate("ok", 0.9), candidate("ok", 0.8)}), 0.03);
-  EXPECT_EQ(chosen({candidate("ok", 0.7), candidate("ok", 0.9), candidate("ok", 0.9)}), 0.03);
-  EXPECT_EQ(chosen({candidate("ok", 0.9), candidate("ok", 0.9), candidate("ok", 0.9)}), 0.01);
+  const auto chosen = [&](const std::vector<Record>& records) { return choose_learning_rate(c, records).chosen; };
+  EXPECT_EQ(
+      chosen({candidate(RecordOutcome::ok, 0.7), candidate(RecordOutcome::ok, 0.9), candidate(RecordOutcome::ok, 0.8)}),
+      0.03);
+  EXPECT_EQ(
+      chosen({candidate(RecordOutcome::ok, 0.7), candidate(RecordOutcome::ok, 0.9), candidate(RecordOutcome::ok, 0.9)}),
+      0.03);
+  EXPECT_EQ(
+      chosen({candidate(RecordOutcome::ok, 0.9), candidate(RecordOutcome::ok, 0.9), candidate(RecordOutcome::ok, 0.9)}),
+      0.01);
   // However good a diverged or failed run was before it ended.
-  EXPECT_EQ(chosen({candidate("ok", 0.2), candidate("diverged", 0.9), candidate("failed", 0.9)}), 0.01);
-  EXPECT_EQ(chosen({candidate("timed_out", 0.9), candidate("ok", 0.1), candidate("ok", 0.2)}), 0.1);
+  EXPECT_EQ(chosen({candidate(RecordOutcome::ok, 0.2), candidate(RecordOutcome::diverged, 0.9),
+                    candidate(RecordOutcome::failed, 0.9)}),
+            0.01);
+  EXPECT_EQ(chosen({candidate(RecordOutcome::timed_out, 0.9), candidate(RecordOutcome::ok, 0.1),
+                    candidate(RecordOutcome::ok, 0.2)}),
+            0.1);
   // Where nothing learns, the rate that shows it.
-  EXPECT_EQ(chosen({candidate("failed", {}), candidate("diverged", {}), candidate("diverged", {})}), 0.03);
-  EXPECT_EQ(chosen({candidate("failed", {}), candidate("failed", {}), candidate("failed", {})}), 0.01);
+  EXPECT_EQ(chosen({candidate(RecordOutcome::failed, {}), candidate(RecordOutcome::diverged, {}),
+                    candidate(RecordOutcome::diverged, {})}),
+            0.03);
+  EXPECT_EQ(chosen({candidate(RecordOutcome::failed, {}), candidate(RecordOutcome::failed, {}),
+                    candidate(RecordOutcome::failed, {})}),
+            0.01);
 }
 
 TEST(Tuning, LowerMayBeBetterAndWithoutATestSetTheLossDecides) {
   const RunCase c = cases_of(tuned()).at(0);
-  std::vector<Record> records = {candidate("ok", 40), candidate("ok", 20), candidate("ok", 30)};
-  for (Record& r : records) r.workload_facts = {{"metric", "perplexity"}, {"metric_direction", "down"}};
-  EXPECT_EQ(choose_learning_rate(c, records).at("chosen"), 0.03);
-  EXPECT_EQ(choose_learning_rate(c, records).at("criterion"), "perplexity on the validation part");
-  records = {candidate("ok", {}, 0.5), candidate("ok", {}, 0.6), candidate("ok", {}, 0.4)};
-  EXPECT_EQ(choose_learning_rate(c, records).at("chosen"), 0.1);
-  EXPECT_EQ(choose_learning_rate(c, records).at("criterion"), "training loss");
+  std::vector<Record> records = {candidate(RecordOutcome::ok, 40), candidate(RecordOutcome::ok, 20),
+                                 candidate(RecordOutcome::ok, 30)};
+  for (Record& r : records) r.workload_facts = {.metric = "perplexity", .metric_direction = MetricDirection::down};
+  EXPECT_EQ(choose_learning_rate(c, records).chosen, 0.03);
+  EXPECT_EQ(choose_learning_rate(c, records).criterion, "perplexity on the validation part");
+  records = {candidate(RecordOutcome::ok, {}, 0.5), candidate(RecordOutcome::ok, {}, 0.6),
+             candidate(RecordOutcome::ok, {}, 0.4)};
+  EXPECT_EQ(choose_learning_rate(c, records).chosen, 0.1);
+  EXPECT_EQ(choose_learning_rate(c, records).criterion, "training loss");
 }
 
 TEST(Tuning, TheLossThatDecidesIsOfTheLastTenth) {
   const RunCase c = cases_of(tuned()).at(0);
-  std::vector<Record> records = {candidate("ok", {}, 0.5), candidate("ok", {}, 0.5), candidate("ok", {}, 0.5)};
+  std::vector<Record> records = {candidate(RecordOutcome::ok, {}, 0.5), candidate(RecordOutcome::ok, {}, 0.5),
+                                 candidate(RecordOutcome::ok, {}, 0.5)};
   for (std::size_t k = 0; k < 3; ++k) {
     records[k].curve.clear();
     // The third ends with one lucky batch, the second is the best on the whole.
@@ -129,29 +143,30 @@ TEST(Tuning, TheLossThatDecidesIsOfTheLastTenth) {
     for (std::size_t i = 0; i < 10; ++i)
       records[k].curve.push_back({.step = static_cast<std::int64_t>(i + 1), .seconds = 1, .loss = losses[i]});
   }
-  EXPECT_EQ(choose_learning_rate(c, records).at("chosen"), 0.03);
+  EXPECT_EQ(choose_learning_rate(c, records).chosen, 0.03);
 }
 
 TEST(Tuning, WhatWasTriedIsRecorded) {
   const RunCase c = cases_of(tuned()).at(0);
-  const json tuning = choose_learning_rate(
-      c, std::vector<Record>{candidate("ok", 0.7), candidate("ok", 0.9), candidate("diverged", 0.2)});
-  EXPECT_EQ(tuning["grid"], (json{0.01, 0.03, 0.1}));
-  EXPECT_EQ(tuning["seed"], 101);
-  EXPECT_EQ(tuning["epochs"], 1);
-  EXPECT_EQ(tuning["results"][1]["value"], 0.9);
-  EXPECT_EQ(tuning["results"][2]["value"], nullptr);
-  EXPECT_EQ(tuning["results"][2]["outcome"], "diverged");
-  EXPECT_FALSE(tuning["results"][0]["digest"].get<std::string>().empty());
+  const Tuning tuning =
+      choose_learning_rate(c, std::vector<Record>{candidate(RecordOutcome::ok, 0.7), candidate(RecordOutcome::ok, 0.9),
+                                                  candidate(RecordOutcome::diverged, 0.2)});
+  EXPECT_EQ(tuning.grid, (std::vector{0.01, 0.03, 0.1}));
+  EXPECT_EQ(tuning.seed, 101u);
+  EXPECT_EQ(tuning.epochs, 1);
+  EXPECT_EQ(tuning.results.at(1).value, 0.9);
+  EXPECT_EQ(tuning.results.at(2).value, std::nullopt);
+  EXPECT_EQ(tuning.results.at(2).outcome, RecordOutcome::diverged);
+  EXPECT_FALSE(tuning.results.at(0).digest.empty());
 }
 
 TEST(Tuning, BadInputIsRefusedWithItsPlace) {
   const std::string at = "s.json: /grid/0/";
-  const auto tune = [](const json& value) { return tuned({{"tune", value}}); };
-  json entry = tuned();
+  const auto tune = [](const Json& value) { return tuned({{"tune", value}}); };
+  Json entry = tuned();
   entry.erase("tune");
   EXPECT_TRUE(error_in(entry).starts_with(at + "tune: is missing")) << error_in(entry);
-  EXPECT_EQ(error_in(tune({{"learning_rate", json::array()}})),
+  EXPECT_EQ(error_in(tune({{"learning_rate", Json::array()}})),
             at + "tune/learning_rate: must be a list of at least one rate");
   EXPECT_EQ(error_in(tune({{"learning_rate", {0.1, 0}}})), at + "tune/learning_rate: 0 is not a number above 0");
   EXPECT_EQ(error_in(tune({{"learning_rate", {0.1}}, {"seed", 1}})),
@@ -169,7 +184,7 @@ TEST(Tuning, BadInputIsRefusedWithItsPlace) {
 }
 
 TEST(Boundary, IsAGridOfRatesThatKeepsEveryLoss) {
-  const json entry = {{"system", {"single_device", "*asynchronous"}},
+  const Json entry = {{"system", {"single_device", "*asynchronous"}},
                       {"workload", "fmnist_mlp"},
                       {"purpose", "boundary"},
                       {"steps", 20},
@@ -183,7 +198,7 @@ TEST(Boundary, IsAGridOfRatesThatKeepsEveryLoss) {
     measured.purpose = Purpose::measure;
     EXPECT_NE(digest(to_json(c)), digest(to_json(measured)));
   }
-  json epochs = entry;
+  Json epochs = entry;
   epochs.erase("steps");
   EXPECT_TRUE(error_in(epochs).starts_with("s.json: /grid/0/steps: a divergence boundary needs"));
 }

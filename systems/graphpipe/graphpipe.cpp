@@ -38,9 +38,9 @@
 // Gradients do not depend on b, but for layers that work on a whole micro-batch: the statistics of a batch
 // normalisation are of the micro-batch of its own stage.
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 
+#include "harness/base/thread_seconds.h"
 #include "harness/pipeline/system.h"
 #include "systems/graphpipe/candidates.h"
 #include "systems/graphpipe/kfkb.h"
@@ -165,10 +165,7 @@ class Planner {
 
   int max_degree() const { return std::min({problem_.devices, problem_.microbatches, options_.integer("max_degree")}); }
 
-  double seconds_left() const {
-    const std::chrono::duration<double> gone = std::chrono::steady_clock::now() - begin_;
-    return std::max(0.0, options_.integer("time_limit") - gone.count());
-  }
+  double seconds_left() const { return std::max(0.0, options_.integer("time_limit") - (thread_seconds() - begin_)); }
 
   const Problem& problem_;
   const Options& options_;
@@ -177,7 +174,7 @@ class Planner {
   Operators operators_;
   StageCosts costs_;
   Candidates candidates_;
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  double begin_ = thread_seconds();
 };
 
 Schedule graphpipe_schedule(const ScheduleProblem& problem, const Options&) {

@@ -4,11 +4,11 @@
 #include <sluice_build.h>
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
 #include "harness/base/json_reader.h"
 #include "harness/pipeline/system.h"
 #include "harness/program/check_program.h"
@@ -21,8 +21,8 @@
 namespace sluice {
 namespace {
 
-const nlohmann::json& vector_named(const std::string& id) {
-  static const nlohmann::json all = parse_json_file(SLUICE_SOURCE_DIR "/harness/tests/data/graphpipe.json");
+const Json& vector_named(const std::string& id) {
+  static const Json all = parse_json_file(SLUICE_SOURCE_DIR "/harness/tests/data/graphpipe.json");
   for (const auto& v : all["vectors"])
     if (v["id"] == id) return v;
   throw std::logic_error("no vector " + id);
@@ -88,13 +88,13 @@ struct Pipeline {
   }
 };
 
-std::vector<std::pair<std::string, double>> stages_of(const nlohmann::json& v, std::vector<std::string> order) {
+std::vector<std::pair<std::string, double>> stages_of(const Json& v, std::vector<std::string> order) {
   std::vector<std::pair<std::string, double>> stages;
-  for (const std::string& name : order) stages.emplace_back(name, v["stages"][name]);
+  for (const std::string& name : order) stages.emplace_back(name, v["stages"][name].get<double>());
   return stages;
 }
 
-void expect_case(const Pipeline& p, const nlohmann::json& expected, int batch) {
+void expect_case(const Pipeline& p, const Json& expected, int batch) {
   EXPECT_EQ(p.seconds(batch), expected["T"]) << expected;
   const auto held = p.in_flight(batch);
   if (expected.contains("inflight")) {
@@ -109,13 +109,15 @@ void expect_case(const Pipeline& p, const nlohmann::json& expected, int batch) {
 TEST(GraphPipeVectors, ThreeStagesThatFeedOne) {  // TV1, figure 2 of the paper
   const auto v = vector_named("GP-TV1");
   const auto stages = stages_of(v, {"p", "q", "r", "j"});
-  for (const char* kind : {"spp", "gpp"}) expect_case(Pipeline(stages, v[kind]["edges"]), v[kind], v["B"]);
+  for (const char* kind : {"spp", "gpp"})
+    expect_case(Pipeline(stages, v[kind]["edges"].get<std::vector<std::string>>()), v[kind], v["B"].get<int>());
 }
 
 TEST(GraphPipeVectors, TwoBranchesWithTheJoinInTheSecond) {  // TV2
   const auto v = vector_named("GP-TV2");
   const auto stages = stages_of(v, {"A1", "A2", "B1", "B2"});
-  for (const char* kind : {"spp", "gpp"}) expect_case(Pipeline(stages, v[kind]["edges"]), v[kind], v["B"]);
+  for (const char* kind : {"spp", "gpp"})
+    expect_case(Pipeline(stages, v[kind]["edges"].get<std::vector<std::string>>()), v[kind], v["B"].get<int>());
 }
 
 TEST(GraphPipeVectors, LessInFlightAllowsLargerMicroBatches) {  // TV2, F(b) = (1 + b) / 2
@@ -124,7 +126,7 @@ TEST(GraphPipeVectors, LessInFlightAllowsLargerMicroBatches) {  // TV2, F(b) = (
   const auto stages = stages_of(v, {"A1", "A2", "B1", "B2"});
   for (const std::string kind : {"spp", "gpp"})
     for (const int b : {1, 2}) {
-      Pipeline p(stages, v[kind]["edges"]);
+      Pipeline p(stages, v[kind]["edges"].get<std::vector<std::string>>());
       for (double& work : p.work) work *= 0.5 + 0.5 * b;
       const int micros = v["B"].get<int>() / b;
       if (b == 1) {
@@ -133,9 +135,9 @@ TEST(GraphPipeVectors, LessInFlightAllowsLargerMicroBatches) {  // TV2, F(b) = (
       }
       const auto& expected = affine[kind + "_b2"];
       EXPECT_EQ(p.seconds(micros), expected["T"]);
-      const Pipeline one_sample(stages, v[kind]["edges"]);  // stash: in samples
+      const Pipeline one_sample(stages, v[kind]["edges"].get<std::vector<std::string>>());  // stash: in samples
       EXPECT_EQ(b * one_sample.stash(micros).first, expected["peak"]);
-      EXPECT_EQ(b * one_sample.stash(micros).first <= affine["mem_cap"], expected["feasible"]);
+      EXPECT_EQ(b * one_sample.stash(micros).first <= affine["mem_cap"].get<double>(), expected["feasible"]);
     }
 }
 
@@ -150,13 +152,13 @@ TEST(GraphPipeVectors, TwoBranchesAndAJoinOfItsOwn) {  // TV2b
   const auto stages = stages_of(v, {"A1", "A2", "B1", "B2", "C"});
   auto operators = stages;  // stash counts operators: the join is one, of work 2
   operators.back().second = 1;
-  const std::map<std::string, std::vector<std::string>> edges = {{"spp", {"A1-A2", "A2-B1", "B1-B2", "B2-C"}},
-                                                                 {"gpp", v["gpp"]["edges"]}};
+  const std::map<std::string, std::vector<std::string>> edges = {
+      {"spp", {"A1-A2", "A2-B1", "B1-B2", "B2-C"}}, {"gpp", v["gpp"]["edges"].get<std::vector<std::string>>()}};
   for (const auto& [kind, list] : edges) {
     const Pipeline p(stages, list);
-    EXPECT_EQ(p.seconds(v["B"]), v[kind]["T"]);
-    EXPECT_EQ(p.in_flight(v["B"])[0], v[kind]["depth"]);
-    EXPECT_EQ(Pipeline(operators, list).stash(v["B"]).second, v[kind]["stash_total_op_units"]);
+    EXPECT_EQ(p.seconds(v["B"].get<int>()), v[kind]["T"]);
+    EXPECT_EQ(p.in_flight(v["B"].get<int>())[0], v[kind]["depth"]);
+    EXPECT_EQ(Pipeline(operators, list).stash(v["B"].get<int>()).second, v[kind]["stash_total_op_units"]);
   }
 }
 
@@ -173,7 +175,7 @@ TEST(GraphPipeVectors, CaseStudy) {  // TV3
   auto joined = branches;
   joined.push_back("a3-b3");
   for (const auto& c : vector_named("GP-TV3")["cases"]) {
-    const int b = c["b"], micros = c["B"].get<int>() / b;
+    const int b = c["b"].get<int>(), micros = c["B"].get<int>() / b;
     const auto seconds = [&](const std::vector<std::string>& edges) {
       return b * Pipeline(stages, edges).seconds(micros);
     };
@@ -200,7 +202,7 @@ TEST(GraphPipeVectors, FlexFlowsStageFiles) {  // TV5
   const auto v = vector_named("GP-TV5");
   std::vector<std::pair<std::string, double>> stages;
   for (int s = 0; s < 6; ++s) stages.emplace_back(std::to_string(s), 1);
-  EXPECT_EQ(Pipeline(stages, v["gpp_edges"]).seconds(16), v["unit_T_N16"]["gpp"]);
+  EXPECT_EQ(Pipeline(stages, v["gpp_edges"].get<std::vector<std::string>>()).seconds(16), v["unit_T_N16"]["gpp"]);
   EXPECT_EQ(Pipeline(stages, {"0-1", "1-2", "2-3", "3-4", "4-5"}).seconds(16), v["unit_T_N16"]["spp"]);
 }
 

@@ -4,17 +4,17 @@
 #include <rapidcheck/gtest.h>
 #include <sluice_build.h>
 
-#include <nlohmann/json.hpp>
 #include <random>
 
+#include "harness/base/json.h"
 #include "harness/base/json_reader.h"
 #include "harness/program/check_schedule.h"
 
 namespace sluice {
 namespace {
 
-const nlohmann::json& vector_named(const std::string& id) {
-  static const nlohmann::json all = parse_json_file(SLUICE_SOURCE_DIR "/harness/tests/data/graphpipe.json");
+const Json& vector_named(const std::string& id) {
+  static const Json all = parse_json_file(SLUICE_SOURCE_DIR "/harness/tests/data/graphpipe.json");
   for (const auto& v : all["vectors"])
     if (v["id"] == id) return v;
   throw std::logic_error("no vector " + id);
@@ -28,12 +28,13 @@ StageGraph graph_of(int stages, const std::vector<std::pair<int, int>>& edges) {
 
 TEST(InFlightTest, OneStageAndItsSuccessor) {  // TV7
   for (const auto& v : vector_named("GP-TV7")["inflight_rule_k1"])
-    EXPECT_EQ(in_flight_before({v["b_s"], 1}, v["i_t"], {v["b_t"], 1}, 1000), v["i_s"]) << v;
+    EXPECT_EQ(in_flight_before({v["b_s"].get<int>(), 1}, v["i_t"].get<int>(), {v["b_t"].get<int>(), 1}, 1000), v["i_s"])
+        << v;
 }
 
 TEST(InFlightTest, FlexFlowsStageFiles) {  // TV5, in samples
   const auto v = vector_named("GP-TV5");
-  const std::vector<StageConfig> configs(6, StageConfig{v["b"], 1});
+  const std::vector<StageConfig> configs(6, StageConfig{v["b"].get<int>(), 1});
   const int batch = 16 * 64;
   EXPECT_EQ(kfkb_in_flight(chain(6), configs, batch), v["spp_inflight"].get<std::vector<int>>());
   const StageGraph graph = graph_of(6, {{1, 0}, {2, 0}, {3, 0}, {4, 0}, {0, 5}});

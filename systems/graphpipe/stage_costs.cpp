@@ -95,7 +95,7 @@ StageFootprint StageCosts::footprint(std::span<const int> vertices) const {
   for (const int l : layers) {
     const LayerCost& layer = problem_.costs.layers[static_cast<std::size_t>(l)];
     result.always += 2 * layer.parameters.value;
-    result.per_micro_batch += layer.output.value;
+    result.per_micro_batch += layer.kept().value;
   }
   return result;
 }

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "harness/base/stop.h"
+
 namespace sluice {
 
 static constexpr int kNever = 1 << 20;  // devices; sums of two must not overflow
@@ -72,6 +74,7 @@ int StageGraphDp::fewest_devices(const StageList& list, int first) {
   const int m = static_cast<int>(list.elements.size());
   int least = kNever;
   for (int last = first + 1; last <= m; ++last) {
+    check_stop();
     const int stage = lists_.stage_of(list, first, last);
     if (too_slow(stage, max_degree_)) break;
     int degree = kNever;
@@ -129,10 +132,10 @@ std::size_t StageGraphDp::solve(const State& s) {
 }
 
 void StageGraphDp::watch_limits() {
+  check_stop();
   if (static_cast<std::int64_t>(memo_.size()) > limits_.states) throw OutOfLimits();
   if (++visits_ % 1024 != 0) return;
-  const auto now = std::chrono::steady_clock::now();
-  if (std::chrono::duration<double>(now - begin_).count() > limits_.seconds) throw OutOfLimits();
+  if (thread_seconds() - begin_ > limits_.seconds) throw OutOfLimits();
 }
 
 // Fewest in flight, then fewest bytes; at any head, where nothing waits for it, fewest bytes.

@@ -18,11 +18,11 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "harness/base/thread_seconds.h"
 #include "systems/graphpipe/solved_states.h"
 #include "systems/graphpipe/stage_lists.h"
 
@@ -141,7 +141,7 @@ class StageGraphDp {
   std::vector<Solved> solved_;
   std::vector<int> fewest_;  // by suffix; 0: not known yet
   std::int64_t states_ = 0, visits_ = 0;
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  double begin_ = thread_seconds();
 };
 
 }  // namespace sluice

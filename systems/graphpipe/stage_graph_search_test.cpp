@@ -7,11 +7,11 @@
 #include <bit>
 #include <functional>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
 #include <set>
 
+#include "harness/base/json.h"
 #include "harness/base/json_reader.h"
 #include "harness/plan/search.h"
 
@@ -72,8 +72,8 @@ int in_flight_at_source(const StageSearchResult& result) {
 }
 
 TEST(StageGraphSearchTest, PublishedBottlenecks) {  // TV6
-  static const nlohmann::json all = parse_json_file(SLUICE_SOURCE_DIR "/harness/tests/data/graphpipe.json");
-  nlohmann::json v;
+  static const Json all = parse_json_file(SLUICE_SOURCE_DIR "/harness/tests/data/graphpipe.json");
+  Json v;
   for (const auto& one : all["vectors"])
     if (one["id"] == "GP-TV6") v = one;
   EXPECT_EQ(to_text(branches()), "S(P(S(0,1),S(2,3)),4)");

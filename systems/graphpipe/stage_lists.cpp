@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <functional>
 
+#include "harness/base/stop.h"
+
 namespace sluice {
 
 StageLists::StageLists(const SeriesParallelTree& tree, const StageSearchSpace& space)
@@ -19,6 +21,7 @@ StageLists::StageLists(const SeriesParallelTree& tree, const StageSearchSpace& s
 
 const StageFootprint& StageLists::footprint(int stage) {
   PossibleStage& possible = stages[static_cast<std::size_t>(stage)];
+  check_stop();
   if (!possible.footprint) possible.footprint = space_.footprint(possible.vertices);
   return *possible.footprint;
 }
@@ -41,6 +44,7 @@ StageElement StageLists::element_of(int node) {
 }
 
 int StageLists::list_of(int node) {
+  check_stop();
   const auto& n = tree_.nodes[static_cast<std::size_t>(node)];
   StageList list{.series = n.kind == Kind::series};
   for (std::size_t i = 0; i < n.children.size(); ++i) {

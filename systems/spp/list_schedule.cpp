@@ -7,6 +7,8 @@
 #include <tuple>
 #include <utility>
 
+#include "harness/base/stop.h"
+
 namespace sluice {
 
 namespace {
@@ -90,6 +92,7 @@ class Run {
     for (std::size_t m = 0; m < micros_; ++m) arrive(m, 0);
     start_idle(0);
     while (!running.empty()) {
+      check_stop();
       const double now = std::get<0>(running.top());
       while (!running.empty() && std::get<0>(running.top()) == now) {
         const auto [end, m, j] = running.top();

@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "harness/base/stop.h"
+
 namespace sluice {
 
 Cut min_cut(const SquareMatrix& weights) {
@@ -25,6 +27,7 @@ Cut min_cut(const SquareMatrix& weights) {
     std::size_t last = waiting.front(), before = last;
     waiting.erase(waiting.begin());
     while (!waiting.empty()) {
+      check_stop();
       for (const std::size_t v : waiting) attachment[v] += merged.at(last, v);
       const auto next =
           std::ranges::max_element(waiting, {}, [&](std::size_t v) { return attachment[v]; });  // the first of equals

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "harness/base/stop.h"
+
 namespace sluice {
 
 namespace {
@@ -183,6 +185,7 @@ class PartitionSearch {
     row_.assign(before_.size(), kImpossible);
     auto& choices = choices_.emplace_back(states);
     for (std::size_t end = x; end <= model_.devices; ++end) {
+      check_stop();
       if (model_.problem.stop()) return false;
       for (std::size_t r = 1; r <= std::min(end - x + 1, model_.max_replicas); ++r) {
         best_before(x, end - r, r);
@@ -195,6 +198,7 @@ class PartitionSearch {
   // before_best_[cut]: the least workload of the x - 1 stages before a cut, on devices [0, end),
   // and of the channel over it to a stage of r replicas.
   void best_before(std::size_t x, std::size_t end, std::size_t r) {
+    check_stop();
     before_best_.assign(model_.groups, kImpossible);
     const double* factors = model_.channel_factors(end, r);
     const std::size_t most = std::min(end - (x - 2), model_.max_replicas);

@@ -36,9 +36,9 @@
 //   - The model leaves out optimizer steps.
 // Devices of different speed are outside of the paper: a stage runs at its slowest device's.
 #include <algorithm>
-#include <chrono>
 
 #include "harness/base/error.h"
+#include "harness/base/thread_seconds.h"
 #include "harness/pipeline/system.h"
 #include "systems/spp/device_order.h"
 #include "systems/spp/layer_chain.h"
@@ -117,15 +117,13 @@ Plan plan_of(const Problem& problem, const Options& options, const ReplicationPr
 }
 
 Plan spp_plan(const Problem& problem, const Options& options) {
-  const auto begin = std::chrono::steady_clock::now();
+  const double begin = thread_seconds();
   if (static_cast<std::size_t>(problem.devices) > problem.cluster.devices.size())
     throw InputError("spp",
                      std::to_string(problem.devices) + " ranks on a cluster of " +
                          std::to_string(problem.cluster.devices.size()) + " devices",
                      "use fewer ranks or a larger cluster");
-  const auto seconds_so_far = [&] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  };
+  const auto seconds_so_far = [&] { return thread_seconds() - begin; };
   const LayerChain chain = layer_chain(problem.costs);
   const SquareMatrix bandwidths = pair_bandwidths(problem.cluster, problem.devices);
   std::vector<std::vector<int>> device_orders = {recursive_min_cut_order(bandwidths)};

@@ -5,10 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "harness/base/expect_error.h"
+#include "harness/base/json.h"
+#include "harness/pipeline/plan_description.h"
 #include "harness/pipeline/system.h"
 #include "harness/program/check_program.h"
 #include "harness/program/check_schedule.h"
@@ -282,7 +283,7 @@ TEST(SppTest, ASearchThatIsCutShortSaysSo) {
   EXPECT_FALSE(part.search.complete);
   EXPECT_LT(part.search.states, whole.search.states);
   EXPECT_GE(part.search.objective, whole.search.objective);
-  const nlohmann::json json = plan_json(part, c.costs, "spp", std::nullopt);
+  const Json json = to_json(describe_plan(part, c.costs, "spp", std::nullopt));
   EXPECT_EQ(json["complete"], false);
   EXPECT_EQ(json["objective"], part.search.objective);
   EXPECT_EQ(json["objective_name"], "iteration time of its own model");

@@ -6,10 +6,10 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 
 #include "harness/base/error.h"
+#include "harness/base/read_text.h"
 
 namespace sluice {
 
@@ -63,22 +63,10 @@ void normalise(DataSplit& split) {
   }
 }
 
-static std::vector<std::uint8_t> read_plain(const std::string& path, std::size_t most) {
-  std::ifstream in(path, std::ios::binary | std::ios::ate);
-  if (!in) throw InputError(path, "cannot be read", kFetchAdvice);
-  const auto size = static_cast<std::size_t>(in.tellg());
-  if (size > most) throw InputError(path, "is larger than such a file can be", kFetchAdvice);
-  std::vector<std::uint8_t> bytes(size);
-  in.seekg(0);
-  in.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
-  if (!in) throw InputError(path, "cannot be read to its end", kFetchAdvice);
-  return bytes;
-}
-
 std::vector<std::uint8_t> read_file(const std::string& path, std::size_t most) {
-  if (!std::filesystem::is_regular_file(path)) throw InputError(path, "no such file", kFetchAdvice);
-  if (std::filesystem::file_size(path) == 0) throw InputError(path, "is empty", kFetchAdvice);
-  if (!path.ends_with(".gz")) return read_plain(path, most);
+  const std::string text = read_text(path, most, kFetchAdvice);
+  if (text.empty()) throw InputError(path, "is empty", kFetchAdvice);
+  if (!path.ends_with(".gz") && !path.ends_with(".dz")) return {text.begin(), text.end()};
   const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
   if (!file) throw InputError(path, "cannot be read", kFetchAdvice);
   std::vector<std::uint8_t> bytes;
@@ -91,7 +79,8 @@ std::vector<std::uint8_t> read_file(const std::string& path, std::size_t most) {
     if (bytes.size() > most) throw InputError(path, "is larger than such a file can be", kFetchAdvice);
   }
   // gzread passes plain files through and reports a cut-off stream only here.
-  if (gzdirect(file.get())) throw InputError(path, "is named .gz but is not a gzip file", kFetchAdvice);
+  if (gzdirect(file.get()))
+    throw InputError(path, "is named " + path.substr(path.size() - 3) + " but is not a gzip file", kFetchAdvice);
   int status = Z_OK;
   gzerror(file.get(), &status);
   if (status != Z_OK) throw InputError(path, "is not a whole gzip file (damaged or cut off)", kFetchAdvice);

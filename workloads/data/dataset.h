@@ -52,13 +52,14 @@ struct DataSplit {
 struct TextLimits {
   std::int64_t source_length = 0, source_vocabulary = 0;
   std::int64_t target_length = 0, target_vocabulary = 0;  // 0: no target text
+  bool predicts_next = false;  // a language model: the next token of the source at every position
 };
 
 // Sets mean and deviation of both parts from the training pixels.
 void normalise(DataSplit& split);
 
-// The whole file, decompressed if its name ends in .gz. Throws InputError: missing, unreadable, not gzip, cut off,
-// larger than `most` bytes.
+// The whole file, decompressed if its name ends in .gz, or in .dz as dictzip's do. Throws InputError: missing,
+// unreadable, not gzip, cut off, larger than `most` bytes.
 std::vector<std::uint8_t> read_file(const std::string& path, std::size_t most);
 
 }  // namespace sluice

@@ -53,7 +53,7 @@ TEST_F(IdxTest, MissingFile) {
   expect_names(error(images_, at("nothing.gz")), at("nothing.gz"), "no such file");
 }
 
-TEST_F(IdxTest, FolderInsteadOfAFile) { expect_names(error(folder_, labels_), folder_, "no such"); }
+TEST_F(IdxTest, FolderInsteadOfAFile) { expect_names(error(folder_, labels_), folder_, "is a folder"); }
 
 TEST_F(IdxTest, EmptyFile) {
   expect_names(error(put("empty", {}), labels_), at("empty"), "is empty");

@@ -10,6 +10,7 @@
 #include "harness/base/error.h"
 #include "workloads/data/cifar10.h"
 #include "workloads/data/idx.h"
+#include "workloads/data/language.h"
 #include "workloads/data/sentiment.h"
 #include "workloads/data/translation.h"
 
@@ -19,10 +20,26 @@ namespace fs = std::filesystem;
 
 namespace {
 
-enum class Format { none, idx, cifar10, rated, labelled, catalogues, parallel };
+enum class Format { none, idx, cifar10, rated, labelled, catalogues, parallel, dictionary, plain };
 
 bool is_text(Format format) { return format >= Format::rated; }
-bool is_translation(Format format) { return format >= Format::catalogues; }
+
+// What a text is there for, in words that follow "holds" and "the model".
+struct TextUse {
+  const char *held, *read;
+};
+constexpr TextUse kClassified{"labelled texts", "classifies texts"}, kTranslated{"translations", "translates"},
+    kContinued{"running text", "predicts the next token"};
+
+const TextUse& use_of(Format format) {
+  const bool translation = format == Format::catalogues || format == Format::parallel;
+  const bool running = format == Format::dictionary || format == Format::plain;
+  return translation ? kTranslated : running ? kContinued : kClassified;
+}
+
+const TextUse& use_of(const TextLimits& limits) {
+  return limits.target_length > 0 ? kTranslated : limits.predicts_next ? kContinued : kClassified;
+}
 
 // One file is enough to tell, so that the reader can name the ones that are missing.
 Format format_of(const std::string& folder) {
@@ -36,9 +53,12 @@ Format format_of(const std::string& folder) {
   if (fs::exists(folder + "/movieReviewSnippets_GroundTruth.txt")) return Format::rated;
   for (const char* file : {"train.tsv", "dev.tsv", "test.tsv"})
     if (fs::exists(folder + "/" + file)) return Format::labelled;
+  for (const char* file : {"train.txt", "test.txt"})
+    if (fs::exists(folder + "/" + file)) return Format::plain;
   if (fs::is_directory(folder))
     for (const auto& file : fs::directory_iterator(folder)) {
       if (file.path().extension() == ".mo") return Format::catalogues;
+      if (file.path().extension() == ".index") return Format::dictionary;
       if (file.path().stem() == "train" || file.path().stem() == "test") return Format::parallel;
     }
   return Format::none;
@@ -49,9 +69,8 @@ DataSplit read_folder(const std::string& folder, const std::string& name, const 
   if (format != Format::none && is_text(format) != (limits.source_length > 0))
     throw InputError(folder,
                      is_text(format) ? "holds text, the model reads images" : "holds images, the model reads text");
-  if (is_text(format) && is_translation(format) != (limits.target_length > 0))
-    throw InputError(folder, is_translation(format) ? "holds translations, the model classifies texts"
-                                                    : "holds labelled texts, the model translates");
+  if (is_text(format) && &use_of(format) != &use_of(limits))
+    throw InputError(folder, std::string("holds ") + use_of(format).held + ", the model " + use_of(limits).read);
   switch (format) {
     case Format::idx:
       return read_idx_folder(folder, name);
@@ -65,12 +84,16 @@ DataSplit read_folder(const std::string& folder, const std::string& name, const 
       return read_catalogue_folder(folder, name, limits);
     case Format::parallel:
       return read_parallel_folder(folder, name, limits);
+    case Format::dictionary:
+      return read_dictionary_folder(folder, name, limits);
+    case Format::plain:
+      return read_plain_text_folder(folder, name, limits);
     case Format::none:
       break;
   }
   throw InputError(folder,
                    "holds neither idx files (train-images-idx3-ubyte[.gz]) nor CIFAR-10 files "
-                   "(data_batch_1.bin) nor text (train.tsv, train.en and train.de, *.mo)",
+                   "(data_batch_1.bin) nor text (train.tsv, train.en and train.de, train.txt, *.mo, *.index)",
                    "give the folder that holds the files themselves");
 }
 
@@ -84,8 +107,9 @@ DataSplit load_dataset(const std::string& name_or_folder, const TextLimits& limi
                        fs::canonical(name_or_folder).filename().string(),  // "a/b/" is "b"
                        limits);
   }
-  const std::vector<std::string> known = {"fashion-mnist", "mnist", "cifar10",        "movie-reviews",
-                                          "sst2",          "imdb",  "libreoffice-de", "parallel-text"};
+  const std::vector<std::string> fetched = {"fashion-mnist", "movie-reviews", "libreoffice-de", "jargon-file"};
+  std::vector<std::string> known = {"mnist", "cifar10", "sst2", "imdb", "parallel-text", "plain-text"};
+  known.insert(known.begin(), fetched.begin(), fetched.end());
   if (std::find(known.begin(), known.end(), name_or_folder) == known.end())
     throw InputError("data set", "unknown data set '" + name_or_folder + "'", suggestion(name_or_folder, known));
   std::vector<std::string> places;
@@ -95,11 +119,10 @@ DataSplit load_dataset(const std::string& name_or_folder, const TextLimits& limi
   places.push_back("/usr/share/datasets/" + name_or_folder);
   for (const std::string& place : places)  // an empty folder does not hide the next place
     if (format_of(place) != Format::none) return read_folder(place, name_or_folder, limits);
-  throw InputError(
-      "data set '" + name_or_folder + "'", "is not on this machine",
-      name_or_folder == "fashion-mnist" || name_or_folder == "movie-reviews" || name_or_folder == "libreoffice-de"
-          ? "run workloads/data/fetch " + name_or_folder + " (./quickstart does)"
-          : "put its files into $SLUICE_DATA/" + name_or_folder);
+  throw InputError("data set '" + name_or_folder + "'", "is not on this machine",
+                   std::ranges::count(fetched, name_or_folder) > 0
+                       ? "run workloads/data/fetch " + name_or_folder + " (./quickstart does)"
+                       : "put its files into $SLUICE_DATA/" + name_or_folder);
 }
 
 }  // namespace sluice

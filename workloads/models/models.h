@@ -33,7 +33,12 @@ ModelGraph small_cnn(Shape image, int classes);
 ModelGraph deep_cnn(Shape image, int classes);
 ModelGraph vgg16(bool dropout);
 ModelGraph vgg19();
+ModelGraph resnet50();
+ModelGraph resnet101();
 ModelGraph resnet152();
+// Of `layers` normal cells in three groups and `filters` channels; 224 x 224. cell_of_layer, if not null, gets the cell
+// that every layer belongs to: three of the stem, the cells, the classifier; layers + 6 together.
+ModelGraph amoebanet_d(int layers, std::int64_t filters, int classes, std::vector<int>* cell_of_layer = nullptr);
 ModelGraph inception_v3();
 ModelGraph transformer_regression(int blocks, std::int64_t width, std::int64_t heads, std::int64_t feed_forward,
                                   std::int64_t sequence);
@@ -74,6 +79,13 @@ struct TextClassifier {
 ModelGraph residual_lstm(const std::string& name, const TextClassifier& sizes);
 ModelGraph transformer_classifier(const std::string& name, const TextClassifier& sizes, std::int64_t heads,
                                   std::int64_t feed_forward);
+
+// Dosovitskiy et al., ICLR 2021 (arXiv 2010.11929): patches of an image, a class token and positions, `blocks` blocks
+// with layer norms before the sublayers, and a linear head on the class token.
+struct ImageTransformer {
+  std::int64_t channels = 3, image = 224, patch, blocks, width, heads, feed_forward, classes = 1000;
+};
+ModelGraph vision_transformer(const std::string& name, const ImageTransformer& sizes);
 
 // Text to text: inputs are the ids of the source [source_length] and of the target so far [target_length], both 0 at
 // padding; every next token of the target is predicted.

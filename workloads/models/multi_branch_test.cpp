@@ -2,8 +2,7 @@
 #include <gtest/gtest.h>
 #include <sluice_build.h>
 
-#include <nlohmann/json.hpp>
-
+#include "harness/base/json.h"
 #include "harness/base/json_reader.h"
 #include "workloads/models/registry.h"
 
@@ -16,15 +15,16 @@ std::size_t layers_of_kind(const ModelGraph& model, const std::string& kind) {
   return n;
 }
 
-nlohmann::json published(const std::string& name) {
+Json published(const std::string& name) {
   return parse_json_file(SLUICE_SOURCE_DIR "/harness/tests/data/graphpipe_workloads.json")[name];
 }
 
 TEST(MultiBranchTest, MultiModalTransformer) {
   const auto p = published("mmt");
   const ModelGraph& mmt = find_workload("mmt").model;
-  const std::int64_t h = p["hidden"], f = p["ffn_hidden"], branches = p["branches"], layers = p["layers_per_branch"],
-                     sequence = p["seq"];
+  const std::int64_t h = p["hidden"].get<std::int64_t>(), f = p["ffn_hidden"].get<std::int64_t>(),
+                     branches = p["branches"].get<std::int64_t>(), layers = p["layers_per_branch"].get<std::int64_t>(),
+                     sequence = p["seq"].get<std::int64_t>();
   EXPECT_EQ(mmt.inputs.size(), static_cast<std::size_t>(branches));
   EXPECT_EQ(mmt.inputs[0].shape, (Shape{sequence, h}));
   EXPECT_EQ(layers_of_kind(mmt, "Attention"), static_cast<std::size_t>(branches * layers));
@@ -44,7 +44,8 @@ TEST(MultiBranchTest, MultiModalTransformer) {
 TEST(MultiBranchTest, Recommendation) {
   const auto p = published("dlrm");
   const ModelGraph& dlrm = find_workload("dlrm").model;
-  const std::int64_t w = p["width"], dense = p["dense_branches"], sparse = p["sparse_branches"];
+  const std::int64_t w = p["width"].get<std::int64_t>(), dense = p["dense_branches"].get<std::int64_t>(),
+                     sparse = p["sparse_branches"].get<std::int64_t>();
   EXPECT_EQ(dlrm.inputs.size(), static_cast<std::size_t>(dense + sparse));
   EXPECT_EQ(layers_of_kind(dlrm, "Embedding"), static_cast<std::size_t>(sparse));
   const std::int64_t joined = dense * w + sparse * p["bag"].get<int>() * p["emb_dim"].get<int>();
@@ -57,7 +58,7 @@ TEST(MultiBranchTest, Recommendation) {
 TEST(MultiBranchTest, DrugResponse) {
   const auto p = published("candle_uno");
   const ModelGraph& uno = find_workload("uno").model;
-  const std::int64_t w = p["width"], branches = p["branches"];
+  const std::int64_t w = p["width"].get<std::int64_t>(), branches = p["branches"].get<std::int64_t>();
   EXPECT_EQ(uno.inputs.size(), static_cast<std::size_t>(branches));
   EXPECT_EQ(parameter_count(uno), branches * 4 * (w * w + w) + branches * w * w + w + 3 * (w * w + w) + w + 1);
   EXPECT_EQ(find_workload("uno_16_branches").model.inputs.size(), 16u);

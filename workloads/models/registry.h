@@ -1,38 +1,17 @@
-// Workloads: a model, its data, and how it is trained. Full-size declarations (runs_for_real false) are for planners
-// and the virtual clock.
+// The workloads that have names.
 #pragma once
 
-#include <optional>
 #include <span>
 #include <string>
 
-#include "harness/model/model.h"
+#include "workloads/models/workload.h"
 
 namespace sluice {
 
-struct WorkloadOptimizer {
-  std::string name = "sgd";  // sgd, adam, adamw
-  double lr = 0.1, momentum = 0, weight_decay = 0;
-};
-
-struct Workload {
-  std::string name, title, task;
-  ModelGraph model;
-  std::string dataset = "synthetic";  // a name of workloads/data/locate.h; synthetic: one fixed random batch
-  std::string metric = "loss", metric_direction = "down";
-  // What single-device training reaches in `epochs` with `optimizer` and `batch`, measured as workloads/README.md says,
-  // and the target: 98 % of it.
-  std::optional<double> single_device_value, target;
-  int epochs = 0;
-  std::int64_t batch = 32;  // samples per update
-  int microbatches = 4;
-  WorkloadOptimizer optimizer;
-  bool runs_for_real = true;
-  std::string source;  // paper or definition
-};
-
+// Those of files NAME_workload.cpp and NAME.json in this folder come last.
 std::span<const Workload> all_workloads();
-// Throws InputError with a suggestion.
+// The listed workload of that name, or that of a workload file (workload_file.h), which is read once a process. Throws
+// InputError with a suggestion.
 const Workload& find_workload(const std::string& name, const std::string& where = "--workload");
 
 }  // namespace sluice

@@ -52,6 +52,8 @@ static ModelGraph resnet(const std::string& model, const std::vector<int>& block
   return b.finish();
 }
 
+ModelGraph resnet50() { return resnet("resnet50", {3, 4, 6, 3}); }
+ModelGraph resnet101() { return resnet("resnet101", {3, 4, 23, 3}); }
 ModelGraph resnet152() { return resnet("resnet152", {3, 8, 36, 3}); }
 
 }  // namespace sluice

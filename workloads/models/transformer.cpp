@@ -111,6 +111,22 @@ ModelGraph transformer_classifier(const std::string& name, const TextClassifier&
   return b.finish();
 }
 
+ModelGraph vision_transformer(const std::string& name, const ImageTransformer& sizes) {
+  ChainBuilder b(name, {.shape = {sizes.channels, sizes.image, sizes.image}});
+  const std::int64_t patches = sizes.image / sizes.patch * (sizes.image / sizes.patch);
+  b.add("patches", PatchEmbedding{sizes.channels, sizes.patch, sizes.width});
+  b.add("class_token", ClassToken{sizes.width});
+  b.add("positions", PositionEmbedding{patches + 1, sizes.width});
+  b.next_block();
+  for (int i = 0; i < sizes.blocks; ++i)
+    block(b, std::to_string(i), {sizes.width, sizes.heads, sizes.feed_forward}, false);
+  b.add("final_norm", LayerNorm{sizes.width});
+  b.add("class", SequencePool{SequencePool::Mode::first});
+  b.add("head", Linear{sizes.width, sizes.classes});
+  b.add("loss", CrossEntropyLoss{});
+  return b.finish();
+}
+
 // Vaswani et al. 2017 (arXiv 1706.03762) with layer norms before the sublayers and learned positions. The encoder's
 // output goes to every decoder block, the padding of the source is masked there too; in the decoder padding stands
 // after everything real, which the causal mask sees to.

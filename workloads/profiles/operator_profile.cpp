@@ -12,6 +12,7 @@
 #include <map>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
 #include "harness/base/json_reader.h"
 
 namespace sluice {
@@ -19,7 +20,7 @@ namespace sluice {
 namespace {
 
 bool flag(JsonReader& reader, const std::string& key) {
-  const nlohmann::json& value = reader.raw(key);
+  const Json& value = reader.raw(key);
   if (value.is_boolean()) return value.get<bool>();
   if (value == 0 || value == 1) return value == 1;
   reader.fail(key, "must be true, false, 0 or 1");
@@ -29,25 +30,25 @@ constexpr double kBytesPerSecond = 2147483648;  // 2 GiB/s, which the costs assu
 
 }  // namespace
 
-OperatorGraph read_operator_graph(const nlohmann::json& json, const std::string& file) {
+OperatorGraph read_operator_graph(const Json& json, const std::string& file) {
   JsonReader reader(json, file);
   OperatorGraph graph;
-  graph.memory = reader.number("maxSizePerFPGA");
-  graph.accelerators = static_cast<int>(reader.integer("maxFPGAs", 0));
-  graph.cpus = static_cast<int>(reader.integer("maxCPUs", 0));
+  graph.memory = reader.number("maxSizePerFPGA", 0, kMostNumber);
+  graph.accelerators = reader.integer("maxFPGAs", 0, kMostCount);
+  graph.cpus = reader.integer("maxCPUs", 0, kMostCount);
   std::map<std::int64_t, int> number_of;
   std::vector<std::string> names;
   for (JsonReader& r : reader.objects("nodes")) {
-    const std::int64_t id = r.integer("id", 0);
+    const std::int64_t id = r.integer<std::int64_t>("id", 0, kMostWhole);
     if (!number_of.try_emplace(id, static_cast<int>(graph.operators.size())).second)
       r.fail("id", std::to_string(id) + " is there twice");
     Operator op{.name = r.text("name", std::to_string(id))};
     op.on_accelerator = flag(r, "supportedOnFpga");
     op.backward = flag(r, "isBackwardNode");
-    op.accelerator = not_negative(r, "fpgaLatency");
-    op.cpu = not_negative(r, "cpuLatency");
-    if (r.has("size")) op.bytes = not_negative(r, "size");
-    op.color = static_cast<int>(r.integer("colorClass", -1, 0));
+    op.accelerator = r.number("fpgaLatency", 0, kMostNumber);
+    op.cpu = r.number("cpuLatency", 0, kMostNumber);
+    if (r.has("size")) op.bytes = r.number("size", 0, kMostNumber);
+    op.color = r.integer_or("colorClass", -1, 0, kMostCount);
     names.push_back(op.name);
     graph.operators.push_back(op);
   }
@@ -55,13 +56,13 @@ OperatorGraph read_operator_graph(const nlohmann::json& json, const std::string&
   std::vector<double> cost(graph.operators.size(), -1);
   for (JsonReader& r : reader.objects("edges")) {
     const auto end = [&](const std::string& key) {
-      const auto found = number_of.find(r.integer(key, 0));
+      const auto found = number_of.find(r.integer<std::int64_t>(key, 0, kMostWhole));
       if (found == number_of.end()) r.fail(key, "there is no such node");
       return found->second;
     };
     const int from = end("sourceId"), to = end("destId");
     if (from == to) r.fail("destId", "a node cannot feed itself");
-    const double c = not_negative(r, "cost");
+    const double c = r.number("cost", 0, kMostNumber);
     double& known = cost[from];
     if (known >= 0 && std::abs(known - c) > 1e-6)
       r.fail("cost", "differs from that of another edge of the same source",
@@ -74,13 +75,16 @@ OperatorGraph read_operator_graph(const nlohmann::json& json, const std::string&
   return graph;
 }
 
-PublishedProfile read_operator_profile(const nlohmann::json& json, const std::string& file, ProfileUnits units) {
+PublishedProfile read_operator_profile(const Json& json, const std::string& file, ProfileUnits units) {
   const OperatorGraph graph = read_operator_graph(json, file);
   const OperatorGroups groups = group_operators(graph);
   std::vector<double> bytes_per_cost;
-  for (const auto& edge : json.at("edges"))
-    if (edge.contains("size") && edge["size"].is_number() && edge["size"] > 0 && edge["cost"] > 0)
-      bytes_per_cost.push_back(edge["size"].get<double>() / edge["cost"].get<double>());
+  if (const Json* const edges = json.find("edges"))  // operators without any are a profile, too
+    for (const auto& edge : *edges)
+      if (edge.contains("size") && edge["size"].is_number()) {
+        const double size = edge["size"].get<double>(), cost = edge["cost"].get<double>();
+        if (size > 0 && cost > 0) bytes_per_cost.push_back(size / cost);
+      }
   std::ranges::sort(bytes_per_cost);
   const bool cost_in_seconds = !bytes_per_cost.empty() && bytes_per_cost[bytes_per_cost.size() / 2] > 1e8;
   const bool physical = units == ProfileUnits::physical;
@@ -117,14 +121,14 @@ PublishedProfile read_operator_profile(const nlohmann::json& json, const std::st
     if (!accelerator)
       throw InputError(file, "'" + layer.name + "' runs on a CPU only",
                        "a cost graph is of one kind of device; plan such a graph as operators");
-    layer.parameters = Bytes(std::llround(memory));
+    layer.parameters = rounded_bytes(memory, file);
     layer.on.push_back(cpu);
     profile.costs.layers.push_back(layer);
   }
   for (const auto& [from, to] : graph.edges) {
     if (graph.operators[from].backward || graph.operators[to].backward || layer_of[from] == layer_of[to]) continue;
     LayerCost& layer = profile.costs.layers[layer_of[to]];
-    const Bytes bytes(std::llround(graph.operators[from].send * cost_bytes));
+    const Bytes bytes = rounded_bytes(graph.operators[from].send * cost_bytes, file);
     const auto known = std::ranges::find(layer.inputs, layer_of[from]);
     if (known == layer.inputs.end()) {
       layer.inputs.push_back(layer_of[from]);

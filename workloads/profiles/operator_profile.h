@@ -9,9 +9,11 @@
 
 namespace sluice {
 
+class Json;
+
 // Numbers as published: latencies in milliseconds; send costs in seconds in the throughput layer graphs, in
 // milliseconds in the others. Throws InputError with file and JSON pointer: unknown nodes, ids twice, cycles,
 // negative numbers.
-OperatorGraph read_operator_graph(const nlohmann::json& json, const std::string& file);
+OperatorGraph read_operator_graph(const Json& json, const std::string& file);
 
 }  // namespace sluice

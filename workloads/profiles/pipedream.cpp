@@ -163,8 +163,8 @@ PublishedProfile read_pipedream_profile(const std::string& text, const std::stri
     const bool weights = node.parameters > 0;
     layer.input_gradient = Seconds(node.backward / 1000 / (weights ? 2 : 1));
     layer.weight_gradient = Seconds(weights ? node.backward / 1000 / 2 : 0);
-    layer.parameters = Bytes(std::llround(node.parameters));
-    layer.output = Bytes(std::llround(node.activation));
+    layer.parameters = rounded_bytes(node.parameters, file);
+    layer.output = rounded_bytes(node.activation, file);
     layer_of[i] = static_cast<int>(profile.costs.layers.size());
     profile.costs.layers.push_back(layer);
   }

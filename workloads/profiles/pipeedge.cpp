@@ -6,27 +6,29 @@
 #include <yaml.h>
 
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <map>
-#include <memory>
+#include <new>
 
 #include "harness/base/error.h"
+#include "harness/base/read_text.h"
 #include "workloads/profiles/profile.h"
 
 namespace sluice {
 
 namespace {
 
+constexpr std::size_t kLargestYaml = std::size_t{16} << 20;
+
 // A parsed YAML file; nodes point into it.
 class Yaml {
  public:
   explicit Yaml(const std::string& path) : path_(path) {
-    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
-    if (!file) throw InputError(path, "cannot be read", "PipeEdge's files stand side by side");
+    const std::string content = read_text(path, kLargestYaml, "PipeEdge's files stand side by side");
+    refuse_deep(content);
     yaml_parser_t parser;
-    yaml_parser_initialize(&parser);
-    yaml_parser_set_input_file(&parser, file.get());
+    if (yaml_parser_initialize(&parser) == 0) throw std::bad_alloc();
+    yaml_parser_set_input_string(&parser, reinterpret_cast<const unsigned char*>(content.data()), content.size());
     const bool loaded = yaml_parser_load(&parser, &document_) != 0;
     const std::string problem = parser.problem ? parser.problem : "cannot be read";
     const std::size_t line = parser.problem_mark.line + 1;
@@ -58,6 +60,7 @@ class Yaml {
     const double result = std::strtod(value.c_str(), &end);
     if (value.empty() || *end != '\0' || !std::isfinite(result)) fail(node, what + ": '" + value + "' is not a number");
     if (result < 0) fail(node, what + ": " + value + " is negative");
+    if (result > 1e12) fail(node, what + ": " + value + " is too large");
     return result;
   }
 
@@ -100,6 +103,20 @@ class Yaml {
   }
 
  private:
+  // The library's time grows with the square of the number of brackets that are open at once.
+  void refuse_deep(const std::string& content) const {
+    constexpr int deepest = 64;
+    int open = 0, line = 1;
+    for (const char c : content) {
+      line += c == '\n';
+      if (c == '[' || c == '{') ++open;
+      if ((c == ']' || c == '}') && open > 0) --open;
+      if (open > deepest)
+        throw InputError(path_ + ":" + std::to_string(line),
+                         "more than " + std::to_string(deepest) + " brackets are open at once");
+    }
+  }
+
   std::string path_;
   yaml_document_t document_;
 };
@@ -150,6 +167,7 @@ PublishedProfile read_pipeedge_profile(const std::string& path, const std::strin
     const yaml_node_t* precision = types.need(run, "dtype");
     if (types.text(precision, "dtype") != "torch.float32")
       types.fail(precision, "only torch.float32 is read, this is " + types.text(precision, "dtype"));
+    if (samples > static_cast<double>(kMostSamples)) types.fail(run, "batch_size is too large");
     if (samples < 1 || (batch > 0 && samples != batch))
       types.fail(run, "batches of " + std::to_string(samples) + " samples",
                  "all devices of a model need one batch size");
@@ -169,9 +187,11 @@ PublishedProfile read_pipeedge_profile(const std::string& path, const std::strin
     LayerCost& layer = profile.costs.layers[l];
     layer.name = "layer" + std::to_string(l + 1);  // the files count from 1
     layer.inputs = {static_cast<int>(l) - 1};
-    layer.parameters = Bytes(std::llround(memory[l] * 1e6));
-    layer.output = Bytes(std::llround(elements[l] * batch * 4));
+    layer.parameters = rounded_bytes(memory[l] * 1e6, models_path);
+    layer.output = rounded_bytes(elements[l] * batch * 4, models_path);
   }
+  if (const yaml_node_t* in = models.find(model, "parameters_in"))
+    profile.costs.layers.front().input_bytes = {Bytes(std::llround(models.number(in, "parameters_in") * batch * 4))};
   profile.warnings.push_back("an inference profile: I and W take no time");
   profile.warnings.push_back("mem_MB, what a layer needs in memory, stands for its parameters");
   profile.warnings.push_back("parameters_out are elements of one sample: " + std::to_string(profile.costs.micro_batch) +

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
 #include "harness/base/json_reader.h"
 #include "workloads/profiles/profile.h"
 
@@ -16,9 +17,7 @@ namespace sluice {
 namespace {
 
 Bytes bytes(JsonReader& reader, const std::string& key) {
-  const double value = not_negative(reader, key);
-  if (value > 9e18) reader.fail(key, "is too large");
-  return Bytes(std::llround(value));
+  return Bytes(std::llround(reader.number(key, 0, static_cast<double>(kMostBytes))));
 }
 
 int whole(const std::string& text, JsonReader& reader) {
@@ -58,21 +57,19 @@ std::vector<Bytes> sync_bytes(JsonReader reader, const std::vector<Edge>& edges,
 
 }  // namespace
 
-PublishedProfile read_piper_profile(const nlohmann::json& json, const std::string& file, ProfileUnits units) {
+PublishedProfile read_piper_profile(const Json& json, const std::string& file, ProfileUnits units) {
   JsonReader reader(json, file);
   PublishedProfile profile{.costs = {.model = file, .source = "Piper profile", .device = "as profiled"}};
-  profile.microbatches = reader.integer("mbsInBatch", 1);
-  profile.bandwidth = reader.number("bandwidth");
-  profile.memory = reader.number("maxMemoryPerDevice");
-  if (!(profile.bandwidth > 0)) reader.fail("bandwidth", "must be greater than 0");
-  if (!(profile.memory > 0)) reader.fail("maxMemoryPerDevice", "must be greater than 0");
-  reader.integer("maxDevices", 1);  // the authors' program overrides it too
+  profile.microbatches = reader.integer("mbsInBatch", 1, kMostCount);
+  profile.bandwidth = reader.above_zero("bandwidth", kMostNumber);
+  profile.memory = reader.above_zero("maxMemoryPerDevice", kMostNumber);
+  reader.integer("maxDevices", 1, kMostCount);  // the authors' program overrides it too
 
   Nodes nodes;
   std::vector<JsonReader> node_readers = reader.objects("nodes");
   std::vector<std::string> names;
   for (JsonReader& r : node_readers) {
-    const int id = static_cast<int>(r.integer("id", 0));
+    const int id = r.integer("id", 0, kMostCount);
     if (!nodes.number_of.try_emplace(id, static_cast<int>(nodes.ids.size())).second)
       r.fail("id", std::to_string(id) + " is there twice");
     nodes.ids.push_back(id);
@@ -85,7 +82,7 @@ PublishedProfile read_piper_profile(const nlohmann::json& json, const std::strin
   std::set<std::pair<int, int>> seen;
   for (JsonReader& r : reader.objects("edges")) {
     const auto end = [&](const std::string& key) {
-      const auto found = nodes.number_of.find(static_cast<int>(r.integer(key, 0)));
+      const auto found = nodes.number_of.find(r.integer(key, 0, kMostCount));
       if (found == nodes.number_of.end()) r.fail(key, "there is no such node");
       return found->second;
     };
@@ -126,7 +123,7 @@ PublishedProfile read_piper_profile(const nlohmann::json& json, const std::strin
       for (JsonReader& r : degrees.objects(key)) {
         LayerVariant v{.tensor = tensor, .id = r.text("id")};
         v.recompute = v.id.find("recomp") != std::string::npos;  // the format says it by the name alone
-        v.seconds = Seconds(not_negative(r, "timePerSample"));
+        v.seconds = Seconds(r.number("timePerSample", 0, kMostSeconds));
         v.parameters = bytes(r, "parameterSize");
         v.in_flight = bytes(r, "memoryUsageA");
         v.always = bytes(r, "memoryUsageB");

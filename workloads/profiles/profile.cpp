@@ -1,13 +1,14 @@
 #include "workloads/profiles/profile.h"
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <queue>
-#include <sstream>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
 #include "harness/base/json_reader.h"
+#include "harness/base/read_text.h"
 #include "workloads/profiles/stage_file.h"
 
 namespace sluice {
@@ -25,14 +26,6 @@ PathAndModel split(const std::string& name) {
   return {name.substr(0, hash), name.substr(hash + 1)};
 }
 
-std::string text_of(const std::string& path) {
-  std::ifstream in(path);
-  std::stringstream text;
-  text << in.rdbuf();
-  if (!in || in.bad()) throw InputError(path, "cannot be read", "check the name and permissions");
-  return text.str();
-}
-
 }  // namespace
 
 bool is_profile_path(const std::string& path) {
@@ -40,21 +33,19 @@ bool is_profile_path(const std::string& path) {
   return std::filesystem::is_regular_file(split(path).path, ignored);
 }
 
-PublishedProfile load_profile(const std::string& name, ProfileUnits units) {
+static PublishedProfile read_any_profile(const std::string& name, ProfileUnits units) {
   const auto [path, model] = split(name);
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) throw InputError(path, "is a folder", "give a file");
-  const std::string text = text_of(path);
+  const std::string text = read_text_file(path);
   const std::size_t start = text.find_first_not_of(" \t\r\n");
   if (start == std::string::npos) throw InputError(path, "is empty");
   if (text[start] == '{') {
-    const nlohmann::json json = parse_json_file(path);
+    const Json json = Json::parse(text, path);
     if (json.contains("schema")) return {.costs = cost_graph_from_json(json, path)};
     if (json.contains("mbsInBatch")) return read_piper_profile(json, path, units);
     if (json.contains("maxFPGAs")) return read_operator_profile(json, path, units);
     throw InputError(path, "is JSON of no known profile",
-                     "known: sluice profile (schema), Piper (mbsInBatch), dnn-partitioning "
-                     "(maxFPGAs)");
+                     "known: workloads, models and costs of this project (schema), Piper (mbsInBatch), "
+                     "dnn-partitioning (maxFPGAs)");
   }
   if (text.find("forward_compute_time=") != std::string::npos) return read_pipedream_profile(text, path);
   if (text.find("parameters_out:") != std::string::npos || text.find("model_profiles:") != std::string::npos)
@@ -67,10 +58,21 @@ PublishedProfile load_profile(const std::string& name, ProfileUnits units) {
                    "PipeEdge YAML");
 }
 
-double not_negative(JsonReader& reader, const std::string& key) {
-  const double value = reader.number(key);
-  if (value < 0) reader.fail(key, "must not be negative");
-  return value;
+PublishedProfile load_profile(const std::string& name, ProfileUnits units) {
+  PublishedProfile profile = read_any_profile(name, units);
+  check_bounds(profile.costs, name);
+  if (profile.microbatches > kMostSamples)
+    throw InputError(name, "a batch of " + std::to_string(profile.microbatches) + " micro-batches",
+                     "possible are at most " + std::to_string(kMostSamples));
+  exact_product(profile.costs.micro_batch, std::max<std::int64_t>(1, profile.microbatches));
+  return profile;
+}
+
+Bytes rounded_bytes(double value, const std::string& where) {
+  if (!(value >= 0 && value <= static_cast<double>(kMostTensorBytes)))
+    throw InputError(where, "a number of bytes that no machine has",
+                     "possible are 0 to " + std::to_string(kMostTensorBytes));
+  return Bytes(std::llround(value));
 }
 
 std::vector<int> topological_order(const std::vector<std::pair<int, int>>& edges, const std::vector<std::string>& names,

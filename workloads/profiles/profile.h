@@ -13,10 +13,11 @@
 #include <utility>
 #include <vector>
 
-#include "harness/base/json_reader.h"
 #include "harness/model/cost_graph.h"
 
 namespace sluice {
+
+class Json;
 
 // published: numbers as the file has them, for reproducing what the authors' program prints, even where it adds
 // milliseconds to seconds. physical: seconds and bytes throughout.
@@ -36,13 +37,13 @@ bool is_profile_path(const std::string& path);
 PublishedProfile load_profile(const std::string& path, ProfileUnits units = ProfileUnits::physical);
 
 // The readers, by format. `text`: the file's content.
-PublishedProfile read_pipedream_profile(const std::string& text, const std::string& file);
-PublishedProfile read_piper_profile(const nlohmann::json& json, const std::string& file, ProfileUnits units);
-PublishedProfile read_operator_profile(const nlohmann::json& json, const std::string& file, ProfileUnits units);
-PublishedProfile read_pipeedge_profile(const std::string& path, const std::string& model);
+// A number of bytes as a profile gives it. Throws InputError at `where`: it is no number that a machine has.
+Bytes rounded_bytes(double value, const std::string& where);
 
-// The number under `key`. Throws the reader's InputError if it is below zero.
-double not_negative(JsonReader& reader, const std::string& key);
+PublishedProfile read_pipedream_profile(const std::string& text, const std::string& file);
+PublishedProfile read_piper_profile(const Json& json, const std::string& file, ProfileUnits units);
+PublishedProfile read_operator_profile(const Json& json, const std::string& file, ProfileUnits units);
+PublishedProfile read_pipeedge_profile(const std::string& path, const std::string& model);
 
 // The nodes 0 .. names.size() - 1 with every source before its readers; where several nodes are possible next, the one
 // that is first in the file. `edges`: source and reader. Throws InputError that names a node of a cycle.

@@ -34,6 +34,26 @@ std::vector<Block> in_parts(const std::vector<Block>& blocks) {
   return result;
 }
 
+// A message's note follows its header: the numbers, and how many they are.
+void append_note(std::vector<std::byte>& header, const Message& message) {
+  const std::size_t count = message.note ? message.note->size() : 0, before = header.size();
+  header.resize(before + count * sizeof(double) + sizeof count);
+  if (count > 0) std::memcpy(header.data() + before, message.note->data(), count * sizeof(double));
+  std::memcpy(header.data() + before + count * sizeof(double), &count, sizeof count);
+}
+// The header without the note, which goes to `note`.
+std::span<const std::byte> split_note(std::span<const std::byte> header,
+                                      std::shared_ptr<const std::vector<double>>& note) {
+  std::size_t count = 0;
+  std::memcpy(&count, header.data() + header.size() - sizeof count, sizeof count);
+  header = header.first(header.size() - sizeof count);
+  if (count == 0) return header;
+  std::vector<double> numbers(count);
+  std::memcpy(numbers.data(), header.data() + header.size() - count * sizeof(double), count * sizeof(double));
+  note = std::make_shared<const std::vector<double>>(std::move(numbers));
+  return header.first(header.size() - count * sizeof(double));
+}
+
 constexpr int kHeaderTag = 0;           // + 1 + n: contents of a message with header n
 constexpr std::size_t kHeaders = 8192;  // so many numbers; then they are given out again from 0
 constexpr int kStopTag = 0;             // + 1 + g: the collectives of group g
@@ -41,7 +61,7 @@ constexpr int kStopTag = 0;             // + 1 + g: the collectives of group g
 class MpiTransport : public Transport {
  public:
   MpiTransport(const MpiProcess& process, const Program& program, MessageCodec& codec)
-      : process_(process), program_(program), codec_(codec) {
+      : process_(process), program_(program), groups_(collective_groups(program)), codec_(codec) {
     const auto n = static_cast<std::size_t>(process.size);
     sources_.resize(n);
     destinations_.resize(n);
@@ -54,6 +74,7 @@ class MpiTransport : public Transport {
   void send(int channel, Message message) override {
     const int to = program_.channels[static_cast<std::size_t>(channel)].to.value;
     MessageCodec::Encoded encoded = codec_.encode(message);
+    append_note(encoded.header, message);
     const std::lock_guard lock(mpi_);
     Destination& destination = destinations_[static_cast<std::size_t>(to)];
     auto known = destination.numbers.find(encoded.header);
@@ -212,7 +233,9 @@ class MpiTransport : public Transport {
         finish_sends();  // the memory of sent messages is used again for this one, still warm in the cache
         const auto number = static_cast<std::size_t>(status.MPI_TAG - kHeaderTag - 1);
         std::vector<Block> parts;
-        source.message = codec_.make_room(source.headers.at(number), parts);
+        std::shared_ptr<const std::vector<double>> note;
+        source.message = codec_.make_room(split_note(source.headers.at(number), note), parts);
+        source.message.note = std::move(note);
         source.blocks = in_parts(parts);
         if (source.blocks.empty()) source.blocks.emplace_back();
       }
@@ -273,9 +296,7 @@ class MpiTransport : public Transport {
     }
   }
 
-  const std::vector<Rank>& members(int group) const {
-    return program_.placement.stages[static_cast<std::size_t>(group)];
-  }
+  const std::vector<Rank>& members(int group) const { return groups_[static_cast<std::size_t>(group)]; }
 
   struct Expected {
     int from;
@@ -446,6 +467,7 @@ class MpiTransport : public Transport {
   const MpiProcess process_;
   std::mutex& mpi_ = *process_.mpi;
   const Program& program_;
+  const std::vector<std::vector<Rank>> groups_;
   MessageCodec& codec_;
   std::atomic<bool> aborted_{false}, waiting_{false};
   bool announced_ = false;

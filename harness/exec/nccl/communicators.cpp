@@ -18,13 +18,12 @@ CommunicatorPlan plan_communicators(const Program& program) {
     plan.of_channel.push_back(
         add({.use = Communicator::Use::channel, .index = static_cast<int>(c), .members = {channel.from, channel.to}}));
   }
-  for (std::size_t s = 0; s < program.placement.stages.size(); ++s) {
-    const std::vector<Rank>& replicas = program.placement.stages[s];
+  const std::vector<std::vector<Rank>> groups = collective_groups(program);
+  for (std::size_t g = 0; g < groups.size(); ++g)
     plan.of_group.push_back(
-        replicas.size() < 2
+        groups[g].size() < 2
             ? -1
-            : add({.use = Communicator::Use::group, .index = static_cast<int>(s), .members = replicas}));
-  }
+            : add({.use = Communicator::Use::group, .index = static_cast<int>(g), .members = groups[g]}));
   return plan;
 }
 

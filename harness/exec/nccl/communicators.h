@@ -21,7 +21,7 @@ namespace sluice {
 
 struct Communicator {
   enum class Use { channel, group } use = Use::channel;
-  int index = 0;              // of the program's channels, or of its stages
+  int index = 0;              // of the program's channels, or of its collective_groups()
   std::vector<Rank> members;  // member k is NCCL rank k; channel: the sender, then the receiver
   bool operator==(const Communicator&) const = default;
 };
@@ -29,7 +29,7 @@ struct Communicator {
 struct CommunicatorPlan {
   std::vector<Communicator> communicators;  // the common order
   std::vector<int> of_channel;              // index into communicators
-  std::vector<int> of_group;                // -1: a stage without replicas
+  std::vector<int> of_group;                // by group; -1: of one rank
   std::vector<std::vector<int>> of_rank;    // ascending
   bool operator==(const CommunicatorPlan&) const = default;
 };

@@ -57,6 +57,18 @@ TEST(Communicators, ReplicasHaveOneInTheirOrderBehindTheChannels) {
   EXPECT_EQ(plan.of_group, (std::vector<int>{0}));
 }
 
+TEST(Communicators, RanksThatShareLayersHaveOneBehindTheReplicas) {
+  Program program = data_parallel(4, 8);
+  program.tensor = 2;
+  const CommunicatorPlan plan = plan_communicators(program);
+  ASSERT_EQ(plan.communicators.size(), 3u);
+  EXPECT_EQ(plan.communicators[1].members, (std::vector<Rank>{Rank(0), Rank(1)}));
+  EXPECT_EQ(plan.communicators[2].members, (std::vector<Rank>{Rank(2), Rank(3)}));
+  EXPECT_EQ(plan.of_group, (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(plan.of_group[static_cast<std::size_t>(program.tensor_group_of(Rank(3)))], 2);
+  EXPECT_TRUE(all_get_through(plan.communicators, plan.of_rank));
+}
+
 TEST(Communicators, EveryRankGetsThroughTheCommonOrderWhateverTheProgram) {
   std::mt19937 random(3);
   int largest = 0;

@@ -1,6 +1,8 @@
 // Registers the CUDA backend as the program starts. Linked as an object file, so that no linker leaves it out.
 #include "harness/exec/torch/cuda/cuda_backend.h"
 
+#include "harness/base/json.h"
+
 namespace sluice {
 
 static const bool registered = [] {

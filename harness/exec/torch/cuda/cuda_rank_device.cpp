@@ -9,9 +9,9 @@
 
 #include <cstdlib>
 #include <mutex>
-#include <nlohmann/json.hpp>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
 #include "harness/exec/torch/cuda/cuda_backend.h"
 #include "harness/exec/torch/cuda/nccl_versions.h"
 #include "harness/exec/torch/stage/memory_counter.h"
@@ -170,8 +170,8 @@ std::vector<std::unique_ptr<RankDevice>> make_cuda_devices(std::size_t ranks, Pr
   return devices;
 }
 
-nlohmann::json describe_this_machine() {
-  nlohmann::json names = nlohmann::json::array();
+Json describe_this_machine() {
+  Json names = Json::array();
   for (int d = 0; d < device_count(); ++d) {
     cudaDeviceProp properties{};
     if (cudaGetDeviceProperties(&properties, d) != cudaSuccess) continue;
@@ -185,7 +185,7 @@ nlohmann::json describe_this_machine() {
   cudaRuntimeGetVersion(&runtime);
   const NcclVersions nccl = nccl_versions();
   return {{"devices", names},
-          {"driver", driver > 0 ? nlohmann::json(cuda_version_text(driver)) : nullptr},
+          {"driver", driver > 0 ? Json(cuda_version_text(driver)) : nullptr},
           {"runtime", cuda_version_text(runtime)},
           {"nccl", {{"header", nccl.header}, {"library", nccl.library}}}};
 }

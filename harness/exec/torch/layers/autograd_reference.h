@@ -20,7 +20,11 @@ struct ReferenceLayer {
 
   at::Tensor operator()(const Linear& k) const { return torch::linear(x[0], w[0], k.bias ? w[1] : at::Tensor()); }
   at::Tensor operator()(const Conv2d& k) const {
-    return torch::conv2d(x[0], w[0], k.bias ? w[1] : at::Tensor(), k.stride, {k.padding, k.padding_across()});
+    return torch::conv2d(x[0], w[0], k.bias ? w[1] : at::Tensor(), k.stride, {k.padding, k.padding_across()}, 1,
+                         k.groups);
+  }
+  at::Tensor operator()(const ConvTranspose2d& k) const {
+    return torch::conv_transpose2d(x[0], w[0], k.bias ? w[1] : at::Tensor(), k.stride, k.padding);
   }
   at::Tensor operator()(const Pool2d& k) const {
     switch (k.mode) {
@@ -39,6 +43,7 @@ struct ReferenceLayer {
   at::Tensor operator()(const LayerNorm& k) const {
     return torch::layer_norm(x[0], {k.features}, w[0], w[1], k.epsilon);
   }
+  at::Tensor operator()(const RmsNorm& k) const { return torch::rms_norm(x[0], {k.features}, w[0], k.epsilon); }
   at::Tensor operator()(const Activation& k) const {
     switch (k.kind) {
       case Activation::Kind::relu:
@@ -47,6 +52,10 @@ struct ReferenceLayer {
         return torch::tanh(x[0]);
       case Activation::Kind::sigmoid:
         return torch::sigmoid(x[0]);
+      case Activation::Kind::gelu_tanh:
+        return torch::gelu(x[0], "tanh");
+      case Activation::Kind::silu:
+        return torch::silu(x[0]);
       case Activation::Kind::gelu:
         break;
     }
@@ -56,6 +65,12 @@ struct ReferenceLayer {
   at::Tensor operator()(const Embedding&) const { return torch::embedding(w[0], x[0]); }
   at::Tensor operator()(const PositionEmbedding&) const {
     return x[0] + torch::embedding(w[0], torch::arange(x[0].size(1))).unsqueeze(0);
+  }
+  at::Tensor operator()(const PatchEmbedding& k) const {
+    return torch::conv2d(x[0], w[0], w[1], /*stride=*/k.patch).flatten(2).transpose(1, 2);
+  }
+  at::Tensor operator()(const ClassToken& k) const {
+    return torch::cat({w[0].view({1, 1, k.width}).expand({x[0].size(0), 1, k.width}), x[0]}, 1);
   }
   at::Tensor operator()(const LstmCell& k) const {
     const auto [h, c] = torch::lstm_cell(x[0], {x[1].narrow(1, 0, k.hidden), x[1].narrow(1, k.hidden, k.hidden)}, w[0],
@@ -91,8 +106,20 @@ struct ReferenceLayer {
     if (ids.defined()) scores = scores.masked_fill(ids.eq(0).unsqueeze(1).unsqueeze(1), -INFINITY);
     return torch::matmul(scores.softmax(-1), split(v)).transpose(1, 2).reshape(q.sizes());
   }
+  // As complex numbers: the pair (i, i + d / 2) of a head times e^(i t base^(-2i / d)).
+  static at::Tensor turned(const at::Tensor& rows, const Attention& k) {
+    if (k.rotary == 0) return rows;
+    const std::int64_t steps = rows.size(1), half = k.width / k.heads / 2;
+    const at::Tensor angle = torch::outer(torch::arange(steps, at::kDouble),
+                                          torch::pow(k.rotary, torch::arange(half, at::kDouble) / -double(half)));
+    const at::Tensor pairs = rows.reshape({rows.size(0), steps, k.heads, 2, half});
+    const at::Tensor turn = torch::polar(torch::ones_like(angle), angle).unsqueeze(1);
+    const at::Tensor made = torch::complex(pairs.select(3, 0), pairs.select(3, 1)) * turn;
+    return torch::stack({torch::real(made), torch::imag(made)}, 3).reshape(rows.sizes());
+  }
   at::Tensor operator()(const Attention& k) const {
-    const Tensors qkv = torch::linear(x[0], w[0], w[1]).chunk(3, 2);
+    Tensors qkv = torch::linear(x[0], w[0], w[1]).chunk(3, 2);
+    for (int i = 0; i < 2; ++i) qkv[i] = turned(qkv[i], k);
     const at::Tensor ids = x.size() > 1 ? x[1] : at::Tensor();
     return torch::linear(attend(qkv[0], qkv[1], qkv[2], k.heads, k.causal, ids), w[2], w[3]);
   }
@@ -103,6 +130,7 @@ struct ReferenceLayer {
     return torch::linear(attend(q, kv[0], kv[1], k.heads, false, ids), w[4], w[5]);
   }
   at::Tensor operator()(const SequencePool& k) const {
+    if (k.mode == SequencePool::Mode::first) return x[0].select(1, 0);
     Tensors rows;
     for (std::int64_t b = 0; b < x[0].size(0); ++b) {
       const at::Tensor row = x[0][b].narrow(0, 0, x[1][b].ne(0).sum().item<std::int64_t>());

@@ -13,10 +13,24 @@
 
 namespace sluice {
 
+// The positions of its sequences that an op works on, where they are cut into chunks (harness/model/sequence_chunks.h);
+// count 1: all of them.
+struct SequenceChunk {
+  int count = 1;                                  // chunks of a sequence
+  std::int64_t first = 0, length = 0, whole = 0;  // its first position; how many; of the sequence
+  // A chunk's loss is what it adds to the mean over its micro-batch, times the chunks, so that the mean over all chunks
+  // is the mean over all micro-batches. Of a mean over the chunk's positions that is this factor.
+  double weight() const { return count == 1 ? 1 : static_cast<double>(length * count) / static_cast<double>(whole); }
+};
+
 // What one layer keeps for one micro-batch. forward fills it; input_gradient may replace entries by
 // what weight_gradient needs and drops the others; weight_gradient leaves it empty.
 struct LayerStash {
   std::vector<at::Tensor> kept;
+  SequenceChunk chunk = {};
+  // The layer's stash of the chunk before, which is in flight as long as this one is: attention reads its keys and
+  // values there and adds to their gradients. Null: the first chunk, or the whole.
+  LayerStash* earlier = nullptr;
 };
 
 struct ForwardMode {
@@ -26,6 +40,8 @@ struct ForwardMode {
                               // (seed, layer index in the model, sequence) only, never on the stage cut
   int micro_batches = 1;      // this many at once, of equal size: `sequence` and the ones after it
   bool recomputing = false;   // this micro-batch's second forward: running statistics include it already
+  SequenceChunk chunk = {};
+  at::Tensor whole_target = {};  // of a chunk: the target of its whole sequences
 };
 
 class Layer {

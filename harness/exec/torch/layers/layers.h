@@ -16,12 +16,17 @@ namespace sluice {
 std::unique_ptr<Layer> make(const Linear& spec);
 std::unique_ptr<Layer> make(const Embedding& spec);
 std::unique_ptr<Layer> make(const Conv2d& spec);
+std::unique_ptr<Layer> make(const ConvTranspose2d& spec);
 std::unique_ptr<Layer> make(const Pool2d& spec);
 std::unique_ptr<Layer> make(const BatchNorm& spec, const at::TensorOptions& options);
 std::unique_ptr<Layer> make(const LayerNorm& spec);
+std::unique_ptr<Layer> make(const RmsNorm& spec);
 std::unique_ptr<Layer> make(const Activation& spec);
-std::unique_ptr<Layer> make(const Dropout& spec, int index_in_model);
+// parts, part: of the last dimension the input is one of so many equal parts; the mask is that of the whole.
+std::unique_ptr<Layer> make(const Dropout& spec, int index_in_model, int parts = 1, int part = 0);
 std::unique_ptr<Layer> make(const PositionEmbedding& spec);
+std::unique_ptr<Layer> make(const PatchEmbedding& spec);
+std::unique_ptr<Layer> make(const ClassToken& spec);
 std::unique_ptr<Layer> make(const LstmCell& spec);
 std::unique_ptr<Layer> make(const Lstm& spec);
 std::unique_ptr<Layer> make(const Attention& spec);

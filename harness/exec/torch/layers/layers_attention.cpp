@@ -51,18 +51,46 @@ at::Tensor joined(const at::Tensor& heads) {
   return heads.transpose(1, 2).reshape({-1, heads.size(1) * heads.size(3)});
 }
 
+// Turns every pair (i, i + width / 2) of a head by its position times base^(-2 i / width), in place, or back (way -1).
+// x: [batch, heads, steps, head width], from position `first` on.
+void turn(const at::Tensor& x, double base, double way, std::int64_t first = 0) {
+  if (base == 0) return;
+  const std::int64_t half = x.size(-1) / 2;
+  const at::TensorOptions exact = x.options().dtype(at::kDouble);
+  const at::Tensor speeds = at::pow(base, at::arange(half, exact) / -static_cast<double>(half));
+  const at::Tensor angles = at::outer(at::arange(first, first + x.size(-2), exact), speeds);
+  const at::Tensor cosine = angles.cos().to(x.scalar_type()), sine = angles.sin().mul_(way).to(x.scalar_type());
+  const at::Tensor a = x.narrow(-1, 0, half), b = x.narrow(-1, half, half), before = a.clone();
+  a.mul_(cosine).sub_(at::mul(b, sine));
+  b.mul_(cosine).add_(at::mul(before, sine));
+}
+
+// Adds attention to further keys. The sums of both are taken with the log-sum-exp of all scores, which the backward
+// then reads (Dao et al., FlashAttention, section 3.1).
+void merge(AttentionCore& core, const AttentionCore& more) {
+  const at::Tensor all = at::logaddexp(core.log_sum_exp, more.log_sum_exp);
+  const auto share = [&](const AttentionCore& part) { return at::sub(part.log_sum_exp, all).exp_().unsqueeze(-1); };
+  core.output.mul_(share(core)).add_(more.output.mul(share(more)));
+  core.log_sum_exp = all;
+}
+
 class AttentionLayer final : public Layer {
  public:
   explicit AttentionLayer(const Attention& spec) : spec_(spec) {}
 
   at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor> weights, const at::Tensor&,
-                     const ForwardMode&, bool, LayerStash* stash) override {
+                     const ForwardMode& mode, bool, LayerStash* stash) override {
     const at::Tensor& x = in[0];
     const at::Tensor ids = in.size() > 1 ? in[1] : at::Tensor();
     at::Tensor rows = as_rows(x);
     at::Tensor qkv = affine(rows, weights[0], &weights[1]);
     const std::vector<at::Tensor> heads = split_heads(qkv, x.size(0), 3, spec_.heads);
+    for (const at::Tensor& turned : {heads[0], heads[1]}) turn(turned, spec_.rotary, 1, mode.chunk.first);
     AttentionCore core = attend(heads[0], heads[1], heads[2], spec_.causal, ids);
+    for (const LayerStash* before = stash ? stash->earlier : nullptr; before; before = before->earlier) {
+      const std::vector<at::Tensor> theirs = split_heads(before->kept[1], x.size(0), 3, spec_.heads);
+      merge(core, attend(heads[0], theirs[1], theirs[2], /*causal=*/false, {}));
+    }
     at::Tensor y = affine(joined(core.output), weights[2], &weights[3]).view(x.sizes());
     if (stash) {
       stash->kept = {std::move(rows), std::move(qkv), std::move(core.output), std::move(core.log_sum_exp)};
@@ -78,9 +106,21 @@ class AttentionLayer final : public Layer {
     at::Tensor dy_rows = as_rows(dy);
     const std::vector<at::Tensor> heads = split_heads(stash.kept[1], batch, 3, spec_.heads);
     const AttentionCore core{stash.kept[2], stash.kept[3]};
-    const at::Tensor ids = stash.kept.size() > 4 ? stash.kept[4] : at::Tensor();
+    const at::Tensor ids = stash.chunk.count == 1 && stash.kept.size() > 4 ? stash.kept[4] : at::Tensor();
     const at::Tensor d_heads = split_heads(product(dy_rows, weights[2]), batch, 1, spec_.heads)[0];
     const AttentionGradients gradient = attend_backward(d_heads, heads[0], heads[1], heads[2], core, spec_.causal, ids);
+    for (LayerStash* before = stash.earlier; before; before = before->earlier) {
+      const std::vector<at::Tensor> theirs = split_heads(before->kept[1], batch, 3, spec_.heads);
+      const AttentionGradients part =
+          attend_backward(d_heads, heads[0], theirs[1], theirs[2], core, /*causal=*/false, {});
+      gradient.q.add_(part.q);
+      add_to_gradients(*before, part);
+    }
+    if (has_gradients(stash)) {
+      gradient.k.add_(stash.kept[kKeyGradient]);
+      gradient.v.add_(stash.kept[kKeyGradient + 1]);
+    }
+    for (const at::Tensor& turned : {gradient.q, gradient.k}) turn(turned, spec_.rotary, -1, stash.chunk.first);
     at::Tensor d_qkv = at::cat({joined(gradient.q), joined(gradient.k), joined(gradient.v)}, 1);
     std::vector<at::Tensor> dx(needs_input.size());
     if (needs_input[0]) dx[0] = product(d_qkv, weights[0]).view(dy.sizes());
@@ -95,6 +135,21 @@ class AttentionLayer final : public Layer {
   }
 
  private:
+  // Of a chunk, from the first backward of a later one on: the gradients of its keys and values, summed up.
+  static constexpr std::size_t kKeyGradient = 4;
+  static bool has_gradients(const LayerStash& stash) {
+    return stash.chunk.count > 1 && stash.kept.size() > kKeyGradient;
+  }
+  static void add_to_gradients(LayerStash& stash, const AttentionGradients& part) {
+    if (has_gradients(stash)) {
+      stash.kept[kKeyGradient].add_(part.k);
+      stash.kept[kKeyGradient + 1].add_(part.v);
+    } else {
+      stash.kept.push_back(part.k);
+      stash.kept.push_back(part.v);
+    }
+  }
+
   Attention spec_;
 };
 

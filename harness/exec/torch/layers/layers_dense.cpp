@@ -76,7 +76,7 @@ class EmbeddingLayer final : public Layer {
   }
 };
 
-// relu, tanh and sigmoid keep their output, from which the derivative follows; gelu keeps its input.
+// relu, tanh and sigmoid keep their output, from which the derivative follows; the others keep their input.
 class ActivationLayer final : public WeightlessLayer {
  public:
   explicit ActivationLayer(Activation::Kind kind) : kind_(kind) {}
@@ -84,7 +84,7 @@ class ActivationLayer final : public WeightlessLayer {
   at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor>, const at::Tensor&, const ForwardMode&,
                      bool may_overwrite, LayerStash* stash) override {
     at::Tensor y = apply(in[0], may_overwrite);
-    if (stash) stash->kept.push_back(kind_ == Activation::Kind::gelu ? in[0] : y);
+    if (stash) stash->kept.push_back(backward_reads_output(Activation{kind_}) ? y : in[0]);
     return y;
   }
 
@@ -105,6 +105,10 @@ class ActivationLayer final : public WeightlessLayer {
         return in_place ? x.tanh_() : x.tanh();
       case Activation::Kind::sigmoid:
         return in_place ? x.sigmoid_() : x.sigmoid();
+      case Activation::Kind::gelu_tanh:
+        return at::gelu(x, "tanh");
+      case Activation::Kind::silu:
+        return at::silu(x);
       case Activation::Kind::gelu:
         break;
     }
@@ -121,6 +125,10 @@ class ActivationLayer final : public WeightlessLayer {
         return in_place ? at::tanh_backward_out(dx, dy, kept) : at::tanh_backward(dy, kept);
       case Activation::Kind::sigmoid:
         return in_place ? at::sigmoid_backward_out(dx, dy, kept) : at::sigmoid_backward(dy, kept);
+      case Activation::Kind::gelu_tanh:
+        return in_place ? at::gelu_backward_out(dx, dy, kept, "tanh") : at::gelu_backward(dy, kept, "tanh");
+      case Activation::Kind::silu:
+        return in_place ? at::silu_backward_out(dx, dy, kept) : at::silu_backward(dy, kept);
       case Activation::Kind::gelu:
         break;
     }
@@ -140,20 +148,28 @@ std::uint64_t mix(std::uint64_t x) {
 
 class DropoutLayer final : public WeightlessLayer {
  public:
-  DropoutLayer(double probability, int index) : probability_(probability), index_(index) {}
+  DropoutLayer(double probability, int index, int parts, int part)
+      : probability_(probability), index_(index), parts_(parts), part_(part) {}
 
   at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor>, const at::Tensor&,
                      const ForwardMode& mode, bool, LayerStash* stash) override {
     // A copy, because a later layer may write over what it takes for a tensor of our own.
     if (!mode.training) return in[0].clone();
     const auto index = static_cast<std::uint64_t>(index_);
-    at::Tensor mask = at::empty(in[0].sizes(), at::kBool);
+    // A part's mask is its part of the whole one, so that masks depend neither on chunks of sequences nor on the
+    // devices that share a layer.
+    std::vector<std::int64_t> shape = in[0].sizes().vec();
+    shape.back() *= parts_;
+    if (mode.chunk.count > 1) shape[1] = mode.chunk.whole;
+    at::Tensor mask = at::empty(shape, at::kBool);
     const std::int64_t rows = mask.size(0) / mode.micro_batches;
     for (int m = 0; m < mode.micro_batches; ++m) {
       const std::uint64_t stream = mix(mix(mix(mode.seed) + index) + static_cast<std::uint64_t>(mode.sequence + m));
       at::Generator generator = at::detail::createCPUGenerator(stream);
       mask.narrow(0, m * rows, rows).bernoulli_(1 - probability_, generator);
     }
+    if (parts_ > 1) mask = mask.narrow(-1, part_ * in[0].size(-1), in[0].size(-1)).contiguous();
+    if (mode.chunk.count > 1) mask = mask.narrow(1, mode.chunk.first, in[0].size(1)).clone();
     if (!in[0].is_cpu()) mask = mask.to(in[0].device());
     at::Tensor y = at::mul(in[0], mask).mul_(1 / (1 - probability_));
     if (stash) stash->kept.push_back(std::move(mask));
@@ -170,7 +186,7 @@ class DropoutLayer final : public WeightlessLayer {
 
  private:
   double probability_;
-  int index_;
+  int index_, parts_, part_;
 };
 
 }  // namespace
@@ -178,8 +194,8 @@ class DropoutLayer final : public WeightlessLayer {
 std::unique_ptr<Layer> make(const Linear&) { return std::make_unique<LinearLayer>(); }
 std::unique_ptr<Layer> make(const Embedding&) { return std::make_unique<EmbeddingLayer>(); }
 std::unique_ptr<Layer> make(const Activation& spec) { return std::make_unique<ActivationLayer>(spec.kind); }
-std::unique_ptr<Layer> make(const Dropout& spec, int index_in_model) {
-  return std::make_unique<DropoutLayer>(spec.probability, index_in_model);
+std::unique_ptr<Layer> make(const Dropout& spec, int index_in_model, int parts, int part) {
+  return std::make_unique<DropoutLayer>(spec.probability, index_in_model, parts, part);
 }
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Convolution, pooling and the two normalisations.
+// Convolutions, pooling and the normalisations.
 #include "harness/exec/torch/layers/layers.h"
 
 namespace sluice {
@@ -9,9 +9,12 @@ at::Tensor shape_only(at::IntArrayRef shape, const at::TensorOptions& options) {
   return at::empty({1}, options).expand(shape);
 }
 
+// A convolution, or the transpose of one.
 class ConvLayer final : public Layer {
  public:
-  explicit ConvLayer(const Conv2d& spec) : spec_(spec) {}
+  explicit ConvLayer(const Conv2d& spec) : spec_(spec), transposed_(false) {}
+  explicit ConvLayer(const ConvTranspose2d& k)
+      : spec_{k.in, k.out, k.kernel, k.stride, k.padding, k.bias}, transposed_(true) {}
 
   at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor> weights, const at::Tensor&,
                      const ForwardMode&, bool, LayerStash* stash) override {
@@ -19,7 +22,7 @@ class ConvLayer final : public Layer {
     if (spec_.bias) bias = weights[1];
     if (stash) stash->kept.push_back(in[0]);
     return at::convolution(in[0], weights[0], bias, {spec_.stride, spec_.stride},
-                           {spec_.padding, spec_.padding_across()}, {1, 1}, false, {0, 0}, 1);
+                           {spec_.padding, spec_.padding_across()}, {1, 1}, transposed_, {0, 0}, spec_.groups);
   }
 
   // Keeps {x, dy} for W.
@@ -47,10 +50,12 @@ class ConvLayer final : public Layer {
                                                           const at::Tensor& weight, std::array<bool, 3> mask) const {
     const std::int64_t bias_size[] = {spec_.out};
     return at::convolution_backward(dy, x, weight, at::IntArrayRef(bias_size), {spec_.stride, spec_.stride},
-                                    {spec_.padding, spec_.padding_across()}, {1, 1}, false, {0, 0}, 1, mask);
+                                    {spec_.padding, spec_.padding_across()}, {1, 1}, transposed_, {0, 0}, spec_.groups,
+                                    mask);
   }
 
   Conv2d spec_;
+  bool transposed_;
 };
 
 class PoolLayer final : public WeightlessLayer {
@@ -102,7 +107,7 @@ class PoolLayer final : public WeightlessLayer {
   std::array<std::int64_t, 3> image_{};  // of the input; the same in every micro-batch
 };
 
-// Both normalisations get their weight gradients in the pass that computes dx, and keep only those small sums until W.
+// The normalisations get their weight gradients in the pass that computes dx, and keep only those small sums until W.
 class NormLayer : public Layer {
  public:
   void weight_gradient(std::span<LayerStash* const> stashes, std::span<const at::Tensor> gradients) override {
@@ -175,13 +180,45 @@ class LayerNormLayer final : public NormLayer {
   LayerNorm spec_;
 };
 
+class RmsNormLayer final : public NormLayer {
+ public:
+  explicit RmsNormLayer(const RmsNorm& spec) : spec_(spec) {}
+
+  at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor> weights, const at::Tensor&,
+                     const ForwardMode&, bool, LayerStash* stash) override {
+    at::Tensor inverse = at::mul(in[0], in[0]).mean(-1, /*keepdim=*/true).add_(spec_.epsilon).rsqrt_();
+    at::Tensor y = at::mul(in[0], inverse).mul_(weights[0]);
+    if (stash) stash->kept = {in[0], std::move(inverse)};
+    return y;
+  }
+
+  // With n = x r, r the reciprocal root: dW = sum dy n, dx = r (dy W - n mean(dy W n)).
+  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor> weights,
+                                         const std::vector<bool>& needs_input, LayerStash& stash) override {
+    const at::Tensor inverse = stash.kept[1], normal = at::mul(stash.kept[0], inverse);
+    std::vector<at::Tensor> dx(1);
+    if (needs_input[0]) {
+      const at::Tensor scaled = at::mul(dy, weights[0]);
+      const at::Tensor along = at::mul(scaled, normal).mean(-1, /*keepdim=*/true);
+      dx[0] = at::sub(scaled, at::mul(normal, along)).mul_(inverse);
+    }
+    stash.kept = {as_rows(at::mul(dy, normal)).sum(0)};
+    return dx;
+  }
+
+ private:
+  RmsNorm spec_;
+};
+
 }  // namespace
 
 std::unique_ptr<Layer> make(const Conv2d& spec) { return std::make_unique<ConvLayer>(spec); }
+std::unique_ptr<Layer> make(const ConvTranspose2d& spec) { return std::make_unique<ConvLayer>(spec); }
 std::unique_ptr<Layer> make(const Pool2d& spec) { return std::make_unique<PoolLayer>(spec); }
 std::unique_ptr<Layer> make(const BatchNorm& spec, const at::TensorOptions& options) {
   return std::make_unique<BatchNormLayer>(spec, options);
 }
 std::unique_ptr<Layer> make(const LayerNorm& spec) { return std::make_unique<LayerNormLayer>(spec); }
+std::unique_ptr<Layer> make(const RmsNorm& spec) { return std::make_unique<RmsNormLayer>(spec); }
 
 }  // namespace sluice

@@ -115,11 +115,16 @@ class ClassLossLayer final : public WeightlessLayer {
 class SequenceLossLayer final : public WeightlessLayer {
  public:
   at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor>, const at::Tensor& target,
-                     const ForwardMode&, bool, LayerStash* stash) override {
+                     const ForwardMode& mode, bool, LayerStash* stash) override {
     at::Tensor log_p = at::log_softmax(as_rows(in[0]), 1);
     const at::Tensor picked = log_p.gather(1, column(target)).squeeze_(1);
-    const at::Tensor loss = picked.mul(shares(target, log_p)).sum().neg_();
-    if (stash) stash->kept = {std::move(log_p), target};
+    const bool whole = mode.chunk.count == 1;
+    at::Tensor counts = real_positions(whole ? target : mode.whole_target, log_p);
+    const at::Tensor loss = picked.mul(shares(target, log_p, counts, mode.chunk)).sum().neg_();
+    if (stash) {
+      stash->kept = {std::move(log_p), target};
+      if (!whole) stash->kept.push_back(std::move(counts));
+    }
     return loss;
   }
 
@@ -131,7 +136,8 @@ class SequenceLossLayer final : public WeightlessLayer {
       const at::Tensor &log_p = stash.kept[0], &target = stash.kept[1];
       at::Tensor d_logits = log_p.exp();
       d_logits.scatter_add_(1, column(target), at::full({1, 1}, -1.0, log_p.options()).expand({log_p.size(0), 1}));
-      d_logits.mul_((shares(target, log_p) * dy).unsqueeze(1));
+      const at::Tensor counts = stash.kept.size() > 2 ? stash.kept[2] : real_positions(target, log_p);
+      d_logits.mul_((shares(target, log_p, counts, stash.chunk) * dy).unsqueeze(1));
       dx[0] = d_logits.view({target.size(0), target.size(1), -1});
     }
     stash.kept.clear();
@@ -141,19 +147,25 @@ class SequenceLossLayer final : public WeightlessLayer {
  private:
   // Positions without a target have a share of 0: which class stands there does not matter.
   static at::Tensor column(const at::Tensor& target) { return target.reshape({-1, 1}).clamp_min(0); }
-  static at::Tensor shares(const at::Tensor& target, const at::Tensor& like) {
-    at::Tensor real = target.ge(0).to(like.scalar_type());
-    const at::Tensor count = real.sum(1, /*keepdim=*/true).clamp_min_(1);
-    return real.div_(count).div_(target.size(0)).view({-1});
+  // Of every sample, [samples, 1].
+  static at::Tensor real_positions(const at::Tensor& target, const at::Tensor& like) {
+    return target.ge(0).to(like.scalar_type()).sum(1, /*keepdim=*/true).clamp_min_(1);
+  }
+  static at::Tensor shares(const at::Tensor& target, const at::Tensor& like, const at::Tensor& counts,
+                           const SequenceChunk& chunk) {
+    at::Tensor real = target.ge(0).to(like.scalar_type()).div_(counts).div_(target.size(0));
+    if (chunk.count > 1) real.mul_(chunk.count);
+    return real.view({-1});
   }
 };
 
 class MseLayer final : public WeightlessLayer {
  public:
   at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor>, const at::Tensor& target,
-                     const ForwardMode&, bool, LayerStash* stash) override {
+                     const ForwardMode& mode, bool, LayerStash* stash) override {
     at::Tensor difference = at::sub(in[0], target.reshape(in[0].sizes()));
     at::Tensor loss = difference.square().mean();
+    if (mode.chunk.count > 1) loss.mul_(mode.chunk.weight());
     if (stash) stash->kept.push_back(std::move(difference));
     return loss;
   }
@@ -165,7 +177,7 @@ class MseLayer final : public WeightlessLayer {
     stash.kept.clear();
     if (needs_input[0]) {
       const auto count = static_cast<double>(difference.numel());
-      dx[0] = difference.mul_(dy * (2 / count));
+      dx[0] = difference.mul_(dy * (2 * stash.chunk.weight() / count));
     }
     return dx;
   }

@@ -1,4 +1,4 @@
-// Positions of a sequence, and a sequence to one vector.
+// Positions of a sequence, an image as a sequence, and a sequence to one vector.
 #include "harness/exec/torch/layers/layers.h"
 
 namespace sluice {
@@ -7,8 +7,8 @@ namespace {
 class PositionEmbeddingLayer final : public Layer {
  public:
   at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor> weights, const at::Tensor&,
-                     const ForwardMode&, bool, LayerStash*) override {
-    return in[0] + weights[0].narrow(0, 0, in[0].size(1));
+                     const ForwardMode& mode, bool, LayerStash*) override {
+    return in[0] + weights[0].narrow(0, mode.chunk.first, in[0].size(1));
   }
 
   // Keeps dy for W.
@@ -23,10 +23,101 @@ class PositionEmbeddingLayer final : public Layer {
   void weight_gradient(std::span<LayerStash* const> stashes, std::span<const at::Tensor> gradients) override {
     for (LayerStash* stash : stashes) {
       const at::Tensor& dy = stash->kept[0];
-      gradients[0].narrow(0, 0, dy.size(1)).add_(dy.sum(0));
+      gradients[0].narrow(0, stash->chunk.first, dy.size(1)).add_(dy.sum(0));
     }
     clear(stashes);
   }
+};
+
+class PatchEmbeddingLayer final : public Layer {
+ public:
+  explicit PatchEmbeddingLayer(const PatchEmbedding& spec) : spec_(spec) {}
+
+  at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor> weights, const at::Tensor&,
+                     const ForwardMode&, bool, LayerStash* stash) override {
+    if (stash) stash->kept.push_back(in[0]);
+    const at::Tensor rows = patches(in[0]);
+    return affine(rows, weights[0].view({spec_.width, rows.size(1)}), &weights[1])
+        .view({in[0].size(0), -1, spec_.width});
+  }
+
+  // Keeps {x, dy} for W.
+  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor> weights,
+                                         const std::vector<bool>& needs_input, LayerStash& stash) override {
+    std::vector<at::Tensor> dx(1);
+    if (needs_input[0]) {
+      const at::Tensor& x = stash.kept[0];
+      const std::int64_t p = spec_.patch, c = spec_.channels;
+      dx[0] = product(as_rows(dy), weights[0].view({spec_.width, -1}))
+                  .view({x.size(0), x.size(2) / p, x.size(3) / p, c, p, p})
+                  .permute({0, 3, 1, 4, 2, 5})
+                  .reshape(x.sizes());
+    }
+    stash.kept.push_back(dy);
+    return dx;
+  }
+
+  void weight_gradient(std::span<LayerStash* const> stashes, std::span<const at::Tensor> gradients) override {
+    const at::Tensor rows = patches(stacked(stashes, 0));
+    add_affine_gradients(as_rows(stacked(stashes, 1)), rows, gradients[0].view({spec_.width, rows.size(1)}),
+                         &gradients[1]);
+    clear(stashes);
+  }
+
+ private:
+  // A row for every patch: [batch patches, channels patch patch].
+  at::Tensor patches(const at::Tensor& x) const {
+    const std::int64_t p = spec_.patch, c = spec_.channels;
+    return x.reshape({x.size(0), c, x.size(2) / p, p, x.size(3) / p, p})
+        .permute({0, 2, 4, 1, 3, 5})
+        .reshape({-1, c * p * p});
+  }
+
+  PatchEmbedding spec_;
+};
+
+class ClassTokenLayer final : public Layer {
+ public:
+  at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor> weights, const at::Tensor&,
+                     const ForwardMode&, bool, LayerStash*) override {
+    const at::Tensor& x = in[0];
+    return at::cat({weights[0].expand({x.size(0), 1, x.size(2)}), x}, 1);
+  }
+
+  // Keeps the token's gradient for W.
+  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor>,
+                                         const std::vector<bool>& needs_input, LayerStash& stash) override {
+    stash.kept = {dy.select(1, 0).sum(0)};
+    std::vector<at::Tensor> dx(1);
+    if (needs_input[0]) dx[0] = dy.narrow(1, 1, dy.size(1) - 1).contiguous();
+    return dx;
+  }
+
+  void weight_gradient(std::span<LayerStash* const> stashes, std::span<const at::Tensor> gradients) override {
+    for (LayerStash* stash : stashes) gradients[0].add_(stash->kept[0]);
+    clear(stashes);
+  }
+};
+
+class FirstOfSequenceLayer final : public WeightlessLayer {
+ public:
+  at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor>, const at::Tensor&, const ForwardMode&,
+                     bool, LayerStash*) override {
+    steps_ = in[0].size(1);
+    return in[0].select(1, 0).clone();
+  }
+
+  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor>,
+                                         const std::vector<bool>& needs_input, LayerStash&) override {
+    std::vector<at::Tensor> dx(1);
+    if (!needs_input[0]) return dx;
+    dx[0] = at::zeros({dy.size(0), steps_, dy.size(1)}, dy.options());
+    dx[0].select(1, 0).copy_(dy);
+    return dx;
+  }
+
+ private:
+  std::int64_t steps_ = 0;  // the same for every micro-batch
 };
 
 // Padding stands at the end, so the last real token is the one at number (real tokens) - 1.
@@ -63,6 +154,11 @@ class SequencePoolLayer final : public WeightlessLayer {
 }  // namespace
 
 std::unique_ptr<Layer> make(const PositionEmbedding&) { return std::make_unique<PositionEmbeddingLayer>(); }
-std::unique_ptr<Layer> make(const SequencePool& spec) { return std::make_unique<SequencePoolLayer>(spec.mode); }
+std::unique_ptr<Layer> make(const PatchEmbedding& spec) { return std::make_unique<PatchEmbeddingLayer>(spec); }
+std::unique_ptr<Layer> make(const ClassToken&) { return std::make_unique<ClassTokenLayer>(); }
+std::unique_ptr<Layer> make(const SequencePool& spec) {
+  if (spec.mode == SequencePool::Mode::first) return std::make_unique<FirstOfSequenceLayer>();
+  return std::make_unique<SequencePoolLayer>(spec.mode);
+}
 
 }  // namespace sluice

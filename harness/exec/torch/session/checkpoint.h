@@ -4,9 +4,10 @@
 
 #include <ATen/ATen.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include "harness/base/json.h"
 
 namespace sluice {
 
@@ -16,13 +17,14 @@ struct CheckpointStage {
 };
 
 struct Checkpoint {
-  nlohmann::json of;  // must be equal on loading: model, plan, optimizer, dtype, seed
+  Json of;  // must be equal on loading: model, plan, optimizer, dtype, seed
   std::int64_t updates = 0;
   std::vector<CheckpointStage> stages;
 };
 
 void write_checkpoint(const Checkpoint& checkpoint, const std::string& path);  // throws InputError
-// Throws InputError: missing, no checkpoint, cut off, of something else than `of`.
-Checkpoint read_checkpoint(const std::string& path, const nlohmann::json& of, const at::TensorOptions& options);
+// Throws InputError: missing, no checkpoint, cut off, of something else than `of` (any_plan: but for the plan).
+Checkpoint read_checkpoint(const std::string& path, const Json& of, const at::TensorOptions& options,
+                           bool any_plan = false);
 
 }  // namespace sluice

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
 #include "harness/exec/session.h"
 
 namespace sluice {
@@ -22,7 +23,7 @@ std::string cuda_refusal() {
   return "this program has no CUDA; build the one that has with -DSLUICE_CUDA=ON (harness/exec/README.md: GPUs)";
 }
 
-nlohmann::json describe_cuda() {
+Json describe_cuda() {
   const DeviceBackend* backend = device_backend();
   return backend ? backend->describe() : nullptr;
 }

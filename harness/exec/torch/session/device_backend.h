@@ -4,7 +4,6 @@
 
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -14,11 +13,13 @@
 
 namespace sluice {
 
+class Json;
+
 struct DeviceBackend {
   // Why ranks cannot run on GPUs of this machine; "" if they can.
   std::function<std::string()> refusal;
   // See describe_cuda() in harness/exec/session.h.
-  std::function<nlohmann::json()> describe;
+  std::function<Json()> describe;
   // By rank. With a process group ranks are processes: only this process's rank gets a device, and the processes of one
   // machine take its GPUs in turn. Throws InputError: the machine has no GPU. Also makes the arithmetic that of the CPU
   // as far as it can be: no TF32, cuDNN's deterministic algorithms.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "harness/base/json.h"
 #include "harness/exec/session.h"
 #include "harness/exec/torch/session/device_backend.h"
 #include "harness/exec/torch/stage/fake_rank_device.h"

@@ -53,8 +53,8 @@ class Group {
 class DeviceThreadTransport : public Transport {
  public:
   DeviceThreadTransport(const Program& program, std::vector<RankDevice*> devices)
-      : messages_(make_thread_transport(program)), placement_(program.placement), devices_(std::move(devices)) {
-    for (const auto& ranks : placement_.stages) groups_.push_back(std::make_unique<Group>(ranks.size()));
+      : messages_(make_thread_transport(program)), ranks_(collective_groups(program)), devices_(std::move(devices)) {
+    for (const auto& ranks : ranks_) groups_.push_back(std::make_unique<Group>(ranks.size()));
   }
 
   void send(int channel, Message message) override { messages_->send(channel, std::move(message)); }
@@ -104,9 +104,9 @@ class DeviceThreadTransport : public Transport {
     ElementType type;
   };
   static Part slice(std::size_t k, std::size_t count, ElementType type) { return {k * count, (k + 1) * count, type}; }
-  std::size_t members(int group) const { return placement_.stages[static_cast<std::size_t>(group)].size(); }
+  std::size_t members(int group) const { return ranks_[static_cast<std::size_t>(group)].size(); }
   RankDevice& device(int group, std::size_t member) const {
-    return *devices_[placement_.stages[static_cast<std::size_t>(group)][member].index()];
+    return *devices_[ranks_[static_cast<std::size_t>(group)][member].index()];
   }
   static at::Tensor view(void* data, const RankDevice& device, const Part& part) {
     const bool narrow = part.type == ElementType::float32;
@@ -144,7 +144,7 @@ class DeviceThreadTransport : public Transport {
   }
 
   std::unique_ptr<Transport> messages_;
-  Placement placement_;
+  std::vector<std::vector<Rank>> ranks_;  // by group
   std::vector<RankDevice*> devices_;
   std::vector<std::unique_ptr<Group>> groups_;
 };

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "harness/base/stop.h"
 #include "harness/exec/bytes.h"
 #include "harness/exec/torch/session/torch_session.h"
 
@@ -44,6 +45,12 @@ Evaluation TorchSession::evaluate_snapshot(std::size_t k) {
 
 TorchSession::WeightsOf TorchSession::weights_of(const FlatOf& flat) const {
   WeightsOf weights;
+  if (spec_.tensor) {  // one stage with all layers, which every process has whole
+    weights.emplace_back();
+    for (int l = 0; l < static_cast<int>(spec_.tensor->whole.layers.size()); ++l)
+      for (const at::Tensor& p : whole_parameters(l, flat)) weights.front().push_back(p.to(context_.options.dtype()));
+    return weights;
+  }
   for (std::size_t s = 0; s < interfaces_.size(); ++s)
     if (const at::Tensor all = whole(StageId(s), flat); owns(StageId(s)))
       weights.push_back(owner_of(StageId(s)).weights(StageId(s)).views_of(all));
@@ -61,6 +68,7 @@ Evaluation TorchSession::evaluate_with(const FlatOf& flat) const {
   const std::int64_t n = spec_.feed->test_samples;
   double correct = 0, scored = 0;
   for (std::int64_t first = 0; first < n; first += kChunk) {
+    if (!processes()) stop_now();
     std::vector<std::int64_t> indices(static_cast<std::size_t>(std::min(kChunk, n - first)));
     std::iota(indices.begin(), indices.end(), first);
     const at::Tensor target = load_targets(context_, false, indices);
@@ -109,6 +117,7 @@ std::vector<at::Tensor> TorchSession::load_inputs(std::span<const std::int64_t> 
 
 TorchSession::Prediction TorchSession::predict(const std::vector<at::Tensor>& inputs, const at::Tensor& target,
                                                const WeightsOf& weights) const {
+  if (spec_.tensor) return predict_whole(inputs, target, weights);
   std::map<int, at::Tensor> values;
   for (std::size_t i = 0; i < inputs.size(); ++i) values[-1 - static_cast<int>(i)] = inputs[i];
   Prediction result;

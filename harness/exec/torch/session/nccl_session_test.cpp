@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "harness/base/json.h"
 #include "harness/exec/nccl/fake_devices.h"
 #include "harness/exec/session.h"
 #include "harness/exec/threads.h"
 #include "harness/exec/torch/session/device_backend.h"
 #include "harness/exec/torch/stage/fake_rank_device.h"
 #include "harness/exec/torch/stage/tensor_message.h"
+#include "harness/pipeline/tensor_members.h"
 #include "harness/program/example_schedules.h"
 #include "harness/program/lowering.h"
 
@@ -39,7 +41,7 @@ class DeviceWithStream : public FakeRankDevice {
 class Followed : public Transport {
  public:
   Followed(std::unique_ptr<Transport> nccl, const Program& program, std::vector<RankDevice*> ranks)
-      : nccl_(std::move(nccl)), placement_(program.placement), ranks_(std::move(ranks)) {}
+      : nccl_(std::move(nccl)), groups_(collective_groups(program)), ranks_(std::move(ranks)) {}
 
   void send(int channel, Message message) override { nccl_->send(channel, std::move(message)); }
   Message receive(int channel) override { return nccl_->receive(channel); }
@@ -59,13 +61,13 @@ class Followed : public Transport {
 
  private:
   void follow(int group, int member) {
-    const auto& members = placement_.stages[static_cast<std::size_t>(group)];
+    const auto& members = groups_[static_cast<std::size_t>(group)];
     RankDevice& rank = *ranks_[members[static_cast<std::size_t>(member)].index()];
     rank.wait_on_host(rank.record());
   }
 
   std::unique_ptr<Transport> nccl_;
-  Placement placement_;
+  std::vector<std::vector<Rank>> groups_;
   std::vector<RankDevice*> ranks_;
 };
 
@@ -110,7 +112,7 @@ constexpr int kMicros = 6, kUpdates = 4;
 ModelGraph model() {
   return {.name = "texts",
           .inputs = {{.shape = {5}, .is_token_ids = true}},
-          .layers = {{"a", Embedding{11, 6}, {-1}},
+          .layers = {{"a", Embedding{12, 6}, {-1}},
                      {"b", LayerNorm{6}, {0}},
                      {"c", Activation{Activation::Kind::tanh}, {1}},
                      {"d", Linear{6, 4}, {2}},
@@ -129,6 +131,10 @@ Outcome train(const std::vector<PlanStage>& stages, const Program& program, bool
                            .make_devices = make_devices,
                            .make_nccl_transports = make_transports});
   SessionSpec spec{.model = model()};
+  if (program.tensor > 1) {
+    spec.tensor = std::make_shared<const TensorModel>(split_tensors(model(), program.tensor));
+    spec.model = spec.tensor->all;
+  }
   spec.plan.stages = stages;
   spec.plan.micro_batch = spec.micro_batch = kBatch / kMicros;
   spec.optimizer = {.learning_rate = 0.1, .momentum = 0.9};
@@ -140,7 +146,7 @@ Outcome train(const std::vector<PlanStage>& stages, const Program& program, bool
   request.iterations = kUpdates;
   request.timeout = Seconds(60);
   Outcome outcome{{}, session->run(program, request).losses};
-  for (int l = 0; l < static_cast<int>(spec.model.layers.size()); ++l) outcome.weights.push_back(session->weights(l));
+  for (int l = 0; l < static_cast<int>(model().layers.size()); ++l) outcome.weights.push_back(session->weights(l));
   return outcome;
 }
 
@@ -153,6 +159,16 @@ void expect_same_bits(const std::vector<PlanStage>& stages, const Program& progr
 TEST(RanksOverNccl, TrainAPipelineToTheSameBitsAsRanksOnThreads) {
   expect_same_bits({{.layers = {0, 1}, .devices = {DeviceId(0)}}, {.layers = {2, 3, 4}, .devices = {DeviceId(1)}}},
                    lower(example_1f1b(2, kMicros), chain(2), one_stage_per_rank(2), WeightRule{}));
+}
+
+TEST(RanksOverNccl, SumInsideTheOpsOfLayersThatTheyShare) {
+  Plan groups;
+  groups.stages = {{.layers = {0, 1}, .devices = {DeviceId(0)}}, {.layers = {2, 3, 4}, .devices = {DeviceId(1)}}};
+  const Plan plan = members_of(groups, 2);
+  const StageGraph graph = stage_graph(4, {{StageId(0), StageId(2)}, {StageId(1), StageId(3)}}, "test");
+  Program program = lower(members_of(example_1f1b(2, kMicros), 2), graph, ranks_of(plan).placement, WeightRule{});
+  program.tensor = 2;
+  expect_same_bits(plan.stages, program);
 }
 
 // Stage s on ranks 2 s (F and I) and 2 s + 1 (W): what a W reads crosses, and how much that is.

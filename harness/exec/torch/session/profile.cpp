@@ -11,8 +11,10 @@
 #include <map>
 #include <numeric>
 
+#include "harness/base/stop.h"
 #include "harness/exec/session.h"
 #include "harness/exec/torch/session/device_backend.h"
+#include "harness/exec/torch/session/torch_words.h"
 #include "harness/exec/torch/stage/stage_module.h"
 
 namespace sluice {
@@ -52,6 +54,7 @@ std::string signature(const LayerSpec& spec, std::span<const Shape> inputs, cons
 }
 
 CostGraph measure(const ModelGraph& model, std::int64_t micro_batch, int repeats, RankDevice* gpu) {
+  know_torch_errors();
   const c10::InferenceMode no_autograd;
   const int threads_before = at::get_num_threads();
   at::set_num_threads(1);
@@ -69,6 +72,7 @@ CostGraph measure(const ModelGraph& model, std::int64_t micro_batch, int repeats
   std::map<std::string, std::size_t> measured;  // signature -> layer
 
   for (std::size_t l = 0; l < model.layers.size(); ++l) {
+    stop_now();
     const LayerSpec& spec = model.layers[l];
     std::vector<Shape> input_shapes;
     std::vector<at::Tensor> inputs;
@@ -138,7 +142,8 @@ CostGraph measure(const ModelGraph& model, std::int64_t micro_batch, int repeats
                             .update = Seconds(median(update)),
                             .parameters = Bytes(4 * parameter_count(spec)),
                             .output = output_bytes(model, shapes, static_cast<int>(l), micro_batch),
-                            .fused = is_fused_with_predecessor(spec)});
+                            .fused = is_fused_with_predecessor(spec),
+                            .input_channels = input_channels(spec)});
   }
   at::set_num_threads(threads_before);
   return graph;

@@ -2,29 +2,66 @@
 #include <c10/core/InferenceMode.h>
 #include <torch/headeronly/version.h>
 
+#include <climits>
 #include <stdexcept>
+
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include "harness/base/error.h"
 #include "harness/exec/bytes.h"
 #include "harness/exec/threads.h"
+#include "harness/exec/throttled_transport.h"
 #include "harness/exec/torch/session/synthetic_batch.h"
+#include "harness/exec/torch/session/tensor_groups.h"
 #include "harness/exec/torch/session/torch_session.h"
+#include "harness/exec/torch/session/torch_words.h"
 
 namespace sluice {
 
+namespace {
+
+// The process keeps the memory that tensors free. The C library otherwise gives large tensors back to the system one by
+// one, and every page of the next tensor is mapped and zeroed again.
+void keep_freed_memory() {
+#ifdef __GLIBC__
+  static const bool kept = mallopt(M_MMAP_THRESHOLD, 1 << 30) == 1 && mallopt(M_TRIM_THRESHOLD, INT_MAX) == 1;
+  static_cast<void>(kept);
+#endif
+}
+
+}  // namespace
+
 TorchSession::TorchSession(const SessionSpec& spec) : spec_(spec) {
+  keep_freed_memory();
   install_counting_allocator();
+  know_torch_errors();
   const c10::InferenceMode no_autograd;
   if (spec.sharding.active() && !spec.rule.synchronous())
     throw InputError("sharding", "the system updates without a flush, which needs whole weights",
                      "use it with replicas");
+  if (spec.inference && spec.sharding.active())
+    throw InputError("sharding", "inference runs with whole weights", "leave sharding out");
+  if (spec.tensor && (spec.inference || spec.sharding.active() || spec.optimizer.treats_matrices()))
+    throw InputError("tensor", "shared layers are trained, unsharded, with an optimizer of single elements",
+                     "leave tensor out");
   context_.spec = &spec_;
   context_.options = at::TensorOptions().dtype(spec.double_precision ? at::kDouble : at::kFloat);
   if (!spec.feed) {
-    SyntheticBatch batch = make_synthetic_batch(spec.model, spec.synthetic_batch, context_.options);
+    const ModelGraph& model = spec.tensor ? spec.tensor->whole : spec.model;
+    SyntheticBatch batch = make_synthetic_batch(model, spec.synthetic_batch, context_.options);
     context_.synthetic_features = std::move(batch.features);
     context_.synthetic_targets = std::move(batch.targets);
   }
+  if (spec.device == "cuda") devices_ = make_rank_devices(ranks_of(spec.plan).devices.size(), processes());
+  if (spec.transport == "nccl") nccl_ = make_nccl_transports(rank_devices(), processes());
+  make_workers(starting_weights());
+}
+
+void TorchSession::make_workers(const std::vector<std::vector<at::Tensor>>& initial) {
+  const SessionSpec& spec = spec_;
+  workers_.clear();
   const std::vector<int> stage_of = stage_of_layers(spec.plan, spec.model.layers.size());
   interfaces_ = interfaces(spec_.model, stage_of, static_cast<int>(spec.plan.stages.size()));
   const RankMap ranks = ranks_of(spec.plan);
@@ -35,10 +72,7 @@ TorchSession::TorchSession(const SessionSpec& spec) : spec_(spec) {
   for (std::size_t s = 0; s < placement_.weight_gradient_ranks.size(); ++s)
     if (const Rank weight_gradient_rank = placement_.weight_gradient_ranks[s]; weight_gradient_rank.value >= 0)
       held[weight_gradient_rank.index()].push_back(StageId(s));
-  if (spec.device == "cuda") devices_ = make_rank_devices(held.size(), processes());
-  if (spec.transport == "nccl") nccl_ = make_nccl_transports(rank_devices(), processes());
   loss_stage_ = StageId(stage_of.back());
-  const auto initial = starting_weights();
   for (std::size_t r = 0; r < held.size(); ++r) {
     workers_.emplace_back();
     if (!here(Rank(r))) continue;
@@ -52,6 +86,7 @@ TorchSession::TorchSession(const SessionSpec& spec) : spec_(spec) {
 }
 
 std::vector<std::vector<at::Tensor>> TorchSession::starting_weights() const {
+  if (!spec_.initial && spec_.tensor) return member_weights(*spec_.tensor, spec_.seed, context_.options);
   if (!spec_.initial) return initial_weights(spec_.model, spec_.seed, context_.options);
   std::vector<std::vector<at::Tensor>> result;
   for (std::size_t l = 0; l < spec_.model.layers.size(); ++l) {
@@ -87,12 +122,24 @@ void TorchSession::check_sharding(const Program& program) const {
       throw std::logic_error("a program of other sharding than its session's");
 }
 
+static double bytes_of_message(const Message& message) {
+  double bytes = 0;
+  for (const at::Tensor& tensor : static_cast<const TensorMessage*>(message.payload.get())->tensors)
+    if (tensor.defined()) bytes += static_cast<double>(tensor.nbytes());
+  return bytes;
+}
+
 RunResult TorchSession::run(const Program& program, const RunRequest& request) {
+  if (program.forward_only != spec_.inference)
+    throw std::logic_error("a session of inference runs forward-only programs, and only it does");
   check_sharding(program);
   context_.program = &program;
   context_.request = &request;
   context_.first_update = updates_;
-  const std::unique_ptr<Transport> transport = make_transport(program);
+  std::unique_ptr<Transport> transport = make_transport(program);
+  if (request.disturbance && request.disturbance->throttles())
+    transport = make_throttled_transport(std::move(transport), program, *request.disturbance, bytes_of_message);
+  join_tensor_groups(program, *transport);
   RunResult result;
   result.execution = execute(program, *transport, workers_,
                              {.iterations = request.iterations,
@@ -100,13 +147,22 @@ RunResult TorchSession::run(const Program& program, const RunRequest& request) {
                               .timeout = request.timeout,
                               .cancel = request.cancel,
                               .processes = processes(),
-                              .pinning = request.pinning});
+                              .pinning = request.pinning,
+                              .disturbance = request.disturbance,
+                              .windows = request.windows});
   const std::int64_t all = static_cast<std::int64_t>(request.iterations) * program.updates;
-  updates_ += result.execution.diverged.value_or(all);
-  result.losses.assign(static_cast<std::size_t>(request.iterations * program.updates), 0);
+  const std::int64_t done = result.execution.ended.value_or(all);
+  updates_ += result.execution.diverged.value_or(done);
+  result.losses.assign(static_cast<std::size_t>(done), 0);
   const std::vector<RankLosses> losses = losses_of_ranks();
   for (const RankLosses& rank : losses)
     for (std::size_t u = 0; u < result.losses.size(); ++u) result.losses[u] += rank.losses[u];
+  if (spec_.tensor)
+    for (const RankLosses& rank : losses) result.tensor_sums.push_back(rank.sums);
+  for (const RankLosses& rank : losses) {
+    result.output_digests.resize(rank.output_digests.size(), 0);
+    for (std::size_t m = 0; m < rank.output_digests.size(); ++m) result.output_digests[m] += rank.output_digests[m];
+  }
   if (result.execution.diverged) drop_unfinished_losses(losses, result.losses);
   if (request.keep_weights) {
     result.weights.resize(placement_.stages.size());
@@ -129,17 +185,23 @@ void TorchSession::drop_unfinished_losses(const std::vector<RankLosses>& ranks, 
 std::vector<TorchSession::RankLosses> TorchSession::losses_of_ranks() const {
   std::vector<RankLosses> all;
   if (!processes()) {
-    for (std::size_t r = 0; r < workers_.size(); ++r) all.push_back({worker(r).losses(), worker(r).loss_parts()});
+    for (std::size_t r = 0; r < workers_.size(); ++r)
+      all.push_back(
+          {worker(r).losses(), worker(r).loss_parts(), worker(r).output_digests(), worker(r).tensor_group().sums()});
     return all;
   }
   const TorchWorker& own = own_worker();
   ByteWriter out;
   out.list(own.losses());
   out.list(own.loss_parts());
+  out.list(own.output_digests());
+  out.value(own.tensor_group().sums());
   for (const std::string& bytes : processes()->all_gather(out.bytes())) {
     ByteReader in(bytes);
     in.list(all.emplace_back().losses);
     in.list(all.back().parts);
+    in.list(all.back().output_digests);
+    in.value(all.back().sums);
   }
   return all;
 }
@@ -175,16 +237,17 @@ std::vector<MemoryByKind> TorchSession::peak_memory() const {
   std::vector<MemoryByKind> peaks;
   if (processes()) {
     ByteWriter own;
-    own.value(own_worker().counters()->peak());
+    own.value(peak_of(Rank(processes()->rank())));
     for (const std::string& bytes : processes()->all_gather(own.bytes()))
       peaks.push_back(ByteReader(bytes).value<MemoryByKind>());
     return peaks;
   }
-  for (std::size_t r = 0; r < workers_.size(); ++r) peaks.push_back(worker(r).counters()->peak());
+  for (std::size_t r = 0; r < workers_.size(); ++r) peaks.push_back(peak_of(Rank(r)));
   return peaks;
 }
 
 void TorchSession::reset_peak_memory() {
+  earlier_peaks_.clear();
   for (std::size_t r = 0; r < workers_.size(); ++r)
     if (here(Rank(r))) worker(r).counters()->reset_peak();
 }

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "harness/base/error.h"
+#include "harness/base/json.h"
 #include "harness/exec/bytes.h"
 #include "harness/exec/torch/session/torch_session.h"
 
@@ -54,21 +56,35 @@ std::vector<double> TorchSession::from_owner(StageId stage, std::vector<double> 
   return values;
 }
 
+std::vector<double> TorchSession::of_whole_layer(int layer, const FlatOf& flat) const {
+  if (!spec_.tensor) return of_layer(layer, flat);
+  std::vector<double> values;
+  for (const at::Tensor& p : whole_parameters(layer, flat)) {
+    const at::Tensor all = p.contiguous();
+    values.insert(values.end(), all.data_ptr<double>(), all.data_ptr<double>() + all.numel());
+  }
+  return values;
+}
+
 std::vector<double> TorchSession::weights(int layer) const {
-  return of_layer(layer, [](TorchWorker& w, StageId s) { return w.weights(s).newest_flat(); });
+  return of_whole_layer(layer, [](TorchWorker& w, StageId s) { return w.weights(s).newest_flat(); });
 }
 
 std::vector<double> TorchSession::gradients(int layer) const {
-  return of_layer(layer, [](TorchWorker& w, StageId s) { return w.weights(s).gradients_flat(); });
+  return of_whole_layer(layer, [](TorchWorker& w, StageId s) { return w.weights(s).gradients_flat(); });
 }
 
-nlohmann::json TorchSession::identity() const {
-  nlohmann::json plan = nlohmann::json::array();
+Json TorchSession::identity() const {
+  Json plan = Json::array();
   for (const PlanStage& stage : spec_.plan.stages) plan.push_back(stage.layers);
   const OptimizerSpec& o = spec_.optimizer;
+  Json optimizer = {static_cast<int>(o.kind), o.momentum > 0, o.nesterov, o.momentum_ema};
+  if (o.treats_matrices())
+    for (const int more : {static_cast<int>(o.matrices), static_cast<int>(o.sides), static_cast<int>(o.source)})
+      optimizer.push_back(more);
   return {{"model", {spec_.model.name, parameter_count(spec_.model)}},
           {"plan", plan},
-          {"optimizer", {static_cast<int>(o.kind), o.momentum > 0, o.nesterov, o.momentum_ema}},
+          {"optimizer", optimizer},
           {"precision", spec_.double_precision ? "double" : "float"},
           {"seed", spec_.seed}};
 }
@@ -118,16 +134,25 @@ void TorchSession::save(const std::string& path) const {
   });
 }
 
-void TorchSession::load(const std::string& path) {
+void TorchSession::load(const std::string& path, bool of_any_plan) {
   const c10::InferenceMode no_autograd;
   Checkpoint checkpoint;
-  agree_on_error(processes(), [&] { checkpoint = read_checkpoint(path, identity(), context_.options); });
+  agree_on_error(processes(), [&] { checkpoint = read_checkpoint(path, identity(), context_.options, of_any_plan); });
+  if (checkpoint.of.at("plan") != identity().at("plan")) return load_of_other_plan(checkpoint, path);
+  const auto wrong = [&](std::size_t stage) {
+    return InputError(path, "stage " + std::to_string(stage) + " is not this run's",
+                      "delete it, and the case starts anew");
+  };
+  if (checkpoint.stages.size() != interfaces_.size()) throw wrong(checkpoint.stages.size());
   for (std::size_t s = 0; s < interfaces_.size(); ++s) {
-    CheckpointStage& stage = checkpoint.stages.at(s);
+    CheckpointStage& stage = checkpoint.stages[s];
     for (const Rank r : placement_.stages[s]) {
       if (!here(r)) continue;
       const std::vector<at::Tensor> buffers = worker(r.index()).module(StageId(s)).buffers();
+      if (stage.tensors.size() < buffers.size()) throw wrong(s);
       const std::size_t own = stage.tensors.size() - buffers.size();
+      for (std::size_t b = 0; b < buffers.size(); ++b)
+        if (stage.tensors[own + b].numel() != buffers[b].numel()) throw wrong(s);
       for (std::size_t b = 0; b < buffers.size(); ++b)
         buffers[b].copy_(stage.tensors[own + b].view(buffers[b].sizes()));
       worker(r.index())

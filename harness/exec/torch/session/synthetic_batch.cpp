@@ -8,11 +8,12 @@
 
 namespace sluice {
 
-// Of the smallest embedding that reads the model's first input: every token id below it is valid.
-static std::int64_t vocabulary(const ModelGraph& model) {
+// Of the smallest embedding that reads the input: every token id below it is valid.
+static std::int64_t vocabulary(const ModelGraph& model, std::size_t input) {
   std::int64_t smallest = INT64_MAX;
   for (const LayerSpec& layer : model.layers)
-    if (const auto* table = std::get_if<Embedding>(&layer.kind); table && layer.inputs[0] == -1)
+    if (const auto* table = std::get_if<Embedding>(&layer.kind);
+        table && layer.inputs[0] == -1 - static_cast<int>(input))
       smallest = std::min(smallest, table->vocabulary);
   return smallest;
 }
@@ -27,11 +28,13 @@ SyntheticBatch make_synthetic_batch(const ModelGraph& model, std::int64_t sample
   const std::vector<Shape> shapes = model.shapes();
   SyntheticBatch batch;
   at::Generator generator = at::detail::createCPUGenerator(7);
-  if (model.inputs.front().is_token_ids) {
-    batch.features = at::randint(1, vocabulary(model), with_batch(model.inputs.front().shape), generator, at::kLong);
-  } else {
-    batch.features = at::randn(with_batch(model.inputs.front().shape), generator, at::kFloat).to(options.dtype());
-  }
+  const auto draw = [&](std::size_t i) {
+    const ModelInput& input = model.inputs[i];
+    if (!input.is_token_ids) return at::randn(with_batch(input.shape), generator, at::kFloat).to(options.dtype());
+    const std::int64_t words = vocabulary(model, i), first = std::min<std::int64_t>(1, words - 1);  // 0 is padding
+    return at::randint(first, words, with_batch(input.shape), generator, at::kLong);
+  };
+  batch.features.push_back(draw(0));
   const Shape& prediction = shapes[model.layers.size() - 2];
   if (std::holds_alternative<MseLoss>(model.layers.back().kind)) {
     batch.targets = at::randn(with_batch(prediction), generator, at::kFloat).to(options.dtype());
@@ -39,6 +42,7 @@ SyntheticBatch make_synthetic_batch(const ModelGraph& model, std::int64_t sample
     const Shape positions(prediction.begin(), prediction.end() - 1);
     batch.targets = at::randint(prediction.back(), with_batch(positions), generator, at::kLong);
   }
+  for (std::size_t i = 1; i < model.inputs.size(); ++i) batch.features.push_back(draw(i));
   return batch;
 }
 

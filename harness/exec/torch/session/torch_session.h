@@ -19,6 +19,8 @@
 
 namespace sluice {
 
+class Json;
+
 class TorchSession : public Session {
  public:
   explicit TorchSession(const SessionSpec& spec);
@@ -27,12 +29,13 @@ class TorchSession : public Session {
   Evaluation evaluate() override;
   Evaluation evaluate_snapshot(std::size_t k) override;
   void save(const std::string& path) const override;
-  void load(const std::string& path) override;
+  void load(const std::string& path, bool of_any_plan = false) override;
   std::vector<MemoryByKind> peak_memory() const override;
   void reset_peak_memory() override;
   std::vector<double> weights(int layer) const override;
   std::vector<double> gradients(int layer) const override;
   std::int64_t updates_done() const override { return updates_; }
+  void repartition(const Plan& plan) override;
 
  private:
   // A flat tensor of a stage on its worker; of a sharded stage this rank's slice.
@@ -41,7 +44,10 @@ class TorchSession : public Session {
   using WeightsOf = std::vector<std::vector<at::Tensor>>;
 
   // Set-up.
+  // The workers of the plan's ranks, with these weights by layer and parameter.
+  void make_workers(const std::vector<std::vector<at::Tensor>>& initial);
   std::vector<std::vector<at::Tensor>> starting_weights() const;  // by layer and parameter
+  void join_tensor_groups(const Program& program, Transport& transport);
   std::vector<RankDevice*> rank_devices() const;
   RankDevice* device_of(std::size_t rank) const { return devices_.empty() ? nullptr : devices_[rank].get(); }
   std::unique_ptr<Transport> make_transport(const Program& program);
@@ -59,8 +65,10 @@ class TorchSession : public Session {
 
   // Results of a run.
   struct RankLosses {
-    std::vector<double> losses;  // per update: the rank's part
-    std::vector<int> parts;      // per update: how many micro-batches are in it
+    std::vector<double> losses;                 // per update: the rank's part
+    std::vector<int> parts;                     // per update: how many micro-batches are in it
+    std::vector<std::uint64_t> output_digests;  // inference: per micro-batch, 0 where another rank made the output
+    TensorSums sums;
   };
   void check_sharding(const Program& program) const;
   std::vector<RankLosses> losses_of_ranks() const;
@@ -74,16 +82,35 @@ class TorchSession : public Session {
   // stage nor the stage is sharded.
   at::Tensor whole(StageId stage, const FlatOf& flat) const;
   std::vector<double> of_layer(int layer, const FlatOf& flat) const;  // one layer's part of its stage's flat tensor
+  std::vector<double> of_whole_layer(int layer, const FlatOf& flat) const;  // of a model that groups share, all parts
+  // Of layer `layer` of the whole model that groups share, put together of the members' parts, by parameter.
+  std::vector<at::Tensor> whole_parameters(int layer, const FlatOf& flat) const;
   std::vector<double> from_owner(StageId stage, std::vector<double> values) const;  // the values of the stage's owner
-  nlohmann::json identity() const;  // the model, plan, optimizer, precision and seed that a checkpoint must agree with
+  Json identity() const;  // the model, plan, optimizer, precision and seed that a checkpoint must agree with
   CheckpointStage checkpoint_of(StageId stage) const;
   void send_to_first_process(CheckpointStage& stage, int owner) const;
+
+  // What one layer has besides its place in a plan: a piece of each flat tensor of its stage (newest weights, optimizer
+  // state), and its running statistics.
+  struct LayerState {
+    std::vector<at::Tensor> pieces, buffers;
+  };
+  MemoryByKind peak_of(Rank rank) const;
+  StageWeights::State own_state() const;
+  std::vector<LayerState> layers_of(StageId stage) const;
+  std::vector<LayerState> layers_of(const std::vector<int>& layers, const CheckpointStage& stage,
+                                    const std::string& path) const;
+  void restore_layers(const std::vector<LayerState>& layers, std::int64_t steps);
+  void load_of_other_plan(const Checkpoint& checkpoint, const std::string& path);
 
   // Evaluation.
   struct Prediction {
     at::Tensor loss, prediction;
   };
   Evaluation evaluate_with(const FlatOf& flat) const;
+  void copy_buffers(const StageModule& whole) const;
+  Prediction predict_whole(const std::vector<at::Tensor>& inputs, const at::Tensor& target,
+                           const WeightsOf& weights) const;
   WeightsOf weights_of(const FlatOf& flat) const;  // by stage; empty for stages of other owners
   double decoded_score(const Decoding& decoding, const WeightsOf& weights) const;
   std::vector<at::Tensor> load_inputs(std::span<const std::int64_t> test_samples) const;
@@ -103,6 +130,7 @@ class TorchSession : public Session {
   TensorCodec codec_;
   std::vector<std::unique_ptr<Worker>> workers_;  // by rank, null for ranks of other processes
   std::int64_t updates_ = 0;
+  std::vector<MemoryByKind> earlier_peaks_;  // by rank, of workers under earlier plans
 };
 
 }  // namespace sluice

@@ -3,6 +3,7 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -19,6 +20,8 @@ void MemoryCounters::add(MemoryKind kind, std::int64_t bytes) {
   std::int64_t highest = peak_total_.load(std::memory_order_relaxed);
   while (total > highest && !peak_total_.compare_exchange_weak(highest, total)) {
   }
+  // A peak of the window that another thread's allocation makes may be lost: windows are of the rank's own work.
+  if (total > window_.load(std::memory_order_relaxed)) window_.store(total, std::memory_order_relaxed);
   // The rest only the rank's own thread: what is resident has one writer.
   if (kind == MemoryKind::buffers) return;
   const auto now = [&](MemoryKind k) {
@@ -50,6 +53,17 @@ void MemoryCounters::reset_peak() {
   peak_total_.store(0);
   peak_resident_.store(-1);
   add(MemoryKind::weights, 0);
+}
+
+MemoryCounters::Mark MemoryCounters::begin_window() {
+  const std::int64_t now = total_.load(std::memory_order_relaxed);
+  return {now, window_.exchange(now, std::memory_order_relaxed)};
+}
+
+MemoryCounters::Window MemoryCounters::end_window(const Mark& mark) {
+  const std::int64_t highest = window_.load(std::memory_order_relaxed);
+  window_.store(std::max(mark.outer, highest), std::memory_order_relaxed);
+  return {highest - mark.start, total_.load(std::memory_order_relaxed) - mark.start};
 }
 
 namespace {

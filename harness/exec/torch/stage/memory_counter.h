@@ -31,10 +31,22 @@ class MemoryCounters {
   MemoryByKind peak() const;
   void reset_peak();
 
+  // The peak of everything in a stretch of the rank's own work. Windows nest: what an inner one sees, the outer one
+  // sees too.
+  struct Mark {
+    std::int64_t start = 0, outer = 0;
+  };
+  struct Window {
+    std::int64_t peak = 0, left = 0;  // bytes above those at its start: the most, and at its end
+  };
+  Mark begin_window();
+  Window end_window(const Mark& mark);
+
  private:
   std::array<std::atomic<std::int64_t>, 6> bytes_{};
   std::atomic<std::int64_t> total_{0}, peak_total_{0}, peak_resident_{0};
-  MemoryByKind resident_;  // at the peak of what is resident; buffers 0
+  std::atomic<std::int64_t> window_{0};  // the peak of everything since the innermost window began
+  MemoryByKind resident_;                // at the peak of what is resident; buffers 0
   bool of_gpu_;
 };
 

@@ -6,11 +6,53 @@ namespace sluice {
 
 using Delta = WeightRule::Delta;
 
-Optimizer::Optimizer(const OptimizerSpec& spec, std::int64_t elements, const at::TensorOptions& options)
+Optimizer::Optimizer(const OptimizerSpec& spec, std::int64_t elements, const at::TensorOptions& options,
+                     const std::vector<FlatParameter>& parameters)
     : spec_(spec), options_(options), elements_(elements) {
-  const bool adam = spec.kind == OptimizerSpec::Kind::adam || spec.kind == OptimizerSpec::Kind::adamw;
-  if (adam || has_momentum()) first_ = at::zeros({elements}, options);
-  if (adam || spec.kind == OptimizerSpec::Kind::rmsprop) second_ = at::zeros({elements}, options);
+  using Kind = OptimizerSpec::Kind;
+  switch (spec.kind) {
+    case Kind::sgd:
+      if (has_momentum()) first_ = at::zeros({elements}, options);
+      break;
+    case Kind::rmsprop:
+      second_ = at::zeros({elements}, options);
+      break;
+    case Kind::adam:
+    case Kind::adamw:
+    case Kind::nadam:
+    case Kind::nadamw:
+      first_ = at::zeros({elements}, options);
+      second_ = at::zeros({elements}, options);
+      break;
+    case Kind::muon:
+    case Kind::rotated_adam:
+      directions_.emplace(spec, parameters, options);
+      break;
+  }
+}
+
+bool Optimizer::decays_apart() const {
+  using Kind = OptimizerSpec::Kind;
+  return spec_.weight_decay != 0 &&
+         (spec_.kind == Kind::adamw || spec_.kind == Kind::nadamw || spec_.treats_matrices());
+}
+
+void Optimizer::decay(at::Tensor& weights, double learning_rate) const {
+  if (directions_)
+    directions_->decay(weights, learning_rate);
+  else if (decays_apart())
+    weights.mul_(1 - learning_rate * spec_.weight_decay);
+}
+
+double Optimizer::momentum_of(std::int64_t t) const {
+  return spec_.beta1 * (1 - 0.5 * std::pow(0.96, static_cast<double>(t) * spec_.momentum_decay));
+}
+
+void Optimizer::set_steps(std::int64_t steps) {
+  steps_ = steps;
+  momentum_product_ = 1;
+  // The product is 0 in double precision long before a million updates.
+  for (std::int64_t t = 1; t <= steps && momentum_product_ > 0; ++t) momentum_product_ *= momentum_of(t);
 }
 
 Delta Optimizer::effective(Delta kind) const { return has_momentum() ? kind : Delta::state; }
@@ -31,6 +73,8 @@ std::vector<at::Tensor> Optimizer::state() const {
   std::vector<at::Tensor> tensors;
   for (const at::Tensor* t : {&first_, &second_, &deltas_[0], &deltas_[1], &deltas_[2]})
     if (t->defined()) tensors.push_back(*t);
+  if (directions_)
+    for (const at::Tensor& t : directions_->state()) tensors.push_back(t);
   return tensors;
 }
 
@@ -38,6 +82,8 @@ void Optimizer::step(at::Tensor& to, const at::Tensor& from, const at::Tensor& g
   ++steps_;
   if (spec_.kind == OptimizerSpec::Kind::sgd) {
     sgd(to, from, gradient, learning_rate);
+  } else if (directions_) {
+    by_matrix(to, from, gradient, learning_rate);
   } else {
     adaptive(to, from, gradient, learning_rate);
   }
@@ -75,27 +121,34 @@ void Optimizer::sgd(at::Tensor& to, const at::Tensor& from, const at::Tensor& gr
   }
 }
 
-// Adam, AdamW, RMSprop: a direction numerator / denominator.
+// Adam, AdamW, NAdam, RMSprop: a direction numerator / denominator.
 void Optimizer::adaptive(at::Tensor& to, const at::Tensor& from, const at::Tensor& gradient, double rate) {
-  const bool decoupled = spec_.kind == OptimizerSpec::Kind::adamw;
+  using Kind = OptimizerSpec::Kind;
+  const bool decoupled = decays_apart();
   at::Tensor g = gradient;
   if (spec_.weight_decay != 0 && !decoupled) g = at::add(gradient, from, spec_.weight_decay);
   at::Tensor numerator = g, denominator;
   double correction1 = 1;
-  if (spec_.kind == OptimizerSpec::Kind::rmsprop) {
+  if (spec_.kind == Kind::rmsprop) {
     second_.mul_(spec_.alpha).addcmul_(g, g, 1 - spec_.alpha);
     denominator = at::sqrt(second_).add_(spec_.epsilon);
   } else {
     first_.mul_(spec_.beta1).add_(g, 1 - spec_.beta1);
     second_.mul_(spec_.beta2).addcmul_(g, g, 1 - spec_.beta2);
-    correction1 = 1 - std::pow(spec_.beta1, static_cast<double>(steps_));
     const double correction2 = 1 - std::pow(spec_.beta2, static_cast<double>(steps_));
     denominator = at::sqrt(second_).div_(std::sqrt(correction2)).add_(spec_.epsilon);
-    numerator = first_;
+    if (spec_.kind == Kind::nadam || spec_.kind == Kind::nadamw) {
+      const double now = momentum_of(steps_), next = momentum_of(steps_ + 1);
+      momentum_product_ *= now;
+      numerator = at::mul(first_, next / (1 - momentum_product_ * next)).add_(g, (1 - now) / (1 - momentum_product_));
+    } else {
+      correction1 = 1 - std::pow(spec_.beta1, static_cast<double>(steps_));
+      numerator = first_;
+    }
   }
   const at::Tensor* start = &from;
   at::Tensor decayed;
-  if (decoupled && spec_.weight_decay != 0) {
+  if (decoupled) {
     if (decay_in_delta_) decayed = from.clone();
     at::mul_out(to, from, at::scalar_tensor(1 - rate * spec_.weight_decay, options_));
     start = &to;
@@ -108,6 +161,19 @@ void Optimizer::adaptive(at::Tensor& to, const at::Tensor& from, const at::Tenso
   } else {
     at::addcdiv_out(to, *start, numerator, denominator, -rate / correction1);
   }
+}
+
+// Muon, rotated Adam.
+void Optimizer::by_matrix(at::Tensor& to, const at::Tensor& from, const at::Tensor& gradient, double rate) {
+  at::Tensor& tracked = kept(Delta::state);
+  at::Tensor direction = tracked.defined() ? tracked : at::empty_like(gradient);
+  directions_->write(direction, gradient, steps_);
+  const at::Tensor before = decay_in_delta_ && tracked.defined() ? from.clone() : at::Tensor();
+  if (!to.is_same(from)) to.copy_(from);
+  directions_->decay(to, rate);
+  to.sub_(direction, rate);
+  // What was subtracted over the rate, with the decay.
+  if (before.defined()) at::sub_out(tracked, before, to).div_(rate);
 }
 
 }  // namespace sluice

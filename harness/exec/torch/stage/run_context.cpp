@@ -7,7 +7,7 @@ namespace sluice {
 at::Tensor load_input(const RunContext& context, bool train, std::size_t number,
                       std::span<const std::int64_t> samples) {
   if (!context.spec->feed)
-    return context.synthetic_features.index_select(
+    return context.synthetic_features[number].index_select(
         0, at::tensor(std::vector<std::int64_t>(samples.begin(), samples.end())));
   const ModelInput& input = context.spec->model.inputs[number];
   std::vector<std::int64_t> shape{static_cast<std::int64_t>(samples.size())};
@@ -33,7 +33,8 @@ at::Tensor load_targets(const RunContext& context, bool train, std::span<const s
     return context.synthetic_targets.index_select(
         0, at::tensor(std::vector<std::int64_t>(samples.begin(), samples.end())));
   const DataFeed& feed = *context.spec->feed;
-  const Shape out = context.spec->model.shapes()[context.spec->model.layers.size() - 2];
+  const ModelGraph& model = context.spec->model;
+  const Shape out = model.shapes()[static_cast<std::size_t>(model.layers.back().inputs.front())];
   if (feed.classes) {
     std::vector<std::int64_t> positions{n};
     positions.insert(positions.end(), out.begin(), out.end() - 1);

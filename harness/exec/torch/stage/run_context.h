@@ -16,8 +16,9 @@ struct RunContext {
   at::TensorOptions options;  // dtype of features, weights, activations
   const RunRequest* request = nullptr;
   const Program* program = nullptr;
-  std::int64_t first_update = 0;                     // updates done before this run
-  at::Tensor synthetic_features, synthetic_targets;  // of sessions without a data feed
+  std::int64_t first_update = 0;               // updates done before this run
+  std::vector<at::Tensor> synthetic_features;  // of every model input, in sessions without a data feed
+  at::Tensor synthetic_targets;                // the same
 };
 
 // The values of model input `number`, or the targets, of these samples of the training or the test set: [samples, ...].

@@ -6,6 +6,10 @@
 #include <stdexcept>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
+
+#include "harness/exec/torch/layers/divided_product.h"
+#include "harness/model/cost_graph.h"
 
 namespace sluice {
 namespace {
@@ -47,6 +51,18 @@ struct StageModule::Impl {
   at::TensorOptions options;
   at::Tensor loss_gradient;  // the scalar of the last call: the scale rarely changes
   double loss_scale = 0;
+  std::vector<int> layers;  // indices into the model's
+  LayerSpec first_layer;    // and what it reads
+  Shape first_input;
+  int passed_channels = 0;
+  Passed passed;
+  Probe* probe = nullptr;
+  MemoryCounters* counters = nullptr;
+  StageId stage{-1};
+
+  ProbeSample sample_of(ProbeSample::Kind kind, std::size_t step, std::size_t micros = 1) const {
+    return {.kind = kind, .stage = stage, .layer = layers[step], .micros = static_cast<int>(micros)};
+  }
 
   std::span<const at::Tensor> inputs_of(const Step& step) {
     if (step.inputs.size() == 1) return {&values[step.inputs[0]], 1};
@@ -59,6 +75,14 @@ struct StageModule::Impl {
     return all.subspan(step.first_weight, step.weight_count);
   }
 
+  // Of the first layer: the gradient of the channels that are not passed on; sets `passed`, and what W needs in `kept`.
+  at::Tensor divided_gradient(const at::Tensor& dy, std::span<const at::Tensor> weights, LayerStash& kept) {
+    steps.front().layer->input_gradient(dy, weights, {false}, kept);
+    const std::int64_t all = weights[0].size(1), own = all - passed_channels;
+    passed = {dy, channels_of_weight(weights[0], own, passed_channels)};
+    return channel_gradient(first_layer, dy, channels_of_weight(weights[0], 0, own), first_input);
+  }
+
   void expect(std::size_t got, std::size_t wanted, const char* what) const {
     if (got != wanted) {
       throw std::invalid_argument(std::string("StageModule: ") + std::to_string(wanted) + " " + what +
@@ -68,10 +92,11 @@ struct StageModule::Impl {
 };
 
 StageModule::StageModule(const ModelGraph& model, std::vector<int> layers, const StageInterface& interface,
-                         const at::TensorOptions& options)
+                         const at::TensorOptions& options, const TensorShare& tensor)
     : impl_(std::make_unique<Impl>()) {
   Impl& impl = *impl_;
   impl.options = options;
+  impl.layers = layers;
   const std::vector<Shape> shapes = model.shapes();
   const std::vector<bool> in_place = overwrites(model, layers);
   std::unordered_map<int, std::size_t> slot_of;  // producer -> slot
@@ -99,7 +124,12 @@ StageModule::StageModule(const ModelGraph& model, std::vector<int> layers, const
       step.has_gradient = step.has_gradient || wants_gradient[found->second];
       last_reader[found->second] = impl.steps.size();
     }
-    step.layer = make_layer(spec, input_shapes, index, options);
+    step.layer = tensor.model ? make_member_layer(*tensor.model, index, input_shapes, options, *tensor.group)
+                              : make_layer(spec, input_shapes, index, options);
+    if (impl.steps.empty()) {
+      impl.first_layer = spec;
+      if (!input_shapes.empty()) impl.first_input = input_shapes.front();
+    }
     step.is_loss = is_loss(spec.kind);
     step.may_overwrite = in_place[impl.steps.size()];
     step.first_weight = impl.parameters.size();
@@ -126,6 +156,26 @@ StageModule::StageModule(const ModelGraph& model, std::vector<int> layers, const
 StageModule::~StageModule() = default;
 StageModule::StageModule(StageModule&&) noexcept = default;
 
+void StageModule::observe(Probe* probe, MemoryCounters* counters, StageId stage) {
+  impl_->probe = probe;
+  impl_->counters = counters;
+  impl_->stage = stage;
+}
+
+void StageModule::pass_channels(int channels) {
+  const Impl& impl = *impl_;
+  const auto reads_input = [](const Step& step) { return std::ranges::count(step.inputs, std::size_t{0}) > 0; };
+  const auto readers = std::ranges::count_if(impl.steps, reads_input);
+  if (impl.needs_received != std::vector<bool>{true} || readers != 1 || impl.steps.front().inputs.size() != 1 ||
+      channels >= input_channels(impl.first_layer) || std::ranges::count(impl.sends, std::size_t{0}) > 0)
+    throw std::invalid_argument("StageModule: " + std::to_string(channels) + " channels of layer '" +
+                                impl.first_layer.name + "' cannot be passed on");
+  impl_->passed_channels = channels;
+}
+
+StageModule::Passed StageModule::take_passed() { return std::exchange(impl_->passed, {}); }
+
+int StageModule::last_layer() const { return impl_->layers.back(); }
 const std::vector<ParameterSpec>& StageModule::parameters() const { return impl_->parameters; }
 
 std::vector<at::Tensor> StageModule::forward(std::span<const at::Tensor> received, std::span<const at::Tensor> weights,
@@ -139,6 +189,11 @@ std::vector<at::Tensor> StageModule::forward(std::span<const at::Tensor> receive
   for (std::size_t i = 0; i < impl.steps.size(); ++i) {
     const Step& step = impl.steps[i];
     LayerStash* const kept = stash && step.has_gradient ? &stash->layers[i] : nullptr;
+    if (kept) {
+      kept->chunk = mode.chunk;
+      kept->earlier = stash->earlier ? &stash->earlier->layers[i] : nullptr;
+    }
+    const ProbeScope scope(impl.probe, impl.counters, impl.sample_of(ProbeSample::Kind::forward, i));
     const std::span<const at::Tensor> in = impl.inputs_of(step);
     if (step.is_loss && prediction) *prediction = in[0];
     at::Tensor y = step.layer->forward(in, Impl::of_step(weights, step), target, mode, step.may_overwrite, kept);
@@ -163,6 +218,7 @@ std::vector<at::Tensor> StageModule::input_gradient(std::span<const at::Tensor> 
   for (std::size_t i = 0; i < impl.sends.size(); ++i) impl.grads[impl.sends[i]] = sent_gradients[i];
   for (std::size_t i = impl.steps.size(); i-- > 0;) {
     const Step& step = impl.steps[i];
+    const ProbeScope scope(impl.probe, impl.counters, impl.sample_of(ProbeSample::Kind::input_gradient, i));
     LayerStash& kept = stash.layers[i];
     at::Tensor dy = std::move(impl.grads[step.output]);
     if (step.is_loss) {
@@ -176,7 +232,12 @@ std::vector<at::Tensor> StageModule::input_gradient(std::span<const at::Tensor> 
       kept.kept.clear();
       continue;
     }
-    std::vector<at::Tensor> dx = step.layer->input_gradient(dy, Impl::of_step(weights, step), step.needs_input, kept);
+    std::vector<at::Tensor> dx;
+    if (i == 0 && impl.passed_channels > 0) {
+      dx.push_back(impl.divided_gradient(dy, Impl::of_step(weights, step), kept));
+    } else {
+      dx = step.layer->input_gradient(dy, Impl::of_step(weights, step), step.needs_input, kept);
+    }
     if (step.weight_count == 0) kept.kept.clear();
     dy.reset();
     for (std::size_t j = 0; j < dx.size(); ++j) {
@@ -202,6 +263,8 @@ void StageModule::weight_gradient(std::span<StageStashTensors* const> stashes, s
       if (!stash->layers[i].kept.empty()) impl.with_stash.push_back(&stash->layers[i]);
     }
     if (impl.with_stash.empty()) continue;
+    const ProbeScope scope(impl.probe, impl.counters,
+                           impl.sample_of(ProbeSample::Kind::weight_gradient, i, impl.with_stash.size()));
     step.layer->weight_gradient(impl.with_stash, Impl::of_step(gradients, step));
   }
 }
@@ -211,6 +274,12 @@ std::vector<at::Tensor> StageModule::buffers() const {
   for (const Step& step : impl_->steps) {
     for (at::Tensor& buffer : step.layer->buffers()) result.push_back(std::move(buffer));
   }
+  return result;
+}
+
+std::vector<std::vector<at::Tensor>> StageModule::buffers_by_layer() const {
+  std::vector<std::vector<at::Tensor>> result;
+  for (const Step& step : impl_->steps) result.push_back(step.layer->buffers());
   return result;
 }
 

@@ -6,23 +6,31 @@
 #include <vector>
 
 #include "harness/exec/torch/layers/layer.h"
+#include "harness/exec/torch/layers/member_layer.h"
+#include "harness/exec/torch/stage/probe_scope.h"
 #include "harness/model/model.h"
 
 namespace sluice {
 
 // Everything a stage keeps for one micro-batch in flight.
 struct StageStashTensors {
-  std::vector<LayerStash> layers;  // one per layer of the stage
+  std::vector<LayerStash> layers;        // one per layer of the stage
+  StageStashTensors* earlier = nullptr;  // of the chunk before of the same sequences; it must stay where it is
 };
 
 class StageModule {
  public:
   // layers: ascending indices into model.layers. `receives` and `sends` as by interfaces() (harness/model/model.h).
+  // tensor: of a member of a group that shares layers; `model` is then its TensorModel::all.
   StageModule(const ModelGraph& model, std::vector<int> layers, const StageInterface& interface,
-              const at::TensorOptions& options);
+              const at::TensorOptions& options, const TensorShare& tensor = {});
   ~StageModule();
   StageModule(StageModule&&) noexcept;
 
+  // From now on a sample of every layer goes to the probe; null: none any more.
+  void observe(Probe* probe, MemoryCounters* counters, StageId stage);
+
+  int last_layer() const;  // index into model.layers
   // All parameters of the stage in order of layers, then of parameters(layer).
   const std::vector<ParameterSpec>& parameters() const;
 
@@ -37,11 +45,21 @@ class StageModule {
   std::vector<at::Tensor> input_gradient(std::span<const at::Tensor> sent_gradients, double loss_scale,
                                          std::span<const at::Tensor> weights, StageStashTensors& stash);
 
+  // From now on input_gradient() leaves the gradient of the first layer's last `channels` input channels to whoever has
+  // the stage before (PlanStage::passed_channels): it returns that of the others, and take_passed() what is needed for
+  // the rest. Throws std::invalid_argument: the stage receives more than that layer's input, or another layer reads it.
+  void pass_channels(int channels);
+  struct Passed {
+    at::Tensor output_gradient, weights;  // of the first layer; of the channels passed on
+  };
+  Passed take_passed();  // of the last input_gradient()
+
   // Adds to `gradients` (order of parameters()). Leaves the stashes empty.
   void weight_gradient(std::span<StageStashTensors* const> stashes, std::span<const at::Tensor> gradients);
 
   // Non-trainable state (BatchNorm running statistics), in order; for evaluation and checkpoints.
   std::vector<at::Tensor> buffers() const;
+  std::vector<std::vector<at::Tensor>> buffers_by_layer() const;
 
   // Bytes of distinct storages in a stash: what the declared stage_stash() predicts once `exclude`
   // holds the model's own input data and the target, which are not the stage's.

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "harness/base/error.h"
+
 namespace sluice {
 
 static std::int64_t size_of(const std::vector<ParameterSpec>& parameters) {
@@ -12,9 +14,23 @@ static std::int64_t size_of(const std::vector<ParameterSpec>& parameters) {
   return n;
 }
 
+// Where the parameters lie in the flat tensors.
+static std::vector<FlatParameter> places_of(const std::vector<ParameterSpec>& parameters,
+                                            const std::vector<bool>& matrices) {
+  std::vector<FlatParameter> places;
+  std::int64_t offset = 0;
+  for (std::size_t k = 0; k < parameters.size(); ++k) {
+    const Shape& shape = parameters[k].shape;
+    const bool matrix = k < matrices.size() && matrices[k];
+    places.push_back({offset, matrix ? shape[0] : elements(shape), matrix ? shape[1] : 0});
+    offset += elements(shape);
+  }
+  return places;
+}
+
 StageWeights::StageWeights(const std::vector<ParameterSpec>& parameters, std::span<const at::Tensor> initial,
                            const OptimizerSpec& optimizer, const at::TensorOptions& options, MemoryCounters* counters,
-                           const Share& share)
+                           const Share& share, bool learns, const std::vector<bool>& matrices)
     : parameters_(parameters),
       size_(size_of(parameters)),
       share_(share),
@@ -22,7 +38,7 @@ StageWeights::StageWeights(const std::vector<ParameterSpec>& parameters, std::sp
       counters_(counters),
       optimizer_([&] {
         const MemoryScope scope(counters, MemoryKind::optimizer);
-        return Optimizer(optimizer, slice(), options);
+        return Optimizer(learns ? optimizer : OptimizerSpec{}, slice(), options, places_of(parameters, matrices));
       }()) {
   if (sharded()) {
     const std::int64_t all = slice() * static_cast<std::int64_t>(share_.members);
@@ -45,6 +61,7 @@ StageWeights::StageWeights(const std::vector<ParameterSpec>& parameters, std::sp
     versions_.push_back(make_version());
     for (std::size_t i = 0; i < initial.size(); ++i) versions_.back().views[i].copy_(initial[i]);
   }
+  if (!learns) return;
   const MemoryScope scope(counters, MemoryKind::gradients);
   gradient_ = at::zeros_like(versions_.back().flat);
   if (!sharded()) gradient_views_ = views_of(gradient_);
@@ -104,8 +121,12 @@ void StageWeights::follow(const WeightRule& rule, StageId stage) {
   using Delta = WeightRule::Delta;
   for (const Delta delta : {Delta::state, Delta::state_plus_gradient, Delta::momentum_only})
     if (uses_delta(rule, stage, delta)) optimizer_.track(delta, rule.decay_in_delta);
-  if (uses_delta(rule, stage, Delta::weight_moving_average) && !moving_average_.defined())
+  averages_updates_ = uses_delta(rule, stage, Delta::update_moving_average);
+  if ((averages_updates_ || uses_delta(rule, stage, Delta::weight_moving_average)) && !moving_average_.defined())
     moving_average_ = at::zeros_like(newest_flat());
+  if (rule.error_feedback != WeightRule::ErrorFeedback::none && !last_update_.defined())
+    last_update_ = at::zeros_like(newest_flat());
+  if (!rule.corrections.beta1_rise.empty()) optimizer_.raise_beta1(rule.corrections.beta1_rise[stage.index()]);
 }
 
 // A stage that has made fewer versions than the program reaches back reads the first.
@@ -113,6 +134,7 @@ std::int32_t StageWeights::absolute(std::int32_t version) const { return std::ma
 
 void StageWeights::begin(const Uses& uses) {
   base_ = versions_.back().number;
+  updates_of_run_ = uses.updates;
   clear_gradient_ = true;  // gradients of a run's dropped end
   whole_gradient_.release();
   uses_.clear();
@@ -155,6 +177,8 @@ std::span<const at::Tensor> StageWeights::predicted(const Instruction& op, doubl
     prediction.flat.copy_(newest.flat);
   } else if (kind == WeightRule::Delta::weight_moving_average) {
     at::add_out(prediction.flat, newest.flat, moving_average_, op.horizon);
+  } else if (kind == WeightRule::Delta::update_moving_average) {
+    at::add_out(prediction.flat, newest.flat, moving_average_, -learning_rate * op.horizon);
   } else {
     at::add_out(prediction.flat, newest.flat, optimizer_.delta(kind), -learning_rate * op.horizon);
   }
@@ -230,19 +254,56 @@ std::span<const at::Tensor> StageWeights::gradients() {
 
 const at::Tensor& StageWeights::gradients_flat() { return gradient_; }
 
-void StageWeights::step(double learning_rate, double gradient_scale) {
-  if (gradient_scale != 1) gradient_.mul_(gradient_scale);
-  if (!rule_.pipemare.delay.empty() && rule_.pipemare.anneal_updates > 0) {  // PipeMare's T1
+// The rate of this stage's next step: PipeMare's T1, and StageCorrections.
+double StageWeights::discounted(double learning_rate) const {
+  if (!rule_.pipemare.delay.empty() && rule_.pipemare.anneal_updates > 0) {
     const double done = static_cast<double>(optimizer_.steps()) / rule_.pipemare.anneal_updates;
     learning_rate /= std::pow(rule_.pipemare.delay[stage_.index()], 1 - std::min(done, 1.0));
   }
-  double decay = 0;  // PipeMare's T2
+  if (!rule_.corrections.delay.empty() && rule_.corrections.discount_updates > 0) {
+    const int delay = rule_.corrections.delay[stage_.index()];
+    const std::int64_t of_run = versions_.back().number - base_, before = optimizer_.steps() - of_run;
+    const std::int64_t moved = std::min<std::int64_t>(of_run, std::max(0, updates_of_run_ - delay - 1));
+    const double done = static_cast<double>(1 + before + moved) / rule_.corrections.discount_updates;
+    if (delay > 0) learning_rate /= std::pow(static_cast<double>(delay), 1 - std::min(done, 1.0));
+  }
+  return learning_rate;
+}
+
+// Error feedback: the newest weights are `before` minus u; they become `before` minus 2 u - last_update_.
+void StageWeights::correct(const at::Tensor& before, double learning_rate) {
+  at::Tensor& newest = versions_.back().flat;
+  at::Tensor start = before;
+  if (!rule_.decay_in_feedback) {
+    start = before.clone();
+    optimizer_.decay(start, learning_rate);
+  }
+  const at::Tensor update = at::sub(start, newest);
+  const bool plain = rule_.error_feedback == WeightRule::ErrorFeedback::plain_first && optimizer_.steps() == 1;
+  if (!plain) newest.sub_(update).add_(last_update_);
+  last_update_.copy_(update);
+}
+
+void StageWeights::step(double learning_rate, double gradient_scale) {
+  if (gradient_scale != 1) gradient_.mul_(gradient_scale);
+  learning_rate = discounted(learning_rate);
+  double part = 0;  // of W_new - W_old in the moving average
   if (moving_average_.defined()) {
-    decay = std::pow(rule_.pipemare.moving_average_decay, 1 / rule_.pipemare.delay[stage_.index()]);
-    moving_average_.mul_(decay).sub_(newest_flat(), 1 - decay);
+    double decay = 0;
+    if (averages_updates_) {
+      decay = rule_.update_average_decay[stage_.index()];
+      part = learning_rate > 0 ? -(1 - decay) / learning_rate : 0;
+    } else {  // PipeMare's T2
+      decay = std::pow(rule_.pipemare.moving_average_decay, 1 / rule_.pipemare.delay[stage_.index()]);
+      part = 1 - decay;
+    }
+    moving_average_.mul_(decay).sub_(newest_flat(), part);
   }
   const std::int32_t next = versions_.back().number + 1;
-  if (versions_.back().uses == 0) {
+  const bool corrects = last_update_.defined(), in_place = versions_.back().uses == 0;
+  const at::Tensor before =
+      !corrects ? at::Tensor() : (in_place ? versions_.back().flat.clone() : versions_.back().flat);
+  if (in_place) {
     Version& only = versions_.back();
     optimizer_.step(only.flat, only.flat, gradient_, learning_rate);
   } else {
@@ -253,7 +314,8 @@ void StageWeights::step(double learning_rate, double gradient_scale) {
     optimizer_.step(fresh.flat, versions_.back().flat, gradient_, learning_rate);
     versions_.push_back(std::move(fresh));
   }
-  if (moving_average_.defined()) moving_average_.add_(newest_flat(), 1 - decay);
+  if (corrects) correct(before, learning_rate);
+  if (moving_average_.defined()) moving_average_.add_(newest_flat(), part);
   versions_.back().number = next;
   const auto uses = uses_.find(next);
   versions_.back().uses = uses == uses_.end() ? 0 : uses->second;
@@ -269,16 +331,26 @@ StageWeights::State StageWeights::state() const {
     state.tensors.push_back(version.flat);
   }
   for (const at::Tensor& tensor : optimizer_.state()) state.tensors.push_back(tensor);
-  if (moving_average_.defined()) state.tensors.push_back(moving_average_);
+  for (const at::Tensor* tensor : {&moving_average_, &last_update_})
+    if (tensor->defined()) state.tensors.push_back(*tensor);
   return state;
 }
 
 void StageWeights::restore(const State& state) {
-  const auto versions = static_cast<std::size_t>(state.numbers.at(1));
-  const std::vector<at::Tensor> kept = optimizer_.state();
-  const std::size_t average = moving_average_.defined() ? 1 : 0;
-  if (state.numbers.size() != versions + 2 || versions < 1 || state.tensors.size() != versions + kept.size() + average)
-    throw std::logic_error("a checkpoint of other weights");
+  const auto wrong = [] {
+    return InputError("checkpoint", "holds other weights than this stage has", "delete it, and the case starts anew");
+  };
+  if (state.numbers.size() < 3 || state.numbers[1] != static_cast<std::int64_t>(state.numbers.size()) - 2)
+    throw wrong();
+  const auto versions = static_cast<std::size_t>(state.numbers[1]);
+  std::vector<at::Tensor> kept = optimizer_.state();
+  for (const at::Tensor* tensor : {&moving_average_, &last_update_})
+    if (tensor->defined()) kept.push_back(*tensor);
+  if (state.tensors.size() != versions + kept.size()) throw wrong();
+  for (std::size_t k = 0; k < state.tensors.size(); ++k) {
+    const bool flat = k < versions || sharded();
+    if (state.tensors[k].numel() != (flat ? size_ : kept[k - versions].numel())) throw wrong();
+  }
   optimizer_.set_steps(state.numbers[0]);
   while (versions_.size() > 1) {
     release(versions_.front());
@@ -294,9 +366,8 @@ void StageWeights::restore(const State& state) {
   }
   for (std::size_t k = 0; k < kept.size(); ++k) {
     at::Tensor target = kept[k];
-    target.copy_(own_part(state.tensors[versions + k]));
+    target.copy_(own_part(state.tensors[versions + k]).view_as(target));
   }
-  if (average > 0) moving_average_.copy_(own_part(state.tensors.back()));
   gathered_.reset();
   if (share_.keeps_whole) {
     whole_weights_.flat().narrow(0, 0, size_).copy_(state.tensors[versions - 1]);

@@ -32,9 +32,11 @@ struct Share {
 
 class StageWeights {
  public:
+  // matrices: which parameters the optimizer treats as matrices; empty: none.
+  // learns: false: the weights never change, so that there are no gradients and no optimizer state.
   StageWeights(const std::vector<ParameterSpec>& parameters, std::span<const at::Tensor> initial,
                const OptimizerSpec& optimizer, const at::TensorOptions& options, MemoryCounters* counters,
-               const Share& share = {});
+               const Share& share = {}, bool learns = true, const std::vector<bool>& matrices = {});
 
   // The rule of the programs to come; once before the first begin(). Allocates the tensors that prediction keeps.
   void follow(const WeightRule& rule, StageId stage);
@@ -43,6 +45,7 @@ class StageWeights {
   struct Uses {
     std::map<std::int32_t, int> versions;
     std::vector<int> predictions;
+    int updates = 0;  // that the program makes
   };
   // Starts an iteration of a program: the newest version becomes version 0.
   void begin(const Uses& uses);
@@ -59,6 +62,7 @@ class StageWeights {
   // Views of the accumulator; the first call after a step, or a reduce-scatter, clears it.
   std::span<const at::Tensor> gradients();
   const at::Tensor& gradients_flat();
+  bool clears_gradients() const { return sharded() ? !whole_gradient_.allocated() : clear_gradient_; }  // at that call
 
   // Of a sharded stage. Memory for all slices of the newest weights, the own one filled in; they count as gathered from
   // now on.
@@ -100,6 +104,8 @@ class StageWeights {
   std::int32_t absolute(std::int32_t version) const;
   std::span<const at::Tensor> predicted(const Instruction& op, double learning_rate);
   void release(Version& version);
+  double discounted(double learning_rate) const;
+  void correct(const at::Tensor& before, double learning_rate);
 
   const std::vector<ParameterSpec> parameters_;
   const std::int64_t size_;
@@ -119,7 +125,10 @@ class StageWeights {
   Optimizer optimizer_;
   WeightRule rule_;
   StageId stage_;
-  at::Tensor moving_average_;  // of W_new - W_old; PipeMare only
+  at::Tensor moving_average_;      // of W_new - W_old (PipeMare), or of (W_old - W_new) / rate
+  bool averages_updates_ = false;  // which of the two
+  at::Tensor last_update_;         // what the optimizer subtracted last; error feedback only
+  int updates_of_run_ = 0;
 };
 
 }  // namespace sluice

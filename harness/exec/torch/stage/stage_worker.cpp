@@ -41,7 +41,8 @@ void TorchWorker::add_stage(StageId id, const Placement& placement, const std::v
   s.id = id;
   s.interface = interfaces[id.index()];
   const std::vector<int>& layers = spec.plan.stages[id.index()].layers;
-  s.module = std::make_unique<StageModule>(spec.model, layers, s.interface, options_);
+  s.module = std::make_unique<StageModule>(spec.model, layers, s.interface, options_,
+                                           TensorShare{spec.tensor.get(), &tensor_group_});
   if (std::ranges::count(placement.stages[id.index()], rank_) == 0) {
     make_gradient_sum(s);
     return;
@@ -49,15 +50,42 @@ void TorchWorker::add_stage(StageId id, const Placement& placement, const std::v
   std::vector<at::Tensor> initial;
   for (const int l : layers)
     for (const at::Tensor& w : initial_weights[static_cast<std::size_t>(l)]) initial.push_back(w);
+  std::vector<bool> matrices;
+  for (const int l : layers)
+    for (const ParameterSpec& p : parameters(spec.model.layers[static_cast<std::size_t>(l)]))
+      matrices.push_back(is_matrix(spec.optimizer, spec.model, l, p));
   s.weights = std::make_unique<StageWeights>(s.module->parameters(), initial, spec.optimizer, options_, counters_,
-                                             share_of(spec.sharding, placement.stages[id.index()], rank_));
+                                             share_of(spec.sharding, placement.stages[id.index()], rank_),
+                                             !spec.inference, matrices);
   s.has_loss = is_loss(spec.model.layers[static_cast<std::size_t>(layers.back())].kind);
+  s.counts_loss = s.has_loss && layers.back() + 1 == static_cast<int>(spec.model.layers.size());
   for (std::size_t other = 0; other < interfaces.size(); ++other) {
     if (StageId(other) == id) continue;
     if (Edge edge = edge_between(s.interface.sends, interfaces[other].receives, true); !edge.own.empty())
       s.successors[StageId(other)] = std::move(edge);
     if (Edge edge = edge_between(interfaces[other].sends, s.interface.receives, false); !edge.own.empty())
       s.predecessors[StageId(other)] = std::move(edge);
+  }
+  divide_products(s, placement);
+}
+
+// Which part of its input gradient the stage passes to the one before it, and takes from the one after it.
+void TorchWorker::divide_products(State& s, const Placement& placement) {
+  const SessionSpec& spec = *context_.spec;
+  const auto passed = [&](StageId id) { return spec.plan.stages[id.index()].passed_channels; };
+  if (spec.inference) return;
+  if (passed(s.id) > 0) {
+    s.module->pass_channels(passed(s.id));
+    for (const auto& [before, edge] : s.predecessors)
+      if (placement.stages[before.index()].front() == rank_)
+        throw std::invalid_argument("a stage passes channels on to its own rank");
+  }
+  for (const auto& [after, edge] : s.successors) {
+    if (passed(after) == 0) continue;
+    const int first = spec.plan.stages[after.index()].layers.front();
+    s.divided_after = after;
+    s.divided_layer = spec.model.layers[static_cast<std::size_t>(first)];
+    s.divided_input = spec.model.shapes()[static_cast<std::size_t>(s.divided_layer.inputs.front())];
   }
 }
 
@@ -88,6 +116,9 @@ TorchWorker::Edge TorchWorker::edge_between(const std::vector<int>& sends, const
 
 void TorchWorker::begin_run(const Program& program) {
   at::set_num_threads(1);
+  std::vector<Probe>* const probes = context_.request->probes;
+  probe_ = probes && !device_ ? &probes->at(rank_.index()) : nullptr;
+  for (State& s : states_) s.module->observe(probe_, counters_, s.id);
   if (device_) {
     device_->enter();
     device_->synchronize();  // with what was done to the weights between runs, on other streams
@@ -107,6 +138,8 @@ void TorchWorker::begin_run(const Program& program) {
   }
   losses_.assign(static_cast<std::size_t>(program.updates * context_.request->iterations), 0);
   loss_parts_.assign(losses_.size(), 0);
+  output_digests_.assign(
+      program.forward_only ? static_cast<std::size_t>(program.microbatches * context_.request->iterations) : 0, 0);
 }
 
 void TorchWorker::prepare_messages(State& s, const Program& program) {
@@ -136,6 +169,7 @@ void TorchWorker::find_batch_ends(State& s, const Program& program) const {
 void TorchWorker::count_weight_uses(State& s, const Program& program) const {
   s.uses = {};
   s.uses.predictions.assign(static_cast<std::size_t>(program.predictions[s.id.index()]), 0);
+  s.uses.updates = program.updates;
   std::int32_t newest = 0;
   for (const Instruction& i : program.ranks[rank_.index()]) {
     if (i.stage != s.id) continue;
@@ -172,11 +206,12 @@ double TorchWorker::learning_rate(std::int64_t update) const {
 
 void TorchWorker::compute(const Instruction& op) {
   const c10::InferenceMode no_autograd;
+  const ProbeScope scope(probe_, counters_, {.opcode = op.opcode, .stage = op.stage});
   State& s = state(op.stage);
   Slot& slot = s.slots[op.micro.index()];
   switch (op.opcode) {
     case Opcode::forward:
-      forward(s, op);
+      context_.spec->inference ? infer(s, op) : forward(s, op);
       break;
     case Opcode::backward:
       // The whole gradient of a sharded stage exists during all of its backward, as the predicted memory counts it.
@@ -189,11 +224,13 @@ void TorchWorker::compute(const Instruction& op) {
         weight_gradient(s, slot.stash);
       }
       slot.stash = {};
+      count_key_value_gradients(s, op);
       break;
     case Opcode::input_gradient: {
       input_gradient(s, op, slot);
       // What W needs besides the stash: the output gradients of the layers.
       count_stash(slot);
+      count_key_value_gradients(s, op);
       slot.data.clear();
       break;
     }
@@ -223,6 +260,7 @@ void TorchWorker::add_loss(const State& s, int iteration, Micro op, double value
   const int in_run = op.value * micros_per_op_of(s) / program.micros_per_update;
   const auto update = static_cast<std::size_t>(iteration * program.updates + in_run);
   if (!std::isfinite(value)) throw Diverged{static_cast<std::int64_t>(update)};
+  if (!s.counts_loss) return;
   if (in_run == program.updates) return;  // the incomplete update at the end of the run, which is dropped
   losses_[update] += value * micros_per_op_of(s) / micros_of(program, in_run, program.micros_per_update);
   loss_parts_[update] += micros_per_op_of(s);
@@ -257,6 +295,8 @@ void TorchWorker::step(const Instruction& step) {
   State& s = state(step.stage);
   run_pending_weight_gradients(s);
   const MemoryScope scope(counters_, MemoryKind::buffers);
+  const ProbeScope probed(probe_, counters_,
+                          {.kind = ProbeSample::Kind::step, .opcode = step.opcode, .stage = step.stage});
   const RunRequest& request = *context_.request;
   const Program& program = *context_.program;
   const std::int64_t in_run = static_cast<std::int64_t>(iteration_) * program.updates + step.micro.value;
@@ -281,7 +321,7 @@ void TorchWorker::step(const Instruction& step) {
     for (const at::Tensor& b : s.module->buffers()) snapshot.buffers.push_back(b.clone());
   }
   // Of several processes the first one shows the progress, whatever stage it holds.
-  const bool shows = context_.spec->processes ? rank_.value == 0 : s.has_loss;
+  const bool shows = context_.spec->processes ? rank_.value == 0 : s.counts_loss;
   if (shows && request.progress) request.progress(in_run + 1);
   if (device_) {
     // The host queues work ahead of the GPU, but of no more than two updates: memory that a message uses on two streams

@@ -10,6 +10,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "harness/exec/session.h"
@@ -51,6 +52,8 @@ class TorchWorker : public Worker {
   void add_reduced(StageId stage, const void* sum) override;
   void step(const Instruction& step) override;
   void end_run() override;
+  TensorGroup& tensor_group() { return tensor_group_; }
+  const TensorGroup& tensor_group() const { return tensor_group_; }
   DeviceClock* clock() override { return device_; }
 
   at::Device device() const { return options_.device(); }
@@ -61,6 +64,8 @@ class TorchWorker : public Worker {
   // Per update: how many micro-batches are in this rank's losses(); how many must be in those of all ranks.
   const std::vector<int>& loss_parts() const { return loss_parts_; }
   int micros_of_update(std::size_t update) const;
+  // Inference: per micro-batch of the run, a hash of the model's output; 0 where this rank did not make it.
+  const std::vector<std::uint64_t>& output_digests() const { return output_digests_; }
   // With RunRequest::keep_weights: the flat weights (of a sharded stage this rank's slice) after each step of the run.
   const std::vector<std::vector<double>>& kept_weights(StageId stage) { return state(stage).kept; }
   const std::vector<StageSnapshot>& snapshots(StageId stage) { return state(stage).snapshots; }
@@ -74,6 +79,8 @@ class TorchWorker : public Worker {
     std::vector<at::Tensor> output_gradients;  // per interface.sends, summed as they arrive
     std::vector<at::Tensor> input_gradients;   // per interface.receives, until the last message is made of it
     std::vector<int> input_gradients_left;     // messages still to be made of them
+    StageModule::Passed passed;                // of this stage's divided product, until the message is made
+    std::vector<at::Tensor> divided;  // of the next stage's: its part of the gradient, then what the rest needs
     StageStashTensors stash;
     std::vector<at::Tensor> data;  // those tensors of the stash that are the data feed's, until the input gradient
   };
@@ -90,6 +97,12 @@ class TorchWorker : public Worker {
     std::vector<int> messages_per_output;          // per interface.sends: how many messages one op makes of it
     std::vector<int> messages_per_input_gradient;  // per interface.receives: likewise of its gradient
     bool has_loss = false;
+    bool counts_loss = false;  // has the model's last layer: with tensor parallelism every member of a group has a loss
+    // The stage after this one that passes a part of its input gradient here (PlanStage::passed_channels), its first
+    // layer, and that layer's input.
+    std::optional<StageId> divided_after;
+    LayerSpec divided_layer;
+    Shape divided_input;
     std::vector<Slot> slots;                // per op of one iteration
     StageWeights::Uses uses;                // how the program uses the stage's weights
     std::vector<std::vector<double>> kept;  // see kept_weights()
@@ -111,6 +124,7 @@ class TorchWorker : public Worker {
   void add_stage(StageId id, const Placement& placement, const std::vector<StageInterface>& interfaces,
                  const std::vector<std::vector<at::Tensor>>& initial_weights);
   void make_gradient_sum(State& s);
+  void divide_products(State& s, const Placement& placement);
   static Edge edge_between(const std::vector<int>& sends, const std::vector<int>& receives, bool own_is_sender);
   static void prepare_messages(State& s, const Program& program);
   void find_batch_ends(State& s, const Program& program) const;
@@ -124,15 +138,22 @@ class TorchWorker : public Worker {
 
   // Compute.
   void forward(State& s, const Instruction& op);
+  void hand_to_successors(State& s, const Instruction& op, std::vector<at::Tensor> outputs);
+  void infer(State& s, const Instruction& op);
+  void add_output(const State& s, const Instruction& op, const at::Tensor& output);
+  void finish_batch(const State& s, const Instruction& op);
   // Runs the stage's layers forward; sets `loss` where the stage holds the loss.
   std::vector<at::Tensor> run_forward(State& s, const Instruction& op, bool keep_stash, at::Tensor* loss);
   void input_gradient(State& s, const Instruction& op, Slot& slot);
+  void finish_divided_gradient(State& s, Slot& slot);
   void weight_gradient(State& s, StageStashTensors& stash);
   void run_pending_weight_gradients(State& s);
   std::span<const at::Tensor> gradient_views(State& s);
   std::span<const at::Tensor> read_weights(State& s, const Instruction& op);
   std::vector<std::int64_t> samples_of(const State& s, Micro op) const;
+  SequenceChunk chunk_of(Micro op) const;
   void count_stash(const Slot& slot);
+  void count_key_value_gradients(State& s, const Instruction& op);
   void add_loss(const State& s, int iteration, Micro op, double value);
   void read_losses(bool all);
 
@@ -162,11 +183,14 @@ class TorchWorker : public Worker {
   std::deque<std::pair<at::Tensor, RankDevice::Event>> copied_;  // sources of copies: see receive_on_device()
   std::deque<RankDevice::Event> steps_;                          // steps that the GPU may not have finished: see step()
   MemoryCounters* counters_;
+  TensorGroup tensor_group_;
   std::vector<State> states_;
   std::vector<std::size_t> state_of_stage_;  // stage -> index into states_
+  Probe* probe_ = nullptr;                   // null: nobody wants to know
   int iteration_ = 0;
   std::vector<double> losses_;
   std::vector<int> loss_parts_;
+  std::vector<std::uint64_t> output_digests_;
 };
 
 }  // namespace sluice

@@ -2,7 +2,10 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
+#include <cstring>
+#include <stdexcept>
 
+#include "harness/exec/torch/layers/divided_product.h"
 #include "harness/exec/torch/stage/stage_worker.h"
 
 namespace sluice {
@@ -18,15 +21,28 @@ bool TorchWorker::holds(StageId stage, Micro micro) const {
 
 std::vector<std::int64_t> TorchWorker::samples_of(const State& s, Micro op) const {
   const std::int64_t n = context_.spec->micro_batch * micros_per_op_of(s);
-  const std::int64_t first =
-      static_cast<std::int64_t>(iteration_) * context_.program->microbatches * context_.spec->micro_batch +
-      op.value * n;
+  const Program& program = *context_.program;
+  const std::int64_t before =
+      static_cast<std::int64_t>(iteration_) * program.microbatches + op.value * micros_per_op_of(s);
+  const std::int64_t first = before / program.sequence_chunks * context_.spec->micro_batch;
   std::vector<std::int64_t> samples(static_cast<std::size_t>(n));
   const auto& order = context_.request->order;
+  const std::int64_t samples_there =
+      context_.spec->feed ? context_.spec->feed->test_samples : context_.spec->synthetic_batch;
   for (std::int64_t k = 0; k < n; ++k)
     samples[static_cast<std::size_t>(k)] =
-        order.empty() ? (first + k) % context_.spec->synthetic_batch : order.at(static_cast<std::size_t>(first + k));
+        order.empty() ? (first + k) % samples_there : order.at(static_cast<std::size_t>(first + k));
   return samples;
+}
+
+// Which positions of its sequences an op works on.
+SequenceChunk TorchWorker::chunk_of(Micro op) const {
+  const Program& program = *context_.program;
+  if (program.sequence_chunks == 1) return {};
+  const std::vector<std::int64_t>& cut = context_.spec->plan.sequence_cut;
+  const auto c = static_cast<std::size_t>(program.sequence_chunk_of(op));
+  return {
+      .count = program.sequence_chunks, .first = cut.at(c), .length = cut.at(c + 1) - cut.at(c), .whole = cut.back()};
 }
 
 // What the stash keeps counts as activations, but for input data and targets, which belong to the data feed.
@@ -53,23 +69,41 @@ std::vector<at::Tensor> TorchWorker::run_forward(State& s, const Instruction& op
   const auto on_device = [&](const at::Tensor& t) { return device_ ? device_->from_host(t) : t; };
   std::vector<std::int64_t> samples;
   if (inputs > 0 || s.has_loss) samples = samples_of(s, op.micro);
-  at::Tensor target;
+  at::Tensor target, whole_target;
+  const SequenceChunk chunk = chunk_of(op.micro);
+  const auto part_of = [&](const at::Tensor& t) {
+    return chunk.count == 1 ? t : t.narrow(1, chunk.first, chunk.length).contiguous();
+  };
   {
     const MemoryScope scope(counters_, MemoryKind::buffers);
-    for (std::size_t k = 0; k < inputs; ++k)
-      slot.received[k] = on_device(load_input(context_, true, static_cast<std::size_t>(-1 - receives[k]), samples));
-    if (s.has_loss) target = on_device(load_targets(context_, true, samples));
+    for (std::size_t k = 0; k < inputs; ++k) {
+      const ProbeScope probed(
+          probe_, counters_,
+          {.kind = ProbeSample::Kind::load, .opcode = op.opcode, .stage = s.id, .layer = receives[k]});
+      slot.received[k] =
+          on_device(part_of(load_input(context_, true, static_cast<std::size_t>(-1 - receives[k]), samples)));
+    }
+    const ProbeScope probed(
+        s.has_loss ? probe_ : nullptr, counters_,
+        {.kind = ProbeSample::Kind::load, .opcode = op.opcode, .stage = s.id, .layer = s.module->last_layer()});
+    if (s.has_loss) whole_target = on_device(load_targets(context_, true, samples));
+    if (s.has_loss) target = part_of(whole_target);
   }
   // Kernels take scratch memory too, so everything counts as a buffer at first; what the stash keeps is recounted.
   const MemoryScope scope(counters_, MemoryKind::buffers);
   const Program& program = *context_.program;
   const std::int64_t run_micro =
-      static_cast<std::int64_t>(iteration_) * program.microbatches + op.micro.value * micros_per_op_of(s);
-  const ForwardMode mode{.training = true,
-                         .seed = context_.spec->seed,
-                         .sequence = context_.first_update * program.micros_per_update + run_micro,
-                         .micro_batches = micros_per_op_of(s),
-                         .recomputing = op.opcode == Opcode::recompute};
+      (static_cast<std::int64_t>(iteration_) * program.microbatches + op.micro.value * micros_per_op_of(s)) /
+      program.sequence_chunks;
+  const ForwardMode mode{
+      .training = true,
+      .seed = context_.spec->seed,
+      .sequence = context_.first_update * (program.micros_per_update / program.sequence_chunks) + run_micro,
+      .micro_batches = micros_per_op_of(s),
+      .recomputing = op.opcode == Opcode::recompute,
+      .chunk = chunk,
+      .whole_target = chunk.count == 1 ? at::Tensor() : whole_target};
+  if (chunk.first > 0) slot.stash.earlier = &s.slots[op.micro.index() - 1].stash;
   at::Tensor unread_loss;
   std::vector<at::Tensor> outputs = s.module->forward(slot.received, read_weights(s, op), target, mode,
                                                       keep_stash ? &slot.stash : nullptr, loss ? loss : &unread_loss);
@@ -105,7 +139,6 @@ void TorchWorker::for_each_local_message(const State& s, Micro op, StageId peer,
 }
 
 void TorchWorker::forward(State& s, const Instruction& op) {
-  Slot& slot = s.slots[op.micro.index()];
   at::Tensor loss;
   std::vector<at::Tensor> outputs = run_forward(s, op, !op.checkpoint, &loss);
   const MemoryScope scope(counters_, MemoryKind::buffers);
@@ -116,6 +149,12 @@ void TorchWorker::forward(State& s, const Instruction& op) {
   } else if (s.has_loss) {
     add_loss(s, iteration_, op.micro, loss.item<double>() * context_.spec->loss_scale);
   }
+  hand_to_successors(s, op, std::move(outputs));
+}
+
+// What stays on the rank; the rest waits for the sends.
+void TorchWorker::hand_to_successors(State& s, const Instruction& op, std::vector<at::Tensor> outputs) {
+  Slot& slot = s.slots[op.micro.index()];
   slot.outputs = std::move(outputs);
   slot.outputs_left = s.messages_per_output;
   for (auto& [successor, edge] : s.successors)
@@ -131,11 +170,86 @@ void TorchWorker::forward(State& s, const Instruction& op) {
     });
 }
 
+// A forward of inference: of test samples, with running statistics and without dropout; nothing is kept of it.
+void TorchWorker::infer(State& s, const Instruction& op) {
+  const MemoryScope scope(counters_, MemoryKind::buffers);
+  Slot& slot = s.slots[op.micro.index()];
+  slot.received.resize(s.interface.receives.size());
+  const auto on_device = [&](const at::Tensor& t) { return device_ ? device_->from_host(t) : t; };
+  at::Tensor target, loss, output;
+  std::vector<std::int64_t> samples;
+  for (std::size_t k = 0; k < slot.received.size() && s.interface.receives[k] < 0; ++k) {
+    if (samples.empty()) samples = samples_of(s, op.micro);
+    slot.received[k] =
+        on_device(load_input(context_, false, static_cast<std::size_t>(-1 - s.interface.receives[k]), samples));
+  }
+  if (s.has_loss) target = on_device(load_targets(context_, false, samples_of(s, op.micro)));
+  std::vector<at::Tensor> outputs =
+      s.module->forward(slot.received, read_weights(s, op), target, {.training = false}, nullptr, &loss, &output);
+  s.weights->used(op);
+  slot.received.clear();
+  if (s.has_loss) {
+    add_output(s, op, output.cpu().contiguous());
+    add_loss(s, iteration_, op.micro, loss.item<double>());
+  }
+  hand_to_successors(s, op, std::move(outputs));
+  finish_batch(s, op);
+}
+
+// FNV-1a over words of 8 bytes, each micro-batch's rows on their own.
+void TorchWorker::add_output(const State& s, const Instruction& op, const at::Tensor& output) {
+  const int at_once = micros_per_op_of(s);
+  const auto* bytes = static_cast<const char*>(output.const_data_ptr());
+  const std::size_t size = output.nbytes() / static_cast<std::size_t>(at_once);
+  const int first = iteration_ * context_.program->microbatches + op.micro.value * at_once;
+  for (int m = 0; m < at_once; ++m, bytes += size) {
+    std::uint64_t hash = 0xcbf29ce484222325;
+    for (std::size_t k = 0; k < size; k += 8) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, bytes + k, std::min<std::size_t>(8, size - k));
+      hash = (hash ^ word) * 0x100000001b3;
+      hash ^= hash >> 29;  // so that the high bytes of a word reach the low ones of the hash
+    }
+    output_digests_[static_cast<std::size_t>(first + m)] = hash | 1;  // never 0
+  }
+}
+
+// The batch's last micro-batch on this rank: progress, and a failure that is asked for.
+void TorchWorker::finish_batch(const State& s, const Instruction& op) {
+  const Program& program = *context_.program;
+  const int last = (op.micro.value + 1) * micros_per_op_of(s);
+  if (last % program.micros_per_update != 0) return;
+  const std::int64_t batch = static_cast<std::int64_t>(iteration_) * program.updates + last / program.micros_per_update;
+  if (rank_.value == context_.spec->fail_rank && batch - 1 == context_.spec->fail_update)
+    throw std::runtime_error("failed on purpose in batch " + std::to_string(batch - 1));
+  const bool shows = context_.spec->processes ? rank_.value == 0 : s.has_loss;
+  if (shows && context_.request->progress) context_.request->progress(batch);
+}
+
+// The part of the next stage's input gradient that it has passed to this rank.
+void TorchWorker::finish_divided_gradient(State& s, Slot& slot) {
+  std::vector<at::Tensor> given = std::move(slot.divided);
+  slot.divided.clear();
+  const at::Tensor rest = channel_gradient(s.divided_layer, given[1], given[2], s.divided_input);
+  slot.output_gradients[s.successors.at(*s.divided_after).own.front()] =
+      joined_channels(s.divided_layer, given[0], rest);
+}
+
+// A sequence's first backward, of its last chunk, makes the gradients of the keys and values of its other chunks.
+void TorchWorker::count_key_value_gradients(State& s, const Instruction& op) {
+  const Program& program = *context_.program;
+  const int chunk = program.sequence_chunk_of(op.micro);
+  if (chunk == 0 || chunk + 1 < program.sequence_chunks) return;
+  for (int c = 1; c <= chunk; ++c) count_stash(s.slots[op.micro.index() - static_cast<std::size_t>(c)]);
+}
+
 void TorchWorker::input_gradient(State& s, const Instruction& op, Slot& slot) {
   const MemoryScope scope(counters_, MemoryKind::buffers);
+  if (!slot.divided.empty()) finish_divided_gradient(s, slot);
   const double scale = context_.spec->loss_scale * micros_per_op_of(s) / context_.program->micros_per_update;
   slot.input_gradients = s.module->input_gradient(slot.output_gradients, scale, read_weights(s, op), slot.stash);
   s.weights->used(op);
+  slot.passed = s.module->take_passed();
   slot.output_gradients.clear();
   slot.input_gradients_left = s.messages_per_input_gradient;
   for (auto& [predecessor, edge] : s.predecessors)
@@ -161,7 +275,11 @@ void TorchWorker::weight_gradient(State& s, StageStashTensors& stash) {
 
 // What weight gradients are added to. The first call after a step, or after the sum was sent, clears it.
 std::span<const at::Tensor> TorchWorker::gradient_views(State& s) {
-  if (s.weights) return s.weights->gradients();
+  if (s.weights) {
+    const ProbeScope probed(s.weights->clears_gradients() ? probe_ : nullptr, counters_,
+                            {.kind = ProbeSample::Kind::clear, .stage = s.id});
+    return s.weights->gradients();
+  }
   if (s.clear_gradient_sum) s.gradient_sum.zero_();
   s.clear_gradient_sum = false;
   return s.gradient_sum_views;

@@ -56,7 +56,9 @@ void TorchWorker::put_stash(Slot& slot, TensorMessage& message) {
 
 Message TorchWorker::take(const Instruction& send) {
   const c10::InferenceMode no_autograd;
-  if (send.opcode == Opcode::send_stepped) return {std::make_shared<TensorMessage>()};
+  if (send.opcode == Opcode::send_stepped || send.opcode == Opcode::send_credit)
+    return {std::make_shared<TensorMessage>()};
+  ProbeScope probed(probe_, counters_, {.kind = ProbeSample::Kind::take, .opcode = send.opcode, .stage = send.stage});
   State& s = state(send.stage);
   if (send.opcode == Opcode::send_stash) return take_stash(s.slots[send.micro.index()]);
   if (send.opcode == Opcode::send_weight_gradient) {
@@ -77,6 +79,13 @@ Message TorchWorker::take(const Instruction& send) {
   auto& values = is_activation ? slot.outputs : slot.input_gradients;
   auto& left = is_activation ? slot.outputs_left : slot.input_gradients_left;
   for (const std::size_t i : edge->second.own) message->tensors.push_back(hand_out(values[i], slice, --left[i] == 0));
+  if (!is_activation && slot.passed.weights.defined()) {
+    for (at::Tensor* tensor : {&slot.passed.output_gradient, &slot.passed.weights})
+      message->tensors.push_back(hand_out(*tensor, slice, true));
+    slot.passed = {};
+  }
+  for (const at::Tensor& tensor : message->tensors)
+    probed.add_bytes(tensor.defined() ? static_cast<std::int64_t>(tensor.nbytes()) : 0);
   return {std::move(message), device_ ? device_->record() : nullptr};
 }
 
@@ -99,7 +108,9 @@ void TorchWorker::receive_on_device(std::vector<at::Tensor>& tensors, const Rank
 
 void TorchWorker::put(const Instruction& receive, Message message) {
   const c10::InferenceMode no_autograd;
-  if (receive.opcode == Opcode::receive_stepped) return;
+  if (receive.opcode == Opcode::receive_stepped || receive.opcode == Opcode::receive_credit) return;
+  ProbeScope probed(probe_, counters_,
+                    {.kind = ProbeSample::Kind::put, .opcode = receive.opcode, .stage = receive.stage});
   State& s = state(receive.stage);
   auto& payload = *static_cast<TensorMessage*>(message.payload.get());
   std::vector<at::Tensor>& tensors = payload.tensors;
@@ -132,6 +143,11 @@ void TorchWorker::put(const Instruction& receive, Message message) {
     }
   } else {
     slot.output_gradients.resize(s.interface.sends.size());
+    if (s.divided_after == receive.peer_stage) {
+      for (const at::Tensor& tensor : tensors) recount(tensor, counters_, MemoryKind::buffers);
+      slot.divided = std::move(tensors);
+      return;
+    }
     for (std::size_t k = 0; k < edge.own.size(); ++k) {
       recount(tensors[k], counters_, MemoryKind::buffers);
       add_rows(slot.output_gradients[edge.own[k]], std::move(tensors[k]), slice);

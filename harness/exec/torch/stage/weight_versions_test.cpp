@@ -62,7 +62,11 @@ std::vector<Kind> kinds() {
       of("CrossAttention", {4, 6}, {first, {"memory", Linear{6, 6}, {-1}}}, {{"it", CrossAttention{6, 6, 2}, {0, 1}}},
          {flat, {"head", Linear{24, 3}, {}}}),
       of("PositionEmbedding", {4, 6}, {first}, {{"it", PositionEmbedding{4, 6}, {}}, {"more", Linear{6, 6}, {}}, tanh},
-         {flat, {"head", Linear{24, 3}, {}}})};
+         {flat, {"head", Linear{24, 3}, {}}}),
+      of("PatchEmbedding", {1, 4, 4}, {{"first", Conv2d{1, 2, 3, 1, 1}, {-1}}},
+         {{"it", PatchEmbedding{2, 2, 6}, {}}, tanh}, {flat, {"head", Linear{24, 3}, {}}}),
+      of("ClassToken", {4, 6}, {first}, {{"it", ClassToken{6}, {}}, {"more", Linear{6, 6}, {}}, tanh},
+         {flat, {"head", Linear{30, 3}, {}}})};
   // Token ids take no gradient: the layer that reads them is first, and only forwards matter.
   Kind embedding{"Embedding",
                  {.name = "Embedding",

@@ -1,0 +1,98 @@
+#include "harness/base/json.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "harness/base/expect_error.h"
+
+namespace sluice {
+namespace {
+
+std::string refusal(const std::string& text) {
+  return error_of([&] { Json::parse(text, "f.json"); });
+}
+
+TEST(Json, BracesWithPairsOfATextAndAValueAreAnObjectAndOthersAnArray) {
+  const Json json = {{"b", 1}, {"a", {1, 2.5, "x", true, nullptr}}, {"c", {{"d", {}}}}};
+  EXPECT_EQ(json.dump(), R"({"a":[1,2.5,"x",true,null],"b":1,"c":{"d":null}})");
+  EXPECT_EQ(Json::array({"a", "b"}).dump(), R"(["a","b"])");
+  EXPECT_EQ(Json(std::vector<std::string>{"a", "b"}).dump(), R"(["a","b"])");
+  EXPECT_EQ(Json::object().dump(), "{}");
+  EXPECT_EQ(Json().dump(), "null");
+}
+
+TEST(Json, IsWrittenWithSortedKeysAndAsFewDigitsAsReadBackToTheSame) {
+  const std::string text = R"({"a":[0.1,1e-07,1.0,-3,18000000000000000000,1.7976931348623157e+308],"b":"ü\n"})";
+  EXPECT_EQ(Json::parse(text).dump(), text);
+  EXPECT_EQ(Json({{"a", {1}}}).dump(2), "{\n  \"a\": [\n    1\n  ]\n}");
+  EXPECT_EQ(Json(std::numeric_limits<double>::quiet_NaN()).dump(), "null");
+  EXPECT_EQ(Json("\xff").dump(), "\"\xef\xbf\xbd\"");  // a byte that is no UTF-8
+}
+
+TEST(Json, NumbersAreEqualByTheirValue) {
+  EXPECT_EQ(Json(1), Json(1u));
+  EXPECT_EQ(Json(1), Json(1.0));
+  EXPECT_NE(Json(-1), Json(std::numeric_limits<std::uint64_t>::max()));
+  EXPECT_NE(Json(1), Json("1"));
+  EXPECT_EQ(Json::parse("[1, -1, 2.0]"), Json::array({1, -1, 2}));
+}
+
+TEST(Json, AValueIsGivenOnlyAsWhatItIs) {
+  const Json json = Json::parse(R"({"n": 300, "x": 1.5, "t": "a", "l": [1, 2]})");
+  EXPECT_EQ(json["n"].get<int>(), 300);
+  EXPECT_EQ(json["n"].get<double>(), 300);
+  EXPECT_EQ(json["l"].get<std::vector<int>>(), (std::vector<int>{1, 2}));
+  EXPECT_THROW(json["n"].get<std::int8_t>(), JsonError);
+  EXPECT_THROW(json["x"].get<int>(), JsonError);
+  EXPECT_THROW(json["t"].get<double>(), JsonError);
+  EXPECT_THROW(json["missing"], JsonError);
+  EXPECT_THROW(json["l"][2], JsonError);
+  EXPECT_EQ(json.value("missing", 7), 7);
+  EXPECT_EQ(json.find("missing"), nullptr);
+}
+
+TEST(Json, AssigningAPartOfItselfKeepsThePart) {
+  Json json = {{"inner", {{"a", 1}}}};
+  json = std::move(json["inner"]);
+  EXPECT_EQ(json, Json({{"a", 1}}));
+}
+
+TEST(Json, APointerMakesWhatIsMissing) {
+  Json json = {{"list", {{{"a", 1}}, {{"a", 2}}}}};
+  json.at_pointer("/list/1/b/c") = 3;
+  EXPECT_EQ(json.dump(), R"({"list":[{"a":1},{"a":2,"b":{"c":3}}]})");
+}
+
+TEST(Json, BadSyntaxIsNamedWithItsPlace) {
+  EXPECT_EQ(refusal("{\"a\": 1,}"), "f.json:1:9: is not JSON; look at or before this place");
+  EXPECT_EQ(refusal("{\"a\": 1}\n{}"), "f.json:2:1: is not JSON; look at or before this place");
+  EXPECT_EQ(refusal("[NaN]"), "f.json:1:2: is not JSON; look at or before this place");
+  EXPECT_EQ(Json::parse_if_json("[1"), std::nullopt);
+}
+
+TEST(Json, AKeyTwiceInOneObjectIsRefusedWithItsPointer) {
+  EXPECT_EQ(refusal(R"({"a": [0, {"b": {"c": 1, "d": 2, "c": 3}}]})"), "f.json: /a/1/b/c: stands twice in one object");
+  EXPECT_EQ(refusal(R"({"a": {"a": 1}, "b": [{"a": 1}, {"a": 1}]})"), "no error");
+}
+
+TEST(Json, NumbersOutOfADoublesRangeAreRefused) {
+  EXPECT_EQ(refusal("{\"a\": 1e999}"), "f.json:1:11: is a number out of range; look at or before this place");
+  EXPECT_EQ(refusal("[1e308, 1e-999, 123456789012345678901234567890]"), "no error");
+}
+
+TEST(Json, BytesThatAreNotUtf8AreRefused) {
+  EXPECT_EQ(refusal("[\"a\xc3(\"]"), "f.json:1:5: is not UTF-8; look at or before this place");
+}
+
+TEST(Json, DeepNestingIsRefusedHoweverDeepItIs) {
+  const auto nested = [](int depth) {
+    return std::string(static_cast<std::size_t>(depth), '[') + std::string(static_cast<std::size_t>(depth), ']');
+  };
+  EXPECT_EQ(refusal(nested(Json::kMostNesting)), "no error");
+  EXPECT_EQ(refusal(nested(Json::kMostNesting + 1)), "f.json: is nested deeper than 256 levels");
+  EXPECT_EQ(refusal(nested(1'000'000)), "f.json: is nested deeper than 256 levels");
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,113 @@
+#include "harness/base/read_text.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "harness/base/error.h"
+#include "harness/base/visible_text.h"
+
+namespace sluice {
+
+std::string errno_text(int error) {
+  switch (error) {
+    case ENOENT:
+      return "no such file";
+    case ENOTDIR:
+      return "no such file: a part of its path is not a folder";
+    case EISDIR:
+      return "is a folder";
+    case EACCES:
+    case EPERM:
+      return "no permission";
+    case EROFS:
+      return "the folder can only be read";
+    case ENAMETOOLONG:
+      return "the name is too long";
+    case ELOOP:
+      return "links that lead in a circle";
+    case ENOSPC:
+    case EDQUOT:
+      return "the disk is full";
+    case EFBIG:
+      return "larger than a file may be here (ulimit -f)";
+    case EMFILE:
+    case ENFILE:
+      return "too many open files (ulimit -n)";
+    default:
+      return std::system_category().message(error);
+  }
+}
+
+namespace {
+
+class Descriptor {
+ public:
+  explicit Descriptor(int file) : file_(file) {}
+  ~Descriptor() {
+    if (file_ >= 0) ::close(file_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return file_; }
+  // What close() says: some file systems tell only then that the disk is full.
+  int close() { return ::close(std::exchange(file_, -1)) == 0 ? 0 : errno; }
+
+ private:
+  int file_;
+};
+
+}  // namespace
+
+std::string read_text(const std::filesystem::path& path, std::size_t most, const std::string& advice) {
+  const std::string name = path.string();
+  const auto fail = [&](const std::string& what) { throw InputError(visible(name), what, advice); };
+  // O_NONBLOCK: opening a pipe that nobody writes to would wait for ever.
+  const Descriptor file(::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.get() < 0) fail(errno == ENOENT ? errno_text(errno) : "cannot be read: " + errno_text(errno));
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) fail("cannot be read: " + errno_text(errno));
+  if (S_ISDIR(status.st_mode)) fail("is a folder");
+  if (!S_ISREG(status.st_mode)) fail("is not a regular file but a pipe or a device");
+  const auto too_large = [&] { fail("is larger than such a file can be (" + std::to_string(most) + " bytes)"); };
+  if (static_cast<std::uintmax_t>(status.st_size) > most) too_large();
+  std::string text(static_cast<std::size_t>(status.st_size), '\0');
+  std::size_t got = 0;
+  for (;;) {
+    if (got == text.size()) text.resize(std::min(most + 1, text.size() + text.size() / 2 + 4096));  // it has grown
+    const ssize_t n = ::read(file.get(), text.data() + got, text.size() - got);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail("cannot be read: " + errno_text(errno));
+    if (n == 0) break;
+    got += static_cast<std::size_t>(n);
+    if (got > most) too_large();
+  }
+  text.resize(got);
+  return text;
+}
+
+void write_text(const std::filesystem::path& path, const std::string& content) {
+  const std::string name = path.string(), part = name + ".part";
+  const auto check = [&](int error) {
+    if (error == 0) return;
+    ::unlink(part.c_str());
+    throw RunError(visible(name) + ": cannot be written: " + errno_text(error));
+  };
+  Descriptor file(::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (file.get() < 0) check(errno);
+  for (std::size_t done = 0; done < content.size();) {
+    const ssize_t n = ::write(file.get(), content.data() + done, content.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) check(n < 0 ? errno : ENOSPC);
+    done += static_cast<std::size_t>(n);
+  }
+  check(file.close());
+  check(::rename(part.c_str(), name.c_str()) == 0 ? 0 : errno);
+}
+
+}  // namespace sluice

@@ -1,0 +1,22 @@
+// Files as they are read: whole, and only where that is safe. A pipe or a device would never end, a folder has no
+// contents, and a file that is far larger than its kind can be is refused before memory is asked for.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+
+namespace sluice {
+
+// Throws InputError at the path, in our words: there is no such file, a folder, not a regular file, no permission, a
+// name too long, links in a circle, larger than `most` bytes.
+std::string read_text(const std::filesystem::path& path, std::size_t most, const std::string& advice = "");
+
+// What errno says, as a clause: "there is no such file", "the disk is full".
+std::string errno_text(int error);
+
+// Replaces the file by `content`, which is whole or not there: written beside it and renamed. Throws RunError: the path
+// and why.
+void write_text(const std::filesystem::path& path, const std::string& content);
+
+}  // namespace sluice

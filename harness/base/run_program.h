@@ -1,0 +1,30 @@
+// Another program, started with a list of arguments: no shell reads them.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "harness/base/quantities.h"
+
+namespace sluice {
+
+struct ProgramEnd {
+  int error = 0;  // errno where it could not be started
+  int code = 0;   // its exit code, or 128 + the signal that ended it
+  bool out_of_time = false;
+  std::string output;  // the first `most_output` bytes
+  bool ok() const { return error == 0 && code == 0; }
+};
+
+struct ProgramOptions {
+  bool with_errors = false;  // its stderr belongs to the output, too; otherwise it goes nowhere
+  std::size_t most_output = 1 << 20;
+  Seconds limit{0};  // killed after this long; 0: never
+};
+
+// words: the program (looked for in PATH if it has no slash) and its arguments. Its stdin is empty. Returns when it has
+// ended.
+ProgramEnd run_program(const std::vector<std::string>& words, const ProgramOptions& options = {});
+
+}  // namespace sluice

@@ -1,0 +1,145 @@
+#include "harness/case/profile_store.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <iomanip>
+#include <sstream>
+#include <thread>
+
+#include "harness/base/error.h"
+#include "harness/base/json.h"
+#include "harness/base/json_reader.h"
+#include "harness/base/source_folder.h"
+#include "harness/case/feed.h"
+#include "harness/case/optimizer_settings.h"
+#include "harness/case/real_executor.h"
+#include "results/store.h"
+
+namespace sluice {
+
+namespace fs = std::filesystem;
+
+std::string machine_signature() {
+  static const std::string signature = [] {
+    std::ifstream in("/proc/cpuinfo");
+    std::string name = "unknown processor";
+    for (std::string line; std::getline(in, line);)
+      if (line.starts_with("model name")) {
+        name = line.substr(line.find(':') + 2);
+        break;
+      }
+    return name + ", " + std::to_string(std::thread::hardware_concurrency()) + " cores";
+  }();
+  return signature;
+}
+
+std::string build_signature() {
+  static const std::string signature = [] {
+    std::ifstream in("/proc/self/exe", std::ios::binary);
+    std::uint64_t hash = 1469598103934665603ULL;  // FNV-1a, over words
+    for (std::uint64_t word = 0; in.read(reinterpret_cast<char*>(&word), sizeof word); word = 0)
+      hash = (hash ^ word) * 1099511628211ULL;
+    return fmt::format("LibTorch {}, program {:016x}", real_executor::torch_version(), hash);
+  }();
+  return signature;
+}
+
+std::string to_text(const ProfileKey& key) {
+  Json optimizer = to_json(key.optimizer);
+  optimizer.erase("learning_rate");
+  Json all = {{"workload", key.workload},
+              {"micro_batch", key.micro_batch},
+              {"device", choice_name(key.device)},
+              {"optimizer", optimizer},
+              {"batched_micros", key.batched_micros},
+              {"neighbours", key.neighbours.value_or(-1)},
+              {"machine", machine_signature()},
+              {"build", build_signature()}};
+  if (!key.workload_digest.empty()) all["workload_digest"] = key.workload_digest;
+  return all.dump();
+}
+
+std::string profile_folder() {
+  const char* given = std::getenv("SLUICE_PROFILE_CACHE");
+  return given && *given ? given : source_folder() + "/.cache/profiles";
+}
+
+std::string profile_file(const ProfileKey& key) {
+  const std::string name = fs::path(key.workload).stem().string();  // of a workload file
+  return fmt::format("{}/{}-{}-{}.json", profile_folder(), name, key.micro_batch, digest(Json(to_text(key))));
+}
+
+std::optional<CostGraph> stored_profile(const ProfileKey& key) {
+  const std::string file = profile_file(key);
+  if (!fs::exists(file)) return std::nullopt;
+  try {
+    return cost_graph_from_json(parse_json_file(file), file);
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
+}
+
+void store_profile(const ProfileKey& key, const CostGraph& costs) {
+  std::error_code failure;
+  fs::create_directories(profile_folder(), failure);
+  const std::string file = profile_file(key), part = file + "." + std::to_string(getpid());
+  {
+    std::ofstream out(part);
+    out << to_json(costs).dump(1) << "\n";
+    out.flush();
+    if (!out) return;
+  }
+  fs::rename(part, file, failure);
+  if (failure) fs::remove(part, failure);
+}
+
+static std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+std::optional<double> profile_age(const MachineCosts& machine) {
+  std::tm utc{};
+  std::istringstream in(machine.made);
+  in >> std::get_time(&utc, "%Y-%m-%dT%H:%M:%SZ");
+  if (in.fail()) return std::nullopt;
+  return std::difftime(std::time(nullptr), timegm(&utc));
+}
+
+// The samples that a training reads; none where they are synthetic or not on this machine.
+static std::optional<DataFeed> feed_for(const Workload& workload) {
+  if (workload.dataset == "synthetic") return std::nullopt;
+  try {
+    return feed_of(data_of(workload.dataset, workload.model));
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
+}
+
+CostGraph measure_profile(const ProfileKey& key, const Workload& workload) {
+  if (key.device == DeviceKind::cuda) return real_executor::measure_costs(workload.model, key.micro_batch, key.device);
+  RunProfileSpec spec;
+  spec.model = workload.model;
+  spec.micro_batch = key.micro_batch;
+  spec.optimizer = key.optimizer;
+  spec.feed = feed_for(workload);
+  spec.neighbours =
+      key.neighbours.value_or(std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 8) - 1);
+  spec.batched_micros = key.batched_micros;
+  CostGraph graph = real_executor::measure_in_runs(spec);
+  graph.machine->machine = machine_signature();
+  graph.machine->build = build_signature();
+  graph.machine->made = utc_now();
+  return graph;
+}
+
+}  // namespace sluice

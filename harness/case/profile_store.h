@@ -1,0 +1,45 @@
+// Profiles of this machine: measured once for a workload, micro-batch and build, and kept as files.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "harness/case/choices.h"
+#include "harness/model/cost_graph.h"
+#include "harness/pipeline/optimizer.h"
+#include "workloads/models/registry.h"
+
+namespace sluice {
+
+// What a profile is of, besides the machine and the build.
+struct ProfileKey {
+  std::string workload;
+  std::int64_t micro_batch = 1;         // samples
+  DeviceKind device = DeviceKind::cpu;  // cuda: each layer alone, on a GPU
+  OptimizerSpec optimizer = {};         // its kind decides what a step takes
+  std::optional<int> neighbours = {};   // busy ranks beside the measured one; none: on all other cores
+  std::string workload_digest = {};     // of a workload file (profile_workload.h)
+  int batched_micros = 0;               // micro-batches whose weight gradients are one product; 0: each by itself
+};
+// Everything that decides what is measured, the machine and the build included. One line of text.
+std::string to_text(const ProfileKey& key);
+
+std::string machine_signature();  // "Intel(R) Xeon(R) Processor, 2 cores"
+std::string build_signature();    // of the running program: its LibTorch and a digest of its file
+
+// $SLUICE_PROFILE_CACHE, or else .cache/profiles in the project's folder.
+std::string profile_folder();
+// The file of a profile in that folder.
+std::string profile_file(const ProfileKey& key);
+// Nothing where there is no such file, or one that cannot be read (it is measured anew then).
+std::optional<CostGraph> stored_profile(const ProfileKey& key);
+// Written whole or not at all; a folder that cannot be written is no error: the next process measures again.
+void store_profile(const ProfileKey& key, const CostGraph& costs);
+
+// Measures; minutes at most, mostly seconds. Throws InputError in a build without LibTorch.
+CostGraph measure_profile(const ProfileKey& key, const Workload& workload);
+
+// Seconds since a profile was made; nothing if its time cannot be read.
+std::optional<double> profile_age(const MachineCosts& machine);
+
+}  // namespace sluice

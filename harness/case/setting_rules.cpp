@@ -1,0 +1,295 @@
+#include "harness/case/setting_rules.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <mutex>
+
+#include "harness/base/error.h"
+#include "harness/base/json.h"
+#include "harness/base/source_folder.h"
+#include "harness/case/costs.h"
+#include "harness/case/optimizer_settings.h"
+#include "harness/case/profile_workload.h"
+#include "harness/exec/mpi/mpi.h"
+#include "harness/exec/pinning.h"
+#include "harness/model/cluster.h"
+#include "harness/model/load_interference.h"
+#include "harness/model/tensor_split.h"
+#include "harness/model/throttle.h"
+
+namespace sluice::setting {
+
+bool on_wall(const CaseReading& r) { return r.c.clock == Clock::wall; }
+bool has_data(const CaseReading& r) { return r.workload->dataset != "synthetic"; }
+bool infers(const RunCase& c) { return c.task == Task::inference; }
+
+void read_system(CaseReading& r, const std::string& key) {
+  r.system = &find_system(r.entry.text(key), r.entry.where(key));
+  r.c.system = r.system->name;
+}
+
+void read_options(CaseReading& r, const std::string& key) {
+  std::map<std::string, std::string> given;
+  if (r.entry.has(key)) {
+    const JsonReader options = r.entry.object(key);
+    for (const auto& item : options.json().items())
+      given[item.first] = item.second.is_string() ? item.second.get<std::string>() : item.second.dump();
+  }
+  r.c.options = resolve_options(r.system->options, given, r.entry.where(key)).values();
+}
+
+Json options_json(const RunCase& c) {
+  std::map<std::string, std::string> options = c.options;
+  const auto systems = all_systems();
+  const auto system = std::ranges::find(systems, c.system, &System::name);
+  if (system == systems.end()) return options;
+  for (const OptionSpec& spec : (*system)->options)
+    if (spec.in_digest_unless_default && options.contains(spec.name) && options[spec.name] == spec.default_value)
+      options.erase(spec.name);
+  return options;
+}
+
+void read_workload(CaseReading& r, const std::string& key) {
+  r.c.workload = r.entry.text(key);
+  r.workload = &find_workload_or_profile(r.c.workload, r.entry.text("costs", ""), r.entry.where(key));
+}
+
+void fill_workload_digest(CaseReading& r) { r.c.workload_digest = workload_digest(*r.workload); }
+
+void check_workload_digest(CaseReading& r) {
+  const std::string given = r.c.workload_digest;
+  fill_workload_digest(r);
+  if (given != r.c.workload_digest)
+    r.entry.fail("workload_digest", "'" + r.c.workload + "' holds another workload than that of digest " + given,
+                 "leave workload_digest out to run it as it is now");
+}
+
+void check_task(CaseReading& r) {
+  if (!infers(r.c) && r.system->inference_only)
+    r.entry.fail("task", r.c.system + " plans inference and cannot train", "use --task inference, or leave task out");
+}
+
+void check_costs(CaseReading& r) {
+  if (is_profile_workload(*r.workload) && r.c.costs == "raw") return;
+  if (!is_cost_file(r.c.costs)) return;
+  std::error_code ignored;
+  if (!std::filesystem::exists(r.c.costs, ignored))
+    r.entry.fail("costs", "no such file '" + r.c.costs + "'", "give profile, analytic or a file of sluice profile");
+  try {
+    check_cost_file(r.c.costs, *r.workload);
+  } catch (const InputError& e) {
+    throw InputError(r.entry.where("costs"), e.what());
+  }
+}
+
+void check_transport_and_device(CaseReading& r) {
+  RunCase& c = r.c;
+  if (!on_wall(r)) {
+    if (c.transport == TransportKind::mpi)
+      r.entry.fail("transport", "the virtual clock runs in one process", "leave transport out");
+    c.transport = TransportKind::none;
+    c.device = DeviceKind::none;
+  }
+  if (c.transport == TransportKind::mpi && !mpi_built())
+    r.entry.fail("transport", "this build has no MPI transport",
+                 "install MPI (Debian: libopenmpi-dev openmpi-bin) and build again, or use threads");
+  if (c.transport == TransportKind::mpi && c.device == DeviceKind::cuda)
+    r.entry.fail("transport", "mpi carries what is in the CPU's memory", "use nccl");
+  if (c.transport == TransportKind::nccl && c.device != DeviceKind::cuda)
+    r.entry.fail("transport", "nccl connects GPUs", "use --device cuda, or threads");
+}
+
+// How many devices a cluster has; each cluster is read once.
+static int device_count(const std::string& cluster, const std::string& where) {
+  static std::mutex mutex;
+  static std::map<std::string, int> counts;
+  const std::lock_guard lock(mutex);
+  const auto known = counts.find(cluster);
+  if (known != counts.end()) return known->second;
+  try {
+    const auto devices = load_cluster(cluster, source_folder() + "/workloads/clusters").devices.size();
+    return counts[cluster] = static_cast<int>(devices);
+  } catch (const InputError& e) {
+    throw InputError(where, e.what());
+  }
+}
+
+void check_cluster(CaseReading& r) {
+  if (is_this_machine(r.c)) return;
+  const int ranks = r.system->one_process ? 1 : r.c.ranks;
+  const int devices = device_count(r.c.cluster, r.entry.where("cluster"));
+  if (ranks > devices)
+    r.entry.fail("ranks", std::to_string(ranks) + " ranks on a cluster of " + std::to_string(devices) + " devices",
+                 "use fewer ranks or a larger cluster");
+}
+
+void check_pipelines(CaseReading& r) {
+  if (!r.system->one_process && r.c.ranks % r.c.data_parallel != 0)
+    r.entry.fail("data_parallel",
+                 std::to_string(r.c.data_parallel) + " pipelines do not divide " + std::to_string(r.c.ranks) + " ranks",
+                 "choose ranks that are a multiple");
+}
+
+void check_tensor(CaseReading& r) {
+  if (r.c.tensor == 1 || r.system->one_process) return;
+  const auto together = exact_product<std::int64_t>(r.c.tensor, r.c.data_parallel);
+  if (r.c.ranks % together != 0)
+    r.entry.fail("tensor",
+                 "groups of " + std::to_string(r.c.tensor) + " devices" +
+                     (r.c.data_parallel > 1 ? ", in " + std::to_string(r.c.data_parallel) + " pipelines," : "") +
+                     " do not divide " + std::to_string(r.c.ranks) + " ranks",
+                 "choose ranks that are a multiple of " + std::to_string(together));
+  if (r.workload->model.layers.empty())
+    r.entry.fail("tensor", "'" + r.c.workload + "' is a published profile, which has costs and no layers",
+                 "leave tensor out");
+  try {
+    split_tensors(r.workload->model, r.c.tensor);
+  } catch (const InputError& e) {
+    throw InputError(r.entry.where("tensor"), e.what());
+  }
+}
+
+void fill_batch(CaseReading& r) {
+  const bool one = is_profile_workload(*r.workload) && !r.system->synchronous && !r.system->accumulates;
+  r.c.batch = r.workload->batch / (one ? r.workload->microbatches : 1);
+}
+
+void fill_microbatches(CaseReading& r) {
+  const Workload& workload = *r.workload;
+  if (is_profile_workload(workload)) {  // whose micro-batches have one size
+    const std::int64_t one = workload.batch / workload.microbatches;
+    r.c.microbatches = static_cast<int>(std::clamp<std::int64_t>(r.c.batch / one, 1, kMostCount));
+    return;
+  }
+  const bool whole = r.system->one_process && r.workload->runs_for_real && !infers(r.c);
+  r.c.microbatches = whole ? 1 : r.workload->microbatches;
+}
+
+void check_microbatches(CaseReading& r) {
+  if (r.c.batch % r.c.microbatches != 0)
+    r.entry.fail(
+        "microbatches",
+        std::to_string(r.c.microbatches) + " micro-batches do not divide the batch of " + std::to_string(r.c.batch),
+        "choose a batch that is a multiple");
+}
+
+void check_length(CaseReading& r) {
+  RunCase& c = r.c;
+  if (c.epochs > 0 && c.steps > 0) r.entry.fail("steps", "give epochs or steps, not both");
+  if (c.epochs > 0 && infers(c)) r.entry.fail("epochs", "inference has no epochs", "give steps: that many batches");
+  if (c.epochs > 0 && !has_data(r))
+    r.entry.fail("epochs", "workload '" + c.workload + "' has no data set", "give steps");
+  if (c.epochs > 0 || c.steps > 0) return;
+  if (r.entry.has("steps")) r.entry.fail("steps", "is 0", "must be at least 1");
+  c.steps = 100;
+}
+
+void check_train(CaseReading& r) {
+  RunCase& c = r.c;
+  if (on_wall(r) && !r.workload->runs_for_real)
+    r.entry.fail("workload", "'" + c.workload + "' is a full-size declaration for the virtual clock",
+                 "use --clock virtual");
+  if (!c.train && on_wall(r)) r.entry.fail("train", "the wall clock always trains");
+  if (!c.train) c.epochs = 0, c.steps = std::max(c.steps, 1);  // no learning curve: one update says it all
+}
+
+void check_pin(CaseReading& r) {
+  if (r.c.pin == Pin::none) return;
+  if (!on_wall(r)) r.entry.fail("pin", "the virtual clock has no ranks to pin");
+  if (!hwloc_built())
+    r.entry.fail("pin", "this build has no hwloc", "install it (Debian: libhwloc-dev) and build again, or use none");
+}
+
+// Where a rank is slowed, devices are ranks; on the virtual clock they are the cluster's.
+static int devices_of(const CaseReading& r) {
+  return is_this_machine(r.c) ? r.c.ranks : device_count(r.c.cluster, r.entry.where("cluster"));
+}
+
+void check_interference(CaseReading& r) {
+  const Interference interference = load_interference(r.c.interference, devices_of(r), r.entry.where("interference"));
+  if (!on_wall(r) || interference.empty()) return;
+  if (r.c.device == DeviceKind::cuda)
+    r.entry.fail("interference", "GPUs are not slowed on purpose", "use --device cpu, or the virtual clock");
+  const bool on_links = std::ranges::count(interference.episodes, Resource::link, &Episode::resource) > 0;
+  if (on_links && !r.entry.has("throttle"))
+    r.entry.fail("interference", "memory between ranks has no rate that an episode could lower",
+                 "give throttle, e.g. rate=1GB/s");
+}
+
+void check_interference_by(CaseReading& r) {
+  if (r.c.interference_by == InterferenceBy::pause) return;
+  if (!on_wall(r)) r.entry.fail("interference_by", "the virtual clock has no load", "leave it out");
+  if (r.c.pin == Pin::none)
+    r.entry.fail("interference_by", "load runs on the cores of ranks, which are not pinned", "add pin core");
+}
+
+void check_slowdown(CaseReading& r) {
+  if (parse_slowdowns(r.c.slowdown, r.c.ranks, r.entry.where("slowdown")).empty()) return;
+  if (!on_wall(r)) r.entry.fail("slowdown", "is of real ranks", "give a cluster whose devices differ in speed");
+  if (r.c.device == DeviceKind::cuda) r.entry.fail("slowdown", "GPUs are not slowed on purpose", "use --device cpu");
+}
+
+void check_throttle(CaseReading& r) {
+  if (Throttle::parse(r.c.throttle, r.c.ranks, r.entry.where("throttle")).empty()) return;
+  if (!on_wall(r)) r.entry.fail("throttle", "is of real links", "give a cluster with such links");
+  if (r.c.device == DeviceKind::cuda) r.entry.fail("throttle", "links of GPUs are not throttled", "use --device cpu");
+}
+
+void fill_optimizer(CaseReading& r) {
+  const WorkloadOptimizer& usual = r.workload->optimizer;
+  OptimizerSpec& optimizer = r.c.optimizer;
+  optimizer.learning_rate = usual.lr;
+  optimizer.momentum = usual.momentum;
+  optimizer.weight_decay = usual.weight_decay;
+  optimizer.kind = choice_named<OptimizerSpec::Kind>(usual.name).value_or(OptimizerSpec::Kind::sgd);
+}
+
+void read_optimizer_setting(CaseReading& r, const std::string& key) {
+  if (!r.entry.has(key)) return;
+  JsonReader optimizer = r.entry.object(key);
+  r.tuned = read_optimizer(optimizer, r.c);
+}
+
+void check_purpose(CaseReading& r) {
+  if (r.c.purpose != Purpose::boundary) return;
+  if (infers(r.c)) r.entry.fail("purpose", "a divergence boundary is one of training");
+  if (r.c.steps == 0 || !r.c.train)
+    r.entry.fail("steps", "a divergence boundary needs the loss of every update of a real training",
+                 "give steps instead of epochs");
+  if (r.tuned)
+    r.entry.fail("purpose", "a divergence boundary needs a grid of rates, not a tuned one",
+                 R"(give "optimizer": {"learning_rate": [0.01, 0.03, 0.1]})");
+}
+
+void read_tune_setting(CaseReading& r, const std::string& key) {
+  if (!r.tuned) {
+    if (r.entry.has(key)) r.entry.object(key);  // for the combinations of this entry that are tuned
+    return;
+  }
+  if (!r.c.train || infers(r.c)) r.entry.fail("optimizer/learning_rate", "only training can be tuned");
+  if (!r.entry.has(key))
+    r.entry.fail(key, "is missing, but the learning rate is to be tuned",
+                 R"(give "tune": {"learning_rate": [0.01, 0.03, 0.1]})");
+  JsonReader tune = r.entry.object(key);
+  r.c.tune = read_tune(tune, r.c);
+  r.c.optimizer.learning_rate = 0;  // until it is chosen
+}
+
+void check_leftover(CaseReading& r) {
+  if (r.c.leftover == Leftover::partial && r.c.evaluation == EvaluationMode::snapshot)
+    r.entry.fail("leftover", "partial needs a pipe that is drained at every epoch's end", "use evaluation drain");
+}
+
+void read_failure(CaseReading& r, const std::string& key) {
+  if (!r.entry.has(key)) return;
+  JsonReader failure = r.entry.object(key);
+  r.c.fail_rank = failure.integer("rank", 0, kMostCount);
+  r.c.fail_update = failure.integer<std::int64_t>("update", 0, kMostWhole);
+  failure.no_other_keys();
+}
+
+Json failure_json(const RunCase& c) {
+  return c.fail_rank < 0 ? Json() : Json{{"rank", c.fail_rank}, {"update", c.fail_update}};
+}
+
+}  // namespace sluice::setting

@@ -1,0 +1,60 @@
+// The rules of the settings whose value is not simply read: which default follows from the system and the workload
+// (fill_...), how the settings that are objects are read (read_...), and which values do not go together (check_...).
+// The table of settings (settings.cpp) names them. Reading and checking throw InputError at the setting's place.
+#pragma once
+
+#include <string>
+
+#include "harness/case/setting_value.h"
+
+namespace sluice::setting {
+
+bool on_wall(const CaseReading& r);
+bool has_data(const CaseReading& r);  // the workload has a data set, not random samples only
+bool infers(const RunCase& c);
+
+// Sets the case's system, which the rules below ask about.
+void read_system(CaseReading& r, const std::string& key);
+void read_options(CaseReading& r, const std::string& key);
+Json options_json(const RunCase& c);
+// Sets the case's workload, which the rules below ask about.
+void read_workload(CaseReading& r, const std::string& key);
+// Of what a workload file holds: two files of one name are two experiments.
+void fill_workload_digest(CaseReading& r);
+void check_workload_digest(CaseReading& r);
+void check_task(CaseReading& r);
+
+void check_costs(CaseReading& r);
+// The transport and the device are there, and fit the clock and each other.
+void check_transport_and_device(CaseReading& r);
+// The cluster can be read and has a device for every rank.
+void check_cluster(CaseReading& r);
+void check_pipelines(CaseReading& r);
+// Groups of that many devices divide the ranks, and the layers can be divided among a group.
+void check_tensor(CaseReading& r);
+
+// One micro-batch of a published profile is an asynchronous system's batch.
+void fill_batch(CaseReading& r);
+// One process has no pipe to fill: it takes the batch whole, unless that would not fit (full-size models) or is asked
+// for. Anything else would flatter systems that take whole batches.
+void fill_microbatches(CaseReading& r);
+void check_microbatches(CaseReading& r);
+void check_length(CaseReading& r);
+void check_train(CaseReading& r);
+
+void check_pin(CaseReading& r);
+void check_interference(CaseReading& r);
+void check_interference_by(CaseReading& r);
+void check_slowdown(CaseReading& r);
+void check_throttle(CaseReading& r);
+
+void fill_optimizer(CaseReading& r);
+void read_optimizer_setting(CaseReading& r, const std::string& key);
+void check_purpose(CaseReading& r);
+void read_tune_setting(CaseReading& r, const std::string& key);
+void check_leftover(CaseReading& r);
+
+void read_failure(CaseReading& r, const std::string& key);
+Json failure_json(const RunCase& c);  // null: no failure is injected
+
+}  // namespace sluice::setting

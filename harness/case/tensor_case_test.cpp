@@ -1,0 +1,108 @@
+// The setting `tensor`: what is refused and how, and what both clocks are told of groups that share layers.
+#include <gtest/gtest.h>
+
+#include "harness/base/expect_error.h"
+#include "harness/base/json.h"
+#include "harness/case/prepare.h"
+#include "harness/case/settings.h"
+#include "harness/case/tensor_costs.h"
+#include "harness/sim/simulate.h"
+
+namespace sluice {
+namespace {
+
+RunCase shared(const Json& more = Json::object()) {
+  Json entry = {{"system", "one_f_one_b"}, {"workload", "tfm256"}, {"clock", "virtual"},
+                {"cluster", "flat:8"},     {"ranks", 4},           {"tensor", 2}};
+  entry.update(more);
+  return read_case(entry, "s.json", "/grid/0");
+}
+
+void refused(const Json& more, const std::string& text) {
+  const std::string error = error_of([&] { prepare(shared(more)); });
+  EXPECT_NE(error.find(text), std::string::npos) << error;
+}
+
+TEST(TensorCase, NamesTheNumbersThatDoNotDivide) {
+  EXPECT_EQ(error_of([] {
+              shared({{"ranks", 3}});
+            }),
+            "s.json: /grid/0/tensor: groups of 2 devices do not divide 3 ranks; choose ranks that are a multiple of 2");
+  EXPECT_EQ(error_of([] {
+              shared({{"data_parallel", 2}, {"ranks", 6}});
+            }),
+            "s.json: /grid/0/tensor: groups of 2 devices, in 2 pipelines, do not divide 6 ranks; choose ranks that are "
+            "a multiple of 4");
+  const std::string heads = error_of([] { shared({{"tensor", 3}, {"ranks", 3}}); });
+  EXPECT_NE(heads.find("s.json: /grid/0/tensor: layer 'attention_0'"), std::string::npos) << heads;
+  EXPECT_NE(heads.find("heads cannot be divided among 3 devices; choose a degree that divides them"), std::string::npos)
+      << heads;
+}
+
+TEST(TensorCase, IsRefusedWhereSomethingElseDividesOrNothingWaits) {
+  refused({{"system", "pipedream"}}, "tensor: pipedream updates without a flush");
+  refused({{"sharding", "optimizer"}, {"data_parallel", 2}}, "tensor: sharding divides weights");
+  for (const Json& own :
+       {Json{{"system", "zeropp"}, {"data_parallel", 2}}, Json{{"options", {{"zero", "3"}}}, {"data_parallel", 2}}}) {
+    const Prepared p = prepare(shared(own));
+    EXPECT_EQ(error_of([&] { program_of_updates(p); }),
+              "tensor: sharding divides weights among replicas by itself; leave tensor or sharding out");
+  }
+  refused({{"task", "inference"}}, "tensor: inference runs with whole layers");
+  refused({{"optimizer", {{"kind", "muon"}}}}, "tensor: muon needs whole matrices");
+}
+
+TEST(TensorCase, IsOneDeviceOfTheReference) { EXPECT_EQ(shared({{"system", "single_device"}}).tensor, 1); }
+
+TEST(TensorCase, PlansForGroupsAndRunsOnTheirDevices) {
+  const Prepared p = prepare(shared({{"data_parallel", 2}, {"ranks", 8}}));
+  EXPECT_EQ(p.pipeline.stages.size(), 2u);
+  EXPECT_EQ(p.plan.stages.size(), 4u);
+  EXPECT_EQ(p.ranks.devices.size(), 8u);
+  const Program program = program_of_updates(p);
+  EXPECT_EQ(program.tensor, 2);
+  EXPECT_EQ(make_theory(p, p.microbatches_per_update).in_flight.size(), 8u);
+  // Every member does what the first does.
+  for (std::size_t r = 0; r < 8; r += 2) EXPECT_EQ(program.ranks[r].size(), program.ranks[r + 1].size());
+}
+
+// Half of the parameters that are divided, and all of the others.
+TEST(TensorCase, CostsArePartsOfTheWholeAndTheSums) {
+  const Prepared whole = prepare(shared({{"tensor", 1}, {"ranks", 2}})), p = prepare(shared());
+  const TensorModel& t = *p.tensor;
+  bool summed = false;
+  for (std::size_t l = 0; l < t.whole.layers.size(); ++l) {
+    SCOPED_TRACE(t.whole.layers[l].name);
+    const LayerCost &part = p.member_costs.layers[l], &all = whole.costs.layers[l];
+    EXPECT_EQ(part.parameters, Bytes(4 * parameter_count(t.member.layers[l])));
+    Seconds sums;
+    for (const std::int64_t n : t.layers[l].forward_sums)
+      sums += sum_seconds(p.cluster, 2, Bytes(4 * n * p.micro_batch));
+    EXPECT_LE(part.forward.value, all.forward.value + sums.value + 1e-12);
+    EXPECT_GE(part.forward.value, all.forward.value / 2 + sums.value - 1e-12);
+    summed = summed || sums.value > 0;
+  }
+  EXPECT_TRUE(summed);
+}
+
+// A ring of t devices takes 2 (t - 1) steps, each with a part of the bytes.
+TEST(TensorCase, SumsTakeTheTimeOfARing) {
+  const Cluster cluster = load_cluster("flat:4,bandwidth=1GB/s,latency=10us", "");
+  EXPECT_NEAR(sum_seconds(cluster, 4, Bytes(4'000'000)).value, 6 * (10e-6 + 1e-3), 1e-12);
+  EXPECT_EQ(sum_seconds(cluster, 1, Bytes(4'000'000)).value, 0);
+}
+
+TEST(TensorCase, OfMoreDevicesIsFasterWhereLinksAreFast) {
+  const auto seconds = [](int tensor) {
+    const Prepared p = prepare(shared({{"tensor", tensor},
+                                       {"ranks", 2 * tensor},
+                                       {"workload", "gpt_1.3b"},
+                                       {"cluster", "flat:8,bandwidth=300GB/s,latency=1us"}}));
+    return simulated_update(p, program_of_updates(p)).value;
+  };
+  EXPECT_LT(seconds(2), 0.7 * seconds(1));
+  EXPECT_LT(seconds(4), 0.7 * seconds(2));
+}
+
+}  // namespace
+}  // namespace sluice

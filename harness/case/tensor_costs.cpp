@@ -1,0 +1,61 @@
+#include "harness/case/tensor_costs.h"
+
+#include <algorithm>
+
+#include "harness/base/error.h"
+
+namespace sluice {
+
+Seconds sum_seconds(const Cluster& cluster, int degree, Bytes bytes) {
+  double seconds_per_byte = 0;
+  Seconds latency;
+  Paths paths(cluster);
+  for (int k = 0; k < degree; ++k) {
+    Seconds own;
+    for (const Hop& hop : paths.between(DeviceId(k), DeviceId((k + 1) % degree))) {
+      const Link& link = cluster.links[hop.link];
+      own += link.latency;
+      seconds_per_byte = std::max(seconds_per_byte, 1 / link.bandwidth);
+    }
+    latency = std::max(latency, own);
+  }
+  const double steps = 2.0 * (degree - 1);
+  return Seconds(steps * (latency.value + static_cast<double>(bytes.value) / degree * seconds_per_byte));
+}
+
+CostGraph member_costs(const CostGraph& whole, const TensorModel& model, const Cluster& cluster) {
+  if (static_cast<int>(cluster.devices.size()) < model.degree)
+    throw InputError("tensor", std::to_string(model.degree) + " devices cannot share a layer on a cluster of " +
+                                   std::to_string(cluster.devices.size()));
+  const Device& device = cluster.devices.front();
+  const CostGraph formula = analytic_costs(model.whole, whole.micro_batch, device);
+  CostGraph own = analytic_costs(model.member, whole.micro_batch, device);
+  own.source = whole.source;
+  own.device = whole.device;
+  own.machine = whole.machine;
+  const auto scaled = [](Seconds measured, Seconds of_part, Seconds of_whole) {
+    return of_whole.value > 0 ? Seconds(measured.value * of_part.value / of_whole.value) : measured;
+  };
+  const auto sums = [&](const std::vector<std::int64_t>& elements) {
+    Seconds all;
+    for (const std::int64_t n : elements) all += sum_seconds(cluster, model.degree, Bytes(4 * n * whole.micro_batch));
+    return all;
+  };
+  for (std::size_t l = 0; l < own.layers.size(); ++l) {
+    LayerCost& part = own.layers[l];
+    const LayerCost &measured = whole.layers[l], &by_formula = formula.layers[l];
+    if (!measured.variants.empty())
+      throw InputError("tensor", "layer '" + part.name + "' has published variants, which say how it is shared",
+                       "leave tensor out");
+    part.forward = scaled(measured.forward, part.forward, by_formula.forward) + sums(model.layers[l].forward_sums);
+    part.input_gradient = scaled(measured.input_gradient, part.input_gradient, by_formula.input_gradient) +
+                          sums(model.layers[l].input_gradient_sums);
+    part.weight_gradient = scaled(measured.weight_gradient, part.weight_gradient, by_formula.weight_gradient);
+    part.update = scaled(measured.update, part.update, by_formula.update);
+    part.fused = measured.fused;
+    if (model.layers[l].rule == LayerSplit::Rule::whole) part.measured = measured.measured;
+  }
+  return own;
+}
+
+}  // namespace sluice

@@ -1,0 +1,40 @@
+#include "harness/case/tensor_rules.h"
+
+#include <algorithm>
+
+#include "harness/base/error.h"
+#include "harness/case/costs.h"
+
+namespace sluice {
+
+void refuse_shared_and_sharded() {
+  throw InputError("tensor", "sharding divides weights among replicas by itself", "leave tensor or sharding out");
+}
+
+void refuse_tensor(const RunCase& c, const System& system) {
+  const std::string remedy = "leave tensor out";
+  if (!system.synchronous)
+    throw InputError("tensor", c.system + " updates without a flush; layers are shared by systems that have one",
+                     remedy);
+  if (c.sharding != StageSharding::system && c.sharding != StageSharding::none) refuse_shared_and_sharded();
+  if (c.task == Task::inference) throw InputError("tensor", "inference runs with whole layers", remedy);
+  if (c.optimizer.treats_matrices())
+    throw InputError("tensor", choice_name(c.optimizer.kind) + " needs whole matrices, and tensor divides them",
+                     remedy);
+  if (is_cost_file(c.costs))
+    throw InputError("tensor", "a file of costs holds those of whole layers", "use analytic or profile");
+}
+
+int shared_degree(const RunCase& c, const Plan& plan, const ModelGraph& model) {
+  int degree = 1;
+  for (const PlanStage& stage : plan.stages) degree = std::max(degree, stage.tensor);
+  const bool equal = std::ranges::all_of(plan.stages, [&](const PlanStage& s) { return s.tensor == degree; });
+  if (degree == 1 || (c.clock != Clock::wall && (!equal || model.layers.empty()))) return 1;
+  if (model.layers.empty())
+    throw InputError(c.system, "the plan shares layers between devices, and a published profile has no layers to run",
+                     "use the virtual clock, or tensor_parallel=no");
+  if (c.tensor > 1) throw InputError("tensor", "the planner decides which layers are shared", "leave tensor out");
+  return degree;
+}
+
+}  // namespace sluice

@@ -1,0 +1,21 @@
+// Which cases and plans may have layers that groups of ranks share.
+#pragma once
+
+#include "harness/case/case.h"
+#include "harness/model/model.h"
+#include "harness/pipeline/plan.h"
+#include "harness/pipeline/system.h"
+
+namespace sluice {
+
+// Throws InputError where layers cannot be shared as the case says.
+void refuse_tensor(const RunCase& c, const System& system);
+[[noreturn]] void refuse_shared_and_sharded();  // throws InputError
+
+// How many devices share every layer by the plan itself (PlanStage::tensor), where it runs as groups of so many ranks.
+// 1: not so. On the virtual clock that is a plan whose stages have different degrees, or of a published profile (model
+// has no layers then): it takes a replica of a stage as one device. Throws InputError where the wall clock cannot run
+// it.
+int shared_degree(const RunCase& c, const Plan& plan, const ModelGraph& model);
+
+}  // namespace sluice

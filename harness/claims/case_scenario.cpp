@@ -1,0 +1,198 @@
+// Scenarios of kind "case": the settings of a sweep's case on the virtual clock, of which any may be a list: the best
+// of the combinations counts, by throughput among those that fit into memory. Fields: case, measure, and for a
+// published profile as the workload "profile" (a file under $SLUICE_PROFILES); any_memory: devices hold whatever is
+// asked of them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+
+#include "harness/base/error.h"
+#include "harness/case/prepare.h"
+#include "harness/case/sweep.h"
+#include "harness/claims/scenario.h"
+#include "harness/plan/stage_picture.h"
+
+namespace sluice {
+
+namespace {
+
+struct RunOfCase {
+  Prepared prepared;
+  double seconds = 0;     // of an update
+  double throughput = 0;  // samples/s
+  double peak_bytes = 0;  // of the fullest rank
+  double bubble = 0;
+};
+
+// "15-1": the devices of every stage.
+std::string replicas_text(const Plan& plan) {
+  std::string text;
+  for (const PlanStage& stage : plan.stages) text += (text.empty() ? "" : "-") + std::to_string(stage.devices.size());
+  return text;
+}
+
+// "6-6-5": the layers of every stage.
+std::string layers_text(const Plan& plan) {
+  std::string text;
+  for (const PlanStage& stage : plan.stages) text += (text.empty() ? "" : "-") + std::to_string(stage.layers.size());
+  return text;
+}
+
+// Seconds of the slowest stage on one micro-batch, divided among its replicas; without messages.
+double bottleneck(const RunOfCase& run) {
+  const std::vector<StageCost> costs = stage_costs(run.prepared.plan, run.prepared.costs, run.prepared.cluster);
+  double slowest = 0;
+  for (std::size_t s = 0; s < costs.size(); ++s)
+    slowest = std::max(slowest, (costs[s].forward + costs[s].input_gradient + costs[s].weight_gradient).value /
+                                    static_cast<double>(run.prepared.plan.stages[s].devices.size()));
+  return slowest;
+}
+
+double whole_model_seconds(const RunOfCase& run) {
+  double seconds = 0;
+  for (const LayerCost& layer : run.prepared.costs.layers)
+    seconds += (layer.forward + layer.input_gradient + layer.weight_gradient).value;
+  return seconds;
+}
+
+double parameter_bytes(const RunOfCase& run) {
+  double bytes = 0;
+  for (const LayerCost& layer : run.prepared.costs.layers) bytes += static_cast<double>(layer.parameters.value);
+  return bytes;
+}
+
+struct CaseMeasure {
+  const char* name;
+  Figure (*value)(const RunOfCase&);
+};
+
+constexpr CaseMeasure kMeasures[] = {
+    {"throughput",
+     [](const RunOfCase& r) {
+       return Figure{r.throughput, {}};
+     }},
+    {"update_seconds",
+     [](const RunOfCase& r) {
+       return Figure{r.seconds, {}};
+     }},
+    {"peak_gib",
+     [](const RunOfCase& r) {
+       return Figure{r.peak_bytes / (1 << 30), {}};
+     }},
+    {"bubble",
+     [](const RunOfCase& r) {
+       return Figure{r.bubble, {}};
+     }},
+    {"stages",
+     [](const RunOfCase& r) {
+       return Figure{static_cast<double>(r.prepared.plan.stages.size()), {}};
+     }},
+    {"depth",
+     [](const RunOfCase& r) {
+       return Figure{static_cast<double>(depth(r.prepared.graph)), {}};
+     }},
+    {"replicas",
+     [](const RunOfCase& r) {
+       return Figure{{}, replicas_text(r.prepared.plan)};
+     }},
+    {"layers",
+     [](const RunOfCase& r) {
+       return Figure{{}, layers_text(r.prepared.plan)};
+     }},
+    {"objective",
+     [](const RunOfCase& r) {
+       return Figure{r.prepared.plan.search.objective, {}};
+     }},
+    {"search_seconds",
+     [](const RunOfCase& r) {
+       return Figure{r.prepared.plan.search.seconds, {}};
+     }},
+    {"states",
+     [](const RunOfCase& r) {
+       return Figure{static_cast<double>(r.prepared.plan.search.states), {}};
+     }},
+    {"bottleneck",
+     [](const RunOfCase& r) {
+       return Figure{bottleneck(r), {}};
+     }},
+    {"speedup_of_bottleneck",
+     [](const RunOfCase& r) {
+       return Figure{whole_model_seconds(r) / bottleneck(r), {}};
+     }},
+    {"model_seconds",
+     [](const RunOfCase& r) {
+       return Figure{whole_model_seconds(r), {}};
+     }},
+    {"parameter_mb",
+     [](const RunOfCase& r) {
+       return Figure{parameter_bytes(r) / 1e6, {}};
+     }},
+};
+
+// Without a throughput where it does not fit into memory.
+RunOfCase run(const RunCase& c, bool any_memory) {
+  RunOfCase result{.prepared = prepare(c)};
+  const Prepared& p = result.prepared;
+  const Program program = program_of_updates(p);
+  const std::vector<RankMemory> held = memory(program, stage_memory(p, c.optimizer, program.rule));
+  for (const RankMemory& rank : held)
+    result.peak_bytes = std::max(result.peak_bytes, static_cast<double>(rank.peak.total().value));
+  if (!any_memory && !over_memory(p, held).empty()) return result;
+  result.seconds = simulated_update(p, program).value;
+  result.throughput = static_cast<double>(p.micro_batch * p.microbatches_per_update) / result.seconds;
+  result.bubble = simulate(program, costs_of(p.plan, p.costs, p.cluster), p.cluster, p.ranks.devices, {.trace = false})
+                      .bubble.bubble_ratio;
+  return result;
+}
+
+Figure best_of(const std::vector<RunCase>& cases, bool any_memory, const CaseMeasure& measure) {
+  std::unique_ptr<RunOfCase> best;
+  std::string refused;
+  for (const RunCase& c : cases) {
+    try {
+      auto now = std::make_unique<RunOfCase>(run(c, any_memory));
+      if (!best || now->throughput > best->throughput) best = std::move(now);
+    } catch (const InputError& refusal) {  // this combination has no plan; others may
+      refused = refusal.what();
+    }
+  }
+  if (!best) throw NotAvailable("no combination runs: " + refused);
+  const bool needs_time = std::string(measure.name) == "throughput" || std::string(measure.name) == "update_seconds";
+  if (best->throughput == 0 && needs_time) throw NotAvailable("no combination fits into memory");
+  return measure.value(*best);
+}
+
+std::vector<RunCase> expand(Json entry, const std::string& where) {
+  entry["clock"] = "virtual";
+  if (!entry.contains("train")) entry["train"] = false;
+  if (!entry.contains("costs")) entry["costs"] = "analytic";
+  if (!entry.contains("steps") && !entry.contains("epochs")) entry["steps"] = 1;
+  return expand_case(entry, where, "");
+}
+
+}  // namespace
+
+Scenario read_case_scenario(JsonReader& reader) {
+  const Json entry = reader.object("case").json();
+  const std::string where = reader.where("case");
+  const std::string profile = reader.text("profile", "");
+  const bool any_memory = reader.boolean("any_memory", false);
+  const std::string name = reader.text("measure");
+  std::vector<std::string> names;
+  for (const CaseMeasure& measure : kMeasures) {
+    names.emplace_back(measure.name);
+    if (name != measure.name) continue;
+    if (profile.empty())
+      return [cases = expand(entry, where), any_memory, &measure] { return best_of(cases, any_memory, measure); };
+    return [entry, where, profile, any_memory, &measure] {
+      Json with_profile = entry;
+      with_profile["workload"] = profile_path(profile);
+      return best_of(expand(with_profile, where), any_memory, measure);
+    };
+  }
+  reader.fail("measure", "unknown measure '" + name + "'", suggestion(name, names));
+}
+
+}  // namespace sluice

@@ -1,0 +1,251 @@
+#include "harness/claims/claim_page.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "harness/base/error.h"
+#include "harness/base/markdown_text.h"
+#include "plots/markdown.h"
+#include "plots/report.h"
+#include "plots/style.h"
+
+namespace sluice {
+
+namespace {
+
+std::string tolerance_text(const Claim& claim) {
+  const Tolerance& t = claim.tolerance;
+  std::string text = t.relative > 0   ? fmt::format("{:g} %", 100 * t.relative)
+                     : t.absolute > 0 ? fmt::format("{:g}", t.absolute)
+                                      : "exact";
+  if (t.relative > 0 && t.absolute > 0) text += fmt::format(" or {:g}", t.absolute);
+  return claim.compare == Compare::at_most    ? "at most, " + text
+         : claim.compare == Compare::at_least ? "at least, " + text
+                                              : text;
+}
+
+std::string ratio_text(const Claim& claim, const Outcome& outcome) {
+  if (!outcome.ours || !outcome.ours->number || !claim.published.number || *claim.published.number == 0) return "";
+  return fmt::format("{:.3f}", *outcome.ours->number / *claim.published.number);
+}
+
+std::string variation_text(const VariationOutcome& variation) {
+  std::string text = variation.what + ":";
+  for (const VariedFigure& one : variation.figures)
+    text += fmt::format("{} {} gives {}", &one == &variation.figures.front() ? "" : ",", one.value.dump(),
+                        to_text(one.ours));
+  if (variation.needed.empty()) return text + "; none of them gives the published figure";
+  return text + "; the published figure would need " + variation.needed;
+}
+
+// With what a claim says otherwise than the first of its group, under which its table stands.
+std::string why_text(const Claim& claim, const Claim& first, const Outcome& outcome) {
+  std::string text = outcome.reason;
+  const auto add = [&](const std::string& more) { text += (text.empty() ? "" : "; ") + more; };
+  if (claim.differences != first.differences) add("differences: " + claim.differences);
+  if (claim.what != first.what) add(claim.what);
+  if (claim.source != first.source || claim.sure != first.sure)
+    add(claim.source + " (reading: " + to_text(claim.sure) + ")");
+  if (outcome.open) add("open: " + variation_text(*outcome.open));
+  for (const VariationOutcome& experiment : outcome.experiments) add("varied: " + variation_text(experiment));
+  return text;
+}
+
+std::string counts_text(const Counts& counts) {
+  return fmt::format(
+      "{} figures: {} checkable, of which {} reproduced, {} in direction only, {} not reproduced; {} not "
+      "comparable, {} remembered or fitted on and not counted.",
+      counts.figures, counts.checkable(), counts.reproduced, counts.direction_only, counts.not_reproduced,
+      counts.not_comparable, counts.not_counted);
+}
+
+std::string share_text(const Counts& counts) {
+  return counts.checkable() == 0 ? "-" : fmt::format("{:.0f} %", 100.0 * counts.reproduced / counts.checkable());
+}
+
+constexpr const char* kMark =
+    "<!-- Made by: sluice reproduce {} --write; a test compares it with the claims and their stored outcomes. -->\n";
+
+std::string capital(std::string text) {
+  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 'a' + 'A');
+  return text;
+}
+
+// What the claims of a group say alike.
+void write_group_heading(const Claim& first, std::string& page) {
+  page += fmt::format("\n## {}\n\n{}. Source: {} (reading: {}).", markdown_prose(capital(first.group)),
+                      markdown_prose(capital(first.what)), markdown_prose(first.source), to_text(first.sure));
+  if (!first.differences.empty()) page += " Differences: " + markdown_prose(first.differences) + ".";
+  page += "\n\n";
+  page += markdown_head({"figure", "published", "ours", "ours / published", "tolerance", "value", "direction", "why"});
+}
+
+}  // namespace
+
+PaperOutcomes read_paper(const std::filesystem::path& folder, const std::string& paper) {
+  PaperOutcomes result{read_claims(folder / (paper + ".json")), {}};
+  const std::string stored = (folder / (paper + ".results.json")).string();
+  result.outcomes = outcomes_from_json(parse_json_file(stored), stored);
+  const auto same = [](const Claim& claim, const Outcome& outcome) {
+    return claim.name == outcome.name && claim.group == outcome.group;
+  };
+  if (!std::ranges::equal(result.claims.claims, result.outcomes, same))
+    throw InputError(stored, "does not hold the claims of " + paper + ".json",
+                     "run sluice reproduce " + paper + " --write");
+  return result;
+}
+
+std::vector<PaperOutcomes> stored_papers(const std::filesystem::path& folder) {
+  std::vector<PaperOutcomes> all;
+  for (const std::string& paper : listed_papers(folder))
+    if (std::filesystem::exists(folder / (paper + ".results.json"))) all.push_back(read_paper(folder, paper));
+  return all;
+}
+
+std::string paper_page(const PaperOutcomes& paper) {
+  const PaperClaims& claims = paper.claims;
+  std::string page = fmt::format(fmt::runtime(kMark), claims.paper);
+  page += fmt::format("# {}\n\n{}.\n", markdown_prose(claims.title), markdown_prose(claims.citation));
+  if (!claims.set_up.empty()) page += "\n" + markdown_prose(claims.set_up) + "\n";
+  page += "\n" + counts_text(count(claims.claims, paper.outcomes)) + "\n";
+  page += fmt::format(
+      "\nRun them: `sluice reproduce {}`. The scenarios stand in `{}.json`, what they gave in "
+      "`{}.results.json`.\n",
+      claims.paper, claims.paper, claims.paper);
+  if (!paper_chart(paper).spec.is_null())
+    page += fmt::format("\n![Ours over published, with the tolerance]({}.svg)\n", claims.paper);
+  const Claim* first = nullptr;  // of the group
+  for (std::size_t i = 0; i < claims.claims.size(); ++i) {
+    const Claim& claim = claims.claims[i];
+    const Outcome& outcome = paper.outcomes[i];
+    if (i == 0 || claims.claims[i - 1].group != claim.group) {
+      first = &claim;
+      write_group_heading(claim, page);
+    }
+    const std::string unit = claim.unit.empty() ? "" : " " + claim.unit;
+    page += "|" + markdown_cell(markdown_prose(claim.name)) +
+            markdown_cell(markdown_prose(to_text(claim.published) + unit)) +
+            markdown_cell(outcome.ours ? markdown_prose(to_text(*outcome.ours) + unit) : "-") +
+            markdown_cell(ratio_text(claim, outcome)) + markdown_cell(claim.scenario ? tolerance_text(claim) : "-") +
+            markdown_cell(to_text(outcome.value) +
+                          (counts(claim.sure) ? "" : " (" + to_text(claim.sure) + ": not counted)")) +
+            markdown_cell(outcome.direction ? to_text(*outcome.direction) : "-") +
+            markdown_cell(markdown_prose(why_text(claim, *first, outcome))) + "\n";
+  }
+  return page;
+}
+
+Chart paper_chart(const PaperOutcomes& paper) {
+  const std::string title = paper.claims.title + ": ours over published";
+  Json values = Json::array();
+  std::vector<std::string> rows;
+  for (std::size_t i = 0; i < paper.outcomes.size(); ++i) {
+    const Claim& claim = paper.claims.claims[i];
+    const Outcome& outcome = paper.outcomes[i];
+    if (ratio_text(claim, outcome).empty()) continue;
+    const double published = *claim.published.number;
+    const double band =
+        std::max(claim.tolerance.absolute, claim.tolerance.relative * std::abs(published)) / std::abs(published);
+    const std::string row = claim.group + ", " + claim.name;
+    rows.push_back(row);
+    const auto clipped = [](double ratio) { return std::clamp(std::round(ratio * 1e4) / 1e4, 0.5, 1.5); };
+    values.push_back({{"row", row},
+                      {"ratio", clipped(*outcome.ours->number / published)},
+                      {"low", clipped(claim.compare == Compare::at_most ? 0 : 1 - band)},
+                      {"high", clipped(claim.compare == Compare::at_least ? 2 : 1 + band)},
+                      {"verdict", to_text(outcome.value)}});
+  }
+  if (values.empty()) return {paper.claims.paper, title, nullptr};
+  Chart chart{paper.claims.paper, title,
+              chart_frame(title, {"band: the tolerance; ratios outside 0.5 to 1.5 at the edge"})};
+  Json& spec = chart.spec;
+  spec["data"] = {{"values", values}};
+  spec["width"] = 420;
+  spec["height"] = {{"step", 11}};
+  const Json y = {{"field", "row"},
+                  {"type", "nominal"},
+                  {"sort", string_array(rows)},
+                  {"axis", {{"title", nullptr}, {"labelLimit", 420}, {"labelFontSize", 9}}}};
+  const Json verdicts = string_array({"reproduced", "direction only", "not reproduced", "not comparable"});
+  const Json x_axis = {{"title", "ours / published"}, {"grid", true}};
+  Json band = {{"mark", {{"type", "bar"}, {"height", 7}, {"color", "#d9d9d9"}}}};
+  band["encoding"] = {
+      {"y", y},
+      {"x", {{"field", "low"}, {"type", "quantitative"}, {"scale", {{"domain", {0.5, 1.5}}}}, {"axis", x_axis}}},
+      {"x2", {{"field", "high"}}}};
+  Json point = {{"mark", {{"type", "point"}, {"filled", true}, {"size", 36}}}};
+  point["encoding"] = {
+      {"y", y},
+      {"x", {{"field", "ratio"}, {"type", "quantitative"}}},
+      {"color",
+       {{"field", "verdict"},
+        {"type", "nominal"},
+        {"scale", {{"domain", verdicts}, {"range", string_array({"#2a7a3f", "#d98c00", "#c0392b", "#7f7f7f"})}}},
+        {"legend", {{"title", nullptr}, {"orient", "bottom"}, {"columns", 4}}}}}};
+  spec["layer"] = Json::array({band, point});
+  return chart;
+}
+
+ReportPart claims_part(std::span<const PaperOutcomes> papers) {
+  ReportPart part{.id = "claims", .heading = "Published figures and ours", .text = "", .table = "", .charts = {}};
+  Counts all;
+  const auto cell = [](const std::string& text, bool is_text = false) {
+    return std::string(is_text ? "<td class=\"text\">" : "<td>") + escape_html(text) + "</td>";
+  };
+  std::string rows;
+  for (const PaperOutcomes& paper : papers) {
+    all = all + count(paper.claims.claims, paper.outcomes);
+    if (Chart chart = paper_chart(paper); !chart.spec.is_null()) {
+      chart.name = "claims-" + chart.name;
+      chart.records = paper.claims.title;
+      part.charts.push_back(std::move(chart));
+    }
+    for (std::size_t i = 0; i < paper.outcomes.size(); ++i) {
+      const Claim& claim = paper.claims.claims[i];
+      const Outcome& outcome = paper.outcomes[i];
+      const std::string unit = claim.unit.empty() ? "" : " " + claim.unit;
+      rows += "<tr>" + cell(paper.claims.title, true) + cell(claim.group + ", " + claim.name, true) +
+              cell(to_text(claim.published) + unit) + cell(outcome.ours ? to_text(*outcome.ours) + unit : "–") +
+              cell(ratio_text(claim, outcome)) + cell(claim.scenario ? tolerance_text(claim) : "–") +
+              cell(to_text(outcome.value) + (counts(claim.sure) ? "" : " (" + to_text(claim.sure) + ")"), true) +
+              cell(shortened(outcome.reason, 200), true) + "</tr>\n";
+    }
+  }
+  part.text = counts_text(all);
+  part.table =
+      "<div><div class=\"scroll\" id=\"claims-records\"><table class=\"sort\"><thead><tr><th>paper</th>"
+      "<th class=\"text\">figure</th><th>published</th><th>ours</th><th>ours /<br>published</th><th>tolerance</th>"
+      "<th class=\"text\">value</th><th class=\"text\">why</th></tr></thead><tbody>\n" +
+      rows + "</tbody></table></div></div>\n";
+  return part;
+}
+
+std::string index_page(std::span<const PaperOutcomes> papers) {
+  std::string page = fmt::format(fmt::runtime(kMark), "--all");
+  page +=
+      "# Published figures rerun\n\nEvery figure of a paper that could be set beside one of Sluice's own: its source, "
+      "what was run, and whether it came out. A figure counts as checkable where the published set-up says enough to "
+      "run it; figures from memory, and those that costs are fitted on, never count. `sluice reproduce PAPER` runs a "
+      "paper's, `--all` all of them.\n\n";
+  page += markdown_head({"paper", "figures", "checkable", "reproduced", "share", "direction only", "not reproduced",
+                         "not comparable", "not counted"});
+  Counts all;
+  const auto line = [](const std::string& title, const Counts& c) {
+    return "|" + markdown_cell(title) + markdown_cell(std::to_string(c.figures)) +
+           markdown_cell(std::to_string(c.checkable())) + markdown_cell(std::to_string(c.reproduced)) +
+           markdown_cell(share_text(c)) + markdown_cell(std::to_string(c.direction_only)) +
+           markdown_cell(std::to_string(c.not_reproduced)) + markdown_cell(std::to_string(c.not_comparable)) +
+           markdown_cell(std::to_string(c.not_counted)) + "\n";
+  };
+  for (const PaperOutcomes& paper : papers) {
+    const Counts counts = count(paper.claims.claims, paper.outcomes);
+    all = all + counts;
+    page += line(fmt::format("[{}]({}.md)", markdown_text(paper.claims.title), paper.claims.paper), counts);
+  }
+  return page + line("all", all);
+}
+
+}  // namespace sluice

@@ -1,0 +1,34 @@
+// The pages of results/claims: a paper's figures beside ours, and an index with the counts. They depend on the claims
+// and the stored outcomes alone, so a test can say whether a committed page is current.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/claims/outcome.h"
+#include "plots/charts.h"
+
+namespace sluice {
+
+// A paper's claims with their stored outcomes, one a claim in the same order.
+struct PaperOutcomes {
+  PaperClaims claims;
+  std::vector<Outcome> outcomes;
+};
+
+// Reads PAPER.json and PAPER.results.json of the folder. Throws InputError, also where the two do not hold the same
+// claims in the same order.
+PaperOutcomes read_paper(const std::filesystem::path& folder, const std::string& paper);
+
+// All papers of the folder whose outcomes are stored, in order of name.
+std::vector<PaperOutcomes> stored_papers(const std::filesystem::path& folder);
+
+std::string paper_page(const PaperOutcomes& paper);  // PAPER.md
+Chart paper_chart(const PaperOutcomes& paper);       // PAPER.svg; a null spec where no figure has a ratio
+// All papers' charts and figures, as a part of a report.
+ReportPart claims_part(std::span<const PaperOutcomes> papers);
+std::string index_page(std::span<const PaperOutcomes> papers);  // README.md
+
+}  // namespace sluice

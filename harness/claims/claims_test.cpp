@@ -1,0 +1,240 @@
+// Claims: what their reader takes and refuses, how figures are judged, and that the committed pages, outcomes and
+// claims belong together.
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+#include <sluice_build.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "harness/base/error.h"
+#include "harness/base/expect_error.h"
+#include "harness/claims/claim_page.h"
+#include "harness/claims/formulas.h"
+#include "plots/findings.h"
+#include "plots/renderer.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kClaims = SLUICE_SOURCE_DIR "/results/claims";
+
+// Published profiles, where other tests look for them, too.
+const bool kProfilesThere = [] {
+  setenv("SLUICE_PROFILES", SLUICE_SOURCE_DIR "/../shared/profiles", 0);
+  return fs::is_directory(fs::path(std::getenv("SLUICE_PROFILES")) / "pipedream");
+}();
+
+Json one_claim() {
+  return Json::parse(R"({
+    "title": "A paper", "citation": "Somebody, 2020",
+    "groups": [{"name": "bubbles", "source": "Table 1", "sure": "A", "what": "bubble", "tolerance": {"absolute": 0.01},
+                "scenario": {"kind": "schedule", "system": "gpipe", "measure": "bubble"},
+                "claims": [{"name": "two", "published": 0.2, "scenario": {"ranks": 2, "microbatches": 4}},
+                           {"name": "four", "published": 0.43, "direction": "two",
+                            "scenario": {"ranks": 4, "microbatches": 4}}]}]})");
+}
+
+std::string error_of_claims(const Json& document) {
+  return error_of([&] { claims_from_json(document, "paper", "paper.json"); });
+}
+
+TEST(ClaimReader, AClaimHasTheFieldsOfItsGroupAndMergesItsScenario) {
+  const PaperClaims claims = claims_from_json(one_claim(), "paper", "paper.json");
+  ASSERT_EQ(claims.claims.size(), 2u);
+  EXPECT_EQ(claims.claims[1].source, "Table 1");
+  EXPECT_EQ(claims.claims[1].scenario_json["system"], "gpipe");
+  EXPECT_NEAR(*claims.claims[0].scenario().number, 0.2, 1e-12);  // 1 / (4 + 1)
+  EXPECT_NEAR(*claims.claims[1].scenario().number, 3.0 / 7, 1e-12);
+}
+
+TEST(ClaimReader, NamesWhatIsWrongWithItsPlace) {
+  Json document = one_claim();
+  document["groups"][0]["scenario"]["kind"] = "shedule";
+  EXPECT_EQ(error_of_claims(document),
+            "paper.json: /groups/0/claims/0/scenario: /kind: unknown kind of scenario 'shedule'; did you mean "
+            "'schedule'?");
+  document = one_claim();
+  document["groups"][0]["scenario"]["colour"] = "red";
+  EXPECT_NE(error_of_claims(document).find("/colour"), std::string::npos);
+  document = one_claim();
+  document["groups"][0]["claims"][1]["direction"] = "tow";
+  EXPECT_EQ(error_of_claims(document),
+            "paper.json: /groups/0/claims/1/direction: the group has no claim 'tow'; did you mean 'two'?");
+  document = one_claim();
+  document["groups"][0]["claims"][1]["name"] = "two";
+  document["groups"][0]["claims"][1].erase("direction");
+  EXPECT_EQ(error_of_claims(document), "paper.json: /groups/0/claims/1/name: 'two' stands here twice");
+  document = one_claim();
+  document["groups"][0].erase("scenario");
+  document["groups"][0]["claims"][0].erase("scenario");
+  EXPECT_EQ(error_of_claims(document),
+            "paper.json: /groups/0/claims/0/scenario: is missing; describe one, or give the reason why there is none");
+  document = one_claim();
+  document["groups"][0]["claims"][0]["published"] = {{"formula", "of the moon"}};
+  EXPECT_NE(error_of_claims(document).find("unknown formula 'of the moon'"), std::string::npos);
+  document = one_claim();
+  document["groups"][0]["claims"][0]["open"] = {{"field", "ranks"}, {"what", "ranks"}, {"values", {2, 4}}};
+  EXPECT_NE(error_of_claims(document).find("is not a JSON pointer"), std::string::npos);
+}
+
+void add_places(Json& value, std::vector<Json*>& places) {
+  places.push_back(&value);
+  if (value.is_array())
+    for (Json& element : value) add_places(element, places);
+  for (const auto& [key, member] : value.is_object() ? value.items() : Json::Object()) add_places(value[key], places);
+}
+
+// Puts `value` at a random place of the document.
+void spoil(Json& document, const Json& value) {
+  std::vector<Json*> places;
+  add_places(document, places);
+  *places[*rc::gen::inRange<std::size_t>(0, places.size())] = value;
+}
+
+RC_GTEST_PROP(ClaimReaderFuzz, RefusesWhateverItCannotRunWithAnInputError, ()) {
+  Json document = one_claim();
+  document["groups"][0]["claims"][0]["open"] = {{"field", "/ranks"}, {"what", "ranks"}, {"values", {2, 4}}};
+  const Json values[] = {nullptr, -1, 0, 1e300, "", "x", Json::array(), Json::object(), true, 2.5};
+  const int changes = *rc::gen::inRange(1, 4);
+  for (int i = 0; i < changes; ++i) spoil(document, values[*rc::gen::inRange(0, 10)]);
+  try {
+    claims_from_json(document, "paper", "paper.json");
+  } catch (const InputError& e) {  // anything else is a defect
+    RC_ASSERT(std::string(e.what()).starts_with("paper.json: "));
+  }
+}
+
+TEST(Verdicts, AFigureInsideItsToleranceIsReproducedAndOneOutsideKeepsItsDirection) {
+  Json document = one_claim();
+  auto& claims = document["groups"][0]["claims"];
+  claims[0]["published"] = 0.3;   // ours 0.2: outside, no direction
+  claims[1]["published"] = 0.44;  // ours 0.4286: outside by 0.0014, above "two" in both
+  PaperClaims read = claims_from_json(document, "paper", "paper.json");
+  std::vector<Outcome> outcomes = run_claims(read);
+  EXPECT_EQ(outcomes[0].value, ClaimVerdict::not_reproduced);
+  EXPECT_FALSE(outcomes[0].direction);
+  EXPECT_EQ(outcomes[1].value, ClaimVerdict::direction_only);
+  claims[1]["published"] = 0.25;  // below "two" (0.3), ours above
+  outcomes = run_claims(claims_from_json(document, "paper", "paper.json"));
+  EXPECT_EQ(outcomes[1].value, ClaimVerdict::not_reproduced);
+  EXPECT_EQ(outcomes[1].direction, ClaimVerdict::not_reproduced);
+  claims[1]["published"] = 0.43;
+  outcomes = run_claims(claims_from_json(document, "paper", "paper.json"));
+  EXPECT_EQ(outcomes[1].value, ClaimVerdict::reproduced);
+}
+
+TEST(Verdicts, AnOpenFieldThatDecidesMakesAClaimNotComparable) {
+  Json document = one_claim();
+  auto& claim = document["groups"][0]["claims"][0];
+  claim["open"] = {{"field", "/microbatches"}, {"what", "micro-batches"}, {"values", {4, 8}}};
+  Outcome outcome = run_claims(claims_from_json(document, "paper", "paper.json")).front();
+  EXPECT_EQ(outcome.value, ClaimVerdict::not_comparable);  // 0.2 and 0.111
+  EXPECT_EQ(outcome.open->needed, "4");
+  claim["published"] = 0.15;
+  claim["tolerance"] = {{"absolute", 0.06}};
+  outcome = run_claims(claims_from_json(document, "paper", "paper.json")).front();
+  EXPECT_EQ(outcome.value, ClaimVerdict::reproduced);
+  EXPECT_EQ(outcome.open->needed, "about 6.25");  // from 0.2 at 4 to 0.1111 at 8
+  claim["published"] = 0.5;
+  outcome = run_claims(claims_from_json(document, "paper", "paper.json")).front();
+  EXPECT_EQ(outcome.value, ClaimVerdict::not_reproduced);
+  EXPECT_EQ(outcome.open->needed, "");
+}
+
+TEST(Verdicts, RememberedAndFittedFiguresNeverCount) {
+  Json document = one_claim();
+  document["groups"][0]["claims"][0]["sure"] = "remembered";
+  document["groups"][0]["claims"][1]["sure"] = "calibration";
+  const PaperClaims claims = claims_from_json(document, "paper", "paper.json");
+  const Counts counts = count(claims.claims, run_claims(claims));
+  EXPECT_EQ(counts.figures, 2);
+  EXPECT_EQ(counts.not_counted, 2);
+  EXPECT_EQ(counts.checkable(), 0);
+}
+
+TEST(Outcomes, AreTheSameAfterBeingStored) {
+  Json document = one_claim();
+  document["groups"][0]["claims"][0]["open"] = {{"field", "/ranks"}, {"what", "ranks"}, {"values", {2, 4}}};
+  const std::vector<Outcome> outcomes = run_claims(claims_from_json(document, "paper", "paper.json"));
+  const std::vector<Outcome> read = outcomes_from_json(to_json(outcomes), "stored.json");
+  ASSERT_EQ(read.size(), outcomes.size());
+  for (std::size_t i = 0; i < read.size(); ++i) EXPECT_EQ(difference(read[i], outcomes[i]), "");
+  Outcome other = outcomes[0];
+  other.ours->number = *other.ours->number * 1.001;
+  EXPECT_NE(difference(read[0], other), "");
+}
+
+TEST(Formulas, OfATransformerLayer) {
+  // Zero bubble's 1.5B model: three layers of 6 samples of 1024 tokens hold 3.45 GiB until their input gradient.
+  EXPECT_NEAR(3 * transformer_stash_bytes(6, 1024, 2304, 24) / (1 << 30), 3.45, 0.01);
+  EXPECT_NEAR(transformer_weight_stash_bytes(6, 1024, 2304) / transformer_stash_bytes(6, 1024, 2304, 24),
+              32.0 * 2304 / (34 * 2304 + 5 * 24 * 1024), 1e-12);
+}
+
+class CommittedClaims : public testing::TestWithParam<std::string> {};
+
+TEST_P(CommittedClaims, GiveTheStoredOutcomesAndThePage) {
+  const PaperOutcomes paper = read_paper(kClaims, GetParam());
+  const std::string again = "; run: sluice reproduce " + GetParam() + " --write";
+  const std::vector<Outcome> now = run_claims(paper.claims);
+  ASSERT_EQ(now.size(), paper.outcomes.size());
+  std::string skipped;
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    if (kProfilesThere) {
+      EXPECT_EQ(difference(paper.outcomes[i], now[i]), "") << again;
+      continue;
+    }
+    const bool absent = !now[i].ours && paper.outcomes[i].ours && !now[i].scenario.empty();
+    if (absent) {
+      skipped += "\n  " + now[i].group + ", " + now[i].name + ": " + now[i].reason;
+      EXPECT_EQ(now[i].scenario, paper.outcomes[i].scenario) << again;
+      continue;
+    }
+    EXPECT_EQ(difference(paper.outcomes[i], now[i]), "") << again;
+  }
+  EXPECT_EQ(read_whole_file(kClaims / (GetParam() + ".md")), paper_page(paper)) << again;
+  const Chart chart = paper_chart(paper);
+  if (!chart.spec.is_null()) {
+    EXPECT_TRUE(read_whole_file(kClaims / (GetParam() + ".svg")).ends_with("\n" + picture_mark(chart))) << again;
+  }
+  if (!skipped.empty()) std::printf("skipped, their stored outcomes stand:%s\n", skipped.c_str());
+}
+
+TEST_P(CommittedClaims, ExplainEveryFigureThatIsNotReproduced) {
+  const PaperOutcomes paper = read_paper(kClaims, GetParam());
+  for (std::size_t i = 0; i < paper.outcomes.size(); ++i) {
+    const Outcome& outcome = paper.outcomes[i];
+    if (!counts(paper.claims.claims[i].sure) || outcome.value == ClaimVerdict::reproduced) continue;
+    const bool varied = outcome.open || !outcome.experiments.empty();
+    const bool ran = outcome.ours.has_value();
+    EXPECT_TRUE(varied || (!ran && !outcome.reason.empty())) << outcome.group << ", " << outcome.name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Papers, CommittedClaims, testing::ValuesIn(listed_papers(kClaims)),
+                         [](const auto& test) { return test.param; });
+
+TEST(CommittedIndex, HoldsTheCountsOfAllPapers) {
+  std::vector<PaperOutcomes> papers;
+  for (const std::string& paper : listed_papers(kClaims)) papers.push_back(read_paper(kClaims, paper));
+  EXPECT_EQ(read_whole_file(kClaims / "README.md"), index_page(papers)) << "; run: sluice reproduce --all --write";
+}
+
+TEST(ClaimsPart, HasTheChartAndEveryFigureOfEveryPaper) {
+  const std::vector<PaperOutcomes> papers = stored_papers(kClaims);
+  ASSERT_FALSE(papers.empty());
+  const ReportPart part = claims_part(papers);
+  std::size_t figures = 0, rows = 0;
+  for (const PaperOutcomes& paper : papers) figures += paper.outcomes.size();
+  for (std::size_t at = 0; (at = part.table.find("<tr><td", at)) != std::string::npos; ++at) ++rows;
+  EXPECT_EQ(rows, figures);
+  EXPECT_NE(part.text.find(std::to_string(figures) + " figures: "), std::string::npos) << part.text;
+  for (const Chart& chart : part.charts) EXPECT_TRUE(chart.name.starts_with("claims-")) << chart.name;
+  EXPECT_GE(part.charts.size(), 10u);
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,158 @@
+#include "harness/claims/formulas.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "harness/base/error.h"
+#include "harness/claims/scenario.h"
+
+namespace sluice {
+
+double transformer_stash_bytes(double b, double s, double h, double a) { return s * b * (34 * h + 5 * a * s); }
+double transformer_weight_stash_bytes(double b, double s, double h) { return 32 * s * b * h; }
+double transformer_layer_parameters(double h) { return 12 * h * h + 13 * h; }
+
+namespace {
+
+using Arguments = const std::map<std::string, double>&;
+
+const std::vector<NamedFormula>& formulas() {
+  static const std::vector<NamedFormula> all = {
+      {"fill and drain bubble ratio",
+       "Huang et al., NeurIPS 2019; Narayanan et al., SC 2021, section 2.2",
+       {"p", "m"},
+       [](Arguments a) { return (a.at("p") - 1) / (a.at("m") + a.at("p") - 1); }},
+      {"fill and drain bubble over work",
+       "Narayanan et al., SC 2021, section 2.2",
+       {"p", "m"},
+       [](Arguments a) { return (a.at("p") - 1) / a.at("m"); }},
+      {"interleaved bubble over work",
+       "Narayanan et al., SC 2021, section 2.2",
+       {"p", "m", "v"},
+       [](Arguments a) { return (a.at("p") - 1) / (a.at("m") * a.at("v")); }},
+      {"zero bubble B over 3",
+       "README of sail-sg/zero-bubble-pipeline-parallelism",
+       {"p", "m"},
+       [](Arguments a) { return (a.at("p") - 1) / (a.at("m") + a.at("p") - 1) / 3; }},
+      {"zero bubble 2B over 3",
+       "README of sail-sg/zero-bubble-pipeline-parallelism",
+       {"p", "m"},
+       [](Arguments a) { return 2 * (a.at("p") - 1) / (a.at("m") + a.at("p") - 1) / 3; }},
+      {"zero bubble B over 2",
+       "README of sail-sg/zero-bubble-pipeline-parallelism",
+       {"p", "m"},
+       [](Arguments a) { return (a.at("p") - 1) / (a.at("m") + a.at("p") - 1) / 2; }},
+      {"1F1B cost with messages",
+       "Qi et al., ICLR 2024, the costs of Table 5",
+       {"p", "m", "F", "I", "W", "c"},
+       [](Arguments a) {
+         const double p = a.at("p"), m = a.at("m");
+         return (m + p - 1) * (a.at("F") + a.at("I") + a.at("W")) + (2 * (p - 1) * (m / p + 1) - 2) * a.at("c");
+       }},
+      {"interleaved cost with messages",
+       "Qi et al., ICLR 2024, the costs of Table 5",
+       {"p", "m", "v", "F", "I", "W", "c"},
+       [](Arguments a) {
+         const double p = a.at("p"), m = a.at("m"), v = a.at("v"), t = a.at("F") + a.at("I") + a.at("W");
+         return m * t + (p - 1) * t / v + ((2 * v - 1) * p - 2) * a.at("c");
+       }},
+      {"interleaved bubble with messages",
+       "Qi et al., ICLR 2024, the costs of Table 5",
+       {"p", "m", "v", "F", "I", "W", "c"},
+       [](Arguments a) {
+         const double p = a.at("p"), m = a.at("m"), v = a.at("v"), t = a.at("F") + a.at("I") + a.at("W");
+         const double cost = m * t + (p - 1) * t / v + ((2 * v - 1) * p - 2) * a.at("c");
+         return 1 - m * t / cost;
+       }},
+      {"few micro-batches, ZB over 1F1B",
+       "Qi et al., ICLR 2024, appendix on few micro-batches",
+       {"p", "m", "F", "I", "W"},
+       [](Arguments a) {
+         const double n = a.at("m") + a.at("p") - 1, fi = a.at("F") + a.at("I"), w = a.at("W");
+         return n * (fi + w) / (n * fi + w);
+       }},
+      {"1F1B bubble",
+       "Qi et al., ICLR 2024, Table 2",
+       {"p", "F", "I", "W"},
+       [](Arguments a) { return (a.at("p") - 1) * (a.at("F") + a.at("I") + a.at("W")); }},
+      {"ZB-H1 bubble",
+       "Qi et al., ICLR 2024, Table 2",
+       {"p", "F", "I", "W"},
+       [](Arguments a) { return (a.at("p") - 1) * (a.at("F") + a.at("I") - a.at("W")); }},
+      {"ZB-H2 bubble",
+       "Qi et al., ICLR 2024, Table 2",
+       {"p", "F", "I", "W"},
+       [](Arguments a) { return (a.at("p") - 1) * (a.at("F") + a.at("I") - 2 * a.at("W")); }},
+      {"1F1B activations",
+       "Qi et al., ICLR 2024, Table 2",
+       {"p", "MB"},
+       [](Arguments a) { return a.at("p") * a.at("MB"); }},
+      {"ZB-H1 activations",
+       "Qi et al., ICLR 2024, Table 2",
+       {"p", "MB"},
+       [](Arguments a) { return a.at("p") * a.at("MB"); }},
+      {"ZB-H2 activations",
+       "Qi et al., ICLR 2024, Table 2",
+       {"p", "MB"},
+       [](Arguments a) { return (2 * a.at("p") - 1) * a.at("MB"); }},
+      {"DualPipe bubble",
+       "README of deepseek-ai/DualPipe: (PP/2-1)(F&B+B-3W), B the whole backward",
+       {"p", "pair", "B", "W"},
+       [](Arguments a) { return (a.at("p") / 2 - 1) * (a.at("pair") + a.at("B") - 3 * a.at("W")); }},
+      {"Chimera bubble ratio",
+       "Li and Hoefler, SC 2021, Table 2",
+       {"p", "m"},
+       [](Arguments a) { return (a.at("p") - 2) / (2 * a.at("m") + a.at("p") - 2); }},
+      {"Chimera bubble ratio at B = 2 F",
+       "Li and Hoefler, SC 2021, section 3.4",
+       {"p", "m"},
+       [](Arguments a) { return (a.at("p") - 2) / (1.5 * a.at("m") + a.at("p") - 2); }},
+      {"Hanayo bubble ratio",
+       "Liu et al., SC 2023: (2P-2)/(3PW+P-1)",
+       {"p", "w"},
+       [](Arguments a) { return (2 * a.at("p") - 2) / (3 * a.at("p") * a.at("w") + a.at("p") - 1); }},
+      {"breadth-first overhead",
+       "Lamy-Poirier, MLSys 2023: (N_PP-1)/(N_mb N_loop) of the ideal time",
+       {"p", "m", "v"},
+       [](Arguments a) { return (a.at("p") - 1) / (a.at("m") * a.at("v")); }},
+      {"GPipe Transformer parameters",
+       "Huang et al., NeurIPS 2019, Table 1: width 2048, 32 thousand words, untied",
+       {"layers", "vocabulary"},
+       [](Arguments a) { return 12 * 2048.0 * 2048 * a.at("layers") + 2 * 2048 * a.at("vocabulary"); }},
+      {"GPipe Transformer parameter GiB",
+       "Huang et al., NeurIPS 2019, Table 1: 12 bytes a parameter",
+       {"layers", "vocabulary"},
+       [](Arguments a) {
+         return 12 * (12 * 2048.0 * 2048 * a.at("layers") + 2 * 2048 * a.at("vocabulary")) / (1 << 30);
+       }},
+      {"Megatron parameters",
+       "Narayanan et al., SC 2021, equation 2",
+       {"layers", "hidden", "sequence", "vocabulary"},
+       [](Arguments a) {
+         const double l = a.at("layers"), h = a.at("hidden"), s = a.at("sequence"), v = a.at("vocabulary");
+         return 12 * l * h * h * (1 + 13 / (12 * h) + (v + s) / (12 * l * h));
+       }},
+  };
+  return all;
+}
+
+}  // namespace
+
+const NamedFormula& find_formula(const std::string& name, const std::string& where) {
+  std::vector<std::string> names;
+  for (const NamedFormula& formula : formulas()) {
+    if (formula.name == name) return formula;
+    names.push_back(formula.name);
+  }
+  throw InputError(where, "unknown formula '" + name + "'", suggestion(name, names));
+}
+
+Scenario read_formula_scenario(JsonReader& reader) {
+  const NamedFormula& formula = find_formula(reader.text("formula"), reader.where("formula"));
+  std::map<std::string, double> arguments;
+  for (const std::string& name : formula.arguments) arguments[name] = reader.number(name, -kMostNumber, kMostNumber);
+  const double scale = reader.number_or("scale", 1, -kMostNumber, kMostNumber);
+  return [&formula, arguments, scale] { return Figure{scale * formula.value(arguments), {}}; };
+}
+
+}  // namespace sluice

@@ -1,0 +1,205 @@
+// Scenarios of kind "model": a model of a published family, and training it on described devices with a published cut
+// into stages. Fields: model ({"family", its sizes}), measure; for training also device ({"flops", "memory_bandwidth",
+// "launch"}), link ({"bandwidth", "latency"}), balance (layers of every stage, counted as the paper counts them,
+// or how many: then the best cut by time), system, set, micro_batch, microbatches.
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numeric>
+
+#include "harness/base/error.h"
+#include "harness/claims/scenario.h"
+#include "harness/model/cost_graph.h"
+#include "harness/pipeline/system.h"
+#include "harness/plan/chain_partition.h"
+#include "harness/program/check_program.h"
+#include "harness/program/lowering.h"
+#include "harness/sim/memory.h"
+#include "harness/sim/simulate.h"
+#include "workloads/models/published.h"
+
+namespace sluice {
+
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+
+struct ModelScenario {
+  std::shared_ptr<const PublishedModel> model;
+  const System* system = nullptr;
+  Options options;
+  Device device;
+  Link link;
+  std::vector<int> balance;   // published layers of every stage
+  bool best_balance = false;  // the sizes are left to the exact min-max cut by time
+  std::int64_t micro_batch = 1;
+  int microbatches = 1;
+};
+
+struct Trained {
+  double seconds = 0;                         // of an update
+  double largest_peak = 0, sum_of_peaks = 0;  // bytes
+  double activations = 0;                     // bytes, with buffers, of all devices
+};
+
+PublishedModel read_model(JsonReader fields) {
+  const std::string family = fields.text("family");
+  std::map<std::string, std::int64_t> sizes;
+  for (const auto& [key, value] : fields.json().items())
+    if (key != "family") sizes[key] = fields.integer<std::int64_t>(key, 1, 1'000'000);
+  PublishedModel model = published_model(family, sizes, fields.where("family"));
+  fields.no_other_keys();
+  return model;
+}
+
+// The cut between published layers whose slowest stage is the fastest.
+std::vector<int> best_balance(const ModelScenario& given) {
+  const CostGraph costs = analytic_costs(given.model->graph, given.micro_batch, given.device);
+  std::vector<double> before(static_cast<std::size_t>(given.model->units) + 1, 0);
+  for (std::size_t l = 0; l < costs.layers.size(); ++l) {
+    const LayerCost& layer = costs.layers[l];
+    before[static_cast<std::size_t>(given.model->unit_of_layer[l]) + 1] +=
+        (layer.forward + layer.input_gradient + layer.weight_gradient).value;
+  }
+  std::partial_sum(before.begin(), before.end(), before.begin());
+  const std::vector<int> cuts =
+      partition_chain(given.model->units, static_cast<int>(given.balance.size()), [&](int first, int last, int) {
+        return before[static_cast<std::size_t>(last)] - before[static_cast<std::size_t>(first)];
+      });
+  std::vector<int> sizes;
+  for (std::size_t s = 0; s + 1 < cuts.size(); ++s) sizes.push_back(cuts[s + 1] - cuts[s]);
+  return sizes;
+}
+
+Plan plan_of(const ModelScenario& given) {
+  Plan plan{.stages = {}, .micro_batch = given.micro_batch};
+  const std::vector<int>& units = given.model->unit_of_layer;
+  int first = 0;
+  for (const int size : given.best_balance ? best_balance(given) : given.balance) {
+    PlanStage stage{.layers = {}, .devices = {DeviceId(plan.stages.size())}};
+    for (std::size_t l = 0; l < units.size(); ++l)
+      if (units[l] >= first && units[l] < first + size) stage.layers.push_back(static_cast<int>(l));
+    plan.stages.push_back(std::move(stage));
+    first += size;
+  }
+  return plan;
+}
+
+Cluster cluster_of(const ModelScenario& given) {
+  Cluster cluster{.name = "published set-up", .source = "a claim", .devices = {}, .links = {}};
+  const std::size_t n = given.balance.size();
+  cluster.devices.assign(n, given.device);
+  for (std::size_t a = 0; a < n; ++a)
+    for (std::size_t b = a + 1; b < n; ++b) {
+      Link link = given.link;
+      link.from = DeviceId(a);
+      link.to = DeviceId(b);
+      cluster.links.push_back(link);
+    }
+  return cluster;
+}
+
+Trained train(const ModelScenario& given) {
+  const Plan plan = plan_of(given);
+  const Cluster cluster = cluster_of(given);
+  const CostGraph costs = analytic_costs(given.model->graph, given.micro_batch, given.device);
+  const RankMap ranks = ranks_of(plan);
+  const ScheduleProblem problem{stage_graph(plan, costs), ranks.placement, static_cast<int>(ranks.devices.size()),
+                                given.microbatches, stage_costs(plan, costs, cluster)};
+  const WeightRule rule = given.system->weights(problem, given.options);
+  const Program program =
+      checked(lower(given.system->schedule(problem, given.options), problem.graph, problem.placement, rule));
+  const Simulation s =
+      simulate(program, costs_of(plan, costs, cluster), cluster, ranks.devices, {.iterations = 3, .trace = false});
+  Trained result{.seconds = s.update_end[2] - s.update_end[1]};
+  for (const RankMemory& rank :
+       memory(program, stage_memory(given.model->graph, plan, given.micro_batch, OptimizerSpec{}, rule))) {
+    const auto peak = static_cast<double>(rank.peak.total().value);
+    result.largest_peak = std::max(result.largest_peak, peak);
+    result.sum_of_peaks += peak;
+    result.activations += static_cast<double>((rank.peak.activations + rank.peak.buffers).value);
+  }
+  return result;
+}
+
+struct ModelMeasure {
+  const char* name;
+  bool trains;
+  double (*value)(const ModelScenario&);
+};
+
+double samples(const ModelScenario& m) { return static_cast<double>(m.micro_batch * m.microbatches); }
+double parameters(const ModelScenario& m) { return static_cast<double>(m.model->parameters); }
+
+constexpr ModelMeasure kMeasures[] = {
+    {"parameters_millions", false, [](const ModelScenario& m) { return parameters(m) / 1e6; }},
+    {"parameters_billions", false, [](const ModelScenario& m) { return parameters(m) / 1e9; }},
+    {"parameters", false, [](const ModelScenario& m) { return parameters(m); }},
+    {"gib_at_12_bytes_a_parameter", false, [](const ModelScenario& m) { return 12 * parameters(m) / kGiB; }},
+    {"layers", false, [](const ModelScenario& m) { return static_cast<double>(m.model->units); }},
+    {"forward_gflop", false, [](const ModelScenario& m) { return m.model->forward_flops / 1e9; }},
+    {"samples_per_second", true, [](const ModelScenario& m) { return samples(m) / train(m).seconds; }},
+    {"seconds", true, [](const ModelScenario& m) { return train(m).seconds; }},
+    {"peak_gib", true, [](const ModelScenario& m) { return train(m).largest_peak / kGiB; }},
+    {"activation_gib", true, [](const ModelScenario& m) { return train(m).activations / kGiB; }},
+    {"sum_of_peaks_gib", true, [](const ModelScenario& m) { return train(m).sum_of_peaks / kGiB; }},
+};
+
+void read_balance(JsonReader& reader, ModelScenario& given) {
+  given.balance = reader.integers<int>("balance", 1, 100'000);
+  if (given.balance.empty()) reader.fail("balance", "must name at least one stage");
+  const int sum = std::accumulate(given.balance.begin(), given.balance.end(), 0);
+  if (sum != given.model->units)
+    reader.fail("balance",
+                "has " + std::to_string(sum) + " layers, the model has " + std::to_string(given.model->units));
+}
+
+void read_training(JsonReader& reader, ModelScenario& given) {
+  given.system = &find_system(reader.text("system"), reader.where("system"));
+  given.options = resolve_options(given.system->options, read_set(reader), reader.where("set"));
+  JsonReader device = reader.object("device");
+  given.device.name = device.text("name", "device");
+  given.device.flops = device.above_zero_or("flops", given.device.flops, kMostNumber);
+  given.device.memory_bandwidth = device.above_zero_or("memory_bandwidth", given.device.memory_bandwidth, kMostNumber);
+  given.device.launch = Seconds(device.number_or("launch", given.device.launch.value, 0, kMostSeconds));
+  device.no_other_keys();
+  given.link.bandwidth = 12e9;
+  if (reader.has("link")) {
+    JsonReader link = reader.object("link");
+    given.link.bandwidth = link.above_zero_or("bandwidth", given.link.bandwidth, kMostNumber);
+    given.link.latency = Seconds(link.number_or("latency", 0, 0, kMostSeconds));
+    link.no_other_keys();
+  }
+  const Json& balance = reader.raw("balance");
+  if (balance.is_number_integer()) {
+    const int stages = reader.integer<int>("balance", 1, 10'000);
+    if (stages > given.model->units) reader.fail("balance", "is more than the model's layers");
+    given.balance.assign(static_cast<std::size_t>(stages), 0);
+    given.best_balance = true;
+  } else {
+    read_balance(reader, given);
+  }
+  given.micro_batch = reader.integer<std::int64_t>("micro_batch", 1, 1'000'000);
+  given.microbatches = reader.integer<int>("microbatches", 1, 1'000'000);
+}
+
+}  // namespace
+
+Scenario read_model_scenario(JsonReader& reader) {
+  ModelScenario given;
+  given.model = std::make_shared<const PublishedModel>(read_model(reader.object("model")));
+  const std::string name = reader.text("measure");
+  std::vector<std::string> names;
+  for (const ModelMeasure& measure : kMeasures) {
+    names.emplace_back(measure.name);
+    if (name != measure.name) continue;
+    if (measure.trains) {
+      if (given.model->graph.layers.empty()) reader.fail("model", "has parameters only, no layers to run");
+      read_training(reader, given);
+    }
+    return [given, &measure] { return Figure{measure.value(given), {}}; };
+  }
+  reader.fail("measure", "unknown measure '" + name + "'", suggestion(name, names));
+}
+
+}  // namespace sluice

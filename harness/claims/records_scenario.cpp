@@ -1,0 +1,56 @@
+// Scenarios of kind "records": a metric of the best run among the reference records (results/reference) that match.
+// Fields: records (a file there), where (fields of a record, each with a value or a list), metric, best_by.
+#include <filesystem>
+#include <map>
+#include <mutex>
+
+#include "harness/base/error.h"
+#include "harness/base/source_folder.h"
+#include "harness/claims/scenario.h"
+#include "plots/study_tables.h"
+#include "results/store.h"
+
+namespace sluice {
+
+namespace {
+
+const std::vector<StudyRun>& runs_of(const std::string& file) {
+  static std::mutex mutex;
+  static std::map<std::string, std::vector<StudyRun>> known;
+  const std::lock_guard lock(mutex);
+  const auto [entry, fresh] = known.try_emplace(file);
+  if (fresh) entry->second = study_runs(read_records(file).records);
+  return entry->second;
+}
+
+std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+
+Conditions read_conditions(JsonReader& reader) {
+  Conditions where;
+  for (const auto& [key, values] : reader.object("where").json().items()) {
+    if (!values.is_array()) where[key].push_back(text_of(values));
+    if (values.is_array())
+      for (const Json& value : values) where[key].push_back(text_of(value));
+  }
+  return where;
+}
+
+}  // namespace
+
+Scenario read_records_scenario(JsonReader& reader) {
+  const std::string name = reader.text("records");
+  const std::string file = source_folder() + "/results/reference/" + name;
+  if (name.find('/') != std::string::npos || !std::filesystem::is_regular_file(file))
+    reader.fail("records", "'" + name + "' is no file of results/reference");
+  StudyTable table{.name = "claim", .where = read_conditions(reader)};
+  table.best_by = study_metric(reader, "best_by");
+  table.columns.push_back({.heading = "ours", .metric = study_metric(reader, "metric")});
+  return [file, table] {
+    const FilledTable filled = fill(table, runs_of(file));
+    const FilledCell& cell = filled.lines.front().cells.front();
+    if (!cell.value) throw NotAvailable("no record of " + std::filesystem::path(file).filename().string() + " matches");
+    return Figure{*cell.value, {}};
+  };
+}
+
+}  // namespace sluice

@@ -1,0 +1,152 @@
+#include "harness/claims/scenario.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include "harness/base/error.h"
+
+namespace sluice {
+
+namespace {
+
+struct Named {
+  std::string name;
+  Scenario scenario;
+};
+
+// The scenarios of an object, with the fields of `both` in each.
+std::vector<Named> read_several(JsonReader& reader, const std::string& key) {
+  const Json shared = reader.has("both") ? reader.object("both").json() : Json::object();
+  const Json& all = reader.raw(key);
+  if (!all.is_object() || all.empty()) reader.fail(key, "must be an object of scenarios");
+  std::vector<Named> result;
+  for (const auto& [name, own] : all.items()) {
+    Json merged = shared;
+    merge_fields(merged, own);
+    result.push_back({name, read_scenario(JsonReader(merged, reader.where(key), "/" + name))});
+  }
+  return result;
+}
+
+double number_of(const Figure& figure) {
+  if (!figure.number) throw std::logic_error("a scenario that gives a text stands where a number is needed");
+  return *figure.number;
+}
+
+Scenario read_ratio(JsonReader& reader) {
+  const Json shared = reader.has("both") ? reader.object("both").json() : Json::object();
+  const auto part = [&](const std::string& key) {
+    Json merged = shared;
+    merge_fields(merged, reader.object(key).json());
+    return read_scenario(JsonReader(merged, reader.where(key)));
+  };
+  return [above = part("numerator"), below = part("denominator")] {
+    return Figure{number_of(above()) / number_of(below()), {}};
+  };
+}
+
+Scenario read_combined(JsonReader& reader, const std::string& kind) {
+  return [all = read_several(reader, "of"), kind] {
+    double result = number_of(all.front().scenario());
+    for (std::size_t i = 1; i < all.size(); ++i) {
+      const double next = number_of(all[i].scenario());
+      result = kind == "sum" || kind == "mean" ? result + next
+               : kind == "largest"             ? std::max(result, next)
+                                               : std::min(result, next);
+    }
+    if (kind == "mean") result /= static_cast<double>(all.size());
+    return Figure{result, {}};
+  };
+}
+
+// "a > b = c": figures within "tie" of one another, relative, are equal.
+Scenario read_order(JsonReader& reader) {
+  const double tie = reader.number_or("tie", 0, 0, 1);
+  return [all = read_several(reader, "of"), tie] {
+    std::vector<std::pair<double, std::string>> figures;
+    for (const Named& one : all) figures.emplace_back(number_of(one.scenario()), one.name);
+    std::ranges::stable_sort(figures, std::greater<>{}, [](const auto& figure) { return figure.first; });
+    std::string text = figures.front().second;
+    for (std::size_t i = 1; i < figures.size(); ++i) {
+      const bool equal = figures[i - 1].first - figures[i].first <= tie * std::abs(figures[i - 1].first);
+      text += (equal ? " = " : " > ") + figures[i].second;
+    }
+    return Figure{{}, text};
+  };
+}
+
+}  // namespace
+
+Scenario read_scenario(JsonReader reader) {
+  using Read = Scenario (*)(JsonReader&);
+  static const std::vector<std::pair<std::string, Read>> kinds = {
+      {"schedule", read_schedule_scenario},
+      {"model", read_model_scenario},
+      {"case", read_case_scenario},
+      {"records", read_records_scenario},
+      {"transformer", read_transformer_scenario},
+      {"formula", read_formula_scenario},
+      {"ratio", read_ratio},
+      {"order", read_order},
+      {"largest", [](JsonReader& r) { return read_combined(r, "largest"); }},
+      {"smallest", [](JsonReader& r) { return read_combined(r, "smallest"); }},
+      {"mean", [](JsonReader& r) { return read_combined(r, "mean"); }},
+      {"sum", [](JsonReader& r) { return read_combined(r, "sum"); }}};
+  const std::string kind = reader.text("kind");
+  std::vector<std::string> names;
+  for (const auto& [name, read] : kinds) {
+    names.push_back(name);
+    if (name != kind) continue;
+    Scenario scenario = read(reader);
+    reader.no_other_keys();
+    return scenario;
+  }
+  reader.fail("kind", "unknown kind of scenario '" + kind + "'", suggestion(kind, names));
+}
+
+void merge_fields(Json& into, const Json& over) {
+  if (!over.is_object()) {
+    into = over;
+    return;
+  }
+  if (!into.is_object()) into = Json::object();
+  for (const auto& [key, value] : over.items()) {
+    if (value.is_null())
+      into.erase(key);
+    else
+      merge_fields(into[key], value);
+  }
+}
+
+Json* place_in(Json& document, const std::string& pointer) {
+  Json* place = &document;
+  if (!pointer.starts_with('/')) return nullptr;
+  for (std::size_t begin = 1; begin <= pointer.size();) {
+    const std::size_t end = std::min(pointer.find('/', begin), pointer.size());
+    const std::string key = pointer.substr(begin, end - begin);
+    const bool last = end == pointer.size();
+    if (!place->is_object() || (!last && !place->contains(key))) return nullptr;
+    place = &(*place)[key];
+    begin = end + 1;
+  }
+  return place;
+}
+
+std::map<std::string, std::string> read_set(JsonReader& reader) {
+  std::map<std::string, std::string> given;
+  if (!reader.has("set")) return given;
+  for (const auto& [key, value] : reader.object("set").json().items())
+    given[key] = value.is_string() ? value.get<std::string>() : value.dump();
+  return given;
+}
+
+std::string profile_path(const std::string& name) {
+  const char* folder = std::getenv("SLUICE_PROFILES");
+  const std::string file = name.substr(0, name.find('#'));
+  if (!folder || !std::filesystem::is_regular_file(std::filesystem::path(folder) / file))
+    throw NotAvailable("the profile is absent: $SLUICE_PROFILES/" + file);
+  return std::string(folder) + "/" + name;
+}
+
+}  // namespace sluice

@@ -1,0 +1,62 @@
+// A scenario: what Sluice computes to set a figure of its own beside a published one. It is read from JSON whole, so
+// that nothing of it can be wrong once it runs, and runs on the virtual clock. "kind" names one of:
+//   schedule     a system's order on a chain of equal stages: times and bytes are given
+//   model        a declared model, its parameters, or its training on a described cluster
+//   case         the settings of a sweep's case, planned and simulated
+//   transformer  a GPT on A100 with tensor, pipeline and data parallelism
+//   records      a metric of the best of the reference records that match
+//   ratio        numerator / denominator, two scenarios that share the fields of "both"
+//   largest, smallest, sum, mean   of several scenarios
+//   order        the names of several scenarios, from the largest figure to the smallest
+//   formula      a closed formula of formulas.h
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include "harness/base/json.h"
+#include "harness/base/json_reader.h"
+
+namespace sluice {
+
+// A number, or a text where what is compared is a text (an order, a split). The range is that of the figures from which
+// the number was chosen, where there are several.
+struct Figure {
+  std::optional<double> number;
+  std::string text;
+};
+
+// Thrown by a scenario that cannot run here: a profile that is not part of the project, say.
+class NotAvailable : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+using Scenario = std::function<Figure()>;
+
+// Throws InputError with file and JSON pointer: unknown kinds, names and fields, wrong types, numbers out of range.
+Scenario read_scenario(JsonReader reader);
+
+// Of the kinds, for read_scenario.
+Scenario read_schedule_scenario(JsonReader& reader);
+Scenario read_model_scenario(JsonReader& reader);
+Scenario read_case_scenario(JsonReader& reader);
+Scenario read_records_scenario(JsonReader& reader);
+Scenario read_transformer_scenario(JsonReader& reader);
+Scenario read_formula_scenario(JsonReader& reader);
+
+// A JSON object's fields put over those of another, inside objects too; null removes a field (RFC 7396).
+void merge_fields(Json& into, const Json& over);
+// The member of an object that a JSON pointer names, made where only the last key is missing; null: there is no such
+// place.
+Json* place_in(Json& document, const std::string& pointer);
+// Of a "set" of options, as texts.
+std::map<std::string, std::string> read_set(JsonReader& reader);
+
+// The path of a published profile: `name` under $SLUICE_PROFILES. Throws NotAvailable without it.
+std::string profile_path(const std::string& name);
+
+}  // namespace sluice

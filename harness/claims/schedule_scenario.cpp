@@ -1,0 +1,204 @@
+// Scenarios of kind "schedule": a system's order on a chain of equal stages. Fields: system, set, ranks, microbatches,
+// updates, F, I, W and latency (in one unit of time), step (free or barrier), micro_batch (samples), measure; for bytes
+// stash, weight_stash and weights of a stage, or "transformer": what one of its middle stages holds.
+#include <algorithm>
+#include <cmath>
+
+#include "harness/base/error.h"
+#include "harness/base/index.h"
+#include "harness/claims/formulas.h"
+#include "harness/claims/scenario.h"
+#include "harness/pipeline/system.h"
+#include "harness/plan/uniform_chain.h"
+#include "harness/program/check_program.h"
+#include "harness/program/lowering.h"
+#include "harness/sim/latency_cluster.h"
+#include "harness/sim/memory.h"
+#include "harness/sim/simulate.h"
+
+namespace sluice {
+
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+
+struct ScheduleScenario {
+  const System* system = nullptr;
+  Options options;
+  int ranks = 0, microbatches = 0;
+  int updates = 1;  // of the microbatches, by systems that accumulate without a flush
+  StageCost stage;
+  Seconds latency;
+  bool barrier = false;
+  double micro_batch = 1;
+  StageMemory bytes;
+};
+
+struct Ran {
+  const ScheduleScenario& given;
+  UniformChain chain;
+  Schedule schedule;
+  Program program;
+  Simulation simulation;
+
+  double largest(auto value_of) const {
+    double result = 0;
+    for (const RankPeak& peak : peaks(schedule)) result = std::max(result, static_cast<double>(value_of(peak)));
+    return result;
+  }
+  double span() const { return simulation.bubble.max_span; }
+  double update() const {
+    const std::vector<double>& ends = simulation.update_end;
+    return ends.back() - ends[ends.size() - 2];
+  }
+  double samples() const { return given.micro_batch * given.microbatches / given.ranks; }
+  double work() const {
+    const StageCost& s = given.stage;
+    return (s.forward + s.input_gradient + s.weight_gradient).value * given.microbatches *
+           stages_per_rank(*given.system, given.options);
+  }
+  double messages() const {
+    double count = 0;
+    for (const auto& rank : program.ranks)
+      count += static_cast<double>(std::ranges::count_if(
+          rank, [](const Instruction& i) { return is_send(i.opcode) && is_along_edge(i.opcode); }));
+    return count;
+  }
+  // Of a collective, on the rank that runs most of them.
+  double most_collectives(bool gathers) const {
+    const Sharding sharding =
+        given.system->sharding ? given.system->sharding(chain.problem, given.options) : Sharding{};
+    std::size_t most = 0;
+    for (const RankCollectives& rank : collectives(schedule, sharding))
+      most = std::max(most, gathers ? rank.gathers.size() : rank.reductions.size());
+    return static_cast<double>(most);
+  }
+  double peak_bytes() const {
+    const std::vector<StageMemory> stages(chain.problem.graph.size(), given.bytes);
+    std::int64_t most = 0;
+    for (const RankMemory& rank : memory(program, stages)) most = std::max(most, rank.peak.total().value);
+    return static_cast<double>(most);
+  }
+  // Weight tensors of a stage that a rank holds at once, predictions included.
+  double versions() const {
+    int most = 0;
+    for (const RankMemory& rank : memory(program, std::vector<StageMemory>(chain.problem.graph.size(), given.bytes)))
+      most = std::max(most, rank.peak_versions);
+    return most;
+  }
+  // Stages whose weights the fullest rank holds.
+  double stages_held() const {
+    std::vector<int> held(static_cast<std::size_t>(given.ranks), 0);
+    for (const auto& replicas : chain.problem.placement.stages)
+      for (const Rank rank : replicas) ++held[rank.index()];
+    return *std::ranges::max_element(held);
+  }
+  // The same as a multiple of what one rank has without copies.
+  double weight_copies() const { return stages_held() * given.ranks / static_cast<double>(chain.problem.graph.size()); }
+};
+
+struct Measure {
+  const char* name;
+  double (*value)(const Ran&);
+};
+
+constexpr Measure kMeasures[] = {
+    {"span_bubble", [](const Ran& r) { return r.simulation.bubble.span_bubble; }},
+    {"bubble", [](const Ran& r) { return r.simulation.bubble.bubble_ratio; }},
+    {"bubble_over_work", [](const Ran& r) { return (r.simulation.bubble.makespan - r.work()) / r.work(); }},
+    {"makespan", [](const Ran& r) { return r.simulation.bubble.makespan; }},
+    {"span", [](const Ran& r) { return r.span(); }},
+    {"update", [](const Ran& r) { return r.update(); }},
+    {"idle", [](const Ran& r) { return *std::ranges::max_element(r.simulation.bubble.idle); }},
+    {"span_idle", [](const Ran& r) { return r.span() - r.work(); }},
+    {"samples_per_second", [](const Ran& r) { return r.samples() / r.span(); }},
+    {"samples_per_second_of_updates", [](const Ran& r) { return r.samples() / r.update(); }},
+    {"in_flight", [](const Ran& r) { return r.largest([](const RankPeak& p) { return p.in_flight; }); }},
+    {"least_in_flight",
+     [](const Ran& r) { return 1e9 - r.largest([](const RankPeak& p) { return 1e9 - p.in_flight; }); }},
+    {"held", [](const Ran& r) { return r.largest([](const RankPeak& p) { return p.until_weight_gradient; }); }},
+    {"messages", [](const Ran& r) { return r.messages(); }},
+    {"gathers", [](const Ran& r) { return r.most_collectives(true); }},
+    {"reductions", [](const Ran& r) { return r.most_collectives(false); }},
+    {"stages_held", [](const Ran& r) { return r.stages_held(); }},
+    {"weight_copies", [](const Ran& r) { return r.weight_copies(); }},
+    {"versions", [](const Ran& r) { return r.versions(); }},
+    {"peak_bytes", [](const Ran& r) { return r.peak_bytes(); }},
+    {"peak_gib", [](const Ran& r) { return r.peak_bytes() / kGiB; }},
+};
+
+Bytes rounded(double bytes) { return Bytes(std::llround(bytes)); }
+
+// A middle stage of `layers` transformer layers.
+StageMemory transformer_stage(JsonReader fields, double micro_batch) {
+  const auto size = [&](const std::string& key) { return fields.number(key, 0, 1e6); };
+  const double layers = size("layers"), h = size("hidden"), a = size("heads"), s = size("sequence"),
+               per_parameter = size("bytes_per_parameter");
+  fields.no_other_keys();
+  return {.weights = rounded(layers * per_parameter * transformer_layer_parameters(h)),
+          .stash = rounded(layers * transformer_stash_bytes(micro_batch, s, h, a)),
+          .weight_stash = rounded(layers * transformer_weight_stash_bytes(micro_batch, s, h))};
+}
+
+int count_of(JsonReader& reader, const std::string& key, int most) { return reader.integer<int>(key, 1, most); }
+
+double time_of(JsonReader& reader, const std::string& key, double otherwise) {
+  return reader.number_or(key, otherwise, 0, kMostSeconds);
+}
+
+Ran run(const ScheduleScenario& given) {
+  const int microbatches = given.microbatches * (given.system->data_parallel ? given.ranks : 1);
+  const Cluster cluster = latency_cluster(given.ranks, given.latency);
+  Ran ran{given,
+          uniform_chain(*given.system, given.options, cluster, given.ranks, microbatches, given.stage, given.latency),
+          {},
+          {},
+          {}};
+  ScheduleProblem& problem = ran.chain.problem;
+  if (given.system->accumulates) problem.microbatches_per_update = microbatches / given.updates;
+  if (given.bytes.stash.value > 0)
+    problem.weight_stash_share.assign(problem.graph.size(), static_cast<double>(given.bytes.weight_stash.value) /
+                                                                static_cast<double>(given.bytes.stash.value));
+  ran.schedule = given.system->schedule(problem, given.options);
+  const bool synchronous = given.system->synchronous;
+  ran.program =
+      checked(lower(ran.schedule, problem.graph, problem.placement, given.system->weights(problem, given.options), {},
+                    {.step_barrier = given.barrier && synchronous}));
+  ran.simulation = simulate(ran.program, {problem.costs, {}}, cluster, ran.chain.devices,
+                            {.iterations = synchronous ? 3 : 1, .trace = false});
+  return ran;
+}
+
+}  // namespace
+
+Scenario read_schedule_scenario(JsonReader& reader) {
+  ScheduleScenario given;
+  given.system = &find_system(reader.text("system"), reader.where("system"));
+  given.options = resolve_options(given.system->options, read_set(reader), reader.where("set"));
+  given.ranks = count_of(reader, "ranks", 4096);
+  given.microbatches = count_of(reader, "microbatches", 1'000'000);
+  given.stage = {Seconds(time_of(reader, "F", 1)), Seconds(time_of(reader, "I", 1)), Seconds(time_of(reader, "W", 1)),
+                 Seconds(0), Bytes(0)};
+  given.latency = Seconds(time_of(reader, "latency", 0));
+  const std::string step = reader.text("step", "free");
+  if (step != "free" && step != "barrier") reader.fail("step", "must be free or barrier");
+  given.barrier = step == "barrier";
+  given.micro_batch = reader.number_or("micro_batch", 1, 0, 1e9);
+  given.updates = reader.has("updates") ? count_of(reader, "updates", 1'000'000) : 1;
+  if (given.microbatches % given.updates != 0) reader.fail("updates", "must divide the micro-batches");
+  if (reader.has("transformer"))
+    given.bytes = transformer_stage(reader.object("transformer"), given.micro_batch);
+  else
+    given.bytes = {.weights = rounded(reader.number_or("weights", 0, 0, 1e15)),
+                   .stash = rounded(reader.number_or("stash", 0, 0, 1e15)),
+                   .weight_stash = rounded(reader.number_or("weight_stash", 0, 0, 1e15))};
+  const std::string name = reader.text("measure");
+  std::vector<std::string> names;
+  for (const Measure& measure : kMeasures) {
+    names.emplace_back(measure.name);
+    if (name == measure.name) return [given, value = measure.value] { return Figure{value(run(given)), {}}; };
+  }
+  reader.fail("measure", "unknown measure '" + name + "'", suggestion(name, names));
+}
+
+}  // namespace sluice

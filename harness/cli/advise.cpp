@@ -1,0 +1,262 @@
+#include "harness/cli/advise.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <limits>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "harness/base/error.h"
+#include "harness/base/index.h"
+#include "harness/base/source_folder.h"
+#include "harness/case/profile_workload.h"
+
+namespace sluice {
+
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+// Per rank, seconds of compute in the program's run.
+std::vector<double> busy_seconds(const EvaluatedPlan& e) {
+  const std::vector<StageCost> costs = stage_costs(e.p.plan, e.p.costs, e.p.cluster);
+  std::vector<double> busy;
+  for (const auto& rank : e.program.ranks) {
+    double seconds = 0;
+    for (const Instruction& i : rank) {
+      if (!is_compute(i.opcode)) continue;
+      const StageCost& stage = costs[i.stage.index()];
+      if (i.opcode == Opcode::forward || i.opcode == Opcode::recompute) seconds += stage.forward.value;
+      if (i.opcode == Opcode::backward || i.opcode == Opcode::input_gradient) seconds += stage.input_gradient.value;
+      if (makes_weight_gradient(i.opcode)) seconds += stage.weight_gradient.value;
+    }
+    busy.push_back(seconds / std::max(1, e.program.updates));
+  }
+  return busy;
+}
+
+TimeSplit split_of(const EvaluatedPlan& e) {
+  const std::vector<double> busy = busy_seconds(e);
+  double all = 0, most = 0;
+  for (const double seconds : busy) all += seconds, most = std::max(most, seconds);
+  TimeSplit split;
+  split.computing = all / e.c.ranks;
+  split.uneven = most - split.computing;
+  split.messages = exposed_communication(e) * e.update_seconds;
+  split.waiting = std::max(0.0, e.update_seconds - split.messages - most);
+  return split;
+}
+
+void fill_in(Candidate& candidate) {
+  try {
+    const EvaluatedPlan e = evaluate_plan(plan_case(candidate.request));
+    candidate.micro_batch = e.p.micro_batch;
+    candidate.stages = count_of(e.p.plan.stages);
+    candidate.ranks_used = count_of(e.p.ranks.devices);
+    candidate.peak = e.peak();
+    if (!e.over.empty()) {
+      candidate.refused = e.over;
+      return;
+    }
+    candidate.update_seconds = e.update_seconds;
+    candidate.samples_per_second = e.samples_per_second();
+    candidate.bubble = e.simulation.bubble.bubble_ratio;
+    candidate.split = split_of(e);
+    for (const RankMemory& rank : e.memory) candidate.versions = std::max(candidate.versions, rank.peak_versions);
+    const Theory theory = make_theory(e.p, e.program.microbatches / e.program.sequence_chunks);
+    for (const int updates : theory.staleness) candidate.staleness = std::max(candidate.staleness, updates);
+  } catch (const InputError& error) {
+    candidate.refused = error.what();
+  }
+}
+
+// Every choice of one option changed from its default, and other numbers of stages on a rank.
+std::vector<std::map<std::string, std::string>> sensible_options(const System& system) {
+  std::vector<std::map<std::string, std::string>> result = {{}};
+  for (const OptionSpec& spec : system.options) {
+    for (const std::string& choice : spec.choices)
+      if (choice != spec.default_value) result.push_back({{spec.name, choice}});
+    if (spec.name != "chunks") continue;
+    for (const char* chunks : {"2", "3", "4"})
+      if (spec.default_value != chunks) result.push_back({{"chunks", chunks}});
+  }
+  return result;
+}
+
+std::vector<int> divisors(int n) {
+  std::vector<int> result;
+  for (int d = 1; d <= n; ++d)
+    if (n % d == 0) result.push_back(d);
+  return result;
+}
+
+// Fills in the candidates in parallel, in their order; those that are not begun when the time is over go to `untried`.
+class Scoring {
+ public:
+  explicit Scoring(double seconds) : begin_(SteadyClock::now()), seconds_(seconds) {}
+
+  std::vector<Candidate> run(std::vector<Candidate> candidates) {
+    std::atomic<std::size_t> next{0};
+    std::vector<char> done(candidates.size(), 0);
+    const auto work = [&] {
+      for (std::size_t i = next++; i < candidates.size(); i = next++) {
+        if (std::chrono::duration<double>(SteadyClock::now() - begin_).count() > seconds_) return;
+        fill_in(candidates[i]);
+        done[i] = 1;
+      }
+    };
+    std::vector<std::jthread> threads;
+    const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
+    for (std::size_t t = 1; t < std::min(cores, candidates.size()); ++t) threads.emplace_back(work);
+    work();
+    threads.clear();  // joins them
+    std::vector<Candidate> finished;
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+      if (done[i]) {
+        finished.push_back(std::move(candidates[i]));
+      } else {
+        untried_.insert(candidates[i].request.system->name);
+      }
+    }
+    return finished;
+  }
+
+  const std::set<std::string>& untried() const { return untried_; }
+
+ private:
+  SteadyClock::time_point begin_;
+  double seconds_;
+  std::set<std::string> untried_;
+};
+
+// Micro-batches per update to try: as given; of a published profile, those of its size; else the workload's, and powers
+// of two times the ranks that divide the batch.
+std::vector<int> microbatch_counts(const AdviceRequest& request, int ranks, std::int64_t batch, int usual) {
+  if (!request.microbatches.empty()) return request.microbatches;
+  std::set<int> counts;
+  if (usual > 0 && batch % usual == 0) counts.insert(usual);
+  for (std::int64_t m = ranks; m <= std::min<std::int64_t>(8L * ranks, batch); m *= 2)
+    if (batch % m == 0) counts.insert(static_cast<int>(m));
+  if (counts.empty()) counts.insert(1);
+  return {counts.begin(), counts.end()};
+}
+
+}  // namespace
+
+Advice advise(const AdviceRequest& request) {
+  const ProfileWorkload* profile = profile_workload(request.workload, request.costs);
+  const Workload& workload = profile ? profile->workload : find_workload(request.workload);
+  // What is wrong with the request is said before anything is tried.
+  PlanRequest like{request.systems.front(), {}, request.workload, request.cluster, request.costs, request.ranks,
+                   request.batch,           {}};
+  const RunCase c = plan_case(like);
+  const std::vector<int> counts =
+      profile ? std::vector<int>{c.microbatches} : microbatch_counts(request, c.ranks, c.batch, workload.microbatches);
+  for (const int count : counts) {
+    like.microbatches = count;
+    plan_case(like);
+  }
+  std::vector<Candidate> first;
+  for (const System* system : request.systems)
+    for (const int degree : divisors(c.ranks)) {
+      const bool replicates = system->synchronous && !system->data_parallel && !system->one_process;
+      if (degree > 1 && (!replicates || c.ranks / degree < 2)) continue;
+      const bool counted = system->synchronous || system->accumulates;
+      for (const int count : counts) {
+        if (counted && count % degree != 0) continue;
+        Candidate candidate;
+        candidate.request = like;
+        candidate.request.system = system;
+        candidate.request.batch = c.batch;
+        if (profile && !counted) candidate.request.batch.reset();  // one micro-batch at a time
+        candidate.request.microbatches = count;
+        if (!counted) candidate.request.microbatches.reset();
+        candidate.request.data_parallel = degree;
+        first.push_back(std::move(candidate));
+        if (!counted) break;  // a whole batch at a time, whatever the count
+      }
+    }
+  Scoring scoring(request.seconds);
+  Advice advice;
+  advice.candidates = scoring.run(std::move(first));
+  const auto order = [&] {
+    std::ranges::stable_sort(advice.candidates, std::greater(), &Candidate::samples_per_second);
+  };
+  order();
+  // The options of a system are tried where its default does best, and once where it does not fit.
+  std::vector<Candidate> second;
+  for (const System* system : request.systems) {
+    constexpr int places = 2;
+    int taken = 0;
+    for (const Candidate& best : advice.candidates) {
+      if (best.request.system != system || taken == places) continue;
+      ++taken;
+      for (const auto& options : sensible_options(*system)) {
+        if (options.empty()) continue;
+        Candidate candidate;
+        candidate.request = best.request;
+        candidate.request.options = options;
+        second.push_back(std::move(candidate));
+      }
+    }
+  }
+  for (Candidate& candidate : scoring.run(std::move(second))) advice.candidates.push_back(std::move(candidate));
+  order();
+  advice.untried = {scoring.untried().begin(), scoring.untried().end()};
+  return advice;
+}
+
+std::string options_text(const Candidate& candidate) {
+  std::string text;
+  for (const auto& [name, value] : candidate.request.options) text += (text.empty() ? "" : " ") + name + "=" + value;
+  return text;
+}
+
+std::string why_slower(const Candidate& loser, const Candidate& winner) {
+  if (!loser.fits()) return loser.refused;
+  struct Part {
+    const char* what;
+    double TimeSplit::*seconds;
+  };
+  static const Part parts[] = {{"computes", &TimeSplit::computing},
+                               {"its slowest rank computes longer than the others", &TimeSplit::uneven},
+                               {"waits for other ranks", &TimeSplit::waiting},
+                               {"messages take", &TimeSplit::messages}};
+  // Per sample, since asynchronous systems may take other batches.
+  const double ours = 1 / (loser.samples_per_second * loser.split.update());
+  const double theirs = 1 / (winner.samples_per_second * winner.split.update());
+  const Part* most = nullptr;
+  double largest = 0;
+  for (const Part& part : parts) {
+    const double more = loser.split.*part.seconds * ours - winner.split.*part.seconds * theirs;
+    if (!most || more > largest) most = &part, largest = more;
+  }
+  const auto share = [&](const Candidate& c) { return 100 * (c.split.*(most->seconds)) / c.split.update(); };
+  if (most == parts) {
+    const double ratio = loser.split.computing * ours / (winner.split.computing * theirs);
+    const bool idle = loser.ranks_used < loser.request.ranks.value_or(loser.ranks_used);
+    return fmt::format("{} {:.2f} x as long for the same samples{}",
+                       idle ? fmt::format("uses {} ranks,", loser.ranks_used) + " computes" : "computes", ratio,
+                       loser.micro_batch < winner.micro_batch ? ", in smaller micro-batches" : "");
+  }
+  return fmt::format("{} {:.0f} % of its time ({:.0f} %)", most->what, share(loser), share(winner));
+}
+
+std::string flags_text(const Candidate& candidate) {
+  const PlanRequest& r = candidate.request;
+  std::string text = "-s " + r.system->name;
+  for (const auto& [name, value] : r.options) text += " -O " + name + "=" + value;
+  text += " -w " + r.workload + " -c " + r.cluster;
+  if (r.ranks) text += fmt::format(" -n {}", *r.ranks);
+  if (r.batch) text += fmt::format(" -b {}", *r.batch);
+  if (r.microbatches) text += fmt::format(" -m {}", *r.microbatches);
+  if (r.data_parallel > 1) text += fmt::format(" --data-parallel {}", r.data_parallel);
+  if (r.costs != "analytic") text += " --costs " + r.costs;
+  return text;
+}
+
+}  // namespace sluice

@@ -1,0 +1,61 @@
+// Which system to use: every system with its sensible options, micro-batches and data-parallel degrees, scored by the
+// virtual clock.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/cli/evaluated_plan.h"
+
+namespace sluice {
+
+struct AdviceRequest {
+  std::string workload, cluster, costs;
+  std::optional<long> ranks, batch;  // not given: the cluster's devices, the workload's batch
+  std::vector<int> microbatches;     // to try; empty: the workload's, and from one for every rank up
+  std::vector<const System*> systems;
+  double seconds = 30;  // after which no further candidate is begun
+};
+
+// Where the time of an update goes, seconds: their sum is the update.
+struct TimeSplit {
+  double computing = 0;  // of the ranks that the system was given, on average
+  double uneven = 0;     // how much more the busiest rank computes
+  double waiting = 0;    // of the busiest rank for others: the pipe fills, drains, and orders bind; without messages
+  double messages = 0;   // what messages and collectives add
+  double update() const { return computing + uneven + waiting + messages; }
+};
+
+struct Candidate {
+  PlanRequest request;
+  double samples_per_second = 0;  // 0: it has no plan or does not fit
+  double update_seconds = 0, bubble = 0;
+  Bytes peak;  // of the fullest rank
+  std::int64_t micro_batch = 0;
+  int ranks_used = 0, stages = 0;
+  int staleness = 0, versions = 1;  // of the rank that has most; updates, and weight tensors
+  TimeSplit split;
+  std::string refused;  // why it has no plan, or does not fit; "" if it has one that fits
+  bool fits() const { return refused.empty(); }
+};
+
+struct Advice {
+  std::vector<Candidate> candidates;  // all that were tried, the fastest first, then those that were refused
+  std::vector<std::string> untried;   // systems of which some were not, because the time was over
+};
+// Throws InputError where the request itself is wrong.
+Advice advise(const AdviceRequest& request);
+
+// The options that differ from the system's defaults: "variant=v". Empty: all are the default.
+std::string options_text(const Candidate& candidate);
+
+// What costs `loser` most of what it takes longer than `winner` for the same samples: "waits for others 31 % of its
+// time (12 %)".
+std::string why_slower(const Candidate& loser, const Candidate& winner);
+
+// "-s zero_bubble -O variant=v -w vgg16 -c flat:4 -n 4 -b 128 -m 16": the flags that plan and run share.
+std::string flags_text(const Candidate& candidate);
+
+}  // namespace sluice

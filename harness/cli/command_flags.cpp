@@ -1,0 +1,477 @@
+#include "harness/cli/command_flags.h"
+
+#include <memory>
+
+#include "harness/case/settings.h"
+#include "harness/cli/commands.h"
+#include "harness/cli/exit_codes.h"
+#include "harness/cli/new_templates.h"
+#include "results/compare_columns.h"
+
+namespace sluice {
+
+namespace {
+
+// A command whose options fill in `arguments`, which live as long as the command may still run.
+template <class Arguments>
+CLI::App* add_command(CLI::App& app, Chosen& chosen, const std::string& name, const std::string& help,
+                      int (*run)(const Arguments&), const std::shared_ptr<Arguments>& arguments) {
+  CLI::App* command = app.add_subcommand(name, help);
+  command->callback([&chosen, run, arguments] { chosen = [run, arguments] { return run(*arguments); }; });
+  return command;
+}
+
+void add_examples(CLI::App* command, const std::string& examples) {
+  command->footer("Examples:\n" + examples + "\n\n" + kExitCodesHelp);
+}
+
+void add_set(CLI::App* command, std::vector<std::string>& set) {
+  command
+      ->add_option("-O,--set", set,
+                   "Option of the system (see sluice list NAME); may be repeated; of several systems: for those that "
+                   "have it")
+      ->type_name("KEY=VALUE");
+}
+
+void add_json(CLI::App* command, bool& json) { command->add_flag("-j,--json", json, "One JSON document on stdout"); }
+
+void add_cluster(CLI::App* command, std::string& cluster) {
+  command
+      ->add_option("-c,--cluster", cluster,
+                   "Name (see sluice list clusters), JSON file, or "
+                   "flat:N[,bandwidth=25GiB/s][,latency=5us][,memory=16GiB][,speed=1]")
+      ->capture_default_str()
+      ->type_name("CLUSTER");
+}
+
+void add_workload(CLI::App* command, std::string& workload) {
+  command
+      ->add_option("-w,--workload", workload,
+                   "Workload (see sluice list workloads), a file of a workload or model (JSON), or one of costs: of "
+                   "sluice profile or import_pytorch.py, Piper or dnn-partitioning JSON, PipeDream graph text, "
+                   "PipeEdge YAML (FILE#MODEL)")
+      ->required()
+      ->type_name("NAME");
+}
+
+void add_ranks(CLI::App* command, std::optional<long>& ranks) {
+  command->add_option("-n,--ranks", ranks, "Devices of the cluster to use (default: all)")->type_name("N");
+}
+
+void add_batch(CLI::App* command, std::optional<long>& batch) {
+  command->add_option("-b,--batch", batch, "Samples per update (default: the workload's)")->type_name("N");
+}
+
+CLI::Option* add_progress(CLI::App* command, std::string& progress) {
+  return command->add_option("--progress", progress, "auto, bar, plain or none (on stderr)")
+      ->capture_default_str()
+      ->type_name("NAME");
+}
+
+void add_filter(CLI::App* command, std::vector<std::string>& filter) {
+  command
+      ->add_option("--filter", filter,
+                   "Only records of these: KEY=A,B or KEY!=A; a field (system, workload, cluster, clock, ranks, seed, "
+                   "...), commit, or an option's name; may be repeated")
+      ->type_name("KEY=VALUE");
+}
+
+std::string list_of_columns() {
+  std::string text;
+  for (const std::string& name : compare_column_names()) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+void add_list(CLI::App& app, Chosen& chosen) {
+  const auto a = std::make_shared<ListArguments>();
+  CLI::App* c = add_command(app, chosen, "list", "What there is, or all about one thing", list_command, a);
+  c->add_option("what", a->what,
+                "systems, workloads, clusters or sweeps (default: all); or the name of one of them: of a system its "
+                "options, defaults, aliases and citation")
+      ->type_name("");
+  add_json(c, a->json);
+  add_examples(c,
+               "  sluice list systems\n"
+               "  sluice list zero_bubble      options, defaults, aliases, citation");
+}
+
+void add_plan(CLI::App& app, Chosen& chosen) {
+  const auto a = std::make_shared<PlanArguments>();
+  CLI::App* c =
+      add_command(app, chosen, "plan", "Partition a workload over a cluster and show the plan", plan_command, a);
+  c->add_option("-s,--system", a->system, "System whose planner to use; a,b,c: each in turn")
+      ->required()
+      ->type_name("NAMES");
+  add_workload(c, a->workload);
+  add_cluster(c, a->cluster);
+  add_ranks(c, a->ranks);
+  add_batch(c, a->batch);
+  c->add_option("-m,--microbatches", a->microbatches, "Micro-batches per update (default: the workload's)")
+      ->type_name("N");
+  c->add_option("--data-parallel", a->data_parallel, "Replicas of the pipeline, which share ranks and batch")
+      ->capture_default_str()
+      ->type_name("N");
+  c->add_option("--costs", a->costs,
+                "analytic, profile (measured on this machine) or a file of sluice profile; of a published profile: "
+                "raw keeps its numbers as the authors' program takes them")
+      ->capture_default_str()
+      ->type_name("COSTS");
+  add_set(c, a->set);
+  add_json(c, a->json);
+  c->add_flag("--csv", a->csv,
+              "The order of the plan's ops as PyTorch's compute-only table; its cuts are module_fqns_per_model_part of "
+              "--json");
+  add_examples(c,
+               "  sluice plan --system graphpipe --workload mmt --cluster summit_v100 --ranks 8\n"
+               "  sluice plan -s gpipe,1f1b,zero_bubble -w vgg16 -c flat:4,memory=32GiB");
+}
+
+void add_advise(CLI::App& app, Chosen& chosen) {
+  const auto a = std::make_shared<AdviseArguments>();
+  CLI::App* c = add_command(app, chosen, "advise",
+                            "Which system to use: all of them, ranked on the virtual clock, and why the others lose",
+                            advise_command, a);
+  add_workload(c, a->workload);
+  add_cluster(c, a->cluster);
+  c->add_option("--memory", a->memory, "Of every device, instead of the cluster's: 80GiB")->type_name("BYTES");
+  add_ranks(c, a->ranks);
+  add_batch(c, a->batch);
+  c->add_option("-m,--microbatches", a->microbatches,
+                "Micro-batches per update to try: 4,8,16 (default: the workload's, and from one for every rank up)")
+      ->type_name("LIST");
+  c->add_option("-s,--system", a->system, "Systems to try: a,b,c")->capture_default_str()->type_name("NAMES");
+  c->add_option("--costs", a->costs, "As of sluice plan")->capture_default_str()->type_name("COSTS");
+  c->add_option("--seconds", a->seconds, "After these no further candidate is begun")
+      ->capture_default_str()
+      ->type_name("X");
+  c->add_option("--csv", a->csv, "Write PyTorch's table of the winner's pipeline to this file")->type_name("FILE");
+  add_json(c, a->json);
+  add_examples(c,
+               "  sluice advise --workload vgg16 --cluster flat:8 --memory 32GiB\n"
+               "  sluice advise -w gpt_6.2b -c dgx1_v100 -b 256 -m 16,32 --csv winner.csv");
+}
+
+void add_schedule(CLI::App& app, Chosen& chosen) {
+  const auto a = std::make_shared<ScheduleArguments>();
+  CLI::App* c =
+      add_command(app, chosen, "schedule", "Order of operations on a uniform chain, with makespan, bubbles and peaks",
+                  schedule_command, a);
+  c->add_option("-s,--system", a->system, "System whose order to print; a,b,c: a table of several")->type_name("NAMES");
+  c->add_option("--from", a->from,
+                "Table of PyTorch (CSV, compute only or with communication): check, simulate and draw it; with "
+                "--system, compare it")
+      ->type_name("FILE");
+  c->add_option("-n,--ranks", a->ranks, "Pipeline ranks")->capture_default_str()->type_name("N");
+  c->add_option("-m,--microbatches", a->microbatches,
+                "Micro-batches of one update, of each replica of the whole model (asynchronous systems: mini-batches "
+                "of one run); of several systems: of each of them in all")
+      ->capture_default_str()
+      ->type_name("N");
+  c->add_option("--chunks", a->chunks, "Stages per rank, for systems that place several (default: the system's own)")
+      ->type_name("N");
+  c->add_option("--costs", a->costs, "Seconds of F, I and W, and of a message, e.g. 1/1/1 or 10/12/8+1")
+      ->capture_default_str()
+      ->type_name("F/I/W[+LATENCY]");
+  c->add_option("--costs-of", a->costs_of,
+                "What takes --costs: stage, or rank: the stages of a rank together, so that systems with several on a "
+                "rank do the same work (default: stage; of several systems: rank)")
+      ->type_name("NAME");
+  add_set(c, a->set);
+  add_json(c, a->json);
+  c->add_flag("-t,--text", a->text, "Draw what every rank does over time");
+  c->add_flag("--versions", a->versions, "Show the weight version that every op reads: 0F3@2");
+  c->add_flag("--csv", a->csv,
+              "The order as PyTorch's compute-only table, for _PipelineScheduleRuntime._load_csv and torchtitan's "
+              "pipeline_parallel_schedule_csv");
+  c->add_option("--trace", a->trace, "Write a Chrome/Perfetto trace to this file")->type_name("FILE");
+  add_examples(c,
+               "  sluice schedule --system 1f1b --ranks 4 --microbatches 8 --text\n"
+               "  sluice schedule -s gpipe,1f1b,zero_bubble -n 4 -m 8        which is fastest, for what memory\n"
+               "  sluice schedule -s pipedream -n 3 -m 6 --versions\n"
+               "  sluice schedule -s zero_bubble -O variant=v -n 4 -m 8 --csv > zbv.csv\n"
+               "  sluice schedule --from zbv.csv --costs 10/12/8+1 -s 1f1b,interleaved_1f1b");
+}
+
+void add_verify(CLI::App& app, Chosen& chosen) {
+  const auto a = std::make_shared<VerifyArguments>();
+  CLI::App* c =
+      add_command(app, chosen, "verify", "Replay weight-version cases through the real executor", verify_command, a);
+  c->add_option("--cases", a->cases, "File of cases, e.g. harness/tests/data/weights.json")
+      ->required()
+      ->type_name("FILE");
+  c->add_option("--tolerance", a->tolerance, "Largest absolute error of a weight or loss")
+      ->capture_default_str()
+      ->type_name("X");
+  c->add_option("--only", a->only, "Names, or prefixes ending in '*'; the others are left out")->type_name("NAME...");
+  add_json(c, a->json);
+  add_examples(c, "  sluice verify --cases harness/tests/data/weights.json --only 'pipedream*'");
+}
+
+void add_profile(CLI::App& app, Chosen& chosen) {
+  const auto a = std::make_shared<ProfileArguments>();
+  CLI::App* c =
+      add_command(app, chosen, "profile", "Measure a workload's cost graph on this machine", profile_command, a);
+  c->add_option("-w,--workload", a->workload, "Workload (see sluice list workloads), or a file of a workload or model")
+      ->required()
+      ->type_name("NAME");
+  add_batch(c, a->batch);
+  c->add_option("-m,--microbatches", a->microbatches,
+                "Micro-batches per update, of which one is measured (default: the workload's)")
+      ->type_name("N");
+  c->add_option("--device", a->device, "cpu or cuda")->capture_default_str()->type_name("NAME");
+  c->add_option("--beside", a->beside, "Busy ranks beside the measured one (default: on all other cores)")
+      ->type_name("N");
+  c->add_option("-o,--out", a->out, "File to write (default: stdout)")->type_name("FILE");
+  add_examples(c, "  sluice profile --workload fmnist_cnn --batch 128 --microbatches 8 --out cnn.json");
+}
+
+void add_validate(CLI::App& app, Chosen& chosen) {
+  const auto a = std::make_shared<ValidateArguments>();
+  CLI::App* c = add_command(app, chosen, "validate", "Compare the virtual clock with the wall clock on this machine",
+                            validate_command, a);
+  c->add_option("--filter", a->filter, "Only cases whose label holds this text")->type_name("TEXT");
+  c->add_flag("--quick", a->quick, "A case of each kind, in two short rounds");
+  c->add_flag("--list", a->list, "Print the cases' labels; run nothing");
+  c->add_option("--rounds", a->rounds, "How often each case runs on the wall clock")
+      ->capture_default_str()
+      ->type_name("N");
+  c->add_option("--seconds", a->seconds, "Of a case in a round, about")->capture_default_str()->type_name("S");
+  c->add_option("-n,--ranks", a->ranks, "Ranks of every case (default: the cores, 8 at most)")->type_name("N");
+  c->add_flag("--check", a->check,
+              "Exit code 1 unless the median is within 3 %, the 90th percentile within 8 % and 99 % of the order kept");
+  c->add_flag("--threads-only", a->threads_only, "No cases over MPI");
+  c->add_option("--records", a->records, "Compare these records of an earlier validation; run nothing")
+      ->type_name("FILE...");
+  c->add_option("--chart", a->chart, "Write predicted over measured times as a Vega-Lite chart")->type_name("FILE");
+  c->add_option("-o,--out", a->out, "Records (default: results/runs/validation.jsonl)")->type_name("FILE");
+  add_progress(c, a->progress);
+  add_json(c, a->json);
+  add_examples(c, "  sluice validate --quick --threads-only");
+}
+
+// How help names the value of a setting's flag.
+std::string value_name(const Setting& setting) {
+  return setting.value.type == SettingValue::Type::number ? "N" : "NAME";
+}
+
+// The letter that stands for a setting's flag, where there is one: the same in all commands.
+std::string short_flag(const std::string& key) {
+  static const std::map<std::string, std::string> letters = {{"system", "-s,"},  {"workload", "-w,"},
+                                                             {"cluster", "-c,"}, {"ranks", "-n,"},
+                                                             {"batch", "-b,"},   {"microbatches", "-m,"}};
+  const auto letter = letters.find(key);
+  return letter == letters.end() ? "" : letter->second;
+}
+
+// A flag for each setting of a single case, under the heading of its group.
+void add_settings(CLI::App* command, const std::shared_ptr<RunArguments>& a) {
+  static const std::pair<HelpGroup, const char*> headings[] = {{HelpGroup::experiment, "One case instead of a sweep"},
+                                                               {HelpGroup::machine, "Where it runs"},
+                                                               {HelpGroup::parallelism, "Ranks and replicas"},
+                                                               {HelpGroup::batches, "Batches and length"},
+                                                               {HelpGroup::training, "Training"}};
+  for (const auto& [group, heading] : headings) {
+    for (const Setting& setting : settings()) {
+      if (!setting.has_flag || setting.group != group) continue;
+      if (setting.value.type == SettingValue::Type::boolean) {  // the flag says no to what holds otherwise
+        command
+            ->add_flag_callback(
+                flag_of(setting), [a, key = setting.key] { a->single[key] = "false"; }, help_of(setting))
+            ->group(heading);
+        continue;
+      }
+      command
+          ->add_option_function<std::string>(
+              short_flag(setting.key) + flag_of(setting),
+              [a, key = setting.key](const std::string& value) { a->single[key] = value; }, help_of(setting))
+          ->type_name(value_name(setting))
+          ->group(heading);
+    }
+    if (group != HelpGroup::experiment) continue;
+    add_set(command, a->set);
+    command->get_option("--set")->group(heading);
+  }
+}
+
+void add_run(CLI::App& app, Chosen& chosen) {
+  const auto a = std::make_shared<RunArguments>();
+  CLI::App* c = add_command(app, chosen, "run", "Run a sweep, or one case; a record per case", run_command, a);
+  c->set_help_flag();
+  c->add_option("sweep", a->sweep, "Sweep file, or the name of one (see sluice list sweeps)")->type_name("");
+  add_settings(c, a);
+  const std::string heading = "Running, of a sweep or a case";
+  c->add_option("-o,--out", a->out, "Records (default: results/runs/NAME.jsonl)")->type_name("FILE")->group(heading);
+  c->add_flag("--resume", a->resume, "Skip what has a result there already, or would come to the same again")
+      ->group(heading);
+  c->add_option("--jobs", a->jobs, "How many cases of the virtual clock run at the same time (default: one a core)")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber)
+      ->group(heading);
+  c->add_option("--checkpoints", a->checkpoints, "Keep the state of unfinished cases there and go on from it")
+      ->type_name("FOLDER")
+      ->group(heading);
+  c->add_option("--shard", a->shard, "Every n-th case from the i-th, for job arrays; a tuning stays whole")
+      ->type_name("i/n")
+      ->group(heading);
+  c->add_flag("--dry-run", a->dry_run,
+              "Check and list the cases, with those of tunings, and say how long they take; run nothing")
+      ->group(heading);
+  c->add_option("--inject-failure", a->inject_failure, "That rank fails in that update, to see what happens")
+      ->type_name("RANK:UPDATE")
+      ->group(heading);
+  add_progress(c, a->progress)->group(heading);
+  c->add_flag("-j,--json", a->json, "Print the comparison as one JSON document")->group(heading);
+  c->set_help_flag("-h,--help", "Print this help message and exit")->group(heading);
+  add_examples(c,
+               "  sluice run quick                                                    a sweep of harness/sweeps\n"
+               "  sluice run -s gpipe,1f1b -w fmnist_cnn -n 2                         two systems, on real data\n"
+               "  sluice run -s 1f1b -w vgg16 --clock virtual -c flat:4 --no-train    times only\n"
+               "  mpirun -n 4 sluice run -s 1f1b -w fmnist_cnn --transport mpi\n"
+               "In a sweep, \"optimizer\": {\"learning_rate\": \"tuned\"} with \"tune\": {\"learning_rate\": [...],\n"
+               "\"epochs\": n} chooses each system's rate by a search of its own; \"purpose\": \"boundary\" with a\n"
+               "list of rates and \"steps\" looks for the largest stable one. A run that diverges is a result: it\n"
+               "does not make the exit code 1.\n"
+               "A checkpoint is kept after each evaluation of a drained pipeline.\n"
+               "Over MPI one process shows the progress and writes the records. Every case of a sweep runs on the\n"
+               "first so many processes as it has ranks; a process that dies ends the job with a record of it, and\n"
+               "--resume goes on.");
+}
+
+void add_compare(CLI::App& app, Chosen& chosen) {
+  const auto a = std::make_shared<CompareArguments>();
+  CLI::App* c = add_command(app, chosen, "compare", "Compare the records of runs in a table", compare_command, a);
+  c->add_option("files", a->files, "JSONL files")->required()->type_name("");
+  c->add_option("--baseline", a->baseline, "System the ratios are to (default: single_device)")->type_name("NAME");
+  c->add_option("--metric", a->metric,
+                "What sorts the rows: throughput, memory, time_to_accuracy, final_metric, bubble or sent_bytes; "
+                "largest_stable_rate: the divergence boundary instead")
+      ->capture_default_str()
+      ->type_name("NAME");
+  add_filter(c, a->filter);
+  c->add_option("--columns", a->columns, "Columns of the table: " + list_of_columns())
+      ->delimiter(',')
+      ->type_name("LIST");
+  c->add_option("--sort", a->sort, "Column that sorts the rows, smallest first; -NAME: largest first")
+      ->type_name("NAME");
+  c->add_option("--format", a->format, "text, markdown, latex, csv (all figures, a line a row) or json")
+      ->capture_default_str()
+      ->type_name("NAME");
+  c->add_option("--against", a->against,
+                "Stored records: show what changed since; exit code 1 where a run is worse or missing")
+      ->type_name("FILE");
+  c->add_option("--tolerance", a->tolerance, "With --against: changes up to this are none")
+      ->capture_default_str()
+      ->type_name("SHARE");
+  add_json(c, a->json);
+  add_examples(c,
+               "  sluice compare results/runs/quick.jsonl --metric memory\n"
+               "  sluice compare new.jsonl --filter ranks=4 --columns system,throughput,bubble --format latex\n"
+               "  sluice compare new.jsonl --against stored.jsonl --tolerance 2%");
+}
+
+void add_report(CLI::App& app, Chosen& chosen) {
+  const auto a = std::make_shared<ReportArguments>();
+  CLI::App* c =
+      add_command(app, chosen, "report", "One offline report.html, and its charts as files", report_command, a);
+  c->add_option("files", a->files, "JSONL files; with --markdown, studies")->required()->type_name("");
+  c->add_option("-o,--out", a->out, "Folder (default: plots/out/NAME; with --markdown, results/findings)")
+      ->type_name("FOLDER");
+  c->add_option("--formats", a->formats, "Files of every chart: some of svg,png,pdf (default: svg)")->type_name("LIST");
+  c->add_flag("--claims", a->claims, "Add the figures of papers beside ours (results/claims)");
+  c->add_flag("--markdown", a->markdown,
+              "Write the page of each study (results/reference/NAME.json) from its reference records; JSONL files "
+              "beside one study replace its reference records first");
+  add_examples(c,
+               "  sluice report results/runs/quick.jsonl --out plots/out/quick\n"
+               "  sluice report results/runs/quick.jsonl --formats svg,png,pdf\n"
+               "  sluice report --markdown results/reference/*.json");
+}
+
+void add_reproduce(CLI::App& app, Chosen& chosen) {
+  const auto a = std::make_shared<ReproduceArguments>();
+  CLI::App* c = add_command(app, chosen, "reproduce", "Rerun what papers published and compare", reproduce_command, a);
+  c->add_option("papers", a->papers, "Papers, by their file in results/claims")->type_name("");
+  c->add_flag("--all", a->all, "All of them");
+  add_json(c, a->json);
+  c->add_flag("--write", a->write, "Store the outcomes and write the pages of results/claims");
+  c->add_option("--claims", a->claims, "Folder of the claims (default: results/claims)")->type_name("FOLDER");
+  add_examples(c,
+               "  sluice reproduce zero_bubble\n"
+               "  sluice reproduce --all\n"
+               "Exit code 1 if a figure that is recorded as reproduced no longer is. Scenarios that need a published\n"
+               "profile look for it in $SLUICE_PROFILES.");
+}
+
+void add_export(CLI::App& app, Chosen& chosen) {
+  const auto a = std::make_shared<ExportArguments>();
+  CLI::App* c = add_command(app, chosen, "export", "Records as a flat table on stdout", export_command, a);
+  c->add_option("files", a->files, "JSONL files")->required()->type_name("");
+  c->add_option("--format", a->format, "csv or jsonl (a JSON object a line)")->capture_default_str()->type_name("NAME");
+  c->add_flag("--curves", a->curves, "The learning curves instead of one line a record");
+  c->add_flag("--per-rank", a->ranks, "One line a rank of a record: its memory by kind and what it sends");
+  add_filter(c, a->filter);
+  add_examples(c,
+               "  sluice export results/runs/quick.jsonl > quick.csv\n"
+               "  sluice export quick.jsonl --filter clock=wall --per-rank --format jsonl");
+}
+
+void add_new(CLI::App& app, Chosen& chosen) {
+  const auto a = std::make_shared<NewArguments>();
+  CLI::App* c = add_command(app, chosen, "new", "Write a new baseline, workload or cluster to start from: one file",
+                            new_command, a);
+  c->add_option("what", a->what, "baseline, workload or cluster")->required()->type_name("");
+  c->add_option("name", a->name, "Name: lower-case letters, digits and _")->required()->type_name("");
+  std::string kinds;
+  for (const BaselineTemplate& t : baseline_templates()) kinds += (kinds.empty() ? "" : "; ") + t.kind + ": " + t.what;
+  c->add_option(
+       "--kind", a->kind,
+       "Of a baseline: " + kinds +
+           " (default: flush). Of a workload: code: C++, taken up by the next build; file: JSON, there at once "
+           "(default: code)")
+      ->type_name("NAME");
+  c->add_option("--like", a->like, "The workload that a workload's file is to be a copy of")->type_name("NAME");
+  add_examples(c,
+               "  sluice new baseline my_system\n"
+               "  sluice new baseline my_system --kind asynchronous\n"
+               "  sluice new workload my_vit --like fmnist_vit\n"
+               "  sluice new cluster my_machines");
+}
+
+void add_check(CLI::App& app, Chosen& chosen) {
+  const auto a = std::make_shared<CheckArguments>();
+  CLI::App* c = add_command(app, chosen, "check",
+                            "Hold a system to the contract: every fault with its drawing, every refusal with its text",
+                            check_command, a);
+  c->add_option("systems", a->systems, "Systems: a,b,c or '*'")->required()->type_name("");
+  c->add_option("--seconds", a->seconds, "For one problem; what takes longer is taken to be endless")
+      ->capture_default_str()
+      ->type_name("X");
+  add_examples(c, "  sluice check my_system");
+}
+
+void add_completion(CLI::App& app, Chosen& chosen) {
+  const auto a = std::make_shared<CompletionArguments>();
+  CLI::App* c =
+      add_command(app, chosen, "completion", "A script that completes commands in bash or zsh", completion_command, a);
+  c->add_option("shell", a->shell, "bash or zsh")->required()->type_name("");
+  add_examples(c,
+               "  eval \"$(sluice completion bash)\"      in ~/.bashrc\n"
+               "  eval \"$(sluice completion zsh)\"       in ~/.zshrc, after compinit");
+}
+
+}  // namespace
+
+void add_commands(CLI::App& app, Chosen& chosen) {
+  for (const auto add : {add_list, add_advise, add_plan, add_schedule, add_verify, add_profile, add_validate, add_run,
+                         add_compare, add_report, add_reproduce, add_export, add_new, add_check, add_completion})
+    add(app, chosen);
+}
+
+std::string new_name_of(const std::string& command, const std::string& flag) {
+  if (command == "plan" && flag == "--devices") return "--ranks";
+  if ((command == "plan" || command == "profile") && flag == "--micro-batch")
+    return "--microbatches, the number of micro-batches per update";
+  return "";
+}
+
+}  // namespace sluice

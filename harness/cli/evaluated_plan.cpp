@@ -1,0 +1,162 @@
+#include "harness/cli/evaluated_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "harness/base/error.h"
+#include "harness/base/quantities.h"
+#include "harness/base/source_folder.h"
+#include "harness/base/visible_text.h"
+#include "harness/case/profile_workload.h"
+#include "harness/plan/stage_picture.h"
+#include "harness/program/pytorch_table.h"
+
+namespace sluice {
+
+RunCase plan_case(const PlanRequest& request) {
+  const ProfileWorkload* profile = profile_workload(request.workload, request.costs);
+  const Workload& workload = profile ? profile->workload : find_workload(request.workload);
+  const Cluster cluster = load_cluster(request.cluster, source_folder() + "/workloads/clusters");
+  const auto at_least_one = [](const char* flag, const std::optional<long>& value) {
+    if (value && (*value < 1 || *value > kMostSamples))
+      throw InputError(flag, "must be 1 to " + std::to_string(kMostSamples));
+  };
+  at_least_one("--ranks", request.ranks);
+  at_least_one("--batch", request.batch);
+  at_least_one("--microbatches", request.microbatches);
+  const System& system = *request.system;
+  RunCase c;
+  c.system = system.name;
+  c.options = resolve_options(system.options, request.options, "--set").values();
+  c.workload = request.workload;
+  c.cluster = request.cluster;
+  c.clock = Clock::virtual_clock;
+  c.costs = request.costs;
+  c.ranks = int_of(request.ranks.value_or(static_cast<long>(cluster.devices.size())), "--ranks", 1);
+  c.data_parallel = request.data_parallel;
+  if (c.data_parallel < 1) throw InputError("--data-parallel", "must be at least 1");
+  if (c.ranks % c.data_parallel != 0)
+    throw InputError("--data-parallel",
+                     std::to_string(c.data_parallel) + " pipelines do not divide " + std::to_string(c.ranks) + " ranks",
+                     "choose ranks that are a multiple");
+  const bool several = system.synchronous || system.accumulates;
+  if (profile) {  // its micro-batches have one size; one of them is an asynchronous system's batch
+    const std::int64_t micro_batch = profile->costs.micro_batch;
+    const std::int64_t otherwise = request.microbatches ? *request.microbatches * micro_batch
+                                   : system.synchronous ? workload.batch
+                                                        : micro_batch;
+    c.batch = request.batch.value_or(otherwise);
+    if (c.batch % micro_batch != 0 || (request.microbatches && c.batch / *request.microbatches != micro_batch))
+      throw InputError(request.batch ? "--batch" : "--microbatches",
+                       "the profile's micro-batches have " + std::to_string(micro_batch) + " samples",
+                       "give a batch of that many times the micro-batches");
+    c.microbatches = several ? int_of(c.batch / micro_batch, "--batch", 1) : 1;
+    return c;
+  }
+  c.batch = request.batch.value_or(workload.batch);
+  // With a batch of its own, micro-batches keep the workload's size.
+  const long usual = std::max<long>(1, workload.batch / workload.microbatches);
+  const long microbatches =
+      request.microbatches.value_or(request.batch && c.batch % usual == 0 ? c.batch / usual : workload.microbatches);
+  if (c.batch % microbatches != 0)
+    throw InputError("--microbatches",
+                     std::to_string(microbatches) + " do not divide the batch of " + std::to_string(c.batch),
+                     "choose a batch that is a multiple");
+  c.microbatches = several ? int_of(microbatches, "--microbatches", 1) : 1;
+  if (workload.optimizer.momentum > 0) c.optimizer.momentum = 0.9;
+  return c;
+}
+
+EvaluatedPlan evaluate_plan(const RunCase& c) {
+  EvaluatedPlan e{.c = c, .p = prepare(c)};
+  e.program = program_of_updates(e.p);
+  e.update_seconds = simulated_update(e.p, e.program).value;
+  e.simulation =
+      simulate(e.program, costs_of(e.p.plan, e.p.costs, e.p.cluster), e.p.cluster, e.p.ranks.devices, {.trace = false});
+  e.memory = memory(e.program, stage_memory(e.p, c.optimizer, e.program.rule));
+  e.over = over_memory(e.p, e.memory);
+  return e;
+}
+
+Bytes EvaluatedPlan::peak() const {
+  Bytes most(0);
+  for (const RankMemory& rank : memory) most = std::max(most, rank.peak.total());
+  return most;
+}
+
+double exposed_communication(const EvaluatedPlan& plan) {
+  Prepared free = plan.p;
+  for (Link& link : free.cluster.links) {
+    link.bandwidth = std::numeric_limits<double>::infinity();
+    link.latency = Seconds(0);
+  }
+  return std::max(0.0, 1 - simulated_update(free, plan.program).value / plan.update_seconds);
+}
+
+Schedule schedule_of(const Program& program) {
+  Schedule schedule = empty_schedule(static_cast<int>(program.ranks.size()), program.microbatches);
+  schedule.sequence_chunks = program.sequence_chunks;
+  for (std::size_t r = 0; r < program.ranks.size(); ++r)
+    for (const Instruction& i : program.ranks[r]) {
+      if (!is_scheduled(i.opcode)) continue;
+      const OpKind kind = i.opcode == Opcode::forward          ? OpKind::forward
+                          : i.opcode == Opcode::backward       ? OpKind::backward
+                          : i.opcode == Opcode::input_gradient ? OpKind::input_gradient
+                                                               : OpKind::weight_gradient;
+      schedule.ranks[r].push_back({kind, i.stage, i.micro, i.overlapped});
+    }
+  return schedule;
+}
+
+std::string plan_table(const EvaluatedPlan& plan) {
+  const PyTorchTable table = pytorch_table(schedule_of(plan.program), plan.program, plan.c.system);
+  for (const std::string& lost : table.lost) fmt::print(stderr, "note: not in the table: {}\n", lost);
+  return table.csv;
+}
+
+// A line a stage: the seconds of F, I and W for the samples of one op, and the most that its first device holds.
+static void print_stages(const Prepared& p, const std::vector<RankMemory>& memory) {
+  const std::vector<StageCost> costs = stage_costs(p.plan, p.costs, p.cluster);
+  std::vector<std::string> devices, layers;
+  std::size_t device_width = 7, layer_width = 6;
+  for (const PlanStage& stage : p.plan.stages) {
+    const auto name = [&](int l) { return visible(p.costs.layers[static_cast<std::size_t>(l)].name); };
+    devices.push_back(device_list(stage.devices));
+    layers.push_back(stage.layers.size() == 1 ? name(stage.layers.front())
+                                              : name(stage.layers.front()) + " .. " + name(stage.layers.back()));
+    device_width = std::max(device_width, devices.back().size());
+    layer_width = std::max(layer_width, layers.back().size());
+  }
+  fmt::print("{:>5}  {:>{}}  {:<{}}  {:>7} {:>9} {:>9} {:>9} {:>10} {:>9} {:>9}\n", "stage", "devices", device_width,
+             "layers", layer_width, "samples", "F", "I", "W", "parameters", "in flight", "peak");
+  for (std::size_t s = 0; s < p.plan.stages.size(); ++s) {
+    const PlanStage& stage = p.plan.stages[s];
+    const RankMemory& held = memory[p.ranks.placement.stages[s].front().index()];
+    fmt::print("{:>5}  {:>{}}  {:<{}}  {:>7} {:>9} {:>9} {:>9} {:>10} {:>9} {:>9}{}\n", s, devices[s], device_width,
+               layers[s], layer_width, stage.micros_per_op * p.micro_batch, to_text(costs[s].forward),
+               to_text(costs[s].input_gradient), to_text(costs[s].weight_gradient), to_text(costs[s].parameters),
+               held.peak_in_flight, to_text(held.peak.total()), stage.recompute ? "  recomputes" : "");
+  }
+}
+
+void print_plan(const EvaluatedPlan& e) {
+  const Prepared& p = e.p;
+  fmt::print("{} on {}: {} stages, {} deep, on {} of {} devices, {} x {} samples per update, costs: {}\n",
+             p.system->title, p.cluster.name, p.plan.stages.size(), depth(p.graph), p.ranks.devices.size(),
+             p.cluster.devices.size(), p.microbatches_per_update, p.micro_batch, visible(p.costs.source));
+  print_stages(p, e.memory);
+  fmt::print("\n{}\n", visible_lines(stage_picture(p.plan, p.graph)));
+  if (!p.plan.sequence_cut.empty())
+    fmt::print("sequences are cut into {} chunks, at {}; in flight are chunks\n", p.plan.sequence.count,
+               fmt::join(p.plan.sequence_cut, ", "));
+  const SearchReport& search = p.plan.search;
+  fmt::print("planner's objective ({}): {}; simulated: {} per update, {:.4g} samples/s, bubble {:.1f} %\n",
+             search.objective_name, to_text(Seconds(search.objective)), to_text(Seconds(e.update_seconds)),
+             e.samples_per_second(), 100 * e.simulation.bubble.bubble_ratio);
+  fmt::print("states visited: {}; search: {}{}\n", search.states, to_text(Seconds(search.seconds)),
+             search.complete ? "" : " (cut short)");
+}
+
+}  // namespace sluice

@@ -1,0 +1,56 @@
+// A plan with what the virtual clock and the memory model say of it: `sluice plan` shows one, `sluice advise` ranks
+// many.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/case/prepare.h"
+
+namespace sluice {
+
+// What a plan is asked for, as the commands' flags say it.
+struct PlanRequest {
+  const System* system = nullptr;
+  std::map<std::string, std::string> options;  // of the system
+  std::string workload, cluster, costs;
+  std::optional<long> ranks;  // devices; not given: all of the cluster's
+  std::optional<long> batch;  // samples; not given: the workload's
+  std::optional<long> microbatches;
+  int data_parallel = 1;  // pipelines
+};
+
+// The request as a case of the virtual clock. Throws InputError: counts below 1, a batch that the micro-batches do not
+// divide, micro-batches that a published profile does not have.
+RunCase plan_case(const PlanRequest& request);
+
+struct EvaluatedPlan {
+  RunCase c;
+  Prepared p;
+  Program program;  // that updates repeat
+  double update_seconds = 0;
+  Simulation simulation;  // of the program, once
+  std::vector<RankMemory> memory;
+  std::string over;  // over_memory()
+  double samples_per_second() const {
+    return static_cast<double>(p.micro_batch * p.microbatches_per_update) / update_seconds;
+  }
+  Bytes peak() const;  // of the fullest rank
+};
+// Throws the system's InputErrors; a plan that does not fit is told by `over`.
+EvaluatedPlan evaluate_plan(const RunCase& c);
+
+// Its stages, what they take and hold, and what its update takes.
+void print_plan(const EvaluatedPlan& plan);
+
+// Share of an update that messages and collectives cost: what it is shorter by where they take no time.
+double exposed_communication(const EvaluatedPlan& plan);
+
+// The compute ops of a program, as a schedule lists them.
+Schedule schedule_of(const Program& program);
+
+// PyTorch's table of a plan's order; throws InputError where PyTorch cannot run it.
+std::string plan_table(const EvaluatedPlan& plan);
+
+}  // namespace sluice

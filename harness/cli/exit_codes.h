@@ -1,0 +1,21 @@
+// The exit codes of every command; harness/case/README.md says what a script may conclude from them.
+#pragma once
+
+#include <functional>
+
+namespace sluice {
+
+inline constexpr int kDone = 0;
+inline constexpr int kFailed = 1;    // a run or a check failed, something could not be stored, or a signal ended it
+inline constexpr int kBadInput = 2;  // bad usage, or a file, name or value that the user can mend
+inline constexpr int kDefect = 3;    // an error that sluice does not know: a defect
+
+// The exit code of a command; what it throws becomes one line on stderr, and so does a stdout that cannot be written.
+int guarded(const std::function<int()>& command);
+
+// What every --help ends with.
+inline constexpr const char* kExitCodesHelp =
+    "Exit codes: 0 done; 1 a run or a check failed, a file could not be written, or a signal ended it;\n"
+    "2 bad usage or bad input; 3 a defect of sluice; 128 + n: signal n, sent twice or not to be caught.";
+
+}  // namespace sluice

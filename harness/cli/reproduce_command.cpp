@@ -1,0 +1,144 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "harness/base/error.h"
+#include "harness/base/source_folder.h"
+#include "harness/claims/claim_page.h"
+#include "harness/cli/commands.h"
+#include "harness/cli/find_renderer.h"
+#include "plots/findings.h"
+
+namespace sluice {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path claims_folder(const ReproduceArguments& a) {
+  return a.claims.empty() ? fs::path(source_folder()) / "results" / "claims" : fs::path(a.claims);
+}
+
+std::vector<std::string> chosen_papers(const ReproduceArguments& a) {
+  const std::vector<std::string> known = listed_papers(claims_folder(a));
+  if (a.all == !a.papers.empty())
+    throw InputError("reproduce", a.all ? "give a paper or --all, not both" : "no paper given",
+                     fmt::format("known: {}; or --all", fmt::join(known, ", ")));
+  if (a.all) return known;
+  for (const std::string& paper : a.papers)
+    if (std::ranges::find(known, paper) == known.end())
+      throw InputError("reproduce", "no claims of a paper '" + paper + "'", suggestion(paper, known));
+  return a.papers;
+}
+
+// The stored outcomes, by group and name; none where the paper has never been recorded.
+std::map<std::pair<std::string, std::string>, Outcome> stored_outcomes(const fs::path& file) {
+  std::map<std::pair<std::string, std::string>, Outcome> stored;
+  if (fs::exists(file))
+    for (Outcome& outcome : outcomes_from_json(parse_json_file(file.string()), file.string()))
+      stored[{outcome.group, outcome.name}] = outcome;
+  return stored;
+}
+
+void print_table(const PaperOutcomes& paper) {
+  fmt::print("{}\n", paper.claims.title);
+  std::string group;
+  std::size_t width = 0;
+  for (const Claim& claim : paper.claims.claims) width = std::max(width, claim.name.size());
+  for (std::size_t i = 0; i < paper.outcomes.size(); ++i) {
+    const Claim& claim = paper.claims.claims[i];
+    const Outcome& o = paper.outcomes[i];
+    if (claim.group != group) fmt::print("\n{} ({})\n", claim.group, claim.what);
+    group = claim.group;
+    std::string ratio;
+    if (o.ours && o.ours->number && claim.published.number && *claim.published.number != 0)
+      ratio = fmt::format("{:.3f}", *o.ours->number / *claim.published.number);
+    fmt::print("  {:<{}}  {:>10}  {:>10}  {:>6}  {}{}{}\n", claim.name, width, to_text(claim.published),
+               o.ours ? to_text(*o.ours) : "-", ratio, to_text(o.value),
+               o.direction && o.value == ClaimVerdict::not_reproduced ? ", direction " + to_text(*o.direction) : "",
+               o.reason.empty() ? "" : ": " + o.reason);
+  }
+  const Counts c = count(paper.claims.claims, paper.outcomes);
+  fmt::print(
+      "\n{} of {} checkable figures reproduced, {} in direction only, {} not; {} not comparable, {} not counted\n\n",
+      c.reproduced, c.checkable(), c.direction_only, c.not_reproduced, c.not_comparable, c.not_counted);
+}
+
+Json json_of(const PaperOutcomes& paper) {
+  Json document = to_json(paper.outcomes);
+  for (std::size_t i = 0; i < paper.outcomes.size(); ++i) {
+    const Claim& claim = paper.claims.claims[i];
+    Json& one = document["outcomes"][i];
+    one["published"] = claim.published.number ? Json(*claim.published.number) : Json(claim.published.text);
+    one["source"] = claim.source;
+    one["sure"] = to_text(claim.sure);
+  }
+  document["paper"] = paper.claims.paper;
+  return document;
+}
+
+// Keeps what cannot run here (a profile that is absent) as it was stored.
+void keep_what_is_absent(std::vector<Outcome>& outcomes,
+                         const std::map<std::pair<std::string, std::string>, Outcome>& stored) {
+  for (Outcome& outcome : outcomes) {
+    const auto before = stored.find({outcome.group, outcome.name});
+    if (!outcome.ours && !outcome.scenario.empty() && before != stored.end() &&
+        before->second.scenario == outcome.scenario)
+      outcome = before->second;
+  }
+}
+
+void write_pages(const fs::path& folder, const std::vector<PaperOutcomes>& papers) {
+  const fs::path drawing = folder / ".drawing";
+  fs::remove_all(drawing);
+  fs::create_directories(drawing);
+  std::vector<Chart> charts;
+  for (const PaperOutcomes& paper : papers) {
+    write_whole_file(folder / (paper.claims.paper + ".results.json"), to_json(paper.outcomes).dump(1) + "\n");
+    write_whole_file(folder / (paper.claims.paper + ".md"), paper_page(paper));
+    Chart chart = paper_chart(paper);
+    if (chart.spec.is_null()) continue;
+    write_whole_file(drawing / (chart.name + ".vl.json"), chart.spec.dump());
+    charts.push_back(std::move(chart));
+  }
+  write_whole_file(folder / "README.md", index_page(stored_papers(folder)));
+  if (!charts.empty()) render_charts(find_renderer(), drawing);
+  for (const Chart& chart : charts)
+    write_whole_file(folder / (chart.name + ".svg"),
+                     read_whole_file(drawing / (chart.name + ".svg")) + "\n" + picture_mark(chart));
+  fs::remove_all(drawing);
+}
+
+}  // namespace
+
+int reproduce_command(const ReproduceArguments& a) {
+  const fs::path folder = claims_folder(a);
+  std::vector<PaperOutcomes> papers;
+  Json documents = Json::array();
+  std::vector<std::string> lost;
+  for (const std::string& name : chosen_papers(a)) {
+    PaperOutcomes paper{read_claims(folder / (name + ".json")), {}};
+    paper.outcomes = run_claims(paper.claims);
+    const auto stored = stored_outcomes(folder / (name + ".results.json"));
+    for (const Outcome& now : paper.outcomes) {
+      const auto before = stored.find({now.group, now.name});
+      const bool ran = now.ours.has_value();
+      if (ran && before != stored.end() && before->second.value == ClaimVerdict::reproduced &&
+          now.value != ClaimVerdict::reproduced)
+        lost.push_back(name + ", " + now.group + ", " + now.name + ": is now " + to_text(now.value));
+    }
+    if (a.write) keep_what_is_absent(paper.outcomes, stored);
+    if (a.json)
+      documents.push_back(json_of(paper));
+    else
+      print_table(paper);
+    papers.push_back(std::move(paper));
+  }
+  if (a.write) write_pages(folder, papers);
+  if (a.json) fmt::print("{}\n", Json{{"papers", documents}, {"no_longer_reproduced", lost}}.dump(2));
+  for (const std::string& one : lost) fmt::print(stderr, "sluice: was recorded as reproduced: {}\n", one);
+  return lost.empty() || a.write ? 0 : 1;
+}
+
+}  // namespace sluice

@@ -1,0 +1,198 @@
+#include "harness/cli/schedule_figures.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "harness/base/error.h"
+#include "harness/base/index.h"
+#include "harness/base/json_reader.h"
+#include "harness/program/check_program.h"
+#include "harness/program/check_schedule.h"
+#include "harness/program/lowering.h"
+#include "harness/program/pytorch_table.h"
+#include "harness/sim/latency_cluster.h"
+
+namespace sluice {
+
+OpCosts parse_op_costs(const std::string& text) {
+  OpCosts c{0, 0, 0, 0};
+  int used = 0;
+  const int fields =
+      std::sscanf(text.c_str(), "%lf/%lf/%lf%n", &c.forward, &c.input_gradient, &c.weight_gradient, &used);
+  bool ok = fields == 3;
+  if (ok && text[static_cast<std::size_t>(used)] == '+') {
+    int more = 0;
+    ok = std::sscanf(text.c_str() + used + 1, "%lf%n", &c.latency, &more) == 1;
+    used += 1 + more;
+  }
+  for (const double v : {c.forward, c.input_gradient, c.weight_gradient, c.latency})
+    ok = ok && std::isfinite(v) && v >= 0 && v <= kMostOpSeconds;
+  if (!ok || static_cast<std::size_t>(used) != text.size() || c.forward + c.input_gradient + c.weight_gradient <= 0)
+    throw InputError("--costs", "'" + text + "' is not F/I/W[+latency]", "write 1/1/1 or 10/12/8+1");
+  return c;
+}
+
+static StageCost times(const OpCosts& costs, double share) {
+  return {Seconds(costs.forward * share), Seconds(costs.input_gradient * share), Seconds(costs.weight_gradient * share),
+          Seconds(0), Bytes(0)};
+}
+
+OrderOfOps order_of(const System& system, const Options& options, int ranks, int microbatches, const OpCosts& costs,
+                    CostsOf costs_of) {
+  OrderOfOps order{.name = system.name, .system = &system, .options = options};
+  order.latency = costs.latency;
+  const int chunks = stages_per_rank(system, options);
+  const double layer_share = 1.0 / chunks;
+  UniformChain uniform =
+      uniform_chain(system, options, latency_cluster(ranks, Seconds(costs.latency)), ranks, microbatches,
+                    times(costs, costs_of == CostsOf::rank ? layer_share : 1), Seconds(costs.latency));
+  ScheduleProblem& problem = uniform.problem;
+  for (std::size_t s = 0; s < problem.graph.size(); ++s) {
+    const PlanStage& stage = uniform.plan.stages[s];
+    order.share.push_back(static_cast<double>(stage.layers.size()) * layer_share / stage.tensor);
+    if (costs_of == CostsOf::rank) problem.costs[s] = times(costs, order.share.back() * stage.micros_per_op);
+  }
+  order.schedule = system.schedule(problem, options);
+  order.rule = system.weights(problem, options);
+  order.theory = system.theory(problem, options);
+  if (system.sharding) order.sharding = system.sharding(problem, options);
+  order.devices = uniform.devices;
+  order.graph = std::move(problem.graph);
+  order.placement = std::move(problem.placement);
+  order.costs = std::move(problem.costs);
+  return order;
+}
+
+OrderOfOps order_from_file(const std::string& file, const OpCosts& costs, CostsOf costs_of) {
+  OrderFromTable table = read_pytorch_table(read_text_file(file), file);
+  std::vector<Violation> faults = check(table.schedule, table.graph, table.placement);
+  faults.insert(faults.end(), table.faults.begin(), table.faults.end());
+  if (!faults.empty()) {
+    constexpr std::size_t shown = 5;
+    std::string text = faults.size() == 1 ? "1 fault" : std::to_string(faults.size()) + " faults";
+    for (std::size_t i = 0; i < std::min(shown, faults.size()); ++i) text += (i == 0 ? ": " : "; ") + faults[i].text;
+    if (faults.size() > shown) text += "; and so on";
+    throw InputError(file, text);
+  }
+  for (const std::string& kind : table.left_out) fmt::print(stderr, "note: {}: left out: {}\n", file, kind);
+  OrderOfOps order{.name = file};
+  order.latency = costs.latency;
+  const auto ranks = table.schedule.ranks.size(), stages = table.graph.size();
+  order.share.assign(stages, static_cast<double>(ranks) / static_cast<double>(stages));
+  order.costs.assign(stages, times(costs, costs_of == CostsOf::rank ? order.share.front() : 1));
+  for (std::size_t r = 0; r < ranks; ++r) order.devices.emplace_back(r);
+  order.schedule = std::move(table.schedule);
+  order.graph = std::move(table.graph);
+  order.placement = std::move(table.placement);
+  return order;
+}
+
+// Program once more for twice the micro-batches, to see what the second half takes; asynchronous systems only.
+static double seconds_of_later_microbatches(const OrderOfOps& order, const Program& program, const Cluster& cluster) {
+  const int ranks = static_cast<int>(order.schedule.ranks.size()), micros = order.schedule.microbatches;
+  const double once = simulate(program, {order.costs, {}}, cluster, order.devices, {.trace = false}).end;
+  const System& system = *order.system;
+  ScheduleProblem problem{order.graph, order.placement, ranks, 2 * micros, order.costs, Seconds(order.latency)};
+  problem.microbatches_per_update = system.accumulates ? micros : 1;
+  const Program longer = lower(system.schedule(problem, order.options), order.graph, order.placement,
+                               system.weights(problem, order.options));
+  const double twice = simulate(longer, {order.costs, {}}, cluster, order.devices, {.trace = false}).end;
+  return (twice - once) / micros;
+}
+
+ScheduleFigures figures_of(const OrderOfOps& order, bool repeated) {
+  ScheduleFigures f;
+  const Cluster cluster = latency_cluster(count_of(order.devices), Seconds(order.latency));
+  f.program = checked(lower(order.schedule, order.graph, order.placement, order.rule));
+  const bool synchronous = order.rule.synchronous();
+  f.simulation =
+      simulate(f.program, {order.costs, {}}, cluster, order.devices, {.iterations = synchronous && repeated ? 3 : 1});
+  if (repeated && synchronous) {
+    f.update_free = f.simulation.update_end[2] - f.simulation.update_end[1];
+    const Program with_barrier =
+        lower(order.schedule, order.graph, order.placement, order.rule, {}, {.step_barrier = true});
+    f.update_barrier = simulate(with_barrier, {order.costs, {}}, cluster, order.devices, {.trace = false}).end;
+    f.seconds_per_microbatch = f.update_free / order.schedule.whole_microbatches();
+  } else if (repeated && order.system) {
+    f.seconds_per_microbatch = seconds_of_later_microbatches(order, f.program, cluster);
+  }
+  f.peak = peaks(order.schedule);
+  f.collectives = collectives(order.schedule, order.sharding);
+  const std::vector<RankMemory> whole =
+      memory(f.program, std::vector<StageMemory>(order.graph.size(), {.stash = Bytes(1), .weight_stash = Bytes(1)}));
+  constexpr double unit = 1e6;  // bytes that stand for a micro-batch of a rank's share
+  std::vector<StageMemory> shares;
+  for (const double share : order.share) {
+    const Bytes stash(static_cast<std::int64_t>(std::llround(share * unit / order.schedule.sequence_chunks)));
+    shares.push_back({.stash = stash, .weight_stash = stash});
+  }
+  const std::vector<RankMemory> held = memory(f.program, shares);
+  for (std::size_t r = 0; r < held.size(); ++r) {
+    f.whole_in_flight.push_back(static_cast<int>(whole[r].peak.activations.value));
+    f.activations.push_back(static_cast<double>(held[r].peak.activations.value) / unit);
+    f.weight_versions.push_back(held[r].peak_versions);
+  }
+  for (const Channel& channel : f.program.channels)
+    if (channel.from != channel.to) f.messages += static_cast<std::size_t>(channel.messages);
+  return f;
+}
+
+std::vector<std::string> reads_of(const std::vector<Instruction>& rank, int sequence_chunks) {
+  std::vector<std::string> steps;
+  bool second = false;
+  for (const Instruction& i : rank) {
+    if (!is_compute(i.opcode)) continue;
+    std::string text = to_text(i, sequence_chunks);
+    if (reads_weights(i.opcode)) {
+      text += "@" + std::to_string(i.version);
+      if (i.horizon != 0) text += (i.horizon > 0 ? "+" : "") + std::to_string(i.horizon);
+    }
+    if (second) {
+      steps.back() += ";" + text + ")";
+    } else {
+      steps.push_back((i.overlapped ? "(" : "") + text);
+    }
+    second = i.overlapped;
+  }
+  return steps;
+}
+
+std::string chosen_options(const OrderOfOps& order) {
+  std::string text;
+  if (!order.system) return text;
+  for (const OptionSpec& spec : order.system->options) {
+    const std::string& value = order.options.text(spec.name);
+    if (value != spec.default_value) text += (text.empty() ? "" : " ") + spec.name + "=" + value;
+  }
+  return text;
+}
+
+std::string schedule_comparison(const std::vector<OrderOfOps>& orders, const std::vector<ScheduleFigures>& figures) {
+  std::vector<std::size_t> places(orders.size());
+  std::iota(places.begin(), places.end(), std::size_t{0});
+  std::ranges::stable_sort(places, {}, [&](std::size_t i) { return figures[i].seconds_per_microbatch; });
+  const auto label = [&](std::size_t i) {
+    const std::string options = chosen_options(orders[i]);
+    return orders[i].name + (options.empty() ? "" : " " + options) +
+           (orders[i].rule.synchronous() ? "" : " (asynchronous)");
+  };
+  std::size_t wide = 6;
+  for (const std::size_t i : places) wide = std::max(wide, label(i).size());
+  std::string text =
+      fmt::format("{:<{}}  {:>6} {:>13} {:>9} {:>7} {:>12} {:>11} {:>8} {:>8}\n", "system", wide, "stages",
+                  "micro-batch", "makespan", "bubble", "update", "activations", "versions", "messages");
+  for (const std::size_t i : places) {
+    const ScheduleFigures& f = figures[i];
+    text += fmt::format("{:<{}}  {:>6} {:>13.6g} {:>9.6g} {:>6.1f}% {:>12} {:>11.4g} {:>8} {:>8}\n", label(i), wide,
+                        orders[i].graph.size(), f.seconds_per_microbatch, f.simulation.bubble.makespan,
+                        100 * f.simulation.bubble.bubble_ratio,
+                        orders[i].rule.synchronous() ? fmt::format("{:.6g}", f.update_free) : "-",
+                        std::ranges::max(f.activations), std::ranges::max(f.weight_versions), f.messages);
+  }
+  return text;
+}
+
+}  // namespace sluice

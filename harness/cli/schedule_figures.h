@@ -1,0 +1,76 @@
+// What `sluice schedule` shows of an order of ops, whether a system makes it or a file holds it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/plan/uniform_chain.h"
+#include "harness/program/program.h"
+#include "harness/sim/memory.h"
+#include "harness/sim/simulate.h"
+
+namespace sluice {
+
+// Seconds of F, I and W and of a message.
+struct OpCosts {
+  double forward = 1, input_gradient = 1, weight_gradient = 1, latency = 0;
+};
+// "10/12/8+1". Throws InputError.
+OpCosts parse_op_costs(const std::string& text);
+
+enum class CostsOf {
+  stage,  // of every stage, however many a rank has
+  rank,   // of a rank's share of the model: the stages of all ranks together take as many times that as there are ranks
+};
+
+// An order of ops on the ranks of a uniform chain.
+struct OrderOfOps {
+  std::string name;                // of the system or file
+  const System* system = nullptr;  // none: from a file
+  Options options;
+  Schedule schedule;
+  StageGraph graph;
+  Placement placement;
+  std::vector<DeviceId> devices;  // of every rank
+  WeightRule rule;
+  Sharding sharding;
+  Theory theory;
+  std::vector<StageCost> costs;  // per stage, of one op
+  std::vector<double> share;     // per stage, of what a rank's share of the model is
+  double latency = 0;            // seconds of a message
+};
+
+// A system's order for `microbatches` on `ranks` ranks of a chain. Throws the system's own InputErrors.
+OrderOfOps order_of(const System& system, const Options& options, int ranks, int microbatches, const OpCosts& costs,
+                    CostsOf costs_of);
+
+// The order that a table of PyTorch holds. Throws InputError: unreadable, or faults, of which it names the first five.
+OrderOfOps order_from_file(const std::string& file, const OpCosts& costs, CostsOf costs_of);
+
+struct ScheduleFigures {
+  Program program;
+  Simulation simulation;              // of one update (asynchronous: one run), with a trace
+  double update_free = 0;             // seconds of an update after others, where no rank waits for the rest to step
+  double update_barrier = 0;          // the same with a barrier between updates; asynchronous: 0
+  double seconds_per_microbatch = 0;  // in steady state
+  std::vector<RankPeak> peak;
+  // Per rank: activations held at most, in micro-batches of a rank's share of the model.
+  std::vector<double> activations;
+  std::vector<int> whole_in_flight;  // per rank: micro-batches in flight that keep more than a stage's input
+  std::vector<int> weight_versions;  // per rank
+  std::vector<RankCollectives> collectives;
+  std::size_t messages = 0;  // across ranks, in one run of the program
+};
+// repeated: whether to simulate updates that follow one another, too.
+ScheduleFigures figures_of(const OrderOfOps& order, bool repeated);
+
+// The ops of a rank with the version that each reads: "0F3@2", predicted two updates ahead "0F3@2+2", a W "0W3".
+std::vector<std::string> reads_of(const std::vector<Instruction>& rank, int sequence_chunks = 1);
+
+// "variant=h1 chunks=2": the options that differ from their defaults.
+std::string chosen_options(const OrderOfOps& order);
+
+// One line for every order, the fastest first.
+std::string schedule_comparison(const std::vector<OrderOfOps>& orders, const std::vector<ScheduleFigures>& figures);
+
+}  // namespace sluice

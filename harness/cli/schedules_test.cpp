@@ -1,0 +1,165 @@
+// Schedules and plans as a user sees them: several systems at once, weight versions, PyTorch's tables out and in.
+#include "harness/cli/cli_test_support.h"
+
+namespace sluice {
+namespace {
+
+TEST_F(Cli, SeveralSystemsAreComparedForTheSameWork) {
+  const Json all = document(
+      {"schedule", "-s", "gpipe,interleaved_1f1b,single_device,data_parallel", "-n", "4", "-m", "8", "--json"});
+  ASSERT_EQ(all.size(), 4u);
+  std::map<std::string, Json> by;
+  for (const Json& one : all) by[one["system"].get<std::string>()] = one;
+  // A stage of two on a rank takes half of what one alone takes; the whole model, four times.
+  EXPECT_EQ(by["gpipe"]["costs"]["F"], 1);
+  EXPECT_EQ(by["interleaved_1f1b"]["costs"]["F"], 0.5);
+  EXPECT_EQ(by["single_device"]["costs"]["F"], 4);
+  EXPECT_EQ(by["gpipe"]["makespan"], 33);               // (8 + 3) 3
+  EXPECT_EQ(by["interleaved_1f1b"]["makespan"], 28.5);  // (8 + 3 / 2) 3
+  EXPECT_EQ(by["single_device"]["makespan"], 96);       // 8 x 12
+  EXPECT_EQ(by["data_parallel"]["makespan"], 24);       // 2 x 12 on every rank
+  EXPECT_EQ(by["gpipe"]["activations"], (Json{8, 8, 8, 8}));
+  EXPECT_EQ(by["single_device"]["activations"], (Json{4}));
+  // One alone keeps the costs of a stage, unless told otherwise.
+  const Arguments alone = {"schedule", "-s", "interleaved_1f1b", "-n", "4", "-m", "8", "--json"};
+  EXPECT_EQ(document(alone)["costs"]["F"], 1);
+  Arguments of_rank = alone;
+  of_rank.insert(of_rank.end(), {"--costs-of", "rank"});
+  EXPECT_EQ(document(of_rank)["makespan"], 28.5);
+}
+
+TEST_F(Cli, TheTableOfSeveralSystemsSaysWhichRefuse) {
+  const Finished f = sluice({"schedule", "-s", "1f1b,chimera,gpipe", "-n", "3", "-m", "6"});
+  EXPECT_EQ(f.code, 0) << f.err;
+  EXPECT_NE(f.out.find("no schedule: chimera"), std::string::npos) << f.out;
+  EXPECT_NE(f.out.find("one_f_one_b"), std::string::npos);
+  refuses({"schedule", "-s", "gpipe,1f1b", "--set", "variant=h1"}, {"--set", "unknown option 'variant'"});
+  refuses({"schedule", "-s", "gpipe,1f1b", "--csv"}, {"--csv", "is of one order"});
+  refuses({"schedule"}, {"--system is missing"});
+}
+
+TEST_F(Cli, WeightVersionsStandBesideTheOps) {
+  const Json s = document({"schedule", "-s", "pipedream", "-n", "3", "-m", "4", "--versions", "--json"});
+  // Rank 0 of three runs two updates behind once the pipe is full; a backward reads what its forward read.
+  EXPECT_EQ(s["reads"]["0"], (Json{"0F0@0", "0F1@0", "0F2@0", "0B0@0", "0F3@1", "0B1@0", "0B2@0", "0B3@1"}));
+  EXPECT_EQ(s["reads"]["2"][6], "2F3@3");
+  const Json split = document({"schedule", "-s", "zero_bubble", "-n", "2", "-m", "2", "--versions", "--json"});
+  for (const Json& op : split["reads"]["0"])  // W reads no weights
+    EXPECT_EQ(op.get<std::string>().find('W') == std::string::npos,
+              op.get<std::string>().find('@') != std::string::npos);
+  const Finished predicted = sluice({"schedule", "-s", "spectrain", "-n", "3", "-m", "4", "--versions"});
+  EXPECT_NE(predicted.out.find("0F0@0+2 "), std::string::npos) << predicted.out;
+  EXPECT_NE(predicted.out.find("@v+s: those, predicted s updates ahead"), std::string::npos);
+}
+
+TEST_F(Cli, APyTorchTableGoesOutAndComesBack) {
+  const Finished out = sluice({"schedule", "-s", "dualpipe", "-O", "variant=v", "-n", "2", "-m", "4", "--csv"});
+  EXPECT_EQ(out.code, 0) << out.err;
+  EXPECT_TRUE(out.out.starts_with("0F0,0F1,0F2,3F0,3I0,3W0,3F1,(0F3;3B1)OVERLAP_F_B,")) << out.out;
+  const Json own = document({"schedule", "-s", "dualpipe", "-O", "variant=v", "-n", "2", "-m", "4", "--json"});
+  const Json back = document({"schedule", "--from", put("v.csv", out.out), "--json"});
+  EXPECT_EQ(back["ops"], own["ops"]);
+  EXPECT_EQ(back["makespan"], own["makespan"]);
+  const Finished compared = sluice({"schedule", "--from", at("v.csv"), "--system", "1f1b,gpipe", "--costs", "2/2/2+1"});
+  EXPECT_EQ(compared.code, 0) << compared.err;
+  EXPECT_NE(compared.out.find(at("v.csv")), std::string::npos);
+  EXPECT_NE(compared.out.find("one_f_one_b"), std::string::npos);
+  EXPECT_NE(sluice({"schedule", "--from", at("v.csv"), "--text"}).out.find("rank 0  F0"), std::string::npos);
+}
+
+TEST_F(Cli, WhatPyTorchCannotRunIsRefusedWithTheReason) {
+  const auto table = [](const std::string& system) { return Arguments{"schedule", "-s", system, "-n", "4", "--csv"}; };
+  refuses(table("chimera"), {"stage 0 is on ranks 0 and 3", "PyTorch gives a stage one rank"});
+  refuses(table("data_parallel"), {"stage 0 is on ranks 0, 1, 2 and 3"});
+  refuses(table("pipedream"), {"updates without a flush"});
+  refuses(table("2bw"), {"updates without a flush"});
+  const Finished recomputing = sluice({"schedule", "-s", "1f1b", "-O", "recompute=all", "--csv"});
+  EXPECT_EQ(recomputing.code, 0);
+  EXPECT_NE(recomputing.err.find("not in the table: recomputation"), std::string::npos) << recomputing.err;
+}
+
+TEST_F(Cli, AWrongTableIsRefusedWithItsPlace) {
+  refuses({"schedule", "--from", at("no.csv")}, {at("no.csv"), "no such file"});
+  refuses({"schedule", "--from", put("a.csv", "0F0,0B0\n1F0,xyz\n")}, {"line 2, cell 2", "'xyz' is no action"});
+  refuses({"schedule", "--from", put("b.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1B1\n")}, {"1 fault", "1F1 is run by no rank"});
+  refuses({"schedule", "--from", put("c.csv", "0F0,0B0,0F9999999\n")}, {"line 1, cell 3"});
+  refuses({"schedule", "--from", put("d.csv", "")}, {"holds no action"});
+}
+
+TEST_F(Cli, SeveralPlansAreOneTable) {
+  const Finished f = sluice({"plan", "-s", "gpipe,1f1b,single_device", "-w", "vgg16", "-c", "flat:4,memory=32GiB"});
+  EXPECT_EQ(f.code, 0) << f.err;
+  EXPECT_EQ(lines(f.out).size(), 4u);
+  const Json plans = document({"plan", "-s", "gpipe,1f1b", "-w", "vgg16", "-c", "flat:4,memory=32GiB", "--json"});
+  ASSERT_EQ(plans.size(), 2u);
+  refuses({"plan", "-s", "gpipe", "-w", "vgg16", "--microbatches", "7"}, {"--microbatches", "do not divide"});
+  refuses({"plan", "-s", "gpipe", "-w", "vgg16", "--ranks", "0"}, {"--ranks", "must be 1 to"});
+}
+
+TEST_F(Cli, APlanNamesTheModulesOfItsStages) {
+  const Json plan = document({"plan", "-s", "1f1b", "-w", "vgg16", "-c", "flat:4,memory=32GiB", "--json"});
+  const Json& parts = plan["module_fqns_per_model_part"];
+  ASSERT_EQ(parts.size(), plan["stages"].size());
+  std::set<std::string> seen;
+  for (std::size_t s = 0; s < parts.size(); ++s) {
+    EXPECT_EQ(parts[s].size(), plan["stages"][s]["layers"].size());
+    for (const Json& name : parts[s]) EXPECT_TRUE(seen.insert(name.get<std::string>()).second) << name;
+  }
+  const Finished table =
+      sluice({"plan", "-s", "1f1b", "-w", "vgg16", "-c", "flat:4,memory=32GiB", "-b", "64", "-m", "8", "--csv"});
+  EXPECT_EQ(table.code, 0) << table.err;
+  const Finished order = sluice({"schedule", "-s", "1f1b", "-n", "4", "-m", "8", "--csv"});
+  EXPECT_EQ(table.out, order.out);
+}
+
+TEST_F(Cli, ListTellsAllAboutOneThing) {
+  const Finished f = sluice({"list", "1f1b"}, {{"COLUMNS", "60"}});
+  EXPECT_EQ(f.code, 0) << f.err;
+  for (const char* text : {"one_f_one_b", "1f1b, pipedream_flush", "citation", "recompute", "default: "})
+    EXPECT_NE(f.out.find(text), std::string::npos) << text << "\n" << f.out;
+  for (const std::string& line : lines(f.out)) EXPECT_LE(line.size(), 60u) << line;
+  EXPECT_EQ(document({"list", "gpipe", "--json"})["name"], "gpipe");
+  EXPECT_NE(sluice({"list", "vgg16"}).out.find("parameters"), std::string::npos);
+  refuses({"list", "gpip"}, {"list", "did you mean 'gpipe'?"});
+  refuses({"list", "interleaved"}, {"did you mean 'interleaved_1f1b'?"});
+}
+
+TEST_F(Cli, SeveralSystemsRunAtOnceWithTheOptionsThatTheyHave) {
+  const Json cases = document({"run", "-s", "gpipe,zero_bubble", "-w", "vgg16", "--clock", "virtual", "-c", "flat:4",
+                               "-n", "4", "-O", "variant=h2", "--no-train", "--dry-run", "--json"});
+  ASSERT_EQ(cases.size(), 2u);
+  EXPECT_EQ(cases[0]["system"], "gpipe");
+  EXPECT_EQ(cases[1]["options"]["variant"], "h2");
+  EXPECT_EQ(cases[0]["train"], false);
+  refuses({"run", "-s", "gpipe", "-w", "tiny", "--no-train", "--dry-run"},
+          {"--no-train", "the wall clock always trains"});
+  refuses({"run", "-s", "gpipe,1f1b", "-w", "tiny", "-O", "variant=h2", "--dry-run"}, {"unknown option 'variant'"});
+}
+
+TEST_F(Cli, NamesAndUnitsAreRefusedPlainly) {
+  refuses({"schedule", "-s", "1F1B"}, {"did you mean '1f1b'?"});
+  refuses({"plan", "-s", "gpipe", "-w", "profiles/none.json"}, {"no such file 'profiles/none.json'"});
+  refuses({"plan", "-s", "gpipe", "-w", "vgg61"}, {"unknown workload 'vgg61'", "did you mean 'vgg16'?"});
+  refuses({"plan", "-s", "gpipe", "-w", "vgg16", "-c", "flat:4,latency=5"}, {"'5' has no unit"});
+  const std::string cluster = put("c.json", R"({"name": "c", "devices": [{"count": 2, "memory": "24"}]})");
+  refuses({"plan", "-s", "gpipe", "-w", "vgg16", "-c", cluster}, {"/devices/0/memory", "'24' has no unit"});
+}
+
+TEST_F(Cli, BashCompletesThroughTheScript) {
+  const std::string script = put("complete.sh",
+                                 "eval \"$(\"$1\" completion bash)\"\n"
+                                 "COMP_WORDS=(\"$1\" schedule --system inter)\n"
+                                 "COMP_CWORD=3\n"
+                                 "_sluice\n"
+                                 "echo \"${COMPREPLY[*]}\"\n"
+                                 "COMP_WORDS=(\"$1\" schedule -s zero_bubble --set variant = a)\n"
+                                 "COMP_CWORD=7\n"
+                                 "_sluice\n"
+                                 "echo \"${COMPREPLY[*]}\"\n");
+  const std::string command = "bash " + script + " " + SLUICE_PROGRAM + " > " + at("out") + " 2>&1";
+  EXPECT_EQ(std::system(command.c_str()), 0);
+  EXPECT_EQ(content(at("out")), "interleaved_1f1b\nauto\n");
+}
+
+}  // namespace
+}  // namespace sluice

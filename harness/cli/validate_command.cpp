@@ -1,0 +1,80 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "harness/base/error.h"
+#include "harness/base/json.h"
+#include "harness/base/run_program.h"
+#include "harness/base/source_folder.h"
+#include "harness/base/stop.h"
+#include "harness/cli/commands.h"
+#include "harness/exec/mpi/mpi.h"
+#include "harness/run/validate.h"
+#include "plots/charts.h"
+#include "results/store.h"
+#include "results/validation.h"
+
+namespace sluice {
+
+static bool can_start_processes() { return mpi_built() && run_program({"mpirun", "--version"}).ok(); }
+
+int validate_command(const ValidateArguments& a) {
+  if (a.rounds < 1 || a.rounds > 100) throw InputError("--rounds", "must be from 1 to 100");
+  if (!(a.seconds > 0 && a.seconds <= 600)) throw InputError("--seconds", "must be above 0, at most 600");
+  const int cores = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 8);
+  const int ranks = a.ranks > 0 ? a.ranks : std::max(cores, 2);
+  std::vector<Record> records;
+  std::vector<std::string> left_out;
+  if (!a.records.empty()) {
+    for (const std::string& file : a.records) {  // every round counts, not only the last
+      const std::vector<Record> of_file = read_records(file).records;
+      records.insert(records.end(), of_file.begin(), of_file.end());
+    }
+    if (records.empty()) throw InputError(a.records.front(), "holds no record", "make some with sluice validate");
+  } else {
+    const std::vector<ValidationCase> cases =
+        filtered(validation_cases(ranks, !a.threads_only && can_start_processes(), a.quick), a.filter);
+    if (cases.empty()) throw InputError("--filter", "no case's label holds '" + a.filter + "'", "see --list");
+    if (a.list) {
+      for (const ValidationCase& c : cases) fmt::print("{}\n", c.label);
+      return 0;
+    }
+    handle_signals();
+    const std::string out = a.out.empty() ? source_folder() + "/results/runs/validation.jsonl" : a.out;
+    if (std::filesystem::exists(out))
+      throw InputError("--out", "'" + out + "' exists", "choose another file, or look at it with --records");
+    const ValidateResult result =
+        run_validation(cases, {.out = out,
+                               .rounds = a.quick ? std::min(a.rounds, 2) : a.rounds,
+                               .seconds = a.quick ? std::min(a.seconds, 0.2) : a.seconds,
+                               .progress = parse_progress(a.progress),
+                               .program = std::filesystem::read_symlink("/proc/self/exe").string()});
+    records = result.records;
+    left_out = result.left_out;
+    if (!a.json) fmt::print("records: {}\n", std::filesystem::relative(out).string());
+    if (result.interrupted) fmt::print(stderr, "interrupted: the figures are of what was finished\n");
+  }
+  const Validation validation = validate(validated_cases(records));
+  if (validation.cases.empty())
+    throw InputError("validate", "no case ran on both clocks", left_out.empty() ? "" : left_out.front());
+  if (a.json) {
+    Json json = to_json(validation);
+    json["left_out"] = left_out;
+    fmt::print("{}\n", json.dump(2));
+  } else {
+    fmt::print("{}", to_table(validation));
+    for (const std::string& text : left_out) fmt::print("  left out: {}\n", text);
+  }
+  if (!a.chart.empty()) {
+    std::ofstream chart(a.chart);
+    chart << validation_chart("validation", validation).spec.dump(1) << "\n";
+    if (!chart) throw InputError("--chart", "'" + a.chart + "' cannot be written");
+  }
+  const bool good = validation.time.median <= 0.03 && validation.time.p90 <= 0.08 && validation.order.share() >= 0.99;
+  return a.check && !good ? 1 : 0;
+}
+
+}  // namespace sluice

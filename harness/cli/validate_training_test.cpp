@@ -1,0 +1,40 @@
+// `sluice validate` from end to end, on one small case; how close the clocks are is measured by the test of the label
+// `validation`, which needs an idle machine.
+#include "harness/cli/cli_test_support.h"
+
+namespace sluice {
+namespace {
+
+TEST_F(Cli, ValidateRunsACaseOnBothClocksAndKeepsItsProfile) {
+  const Variables own_profiles = {{"SLUICE_PROFILE_CACHE", at("profiles")}};
+  const Finished f = sluice({"validate", "--filter", "one_f_one_b tiny", "--threads-only", "--rounds", "2", "--seconds",
+                             "0.01", "--out", at("v.jsonl"), "--chart", at("v.vl.json"), "--json"},
+                            own_profiles);
+  ASSERT_EQ(f.code, 0) << f.err;
+  const Json result = Json::parse(f.out);
+  ASSERT_GE(result["cases"].size(), 1u);
+  EXPECT_GT(result["cases"][0]["wall_seconds"].get<double>(), 0);
+  EXPECT_GT(result["cases"][0]["simulated_seconds"].get<double>(), 0);
+  EXPECT_FALSE(fs::is_empty(at("profiles")));
+  EXPECT_TRUE(Json::parse(content(at("v.vl.json"))).contains("layer"));
+  int wall = 0;
+  for (const Json& record : records(at("v.jsonl"))) {
+    EXPECT_TRUE(record["environment"].contains("profile"));
+    EXPECT_FALSE(record["observed"]["staleness"].empty());
+    wall += record["clock"] == "wall";
+  }
+  EXPECT_EQ(wall, 2 * static_cast<int>(result["cases"].size()));
+  // The records say the same again.
+  const Json again = document({"validate", "--records", at("v.jsonl"), "--json"});
+  EXPECT_EQ(again["cases"], result["cases"]);
+}
+
+TEST_F(Cli, ValidateRefusesWhatItCannotDo) {
+  refuses({"validate", "--filter", "no such case"}, {"--filter", "no such case"});
+  refuses({"validate", "--rounds", "0"}, {"--rounds"});
+  refuses({"validate", "--seconds", "0"}, {"--seconds"});
+  refuses({"validate", "--out", put("there.jsonl", "")}, {"--out", "exists"});
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,68 @@
+// Disturbance: what makes the ranks and links of this machine slower than they are, so that unequal devices and
+// changing ones run for real. Ranks are slowed by pauses inside their ops (a duty cycle: the op ends later, so that the
+// order of events is that of a slower device) or by load that runs beside them on their cores; messages go through
+// token buckets.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "harness/base/ids.h"
+#include "harness/base/work.h"
+#include "harness/exec/pinning.h"
+#include "harness/model/interference.h"
+#include "harness/model/throttle.h"
+
+namespace sluice {
+
+struct Disturbance {
+  Interference interference;
+  bool by_load = false;           // the episodes of devices: co-running load instead of pauses
+  std::vector<double> slowdowns;  // per device, always; empty: none
+  Throttle throttle;
+  std::vector<DeviceId> devices;  // of every rank
+  double start = 0;               // seconds of training before the run
+
+  bool throttles() const { return !throttle.empty(); }
+  // The speed of the rank's ops as pauses make it; on the run's clock.
+  PiecewiseSpeed pace_of(Rank rank) const;
+  // The rate of messages between two ranks, as a part of the throttle's; on the run's clock.
+  PiecewiseSpeed link_speed(Rank from, Rank to) const;
+};
+
+// Seconds of processor time that the calling thread has had.
+double thread_seconds();
+
+// Holds up a rank at the end of each of its ops, as long as a slower device would have worked on: of the processor time
+// that the op took, so that waiting for a crowded core counts once.
+class Pacer {
+ public:
+  explicit Pacer(PiecewiseSpeed speed) : speed_(std::move(speed)) {}
+  bool active() const { return !speed_.constant(); }
+  void begin(double now);  // seconds from the run's start
+  void end();
+
+ private:
+  PiecewiseSpeed speed_;
+  double begin_ = 0, worked_ = 0;
+};
+
+// The part of a core that thread `number` (from 0) of a co-running load takes so that a rank runs `slowdown` times
+// slower beside it: as many threads as the rank needs competitors, equal parts, 0 for those that are not needed.
+double load_share(double slowdown, int number);
+
+// Threads that run on the core of a rank while its device is in an episode: arithmetic (compute), streaming through
+// memory (memory), mapping and touching pages (allocation). Each takes its load_share of the core.
+class CoRunningLoad {
+ public:
+  // ranks: those of this process. pinning: puts the threads on the ranks' cores; null: anywhere. From now on, which is
+  // the run's start, until the destructor.
+  CoRunningLoad(const Disturbance& disturbance, const std::vector<Rank>& ranks, const Pinning* pinning);
+  ~CoRunningLoad();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,26 @@
+// Costs measured inside runs of the real executor: the whole model on every rank, in a training's order of ops, with
+// its working set, after warm-up; once on one rank while the others are idle, and once on all of them at a time.
+#pragma once
+
+#include <optional>
+
+#include "harness/exec/session.h"
+#include "harness/model/cost_graph.h"
+
+namespace sluice {
+
+struct RunProfileSpec {
+  ModelGraph model;
+  std::int64_t micro_batch = 1;  // samples
+  OptimizerSpec optimizer;
+  std::optional<DataFeed> feed;  // none: a synthetic batch
+  int neighbours = 1;            // ranks that are busy beside the measured one in the second measurement
+  // The weight gradients of so many micro-batches are measured as one product; 0: of each by itself.
+  int batched_micros = 0;
+};
+
+// On this machine's CPU, one thread a rank, each on a core of its own where the build can pin. `machine` of the result
+// lacks what names the machine and the build. Takes some seconds.
+CostGraph measure_in_runs(const RunProfileSpec& spec);
+
+}  // namespace sluice

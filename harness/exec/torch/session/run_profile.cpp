@@ -1,0 +1,440 @@
+#include "harness/exec/run_profile.h"
+
+#include <ATen/Parallel.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <thread>
+
+#include "harness/base/error.h"
+#include "harness/exec/profile_samples.h"
+#include "harness/exec/threads.h"
+#include "harness/exec/torch/session/torch_session.h"
+#include "harness/program/check_program.h"
+#include "harness/program/lowering.h"
+
+namespace sluice {
+
+namespace {
+
+double now() { return Probe::now(); }
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+// A core of its own for each; nothing where there are too few, as in a container.
+std::unique_ptr<Pinning> pin_if_possible(int ranks) {
+  if (!hwloc_built() || ranks > static_cast<int>(std::thread::hardware_concurrency())) return nullptr;
+  try {
+    return pin_to_cores(ranks, nullptr);
+  } catch (const InputError&) {
+    return nullptr;
+  }
+}
+
+// What a chain runs: the whole model on every rank, or half of it on each of two.
+struct ChainForm {
+  int ranks = 1, micros_per_rank = 4;
+  bool batched = false;    // weight gradients of the update as one product
+  bool recompute = false;  // forwards keep their inputs
+  bool split = false;      // the weight gradients come ops later than the input gradients
+  bool halves = false;     // a pipeline of two stages
+  Sharding sharding = {};
+};
+
+// Two micro-batches are in flight at most: F0 F1 B0 F2 B1 F3 B2 B3, which is no system's order on one rank; split:
+// F0 F1 I0 F2 W0 I1 F3 W1 I2 W2 I3 W3.
+Schedule whole_model_order(const ChainForm& form) {
+  Schedule schedule = empty_schedule(form.ranks, form.ranks * form.micros_per_rank);
+  for (int r = 0; r < form.ranks; ++r) {
+    std::vector<Op>& ops = schedule.ops(Rank(r));
+    const auto micro = [&](int k) { return k * form.ranks + r; };
+    for (int k = 0; k <= form.micros_per_rank; ++k) {
+      if (k < form.micros_per_rank) ops.push_back(forward_op(0, micro(k)));
+      if (form.split && k > 1) ops.push_back(weight_gradient_op(0, micro(k - 2)));
+      if (k == 0) continue;
+      ops.push_back(form.split ? input_gradient_op(0, micro(k - 1)) : backward_op(0, micro(k - 1)));
+    }
+    if (form.split) ops.push_back(weight_gradient_op(0, micro(form.micros_per_rank - 1)));
+  }
+  return schedule;
+}
+
+// 1F1B.
+Schedule two_stage_order(int micros) {
+  Schedule schedule = empty_schedule(2, micros);
+  for (int k = 0; k < micros; ++k) {
+    schedule.ops(Rank(0)).push_back(forward_op(0, k));
+    if (k > 0) schedule.ops(Rank(0)).push_back(backward_op(0, k - 1));
+    schedule.ops(Rank(1)).push_back(forward_op(1, k));
+    schedule.ops(Rank(1)).push_back(backward_op(1, k));
+  }
+  schedule.ops(Rank(0)).push_back(backward_op(0, micros - 1));
+  return schedule;
+}
+
+// The layer that begins the second half; 0 where no layer can.
+std::size_t middle(const ModelGraph& model) {
+  std::size_t cut = model.layers.size() / 2;
+  while (cut > 0 && is_fused_with_predecessor(model.layers[cut])) --cut;
+  return cut;
+}
+
+// One session and its program.
+class Chain {
+ public:
+  Chain(const RunProfileSpec& spec, const ChainForm& form) {
+    Plan plan;
+    plan.micro_batch = spec.micro_batch;
+    plan.stages.resize(form.halves ? 2 : 1);
+    const std::size_t cut = form.halves ? middle(spec.model) : spec.model.layers.size();
+    for (std::size_t l = 0; l < spec.model.layers.size(); ++l)
+      plan.stages[l < cut ? 0 : 1].layers.push_back(static_cast<int>(l));
+    for (int r = 0; r < form.ranks; ++r)
+      plan.stages[form.halves ? static_cast<std::size_t>(r) : 0].devices.emplace_back(r);
+    WeightRule rule;
+    if (form.recompute) rule.recompute = WeightRule::Recompute::forward_weights;
+    const int micros = form.halves ? form.micros_per_rank : form.ranks * form.micros_per_rank;
+    program_ = checked(lower(form.halves ? two_stage_order(micros) : whole_model_order(form),
+                             chain(form.halves ? 2 : 1), ranks_of(plan).placement, rule, form.sharding));
+    samples_ = micros * spec.micro_batch;
+    SessionSpec session;
+    session.model = spec.model;
+    session.plan = plan;
+    session.optimizer = spec.optimizer;
+    session.micro_batch = spec.micro_batch;
+    session.batched_weight_gradients = form.batched;
+    session.sharding = form.sharding;
+    session.feed = spec.feed;
+    session.synthetic_batch = samples_;
+    if (spec.feed) train_samples_ = spec.feed->train_samples;
+    session_ = make_session(session);
+    pinning_ = pin_if_possible(form.ranks);
+  }
+
+  // As many updates as take about `seconds`, the first ones not sampled.
+  void run(double seconds, std::span<const int> layer_of_input, ChainSamples& sum) {
+    if (update_seconds_ == 0) {
+      execute(2, nullptr);
+      update_seconds_ = execute(2, nullptr).seconds / 2;
+    }
+    const int updates = std::clamp(static_cast<int>(seconds / update_seconds_), 3, 400);
+    std::vector<Probe> probes(program_.rank_count());
+    const Execution run = execute(updates + 1, &probes);
+    for (const Probe& probe : probes) add_samples(sum, probe.samples(), layer_of_input, 1);
+    for (const Opcode opcode : {Opcode::reduce_gradients, Opcode::gather_weights, Opcode::reduce_scatter})
+      add_meetings(run.trace, opcode);
+  }
+
+  // Seconds of the ranks' meetings in such an instruction.
+  double meeting(Opcode opcode) const {
+    const auto found = meetings_.find(opcode);
+    return found == meetings_.end() ? 0 : median(found->second);
+  }
+
+ private:
+  Execution execute(int updates, std::vector<Probe>* probes) {
+    RunRequest request;
+    request.iterations = updates;
+    request.traced_iteration = updates / 2;
+    request.probes = probes;
+    request.pinning = pinning_.get();
+    request.learning_rate = [](std::int64_t) { return 1e-12; };  // the same samples again and again
+    if (train_samples_ > 0)
+      for (std::int64_t k = 0; k < updates * samples_; ++k) request.order.push_back((at_ + k) % train_samples_);
+    at_ += updates * samples_;
+    return session_->run(program_, request).execution;
+  }
+
+  // From when the last rank has come to when the first goes on.
+  void add_meetings(const Trace& trace, Opcode opcode) {
+    double start = 0, end = 1e300;
+    int members = 0;
+    for (const auto& rank : trace.ranks)
+      for (const TraceEvent& e : rank)
+        if (e.instruction.opcode == opcode) {
+          start = std::max(start, e.start);
+          end = std::min(end, e.end);
+          ++members;
+        }
+    if (members > 1) meetings_[opcode].push_back(std::max(end - start, 0.0));
+  }
+
+  Program program_;
+  std::unique_ptr<Session> session_;
+  std::unique_ptr<Pinning> pinning_;
+  std::int64_t samples_ = 0, train_samples_ = 0, at_ = 0;
+  double update_seconds_ = 0;
+  std::map<Opcode, std::vector<double>> meetings_;
+};
+
+// A thread on the core of a rank, joined when it goes.
+std::jthread thread_on(const Pinning* pinning, int rank, std::function<void()> work) {
+  return std::jthread([pinning, rank, work = std::move(work)] {
+    if (pinning) pinning->bind(Rank(rank));
+    work();
+  });
+}
+
+// Messages between two threads through the executor's transport.
+class Messages {
+ public:
+  explicit Messages(const Pinning* pinning) : pinning_(pinning) {
+    program_.ranks.resize(2);
+    program_.channels = {{Rank(0), Rank(1), kMost}, {Rank(1), Rank(0), kMost}};
+    transport_ = make_thread_transport(program_);
+  }
+
+  // The receiver sleeps after so many seconds as make a message take longer than twice what it takes to one that is
+  // awake and half of what it takes to one that sleeps. Ranks of a pipeline wait for a part of a millisecond to some.
+  void measure(MachineCosts& machine) {
+    constexpr int kRepeats = 15;
+    const Sample awake = sample(0, 5 * kRepeats);
+    std::vector<double> arrivals, sends;
+    for (const double wait : {200e-6, 400e-6, 800e-6, 1600e-6}) {
+      const Sample asleep = sample(wait, kRepeats);
+      arrivals.push_back(asleep.arrival);
+      sends.push_back(asleep.send);
+    }
+    // What disturbs a message only makes it slower.
+    const double asleep = std::ranges::min(arrivals), between = std::max(2 * awake.arrival, asleep / 2);
+    machine.send = machine.receive = Seconds(awake.arrival / 2);
+    machine.wake = Seconds(std::max(asleep - awake.arrival, 0.0));
+    machine.rouse = Seconds(std::max(std::ranges::min(sends) - awake.send, 0.0));
+    double patience = 0;
+    for (double wait = 10e-6; wait <= 200e-6; wait += 10e-6)
+      if (sample(wait, kRepeats).arrival < between) patience = wait;
+    machine.patience = Seconds(asleep < 2 * awake.arrival ? 1.0 : patience + 5e-6);
+  }
+
+ private:
+  static constexpr int kMost = 64;
+  struct Sample {
+    double arrival = 0;  // from a message of one thread to the other
+    double send = 0;     // of the sender
+  };
+
+  // Of threads of which the receiver has waited for `wait` seconds.
+  Sample sample(double wait, int repeats) {
+    std::vector<double> sent(static_cast<std::size_t>(repeats)), arrivals, sends;
+    {
+      const std::jthread receiver = thread_on(pinning_, 1, [&] {
+        for (int k = 0; k < repeats; ++k) {
+          transport_->receive(0);
+          arrivals.push_back(now() - sent[static_cast<std::size_t>(k)]);
+          transport_->send(1, {});
+        }
+      });
+      const std::jthread sender = thread_on(pinning_, 0, [&] {
+        for (double& at : sent) {
+          const double until = now() + wait + 2e-6;
+          while (now() < until) {
+          }
+          at = now();
+          transport_->send(0, {});
+          sends.push_back(now() - at);
+          transport_->receive(1);
+        }
+      });
+    }
+    return {median(arrivals), median(sends)};
+  }
+
+  const Pinning* pinning_;
+  Program program_;
+  std::unique_ptr<Transport> transport_;
+};
+
+// Seconds per byte of `work` on tensors of so many bytes in all, one after the other.
+double seconds_per_byte(std::int64_t bytes, const std::function<void(at::Tensor&)>& work) {
+  const c10::InferenceMode no_autograd;
+  constexpr std::int64_t kPiece = 256 << 10;
+  std::vector<at::Tensor> pieces;
+  for (std::int64_t k = 0; k < std::max<std::int64_t>(bytes / kPiece, 1); ++k)
+    pieces.push_back(at::ones({std::min(bytes, kPiece) / 4}));
+  std::vector<double> seconds;
+  for (int round = 0; round < 4; ++round)
+    for (at::Tensor& piece : pieces) {
+      const double begin = now();
+      work(piece);
+      seconds.push_back((now() - begin) / static_cast<double>(piece.nbytes()));
+    }
+  return median(seconds);
+}
+
+std::vector<int> first_readers(const ModelGraph& model) {
+  std::vector<int> readers(model.inputs.size(), 0);
+  for (std::size_t l = model.layers.size(); l-- > 0;)
+    for (const int input : model.layers[l].inputs)
+      if (input < 0) readers[static_cast<std::size_t>(-1 - input)] = static_cast<int>(l);
+  return readers;
+}
+
+ChainSamples empty_samples(std::size_t layers) {
+  ChainSamples samples;
+  samples.layers.resize(layers);
+  samples.load.resize(layers);
+  samples.loaded.assign(layers, 0);
+  return samples;
+}
+
+class RunProfile {
+ public:
+  explicit RunProfile(const RunProfileSpec& spec) : spec_(spec), readers_(first_readers(spec.model)) {
+    const std::size_t layers = spec.model.layers.size();
+    idle_ = busy_ = split_ = halves_ = recomputed_ = batched_idle_ = batched_busy_ = empty_samples(layers);
+  }
+
+  CostGraph measure() {
+    const int all = 1 + spec_.neighbours;
+    {
+      Chain alone(spec_, {});
+      Chain split(spec_, {.split = true});
+      Chain together(spec_, {.ranks = all});
+      for (int round = 0; round < kRounds; ++round) {
+        alone.run(kSeconds, readers_, idle_);
+        split.run(kSeconds, readers_, split_);
+        if (spec_.neighbours > 0) together.run(kSeconds, readers_, busy_);
+      }
+      if (spec_.neighbours == 0) busy_ = idle_;
+      reduce_ = together.meeting(Opcode::reduce_gradients);
+    }
+    if (spec_.neighbours > 0) {
+      Chain sharded(spec_, {.ranks = all,
+                            .micros_per_rank = 1,
+                            .sharding = {.gather = Sharding::Gather::once, .reduce = Sharding::Reduce::accumulated}});
+      ChainSamples unused = empty_samples(spec_.model.layers.size());
+      for (int round = 0; round < kRounds; ++round) sharded.run(0, readers_, unused);
+      gather_ = sharded.meeting(Opcode::gather_weights);
+      scatter_ = sharded.meeting(Opcode::reduce_scatter);
+    }
+    if (spec_.neighbours > 0 && middle(spec_.model) > 0)
+      Chain(spec_, {.ranks = 2, .halves = true}).run(kSeconds, readers_, halves_);
+    Chain(spec_, {.micros_per_rank = 2, .recompute = true}).run(0, readers_, recomputed_);
+    if (spec_.batched_micros > 0) {
+      Chain alone(spec_, {.micros_per_rank = spec_.batched_micros, .batched = true});
+      Chain together(spec_, {.ranks = all, .micros_per_rank = spec_.batched_micros, .batched = true});
+      for (int round = 0; round < kRounds; ++round) {
+        alone.run(kSeconds, readers_, batched_idle_);
+        if (spec_.neighbours > 0) together.run(kSeconds, readers_, batched_busy_);
+      }
+    }
+    return graph();
+  }
+
+ private:
+  static constexpr int kRounds = 3;
+  static constexpr double kSeconds = 0.25;
+
+  static double beside(double busy, double idle) { return idle > 0 ? std::max(busy / idle, 0.5) : 1; }
+
+  PassMeasurement pass(const PassSamples& idle, const PassSamples& busy) const {
+    return {.beside = beside(mean_of(busy.seconds), mean_of(idle.seconds)),
+            .spread = spread_of(idle.seconds),
+            .peak = Bytes(std::max(idle.peak, busy.peak)),
+            .left = Bytes(idle.left)};
+  }
+
+  CostGraph graph() const {
+    CostGraph graph{.model = spec_.model.name,
+                    .source = "profile",
+                    .device = "cpu thread",
+                    .micro_batch = spec_.micro_batch,
+                    .layers = {}};
+    const std::vector<Shape> shapes = spec_.model.shapes();
+    const double all_parameters = std::max(4.0 * static_cast<double>(parameter_count(spec_.model)), 1.0);
+    for (std::size_t l = 0; l < spec_.model.layers.size(); ++l) {
+      const LayerSpec& spec = spec_.model.layers[l];
+      // Stashes that wait for their batch are part of the working set of all passes.
+      const bool batched = spec_.batched_micros > 0;
+      const LayerSamples& idle = (batched ? batched_idle_ : idle_).layers[l];
+      const LayerSamples& busy = (batched && spec_.neighbours > 0 ? batched_busy_
+                                  : batched                       ? batched_idle_
+                                                                  : busy_)
+                                     .layers[l];
+      const double bytes = 4.0 * static_cast<double>(parameter_count(spec)), part = bytes / all_parameters;
+      LayerMeasurement m;
+      m.forward = pass(idle.forward, busy.forward);
+      m.input_gradient = pass(idle.input_gradient, busy.input_gradient);
+      m.weight_gradient = pass(idle.weight_gradient, busy.weight_gradient);
+      m.unstashed = pass(recomputed_.layers[l].unstashed, recomputed_.layers[l].unstashed);
+      m.update = {.beside = beside(mean_of(busy_.step), mean_of(idle_.step)),
+                  .spread = spread_of(idle_.step),
+                  .peak = Bytes(static_cast<std::int64_t>(static_cast<double>(idle_.step_peak) * part)),
+                  .left = Bytes(0)};
+      m.clear = Seconds(mean_of(idle_.clear) * part);
+      std::vector<Shape> inputs;
+      for (const int input : spec.inputs)
+        inputs.push_back(input < 0 ? spec_.model.inputs[static_cast<std::size_t>(-1 - input)].shape
+                                   : shapes[static_cast<std::size_t>(input)]);
+      const StashSpec keeps = stash(spec, inputs);
+      m.keeps_output = keeps.keeps_output || keeps.output_is_input;
+      for (PassMeasurement* p : {&m.forward, &m.unstashed}) {
+        const Bytes loaded(idle_.loaded[l]);
+        p->peak = loaded + p->peak;
+        p->left += loaded;
+      }
+      const double load = mean_of(idle_.load[l]);
+      if (!batched_idle_.layers[l].weight_gradient.seconds.empty())
+        m.batched_weight_gradient = Seconds(mean_of(batched_idle_.layers[l].weight_gradient.seconds));
+      m.split_weight_gradient = Seconds(mean_of(split_.layers[l].weight_gradient.seconds));
+      graph.layers.push_back({.name = spec.name,
+                              .inputs = spec.inputs,
+                              .forward = Seconds(mean_of(idle.forward.seconds) + load),
+                              .input_gradient = Seconds(mean_of(idle.input_gradient.seconds)),
+                              .weight_gradient = Seconds(mean_of(idle_.layers[l].weight_gradient.seconds)),
+                              .update = Seconds(mean_of(idle_.step) * part),
+                              .parameters = Bytes(4 * parameter_count(spec)),
+                              .output = output_bytes(spec_.model, shapes, static_cast<int>(l), spec_.micro_batch),
+                              .fused = is_fused_with_predecessor(spec),
+                              .input_channels = input_channels(spec),
+                              .measured = m});
+    }
+    graph.machine = machine(all_parameters);
+    return graph;
+  }
+
+  MachineCosts machine(double parameters) const {
+    MachineCosts machine;
+    machine.neighbours = spec_.neighbours;
+    const std::unique_ptr<Pinning> pinning = pin_if_possible(2);
+    Messages(pinning.get()).measure(machine);
+    machine.send += Seconds(mean_of(halves_.send));
+    machine.receive += Seconds(mean_of(halves_.receive));
+    machine.forward_op = Seconds(mean_of(idle_.forward_rest));
+    machine.backward_op = Seconds(mean_of(idle_.backward_rest));
+    machine.weight_gradient_op = Seconds(mean_of(split_.weight_gradient_rest));
+    machine.copy = seconds_per_byte(16 << 20, [](at::Tensor& t) { t.clone(); });
+    machine.predict = seconds_per_byte(static_cast<std::int64_t>(std::min(parameters, 64e6)), [](at::Tensor& t) {
+      at::Tensor to = at::empty_like(t);
+      at::add_out(to, t, t, -0.1);
+    });
+    machine.reduce = reduce_ / parameters;
+    const double members = 1 + spec_.neighbours, read = parameters * (members - 1) / members;
+    machine.gather = spec_.neighbours > 0 ? gather_ / read : machine.copy;
+    machine.scatter = spec_.neighbours > 0 ? scatter_ / read : machine.copy;
+    return machine;
+  }
+
+  const RunProfileSpec& spec_;
+  const std::vector<int> readers_;
+  ChainSamples idle_, busy_, split_, halves_, recomputed_, batched_idle_, batched_busy_;
+  double reduce_ = 0, gather_ = 0, scatter_ = 0;  // seconds, of the whole model
+};
+
+}  // namespace
+
+CostGraph measure_in_runs(const RunProfileSpec& spec) {
+  const int threads_before = at::get_num_threads();
+  CostGraph graph = RunProfile(spec).measure();
+  at::set_num_threads(threads_before);
+  return graph;
+}
+
+}  // namespace sluice

@@ -1,0 +1,84 @@
+#include "harness/model/interference.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+namespace sluice {
+
+namespace {
+
+constexpr double kForEver = std::numeric_limits<double>::infinity();
+constexpr std::array kResources = {Resource::compute, Resource::memory, Resource::allocation, Resource::link};
+
+// 1 / (1 + sum of the demands) of the episodes of one resource.
+template <class Selected>
+PiecewiseSpeed speed_of(const std::vector<Episode>& episodes, Selected selected) {
+  std::vector<std::pair<double, double>> demands;  // when, and by how much the demand changes
+  for (const Episode& e : episodes) {
+    if (!selected(e) || e.slowdown == 1) continue;
+    demands.emplace_back(e.start, e.slowdown - 1);
+    if (e.end < kForEver) demands.emplace_back(e.end, 1 - e.slowdown);
+  }
+  std::ranges::sort(demands);
+  std::vector<PiecewiseSpeed::Change> changes;
+  double demand = 0;
+  for (const auto& [when, change] : demands) {
+    demand += change;
+    if (std::abs(demand) < 1e-12) demand = 0;  // what is left of sums that cancel
+    changes.push_back({when, 1 / (1 + demand)});
+  }
+  return PiecewiseSpeed(std::move(changes));
+}
+
+}  // namespace
+
+PiecewiseSpeed Interference::device_speed(DeviceId device) const {
+  PiecewiseSpeed speed;
+  for (const Resource resource : kResources) {
+    if (resource == Resource::link) continue;
+    speed = PiecewiseSpeed::product(speed, speed_of(episodes, [&](const Episode& e) {
+                                      return e.resource == resource && e.device == device.value;
+                                    }));
+  }
+  return speed;
+}
+
+PiecewiseSpeed Interference::link_speed(DeviceId from, DeviceId to) const {
+  return speed_of(episodes, [&](const Episode& e) {
+    if (e.resource != Resource::link) return false;
+    if (e.to < 0) return e.device == from.value || e.device == to.value;
+    return (e.device == from.value && e.to == to.value) || (e.device == to.value && e.to == from.value);
+  });
+}
+
+Json to_json(const Interference& interference) {
+  Json episodes = Json::array();
+  for (const Episode& e : interference.episodes) {
+    Json json = {
+        {"resource", choice_name(e.resource)}, {"device", e.device}, {"start", e.start}, {"slowdown", e.slowdown}};
+    if (e.to >= 0) json["to"] = e.to;
+    if (e.end < kForEver) json["seconds"] = e.end - e.start;
+    episodes.push_back(std::move(json));
+  }
+  Json json = {{"name", interference.name}, {"seed", interference.seed}, {"episodes", episodes}};
+  if (interference.op_noise > 0) json["op_noise"] = interference.op_noise;
+  if (interference.latency_jitter > 0) json["latency_jitter"] = interference.latency_jitter;
+  return json;
+}
+
+double noise_factor(std::uint64_t seed, std::uint64_t rank, std::uint64_t number, double sigma) {
+  const auto mixed = [](std::uint64_t x) {  // splitmix64
+    x += 0x9e3779b97f4a7c15;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+    return x ^ (x >> 31);
+  };
+  const std::uint64_t a = mixed(mixed(mixed(seed) ^ rank) ^ number), b = mixed(a);
+  const auto uniform = [](std::uint64_t x) { return (static_cast<double>(x >> 11) + 0.5) * 0x1p-53; };
+  const double normal = std::sqrt(-2 * std::log(uniform(a))) * std::cos(2 * 3.14159265358979323846 * uniform(b));
+  return std::exp(sigma * normal - sigma * sigma / 2);
+}
+
+}  // namespace sluice

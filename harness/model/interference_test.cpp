@@ -1,0 +1,113 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "harness/base/expect_error.h"
+#include "harness/base/json.h"
+#include "harness/model/interference_presets.h"
+#include "harness/model/load_interference.h"
+
+namespace sluice {
+namespace {
+
+Interference given(const std::string& text, int devices = 4) {
+  return load_interference(text, devices, "--interference");
+}
+
+TEST(InterferenceTest, EpisodesOfOneResourceAddAndOfDifferentResourcesMultiply) {
+  const Interference i = given("compute:1@10-20x2,compute:1@15-30x3,memory:1@0-40x1.5");
+  const PiecewiseSpeed speed = i.device_speed(DeviceId(1));
+  EXPECT_DOUBLE_EQ(speed.at(5), 1 / 1.5);
+  EXPECT_DOUBLE_EQ(speed.at(12), 1 / (2 * 1.5));
+  EXPECT_DOUBLE_EQ(speed.at(17), 1 / (4 * 1.5));  // 1 + 1 + 2
+  EXPECT_DOUBLE_EQ(speed.at(25), 1 / (3 * 1.5));
+  EXPECT_DOUBLE_EQ(speed.at(50), 1);
+  EXPECT_TRUE(i.device_speed(DeviceId(0)).constant());
+}
+
+TEST(InterferenceTest, AnEpisodeWithoutAnEndLastsForEver) {
+  EXPECT_DOUBLE_EQ(given("compute:0@5-x4").device_speed(DeviceId(0)).at(1e9), 0.25);
+  EXPECT_DOUBLE_EQ(given("compute:0x4").device_speed(DeviceId(0)).at(0), 0.25);
+}
+
+TEST(InterferenceTest, ALinkIsSlowInBothDirectionsAndSoAreAllOfADevice) {
+  const Interference i = given("link:0-1x4,link:2x2");
+  EXPECT_DOUBLE_EQ(i.link_speed(DeviceId(1), DeviceId(0)).at(1), 0.25);
+  EXPECT_DOUBLE_EQ(i.link_speed(DeviceId(0), DeviceId(2)).at(1), 0.5);
+  EXPECT_DOUBLE_EQ(i.link_speed(DeviceId(0), DeviceId(3)).at(1), 1);
+  EXPECT_TRUE(i.device_speed(DeviceId(2)).constant());
+}
+
+TEST(InterferenceTest, DynPipesLogHasThreeEpisodesOnOneDevice) {
+  const Interference i = given("dynpipe-log", 2);
+  ASSERT_EQ(i.episodes.size(), 3u);
+  EXPECT_DOUBLE_EQ(i.device_speed(DeviceId(1)).at(500), 1 / 1.78);
+  EXPECT_DOUBLE_EQ(i.device_speed(DeviceId(1)).at(3000), 1 / 2.55);
+  EXPECT_DOUBLE_EQ(i.device_speed(DeviceId(1)).at(1000), 1);
+  EXPECT_TRUE(i.device_speed(DeviceId(0)).constant());
+  EXPECT_DOUBLE_EQ(given("dynpipe-log:scale=0.1,device=0", 2).episodes[0].end, 92.2);
+}
+
+TEST(InterferenceTest, TheSyntheticModelIsSeededAndBusyAsOftenAsAsked) {
+  const auto busy = [](const std::string& text) {
+    double sum = 0, end = 0;
+    for (const Episode& e : given(text, 64).episodes) {
+      EXPECT_GE(e.slowdown, 1.2);
+      EXPECT_LE(e.slowdown, 2);
+      sum += e.end - e.start;
+      end = std::max(end, e.end);
+    }
+    return sum / (64 * 48.0 * 3600);
+  };
+  EXPECT_NEAR(busy("light"), 0.2, 0.04);
+  EXPECT_NEAR(busy("light:busy=0.5"), 0.5, 0.06);
+  EXPECT_EQ(to_json(given("mixed:seed=3")), to_json(given("mixed:seed=3")));
+  EXPECT_NE(to_json(given("mixed:seed=3")), to_json(given("mixed:seed=4")));
+}
+
+TEST(InterferenceTest, AFileSaysWhatItsJsonSays) {
+  const std::string file = testing::TempDir() + "/interference.json";
+  Interference i = given("compute:1@1-2x3,link:0-1@5-x4");
+  i.latency_jitter = 0.25;
+  std::ofstream(file) << to_json(i);
+  EXPECT_EQ(to_json(given(file)), to_json(i));
+}
+
+TEST(InterferenceTest, EveryPresetCanBeLoaded) {
+  for (const auto& [name, help] : interference_presets())
+    if (!name.starts_with("gavel")) {
+      EXPECT_FALSE(given(name).empty()) << name;
+    }
+}
+
+TEST(InterferenceTest, MistakesAreNamed) {
+  const auto refuses = [](const std::string& text, const std::string& because) {
+    const std::string error = error_of([&] { given(text); });
+    EXPECT_NE(error.find(because), std::string::npos) << error;
+  };
+  refuses("ligth", "did you mean 'light'");
+  refuses("light:sede=2", "did you mean 'seed'");
+  refuses("compute:9x2", "device 9 does not exist");
+  refuses("compute:1@20-10x2", "must end after it starts");
+  refuses("compute:1@10-20x0.5", "must be at least 1");
+  refuses("compute:1@10-20", "is not an episode");
+  refuses("compute:onex2", "is not a number");
+  refuses("gavel-p100:file=/nowhere.csv", "no such file");
+  refuses("compute:0-1x2", "only a link has two");
+}
+
+TEST(InterferenceTest, NoiseHasMeanOneAndTheSpreadThatWasAsked) {
+  double sum = 0, squares = 0;
+  constexpr int kSamples = 20000;
+  for (std::uint64_t k = 0; k < kSamples; ++k) {
+    const double f = noise_factor(1, 2, k, 0.25);
+    sum += f;
+    squares += std::log(f) * std::log(f);
+  }
+  EXPECT_NEAR(sum / kSamples, 1, 0.01);
+  EXPECT_NEAR(std::sqrt(squares / kSamples), 0.25, 0.02);
+}
+
+}  // namespace
+}  // namespace sluice

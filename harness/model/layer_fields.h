@@ -1,0 +1,122 @@
+// What every layer kind is declared with, named once: the reader and writer of sluice/model/1 (model_json.h) and the
+// test that holds its JSON schema all walk these lists. A visitor has, for a key and a member of the kind,
+//   size    a count of at least 1; where the kind has no default (0) it must be given
+//   window  the same of what slides over an image, which is small
+//   extent  a count of at least 0, with a default
+//   number  with a default and its bounds
+//   flag    true or false, with a default
+//   choice  one of several names, in the order of the enumerators, with a default
+#pragma once
+
+#include <array>
+
+#include "harness/model/layer_spec.h"
+
+namespace sluice {
+
+template <class Kind>
+struct KindTag {};
+
+template <class V>
+void visit_fields(V& v, KindTag<Linear>) {
+  v.size("in", &Linear::in), v.size("out", &Linear::out), v.flag("bias", &Linear::bias);
+}
+template <class V>
+void visit_fields(V& v, KindTag<Conv2d>) {
+  v.size("in", &Conv2d::in), v.size("out", &Conv2d::out), v.window("kernel", &Conv2d::kernel);
+  v.window("stride", &Conv2d::stride), v.extent("padding", &Conv2d::padding), v.flag("bias", &Conv2d::bias);
+  v.extent("kernel_w", &Conv2d::kernel_w), v.extent("padding_w", &Conv2d::padding_w);
+  v.size("groups", &Conv2d::groups);
+}
+template <class V>
+void visit_fields(V& v, KindTag<ConvTranspose2d>) {
+  v.size("in", &ConvTranspose2d::in), v.size("out", &ConvTranspose2d::out);
+  v.window("kernel", &ConvTranspose2d::kernel), v.window("stride", &ConvTranspose2d::stride);
+  v.extent("padding", &ConvTranspose2d::padding), v.flag("bias", &ConvTranspose2d::bias);
+}
+template <class V>
+void visit_fields(V& v, KindTag<RmsNorm>) {
+  v.size("features", &RmsNorm::features), v.number("epsilon", &RmsNorm::epsilon, 0, 1);
+}
+template <class V>
+void visit_fields(V& v, KindTag<Pool2d>) {
+  v.choice("mode", &Pool2d::mode, std::array{"max", "average", "global_average"});
+  v.window("kernel", &Pool2d::kernel), v.window("stride", &Pool2d::stride), v.extent("padding", &Pool2d::padding);
+}
+template <class V>
+void visit_fields(V& v, KindTag<BatchNorm>) {
+  v.size("features", &BatchNorm::features);
+  v.number("momentum", &BatchNorm::momentum, 0, 1), v.number("epsilon", &BatchNorm::epsilon, 0, 1);
+}
+template <class V>
+void visit_fields(V& v, KindTag<LayerNorm>) {
+  v.size("features", &LayerNorm::features), v.number("epsilon", &LayerNorm::epsilon, 0, 1);
+}
+template <class V>
+void visit_fields(V& v, KindTag<Activation>) {
+  v.choice("function", &Activation::kind, std::array{"relu", "gelu", "tanh", "sigmoid", "gelu_tanh", "silu"});
+}
+template <class V>
+void visit_fields(V& v, KindTag<Dropout>) {
+  v.number("probability", &Dropout::probability, 0, 1);
+}
+template <class V>
+void visit_fields(V& v, KindTag<Embedding>) {
+  v.size("vocabulary", &Embedding::vocabulary), v.size("width", &Embedding::width);
+}
+template <class V>
+void visit_fields(V& v, KindTag<PositionEmbedding>) {
+  v.size("steps", &PositionEmbedding::steps), v.size("width", &PositionEmbedding::width);
+  v.number("deviation", &PositionEmbedding::deviation, 0, 1e6);
+}
+template <class V>
+void visit_fields(V& v, KindTag<PatchEmbedding>) {
+  v.size("channels", &PatchEmbedding::channels), v.window("patch", &PatchEmbedding::patch);
+  v.size("width", &PatchEmbedding::width);
+}
+template <class V>
+void visit_fields(V& v, KindTag<ClassToken>) {
+  v.size("width", &ClassToken::width);
+}
+template <class V>
+void visit_fields(V& v, KindTag<LstmCell>) {
+  v.size("in", &LstmCell::in), v.size("hidden", &LstmCell::hidden);
+}
+template <class V>
+void visit_fields(V& v, KindTag<Lstm>) {
+  v.size("in", &Lstm::in), v.size("hidden", &Lstm::hidden), v.flag("reverse", &Lstm::reverse);
+}
+template <class V>
+void visit_fields(V& v, KindTag<Attention>) {
+  v.size("width", &Attention::width), v.size("heads", &Attention::heads), v.flag("causal", &Attention::causal);
+  v.number("rotary", &Attention::rotary, 0, 1e12), v.extent("inner", &Attention::inner);
+}
+template <class V>
+void visit_fields(V& v, KindTag<CrossAttention>) {
+  v.size("width", &CrossAttention::width), v.size("memory", &CrossAttention::memory);
+  v.size("heads", &CrossAttention::heads), v.extent("inner", &CrossAttention::inner);
+}
+template <class V>
+void visit_fields(V& v, KindTag<SequencePool>) {
+  v.choice("mode", &SequencePool::mode, std::array{"mean", "last", "first"});
+}
+template <class V>
+void visit_fields(V& v, KindTag<Concat>) {
+  v.extent("axis", &Concat::axis);
+}
+template <class V>
+void visit_fields(V&, KindTag<Add>) {}
+template <class V>
+void visit_fields(V&, KindTag<Flatten>) {}
+template <class V>
+void visit_fields(V&, KindTag<CrossEntropyLoss>) {}
+template <class V>
+void visit_fields(V&, KindTag<MseLoss>) {}
+
+// Calls `use` with a tag of every kind of LayerKind, in its order.
+template <class Use>
+void for_every_kind(Use use) {
+  [&]<class... Kinds>(std::variant<Kinds...>*) { (use(KindTag<Kinds>{}), ...); }(static_cast<LayerKind*>(nullptr));
+}
+
+}  // namespace sluice

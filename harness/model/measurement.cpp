@@ -1,0 +1,89 @@
+#include "harness/model/measurement.h"
+
+#include <utility>
+
+#include "harness/base/json.h"
+#include "harness/base/json_reader.h"
+
+namespace sluice {
+
+namespace {
+
+constexpr std::pair<const char*, PassMeasurement LayerMeasurement::*> kPasses[] = {
+    {"forward", &LayerMeasurement::forward},
+    {"unstashed", &LayerMeasurement::unstashed},
+    {"input_gradient", &LayerMeasurement::input_gradient},
+    {"weight_gradient", &LayerMeasurement::weight_gradient},
+    {"update", &LayerMeasurement::update}};
+constexpr std::pair<const char*, std::string MachineCosts::*> kTexts[] = {
+    {"machine", &MachineCosts::machine}, {"build", &MachineCosts::build}, {"made", &MachineCosts::made}};
+constexpr std::pair<const char*, Seconds MachineCosts::*> kSeconds[] = {
+    {"send", &MachineCosts::send},
+    {"receive", &MachineCosts::receive},
+    {"wake", &MachineCosts::wake},
+    {"patience", &MachineCosts::patience},
+    {"rouse", &MachineCosts::rouse},
+    {"forward_op", &MachineCosts::forward_op},
+    {"backward_op", &MachineCosts::backward_op},
+    {"weight_gradient_op", &MachineCosts::weight_gradient_op},
+    {"process_message", &MachineCosts::process_message}};
+constexpr std::pair<const char*, double MachineCosts::*> kPerByte[] = {
+    {"copy", &MachineCosts::copy},       {"reduce", &MachineCosts::reduce},
+    {"gather", &MachineCosts::gather},   {"scatter", &MachineCosts::scatter},
+    {"predict", &MachineCosts::predict}, {"process_byte", &MachineCosts::process_byte}};
+
+}  // namespace
+
+Json to_json(const LayerMeasurement& measured) {
+  Json json = {{"clear", measured.clear.value}, {"keeps_output", measured.keeps_output}};
+  for (const auto& [name, member] : kPasses) {
+    const PassMeasurement& pass = measured.*member;
+    json[name] = {
+        {"beside", pass.beside}, {"spread", pass.spread}, {"peak", pass.peak.value}, {"left", pass.left.value}};
+  }
+  if (measured.batched_weight_gradient) json["batched_weight_gradient"] = measured.batched_weight_gradient->value;
+  if (measured.split_weight_gradient) json["split_weight_gradient"] = measured.split_weight_gradient->value;
+  return json;
+}
+
+LayerMeasurement layer_measurement_from_json(JsonReader& reader) {
+  LayerMeasurement measured;
+  measured.clear = Seconds(reader.number("clear", 0, kMostSeconds));
+  measured.keeps_output = reader.boolean("keeps_output", false);
+  for (const auto& [name, member] : kPasses) {
+    JsonReader pass = reader.object(name);
+    PassMeasurement& m = measured.*member;
+    m.beside = pass.above_zero("beside", kMostNumber);
+    m.spread = pass.number("spread", 0, kMostNumber);
+    m.peak = Bytes(pass.integer<std::int64_t>("peak", 0, kMostBytes));
+    m.left = Bytes(
+        pass.integer<std::int64_t>("left", -kMostBytes, kMostBytes));  // negative where a pass frees more than it makes
+    pass.no_other_keys();
+  }
+  if (reader.has("batched_weight_gradient"))
+    measured.batched_weight_gradient = Seconds(reader.number("batched_weight_gradient", 0, kMostSeconds));
+  if (reader.has("split_weight_gradient"))
+    measured.split_weight_gradient = Seconds(reader.number("split_weight_gradient", 0, kMostSeconds));
+  reader.no_other_keys();
+  return measured;
+}
+
+Json to_json(const MachineCosts& machine) {
+  Json json = {{"neighbours", machine.neighbours}};
+  for (const auto& [name, member] : kTexts) json[name] = machine.*member;
+  for (const auto& [name, member] : kSeconds) json[name] = (machine.*member).value;
+  for (const auto& [name, member] : kPerByte) json[name] = machine.*member;
+  return json;
+}
+
+MachineCosts machine_costs_from_json(JsonReader& reader) {
+  MachineCosts machine;
+  machine.neighbours = reader.integer<int>("neighbours", 0, kMostCount);
+  for (const auto& [name, member] : kTexts) machine.*member = reader.text(name);
+  for (const auto& [name, member] : kSeconds) machine.*member = Seconds(reader.number(name, 0, kMostSeconds));
+  for (const auto& [name, member] : kPerByte) machine.*member = reader.number(name, 0, kMostSeconds);
+  reader.no_other_keys();
+  return machine;
+}
+
+}  // namespace sluice

@@ -1,0 +1,60 @@
+// What `sluice profile` measures inside runs beyond the seconds of the layers; part of a cost graph (cost_graph.h).
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "harness/base/quantities.h"
+
+namespace sluice {
+
+class Json;
+class JsonReader;
+
+// What measuring inside a run (`sluice profile`) says of one pass of a layer beyond its seconds, which are those beside
+// idle neighbours.
+struct PassMeasurement {
+  double beside = 1;  // how many times as long it takes while all the other ranks of the machine are busy
+  double spread = 0;  // half the distance between the quartiles, as a part of the median
+  Bytes peak, left;   // counted memory above that before the pass: the most, and at its end
+};
+
+struct LayerMeasurement {
+  PassMeasurement forward, input_gradient, weight_gradient, update;
+  PassMeasurement unstashed;  // a forward that keeps its input only; its memory
+  Seconds clear;              // of zeroing the gradients, before the first of an update
+  bool keeps_output = false;  // its output is kept for its backward, so that a message of it is a copy
+  // Weight gradients of several micro-batches as one product, divided by their number; absent: not measured.
+  std::optional<Seconds> batched_weight_gradient = {};
+  // Of one micro-batch, ops after its input gradient; absent: not measured.
+  std::optional<Seconds> split_weight_gradient = {};
+};
+
+// What a machine's executor costs beside the layers, as measured by `sluice profile`.
+struct MachineCosts {
+  std::string machine, build;  // processor and cores; program and LibTorch
+  std::string made;            // when: "2026-01-31T12:00:00Z"
+  int neighbours = 0;          // other ranks that were busy when the costs beside busy neighbours were measured
+  Seconds send, receive;       // of a rank, for each of its messages
+  // What an op takes beside its layers. A backward is one op, whether it has the weight gradient or not.
+  Seconds forward_op, backward_op, weight_gradient_op;
+  double copy = 0;    // seconds per byte of a tensor that is copied for a message
+  Seconds wake;       // from a message to a rank that sleeps for it
+  Seconds rouse;      // of a sender, for waking a rank that sleeps
+  Seconds patience;   // how long a rank that waits stays awake
+  double reduce = 0;  // seconds per byte of an all-reduce between two ranks
+  // Of sharded weights and gradients, seconds per byte that a rank reads of the others' slices.
+  double gather = 0, scatter = 0;
+  double predict = 0;  // seconds per byte of weights that are predicted
+  // Between processes: of the sender and of the receiver, for each message and each of its bytes.
+  Seconds process_message;
+  double process_byte = 0;
+};
+
+Json to_json(const LayerMeasurement& measured);
+Json to_json(const MachineCosts& machine);
+// These throw InputError.
+LayerMeasurement layer_measurement_from_json(JsonReader& reader);
+MachineCosts machine_costs_from_json(JsonReader& reader);
+
+}  // namespace sluice

@@ -1,0 +1,24 @@
+// A model's layers as JSON, "sluice/model/1": what workload files hold and what workloads/import_pytorch.py writes.
+// model.schema.json beside this says the same in JSON Schema.
+#pragma once
+
+#include "harness/model/model.h"
+
+namespace sluice {
+
+class Json;
+class JsonReader;
+
+inline constexpr const char* kModelSchema = "sluice/model/1";
+
+// {"schema", "name", "inputs": [{"shape", "token_ids"}], "layers": [{"name", "kind", "inputs", "block", and the fields
+// of the kind}]}. What is as it is anyway is left out: inputs that are the layer before, a block that is the layer's
+// own, fields at their defaults.
+Json to_json(const ModelGraph& model);
+
+// A layer's inputs are numbers (of earlier layers; -1, -2, ... of the model's inputs) or names of earlier layers.
+// Throws InputError with file, place and what is possible, and the same that ModelGraph::shapes() throws; also for
+// tensors of more than kMostTensorBytes, so that no sum over the model overflows.
+ModelGraph model_from_json(JsonReader reader);
+
+}  // namespace sluice

@@ -1,0 +1,177 @@
+#include "harness/model/model_json.h"
+
+#include <gtest/gtest.h>
+#include <sluice_build.h>
+
+#include <fstream>
+
+#include "harness/base/expect_error.h"
+#include "harness/base/json.h"
+#include "harness/base/json_reader.h"
+#include "harness/model/layer_fields.h"
+
+namespace sluice {
+namespace {
+
+ModelGraph read(const Json& json) { return model_from_json(JsonReader(json, "m.json")); }
+
+// A model of two layers, to be changed.
+Json small() {
+  return {{"schema", "sluice/model/1"},
+          {"name", "small"},
+          {"inputs", Json::array({{{"shape", Json::array({4})}}})},
+          {"layers", Json::array({{{"name", "linear"}, {"kind", "Linear"}, {"in", 4}, {"out", 2}},
+                                  {{"name", "loss"}, {"kind", "MseLoss"}}})}};
+}
+
+Json with(const std::string& pointer, const Json& value) {
+  Json json = small();
+  json.at_pointer(pointer) = value;
+  return json;
+}
+
+TEST(ModelJson, LeavesOutWhatIsAsUsual) {
+  const ModelGraph model = read(small());
+  EXPECT_EQ(model.layers[0].inputs, std::vector<int>{-1});
+  EXPECT_EQ(model.layers[1].inputs, std::vector<int>{0});
+  EXPECT_EQ(model.layers[0].block, -1);
+  EXPECT_TRUE(std::get<Linear>(model.layers[0].kind).bias);
+  EXPECT_EQ(to_json(model), small());
+}
+
+TEST(ModelJson, InputsAreNamesOrNumbers) {
+  Json json = small();
+  json["layers"] = Json::array({{{"name", "a"}, {"kind", "Linear"}, {"in", 4}, {"out", 4}},
+                                {{"name", "b"}, {"kind", "Activation"}, {"function", "gelu"}},
+                                {{"name", "sum"}, {"kind", "Add"}, {"inputs", Json::array({"a", 1, -1})}},
+                                {{"name", "loss"}, {"kind", "MseLoss"}}});
+  EXPECT_EQ(read(json).layers[2].inputs, (std::vector<int>{0, 1, -1}));
+}
+
+TEST(ModelJson, MistakesNameTheirPlace) {
+  const auto error = [](const std::string& pointer, const Json& value) {
+    return error_of([&] { read(with(pointer, value)); });
+  };
+  EXPECT_EQ(error("/layers/0/kind", "Linaer"), "m.json: /layers/0/kind: unknown kind 'Linaer'; did you mean 'Linear'?");
+  EXPECT_EQ(error("/layers/0/out", 0), "m.json: /layers/0/out: is 0; must be at least 1");
+  EXPECT_NE(error("/layers/0/uot", 3).find("/layers/0/uot: unknown key"), std::string::npos);
+  EXPECT_EQ(error("/layers/0/in", 5),
+            "m.json: /layers/0/kind: layer 'linear' (Linear): expects a last dimension of 5, the input is [4]");
+  EXPECT_EQ(error("/layers/1/inputs", Json::array({"lienar"})),
+            "m.json: /layers/1/inputs/0: no layer 'lienar' comes before this one; list layers after the layers they "
+            "read; -1, -2, ... are the model's inputs");
+  EXPECT_EQ(error("/layers/1/inputs", Json::array({1})),
+            "m.json: /layers/1/inputs/0: 1 is too large; must be at most 0");
+  EXPECT_EQ(error("/layers/1/name", "linear"),
+            "m.json: /layers/1/name: another layer is called 'linear'; give every layer a name of its own");
+  EXPECT_EQ(error("/schema", "sluice/model/9"),
+            "m.json: /schema: is not 'sluice/model/1'; other schemas are not known here");
+  EXPECT_EQ(error("/inputs", Json::array()),
+            "m.json: /inputs: must not be empty; give e.g. [{\"shape\": [3, 224, 224]}]");
+  EXPECT_EQ(error("/inputs/1", {{"shape", Json::array({4})}}),
+            "m.json: /inputs/1: no layer reads it; remove it, or read it as -2");
+  EXPECT_EQ(error("/inputs/0/token_ids", true),
+            "m.json: /layers: model 'small', layer 'linear': input 0 cannot be token ids; an Embedding reads them");
+}
+
+TEST(ModelJson, ModelsBeyondAnyMachineAreRefused) {
+  Json json = small();
+  json["inputs"] = Json::array({{{"shape", Json::array({100'000'000, 100'000'000})}}});
+  EXPECT_NE(error_of([&] { read(json); }).find("larger than any machine"), std::string::npos);
+  json["inputs"] = Json::array({{{"shape", Json::array({100'000'000})}}});
+  json["layers"][0]["in"] = 100'000'000;
+  json["layers"][0]["out"] = 100'000'000;
+  EXPECT_NE(error_of([&] { read(json); }).find("larger than any machine"), std::string::npos);
+}
+
+// A kind's object in JSON Schema, from its fields.
+template <class Kind>
+class SchemaOf {
+ public:
+  SchemaOf() : properties_(Json::object()), required_(Json::array({"name", "kind"})) {
+    properties_["name"] = {{"$ref", "#/$defs/name"}};
+    properties_["kind"] = {{"const", kind_name(Kind{})}};
+    properties_["inputs"] = {{"$ref", "#/$defs/inputs"}};
+    properties_["block"] = {{"$ref", "#/$defs/block"}};
+    visit_fields(*this, KindTag<Kind>{});
+  }
+  Json json() const { return {{"properties", properties_}, {"required", required_}, {"additionalProperties", false}}; }
+  void size(const char* key, std::int64_t Kind::*member) { whole(key, member, 1); }
+  void window(const char* key, std::int64_t Kind::*member) { whole(key, member, 1); }
+  void extent(const char* key, std::int64_t Kind::*member) {
+    properties_[key] = {{"type", "integer"}, {"minimum", 0}, {"default", Kind{}.*member}};
+  }
+  void number(const char* key, double Kind::*member, double least, double most) {
+    properties_[key] = {{"type", "number"}, {"minimum", least}, {"maximum", most}, {"default", Kind{}.*member}};
+  }
+  void flag(const char* key, bool Kind::*member) {
+    properties_[key] = {{"type", "boolean"}, {"default", Kind{}.*member}};
+  }
+  template <class Enum, std::size_t N>
+  void choice(const char* key, Enum Kind::*member, const std::array<const char*, N>& names) {
+    properties_[key] = {{"enum", std::vector<std::string>(names.begin(), names.end())},
+                        {"default", names[static_cast<std::size_t>(Kind{}.*member)]}};
+  }
+
+ private:
+  void whole(const char* key, std::int64_t Kind::*member, int least) {
+    properties_[key] = {{"type", "integer"}, {"minimum", least}};
+    if (Kind{}.*member == 0) {
+      required_.push_back(key);
+    } else {
+      properties_[key]["default"] = Kind{}.*member;
+    }
+  }
+  Json properties_, required_;
+};
+
+Json schema_of_models() {
+  Json kinds = Json::array();
+  for_every_kind([&]<class Kind>(KindTag<Kind>) { kinds.push_back(SchemaOf<Kind>().json()); });
+  const Json count = {{"type", "integer"}, {"minimum", 1}};
+  const Json input = {{"type", "object"},
+                      {"properties",
+                       {{"shape",
+                         {{"description", "of one sample, without the batch"},
+                          {"type", "array"},
+                          {"items", count},
+                          {"minItems", 1},
+                          {"maxItems", 8}}},
+                        {"token_ids", {{"type", "boolean"}, {"default", false}}}}},
+                      {"required", Json::array({"shape"})},
+                      {"additionalProperties", false}};
+  return {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
+          {"$id", "https://sluice.invalid/harness/model/model.schema.json"},
+          {"title", "sluice/model/1: the layers of a model, in an order in which they can run"},
+          {"type", "object"},
+          {"properties",
+           {{"schema", {{"const", "sluice/model/1"}}},
+            {"name", {{"type", "string"}}},
+            {"inputs", {{"type", "array"}, {"minItems", 1}, {"items", input}}},
+            {"layers", {{"type", "array"}, {"minItems", 1}, {"items", {{"type", "object"}, {"oneOf", kinds}}}}}}},
+          {"required", Json::array({"schema", "name", "inputs", "layers"})},
+          {"additionalProperties", false},
+          {"$defs",
+           {{"name", {{"type", "string"}, {"minLength", 1}}},
+            {"inputs",
+             {{"description",
+               "names or numbers of earlier layers; -1, -2, ... are the model's inputs; absent: the layer before"},
+              {"type", "array"},
+              {"minItems", 1},
+              {"items", {{"type", Json::array({"integer", "string"})}}}}},
+            {"block",
+             {{"description", "layers of one block draw their initial weights from one generator; -1: its own"},
+              {"type", "integer"},
+              {"minimum", -1},
+              {"default", -1}}}}}};
+}
+
+TEST(ModelJson, TheSchemaKnowsEveryKindAndField) {
+  const std::string file = SLUICE_SOURCE_DIR "/harness/model/model.schema.json";
+  const std::string made = testing::TempDir() + "/model.schema.json";
+  std::ofstream(made) << schema_of_models().dump(1) << "\n";
+  EXPECT_TRUE(parse_json_file(file) == schema_of_models()) << "copy " << made << " to " << file;
+}
+
+}  // namespace
+}  // namespace sluice

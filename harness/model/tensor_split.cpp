@@ -1,0 +1,209 @@
+#include "harness/model/tensor_split.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "harness/base/error.h"
+
+namespace sluice {
+
+namespace {
+
+using Rule = LayerSplit::Rule;
+
+class Splitter {
+ public:
+  Splitter(const ModelGraph& model, int degree) : model_(model), degree_(degree), shapes_(model.shapes()) {
+    split_.degree = degree;
+    split_.whole = split_.member = model;
+    split_.layers.resize(model.layers.size());
+    readers_.resize(model.layers.size());
+    learns_.resize(model.layers.size());
+    for (std::size_t l = 0; l < model.layers.size(); ++l) {
+      bool learns = parameter_count(model.layers[l]) > 0;
+      for (const int input : model.layers[l].inputs) {
+        if (input < 0) continue;
+        readers_[static_cast<std::size_t>(input)].push_back(static_cast<int>(l));
+        learns = learns || learns_[static_cast<std::size_t>(input)];
+      }
+      learns_[l] = learns;
+    }
+  }
+
+  TensorModel run() {
+    for (int l = 0; l < static_cast<int>(model_.layers.size()); ++l) {
+      if (rule(l) != Rule::whole) continue;  // the second of a pair
+      if (const auto* attention = std::get_if<Attention>(&of(l).kind)) divide(l, *attention);
+      if (const auto* attention = std::get_if<CrossAttention>(&of(l).kind)) divide(l, *attention);
+      if (const auto* table = std::get_if<Embedding>(&of(l).kind)) divide(l, *table);
+      if (std::holds_alternative<Linear>(of(l).kind)) divide_linear(l);
+    }
+    if (degree_ > 1 && std::ranges::all_of(split_.layers, [](const LayerSplit& s) { return s.rule == Rule::whole; }))
+      throw InputError("model '" + model_.name + "'", "has no layer that devices can share", "leave tensor out");
+    for (std::size_t l = 0; l < model_.layers.size(); ++l) {  // parameters that no rule divides
+      const std::size_t count = parameters(model_.layers[l]).size();
+      split_.layers[l].parameters.resize(count);
+    }
+    put_beside_each_other();
+    return std::move(split_);
+  }
+
+ private:
+  const LayerSpec& of(int l) const { return model_.layers[static_cast<std::size_t>(l)]; }
+  LayerSplit& split(int l) { return split_.layers[static_cast<std::size_t>(l)]; }
+  Rule rule(int l) const { return split_.layers[static_cast<std::size_t>(l)].rule; }
+  LayerKind& member(int l) { return split_.member.layers[static_cast<std::size_t>(l)].kind; }
+  std::int64_t output_elements(int l) const { return elements(shapes_[static_cast<std::size_t>(l)]); }
+
+  std::int64_t part(int l, std::int64_t size, const char* what) const {
+    if (size % degree_ != 0)
+      throw InputError(
+          "layer '" + of(l).name + "'",
+          std::to_string(size) + " " + what + " cannot be divided among " + std::to_string(degree_) + " devices",
+          "choose a degree that divides them");
+    return size / degree_;
+  }
+
+  // Of every input gradient that somebody wants, of the first `inputs` inputs: its elements.
+  std::vector<std::int64_t> gradients(int l, std::size_t inputs) const {
+    std::vector<std::int64_t> sums;
+    for (std::size_t i = 0; i < inputs; ++i)
+      if (const int input = of(l).inputs[i]; input >= 0 && learns_[static_cast<std::size_t>(input)])
+        sums.push_back(output_elements(input));
+    return sums;
+  }
+
+  void divide(int l, const Attention& k) {
+    Attention own = k;
+    own.heads = part(l, k.heads, "heads");
+    own.inner = k.heads_width() / degree_;
+    member(l) = own;
+    split(l) = {.rule = Rule::heads,
+                .parameters = {{0, 3}, {0, 3}, {1, 1}, {}},
+                .added_once = 3,
+                .forward_sums = {output_elements(l)},
+                .input_gradient_sums = gradients(l, 1)};
+  }
+
+  // The gradient of the memory is a part as well.
+  void divide(int l, const CrossAttention& k) {
+    CrossAttention own = k;
+    own.heads = part(l, k.heads, "heads");
+    own.inner = k.heads_width() / degree_;
+    member(l) = own;
+    split(l) = {.rule = Rule::heads,
+                .parameters = {{0, 1}, {0, 1}, {0, 2}, {0, 2}, {1, 1}, {}},
+                .added_once = 5,
+                .forward_sums = {output_elements(l)},
+                .input_gradient_sums = gradients(l, 2)};
+  }
+
+  void divide(int l, const Embedding& k) {
+    member(l) = Embedding{part(l, k.vocabulary, "rows"), k.width};
+    split(l) = {.rule = Rule::rows, .parameters = {{0, 1}}, .forward_sums = {output_elements(l)}};
+  }
+
+  // The only layer that reads `l`, if it has one reader that reads it once.
+  std::optional<int> only_reader(int l) const {
+    const auto& readers = readers_[static_cast<std::size_t>(l)];
+    return readers.size() == 1 ? std::optional(readers.front()) : std::nullopt;
+  }
+
+  void divide_linear(int l) {
+    const Linear first = std::get<Linear>(of(l).kind);
+    std::vector<int> between;  // the two linear layers
+    std::optional<int> next = only_reader(l);
+    const auto elementwise = [&](int layer) {
+      return std::holds_alternative<Activation>(of(layer).kind) || std::holds_alternative<Dropout>(of(layer).kind);
+    };
+    while (next && elementwise(*next)) {
+      between.push_back(*next);
+      next = only_reader(*next);
+    }
+    const auto by_outputs = [&](std::int64_t own) {
+      member(l) = Linear{first.in, own, first.bias};
+      split(l).parameters = {{0, 1}};
+      if (first.bias) split(l).parameters.push_back({0, 1});
+      split(l).input_gradient_sums = gradients(l, 1);
+    };
+    if (next && std::holds_alternative<Linear>(of(*next).kind)) {
+      const Linear second = std::get<Linear>(of(*next).kind);
+      const std::int64_t own = part(l, first.out, "outputs");
+      by_outputs(own);
+      split(l).rule = Rule::outputs;
+      for (const int b : between) split(b).rule = Rule::outputs;
+      member(*next) = Linear{own, second.out, second.bias};
+      split(*next) = {.rule = Rule::inputs,
+                      .parameters = {{1, 1}},
+                      .added_once = second.bias ? 1 : -1,
+                      .forward_sums = {output_elements(*next)}};
+    } else if (next && between.empty() && std::holds_alternative<CrossEntropyLoss>(of(*next).kind)) {
+      by_outputs(part(l, first.out, "classes"));
+      split(l).rule = Rule::outputs;
+      // A logarithm of a sum for every position and member, and the target's score.
+      split(*next) = {.rule = Rule::classes, .forward_sums = {output_elements(l) / first.out * (degree_ + 1)}};
+    }
+  }
+
+  void put_beside_each_other() {
+    split_.all = {.name = model_.name, .inputs = model_.inputs, .layers = {}, .members = degree_};
+    for (const LayerSpec& layer : split_.member.layers)
+      for (int k = 0; k < degree_; ++k) {
+        LayerSpec& own = split_.all.layers.emplace_back(layer);
+        own.name += "/" + std::to_string(k);
+        for (int& input : own.inputs)
+          if (input >= 0) input = input * degree_ + k;
+      }
+  }
+
+  const ModelGraph& model_;
+  const int degree_;
+  const std::vector<Shape> shapes_;
+  TensorModel split_;
+  std::vector<std::vector<int>> readers_;
+  std::vector<bool> learns_;  // it, or a layer before it, has parameters
+};
+
+}  // namespace
+
+TensorModel split_tensors(const ModelGraph& model, int degree) {
+  if (degree < 1) throw InputError("tensor", std::to_string(degree) + " devices cannot share a layer");
+  return Splitter(model, degree).run();
+}
+
+static TensorSums sums_of(const TensorModel& model, std::span<const int> layers, std::int64_t element_bytes,
+                          std::vector<std::int64_t> LayerSplit::*sums) {
+  TensorSums all;
+  for (const int l : layers)
+    for (const std::int64_t elements_summed : model.split_of(l).*sums) all += {1, elements_summed * element_bytes};
+  return all;
+}
+
+TensorSums forward_sums(const TensorModel& model, std::span<const int> layers, std::int64_t samples,
+                        std::int64_t element) {
+  return sums_of(model, layers, samples * element, &LayerSplit::forward_sums);
+}
+TensorSums input_gradient_sums(const TensorModel& model, std::span<const int> layers, std::int64_t samples,
+                               std::int64_t element) {
+  return sums_of(model, layers, samples * element, &LayerSplit::input_gradient_sums);
+}
+
+std::string rule_name(Rule rule) {
+  switch (rule) {
+    case Rule::outputs:
+      return "outputs";
+    case Rule::inputs:
+      return "inputs";
+    case Rule::heads:
+      return "heads";
+    case Rule::rows:
+      return "rows";
+    case Rule::classes:
+      return "classes";
+    case Rule::whole:
+      break;
+  }
+  return "whole";
+}
+
+}  // namespace sluice

@@ -1,0 +1,105 @@
+#include "harness/model/tensor_split.h"
+
+#include <gtest/gtest.h>
+
+#include "harness/base/expect_error.h"
+
+namespace sluice {
+namespace {
+
+using Rule = LayerSplit::Rule;
+
+ModelGraph pair_model() {
+  return {.name = "pair",
+          .inputs = {{.shape = {2}}},
+          .layers = {{"norm", LayerNorm{2}, {-1}},
+                     {"up", Linear{2, 4}, {0}},
+                     {"relu", Activation{}, {1}},
+                     {"down", Linear{4, 2}, {2}},
+                     {"loss", MseLoss{}, {3}}}};
+}
+
+TEST(TensorSplit, OfTwoLinearLayersDividesWhatIsBetweenThem) {
+  const TensorModel t = split_tensors(pair_model(), 2);
+  const Linear up = std::get<Linear>(t.member.layers[1].kind), down = std::get<Linear>(t.member.layers[3].kind);
+  EXPECT_EQ(up.in, 2);
+  EXPECT_EQ(up.out, 2);
+  EXPECT_EQ(down.in, 2);
+  EXPECT_EQ(down.out, 2);
+  EXPECT_EQ(t.layers[0].rule, Rule::whole);
+  EXPECT_EQ(t.layers[1].rule, Rule::outputs);
+  EXPECT_EQ(t.layers[2].rule, Rule::outputs);
+  EXPECT_EQ(t.layers[3].rule, Rule::inputs);
+  EXPECT_EQ(t.layers[1].input_gradient_sums, std::vector<std::int64_t>{2});
+  EXPECT_TRUE(t.layers[1].forward_sums.empty());
+  EXPECT_EQ(t.layers[3].forward_sums, std::vector<std::int64_t>{2});
+  EXPECT_TRUE(t.layers[3].input_gradient_sums.empty());
+  EXPECT_EQ(t.layers[3].added_once, 1);
+}
+
+TEST(TensorSplit, PutsTheMembersBesideEachOther) {
+  const TensorModel t = split_tensors(pair_model(), 2);
+  ASSERT_EQ(t.all.layers.size(), 10u);
+  EXPECT_EQ(t.all.layers[2].name, "up/0");
+  EXPECT_EQ(t.all.layers[3].name, "up/1");
+  EXPECT_EQ(t.all.layers[7].inputs, std::vector<int>{5});
+  EXPECT_EQ(t.all.shapes()[3], (Shape{2}));
+  EXPECT_EQ(t.whole_layer(7), 3);
+  EXPECT_EQ(t.member_of(7), 1);
+}
+
+TEST(TensorSplit, OfOneDeviceHasEveryParameterOnce) {
+  const TensorModel t = split_tensors(pair_model(), 1);
+  EXPECT_EQ(parameter_count(t.member), parameter_count(pair_model()));
+}
+
+// The gradient of the model's input is nobody's.
+TEST(TensorSplit, SumsNoGradientThatNobodyReads) {
+  ModelGraph model = pair_model();
+  model.layers.erase(model.layers.begin());
+  for (LayerSpec& layer : model.layers)
+    for (int& input : layer.inputs) --input;
+  model.layers[0].inputs = {-1};
+  EXPECT_TRUE(split_tensors(model, 2).layers[0].input_gradient_sums.empty());
+}
+
+ModelGraph classifier(std::int64_t rows, std::int64_t heads, std::int64_t classes) {
+  return {.name = "classifier",
+          .inputs = {{.shape = {3}, .is_token_ids = true}},
+          .layers = {{"table", Embedding{rows, 12}, {-1}},
+                     {"attention", Attention{.width = 12, .heads = heads}, {0}},
+                     {"norm", LayerNorm{12}, {1}},
+                     {"head", Linear{12, classes, false}, {2}},
+                     {"loss", CrossEntropyLoss{}, {3}}}};
+}
+
+TEST(TensorSplit, DividesHeadsRowsAndClasses) {
+  const TensorModel t = split_tensors(classifier(10, 4, 6), 2);
+  EXPECT_EQ(std::get<Embedding>(t.member.layers[0].kind).vocabulary, 5);
+  const Attention own = std::get<Attention>(t.member.layers[1].kind);
+  EXPECT_EQ(own.heads, 2);
+  EXPECT_EQ(own.inner, 6);
+  EXPECT_EQ(own.width, 12);
+  // qkv [18, 12] and its bias, proj [12, 6] and its bias.
+  EXPECT_EQ(parameter_count(t.member.layers[1]), 18 * 12 + 18 + 12 * 6 + 12);
+  EXPECT_EQ(std::get<Linear>(t.member.layers[3].kind).out, 3);
+  EXPECT_EQ(t.layers[4].rule, Rule::classes);
+  EXPECT_EQ(t.layers[4].forward_sums, std::vector<std::int64_t>{3 * 3});  // 3 positions: two members, and the target
+}
+
+TEST(TensorSplit, RefusesADegreeThatDoesNotDivideWithTheNumbers) {
+  const auto refused = [](const ModelGraph& model, int degree, const std::string& text) {
+    const std::string error = error_of([&] { split_tensors(model, degree); });
+    EXPECT_NE(error.find(text), std::string::npos) << error;
+  };
+  refused(classifier(10, 4, 6), 4, "layer 'table': 10 rows cannot be divided among 4 devices");
+  refused(classifier(12, 4, 6), 3, "layer 'attention': 4 heads cannot be divided among 3 devices");
+  refused(classifier(12, 4, 6), 4, "layer 'head': 6 classes cannot be divided among 4 devices");
+  ModelGraph norms = pair_model();
+  norms.layers = {{"norm", LayerNorm{2}, {-1}}, {"loss", MseLoss{}, {0}}};
+  refused(norms, 2, "model 'pair': has no layer that devices can share");
+  refused(pair_model(), 3, "layer 'up': 4 outputs cannot be divided among 3 devices");
+}
+
+}  // namespace
+}  // namespace sluice

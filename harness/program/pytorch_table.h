@@ -1,0 +1,40 @@
+// The tables in which PyTorch keeps a pipeline schedule: comma-separated values, a line a rank, a cell an action, as
+// torch.distributed.pipelining's _PipelineScheduleRuntime._load_csv reads them and torchtitan's
+// pipeline_parallel_schedule_csv hands them to it. Written and read against PyTorch 2.15.
+//
+// Compute cells are this harness's own texts of ops, "5I2", but for pairs: "(5F1;2B0)OVERLAP_F_B". An empty cell is a
+// step in which a rank waits. A table with communication holds cells like "0SEND_F1" (stage 0 sends the activation of
+// micro-batch 1), "1RECV_F1", "1SEND_B1", "0RECV_B1" besides, and of sharded weights 0UNSHARD, 0RESHARD, 0REDUCE_GRAD.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/program/program.h"
+#include "harness/program/violation.h"
+
+namespace sluice {
+
+struct PyTorchTable {
+  std::string csv;                // compute only
+  std::vector<std::string> lost;  // what the program does that the table cannot say; a sentence each
+};
+
+// The order that `schedule` lists, as the table of `program`, which was lowered from it. Throws InputError at `where`
+// for what PyTorch cannot run, or would run as something else: a stage on several ranks, updates without a flush,
+// micro-batches in groups, weight gradients on another rank, a stage graph that is no chain.
+PyTorchTable pytorch_table(const Schedule& schedule, const Program& program, const std::string& where);
+
+struct OrderFromTable {
+  Schedule schedule;
+  StageGraph graph;               // a chain
+  Placement placement;            // one rank a stage: that of its first op
+  std::vector<Violation> faults;  // of the communication cells, where there are any; check_schedule.h looks at the rest
+  bool communication = false;     // whether there are any
+  std::vector<std::string> left_out;  // kinds of cells that have no part in the order: "UNSHARD (4 cells)"
+};
+
+// Throws InputError with file, line and cell: no action, a stage on two ranks, a stage that no rank has.
+OrderFromTable read_pytorch_table(const std::string& text, const std::string& file);
+
+}  // namespace sluice

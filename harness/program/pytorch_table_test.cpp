@@ -1,0 +1,115 @@
+#include "harness/program/pytorch_table.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include "harness/base/expect_error.h"
+#include "harness/program/check_schedule.h"
+#include "harness/program/example_schedules.h"
+#include "harness/program/lowering.h"
+
+namespace sluice {
+namespace {
+
+Program program_of(const Schedule& schedule, const Placement& placement, const WeightRule& rule = {}) {
+  return lower(schedule, chain(static_cast<int>(placement.stages.size())), placement, rule);
+}
+
+std::string table(const std::string& text, const Placement& placement, const WeightRule& rule = {}) {
+  const Schedule schedule = parse_schedule(text);
+  return pytorch_table(schedule, program_of(schedule, placement, rule), "test").csv;
+}
+
+TEST(PyTorchTableTest, HasALineForEveryRankAndACellForEveryStep) {
+  EXPECT_EQ(table("rank 0: 0F0 0F1 0B0 0B1\nrank 1: 1F0 1I0 1W0 1F1 1B1\n", one_stage_per_rank(2)),
+            "0F0,0F1,0B0,0B1\n1F0,1I0,1W0,1F1,1B1\n");
+  EXPECT_EQ(table("rank 0: 0F0 (0F1;0B0) 0B1\n", one_stage_per_rank(1)), "0F0,(0F1;0B0)OVERLAP_F_B,0B1\n");
+}
+
+TEST(PyTorchTableTest, RefusesAStageOnTwoRanks) {
+  const Placement two{.stages = {{Rank(0), Rank(1)}}};
+  EXPECT_EQ(error_of([&] { table("rank 0: 0F0 0B0\nrank 1: 0F1 0B1\n", two); }),
+            "test: stage 0 is on ranks 0 and 1: PyTorch gives a stage one rank; choose a system whose schedule PyTorch "
+            "can run: see sluice schedule --help");
+}
+
+TEST(PyTorchTableTest, NamesWhatItLoses) {
+  const Schedule schedule = parse_schedule("rank 0: 0F0 0B0\n");
+  const Program program = program_of(schedule, one_stage_per_rank(1), {.recompute = WeightRule::Recompute::newest});
+  const PyTorchTable made = pytorch_table(schedule, program, "test");
+  ASSERT_EQ(made.lost.size(), 1u);
+  EXPECT_TRUE(made.lost.front().starts_with("recomputation")) << made.lost.front();
+}
+
+TEST(PyTorchTableTest, EmptyCellsAndBlanksAreSteps) {
+  const OrderFromTable read = read_pytorch_table("0F0, 0F1,,\"0B0\",0B1\r\n,1F0,1B0,1F1,1B1,\n\n", "t.csv");
+  EXPECT_EQ(to_text(read.schedule), "rank 0: 0F0 0F1 0B0 0B1\nrank 1: 1F0 1B0 1F1 1B1\n");
+  EXPECT_EQ(read.schedule.microbatches, 2);
+  EXPECT_EQ(read.graph.stages(), 2);
+  EXPECT_FALSE(read.communication);
+}
+
+// The example of both ranks of a pipeline with one stage each, with messages and sharded weights.
+const char* const kWithMessages =
+    "0UNSHARD,0F0,0SEND_F0,0RECV_B0,0B0,0WAIT_SEND_F0,0REDUCE_GRAD,0RESHARD\n"
+    "1UNSHARD,1RECV_F0,1F0,1B0,1SEND_B0,1WAIT_SEND_B0,1REDUCE_GRAD,1RESHARD\n";
+
+std::vector<std::string> faults_with(const std::string& cell, const std::string& instead) {
+  std::string text = kWithMessages;
+  text.replace(text.find(cell), cell.size(), instead);
+  std::vector<std::string> faults;
+  for (const Violation& fault : read_pytorch_table(text, "t.csv").faults) faults.push_back(fault.text);
+  return faults;
+}
+
+TEST(PyTorchTableTest, MessagesAreChecked) {
+  const OrderFromTable read = read_pytorch_table(kWithMessages, "t.csv");
+  EXPECT_TRUE(read.communication);
+  EXPECT_TRUE(read.faults.empty());
+  EXPECT_EQ(read.left_out, (std::vector<std::string>{"REDUCE_GRAD (2 cells)", "RESHARD (2 cells)", "UNSHARD (2 cells)",
+                                                     "WAIT_SEND_B (1 cell)", "WAIT_SEND_F (1 cell)"}));
+  using Faults = std::vector<std::string>;
+  EXPECT_EQ(faults_with("1RECV_F0,", ""), Faults{"rank 1: 1RECV_F0 is missing"});
+  EXPECT_EQ(faults_with("0SEND_F0", "0SEND_F0,0SEND_F0"), Faults{"rank 0: 0SEND_F0 is there twice"});
+  EXPECT_EQ(faults_with("0F0,0SEND_F0", "0SEND_F0,0F0"), Faults{"rank 0: 0SEND_F0 comes before 0F0"});
+  EXPECT_EQ(faults_with("1RECV_F0,1F0", "1F0,1RECV_F0"), Faults{"rank 1: 1RECV_F0 comes after 1F0"});
+  EXPECT_EQ(faults_with("1SEND_B0", "1SEND_B0,1SEND_F0"),
+            Faults{"rank 1: 1SEND_F0 belongs to no op of this rank that needs it"});
+}
+
+TEST(PyTorchTableTest, WrongCellsAreNamedByLineAndCell) {
+  const auto error = [](const std::string& text) { return error_of([&] { read_pytorch_table(text, "t.csv"); }); };
+  const std::string advice = "; write an action like 5F2, (5F1;2B0)OVERLAP_F_B or 0SEND_F1";
+  EXPECT_EQ(error("0F0,0X0\n"), "t.csv: line 1, cell 2: '0X0' is no action" + advice);
+  EXPECT_EQ(error("0F0\n1F0,1SEND_Q0\n"), "t.csv: line 2, cell 2: '1SEND_Q0' is no action" + advice);
+  EXPECT_EQ(error("(0F0;0B0)\n"), "t.csv: line 1, cell 1: '(0F0;0B0)' is no pair" + advice);
+  EXPECT_EQ(error("0F0,F0\n"), "t.csv: line 1, cell 2: 'F0' is no action" + advice);
+  EXPECT_EQ(error("0F0,0B0\n0F1,0B1\n"),
+            "t.csv: line 2, cell 1: 0F1: stage 0 is on rank 0 already; a stage has one rank");
+  EXPECT_EQ(error("0F0,2F0\n"), "t.csv: no rank has stage 1; number the 3 stages from 0 without a gap");
+  EXPECT_EQ(error(",,\n"), "t.csv: holds no action; write a line a rank: 0F0,0F1,0B0,0B1");
+}
+
+RC_GTEST_PROP(PyTorchTableTest, WhatIsWrittenIsRead, ()) {
+  const int ranks = *rc::gen::inRange(1, 6), micros = *rc::gen::inRange(1, 9);
+  const Schedule schedule = *rc::gen::element(example_1f1b(ranks, micros), example_gpipe(ranks, micros));
+  const Program program = program_of(schedule, one_stage_per_rank(ranks));
+  const OrderFromTable read = read_pytorch_table(pytorch_table(schedule, program, "test").csv, "t.csv");
+  RC_ASSERT(read.schedule == schedule);
+  RC_ASSERT(read.placement.stages == one_stage_per_rank(ranks).stages);
+}
+
+// Whatever bytes a file holds: an order or an InputError.
+RC_GTEST_PROP(PyTorchTableTest, AnyTextIsReadOrRefused, ()) {
+  const std::vector<char> bytes = *rc::gen::container<std::vector<char>>(rc::gen::element(
+      '0', '1', 'F', 'B', 'I', 'W', 'S', 'E', 'N', 'D', '_', ',', '\n', '(', ')', ';', ' ', '"', '\r'));
+  try {
+    const OrderFromTable read = read_pytorch_table(std::string(bytes.begin(), bytes.end()), "t.csv");
+    RC_ASSERT(!read.placement.stages.empty());
+    check(read.schedule, read.graph, read.placement);
+  } catch (const InputError&) {
+  }
+}
+
+}  // namespace
+}  // namespace sluice

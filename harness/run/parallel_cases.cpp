@@ -1,0 +1,209 @@
+#include "harness/run/parallel_cases.h"
+
+#include <algorithm>
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include "harness/case/costs.h"
+
+namespace sluice {
+
+bool runs_alone(const RunCase& c) { return c.clock == Clock::wall || c.costs == kMeasuredCosts; }
+
+void CaseSlots::acquire() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return free_ > 0 && going_on_ == 0; });
+  --free_;
+}
+
+void CaseSlots::release() {
+  const std::lock_guard lock(mutex_);
+  ++free_;
+  changed_.notify_all();
+}
+
+void CaseSlots::without(const std::function<void()>& wait) {
+  release();
+  if (on_wait) on_wait();
+  wait();
+  std::unique_lock lock(mutex_);
+  ++going_on_;
+  changed_.wait(lock, [this] { return free_ > 0; });
+  --going_on_;
+  --free_;
+  changed_.notify_all();
+}
+
+namespace {
+
+// The cases first, ..., end - 1, side by side.
+class Lanes {
+ public:
+  Lanes(std::size_t first, std::size_t end, int jobs, const std::function<bool(std::size_t, CaseSlots&)>& work)
+      : next_(first), end_(end), most_(jobs + kMostWaiting), work_(work), slots_(jobs) {
+    slots_.on_wait = [this] { start_thread(); };
+    for (int k = 0; k < jobs; ++k) start_thread();
+  }
+
+  // True: all cases have run. Throws what the lowest of them threw.
+  bool join() {
+    for (std::size_t k = 0;; ++k) {
+      std::thread thread;
+      {
+        const std::lock_guard lock(mutex_);
+        if (k == threads_.size()) break;
+        thread = std::move(threads_[k]);
+      }
+      thread.join();
+    }
+    if (!thrown_.empty()) std::rethrow_exception(thrown_.begin()->second);
+    return !stopped_;
+  }
+
+ private:
+  // Threads whose cases only wait hold a plan and a program each.
+  static constexpr int kMostWaiting = 16;
+
+  void start_thread() {
+    const std::lock_guard lock(mutex_);
+    if (stopped_ || next_ == end_ || static_cast<int>(threads_.size()) == most_) return;
+    threads_.emplace_back([this] { run(); });
+  }
+
+  std::optional<std::size_t> take() {
+    const std::lock_guard lock(mutex_);
+    if (stopped_ || next_ == end_) return std::nullopt;
+    return next_++;
+  }
+
+  void run() {
+    for (;;) {
+      slots_.acquire();
+      const auto k = take();
+      if (k) run(*k);
+      slots_.release();
+      if (!k) return;
+    }
+  }
+
+  void run(std::size_t k) {
+    try {
+      if (work_(k, slots_)) return;
+      const std::lock_guard lock(mutex_);
+      stopped_ = true;
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      stopped_ = true;
+      thrown_[k] = std::current_exception();
+    }
+  }
+
+  std::mutex mutex_;
+  std::size_t next_, end_;
+  int most_;
+  const std::function<bool(std::size_t, CaseSlots&)>& work_;
+  CaseSlots slots_;
+  std::vector<std::thread> threads_;
+  bool stopped_ = false;
+  std::map<std::size_t, std::exception_ptr> thrown_;
+};
+
+}  // namespace
+
+void run_side_by_side(std::size_t count, int jobs, const std::function<bool(std::size_t)>& alone,
+                      const std::function<bool(std::size_t, CaseSlots&)>& work) {
+  CaseSlots this_thread(1);
+  this_thread.acquire();
+  for (std::size_t k = 0; k < count;) {
+    if (jobs <= 1 || alone(k)) {
+      if (!work(k++, this_thread)) return;
+      continue;
+    }
+    const std::size_t first = k;
+    while (k < count && !alone(k)) ++k;
+    if (!Lanes(first, k, static_cast<int>(std::min<std::size_t>(static_cast<std::size_t>(jobs), k - first)), work)
+             .join())
+      return;
+  }
+}
+
+RecordsInOrder::RecordsInOrder(Store& store) : store_(store), early_path_(store.path().string() + ".early") {
+  if (!std::filesystem::exists(early_path_)) return;
+  std::set<std::string> stored;
+  for (const Record& record : store_.read()) stored.insert(to_json(record).dump());
+  for (const Record& record : read_records(early_path_).records)
+    if (!stored.contains(to_json(record).dump())) store_.append(record);
+  std::filesystem::remove(early_path_);
+}
+
+void RecordsInOrder::put(std::size_t k, const std::optional<Record>& record) {
+  const std::lock_guard lock(mutex_);
+  if (k != next_ && record && std::filesystem::is_regular_file(store_.path())) {
+    if (!early_) early_ = std::make_unique<Store>(early_path_);
+    early_->append(*record);
+  }
+  waiting_.emplace(k, record);
+  store_all_in_turn();
+}
+
+void RecordsInOrder::store_all_in_turn() {
+  for (auto first = waiting_.begin(); first != waiting_.end() && first->first == next_; ++next_) {
+    if (first->second) store_.append(*first->second);
+    first = waiting_.erase(first);
+  }
+  if (waiting_.empty()) drop_early_file();
+}
+
+void RecordsInOrder::finish() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [k, record] : waiting_)
+    if (record) store_.append(*record);
+  waiting_.clear();
+  drop_early_file();
+}
+
+void RecordsInOrder::drop_early_file() {
+  if (!early_) return;
+  early_.reset();
+  std::filesystem::remove(early_path_);
+}
+
+void FinishedCases::put(const std::string& digest, const Record& record) {
+  const std::lock_guard lock(mutex_);
+  records_[digest] = record;
+  changed_.notify_all();
+}
+
+const Record* FinishedCases::find(const std::string& digest) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = records_.find(digest);
+  return found == records_.end() ? nullptr : &found->second;
+}
+
+std::vector<Record> FinishedCases::wait_for(const std::vector<std::string>& digests, CaseSlots& slots) {
+  const auto all_there = [&] {
+    return std::ranges::all_of(digests, [&](const std::string& digest) { return records_.contains(digest); });
+  };
+  std::unique_lock lock(mutex_);
+  if (!all_there() && !ended_) {
+    lock.unlock();
+    slots.without([&] {
+      std::unique_lock waiting(mutex_);
+      changed_.wait(waiting, [&] { return ended_ || all_there(); });
+    });
+    lock.lock();
+  }
+  std::vector<Record> records;
+  if (!all_there()) return records;
+  for (const std::string& digest : digests) records.push_back(records_.at(digest));
+  return records;
+}
+
+void FinishedCases::end() {
+  const std::lock_guard lock(mutex_);
+  ended_ = true;
+  changed_.notify_all();
+}
+
+}  // namespace sluice

@@ -1,0 +1,130 @@
+#include "harness/run/sweep_time.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "harness/base/error.h"
+#include "harness/base/quantities.h"
+#include "harness/case/feed.h"
+#include "harness/pipeline/system.h"
+#include "harness/run/environment.h"
+#include "results/metrics.h"
+#include "workloads/models/registry.h"
+
+namespace sluice {
+
+namespace {
+
+double assumed_seconds_per_sample(const RunCase& c, const Workload& workload) {
+  const ModelGraph& model = workload.model;
+  const std::vector<Shape> shapes = model.shapes();
+  double operations = 0;
+  for (const LayerSpec& layer : model.layers) {
+    std::vector<Shape> inputs;
+    for (const int input : layer.inputs)
+      inputs.push_back(input < 0 ? model.inputs[static_cast<std::size_t>(-(input + 1))].shape
+                                 : shapes[static_cast<std::size_t>(input)]);
+    const LayerFlops f = flops(layer, inputs);
+    operations += (f.forward + f.input_gradient + f.weight_gradient).value;
+  }
+  const double ops = 3.0 * static_cast<double>(model.layers.size()) * c.microbatches;
+  return operations / kAssumedFlops + ops * kAssumedOverhead / static_cast<double>(c.batch);
+}
+
+// Samples that go through the model forward only, in all evaluations.
+double evaluated_samples(const RunCase& c, const Workload& workload, const DataSplit& data) {
+  double samples = static_cast<double>(data.test.samples);
+  // A translation is generated token by token, each time with all the tokens before it.
+  if (data.words) samples += static_cast<double>(kDecodedSamples * workload.model.inputs[1].shape[0]) / 2;
+  return samples * c.epochs * c.evaluations_per_epoch;
+}
+
+}  // namespace
+
+std::optional<CaseWork> work_of(const RunCase& c, const std::map<std::string, double>& measured) {
+  if (!c.train) return CaseWork{kAssumedSecondsWithoutTraining, false};
+  const Workload& workload = find_workload(c.workload);
+  const auto found = measured.find(c.workload);
+  const double per_sample = found == measured.end() ? assumed_seconds_per_sample(c, workload) : found->second;
+  double trained = static_cast<double>(c.steps * c.batch), evaluated = 0;
+  if (c.epochs > 0) {
+    try {
+      const std::shared_ptr<const DataSplit> data = data_of(workload.dataset, workload.model);
+      trained = static_cast<double>(data->train.samples / c.batch * c.batch * c.epochs);
+      evaluated = evaluated_samples(c, workload, *data);
+    } catch (const InputError&) {
+      return std::nullopt;
+    }
+  }
+  return CaseWork{kAssumedSecondsWithoutTraining + per_sample * (trained + evaluated / 3), found != measured.end()};
+}
+
+std::map<std::string, double> seconds_per_sample(std::span<const Record> records) {
+  const std::string cpu = describe_environment().machine->cpu;
+  std::map<std::string, std::vector<double>> seconds;
+  for (const Record& record : records) {
+    if (record.system != "single_device" || record.clock != Clock::wall || record.device != "cpu") continue;
+    if (!record.environment.machine || record.environment.machine->cpu != cpu) continue;
+    if (const auto t = throughput(record)) seconds[record.workload].push_back(1 / t->samples_per_second);
+  }
+  std::map<std::string, double> result;
+  for (auto& [workload, all] : seconds) {
+    std::ranges::sort(all);
+    result[workload] = all[all.size() / 2];
+  }
+  return result;
+}
+
+SweepTime sweep_time(std::span<const RunCase> cases, std::span<const Record> records, int jobs, int cores) {
+  const std::map<std::string, double> measured = seconds_per_sample(records);
+  SweepTime time;
+  std::set<std::string> by_records, by_rate, unknown;
+  for (const RunCase& c : cases) {
+    const bool on_wall = c.clock == Clock::wall;
+    ++(on_wall ? time.wall_cases : time.virtual_cases);
+    const auto work = work_of(c, measured);
+    if (!work) {
+      unknown.insert(c.workload);
+      continue;
+    }
+    if (c.train) (work->measured ? by_records : by_rate).insert(c.workload);
+    const int ranks = find_system(c.system, "system").one_process ? 1 : c.ranks;
+    if (on_wall)
+      time.wall_seconds += work->seconds / std::min(ranks, cores);
+    else
+      time.virtual_seconds += work->seconds / std::min(jobs, cores);
+  }
+  time.measured.assign(by_records.begin(), by_records.end());
+  time.assumed.assign(by_rate.begin(), by_rate.end());
+  time.unknown.assign(unknown.begin(), unknown.end());
+  return time;
+}
+
+static std::string duration(double seconds) {
+  if (seconds < 90) return fmt::format("{:.0f} s", seconds);
+  if (seconds < 5400) return fmt::format("{:.0f} min", seconds / 60);
+  return fmt::format("{:.1f} h", seconds / 3600);
+}
+
+std::string to_text(const SweepTime& time, int jobs) {
+  std::string text = fmt::format("time: about {} on this machine, if nothing else runs on it",
+                                 duration(time.wall_seconds + time.virtual_seconds));
+  text += fmt::format("\n  {} cases on the wall clock, one after another: {}", time.wall_cases,
+                      duration(time.wall_seconds));
+  text += fmt::format("\n  {} cases on the virtual clock, {} at a time: {}; less where some share a training",
+                      time.virtual_cases, jobs, duration(time.virtual_seconds));
+  if (!time.measured.empty()) text += fmt::format("\n  by records of this machine: {}", fmt::join(time.measured, ", "));
+  if (!time.assumed.empty())
+    text += fmt::format("\n  by {:.0f} GFLOP/s a core and {:.0f} us an op: {}", kAssumedFlops / 1e9,
+                        kAssumedOverhead * 1e6, fmt::join(time.assumed, ", "));
+  if (!time.unknown.empty())
+    text += fmt::format("\n  not counted, their data is not here: {}", fmt::join(time.unknown, ", "));
+  return text;
+}
+
+}  // namespace sluice

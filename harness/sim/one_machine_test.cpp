@@ -1,0 +1,131 @@
+#include "harness/sim/one_machine.h"
+
+#include <gtest/gtest.h>
+
+#include "harness/program/check_program.h"
+#include "harness/program/lowering.h"
+#include "harness/sim/latency_cluster.h"
+#include "harness/sim/simulate.h"
+
+namespace sluice {
+namespace {
+
+constexpr Cluster::OneMachine kTwoCores{.between_processes = false, .cores = 2};
+
+Costs costs_of(int stages, double forward, double backward, double beside) {
+  Costs costs = uniform_costs(stages, forward, backward, 0);
+  costs.machine = MachineCosts{.neighbours = 1};
+  for (StageCost& stage : costs.stages) stage.beside = {beside, beside, beside, beside, 0};
+  return costs;
+}
+
+Program program_of(const std::string& schedule, int stages) {
+  return checked(lower(parse_schedule(schedule), chain(stages), one_stage_per_rank(stages), {}));
+}
+
+const std::string kTwoMicros = "rank 0: 0F0 0F1 0B0 0B1\nrank 1: 1F0 1B0 1F1 1B1\n";
+
+TEST(OneMachineTest, IsTheOtherEngineWhereNothingIsSharedAndMessagesTakeNoTime) {
+  const Program program = program_of(kTwoMicros, 2);
+  Costs costs = costs_of(2, 1, 2, 1);
+  const double expected =
+      simulate(program, costs, latency_cluster(2, Seconds(0)), std::vector{DeviceId(0), DeviceId(1)}).end;
+  EXPECT_DOUBLE_EQ(simulate_one_machine(program, costs, kTwoCores, {}).end, expected);
+}
+
+TEST(OneMachineTest, SlowsAnOpOnlyWhileItsNeighbourComputes) {
+  // Two ranks of one stage each, F 1 s and B 2 s, one micro-batch: never busy at the same time.
+  const Program one = program_of("rank 0: 0F0 0B0\nrank 1: 1F0 1B0\n", 2);
+  EXPECT_DOUBLE_EQ(simulate_one_machine(one, costs_of(2, 1, 2, 1.5), kTwoCores, {}).end, 6);
+  // Two micro-batches. Rank 0 begins F1 at 1 s beside 1F0: both at 2/3 until 2.5 s. 1B0 runs alone until 4.5 s, then
+  // 0B0 (2 s) beside 1F1 (1 s): 1F1 is done at 6 s, when 0B0 has done 1 s; 1B1 beside it: 0B0 is done at 7.5 s and 1B1
+  // has 1 s left, done at 8.5 s; then 0B1.
+  EXPECT_DOUBLE_EQ(simulate_one_machine(program_of(kTwoMicros, 2), costs_of(2, 1, 2, 1.5), kTwoCores, {}).end, 10.5);
+}
+
+TEST(OneMachineTest, RanksBeyondTheCoresShareThem) {
+  const Program program = program_of("rank 0: 0F0 0B0\nrank 1: 1F0 1B0\n", 2);
+  const Cluster::OneMachine one_core{.between_processes = false, .cores = 1};
+  EXPECT_DOUBLE_EQ(simulate_one_machine(program, costs_of(2, 1, 2, 1), one_core, {}).end, 6);
+  // 0F1 beside 1F0 on one core: half the speed each.
+  const double two = simulate_one_machine(program_of(kTwoMicros, 2), costs_of(2, 1, 2, 1), one_core, {}).end;
+  EXPECT_DOUBLE_EQ(two, 12);  // the sum of all ops
+}
+
+TEST(OneMachineTest, ARankThatHasWaitedLongWakesLate) {
+  const Program program = program_of("rank 0: 0F0 0B0\nrank 1: 1F0 1B0\n", 2);
+  Costs costs = costs_of(2, 1, 2, 1);
+  costs.machine->wake = Seconds(0.25);
+  costs.machine->patience = Seconds(2.5);  // rank 1 waits 1 s for its input, rank 0 3 s for its gradient
+  EXPECT_DOUBLE_EQ(simulate_one_machine(program, costs, kTwoCores, {}).end, 6.25);
+}
+
+TEST(OneMachineTest, ASenderTakesLongerToWakeARankThatSleeps) {
+  // Rank 0 waits from 2 to 4 s for its first gradient and has fallen asleep, so that rank 1 goes on half a second later
+  // than it would: its second backward ends at 7.5 s, for which rank 0 has waited since 6 s, awake.
+  Costs costs = costs_of(2, 1, 2, 1);
+  costs.machine->rouse = Seconds(0.5);
+  costs.machine->patience = Seconds(1.75);
+  EXPECT_DOUBLE_EQ(simulate_one_machine(program_of(kTwoMicros, 2), costs, kTwoCores, {}).end, 9.5);
+  // Ranks that are processes do not fall asleep.
+  constexpr Cluster::OneMachine processes{.between_processes = true, .cores = 2};
+  EXPECT_DOUBLE_EQ(simulate_one_machine(program_of(kTwoMicros, 2), costs, processes, {}).end, 9);
+}
+
+TEST(OneMachineTest, AnOpTakesMoreThanItsLayers) {
+  Costs costs = costs_of(2, 1, 2, 1);
+  costs.machine->forward_op = Seconds(0.1);
+  costs.machine->backward_op = Seconds(0.2);
+  const Program program = program_of("rank 0: 0F0 0B0\nrank 1: 1F0 1B0\n", 2);
+  EXPECT_DOUBLE_EQ(simulate_one_machine(program, costs, kTwoCores, {}).end, 6.6);
+}
+
+TEST(OneMachineTest, AWeightGradientOfItsOwnTakesWhatWasMeasuredOfSuch) {
+  Costs costs = uniform_costs(1, 1, 1, 5);
+  costs.machine = MachineCosts{.weight_gradient_op = Seconds(0.25)};
+  costs.stages[0].split_weight_gradient = Seconds(6);
+  const Program split = program_of("rank 0: 0F0 0I0 0W0\n", 1), whole = program_of("rank 0: 0F0 0B0\n", 1);
+  EXPECT_DOUBLE_EQ(simulate_one_machine(split, costs, kTwoCores, {}).end, 8.25);
+  EXPECT_DOUBLE_EQ(simulate_one_machine(whole, costs, kTwoCores, {}).end, 7);
+}
+
+TEST(OneMachineTest, MessagesTakeTheTimeOfBothRanks) {
+  const Program program = program_of("rank 0: 0F0 0B0\nrank 1: 1F0 1B0\n", 2);
+  Costs costs = costs_of(2, 1, 2, 1);
+  costs.machine->send = Seconds(0.1);
+  costs.machine->receive = Seconds(0.2);
+  costs.machine->patience = Seconds(100);
+  EXPECT_DOUBLE_EQ(simulate_one_machine(program, costs, kTwoCores, {}).end, 6.6);
+  costs.machine->copy = 0.01;
+  costs.edges = {{StageId(0), StageId(1), Bytes(50), Bytes(10)}};  // of the activation 10 bytes are copied
+  EXPECT_DOUBLE_EQ(simulate_one_machine(program, costs, kTwoCores, {}).end, 6.7);
+}
+
+TEST(OneMachineTest, BatchedWeightGradientsComeWithTheStep) {
+  const Program program = program_of("rank 0: 0F0 0B0 0F1 0B1\n", 1);
+  Costs costs = uniform_costs(1, 1, 1, 5);
+  costs.machine = MachineCosts{};
+  costs.stages[0].batched_weight_gradient = Seconds(2);
+  costs.stages[0].clear = Seconds(0.5);
+  EXPECT_DOUBLE_EQ(simulate_one_machine(program, costs, kTwoCores, {}).end, 14.5);  // 2 (F + I + W), zeroed once
+  costs.batched_weight_gradients = true;
+  EXPECT_DOUBLE_EQ(simulate_one_machine(program, costs, kTwoCores, {}).end, 8.5);
+}
+
+TEST(OneMachineTest, SpreadIsSeededAndLeavesTheMeanAlone) {
+  std::string ops = "rank 0:";
+  for (int k = 0; k < 2000; ++k) ops += " 0F" + std::to_string(k) + " 0B" + std::to_string(k);
+  const Program program = program_of(ops + "\n", 1);
+  Costs costs = costs_of(1, 1, 1, 1);
+  costs.stages[0].beside.spread = 0.1;
+  const auto end = [&](std::optional<std::uint64_t> seed) {
+    return simulate_one_machine(program, costs, kTwoCores, {.trace = false, .spread_seed = seed}).end;
+  };
+  EXPECT_DOUBLE_EQ(end({}), 4000);
+  EXPECT_EQ(end(1), end(1));
+  EXPECT_NE(end(1), end(2));
+  EXPECT_NEAR(end(1), 4000, 4000 * 0.01);
+}
+
+}  // namespace
+}  // namespace sluice

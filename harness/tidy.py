@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Runs clang-tidy, with the checks of .clang-tidy, over what a build compiles.
+
+usage: tidy.py BUILD [--jobs N] [--changed COMMIT] [PART...]
+
+BUILD is a build folder with compile_commands.json; PART is a part of the paths to look at (all without). With
+--changed, only files that differ from a commit. Prints what clang-tidy says, once, and ends with 1 if it says
+anything, with 77 (skipped) where there is no clang-tidy of version 15 or later: earlier ones do not know C++20's
+captures of structured bindings.
+"""
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+OLDEST = 15
+
+
+def find_clang_tidy():
+    for name in ["clang-tidy"] + [f"clang-tidy-{version}" for version in range(25, OLDEST - 1, -1)]:
+        path = shutil.which(name)
+        if not path:
+            continue
+        said = subprocess.run([path, "--version"], capture_output=True, text=True).stdout
+        version = re.search(r"version (\d+)", said)
+        if version and int(version[1]) >= OLDEST:
+            return path
+    return None
+
+
+def commands_of(build, folder):
+    """The build's commands, without g++'s precompiled headers (their text is read) and g++'s own warnings."""
+    commands = json.loads((build / "compile_commands.json").read_text())
+    copied = {}
+    for command in commands:
+        text = command["command"]
+        for header in re.findall(r"-include (\S+cmake_pch\.hxx)", text):
+            if header not in copied:
+                copied[header] = folder / f"headers{len(copied)}.hxx"
+                shutil.copy(header, copied[header])
+            text = text.replace(header, str(copied[header]))
+        text = re.sub(r"\S*/ccache ", "", re.sub(r"^\S*/cmake -E env (?:\w+=\S+ )+", "", text))
+        command["command"] = re.sub(r"-Winvalid-pch |-Wno-error=\S+ |-fpch-\S+ |-Werror ", "", text)
+    (folder / "compile_commands.json").write_text(json.dumps(commands))
+    return commands
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--changed", metavar="COMMIT")
+    parser.add_argument("parts", nargs="*", metavar="PART")
+    a = parser.parse_intermixed_args()
+    program = find_clang_tidy()
+    if not program:
+        print(f"skipped: no clang-tidy {OLDEST} or later (Debian: apt-get install clang-tidy-16)")
+        return 77
+    if not (a.build / "compile_commands.json").exists():
+        print(f"error: {a.build}: no compile_commands.json; configure the build first", file=sys.stderr)
+        return 2
+    changed = None
+    if a.changed:
+        names = subprocess.run(["git", "-C", str(ROOT), "diff", "--name-only", a.changed], capture_output=True,
+                               text=True, check=True).stdout
+        changed = {str(ROOT / name) for name in names.split()}
+    with tempfile.TemporaryDirectory(prefix="sluice-tidy-") as name:
+        folder = pathlib.Path(name)
+        files = sorted({c["file"] for c in commands_of(a.build, folder)})
+        files = [f for f in files if f.startswith(str(ROOT) + "/") and not f.startswith(str(a.build.resolve()) + "/")
+                 and (not a.parts or any(part in f for part in a.parts)) and (changed is None or f in changed)]
+        said = set()
+
+        def look(file):
+            done = subprocess.run([program, "--quiet", "-p", str(folder), file], capture_output=True, text=True)
+            return file, done.stdout, done.stderr if done.returncode else ""
+
+        with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
+            for file, out, errors in pool.map(look, files):
+                for finding in re.split(r"(?m)^(?=\S+:\d+:\d+: (?:warning|error):)", out):
+                    if re.match(r"\S+:\d+:\d+:", finding) and finding not in said:
+                        said.add(finding)
+                        print(finding.replace(str(ROOT) + "/", ""), end="", flush=True)
+                if not out and errors:
+                    said.add(file)
+                    print(f"{file}: {errors}", flush=True)
+    print(f"{len(files)} files, {len(said)} findings")
+    return 1 if said or not files else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

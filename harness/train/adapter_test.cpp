@@ -1,0 +1,127 @@
+// What a system that adapts does to a run on the virtual clock, from its costs alone.
+#include "harness/train/adapter.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "harness/base/error.h"
+#include "harness/model/load_interference.h"
+
+namespace sluice {
+namespace {
+
+// A chain of layers on devices behind links of 1 GB/s, for DynPipe in one of its variants.
+struct Scenario {
+  Workload workload;
+  RunCase c;
+  Prepared prepared;
+
+  Scenario(const std::string& variant, const std::vector<double>& layers, int devices,
+           const std::string& interference) {
+    c.clock = Clock::virtual_clock;
+    c.system = "dynpipe";
+    c.ranks = devices;
+    c.batch = c.microbatches = 1;
+    Prepared& p = prepared;
+    p.system = &find_system("dynpipe", "test");
+    p.workload = &workload;
+    p.options = resolve_options(p.system->options, {{"variant", variant}, {"window", "10"}}, "test");
+    p.cluster = load_cluster("flat:" + std::to_string(devices) + ",bandwidth=1GB/s,latency=10us", "");
+    p.costs = {.model = "chain", .source = "test", .device = "d", .layers = {}};
+    for (std::size_t l = 0; l < layers.size(); ++l) {
+      LayerCost layer{.name = "layer" + std::to_string(l), .inputs = {static_cast<int>(l) - 1}};
+      layer.forward = layer.input_gradient = layer.weight_gradient = Seconds(layers[l] / 3);
+      layer.parameters = Bytes(100'000);
+      layer.output = Bytes(10'000);
+      p.costs.layers.push_back(layer);
+    }
+    p.interference = load_interference(interference, devices, "test");
+    adopt_pipeline(p, p.system->plan(problem_of(p, c), p.options));
+  }
+
+  double seconds(int updates, Record* record = nullptr) {
+    Adapter adapter(c, prepared);
+    std::unique_ptr<Session> none;
+    const SegmentResult result = adapter.run({.updates = updates}, none, {}, nullptr, {});
+    EXPECT_EQ(result.update_end.size(), static_cast<std::size_t>(updates));
+    for (std::size_t u = 1; u < result.update_end.size(); ++u)
+      EXPECT_GE(result.update_end[u], result.update_end[u - 1]);
+    if (record) adapter.describe(*record);
+    return result.seconds;
+  }
+};
+
+const std::vector<double> kEqual(24, 1e-3);
+
+TEST(AdapterTest, ADeviceThatStaysSlowLosesLayersAndTheRunIsShorter) {
+  const std::string slow = "compute:1@0.5-x2";
+  Record moved;
+  const double dynpipe = Scenario("dynpipe", kEqual, 3, slow).seconds(600, &moved);
+  const double fixed = Scenario("static", kEqual, 3, slow).seconds(600);
+  // 24 ms over 2.5 devices instead of 2 x 8 ms: 9.6 ms at best, 10 ms in whole layers.
+  EXPECT_LT(dynpipe, 0.75 * fixed);
+  const RecordedAdaptation& adaptation = moved.observed.adaptation.value();
+  EXPECT_EQ(adaptation.changes.size(), 1u);
+  EXPECT_GT(adaptation.moved_bytes, 0);
+  EXPECT_GT(adaptation.answered.at(0).seconds_to_detect, 0);
+  EXPECT_LT(adaptation.answered.at(0).seconds_to_recover, 1);
+}
+
+TEST(AdapterTest, ARestartCostsMoreThanAMoveInPlace) {
+  const std::string slow = "compute:1@0.5-x2";
+  EXPECT_GT(Scenario("restart", kEqual, 3, slow).seconds(600), Scenario("dynpipe", kEqual, 3, slow).seconds(600) + 4.9);
+}
+
+TEST(AdapterTest, WithoutInterferenceNothingMovesAndNothingIsLost) {
+  EXPECT_DOUBLE_EQ(Scenario("dynpipe", kEqual, 3, "none").seconds(300),
+                   Scenario("static", kEqual, 3, "none").seconds(300));
+}
+
+// 500 seeded machines and episodes, flapping ones among them. A move costs what it takes to empty and fill the pipe and
+// to send the layers; and if the device then changes again, the updates that a plan chosen for its former state runs
+// until the windows have shown it. Beyond that the run is no longer than with the first plan kept.
+TEST(AdapterTest, IsNeverSlowerThanThePlanKeptByMoreThanItsMovesCost) {
+  std::mt19937 random(17);
+  const auto uniform = [&](double low, double high) {
+    return std::uniform_real_distribution<double>(low, high)(random);
+  };
+  int moves = 0, faster = 0;
+  double worst = 0;
+  for (int k = 0; k < 500; ++k) {
+    const int devices = 2 + k % 4;
+    std::vector<double> layers;
+    for (int l = 0; l < devices * 5; ++l) layers.push_back(uniform(0.2e-3, 2e-3));
+    std::string episodes;
+    double now = uniform(0.2, 1);
+    const double mean = uniform(0.05, 1.5);
+    for (int e = 0; e < 6; ++e) {
+      const double length = uniform(0.2, 2) * mean;
+      episodes += (e ? ",compute:" : "compute:") + std::to_string(static_cast<int>(uniform(0, devices - 1e-9))) + "@" +
+                  std::to_string(now) + "-" + std::to_string(now + length) + "x" + std::to_string(uniform(1.1, 4));
+      now += length + uniform(0.1, 1.5) * mean;
+    }
+    Record record;
+    const double dynpipe = Scenario("dynpipe", layers, devices, episodes).seconds(500, &record);
+    const double fixed = Scenario("static", layers, devices, episodes).seconds(500);
+    const auto changes = static_cast<double>(record.observed.adaptation.value().changes.size());
+    double all = 0;
+    for (const double seconds : layers) all += seconds;
+    // Emptying and filling: each device once through the model, at its slowest. Until the windows show a change: two
+    // windows of ten updates, and the pipe's depth, at most at the whole model's time instead of its share.
+    const double move =
+        record.observed.adaptation->moving_seconds + changes * (4 * all + (20 + 2 * devices) * 4 * all / devices);
+    EXPECT_LE(dynpipe, fixed + move + 1e-9) << "scenario " << k << ": " << episodes;
+    moves += static_cast<int>(changes);
+    faster += dynpipe < fixed;
+    worst = std::max(worst, dynpipe / fixed);
+  }
+  EXPECT_GT(moves, 250);
+  EXPECT_GT(faster, 200);
+  RecordProperty("moves", moves);
+  RecordProperty("faster", faster);
+  RecordProperty("worst_ratio", std::to_string(worst));
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,310 @@
+"""Opens a report in headless Chromium, wide and narrow, light, dark and on paper, and clicks through it.
+
+    browser_test.py SLUICE RENDERER_PYTHON [SCREENSHOTS_DIR]
+
+Finds no message on the console, nothing that is cut off, no empty chart, and no script that ran out of a record's text.
+Needs `chromium` (Debian's package); ends with exit code 77, which CTest reads as skipped, where it or the renderer is
+missing. Speaks the browser's own protocol over a pipe: no driver is needed.
+"""
+import base64
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HOME = pathlib.Path(__file__).resolve().parent.parent
+PAYLOADS = ["<script>window.pwned=1</script>", "<img src=x onerror='window.pwned=2'>", "\"><svg onload=window.pwned=3>",
+            "</script><script>window.pwned=4</script>", "'-window.pwned=5-'"]
+SWEEP = {
+    "name": "browser", "title": "For a browser",
+    "defaults": {"clock": "virtual", "steps": 12, "train": False, "seed": 1},
+    "grid": [
+        {"workload": "vgg16", "cluster": "flat:8", "ranks": [2, 4, 8],
+         "system": ["single_device", "data_parallel", "gpipe", "one_f_one_b", "zero_bubble", "pipedream_2bw",
+                    "dualpipe"]},
+        {"workload": "vgg16", "cluster": "flat:4", "ranks": 4, "microbatches": [4, 8, 16],
+         "system": ["gpipe", "one_f_one_b", "zero_bubble"]},
+        {"workload": "gpt_1.3b", "cluster": "flat:4", "ranks": 4, "system": ["single_device", "gpipe"]}]}
+
+# What reaches out of the window or of a frame that cuts. A table may be wider: it scrolls in its own frame.
+CLIPPED = """
+(function () {
+  var wrong = [], wide = document.documentElement.clientWidth;
+  if (document.documentElement.scrollWidth > wide + 1) wrong.push('the page scrolls sideways');
+  document.querySelectorAll('body *').forEach(function (e) {
+    if (!e.checkVisibility() || e.closest('svg') || e.closest('script,#tip')) return;
+    var box = e.getBoundingClientRect(), frame = e.closest('.scroll'), name = e.tagName + '.' + e.className + ': ' +
+      e.textContent.slice(0, 40);
+    if (box.width && !frame && (box.left < -1 || box.right > wide + 1)) wrong.push('outside ' + name);
+    var style = getComputedStyle(e), cuts = style.overflowX === 'hidden' || style.overflowX === 'clip';
+    if (cuts && e.scrollWidth > e.clientWidth + 1) wrong.push('cut ' + name);
+  });
+  document.querySelectorAll('.chart').forEach(function (chart) {
+    if (!chart.checkVisibility()) return;
+    var svg = chart.querySelector('svg'), frame = svg && svg.getBoundingClientRect();
+    var name = chart.getAttribute('aria-label');
+    if (!svg || frame.width < 60 || frame.height < 40) { wrong.push('empty chart ' + name); return; }
+    if (!svg.querySelector('.role-mark path, .role-mark line, .role-mark text')) wrong.push('no mark in ' + name);
+    svg.querySelectorAll('text').forEach(function (text) {
+      if (text.closest('[clip-path]')) return;
+      var box = text.getBoundingClientRect();
+      if (box.width && (box.left < frame.left - 2 || box.right > frame.right + 2 || box.top < frame.top - 2 ||
+          box.bottom > frame.bottom + 2)) wrong.push('text "' + text.textContent + '" cut in ' + name);
+    });
+  });
+  return wrong;
+})()
+"""
+
+
+class Browser:
+    """One page of a headless Chromium."""
+
+    def __init__(self, program, profile):
+        to_browser, ours_out = os.pipe()
+        ours_in, from_browser = os.pipe()
+
+        def place_pipes():
+            os.dup2(to_browser, 13), os.dup2(from_browser, 14)
+            os.dup2(13, 3), os.dup2(14, 4)
+
+        self.process = subprocess.Popen(
+            [program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+             "--remote-debugging-pipe", f"--user-data-dir={profile}", "about:blank"],
+            preexec_fn=place_pipes, pass_fds=(3, 4), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        os.close(to_browser), os.close(from_browser)
+        self.out, self.input = os.fdopen(ours_out, "wb", 0), os.fdopen(ours_in, "rb")
+        self.buffer, self.last, self.session = b"", 0, None
+        self.messages, self.loaded = [], False
+        target = [t for t in self.call("Target.getTargets")["targetInfos"] if t["type"] == "page"][0]["targetId"]
+        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.call(f"{domain}.enable")
+
+    def read(self):
+        while b"\0" not in self.buffer:
+            more = os.read(self.input.fileno(), 1 << 20)
+            if not more:
+                sys.exit("the browser has ended")
+            self.buffer += more
+        line, self.buffer = self.buffer.split(b"\0", 1)
+        return json.loads(line)
+
+    def call(self, method, **parameters):
+        self.last += 1
+        message = {"id": self.last, "method": method, "params": parameters}
+        if self.session:
+            message["sessionId"] = self.session
+        self.out.write(json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self.read()
+            if answer.get("id") == self.last:
+                if "error" in answer:
+                    sys.exit(f"{method}: {answer['error']}")
+                return answer["result"]
+            self.event(answer)
+
+    def event(self, event):
+        kind, what = event["method"], event["params"]
+        if kind == "Runtime.exceptionThrown":
+            details = what["exceptionDetails"]
+            self.messages.append(details.get("exception", {}).get("description", details["text"]))
+        elif kind == "Runtime.consoleAPICalled":
+            self.messages.append(f"console: {[a.get('value') for a in what['args']]}")
+        elif kind == "Log.entryAdded":
+            self.messages.append(f"log: {what['entry']['text']}")
+        elif kind == "Network.requestWillBeSent" and not what["request"]["url"].startswith(("file:", "data:")):
+            self.messages.append(f"asked the network for {what['request']['url']}")
+        elif kind == "Page.loadEventFired":
+            self.loaded = True
+
+    def open(self, page, width, scheme="light", scripts=True):
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.call("Emulation.setScriptExecutionDisabled", value=not scripts)
+        self.loaded = False
+        self.call("Page.navigate", url=page.as_uri())
+        while not self.loaded:
+            self.event(self.read())
+
+    def run(self, script):
+        result = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in result:
+            sys.exit(f"{script[:200]}: {result['exceptionDetails']}")
+        return result["result"].get("value")
+
+    def photograph(self, file):
+        shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)
+        pathlib.Path(file).write_bytes(base64.b64decode(shot["data"]))
+
+    def print(self):
+        return base64.b64decode(self.call("Page.printToPDF", printBackground=True, paperWidth=8.27,
+                                          paperHeight=11.69)["data"])
+
+    def close(self):
+        self.call("Browser.close")
+        self.process.wait(30)
+
+
+def expect(condition, what):
+    if not condition:
+        sys.exit(f"FAILED: {what}")
+
+
+def nothing_wrong(browser, where):
+    wrong = browser.run(CLIPPED)
+    expect(not wrong, f"{where}: {len(wrong)} cut off or empty:\n  " + "\n  ".join(wrong[:12]))
+    expect(not browser.messages, f"{where}: the console says {browser.messages}")
+    expect(browser.run("window.pwned === undefined"), f"{where}: a record's text ran as a script")
+
+
+def click_through(browser, where, shots):
+    """Every tab of every section, each checked and photographed."""
+    browser.run("document.querySelectorAll('details').forEach(function (d) { d.open = true; })")
+    nothing_wrong(browser, f"{where}, all open")
+    tabs = browser.run("Array.from(new Set(Array.from(document.querySelectorAll('.tabs button'))"
+                       ".map(function (b) { return b.textContent; })))")
+    expect({"Results", "Throughput", "Memory", "Scaling", "Timelines", "Records"} <= set(tabs), f"{where}: tabs {tabs}")
+    for tab in tabs:
+        browser.run("document.querySelectorAll('.tabs button').forEach(function (b) {"
+                    f" if (b.textContent === {json.dumps(tab)}) b.click(); }})")
+        nothing_wrong(browser, f"{where}, tab {tab}")
+        if shots:
+            browser.photograph(f"{shots}/{where.replace(' ', '-')}-{tab}.png")
+
+
+def tables_sort_and_filter(browser):
+    browser.run("t = Array.from(document.querySelectorAll('.section table.records')).sort(function (a, b) {"
+                " return b.rows.length - a.rows.length; })[0]; a = t.closest('.section').querySelector('figure a');"
+                "a.click()")
+    expect(browser.run("new Promise(function (r) { setTimeout(r, 100); }).then(function () {"
+                       " return a.hash.slice(1) === t.parentElement.id && t.checkVisibility(); })"),
+           "a figure's link shows its records")
+    browser.run("t.box.value = ''; t.box.dispatchEvent(new Event('input'))")
+    heads = "Array.from(t.tHead.rows[0].cells).filter(function (c) { return /samples/.test(c.textContent); })[0]"
+    values = ("Array.from(t.tBodies[0].rows).map(function (r) { return Number(r.cells[" + heads +
+              ".cellIndex].dataset.v); }).filter(function (v) { return !isNaN(v); })")
+    browser.run(heads + ".querySelector('button').click()")
+    rising = browser.run(values)
+    browser.run(heads + ".querySelector('button').click()")
+    falling = browser.run(values)
+    expect(len(rising) > 5 and rising == sorted(rising) and falling == sorted(rising, reverse=True),
+           f"a table sorts: {rising} {falling}")
+    browser.run("t.box.value = 'gpipe'; t.box.dispatchEvent(new Event('input'))")
+    shown = browser.run("Array.from(t.tBodies[0].rows).filter(function (r) { return !r.hidden; })"
+                        ".map(function (r) { return r.textContent; })")
+    expect(shown and all("gpipe" in row for row in shown), f"a table filters: {shown[:3]}")
+
+
+def timelines_zoom(browser):
+    browser.run("f = Array.from(document.querySelectorAll('figure.timeline')).filter("
+                "function (f) { return f.checkVisibility(); })[0];")
+    before = browser.run("Array.from(f.querySelectorAll('.role-axis-label text')).map("
+                         "function (t) { return t.textContent; })")
+    browser.run("f.querySelector('[aria-label=\"Zoom in\"]').click(); f.querySelector('[aria-label=Later]').click()")
+    after = browser.run("Array.from(f.querySelectorAll('.role-axis-label text')).map("
+                        "function (t) { return t.textContent; })")
+    expect(browser.run("f.dataset.zoom") == "2" and before != after, f"a timeline zooms: {before} {after}")
+    nothing_wrong(browser, "a zoomed timeline")
+    browser.run("m = f.querySelector('.role-mark path[aria-label*=rank]'); b = m.getBoundingClientRect();"
+                "m.dispatchEvent(new PointerEvent('pointermove', {bubbles: true, clientX: b.x, clientY: b.y}))")
+    expect("rank" in browser.run("document.getElementById('tip').textContent"), "an op tells its details")
+
+
+def the_check_itself_sees_faults(browser, page):
+    faults = {"outside": "document.querySelector('h1').style.cssText = 'position:relative;left:2000px'",
+              "cut": "document.querySelector('h1').style.cssText = 'width:20px;overflow:hidden;white-space:nowrap'",
+              "empty chart": "document.querySelector('.chart svg').remove()",
+              "no mark": "document.querySelectorAll('.chart .role-mark').forEach(function (m) { m.remove(); })",
+              "text": "document.querySelector('.chart svg text').setAttribute('transform', 'translate(5000,0)')"}
+    for fault, script in faults.items():
+        browser.open(page, 1400)
+        browser.run("document.querySelectorAll('.chart').forEach(function (c) { var p = c.closest('.panel');"
+                    " if (p) p.classList.add('shown'); })")
+        browser.run(script)
+        wrong = browser.run(CLIPPED)
+        expect(any(line.startswith(fault) for line in wrong), f"the check sees '{fault}': {wrong[:3]}")
+    browser.run("console.error('x'); setTimeout(function () { nothing.there(); }, 0)")
+    browser.run("new Promise(function (r) { setTimeout(r, 50); })")
+    expect(len(browser.messages) == 2, f"the check sees messages: {browser.messages}")
+    browser.messages.clear()
+
+
+def make_records(sluice, folder):
+    sweep = folder / "sweep.json"
+    sweep.write_text(json.dumps(SWEEP))
+    records = folder / "records.jsonl"
+    # Cases that do not fit are records, too, and end the command with an exit code of their own.
+    subprocess.run([sluice, "run", str(sweep), "--out", str(records)], stdout=subprocess.DEVNULL,
+                   stderr=subprocess.DEVNULL)
+    lines = records.read_text().splitlines()
+    attacker = json.loads(lines[3])
+    attacker.update(system=PAYLOADS[0], outcome="failed", reason=PAYLOADS[1], digest="0123456789abcdef")
+    attacker["options"]["variant"] = PAYLOADS[2]
+    attacker["environment"]["cpu"] = PAYLOADS[3]
+    titled = []
+    for line in lines[:4]:
+        record = json.loads(line)
+        record.update(cluster=PAYLOADS[3], digest=record["digest"][::-1])
+        record["workload_facts"]["title"] = PAYLOADS[1] + PAYLOADS[4]
+        titled.append(json.dumps(record))
+    records.write_text("\n".join([*lines, json.dumps(attacker), *titled]) + "\n")
+    return records
+
+
+def main():
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if not program:
+        print("skipped: no chromium (Debian's package of that name)")
+        return 77
+    sluice, python = os.path.abspath(sys.argv[1]), sys.argv[2]
+    if subprocess.run([python, "-c", "import vl_convert"], capture_output=True).returncode != 0:
+        print("skipped: the renderer's vl-convert-python is missing")
+        return 77
+    shots = sys.argv[3] if len(sys.argv) > 3 else None
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        environment = {**os.environ, "SLUICE_PYTHON": python, "SLUICE_HOME": str(HOME)}
+        records = make_records(sluice, folder)
+        subprocess.run([sluice, "report", str(records), "--out", str(folder / "out"), "--claims"], check=True,
+                       env=environment, stdout=subprocess.DEVNULL)
+        page = folder / "out" / "report.html"
+        browser = Browser(program, folder / "profile")
+        try:
+            for width in (1400, 500):
+                for scheme in ("light", "dark"):
+                    browser.open(page, width, scheme)
+                    expect(browser.run("document.documentElement.dataset.ready === '1'"), "the script ran to its end")
+                    nothing_wrong(browser, f"{width} {scheme}")
+                    if shots:
+                        browser.photograph(f"{shots}/{width}-{scheme}.png")
+                    click_through(browser, f"{width} {scheme}", shots)
+                    browser.run("Array.from(document.querySelectorAll('.tabs button')).forEach(function (b) {"
+                                " if (b.textContent === 'Timelines') b.click(); })")
+                    timelines_zoom(browser)
+                    tables_sort_and_filter(browser)
+                browser.open(page, width, scripts=False)
+                browser.call("Emulation.setScriptExecutionDisabled", value=False)
+                nothing_wrong(browser, f"{width} without scripts")
+                visible = browser.run("Array.from(document.querySelectorAll('.chart, table')).every("
+                                      "function (e) { return e.checkVisibility(); })")
+                expect(visible, "everything shows without scripts")
+            the_check_itself_sees_faults(browser, page)
+            browser.open(page, 1400)
+            browser.call("Emulation.setEmulatedMedia", media="print")
+            nothing_wrong(browser, "on paper")
+            paper = browser.print()
+            if shots:
+                (pathlib.Path(shots) / "paper.pdf").write_bytes(paper)
+            expect(len(paper) > 50_000, "the page prints")
+        finally:
+            browser.close()
+    print("1400 and 500 pixels, light, dark, on paper and without scripts: nothing cut off, no message")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+// See inline_svg.h.
+#include "plots/inline_svg.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace sluice {
+namespace {
+
+void replace_all(std::string& text, const std::string& what, const std::string& with) {
+  std::string result;
+  std::size_t from = 0;
+  for (std::size_t at; (at = text.find(what, from)) != std::string::npos; from = at + what.size()) {
+    result.append(text, from, at - from);
+    result += with;
+  }
+  text = result + text.substr(from);
+}
+
+// The number of the first attribute `name` of the first tag; 0 if there is none.
+double attribute(const std::string& svg, const std::string& name) {
+  const std::size_t end = svg.find('>'), at = svg.find(" " + name + "=\"");
+  return at == std::string::npos || at > end ? 0 : std::strtod(svg.c_str() + at + name.size() + 3, nullptr);
+}
+
+// Coordinates to a hundredth of a pixel: of every `name="..."`, the digits behind the second decimal.
+void round_numbers(std::string& svg, const std::string& name) {
+  const std::string head = " " + name + "=\"";
+  std::string result;
+  std::size_t from = 0;
+  for (std::size_t at; (at = svg.find(head, from)) != std::string::npos;) {
+    const std::size_t begin = at + head.size(), end = std::min(svg.find('"', begin), svg.size());
+    result.append(svg, from, begin - from);
+    int decimals = -1;  // -1: before the point
+    for (std::size_t k = begin; k < end; ++k) {
+      const bool is_digit = svg[k] >= '0' && svg[k] <= '9';
+      if (svg[k] == '.')
+        decimals = 0;
+      else if (!is_digit)
+        decimals = -1;
+      else if (decimals >= 0 && ++decimals > 2)
+        continue;
+      result += svg[k];
+    }
+    from = end;
+  }
+  svg = result + svg.substr(from);
+}
+
+}  // namespace
+
+InlineSvg inline_svg(const std::string& svg, const std::string& name) {
+  const std::size_t begin = svg.find("<svg");
+  const std::size_t end = svg.rfind("</svg>");
+  if (begin == std::string::npos || end == std::string::npos) return {};
+  InlineSvg result{svg.substr(begin, end + 6 - begin), 0, 0};
+  result.width = attribute(result.markup, "width");
+  result.height = attribute(result.markup, "height");
+  // Of every mark: half of a chart's bytes.
+  for (const char* noise :
+       {" font-family=\"Helvetica, Arial, sans-serif\"", " opacity=\"1\"", " pointer-events=\"none\"",
+        " aria-hidden=\"true\"", " xmlns=\"http://www.w3.org/2000/svg\"", " version=\"1.1\"",
+        " xmlns:xlink=\"http://www.w3.org/1999/xlink\"", " role=\"graphics-symbol\"", " role=\"graphics-object\"",
+        "<path class=\"foreground\" d=\"\" display=\"none\"/>", "<path class=\"background\" d=\"M0,0h0v0h0Z\"/>",
+        " aria-roledescription=\"group mark container\"", " aria-roledescription=\"bar\"",
+        " aria-roledescription=\"point\"", " aria-roledescription=\"rect mark\"", " aria-roledescription=\"line mark\"",
+        " aria-roledescription=\"text mark\"", " aria-roledescription=\"rule mark\"", " font-weight=\"normal\""})
+    replace_all(result.markup, noise, "");
+  for (const char* attribute_name : {"d", "transform"}) round_numbers(result.markup, attribute_name);
+  replace_all(result.markup, " id=\"", " id=\"" + name + "-");
+  replace_all(result.markup, "url(#", "url(#" + name + "-");
+  return result;
+}
+
+}  // namespace sluice

@@ -1,0 +1,26 @@
+// Shaded bands where a record's devices or links were slowed down (observed.interference).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/base/json.h"
+#include "results/record.h"
+
+namespace sluice {
+
+struct BandSpan {
+  double start = 0, end = 0;  // seconds
+  int device = 0;             // where; of a link: at one end
+  double slowdown = 1;
+  std::string resource;
+};
+
+// The episodes between two moments of the training, as seconds from the first.
+std::vector<BandSpan> interference_spans(const Record& record, double from, double until);
+
+// A Vega-Lite layer of rectangles over the whole height of a chart whose x is time in units of `divisor` seconds. Null:
+// there are none. x: the chart's encoding of x.
+Json interference_bands(const Record& record, double until, double divisor, Json x);
+
+}  // namespace sluice

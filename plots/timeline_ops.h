@@ -1,0 +1,37 @@
+// What the ops of a record's timeline say: their kinds, the longest chain of ops that wait for one another, and what
+// waits for its backward.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "results/record.h"
+
+namespace sluice {
+
+struct TimelinePart {
+  std::string kind;   // F, B, I, W, R, "optimizer step", "reduction", "gather", "communication"
+  std::string micro;  // "" but of compute
+  int stage = -1;
+};
+
+// "5I2" is I of micro-batch 2 in stage 5; "(5F1;2B0)", two ops that overlap, are two parts.
+std::vector<TimelinePart> read_parts(const std::string& op);
+
+// A gather, a reduction, a message: beside the compute of its rank.
+bool moves_data(const TimelinePart& part);
+
+// From the first op to the one that ends last: each begins when the one before it lets it. What lets an op begin is the
+// op of its rank before it, and what makes its input: F the F of the stages before, B and I the backward of the stages
+// behind (of the plan's edges; without them, of a chain) and their own F, W its I. Of these the one that ends last.
+std::vector<std::size_t> critical_path(const Record& record);
+
+struct HeldPoint {
+  double seconds = 0;
+  int held = 0;  // micro-batches, counted a stage: from here on
+};
+// Of every rank: forwards whose activations wait for B (for W, where the backward is in two halves). Empty where the
+// timeline has no backward.
+std::vector<std::vector<HeldPoint>> held_over_time(const Record& record);
+
+}  // namespace sluice

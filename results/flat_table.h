@@ -1,0 +1,54 @@
+// Tables of plain values, for spreadsheets, data frames and papers.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace sluice {
+
+using FlatCell = std::variant<std::monostate, std::int64_t, double, std::string>;  // monostate: not measured
+
+// A cell of whatever a record holds; nothing where it holds nothing.
+inline FlatCell flat(const std::string& text) { return text; }
+inline FlatCell flat(const char* text) { return std::string(text); }
+inline FlatCell flat(double value) { return value; }
+template <std::integral Integer>
+FlatCell flat(Integer value) {
+  return static_cast<std::int64_t>(value);
+}
+template <class T>
+FlatCell flat(const std::optional<T>& value) {
+  return value ? flat(*value) : FlatCell();
+}
+
+struct FlatTable {
+  std::vector<std::string> columns;
+  std::vector<std::vector<FlatCell>> rows;  // each of as many cells as there are columns
+};
+
+// After RFC 4180: UTF-8, a header line, "." as the decimal point, empty for what was not measured, numbers in as few
+// digits as read back to the same.
+std::string to_csv(const FlatTable& table);
+
+// One JSON object a row, without what was not measured. Infinite values and NaN are texts.
+std::string to_json_lines(const FlatTable& table);
+
+// For pages and papers: cells that are texts, the numbers among them set to the right. Each way of writing shows the
+// texts as they are: nothing in them is a control character of the terminal, Markdown or LaTeX.
+struct TextTable {
+  struct Column {
+    std::string name;
+    bool right = true;
+    std::vector<std::string> cells;
+  };
+  std::vector<Column> columns;
+  std::size_t rows = 0;
+};
+std::string to_text(const TextTable& table);      // aligned, for a terminal
+std::string to_markdown(const TextTable& table);  // GitHub's tables
+std::string to_latex(const TextTable& table);     // a tabular with booktabs' rules
+
+}  // namespace sluice

@@ -1,0 +1,173 @@
+// The parts of a record (record.h): what was run, and what was planned, promised, observed and found. Each is written
+// by its to_json() and read by its reader, which throws InputError for what is missing, of the wrong type or unknown.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/model/interference.h"
+#include "harness/pipeline/optimizer.h"
+#include "harness/pipeline/theory.h"
+#include "results/record_choices.h"
+
+namespace sluice {
+
+class Json;
+class JsonReader;
+
+struct WorkloadFacts {
+  std::string title = {};
+  std::string metric = "metric";  // the evaluation metric's name
+  MetricDirection metric_direction = MetricDirection::up;
+  std::string dataset = {}, source = {};
+  std::int64_t parameters = 0;
+  std::int64_t epochs = 0, steps = 0;  // how long the run was to be: one of them, the other 0
+  std::optional<double> target = {};   // of the metric, for that many epochs
+  std::optional<double> single_device_value = {};
+};
+
+// How a learning rate was searched for.
+struct Tuning {
+  struct Candidate {
+    double learning_rate = 0;
+    std::optional<double> value = {};  // of the criterion; none: it does not count
+    RecordOutcome outcome = RecordOutcome::ok;
+    std::string digest = {};
+  };
+  std::vector<double> grid = {};  // rates
+  std::string criterion = {};     // what chose: "accuracy on the validation part"
+  std::uint64_t seed = 0;
+  std::int64_t epochs = 0, steps = 0;  // of a candidate: one of them, the other 0
+  double chosen = 0;
+  std::vector<Candidate> results = {};  // in the order of the grid
+};
+
+// Whose losses and evaluations a curve has: another case, which computes the same.
+struct CurveOf {
+  std::string digest = {}, system = {}, cluster = {};
+  int ranks = 0;
+};
+
+// Bytes that every rank sends in an update.
+struct SentByRanks {
+  std::vector<std::int64_t> messages = {};    // activations and their gradients
+  std::vector<std::int64_t> gathers = {};     // weights
+  std::vector<std::int64_t> reductions = {};  // gradients
+};
+
+// Interference (harness/model/interference.h) as it was asked for, by the length of every episode.
+struct RecordedInterference {
+  struct Episode {
+    Resource resource = Resource::compute;
+    int device = 0;
+    std::optional<int> to = {};          // link: the device at its other end; none: every link of the device
+    double start = 0;                    // seconds of training
+    std::optional<double> seconds = {};  // none: for ever
+    double slowdown = 1;
+  };
+  std::string name = {};
+  std::uint64_t seed = 0;
+  std::vector<Episode> episodes = {};
+  double op_noise = 0, latency_jitter = 0;
+};
+RecordedInterference recorded(const Interference& interference);
+
+// How a plan was changed during a run.
+struct RecordedAdaptation {
+  struct Change {
+    std::int64_t update = 0;                          // done before it
+    double decided_seconds = 0, stopped_seconds = 0;  // of the training
+    double seconds = 0, bytes = 0;                    // that the move took, and moved
+    bool restart = false;
+    std::vector<std::vector<int>> stages = {};  // the layers of each, afterwards
+  };
+  // When a change of a device's speed was answered.
+  struct Answer {
+    double at_seconds = 0;
+    double seconds_to_detect = 0, seconds_to_recover = 0;  // from then to the decision, and to the move's end
+  };
+  int window_updates = 0;
+  std::vector<Change> changes = {};
+  double moved_bytes = 0, moving_seconds = 0;
+  std::vector<Answer> answered = {};  // written where there are changes
+};
+
+// What was simulated or measured, besides times and memory. Each is there where it was taken.
+struct Observed {
+  std::optional<double> bubble_ratio = {}, span_bubble = {};
+  std::optional<std::vector<int>> in_flight = {}, weight_versions = {}, staleness = {};  // per rank
+  std::optional<SentByRanks> sent_bytes = {};
+  std::optional<std::vector<double>> latency_seconds = {};  // inference: of every micro-batch
+  std::optional<std::string> output_digest = {};            // inference: equal for equal outputs
+  std::optional<RecordedInterference> interference = {};
+  std::optional<RecordedAdaptation> adaptation = {};
+};
+
+// What a reader needs to judge a run's numbers. Nothing that names the machine or its user.
+struct Environment {
+  struct Gpu {
+    std::string name = {};
+    std::uint64_t memory_bytes = 0;
+    std::string compute_capability = {};
+  };
+  struct Cuda {
+    std::optional<std::string> driver = {};  // versions
+    std::string runtime = {};
+  };
+  struct Nccl {
+    std::string header = {}, library = {};  // versions
+  };
+  // Of the program and the machine that ran it; versions of libraries that it has, none of those that it has not.
+  struct Machine {
+    std::string commit = {}, compiler = {}, torch = {};
+    std::optional<std::string> mpi = {}, hwloc = {};
+    std::optional<Nccl> nccl = {};
+    std::string cpu = {};
+    int cores = 0;
+    std::vector<Gpu> gpus = {};
+    std::optional<Cuda> cuda = {};
+    std::string kernel = {};
+    std::optional<double> load = {};  // of the last minute, when the run began
+  };
+  // The measured profile that costs are of.
+  struct Profile {
+    std::string machine = {}, build = {}, made = {};
+    int neighbours = 0;
+    std::optional<double> age_seconds = {};
+  };
+  struct Pinning {
+    std::string library = {};
+    std::vector<std::string> cpus = {};  // of every rank
+  };
+  // Which case and round of `sluice validate` a record is.
+  struct Validation {
+    int number = 0;
+    std::string label = {};
+    int round = 0;  // -1: on the virtual clock
+  };
+  std::optional<Machine> machine = {};
+  std::optional<Profile> profile = {};
+  std::optional<Pinning> pinning = {};
+  std::optional<Validation> validation = {};
+  std::optional<std::string> command = {};  // that made a reference record
+};
+
+Json to_json(const WorkloadFacts& facts);
+Json to_json(const Tuning& tuning);
+Json to_json(const CurveOf& other);
+Json to_json(const Theory& theory);
+Json to_json(const Observed& observed);
+Json to_json(const Environment& environment);
+
+WorkloadFacts read_workload_facts(JsonReader& reader);
+Tuning read_tuning(JsonReader& reader);
+CurveOf read_curve_of(JsonReader& reader);
+Theory read_theory(JsonReader& reader);
+Observed read_observed(JsonReader& reader);
+Environment read_environment(JsonReader& reader);
+OptimizerSpec read_recorded_optimizer(JsonReader& reader);
+
+}  // namespace sluice

@@ -1,0 +1,213 @@
+#include "results/validation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "results/metrics.h"
+#include "results/statistics.h"
+
+namespace sluice {
+
+namespace {
+
+// Seconds by kind of op, of the rank that computes longest; "wait" is the rest of the timeline.
+std::map<std::string, double> seconds_by_kind(const Record& record) {
+  std::map<int, std::map<std::string, double>> ranks;
+  double end = 0;
+  for (const TimelineOp& op : record.timeline) {
+    // "5I2" is I; "step", "reduce", "gather 5" name themselves.
+    const auto letter = std::ranges::find_if(op.op, [](char c) { return c >= 'A' && c <= 'Z'; });
+    const std::string kind = op.op.starts_with("(")  ? "overlapped pair"
+                             : letter != op.op.end() ? std::string(1, *letter)
+                                                     : op.op.substr(0, op.op.find(' '));
+    ranks[op.rank][kind] += op.end - op.start;
+    end = std::max(end, op.end);
+  }
+  std::map<std::string, double> most;
+  double busiest = -1;
+  for (const auto& [rank, kinds] : ranks) {
+    double busy = 0;
+    for (const auto& [kind, seconds] : kinds) busy += seconds;
+    if (busy <= busiest) continue;
+    busiest = busy;
+    most = kinds;
+    most["waiting"] = std::max(end - busy, 0.0);
+  }
+  return most;
+}
+
+std::string cause_of(const Record& wall, const Record& simulated) {
+  const std::map<std::string, double> measured = seconds_by_kind(wall), predicted = seconds_by_kind(simulated);
+  std::string kind;
+  double largest = 0;
+  for (const auto& [name, seconds] : measured) {
+    const auto found = predicted.find(name);
+    const double difference = seconds - (found == predicted.end() ? 0 : found->second);
+    if (std::abs(difference) <= std::abs(largest)) continue;
+    largest = difference;
+    kind = name;
+  }
+  if (kind.empty()) return "";
+  const auto found = predicted.find(kind);
+  const double before = found == predicted.end() ? 0 : found->second;
+  return fmt::format("{} of the busiest rank: {:.3g} ms measured, {:.3g} ms predicted", kind, 1e3 * measured.at(kind),
+                     1e3 * before);
+}
+
+}  // namespace
+
+std::optional<ValidatedCase> validated_case(const std::vector<const Record*>& rounds, const Record& simulated) {
+  std::vector<double> medians;
+  for (const Record* round : rounds)
+    if (const auto seconds = update_seconds(*round)) medians.push_back(*seconds);
+  const std::optional<double> predicted = update_seconds(simulated);
+  if (medians.empty() || medians.size() != rounds.size() || !predicted) return std::nullopt;
+  const Record& wall = *rounds.back();
+  ValidatedCase c;
+  c.system = wall.system;
+  c.workload = wall.workload;
+  c.transport = wall.transport;
+  c.microbatches = wall.microbatches;
+  c.micro_batch = wall.microbatches > 0 ? wall.batch / wall.microbatches : wall.batch;
+  c.wall = median(medians);
+  c.simulated = *predicted;
+  const auto [low, high] = std::ranges::minmax(medians);
+  c.round_spread = (high - low) / c.wall;
+  c.label = simulated.environment.validation->label;
+  c.cause = cause_of(wall, simulated);
+  for (std::size_t r = 0; r < std::min(wall.peak_bytes.size(), wall.predicted_peak_bytes.size()); ++r)
+    if (wall.peak_bytes[r].total > 0)
+      c.memory_errors.push_back(
+          static_cast<double>(wall.predicted_peak_bytes[r].total) / static_cast<double>(wall.peak_bytes[r].total) - 1);
+  return c;
+}
+
+std::vector<ValidatedCase> validated_cases(const std::vector<Record>& records) {
+  std::map<int, std::pair<std::vector<const Record*>, const Record*>> by_number;
+  for (const Record& record : records) {
+    if (!record.environment.validation) continue;
+    auto& [rounds, simulated] = by_number[record.environment.validation->number];
+    if (record.clock == Clock::wall) {
+      rounds.push_back(&record);
+    } else {
+      simulated = &record;
+    }
+  }
+  std::vector<ValidatedCase> cases;
+  for (const auto& [number, pair] : by_number) {
+    if (!pair.second || pair.first.empty()) continue;
+    if (auto c = validated_case(pair.first, *pair.second)) cases.push_back(std::move(*c));
+  }
+  return cases;
+}
+
+ErrorSummary summary_of(const std::vector<double>& errors) {
+  ErrorSummary summary;
+  summary.cases = errors.size();
+  if (errors.empty()) return summary;
+  std::vector<double> absolute;
+  for (const double e : errors) absolute.push_back(std::abs(e));
+  summary.median = median(absolute);
+  summary.p90 = quantile(absolute, 0.9);
+  summary.largest = std::ranges::max(absolute);
+  summary.bias = median(errors);
+  return summary;
+}
+
+static OrderKept order_of(const std::vector<ValidatedCase>& cases) {
+  OrderKept order;
+  for (std::size_t i = 0; i < cases.size(); ++i)
+    for (std::size_t k = i + 1; k < cases.size(); ++k) {
+      const ValidatedCase &a = cases[i], &b = cases[k];
+      if (a.workload != b.workload || a.transport != b.transport) continue;
+      if (std::abs(a.wall - b.wall) <= 0.05 * std::min(a.wall, b.wall)) continue;
+      ++order.pairs;
+      order.kept += (a.wall < b.wall) == (a.simulated < b.simulated);
+    }
+  return order;
+}
+
+Validation validate(std::vector<ValidatedCase> cases) {
+  Validation v;
+  std::vector<double> time, memory;
+  std::map<std::string, std::vector<double>> systems, workloads, sizes, transports;
+  for (const ValidatedCase& c : cases) {
+    time.push_back(c.error());
+    memory.insert(memory.end(), c.memory_errors.begin(), c.memory_errors.end());
+    systems[c.system].push_back(c.error());
+    workloads[c.workload].push_back(c.error());
+    sizes[fmt::format("{:>4}", c.micro_batch)].push_back(c.error());
+    transports[c.transport].push_back(c.error());
+  }
+  v.time = summary_of(time);
+  v.memory = summary_of(memory);
+  for (const auto& [of, to] : {std::pair(&systems, &v.by_system), std::pair(&workloads, &v.by_workload),
+                               std::pair(&sizes, &v.by_micro_batch), std::pair(&transports, &v.by_transport)})
+    for (const auto& [name, errors] : *of) (*to)[name] = summary_of(errors);
+  v.order = order_of(cases);
+  v.cases = std::move(cases);
+  return v;
+}
+
+std::string reason_of(const ValidatedCase& c) {
+  if (c.round_spread > std::abs(c.error()))
+    return fmt::format("the wall clock itself varied by {:.0f} % between rounds", 100 * c.round_spread);
+  return c.cause.empty() ? "no timeline to compare" : c.cause;
+}
+
+static std::string row(const std::string& name, const ErrorSummary& s) {
+  return fmt::format("  {:<28} {:>5}   {:>6.1f} %  {:>6.1f} %  {:>6.1f} %  {:>+6.1f} %\n", name, s.cases,
+                     100 * s.median, 100 * s.p90, 100 * s.largest, 100 * s.bias);
+}
+
+std::string to_table(const Validation& v, double limit) {
+  std::string text = fmt::format("  {:<28} {:>5}   {:>8}  {:>8}  {:>8}  {:>8}\n", "error of the virtual clock", "cases",
+                                 "median", "90th", "largest", "bias");
+  for (const auto& [heading, groups] :
+       {std::pair("by system", &v.by_system), std::pair("by workload", &v.by_workload),
+        std::pair("by samples in a micro-batch", &v.by_micro_batch), std::pair("by transport", &v.by_transport)}) {
+    text += fmt::format("{}\n", heading);
+    for (const auto& [name, summary] : *groups) text += row(name, summary);
+  }
+  text += "all\n" + row("seconds of an update", v.time) + row("peak memory of a rank", v.memory);
+  text += fmt::format("order kept: {} of {} pairs of one workload that differ by more than 5 % ({:.1f} %)\n",
+                      v.order.kept, v.order.pairs, 100 * v.order.share());
+  std::vector<const ValidatedCase*> beyond;
+  for (const ValidatedCase& c : v.cases)
+    if (std::abs(c.error()) > limit) beyond.push_back(&c);
+  std::ranges::sort(beyond, [](const auto* a, const auto* b) { return std::abs(a->error()) > std::abs(b->error()); });
+  text += fmt::format("beyond {:.0f} %: {} of {} cases\n", 100 * limit, beyond.size(), v.cases.size());
+  for (const ValidatedCase* c : beyond)
+    text += fmt::format("  {:>+6.1f} %  {}: {:.4g} ms measured, {:.4g} ms predicted; {}\n", 100 * c->error(), c->label,
+                        1e3 * c->wall, 1e3 * c->simulated, reason_of(*c));
+  return text;
+}
+
+static Json summary_json(const ErrorSummary& s) {
+  return {{"cases", s.cases}, {"median", s.median}, {"p90", s.p90}, {"largest", s.largest}, {"bias", s.bias}};
+}
+
+Json to_json(const Validation& v) {
+  Json json = {{"time", summary_json(v.time)},
+               {"memory", summary_json(v.memory)},
+               {"order", {{"pairs", v.order.pairs}, {"kept", v.order.kept}, {"share", v.order.share()}}},
+               {"cases", Json::array()}};
+  for (const auto& [name, groups] :
+       {std::pair("by_system", &v.by_system), std::pair("by_workload", &v.by_workload),
+        std::pair("by_micro_batch", &v.by_micro_batch), std::pair("by_transport", &v.by_transport)})
+    for (const auto& [group, summary] : *groups) json[name][group] = summary_json(summary);
+  for (const ValidatedCase& c : v.cases)
+    json["cases"].push_back({{"label", c.label},
+                             {"wall_seconds", c.wall},
+                             {"simulated_seconds", c.simulated},
+                             {"error", c.error()},
+                             {"round_spread", c.round_spread},
+                             {"memory_errors", c.memory_errors},
+                             {"reason", reason_of(c)}});
+  return json;
+}
+
+}  // namespace sluice

@@ -1,0 +1,63 @@
+// How well the virtual clock predicts the wall clock: pairs of records of the same cases on both, their errors by
+// group, and whether the order of cases is kept.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "results/record.h"
+
+namespace sluice {
+
+// One case on both clocks.
+struct ValidatedCase {
+  std::string label;  // "1f1b mlp1024, 8 micro-batches of 32"
+  std::string system, workload, transport;
+  std::int64_t micro_batch = 0;  // samples
+  int microbatches = 0;
+  double wall = 0, simulated = 0;  // seconds of an update: medians, of the wall clock over all rounds
+  double round_spread = 0;         // of the rounds' medians: (largest - smallest) / median
+  double error() const { return simulated / wall - 1; }
+  std::vector<double> memory_errors;  // per rank: predicted peak / measured - 1
+  std::string cause;                  // what makes most of the error, from the timelines; "" if nothing can be said
+};
+
+// The records of one case: its rounds on the wall clock, and the one of the virtual clock. Nothing if a round did not
+// end well.
+std::optional<ValidatedCase> validated_case(const std::vector<const Record*>& rounds, const Record& simulated);
+
+// Reads the cases out of records that `sluice validate` wrote: those of one environment["validation"] number belong
+// together.
+std::vector<ValidatedCase> validated_cases(const std::vector<Record>& records);
+
+// Of absolute values.
+struct ErrorSummary {
+  std::size_t cases = 0;
+  double median = 0, p90 = 0, largest = 0;
+  double bias = 0;  // the median with its sign
+};
+ErrorSummary summary_of(const std::vector<double>& errors);
+
+// Pairs of cases of the same workload, micro-batches and transport whose wall-clock times differ by more than 5 %.
+struct OrderKept {
+  std::size_t pairs = 0, kept = 0;
+  double share() const { return pairs == 0 ? 1 : static_cast<double>(kept) / static_cast<double>(pairs); }
+};
+
+struct Validation {
+  std::vector<ValidatedCase> cases;
+  ErrorSummary time, memory;  // memory: of every rank
+  OrderKept order;
+  std::map<std::string, ErrorSummary> by_system, by_workload, by_micro_batch, by_transport;
+};
+Validation validate(std::vector<ValidatedCase> cases);
+
+// Tables of errors by group, and each case beyond `limit` with its reason.
+std::string to_table(const Validation& validation, double limit = 0.08);
+// Why the clocks differ: the wall clock's own spread where that is larger than the error, else the cause.
+std::string reason_of(const ValidatedCase& c);
+Json to_json(const Validation& validation);
+
+}  // namespace sluice

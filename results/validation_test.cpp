@@ -1,0 +1,64 @@
+#include "results/validation.h"
+
+#include <gtest/gtest.h>
+
+namespace sluice {
+namespace {
+
+Record record(int number, const std::string& system, Clock clock, double seconds) {
+  Record r;
+  r.system = system;
+  r.workload = "mlp";
+  r.clock = clock;
+  r.transport = "threads";
+  r.batch = 32;
+  r.samples_per_step = 32;
+  r.microbatches = 4;
+  r.step_seconds.assign(10, seconds);
+  r.environment.validation = {.number = number, .label = system + " mlp"};
+  if (clock == Clock::wall) {
+    r.peak_bytes = {{.total = 100}};
+    r.predicted_peak_bytes = {{.total = 90}};
+  }
+  return r;
+}
+
+TEST(ValidationTest, ComparesTheMedianOfTheRoundsWithThePrediction) {
+  const std::vector<Record> records = {record(0, "a", Clock::virtual_clock, 0.9), record(0, "a", Clock::wall, 1.0),
+                                       record(0, "a", Clock::wall, 1.3), record(0, "a", Clock::wall, 0.8)};
+  const std::vector<ValidatedCase> cases = validated_cases(records);
+  ASSERT_EQ(cases.size(), 1u);
+  EXPECT_NEAR(cases[0].error(), -0.1, 1e-12);
+  EXPECT_NEAR(cases[0].round_spread, 0.5, 1e-12);
+  EXPECT_NEAR(cases[0].memory_errors.at(0), -0.1, 1e-12);
+  EXPECT_EQ(cases[0].micro_batch, 8);
+}
+
+TEST(ValidationTest, CountsThePairsWhoseOrderIsKept) {
+  std::vector<Record> records;
+  const double wall[] = {1.0, 2.0, 2.04}, simulated[] = {1.2, 1.1, 5.0};
+  for (int k = 0; k < 3; ++k) {
+    records.push_back(record(k, std::string(1, static_cast<char>('a' + k)), Clock::wall, wall[k]));
+    records.push_back(record(k, std::string(1, static_cast<char>('a' + k)), Clock::virtual_clock, simulated[k]));
+  }
+  const Validation v = validate(validated_cases(records));
+  EXPECT_EQ(v.order.pairs, 2u);  // b and c differ by 2 %
+  EXPECT_EQ(v.order.kept, 1u);   // a is predicted slower than b
+  EXPECT_EQ(v.by_system.size(), 3u);
+  EXPECT_NEAR(v.time.largest, 5.0 / 2.04 - 1, 1e-12);
+}
+
+TEST(ValidationTest, ACaseBeyondTheLimitIsListedWithAReason) {
+  std::vector<Record> records = {record(0, "a", Clock::wall, 1.0), record(0, "a", Clock::virtual_clock, 0.5)};
+  records[0].timeline = {{0, "0F0", 0.0, 0.3}, {0, "0B0", 0.3, 1.0}};
+  records[1].timeline = {{0, "0F0", 0.0, 0.25}, {0, "0B0", 0.25, 0.5}};
+  const Validation v = validate(validated_cases(records));
+  const std::string table = to_table(v);
+  EXPECT_NE(table.find("beyond 8 %: 1 of 1 cases"), std::string::npos) << table;
+  EXPECT_NE(table.find("B of the busiest rank: 700 ms measured, 250 ms predicted"), std::string::npos) << table;
+  records.push_back(record(0, "a", Clock::wall, 3.0));  // the wall clock does not agree with itself
+  EXPECT_NE(to_table(validate(validated_cases(records))).find("varied by"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace sluice

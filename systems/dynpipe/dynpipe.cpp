@@ -1,0 +1,137 @@
+// DynPipe (TPDS 36(11), 2025, doi 10.1109/TPDS.2025.3605491): 1F1B without a flush and with weight stashing, as
+// PipeDream, over a partition that is chosen for the communication that compute does not hide and for what staleness
+// costs, and chosen again while the training runs, when devices become slower or faster.
+//
+//   rank 0  F0 F1 F2       B0 F3 B1 F4 B2 ...      |drain|  layers move between ranks  |  F6 F7 F8 ...
+//   rank 1     F0 F1    B0 F2 B1 F3 B2 ...
+//   rank 2        F0 B0 F1 B1 F2 B2 ...
+//
+// The paper's abstract and the authors' runtime are public; the formula of the convergence term, the initial planner
+// and the weights of the objective are not. These are ours: systems/dynpipe/period.h and partition.h say which.
+//
+// variant=dynpipe: layers that change their rank move there with their optimizer state, the rest stays.
+// variant=restart: the same partitions; the whole job begins again from a checkpoint.
+// variant=static: the first partition for ever.
+//
+// profile=code: the constants and rules of the released runtime: windows of 50 updates, a factor of 2, no weighing of
+// what a change costs, only heavy layers as cuts, the last candidate merged away, 60 updates between the decision and
+// the change.
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "harness/plan/one_f_one_b_without_flush.h"
+#include "systems/dynpipe/adapt.h"
+
+namespace sluice {
+
+namespace {
+
+bool as_code(const Options& options) { return options.text("profile") == "code"; }
+
+double lambda_of(const Options& options) { return options.integer("lambda") / 1000.0; }
+
+DetectorOptions detector_of(const Options& options) {
+  if (as_code(options)) return code_detector();
+  return {.window = options.integer("window")};
+}
+
+// Trained once for every file: it is the same whenever it is asked for.
+const Forest* forest_of(const std::string& file) {
+  if (file == "none") return nullptr;
+  static std::mutex mutex;
+  static std::map<std::string, std::unique_ptr<Forest>> known;
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<Forest>& forest = known[file];
+  if (!forest) forest = std::make_unique<Forest>(read_forest_rows(file), ForestOptions{.trees = 100, .min_leaf = 2});
+  return forest.get();
+}
+
+Plan dynpipe_plan(const Problem& problem, const Options& options) {
+  forest_of(options.text("forest"));  // a file that cannot be read is an error before the run
+  const DynPipeChain chain = chain_of(problem, lambda_of(options));
+  DynPipeChoice choice = best_partition(chain, {});
+  if (choice.cuts.empty() && chain.stages() > 1) {
+    // Nothing fits into memory: the record says so of the best of all partitions.
+    DynPipeChain roomy = chain;
+    roomy.fits = {};
+    choice = best_partition(roomy, {});
+  }
+  return plan_of(problem, choice);
+}
+
+std::optional<Adaptation> dynpipe_adapt(const Observations& observations, const Problem& problem,
+                                        const Options& options) {
+  if (options.text("variant") == "static") return std::nullopt;
+  const bool code = as_code(options);
+  const AdaptOptions adapt{.detector = detector_of(options),
+                           .candidates = {.code = code},
+                           .forest = forest_of(options.text("forest")),
+                           .lambda = lambda_of(options),
+                           .weighs_cost = !code};
+  std::optional<Plan> plan = adapted_plan(observations, problem, adapt);
+  if (!plan) return std::nullopt;
+  Adaptation adaptation{.plan = std::move(*plan), .after_updates = code ? 60 : 0};
+  if (options.text("variant") == "restart") {
+    adaptation.restart = true;
+    adaptation.pause = Seconds(options.integer("restart_milliseconds") / 1000.0);
+  }
+  return adaptation;
+}
+
+Theory dynpipe_theory(const ScheduleProblem& problem, const Options&) {
+  Theory theory = theory_of_one_f_one_b_without_flush(problem, 1);
+  const int p = problem.ranks, n = problem.microbatches;
+  for (int r = 0; r < p && !theory.in_flight.empty(); ++r) {
+    const int w = std::min(n, p - r);
+    theory.weight_versions.push_back(std::min(w, n - w + 2));
+  }
+  return theory;
+}
+
+}  // namespace
+
+extern const System dynpipe;
+const System dynpipe = {
+    .name = "dynpipe",
+    .aliases = {},
+    .title = "DynPipe",
+    .citation =
+        "DynPipe, IEEE Transactions on Parallel and Distributed Systems 36(11):2366-2382, 2025 "
+        "(doi 10.1109/TPDS.2025.3605491)",
+    .synchronous = false,
+    .options =
+        {{"variant",
+          "dynpipe",
+          "what follows a change of a device: dynpipe (layers move between ranks), restart (the job begins again "
+          "from a checkpoint) or static (nothing)",
+          {"dynpipe", "restart", "static"}},
+         {"profile",
+          "own",
+          "detector and candidates: own, or code (constants of the released runtime)",
+          {"own", "code"}},
+         {"window", "25", "updates between two looks at the ranks' times (profile=own)"},
+         {.name = "lambda",
+          .default_value = "0",
+          .help = "thousandths by which an update of mean staleness adds to the iterations, as fitted to runs",
+          .minimum = 0},
+         {.name = "forest",
+          .default_value = "none",
+          .help = "co-runs to train the forest on that predicts a stage's slowdown: a file of sluice profile "
+                  "--co-run; none: as the device was seen",
+          .any_text = true},
+         {.name = "restart_milliseconds",
+          .default_value = "5000",
+          .help = "variant=restart on the virtual clock: what ending and starting the job takes",
+          .minimum = 0}},
+    .plan = dynpipe_plan,
+    .schedule = [](const ScheduleProblem& p, const Options&) { return one_f_one_b_without_flush(p); },
+    .weights = [](const ScheduleProblem&,
+                  const Options&) { return WeightRule{.update = WeightRule::Update::every_backward}; },
+    .theory = dynpipe_theory,
+    .adapt = dynpipe_adapt,
+    .window = [](const Options& options) { return detector_of(options).window; },
+};
+
+}  // namespace sluice

@@ -1,0 +1,154 @@
+#include "workloads/models/published.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "harness/base/error.h"
+#include "workloads/models/models.h"
+
+namespace sluice {
+
+namespace {
+
+using Sizes = std::map<std::string, std::int64_t>;
+
+// Flattened as torchgpipe does it: the identity of a bottleneck is a layer of its own in front of it, and the addition
+// holds the convolution and the norm of the shortcut.
+std::vector<int> flattened_resnet(const ModelGraph& model) {
+  std::vector<int> units;
+  int unit = -1;
+  for (const LayerSpec& layer : model.layers) {
+    const bool shortcut = layer.name.find("_shortcut") != std::string::npos;
+    const bool first_of_bottleneck = layer.name.starts_with("conv") && layer.name.ends_with("a");
+    if (shortcut || is_loss(layer.kind)) {
+      units.push_back(shortcut ? unit + 1 : unit);
+      continue;
+    }
+    unit += first_of_bottleneck ? 2 : 1;
+    units.push_back(unit);
+  }
+  return units;
+}
+
+// One unit a block of layers that share `block`, but the first and the last block, which belong to their neighbours.
+std::vector<int> transformer_blocks(const ModelGraph& model) {
+  std::vector<int> units;
+  const int last = model.layers.back().block;
+  for (const LayerSpec& layer : model.layers) units.push_back(std::min(std::max(layer.block - 1, 0), last - 2));
+  return units;
+}
+
+// The cells of an encoder of five levels, a bottom and a decoder: 3 x 3 convolutions without bias, norms without
+// parameters, and one 1 x 1 convolution to one channel.
+PublishedModel unet(std::int64_t convolutions, std::int64_t channels) {
+  PublishedModel model;
+  const auto cell = [&](std::int64_t in, std::int64_t middle, std::int64_t out) {
+    model.parameters += 9 * (in * middle + (convolutions - 2) * middle * middle + middle * out);
+  };
+  const std::int64_t c = channels;
+  for (int level = 0; level < 5; ++level) cell(level == 0 ? 3 : c << (level - 1), c << level, c << level);
+  cell(16 * c, 32 * c, 16 * c);
+  for (int level = 4; level > 0; --level) cell(c << (level + 1), c << (level - 1), c << (level - 1));
+  cell(2 * c, c / 2, c / 2);
+  model.parameters += c / 2;
+  model.units = static_cast<int>(44 * convolutions + 21);
+  return model;
+}
+
+struct Family {
+  const char* name;
+  std::vector<std::string> sizes;
+  PublishedModel (*make)(const Sizes&);
+};
+
+std::vector<int> one_unit_a_layer(const ModelGraph& model) {
+  std::vector<int> units(model.layers.size());
+  std::iota(units.begin(), units.end(), 0);
+  return units;
+}
+
+const std::vector<Family>& families() {
+  static const std::vector<std::string> transformer = {"layers", "hidden", "heads", "sequence", "vocabulary"};
+  static const std::vector<Family> all = {
+      {"resnet50",
+       {},
+       [](const Sizes&) {
+         ModelGraph graph = resnet50();
+         return PublishedModel{graph, flattened_resnet(graph)};
+       }},
+      {"resnet101",
+       {},
+       [](const Sizes&) {
+         ModelGraph graph = resnet101();
+         return PublishedModel{graph, flattened_resnet(graph)};
+       }},
+      {"vgg16",
+       {},
+       [](const Sizes&) {
+         ModelGraph graph = vgg16(false);
+         return PublishedModel{graph, one_unit_a_layer(graph)};
+       }},
+      {"amoebanet_d",
+       {"layers", "filters"},
+       [](const Sizes& s) {
+         PublishedModel model;
+         model.graph = amoebanet_d(static_cast<int>(s.at("layers")), s.at("filters"), 1000, &model.unit_of_layer);
+         return model;
+       }},
+      {"gpt", transformer,
+       [](const Sizes& s) {
+         ModelGraph graph = gpt("gpt", static_cast<int>(s.at("layers")), s.at("hidden"), s.at("heads"),
+                                s.at("sequence"), s.at("vocabulary"));
+         return PublishedModel{graph, transformer_blocks(graph)};
+       }},
+      {"bert", transformer,
+       [](const Sizes& s) {
+         ModelGraph graph = bert("bert", static_cast<int>(s.at("layers")), s.at("hidden"), s.at("heads"),
+                                 s.at("sequence"), s.at("vocabulary"));
+         return PublishedModel{graph, transformer_blocks(graph)};
+       }},
+      {"unet",
+       {"convolutions", "channels"},
+       [](const Sizes& s) { return unet(s.at("convolutions"), s.at("channels")); }},
+  };
+  return all;
+}
+
+double forward_flops_of(const ModelGraph& graph) {
+  const std::vector<Shape> shapes = graph.shapes();
+  double sum = 0;
+  for (const LayerSpec& layer : graph.layers) {
+    std::vector<Shape> inputs;
+    for (const int i : layer.inputs)
+      inputs.push_back(i < 0 ? graph.inputs[static_cast<std::size_t>(-1 - i)].shape
+                             : shapes[static_cast<std::size_t>(i)]);
+    sum += flops(layer, inputs).forward.value;
+  }
+  return sum;
+}
+
+}  // namespace
+
+PublishedModel published_model(const std::string& family, const Sizes& sizes, const std::string& where) {
+  std::vector<std::string> names;
+  for (const Family& known : families()) {
+    names.emplace_back(known.name);
+    if (known.name != family) continue;
+    for (const std::string& size : known.sizes)
+      if (!sizes.contains(size)) throw InputError(where, family + " needs its " + size);
+    for (const auto& [size, value] : sizes) {
+      if (std::ranges::find(known.sizes, size) == known.sizes.end())
+        throw InputError(where, family + " has no size '" + size + "'", suggestion(size, known.sizes));
+      if (value > 1'000'000) throw InputError(where, size + " is too large");
+    }
+    PublishedModel model = known.make(sizes);
+    if (model.graph.layers.empty()) return model;
+    model.units = model.unit_of_layer.back() + 1;
+    model.parameters = parameter_count(model.graph);
+    model.forward_flops = forward_flops_of(model.graph);
+    return model;
+  }
+  throw InputError(where, "unknown family of models '" + family + "'", suggestion(family, names));
+}
+
+}  // namespace sluice

@@ -1,0 +1,29 @@
+// Models as the papers that cut them count their layers: which published layer every layer of ours belongs to, so that
+// a published balance ("44, 92, 124, 110 layers") becomes a cut of the graph.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "harness/model/model.h"
+
+namespace sluice {
+
+struct PublishedModel {
+  ModelGraph graph;                // without layers where only the parameters are declared
+  std::vector<int> unit_of_layer;  // the published layer, from 0; ascending
+  int units = 0;                   // published layers
+  std::int64_t parameters = 0;
+  double forward_flops = 0;  // of a sample
+};
+
+// family: resnet50, resnet101 (layers as torchgpipe's flattened model has them), amoebanet_d {layers, filters}, gpt
+// {layers, hidden, heads, sequence, vocabulary} (a transformer block is a layer; embedding and head belong to the first
+// and the last), bert of the same sizes, vgg16; of unet {convolutions, channels} the parameters and the number
+// of layers only. Throws InputError at `where`: an unknown family, a size that is missing or unknown.
+PublishedModel published_model(const std::string& family, const std::map<std::string, std::int64_t>& sizes,
+                               const std::string& where);
+
+}  // namespace sluice
