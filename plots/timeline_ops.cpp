@@ -147,7 +147,7 @@ std::vector<std::vector<HeldPoint>> held_over_time(const Record& record) {
     int held = 0, least = 0;
     for (const auto& [at, change] : steps) least = std::min(least, held += change);
     held = -least;
-    std::vector<HeldPoint>& points = result[static_cast<std::size_t>(rank)];
+    std::vector<HeldPoint>& points = result[rank];
     for (const auto& [at, change] : steps) points.push_back({at, held += change});
   }
   return result;

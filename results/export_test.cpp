@@ -48,7 +48,7 @@ Record run() {
 std::string cell(const std::vector<std::vector<std::string>>& rows, std::size_t row, const std::string& name) {
   const auto place = std::find(rows[0].begin(), rows[0].end(), name);
   EXPECT_NE(place, rows[0].end()) << name;
-  return rows[row][static_cast<std::size_t>(place - rows[0].begin())];
+  return rows[row][place - rows[0].begin()];
 }
 
 TEST(Export, OptionsAreColumnsAndTextsAreQuoted) {

@@ -11,8 +11,8 @@ static int longest_path(std::vector<std::pair<int, int>> edges, int stages) {
   std::ranges::sort(edges);
   for (const auto& [from, to] : edges)
     if (from < stages && to < stages) {
-      int& longest = before[static_cast<std::size_t>(to)];
-      longest = std::max(longest, before[static_cast<std::size_t>(from)] + 1);
+      int& longest = before[to];
+      longest = std::max(longest, before[from] + 1);
     }
   return before.empty() ? 0 : *std::ranges::max_element(before);
 }

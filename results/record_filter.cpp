@@ -53,7 +53,7 @@ std::optional<std::string> value_of(const Record& r, const std::string& key) {
                                 choice_name(r.outcome),
                                 r.environment.machine ? r.environment.machine->commit : ""};
   const auto field = std::ranges::find(fields(), key);
-  if (field != fields().end()) return values[static_cast<std::size_t>(field - fields().begin())];
+  if (field != fields().end()) return values[field - fields().begin()];
   const auto option = r.options.find(key);
   return option == r.options.end() ? std::nullopt : std::optional(option->second);
 }

@@ -45,7 +45,7 @@ StableRateRow make_row(const std::vector<const Record*>& records, const StableRa
   for (const Record* record : records) {
     const auto rate = std::ranges::find(grid.rates, *learning_rate(*record)) - grid.rates.begin();
     const auto seed = std::ranges::find(grid.seeds, record->seed) - grid.seeds.begin();
-    row.runs[static_cast<std::size_t>(rate)][static_cast<std::size_t>(seed)] = stability_of(*record);
+    row.runs[rate][seed] = stability_of(*record);
     if (record->diverged_at)
       row.first_divergence = std::min(row.first_divergence.value_or(*record->diverged_at), *record->diverged_at);
     if (!is_result(*record) && row.reason.empty())

@@ -43,8 +43,7 @@ static std::vector<int> dapple_in_flight(const ScheduleProblem& problem, const O
   std::vector<int> in_flight = round_robin_in_flight(problem.placement);
   const auto stages = static_cast<int>(in_flight.size());
   if (options.text("warm_up") == "b")
-    for (int s = 0; s < stages; ++s)
-      in_flight[static_cast<std::size_t>(s)] = std::max(in_flight[static_cast<std::size_t>(s)], 2 * (stages - s) - 1);
+    for (int s = 0; s < stages; ++s) in_flight[s] = std::max(in_flight[s], 2 * (stages - s) - 1);
   return in_flight;
 }
 

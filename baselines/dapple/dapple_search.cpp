@@ -61,8 +61,7 @@ class Costs {
 
   // Parts of a micro-batch travel side by side, as many as the smaller side has devices.
   LatencyStage network(int cut, std::size_t senders, std::size_t receivers, double across) const {
-    const double seconds =
-        crossing_[static_cast<std::size_t>(cut)] / static_cast<double>(std::min(senders, receivers)) / across;
+    const double seconds = crossing_[cut] / static_cast<double>(std::min(senders, receivers)) / across;
     return {seconds, seconds, 0};
   }
 
@@ -76,9 +75,7 @@ class Costs {
   const Bandwidths& bandwidths() const { return bandwidths_; }
 
  private:
-  static double between(const std::vector<double>& sums, int first, int last) {
-    return sums[static_cast<std::size_t>(last)] - sums[static_cast<std::size_t>(first)];
-  }
+  static double between(const std::vector<double>& sums, int first, int last) { return sums[last] - sums[first]; }
   const Cluster& cluster_;
   Bandwidths bandwidths_;
   std::vector<double> crossing_, forward_, backward_, parameters_, kept_;
@@ -106,7 +103,7 @@ class DappleSearch {
     states[0].emplace(none, nothing);
     DappleResult result;
     for (int first = 0; first < groups_; ++first)
-      for (const auto& [used, partial] : states[static_cast<std::size_t>(first)]) {
+      for (const auto& [used, partial] : states[first]) {
         check_stop();
         ++result.states;
         if (deadline_.passed()) {
@@ -124,9 +121,7 @@ class DappleSearch {
   // `wanted` devices by a policy, after `used`.
   DeviceSet choose(DapplePolicy policy, Counts used, int wanted) const {
     std::vector<DeviceId> devices;
-    const auto take = [&](std::size_t machine) {
-      devices.push_back(machines_[machine][static_cast<std::size_t>(used[machine]++)]);
-    };
+    const auto take = [&](std::size_t machine) { devices.push_back(machines_[machine][used[machine]++]); };
     const auto full = [&](std::size_t m) { return used[m] == static_cast<int>(machines_[m].size()); };
     const auto done = [&] { return static_cast<int>(devices.size()) == wanted; };
     if (policy == DapplePolicy::scatter) {
@@ -196,7 +191,7 @@ class DappleSearch {
   bool all_fit(const Partial& partial) const {
     const int stages = static_cast<int>(partial.stages.size()) + 1;
     for (int s = 0; s + 1 < stages; ++s) {
-      const DappleStage& stage = partial.stages[static_cast<std::size_t>(s)];
+      const DappleStage& stage = partial.stages[s];
       if (!costs_.fits(stage.first, stage.last, costs_.device_set(stage.devices),
                        std::min(stages - s, options_.microbatches)))
         return false;
@@ -221,7 +216,7 @@ class DappleSearch {
         longer.stages.back().last = last;
         longer.timed.back() = costs_.compute(first, last, set);
         finish(longer, last, rest, out);
-        auto& there = states[static_cast<std::size_t>(last)];
+        auto& there = states[last];
         const auto [found, fresh] = there.try_emplace(set.used_after, longer);
         if (!fresh && longer.latency < found->second.latency) found->second = longer;
       }

@@ -7,7 +7,7 @@ namespace sluice {
 
 PipelineLatency pipeline_latency(std::span<const LatencyStage> stages, int microbatches) {
   const int last = static_cast<int>(stages.size()) - 1;
-  const auto at = [&](int s) -> const LatencyStage& { return stages[static_cast<std::size_t>(s)]; };
+  const auto at = [&](int s) -> const LatencyStage& { return stages[s]; };
   const auto steady = [&](int s) { return (microbatches - 1) * (at(s).forward + at(s).backward); };
   PipelineLatency result{.pivot = last};
   double between = 0;  // F + B of the stages between s and the pivot

@@ -21,9 +21,9 @@ class Walk {
     before_.assign(n_, std::vector<bool>(n_));
     for (std::size_t v = 0; v < n_; ++v)
       for (const int p : graph.predecessors[v]) {
-        before_[v][static_cast<std::size_t>(p)] = true;
+        before_[v][p] = true;
         for (std::size_t u = 0; u < n_; ++u)
-          if (before_[static_cast<std::size_t>(p)][u]) before_[v][u] = true;
+          if (before_[p][u]) before_[v][u] = true;
       }
   }
 
@@ -33,20 +33,20 @@ class Walk {
     sort();
     std::vector<Nodes> up_to, ends;
     for (const int s : order_) {
-      ends.push_back(augmented_[static_cast<std::size_t>(s)]);
+      ends.push_back(augmented_[s]);
       up_to.push_back(everything_before(ends.back()));
     }
     AntichainStates states = sums(up_to);
     for (std::size_t i = 0; i < ends.size(); ++i) {
       states.output.push_back(0);
-      for (const int v : ends[i]) states.output.back() += graph_.groups[static_cast<std::size_t>(v)].output;
+      for (const int v : ends[i]) states.output.back() += graph_.groups[v].output;
     }
     std::vector<int> place(order_.size());
-    for (std::size_t i = 0; i < order_.size(); ++i) place[static_cast<std::size_t>(order_[i])] = static_cast<int>(i);
+    for (std::size_t i = 0; i < order_.size(); ++i) place[order_[i]] = static_cast<int>(i);
     states.precedes.assign(order_.size(), std::vector<bool>(order_.size()));
     for (std::size_t i = 0; i < order_.size(); ++i)
-      for (const int next : next_[static_cast<std::size_t>(order_[i])]) {
-        const auto j = static_cast<std::size_t>(place[static_cast<std::size_t>(next)]);
+      for (const int next : next_[order_[i]]) {
+        const auto j = static_cast<std::size_t>(place[next]);
         states.precedes[i][j] = true;
         for (std::size_t k = 0; k < i; ++k)
           if (states.precedes[k][i]) states.precedes[k][j] = true;
@@ -56,7 +56,7 @@ class Walk {
   }
 
  private:
-  bool precedes(int a, int b) const { return before_[static_cast<std::size_t>(b)][static_cast<std::size_t>(a)]; }
+  bool precedes(int a, int b) const { return before_[b][a]; }
 
   // Adds predecessors that still feed something beyond the antichain: their outputs are alive too.
   Nodes augment(const Nodes& antichain) const {
@@ -79,7 +79,7 @@ class Walk {
     std::vector<Nodes> result;
     const Nodes augmented = augment(antichain);
     for (const int from : augmented)
-      for (const int to : graph_.successors[static_cast<std::size_t>(from)]) {
+      for (const int to : graph_.successors[from]) {
         if (std::ranges::find(antichain, to) != antichain.end()) continue;
         if (std::ranges::any_of(augmented, [&](int a) { return precedes(to, a); })) continue;
         Nodes moved = augmented;
@@ -115,12 +115,12 @@ class Walk {
     while (!queue.empty() && found_.size() <= cap_) {
       const int state = queue.front();
       queue.pop_front();
-      if (done[static_cast<std::size_t>(state)]) continue;
-      done[static_cast<std::size_t>(state)] = true;
-      const Nodes antichain = found_[static_cast<std::size_t>(state)];
+      if (done[state]) continue;
+      done[state] = true;
+      const Nodes antichain = found_[state];
       for (const Nodes& next : steps(antichain)) {
         const int to = find_or_add(next);
-        next_[static_cast<std::size_t>(state)].push_back(to);
+        next_[state].push_back(to);
         queue.push_back(to);
       }
     }
@@ -149,15 +149,15 @@ class Walk {
       color[start] = 1;
       while (!stack.empty()) {
         auto& [state, at] = stack.back();
-        const auto& next = next_[static_cast<std::size_t>(state)];
+        const auto& next = next_[state];
         if (at == next.size()) {
           order_.push_back(state);
           stack.pop_back();
           continue;
         }
         const int to = next[at++];
-        if (!color[static_cast<std::size_t>(to)]) {
-          color[static_cast<std::size_t>(to)] = 1;
+        if (!color[to]) {
+          color[to] = 1;
           stack.push_back({to, 0});
         }
       }
@@ -171,7 +171,7 @@ class Walk {
     for (const Nodes& groups : up_to) {
       double seconds = 0, kept = 0, parameters = 0;
       for (const int u : groups) {
-        const LayerGroup& group = graph_.groups[static_cast<std::size_t>(u)];
+        const LayerGroup& group = graph_.groups[u];
         seconds += group.seconds();
         kept += group.kept;
         parameters += group.parameters;

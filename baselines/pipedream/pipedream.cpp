@@ -79,14 +79,14 @@ static Plan pipedream_plan(const Problem& problem, const Options& options) {
   std::vector<bool> placed(graph.groups.size());
   for (std::size_t s = 0; s < result.stages.size(); ++s) {
     PlanStage& stage = plan.stages.emplace_back();
-    for (const int group : states.groups[static_cast<std::size_t>(result.stages[s].last - 1)]) {
-      if (placed[static_cast<std::size_t>(group)]) continue;
-      placed[static_cast<std::size_t>(group)] = true;
+    for (const int group : states.groups[result.stages[s].last - 1]) {
+      if (placed[group]) continue;
+      placed[group] = true;
       const std::vector<int> layers = layers_of(graph, group, group + 1);
       stage.layers.insert(stage.layers.end(), layers.begin(), layers.end());
     }
     std::ranges::sort(stage.layers);
-    for (const int d : devices_of[s]) stage.devices.push_back(tree.order[static_cast<std::size_t>(d)]);
+    for (const int d : devices_of[s]) stage.devices.push_back(tree.order[d]);
   }
   plan.search = {.objective = result.seconds,
                  .objective_name = "slowest stage's seconds per mini-batch",
@@ -115,7 +115,7 @@ static Theory pipedream_theory(const ScheduleProblem& problem, const Options& op
     if (weights == "naive") versions = 1;
     if (weights == "ring") versions = p - r;  // those of the epoch before stay as well
     theory.weight_versions.push_back(versions);
-    if (weights == "vertical_sync") theory.staleness[static_cast<std::size_t>(r)] = std::min(n - 1, p - 1);
+    if (weights == "vertical_sync") theory.staleness[r] = std::min(n - 1, p - 1);
   }
   return theory;
 }

@@ -209,13 +209,12 @@ double brute_force(const std::vector<double>& c, const std::vector<std::int64_t>
     }
     double compute = 0, parameters = 0;
     for (int last = first; last < n; ++last) {
-      compute += c[static_cast<std::size_t>(last)];
-      parameters += static_cast<double>(w[static_cast<std::size_t>(last)]);
+      compute += c[last];
+      parameters += static_cast<double>(w[last]);
       for (int m = 1; m <= left; ++m) {
         double time = form == Form::paper ? std::max(compute, 2 * (m - 1) * parameters / bandwidth) / m
                                           : (compute + 4 * (m - 1) * parameters / (bandwidth * m)) / m;
-        if (form == Form::paper && last + 1 < n)
-          time = std::max(time, 2 * static_cast<double>(a[static_cast<std::size_t>(last)]) / bandwidth);
+        if (form == Form::paper && last + 1 < n) time = std::max(time, 2 * static_cast<double>(a[last]) / bandwidth);
         extend(last + 1, left - m, std::max(slowest, time));
       }
     }
@@ -255,7 +254,7 @@ RC_GTEST_PROP(PipeDreamPartitionTest, IsAsGoodAsBruteForceAndAsTheBalancedChain,
           static_cast<int>(n), machines_number,
           [&](int f, int l, int) {
             double sum = 0;
-            for (int i = f; i < l; ++i) sum += c[static_cast<std::size_t>(i)];
+            for (int i = f; i < l; ++i) sum += c[i];
             return sum;
           },
           &balanced);

@@ -32,13 +32,13 @@ class SizedModel {
     double forward = 0, backward = 0, parameters = 0, kept = 0;
   };
   Sum between(int first, int last) const {
-    const Sum &to = sums_[static_cast<std::size_t>(last)], &from = sums_[static_cast<std::size_t>(first)];
+    const Sum &to = sums_[last], &from = sums_[first];
     return {to.forward - from.forward, to.backward - from.backward, to.parameters - from.parameters,
             to.kept - from.kept};
   }
   // Cuts: the first group of every stage, and the number of groups at the end.
   Sum stage(const std::vector<int>& cuts, int s) const { return between(at(cuts, s), at(cuts, s + 1)); }
-  double into(const std::vector<int>& cuts, int s) const { return crossing_[static_cast<std::size_t>(at(cuts, s))]; }
+  double into(const std::vector<int>& cuts, int s) const { return crossing_[at(cuts, s)]; }
   std::vector<int> layers(const std::vector<int>& cuts, int s) const {
     return layers_of(graph_, at(cuts, s), at(cuts, s + 1));
   }
@@ -52,7 +52,7 @@ class SizedModel {
   }
 
  private:
-  static int at(const std::vector<int>& cuts, int s) { return cuts[static_cast<std::size_t>(s)]; }
+  static int at(const std::vector<int>& cuts, int s) { return cuts[s]; }
 
   LayerGroupGraph graph_;
   std::vector<double> crossing_;

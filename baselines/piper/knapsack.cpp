@@ -21,7 +21,7 @@ std::vector<int> pick(const Items& items, double KnapsackChoice::*value) {
 
 double total(const Items& items, const std::vector<int>& chosen, double KnapsackChoice::*value) {
   double sum = 0;
-  for (std::size_t i = 0; i < items.size(); ++i) sum += items[i][static_cast<std::size_t>(chosen[i])].*value;
+  for (std::size_t i = 0; i < items.size(); ++i) sum += items[i][chosen[i]].*value;
   return sum;
 }
 
@@ -37,7 +37,7 @@ struct Swap {
 std::vector<Swap> swaps(const Items& items, const std::vector<int>& chosen, double needed) {
   std::vector<Swap> result;
   for (std::size_t i = 0; i < items.size(); ++i) {
-    const KnapsackChoice& now = items[i][static_cast<std::size_t>(chosen[i])];
+    const KnapsackChoice& now = items[i][chosen[i]];
     for (std::size_t l = 0; l < items[i].size(); ++l) {
       const double saves = now.bytes - items[i][l].bytes;
       if (saves <= kByte) continue;
@@ -114,7 +114,7 @@ std::optional<KnapsackResult> exact_knapsack(const Items& items, double memory, 
       .seconds = fronts.back().front().seconds, .chosen = std::vector<int>(items.size()), .complete = complete};
   int at = 0;
   for (std::size_t i = items.size(); i-- > 0;) {
-    const Point& p = fronts[i + 1][static_cast<std::size_t>(at)];
+    const Point& p = fronts[i + 1][at];
     result.chosen[i] = p.choice;
     at = p.before;
   }

@@ -72,7 +72,7 @@ RC_GTEST_PROP(KnapsackTest, ExactIsBruteForceAndGreedyFitsAndIsNoBetter, ()) {
   RC_ASSERT(greedy.has_value());
   RC_ASSERT(greedy->seconds >= best);
   double bytes = 0;
-  for (std::size_t i = 0; i < items.size(); ++i) bytes += items[i][static_cast<std::size_t>(greedy->chosen[i])].bytes;
+  for (std::size_t i = 0; i < items.size(); ++i) bytes += items[i][greedy->chosen[i]].bytes;
   RC_ASSERT(bytes <= memory);
   // A narrow front is never worse than greedy, and says that it is narrow.
   const auto narrow = exact_knapsack(items, memory, 1);

@@ -23,20 +23,20 @@ PiperChoice plain_choice(const LayerGroup& group, bool recompute) {
 
 PiperChoice choice_of(const PiperModel& model, const CostGraph& costs, std::size_t group, int number) {
   const int l = model.graph.groups[group].layers.front();
-  const LayerCost& layer = costs.layers[static_cast<std::size_t>(l)];
-  const LayerVariant& v = layer.variants[static_cast<std::size_t>(number)];
+  const LayerCost& layer = costs.layers[l];
+  const LayerVariant& v = layer.variants[number];
   PiperChoice choice{.variant = number,
                      .seconds = v.seconds.value,
                      .parameters = static_cast<double>(v.parameters.value),
                      .in_flight = static_cast<double>(v.in_flight.value),
                      .always = static_cast<double>(v.always.value)};
   for (const int e : model.in_edges[group]) {
-    const auto input = std::ranges::find(layer.inputs, model.graph.edges[static_cast<std::size_t>(e)].producer);
+    const auto input = std::ranges::find(layer.inputs, model.graph.edges[e].producer);
     const auto n = static_cast<std::size_t>(input - layer.inputs.begin());
     choice.in_sync.push_back(v.input_sync.empty() ? 0 : static_cast<double>(v.input_sync[n].value));
   }
   for (const int e : model.out_edges[group]) {
-    const auto found = v.output_sync.find(model.graph.edges[static_cast<std::size_t>(e)].consumer);
+    const auto found = v.output_sync.find(model.graph.edges[e].consumer);
     choice.out_sync.push_back(found == v.output_sync.end() ? 0 : static_cast<double>(found->second.value));
   }
   return choice;
@@ -50,13 +50,13 @@ PiperModel piper_model(const CostGraph& costs, const PiperOptions& options) {
   model.in_edges.resize(n);
   model.out_edges.resize(n);
   for (std::size_t e = 0; e < model.graph.edges.size(); ++e) {
-    model.out_edges[static_cast<std::size_t>(model.graph.edges[e].from)].push_back(static_cast<int>(e));
-    model.in_edges[static_cast<std::size_t>(model.graph.edges[e].to)].push_back(static_cast<int>(e));
+    model.out_edges[model.graph.edges[e].from].push_back(static_cast<int>(e));
+    model.in_edges[model.graph.edges[e].to].push_back(static_cast<int>(e));
   }
   const auto variants = [&](std::size_t g) -> const std::vector<LayerVariant>& {
     static const std::vector<LayerVariant> none;
     const auto& layers = model.graph.groups[g].layers;
-    return layers.size() == 1 ? costs.layers[static_cast<std::size_t>(layers[0])].variants : none;
+    return layers.size() == 1 ? costs.layers[layers[0]].variants : none;
   };
   std::set<int> tensors{1};
   bool has_variants = false;
@@ -89,7 +89,7 @@ PiperModel piper_model(const CostGraph& costs, const PiperOptions& options) {
 double received_bytes(const PiperModel& model, std::span<const int> edges) {
   std::map<int, double> values;
   for (const int e : edges) {
-    const LayerGroupEdge& edge = model.graph.edges[static_cast<std::size_t>(e)];
+    const LayerGroupEdge& edge = model.graph.edges[e];
     double& bytes = values[edge.producer];
     bytes = std::max(bytes, edge.bytes);
   }
@@ -103,7 +103,7 @@ double piper_seconds(const CostGraph& costs, const PiperOptions& options, const 
   std::vector<int> stage_of(costs.layers.size(), -1);
   int devices = 0, later = 0;
   for (std::size_t s = 0; s < stages.size(); ++s) {
-    for (const int l : stages[s].layers) stage_of[static_cast<std::size_t>(l)] = static_cast<int>(s);
+    for (const int l : stages[s].layers) stage_of[l] = static_cast<int>(s);
     devices += stages[s].data * stages[s].tensor;
     later += stages[s].data;
     if (options.microbatches % stages[s].data != 0) return kNever;
@@ -116,33 +116,31 @@ double piper_seconds(const CostGraph& costs, const PiperOptions& options, const 
       return m.tensor == stage.tensor && m.recompute == stage.recompute;
     });
     if (mode == model.modes.end()) return kNever;
-    const auto& choices = model.choices[static_cast<std::size_t>(mode - model.modes.begin())];
+    const auto& choices = model.choices[mode - model.modes.begin()];
     std::vector<int> incoming;
     const int y = (later + stage.data - 1) / stage.data;
     later -= stage.data;
     double compute = 0, bytes = 0, parameters = 0, memory = 0;
     for (std::size_t g = 0; g < model.graph.groups.size(); ++g) {
       const int l = model.graph.groups[g].layers.front();
-      if (stage_of[static_cast<std::size_t>(l)] != static_cast<int>(s)) continue;
+      if (stage_of[l] != static_cast<int>(s)) continue;
       const auto place = std::ranges::find(stage.layers, l) - stage.layers.begin();
-      const auto choice =
-          std::ranges::find(choices[g], stage.variants[static_cast<std::size_t>(place)], &PiperChoice::variant);
+      const auto choice = std::ranges::find(choices[g], stage.variants[place], &PiperChoice::variant);
       if (choice == choices[g].end()) return kNever;
       compute += choice->seconds;
       parameters += choice->parameters;
       memory += choice->in_flight * y + choice->always;
       const auto cut = [&](const std::vector<int>& edges, const std::vector<double>& sync) {
         for (std::size_t i = 0; i < edges.size(); ++i) {
-          const LayerGroupEdge& e = model.graph.edges[static_cast<std::size_t>(edges[i])];
-          if (stage_of[static_cast<std::size_t>(e.producer)] != stage_of[static_cast<std::size_t>(e.consumer)])
-            bytes += 2 * (e.bytes + sync[i]);
+          const LayerGroupEdge& e = model.graph.edges[edges[i]];
+          if (stage_of[e.producer] != stage_of[e.consumer]) bytes += 2 * (e.bytes + sync[i]);
         }
       };
       cut(model.in_edges[g], choice->in_sync);
       cut(model.out_edges[g], choice->out_sync);
       for (const int e : model.in_edges[g]) {
-        const int producer = model.graph.edges[static_cast<std::size_t>(e)].producer;
-        if (stage_of[static_cast<std::size_t>(producer)] != static_cast<int>(s)) incoming.push_back(e);
+        const int producer = model.graph.edges[e].producer;
+        if (stage_of[producer] != static_cast<int>(s)) incoming.push_back(e);
       }
     }
     if (stage.recompute) memory += y * received_bytes(model, incoming);

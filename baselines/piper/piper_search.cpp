@@ -79,20 +79,20 @@ class PiperSearch {
     std::vector<double> work(within.size()), fewest(within.size(), kNever);
     for (std::size_t i = 0; i < within.size(); ++i) {
       work[i] = costs_.least_work(within[i]);
-      front_[static_cast<std::size_t>(within[i])].clear();
+      front_[within[i]].clear();
     }
     front_[0].push_back({});
     fewest[0] = 0;
     for (std::size_t i = 1; i < within.size(); ++i) {
       const int set = within[i];
-      auto& front = front_[static_cast<std::size_t>(set)];
+      auto& front = front_[set];
       double most = one_tensor_ ? std::min(devices, degree_sum) : devices;
       for (std::size_t j = 0; j < i; ++j) {
         check_stop();
         const double needs = (work[i] - work[j]) * per_second;  // devices of the stage, at least
         if (fewest[j] + needs > most) continue;
         const int rest = within[j];
-        const auto& rest_front = front_[static_cast<std::size_t>(rest)];
+        const auto& rest_front = front_[rest];
         const int stage_devices = std::max(1, static_cast<int>(std::ceil(needs)));
         const int least_sum = rest_front.back().degree_sum + (one_tensor_ ? stage_devices : 1);
         if (dominated(front, rest_front.front().devices + stage_devices, least_sum) || !sets_.within(rest, set))
@@ -106,7 +106,7 @@ class PiperSearch {
         return false;
       }
     }
-    return !front_[static_cast<std::size_t>(within.back())].empty();
+    return !front_[within.back()].empty();
   }
 
   static bool dominated(const std::vector<Point>& front, int devices, int degree_sum) {
@@ -116,8 +116,8 @@ class PiperSearch {
 
   // Adds to the front of `set` what a first stage before `rest` gives.
   void extend(int set, int rest, int devices, int degree_sum, double limit) {
-    auto& front = front_[static_cast<std::size_t>(set)];
-    const auto& rest_front = front_[static_cast<std::size_t>(rest)];
+    auto& front = front_[set];
+    const auto& rest_front = front_[rest];
     for (std::size_t t = 0; t < modes_; ++t) {
       if (!costs_.can_run(set, rest, t)) continue;
       const auto fast_enough = [&](std::size_t n) {
@@ -149,9 +149,7 @@ class PiperSearch {
   std::vector<int> sets_of(int target) const {
     std::vector<int> within;
     for (const int set : sets_.by_size)
-      if (sets_.size[static_cast<std::size_t>(set)] <= sets_.size[static_cast<std::size_t>(target)] &&
-          sets_.within(set, target))
-        within.push_back(set);
+      if (sets_.size[set] <= sets_.size[target] && sets_.within(set, target)) within.push_back(set);
     return within;
   }
 
@@ -194,14 +192,14 @@ class PiperSearch {
   // The plan in the fronts: the fewest devices.
   Found read(int target, bool plan_too) {
     Found found;
-    const Point* point = &front_[static_cast<std::size_t>(target)].front();
+    const Point* point = &front_[target].front();
     for (int set = target; set != 0;) {
       PiperStage stage =
           costs_.stage(set, point->rest, static_cast<std::size_t>(point->degrees), point->degree_sum, plan_too);
       found.seconds = std::max(found.seconds, stage.seconds);
       if (plan_too) found.stages.push_back(std::move(stage));
       set = point->rest;
-      point = &front_[static_cast<std::size_t>(set)][static_cast<std::size_t>(point->rest_point)];
+      point = &front_[set][point->rest_point];
     }
     return found;
   }
@@ -214,15 +212,15 @@ class PiperSearch {
     int set = sets_.full;
     double seconds = best.seconds;
     if (!feasible(sets_of(set), options_.devices, most_sum_, seconds + kEqual)) return {};
-    int devices = front_[static_cast<std::size_t>(set)].front().devices;
-    int sum = front_[static_cast<std::size_t>(set)].front().degree_sum;
+    int devices = front_[set].front().devices;
+    int sum = front_[set].front().degree_sum;
     while (set != 0) {
       const double limit = seconds + kEqual;
       if (!feasible(sets_of(set), devices, sum, limit)) return {};
       const auto next = next_stage(set, devices, sum, limit);
       if (!next) return {};
       stages.push_back(costs_.stage(set, next->rest, static_cast<std::size_t>(next->degrees), sum, true));
-      const Degrees& d = costs_.degrees()[static_cast<std::size_t>(next->degrees)];
+      const Degrees& d = costs_.degrees()[next->degrees];
       set = next->rest;
       devices -= d.devices;
       sum -= d.data;
@@ -241,7 +239,7 @@ class PiperSearch {
         for (std::size_t n = costs_.first_of(t); n < costs_.last_of(t); ++n) {
           const Degrees& d = costs_.degrees()[n];
           if (d.devices > devices || d.data > sum) break;
-          if (!dominated(front_[static_cast<std::size_t>(rest)], devices - d.devices, sum - d.data)) continue;
+          if (!dominated(front_[rest], devices - d.devices, sum - d.data)) continue;
           if (costs_.seconds(set, rest, n, (sum + d.data - 1) / d.data, limit) <= limit)
             return Point{.rest = rest, .degrees = static_cast<int>(n)};
         }

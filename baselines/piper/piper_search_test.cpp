@@ -130,7 +130,7 @@ TEST(PiperSearchTest, OutOfTimeManyDownSetsAreCutAsAChainToo) {
   // Seven branches of four layers: 5^7 down-sets, of which no machine searches all pairs in a
   // fortieth of a second.
   CostGraph costs = piper_chain(std::vector<double>(28, 1), {}, 1, 0, {});
-  for (int l = 0; l < 28; ++l) costs.layers[static_cast<std::size_t>(l)].inputs = {l % 4 ? l - 1 : -1};
+  for (int l = 0; l < 28; ++l) costs.layers[l].inputs = {l % 4 ? l - 1 : -1};
   const PiperOptions options{
       .devices = 4, .microbatches = 4, .bandwidth = 1e9, .memory = 1e9, .limits = {.seconds = 0.03, .sets = 1'000'000}};
   const PiperResult result = piper_search(costs, options);
@@ -164,7 +164,7 @@ double brute_force(const CostGraph& costs, const PiperOptions& options) {
         stages[s].data = data;
         const std::function<void(std::size_t)> vary = [&](std::size_t i) {
           if (i == stages[s].layers.size()) return pick(s + 1);
-          const auto& variants = costs.layers[static_cast<std::size_t>(stages[s].layers[i])].variants;
+          const auto& variants = costs.layers[stages[s].layers[i]].variants;
           if (variants.empty() && tensor == 1) {
             stages[s].variants[i] = -1;
             for (const bool recompute : {false, true}) {
@@ -186,11 +186,10 @@ double brute_force(const CostGraph& costs, const PiperOptions& options) {
   const std::function<void(int, int)> assign = [&](int layer, int used) {
     if (layer == n) {
       for (int l = 0; l < n; ++l)
-        for (const int p : costs.layers[static_cast<std::size_t>(l)].inputs)
-          if (p >= 0 && stage_of[static_cast<std::size_t>(p)] > stage_of[static_cast<std::size_t>(l)]) return;
-      stages.assign(static_cast<std::size_t>(used), {});
-      for (int l = 0; l < n; ++l)
-        stages[static_cast<std::size_t>(stage_of[static_cast<std::size_t>(l)])].layers.push_back(l);
+        for (const int p : costs.layers[l].inputs)
+          if (p >= 0 && stage_of[p] > stage_of[l]) return;
+      stages.assign(used, {});
+      for (int l = 0; l < n; ++l) stages[stage_of[l]].layers.push_back(l);
       for (PiperStage& stage : stages) {
         if (stage.layers.empty()) return;
         stage.variants.resize(stage.layers.size());
@@ -198,7 +197,7 @@ double brute_force(const CostGraph& costs, const PiperOptions& options) {
       return pick(0);
     }
     for (int s = 0; s < options.devices; ++s) {
-      stage_of[static_cast<std::size_t>(layer)] = s;
+      stage_of[layer] = s;
       assign(layer + 1, std::max(used, s + 1));
     }
   };

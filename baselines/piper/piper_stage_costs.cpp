@@ -86,15 +86,15 @@ void PiperStageCosts::find_cuts(int set, int rest, std::size_t mode) {
   for (CutGroup& cut : cuts_) spare_.push_back(std::move(cut.bytes));
   cuts_.clear();
   std::vector<int> incoming;
-  for (const int e : border_[static_cast<std::size_t>(set)]) {
-    const int to = model_.graph.edges[static_cast<std::size_t>(e)].to;
+  for (const int e : border_[set]) {
+    const int to = model_.graph.edges[e].to;
     if (sets_.contains(rest, to)) continue;
     add_cut(to, e, mode, /*incoming=*/true);
     if (model_.modes[mode].recompute) incoming.push_back(e);
   }
   received_ = received_bytes(model_, incoming);
-  for (const int e : border_[static_cast<std::size_t>(rest)]) {
-    const int from = model_.graph.edges[static_cast<std::size_t>(e)].from;
+  for (const int e : border_[rest]) {
+    const int from = model_.graph.edges[e].from;
     if (sets_.contains(set, from)) add_cut(from, e, mode, /*incoming=*/false);
   }
 }
@@ -115,14 +115,14 @@ void PiperStageCosts::add_cut(int group, int edge, std::size_t mode, bool incomi
   const auto& edges = incoming ? model_.in_edges[g] : model_.out_edges[g];
   const auto place = static_cast<std::size_t>(std::ranges::find(edges, edge) - edges.begin());
   for (std::size_t l = 0; l < choices.size(); ++l)
-    found->bytes[l] += 2 * (model_.graph.edges[static_cast<std::size_t>(edge)].bytes +
-                            (incoming ? choices[l].in_sync : choices[l].out_sync)[place]);
+    found->bytes[l] +=
+        2 * (model_.graph.edges[edge].bytes + (incoming ? choices[l].in_sync : choices[l].out_sync)[place]);
 }
 
 // The stage's sums; its cuts have been found.
 PiperStageCosts::Degrees::Sum PiperStageCosts::sum_of(int set, int rest, const Degrees& d) const {
-  const Degrees::Sum& all = d.sums[static_cast<std::size_t>(set)];
-  const Degrees::Sum& less = d.sums[static_cast<std::size_t>(rest)];
+  const Degrees::Sum& all = d.sums[set];
+  const Degrees::Sum& less = d.sums[rest];
   Degrees::Sum sum{all.seconds - less.seconds, all.in_flight - less.in_flight, all.always - less.always, received_};
   for (const CutGroup& cut : cuts_) {
     const auto g = static_cast<std::size_t>(cut.group);
@@ -161,8 +161,7 @@ double PiperStageCosts::seconds(int set, int rest, std::size_t number, int y, do
   const double memory = options_.memory - sum.received * y;
   if (sum.in_flight * y + sum.always <= memory || sum.seconds > limit) return sum.seconds;
   const std::vector<double>& least = least_memory(d.mode, y);
-  if (least[static_cast<std::size_t>(set)] - least[static_cast<std::size_t>(rest)] > memory * (1 + 1e-12))
-    return kNever;
+  if (least[set] - least[rest] > memory * (1 + 1e-12)) return kNever;
   const std::uint64_t key =
       ((static_cast<std::uint64_t>(set) * sets_.count() + static_cast<std::uint64_t>(rest)) * degrees_.size() +
        number) *
@@ -176,7 +175,7 @@ double PiperStageCosts::seconds(int set, int rest, std::size_t number, int y, do
 
 // Per set: bytes with y micro-batches in flight if every group runs in its smallest choice.
 const std::vector<double>& PiperStageCosts::least_memory(std::size_t mode, int y) {
-  std::vector<double>& least = least_memory_[mode][static_cast<std::size_t>(y)];
+  std::vector<double>& least = least_memory_[mode][y];
   if (!least.empty()) return least;
   least.resize(sets_.count());
   std::vector<double> of_group;
@@ -187,7 +186,7 @@ const std::vector<double>& PiperStageCosts::least_memory(std::size_t mode, int y
   }
   for (const int set : sets_.by_size)
     for (int g = 0; g < static_cast<int>(of_group.size()); ++g)
-      if (sets_.contains(set, g)) least[static_cast<std::size_t>(set)] += of_group[static_cast<std::size_t>(g)];
+      if (sets_.contains(set, g)) least[set] += of_group[g];
   return least;
 }
 
@@ -233,7 +232,7 @@ PiperStage PiperStageCosts::stage(int set, int rest, std::size_t number, int deg
     const auto g = static_cast<std::size_t>(groups[i]);
     for (const int layer : model_.graph.groups[g].layers) {
       stage.layers.push_back(layer);
-      stage.variants.push_back(model_.choices[d.mode][g][static_cast<std::size_t>(chosen->chosen[i])].variant);
+      stage.variants.push_back(model_.choices[d.mode][g][chosen->chosen[i]].variant);
     }
   }
   return stage;

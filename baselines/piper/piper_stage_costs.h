@@ -46,14 +46,12 @@ class PiperStageCosts {
   std::size_t last_of(std::size_t mode) const { return first_of_mode_[mode + 1]; }
 
   // Device-seconds of a down-set, at least.
-  double least_work(int set) const { return least_work_[static_cast<std::size_t>(set)]; }
+  double least_work(int set) const { return least_work_[set]; }
   // Can every group of `set` without `rest` run in the mode?
-  bool can_run(int set, int rest, std::size_t mode) const {
-    return missing_[mode][static_cast<std::size_t>(set)] <= missing_[mode][static_cast<std::size_t>(rest)];
-  }
+  bool can_run(int set, int rest, std::size_t mode) const { return missing_[mode][set] <= missing_[mode][rest]; }
   // The stage's seconds with the fastest choices and no cut edge.
   static double uncut_seconds(const Degrees& d, int set, int rest) {
-    return d.sums[static_cast<std::size_t>(set)].seconds - d.sums[static_cast<std::size_t>(rest)].seconds;
+    return d.sums[set].seconds - d.sums[rest].seconds;
   }
 
   // TPS of the stage, `set` without `rest`, with degrees number `number` and y micro-batches in flight; more than

@@ -59,7 +59,7 @@ std::vector<int> block_partition(std::span<const double> values, int blocks) {
   Blocks parts(static_cast<std::size_t>(blocks));
   for (int i = 0; i < n; ++i) {
     const auto block = static_cast<std::size_t>(std::min(i / (n / blocks), blocks - 1));
-    const double value = values[static_cast<std::size_t>(i)];
+    const double value = values[i];
     parts[block].push_back(most > least ? (value - least) / (most - least) : 0);
   }
   while (true) {

@@ -49,9 +49,8 @@ static std::vector<int> balance_of(const LayerGroupGraph& graph, int stages, con
   if (by != "exact") return block_partition(values, stages);
   std::vector<double> prefix{0};
   for (const LayerGroup& group : graph.groups) prefix.push_back(prefix.back() + group.seconds());
-  const std::vector<int> cuts = partition_chain(static_cast<int>(values.size()), stages, [&](int first, int last, int) {
-    return prefix[static_cast<std::size_t>(last)] - prefix[static_cast<std::size_t>(first)];
-  });
+  const std::vector<int> cuts = partition_chain(static_cast<int>(values.size()), stages,
+                                                [&](int first, int last, int) { return prefix[last] - prefix[first]; });
   std::vector<int> sizes;
   for (std::size_t s = 0; s + 1 < cuts.size(); ++s) sizes.push_back(cuts[s + 1] - cuts[s]);
   return sizes;
@@ -82,7 +81,7 @@ static Plan torchgpipe_plan(const Problem& problem, const Options& options) {
 
 static Theory torchgpipe_theory(const ScheduleProblem& problem, const Options& options) {
   Theory theory = flush_theory(problem.ranks);
-  theory.in_flight.assign(static_cast<std::size_t>(problem.ranks), problem.microbatches);
+  theory.in_flight.assign(problem.ranks, problem.microbatches);
   // Of all but the last recomputed: none by a formula.
   if (checkpoint_option(options) == Checkpoint::never)
     theory.bubble_ratio = fill_drain_bubble(problem.ranks, problem.microbatches);

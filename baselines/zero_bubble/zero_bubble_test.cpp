@@ -100,7 +100,7 @@ RC_GTEST_PROP(ZeroBubbleSearchTest, HoldsNoMoreThanItsMemoryWhereWKeepsAShareAnd
                       static_cast<double>(*rc::gen::inRange(2, 20))};
   ScheduleProblem problem =
       problem_of(std::vector<OpTimes>(static_cast<std::size_t>(p), times), m, 0.1 * *rc::gen::inRange(0, 10));
-  problem.weight_stash_share.assign(static_cast<std::size_t>(p), share);
+  problem.weight_stash_share.assign(p, share);
   const Schedule searched = schedule_of(problem, "auto", memory);
   RC_ASSERT(check(searched, problem.graph, problem.placement).empty());
   for (const auto& ops : searched.ranks) RC_ASSERT(most_held(ops, share) <= memory + 1e-6);

@@ -17,8 +17,7 @@ void cut_sequences(const Workload& workload, const std::string& system, Plan& pl
   for (std::size_t l = 0; l < model.layers.size(); ++l) {
     const LayerSpec& layer = model.layers[l];
     const int input = layer.inputs.front();
-    const Shape& read =
-        input < 0 ? model.inputs[static_cast<std::size_t>(-1 - input)].shape : shapes[static_cast<std::size_t>(input)];
+    const Shape& read = input < 0 ? model.inputs[-1 - input].shape : shapes[input];
     const PairShares pairs = pair_shares(layer, {&read, 1});
     costs.layers[l].forward_pairs = pairs.forward;
     costs.layers[l].input_gradient_pairs = pairs.input_gradient;

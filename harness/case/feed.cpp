@@ -15,8 +15,7 @@ namespace sluice {
 // The loss is last: what it reads has one number a class.
 static Shape scored_shape(const ModelGraph& model) {
   const int scores = model.layers.back().inputs.at(0);
-  return scores < 0 ? model.inputs.at(static_cast<std::size_t>(-1 - scores)).shape
-                    : model.shapes().at(static_cast<std::size_t>(scores));
+  return scores < 0 ? model.inputs.at(-1 - scores).shape : model.shapes().at(scores);
 }
 
 TextLimits text_limits(const ModelGraph& model) {

@@ -247,8 +247,8 @@ static Seconds simulated_seconds(const Prepared& p, const RunCase& c, const Plan
 // A published variant recomputes one layer. A real stage does so as a whole.
 static bool has_recomputing_layer(const PlanStage& stage, const CostGraph& costs) {
   for (std::size_t i = 0; i < stage.variants.size(); ++i) {
-    const LayerCost& layer = costs.layers[static_cast<std::size_t>(stage.layers[i])];
-    if (stage.variants[i] >= 0 && layer.variants[static_cast<std::size_t>(stage.variants[i])].recompute) return true;
+    const LayerCost& layer = costs.layers[stage.layers[i]];
+    if (stage.variants[i] >= 0 && layer.variants[stage.variants[i]].recompute) return true;
   }
   return false;
 }
@@ -274,13 +274,13 @@ Problem problem_of(const Prepared& p, const RunCase& c) {
     const ModelGraph& model = planned_model(p);
     std::vector<Bytes> lasting;  // of each layer: weights, gradients, the optimizer's
     for (int l = 0; l < static_cast<int>(model.layers.size()); ++l) {
-      const std::int64_t weights = parameter_count(model.layers[static_cast<std::size_t>(l)]);
+      const std::int64_t weights = parameter_count(model.layers[l]);
       lasting.emplace_back(4 * (p.inference ? weights : 2 * weights + state_elements(c.optimizer, model, l)));
     }
     problem.footprint = [lasting, stashes = StageStashes(model, model.shapes()), inference = p.inference, &model,
                          shapes = model.shapes()](std::span<const int> layers) {
       Bytes always;
-      for (const int l : layers) always += lasting[static_cast<std::size_t>(l)];
+      for (const int l : layers) always += lasting[l];
       if (inference) return Problem::Footprint{always, Bytes(0), live_bytes(model, shapes, layers, 1)};
       const GrowingStash stash = stashes.of(layers);
       return Problem::Footprint{always, stash.per_micro_batch.forward, stash.per_sample.forward};

@@ -62,10 +62,8 @@ std::vector<int> best_balance(const ModelScenario& given) {
         (layer.forward + layer.input_gradient + layer.weight_gradient).value;
   }
   std::partial_sum(before.begin(), before.end(), before.begin());
-  const std::vector<int> cuts =
-      partition_chain(given.model->units, static_cast<int>(given.balance.size()), [&](int first, int last, int) {
-        return before[static_cast<std::size_t>(last)] - before[static_cast<std::size_t>(first)];
-      });
+  const std::vector<int> cuts = partition_chain(given.model->units, static_cast<int>(given.balance.size()),
+                                                [&](int first, int last, int) { return before[last] - before[first]; });
   std::vector<int> sizes;
   for (std::size_t s = 0; s + 1 < cuts.size(); ++s) sizes.push_back(cuts[s + 1] - cuts[s]);
   return sizes;
@@ -174,7 +172,7 @@ void read_training(JsonReader& reader, ModelScenario& given) {
   if (balance.is_number_integer()) {
     const int stages = reader.integer<int>("balance", 1, 10'000);
     if (stages > given.model->units) reader.fail("balance", "is more than the model's layers");
-    given.balance.assign(static_cast<std::size_t>(stages), 0);
+    given.balance.assign(stages, 0);
     given.best_balance = true;
   } else {
     read_balance(reader, given);

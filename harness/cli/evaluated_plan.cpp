@@ -122,7 +122,7 @@ static void print_stages(const Prepared& p, const std::vector<RankMemory>& memor
   std::vector<std::string> devices, layers;
   std::size_t device_width = 7, layer_width = 6;
   for (const PlanStage& stage : p.plan.stages) {
-    const auto name = [&](int l) { return visible(p.costs.layers[static_cast<std::size_t>(l)].name); };
+    const auto name = [&](int l) { return visible(p.costs.layers[l].name); };
     devices.push_back(device_list(stage.devices));
     layers.push_back(stage.layers.size() == 1 ? name(stage.layers.front())
                                               : name(stage.layers.front()) + " .. " + name(stage.layers.back()));

@@ -23,7 +23,7 @@ OpCosts parse_op_costs(const std::string& text) {
   const int fields =
       std::sscanf(text.c_str(), "%lf/%lf/%lf%n", &c.forward, &c.input_gradient, &c.weight_gradient, &used);
   bool ok = fields == 3;
-  if (ok && text[static_cast<std::size_t>(used)] == '+') {
+  if (ok && text[used] == '+') {
     int more = 0;
     ok = std::sscanf(text.c_str() + used + 1, "%lf%n", &c.latency, &more) == 1;
     used += 1 + more;

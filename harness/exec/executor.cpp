@@ -151,7 +151,7 @@ void add_times_of_inference(const Program& program, const Instruction& forward, 
   result.micro_batches.add(program, forward, iteration, start, end);
   if (!leaves(program, forward)) return;
   const int batch = forward.micro.value * program.graph.micros_per_op_of(forward.stage) / program.micros_per_update;
-  result.update_end[static_cast<std::size_t>(iteration * program.updates + batch)] = end;
+  result.update_end[iteration * program.updates + batch] = end;
 }
 
 // traced: the ops are timed one by one. `pacer` holds them up, where it is active.
@@ -226,7 +226,7 @@ void run_once(const Program& program, Rank rank, Transport& transport, Worker& w
         if (paced) pacer.begin(clock.now());
         worker.step(i);
         if (paced) pacer.end();
-        double& end = result.update_end[static_cast<std::size_t>(iteration * program.updates + i.micro.value)];
+        double& end = result.update_end[iteration * program.updates + i.micro.value];
         end = clock.now();
         ++result.steps;
         if (reporting) reports.stepped(i);
@@ -252,7 +252,7 @@ Execution execute(const Program& program, Transport& transport, const std::vecto
                   const ExecuteOptions& options) {
   std::vector<RankResult> results(program.rank_count());
   for (RankResult& result : results) {
-    result.update_end.assign(static_cast<std::size_t>(options.iterations * program.updates), 0);
+    result.update_end.assign(options.iterations * program.updates, 0);
     if (program.forward_only)
       result.micro_batches = MicroBatchTimes(static_cast<std::size_t>(options.iterations * program.microbatches));
   }
@@ -364,7 +364,7 @@ Execution execute(const Program& program, Transport& transport, const std::vecto
   execution.diverged = stop.diverged();
   for (std::size_t r = 0; r < results.size(); ++r)
     if (here(r)) execution.ended = reports[r]->end();
-  if (execution.ended) execution.update_end.resize(static_cast<std::size_t>(*execution.ended));
+  if (execution.ended) execution.update_end.resize(*execution.ended);
   if (execution.diverged) {
     std::size_t done = execution.update_end.size();
     for (std::size_t r = 0; r < results.size(); ++r) {

@@ -51,7 +51,7 @@ TEST(Executor, ASenderFarAheadOfItsReceiverDoesNotDeadlock) {
   constexpr int kMicros = 600;
   Schedule schedule{.ranks = std::vector<std::vector<Op>>(3), .microbatches = kMicros};
   for (int s = 0; s < 3; ++s) {
-    auto& ops = schedule.ranks[static_cast<std::size_t>(s)];
+    auto& ops = schedule.ranks[s];
     // The last stage starts with the last micro-batch: whatever comes first, all must have come.
     for (int i = 0; i < kMicros; ++i) ops.push_back(forward_op(s, s == 2 ? kMicros - 1 - i : i));
     for (int i = 0; i < kMicros; ++i) ops.push_back(backward_op(s, i));

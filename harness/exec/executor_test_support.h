@@ -56,7 +56,7 @@ std::string to_text(Place place) {
                                       "begin_reduce_scatter",
                                       "end_reduce_scatter",
                                       "add_reduced"};
-  return names[static_cast<std::size_t>(place)];
+  return names[place];
 }
 
 // What a message says about itself, for the receiver to compare with what it waits for.
@@ -308,7 +308,7 @@ inline Program data_parallel(int ranks, int micros) {
   Placement placement{.stages = {{}}};
   for (int r = 0; r < ranks; ++r) placement.stages[0].emplace_back(r);
   for (int i = 0; i < micros; ++i) {
-    auto& ops = schedule.ranks[static_cast<std::size_t>(i % ranks)];
+    auto& ops = schedule.ranks[i % ranks];
     ops.push_back(forward_op(0, i));
     ops.push_back(backward_op(0, i));
   }
@@ -334,7 +334,7 @@ inline std::optional<Program> random_program(std::mt19937& random) {
     std::vector<Rank> all;
     for (int r = 0; r < ranks; ++r) all.emplace_back(r);
     std::ranges::shuffle(all, random);
-    all.resize(static_cast<std::size_t>(draw(3) == 0 ? 1 + draw(ranks) : 1));
+    all.resize(draw(3) == 0 ? 1 + draw(ranks) : 1);
     placement.stages.push_back(all);
   }
   Schedule schedule{.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(ranks)), .microbatches = micros};
@@ -361,7 +361,7 @@ inline std::optional<Program> random_program(std::mt19937& random) {
   };
   while (!left.empty()) {
     const auto k = static_cast<std::ptrdiff_t>(random() % left.size());
-    const Op op = left[static_cast<std::size_t>(k)];
+    const Op op = left[k];
     if (!ready(op)) continue;
     left.erase(left.begin() + k);
     if (op.kind != OpKind::weight_gradient)

@@ -82,8 +82,7 @@ class OpReader {
       sum_.clear.push_back(seconds);
       return;
     }
-    const auto layer =
-        static_cast<std::size_t>(s.layer < 0 ? layer_of_input_[static_cast<std::size_t>(-1 - s.layer)] : s.layer);
+    const auto layer = static_cast<std::size_t>(s.layer < 0 ? layer_of_input_[-1 - s.layer] : s.layer);
     LayerSamples& of = sum_.layers[layer];
     switch (s.kind) {
       case Kind::load:

@@ -268,10 +268,8 @@ class ThreadTransport : public Transport {
       groups_.push_back(std::make_unique<Group>(ranks.size(), spins));
   }
 
-  void send(int channel, Message message) override {
-    rings_[static_cast<std::size_t>(channel)]->push(std::move(message), aborted_);
-  }
-  Message receive(int channel) override { return rings_[static_cast<std::size_t>(channel)]->pop(aborted_); }
+  void send(int channel, Message message) override { rings_[channel]->push(std::move(message), aborted_); }
+  Message receive(int channel) override { return rings_[channel]->pop(aborted_); }
   void all_reduce(int group, int member, void* data, std::size_t count, ElementType type) override {
     on_group(group, data, type,
              [&](Group& g, auto* values) { g.all_reduce(static_cast<std::size_t>(member), values, count, aborted_); });
@@ -293,8 +291,7 @@ class ThreadTransport : public Transport {
     return posted;
   }
   const void* take_reduced(int group, int member, int left) override {
-    return groups_[static_cast<std::size_t>(group)]->take(static_cast<std::size_t>(member),
-                                                          static_cast<std::uint64_t>(left), aborted_);
+    return groups_[group]->take(static_cast<std::size_t>(member), static_cast<std::uint64_t>(left), aborted_);
   }
   void abort() override {
     aborted_.store(true);
@@ -307,7 +304,7 @@ class ThreadTransport : public Transport {
   template <class Data, class Work>
   void on_group(int group, Data* data, ElementType type, Work work) {
     constexpr bool is_const = std::is_const_v<Data>;
-    Group& g = *groups_[static_cast<std::size_t>(group)];
+    Group& g = *groups_[group];
     if (type == ElementType::float32) {
       work(g, static_cast<std::conditional_t<is_const, const float, float>*>(data));
     } else {

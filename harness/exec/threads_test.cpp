@@ -17,14 +17,14 @@ namespace {
 // Only what a transport looks at: channels and replicas.
 Program channels_only(int ranks, const std::vector<Channel>& channels) {
   Program program;
-  program.ranks.resize(static_cast<std::size_t>(ranks));
+  program.ranks.resize(ranks);
   program.channels = channels;
   return program;
 }
 
 Program one_group(int members) {
   Program program;
-  program.ranks.resize(static_cast<std::size_t>(members));
+  program.ranks.resize(members);
   std::vector<Rank> ranks;
   for (int r = 0; r < members; ++r) ranks.emplace_back(r);
   program.placement.stages = {ranks};
@@ -137,9 +137,8 @@ TYPED_TEST(AllReduce, SumsInMemberOrderWithTheSameBitsOnAllMembers) {
       SCOPED_TRACE(testing::Message() << members << " members, " << count << " elements");
       auto data = random_parts<T>(members, count, random);
       const std::vector<T> expected = sum_in_order(data);
-      on_threads(members, [&](int member) {
-        transport->all_reduce(0, member, data[static_cast<std::size_t>(member)].data(), count, TestFixture::kType);
-      });
+      on_threads(members,
+                 [&](int member) { transport->all_reduce(0, member, data[member].data(), count, TestFixture::kType); });
       for (const auto& part : data) EXPECT_EQ(part, expected);
     }
   }
@@ -155,7 +154,7 @@ TYPED_TEST(AllReduce, ManyRoundsInARowDoNotMix) {
       std::vector<T> data(9, static_cast<T>(round * 10 + member));
       transport->all_reduce(0, member, data.data(), data.size(), TestFixture::kType);
       for (const T value : data)
-        if (value != static_cast<T>(4 * round * 10 + 6)) ++wrong[static_cast<std::size_t>(member)];
+        if (value != static_cast<T>(4 * round * 10 + 6)) ++wrong[member];
     }
   });
   EXPECT_EQ(wrong, std::vector<int>(kMembers, 0));
@@ -175,13 +174,13 @@ TYPED_TEST(AllGather, GivesEveryMemberTheSlicesOfAllInTheirOrder) {
       for (const auto& slice : slices) expected.insert(expected.end(), slice.begin(), slice.end());
       std::vector<std::vector<T>> data;
       for (int k = 0; k < members; ++k) {
-        const auto& own = slices[static_cast<std::size_t>(k)];
+        const auto& own = slices[k];
         std::vector<T>& mine = data.emplace_back(expected.size(), std::nan(""));
         std::ranges::copy(own, mine.begin() + static_cast<std::ptrdiff_t>(count) * k);
       }
       on_threads(members, [&](int member) {
-        transport->all_gather(0, member, {slices[static_cast<std::size_t>(member)].data(), version},
-                              data[static_cast<std::size_t>(member)].data(), count, TestFixture::kType);
+        transport->all_gather(0, member, {slices[member].data(), version}, data[member].data(), count,
+                              TestFixture::kType);
       });
       for (const auto& mine : data) EXPECT_EQ(mine, expected);
     }
@@ -214,7 +213,7 @@ TYPED_TEST(AllGather, SeesEveryVersionOfTheShardsThatTheirOwnersChangeInPlace) {
   std::vector<std::vector<T>> shards(kMembers, std::vector<T>(5));  // until all have ended
   on_threads(kMembers, [&](int member) {
     std::vector<T> gradient(5 * kMembers), data(5 * kMembers);
-    std::vector<T>& shard = shards[static_cast<std::size_t>(member)];
+    std::vector<T>& shard = shards[member];
     for (int step = 0; step < kSteps; ++step) {
       shard.assign(5, static_cast<T>(10 * step + member));
       for (int again = 0; again < 1 + step % 3; ++again) {
@@ -222,7 +221,7 @@ TYPED_TEST(AllGather, SeesEveryVersionOfTheShardsThatTheirOwnersChangeInPlace) {
         std::ranges::copy(shard, data.begin() + 5 * member);
         transport->all_gather(0, member, {shard.data(), step}, data.data(), 5, TestFixture::kType);
         for (std::size_t i = 0; i < data.size(); ++i)
-          if (data[i] != static_cast<T>(10 * step + static_cast<int>(i) / 5)) ++wrong[static_cast<std::size_t>(member)];
+          if (data[i] != static_cast<T>(10 * step + static_cast<int>(i) / 5)) ++wrong[member];
       }
       if (step % 2 == 0) {
         ASSERT_TRUE(transport->post_reduce_scatter(0, member, gradient.data(), 5, TestFixture::kType));
@@ -245,7 +244,7 @@ TYPED_TEST(ReduceScatter, LeavesEveryMemberTheSumOfItsSliceAddedInMemberOrder) {
       auto data = random_parts<T>(members, count * static_cast<std::size_t>(members), random);
       const std::vector<T> expected = sum_in_order(data);
       on_threads(members, [&](int member) {
-        transport->reduce_scatter(0, member, data[static_cast<std::size_t>(member)].data(), count, TestFixture::kType);
+        transport->reduce_scatter(0, member, data[member].data(), count, TestFixture::kType);
       });
       for (std::size_t k = 0; k < data.size(); ++k)
         for (std::size_t i = k * count; i < (k + 1) * count; ++i) ASSERT_EQ(data[k][i], expected[i]) << "element " << i;
@@ -325,14 +324,14 @@ TYPED_TEST(ReduceScatter, FollowedByAnAllGatherIsAnAllReduceManyTimesInARow) {
   std::vector<int> wrong(kMembers, 0);
   std::vector<std::vector<T>> shards(kMembers, std::vector<T>(kCount));
   on_threads(kMembers, [&](int member) {
-    std::vector<T>& own = shards[static_cast<std::size_t>(member)];
+    std::vector<T>& own = shards[member];
     for (int round = 0; round < kRounds; ++round) {
       std::vector<T> data(kCount * kMembers, static_cast<T>(round * 10 + member));
       transport->reduce_scatter(0, member, data.data(), kCount, TestFixture::kType);
       std::copy_n(data.begin() + static_cast<std::ptrdiff_t>(kCount) * member, kCount, own.begin());
       transport->all_gather(0, member, {own.data(), round}, data.data(), kCount, TestFixture::kType);
       for (const T value : data)
-        if (value != static_cast<T>(3 * round * 10 + 3)) ++wrong[static_cast<std::size_t>(member)];
+        if (value != static_cast<T>(3 * round * 10 + 3)) ++wrong[member];
     }
   });
   EXPECT_EQ(wrong, std::vector<int>(kMembers, 0));

@@ -40,7 +40,7 @@ class ThrottledTransport : public Transport {
   }
 
   void send(int channel, Message message) override {
-    Link& link = channels_[static_cast<std::size_t>(channel)];
+    Link& link = channels_[channel];
     const double now = since_start();
     // The moment at which the bucket has had tokens for all messages so far.
     const double transfer = bytes_of_(message) * link.seconds_per_byte;
@@ -65,18 +65,18 @@ class ThrottledTransport : public Transport {
   void all_reduce(int group, int member, void* data, std::size_t count, ElementType type) override {
     const double begin = since_start();
     inner_->all_reduce(group, member, data, count, type);
-    const double n = groups_[static_cast<std::size_t>(group)].members;
+    const double n = groups_[group].members;
     hold(group, begin, 2 * (n - 1), bytes(count, type) / n);
   }
   void all_gather(int group, int member, const Shard& own, void* data, std::size_t count, ElementType type) override {
     const double begin = since_start();
     inner_->all_gather(group, member, own, data, count, type);
-    hold(group, begin, groups_[static_cast<std::size_t>(group)].members - 1, bytes(count, type));
+    hold(group, begin, groups_[group].members - 1, bytes(count, type));
   }
   void reduce_scatter(int group, int member, void* data, std::size_t count, ElementType type) override {
     const double begin = since_start();
     inner_->reduce_scatter(group, member, data, count, type);
-    hold(group, begin, groups_[static_cast<std::size_t>(group)].members - 1, bytes(count, type));
+    hold(group, begin, groups_[group].members - 1, bytes(count, type));
   }
 
   void abort() override {
@@ -120,7 +120,7 @@ class ThrottledTransport : public Transport {
 
   // A ring of so many steps that began at `begin`.
   void hold(int group, double begin, double steps, double bytes) {
-    const Link& ring = groups_[static_cast<std::size_t>(group)];
+    const Link& ring = groups_[group];
     const double end = ring.speed.finish(begin, steps * bytes * ring.seconds_per_byte) + steps * ring.latency;
     std::this_thread::sleep_until(moment(end));
   }

@@ -243,7 +243,7 @@ static Cluster flat_cluster(const std::string& description) {
       throw InputError(where, "unknown key '" + key + "'", suggestion(key, known));
     }
   }
-  cluster.devices.assign(static_cast<std::size_t>(count), device);
+  cluster.devices.assign(count, device);
   add_all_pairs(cluster, bandwidth, latency, where);
   return cluster;
 }

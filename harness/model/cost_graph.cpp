@@ -45,8 +45,7 @@ CostGraph analytic_costs(const ModelGraph& model, std::int64_t micro_batch, cons
     std::vector<Shape> inputs;
     double input_bytes = 0;
     for (const int p : layer.inputs) {
-      inputs.push_back(p < 0 ? model.inputs[static_cast<std::size_t>(-1 - p)].shape
-                             : shapes[static_cast<std::size_t>(p)]);
+      inputs.push_back(p < 0 ? model.inputs[-1 - p].shape : shapes[p]);
       input_bytes += 4 * samples * static_cast<double>(elements(inputs.back()));
     }
     const LayerFlops work = flops(layer, inputs);

@@ -22,7 +22,7 @@ void check_graph(const ModelGraph& model) {
   std::set<std::string> names;
   std::vector<bool> is_read(model.layers.size(), false);
   for (int i = 0; i < count; ++i) {
-    const LayerSpec& layer = model.layers[static_cast<std::size_t>(i)];
+    const LayerSpec& layer = model.layers[i];
     if (!names.insert(layer.name).second) {
       throw InputError(where(model, layer), "another layer has this name", "give every layer a name of its own");
     }
@@ -44,11 +44,11 @@ void check_graph(const ModelGraph& model) {
         throw InputError(where(model, layer),
                          "reads layer " + std::to_string(input) + ", the model has " + std::to_string(count));
       } else if (input >= i) {
-        const std::string& other = model.layers[static_cast<std::size_t>(input)].name;
+        const std::string& other = model.layers[input].name;
         throw InputError(where(model, layer), "reads '" + other + "', which does not come before it",
                          "list layers after the layers they read; cycles are not possible");
       } else {
-        is_read[static_cast<std::size_t>(input)] = true;
+        is_read[input] = true;
       }
       if (has_ids != wants_ids) {
         const std::string number = "input " + std::to_string(k);
@@ -58,16 +58,14 @@ void check_graph(const ModelGraph& model) {
     }
   }
   for (int i = 0; i + model.members < count; ++i) {
-    if (!is_read[static_cast<std::size_t>(i)]) {
-      throw InputError(where(model, model.layers[static_cast<std::size_t>(i)]), "nobody reads its output",
-                       "remove it or use it");
+    if (!is_read[i]) {
+      throw InputError(where(model, model.layers[i]), "nobody reads its output", "remove it or use it");
     }
   }
 }
 
 const Shape& shape_of(const ModelGraph& model, std::span<const Shape> shapes, int producer) {
-  return producer < 0 ? model.inputs.at(static_cast<std::size_t>(-(producer + 1))).shape
-                      : shapes[static_cast<std::size_t>(producer)];
+  return producer < 0 ? model.inputs.at(-(producer + 1)).shape : shapes[producer];
 }
 
 std::vector<Shape> input_shapes(const ModelGraph& model, std::span<const Shape> shapes, const LayerSpec& layer) {
@@ -125,9 +123,9 @@ std::vector<StageInterface> interfaces(const ModelGraph& model, std::span<const 
     for (const int input : model.layers[i].inputs) {
       if (input < 0) {
         data[stage].insert(-input);
-      } else if (stage_of[static_cast<std::size_t>(input)] != stage_of[i]) {
+      } else if (stage_of[input] != stage_of[i]) {
         receives[stage].insert(input);
-        sends[static_cast<std::size_t>(stage_of[static_cast<std::size_t>(input)])].insert(input);
+        sends[stage_of[input]].insert(input);
       }
     }
   }
@@ -142,7 +140,7 @@ std::vector<StageInterface> interfaces(const ModelGraph& model, std::span<const 
 
 Bytes output_bytes(const ModelGraph& model, std::span<const Shape> shapes, int producer, std::int64_t batch,
                    Bytes element) {
-  if (producer < 0 && model.inputs.at(static_cast<std::size_t>(-(producer + 1))).is_token_ids) {
+  if (producer < 0 && model.inputs.at(-(producer + 1)).is_token_ids) {
     element = Bytes(8);
   }
   return exact_product(batch, elements(shape_of(model, shapes, producer))) * element;
@@ -152,15 +150,15 @@ std::vector<bool> overwrites(const ModelGraph& model, std::span<const int> layer
   std::vector<int> readers(model.layers.size(), 0);
   for (const LayerSpec& layer : model.layers) {
     for (const int input : layer.inputs) {
-      if (input >= 0) ++readers[static_cast<std::size_t>(input)];
+      if (input >= 0) ++readers[input];
     }
   }
   std::vector<bool> in_stage(model.layers.size(), false);
-  for (const int layer : layers) in_stage[static_cast<std::size_t>(layer)] = true;
+  for (const int layer : layers) in_stage[layer] = true;
   std::vector<bool> result;
   result.reserve(layers.size());
   for (const int index : layers) {
-    const LayerSpec& layer = model.layers[static_cast<std::size_t>(index)];
+    const LayerSpec& layer = model.layers[index];
     bool may = std::holds_alternative<Activation>(layer.kind) && keeps_output(layer.kind);
     for (int value = layer.inputs.empty() ? -1 : layer.inputs[0]; may;) {
       const auto producer = static_cast<std::size_t>(value);
@@ -180,26 +178,24 @@ Bytes live_bytes(const ModelGraph& model, std::span<const Shape> shapes, std::sp
   std::map<int, std::size_t> last_read;
   const std::size_t end = layers.size();
   std::vector<bool> in_stage(model.layers.size(), false);
-  for (const int l : layers) in_stage[static_cast<std::size_t>(l)] = true;
+  for (const int l : layers) in_stage[l] = true;
   const auto storage = [&](int value) {
-    while (value >= 0 && in_stage[static_cast<std::size_t>(value)] &&
-           is_view(model.layers[static_cast<std::size_t>(value)].kind))
-      value = model.layers[static_cast<std::size_t>(value)].inputs[0];
+    while (value >= 0 && in_stage[value] && is_view(model.layers[value].kind)) value = model.layers[value].inputs[0];
     return value;
   };
   std::map<int, Bytes> alive;
   const auto begin_life = [&](int value) { alive[value] = output_bytes(model, shapes, value, batch, element); };
   for (std::size_t k = 0; k < end; ++k)
-    for (const int input : model.layers[static_cast<std::size_t>(layers[k])].inputs) {
+    for (const int input : model.layers[layers[k]].inputs) {
       last_read[storage(input)] = k;
-      if (input < 0 || !in_stage[static_cast<std::size_t>(input)]) begin_life(input);
+      if (input < 0 || !in_stage[input]) begin_life(input);
     }
   for (std::size_t i = 0; i < model.layers.size(); ++i)
     for (const int input : model.layers[i].inputs)
-      if (!in_stage[i] && input >= 0 && in_stage[static_cast<std::size_t>(input)]) last_read[storage(input)] = end;
+      if (!in_stage[i] && input >= 0 && in_stage[input]) last_read[storage(input)] = end;
   Bytes most;
   for (std::size_t k = 0; k < end; ++k) {
-    const LayerSpec& layer = model.layers[static_cast<std::size_t>(layers[k])];
+    const LayerSpec& layer = model.layers[layers[k]];
     if (!is_view(layer.kind)) begin_life(layers[k]);
     const StashSpec own = stash(layer, input_shapes(model, shapes, layer), element);
     Bytes sum = batch * own.extra + own.extra_per_microbatch;
@@ -230,7 +226,7 @@ StageStashes::StageStashes(const ModelGraph& model, std::span<const Shape> shape
     layers_[i].passes_gradient_on = sluice::passes_gradient_on(layer.kind);
     layers_[i].may_overwrite = std::holds_alternative<Activation>(layer.kind) && layers_[i].keeps_output;
     for (const int input : layer.inputs)
-      if (input >= 0) layers_[static_cast<std::size_t>(input)].readers.push_back(int(i));
+      if (input >= 0) layers_[input].readers.push_back(int(i));
   }
 }
 
@@ -240,7 +236,7 @@ GrowingStash StageStashes::of(std::span<const int> layers) const {
     bool forward = false, weight = false, gradient = false;  // counted
   };
   std::vector<State> states(layers_.size());
-  const auto state = [&](int layer) -> State& { return states[static_cast<std::size_t>(layer)]; };
+  const auto state = [&](int layer) -> State& { return states[layer]; };
   for (const int l : layers) state(l).in_stage = true;
   // As overwrites().
   const auto writes_over = [&](int layer) {

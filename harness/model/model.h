@@ -84,7 +84,7 @@ class StageStashes {
     bool keeps_output = false, is_view = false, passes_gradient_on = false;
     bool may_overwrite = false;  // where what it reads allows it
   };
-  const Layer& at(int layer) const { return layers_[static_cast<std::size_t>(layer)]; }
+  const Layer& at(int layer) const { return layers_[layer]; }
 
   std::vector<Layer> layers_;
 };

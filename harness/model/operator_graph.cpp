@@ -35,27 +35,25 @@ class Grouping {
 
  private:
   int find(int group) {
-    while (leader_[static_cast<std::size_t>(group)] != group) group = leader_[static_cast<std::size_t>(group)];
+    while (leader_[group] != group) group = leader_[group];
     return group;
   }
-  int group_of(int op) { return find(first_group_[static_cast<std::size_t>(op)]); }
+  int group_of(int op) { return find(first_group_[op]); }
 
   // Between groups: forward edges; and for gradients of groups without a forward part the mirror image of theirs, since
   // that part would have it.
   std::set<std::pair<int, int>> precedence() {
     std::vector<bool> has_forward(leader_.size());
     for (std::size_t i = 0; i < graph_.operators.size(); ++i)
-      if (!graph_.operators[i].backward) has_forward[static_cast<std::size_t>(group_of(static_cast<int>(i)))] = true;
+      if (!graph_.operators[i].backward) has_forward[group_of(static_cast<int>(i))] = true;
     std::set<std::pair<int, int>> edges;
     for (const auto& [from, to] : graph_.edges) {
       const int a = group_of(from), b = group_of(to);
       if (a == b) continue;
-      const bool from_backward = graph_.operators[static_cast<std::size_t>(from)].backward;
-      const bool to_backward = graph_.operators[static_cast<std::size_t>(to)].backward;
+      const bool from_backward = graph_.operators[from].backward;
+      const bool to_backward = graph_.operators[to].backward;
       if (!from_backward && !to_backward) edges.insert({a, b});
-      if (from_backward && to_backward &&
-          (!has_forward[static_cast<std::size_t>(a)] || !has_forward[static_cast<std::size_t>(b)]))
-        edges.insert({b, a});
+      if (from_backward && to_backward && (!has_forward[a] || !has_forward[b])) edges.insert({b, a});
     }
     return edges;
   }
@@ -85,7 +83,7 @@ class Grouping {
         w = stack.back();
         stack.pop_back();
         on_stack.erase(w);
-        leader_[static_cast<std::size_t>(w)] = v;
+        leader_[w] = v;
       }
     };
     std::set<int> groups;
@@ -109,8 +107,8 @@ class Grouping {
       f.forward = f.forward || !op.backward;
     }
     for (const auto& [from, to] : graph_.edges) {
-      const bool from_backward = graph_.operators[static_cast<std::size_t>(from)].backward;
-      const bool to_backward = graph_.operators[static_cast<std::size_t>(to)].backward;
+      const bool from_backward = graph_.operators[from].backward;
+      const bool to_backward = graph_.operators[to].backward;
       const int a = group_of(from), b = group_of(to);
       if (from_backward != to_backward) {
         facts[from_backward ? b : a].touches_backward = true;
@@ -121,7 +119,7 @@ class Grouping {
     }
     for (const auto& [group, f] : facts) {
       if (!f.forward || f.latency >= idle || f.touches_backward || f.neighbours.size() != 1) continue;
-      leader_[static_cast<std::size_t>(group)] = *f.neighbours.begin();
+      leader_[group] = *f.neighbours.begin();
       return true;
     }
     return false;
@@ -149,8 +147,7 @@ class Grouping {
         if (--waits[e->second] == 0) ready.push({members[e->second].front(), e->second});
     }
     groups.predecessors.resize(groups.members.size());
-    for (const auto& [a, b] : edges)
-      groups.predecessors[static_cast<std::size_t>(number.at(b))].push_back(number.at(a));
+    for (const auto& [a, b] : edges) groups.predecessors[number.at(b)].push_back(number.at(a));
     return groups;
   }
 
@@ -163,11 +160,9 @@ class Grouping {
 
 OperatorGroups group_operators(const OperatorGraph& graph) {
   for (const auto& [from, to] : graph.edges)
-    if (graph.operators[static_cast<std::size_t>(from)].backward &&
-        !graph.operators[static_cast<std::size_t>(to)].backward)
-      throw InputError("operators", "backward operator '" + graph.operators[static_cast<std::size_t>(from)].name +
-                                        "' feeds forward operator '" +
-                                        graph.operators[static_cast<std::size_t>(to)].name + "'");
+    if (graph.operators[from].backward && !graph.operators[to].backward)
+      throw InputError("operators", "backward operator '" + graph.operators[from].name + "' feeds forward operator '" +
+                                        graph.operators[to].name + "'");
   return Grouping(graph).run();
 }
 

@@ -45,9 +45,7 @@ std::string sequence_fault(const ModelGraph& model) {
   for (std::size_t l = 0; l < model.layers.size(); ++l) {
     const LayerSpec& layer = model.layers[l];
     std::vector<Shape> inputs;
-    for (const int input : layer.inputs)
-      inputs.push_back(input < 0 ? model.inputs[static_cast<std::size_t>(-1 - input)].shape
-                                 : shapes[static_cast<std::size_t>(input)]);
+    for (const int input : layer.inputs) inputs.push_back(input < 0 ? model.inputs[-1 - input].shape : shapes[input]);
     if (const std::string fault = std::visit(FaultOf{inputs}, layer.kind); !fault.empty())
       return quoted(layer) + " " + fault;
     const std::size_t dimensions = std::holds_alternative<Embedding>(layer.kind) ? 1 : 2;
@@ -112,8 +110,7 @@ std::vector<std::int64_t> balanced_cut(const ModelGraph& model, int chunks) {
     for (const LayerSpec& layer : prefix.layers) {
       std::vector<Shape> inputs;
       for (const int input : layer.inputs)
-        inputs.push_back(input < 0 ? prefix.inputs[static_cast<std::size_t>(-1 - input)].shape
-                                   : shapes[static_cast<std::size_t>(input)]);
+        inputs.push_back(input < 0 ? prefix.inputs[-1 - input].shape : shapes[input]);
       sum += flops(layer, inputs).forward.value;
     }
     return sum;

@@ -23,8 +23,8 @@ class Splitter {
       bool learns = parameter_count(model.layers[l]) > 0;
       for (const int input : model.layers[l].inputs) {
         if (input < 0) continue;
-        readers_[static_cast<std::size_t>(input)].push_back(static_cast<int>(l));
-        learns = learns || learns_[static_cast<std::size_t>(input)];
+        readers_[input].push_back(static_cast<int>(l));
+        learns = learns || learns_[input];
       }
       learns_[l] = learns;
     }
@@ -49,11 +49,11 @@ class Splitter {
   }
 
  private:
-  const LayerSpec& of(int l) const { return model_.layers[static_cast<std::size_t>(l)]; }
-  LayerSplit& split(int l) { return split_.layers[static_cast<std::size_t>(l)]; }
-  Rule rule(int l) const { return split_.layers[static_cast<std::size_t>(l)].rule; }
-  LayerKind& member(int l) { return split_.member.layers[static_cast<std::size_t>(l)].kind; }
-  std::int64_t output_elements(int l) const { return elements(shapes_[static_cast<std::size_t>(l)]); }
+  const LayerSpec& of(int l) const { return model_.layers[l]; }
+  LayerSplit& split(int l) { return split_.layers[l]; }
+  Rule rule(int l) const { return split_.layers[l].rule; }
+  LayerKind& member(int l) { return split_.member.layers[l].kind; }
+  std::int64_t output_elements(int l) const { return elements(shapes_[l]); }
 
   std::int64_t part(int l, std::int64_t size, const char* what) const {
     if (size % degree_ != 0)
@@ -68,8 +68,7 @@ class Splitter {
   std::vector<std::int64_t> gradients(int l, std::size_t inputs) const {
     std::vector<std::int64_t> sums;
     for (std::size_t i = 0; i < inputs; ++i)
-      if (const int input = of(l).inputs[i]; input >= 0 && learns_[static_cast<std::size_t>(input)])
-        sums.push_back(output_elements(input));
+      if (const int input = of(l).inputs[i]; input >= 0 && learns_[input]) sums.push_back(output_elements(input));
     return sums;
   }
 
@@ -105,7 +104,7 @@ class Splitter {
 
   // The only layer that reads `l`, if it has one reader that reads it once.
   std::optional<int> only_reader(int l) const {
-    const auto& readers = readers_[static_cast<std::size_t>(l)];
+    const auto& readers = readers_[l];
     return readers.size() == 1 ? std::optional(readers.front()) : std::nullopt;
   }
 

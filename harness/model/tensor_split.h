@@ -50,7 +50,7 @@ struct TensorModel {
 
   int whole_layer(int layer) const { return layer / degree; }  // of a layer of `all`
   int member_of(int layer) const { return layer % degree; }
-  const LayerSplit& split_of(int layer) const { return layers[static_cast<std::size_t>(whole_layer(layer))]; }
+  const LayerSplit& split_of(int layer) const { return layers[whole_layer(layer)]; }
 };
 
 // Throws InputError where the degree does not divide the heads of an attention, the width between two linear layers,

@@ -87,7 +87,7 @@ std::vector<double> parse_slowdowns(const std::string& description, int ranks, c
       throw InputError(where, "'" + text + "' is not a slowdown of at least 1", "write one a rank, like 1,2,1,4");
     slowdowns.push_back(value);
   }
-  if (slowdowns.size() == 1) slowdowns.assign(static_cast<std::size_t>(ranks), slowdowns[0]);
+  if (slowdowns.size() == 1) slowdowns.assign(ranks, slowdowns[0]);
   if (slowdowns.size() != static_cast<std::size_t>(ranks))
     throw InputError(where, std::to_string(slowdowns.size()) + " slowdowns for " + std::to_string(ranks) + " ranks",
                      "give one a rank, or one for all");

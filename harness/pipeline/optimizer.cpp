@@ -31,7 +31,7 @@ int OptimizerSpec::state_tensors() const {
 static std::pair<int, int> ends_of(const ModelGraph& model) {
   int first = -1, last = -1;
   for (int l = 0; l < static_cast<int>(model.layers.size()); ++l) {
-    if (parameter_count(model.layers[static_cast<std::size_t>(l)]) == 0) continue;
+    if (parameter_count(model.layers[l]) == 0) continue;
     if (first < 0) first = l;
     last = l;
   }
@@ -40,14 +40,14 @@ static std::pair<int, int> ends_of(const ModelGraph& model) {
 
 bool is_matrix(const OptimizerSpec& optimizer, const ModelGraph& model, int layer, const ParameterSpec& parameter) {
   if (!optimizer.treats_matrices() || parameter.shape.size() != 2) return false;
-  if (std::holds_alternative<Embedding>(model.layers[static_cast<std::size_t>(layer)].kind)) return false;
+  if (std::holds_alternative<Embedding>(model.layers[layer].kind)) return false;
   if (optimizer.matrices == MatrixParameters::all) return true;
   const auto [first, last] = ends_of(model);
   return layer != first && layer != last;
 }
 
 std::int64_t state_elements(const OptimizerSpec& optimizer, const ModelGraph& model, int layer) {
-  const LayerSpec& spec = model.layers[static_cast<std::size_t>(layer)];
+  const LayerSpec& spec = model.layers[layer];
   if (!optimizer.treats_matrices()) return optimizer.state_tensors() * parameter_count(spec);
   std::int64_t elements_of_state = 0;
   for (const ParameterSpec& p : parameters(spec)) {

@@ -18,7 +18,7 @@ std::vector<int> stage_of_layers(const Plan& plan, std::size_t layers) {
       if (layer < 0 || static_cast<std::size_t>(layer) >= layers)
         throw InputError(
             "plan", "stage " + std::to_string(s) + " names layer " + std::to_string(layer) + ", which does not exist");
-      int& owner = stage_of[static_cast<std::size_t>(layer)];
+      int& owner = stage_of[layer];
       if (owner >= 0)
         throw InputError("plan", "layer " + std::to_string(layer) + " is in stages " + std::to_string(owner) + " and " +
                                      std::to_string(s));
@@ -35,8 +35,7 @@ std::vector<std::pair<StageId, StageId>> stage_edges(const Plan& plan, const std
   std::set<std::pair<StageId, StageId>> edges;
   for (std::size_t i = 0; i < inputs.size(); ++i)
     for (const int p : inputs[i])
-      if (p >= 0 && stage_of[static_cast<std::size_t>(p)] != stage_of[i])
-        edges.insert({StageId(stage_of[static_cast<std::size_t>(p)]), StageId(stage_of[i])});
+      if (p >= 0 && stage_of[p] != stage_of[i]) edges.insert({StageId(stage_of[p]), StageId(stage_of[i])});
   edges.insert(plan.imposed_edges.begin(), plan.imposed_edges.end());
   return {edges.begin(), edges.end()};
 }
@@ -146,7 +145,7 @@ static std::vector<StageCost> grouped_stage_costs(Plan plan, const CostGraph& co
 // The part of its first layer's input gradient that the stage passes to the one before it.
 static double passed_part(const PlanStage& stage, const CostGraph& costs) {
   if (stage.passed_channels == 0) return 0;
-  const LayerCost& layer = costs.layers[static_cast<std::size_t>(stage.layers.front())];
+  const LayerCost& layer = costs.layers[stage.layers.front()];
   if (stage.passed_channels >= layer.input_channels)
     throw InputError("plan",
                      "a stage passes " + std::to_string(stage.passed_channels) + " channels of layer '" + layer.name +
@@ -170,7 +169,7 @@ std::vector<StageCost> stage_costs(const Plan& plan, const CostGraph& costs, con
       StageCost cost;
       BesideSums beside;
       for (std::size_t i = 0; i < stage.layers.size(); ++i) {
-        const LayerCost& layer = costs.layers[static_cast<std::size_t>(stage.layers[i])];
+        const LayerCost& layer = costs.layers[stage.layers[i]];
         const LayerVariant* variant = variant_of(stage, i, costs);
         DeviceTime time = time_on(layer, variant, device);
         if (i == 0) time.input_gradient = time.input_gradient * (1 - passed_part(stage, costs));
@@ -183,7 +182,7 @@ std::vector<StageCost> stage_costs(const Plan& plan, const CostGraph& costs, con
       }
       beside.finish(cost);
       if (next && next->passed_channels > 0) {
-        const LayerCost& divided = costs.layers[static_cast<std::size_t>(next->layers.front())];
+        const LayerCost& divided = costs.layers[next->layers.front()];
         cost.input_gradient += time_on(divided, nullptr, device).input_gradient * passed_part(*next, costs);
       }
       const auto work = [](const StageCost& c) { return c.forward + c.input_gradient + c.weight_gradient + c.update; };
@@ -199,14 +198,13 @@ Bytes edge_bytes(const Plan& plan, const CostGraph& costs, StageId from, StageId
   const PlanStage& sink = plan.stages[to.index()];
   std::map<int, Bytes> crossing;  // by producer: the most that a consumer asks for
   for (std::size_t i = 0; i < sink.layers.size(); ++i) {
-    const LayerCost& layer = costs.layers[static_cast<std::size_t>(sink.layers[i])];
+    const LayerCost& layer = costs.layers[sink.layers[i]];
     const LayerVariant* variant = variant_of(sink, i, costs);
     for (std::size_t n = 0; n < layer.inputs.size(); ++n) {
       const int producer = layer.inputs[n];
       const auto found = std::ranges::lower_bound(source.layers, producer);
       if (found == source.layers.end() || *found != producer) continue;
-      Bytes bytes =
-          layer.input_bytes.empty() ? costs.layers[static_cast<std::size_t>(producer)].output : layer.input_bytes[n];
+      Bytes bytes = layer.input_bytes.empty() ? costs.layers[producer].output : layer.input_bytes[n];
       if (variant && !variant->input_sync.empty()) bytes += variant->input_sync[n];
       const LayerVariant* made = variant_of(source, static_cast<std::size_t>(found - source.layers.begin()), costs);
       if (made)
@@ -223,9 +221,9 @@ Bytes edge_bytes(const Plan& plan, const CostGraph& costs, StageId from, StageId
 
 const LayerVariant* variant_of(const PlanStage& stage, std::size_t i, const CostGraph& costs) {
   if (stage.variants.empty()) return nullptr;
-  const LayerCost& layer = costs.layers[static_cast<std::size_t>(stage.layers[i])];
+  const LayerCost& layer = costs.layers[stage.layers[i]];
   if (layer.variants.empty()) return nullptr;
-  return &layer.variants.at(static_cast<std::size_t>(stage.variants.at(i)));
+  return &layer.variants.at(stage.variants.at(i));
 }
 
 }  // namespace sluice

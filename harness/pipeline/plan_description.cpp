@@ -17,7 +17,7 @@ std::vector<std::vector<std::string>> module_names(const Plan& plan, const CostG
   for (const PlanStage& stage : plan.stages) {
     std::vector<std::string>& part = parts.emplace_back();
     for (const int layer : stage.layers) {
-      const std::string& name = costs.layers[static_cast<std::size_t>(layer)].name;
+      const std::string& name = costs.layers[layer].name;
       const std::string module = name.substr(0, name.rfind('#'));
       if (std::ranges::count(part, module) == 0) part.push_back(module);
     }

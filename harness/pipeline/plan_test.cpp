@@ -100,7 +100,7 @@ TEST(StageCostsTest, AddLayersAndTakeTheSlowestReplica) {
 CostGraph shared_diamond() {
   CostGraph graph = diamond();
   for (const int l : {1, 2}) {
-    LayerCost& layer = graph.layers[static_cast<std::size_t>(l)];
+    LayerCost& layer = graph.layers[l];
     layer.variants = {{.tensor = 1, .id = "vanilla", .seconds = Seconds(12), .parameters = Bytes(100)},
                       {.tensor = 2,
                        .id = "shared",
@@ -200,7 +200,7 @@ TEST(PlanJsonTest, HasTheFieldsThatScriptsRead) {
 TEST(PlanJsonTest, CutsAreNamesOfModulesEachOnceAStage) {
   CostGraph graph = diamond();
   for (const auto& [layer, name] : {std::pair(0, "blocks.0"), std::pair(2, "blocks.0#2"), std::pair(3, "head")})
-    graph.layers[static_cast<std::size_t>(layer)].name = name;
+    graph.layers[layer].name = name;
   const Plan plan = plan_of({{{0, 1, 2}, {DeviceId(0)}}, {{3}, {DeviceId(1)}}});
   EXPECT_EQ(to_json(describe_plan(plan, graph, "s", std::nullopt))["module_fqns_per_model_part"].dump(),
             R"([["blocks.0","left"],["head"]])");

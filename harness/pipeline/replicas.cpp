@@ -40,9 +40,7 @@ Plan replicate(const Plan& one, int devices, int microbatches, const PipelineRep
   plan.rank_order.resize(order.size() * static_cast<std::size_t>(replicas.count));
   const auto ranks = static_cast<int>(order.size());
   for (int d = 0; d < replicas.count; ++d)
-    for (int r = 0; r < ranks; ++r)
-      plan.rank_order[static_cast<std::size_t>(rank_in_replica(r, d, ranks, replicas))] =
-          device_of(order[static_cast<std::size_t>(r)], d);
+    for (int r = 0; r < ranks; ++r) plan.rank_order[rank_in_replica(r, d, ranks, replicas)] = device_of(order[r], d);
   const std::size_t own_replicas = one.stages.front().devices.size();
   plan.replica_of.clear();
   for (int d = 0; d < replicas.count; ++d)
@@ -58,7 +56,7 @@ Schedule replicate(const Schedule& one, const PipelineReplicas& replicas) {
   const auto ranks = static_cast<int>(one.ranks.size());
   for (int d = 0; d < replicas.count; ++d)
     for (int r = 0; r < ranks; ++r)
-      for (Op& op : all.ranks[static_cast<std::size_t>(rank_in_replica(r, d, ranks, replicas))])
+      for (Op& op : all.ranks[rank_in_replica(r, d, ranks, replicas)])
         op.micro = Micro(op.micro.value + d * one.microbatches);
   return all;
 }

@@ -41,8 +41,7 @@ std::vector<Value> replicate(const std::vector<Value>& one, const PipelineReplic
   const auto ranks = static_cast<int>(one.size());
   std::vector<Value> result(one.size() * static_cast<std::size_t>(replicas.count));
   for (int d = 0; d < replicas.count; ++d)
-    for (int r = 0; r < ranks; ++r)
-      result[static_cast<std::size_t>(rank_in_replica(r, d, ranks, replicas))] = one[static_cast<std::size_t>(r)];
+    for (int r = 0; r < ranks; ++r) result[rank_in_replica(r, d, ranks, replicas)] = one[r];
   return result;
 }
 

@@ -30,7 +30,7 @@ TEST(PipelineReplicasTest, GroupsLieTogetherAndPipelinesOneAfterTheOther) {
   for (const auto layout : {kGroups, kPipelines}) {
     const RankMap map = ranks_of(replicate(pipeline(2), 2, 3, {4, layout}));
     ASSERT_EQ(map.devices.size(), 8u);
-    for (int r = 0; r < 8; ++r) EXPECT_EQ(map.devices[static_cast<std::size_t>(r)], DeviceId(r));
+    for (int r = 0; r < 8; ++r) EXPECT_EQ(map.devices[r], DeviceId(r));
     EXPECT_EQ(ranks(map.placement, 1), layout == kGroups ? (std::vector{4, 5, 6, 7}) : (std::vector{1, 3, 5, 7}));
     // Three micro-batches each.
     EXPECT_EQ(map.placement.replica_of, (std::vector<std::size_t>{0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3}));

@@ -145,7 +145,7 @@ TEST(PeaksTest, OneForwardOneBackwardHoldsPMinusR) {
   for (int p = 1; p <= 6; ++p)
     for (int m = 1; m <= 8; ++m) {
       const auto peak = peaks(example_1f1b(p, m));
-      for (int r = 0; r < p; ++r) EXPECT_EQ(peak[static_cast<std::size_t>(r)].in_flight, std::min(m, p - r));
+      for (int r = 0; r < p; ++r) EXPECT_EQ(peak[r].in_flight, std::min(m, p - r));
     }
 }
 

@@ -21,7 +21,7 @@ std::vector<int> partition_chain(int layers, int stages, const std::function<dou
   if (stages == layers) {  // the only cut; long uniform chains need no table
     double worst = 0;
     for (int s = 0; s < stages; ++s) {
-      starts[static_cast<std::size_t>(s)] = s;
+      starts[s] = s;
       worst = std::max(worst, stage_seconds(s, s + 1, s));
     }
     if (slowest) *slowest = worst;
@@ -36,22 +36,22 @@ std::vector<int> partition_chain(int layers, int stages, const std::function<dou
   for (int s = 1; s <= stages; ++s)
     for (int l = s; l <= layers - (stages - s); ++l)
       for (int first = s - 1; first < l; ++first) {
-        const double before = best[static_cast<std::size_t>(s - 1)][static_cast<std::size_t>(first)];
-        double& now = best[static_cast<std::size_t>(s)][static_cast<std::size_t>(l)];
+        const double before = best[s - 1][first];
+        double& now = best[s][l];
         if (before >= now) continue;
         const double candidate = std::max(before, stage_seconds(first, l, s - 1));
         if (candidate < now) {
           now = candidate;
-          cut[static_cast<std::size_t>(s)][static_cast<std::size_t>(l)] = first;
+          cut[s][l] = first;
         }
       }
-  if (!std::isfinite(best[static_cast<std::size_t>(stages)][n]))
+  if (!std::isfinite(best[stages][n]))
     throw InputError("plan", "no cut of " + std::to_string(layers) + " layers into " + std::to_string(stages) +
                                  " stages takes a finite time");
-  if (slowest) *slowest = best[static_cast<std::size_t>(stages)][n];
+  if (slowest) *slowest = best[stages][n];
   for (int s = stages, l = layers; s > 0; --s) {
-    l = cut[static_cast<std::size_t>(s)][static_cast<std::size_t>(l)];
-    starts[static_cast<std::size_t>(s - 1)] = l;
+    l = cut[s][l];
+    starts[s - 1] = l;
   }
   return starts;
 }
@@ -63,7 +63,7 @@ Plan chain_on(const Problem& problem, const std::vector<std::vector<DeviceId>>& 
   for (const LayerGroup& group : graph.groups) {
     prefix.push_back(prefix.back());
     for (const int l : group.layers) {
-      const LayerCost& layer = problem.costs.layers[static_cast<std::size_t>(l)];
+      const LayerCost& layer = problem.costs.layers[l];
       prefix.back() += (layer.forward + layer.input_gradient + layer.weight_gradient).value;
     }
   }
@@ -91,11 +91,7 @@ Plan chain_on(const Problem& problem, const std::vector<std::vector<DeviceId>>& 
   }
   double slowest = 0;
   const std::vector<int> cuts = partition_chain(
-      groups, stages,
-      [&](int first, int last, int stage) {
-        return (prefix[static_cast<std::size_t>(last)] - prefix[static_cast<std::size_t>(first)]) /
-               speed[static_cast<std::size_t>(stage)];
-      },
+      groups, stages, [&](int first, int last, int stage) { return (prefix[last] - prefix[first]) / speed[stage]; },
       &slowest);
   const auto plan_of = [&](const std::vector<int>& starts) {
     Plan plan;

@@ -47,7 +47,7 @@ RC_GTEST_PROP(PartitionChainTest, IsAsGoodAsBruteForce, ()) {
   // A layer takes another time on every stage's device, and a stage pays for its message.
   const auto seconds = [&](int first, int last, int stage) {
     double total = first % 3;
-    for (int l = first; l < last; ++l) total += table[static_cast<std::size_t>(stage * layers + l)];
+    for (int l = first; l < last; ++l) total += table[stage * layers + l];
     return total;
   };
   double slowest = -1;
@@ -57,7 +57,7 @@ RC_GTEST_PROP(PartitionChainTest, IsAsGoodAsBruteForce, ()) {
   RC_ASSERT(cuts.front() == 0 && cuts.back() == layers);
   double worst = 0;
   for (int s = 0; s < stages; ++s) {
-    const int first = cuts[static_cast<std::size_t>(s)], last = cuts[static_cast<std::size_t>(s) + 1];
+    const int first = cuts[s], last = cuts[static_cast<std::size_t>(s) + 1];
     RC_ASSERT(first < last);
     worst = std::max(worst, seconds(first, last, s));
   }

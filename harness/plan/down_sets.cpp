@@ -41,21 +41,20 @@ class Growth {
       std::vector<std::uint64_t> larger(begin, begin + static_cast<std::ptrdiff_t>(sets_.words));
       larger[static_cast<std::size_t>(v) / 64] |= std::uint64_t{1} << (static_cast<std::size_t>(v) % 64);
       const auto [found, fresh] = find_or_add(larger);
-      sets_.one_less[static_cast<std::size_t>(found)].push_back(set);
+      sets_.one_less[found].push_back(set);
       if (fresh) stack.push_back({found, 0});
     }
     if (!sets_.complete) return {.complete = false};
     sets_.by_size.resize(sets_.count());
     std::iota(sets_.by_size.begin(), sets_.by_size.end(), 0);
-    std::ranges::stable_sort(sets_.by_size, {}, [&](int set) { return sets_.size[static_cast<std::size_t>(set)]; });
+    std::ranges::stable_sort(sets_.by_size, {}, [&](int set) { return sets_.size[set]; });
     sets_.full = sets_.by_size.back();
     return std::move(sets_);
   }
 
  private:
   bool may_join(int set, int v) const {
-    return std::ranges::all_of(needs_[static_cast<std::size_t>(v)],
-                               [&](int other) { return sets_.contains(set, other); });
+    return std::ranges::all_of(needs_[v], [&](int other) { return sets_.contains(set, other); });
   }
 
   std::pair<int, bool> find_or_add(const std::vector<std::uint64_t>& bits) {
@@ -85,15 +84,15 @@ DownSets down_sets(const std::vector<std::vector<int>>& needs, std::int64_t cap)
 std::vector<int> sets_within(const DownSets& sets, int set) {
   std::vector<int> found, stack{set};
   std::vector<bool> seen(sets.count());
-  seen[static_cast<std::size_t>(set)] = true;
+  seen[set] = true;
   while (!stack.empty()) {
     check_stop();
     const int at = stack.back();
     stack.pop_back();
     if (at != set) found.push_back(at);
-    for (const int smaller : sets.one_less[static_cast<std::size_t>(at)]) {
-      if (seen[static_cast<std::size_t>(smaller)]) continue;
-      seen[static_cast<std::size_t>(smaller)] = true;
+    for (const int smaller : sets.one_less[at]) {
+      if (seen[smaller]) continue;
+      seen[smaller] = true;
       stack.push_back(smaller);
     }
   }

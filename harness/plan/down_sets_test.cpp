@@ -30,13 +30,13 @@ RC_GTEST_PROP(DownSetsTest, AreTheClosedSubsetsOfARandomGraph, ()) {
   std::vector<std::vector<int>> needs(static_cast<std::size_t>(n));
   for (int v = 0; v < n; ++v)
     for (int w = v + 1; w < n; ++w)
-      if (*rc::gen::inRange(0, 3) == 0) needs[static_cast<std::size_t>(v)].push_back(w);
+      if (*rc::gen::inRange(0, 3) == 0) needs[v].push_back(w);
   const DownSets sets = down_sets(needs, 1000);
   std::set<unsigned> found(sets.bits.begin(), sets.bits.end()), expected;
   for (unsigned subset = 0; subset < 1u << n; ++subset) {
     bool closed = true;
     for (int v = 0; v < n; ++v)
-      for (const int w : needs[static_cast<std::size_t>(v)])
+      for (const int w : needs[v])
         if ((subset >> v & 1) && !(subset >> w & 1)) closed = false;
     if (closed) expected.insert(subset);
   }

@@ -113,7 +113,7 @@ double milp_of(const OperatorGraph& graph, Split split, const std::vector<bool>&
   const std::size_t n = groups.members.size(), m = accelerator.size();
   std::vector<std::size_t> group_of(graph.operators.size());
   for (std::size_t g = 0; g < n; ++g)
-    for (const int op : groups.members[g]) group_of[static_cast<std::size_t>(op)] = g;
+    for (const int op : groups.members[g]) group_of[op] = g;
 
   MixedIntegerProgram p;
   const int largest = p.column(0, kNever, false, 1);
@@ -130,10 +130,10 @@ double milp_of(const OperatorGraph& graph, Split split, const std::vector<bool>&
     for (std::size_t g = 0; g < n; ++g) {
       double seconds = 0, held = 0;
       for (const int member : groups.members[g]) {
-        const Operator& op = graph.operators[static_cast<std::size_t>(member)];
+        const Operator& op = graph.operators[member];
         seconds += accelerator[d] ? op.accelerator : op.cpu;
         held += op.bytes;
-        if (accelerator[d] && !op.on_accelerator) p.high[static_cast<std::size_t>(x[g][d])] = 0;
+        if (accelerator[d] && !op.on_accelerator) p.high[x[g][d]] = 0;
       }
       load.emplace_back(x[g][d], seconds);
       bytes.emplace_back(x[g][d], held);
@@ -143,7 +143,7 @@ double milp_of(const OperatorGraph& graph, Split split, const std::vector<bool>&
       std::vector<int> in(graph.operators.size(), -1), out = in;
       for (const auto& [u, v] : graph.edges) {
         const auto from = static_cast<std::size_t>(u);
-        const int at_u = x[group_of[from]][d], at_v = x[group_of[static_cast<std::size_t>(v)]][d];
+        const int at_u = x[group_of[from]][d], at_v = x[group_of[v]][d];
         if (at_u == at_v) continue;
         if (in[from] < 0) {
           in[from] = p.column(0, 1, false);
@@ -175,7 +175,7 @@ double milp_of(const OperatorGraph& graph, Split split, const std::vector<bool>&
         std::vector<std::pair<int, double>> terms;
         for (std::size_t d = 0; d <= last; ++d) {
           terms.emplace_back(x[g][d], 1);
-          terms.emplace_back(x[static_cast<std::size_t>(h)][d], -1);
+          terms.emplace_back(x[h][d], -1);
         }
         p.at_most(0, terms);
       }
@@ -184,7 +184,7 @@ double milp_of(const OperatorGraph& graph, Split split, const std::vector<bool>&
 
 double milp(const OperatorGraph& graph, Split split) {
   std::vector<bool> accelerator(static_cast<std::size_t>(graph.cpus), false);
-  accelerator.resize(static_cast<std::size_t>(graph.cpus + graph.accelerators), true);
+  accelerator.resize(graph.cpus + graph.accelerators, true);
   if (split != Split::ordered) return milp_of(graph, split, accelerator);
   double best = kNever;  // over the places that the CPUs may take in the order
   do best = std::min(best, milp_of(graph, split, accelerator));

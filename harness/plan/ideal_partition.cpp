@@ -73,17 +73,17 @@ class IdealSearch {
   void find_messages() {
     std::vector<int> group_of(graph_.operators.size());
     for (std::size_t g = 0; g < groups_.members.size(); ++g)
-      for (const int op : groups_.members[g]) group_of[static_cast<std::size_t>(op)] = static_cast<int>(g);
+      for (const int op : groups_.members[g]) group_of[op] = static_cast<int>(g);
     std::vector<Message> all(graph_.operators.size(), Message{std::vector<std::uint64_t>(sets_.words, 0), 0});
     std::vector<bool> leaves(graph_.operators.size());
     for (const auto& [from, to] : graph_.edges) {
       const auto f = static_cast<std::size_t>(from);
       for (const int end : {from, to}) {
-        const auto g = static_cast<std::size_t>(group_of[static_cast<std::size_t>(end)]);
+        const auto g = static_cast<std::size_t>(group_of[end]);
         all[f].groups[g / 64] |= std::uint64_t{1} << (g % 64);
       }
       all[f].send = graph_.operators[f].send;
-      if (group_of[f] != group_of[static_cast<std::size_t>(to)]) leaves[f] = true;
+      if (group_of[f] != group_of[to]) leaves[f] = true;
     }
     for (std::size_t op = 0; op < all.size(); ++op)
       if (leaves[op] && all[op].send > 0) messages_.push_back(all[op]);
@@ -107,7 +107,7 @@ class IdealSearch {
       for (std::size_t g = 0; g < groups_.members.size(); ++g) {
         if (!sets_.contains(static_cast<int>(s), static_cast<int>(g))) continue;
         for (const int op : groups_.members[g]) {
-          const Operator& o = graph_.operators[static_cast<std::size_t>(op)];
+          const Operator& o = graph_.operators[op];
           sums_[s].accelerator += o.accelerator;
           sums_[s].cpu += o.cpu;
           sums_[s].bytes += o.bytes;
@@ -122,7 +122,7 @@ class IdealSearch {
     const auto s = static_cast<std::size_t>(set), r = static_cast<std::size_t>(rest);
     double cost = 0;
     for (const int m : split_[s]) {
-      const Message& message = messages_[static_cast<std::size_t>(m)];
+      const Message& message = messages_[m];
       for (std::size_t w = 0; w < sets_.words; ++w)
         if (message.groups[w] & sets_.bits[s * sets_.words + w] & ~sets_.bits[r * sets_.words + w]) {
           cost += message.send;
@@ -132,15 +132,15 @@ class IdealSearch {
     auto also = split_[s].begin();
     for (const int m : split_[r]) {
       while (also != split_[s].end() && *also < m) ++also;
-      if (also == split_[s].end() || *also != m) cost += messages_[static_cast<std::size_t>(m)].send;
+      if (also == split_[s].end() || *also != m) cost += messages_[m].send;
     }
     return cost;
   }
 
   void consider(int set, int rest) {
     check_stop();
-    const Sum& all = sums_[static_cast<std::size_t>(set)];
-    const Sum& less = sums_[static_cast<std::size_t>(rest)];
+    const Sum& all = sums_[set];
+    const Sum& less = sums_[rest];
     const double on_cpu = all.cpu - less.cpu;
     double on_accelerator = kNever;
     if (all.cpu_only == less.cpu_only && all.bytes - less.bytes <= graph_.memory)
@@ -186,7 +186,7 @@ class IdealSearch {
       PlacedDevice device{.accelerator = link.accelerator};
       for (int g = 0; g < static_cast<int>(groups_.members.size()); ++g)
         if (sets_.contains(set, g) && !sets_.contains(link.rest, g))
-          for (const int op : groups_.members[static_cast<std::size_t>(g)]) device.operators.push_back(op);
+          for (const int op : groups_.members[g]) device.operators.push_back(op);
       std::ranges::sort(device.operators);
       device.load = device_load(graph_, device.operators, device.accelerator);
       result.devices.insert(result.devices.begin(), device);
@@ -198,7 +198,7 @@ class IdealSearch {
   IdealPartition out_of_time(IdealPartition result) const {
     std::vector<int> all(graph_.operators.size());
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
-    const Sum& sum = sums_[static_cast<std::size_t>(sets_.full)];
+    const Sum& sum = sums_[sets_.full];
     const bool fits = graph_.accelerators > 0 && sum.cpu_only == 0 && sum.bytes <= graph_.memory;
     result.complete = false;
     result.load = kNever;
@@ -236,15 +236,14 @@ double device_load(const OperatorGraph& graph, const std::vector<int>& operators
   std::vector<bool> here(graph.operators.size());
   double load = 0;
   for (const int op : operators) {
-    here[static_cast<std::size_t>(op)] = true;
-    const Operator& o = graph.operators[static_cast<std::size_t>(op)];
+    here[op] = true;
+    const Operator& o = graph.operators[op];
     load += accelerator ? o.accelerator : o.cpu;
   }
   if (!accelerator) return load;
   std::vector<bool> pays(graph.operators.size());
   for (const auto& [from, to] : graph.edges)
-    if (here[static_cast<std::size_t>(from)] != here[static_cast<std::size_t>(to)])
-      pays[static_cast<std::size_t>(from)] = true;
+    if (here[from] != here[to]) pays[from] = true;
   for (std::size_t op = 0; op < pays.size(); ++op)
     if (pays[op]) load += graph.operators[op].send;
   return load;

@@ -22,7 +22,7 @@ std::vector<int> group_by_producer(const CostGraph& costs) {
   std::vector<int> readers(n);
   for (const LayerCost& layer : costs.layers)
     for (const int producer : layer.inputs)
-      if (producer >= 0) ++readers[static_cast<std::size_t>(producer)];
+      if (producer >= 0) ++readers[producer];
   std::vector<int> group_of(n, -1);
   std::vector<bool> is_view_of_input(n, false);
   int groups = 0;
@@ -43,7 +43,7 @@ LayerGroupGraph graph_of(const CostGraph& costs, const std::vector<int>& group_o
   for (std::size_t l = 0; l < n; ++l) {
     const LayerCost& layer = costs.layers[l];
     if (static_cast<std::size_t>(group_of[l]) == graph.groups.size()) graph.groups.emplace_back();
-    LayerGroup& group = graph.groups[static_cast<std::size_t>(group_of[l])];
+    LayerGroup& group = graph.groups[group_of[l]];
     group.layers.push_back(static_cast<int>(l));
     group.forward += layer.forward.value;
     group.backward += (layer.input_gradient + layer.weight_gradient).value;
@@ -65,15 +65,15 @@ LayerGroupGraph graph_of(const CostGraph& costs, const std::vector<int>& group_o
       read_elsewhere[producer] = true;
       const Bytes bytes = layer.input_bytes.empty() ? costs.layers[producer].output : layer.input_bytes[i];
       graph.edges.push_back({from, to, static_cast<double>(bytes.value), layer.inputs[i], static_cast<int>(l)});
-      auto& after = graph.successors[static_cast<std::size_t>(from)];
+      auto& after = graph.successors[from];
       if (std::ranges::find(after, to) != after.end()) continue;
       after.push_back(to);
-      graph.predecessors[static_cast<std::size_t>(to)].push_back(from);
+      graph.predecessors[to].push_back(from);
     }
   }
   for (std::size_t l = 0; l < n; ++l)
     if (read_elsewhere[l] || !read[l])
-      graph.groups[static_cast<std::size_t>(group_of[l])].output += static_cast<double>(costs.layers[l].output.value);
+      graph.groups[group_of[l]].output += static_cast<double>(costs.layers[l].output.value);
   return graph;
 }
 
@@ -86,7 +86,7 @@ LayerGroupGraph layer_groups_by_producer(const CostGraph& costs) { return graph_
 std::vector<int> layers_of(const LayerGroupGraph& graph, int first, int last) {
   std::vector<int> layers;
   for (int g = first; g < last; ++g) {
-    const auto& own = graph.groups[static_cast<std::size_t>(g)].layers;
+    const auto& own = graph.groups[g].layers;
     layers.insert(layers.end(), own.begin(), own.end());
   }
   return layers;
@@ -106,8 +106,7 @@ std::vector<double> bytes_over_cuts(const LayerGroupGraph& graph) {
   }
   std::vector<double> crossing(graph.groups.size() + 1, 0.0);
   for (const auto& [producer, tensor] : tensors)
-    for (int cut = tensor.from + 1; cut <= tensor.last_reader; ++cut)
-      crossing[static_cast<std::size_t>(cut)] += tensor.bytes;
+    for (int cut = tensor.from + 1; cut <= tensor.last_reader; ++cut) crossing[cut] += tensor.bytes;
   return crossing;
 }
 

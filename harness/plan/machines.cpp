@@ -97,7 +97,7 @@ CostGraph costs_on_slowest(const CostGraph& costs, const Cluster& cluster, int d
   double slowest = std::numeric_limits<double>::infinity();
   for (int d = 0; d < devices; ++d) {
     one_layer.stages[0].devices.emplace_back(d);
-    slowest = std::min(slowest, cluster.devices[static_cast<std::size_t>(d)].speed);
+    slowest = std::min(slowest, cluster.devices[d].speed);
   }
   CostGraph result = costs;
   for (std::size_t l = 0; l < result.layers.size(); ++l) {
@@ -116,8 +116,7 @@ CostGraph costs_on_slowest(const CostGraph& costs, const Cluster& cluster, int d
 
 double smallest_memory(const Cluster& cluster, int devices) {
   double least = std::numeric_limits<double>::infinity();
-  for (int d = 0; d < devices; ++d)
-    least = std::min(least, static_cast<double>(cluster.devices[static_cast<std::size_t>(d)].memory.value));
+  for (int d = 0; d < devices; ++d) least = std::min(least, static_cast<double>(cluster.devices[d].memory.value));
   return least;
 }
 

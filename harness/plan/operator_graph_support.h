@@ -46,9 +46,9 @@ inline OperatorGraph random_operator_graph(int most) {
   }
   if (!*rc::gen::inRange(0, 2)) return graph;
   for (int v = 0; v < n; ++v) {
-    graph.operators.push_back(graph.operators[static_cast<std::size_t>(v)]);
+    graph.operators.push_back(graph.operators[v]);
     graph.operators.back().backward = true;
-    Operator& forward = graph.operators[static_cast<std::size_t>(v)];
+    Operator& forward = graph.operators[v];
     if (forward.color < 0) forward.color = 100 + v;
     graph.operators.back().color = forward.color;
     graph.edges.emplace_back(v, n + v);
@@ -78,8 +78,8 @@ inline bool keeps(Split split, const OperatorGroups& groups, const std::vector<i
   std::vector<std::vector<bool>> before(n, std::vector<bool>(n)), over(m, std::vector<bool>(m));
   for (std::size_t g = 0; g < n; ++g)
     for (const int p : groups.predecessors[g]) {
-      before[static_cast<std::size_t>(p)][g] = true;
-      over[static_cast<std::size_t>(device[static_cast<std::size_t>(p)])][static_cast<std::size_t>(device[g])] = true;
+      before[p][g] = true;
+      over[device[p]][device[g]] = true;
     }
   if (split == Split::ordered) {
     close(over);
@@ -113,8 +113,8 @@ inline double brute_force(const OperatorGraph& graph, Split split) {
           if (device[i] == d)
             for (const int op : groups.members[i]) {
               operators.push_back(op);
-              bytes += graph.operators[static_cast<std::size_t>(op)].bytes;
-              if (d < graph.accelerators && !graph.operators[static_cast<std::size_t>(op)].on_accelerator) return;
+              bytes += graph.operators[op].bytes;
+              if (d < graph.accelerators && !graph.operators[op].on_accelerator) return;
             }
         if (d < graph.accelerators && bytes > graph.memory) return;
         load = std::max(load, device_load(graph, operators, d < graph.accelerators));

@@ -27,7 +27,7 @@ inline CostGraph chain_costs(const std::vector<double>& seconds, const std::vect
 inline Cluster machines(int count, int devices_each, double inside, double across) {
   Cluster cluster{.name = "machines", .source = "test", .devices = {}, .links = {}};
   const int n = count * devices_each;
-  cluster.devices.assign(static_cast<std::size_t>(n), Device{});
+  cluster.devices.assign(n, Device{});
   for (int a = 0; a < n; ++a)
     for (int b = a + 1; b < n; ++b)
       cluster.links.push_back({DeviceId(a), DeviceId(b), a / devices_each == b / devices_each ? inside : across});

@@ -8,9 +8,7 @@ RankBalance balance_of(const std::vector<int>& starts, const std::vector<double>
                        const std::vector<int>& rank_of, const std::vector<double>& speed_of) {
   std::vector<double> held(static_cast<std::size_t>(1 + *std::ranges::max_element(rank_of)), 0);
   for (std::size_t s = 0; s < rank_of.size(); ++s)
-    held[static_cast<std::size_t>(rank_of[s])] += (seconds_before[static_cast<std::size_t>(starts[s + 1])] -
-                                                   seconds_before[static_cast<std::size_t>(starts[s])]) /
-                                                  speed_of[s];
+    held[rank_of[s]] += (seconds_before[starts[s + 1]] - seconds_before[starts[s]]) / speed_of[s];
   RankBalance balance;
   for (const double seconds : held) {
     balance.slowest = std::max(balance.slowest, seconds);

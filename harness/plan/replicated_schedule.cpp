@@ -34,7 +34,7 @@ Schedule replicated_one_f_one_b(const ScheduleProblem& problem, const std::vecto
                            std::to_string(problem.microbatches) + " micro-batches",
                        "give every replica at least one");
     for (int q = 0; q < replicas; ++q) {
-      auto& ops = schedule.ranks[ranks[static_cast<std::size_t>(q)].index()];
+      auto& ops = schedule.ranks[ranks[q].index()];
       if (!ops.empty()) throw InputError(where, "a rank holds two stages", "this order is for one stage a rank");
       // The replica's share, in order: q, q + r, q + 2r, ...
       const int share = (problem.microbatches - q + replicas - 1) / replicas;
@@ -53,7 +53,7 @@ Theory flushed_chain_theory(const ScheduleProblem& problem, const std::vector<in
   const int p = problem.ranks, m = problem.microbatches;
   Theory theory{.bubble_ratio = static_cast<double>(p - 1) / (m + p - 1)};
   for (int s = 0; s < p; ++s) {
-    theory.in_flight.push_back(std::min(m, in_flight[static_cast<std::size_t>(s)]));
+    theory.in_flight.push_back(std::min(m, in_flight[s]));
     theory.weight_versions.push_back(1);
     theory.staleness.push_back(0);
   }

@@ -56,7 +56,7 @@ std::vector<Row> paths(const StageGraph& graph, const std::vector<int>& column) 
     int row = -1;
     for (const StageId p : graph.predecessors[s.index()]) {
       const int candidate = row_of[p.index()];
-      const bool ends = rows[static_cast<std::size_t>(candidate)].stages.back() == p;
+      const bool ends = rows[candidate].stages.back() == p;
       if (row < 0 && ends && column[p.index()] + 1 == column[s.index()]) row = candidate;
     }
     if (row < 0) {
@@ -64,7 +64,7 @@ std::vector<Row> paths(const StageGraph& graph, const std::vector<int>& column) 
       rows.emplace_back();
     }
     row_of[s.index()] = row;
-    rows[static_cast<std::size_t>(row)].stages.push_back(s);
+    rows[row].stages.push_back(s);
   }
   return rows;
 }

@@ -14,7 +14,7 @@ namespace {
 // Whether a message's channel exists and has the message's rank at the right end.
 bool uses_own_channel(const Program& program, std::size_t rank, const Instruction& i) {
   if (i.channel < 0 || static_cast<std::size_t>(i.channel) >= program.channels.size()) return false;
-  const Channel& channel = program.channels[static_cast<std::size_t>(i.channel)];
+  const Channel& channel = program.channels[i.channel];
   return (is_send(i.opcode) ? channel.from : channel.to) == Rank(rank);
 }
 
@@ -53,7 +53,7 @@ void check_both_ends(const Program& program, std::vector<Violation>& found) {
   for (std::size_t r = 0; r < program.ranks.size(); ++r)
     for (const Instruction& i : program.ranks[r])
       if (is_message(i.opcode) && uses_own_channel(program, r, i))
-        (is_send(i.opcode) ? sent : received)[static_cast<std::size_t>(i.channel)].push_back(&i);
+        (is_send(i.opcode) ? sent : received)[i.channel].push_back(&i);
   for (std::size_t c = 0; c < program.channels.size(); ++c) {
     const std::string name = "channel " + std::to_string(program.channels[c].from.value) + " -> " +
                              std::to_string(program.channels[c].to.value) + ": ";

@@ -13,7 +13,7 @@ inline Schedule example_1f1b(int ranks, int microbatches) {
   Schedule schedule{.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(ranks)),
                     .microbatches = microbatches};
   for (int s = 0; s < ranks; ++s) {
-    auto& ops = schedule.ranks[static_cast<std::size_t>(s)];
+    auto& ops = schedule.ranks[s];
     const int warm_up = std::min(ranks - 1 - s, microbatches);
     for (int i = 0; i < warm_up; ++i) ops.push_back(forward_op(s, i));
     for (int i = 0; i < microbatches; ++i) {
@@ -28,7 +28,7 @@ inline Schedule example_gpipe(int ranks, int microbatches) {
   Schedule schedule{.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(ranks)),
                     .microbatches = microbatches};
   for (int s = 0; s < ranks; ++s) {
-    auto& ops = schedule.ranks[static_cast<std::size_t>(s)];
+    auto& ops = schedule.ranks[s];
     for (int i = 0; i < microbatches; ++i) ops.push_back(forward_op(s, i));
     for (int i = microbatches; i-- > 0;) ops.push_back(backward_op(s, i));
   }
@@ -53,12 +53,12 @@ inline ExampleProblem random_problem(unsigned seed, bool replicas) {
       if (upto(0, 2) == 0) edges.push_back({StageId(a), StageId(b)});
   ExampleProblem p{stage_graph(stages, edges, "random"), {}, {}};
   std::vector<int> order(static_cast<std::size_t>(ranks));
-  for (int r = 0; r < ranks; ++r) order[static_cast<std::size_t>(r)] = r;
+  for (int r = 0; r < ranks; ++r) order[r] = r;
   for (int s = 0; s < stages; ++s) {
     std::shuffle(order.begin(), order.end(), random);
     auto& home = p.placement.stages.emplace_back();
     const int replicas_of_stage = replicas && upto(0, 1) == 0 ? upto(1, ranks) : 1;
-    for (int c = 0; c < replicas_of_stage; ++c) home.emplace_back(order[static_cast<std::size_t>(c)]);
+    for (int c = 0; c < replicas_of_stage; ++c) home.emplace_back(order[c]);
   }
   p.schedule = {.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(ranks)), .microbatches = micros};
   std::vector<Op> left;
@@ -106,9 +106,9 @@ inline ExampleProblem data_parallel_replicas(const ExampleProblem& one, int repl
     for (std::size_t s = 0; s < one.graph.size(); ++s)
       all.placement.stages[s].emplace_back(d * p + one.placement.stages[s].front().value);
     for (int r = 0; r < p; ++r)
-      for (Op op : one.schedule.ranks[static_cast<std::size_t>(r)]) {
+      for (Op op : one.schedule.ranks[r]) {
         op.micro = Micro(op.micro.value + d * m);
-        all.schedule.ranks[static_cast<std::size_t>(d * p + r)].push_back(op);
+        all.schedule.ranks[d * p + r].push_back(op);
       }
     all.placement.replica_of.insert(all.placement.replica_of.end(), static_cast<std::size_t>(m),
                                     static_cast<std::size_t>(d));

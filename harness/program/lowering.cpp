@@ -151,8 +151,8 @@ class RankLowering {
   }
   void receive_until(const Messages::Awaited& message) {
     const auto& receives = messages_.receives(message.channel);
-    std::int32_t& next = received_[static_cast<std::size_t>(message.channel)];
-    for (; next <= message.position; ++next) out_.push_back(receives[static_cast<std::size_t>(next)]);
+    std::int32_t& next = received_[message.channel];
+    for (; next <= message.position; ++next) out_.push_back(receives[next]);
   }
 
   // After a B or W: the step, where an update has all its gradients, or what stands in its place.

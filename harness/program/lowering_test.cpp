@@ -319,7 +319,7 @@ TEST(VersionsTest, WeightStashingFollowsTheClosedForm) {
     const int n = 3 * stages;
     const Program program = lower(example_1f1b(stages, n), chain(stages), one_stage_per_rank(stages), kPipeDream);
     for (int k = 0; k < stages; ++k)
-      for (const Instruction& i : program.ranks[static_cast<std::size_t>(k)])
+      for (const Instruction& i : program.ranks[k])
         if (is_forward_or_backward(i)) {
           EXPECT_EQ(i.version, std::max(0, i.micro.value + 1 - stages + k)) << to_text(i);
         }

@@ -211,7 +211,7 @@ int Messages::weight_gradient_sums(StageId stage) const {
 
 Messages::Awaited Messages::weight_gradient_sum(StageId stage, int update) const {
   return {channel(weight_gradient_rank(stage), placement_.stages[stage.index()].front()),
-          sum_position_[stage.index()][static_cast<std::size_t>(update)]};
+          sum_position_[stage.index()][update]};
 }
 
 Instruction Messages::send_weight_gradient_sum(StageId stage, int update) const {
@@ -224,7 +224,7 @@ Instruction Messages::send_weight_gradient_sum(StageId stage, int update) const 
 
 Messages::Awaited Messages::last_of(Rank from, Rank to) const {
   const int c = channel(from, to);
-  return {c, channels_[static_cast<std::size_t>(c)].messages - 1};
+  return {c, channels_[c].messages - 1};
 }
 
 Instruction Messages::send_stepped(Rank from, Rank to) const {

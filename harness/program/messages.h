@@ -37,7 +37,7 @@ class Messages {
   const std::vector<Channel>& channels() const { return channels_; }
 
   // The receives of a channel, in the order of its sends.
-  const std::vector<Instruction>& receives(int channel) const { return receives_[static_cast<std::size_t>(channel)]; }
+  const std::vector<Instruction>& receives(int channel) const { return receives_[channel]; }
 
   // Place `position` of a channel: the receiver takes everything up to there before it goes on.
   struct Awaited {

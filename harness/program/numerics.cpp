@@ -147,7 +147,7 @@ StageLayers stage_layers(const ModelGraph& model, const std::vector<int>& layers
   std::map<int, std::size_t> place_of;  // by producer
   for (const int producer : interface.receives) place_of.emplace(producer, place_of.size());
   for (const int l : layers) {
-    const LayerSpec& layer = model.layers[static_cast<std::size_t>(l)];
+    const LayerSpec& layer = model.layers[l];
     auto& inputs = stage.inputs.emplace_back();
     for (const int producer : layer.inputs) inputs.push_back(place_of.at(producer));
     place_of.emplace(l, place_of.size());
@@ -208,7 +208,7 @@ class SymbolicRun {
     Held held;
     auto& weights = held.versions.emplace_back();
     for (const int layer : stage.layers) weights.push_back(Made(What::initial, layer, 0).symbol());
-    held.predictions.resize(static_cast<std::size_t>(program_.predictions[s]));
+    held.predictions.resize(program_.predictions[s]);
     held.gradients.assign(stage.layers.size(), 0);
     held.statistics.assign(stage.layers.size(), 0);
     return held;
@@ -220,11 +220,11 @@ class SymbolicRun {
   // False: the rank waits.
   bool execute(Rank rank, const Instruction& i) {
     if (is_send(i.opcode)) {
-      in_transit_[static_cast<std::size_t>(i.channel)].push_back(message(rank, i));
+      in_transit_[i.channel].push_back(message(rank, i));
       return true;
     }
     if (is_receive(i.opcode)) {
-      auto& channel = in_transit_[static_cast<std::size_t>(i.channel)];
+      auto& channel = in_transit_[i.channel];
       if (channel.empty()) return false;
       receive(rank, i, channel.front());
       channel.pop_front();
@@ -263,13 +263,13 @@ class SymbolicRun {
   // The weights that an op reads, per layer of its stage.
   Symbols read(Held& h, const Instruction& i) {
     const auto version_of = [&](std::int32_t version) {
-      if (version >= 0) return h.versions.at(static_cast<std::size_t>(version));
+      if (version >= 0) return h.versions.at(version);
       Symbols before;  // a version that an earlier run of the program has made
       for (const int layer : layers(i.stage).layers) before.push_back(Made(What::initial, layer, version).symbol());
       return before;
     };
     if (i.prediction < 0) return version_of(i.version);
-    Symbols& prediction = h.predictions[static_cast<std::size_t>(i.prediction)];
+    Symbols& prediction = h.predictions[i.prediction];
     if (!prediction.empty()) return prediction;
     prediction = version_of(i.version);
     const WeightRule& rule = program_.rule;
@@ -345,7 +345,7 @@ class SymbolicRun {
     std::size_t next = 0;
     for (const int producer : layers(from).interface.sends)
       if (const auto found = std::ranges::find(receives, producer); found != receives.end())
-        slot.received[static_cast<std::size_t>(found - receives.begin())] = values.at(next++);
+        slot.received[found - receives.begin()] = values.at(next++);
   }
   Symbols gradients(Rank rank, StageId stage, Micro micro, StageId to) {
     const Slot& slot = held(rank, stage).slots[micro.value];
@@ -353,7 +353,7 @@ class SymbolicRun {
     const auto& receives = layers(stage).interface.receives;
     for (const int producer : layers(to).interface.sends)
       if (const auto found = std::ranges::find(receives, producer); found != receives.end())
-        values.push_back(slot.input_gradients.at(static_cast<std::size_t>(found - receives.begin())));
+        values.push_back(slot.input_gradients.at(found - receives.begin()));
     return values;
   }
   void put_gradients(Rank rank, StageId stage, Micro micro, StageId from, const Symbols& values) {
@@ -457,7 +457,7 @@ class SymbolicRun {
         Made made(What::end, h.versions.back()[l], h.statistics[l], program_.retained_versions[s]);
         for (int k = 1; k <= program_.retained_versions[s]; ++k)
           if (const auto version = static_cast<std::ptrdiff_t>(h.versions.size()) - 1 - k; version >= 0)
-            made.of(h.versions[static_cast<std::size_t>(version)][l]);
+            made.of(h.versions[version][l]);
         layers[stages_[s].layers[l]] = made.symbol();
       }
     }

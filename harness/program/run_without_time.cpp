@@ -77,7 +77,7 @@ class DryRun {
     if (is_collective(i.opcode)) return meet(r, i);
     if (is_receive(i.opcode)) return receive(i);
     if (is_send(i.opcode)) {
-      ++in_transit_[static_cast<std::size_t>(i.channel)];
+      ++in_transit_[i.channel];
       return true;
     }
     switch (i.opcode) {
@@ -97,7 +97,7 @@ class DryRun {
   }
 
   bool receive(const Instruction& i) {
-    std::size_t& waiting = in_transit_[static_cast<std::size_t>(i.channel)];
+    std::size_t& waiting = in_transit_[i.channel];
     if (waiting == 0) return false;
     --waiting;
     if (i.opcode == Opcode::receive_stash) has_stash_.insert({i.stage, i.micro});

@@ -188,9 +188,9 @@ RC_GTEST_PROP(ShardedProgramTest, ReplicasOfOneOrderAlwaysMeet, (unsigned seed))
     for (std::size_t s = 0; s < one.graph.size(); ++s)
       placement.stages[s].emplace_back(d * p + one.placement.stages[s].front().value);
     for (int r = 0; r < p; ++r)
-      for (Op op : one.schedule.ranks[static_cast<std::size_t>(r)]) {
+      for (Op op : one.schedule.ranks[r]) {
         op.micro = Micro(op.micro.value + d * m);
-        schedule.ranks[static_cast<std::size_t>(d * p + r)].push_back(op);
+        schedule.ranks[d * p + r].push_back(op);
       }
     placement.replica_of.insert(placement.replica_of.end(), static_cast<std::size_t>(m), static_cast<std::size_t>(d));
   }

@@ -26,9 +26,7 @@ double assumed_seconds_per_sample(const RunCase& c, const Workload& workload) {
   double operations = 0;
   for (const LayerSpec& layer : model.layers) {
     std::vector<Shape> inputs;
-    for (const int input : layer.inputs)
-      inputs.push_back(input < 0 ? model.inputs[static_cast<std::size_t>(-(input + 1))].shape
-                                 : shapes[static_cast<std::size_t>(input)]);
+    for (const int input : layer.inputs) inputs.push_back(input < 0 ? model.inputs[-(input + 1)].shape : shapes[input]);
     const LayerFlops f = flops(layer, inputs);
     operations += (f.forward + f.input_gradient + f.weight_gradient).value;
   }

@@ -24,7 +24,7 @@ ModelGraph linear_chain(const WeightCase& c) {
   ModelGraph model{.name = "linear chain", .inputs = {{.shape = {c.linear.front().in}}}, .layers = {}};
   for (int k = 0; k < c.stages; ++k) {
     const int before = static_cast<int>(model.layers.size()) - 1;
-    const WeightCase::Linear& linear = c.linear[static_cast<std::size_t>(k)];
+    const WeightCase::Linear& linear = c.linear[k];
     model.layers.push_back({.name = "affine" + std::to_string(k),
                             .kind = Linear{linear.in, linear.out},
                             .inputs = {before < 0 ? -1 : before}});
@@ -58,7 +58,7 @@ DataFeed feed_of(const WeightCase& c) {
   const auto pick = [samples = c.samples_per_batch](const Matrix& values, std::span<const std::int64_t> indices,
                                                     double* out) {
     for (const std::int64_t i : indices) {
-      const std::vector<double>& batch = values.at(static_cast<std::size_t>(i / samples));
+      const std::vector<double>& batch = values.at(i / samples);
       const std::int64_t features = std::ssize(batch) / samples, first = i % samples * features;
       out = std::copy_n(batch.begin() + first, features, out);
     }
@@ -139,9 +139,7 @@ class CaseReplay {
     request.iterations = batches / case_.microbatches_of_program();
     request.keep_weights = true;
     if (!case_.rate_by_epoch.empty())
-      request.learning_rate = [rate = case_.rate_by_epoch[static_cast<std::size_t>(epoch)]](std::int64_t) {
-        return rate;
-      };
+      request.learning_rate = [rate = case_.rate_by_epoch[epoch]](std::int64_t) { return rate; };
     return request;
   }
 

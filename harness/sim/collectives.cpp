@@ -36,7 +36,7 @@ bool Collectives::is_over(std::size_t r, const Instruction& i, double& clock) {
   const Member& m = member(r, i.stage);
   const auto over = [&](int number) {
     if (number < 0) return true;
-    Meeting& meeting = meetings_[i.stage.index()][static_cast<std::size_t>(number)];
+    Meeting& meeting = meetings_[i.stage.index()][number];
     if (meeting.end < 0) {
       meeting.waiting.push_back(r);
       return false;

@@ -12,11 +12,11 @@ static Bytes copied_bytes(const Plan& plan, const CostGraph& graph, StageId from
   const std::vector<int>& made = plan.stages[from.index()].layers;
   std::set<int> crossing;
   for (const int l : plan.stages[to.index()].layers)
-    for (const int input : graph.layers[static_cast<std::size_t>(l)].inputs)
+    for (const int input : graph.layers[l].inputs)
       if (std::ranges::binary_search(made, input)) crossing.insert(input);
   Bytes bytes;
   for (const int l : crossing) {
-    const LayerCost& layer = graph.layers[static_cast<std::size_t>(l)];
+    const LayerCost& layer = graph.layers[l];
     if (layer.measured && layer.measured->keeps_output) bytes += layer.output;
   }
   return bytes;
@@ -27,14 +27,14 @@ static Bytes copied_bytes(const Plan& plan, const CostGraph& graph, StageId from
 static Bytes passed_bytes(const Plan& plan, const CostGraph& graph, StageId from) {
   const PlanStage& stage = plan.stages[from.index()];
   if (stage.passed_channels == 0) return {};
-  const LayerCost& layer = graph.layers[static_cast<std::size_t>(stage.layers.front())];
-  const Bytes input = graph.layers[static_cast<std::size_t>(layer.inputs.front())].output;
+  const LayerCost& layer = graph.layers[stage.layers.front()];
+  const Bytes input = graph.layers[layer.inputs.front()].output;
   const auto of = [&](Bytes whole) { return Bytes(whole.value * stage.passed_channels / layer.input_channels); };
   return layer.output + of(layer.parameters) - of(input);
 }
 
 Costs::ChunkParts Costs::parts_of(const Program& program, StageId stage, int chunk) const {
-  if (!chunk_parts.empty()) return chunk_parts[stage.index()][static_cast<std::size_t>(chunk)];
+  if (!chunk_parts.empty()) return chunk_parts[stage.index()][chunk];
   const double part = 1.0 / program.sequence_chunks;
   return {part, part, part};
 }
@@ -42,7 +42,7 @@ Costs::ChunkParts Costs::parts_of(const Program& program, StageId stage, int chu
 double Costs::part_of_message(const Program& program, const Instruction& message) const {
   if (program.sequence_chunks == 1 || !is_along_edge(message.opcode)) return 1;
   if (chunk_positions.empty()) return 1.0 / program.sequence_chunks;
-  return chunk_positions[static_cast<std::size_t>(program.sequence_chunk_of(message.micro))];
+  return chunk_positions[program.sequence_chunk_of(message.micro)];
 }
 
 // Of a stage's layers. Launches are part of the seconds that costs.launch says, of every chunk anew.
@@ -60,7 +60,7 @@ static Costs::ChunkParts parts_of_chunk(const PlanStage& stage, const CostGraph&
     sum.chunk += launch + (seconds.value - launch) * ((1 - pair_share) * positions + pair_share * pairs);
   };
   for (const int l : stage.layers) {
-    const LayerCost& layer = graph.layers[static_cast<std::size_t>(l)];
+    const LayerCost& layer = graph.layers[l];
     add(forward, layer.forward, layer.forward_pairs);
     add(input_gradient, layer.input_gradient, layer.input_gradient_pairs);
     add(weight_gradient, layer.weight_gradient, 0);
@@ -90,11 +90,11 @@ Costs costs_of(const Plan& plan, const CostGraph& graph, const Cluster& cluster)
     Bytes& bytes = costs.weight_stash.emplace_back(0);
     if (!stage.weight_gradient_device) continue;
     for (const int l : stage.layers) {
-      const LayerCost& layer = graph.layers[static_cast<std::size_t>(l)];
+      const LayerCost& layer = graph.layers[l];
       if (layer.parameters.value == 0) continue;
       bytes += layer.output;
       for (const int input : layer.inputs)
-        if (input >= 0) bytes += graph.layers[static_cast<std::size_t>(input)].output;
+        if (input >= 0) bytes += graph.layers[input].output;
     }
   }
   return costs;

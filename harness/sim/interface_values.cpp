@@ -11,10 +11,9 @@ InterfaceValues interface_values(const ModelGraph& model, std::span<const Shape>
   // Layers whose output is the storage of their input.
   std::set<int> aliases;
   for (std::size_t i = 0; i < layers.size(); ++i)
-    if (in_place[i] || std::holds_alternative<Flatten>(model.layers[static_cast<std::size_t>(layers[i])].kind))
-      aliases.insert(layers[i]);
+    if (in_place[i] || std::holds_alternative<Flatten>(model.layers[layers[i]].kind)) aliases.insert(layers[i]);
   const auto storage = [&](int value) {
-    while (aliases.contains(value)) value = model.layers[static_cast<std::size_t>(value)].inputs[0];
+    while (aliases.contains(value)) value = model.layers[value].inputs[0];
     return value;
   };
   std::set<int> until_input_gradient, until_weight_gradient, received, sent;
@@ -25,8 +24,7 @@ InterfaceValues interface_values(const ModelGraph& model, std::span<const Shape>
     for (const int input : layer.inputs) {
       if (own.contains(input) && !own.contains(index)) sent.insert(input);
       if (!own.contains(input) && own.contains(index) && input >= 0) received.insert(input);
-      inputs.push_back(input < 0 ? model.inputs[static_cast<std::size_t>(-1 - input)].shape
-                                 : shapes[static_cast<std::size_t>(input)]);
+      inputs.push_back(input < 0 ? model.inputs[-1 - input].shape : shapes[input]);
     }
     if (!own.contains(index)) continue;
     const StashSpec keeps = stash(layer, inputs);
@@ -49,7 +47,7 @@ InterfaceValues interface_values(const ModelGraph& model, std::span<const Shape>
   InterfaceValues result{.sent = list(sent), .received = list(received)};
   for (const int value : until_weight_gradient) {
     if (value >= 0) continue;
-    const ModelInput& input = model.inputs[static_cast<std::size_t>(-1 - value)];
+    const ModelInput& input = model.inputs[-1 - value];
     result.data_until_weight_gradient += Bytes(samples * elements(input.shape) * (input.is_token_ids ? 8 : 4));
   }
   return result;

@@ -102,9 +102,7 @@ class MemoryOfRank {
   const StageMemory& memory_of(const Instruction& i) const { return memory_of(i.stage, i.micro); }
   const StageMemory& memory_of(StageId id, Micro micro) const {
     const StageMemory& stage = stages_[id.index()];
-    return stage.sequence_chunks.empty()
-               ? stage
-               : stage.sequence_chunks[static_cast<std::size_t>(program_.sequence_chunk_of(micro))];
+    return stage.sequence_chunks.empty() ? stage : stage.sequence_chunks[program_.sequence_chunk_of(micro)];
   }
 
   // A sequence's first backward is of its last chunk: it leaves gradients of the keys and values of all the others.

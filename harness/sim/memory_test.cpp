@@ -24,7 +24,7 @@ TEST(MemoryTest, WeightStashingKeepsPMinusKVersions) {
   for (int p = 1; p <= 6; ++p) {
     const auto ranks = of(example_1f1b(p, 4 * p), kStash);
     for (int k = 0; k < p; ++k) {
-      const RankMemory& m = ranks[static_cast<std::size_t>(k)];
+      const RankMemory& m = ranks[k];
       EXPECT_EQ(m.peak_versions, p - k);
       EXPECT_EQ(m.peak_in_flight, p - k);
       EXPECT_EQ(m.peak.weights, Bytes(100));

@@ -34,12 +34,12 @@ class MachineEngine {
         channels_(program.channels.size()),
         groups_(program.placement.stages.size()) {
     if (options.spread_seed) random_.seed(*options.spread_seed);
-    result_.update_end.assign(static_cast<std::size_t>(options.iterations * program.updates), 0);
+    result_.update_end.assign(options.iterations * program.updates, 0);
     if (options.trace) result_.trace.ranks.resize(ranks_.size());
     for (RankState& rank : ranks_) {
       rank.stages.resize(program.graph.size());
       for (std::size_t s = 0; s < rank.stages.size(); ++s)
-        rank.stages[s].predicted.assign(static_cast<std::size_t>(program.predictions[s]), false);
+        rank.stages[s].predicted.assign(program.predictions[s], false);
     }
   }
 
@@ -142,7 +142,7 @@ class MachineEngine {
     change_speeds(now);
     if (i.opcode == Opcode::optimizer_step) {
       rank.stages[i.stage.index()].clear = true;
-      double& update = result_.update_end[static_cast<std::size_t>(rank.iteration * program_.updates + i.micro.value)];
+      double& update = result_.update_end[rank.iteration * program_.updates + i.micro.value];
       update = std::max(update, now);
     } else if (rank.iteration == 0) {
       rank.compute.add(rank.started, now, now - rank.started);
@@ -192,8 +192,8 @@ class MachineEngine {
       add(state.pending * stage.batched_weight_gradient.value, beside.weight_gradient);
       state.pending = 0;
     };
-    if (i.prediction >= 0 && !state.predicted[static_cast<std::size_t>(i.prediction)]) {
-      state.predicted[static_cast<std::size_t>(i.prediction)] = true;
+    if (i.prediction >= 0 && !state.predicted[i.prediction]) {
+      state.predicted[i.prediction] = true;
       add(static_cast<double>(stage.parameters.value) * own_.predict, beside.update);
     }
     switch (i.opcode) {
@@ -264,7 +264,7 @@ class MachineEngine {
       seconds += own_.process_message.value + own_.process_byte * bytes;
       arrival = now + seconds;
     }
-    ChannelState& channel = channels_[static_cast<std::size_t>(i.channel)];
+    ChannelState& channel = channels_[i.channel];
     channel.arrivals.push_back(arrival);
     if (channel.waiting_rank >= 0) {
       const auto receiver = static_cast<std::size_t>(channel.waiting_rank);
@@ -277,7 +277,7 @@ class MachineEngine {
   }
 
   void receive(std::size_t r, const Instruction& i, double now) {
-    ChannelState& channel = channels_[static_cast<std::size_t>(i.channel)];
+    ChannelState& channel = channels_[i.channel];
     if (channel.arrivals.empty()) {
       channel.waiting_rank = static_cast<int>(r);
       ranks_[r].waiting = true;
@@ -290,7 +290,7 @@ class MachineEngine {
   }
 
   void take(std::size_t r, const Instruction& i, double at) {
-    channels_[static_cast<std::size_t>(i.channel)].arrivals.pop_front();
+    channels_[i.channel].arrivals.pop_front();
     double seconds = own_.receive.value;
     if (machine_.between_processes)
       seconds += own_.process_message.value + own_.process_byte * message_bytes(i, &SimulatedEdge::bytes);

@@ -60,7 +60,7 @@ class Engine {
       for (std::size_t r = 0; r < ranks_.size(); ++r)
         speeds_.push_back(interference->device_speed(devices[r]).from(options.start));
     }
-    result_.update_end.assign(static_cast<std::size_t>(options.iterations * program.updates), 0);
+    result_.update_end.assign(options.iterations * program.updates, 0);
     if (program.forward_only)
       result_.micro_batches = MicroBatchTimes(static_cast<std::size_t>(options.iterations * program.microbatches));
     if (options.trace) {
@@ -135,7 +135,7 @@ class Engine {
   }
   double compute_seconds(const Instruction& i) const {
     const int place = i.stage.value * program_.sequence_chunks + program_.sequence_chunk_of(i.micro);
-    return compute_seconds_[static_cast<std::size_t>(place)].of(i.opcode);
+    return compute_seconds_[place].of(i.opcode);
   }
 
   // Runs rank r until it is blocked (and registered with what it waits for), or done, or, in order
@@ -160,7 +160,7 @@ class Engine {
           case Opcode::receive_weight_gradient:
           case Opcode::receive_stepped:
           case Opcode::receive_credit: {
-            ChannelState& channel = channels_[static_cast<std::size_t>(i.channel)];
+            ChannelState& channel = channels_[i.channel];
             if (channel.taken == channel.arrivals.size()) {
               channel.waiting_rank = static_cast<int>(r);
               return stop();
@@ -200,8 +200,7 @@ class Engine {
             const double start = clock;
             clock = end_of_work(r, clock, costs_.stages[i.stage.index()].update.value);
             record(r, i, start, clock);
-            double& update =
-                result_.update_end[static_cast<std::size_t>(rank.iteration * program_.updates + i.micro.value)];
+            double& update = result_.update_end[rank.iteration * program_.updates + i.micro.value];
             update = std::max(update, clock);
             break;
           }
@@ -235,7 +234,7 @@ class Engine {
     result_.micro_batches.add(program_, i, iteration, start, end);
     if (!program_.graph.successors[i.stage.index()].empty()) return;
     const int batch = i.micro.value * program_.graph.micros_per_op_of(i.stage) / program_.micros_per_update;
-    double& done = result_.update_end[static_cast<std::size_t>(iteration * program_.updates + batch)];
+    double& done = result_.update_end[iteration * program_.updates + batch];
     done = std::max(done, end);
   }
 

@@ -14,7 +14,7 @@ static StageMemory memory_of_layers(const ModelGraph& model, std::span<const Sha
                                     std::int64_t samples, const OptimizerSpec& optimizer, int delta_tensors) {
   Bytes weights, state;
   for (const int l : layers) {
-    weights += Bytes(4 * parameter_count(model.layers[static_cast<std::size_t>(l)]));
+    weights += Bytes(4 * parameter_count(model.layers[l]));
     state += Bytes(4 * state_elements(optimizer, model, l));
   }
   const StageStash stash = stage_stash(model, shapes, layers, samples);
@@ -31,7 +31,7 @@ static StageMemory memory_of_layers(const ModelGraph& model, std::span<const Sha
 static Bytes key_value_gradients(const ModelGraph& model, std::span<const int> layers, std::int64_t positions) {
   Bytes bytes;
   for (const int l : layers)
-    if (const auto* attention = std::get_if<Attention>(&model.layers[static_cast<std::size_t>(l)].kind))
+    if (const auto* attention = std::get_if<Attention>(&model.layers[l].kind))
       bytes += Bytes(4 * 2 * attention->width * positions);
   return bytes;
 }
@@ -96,10 +96,9 @@ std::vector<StageMemory> stage_memory(const CostGraph& costs, const Plan& plan, 
     const StageId id(result.size());
     for (const StageId before : graph.predecessors[id.index()]) memory.input += edge_bytes(plan, costs, before, id);
     for (std::size_t i = 0; i < stage.layers.size(); ++i) {
-      const LayerCost& layer = costs.layers[static_cast<std::size_t>(stage.layers[i])];
+      const LayerCost& layer = costs.layers[stage.layers[i]];
       const bool as_measured = stage.variants.empty() || layer.variants.empty();
-      add_layer(memory, layer, optimizer,
-                as_measured ? nullptr : &layer.variants[static_cast<std::size_t>(stage.variants[i])]);
+      add_layer(memory, layer, optimizer, as_measured ? nullptr : &layer.variants[stage.variants[i]]);
     }
     result.push_back(memory);
   }
@@ -125,8 +124,7 @@ std::vector<StageMemory> inference_memory(const ModelGraph& model, const Plan& p
   std::vector<StageMemory> result;
   for (const PlanStage& stage : plan.stages) {
     StageMemory& memory = result.emplace_back();
-    for (const int l : stage.layers)
-      memory.weights += Bytes(4 * parameter_count(model.layers[static_cast<std::size_t>(l)]));
+    for (const int l : stage.layers) memory.weights += Bytes(4 * parameter_count(model.layers[l]));
     memory.live = live_bytes(model, shapes, stage.layers, stage.micros_per_op * micro_batch);
   }
   std::vector<std::vector<int>> inputs;
@@ -134,8 +132,8 @@ std::vector<StageMemory> inference_memory(const ModelGraph& model, const Plan& p
   const auto bytes = [&](StageId from, StageId to) {
     std::set<int> sent;
     for (const int l : plan.stages[to.index()].layers)
-      for (const int input : inputs[static_cast<std::size_t>(l)])
-        if (input >= 0 && stage_of[static_cast<std::size_t>(input)] == from.value) sent.insert(input);
+      for (const int input : inputs[l])
+        if (input >= 0 && stage_of[input] == from.value) sent.insert(input);
     Bytes sum;
     for (const int value : sent) sum += output_bytes(model, shapes, value, micro_batch);
     return sum;
@@ -152,11 +150,11 @@ std::vector<StageMemory> inference_memory(const CostGraph& costs, const Plan& pl
   for (const PlanStage& stage : plan.stages) {
     StageMemory& memory = result.emplace_back();
     for (const int l : stage.layers) {
-      const LayerCost& layer = costs.layers[static_cast<std::size_t>(l)];
+      const LayerCost& layer = costs.layers[l];
       memory.weights += layer.parameters;
       Bytes live = layer.output;
       for (const int input : layer.inputs)
-        if (input >= 0) live += costs.layers[static_cast<std::size_t>(input)].output;
+        if (input >= 0) live += costs.layers[input].output;
       memory.live = std::max(memory.live, live * stage.micros_per_op);
     }
   }
@@ -182,9 +180,7 @@ class Sequence {
 Temporaries temporaries_of(const std::vector<int>& layers, const CostGraph& costs) {
   Sequence forward, unstashed, input_gradient, backward, weight_gradient;
   Bytes step;
-  const auto measured = [&](int l) {
-    return costs.layers[static_cast<std::size_t>(l)].measured.value_or(LayerMeasurement{});
-  };
+  const auto measured = [&](int l) { return costs.layers[l].measured.value_or(LayerMeasurement{}); };
   for (const int l : layers) {
     forward.add(measured(l).forward);
     unstashed.add(measured(l).unstashed);

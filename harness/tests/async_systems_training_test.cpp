@@ -258,7 +258,7 @@ TEST(ReplicatedStages, AStageWithFewerReplicasStepsOftenerAtALowerRate) {
   double a1 = -0.7, b1 = 0.2, ga = 0, gb = 0;
   for (int j = 0; j < kBatches; ++j) {
     const int own = j / 2;  // the replica's own batches before this one
-    const auto [a0, b0] = first[static_cast<std::size_t>(std::max(0, own - 1))];
+    const auto [a0, b0] = first[std::max(0, own - 1)];
     const double h = a0 * x(j) + b0, dy = 2 * (a1 * h + b1 - t(j)), dh = dy * a1;
     ga += dh * x(j) / 2;
     gb += dh / 2;
@@ -315,8 +315,7 @@ TEST_P(Checkpoint, RestoreAndContinueEqualsTheUninterruptedRunBitForBit) {
     request.iterations = synchronous ? 3 : 1;
     session->run(make_program(setup.prepared, c.microbatches * (synchronous ? 1 : 3)), request);
     for (int l = 0; l < static_cast<int>(model.layers.size()); ++l)
-      ASSERT_EQ(session->weights(l), whole.weights[static_cast<std::size_t>(l)])
-          << model.layers[static_cast<std::size_t>(l)].name;
+      ASSERT_EQ(session->weights(l), whole.weights[l]) << model.layers[l].name;
   }
 }
 

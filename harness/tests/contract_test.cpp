@@ -145,7 +145,7 @@ TEST(Contract, FindsATheoryThatIsNotWhatHappens) {
   System system = wrong();
   system.theory = [](const ScheduleProblem& problem, const Options&) {
     Theory theory = flush_theory(problem.ranks);
-    theory.in_flight.assign(static_cast<std::size_t>(problem.ranks), 1);
+    theory.in_flight.assign(problem.ranks, 1);
     return theory;
   };
   EXPECT_EQ(first_fault(system), "theory.in_flight of rank 0 is 1, its order shows 2");

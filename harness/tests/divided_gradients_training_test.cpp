@@ -50,7 +50,7 @@ TEST(DividedGradients, TrainAsWholeOnesDo) {
     for (const bool apart : {false, true}) {
       SCOPED_TRACE(testing::Message() << model.name << ", W " << (apart ? "on a third rank" : "where I is"));
       const Numbers whole = train_divided(model, first, 0, apart);
-      for (const int passed : {1, input_channels(model.layers[static_cast<std::size_t>(first)]) - 1})
+      for (const int passed : {1, input_channels(model.layers[first]) - 1})
         expect_close(train_divided(model, first, passed, apart), whole, model, 1e-11);
     }
   }

@@ -34,7 +34,7 @@ bool has_shared_value(const ModelGraph& model) {
   std::vector<int> readers(model.layers.size(), 0);
   for (const LayerSpec& layer : model.layers)
     for (const int input : layer.inputs)
-      if (input >= 0 && ++readers[static_cast<std::size_t>(input)] == 3) return true;
+      if (input >= 0 && ++readers[input] == 3) return true;
   return false;
 }
 

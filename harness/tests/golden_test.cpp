@@ -250,7 +250,7 @@ TEST(PublishedVersionsTest, PipeDreamReadsTheTabulatedVersions) {
         if (i.opcode != Opcode::forward && i.opcode != Opcode::backward) continue;
         const auto& rows = table[i.opcode == Opcode::forward ? "F" : "B"];
         for (int e = 0; e < epochs; ++e) {
-          const auto& row = rows[static_cast<std::size_t>(i.micro.value + e * batches)];
+          const auto& row = rows[i.micro.value + e * batches];
           ASSERT_EQ(row[0], i.micro.value + 1 + e * batches);
           EXPECT_EQ(row[1], i.version + e * batches) << to_text(i) << " of epoch " << e;
         }

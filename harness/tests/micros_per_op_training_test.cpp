@@ -123,12 +123,10 @@ struct RandomRun {
     while (!left.empty()) {
       std::vector<int> ready;
       for (const int l : left)
-        if (std::ranges::all_of(model.layers[static_cast<std::size_t>(l)].inputs,
-                                [&](int i) { return i < 0 || done.contains(i); }))
+        if (std::ranges::all_of(model.layers[l].inputs, [&](int i) { return i < 0 || done.contains(i); }))
           ready.push_back(l);
       // Mostly on along a branch.
-      const int l =
-          upto(2) > 0 ? ready.back() : ready[static_cast<std::size_t>(upto(static_cast<int>(ready.size()) - 1))];
+      const int l = upto(2) > 0 ? ready.back() : ready[upto(static_cast<int>(ready.size()) - 1)];
       order.push_back(l);
       done.insert(l);
       std::erase(left, l);
@@ -152,7 +150,7 @@ struct RandomRun {
                           order.begin() + static_cast<std::ptrdiff_t>(end));
       std::ranges::sort(stage.layers);
       first = end;
-      stage.micros_per_op = micros_per_op[static_cast<std::size_t>(upto(4))];
+      stage.micros_per_op = micros_per_op[upto(4)];
       stage.recompute = upto(2) == 0;
       if (share_ranks) device = upto(2);
       for (int replicas = 1 + upto(1); replicas > 0; --replicas) {

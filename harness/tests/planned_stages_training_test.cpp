@@ -179,8 +179,7 @@ TEST(ReplicasOfAPipeline, OfATwoBwPlanTrainByTheRuleOfTwoBuffers) {
   std::vector<double> losses(kUpdates);
   for (int t = 0; t < kUpdates; ++t) {
     std::vector<std::vector<double>> at;
-    const auto g =
-        t == 0 ? gradient({}, t, losses[0], at) : gradient(before, t, losses[static_cast<std::size_t>(t)], at);
+    const auto g = t == 0 ? gradient({}, t, losses[0], at) : gradient(before, t, losses[t], at);
     if (t == 0) now = at, momentum = g;
     before = now;
     for (std::size_t l = 0; l < g.size(); ++l)

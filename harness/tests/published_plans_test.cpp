@@ -276,8 +276,7 @@ TEST(PlansRunTest, SharedLayersAreOneRankAndRunAsPublished) {
     if (stage.tensor > 1) ++shared;
     double seconds = 0;
     for (std::size_t i = 0; i < stage.layers.size(); ++i) {
-      const LayerVariant& v =
-          costs.layers[static_cast<std::size_t>(stage.layers[i])].variants[static_cast<std::size_t>(stage.variants[i])];
+      const LayerVariant& v = costs.layers[stage.layers[i]].variants[stage.variants[i]];
       EXPECT_EQ(v.tensor, stage.tensor);
       seconds += v.seconds.value;
     }

@@ -55,7 +55,7 @@ struct Case {
     p.costs_at = [this](std::int64_t micro_batch) { return profiles.at(micro_batch); };
     p.footprint = [this](std::span<const int> layers) {
       Bytes weights;
-      for (const int l : layers) weights += costs.layers[static_cast<std::size_t>(l)].parameters;
+      for (const int l : layers) weights += costs.layers[l].parameters;
       const GrowingStash stash = stashes.of(layers);
       return Problem::Footprint{3 * weights, stash.per_micro_batch.forward, stash.per_sample.forward};
     };

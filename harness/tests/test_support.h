@@ -84,8 +84,7 @@ inline DataFeed random_feed(const ModelGraph& model, std::int64_t samples) {
                        auto* out) {
     using Out = std::remove_pointer_t<decltype(out)>;
     for (const std::int64_t i : indices)
-      for (std::int64_t k = 0; k < width; ++k)
-        *out++ = static_cast<Out>(from.at(static_cast<std::size_t>(i * width + k)));
+      for (std::int64_t k = 0; k < width; ++k) *out++ = static_cast<Out>(from.at(i * width + k));
   };
   DataFeed feed;
   feed.train_samples = feed.test_samples = samples;
@@ -99,7 +98,7 @@ inline DataFeed random_feed(const ModelGraph& model, std::int64_t samples) {
     };
   } else {
     feed.classes = [=](bool, std::span<const std::int64_t> indices, std::int64_t* out) {
-      for (const std::int64_t i : indices) *out++ = data->classes.at(static_cast<std::size_t>(i));
+      for (const std::int64_t i : indices) *out++ = data->classes.at(i);
     };
   }
   if (model.inputs.front().is_token_ids) feed_texts(model, samples, feed);

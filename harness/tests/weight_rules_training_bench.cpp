@@ -54,7 +54,7 @@ class Subject {
 };
 
 void over_naive(benchmark::State& state) {
-  const Rule& rule = rules()[static_cast<std::size_t>(state.range(0))];
+  const Rule& rule = rules()[state.range(0)];
   const auto kind = state.range(1) != 0 ? OptimizerSpec::Kind::adam : OptimizerSpec::Kind::sgd;
   state.SetLabel(std::string(rule.name) + (state.range(1) != 0 ? ", Adam" : ", SGD momentum"));
   Subject naive(rules().front(), kind), subject(rule, kind);

@@ -62,7 +62,7 @@ std::optional<std::int64_t> Adapter::decide_by_simulation(const Program& program
     if (e.instruction.opcode != Opcode::optimizer_step || (update + 1) % window_ != 0 || begun >= program.updates)
       continue;
     std::vector<double> compute;
-    for (const auto& of_rank : seconds) compute.push_back(of_rank.at(static_cast<std::size_t>(update / window_)));
+    for (const auto& of_rank : seconds) compute.push_back(of_rank.at(update / window_));
     const std::optional<std::int64_t> end = decide(compute, begun, start + e.end);
     if (end && std::max(*end, begun + 1) < program.updates) return std::max(*end, begun + 1);
     next_.reset();
@@ -209,8 +209,7 @@ void Adapter::describe(Record& record) const {
 namespace {
 
 double state_bytes(const Prepared& p, const OptimizerSpec& optimizer, int layer) {
-  return static_cast<double>(p.costs.layers[static_cast<std::size_t>(layer)].parameters.value) *
-         (1 + optimizer.state_tensors());
+  return static_cast<double>(p.costs.layers[layer].parameters.value) * (1 + optimizer.state_tensors());
 }
 
 double seconds_between(const Cluster& cluster, DeviceId a, DeviceId b, double bytes) {
@@ -228,12 +227,12 @@ double seconds_between(const Cluster& cluster, DeviceId a, DeviceId b, double by
 MovedLayers moved_layers(const Prepared& p, const OptimizerSpec& optimizer, const Plan& from, const Plan& to) {
   std::vector<DeviceId> before(p.costs.layers.size());
   for (const PlanStage& stage : from.stages)
-    for (const int l : stage.layers) before[static_cast<std::size_t>(l)] = stage.devices.front();
+    for (const int l : stage.layers) before[l] = stage.devices.front();
   std::map<std::pair<DeviceId, DeviceId>, double> over;
   MovedLayers moved;
   for (const PlanStage& stage : to.stages)
     for (const int l : stage.layers) {
-      const DeviceId old = before[static_cast<std::size_t>(l)];
+      const DeviceId old = before[l];
       if (old == stage.devices.front()) continue;
       const double bytes = state_bytes(p, optimizer, l);
       over[{old, stage.devices.front()}] += bytes;

@@ -39,7 +39,7 @@ std::shared_ptr<DataSplit> two_pairs() {
   split->words = [](std::span<const std::int32_t> ids) {
     static const std::vector<std::string> names{"", "", "", "", "four", "five", "six"};
     std::vector<std::string> words;
-    for (const std::int32_t id : ids) words.push_back(names.at(static_cast<std::size_t>(id)));
+    for (const std::int32_t id : ids) words.push_back(names.at(id));
     return words;
   };
   return split;

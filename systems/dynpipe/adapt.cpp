@@ -18,7 +18,7 @@ double kept_bytes(const Problem& problem, const LayerGroupGraph& graph, int firs
   const std::vector<int> layers = layers_of(graph, first, last);
   if (problem.footprint) return static_cast<double>(problem.footprint(layers).always.value);
   double parameters = 0;
-  for (int g = first; g < last; ++g) parameters += graph.groups[static_cast<std::size_t>(g)].parameters;
+  for (int g = first; g < last; ++g) parameters += graph.groups[g].parameters;
   return 2 * parameters;
 }
 
@@ -40,8 +40,8 @@ bool fits_in_memory(const Problem& problem, const LayerGroupGraph& graph, int st
   const double in_flight = stages - stage;
   double parameters = 0, kept = 0;
   for (int g = first; g < last; ++g) {
-    parameters += graph.groups[static_cast<std::size_t>(g)].parameters;
-    kept += graph.groups[static_cast<std::size_t>(g)].kept;
+    parameters += graph.groups[g].parameters;
+    kept += graph.groups[g].kept;
   }
   if (problem.footprint) {
     const Problem::Footprint f = problem.footprint(layers);
@@ -49,7 +49,7 @@ bool fits_in_memory(const Problem& problem, const LayerGroupGraph& graph, int st
            static_cast<double>(f.per_sample.value) * static_cast<double>(problem.costs.micro_batch);
   }
   const double bytes = kept_bytes(problem, graph, first, last) + (in_flight - 1) * parameters + in_flight * kept;
-  return bytes <= static_cast<double>(problem.cluster.devices[static_cast<std::size_t>(stage)].memory.value);
+  return bytes <= static_cast<double>(problem.cluster.devices[stage].memory.value);
 }
 
 // The features of a stage for a forest of co-runs: its own, and those of the stage that was seen beside the load.
@@ -64,7 +64,7 @@ std::map<std::string, double> features_of(const DynPipeChain& chain, int first, 
 
 int first_of(const Cuts& cuts, int stage) { return stage == 0 ? 0 : cuts[static_cast<std::size_t>(stage) - 1]; }
 int end_of(const Cuts& cuts, int stage, int layers) {
-  return static_cast<std::size_t>(stage) == cuts.size() ? layers : cuts[static_cast<std::size_t>(stage)];
+  return static_cast<std::size_t>(stage) == cuts.size() ? layers : cuts[stage];
 }
 
 // What the run has shown, put together.
@@ -131,7 +131,7 @@ DynPipeChain chain_of(const Problem& problem, double lambda) {
   }
   chain.bytes = bytes_over_cuts(graph);
   for (int s = 0; s < problem.devices; ++s) {
-    chain.speed.push_back(problem.cluster.devices[static_cast<std::size_t>(s)].speed);
+    chain.speed.push_back(problem.cluster.devices[s].speed);
     if (s == 0) continue;
     chain.latency.push_back(latency_between(problem.cluster, DeviceId(s - 1), DeviceId(s)));
     chain.seconds_per_byte.push_back(seconds_per_byte_between(problem.cluster, DeviceId(s - 1), DeviceId(s)));
@@ -192,7 +192,7 @@ Move move_between(const Problem& problem, const DynPipeChain& chain, const Cuts&
     while (g >= end_of(from, old_stage, chain.layers())) ++old_stage;
     while (g >= end_of(to, new_stage, chain.layers())) ++new_stage;
     if (old_stage == new_stage) continue;
-    const double bytes = kept_bytes(problem, graph, g, g + 1) - chain.parameters[static_cast<std::size_t>(g)];
+    const double bytes = kept_bytes(problem, graph, g, g + 1) - chain.parameters[g];
     over[{old_stage, new_stage}] += bytes;
     move.bytes += bytes;
   }
@@ -218,7 +218,7 @@ std::optional<Plan> adapted_plan(const Observations& observations, const Problem
   if (seen.slowdown.empty() || !has_changed(seen.devices, options.detector, confirm)) return std::nullopt;
   const Cuts current = cuts_of(problem, observations.plans.back());
   const Slowdowns slowdowns = [&](int stage, int first, int last) {
-    const double measured = seen.slowdown[static_cast<std::size_t>(stage)];
+    const double measured = seen.slowdown[stage];
     if (!options.forest || measured == 1) return options.detector.code ? banded(measured) : measured;
     std::map<std::string, double> features = features_of(chain, first, last, "");
     features.merge(features_of(chain, first_of(current, stage), end_of(current, stage, chain.layers()), "seen_"));

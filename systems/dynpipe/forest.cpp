@@ -38,8 +38,8 @@ void look_at(int feature, const ForestRows& rows, std::span<std::size_t> sample,
   for (const std::size_t r : sample) right += rows.y[r], right_squares += rows.y[r] * rows.y[r];
   const auto n = static_cast<int>(sample.size());
   for (int k = 1; k < n; ++k) {
-    const std::size_t r = sample[static_cast<std::size_t>(k - 1)];
-    const double y = rows.y[r], a = rows.x[r][f], b = rows.x[sample[static_cast<std::size_t>(k)]][f];
+    const std::size_t r = sample[k - 1];
+    const double y = rows.y[r], a = rows.x[r][f], b = rows.x[sample[k]][f];
     left += y, left_squares += y * y, right -= y, right_squares -= y * y;
     if (a == b || k < min_leaf || n - k < min_leaf) continue;
     const double error = left_squares - left * left / k + right_squares - right * right / (n - k);
@@ -85,7 +85,7 @@ int Forest::grow(Tree& tree, const ForestRows& rows, std::vector<std::size_t>& s
   if (options.max_features > 0 && options.max_features < static_cast<int>(features.size())) {
     for (std::size_t k = 0; k < static_cast<std::size_t>(options.max_features); ++k)
       std::swap(features[k], features[k + below(random, features.size() - k)]);
-    features.resize(static_cast<std::size_t>(options.max_features));
+    features.resize(options.max_features);
     std::ranges::sort(features);
   }
   Split best;
@@ -97,7 +97,7 @@ int Forest::grow(Tree& tree, const ForestRows& rows, std::vector<std::size_t>& s
   const std::size_t cut = begin + static_cast<std::size_t>(middle.begin() - part.begin());
   const int left = grow(tree, rows, sample, begin, cut, depth + 1, options, random);
   const int right = grow(tree, rows, sample, cut, end, depth + 1, options, random);
-  Node& node = tree[static_cast<std::size_t>(at)];
+  Node& node = tree[at];
   node = {best.feature, best.threshold, node.value, left, right};
   return at;
 }
@@ -107,8 +107,7 @@ double Forest::predict(const std::vector<double>& x) const {
   for (const Tree& tree : trees_) {
     const Node* node = &tree.front();
     while (node->feature >= 0)
-      node = &tree[static_cast<std::size_t>(
-          x[static_cast<std::size_t>(node->feature)] <= node->threshold ? node->left : node->right)];
+      node = &tree[static_cast<std::size_t>(x[node->feature] <= node->threshold ? node->left : node->right)];
     sum += node->value;
   }
   return sum / static_cast<double>(trees_.size());
@@ -151,7 +150,7 @@ Forest Forest::from_json(const Json& json, const std::string& where) {
     }
     const int size = static_cast<int>(tree.size());
     for (int at = 0; at < size; ++at) {
-      const Node& n = tree[static_cast<std::size_t>(at)];
+      const Node& n = tree[at];
       if (n.feature >= 0 && (n.left <= at || n.right <= at || n.left >= size || n.right >= size))
         trees.fail(number, "has a node that leads nowhere");
     }

@@ -30,7 +30,7 @@ double sum_of(const std::vector<double>& values, int first, int last) {
 
 // One way over the link behind stage `stage`, if the cut stands before layer `layer`.
 double transfer_seconds(const DynPipeChain& chain, std::size_t stage, int layer) {
-  return chain.latency[stage] + chain.bytes[static_cast<std::size_t>(layer)] * chain.seconds_per_byte[stage];
+  return chain.latency[stage] + chain.bytes[layer] * chain.seconds_per_byte[stage];
 }
 
 class Best {
@@ -141,10 +141,10 @@ DynPipeChoice best_partition(const DynPipeChain& chain, const Slowdowns& slowdow
     for (int first = 0; first < chain.layers(); ++first) {
       double sum = 0;
       for (int last = 0; last <= chain.layers(); ++last) {
-        if (last > first) sum += chain.seconds[static_cast<std::size_t>(last - 1)];
+        if (last > first) sum += chain.seconds[last - 1];
         const bool fits = last > first && (!chain.fits || chain.fits(first, last, s));
         const double slowdown = fits && slowdowns ? slowdowns(s, first, last) : 1;
-        seconds.push_back(fits ? slowdown * sum / chain.speed[static_cast<std::size_t>(s)] : kNever);
+        seconds.push_back(fits ? slowdown * sum / chain.speed[s] : kNever);
       }
     }
   // From several cuts: balanced by computing alone, and with the messages that a cut costs, once (as if they were
@@ -180,12 +180,9 @@ std::vector<int> candidate_cuts(const DynPipeChain& chain, const Cuts& current, 
     const auto [first, last] = bounds(chain, current, s);
     std::vector<std::pair<double, int>> layers;  // heaviest first, of equal ones the first
     for (int l = first; l < last; ++l) {
-      const auto edge_bytes = [&](int cut) {
-        return cut > 0 && cut < chain.layers() ? chain.bytes[static_cast<std::size_t>(cut)] : 0.0;
-      };
+      const auto edge_bytes = [&](int cut) { return cut > 0 && cut < chain.layers() ? chain.bytes[cut] : 0.0; };
       const double per_byte = chain.seconds_per_byte.empty() ? 0.0 : chain.seconds_per_byte.front();
-      layers.emplace_back(
-          -(chain.seconds[static_cast<std::size_t>(l)] + per_byte * (edge_bytes(l) + edge_bytes(l + 1))), l);
+      layers.emplace_back(-(chain.seconds[l] + per_byte * (edge_bytes(l) + edge_bytes(l + 1))), l);
     }
     std::ranges::sort(layers);
     for (std::size_t k = 0; k < std::min(layers.size(), static_cast<std::size_t>(options.heaviest)); ++k)

@@ -96,7 +96,7 @@ DynPipeChain six_layers() {
 }
 
 Slowdowns by_device(std::vector<double> r) {
-  return [r](int stage, int, int) { return r[static_cast<std::size_t>(stage)]; };
+  return [r](int stage, int, int) { return r[stage]; };
 }
 
 TEST(DynPipePartitionTest, TheBestCutHidesItsCommunication) {

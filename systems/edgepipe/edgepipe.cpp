@@ -102,16 +102,15 @@ class EdgePlanner {
   }
 
   bool fits(int type, int first, int last) const {
-    const Device& device = problem_.cluster.devices[types_[static_cast<std::size_t>(type)].devices.front().index()];
+    const Device& device = problem_.cluster.devices[types_[type].devices.front().index()];
     const auto memory = static_cast<double>(device.memory.value) * scale_;
-    const double weights =
-        (weights_[static_cast<std::size_t>(last)] - weights_[static_cast<std::size_t>(first)]) * scale_;
+    const double weights = (weights_[last] - weights_[first]) * scale_;
     if (!fits_with_buffers(memory, weights, chain_.bytes, first, last, buffers_)) return false;
     if (!problem_.footprint) return true;
     // Layers hold more while they run than comes in and goes out.
     const Problem::Footprint held = problem_.footprint(layers_of(groups_, first, last));
-    const double waiting = (first > 0 ? buffers_.in * chain_.bytes[static_cast<std::size_t>(first)] : 0) +
-                           (last < chain_.layers ? buffers_.out * chain_.bytes[static_cast<std::size_t>(last)] : 0);
+    const double waiting = (first > 0 ? buffers_.in * chain_.bytes[first] : 0) +
+                           (last < chain_.layers ? buffers_.out * chain_.bytes[last] : 0);
     const auto live = static_cast<double>((held.always + held.per_micro_batch).value) +
                       static_cast<double>(held.per_sample.value * problem_.costs.micro_batch);
     return live + waiting <= static_cast<double>(device.memory.value);

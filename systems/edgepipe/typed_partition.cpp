@@ -55,11 +55,9 @@ class Search {
     return static_cast<int>(used / radix_[type]) % (chain_.counts[type] + 1);
   }
   bool has_free(std::size_t used, std::size_t type) const { return taken(used, type) < chain_.counts[type]; }
-  double seconds(std::size_t type, int first, int last) const {
-    return sums_[type][static_cast<std::size_t>(last)] - sums_[type][static_cast<std::size_t>(first)];
-  }
+  double seconds(std::size_t type, int first, int last) const { return sums_[type][last] - sums_[type][first]; }
   double transfer(std::size_t from, std::size_t to, int cut) const {
-    return chain_.bytes[static_cast<std::size_t>(cut)] / chain_.bandwidth[from][to];
+    return chain_.bytes[cut] / chain_.bandwidth[from][to];
   }
   bool fits(std::size_t type, int first, int last) {
     if (!chain_.fits) return true;
@@ -135,7 +133,7 @@ class Search {
                 const Rest& after = rests[rest.next];
                 if (after.bytes == kNever) return;
                 rest.stages += after.stages;
-                rest.bytes = chain_.bytes[static_cast<std::size_t>(j)] + after.bytes;
+                rest.bytes = chain_.bytes[j] + after.bytes;
               }
               if (rest < best || (!(best < rest) && rest.last < chain_.layers && best.last < chain_.layers &&
                                   rest.next % types_ < best.next % types_))
@@ -172,22 +170,19 @@ double period_of(const TypedChain& chain, const std::vector<TypedStage>& stages)
   double period = 0;
   for (std::size_t k = 0; k < stages.size(); ++k) {
     const TypedStage& stage = stages[k];
-    const auto& seconds = chain.seconds[static_cast<std::size_t>(stage.type)];
+    const auto& seconds = chain.seconds[stage.type];
     double compute = 0;
-    for (int l = stage.first; l < stage.last; ++l) compute += seconds[static_cast<std::size_t>(l)];
+    for (int l = stage.first; l < stage.last; ++l) compute += seconds[l];
     period = std::max(period, compute);
     if (k + 1 < stages.size())
-      period = std::max(
-          period,
-          chain.bytes[static_cast<std::size_t>(stage.last)] /
-              chain.bandwidth[static_cast<std::size_t>(stage.type)][static_cast<std::size_t>(stages[k + 1].type)]);
+      period = std::max(period, chain.bytes[stage.last] / chain.bandwidth[stage.type][stages[k + 1].type]);
   }
   return period;
 }
 
 bool fits_with_buffers(double memory, double layers, const std::vector<double>& bytes, int first, int last,
                        const StageBuffers& buffers) {
-  const double input = bytes[static_cast<std::size_t>(first)], output = bytes[static_cast<std::size_t>(last)];
+  const double input = bytes[first], output = bytes[last];
   return memory > layers + (first > 0 ? buffers.in * input : 0) + buffers.out * output + input + output;
 }
 

@@ -146,8 +146,8 @@ TEST(TypedPartition, IsTheBestOfAllPlansOnRandomProblems) {
     for (int l = 0; l < chain.layers; ++l) weights.push_back(number(1, 20));
     chain.fits = [&](int type, int first, int last) {
       double sum = 0;
-      for (int l = first; l < last; ++l) sum += weights[static_cast<std::size_t>(l)];
-      return fits_with_buffers(memory[static_cast<std::size_t>(type)], sum, chain.bytes, first, last, {});
+      for (int l = first; l < last; ++l) sum += weights[l];
+      return fits_with_buffers(memory[type], sum, chain.bytes, first, last, {});
     };
     double best = std::numeric_limits<double>::infinity();
     Stages stages;

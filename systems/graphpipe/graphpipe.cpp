@@ -108,7 +108,7 @@ class Planner {
     space.configs.clear();
     if (space.micro_batch_is_degree) {
       if (options_.text("degrees") == "any") {
-        space.degrees.resize(static_cast<std::size_t>(std::min(max_degree(), 30)));
+        space.degrees.resize(std::min(max_degree(), 30));
         std::iota(space.degrees.begin(), space.degrees.end(), 1);
       }
       for (const int degree : space.degrees) space.configs.push_back({degree, 1});
@@ -201,8 +201,7 @@ Theory graphpipe_theory(const ScheduleProblem& problem, const Options&) {
     const int replicas = static_cast<int>(home.size()), b = configs[s].micro_batch;
     const int ops = problem.microbatches * replicas / b;
     for (int r = 0; r < replicas; ++r)
-      theory.in_flight[home[static_cast<std::size_t>(r)].index()] +=
-          std::min((in_flight[s] + b - 1) / b, (ops - r + replicas - 1) / replicas);
+      theory.in_flight[home[r].index()] += std::min((in_flight[s] + b - 1) / b, (ops - r + replicas - 1) / replicas);
     equal = equal && b == configs[0].micro_batch && home.size() == problem.placement.stages[0].size() &&
             ops % replicas == 0;
   }

@@ -238,8 +238,8 @@ RC_GTEST_PROP(GraphPipeProperties, EqualStagesTakeMicroBatchesAndDepthRounds, ()
     for (int b = a + 1; b < n; ++b)
       if (*rc::gen::inRange(0, 3) == 0) {
         edges.push_back(std::to_string(a) + "-" + std::to_string(b));
-        int& d = depth[static_cast<std::size_t>(a)];
-        d = std::max(d, depth[static_cast<std::size_t>(b)] + 1);
+        int& d = depth[a];
+        d = std::max(d, depth[b] + 1);
       }
   for (int s = 0; s < n; ++s) stages.emplace_back(std::to_string(s), 1);
   const Pipeline p(stages, edges);
@@ -316,7 +316,7 @@ class Planning {
     for (const PlanStage& stage : p.plan.stages) {
       StageMemory& m = stages.emplace_back();
       for (const int l : stage.layers) {
-        const LayerCost& layer = costs_.layers[static_cast<std::size_t>(l)];
+        const LayerCost& layer = costs_.layers[l];
         m.weights += layer.parameters;
         m.gradients += layer.parameters;
         m.stash += layer.output * stage.micros_per_op;

@@ -67,10 +67,9 @@ RC_GTEST_PROP(InFlightTest, IsTheDepthAndNeverMoreThanInASequence, ()) {
   const std::vector<int> sequence = kfkb_in_flight(chain(n), configs, 100 * b);
   for (int s = n; s-- > 0;) {
     int depth = 1;
-    for (const StageId t : graph.successors[static_cast<std::size_t>(s)])
-      depth = std::max(depth, in_flight[t.index()] / b + 1);
-    RC_ASSERT(in_flight[static_cast<std::size_t>(s)] == b * depth);
-    RC_ASSERT(in_flight[static_cast<std::size_t>(s)] <= sequence[static_cast<std::size_t>(s)]);
+    for (const StageId t : graph.successors[s]) depth = std::max(depth, in_flight[t.index()] / b + 1);
+    RC_ASSERT(in_flight[s] == b * depth);
+    RC_ASSERT(in_flight[s] <= sequence[s]);
   }
 }
 

@@ -24,14 +24,14 @@ Operators::Operators(const CostGraph& costs) {
     output.layer = e.producer;
     output.from = e.from;
     output.to.push_back(e.to);
-    output.bytes = static_cast<double>(costs.layers[static_cast<std::size_t>(e.producer)].output.value);
+    output.bytes = static_cast<double>(costs.layers[e.producer].output.value);
     edges.emplace_back(e.from, e.to);
   }
   for (auto& [layer, output] : outputs) {
     sort_unique(output.to);
     const int index = static_cast<int>(outputs_.size());
-    sent_[static_cast<std::size_t>(output.from)].push_back(index);
-    for (const int to : output.to) received_[static_cast<std::size_t>(to)].push_back(index);
+    sent_[output.from].push_back(index);
+    for (const int to : output.to) received_[to].push_back(index);
     outputs_.push_back(std::move(output));
   }
   sort_unique(edges);
@@ -41,7 +41,7 @@ Operators::Operators(const CostGraph& costs) {
 std::vector<int> Operators::layers_of(std::span<const int> operators) const {
   std::vector<int> result;
   for (const int o : operators) {
-    const auto& own = groups[static_cast<std::size_t>(o)].layers;
+    const auto& own = groups[o].layers;
     result.insert(result.end(), own.begin(), own.end());
   }
   std::ranges::sort(result);
@@ -51,23 +51,23 @@ std::vector<int> Operators::layers_of(std::span<const int> operators) const {
 std::vector<int> Operators::places(std::span<const int> operators) const {
   std::vector<int> result(groups.size(), -1);
   int place = 0;
-  for (const int o : operators) result[static_cast<std::size_t>(o)] = place++;
+  for (const int o : operators) result[o] = place++;
   return result;
 }
 
 std::vector<int> Operators::crossing(std::span<const int> operators) const {
   const std::vector<int> place = places(operators);
-  const auto is_outside = [&](int o) { return place[static_cast<std::size_t>(o)] < 0; };
+  const auto is_outside = [&](int o) { return place[o] < 0; };
   std::vector<int> result;
   for (const int o : operators) {
-    for (const int i : received_[static_cast<std::size_t>(o)]) {
-      const Output& output = outputs_[static_cast<std::size_t>(i)];
+    for (const int i : received_[o]) {
+      const Output& output = outputs_[i];
       // Once, for the first of those here that read it.
       const auto first = std::ranges::find_if_not(output.to, is_outside);
       if (is_outside(output.from) && *first == o) result.push_back(output.layer);
     }
-    for (const int i : sent_[static_cast<std::size_t>(o)]) {
-      const Output& output = outputs_[static_cast<std::size_t>(i)];
+    for (const int i : sent_[o]) {
+      const Output& output = outputs_[i];
       if (std::ranges::any_of(output.to, is_outside)) result.push_back(output.layer);
     }
   }
@@ -79,11 +79,11 @@ std::vector<double> Operators::signature(std::span<const int> operators) const {
   std::vector<double> result;
   std::vector<int> outside;  // outputs of others, as they are first read
   for (const int o : operators) {
-    for (const int i : received_[static_cast<std::size_t>(o)]) {
-      const Output& output = outputs_[static_cast<std::size_t>(i)];
-      const int from = place[static_cast<std::size_t>(output.from)];
+    for (const int i : received_[o]) {
+      const Output& output = outputs_[i];
+      const int from = place[output.from];
       if (from >= 0) {
-        const auto& all = sent_[static_cast<std::size_t>(output.from)];
+        const auto& all = sent_[output.from];
         result.push_back(from);
         result.push_back(static_cast<double>(std::ranges::find(all, i) - all.begin()));
         continue;
@@ -93,10 +93,10 @@ std::vector<double> Operators::signature(std::span<const int> operators) const {
       result.push_back(output.bytes);
       if (known == outside.end()) outside.push_back(i);
     }
-    for (const int i : sent_[static_cast<std::size_t>(o)]) {
-      const Output& output = outputs_[static_cast<std::size_t>(i)];
+    for (const int i : sent_[o]) {
+      const Output& output = outputs_[i];
       result.push_back(output.bytes);
-      result.push_back(std::ranges::any_of(output.to, [&](int to) { return place[static_cast<std::size_t>(to)] < 0; }));
+      result.push_back(std::ranges::any_of(output.to, [&](int to) { return place[to] < 0; }));
     }
     result.push_back(kNever);  // ends the operator
   }
@@ -130,7 +130,7 @@ LinkCost NeighbourMachine::ring(int degree) {
     const int last = first + degree - 1;
     LinkCost slowest = between(last, first);  // closes the ring
     for (int d = first; d < last; ++d) {
-      const LinkCost& hop = hops_[static_cast<std::size_t>(d)];
+      const LinkCost& hop = hops_[d];
       slowest.latency = std::max(slowest.latency, hop.latency);
       slowest.seconds_per_byte = std::max(slowest.seconds_per_byte, hop.seconds_per_byte);
     }

@@ -21,8 +21,8 @@ class Decomposition {
       if (from < 0 || to < 0 || from >= vertices || to >= vertices)
         throw InputError(where, "edge " + std::to_string(from) + " -> " + std::to_string(to) +
                                     " names a vertex that does not exist");
-      successors[static_cast<std::size_t>(from)].push_back(static_cast<std::size_t>(to));
-      ++waiting[static_cast<std::size_t>(to)];
+      successors[from].push_back(static_cast<std::size_t>(to));
+      ++waiting[to];
     }
     for (std::size_t v = 0; v < count_; ++v)
       if (waiting[v] == 0) order_.push_back(v);
@@ -111,7 +111,7 @@ class Decomposition {
     for (const Part& part : parts) {
       const int child = decompose(part);
       // A cut may leave parts that are series themselves.
-      const auto& below = tree_.nodes[static_cast<std::size_t>(child)];
+      const auto& below = tree_.nodes[child];
       if (below.kind == kind)
         node.children.insert(node.children.end(), below.children.begin(), below.children.end());
       else
@@ -175,7 +175,7 @@ SeriesParallelTree series_parallel(int vertices, std::span<const std::pair<int, 
 }
 
 static std::string to_text(const SeriesParallelTree& tree, int node) {
-  const auto& n = tree.nodes[static_cast<std::size_t>(node)];
+  const auto& n = tree.nodes[node];
   if (n.kind == SeriesParallelTree::Kind::leaf) return std::to_string(n.vertex);
   std::string text = n.kind == SeriesParallelTree::Kind::series ? "S(" : "P(";
   for (std::size_t i = 0; i < n.children.size(); ++i) text += (i ? "," : "") + to_text(tree, n.children[i]);
@@ -185,7 +185,7 @@ static std::string to_text(const SeriesParallelTree& tree, int node) {
 std::string to_text(const SeriesParallelTree& tree) { return to_text(tree, tree.root); }
 
 std::vector<int> vertices_below(const SeriesParallelTree& tree, int node) {
-  const auto& n = tree.nodes[static_cast<std::size_t>(node)];
+  const auto& n = tree.nodes[node];
   if (n.kind == SeriesParallelTree::Kind::leaf) return {n.vertex};
   std::vector<int> all;
   for (const int child : n.children) {

@@ -70,7 +70,7 @@ TEST(SeriesParallelTest, CyclesAndUnknownVerticesAreRefused) {
 std::vector<std::vector<bool>> closure(int n, const Edges& edges) {
   const auto count = static_cast<std::size_t>(n);
   std::vector<std::vector<bool>> before(count, std::vector<bool>(count, false));
-  for (const auto& [a, b] : edges) before[static_cast<std::size_t>(a)][static_cast<std::size_t>(b)] = true;
+  for (const auto& [a, b] : edges) before[a][b] = true;
   for (std::size_t k = 0; k < count; ++k)
     for (std::size_t a = 0; a < count; ++a)
       for (std::size_t b = 0; b < count; ++b)
@@ -125,11 +125,11 @@ RC_GTEST_PROP(SeriesParallelTest, TheTreeOrdersWhatTheEdgesOrderAndAddsOnlyWhere
   RC_ASSERT((tree.added > 0) == contains_n(given));
   std::vector<int> all = vertices_below(tree, tree.root);
   std::ranges::sort(all);
-  for (int v = 0; v < n; ++v) RC_ASSERT(all.at(static_cast<std::size_t>(v)) == v);
+  for (int v = 0; v < n; ++v) RC_ASSERT(all.at(v) == v);
   // Neither kind of node stands below its own kind, and inner nodes have something to join.
   for (const auto& node : tree.nodes) {
     RC_ASSERT(node.kind == SeriesParallelTree::Kind::leaf || node.children.size() > 1);
-    for (const int child : node.children) RC_ASSERT(tree.nodes[static_cast<std::size_t>(child)].kind != node.kind);
+    for (const int child : node.children) RC_ASSERT(tree.nodes[child].kind != node.kind);
   }
 }
 

@@ -35,7 +35,7 @@ StageCosts::CostsPerOp StageCosts::costs_per_op(const CostGraph& graph) const {
   for (const LayerGroup& group : operators_.groups) {
     Seconds seconds;
     for (const int l : group.layers) {
-      const LayerCost& layer = graph.layers[static_cast<std::size_t>(l)];
+      const LayerCost& layer = graph.layers[l];
       seconds += layer.forward + layer.input_gradient + layer.weight_gradient;
     }
     costs.compute.push_back(seconds.value / machine_.speed);
@@ -48,16 +48,16 @@ void StageCosts::classify() {
   std::map<std::vector<double>, double> classes;
   for (int o = 0; o < operators_.count(); ++o) {
     const StageFootprint kept = footprint(std::vector{o});
-    std::vector<double> costs{parameters_[static_cast<std::size_t>(o)], static_cast<double>(kept.always),
-                              static_cast<double>(kept.per_op), static_cast<double>(kept.per_micro_batch)};
-    for (const CostsPerOp* size : sizes_) costs.push_back(size->compute[static_cast<std::size_t>(o)]);
+    std::vector<double> costs{parameters_[o], static_cast<double>(kept.always), static_cast<double>(kept.per_op),
+                              static_cast<double>(kept.per_micro_batch)};
+    for (const CostsPerOp* size : sizes_) costs.push_back(size->compute[o]);
     class_.push_back(classes.try_emplace(costs, static_cast<double>(classes.size())).first->second);
   }
 }
 
 std::vector<double> StageCosts::signature(std::span<const int> vertices) const {
   std::vector<double> result = operators_.signature(vertices);
-  for (const int v : vertices) result.push_back(class_[static_cast<std::size_t>(v)]);
+  for (const int v : vertices) result.push_back(class_[v]);
   return result;
 }
 
@@ -71,11 +71,11 @@ StageWork StageCosts::work(std::span<const int> vertices, std::span<const int> d
   const std::vector<int> crossing = operators_.crossing(vertices);
   StageWork result;
   double parameters = 0;
-  for (const int v : vertices) parameters += parameters_[static_cast<std::size_t>(v)];
+  for (const int v : vertices) parameters += parameters_[v];
   for (const CostsPerOp* size : sizes_) {
     double compute = 0, messages = 0;
-    for (const int v : vertices) compute += size->compute[static_cast<std::size_t>(v)];
-    for (const int l : crossing) messages += size->message[static_cast<std::size_t>(l)];
+    for (const int v : vertices) compute += size->compute[v];
+    for (const int l : crossing) messages += size->message[l];
     result.compute.push_back(compute);
     result.communication.push_back(messages);
   }
@@ -93,7 +93,7 @@ StageFootprint StageCosts::footprint(std::span<const int> vertices) const {
   }
   StageFootprint result;
   for (const int l : layers) {
-    const LayerCost& layer = problem_.costs.layers[static_cast<std::size_t>(l)];
+    const LayerCost& layer = problem_.costs.layers[l];
     result.always += 2 * layer.parameters.value;
     result.per_micro_batch += layer.kept().value;
   }

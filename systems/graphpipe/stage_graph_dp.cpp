@@ -12,15 +12,14 @@ StageGraphDp::StageGraphDp(StageLists& lists, const StageSearchSpace& space, con
     : lists_(lists), space_(space), limits_(limits), fewest_(static_cast<std::size_t>(lists.suffixes)) {
   for (std::size_t k = 0; k < lists.choices.size(); ++k) {
     const StageChoice& c = lists.choices[k];
-    const int b = space.configs[static_cast<std::size_t>(c.config)].micro_batch;
+    const int b = space.configs[c.config].micro_batch;
     if (c.degree > limits.max_degree || b > limits.max_micro_batch || (limits.config >= 0 && c.config != limits.config))
       continue;
     choices_.push_back(k);
     max_degree_ = std::max(max_degree_, c.degree);
     if (std::ranges::find(configs_, c.config) == configs_.end()) configs_.push_back(c.config);
   }
-  for (int i = 0; i < static_cast<int>(configs_.size()); ++i)
-    slot_[static_cast<std::size_t>(configs_[static_cast<std::size_t>(i)])] = i;
+  for (int i = 0; i < static_cast<int>(configs_.size()); ++i) slot_[configs_[i]] = i;
   slot_[kAnyConfig] = static_cast<int>(configs_.size());
   width_ = configs_.size() + 1;
 }
@@ -48,10 +47,9 @@ bool StageGraphDp::solve_within(double seconds) {
 
 // ComputeInFlight: i_s of a stage of this configuration.
 int StageGraphDp::in_flight(int config, Successor next) const {
-  const StageConfig c = space_.configs[static_cast<std::size_t>(config)];
+  const StageConfig c = space_.configs[config];
   if (next.config == kAnyConfig) return in_flight_of_sink(c, space_.microbatches);
-  return in_flight_before(c, next.in_flight, space_.configs[static_cast<std::size_t>(next.config)],
-                          space_.microbatches);
+  return in_flight_before(c, next.in_flight, space_.configs[next.config], space_.microbatches);
 }
 
 // Bytes of the stage on all its devices; negative: it does not fit.
@@ -59,7 +57,7 @@ double StageGraphDp::stage_bytes(int stage, const StageChoice& c, int in_flight)
   if (!space_.footprint) return 0;
   const StageFootprint& footprint = lists_.footprint(stage);
   const std::int64_t op = footprint.per_op + lists_.micros_per_op[c.size] * footprint.per_micro_batch;
-  const int b = space_.configs[static_cast<std::size_t>(c.config)].micro_batch;
+  const int b = space_.configs[c.config].micro_batch;
   const std::int64_t bytes = footprint.always + (in_flight + b - 1) / b * op;
   return bytes > space_.memory ? -1 : static_cast<double>(bytes) * c.degree;
 }
@@ -69,7 +67,7 @@ double StageGraphDp::stage_bytes(int stage, const StageChoice& c, int in_flight)
 // The fewest devices that the elements from `first` on take within the time, whatever they hold in memory and wait for;
 // kNever: any number is too slow.
 int StageGraphDp::fewest_devices(const StageList& list, int first) {
-  int& known = fewest_[static_cast<std::size_t>(suffix_of(list, first))];
+  int& known = fewest_[suffix_of(list, first)];
   if (known != 0) return known;
   const int m = static_cast<int>(list.elements.size());
   int least = kNever;
@@ -82,7 +80,7 @@ int StageGraphDp::fewest_devices(const StageList& list, int first) {
       if (lists_.choices[k].degree < degree && in_time(stage, k)) degree = lists_.choices[k].degree;
     if (degree < least) least = std::min(least, degree + (last < m ? fewest_devices(list, last) : 0));
   }
-  const int inner = list.elements[static_cast<std::size_t>(first)].list;
+  const int inner = list.elements[first].list;
   if (inner >= 0) {
     const int part = fewest_devices(list_of(inner), 0);
     if (part < least) least = std::min(least, part + (first + 1 < m ? fewest_devices(list, first + 1) : 0));
@@ -93,7 +91,7 @@ int StageGraphDp::fewest_devices(const StageList& list, int first) {
 // Of the elements from `first` on: enough for the time, and no more than there are replicas of vertices for.
 StageGraphDp::Range StageGraphDp::devices(const StageList& list, int first) {
   if (first == static_cast<int>(list.elements.size())) return {};
-  const int vertices = lists_.costs_of(list).vertices[static_cast<std::size_t>(first)];
+  const int vertices = lists_.costs_of(list).vertices[first];
   return {std::max(1, fewest_devices(list, first)), vertices * max_degree_};
 }
 
@@ -140,7 +138,7 @@ void StageGraphDp::watch_limits() {
 
 // Fewest in flight, then fewest bytes; at any head, where nothing waits for it, fewest bytes.
 void StageGraphDp::offer(std::span<Solved> best, int head, const Solved& solved) const {
-  Solved& known = best[static_cast<std::size_t>(slot_[static_cast<std::size_t>(head)])];
+  Solved& known = best[slot_[head]];
   const bool fewer = solved.in_flight < known.in_flight;
   const bool better =
       known.in_flight < 0 ||
@@ -156,13 +154,13 @@ void StageGraphDp::offer_stage(std::span<Solved> best, int config, const Solved&
 
 // More in flight than what is known: its bytes need not be asked for.
 bool StageGraphDp::is_worse(std::span<const Solved> best, const State& s, int config, int in_flight) const {
-  const int known = best[static_cast<std::size_t>(slot_[static_cast<std::size_t>(config)])].in_flight;
+  const int known = best[slot_[config]].in_flight;
   return !s.open && known >= 0 && known < in_flight;
 }
 
 void StageGraphDp::solve_series(const State& s, const StageList& list, std::span<Solved> best) {
   cut_series(s, list, best);
-  if (list.elements[static_cast<std::size_t>(s.first)].list >= 0) split_in_series(s, list, best);
+  if (list.elements[s.first].list >= 0) split_in_series(s, list, best);
 }
 
 // The first elements as one stage, before the rest.
@@ -203,7 +201,7 @@ void StageGraphDp::cut_series(const State& s, const StageList& list, std::span<S
 // The first element split into stages of its own, before the rest.
 void StageGraphDp::split_in_series(const State& s, const StageList& list, std::span<Solved> best) {
   const int m = static_cast<int>(list.elements.size());
-  const int inner = list.elements[static_cast<std::size_t>(s.first)].list;
+  const int inner = list.elements[s.first].list;
   const Range own = devices(list_of(inner), 0);
   if (s.first + 1 == m) {
     if (own.holds(s.devices))
@@ -243,7 +241,7 @@ void StageGraphDp::offer_split(std::span<Solved> best, std::size_t part, Solved 
 
 void StageGraphDp::solve_parallel(const State& s, const StageList& list, std::span<Solved> best) {
   cut_branches(s, list, best);
-  if (list.elements[static_cast<std::size_t>(s.first)].list >= 0) split_branch(s, list, best);
+  if (list.elements[s.first].list >= 0) split_branch(s, list, best);
 }
 
 std::size_t StageGraphDp::solve_other_branches(const State& s, const StageList& list, int from, int used,
@@ -295,7 +293,7 @@ void StageGraphDp::cut_branches(const State& s, const StageList& list, std::span
 // The first branch split into stages of its own, beside the others; these feed its last stage if that holds the join.
 void StageGraphDp::split_branch(const State& s, const StageList& list, std::span<Solved> best) {
   const bool joins = list.absorbs && s.first == 0;
-  const int inner = list.elements[static_cast<std::size_t>(s.first)].list;
+  const int inner = list.elements[s.first].list;
   const Range mine = shared(devices(list_of(inner), 0), devices(list, s.first + 1), s.devices);
   for (int d = mine.fewest; d <= mine.most; ++d) {
     for (std::size_t t = 0; t < (joins ? configs_.size() : 1); ++t) {
@@ -333,7 +331,7 @@ void StageGraphDp::collect(const State& s, int head, std::vector<FoundStage>& re
   const Solved found = at(solve(s), head);
   const StageList& list = list_of(s.list);
   const bool is_stage = found.choice >= 0;
-  const int used = is_stage ? lists_.choices[static_cast<std::size_t>(found.choice)].degree : found.devices;
+  const int used = is_stage ? lists_.choices[found.choice].degree : found.devices;
   const int last = s.first + found.taken;
   const bool more = last < static_cast<int>(list.elements.size());
   const bool joins = !list.series && found.tail != kAnyConfig;
@@ -346,7 +344,7 @@ void StageGraphDp::collect(const State& s, int head, std::vector<FoundStage>& re
   if (is_stage) {
     result.push_back(found_stage(s, found, next));
   } else {
-    const int inner = list.elements[static_cast<std::size_t>(s.first)].list;
+    const int inner = list.elements[s.first].list;
     const int tail = list.series ? (more ? kAnyConfig : s.tail) : found.tail;
     collect({inner, 0, used, next, tail, s.open}, head, result);
   }
@@ -359,14 +357,13 @@ FoundStage StageGraphDp::found_stage(const State& s, const Solved& found, Succes
   const auto choice_number = static_cast<std::size_t>(found.choice);
   const StageChoice& choice = lists_.choices[choice_number];
   const int stage = lists_.stage_of(list, s.first, last);
-  slowest_ = std::max(slowest_, lists_.stages[static_cast<std::size_t>(stage)].seconds[choice_number]);
+  slowest_ = std::max(slowest_, lists_.stages[stage].seconds[choice_number]);
   std::vector<int> vertices;  // the possible stage's are those of another part of equal signature
   for (int e = s.first; e < last; ++e) {
-    const auto& own = list.elements[static_cast<std::size_t>(e)].vertices;
+    const auto& own = list.elements[e].vertices;
     vertices.insert(vertices.end(), own.begin(), own.end());
   }
-  return {std::move(vertices), choice.degree, space_.configs[static_cast<std::size_t>(choice.config)],
-          in_flight(choice.config, next)};
+  return {std::move(vertices), choice.degree, space_.configs[choice.config], in_flight(choice.config, next)};
 }
 
 }  // namespace sluice

@@ -87,20 +87,15 @@ class StageGraphDp {
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1), kNothing = kNone - 1;
 
   State whole() const { return {.list = lists_.root, .devices = space_.devices, .open = true}; }
-  const StageList& list_of(int list) const { return lists_.lists[static_cast<std::size_t>(list)]; }
+  const StageList& list_of(int list) const { return lists_.lists[list]; }
   int suffix_of(const StageList& list, int first) const { return lists_.costs_of(list).first_suffix + first; }
   // Solutions lie in one array: of every state one for each configuration at its head, then the one for any.
-  const Solved& at(std::size_t state, int head) const {
-    return solved_[state + static_cast<std::size_t>(slot_[static_cast<std::size_t>(head)])];
-  }
+  const Solved& at(std::size_t state, int head) const { return solved_[state + static_cast<std::size_t>(slot_[head])]; }
   int head_of_slot(std::size_t slot) const { return slot < configs_.size() ? configs_[slot] : kAnyConfig; }
   bool too_slow(int stage, int devices) const {
-    return lists_.stages[static_cast<std::size_t>(stage)].least_work >
-           within_ * std::min(devices, max_degree_) * (1 + 1e-9);
+    return lists_.stages[stage].least_work > within_ * std::min(devices, max_degree_) * (1 + 1e-9);
   }
-  bool in_time(int stage, std::size_t choice) const {
-    return lists_.stages[static_cast<std::size_t>(stage)].seconds[choice] <= within_;
-  }
+  bool in_time(int stage, std::size_t choice) const { return lists_.stages[stage].seconds[choice] <= within_; }
 
   int in_flight(int config, Successor next) const;
   double stage_bytes(int stage, const StageChoice& choice, int in_flight);

@@ -80,7 +80,7 @@ class BinarySearch {
   // The least time of a possible stage for which there are enough devices, memory aside, after one for which there are
   // too few.
   std::pair<double, double> least_with_enough_devices(double slowest) {
-    const StageList& whole = lists_.lists[static_cast<std::size_t>(lists_.root)];
+    const StageList& whole = lists_.lists[lists_.root];
     const double least = lists_.costs_of(whole).least_work / space_.devices;
     double low = std::min(least, slowest) * (1 - 1e-9), high = slowest;
     if (low <= 0) return {0, slowest};

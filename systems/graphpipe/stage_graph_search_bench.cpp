@@ -29,7 +29,7 @@ void search(benchmark::State& state, bool row) {
   space.work = [&](std::span<const int> vertices) {
     StageWork work;
     double sum = 0;
-    for (const int v : vertices) sum += weights[static_cast<std::size_t>(v)];
+    for (const int v : vertices) sum += weights[v];
     for (const int g : micros_per_op) {
       work.compute.push_back(sum * g);
       work.communication.push_back(0.05 * g);

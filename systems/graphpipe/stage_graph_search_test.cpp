@@ -33,7 +33,7 @@ StageSearchSpace space_of(std::vector<double> weights, int devices, double fixed
   space.microbatches = 1000;
   const auto sum = [weights](std::span<const int> vertices) {
     double total = 0;
-    for (const int v : vertices) total += weights[static_cast<std::size_t>(v)];
+    for (const int v : vertices) total += weights[v];
     return total;
   };
   space.work = [sum, fixed, all_reduce](std::span<const int> vertices) {
@@ -50,7 +50,7 @@ StageSearchSpace space_of(std::vector<double> weights, int devices, double fixed
   };
   space.signature = [weights](std::span<const int> vertices) {
     std::vector<double> signature;
-    for (const int v : vertices) signature.push_back(weights[static_cast<std::size_t>(v)]);
+    for (const int v : vertices) signature.push_back(weights[v]);
     return signature;
   };
   space.memory = std::numeric_limits<std::int64_t>::max();
@@ -100,7 +100,7 @@ TEST(StageGraphSearchTest, ThePublishedStagesOnFiveDevices) {  // TV6
   std::vector<std::pair<double, int>> stages;
   for (const FoundStage& s : search_stage_graph(branches(), space_of(kWeights, 5)).stages) {
     double weight = 0;
-    for (const int v : s.vertices) weight += kWeights[static_cast<std::size_t>(v)];
+    for (const int v : s.vertices) weight += kWeights[v];
     stages.emplace_back(weight, s.in_flight);
   }
   std::ranges::sort(stages);
@@ -235,13 +235,12 @@ class Enumeration {
       for (std::size_t i = 0; node.kind == Kind::series && i < node.children.size(); ++i)
         for (std::size_t j = i + 1; j < node.children.size(); ++j)
           for (const int a : vertices_below(tree_, node.children[i]))
-            for (const int b : vertices_below(tree_, node.children[j]))
-              before[static_cast<std::size_t>(a)][static_cast<std::size_t>(b)] = true;
+            for (const int b : vertices_below(tree_, node.children[j])) before[a][b] = true;
     return before;
   }
 
   std::vector<Pieces> of_node(int node) const {
-    const auto& n = tree_.nodes[static_cast<std::size_t>(node)];
+    const auto& n = tree_.nodes[node];
     if (n.kind == Kind::leaf) return {{{{n.vertex}, true}}};
     std::vector<int> children = n.children;
     if (n.kind == Kind::parallel)
@@ -268,7 +267,7 @@ class Enumeration {
       run.vertices.insert(run.vertices.end(), below.begin(), below.end());
       combine({run}, taken);
     }
-    const auto& first = tree_.nodes[static_cast<std::size_t>(children[0])];
+    const auto& first = tree_.nodes[children[0]];
     if (first.kind != Kind::leaf)
       for (const Pieces& inner : of_node(children[0]))
         if (inner.size() > 1) combine(inner, 1);
@@ -291,9 +290,7 @@ class Enumeration {
       }
   }
 
-  bool comes_before(const Piece& a, const Piece& b) const {
-    return order_[static_cast<std::size_t>(a.vertices[0])][static_cast<std::size_t>(b.vertices[0])];
-  }
+  bool comes_before(const Piece& a, const Piece& b) const { return order_[a.vertices[0]][b.vertices[0]]; }
 
   double slowest(const Pieces& pieces, const std::vector<std::pair<int, std::size_t>>& chosen) const {
     std::vector<std::pair<StageId, StageId>> edges;
@@ -365,8 +362,7 @@ void compare_with_enumeration(bool micro_batch_is_degree, std::vector<StageConfi
   space.work = [all, micros_per_op](std::span<const int> vertices) {
     StageWork work = all(vertices), used = work;
     used.compute.clear();
-    for (const int g : micros_per_op)
-      used.compute.push_back(work.compute[static_cast<std::size_t>(std::countr_zero(static_cast<unsigned>(g)))]);
+    for (const int g : micros_per_op) used.compute.push_back(work.compute[std::countr_zero(static_cast<unsigned>(g))]);
     used.communication.assign(micros_per_op.size(), 0);
     return used;
   };

@@ -20,7 +20,7 @@ StageLists::StageLists(const SeriesParallelTree& tree, const StageSearchSpace& s
 }
 
 const StageFootprint& StageLists::footprint(int stage) {
-  PossibleStage& possible = stages[static_cast<std::size_t>(stage)];
+  PossibleStage& possible = stages[stage];
   check_stop();
   if (!possible.footprint) possible.footprint = space_.footprint(possible.vertices);
   return *possible.footprint;
@@ -38,14 +38,14 @@ void StageLists::make_choices() {
 }
 
 StageElement StageLists::element_of(int node) {
-  const auto& n = tree_.nodes[static_cast<std::size_t>(node)];
+  const auto& n = tree_.nodes[node];
   if (n.kind == Kind::leaf) return {-1, {n.vertex}};
   return {list_of(node), vertices_below(tree_, node)};
 }
 
 int StageLists::list_of(int node) {
   check_stop();
-  const auto& n = tree_.nodes[static_cast<std::size_t>(node)];
+  const auto& n = tree_.nodes[node];
   StageList list{.series = n.kind == Kind::series};
   for (std::size_t i = 0; i < n.children.size(); ++i) {
     const bool joins = space_.absorb_joins && list.series && i + 1 < n.children.size() &&
@@ -64,12 +64,12 @@ int StageLists::list_of(int node) {
 // A parallel node whose lightest branch that ends in a vertex takes the join as part of that
 // vertex; such a branch comes first.
 StageElement StageLists::absorbing(int node, int join) {
-  const auto& n = tree_.nodes[static_cast<std::size_t>(node)];
-  const int joined = tree_.nodes[static_cast<std::size_t>(join)].vertex;
+  const auto& n = tree_.nodes[node];
+  const int joined = tree_.nodes[join].vertex;
   int chosen = -1;
   double lightest = 0;
   for (const int child : n.children) {
-    const auto& c = tree_.nodes[static_cast<std::size_t>(child)];
+    const auto& c = tree_.nodes[child];
     if (c.kind == Kind::parallel || (c.kind == Kind::series && !is(c.children.back(), Kind::leaf))) continue;
     const double work = least_work(space_.work(vertices_below(tree_, child)));
     if (chosen < 0 || work < lightest) chosen = child, lightest = work;
@@ -82,7 +82,7 @@ StageElement StageLists::absorbing(int node, int join) {
     return element;
   }
   StageList list{.series = false, .absorbs = true};
-  const auto& c = tree_.nodes[static_cast<std::size_t>(chosen)];
+  const auto& c = tree_.nodes[chosen];
   if (c.kind == Kind::leaf) {
     list.elements.push_back({-1, {c.vertex, joined}});
   } else {
@@ -137,7 +137,7 @@ StageListCosts StageLists::make_costs(const StageList& list) {
       costs.stage[a * m + p] = add_stage(vertices);
     }
     costs.vertices.push_back(static_cast<int>(vertices.size()));
-    costs.least_work += stages[static_cast<std::size_t>(costs.stage[a * m + a])].least_work;
+    costs.least_work += stages[costs.stage[a * m + a]].least_work;
   }
   return costs;
 }
@@ -147,7 +147,7 @@ std::vector<double> StageLists::signature_of(const StageList& list) {
   std::vector<double> signature{list.series ? 1.0 : 0.0, list.absorbs ? 1.0 : 0.0};
   std::vector<int> vertices;
   for (const StageElement& e : list.elements) {
-    signature.push_back(e.list < 0 ? -1 : lists[static_cast<std::size_t>(e.list)].costs);
+    signature.push_back(e.list < 0 ? -1 : lists[e.list].costs);
     signature.push_back(static_cast<double>(e.vertices.size()));
     vertices.insert(vertices.end(), e.vertices.begin(), e.vertices.end());
   }

@@ -62,13 +62,11 @@ struct StageLists {
   int root = 0;      // the list of the whole model
   int suffixes = 0;  // of all lists of different signatures
 
-  const StageListCosts& costs_of(const StageList& list) const {
-    return list_costs[static_cast<std::size_t>(list.costs)];
-  }
+  const StageListCosts& costs_of(const StageList& list) const { return list_costs[list.costs]; }
   // Index of the possible stage of elements first .. last - 1.
   int stage_of(const StageList& list, int first, int last) const {
     const int m = static_cast<int>(list.elements.size());
-    return costs_of(list).stage[static_cast<std::size_t>(first * m + last - 1)];
+    return costs_of(list).stage[first * m + last - 1];
   }
   const StageFootprint& footprint(int stage);
 
@@ -86,7 +84,7 @@ struct StageLists {
   int add_stage(const std::vector<int>& vertices);
   double least_work(const StageWork& work) const;
   double stage_seconds(const StageWork& work, const StageChoice& choice) const;
-  bool is(int node, Kind kind) const { return tree_.nodes[static_cast<std::size_t>(node)].kind == kind; }
+  bool is(int node, Kind kind) const { return tree_.nodes[node].kind == kind; }
 
   const SeriesParallelTree& tree_;
   const StageSearchSpace& space_;

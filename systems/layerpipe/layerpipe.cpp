@@ -55,7 +55,7 @@ const ChoiceOption<Weights> weights_option(
 // The layer that a group would begin with, if its input gradient can be divided: what comes over the cut before it is
 // one tensor, and nothing after the cut reads it but this layer.
 const LayerCost* dividable(const CostGraph& costs, int first) {
-  const LayerCost& product = costs.layers[static_cast<std::size_t>(first)];
+  const LayerCost& product = costs.layers[first];
   if (product.input_channels < 2 || product.inputs.size() != 1 || product.inputs.front() < 0) return nullptr;
   for (std::size_t l = static_cast<std::size_t>(first) + 1; l < costs.layers.size(); ++l)
     for (const int input : costs.layers[l].inputs)
@@ -69,21 +69,21 @@ std::vector<LayerTasks> tasks_of(const LayerGroupGraph& graph, const CostGraph& 
     LayerTasks& task = tasks.emplace_back();
     double stash = 0;
     for (const int l : group.layers) {
-      const LayerCost& layer = costs.layers[static_cast<std::size_t>(l)];
+      const LayerCost& layer = costs.layers[l];
       task.forward += layer.forward.value;
       task.input_gradient += layer.input_gradient.value;
       task.weight_gradient += layer.weight_gradient.value;
       if (layer.parameters == Bytes(0)) continue;
       stash += static_cast<double>(layer.output.value);
       for (const int input : layer.inputs)
-        if (input >= 0) stash += static_cast<double>(costs.layers[static_cast<std::size_t>(input)].output.value);
+        if (input >= 0) stash += static_cast<double>(costs.layers[input].output.value);
     }
     task.stash_message = stash / bytes_per_second;
     const LayerCost* const product = dividable(costs, group.layers.front());
     if (!product) continue;
     task.channels = product->input_channels;
     task.product_input_gradient = product->input_gradient.value;
-    const Bytes input = costs.layers[static_cast<std::size_t>(product->inputs.front())].output;
+    const Bytes input = costs.layers[product->inputs.front()].output;
     task.product_message =
         static_cast<double>((input + product->output + product->parameters).value) / bytes_per_second;
   }

@@ -98,8 +98,7 @@ class ListSchedule {
     }
     // The step that is due.
     const int due = inputs_done_[s] - delay_ - 1;
-    if (problem_.placement.has_weight_gradient_rank(op.stage) && due >= 0)
-      ready = std::max(ready, weight_end_[s][static_cast<std::size_t>(due)]);
+    if (problem_.placement.has_weight_gradient_rank(op.stage) && due >= 0) ready = std::max(ready, weight_end_[s][due]);
     return ready;
   }
 

@@ -33,12 +33,11 @@ static void order_of(const SquareMatrix& bandwidths, const std::vector<int>& dev
   for (std::size_t a = 0; a < devices.size(); ++a)
     for (std::size_t b = 0; b < devices.size(); ++b)
       if (a != b)
-        inside.at(a, b) =
-            std::min(bandwidths.at(static_cast<std::size_t>(devices[a]), static_cast<std::size_t>(devices[b])),
-                     bandwidths.at(static_cast<std::size_t>(devices[b]), static_cast<std::size_t>(devices[a])));
+        inside.at(a, b) = std::min(bandwidths.at(devices[a], static_cast<std::size_t>(devices[b])),
+                                   bandwidths.at(devices[b], static_cast<std::size_t>(devices[a])));
   Cut cut = min_cut(inside);
   for (std::vector<int>* side : {&cut.near_side, &cut.far_side}) {
-    for (int& vertex : *side) vertex = devices[static_cast<std::size_t>(vertex)];
+    for (int& vertex : *side) vertex = devices[vertex];
     order_of(bandwidths, *side, order);
   }
 }

@@ -63,8 +63,7 @@ RC_GTEST_PROP(DeviceOrderTest, IsAPermutationThatKeepsServersWhole, ()) {
   std::iota(identity.begin(), identity.end(), 0);
   RC_ASSERT(sorted == identity);
   int changes = 1;
-  for (std::size_t k = 1; k < order.size(); ++k)
-    changes += server_of[static_cast<std::size_t>(order[k])] != server_of[static_cast<std::size_t>(order[k - 1])];
+  for (std::size_t k = 1; k < order.size(); ++k) changes += server_of[order[k]] != server_of[order[k - 1]];
   RC_ASSERT(changes == servers);
 }
 

@@ -113,7 +113,7 @@ class Run {
     done_at_[m] = free_at_[type.resource] = end;
     result_.blocks.push_back({type.kind, type.place, static_cast<int>(m), start, end});
     if (type.kind == Kind::backward || type.kind == Kind::forward_and_backward) {
-      double& stage_end = result_.stage_end[static_cast<std::size_t>(type.place)];
+      double& stage_end = result_.stage_end[type.place];
       stage_end = std::max(stage_end, end);
     }
     return end;
@@ -145,7 +145,7 @@ std::vector<std::vector<Op>> stage_orders(const ListSchedule& schedule, int micr
   std::vector<std::vector<Op>> orders(schedule.stage_end.size());
   for (const ListBlock& block : schedule.blocks) {
     if (block.kind == Kind::down || block.kind == Kind::up) continue;
-    auto& ops = orders[static_cast<std::size_t>(block.place)];
+    auto& ops = orders[block.place];
     const int first = block.micro * round;
     for (int m = first; m < std::min(first + round, microbatches); ++m) {
       if (block.kind != Kind::backward) ops.push_back(forward_op(block.place, m));

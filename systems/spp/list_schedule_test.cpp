@@ -100,7 +100,7 @@ double makespan_of_the_list(const PipelineTimes& t, int micros, bool duplex, boo
     int stage_done;
   };
   std::vector<Block> blocks;
-  const auto at = [](const std::vector<double>& v, int k) { return v[static_cast<std::size_t>(k)]; };
+  const auto at = [](const std::vector<double>& v, int k) { return v[k]; };
   const auto stage = [](int s) { return "stage" + std::to_string(s); };
   const auto channel = [&](int s, const char* direction) {
     return "channel" + std::to_string(s) + (duplex ? direction : "");
@@ -127,7 +127,7 @@ double makespan_of_the_list(const PipelineTimes& t, int micros, bool duplex, boo
   std::map<int, double> done_at;
   double makespan = 0;
   for (const auto& [key, m, j] : list) {
-    const Block& b = blocks[static_cast<std::size_t>(j)];
+    const Block& b = blocks[j];
     const double end = std::max(free_at[b.resource], done_at[m]) + b.seconds;
     free_at[b.resource] = done_at[m] = end;
     if (b.stage_done >= 0) makespan = std::max(makespan, end + at(t.all_reduce, b.stage_done));
@@ -220,11 +220,11 @@ TEST(ListScheduleTest, DepthIsFourForEveryStageBehind) {
       const auto orders = stage_orders(list_schedule(uniform(stages, 1, 2), 40, {.merge_last = merge_last}), 40);
       const Schedule schedule{.ranks = orders, .microbatches = 40};
       for (int s = 0; s < stages; ++s) {
-        const auto& ops = orders[static_cast<std::size_t>(s)];
+        const auto& ops = orders[s];
         const auto first_backward = std::ranges::find(ops, OpKind::backward, &Op::kind);
         const int depth = list_schedule_depth(stages, s, merge_last);
         EXPECT_EQ(std::max(1, depth), first_backward - ops.begin()) << stages << " " << s;
-        EXPECT_EQ(std::max(1, depth), peaks(schedule)[static_cast<std::size_t>(s)].in_flight);
+        EXPECT_EQ(std::max(1, depth), peaks(schedule)[s].in_flight);
       }
     }
 }

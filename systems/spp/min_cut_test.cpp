@@ -11,8 +11,7 @@ namespace {
 SquareMatrix graph_of(std::size_t n, const std::vector<std::tuple<int, int, double>>& edges) {
   SquareMatrix weights(n);
   for (const auto& [a, b, weight] : edges)
-    weights.at(static_cast<std::size_t>(a), static_cast<std::size_t>(b)) =
-        weights.at(static_cast<std::size_t>(b), static_cast<std::size_t>(a)) = weight;
+    weights.at(a, static_cast<std::size_t>(b)) = weights.at(b, static_cast<std::size_t>(a)) = weight;
   return weights;
 }
 

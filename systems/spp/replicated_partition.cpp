@@ -292,8 +292,7 @@ PipelineTimes pipeline_times(const ReplicationProblem& problem, const std::vecto
     double slowest = kImpossible;
     for (int u = a.first_device; u < a.last_device; ++u)
       for (int v = b.first_device; v < b.last_device; ++v)
-        if (u != v)
-          slowest = std::min(slowest, problem.bandwidths.at(static_cast<std::size_t>(u), static_cast<std::size_t>(v)));
+        if (u != v) slowest = std::min(slowest, problem.bandwidths.at(u, static_cast<std::size_t>(v)));
     return slowest;
   };
   PipelineTimes times;

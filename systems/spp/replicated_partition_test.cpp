@@ -41,8 +41,7 @@ ReplicationProblem ordered(const ReplicationProblem& p) {
   ReplicationProblem result = p;
   for (std::size_t a = 0; a < order.size(); ++a)
     for (std::size_t b = 0; b < order.size(); ++b)
-      result.bandwidths.at(a, b) =
-          p.bandwidths.at(static_cast<std::size_t>(order[a]), static_cast<std::size_t>(order[b]));
+      result.bandwidths.at(a, b) = p.bandwidths.at(order[a], static_cast<std::size_t>(order[b]));
   return result;
 }
 
@@ -170,10 +169,9 @@ bool fits(const ReplicationProblem& p, const Stages& stages) {
     const int held = std::min(in_flight, static_cast<int>(std::ceil(1.0 * p.microbatches / stages[s].replicas())));
     double bytes = 0;
     for (int u = stages[s].first_group; u < stages[s].last_group; ++u)
-      bytes += p.memory->tensors_per_parameter * p.chain.parameters[static_cast<std::size_t>(u)] +
-               held * p.chain.outputs[static_cast<std::size_t>(u)];
+      bytes += p.memory->tensors_per_parameter * p.chain.parameters[u] + held * p.chain.outputs[u];
     for (int d = stages[s].first_device; d < stages[s].last_device; ++d)
-      if (bytes > p.memory->capacity[static_cast<std::size_t>(d)]) return false;
+      if (bytes > p.memory->capacity[d]) return false;
   }
   return true;
 }

@@ -96,8 +96,7 @@ Plan plan_of(const Problem& problem, const Options& options, const ReplicationPr
   for (const ReplicatedStage& s : stages) {
     PlanStage& stage = plan.stages.emplace_back();
     stage.layers = layers_of(p.chain, s.first_group, s.last_group);
-    for (int d = s.first_device; d < s.last_device; ++d)
-      stage.devices.emplace_back(device_order[static_cast<std::size_t>(d)]);
+    for (int d = s.first_device; d < s.last_device; ++d) stage.devices.emplace_back(device_order[d]);
     round = std::max(round, s.replicas());
   }
   if (options.text("order") == "ready")
@@ -223,7 +222,7 @@ Theory spp_theory(const ScheduleProblem& problem, const Options& options) {
   if (options.text("order") != "strict") return theory;
   theory.in_flight.assign(ranks, 0);
   for (int s = 0; s < stages; ++s) {
-    const auto& replicas = problem.placement.stages[static_cast<std::size_t>(s)];
+    const auto& replicas = problem.placement.stages[s];
     for (std::size_t k = 0; k < replicas.size(); ++k)
       theory.in_flight[replicas[k].index()] =
           most_in_flight(m, round_of(problem.placement), list_schedule_depth(stages, s, options.flag("merge_last")),

@@ -84,8 +84,7 @@ struct Case {
 SquareMatrix bandwidths_of(std::size_t n, double otherwise, const std::vector<std::tuple<int, int, double>>& links) {
   SquareMatrix result(n, otherwise);
   for (const auto& [a, b, bandwidth] : links)
-    result.at(static_cast<std::size_t>(a), static_cast<std::size_t>(b)) =
-        result.at(static_cast<std::size_t>(b), static_cast<std::size_t>(a)) = bandwidth;
+    result.at(a, static_cast<std::size_t>(b)) = result.at(b, static_cast<std::size_t>(a)) = bandwidth;
   return result;
 }
 
@@ -140,7 +139,7 @@ TEST(SppTest, TheBestOverAllDeviceOrders) {
       ReplicationProblem p{.chain = chain, .bandwidths = bandwidths, .speeds = std::vector<double>(order.size(), 1)};
       for (std::size_t x = 0; x < order.size(); ++x)
         for (std::size_t y = 0; y < order.size(); ++y)
-          p.bandwidths.at(x, y) = bandwidths.at(static_cast<std::size_t>(order[x]), static_cast<std::size_t>(order[y]));
+          p.bandwidths.at(x, y) = bandwidths.at(order[x], static_cast<std::size_t>(order[y]));
       // A bit a boundary: where stages end, in the chain and in the order.
       for (unsigned cuts = 0; cuts < 1u << (groups - 1); ++cuts)
         for (unsigned splits = 0; splits < 1u << (devices - 1); ++splits) {

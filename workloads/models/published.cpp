@@ -119,9 +119,7 @@ double forward_flops_of(const ModelGraph& graph) {
   double sum = 0;
   for (const LayerSpec& layer : graph.layers) {
     std::vector<Shape> inputs;
-    for (const int i : layer.inputs)
-      inputs.push_back(i < 0 ? graph.inputs[static_cast<std::size_t>(-1 - i)].shape
-                             : shapes[static_cast<std::size_t>(i)]);
+    for (const int i : layer.inputs) inputs.push_back(i < 0 ? graph.inputs[-1 - i].shape : shapes[i]);
     sum += flops(layer, inputs).forward.value;
   }
   return sum;

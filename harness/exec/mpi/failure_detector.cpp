@@ -148,8 +148,7 @@ class FailureDetector::Thread {
     bool all = true;
     for (int w = 0; w < std::min(kWitnesses, size_); ++w) {
       if (w == rank_) continue;
-      const int fd =
-          connect_to(contacts[static_cast<std::size_t>(w)], "sluice " + token_ + " " + std::to_string(rank_));
+      const int fd = connect_to(contacts[w], "sluice " + token_ + " " + std::to_string(rank_));
       if (fd < 0) {
         all = false;
         continue;

@@ -72,11 +72,11 @@ class MpiTransport : public Transport {
   ~MpiTransport() override { close(); }
 
   void send(int channel, Message message) override {
-    const int to = program_.channels[static_cast<std::size_t>(channel)].to.value;
+    const int to = program_.channels[channel].to.value;
     MessageCodec::Encoded encoded = codec_.encode(message);
     append_note(encoded.header, message);
     const std::lock_guard lock(mpi_);
-    Destination& destination = destinations_[static_cast<std::size_t>(to)];
+    Destination& destination = destinations_[to];
     auto known = destination.numbers.find(encoded.header);
     if (known == destination.numbers.end()) {
       if (destination.numbers.size() == kHeaders) destination.numbers.clear();
@@ -100,8 +100,8 @@ class MpiTransport : public Transport {
   }
 
   Message receive(int channel) override {
-    const int from = program_.channels[static_cast<std::size_t>(channel)].from.value;
-    Source& source = sources_[static_cast<std::size_t>(from)];
+    const int from = program_.channels[channel].from.value;
+    Source& source = sources_[from];
     Message message;
     wait_until([&] {
       if (source.ready.empty()) look(source, from);
@@ -177,7 +177,7 @@ class MpiTransport : public Transport {
     std::int64_t got_messages = 0, got_exchanges = 0;
   };
 
-  Counts& count(int peer) { return counts_[static_cast<std::size_t>(peer)]; }
+  Counts& count(int peer) { return counts_[peer]; }
 
   void start_send(Outgoing& out, MPI_Comm comm, int to, int tag, Block block) {
     out.requests.emplace_back();
@@ -253,7 +253,7 @@ class MpiTransport : public Transport {
     std::memcpy(&number, bytes.data(), sizeof number);
     if (source.headers.size() <= static_cast<std::size_t>(number))
       source.headers.resize(static_cast<std::size_t>(number) + 1);
-    source.headers[static_cast<std::size_t>(number)].assign(bytes.begin() + sizeof number, bytes.end());
+    source.headers[number].assign(bytes.begin() + sizeof number, bytes.end());
   }
 
   // Calls `done` with the lock held until it is true; in between, sends are finished and stops are noticed.
@@ -292,11 +292,11 @@ class MpiTransport : public Transport {
       if (!mpi.owns_lock() || aborted_.load()) continue;
       finish_sends();
       for (int from = 0; from < process_.size; ++from)
-        if (from != process_.rank) look(sources_[static_cast<std::size_t>(from)], from);
+        if (from != process_.rank) look(sources_[from], from);
     }
   }
 
-  const std::vector<Rank>& members(int group) const { return groups_[static_cast<std::size_t>(group)]; }
+  const std::vector<Rank>& members(int group) const { return groups_[group]; }
 
   struct Expected {
     int from;
@@ -451,7 +451,7 @@ class MpiTransport : public Transport {
         continue;
       }
       MPI_Get_count(&status, MPI_BYTE, &size);
-      room.resize(static_cast<std::size_t>(size));
+      room.resize(size);
       MPI_Request request;
       MPI_Imrecv(room.data(), size, MPI_BYTE, &handle, &request);
       wait(request);

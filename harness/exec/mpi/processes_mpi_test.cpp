@@ -76,7 +76,7 @@ void expect_own_program(const Program& program, const std::unique_ptr<Worker>& w
   EXPECT_EQ(mine.errors, std::vector<std::string>{});
   std::vector<std::string> expected, seen;
   for (int k = 0; k < iterations; ++k)
-    for (const Instruction& i : program.ranks[static_cast<std::size_t>(job->rank())])
+    for (const Instruction& i : program.ranks[job->rank()])
       if (!is_collective(i.opcode) && i.opcode != Opcode::free_weights) expected.push_back(to_text(i));
   for (const Instruction& i : mine.log) seen.push_back(to_text(i));
   EXPECT_EQ(seen, expected);
@@ -88,7 +88,7 @@ void expect_runs(const Program& program, int iterations, std::size_t padding, El
   const auto workers = fakes(program, options);
   const auto execution = run_in_job(program, workers, {.iterations = iterations, .timeout = Seconds(60)}, padding);
   if (!execution) return;
-  expect_own_program(program, workers[static_cast<std::size_t>(job->rank())], iterations);
+  expect_own_program(program, workers[job->rank()], iterations);
   EXPECT_EQ(execution->update_end.size(), static_cast<std::size_t>(iterations * program.updates));
   for (const double end : execution->update_end) EXPECT_GT(end, 0);
 }
@@ -145,7 +145,7 @@ std::vector<T> awkward(std::size_t count, int member) {
 
 Program replicas(int ranks) {
   Program program;
-  program.ranks.resize(static_cast<std::size_t>(ranks));
+  program.ranks.resize(ranks);
   program.placement.stages.resize(3);
   for (int r = 0; r < ranks; ++r) program.placement.stages[0].emplace_back(r);
   for (int r = ranks - 1; r >= 0; --r) program.placement.stages[1].emplace_back(r);
@@ -167,7 +167,7 @@ void collect(Transport& transport, Collective what, int group, int member, const
 template <class T>
 void expect_same_as_threads(Collective what, std::size_t count, int group) {
   const Program program = replicas(job->size());
-  const std::vector<Rank>& members = program.placement.stages[static_cast<std::size_t>(group)];
+  const std::vector<Rank>& members = program.placement.stages[group];
   const auto type = sizeof(T) == 4 ? ElementType::float32 : ElementType::float64;
   const std::size_t n = members.size(), all = what == Collective::reduce ? count : n * count;
   std::vector<std::vector<T>> values;
@@ -230,9 +230,9 @@ TEST(Processes, sharded_programs_run_as_on_threads) {
         const auto workers = fakes(program);
         const auto execution = run_in_job(program, workers, {.iterations = 3, .timeout = Seconds(60)}, 20000 * k);
         if (!execution) continue;
-        expect_own_program(program, workers[static_cast<std::size_t>(job->rank())], 3);
-        const FakeWorker& mine = fake(workers[static_cast<std::size_t>(job->rank())]);
-        const auto& own = program.ranks[static_cast<std::size_t>(job->rank())];
+        expect_own_program(program, workers[job->rank()], 3);
+        const FakeWorker& mine = fake(workers[job->rank()]);
+        const auto& own = program.ranks[job->rank()];
         EXPECT_EQ(mine.gathers, 3 * std::ranges::count(own, Opcode::gather_weights, &Instruction::opcode));
         EXPECT_EQ(mine.scatters, 3 * std::ranges::count(own, Opcode::reduce_scatter, &Instruction::opcode));
         gathers += mine.gathers;

@@ -65,7 +65,7 @@ TEST(Communicators, RanksThatShareLayersHaveOneBehindTheReplicas) {
   EXPECT_EQ(plan.communicators[1].members, (std::vector<Rank>{Rank(0), Rank(1)}));
   EXPECT_EQ(plan.communicators[2].members, (std::vector<Rank>{Rank(2), Rank(3)}));
   EXPECT_EQ(plan.of_group, (std::vector<int>{0, 1, 2}));
-  EXPECT_EQ(plan.of_group[static_cast<std::size_t>(program.tensor_group_of(Rank(3)))], 2);
+  EXPECT_EQ(plan.of_group[program.tensor_group_of(Rank(3))], 2);
   EXPECT_TRUE(all_get_through(plan.communicators, plan.of_rank));
 }
 

@@ -134,8 +134,8 @@ class FakeDevices : public DeviceCalls {
     launch(stream, [&c, reach, member, data, count, type] {
       World& world = *c.world;
       std::unique_lock lock(world.mutex);
-      world.data.resize(static_cast<std::size_t>(world.members));
-      world.data[static_cast<std::size_t>(member)] = data;
+      world.data.resize(world.members);
+      world.data[member] = data;
       const int round = world.round;
       if (++world.arrived == world.members) {
         if (type == ElementType::float32)

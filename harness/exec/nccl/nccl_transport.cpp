@@ -84,7 +84,7 @@ void NcclLinks::connect(const LocalRank& rank, double patience_seconds) {
     ask(end, {});
   };
   for (const int c : plan_.of_rank[rank.rank.index()]) {
-    const Communicator& communicator = plan_.communicators[static_cast<std::size_t>(c)];
+    const Communicator& communicator = plan_.communicators[c];
     const auto member =
         static_cast<int>(std::ranges::find(communicator.members, rank.rank) - communicator.members.begin());
     auto made = std::make_unique<End>();
@@ -94,16 +94,15 @@ void NcclLinks::connect(const LocalRank& rank, double patience_seconds) {
     end.stream = calls_.make_stream();
     {
       const std::lock_guard lock(mutex_);
-      ends_[static_cast<std::size_t>(c)][static_cast<std::size_t>(member)] = std::move(made);
+      ends_[c][member] = std::move(made);
     }
-    connected(end, [&](End& e) {
-      e.comm = calls_.connect(ids_[static_cast<std::size_t>(c)], static_cast<int>(communicator.members.size()), member);
-    });
+    connected(end,
+              [&](End& e) { e.comm = calls_.connect(ids_[c], static_cast<int>(communicator.members.size()), member); });
   }
   // NCCL connects two ranks at their first message, and that blocks the host at both ends: have it
   // now, in the common order, and not in the middle of a schedule.
   for (const int c : plan_.of_rank[rank.rank.index()]) {
-    const Communicator& communicator = plan_.communicators[static_cast<std::size_t>(c)];
+    const Communicator& communicator = plan_.communicators[c];
     if (communicator.use != Communicator::Use::channel) continue;
     End& own = end(c, communicator.members.front() == rank.rank ? 0 : 1);
     connected(own, [&](End& e) {
@@ -118,9 +117,7 @@ void NcclLinks::connect(const LocalRank& rank, double patience_seconds) {
   }
 }
 
-NcclLinks::End& NcclLinks::end(int communicator, int member) {
-  return *ends_[static_cast<std::size_t>(communicator)][static_cast<std::size_t>(member)];
-}
+NcclLinks::End& NcclLinks::end(int communicator, int member) { return *ends_[communicator][member]; }
 
 DeviceCalls::State NcclLinks::state(End& end) {
   const std::lock_guard lock(end.mutex);
@@ -218,7 +215,7 @@ class NcclTransport : public Transport {
   }
 
   void send(int channel, Message message) override {
-    std::deque<Sent>& sent = *sent_[static_cast<std::size_t>(channel)];
+    std::deque<Sent>& sent = *sent_[channel];
     while (!sent.empty() && sent.front().done && calls_.passed(sent.front().done)) sent.pop_front();
     // Before anything can throw: the compute stream may be writing it still, and in a run that ends
     // early nothing else has it.
@@ -270,9 +267,7 @@ class NcclTransport : public Transport {
     DeviceCalls::Event done;
   };
 
-  NcclLinks::End& end_of(int channel, int member) {
-    return links_.end(links_.plan().of_channel[static_cast<std::size_t>(channel)], member);
-  }
+  NcclLinks::End& end_of(int channel, int member) { return links_.end(links_.plan().of_channel[channel], member); }
 
   // The host transport is aborted with the links: then their reason counts.
   void guarded(const auto& work) {
@@ -286,7 +281,7 @@ class NcclTransport : public Transport {
 
   void collective(Reach reach, int group, int member, void* data, std::size_t count, ElementType type) {
     links_.throw_if_broken();
-    const int communicator = links_.plan().of_group[static_cast<std::size_t>(group)];
+    const int communicator = links_.plan().of_group[group];
     if (communicator < 0) return;  // one member
     NcclLinks::End& end = links_.end(communicator, member);
     calls_.wait(end.stream, calls_.record(end.rank->compute));

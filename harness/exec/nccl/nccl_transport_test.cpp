@@ -34,8 +34,8 @@ class ParcelBuffers : public MessageBuffers {
     const std::shared_ptr<Parcel> parcel(new Parcel, [this, stream](Parcel* left) {
       devices_.launch(stream, [owned = std::shared_ptr<Parcel>(left)] {});
     });
-    parcel->first.resize(static_cast<std::size_t>(header[0]));
-    parcel->second.resize(static_cast<std::size_t>(header[1]));
+    parcel->first.resize(header[0]);
+    parcel->second.resize(header[1]);
     return {parcel};
   }
   std::vector<DeviceBuffer> buffers(const Message& message) override {
@@ -76,7 +76,7 @@ class StreamWorker : public Worker {
   }
   Message take(const Instruction& send) override {
     auto parcel = std::make_shared<Parcel>();
-    parcel->first.resize(static_cast<std::size_t>(1 + send.micro.value));
+    parcel->first.resize(1 + send.micro.value);
     parcel->second.resize(2);
     const double value =
         value_of(send.opcode == Opcode::send_gradient, send.stage, send.peer_stage, send.micro, iteration_);
@@ -249,17 +249,15 @@ TEST(NcclTransport, GathersAndScatters) {
   NcclLinks& links = *s.links;
   std::vector<std::vector<float>> gathered(3, std::vector<float>(6, -1)), scattered;
   for (int m = 0; m < 3; ++m) {
-    gathered[static_cast<std::size_t>(m)][static_cast<std::size_t>(2 * m)] = static_cast<float>(m);
-    gathered[static_cast<std::size_t>(m)][static_cast<std::size_t>(2 * m + 1)] = 10;
+    gathered[m][2 * m] = static_cast<float>(m);
+    gathered[m][2 * m + 1] = 10;
     scattered.emplace_back(6, static_cast<float>(m + 1));
   }
   for (int m = 0; m < 3; ++m) {
     NcclLinks::End& end = links.end(links.plan().of_group[0], m);
     links.ask(end, [&](DeviceCalls::Comm comm) {
-      s.devices.collective(Reach::gather, comm, m, gathered[static_cast<std::size_t>(m)].data(), 2,
-                           ElementType::float32, end.stream);
-      s.devices.collective(Reach::scatter, comm, m, scattered[static_cast<std::size_t>(m)].data(), 2,
-                           ElementType::float32, end.stream);
+      s.devices.collective(Reach::gather, comm, m, gathered[m].data(), 2, ElementType::float32, end.stream);
+      s.devices.collective(Reach::scatter, comm, m, scattered[m].data(), 2, ElementType::float32, end.stream);
     });
   }
   for (int m = 0; m < 3; ++m) s.devices.synchronize(s.devices.record(links.end(links.plan().of_group[0], m).stream));

@@ -31,7 +31,7 @@ int run(int argc, char** argv) {
     const double gone = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     if (static_cast<double>(runs) >= limits.at("--runs") || gone > limits.at("--seconds")) break;
     const bool own = static_cast<std::size_t>(runs) < corpus.size();
-    const std::string input = own ? corpus[static_cast<std::size_t>(runs)] : mutated(corpus, random);
+    const std::string input = own ? corpus[runs] : mutated(corpus, random);
     std::ofstream(fuzz_folder() + "/now", std::ios::binary) << input;  // what crashed it, should it crash
     const std::string defect = defect_of(target, input, fuzz_folder(), /*seconds=*/5);
     if (defect.empty()) continue;

@@ -166,7 +166,7 @@ inline at::Tensor reference_model(const ModelGraph& model, const Tensors& inputs
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
     Tensors x;
     for (const int input : model.layers[i].inputs) {
-      x.push_back(input < 0 ? inputs[static_cast<std::size_t>(-(input + 1))] : values[static_cast<std::size_t>(input)]);
+      x.push_back(input < 0 ? inputs[-(input + 1)] : values[input]);
     }
     values.push_back(reference_layer(model.layers[i].kind, x, weights[i], target));
   }

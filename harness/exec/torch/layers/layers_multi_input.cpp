@@ -31,7 +31,7 @@ class ConcatLayer final : public WeightlessLayer {
  public:
   ConcatLayer(const Concat& spec, std::span<const Shape> input_shapes) : dimension_(spec.axis + 1) {
     for (const Shape& shape : input_shapes) {
-      widths_.push_back(shape[static_cast<std::size_t>(spec.axis)]);
+      widths_.push_back(shape[spec.axis]);
     }
   }
 

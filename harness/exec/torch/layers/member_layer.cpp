@@ -34,7 +34,7 @@ class SharedLayer final : public Layer {
                      const ForwardMode& mode, bool may_overwrite, LayerStash* stash) override {
     std::vector<at::Tensor> used(weights.begin(), weights.end());
     if (split_.added_once >= 0 && member_ > 0) {
-      at::Tensor& once = used[static_cast<std::size_t>(split_.added_once)];
+      at::Tensor& once = used[split_.added_once];
       once = at::zeros_like(once);
     }
     at::Tensor y = own_->forward(in, used, target, mode, may_overwrite, stash);
@@ -171,7 +171,7 @@ class ClassRangeLoss final : public WeightlessLayer {
 
 std::unique_ptr<Layer> make_member_layer(const TensorModel& model, int index, std::span<const Shape> input_shapes,
                                          const at::TensorOptions& options, TensorGroup& group) {
-  const LayerSpec& spec = model.all.layers[static_cast<std::size_t>(index)];
+  const LayerSpec& spec = model.all.layers[index];
   const LayerSplit& split = model.split_of(index);
   const int member = model.member_of(index), layer = model.whole_layer(index);
   switch (split.rule) {

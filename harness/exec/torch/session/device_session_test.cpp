@@ -99,7 +99,7 @@ TEST(RanksOnDevices, ReplicasReduceOnTheirDevices) {
   const std::vector<PlanStage> replicated{{.layers = all, .devices = {DeviceId(0), DeviceId(1)}}};
   Schedule schedule{.ranks = std::vector<std::vector<Op>>(2), .microbatches = kMicros};
   for (int i = 0; i < kMicros; ++i) {
-    auto& ops = schedule.ranks[static_cast<std::size_t>(i % 2)];
+    auto& ops = schedule.ranks[i % 2];
     ops.push_back(forward_op(0, i));
     ops.push_back(backward_op(0, i));
   }

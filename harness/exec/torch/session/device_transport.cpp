@@ -87,9 +87,7 @@ class DeviceThreadTransport : public Transport {
   void reduce_scatter(int group, int member, void* data, std::size_t count, ElementType type) override {
     on_all_members(
         group, member, data,
-        [&](const std::vector<at::Tensor>& all) {
-          at::Tensor(all[static_cast<std::size_t>(member)]).copy_(sum_of(all, group, member));
-        },
+        [&](const std::vector<at::Tensor>& all) { at::Tensor(all[member]).copy_(sum_of(all, group, member)); },
         [&](std::size_t) { return slice(static_cast<std::size_t>(member), count, type); });
   }
 
@@ -104,10 +102,8 @@ class DeviceThreadTransport : public Transport {
     ElementType type;
   };
   static Part slice(std::size_t k, std::size_t count, ElementType type) { return {k * count, (k + 1) * count, type}; }
-  std::size_t members(int group) const { return ranks_[static_cast<std::size_t>(group)].size(); }
-  RankDevice& device(int group, std::size_t member) const {
-    return *devices_[ranks_[static_cast<std::size_t>(group)][member].index()];
-  }
+  std::size_t members(int group) const { return ranks_[group].size(); }
+  RankDevice& device(int group, std::size_t member) const { return *devices_[ranks_[group][member].index()]; }
   static at::Tensor view(void* data, const RankDevice& device, const Part& part) {
     const bool narrow = part.type == ElementType::float32;
     auto* begin = static_cast<char*>(data) + part.first * (narrow ? 4 : 8);
@@ -126,7 +122,7 @@ class DeviceThreadTransport : public Transport {
   // what they queue afterwards comes behind it.
   void on_all_members(int group, int member, void* data, const auto& work, const auto& part_of) {
     const c10::InferenceMode no_autograd;
-    Group& g = *groups_[static_cast<std::size_t>(group)];
+    Group& g = *groups_[group];
     const auto own = static_cast<std::size_t>(member);
     RankDevice& here = device(group, own);
     g.members[own].data = data;

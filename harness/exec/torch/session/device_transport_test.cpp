@@ -46,8 +46,7 @@ TEST(DeviceThreadTransport, ReducesToTheSameBitsAsTheThreadsOfTheCpu) {
         std::vector<at::Tensor> mine;
         for (const at::Tensor& v : values) mine.push_back(v.clone());
         r.on_all_ranks([&](int k) {
-          r.transport->all_reduce(0, k, mine[static_cast<std::size_t>(k)].data_ptr(), static_cast<std::size_t>(count),
-                                  ElementType::float32);
+          r.transport->all_reduce(0, k, mine[k].data_ptr(), static_cast<std::size_t>(count), ElementType::float32);
         });
         for (const at::Tensor& m : mine) EXPECT_TRUE(at::equal(m, sum));
       }
@@ -58,9 +57,7 @@ TEST(DeviceThreadTransport, EveryMemberWaitsForAllOthersBeforeItReadsAndBeforeIt
   Replicas r(3);
   std::vector<at::Tensor> values(3, at::Tensor());
   for (at::Tensor& v : values) v = at::ones({4}, at::kDouble);
-  r.on_all_ranks([&](int k) {
-    r.transport->all_reduce(0, k, values[static_cast<std::size_t>(k)].data_ptr(), 4, ElementType::float64);
-  });
+  r.on_all_ranks([&](int k) { r.transport->all_reduce(0, k, values[k].data_ptr(), 4, ElementType::float64); });
   for (const FakeRankDevice& device : r.devices) {
     EXPECT_EQ(device.events, 2);  // ready, done
     EXPECT_EQ(device.waits, 6);   // both of all three

@@ -61,8 +61,8 @@ class Followed : public Transport {
 
  private:
   void follow(int group, int member) {
-    const auto& members = groups_[static_cast<std::size_t>(group)];
-    RankDevice& rank = *ranks_[members[static_cast<std::size_t>(member)].index()];
+    const auto& members = groups_[group];
+    RankDevice& rank = *ranks_[members[member].index()];
     rank.wait_on_host(rank.record());
   }
 
@@ -178,11 +178,11 @@ TEST(RanksOverNccl, HandOverWhatAWeightGradientReads) {
       {.layers = {3, 4}, .devices = {DeviceId(2)}, .weight_gradient_device = DeviceId(3)}};
   Schedule schedule{.ranks = std::vector<std::vector<Op>>(4), .microbatches = kMicros};
   for (int s = 0; s < 2; ++s) {
-    auto& ops = schedule.ranks[static_cast<std::size_t>(2 * s)];
+    auto& ops = schedule.ranks[2 * s];
     for (int i = 0; i < kMicros; ++i) ops.push_back(forward_op(s, i));
     for (int i = 0; i < kMicros; ++i) {
       ops.push_back({OpKind::input_gradient, StageId(s), Micro(i)});
-      schedule.ranks[static_cast<std::size_t>(2 * s + 1)].push_back({OpKind::weight_gradient, StageId(s), Micro(i)});
+      schedule.ranks[2 * s + 1].push_back({OpKind::weight_gradient, StageId(s), Micro(i)});
     }
   }
   const Placement placement{.stages = {{Rank(0)}, {Rank(2)}}, .weight_gradient_ranks = {Rank(1), Rank(3)}};
@@ -193,7 +193,7 @@ TEST(RanksOverNccl, ReduceGatherAndScatter) {
   const std::vector<PlanStage> stages{{.layers = {0, 1, 2, 3, 4}, .devices = {DeviceId(0), DeviceId(1)}}};
   Schedule schedule{.ranks = std::vector<std::vector<Op>>(2), .microbatches = kMicros};
   for (int i = 0; i < kMicros; ++i) {
-    auto& ops = schedule.ranks[static_cast<std::size_t>(i % 2)];
+    auto& ops = schedule.ranks[i % 2];
     ops.push_back(forward_op(0, i));
     ops.push_back(backward_op(0, i));
   }

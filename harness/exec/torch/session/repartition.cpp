@@ -10,9 +10,7 @@
 
 namespace sluice {
 
-static std::int64_t parameters_of(const ModelGraph& model, int layer) {
-  return parameter_count(model.layers[static_cast<std::size_t>(layer)]);
-}
+static std::int64_t parameters_of(const ModelGraph& model, int layer) { return parameter_count(model.layers[layer]); }
 
 std::vector<TorchSession::LayerState> TorchSession::layers_of(StageId stage) const {
   TorchWorker& worker = owner_of(stage);
@@ -82,17 +80,17 @@ void TorchSession::restore_layers(const std::vector<LayerState>& layers, std::in
     if (!owns(stage)) continue;
     const std::vector<int>& own = spec_.plan.stages[s].layers;
     StageWeights::State state{.tensors = {}, .numbers = {steps, 1, static_cast<std::int32_t>(updates_)}};
-    const std::size_t pieces = layers[static_cast<std::size_t>(own.front())].pieces.size();
+    const std::size_t pieces = layers[own.front()].pieces.size();
     for (std::size_t k = 0; k < pieces; ++k) {
       std::vector<at::Tensor> parts;
-      for (const int l : own) parts.push_back(layers[static_cast<std::size_t>(l)].pieces[k]);
+      for (const int l : own) parts.push_back(layers[l].pieces[k]);
       state.tensors.push_back(at::cat(parts));
     }
     owner_of(stage).weights(stage).restore(state);
     const std::vector<std::vector<at::Tensor>> buffers = owner_of(stage).module(stage).buffers_by_layer();
     for (std::size_t i = 0; i < own.size(); ++i)
       for (std::size_t b = 0; b < buffers[i].size(); ++b)
-        buffers[i][b].copy_(layers[static_cast<std::size_t>(own[i])].buffers.at(b).view(buffers[i][b].sizes()));
+        buffers[i][b].copy_(layers[own[i]].buffers.at(b).view(buffers[i][b].sizes()));
   }
 }
 
@@ -121,12 +119,12 @@ void TorchSession::repartition(const Plan& plan) {
     if (owns(StageId(s))) own = layers_of(StageId(s));
     const std::vector<int>& of_stage = spec_.plan.stages[s].layers;
     for (std::size_t i = 0; i < of_stage.size(); ++i) {
-      from[static_cast<std::size_t>(of_stage[i])] = owner_rank(StageId(s));
-      if (!own.empty()) layers[static_cast<std::size_t>(of_stage[i])] = std::move(own[i]);
+      from[of_stage[i]] = owner_rank(StageId(s));
+      if (!own.empty()) layers[of_stage[i]] = std::move(own[i]);
     }
   }
   for (std::size_t s = 0; s < plan.stages.size(); ++s)
-    for (const int l : plan.stages[s].layers) to[static_cast<std::size_t>(l)] = ranks.placement.stages[s].front();
+    for (const int l : plan.stages[s].layers) to[l] = ranks.placement.stages[s].front();
   // Sends do not wait for the receiver, so that every process sends all that leaves it and then receives.
   for (const bool sending : {true, false})
     for (std::size_t l = 0; processes() && l < layers.size(); ++l) {
@@ -166,8 +164,8 @@ static std::vector<std::vector<int>> layers_of_stages(const Checkpoint& checkpoi
     for (std::size_t i = 0; right && i < plan.at(s).size(); ++i) {
       const Json& number = plan.at(s).at(i);
       const double layer = number.is_number_integer() ? number.get<double>() : -1;
-      right = layer >= 0 && layer < static_cast<double>(layers) && !seen[static_cast<std::size_t>(layer)];
-      if (right) seen[static_cast<std::size_t>(layer)] = true;
+      right = layer >= 0 && layer < static_cast<double>(layers) && !seen[layer];
+      if (right) seen[layer] = true;
       result.back().push_back(static_cast<int>(layer));
     }
   }
@@ -182,7 +180,7 @@ void TorchSession::load_of_other_plan(const Checkpoint& checkpoint, const std::s
   updates_ = checkpoint.updates;
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const std::vector<LayerState> own = layers_of(stages[s], checkpoint.stages[s], path);
-    for (std::size_t i = 0; i < own.size(); ++i) layers[static_cast<std::size_t>(stages[s][i])] = own[i];
+    for (std::size_t i = 0; i < own.size(); ++i) layers[stages[s][i]] = own[i];
   }
   restore_layers(layers, checkpoint.stages.front().numbers.front());
 }

@@ -227,7 +227,7 @@ class Messages {
       const std::jthread receiver = thread_on(pinning_, 1, [&] {
         for (int k = 0; k < repeats; ++k) {
           transport_->receive(0);
-          arrivals.push_back(now() - sent[static_cast<std::size_t>(k)]);
+          arrivals.push_back(now() - sent[k]);
           transport_->send(1, {});
         }
       });
@@ -272,7 +272,7 @@ std::vector<int> first_readers(const ModelGraph& model) {
   std::vector<int> readers(model.inputs.size(), 0);
   for (std::size_t l = model.layers.size(); l-- > 0;)
     for (const int input : model.layers[l].inputs)
-      if (input < 0) readers[static_cast<std::size_t>(-1 - input)] = static_cast<int>(l);
+      if (input < 0) readers[-1 - input] = static_cast<int>(l);
   return readers;
 }
 
@@ -371,8 +371,7 @@ class RunProfile {
       m.clear = Seconds(mean_of(idle_.clear) * part);
       std::vector<Shape> inputs;
       for (const int input : spec.inputs)
-        inputs.push_back(input < 0 ? spec_.model.inputs[static_cast<std::size_t>(-1 - input)].shape
-                                   : shapes[static_cast<std::size_t>(input)]);
+        inputs.push_back(input < 0 ? spec_.model.inputs[-1 - input].shape : shapes[input]);
       const StashSpec keeps = stash(spec, inputs);
       m.keeps_output = keeps.keeps_output || keeps.output_is_input;
       for (PassMeasurement* p : {&m.forward, &m.unstashed}) {

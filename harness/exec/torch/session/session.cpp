@@ -153,7 +153,7 @@ RunResult TorchSession::run(const Program& program, const RunRequest& request) {
   const std::int64_t all = static_cast<std::int64_t>(request.iterations) * program.updates;
   const std::int64_t done = result.execution.ended.value_or(all);
   updates_ += result.execution.diverged.value_or(done);
-  result.losses.assign(static_cast<std::size_t>(done), 0);
+  result.losses.assign(done, 0);
   const std::vector<RankLosses> losses = losses_of_ranks();
   for (const RankLosses& rank : losses)
     for (std::size_t u = 0; u < result.losses.size(); ++u) result.losses[u] += rank.losses[u];
@@ -214,7 +214,7 @@ std::vector<std::vector<double>> TorchSession::kept_weights(StageId stage) const
     const auto slices = kept_by(ranks[k], stage);
     for (std::size_t u = 0; u < kept.size(); ++u) kept[u].insert(kept[u].end(), slices[u].begin(), slices[u].end());
   }
-  for (auto& update : kept) update.resize(static_cast<std::size_t>(size_of(stage)));
+  for (auto& update : kept) update.resize(size_of(stage));
   return kept;
 }
 

@@ -13,8 +13,7 @@ namespace sluice {
 
 std::int64_t TorchSession::size_of(StageId stage) const {
   std::int64_t size = 0;
-  for (const int l : spec_.plan.stages[stage.index()].layers)
-    size += parameter_count(spec_.model.layers[static_cast<std::size_t>(l)]);
+  for (const int l : spec_.plan.stages[stage.index()].layers) size += parameter_count(spec_.model.layers[l]);
   return size;
 }
 
@@ -34,7 +33,7 @@ std::vector<double> TorchSession::of_layer(int layer, const FlatOf& flat) const 
   for (std::size_t s = 0; s < spec_.plan.stages.size(); ++s) {
     std::int64_t offset = 0;
     for (const int l : spec_.plan.stages[s].layers) {
-      const std::int64_t n = parameter_count(spec_.model.layers[static_cast<std::size_t>(l)]);
+      const std::int64_t n = parameter_count(spec_.model.layers[l]);
       if (l == layer) {
         const at::Tensor all = whole(StageId(s), flat);
         if (!owns(StageId(s))) return from_owner(StageId(s), std::vector<double>());
@@ -95,7 +94,7 @@ CheckpointStage TorchSession::checkpoint_of(StageId id) const {
   if (owns(id)) state = owner_of(id).weights(id).state();
   if (sharded(id)) {
     const auto tensors = from_owner(id, {static_cast<double>(state.tensors.size())});
-    state.tensors.resize(static_cast<std::size_t>(tensors[0]));
+    state.tensors.resize(tensors[0]);
     for (std::size_t k = 0; k < state.tensors.size(); ++k)
       state.tensors[k] = whole(id, [&](TorchWorker& w, StageId s) { return w.weights(s).state().tensors[k]; });
   }

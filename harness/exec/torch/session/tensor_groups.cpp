@@ -33,7 +33,7 @@ void TorchSession::join_tensor_groups(const Program& program, Transport& transpo
 
 std::vector<at::Tensor> TorchSession::whole_parameters(int layer, const FlatOf& flat) const {
   const TensorModel& model = *spec_.tensor;
-  const std::vector<ParameterSpec> own = parameters(model.member.layers[static_cast<std::size_t>(layer)]);
+  const std::vector<ParameterSpec> own = parameters(model.member.layers[layer]);
   std::vector<std::vector<at::Tensor>> parts(own.size());  // by parameter and member
   for (int member = 0; member < model.degree; ++member) {
     const at::Tensor values = at::tensor(of_layer(layer * model.degree + member, flat), at::kDouble);
@@ -45,8 +45,7 @@ std::vector<at::Tensor> TorchSession::whole_parameters(int layer, const FlatOf& 
     }
   }
   std::vector<at::Tensor> result;
-  for (std::size_t p = 0; p < own.size(); ++p)
-    result.push_back(whole_of(parts[p], model.layers[static_cast<std::size_t>(layer)].parameters[p]));
+  for (std::size_t p = 0; p < own.size(); ++p) result.push_back(whole_of(parts[p], model.layers[layer].parameters[p]));
   return result;
 }
 
@@ -58,7 +57,7 @@ void TorchSession::copy_buffers(const StageModule& whole) const {
     std::vector<std::vector<at::Tensor>> from(layers.size());
     if (owns(StageId(s))) from = owner_of(StageId(s)).module(StageId(s)).buffers_by_layer();
     for (std::size_t l = 0; l < layers.size(); ++l) {
-      const auto& target = to[static_cast<std::size_t>(spec_.tensor->whole_layer(layers[l]))];
+      const auto& target = to[spec_.tensor->whole_layer(layers[l])];
       if (spec_.tensor->member_of(layers[l]) > 0) continue;
       for (std::size_t b = 0; b < target.size(); ++b) {
         at::Tensor own = owns(StageId(s)) ? from[l][b].cpu() : at::Tensor();
@@ -80,7 +79,7 @@ TorchSession::Prediction TorchSession::predict_whole(const std::vector<at::Tenso
   StageModule module(model, layers, interface, context_.options);
   copy_buffers(module);
   std::vector<at::Tensor> received;
-  for (const int input : interface.receives) received.push_back(inputs[static_cast<std::size_t>(-1 - input)]);
+  for (const int input : interface.receives) received.push_back(inputs[-1 - input]);
   Prediction result;
   module.forward(received, weights.front(), target, {.training = false}, nullptr, &result.loss, &result.prediction);
   return result;

@@ -34,7 +34,7 @@ at::Tensor load_targets(const RunContext& context, bool train, std::span<const s
         0, at::tensor(std::vector<std::int64_t>(samples.begin(), samples.end())));
   const DataFeed& feed = *context.spec->feed;
   const ModelGraph& model = context.spec->model;
-  const Shape out = model.shapes()[static_cast<std::size_t>(model.layers.back().inputs.front())];
+  const Shape out = model.shapes()[model.layers.back().inputs.front()];
   if (feed.classes) {
     std::vector<std::int64_t> positions{n};
     positions.insert(positions.end(), out.begin(), out.end() - 1);

@@ -108,7 +108,7 @@ StageModule::StageModule(const ModelGraph& model, std::vector<int> layers, const
   }
   std::unordered_map<std::size_t, std::size_t> last_reader;  // slot -> step
   for (const int index : layers) {
-    const LayerSpec& spec = model.layers[static_cast<std::size_t>(index)];
+    const LayerSpec& spec = model.layers[index];
     Step step;
     std::vector<Shape> input_shapes;
     for (const int input : spec.inputs) {
@@ -117,8 +117,7 @@ StageModule::StageModule(const ModelGraph& model, std::vector<int> layers, const
         throw std::invalid_argument("StageModule: layer '" + spec.name +
                                     "' reads a value that the stage neither makes nor receives");
       }
-      input_shapes.push_back(input < 0 ? model.inputs[static_cast<std::size_t>(-(input + 1))].shape
-                                       : shapes[static_cast<std::size_t>(input)]);
+      input_shapes.push_back(input < 0 ? model.inputs[-(input + 1)].shape : shapes[input]);
       step.inputs.push_back(found->second);
       step.needs_input.push_back(wants_gradient[found->second]);
       step.has_gradient = step.has_gradient || wants_gradient[found->second];

@@ -161,7 +161,7 @@ class CutModel {
       }
       Tensors& gradients = gradients_.emplace_back();
       for (const at::Tensor& weight : weights) gradients.push_back(at::zeros_like(weight));
-      stages_.emplace_back(model, layers, interfaces_[static_cast<std::size_t>(s)], at::TensorOptions(type));
+      stages_.emplace_back(model, layers, interfaces_[s], at::TensorOptions(type));
     }
     stash_.resize(stages_.size());
   }
@@ -172,8 +172,7 @@ class CutModel {
     for (std::size_t s = 0; s < stages_.size(); ++s) {
       Tensors received;
       for (const int producer : interfaces_[s].receives) {
-        received.push_back(producer < 0 ? batch.inputs[static_cast<std::size_t>(-(producer + 1))]
-                                        : values.at(producer));
+        received.push_back(producer < 0 ? batch.inputs[-(producer + 1)] : values.at(producer));
       }
       const Tensors sent = stages_[s].forward(received, weights_[s], batch.target, mode,
                                               mode.training ? &stash_[s] : nullptr, &loss, &prediction);

@@ -159,7 +159,7 @@ std::span<const at::Tensor> StageWeights::read(const Instruction& op, double lea
 }
 
 std::span<const at::Tensor> StageWeights::predicted(const Instruction& op, double learning_rate) {
-  Version& prediction = predictions_[static_cast<std::size_t>(op.prediction)];
+  Version& prediction = predictions_[op.prediction];
   if (prediction.flat.defined()) return prediction.views;
   const Version& newest = versions_.back();
   if (newest.number != absolute(op.version))
@@ -187,7 +187,7 @@ std::span<const at::Tensor> StageWeights::predicted(const Instruction& op, doubl
 
 void StageWeights::used(const Instruction& op) {
   if (op.prediction >= 0) {
-    Version& prediction = predictions_[static_cast<std::size_t>(op.prediction)];
+    Version& prediction = predictions_[op.prediction];
     if (--prediction.uses == 0 && prediction.flat.defined()) release(prediction);
     return;
   }

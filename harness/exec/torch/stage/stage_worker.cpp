@@ -49,15 +49,15 @@ void TorchWorker::add_stage(StageId id, const Placement& placement, const std::v
   }
   std::vector<at::Tensor> initial;
   for (const int l : layers)
-    for (const at::Tensor& w : initial_weights[static_cast<std::size_t>(l)]) initial.push_back(w);
+    for (const at::Tensor& w : initial_weights[l]) initial.push_back(w);
   std::vector<bool> matrices;
   for (const int l : layers)
-    for (const ParameterSpec& p : parameters(spec.model.layers[static_cast<std::size_t>(l)]))
+    for (const ParameterSpec& p : parameters(spec.model.layers[l]))
       matrices.push_back(is_matrix(spec.optimizer, spec.model, l, p));
   s.weights = std::make_unique<StageWeights>(s.module->parameters(), initial, spec.optimizer, options_, counters_,
                                              share_of(spec.sharding, placement.stages[id.index()], rank_),
                                              !spec.inference, matrices);
-  s.has_loss = is_loss(spec.model.layers[static_cast<std::size_t>(layers.back())].kind);
+  s.has_loss = is_loss(spec.model.layers[layers.back()].kind);
   s.counts_loss = s.has_loss && layers.back() + 1 == static_cast<int>(spec.model.layers.size());
   for (std::size_t other = 0; other < interfaces.size(); ++other) {
     if (StageId(other) == id) continue;
@@ -84,8 +84,8 @@ void TorchWorker::divide_products(State& s, const Placement& placement) {
     if (passed(after) == 0) continue;
     const int first = spec.plan.stages[after.index()].layers.front();
     s.divided_after = after;
-    s.divided_layer = spec.model.layers[static_cast<std::size_t>(first)];
-    s.divided_input = spec.model.shapes()[static_cast<std::size_t>(s.divided_layer.inputs.front())];
+    s.divided_layer = spec.model.layers[first];
+    s.divided_input = spec.model.shapes()[s.divided_layer.inputs.front()];
   }
 }
 
@@ -136,7 +136,7 @@ void TorchWorker::begin_run(const Program& program) {
     s.weights->follow(program.rule, s.id);
     count_weight_uses(s, program);
   }
-  losses_.assign(static_cast<std::size_t>(program.updates * context_.request->iterations), 0);
+  losses_.assign(program.updates * context_.request->iterations, 0);
   loss_parts_.assign(losses_.size(), 0);
   output_digests_.assign(
       program.forward_only ? static_cast<std::size_t>(program.microbatches * context_.request->iterations) : 0, 0);
@@ -144,7 +144,7 @@ void TorchWorker::begin_run(const Program& program) {
 
 void TorchWorker::prepare_messages(State& s, const Program& program) {
   const StageGraph& graph = program.graph;
-  s.slots.assign(static_cast<std::size_t>(program.microbatches / graph.micros_per_op_of(s.id)), Slot{});
+  s.slots.assign(program.microbatches / graph.micros_per_op_of(s.id), Slot{});
   s.messages_per_output.assign(s.interface.sends.size(), 0);
   for (const auto& [successor, edge] : s.successors)
     for (const std::size_t i : edge.own) s.messages_per_output[i] += slices_per_op(graph, s.id, successor);
@@ -168,7 +168,7 @@ void TorchWorker::find_batch_ends(State& s, const Program& program) const {
 
 void TorchWorker::count_weight_uses(State& s, const Program& program) const {
   s.uses = {};
-  s.uses.predictions.assign(static_cast<std::size_t>(program.predictions[s.id.index()]), 0);
+  s.uses.predictions.assign(program.predictions[s.id.index()], 0);
   s.uses.updates = program.updates;
   std::int32_t newest = 0;
   for (const Instruction& i : program.ranks[rank_.index()]) {
@@ -176,7 +176,7 @@ void TorchWorker::count_weight_uses(State& s, const Program& program) const {
     if (i.opcode == Opcode::optimizer_step) newest = i.version;
     if (!reads_weights(i.opcode)) continue;
     if (i.prediction >= 0)
-      ++s.uses.predictions[static_cast<std::size_t>(i.prediction)];
+      ++s.uses.predictions[i.prediction];
     else
       ++s.uses.versions[i.version];
   }

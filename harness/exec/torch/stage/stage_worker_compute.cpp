@@ -29,9 +29,7 @@ std::vector<std::int64_t> TorchWorker::samples_of(const State& s, Micro op) cons
   const auto& order = context_.request->order;
   const std::int64_t samples_there =
       context_.spec->feed ? context_.spec->feed->test_samples : context_.spec->synthetic_batch;
-  for (std::int64_t k = 0; k < n; ++k)
-    samples[static_cast<std::size_t>(k)] =
-        order.empty() ? (first + k) % samples_there : order.at(static_cast<std::size_t>(first + k));
+  for (std::int64_t k = 0; k < n; ++k) samples[k] = order.empty() ? (first + k) % samples_there : order.at(first + k);
   return samples;
 }
 
@@ -210,7 +208,7 @@ void TorchWorker::add_output(const State& s, const Instruction& op, const at::Te
       hash = (hash ^ word) * 0x100000001b3;
       hash ^= hash >> 29;  // so that the high bytes of a word reach the low ones of the hash
     }
-    output_digests_[static_cast<std::size_t>(first + m)] = hash | 1;  // never 0
+    output_digests_[first + m] = hash | 1;  // never 0
   }
 }
 

@@ -112,7 +112,7 @@ std::shared_ptr<TensorMessage> message_of(std::span<const std::int64_t> header,
     at::Tensor& tensor = message->tensors.emplace_back();
     const std::int64_t type = next();
     if (type < 0) continue;
-    const at::Tensor& block = memory.at(static_cast<std::size_t>(next()));
+    const at::Tensor& block = memory.at(next());
     const std::int64_t first = next(), dimensions = next();
     const auto sizes = take(dimensions), strides = take(dimensions);
     tensor = block.view(static_cast<at::ScalarType>(type))

@@ -133,7 +133,7 @@ class WeightVersions : public testing::TestWithParam<Kind> {
     const auto session = make_session(spec);
     Schedule schedule{.ranks = std::vector<std::vector<Op>>(kStages), .microbatches = kBatches};
     for (int k = 0; k < kStages; ++k) {
-      auto& ops = schedule.ranks[static_cast<std::size_t>(k)];
+      auto& ops = schedule.ranks[k];
       for (int j = 0; j < kStages - k; ++j) ops.push_back(forward_op(k, j));
       for (int j = 0; j < kBatches; ++j) {
         ops.push_back(backward_op(k, j));
@@ -153,8 +153,7 @@ class WeightVersions : public testing::TestWithParam<Kind> {
     const auto between = interfaces(model_, stage_of_, kStages);
     std::vector<StageModule> stages;
     std::vector<std::vector<int>> layers(kStages);
-    for (std::size_t l = 0; l < stage_of_.size(); ++l)
-      layers[static_cast<std::size_t>(stage_of_[l])].push_back(static_cast<int>(l));
+    for (std::size_t l = 0; l < stage_of_.size(); ++l) layers[stage_of_[l]].push_back(static_cast<int>(l));
     for (std::size_t k = 0; k < kStages; ++k)
       stages.emplace_back(model_, layers[k], between[k], at::TensorOptions().dtype(at::kDouble));
     // [stage][version][parameter]
@@ -162,13 +161,13 @@ class WeightVersions : public testing::TestWithParam<Kind> {
     for (std::size_t k = 0; k < kStages; ++k) {
       Tensors& initial = versions[k].emplace_back();
       for (const int l : layers[k])
-        for (const at::Tensor& w : weights_[static_cast<std::size_t>(l)]) initial.push_back(w.clone());
+        for (const at::Tensor& w : weights_[l]) initial.push_back(w.clone());
     }
     for (int j = 1; j <= kBatches; ++j) {
       const at::Tensor x = data_.input.narrow(0, (j - 1) * kSamples, kSamples);
       const at::Tensor target = data_.target.narrow(0, (j - 1) * kSamples, kSamples);
       const auto read = [&](std::size_t k) -> const Tensors& {
-        return versions[k][static_cast<std::size_t>(std::max(0, j - kStages + static_cast<int>(k)))];
+        return versions[k][std::max(0, j - kStages + static_cast<int>(k))];
       };
       std::map<int, at::Tensor> values{{-1, x}}, gradients;
       std::vector<StageStashTensors> kept(kStages);
@@ -210,9 +209,9 @@ class WeightVersions : public testing::TestWithParam<Kind> {
     for (std::size_t k = 0; k < kStages; ++k) {
       std::size_t next = 0;
       for (const int l : layers[k])
-        for (std::size_t p = 0; p < weights_[static_cast<std::size_t>(l)].size(); ++p) {
+        for (std::size_t p = 0; p < weights_[l].size(); ++p) {
           const at::Tensor w = versions[k].back()[next++].contiguous();
-          auto& flat = result[static_cast<std::size_t>(l)];
+          auto& flat = result[l];
           flat.insert(flat.end(), w.const_data_ptr<double>(), w.const_data_ptr<double>() + w.numel());
         }
     }
@@ -233,14 +232,14 @@ class WeightVersions : public testing::TestWithParam<Kind> {
     for (std::size_t k = 0; k < kStages; ++k) {
       std::size_t next = 0;
       for (const int l : layers[k])
-        for (std::size_t p = 0; p < weights_[static_cast<std::size_t>(l)].size(); ++p)
-          by_layer[static_cast<std::size_t>(l)].push_back(read(k)[next++].detach().clone().set_requires_grad(true));
+        for (std::size_t p = 0; p < weights_[l].size(); ++p)
+          by_layer[l].push_back(read(k)[next++].detach().clone().set_requires_grad(true));
     }
     reference_model(model_, {x}, by_layer, target).backward();
     Tensors result;
     for (const auto& stage : layers)
       for (const int l : stage)
-        for (const at::Tensor& w : by_layer[static_cast<std::size_t>(l)]) result.push_back(w.grad());
+        for (const at::Tensor& w : by_layer[l]) result.push_back(w.grad());
     return result;
   }
 };
