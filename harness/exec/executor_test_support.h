@@ -56,7 +56,7 @@ std::string to_text(Place place) {
                                       "begin_reduce_scatter",
                                       "end_reduce_scatter",
                                       "add_reduced"};
-  return names[place];
+  return names[static_cast<std::size_t>(place)];
 }
 
 // What a message says about itself, for the receiver to compare with what it waits for.

@@ -167,8 +167,9 @@ Interference gavel(const Request& q, const std::string& gpu) {
     slowdowns.push_back(std::max(1.0, *slowdown));
   }
   if (slowdowns.empty()) throw InputError(q.file, "has no slowdowns of " + gpu);
-  return synthetic(q, Resource::compute, 0.2,
-                   [slowdowns](Random& r) { return slowdowns[r.uniform() * static_cast<double>(slowdowns.size())]; });
+  return synthetic(q, Resource::compute, 0.2, [slowdowns](Random& r) {
+    return slowdowns[static_cast<std::size_t>(r.uniform() * static_cast<double>(slowdowns.size()))];
+  });
 }
 
 struct Preset {

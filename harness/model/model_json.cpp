@@ -38,7 +38,7 @@ class Writer {
   void flag(const char* key, bool Kind::*member) { size(key, member); }
   template <class Enum, std::size_t N>
   void choice(const char* key, Enum Kind::*member, const std::array<const char*, N>& names) {
-    if (kind_.*member != usual_.*member) json_[key] = names[kind_.*member];
+    if (kind_.*member != usual_.*member) json_[key] = names[static_cast<std::size_t>(kind_.*member)];
   }
 
  private:
@@ -197,8 +197,9 @@ ModelGraph model_from_json(JsonReader reader) {
       l.fail("name", "another layer is called '" + layer.name + "'", "give every layer a name of its own");
     std::vector<Shape> inputs;
     for (const int input : layer.inputs) {
-      if (input < 0) is_read[-1 - input] = true;
-      inputs.push_back(input < 0 ? model.inputs[-1 - input].shape : shapes[input]);
+      if (input < 0) is_read[static_cast<std::size_t>(-1 - input)] = true;
+      inputs.push_back(input < 0 ? model.inputs[static_cast<std::size_t>(-1 - input)].shape
+                                 : shapes[static_cast<std::size_t>(input)]);
     }
     const std::string where = l.where("kind");
     for (const ParameterSpec& parameter : parameters(layer)) sizes.add(parameter.shape, where);

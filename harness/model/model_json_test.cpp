@@ -110,7 +110,7 @@ class SchemaOf {
   template <class Enum, std::size_t N>
   void choice(const char* key, Enum Kind::*member, const std::array<const char*, N>& names) {
     properties_[key] = {{"enum", std::vector<std::string>(names.begin(), names.end())},
-                        {"default", names[Kind{}.*member]}};
+                        {"default", names[static_cast<std::size_t>(Kind{}.*member)]}};
   }
 
  private:
