@@ -164,8 +164,8 @@ static std::vector<std::vector<int>> layers_of_stages(const Checkpoint& checkpoi
     for (std::size_t i = 0; right && i < plan.at(s).size(); ++i) {
       const Json& number = plan.at(s).at(i);
       const double layer = number.is_number_integer() ? number.get<double>() : -1;
-      right = layer >= 0 && layer < static_cast<double>(layers) && !seen[layer];
-      if (right) seen[layer] = true;
+      right = layer >= 0 && layer < static_cast<double>(layers) && !seen[static_cast<std::size_t>(layer)];
+      if (right) seen[static_cast<std::size_t>(layer)] = true;
       result.back().push_back(static_cast<int>(layer));
     }
   }

@@ -94,7 +94,7 @@ CheckpointStage TorchSession::checkpoint_of(StageId id) const {
   if (owns(id)) state = owner_of(id).weights(id).state();
   if (sharded(id)) {
     const auto tensors = from_owner(id, {static_cast<double>(state.tensors.size())});
-    state.tensors.resize(tensors[0]);
+    state.tensors.resize(static_cast<std::size_t>(tensors[0]));
     for (std::size_t k = 0; k < state.tensors.size(); ++k)
       state.tensors[k] = whole(id, [&](TorchWorker& w, StageId s) { return w.weights(s).state().tensors[k]; });
   }
