@@ -70,7 +70,8 @@ TEST(Findings, ReferenceRecordsAreSmall) {
 
 // Writes a study and reads it.
 Study study_of(const std::string& sections, const std::string& question = "Which is faster?") {
-  const fs::path file = fs::path(testing::TempDir()) / "findings_test.json";
+  // Of this process: tests run side by side.
+  const fs::path file = fs::path(testing::TempDir()) / ("findings_test." + std::to_string(::getpid()) + ".json");
   std::ofstream(file) << R"({"title": "A study", "question": ")" << question
                       << R"(", "records": "none.jsonl", "commands": ["sluice run a"], "sections": [)" << sections
                       << "]}";

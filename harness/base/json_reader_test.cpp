@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
@@ -104,7 +105,8 @@ class ParseJsonFileTest : public testing::Test {
     return path_;
   }
   void TearDown() override { std::filesystem::remove(path_); }
-  std::string path_ = testing::TempDir() + "json_reader_test.json";
+  // Of this process: tests run side by side.
+  std::string path_ = testing::TempDir() + "json_reader_test." + std::to_string(::getpid()) + ".json";
 };
 
 TEST_F(ParseJsonFileTest, ReadsADocument) { EXPECT_EQ(parse_json_file(write("{\"a\": [1, 2]}"))["a"][1], 2); }

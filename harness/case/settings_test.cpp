@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <sluice_build.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -29,10 +30,14 @@ const Setting& setting_of(const std::string& key) {
 
 Json tiny() { return to_json(find_workload("tiny")); }
 
+// Of this process: tests run side by side.
 std::string workload_file() {
-  const std::string path = testing::TempDir() + "settings_test_workload.json";
-  std::ofstream(path) << tiny().dump();
-  return path;
+  static const struct File {
+    std::string path = testing::TempDir() + "settings_test_workload." + std::to_string(::getpid()) + ".json";
+    File() { std::ofstream(path) << tiny().dump(); }
+    ~File() { std::filesystem::remove(path); }
+  } file;
+  return file.path;
 }
 
 // An entry that a value of `key` other than the default goes with.

@@ -156,7 +156,7 @@ TEST_F(Cli, BashCompletesThroughTheScript) {
                                  "COMP_CWORD=7\n"
                                  "_sluice\n"
                                  "echo \"${COMPREPLY[*]}\"\n");
-  const std::string command = "bash " + script + " " + SLUICE_PROGRAM + " > " + at("out") + " 2>&1";
+  const std::string command = "bash '" + script + "' '" + SLUICE_PROGRAM + "' > '" + at("out") + "' 2>&1";
   EXPECT_EQ(std::system(command.c_str()), 0);
   EXPECT_EQ(content(at("out")), "interleaved_1f1b\nauto\n");
 }
