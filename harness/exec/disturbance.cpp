@@ -6,7 +6,6 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
-#include <ctime>
 #include <limits>
 #include <thread>
 
@@ -26,12 +25,6 @@ void wait_until(Clock::time_point moment) {
 }
 
 }  // namespace
-
-double thread_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
 
 PiecewiseSpeed Disturbance::pace_of(Rank rank) const {
   const DeviceId device = devices.at(rank.index());

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "harness/base/ids.h"
+#include "harness/base/thread_seconds.h"
 #include "harness/base/work.h"
 #include "harness/exec/pinning.h"
 #include "harness/model/interference.h"
@@ -29,9 +30,6 @@ struct Disturbance {
   // The rate of messages between two ranks, as a part of the throttle's; on the run's clock.
   PiecewiseSpeed link_speed(Rank from, Rank to) const;
 };
-
-// Seconds of processor time that the calling thread has had.
-double thread_seconds();
 
 // Holds up a rank at the end of each of its ops, as long as a slower device would have worked on: of the processor time
 // that the op took, so that waiting for a crowded core counts once.

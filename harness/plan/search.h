@@ -25,7 +25,7 @@ class Deadline {
   explicit Deadline(double seconds) : seconds_(seconds) {}
   bool passed() const {
     check_stop();
-    return thread_seconds() - begin_ > seconds_;
+    return thread_seconds() - begin_ >= seconds_;  // of no time at all, nothing is left
   }
 
  private:
