@@ -16,10 +16,10 @@ def main():
             tools = {"PATH": "/nowhere"}
             shell = f'cat() {{ while IFS= read -r l; do echo "$l"; done; }}; dirname() {{ echo "{HOME}"; }}; ' \
                     f'BASH_ARGV0={HOME}/{script}; set -- {flag}; source {HOME}/{script}'
-            run = subprocess.run(["/bin/bash", "-c", shell], env=tools, capture_output=True, text=True, timeout=20)
+            run = subprocess.run(["/bin/bash", "-c", shell], env=tools, capture_output=True, text=True, timeout=120)
             if run.returncode != 0 or not run.stdout.startswith(f"usage: ./{script}") or run.stderr:
                 wrong.append(f"{script} {flag}: {run.returncode} {run.stdout} {run.stderr}")
-        run = subprocess.run([f"{HOME}/{script}", "--nonsense"], capture_output=True, text=True, timeout=20)
+        run = subprocess.run([f"{HOME}/{script}", "--nonsense"], capture_output=True, text=True, timeout=120)
         if run.returncode != 2 or "unknown argument '--nonsense'" not in run.stderr:
             wrong.append(f"{script} --nonsense: {run.returncode} {run.stderr}")
     cmake = open(f"{HOME}/CMakeLists.txt").read()

@@ -39,10 +39,10 @@ TEST(RunProgram, KeepsNoMoreOutputThanAskedFor) {
 
 TEST(RunProgram, EndsWhatTakesTooLong) {
   const auto begin = std::chrono::steady_clock::now();
-  const ProgramEnd end = run_program({"sleep", "60"}, {.limit = Seconds(0.05)});
+  const ProgramEnd end = run_program({"sleep", "1000"}, {.limit = Seconds(0.05)});
   EXPECT_TRUE(end.out_of_time);
   EXPECT_FALSE(end.ok());
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(200));
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ TEST_F(ExitCodes, FollowFromWhatHappensToTheProgram) {
       "cluster": "summit_v100", "ranks": 32, "costs": "analytic"}]})");
   for (const auto& [number, code] : {std::pair(SIGTERM, 1), std::pair(SIGKILL, 128 + SIGKILL)}) {
     const pid_t child = start({"run", "long.json", "--out", "long.jsonl"});
-    for (int k = 0; k < 200 && content(at(".err")).find("[1/1]") == std::string::npos; ++k)
+    for (int k = 0; k < 2000 && content(at(".err")).find("[1/1]") == std::string::npos; ++k)
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     ::kill(child, number);
     EXPECT_EQ(wait(child).code, code);

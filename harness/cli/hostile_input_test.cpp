@@ -59,7 +59,7 @@ class HostileInput : public Cli {
     return put(name, costs.dump());
   }
 
-  static constexpr int kSeconds = 10;  // of a machine that does other things, too; 2 where it is idle
+  static constexpr int kSeconds = 120;  // tells an answer from a search or a wait without end, on any machine
 };
 
 TEST_F(HostileInput, AbsurdNumbersAreRefusedWhereTheyAreRead) {
@@ -219,7 +219,7 @@ TEST_F(HostileInput, PlanningObeysSignals) {
   sweep_file("s.json", {{"system", "graphpipe"}, {"workload", "mmt"}, {"cluster", "summit_v100"}, {"ranks", 32}});
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
     const pid_t child = start({"run", "s.json", "--out", "a.jsonl"});
-    for (int k = 0; k < 200 && content(at(".err")).find("[1/1]") == std::string::npos; ++k)
+    for (int k = 0; k < 2000 && content(at(".err")).find("[1/1]") == std::string::npos; ++k)
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     const auto begin = std::chrono::steady_clock::now();
     ::kill(child, number);

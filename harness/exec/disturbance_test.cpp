@@ -26,6 +26,24 @@ void work_for(double seconds) {
   }
 }
 
+// The shortest step of the clock that counts a thread's processor time; a second if it stands still. Some machines
+// count in ticks of milliseconds: what is slowed in proportion to the count is not slowed evenly there.
+double clock_step() {
+  double shortest = 1;
+  for (int k = 0; k < 10; ++k) {
+    const auto start = std::chrono::steady_clock::now();
+    const double begin = thread_seconds();
+    double now = begin;
+    while (now == begin && since(start) < 1) now = thread_seconds();
+    if (now > begin) shortest = std::min(shortest, now - begin);
+  }
+  return shortest;
+}
+
+#define SLUICE_NEEDS_A_FINE_CLOCK()                  \
+  if (const double step = clock_step(); step > 1e-3) \
+  GTEST_SKIP() << "this machine counts a thread's processor time in steps of " << step << " s"
+
 // Every compute op takes 5 ms of processor time.
 class WorkingWorker : public FakeWorker {
  public:
@@ -70,11 +88,12 @@ Program two_stages(int microbatches) {
 }
 
 TEST(DisturbanceTest, ASlowedRanksOpsTakeSoManyTimesAsLong) {
+  SLUICE_NEEDS_A_FINE_CLOCK();
   Disturbance d = on_two_ranks();
   d.slowdowns = {1, 3};
   const double least = least_of(0.022, [&] {
     const Execution execution = run(two_stages(8), d);
-    EXPECT_GE(least_op(execution, 0), 0.005);
+    EXPECT_GE(least_op(execution, 0), 0.0049);
     return least_op(execution, 1);
   });
   EXPECT_GE(least, 0.0149);
@@ -82,6 +101,7 @@ TEST(DisturbanceTest, ASlowedRanksOpsTakeSoManyTimesAsLong) {
 }
 
 TEST(DisturbanceTest, AnEpisodeSlowsTheOpsInItsTimeOnly) {
+  SLUICE_NEEDS_A_FINE_CLOCK();
   Disturbance d = on_two_ranks();
   d.interference = load_interference("compute:0@100.03-x4", 2, "test");
   d.start = 100;  // of the training: the episode begins 30 ms into the run
@@ -160,20 +180,19 @@ struct Throttled {
 };
 
 TEST(ThrottledTransportTest, MessagesTakeTheirBytesAtTheRateOneAfterTheOtherAndTheLatencyOnce) {
-  double to_send = 1e9;
-  const double to_receive = least_of(0.15, [&] {
+  // The longer of the time to send and the time beyond which the messages should have come.
+  const double late = least_of(0.04, [&] {
     Throttled t("rate=1MB/s,latency=30ms");
     const auto start = std::chrono::steady_clock::now();
     for (int k = 0; k < 4; ++k) t.send(20e3);  // 20 ms each
-    to_send = std::min(to_send, since(start));
+    const double to_send = since(start);
     for (int k = 0; k < 4; ++k) {
       EXPECT_DOUBLE_EQ(*static_cast<double*>(t.transport->receive(0).payload.get()), 20e3);
       EXPECT_GE(since(start), 0.0299 + 0.02 * (k + 1) - 0.001);
     }
-    return since(start);
+    return std::max(2 * to_send, since(start) - 0.11);
   });
-  EXPECT_LT(to_send, 0.02);  // sends do not wait
-  EXPECT_LT(to_receive, 0.15);
+  EXPECT_LT(late, 0.04);  // sends do not wait, and the latency counts once
 }
 
 TEST(ThrottledTransportTest, ABurstGoesAtOnceAndTheRestAtTheRate) {

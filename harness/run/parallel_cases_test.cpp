@@ -6,7 +6,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <filesystem>
+#include <mutex>
 #include <stdexcept>
 #include <thread>
 
@@ -21,18 +23,21 @@ using namespace std::chrono_literals;
 
 TEST(SideBySide, BeginsInOrderAndRunsAsManyAtOnceAsItMay) {
   std::mutex mutex;
+  std::condition_variable third;
   std::vector<std::size_t> begun;
   int running = 0, most = 0;
   run_side_by_side(
       20, 3, [](std::size_t) { return false; },
       [&](std::size_t k, CaseSlots&) {
-        {
-          const std::lock_guard lock(mutex);
-          begun.push_back(k);
-          most = std::max(most, ++running);
-        }
+        std::unique_lock lock(mutex);
+        begun.push_back(k);
+        most = std::max(most, ++running);
+        // The first of them wait for the third, which only runs if three may run at once.
+        third.notify_all();
+        third.wait_for(lock, 60s, [&] { return most >= 3; });
+        lock.unlock();
         std::this_thread::sleep_for(5ms);
-        const std::lock_guard lock(mutex);
+        lock.lock();
         --running;
         return true;
       });
@@ -83,23 +88,26 @@ TEST(SideBySide, ACaseThatWaitsLetsAnotherOneRun) {
 }
 
 TEST(SideBySide, ACaseThatHasWaitedGoesOnBeforeOthersBegin) {
-  std::vector<std::size_t> begun;
-  std::size_t begun_when_0_ended = 0;
-  std::mutex mutex;
+  std::atomic<std::size_t> begun{0}, begun_when_0_ended{0};
+  std::atomic<bool> waited{false};
+  // Case 0 waits until three others have begun. From there on each of them leaves it time to ask for its place again.
   run_side_by_side(
       100, 2, [](std::size_t) { return false; },
       [&](std::size_t k, CaseSlots& slots) {
-        {
-          const std::lock_guard lock(mutex);
-          begun.push_back(k);
+        ++begun;
+        if (k == 0) {
+          slots.without([&] {
+            while (begun < 4) std::this_thread::sleep_for(1ms);
+            waited = true;
+          });
+          begun_when_0_ended = begun.load();
+        } else if (k >= 3) {
+          while (!waited) std::this_thread::sleep_for(1ms);
+          if (begun_when_0_ended == 0) std::this_thread::sleep_for(20ms);
         }
-        if (k == 0) slots.without([] { std::this_thread::sleep_for(5ms); });
-        if (k > 0) std::this_thread::sleep_for(2ms);
-        const std::lock_guard lock(mutex);
-        if (k == 0) begun_when_0_ended = begun.size();
         return true;
       });
-  EXPECT_LT(begun_when_0_ended, 50u);
+  EXPECT_LT(begun_when_0_ended.load(), 50u);
 }
 
 TEST(SideBySide, EndsEarlyAndThrowsWhatTheFirstCaseThrew) {

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <chrono>
+
 #include "harness/base/json.h"
 #include "harness/exec/session.h"
 #include "harness/exec/torch/session/device_backend.h"
@@ -109,18 +111,20 @@ TEST(RanksOnDevices, ReplicasReduceOnTheirDevices) {
 }
 
 TEST(RanksOnDevices, TimesAreTheDevicesAndInOrder) {
+  const auto start = std::chrono::steady_clock::now();
   const Outcome device = train(kPipeline, pipeline(), "cuda");
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   const Execution& e = device.result.execution;
   ASSERT_EQ(e.update_end.size(), static_cast<std::size_t>(kUpdates));
   EXPECT_TRUE(std::ranges::is_sorted(e.update_end));
   EXPECT_GT(e.update_end.front(), 0);
-  EXPECT_LT(e.update_end.back(), 60);  // seconds, not numbers of marks
   EXPECT_GE(e.seconds, e.update_end.back());
+  EXPECT_LE(e.seconds, elapsed.count());  // seconds, not numbers of marks
   for (const auto& rank : e.trace.ranks) {
     ASSERT_FALSE(rank.empty());
     for (const TraceEvent& event : rank) {
       EXPECT_LE(event.start, event.end);
-      EXPECT_GE(event.start, e.update_end[0] - 1);
+      EXPECT_GT(event.start, 0);
       EXPECT_LE(event.end, e.seconds);
     }
   }
