@@ -119,9 +119,10 @@ function(sluice_mpi_test name processes helper)
                                   $<TARGET_FILE:${name}_mpi_test>)
   else()
     add_test(NAME ${test} COMMAND ${CMAKE_COMMAND} -E echo "no mpirun on this machine")
-    set_tests_properties(${test} PROPERTIES SKIP_REGULAR_EXPRESSION "no mpirun")
   endif()
   set(environment OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
                   SLUICE_MPI_HELPER=${helper})
   set_tests_properties(${test} PROPERTIES TIMEOUT 1800 PROCESSORS ${processes} ENVIRONMENT "${environment}")
+  # A machine without any network, not even to itself: no program of MPI starts there.
+  set_tests_properties(${test} PROPERTIES SKIP_REGULAR_EXPRESSION "no mpirun;PMIx server's listener thread failed")
 endfunction()
