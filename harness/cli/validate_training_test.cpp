@@ -7,8 +7,8 @@ namespace {
 
 TEST_F(Cli, ValidateRunsACaseOnBothClocksAndKeepsItsProfile) {
   const Variables own_profiles = {{"SLUICE_PROFILE_CACHE", at("profiles")}};
-  const Finished f = sluice({"validate", "--filter", "one_f_one_b tiny", "--threads-only", "--rounds", "2", "--seconds",
-                             "0.01", "--out", at("v.jsonl"), "--chart", at("v.vl.json"), "--json"},
+  const Finished f = sluice({"validate", "--filter", "one_f_one_b tiny", "--threads-only", "--ranks", "2", "--rounds",
+                             "2", "--seconds", "0.01", "--out", at("v.jsonl"), "--chart", at("v.vl.json"), "--json"},
                             own_profiles);
   ASSERT_EQ(f.code, 0) << f.err;
   const Json result = Json::parse(f.out);
