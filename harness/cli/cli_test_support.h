@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -64,6 +65,7 @@ class Cli : public ::testing::Test {
     const pid_t child = ::fork();
     if (child != 0) return child;
     if (::chdir(folder_.c_str()) != 0) ::_exit(126);
+    ::unsetenv("COLUMNS");  // the width of somebody's terminal
     for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
     const auto redirect = [](const std::string& file, int to) {
       ::dup2(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), to);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sluice_build.h>
 
+#include <cstdlib>
 #include <iostream>
 #include <sstream>
 
@@ -21,6 +22,7 @@ std::function<int()> parse(std::vector<std::string> arguments) {
 }
 
 std::string help_of_command(const std::string& command) {
+  ::unsetenv("COLUMNS");  // the width of somebody's terminal
   testing::internal::CaptureStdout();
   const int code = parse({command, "--help"})();
   std::cout.flush();
