@@ -23,7 +23,7 @@ class TwoBwSystemTest : public testing::Test {
     for (const auto& [name, value] : set) values[name] = value;
     return resolve_options(system_.options, values, "test");
   }
-  Plan plan(const Options& with) const { return system_.plan({costs_, cluster_, 4, 16, 16, {}}, with); }
+  Plan plan(const Options& with) const { return system_.plan({costs_, cluster_, 4, 16, 16, {}}, with).plan; }
   static bool recomputes(const Plan& plan) { return std::ranges::all_of(plan.stages, &PlanStage::recompute); }
   ScheduleProblem order(const Plan& plan, int microbatches, int per_update) const {
     const RankMap map = ranks_of(plan);

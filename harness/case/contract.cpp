@@ -44,8 +44,8 @@ class Attempt {
   std::vector<ContractFault> faults() {
     const int devices = system_.one_process ? 1 : ranks_;
     Problem problem{costs_, cluster_, devices, 2L * microbatches_, microbatches_, {}};
-    problem.simulate = [this](const Plan& plan) { return simulated(plan); };
-    const Plan plan = make_plan(system_, problem, options_);
+    problem.simulate = [this](const PlannedPipeline& planned) { return simulated(planned.plan); };
+    const Plan plan = make_plan(system_, problem, options_).plan;
     const ScheduleProblem order = schedule_problem(plan);
     if (order.ranks > devices) add(fmt::format("its plan uses {} devices of {}", order.ranks, devices));
     check_chunks(order);

@@ -146,14 +146,14 @@ static void refuse_other_micro_batch(const Prepared& p) {
 }
 
 // Everything that follows from a plan.
-static void adopt(Prepared& p, const RunCase& c, const Plan& plan) {
-  for (const PlanStage& stage : plan.stages) {
+static void adopt(Prepared& p, const RunCase& c, const PlannedPipeline& planned) {
+  for (const PlanStage& stage : planned.plan.stages) {
     const std::int64_t micro_batch = stage.micros_per_op * p.micro_batch;
     if (stage.micros_per_op > 1 &&
         std::ranges::find(p.costs.larger, micro_batch, &CostGraph::micro_batch) == p.costs.larger.end())
       p.costs.larger.push_back(costs_at(p, c, micro_batch));
   }
-  p.plan = plan;
+  p.plan = planned.plan;
   if (p.inference) {
     refuse_other_micro_batch(p);
     for (PlanStage& stage : p.plan.stages) {
@@ -164,14 +164,15 @@ static void adopt(Prepared& p, const RunCase& c, const Plan& plan) {
     take_micro_batch_of_plan(c, p);
   else if (!p.system->synchronous)
     divide_among_replicas(c, p);
-  adopt_pipeline(p, p.plan);
+  adopt_pipeline(p, {p.plan, planned.order});
 }
 
-void adopt_pipeline(Prepared& p, const Plan& pipeline) {
+void adopt_pipeline(Prepared& p, const PlannedPipeline& planned) {
   int devices = 0;
-  for (const PlanStage& stage : pipeline.stages)
+  for (const PlanStage& stage : planned.plan.stages)
     for (const DeviceId device : stage.devices) devices = std::max(devices, device.value + 1);
-  p.pipeline = pipeline;
+  p.pipeline = planned.plan;
+  p.order = planned.order;
   cut_sequences(*p.workload, p.system->name, p.pipeline, p.costs);
   if (p.tensor && p.pipeline.sequence.count > 1)
     throw InputError("tensor", p.system->name + " cuts sequences into chunks, and shared layers take whole ones",
@@ -234,10 +235,10 @@ Seconds simulated_update(const Prepared& p, const Program& program) {
 }
 
 // Seconds of an update under a plan that a planner considers; infinite if it does not fit into memory.
-static Seconds simulated_seconds(const Prepared& p, const RunCase& c, const Plan& plan) {
+static Seconds simulated_seconds(const Prepared& p, const RunCase& c, const PlannedPipeline& planned) {
   stop_now();
   Prepared candidate = p;
-  adopt(candidate, c, plan);
+  adopt(candidate, c, planned);
   const Program program = program_of_updates(candidate);
   const auto held = memory(program, stage_memory(candidate, c.optimizer, program.rule));
   if (!over_memory(candidate, held).empty()) return Seconds(std::numeric_limits<double>::infinity());
@@ -266,7 +267,7 @@ Problem problem_of(const Prepared& p, const RunCase& c) {
   Problem problem{planned_costs(p),          p.cluster, c.ranks / replicas / group_size(p), c.batch / replicas,
                   c.microbatches / replicas, {}};
   problem.inference = p.inference;
-  problem.simulate = [&p, &c](const Plan& plan) { return simulated_seconds(p, c, plan); };
+  problem.simulate = [&p, &c](const PlannedPipeline& planned) { return simulated_seconds(p, c, planned); };
   problem.costs_at = [&p, &c](std::int64_t micro_batch) {
     return std::make_shared<CostGraph>(costs_at(p, c, micro_batch));
   };
@@ -328,12 +329,13 @@ Prepared prepare(const RunCase& c) {
   refuse_inference(p);
   const Problem problem = problem_of(p, c);
   const auto search_begin = std::chrono::steady_clock::now();
-  Plan plan = make_plan(*p.system, problem, p.options);
+  PlannedPipeline planned = make_plan(*p.system, problem, p.options);
+  Plan& plan = planned.plan;
   plan.search.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - search_begin).count();
   if (c.clock == Clock::wall)
     for (PlanStage& stage : plan.stages) stage.recompute = stage.recompute || has_recomputing_layer(stage, p.costs);
   share_layers(p, c, plan);
-  adopt(p, c, plan);
+  adopt(p, c, planned);
   p.planning_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return p;
 }
@@ -384,7 +386,7 @@ static ScheduleProblem schedule_problem(const Prepared& p, int microbatches, int
                           microbatches / p.replicas.count, stage_costs(plan, planned_costs(p), p.cluster)};
   problem.microbatches_per_update = p.microbatches_per_update / p.replicas.count;
   problem.epoch = epoch;
-  problem.order = plan.order;
+  problem.order = p.order;
   problem.sequence_chunks = plan.sequence.count;
   if (std::ranges::any_of(plan.stages, &PlanStage::recompute))
     for (const PlanStage& stage : plan.stages) problem.recompute.push_back(stage.recompute);

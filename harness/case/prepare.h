@@ -24,7 +24,8 @@ struct Prepared {
   Options options;
   Cluster cluster;
   CostGraph costs;
-  Plan pipeline;  // of one data-parallel replica, as the planner made it; orders are made for it, too
+  Plan pipeline;      // of one data-parallel replica, as the planner made it; orders are made for it, too
+  StageOrders order;  // of the pipeline's ops, where the planner has decided it
   PipelineReplicas replicas;
   StageSharding sharding = StageSharding::system;
   Plan plan;  // of all replicas
@@ -51,7 +52,7 @@ const ModelGraph& running_model(const Prepared& p);
 Costs costs_of(const Prepared& p);
 
 // Fills in everything that follows from the plan of one replica.
-void adopt_pipeline(Prepared& p, const Plan& pipeline);
+void adopt_pipeline(Prepared& p, const PlannedPipeline& planned);
 
 // What a planner is given, at any time of a run; both arguments must outlive it.
 Problem problem_of(const Prepared& p, const RunCase& c);

@@ -49,9 +49,6 @@ struct Plan {
   std::vector<std::size_t> replica_of = {};  // of every micro-batch: Placement::replica_of
   std::vector<DeviceId> rank_order = {};     // device of every rank; empty: in order of first use
   SearchReport search = {};                  // how the plan was found
-  // For planners that also decide the order by the times they expect: per stage, its compute ops in
-  // the order they run in. Empty: the system's schedule follows from the stages alone.
-  std::vector<std::vector<Op>> order;
   // Edges between stages that carry no tensor: the first stage's forward comes before the second's,
   // and the second's backward before the first's. A pipeline that is a sequence whatever the model.
   std::vector<std::pair<StageId, StageId>> imposed_edges;

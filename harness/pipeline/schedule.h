@@ -47,6 +47,8 @@ struct Schedule {
 
 Schedule empty_schedule(int ranks, int microbatches);
 
+using StageOrders = std::vector<std::vector<Op>>;  // per stage, its compute ops in the order they run in
+
 // The order in which a schedule's ranks run their forwards, the rest left out: what its system does in inference.
 Schedule forwards_of(const Schedule& schedule);
 

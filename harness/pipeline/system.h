@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/base/options.h"
@@ -22,6 +23,15 @@
 
 namespace sluice {
 
+// What a planner decides: a plan, and the order of its ops where the planner chooses that too, by the times it expects.
+struct PlannedPipeline {
+  PlannedPipeline() = default;
+  PlannedPipeline(Plan p, StageOrders o = {}) : plan(std::move(p)), order(std::move(o)) {}
+
+  Plan plan;
+  StageOrders order;  // empty: the system's schedule follows from the stages alone
+};
+
 // What a planner is given. `simulate` is the common simulator's opinion of a plan, for re-ranking: the seconds of an
 // update, infinite if a device's memory does not hold it.
 struct Problem {
@@ -30,7 +40,7 @@ struct Problem {
   int devices;         // how many of the cluster's devices to use
   std::int64_t batch;  // global batch, samples
   int microbatches;    // per update
-  std::function<Seconds(const Plan&)> simulate;
+  std::function<Seconds(const PlannedPipeline&)> simulate;
   // The costs with micro-batches of another size, for planners that choose it. Empty: only as `costs`, and larger ones
   // in proportion.
   std::function<std::shared_ptr<const CostGraph>(std::int64_t micro_batch)> costs_at = {};
@@ -54,10 +64,10 @@ struct ScheduleProblem {
   // For orders that depend on times: per stage; empty: F = I = W on all. And of a message.
   std::vector<StageCost> costs = {};
   Seconds latency = Seconds(0);
-  int microbatches_per_update = 1;          // asynchronous systems that accumulate
-  int epoch = 0;                            // of the training, where a system changes with it
-  std::vector<std::vector<Op>> order = {};  // Plan::order
-  std::vector<bool> recompute = {};         // per stage, PlanStage::recompute; empty: none
+  int microbatches_per_update = 1;   // asynchronous systems that accumulate
+  int epoch = 0;                     // of the training, where a system changes with it
+  StageOrders order = {};            // PlannedPipeline::order
+  std::vector<bool> recompute = {};  // per stage, PlanStage::recompute; empty: none
   // For orders that are searched (System::searches_order). Per stage: of a message between it and the next one; empty:
   // `latency`. And the share of what a micro-batch holds between F and I that it still holds between I and W; empty:
   // all.
@@ -125,8 +135,9 @@ struct System {
   ChunkPlacement chunk_placement = ChunkPlacement::loop;
   // Into how many chunks the sequences of every micro-batch are cut; none: they stay whole. Of systems with a flush.
   SequenceChunks (*sequence)(const Options&) = nullptr;
-  // Which layers on which devices. None: a chain of equally slow stages, `chunks` on every device.
-  Plan (*plan)(const Problem&, const Options&) = nullptr;
+  // Which layers on which devices; a planner that decides no order returns a Plan. None: a chain of equally slow
+  // stages, `chunks` on every device.
+  std::function<PlannedPipeline(const Problem&, const Options&)> plan = nullptr;
   // The order of forwards and backwards on every rank.
   Schedule (*schedule)(const ScheduleProblem&, const Options&);
   WeightRule (*weights)(const ScheduleProblem&, const Options&) = newest_weights;

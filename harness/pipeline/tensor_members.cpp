@@ -23,7 +23,6 @@ Plan members_of(const Plan& groups, int degree) {
   };
   Plan plan = groups;
   plan.stages.clear();
-  plan.order.clear();
   plan.imposed_edges.clear();
   plan.rank_order.clear();
   for (const PlanStage& stage : groups.stages) {

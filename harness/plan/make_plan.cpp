@@ -6,7 +6,7 @@
 
 namespace sluice {
 
-static Plan plan_of(const System& system, const Problem& problem, const Options& options) {
+static PlannedPipeline plan_of(const System& system, const Problem& problem, const Options& options) {
   const int devices = count_of(problem.cluster.devices);
   if (problem.devices > devices)
     throw InputError(system.name,
@@ -18,11 +18,11 @@ static Plan plan_of(const System& system, const Problem& problem, const Options&
   return chunked_chain(problem, system.chunks(options), system.chunk_placement, system.name);
 }
 
-Plan make_plan(const System& system, const Problem& problem, const Options& options) {
-  Plan plan = plan_of(system, problem, options);
+PlannedPipeline make_plan(const System& system, const Problem& problem, const Options& options) {
+  PlannedPipeline planned = plan_of(system, problem, options);
   // Inference keeps no keys and values from one op to the next, so its sequences stay whole.
-  if (system.sequence && !problem.inference) plan.sequence = system.sequence(options);
-  return plan;
+  if (system.sequence && !problem.inference) planned.plan.sequence = system.sequence(options);
+  return planned;
 }
 
 }  // namespace sluice

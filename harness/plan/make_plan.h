@@ -1,4 +1,4 @@
-// The plan of a system, after the checks that do not depend on which system it is.
+// What a system's planner decides, after the checks that do not depend on which system it is.
 #pragma once
 
 #include "harness/pipeline/system.h"
@@ -7,6 +7,6 @@ namespace sluice {
 
 // Throws InputError at the system's name: more ranks than the cluster has devices, numbers of ranks and micro-batches
 // that the system has no order for, or what its planner finds.
-Plan make_plan(const System& system, const Problem& problem, const Options& options);
+PlannedPipeline make_plan(const System& system, const Problem& problem, const Options& options);
 
 }  // namespace sluice

@@ -1,5 +1,7 @@
 #include "harness/plan/uniform_chain.h"
 
+#include <utility>
+
 #include "harness/base/index.h"
 #include "harness/plan/make_plan.h"
 
@@ -18,7 +20,8 @@ UniformChain uniform_chain(const System& system, const Options& options, const C
                              .parameters = Bytes(0),
                              .output = Bytes(0)});
   const Problem problem{layers, cluster, ranks, microbatches, microbatches, {}};
-  UniformChain result{.plan = make_plan(system, problem, options), .devices = {}, .problem = {}};
+  PlannedPipeline planned = make_plan(system, problem, options);
+  UniformChain result{.plan = std::move(planned.plan), .devices = {}, .problem = {}};
   const RankMap map = ranks_of(result.plan);
   result.devices = map.devices;
   result.problem = {.graph = stage_graph(result.plan, layers),
@@ -28,7 +31,7 @@ UniformChain uniform_chain(const System& system, const Options& options, const C
                     .costs = std::vector<StageCost>(result.plan.stages.size(), stage),
                     .latency = latency,
                     .microbatches_per_update = system.accumulates ? microbatches : 1,
-                    .order = result.plan.order,
+                    .order = std::move(planned.order),
                     .sequence_chunks = result.plan.sequence.count};
   return result;
 }

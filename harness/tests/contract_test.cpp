@@ -37,12 +37,12 @@ TEST_P(SystemContractTest, ItsForwardsAloneAreAPipelineOfInference) {
       const Cluster cluster = latency_cluster(ranks, Seconds(0));
       Problem problem{costs, cluster, system.one_process ? 1 : ranks, 2L * microbatches, microbatches, {}};
       problem.inference = true;
-      problem.simulate = [](const Plan&) { return Seconds(1); };
+      problem.simulate = [](const PlannedPipeline&) { return Seconds(1); };
       // Systems that accumulate: the smallest number that divides and is no less than the ranks.
       int per_update = system.accumulates ? std::min(ranks, microbatches) : 1;
       while (microbatches % per_update != 0) ++per_update;
       try {
-        Plan plan = make_plan(system, problem, options);
+        Plan plan = make_plan(system, problem, options).plan;
         for (PlanStage& stage : plan.stages) stage.weight_gradient_device.reset();
         const StageGraph graph = stage_graph(plan, costs);
         const RankMap map = ranks_of(plan);

@@ -25,7 +25,7 @@ TEST(ListOrders, OfReplicatedStagesTrainAsOneDeviceDoes) {
           const Prepared& p = setup.prepared;
           EXPECT_EQ(p.plan.stages.size(), static_cast<std::size_t>(std::stoi(stages)));
           EXPECT_EQ(p.ranks.devices.size(), 5u);  // so some stage is replicated
-          EXPECT_EQ(p.plan.order.empty(), order == std::string("strict"));
+          EXPECT_EQ(p.order.empty(), order == std::string("strict"));
           expect_close(train(setup, feed, exact), reference, model, 1e-12);
         }
   }
@@ -44,7 +44,7 @@ TEST(ListOrders, RunOnRealRanksInTheOrderThatWasPlanned) {
   const Trace trace = make_session(spec)->run(program, request).execution.trace;
   for (std::size_t r = 0; r < trace.ranks.size(); ++r) {
     std::vector<std::string> planned, ran;
-    for (const auto& ops : setup.prepared.plan.order)
+    for (const auto& ops : setup.prepared.order)
       for (const Op& op : ops)
         if (program.placement.rank_of(op.stage, op.micro) == Rank(r)) planned.push_back(to_text(op));
     for (const TraceEvent& e : trace.ranks[r])
@@ -71,7 +71,7 @@ std::optional<TestSetup> piper_setup(const ModelGraph& model, int kib, const cha
   Prepared& p = setup.prepared;
   p.cluster = load_cluster("flat:3,memory=" + std::to_string(kib) + "KiB", "");
   try {
-    p.plan = make_plan(*p.system, {p.costs, p.cluster, 3, kBatch, 8, {}}, p.options);
+    p.plan = make_plan(*p.system, {p.costs, p.cluster, 3, kBatch, 8, {}}, p.options).plan;
   } catch (const InputError&) {
     return {};
   }

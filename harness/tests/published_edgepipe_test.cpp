@@ -48,7 +48,8 @@ Plan plan_of(const std::string& model, const Testbed& testbed, const std::string
   problem.inference = true;
   const System& system = find_system("edgepipe", "test");
   return make_plan(system, problem,
-                   resolve_options(system.options, {{"planner", planner}, {"units", "binary"}}, "test"));
+                   resolve_options(system.options, {{"planner", planner}, {"units", "binary"}}, "test"))
+      .plan;
 }
 
 // The period of a plan on the testbed as it is; transfers in units of 2^20.

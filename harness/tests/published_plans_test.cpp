@@ -217,7 +217,7 @@ TEST_P(PlansRunTest, LowersAndSimulates) {
     const Cluster cluster = load_cluster(description, "");
     const int devices = static_cast<int>(cluster.devices.size());
     const int microbatches = system.synchronous || system.accumulates ? 12 : 1;
-    const Plan plan = system.plan({costs, cluster, devices, 12 * costs.micro_batch, microbatches, {}}, options);
+    const Plan plan = system.plan({costs, cluster, devices, 12 * costs.micro_batch, microbatches, {}}, options).plan;
     EXPECT_NE(plan.search.objective_name, SearchReport().objective_name);
     EXPECT_GT(plan.search.objective, 0);
     EXPECT_FALSE(plan.search.objective_name.empty());
@@ -267,7 +267,7 @@ TEST(PlansRunTest, SharedLayersAreOneRankAndRunAsPublished) {
   const System& system = find_system("piper", "test");
   const Options options = resolve_options(system.options, {}, "test");
   const Cluster cluster = load_cluster("flat:64,bandwidth=25GiB/s,memory=2GiB", "");
-  const Plan plan = system.plan({costs, cluster, 64, 512, 512, {}}, options);
+  const Plan plan = system.plan({costs, cluster, 64, 512, 512, {}}, options).plan;
   int shared = 0;
   double slowest = 0;
   const std::vector<StageCost> stages = stage_costs(plan, costs, cluster);

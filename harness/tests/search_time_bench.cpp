@@ -87,7 +87,7 @@ void graphpipe(benchmark::State& state, const std::string& partition) {
       system.options, {{"partition", partition}, {"micro_batch", "uniform"}, {"rank", "objective"}}, "benchmark");
   const Problem problem = c.problem();
   Plan plan;
-  for (auto _ : state) plan = system.plan(problem, options);
+  for (auto _ : state) plan = system.plan(problem, options).plan;
   facts(state, input, plan.search.states, plan.search.complete, plan.search.objective);
 }
 

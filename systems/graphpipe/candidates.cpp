@@ -9,9 +9,9 @@
 
 namespace sluice {
 
-static bool same_decisions(const Plan& a, const Plan& b) {
-  return a.order == b.order && a.imposed_edges == b.imposed_edges &&
-         std::ranges::equal(a.stages, b.stages, [](const PlanStage& x, const PlanStage& y) {
+static bool same_decisions(const PlannedPipeline& a, const PlannedPipeline& b) {
+  return a.order == b.order && a.plan.imposed_edges == b.plan.imposed_edges &&
+         std::ranges::equal(a.plan.stages, b.plan.stages, [](const PlanStage& x, const PlanStage& y) {
            return x.layers == y.layers && x.devices == y.devices && x.micros_per_op == y.micros_per_op;
          });
 }
@@ -30,20 +30,20 @@ void Candidates::add(const StageSearchResult& found, const std::vector<Pipelinin
   complete_ = complete_ && found.complete;
   if (found.stages.empty()) return;
   for (const Pipelining kind : kinds) {
-    Plan plan = plan_of(found, kind);
-    plan.search.objective = per_sample(found.slowest);
-    if (std::ranges::none_of(plans_, [&](const Plan& known) { return same_decisions(known, plan); }))
-      plans_.push_back(std::move(plan));
+    PlannedPipeline made = plan_of(found, kind);
+    made.plan.search.objective = per_sample(found.slowest);
+    if (std::ranges::none_of(plans_, [&](const PlannedPipeline& known) { return same_decisions(known, made); }))
+      plans_.push_back(std::move(made));
   }
 }
 
 double Candidates::least_objective() const {
   double least = std::numeric_limits<double>::infinity();
-  for (const Plan& plan : plans_) least = std::min(least, plan.search.objective);
+  for (const PlannedPipeline& known : plans_) least = std::min(least, known.plan.search.objective);
   return least;
 }
 
-Plan Candidates::plan_of(const StageSearchResult& found, Pipelining kind) const {
+PlannedPipeline Candidates::plan_of(const StageSearchResult& found, Pipelining kind) const {
   Plan plan{.micro_batch = problem_.costs.micro_batch};
   std::vector<int> ks;
   int device = 0;
@@ -59,17 +59,16 @@ Plan Candidates::plan_of(const StageSearchResult& found, Pipelining kind) const 
   const bool held_as_sequence = kind == Pipelining::graph_held_as_sequence && !sequence.imposed_edges.empty();
   if (kind == Pipelining::sequence) plan = sequence;
   // The system's schedule knows the stages and their edges alone: for it every k is 1, and stages hold what their
-  // longest path needs. The orders of all other plans are written into them.
+  // longest path needs. The orders of all other plans are given with them.
   if (!held_as_sequence && std::ranges::all_of(ks, [](int k) { return k == 1; })) return plan;
   const StageGraph graph = stage_graph(plan, problem_.costs);
   const Placement placement = ranks_of(plan).placement;
   const std::vector<int> in_flight = kfkb_in_flight(held_as_sequence ? stage_graph(sequence, problem_.costs) : graph,
                                                     stage_configs(graph, placement, ks), problem_.microbatches);
-  plan.order = kfkb_orders(graph, placement, ks, problem_.microbatches, in_flight);
-  return plan;
+  return {plan, kfkb_orders(graph, placement, ks, problem_.microbatches, in_flight)};
 }
 
-Plan Candidates::best(Bytes memory) {
+PlannedPipeline Candidates::best(Bytes memory) {
   if (plans_.empty() && !complete_) {  // cut short before anything was found
     const int stages = std::min(problem_.devices, operators_.count());
     Plan row = balanced_chain(problem_, stages, "graphpipe");
@@ -81,15 +80,16 @@ Plan Candidates::best(Bytes memory) {
                      "no stages use all of " + std::to_string(problem_.devices) + " devices and fit into " +
                          to_text(memory) + " each",
                      "use another number of devices or micro-batches, or larger devices");
-  Plan* chosen = nullptr;
+  PlannedPipeline* chosen = nullptr;
   double least = 0;
-  for (Plan& plan : plans_) {
-    const double seconds = simulate_ ? problem_.simulate(plan).value : plan.search.objective;
-    if (!chosen || seconds < least) chosen = &plan, least = seconds;
+  for (PlannedPipeline& found : plans_) {
+    const double seconds = simulate_ ? problem_.simulate(found).value : found.plan.search.objective;
+    if (!chosen || seconds < least) chosen = &found, least = seconds;
   }
-  chosen->search.objective_name = "slowest stage, per sample";
-  chosen->search.states = states_;
-  chosen->search.complete = complete_;
+  SearchReport& report = chosen->plan.search;
+  report.objective_name = "slowest stage, per sample";
+  report.states = states_;
+  report.complete = complete_;
   return std::move(*chosen);
 }
 

@@ -30,10 +30,10 @@ class Candidates {
 
   // The fastest plan. Throws InputError if there is none, `memory` being what each device has; where a search was cut
   // short, a balanced sequence of single devices stands in.
-  Plan best(Bytes memory);
+  PlannedPipeline best(Bytes memory);
 
  private:
-  Plan plan_of(const StageSearchResult& found, Pipelining kind) const;
+  PlannedPipeline plan_of(const StageSearchResult& found, Pipelining kind) const;
   double per_sample(double per_micro_batch) const {
     return per_micro_batch / static_cast<double>(problem_.costs.micro_batch);
   }
@@ -41,7 +41,7 @@ class Candidates {
   const Problem& problem_;
   const Operators& operators_;
   bool simulate_;
-  std::vector<Plan> plans_;  // search.objective: seconds per sample of the slowest stage
+  std::vector<PlannedPipeline> plans_;  // search.objective: seconds per sample of the slowest stage
   std::int64_t states_ = 0;
   bool complete_ = true;
 };

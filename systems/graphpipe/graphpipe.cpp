@@ -81,7 +81,7 @@ class Planner {
         candidates_(problem, operators_, simulates_) {}
 
   // The stage graphs that are searched: option `partition`.
-  Plan run() {
+  PlannedPipeline run() {
     const SeriesParallelTree tree = series_parallel(operators_.count(), operators_.edges, "graphpipe: the model");
     const SeriesParallelTree row = in_a_row(vertices_below(tree, tree.root));
     const std::string& partition = options_.text("partition");

@@ -299,7 +299,7 @@ class Planning {
     const System& system = find_system("graphpipe", "test");
     const Options options = resolve_options(system.options, settings, "test");
     Problem problem{costs_, cluster_, devices_, microbatches_, microbatches_, {}};
-    problem.simulate = [&](const Plan& plan) { return seconds(complete(plan, system, options)); };
+    problem.simulate = [&](const PlannedPipeline& found) { return seconds(complete(found, system, options)); };
     try {
       return complete(system.plan(problem, options), system, options);
     } catch (const InputError&) {
@@ -329,13 +329,14 @@ class Planning {
   const CostGraph& costs() const { return costs_; }
 
  private:
-  Planned complete(const Plan& plan, const System& system, const Options& options) const {
+  Planned complete(const PlannedPipeline& found, const System& system, const Options& options) const {
+    const Plan& plan = found.plan;
     Planned p{.plan = plan, .ranks = ranks_of(plan), .graph = stage_graph(plan, costs_)};
     const ScheduleProblem order{.graph = p.graph,
                                 .placement = p.ranks.placement,
                                 .ranks = static_cast<int>(p.ranks.devices.size()),
                                 .microbatches = microbatches_,
-                                .order = plan.order};
+                                .order = found.order};
     p.schedule = system.schedule(order, options);
     p.program = lower(p.schedule, p.graph, p.ranks.placement, system.weights(order, options));
     return p;

@@ -43,16 +43,16 @@ std::vector<int> kfkb_in_flight(const StageGraph& graph, std::span<const StageCo
   return in_flight;
 }
 
-std::vector<std::vector<Op>> kfkb_orders(const StageGraph& graph, const Placement& placement, std::span<const int> ks,
-                                         int microbatches) {
+StageOrders kfkb_orders(const StageGraph& graph, const Placement& placement, std::span<const int> ks,
+                        int microbatches) {
   return kfkb_orders(graph, placement, ks, microbatches,
                      kfkb_in_flight(graph, stage_configs(graph, placement, ks), microbatches));
 }
 
-std::vector<std::vector<Op>> kfkb_orders(const StageGraph& graph, const Placement& placement, std::span<const int> ks,
-                                         int microbatches, std::span<const int> in_flight) {
+StageOrders kfkb_orders(const StageGraph& graph, const Placement& placement, std::span<const int> ks, int microbatches,
+                        std::span<const int> in_flight) {
   const std::vector<StageConfig> config = stage_configs(graph, placement, ks);
-  std::vector<std::vector<Op>> orders(graph.size());
+  StageOrders orders(graph.size());
   for (std::size_t s = 0; s < graph.size(); ++s) {
     // One micro-batch of the stage is one op on every replica.
     const int ops = microbatches / graph.micros_per_op_of(StageId(s));
@@ -74,8 +74,7 @@ std::vector<std::vector<Op>> kfkb_orders(const StageGraph& graph, const Placemen
   return orders;
 }
 
-Schedule schedule_of_orders(const std::vector<std::vector<Op>>& orders, const Placement& placement, int ranks,
-                            int microbatches) {
+Schedule schedule_of_orders(const StageOrders& orders, const Placement& placement, int ranks, int microbatches) {
   Schedule schedule{.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(ranks)),
                     .microbatches = microbatches};
   for (const auto& order : orders)

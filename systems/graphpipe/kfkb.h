@@ -40,15 +40,13 @@ std::vector<int> kfkb_in_flight(const StageGraph& graph, std::span<const StageCo
 
 // ScheduleTask: per stage its ops in order, replicas taking turns: forwards until the in-flight count is reached, then
 // k backwards and k forwards in turn while there are any.
-std::vector<std::vector<Op>> kfkb_orders(const StageGraph& graph, const Placement& placement, std::span<const int> ks,
-                                         int microbatches);
+StageOrders kfkb_orders(const StageGraph& graph, const Placement& placement, std::span<const int> ks, int microbatches);
 // The same with other in-flight counts than the rule's.
-std::vector<std::vector<Op>> kfkb_orders(const StageGraph& graph, const Placement& placement, std::span<const int> ks,
-                                         int microbatches, std::span<const int> in_flight);
+StageOrders kfkb_orders(const StageGraph& graph, const Placement& placement, std::span<const int> ks, int microbatches,
+                        std::span<const int> in_flight);
 
 // The ops of every stage on its replicas' ranks, one stage after another where a rank holds
 // several.
-Schedule schedule_of_orders(const std::vector<std::vector<Op>>& orders, const Placement& placement, int ranks,
-                            int microbatches);
+Schedule schedule_of_orders(const StageOrders& orders, const Placement& placement, int ranks, int microbatches);
 
 }  // namespace sluice

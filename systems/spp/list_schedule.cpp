@@ -141,8 +141,8 @@ ListSchedule list_schedule(const PipelineTimes& times, int microbatches, const L
   return result;
 }
 
-std::vector<std::vector<Op>> stage_orders(const ListSchedule& schedule, int microbatches, int round) {
-  std::vector<std::vector<Op>> orders(schedule.stage_end.size());
+StageOrders stage_orders(const ListSchedule& schedule, int microbatches, int round) {
+  StageOrders orders(schedule.stage_end.size());
   for (const ListBlock& block : schedule.blocks) {
     if (block.kind == Kind::down || block.kind == Kind::up) continue;
     auto& ops = orders[block.place];

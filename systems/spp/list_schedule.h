@@ -51,7 +51,7 @@ ListSchedule list_schedule(const PipelineTimes& times, int microbatches, const L
 // Per stage, its F and B in the order of `blocks`, each of which stands for a round of `round`
 // micro-batches, one after another: round 0 for the first ones, the last for those left of
 // `microbatches`. Where replicas take whole micro-batches, a round is what they take side by side.
-std::vector<std::vector<Op>> stage_orders(const ListSchedule& schedule, int microbatches, int round = 1);
+StageOrders stage_orders(const ListSchedule& schedule, int microbatches, int round = 1);
 
 // The most that one resource spends on one micro-batch, seconds: a stage on F + B, a channel on
 // both of its transfers. Without the all-reduces.

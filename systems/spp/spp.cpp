@@ -82,15 +82,15 @@ ReplicationProblem replication_problem(const Problem& problem, const Options& op
 }
 
 // The ops of every stage as they run, round by round; `times` are of one micro-batch.
-std::vector<std::vector<Op>> ops_in_rounds(PipelineTimes times, int microbatches, int round, const Options& options) {
+StageOrders ops_in_rounds(PipelineTimes times, int microbatches, int round, const Options& options) {
   for (auto* seconds : {&times.forward, &times.backward, &times.forward_channel, &times.backward_channel})
     for (double& s : *seconds) s *= round;
   const int rounds = (microbatches + round - 1) / round;
   return stage_orders(list_schedule(times, rounds, execution_options(options)), microbatches, round);
 }
 
-Plan plan_of(const Problem& problem, const Options& options, const ReplicationProblem& p,
-             const std::vector<ReplicatedStage>& stages, const std::vector<int>& device_order) {
+PlannedPipeline plan_of(const Problem& problem, const Options& options, const ReplicationProblem& p,
+                        const std::vector<ReplicatedStage>& stages, const std::vector<int>& device_order) {
   Plan plan{.stages = {}, .micro_batch = problem.costs.micro_batch};
   int round = 1;
   for (const ReplicatedStage& s : stages) {
@@ -99,9 +99,8 @@ Plan plan_of(const Problem& problem, const Options& options, const ReplicationPr
     for (int d = s.first_device; d < s.last_device; ++d) stage.devices.emplace_back(device_order[d]);
     round = std::max(round, s.replicas());
   }
-  if (options.text("order") == "ready")
-    plan.order = ops_in_rounds(pipeline_times(p, stages), problem.microbatches, round, options);
-  return plan;
+  if (options.text("order") != "ready") return plan;
+  return {plan, ops_in_rounds(pipeline_times(p, stages), problem.microbatches, round, options)};
 }
 
 [[noreturn]] void refuse(const Problem& problem, const Options& options, int groups) {
@@ -115,7 +114,7 @@ Plan plan_of(const Problem& problem, const Options& options, const ReplicationPr
   throw InputError("spp", what, "use more micro-batches, fewer devices, or all_devices=no");
 }
 
-Plan spp_plan(const Problem& problem, const Options& options) {
+PlannedPipeline spp_plan(const Problem& problem, const Options& options) {
   const double begin = thread_seconds();
   if (static_cast<std::size_t>(problem.devices) > problem.cluster.devices.size())
     throw InputError("spp",
@@ -133,7 +132,7 @@ Plan spp_plan(const Problem& problem, const Options& options) {
   if (by_simulator && !problem.simulate)
     throw InputError("spp", "there is no simulator to ask here", "use score=model");
   SearchReport report{.objective_name = by_simulator ? "simulated iteration time" : "iteration time of its own model"};
-  Plan best;
+  PlannedPipeline best;
   for (const std::vector<int>& device_order : device_orders) {
     ReplicationProblem p = replication_problem(problem, options, chain, bandwidths, device_order);
     p.table_bytes = std::int64_t{options.integer("table_limit")} * 1024 * 1024;
@@ -143,27 +142,27 @@ Plan spp_plan(const Problem& problem, const Options& options) {
     report.complete = report.complete && found.complete;
     for (const auto& partition : found.by_stages) {  // fewer stages first: they keep a tie
       if (!partition) continue;
-      if (!best.stages.empty() && p.stop()) {
+      if (!best.plan.stages.empty() && p.stop()) {
         report.complete = false;
         break;
       }
-      Plan plan = plan_of(problem, options, p, partition->stages, device_order);
-      const double seconds = by_simulator ? problem.simulate(plan).value
+      PlannedPipeline planned = plan_of(problem, options, p, partition->stages, device_order);
+      const double seconds = by_simulator ? problem.simulate(planned).value
                                           : list_schedule(pipeline_times(p, partition->stages), problem.microbatches,
                                                           execution_options(options))
                                                 .makespan;
-      if (best.stages.empty() || seconds < report.objective) {
+      if (best.plan.stages.empty() || seconds < report.objective) {
         report.objective = seconds;
-        best = std::move(plan);
+        best = std::move(planned);
       }
     }
   }
-  if (best.stages.empty()) {
+  if (best.plan.stages.empty()) {
     if (!report.complete)
       throw InputError("spp", "the search was cut short before it found a plan", "raise time_limit or table_limit");
     refuse(problem, options, chain.groups());
   }
-  best.search = report;
+  best.plan.search = report;
   return best;
 }
 
@@ -175,7 +174,7 @@ int round_of(const Placement& placement) {
 
 // The strict order needs no times. The ready order is the plan's own; without a plan it is that of
 // equal stages (F : B = 1 : 2) and free channels.
-std::vector<std::vector<Op>> ops_of_stages(const ScheduleProblem& problem, const Options& options) {
+StageOrders ops_of_stages(const ScheduleProblem& problem, const Options& options) {
   if (!problem.order.empty()) return problem.order;
   const std::size_t stages = problem.graph.size();
   const PipelineTimes equal{.forward = std::vector<double>(stages, 1),

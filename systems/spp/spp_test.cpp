@@ -57,13 +57,14 @@ struct Case {
   Cluster cluster;
   int microbatches;
 
-  Plan plan(const std::map<std::string, std::string>& given = {}) const {
+  PlannedPipeline planned(const std::map<std::string, std::string>& given = {}) const {
     const Problem problem{costs, cluster, static_cast<int>(cluster.devices.size()), microbatches, microbatches, {}};
     return spp_system().plan(problem, options_of(given));
   }
-  Program program(const Plan& p, const std::map<std::string, std::string>& given = {}) const {
-    const RankMap map = ranks_of(p);
-    const StageGraph graph = stage_graph(p, costs);
+  Plan plan(const std::map<std::string, std::string>& given = {}) const { return planned(given).plan; }
+  Program program(const PlannedPipeline& p, const std::map<std::string, std::string>& given = {}) const {
+    const RankMap map = ranks_of(p.plan);
+    const StageGraph graph = stage_graph(p.plan, costs);
     const Schedule schedule = spp_system().schedule({.graph = graph,
                                                      .placement = map.placement,
                                                      .ranks = static_cast<int>(map.devices.size()),
@@ -74,10 +75,10 @@ struct Case {
     if (!found.empty()) throw std::logic_error(found.front().text);
     return lower(schedule, graph, map.placement, WeightRule{});
   }
-  double simulated(const Plan& p, const std::map<std::string, std::string>& given = {}) const {
+  double simulated(const PlannedPipeline& p, const std::map<std::string, std::string>& given = {}) const {
     const Program lowered = program(p, given);
     EXPECT_TRUE(check(lowered).empty());
-    return simulate(lowered, sluice::costs_of(p, costs, cluster), cluster, ranks_of(p).devices).end;
+    return simulate(lowered, sluice::costs_of(p.plan, costs, cluster), cluster, ranks_of(p.plan).devices).end;
   }
 };
 
@@ -197,7 +198,7 @@ RC_GTEST_PROP(SppTest, EveryOrderItEmitsChecksAndLowers, ()) {
                                                     {"merge_last", *rc::gen::element<std::string>("yes", "no")},
                                                     {"orient", *rc::gen::element<std::string>("paper", "both")},
                                                     {"all_devices", *rc::gen::element<std::string>("yes", "no")}};
-  RC_ASSERT(check(c.program(c.plan(given), given)).empty());
+  RC_ASSERT(check(c.program(c.planned(given), given)).empty());
 }
 
 // One device a stage, duplex channels of their own, no latency: the model is the virtual clock's.
@@ -208,9 +209,9 @@ RC_GTEST_PROP(SppTest, WithoutReplicasItsModelIsTheVirtualClock, ()) {
                                                     {"channel", "duplex"},
                                                     {"stages", std::to_string(stages)},
                                                     {"merge_last", *rc::gen::element<std::string>("yes", "no")}};
-  const Plan plan = c.plan(given);
-  RC_ASSERT(static_cast<int>(plan.stages.size()) == stages);
-  RC_ASSERT(std::abs(c.simulated(plan, given) - plan.search.objective) <= 1e-9);
+  const PlannedPipeline planned = c.planned(given);
+  RC_ASSERT(static_cast<int>(planned.plan.stages.size()) == stages);
+  RC_ASSERT(std::abs(c.simulated(planned, given) - planned.plan.search.objective) <= 1e-9);
 }
 
 // The same where transfers take no time, whatever the channel: nothing waits for it.
@@ -309,9 +310,9 @@ TEST(SppTest, TheSimulatorMayChooseTheNumberOfStages) {
             }),
             "spp: there is no simulator to ask here; use score=model");
   int asked = 0;
-  problem.simulate = [&](const Plan& plan) {
+  problem.simulate = [&](const PlannedPipeline& planned) {
     ++asked;
-    return Seconds(c.simulated(plan));
+    return Seconds(c.simulated(planned));
   };
   double least = 1e300;
   std::size_t stages = 0;
@@ -319,7 +320,7 @@ TEST(SppTest, TheSimulatorMayChooseTheNumberOfStages) {
     const Plan plan = c.plan({{"stages", std::to_string(x)}});
     if (c.simulated(plan) < least) least = c.simulated(plan), stages = plan.stages.size();
   }
-  const Plan plan = spp_system().plan(problem, options_of({{"score", "simulator"}}));
+  const Plan plan = spp_system().plan(problem, options_of({{"score", "simulator"}})).plan;
   EXPECT_EQ(asked, 4);
   EXPECT_EQ(plan.stages.size(), stages);
   EXPECT_DOUBLE_EQ(plan.search.objective, least);
