@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""One measurement of PyTorch's side of the peers benchmark, as JSON on stdout.
+"""PyTorch's side of the peers benchmark: a line of JSON on stdout for every schedule.
 
 The work is that of the workloads tiny, mlp1024 and tfm256: the same layers, initial weights
-(torch.manual_seed(1000 + block) before each block), batch (generator seed 7), micro-batches, loss and
-SGD step, on torch.distributed.pipelining over Gloo processes, or in one process that accumulates.
+(torch.manual_seed(seed + block) before each block), batch (generator seed 7), micro-batches, loss and
+SGD step, on torch.distributed.pipelining over Gloo processes, or in one process that accumulates the
+gradients of the micro-batches or takes the batch whole.
 
-    pytorch.py --workload tiny --schedule 1F1B --ranks 2 --steps 100
+    pytorch.py --workload tiny --schedule 1F1B --seed 1000 --steps 100
 """
 import argparse
 import json
 import os
+import re
 import tempfile
 import time
 
@@ -18,14 +20,21 @@ os.environ["MKL_NUM_THREADS"] = "1"
 os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
 
 import torch
+import torch.distributed as dist
+import torch.distributed.pipelining as pipelining
+import torch.distributed.pipelining.schedules as schedules
+import torch.multiprocessing as multiprocessing
 import torch.nn as nn
 import torch.nn.functional as F
 
+RANKS = 2
+WARMUP_STEPS = 5
 WORKLOADS = {  # layers, micro-batch, micro-batches, shape of a sample
     "tiny": (8, 8, 8, (64,)),
     "mlp1024": (8, 32, 8, (1024,)),
     "tfm256": (8, 1, 8, (128, 256)),
 }
+ONE_PROCESS = ["accumulated", "whole batch"]
 SCHEDULES = {  # class in torch.distributed.pipelining.schedules, stages a rank, V placement
     "GPipe": ("ScheduleGPipe", 1, False),
     "1F1B": ("Schedule1F1B", 1, False),
@@ -69,12 +78,14 @@ class TransformerBlock(nn.Module):
         return x + self.down(F.gelu(self.up(self.norm2(x))))
 
 
-def make_block(workload, index):
-    torch.manual_seed(1000 + index)
+def make_blocks(workload, seed, first, end):
     layers, _, _, shape = WORKLOADS[workload]
-    if workload == "tfm256":
-        return TransformerBlock(256, 4, 1024)
-    return LinearRelu(shape[0], index + 1 < layers)
+    blocks = []
+    for index in range(first, end):
+        torch.manual_seed(seed + index)
+        blocks.append(TransformerBlock(256, 4, 1024) if workload == "tfm256" else
+                      LinearRelu(shape[0], index + 1 < layers))
+    return nn.Sequential(*blocks)
 
 
 def make_batch(workload):
@@ -85,63 +96,57 @@ def make_batch(workload):
 
 
 def time_steps(step, barrier, steps):
-    losses = [step() for _ in range(3)]
-    for _ in range(5):
-        step()
-    seconds = []
-    group = max(1, steps // 20)  # one clock reading for several steps: a step of tiny is below a millisecond
-    for _ in range(20):
+    """What a record holds of the updates: the warm-up's one by one, then means of several updates each, because an
+    update of tiny is below a millisecond."""
+    losses, seconds = [], []
+    for group in [1] * WARMUP_STEPS + [max(1, steps // 20)] * min(20, steps):
         barrier()
         begin = time.perf_counter()
         for _ in range(group):
-            step()
+            losses.append(step())
         barrier()
         seconds.append((time.perf_counter() - begin) / group)
-    return {"losses": [None if loss is None else float(loss) for loss in losses], "step_seconds": seconds}
+    first = [None if loss is None else float(loss) for loss in losses[:3]]
+    return {"losses": first, "step_seconds": seconds}
 
 
-def run_single(workload, steps):
-    torch.set_num_threads(1)
-    layers, _, microbatches, _ = WORKLOADS[workload]
-    model = nn.Sequential(*[make_block(workload, i) for i in range(layers)])
+def train_in_one_process(a, schedule):
+    layers, _, microbatches, _ = WORKLOADS[a.workload]
+    parts = microbatches if schedule == "accumulated" else 1
+    model = make_blocks(a.workload, a.seed, 0, layers)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    x, y = make_batch(workload)
-    pairs = list(zip(x.chunk(microbatches), y.chunk(microbatches)))
+    x, y = make_batch(a.workload)
+    pairs = list(zip(x.chunk(parts), y.chunk(parts)))
 
     def step():
         optimizer.zero_grad()
         total = 0.0
-        for a, b in pairs:
-            loss = F.mse_loss(model(a), b) / microbatches
+        for inputs, targets in pairs:
+            loss = F.mse_loss(model(inputs), targets) / parts
             loss.backward()
             total += loss.detach()
         optimizer.step()
         return total
 
-    return time_steps(step, lambda: None, steps)
+    return time_steps(step, lambda: None, a.steps)
 
 
-def run_rank(rank, workload, schedule, ranks, steps, folder):
-    import torch.distributed as dist
-    import torch.distributed.pipelining as pipelining
-    import torch.distributed.pipelining.schedules as schedules
-
-    torch.set_num_threads(1)
+def train_in_pipeline(a, schedule, rank, folder):
     rendezvous = "file://" + os.path.join(folder, "rendezvous")
-    dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=ranks)
+    dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=RANKS)
     class_name, chunks, v_placement = SCHEDULES[schedule]
-    stage_count = ranks * chunks
-    layers, _, microbatches, _ = WORKLOADS[workload]
+    stage_count = RANKS * chunks
+    layers, _, microbatches, _ = WORKLOADS[a.workload]
     size = layers // stage_count
-    own = [rank] if chunks == 1 else [rank, stage_count - 1 - rank if v_placement else rank + ranks]
+    own = [rank] if chunks == 1 else [rank, stage_count - 1 - rank if v_placement else rank + RANKS]
     stages, parameters = [], []
     for s in own:
-        module = nn.Sequential(*[make_block(workload, i) for i in range(s * size, (s + 1) * size)])
+        module = make_blocks(a.workload, a.seed, s * size, (s + 1) * size)
         parameters += list(module.parameters())
         stages.append(pipelining.PipelineStage(module, s, stage_count, torch.device("cpu")))
     runner = getattr(schedules, class_name)(stages if chunks > 1 else stages[0], microbatches, loss_fn=F.mse_loss)
     optimizer = torch.optim.SGD(parameters, lr=0.01)
-    x, y = make_batch(workload)
+    x, y = make_batch(a.workload)
     holds_last = stage_count - 1 in own
 
     def step():
@@ -152,30 +157,42 @@ def run_rank(rank, workload, schedule, ranks, steps, folder):
         optimizer.step()
         return torch.stack([loss.detach() for loss in losses]).mean() if holds_last else None
 
-    result = time_steps(step, dist.barrier, steps)
-    with open(os.path.join(folder, f"rank{rank}.json"), "w") as out:
-        json.dump(result, out)
+    result = time_steps(step, dist.barrier, a.steps)
     dist.barrier()
     dist.destroy_process_group()
+    return result
+
+
+def run_rank(rank, a, schedule, folder):
+    torch.set_num_threads(1)
+    result = train_in_one_process(a, schedule) if schedule in ONE_PROCESS else train_in_pipeline(
+        a, schedule, rank, folder)
+    with open(os.path.join(folder, f"rank{rank}.json"), "w") as out:
+        json.dump(result, out)
+
+
+def measure(a, schedule):
+    ranks = 1 if schedule in ONE_PROCESS else RANKS
+    with tempfile.TemporaryDirectory() as folder:
+        # New processes for every schedule. They are forks, because importing torch takes seconds.
+        multiprocessing.start_processes(run_rank, args=(a, schedule, folder), nprocs=ranks, start_method="fork")
+        results = [json.load(open(os.path.join(folder, f"rank{r}.json"))) for r in range(ranks)]
+    losses = next(r["losses"] for r in results if r["losses"][0] is not None)
+    return {"schedule": schedule, "ranks": ranks, "losses": losses, "step_seconds": results[0]["step_seconds"],
+            "warmup_steps": WARMUP_STEPS, "version": torch.__version__,
+            "compiler": re.search(r"(GCC|clang) [\d.]+", torch.__config__.show()).group()}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workload", choices=WORKLOADS, required=True)
-    parser.add_argument("--schedule", choices=["single", *SCHEDULES], required=True)
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--schedule", choices=[*ONE_PROCESS, *SCHEDULES], action="append",
+                        help="default: every one; may be repeated")
+    parser.add_argument("--seed", type=int, default=1000, help="of the first block's weights")
+    parser.add_argument("--steps", type=int, default=100, help="updates that are timed, after the warm-up")
     a = parser.parse_args()
-    if a.schedule == "single":
-        print(json.dumps(run_single(a.workload, a.steps)))
-        return
-    import torch.multiprocessing as multiprocessing
-
-    with tempfile.TemporaryDirectory() as folder:
-        multiprocessing.spawn(run_rank, args=(a.workload, a.schedule, a.ranks, a.steps, folder), nprocs=a.ranks)
-        results = [json.load(open(os.path.join(folder, f"rank{r}.json"))) for r in range(a.ranks)]
-    losses = next(r["losses"] for r in results if r["losses"][0] is not None)
-    print(json.dumps({"losses": losses, "step_seconds": results[0]["step_seconds"]}))
+    for schedule in a.schedule or [*ONE_PROCESS, *SCHEDULES]:
+        print(json.dumps(measure(a, schedule)), flush=True)
 
 
 if __name__ == "__main__":
