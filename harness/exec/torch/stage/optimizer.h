@@ -57,7 +57,7 @@ class Optimizer {
   bool has_momentum() const { return spec_.kind == OptimizerSpec::Kind::sgd && spec_.momentum > 0; }
   // The kinds differ only where there is a momentum buffer.
   WeightRule::Delta effective(WeightRule::Delta kind) const;
-  at::Tensor& kept(WeightRule::Delta kind) { return deltas_[kind]; }
+  at::Tensor& kept(WeightRule::Delta kind) { return deltas_[static_cast<std::size_t>(kind)]; }
   void sgd(at::Tensor& to, const at::Tensor& from, const at::Tensor& gradient, double rate);
   void adaptive(at::Tensor& to, const at::Tensor& from, const at::Tensor& gradient, double rate);
   void by_matrix(at::Tensor& to, const at::Tensor& from, const at::Tensor& gradient, double rate);
