@@ -14,7 +14,7 @@
 namespace sluice {
 
 void MemoryCounters::add(MemoryKind kind, std::int64_t bytes) {
-  bytes_[kind].fetch_add(bytes, std::memory_order_relaxed);
+  bytes_[static_cast<std::size_t>(kind)].fetch_add(bytes, std::memory_order_relaxed);
   const std::int64_t total = total_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
   // A thread that receives messages for the rank may allocate too, buffers only.
   std::int64_t highest = peak_total_.load(std::memory_order_relaxed);
@@ -24,7 +24,9 @@ void MemoryCounters::add(MemoryKind kind, std::int64_t bytes) {
   if (total > window_.load(std::memory_order_relaxed)) window_.store(total, std::memory_order_relaxed);
   // The rest only the rank's own thread: what is resident has one writer.
   if (kind == MemoryKind::buffers) return;
-  const auto now = [&](MemoryKind k) { return Bytes(bytes_[k].load(std::memory_order_relaxed)); };
+  const auto now = [&](MemoryKind k) {
+    return Bytes(bytes_[static_cast<std::size_t>(k)].load(std::memory_order_relaxed));
+  };
   const MemoryByKind resident{.weights = now(MemoryKind::weights),
                               .versions = now(MemoryKind::versions),
                               .gradients = now(MemoryKind::gradients),
@@ -37,7 +39,7 @@ void MemoryCounters::add(MemoryKind kind, std::int64_t bytes) {
 }
 
 void MemoryCounters::remove(MemoryKind kind, std::int64_t bytes) {
-  bytes_[kind].fetch_sub(bytes, std::memory_order_relaxed);
+  bytes_[static_cast<std::size_t>(kind)].fetch_sub(bytes, std::memory_order_relaxed);
   total_.fetch_sub(bytes, std::memory_order_relaxed);
 }
 
