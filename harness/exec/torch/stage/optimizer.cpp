@@ -65,7 +65,7 @@ void Optimizer::track(Delta kind, bool decay_in_delta) {
 }
 
 const at::Tensor& Optimizer::delta(Delta kind) const {
-  const at::Tensor& own = deltas_[effective(kind)];
+  const at::Tensor& own = deltas_[static_cast<std::size_t>(effective(kind))];
   return own.defined() ? own : first_;
 }
 
