@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "harness/base/error.h"
+#include "harness/case/make_program.h"
+#include "harness/case/predict_memory.h"
 #include "harness/case/prepare.h"
 #include "harness/case/tensor_costs.h"
 #include "harness/exec/session.h"
