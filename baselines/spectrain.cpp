@@ -49,9 +49,7 @@ static WeightRule spectrain_weights(const ScheduleProblem& problem, const Option
 }
 
 static Theory spectrain_theory(const ScheduleProblem& problem, const Options& options) {
-  Theory theory = theory_of_one_f_one_b_without_flush(problem, 1);
-  theory.weight_versions = versions_with_predictions(problem, spectrain_weights(problem, options));
-  return theory;
+  return theory_with_predictions(problem, spectrain_weights(problem, options));
 }
 
 extern const System spectrain = {

@@ -52,9 +52,7 @@ static WeightRule pipeoptim_weights(const ScheduleProblem& problem, const Option
 }
 
 static Theory pipeoptim_theory(const ScheduleProblem& problem, const Options& options) {
-  Theory theory = theory_of_one_f_one_b_without_flush(problem, 1);
-  theory.weight_versions = versions_with_predictions(problem, pipeoptim_weights(problem, options));
-  return theory;
+  return theory_with_predictions(problem, pipeoptim_weights(problem, options));
 }
 
 extern const System pipeoptim = {

@@ -64,7 +64,6 @@ const System dapple = {
         [](const ScheduleProblem& problem, const Options& options) {
           return replicated_one_f_one_b(problem, dapple_in_flight(problem, options), "dapple");
         },
-    .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },
     .theory = [](const ScheduleProblem& problem,
                  const Options& options) { return flushed_chain_theory(problem, dapple_in_flight(problem, options)); },
 };

@@ -5,69 +5,23 @@
 #include <limits>
 #include <memory>
 #include <numeric>
-#include <thread>
 
 #include "harness/base/error.h"
-#include "harness/base/json.h"
 #include "harness/base/source_folder.h"
 #include "harness/base/stop.h"
 #include "harness/case/costs.h"
 #include "harness/case/cut_sequences.h"
+#include "harness/case/predict_memory.h"
+#include "harness/case/predict_update.h"
 #include "harness/case/profile_workload.h"
-#include "harness/case/real_executor.h"
 #include "harness/case/tensor_costs.h"
 #include "harness/case/tensor_rules.h"
+#include "harness/case/this_machine.h"
 #include "harness/model/load_interference.h"
-#include "harness/model/throttle.h"
-#include "harness/pipeline/rule_fault.h"
 #include "harness/pipeline/tensor_members.h"
 #include "harness/plan/make_plan.h"
-#include "harness/program/check_program.h"
-#include "harness/program/lowering.h"
-#include "harness/sim/latency_cluster.h"
 
 namespace sluice {
-
-// What the case slows down for good, as planners see it.
-static void slow_down(Cluster& cluster, const RunCase& c) {
-  const std::vector<double> slowdowns = parse_slowdowns(c.slowdown, c.ranks, "slowdown");
-  for (std::size_t d = 0; d < slowdowns.size(); ++d) cluster.devices[d].speed /= slowdowns[d];
-  const Throttle throttle = Throttle::parse(c.throttle, c.ranks, "throttle");
-  if (throttle.empty()) return;
-  cluster.one_machine.reset();  // its messages pass through no link
-  for (Link& link : cluster.links) {
-    const LinkThrottle t = throttle.between(link.from, link.to);
-    link.bandwidth = std::min(link.bandwidth, t.rate);
-    link.latency += t.latency;
-  }
-}
-
-// The machine we are on, as a cluster: one device a rank, messages by handle.
-static Cluster this_machine(const RunCase& c, bool processes) {
-  const int ranks = c.ranks;
-  const DeviceKind kind = c.device;
-  Cluster cluster = latency_cluster(ranks, Seconds(2e-6));
-  cluster.name = kThisMachine;
-  for (Device& device : cluster.devices) {
-    device.name = "cpu thread";
-    // Shared by all ranks: it is the operating system that refuses, not the plan.
-    device.memory = Bytes(std::int64_t{1} << 50);
-  }
-  if (kind != DeviceKind::cuda)
-    cluster.one_machine = Cluster::OneMachine{
-        .between_processes = processes, .cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()))};
-  if (kind == DeviceKind::cuda) {
-    // A GPU's memory is shared by the ranks that share it (device_of_rank in exec/torch).
-    const Json gpus = real_executor::gpus()["devices"];
-    const auto n = static_cast<int>(gpus.size());
-    for (Device& device : cluster.devices) {
-      device.name = "GPU of this machine";
-      if (n > 0) device.memory = Bytes(gpus[0]["memory_bytes"].get<std::int64_t>() / ((ranks + n - 1) / n));
-    }
-  }
-  slow_down(cluster, c);
-  return cluster;
-}
 
 // The case's costs for micro-batches of `micro_batch` samples. "profile" measures on the GPU where the ranks run on the
 // GPUs of this machine, otherwise on the CPU.
@@ -85,14 +39,6 @@ static CostGraph case_costs(const Prepared& p, const RunCase& c, std::int64_t mi
   if (p.tensor) costs = member_costs(costs, *p.tensor, p.cluster);
   return c.task == Task::inference ? forward_only(std::move(costs)) : costs;
 }
-
-const ModelGraph& running_model(const Prepared& p) { return p.tensor ? p.tensor->all : p.workload->model; }
-
-// What planners and orders are made for: of groups that share layers, one device of each.
-static const ModelGraph& planned_model(const Prepared& p) { return p.tensor ? p.tensor->member : p.workload->model; }
-static const CostGraph& planned_costs(const Prepared& p) { return p.tensor ? p.member_costs : p.costs; }
-
-static int group_size(const Prepared& p) { return p.tensor ? p.tensor->degree : 1; }
 
 static void set_costs(Prepared& p, CostGraph costs) {
   if (!p.tensor) {
@@ -199,41 +145,6 @@ static void refuse_replicas(const RunCase& c, const System& system) {
                      "choose a multiple");
 }
 
-// Batches of inference after which the pipe, with its queues, has been full for as long again.
-static int batches_to_fill(const Prepared& p) {
-  const int in_the_pipe = static_cast<int>(p.plan.stages.size()) * (p.queue + 1);
-  return 2 * std::max(4, 2 * (in_the_pipe + p.microbatches_per_update - 1) / p.microbatches_per_update);
-}
-
-// Whether a program is one update, again and again: of synchronous systems that train.
-static bool repeats_one_update(const Prepared& p) { return p.system->synchronous && !p.inference; }
-
-Costs costs_of(const Prepared& p) {
-  Costs costs = costs_of(p.plan, p.costs, p.cluster);
-  costs.batched_weight_gradients = p.batched_weight_gradients;
-  return costs;
-}
-
-Program program_of_updates(const Prepared& p) {
-  // Otherwise a run long enough that filling the pipe hardly counts.
-  const int ranks = static_cast<int>(p.ranks.devices.size());
-  const int updates = repeats_one_update(p) ? 1 : p.inference ? batches_to_fill(p) : 8 * ranks;
-  return make_program(p, int_of(exact_product<std::int64_t>(p.microbatches_per_update, updates), "micro-batches"));
-}
-
-Seconds simulated_update(const Prepared& p, const Program& program) {
-  // Synchronous: updates follow one another without a barrier; the first has nothing before it.
-  const int iterations = repeats_one_update(p) ? 3 : 1;
-  const Simulation s =
-      simulate(program, costs_of(p), p.cluster, p.ranks.devices, {.iterations = iterations, .trace = false});
-  if (p.inference) {  // the second half: by then the pipe and its queues are full
-    const std::size_t half = s.update_end.size() / 2;
-    return Seconds((s.update_end.back() - s.update_end[half - 1]) / static_cast<double>(s.update_end.size() - half));
-  }
-  if (!p.system->synchronous) return Seconds(s.end / program.updates);
-  return Seconds(s.update_end.back() - s.update_end[s.update_end.size() - 2]);
-}
-
 // Seconds of an update under a plan that a planner considers; infinite if it does not fit into memory.
 static Seconds simulated_seconds(const Prepared& p, const RunCase& c, const PlannedPipeline& planned) {
   stop_now();
@@ -271,22 +182,7 @@ Problem problem_of(const Prepared& p, const RunCase& c) {
   problem.costs_at = [&p, &c](std::int64_t micro_batch) {
     return std::make_shared<CostGraph>(costs_at(p, c, micro_batch));
   };
-  if (!p.workload->model.layers.empty()) {  // a published profile has costs and no layers
-    const ModelGraph& model = planned_model(p);
-    std::vector<Bytes> lasting;  // of each layer: weights, gradients, the optimizer's
-    for (int l = 0; l < static_cast<int>(model.layers.size()); ++l) {
-      const std::int64_t weights = parameter_count(model.layers[l]);
-      lasting.emplace_back(4 * (p.inference ? weights : 2 * weights + state_elements(c.optimizer, model, l)));
-    }
-    problem.footprint = [lasting, stashes = StageStashes(model, model.shapes()), inference = p.inference, &model,
-                         shapes = model.shapes()](std::span<const int> layers) {
-      Bytes always;
-      for (const int l : layers) always += lasting[l];
-      if (inference) return Problem::Footprint{always, Bytes(0), live_bytes(model, shapes, layers, 1)};
-      const GrowingStash stash = stashes.of(layers);
-      return Problem::Footprint{always, stash.per_micro_batch.forward, stash.per_sample.forward};
-    };
-  }
+  problem.footprint = planned_footprint(p, c.optimizer);
   return problem;
 }
 
@@ -311,9 +207,7 @@ Prepared prepare(const RunCase& c) {
   p.sharding = c.sharding;
   p.workload = profile ? &profile->workload : &find_workload(c.workload);
   p.options = resolve_options(p.system->options, c.options, "options");
-  const bool processes = c.cluster == kThisMachineProcesses || c.transport == TransportKind::mpi;
-  p.cluster = is_this_machine(c) ? this_machine(c, processes)
-                                 : load_cluster(c.cluster, source_folder() + "/workloads/clusters");
+  p.cluster = is_this_machine(c) ? this_machine(c) : load_cluster(c.cluster, source_folder() + "/workloads/clusters");
   p.microbatches_per_update = c.microbatches;
   p.micro_batch = c.batch / c.microbatches;
   p.step_barrier = c.step == UpdateStart::barrier;
@@ -338,164 +232,6 @@ Prepared prepare(const RunCase& c) {
   adopt(p, c, planned);
   p.planning_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return p;
-}
-
-// What a message between each stage and the next takes when the links are free; 0 where nothing is sent.
-static std::vector<Seconds> message_times(const Prepared& p, const StageGraph& graph, const RankMap& ranks) {
-  Paths paths(p.cluster);
-  std::vector<Seconds> result;
-  for (std::size_t s = 0; s + 1 < graph.size(); ++s) {
-    const StageId from(s), to(s + 1);
-    // Of groups that share layers, the first members.
-    const auto device = [&](std::size_t stage) {
-      return DeviceId(ranks.devices[ranks.placement.stages[stage].front().index()].value * group_size(p));
-    };
-    const DeviceId a = device(s), b = device(s + 1);
-    Seconds time;
-    if (a != b && std::ranges::find(graph.successors[s], to) != graph.successors[s].end()) {
-      double seconds_per_byte = 0;
-      for (const Hop& hop : paths.between(a, b)) {
-        const Link& link = p.cluster.links[hop.link];
-        time += link.latency;
-        seconds_per_byte = std::max(seconds_per_byte, 1 / link.bandwidth);
-      }
-      time += Seconds(seconds_per_byte * static_cast<double>(edge_bytes(p.pipeline, planned_costs(p), from, to).value));
-    }
-    result.push_back(time);
-  }
-  return result;
-}
-
-// Per stage, what W keeps of a micro-batch's activations after I, as a share of them.
-static std::vector<double> weight_stash_shares(const Prepared& p) {
-  std::vector<double> shares;
-  const std::vector<StageMemory> stages = stage_memory(p, OptimizerSpec{}, WeightRule{});
-  for (std::size_t s = 0; s < stages.size(); s += static_cast<std::size_t>(group_size(p)))
-    shares.push_back(stages[s].stash.value == 0 ? 1
-                                                : std::min(1.0, static_cast<double>(stages[s].weight_stash.value) /
-                                                                    static_cast<double>(stages[s].stash.value)));
-  return shares;
-}
-
-// What an order is made for: one replica of the pipeline with its share of the micro-batches.
-static ScheduleProblem schedule_problem(const Prepared& p, int microbatches, int epoch = 0) {
-  const RankMap ranks = p.replicas.count == 1 && !p.tensor ? p.ranks : ranks_of(p.pipeline);
-  const Plan& plan = p.tensor ? p.pipeline : p.plan;
-  const StageGraph graph = p.tensor ? stage_graph(p.pipeline, p.member_costs) : p.graph;
-  ScheduleProblem problem{graph, ranks.placement, static_cast<int>(ranks.devices.size()),
-                          microbatches / p.replicas.count, stage_costs(plan, planned_costs(p), p.cluster)};
-  problem.microbatches_per_update = p.microbatches_per_update / p.replicas.count;
-  problem.epoch = epoch;
-  problem.order = p.order;
-  problem.sequence_chunks = plan.sequence.count;
-  if (std::ranges::any_of(plan.stages, &PlanStage::recompute))
-    for (const PlanStage& stage : plan.stages) problem.recompute.push_back(stage.recompute);
-  if (p.system->searches_order) {
-    problem.messages = message_times(p, graph, ranks);
-    problem.weight_stash_share = weight_stash_shares(p);
-  }
-  return problem;
-}
-
-static Sharding sharding_of(const Prepared& p, const ScheduleProblem& problem) {
-  if (p.inference) return {};
-  using Gather = Sharding::Gather;
-  using Reduce = Sharding::Reduce;
-  switch (p.sharding) {
-    case StageSharding::system:
-      return p.system->sharding ? p.system->sharding(problem, p.options) : Sharding{};
-    case StageSharding::none:
-      return {};
-    case StageSharding::optimizer:
-      return {.gather = Gather::after_step, .reduce = Reduce::accumulated};
-    case StageSharding::use:
-      return {.gather = Gather::on_use, .reduce = Reduce::per_microbatch};
-    case StageSharding::visit:
-      return {.gather = Gather::on_visit, .reduce = Reduce::accumulated};
-    case StageSharding::update:
-      return {.gather = Gather::once, .reduce = Reduce::accumulated};
-  }
-  return {};
-}
-
-Sharding sharding_of(const Prepared& p, int microbatches) { return sharding_of(p, schedule_problem(p, microbatches)); }
-
-// More would take all of a machine's memory before the first one runs.
-static void refuse_too_many_ops(const Prepared& p, int microbatches) {
-  constexpr double kMostOps = 50e6;
-  const double ops = 3.0 * microbatches * p.plan.sequence.count * p.graph.stages();
-  if (ops > kMostOps)
-    throw InputError("microbatches",
-                     std::to_string(static_cast<std::int64_t>(ops)) + " ops in one program are too many",
-                     "use fewer micro-batches, or fewer updates between two drains: at most " +
-                         std::to_string(static_cast<std::int64_t>(kMostOps)) + " ops are possible");
-}
-
-static Program make_inference_program(const Prepared& p, int microbatches) {
-  const ScheduleProblem problem = schedule_problem(p, p.microbatches_per_update);
-  const Schedule once = replicate(p.system->schedule(problem, p.options), p.replicas);
-  const int batches = microbatches / p.microbatches_per_update;
-  const PlacedSchedule all = repeated(forwards_of(once), p.graph, p.ranks.placement, batches);
-  Program program = lower(all.schedule, p.graph, all.placement, {}, {}, {.queue = p.queue});
-  program.updates = batches;
-  program.micros_per_update = p.microbatches_per_update;
-  return program;
-}
-
-Program make_program(const Prepared& p, int microbatches, int epoch) {
-  if (p.inference) return make_inference_program(p, microbatches);
-  refuse_too_many_ops(p, microbatches);
-  const ScheduleProblem problem = schedule_problem(p, microbatches, epoch);
-  const Schedule schedule = members_of(replicate(p.system->schedule(problem, p.options), p.replicas), group_size(p));
-  const WeightRule rule = rule_of(p, microbatches, epoch);
-  const Sharding sharding = sharding_of(p, problem);
-  if (p.tensor && sharding.active()) refuse_shared_and_sharded();
-  Program program = lower(schedule, p.graph, p.ranks.placement, rule, sharding,
-                          {.leftover = p.leftover, .step_barrier = p.step_barrier && rule.synchronous()});
-  program.tensor = group_size(p);
-  return checked(std::move(program));
-}
-
-WeightRule rule_of(const Prepared& p, int microbatches, int epoch) {
-  if (p.inference) return {};
-  WeightRule rule = p.system->weights(schedule_problem(p, microbatches, epoch), p.options);
-  if (const std::string fault = rule_fault(*p.system, rule); !fault.empty())
-    throw InputError(p.system->name, fault, "see baselines/README.md; sluice check " + p.system->name);
-  return members_of(std::move(rule), group_size(p));
-}
-
-Theory make_theory(const Prepared& p, int microbatches) {
-  if (p.inference) return {};  // what papers promise is of training
-  Theory theory = p.system->theory(schedule_problem(p, microbatches), p.options);
-  for (std::vector<int>* figures : {&theory.in_flight, &theory.weight_versions, &theory.staleness})
-    *figures = members_of(replicate(*figures, p.replicas), group_size(p));
-  return theory;
-}
-
-std::vector<StageMemory> stage_memory(const Prepared& p, const OptimizerSpec& optimizer, const WeightRule& rule) {
-  const ModelGraph& model = running_model(p);
-  if (p.inference)
-    return model.layers.empty() ? inference_memory(p.costs, p.plan, p.queue)
-                                : inference_memory(model, p.plan, p.micro_batch, p.queue);
-  std::vector<StageMemory> stages = model.layers.empty() ? stage_memory(p.costs, p.plan, optimizer)
-                                                         : stage_memory(model, p.plan, p.micro_batch, optimizer, rule);
-  if (!model.layers.empty()) add_temporaries(stages, p.plan, p.costs);
-  if (p.batched_weight_gradients)
-    for (StageMemory& stage : stages) {
-      stage.batched_micros = std::max(1, p.microbatches_per_update / p.replicas.count);
-      for (StageMemory& chunk : stage.sequence_chunks) chunk.batched_micros = stage.batched_micros;
-    }
-  return stages;
-}
-
-std::string over_memory(const Prepared& p, const std::vector<RankMemory>& memory) {
-  for (std::size_t r = 0; r < memory.size(); ++r) {
-    const Device& device = p.cluster.devices[p.ranks.devices[r].index()];
-    if (memory[r].peak.total() > device.memory)
-      return "rank " + std::to_string(r) + " needs " + to_text(memory[r].peak.total()) + " at its peak, its device '" +
-             device.name + "' has " + to_text(device.memory);
-  }
-  return "";
 }
 
 }  // namespace sluice

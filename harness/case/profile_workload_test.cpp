@@ -7,6 +7,8 @@
 
 #include "harness/base/expect_error.h"
 #include "harness/base/json.h"
+#include "harness/case/make_program.h"
+#include "harness/case/predict_memory.h"
 #include "harness/case/prepare.h"
 #include "harness/case/settings.h"
 #include "results/store.h"

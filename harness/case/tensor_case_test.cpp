@@ -3,6 +3,9 @@
 
 #include "harness/base/expect_error.h"
 #include "harness/base/json.h"
+#include "harness/case/make_program.h"
+#include "harness/case/make_theory.h"
+#include "harness/case/predict_update.h"
 #include "harness/case/prepare.h"
 #include "harness/case/settings.h"
 #include "harness/case/tensor_costs.h"

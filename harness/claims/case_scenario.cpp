@@ -9,6 +9,8 @@
 #include <memory>
 
 #include "harness/base/error.h"
+#include "harness/case/predict_memory.h"
+#include "harness/case/predict_update.h"
 #include "harness/case/prepare.h"
 #include "harness/case/sweep.h"
 #include "harness/claims/scenario.h"

@@ -13,6 +13,7 @@
 #include "harness/base/error.h"
 #include "harness/base/index.h"
 #include "harness/base/source_folder.h"
+#include "harness/case/make_theory.h"
 #include "harness/case/profile_workload.h"
 
 namespace sluice {

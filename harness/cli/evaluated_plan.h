@@ -6,7 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "harness/case/prepare.h"
+#include "harness/case/case.h"
+#include "harness/case/prepared.h"
+#include "harness/sim/memory.h"
+#include "harness/sim/simulation.h"
 
 namespace sluice {
 

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "harness/base/splitmix64.h"
+
 namespace sluice {
 
 namespace {
@@ -69,13 +71,7 @@ Json to_json(const Interference& interference) {
 }
 
 double noise_factor(std::uint64_t seed, std::uint64_t rank, std::uint64_t number, double sigma) {
-  const auto mixed = [](std::uint64_t x) {  // splitmix64
-    x += 0x9e3779b97f4a7c15;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-    return x ^ (x >> 31);
-  };
-  const std::uint64_t a = mixed(mixed(mixed(seed) ^ rank) ^ number), b = mixed(a);
+  const std::uint64_t a = splitmix64(splitmix64(splitmix64(seed) ^ rank) ^ number), b = splitmix64(a);
   const auto uniform = [](std::uint64_t x) { return (static_cast<double>(x >> 11) + 0.5) * 0x1p-53; };
   const double normal = std::sqrt(-2 * std::log(uniform(a))) * std::cos(2 * 3.14159265358979323846 * uniform(b));
   return std::exp(sigma * normal - sigma * sigma / 2);

@@ -39,4 +39,11 @@ Schedule one_micro_batch_at_a_time(const ScheduleProblem& problem) {
   return schedule;
 }
 
+Schedule on_ranks(const StageOrders& orders, const Placement& placement, int ranks, int microbatches) {
+  Schedule schedule = empty_schedule(ranks, microbatches);
+  for (const std::vector<Op>& ops : orders)
+    for (const Op& op : ops) schedule.ops(placement.rank_of(op.stage, op.micro)).push_back(op);
+  return schedule;
+}
+
 }  // namespace sluice::orders

@@ -23,6 +23,9 @@ Schedule one_f_one_b(const ScheduleProblem& problem, OpKind backward = OpKind::b
 // of each stage.
 Schedule one_micro_batch_at_a_time(const ScheduleProblem& problem);
 
+// The ops of every stage on its replicas' ranks, one stage after another where a rank holds several.
+Schedule on_ranks(const StageOrders& orders, const Placement& placement, int ranks, int microbatches);
+
 // The pattern of 1F1B on one rank: `warm_up` forwards, then one forward and one backward in turn, `count` of each in
 // all. forward(k) and backward(k) add the rank's k-th.
 template <class Forward, class Backward>

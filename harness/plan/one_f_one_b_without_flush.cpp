@@ -24,12 +24,13 @@ Theory theory_of_one_f_one_b_without_flush(const ScheduleProblem& problem, int p
   return theory;
 }
 
-std::vector<int> versions_with_predictions(const ScheduleProblem& problem, const WeightRule& rule) {
+Theory theory_with_predictions(const ScheduleProblem& problem, const WeightRule& rule) {
+  Theory theory = theory_of_one_f_one_b_without_flush(problem, 1);
   const int p = problem.ranks;
-  if (p != problem.stages()) return {};
+  if (p != problem.stages()) return theory;
   const bool read_again = rule.backward == WeightRule::Backward::same_as_forward ||
                           rule.recompute == WeightRule::Recompute::forward_weights;
-  return list_of(p, [&](int k) {
+  theory.weight_versions = list_of(p, [&](int k) {
     const int lag = p - 1 - k, horizon = rule.forward_horizon[k];
     if (horizon == 0) return 1;
     // A clipped first batch, whose lag is 0, looks only as far as the horizon is longer than the lag.
@@ -37,6 +38,7 @@ std::vector<int> versions_with_predictions(const ScheduleProblem& problem, const
     const int predictions = problem.microbatches - (first_predicts_nothing ? 1 : 0);
     return 1 + std::min(predictions, read_again ? lag + 1 : 1);
   });
+  return theory;
 }
 
 }  // namespace sluice

@@ -19,8 +19,9 @@ Schedule one_f_one_b_without_flush(const ScheduleProblem& problem, const Options
 // replicated. Weight versions are the system's own affair.
 Theory theory_of_one_f_one_b_without_flush(const ScheduleProblem& problem, int per_update);
 
-// Theory::weight_versions of a rule whose forwards read predicted weights and that stashes none: the newest and the
-// predictions that are alive. One at a time, unless the backward reads it again. Empty where a stage is replicated.
-std::vector<int> versions_with_predictions(const ScheduleProblem& problem, const WeightRule& rule);
+// The same of a rule that updates after every backward, whose forwards read predicted weights and that stashes none,
+// with the weight versions: the newest and the predictions that are alive. One at a time, unless the backward reads it
+// again.
+Theory theory_with_predictions(const ScheduleProblem& problem, const WeightRule& rule);
 
 }  // namespace sluice

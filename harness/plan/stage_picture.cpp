@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "harness/pipeline/topological_order.h"
+
 namespace sluice {
 
 std::string device_list(const std::vector<DeviceId>& devices) {
@@ -19,17 +21,9 @@ std::string device_list(const std::vector<DeviceId>& devices) {
 // Of every stage, the stages before it on the longest path from the start.
 static std::vector<int> columns(const StageGraph& graph) {
   std::vector<int> column(graph.size(), 0);
-  std::vector<std::size_t> waiting(graph.size()), ready;
-  for (std::size_t s = 0; s < graph.size(); ++s)
-    if ((waiting[s] = graph.predecessors[s].size()) == 0) ready.push_back(s);
-  while (!ready.empty()) {
-    const std::size_t s = ready.back();
-    ready.pop_back();
-    for (const StageId t : graph.successors[s]) {
-      column[t.index()] = std::max(column[t.index()], column[s] + 1);
-      if (--waiting[t.index()] == 0) ready.push_back(t.index());
-    }
-  }
+  for (const StageId s : topological_order(graph))
+    for (const StageId t : graph.successors[s.index()])
+      column[t.index()] = std::max(column[t.index()], column[s.index()] + 1);
   return column;
 }
 

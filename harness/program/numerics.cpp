@@ -8,6 +8,7 @@
 #include <utility>
 #include <variant>
 
+#include "harness/base/splitmix64.h"
 #include "harness/pipeline/optimizer.h"
 
 namespace sluice {
@@ -17,13 +18,6 @@ namespace {
 // A value that a training computes, by what it is computed from. 0: there is none.
 using Symbol = std::uint64_t;
 using Symbols = std::vector<Symbol>;
-
-Symbol mixed(Symbol x) {  // SplitMix64's output function
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
 
 enum class What : std::uint64_t {
   initial,
@@ -46,7 +40,7 @@ enum class What : std::uint64_t {
 
 class Made {
  public:
-  explicit Made(What what) : symbol_(mixed(static_cast<Symbol>(what) + 1)) {}
+  explicit Made(What what) : symbol_(splitmix64(static_cast<Symbol>(what) + 1)) {}
   template <class... Numbers>
   explicit Made(What what, Numbers... numbers) : Made(what) {
     (of(numbers), ...);
@@ -54,9 +48,9 @@ class Made {
   template <class Number>
   Made& of(Number number) {
     if constexpr (std::is_floating_point_v<Number>)
-      symbol_ = mixed(symbol_ ^ mixed(std::bit_cast<Symbol>(static_cast<double>(number))));
+      symbol_ = splitmix64(symbol_ ^ splitmix64(std::bit_cast<Symbol>(static_cast<double>(number))));
     else
-      symbol_ = mixed(symbol_ ^ mixed(static_cast<Symbol>(number)));
+      symbol_ = splitmix64(symbol_ ^ splitmix64(static_cast<Symbol>(number)));
     return *this;
   }
   template <class Number>

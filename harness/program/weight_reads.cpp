@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "harness/base/error.h"
+#include "harness/pipeline/topological_order.h"
 
 namespace sluice {
 
@@ -77,26 +78,21 @@ void WeightReads::read_newest() {
 // predecessors', taken in topological order.
 void WeightReads::read_same_version_everywhere() {
   const StageGraph& graph = program_.graph;
-  std::vector<std::size_t> waiting(graph.size()), ready;
+  std::vector<std::size_t> first;  // stages that no stage feeds
   for (std::size_t s = 0; s < graph.size(); ++s)
-    if ((waiting[s] = graph.predecessors[s].size()) == 0) ready.push_back(s);
+    if (graph.predecessors[s].empty()) first.push_back(s);
   // A batch enters all stages that only read data as one: a decoder's first stage may be one.
   for (std::size_t i = 0; i < micros_; ++i) {
     std::int32_t entered = INT32_MAX;
-    for (const std::size_t s : ready) entered = std::min(entered, forward_[s * micros_ + i].version);
-    for (const std::size_t s : ready) forward_[s * micros_ + i].version = entered;
+    for (const std::size_t s : first) entered = std::min(entered, forward_[s * micros_ + i].version);
+    for (const std::size_t s : first) forward_[s * micros_ + i].version = entered;
   }
-  while (!ready.empty()) {
-    const std::size_t s = ready.back();
-    ready.pop_back();
-    for (const StageId t : graph.successors[s]) {
+  for (const StageId s : topological_order(graph))
+    for (const StageId t : graph.successors[s.index()])
       for (std::size_t i = 0; i < micros_; ++i) {
         std::int32_t& version = forward_[t.index() * micros_ + i].version;
-        version = std::min(version, forward_[s * micros_ + i].version);
+        version = std::min(version, forward_[s.index() * micros_ + i].version);
       }
-      if (--waiting[t.index()] == 0) ready.push_back(t.index());
-    }
-  }
 }
 
 // Double buffering: the micro-batches of update b read version max(b - 1, 0).

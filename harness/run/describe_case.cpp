@@ -5,7 +5,9 @@
 
 #include "harness/base/json.h"
 #include "harness/case/costs.h"
+#include "harness/case/make_theory.h"
 #include "harness/case/optimizer_settings.h"
+#include "harness/case/predict_update.h"
 #include "harness/case/profile_workload.h"
 #include "harness/case/settings.h"
 #include "harness/pipeline/tensor_members.h"

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "harness/case/case.h"
-#include "harness/case/prepare.h"
+#include "harness/case/prepared.h"
 #include "harness/program/program.h"
 #include "harness/sim/memory.h"
 #include "results/record.h"

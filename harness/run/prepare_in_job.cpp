@@ -4,6 +4,7 @@
 #include "harness/base/json.h"
 #include "harness/base/stop.h"
 #include "harness/case/costs.h"
+#include "harness/case/prepare.h"
 #include "harness/exec/executor.h"
 #include "results/store.h"
 

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "harness/case/case.h"
-#include "harness/case/prepare.h"
+#include "harness/case/prepared.h"
 #include "harness/exec/process_group.h"
 #include "harness/program/program.h"
 

@@ -5,6 +5,8 @@
 #include "harness/base/error.h"
 #include "harness/base/error_words.h"
 #include "harness/base/stop.h"
+#include "harness/case/make_program.h"
+#include "harness/case/predict_memory.h"
 #include "harness/case/prepare.h"
 #include "harness/run/describe_case.h"
 #include "harness/run/prepare_in_job.h"

@@ -1,8 +1,6 @@
 // On a GPU: every system trains as it does on the CPU. Skips by name where there is none.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "harness/base/json.h"
 #include "harness/case/real_executor.h"
 #include "harness/tests/test_support.h"
@@ -46,18 +44,6 @@ Numbers train(const TestSetup& setup, const DataFeed& feed, const std::string& d
   }
   numbers.peaks = session->peak_memory();
   return numbers;
-}
-
-double relative_error(const std::vector<double>& a, const std::vector<double>& b) {
-  if (a.size() != b.size()) return INFINITY;
-  double difference = 0, norm = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    difference += (a[i] - b[i]) * (a[i] - b[i]);
-    norm += b[i] * b[i];
-  }
-  if (difference == 0) return 0;
-  const double error = std::sqrt(difference / norm);
-  return std::isnan(error) ? INFINITY : error;
 }
 
 void expect_close(const Numbers& gpu, const Numbers& cpu, const ModelGraph& model, double tolerance) {

@@ -13,15 +13,6 @@ namespace {
 
 const std::vector<int> kMicrobatches{1, 3, 4, 8};
 
-// The defaults, and every other choice of every option, one at a time.
-std::vector<std::map<std::string, std::string>> option_sets(const System& system) {
-  std::vector<std::map<std::string, std::string>> sets{{}};
-  for (const OptionSpec& option : system.options)
-    for (const std::string& choice : option.choices)
-      if (choice != option.default_value) sets.push_back({{option.name, choice}});
-  return sets;
-}
-
 // Systems that add the micro-batches' gradients up in the order 0, 1, 2, ..., as single_device does.
 bool adds_in_order(const std::string& system, const std::map<std::string, std::string>& options) {
   return system == "single_device" || system == "one_f_one_b" ||

@@ -6,31 +6,14 @@
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
 #include "harness/pipeline/system.h"
-#include "harness/plan/uniform_chain.h"
 #include "harness/program/lowering.h"
 #include "harness/program/schedule_picture.h"
 #include "harness/sim/latency_cluster.h"
 #include "harness/sim/simulate.h"
+#include "harness/tests/made_schedule.h"
 
 namespace sluice {
 namespace {
-
-using Given = std::map<std::string, std::string>;
-
-// A system's order for a chain of equal stages, placed by its own plan.
-struct Made {
-  UniformChain chain;
-  Schedule schedule;
-};
-
-Made make(const std::string& name, int ranks, int microbatches, const Given& given = {}) {
-  const System& system = find_system(name, "test");
-  const Options options = resolve_options(system.options, given, "test");
-  const StageCost one{Seconds(1), Seconds(1), Seconds(1), Seconds(0), Bytes(0)};
-  Made made{uniform_chain(system, options, latency_cluster(ranks, Seconds(0)), ranks, microbatches, one), {}};
-  made.schedule = system.schedule(made.chain.problem, options);
-  return made;
-}
 
 Schedule schedule_of(const std::string& name, int ranks, int microbatches, const Given& given = {}) {
   return make(name, ranks, microbatches, given).schedule;

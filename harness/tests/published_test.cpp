@@ -8,30 +8,14 @@
 #include "harness/base/json_reader.h"
 #include "harness/pipeline/sharding.h"
 #include "harness/pipeline/system.h"
-#include "harness/plan/uniform_chain.h"
 #include "harness/program/check_schedule.h"
 #include "harness/program/lowering.h"
 #include "harness/sim/latency_cluster.h"
 #include "harness/sim/simulate.h"
+#include "harness/tests/made_schedule.h"
 
 namespace sluice {
 namespace {
-
-using Given = std::map<std::string, std::string>;
-
-struct Made {
-  UniformChain chain;
-  Schedule schedule;
-};
-
-Made make(const std::string& name, int ranks, int microbatches, const Given& given = {}) {
-  const System& system = find_system(name, "test");
-  const Options options = resolve_options(system.options, given, "test");
-  const StageCost one{Seconds(1), Seconds(1), Seconds(1), Seconds(0), Bytes(0)};
-  Made made{uniform_chain(system, options, latency_cluster(ranks, Seconds(0)), ranks, microbatches, one), {}};
-  made.schedule = system.schedule(made.chain.problem, options);
-  return made;
-}
 
 // The published cases of harness/tests/data/schedules.json, made by independent generators: 64
 // schedules at 4 settings of F/I/W and latency.

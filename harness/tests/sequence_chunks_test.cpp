@@ -7,6 +7,7 @@
 #include "harness/base/expect_error.h"
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
+#include "harness/case/predict_update.h"
 #include "harness/plan/uniform_chain.h"
 #include "harness/program/check_schedule.h"
 #include "harness/program/lowering.h"

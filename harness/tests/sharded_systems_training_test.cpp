@@ -3,7 +3,6 @@
 // weights are gathered, checkpoints, evaluations in between.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <filesystem>
 
 #include "harness/tests/test_support.h"
@@ -95,18 +94,6 @@ Numbers train(const SessionSpec& spec, const Program& program) {
   numbers.losses = session->run(program, updates(0, kUpdates)).losses;
   add_layers(*session, spec.model, numbers);
   return numbers;
-}
-
-double relative_error(const std::vector<double>& a, const std::vector<double>& b) {
-  if (a.size() != b.size()) return INFINITY;
-  double difference = 0, norm = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    difference += (a[i] - b[i]) * (a[i] - b[i]);
-    norm += b[i] * b[i];
-  }
-  if (difference == 0) return 0;
-  const double error = std::sqrt(difference / norm);
-  return std::isnan(error) ? INFINITY : error;
 }
 
 const OptimizerSpec kMomentum{.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 1e-3};

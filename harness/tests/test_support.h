@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -11,6 +12,8 @@
 #include <vector>
 
 #include "harness/base/error.h"
+#include "harness/case/make_program.h"
+#include "harness/case/predict_memory.h"
 #include "harness/case/prepare.h"
 #include "harness/case/tensor_costs.h"
 #include "harness/exec/session.h"
@@ -160,6 +163,28 @@ inline std::vector<std::int64_t> samples_from(std::int64_t first, std::int64_t c
   std::vector<std::int64_t> order(static_cast<std::size_t>(count));
   std::iota(order.begin(), order.end(), first);
   return order;
+}
+
+// The defaults, and every other choice of every option, one at a time.
+inline std::vector<std::map<std::string, std::string>> option_sets(const System& system) {
+  std::vector<std::map<std::string, std::string>> sets{{}};
+  for (const OptionSpec& option : system.options)
+    for (const std::string& choice : option.choices)
+      if (choice != option.default_value) sets.push_back({{option.name, choice}});
+  return sets;
+}
+
+// |a - b| / |b| over a layer; infinite where the sizes differ or something is not a number.
+inline double relative_error(const std::vector<double>& a, const std::vector<double>& b) {
+  if (a.size() != b.size()) return INFINITY;
+  double difference = 0, norm = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference += (a[i] - b[i]) * (a[i] - b[i]);
+    norm += b[i] * b[i];
+  }
+  if (difference == 0) return 0;
+  const double error = std::sqrt(difference / norm);
+  return std::isnan(error) ? INFINITY : error;
 }
 
 inline ModelGraph test_cnn() { return small_cnn({1, 28, 28}, 10); }

@@ -100,19 +100,6 @@ inline bool as_predicted(const std::vector<MemoryByKind>& measured, const std::v
   return true;
 }
 
-// |a - b| / |b| over a layer; infinite where the sizes differ or something is not a number.
-inline double relative_error(const std::vector<double>& a, const std::vector<double>& b) {
-  if (a.size() != b.size()) return INFINITY;
-  double difference = 0, norm = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    difference += (a[i] - b[i]) * (a[i] - b[i]);
-    norm += b[i] * b[i];
-  }
-  if (difference == 0) return 0;
-  const double error = std::sqrt(difference / norm);
-  return std::isnan(error) ? INFINITY : error;
-}
-
 inline void expect_close(const Numbers& ours, const Numbers& reference, const ModelGraph& model, double tolerance) {
   for (std::size_t l = 0; l < model.layers.size(); ++l) {
     EXPECT_LE(relative_error(ours.gradients[l], reference.gradients[l]), tolerance)

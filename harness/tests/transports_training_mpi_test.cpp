@@ -15,15 +15,6 @@
 namespace sluice {
 namespace {
 
-// The defaults, and every other choice of every option, one at a time.
-std::vector<std::map<std::string, std::string>> option_sets(const System& system) {
-  std::vector<std::map<std::string, std::string>> sets{{}};
-  for (const OptionSpec& option : system.options)
-    for (const std::string& choice : option.choices)
-      if (choice != option.default_value) sets.push_back({{option.name, choice}});
-  return sets;
-}
-
 // What the first member has to say, where some systems refuse so many ranks.
 void tell_refused(const std::vector<std::string>& refused, std::size_t of) {
   if (job->rank() != 0) return;

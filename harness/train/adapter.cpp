@@ -6,6 +6,8 @@
 #include <limits>
 #include <map>
 
+#include "harness/case/make_program.h"
+#include "harness/case/predict_update.h"
 #include "harness/exec/window_reports.h"
 #include "harness/pipeline/plan_description.h"
 #include "harness/sim/simulate.h"

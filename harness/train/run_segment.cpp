@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "harness/case/predict_update.h"
 #include "harness/sim/simulate.h"
 
 namespace sluice {

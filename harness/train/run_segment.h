@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "harness/case/case.h"
-#include "harness/case/prepare.h"
+#include "harness/case/prepared.h"
 #include "harness/exec/session.h"
 #include "harness/program/program.h"
 #include "harness/program/trace.h"

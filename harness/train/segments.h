@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "harness/case/case.h"
-#include "harness/case/prepare.h"
+#include "harness/case/prepared.h"
 
 namespace sluice {
 

@@ -6,6 +6,7 @@
 #include "harness/base/error.h"
 #include "harness/base/stop.h"
 #include "harness/case/feed.h"
+#include "harness/case/make_program.h"
 #include "harness/case/real_executor.h"
 #include "harness/program/numerics.h"
 #include "harness/train/curve.h"

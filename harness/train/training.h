@@ -8,7 +8,7 @@
 #include <string>
 
 #include "harness/case/case.h"
-#include "harness/case/prepare.h"
+#include "harness/case/prepared.h"
 #include "harness/exec/pinning.h"
 #include "harness/exec/process_group.h"
 #include "harness/exec/session.h"

@@ -9,19 +9,13 @@
 
 #include "harness/base/error.h"
 #include "harness/base/json_reader.h"
+#include "harness/base/splitmix64.h"
 
 namespace sluice {
 
 namespace {
 
-std::uint64_t next(std::uint64_t& state) {  // splitmix64
-  state += 0x9e3779b97f4a7c15;
-  std::uint64_t x = state;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
-std::size_t below(std::uint64_t& state, std::size_t n) { return static_cast<std::size_t>(next(state) % n); }
+std::size_t below(std::uint64_t& state, std::size_t n) { return static_cast<std::size_t>(next_splitmix64(state) % n); }
 
 struct Split {
   int feature = -1;

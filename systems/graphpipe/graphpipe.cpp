@@ -41,6 +41,7 @@
 #include <numeric>
 
 #include "harness/base/thread_seconds.h"
+#include "harness/pipeline/orders.h"
 #include "harness/pipeline/system.h"
 #include "systems/graphpipe/candidates.h"
 #include "systems/graphpipe/kfkb.h"
@@ -178,7 +179,7 @@ class Planner {
 };
 
 Schedule graphpipe_schedule(const ScheduleProblem& problem, const Options&) {
-  return schedule_of_orders(
+  return orders::on_ranks(
       problem.order.empty() ? kfkb_orders(problem.graph, problem.placement, {}, problem.microbatches) : problem.order,
       problem.placement, problem.ranks, problem.microbatches);
 }
@@ -186,14 +187,11 @@ Schedule graphpipe_schedule(const ScheduleProblem& problem, const Options&) {
 // Stages of one time each, k = 1: as many rounds of F and B as micro-batches, and one for every
 // further stage on the longest path. Section 6.
 Theory graphpipe_theory(const ScheduleProblem& problem, const Options&) {
-  Theory theory;
-  const auto ranks = static_cast<std::size_t>(problem.ranks);
-  theory.weight_versions.assign(ranks, 1);
-  theory.staleness.assign(ranks, 0);
+  Theory theory = flush_theory(problem.ranks);
   if (!problem.order.empty()) return theory;
   const auto configs = stage_configs(problem.graph, problem.placement, {});
   const auto in_flight = kfkb_in_flight(problem.graph, configs, problem.microbatches);
-  theory.in_flight.assign(ranks, 0);
+  theory.in_flight.assign(problem.ranks, 0);
   bool equal = true;
   int depth = 0;
   for (std::size_t s = 0; s < problem.graph.size(); ++s) {
@@ -251,7 +249,6 @@ const System graphpipe = {
                 {"time_limit", "60", "seconds after which the search ends with the best so far"}},
     .plan = [](const Problem& problem, const Options& options) { return Planner(problem, options).run(); },
     .schedule = graphpipe_schedule,
-    .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },
     .theory = graphpipe_theory,
 };
 

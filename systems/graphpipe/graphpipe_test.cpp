@@ -10,6 +10,7 @@
 #include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
+#include "harness/pipeline/orders.h"
 #include "harness/pipeline/system.h"
 #include "harness/program/check_program.h"
 #include "harness/program/lowering.h"
@@ -66,7 +67,7 @@ struct Pipeline {
   double seconds(int microbatches, const std::vector<int>& held) const {
     const int ranks = placement.rank_count();
     const Schedule schedule =
-        schedule_of_orders(kfkb_orders(graph, placement, ks, microbatches, held), placement, ranks, microbatches);
+        orders::on_ranks(kfkb_orders(graph, placement, ks, microbatches, held), placement, ranks, microbatches);
     Costs costs;
     for (std::size_t s = 0; s < work.size(); ++s) {
       const double f = work[s] * graph.micros_per_op_of(StageId(s));

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "harness/pipeline/topological_order.h"
+
 namespace sluice {
 
 static int round_up(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }
@@ -27,18 +29,13 @@ std::vector<StageConfig> stage_configs(const StageGraph& graph, const Placement&
 
 std::vector<int> kfkb_in_flight(const StageGraph& graph, std::span<const StageConfig> configs, int microbatches) {
   std::vector<int> in_flight(graph.size(), 0);
-  std::vector<std::size_t> waiting(graph.size()), ready;
-  for (std::size_t s = 0; s < graph.size(); ++s)
-    if ((waiting[s] = graph.successors[s].size()) == 0) ready.push_back(s);
-  while (!ready.empty()) {
-    const std::size_t s = ready.back();
-    ready.pop_back();
+  const std::vector<StageId> order = topological_order(graph);
+  for (std::size_t k = order.size(); k-- > 0;) {
+    const std::size_t s = order[k].index();
     int& mine = in_flight[s];
     mine = in_flight_of_sink(configs[s], microbatches);
     for (const StageId t : graph.successors[s])
       mine = std::max(mine, in_flight_before(configs[s], in_flight[t.index()], configs[t.index()], microbatches));
-    for (const StageId p : graph.predecessors[s])
-      if (--waiting[p.index()] == 0) ready.push_back(p.index());
   }
   return in_flight;
 }
@@ -72,14 +69,6 @@ StageOrders kfkb_orders(const StageGraph& graph, const Placement& placement, std
     }
   }
   return orders;
-}
-
-Schedule schedule_of_orders(const StageOrders& orders, const Placement& placement, int ranks, int microbatches) {
-  Schedule schedule{.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(ranks)),
-                    .microbatches = microbatches};
-  for (const auto& order : orders)
-    for (const Op& op : order) schedule.ranks[placement.rank_of(op.stage, op.micro).index()].push_back(op);
-  return schedule;
 }
 
 }  // namespace sluice

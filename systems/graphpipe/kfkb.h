@@ -45,8 +45,4 @@ StageOrders kfkb_orders(const StageGraph& graph, const Placement& placement, std
 StageOrders kfkb_orders(const StageGraph& graph, const Placement& placement, std::span<const int> ks, int microbatches,
                         std::span<const int> in_flight);
 
-// The ops of every stage on its replicas' ranks, one stage after another where a rank holds
-// several.
-Schedule schedule_of_orders(const StageOrders& orders, const Placement& placement, int ranks, int microbatches);
-
 }  // namespace sluice

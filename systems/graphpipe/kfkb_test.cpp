@@ -8,6 +8,7 @@
 
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
+#include "harness/pipeline/orders.h"
 #include "harness/program/check_schedule.h"
 
 namespace sluice {
@@ -101,7 +102,7 @@ TEST(KfkbOrderTest, ReplicasTakeTurns) {
   const auto orders = kfkb_orders(graph, placement, {}, 8);
   EXPECT_EQ(text_of(orders[1]), "F0 B0 F1 B1 F2 B2 F3 B3");
   EXPECT_EQ(text_of(orders[0]), "F0 F1 F2 F3 B0 B1 F4 F5 B2 B3 F6 F7 B4 B5 B6 B7");
-  const Schedule schedule = schedule_of_orders(orders, placement, 3, 8);
+  const Schedule schedule = orders::on_ranks(orders, placement, 3, 8);
   EXPECT_EQ(text_of(schedule.ranks[1]), "F1 F3 B1 F5 B3 F7 B5 B7");
 }
 
@@ -129,7 +130,7 @@ RC_GTEST_PROP(KfkbOrderTest, AlwaysChecksAndHoldsWhatTheRuleSays, ()) {
     ks.push_back(1 + upto(1));
   }
   const auto orders = kfkb_orders(graph, placement, ks, micros);
-  const Schedule schedule = schedule_of_orders(orders, placement, ranks, micros);
+  const Schedule schedule = orders::on_ranks(orders, placement, ranks, micros);
   const auto found = check(schedule, graph, placement);
   if (!found.empty()) RC_FAIL(found.front().text);
   const auto config = stage_configs(graph, placement, ks);

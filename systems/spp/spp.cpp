@@ -39,6 +39,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/thread_seconds.h"
+#include "harness/pipeline/orders.h"
 #include "harness/pipeline/system.h"
 #include "systems/spp/device_order.h"
 #include "systems/spp/layer_chain.h"
@@ -186,11 +187,7 @@ StageOrders ops_of_stages(const ScheduleProblem& problem, const Options& options
 }
 
 Schedule spp_schedule(const ScheduleProblem& problem, const Options& options) {
-  Schedule schedule{.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(problem.ranks)),
-                    .microbatches = problem.microbatches};
-  for (const auto& ops : ops_of_stages(problem, options))
-    for (const Op& op : ops) schedule.ranks[problem.placement.rank_of(op.stage, op.micro).index()].push_back(op);
-  return schedule;
+  return orders::on_ranks(ops_of_stages(problem, options), problem.placement, problem.ranks, problem.microbatches);
 }
 
 // Micro-batches on replica k of r when a stage has forwarded `depth` rounds more than it has gone
@@ -210,8 +207,7 @@ int most_in_flight(int microbatches, int round, int depth, int replica, int repl
 
 // No formula for what is in flight where times decide the order.
 Theory spp_theory(const ScheduleProblem& problem, const Options& options) {
-  const auto ranks = static_cast<std::size_t>(problem.ranks);
-  Theory theory{.weight_versions = std::vector<int>(ranks, 1), .staleness = std::vector<int>(ranks, 0)};
+  Theory theory = flush_theory(problem.ranks);
   const int stages = static_cast<int>(problem.graph.size()), m = problem.microbatches;
   const auto up = [](int a, int b) { return (a + b - 1) / b; };
   if (stages == problem.ranks)
@@ -219,7 +215,7 @@ Theory spp_theory(const ScheduleProblem& problem, const Options& options) {
   else if (stages == 1)
     theory.bubble_ratio = 1 - static_cast<double>(m) / (up(m, problem.ranks) * problem.ranks);
   if (options.text("order") != "strict") return theory;
-  theory.in_flight.assign(ranks, 0);
+  theory.in_flight.assign(problem.ranks, 0);
   for (int s = 0; s < stages; ++s) {
     const auto& replicas = problem.placement.stages[s];
     for (std::size_t k = 0; k < replicas.size(); ++k)
@@ -271,7 +267,6 @@ const System spp = {
                 {"table_limit", "2048", "MiB of search tables, then the best so far"}},
     .plan = spp_plan,
     .schedule = spp_schedule,
-    .weights = [](const ScheduleProblem&, const Options&) { return WeightRule{}; },
     .theory = spp_theory,
 };
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "harness/base/splitmix64.h"
+
 namespace sluice {
 
 namespace {
@@ -194,10 +196,7 @@ std::string clean_ui_text(std::string_view text) {
 std::uint64_t stable_hash(std::string_view text) {
   std::uint64_t h = 0xcbf29ce484222325u;
   for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  // FNV's low bits of short texts are far from even; the mixing step of SplitMix64 spreads them.
-  h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9u;
-  h = (h ^ (h >> 27)) * 0x94d049bb133111ebu;
-  return h ^ (h >> 31);
+  return mixed_bits(h);  // FNV's low bits of short texts are far from even
 }
 
 WordVocabulary::WordVocabulary(const std::map<std::string, std::int64_t>& counts, std::int64_t least_count,

@@ -91,6 +91,12 @@ AttentionGradients attend_products_backward(const at::Tensor& dy, const at::Tens
                                             const at::Tensor& v, const AttentionCore& forward, bool causal,
                                             const at::Tensor& key_ids = {});
 
+// A cross entropy is the mean over a sample's positions that have a target, then over the samples. Per sample, how many
+// have one, at least 1: [samples, 1], in the type of `like`. And what every position counts for; in a chunk of the
+// sequence, times the chunks. target: [samples, positions], negative where there is none.
+at::Tensor real_positions(const at::Tensor& target, const at::Tensor& like);
+at::Tensor loss_shares(const at::Tensor& target, const at::Tensor& counts, const SequenceChunk& chunk = {});
+
 // 1 at real tokens and 0 at padding, [batch, steps, 1], in the type of `like`.
 at::Tensor real_tokens(const at::Tensor& ids, const at::Tensor& like);
 

@@ -1,6 +1,7 @@
 // Linear, Embedding, activations and dropout.
 #include <ATen/CPUGeneratorImpl.h>
 
+#include "harness/base/splitmix64.h"
 #include "harness/exec/torch/layers/layers.h"
 
 namespace sluice {
@@ -138,14 +139,6 @@ class ActivationLayer final : public WeightlessLayer {
   Activation::Kind kind_;
 };
 
-// splitmix64's mixing step: neighbouring seeds and numbers give unrelated streams.
-std::uint64_t mix(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
 class DropoutLayer final : public WeightlessLayer {
  public:
   DropoutLayer(double probability, int index, int parts, int part)
@@ -164,7 +157,9 @@ class DropoutLayer final : public WeightlessLayer {
     at::Tensor mask = at::empty(shape, at::kBool);
     const std::int64_t rows = mask.size(0) / mode.micro_batches;
     for (int m = 0; m < mode.micro_batches; ++m) {
-      const std::uint64_t stream = mix(mix(mix(mode.seed) + index) + static_cast<std::uint64_t>(mode.sequence + m));
+      // Neighbouring seeds, layers and micro-batches have unrelated streams.
+      const std::uint64_t layer_stream = splitmix64(splitmix64(mode.seed) + index);
+      const std::uint64_t stream = splitmix64(layer_stream + static_cast<std::uint64_t>(mode.sequence + m));
       at::Generator generator = at::detail::createCPUGenerator(stream);
       mask.narrow(0, m * rows, rows).bernoulli_(1 - probability_, generator);
     }

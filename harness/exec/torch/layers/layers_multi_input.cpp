@@ -120,7 +120,7 @@ class SequenceLossLayer final : public WeightlessLayer {
     const at::Tensor picked = log_p.gather(1, column(target)).squeeze_(1);
     const bool whole = mode.chunk.count == 1;
     at::Tensor counts = real_positions(whole ? target : mode.whole_target, log_p);
-    const at::Tensor loss = picked.mul(shares(target, log_p, counts, mode.chunk)).sum().neg_();
+    const at::Tensor loss = picked.mul(loss_shares(target, counts, mode.chunk)).sum().neg_();
     if (stash) {
       stash->kept = {std::move(log_p), target};
       if (!whole) stash->kept.push_back(std::move(counts));
@@ -137,7 +137,7 @@ class SequenceLossLayer final : public WeightlessLayer {
       at::Tensor d_logits = log_p.exp();
       d_logits.scatter_add_(1, column(target), at::full({1, 1}, -1.0, log_p.options()).expand({log_p.size(0), 1}));
       const at::Tensor counts = stash.kept.size() > 2 ? stash.kept[2] : real_positions(target, log_p);
-      d_logits.mul_((shares(target, log_p, counts, stash.chunk) * dy).unsqueeze(1));
+      d_logits.mul_((loss_shares(target, counts, stash.chunk) * dy).unsqueeze(1));
       dx[0] = d_logits.view({target.size(0), target.size(1), -1});
     }
     stash.kept.clear();
@@ -147,16 +147,6 @@ class SequenceLossLayer final : public WeightlessLayer {
  private:
   // Positions without a target have a share of 0: which class stands there does not matter.
   static at::Tensor column(const at::Tensor& target) { return target.reshape({-1, 1}).clamp_min(0); }
-  // Of every sample, [samples, 1].
-  static at::Tensor real_positions(const at::Tensor& target, const at::Tensor& like) {
-    return target.ge(0).to(like.scalar_type()).sum(1, /*keepdim=*/true).clamp_min_(1);
-  }
-  static at::Tensor shares(const at::Tensor& target, const at::Tensor& like, const at::Tensor& counts,
-                           const SequenceChunk& chunk) {
-    at::Tensor real = target.ge(0).to(like.scalar_type()).div_(counts).div_(target.size(0));
-    if (chunk.count > 1) real.mul_(chunk.count);
-    return real.view({-1});
-  }
 };
 
 class MseLayer final : public WeightlessLayer {
@@ -184,6 +174,16 @@ class MseLayer final : public WeightlessLayer {
 };
 
 }  // namespace
+
+at::Tensor real_positions(const at::Tensor& target, const at::Tensor& like) {
+  return target.ge(0).to(like.scalar_type()).sum(1, /*keepdim=*/true).clamp_min_(1);
+}
+
+at::Tensor loss_shares(const at::Tensor& target, const at::Tensor& counts, const SequenceChunk& chunk) {
+  at::Tensor shares = target.ge(0).to(counts.scalar_type()).div_(counts).div_(target.size(0));
+  if (chunk.count > 1) shares.mul_(chunk.count);
+  return shares.view({-1});
+}
 
 std::unique_ptr<Layer> make(const Add&) { return std::make_unique<AddLayer>(); }
 std::unique_ptr<Layer> make(const Concat& spec, std::span<const Shape> input_shapes) {

@@ -156,11 +156,10 @@ class ClassRangeLoss final : public WeightlessLayer {
     at::Tensor here = at::logical_and(column.ge(0), column.lt(classes));
     return {column.masked_fill(here.logical_not(), 0), here};
   }
-  // As in the whole loss: the mean over a sample's positions that have a target, then over the samples.
+  // As in the whole loss; a sample of one class has one position.
   static at::Tensor shares(const at::Tensor& target, const at::Tensor& like) {
-    at::Tensor real = target.ge(0).to(like.scalar_type()).view({target.size(0), -1});
-    const at::Tensor count = real.sum(1, /*keepdim=*/true).clamp_min_(1);
-    return real.div_(count).div_(target.size(0)).view({-1});
+    const at::Tensor positions = target.reshape({target.size(0), -1});
+    return loss_shares(positions, real_positions(positions, like));
   }
 
   int members_, member_;

@@ -1,0 +1,11 @@
+// What a prepared case's system promises of it.
+#pragma once
+
+#include "harness/case/prepared.h"
+#include "harness/pipeline/theory.h"
+
+namespace sluice {
+
+Theory make_theory(const Prepared& p, int microbatches);
+
+}  // namespace sluice

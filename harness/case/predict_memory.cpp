@@ -1,0 +1,52 @@
+#include "harness/case/predict_memory.h"
+
+#include <algorithm>
+
+namespace sluice {
+
+std::vector<StageMemory> stage_memory(const Prepared& p, const OptimizerSpec& optimizer, const WeightRule& rule) {
+  const ModelGraph& model = running_model(p);
+  if (p.inference)
+    return model.layers.empty() ? inference_memory(p.costs, p.plan, p.queue)
+                                : inference_memory(model, p.plan, p.micro_batch, p.queue);
+  std::vector<StageMemory> stages = model.layers.empty() ? stage_memory(p.costs, p.plan, optimizer)
+                                                         : stage_memory(model, p.plan, p.micro_batch, optimizer, rule);
+  if (!model.layers.empty()) add_temporaries(stages, p.plan, p.costs);
+  if (p.batched_weight_gradients)
+    for (StageMemory& stage : stages) {
+      stage.batched_micros = std::max(1, p.microbatches_per_update / p.replicas.count);
+      for (StageMemory& chunk : stage.sequence_chunks) chunk.batched_micros = stage.batched_micros;
+    }
+  return stages;
+}
+
+std::function<Problem::Footprint(std::span<const int>)> planned_footprint(const Prepared& p,
+                                                                          const OptimizerSpec& optimizer) {
+  const ModelGraph& model = planned_model(p);
+  if (model.layers.empty()) return {};
+  std::vector<Bytes> lasting;  // of each layer: weights, gradients, the optimizer's
+  for (int l = 0; l < static_cast<int>(model.layers.size()); ++l) {
+    const std::int64_t weights = parameter_count(model.layers[l]);
+    lasting.emplace_back(4 * (p.inference ? weights : 2 * weights + state_elements(optimizer, model, l)));
+  }
+  return [lasting, stashes = StageStashes(model, model.shapes()), inference = p.inference, &model,
+          shapes = model.shapes()](std::span<const int> layers) {
+    Bytes always;
+    for (const int l : layers) always += lasting[l];
+    if (inference) return Problem::Footprint{always, Bytes(0), live_bytes(model, shapes, layers, 1)};
+    const GrowingStash stash = stashes.of(layers);
+    return Problem::Footprint{always, stash.per_micro_batch.forward, stash.per_sample.forward};
+  };
+}
+
+std::string over_memory(const Prepared& p, const std::vector<RankMemory>& memory) {
+  for (std::size_t r = 0; r < memory.size(); ++r) {
+    const Device& device = p.cluster.devices[p.ranks.devices[r].index()];
+    if (memory[r].peak.total() > device.memory)
+      return "rank " + std::to_string(r) + " needs " + to_text(memory[r].peak.total()) + " at its peak, its device '" +
+             device.name + "' has " + to_text(device.memory);
+  }
+  return "";
+}
+
+}  // namespace sluice

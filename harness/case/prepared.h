@@ -1,0 +1,53 @@
+// A case made ready: its costs, its plan, its ranks. What its programs, theory and predictions are made of.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "harness/case/choices.h"
+#include "harness/model/interference.h"
+#include "harness/model/tensor_split.h"
+#include "harness/pipeline/replicas.h"
+#include "harness/pipeline/system.h"
+#include "harness/program/program.h"
+#include "workloads/models/registry.h"
+
+namespace sluice {
+
+struct Prepared {
+  const System* system = nullptr;
+  const Workload* workload = nullptr;
+  Options options;
+  Cluster cluster;
+  CostGraph costs;
+  Plan pipeline;      // of one data-parallel replica, as the planner made it; orders are made for it, too
+  StageOrders order;  // of the pipeline's ops, where the planner has decided it
+  PipelineReplicas replicas;
+  StageSharding sharding = StageSharding::system;
+  Plan plan;  // of all replicas
+  RankMap ranks;
+  StageGraph graph;
+  double planning_seconds = 0;
+  std::int64_t micro_batch = 1;  // samples
+  int microbatches_per_update = 1;
+  RunPolicy::Leftover leftover = RunPolicy::Leftover::drop;
+  bool step_barrier = false;
+  Interference interference;  // of the run; plans are made without it
+  bool inference = false;
+  int queue = 0;  // inference: RunPolicy::queue
+  bool batched_weight_gradients = false;
+  // Tensor parallelism: `pipeline` is then for groups of devices, and `plan` for all of them. Null: layers are whole.
+  std::shared_ptr<const TensorModel> tensor;
+  CostGraph member_costs;  // with `tensor`: of what one device of a group holds, sums over the group included
+};
+
+// What the ranks run: the workload's model, or the members' parts of it beside each other.
+inline const ModelGraph& running_model(const Prepared& p) { return p.tensor ? p.tensor->all : p.workload->model; }
+
+// What planners and orders are made for: of groups that share layers, one device of each.
+inline const ModelGraph& planned_model(const Prepared& p) { return p.tensor ? p.tensor->member : p.workload->model; }
+inline const CostGraph& planned_costs(const Prepared& p) { return p.tensor ? p.member_costs : p.costs; }
+
+inline int group_size(const Prepared& p) { return p.tensor ? p.tensor->degree : 1; }  // devices that share layers
+
+}  // namespace sluice
