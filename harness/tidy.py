@@ -48,8 +48,18 @@ def commands_of(build, folder):
             text = text.replace(header, str(copied[header]))
         text = re.sub(r"\S*/ccache ", "", re.sub(r"^\S*/cmake -E env (?:\w+=\S+ )+", "", text))
         command["command"] = re.sub(r"-Winvalid-pch |-Wno-error=\S+ |-fpch-\S+ |-Werror ", "", text)
+    commands = [alone for command in commands for alone in commands_of_each(command)]
     (folder / "compile_commands.json").write_text(json.dumps(commands))
     return commands
+
+
+def commands_of_each(command):
+    """A command for each of the files that a room compiles together."""
+    path = pathlib.Path(command["file"])
+    if path.parent.name != "Unity":
+        return [command]
+    files = re.findall(r'(?m)^#include "(.*)"$', path.read_text())
+    return [command | {"file": f, "command": command["command"].replace(str(path), f)} for f in files]
 
 
 def main():

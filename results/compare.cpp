@@ -38,8 +38,6 @@ std::optional<double> ratio(std::optional<double> ours, std::optional<double> th
   return *ours / *theirs;
 }
 
-std::optional<double> middle(const std::optional<Spread>& s) { return s ? std::optional(s->median) : std::nullopt; }
-
 // Smaller is better placed; rows without the value come last.
 double place(const ComparisonRow& row, CompareMetric metric) {
   constexpr double kLast = std::numeric_limits<double>::infinity();

@@ -74,10 +74,6 @@ std::string with_ratio(std::string cell, const std::optional<double>& ratio, boo
   return wanted && ratio ? cell + " (" + times(ratio) + ")" : cell;
 }
 
-std::optional<double> middle(const std::optional<Spread>& spread) {
-  return spread ? std::optional(spread->median) : std::nullopt;
-}
-
 std::optional<double> largest(const std::vector<std::int64_t>& values) {
   if (values.empty()) return std::nullopt;
   return static_cast<double>(*std::ranges::max_element(values));

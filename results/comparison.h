@@ -27,6 +27,9 @@ struct CompareOptions {
 struct Spread {
   double min = 0, median = 0, max = 0;
 };
+inline std::optional<double> middle(const std::optional<Spread>& spread) {
+  return spread ? std::optional(spread->median) : std::nullopt;
+}
 
 struct ComparisonRow {
   std::vector<Record> records;  // one a seed, in order of seed

@@ -41,6 +41,13 @@ struct TimelineOp {
 };
 
 struct Record {
+  Record();
+  Record(const Record& other);
+  Record(Record&& other) noexcept;
+  Record& operator=(const Record& other);
+  Record& operator=(Record&& other) noexcept;
+  ~Record();
+
   std::string digest;  // of the case: same digest, same experiment
   std::string system;
   std::map<std::string, std::string> options;  // the system's own, and the run's settings that tell it from others

@@ -35,10 +35,6 @@ std::map<Key, Found> rows_of(const std::vector<Comparison>& comparisons) {
   return rows;
 }
 
-std::optional<double> middle(const std::optional<Spread>& spread) {
-  return spread ? std::optional(spread->median) : std::nullopt;
-}
-
 class Comparer {
  public:
   Comparer(double tolerance, std::vector<RegressionRow>& rows) : tolerance_(tolerance), rows_(rows) {}

@@ -6,6 +6,9 @@
 
 namespace sluice {
 
+InputError::InputError(const std::string& where, const std::string& what, const std::string& advice)
+    : std::runtime_error((where.empty() ? "" : where + ": ") + what + (advice.empty() ? "" : "; " + advice)) {}
+
 static std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});

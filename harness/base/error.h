@@ -13,8 +13,7 @@ namespace sluice {
 class InputError : public std::runtime_error {
  public:
   // where: "quick.json: /grid/0/system", what: "unknown system 'gpip'", advice may be empty.
-  InputError(const std::string& where, const std::string& what, const std::string& advice = "")
-      : std::runtime_error((where.empty() ? "" : where + ": ") + what + (advice.empty() ? "" : "; " + advice)) {}
+  InputError(const std::string& where, const std::string& what, const std::string& advice = "");
 };
 
 class RunError : public std::runtime_error {

@@ -35,6 +35,13 @@ struct RateSchedule {
 
 // The initialisers are the settings' defaults; some follow from the workload or the system instead (settings.cpp).
 struct RunCase {
+  RunCase();
+  RunCase(const RunCase& other);
+  RunCase(RunCase&& other) noexcept;
+  RunCase& operator=(const RunCase& other);
+  RunCase& operator=(RunCase&& other) noexcept;
+  ~RunCase();
+
   std::string system;                          // full name, aliases resolved
   std::map<std::string, std::string> options;  // all that the system declares, resolved
   std::string workload;

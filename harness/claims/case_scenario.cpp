@@ -70,7 +70,7 @@ struct CaseMeasure {
   Figure (*value)(const RunOfCase&);
 };
 
-constexpr CaseMeasure kMeasures[] = {
+constexpr CaseMeasure kCaseMeasures[] = {
     {"throughput",
      [](const RunOfCase& r) {
        return Figure{r.throughput, {}};
@@ -183,7 +183,7 @@ Scenario read_case_scenario(JsonReader& reader) {
   const bool any_memory = reader.boolean("any_memory", false);
   const std::string name = reader.text("measure");
   std::vector<std::string> names;
-  for (const CaseMeasure& measure : kMeasures) {
+  for (const CaseMeasure& measure : kCaseMeasures) {
     names.emplace_back(measure.name);
     if (name != measure.name) continue;
     if (profile.empty())

@@ -22,8 +22,6 @@ namespace sluice {
 
 namespace {
 
-constexpr double kGiB = 1024.0 * 1024 * 1024;
-
 struct ModelScenario {
   std::shared_ptr<const PublishedModel> model;
   const System* system = nullptr;
@@ -129,7 +127,7 @@ struct ModelMeasure {
 double samples(const ModelScenario& m) { return static_cast<double>(m.micro_batch * m.microbatches); }
 double parameters(const ModelScenario& m) { return static_cast<double>(m.model->parameters); }
 
-constexpr ModelMeasure kMeasures[] = {
+constexpr ModelMeasure kModelMeasures[] = {
     {"parameters_millions", false, [](const ModelScenario& m) { return parameters(m) / 1e6; }},
     {"parameters_billions", false, [](const ModelScenario& m) { return parameters(m) / 1e9; }},
     {"parameters", false, [](const ModelScenario& m) { return parameters(m); }},
@@ -188,7 +186,7 @@ Scenario read_model_scenario(JsonReader& reader) {
   given.model = std::make_shared<const PublishedModel>(read_model(reader.object("model")));
   const std::string name = reader.text("measure");
   std::vector<std::string> names;
-  for (const ModelMeasure& measure : kMeasures) {
+  for (const ModelMeasure& measure : kModelMeasures) {
     names.emplace_back(measure.name);
     if (name != measure.name) continue;
     if (measure.trains) {

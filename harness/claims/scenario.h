@@ -22,6 +22,8 @@
 
 namespace sluice {
 
+inline constexpr double kGiB = 1024.0 * 1024 * 1024;
+
 // A number, or a text where what is compared is a text (an order, a split). The range is that of the figures from which
 // the number was chosen, where there are several.
 struct Figure {

@@ -20,8 +20,6 @@ namespace sluice {
 
 namespace {
 
-constexpr double kGiB = 1024.0 * 1024 * 1024;
-
 struct ScheduleScenario {
   const System* system = nullptr;
   Options options;
@@ -97,12 +95,12 @@ struct Ran {
   double weight_copies() const { return stages_held() * given.ranks / static_cast<double>(chain.problem.graph.size()); }
 };
 
-struct Measure {
+struct ScheduleMeasure {
   const char* name;
   double (*value)(const Ran&);
 };
 
-constexpr Measure kMeasures[] = {
+constexpr ScheduleMeasure kScheduleMeasures[] = {
     {"span_bubble", [](const Ran& r) { return r.simulation.bubble.span_bubble; }},
     {"bubble", [](const Ran& r) { return r.simulation.bubble.bubble_ratio; }},
     {"bubble_over_work", [](const Ran& r) { return (r.simulation.bubble.makespan - r.work()) / r.work(); }},
@@ -194,7 +192,7 @@ Scenario read_schedule_scenario(JsonReader& reader) {
                    .weight_stash = rounded(reader.number_or("weight_stash", 0, 0, 1e15))};
   const std::string name = reader.text("measure");
   std::vector<std::string> names;
-  for (const Measure& measure : kMeasures) {
+  for (const ScheduleMeasure& measure : kScheduleMeasures) {
     names.emplace_back(measure.name);
     if (name == measure.name) return [given, value = measure.value] { return Figure{value(run(given)), {}}; };
   }

@@ -102,7 +102,7 @@ struct TransformerMeasure {
   double (*value)(const TransformerScenario&);
 };
 
-constexpr TransformerMeasure kMeasures[] = {
+constexpr TransformerMeasure kTransformerMeasures[] = {
     {"tflops", tflops},
     {"iteration_seconds", iteration_seconds},
     {"parameters_billions", [](const TransformerScenario& t) { return t.parameters() / 1e9; }},
@@ -139,7 +139,7 @@ Scenario read_transformer_scenario(JsonReader& reader) {
     reader.fail("batch", "is no multiple of data * micro_batch", "change one of them");
   const std::string name = reader.text("measure");
   std::vector<std::string> names;
-  for (const TransformerMeasure& measure : kMeasures) {
+  for (const TransformerMeasure& measure : kTransformerMeasures) {
     names.emplace_back(measure.name);
     if (name == measure.name) return [t, &measure] { return Figure{measure.value(t), {}}; };
   }

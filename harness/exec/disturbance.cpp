@@ -15,7 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // Sleeps until a little before the moment, which the operating system may overshoot, and looks at the clock from there.
 void wait_until(Clock::time_point moment) {
@@ -115,14 +115,14 @@ void run_load(const PiecewiseSpeed& speed, Resource resource, int number, Clock:
   LoadWork work(resource);
   constexpr double kWindow = 0.02;  // seconds over which the share is kept
   while (!done.load(std::memory_order_relaxed)) {
-    const double now = since(start), share = load_share(1 / speed.at(now), number);
+    const double now = seconds_since(start), share = load_share(1 / speed.at(now), number);
     if (share < 1e-6) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
       continue;
     }
     const double worked = thread_seconds();
-    while (since(start) - now < kWindow && thread_seconds() - worked < share * kWindow) work.slice();
-    const double left = kWindow - (since(start) - now);
+    while (seconds_since(start) - now < kWindow && thread_seconds() - worked < share * kWindow) work.slice();
+    const double left = kWindow - (seconds_since(start) - now);
     if (left > 0) std::this_thread::sleep_for(std::chrono::duration<double>(left));
   }
 }

@@ -14,7 +14,7 @@ namespace sluice {
 namespace {
 
 // Cores that this process may run on: a pinned process, or one in a container, has fewer than the machine.
-std::size_t usable_cores() {
+std::size_t count_usable_cores() {
 #if defined(__linux__)
   cpu_set_t cores;
   if (sched_getaffinity(0, sizeof cores, &cores) == 0) return static_cast<std::size_t>(CPU_COUNT(&cores));
@@ -256,7 +256,7 @@ class Group {
 class ThreadTransport : public Transport {
  public:
   explicit ThreadTransport(const Program& program) {
-    const bool crowded = program.rank_count() > usable_cores();
+    const bool crowded = program.rank_count() > count_usable_cores();
     const int spins = crowded ? 50 : 4000;
     for (const Channel& channel : program.channels) {
       // Room for all messages of a run: the checker proves that a program cannot deadlock on the assumption that sends

@@ -15,7 +15,7 @@ namespace sluice {
 
 namespace {
 
-constexpr double kForEver = std::numeric_limits<double>::infinity();
+constexpr double kNoEnd = std::numeric_limits<double>::infinity();
 
 Resource resource_named(const std::string& name, const std::string& where) {
   const std::optional<Resource> resource = choice_named<Resource>(name);
@@ -47,7 +47,7 @@ Episode episode_in(const std::string& text, const std::string& where) {
   const std::size_t dash = device.find('-');
   episode.device = device_in(device.substr(0, dash), where);
   if (dash != std::string::npos) episode.to = device_in(device.substr(dash + 1), where);
-  episode.end = kForEver;
+  episode.end = kNoEnd;
   if (at < times) {
     const std::string when = text.substr(at + 1, times - at - 1);
     const std::size_t until = when.find('-');
@@ -83,7 +83,7 @@ Interference interference_in_file(const std::string& file) {
     episode.device = e.integer<int>("device", 0, kMostCount);
     if (e.has("to")) episode.to = e.integer<int>("to", 0, kMostCount);
     episode.start = e.number_or("start", 0, 0, kMostSeconds);
-    episode.end = e.has("seconds") ? episode.start + e.number("seconds", 0, kMostSeconds) : kForEver;
+    episode.end = e.has("seconds") ? episode.start + e.number("seconds", 0, kMostSeconds) : kNoEnd;
     episode.slowdown = e.number("slowdown", 1, 1e6);
     e.no_other_keys();
   }

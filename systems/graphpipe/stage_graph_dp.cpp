@@ -6,7 +6,7 @@
 
 namespace sluice {
 
-static constexpr int kNever = 1 << 20;  // devices; sums of two must not overflow
+static constexpr int kTooSlow = 1 << 20;  // devices; sums of two must not overflow
 
 StageGraphDp::StageGraphDp(StageLists& lists, const StageSearchSpace& space, const StageSearchLimits& limits)
     : lists_(lists), space_(space), limits_(limits), fewest_(static_cast<std::size_t>(lists.suffixes)) {
@@ -65,17 +65,17 @@ double StageGraphDp::stage_bytes(int stage, const StageChoice& c, int in_flight)
 // --- how many devices a part may have ---
 
 // The fewest devices that the elements from `first` on take within the time, whatever they hold in memory and wait for;
-// kNever: any number is too slow.
+// kTooSlow: any number is too slow.
 int StageGraphDp::fewest_devices(const StageList& list, int first) {
   int& known = fewest_[suffix_of(list, first)];
   if (known != 0) return known;
   const int m = static_cast<int>(list.elements.size());
-  int least = kNever;
+  int least = kTooSlow;
   for (int last = first + 1; last <= m; ++last) {
     check_stop();
     const int stage = lists_.stage_of(list, first, last);
     if (too_slow(stage, max_degree_)) break;
-    int degree = kNever;
+    int degree = kTooSlow;
     for (const std::size_t k : choices_)
       if (lists_.choices[k].degree < degree && in_time(stage, k)) degree = lists_.choices[k].degree;
     if (degree < least) least = std::min(least, degree + (last < m ? fewest_devices(list, last) : 0));
