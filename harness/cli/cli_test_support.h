@@ -138,6 +138,15 @@ class Cli : public ::testing::Test {
     return put("sweep.json", Json{{"grid", {entry}}}.dump());
   }
 
+  // A case whose planning takes no machine less than seconds: a search over the micro-batches of every stage.
+  static Json long_planning() {
+    return {{"system", "graphpipe"}, {"options", {{"micro_batch", "per_stage"}, {"time_limit", 1000}}},
+            {"workload", "mmt"},     {"cluster", "summit_v100"},
+            {"ranks", 32},           {"batch", 1024},
+            {"microbatches", 512},   {"clock", "virtual"},
+            {"costs", "analytic"},   {"train", false}};
+  }
+
   // Two seeds of PipeDream on the test's data: 20 updates an epoch, on the virtual clock.
   std::string training(const Json& more) const {
     Json entry = {{"system", "pipedream"}, {"workload", "fmnist_mlp"}, {"ranks", 4},

@@ -45,11 +45,11 @@ TEST_F(ExitCodes, FollowFromWhatHappensToTheProgram) {
   EXPECT_EQ(wait(start({"list", "systems"}, {}, "/dev/full")).code, 1);
   EXPECT_EQ(sluice({"list", "sistems"}).code, 2);
   EXPECT_EQ(sluice({"compare", "none.jsonl"}).code, 2);
-  put("late.json", R"({"grid": [{"system": "graphpipe", "workload": "mmt", "clock": "virtual", "train": false,
-      "cluster": "summit_v100", "ranks": 32, "costs": "analytic", "timeout_seconds": 0.02}]})");
+  Json late = long_planning();
+  late["timeout_seconds"] = 0.02;
+  put("late.json", Json({{"grid", Json::array({late})}}).dump());
   EXPECT_EQ(sluice({"run", "late.json", "--out", "late.jsonl", "--progress", "none"}).code, 1);
-  put("long.json", R"({"grid": [{"system": "graphpipe", "workload": "mmt", "clock": "virtual", "train": false,
-      "cluster": "summit_v100", "ranks": 32, "costs": "analytic"}]})");
+  put("long.json", Json({{"grid", Json::array({long_planning()})}}).dump());
   for (const auto& [number, code] : {std::pair(SIGTERM, 1), std::pair(SIGKILL, 128 + SIGKILL)}) {
     const pid_t child = start({"run", "long.json", "--out", "long.jsonl"});
     for (int k = 0; k < 2000 && content(at(".err")).find("[1/1]") == std::string::npos; ++k)

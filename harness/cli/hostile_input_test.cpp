@@ -201,11 +201,9 @@ TEST_F(HostileInput, RefusalsThatDependOnTheCaseAloneAreNotRepeated) {
 }
 
 TEST_F(HostileInput, PlanningObeysTheTimeLimitOfACase) {
-  sweep_file("s.json", {{"system", "graphpipe"},
-                        {"workload", "mmt"},
-                        {"cluster", "summit_v100"},
-                        {"ranks", 32},
-                        {"timeout_seconds", 0.02}});
+  Json entry = long_planning();
+  entry["timeout_seconds"] = 0.02;
+  sweep_file("s.json", entry);
   const auto begin = std::chrono::steady_clock::now();
   const Finished finished = sluice({"run", "s.json", "--out", "a.jsonl"});
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(kSeconds));
@@ -216,7 +214,7 @@ TEST_F(HostileInput, PlanningObeysTheTimeLimitOfACase) {
 }
 
 TEST_F(HostileInput, PlanningObeysSignals) {
-  sweep_file("s.json", {{"system", "graphpipe"}, {"workload", "mmt"}, {"cluster", "summit_v100"}, {"ranks", 32}});
+  sweep_file("s.json", long_planning());
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
     const pid_t child = start({"run", "s.json", "--out", "a.jsonl"});
     for (int k = 0; k < 2000 && content(at(".err")).find("[1/1]") == std::string::npos; ++k)
