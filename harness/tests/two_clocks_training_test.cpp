@@ -9,6 +9,7 @@
 #include "harness/exec/threads.h"
 #include "harness/program/lowering.h"
 #include "harness/sim/latency_cluster.h"
+#include "harness/sim/simulate.h"
 #include "harness/tests/test_support.h"
 
 namespace sluice {
