@@ -41,6 +41,7 @@ function(sluice_room name)
   if(SLUICE_TESTS AND test)
     add_executable(${name}_test ${test})
     target_link_libraries(${name}_test PRIVATE ${libraries})
+    sluice_together(${name}_test)
     sluice_test_program(${name}_test ${room_TEST_COMMON_HEADERS})
     # NO_PRETTY_VALUES: a parameter's bytes, which change from run to run, stay out of its test's name.
     # RC_PARAMS: properties draw the same inputs everywhere; a program that is started by hand draws others each time.

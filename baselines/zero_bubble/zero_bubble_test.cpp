@@ -14,11 +14,11 @@
 namespace sluice {
 namespace {
 
-struct OpTimes {
+struct OpDurations {
   double f, i, w;
 };
 
-ScheduleProblem problem_of(const std::vector<OpTimes>& stages, int microbatches, double latency) {
+ScheduleProblem problem_of(const std::vector<OpDurations>& stages, int microbatches, double latency) {
   const int p = static_cast<int>(stages.size());
   ScheduleProblem problem{.graph = chain(p),
                           .placement = one_stage_per_rank(p),
@@ -26,7 +26,7 @@ ScheduleProblem problem_of(const std::vector<OpTimes>& stages, int microbatches,
                           .microbatches = microbatches,
                           .costs = {},
                           .latency = Seconds(latency)};
-  for (const OpTimes& t : stages)
+  for (const OpDurations& t : stages)
     problem.costs.push_back({Seconds(t.f), Seconds(t.i), Seconds(t.w), Seconds(0), Bytes(0)});
   return problem;
 }
@@ -48,7 +48,7 @@ double span_of(const ScheduleProblem& problem, const Schedule& schedule) {
 RC_GTEST_PROP(ZeroBubbleSearchTest, KeepsItsMemoryAndTheDependencies, ()) {
   const int p = *rc::gen::inRange(1, 7), m = *rc::gen::inRange(1, 20);
   const int memory = p + *rc::gen::inRange(0, p + 3);
-  std::vector<OpTimes> stages;
+  std::vector<OpDurations> stages;
   for (int s = 0; s < p; ++s)
     stages.push_back({static_cast<double>(*rc::gen::inRange(1, 20)), static_cast<double>(*rc::gen::inRange(1, 20)),
                       static_cast<double>(*rc::gen::inRange(1, 20))});
@@ -61,7 +61,7 @@ RC_GTEST_PROP(ZeroBubbleSearchTest, KeepsItsMemoryAndTheDependencies, ()) {
 TEST(ZeroBubbleSearchTest, AtEqualTimesItIsAsGoodAsH1AndH2) {
   for (int p = 2; p <= 8; ++p)
     for (int m = 2 * p; m <= 4 * p; ++m) {
-      const ScheduleProblem problem = problem_of(std::vector<OpTimes>(p, {1, 1, 1}), m, 0);
+      const ScheduleProblem problem = problem_of(std::vector<OpDurations>(p, {1, 1, 1}), m, 0);
       // ZB-1p: the bubble of h1 with its memory. ZB-2p: none.
       EXPECT_LE(span_of(problem, schedule_of(problem, "auto", p)), 3 * m + p - 1) << "p=" << p << " m=" << m;
       EXPECT_DOUBLE_EQ(span_of(problem, schedule_of(problem, "auto", 2 * p)), 3 * m) << "p=" << p << " m=" << m;
@@ -71,8 +71,8 @@ TEST(ZeroBubbleSearchTest, AtEqualTimesItIsAsGoodAsH1AndH2) {
 TEST(ZeroBubbleSearchTest, UsesTheTimesItIsGiven) {
   // With enough memory no bubble is left although times differ, where the order made for equal
   // times keeps one.
-  for (const OpTimes& t : {OpTimes{10, 12, 8}, OpTimes{2, 3, 2}}) {
-    const ScheduleProblem problem = problem_of(std::vector<OpTimes>(4, t), 12, 0);
+  for (const OpDurations& t : {OpDurations{10, 12, 8}, OpDurations{2, 3, 2}}) {
+    const ScheduleProblem problem = problem_of(std::vector<OpDurations>(4, t), 12, 0);
     const double work = 12 * (t.f + t.i + t.w);
     EXPECT_DOUBLE_EQ(span_of(problem, schedule_of(problem, "auto", 10)), work);
     EXPECT_GT(span_of(problem, schedule_of(problem, "h2", 0)), work);
@@ -96,10 +96,10 @@ RC_GTEST_PROP(ZeroBubbleSearchTest, HoldsNoMoreThanItsMemoryWhereWKeepsAShareAnd
   const int p = *rc::gen::inRange(2, 7), m = *rc::gen::inRange(2, 24);
   const int memory = p + *rc::gen::inRange(0, p + 1);
   const double share = 0.1 * *rc::gen::inRange(1, 11);
-  const OpTimes times{static_cast<double>(*rc::gen::inRange(5, 20)), static_cast<double>(*rc::gen::inRange(5, 20)),
-                      static_cast<double>(*rc::gen::inRange(2, 20))};
+  const OpDurations times{static_cast<double>(*rc::gen::inRange(5, 20)), static_cast<double>(*rc::gen::inRange(5, 20)),
+                          static_cast<double>(*rc::gen::inRange(2, 20))};
   ScheduleProblem problem =
-      problem_of(std::vector<OpTimes>(static_cast<std::size_t>(p), times), m, 0.1 * *rc::gen::inRange(0, 10));
+      problem_of(std::vector<OpDurations>(static_cast<std::size_t>(p), times), m, 0.1 * *rc::gen::inRange(0, 10));
   problem.weight_stash_share.assign(p, share);
   const Schedule searched = schedule_of(problem, "auto", memory);
   RC_ASSERT(check(searched, problem.graph, problem.placement).empty());
@@ -113,7 +113,7 @@ RC_GTEST_PROP(ZeroBubbleSearchTest, HoldsNoMoreThanItsMemoryWhereWKeepsAShareAnd
 }
 
 TEST(ZeroBubbleSearchTest, KnowsWhatEveryMessageTakes) {
-  ScheduleProblem problem = problem_of(std::vector<OpTimes>(4, {10, 10, 8}), 12, 3);
+  ScheduleProblem problem = problem_of(std::vector<OpDurations>(4, {10, 10, 8}), 12, 3);
   const Schedule by_latency = schedule_of(problem, "auto", 8);
   problem.latency = Seconds(0);
   const Schedule without = schedule_of(problem, "auto", 8);
@@ -163,7 +163,7 @@ double shortest_span(const ScheduleProblem& problem, int memory) {
 }
 
 TEST(ZeroBubbleSearchTest, FindsTheBestOfAllOrdersOnSmallCases) {
-  const std::vector<std::vector<OpTimes>> cases = {
+  const std::vector<std::vector<OpDurations>> cases = {
       {{1, 1, 1}, {1, 1, 1}}, {{2, 1, 1}, {2, 1, 1}}, {{10, 12, 8}, {10, 12, 8}},
       {{3, 2, 1}, {1, 2, 3}}, {{1, 1, 1}, {2, 3, 2}}, {{5, 1, 4}, {2, 6, 1}},
       {{4, 4, 1}, {4, 4, 1}}, {{1, 3, 3}, {1, 3, 3}}, {{2, 2, 2}, {1, 1, 1}}};

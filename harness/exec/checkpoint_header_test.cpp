@@ -8,13 +8,13 @@
 namespace sluice {
 namespace {
 
-CheckpointHeader two_stages() {
+CheckpointHeader header_of_two_stages() {
   return {.of = R"({"model":"m"})", .updates = 7, .checksum = 42, .stages = {{{1, 2, -3}, {10, 20}}, {{}, {5}}}};
 }
 
 TEST(CheckpointHeader, IsReadAsItWasWritten) {
-  const CheckpointHeader header = parse_checkpoint_header(to_line(two_stages()), "f", 35 * 4, 4);
-  EXPECT_EQ(header.of, two_stages().of);
+  const CheckpointHeader header = parse_checkpoint_header(to_line(header_of_two_stages()), "f", 35 * 4, 4);
+  EXPECT_EQ(header.of, header_of_two_stages().of);
   EXPECT_EQ(header.updates, 7);
   EXPECT_EQ(header.checksum, 42u);
   ASSERT_EQ(header.stages.size(), 2u);
@@ -23,13 +23,13 @@ TEST(CheckpointHeader, IsReadAsItWasWritten) {
 }
 
 TEST(CheckpointHeader, MustFitTheFile) {
-  const std::string line = to_line(two_stages());
+  const std::string line = to_line(header_of_two_stages());
   EXPECT_EQ(error_of([&] { parse_checkpoint_header(line, "f", 35 * 4 - 1, 4); }), "f: is cut off");
   EXPECT_EQ(error_of([&] { parse_checkpoint_header(line, "f", 35 * 4 + 1, 4); }), "f: goes on after its last number");
 }
 
 TEST(CheckpointHeader, RefusesAbsurdSizesAndOtherTypes) {
-  CheckpointHeader header = two_stages();
+  CheckpointHeader header = header_of_two_stages();
   header.stages[0].elements = {std::int64_t{1} << 62, std::int64_t{1} << 62};
   EXPECT_THROW(parse_checkpoint_header(to_line(header), "f", 140, 4), InputError);
   header.stages[0].elements = {-1};

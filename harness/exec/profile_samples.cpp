@@ -10,6 +10,12 @@ double mean_of(const std::vector<double>& seconds) {
   return std::accumulate(seconds.begin(), seconds.end(), 0.0) / static_cast<double>(seconds.size());
 }
 
+double median_of(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
 double spread_of(std::vector<double> seconds) {
   if (seconds.size() < 4) return 0;
   std::ranges::sort(seconds);

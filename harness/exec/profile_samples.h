@@ -11,6 +11,9 @@ namespace sluice {
 
 // The mean; 0 for none.
 double mean_of(const std::vector<double>& seconds);
+// The upper one of the two in the middle where their number is even; 0 for none.
+double median_of(std::vector<double> values);
+
 // Half the distance between the quartiles, as a part of the median; 0 for fewer than four.
 double spread_of(std::vector<double> seconds);
 

@@ -15,7 +15,7 @@ Shape out(LayerKind kind, std::vector<Shape> in) { return output_shape(layer(std
 
 double forward_flops(LayerKind kind, std::vector<Shape> in) { return flops(layer(std::move(kind)), in).forward.value; }
 
-std::string error_of(LayerKind kind, std::vector<Shape> in) {
+std::string shape_error_of(LayerKind kind, std::vector<Shape> in) {
   try {
     out(std::move(kind), std::move(in));
   } catch (const InputError& error) {
@@ -71,19 +71,19 @@ TEST(LayerShape, GroupsAndTransposedConvolutions) {
   EXPECT_EQ(out(grouped, {{4, 5, 7}}), (Shape{6, 5, 7}));
   EXPECT_EQ(parameter_count(layer(grouped)), 6 * 2 * 9 + 6);
   EXPECT_EQ(forward_flops(grouped, {{4, 5, 7}}), 2.0 * 6 * 5 * 7 * 2 * 9);
-  EXPECT_NE(error_of(Conv2d{.in = 4, .out = 6, .kernel = 3, .groups = 4}, {{4, 5, 7}})
+  EXPECT_NE(shape_error_of(Conv2d{.in = 4, .out = 6, .kernel = 3, .groups = 4}, {{4, 5, 7}})
                 .find("4 groups do not divide 4 channels in and 6 out"),
             std::string::npos);
   EXPECT_EQ(out(ConvTranspose2d{8, 4, 2, 2}, {{8, 5, 7}}), (Shape{4, 10, 14}));
   EXPECT_EQ(out(ConvTranspose2d{8, 4, 4, 2, 1}, {{8, 5, 7}}), (Shape{4, 10, 14}));
   EXPECT_EQ(parameter_count(layer(ConvTranspose2d{8, 4, 2, 2})), 8 * 4 * 4 + 4);
   EXPECT_EQ(forward_flops(ConvTranspose2d{8, 4, 2, 2}, {{8, 5, 7}}), 2.0 * 8 * 5 * 7 * 4 * 4);
-  EXPECT_NE(error_of(ConvTranspose2d{8, 4, 2, 1, 3}, {{8, 5, 7}}).find("takes all of it away"), std::string::npos);
+  EXPECT_NE(shape_error_of(ConvTranspose2d{8, 4, 2, 1, 3}, {{8, 5, 7}}).find("takes all of it away"), std::string::npos);
 }
 
 TEST(LayerShape, RotaryPositionsNeedHeadsOfAnEvenWidth) {
   EXPECT_EQ(out(Attention{.width = 8, .heads = 2, .rotary = 1e4}, {{5, 8}}), (Shape{5, 8}));
-  EXPECT_NE(error_of(Attention{.width = 6, .heads = 2, .rotary = 1e4}, {{5, 6}}).find("heads of an even width"),
+  EXPECT_NE(shape_error_of(Attention{.width = 6, .heads = 2, .rotary = 1e4}, {{5, 6}}).find("heads of an even width"),
             std::string::npos);
   EXPECT_EQ(parameter_count(layer(RmsNorm{6})), 6);
 }
@@ -93,11 +93,11 @@ TEST(LayerShape, AnImageBecomesPatchesWithAClassTokenBeforeThem) {
   EXPECT_EQ(out(PatchEmbedding{1, 2, 8}, {{1, 4, 6}}), (Shape{6, 8}));
   EXPECT_EQ(out(ClassToken{768}, {{196, 768}}), (Shape{197, 768}));
   EXPECT_EQ(out(SequencePool{SequencePool::Mode::first}, {{197, 768}}), (Shape{768}));
-  EXPECT_NE(error_of(PatchEmbedding{3, 16, 768}, {{3, 224, 220}}).find("patches of 16 do not divide"),
+  EXPECT_NE(shape_error_of(PatchEmbedding{3, 16, 768}, {{3, 224, 220}}).find("patches of 16 do not divide"),
             std::string::npos);
-  EXPECT_NE(error_of(PatchEmbedding{3, 16, 768}, {{1, 224, 224}}).find("expects 3 channels"), std::string::npos);
-  EXPECT_NE(error_of(ClassToken{8}, {{4, 9}}).find("a last dimension of 8"), std::string::npos);
-  EXPECT_NE(error_of(SequencePool{SequencePool::Mode::first}, {{4, 9}, {4}}).find("takes no ids"), std::string::npos);
+  EXPECT_NE(shape_error_of(PatchEmbedding{3, 16, 768}, {{1, 224, 224}}).find("expects 3 channels"), std::string::npos);
+  EXPECT_NE(shape_error_of(ClassToken{8}, {{4, 9}}).find("a last dimension of 8"), std::string::npos);
+  EXPECT_NE(shape_error_of(SequencePool{SequencePool::Mode::first}, {{4, 9}, {4}}).find("takes no ids"), std::string::npos);
 }
 
 TEST(LayerShape, TextLayersNameWhatDoesNotFit) {
@@ -105,31 +105,31 @@ TEST(LayerShape, TextLayersNameWhatDoesNotFit) {
   const auto mentions = [](const std::string& text, const char* what) {
     EXPECT_NE(text.find(what), std::string::npos) << text;
   };
-  mentions(error_of(cross, {{20, 16}, {7, 8}, {20}}), "one token id a step of [7, 8]");
-  mentions(error_of(cross, {{20, 16}}), "takes 2 or 3 inputs, has 1");
-  mentions(error_of(cross, {{20, 16}, {7, 9}}), "a last dimension of 8");
-  mentions(error_of(CrossAttention{16, 8, 3}, {{20, 16}, {7, 8}}), "not a multiple of 3 heads");
-  mentions(error_of(SequencePool{}, {{20, 16}}), "takes 2 inputs, has 1");
-  mentions(error_of(SequencePool{}, {{20, 16}, {19}}), "one token id a step");
-  mentions(error_of(PositionEmbedding{10, 16}, {{20, 16}}), "has 10 positions");
-  mentions(error_of(Linear{16, 1}, {{16}, {16}}), "takes 1 input, has 2");
+  mentions(shape_error_of(cross, {{20, 16}, {7, 8}, {20}}), "one token id a step of [7, 8]");
+  mentions(shape_error_of(cross, {{20, 16}}), "takes 2 or 3 inputs, has 1");
+  mentions(shape_error_of(cross, {{20, 16}, {7, 9}}), "a last dimension of 8");
+  mentions(shape_error_of(CrossAttention{16, 8, 3}, {{20, 16}, {7, 8}}), "not a multiple of 3 heads");
+  mentions(shape_error_of(SequencePool{}, {{20, 16}}), "takes 2 inputs, has 1");
+  mentions(shape_error_of(SequencePool{}, {{20, 16}, {19}}), "one token id a step");
+  mentions(shape_error_of(PositionEmbedding{10, 16}, {{20, 16}}), "has 10 positions");
+  mentions(shape_error_of(Linear{16, 1}, {{16}, {16}}), "takes 1 input, has 2");
 }
 
 TEST(LayerShape, ErrorsNameTheLayerAndWhatDoesNotFit) {
-  EXPECT_EQ(error_of(Linear{64, 10}, {{63}}), "layer 'l' (Linear): expects a last dimension of 64, the input is [63]");
-  EXPECT_EQ(error_of(Conv2d{3, 8, 3}, {{1, 9, 9}}), "layer 'l' (Conv2d): expects 3 channels, the input is [1, 9, 9]");
-  EXPECT_NE(error_of(Conv2d{3, 8, 5}, {{3, 4, 4}}).find("empty output"), std::string::npos);
-  EXPECT_NE(error_of(Conv2d{3, 8, 5}, {{48}}).find("channels, height, width"), std::string::npos);
-  EXPECT_NE(error_of(Attention{.width = 10, .heads = 4}, {{3, 10}}).find("multiple"), std::string::npos);
-  EXPECT_NE(error_of(Add{}, {{3}, {4}}).find("differ"), std::string::npos);
-  EXPECT_NE(error_of(Concat{.axis = 0}, {{3, 4}, {3, 5}}).find("differ"), std::string::npos);
-  EXPECT_NE(error_of(Concat{.axis = 2}, {{3, 4}}).find("outside"), std::string::npos);
-  EXPECT_NE(error_of(LstmCell{16, 32}, {{16}}).find("takes 2 inputs, has 1"), std::string::npos);
-  EXPECT_NE(error_of(LstmCell{16, 32}, {{16}, {32}}).find("state of [64]"), std::string::npos);
-  EXPECT_NE(error_of(Dropout{1.0}, {{4}}).find("probability"), std::string::npos);
-  EXPECT_NE(error_of(Pool2d{.kernel = 2, .stride = 2, .padding = 2}, {{1, 9, 9}}).find("half"), std::string::npos);
-  EXPECT_NE(error_of(BatchNorm{8}, {{4, 3, 3}}).find("8 features"), std::string::npos);
-  EXPECT_NE(error_of(CrossEntropyLoss{}, {{2, 3, 4}}).find("classes"), std::string::npos);
+  EXPECT_EQ(shape_error_of(Linear{64, 10}, {{63}}), "layer 'l' (Linear): expects a last dimension of 64, the input is [63]");
+  EXPECT_EQ(shape_error_of(Conv2d{3, 8, 3}, {{1, 9, 9}}), "layer 'l' (Conv2d): expects 3 channels, the input is [1, 9, 9]");
+  EXPECT_NE(shape_error_of(Conv2d{3, 8, 5}, {{3, 4, 4}}).find("empty output"), std::string::npos);
+  EXPECT_NE(shape_error_of(Conv2d{3, 8, 5}, {{48}}).find("channels, height, width"), std::string::npos);
+  EXPECT_NE(shape_error_of(Attention{.width = 10, .heads = 4}, {{3, 10}}).find("multiple"), std::string::npos);
+  EXPECT_NE(shape_error_of(Add{}, {{3}, {4}}).find("differ"), std::string::npos);
+  EXPECT_NE(shape_error_of(Concat{.axis = 0}, {{3, 4}, {3, 5}}).find("differ"), std::string::npos);
+  EXPECT_NE(shape_error_of(Concat{.axis = 2}, {{3, 4}}).find("outside"), std::string::npos);
+  EXPECT_NE(shape_error_of(LstmCell{16, 32}, {{16}}).find("takes 2 inputs, has 1"), std::string::npos);
+  EXPECT_NE(shape_error_of(LstmCell{16, 32}, {{16}, {32}}).find("state of [64]"), std::string::npos);
+  EXPECT_NE(shape_error_of(Dropout{1.0}, {{4}}).find("probability"), std::string::npos);
+  EXPECT_NE(shape_error_of(Pool2d{.kernel = 2, .stride = 2, .padding = 2}, {{1, 9, 9}}).find("half"), std::string::npos);
+  EXPECT_NE(shape_error_of(BatchNorm{8}, {{4, 3, 3}}).find("8 features"), std::string::npos);
+  EXPECT_NE(shape_error_of(CrossEntropyLoss{}, {{2, 3, 4}}).find("classes"), std::string::npos);
 }
 
 TEST(LayerParameters, CountsByHand) {

@@ -31,7 +31,7 @@ ModelGraph residual() {
                      {"loss", CrossEntropyLoss{}, {4}}}};
 }
 
-std::string error_of(const ModelGraph& model) {
+std::string model_error_of(const ModelGraph& model) {
   try {
     model.shapes();
   } catch (const InputError& error) {
@@ -48,40 +48,40 @@ TEST(ModelGraph, ShapesFollowTheGraph) {
 TEST(ModelGraph, RefusesALayerThatReadsALaterOne) {
   ModelGraph model = residual();
   model.layers[1].inputs = {2};  // a reads b, b reads a
-  EXPECT_NE(error_of(model).find("layer 'a': reads 'b', which does not come before it"), std::string::npos);
+  EXPECT_NE(model_error_of(model).find("layer 'a': reads 'b', which does not come before it"), std::string::npos);
   model.layers[1].inputs = {1};
-  EXPECT_NE(error_of(model).find("reads 'a', which does not come before"), std::string::npos);
+  EXPECT_NE(model_error_of(model).find("reads 'a', which does not come before"), std::string::npos);
 }
 
 TEST(ModelGraph, RefusesDanglingInputs) {
   ModelGraph model = small_mlp();
   model.layers[2].inputs = {9};
-  EXPECT_NE(error_of(model).find("layer 'fc2': reads layer 9, the model has 4"), std::string::npos);
+  EXPECT_NE(model_error_of(model).find("layer 'fc2': reads layer 9, the model has 4"), std::string::npos);
   model.layers[2].inputs = {-2};
-  EXPECT_NE(error_of(model).find("reads model input 1, the model has 1"), std::string::npos);
+  EXPECT_NE(model_error_of(model).find("reads model input 1, the model has 1"), std::string::npos);
 }
 
 TEST(ModelGraph, RefusesWidthsThatDoNotFit) {
   ModelGraph model = small_mlp();
   model.layers[2].kind = Linear{7, 4};
-  EXPECT_EQ(error_of(model), "model 'mlp': layer 'fc2' (Linear): expects a last dimension of 7, the input is [6]");
+  EXPECT_EQ(model_error_of(model), "model 'mlp': layer 'fc2' (Linear): expects a last dimension of 7, the input is [6]");
 }
 
 TEST(ModelGraph, RefusesDuplicateNamesLossesInTheMiddleAndUnreadOutputs) {
   ModelGraph twice = small_mlp();
   twice.layers[2].name = "fc1";
-  EXPECT_NE(error_of(twice).find("another layer has this name"), std::string::npos);
+  EXPECT_NE(model_error_of(twice).find("another layer has this name"), std::string::npos);
 
   ModelGraph early_loss = small_mlp();
   std::swap(early_loss.layers[2], early_loss.layers[3]);
   early_loss.layers[2].inputs = {1};
-  EXPECT_NE(error_of(early_loss).find("a loss that is not the last layer"), std::string::npos);
+  EXPECT_NE(model_error_of(early_loss).find("a loss that is not the last layer"), std::string::npos);
 
   ModelGraph unread = residual();
   unread.layers[3].inputs = {0, 0};
-  EXPECT_NE(error_of(unread).find("layer 'b': nobody reads its output"), std::string::npos);
+  EXPECT_NE(model_error_of(unread).find("layer 'b': nobody reads its output"), std::string::npos);
 
-  EXPECT_NE(error_of({.name = "nothing", .inputs = {}, .layers = {}}).find("has no layers"), std::string::npos);
+  EXPECT_NE(model_error_of({.name = "nothing", .inputs = {}, .layers = {}}).find("has no layers"), std::string::npos);
 }
 
 TEST(ModelGraph, OnlyAnEmbeddingReadsTokenIds) {
@@ -90,16 +90,16 @@ TEST(ModelGraph, OnlyAnEmbeddingReadsTokenIds) {
                    .layers = {{"embed", Embedding{10, 3}, {-1}}, {"loss", CrossEntropyLoss{}, {0}}}};
   EXPECT_EQ(model.shapes()[0], (Shape{5, 3}));
   model.layers[0].kind = Linear{5, 3};
-  EXPECT_NE(error_of(model).find("input 0 cannot be token ids; an Embedding reads them"), std::string::npos);
+  EXPECT_NE(model_error_of(model).find("input 0 cannot be token ids; an Embedding reads them"), std::string::npos);
   model.layers = {
       {"embed", Embedding{10, 3}, {-1}}, {"attention", Attention{3, 1}, {0, -1}}, {"loss", CrossEntropyLoss{}, {1}}};
   EXPECT_NO_THROW(model.shapes());  // as the mask of padding
   model.layers[1].inputs = {-1, 0};
-  EXPECT_NE(error_of(model).find("input 0 cannot be token ids"), std::string::npos);
+  EXPECT_NE(model_error_of(model).find("input 0 cannot be token ids"), std::string::npos);
   model.layers = {{"embed", Embedding{10, 3}, {-1}}, {"loss", CrossEntropyLoss{}, {0}}};
   model.inputs[0].is_token_ids = false;
   model.layers[0].kind = Embedding{10, 3};
-  EXPECT_NE(error_of(model).find("input 0 must be token ids"), std::string::npos);
+  EXPECT_NE(model_error_of(model).find("input 0 must be token ids"), std::string::npos);
 }
 
 TEST(Interfaces, AChainSendsOneValuePerCut) {

@@ -4,17 +4,12 @@
 
 #include "harness/program/example_schedules.h"
 #include "harness/program/lowering.h"
+#include "harness/program/program_test_support.h"
 
 namespace sluice {
 namespace {
 
 using Kind = Violation::Kind;
-
-void expect_only(const std::vector<Violation>& found, Kind kind, const std::string& text) {
-  ASSERT_EQ(found.size(), 1u) << text;
-  EXPECT_EQ(found[0].kind, kind);
-  EXPECT_EQ(found[0].text, text);
-}
 
 Program two_ranks() { return lower(example_1f1b(2, 2), chain(2), one_stage_per_rank(2), WeightRule{}); }
 

@@ -4,6 +4,7 @@
 #include <rapidcheck/gtest.h>
 
 #include "harness/program/example_schedules.h"
+#include "harness/program/program_test_support.h"
 
 namespace sluice {
 namespace {
@@ -15,12 +16,6 @@ std::vector<Violation> violations(const std::string& text, int stages, int micro
   Schedule schedule = parse_schedule(text);
   schedule.microbatches = microbatches;
   return check(schedule, chain(stages), one_stage_per_rank(stages));
-}
-
-void expect_only(const std::vector<Violation>& found, Kind kind, const std::string& text) {
-  ASSERT_EQ(found.size(), 1u) << text;
-  EXPECT_EQ(found[0].kind, kind);
-  EXPECT_EQ(found[0].text, text);
 }
 
 TEST(CheckScheduleTest, ValidSchedulesHaveNoViolations) {

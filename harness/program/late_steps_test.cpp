@@ -42,7 +42,7 @@ Program lowered(const OneLane& lane, const WeightRule& rule, const RunPolicy& po
   return lower(lane.schedule, lane.graph, lane.placement, rule, {}, policy);
 }
 
-std::string text_of(const std::vector<Instruction>& rank) {
+std::string text_with_versions(const std::vector<Instruction>& rank) {
   std::string text;
   for (const Instruction& i : rank) {
     text += to_text(i);
@@ -55,12 +55,12 @@ std::string text_of(const std::vector<Instruction>& rank) {
 
 TEST(LateSteps, AStepStandsBeforeTheFirstOpAfterItsDelay) {
   const Program program = lowered(one_lane(1, 4), late(1));
-  EXPECT_EQ(text_of(program.ranks[0]),
+  EXPECT_EQ(text_with_versions(program.ranks[0]),
             "0F0 @0; 0I0 @0; send_stash 0 0; 0F1 @0; 0I1 @0; send_stash 0 1; "
             "receive_weight_gradient 0; step 0 =1; 0F2 @1; 0I2 @1; send_stash 0 2; "
             "receive_weight_gradient 0; step 0 =2; 0F3 @2; 0I3 @2; send_stash 0 3; "
             "receive_weight_gradient 0; step 0 =3; receive_weight_gradient 0; step 0 =4; ");
-  EXPECT_EQ(text_of(program.ranks[1]),
+  EXPECT_EQ(text_with_versions(program.ranks[1]),
             "receive_stash 0 0; 0W0; send_weight_gradient 0; receive_stash 0 1; 0W1; send_weight_gradient 0; "
             "receive_stash 0 2; 0W2; send_weight_gradient 0; receive_stash 0 3; 0W3; send_weight_gradient 0; ");
   EXPECT_TRUE(check(program).empty());
@@ -68,7 +68,7 @@ TEST(LateSteps, AStepStandsBeforeTheFirstOpAfterItsDelay) {
 
 TEST(LateSteps, WithoutADelayTheStageWaitsForItsOwnGradient) {
   const Program program = lowered(one_lane(1, 2), late(0));
-  EXPECT_EQ(text_of(program.ranks[0]),
+  EXPECT_EQ(text_with_versions(program.ranks[0]),
             "0F0 @0; 0I0 @0; send_stash 0 0; receive_weight_gradient 0; step 0 =1; "
             "0F1 @1; 0I1 @1; send_stash 0 1; receive_weight_gradient 0; step 0 =2; ");
 }

@@ -11,6 +11,7 @@
 #include "harness/program/check_schedule.h"
 #include "harness/program/lowering.h"
 #include "harness/program/program.h"
+#include "harness/program/program_test_support.h"
 
 namespace sluice {
 namespace {
@@ -19,12 +20,6 @@ StageGraph grouped_chain(std::vector<int> micros_per_op) {
   StageGraph graph = chain(static_cast<int>(micros_per_op.size()));
   graph.micros_per_op = std::move(micros_per_op);
   return graph;
-}
-
-std::string text_of(const std::vector<Instruction>& rank) {
-  std::string text;
-  for (const Instruction& i : rank) text += to_text(i) + "\n";
-  return text;
 }
 
 std::string first_violation(const std::string& schedule, int microbatches, const StageGraph& graph) {

@@ -16,7 +16,7 @@ using Reduce = Sharding::Reduce;
 
 const Placement kTwoRanks{{{Rank(0), Rank(1)}}};
 
-std::string text_of(const std::vector<Instruction>& rank) {
+std::string line_of(const std::vector<Instruction>& rank) {
   std::string text;
   for (const Instruction& i : rank) text += (text.empty() ? "" : "; ") + to_text(i);
   return text;
@@ -30,7 +30,7 @@ Program data_parallel(const Sharding& sharding) {
 
 TEST(ShardedProgramTest, WeightsOnUseAndGradientsOfEveryMicroBatch) {
   const Program program = data_parallel({.gather = Gather::on_use, .reduce = Reduce::per_microbatch});
-  EXPECT_EQ(text_of(program.ranks[1]),
+  EXPECT_EQ(line_of(program.ranks[1]),
             "gather 0; 0F1; free 0; gather 0; 0B1; free 0; reduce_scatter 0; "
             "gather 0; 0F3; free 0; gather 0; 0B3; free 0; reduce_scatter 0; step 0");
   EXPECT_TRUE(program.sharded(StageId(0)));
@@ -40,20 +40,20 @@ TEST(ShardedProgramTest, WeightsOnUseAndGradientsOfEveryMicroBatch) {
 }
 
 TEST(ShardedProgramTest, WeightsOnceAndGradientsOnce) {
-  EXPECT_EQ(text_of(data_parallel({.gather = Gather::once, .reduce = Reduce::accumulated}).ranks[0]),
+  EXPECT_EQ(line_of(data_parallel({.gather = Gather::once, .reduce = Reduce::accumulated}).ranks[0]),
             "gather 0; 0F0; 0B0; 0F2; 0B2; free 0; reduce_scatter 0; step 0");
 }
 
 TEST(ShardedProgramTest, OptimizerStateAloneGathersTheNewVersionAfterTheStep) {
   const Program program = data_parallel({.gather = Gather::after_step, .reduce = Reduce::accumulated});
-  EXPECT_EQ(text_of(program.ranks[0]), "0F0; 0B0; 0F2; 0B2; reduce_scatter 0; step 0; gather 0");
+  EXPECT_EQ(line_of(program.ranks[0]), "0F0; 0B0; 0F2; 0B2; reduce_scatter 0; step 0; gather 0");
   EXPECT_EQ(program.ranks[0].back().version, 1);
 }
 
 TEST(ShardedProgramTest, AStageOnOneRankIsNotSharded) {
   const Program program = lower(parse_schedule("rank 0: 0F0 0B0\nrank 1: 1F0 1B0\n"), chain(2), one_stage_per_rank(2),
                                 WeightRule{}, {.gather = Gather::on_use, .reduce = Reduce::per_microbatch});
-  EXPECT_EQ(text_of(program.ranks[0]), "0F0; send_activation 0->1 0; receive_gradient 1->0 0; 0B0; step 0");
+  EXPECT_EQ(line_of(program.ranks[0]), "0F0; send_activation 0->1 0; receive_gradient 1->0 0; 0B0; step 0");
 }
 
 // Two stages, each on both ranks: rank r runs micro-batch r through both.
@@ -64,20 +64,20 @@ Program two_stages(int prefetch, Gather gather = Gather::on_visit) {
 }
 
 TEST(ShardedProgramTest, GathersAreIssuedThatManyOpsAhead) {
-  EXPECT_EQ(text_of(two_stages(0).ranks[0]),
+  EXPECT_EQ(line_of(two_stages(0).ranks[0]),
             "gather 0; 0F0; free 0; gather 1; 1F0; 1I0; free 1; 1W0; reduce_scatter 1; "
             "gather 0; 0B0; free 0; reduce_scatter 0; step 0; step 1");
-  EXPECT_EQ(text_of(two_stages(1).ranks[0]),
+  EXPECT_EQ(line_of(two_stages(1).ranks[0]),
             "gather 0; gather 1; 0F0; free 0; 1F0; 1I0; free 1; gather 0; 1W0; reduce_scatter 1; "
             "0B0; free 0; reduce_scatter 0; step 0; step 1");
-  EXPECT_EQ(text_of(two_stages(2).ranks[0]),
+  EXPECT_EQ(line_of(two_stages(2).ranks[0]),
             "gather 0; gather 1; 0F0; free 0; 1F0; gather 0; 1I0; free 1; 1W0; reduce_scatter 1; "
             "0B0; free 0; reduce_scatter 0; step 0; step 1");
 }
 
 TEST(ShardedProgramTest, ACopyIsGatheredAgainOnlyAfterTheLastWasFreed) {
   // The backward of stage 1 uses what its forward used: nothing can be gathered beside it.
-  EXPECT_EQ(text_of(two_stages(4, Gather::on_use).ranks[0]),
+  EXPECT_EQ(line_of(two_stages(4, Gather::on_use).ranks[0]),
             "gather 0; gather 1; 0F0; free 0; gather 0; 1F0; free 1; gather 1; 1I0; free 1; 1W0; "
             "reduce_scatter 1; 0B0; free 0; reduce_scatter 0; step 0; step 1");
 }
@@ -86,7 +86,7 @@ TEST(ShardedProgramTest, APairIsOneStep) {
   // Both ops of the pair use stage 0: one copy serves them; the collectives stand around the pair.
   const Program program = lower(parse_schedule("rank 0: 0F0 (0F2;0B0) 0B2\nrank 1: 0F1 (0F3;0B1) 0B3\n"), chain(1),
                                 kTwoRanks, WeightRule{}, {.gather = Gather::on_use, .reduce = Reduce::per_microbatch});
-  EXPECT_EQ(text_of(program.ranks[0]),
+  EXPECT_EQ(line_of(program.ranks[0]),
             "gather 0; 0F0; free 0; gather 0; 0F2; 0B0; free 0; reduce_scatter 0; "
             "gather 0; 0B2; free 0; reduce_scatter 0; step 0");
 }
@@ -97,7 +97,7 @@ TEST(ShardedProgramTest, GathersStandBeforeTheReceivesOfTheOpTheyRunBeside) {
   const Program program =
       lower(parse_schedule("rank 0: 0F0 0B0\nrank 1: 1F0 1B0\nrank 2: 0F1 0B1\nrank 3: 1F1 1B1\n"), chain(2), replicas,
             WeightRule{}, {.gather = Gather::on_use, .reduce = Reduce::per_microbatch});
-  EXPECT_EQ(text_of(program.ranks[3]),
+  EXPECT_EQ(line_of(program.ranks[3]),
             "gather 1; receive_activation 0->1 1; 1F1; free 1; gather 1; 1B1; "
             "send_gradient 1->0 1; free 1; reduce_scatter 1; step 1");
 }

@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-std::string text_of(const std::vector<Instruction>& instructions) {
+std::string text_with_checkpoints(const std::vector<Instruction>& instructions) {
   std::string text;
   for (const Instruction& i : instructions) text += to_text(i) + (i.checkpoint ? " (checkpoint)\n" : "\n");
   return text;
@@ -22,10 +22,10 @@ constexpr RunPolicy kBarrier{.step_barrier = true};
 TEST(StepBarrierTest, EveryRankReportsToRankZeroAndWaitsForIt) {
   const Program program = lower(parse_schedule("rank 0: 0F0 0B0\nrank 1: 1F0 1B0\nrank 2: 2F0 2B0\n"), chain(3),
                                 one_stage_per_rank(3), {}, {}, kBarrier);
-  EXPECT_EQ(text_of(program.ranks[0]),
+  EXPECT_EQ(text_with_checkpoints(program.ranks[0]),
             "0F0\nsend_activation 0->1 0\nreceive_gradient 1->0 0\n0B0\nstep 0\n"
             "receive_stepped\nreceive_stepped\nsend_stepped\nsend_stepped\n");
-  EXPECT_EQ(text_of(program.ranks[2]),
+  EXPECT_EQ(text_with_checkpoints(program.ranks[2]),
             "receive_activation 1->2 0\n2F0\n2B0\nsend_gradient 2->1 0\nstep 2\n"
             "send_stepped\nreceive_stepped\n");
   EXPECT_TRUE(check(program).empty());
@@ -33,13 +33,13 @@ TEST(StepBarrierTest, EveryRankReportsToRankZeroAndWaitsForIt) {
 
 TEST(StepBarrierTest, OneRankHasNobodyToWaitFor) {
   const Program program = lower(parse_schedule("rank 0: 0F0 0B0\n"), chain(1), one_stage_per_rank(1), {}, {}, kBarrier);
-  EXPECT_EQ(text_of(program.ranks[0]), "0F0\n0B0\nstep 0\n");
+  EXPECT_EQ(text_with_checkpoints(program.ranks[0]), "0F0\n0B0\nstep 0\n");
 }
 
 TEST(StepBarrierTest, ReplicasReduceBeforeIt) {
   const Placement both{{{Rank(0), Rank(1)}}};
   const Program program = lower(parse_schedule("rank 0: 0F0 0B0\nrank 1: 0F1 0B1\n"), chain(1), both, {}, {}, kBarrier);
-  EXPECT_EQ(text_of(program.ranks[1]), "0F1\n0B1\nreduce 0\nstep 0\nsend_stepped\nreceive_stepped\n");
+  EXPECT_EQ(text_with_checkpoints(program.ranks[1]), "0F1\n0B1\nreduce 0\nstep 0\nsend_stepped\nreceive_stepped\n");
   EXPECT_TRUE(check(program).empty());
 }
 
@@ -64,7 +64,7 @@ TEST(RecomputeTest, StandsBeforeTheGradientIsReceived) {
   rule.recompute = WeightRule::Recompute::forward_weights;
   const Program program = lower(parse_schedule("rank 0: 0F0 0F1 0B1 0B0\nrank 1: 1F0 1F1 1B1 1B0\n"), chain(2),
                                 one_stage_per_rank(2), rule);
-  EXPECT_EQ(text_of(program.ranks[0]),
+  EXPECT_EQ(text_with_checkpoints(program.ranks[0]),
             "0F0 (checkpoint)\nsend_activation 0->1 0\n0F1 (checkpoint)\nsend_activation 0->1 1\n"
             "0R1\nreceive_gradient 1->0 1\n0B1\n0R0\nreceive_gradient 1->0 0\n0B0\nstep 0\n");
   EXPECT_TRUE(check(program).empty());
@@ -77,7 +77,7 @@ TEST(RecomputeTest, IsLeftOutWhereTheBackwardFollowsAtOnceIfTheRuleSaysSo) {
   rule.keep_if_next = true;
   const Program program = lower(parse_schedule("rank 0: 0F0 0F1 0B1 0B0\nrank 1: 1F0 1F1 1B1 1B0\n"), chain(2),
                                 one_stage_per_rank(2), rule);
-  EXPECT_EQ(text_of(program.ranks[1]),
+  EXPECT_EQ(text_with_checkpoints(program.ranks[1]),
             "receive_activation 0->1 0\n1F0 (checkpoint)\nreceive_activation 0->1 1\n1F1\n"
             "1B1\nsend_gradient 1->0 1\n1R0\n1B0\nsend_gradient 1->0 0\nstep 1\n");
   // In rank 0's list too: it idles between the two.
@@ -106,7 +106,8 @@ TEST(RecomputeTest, ASplitBackwardRecomputesBeforeItsInputGradientOnly) {
   rule.recompute = WeightRule::Recompute::forward_weights;
   const Program program =
       lower(parse_schedule("rank 0: 0F0 0F1 0I0 0W0 0I1 0W1\n"), chain(1), one_stage_per_rank(1), rule);
-  EXPECT_EQ(text_of(program.ranks[0]), "0F0 (checkpoint)\n0F1 (checkpoint)\n0R0\n0I0\n0W0\n0R1\n0I1\n0W1\nstep 0\n");
+  EXPECT_EQ(text_with_checkpoints(program.ranks[0]),
+            "0F0 (checkpoint)\n0F1 (checkpoint)\n0R0\n0I0\n0W0\n0R1\n0I1\n0W1\nstep 0\n");
 }
 
 // Two stages, the W of both on rank 2.
@@ -120,12 +121,12 @@ Placement with_weight_gradient_rank() {
 
 TEST(WeightGradientRankTest, GetsWhatWReadsAndSendsTheSumBack) {
   const Program program = lower(parse_schedule(kTwoRanksAStage), chain(2), with_weight_gradient_rank(), WeightRule{});
-  EXPECT_EQ(text_of(program.ranks[0]),
+  EXPECT_EQ(text_with_checkpoints(program.ranks[0]),
             "0F0\nsend_activation 0->1 0\n0F1\nsend_activation 0->1 1\n"
             "receive_gradient 1->0 0\n0I0\nsend_stash 0 0\n"
             "receive_gradient 1->0 1\n0I1\nsend_stash 0 1\n"
             "receive_weight_gradient 0\nstep 0\n");
-  EXPECT_EQ(text_of(program.ranks[2]),
+  EXPECT_EQ(text_with_checkpoints(program.ranks[2]),
             "receive_stash 1 0\n1W0\nreceive_stash 0 0\n0W0\nreceive_stash 1 1\n1W1\n"
             "send_weight_gradient 1\nreceive_stash 0 1\n0W1\nsend_weight_gradient 0\n");
   EXPECT_TRUE(check(program).empty());

@@ -3,6 +3,7 @@
 
 #include "harness/program/lowering.h"
 #include "harness/sim/latency_cluster.h"
+#include "harness/sim/made_cluster.h"
 #include "harness/sim/memory.h"
 #include "harness/sim/simulate.h"
 
@@ -11,17 +12,6 @@ namespace {
 
 using Gather = Sharding::Gather;
 using Reduce = Sharding::Reduce;
-
-Link link(int from, int to, double bandwidth, double latency) {
-  return {DeviceId(from), DeviceId(to), bandwidth, Seconds(latency), true, -1};
-}
-
-Cluster cluster_of(int devices, std::vector<Link> links) {
-  return {.name = "test",
-          .source = "",
-          .devices = std::vector<Device>(static_cast<std::size_t>(devices)),
-          .links = std::move(links)};
-}
 
 // F = I = W = 1 s, an update `update` s, `bytes` of weights a stage.
 Costs costs_of_stages(int stages, std::int64_t bytes, double update = 0) {

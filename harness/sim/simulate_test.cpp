@@ -9,6 +9,7 @@
 #include "harness/program/example_schedules.h"
 #include "harness/program/lowering.h"
 #include "harness/sim/latency_cluster.h"
+#include "harness/sim/made_cluster.h"
 
 namespace sluice {
 namespace {
@@ -18,17 +19,6 @@ constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 Program lowered(const std::string& text, const StageGraph& graph, const Placement& placement,
                 const WeightRule& rule = {}) {
   return lower(parse_schedule(text), graph, placement, rule);
-}
-
-Cluster cluster_of(int devices, std::vector<Link> links) {
-  return {.name = "test",
-          .source = "",
-          .devices = std::vector<Device>(static_cast<std::size_t>(devices)),
-          .links = std::move(links)};
-}
-
-Link link(int from, int to, double bandwidth, double latency) {
-  return {DeviceId(from), DeviceId(to), bandwidth, Seconds(latency), true, -1};
 }
 
 // The event of an op, by its text.
@@ -299,6 +289,48 @@ RC_GTEST_PROP(EngineTest, RanksRunInAnyOrderAsInOrderOfTime, (unsigned seed)) {
     return simulate(program, costs, cluster, identity_devices(ranks), {.iterations = 3, .time_ordered = time_ordered});
   };
   expect_same(run(false), run(true));
+}
+
+RC_GTEST_PROP(EngineTest, OnlySendsThroughSharedMediaNeedTheOrderOfTime, (unsigned seed)) {
+  const ExampleProblem p = random_problem(seed, true);
+  const Program program = lower(p.schedule, p.graph, p.placement, WeightRule{});
+  const int ranks = static_cast<int>(program.rank_count());
+  Cluster cluster = latency_cluster(ranks, Seconds(1));
+  for (Link& l : cluster.links) {
+    l.bandwidth = *rc::gen::element(25.0, 100.0, kUnlimited);
+    l.group = *rc::gen::element(-1, 0, 1);
+  }
+  const Costs costs = random_costs(p.graph);
+  const auto run = [&](bool time_ordered) {
+    return simulate(program, costs, cluster, identity_devices(ranks), {.iterations = 3, .time_ordered = time_ordered});
+  };
+  expect_same(run(false), run(true));
+}
+
+TEST(SimulatedMessages, LastFromTheirSendToTheirArrivalAndWaitForTheMedium) {
+  // Ranks 0 and 1 both send 100 bytes to rank 2 through one bus of 50 bytes a second, at 1 s: the second waits 2 s.
+  const StageGraph graph = stage_graph(3, {{StageId(0), StageId(2)}, {StageId(1), StageId(2)}}, "test");
+  const Program program = lowered("rank 0: 0F0 0B0\nrank 1: 1F0 1B0\nrank 2: 2F0 2B0\n", graph, one_stage_per_rank(3));
+  Costs costs = uniform_costs(3, 1, 1, 1);
+  costs.edges = {{StageId(0), StageId(2), Bytes(100)}, {StageId(1), StageId(2), Bytes(100)}};
+  std::vector<Link> links = {link(0, 2, 50, 0.5), link(1, 2, 50, 0.5)};
+  for (Link& l : links) l.group = 0, l.duplex = true;
+  const Simulation simulation = simulate(program, costs, cluster_of(3, links), identity_devices(3));
+  const auto message = [&](const std::string& text) {
+    for (const TraceMessage& m : simulation.trace.messages)
+      if (to_text(m.send) == text) return m;
+    throw std::logic_error("no message " + text);
+  };
+  ASSERT_EQ(simulation.trace.messages.size(), 4u);
+  const TraceMessage first = message("send_activation 0->2 0"), second = message("send_activation 1->2 0");
+  EXPECT_EQ(first.from, Rank(0));
+  EXPECT_EQ(first.to, Rank(2));
+  EXPECT_DOUBLE_EQ(first.start, 1);
+  EXPECT_DOUBLE_EQ(first.end, 3.5);
+  EXPECT_DOUBLE_EQ(second.start, 1);
+  EXPECT_DOUBLE_EQ(second.end, 5.5);
+  EXPECT_EQ(message("send_gradient 2->0 0").from, Rank(2));
+  EXPECT_DOUBLE_EQ(event(simulation, "2F0").start, 5.5);
 }
 
 RC_GTEST_PROP(EngineTest, EveryRandomProgramEndsOnASharedBus, (unsigned seed)) {

@@ -28,7 +28,7 @@ struct OpTimes {
 };
 constexpr OpTimes kEqual{1, 1, 1}, kOther{10, 12, 8};
 
-struct Case {
+struct SizeCase {
   std::string name;  // of the test
   std::string system;
   std::function<Given(Size)> options;
@@ -38,7 +38,7 @@ struct Case {
   bool chunked = false;  // takes 1 .. 4 stages a rank; others: v = 1 only
 };
 
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+void PrintTo(const SizeCase& c, std::ostream* out) { *out << c.name; }
 
 std::string text(int n) { return std::to_string(n); }
 std::function<Given(Size)> options(const Given& given) {
@@ -84,8 +84,8 @@ std::function<std::optional<double>(Size, OpTimes)> zeropp(std::function<int(Siz
   };
 }
 
-const std::vector<Case>& cases() {
-  static const std::vector<Case> list = {
+const std::vector<SizeCase>& cases() {
+  static const std::vector<SizeCase> list = {
       {.name = "gpipe_lifo", .system = "gpipe", .options = options({}), .makespan = filled_and_drained},
       {.name = "gpipe_fifo",
        .system = "gpipe",
@@ -235,10 +235,10 @@ const std::vector<Case>& cases() {
   return list;
 }
 
-class EverySizeTest : public testing::TestWithParam<Case> {};
+class EverySizeTest : public testing::TestWithParam<SizeCase> {};
 
 TEST_P(EverySizeTest, MakesAScheduleThatKeepsItsClosedFormOrRefuses) {
-  const Case& c = GetParam();
+  const SizeCase& c = GetParam();
   const System& system = find_system(c.system, "test");
   int by_formula = 0, refused = 0;
   for (int p = 2; p <= 8; ++p)
@@ -293,7 +293,7 @@ INSTANTIATE_TEST_SUITE_P(Systems, EverySizeTest, testing::ValuesIn(cases()),
 // The order of every system, update after update: with a barrier between, an update takes the whole
 // makespan; without, at least the longest span and never more.
 TEST_P(EverySizeTest, ABarrierCostsTheSkewOfTheRanks) {
-  const Case& c = GetParam();
+  const SizeCase& c = GetParam();
   const System& system = find_system(c.system, "test");
   bool skewed = false;
   for (const Size size : {Size{2, 8, 1}, Size{4, 8, 1}, Size{4, 8, 2}, Size{4, 7, 2}, Size{6, 12, 2}}) {

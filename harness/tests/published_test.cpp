@@ -121,14 +121,14 @@ TEST(PublishedScheduleTest, EveryCaseIsGenerated) {
 
 // The closed forms of the papers, over p = 2 .. 8: times of one op, and the work of a rank on one micro-batch of one
 // stage.
-struct OpTimes {
+struct PublishedTimes {
   double f, i, w;
   double work() const { return f + i + w; }
 };
 
-const OpTimes kTimes[] = {{1, 1, 1}, {2, 1, 1}, {10, 12, 8}};
+const PublishedTimes kTimes[] = {{1, 1, 1}, {2, 1, 1}, {10, 12, 8}};
 
-Bubbles run(const Made& made, const OpTimes& t) {
+Bubbles run(const Made& made, const PublishedTimes& t) {
   const ScheduleProblem& problem = made.chain.problem;
   const Program program = lower(made.schedule, problem.graph, problem.placement, WeightRule{});
   return simulate(program, uniform_costs(problem.stages(), t.f, t.i, t.w), latency_cluster(problem.ranks, Seconds(0)),
@@ -153,7 +153,7 @@ TEST(ClosedFormTest, GPipeAndOneForwardOneBackward) {
   for (int p = 2; p <= 8; ++p)
     for (int m = 1; m <= 4 * p; ++m) {
       const Made gpipe = make("gpipe", p, m), one = make("one_f_one_b", p, m);
-      for (const OpTimes& t : kTimes)
+      for (const PublishedTimes& t : kTimes)
         for (const Made* made : {&gpipe, &one})
           EXPECT_DOUBLE_EQ(run(*made, t).makespan, (m + p - 1) * t.work()) << name_of(*made);
       expect_peak(gpipe, [&](int) { return m; });
@@ -169,7 +169,8 @@ TEST(ClosedFormTest, InterleavedAndBreadthFirst) {
         for (const char* order : {"fifo", "lifo"}) {
           const Made bfpp = make("breadth_first", p, m, {{"chunks", number(v)}, {"backward", order}});
           const int steps = std::max(m, p) * (v - 1) + m + p - 1;  // m v + p - 1 where m >= p
-          for (const OpTimes& t : kTimes) EXPECT_DOUBLE_EQ(run(bfpp, t).makespan, steps * t.work()) << name_of(bfpp);
+          for (const PublishedTimes& t : kTimes)
+            EXPECT_DOUBLE_EQ(run(bfpp, t).makespan, steps * t.work()) << name_of(bfpp);
           expect_peak(bfpp, [&](int) { return m * v; });
           const System& system = find_system("breadth_first", "test");
           for (const RankCollectives& rank : collectives(bfpp.schedule, system.sharding(bfpp.chain.problem, {}))) {
@@ -179,7 +180,7 @@ TEST(ClosedFormTest, InterleavedAndBreadthFirst) {
         }
         if (m % p != 0) continue;
         const Made interleaved = make("interleaved_1f1b", p, m, chunks);
-        for (const OpTimes& t : kTimes)
+        for (const PublishedTimes& t : kTimes)
           EXPECT_DOUBLE_EQ(run(interleaved, t).makespan, (m * v + p - 1) * t.work()) << name_of(interleaved);
         expect_peak(interleaved,
                     [&](int r) { return m == p ? m * v : std::min(m * v, (v - 1) * p + 2 * (p - 1 - r) + 1); });
@@ -192,7 +193,7 @@ TEST(ClosedFormTest, ZeroBubble) {
       for (const int h : {1, 2}) {
         if (h == 2 && m < 2 * p - 1) continue;
         const Made made = make("zero_bubble", p, m, {{"variant", "h" + number(h)}});
-        for (const OpTimes& t : kTimes)
+        for (const PublishedTimes& t : kTimes)
           EXPECT_DOUBLE_EQ(run(made, t).max_span, m * t.work() + (p - 1) * (t.f + t.i - h * t.w))
               << name_of(made) << " h=" << h << " " << t.f << "/" << t.i << "/" << t.w;
         expect_peak(made, [&](int r) { return std::min(m, h * (p - 1 - r) + 1); });
@@ -249,7 +250,7 @@ TEST(ClosedFormTest, ZeroPP) {
         for (int units = 1; units <= 3; ++units) {
           const int m = unit * units;
           const Made made = make("zeropp", p, m, {{"chunks", number(v)}, {"unit", number(unit)}});
-          for (const OpTimes& t : {kTimes[0], kTimes[1]})
+          for (const PublishedTimes& t : {kTimes[0], kTimes[1]})
             EXPECT_DOUBLE_EQ(run(made, t).max_span, m * v * t.work() + units * ((p - 1) * (t.f + t.i - t.w) -
                                                                                 (std::min(unit, 2 * p - 1) - p) * t.w))
                 << name_of(made) << " unit=" << unit;

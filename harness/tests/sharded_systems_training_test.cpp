@@ -59,7 +59,7 @@ std::vector<Layout> layouts() {
   return all;
 }
 
-std::string name_of(const testing::TestParamInfo<Layout>& info) {
+std::string name_of_layout(const testing::TestParamInfo<Layout>& info) {
   const Layout& l = info.param;
   std::string name = l.system;
   for (const auto& [key, value] : l.options) name += "_" + key + "_" + value;
@@ -75,22 +75,22 @@ RunRequest updates(std::int64_t first, int count) {
   return request;
 }
 
-struct Numbers {
+struct ShardedNumbers {
   std::vector<std::vector<double>> gradients;  // per layer, of the last update
   std::vector<std::vector<double>> weights;    // per layer, after it
   std::vector<double> losses;
 };
 
-void add_layers(const Session& session, const ModelGraph& model, Numbers& numbers) {
+void add_layers(const Session& session, const ModelGraph& model, ShardedNumbers& numbers) {
   for (int l = 0; l < static_cast<int>(model.layers.size()); ++l) {
     numbers.gradients.push_back(session.gradients(l));
     numbers.weights.push_back(session.weights(l));
   }
 }
 
-Numbers train(const SessionSpec& spec, const Program& program) {
+ShardedNumbers train(const SessionSpec& spec, const Program& program) {
   const auto session = make_session(spec);
-  Numbers numbers;
+  ShardedNumbers numbers;
   numbers.losses = session->run(program, updates(0, kUpdates)).losses;
   add_layers(*session, spec.model, numbers);
   return numbers;
@@ -114,11 +114,11 @@ TEST_P(ShardedSystem, TrainsAsOneDeviceDoes) {
         SessionSpec reference_spec = one.spec(optimizer);
         reference_spec.double_precision = exact;
         reference_spec.feed = feed;
-        const Numbers reference = train(reference_spec, make_program(one.prepared, one.microbatches));
+        const ShardedNumbers reference = train(reference_spec, make_program(one.prepared, one.microbatches));
         const Sharded sharded(layout, model);
         SessionSpec spec = sharded.spec(optimizer, feed);
         spec.double_precision = exact;
-        const Numbers ours = train(spec, sharded.program);
+        const ShardedNumbers ours = train(spec, sharded.program);
         const double tolerance = exact ? 1e-12 : 1e-5;
         for (std::size_t l = 0; l < model.layers.size(); ++l) {
           EXPECT_LE(relative_error(ours.gradients[l], reference.gradients[l]), tolerance)
@@ -135,8 +135,8 @@ TEST_P(ShardedSystem, ContinuesFromACheckpointAsIfItHadNotStopped) {
   const Sharded sharded(GetParam(), test_cnn());
   const DataFeed feed = random_feed(test_cnn(), kBatch * kUpdates);
   const SessionSpec spec = sharded.spec(kAdam, feed);
-  const Numbers straight = train(spec, sharded.program);
-  const std::string path = testing::TempDir() + "sharded_" + name_of({GetParam(), 0}) + ".checkpoint";
+  const ShardedNumbers straight = train(spec, sharded.program);
+  const std::string path = testing::TempDir() + "sharded_" + name_of_layout({GetParam(), 0}) + ".checkpoint";
   Evaluation before;
   {
     const auto first = make_session(spec);
@@ -149,7 +149,7 @@ TEST_P(ShardedSystem, ContinuesFromACheckpointAsIfItHadNotStopped) {
   EXPECT_EQ(second->updates_done(), 2);
   EXPECT_EQ(second->evaluate().loss, before.loss);
   second->run(sharded.program, updates(2, 2));
-  Numbers continued;
+  ShardedNumbers continued;
   add_layers(*second, spec.model, continued);
   EXPECT_EQ(continued.weights, straight.weights);
   EXPECT_EQ(continued.gradients, straight.gradients);
@@ -221,7 +221,7 @@ TEST_P(ShardedSystem, HoldsTheBytesThatItsProgramPredicts) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, ShardedSystem, testing::ValuesIn(layouts()), name_of);
+INSTANTIATE_TEST_SUITE_P(Layouts, ShardedSystem, testing::ValuesIn(layouts()), name_of_layout);
 
 // Per rank: gathers and reduce-scatters of a traced update.
 std::vector<std::pair<int, int>> collectives_run(const Layout& layout) {

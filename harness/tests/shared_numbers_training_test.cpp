@@ -14,7 +14,7 @@ namespace {
 
 using Options = std::map<std::string, std::string>;
 
-struct Subject {
+struct Trainee {
   std::string system;
   Options options = {};
   int ranks = 4;
@@ -22,14 +22,14 @@ struct Subject {
   int replicas = 1;
 };
 
-std::string to_text(const Subject& s) {
+std::string to_text(const Trainee& s) {
   std::string text = s.system + " on " + std::to_string(s.ranks) + ", " + std::to_string(s.microbatches) + " micro";
   if (s.replicas > 1) text += ", " + std::to_string(s.replicas) + " replicas";
   for (const auto& [name, value] : s.options) text += " " + name + "=" + value;
   return text;
 }
 
-TestSetup setup_of(const Subject& s, const ModelGraph& model) {
+TestSetup setup_of(const Trainee& s, const ModelGraph& model) {
   return {s.system, s.options, model, s.ranks, kBatch, s.microbatches, {.count = s.replicas}};
 }
 
@@ -38,19 +38,19 @@ Program program_of(const TestSetup& setup) {
   return make_program(setup.prepared, setup.prepared.system->synchronous ? per_update : per_update * kUpdates);
 }
 
-std::uint64_t name_of(const Subject& s, const ModelGraph& model) {
+std::uint64_t digest_name_of(const Trainee& s, const ModelGraph& model) {
   const TestSetup setup = setup_of(s, model);
   return numerics(program_of(setup), model, setup.prepared.plan);
 }
 
 // Every weight after all updates, and the losses.
-Numbers train(const Subject& s, const ModelGraph& model, const DataFeed& feed, const OptimizerSpec& optimizer) {
+Numbers train(const Trainee& s, const ModelGraph& model, const DataFeed& feed, const OptimizerSpec& optimizer) {
   const TestSetup setup = setup_of(s, model);
   return train_by(program_of(setup), setup, feed, {.optimizer = optimizer});
 }
 
-std::vector<Subject> subjects() {
-  std::vector<Subject> all = {{"single_device", {}, 1, 4},
+std::vector<Trainee> subjects() {
+  std::vector<Trainee> all = {{"single_device", {}, 1, 4},
                               {"single_device", {}, 1, 1},
                               {"data_parallel", {}, 2, 4},
                               {"data_parallel", {}, 4, 4}};
@@ -81,14 +81,14 @@ std::vector<Subject> subjects() {
   return all;
 }
 
-struct Case {
+struct SharedCase {
   const char* name;
   ModelGraph (*model)();
   OptimizerSpec optimizer;
 };
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+void PrintTo(const SharedCase& c, std::ostream* out) { *out << c.name; }
 
-class SharedNumbers : public testing::TestWithParam<Case> {};
+class SharedNumbers : public testing::TestWithParam<SharedCase> {};
 
 TEST_P(SharedNumbers, ProgramsOfOneNameTrainToTheSameBits) {
   const ModelGraph model = GetParam().model();
@@ -99,12 +99,12 @@ TEST_P(SharedNumbers, ProgramsOfOneNameTrainToTheSameBits) {
   };
   std::map<std::pair<std::uint64_t, int>, First> trained;  // by name and micro-batches of an update
   int pairs = 0;
-  for (const Subject& s : subjects()) {
+  for (const Trainee& s : subjects()) {
     SCOPED_TRACE(to_text(s));
     std::optional<Numbers> numbers;
     std::uint64_t name = 0;
     try {
-      name = name_of(s, model);
+      name = digest_name_of(s, model);
       numbers = train(s, model, feed, GetParam().optimizer);
     } catch (const InputError&) {
       continue;  // a combination that the system does not support
@@ -124,31 +124,31 @@ TEST_P(SharedNumbers, ProgramsOfOneNameTrainToTheSameBits) {
 INSTANTIATE_TEST_SUITE_P(
     Models, SharedNumbers,
     testing::Values(
-        Case{"cnn_momentum", test_cnn, {.learning_rate = 0.05, .momentum = 0.9}},
-        Case{"mlp_sgd", test_mlp, {.learning_rate = 0.05}},
-        Case{"transformer_adam", test_transformer, {.kind = OptimizerSpec::Kind::adam, .learning_rate = 0.01}},
-        Case{"lstm_adamw",
-             test_residual_lstm,
-             {.kind = OptimizerSpec::Kind::adamw, .learning_rate = 0.01, .weight_decay = 0.1}},
-        Case{"gnmt_adam", test_gnmt, {.kind = OptimizerSpec::Kind::adam, .learning_rate = 0.01}},
-        Case{"translator_adam", test_translator, {.kind = OptimizerSpec::Kind::adam, .learning_rate = 0.01}}),
+        SharedCase{"cnn_momentum", test_cnn, {.learning_rate = 0.05, .momentum = 0.9}},
+        SharedCase{"mlp_sgd", test_mlp, {.learning_rate = 0.05}},
+        SharedCase{"transformer_adam", test_transformer, {.kind = OptimizerSpec::Kind::adam, .learning_rate = 0.01}},
+        SharedCase{"lstm_adamw",
+                   test_residual_lstm,
+                   {.kind = OptimizerSpec::Kind::adamw, .learning_rate = 0.01, .weight_decay = 0.1}},
+        SharedCase{"gnmt_adam", test_gnmt, {.kind = OptimizerSpec::Kind::adam, .learning_rate = 0.01}},
+        SharedCase{"translator_adam", test_translator, {.kind = OptimizerSpec::Kind::adam, .learning_rate = 0.01}}),
     [](const auto& parameter) { return std::string(parameter.param.name); });
 
 TEST(SharedNumbers, OneFOneBInterleavedZeroBubbleAndOneDeviceShareOneTraining) {
   const ModelGraph model = test_cnn();
-  const std::uint64_t one = name_of({"single_device", {}, 1, 4}, model);
-  for (const Subject& s : std::vector<Subject>{{"one_f_one_b", {}, 2, 4},
+  const std::uint64_t one = digest_name_of({"single_device", {}, 1, 4}, model);
+  for (const Trainee& s : std::vector<Trainee>{{"one_f_one_b", {}, 2, 4},
                                                {"one_f_one_b", {}, 4, 4},
                                                {"interleaved_1f1b", {}, 2, 4},
                                                {"zero_bubble", {}, 4, 4},
                                                {"gpipe", {{"backward", "fifo"}}, 3, 4}})
-    EXPECT_EQ(name_of(s, model), one) << to_text(s);
+    EXPECT_EQ(digest_name_of(s, model), one) << to_text(s);
 }
 
 TEST(SharedNumbers, AnotherOrderOfSummationVersionOrPredictionIsAnotherName) {
   const ModelGraph model = test_cnn();
   std::map<std::uint64_t, std::string> names;
-  for (const Subject& s : std::vector<Subject>{{"single_device", {}, 1, 4},
+  for (const Trainee& s : std::vector<Trainee>{{"single_device", {}, 1, 4},
                                                {"single_device", {}, 1, 8},
                                                {"gpipe", {{"backward", "lifo"}}, 2, 4},
                                                {"data_parallel", {}, 2, 4},
@@ -168,7 +168,7 @@ TEST(SharedNumbers, AnotherOrderOfSummationVersionOrPredictionIsAnotherName) {
                                                {"pipeoptim", {{"s", "code"}}, 3, 1},
                                                {"pipeoptim", {{"delta", "code"}}, 3, 1},
                                                {"pipemare", {}, 3, 1}}) {
-    const auto [other, fresh] = names.try_emplace(name_of(s, model), to_text(s));
+    const auto [other, fresh] = names.try_emplace(digest_name_of(s, model), to_text(s));
     EXPECT_TRUE(fresh) << to_text(s) << " has the name of " << other->second;
   }
 }

@@ -50,18 +50,18 @@ ModelGraph translation_model() {
 ModelGraph regression_model() { return transformer_regression(3, 16, 4, 32, 6); }
 ModelGraph mlp_model() { return mlp_classifier({48, 40, 32, 24, 12}, {1, 12, 12}); }
 
-struct Case {
+struct TensorCase {
   std::string system;
   std::map<std::string, std::string> options = {};
   int groups = 1, tensor = 2, replicas = 1;
   bool batched = false;
 };
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const TensorCase& c, std::ostream* out) {
   *out << c.system << ' ' << testing::PrintToString(c.options) << ", " << c.groups << " groups of " << c.tensor << ", "
        << c.replicas << " replicas";
 }
 
-TestSetup setup_of(const Case& c, const ModelGraph& model) {
+TestSetup setup_of(const TensorCase& c, const ModelGraph& model) {
   return TestSetup(c.system, c.options, model, c.groups * c.tensor, kBatch, kMicros, {c.replicas}, "system", c.tensor);
 }
 
@@ -70,28 +70,28 @@ Numbers one_device(const ModelGraph& model, const DataFeed& feed, bool batched =
                {.double_precision = true, .batched = batched});
 }
 
-void expect_as_one_device(const Case& c, const ModelGraph& model) {
+void expect_as_one_device(const TensorCase& c, const ModelGraph& model) {
   SCOPED_TRACE(testing::Message() << testing::PrintToString(c) << ", " << model.name);
   const DataFeed feed = random_feed(model, kBatch * kUpdates);
   const Numbers shared = train(setup_of(c, model), feed, {.double_precision = true, .batched = c.batched});
   expect_close(shared, one_device(model, feed), model, 1e-11);
 }
 
-class SharedLayers : public testing::TestWithParam<Case> {};
+class SharedLayers : public testing::TestWithParam<TensorCase> {};
 
 TEST_P(SharedLayers, TrainAsOneDeviceDoes) {
   for (const ModelGraph& model : {test_gpt(), translation_model()}) expect_as_one_device(GetParam(), model);
 }
 
-INSTANTIATE_TEST_SUITE_P(Systems, SharedLayers,
-                         testing::Values(Case{"gpipe", {}, 1, 2}, Case{"gpipe", {}, 1, 4}, Case{"gpipe", {}, 2, 2},
-                                         Case{"gpipe", {{"recompute", "all"}}, 2, 2}, Case{"one_f_one_b", {}, 2, 2},
-                                         Case{"one_f_one_b", {}, 2, 2, 1, true}, Case{"one_f_one_b", {}, 4, 2, 2},
-                                         Case{"interleaved_1f1b", {}, 2, 2},
-                                         Case{"zero_bubble", {{"variant", "h1"}}, 2, 2},
-                                         Case{"zero_bubble", {{"variant", "v"}}, 2, 2},
-                                         Case{"zero_bubble", {{"variant", "auto"}}, 2, 2}, Case{"dapple", {}, 2, 2},
-                                         Case{"chimera", {}, 2, 2}, Case{"data_parallel", {}, 2, 2}));
+INSTANTIATE_TEST_SUITE_P(
+    Systems, SharedLayers,
+    testing::Values(TensorCase{"gpipe", {}, 1, 2}, TensorCase{"gpipe", {}, 1, 4}, TensorCase{"gpipe", {}, 2, 2},
+                    TensorCase{"gpipe", {{"recompute", "all"}}, 2, 2}, TensorCase{"one_f_one_b", {}, 2, 2},
+                    TensorCase{"one_f_one_b", {}, 2, 2, 1, true}, TensorCase{"one_f_one_b", {}, 4, 2, 2},
+                    TensorCase{"interleaved_1f1b", {}, 2, 2}, TensorCase{"zero_bubble", {{"variant", "h1"}}, 2, 2},
+                    TensorCase{"zero_bubble", {{"variant", "v"}}, 2, 2},
+                    TensorCase{"zero_bubble", {{"variant", "auto"}}, 2, 2}, TensorCase{"dapple", {}, 2, 2},
+                    TensorCase{"chimera", {}, 2, 2}, TensorCase{"data_parallel", {}, 2, 2}));
 
 TEST(SharedLayersOfEveryModel, TrainAsOneDeviceDoes) {
   for (const ModelGraph& model :
@@ -138,8 +138,8 @@ TEST(SharedLayersOfEveryModel, LeaveTheWeightsThatAllHoldEqualToTheLastBit) {
 }
 
 TEST(SharedLayersOfEveryModel, SumAsOftenAndAsMuchAsBothClocksAreTold) {
-  for (const Case& c : {Case{"one_f_one_b", {}, 2, 2}, Case{"gpipe", {{"recompute", "all"}}, 2, 2},
-                        Case{"zero_bubble", {{"variant", "h1"}}, 2, 4}})
+  for (const TensorCase& c : {TensorCase{"one_f_one_b", {}, 2, 2}, TensorCase{"gpipe", {{"recompute", "all"}}, 2, 2},
+                              TensorCase{"zero_bubble", {{"variant", "h1"}}, 2, 4}})
     for (const ModelGraph& model : {test_gpt(), mixed_model(), translation_model(), test_vit()}) {
       SCOPED_TRACE(testing::Message() << testing::PrintToString(c) << ", " << model.name);
       const TestSetup setup = setup_of(c, model);
@@ -157,8 +157,9 @@ TEST(SharedLayersOfEveryModel, SumAsOftenAndAsMuchAsBothClocksAreTold) {
 }
 
 TEST(SharedLayersOfEveryModel, TakeTheMemoryThatIsPredicted) {
-  for (const Case& c : {Case{"gpipe", {}, 1, 4}, Case{"one_f_one_b", {}, 2, 2},
-                        Case{"gpipe", {{"recompute", "all"}}, 2, 2}, Case{"zero_bubble", {{"variant", "h1"}}, 2, 2}})
+  for (const TensorCase& c :
+       {TensorCase{"gpipe", {}, 1, 4}, TensorCase{"one_f_one_b", {}, 2, 2},
+        TensorCase{"gpipe", {{"recompute", "all"}}, 2, 2}, TensorCase{"zero_bubble", {{"variant", "h1"}}, 2, 2}})
     for (const ModelGraph& model : {test_gpt(), mlp_model(), text_model(), translation_model()}) {
       SCOPED_TRACE(testing::Message() << testing::PrintToString(c) << ", " << model.name);
       const TestSetup setup = setup_of(c, model);

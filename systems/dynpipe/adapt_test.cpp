@@ -9,7 +9,7 @@ namespace sluice {
 namespace {
 
 // Twelve equal layers of 3 ms on three devices behind fast links.
-struct Case {
+struct AdaptCase {
   CostGraph costs = chain_costs(std::vector<double>(12, 3e-3), std::vector<std::int64_t>(12, 1'000'000),
                                 std::vector<std::int64_t>(12, 1000));
   Cluster cluster = machines(1, 3, 1e9, 1e9);
@@ -17,7 +17,7 @@ struct Case {
   std::vector<Plan> plans;
   std::vector<ObservedWindow> windows;
 
-  Case() { plans.push_back(plan_of(problem, best_partition(chain_of(problem, 0), {}))); }
+  AdaptCase() { plans.push_back(plan_of(problem, best_partition(chain_of(problem, 0), {}))); }
   // A window in which the devices are so much slower.
   void see(std::vector<double> slowdown, int times = 1) {
     const DynPipeChain chain = chain_of(problem, 0);
@@ -35,13 +35,13 @@ struct Case {
 };
 
 TEST(DynPipeAdaptTest, AQuietRunKeepsItsPlan) {
-  Case c;
+  AdaptCase c;
   c.see({1, 1, 1}, 10);
   EXPECT_FALSE(c.decide());
 }
 
 TEST(DynPipeAdaptTest, ASlowDeviceGivesLayersAwayAndGetsThemBack) {
-  Case c;
+  AdaptCase c;
   c.see({1, 1, 1}, 4);
   c.see({1, 1, 2}, 1);
   EXPECT_FALSE(c.decide());  // one window is not enough
@@ -59,13 +59,13 @@ TEST(DynPipeAdaptTest, ASlowDeviceGivesLayersAwayAndGetsThemBack) {
 }
 
 TEST(DynPipeAdaptTest, AMachineThatIsSlowerThanItsCostsSayIsNotSlowedDown) {
-  Case c;
+  AdaptCase c;
   c.see({1.7, 1.7, 1.7}, 10);  // from the first window on
   EXPECT_FALSE(c.decide());
 }
 
 TEST(DynPipeAdaptTest, AMoveThatTheRestOfTheRunCannotPayIsNotMade) {
-  Case c;
+  AdaptCase c;
   c.see({1, 1, 1}, 4);
   c.see({1, 1, 2}, 2);
   EXPECT_TRUE(c.decide(100));
@@ -73,7 +73,7 @@ TEST(DynPipeAdaptTest, AMoveThatTheRestOfTheRunCannotPayIsNotMade) {
 }
 
 TEST(DynPipeAdaptTest, TheCodesRuleWaitsForAFactorOfTwo) {
-  Case c;
+  AdaptCase c;
   const AdaptOptions code{.detector = code_detector(), .candidates = {.code = true}, .weighs_cost = false};
   c.see({1, 1, 1}, 4);
   c.see({1, 1, 1.9}, 4);
@@ -84,7 +84,7 @@ TEST(DynPipeAdaptTest, AForestSaysWhatACandidateStageWouldTake) {
   // Trained to say that no stage is slowed, whatever was seen: nothing is gained by another plan.
   const ForestRows rows{{"seen_slowdown", "seconds"}, {{1, 0}, {2, 1}, {4, 2}}, {1, 1, 1}};
   const Forest forest(rows, {.trees = 5});
-  Case c;
+  AdaptCase c;
   c.see({1, 1, 1}, 4);
   c.see({1, 1, 2}, 2);
   EXPECT_FALSE(c.decide(10'000, {.forest = &forest}));
@@ -92,7 +92,7 @@ TEST(DynPipeAdaptTest, AForestSaysWhatACandidateStageWouldTake) {
 }
 
 TEST(DynPipeAdaptTest, AMoveSendsTheLayersThatChangeTheirDeviceAndNoOther) {
-  Case c;
+  AdaptCase c;
   const DynPipeChain chain = chain_of(c.problem, 0);
   const Move move = move_between(c.problem, chain, {4, 8}, {4, 9}, 0.012);
   EXPECT_DOUBLE_EQ(move.bytes, 1'000'000);  // weights and gradients were counted; the gradients stay

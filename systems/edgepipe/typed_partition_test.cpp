@@ -33,37 +33,37 @@ TypedChain chain_of(const Boards& boards) {
   return chain;
 }
 
-using Stages = std::vector<TypedStage>;
+using TypedStages = std::vector<TypedStage>;
 
 TEST(TypedPartition, GivesTheSlowerDeviceLess) {
   const TypedPartition plan = partition_over_types(chain_of({}));
   EXPECT_DOUBLE_EQ(plan.period, 3);
-  EXPECT_EQ(plan.stages, (Stages{{kA, 0, 3}, {kB, 3, 4}}));
+  EXPECT_EQ(plan.stages, (TypedStages{{kA, 0, 3}, {kB, 3, 4}}));
   EXPECT_DOUBLE_EQ(period_of(chain_of({}), {{kB, 0, 1}, {kA, 1, 4}}), 3);  // as good, with the higher type first
 }
 
 TEST(TypedPartition, TakesFewerStagesWhereTheyAreAsFast) {
   const TypedPartition plan = partition_over_types(chain_of({.bandwidth = kMiB / 4}));
   EXPECT_DOUBLE_EQ(plan.period, 4);
-  EXPECT_EQ(plan.stages, (Stages{{kA, 0, 4}}));
+  EXPECT_EQ(plan.stages, (TypedStages{{kA, 0, 4}}));
 }
 
 TEST(TypedPartition, SplitsWhatDoesNotFit) {
   const TypedPartition plan = partition_over_types(chain_of({.memory_a = 5 * kMiB}));
   EXPECT_DOUBLE_EQ(plan.period, 4);
-  EXPECT_EQ(plan.stages, (Stages{{kA, 0, 2}, {kB, 2, 4}}));
+  EXPECT_EQ(plan.stages, (TypedStages{{kA, 0, 2}, {kB, 2, 4}}));
 }
 
 TEST(TypedPartition, LeavesOutADeviceThatHoldsNothing) {
   const TypedPartition plan = partition_over_types(chain_of({.memory_a = 3 * kMiB}));
   EXPECT_DOUBLE_EQ(plan.period, 8);
-  EXPECT_EQ(plan.stages, (Stages{{kB, 0, 4}}));
+  EXPECT_EQ(plan.stages, (TypedStages{{kB, 0, 4}}));
 }
 
 TEST(TypedPartition, LeavesOutADeviceThatWouldOnlyBeSlower) {
   const TypedPartition plan = partition_over_types(chain_of({.a = 2}));
   EXPECT_DOUBLE_EQ(plan.period, 2);
-  EXPECT_EQ(plan.stages, (Stages{{kA, 0, 2}, {kA, 2, 4}}));
+  EXPECT_EQ(plan.stages, (TypedStages{{kA, 0, 2}, {kA, 2, 4}}));
 }
 
 TEST(TypedPartition, SplitsWhereTheTransferIsShortestIfMemoryForcesASplit) {
@@ -90,7 +90,7 @@ TEST(TypedPartition, ALongerRangeMayFitWhereAShorterOneDoesNot) {
   EXPECT_TRUE(chain.fits(kA, 0, 2));
   const TypedPartition plan = partition_over_types(chain);
   EXPECT_DOUBLE_EQ(plan.period, 3);
-  EXPECT_EQ(plan.stages, (Stages{{kA, 0, 3}, {kB, 3, 4}}));
+  EXPECT_EQ(plan.stages, (TypedStages{{kA, 0, 3}, {kB, 3, 4}}));
 }
 
 TEST(TypedPartition, BuffersCountAtBothEnds) {
@@ -104,7 +104,7 @@ TEST(TypedPartition, BuffersCountAtBothEnds) {
 }
 
 // Every order of devices and every cut.
-void try_all(const TypedChain& chain, Stages& stages, std::vector<int>& left, int from, double& best) {
+void try_all(const TypedChain& chain, TypedStages& stages, std::vector<int>& left, int from, double& best) {
   if (from == chain.layers) {
     best = std::min(best, period_of(chain, stages));
     return;
@@ -150,7 +150,7 @@ TEST(TypedPartition, IsTheBestOfAllPlansOnRandomProblems) {
       return fits_with_buffers(memory[type], sum, chain.bytes, first, last, {});
     };
     double best = std::numeric_limits<double>::infinity();
-    Stages stages;
+    TypedStages stages;
     std::vector<int> left = chain.counts;
     try_all(chain, stages, left, 0, best);
     const TypedPartition plan = partition_over_types(chain);

@@ -18,16 +18,10 @@
 #include "harness/sim/memory.h"
 #include "harness/sim/simulate.h"
 #include "systems/graphpipe/kfkb.h"
+#include "systems/graphpipe/published_vectors.h"
 
 namespace sluice {
 namespace {
-
-const Json& vector_named(const std::string& id) {
-  static const Json all = parse_json_file(SLUICE_SOURCE_DIR "/harness/tests/data/graphpipe.json");
-  for (const auto& v : all["vectors"])
-    if (v["id"] == id) return v;
-  throw std::logic_error("no vector " + id);
-}
 
 // Stages by name: seconds of F of one micro-batch (B takes twice that), one rank or more each.
 struct Pipeline {

@@ -10,16 +10,10 @@
 #include "harness/base/json_reader.h"
 #include "harness/pipeline/orders.h"
 #include "harness/program/check_schedule.h"
+#include "systems/graphpipe/published_vectors.h"
 
 namespace sluice {
 namespace {
-
-const Json& vector_named(const std::string& id) {
-  static const Json all = parse_json_file(SLUICE_SOURCE_DIR "/harness/tests/data/graphpipe.json");
-  for (const auto& v : all["vectors"])
-    if (v["id"] == id) return v;
-  throw std::logic_error("no vector " + id);
-}
 
 StageGraph graph_of(int stages, const std::vector<std::pair<int, int>>& edges) {
   std::vector<std::pair<StageId, StageId>> ids;

@@ -1,4 +1,3 @@
-#include "harness/program/check_schedule.h"
 #include "systems/spp/list_schedule.h"
 
 #include <gtest/gtest.h>
@@ -8,11 +7,12 @@
 #include <map>
 #include <set>
 
+#include "harness/program/check_schedule.h"
 
 namespace sluice {
 namespace {
 
-using Kind = ListBlock::Kind;
+using BlockKind = ListBlock::BlockKind;
 constexpr auto kReady = ListScheduleOptions::Rule::ready;
 
 PipelineTimes uniform(int stages, double forward, double backward, double channel = 0) {
@@ -39,7 +39,7 @@ PipelineTimes arbitrary_times() {
           .backward_channel = list(stages - 1)};
 }
 
-std::vector<std::pair<double, double>> times_of(const ListSchedule& s, Kind kind, int place) {
+std::vector<std::pair<double, double>> times_of(const ListSchedule& s, BlockKind kind, int place) {
   std::map<int, std::pair<double, double>> by_micro;
   for (const ListBlock& b : s.blocks)
     if (b.kind == kind && b.place == place) by_micro[b.micro] = {b.start, b.end};
@@ -56,12 +56,13 @@ TEST(ListScheduleTest, TwoStagesByHand) {
   const PipelineTimes times{
       .forward = {2, 2}, .backward = {4, 4}, .all_reduce = {2, 0}, .forward_channel = {0.5}, .backward_channel = {0.5}};
   const ListSchedule s = list_schedule(times, 4);
-  EXPECT_EQ(times_of(s, Kind::forward, 0), (Times{{0, 2}, {2, 4}, {4, 6}, {6, 8}}));
+  EXPECT_EQ(times_of(s, BlockKind::forward, 0), (Times{{0, 2}, {2, 4}, {4, 6}, {6, 8}}));
   // The third transfer down waits behind the first one up: equal keys, the older first.
-  EXPECT_EQ(times_of(s, Kind::down, 0), (Times{{2, 2.5}, {4, 4.5}, {9, 9.5}, {15, 15.5}}));
-  EXPECT_EQ(times_of(s, Kind::forward_and_backward, 1), (Times{{2.5, 8.5}, {8.5, 14.5}, {14.5, 20.5}, {20.5, 26.5}}));
-  EXPECT_EQ(times_of(s, Kind::up, 0).front(), (std::pair{8.5, 9.0}));
-  EXPECT_EQ(times_of(s, Kind::backward, 0), (Times{{9, 13}, {15, 19}, {21, 25}, {27, 31}}));
+  EXPECT_EQ(times_of(s, BlockKind::down, 0), (Times{{2, 2.5}, {4, 4.5}, {9, 9.5}, {15, 15.5}}));
+  EXPECT_EQ(times_of(s, BlockKind::forward_and_backward, 1),
+            (Times{{2.5, 8.5}, {8.5, 14.5}, {14.5, 20.5}, {20.5, 26.5}}));
+  EXPECT_EQ(times_of(s, BlockKind::up, 0).front(), (std::pair{8.5, 9.0}));
+  EXPECT_EQ(times_of(s, BlockKind::backward, 0), (Times{{9, 13}, {15, 19}, {21, 25}, {27, 31}}));
   EXPECT_EQ(s.stage_end, (std::vector<double>{31, 26.5}));
   EXPECT_EQ(s.makespan, 33);
   EXPECT_EQ(busiest_seconds(times), 6);
@@ -72,7 +73,7 @@ TEST(ListScheduleTest, ADuplexChannelsWaysDoNotWaitForEachOther) {
   const PipelineTimes times{
       .forward = {2, 2}, .backward = {4, 4}, .all_reduce = {0, 0}, .forward_channel = {0.5}, .backward_channel = {0.5}};
   const ListSchedule s = list_schedule(times, 4, {.duplex = true});
-  EXPECT_EQ(times_of(s, Kind::down, 0), (Times{{2, 2.5}, {4, 4.5}, {6, 6.5}, {8, 8.5}}));
+  EXPECT_EQ(times_of(s, BlockKind::down, 0), (Times{{2, 2.5}, {4, 4.5}, {6, 6.5}, {8, 8.5}}));
 }
 
 TEST(ListScheduleTest, OneStageRunsOneMicroBatchAfterTheOther) {
@@ -169,8 +170,8 @@ RC_GTEST_PROP(ListScheduleTest, BothRulesKeepDependenciesAndResources, ()) {
     RC_ASSERT(b.start >= done_at[b.micro]);
     done_at[b.micro] = b.end;
     ++passed[b.micro];
-    const bool is_channel = b.kind == Kind::down || b.kind == Kind::up;
-    const int place = is_channel && options.duplex && b.kind == Kind::up ? 100 + b.place : b.place;
+    const bool is_channel = b.kind == BlockKind::down || b.kind == BlockKind::up;
+    const int place = is_channel && options.duplex && b.kind == BlockKind::up ? 100 + b.place : b.place;
     RC_ASSERT(b.start >= free_at[std::pair(is_channel, place)]);
     free_at[std::pair(is_channel, place)] = b.end;
   }
@@ -197,7 +198,7 @@ RC_GTEST_PROP(ListScheduleTest, ReadyNeverIdlesAndTakesTheLeastKey, ()) {
   std::map<int, std::pair<double, int>> last;  // of a micro-batch: end, position
   for (const ListBlock& b : s.blocks) {
     auto& [done, position] = last[b.micro];
-    const bool is_channel = b.kind == Kind::down || b.kind == Kind::up;
+    const bool is_channel = b.kind == BlockKind::down || b.kind == BlockKind::up;
     by_resource[{is_channel, b.place}].push_back({done, b.start, b.end, b.micro + position, b.micro});
     done = b.end;
     ++position;

@@ -10,20 +10,20 @@
 namespace sluice {
 namespace {
 
-const at::TensorOptions kDouble = at::TensorOptions().dtype(at::kDouble);
+const at::TensorOptions kFactorDouble = at::TensorOptions().dtype(at::kDouble);
 
 void expect_parts_are_the_whole(const LayerSpec& layer, const Shape& input, std::vector<std::int64_t> batch_input,
                                 int channels_dimension) {
   const c10::InferenceMode no_autograd;
   at::manual_seed(7);
   const std::vector<Shape> shapes{input};
-  const auto whole = make_layer(layer, shapes, 0, kDouble);
+  const auto whole = make_layer(layer, shapes, 0, kFactorDouble);
   std::vector<at::Tensor> weights;
-  for (const ParameterSpec& p : parameters(layer)) weights.push_back(at::randn(p.shape, kDouble));
-  const at::Tensor x = at::randn(batch_input, kDouble);
+  for (const ParameterSpec& p : parameters(layer)) weights.push_back(at::randn(p.shape, kFactorDouble));
+  const at::Tensor x = at::randn(batch_input, kFactorDouble);
   LayerStash stash;
   const at::Tensor y = whole->forward(std::span(&x, 1), weights, {}, {}, false, &stash);
-  const at::Tensor dy = at::randn(y.sizes(), kDouble);
+  const at::Tensor dy = at::randn(y.sizes(), kFactorDouble);
   const at::Tensor expected = whole->input_gradient(dy.clone(), weights, {true}, stash)[0];
   const std::int64_t all = weights[0].size(1);
   for (const std::int64_t passed : {std::int64_t{1}, all / 2, all - 1}) {
@@ -64,11 +64,11 @@ TEST(DividedProduct, AStageReturnsItsOwnChannelsAndWhatTheOthersNeed) {
   const StageInterface interface {
     .receives = {0}, .sends = {}
   };
-  StageModule whole(model, {1, 2, 3}, interface, kDouble), divided(model, {1, 2, 3}, interface, kDouble);
+  StageModule whole(model, {1, 2, 3}, interface, kFactorDouble), divided(model, {1, 2, 3}, interface, kFactorDouble);
   divided.pass_channels(2);
   std::vector<at::Tensor> weights;
-  for (const ParameterSpec& p : whole.parameters()) weights.push_back(at::randn(p.shape, kDouble));
-  const at::Tensor x = at::randn({5, 6}, kDouble), target = at::randn({5, 3}, kDouble);
+  for (const ParameterSpec& p : whole.parameters()) weights.push_back(at::randn(p.shape, kFactorDouble));
+  const at::Tensor x = at::randn({5, 6}, kFactorDouble), target = at::randn({5, 3}, kFactorDouble);
   const auto run = [&](StageModule& stage) {
     StageStashTensors stash;
     at::Tensor loss;
@@ -95,9 +95,9 @@ TEST(DividedProduct, AStageThatDoesNotBeginWithAProductIsRefused) {
       .name = "relu first",
       .inputs = {{.shape = {4}}},
       .layers = {{"first", Linear{4, 6}, {-1}}, {"relu", Activation{}, {0}}, {"loss", MseLoss{}, {1}}}};
-  StageModule stage(model, {1, 2}, {.receives = {0}, .sends = {}}, kDouble);
+  StageModule stage(model, {1, 2}, {.receives = {0}, .sends = {}}, kFactorDouble);
   EXPECT_THROW(stage.pass_channels(2), std::invalid_argument);
-  StageModule product(model, {0}, {.receives = {-1}, .sends = {0}}, kDouble);
+  StageModule product(model, {0}, {.receives = {-1}, .sends = {0}}, kFactorDouble);
   EXPECT_THROW(product.pass_channels(2), std::invalid_argument);  // the model's input has no gradient
 }
 

@@ -38,7 +38,7 @@ void on_members(const std::function<void(int, TensorGroup&)>& work) {
 at::Tensor doubles(std::vector<double> values, std::vector<std::int64_t> shape) {
   return at::tensor(values, at::kDouble).view(shape);
 }
-const at::TensorOptions kDouble = at::TensorOptions().dtype(at::kDouble);
+const at::TensorOptions kMemberDouble = at::TensorOptions().dtype(at::kDouble);
 
 // y = W2 W1 x + b2 with W1 = [1 2; 3 4], b1 = 0, W2 = [5 6; 7 8], b2 = [1 1] and x = [1 1]:
 // W1 x = [3 7], y = [5 3 + 6 7 + 1, 7 3 + 8 7 + 1] = [58, 78]. With dy = [1 0]: dx = W1^T W2^T dy = [23 34].
@@ -63,8 +63,8 @@ TEST(MemberLayer, TwoLinearLayersByTwoAreWhatAHandWorksOut) {
     EXPECT_TRUE(at::equal(own_up[0], k == 0 ? doubles({1, 2}, {1, 2}) : doubles({3, 4}, {1, 2})));
     EXPECT_TRUE(at::equal(own_down[0], k == 0 ? doubles({5, 7}, {2, 1}) : doubles({6, 8}, {2, 1})));
     const std::vector<Shape> two{{2}}, one{{1}};
-    const auto first = make_member_layer(tensor, 2 * 1 + k, two, kDouble, group);
-    const auto second = make_member_layer(tensor, 2 * 2 + k, one, kDouble, group);
+    const auto first = make_member_layer(tensor, 2 * 1 + k, two, kMemberDouble, group);
+    const auto second = make_member_layer(tensor, 2 * 2 + k, one, kMemberDouble, group);
     LayerStash stash_up, stash_down;
     const at::Tensor x = doubles({1, 1}, {1, 2});
     const at::Tensor h = first->forward({&x, 1}, own_up, {}, {}, false, &stash_up);
@@ -80,12 +80,12 @@ TEST(MemberLayer, TwoLinearLayersByTwoAreWhatAHandWorksOut) {
     EXPECT_TRUE(at::equal(dx, doubles({23, 34}, {1, 2})));
     EXPECT_EQ(group.sums(), (TensorSums{2, 32}));
     // dW2 = dy (W1 x)^T, of which member k has column k; db2 = dy on both. dW1 = dh x^T, of which it has row k.
-    std::vector<at::Tensor> d_down{at::zeros({2, 1}, kDouble), at::zeros({2}, kDouble)};
+    std::vector<at::Tensor> d_down{at::zeros({2, 1}, kMemberDouble), at::zeros({2}, kMemberDouble)};
     LayerStash* stashes[] = {&stash_down};
     second->weight_gradient(stashes, d_down);
     EXPECT_TRUE(at::equal(d_down[0], doubles({k == 0 ? 3.0 : 7.0, 0}, {2, 1})));
     EXPECT_TRUE(at::equal(d_down[1], doubles({1, 0}, {2})));
-    std::vector<at::Tensor> d_up{at::zeros({1, 2}, kDouble), at::zeros({1}, kDouble)};
+    std::vector<at::Tensor> d_up{at::zeros({1, 2}, kMemberDouble), at::zeros({1}, kMemberDouble)};
     stashes[0] = &stash_up;
     first->weight_gradient(stashes, d_up);
     EXPECT_TRUE(at::equal(d_up[0], doubles(k == 0 ? std::vector{5.0, 5.0} : std::vector{6.0, 6.0}, {1, 2})));
@@ -100,20 +100,20 @@ TEST(MemberLayer, CrossEntropyOfTwoRangesIsThatOfAllClasses) {
   const TensorModel tensor = split_tensors(model, 2);
   on_members([&](int k, TensorGroup& group) {
     const std::vector<Shape> scores_shape{{2}};
-    const auto loss = make_member_layer(tensor, 2 + k, scores_shape, kDouble, group);
+    const auto loss = make_member_layer(tensor, 2 + k, scores_shape, kMemberDouble, group);
     const at::Tensor scores =
         k == 0 ? doubles({0, std::log(2.0)}, {1, 2}) : doubles({std::log(3.0), std::log(2.0)}, {1, 2});
     const at::Tensor target = at::tensor(std::vector<std::int64_t>{2}, at::kLong);
     LayerStash stash;
     EXPECT_NEAR(loss->forward({&scores, 1}, {}, target, {}, false, &stash).item<double>(), std::log(8.0 / 3), 1e-15);
-    const at::Tensor d = loss->input_gradient(at::ones({}, kDouble), {}, {true}, stash)[0];
+    const at::Tensor d = loss->input_gradient(at::ones({}, kMemberDouble), {}, {true}, stash)[0];
     EXPECT_TRUE(at::allclose(d, k == 0 ? doubles({1.0 / 8, 2.0 / 8}, {1, 2}) : doubles({-5.0 / 8, 2.0 / 8}, {1, 2}),
                              1e-14, 1e-15));
   });
 }
 
 TEST(MemberLayer, PartsOfAParameterAreTheWholeAgain) {
-  const at::Tensor whole = at::arange(24, kDouble).view({12, 2});
+  const at::Tensor whole = at::arange(24, kMemberDouble).view({12, 2});
   for (const ParameterPart& part : {ParameterPart{0, 1}, ParameterPart{0, 3}, ParameterPart{1, 1}, ParameterPart{}}) {
     std::vector<at::Tensor> parts;
     for (int k = 0; k < 2; ++k) parts.push_back(part_of(whole, part, 2, k));

@@ -18,14 +18,14 @@ namespace sluice {
 // A stage takes some 20 bytes a tensor.
 constexpr std::uint64_t kLongestHeader = 1 << 26;
 
-static std::span<const Bytef> bytes_of(const at::Tensor& tensor) {
+static std::span<const Bytef> content_of(const at::Tensor& tensor) {
   return {static_cast<const Bytef*>(tensor.const_data_ptr()), tensor.nbytes()};
 }
 
 static std::uint32_t checksum(const std::vector<CheckpointStage>& stages) {
   uLong sum = ::crc32_z(0, nullptr, 0);
   for (const CheckpointStage& stage : stages)
-    for (const at::Tensor& tensor : stage.tensors) sum = ::crc32_z(sum, bytes_of(tensor).data(), tensor.nbytes());
+    for (const at::Tensor& tensor : stage.tensors) sum = ::crc32_z(sum, content_of(tensor).data(), tensor.nbytes());
   return static_cast<std::uint32_t>(sum);
 }
 

@@ -95,7 +95,7 @@ class FakeNccl : public DeviceTransports {
   std::unique_ptr<NcclLinks> links_;
 };
 
-std::vector<std::unique_ptr<RankDevice>> make_devices(std::size_t ranks, ProcessGroup*) {
+std::vector<std::unique_ptr<RankDevice>> devices_with_streams(std::size_t ranks, ProcessGroup*) {
   std::vector<std::unique_ptr<RankDevice>> all;
   for (std::size_t r = 0; r < ranks; ++r) all.push_back(std::make_unique<DeviceWithStream>());
   return all;
@@ -105,11 +105,11 @@ std::unique_ptr<DeviceTransports> make_transports(std::vector<RankDevice*> ranks
   return std::make_unique<FakeNccl>(std::move(ranks));
 }
 
-constexpr std::int64_t kBatch = 24;
-constexpr int kMicros = 6, kUpdates = 4;
+constexpr std::int64_t kNcclBatch = 24;
+constexpr int kNcclMicros = 6, kNcclUpdates = 4;
 
 // Layers that keep different numbers of tensors, one of them integers, for their W.
-ModelGraph model() {
+ModelGraph model_of_texts() {
   return {.name = "texts",
           .inputs = {{.shape = {5}, .is_token_ids = true}},
           .layers = {{"a", Embedding{12, 6}, {-1}},
@@ -119,46 +119,47 @@ ModelGraph model() {
                      {"loss", CrossEntropyLoss{}, {3}}}};
 }
 
-struct Outcome {
+struct NcclOutcome {
   std::vector<std::vector<double>> weights;
   std::vector<double> losses;
-  bool operator==(const Outcome&) const = default;
+  bool operator==(const NcclOutcome&) const = default;
 };
 
-Outcome train(const std::vector<PlanStage>& stages, const Program& program, bool nccl) {
+NcclOutcome train_by(const std::vector<PlanStage>& stages, const Program& program, bool nccl) {
   register_device_backend({.refusal = [] { return ""; },
                            .describe = [] { return nullptr; },
-                           .make_devices = make_devices,
+                           .make_devices = devices_with_streams,
                            .make_nccl_transports = make_transports});
-  SessionSpec spec{.model = model()};
+  SessionSpec spec{.model = model_of_texts()};
   if (program.tensor > 1) {
-    spec.tensor = std::make_shared<const TensorModel>(split_tensors(model(), program.tensor));
+    spec.tensor = std::make_shared<const TensorModel>(split_tensors(model_of_texts(), program.tensor));
     spec.model = spec.tensor->all;
   }
   spec.plan.stages = stages;
-  spec.plan.micro_batch = spec.micro_batch = kBatch / kMicros;
+  spec.plan.micro_batch = spec.micro_batch = kNcclBatch / kNcclMicros;
   spec.optimizer = {.learning_rate = 0.1, .momentum = 0.9};
-  spec.synthetic_batch = kBatch;
+  spec.synthetic_batch = kNcclBatch;
   spec.sharding = program.sharding;
   if (nccl) spec.device = "cuda", spec.transport = "nccl";
   const auto session = make_session(spec);
   RunRequest request;
-  request.iterations = kUpdates;
+  request.iterations = kNcclUpdates;
   request.timeout = Seconds(60);
-  Outcome outcome{{}, session->run(program, request).losses};
-  for (int l = 0; l < static_cast<int>(model().layers.size()); ++l) outcome.weights.push_back(session->weights(l));
+  NcclOutcome outcome{{}, session->run(program, request).losses};
+  for (int l = 0; l < static_cast<int>(model_of_texts().layers.size()); ++l)
+    outcome.weights.push_back(session->weights(l));
   return outcome;
 }
 
 void expect_same_bits(const std::vector<PlanStage>& stages, const Program& program) {
-  const Outcome threads = train(stages, program, false);
-  EXPECT_EQ(threads.losses.size(), static_cast<std::size_t>(kUpdates));
-  EXPECT_TRUE(train(stages, program, true) == threads);
+  const NcclOutcome threads = train_by(stages, program, false);
+  EXPECT_EQ(threads.losses.size(), static_cast<std::size_t>(kNcclUpdates));
+  EXPECT_TRUE(train_by(stages, program, true) == threads);
 }
 
 TEST(RanksOverNccl, TrainAPipelineToTheSameBitsAsRanksOnThreads) {
   expect_same_bits({{.layers = {0, 1}, .devices = {DeviceId(0)}}, {.layers = {2, 3, 4}, .devices = {DeviceId(1)}}},
-                   lower(example_1f1b(2, kMicros), chain(2), one_stage_per_rank(2), WeightRule{}));
+                   lower(example_1f1b(2, kNcclMicros), chain(2), one_stage_per_rank(2), WeightRule{}));
 }
 
 TEST(RanksOverNccl, SumInsideTheOpsOfLayersThatTheyShare) {
@@ -166,7 +167,7 @@ TEST(RanksOverNccl, SumInsideTheOpsOfLayersThatTheyShare) {
   groups.stages = {{.layers = {0, 1}, .devices = {DeviceId(0)}}, {.layers = {2, 3, 4}, .devices = {DeviceId(1)}}};
   const Plan plan = members_of(groups, 2);
   const StageGraph graph = stage_graph(4, {{StageId(0), StageId(2)}, {StageId(1), StageId(3)}}, "test");
-  Program program = lower(members_of(example_1f1b(2, kMicros), 2), graph, ranks_of(plan).placement, WeightRule{});
+  Program program = lower(members_of(example_1f1b(2, kNcclMicros), 2), graph, ranks_of(plan).placement, WeightRule{});
   program.tensor = 2;
   expect_same_bits(plan.stages, program);
 }
@@ -176,11 +177,11 @@ TEST(RanksOverNccl, HandOverWhatAWeightGradientReads) {
   const std::vector<PlanStage> stages{
       {.layers = {0, 1, 2}, .devices = {DeviceId(0)}, .weight_gradient_device = DeviceId(1)},
       {.layers = {3, 4}, .devices = {DeviceId(2)}, .weight_gradient_device = DeviceId(3)}};
-  Schedule schedule{.ranks = std::vector<std::vector<Op>>(4), .microbatches = kMicros};
+  Schedule schedule{.ranks = std::vector<std::vector<Op>>(4), .microbatches = kNcclMicros};
   for (int s = 0; s < 2; ++s) {
     auto& ops = schedule.ranks[2 * s];
-    for (int i = 0; i < kMicros; ++i) ops.push_back(forward_op(s, i));
-    for (int i = 0; i < kMicros; ++i) {
+    for (int i = 0; i < kNcclMicros; ++i) ops.push_back(forward_op(s, i));
+    for (int i = 0; i < kNcclMicros; ++i) {
       ops.push_back({OpKind::input_gradient, StageId(s), Micro(i)});
       schedule.ranks[2 * s + 1].push_back({OpKind::weight_gradient, StageId(s), Micro(i)});
     }
@@ -191,8 +192,8 @@ TEST(RanksOverNccl, HandOverWhatAWeightGradientReads) {
 
 TEST(RanksOverNccl, ReduceGatherAndScatter) {
   const std::vector<PlanStage> stages{{.layers = {0, 1, 2, 3, 4}, .devices = {DeviceId(0), DeviceId(1)}}};
-  Schedule schedule{.ranks = std::vector<std::vector<Op>>(2), .microbatches = kMicros};
-  for (int i = 0; i < kMicros; ++i) {
+  Schedule schedule{.ranks = std::vector<std::vector<Op>>(2), .microbatches = kNcclMicros};
+  for (int i = 0; i < kNcclMicros; ++i) {
     auto& ops = schedule.ranks[i % 2];
     ops.push_back(forward_op(0, i));
     ops.push_back(backward_op(0, i));

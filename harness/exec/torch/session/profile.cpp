@@ -12,6 +12,7 @@
 #include <numeric>
 
 #include "harness/base/stop.h"
+#include "harness/exec/profile_samples.h"
 #include "harness/exec/session.h"
 #include "harness/exec/torch/session/device_backend.h"
 #include "harness/exec/torch/session/torch_words.h"
@@ -25,11 +26,6 @@ std::vector<std::int64_t> batched(std::int64_t batch, const Shape& shape) {
   std::vector<std::int64_t> full{batch};
   full.insert(full.end(), shape.begin(), shape.end());
   return full;
-}
-
-double median(std::vector<double> values) {
-  std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
-  return values[values.size() / 2];
 }
 
 // gpu: by its own clock, from an idle stream to the end of the work's last kernel.
@@ -136,10 +132,10 @@ CostGraph measure(const ModelGraph& model, std::int64_t micro_batch, int repeats
     }
     graph.layers.push_back({.name = spec.name,
                             .inputs = spec.inputs,
-                            .forward = Seconds(median(forward)),
-                            .input_gradient = Seconds(median(input_gradient)),
-                            .weight_gradient = Seconds(median(weight_gradient)),
-                            .update = Seconds(median(update)),
+                            .forward = Seconds(median_of(forward)),
+                            .input_gradient = Seconds(median_of(input_gradient)),
+                            .weight_gradient = Seconds(median_of(weight_gradient)),
+                            .update = Seconds(median_of(update)),
                             .parameters = Bytes(4 * parameter_count(spec)),
                             .output = output_bytes(model, shapes, static_cast<int>(l), micro_batch),
                             .fused = is_fused_with_predecessor(spec),

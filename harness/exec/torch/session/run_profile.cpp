@@ -22,12 +22,6 @@ namespace {
 
 double now() { return Probe::now(); }
 
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
-
 // A core of its own for each; nothing where there are too few, as in a container.
 std::unique_ptr<Pinning> pin_if_possible(int ranks) {
   if (!hwloc_built() || ranks > static_cast<int>(std::thread::hardware_concurrency())) return nullptr;
@@ -135,7 +129,7 @@ class Chain {
   // Seconds of the ranks' meetings in such an instruction.
   double meeting(Opcode opcode) const {
     const auto found = meetings_.find(opcode);
-    return found == meetings_.end() ? 0 : median(found->second);
+    return found == meetings_.end() ? 0 : median_of(found->second);
   }
 
  private:
@@ -243,7 +237,7 @@ class Messages {
         }
       });
     }
-    return {median(arrivals), median(sends)};
+    return {median_of(arrivals), median_of(sends)};
   }
 
   const Pinning* pinning_;
@@ -265,7 +259,7 @@ double seconds_per_byte(std::int64_t bytes, const std::function<void(at::Tensor&
       work(piece);
       seconds.push_back((now() - begin) / static_cast<double>(piece.nbytes()));
     }
-  return median(seconds);
+  return median_of(seconds);
 }
 
 std::vector<int> first_readers(const ModelGraph& model) {

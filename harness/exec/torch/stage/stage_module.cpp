@@ -14,18 +14,6 @@
 namespace sluice {
 namespace {
 
-struct Step {
-  std::unique_ptr<Layer> layer;
-  std::vector<std::size_t> inputs;  // slots
-  std::size_t output = 0;           // slot
-  std::size_t first_weight = 0, weight_count = 0;
-  std::vector<std::size_t> last_reads;  // slots that nobody reads after this step
-  std::vector<bool> needs_input;        // gradients wanted of it
-  bool may_overwrite = false;
-  bool is_loss = false;
-  bool has_gradient = false;  // anything at or before it learns
-};
-
 // Adds up the gradients of a value's readers. In place only where nobody else sees the first.
 void accumulate(at::Tensor& sum, at::Tensor&& gradient) {
   if (!gradient.defined()) return;
@@ -41,6 +29,18 @@ void accumulate(at::Tensor& sum, at::Tensor&& gradient) {
 }  // namespace
 
 struct StageModule::Impl {
+  struct Step {
+    std::unique_ptr<Layer> layer;
+    std::vector<std::size_t> inputs;  // slots
+    std::size_t output = 0;           // slot
+    std::size_t first_weight = 0, weight_count = 0;
+    std::vector<std::size_t> last_reads;  // slots that nobody reads after this step
+    std::vector<bool> needs_input;        // gradients wanted of it
+    bool may_overwrite = false;
+    bool is_loss = false;
+    bool has_gradient = false;  // anything at or before it learns
+  };
+
   std::vector<Step> steps;
   std::vector<ParameterSpec> parameters;
   std::vector<std::size_t> sends;         // slots
@@ -109,7 +109,7 @@ StageModule::StageModule(const ModelGraph& model, std::vector<int> layers, const
   std::unordered_map<std::size_t, std::size_t> last_reader;  // slot -> step
   for (const int index : layers) {
     const LayerSpec& spec = model.layers[index];
-    Step step;
+    Impl::Step step;
     std::vector<Shape> input_shapes;
     for (const int input : spec.inputs) {
       const auto found = slot_of.find(input);
@@ -163,7 +163,7 @@ void StageModule::observe(Probe* probe, MemoryCounters* counters, StageId stage)
 
 void StageModule::pass_channels(int channels) {
   const Impl& impl = *impl_;
-  const auto reads_input = [](const Step& step) { return std::ranges::count(step.inputs, std::size_t{0}) > 0; };
+  const auto reads_input = [](const Impl::Step& step) { return std::ranges::count(step.inputs, std::size_t{0}) > 0; };
   const auto readers = std::ranges::count_if(impl.steps, reads_input);
   if (impl.needs_received != std::vector<bool>{true} || readers != 1 || impl.steps.front().inputs.size() != 1 ||
       channels >= input_channels(impl.first_layer) || std::ranges::count(impl.sends, std::size_t{0}) > 0)
@@ -186,7 +186,7 @@ std::vector<at::Tensor> StageModule::forward(std::span<const at::Tensor> receive
   if (stash) stash->layers.resize(impl.steps.size());
   std::copy(received.begin(), received.end(), impl.values.begin());
   for (std::size_t i = 0; i < impl.steps.size(); ++i) {
-    const Step& step = impl.steps[i];
+    const Impl::Step& step = impl.steps[i];
     LayerStash* const kept = stash && step.has_gradient ? &stash->layers[i] : nullptr;
     if (kept) {
       kept->chunk = mode.chunk;
@@ -216,7 +216,7 @@ std::vector<at::Tensor> StageModule::input_gradient(std::span<const at::Tensor> 
   impl.expect(stash.layers.size(), impl.steps.size(), "layers in the stash");
   for (std::size_t i = 0; i < impl.sends.size(); ++i) impl.grads[impl.sends[i]] = sent_gradients[i];
   for (std::size_t i = impl.steps.size(); i-- > 0;) {
-    const Step& step = impl.steps[i];
+    const Impl::Step& step = impl.steps[i];
     const ProbeScope scope(impl.probe, impl.counters, impl.sample_of(ProbeSample::Kind::input_gradient, i));
     LayerStash& kept = stash.layers[i];
     at::Tensor dy = std::move(impl.grads[step.output]);
@@ -255,7 +255,7 @@ void StageModule::weight_gradient(std::span<StageStashTensors* const> stashes, s
   Impl& impl = *impl_;
   impl.expect(gradients.size(), impl.parameters.size(), "gradients");
   for (std::size_t i = impl.steps.size(); i-- > 0;) {
-    const Step& step = impl.steps[i];
+    const Impl::Step& step = impl.steps[i];
     if (step.weight_count == 0) continue;
     impl.with_stash.clear();
     for (StageStashTensors* stash : stashes) {
@@ -270,7 +270,7 @@ void StageModule::weight_gradient(std::span<StageStashTensors* const> stashes, s
 
 std::vector<at::Tensor> StageModule::buffers() const {
   std::vector<at::Tensor> result;
-  for (const Step& step : impl_->steps) {
+  for (const Impl::Step& step : impl_->steps) {
     for (at::Tensor& buffer : step.layer->buffers()) result.push_back(std::move(buffer));
   }
   return result;
@@ -278,7 +278,7 @@ std::vector<at::Tensor> StageModule::buffers() const {
 
 std::vector<std::vector<at::Tensor>> StageModule::buffers_by_layer() const {
   std::vector<std::vector<at::Tensor>> result;
-  for (const Step& step : impl_->steps) result.push_back(step.layer->buffers());
+  for (const Impl::Step& step : impl_->steps) result.push_back(step.layer->buffers());
   return result;
 }
 

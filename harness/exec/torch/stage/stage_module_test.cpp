@@ -110,7 +110,7 @@ ModelGraph branches() {
 }
 
 // Sample b ends in b positions of padding, but never begins with one.
-at::Tensor padded(at::Tensor ids, std::int64_t padding) {
+at::Tensor padded_ids(at::Tensor ids, std::int64_t padding) {
   for (std::int64_t b = 0; b < ids.size(0); ++b)
     for (std::int64_t k = 0; k < b && k + 1 < ids.size(1); ++k) ids[b][ids.size(1) - 1 - k] = padding;
   return ids;
@@ -126,7 +126,7 @@ Batch batch_for(const ModelGraph& model, std::int64_t size, at::ScalarType type)
   for (const ModelInput& input : model.inputs) {
     Shape shape{size};
     shape.insert(shape.end(), input.shape.begin(), input.shape.end());
-    batch.inputs.push_back(input.is_token_ids ? padded(torch::randint(1, 12, shape, at::kLong), 0)
+    batch.inputs.push_back(input.is_token_ids ? padded_ids(torch::randint(1, 12, shape, at::kLong), 0)
                                               : torch::randn(shape, type));
   }
   const auto shapes = model.shapes();
@@ -138,7 +138,7 @@ Batch batch_for(const ModelGraph& model, std::int64_t size, at::ScalarType type)
     const std::int64_t classes = prediction.back();
     prediction.pop_back();
     batch.target = torch::randint(classes, prediction, at::kLong);
-    if (prediction.size() == 2) batch.target = padded(batch.target, -100);
+    if (prediction.size() == 2) batch.target = padded_ids(batch.target, -100);
   }
   return batch;
 }

@@ -19,17 +19,17 @@ constexpr int kStages = 3, kBatches = 8;
 constexpr std::int64_t kSamples = 4;
 constexpr double kRate = 0.2;
 
-struct Kind {
+struct RuleKind {
   std::string name;
   ModelGraph model;
   std::vector<int> stage_of;
 };
-void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
+void PrintTo(const RuleKind& kind, std::ostream* out) { *out << kind.name; }
 
 // `before` and `after` train as well, so that a wrong input gradient shows in them.
-Kind of(const std::string& name, const Shape& input, const std::vector<LayerSpec>& before,
-        const std::vector<LayerSpec>& middle, const std::vector<LayerSpec>& after) {
-  Kind kind{name, {.name = name, .inputs = {{.shape = input}}, .layers = {}}, {}};
+RuleKind of(const std::string& name, const Shape& input, const std::vector<LayerSpec>& before,
+            const std::vector<LayerSpec>& middle, const std::vector<LayerSpec>& after) {
+  RuleKind kind{name, {.name = name, .inputs = {{.shape = input}}, .layers = {}}, {}};
   int stage = 0;
   for (const auto* layers : {&before, &middle, &after}) {
     for (LayerSpec layer : *layers) {
@@ -45,12 +45,12 @@ Kind of(const std::string& name, const Shape& input, const std::vector<LayerSpec
   return kind;
 }
 
-std::vector<Kind> kinds() {
+std::vector<RuleKind> kinds() {
   const LayerSpec tanh{"tanh", Activation{Activation::Kind::tanh}, {}};
   const LayerSpec flat{"flat", Flatten{}, {}};
   const LayerSpec first{"first", Linear{6, 6}, {-1}};
   const LayerSpec convolution{"first", Conv2d{1, 2, 3, 1, 1}, {-1}};
-  std::vector<Kind> all{
+  std::vector<RuleKind> all{
       of("Linear", {6}, {first}, {{"it", Linear{6, 6}, {}}, tanh}, {{"head", Linear{6, 3}, {}}}),
       of("Conv2d", {1, 5, 5}, {convolution}, {{"it", Conv2d{2, 3, 3}, {}}, tanh}, {flat, {"head", Linear{27, 3}, {}}}),
       of("BatchNorm", {1, 5, 5}, {convolution}, {{"it", BatchNorm{2}, {}}}, {flat, {"head", Linear{50, 3}, {}}}),
@@ -68,16 +68,16 @@ std::vector<Kind> kinds() {
       of("ClassToken", {4, 6}, {first}, {{"it", ClassToken{6}, {}}, {"more", Linear{6, 6}, {}}, tanh},
          {flat, {"head", Linear{30, 3}, {}}})};
   // Token ids take no gradient: the layer that reads them is first, and only forwards matter.
-  Kind embedding{"Embedding",
-                 {.name = "Embedding",
-                  .inputs = {{.shape = {4}, .is_token_ids = true}},
-                  .layers = {{"it", Embedding{12, 6}, {-1}},
-                             {"middle", Linear{6, 6}, {0}},
-                             {"tanh", Activation{Activation::Kind::tanh}, {1}},
-                             {"flat", Flatten{}, {2}},
-                             {"head", Linear{24, 3}, {3}},
-                             {"loss", CrossEntropyLoss{}, {4}}}},
-                 {0, 1, 1, 2, 2, 2}};
+  RuleKind embedding{"Embedding",
+                     {.name = "Embedding",
+                      .inputs = {{.shape = {4}, .is_token_ids = true}},
+                      .layers = {{"it", Embedding{12, 6}, {-1}},
+                                 {"middle", Linear{6, 6}, {0}},
+                                 {"tanh", Activation{Activation::Kind::tanh}, {1}},
+                                 {"flat", Flatten{}, {2}},
+                                 {"head", Linear{24, 3}, {3}},
+                                 {"loss", CrossEntropyLoss{}, {4}}}},
+                     {0, 1, 1, 2, 2, 2}};
   all.push_back(embedding);
   return all;
 }
@@ -86,7 +86,7 @@ struct Data {
   at::Tensor input, target;  // of all batches
 };
 
-class WeightVersions : public testing::TestWithParam<Kind> {
+class WeightVersions : public testing::TestWithParam<RuleKind> {
  protected:
   void SetUp() override {
     torch::manual_seed(5);
