@@ -3,8 +3,8 @@
 //   rank 0  [0][1][2][3]            [0 ][1 ][2 ][3 ]      blue F, green B (teal I, yellow W),
 //   rank 1     [0][1][2][3][0 ][1 ][2 ][3 ]               grey is idle
 //
-// What moves data (gathers, reductions) has a lane of its own below the rank's compute; an overlapped pair shares the
-// row, one above the other. A black line runs through the critical path. Where ops of a stage read several weight
+// What moves data (gathers, reductions, the messages that a rank sends) has a lane of its own below the rank's compute;
+// an overlapped pair shares the row, one above the other. A black line runs through the critical path. Where ops of a stage read several weight
 // versions, the number of the version stands below the micro-batch.
 #include <fmt/format.h>
 
@@ -62,9 +62,10 @@ double idle_share(const Record& record, int ranks, double begin, double end) {
 std::string details(const TimelineOp& op, const TimelinePart& part, bool is_critical) {
   std::string text = part.stage >= 0
                          ? fmt::format("{} of micro-batch {} in stage {}", part.kind, part.micro, part.stage)
-                         : part.kind + " (" + op.op + ")";
-  text += fmt::format("; rank {}; {}, from {} to {}", op.rank, to_text(Seconds(op.end - op.start)),
-                      to_text(Seconds(op.start)), to_text(Seconds(op.end)));
+                         : fmt::format("{} ({})", op.to ? "message" : part.kind, op.op);
+  text += fmt::format("; {}; {}, from {} to {}",
+                      op.to ? fmt::format("from rank {} to rank {}", op.rank, *op.to) : fmt::format("rank {}", op.rank),
+                      to_text(Seconds(op.end - op.start)), to_text(Seconds(op.start)), to_text(Seconds(op.end)));
   if (op.version) text += fmt::format("; reads weight version {}", *op.version);
   return is_critical ? text + "; on the critical path" : text;
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <limits>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -40,6 +41,7 @@ class Predecessors {
   explicit Predecessors(const Record& record) : ops_(record.timeline) {
     for (std::size_t k = 0; k < ops_.size(); ++k) {
       parts_.push_back(read_parts(ops_[k].op));
+      if (ops_[k].to) continue;  // a message lets its receiver begin, but the op that sent it stands for both
       by_rank_[ops_[k].rank].push_back(k);
       for (const TimelinePart& part : parts_.back())
         if (part.stage >= 0) {
@@ -114,7 +116,10 @@ bool moves_data(const TimelinePart& part) {
 std::vector<std::size_t> critical_path(const Record& record) {
   if (record.timeline.empty()) return {};
   const Predecessors predecessors(record);
-  const auto last = std::ranges::max_element(record.timeline, {}, &TimelineOp::end);
+  const auto last = std::ranges::max_element(record.timeline, {}, [](const TimelineOp& op) {
+    return op.to ? -std::numeric_limits<double>::infinity() : op.end;
+  });
+  if (last->to) return {};
   std::vector<std::size_t> path = {static_cast<std::size_t>(last - record.timeline.begin())};
   while (path.size() <= record.timeline.size()) {
     const auto before = predecessors.of(path.back());

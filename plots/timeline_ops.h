@@ -24,6 +24,7 @@ bool moves_data(const TimelinePart& part);
 // From the first op to the one that ends last: each begins when the one before it lets it. What lets an op begin is the
 // op of its rank before it, and what makes its input: F the F of the stages before, B and I the backward of the stages
 // behind (of the plan's edges; without them, of a chain) and their own F, W its I. Of these the one that ends last.
+// Messages are no part of it: what passes on the way is the time between the ops that they join.
 std::vector<std::size_t> critical_path(const Record& record);
 
 struct HeldPoint {

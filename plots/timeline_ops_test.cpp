@@ -49,6 +49,16 @@ TEST(TimelineOps, ThePlansEdgesSayWhatFeedsAStage) {
   EXPECT_EQ(path_of(record), (std::vector<std::string>{"1F0", "2F0", "step"}));
 }
 
+TEST(TimelineOps, MessagesAreNoPartOfThePath) {
+  // The message lasts until rank 1 begins, and the last one longer than any op.
+  TimelineOp down{0, "send_activation 0->1 0", 1, 1.5}, up{1, "send_gradient 1->0 0", 5.5, 9};
+  down.to = 1;
+  up.to = 0;
+  const Record record = with({{0, "0F0", 0, 1}, down, {1, "1F0", 1.5, 3.5}, {1, "1B0", 3.5, 5.5}, up});
+  EXPECT_EQ(path_of(record), (std::vector<std::string>{"0F0", "1F0", "1B0"}));
+  EXPECT_TRUE(critical_path(with({down, up})).empty());
+}
+
 TEST(TimelineOps, OpsWithoutLengthEndThePathAllTheSame) {
   const Record record = with({{0, "0F0", 0, 0}, {0, "0B0", 0, 0}, {0, "step", 0, 0}}, 1);
   EXPECT_LE(critical_path(record).size(), 3u);

@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-Record run() {
+Record measured_run() {
   Record r;
   r.system = "gpipe";
   r.clock = Clock::wall;
@@ -18,7 +18,7 @@ Record run() {
 }
 
 TEST(Metrics, ThroughputIsOfTheMedianStepAfterWarmUp) {
-  Record r = run();
+  Record r = measured_run();
   r.samples_per_step = 64;
   r.warmup_steps = 2;
   r.step_seconds = {9, 9, 0.5, 0.5, 0.5, 0.5, 0.25, 1.0};
@@ -33,7 +33,7 @@ TEST(Metrics, ThroughputIsOfTheMedianStepAfterWarmUp) {
 }
 
 TEST(Metrics, LatencyIsOfTheMicroBatchesAfterWarmUp) {
-  Record r = run();
+  Record r = measured_run();
   r.microbatches = 2;
   r.warmup_steps = 1;
   EXPECT_EQ(latency(r), std::nullopt);
@@ -45,7 +45,7 @@ TEST(Metrics, LatencyIsOfTheMicroBatchesAfterWarmUp) {
 }
 
 TEST(Metrics, InferenceStandsBesideInferenceOnly) {
-  Record r = run();
+  Record r = measured_run();
   r.options = {{"task", "inference"}};
   r.optimizer = {.learning_rate = 0.1};
   r.workload_facts->steps = 2;
@@ -54,7 +54,7 @@ TEST(Metrics, InferenceStandsBesideInferenceOnly) {
 }
 
 TEST(Metrics, OnlyWholeRunsCount) {
-  Record r = run();
+  Record r = measured_run();
   r.samples_per_step = 1;
   r.step_seconds = {1, 1};
   r.curve = {{1, 1, 0.5, 0.9}};
@@ -69,7 +69,7 @@ TEST(Metrics, OnlyWholeRunsCount) {
 }
 
 TEST(Metrics, PeakMemoryIsTheLargestOverTheRanks) {
-  Record r = run();
+  Record r = measured_run();
   EXPECT_EQ(peak_memory(r), std::nullopt);
   r.predicted_peak_bytes = {{.total = 90}, {.total = 10}};
   EXPECT_EQ(peak_memory(r), 90);
@@ -84,7 +84,7 @@ TEST(Metrics, PeakMemoryIsTheLargestOverTheRanks) {
 }
 
 TEST(Metrics, TimeToAccuracyIsTheFirstCrossing) {
-  Record r = run();
+  Record r = measured_run();
   r.curve = {{10, 1, 0.9, 0.5}, {15, 1.5, 0.8, std::nullopt}, {20, 2, 0.7, 0.8}, {30, 3, 0.6, 0.7}};
   EXPECT_EQ(time_to_accuracy(r), 2);
   EXPECT_EQ(final_metric(r), 0.7);
@@ -98,7 +98,7 @@ TEST(Metrics, TimeToAccuracyIsTheFirstCrossing) {
 // Two segments of 4 updates, evaluated after 4 and 8. Each fills the pipe of 3 ranks in 3 slots of 1 s, and then does
 // an update a slot: (3 - 1) s too long, twice.
 TEST(Metrics, WithoutDrainTheFirstStepOfASegmentIsAMedianOne) {
-  Record r = run();
+  Record r = measured_run();
   r.theory = {.staleness = {2, 1, 0}};
   r.step_seconds = {3, 1, 1, 1, 3, 1, 1, 1};
   r.curve = {{4, 6, 0.9, 0.5}, {8, 12, 0.7, 0.8}};
@@ -114,7 +114,7 @@ TEST(Metrics, WithoutDrainTheFirstStepOfASegmentIsAMedianOne) {
 }
 
 TEST(Metrics, TextsOfWhatMayStandSideBySide) {
-  Record r = run();
+  Record r = measured_run();
   EXPECT_EQ(duration_text(r), "");
   EXPECT_EQ(optimizer_text(r), "");
   EXPECT_EQ(learning_rate(r), std::nullopt);
@@ -129,7 +129,7 @@ TEST(Metrics, TextsOfWhatMayStandSideBySide) {
 }
 
 TEST(Metrics, LowerMayBeBetter) {
-  Record r = run();
+  Record r = measured_run();
   r.workload_facts = {.metric = "perplexity", .metric_direction = MetricDirection::down, .target = 20};
   r.curve = {{1, 1, 3.0, 40.0}, {2, 2, 2.9, std::nan("")}, {3, 3, 2.8, 19.5}, {4, 4, 2.7, 25.0}};
   EXPECT_EQ(time_to_accuracy(r), 3);
@@ -139,7 +139,7 @@ TEST(Metrics, LowerMayBeBetter) {
 }
 
 TEST(Metrics, ADivergenceIsAResultThatAFailureDoesNotReplace) {
-  std::vector<Record> all(2, run());
+  std::vector<Record> all(2, measured_run());
   all[0].outcome = RecordOutcome::diverged;
   all[1].outcome = RecordOutcome::failed;
   EXPECT_EQ(latest(all).at(0).outcome, RecordOutcome::diverged);
@@ -148,7 +148,7 @@ TEST(Metrics, ADivergenceIsAResultThatAFailureDoesNotReplace) {
 }
 
 TEST(Metrics, LatestPrefersWhatSucceeded) {
-  std::vector<Record> all(5, run());
+  std::vector<Record> all(5, measured_run());
   all[0].digest = "a", all[0].outcome = RecordOutcome::failed;
   all[1].digest = "b", all[1].seed = 1;
   all[2].digest = "a", all[2].seed = 2;

@@ -54,6 +54,7 @@ Json to_json(const CurvePoint& point) {
 Json to_json(const TimelineOp& op) {
   Json value = {{"rank", op.rank}, {"op", op.op}, {"start", number(op.start)}, {"end", number(op.end)}};
   if (op.version) value["version"] = *op.version;
+  if (op.to) value["to"] = *op.to;
   return value;
 }
 
@@ -130,6 +131,7 @@ TimelineOp read_op(JsonReader& list, const std::string& index) {
   op.end = fields.any_number("end");
   constexpr std::int64_t most = std::int64_t{1} << 31;
   if (fields.has("version")) op.version = fields.integer<std::int64_t>("version", -most, most);
+  if (fields.has("to")) op.to = read_count<int>(fields, "to");
   no_other_fields(fields);
   return op;
 }

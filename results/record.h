@@ -33,11 +33,12 @@ struct CurvePoint {
 
 struct TimelineOp {
   int rank = 0;
-  std::string op;             // text form, e.g. "5I2"; also "step", "reduce", "gather 5", ...
+  std::string op;             // text form, e.g. "5I2"; also "step", "reduce", "gather 5", "send_gradient 1->0 2", ...
   double start = 0, end = 0;  // seconds from the timeline's begin
   // The weight version that it reads, counted from the begin of the program that the timeline is of (negative: made
   // before it). Left out of a line where all ops of a stage read the same one.
   std::optional<std::int64_t> version = std::nullopt;
+  std::optional<int> to = std::nullopt;  // of a message: the rank that it goes to; `rank` is its sender
 };
 
 struct Record {

@@ -218,6 +218,7 @@ Record any_record() {
     r.predicted_peak_bytes.push_back(any_split());
     r.timeline.push_back({any_int(), any_text(), any_real(), any_real()});
     if (*rc::gen::arbitrary<bool>()) r.timeline.back().version = any_int() - 3;
+    if (*rc::gen::arbitrary<bool>()) r.timeline.back().to = any_int();
   }
   r.cost_source = any_text();
   maybe<Theory>(r.theory, any_theory);
@@ -317,8 +318,10 @@ TEST(Record, SchemaAndReaderKnowTheSameFields) {
   same(schema, value, schema["then"]["required"].size());
   same(point, value["curve"][0]);
   Json op = schema["properties"]["timeline"]["items"];
-  ASSERT_TRUE(op["properties"].contains("version"));
-  op["properties"].erase("version");  // may be left out
+  for (const char* field : {"version", "to"}) {  // may be left out
+    ASSERT_TRUE(op["properties"].contains(field));
+    op["properties"].erase(field);
+  }
   same(op, value["timeline"][0]);
   same(schema["$defs"]["memory"], value["peak_bytes"][0]);
   EXPECT_EQ(schema["properties"]["schema"]["enum"], (Json{kRecordSchema, kFirstRecordSchema}));

@@ -18,6 +18,7 @@ std::map<std::string, double> seconds_by_kind(const Record& record) {
   std::map<int, std::map<std::string, double>> ranks;
   double end = 0;
   for (const TimelineOp& op : record.timeline) {
+    if (op.to) continue;  // a message runs beside the ops
     // "5I2" is I; "step", "reduce", "gather 5" name themselves.
     const auto letter = std::ranges::find_if(op.op, [](char c) { return c >= 'A' && c <= 'Z'; });
     const std::string kind = op.op.starts_with("(")  ? "overlapped pair"
@@ -76,6 +77,11 @@ std::optional<ValidatedCase> validated_case(const std::vector<const Record*>& ro
   c.simulated = *predicted;
   const auto [low, high] = std::ranges::minmax(medians);
   c.round_spread = (high - low) / c.wall;
+  for (std::size_t k = 0; medians.size() > 1 && k < medians.size(); ++k) {
+    std::vector<double> others = medians;
+    others.erase(others.begin() + static_cast<std::ptrdiff_t>(k));
+    c.round_errors.push_back(medians[k] / median(others) - 1);
+  }
   c.label = simulated.environment.validation->label;
   c.cause = cause_of(wall, simulated);
   for (std::size_t r = 0; r < std::min(wall.peak_bytes.size(), wall.predicted_peak_bytes.size()); ++r)
@@ -132,11 +138,12 @@ static OrderKept order_of(const std::vector<ValidatedCase>& cases) {
 
 Validation validate(std::vector<ValidatedCase> cases) {
   Validation v;
-  std::vector<double> time, memory;
+  std::vector<double> time, memory, rounds;
   std::map<std::string, std::vector<double>> systems, workloads, sizes, transports;
   for (const ValidatedCase& c : cases) {
     time.push_back(c.error());
     memory.insert(memory.end(), c.memory_errors.begin(), c.memory_errors.end());
+    rounds.insert(rounds.end(), c.round_errors.begin(), c.round_errors.end());
     systems[c.system].push_back(c.error());
     workloads[c.workload].push_back(c.error());
     sizes[fmt::format("{:>4}", c.micro_batch)].push_back(c.error());
@@ -144,6 +151,7 @@ Validation validate(std::vector<ValidatedCase> cases) {
   }
   v.time = summary_of(time);
   v.memory = summary_of(memory);
+  v.rounds = summary_of(rounds);
   for (const auto& [of, to] : {std::pair(&systems, &v.by_system), std::pair(&workloads, &v.by_workload),
                                std::pair(&sizes, &v.by_micro_batch), std::pair(&transports, &v.by_transport)})
     for (const auto& [name, errors] : *of) (*to)[name] = summary_of(errors);
@@ -173,6 +181,7 @@ std::string to_table(const Validation& v, double limit) {
     for (const auto& [name, summary] : *groups) text += row(name, summary);
   }
   text += "all\n" + row("seconds of an update", v.time) + row("peak memory of a rank", v.memory);
+  if (v.rounds.cases > 0) text += "the wall clock against itself\n" + row("a round against the others", v.rounds);
   text += fmt::format("order kept: {} of {} pairs of one workload that differ by more than 5 % ({:.1f} %)\n",
                       v.order.kept, v.order.pairs, 100 * v.order.share());
   std::vector<const ValidatedCase*> beyond;
@@ -193,6 +202,7 @@ static Json summary_json(const ErrorSummary& s) {
 Json to_json(const Validation& v) {
   Json json = {{"time", summary_json(v.time)},
                {"memory", summary_json(v.memory)},
+               {"rounds", summary_json(v.rounds)},
                {"order", {{"pairs", v.order.pairs}, {"kept", v.order.kept}, {"share", v.order.share()}}},
                {"cases", Json::array()}};
   for (const auto& [name, groups] :

@@ -20,6 +20,7 @@ struct ValidatedCase {
   double wall = 0, simulated = 0;  // seconds of an update: medians, of the wall clock over all rounds
   double round_spread = 0;         // of the rounds' medians: (largest - smallest) / median
   double error() const { return simulated / wall - 1; }
+  std::vector<double> round_errors;   // of every round: its seconds / the median of the other rounds - 1; none of one
   std::vector<double> memory_errors;  // per rank: predicted peak / measured - 1
   std::string cause;                  // what makes most of the error, from the timelines; "" if nothing can be said
 };
@@ -40,7 +41,7 @@ struct ErrorSummary {
 };
 ErrorSummary summary_of(const std::vector<double>& errors);
 
-// Pairs of cases of the same workload, micro-batches and transport whose wall-clock times differ by more than 5 %.
+// Pairs of cases of the same workload and transport whose wall-clock times differ by more than 5 %.
 struct OrderKept {
   std::size_t pairs = 0, kept = 0;
   double share() const { return pairs == 0 ? 1 : static_cast<double>(kept) / static_cast<double>(pairs); }
@@ -49,6 +50,7 @@ struct OrderKept {
 struct Validation {
   std::vector<ValidatedCase> cases;
   ErrorSummary time, memory;  // memory: of every rank
+  ErrorSummary rounds;        // the wall clock against itself: no prediction can be nearer to it than it is to itself
   OrderKept order;
   std::map<std::string, ErrorSummary> by_system, by_workload, by_micro_batch, by_transport;
 };

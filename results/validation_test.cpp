@@ -34,6 +34,18 @@ TEST(ValidationTest, ComparesTheMedianOfTheRoundsWithThePrediction) {
   EXPECT_EQ(cases[0].micro_batch, 8);
 }
 
+TEST(ValidationTest, HoldsEveryRoundOfTheWallClockAgainstTheOthers) {
+  std::vector<Record> records = {record(0, "a", Clock::virtual_clock, 1.0), record(0, "a", Clock::wall, 1.0),
+                                 record(0, "a", Clock::wall, 1.25)};
+  const Validation v = validate(validated_cases(records));
+  EXPECT_EQ(v.rounds.cases, 2u);
+  EXPECT_NEAR(v.rounds.median, (0.25 + 0.2) / 2, 1e-12);  // 1.25 / 1 - 1 and 1 / 1.25 - 1
+  EXPECT_NE(to_table(v).find("the wall clock against itself"), std::string::npos);
+  records.pop_back();  // one round says nothing of the others
+  EXPECT_EQ(validate(validated_cases(records)).rounds.cases, 0u);
+  EXPECT_EQ(to_table(validate(validated_cases(records))).find("against itself"), std::string::npos);
+}
+
 TEST(ValidationTest, CountsThePairsWhoseOrderIsKept) {
   std::vector<Record> records;
   const double wall[] = {1.0, 2.0, 2.04}, simulated[] = {1.2, 1.1, 5.0};
@@ -51,7 +63,8 @@ TEST(ValidationTest, CountsThePairsWhoseOrderIsKept) {
 TEST(ValidationTest, ACaseBeyondTheLimitIsListedWithAReason) {
   std::vector<Record> records = {record(0, "a", Clock::wall, 1.0), record(0, "a", Clock::virtual_clock, 0.5)};
   records[0].timeline = {{0, "0F0", 0.0, 0.3}, {0, "0B0", 0.3, 1.0}};
-  records[1].timeline = {{0, "0F0", 0.0, 0.25}, {0, "0B0", 0.25, 0.5}};
+  records[1].timeline = {{0, "0F0", 0.0, 0.25}, {0, "0B0", 0.25, 0.5}, {0, "send_activation 0->1 0", 0.25, 9}};
+  records[1].timeline.back().to = 1;  // runs beside the ops
   const Validation v = validate(validated_cases(records));
   const std::string table = to_table(v);
   EXPECT_NE(table.find("beyond 8 %: 1 of 1 cases"), std::string::npos) << table;

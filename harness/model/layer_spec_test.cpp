@@ -78,7 +78,8 @@ TEST(LayerShape, GroupsAndTransposedConvolutions) {
   EXPECT_EQ(out(ConvTranspose2d{8, 4, 4, 2, 1}, {{8, 5, 7}}), (Shape{4, 10, 14}));
   EXPECT_EQ(parameter_count(layer(ConvTranspose2d{8, 4, 2, 2})), 8 * 4 * 4 + 4);
   EXPECT_EQ(forward_flops(ConvTranspose2d{8, 4, 2, 2}, {{8, 5, 7}}), 2.0 * 8 * 5 * 7 * 4 * 4);
-  EXPECT_NE(shape_error_of(ConvTranspose2d{8, 4, 2, 1, 3}, {{8, 5, 7}}).find("takes all of it away"), std::string::npos);
+  EXPECT_NE(shape_error_of(ConvTranspose2d{8, 4, 2, 1, 3}, {{8, 5, 7}}).find("takes all of it away"),
+            std::string::npos);
 }
 
 TEST(LayerShape, RotaryPositionsNeedHeadsOfAnEvenWidth) {
@@ -97,7 +98,8 @@ TEST(LayerShape, AnImageBecomesPatchesWithAClassTokenBeforeThem) {
             std::string::npos);
   EXPECT_NE(shape_error_of(PatchEmbedding{3, 16, 768}, {{1, 224, 224}}).find("expects 3 channels"), std::string::npos);
   EXPECT_NE(shape_error_of(ClassToken{8}, {{4, 9}}).find("a last dimension of 8"), std::string::npos);
-  EXPECT_NE(shape_error_of(SequencePool{SequencePool::Mode::first}, {{4, 9}, {4}}).find("takes no ids"), std::string::npos);
+  EXPECT_NE(shape_error_of(SequencePool{SequencePool::Mode::first}, {{4, 9}, {4}}).find("takes no ids"),
+            std::string::npos);
 }
 
 TEST(LayerShape, TextLayersNameWhatDoesNotFit) {
@@ -116,8 +118,10 @@ TEST(LayerShape, TextLayersNameWhatDoesNotFit) {
 }
 
 TEST(LayerShape, ErrorsNameTheLayerAndWhatDoesNotFit) {
-  EXPECT_EQ(shape_error_of(Linear{64, 10}, {{63}}), "layer 'l' (Linear): expects a last dimension of 64, the input is [63]");
-  EXPECT_EQ(shape_error_of(Conv2d{3, 8, 3}, {{1, 9, 9}}), "layer 'l' (Conv2d): expects 3 channels, the input is [1, 9, 9]");
+  EXPECT_EQ(shape_error_of(Linear{64, 10}, {{63}}),
+            "layer 'l' (Linear): expects a last dimension of 64, the input is [63]");
+  EXPECT_EQ(shape_error_of(Conv2d{3, 8, 3}, {{1, 9, 9}}),
+            "layer 'l' (Conv2d): expects 3 channels, the input is [1, 9, 9]");
   EXPECT_NE(shape_error_of(Conv2d{3, 8, 5}, {{3, 4, 4}}).find("empty output"), std::string::npos);
   EXPECT_NE(shape_error_of(Conv2d{3, 8, 5}, {{48}}).find("channels, height, width"), std::string::npos);
   EXPECT_NE(shape_error_of(Attention{.width = 10, .heads = 4}, {{3, 10}}).find("multiple"), std::string::npos);
@@ -127,7 +131,8 @@ TEST(LayerShape, ErrorsNameTheLayerAndWhatDoesNotFit) {
   EXPECT_NE(shape_error_of(LstmCell{16, 32}, {{16}}).find("takes 2 inputs, has 1"), std::string::npos);
   EXPECT_NE(shape_error_of(LstmCell{16, 32}, {{16}, {32}}).find("state of [64]"), std::string::npos);
   EXPECT_NE(shape_error_of(Dropout{1.0}, {{4}}).find("probability"), std::string::npos);
-  EXPECT_NE(shape_error_of(Pool2d{.kernel = 2, .stride = 2, .padding = 2}, {{1, 9, 9}}).find("half"), std::string::npos);
+  EXPECT_NE(shape_error_of(Pool2d{.kernel = 2, .stride = 2, .padding = 2}, {{1, 9, 9}}).find("half"),
+            std::string::npos);
   EXPECT_NE(shape_error_of(BatchNorm{8}, {{4, 3, 3}}).find("8 features"), std::string::npos);
   EXPECT_NE(shape_error_of(CrossEntropyLoss{}, {{2, 3, 4}}).find("classes"), std::string::npos);
 }

@@ -64,7 +64,8 @@ TEST(ModelGraph, RefusesDanglingInputs) {
 TEST(ModelGraph, RefusesWidthsThatDoNotFit) {
   ModelGraph model = small_mlp();
   model.layers[2].kind = Linear{7, 4};
-  EXPECT_EQ(model_error_of(model), "model 'mlp': layer 'fc2' (Linear): expects a last dimension of 7, the input is [6]");
+  EXPECT_EQ(model_error_of(model),
+            "model 'mlp': layer 'fc2' (Linear): expects a last dimension of 7, the input is [6]");
 }
 
 TEST(ModelGraph, RefusesDuplicateNamesLossesInTheMiddleAndUnreadOutputs) {

@@ -130,6 +130,18 @@ constexpr bool is_receive(Opcode opcode) {
   }
 }
 constexpr bool is_message(Opcode opcode) { return is_send(opcode) || is_receive(opcode); }
+// Messages that are more than a word of control.
+constexpr bool has_values(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::send_stepped:
+    case Opcode::receive_stepped:
+    case Opcode::send_credit:
+    case Opcode::receive_credit:
+      return false;
+    default:
+      return is_message(opcode);
+  }
+}
 // Messages along an edge of the stage graph: activations down it, their gradients up it.
 constexpr bool is_along_edge(Opcode opcode) {
   switch (opcode) {

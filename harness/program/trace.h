@@ -15,11 +15,19 @@ struct TraceEvent {
   double start = 0, end = 0;  // seconds
 };
 
+// What a rank sends, on its way: from the send until it has arrived, waiting for a medium included.
+struct TraceMessage {
+  Instruction send;
+  Rank from, to;
+  double start = 0, end = 0;  // seconds
+};
+
 struct Trace {
   std::vector<std::vector<TraceEvent>> ranks;
   // Per rank, where stages are sharded: gathers and reduce-scatters, which run beside its events.
   std::vector<std::vector<TraceEvent>> collectives = {};
-  int sequence_chunks = 1;  // the program's
+  std::vector<TraceMessage> messages = {};  // of the virtual clock: those with values in them
+  int sequence_chunks = 1;                  // the program's
 };
 
 // Of inference, per micro-batch, seconds from the start: when its first forward began, and when its last one ended.

@@ -15,16 +15,21 @@ Network::Network(const Program& program, const Cluster& cluster, std::span<const
     jitter_seed_ = interference->seed;
     messages_.assign(program.channels.size(), 0);
   }
-  std::vector<Rank> sender;  // of each medium
+  std::vector<Rank> sender;           // of each medium, the last
+  std::vector<bool> several_senders;  // of each medium
   for (const Channel& c : program.channels) {
     Route route = route_between(cluster, devices[c.from.index()], devices[c.to.index()]);
     sender.resize(media_.size(), Rank(-1));
+    several_senders.resize(media_.size(), false);
     for (const std::size_t medium : route.media) {
-      exclusive_ = exclusive_ && (sender[medium] == Rank(-1) || sender[medium] == c.from);
+      if (sender[medium] != Rank(-1) && sender[medium] != c.from) several_senders[medium] = true;
       sender[medium] = c.from;
     }
     routes_.push_back(std::move(route));
   }
+  for (const Route& route : routes_)
+    shared_.push_back(std::ranges::any_of(route.media, [&](std::size_t medium) { return several_senders[medium]; }));
+  exclusive_ = std::ranges::count(shared_, true) == 0;
   for (const auto& ranks : program.placement.stages) rings_.push_back(ring_of(cluster, devices, ranks));
   busy_until_.assign(media_.size(), 0);
 }

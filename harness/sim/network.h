@@ -2,6 +2,7 @@
 // take, and the media they queue for.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <span>
 #include <tuple>
@@ -30,6 +31,8 @@ class Network {
   // True if no medium is used by two senders: then each sender's own order is the queue's order,
   // and ranks may run ahead of one another in any order.
   bool exclusive() const { return exclusive_; }
+  // True if a message of this channel may wait for one of another sender.
+  bool shared(std::int32_t channel) const { return shared_[static_cast<std::size_t>(channel)]; }
 
   double transfer_seconds(std::size_t channel, double bytes) const { return bytes * routes_[channel].seconds_per_byte; }
 
@@ -81,6 +84,7 @@ class Network {
   std::vector<Route> rings_;  // per stage; of a step
   std::vector<double> busy_until_;
   bool exclusive_ = true;
+  std::vector<bool> shared_;  // per channel
   const Interference* interference_;
   double start_ = 0;
   double jitter_ = 0;  // of latencies

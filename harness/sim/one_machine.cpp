@@ -266,6 +266,9 @@ class MachineEngine {
     }
     ChannelState& channel = channels_[i.channel];
     channel.arrivals.push_back(arrival);
+    if (options_.trace && ranks_[r].iteration == 0 && has_values(i.opcode))
+      result_.trace.messages.push_back(
+          {i, program_.channels[i.channel].from, program_.channels[i.channel].to, now, arrival});
     if (channel.waiting_rank >= 0) {
       const auto receiver = static_cast<std::size_t>(channel.waiting_rank);
       channel.waiting_rank = -1;

@@ -35,8 +35,9 @@ struct ComputeSeconds {
   }
 };
 
-// A rank runs until it is blocked, so that the data of one rank stays in the cache. Where ranks share media, a send is
-// where the order between ranks matters: there it stops, and the sends are taken in order of time.
+// A rank runs until it is blocked, so that the data of one rank stays in the cache. Where ranks share media, a send
+// through such a medium is where the order between ranks matters: there a rank stops, and these sends are taken in order
+// of time.
 class Engine {
  public:
   Engine(const Program& program, const Costs& costs, const Cluster& cluster, std::span<const DeviceId> devices,
@@ -60,6 +61,7 @@ class Engine {
       for (std::size_t r = 0; r < ranks_.size(); ++r)
         speeds_.push_back(interference->device_speed(devices[r]).from(options.start));
     }
+    all_ordered_ = options.time_ordered || collectives_.any_sharded();
     result_.update_end.assign(options.iterations * program.updates, 0);
     if (program.forward_only)
       result_.micro_batches = MicroBatchTimes(static_cast<std::size_t>(options.iterations * program.microbatches));
@@ -75,7 +77,7 @@ class Engine {
   }
 
   Simulation run() {
-    const bool time_ordered = options_.time_ordered || !network_.exclusive() || collectives_.any_sharded();
+    const bool time_ordered = all_ordered_ || !network_.exclusive();
     for (std::size_t r = ranks_.size(); r-- > 0;) ready_.push_back(r);
     do {
       check_stop();
@@ -178,11 +180,11 @@ class Engine {
           case Opcode::send_weight_gradient:
           case Opcode::send_stepped:
           case Opcode::send_credit:
-            if (kTimeOrdered && clock > now) {
+            if (kTimeOrdered && clock > now && (all_ordered_ || network_.shared(i.channel))) {
               sends_.push({clock, r});
               return stop();
             }
-            send(i, clock);
+            send(i, clock, rank.iteration);
             break;
           case Opcode::reduce_gradients:
             stop();
@@ -238,7 +240,7 @@ class Engine {
     done = std::max(done, end);
   }
 
-  void send(const Instruction& i, double clock) {
+  void send(const Instruction& i, double clock, int iteration) {
     const auto c = static_cast<std::size_t>(i.channel);
     ChannelState& channel = channels_[c];
     const bool along_edge = is_along_edge(i.opcode);
@@ -247,7 +249,10 @@ class Engine {
       channel.peer = i.peer_stage;
       channel.transfer = network_.transfer_seconds(c, message_bytes(i));
     }
-    channel.arrivals.push_back(network_.arrival(c, clock, channel.transfer));
+    const double arrival = network_.arrival(c, clock, channel.transfer);
+    channel.arrivals.push_back(arrival);
+    if (options_.trace && iteration == 0 && has_values(i.opcode))
+      result_.trace.messages.push_back({i, program_.channels[c].from, program_.channels[c].to, clock, arrival});
     if (channel.waiting_rank >= 0) {
       ready_.push_back(static_cast<std::size_t>(channel.waiting_rank));
       channel.waiting_rank = -1;
@@ -316,6 +321,7 @@ class Engine {
   std::vector<GroupState> groups_;
   std::vector<std::vector<std::pair<StageId, double>>> edges_;
   std::vector<ComputeSeconds> compute_seconds_;  // per stage and chunk of a sequence
+  bool all_ordered_ = false;                     // every send, not only those through shared media
   bool disturbed_ = false;
   std::vector<PiecewiseSpeed> speeds_;  // per rank, where disturbed
   std::vector<std::size_t> ready_;      // ranks that can go on

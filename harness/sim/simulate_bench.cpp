@@ -26,7 +26,12 @@ void run(benchmark::State& state, const Cluster& cluster, bool time_ordered, boo
 void uniform_latency(benchmark::State& state) {
   run(state, latency_cluster(static_cast<int>(state.range(0)), Seconds(1e-4)), false, false, Bytes(0));
 }
-BENCHMARK(uniform_latency)->Args({1024, 1024})->Args({64, 1024})->Unit(benchmark::kMillisecond);
+BENCHMARK(uniform_latency)
+    ->Args({64, 1024})
+    ->Args({1024, 4096})
+    ->Args({16384, 512})
+    ->Args({65536, 256})
+    ->Unit(benchmark::kMillisecond);
 
 void uniform_latency_traced(benchmark::State& state) {
   run(state, latency_cluster(static_cast<int>(state.range(0)), Seconds(1e-4)), false, true, Bytes(0));

@@ -41,15 +41,18 @@ class Timeline {
  public:
   Timeline(const Trace& trace, std::size_t most_compute_ops)
       : trace_(trace),
-        most_compute_ops_(most_compute_ops),
+        most_compute_ops_(std::min(
+            most_compute_ops, std::max(std::size_t{1}, kTimelineOps / std::max(std::size_t{1}, trace.ranks.size())))),
         begin_(first_start(trace)),
         reads_several_versions_(reads_several_versions(trace)) {}
 
   std::vector<TimelineOp> ops() {
+    std::vector<double> shown_until;
     for (std::size_t r = 0; r < trace_.ranks.size(); ++r) {
-      const double shown_until = add_ops(r);
-      if (r < trace_.collectives.size()) add_collectives(r, shown_until);
+      shown_until.push_back(add_ops(r));
+      if (r < trace_.collectives.size()) add_collectives(r, shown_until.back());
     }
+    add_messages(shown_until);
     return std::move(ops_);
   }
 
@@ -82,6 +85,12 @@ class Timeline {
   void add_collectives(std::size_t rank, double shown_until) {
     for (const TraceEvent& event : trace_.collectives[rank])
       if (event.start < shown_until) add(rank, to_text(event.instruction), event.start, event.end);
+  }
+
+  void add_messages(const std::vector<double>& shown_until) {
+    for (const TraceMessage& m : trace_.messages)
+      if (m.start < shown_until[m.from.index()] && m.end > m.start)
+        add(m.from.index(), to_text(m.send, trace_.sequence_chunks), m.start, m.end).to = m.to.value;
   }
 
   const Trace& trace_;

@@ -6,8 +6,11 @@
 
 namespace sluice {
 
-// Fills in observed.bubble_ratio, observed.span_bubble and the timeline, with the first most_compute_ops forwards and
-// backwards of every rank and what runs beside them.
+// A timeline has at most so many forwards and backwards over all ranks, but one a rank at least.
+constexpr std::size_t kTimelineOps = std::size_t{1} << 16;
+
+// Fills in observed.bubble_ratio, observed.span_bubble and the timeline, with the first forwards and backwards of every
+// rank, most_compute_ops or as many as kTimelineOps leaves each rank, and what runs beside them.
 void add_timeline(Record& record, const Trace& trace, std::size_t most_compute_ops);
 
 }  // namespace sluice
