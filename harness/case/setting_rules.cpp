@@ -10,11 +10,11 @@
 #include "harness/case/costs.h"
 #include "harness/case/optimizer_settings.h"
 #include "harness/case/profile_workload.h"
+#include "harness/case/tensor_rules.h"
 #include "harness/exec/mpi/mpi.h"
 #include "harness/exec/pinning.h"
 #include "harness/model/cluster.h"
 #include "harness/model/load_interference.h"
-#include "harness/model/tensor_split.h"
 #include "harness/model/throttle.h"
 
 namespace sluice::setting {
@@ -132,21 +132,7 @@ void check_pipelines(CaseReading& r) {
 
 void check_tensor(CaseReading& r) {
   if (r.c.tensor == 1 || r.system->one_process) return;
-  const auto together = exact_product<std::int64_t>(r.c.tensor, r.c.data_parallel);
-  if (r.c.ranks % together != 0)
-    r.entry.fail("tensor",
-                 "groups of " + std::to_string(r.c.tensor) + " devices" +
-                     (r.c.data_parallel > 1 ? ", in " + std::to_string(r.c.data_parallel) + " pipelines," : "") +
-                     " do not divide " + std::to_string(r.c.ranks) + " ranks",
-                 "choose ranks that are a multiple of " + std::to_string(together));
-  if (r.workload->model.layers.empty())
-    r.entry.fail("tensor", "'" + r.c.workload + "' is a published profile, which has costs and no layers",
-                 "leave tensor out");
-  try {
-    split_tensors(r.workload->model, r.c.tensor);
-  } catch (const InputError& e) {
-    throw InputError(r.entry.where("tensor"), e.what());
-  }
+  check_groups(r.c, *r.workload, r.entry.where("tensor"));
 }
 
 void fill_batch(CaseReading& r) {

@@ -4,6 +4,7 @@
 
 #include "harness/base/error.h"
 #include "harness/case/costs.h"
+#include "harness/model/tensor_split.h"
 
 namespace sluice {
 
@@ -23,6 +24,24 @@ void refuse_tensor(const RunCase& c, const System& system) {
                      remedy);
   if (is_cost_file(c.costs))
     throw InputError("tensor", "a file of costs holds those of whole layers", "use analytic or profile");
+}
+
+void check_groups(const RunCase& c, const Workload& workload, const std::string& where) {
+  const auto together = exact_product<std::int64_t>(c.tensor, c.data_parallel);
+  if (c.ranks % together != 0)
+    throw InputError(where,
+                     "groups of " + std::to_string(c.tensor) + " devices" +
+                         (c.data_parallel > 1 ? ", in " + std::to_string(c.data_parallel) + " pipelines," : "") +
+                         " do not divide " + std::to_string(c.ranks) + " ranks",
+                     "choose ranks that are a multiple of " + std::to_string(together));
+  if (workload.model.layers.empty())
+    throw InputError(where, "'" + c.workload + "' is a published profile, which has costs and no layers",
+                     "leave tensor out");
+  try {
+    split_tensors(workload.model, c.tensor);
+  } catch (const InputError& e) {
+    throw InputError(where, e.what());
+  }
 }
 
 int shared_degree(const RunCase& c, const Plan& plan, const ModelGraph& model) {

@@ -1,16 +1,23 @@
 // Which cases and plans may have layers that groups of ranks share.
 #pragma once
 
+#include <string>
+
 #include "harness/case/case.h"
 #include "harness/model/model.h"
 #include "harness/pipeline/plan.h"
 #include "harness/pipeline/system.h"
+#include "workloads/models/registry.h"
 
 namespace sluice {
 
 // Throws InputError where layers cannot be shared as the case says.
 void refuse_tensor(const RunCase& c, const System& system);
 [[noreturn]] void refuse_shared_and_sharded();  // throws InputError
+
+// Throws InputError, with `where` as its place, where groups of c.tensor devices do not divide the ranks, or the
+// workload's layers cannot be divided among so many.
+void check_groups(const RunCase& c, const Workload& workload, const std::string& where);
 
 // How many devices share every layer by the plan itself (PlanStage::tensor), where it runs as groups of so many ranks.
 // 1: not so. On the virtual clock that is a plan whose stages have different degrees, or of a published profile (model

@@ -15,6 +15,7 @@
 #include "harness/base/source_folder.h"
 #include "harness/case/make_theory.h"
 #include "harness/case/profile_workload.h"
+#include "harness/case/tensor_rules.h"
 
 namespace sluice {
 
@@ -146,14 +147,71 @@ std::vector<int> microbatch_counts(const AdviceRequest& request, int ranks, std:
   return {counts.begin(), counts.end()};
 }
 
+// Degrees of shared layers to try: as given; else the usual ones that divide the ranks and the workload's layers.
+std::vector<int> tensor_degrees(const AdviceRequest& request, const RunCase& c, const Workload& workload) {
+  std::vector<int> degrees;
+  for (const int degree : request.tensor.empty() ? std::vector<int>{1, 2, 4, 8} : request.tensor) {
+    RunCase shared = c;
+    shared.tensor = degree;
+    try {
+      if (degree > 1) check_groups(shared, workload, "--tensor");
+      degrees.push_back(degree);
+    } catch (const InputError&) {
+      if (!request.tensor.empty()) throw;
+    }
+  }
+  return degrees;
+}
+
+// A system on all ranks of the request: in pipelines, of groups that share layers, with counts of micro-batches.
+class Candidates {
+ public:
+  Candidates(const PlanRequest& like, const RunCase& c, const std::vector<int>& counts, bool is_profile)
+      : like_(like), c_(c), counts_(counts), is_profile_(is_profile) {}
+
+  void add(const System& system, int pipelines, int tensor) {
+    const bool pipelined = system.synchronous && !system.data_parallel && !system.one_process;
+    if (pipelines > 1 && (!pipelined || c_.ranks / pipelines / tensor < 2)) return;
+    if (tensor > 1 && (!system.synchronous || system.one_process || c_.ranks % (pipelines * tensor) != 0)) return;
+    if (tensor > 1 && pipelined && c_.ranks / pipelines / tensor < 2) return;
+    const bool counted = system.synchronous || system.accumulates;
+    for (const int count : counts_) {
+      if (counted && count % pipelines != 0) continue;
+      Candidate candidate;
+      candidate.request = like_;
+      candidate.request.system = &system;
+      candidate.request.batch = c_.batch;
+      if (is_profile_ && !counted) candidate.request.batch.reset();  // one micro-batch at a time
+      candidate.request.microbatches = count;
+      if (!counted) candidate.request.microbatches.reset();
+      candidate.request.data_parallel = pipelines;
+      candidate.request.tensor = tensor;
+      all_.push_back(std::move(candidate));
+      if (!counted) break;  // a whole batch at a time, whatever the count
+    }
+  }
+  std::vector<Candidate> take() { return std::move(all_); }
+
+ private:
+  const PlanRequest& like_;
+  const RunCase& c_;
+  const std::vector<int>& counts_;
+  bool is_profile_;
+  std::vector<Candidate> all_;
+};
+
 }  // namespace
 
 Advice advise(const AdviceRequest& request) {
   const ProfileWorkload* profile = profile_workload(request.workload, request.costs);
   const Workload& workload = profile ? profile->workload : find_workload(request.workload);
   // What is wrong with the request is said before anything is tried.
-  PlanRequest like{request.systems.front(), {}, request.workload, request.cluster, request.costs, request.ranks,
-                   request.batch,           {}};
+  PlanRequest like{.system = request.systems.front(),
+                   .workload = request.workload,
+                   .cluster = request.cluster,
+                   .costs = request.costs,
+                   .ranks = request.ranks,
+                   .batch = request.batch};
   const RunCase c = plan_case(like);
   const std::vector<int> counts =
       profile ? std::vector<int>{c.microbatches} : microbatch_counts(request, c.ranks, c.batch, workload.microbatches);
@@ -161,29 +219,13 @@ Advice advise(const AdviceRequest& request) {
     like.microbatches = count;
     plan_case(like);
   }
-  std::vector<Candidate> first;
-  for (const System* system : request.systems)
-    for (const int degree : divisors(c.ranks)) {
-      const bool replicates = system->synchronous && !system->data_parallel && !system->one_process;
-      if (degree > 1 && (!replicates || c.ranks / degree < 2)) continue;
-      const bool counted = system->synchronous || system->accumulates;
-      for (const int count : counts) {
-        if (counted && count % degree != 0) continue;
-        Candidate candidate;
-        candidate.request = like;
-        candidate.request.system = system;
-        candidate.request.batch = c.batch;
-        if (profile && !counted) candidate.request.batch.reset();  // one micro-batch at a time
-        candidate.request.microbatches = count;
-        if (!counted) candidate.request.microbatches.reset();
-        candidate.request.data_parallel = degree;
-        first.push_back(std::move(candidate));
-        if (!counted) break;  // a whole batch at a time, whatever the count
-      }
-    }
+  Candidates first(like, c, counts, profile != nullptr);
+  for (const int tensor : tensor_degrees(request, c, workload))  // whole layers first, should the time not be enough
+    for (const System* system : request.systems)
+      for (const int pipelines : divisors(c.ranks)) first.add(*system, pipelines, tensor);
   Scoring scoring(request.seconds);
   Advice advice;
-  advice.candidates = scoring.run(std::move(first));
+  advice.candidates = scoring.run(first.take());
   const auto order = [&] {
     std::ranges::stable_sort(advice.candidates, std::greater(), &Candidate::samples_per_second);
   };
@@ -256,6 +298,7 @@ std::string flags_text(const Candidate& candidate) {
   if (r.batch) text += fmt::format(" -b {}", *r.batch);
   if (r.microbatches) text += fmt::format(" -m {}", *r.microbatches);
   if (r.data_parallel > 1) text += fmt::format(" --data-parallel {}", r.data_parallel);
+  if (r.tensor > 1) text += fmt::format(" --tensor {}", r.tensor);
   if (r.costs != "analytic") text += " --costs " + r.costs;
   return text;
 }

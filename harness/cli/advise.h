@@ -1,5 +1,5 @@
-// Which system to use: every system with its sensible options, micro-batches and data-parallel degrees, scored by the
-// virtual clock.
+// Which system to use: every system with its sensible options, micro-batches, and degrees of data and tensor
+// parallelism, scored by the virtual clock.
 #pragma once
 
 #include <functional>
@@ -15,6 +15,7 @@ struct AdviceRequest {
   std::string workload, cluster, costs;
   std::optional<long> ranks, batch;  // not given: the cluster's devices, the workload's batch
   std::vector<int> microbatches;     // to try; empty: the workload's, and from one for every rank up
+  std::vector<int> tensor;           // devices that share every layer, to try; empty: 1, 2, 4 and 8 as far as possible
   std::vector<const System*> systems;
   double seconds = 30;  // after which no further candidate is begun
 };

@@ -14,7 +14,7 @@ namespace sluice {
 
 namespace {
 
-std::vector<int> counts_named(const std::string& text) {
+std::vector<int> counts_named(const std::string& text, const char* flag) {
   std::vector<int> counts;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
@@ -22,7 +22,7 @@ std::vector<int> counts_named(const std::string& text) {
     begin = end + 1;
     const std::optional<std::int64_t> count = whole_number_in(item);
     if (!count || *count < 1 || *count > kMostCount)
-      throw InputError("--microbatches", "'" + item + "' is not a number of at least 1", "write 8 or 4,8,16");
+      throw InputError(flag, "'" + item + "' is not a number of at least 1", "write 8 or 4,8,16");
     counts.push_back(static_cast<int>(*count));
   }
   return counts;
@@ -46,7 +46,7 @@ std::vector<const Candidate*> best_of_systems(const Advice& advice) {
 void print_rows(const std::vector<const Candidate*>& rows, const Candidate& winner, bool asynchronous) {
   std::size_t wide = 6;
   for (const Candidate* c : rows) wide = std::max(wide, name_of(*c).size());
-  fmt::print("{:<{}}  {:>12} {:>4} {:>10} {:>6} {:>9} {:>7} {:>8}  {}\n", "system", wide, "micro-batch", "d",
+  fmt::print("{:<{}}  {:>12} {:>4} {:>3} {:>10} {:>6} {:>9} {:>7} {:>8}  {}\n", "system", wide, "micro-batch", "d", "t",
              "samples/s", "ratio", "peak/rank", "bubble", "messages",
              asynchronous ? "stale by, versions; why it loses" : "why it loses");
   for (const Candidate* c : rows) {
@@ -54,10 +54,10 @@ void print_rows(const std::vector<const Candidate*>& rows, const Candidate& winn
                       : c->samples_per_second < winner.samples_per_second ? why_slower(*c, winner)
                                                                           : "faster";
     if (asynchronous) why = fmt::format("{} updates, {}; {}", c->staleness, c->versions, why);
-    fmt::print("{:<{}}  {:>12} {:>4} {:>10.4g} {:>5.2f}x {:>9} {:>6.1f}% {:>7.1f}%  {}\n", name_of(*c), wide,
+    fmt::print("{:<{}}  {:>12} {:>4} {:>3} {:>10.4g} {:>5.2f}x {:>9} {:>6.1f}% {:>7.1f}%  {}\n", name_of(*c), wide,
                fmt::format("{} x {}", c->request.microbatches.value_or(1), c->micro_batch), c->request.data_parallel,
-               c->samples_per_second, c->samples_per_second / winner.samples_per_second, to_text(c->peak),
-               100 * c->bubble, 100 * c->split.messages / c->split.update(), why);
+               c->request.tensor, c->samples_per_second, c->samples_per_second / winner.samples_per_second,
+               to_text(c->peak), 100 * c->bubble, 100 * c->split.messages / c->split.update(), why);
   }
 }
 
@@ -68,6 +68,7 @@ Json document_of(const Candidate& c, const Candidate* winner) {
           {"microbatches", c.request.microbatches.value_or(1)},
           {"micro_batch", c.micro_batch},
           {"data_parallel", c.request.data_parallel},
+          {"tensor", c.request.tensor},
           {"ranks_used", c.ranks_used},
           {"samples_per_second", c.samples_per_second},
           {"update_seconds", c.update_seconds},
@@ -110,8 +111,18 @@ void print_refused(const Advice& advice, const std::vector<const Candidate*>& be
 }  // namespace
 
 int advise_command(const AdviseArguments& a) {
-  AdviceRequest request{
-      a.workload, a.cluster, a.costs, a.ranks, a.batch, counts_named(a.microbatches), systems_named(a.system)};
+  AdviceRequest request{a.workload,
+                        a.cluster,
+                        a.costs,
+                        a.ranks,
+                        a.batch,
+                        counts_named(a.microbatches, "--microbatches"),
+                        counts_named(a.tensor, "--tensor"),
+                        systems_named(a.system)};
+  std::erase_if(request.systems, [](const System* s) { return s->inference_only; });
+  if (request.systems.empty())
+    throw InputError("--system", "'" + a.system + "' only infers, and advice is for training",
+                     "sluice plan shows its pipeline");
   request.seconds = a.seconds;
   if (!(a.seconds > 0)) throw InputError("--seconds", "must be greater than 0");
   if (!a.memory.empty()) {
@@ -147,8 +158,10 @@ int advise_command(const AdviseArguments& a) {
   print_refused(advice, best);
   if (!advice.untried.empty())
     fmt::print("--seconds {:g} were not enough for all of: {}\n", a.seconds, fmt::join(advice.untried, ", "));
-  fmt::print("{} candidates; d: data-parallel pipelines; in brackets, the same of the first row\n\n",
-             advice.candidates.size());
+  fmt::print(
+      "{} candidates; d: data-parallel pipelines; t: devices that share every layer; in brackets, the same of the "
+      "first row\n\n",
+      advice.candidates.size());
   print_plan(evaluate_plan(plan_case(winner->request)));
   fmt::print("\nsluice plan {}\nsluice run {} --clock virtual --no-train\n", flags_text(*winner), flags_text(*winner));
   if (!a.csv.empty()) {

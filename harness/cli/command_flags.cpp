@@ -111,6 +111,9 @@ void add_plan(CLI::App& app, Chosen& chosen) {
   c->add_option("--data-parallel", a->data_parallel, "Replicas of the pipeline, which share ranks and batch")
       ->capture_default_str()
       ->type_name("N");
+  c->add_option("--tensor", a->tensor, "Devices that share every layer (tensor parallelism)")
+      ->capture_default_str()
+      ->type_name("N");
   c->add_option("--costs", a->costs,
                 "analytic, profile (measured on this machine) or a file of sluice profile; of a published profile: "
                 "raw keeps its numbers as the authors' program takes them")
@@ -138,6 +141,11 @@ void add_advise(CLI::App& app, Chosen& chosen) {
   add_batch(c, a->batch);
   c->add_option("-m,--microbatches", a->microbatches,
                 "Micro-batches per update to try: 4,8,16 (default: the workload's, and from one for every rank up)")
+      ->type_name("LIST");
+  c->add_option(
+       "--tensor", a->tensor,
+       "Devices that share every layer to try, for systems with a flush: 1,2,4 (default: 1, 2, 4 and 8, as far "
+       "as they divide the ranks and the layers)")
       ->type_name("LIST");
   c->add_option("-s,--system", a->system, "Systems to try: a,b,c")->capture_default_str()->type_name("NAMES");
   c->add_option("--costs", a->costs, "As of sluice plan")->capture_default_str()->type_name("COSTS");

@@ -20,14 +20,14 @@ int list_command(const ListArguments& a);
 struct PlanArguments {
   std::string system, workload, cluster = "flat:4", costs = "analytic";
   std::optional<long> ranks, batch, microbatches;  // not given: the cluster's devices, the workload's
-  int data_parallel = 1;
+  int data_parallel = 1, tensor = 1;
   std::vector<std::string> set;
   bool json = false, csv = false;
 };
 int plan_command(const PlanArguments& a);
 
 struct AdviseArguments {
-  std::string workload, system = "*", cluster = "flat:4", costs = "analytic", microbatches, memory, csv;
+  std::string workload, system = "*", cluster = "flat:4", costs = "analytic", microbatches, tensor, memory, csv;
   std::optional<long> ranks, batch;  // not given: the cluster's devices, the workload's
   double seconds = 30;
   bool json = false;

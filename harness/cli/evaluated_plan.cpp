@@ -13,6 +13,9 @@
 #include "harness/case/predict_update.h"
 #include "harness/case/prepare.h"
 #include "harness/case/profile_workload.h"
+#include "harness/case/tensor_rules.h"
+#include "harness/pipeline/plan_description.h"
+#include "harness/pipeline/tensor_members.h"
 #include "harness/plan/stage_picture.h"
 #include "harness/program/pytorch_table.h"
 
@@ -44,6 +47,10 @@ RunCase plan_case(const PlanRequest& request) {
     throw InputError("--data-parallel",
                      std::to_string(c.data_parallel) + " pipelines do not divide " + std::to_string(c.ranks) + " ranks",
                      "choose ranks that are a multiple");
+  if (request.tensor < 1) throw InputError("--tensor", "must be at least 1");
+  if (system.inference_only) c.task = Task::inference;
+  if (!system.one_process) c.tensor = request.tensor;
+  if (c.tensor > 1) check_groups(c, workload, "--tensor");
   const bool several = system.synchronous || system.accumulates;
   if (profile) {  // its micro-batches have one size; one of them is an asynchronous system's batch
     const std::int64_t micro_batch = profile->costs.micro_batch;
@@ -113,19 +120,37 @@ Schedule schedule_of(const Program& program) {
   return schedule;
 }
 
+Json plan_document(const EvaluatedPlan& e) {
+  return to_json(
+      describe_plan(shared_plan(e.p.plan, group_size(e.p)), planned_costs(e.p), e.c.system, Seconds(e.update_seconds)));
+}
+
+// The program in which a group that shares layers is one rank.
+static Program program_of_groups(const Prepared& p) {
+  Prepared groups = p;
+  groups.costs = p.member_costs;
+  groups.tensor = nullptr;
+  adopt_pipeline(groups, {p.pipeline, p.order});
+  return program_of_updates(groups);
+}
+
 std::string plan_table(const EvaluatedPlan& plan) {
-  const PyTorchTable table = pytorch_table(schedule_of(plan.program), plan.program, plan.c.system);
+  if (plan.p.tensor)
+    fmt::print(stderr, "note: a rank of the table is a group of {} that share layers\n", plan.p.tensor->degree);
+  const Program program = plan.p.tensor ? program_of_groups(plan.p) : plan.program;
+  const PyTorchTable table = pytorch_table(schedule_of(program), program, plan.c.system);
   for (const std::string& lost : table.lost) fmt::print(stderr, "note: not in the table: {}\n", lost);
   return table.csv;
 }
 
 // A line a stage: the seconds of F, I and W for the samples of one op, and the most that its first device holds.
-static void print_stages(const Prepared& p, const std::vector<RankMemory>& memory) {
+static void print_stages(const Prepared& p, const Plan& plan, const std::vector<RankMemory>& memory) {
   const std::vector<StageCost> costs = stage_costs(p.plan, p.costs, p.cluster);
+  const auto members = static_cast<std::size_t>(group_size(p));  // a stage of each: equal
   std::vector<std::string> devices, layers;
   std::size_t device_width = 7, layer_width = 6;
-  for (const PlanStage& stage : p.plan.stages) {
-    const auto name = [&](int l) { return visible(p.costs.layers[l].name); };
+  for (const PlanStage& stage : plan.stages) {
+    const auto name = [&](int l) { return visible(planned_costs(p).layers[l].name); };
     devices.push_back(device_list(stage.devices));
     layers.push_back(stage.layers.size() == 1 ? name(stage.layers.front())
                                               : name(stage.layers.front()) + " .. " + name(stage.layers.back()));
@@ -134,23 +159,28 @@ static void print_stages(const Prepared& p, const std::vector<RankMemory>& memor
   }
   fmt::print("{:>5}  {:>{}}  {:<{}}  {:>7} {:>9} {:>9} {:>9} {:>10} {:>9} {:>9}\n", "stage", "devices", device_width,
              "layers", layer_width, "samples", "F", "I", "W", "parameters", "in flight", "peak");
-  for (std::size_t s = 0; s < p.plan.stages.size(); ++s) {
-    const PlanStage& stage = p.plan.stages[s];
-    const RankMemory& held = memory[p.ranks.placement.stages[s].front().index()];
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const PlanStage& stage = plan.stages[s];
+    const StageCost& cost = costs[s * members];
+    const RankMemory& held = memory[p.ranks.placement.stages[s * members].front().index()];
     fmt::print("{:>5}  {:>{}}  {:<{}}  {:>7} {:>9} {:>9} {:>9} {:>10} {:>9} {:>9}{}\n", s, devices[s], device_width,
-               layers[s], layer_width, stage.micros_per_op * p.micro_batch, to_text(costs[s].forward),
-               to_text(costs[s].input_gradient), to_text(costs[s].weight_gradient), to_text(costs[s].parameters),
+               layers[s], layer_width, stage.micros_per_op * p.micro_batch, to_text(cost.forward),
+               to_text(cost.input_gradient), to_text(cost.weight_gradient), to_text(cost.parameters),
                held.peak_in_flight, to_text(held.peak.total()), stage.recompute ? "  recomputes" : "");
   }
 }
 
 void print_plan(const EvaluatedPlan& e) {
   const Prepared& p = e.p;
-  fmt::print("{} on {}: {} stages, {} deep, on {} of {} devices, {} x {} samples per update, costs: {}\n",
-             p.system->title, p.cluster.name, p.plan.stages.size(), depth(p.graph), p.ranks.devices.size(),
-             p.cluster.devices.size(), p.microbatches_per_update, p.micro_batch, visible(p.costs.source));
-  print_stages(p, e.memory);
-  fmt::print("\n{}\n", visible_lines(stage_picture(p.plan, p.graph)));
+  const Plan plan = shared_plan(p.plan, group_size(p));
+  const StageGraph graph = p.tensor ? stage_graph(plan, p.member_costs) : p.graph;
+  fmt::print("{} on {}: {} stages, {} deep, on {} of {} devices{}, {} x {} samples per update, costs: {}\n",
+             p.system->title, p.cluster.name, plan.stages.size(), depth(graph), p.ranks.devices.size(),
+             p.cluster.devices.size(),
+             p.tensor ? fmt::format(" in groups of {} that share layers", p.tensor->degree) : "",
+             p.microbatches_per_update, p.micro_batch, visible(p.costs.source));
+  print_stages(p, plan, e.memory);
+  fmt::print("\n{}\n", visible_lines(stage_picture(plan, graph)));
   if (!p.plan.sequence_cut.empty())
     fmt::print("sequences are cut into {} chunks, at {}; in flight are chunks\n", p.plan.sequence.count,
                fmt::join(p.plan.sequence_cut, ", "));

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/base/json.h"
 #include "harness/case/case.h"
 #include "harness/case/prepared.h"
 #include "harness/sim/memory.h"
@@ -22,10 +23,11 @@ struct PlanRequest {
   std::optional<long> batch;  // samples; not given: the workload's
   std::optional<long> microbatches;
   int data_parallel = 1;  // pipelines
+  int tensor = 1;         // devices that share every layer
 };
 
 // The request as a case of the virtual clock. Throws InputError: counts below 1, a batch that the micro-batches do not
-// divide, micro-batches that a published profile does not have.
+// divide, micro-batches that a published profile does not have, layers that cannot be shared so.
 RunCase plan_case(const PlanRequest& request);
 
 struct EvaluatedPlan {
@@ -47,13 +49,16 @@ EvaluatedPlan evaluate_plan(const RunCase& c);
 // Its stages, what they take and hold, and what its update takes.
 void print_plan(const EvaluatedPlan& plan);
 
+// As `sluice plan --json` writes it.
+Json plan_document(const EvaluatedPlan& plan);
+
 // Share of an update that messages and collectives cost: what it is shorter by where they take no time.
 double exposed_communication(const EvaluatedPlan& plan);
 
 // The compute ops of a program, as a schedule lists them.
 Schedule schedule_of(const Program& program);
 
-// PyTorch's table of a plan's order; throws InputError where PyTorch cannot run it.
+// PyTorch's table of a plan's order, in which devices that share layers are one rank; throws InputError where PyTorch cannot run it.
 std::string plan_table(const EvaluatedPlan& plan);
 
 }  // namespace sluice

@@ -112,6 +112,59 @@ TEST_F(Cli, APlanNamesTheModulesOfItsStages) {
   EXPECT_EQ(table.out, order.out);
 }
 
+TEST_F(Cli, APlanForGroupsThatShareLayersIsToldInGroups) {
+  const Arguments whole = {"plan", "-s", "1f1b", "-w", "tfm256", "-c", "flat:8", "-n", "2", "-m", "8"};
+  Arguments groups = whole;
+  groups[8] = "8";
+  groups.insert(groups.end(), {"--tensor", "4"});
+  const auto with = [](Arguments a, const char* flag) {
+    a.emplace_back(flag);
+    return a;
+  };
+  const Json two = document(with(whole, "--json")), eight = document(with(groups, "--json"));
+  ASSERT_EQ(eight["stages"].size(), 2u);
+  EXPECT_EQ(eight["stages"][1]["devices"], (Json{4, 5, 6, 7}));
+  EXPECT_EQ(eight["stages"][1]["tensor"], 4);
+  EXPECT_EQ(eight["stages"][1]["data"], 1);
+  EXPECT_EQ(two["stages"][1]["tensor"], 1);
+  EXPECT_EQ(eight["module_fqns_per_model_part"], two["module_fqns_per_model_part"]);
+  // PyTorch's table has a rank for each group.
+  EXPECT_EQ(sluice(with(groups, "--csv")).out, sluice(with(whole, "--csv")).out);
+  const Finished shown = sluice(groups);
+  EXPECT_EQ(shown.code, 0) << shown.err;
+  EXPECT_NE(shown.out.find("2 stages, 2 deep, on 8 of 8 devices in groups of 4 that share layers"), std::string::npos)
+      << shown.out;
+  refuses({"plan", "-s", "1f1b", "-w", "tfm256", "-c", "flat:8", "--tensor", "3"},
+          {"--tensor", "groups of 3 devices do not divide 8 ranks"});
+  refuses({"plan", "-s", "1f1b", "-w", "tfm256", "-c", "flat:8", "--tensor", "0"}, {"--tensor", "at least 1"});
+  refuses({"plan", "-s", "pipedream", "-w", "tfm256", "-c", "flat:8", "--tensor", "2"}, {"tensor", "without a flush"});
+}
+
+TEST_F(Cli, ASystemThatOnlyInfersIsPlannedForInferenceAndNoAdviceForTraining) {
+  const Json plan = document({"plan", "-s", "edgepipe", "-w", "vgg16", "-c", "flat:4", "--json"});
+  EXPECT_GT(plan["stages"].size(), 1u);
+  refuses({"advise", "-s", "edgepipe", "-w", "vgg16", "-c", "flat:4"}, {"--system", "only infers"});
+}
+
+TEST_F(Cli, AdviceTriesDevicesThatShareLayers) {
+  const Arguments ask = {"advise", "-w", "tfm256", "-c", "flat:4", "-s", "1f1b", "-m", "8", "--json"};
+  std::map<int, int> tried;  // how many candidates of a degree
+  const Json all = document(ask);
+  for (const Json& c : all["candidates"]) {
+    ++tried[c["tensor"].get<int>()];
+    EXPECT_EQ(c["flags"].get<std::string>().find("--tensor") != std::string::npos, c["tensor"] != 1);
+  }
+  EXPECT_GT(tried[1], 0);
+  EXPECT_GT(tried[2], 0);
+  EXPECT_EQ(tried.count(4), 0u);  // that is no pipeline
+  Arguments one = ask;
+  one.insert(one.end(), {"--tensor", "1"});
+  const Json whole = document(one);
+  for (const Json& c : whole["candidates"]) EXPECT_EQ(c["tensor"], 1);
+  refuses({"advise", "-w", "tfm256", "-c", "flat:4", "--tensor", "3"}, {"--tensor", "do not divide 4 ranks"});
+  refuses({"advise", "-w", "tfm256", "-c", "flat:4", "--tensor", "two"}, {"--tensor", "'two'"});
+}
+
 TEST_F(Cli, ListTellsAllAboutOneThing) {
   const Finished f = sluice({"list", "1f1b"}, {{"COLUMNS", "60"}});
   EXPECT_EQ(f.code, 0) << f.err;
