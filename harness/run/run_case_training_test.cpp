@@ -329,7 +329,7 @@ TEST_F(RunCaseTest, ARankThatDiesWhileLayersMoveFailsTheRunAndWhatTheCheckpointH
 TEST_F(RunCaseTest, AFailureInAMoveThatDoesNotComeIsNoResult) {
   const Record record =
       run({{"system", "dynpipe"}, {"costs", "analytic"}, {"inject_failure", {{"rank", 1}, {"move", 0}}}});
-  EXPECT_EQ(record.outcome, RecordOutcome::unsupported);
+  EXPECT_EQ(record.outcome, RecordOutcome::failed);
   EXPECT_NE(record.reason.find("layers moved 0 times"), std::string::npos) << record.reason;
 }
 
