@@ -190,6 +190,32 @@ TEST(Study, TablesTellHowLongARunTookAndWhatItsMovesDid) {
   EXPECT_EQ(texts(1), (std::vector<std::string>{"1.5 s", "2", "2 KiB", "250 ms", "2 s"}));
 }
 
+TEST(Study, TablesSetAPlannedPeriodBesideTheMeasuredOne) {
+  Record planned = synthetic::record("edgepipe", 2, 0.1, "wall"), other = synthetic::record("gpipe", 2, 0.1, "wall");
+  for (Record* record : {&planned, &other}) {
+    record->microbatches = 4;
+    record->step_seconds.assign(20, 0.1);
+    record->plan = {.stages = {{.layers = {{0, 1}}, .devices = {0}, .data = 1}}};
+  }
+  planned.plan->objective = 0.02;
+  planned.plan->objective_name = "slowest stage or transfer, seconds a micro-batch";
+  other.plan->objective = 0.03;
+  other.plan->objective_name = "slowest stage";
+  const Study study = study_of(R"({"table": {"name": "periods", "title": "",
+    "axes": [{"heading": "system", "field": "system", "values": ["edgepipe", "gpipe"]}],
+    "columns": [{"heading": "planned", "metric": "planned_period"}, {"heading": "measured", "metric": "period"},
+                {"heading": "planned over measured", "numerator": "planned", "denominator": "measured"}]}})");
+  const std::vector<Record> records{planned, other};
+  const FilledTable table = fill(std::get<StudyTable>(study.sections.front()), study_runs(records));
+  const auto texts = [&](std::size_t line) {
+    std::vector<std::string> result;
+    for (const FilledCell& cell : table.lines[line].cells) result.push_back(cell.text);
+    return result;
+  };
+  EXPECT_EQ(texts(0), (std::vector<std::string>{"20 ms", "25 ms", "0.80"}));
+  EXPECT_EQ(texts(1), (std::vector<std::string>{"-", "25 ms", "-"}));
+}
+
 TEST(Reference, RecordsKeepWhatPagesShow) {
   Record record = synthetic::record("gpipe", 4, 0.1, "virtual");
   record.plan = {.stages = {{.layers = {{0, 1}}, .devices = {0, 1}, .data = 2}}};

@@ -29,8 +29,10 @@ Enum one_of(JsonReader& in, const std::string& key, const std::string& otherwise
 
 StudyMetric metric_of(JsonReader& in, const std::string& key, const std::string& otherwise) {
   using enum StudyMetric;
-  static constexpr std::array<std::pair<const char*, StudyMetric>, 17> kMetrics = {
+  static constexpr std::array<std::pair<const char*, StudyMetric>, 19> kMetrics = {
       {{"throughput", throughput},
+       {"period", period},
+       {"planned_period", planned_period},
        {"micro_batches", micro_batches},
        {"peak_memory", peak_memory},
        {"bubble", bubble},

@@ -29,11 +29,13 @@ struct TableAxis {
 };
 
 enum class StudyMetric {
-  throughput,     // samples/s
-  micro_batches,  // of the run that is shown
-  peak_memory,    // bytes, of the fullest rank
-  bubble,         // share of the ranks' time
-  sent_messages,  // bytes in an update, of the rank that sends most; and the next two
+  throughput,      // samples/s
+  period,          // seconds of a micro-batch at that throughput
+  planned_period,  // what the planner took for it, where that is what it minimised
+  micro_batches,   // of the run that is shown
+  peak_memory,     // bytes, of the fullest rank
+  bubble,          // share of the ranks' time
+  sent_messages,   // bytes in an update, of the rank that sends most; and the next two
   sent_gathers,
   sent_reductions,
   time_to_accuracy,  // training seconds

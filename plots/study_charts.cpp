@@ -23,6 +23,8 @@ std::string unit_of(const TablePicture& picture, const StudyTable& table) {
   switch (table.columns[column_index(table, picture.columns.front())].metric) {
     case StudyMetric::throughput:
       return "samples/s";
+    case StudyMetric::period:
+    case StudyMetric::planned_period:
     case StudyMetric::time_to_accuracy:
     case StudyMetric::run_seconds:
     case StudyMetric::seconds_to_detect:

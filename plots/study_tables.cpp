@@ -59,6 +59,8 @@ std::string value_text(StudyMetric metric, double value) {
       return value > 0 ? "complete" : "capped";
     case StudyMetric::bubble:
       return fmt::format("{:.1f} %", 100 * value);
+    case StudyMetric::period:
+    case StudyMetric::planned_period:
     case StudyMetric::time_to_accuracy:
     case StudyMetric::run_seconds:
     case StudyMetric::seconds_to_detect:
@@ -97,6 +99,17 @@ std::optional<Spread> value_of(StudyMetric metric, const ComparisonRow& row) {
   switch (metric) {
     case StudyMetric::throughput:
       return row.throughput;
+    case StudyMetric::period: {
+      if (!row.throughput) return std::nullopt;
+      const auto samples = static_cast<double>(record.batch) / record.microbatches;
+      const Spread& rate = *row.throughput;  // the fastest run has the least period
+      return Spread{.min = samples / rate.max, .median = samples / rate.median, .max = samples / rate.min};
+    }
+    case StudyMetric::planned_period: {
+      const auto facts = plan_facts(record);
+      const bool is_period = facts && facts->objective_name.find("seconds a micro-batch") != std::string::npos;
+      return single(is_period ? std::optional(facts->objective) : std::nullopt);
+    }
     case StudyMetric::micro_batches:
       return single(row.microbatches);
     case StudyMetric::peak_memory:

@@ -85,7 +85,9 @@ struct RunCase {
   Purpose purpose = Purpose::measure;
   double timeout_seconds = 0;     // 0: none
   int fail_rank = -1;             // for tests and demonstrations: this rank fails ...
-  std::int64_t fail_update = -1;  // ... in this update
+  std::int64_t fail_update = -1;  // ... in this update,
+  int fail_move = -1;             // or while layers move for the time of this number, from 0 ...
+  bool fail_killed = false;       // ... where its process is killed
 };
 
 // Whether its ranks are the processes of an MPI job: over mpi always, over nccl if a launcher

@@ -115,8 +115,7 @@ std::optional<double> profile_age(const MachineCosts& machine) {
   return std::difftime(std::time(nullptr), timegm(&utc));
 }
 
-// The samples that a training reads; none where they are synthetic or not on this machine.
-static std::optional<DataFeed> feed_for(const Workload& workload) {
+std::optional<DataFeed> feed_for_profile(const Workload& workload) {
   if (workload.dataset == "synthetic") return std::nullopt;
   try {
     return feed_of(data_of(workload.dataset, workload.model));
@@ -131,7 +130,7 @@ CostGraph measure_profile(const ProfileKey& key, const Workload& workload) {
   spec.model = workload.model;
   spec.micro_batch = key.micro_batch;
   spec.optimizer = key.optimizer;
-  spec.feed = feed_for(workload);
+  spec.feed = feed_for_profile(workload);
   spec.neighbours =
       key.neighbours.value_or(std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 8) - 1);
   spec.batched_micros = key.batched_micros;

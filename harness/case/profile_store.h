@@ -5,6 +5,7 @@
 #include <string>
 
 #include "harness/case/choices.h"
+#include "harness/exec/session.h"
 #include "harness/model/cost_graph.h"
 #include "harness/pipeline/optimizer.h"
 #include "workloads/models/registry.h"
@@ -36,6 +37,8 @@ std::optional<CostGraph> stored_profile(const ProfileKey& key);
 // Written whole or not at all; a folder that cannot be written is no error: the next process measures again.
 void store_profile(const ProfileKey& key, const CostGraph& costs);
 
+// The samples that a training of it reads; none where they are synthetic or not on this machine.
+std::optional<DataFeed> feed_for_profile(const Workload& workload);
 // Measures; minutes at most, mostly seconds. Throws InputError in a build without LibTorch.
 CostGraph measure_profile(const ProfileKey& key, const Workload& workload);
 

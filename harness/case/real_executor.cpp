@@ -14,6 +14,7 @@ std::string refusal(DeviceKind device) { return device == DeviceKind::cuda ? cud
 Json gpus() { return describe_cuda(); }
 std::unique_ptr<Session> session(const SessionSpec& spec) { return make_session(spec); }
 CostGraph measure_in_runs(const RunProfileSpec& spec) { return sluice::measure_in_runs(spec); }
+CoRunSamples measure_co_runs(const CoRunSpec& spec) { return sluice::measure_co_runs(spec); }
 CostGraph measure_costs(const ModelGraph& model, std::int64_t micro_batch, DeviceKind device) {
   constexpr int repeats = 7;
   return sluice::measure_costs(model, micro_batch, repeats, choice_name(device));
@@ -34,6 +35,7 @@ std::string refusal(DeviceKind device) {
 Json gpus() { return nullptr; }
 std::unique_ptr<Session> session(const SessionSpec&) { refuse(); }
 CostGraph measure_in_runs(const RunProfileSpec&) { refuse(); }
+CoRunSamples measure_co_runs(const CoRunSpec&) { refuse(); }
 CostGraph measure_costs(const ModelGraph&, std::int64_t, DeviceKind) { refuse(); }
 
 #endif

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "harness/case/choices.h"
+#include "harness/exec/co_runs.h"
 #include "harness/exec/run_profile.h"
 #include "harness/exec/session.h"
 #include "harness/model/cost_graph.h"
@@ -19,6 +20,7 @@ Json gpus();                             // as describe_cuda() (exec/session.h);
 // These throw InputError in a build without LibTorch.
 std::unique_ptr<Session> session(const SessionSpec& spec);
 CostGraph measure_in_runs(const RunProfileSpec& spec);
+CoRunSamples measure_co_runs(const CoRunSpec& spec);
 CostGraph measure_costs(const ModelGraph& model, std::int64_t micro_batch, DeviceKind device = DeviceKind::cpu);
 
 }  // namespace sluice::real_executor

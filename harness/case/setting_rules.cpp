@@ -270,12 +270,23 @@ void read_failure(CaseReading& r, const std::string& key) {
   if (!r.entry.has(key)) return;
   JsonReader failure = r.entry.object(key);
   r.c.fail_rank = failure.integer("rank", 0, kMostCount);
-  r.c.fail_update = failure.integer<std::int64_t>("update", 0, kMostWhole);
+  if (failure.has("move")) {
+    r.c.fail_move = failure.integer("move", 0, kMostCount);
+    r.c.fail_killed = failure.has("killed") && failure.boolean("killed");
+    if (r.c.fail_killed && r.c.transport != TransportKind::mpi)
+      failure.fail("killed", "ends a rank's process, and ranks are threads here", "give \"transport\": \"mpi\"");
+  } else {
+    r.c.fail_update = failure.integer<std::int64_t>("update", 0, kMostWhole);
+  }
   failure.no_other_keys();
 }
 
 Json failure_json(const RunCase& c) {
-  return c.fail_rank < 0 ? Json() : Json{{"rank", c.fail_rank}, {"update", c.fail_update}};
+  if (c.fail_rank < 0) return {};
+  if (c.fail_move < 0) return {{"rank", c.fail_rank}, {"update", c.fail_update}};
+  Json json = {{"rank", c.fail_rank}, {"move", c.fail_move}};
+  if (c.fail_killed) json["killed"] = true;
+  return json;
 }
 
 }  // namespace sluice::setting

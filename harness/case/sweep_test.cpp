@@ -225,6 +225,9 @@ const BadInput kBad[] = {
      "s.json: /grid/0/optimizer/momentun: unknown key 'momentun'; did you mean 'momentum'?"},
     {"optimizer_rate", tiny({{"optimizer", {{"learning_rate", -0.1}}}}),
      "s.json: /grid/0/optimizer/learning_rate: must not be negative"},
+    {"failure_killed_thread", tiny({{"inject_failure", {{"rank", 1}, {"move", 0}, {"killed", true}}}}),
+     "s.json: /grid/0/inject_failure/killed: ends a rank's process, and ranks are threads here; "
+     "give \"transport\": \"mpi\""},
     {"failure_key", tiny({{"inject_failure", {{"rank", 1}}}}), "s.json: /grid/0/inject_failure/update: is missing"},
     {"cluster", tiny({{"clock", "virtual"}, {"cluster", "flatt:4"}}),
      "s.json: /grid/0/cluster: cluster: unknown cluster 'flatt:4'; did you mean 'flat:4'?"},

@@ -1,5 +1,8 @@
 // Runs as a user meets them: cases that fail, diverge, are tuned, broken off or gone on with.
+#include <cmath>
+
 #include "harness/cli/cli_test_support.h"
+#include "harness/exec/co_runs.h"
 
 namespace sluice {
 namespace {
@@ -57,6 +60,62 @@ TEST_F(Cli, AWorkloadThatIsAFileTrainsOnBothClocksAlike) {
   const Finished profiled = sluice({"profile", "--workload", file, "--beside", "0"});
   EXPECT_EQ(profiled.code, 0) << profiled.err;
   EXPECT_NE(profiled.out.find("\"embed\""), std::string::npos);
+}
+
+// How much slower depends on the machine: only that the rows are whole, and that DynPipe takes them, is held here.
+TEST_F(Cli, ProfileMeasuresCoRunsAndDynPipeLearnsFromThem) {
+  if (co_run_cores() == 0) GTEST_SKIP() << "threads cannot be put on cores here";
+  const std::string rows = at("co_runs.json");
+  const std::string published =
+      put("published.csv", "gpu,victim,beside,steps,n,slowdown\nk80,a,x,2,1,1.5\nk80,b,x,4,1,3\n");
+  const Finished profiled = sluice(
+      {"profile", "--workload", "tiny", "--co-run", "--seconds", "0.02", "--published", published, "--out", rows});
+  ASSERT_EQ(profiled.code, 0) << profiled.err;
+  EXPECT_NE(profiled.err.find(", 2 published rows\n"), std::string::npos) << profiled.err;
+  EXPECT_NE(profiled.err.find("mean squared error "), std::string::npos) << profiled.err;
+  const Json json = Json::parse(content(rows));
+  const std::size_t loads = co_run_loads(co_run_cores()).size();
+  ASSERT_EQ(json["loads"].size(), loads);
+  ASSERT_EQ(json["rows"].size(), 24 * loads);
+  for (const Json& row : json["rows"]) {
+    EXPECT_EQ(row["features"].size(), 7u);
+    const double slowdown = row["slowdown"].get<double>();
+    EXPECT_TRUE(std::isfinite(slowdown) && slowdown > 0) << slowdown;
+  }
+  EXPECT_TRUE(std::isfinite(json["held_out"]["mean_squared_error"].get<double>()));
+  const Arguments run = {"run",
+                         "--system",
+                         "dynpipe",
+                         "--workload",
+                         "tiny",
+                         "--ranks",
+                         "2",
+                         "--clock",
+                         "virtual",
+                         "--cluster",
+                         "flat:2,speed=0.01",
+                         "--no-train",
+                         "--steps",
+                         "300",
+                         "--interference",
+                         "compute:1@1-x3",
+                         "--out",
+                         at("r.jsonl"),
+                         "--set"};
+  for (const std::string& set : {"forest=" + rows, "published=" + published}) {
+    Arguments all = run;
+    all.push_back(set);
+    const Finished f = sluice(all);
+    EXPECT_EQ(f.code, 0) << f.err;
+  }
+  Arguments all = run;
+  all.push_back("forest=" + at("nowhere.json"));
+  sluice(all);
+  const auto found = records(at("r.jsonl"));
+  ASSERT_EQ(found.size(), 3u);
+  for (std::size_t k = 0; k < 2; ++k) EXPECT_EQ(found[k]["outcome"], "ok");
+  EXPECT_EQ(found[2]["outcome"], "unsupported");
+  EXPECT_NE(found[2]["reason"].get<std::string>().find(at("nowhere.json")), std::string::npos);
 }
 
 TEST_F(Cli, ADivergedRunIsAResultNotAFailure) {

@@ -13,7 +13,7 @@ TEST_F(Cli, HelpOfEveryCommandNamesItsFlags) {
       {"schedule",
        {"--system", "--ranks", "--microbatches", "--chunks", "--costs", "--set", "--json", "--text", "--trace"}},
       {"verify", {"--cases", "--tolerance", "--json"}},
-      {"profile", {"--workload", "--device", "--beside", "--out"}},
+      {"profile", {"--workload", "--device", "--beside", "--co-run", "--published", "--out"}},
       {"validate", {"--filter", "--quick", "--rounds", "--records", "--chart", "--out", "--json"}},
       {"run",
        {"--system", "--workload", "--clock", "--transport", "--device", "--ranks", "--out", "--resume", "--shard",
@@ -217,6 +217,21 @@ TEST_F(Cli, SweepFilesThatCannotBeRead) {
   refuses({"run", put("empty.json", R"({"grid": []})")}, {"/grid"});
   refuses({"compare", at("no.jsonl")}, {"no such file"});
   refuses({"compare", put("none.jsonl", "")}, {"holds no record"});
+}
+
+TEST_F(Cli, CoRunsTakeWhatIsTheirsOnly) {
+  const Arguments profile = {"profile", "--workload", "tiny"};
+  const auto with = [&](const Arguments& more) {
+    Arguments all = profile;
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  refuses(with({"--published", at("p.csv")}), {"--published", "give --co-run"});
+  refuses(with({"--seconds", "2"}), {"--seconds", "is for --co-run"});
+  refuses(with({"--co-run", "--beside", "0"}), {"--beside", "leave it out"});
+  refuses(with({"--co-run", "--seconds", "0"}), {"--seconds", "above 0"});
+  refuses(with({"--co-run", "--device", "cuda"}), {"--co-run", "CPU"});
+  refuses(with({"--co-run", "--published", put("p.csv", "h\na,b\n")}), {at("p.csv"), "6 fields"});
 }
 
 TEST_F(Cli, AGpuThatIsNotThereIsOneClearError) {

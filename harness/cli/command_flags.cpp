@@ -229,8 +229,20 @@ void add_profile(CLI::App& app, Chosen& chosen) {
   c->add_option("--device", a->device, "cpu or cuda")->capture_default_str()->type_name("NAME");
   c->add_option("--beside", a->beside, "Busy ranks beside the measured one (default: on all other cores)")
       ->type_name("N");
+  c->add_flag(
+      "--co-run", a->co_run,
+      "In place of costs: how much slower stages are beside loads on their core or another, as rows for DynPipe's "
+      "forest (--set forest=FILE), and the forest's error on loads that it has not seen; half a minute");
+  c->add_option("--seconds", a->seconds, "With --co-run: seconds of each of the 24 loads, about")
+      ->capture_default_str()
+      ->type_name("X");
+  c->add_option("--published", a->published,
+                "With --co-run: published co-location slowdowns that the forest learns from, too (Gavel's .csv)")
+      ->type_name("FILE");
   c->add_option("-o,--out", a->out, "File to write (default: stdout)")->type_name("FILE");
-  add_examples(c, "  sluice profile --workload fmnist_cnn --batch 128 --microbatches 8 --out cnn.json");
+  add_examples(c,
+               "  sluice profile --workload fmnist_cnn --batch 128 --microbatches 8 --out cnn.json\n"
+               "  sluice profile --workload fmnist_cnn --co-run --out co_runs.json");
 }
 
 void add_validate(CLI::App& app, Chosen& chosen) {

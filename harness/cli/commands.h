@@ -55,6 +55,9 @@ struct ProfileArguments {
   std::string workload, device = "cpu", out;
   std::optional<long> batch, microbatches;  // not given: the workload's
   std::optional<int> beside;                // busy ranks; none: on all the other cores
+  bool co_run = false;                      // loads beside a rank in place of costs
+  double seconds = 1;                       // of each load
+  std::string published;                    // file of slowdowns that the forest learns from besides; "": none
 };
 int profile_command(const ProfileArguments& a);
 

@@ -7,16 +7,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <numeric>
 #include <sstream>
 #include <thread>
 
 #include "harness/base/error.h"
 #include "harness/exec/mpi/mpi.h"
 #include "harness/exec/pinning.h"
+#include "harness/tests/test_data.h"
 #include "results/store.h"
 
 namespace sluice {
@@ -236,6 +239,72 @@ TEST_F(Launched, RanksArePinnedToCoresOfTheirOwnOrRefused) {
   const auto cpus = record.environment.pinning.value().cpus;
   ASSERT_EQ(cpus.size(), 2u);
   EXPECT_NE(cpus[0], cpus[1]);
+}
+
+// EdgePipe over throttled links on slowed ranks: the same outputs whatever the plan and however many processes, and no
+// period shorter than what the throttle lets through. How much longer than planned it is depends on the machine: the
+// sweep edgepipe_wall measures that.
+TEST_F(Launched, InferenceOverThrottledLinksOnSlowedRanksGivesTheSameOutputsNoFasterThanTheLinks) {
+  write_test_data(folder_);
+  ::setenv("SLUICE_DATA", folder_.c_str(), 1);
+  const fs::path sweep = folder_ / "sweep.json";
+  std::ofstream(sweep) << R"({"defaults": {"workload": "fmnist_vit", "transport": "mpi", "task": "inference",
+      "costs": "analytic", "steps": 8, "system": "edgepipe", "throttle": "rate=100Mbit/s,latency=1ms"},
+    "grid": [{"ranks": 2, "slowdown": "2,4", "options": {"planner": ["exact", "even"]}},
+             {"ranks": 4, "slowdown": "4,4,8,8", "options": {"planner": ["exact", "even"]}},
+             {"ranks": 2, "transport": "threads", "options": {"planner": "even"}}]})";
+  const int code = run(4, {sweep});
+  ::unsetenv("SLUICE_DATA");
+  EXPECT_EQ(code, 0) << log();
+  const std::vector<Record> all = records();
+  ASSERT_EQ(all.size(), 5u) << log();
+  for (const Record& record : all) {
+    SCOPED_TRACE(std::to_string(record.ranks) + record.transport + record.options.at("planner"));
+    EXPECT_EQ(record.outcome, RecordOutcome::ok) << record.reason;
+    EXPECT_EQ(record.observed.output_digest, all.front().observed.output_digest);
+    const auto micros = static_cast<double>(record.microbatches * record.step_seconds.size());
+    const double seconds = std::accumulate(record.step_seconds.begin(), record.step_seconds.end(), 0.0);
+    // sent_bytes are those of an update, of every rank; a rank sends to one other.
+    const auto& messages = record.observed.sent_bytes.value().messages;
+    const double most = static_cast<double>(std::ranges::max(messages)) / record.microbatches;
+    EXPECT_TRUE(most > 0 || record.options.at("planner") == "exact");  // which may leave ranks without a stage
+    EXPECT_GE(seconds, 0.9 * micros * most / 12.5e6);
+  }
+}
+
+// A process is killed while layers move, when its own are on their way. What the checkpoint holds is whole: the rerun
+// goes on from it.
+TEST_F(Launched, AProcessThatIsKilledWhileLayersMoveLosesNothingThatACheckpointHeld) {
+  write_test_data(folder_);
+  ::setenv("SLUICE_DATA", folder_.c_str(), 1);
+  // Slow for a while and not for a while, again and again: whenever the detector has its baseline, a change follows.
+  std::ostringstream episodes;
+  for (int k = 0; k < 40; ++k) episodes << (k ? "," : "") << "compute:1@" << 0.5 + 2 * k << "-" << 1.5 + 2 * k << "x6";
+  const fs::path sweep = folder_ / "sweep.json", checkpoints = folder_ / "checkpoints";
+  std::ofstream(sweep) << R"({"defaults": {"workload": "fmnist_mlp_deep", "transport": "mpi", "ranks": 2, "batch": 32,
+      "costs": "analytic", "epochs": 60, "system": "dynpipe", "options": {"window": 10}, "interference": ")" +
+                              episodes.str() +
+                              R"("},
+    "grid": [{"inject_failure": {"rank": 1, "move": 0, "killed": true}}]})";
+  EXPECT_NE(run(2, {sweep, "--checkpoints", checkpoints}), 0) << log();
+  ASSERT_EQ(records().size(), 1u) << log();
+  EXPECT_EQ(records().front().outcome, RecordOutcome::failed);
+  EXPECT_EQ(records().front().failed_rank, 1);
+  EXPECT_TRUE(records().front().reason.starts_with("its process ")) << records().front().reason;
+  std::vector<double> losses;
+  for (const auto& entry : fs::directory_iterator(checkpoints)) {
+    if (entry.path().extension() != ".json") continue;
+    const Json kept = Json::parse(content(entry.path()));
+    for (const Json& point : kept.at("record").at("curve")) losses.push_back(point.at("loss").get<double>());
+  }
+  ASSERT_GE(losses.size(), 1u) << "no checkpoint before the move";
+  EXPECT_EQ(run(2, {sweep, "--checkpoints", checkpoints, "--resume"}), 0) << log();
+  ::unsetenv("SLUICE_DATA");
+  ASSERT_EQ(records().size(), 2u) << log();
+  const Record whole = records().back();
+  EXPECT_EQ(whole.outcome, RecordOutcome::ok) << whole.reason;
+  ASSERT_EQ(whole.curve.size(), 60u);
+  for (std::size_t k = 0; k < losses.size(); ++k) EXPECT_EQ(whole.curve[k].loss, losses[k]) << k;
 }
 
 struct Blow {

@@ -6,6 +6,7 @@
 #include "harness/base/json.h"
 #include "harness/base/quantities.h"
 #include "harness/base/read_text.h"
+#include "harness/case/co_run_profile.h"
 #include "harness/case/profile_store.h"
 #include "harness/case/profile_workload.h"
 #include "harness/case/settings.h"
@@ -14,6 +15,47 @@
 #include "workloads/models/registry.h"
 
 namespace sluice {
+
+namespace {
+
+void refuse_what_co_runs_do_not_take(const ProfileArguments& a, DeviceKind device) {
+  if (!a.co_run) {
+    if (a.seconds != ProfileArguments{}.seconds) throw InputError("--seconds", "is for --co-run", "leave it out");
+    if (!a.published.empty()) throw InputError("--published", "is for --co-run", "give --co-run as well");
+    return;
+  }
+  if (device != DeviceKind::cpu) throw InputError("--co-run", "loads run beside ranks on CPUs", "leave --device out");
+  if (!(a.seconds > 0 && a.seconds <= kMostSeconds))
+    throw InputError("--seconds", "must be above 0", "give 1, or more for less noise");
+  if (a.beside) throw InputError("--beside", "is not for --co-run, which decides what runs beside", "leave it out");
+}
+
+void tell(const CoRunProfile& profile, const ForestRows& published, const std::optional<HeldOutLoads>& error) {
+  for (const CoRunProfile::Load& load : profile.loads)
+    fmt::print(stderr, "{} on {} core, as much as {:.3g}x takes: {:.3g} times slower\n",
+               choice_name(load.load.resource), load.load.own_core ? "the rank's" : "another", load.load.slowdown,
+               load.slowdown);
+  const std::size_t rows = rows_of(profile).y.size();
+  fmt::print(stderr, "{} rows of {} loads", rows, profile.loads.size());
+  if (!published.y.empty()) fmt::print(stderr, ", {} published rows", published.y.size());
+  fmt::print(stderr, "\n");
+  if (!error) return;
+  fmt::print(stderr,
+             "the forest of {} loads on the other {}: mean squared error {:.3g}, mean absolute error {:.3g}; mean "
+             "squared error of the rows' mean {:.3g}, of the slowdown that was seen {:.3g}\n",
+             error->learned, error->held_out, error->error.mean_squared, error->error.mean_absolute,
+             error->error.mean_squared_of_mean, error->mean_squared_of_seen);
+}
+
+Json co_run_rows_of(const ProfileArguments& a, const ProfileKey& key, const Workload& workload) {
+  const ForestRows published = a.published.empty() ? ForestRows{} : read_forest_rows(a.published);
+  const CoRunProfile profile = measure_co_run_profile(key, workload, a.seconds);
+  const std::optional<HeldOutLoads> error = hold_out(profile, published);
+  tell(profile, published, error);
+  return to_json(profile, key, error);
+}
+
+}  // namespace
 
 int profile_command(const ProfileArguments& a) {
   const Workload& workload = find_workload(a.workload);
@@ -29,15 +71,21 @@ int profile_command(const ProfileArguments& a) {
     throw InputError("--microbatches",
                      std::to_string(microbatches) + " do not divide the batch of " + std::to_string(batch),
                      "choose a batch that is a multiple");
+  refuse_what_co_runs_do_not_take(a, *device);
   need_device(*device);
   if (a.beside && *a.beside < 0) throw InputError("--beside", "must be at least 0");
   ProfileKey key{.workload = workload.name, .micro_batch = batch / microbatches, .device = *device};
   key.workload_digest = workload_digest(workload);
   key.optimizer = read_case({{"system", "single_device"}, {"workload", workload.name}}, "profile", "").optimizer;
   if (a.beside) key.neighbours = *a.beside;
-  const CostGraph graph = measure_profile(key, workload);
-  if (!a.beside) store_profile(key, graph);
-  const std::string text = to_json(graph).dump(2) + "\n";
+  std::string text;
+  if (a.co_run) {
+    text = co_run_rows_of(a, key, workload).dump(1) + "\n";
+  } else {
+    const CostGraph graph = measure_profile(key, workload);
+    if (!a.beside) store_profile(key, graph);
+    text = to_json(graph).dump(2) + "\n";
+  }
   if (a.out.empty()) {
     fmt::print("{}", text);
     return 0;

@@ -73,7 +73,10 @@ struct SessionSpec {
   // result in all. Null: all ranks are threads of this process.
   ProcessGroup* processes = nullptr;
   int fail_rank = -1;             // tests: this rank throws ...
-  std::int64_t fail_update = -1;  // ... in its step of this update
+  std::int64_t fail_update = -1;  // ... in its step of this update,
+  // or in this repartition, from 0, unless load() came before: what goes on from a file is spared.
+  int fail_move = -1;
+  bool fail_killed = false;  // there: a signal ends its process once it has sent its layers (processes only)
 };
 
 struct RunRequest {

@@ -295,6 +295,44 @@ TEST_F(RunCaseTest, AnInterruptedCaseGoesOnFromItsCheckpointToTheSameRecord) {
   EXPECT_TRUE(std::filesystem::is_empty(folder));  // what is finished needs none
 }
 
+// The rank dies in the first move, which comes after the first epoch's checkpoint.
+TEST_F(RunCaseTest, ARankThatDiesWhileLayersMoveFailsTheRunAndWhatTheCheckpointHeldIsKept) {
+  Json entry = {
+      {"system", "dynpipe"}, {"workload", "fmnist_mlp_deep"}, {"ranks", 2}, {"batch", 32}, {"clock", "virtual"},
+      {"costs", "analytic"}, {"options", {{"window", 5}}},    {"epochs", 3}};
+  const Record undisturbed = run_case(expand_case(entry, "s.json", "").at(0), {});
+  ASSERT_EQ(undisturbed.outcome, RecordOutcome::ok) << undisturbed.reason;
+  entry["interference"] = "compute:1@" + std::to_string(1.05 * undisturbed.curve.at(0).seconds) + "-x4";
+  const Record moved = run_case(expand_case(entry, "s.json", "").at(0), {});
+  ASSERT_EQ(moved.observed.adaptation.value().changes.size(), 1u);
+  EXPECT_GT(moved.observed.adaptation->changes[0].update, 20);
+  entry["inject_failure"] = {{"rank", 1}, {"move", 0}};
+  const RunCase c = expand_case(entry, "s.json", "").at(0);
+  const std::string folder = folder_ + "/checkpoints";
+  const Record failed = run_case(c, {.checkpoints = folder});
+  EXPECT_EQ(failed.outcome, RecordOutcome::failed);
+  EXPECT_EQ(failed.failed_rank, 1);
+  EXPECT_NE(failed.reason.find("while layers move"), std::string::npos) << failed.reason;
+  EXPECT_FALSE(std::filesystem::is_empty(folder));
+  const Record resumed = run_case(c, {.checkpoints = folder});
+  ASSERT_EQ(resumed.outcome, RecordOutcome::ok) << resumed.reason;
+  ASSERT_EQ(resumed.curve.size(), 3u);
+  EXPECT_EQ(resumed.step_seconds.size(), 60u);
+  EXPECT_EQ(resumed.curve[0].loss, undisturbed.curve[0].loss);
+  EXPECT_EQ(resumed.curve[0].metric, undisturbed.curve[0].metric);
+  EXPECT_EQ(resumed.curve[0].seconds, undisturbed.curve[0].seconds);
+  // No layers move any more, and the plan is the first one: the training is that of a run without a disturbance.
+  EXPECT_EQ(resumed.curve[2].loss, undisturbed.curve[2].loss);
+  EXPECT_EQ(resumed.curve[2].metric, undisturbed.curve[2].metric);
+}
+
+TEST_F(RunCaseTest, AFailureInAMoveThatDoesNotComeIsNoResult) {
+  const Record record =
+      run({{"system", "dynpipe"}, {"costs", "analytic"}, {"inject_failure", {{"rank", 1}, {"move", 0}}}});
+  EXPECT_EQ(record.outcome, RecordOutcome::failed);
+  EXPECT_NE(record.reason.find("layers moved 0 times"), std::string::npos) << record.reason;
+}
+
 TEST_F(RunCaseTest, PipeMaresFirstEpochsMayBeSynchronous) {
   // One batch in the pipeline at a time: the numbers of plain training, while it lasts.
   const Record plain = run({{"system", "single_device"}, {"microbatches", 1}});

@@ -109,6 +109,32 @@ TEST(Transports, so_do_the_others) {
   }
 }
 
+// LayerPipe's W on other ranks than their F, late by some updates, and I of which the rank before computes a part: with
+// the bits that threads give, after every update.
+TEST(Transports, layerpipe_divides_and_delays_gradients_over_mpi_as_on_threads) {
+  int other_ranks = 0, divided = 0;
+  const auto expect_same = [&](const ModelGraph& model, int groups) {
+    const DataFeed feed = random_feed(model, kUpdates * kBatch);
+    for (const char* delay : {"0", "1", "3"})
+      for (const char* weights : {"stash", "average_a"}) {
+        const Variant variant{"layerpipe",
+                              {{"groups", std::to_string(groups)}, {"gradient_delay", delay}, {"weights", weights}}};
+        SCOPED_TRACE(to_text(variant));
+        const Planned planned(variant, model);
+        for (const PlanStage& stage : planned.setup.prepared.plan.stages) {
+          other_ranks += stage.weight_gradient_device.has_value();
+          divided += stage.passed_channels > 0;
+        }
+        expect_same_bits(planned, feed);
+      }
+  };
+  for (const int groups : std::set{1, 2, job->size() - 1, job->size()})
+    expect_same(mlp_classifier({48, 32, 40, 24, 36, 28, 20, 10}, {1, 12, 12}), groups);
+  expect_same(mlp_classifier({16, 200, 10}, {1, 12, 12}), 2);  // the second group begins with most of the work
+  EXPECT_GT(other_ranks, 0);
+  EXPECT_GT(divided, 0);
+}
+
 // Stages of a graph, some of several micro-batches at once, some replicated, in an order of their own.
 TEST(Transports, plans_that_are_no_chains_give_the_same_bits) {
   const ModelGraph branches = multi_modal_transformer(

@@ -49,6 +49,7 @@ void Training::run(const Program& first, const TrainingHooks& hooks, ProcessGrou
   const std::vector<UndrainedSegment> all = segments_.undrained();
   TrainingPosition position;
   if (session_) position = checkpoints.restore(*session_, record, all, adapter_.active());
+  const bool whole = position.next == 0;
   while (position.next < all.size()) {
     const UndrainedSegment& segment = all[position.next];
     const bool last = position.next + 1 == all.size();
@@ -69,6 +70,7 @@ void Training::run(const Program& first, const TrainingHooks& hooks, ProcessGrou
   if (on_wall())
     for (const MemoryByKind& peak : session_->peak_memory()) record.peak_bytes.push_back(split_of(peak));
   adapter_.describe(record);
+  if (whole) refuse_missed_move(record);
   checkpoints.delete_all();
   if (shares && !record.curve_of) hooks.turn->give(std::move(numbers));
 }
@@ -109,6 +111,18 @@ void Training::refuse_late_failure() const {
                      "update " + std::to_string(case_.fail_update) + " is after the last one, " +
                          std::to_string(segments_.total_updates() - 1),
                      "updates count from 0");
+}
+
+void Training::refuse_missed_move(const Record& record) const {
+  if (case_.fail_move < 0 || record.outcome == RecordOutcome::diverged) return;
+  const auto& adaptation = record.observed.adaptation;
+  const auto moves =
+      adaptation ? std::ranges::count(adaptation->changes, false, &RecordedAdaptation::Change::restart) : 0;
+  if (moves <= case_.fail_move)
+    throw InputError("inject_failure",
+                     "move " + std::to_string(case_.fail_move) + " is after the last one: layers moved " +
+                         std::to_string(moves) + " times",
+                     "moves count from 0; lengthen the run or its episodes");
 }
 
 SegmentResult Training::run_as_planned(const UndrainedSegment& segment, const RunRequest& request,
@@ -153,6 +167,8 @@ std::unique_ptr<Session> Training::start_session(const Prepared& prepared, const
   spec.sharding = first.sharding;
   spec.fail_rank = case_.fail_rank;
   spec.fail_update = case_.fail_update;
+  spec.fail_move = case_.fail_move;
+  spec.fail_killed = case_.fail_killed;
   if (data_) {
     // The candidates of a learning-rate search are compared on the validation part, never on the test part; where the
     // data has none, by their training loss.

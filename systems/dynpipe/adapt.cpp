@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "harness/base/error.h"
+#include "harness/plan/co_run_rows.h"
 #include "harness/plan/layer_groups.h"
 
 namespace sluice {
@@ -52,14 +53,11 @@ bool fits_in_memory(const Problem& problem, const LayerGroupGraph& graph, int st
   return bytes <= static_cast<double>(problem.cluster.devices[stage].memory.value);
 }
 
-// The features of a stage for a forest of co-runs: its own, and those of the stage that was seen beside the load.
-std::map<std::string, double> features_of(const DynPipeChain& chain, int first, int last, const std::string& prefix) {
+CoRunStage co_run_stage(const DynPipeChain& chain, int first, int last) {
   const auto sum = [&](const std::vector<double>& values) {
     return std::accumulate(values.begin() + first, values.begin() + last, 0.0);
   };
-  return {{prefix + "seconds", sum(chain.seconds)},
-          {prefix + "parameters", sum(chain.parameters)},
-          {prefix + "layers", last - first}};
+  return {.seconds = sum(chain.seconds), .parameters = sum(chain.parameters), .layers = last - first};
 }
 
 int first_of(const Cuts& cuts, int stage) { return stage == 0 ? 0 : cuts[static_cast<std::size_t>(stage) - 1]; }
@@ -220,9 +218,8 @@ std::optional<Plan> adapted_plan(const Observations& observations, const Problem
   const Slowdowns slowdowns = [&](int stage, int first, int last) {
     const double measured = seen.slowdown[stage];
     if (!options.forest || measured == 1) return options.detector.code ? banded(measured) : measured;
-    std::map<std::string, double> features = features_of(chain, first, last, "");
-    features.merge(features_of(chain, first_of(current, stage), end_of(current, stage, chain.layers()), "seen_"));
-    features["seen_slowdown"] = measured;
+    const CoRunStage seen_stage = co_run_stage(chain, first_of(current, stage), end_of(current, stage, chain.layers()));
+    const auto features = co_run_features(co_run_stage(chain, first, last), seen_stage, measured);
     return std::max(1.0, options.forest->predict(features));
   };
   const DynPipeCost old = cost_of(chain, current, slowdowns);

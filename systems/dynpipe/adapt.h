@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "systems/dynpipe/detector.h"
-#include "systems/dynpipe/forest.h"
+#include "harness/plan/forest.h"
 #include "systems/dynpipe/partition.h"
 
 namespace sluice {

@@ -21,6 +21,7 @@
 #include <memory>
 #include <mutex>
 
+#include "harness/plan/co_run_rows.h"
 #include "harness/plan/one_f_one_b_without_flush.h"
 #include "systems/dynpipe/adapt.h"
 
@@ -37,19 +38,25 @@ DetectorOptions detector_of(const Options& options) {
   return {.window = options.integer("window")};
 }
 
-// Trained once for every file: it is the same whenever it is asked for.
-const Forest* forest_of(const std::string& file) {
-  if (file == "none") return nullptr;
+// Grown once for the files that `forest` and `published` name: it is the same whenever it is asked for. Null: none.
+const Forest* forest_of(const Options& options) {
+  std::vector<std::string> files;
+  for (const char* option : {"forest", "published"})
+    if (options.text(option) != "none") files.push_back(options.text(option));
+  if (files.empty()) return nullptr;
   static std::mutex mutex;
-  static std::map<std::string, std::unique_ptr<Forest>> known;
+  static std::map<std::vector<std::string>, std::unique_ptr<Forest>> known;
   const std::lock_guard lock(mutex);
-  std::unique_ptr<Forest>& forest = known[file];
-  if (!forest) forest = std::make_unique<Forest>(read_forest_rows(file), ForestOptions{.trees = 100, .min_leaf = 2});
+  std::unique_ptr<Forest>& forest = known[files];
+  if (forest) return forest.get();
+  ForestRows rows;
+  for (const std::string& file : files) rows = joined_rows(rows, read_forest_rows(file));
+  forest = std::make_unique<Forest>(rows, slowdown_forest_options());
   return forest.get();
 }
 
 Plan dynpipe_plan(const Problem& problem, const Options& options) {
-  forest_of(options.text("forest"));  // a file that cannot be read is an error before the run
+  forest_of(options);  // a file that cannot be read is an error before the run
   const DynPipeChain chain = chain_of(problem, lambda_of(options));
   DynPipeChoice choice = best_partition(chain, {});
   if (choice.cuts.empty() && chain.stages() > 1) {
@@ -67,7 +74,7 @@ std::optional<Adaptation> dynpipe_adapt(const Observations& observations, const 
   const bool code = as_code(options);
   const AdaptOptions adapt{.detector = detector_of(options),
                            .candidates = {.code = code},
-                           .forest = forest_of(options.text("forest")),
+                           .forest = forest_of(options),
                            .lambda = lambda_of(options),
                            .weighs_cost = !code};
   std::optional<Plan> plan = adapted_plan(observations, problem, adapt);
@@ -121,6 +128,11 @@ const System dynpipe = {
           .help = "co-runs to train the forest on that predicts a stage's slowdown: a file of sluice profile "
                   "--co-run; none: as the device was seen",
           .any_text = true},
+         {.name = "published",
+          .default_value = "none",
+          .help = "published co-location slowdowns to train it on besides: Gavel's file, a .csv",
+          .any_text = true,
+          .in_digest_unless_default = true},
          {.name = "restart_milliseconds",
           .default_value = "5000",
           .help = "variant=restart on the virtual clock: what ending and starting the job takes",

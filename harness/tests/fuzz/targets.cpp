@@ -29,7 +29,7 @@
 #include "harness/run/weight_case.h"
 #include "plots/study.h"
 #include "results/store.h"
-#include "systems/dynpipe/forest.h"
+#include "harness/plan/forest.h"
 #include "workloads/data/cifar10.h"
 #include "workloads/data/idx.h"
 #include "workloads/data/language.h"

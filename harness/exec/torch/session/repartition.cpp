@@ -1,6 +1,7 @@
 // Another plan for a session: what the layers have, layer by layer, and its way to their new ranks.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <stdexcept>
@@ -103,10 +104,12 @@ void TorchSession::repartition(const Plan& plan) {
     for (const auto& stage : placement.stages)
       if (stage.size() != 1) throw std::logic_error("only stages with one rank each can move their layers");
   // A rank that dies here takes its layers with it; what was saved to a file stays as it was.
+  const bool in_this_move = spec_.fail_move >= 0 && spec_.fail_move == moves_++ && !loaded_;
+  const bool dies = spec_.fail_rank >= 0 && (in_this_move || updates_ == spec_.fail_update);
+  const bool dies_here = dies && here(Rank(spec_.fail_rank));
   try {
     agree_on_error(processes(), [&] {
-      const bool dies = spec_.fail_rank >= 0 && updates_ == spec_.fail_update;
-      if (dies && here(Rank(spec_.fail_rank)))
+      if (dies_here && !spec_.fail_killed)
         throw InputError("rank " + std::to_string(spec_.fail_rank), "failed on purpose while layers move");
     });
   } catch (const InputError& e) {
@@ -126,7 +129,8 @@ void TorchSession::repartition(const Plan& plan) {
   for (std::size_t s = 0; s < plan.stages.size(); ++s)
     for (const int l : plan.stages[s].layers) to[l] = ranks.placement.stages[s].front();
   // Sends do not wait for the receiver, so that every process sends all that leaves it and then receives.
-  for (const bool sending : {true, false})
+  for (const bool sending : {true, false}) {
+    if (!sending && dies_here && spec_.fail_killed) ::raise(SIGKILL);
     for (std::size_t l = 0; processes() && l < layers.size(); ++l) {
       if (from[l] == to[l]) continue;
       LayerState& layer = layers[l];
@@ -138,6 +142,7 @@ void TorchSession::repartition(const Plan& plan) {
         layer.buffers = receive_tensors(*processes(), from[l].value);
       }
     }
+  }
   std::int64_t steps = 0;  // every stage has made as many as any other
   std::vector<MemoryByKind> peaks(workers_.size());
   for (std::size_t s = 0; s < placement_.stages.size(); ++s) {

@@ -6,10 +6,13 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <limits>
 #include <map>
 #include <thread>
 
 #include "harness/base/error.h"
+#include "harness/exec/co_runs.h"
+#include "harness/exec/disturbance.h"
 #include "harness/exec/profile_samples.h"
 #include "harness/exec/threads.h"
 #include "harness/exec/torch/session/torch_session.h"
@@ -39,6 +42,7 @@ struct ChainForm {
   bool recompute = false;  // forwards keep their inputs
   bool split = false;      // the weight gradients come ops later than the input gradients
   bool halves = false;     // a pipeline of two stages
+  int spare_cores = 0;     // that are pinned to besides, after the ranks'
   Sharding sharding = {};
 };
 
@@ -109,21 +113,36 @@ class Chain {
     session.synthetic_batch = samples_;
     if (spec.feed) train_samples_ = spec.feed->train_samples;
     session_ = make_session(session);
-    pinning_ = pin_if_possible(form.ranks);
+    pinning_ = pin_if_possible(form.ranks + form.spare_cores);
   }
+
+  const Pinning* pinning() const { return pinning_.get(); }
 
   // As many updates as take about `seconds`, the first ones not sampled.
   void run(double seconds, std::span<const int> layer_of_input, ChainSamples& sum) {
-    if (update_seconds_ == 0) {
-      execute(2, nullptr);
-      update_seconds_ = execute(2, nullptr).seconds / 2;
-    }
-    const int updates = std::clamp(static_cast<int>(seconds / update_seconds_), 3, 400);
     std::vector<Probe> probes(program_.rank_count());
-    const Execution run = execute(updates + 1, &probes);
+    const Execution run = execute(updates_in(seconds, 400) + 1, &probes);
     for (const Probe& probe : probes) add_samples(sum, probe.samples(), layer_of_input, 1);
     for (const Opcode opcode : {Opcode::reduce_gradients, Opcode::gather_weights, Opcode::reduce_scatter})
       add_meetings(run.trace, opcode);
+  }
+
+  // Adds the seconds of every layer's passes in as many updates as take about `seconds`, of all but the first. Returns
+  // their micro-batches.
+  int add_passes(double seconds, std::vector<double>& sum) {
+    const int updates = updates_in(seconds, 20'000);
+    std::vector<Probe> probes(program_.rank_count());
+    execute(updates + 1, &probes);
+    for (const Probe& probe : probes) {
+      bool warm = false;
+      for (const ProbeSample& s : probe.samples()) {
+        using Kind = ProbeSample::Kind;
+        if (warm && (s.kind == Kind::forward || s.kind == Kind::input_gradient || s.kind == Kind::weight_gradient))
+          sum.at(static_cast<std::size_t>(s.layer)) += s.end - s.start;
+        warm = warm || s.kind == Kind::step;
+      }
+    }
+    return updates * program_.micros_per_update;
   }
 
   // Seconds of the ranks' meetings in such an instruction.
@@ -133,6 +152,14 @@ class Chain {
   }
 
  private:
+  int updates_in(double seconds, int most) {
+    if (update_seconds_ == 0) {
+      execute(2, nullptr);
+      update_seconds_ = execute(2, nullptr).seconds / 2;
+    }
+    return std::clamp(static_cast<int>(seconds / update_seconds_), 3, most);
+  }
+
   Execution execute(int updates, std::vector<Probe>* probes) {
     RunRequest request;
     request.iterations = updates;
@@ -428,6 +455,56 @@ CostGraph measure_in_runs(const RunProfileSpec& spec) {
   CostGraph graph = RunProfile(spec).measure();
   at::set_num_threads(threads_before);
   return graph;
+}
+
+namespace {
+
+// An episode without end, of one load on the core of rank 0 or of the rank after it.
+Disturbance disturbance_of(const CoRunLoad& load) {
+  Disturbance result;
+  result.by_load = true;
+  result.devices = {DeviceId(0), DeviceId(1)};
+  result.interference.episodes.push_back({.resource = load.resource,
+                                          .device = load.own_core ? 0 : 1,
+                                          .end = std::numeric_limits<double>::infinity(),
+                                          .slowdown = load.slowdown});
+  return result;
+}
+
+}  // namespace
+
+CoRunSamples measure_co_runs(const CoRunSpec& spec) {
+  const int threads_before = at::get_num_threads();
+  const bool other_core = std::ranges::any_of(spec.loads, [](const CoRunLoad& l) { return !l.own_core; });
+  const int cores = other_core ? 2 : 1;
+  if (co_run_cores() < cores)
+    throw InputError("--co-run",
+                     "loads beside a rank need " + std::to_string(cores) +
+                         " cores that threads can be put on, and this build finds " + std::to_string(co_run_cores()),
+                     "build with hwloc, on a machine whose cores this process may use");
+  RunProfileSpec model;
+  model.model = spec.model;
+  model.micro_batch = spec.micro_batch;
+  model.optimizer = spec.optimizer;
+  model.feed = spec.feed;
+  Chain chain(model, {.spare_cores = cores - 1});
+  const std::size_t layers = spec.model.layers.size();
+  CoRunSamples samples{.alone = std::vector<double>(layers), .beside = {}};
+  samples.beside.assign(spec.loads.size(), std::vector<double>(layers));
+  std::vector<int> micros(spec.loads.size(), 0);
+  int micros_alone = 0;
+  for (int round = 0; round < spec.rounds; ++round) {
+    micros_alone += chain.add_passes(spec.seconds, samples.alone);
+    for (std::size_t l = 0; l < spec.loads.size(); ++l) {
+      const CoRunningLoad load(disturbance_of(spec.loads[l]), {Rank(spec.loads[l].own_core ? 0 : 1)}, chain.pinning());
+      micros[l] += chain.add_passes(spec.seconds, samples.beside[l]);
+    }
+  }
+  for (double& seconds : samples.alone) seconds /= micros_alone;
+  for (std::size_t l = 0; l < spec.loads.size(); ++l)
+    for (double& seconds : samples.beside[l]) seconds /= micros[l];
+  at::set_num_threads(threads_before);
+  return samples;
 }
 
 }  // namespace sluice

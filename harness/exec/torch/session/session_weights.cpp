@@ -134,6 +134,7 @@ void TorchSession::save(const std::string& path) const {
 }
 
 void TorchSession::load(const std::string& path, bool of_any_plan) {
+  loaded_ = true;
   const c10::InferenceMode no_autograd;
   Checkpoint checkpoint;
   agree_on_error(processes(), [&] { checkpoint = read_checkpoint(path, identity(), context_.options, of_any_plan); });

@@ -1,4 +1,4 @@
-#include "systems/dynpipe/forest.h"
+#include "harness/plan/forest.h"
 
 #include <algorithm>
 #include <cmath>
@@ -152,6 +152,23 @@ Forest Forest::from_json(const Json& json, const std::string& where) {
   }
   if (forest.trees_.empty()) reader.fail("trees", "must not be empty");
   return forest;
+}
+
+ForestRows joined_rows(const ForestRows& a, const ForestRows& b) {
+  ForestRows all = a;
+  std::vector<std::size_t> place;
+  for (const std::string& name : b.features) {
+    const auto found = std::ranges::find(all.features, name);
+    place.push_back(static_cast<std::size_t>(found - all.features.begin()));
+    if (found == all.features.end()) all.features.push_back(name);
+  }
+  for (std::vector<double>& row : all.x) row.resize(all.features.size(), 0.0);
+  for (const std::vector<double>& row : b.x) {
+    std::vector<double>& x = all.x.emplace_back(all.features.size(), 0.0);
+    for (std::size_t f = 0; f < row.size(); ++f) x[place[f]] = row[f];
+  }
+  all.y.insert(all.y.end(), b.y.begin(), b.y.end());
+  return all;
 }
 
 ForestSplit split_rows(const ForestRows& rows, std::uint64_t seed) {

@@ -1,5 +1,5 @@
 // The forest against small cases by hand and against scikit-learn's predictions on the same data.
-#include "systems/dynpipe/forest.h"
+#include "harness/plan/forest.h"
 
 #include <gtest/gtest.h>
 
@@ -43,10 +43,10 @@ TEST(ForestTest, ADamagedForestIsRefused) {
   EXPECT_THROW(Forest::from_json(json, "test"), InputError);
 }
 
-// systems/dynpipe/testdata/forest.json: rows with noise, a tree with at least 5 rows in a leaf, and a forest of 500
+// harness/plan/testdata/forest.json: rows with noise, a tree with at least 5 rows in a leaf, and a forest of 500
 // trees.
 TEST(ForestTest, PredictsAsScikitLearnDoes) {
-  const Json json = parse_json_file(source_folder() + "/systems/dynpipe/testdata/forest.json");
+  const Json json = parse_json_file(source_folder() + "/harness/plan/testdata/forest.json");
   ForestRows rows{{"a", "b", "c", "d"},
                   json.at("x").get<std::vector<std::vector<double>>>(),
                   json.at("y").get<std::vector<double>>()};
@@ -74,10 +74,7 @@ TEST(ForestTest, ExplainsPublishedSlowdownsThatItHasNotSeen) {
   const std::filesystem::path folder = given ? std::string(given) : source_folder() + "/../shared/profiles";
   const std::filesystem::path file = folder / "pipeedge/gavel_colocation_slowdowns.csv";
   if (!std::filesystem::exists(file)) GTEST_SKIP() << "no published profiles at " << folder;
-  ForestRows all = read_forest_rows(file.string()), rows{all.features, {}, {}};
-  for (std::size_t k = 0; k < all.y.size(); ++k)
-    if (all.y[k] < 8) rows.x.push_back(all.x[k]), rows.y.push_back(all.y[k]);
-  const ForestSplit split = split_rows(rows, 42);
+  const ForestSplit split = split_rows(read_forest_rows(file.string()), 42);
   const ForestError error = error_on(Forest(split.train, {.trees = 20, .min_leaf = 2}), split);
   RecordProperty("held_out_mean_squared_error", std::to_string(error.mean_squared));
   RecordProperty("held_out_mean_absolute_error", std::to_string(error.mean_absolute));

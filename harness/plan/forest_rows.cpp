@@ -1,5 +1,4 @@
 // Rows to train a forest on, from files.
-#include <array>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -11,7 +10,7 @@
 #include "harness/base/numbers.h"
 #include "harness/base/read_text.h"
 #include "harness/base/visible_text.h"
-#include "systems/dynpipe/forest.h"
+#include "harness/plan/forest.h"
 
 namespace sluice {
 
@@ -25,6 +24,7 @@ ForestRows read_co_runs(const std::string& file) {
   JsonReader reader(json, file);
   if (reader.text("schema") != "sluice/co_run/1")
     reader.fail("schema", "is not 'sluice/co_run/1'", "make the file with sluice profile --co-run");
+  constexpr double kLeast = 1e-6;
   ForestRows rows;
   for (JsonReader& row : reader.objects("rows")) {
     JsonReader features = row.object("features");
@@ -32,25 +32,25 @@ ForestRows read_co_runs(const std::string& file) {
     std::vector<double>& x = rows.x.emplace_back();
     for (const std::string& name : rows.features) x.push_back(features.number(name, -kMostNumber, kMostNumber));
     features.no_other_keys();
-    rows.y.push_back(row.number("slowdown", 0, 1e6));
+    rows.y.push_back(row.number("slowdown", kLeast, 1e6));
     row.no_other_keys();
   }
   if (rows.x.empty()) reader.fail("rows", "must not be empty");
   return rows;
 }
 
-// Gavel's: gpu,victim_job,co_located_job,victim_isolated_steps_per_s,...,slowdown. A name is a feature that is 0 or 1.
+// Gavel's: gpu,victim_job,co_located_job,victim_isolated_steps_per_s,...,slowdown. Every row is asked for, with the
+// victim of the next row of the same device and co-located job as the one that was seen.
 ForestRows read_gavel(const std::string& file) {
-  constexpr std::size_t most_bytes = 64 << 20, most_numbers = 64 << 20;
-  constexpr double most = 1e9;
+  constexpr std::size_t most_bytes = 64 << 20;
+  constexpr double most = 1e9, starved = 8;
   std::istringstream in(read_text(file, most_bytes, kAdvice));
   std::string line;
   if (!std::getline(in, line)) throw InputError(visible(file), "is empty");
-  struct Row {
-    std::array<std::string, 3> names;
-    double steps_per_second, slowdown;
+  struct Job {
+    double seconds, slowdown;  // of a step
   };
-  std::vector<Row> read;
+  std::map<std::pair<std::string, std::string>, std::vector<Job>> beside;  // by device and co-located job
   while (std::getline(in, line)) {
     if (line.ends_with('\r')) line.pop_back();
     std::istringstream fields(line);
@@ -60,22 +60,20 @@ ForestRows read_gavel(const std::string& file) {
     const std::optional<double> steps = number_in(cells[3]), slowdown = number_in(cells[5]);
     if (!steps || !slowdown || std::abs(*steps) > most || std::abs(*slowdown) > most)
       throw InputError(visible(file), "'" + visible(line) + "' has a number that cannot be read");
-    read.push_back({{"gpu=" + cells[0], "victim=" + cells[1], "beside=" + cells[2]}, *steps, *slowdown});
+    if (*steps <= 0 || *slowdown <= 0)
+      throw InputError(visible(file), "'" + visible(line) + "' has a number that is not above 0");
+    if (*slowdown <= starved) beside[{cells[0], cells[2]}].push_back({1 / *steps, *slowdown});
   }
-  if (read.empty()) throw InputError(visible(file), "has no rows");
-  std::map<std::string, std::size_t> place;
-  ForestRows rows{.features = {"isolated_steps_per_second"}, .x = {}, .y = {}};
-  for (const Row& row : read)
-    for (const std::string& name : row.names)
-      if (place.try_emplace(name, rows.features.size()).second) rows.features.push_back(name);
-  if (rows.features.size() > most_numbers / read.size())
-    throw InputError(visible(file), "names too many jobs for its rows", "give Gavel's file of co-location slowdowns");
-  for (const Row& row : read) {
-    std::vector<double>& x = rows.x.emplace_back(rows.features.size(), 0.0);
-    x[0] = row.steps_per_second;
-    for (const std::string& name : row.names) x[place.at(name)] = 1;
-    rows.y.push_back(row.slowdown);
-  }
+  ForestRows rows{.features = {"seconds", "seen_seconds", "seen_slowdown"}, .x = {}, .y = {}};
+  for (const auto& [load, jobs] : beside)
+    for (std::size_t k = 0; jobs.size() > 1 && k < jobs.size(); ++k) {
+      const Job &asked = jobs[k], &seen = jobs[(k + 1) % jobs.size()];
+      rows.x.push_back({asked.seconds, seen.seconds, seen.slowdown});
+      rows.y.push_back(asked.slowdown);
+    }
+  if (rows.y.empty())
+    throw InputError(visible(file), "has no two jobs beside the same one",
+                     "give Gavel's file of co-location slowdowns");
   return rows;
 }
 
