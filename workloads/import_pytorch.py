@@ -12,7 +12,8 @@ of parameters, output and stash, with every branch and skip. Any module will do:
 every operation on tensors is recorded, whatever Python decides in between. `sluice plan`, `advise` and `run --clock
 virtual` take the file as --workload.
 
---layers writes sluice/model/1, where Sluice knows every kind of layer: that also trains for real, from new weights.
+--layers writes sluice/model/1, where Sluice knows every kind of layer: that also trains for real, from new weights. A
+linear layer or embedding with the weight of an earlier one is marked (tied_to), unless --untie is given.
 
 A layer is a call of the first module on the way down that is no nn.Sequential (nor nn.Transformer); --depth 2 goes one
 module further down, and so on, --depth 0 to the bottom. Its name is the module's; what runs in it later, after another
@@ -661,8 +662,9 @@ MODULES = {  # of one input; a module's class itself, not one derived from it
 class Declaring:
     """From a recording to the layers of sluice/model/1."""
 
-    def __init__(self, recording, loss):
-        self.recording, self.layers, self.notes = recording, [], []
+    def __init__(self, recording, loss, untie=False):
+        self.recording, self.layers, self.notes, self.untie = recording, [], [], untie
+        self.weight_of, self.tied = {}, set()  # by the weight's id: the first layer that has it; those of several
         self.names, self.number_of = set(), {}
         self.inputs = []
         for i, v in enumerate(recording.inputs):
@@ -812,10 +814,21 @@ class Declaring:
                     plain(len(call.args) == 1 and not call.kwargs, "an LSTM with a state of its own")
                 result = call.result[0] if kind is nn.LSTM else call.result
                 self.add(call.name, name, given[:1], result, **fields)
+                if kind in (nn.Linear, nn.Embedding):
+                    self.tie(m.weight)
             else:
                 raise Refusal(f"a module {kind.__name__}")
         except Refusal as e:
             raise Refusal(f"{call.name} ({kind.__name__}): {e}") from None
+
+    def tie(self, weight):
+        """Marks the last layer where an earlier one has its weight."""
+        owner = self.weight_of.setdefault(id(weight), self.layers[-1]["name"])
+        if owner != self.layers[-1]["name"] and not self.untie:
+            self.layers[-1]["tied_to"] = owner
+            self.tied.add(id(weight))
+            self.notes.append(f"{self.layers[-1]['name']} is tied to {owner}: for a pipeline, which has them in two "
+                              "stages, --untie gives both weights of their own")
 
     def multi_head(self, call, m):
         given = dict(zip(("query", "key", "value"), call.args))
@@ -901,9 +914,10 @@ class Declaring:
         return found[0] if len(found) == 1 and len(found[0].shape) >= 2 else None
 
 
-def layers_of(recording, name, loss):
-    """sluice/model/1, and notes. Throws Refusal, naming what Sluice does not know. The recording has its loss."""
-    declaring = Declaring(recording, loss)
+def layers_of(recording, name, loss, untie=False):
+    """sluice/model/1, and notes. Throws Refusal, naming what Sluice does not know. The recording has its loss. untie:
+    a weight that several layers have becomes several."""
+    declaring = Declaring(recording, loss, untie)
     model = declaring.run()
     model["name"] = name
     if declaring.layers[-1]["kind"] not in ("CrossEntropyLoss", "MseLoss"):
@@ -912,7 +926,7 @@ def layers_of(recording, name, loss):
     for parameter, tensor in recording.model.named_parameters(remove_duplicate=False):
         own.setdefault(id(tensor), []).append(parameter)
     notes += [f"one parameter under several names becomes several: {', '.join(names)}"
-              for names in own.values() if len(names) > 1]
+              for tensor, names in own.items() if len(names) > 1 and tensor not in declaring.tied]
     return model, sorted(set(notes), key=notes.index)
 
 
@@ -945,6 +959,8 @@ def main():
     parser.add_argument("model", metavar="FILE.py:FUNCTION", help="returns the module and its example inputs")
     parser.add_argument("--costs", metavar="FILE", help="measure, and write sluice/cost_graph/1")
     parser.add_argument("--layers", metavar="FILE", help="write sluice/model/1, where every layer is known")
+    parser.add_argument("--untie", action="store_true",
+                        help="in --layers, a weight that several layers share becomes several: for pipelines")
     parser.add_argument("--loss", choices=["cross_entropy", "mse", "none"], default="cross_entropy",
                         help="of the first output, as the last layer (default: cross_entropy)")
     parser.add_argument("--depth", type=int, default=1, help="modules on the way down to a layer; 0: all (default: 1)")
@@ -963,7 +979,7 @@ def main():
         notes = add_loss(recording, a.loss)
         name = a.name or os.path.splitext(os.path.basename(a.model.rpartition(":")[0]))[0]
         if a.layers:
-            graph, more = layers_of(recording, name, a.loss)
+            graph, more = layers_of(recording, name, a.loss, a.untie)
             notes += more
             write(a.layers, graph)
         if a.costs:

@@ -278,6 +278,25 @@ class Tests:
         notes = self.graph("tied", "cross_entropy")[3]
         self.check(any("words.weight is read by several layers (words, head)" in n for n in notes), f"notes: {notes}")
 
+    def tied_layers_are_marked(self):
+        run = self.command("models.py:tied", "--layers", "tied.json", "--loss", "cross_entropy")
+        self.check(run.returncode == 0 and "head is tied to words" in run.stderr, run.stderr)
+        with open(f"{self.folder}/tied.json") as file:
+            marks = {l["name"]: l["tied_to"] for l in json.load(file)["layers"] if "tied_to" in l}
+        self.equal(marks, {"head": "words"}, "marks")
+        model, _ = self.importer.load(f"{self.folder}/models.py:tied")
+        out = f"{self.folder}/tied.jsonl"
+        self.sluice("run", "--system", "data_parallel", "--workload", "tied.json", "--ranks", "2", "--steps", "3",
+                    "--clock", "virtual", "--no-train", "--cluster", "flat:2", "--out", out)
+        with open(out) as records:
+            record = json.loads(records.readline())
+        self.equal(record["workload_facts"]["parameters"], sum(p.numel() for p in model.parameters()), "parameters")
+        run = self.command("models.py:tied", "--layers", "apart.json", "--loss", "cross_entropy", "--untie")
+        with open(f"{self.folder}/apart.json") as file:
+            self.check("tied_to" not in file.read(), "--untie")
+        self.check("becomes several: words.weight, head.weight" in run.stderr, run.stderr)
+        self.sluice("plan", "--system", "1f1b", "--workload", "apart.json", "--cluster", "flat:2")
+
     def what_python_decides_is_recorded(self):
         _, recording, layers, _ = self.graph("decides", "mse")
         self.check(recording.exact, "the recorded operations give the model's output")

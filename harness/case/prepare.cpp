@@ -119,6 +119,8 @@ void adopt_pipeline(Prepared& p, const PlannedPipeline& planned) {
     for (const DeviceId device : stage.devices) devices = std::max(devices, device.value + 1);
   p.pipeline = planned.plan;
   p.order = planned.order;
+  const ModelGraph& model = planned_model(p);
+  if (!model.layers.empty()) require_ties_within_stages(model, stage_of_layers(p.pipeline, model.layers.size()));
   cut_sequences(*p.workload, p.system->name, p.pipeline, p.costs);
   if (p.tensor && p.pipeline.sequence.count > 1)
     throw InputError("tensor", p.system->name + " cuts sequences into chunks, and shared layers take whole ones",

@@ -44,13 +44,12 @@ void add_cluster(CLI::App* command, std::string& cluster) {
       ->type_name("CLUSTER");
 }
 
-void add_workload(CLI::App* command, std::string& workload) {
-  command
+CLI::Option* add_workload(CLI::App* command, std::string& workload) {
+  return command
       ->add_option("-w,--workload", workload,
                    "Workload (see sluice list workloads), a file of a workload or model (JSON), or one of costs: of "
                    "sluice profile or import_pytorch.py, Piper or dnn-partitioning JSON, PipeDream graph text, "
                    "PipeEdge YAML (FILE#MODEL)")
-      ->required()
       ->type_name("NAME");
 }
 
@@ -95,6 +94,27 @@ void add_list(CLI::App& app, Chosen& chosen) {
                "  sluice list zero_bubble      options, defaults, aliases, citation");
 }
 
+// What a plan is asked for, but its system and workload.
+void add_plan_request(CLI::App* c, PlanArguments& a) {
+  add_cluster(c, a.cluster);
+  add_ranks(c, a.ranks);
+  add_batch(c, a.batch);
+  c->add_option("-m,--microbatches", a.microbatches, "Micro-batches per update (default: the workload's)")
+      ->type_name("N");
+  c->add_option("--data-parallel", a.data_parallel, "Replicas of the pipeline, which share ranks and batch")
+      ->capture_default_str()
+      ->type_name("N");
+  c->add_option("--tensor", a.tensor, "Devices that share every layer (tensor parallelism)")
+      ->capture_default_str()
+      ->type_name("N");
+  c->add_option("--costs", a.costs,
+                "analytic, profile (measured on this machine) or a file of sluice profile; of a published profile: "
+                "raw keeps its numbers as the authors' program takes them")
+      ->capture_default_str()
+      ->type_name("COSTS");
+  add_set(c, a.set);
+}
+
 void add_plan(CLI::App& app, Chosen& chosen) {
   const auto a = std::make_shared<PlanArguments>();
   CLI::App* c =
@@ -102,24 +122,8 @@ void add_plan(CLI::App& app, Chosen& chosen) {
   c->add_option("-s,--system", a->system, "System whose planner to use; a,b,c: each in turn")
       ->required()
       ->type_name("NAMES");
-  add_workload(c, a->workload);
-  add_cluster(c, a->cluster);
-  add_ranks(c, a->ranks);
-  add_batch(c, a->batch);
-  c->add_option("-m,--microbatches", a->microbatches, "Micro-batches per update (default: the workload's)")
-      ->type_name("N");
-  c->add_option("--data-parallel", a->data_parallel, "Replicas of the pipeline, which share ranks and batch")
-      ->capture_default_str()
-      ->type_name("N");
-  c->add_option("--tensor", a->tensor, "Devices that share every layer (tensor parallelism)")
-      ->capture_default_str()
-      ->type_name("N");
-  c->add_option("--costs", a->costs,
-                "analytic, profile (measured on this machine) or a file of sluice profile; of a published profile: "
-                "raw keeps its numbers as the authors' program takes them")
-      ->capture_default_str()
-      ->type_name("COSTS");
-  add_set(c, a->set);
+  add_workload(c, a->workload)->required();
+  add_plan_request(c, *a);
   add_json(c, a->json);
   c->add_flag("--csv", a->csv,
               "The order of the plan's ops as PyTorch's compute-only table; its cuts are module_fqns_per_model_part of "
@@ -134,7 +138,7 @@ void add_advise(CLI::App& app, Chosen& chosen) {
   CLI::App* c = add_command(app, chosen, "advise",
                             "Which system to use: all of them, ranked on the virtual clock, and why the others lose",
                             advise_command, a);
-  add_workload(c, a->workload);
+  add_workload(c, a->workload)->required();
   add_cluster(c, a->cluster);
   c->add_option("--memory", a->memory, "Of every device, instead of the cluster's: 80GiB")->type_name("BYTES");
   add_ranks(c, a->ranks);
@@ -424,15 +428,27 @@ void add_reproduce(CLI::App& app, Chosen& chosen) {
 
 void add_export(CLI::App& app, Chosen& chosen) {
   const auto a = std::make_shared<ExportArguments>();
-  CLI::App* c = add_command(app, chosen, "export", "Records as a flat table on stdout", export_command, a);
-  c->add_option("files", a->files, "JSONL files")->required()->type_name("");
-  c->add_option("--format", a->format, "csv or jsonl (a JSON object a line)")->capture_default_str()->type_name("NAME");
+  CLI::App* c =
+      add_command(app, chosen, "export", "Records as a flat table on stdout, or a plan as traces for other simulators",
+                  export_command, a);
+  c->add_option("files", a->files, "JSONL files")->type_name("");
+  c->add_option("--format", a->format,
+                "csv, jsonl (a JSON object a line), or chakra: the ops and messages of a plan as MLCommons Chakra "
+                "execution traces, which ASTRA-sim replays")
+      ->capture_default_str()
+      ->type_name("NAME");
   c->add_flag("--curves", a->curves, "The learning curves instead of one line a record");
   c->add_flag("--per-rank", a->ranks, "One line a rank of a record: its memory by kind and what it sends");
   add_filter(c, a->filter);
+  c->add_option("-o,--out", a->out, "Of chakra: PREFIX.0.et, PREFIX.1.et, ...; groups of ranks: PREFIX.groups.json")
+      ->type_name("PREFIX");
+  c->add_option("-s,--system", a->plan.system, "Of chakra: the system whose plan to export")->type_name("NAME");
+  add_workload(c, a->plan.workload);
+  add_plan_request(c, a->plan);
   add_examples(c,
                "  sluice export results/runs/quick.jsonl > quick.csv\n"
-               "  sluice export quick.jsonl --filter clock=wall --per-rank --format jsonl");
+               "  sluice export quick.jsonl --filter clock=wall --per-rank --format jsonl\n"
+               "  sluice export --format chakra -s 1f1b -w vgg16 -c flat:4 --out vgg16_1f1b");
 }
 
 void add_new(CLI::App& app, Chosen& chosen) {

@@ -11,6 +11,8 @@
 
 namespace sluice {
 
+struct EvaluatedPlan;
+
 struct ListArguments {
   std::string what;  // systems, workloads, clusters, sweeps, a name of one of them, or "" for all
   bool json = false;
@@ -25,6 +27,8 @@ struct PlanArguments {
   bool json = false, csv = false;
 };
 int plan_command(const PlanArguments& a);
+// The plan of one system. Throws InputError where there is none, or it does not fit into the devices' memory.
+EvaluatedPlan plan_of_arguments(const PlanArguments& a, const System& system);
 
 struct AdviseArguments {
   std::string workload, system = "*", cluster = "flat:4", costs = "analytic", microbatches, tensor, memory, csv;
@@ -107,6 +111,9 @@ struct ExportArguments {
   std::vector<std::string> files, filter;
   std::string format = "csv";
   bool curves = false, ranks = false;
+  // Of the format chakra, which is of a plan instead of records: the plan, and how the names of its files begin.
+  PlanArguments plan;
+  std::string out;
 };
 int export_command(const ExportArguments& a);
 

@@ -122,7 +122,8 @@ Names values_of(const std::string& command, const std::string& name, const Names
       {"compare --metric",
        {"throughput", "memory", "time_to_accuracy", "final_metric", "bubble", "sent_bytes", "largest_stable_rate"}},
       {"compare --format", {"text", "markdown", "latex", "csv", "json"}},
-      {"export --format", {"csv", "jsonl"}},
+      {"export --format", {"csv", "jsonl", "chakra"}},
+      {"export --costs", {"analytic", "profile", "raw"}},
       {"new what", {"baseline", "workload", "cluster"}},
       {"new --kind", {"flush", "split", "chunked", "asynchronous"}}};
   if (const auto found = fixed.find(key); found != fixed.end()) return found->second;

@@ -1,17 +1,65 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <fstream>
+
 #include "harness/base/error.h"
+#include "harness/case/predict_update.h"
+#include "harness/cli/chakra_trace.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/evaluated_plan.h"
 #include "harness/cli/read_files.h"
 #include "results/export.h"
 #include "results/record_filter.h"
 
 namespace sluice {
 
+static void write_chakra_file(const std::string& name, const std::string& content) {
+  std::ofstream file(name, std::ios::binary);
+  file << content;
+  file.flush();
+  if (!file) throw InputError("--out", "'" + name + "' cannot be written");
+}
+
+// The order of a plan's ops with its costs: a file a rank, and the groups that meet in collectives.
+static int export_chakra(const ExportArguments& a) {
+  if (!a.files.empty())
+    throw InputError("export", "--format chakra is of a plan, not of records", "leave '" + a.files.front() + "' out");
+  if (!a.filter.empty() || a.curves || a.ranks)
+    throw InputError(!a.filter.empty() ? "--filter"
+                     : a.curves        ? "--curves"
+                                       : "--per-rank",
+                     "goes with records, not with --format chakra");
+  const auto missing = [](const char* flag, const char* what) {
+    throw InputError("export", std::string("--format chakra needs ") + flag, what);
+  };
+  if (a.plan.system.empty()) missing("--system", "name the system whose plan to export");
+  if (a.plan.workload.empty()) missing("--workload", "name a workload, or a file of a model or of costs");
+  if (a.out.empty()) missing("--out", "say how the names of the files begin: PREFIX.0.et, PREFIX.1.et, ...");
+  const std::vector<const System*> systems = systems_named(a.plan.system);
+  if (systems.size() > 1) throw InputError("--system", "--format chakra is of one plan", "give one system");
+  const EvaluatedPlan e = plan_of_arguments(a.plan, *systems.front());
+  const auto ranks = chakra_nodes(e.program, costs_of(e.p));
+  for (std::size_t r = 0; r < ranks.size(); ++r)
+    write_chakra_file(a.out + "." + std::to_string(r) + ".et", chakra_file(ranks[r]));
+  const std::string groups = chakra_groups(e.program);
+  if (!groups.empty()) write_chakra_file(a.out + ".groups.json", groups);
+  fmt::print("{}.0.et{}{}\n", a.out, ranks.size() > 1 ? fmt::format(" to {}.{}.et", a.out, ranks.size() - 1) : "",
+             groups.empty() ? "" : fmt::format(", and {}.groups.json", a.out));
+  return 0;
+}
+
 int export_command(const ExportArguments& a) {
-  const std::vector<std::string> formats = {"csv", "jsonl"};
-  if (a.format != "csv" && a.format != "jsonl")
+  if (a.format == "chakra") return export_chakra(a);
+  const std::vector<std::string> formats = {"csv", "jsonl", "chakra"};
+  if (std::ranges::count(formats, a.format) == 0)
     throw InputError("--format", "unknown format '" + a.format + "'", suggestion(a.format, formats));
+  if (!a.plan.system.empty() || !a.plan.workload.empty() || !a.out.empty())
+    throw InputError(!a.plan.system.empty()     ? "--system"
+                     : !a.plan.workload.empty() ? "--workload"
+                                                : "--out",
+                     "goes with --format chakra", "records are chosen by --filter, and the table is on stdout");
+  if (a.files.empty()) throw InputError("export", "there is no file of records", "name one, or give --format chakra");
   if (a.curves && a.ranks)
     throw InputError("--per-rank", "goes with the runs, not with their curves", "give one of them");
   const std::vector<Record> records = filtered(read_files(a.files), a.filter);

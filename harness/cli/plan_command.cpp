@@ -57,19 +57,28 @@ static int compare_plans(const PlanArguments& a, const std::vector<const System*
   return 0;
 }
 
-int plan_command(const PlanArguments& a) {
-  const std::vector<const System*> systems = systems_named(a.system);
-  const std::map<std::string, std::string> given = given_options(a.set);
+static void print_warnings_of_profile(const PlanArguments& a) {
   if (const ProfileWorkload* profile = profile_workload(a.workload, a.costs))
     for (const std::string& warning : profile->warnings)
       fmt::print(stderr, "note: {}: {}\n", visible(a.workload), visible(warning));
+}
+
+EvaluatedPlan plan_of_arguments(const PlanArguments& a, const System& system) {
+  print_warnings_of_profile(a);
+  return fitting_plan(request_of(a, system, given_options(a.set)));
+}
+
+int plan_command(const PlanArguments& a) {
+  const std::vector<const System*> systems = systems_named(a.system);
   if (systems.size() > 1) {
+    const std::map<std::string, std::string> given = given_options(a.set);
+    print_warnings_of_profile(a);
     refuse_undeclared(systems, given);
     if (a.csv) throw InputError("--csv", "is of one plan", "give one system");
     plan_case(request_of(a, *systems.front(), {}));  // what is wrong with the flags is said once
     return compare_plans(a, systems, given);
   }
-  const EvaluatedPlan e = fitting_plan(request_of(a, *systems.front(), given));
+  const EvaluatedPlan e = plan_of_arguments(a, *systems.front());
   if (a.csv) {
     fmt::print("{}", plan_table(e));
   } else if (a.json) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 #include "harness/base/error.h"
 #include "harness/base/json.h"
@@ -34,6 +35,25 @@ CostGraph forward_only(CostGraph costs) {
   return costs;
 }
 
+void count_tied_weights_once(CostGraph& graph, const ModelGraph& model) {
+  for (std::size_t l = 0; l < model.layers.size(); ++l) {
+    const LayerSpec& layer = model.layers[l];
+    if (layer.tied_to < 0) continue;
+    LayerCost& cost = graph.layers[l];
+    const double part =
+        static_cast<double>(parameter_count(layer)) / static_cast<double>(parameter_count(untied(layer)));
+    const auto own = [&](Bytes whole) {
+      return Bytes(static_cast<std::int64_t>(std::llround(part * double(whole.value))));
+    };
+    cost.parameters = own(cost.parameters);
+    cost.update = cost.update * part;
+    if (!cost.measured) continue;
+    cost.measured->update.peak = own(cost.measured->update.peak);
+    cost.measured->update.left = own(cost.measured->update.left);
+    cost.measured->clear = cost.measured->clear * part;
+  }
+}
+
 CostGraph analytic_costs(const ModelGraph& model, std::int64_t micro_batch, const Device& device) {
   const std::vector<Shape> shapes = model.shapes();
   CostGraph graph{
@@ -41,7 +61,7 @@ CostGraph analytic_costs(const ModelGraph& model, std::int64_t micro_batch, cons
   graph.launch = device.launch;
   const double samples = static_cast<double>(micro_batch);
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
-    const LayerSpec& layer = model.layers[i];
+    const LayerSpec layer = untied(model.layers[i]);
     std::vector<Shape> inputs;
     double input_bytes = 0;
     for (const int p : layer.inputs) {
@@ -76,6 +96,7 @@ CostGraph analytic_costs(const ModelGraph& model, std::int64_t micro_batch, cons
     cost.input_channels = input_channels(layer);
     graph.layers.push_back(cost);
   }
+  count_tied_weights_once(graph, model);
   return graph;
 }
 

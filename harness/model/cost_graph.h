@@ -87,6 +87,10 @@ CostGraph forward_only(CostGraph costs);
 // These are choices for large fp32 layers, not measurements; `sluice profile` measures.
 CostGraph analytic_costs(const ModelGraph& model, std::int64_t micro_batch, const Device& device);
 
+// graph: of untied(model). Takes from a tied layer the bytes and the update of the weight that it shares; its passes
+// read that weight as before.
+void count_tied_weights_once(CostGraph& graph, const ModelGraph& model);
+
 // Whether a layer of the model is such a one.
 bool is_fused_with_predecessor(const LayerSpec& layer);
 // LayerCost::input_channels of a layer of the model.

@@ -370,7 +370,16 @@ Shape output_shape(const LayerSpec& layer, std::span<const Shape> inputs) {
   return std::visit(OutputShape{layer, inputs}, layer.kind);
 }
 
-std::vector<ParameterSpec> parameters(const LayerSpec& layer) { return std::visit(ParametersOf{}, layer.kind); }
+std::vector<ParameterSpec> parameters(const LayerSpec& layer) {
+  Parameters result = std::visit(ParametersOf{}, layer.kind);
+  if (layer.tied_to >= 0 && !result.empty()) result.erase(result.begin());
+  return result;
+}
+
+LayerSpec untied(LayerSpec layer) {
+  layer.tied_to = -1;
+  return layer;
+}
 
 std::int64_t parameter_count(const LayerSpec& layer) {
   std::int64_t count = 0;

@@ -162,6 +162,9 @@ struct LayerSpec {
   // Layers with one `block` draw their initial weights from one generator seeded with seed + block,
   // in order, so weights do not depend on how a model is cut into stages. -1: the layer's own index.
   int block = -1;
+  // Tied: the index of an earlier layer whose weight this one uses, both Linear or Embedding: an output head the table
+  // of the embedding (Press and Wolf, EACL 2017). Gradients of both add up in that one weight. -1: a weight of its own.
+  int tied_to = -1;
 };
 
 std::string kind_name(const LayerKind& kind);  // "Linear", "Conv2d", ...
@@ -178,8 +181,11 @@ struct ParameterSpec {
   enum class Init { uniform, zeros, ones, normal } init = Init::uniform;
   double bound = 0;  // uniform(-bound, bound); normal(0, bound). torch's defaults for each layer
 };
-std::vector<ParameterSpec> parameters(const LayerSpec& layer);  // in the order the real layer takes them
+// Its own, in the order the real layer takes them; a tied weight, which would be the first, is another layer's.
+std::vector<ParameterSpec> parameters(const LayerSpec& layer);
 std::int64_t parameter_count(const LayerSpec& layer);
+// The layer with a weight of its own.
+LayerSpec untied(LayerSpec layer);
 
 // FLOPs of one sample. A multiply-add is two; biases are not counted; a function of one element
 // counts one. Backward of layers without weights: weight_gradient 0, and 0 for normalisations too,

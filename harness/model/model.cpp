@@ -57,11 +57,20 @@ void check_graph(const ModelGraph& model) {
       }
     }
   }
+  for (int i = 0; i < count; ++i) {
+    if (model.layers[i].tied_to < 0) continue;
+    if (const std::string fault = tie_fault(model, i); !fault.empty())
+      throw InputError(where(model, model.layers[i]), fault);
+  }
   for (int i = 0; i + model.members < count; ++i) {
     if (!is_read[i]) {
       throw InputError(where(model, model.layers[i]), "nobody reads its output", "remove it or use it");
     }
   }
+}
+
+bool may_be_tied(const LayerKind& kind) {
+  return std::holds_alternative<Linear>(kind) || std::holds_alternative<Embedding>(kind);
 }
 
 const Shape& shape_of(const ModelGraph& model, std::span<const Shape> shapes, int producer) {
@@ -107,6 +116,41 @@ std::int64_t parameter_count(const ModelGraph& model) {
   std::int64_t count = 0;
   for (const LayerSpec& layer : model.layers) count += parameter_count(layer);
   return count;
+}
+
+ModelGraph untied(ModelGraph model) {
+  for (LayerSpec& layer : model.layers) layer.tied_to = -1;
+  return model;
+}
+
+std::string tie_fault(const ModelGraph& model, int index) {
+  const LayerSpec& layer = model.layers[index];
+  if (layer.tied_to >= index) return "is tied to a layer that does not come before it";
+  const LayerSpec& other = model.layers[layer.tied_to];
+  for (const LayerSpec* one : {&layer, &other})
+    if (!may_be_tied(one->kind))
+      return "is tied to '" + other.name + "', and '" + one->name + "' is a layer of kind " + kind_name(one->kind) +
+             "; the weights of Linear and Embedding can be tied";
+  if (other.tied_to >= 0)
+    return "is tied to '" + other.name + "', which is itself tied to '" + model.layers[other.tied_to].name +
+           "'; name that one";
+  const Shape own = parameters(untied(layer)).front().shape, weight = parameters(other).front().shape;
+  if (own != weight)
+    return "is tied to '" + other.name + "', whose weight is " + to_text(weight) + ", and needs one of " + to_text(own);
+  return "";
+}
+
+void require_ties_within_stages(const ModelGraph& model, std::span<const int> stage_of) {
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    const LayerSpec& layer = model.layers[i];
+    if (layer.tied_to < 0 || stage_of[i] == stage_of[layer.tied_to]) continue;
+    throw InputError(where(model, layer),
+                     "uses the weight of '" + model.layers[layer.tied_to].name +
+                         "', and the plan puts them into stages " + std::to_string(stage_of[layer.tied_to]) + " and " +
+                         std::to_string(stage_of[i]),
+                     "use a system with whole models on its ranks (single_device, data_parallel, fsdp), or leave "
+                     "tied_to out, which gives both layers weights of their own");
+  }
 }
 
 std::vector<StageInterface> interfaces(const ModelGraph& model, std::span<const int> stage_of, int stages) {

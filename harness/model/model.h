@@ -26,7 +26,17 @@ struct ModelGraph {
   std::vector<Shape> shapes() const;
 };
 
-std::int64_t parameter_count(const ModelGraph& model);
+std::int64_t parameter_count(const ModelGraph& model);  // a tied weight once
+
+// The model with a weight for every layer.
+ModelGraph untied(ModelGraph model);
+
+// What is wrong with LayerSpec::tied_to of layer `index`, which has one: "" or a sentence.
+std::string tie_fault(const ModelGraph& model, int index);
+
+// stage_of[i] = stage of layer i. Throws InputError where a tied layer and the one whose weight it uses are in two
+// stages: a stage steps its own weights.
+void require_ties_within_stages(const ModelGraph& model, std::span<const int> stage_of);
 
 // The values that a stage hands to others or receives, each named by the layer that makes it (a model input: negative).
 struct StageInterface {

@@ -118,6 +118,15 @@ std::vector<int> read_inputs(JsonReader& layer, const ModelGraph& model, const s
   return result;
 }
 
+// The number of the layer whose weight the layer that comes next uses.
+int read_tie(JsonReader& layer, const std::map<std::string, int>& numbers) {
+  const std::string name = layer.text("tied_to");
+  const auto known = numbers.find(name);
+  if (known == numbers.end())
+    layer.fail("tied_to", "no layer '" + name + "' comes before this one", "name an earlier layer with such a weight");
+  return known->second;
+}
+
 double element_count(const Shape& shape) {
   double count = 1;
   for (const std::int64_t size : shape) count *= static_cast<double>(size);
@@ -163,6 +172,7 @@ Json to_json(const ModelGraph& model) {
     Json layer = {{"name", l.name}, {"kind", kind_name(l.kind)}};
     if (l.inputs != std::vector<int>{static_cast<int>(layers.size()) - 1}) layer["inputs"] = l.inputs;
     if (l.block != -1) layer["block"] = l.block;
+    if (l.tied_to != -1) layer["tied_to"] = model.layers[l.tied_to].name;
     std::visit(
         [&]<class Kind>(const Kind& kind) {
           Writer<Kind> writer(kind, layer);
@@ -191,6 +201,7 @@ ModelGraph model_from_json(JsonReader reader) {
   for (JsonReader& l : layers) {
     LayerSpec layer{.name = l.text("name"), .kind = read_kind(l), .inputs = read_inputs(l, model, numbers)};
     layer.block = l.integer_or("block", -1, -1, kMostCount);
+    if (l.has("tied_to")) layer.tied_to = read_tie(l, numbers);
     l.no_other_keys();
     if (layer.name.empty()) l.fail("name", "is empty", "give every layer a name of its own");
     if (!numbers.emplace(layer.name, static_cast<int>(model.layers.size())).second)
@@ -202,7 +213,7 @@ ModelGraph model_from_json(JsonReader reader) {
                                  : shapes[static_cast<std::size_t>(input)]);
     }
     const std::string where = l.where("kind");
-    for (const ParameterSpec& parameter : parameters(layer)) sizes.add(parameter.shape, where);
+    for (const ParameterSpec& parameter : parameters(untied(layer))) sizes.add(parameter.shape, where);
     try {
       shapes.push_back(output_shape(layer, inputs));
     } catch (const InputError& e) {
@@ -210,6 +221,9 @@ ModelGraph model_from_json(JsonReader reader) {
     }
     sizes.add(shapes.back(), where);
     model.layers.push_back(std::move(layer));
+    if (model.layers.back().tied_to >= 0)
+      if (const std::string fault = tie_fault(model, static_cast<int>(model.layers.size()) - 1); !fault.empty())
+        l.fail("tied_to", fault);
   }
   if (model.layers.empty())
     reader.fail("layers", "must not be empty", "give the layers in the order in which they run");

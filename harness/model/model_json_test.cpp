@@ -93,6 +93,8 @@ class SchemaOf {
     properties_["kind"] = {{"const", kind_name(Kind{})}};
     properties_["inputs"] = {{"$ref", "#/$defs/inputs"}};
     properties_["block"] = {{"$ref", "#/$defs/block"}};
+    if (std::is_same_v<Kind, Linear> || std::is_same_v<Kind, Embedding>)
+      properties_["tied_to"] = {{"$ref", "#/$defs/tied_to"}};
     visit_fields(*this, KindTag<Kind>{});
   }
   Json json() const { return {{"properties", properties_}, {"required", required_}, {"additionalProperties", false}}; }
@@ -163,7 +165,56 @@ Json schema_of_models() {
              {{"description", "layers of one block draw their initial weights from one generator; -1: its own"},
               {"type", "integer"},
               {"minimum", -1},
-              {"default", -1}}}}}};
+              {"default", -1}}},
+            {"tied_to",
+             {{"description", "the earlier Linear or Embedding whose weight, of the same shape, this layer uses"},
+              {"type", "string"}}}}}};
+}
+
+// Ids through a table, and the same table as the output head: 5 words of width 3.
+Json with_tied_head() {
+  return {{"schema", "sluice/model/1"},
+          {"name", "tied"},
+          {"inputs", Json::array({{{"shape", Json::array({4})}, {"token_ids", true}}})},
+          {"layers", Json::array({{{"name", "words"}, {"kind", "Embedding"}, {"vocabulary", 5}, {"width", 3}},
+                                  {{"name", "head"}, {"kind", "Linear"}, {"in", 3}, {"out", 5}, {"tied_to", "words"}},
+                                  {{"name", "loss"}, {"kind", "CrossEntropyLoss"}}})}};
+}
+
+TEST(ModelJson, ATiedLayerNamesTheOneWhoseWeightItUses) {
+  const ModelGraph model = read(with_tied_head());
+  EXPECT_EQ(model.layers[0].tied_to, -1);
+  EXPECT_EQ(model.layers[1].tied_to, 0);
+  EXPECT_EQ(to_json(model), with_tied_head());
+  EXPECT_EQ(parameter_count(model), 5 * 3 + 5);  // the table once, and the head's bias
+  EXPECT_EQ(parameter_count(untied(model)), 2 * 5 * 3 + 5);
+}
+
+TEST(ModelJson, MistakesInTiesNameBothLayers) {
+  const auto error = [](const std::string& pointer, const Json& value) {
+    Json json = with_tied_head();
+    json.at_pointer(pointer) = value;
+    return error_of([&] { read(json); });
+  };
+  EXPECT_EQ(error("/layers/1/tied_to", "wrods"),
+            "m.json: /layers/1/tied_to: no layer 'wrods' comes before this one; name an earlier layer with such a "
+            "weight");
+  EXPECT_EQ(
+      error("/layers/1/tied_to", "head"),
+      "m.json: /layers/1/tied_to: no layer 'head' comes before this one; name an earlier layer with such a weight");
+  EXPECT_EQ(error("/layers/1/out", 6),
+            "m.json: /layers/1/tied_to: is tied to 'words', whose weight is [5, 3], and needs one of [6, 3]");
+  EXPECT_EQ(
+      error("/layers/2/tied_to", "words"),
+      "m.json: /layers/2/tied_to: is tied to 'words', and 'loss' is a layer of kind CrossEntropyLoss; the weights "
+      "of Linear and Embedding can be tied");
+  Json chain = with_tied_head();
+  chain["layers"] = Json::array({{{"name", "a"}, {"kind", "Embedding"}, {"vocabulary", 3}, {"width", 3}},
+                                 {{"name", "b"}, {"kind", "Linear"}, {"in", 3}, {"out", 3}, {"tied_to", "a"}},
+                                 {{"name", "c"}, {"kind", "Linear"}, {"in", 3}, {"out", 3}, {"tied_to", "b"}},
+                                 {{"name", "loss"}, {"kind", "CrossEntropyLoss"}}});
+  EXPECT_EQ(error_of([&] { read(chain); }),
+            "m.json: /layers/2/tied_to: is tied to 'b', which is itself tied to 'a'; name that one");
 }
 
 TEST(ModelJson, TheSchemaKnowsEveryKindAndField) {

@@ -14,6 +14,12 @@ using Rule = LayerSplit::Rule;
 class Splitter {
  public:
   Splitter(const ModelGraph& model, int degree) : model_(model), degree_(degree), shapes_(model.shapes()) {
+    for (const LayerSpec& layer : model.layers)
+      if (layer.tied_to >= 0)
+        throw InputError("model '" + model.name + "'",
+                         "'" + layer.name + "' uses the weight of '" + model.layers[layer.tied_to].name +
+                             "', and devices share layers with weights of their own",
+                         "leave tensor out, or leave tied_to out");
     split_.degree = degree;
     split_.whole = split_.member = model;
     split_.layers.resize(model.layers.size());

@@ -27,11 +27,11 @@ int OptimizerSpec::state_tensors() const {
   return 0;
 }
 
-// The first and the last layer that has parameters.
+// The first and the last layer that has weights, its own or those of the layer that it is tied to.
 static std::pair<int, int> ends_of(const ModelGraph& model) {
   int first = -1, last = -1;
   for (int l = 0; l < static_cast<int>(model.layers.size()); ++l) {
-    if (parameter_count(model.layers[l]) == 0) continue;
+    if (parameter_count(model.layers[l]) == 0 && model.layers[l].tied_to < 0) continue;
     if (first < 0) first = l;
     last = l;
   }

@@ -168,7 +168,9 @@ inline at::Tensor reference_model(const ModelGraph& model, const Tensors& inputs
     for (const int input : model.layers[i].inputs) {
       x.push_back(input < 0 ? inputs[-(input + 1)] : values[input]);
     }
-    values.push_back(reference_layer(model.layers[i].kind, x, weights[i], target));
+    Tensors w = weights[i];
+    if (model.layers[i].tied_to >= 0) w.insert(w.begin(), weights[model.layers[i].tied_to].front());
+    values.push_back(reference_layer(model.layers[i].kind, x, w, target));
   }
   return values.back();
 }

@@ -147,7 +147,9 @@ CostGraph measure(const ModelGraph& model, std::int64_t micro_batch, int repeats
 
 }  // namespace
 
-CostGraph measure_costs(const ModelGraph& model, std::int64_t micro_batch, int repeats, const std::string& device) {
+// Layer by layer, each with weights of its own.
+static CostGraph measure_untied(const ModelGraph& model, std::int64_t micro_batch, int repeats,
+                                const std::string& device) {
   if (device != "cuda") return measure(model, micro_batch, repeats, nullptr);
   // On a thread of its own: the stream is the thread's.
   return std::async(std::launch::async,
@@ -157,6 +159,12 @@ CostGraph measure_costs(const ModelGraph& model, std::int64_t micro_batch, int r
                       return measure(model, micro_batch, repeats, gpu[0].get());
                     })
       .get();
+}
+
+CostGraph measure_costs(const ModelGraph& model, std::int64_t micro_batch, int repeats, const std::string& device) {
+  CostGraph graph = measure_untied(untied(model), micro_batch, repeats, device);
+  count_tied_weights_once(graph, model);
+  return graph;
 }
 
 }  // namespace sluice

@@ -452,8 +452,12 @@ class RunProfile {
 
 CostGraph measure_in_runs(const RunProfileSpec& spec) {
   const int threads_before = at::get_num_threads();
-  CostGraph graph = RunProfile(spec).measure();
+  // One of its chains is cut in half, and a tied layer may be in the other half than the one it is tied to.
+  RunProfileSpec whole = spec;
+  whole.model = untied(spec.model);
+  CostGraph graph = RunProfile(whole).measure();
   at::set_num_threads(threads_before);
+  count_tied_weights_once(graph, spec.model);
   return graph;
 }
 

@@ -34,7 +34,8 @@ std::vector<std::vector<at::Tensor>> initial_weights(const ModelGraph& model, st
     const LayerSpec& layer = model.layers[i];
     const int block = layer.block < 0 ? static_cast<int>(i) : layer.block;
     std::vector<at::Tensor>& weights = result.emplace_back();
-    for (const ParameterSpec& parameter : parameters(layer)) {
+    // As in PyTorch, where a module draws a weight before it is tied to another's.
+    for (const ParameterSpec& parameter : parameters(untied(layer))) {
       auto found = generators.find(block);
       if (found == generators.end()) {
         const std::uint64_t stream = seed + static_cast<std::uint64_t>(block);
@@ -42,6 +43,7 @@ std::vector<std::vector<at::Tensor>> initial_weights(const ModelGraph& model, st
       }
       weights.push_back(draw(parameter, found->second).to(options));
     }
+    if (layer.tied_to >= 0) weights.erase(weights.begin());
   }
   return result;
 }

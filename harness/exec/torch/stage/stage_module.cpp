@@ -3,6 +3,7 @@
 #include "harness/exec/torch/stage/stage_module.h"
 
 #include <algorithm>
+#include <optional>
 #include <stdexcept>
 #include <unordered_map>
 #include <unordered_set>
@@ -31,13 +32,15 @@ void accumulate(at::Tensor& sum, at::Tensor&& gradient) {
 struct StageModule::Impl {
   struct Step {
     std::unique_ptr<Layer> layer;
-    std::vector<std::size_t> inputs;  // slots
-    std::size_t output = 0;           // slot
-    std::size_t first_weight = 0, weight_count = 0;
-    std::vector<std::size_t> last_reads;  // slots that nobody reads after this step
-    std::vector<bool> needs_input;        // gradients wanted of it
+    std::vector<std::size_t> inputs;                 // slots
+    std::size_t output = 0;                          // slot
+    std::size_t first_weight = 0, weight_count = 0;  // its own
+    std::optional<std::size_t> tied;                 // the weight of another layer, which comes before its own
+    std::vector<std::size_t> last_reads;             // slots that nobody reads after this step
+    std::vector<bool> needs_input;                   // gradients wanted of it
     bool may_overwrite = false;
     bool is_loss = false;
+    bool learns = false;        // it has weights, its own or a tied one
     bool has_gradient = false;  // anything at or before it learns
   };
 
@@ -47,6 +50,7 @@ struct StageModule::Impl {
   std::vector<bool> needs_received;       // gradients wanted of the received values
   std::vector<at::Tensor> values, grads;  // by slot: the received ones, then the layers' outputs
   std::vector<at::Tensor> gathered;       // inputs of a layer with several
+  std::vector<at::Tensor> with_tied;      // weights, or their gradients, of a tied layer
   std::vector<LayerStash*> with_stash;
   at::TensorOptions options;
   at::Tensor loss_gradient;  // the scalar of the last call: the scale rarely changes
@@ -71,8 +75,13 @@ struct StageModule::Impl {
     return gathered;
   }
 
-  static std::span<const at::Tensor> of_step(std::span<const at::Tensor> all, const Step& step) {
-    return all.subspan(step.first_weight, step.weight_count);
+  // What a layer takes of the stage's weights or gradients; valid until the next call.
+  std::span<const at::Tensor> of_step(std::span<const at::Tensor> all, const Step& step) {
+    const std::span<const at::Tensor> own = all.subspan(step.first_weight, step.weight_count);
+    if (!step.tied) return own;
+    with_tied.assign(own.begin(), own.end());
+    with_tied.insert(with_tied.begin(), all[*step.tied]);
+    return with_tied;
   }
 
   // Of the first layer: the gradient of the channels that are not passed on; sets `passed`, and what W needs in `kept`.
@@ -107,6 +116,7 @@ StageModule::StageModule(const ModelGraph& model, std::vector<int> layers, const
     impl.needs_received.push_back(producer >= 0);
   }
   std::unordered_map<std::size_t, std::size_t> last_reader;  // slot -> step
+  std::unordered_map<int, std::size_t> weight_of;            // layer -> its first weight
   for (const int index : layers) {
     const LayerSpec& spec = model.layers[index];
     Impl::Step step;
@@ -125,6 +135,14 @@ StageModule::StageModule(const ModelGraph& model, std::vector<int> layers, const
     }
     step.layer = tensor.model ? make_member_layer(*tensor.model, index, input_shapes, options, *tensor.group)
                               : make_layer(spec, input_shapes, index, options);
+    if (spec.tied_to >= 0) {
+      const auto weight = weight_of.find(spec.tied_to);
+      if (weight == weight_of.end())
+        throw std::invalid_argument("StageModule: layer '" + spec.name + "' uses the weight of '" +
+                                    model.layers[spec.tied_to].name + "', which is not in its stage");
+      step.tied = weight->second;
+    }
+    weight_of[index] = impl.parameters.size();
     if (impl.steps.empty()) {
       impl.first_layer = spec;
       if (!input_shapes.empty()) impl.first_input = input_shapes.front();
@@ -136,7 +154,8 @@ StageModule::StageModule(const ModelGraph& model, std::vector<int> layers, const
       impl.parameters.push_back(std::move(parameter));
       ++step.weight_count;
     }
-    step.has_gradient = step.has_gradient || step.weight_count > 0;
+    step.learns = step.tied || step.weight_count > 0;
+    step.has_gradient = step.has_gradient || step.learns;
     step.output = wants_gradient.size();
     slot_of[index] = step.output;
     wants_gradient.push_back(step.has_gradient);
@@ -195,7 +214,7 @@ std::vector<at::Tensor> StageModule::forward(std::span<const at::Tensor> receive
     const ProbeScope scope(impl.probe, impl.counters, impl.sample_of(ProbeSample::Kind::forward, i));
     const std::span<const at::Tensor> in = impl.inputs_of(step);
     if (step.is_loss && prediction) *prediction = in[0];
-    at::Tensor y = step.layer->forward(in, Impl::of_step(weights, step), target, mode, step.may_overwrite, kept);
+    at::Tensor y = step.layer->forward(in, impl.of_step(weights, step), target, mode, step.may_overwrite, kept);
     if (step.is_loss && loss) *loss = y;
     impl.gathered.clear();
     impl.values[step.output] = std::move(y);
@@ -205,6 +224,7 @@ std::vector<at::Tensor> StageModule::forward(std::span<const at::Tensor> receive
   sent.reserve(impl.sends.size());
   for (const std::size_t slot : impl.sends) sent.push_back(impl.values[slot]);
   for (at::Tensor& value : impl.values) value.reset();
+  impl.with_tied.clear();
   return sent;
 }
 
@@ -233,11 +253,11 @@ std::vector<at::Tensor> StageModule::input_gradient(std::span<const at::Tensor> 
     }
     std::vector<at::Tensor> dx;
     if (i == 0 && impl.passed_channels > 0) {
-      dx.push_back(impl.divided_gradient(dy, Impl::of_step(weights, step), kept));
+      dx.push_back(impl.divided_gradient(dy, impl.of_step(weights, step), kept));
     } else {
-      dx = step.layer->input_gradient(dy, Impl::of_step(weights, step), step.needs_input, kept);
+      dx = step.layer->input_gradient(dy, impl.of_step(weights, step), step.needs_input, kept);
     }
-    if (step.weight_count == 0) kept.kept.clear();
+    if (!step.learns) kept.kept.clear();
     dy.reset();
     for (std::size_t j = 0; j < dx.size(); ++j) {
       accumulate(impl.grads[step.inputs[j]], std::move(dx[j]));
@@ -248,6 +268,7 @@ std::vector<at::Tensor> StageModule::input_gradient(std::span<const at::Tensor> 
     if (impl.needs_received[i]) result[i] = std::move(impl.grads[i]);
   }
   for (at::Tensor& gradient : impl.grads) gradient.reset();
+  impl.with_tied.clear();
   return result;
 }
 
@@ -256,7 +277,7 @@ void StageModule::weight_gradient(std::span<StageStashTensors* const> stashes, s
   impl.expect(gradients.size(), impl.parameters.size(), "gradients");
   for (std::size_t i = impl.steps.size(); i-- > 0;) {
     const Impl::Step& step = impl.steps[i];
-    if (step.weight_count == 0) continue;
+    if (!step.learns) continue;
     impl.with_stash.clear();
     for (StageStashTensors* stash : stashes) {
       if (!stash->layers[i].kept.empty()) impl.with_stash.push_back(&stash->layers[i]);
@@ -264,8 +285,9 @@ void StageModule::weight_gradient(std::span<StageStashTensors* const> stashes, s
     if (impl.with_stash.empty()) continue;
     const ProbeScope scope(impl.probe, impl.counters,
                            impl.sample_of(ProbeSample::Kind::weight_gradient, i, impl.with_stash.size()));
-    step.layer->weight_gradient(impl.with_stash, Impl::of_step(gradients, step));
+    step.layer->weight_gradient(impl.with_stash, impl.of_step(gradients, step));
   }
+  impl.with_tied.clear();
 }
 
 std::vector<at::Tensor> StageModule::buffers() const {

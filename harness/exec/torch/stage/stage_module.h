@@ -31,7 +31,7 @@ class StageModule {
   void observe(Probe* probe, MemoryCounters* counters, StageId stage);
 
   int last_layer() const;  // index into model.layers
-  // All parameters of the stage in order of layers, then of parameters(layer).
+  // All parameters of the stage in order of layers, then of parameters(layer): a tied weight once.
   const std::vector<ParameterSpec>& parameters() const;
 
   // received: one tensor per interface.receives. Returns one per interface.sends; if the stage holds the loss, `loss`

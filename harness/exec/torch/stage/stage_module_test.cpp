@@ -94,6 +94,29 @@ ModelGraph text_classifier() {
                      {"loss", CrossEntropyLoss{}, {7}}}};
 }
 
+// A head that uses the embedding's table, with a bias of its own, after two layers with one weight.
+ModelGraph tied_text() {
+  return {.name = "tied_text",
+          .inputs = {{.shape = {6}, .is_token_ids = true}},
+          .layers = {{"embed", Embedding{12, 8}, {-1}},
+                     {"twice", Linear{8, 8, false}, {0}},
+                     {"tanh", Activation{Activation::Kind::tanh}, {1}},
+                     {.name = "again", .kind = Linear{8, 8, false}, .inputs = {2}, .tied_to = 1},
+                     {.name = "head", .kind = Linear{8, 12}, .inputs = {3}, .tied_to = 0},
+                     {"loss", CrossEntropyLoss{}, {4}}}};
+}
+
+// The same without a tie to the embedding, so that it can be cut behind it.
+ModelGraph tied_text_without_a_table() {
+  return {.name = "tied_text_without_a_table",
+          .inputs = {{.shape = {6}, .is_token_ids = true}},
+          .layers = {{"embed", Embedding{12, 8}, {-1}},
+                     {"twice", Linear{8, 8}, {0}},
+                     {.name = "again", .kind = Linear{8, 8}, .inputs = {1}, .tied_to = 1},
+                     {"head", Linear{8, 12}, {2}},
+                     {"loss", CrossEntropyLoss{}, {3}}}};
+}
+
 // Two branches of different kinds on two inputs, joined both ways; one input is data only.
 ModelGraph branches() {
   return {.name = "branches",
@@ -252,6 +275,8 @@ std::vector<Cut> cuts() {
           {"translator_with_two_sources", translator(), {0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 3, 3, 3, 3}},
           {"translator_cut_in_the_bidirectional_layer", translator(), {0, 0, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2}},
           {"text_classifier_whole", text_classifier(), {0, 0, 0, 0, 0, 0, 0, 0, 0}},
+          {"tied_text_whole", tied_text(), {0, 0, 0, 0, 0, 0}},
+          {"tied_text_in_two_with_its_ties", tied_text_without_a_table(), {0, 1, 1, 1, 1}},
           {"text_classifier_in_three", text_classifier(), {0, 1, 1, 1, 2, 2, 2, 2, 2}}};
 }
 
@@ -297,6 +322,12 @@ TEST_P(EveryCut, GradientsEqualAutograd) {
     }
   }
   for (const StageStashTensors& stash : ours.stash_) EXPECT_EQ(StageModule::stash_bytes(stash), 0);
+}
+
+TEST(StageModule, ATiedLayerNeedsTheOneWithItsWeightInItsStage) {
+  const ModelGraph model = tied_text();
+  const std::vector<int> stage_of = {0, 0, 0, 0, 1, 1};
+  EXPECT_THROW(StageModule(model, {4, 5}, interfaces(model, stage_of, 2)[1], at::kDouble), std::invalid_argument);
 }
 
 TEST_P(EveryCut, KeepsTheBytesThatTheModelDeclares) {
