@@ -30,7 +30,9 @@ void add_help(CLI::App& app, Chosen& chosen) {
   c->add_option("command", *name, "Its name (default: all commands)")->type_name("");
   c->callback([&app, &chosen, name] {
     std::vector<std::string> names;
-    std::string text = name->empty() ? app.help() : "";
+    // Not app.help(), which is that of the command that was parsed.
+    const auto of_all = [&app] { return app.get_formatter()->make_help(&app, "", CLI::AppFormatMode::Normal); };
+    std::string text = name->empty() ? of_all() : "";
     for (const CLI::App* command : commands_of(app)) {
       names.push_back(command->get_name());
       if (command->get_name() == *name) text = command->help("sluice");
