@@ -172,13 +172,15 @@ TEST(Study, TablesTellHowLongARunTookAndWhatItsMovesDid) {
   moving.step_seconds = {1, 0.5};
   moving.observed.adaptation = {.changes = {{.update = 1}, {.update = 2}},
                                 .moved_bytes = 2048,
+                                .oracle_seconds = 1.25,
                                 .answered = {{.seconds_to_detect = 0.25, .seconds_to_recover = 0.5},
                                              {.seconds_to_detect = 0.125, .seconds_to_recover = 2}}};
   const Study study = study_of(R"({"table": {"name": "moves", "title": "", "best_by": "run_seconds",
     "axes": [{"heading": "system", "field": "system", "values": ["gpipe", "dynpipe"]}],
     "columns": [{"heading": "run", "metric": "run_seconds"}, {"heading": "moves", "metric": "moves"},
                 {"heading": "moved", "metric": "moved_bytes"}, {"heading": "detect", "metric": "seconds_to_detect"},
-                {"heading": "recover", "metric": "seconds_to_recover"}]}})");
+                {"heading": "recover", "metric": "seconds_to_recover"},
+                {"heading": "regret", "metric": "regret"}]}})");
   const std::vector<Record> records{still, moving};
   const FilledTable table = fill(std::get<StudyTable>(study.sections.front()), study_runs(records));
   const auto texts = [&](std::size_t line) {
@@ -186,8 +188,8 @@ TEST(Study, TablesTellHowLongARunTookAndWhatItsMovesDid) {
     for (const FilledCell& cell : table.lines[line].cells) result.push_back(cell.text);
     return result;
   };
-  EXPECT_EQ(texts(0), (std::vector<std::string>{"3.5 s", "-", "-", "-", "-"}));
-  EXPECT_EQ(texts(1), (std::vector<std::string>{"1.5 s", "2", "2 KiB", "250 ms", "2 s"}));
+  EXPECT_EQ(texts(0), (std::vector<std::string>{"3.5 s", "-", "-", "-", "-", "-"}));
+  EXPECT_EQ(texts(1), (std::vector<std::string>{"1.5 s", "2", "2 KiB", "250 ms", "2 s", "250 ms"}));
 }
 
 TEST(Study, TablesSetAPlannedPeriodBesideTheMeasuredOne) {

@@ -29,7 +29,7 @@ Enum one_of(JsonReader& in, const std::string& key, const std::string& otherwise
 
 StudyMetric metric_of(JsonReader& in, const std::string& key, const std::string& otherwise) {
   using enum StudyMetric;
-  static constexpr std::array<std::pair<const char*, StudyMetric>, 19> kMetrics = {
+  static constexpr std::array<std::pair<const char*, StudyMetric>, 20> kMetrics = {
       {{"throughput", throughput},
        {"period", period},
        {"planned_period", planned_period},
@@ -46,6 +46,7 @@ StudyMetric metric_of(JsonReader& in, const std::string& key, const std::string&
        {"seconds_to_detect", seconds_to_detect},
        {"seconds_to_recover", seconds_to_recover},
        {"moved_bytes", moved_bytes},
+       {"regret", regret},
        {"search_seconds", search_seconds},
        {"search_end", search_end},
        {"states", states}}};

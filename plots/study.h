@@ -45,6 +45,7 @@ enum class StudyMetric {
   seconds_to_detect,   // from an episode's change to the decision, the longest
   seconds_to_recover,  // from an episode's change to the move's end, the longest
   moved_bytes,
+  regret,          // run_seconds beyond those of an oracle that knows the episodes (train/oracle.h)
   search_seconds,  // of the planner; and the next two
   search_end,      // 1: complete; 0: a limit ended it
   states

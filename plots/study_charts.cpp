@@ -27,6 +27,7 @@ std::string unit_of(const TablePicture& picture, const StudyTable& table) {
     case StudyMetric::planned_period:
     case StudyMetric::time_to_accuracy:
     case StudyMetric::run_seconds:
+    case StudyMetric::regret:
     case StudyMetric::seconds_to_detect:
     case StudyMetric::seconds_to_recover:
     case StudyMetric::search_seconds:

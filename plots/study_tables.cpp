@@ -63,6 +63,7 @@ std::string value_text(StudyMetric metric, double value) {
     case StudyMetric::planned_period:
     case StudyMetric::time_to_accuracy:
     case StudyMetric::run_seconds:
+    case StudyMetric::regret:
     case StudyMetric::seconds_to_detect:
     case StudyMetric::seconds_to_recover:
     case StudyMetric::search_seconds:
@@ -77,12 +78,20 @@ std::optional<Spread> single(const std::optional<double>& value) {
   return value ? std::optional(Spread{*value, *value, *value}) : std::nullopt;
 }
 
+double run_seconds(const Record& record) {
+  return std::accumulate(record.step_seconds.begin(), record.step_seconds.end(), 0.0);
+}
+
 // What an adaptive system's run records of its moves; none of a system that has no say in them.
 std::optional<double> of_adaptation(StudyMetric metric, const Record& record) {
   const auto& adaptation = record.observed.adaptation;
   if (!adaptation) return std::nullopt;
   if (metric == StudyMetric::moves) return static_cast<double>(adaptation->changes.size());
   if (metric == StudyMetric::moved_bytes) return adaptation->moved_bytes;
+  if (metric == StudyMetric::regret) {
+    if (!adaptation->oracle_seconds) return std::nullopt;
+    return run_seconds(record) - *adaptation->oracle_seconds;
+  }
   std::optional<double> longest;
   for (const auto& answer : adaptation->answered)
     longest = std::max(longest.value_or(0),
@@ -127,7 +136,8 @@ std::optional<Spread> value_of(StudyMetric metric, const ComparisonRow& row) {
     case StudyMetric::final_metric:
       return row.final_metric;
     case StudyMetric::run_seconds:
-      return single(std::accumulate(record.step_seconds.begin(), record.step_seconds.end(), 0.0));
+      return single(run_seconds(record));
+    case StudyMetric::regret:
     case StudyMetric::moves:
     case StudyMetric::moved_bytes:
     case StudyMetric::seconds_to_detect:

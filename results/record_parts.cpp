@@ -190,6 +190,7 @@ Json to_json(const RecordedAdaptation& a) {
                {"changes", changes},
                {"moved_bytes", a.moved_bytes},
                {"moving_seconds", a.moving_seconds}};
+  if (a.oracle_seconds) json["oracle_seconds"] = *a.oracle_seconds;
   if (a.changes.empty()) return json;
   Json& answered = json["answered"] = Json::array();
   for (const RecordedAdaptation::Answer& answer : a.answered)
@@ -219,6 +220,7 @@ RecordedAdaptation read_adaptation(JsonReader reader) {
   for (const JsonReader& change : reader.objects("changes")) a.changes.push_back(read_change(change));
   a.moved_bytes = reader.any_number("moved_bytes");
   a.moving_seconds = reader.any_number("moving_seconds");
+  if (reader.has("oracle_seconds")) a.oracle_seconds = reader.any_number("oracle_seconds");
   for (JsonReader answer : reader.objects("answered")) {
     a.answered.push_back({.at_seconds = answer.any_number("at_seconds"),
                           .seconds_to_detect = answer.any_number("seconds_to_detect"),

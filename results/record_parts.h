@@ -92,6 +92,8 @@ struct RecordedAdaptation {
   int window_updates = 0;
   std::vector<Change> changes = {};
   double moved_bytes = 0, moving_seconds = 0;
+  // Virtual clock: of a run that knows the episodes and changes its plan at no cost (train/oracle.h).
+  std::optional<double> oracle_seconds = {};
   std::vector<Answer> answered = {};  // written where there are changes
 };
 

@@ -109,6 +109,7 @@ RecordedAdaptation any_adaptation() {
                        }),
                        .moved_bytes = any_real(),
                        .moving_seconds = any_real()};
+  if (any_bool()) a.oracle_seconds = any_real();
   if (!a.changes.empty())
     a.answered = list_of_any([] { return RecordedAdaptation::Answer{any_real(), any_real(), any_real()}; });
   return a;

@@ -11,6 +11,7 @@
 #include "harness/exec/window_reports.h"
 #include "harness/pipeline/plan_description.h"
 #include "harness/sim/simulate.h"
+#include "harness/train/oracle.h"
 #include "results/store.h"
 
 namespace sluice {
@@ -89,6 +90,12 @@ SegmentResult Adapter::run(const Segment& segment, std::unique_ptr<Session>& ses
     Program program = program_of(updates);
     RunRequest part = request;
     part.iterations = 1;
+    Disturbance from_here;  // the episodes are those of the training's seconds, not of the part's
+    if (request.disturbance) {
+      from_here = *request.disturbance;
+      from_here.start = start;
+      part.disturbance = &from_here;
+    }
     if (request.timeout) part.timeout = Seconds(std::max(request.timeout->value - since(run_began), 1e-3));
     const Steady::time_point began = Steady::now();
     WindowOptions windows{.updates = window_, .decide = [&](const std::vector<double>& compute, std::int64_t begun) {
@@ -189,6 +196,8 @@ void Adapter::describe(Record& record) const {
     adaptation.moved_bytes += c.bytes;
     adaptation.moving_seconds += c.seconds;
   }
+  if (case_.clock == sluice::Clock::virtual_clock)
+    adaptation.oracle_seconds = oracle_seconds(case_, prepared_, plans_, updates_done_);
   // When each change of a device was answered: from the change of its speed to the decision, and to the move's end.
   std::vector<double> moments;
   for (const DeviceId device : prepared_.ranks.devices) {

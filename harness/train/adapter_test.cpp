@@ -68,6 +68,23 @@ TEST(AdapterTest, ADeviceThatStaysSlowLosesLayersAndTheRunIsShorter) {
   EXPECT_LT(adaptation.answered.at(0).seconds_to_recover, 1);
 }
 
+// Equal layers of 1 ms on three devices: 8 ms an update, and 10 ms from when the second is half as fast: 10, 4 and 10
+// layers. The regret of the plan that is kept is what it takes at 16 ms.
+TEST(AdapterTest, AnOracleHasTheBestPlanForTheDevicesFromTheMomentTheyChange) {
+  const std::string slow = "compute:1@0.5-x2";
+  Record moved, fixed;
+  const double dynpipe = Scenario("dynpipe", kEqual, 3, slow).seconds(600, &moved);
+  const double kept = Scenario("static", kEqual, 3, slow).seconds(600, &fixed);
+  const double oracle = moved.observed.adaptation.value().oracle_seconds.value();
+  EXPECT_NEAR(oracle, 0.5 + (600 - 0.5 / 0.008) * 0.010, 0.01 * oracle);
+  EXPECT_NEAR(fixed.observed.adaptation.value().oracle_seconds.value(), oracle, 0.01 * oracle);
+  EXPECT_GT(dynpipe, oracle);
+  EXPECT_NEAR(kept - oracle, (600 - 0.5 / 0.008) * 0.006, 0.02 * kept);
+  Record links;
+  Scenario("dynpipe", kEqual, 3, "link:0-1@0.5-x2").seconds(100, &links);
+  EXPECT_FALSE(links.observed.adaptation.value().oracle_seconds);
+}
+
 TEST(AdapterTest, ARestartCostsMoreThanAMoveInPlace) {
   const std::string slow = "compute:1@0.5-x2";
   EXPECT_GT(Scenario("restart", kEqual, 3, slow).seconds(600), Scenario("dynpipe", kEqual, 3, slow).seconds(600) + 4.9);
@@ -112,6 +129,9 @@ TEST(AdapterTest, IsNeverSlowerThanThePlanKeptByMoreThanItsMovesCost) {
     const double move =
         record.observed.adaptation->moving_seconds + changes * (4 * all + (20 + 2 * devices) * 4 * all / devices);
     EXPECT_LE(dynpipe, fixed + move + 1e-9) << "scenario " << k << ": " << episodes;
+    // But for what is in the pipe when a device changes.
+    EXPECT_LE(record.observed.adaptation->oracle_seconds.value(), std::min(dynpipe, fixed) + 6 * 4 * all)
+        << "scenario " << k << ": " << episodes;
     moves += static_cast<int>(changes);
     faster += dynpipe < fixed;
     worst = std::max(worst, dynpipe / fixed);
@@ -121,6 +141,80 @@ TEST(AdapterTest, IsNeverSlowerThanThePlanKeptByMoreThanItsMovesCost) {
   RecordProperty("moves", moves);
   RecordProperty("faster", faster);
   RecordProperty("worst_ratio", std::to_string(worst));
+}
+
+// A session that takes 10 ms an update, and a rank of it 1 ms for each of its layers, longer by as much as its device is
+// slow.
+class TimedSession : public Session {
+ public:
+  std::vector<double> starts;  // of the disturbance, by run
+  int moves = 0;
+
+  explicit TimedSession(Plan plan) : plan_(std::move(plan)) {}
+  RunResult run(const Program& program, const RunRequest& request) override {
+    const Disturbance& disturbance = *request.disturbance;
+    starts.push_back(disturbance.start);
+    const WindowOptions& windows = *request.windows;
+    RunResult result;
+    int updates = program.updates;
+    for (int u = windows.updates; u < updates && !result.execution.ended; u += windows.updates) {
+      std::vector<double> compute;
+      for (int r = 0; r < 2; ++r)
+        compute.push_back(1e-3 * static_cast<double>(plan_.stages[r].layers.size()) * windows.updates /
+                          disturbance.pace_of(Rank(r)).at(0.01 * u - 1e-6));
+      result.execution.ended = windows.decide(compute, u);
+      if (result.execution.ended) updates = u;
+    }
+    if (result.execution.ended) result.execution.ended = updates;
+    for (int u = 1; u <= updates; ++u) result.execution.update_end.push_back(0.01 * u);
+    result.losses.assign(static_cast<std::size_t>(updates), 1);
+    result.execution.seconds = 0.01 * updates;
+    return result;
+  }
+  void repartition(const Plan& plan) override {
+    plan_ = plan;
+    ++moves;
+  }
+  Evaluation evaluate() override { return {}; }
+  Evaluation evaluate_snapshot(std::size_t) override { return {}; }
+  void save(const std::string&) const override {}
+  void load(const std::string&, bool) override {}
+  std::vector<MemoryByKind> peak_memory() const override { return {}; }
+  void reset_peak_memory() override {}
+  std::vector<double> weights(int) const override { return {}; }
+  std::vector<double> gradients(int) const override { return {}; }
+  std::int64_t updates_done() const override { return 0; }
+
+ private:
+  Plan plan_;
+};
+
+// The second device is slow from second 1 to 4. What runs after the move is later in the training, so that the episode
+// goes on where it was and does not begin again.
+TEST(AdapterTest, EpisodesOfARealRunGoOnAfterAMove) {
+  Scenario scenario("dynpipe", std::vector<double>(16, 1e-3), 2, "compute:1@1-4x4");
+  scenario.c.clock = Clock::wall;
+  Adapter adapter(scenario.c, scenario.prepared);
+  auto timed = std::make_unique<TimedSession>(scenario.prepared.plan);
+  TimedSession& session = *timed;
+  std::unique_ptr<Session> sessions = std::move(timed);
+  Disturbance disturbance;
+  disturbance.interference = scenario.prepared.interference;
+  disturbance.devices = scenario.prepared.ranks.devices;
+  disturbance.start = 0.5;
+  RunRequest request;
+  request.disturbance = &disturbance;
+  request.order.assign(800, 0);
+  const SegmentResult result = adapter.run({.updates = 800, .start = 0.5}, sessions, request, nullptr, {});
+  EXPECT_EQ(result.update_end.size(), 800u);
+  // There, and back once the device is as fast as it was.
+  ASSERT_EQ(session.moves, 2);
+  ASSERT_EQ(session.starts.size(), 3u);
+  EXPECT_DOUBLE_EQ(session.starts[0], 0.5);
+  EXPECT_GT(session.starts[1], 1.1);
+  EXPECT_LT(session.starts[1], 2);
+  EXPECT_GT(session.starts[2], 4);
+  EXPECT_LT(session.starts[2], 5);
 }
 
 }  // namespace
