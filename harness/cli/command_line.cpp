@@ -30,7 +30,9 @@ void add_help(CLI::App& app, Chosen& chosen) {
   c->add_option("command", *name, "Its name (default: all commands)")->type_name("");
   c->callback([&app, &chosen, name] {
     std::vector<std::string> names;
-    std::string text = name->empty() ? app.help() : "";
+    // app.help() would be that of the command that was given, which is this one.
+    std::string text =
+        name->empty() ? app.get_formatter()->make_help(&app, "sluice", CLI::AppFormatMode::Normal) : "";
     for (const CLI::App* command : commands_of(app)) {
       names.push_back(command->get_name());
       if (command->get_name() == *name) text = command->help("sluice");

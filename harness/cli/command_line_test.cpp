@@ -103,7 +103,10 @@ TEST(CommandLine, HelpIsACommandToo) {
     return testing::internal::GetCapturedStdout();
   };
   EXPECT_EQ(printed({"help", "schedule"}), help_of_command("schedule"));
-  EXPECT_NE(printed({"help"}).find("Examples:"), std::string::npos);
+  const std::string all = printed({"help"});
+  for (const char* command : {"\n  list ", "\n  advise ", "\n  schedule ", "\n  export ", "\n  completion "})
+    EXPECT_NE(all.find(command), std::string::npos) << command << "\n" << all;
+  EXPECT_NE(all.find("Examples:"), std::string::npos);
   EXPECT_EQ(error_of([] { parse({"help", "schedul"}); }), "help: unknown command 'schedul'; did you mean 'schedule'?");
 }
 
