@@ -13,8 +13,8 @@
 #include "harness/base/error.h"
 #include "harness/base/index.h"
 #include "harness/base/source_folder.h"
-#include "harness/case/make_theory.h"
 #include "harness/case/profile_workload.h"
+#include "harness/program/staleness.h"
 
 namespace sluice {
 
@@ -53,10 +53,14 @@ TimeSplit split_of(const EvaluatedPlan& e) {
 }
 
 void fill_in(Candidate& candidate) {
+  if (candidate.request.system->inference_only) {
+    candidate.refused = "plans inference, and has no order for training";
+    return;
+  }
   try {
     const EvaluatedPlan e = evaluate_plan(plan_case(candidate.request));
     candidate.micro_batch = e.p.micro_batch;
-    candidate.stages = count_of(e.p.plan.stages);
+    candidate.stages = count_of(plan_of_groups(e.p).stages);
     candidate.ranks_used = count_of(e.p.ranks.devices);
     candidate.peak = e.peak();
     if (!e.over.empty()) {
@@ -68,8 +72,7 @@ void fill_in(Candidate& candidate) {
     candidate.bubble = e.simulation.bubble.bubble_ratio;
     candidate.split = split_of(e);
     for (const RankMemory& rank : e.memory) candidate.versions = std::max(candidate.versions, rank.peak_versions);
-    const Theory theory = make_theory(e.p, e.program.microbatches / e.program.sequence_chunks);
-    for (const int updates : theory.staleness) candidate.staleness = std::max(candidate.staleness, updates);
+    for (const int updates : staleness_of(e.program)) candidate.staleness = std::max(candidate.staleness, updates);
   } catch (const InputError& error) {
     candidate.refused = error.what();
   }
@@ -92,6 +95,22 @@ std::vector<int> divisors(int n) {
   std::vector<int> result;
   for (int d = 1; d <= n; ++d)
     if (n % d == 0) result.push_back(d);
+  return result;
+}
+
+// By how many of `ranks` devices a replica's layers can be shared; 1 is always there.
+std::vector<int> tensor_degrees(const ModelGraph& model, int ranks) {
+  std::vector<int> result = {1};
+  if (model.layers.empty()) return result;
+  for (const int degree : divisors(ranks)) {
+    if (degree == 1) continue;
+    try {
+      split_tensors(model, degree);
+      result.push_back(degree);
+    } catch (const InputError&) {
+      // its heads, rows or classes are no multiple
+    }
+  }
   return result;
 }
 
@@ -161,11 +180,25 @@ Advice advise(const AdviceRequest& request) {
     like.microbatches = count;
     plan_case(like);
   }
+  const std::vector<int> shares = tensor_degrees(profile ? ModelGraph{} : workload.model, c.ranks);
+  struct Degrees {
+    int data_parallel, tensor;
+  };
+  const auto degrees_of = [&](const System& system) {
+    std::vector<Degrees> result;
+    const bool shares_layers = system.synchronous && !system.one_process && !system.inference_only;
+    const bool replicates = shares_layers && !system.data_parallel;
+    for (const int tensor : shares) {
+      if (tensor > 1 && !shares_layers) continue;
+      for (const int data_parallel : divisors(c.ranks / tensor))
+        if (data_parallel == 1 || (replicates && c.ranks / tensor / data_parallel >= (tensor > 1 ? 1 : 2)))
+          result.push_back({data_parallel, tensor});
+    }
+    return result;
+  };
   std::vector<Candidate> first;
   for (const System* system : request.systems)
-    for (const int degree : divisors(c.ranks)) {
-      const bool replicates = system->synchronous && !system->data_parallel && !system->one_process;
-      if (degree > 1 && (!replicates || c.ranks / degree < 2)) continue;
+    for (const auto [degree, tensor] : degrees_of(*system)) {
       const bool counted = system->synchronous || system->accumulates;
       for (const int count : counts) {
         if (counted && count % degree != 0) continue;
@@ -177,6 +210,7 @@ Advice advise(const AdviceRequest& request) {
         candidate.request.microbatches = count;
         if (!counted) candidate.request.microbatches.reset();
         candidate.request.data_parallel = degree;
+        candidate.request.tensor = tensor;
         first.push_back(std::move(candidate));
         if (!counted) break;  // a whole batch at a time, whatever the count
       }
@@ -256,6 +290,7 @@ std::string flags_text(const Candidate& candidate) {
   if (r.batch) text += fmt::format(" -b {}", *r.batch);
   if (r.microbatches) text += fmt::format(" -m {}", *r.microbatches);
   if (r.data_parallel > 1) text += fmt::format(" --data-parallel {}", r.data_parallel);
+  if (r.tensor > 1) text += fmt::format(" --tensor {}", r.tensor);
   if (r.costs != "analytic") text += " --costs " + r.costs;
   return text;
 }

@@ -46,7 +46,7 @@ std::vector<const Candidate*> best_of_systems(const Advice& advice) {
 void print_rows(const std::vector<const Candidate*>& rows, const Candidate& winner, bool asynchronous) {
   std::size_t wide = 6;
   for (const Candidate* c : rows) wide = std::max(wide, name_of(*c).size());
-  fmt::print("{:<{}}  {:>12} {:>4} {:>10} {:>6} {:>9} {:>7} {:>8}  {}\n", "system", wide, "micro-batch", "d",
+  fmt::print("{:<{}}  {:>12} {:>4} {:>4} {:>10} {:>6} {:>9} {:>7} {:>8}  {}\n", "system", wide, "micro-batch", "d", "t",
              "samples/s", "ratio", "peak/rank", "bubble", "messages",
              asynchronous ? "stale by, versions; why it loses" : "why it loses");
   for (const Candidate* c : rows) {
@@ -54,10 +54,10 @@ void print_rows(const std::vector<const Candidate*>& rows, const Candidate& winn
                       : c->samples_per_second < winner.samples_per_second ? why_slower(*c, winner)
                                                                           : "faster";
     if (asynchronous) why = fmt::format("{} updates, {}; {}", c->staleness, c->versions, why);
-    fmt::print("{:<{}}  {:>12} {:>4} {:>10.4g} {:>5.2f}x {:>9} {:>6.1f}% {:>7.1f}%  {}\n", name_of(*c), wide,
+    fmt::print("{:<{}}  {:>12} {:>4} {:>4} {:>10.4g} {:>5.2f}x {:>9} {:>6.1f}% {:>7.1f}%  {}\n", name_of(*c), wide,
                fmt::format("{} x {}", c->request.microbatches.value_or(1), c->micro_batch), c->request.data_parallel,
-               c->samples_per_second, c->samples_per_second / winner.samples_per_second, to_text(c->peak),
-               100 * c->bubble, 100 * c->split.messages / c->split.update(), why);
+               c->request.tensor, c->samples_per_second, c->samples_per_second / winner.samples_per_second,
+               to_text(c->peak), 100 * c->bubble, 100 * c->split.messages / c->split.update(), why);
   }
 }
 
@@ -68,6 +68,7 @@ Json document_of(const Candidate& c, const Candidate* winner) {
           {"microbatches", c.request.microbatches.value_or(1)},
           {"micro_batch", c.micro_batch},
           {"data_parallel", c.request.data_parallel},
+          {"tensor", c.request.tensor},
           {"ranks_used", c.ranks_used},
           {"samples_per_second", c.samples_per_second},
           {"update_seconds", c.update_seconds},
@@ -85,14 +86,15 @@ Json document_of(const Candidate& c, const Candidate* winner) {
           {"flags", flags_text(c)}};
 }
 
-// PyTorch's table of one of the winner's pipelines: replicas of it are PyTorch's data parallelism.
+// PyTorch's table of one of the winner's pipelines: replicas of it are PyTorch's data parallelism, and devices that
+// share layers its tensor parallelism, each group as one rank of the pipeline.
 std::string table_of(const Candidate& winner) {
   PlanRequest one = winner.request;
   const RunCase c = plan_case(one);
-  one.ranks = c.ranks / one.data_parallel;
+  one.ranks = c.ranks / one.data_parallel / one.tensor;
   if (one.batch) one.batch = c.batch / one.data_parallel;
   if (one.microbatches) one.microbatches = *one.microbatches / one.data_parallel;
-  one.data_parallel = 1;
+  one.data_parallel = one.tensor = 1;
   return plan_table(evaluate_plan(plan_case(one)));
 }
 
@@ -103,7 +105,8 @@ void print_refused(const Advice& advice, const std::vector<const Candidate*>& be
   for (const Candidate& c : advice.candidates) {
     if (std::ranges::count(said, c.request.system) > 0) continue;
     said.push_back(c.request.system);
-    fmt::print("none fits: {}: {}\n", c.request.system->name, c.refused);
+    const std::string name = c.request.system->name + ": ";
+    fmt::print("none fits: {}{}\n", c.refused.starts_with(name) ? "" : name, c.refused);
   }
 }
 
@@ -140,15 +143,17 @@ int advise_command(const AdviseArguments& a) {
   if (!stale.empty()) {
     fmt::print("\n{}\n",
                "Asynchronous systems. They compute gradients with stale weights, which costs accuracy that "
-               "no throughput shows:\nsluice run staleness measures it (results/README.md).");
+               "no throughput shows:\nresults/findings/staleness.md, and sluice run staleness measures it.");
     print_rows(stale, *winner, true);
   }
   fmt::print("\n");
   print_refused(advice, best);
   if (!advice.untried.empty())
     fmt::print("--seconds {:g} were not enough for all of: {}\n", a.seconds, fmt::join(advice.untried, ", "));
-  fmt::print("{} candidates; d: data-parallel pipelines; in brackets, the same of the first row\n\n",
-             advice.candidates.size());
+  fmt::print(
+      "{} candidates; d: data-parallel pipelines; t: devices that share layers; in brackets, the same of the first "
+      "row\n\n",
+      advice.candidates.size());
   print_plan(evaluate_plan(plan_case(winner->request)));
   fmt::print("\nsluice plan {}\nsluice run {} --clock virtual --no-train\n", flags_text(*winner), flags_text(*winner));
   if (!a.csv.empty()) {

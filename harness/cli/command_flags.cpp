@@ -104,6 +104,9 @@ void add_plan_request(CLI::App* c, PlanArguments& a) {
   c->add_option("--data-parallel", a.data_parallel, "Replicas of the pipeline, which share ranks and batch")
       ->capture_default_str()
       ->type_name("N");
+  c->add_option("--tensor", a.tensor, "Devices that share the layers of every stage")
+      ->capture_default_str()
+      ->type_name("N");
   c->add_option("--costs", a.costs,
                 "analytic, profile (measured on this machine) or a file of sluice profile; of a published profile: "
                 "raw keeps its numbers as the authors' program takes them")

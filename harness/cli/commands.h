@@ -22,7 +22,7 @@ int list_command(const ListArguments& a);
 struct PlanArguments {
   std::string system, workload, cluster = "flat:4", costs = "analytic";
   std::optional<long> ranks, batch, microbatches;  // not given: the cluster's devices, the workload's
-  int data_parallel = 1;
+  int data_parallel = 1, tensor = 1;
   std::vector<std::string> set;
   bool json = false, csv = false;
 };

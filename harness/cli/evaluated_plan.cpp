@@ -13,6 +13,7 @@
 #include "harness/case/predict_update.h"
 #include "harness/case/prepare.h"
 #include "harness/case/profile_workload.h"
+#include "harness/pipeline/tensor_members.h"
 #include "harness/plan/stage_picture.h"
 #include "harness/program/pytorch_table.h"
 
@@ -44,6 +45,18 @@ RunCase plan_case(const PlanRequest& request) {
     throw InputError("--data-parallel",
                      std::to_string(c.data_parallel) + " pipelines do not divide " + std::to_string(c.ranks) + " ranks",
                      "choose ranks that are a multiple");
+  if (system.inference_only) c.task = Task::inference;
+  c.tensor = request.tensor;
+  if (c.tensor < 1) throw InputError("--tensor", "must be at least 1");
+  const auto together = exact_product<std::int64_t>(c.data_parallel, c.tensor);
+  if (c.tensor > 1 && c.ranks % together != 0)
+    throw InputError("--tensor",
+                     "groups of " + std::to_string(c.tensor) + " devices in " + std::to_string(c.data_parallel) +
+                         (c.data_parallel == 1 ? " pipeline" : " pipelines") + " do not divide " +
+                         std::to_string(c.ranks) + " ranks",
+                     "choose ranks that are a multiple of " + std::to_string(together));
+  if (c.tensor > 1 && profile)
+    throw InputError("--tensor", "a published profile has costs and no layers", "leave --tensor out");
   const bool several = system.synchronous || system.accumulates;
   if (profile) {  // its micro-batches have one size; one of them is an asynchronous system's batch
     const std::int64_t micro_batch = profile->costs.micro_batch;
@@ -119,13 +132,20 @@ std::string plan_table(const EvaluatedPlan& plan) {
   return table.csv;
 }
 
+Plan plan_of_groups(const Prepared& p) { return shared_plan(p.plan, group_size(p)); }
+
+PlanDescription description(const EvaluatedPlan& e) {
+  return describe_plan(plan_of_groups(e.p), planned_costs(e.p), e.c.system, Seconds(e.update_seconds));
+}
+
 // A line a stage: the seconds of F, I and W for the samples of one op, and the most that its first device holds.
 static void print_stages(const Prepared& p, const std::vector<RankMemory>& memory) {
   const std::vector<StageCost> costs = stage_costs(p.plan, p.costs, p.cluster);
+  const Plan plan = plan_of_groups(p);
   std::vector<std::string> devices, layers;
   std::size_t device_width = 7, layer_width = 6;
-  for (const PlanStage& stage : p.plan.stages) {
-    const auto name = [&](int l) { return visible(p.costs.layers[l].name); };
+  for (const PlanStage& stage : plan.stages) {
+    const auto name = [&](int l) { return visible(planned_costs(p).layers[l].name); };
     devices.push_back(device_list(stage.devices));
     layers.push_back(stage.layers.size() == 1 ? name(stage.layers.front())
                                               : name(stage.layers.front()) + " .. " + name(stage.layers.back()));
@@ -134,23 +154,26 @@ static void print_stages(const Prepared& p, const std::vector<RankMemory>& memor
   }
   fmt::print("{:>5}  {:>{}}  {:<{}}  {:>7} {:>9} {:>9} {:>9} {:>10} {:>9} {:>9}\n", "stage", "devices", device_width,
              "layers", layer_width, "samples", "F", "I", "W", "parameters", "in flight", "peak");
-  for (std::size_t s = 0; s < p.plan.stages.size(); ++s) {
-    const PlanStage& stage = p.plan.stages[s];
-    const RankMemory& held = memory[p.ranks.placement.stages[s].front().index()];
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const PlanStage& stage = plan.stages[s];
+    const std::size_t member = s * static_cast<std::size_t>(group_size(p));  // the first of the group
+    const StageCost& cost = costs[member];
+    const RankMemory& held = memory[p.ranks.placement.stages[member].front().index()];
     fmt::print("{:>5}  {:>{}}  {:<{}}  {:>7} {:>9} {:>9} {:>9} {:>10} {:>9} {:>9}{}\n", s, devices[s], device_width,
-               layers[s], layer_width, stage.micros_per_op * p.micro_batch, to_text(costs[s].forward),
-               to_text(costs[s].input_gradient), to_text(costs[s].weight_gradient), to_text(costs[s].parameters),
+               layers[s], layer_width, stage.micros_per_op * p.micro_batch, to_text(cost.forward),
+               to_text(cost.input_gradient), to_text(cost.weight_gradient), to_text(cost.parameters),
                held.peak_in_flight, to_text(held.peak.total()), stage.recompute ? "  recomputes" : "");
   }
 }
 
 void print_plan(const EvaluatedPlan& e) {
   const Prepared& p = e.p;
+  const Plan plan = plan_of_groups(p);
   fmt::print("{} on {}: {} stages, {} deep, on {} of {} devices, {} x {} samples per update, costs: {}\n",
-             p.system->title, p.cluster.name, p.plan.stages.size(), depth(p.graph), p.ranks.devices.size(),
+             p.system->title, p.cluster.name, plan.stages.size(), depth(p.graph), p.ranks.devices.size(),
              p.cluster.devices.size(), p.microbatches_per_update, p.micro_batch, visible(p.costs.source));
   print_stages(p, e.memory);
-  fmt::print("\n{}\n", visible_lines(stage_picture(p.plan, p.graph)));
+  fmt::print("\n{}\n", visible_lines(stage_picture(plan, stage_graph(plan, planned_costs(p)))));
   if (!p.plan.sequence_cut.empty())
     fmt::print("sequences are cut into {} chunks, at {}; in flight are chunks\n", p.plan.sequence.count,
                fmt::join(p.plan.sequence_cut, ", "));

@@ -8,6 +8,7 @@
 
 #include "harness/case/case.h"
 #include "harness/case/prepared.h"
+#include "harness/pipeline/plan_description.h"
 #include "harness/sim/memory.h"
 #include "harness/sim/simulation.h"
 
@@ -22,10 +23,11 @@ struct PlanRequest {
   std::optional<long> batch;  // samples; not given: the workload's
   std::optional<long> microbatches;
   int data_parallel = 1;  // pipelines
+  int tensor = 1;         // devices that share the layers of a pipeline's stage
 };
 
 // The request as a case of the virtual clock. Throws InputError: counts below 1, a batch that the micro-batches do not
-// divide, micro-batches that a published profile does not have.
+// divide, micro-batches that a published profile does not have, layers that cannot be shared.
 RunCase plan_case(const PlanRequest& request);
 
 struct EvaluatedPlan {
@@ -43,6 +45,10 @@ struct EvaluatedPlan {
 };
 // Throws the system's InputErrors; a plan that does not fit is told by `over`.
 EvaluatedPlan evaluate_plan(const RunCase& c);
+
+// As people see a plan: a stage whose devices share its layers is one. Of planned_model() and planned_costs().
+Plan plan_of_groups(const Prepared& p);
+PlanDescription description(const EvaluatedPlan& plan);
 
 // Its stages, what they take and hold, and what its update takes.
 void print_plan(const EvaluatedPlan& plan);

@@ -9,13 +9,13 @@
 #include "harness/case/profile_workload.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/evaluated_plan.h"
-#include "harness/pipeline/plan_description.h"
 
 namespace sluice {
 
 static PlanRequest request_of(const PlanArguments& a, const System& system,
                               const std::map<std::string, std::string>& options) {
-  return {&system, options, a.workload, a.cluster, a.costs, a.ranks, a.batch, a.microbatches, a.data_parallel};
+  return {&system, options, a.workload,     a.cluster,       a.costs,
+          a.ranks, a.batch, a.microbatches, a.data_parallel, a.tensor};
 }
 
 // Throws InputError where the plan does not fit into the devices' memory.
@@ -41,16 +41,16 @@ static int compare_plans(const PlanArguments& a, const std::vector<const System*
   std::ranges::stable_sort(plans, std::greater(), &EvaluatedPlan::samples_per_second);
   if (a.json) {
     Json documents = Json::array();
-    for (const EvaluatedPlan& e : plans)
-      documents.push_back(to_json(describe_plan(e.p.plan, e.p.costs, e.c.system, Seconds(e.update_seconds))));
+    for (const EvaluatedPlan& e : plans) documents.push_back(to_json(description(e)));
     fmt::print("{}\n", documents.dump(2));
   } else {
     fmt::print("{:<18} {:>6} {:>5} {:>10} {:>11} {:>7} {:>9} {:>10}\n", "system", "stages", "ranks", "update",
                "samples/s", "bubble", "peak/rank", "search");
     for (const EvaluatedPlan& e : plans)
-      fmt::print("{:<18} {:>6} {:>5} {:>10} {:>11.4g} {:>6.1f}% {:>9} {:>10}\n", e.c.system, e.p.plan.stages.size(),
-                 e.p.ranks.devices.size(), to_text(Seconds(e.update_seconds)), e.samples_per_second(),
-                 100 * e.simulation.bubble.bubble_ratio, to_text(e.peak()), to_text(Seconds(e.p.plan.search.seconds)));
+      fmt::print("{:<18} {:>6} {:>5} {:>10} {:>11.4g} {:>6.1f}% {:>9} {:>10}\n", e.c.system,
+                 plan_of_groups(e.p).stages.size(), e.p.ranks.devices.size(), to_text(Seconds(e.update_seconds)),
+                 e.samples_per_second(), 100 * e.simulation.bubble.bubble_ratio, to_text(e.peak()),
+                 to_text(Seconds(e.p.plan.search.seconds)));
   }
   for (const std::string& reason : refused) fmt::print(a.json ? stderr : stdout, "no plan: {}\n", reason);
   if (plans.empty()) throw InputError("plan", "none of the systems has a plan");
@@ -82,7 +82,7 @@ int plan_command(const PlanArguments& a) {
   if (a.csv) {
     fmt::print("{}", plan_table(e));
   } else if (a.json) {
-    fmt::print("{}\n", to_json(describe_plan(e.p.plan, e.p.costs, e.c.system, Seconds(e.update_seconds))).dump(2));
+    fmt::print("{}\n", to_json(description(e)).dump(2));
   } else {
     print_plan(e);
   }
