@@ -13,9 +13,9 @@
 #include "harness/base/error.h"
 #include "harness/base/index.h"
 #include "harness/base/source_folder.h"
-#include "harness/case/make_theory.h"
 #include "harness/case/profile_workload.h"
 #include "harness/case/tensor_rules.h"
+#include "harness/program/staleness.h"
 
 namespace sluice {
 
@@ -54,10 +54,14 @@ TimeSplit split_of(const EvaluatedPlan& e) {
 }
 
 void fill_in(Candidate& candidate) {
+  if (candidate.request.system->inference_only) {
+    candidate.refused = "plans inference, and has no order for training";
+    return;
+  }
   try {
     const EvaluatedPlan e = evaluate_plan(plan_case(candidate.request));
     candidate.micro_batch = e.p.micro_batch;
-    candidate.stages = count_of(e.p.plan.stages);
+    candidate.stages = count_of(e.p.plan.stages) / group_size(e.p);
     candidate.ranks_used = count_of(e.p.ranks.devices);
     candidate.peak = e.peak();
     if (!e.over.empty()) {
@@ -69,8 +73,7 @@ void fill_in(Candidate& candidate) {
     candidate.bubble = e.simulation.bubble.bubble_ratio;
     candidate.split = split_of(e);
     for (const RankMemory& rank : e.memory) candidate.versions = std::max(candidate.versions, rank.peak_versions);
-    const Theory theory = make_theory(e.p, e.program.microbatches / e.program.sequence_chunks);
-    for (const int updates : theory.staleness) candidate.staleness = std::max(candidate.staleness, updates);
+    for (const int updates : staleness_of(e.program)) candidate.staleness = std::max(candidate.staleness, updates);
   } catch (const InputError& error) {
     candidate.refused = error.what();
   }
@@ -171,9 +174,9 @@ class Candidates {
 
   void add(const System& system, int pipelines, int tensor) {
     const bool pipelined = system.synchronous && !system.data_parallel && !system.one_process;
-    if (pipelines > 1 && (!pipelined || c_.ranks / pipelines / tensor < 2)) return;
-    if (tensor > 1 && (!system.synchronous || system.one_process || c_.ranks % (pipelines * tensor) != 0)) return;
-    if (tensor > 1 && pipelined && c_.ranks / pipelines / tensor < 2) return;
+    if (c_.ranks % (pipelines * tensor) != 0) return;
+    if (pipelines > 1 && (!pipelined || c_.ranks / (pipelines * tensor) < (tensor > 1 ? 1 : 2))) return;
+    if (tensor > 1 && (!system.synchronous || system.one_process || system.inference_only)) return;
     const bool counted = system.synchronous || system.accumulates;
     for (const int count : counts_) {
       if (counted && count % pipelines != 0) continue;

@@ -22,7 +22,7 @@ struct AdviceRequest {
 
 // Where the time of an update goes, seconds: their sum is the update.
 struct TimeSplit {
-  double computing = 0;  // of the ranks that the system was given, on average
+  double computing = 0;  // of the ranks that the system was given, on average; with the sums of shared layers
   double uneven = 0;     // how much more the busiest rank computes
   double waiting = 0;    // of the busiest rank for others: the pipe fills, drains, and orders bind; without messages
   double messages = 0;   // what messages and collectives add

@@ -104,7 +104,8 @@ void print_refused(const Advice& advice, const std::vector<const Candidate*>& be
   for (const Candidate& c : advice.candidates) {
     if (std::ranges::count(said, c.request.system) > 0) continue;
     said.push_back(c.request.system);
-    fmt::print("none fits: {}: {}\n", c.request.system->name, c.refused);
+    const std::string name = c.request.system->name + ": ";
+    fmt::print("none fits: {}{}\n", c.refused.starts_with(name) ? "" : name, c.refused);
   }
 }
 
@@ -119,8 +120,7 @@ int advise_command(const AdviseArguments& a) {
                         counts_named(a.microbatches, "--microbatches"),
                         counts_named(a.tensor, "--tensor"),
                         systems_named(a.system)};
-  std::erase_if(request.systems, [](const System* s) { return s->inference_only; });
-  if (request.systems.empty())
+  if (std::ranges::all_of(request.systems, &System::inference_only))
     throw InputError("--system", "'" + a.system + "' only infers, and advice is for training",
                      "sluice plan shows its pipeline");
   request.seconds = a.seconds;
@@ -151,7 +151,7 @@ int advise_command(const AdviseArguments& a) {
   if (!stale.empty()) {
     fmt::print("\n{}\n",
                "Asynchronous systems. They compute gradients with stale weights, which costs accuracy that "
-               "no throughput shows:\nsluice run staleness measures it (results/README.md).");
+               "no throughput shows:\nresults/findings/staleness.md, and sluice run staleness measures it.");
     print_rows(stale, *winner, true);
   }
   fmt::print("\n");

@@ -14,7 +14,6 @@
 #include "harness/case/prepare.h"
 #include "harness/case/profile_workload.h"
 #include "harness/case/tensor_rules.h"
-#include "harness/pipeline/plan_description.h"
 #include "harness/pipeline/tensor_members.h"
 #include "harness/plan/stage_picture.h"
 #include "harness/program/pytorch_table.h"
@@ -120,9 +119,9 @@ Schedule schedule_of(const Program& program) {
   return schedule;
 }
 
-Json plan_document(const EvaluatedPlan& e) {
-  return to_json(
-      describe_plan(shared_plan(e.p.plan, group_size(e.p)), planned_costs(e.p), e.c.system, Seconds(e.update_seconds)));
+PlanDescription description(const EvaluatedPlan& e) {
+  return describe_plan(shared_plan(e.p.plan, group_size(e.p)), planned_costs(e.p), e.c.system,
+                       Seconds(e.update_seconds));
 }
 
 // The program in which a group that shares layers is one rank.

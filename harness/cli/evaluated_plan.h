@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "harness/base/json.h"
 #include "harness/case/case.h"
 #include "harness/case/prepared.h"
+#include "harness/pipeline/plan_description.h"
 #include "harness/sim/memory.h"
 #include "harness/sim/simulation.h"
 
@@ -49,8 +49,8 @@ EvaluatedPlan evaluate_plan(const RunCase& c);
 // Its stages, what they take and hold, and what its update takes.
 void print_plan(const EvaluatedPlan& plan);
 
-// As `sluice plan --json` writes it.
-Json plan_document(const EvaluatedPlan& plan);
+// Its stages, of devices that share layers one for all of them.
+PlanDescription description(const EvaluatedPlan& plan);
 
 // Share of an update that messages and collectives cost: what it is shorter by where they take no time.
 double exposed_communication(const EvaluatedPlan& plan);

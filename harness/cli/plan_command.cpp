@@ -41,7 +41,7 @@ static int compare_plans(const PlanArguments& a, const std::vector<const System*
   std::ranges::stable_sort(plans, std::greater(), &EvaluatedPlan::samples_per_second);
   if (a.json) {
     Json documents = Json::array();
-    for (const EvaluatedPlan& e : plans) documents.push_back(plan_document(e));
+    for (const EvaluatedPlan& e : plans) documents.push_back(to_json(description(e)));
     fmt::print("{}\n", documents.dump(2));
   } else {
     fmt::print("{:<18} {:>6} {:>5} {:>10} {:>11} {:>7} {:>9} {:>10}\n", "system", "stages", "ranks", "update",
@@ -82,7 +82,7 @@ int plan_command(const PlanArguments& a) {
   if (a.csv) {
     fmt::print("{}", plan_table(e));
   } else if (a.json) {
-    fmt::print("{}\n", plan_document(e).dump(2));
+    fmt::print("{}\n", to_json(description(e)).dump(2));
   } else {
     print_plan(e);
   }

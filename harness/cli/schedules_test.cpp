@@ -156,7 +156,7 @@ TEST_F(Cli, AdviceTriesDevicesThatShareLayers) {
   }
   EXPECT_GT(tried[1], 0);
   EXPECT_GT(tried[2], 0);
-  EXPECT_EQ(tried.count(4), 0u);  // that is no pipeline
+  EXPECT_GT(tried[4], 0);  // all of them, and no pipeline
   Arguments one = ask;
   one.insert(one.end(), {"--tensor", "1"});
   const Json whole = document(one);

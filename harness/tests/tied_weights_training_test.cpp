@@ -48,7 +48,7 @@ TEST(TiedWeights, HaveTheSumOfBothLayersGradients) {
     spec.feed = feed;
     if (!table_and_head.empty()) {
       std::vector<std::vector<std::vector<double>>> initial(model.layers.size());
-      const auto from = make_session(setup.spec({.learning_rate = 0.1}));
+      const auto from = make_session(spec);
       for (std::size_t l = 0; l < model.layers.size(); ++l) {
         std::size_t at = 0;
         const std::vector<double> all = from->weights(static_cast<int>(l));
@@ -71,17 +71,20 @@ TEST(TiedWeights, HaveTheSumOfBothLayersGradients) {
     return std::pair{session->gradients(0), session->gradients(4)};
   };
   const TestSetup setup("single_device", {}, tied, 1, kBatch, 2);
-  const auto start = make_session(setup.spec({.learning_rate = 0.1}));
+  SessionSpec spec = setup.spec({.learning_rate = 0.1});
+  spec.double_precision = true;
+  spec.feed = feed;
+  const auto start = make_session(spec);
   const auto [sum, bias] = gradients(tied, {});
   const auto [table, head] = gradients(apart, {start->weights(0), start->weights(4)});
   ASSERT_EQ(head.size(), table.size() + bias.size());
   double largest = 0;
   for (std::size_t i = 0; i < table.size(); ++i) {
-    EXPECT_NEAR(sum[i], table[i] + head[i], 1e-7);  // the weights that are handed over are of single precision
+    EXPECT_NEAR(sum[i], table[i] + head[i], 1e-12);
     largest = std::max(largest, std::min(std::abs(table[i]), std::abs(head[i])));
   }
   EXPECT_GT(largest, 1e-3);  // both have a part
-  for (std::size_t i = 0; i < bias.size(); ++i) EXPECT_NEAR(bias[i], head[table.size() + i], 1e-7);
+  for (std::size_t i = 0; i < bias.size(); ++i) EXPECT_NEAR(bias[i], head[table.size() + i], 1e-12);
 }
 
 TEST(TiedWeights, InTwoStagesAreRefused) {
