@@ -357,7 +357,7 @@ Record full() {
       .latency_seconds = {{}},
       .output_digest = "",
       .interference = RecordedInterference{.episodes = {{.to = 1, .seconds = 1}}, .op_noise = 1, .latency_jitter = 1},
-      .adaptation = RecordedAdaptation{.changes = {{}}, .answered = {{}}}};
+      .adaptation = RecordedAdaptation{.changes = {{}}, .oracle_seconds = 1, .answered = {{}}}};
   r.plan = PlanDescription{.stages = {{.layers = {{0}},
                                        .recompute = true,
                                        .variants = {""},

@@ -196,8 +196,6 @@ void Adapter::describe(Record& record) const {
     adaptation.moved_bytes += c.bytes;
     adaptation.moving_seconds += c.seconds;
   }
-  if (case_.clock == sluice::Clock::virtual_clock)
-    adaptation.oracle_seconds = oracle_seconds(case_, prepared_, plans_, updates_done_);
   // When each change of a device was answered: from the change of its speed to the decision, and to the move's end.
   std::vector<double> moments;
   for (const DeviceId device : prepared_.ranks.devices) {
@@ -215,6 +213,11 @@ void Adapter::describe(Record& record) const {
       break;
     }
   }
+}
+
+std::optional<double> Adapter::seconds_of_oracle() const {
+  if (!active_ || case_.clock != sluice::Clock::virtual_clock) return std::nullopt;
+  return oracle_seconds(case_, prepared_, plans_, updates_done_);
 }
 
 namespace {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <random>
 
 #include "harness/base/error.h"
@@ -40,7 +41,7 @@ struct Scenario {
     adopt_pipeline(p, p.system->plan(problem_of(p, c), p.options));
   }
 
-  double seconds(int updates, Record* record = nullptr) {
+  double seconds(int updates, Record* record = nullptr, std::optional<double>* oracle = nullptr) {
     Adapter adapter(c, prepared);
     std::unique_ptr<Session> none;
     const SegmentResult result = adapter.run({.updates = updates}, none, {}, nullptr, {});
@@ -48,6 +49,7 @@ struct Scenario {
     for (std::size_t u = 1; u < result.update_end.size(); ++u)
       EXPECT_GE(result.update_end[u], result.update_end[u - 1]);
     if (record) adapter.describe(*record);
+    if (oracle) *oracle = adapter.seconds_of_oracle();
     return result.seconds;
   }
 };
@@ -72,17 +74,16 @@ TEST(AdapterTest, ADeviceThatStaysSlowLosesLayersAndTheRunIsShorter) {
 // layers. The regret of the plan that is kept is what it takes at 16 ms.
 TEST(AdapterTest, AnOracleHasTheBestPlanForTheDevicesFromTheMomentTheyChange) {
   const std::string slow = "compute:1@0.5-x2";
-  Record moved, fixed;
-  const double dynpipe = Scenario("dynpipe", kEqual, 3, slow).seconds(600, &moved);
-  const double kept = Scenario("static", kEqual, 3, slow).seconds(600, &fixed);
-  const double oracle = moved.observed.adaptation.value().oracle_seconds.value();
+  std::optional<double> of_moved, of_kept, of_links;
+  const double moved = Scenario("dynpipe", kEqual, 3, slow).seconds(600, nullptr, &of_moved);
+  const double kept = Scenario("static", kEqual, 3, slow).seconds(600, nullptr, &of_kept);
+  const double oracle = of_moved.value();
   EXPECT_NEAR(oracle, 0.5 + (600 - 0.5 / 0.008) * 0.010, 0.01 * oracle);
-  EXPECT_NEAR(fixed.observed.adaptation.value().oracle_seconds.value(), oracle, 0.01 * oracle);
-  EXPECT_GT(dynpipe, oracle);
+  EXPECT_NEAR(of_kept.value(), oracle, 0.01 * oracle);
+  EXPECT_GT(moved, oracle);
   EXPECT_NEAR(kept - oracle, (600 - 0.5 / 0.008) * 0.006, 0.02 * kept);
-  Record links;
-  Scenario("dynpipe", kEqual, 3, "link:0-1@0.5-x2").seconds(100, &links);
-  EXPECT_FALSE(links.observed.adaptation.value().oracle_seconds);
+  Scenario("dynpipe", kEqual, 3, "link:0-1@0.5-x2").seconds(100, nullptr, &of_links);
+  EXPECT_FALSE(of_links);
 }
 
 TEST(AdapterTest, ARestartCostsMoreThanAMoveInPlace) {
@@ -119,7 +120,10 @@ TEST(AdapterTest, IsNeverSlowerThanThePlanKeptByMoreThanItsMovesCost) {
       now += length + uniform(0.1, 1.5) * mean;
     }
     Record record;
-    const double dynpipe = Scenario("dynpipe", layers, devices, episodes).seconds(500, &record);
+    std::optional<double> oracle;
+    const bool asks_oracle = k % 10 == 0;  // whose plans take as long as the rest
+    const double dynpipe =
+        Scenario("dynpipe", layers, devices, episodes).seconds(500, &record, asks_oracle ? &oracle : nullptr);
     const double fixed = Scenario("static", layers, devices, episodes).seconds(500);
     const auto changes = static_cast<double>(record.observed.adaptation.value().changes.size());
     double all = 0;
@@ -130,8 +134,9 @@ TEST(AdapterTest, IsNeverSlowerThanThePlanKeptByMoreThanItsMovesCost) {
         record.observed.adaptation->moving_seconds + changes * (4 * all + (20 + 2 * devices) * 4 * all / devices);
     EXPECT_LE(dynpipe, fixed + move + 1e-9) << "scenario " << k << ": " << episodes;
     // But for what is in the pipe when a device changes.
-    EXPECT_LE(record.observed.adaptation->oracle_seconds.value(), std::min(dynpipe, fixed) + 6 * 4 * all)
-        << "scenario " << k << ": " << episodes;
+    if (asks_oracle) {
+      EXPECT_LE(oracle.value(), std::min(dynpipe, fixed) + 6 * 4 * all) << "scenario " << k << ": " << episodes;
+    }
     moves += static_cast<int>(changes);
     faster += dynpipe < fixed;
     worst = std::max(worst, dynpipe / fixed);

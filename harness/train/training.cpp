@@ -70,6 +70,7 @@ void Training::run(const Program& first, const TrainingHooks& hooks, ProcessGrou
   if (on_wall())
     for (const MemoryByKind& peak : session_->peak_memory()) record.peak_bytes.push_back(split_of(peak));
   adapter_.describe(record);
+  if (whole && record.observed.adaptation) record.observed.adaptation->oracle_seconds = adapter_.seconds_of_oracle();
   if (whole) refuse_missed_move(record);
   checkpoints.delete_all();
   if (shares && !record.curve_of) hooks.turn->give(std::move(numbers));
