@@ -10,8 +10,8 @@
 namespace sluice {
 namespace {
 
-constexpr std::int64_t kBatch = 24;
-constexpr int kUpdates = 4;
+constexpr std::int64_t kShardedBatch = 24;
+constexpr int kShardedUpdates = 4;
 
 // A system on `ranks` ranks that form `replicas` data-parallel replicas of one pipeline, so that every stage is on that
 // many ranks. FSDP has no pipeline: its ranks are one group anyway.
@@ -32,7 +32,7 @@ struct Sharded {
   Program program;
 
   Sharded(const Layout& l, const ModelGraph& model)
-      : setup(l.system, l.options, model, l.ranks, kBatch, l.microbatches, {l.replicas}, l.sharding),
+      : setup(l.system, l.options, model, l.ranks, kShardedBatch, l.microbatches, {l.replicas}, l.sharding),
         program(make_program(setup.prepared, l.microbatches)) {}
 
   SessionSpec spec(const OptimizerSpec& optimizer, const DataFeed& feed) const {
@@ -69,7 +69,7 @@ std::string name_of_layout(const testing::TestParamInfo<Layout>& info) {
 
 RunRequest updates(std::int64_t first, int count) {
   RunRequest request;
-  request.order = samples_from(first * kBatch, count * kBatch);
+  request.order = samples_from(first * kShardedBatch, count * kShardedBatch);
   request.iterations = count;
   request.timeout = Seconds(120);
   return request;
@@ -91,7 +91,7 @@ void add_layers(const Session& session, const ModelGraph& model, ShardedNumbers&
 ShardedNumbers train(const SessionSpec& spec, const Program& program) {
   const auto session = make_session(spec);
   ShardedNumbers numbers;
-  numbers.losses = session->run(program, updates(0, kUpdates)).losses;
+  numbers.losses = session->run(program, updates(0, kShardedUpdates)).losses;
   add_layers(*session, spec.model, numbers);
   return numbers;
 }
@@ -105,12 +105,12 @@ class ShardedSystem : public testing::TestWithParam<Layout> {};
 TEST_P(ShardedSystem, TrainsAsOneDeviceDoes) {
   const Layout& layout = GetParam();
   for (const ModelGraph& model : {test_mlp(), test_cnn(), test_transformer()}) {
-    const DataFeed feed = random_feed(model, kBatch * kUpdates);
+    const DataFeed feed = random_feed(model, kShardedBatch * kShardedUpdates);
     for (const OptimizerSpec& optimizer : {kMomentum, kAdam})
       for (const bool exact : {false, true}) {
         SCOPED_TRACE(testing::Message() << model.name << ", " << optimizer.state_tensors()
                                         << " optimizer tensors, double " << exact);
-        const TestSetup one("single_device", {}, model, 1, kBatch, layout.microbatches);
+        const TestSetup one("single_device", {}, model, 1, kShardedBatch, layout.microbatches);
         SessionSpec reference_spec = one.spec(optimizer);
         reference_spec.double_precision = exact;
         reference_spec.feed = feed;
@@ -133,7 +133,7 @@ TEST_P(ShardedSystem, TrainsAsOneDeviceDoes) {
 
 TEST_P(ShardedSystem, ContinuesFromACheckpointAsIfItHadNotStopped) {
   const Sharded sharded(GetParam(), test_cnn());
-  const DataFeed feed = random_feed(test_cnn(), kBatch * kUpdates);
+  const DataFeed feed = random_feed(test_cnn(), kShardedBatch * kShardedUpdates);
   const SessionSpec spec = sharded.spec(kAdam, feed);
   const ShardedNumbers straight = train(spec, sharded.program);
   const std::string path = testing::TempDir() + "sharded_" + name_of_layout({GetParam(), 0}) + ".checkpoint";
@@ -165,8 +165,8 @@ TEST_P(ShardedSystem, ContinuesFromACheckpointAsIfItHadNotStopped) {
 TEST_P(ShardedSystem, IsEvaluatedWithWholeWeights) {
   const ModelGraph model = test_cnn();
   const Sharded sharded(GetParam(), model);
-  const DataFeed feed = random_feed(model, kBatch * kUpdates);
-  const TestSetup one("single_device", {}, model, 1, kBatch, 8);
+  const DataFeed feed = random_feed(model, kShardedBatch * kShardedUpdates);
+  const TestSetup one("single_device", {}, model, 1, kShardedBatch, 8);
   SessionSpec reference_spec = one.spec(kMomentum);
   reference_spec.feed = feed;
   const auto reference = make_session(reference_spec);
@@ -203,9 +203,9 @@ TEST_P(ShardedSystem, HoldsTheBytesThatItsProgramPredicts) {
       const Sharded sharded(GetParam(), model);
       const std::vector<RankMemory> predicted =
           memory(sharded.program, stage_memory(sharded.setup.prepared, optimizer, WeightRule{}));
-      const auto session = make_session(sharded.spec(optimizer, random_feed(model, kBatch * kUpdates)));
+      const auto session = make_session(sharded.spec(optimizer, random_feed(model, kShardedBatch * kShardedUpdates)));
       session->reset_peak_memory();
-      session->run(sharded.program, updates(0, kUpdates));
+      session->run(sharded.program, updates(0, kShardedUpdates));
       const std::vector<MemoryByKind> measured = session->peak_memory();
       ASSERT_EQ(measured.size(), predicted.size());
       for (std::size_t r = 0; r < measured.size(); ++r) {
@@ -226,7 +226,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, ShardedSystem, testing::ValuesIn(layouts()), n
 // Per rank: gathers and reduce-scatters of a traced update.
 std::vector<std::pair<int, int>> collectives_run(const Layout& layout) {
   const Sharded sharded(layout, test_mlp());
-  const auto session = make_session(sharded.spec(kMomentum, random_feed(test_mlp(), kBatch * kUpdates)));
+  const auto session = make_session(sharded.spec(kMomentum, random_feed(test_mlp(), kShardedBatch * kShardedUpdates)));
   RunRequest request = updates(0, 2);
   request.traced_iteration = 1;
   const RunResult result = session->run(sharded.program, request);
@@ -262,7 +262,7 @@ TEST(Collectives, OfAnUpdateAreAsManyAsThePapersCount) {
 
 TEST(ShardedSession, RefusesASystemThatUpdatesWithoutAFlush) {
   const Sharded sharded({"one_f_one_b", {{"zero", "3"}}}, test_mlp());
-  SessionSpec spec = sharded.spec(kMomentum, random_feed(test_mlp(), kBatch));
+  SessionSpec spec = sharded.spec(kMomentum, random_feed(test_mlp(), kShardedBatch));
   spec.rule.update = WeightRule::Update::every_backward;
   EXPECT_THROW(make_session(spec), InputError);
 }
