@@ -11,8 +11,8 @@
 // g = p is interleaved 1F1B, v = 1 1F1B; less holds less, g (v - 1) + p - r activations of one stage on rank r, and
 // waits longer. p = 2, m = 4, v = 2, g = 2; small letters are the second stage of a rank:
 //
-//   rank 0  F0F1f0f1....i0w0F2i1w1F3I0W0f2I1W1f3..i2w2..i3w3I2W2I3W3
-//   rank 1  ..F0F1f0i0w0f1i1w1F2I0W0F3I1W1f2i2w2f3i3w3I2W2..I3W3....
+//   rank 0  F0F1f0f1..i0w0F2i1w1F3I0W0f2I1W1f3i2w2..i3w3I2W2I3W3
+//   rank 1  ..F0F1f0i0w0f1i1w1F2I0W0F3I1W1f2i2w2f3i3w3I2W2I3W3..
 //
 // by=chunks: activations of the first `offloaded` stages of every rank move, which live longest (copy_plan.h); with n
 // of them, while the link keeps up, g (v - 1 - n) + p - r stay. 0: as many stages as there is room for.

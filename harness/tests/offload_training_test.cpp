@@ -1,6 +1,7 @@
 // Stashes that move to the host for real: the same bits as without, and the memory that was predicted.
 #include <gtest/gtest.h>
 
+#include "harness/program/check_program.h"
 #include "harness/program/lowering.h"
 #include "harness/tests/training_test_support.h"
 
@@ -9,11 +10,11 @@ namespace {
 
 struct OffloadCase {
   const char* system;
-  std::map<std::string, std::string> options;
   int ranks;
+  bool batched = false;  // weight gradients
 };
 
-// The system's order on both sides; `offload` moves its stashes.
+// The system's own order, and these moves.
 Program with_moves(const TestSetup& setup, const Offload& offload) {
   const Prepared& p = setup.prepared;
   const ScheduleProblem problem = schedule_problem(p, setup.microbatches);
@@ -28,37 +29,55 @@ Offload all_moves(const TestSetup& setup) {
 }
 
 TEST(OffloadTrainingTest, TrainsToTheSameBitsInTheMemoryThatIsPredicted) {
-  const std::vector<OffloadCase> cases = {{"one_f_one_b", {}, 3},         {"gpipe", {}, 2},
-                                          {"interleaved_1f1b", {}, 2},    {"zero_bubble", {}, 3},
-                                          {"controllable_memory", {}, 2}, {"hanayo", {}, 2}};
-  for (const ModelGraph& model : {test_cnn(), test_mlp(), gpt("gpt_test", 4, 16, 2, 24, 20)})
-    for (const OffloadCase& c : cases)
-      for (const bool batched : {false, true}) {
-        SCOPED_TRACE(testing::Message() << model.name << ", " << c.system << (batched ? ", batched" : ""));
-        TestSetup setup(c.system, c.options, model, c.ranks, kBatch, 6);
-        setup.prepared.batched_weight_gradients = batched;
-        const DataFeed feed = random_feed(model, kBatch * kUpdates);
-        const Training training{.batched = batched};
-        const Program plain = with_moves(setup, {}), moved = with_moves(setup, all_moves(setup));
-        ASSERT_FALSE(plain.offloads);
-        ASSERT_TRUE(moved.offloads);
-        std::vector<MemoryByKind> before, after;
-        const Numbers reference = train_by(plain, setup, feed, training, &before);
-        expect_same_bits(train_by(moved, setup, feed, training, &after), reference, model);
-        const auto stages = stage_memory(setup.prepared, training.optimizer, moved.rule);
-        const std::vector<RankMemory> with = memory(moved, stages), without = memory(plain, stages);
-        EXPECT_TRUE(as_predicted(after, with));
-        for (std::size_t r = 0; r < after.size(); ++r) {
-          SCOPED_TRACE(testing::Message() << "rank " << r);
-          EXPECT_EQ(before[r].host, Bytes(0));
-          EXPECT_EQ(before[r].activations - after[r].activations,
-                    without[r].peak.activations - with[r].peak.activations);
-          EXPECT_EQ(after[r].host, with[r].peak.host);
-        }
-        EXPECT_LT(after[0].activations, before[0].activations);
-        EXPECT_GT(after[0].host, Bytes(0));
-        if (HasFailure()) return;
+  for (const ModelGraph& model : {test_cnn(), gpt("gpt_test", 4, 16, 2, 24, 20)})
+    for (const OffloadCase& c :
+         {OffloadCase{"one_f_one_b", 3}, OffloadCase{"gpipe", 2}, OffloadCase{"interleaved_1f1b", 2},
+          OffloadCase{"zero_bubble", 3, true}, OffloadCase{"controllable_memory", 2}, OffloadCase{"hanayo", 2}}) {
+      SCOPED_TRACE(testing::Message() << model.name << ", " << c.system);
+      TestSetup setup(c.system, {}, model, c.ranks, kBatch, 6);
+      setup.prepared.batched_weight_gradients = c.batched;
+      const DataFeed feed = random_feed(model, kBatch * kUpdates);
+      const Training training{.batched = c.batched};
+      const Program plain = with_moves(setup, {}), moved = with_moves(setup, all_moves(setup));
+      ASSERT_FALSE(plain.offloads);
+      ASSERT_TRUE(moved.offloads);
+      std::vector<MemoryByKind> before, after;
+      const Numbers reference = train_by(plain, setup, feed, training, &before);
+      expect_same_bits(train_by(moved, setup, feed, training, &after), reference, model);
+      const auto stages = stage_memory(setup.prepared, training.optimizer, moved.rule);
+      const std::vector<RankMemory> with = memory(moved, stages), without = memory(plain, stages);
+      EXPECT_TRUE(as_predicted(after, with));
+      for (std::size_t r = 0; r < after.size(); ++r) {
+        SCOPED_TRACE(testing::Message() << "rank " << r);
+        EXPECT_EQ(before[r].host, Bytes(0));
+        EXPECT_EQ(before[r].activations - after[r].activations, without[r].peak.activations - with[r].peak.activations);
+        EXPECT_EQ(after[r].host, with[r].peak.host);
       }
+      EXPECT_GT(after[0].host, Bytes(0));
+      if (HasFailure()) return;
+    }
+}
+
+TEST(OffloadTrainingTest, PipeOffloadHoldsLessAndReplicasOfItTrainAsOneDevice) {
+  const ModelGraph model = gpt("gpt_test", 4, 16, 2, 24, 20);
+  const DataFeed feed = random_feed(model, kBatch * kUpdates);
+  const Training training{.double_precision = true};
+  const Numbers reference = train(TestSetup("single_device", {}, model, 1, kBatch, 12), feed, training);
+  const std::map<std::string, std::string> quick = {{"copy_percent", "10"}};
+  for (const auto layout : {PipelineReplicas::Layout::groups, PipelineReplicas::Layout::pipelines})
+    for (const int replicas : {1, 2}) {
+      const TestSetup setup("pipe_offload", quick, model, 2, kBatch, 12, {replicas, layout});
+      const Program program = make_program(setup.prepared, setup.microbatches);
+      EXPECT_TRUE(program.offloads);
+      std::vector<MemoryByKind> peaks;
+      expect_close(train_by(program, setup, feed, training, &peaks), reference, model, 1e-12);
+      EXPECT_GT(peaks[0].host, Bytes(0));
+    }
+  const TestSetup setup("pipe_offload", quick, model, 2, kBatch, 12);
+  std::vector<MemoryByKind> moved, stays;
+  train_by(make_program(setup.prepared, setup.microbatches), setup, feed, training, &moved);
+  train_by(with_moves(setup, {}), setup, feed, training, &stays);
+  EXPECT_LT(moved[0].activations, stays[0].activations);
 }
 
 }  // namespace
