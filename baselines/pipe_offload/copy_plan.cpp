@@ -156,14 +156,25 @@ std::optional<CopyPlan> plan_copies(const ScheduleProblem& problem, const Schedu
   return plan;
 }
 
+MovePlaces places_of(const PlannedCopy& copy, const std::vector<TimedOp>& ops, std::size_t forward) {
+  const double same = kSame * (copy.back_end - copy.back_start);
+  // The first op that is no longer before something: starts and ends rise.
+  const auto first = [&](auto is_before) {
+    return static_cast<std::size_t>(std::ranges::partition_point(ops, is_before) - ops.begin());
+  };
+  MovePlaces places{.out = first([&](const TimedOp& t) { return t.end <= copy.out_start + same; }),
+                    .free = first([&](const TimedOp& t) { return t.start < copy.out_end - same; }),
+                    .back = first([&](const TimedOp& t) { return t.end <= copy.back_start + same; })};
+  places.out = std::max(places.out, forward + 1);
+  places.free = std::max(places.free, places.out);
+  places.back = std::max(places.back, places.free);
+  return places;
+}
+
 Offload moves_of(const CopyPlan& plan) {
   Offload offload;
   for (std::size_t r = 0; r < plan.order.size(); ++r) {
     const std::vector<TimedOp>& ops = plan.order[r];
-    // The first op that is no longer before something: starts and ends rise.
-    const auto first = [&](auto is_before) {
-      return static_cast<std::size_t>(std::ranges::partition_point(ops, is_before) - ops.begin());
-    };
     std::map<Stash, std::size_t> forwards;
     for (std::size_t k = 0; k < ops.size(); ++k)
       if (ops[k].op.kind == OpKind::forward) forwards[{ops[k].op.stage, ops[k].op.micro}] = k;
@@ -171,18 +182,14 @@ Offload moves_of(const CopyPlan& plan) {
     // in the order that is planned.
     std::vector<std::tuple<std::size_t, bool, double, StashMove>> moves;
     for (const PlannedCopy& c : plan.copies[r]) {
-      const double same = kSame * (c.back_end - c.back_start);
-      const std::size_t free = first([&](const TimedOp& t) { return t.start < c.out_end - same; });
-      const std::size_t out = first([&](const TimedOp& t) { return t.end <= c.out_start + same; });
-      const std::size_t back = first([&](const TimedOp& t) { return t.end <= c.back_start + same; });
-      const std::size_t begin = std::max(out, forwards.at({c.stage, c.micro}) + 1), end = std::max(free, begin);
+      const MovePlaces places = places_of(c, ops, forwards.at({c.stage, c.micro}));
       const auto add = [&](StashMove::Kind kind, std::size_t before, double when) {
-        const bool is_early_free = kind == StashMove::Kind::free && begin < before;
+        const bool is_early_free = kind == StashMove::Kind::free && places.out < before;
         moves.emplace_back(before, !is_early_free, when, StashMove{kind, before, c.stage, c.micro});
       };
-      add(StashMove::Kind::out, begin, c.out_start);
-      add(StashMove::Kind::free, end, c.out_end);
-      add(StashMove::Kind::back, std::max(back, end), c.back_start);
+      add(StashMove::Kind::out, places.out, c.out_start);
+      add(StashMove::Kind::free, places.free, c.out_end);
+      add(StashMove::Kind::back, places.back, c.back_start);
     }
     std::ranges::stable_sort(moves, std::less<>(), [](const auto& move) {
       return std::tie(std::get<0>(move), std::get<1>(move), std::get<2>(move));

@@ -36,6 +36,13 @@ struct CopyPlan {
 std::optional<CopyPlan> plan_copies(const ScheduleProblem& problem, const Schedule& schedule, int chunks,
                                     double copy_seconds);
 
+// The ops of a rank before which the moves of a copy stand.
+struct MovePlaces {
+  std::size_t out, free, back;
+};
+// forward: the op whose activation it is.
+MovePlaces places_of(const PlannedCopy& copy, const std::vector<TimedOp>& ops, std::size_t forward);
+
 // The plan as moves between the ops: out before the op in which the copy begins, free before the first that starts once
 // it has ended, back before the op in which that copy begins.
 Offload moves_of(const CopyPlan& plan);

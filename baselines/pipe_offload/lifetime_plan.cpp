@@ -11,8 +11,8 @@ namespace {
 struct Life {
   StageId stage;
   Micro micro;
-  double forward_end = 0, backward_start = 0;
-  double ratio = 0;
+  std::size_t forward = 0, backward = 0;  // ops of the rank
+  double ratio = 0;                       // of the seconds between the two to those of a copy
 };
 
 // When a rank's link copies: intervals that do not overlap.
@@ -20,83 +20,93 @@ class LinkTimes {
  public:
   double first_free(double from, double seconds) const {
     double at = from;
-    for (const auto& [start, end] : busy_) {
-      if (at + seconds <= start) break;
-      at = std::max(at, end);
-    }
+    auto busy = busy_.upper_bound(from);
+    if (busy != busy_.begin()) --busy;
+    for (; busy != busy_.end() && at + seconds > busy->first; ++busy) at = std::max(at, busy->second);
     return at;
   }
   double last_free(double until, double seconds) const {
     double at = until - seconds;
-    for (auto busy = busy_.rbegin(); busy != busy_.rend(); ++busy) {
+    for (auto busy = busy_.lower_bound(until); busy != busy_.begin();) {
+      --busy;
       if (at >= busy->second) break;
       at = std::min(at, busy->first - seconds);
     }
     return at;
   }
   void take(double start, double end) { busy_[start] = end; }
-  void give_back(double start) { busy_.erase(start); }
 
  private:
   std::map<double, double> busy_;
 };
 
-// Activations on the device at most, counted at forwards and copies back.
-int most_held(const std::vector<TimedOp>& ops, const std::vector<PlannedCopy>& copies) {
-  CopyPlan plan{.order = {ops}, .copies = {copies}};
-  const std::vector<StashMove> moves = moves_of(plan).ranks.front();
-  int now = 0, most = 0;
-  auto move = moves.begin();
-  for (std::size_t k = 0; k < ops.size(); ++k) {
-    for (; move != moves.end() && move->before == k; ++move) {
-      now += move->kind == StashMove::Kind::back;
-      now -= move->kind == StashMove::Kind::free;
-      most = std::max(most, now);
+// The activations of one rank, and how many of them it holds during each op.
+class HeldActivations {
+ public:
+  HeldActivations(const std::vector<TimedOp>& ops, const std::vector<double>& seconds) : ops_(ops) {
+    std::map<std::pair<StageId, Micro>, std::size_t> forwards;
+    int now = 0;
+    for (std::size_t k = 0; k < ops.size(); ++k) {
+      const Op& op = ops[k].op;
+      now += op.kind == OpKind::forward;
+      held_.push_back(now);
+      now -= op.kind == OpKind::weight_gradient || op.kind == OpKind::backward;
+      if (op.kind == OpKind::forward) forwards[{op.stage, op.micro}] = k;
+      if (op.kind != OpKind::input_gradient && op.kind != OpKind::backward) continue;
+      const std::size_t forward = forwards.at({op.stage, op.micro});
+      const double life = ops[k].start - ops[forward].end;
+      lives_.push_back({op.stage, op.micro, forward, k, life / std::max(seconds[op.stage.index()], 1e-12)});
     }
-    now += ops[k].op.kind == OpKind::forward;
-    most = std::max(most, now);
-    now -= ops[k].op.kind == OpKind::weight_gradient || ops[k].op.kind == OpKind::backward;
+    std::ranges::stable_sort(lives_, std::greater<>(), &Life::ratio);
   }
-  return most;
-}
 
-std::vector<Life> lives_of(const std::vector<TimedOp>& ops, const std::vector<double>& seconds) {
-  std::map<std::pair<StageId, Micro>, double> ends;
-  std::vector<Life> lives;
-  for (const TimedOp& t : ops) {
-    if (t.op.kind == OpKind::forward) ends[{t.op.stage, t.op.micro}] = t.end;
-    if (t.op.kind != OpKind::input_gradient && t.op.kind != OpKind::backward) continue;
-    Life life{t.op.stage, t.op.micro, ends.at({t.op.stage, t.op.micro}), t.start};
-    const double copy = seconds[life.stage.index()];
-    life.ratio = (life.backward_start - life.forward_end) / std::max(copy, 1e-12);
-    lives.push_back(life);
+  int most() const { return held_.empty() ? 0 : std::ranges::max(held_); }
+
+  // Moves what lowers the peak where it is highest, as long as that is more than `most` and there is such a one.
+  std::vector<PlannedCopy> moved(int most, const std::vector<double>& seconds) {
+    std::vector<PlannedCopy> copies;
+    LinkTimes link;
+    while (this->most() > most) {
+      const auto peak = static_cast<std::size_t>(std::ranges::max_element(held_) - held_.begin());
+      const auto found = std::ranges::find_if(lives_, [&](const Life& life) {
+        return life.forward < peak && peak < life.backward && moves(life, peak, seconds, link, copies);
+      });
+      if (found == lives_.end()) break;
+      lives_.erase(found);
+    }
+    return copies;
   }
-  std::ranges::stable_sort(lives, std::greater<>(), &Life::ratio);
-  return lives;
-}
+
+ private:
+  // Whether its copies have room, and it is away at the peak; then it moves.
+  bool moves(const Life& life, std::size_t peak, const std::vector<double>& seconds, LinkTimes& link,
+             std::vector<PlannedCopy>& copies) {
+    const double copy = seconds[life.stage.index()];
+    const double out = link.first_free(ops_[life.forward].end, copy);
+    const double back = link.last_free(ops_[life.backward].start, copy);
+    if (back < out + copy) return false;
+    const PlannedCopy planned{life.stage, life.micro, out, out + copy, back, back + copy};
+    const MovePlaces places = places_of(planned, ops_, life.forward);
+    if (peak < places.free || peak >= places.back) return false;
+    link.take(out, out + copy);
+    link.take(back, back + copy);
+    for (std::size_t k = places.free; k < places.back; ++k) --held_[k];
+    copies.push_back(planned);
+    return true;
+  }
+
+  const std::vector<TimedOp>& ops_;
+  std::vector<int> held_;    // per op
+  std::vector<Life> lives_;  // of those that have not moved, the largest ratio first
+};
 
 }  // namespace
 
 CopyPlan plan_by_lifetime(const ScheduleProblem& problem, const Schedule& schedule, const std::vector<double>& seconds,
                           int most) {
   CopyPlan plan{.order = timed(problem, schedule), .copies = {}};
-  for (const std::vector<TimedOp>& ops : plan.order) {
-    std::vector<PlannedCopy>& copies = plan.copies.emplace_back();
-    LinkTimes link;
-    for (const Life& life : lives_of(ops, seconds)) {
-      if (most > 0 && most_held(ops, copies) <= most) break;
-      const double copy = seconds[life.stage.index()];
-      const double out = link.first_free(life.forward_end, copy);
-      link.take(out, out + copy);
-      const double back = link.last_free(life.backward_start, copy);
-      if (back < out + copy) {
-        link.give_back(out);
-        continue;
-      }
-      link.take(back, back + copy);
-      copies.push_back({life.stage, life.micro, out, out + copy, back, back + copy});
-    }
-  }
+  for (const std::vector<TimedOp>& ops : plan.order)
+    plan.copies.push_back(HeldActivations(ops, seconds).moved(most, seconds));
   return plan;
 }
 

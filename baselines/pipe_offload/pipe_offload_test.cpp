@@ -107,7 +107,7 @@ TEST(PipeOffloadTest, AsManyStagesMoveAsThereIsRoomFor) {
   }
 }
 
-// 1F1B of four ranks, copies of an F: rank 0 holds four activations, and any two of them can be away.
+// Copies of about an F.
 TEST(PipeOffloadTest, TheLongestLivesForTheirSizeMoveUntilTheMemoryHolds) {
   const std::map<std::string, std::string> given = {{"chunks", "2"}, {"by", "lifetime"}, {"copy_percent", "33"}};
   const std::vector<int> before = held_at_most(chain_of(4, 16, given), {});
