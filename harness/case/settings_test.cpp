@@ -28,13 +28,13 @@ const Setting& setting_of(const std::string& key) {
   return *found;
 }
 
-Json tiny() { return to_json(find_workload("tiny")); }
+Json tiny_workload() { return to_json(find_workload("tiny")); }
 
 // Of this process: tests run side by side.
 std::string workload_file() {
   static const struct File {
     std::string path = testing::TempDir() + "settings_test_workload." + std::to_string(::getpid()) + ".json";
-    File() { std::ofstream(path) << tiny().dump(); }
+    File() { std::ofstream(path) << tiny_workload().dump(); }
     ~File() { std::filesystem::remove(path); }
   } file;
   return file.path;
@@ -74,7 +74,7 @@ std::vector<Json> other_values(const Setting& setting) {
       {"epochs", 3},
       {"steps", 9},
       {"queue", 9},
-      {"workload_digest", digest(tiny())},
+      {"workload_digest", digest(tiny_workload())},
       {"evaluations_per_epoch", 2},
       {"train", false},
       {"interference", "compute:1@10-20x2"},

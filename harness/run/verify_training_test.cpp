@@ -33,7 +33,7 @@ VerifyResult verify_one(const Json& file) {
   return results.front();
 }
 
-std::string error_of(const Json& file, const std::vector<std::string>& only = {}) {
+std::string verify_error_of(const Json& file, const std::vector<std::string>& only = {}) {
   try {
     verify(file, "test.json", 1e-9, only);
   } catch (const InputError& e) {
@@ -112,7 +112,7 @@ TEST(Verify, WeightsOfFewerStagesThanTheCaseHasAreAnError) {
   // It would otherwise pass with half of it unseen.
   Json file = only_case("sequential-K2-sgd");
   file["cases"][0]["weights"].erase(1);
-  EXPECT_NE(error_of(file).find("each of the 2 stages"), std::string::npos) << error_of(file);
+  EXPECT_NE(verify_error_of(file).find("each of the 2 stages"), std::string::npos) << verify_error_of(file);
 }
 
 TEST(Verify, ASystemThatNobodyReplaysIsUnsupportedNotPassed) {
@@ -126,7 +126,7 @@ TEST(Verify, ASystemThatNobodyReplaysIsUnsupportedNotPassed) {
 TEST(Verify, ANamePicksOneCaseAndAStarAPrefix) {
   EXPECT_EQ(verify(vectors(), "weights.json", 1e-9, {"naive-K2-sgd"}).size(), 1u);
   EXPECT_EQ(verify(vectors(), "weights.json", 1e-9, {"flush-*"}).size(), 18u);
-  EXPECT_NE(error_of(vectors(), {"nothing-*"}).find("no case matches"), std::string::npos);
+  EXPECT_NE(verify_error_of(vectors(), {"nothing-*"}).find("no case matches"), std::string::npos);
 }
 
 TEST(Verify, FilesOfAnotherKindAreInputErrors) {
@@ -134,11 +134,11 @@ TEST(Verify, FilesOfAnotherKindAreInputErrors) {
   const auto changed = [&](const char* pointer, Json value) {
     Json file = good;
     file.at_pointer(pointer) = std::move(value);
-    return error_of(file);
+    return verify_error_of(file);
   };
-  EXPECT_EQ(error_of(good), "");
-  EXPECT_NE(error_of(Json::object()), "");
-  EXPECT_NE(error_of(Json::array()), "");
+  EXPECT_EQ(verify_error_of(good), "");
+  EXPECT_NE(verify_error_of(Json::object()), "");
+  EXPECT_NE(verify_error_of(Json::array()), "");
   EXPECT_NE(changed("/cases", 3), "");
   EXPECT_NE(changed("/cases/0", "a case"), "");
   EXPECT_NE(changed("/cases/0/name", 3), "");

@@ -14,7 +14,7 @@
 namespace sluice {
 namespace {
 
-using Options = std::map<std::string, std::string>;
+using Given = std::map<std::string, std::string>;
 
 // Runs `updates` updates in drained segments and returns the losses.
 struct Trained {
@@ -68,7 +68,7 @@ ModelGraph bias_chain(int stages) {
 struct Lag {
   const char* name;
   const char* system;
-  Options options;
+  Given options;
   double lag;  // updates, summed over the stages
 };
 void PrintTo(const Lag& lag, std::ostream* out) { *out << lag.name; }
@@ -123,7 +123,7 @@ TEST_P(ConstantGradient, LossLagsBySumOfTheUpdatesThatForwardsHaveNotSeen) {
   constexpr int kStages = 4, kUpdates = 12;
   constexpr double kRate = 0.1;
   const ModelGraph model = bias_chain(kStages);
-  const auto losses = [&](const char* system, const Options& options, int ranks) {
+  const auto losses = [&](const char* system, const Given& options, int ranks) {
     TestSetup setup(system, options, model, ranks, 1, 1);
     set_up_bias_chain(setup, kStages, ranks);
     return train(setup, bias_chain_spec(setup, kRate, kUpdates), {kUpdates}).losses;
@@ -149,7 +149,7 @@ INSTANTIATE_TEST_SUITE_P(Systems, ConstantGradient,
 TEST(Recomputation, OnTheForwardsWeightsChangesNoBit) {
   const ModelGraph model = test_cnn();
   const DataFeed feed = random_feed(model, 24 * 6);
-  const auto weights = [&](const char* system, const Options& options, int m) {
+  const auto weights = [&](const char* system, const Given& options, int m) {
     const TestSetup setup(system, options, model, 3, 24, m);
     SessionSpec spec = setup.spec({.learning_rate = 0.05, .momentum = 0.9});
     spec.feed = feed;
@@ -277,7 +277,7 @@ TEST(ReplicatedStages, AStageWithFewerReplicasStepsOftenerAtALowerRate) {
 
 struct Resumed {
   const char* system;
-  Options options;
+  Given options;
   int microbatches;
 };
 void PrintTo(const Resumed& r, std::ostream* out) { *out << r.system; }

@@ -12,11 +12,11 @@
 namespace sluice {
 namespace {
 
-using Options = std::map<std::string, std::string>;
+using Given = std::map<std::string, std::string>;
 
 struct Trainee {
   std::string system;
-  Options options = {};
+  Given options = {};
   int ranks = 4;
   int microbatches = 4;  // of an update; asynchronous systems that do not accumulate: 1
   int replicas = 1;

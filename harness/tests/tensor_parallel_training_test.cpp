@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-constexpr int kMicros = 4;
+constexpr int kTensorMicros = 4;
 
 ModelGraph test_gpt() { return gpt("gpt", 3, 16, 4, 6, 24); }
 ModelGraph test_vit() {
@@ -61,19 +61,20 @@ void PrintTo(const TensorCase& c, std::ostream* out) {
        << c.replicas << " replicas";
 }
 
-TestSetup setup_of(const TensorCase& c, const ModelGraph& model) {
-  return TestSetup(c.system, c.options, model, c.groups * c.tensor, kBatch, kMicros, {c.replicas}, "system", c.tensor);
+TestSetup tensor_setup_of(const TensorCase& c, const ModelGraph& model) {
+  return TestSetup(c.system, c.options, model, c.groups * c.tensor, kBatch, kTensorMicros, {c.replicas}, "system",
+                   c.tensor);
 }
 
 Numbers one_device(const ModelGraph& model, const DataFeed& feed, bool batched = false) {
-  return train(TestSetup("single_device", {}, model, 1, kBatch, kMicros), feed,
+  return train(TestSetup("single_device", {}, model, 1, kBatch, kTensorMicros), feed,
                {.double_precision = true, .batched = batched});
 }
 
 void expect_as_one_device(const TensorCase& c, const ModelGraph& model) {
   SCOPED_TRACE(testing::Message() << testing::PrintToString(c) << ", " << model.name);
   const DataFeed feed = random_feed(model, kBatch * kUpdates);
-  const Numbers shared = train(setup_of(c, model), feed, {.double_precision = true, .batched = c.batched});
+  const Numbers shared = train(tensor_setup_of(c, model), feed, {.double_precision = true, .batched = c.batched});
   expect_close(shared, one_device(model, feed), model, 1e-11);
 }
 
@@ -103,7 +104,7 @@ TEST(SharedLayersOfEveryModel, TrainAsOneDeviceDoes) {
 TEST(SharedLayersOfEveryModel, LeaveTheWeightsThatAllHoldEqualToTheLastBit) {
   for (const ModelGraph& model : {test_gpt(), mixed_model(), translation_model()}) {
     SCOPED_TRACE(model.name);
-    const TestSetup setup = setup_of({"one_f_one_b", {}, 2, 2}, model);
+    const TestSetup setup = tensor_setup_of({"one_f_one_b", {}, 2, 2}, model);
     SessionSpec spec = setup.spec({.learning_rate = 0.05, .momentum = 0.9});
     spec.feed = random_feed(model, kBatch * kUpdates);
     RunRequest request;
@@ -111,7 +112,7 @@ TEST(SharedLayersOfEveryModel, LeaveTheWeightsThatAllHoldEqualToTheLastBit) {
     request.iterations = kUpdates;
     request.timeout = Seconds(120);
     request.keep_weights = true;
-    const RunResult result = make_session(spec)->run(make_program(setup.prepared, kMicros), request);
+    const RunResult result = make_session(spec)->run(make_program(setup.prepared, kTensorMicros), request);
     const TensorModel& tensor = *setup.prepared.tensor;
     int compared = 0;
     for (std::size_t s = 0; s < result.weights.size(); s += 2)
@@ -142,8 +143,8 @@ TEST(SharedLayersOfEveryModel, SumAsOftenAndAsMuchAsBothClocksAreTold) {
                               TensorCase{"zero_bubble", {{"variant", "h1"}}, 2, 4}})
     for (const ModelGraph& model : {test_gpt(), mixed_model(), translation_model(), test_vit()}) {
       SCOPED_TRACE(testing::Message() << testing::PrintToString(c) << ", " << model.name);
-      const TestSetup setup = setup_of(c, model);
-      const Program program = make_program(setup.prepared, kMicros);
+      const TestSetup setup = tensor_setup_of(c, model);
+      const Program program = make_program(setup.prepared, kTensorMicros);
       SessionSpec spec = setup.spec({.learning_rate = 0.05});
       spec.feed = random_feed(model, kBatch);
       RunRequest request;
@@ -162,9 +163,9 @@ TEST(SharedLayersOfEveryModel, TakeTheMemoryThatIsPredicted) {
         TensorCase{"gpipe", {{"recompute", "all"}}, 2, 2}, TensorCase{"zero_bubble", {{"variant", "h1"}}, 2, 2}})
     for (const ModelGraph& model : {test_gpt(), mlp_model(), text_model(), translation_model()}) {
       SCOPED_TRACE(testing::Message() << testing::PrintToString(c) << ", " << model.name);
-      const TestSetup setup = setup_of(c, model);
+      const TestSetup setup = tensor_setup_of(c, model);
       const OptimizerSpec optimizer{.learning_rate = 0.05, .momentum = 0.9};
-      const Program program = make_program(setup.prepared, kMicros);
+      const Program program = make_program(setup.prepared, kTensorMicros);
       std::vector<MemoryByKind> peaks;
       train_by(program, setup, random_feed(model, kBatch * kUpdates), {.optimizer = optimizer}, &peaks);
       EXPECT_TRUE(as_predicted(peaks, memory(program, stage_memory(setup.prepared, optimizer, program.rule))));
@@ -198,12 +199,12 @@ TEST(SharedLayersOfEveryModel, EvaluateAsTheWholeModel) {
       request.iterations = kUpdates;
       request.timeout = Seconds(120);
       request.snapshots = {1};
-      session->run(make_program(setup.prepared, kMicros), request);
+      session->run(make_program(setup.prepared, kTensorMicros), request);
       const Evaluation snapshot = session->evaluate_snapshot(0), end = session->evaluate();
       return std::vector<double>{snapshot.loss, snapshot.accuracy, end.loss, end.accuracy};
     };
-    const auto shared = evaluate(setup_of({"one_f_one_b", {}, 2, 2}, model));
-    const auto one = evaluate(TestSetup("single_device", {}, model, 1, kBatch, kMicros));
+    const auto shared = evaluate(tensor_setup_of({"one_f_one_b", {}, 2, 2}, model));
+    const auto one = evaluate(TestSetup("single_device", {}, model, 1, kBatch, kTensorMicros));
     for (std::size_t k = 0; k < one.size(); ++k) EXPECT_NEAR(shared[k], one[k], 1e-10);
   }
 }
@@ -216,8 +217,8 @@ TEST(SharedLayersOfPiper, RunForRealAsItsPlanSays) {
   workload.name = "shared_gpt";
   workload.model = model;
   workload.batch = kBatch;
-  workload.microbatches = kMicros;
-  CostGraph costs = analytic_costs(model, kBatch / kMicros, load_cluster("flat:1", "").devices.front());
+  workload.microbatches = kTensorMicros;
+  CostGraph costs = analytic_costs(model, kBatch / kTensorMicros, load_cluster("flat:1", "").devices.front());
   costs.source = "profile";
   for (LayerCost& layer : costs.layers) {
     layer.fused = false;
@@ -243,7 +244,7 @@ TEST(SharedLayersOfPiper, RunForRealAsItsPlanSays) {
                                  {"ranks", 4},
                                  {"steps", 3}},
                                 "test", "");
-    TestSetup setup("single_device", {}, model, 1, kBatch, kMicros);
+    TestSetup setup("single_device", {}, model, 1, kBatch, kTensorMicros);
     setup.prepared = prepare(c);
     const Prepared& p = setup.prepared;
     ASSERT_TRUE(p.tensor);

@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-using BlockKind = ListBlock::BlockKind;
+using BlockKind = ListBlock::Kind;
 constexpr auto kReady = ListScheduleOptions::Rule::ready;
 
 PipelineTimes uniform(int stages, double forward, double backward, double channel = 0) {
