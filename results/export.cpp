@@ -136,6 +136,7 @@ FlatTable ranks_table(std::span<const Record> records) {
         put("optimizer", &MemorySplit::optimizer);
         put("activations", &MemorySplit::activations);
         put("buffers", &MemorySplit::buffers);
+        put("host", &MemorySplit::host);
       };
       // On the virtual clock the prediction is all there is.
       put_split("measured_", measured ? r.peak_bytes : std::vector<MemorySplit>{});

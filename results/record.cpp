@@ -37,9 +37,11 @@ Json number(double value) {
 Json number(const std::optional<double>& value) { return value ? number(*value) : Json(nullptr); }
 
 Json to_json(const MemorySplit& split) {
-  return {{"total", split.total},         {"weights", split.weights},     {"versions", split.versions},
-          {"gradients", split.gradients}, {"optimizer", split.optimizer}, {"activations", split.activations},
-          {"buffers", split.buffers}};
+  Json value = {{"total", split.total},         {"weights", split.weights},     {"versions", split.versions},
+                {"gradients", split.gradients}, {"optimizer", split.optimizer}, {"activations", split.activations},
+                {"buffers", split.buffers}};
+  if (split.host != 0) value["host"] = split.host;
+  return value;
 }
 
 Json to_json(const CurvePoint& point) {
@@ -103,6 +105,7 @@ MemorySplit read_split(JsonReader& list, const std::string& index) {
   split.optimizer = read_count<std::int64_t>(fields, "optimizer");
   split.activations = read_count<std::int64_t>(fields, "activations");
   split.buffers = read_count<std::int64_t>(fields, "buffers");
+  if (fields.has("host")) split.host = read_count<std::int64_t>(fields, "host");
   no_other_fields(fields);
   return split;
 }

@@ -18,9 +18,11 @@ class Json;
 
 // Bytes of one rank, by kind. `total` is the peak of the sum. All kinds but buffers are taken at the moment of their
 // own largest sum, which is what a prediction predicts; buffers (messages, gradients of activations, kernels' scratch)
-// is the rest, so that the kinds add up to the total. Predictions leave buffers at 0.
+// is the rest, so that the kinds add up to the total. Predictions leave buffers at 0. `host` is no part of the total:
+// activations that wait in the host's memory, at their own peak; left out of a line where there are none.
 struct MemorySplit {
   std::int64_t total = 0, weights = 0, versions = 0, gradients = 0, optimizer = 0, activations = 0, buffers = 0;
+  std::int64_t host = 0;
 };
 
 struct CurvePoint {

@@ -63,7 +63,8 @@ class Attempt {
       add(fault);
       return std::move(faults_);
     }
-    const Program program = lower(schedule, order.graph, order.placement, rule);
+    const Offload offload = system_.offload ? system_.offload(order, schedule, options_) : Offload{};
+    const Program program = lower(schedule, order.graph, order.placement, rule, {}, {}, offload);
     for (const Violation& violation : check(program)) add(violation.text);
     if (!faults_.empty()) return std::move(faults_);
     compare_with_theory(plan, program, schedule, system_.theory(order, options_));

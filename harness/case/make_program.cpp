@@ -11,6 +11,7 @@
 #include "harness/pipeline/tensor_members.h"
 #include "harness/program/check_program.h"
 #include "harness/program/lowering.h"
+#include "harness/sim/costs.h"
 
 namespace sluice {
 
@@ -63,11 +64,22 @@ ScheduleProblem schedule_problem(const Prepared& p, int microbatches, int epoch)
   problem.sequence_chunks = plan.sequence.count;
   if (std::ranges::any_of(plan.stages, &PlanStage::recompute))
     for (const PlanStage& stage : plan.stages) problem.recompute.push_back(stage.recompute);
+  if (p.system->offload && !p.inference) problem.host_copies = host_copies_of(plan, planned_costs(p), p.cluster);
   if (p.system->searches_order) {
     problem.messages = message_times(p, graph, ranks);
     problem.weight_stash_share = weight_stash_shares(p);
   }
   return problem;
+}
+
+static Offload offload_of(const Prepared& p, const ScheduleProblem& problem, const Schedule& one) {
+  if (!p.system->offload) return {};
+  if (p.tensor)
+    throw InputError("tensor", "activations of layers that devices share do not move to the host",
+                     "leave tensor parallelism out, or take another system than " + p.system->name);
+  Offload offload = p.system->offload(problem, one, p.options);
+  if (!offload.active()) return {};
+  return replicate(offload, one.microbatches, p.replicas);
 }
 
 static Sharding sharding_of(const Prepared& p, const ScheduleProblem& problem) {
@@ -119,12 +131,14 @@ Program make_program(const Prepared& p, int microbatches, int epoch) {
   if (p.inference) return make_inference_program(p, microbatches);
   refuse_too_many_ops(p, microbatches);
   const ScheduleProblem problem = schedule_problem(p, microbatches, epoch);
-  const Schedule schedule = members_of(replicate(p.system->schedule(problem, p.options), p.replicas), group_size(p));
+  const Schedule one = p.system->schedule(problem, p.options);
+  const Schedule schedule = members_of(replicate(one, p.replicas), group_size(p));
   const WeightRule rule = rule_of(p, microbatches, epoch);
   const Sharding sharding = sharding_of(p, problem);
   if (p.tensor && sharding.active()) refuse_shared_and_sharded();
   Program program = lower(schedule, p.graph, p.ranks.placement, rule, sharding,
-                          {.leftover = p.leftover, .step_barrier = p.step_barrier && rule.synchronous()});
+                          {.leftover = p.leftover, .step_barrier = p.step_barrier && rule.synchronous()},
+                          offload_of(p, problem, one));
   program.tensor = group_size(p);
   return checked(std::move(program));
 }

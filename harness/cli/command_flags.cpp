@@ -39,7 +39,7 @@ void add_cluster(CLI::App* command, std::string& cluster) {
   command
       ->add_option("-c,--cluster", cluster,
                    "Name (see sluice list clusters), JSON file, or "
-                   "flat:N[,bandwidth=25GiB/s][,latency=5us][,memory=16GiB][,speed=1]")
+                   "flat:N[,bandwidth=25GiB/s][,latency=5us][,memory=16GiB][,speed=1][,host=12GB/s]")
       ->capture_default_str()
       ->type_name("CLUSTER");
 }

@@ -59,6 +59,7 @@ OrderOfOps order_of(const System& system, const Options& options, int ranks, int
   order.rule = system.weights(problem, options);
   order.theory = system.theory(problem, options);
   if (system.sharding) order.sharding = system.sharding(problem, options);
+  if (system.offload) order.offload = system.offload(problem, order.schedule, options);
   order.devices = uniform.devices;
   order.graph = std::move(problem.graph);
   order.placement = std::move(problem.placement);
@@ -103,18 +104,25 @@ static double seconds_of_later_microbatches(const OrderOfOps& order, const Progr
   return (twice - once) / micros;
 }
 
+// Copies to the host take no time here.
+static Costs costs_of(const OrderOfOps& order) {
+  Costs costs{order.costs, {}};
+  costs.host_copies.assign(order.costs.size(), Seconds(0));
+  return costs;
+}
+
 ScheduleFigures figures_of(const OrderOfOps& order, bool repeated) {
   ScheduleFigures f;
   const Cluster cluster = latency_cluster(count_of(order.devices), Seconds(order.latency));
-  f.program = checked(lower(order.schedule, order.graph, order.placement, order.rule));
+  f.program = checked(lower(order.schedule, order.graph, order.placement, order.rule, {}, {}, order.offload));
   const bool synchronous = order.rule.synchronous();
   f.simulation =
-      simulate(f.program, {order.costs, {}}, cluster, order.devices, {.iterations = synchronous && repeated ? 3 : 1});
+      simulate(f.program, costs_of(order), cluster, order.devices, {.iterations = synchronous && repeated ? 3 : 1});
   if (repeated && synchronous) {
     f.update_free = f.simulation.update_end[2] - f.simulation.update_end[1];
     const Program with_barrier =
-        lower(order.schedule, order.graph, order.placement, order.rule, {}, {.step_barrier = true});
-    f.update_barrier = simulate(with_barrier, {order.costs, {}}, cluster, order.devices, {.trace = false}).end;
+        lower(order.schedule, order.graph, order.placement, order.rule, {}, {.step_barrier = true}, order.offload);
+    f.update_barrier = simulate(with_barrier, costs_of(order), cluster, order.devices, {.trace = false}).end;
     f.seconds_per_microbatch = f.update_free / order.schedule.whole_microbatches();
   } else if (repeated && order.system) {
     f.seconds_per_microbatch = seconds_of_later_microbatches(order, f.program, cluster);

@@ -34,6 +34,7 @@ struct OrderOfOps {
   std::vector<DeviceId> devices;  // of every rank
   WeightRule rule;
   Sharding sharding;
+  Offload offload;
   Theory theory;
   std::vector<StageCost> costs;  // per stage, of one op
   std::vector<double> share;     // per stage, of what a rank's share of the model is

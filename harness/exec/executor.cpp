@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
+#include <iterator>
 #include <mutex>
 #include <stdexcept>
 #include <system_error>
@@ -206,6 +207,11 @@ void run_once(const Program& program, Rank rank, Transport& transport, Worker& w
       case Opcode::free_weights:
         worker.free_weights(i.stage);
         continue;
+      case Opcode::stash_out:
+      case Opcode::stash_free:
+      case Opcode::stash_back:
+        worker.move_stash(i);
+        break;
       case Opcode::reduce_scatter: {
         const int member = member_of(program, i.stage, rank);
         take_reduced(i.stage, member, transport, worker, Transport::kPosted);
@@ -244,6 +250,18 @@ void run_once(const Program& program, Rank rank, Transport& transport, Worker& w
     }
     if constexpr (traced) result.trace.push_back({i, begin, clock.now()});
   }
+}
+
+// The events of the next rank; moves of stashes apart, as those of a lane.
+void add_to(Trace& trace, std::vector<TraceEvent> events, bool offloads) {
+  if (offloads) {
+    const auto is_move = [](const TraceEvent& event) { return is_stash_move(event.instruction.opcode); };
+    auto& copies = trace.host_copies.emplace_back();
+    std::ranges::copy_if(events, std::back_inserter(copies), is_move);
+    std::erase_if(events, is_move);
+    std::erase_if(copies, [](const TraceEvent& event) { return event.instruction.opcode == Opcode::stash_free; });
+  }
+  trace.ranks.push_back(std::move(events));
 }
 
 }  // namespace
@@ -357,7 +375,7 @@ Execution execute(const Program& program, Transport& transport, const std::vecto
       all.entered[m] = std::min(all.entered[m], result.micro_batches.entered[m]);
       all.left[m] = std::max(all.left[m], result.micro_batches.left[m]);
     }
-    execution.trace.ranks.push_back(std::move(result.trace));
+    add_to(execution.trace, std::move(result.trace), program.offloads);
   }
   // The clocks of processes begin apart by as long as they take to leave a barrier, which may be more than a latency.
   if (options.processes) execution.micro_batches = {};

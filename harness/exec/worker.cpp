@@ -13,6 +13,9 @@ Worker::Gathering Worker::begin_gather(StageId stage) { throw not_sharded(stage)
 void Worker::free_weights(StageId stage) { throw not_sharded(stage); }
 Worker::Buffer Worker::begin_reduce_scatter(StageId stage) { throw not_sharded(stage); }
 void Worker::end_reduce_scatter(StageId stage) { throw not_sharded(stage); }
+void Worker::move_stash(const Instruction& move) {
+  throw std::logic_error("the worker moves no stashes: " + to_text(move));
+}
 void Worker::add_reduced(StageId stage, const void*) { throw not_sharded(stage); }
 
 }  // namespace sluice

@@ -51,6 +51,8 @@ class Worker {
   // The own slice's sum over the members, once per reduce-scatter in their order and before the step; at times after
   // other ops of the stage.
   virtual void add_reduced(StageId stage, const void* sum);
+  // Out, free or back (harness/pipeline/offload.h); a worker of programs without moves need not override it.
+  virtual void move_stash(const Instruction& move);
   virtual void step(const Instruction& step) = 0;
   virtual void end_run() = 0;
   virtual DeviceClock* clock() { return nullptr; }  // none: an op is done when its call returns

@@ -134,6 +134,9 @@ Cluster cluster_from_json(const Json& json, const std::string& where) {
     device.memory = Bytes(static_cast<std::int64_t>(memory));
     device.speed = d.above_zero_or("speed", device.speed, kMostNumber);
     device.launch = seconds_value(d, "launch", device.launch);
+    if (d.has("host_bandwidth"))
+      device.host_bandwidth = positive(d, "host_bandwidth", bytes_value(d, "host_bandwidth", 0));
+    device.host_latency = seconds_value(d, "host_latency", device.host_latency);
     const int count = d.integer_or("count", 1, 1, 100'000);
     d.no_other_keys();
     cluster.devices.insert(cluster.devices.end(), static_cast<std::size_t>(count), device);
@@ -178,13 +181,17 @@ Cluster cluster_from_json(const Json& json, const std::string& where) {
 
 Json to_json(const Cluster& cluster) {
   Json json = {{"name", cluster.name}, {"source", cluster.source}};
-  for (const Device& d : cluster.devices)
+  for (const Device& d : cluster.devices) {
     json["devices"].push_back({{"name", d.name},
                                {"flops", d.flops},
                                {"memory_bandwidth", d.memory_bandwidth},
                                {"memory", d.memory.value},
                                {"speed", d.speed},
                                {"launch", d.launch.value}});
+    if (d.host_bandwidth == 0) continue;
+    json["devices"].back()["host_bandwidth"] = std::min(d.host_bandwidth, std::numeric_limits<double>::max());
+    json["devices"].back()["host_latency"] = d.host_latency.value;
+  }
   for (const Link& l : cluster.links) {
     Json link = {{"from", l.from.value}, {"to", l.to.value}, {"latency", l.latency.value}, {"duplex", l.duplex}};
     if (l.bandwidth != kUnlimited) link["bandwidth"] = l.bandwidth;
@@ -203,6 +210,7 @@ static Cluster flat_cluster(const std::string& description) {
   Device device;
   device.name = "flat device";  // a V100 SXM2 in fp32 unless told otherwise
   double bandwidth = 12e9;      // PCIe Gen3 x16 as NCCL plans with it
+  device.host_bandwidth = bandwidth;
   Seconds latency{5e-6};
   std::int64_t count = 0;
   std::string rest = description.substr(5);
@@ -233,13 +241,16 @@ static Cluster flat_cluster(const std::string& description) {
     } else if (key == "memory") {
       device.memory = parse_bytes(value, where);
       if (device.memory.value <= 0) throw InputError(where, "memory must be greater than 0");
+    } else if (key == "host") {
+      device.host_bandwidth = static_cast<double>(parse_bytes(value, where).value);
+      if (!(device.host_bandwidth > 0)) throw InputError(where, "host must be greater than 0 bytes a second");
     } else if (key == "speed") {
       const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), device.speed);
       if (error != std::errc() || end != value.data() + value.size() || !(device.speed > 0) ||
           device.speed == kUnlimited)
         throw InputError(where, "speed must be a number greater than 0, is '" + value + "'");
     } else {
-      const std::vector<std::string> known = {"bandwidth", "latency", "memory", "speed"};
+      const std::vector<std::string> known = {"bandwidth", "latency", "memory", "speed", "host"};
       throw InputError(where, "unknown key '" + key + "'", suggestion(key, known));
     }
   }
@@ -274,6 +285,8 @@ static void check_bounds(const Cluster& cluster, const std::string& where) {
     rate(device.memory_bandwidth, "memory_bandwidth");
     rate(device.speed, "speed");
     seconds(device.launch, "launch");
+    if (device.host_bandwidth != 0) rate(device.host_bandwidth, "host_bandwidth");
+    seconds(device.host_latency, "host_latency");
     if (device.memory.value > kMostTensorBytes)
       throw InputError(where, fmt::format("memory of {} bytes", device.memory.value),
                        fmt::format("give at most {}", kMostTensorBytes));

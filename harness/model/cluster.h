@@ -1,7 +1,7 @@
 // Cluster: heterogeneous devices and the links between them. JSON (workloads/clusters/*.json):
 //   {"name": "...", "source": "...",
 //    "devices": [{"name": "gpu", "count": 4, "flops": 15.7e12, "memory_bandwidth": "900GB/s", "memory": "16GiB",
-//                 "speed": 1, "launch": "5us"}],
+//                 "speed": 1, "launch": "5us", "host_bandwidth": "12GB/s", "host_latency": "0us"}],
 //    "links": [{"from": 0, "to": 1, "bandwidth": "12GB/s", "latency": "5us", "duplex": true,
 //               "group": "nic0", "to_group": "nic1"}]}
 // or, instead of links, "all_to_all": {"bandwidth": ..., "latency": ...}: one full-duplex link between every two
@@ -26,6 +26,9 @@ struct Device {
   Bytes memory = GiB(16);
   double speed = 1;      // multiplies compute speed: 0.5 takes twice as long
   Seconds launch{5e-6};  // per layer and direction
+  // Of its link to its host's memory: bytes/s, each way; 0: nothing is known of one.
+  double host_bandwidth = 0;
+  Seconds host_latency{};  // of a copy
 };
 
 struct Link {
@@ -84,9 +87,9 @@ class Paths {
 Cluster cluster_from_json(const Json& json, const std::string& where);
 Json to_json(const Cluster& cluster);
 
-// "flat:N[,bandwidth=25GiB/s][,latency=5us][,memory=16GiB][,speed=1]", a file ending in .json, or the name of a file in
-// `folder` (workloads/clusters). Behind a file or name, ",bandwidth=..." and ",latency=..." give all its links another
-// rate or latency, and ",speed=8-15:0.25" makes devices 8 to 15 four times slower. Throws InputError.
+// "flat:N[,bandwidth=25GiB/s][,latency=5us][,memory=16GiB][,speed=1][,host=12GB/s]", a file ending in .json, or the
+// name of a file in `folder` (workloads/clusters). Behind a file or name, ",bandwidth=..." and ",latency=..." give all
+// its links another rate or latency, and ",speed=8-15:0.25" makes devices 8 to 15 four times slower. Throws InputError.
 Cluster load_cluster(const std::string& description, const std::string& folder);
 std::vector<std::string> listed_clusters(const std::string& folder);
 

@@ -26,7 +26,8 @@ std::string flat_refusal(const std::string& text) {
 TEST(ClusterJsonTest, ReadsDevicesLinksAndGroups) {
   const Cluster c = from_text(R"({"name": "n", "source": "s",
     "devices": [{"name": "fast", "count": 2, "flops": 15e12, "memory_bandwidth": "900GB",
-                 "memory": "16GiB", "speed": 2, "launch": "3us"}, {}],
+                 "memory": "16GiB", "speed": 2, "launch": "3us",
+                 "host_bandwidth": "12GB/s", "host_latency": "1us"}, {}],
     "links": [{"from": 0, "to": 1, "bandwidth": "12GB/s", "latency": "5us", "group": "a"},
               {"from": 1, "to": 2, "bandwidth": 1e9, "duplex": false, "group": "b", "to_group": "a"}]})");
   ASSERT_EQ(c.devices.size(), 3u);
@@ -35,6 +36,8 @@ TEST(ClusterJsonTest, ReadsDevicesLinksAndGroups) {
   EXPECT_EQ(c.devices[1].memory_bandwidth, 900e9);
   EXPECT_EQ(c.devices[1].speed, 2);
   EXPECT_DOUBLE_EQ(c.devices[1].launch.value, 3e-6);
+  EXPECT_DOUBLE_EQ(c.devices[1].host_bandwidth, 12e9);
+  EXPECT_DOUBLE_EQ(c.devices[1].host_latency.value, 1e-6);
   EXPECT_EQ(c.devices[2].name, "device");
   ASSERT_EQ(c.links.size(), 2u);
   EXPECT_EQ(c.links[0].bandwidth, 12e9);
@@ -81,6 +84,8 @@ TEST(ClusterJsonTest, ErrorsNameThePlace) {
               "c.json: /devices/0/" + std::string(key) + ": must be greater than 0");
   EXPECT_EQ(refusal(R"({"name": "n", "devices": [{"launch": -1}]})"),
             "c.json: /devices/0/launch: must not be negative");
+  EXPECT_EQ(refusal(R"({"name": "n", "devices": [{"host_bandwidth": 0}]})"),
+            "c.json: /devices/0/host_bandwidth: must be greater than 0");
   EXPECT_EQ(refusal(R"({"name": "n", "devices": [{}], "link": []})"),
             "c.json: /link: unknown key 'link'; did you mean 'links'?");
 }

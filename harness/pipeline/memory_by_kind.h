@@ -14,6 +14,7 @@ struct MemoryByKind {
   Bytes activations;  // stashes between a forward and its backward
   Bytes buffers;      // messages, gradients of activations, scratch memory of kernels; predicted where they were
                       // measured and for inference, which has nothing else besides weights, else 0
+  Bytes host;         // stashes in the host's memory (offload.h), at their own peak; no part of the total
   constexpr Bytes total() const { return weights + versions + gradients + optimizer + activations + buffers; }
 };
 

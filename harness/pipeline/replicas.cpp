@@ -61,4 +61,14 @@ Schedule replicate(const Schedule& one, const PipelineReplicas& replicas) {
   return all;
 }
 
+Offload replicate(const Offload& one, int microbatches, const PipelineReplicas& replicas) {
+  Offload all{replicate(one.ranks, replicas)};
+  const auto ranks = static_cast<int>(one.ranks.size());
+  for (int d = 0; d < replicas.count; ++d)
+    for (int r = 0; r < ranks; ++r)
+      for (StashMove& move : all.ranks[rank_in_replica(r, d, ranks, replicas)])
+        move.micro = Micro(move.micro.value + d * microbatches);
+  return all;
+}
+
 }  // namespace sluice

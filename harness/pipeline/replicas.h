@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/pipeline/offload.h"
 #include "harness/pipeline/plan.h"
 #include "harness/pipeline/schedule.h"
 
@@ -28,6 +29,9 @@ Plan replicate(const Plan& one, int devices, int microbatches, const PipelineRep
 
 // The order of the one pipeline on every replica.
 Schedule replicate(const Schedule& one, const PipelineReplicas& replicas);
+
+// Its moves of stashes, of `microbatches` micro-batches, on every replica.
+Offload replicate(const Offload& one, int microbatches, const PipelineReplicas& replicas);
 
 // A value that the one pipeline has for every rank, for the ranks of all replicas.
 template <class Value>

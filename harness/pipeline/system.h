@@ -15,6 +15,7 @@
 #include "harness/base/options.h"
 #include "harness/model/cluster.h"
 #include "harness/model/cost_graph.h"
+#include "harness/pipeline/offload.h"
 #include "harness/pipeline/plan.h"
 #include "harness/pipeline/schedule.h"
 #include "harness/pipeline/sharding.h"
@@ -73,6 +74,8 @@ struct ScheduleProblem {
   // all.
   std::vector<Seconds> messages = {};
   std::vector<double> weight_stash_share = {};
+  // For systems that offload. Per stage: of one way of a stash between device and host; empty: not known.
+  std::vector<Seconds> host_copies = {};
   int sequence_chunks = 1;  // of every micro-batch (Plan::sequence); the schedule counts each
 
   int stages() const { return graph.stages(); }
@@ -148,6 +151,8 @@ struct System {
   int (*window)(const Options&) = nullptr;  // where `adapt` is given: updates
   // Where weights are gathered and gradients scattered; none: every rank holds its stages whole.
   Sharding (*sharding)(const ScheduleProblem&, const Options&) = nullptr;
+  // Which stashes wait in the host's memory under its schedule; none: all stay on the device.
+  Offload (*offload)(const ScheduleProblem&, const Schedule&, const Options&) = nullptr;
 };
 
 inline int stages_per_rank(const System& system, const Options& options) {

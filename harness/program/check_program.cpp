@@ -115,6 +115,8 @@ std::vector<Violation> check(const Program& program) {
     for (std::size_t r = 0; r < program.ranks.size(); ++r) check_sharding(program, Rank(r), found);
     check_collectives(program, found);
   }
+  if (program.offloads)
+    for (std::size_t r = 0; r < program.ranks.size(); ++r) check_stash_moves(program, Rank(r), found);
   if (found.empty()) run_without_time(program, found);
   return found;
 }
@@ -124,7 +126,7 @@ Program checked(Program program) {
       std::ranges::any_of(program.placement.stages, [](const auto& ranks) { return ranks.size() > 1; });
   const bool waits = program.rule.synchronous() ? replicated && program.sharding.active()
                                                 : replicated || !program.placement.weight_gradient_ranks.empty();
-  if (!waits) return program;
+  if (!waits && !program.offloads) return program;
   const auto found = check(program);
   if (!found.empty()) throw InputError("schedule", found.front().text);
   return program;

@@ -11,6 +11,9 @@ namespace sluice {
 // Gathered copies, and gradients that wait for a reduce-scatter, of one rank's sharded stages, in program order.
 void check_sharding(const Program& program, Rank rank, std::vector<Violation>& found);
 
+// Where the stashes of one rank are, in program order.
+void check_stash_moves(const Program& program, Rank rank, std::vector<Violation>& found);
+
 // Runs the program without time (its data, messages and collectives): inputs that come too late, and deadlocks. The
 // program's channels must have passed their check.
 void run_without_time(const Program& program, std::vector<Violation>& found);

@@ -1,6 +1,7 @@
 #include "harness/program/lowering.h"
 
 #include <algorithm>
+#include <span>
 #include <stdexcept>
 
 #include "harness/base/error.h"
@@ -15,6 +16,18 @@ namespace {
 
 bool makes_weight_gradient(const Op& op) { return makes_weight_gradient(opcode_of(op.kind)); }
 bool makes_input_gradient(const Op& op) { return op.kind == OpKind::backward || op.kind == OpKind::input_gradient; }
+
+Opcode opcode_of(StashMove::Kind kind) {
+  switch (kind) {
+    case StashMove::Kind::out:
+      return Opcode::stash_out;
+    case StashMove::Kind::free:
+      return Opcode::stash_free;
+    case StashMove::Kind::back:
+      return Opcode::stash_back;
+  }
+  return Opcode::stash_out;
+}
 
 Instruction compute(const Op& op, Opcode opcode, const WeightRead& read) {
   return {.opcode = opcode,
@@ -36,9 +49,11 @@ Instruction collective_of_step(Opcode opcode, const Instruction& step) {
 // Writes the instructions of one rank.
 class RankLowering {
  public:
-  RankLowering(const Schedule& schedule, Rank rank, const Messages& messages, WeightReads& reads, Program& program)
+  RankLowering(const Schedule& schedule, const Offload& offload, Rank rank, const Messages& messages,
+               WeightReads& reads, Program& program)
       : rank_(rank),
         ops_(schedule.ranks[rank.index()]),
+        moves_(offload.ranks.empty() ? std::span<const StashMove>() : offload.ranks[rank.index()]),
         messages_(messages),
         reads_(reads),
         program_(program),
@@ -74,6 +89,7 @@ class RankLowering {
   // The ops from `first` to `last`: one, or an overlapped pair with the inputs of both before and the outputs of both
   // after it.
   void write_step(std::size_t first, std::size_t last) {
+    move_stashes(last);
     if (!sharding_.empty()) append(sharding_.before[first]);
     for (std::size_t k = first; k <= last; ++k) take_late_steps(ops_[k]);
     // A recomputation needs nothing from other ranks, so before a flush it stands before the wait for them (GPipe); the
@@ -90,6 +106,14 @@ class RankLowering {
       if (!sharding_.empty()) append(sharding_.after[k]);
       if (makes_weight_gradient(ops_[k])) finish_gradient(ops_[k]);
       if (ops_[k].kind == OpKind::input_gradient) ++input_gradients_done_[ops_[k].stage.index()];
+    }
+  }
+
+  // The moves before op `last`, or the one that it is a pair with.
+  void move_stashes(std::size_t last) {
+    for (; !moves_.empty() && moves_.front().before <= last; moves_ = moves_.subspan(1)) {
+      const StashMove& move = moves_.front();
+      out_.push_back({.opcode = opcode_of(move.kind), .stage = move.stage, .micro = move.micro});
     }
   }
 
@@ -239,6 +263,7 @@ class RankLowering {
 
   const Rank rank_;
   const std::vector<Op>& ops_;
+  std::span<const StashMove> moves_;  // still to come
   const Messages& messages_;
   WeightReads& reads_;
   const Program& program_;
@@ -284,6 +309,22 @@ void refuse_with_sequence_chunks(const Schedule& schedule, const Placement& plac
   if (schedule.forward_only) refuse("inference keeps nothing for the next chunk", "leave sequences whole");
 }
 
+void refuse_what_cannot_be_offloaded(const Schedule& schedule, const Placement& placement, const WeightRule& rule,
+                                     const Offload& offload) {
+  const auto refuse = [](const char* what, const char* remedy) {
+    throw InputError("offload", std::string("stashes move to the host, and ") + what, remedy);
+  };
+  if (schedule.forward_only) refuse("inference keeps none", "leave offload out");
+  if (schedule.sequence_chunks > 1) refuse("later chunks of a sequence read those of earlier ones", "leave one out");
+  if (rule.recompute != WeightRule::Recompute::none) refuse("recomputation keeps none", "leave one of them out");
+  if (!placement.weight_gradient_ranks.empty())
+    refuse("weight gradients run on ranks of their own, which are sent them", "leave one of them out");
+  if (offload.ranks.size() != schedule.ranks.size() || std::ranges::any_of(offload.ranks, [](const auto& moves) {
+        return !std::ranges::is_sorted(moves, {}, &StashMove::before);
+      }))
+    throw std::logic_error("moves of stashes are listed for every rank, in the order of its ops");
+}
+
 void refuse_what_cannot_be_lowered(const Schedule& schedule, const StageGraph& graph, const Placement& placement,
                                    const WeightRule& rule, const Sharding& sharding, const RunPolicy& policy) {
   if (!rule.synchronous() && std::ranges::any_of(graph.micros_per_op, [](int g) { return g > 1; }))
@@ -315,10 +356,11 @@ void refuse_what_cannot_be_lowered(const Schedule& schedule, const StageGraph& g
 }  // namespace
 
 Program lower(const Schedule& schedule, const StageGraph& graph, const Placement& placement, const WeightRule& rule,
-              const Sharding& sharding, const RunPolicy& policy) {
+              const Sharding& sharding, const RunPolicy& policy, const Offload& offload) {
   const auto violations = check(schedule, graph, placement);
   if (!violations.empty()) throw InputError("schedule", violations.front().text);
   refuse_what_cannot_be_lowered(schedule, graph, placement, rule, sharding, policy);
+  if (offload.active()) refuse_what_cannot_be_offloaded(schedule, placement, rule, offload);
   Program program{.graph = graph,
                   .placement = placement,
                   .microbatches = schedule.microbatches,
@@ -326,13 +368,14 @@ Program lower(const Schedule& schedule, const StageGraph& graph, const Placement
                   .forward_only = schedule.forward_only,
                   .rule = rule,
                   .policy = policy,
-                  .sharding = sharding};
+                  .sharding = sharding,
+                  .offloads = offload.active()};
   program.ranks.resize(schedule.ranks.size());
   const Messages messages(schedule, program.graph, program.placement, program.rule, policy);
   program.channels = messages.channels();
   WeightReads reads(schedule, program);
   for (std::size_t r = 0; r < program.ranks.size(); ++r)
-    RankLowering(schedule, Rank(r), messages, reads, program).run();
+    RankLowering(schedule, offload, Rank(r), messages, reads, program).run();
   return program;
 }
 

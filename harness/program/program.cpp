@@ -52,6 +52,12 @@ std::string to_text(const Instruction& i, int sequence_chunks) {
       return "free " + stage;
     case Opcode::reduce_scatter:
       return "reduce_scatter " + stage;
+    case Opcode::stash_out:
+      return "stash_out " + stage + " " + micro;
+    case Opcode::stash_free:
+      return "stash_free " + stage + " " + micro;
+    case Opcode::stash_back:
+      return "stash_back " + stage + " " + micro;
   }
   return "?";
 }

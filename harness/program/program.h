@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/pipeline/offload.h"
 #include "harness/pipeline/run_policy.h"
 #include "harness/pipeline/schedule.h"
 #include "harness/pipeline/sharding.h"
@@ -38,6 +39,9 @@ enum class Opcode : std::uint8_t {
   free_weights,    // drops the gathered copy; the own shard stays
   reduce_scatter,  // sums the gradients since the last one over the group, adds the own slice to the shard's gradient,
                    // and empties the whole vector's
+  stash_out,       // StashMove, one opcode for each kind
+  stash_free,
+  stash_back,
 };
 
 // The opcode of an op that a schedule lists.
@@ -83,6 +87,13 @@ constexpr bool is_collective(Opcode opcode) {
 constexpr bool is_of_sharded_stage(Opcode opcode) {
   return opcode == Opcode::gather_weights || opcode == Opcode::free_weights || opcode == Opcode::reduce_scatter;
 }
+
+// Moves of a stash between the device and its host.
+constexpr bool is_stash_move(Opcode opcode) {
+  return opcode == Opcode::stash_out || opcode == Opcode::stash_free || opcode == Opcode::stash_back;
+}
+// Ops that end a stash's time as an activation, so that they need all of it.
+constexpr bool reads_stash(Opcode opcode) { return opcode == Opcode::backward || opcode == Opcode::input_gradient; }
 
 constexpr bool is_send(Opcode opcode) {
   switch (opcode) {
@@ -164,7 +175,7 @@ struct Instruction {
   Micro micro;                // compute: the stage's own op number; communication: the message's on its edge (the same
                               // unless stages take several micro-batches an op, StageGraph::micros_per_op); step: the
                               // index of the program's update; gather, free, reduce-scatter: of the rank's op that it
-                              // serves
+                              // serves; move: the stash's
   StageId peer_stage;         // communication: the stage at the other end
   std::int32_t channel = -1;  // communication: index into Program::channels; collectives: the stage's group
   std::int32_t version = 0;   // compute: weight version to read, counted from the program's start (negative: made
@@ -204,6 +215,7 @@ struct Program {
   WeightRule rule;
   RunPolicy policy;
   Sharding sharding;
+  bool offloads = false;  // some stashes wait in the host's memory
   // Tensor parallelism: so many neighbouring ranks share every layer of a replica, each as a stage of its own, and sum
   // parts of tensors inside their ops. Their group is the one of number stages + rank / tensor.
   int tensor = 1;

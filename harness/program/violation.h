@@ -16,6 +16,7 @@ struct Violation {
     missing_version,  // a weight version that does not exist (yet, or any more) when it is read
     not_gathered,     // weights of a sharded stage read or freed that are not there, or still there when they are
                       // gathered; gradients that no reduce-scatter sums before a step
+    stash_elsewhere,  // a stash that is not where a move or a backward needs it
   } kind;
   std::string text;  // "rank 1: 1B0 is blocked: it waits for 2B0, which comes after 2F4 on rank 2"
 };

@@ -78,9 +78,37 @@ static void cut_sequences(Costs& costs, const Plan& plan, const CostGraph& graph
   }
 }
 
+// What one op of a stage keeps between F and I or B.
+static Bytes kept_bytes(const PlanStage& stage, const CostGraph& graph) {
+  Bytes bytes;
+  for (std::size_t i = 0; i < stage.layers.size(); ++i) {
+    const LayerVariant* variant = variant_of(stage, i, graph);
+    bytes += variant ? variant->in_flight : graph.layers[stage.layers[i]].kept();
+  }
+  return bytes * stage.micros_per_op;
+}
+
+std::vector<Seconds> host_copies_of(const Plan& plan, const CostGraph& graph, const Cluster& cluster) {
+  std::vector<Seconds> seconds;
+  for (const PlanStage& stage : plan.stages) {
+    double slowest = graph.machine ? graph.machine->copy : 0;  // seconds of a byte
+    Seconds latency;
+    if (!graph.machine)
+      for (const DeviceId id : stage.devices) {
+        const Device& device = cluster.devices[id.index()];
+        if (device.host_bandwidth == 0) return {};
+        slowest = std::max(slowest, 1 / device.host_bandwidth);
+        latency = std::max(latency, device.host_latency);
+      }
+    seconds.push_back(latency + Seconds(slowest * static_cast<double>(kept_bytes(stage, graph).value)));
+  }
+  return seconds;
+}
+
 Costs costs_of(const Plan& plan, const CostGraph& graph, const Cluster& cluster) {
   Costs costs{stage_costs(plan, graph, cluster), {}, {}, graph.machine};
   cut_sequences(costs, plan, graph);
+  costs.host_copies = host_copies_of(plan, graph, cluster);
   const StageGraph stages = stage_graph(plan, graph);
   for (std::size_t s = 0; s < stages.size(); ++s)
     for (const StageId t : stages.successors[s])

@@ -33,12 +33,18 @@ struct Costs {
   };
   std::vector<std::vector<ChunkParts>> chunk_parts = {};
   std::vector<double> chunk_positions = {};  // and which part of a message's bytes; empty: equal parts
+  // Per stage: seconds of one way, between a device and its host, of what a micro-batch keeps between F and I or B;
+  // empty: a device has no host link.
+  std::vector<Seconds> host_copies = {};
   ChunkParts parts_of(const Program& program, StageId stage, int chunk) const;
   double part_of_message(const Program& program, const Instruction& message) const;
 };
 
 // Costs of a plan with micro-batches of plan.micro_batch samples, as the cost graph's.
 Costs costs_of(const Plan& plan, const CostGraph& graph, const Cluster& cluster);
+
+// Costs::host_copies of a plan: of the slowest of a stage's devices, or, on the machine itself, a copy in memory.
+std::vector<Seconds> host_copies_of(const Plan& plan, const CostGraph& graph, const Cluster& cluster);
 
 // Equal stages (`sluice schedule --costs F/I/W`), seconds.
 Costs uniform_costs(int stages, double forward, double input_gradient, double weight_gradient);

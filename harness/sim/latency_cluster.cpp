@@ -7,6 +7,7 @@ namespace sluice {
 Cluster latency_cluster(int ranks, Seconds latency) {
   Cluster cluster{
       .name = "uniform", .source = "", .devices = std::vector<Device>(static_cast<std::size_t>(ranks)), .links = {}};
+  for (Device& device : cluster.devices) device.host_bandwidth = std::numeric_limits<double>::infinity();
   for (int a = 0; a < ranks; ++a)
     for (int b = a + 1; b < ranks; ++b)
       cluster.links.push_back({DeviceId(a), DeviceId(b), std::numeric_limits<double>::infinity(), latency, true, -1});

@@ -7,7 +7,7 @@
 
 namespace sluice {
 
-// `ranks` devices; a message between any two takes `latency` and no time per byte.
+// `ranks` devices; a message between any two takes `latency` and no time per byte, a copy to the host none.
 Cluster latency_cluster(int ranks, Seconds latency);
 
 // Rank r on device r.

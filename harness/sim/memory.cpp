@@ -52,6 +52,7 @@ class MemoryOfRank {
       for (int k = 1; k <= program.retained_versions[stage.index()]; ++k) ++v.uses_left[v.newest - k];
       v.newest = 0;
       const StageMemory& whole = stages[stage.index()];
+      for (const InterfaceValue& value : whole.interface.received) ++readers_here_[value.layer];
       if (program.sharded(stage)) {
         share(stage, whole);
         continue;
@@ -81,6 +82,7 @@ class MemoryOfRank {
       }
       if (is_compute(i.opcode) || i.opcode == Opcode::optimizer_step) visit(k, i);
       if (is_of_sharded_stage(i.opcode)) gather_or_scatter(k, i);
+      if (is_stash_move(i.opcode)) move_stash(k, i);
       if (i.opcode == Opcode::send_stash || i.opcode == Opcode::receive_stash) {
         const StageMemory& stage = stages_[i.stage.index()];
         if (i.opcode == Opcode::send_stash) {  // with the data feed's samples, which the other rank counts as its own
@@ -92,6 +94,7 @@ class MemoryOfRank {
         note(k);
       }
     }
+    result_.peak.host = most_on_host_;
     // The rest of the peak of everything. (Inference has nothing but weights and buffers.)
     if (!program_.forward_only) result_.peak.buffers = std::max(most_ - result_.peak.total(), Bytes(0));
     return std::move(result_);
@@ -182,6 +185,50 @@ class MemoryOfRank {
     note(k);
   }
 
+  void move_stash(std::size_t k, const Instruction& i) {
+    Bytes& moved = moved_[{i.stage, i.micro}];
+    switch (i.opcode) {
+      case Opcode::stash_out:
+        moved = memory_of(i).stash - staying_bytes(memory_of(i), i.micro);
+        now_.host += moved;
+        most_on_host_ = std::max(most_on_host_, now_.host);
+        break;
+      case Opcode::stash_free:
+        now_.activations -= moved;
+        break;
+      default:
+        now_.activations += moved;
+    }
+    note(k);
+  }
+
+  // The I or B has waited for the way back.
+  void leave_host(const Instruction& i) {
+    const auto moved = moved_.find({i.stage, i.micro});
+    if (moved == moved_.end()) return;
+    now_.host -= moved->second;
+    moved_.erase(moved);
+  }
+
+  // A forward makes values that other stages of the rank are still to read, and reads some.
+  void read_interface(const StageMemory& stage, Micro micro) {
+    for (const InterfaceValue& v : stage.interface.sent) unread_[{v.layer, micro}] = readers_here_[v.layer];
+    for (const InterfaceValue& v : stage.interface.received) --unread_[{v.layer, micro}];
+  }
+
+  // Of a stash that is to move: what another stage of the rank keeps, too, or is still to read.
+  Bytes staying_bytes(const StageMemory& stage, Micro micro) const {
+    Bytes bytes;
+    for (const auto* values : {&stage.interface.received, &stage.interface.sent})
+      for (const InterfaceValue& v : *values) {
+        const auto holders = holders_.find({v.layer, micro});
+        if (!v.until_input_gradient || holders == holders_.end()) continue;
+        const auto readers = unread_.find({v.layer, micro});
+        if (holders->second > 1 || (readers != unread_.end() && readers->second > 0)) bytes += v.bytes;
+      }
+    return bytes;
+  }
+
   // The first gradient since the last reduce-scatter makes the whole vector's.
   void fill_gradients(StageId stage) {
     if (!program_.sharded(stage) || !filled_.insert(stage).second) return;
@@ -209,6 +256,7 @@ class MemoryOfRank {
     if (i.opcode == Opcode::forward) {
       now_.activations += i.checkpoint ? stage.input : stage.stash;
       if (!i.checkpoint) hold_interface(stage, i.micro);
+      if (program_.offloads) read_interface(stage, i.micro);
       result_.peak_in_flight = std::max(result_.peak_in_flight, ++in_flight_);
     }
     if (i.opcode == Opcode::recompute) now_.activations += stage.stash - stage.input;
@@ -221,6 +269,7 @@ class MemoryOfRank {
     } else if (reads && --v.uses_left[i.version] == 0) {
       v.uses_left.erase(i.version);
     }
+    if (program_.offloads && reads_stash(i.opcode)) leave_host(i);
     switch (i.opcode) {
       case Opcode::backward:
         --in_flight_;
@@ -337,6 +386,10 @@ class MemoryOfRank {
   std::set<StageId> weight_gradients_only_;                   // stages whose W only run here
   // (layer, micro-batch) -> stages that keep that output; only of layers that run here.
   std::map<std::pair<int, Micro>, int> holders_;
+  std::map<int, int> readers_here_;                   // layer -> stages of the rank that receive its output
+  std::map<std::pair<int, Micro>, int> unread_;       // of these, those that have not run their forward
+  std::map<std::pair<StageId, Micro>, Bytes> moved_;  // of stashes with a copy on the host
+  Bytes most_on_host_;
   std::map<StageId, std::vector<Micro>> pending_;  // micro-batches whose batched weight gradient is still to come
   MemoryPoint now_{};
   Bytes data_{0};  // of the data feed, kept by micro-batches in flight

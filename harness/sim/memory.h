@@ -4,6 +4,9 @@
 // instruction that makes it to the one that drops it. Buffers of old versions and predictions are kept for the next
 // ones, so `versions` never shrinks.
 //
+// A stash that moves counts on the device until its free, on the host from its way out to the I or B that waits for its
+// way back, and on the device again from that.
+//
 // Buffers (messages, the data feed's samples, what ops allocate while they run) are predicted where they were measured:
 // the peak has what the peak of everything adds to that of what is resident.
 #pragma once
@@ -25,11 +28,12 @@ struct MemoryPoint : MemoryByKind {
 };
 
 struct RankMemory {
-  std::vector<MemoryPoint> timeline;  // one point per compute instruction, step, gather, free and reduce-scatter
-  MemoryPoint peak;                   // the one of largest total
-  int peak_in_flight = 0;             // micro-batches between F and the end of I/B, all stages of the rank
-  int peak_versions = 1;              // weight tensors of a stage in use at once: versions, the newest included, and
-                                      // predictions
+  // One point per compute instruction, step, gather, free, reduce-scatter and move of a stash; `host` as it is there.
+  std::vector<MemoryPoint> timeline;
+  MemoryPoint peak;        // the one of largest total
+  int peak_in_flight = 0;  // micro-batches between F and the end of I/B, all stages of the rank
+  int peak_versions = 1;   // weight tensors of a stage in use at once: versions, the newest included, and
+                           // predictions
 };
 
 // One for every rank. stages: of the program. timeline: whether to keep every point or the peak only.

@@ -123,6 +123,12 @@ class MachineEngine {
         return meet(r, i, now, clear_seconds(r, i) + own_.scatter * others_slices(i) + whole_seconds(i));
       case Opcode::free_weights:
         return step_over(r, now);
+      case Opcode::stash_out:  // the rank's thread copies
+      case Opcode::stash_back:
+        if (costs_.host_copies.empty()) throw std::logic_error("costs of this machine have no copies");
+        return step_over(r, now + costs_.host_copies[i.stage.index()].value);
+      case Opcode::stash_free:
+        return step_over(r, now);
       default:
         break;
     }

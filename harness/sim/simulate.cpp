@@ -7,6 +7,7 @@
 #include "harness/base/error.h"
 #include "harness/base/stop.h"
 #include "harness/sim/collectives.h"
+#include "harness/sim/host_link.h"
 #include "harness/sim/network.h"
 #include "harness/sim/one_machine.h"
 
@@ -47,6 +48,7 @@ class Engine {
         options_(options),
         network_(program, cluster, devices, options.interference, options.start),
         collectives_(program, costs, network_),
+        host_links_(program, costs),
         ranks_(program.ranks.size()),
         channels_(program.channels.size()),
         groups_(program.placement.stages.size()) {
@@ -99,8 +101,11 @@ class Engine {
     for (const RankState& rank : ranks_)
       if (rank.iteration < options_.iterations) throw std::logic_error("the simulated program is deadlocked");
     finish_bubbles();
-    result_.end = std::max(result_.end, collectives_.end());
-    if (options_.trace) result_.trace.collectives = collectives_.first_iteration();
+    result_.end = std::max({result_.end, collectives_.end(), host_links_.end()});
+    if (options_.trace) {
+      result_.trace.collectives = collectives_.first_iteration();
+      result_.trace.host_copies = host_links_.first_iteration();
+    }
     return std::move(result_);
   }
 
@@ -197,6 +202,11 @@ class Engine {
             break;
           case Opcode::free_weights:
             break;
+          case Opcode::stash_out:
+          case Opcode::stash_free:
+          case Opcode::stash_back:
+            clock = host_links_.move(r, i, clock, rank.iteration == 0);
+            break;
           case Opcode::optimizer_step: {
             if (!collectives_.ready(r, i, clock)) return stop();
             const double start = clock;
@@ -208,6 +218,7 @@ class Engine {
           }
           default: {
             if (!collectives_.ready(r, i, clock)) return stop();
+            clock = host_links_.ready(r, i, clock);
             const double start = clock;
             const double seconds = compute_seconds(i);
             clock = end_of_work(r, clock, seconds);
@@ -316,6 +327,7 @@ class Engine {
   SimulateOptions options_;
   Network network_;
   Collectives collectives_;
+  HostLinks host_links_;
   std::vector<RankState> ranks_;
   std::vector<ChannelState> channels_;
   std::vector<GroupState> groups_;

@@ -12,6 +12,8 @@
 // one after the other; each begins when the engines of all members have come to it. A ring: n - 1 steps of 1 / n of the
 // bytes, each a transfer on every hop of the ring at once.
 //
+// Moves of stashes run beside a rank's ops, on a link to the host of its own (host_link.h).
+//
 // A cluster that is one machine (Cluster::one_machine) with measured costs (Costs::machine) has an engine of its own,
 // one_machine.h.
 #pragma once

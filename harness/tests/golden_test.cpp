@@ -90,6 +90,13 @@ rank 1  ..F0F1F2f0b0--f1b1--f2b2--B0--B1--B2--....
 )");
 }
 
+TEST(DrawnScheduleTest, InterleavedInGroupsWithInputAndWeightGradientsApart) {
+  EXPECT_EQ(drawn("pipe_offload", 2, 4), R"(
+rank 0  F0F1f0f1..i0w0F2i1w1F3I0W0f2I1W1f3i2w2..i3w3I2W2I3W3
+rank 1  ..F0F1f0i0w0f1i1w1F2I0W0F3I1W1f2i2w2f3i3w3I2W2I3W3..
+)");
+}
+
 TEST(DrawnScheduleTest, BreadthFirst) {
   EXPECT_EQ(drawn("breadth_first", 2, 4), R"(
 rank 0  F0F1F2F3f0f1f2f3......b0--b1--b2--b3--B0--B1--B2--B3--

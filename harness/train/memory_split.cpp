@@ -9,7 +9,8 @@ MemorySplit split_of(const MemoryByKind& m) {
           .gradients = m.gradients.value,
           .optimizer = m.optimizer.value,
           .activations = m.activations.value,
-          .buffers = m.buffers.value};
+          .buffers = m.buffers.value,
+          .host = m.host.value};
 }
 
 }  // namespace sluice

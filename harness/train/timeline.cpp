@@ -25,7 +25,7 @@ bool reads_several_versions(const Trace& trace) {
 
 double first_start(const Trace& trace) {
   double first = kNever;
-  for (const auto* lists : {&trace.ranks, &trace.collectives})
+  for (const auto* lists : {&trace.ranks, &trace.collectives, &trace.host_copies})
     for (const auto& rank : *lists)
       if (!rank.empty()) first = std::min(first, rank.front().start);
   return first;
@@ -50,7 +50,8 @@ class Timeline {
     std::vector<double> shown_until;
     for (std::size_t r = 0; r < trace_.ranks.size(); ++r) {
       shown_until.push_back(add_ops(r));
-      if (r < trace_.collectives.size()) add_collectives(r, shown_until.back());
+      for (const auto* lane : {&trace_.collectives, &trace_.host_copies})
+        if (r < lane->size()) add_lane((*lane)[r], r, shown_until.back());
     }
     add_messages(shown_until);
     return std::move(ops_);
@@ -82,9 +83,10 @@ class Timeline {
     return kNever;
   }
 
-  void add_collectives(std::size_t rank, double shown_until) {
-    for (const TraceEvent& event : trace_.collectives[rank])
-      if (event.start < shown_until) add(rank, to_text(event.instruction), event.start, event.end);
+  void add_lane(const std::vector<TraceEvent>& events, std::size_t rank, double shown_until) {
+    for (const TraceEvent& event : events)
+      if (event.start < shown_until)
+        add(rank, to_text(event.instruction, trace_.sequence_chunks), event.start, event.end);
   }
 
   void add_messages(const std::vector<double>& shown_until) {

@@ -33,7 +33,8 @@ RankDevice::Event new_event(cudaStream_t stream, bool timed) {
 class CudaRankDevice : public RankDevice {
  public:
   explicit CudaRankDevice(int device)
-      : stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, static_cast<c10::DeviceIndex>(device))) {}
+      : stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, static_cast<c10::DeviceIndex>(device))),
+        copies_(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, static_cast<c10::DeviceIndex>(device))) {}
 
   at::Device device() const override { return stream_.device(); }
   void* stream() const override { return stream_.stream(); }
@@ -68,6 +69,16 @@ class CudaRankDevice : public RankDevice {
     at::Tensor copy = at::empty(tensor.sizes(), tensor.options().device(at::kCPU).pinned_memory(true));
     return copy.copy_(tensor, /*non_blocking=*/true);
   }
+  at::Tensor host_memory(std::int64_t bytes) override {
+    return at::empty({bytes}, at::TensorOptions(at::kByte).pinned_memory(true));
+  }
+  Event copy_beside(at::Tensor& to, const at::Tensor& from) override {
+    const Event before = record();
+    C10_CUDA_CHECK(cudaStreamWaitEvent(copies_.stream(), event_of(before), 0));
+    const c10::cuda::CUDAStreamGuard guard(copies_);
+    to.copy_(from, /*non_blocking=*/true);
+    return new_event(copies_.stream(), false);
+  }
   void used_here(const at::Tensor& tensor) override {
     c10::cuda::CUDACachingAllocator::recordStream(tensor.storage().data_ptr(), stream_);
   }
@@ -91,7 +102,7 @@ class CudaRankDevice : public RankDevice {
   }
 
  private:
-  c10::cuda::CUDAStream stream_;
+  c10::cuda::CUDAStream stream_, copies_;
   Event begin_;
   double begin_seconds_ = 0;
   std::vector<Event> marks_;

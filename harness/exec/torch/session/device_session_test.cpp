@@ -10,8 +10,10 @@
 #include "harness/exec/session.h"
 #include "harness/exec/torch/session/device_backend.h"
 #include "harness/exec/torch/stage/fake_rank_device.h"
+#include "harness/program/check_program.h"
 #include "harness/program/example_schedules.h"
 #include "harness/program/lowering.h"
+#include "harness/sim/memory.h"
 
 namespace sluice {
 namespace {
@@ -85,6 +87,75 @@ TEST(RanksOnDevices, TrainToTheSameBitsAsRanksOnTheCpu) {
   EXPECT_EQ(device.weights, cpu.weights);
   EXPECT_EQ(device.result.losses, cpu.result.losses);
   for (const FakeRankDevice* d : made) EXPECT_EQ(d->entered, 1);
+}
+
+// Moves of every stash that can, on a pipeline, on two stages a rank in a V, and with I and W apart.
+struct OffloadedPipeline {
+  Schedule schedule;
+  std::vector<PlanStage> stages;
+  Placement placement;
+  bool lower_peak = true;  // on rank 0
+
+  Program program(bool moves) const {
+    return lower(schedule, chain(static_cast<int>(stages.size())), placement, WeightRule{}, {}, {},
+                 moves ? offload_all(schedule) : Offload{});
+  }
+  std::vector<RankMemory> predicted(bool moves) const {
+    Plan plan;
+    plan.stages = stages;
+    const OptimizerSpec optimizer{.momentum = 0.9};
+    return memory(program(moves), stage_memory(model(), plan, kBatch / kMicros, optimizer, WeightRule{}));
+  }
+};
+
+std::vector<OffloadedPipeline> offloaded_pipelines() {
+  const Schedule fill = parse_schedule(
+      "rank 0: 0F0 0F1 0F2 0F3 0B3 0B2 0B1 0B0\nrank 1: 1F0 1F1 1F2 1F3 1B3 1B2 1B1 1B0\n"
+      "rank 2: 2F0 2F1 2F2 2F3 2B3 2B2 2B1 2B0\n");
+  const Schedule vee = parse_schedule(
+      "rank 0: 0F0 0F1 0F2 3F0 3I0 3W0 0F3 3F1 0I0 3I1 3W1 3F2 0W0 0I1 3I2 3W2 3F3 3I3 0I2 3W3 0I3 0W1 0W2 0W3\n"
+      "rank 1: 1F0 2F0 1F1 2F1 2I0 2W0 1I0 1W0 1F2 2F2 2I1 1I1 2W1 1F3 1W1 2F3 2I2 1I2 2I3 1I3 2W2 2W3 1W2 1W3\n");
+  const std::vector<PlanStage> four{{.layers = {0}, .devices = {DeviceId(0)}},
+                                    {.layers = {1, 2}, .devices = {DeviceId(1)}},
+                                    {.layers = {3}, .devices = {DeviceId(1)}},
+                                    {.layers = {4, 5}, .devices = {DeviceId(0)}}};
+  return {{example_1f1b(3, kMicros), kPipeline, one_stage_per_rank(3), false},
+          {fill, kPipeline, one_stage_per_rank(3)},
+          {vee, four, {{{Rank(0)}, {Rank(1)}, {Rank(1)}, {Rank(0)}}}, false}};
+}
+
+TEST(OffloadedStashes, TrainToTheSameBitsInThePredictedMemory) {
+  for (const OffloadedPipeline& c : offloaded_pipelines()) {
+    SCOPED_TRACE(to_text(c.schedule));
+    ASSERT_TRUE(check(c.program(true)).empty());
+    const Outcome plain = train(c.stages, c.program(false), "cpu"), moved = train(c.stages, c.program(true), "cpu");
+    EXPECT_EQ(moved.weights, plain.weights);
+    EXPECT_EQ(moved.result.losses, plain.result.losses);
+    const std::vector<RankMemory> with = c.predicted(true), without = c.predicted(false);
+    for (std::size_t r = 0; r < with.size(); ++r) {
+      SCOPED_TRACE(testing::Message() << "rank " << r);
+      EXPECT_EQ(plain.peaks[r].activations, without[r].peak.activations);
+      EXPECT_EQ(moved.peaks[r].activations, with[r].peak.activations);
+      EXPECT_EQ(moved.peaks[r].host, with[r].peak.host);
+      EXPECT_EQ(plain.peaks[r].host, Bytes(0));
+    }
+    if (c.lower_peak) EXPECT_LT(moved.peaks[0].activations, plain.peaks[0].activations);
+    EXPECT_GT(moved.peaks[0].host, Bytes(0));
+  }
+}
+
+TEST(OffloadedStashes, OnDevicesTheirCopiesRunBesideTheRank) {
+  for (const OffloadedPipeline& c : offloaded_pipelines()) {
+    const Outcome cpu = train(c.stages, c.program(false), "cpu"), device = train(c.stages, c.program(true), "cuda");
+    EXPECT_EQ(device.weights, cpu.weights);
+    EXPECT_GT(device.peaks[0].host, Bytes(0));
+    EXPECT_GT(made[0]->copies, 0);
+    std::vector<std::size_t> copies;
+    for (const auto& rank : device.result.execution.trace.host_copies) copies.push_back(rank.size());
+    std::vector<std::size_t> planned;
+    for (const auto& rank : offload_all(c.schedule).ranks) planned.push_back(rank.size() / 3 * 2);
+    EXPECT_EQ(copies, planned);
+  }
 }
 
 TEST(RanksOnDevices, EveryMessageIsWaitedForAndKeptForItsReader) {

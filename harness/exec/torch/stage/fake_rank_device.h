@@ -12,7 +12,7 @@ namespace sluice {
 
 class FakeRankDevice : public RankDevice {
  public:
-  int entered = 0, events = 0, waits = 0, uses = 0;
+  int entered = 0, events = 0, waits = 0, uses = 0, copies = 0;
 
   at::Device device() const override { return at::kCPU; }
   void* stream() const override { return nullptr; }
@@ -28,6 +28,12 @@ class FakeRankDevice : public RankDevice {
   void wait_on_host(const Event&) override {}
   at::Tensor from_host(const at::Tensor& tensor) override { return tensor.clone(); }
   at::Tensor to_host(const at::Tensor& tensor) override { return tensor.clone(); }
+  at::Tensor host_memory(std::int64_t bytes) override { return at::empty({bytes}, at::kByte); }
+  Event copy_beside(at::Tensor& to, const at::Tensor& from) override {
+    ++copies;
+    to.copy_(from);
+    return record();
+  }
   void used_here(const at::Tensor&) override { ++uses; }
 
   void start(double seconds) override {

@@ -43,8 +43,14 @@ void MemoryCounters::remove(MemoryKind kind, std::int64_t bytes) {
   total_.fetch_sub(bytes, std::memory_order_relaxed);
 }
 
+void MemoryCounters::add_host(std::int64_t bytes) {
+  const std::int64_t now = host_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  if (now > peak_host_.load(std::memory_order_relaxed)) peak_host_.store(now, std::memory_order_relaxed);
+}
+
 MemoryByKind MemoryCounters::peak() const {
   MemoryByKind peak = resident_;
+  peak.host = Bytes(peak_host_.load());
   peak.buffers = Bytes(peak_total_.load()) - resident_.total();
   return peak;
 }
@@ -52,6 +58,7 @@ MemoryByKind MemoryCounters::peak() const {
 void MemoryCounters::reset_peak() {
   peak_total_.store(0);
   peak_resident_.store(-1);
+  peak_host_.store(host_.load());
   add(MemoryKind::weights, 0);
 }
 

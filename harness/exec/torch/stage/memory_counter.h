@@ -26,6 +26,9 @@ class MemoryCounters {
   bool of_gpu() const { return of_gpu_; }
   void add(MemoryKind kind, std::int64_t bytes);
   void remove(MemoryKind kind, std::int64_t bytes);
+  // A pool of its own, the host's, whatever the device: bytes of stashes that wait there; no part of any total.
+  void add_host(std::int64_t bytes);
+  void remove_host(std::int64_t bytes) { host_.fetch_sub(bytes, std::memory_order_relaxed); }
   // Kinds but buffers: at the moment of their largest sum. buffers: what the peak of everything
   // adds to that, so that total() is the peak. Call while the rank is idle.
   MemoryByKind peak() const;
@@ -45,6 +48,7 @@ class MemoryCounters {
  private:
   std::array<std::atomic<std::int64_t>, 6> bytes_{};
   std::atomic<std::int64_t> total_{0}, peak_total_{0}, peak_resident_{0};
+  std::atomic<std::int64_t> host_{0}, peak_host_{0};
   std::atomic<std::int64_t> window_{0};  // the peak of everything since the innermost window began
   MemoryByKind resident_;                // at the peak of what is resident; buffers 0
   bool of_gpu_;

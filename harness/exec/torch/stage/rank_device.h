@@ -30,6 +30,11 @@ class RankDevice : public DeviceClock {
   // that holds the values once an event recorded behind the copy has passed.
   virtual at::Tensor from_host(const at::Tensor& tensor) = 0;
   virtual at::Tensor to_host(const at::Tensor& tensor) = 0;
+  // Copies beside the rank's stream, one after the other on a stream of their own, each behind what the rank's stream
+  // has been given so far. The device's tensor must stay, and neither be written, until the event that is returned has
+  // passed; the one on the host is from host_memory(), and may be dropped.
+  virtual at::Tensor host_memory(std::int64_t bytes) = 0;
+  virtual Event copy_beside(at::Tensor& to, const at::Tensor& from) = 0;
   // A tensor made on another stream is used on this one: its memory must not be reused before that use is over, whoever
   // drops the tensor.
   virtual void used_here(const at::Tensor& tensor) = 0;

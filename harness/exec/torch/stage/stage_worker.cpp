@@ -204,11 +204,27 @@ double TorchWorker::learning_rate(std::int64_t update) const {
   return request.learning_rate ? request.learning_rate(update) : context_.spec->optimizer.learning_rate;
 }
 
+void TorchWorker::move_stash(const Instruction& move) {
+  const c10::InferenceMode no_autograd;
+  Slot& slot = state(move.stage).slots[move.micro.index()];
+  if (move.opcode == Opcode::stash_out) {
+    slot.moved = std::make_shared<MovedStash>(slot.stash, counters_, device_);
+  } else if (move.opcode == Opcode::stash_free) {
+    slot.moved->free(slot.stash);
+  } else {
+    slot.moved->bring_back(slot.stash);
+  }
+}
+
 void TorchWorker::compute(const Instruction& op) {
   const c10::InferenceMode no_autograd;
   const ProbeScope scope(probe_, counters_, {.opcode = op.opcode, .stage = op.stage});
   State& s = state(op.stage);
   Slot& slot = s.slots[op.micro.index()];
+  if (slot.moved && reads_stash(op.opcode)) {
+    slot.moved->wait();
+    slot.moved.reset();
+  }
   switch (op.opcode) {
     case Opcode::forward:
       context_.spec->inference ? infer(s, op) : forward(s, op);

@@ -16,6 +16,7 @@
 #include "harness/exec/session.h"
 #include "harness/exec/torch/stage/memory_counter.h"
 #include "harness/exec/torch/stage/micro_batch_slices.h"
+#include "harness/exec/torch/stage/moved_stash.h"
 #include "harness/exec/torch/stage/rank_device.h"
 #include "harness/exec/torch/stage/run_context.h"
 #include "harness/exec/torch/stage/stage_module.h"
@@ -50,6 +51,7 @@ class TorchWorker : public Worker {
   Buffer begin_reduce_scatter(StageId stage) override;
   void end_reduce_scatter(StageId stage) override;
   void add_reduced(StageId stage, const void* sum) override;
+  void move_stash(const Instruction& move) override;
   void step(const Instruction& step) override;
   void end_run() override;
   TensorGroup& tensor_group() { return tensor_group_; }
@@ -82,7 +84,8 @@ class TorchWorker : public Worker {
     StageModule::Passed passed;                // of this stage's divided product, until the message is made
     std::vector<at::Tensor> divided;  // of the next stage's: its part of the gradient, then what the rest needs
     StageStashTensors stash;
-    std::vector<at::Tensor> data;  // those tensors of the stash that are the data feed's, until the input gradient
+    std::shared_ptr<MovedStash> moved;  // of the stash, what is on the host or comes from there
+    std::vector<at::Tensor> data;       // those tensors of the stash that are the data feed's, until the input gradient
   };
   // The tensors that cross between this stage and another one.
   struct Edge {
