@@ -139,7 +139,9 @@ TEST(OffloadedStashes, TrainToTheSameBitsInThePredictedMemory) {
       EXPECT_EQ(moved.peaks[r].host, with[r].peak.host);
       EXPECT_EQ(plain.peaks[r].host, Bytes(0));
     }
-    if (c.lower_peak) EXPECT_LT(moved.peaks[0].activations, plain.peaks[0].activations);
+    if (c.lower_peak) {
+      EXPECT_LT(moved.peaks[0].activations, plain.peaks[0].activations);
+    }
     EXPECT_GT(moved.peaks[0].host, Bytes(0));
   }
 }
