@@ -237,7 +237,7 @@ void add_profile(CLI::App& app, Chosen& chosen) {
       "--co-run", a->co_run,
       "In place of costs: how much slower stages are beside loads on their core or another, as rows for DynPipe's "
       "forest (its option forest), and the forest's error on loads that it has not seen; half a minute");
-  c->add_option("--seconds", a->seconds, "With --co-run: seconds of each of the 24 loads, about")
+  c->add_option("--seconds", a->seconds, "With --co-run: seconds of each load, about")
       ->capture_default_str()
       ->type_name("X");
   c->add_option("--published", a->published,

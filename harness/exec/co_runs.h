@@ -31,8 +31,8 @@ struct CoRunSpec {
   double seconds = 0.3;  // about, of a load in a round
 };
 
-// Seconds of F, I and W of one micro-batch, means over all samples: a share of a core is missed in bursts, which medians
-// do not see.
+// Seconds of F, I and W of one micro-batch, means over all samples: a share of a core is missed in bursts, which
+// medians do not see.
 struct CoRunSamples {
   std::vector<double> alone;                // per layer
   std::vector<std::vector<double>> beside;  // per load and layer

@@ -57,7 +57,8 @@ class Forest {
 
 // Rows of a JSON file of `sluice profile --co-run`, or of a CSV file of Gavel's published co-location slowdowns, whose
 // rows are made to say the same: a job was seen to be so much slower beside a third one, how much slower is another job
-// beside that one? Rows in which a job is more than 8 times slower are left out: it is starved there. Throws InputError.
+// beside that one? Rows in which a job is more than 8 times slower are left out: it is starved there. Throws
+// InputError.
 ForestRows read_forest_rows(const std::string& file);
 
 // The rows of both, with the features of both; a feature that a row does not have is 0. The features of `a` are first.

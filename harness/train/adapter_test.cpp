@@ -148,8 +148,8 @@ TEST(AdapterTest, IsNeverSlowerThanThePlanKeptByMoreThanItsMovesCost) {
   RecordProperty("worst_ratio", std::to_string(worst));
 }
 
-// A session that takes 10 ms an update, and a rank of it 1 ms for each of its layers, longer by as much as its device is
-// slow.
+// A session that takes 10 ms an update, and a rank of it 1 ms for each of its layers, longer by as much as its device
+// is slow.
 class TimedSession : public Session {
  public:
   std::vector<double> starts;  // of the disturbance, by run

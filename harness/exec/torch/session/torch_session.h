@@ -130,8 +130,8 @@ class TorchSession : public Session {
   TensorCodec codec_;
   std::vector<std::unique_ptr<Worker>> workers_;  // by rank, null for ranks of other processes
   std::int64_t updates_ = 0;
-  int moves_ = 0;        // repartitions
-  bool loaded_ = false;  // whether load() was
+  int moves_ = 0;                            // repartitions
+  bool loaded_ = false;                      // whether load() was
   std::vector<MemoryByKind> earlier_peaks_;  // by rank, of workers under earlier plans
 };
 
