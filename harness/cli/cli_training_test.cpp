@@ -162,6 +162,7 @@ TEST_F(Cli, UnknownNamesAreSuggested) {
   refuses({"plan", "--system", "gpipe", "--workload", "tinny"}, {"did you mean 'tiny'?"});
   refuses({"plan", "--system", "gpipe", "--workload", "tiny", "--cluster", "flatt:4"}, {"did you mean 'flat:4'?"});
   refuses({"run", "--system", "gpip", "--workload", "tiny"}, {"--system", "did you mean 'gpipe'?"});
+  refuses({"run", "quik"}, {"no such sweep", "did you mean 'quick'?"});
 }
 
 TEST_F(Cli, NumbersThatAreNone) {

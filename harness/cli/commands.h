@@ -137,6 +137,9 @@ int completion_command(const CompletionArguments& a);
 // The systems of "a,b,c", of "*" (all) or of "*asynchronous" (all without a flush), each once. Throws InputError.
 std::vector<const System*> systems_named(const std::string& text);
 
+// The sweeps of harness/sweeps, in order.
+std::vector<std::string> sweep_names();
+
 // The part of `given` that `system` declares, for systems that are given together.
 std::map<std::string, std::string> options_of(const System& system, const std::map<std::string, std::string>& given);
 // Throws InputError for an option that none of `systems` has.

@@ -59,15 +59,6 @@ Names workload_names() {
 
 Names cluster_names() { return listed_clusters(source_folder() + "/workloads/clusters"); }
 
-Names sweep_names() {
-  Names names;
-  std::error_code none;
-  for (const auto& entry : std::filesystem::directory_iterator(source_folder() + "/harness/sweeps", none))
-    if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
-  std::ranges::sort(names);
-  return names;
-}
-
 // The systems that are named in the words, after --system or -s; all where none is.
 std::vector<const System*> systems_in(const Names& words) {
   for (std::size_t i = 0; i + 1 < words.size(); ++i) {
@@ -177,6 +168,15 @@ Names candidates(const CLI::App& app, const Names& words) {
 }
 
 }  // namespace
+
+std::vector<std::string> sweep_names() {
+  std::vector<std::string> names;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(source_folder() + "/harness/sweeps", none))
+    if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
+  std::ranges::sort(names);
+  return names;
+}
 
 std::vector<std::string> completions(const CLI::App& app, const std::vector<std::string>& words) {
   Names joined;

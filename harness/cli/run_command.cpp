@@ -121,8 +121,11 @@ Sweep sweep_of(const RunArguments& a) {
   std::error_code ignored;
   if (!std::filesystem::exists(file, ignored) && !file.ends_with(".json")) {
     file = source_folder() + "/harness/sweeps/" + file + ".json";
-    if (!std::filesystem::exists(file, ignored))
-      throw InputError(a.sweep, "no such sweep", "give a file, or a name of sluice list sweeps");
+    if (!std::filesystem::exists(file, ignored)) {
+      const std::string near = nearest(a.sweep, sweep_names());
+      throw InputError(a.sweep, "no such sweep",
+                       near.empty() ? "give a file, or a name of sluice list sweeps" : "did you mean '" + near + "'?");
+    }
   }
   Sweep sweep = load_sweep(file);
   if (const auto seed = a.single.find("seed"); seed != a.single.end()) set_seed(sweep, seed->second);
