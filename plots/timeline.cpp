@@ -4,8 +4,8 @@
 //   rank 1     [0][1][2][3][0 ][1 ][2 ][3 ]               grey is idle
 //
 // What moves data (gathers, reductions, the messages that a rank sends) has a lane of its own below the rank's compute;
-// an overlapped pair shares the row, one above the other. A black line runs through the critical path. Where ops of a stage read several weight
-// versions, the number of the version stands below the micro-batch.
+// an overlapped pair shares the row, one above the other. A black line runs through the critical path. Where ops of a
+// stage read several weight versions, the number of the version stands below the micro-batch.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -37,8 +37,8 @@ struct ComputeSeconds {
 };
 
 // A rank runs until it is blocked, so that the data of one rank stays in the cache. Where ranks share media, a send
-// through such a medium is where the order between ranks matters: there a rank stops, and these sends are taken in order
-// of time.
+// through such a medium is where the order between ranks matters: there a rank stops, and these sends are taken in
+// order of time.
 class Engine {
  public:
   Engine(const Program& program, const Costs& costs, const Cluster& cluster, std::span<const DeviceId> devices,
