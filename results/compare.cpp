@@ -100,9 +100,10 @@ void relate_to_baseline(Comparison& comparison, const std::string& baseline) {
 }  // namespace
 
 CompareMetric parse_compare_metric(const std::string& text) {
-  static const std::array<std::string, 7> names = {"throughput", "memory",     "time_to_accuracy", "final_metric",
-                                                   "bubble",     "sent_bytes", kStableRateMetric};
-  for (std::size_t i = 0; i + 1 < names.size(); ++i)
+  static const std::array<std::string, 8> names = {
+      "throughput", "memory",     "time_to_accuracy", "final_metric",
+      "bubble",     "sent_bytes", kStableRateMetric,  kStalenessCostMetric};
+  for (std::size_t i = 0; i + 2 < names.size(); ++i)
     if (text == names[i]) return static_cast<CompareMetric>(i);
   throw InputError("--metric", "unknown metric '" + text + "'", suggestion(text, names));
 }

@@ -15,6 +15,7 @@ inline constexpr const char* kReferenceSystem = "single_device";
 
 enum class CompareMetric { throughput, memory, time_to_accuracy, final_metric, bubble, sent_bytes };
 inline constexpr const char* kStableRateMetric = "largest_stable_rate";  // see stability.h
+inline constexpr const char* kStalenessCostMetric = "staleness_cost";    // see staleness_cost.h
 
 struct CompareOptions {
   std::string baseline;                              // a system; empty: single_device

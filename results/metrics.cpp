@@ -173,13 +173,24 @@ std::optional<double> learning_rate(const Record& record) {
   return record.optimizer ? std::optional(record.optimizer->learning_rate) : std::nullopt;
 }
 
-std::optional<double> time_to_accuracy(const Record& record) {
+// The first evaluation that reaches the target; null: none does, or there is no target.
+static const CurvePoint* target_reached(const Record& record) {
   const std::optional<double> goal = target(record);
-  if (!has_metrics(record) || !goal) return std::nullopt;
+  if (!has_metrics(record) || !goal) return nullptr;
   const bool down = lower_is_better(record);
   for (const CurvePoint& point : record.curve)
-    if (point.metric && (down ? *point.metric <= *goal : *point.metric >= *goal)) return point.seconds;
-  return std::nullopt;
+    if (point.metric && (down ? *point.metric <= *goal : *point.metric >= *goal)) return &point;
+  return nullptr;
+}
+
+std::optional<std::int64_t> updates_to_target(const Record& record) {
+  const CurvePoint* point = target_reached(record);
+  return point ? std::optional(point->step) : std::nullopt;
+}
+
+std::optional<double> time_to_accuracy(const Record& record) {
+  const CurvePoint* point = target_reached(record);
+  return point ? std::optional(point->seconds) : std::nullopt;
 }
 
 std::optional<double> time_to_accuracy_without_drain(const Record& record) {

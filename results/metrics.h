@@ -73,6 +73,9 @@ std::string duration_text(const Record& record);
 std::string optimizer_text(const Record& record, bool with_rate = true);
 std::optional<double> learning_rate(const Record& record);  // in force: a tuned one's choice
 
+// Updates done when the metric first reaches the target; nullopt if it does not or there is none.
+std::optional<std::int64_t> updates_to_target(const Record& record);
+
 // Training seconds until the metric first reaches the target; nullopt if it does not or there is none.
 std::optional<double> time_to_accuracy(const Record& record);
 

@@ -368,7 +368,8 @@ void add_compare(CLI::App& app, Chosen& chosen) {
   c->add_option("--baseline", a->baseline, "System the ratios are to (default: single_device)")->type_name("NAME");
   c->add_option("--metric", a->metric,
                 "What sorts the rows: throughput, memory, time_to_accuracy, final_metric, bubble or sent_bytes; "
-                "largest_stable_rate: the divergence boundary instead")
+                "largest_stable_rate: the divergence boundary instead; staleness_cost: how many more updates stale "
+                "weights need to the target, and DynPipe's lambda")
       ->capture_default_str()
       ->type_name("NAME");
   add_filter(c, a->filter);

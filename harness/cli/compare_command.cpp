@@ -10,6 +10,7 @@
 #include "results/record_filter.h"
 #include "results/regression.h"
 #include "results/stability.h"
+#include "results/staleness_cost.h"
 
 namespace sluice {
 
@@ -65,7 +66,8 @@ int show_regressions(const CompareArguments& a, const std::vector<Record>& recor
 int compare_command(const CompareArguments& a) {
   CompareOptions options;
   const Form form = form_of(a);
-  if (a.metric != kStableRateMetric) options.metric = parse_compare_metric(a.metric);
+  if (a.metric != kStableRateMetric && a.metric != kStalenessCostMetric)
+    options.metric = parse_compare_metric(a.metric);
   if (!a.baseline.empty()) options.baseline = find_system(a.baseline, "--baseline").name;
   options.columns = a.columns;
   check_compare_columns(a.columns, "--columns");
@@ -79,6 +81,11 @@ int compare_command(const CompareArguments& a) {
     return 0;
   }
   const std::vector<Comparison> comparisons = compare(records, options);
+  if (a.metric == kStalenessCostMetric) {
+    const std::vector<StalenessCosts> costs = staleness_costs(comparisons);
+    fmt::print("{}\n", form == Form::json ? to_json(costs).dump(2) : to_table(costs));
+    return 0;
+  }
   if (form == Form::json) {
     fmt::print("{}\n", to_json(comparisons).dump(2));
   } else if (form == Form::csv) {

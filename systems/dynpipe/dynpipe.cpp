@@ -121,7 +121,8 @@ const System dynpipe = {
          {"window", "25", "updates between two looks at the ranks' times (profile=own)"},
          {.name = "lambda",
           .default_value = "0",
-          .help = "thousandths by which an update of mean staleness adds to the iterations, as fitted to runs",
+          .help = "thousandths by which an update of mean staleness adds to the iterations, as fitted to runs: sluice "
+                  "compare --metric staleness_cost",
           .minimum = 0},
          {.name = "forest",
           .default_value = "none",

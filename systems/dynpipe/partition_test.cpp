@@ -142,12 +142,6 @@ TEST(DynPipePartitionTest, StalenessMovesParametersToTheFresherStages) {
   EXPECT_DOUBLE_EQ(best.cost.objective, 26.25);
 }
 
-TEST(DynPipePartitionTest, LambdaIsWhatStalenessAddedToTheUpdatesOfTwoTrainings) {
-  EXPECT_NEAR(fitted_lambda(1000, 1100, 0.5), 0.2, 1e-12);
-  EXPECT_DOUBLE_EQ(fitted_lambda(1000, 900, 0.5), 0);
-  EXPECT_DOUBLE_EQ(fitted_lambda(1000, 1100, 0), 0);
-}
-
 TEST(DynPipePartitionTest, AStageThatDoesNotFitIsNotChosen) {
   DynPipeChain chain = six_layers();
   chain.fits = [](int first, int last, int) { return last - first <= 2; };

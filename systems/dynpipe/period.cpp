@@ -27,9 +27,4 @@ double mean_staleness(std::span<const double> weight) {
   return all > 0 ? sum / all : 0;
 }
 
-double fitted_lambda(double updates_without, double updates_with, double staleness) {
-  if (!(staleness > 0) || !(updates_without > 0)) return 0;
-  return std::max(0.0, (updates_with / updates_without - 1) / staleness);
-}
-
 }  // namespace sluice

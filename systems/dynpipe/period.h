@@ -23,13 +23,10 @@ Period steady_period(std::span<const double> stage, std::span<const double> tran
 double mean_staleness(std::span<const double> weight);
 
 // Predicted seconds to the target, up to a constant: the period times the iterations, 1 + lambda * mean staleness. The
-// form follows bounds for delayed SGD, with lambda fitted to runs: ours, since the paper's formula is not public.
+// form follows bounds for delayed SGD, with lambda fitted to runs (results/staleness_cost.h): ours, since the paper's
+// formula is not public.
 inline double time_to_target(double period, double lambda, double staleness) {
   return period * (1 + lambda * staleness);
 }
-
-// lambda, in 1 / update, from the updates to a target of two trainings: without staleness, and with `staleness`. Not
-// negative.
-double fitted_lambda(double updates_without, double updates_with, double staleness);
 
 }  // namespace sluice
