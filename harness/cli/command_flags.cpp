@@ -37,9 +37,10 @@ void add_json(CLI::App* command, bool& json) { command->add_flag("-j,--json", js
 
 void add_cluster(CLI::App* command, std::string& cluster) {
   command
-      ->add_option("-c,--cluster", cluster,
-                   "Name (see sluice list clusters), JSON file, or "
-                   "flat:N[,bandwidth=25GiB/s][,latency=5us][,memory=16GiB][,speed=1][,host=12GB/s]")
+      ->add_option(
+          "-c,--cluster", cluster,
+          "Name (see sluice list clusters), JSON file, or "
+          "flat:N[,bandwidth=25GiB/s][,latency=5us][,memory=16GiB][,speed=1]; ,host=12GB/s: links to the hosts")
       ->capture_default_str()
       ->type_name("CLUSTER");
 }
