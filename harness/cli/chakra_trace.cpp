@@ -7,6 +7,7 @@
 
 #include "harness/base/json.h"
 #include "harness/base/protobuf_message.h"
+#include "harness/sim/compute_seconds.h"
 
 namespace sluice {
 
@@ -25,25 +26,9 @@ class InstructionCosts {
   }
 
   double seconds(const Instruction& i) const {
-    const StageCost& cost = costs_.stages[i.stage.index()];
-    if (i.opcode == Opcode::optimizer_step) return cost.update.value;
-    const Costs::ChunkParts part = program_.sequence_chunks == 1
-                                       ? Costs::ChunkParts{}
-                                       : costs_.parts_of(program_, i.stage, program_.sequence_chunk_of(i.micro));
-    const double forward = cost.forward.value * part.forward,
-                 input_gradient = cost.input_gradient.value * part.input_gradient,
-                 weight_gradient = cost.weight_gradient.value * part.weight_gradient;
-    switch (i.opcode) {
-      case Opcode::forward:
-      case Opcode::recompute:
-        return forward;
-      case Opcode::backward:
-        return input_gradient + weight_gradient;
-      case Opcode::input_gradient:
-        return input_gradient;
-      default:
-        return weight_gradient;
-    }
+    if (i.opcode == Opcode::optimizer_step) return costs_.stages[i.stage.index()].update.value;
+    const int chunk = program_.sequence_chunks == 1 ? 0 : program_.sequence_chunk_of(i.micro);
+    return compute_seconds_of(program_, costs_, i.stage, chunk).of(i.opcode);
   }
 
   std::int64_t message_bytes(const Instruction& i) const {

@@ -1,3 +1,4 @@
+// The flags of every command, one function a command: together, so that what commands share is worded once.
 #include "harness/cli/command_flags.h"
 
 #include <memory>

@@ -8,21 +8,13 @@
 #include "harness/sim/latency_cluster.h"
 #include "harness/sim/memory.h"
 #include "harness/sim/simulate.h"
+#include "harness/sim/timed_texts.h"
 
 namespace sluice {
 namespace {
 
 using MoveKind = StashMove::Kind;
 
-std::vector<std::string> timed_texts(const std::vector<TraceEvent>& events) {
-  std::vector<std::string> result;
-  for (const TraceEvent& e : events) {
-    char text[96];
-    std::snprintf(text, sizeof text, "%s %g-%g", to_text(e.instruction).c_str(), e.start, e.end);
-    result.emplace_back(text);
-  }
-  return result;
-}
 using Texts = std::vector<std::string>;
 
 // 1F1B of two stages, F = 1 s, B = 2 s; micro-batch 1 of stage 0 moves, its free before op `free` of rank 0.

@@ -6,6 +6,7 @@
 #include "harness/sim/made_cluster.h"
 #include "harness/sim/memory.h"
 #include "harness/sim/simulate.h"
+#include "harness/sim/timed_texts.h"
 
 namespace sluice {
 namespace {
@@ -21,17 +22,6 @@ Costs costs_of_stages(int stages, std::int64_t bytes, double update = 0) {
     stage.update = Seconds(update);
   }
   return costs;
-}
-
-// "0F0 1-2", "gather 0 0-1.1" of one rank.
-std::vector<std::string> times(const std::vector<TraceEvent>& events) {
-  std::vector<std::string> result;
-  for (const TraceEvent& e : events) {
-    char text[96];
-    std::snprintf(text, sizeof text, "%s %g-%g", to_text(e.instruction).c_str(), e.start, e.end);
-    result.emplace_back(text);
-  }
-  return result;
 }
 
 using Times = std::vector<std::string>;
@@ -51,8 +41,9 @@ TEST(ShardedTimesTest, AnOpWaitsForItsGatherAndAStepForItsReduceScatter) {
                                 costs_of_stages(1, 200, 0.5), cluster_of(2, kPair), identity_devices(2));
   for (std::size_t r = 0; r < 2; ++r) {
     const std::string i = std::to_string(r);
-    EXPECT_EQ(times(s.trace.ranks[r]), (Times{"0F" + i + " 1.1-2.1", "0B" + i + " 3.2-5.2", "step 0 6.3-6.8"}));
-    EXPECT_EQ(times(s.trace.collectives[r]), (Times{"gather 0 0-1.1", "gather 0 2.1-3.2", "reduce_scatter 0 5.2-6.3"}));
+    EXPECT_EQ(timed_texts(s.trace.ranks[r]), (Times{"0F" + i + " 1.1-2.1", "0B" + i + " 3.2-5.2", "step 0 6.3-6.8"}));
+    EXPECT_EQ(timed_texts(s.trace.collectives[r]),
+              (Times{"gather 0 0-1.1", "gather 0 2.1-3.2", "reduce_scatter 0 5.2-6.3"}));
   }
   EXPECT_DOUBLE_EQ(s.end, 6.8);
   EXPECT_DOUBLE_EQ(s.bubble.makespan, 5.2 - 1.1);
@@ -67,14 +58,14 @@ TEST(ShardedTimesTest, APrefetchedGatherRunsBesideTheOpBefore) {
     return simulate(program, costs_of_stages(2, 200), cluster_of(2, kPair), identity_devices(2));
   };
   const Simulation horizon = run(1);
-  EXPECT_EQ(times(horizon.trace.ranks[0]), (Times{"0F0 1.1-2.1", "1F0 2.2-3.2", "1I0 3.2-4.2", "1W0 4.2-5.2",
-                                                  "0B0 5.3-7.3", "step 0 8.4-8.4", "step 1 8.4-8.4"}));
+  EXPECT_EQ(timed_texts(horizon.trace.ranks[0]), (Times{"0F0 1.1-2.1", "1F0 2.2-3.2", "1I0 3.2-4.2", "1W0 4.2-5.2",
+                                                        "0B0 5.3-7.3", "step 0 8.4-8.4", "step 1 8.4-8.4"}));
   // One engine: the scatter of stage 1 comes after the gather that was issued before it.
-  EXPECT_EQ(times(horizon.trace.collectives[0]), (Times{"gather 0 0-1.1", "gather 1 1.1-2.2", "gather 0 4.2-5.3",
-                                                        "reduce_scatter 1 5.3-6.4", "reduce_scatter 0 7.3-8.4"}));
+  EXPECT_EQ(timed_texts(horizon.trace.collectives[0]), (Times{"gather 0 0-1.1", "gather 1 1.1-2.2", "gather 0 4.2-5.3",
+                                                              "reduce_scatter 1 5.3-6.4", "reduce_scatter 0 7.3-8.4"}));
   const Simulation late = run(0);
-  EXPECT_EQ(times(late.trace.ranks[0]), (Times{"0F0 1.1-2.1", "1F0 3.2-4.2", "1I0 4.2-5.2", "1W0 5.2-6.2",
-                                               "0B0 8.4-10.4", "step 0 11.5-11.5", "step 1 11.5-11.5"}));
+  EXPECT_EQ(timed_texts(late.trace.ranks[0]), (Times{"0F0 1.1-2.1", "1F0 3.2-4.2", "1I0 4.2-5.2", "1W0 5.2-6.2",
+                                                     "0B0 8.4-10.4", "step 0 11.5-11.5", "step 1 11.5-11.5"}));
 }
 
 TEST(ShardedTimesTest, ANewGradientWaitsForTheBufferThatIsBeingScattered) {
@@ -82,7 +73,7 @@ TEST(ShardedTimesTest, ANewGradientWaitsForTheBufferThatIsBeingScattered) {
   const Simulation s = simulate(one_stage({.gather = Gather::once, .reduce = Reduce::per_microbatch},
                                           "rank 0: 0F0 0F2 0B0 0B2\nrank 1: 0F1 0F3 0B1 0B3\n"),
                                 costs_of_stages(1, 200), cluster_of(2, kPair), identity_devices(2));
-  EXPECT_EQ(times(s.trace.ranks[0]),
+  EXPECT_EQ(timed_texts(s.trace.ranks[0]),
             (Times{"0F0 1.1-2.1", "0F2 2.1-3.1", "0B0 3.1-5.1", "0B2 6.2-8.2", "step 0 9.3-9.3"}));
 }
 
@@ -94,7 +85,7 @@ TEST(ShardedTimesTest, ARingTakesOneStepLessThanItHasMembers) {
       simulate(program, costs_of_stages(1, 600),
                cluster_of(3, {link(0, 1, 100, 0.1), link(1, 2, 50, 0.2), link(0, 2, 100, 0.1)}), identity_devices(3));
   // Two steps of 200 bytes over the slowest link with the longest latency: 2 (4 + 0.2) s.
-  EXPECT_EQ(times(s.trace.collectives[2]), (Times{"gather 0 0-8.4", "reduce_scatter 0 11.4-19.8"}));
+  EXPECT_EQ(timed_texts(s.trace.collectives[2]), (Times{"gather 0 0-8.4", "reduce_scatter 0 11.4-19.8"}));
 }
 
 TEST(ShardedTimesTest, HopsThatShareABusTakeTurns) {
@@ -102,7 +93,7 @@ TEST(ShardedTimesTest, HopsThatShareABusTakeTurns) {
   there.duplex = false;  // both hops of the ring of two
   const Simulation s = simulate(one_stage({.gather = Gather::once, .reduce = Reduce::accumulated}),
                                 costs_of_stages(1, 200), cluster_of(2, {there}), identity_devices(2));
-  EXPECT_EQ(times(s.trace.collectives[0]), (Times{"gather 0 0-2", "reduce_scatter 0 5-7"}));
+  EXPECT_EQ(timed_texts(s.trace.collectives[0]), (Times{"gather 0 0-2", "reduce_scatter 0 5-7"}));
 }
 
 // Two pipelines of two stages: ranks 0, 1 and 2, 3. The card of device 1 takes in both what stage
@@ -123,9 +114,9 @@ Simulation two_pipelines(bool shared) {
 
 TEST(ShardedTimesTest, AGatherAndAMessageQueueForTheCardTheyShare) {
   // The gather of stage 1 takes the card until 4; the activation left at 1 and takes 2 s.
-  EXPECT_EQ(times(two_pipelines(false).trace.ranks[1]).front(), "1F0 4-5");
-  EXPECT_EQ(times(two_pipelines(true).trace.ranks[1]).front(), "1F0 6-7");
-  EXPECT_EQ(times(two_pipelines(true).trace.ranks[3]).front(), "1F1 4-5");
+  EXPECT_EQ(timed_texts(two_pipelines(false).trace.ranks[1]).front(), "1F0 4-5");
+  EXPECT_EQ(timed_texts(two_pipelines(true).trace.ranks[1]).front(), "1F0 6-7");
+  EXPECT_EQ(timed_texts(two_pipelines(true).trace.ranks[3]).front(), "1F1 4-5");
 }
 
 TEST(ShardedTimesTest, StepsOfShardsAreFollowedByTheNextIterationsGather) {

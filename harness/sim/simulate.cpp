@@ -7,6 +7,7 @@
 #include "harness/base/error.h"
 #include "harness/base/stop.h"
 #include "harness/sim/collectives.h"
+#include "harness/sim/compute_seconds.h"
 #include "harness/sim/host_link.h"
 #include "harness/sim/network.h"
 #include "harness/sim/one_machine.h"
@@ -14,27 +15,6 @@
 namespace sluice {
 
 namespace {
-
-// Of a stage's ops. The cost of a backward is that of I and W together; a recomputation costs a forward.
-struct ComputeSeconds {
-  double forward, input_gradient, weight_gradient;
-
-  double of(Opcode opcode) const {
-    switch (opcode) {
-      case Opcode::forward:
-      case Opcode::recompute:
-        return forward;
-      case Opcode::backward:
-        return input_gradient + weight_gradient;
-      case Opcode::input_gradient:
-        return input_gradient;
-      case Opcode::weight_gradient:
-        return weight_gradient;
-      default:
-        return 0;
-    }
-  }
-};
 
 // A rank runs until it is blocked, so that the data of one rank stays in the cache. Where ranks share media, a send
 // through such a medium is where the order between ranks matters: there a rank stops, and these sends are taken in
@@ -130,15 +110,9 @@ class Engine {
   };
 
   void find_compute_seconds() {
-    for (std::size_t s = 0; s < costs_.stages.size(); ++s) {
-      const StageCost& cost = costs_.stages[s];
-      for (int c = 0; c < program_.sequence_chunks; ++c) {
-        const Costs::ChunkParts part =
-            program_.sequence_chunks == 1 ? Costs::ChunkParts{} : costs_.parts_of(program_, StageId(s), c);
-        compute_seconds_.push_back({cost.forward.value * part.forward, cost.input_gradient.value * part.input_gradient,
-                                    cost.weight_gradient.value * part.weight_gradient});
-      }
-    }
+    for (std::size_t stage = 0; stage < costs_.stages.size(); ++stage)
+      for (int chunk = 0; chunk < program_.sequence_chunks; ++chunk)
+        compute_seconds_.push_back(compute_seconds_of(program_, costs_, StageId(stage), chunk));
   }
   double compute_seconds(const Instruction& i) const {
     const int place = i.stage.value * program_.sequence_chunks + program_.sequence_chunk_of(i.micro);

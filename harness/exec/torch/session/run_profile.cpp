@@ -1,3 +1,5 @@
+// Every measurement of a profile, co-runs included: together, because all of them run the same session and read the
+// same probes; a file more would need these as declarations of their own.
 #include "harness/exec/run_profile.h"
 
 #include <ATen/Parallel.h>

@@ -1,0 +1,39 @@
+// How long the ops of a stage take undisturbed.
+#pragma once
+
+#include "harness/program/program.h"
+#include "harness/sim/costs.h"
+
+namespace sluice {
+
+// Of one stage and chunk of a sequence. The cost of a backward is that of I and W together; a recomputation costs a
+// forward; what is no compute op, nothing.
+struct ComputeSeconds {
+  double forward, input_gradient, weight_gradient;
+
+  double of(Opcode opcode) const {
+    switch (opcode) {
+      case Opcode::forward:
+      case Opcode::recompute:
+        return forward;
+      case Opcode::backward:
+        return input_gradient + weight_gradient;
+      case Opcode::input_gradient:
+        return input_gradient;
+      case Opcode::weight_gradient:
+        return weight_gradient;
+      default:
+        return 0;
+    }
+  }
+};
+
+inline ComputeSeconds compute_seconds_of(const Program& program, const Costs& costs, StageId stage, int chunk) {
+  const StageCost& cost = costs.stages[stage.index()];
+  const Costs::ChunkParts part =
+      program.sequence_chunks == 1 ? Costs::ChunkParts{} : costs.parts_of(program, stage, chunk);
+  return {cost.forward.value * part.forward, cost.input_gradient.value * part.input_gradient,
+          cost.weight_gradient.value * part.weight_gradient};
+}
+
+}  // namespace sluice
