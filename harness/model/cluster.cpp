@@ -107,15 +107,90 @@ static double positive(const JsonReader& reader, const std::string& key, double 
 }
 
 // Throws InputError where a link a pair would be more links than memory.
-static void add_all_pairs(Cluster& cluster, double bandwidth, Seconds latency, const std::string& where) {
+static void require_few_pairs(std::size_t devices, const std::string& where) {
   constexpr std::size_t most = 4096;
-  if (cluster.devices.size() > most)
-    throw InputError(where,
-                     std::to_string(cluster.devices.size()) + " devices are too many for a link between every pair",
+  if (devices > most)
+    throw InputError(where, std::to_string(devices) + " devices are too many for a link between every pair",
                      "use at most " + std::to_string(most) + ", or list the links");
+}
+
+static void add_all_pairs(Cluster& cluster, double bandwidth, Seconds latency, const std::string& where) {
+  require_few_pairs(cluster.devices.size(), where);
   for (std::size_t a = 0; a < cluster.devices.size(); ++a)
     for (std::size_t b = a + 1; b < cluster.devices.size(); ++b)
       cluster.links.push_back({DeviceId(a), DeviceId(b), bandwidth, latency, true, -1});
+}
+
+static Device device_from(JsonReader& d) {
+  Device device;
+  device.name = d.text("name", device.name);
+  device.flops = d.above_zero_or("flops", device.flops, kMostNumber);
+  device.memory_bandwidth =
+      positive(d, "memory_bandwidth", bytes_value(d, "memory_bandwidth", device.memory_bandwidth));
+  const double memory = positive(d, "memory", bytes_value(d, "memory", static_cast<double>(device.memory.value)));
+  if (memory > static_cast<double>(kMostBytes)) d.fail("memory", "is too large");
+  device.memory = Bytes(static_cast<std::int64_t>(memory));
+  device.speed = d.above_zero_or("speed", device.speed, kMostNumber);
+  device.launch = seconds_value(d, "launch", device.launch);
+  if (d.has("host_bandwidth"))
+    device.host_bandwidth = positive(d, "host_bandwidth", bytes_value(d, "host_bandwidth", 0));
+  device.host_latency = seconds_value(d, "host_latency", device.host_latency);
+  return device;
+}
+
+// groups: the numbers of the media that were named so far.
+static Link link_from(JsonReader& l, std::size_t devices, std::map<std::string, int>& groups) {
+  Link link;
+  const auto end = [&](const std::string& key) {
+    const std::int64_t device = l.integer<std::int64_t>(key, 0, kMostCount);
+    if (device >= static_cast<std::int64_t>(devices))
+      l.fail(key, "device " + std::to_string(device) + " does not exist", "there are " + std::to_string(devices));
+    return DeviceId(static_cast<std::size_t>(device));
+  };
+  link.from = end("from");
+  link.to = end("to");
+  if (link.from == link.to) l.fail("to", "a link must join two devices");
+  link.bandwidth = positive(l, "bandwidth", bytes_value(l, "bandwidth", kUnlimited));
+  link.latency = seconds_value(l, "latency", Seconds{});
+  link.duplex = l.boolean("duplex", true);
+  const auto medium = [&](const std::string& key) {
+    if (!l.has(key)) return -1;
+    return groups.try_emplace(l.text(key), static_cast<int>(groups.size())).first->second;
+  };
+  link.group = medium("group");
+  link.to_group = medium("to_group");
+  l.no_other_keys();
+  return link;
+}
+
+// The cluster so far is one node: makes `count` of it, and joins them. groups: how many media a node has.
+static void repeat_node(Cluster& cluster, JsonReader& nodes, int groups) {
+  cluster.nodes = nodes.integer_or("count", 1, 1, 100'000);
+  const double bandwidth = positive(nodes, "bandwidth", bytes_value(nodes, "bandwidth", kUnlimited));
+  const Seconds latency = seconds_value(nodes, "latency", Seconds{});
+  const std::string cards = nodes.text("cards", "node");
+  if (cards != "node" && cards != "device")
+    nodes.fail("cards", "'" + cards + "' is unknown", "use node (a network card a node) or device (a card a device)");
+  nodes.no_other_keys();
+  const auto size = static_cast<int>(cluster.devices.size());
+  require_few_pairs(static_cast<std::size_t>(cluster.nodes) * cluster.devices.size(), nodes.where("count"));
+  const std::vector<Link> inside = cluster.links;
+  for (int n = 1; n < cluster.nodes; ++n) {
+    for (int d = 0; d < size; ++d) cluster.devices.push_back(cluster.devices[static_cast<std::size_t>(d)]);
+    for (Link link : inside) {
+      link.from = DeviceId(link.from.value + n * size);
+      link.to = DeviceId(link.to.value + n * size);
+      if (link.group >= 0) link.group += n * groups;
+      if (link.to_group >= 0) link.to_group += n * groups;
+      cluster.links.push_back(link);
+    }
+  }
+  const auto card_of = [&](int device) {
+    return cluster.nodes * groups + (cards == "node" ? device / size : device);
+  };
+  for (int a = 0; a < cluster.nodes * size; ++a)
+    for (int b = (a / size + 1) * size; b < cluster.nodes * size; ++b)
+      cluster.links.push_back({DeviceId(a), DeviceId(b), bandwidth, latency, true, card_of(a), card_of(b)});
 }
 
 Cluster cluster_from_json(const Json& json, const std::string& where) {
@@ -124,49 +199,15 @@ Cluster cluster_from_json(const Json& json, const std::string& where) {
   cluster.name = reader.text("name");
   cluster.source = reader.text("source", "");
   for (JsonReader& d : reader.objects("devices")) {
-    Device device;
-    device.name = d.text("name", device.name);
-    device.flops = d.above_zero_or("flops", device.flops, kMostNumber);
-    device.memory_bandwidth =
-        positive(d, "memory_bandwidth", bytes_value(d, "memory_bandwidth", device.memory_bandwidth));
-    const double memory = positive(d, "memory", bytes_value(d, "memory", static_cast<double>(device.memory.value)));
-    if (memory > static_cast<double>(kMostBytes)) d.fail("memory", "is too large");
-    device.memory = Bytes(static_cast<std::int64_t>(memory));
-    device.speed = d.above_zero_or("speed", device.speed, kMostNumber);
-    device.launch = seconds_value(d, "launch", device.launch);
-    if (d.has("host_bandwidth"))
-      device.host_bandwidth = positive(d, "host_bandwidth", bytes_value(d, "host_bandwidth", 0));
-    device.host_latency = seconds_value(d, "host_latency", device.host_latency);
+    const Device device = device_from(d);
     const int count = d.integer_or("count", 1, 1, 100'000);
     d.no_other_keys();
     cluster.devices.insert(cluster.devices.end(), static_cast<std::size_t>(count), device);
   }
   if (cluster.devices.empty()) reader.fail("devices", "a cluster needs at least one device");
   std::map<std::string, int> groups;
-  for (JsonReader& l : reader.objects("links")) {
-    Link link;
-    const auto end = [&](const std::string& key) {
-      const std::int64_t device = l.integer<std::int64_t>(key, 0, kMostCount);
-      if (device >= static_cast<std::int64_t>(cluster.devices.size()))
-        l.fail(key, "device " + std::to_string(device) + " does not exist",
-               "there are " + std::to_string(cluster.devices.size()));
-      return DeviceId(static_cast<std::size_t>(device));
-    };
-    link.from = end("from");
-    link.to = end("to");
-    if (link.from == link.to) l.fail("to", "a link must join two devices");
-    link.bandwidth = positive(l, "bandwidth", bytes_value(l, "bandwidth", kUnlimited));
-    link.latency = seconds_value(l, "latency", Seconds{});
-    link.duplex = l.boolean("duplex", true);
-    const auto medium = [&](const std::string& key) {
-      if (!l.has(key)) return -1;
-      return groups.try_emplace(l.text(key), static_cast<int>(groups.size())).first->second;
-    };
-    link.group = medium("group");
-    link.to_group = medium("to_group");
-    l.no_other_keys();
-    cluster.links.push_back(link);
-  }
+  for (JsonReader& l : reader.objects("links"))
+    cluster.links.push_back(link_from(l, cluster.devices.size(), groups));
   if (reader.has("all_to_all")) {
     JsonReader all = reader.object("all_to_all");
     const double bandwidth = positive(all, "bandwidth", bytes_value(all, "bandwidth", kUnlimited));
@@ -175,31 +216,12 @@ Cluster cluster_from_json(const Json& json, const std::string& where) {
     if (!cluster.links.empty()) reader.fail("all_to_all", "give links or all_to_all, not both");
     add_all_pairs(cluster, bandwidth, latency, reader.where("all_to_all"));
   }
+  if (reader.has("nodes")) {
+    JsonReader nodes = reader.object("nodes");
+    repeat_node(cluster, nodes, static_cast<int>(groups.size()));
+  }
   reader.no_other_keys();
   return cluster;
-}
-
-Json to_json(const Cluster& cluster) {
-  Json json = {{"name", cluster.name}, {"source", cluster.source}};
-  for (const Device& d : cluster.devices) {
-    json["devices"].push_back({{"name", d.name},
-                               {"flops", d.flops},
-                               {"memory_bandwidth", d.memory_bandwidth},
-                               {"memory", d.memory.value},
-                               {"speed", d.speed},
-                               {"launch", d.launch.value}});
-    if (d.host_bandwidth == 0) continue;
-    json["devices"].back()["host_bandwidth"] = std::min(d.host_bandwidth, std::numeric_limits<double>::max());
-    json["devices"].back()["host_latency"] = d.host_latency.value;
-  }
-  for (const Link& l : cluster.links) {
-    Json link = {{"from", l.from.value}, {"to", l.to.value}, {"latency", l.latency.value}, {"duplex", l.duplex}};
-    if (l.bandwidth != kUnlimited) link["bandwidth"] = l.bandwidth;
-    if (l.group >= 0) link["group"] = std::to_string(l.group);
-    if (l.to_group >= 0) link["to_group"] = std::to_string(l.to_group);
-    json["links"].push_back(link);
-  }
-  return json;
 }
 
 static Cluster flat_cluster(const std::string& description) {

@@ -6,6 +6,9 @@
 //               "group": "nic0", "to_group": "nic1"}]}
 // or, instead of links, "all_to_all": {"bandwidth": ..., "latency": ...}: one full-duplex link between every two
 // devices. A group is a medium that its links share (a host's network card, a bus).
+// "nodes": {"count": 8, "bandwidth": "12.5GB/s", "latency": "5us", "cards": "node"}: devices and links above are those
+// of one node, of which there are 8, each with groups of its own; between any two devices of two nodes there is a link
+// through the network cards of both nodes ("cards": "node") or of both devices ("device").
 #pragma once
 
 #include <optional>
@@ -47,6 +50,7 @@ struct Cluster {
   std::string source;
   std::vector<Device> devices;
   std::vector<Link> links;  // a duplex link serves both directions
+  int nodes = 0;            // as many equal parts of `devices`, in order, are machines; 0: the file does not say
   // Its devices are cores of the machine that costs were measured on: busy ones slow one another down, and messages
   // take what the executor's transport takes. `cores`: how many there are for the ranks.
   struct OneMachine {
@@ -85,7 +89,6 @@ class Paths {
 
 // Throws InputError with file and JSON pointer: unknown key, wrong type, count < 1, missing memory, ...
 Cluster cluster_from_json(const Json& json, const std::string& where);
-Json to_json(const Cluster& cluster);
 
 // "flat:N[,bandwidth=25GiB/s][,latency=5us][,memory=16GiB][,speed=1][,host=12GB/s]", a file ending in .json, or the
 // name of a file in `folder` (workloads/clusters). Behind a file or name, ",bandwidth=..." and ",latency=..." give all

@@ -59,14 +59,50 @@ TEST(ClusterJsonTest, AllToAllLinksEveryPair) {
   EXPECT_EQ(c.links[5].bandwidth, 1e9);
 }
 
-TEST(ClusterJsonTest, RoundTrips) {
-  const Cluster c = from_text(R"({"name": "n", "source": "s",
-    "devices": [{"name": "a", "count": 2, "memory": 12345}, {"name": "b", "speed": 0.5}],
-    "links": [{"from": 0, "to": 1, "latency": 1e-6},
-              {"from": 1, "to": 2, "bandwidth": 3e9, "duplex": false, "group": "x", "to_group": "y"}]})");
-  const Json json = to_json(c);
-  EXPECT_EQ(to_json(cluster_from_json(json, "again")), json);
-  EXPECT_EQ(cluster_from_json(json, "again").links[0].bandwidth, kUnlimited);
+// Two devices with a bus a node; the media by hand: buses 0 and 1, cards 2 and 3.
+const std::string kNode = R"({"name": "n", "devices": [{"name": "a"}, {"name": "b"}],
+                             "links": [{"from": 1, "to": 0, "bandwidth": 9e9, "group": "bus"}], "nodes": )";
+
+TEST(ClusterNodesTest, RepeatTheNodeAndJoinAllPairsOfTwoNodesThroughTheirCards) {
+  const Cluster c = from_text(kNode + R"({"count": 2, "bandwidth": "1GB/s", "latency": "5us"}})");
+  EXPECT_EQ(c.nodes, 2);
+  ASSERT_EQ(c.devices.size(), 4u);
+  EXPECT_EQ(c.devices[2].name, "a");
+  EXPECT_EQ(c.devices[3].name, "b");
+  ASSERT_EQ(c.links.size(), 6u);
+  EXPECT_EQ(c.links[0].group, 0);
+  EXPECT_EQ(c.links[1].from, DeviceId(3));
+  EXPECT_EQ(c.links[1].to, DeviceId(2));
+  EXPECT_EQ(c.links[1].bandwidth, 9e9);
+  EXPECT_EQ(c.links[1].group, 1);
+  EXPECT_EQ(c.links[1].to_group, -1);
+  const std::pair<int, int> across[] = {{0, 2}, {0, 3}, {1, 2}, {1, 3}};
+  for (std::size_t i = 0; i < 4; ++i) {
+    const Link& link = c.links[2 + i];
+    EXPECT_EQ(link.from, DeviceId(across[i].first));
+    EXPECT_EQ(link.to, DeviceId(across[i].second));
+    EXPECT_EQ(link.bandwidth, 1e9);
+    EXPECT_DOUBLE_EQ(link.latency.value, 5e-6);
+    EXPECT_EQ(link.group, 2);
+    EXPECT_EQ(link.to_group, 3);
+  }
+}
+
+TEST(ClusterNodesTest, CardsMayBeTheDevices) {
+  const Cluster c = from_text(kNode + R"({"count": 2, "bandwidth": 1e9, "cards": "device"}})");
+  EXPECT_EQ(c.links[3].from, DeviceId(0));
+  EXPECT_EQ(c.links[3].group, 2);     // the card of device 0
+  EXPECT_EQ(c.links[3].to_group, 5);  // and of device 3
+}
+
+TEST(ClusterNodesTest, ErrorsNameThePlace) {
+  EXPECT_EQ(refusal(kNode + R"({"count": 0}})"), "c.json: /nodes/count: is 0; must be at least 1");
+  EXPECT_EQ(refusal(kNode + R"({"count": 9, "cards": "rack"}})"),
+            "c.json: /nodes/cards: 'rack' is unknown; use node (a network card a node) or device (a card a device)");
+  EXPECT_EQ(refusal(kNode + R"({"count": 4000}})"),
+            "c.json: /nodes/count: 8000 devices are too many for a link between every pair; use at most 4096, or list "
+            "the links");
+  EXPECT_EQ(refusal(kNode + R"({"count": 2, "bandwidth": 0}})"), "c.json: /nodes/bandwidth: must be greater than 0");
 }
 
 TEST(ClusterJsonTest, ErrorsNameThePlace) {
