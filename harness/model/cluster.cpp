@@ -121,6 +121,12 @@ static void add_all_pairs(Cluster& cluster, double bandwidth, Seconds latency, c
       cluster.links.push_back({DeviceId(a), DeviceId(b), bandwidth, latency, true, -1});
 }
 
+template <ClosedChoice E>
+static E choice_of(const std::string& name, const std::string& where) {
+  if (const std::optional<E> choice = choice_named<E>(name)) return *choice;
+  throw InputError(where, "'" + name + "' is unknown", suggestion(name, choice_names<E>()));
+}
+
 static Device device_from(JsonReader& d) {
   Device device;
   device.name = d.text("name", device.name);
@@ -220,8 +226,29 @@ Cluster cluster_from_json(const Json& json, const std::string& where) {
     JsonReader nodes = reader.object("nodes");
     repeat_node(cluster, nodes, static_cast<int>(groups.size()));
   }
+  if (reader.has("sharing")) cluster.sharing = choice_of<LinkSharing>(reader.text("sharing"), reader.where("sharing"));
+  if (reader.has("all_reduce"))
+    cluster.all_reduce = choice_of<AllReduce>(reader.text("all_reduce"), reader.where("all_reduce"));
+  if (reader.has("bucket"))
+    cluster.bucket = Bytes(static_cast<std::int64_t>(positive(reader, "bucket", bytes_value(reader, "bucket", 0))));
   reader.no_other_keys();
   return cluster;
+}
+
+// What a description says of how traffic shares the links. False: the key is another.
+static bool change_traffic(Cluster& cluster, const std::string& key, const std::string& value,
+                           const std::string& where) {
+  if (key == "sharing") {
+    cluster.sharing = choice_of<LinkSharing>(value, where);
+  } else if (key == "all_reduce") {
+    cluster.all_reduce = choice_of<AllReduce>(value, where);
+  } else if (key == "bucket") {
+    cluster.bucket = parse_bytes(value, where);
+    if (cluster.bucket.value <= 0) throw InputError(where, "bucket must be greater than 0");
+  } else {
+    return false;
+  }
+  return true;
 }
 
 static Cluster flat_cluster(const std::string& description) {
@@ -271,8 +298,9 @@ static Cluster flat_cluster(const std::string& description) {
       if (error != std::errc() || end != value.data() + value.size() || !(device.speed > 0) ||
           device.speed == kUnlimited)
         throw InputError(where, "speed must be a number greater than 0, is '" + value + "'");
-    } else {
-      const std::vector<std::string> known = {"bandwidth", "latency", "memory", "speed", "host"};
+    } else if (!change_traffic(cluster, key, value, where)) {
+      const std::vector<std::string> known = {"bandwidth", "latency", "memory", "speed",
+                                              "host",      "sharing", "all_reduce", "bucket"};
       throw InputError(where, "unknown key '" + key + "'", suggestion(key, known));
     }
   }
@@ -376,8 +404,8 @@ static void change_cluster(Cluster& cluster, const std::string& change, const st
     for (Device& device : cluster.devices) device.memory = bytes;
   } else if (key == "speed") {
     slow_devices(cluster, value, where);
-  } else {
-    const std::vector<std::string> known = {"bandwidth", "latency", "memory", "speed"};
+  } else if (!change_traffic(cluster, key, value, where)) {
+    const std::vector<std::string> known = {"bandwidth", "latency", "memory", "speed", "sharing", "all_reduce", "bucket"};
     throw InputError(where, "unknown key '" + key + "'", suggestion(key, known));
   }
 }

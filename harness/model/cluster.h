@@ -9,12 +9,15 @@
 // "nodes": {"count": 8, "bandwidth": "12.5GB/s", "latency": "5us", "cards": "node"}: devices and links above are those
 // of one node, of which there are 8, each with groups of its own; between any two devices of two nodes there is a link
 // through the network cards of both nodes ("cards": "node") or of both devices ("device").
+// "sharing": "queue" or "fair", "all_reduce": "apart", "ring" or "nodes", "bucket": "25MB": see LinkSharing, AllReduce
+// and Cluster::bucket.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "harness/base/choice.h"
 #include "harness/base/ids.h"
 #include "harness/base/quantities.h"
 
@@ -45,12 +48,37 @@ struct Link {
   int to_group = -1;
 };
 
+// Transfers that share a medium wait for each other, first come first served (queue), or go on beside each other at
+// max-min fair rates (fair), as many connections over a switched network do.
+enum class LinkSharing { queue, fair };
+
+// The all-reduce of a stage's gradients. apart: a ring that does not meet other traffic. ring: the same ring on the
+// links, beside messages and other rings. nodes: on the links, in two levels: a reduce-scatter inside each node, an
+// all-reduce of each part between the nodes, a gather inside (hierarchical); one ring where the stage has no equal
+// number of devices, two or more, in each of several nodes.
+enum class AllReduce { apart, ring, nodes };
+
+template <>
+struct Choices<LinkSharing> {
+  static constexpr Choice<LinkSharing> all[] = {{LinkSharing::queue, "queue"}, {LinkSharing::fair, "fair"}};
+};
+template <>
+struct Choices<AllReduce> {
+  static constexpr Choice<AllReduce> all[] = {
+      {AllReduce::apart, "apart"}, {AllReduce::ring, "ring"}, {AllReduce::nodes, "nodes"}};
+};
+
 struct Cluster {
   std::string name;
   std::string source;
   std::vector<Device> devices;
   std::vector<Link> links;  // a duplex link serves both directions
   int nodes = 0;            // as many equal parts of `devices`, in order, are machines; 0: the file does not say
+  LinkSharing sharing = LinkSharing::queue;
+  AllReduce all_reduce = AllReduce::apart;
+  // Gradients are reduced in buckets of at least so many bytes, each as soon as its layers' last weight gradients are
+  // there, while the backward goes on (PyTorch's DistributedDataParallel: Li et al., VLDB 2020). 0: after it, at once.
+  Bytes bucket{};
   // Its devices are cores of the machine that costs were measured on: busy ones slow one another down, and messages
   // take what the executor's transport takes. `cores`: how many there are for the ranks.
   struct OneMachine {
@@ -92,7 +120,8 @@ Cluster cluster_from_json(const Json& json, const std::string& where);
 
 // "flat:N[,bandwidth=25GiB/s][,latency=5us][,memory=16GiB][,speed=1][,host=12GB/s]", a file ending in .json, or the
 // name of a file in `folder` (workloads/clusters). Behind a file or name, ",bandwidth=..." and ",latency=..." give all
-// its links another rate or latency, and ",speed=8-15:0.25" makes devices 8 to 15 four times slower. Throws InputError.
+// its links another rate or latency, and ",speed=8-15:0.25" makes devices 8 to 15 four times slower. Behind any,
+// ",sharing=fair", ",all_reduce=ring" and ",bucket=25MB". Throws InputError.
 Cluster load_cluster(const std::string& description, const std::string& folder);
 std::vector<std::string> listed_clusters(const std::string& folder);
 

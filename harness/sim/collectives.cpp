@@ -4,93 +4,195 @@
 
 namespace sluice {
 
-Collectives::Collectives(const Program& program, const Costs& costs, Network& network)
-    : program_(program), costs_(costs), network_(network) {
+static bool is_all_reduce(const Instruction& i) { return i.opcode == Opcode::reduce_gradients; }
+
+Collectives::Collectives(const Program& program, const Costs& costs, const Cluster& cluster, Network& network,
+                         std::vector<std::size_t>& woken)
+    : program_(program),
+      costs_(costs),
+      network_(network),
+      woken_(woken),
+      in_buckets_(cluster.bucket.value > 0),
+      on_links_(cluster.all_reduce != AllReduce::apart) {
+  reduces_ = in_buckets_ || on_links_;
   for (std::size_t s = 0; s < program.graph.size(); ++s) any_sharded_ = any_sharded_ || program.sharded(StageId(s));
-  if (!any_sharded_) return;
+  if (!any_sharded_ && !reduces_) return;
   meetings_.resize(program.graph.size());
   members_.resize(program.ranks.size() * program.graph.size());
   queues_.resize(program.ranks.size());
   free_at_.resize(program.ranks.size());
   trace_.resize(program.ranks.size());
+  if (reduces_) find_buckets(cluster.bucket);
 }
 
-void Collectives::issue(std::size_t r, const Instruction& i, double now, bool traced) {
+// least: bytes of a bucket; the last of a stage takes what is left.
+void Collectives::find_buckets(Bytes least) {
+  for (std::size_t s = 0; s < program_.graph.size(); ++s) {
+    const auto all = static_cast<double>(costs_.stages[s].parameters.value);
+    std::vector<Bucket>& buckets = buckets_.emplace_back();
+    Bytes open, closed;
+    if (in_buckets_ && !costs_.gradients_made.empty())
+      for (const Costs::GradientMade& made : costs_.gradients_made[s]) {
+        open += made.bytes;
+        const bool fits = static_cast<double>((closed + open).value) < all;
+        if (open < least || !fits) continue;
+        buckets.push_back({static_cast<double>(open.value), made.in_backward, made.in_weight_gradient});
+        closed += open;
+        open = Bytes(0);
+      }
+    buckets.push_back({all - static_cast<double>(closed.value), 1, 1});
+  }
+}
+
+void Collectives::issue_all_reduce(std::size_t r, const Instruction& i, Opcode made_by, double start, double end,
+                                   bool traced) {
+  std::vector<double> ready;
+  for (const Bucket& bucket : buckets_[i.stage.index()]) {
+    const double made = made_by == Opcode::weight_gradient ? bucket.in_weight_gradient : bucket.in_backward;
+    ready.push_back(start + (end - start) * made);
+  }
+  issue(r, i, ready, traced);
+}
+
+void Collectives::issue(std::size_t r, const Instruction& i, const std::vector<double>& ready, bool traced) {
   Member& m = member(r, i.stage);
   const auto number = static_cast<std::size_t>(m.issued);
-  (i.opcode == Opcode::gather_weights ? m.gather : m.scatter) = m.issued++;
+  int& last = i.opcode == Opcode::gather_weights     ? m.gather
+              : i.opcode == Opcode::reduce_gradients ? m.reduce
+                                                     : m.scatter;
+  last = m.issued++;
   auto& of_stage = meetings_[i.stage.index()];
   if (number == of_stage.size()) {
     of_stage.emplace_back();
     of_stage.back().instruction = i;
     of_stage.back().traced = traced;
+    of_stage.back().ready.assign(ready.size(), 0);
   }
   Meeting& meeting = of_stage[number];
   ++meeting.arrived;
-  meeting.latest = std::max(meeting.latest, now);
-  queues_[r].emplace_back(i.stage.index(), number);
-  begin_if_all_are_there({i.stage.index(), number});
+  for (std::size_t b = 0; b < ready.size(); ++b) meeting.ready[b] = std::max(meeting.ready[b], ready[b]);
+  const Key key{i.stage.index(), number};
+  if (!is_all_reduce(i)) queues_[r].push_back(key);
+  begin_if_all_are_there(key);
+}
+
+bool Collectives::is_over(std::size_t r, Meeting& meeting, double& clock) {
+  if (meeting.end < 0) {
+    meeting.waiting.push_back(r);
+    return false;
+  }
+  clock = std::max(clock, meeting.end);
+  return true;
 }
 
 bool Collectives::is_over(std::size_t r, const Instruction& i, double& clock) {
   const Member& m = member(r, i.stage);
   const auto over = [&](int number) {
-    if (number < 0) return true;
-    Meeting& meeting = meetings_[i.stage.index()][number];
-    if (meeting.end < 0) {
-      meeting.waiting.push_back(r);
-      return false;
-    }
-    clock = std::max(clock, meeting.end);
-    return true;
+    return number < 0 || is_over(r, meetings_[i.stage.index()][static_cast<std::size_t>(number)], clock);
   };
   if (reads_weights(i.opcode) && !over(m.gather)) return false;
   const bool needs_gradient_buffer = makes_weight_gradient(i.opcode) || i.opcode == Opcode::optimizer_step;
   return !needs_gradient_buffer || over(m.scatter);
 }
 
-// Its members have all come, and none of their engines has anything before it.
+const std::vector<RingPhase>& Collectives::phases(const Key& key) {
+  const StageId stage(key.stage);
+  return is_all_reduce(meeting(key).instruction) ? network_.all_reduce(stage) : network_.gather(stage);
+}
+
+double Collectives::bytes(const Key& key) {
+  const Meeting& m = meeting(key);
+  if (is_all_reduce(m.instruction)) return buckets_[key.stage][m.bucket].bytes;
+  return static_cast<double>(costs_.stages[key.stage].parameters.value);
+}
+
+// Its members have all come, and none of their engines has anything before it. All-reduces need no engine: ranks may come
+// to those of different stages in different orders, and each has a communicator of its own.
 void Collectives::begin_if_all_are_there(const Key& key) {
-  Meeting& meeting = meetings_[key.first][key.second];
-  const auto& members = group(key.first);
-  if (meeting.arrived < members.size() || meeting.steps_left > 0) return;
-  double start = meeting.latest;
+  Meeting& m = meeting(key);
+  const auto& members = group(key.stage);
+  if (m.arrived < members.size() || m.begun) return;
+  double start = m.ready.front();
+  const bool needs_engine = !is_all_reduce(m.instruction);
   for (const Rank rank : members) {
+    if (!needs_engine) break;
     if (queues_[rank.index()].front() != key) return;
     start = std::max(start, free_at_[rank.index()]);
   }
-  meeting.start = start;
-  meeting.steps_left = members.size() - 1;
-  events_.emplace(start, key.first, key.second);
+  m.begun = true;
+  m.start = start;
+  begin_phase(key, start);
 }
 
-void Collectives::step(std::vector<std::size_t>& woken) {
-  const auto [now, stage, number] = events_.top();
+void Collectives::begin_phase(const Key& key, double now) {
+  Meeting& m = meeting(key);
+  if (is_all_reduce(m.instruction) && !on_links_) {
+    m.rings_left = 1;
+    m.phase_end = now;
+    return ring_is_over(key, network_.all_reduce_end(StageId(key.stage), now, group(key.stage).size(), bytes(key)));
+  }
+  const RingPhase& phase = phases(key)[m.phase];
+  m.rings_left = phase.rings.size();
+  m.steps_left.assign(phase.rings.size(), phase.steps);
+  m.phase_end = now;
+  for (std::size_t k = 0; k < phase.rings.size(); ++k) events_.push({now, key, k});
+}
+
+void Collectives::step() {
+  const Event event = events_.top();
   events_.pop();
-  Meeting& meeting = meetings_[stage][number];
-  const double bytes =
-      static_cast<double>(costs_.stages[stage].parameters.value) / static_cast<double>(group(stage).size());
-  const double end = network_.ring_step_end(StageId(stage), now, bytes);
-  if (--meeting.steps_left > 0) {
-    events_.emplace(end, stage, number);
+  Meeting& m = meeting(event.key);
+  const RingPhase& phase = phases(event.key)[m.phase];
+  const std::size_t ring = phase.rings[event.ring];
+  const double of_step = bytes(event.key) / phase.parts;
+  if (network_.shares_fairly()) {
+    const std::int64_t owner = turning_.empty() ? -1 : turning_.begin()->first - 1;
+    turning_.emplace(owner, event);
+    network_.fair().start(event.time, network_.ring(ring), of_step * static_cast<double>(phase.steps), owner);
     return;
   }
-  meeting.end = end;
-  finish({stage, number}, woken);
+  const double end = network_.ring_step_end(ring, event.time, of_step);
+  if (--m.steps_left[event.ring] > 0)
+    events_.push({end, event.key, event.ring});
+  else
+    ring_is_over(event.key, end);
 }
 
-void Collectives::finish(const Key& key, std::vector<std::size_t>& woken) {
-  Meeting& meeting = meetings_[key.first][key.second];
-  end_ = std::max(end_, meeting.end);
-  for (const Rank rank : group(key.first)) {
-    free_at_[rank.index()] = meeting.end;
+void Collectives::transfer_ended(std::int64_t owner, double now) {
+  const Event event = turning_.at(owner);
+  turning_.erase(owner);
+  const RingPhase& phase = phases(event.key)[meeting(event.key).phase];
+  const double latency = network_.ring(phase.rings[event.ring]).latency;
+  ring_is_over(event.key, now + static_cast<double>(phase.steps) * latency);
+}
+
+// After the last ring of a phase the next phase begins, after the last phase the next bucket.
+void Collectives::ring_is_over(const Key& key, double end) {
+  Meeting& m = meeting(key);
+  m.phase_end = std::max(m.phase_end, end);
+  if (--m.rings_left > 0) return;
+  const bool one_phase = is_all_reduce(m.instruction) && !on_links_;
+  if (++m.phase < (one_phase ? 1 : phases(key).size())) return begin_phase(key, m.phase_end);
+  m.phase = 0;
+  if (++m.bucket < m.ready.size()) return begin_phase(key, std::max(m.phase_end, m.ready[m.bucket]));
+  m.end = m.phase_end;
+  finish(key);
+}
+
+void Collectives::finish(const Key& key) {
+  Meeting& m = meeting(key);
+  end_ = std::max(end_, m.end);
+  const bool had_engine = !is_all_reduce(m.instruction);
+  for (const Rank rank : group(key.stage)) {
+    if (m.traced) trace_[rank.index()].push_back({m.instruction, m.start, m.end});
+    if (!had_engine) continue;
+    free_at_[rank.index()] = m.end;
     queues_[rank.index()].pop_front();
-    if (meeting.traced) trace_[rank.index()].push_back({meeting.instruction, meeting.start, meeting.end});
   }
-  woken.insert(woken.end(), meeting.waiting.begin(), meeting.waiting.end());
-  meeting.waiting.clear();
-  for (const Rank rank : group(key.first))
-    if (!queues_[rank.index()].empty()) begin_if_all_are_there(queues_[rank.index()].front());
+  woken_.insert(woken_.end(), m.waiting.begin(), m.waiting.end());
+  m.waiting.clear();
+  for (const Rank rank : group(key.stage))
+    if (had_engine && !queues_[rank.index()].empty()) begin_if_all_are_there(queues_[rank.index()].front());
 }
 
 }  // namespace sluice

@@ -1,8 +1,10 @@
-// Gathers and reduce-scatters on the virtual clock (simulate.h has the rules). Members meet in the order of their
-// programs: the k-th collective of a stage on one rank is the k-th on all of them.
+// Collectives on the virtual clock (simulate.h has the rules): gathers and reduce-scatters, and all-reduces that are on
+// the links or go in buckets. Members meet in the order of their programs: the k-th collective of a stage on one rank is
+// the k-th on all of them.
 #pragma once
 
 #include <deque>
+#include <map>
 #include <queue>
 #include <tuple>
 #include <vector>
@@ -15,22 +17,37 @@ namespace sluice {
 
 class Collectives {
  public:
-  Collectives(const Program& program, const Costs& costs, Network& network);
+  // woken: takes the ranks that can try again.
+  Collectives(const Program& program, const Costs& costs, const Cluster& cluster, Network& network,
+              std::vector<std::size_t>& woken);
 
   bool any_sharded() const { return any_sharded_; }
+  // Whether all-reduces are collectives here; otherwise they are the engine's.
+  bool reduces() const { return reduces_; }
+  // Whether an all-reduce is issued with its stage's last weight gradient instead of after it.
+  bool in_buckets() const { return in_buckets_; }
 
   // Rank r comes to a gather or reduce-scatter at `now`, and goes on.
-  void issue(std::size_t r, const Instruction& i, double now, bool traced);
+  void issue(std::size_t r, const Instruction& i, double now, bool traced) { issue(r, i, std::vector{now}, traced); }
+  // Rank r comes to an all-reduce: without buckets at `start` = `end`; with them when a B or W, `made_by`, from `start`
+  // to `end` makes the stage's last weight gradients.
+  void issue_all_reduce(std::size_t r, const Instruction& i, Opcode made_by, double start, double end, bool traced);
   // Whether rank r can run an op or a step: moves its clock to when what that needs is over. False: not known yet, and
-  // step() will say when r can try again.
+  // r is woken when it can try again.
   bool ready(std::size_t r, const Instruction& i, double& clock) {
     return !any_sharded_ || !program_.sharded(i.stage) || is_over(r, i, clock);
   }
+  // The same for the all-reduce of `stage` that rank r issued last.
+  bool reduced(std::size_t r, StageId stage, double& clock) {
+    return is_over(r, meetings_[stage.index()][static_cast<std::size_t>(member(r, stage).reduce)], clock);
+  }
 
-  // Ring steps to come, in order of time.
+  // Ring steps to come, in order of time. Where links are shared fairly, rings begin here and end by transfer_ended().
   bool pending() const { return !events_.empty(); }
-  double next_time() const { return std::get<0>(events_.top()); }
-  void step(std::vector<std::size_t>& woken);  // runs the next one
+  double next_time() const { return events_.top().time; }
+  void step();  // runs the next one
+  // owner: of one of the network's fair transfers. Those of rings are less than 0.
+  void transfer_ended(std::int64_t owner, double now);
 
   double end() const { return end_; }
   const std::vector<std::vector<TraceEvent>>& first_iteration() const { return trace_; }
@@ -39,33 +56,64 @@ class Collectives {
   struct Meeting {
     Instruction instruction{};
     std::size_t arrived = 0;
-    std::size_t steps_left = 0;
-    double latest = 0, start = 0, end = -1;  // end: known once its last step has begun
+    // Of each bucket: when its gradients are there on every member that has come. One for what has no buckets.
+    std::vector<double> ready = {};
+    std::size_t bucket = 0, phase = 0;  // under way
+    std::vector<std::size_t> steps_left = {};  // of the rings of this phase
+    std::size_t rings_left = 0;
+    bool begun = false;
+    double phase_end = 0;       // the latest of its rings that are over
+    double start = 0, end = -1;  // end: known once its last step has begun
     bool traced = false;
-    std::vector<std::size_t> waiting;  // ranks
+    std::vector<std::size_t> waiting = {};  // ranks
   };
   struct Member {  // a rank in a stage's group
     int issued = 0;
-    int gather = -1, scatter = -1;  // its last: indices into the stage's meetings
+    int gather = -1, scatter = -1, reduce = -1;  // its last: indices into the stage's meetings
   };
-  using Key = std::pair<std::size_t, std::size_t>;  // stage, meeting
+  struct Key {
+    std::size_t stage, number;  // of a meeting
+    bool operator==(const Key&) const = default;
+  };
+  struct Event {  // the next step of a ring; of the phase's rings the k-th
+    double time;
+    Key key;
+    std::size_t ring;
+    bool operator>(const Event& b) const {
+      return std::tie(time, key.stage, key.number, ring) > std::tie(b.time, b.key.stage, b.key.number, b.ring);
+    }
+  };
+  struct Bucket {
+    double bytes;
+    double in_backward, in_weight_gradient;  // Costs::GradientMade, of its last gradient
+  };
 
   Member& member(std::size_t r, StageId stage) { return members_[r * meetings_.size() + stage.index()]; }
   const std::vector<Rank>& group(std::size_t stage) const { return program_.placement.stages[stage]; }
+  Meeting& meeting(const Key& key) { return meetings_[key.stage][key.number]; }
+  const std::vector<RingPhase>& phases(const Key& key);
+  double bytes(const Key& key);  // of the bucket under way
+  void find_buckets(Bytes least);
+  void issue(std::size_t r, const Instruction& i, const std::vector<double>& ready, bool traced);
   bool is_over(std::size_t r, const Instruction& i, double& clock);
+  static bool is_over(std::size_t r, Meeting& meeting, double& clock);
   void begin_if_all_are_there(const Key& key);
-  void finish(const Key& key, std::vector<std::size_t>& woken);
+  void begin_phase(const Key& key, double now);
+  void ring_is_over(const Key& key, double end);
+  void finish(const Key& key);
 
   const Program& program_;
   const Costs& costs_;
   Network& network_;
-  bool any_sharded_ = false;
-  std::vector<std::deque<Meeting>> meetings_;                  // per stage
-  std::vector<Member> members_;                                // [rank][stage]
-  std::vector<std::deque<Key>> queues_;                        // per rank: its engine's work, in order
-  std::vector<double> free_at_;                                // per rank: when its engine is
-  using Event = std::tuple<double, std::size_t, std::size_t>;  // time, stage, meeting
+  std::vector<std::size_t>& woken_;
+  bool any_sharded_ = false, reduces_ = false, in_buckets_ = false, on_links_ = false;
+  std::vector<std::vector<Bucket>> buckets_;   // per stage, of its gradients
+  std::vector<std::deque<Meeting>> meetings_;  // per stage
+  std::vector<Member> members_;                // [rank][stage]
+  std::vector<std::deque<Key>> queues_;        // per rank: its engine's work, in order
+  std::vector<double> free_at_;                // per rank: when its engine is
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::map<std::int64_t, Event> turning_;  // where links are shared fairly: rings, by the owner of their transfer
   std::vector<std::vector<TraceEvent>> trace_;
   double end_ = 0;
 };

@@ -105,10 +105,28 @@ std::vector<Seconds> host_copies_of(const Plan& plan, const CostGraph& graph, co
   return seconds;
 }
 
+static std::vector<Costs::GradientMade> gradients_made_by(const PlanStage& stage, const CostGraph& graph) {
+  double backward = 0, weight_gradient = 0;
+  std::vector<Costs::GradientMade> made;
+  for (auto l = stage.layers.rbegin(); l != stage.layers.rend(); ++l) {
+    const LayerCost& layer = graph.layers[*l];
+    backward += (layer.input_gradient + layer.weight_gradient).value;
+    weight_gradient += layer.weight_gradient.value;
+    if (layer.parameters.value > 0) made.push_back({layer.parameters, backward, weight_gradient});
+  }
+  for (Costs::GradientMade& gradient : made) {
+    gradient.in_backward = backward > 0 ? gradient.in_backward / backward : 1;
+    gradient.in_weight_gradient = weight_gradient > 0 ? gradient.in_weight_gradient / weight_gradient : 1;
+  }
+  return made;
+}
+
 Costs costs_of(const Plan& plan, const CostGraph& graph, const Cluster& cluster) {
   Costs costs{stage_costs(plan, graph, cluster), {}, {}, graph.machine};
   cut_sequences(costs, plan, graph);
   costs.host_copies = host_copies_of(plan, graph, cluster);
+  if (cluster.bucket.value > 0)
+    for (const PlanStage& stage : plan.stages) costs.gradients_made.push_back(gradients_made_by(stage, graph));
   const StageGraph stages = stage_graph(plan, graph);
   for (std::size_t s = 0; s < stages.size(); ++s)
     for (const StageId t : stages.successors[s])

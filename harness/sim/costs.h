@@ -36,6 +36,13 @@ struct Costs {
   // Per stage: seconds of one way, between a device and its host, of what a micro-batch keeps between F and I or B;
   // empty: a device has no host link.
   std::vector<Seconds> host_copies = {};
+  // Per stage, in the order in which a backward makes them: the gradients of its layers with weights, and the parts of
+  // the seconds of a B and of a W after which each is there. Empty: all at the end.
+  struct GradientMade {
+    Bytes bytes;
+    double in_backward = 1, in_weight_gradient = 1;
+  };
+  std::vector<std::vector<GradientMade>> gradients_made = {};
   ChunkParts parts_of(const Program& program, StageId stage, int chunk) const;
   double part_of_message(const Program& program, const Instruction& message) const;
 };

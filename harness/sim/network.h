@@ -1,5 +1,5 @@
 // The links of the virtual clock (simulate.h has the rules): what messages and ring collectives
-// take, and the media they queue for.
+// take, and the media they queue for or share.
 #pragma once
 
 #include <cstdint>
@@ -11,40 +11,50 @@
 #include "harness/model/cluster.h"
 #include "harness/model/interference.h"
 #include "harness/program/program.h"
+#include "harness/sim/fair_transfers.h"
+#include "harness/sim/route.h"
 
 namespace sluice {
 
-// What one channel's messages cost, and the media they occupy.
-struct Route {
-  double latency = 0;
-  double seconds_per_byte = 0;
-  std::vector<std::size_t> media;
-  PiecewiseSpeed speed = {};  // of its transfers
+// Rings that turn at the same time: a part of a collective, which ends when the last of them has. On a ring, every
+// member sends bytes / parts to the next, `steps` times.
+struct RingPhase {
+  std::vector<std::size_t> rings;
+  std::size_t steps = 0;
+  double parts = 1;
 };
 
 class Network {
  public:
-  // interference: null for none; its clock is `start` seconds ahead.
+  // interference: null for none; its clock is `start` seconds ahead. Throws InputError where it slows links that are
+  // shared fairly: nothing says at which rates.
   Network(const Program& program, const Cluster& cluster, std::span<const DeviceId> devices,
           const Interference* interference = nullptr, double start = 0);
 
   // True if no medium is used by two senders: then each sender's own order is the queue's order,
   // and ranks may run ahead of one another in any order.
   bool exclusive() const { return exclusive_; }
-  // True if a message of this channel may wait for one of another sender.
+  // True if a message of this channel may wait for one of another sender, or, shared fairly, slow another one.
   bool shared(std::int32_t channel) const { return shared_[static_cast<std::size_t>(channel)]; }
+  // Whether messages of shared channels, and rings, are transfers of fair().
+  bool shares_fairly() const { return fairly_; }
+  FairTransfers& fair() { return fair_; }
 
+  const Route& route(std::size_t channel) const { return routes_[channel]; }
+  const Route& ring(std::size_t ring) const { return rings_[ring]; }
   double transfer_seconds(std::size_t channel, double bytes) const { return bytes * routes_[channel].seconds_per_byte; }
 
   // When a message that is sent at `now` is there.
   double arrival(std::size_t channel, double now, double transfer) {
     const Route& route = routes_[channel];
-    double latency = route.latency;
-    if (jitter_ > 0) latency *= noise_factor(jitter_seed_, channel, messages_[channel]++, jitter_);
-    return end_of_transfer(route, now, transfer) + latency;
+    return end_of_transfer(route, now, transfer) + latency_of_next(channel);
+  }
+  double latency_of_next(std::size_t channel) {
+    const double latency = routes_[channel].latency;
+    return jitter_ > 0 ? latency * noise_factor(jitter_seed_, channel, messages_[channel]++, jitter_) : latency;
   }
 
-  // Ring all-reduce: 2 (n - 1) steps of bytes / n.
+  // Ring all-reduce that meets no other traffic: 2 (n - 1) steps of bytes / n.
   double all_reduce_end(StageId stage, double now, std::size_t replicas, double bytes) const {
     const Route& ring = rings_[stage.index()];
     const double n = static_cast<double>(replicas);
@@ -52,19 +62,28 @@ class Network {
     return ring.speed.finish(now, 2 * (n - 1) * (bytes / n * ring.seconds_per_byte)) + 2 * (n - 1) * ring.latency;
   }
 
+  // The rings of a stage's gathers and reduce-scatters, and of its all-reduces on the links.
+  const std::vector<RingPhase>& gather(StageId stage) const { return gathers_[stage.index()]; }
+  const std::vector<RingPhase>& all_reduce(StageId stage) const { return all_reduces_[stage.index()]; }
+
   // When a step of a ring, in which every member sends `bytes` to the next, is over.
-  double ring_step_end(StageId stage, double now, double bytes) {
-    const Route& ring = rings_[stage.index()];
-    const double transfer = bytes * ring.seconds_per_byte;
-    return end_of_transfer(ring, now, transfer) + ring.latency;
+  double ring_step_end(std::size_t ring, double now, double bytes) {
+    const Route& route = rings_[ring];
+    const double transfer = bytes * route.seconds_per_byte;
+    return end_of_transfer(route, now, transfer) + route.latency;
   }
 
  private:
   using Medium = std::tuple<int, std::size_t, bool>;  // (kind, link or group, direction)
+  using Members = std::vector<DeviceId>;
 
   Route route_between(const Cluster& cluster, DeviceId from, DeviceId to);
-  Route ring_of(const Cluster& cluster, std::span<const DeviceId> devices, const std::vector<Rank>& members);
-  void occupy(Route& route, const Medium& medium);
+  Route ring_of(const Cluster& cluster, const Members& members);
+  void add_collectives(const Cluster& cluster, const Members& members);
+  std::vector<RingPhase> all_reduce_over_nodes(const Cluster& cluster, const Members& members);
+  std::size_t add_ring(const Cluster& cluster, const Members& members);
+  void find_shared(const Program& program, bool rings_on_links);
+  void occupy(Route& route, const Medium& medium, double bandwidth);
 
   PiecewiseSpeed speed_between(const Cluster& cluster, DeviceId from, DeviceId to);
 
@@ -80,11 +99,15 @@ class Network {
 
   Paths paths_;
   std::map<Medium, std::size_t> media_;
+  std::vector<double> capacities_;  // bytes/s of each medium: of the fastest link that uses it
   std::vector<Route> routes_;
-  std::vector<Route> rings_;  // per stage; of a step
+  std::vector<Route> rings_;  // of a step; first one a stage, of all its members
+  std::vector<std::vector<RingPhase>> gathers_, all_reduces_;  // per stage
   std::vector<double> busy_until_;
   bool exclusive_ = true;
   std::vector<bool> shared_;  // per channel
+  bool fairly_ = false;
+  FairTransfers fair_{{}};
   const Interference* interference_;
   double start_ = 0;
   double jitter_ = 0;  // of latencies

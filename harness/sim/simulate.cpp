@@ -1,8 +1,11 @@
 #include "harness/sim/simulate.h"
 
 #include <algorithm>
+#include <deque>
+#include <limits>
 #include <queue>
 #include <stdexcept>
+#include <unordered_map>
 
 #include "harness/base/error.h"
 #include "harness/base/stop.h"
@@ -27,7 +30,7 @@ class Engine {
         costs_(costs),
         options_(options),
         network_(program, cluster, devices, options.interference, options.start),
-        collectives_(program, costs, network_),
+        collectives_(program, costs, cluster, network_, ready_),
         host_links_(program, costs),
         ranks_(program.ranks.size()),
         channels_(program.channels.size()),
@@ -43,7 +46,9 @@ class Engine {
       for (std::size_t r = 0; r < ranks_.size(); ++r)
         speeds_.push_back(interference->device_speed(devices[r]).from(options.start));
     }
-    all_ordered_ = options.time_ordered || collectives_.any_sharded();
+    all_ordered_ = options.time_ordered || collectives_.any_sharded() || cluster.all_reduce != AllReduce::apart;
+    if (network_.shares_fairly()) queued_.resize(channels_.size());
+    if (collectives_.in_buckets()) find_last_weight_gradients();
     result_.update_end.assign(options.iterations * program.updates, 0);
     if (program.forward_only)
       result_.micro_batches = MicroBatchTimes(static_cast<std::size_t>(options.iterations * program.microbatches));
@@ -69,8 +74,15 @@ class Engine {
         ready_.pop_back();
         time_ordered ? advance<true>(r, -1) : advance<false>(r, -1);
       }
-      if (collectives_.pending() && (sends_.empty() || collectives_.next_time() <= sends_.top().first)) {
-        collectives_.step(ready_);
+      const double of_ring = collectives_.pending() ? collectives_.next_time() : kNever;
+      const double of_transfer = network_.fair().pending() ? network_.fair().next_end() : kNever;
+      const double of_send = sends_.empty() ? kNever : sends_.top().first;
+      if (of_transfer < kNever && of_transfer <= std::min(of_ring, of_send)) {
+        end_transfer(of_transfer);
+        continue;
+      }
+      if (of_ring < kNever && of_ring <= of_send) {
+        collectives_.step();
         continue;
       }
       if (sends_.empty()) break;
@@ -90,12 +102,21 @@ class Engine {
   }
 
  private:
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
+
   struct RankState {
     double clock = 0;
     std::size_t next = 0;
     int iteration = 0;
     BusyTime compute;       // of iteration 0
     std::uint64_t ops = 0;  // so far, where they vary
+    bool reducing = false;  // has come to the all-reduce that it stands at
+  };
+  struct QueuedMessage {  // on a channel whose transfers share media fairly
+    Instruction instruction{};
+    double sent = 0;
+    double bytes = 0;
+    bool traced = false;
   };
   struct ChannelState {
     std::vector<double> arrivals;
@@ -166,6 +187,13 @@ class Engine {
             send(i, clock, rank.iteration);
             break;
           case Opcode::reduce_gradients:
+            if (collectives_.reduces()) {
+              if (!collectives_.in_buckets() && !rank.reducing)
+                collectives_.issue_all_reduce(r, i, Opcode::backward, clock, clock, rank.iteration == 0);
+              rank.reducing = !collectives_.reduced(r, i.stage, clock);
+              if (rank.reducing) return stop();
+              break;
+            }
             stop();
             if (!reduce(r, i)) return;
             clock = rank.clock;
@@ -201,6 +229,10 @@ class Engine {
               record(r, i, start, clock);
             }
             if (program_.forward_only) finish_forward(i, rank.iteration, start, clock);
+            if (collectives_.in_buckets())
+              if (const auto all_reduce = last_weight_gradients_[r].find(next); all_reduce != last_weight_gradients_[r].end())
+                collectives_.issue_all_reduce(r, program[all_reduce->second], i.opcode, start, clock,
+                                              rank.iteration == 0);
           }
         }
         ++result_.instructions;
@@ -225,8 +257,26 @@ class Engine {
     done = std::max(done, end);
   }
 
+  // Of every all-reduce, the op before it that makes the stage's last weight gradients on that rank.
+  void find_last_weight_gradients() {
+    last_weight_gradients_.resize(ranks_.size());
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      std::vector<std::size_t> last(program_.graph.size(), 0);
+      for (std::size_t k = 0; k < program_.ranks[r].size(); ++k) {
+        const Instruction& i = program_.ranks[r][k];
+        if (makes_weight_gradient(i.opcode)) last[i.stage.index()] = k;
+        if (i.opcode == Opcode::reduce_gradients) last_weight_gradients_[r][last[i.stage.index()]] = k;
+      }
+    }
+  }
+
   void send(const Instruction& i, double clock, int iteration) {
     const auto c = static_cast<std::size_t>(i.channel);
+    if (network_.shares_fairly() && network_.shared(i.channel)) {
+      queued_[c].push_back({i, clock, message_bytes(i), options_.trace && iteration == 0 && has_values(i.opcode)});
+      if (queued_[c].size() == 1) start_transfer(c, clock);
+      return;
+    }
     ChannelState& channel = channels_[c];
     const bool along_edge = is_along_edge(i.opcode);
     if (!along_edge || channel.stage != i.stage || channel.peer != i.peer_stage || program_.sequence_chunks > 1) {
@@ -234,14 +284,33 @@ class Engine {
       channel.peer = i.peer_stage;
       channel.transfer = network_.transfer_seconds(c, message_bytes(i));
     }
-    const double arrival = network_.arrival(c, clock, channel.transfer);
+    arrive(c, i, clock, network_.arrival(c, clock, channel.transfer),
+           options_.trace && iteration == 0 && has_values(i.opcode));
+  }
+
+  void arrive(std::size_t c, const Instruction& i, double sent, double arrival, bool traced) {
+    ChannelState& channel = channels_[c];
     channel.arrivals.push_back(arrival);
-    if (options_.trace && iteration == 0 && has_values(i.opcode))
-      result_.trace.messages.push_back({i, program_.channels[c].from, program_.channels[c].to, clock, arrival});
+    if (traced) result_.trace.messages.push_back({i, program_.channels[c].from, program_.channels[c].to, sent, arrival});
     if (channel.waiting_rank >= 0) {
       ready_.push_back(static_cast<std::size_t>(channel.waiting_rank));
       channel.waiting_rank = -1;
     }
+  }
+
+  // A channel is one connection: its messages go one after the other.
+  void start_transfer(std::size_t c, double now) {
+    network_.fair().start(now, network_.route(c), queued_[c].front().bytes, static_cast<std::int64_t>(c));
+  }
+
+  void end_transfer(double now) {
+    const std::int64_t owner = network_.fair().end_next();
+    if (owner < 0) return collectives_.transfer_ended(owner, now);
+    const auto c = static_cast<std::size_t>(owner);
+    const QueuedMessage message = queued_[c].front();
+    queued_[c].pop_front();
+    if (!queued_[c].empty()) start_transfer(c, now);
+    arrive(c, message.instruction, message.sent, now + network_.latency_of_next(c), message.traced);
   }
 
   // The last member to come starts the all-reduce and sets the others free. False: r waits.
@@ -303,7 +372,9 @@ class Engine {
   Collectives collectives_;
   HostLinks host_links_;
   std::vector<RankState> ranks_;
+  std::vector<std::unordered_map<std::size_t, std::size_t>> last_weight_gradients_;  // per rank: op to its all-reduce
   std::vector<ChannelState> channels_;
+  std::vector<std::deque<QueuedMessage>> queued_;  // per channel; the first is on its way
   std::vector<GroupState> groups_;
   std::vector<std::vector<std::pair<StageId, double>>> edges_;
   std::vector<ComputeSeconds> compute_seconds_;  // per stage and chunk of a sequence

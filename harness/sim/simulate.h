@@ -3,7 +3,12 @@
 //
 // Links: a transfer takes latency + bytes / bandwidth and occupies every medium on its path for bytes / bandwidth;
 // transfers that share a medium (one direction of a link, both directions of a half-duplex one, a group of links)
-// queue, first come first served.
+// queue, first come first served. Where the cluster's links are shared fairly (Cluster::sharing), they go on beside
+// each other instead, at max-min fair rates (fair_transfers.h): a medium carries what its links carry, a channel's
+// messages follow one another, and a ring is one transfer of all its steps.
+//
+// All-reduces of gradients are rings that meet no other traffic and that their ranks wait in, or, by Cluster::all_reduce
+// and Cluster::bucket, collectives on the links like gathers, in two levels, in buckets that begin during the backward.
 //
 // Interference: ops, steps and transfers are work at the speed that episodes leave to their device or link, integrated
 // exactly (base/work.h).
