@@ -41,7 +41,8 @@ void add_cluster(CLI::App* command, std::string& cluster) {
       ->add_option(
           "-c,--cluster", cluster,
           "Name (see sluice list clusters), JSON file, or "
-          "flat:N[,bandwidth=25GiB/s][,latency=5us][,memory=16GiB][,speed=1]; ,host=12GB/s: links to the hosts")
+          "flat:N[,bandwidth=25GiB/s][,latency=5us][,memory=16GiB][,speed=1]; ,host=12GB/s: links to the hosts; "
+          ",sharing=fair, ,all_reduce=ring and ,bucket=25MB: how traffic shares links")
       ->capture_default_str()
       ->type_name("CLUSTER");
 }
