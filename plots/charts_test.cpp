@@ -266,6 +266,22 @@ Record traded(const std::string& system, double seconds, std::int64_t peak, std:
   return r;
 }
 
+TEST(Charts, WhatWaitsInTheHostsMemoryStandsBesideTheTotal) {
+  std::vector<Record> records = {synthetic::record("gpipe", 2, 0.05, "virtual"),
+                                 synthetic::record("pipe_offload", 2, 0.05, "virtual")};
+  const auto kinds = [&] {
+    std::set<std::string> names;
+    for (const Json& value : with_field(chart(make_charts(records).sections[0].charts, "memory-").spec, "kind"))
+      names.insert(value["kind"].get<std::string>());
+    return names;
+  };
+  EXPECT_FALSE(kinds().contains("in the host's memory"));
+  records[1].peak_bytes[0].host = 5 << 20;
+  EXPECT_TRUE(kinds().contains("in the host's memory"));
+  const std::string spec = chart(make_charts(records).sections[0].charts, "memory-").spec.dump();
+  EXPECT_NE(spec.find("in the host's memory, beside the total"), std::string::npos);
+}
+
 TEST(Charts, MemoryIsTradedForThroughputWhereStagesAreDivided) {
   // gpipe is faster than fsdp and zeropp with less memory than zeropp, which is no worse in nothing.
   const std::vector<Record> records = {traded("fsdp", 0.04, 1000, 900), traded("zeropp", 0.03, 3000, 500),

@@ -25,17 +25,20 @@ const Record* heaviest(const ComparisonRow& row) {
 }  // namespace
 
 Chart memory_chart(const std::string& name, const Comparison& comparison) {
-  const std::vector<std::pair<const char*, std::int64_t MemorySplit::*>> kinds = {
+  std::vector<std::pair<const char*, std::int64_t MemorySplit::*>> kinds = {
       {"weights", &MemorySplit::weights},         {"weight versions", &MemorySplit::versions},
       {"gradients", &MemorySplit::gradients},     {"optimizer", &MemorySplit::optimizer},
       {"activations", &MemorySplit::activations}, {"buffers", &MemorySplit::buffers}};
   const std::string title = fmt::format("Peak memory per rank: {}, {}", comparison.title, ranks_text(comparison.ranks));
   double largest = 0;
   std::string absent;
-  bool marked = false;
+  bool marked = false, on_host = false;
   for (const ComparisonRow* row : drawing_order(comparison)) {
     if (const Record* record = heaviest(*row)) {
-      for (const MemorySplit& split : record->peak_bytes) largest = std::max(largest, static_cast<double>(split.total));
+      for (const MemorySplit& split : record->peak_bytes) {
+        largest = std::max(largest, static_cast<double>(split.total + split.host));
+        on_host |= split.host > 0;
+      }
       for (const MemorySplit& split : record->predicted_peak_bytes)
         largest = std::max(largest, static_cast<double>(split.total)), marked = true;
     } else {
@@ -44,16 +47,19 @@ Chart memory_chart(const std::string& name, const Comparison& comparison) {
     }
   }
   if (largest <= 0) return {name, title, nullptr};
+  if (on_host) kinds.emplace_back("in the host's memory", &MemorySplit::host);
   const Scale scale = byte_scale(largest);
   const bool wall = comparison.clock == "wall";
   std::vector<std::string> subtitle = {setting(comparison),
                                        std::string("Bars: ") +
                                            (wall ? "measured; the prediction leaves out buffers (messages, scratch)"
                                                  : "predicted by the simulator, without buffers (messages, scratch)") +
-                                           (marked ? "; black mark: predicted" : "")};
+                                           (marked ? "; black mark: predicted" : "") +
+                                       (on_host ? "; behind the bars: in the host's memory, beside the total" : "")};
   if (!absent.empty()) subtitle.push_back(shortened("Without a figure: " + absent, 130));
   Chart chart{name, title, chart_frame(title, subtitle)};
   std::vector<std::string> names, colors = {"#4c78a8", "#9ecae9", "#f58518", "#b279a2", "#54a24b", "#bab0ac"};
+  if (on_host) colors.emplace_back("#ead7b5");
   for (const auto& kind : kinds) names.emplace_back(kind.first);
   Json& views = chart.spec["concat"] = Json::array();
   for (const ComparisonRow* row : drawing_order(comparison)) {

@@ -187,6 +187,11 @@ void add_schedule(CLI::App& app, Chosen& chosen) {
   c->add_option("--costs", a->costs, "Seconds of F, I and W, and of a message, e.g. 1/1/1 or 10/12/8+1")
       ->capture_default_str()
       ->type_name("F/I/W[+LATENCY]");
+  c->add_option("--host-copy", a->host_copy,
+                "Seconds of one way to the host's memory, of what a micro-batch keeps in a stage, for systems that "
+                "move activations there")
+      ->capture_default_str()
+      ->type_name("SECONDS");
   c->add_option("--costs-of", a->costs_of,
                 "What takes --costs: stage, or rank: the stages of a rank together, so that systems with several on a "
                 "rank do the same work (default: stage; of several systems: rank)")

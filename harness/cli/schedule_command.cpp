@@ -22,6 +22,15 @@ int positive(const std::string& flag, int value, int most) {
   return value;
 }
 
+OpCosts op_costs(const ScheduleArguments& a) {
+  OpCosts costs = parse_op_costs(a.costs);
+  costs.host_copy = a.host_copy;
+  if (!(a.host_copy >= 0 && a.host_copy <= kMostOpSeconds))
+    throw InputError("--host-copy", fmt::format("{:g} seconds is out of range", a.host_copy),
+                     fmt::format("give 0 to {:g}", kMostOpSeconds));
+  return costs;
+}
+
 Json number(double v) { return v == std::round(v) ? Json(static_cast<std::int64_t>(v)) : Json(v); }
 
 // The system's options; --chunks is the option of that name, where there is one.
@@ -89,7 +98,7 @@ OrderOfOps order_of_arguments(const System& system, const Options& options, cons
     throw InputError("--microbatches", "the schedule would have " + std::to_string(ops) + " ops",
                      "use fewer: " + std::to_string(most) + " ops are possible");
   const int microbatches = a.microbatches * (system.data_parallel && !in_all ? a.ranks : 1);
-  return order_of(system, options, a.ranks, microbatches, parse_op_costs(a.costs), of);
+  return order_of(system, options, a.ranks, microbatches, op_costs(a), of);
 }
 
 // Without the ops, which print_with_ops() writes.
@@ -116,6 +125,7 @@ Json document_of(const OrderOfOps& order, const ScheduleFigures& f, const Schedu
                    {"span_bubble", f.simulation.bubble.span_bubble},
                    {"peak", in_flight},
                    {"peak_until_W", until_w}};
+  if (a.host_copy > 0) document["costs"]["host_copy"] = number(order.host_copies.front().value);
   if (order.schedule.sequence_chunks > 1) document["sequence_chunks"] = order.schedule.sequence_chunks;
   if (order.system) {
     document["system"] = order.name;
@@ -243,7 +253,7 @@ int schedule_command(const ScheduleArguments& a) {
   ScheduleArguments shared = a;
   std::vector<OrderOfOps> orders;
   if (!a.from.empty()) {
-    orders.push_back(order_from_file(a.from, parse_op_costs(a.costs), of));
+    orders.push_back(order_from_file(a.from, op_costs(a), of));
     shared.ranks = static_cast<int>(orders.front().schedule.ranks.size());  // what systems are compared with it at
     shared.microbatches = orders.front().schedule.whole_microbatches();
   }

@@ -18,7 +18,7 @@
 namespace sluice {
 
 OpCosts parse_op_costs(const std::string& text) {
-  OpCosts c{0, 0, 0, 0};
+  OpCosts c{0, 0, 0};
   int used = 0;
   const int fields =
       std::sscanf(text.c_str(), "%lf/%lf/%lf%n", &c.forward, &c.input_gradient, &c.weight_gradient, &used);
@@ -55,6 +55,9 @@ OrderOfOps order_of(const System& system, const Options& options, int ranks, int
     order.share.push_back(static_cast<double>(stage.layers.size()) * layer_share / stage.tensor);
     if (costs_of == CostsOf::rank) problem.costs[s] = times(costs, order.share.back() * stage.micros_per_op);
   }
+  for (const double share : order.share)
+    order.host_copies.emplace_back(costs.host_copy * (costs_of == CostsOf::rank ? share : 1));
+  if (costs.host_copy > 0) problem.host_copies = order.host_copies;
   order.schedule = system.schedule(problem, options);
   order.rule = system.weights(problem, options);
   order.theory = system.theory(problem, options);
@@ -104,10 +107,9 @@ static double seconds_of_later_microbatches(const OrderOfOps& order, const Progr
   return (twice - once) / micros;
 }
 
-// Copies to the host take no time here.
 static Costs costs_of(const OrderOfOps& order) {
   Costs costs{order.costs, {}};
-  costs.host_copies.assign(order.costs.size(), Seconds(0));
+  costs.host_copies = order.host_copies;
   return costs;
 }
 

@@ -11,11 +11,11 @@
 
 namespace sluice {
 
-// Seconds of F, I and W and of a message.
+// Seconds of F, I and W, of a message, and of one way to or from the host's memory of what a micro-batch keeps.
 struct OpCosts {
-  double forward = 1, input_gradient = 1, weight_gradient = 1, latency = 0;
+  double forward = 1, input_gradient = 1, weight_gradient = 1, latency = 0, host_copy = 0;
 };
-// "10/12/8+1". Throws InputError.
+// "10/12/8+1", the latter 0 where it is left out. Throws InputError.
 OpCosts parse_op_costs(const std::string& text);
 
 enum class CostsOf {
@@ -39,6 +39,7 @@ struct OrderOfOps {
   std::vector<StageCost> costs;  // per stage, of one op
   std::vector<double> share;     // per stage, of what a rank's share of the model is
   double latency = 0;            // seconds of a message
+  std::vector<Seconds> host_copies;  // per stage, of one way
 };
 
 // A system's order for `microbatches` on `ranks` ranks of a chain. Throws the system's own InputErrors.

@@ -38,6 +38,17 @@ TEST_F(Cli, TheTableOfSeveralSystemsSaysWhichRefuse) {
   refuses({"schedule"}, {"--system is missing"});
 }
 
+TEST_F(Cli, CopiesToTheHostTakeTheirTimeInASchedule) {
+  const auto makespan = [&](const std::string& copy) {
+    return document({"schedule", "-s", "pipe_offload", "-O", "copy_percent=50", "-n", "4", "-m", "8", "--json",
+                     "--host-copy", copy})["makespan"]
+        .get<double>();
+  };
+  EXPECT_EQ(makespan("0.5"), makespan("0"));  // copies end beside the ops
+  EXPECT_GT(makespan("30"), makespan("0"));   // ops wait for them
+  refuses({"schedule", "-s", "pipe_offload", "--host-copy", "-1"}, {"--host-copy", "-1 seconds is out of range"});
+}
+
 TEST_F(Cli, WeightVersionsStandBesideTheOps) {
   const Json s = document({"schedule", "-s", "pipedream", "-n", "3", "-m", "4", "--versions", "--json"});
   // Rank 0 of three runs two updates behind once the pipe is full; a backward reads what its forward read.
