@@ -42,7 +42,7 @@ class Splitter {
       if (const auto* attention = std::get_if<Attention>(&of(l).kind)) divide(l, *attention);
       if (const auto* attention = std::get_if<CrossAttention>(&of(l).kind)) divide(l, *attention);
       if (const auto* table = std::get_if<Embedding>(&of(l).kind)) divide(l, *table);
-      if (std::holds_alternative<Linear>(of(l).kind)) divide_linear(l);
+      if (is_product(l)) divide_product(l);
     }
     if (degree_ > 1 && std::ranges::all_of(split_.layers, [](const LayerSplit& s) { return s.rule == Rule::whole; }))
       throw InputError("model '" + model_.name + "'", "has no layer that devices can share", "leave tensor out");
@@ -114,39 +114,68 @@ class Splitter {
     return readers.size() == 1 ? std::optional(readers.front()) : std::nullopt;
   }
 
-  void divide_linear(int l) {
-    const Linear first = std::get<Linear>(of(l).kind);
-    std::vector<int> between;  // the two linear layers
+  // A linear layer, or a convolution in which every output channel reads all input channels.
+  bool is_product(int l) const {
+    const auto* convolution = std::get_if<Conv2d>(&of(l).kind);
+    return std::holds_alternative<Linear>(of(l).kind) || (convolution && convolution->groups == 1);
+  }
+  bool is_convolution(int l) const { return std::holds_alternative<Conv2d>(of(l).kind); }
+
+  // Whether layer `l` works on every output of `first`, or channel, by itself, so that a device can run it on its part.
+  bool works_on_parts(int l, int first) const {
+    const bool one_dimension = shapes_[l].size() == 1;
+    const LayerKind& kind = of(l).kind;
+    if (std::holds_alternative<Activation>(kind)) return true;
+    if (std::holds_alternative<Dropout>(kind)) return !is_convolution(first) || one_dimension;  // draws by last dimension
+    if (std::holds_alternative<Pool2d>(kind)) return is_convolution(first);
+    if (std::holds_alternative<Flatten>(kind)) return is_convolution(first) || one_dimension;  // channels come first
+    return std::holds_alternative<BatchNorm>(kind) && (is_convolution(first) || one_dimension);
+  }
+
+  void take_outputs(int l, std::int64_t own) {
+    bool bias = false;
+    if (auto* linear = std::get_if<Linear>(&member(l))) linear->out = own, bias = linear->bias;
+    if (auto* convolution = std::get_if<Conv2d>(&member(l))) convolution->out = own, bias = convolution->bias;
+    split(l).rule = Rule::outputs;
+    split(l).parameters.assign(bias ? 2 : 1, {0, 1});
+    split(l).input_gradient_sums = gradients(l, 1);
+  }
+
+  void take_inputs(int l) {
+    bool bias = false;
+    if (auto* linear = std::get_if<Linear>(&member(l))) linear->in /= degree_, bias = linear->bias;
+    if (auto* convolution = std::get_if<Conv2d>(&member(l))) convolution->in /= degree_, bias = convolution->bias;
+    split(l) = {.rule = Rule::inputs,
+                .parameters = {{1, 1}},
+                .added_once = bias ? 1 : -1,
+                .forward_sums = {output_elements(l)}};
+  }
+
+  void divide_product(int l) {
+    std::vector<int> between;  // the two products
     std::optional<int> next = only_reader(l);
-    const auto elementwise = [&](int layer) {
-      return std::holds_alternative<Activation>(of(layer).kind) || std::holds_alternative<Dropout>(of(layer).kind);
-    };
-    while (next && elementwise(*next)) {
+    while (next && works_on_parts(*next, l)) {
       between.push_back(*next);
       next = only_reader(*next);
     }
-    const auto by_outputs = [&](std::int64_t own) {
-      member(l) = Linear{first.in, own, first.bias};
-      split(l).parameters = {{0, 1}};
-      if (first.bias) split(l).parameters.push_back({0, 1});
-      split(l).input_gradient_sums = gradients(l, 1);
-    };
-    if (next && std::holds_alternative<Linear>(of(*next).kind)) {
-      const Linear second = std::get<Linear>(of(*next).kind);
-      const std::int64_t own = part(l, first.out, "outputs");
-      by_outputs(own);
-      split(l).rule = Rule::outputs;
-      for (const int b : between) split(b).rule = Rule::outputs;
-      member(*next) = Linear{own, second.out, second.bias};
-      split(*next) = {.rule = Rule::inputs,
-                      .parameters = {{1, 1}},
-                      .added_once = second.bias ? 1 : -1,
-                      .forward_sums = {output_elements(*next)}};
-    } else if (next && between.empty() && std::holds_alternative<CrossEntropyLoss>(of(*next).kind)) {
-      by_outputs(part(l, first.out, "classes"));
-      split(l).rule = Rule::outputs;
+    if (!next) return;
+    if (is_product(*next)) {
+      const std::int64_t outputs = is_convolution(l) ? std::get<Conv2d>(of(l).kind).out : std::get<Linear>(of(l).kind).out;
+      if (is_convolution(l) && outputs % degree_ != 0) return;
+      take_outputs(l, part(l, outputs, "outputs"));
+      for (const int b : between) {
+        split(b).rule = Rule::outputs;
+        if (auto* norm = std::get_if<BatchNorm>(&member(b))) {
+          norm->features /= degree_;
+          split(b).parameters = {{0, 1}, {0, 1}};
+        }
+      }
+      take_inputs(*next);
+    } else if (between.empty() && !is_convolution(l) && std::holds_alternative<CrossEntropyLoss>(of(*next).kind)) {
+      const std::int64_t classes = std::get<Linear>(of(l).kind).out;
+      take_outputs(l, part(l, classes, "classes"));
       // A logarithm of a sum for every position and member, and the target's score.
-      split(*next) = {.rule = Rule::classes, .forward_sums = {output_elements(l) / first.out * (degree_ + 1)}};
+      split(*next) = {.rule = Rule::classes, .forward_sums = {output_elements(l) / classes * (degree_ + 1)}};
     }
   }
 

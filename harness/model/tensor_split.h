@@ -1,17 +1,19 @@
 // Tensor parallelism: how the layers of a model are divided among the devices of a group, which all hold the same stage
 // (Shoeybi et al., Megatron-LM, arXiv 1909.08053; Narayanan et al., SC 2021).
 //
-//   two linear layers with activations or dropout    a device has a part of the first one's outputs, and the same of
-//   between them                                     the second one's inputs; the second one's outputs and the first
-//                                                    one's input gradients are summed over the group
+//   two linear layers or convolutions, with what     a device has a part of the first one's outputs (channels), and the
+//   works on each output by itself between them:     same of the second one's inputs; the second one's outputs and the
+//   activations, dropout, pools, batch               first one's input gradients are summed over the group. A pair that
+//   normalisation, flattening                        begins with a convolution whose channels the degree does not
+//                                                    divide is whole
 //   attention                                        a part of the heads; outputs and input gradients are summed
 //   embedding                                        a range of the table's rows; outputs are summed
 //   linear layer before the cross entropy, and that  a range of the classes; summed are the linear layer's input
 //                                                    gradients, and in the loss a number for every position and device
 //
 // Every other layer is whole on every device, which all compute the same: normalisations, additions, position
-// embeddings, pools, convolutions, recurrent layers, a linear layer without a partner. So are the biases that are added
-// after a sum; one device adds them.
+// embeddings, pools, recurrent layers, linear layers and convolutions without a partner. So are the biases that are
+// added after a sum; one device adds them.
 #pragma once
 
 #include <span>
@@ -31,7 +33,7 @@ struct ParameterPart {
 
 // How one layer is divided.
 struct LayerSplit {
-  // outputs: also of the layers between two linear ones, which work on the part that there is.
+  // outputs: also of the layers of such a pair that stand between its two, which work on the part that there is.
   enum class Rule { whole, outputs, inputs, heads, rows, classes } rule = Rule::whole;
   std::vector<ParameterPart> parameters = {};
   int added_once = -1;  // the parameter that one member adds after the sum (a bias); -1: none

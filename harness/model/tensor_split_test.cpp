@@ -63,6 +63,70 @@ TEST(TensorSplit, SumsNoGradientThatNobodyReads) {
   EXPECT_TRUE(split_tensors(model, 2).layers[0].input_gradient_sums.empty());
 }
 
+// Two pairs: convolutions with a norm, an activation and a pool between them, and a convolution with a linear layer
+// behind a flattening.
+ModelGraph convolutions(std::int64_t channels) {
+  return {.name = "convolutions",
+          .inputs = {{.shape = {3, 8, 8}}},
+          .layers = {{"first", Conv2d{.in = 3, .out = channels, .kernel = 3, .padding = 1}, {-1}},
+                     {"norm", BatchNorm{channels}, {0}},
+                     {"relu", Activation{}, {1}},
+                     {"pool", Pool2d{}, {2}},
+                     {"second", Conv2d{.in = channels, .out = 6, .kernel = 3, .padding = 1, .bias = false}, {3}},
+                     {"whole_norm", BatchNorm{6}, {4}},
+                     {"third", Conv2d{.in = 6, .out = 4, .kernel = 1}, {5}},
+                     {"flat", Flatten{}, {6}},
+                     {"drop", Dropout{0.5}, {7}},
+                     {"linear", Linear{64, 4}, {8}},
+                     {"loss", CrossEntropyLoss{}, {9}}}};
+}
+
+TEST(TensorSplit, OfTwoConvolutionsDividesTheChannelsBetweenThem) {
+  const TensorModel t = split_tensors(convolutions(8), 2);
+  const auto rules = [&] {
+    std::string text;
+    for (const LayerSplit& split : t.layers) text += rule_name(split.rule) + " ";
+    return text;
+  };
+  EXPECT_EQ(rules(), "outputs outputs outputs outputs inputs whole outputs outputs outputs inputs whole ");
+  EXPECT_EQ(std::get<Conv2d>(t.member.layers[0].kind).out, 4);
+  EXPECT_EQ(std::get<BatchNorm>(t.member.layers[1].kind).features, 4);
+  EXPECT_EQ(std::get<Conv2d>(t.member.layers[4].kind).in, 4);
+  EXPECT_EQ(std::get<Conv2d>(t.member.layers[4].kind).out, 6);
+  EXPECT_EQ(std::get<Linear>(t.member.layers[9].kind).in, 32);
+  EXPECT_EQ(t.member.shapes()[9], (Shape{4}));
+  for (const int l : {0, 1, 6})
+    for (const ParameterPart& part : t.layers[l].parameters) EXPECT_EQ(part.dimension, 0);
+  EXPECT_EQ(t.layers[4].parameters[0].dimension, 1);
+  EXPECT_EQ(t.layers[4].added_once, -1);  // it has no bias
+  EXPECT_EQ(t.layers[9].added_once, 1);
+  EXPECT_TRUE(t.layers[0].input_gradient_sums.empty());  // of the model's input
+  EXPECT_EQ(t.layers[4].forward_sums, std::vector<std::int64_t>{6 * 4 * 4});
+  EXPECT_EQ(t.layers[6].input_gradient_sums, std::vector<std::int64_t>{6 * 4 * 4});
+  EXPECT_EQ(t.layers[9].forward_sums, std::vector<std::int64_t>{4});
+}
+
+TEST(TensorSplit, LeavesConvolutionsWholeWhoseChannelsAreNotDivided) {
+  const TensorModel t = split_tensors(convolutions(9), 2);
+  for (const int l : {0, 1, 2, 3}) EXPECT_EQ(t.layers[l].rule, Rule::whole);
+  for (const int l : {4, 5}) EXPECT_EQ(t.layers[l].rule, Rule::outputs);  // the next two are a pair then
+  EXPECT_EQ(t.layers[6].rule, Rule::inputs);
+}
+
+TEST(TensorSplit, LeavesAConvolutionInGroupsWhole) {
+  ModelGraph model = convolutions(8);
+  std::get<Conv2d>(model.layers[4].kind).groups = 2;
+  EXPECT_EQ(split_tensors(model, 2).layers[0].rule, Rule::whole);
+}
+
+// A mask over channels would be drawn by the last dimension, which is not the divided one.
+TEST(TensorSplit, LeavesConvolutionsWithDropoutOfImagesBetweenThemWhole) {
+  ModelGraph model = convolutions(8);
+  model.layers[2].kind = Dropout{0.5};
+  const TensorModel t = split_tensors(model, 2);
+  for (const int l : {0, 1, 2, 3}) EXPECT_EQ(t.layers[l].rule, Rule::whole);
+}
+
 ModelGraph classifier(std::int64_t rows, std::int64_t heads, std::int64_t classes) {
   return {.name = "classifier",
           .inputs = {{.shape = {3}, .is_token_ids = true}},

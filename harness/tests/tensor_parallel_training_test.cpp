@@ -48,6 +48,25 @@ ModelGraph translation_model() {
       "translator", {.vocabulary = 16, .source_length = 5, .target_length = 6, .layers = 2, .width = 8}, 4, 16);
 }
 ModelGraph regression_model() { return transformer_regression(3, 16, 4, 32, 6); }
+// Pairs of convolutions and of one with a linear layer, with what works on channels between them.
+ModelGraph convolution_model() {
+  return {.name = "convolutions",
+          .inputs = {{.shape = {2, 8, 8}}},
+          .layers = {{"first", Conv2d{.in = 2, .out = 8, .kernel = 3, .padding = 1}, {-1}},
+                     {"norm", BatchNorm{8}, {0}},
+                     {"relu", Activation{}, {1}},
+                     {"pool", Pool2d{}, {2}},
+                     {"second", Conv2d{.in = 8, .out = 6, .kernel = 3, .padding = 1, .bias = false}, {3}},
+                     {"whole_norm", BatchNorm{6}, {4}},
+                     {"tanh", Activation{Activation::Kind::tanh}, {5}},
+                     {"third", Conv2d{.in = 6, .out = 4, .kernel = 1}, {6}},
+                     {"flat", Flatten{}, {7}},
+                     {"drop", Dropout{0.4}, {8}},
+                     {"hidden", Linear{64, 8}, {9}},
+                     {"hidden_relu", Activation{}, {10}},
+                     {"head", Linear{8, 4}, {11}},
+                     {"loss", CrossEntropyLoss{}, {12}}}};
+}
 ModelGraph mlp_model() { return mlp_classifier({48, 40, 32, 24, 12}, {1, 12, 12}); }
 
 struct TensorCase {
@@ -96,7 +115,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(SharedLayersOfEveryModel, TrainAsOneDeviceDoes) {
   for (const ModelGraph& model :
-       {test_vit(), mixed_model(), text_model(), regression_model(), mlp_model(), translation_model(), test_gpt()})
+       {test_vit(), mixed_model(), convolution_model(), text_model(), regression_model(), mlp_model(),
+        translation_model(), test_gpt()})
     for (const int degree : {2, 4}) expect_as_one_device({"one_f_one_b", {}, degree == 2 ? 2 : 1, degree}, model);
 }
 
@@ -141,7 +161,8 @@ TEST(SharedLayersOfEveryModel, LeaveTheWeightsThatAllHoldEqualToTheLastBit) {
 TEST(SharedLayersOfEveryModel, SumAsOftenAndAsMuchAsBothClocksAreTold) {
   for (const TensorCase& c : {TensorCase{"one_f_one_b", {}, 2, 2}, TensorCase{"gpipe", {{"recompute", "all"}}, 2, 2},
                               TensorCase{"zero_bubble", {{"variant", "h1"}}, 2, 4}})
-    for (const ModelGraph& model : {test_gpt(), mixed_model(), translation_model(), test_vit()}) {
+    for (const ModelGraph& model :
+         {test_gpt(), mixed_model(), convolution_model(), translation_model(), test_vit()}) {
       SCOPED_TRACE(testing::Message() << testing::PrintToString(c) << ", " << model.name);
       const TestSetup setup = tensor_setup_of(c, model);
       const Program program = make_program(setup.prepared, kTensorMicros);
@@ -161,7 +182,8 @@ TEST(SharedLayersOfEveryModel, TakeTheMemoryThatIsPredicted) {
   for (const TensorCase& c :
        {TensorCase{"gpipe", {}, 1, 4}, TensorCase{"one_f_one_b", {}, 2, 2},
         TensorCase{"gpipe", {{"recompute", "all"}}, 2, 2}, TensorCase{"zero_bubble", {{"variant", "h1"}}, 2, 2}})
-    for (const ModelGraph& model : {test_gpt(), mlp_model(), text_model(), translation_model()}) {
+    for (const ModelGraph& model :
+         {test_gpt(), mlp_model(), convolution_model(), text_model(), translation_model()}) {
       SCOPED_TRACE(testing::Message() << testing::PrintToString(c) << ", " << model.name);
       const TestSetup setup = tensor_setup_of(c, model);
       const OptimizerSpec optimizer{.learning_rate = 0.05, .momentum = 0.9};
@@ -186,7 +208,7 @@ TEST(SharedLayersOfEveryModel, SumTwiceABlockAndDirection) {
 }
 
 TEST(SharedLayersOfEveryModel, EvaluateAsTheWholeModel) {
-  for (const ModelGraph& model : {test_gpt(), mixed_model()}) {
+  for (const ModelGraph& model : {test_gpt(), mixed_model(), convolution_model()}) {
     SCOPED_TRACE(model.name);
     const DataFeed feed = random_feed(model, kBatch * kUpdates);
     const auto evaluate = [&](const TestSetup& setup) {

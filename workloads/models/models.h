@@ -31,6 +31,8 @@ ModelGraph mlp_classifier(const std::vector<std::int64_t>& widths, Shape image);
 ModelGraph mlp_regression(std::int64_t width, int layers);
 ModelGraph small_cnn(Shape image, int classes);
 ModelGraph deep_cnn(Shape image, int classes);
+ModelGraph alexnet();
+ModelGraph googlenet();
 ModelGraph vgg16(bool dropout);
 ModelGraph vgg19();
 ModelGraph resnet50();

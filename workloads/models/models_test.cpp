@@ -84,6 +84,24 @@ TEST(ParameterCount, VisionTransformers) {
   EXPECT_EQ(parameter_count(model("vit_large")), 304'326'632);
   EXPECT_EQ(parameter_count(model("vit_huge")), 632'045'800);
 }
+TEST(ParameterCount, AlexNetAndResNets) {  // as torchvision publishes them
+  EXPECT_EQ(parameter_count(model("alexnet")), 61'100'840);
+  EXPECT_EQ(parameter_count(model("resnet50")), 25'557'032);
+  EXPECT_EQ(parameter_count(model("resnet101")), 44'549'160);
+}
+TEST(ParameterCount, GoogLeNet) { EXPECT_EQ(parameter_count(model("googlenet")), 6'998'552); }  // BVLC's Caffe model
+TEST(ParameterCount, AmoebaNetD) {  // 122.47 M by torchgpipe's definition
+  EXPECT_EQ(std::llround(1e-4 * static_cast<double>(parameter_count(model("amoebanet_d")))), 12'247);
+}
+// With a head of its own; 28.3B counts the embedding once.
+TEST(ParameterCount, GptsOfZeroBubble) {
+  const auto billions = [](const std::string& name, std::int64_t hidden) {
+    return 1e-9 * static_cast<double>(parameter_count(model(name)) - 51'200 * hidden);
+  };
+  EXPECT_NEAR(billions("gpt_1.5b", 2304), 1.5, 0.05);
+  EXPECT_NEAR(billions("gpt_14.6b", 5120), 14.6, 0.15);
+  EXPECT_NEAR(billions("gpt_28.3b", 6144), 28.3, 0.15);
+}
 TEST(ParameterCount, ResNet152) { EXPECT_EQ(parameter_count(model("resnet152")), 60'192'808); }
 TEST(ParameterCount, InceptionV3WithoutAuxiliaryClassifier) {
   EXPECT_EQ(parameter_count(model("inception_v3")), 23'834'568);

@@ -218,11 +218,33 @@ static std::vector<Workload> make_workloads() {
                           "Simonyan and Zisserman, ICLR 2015 (arXiv 1409.1556), without dropout"));
   all.push_back(for_a_gpu("resnet152_batch64", "ResNet-152, 224 x 224, 8 micro-batches of 8", resnet152(), 64, 8,
                           "He et al., CVPR 2016 (arXiv 1512.03385)"));
+  all.push_back(full_size("alexnet", "AlexNet, 224 x 224, 1000 classes", alexnet(), 256, 8,
+                          "Krizhevsky, arXiv 1404.5997, widths as torchvision has them, without dropout"));
+  all.push_back(full_size("googlenet", "GoogLeNet, 224 x 224, 1000 classes", googlenet(), 256, 8,
+                          "Szegedy et al., CVPR 2015 (arXiv 1409.4842), without dropout, auxiliary classifiers and "
+                          "local response normalisation"));
+  all.push_back(full_size("resnet50", "ResNet-50, 224 x 224, 1000 classes", resnet50(), 256, 16,
+                          "He et al., CVPR 2016 (arXiv 1512.03385)"));
+  all.push_back(full_size("resnet101", "ResNet-101, 224 x 224, 1000 classes", resnet101(), 256, 16,
+                          "He et al., CVPR 2016 (arXiv 1512.03385)"));
+  all.push_back(full_size("amoebanet_d", "AmoebaNet-D (18, 256), 224 x 224, 1000 classes", amoebanet_d(18, 256, 1000), 128,
+                          32, "Real et al., AAAI 2019 (arXiv 1802.01548), cells as torchgpipe's benchmark has them"));
   all.push_back(full_size("vgg16", "VGG-16, 224 x 224, 1000 classes", vgg16(false), 256, 8,
                           "Simonyan and Zisserman, ICLR 2015 (arXiv 1409.1556), configuration D, without dropout"));
   all.push_back(full_size(
       "gpt_1.3b", "GPT, 24 layers, hidden 2048, sequence 1024", gpt("gpt_1.3b", 24, 2048, 16, 1024, 51200), 512, 128,
       "the 1.3B size of Narayanan et al., PipeDream-2BW, ICML 2021 (24 layers, hidden 2048, 16 heads)"));
+  const std::string zero_bubble = "Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024: ";
+  all.push_back(full_size("gpt_1.5b", "GPT, 22 layers, hidden 2304, sequence 1024",
+                          gpt("gpt_1.5b", 22, 2304, 24, 1024, 51200), 144, 24,
+                          zero_bubble + "its 1.5B, in micro-batches of 6; the head has weights of its own"));
+  all.push_back(full_size("gpt_14.6b", "GPT, 46 layers, hidden 5120, sequence 1024",
+                          gpt("gpt_14.6b", 46, 5120, 40, 1024, 51200), 48, 48,
+                          zero_bubble + "its 14.6B, in micro-batches of 1; the head has weights of its own"));
+  all.push_back(full_size("gpt_28.3b", "GPT, 62 layers, hidden 6144, sequence 1024",
+                          gpt("gpt_28.3b", 62, 6144, 48, 1024, 51200), 96, 96,
+                          zero_bubble + "its 28.3B, in micro-batches of 1; layers as its 32 stages have them, hidden "
+                                        "size from the number of parameters, heads of 128 as in its others"));
   all.push_back(full_size("gpt_6.2b", "GPT, 30 layers, hidden 4096, sequence 1024",
                           gpt("gpt_6.2b", 30, 4096, 32, 1024, 51200), 128, 32,
                           "the size that Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024, call 6.2B; here the "
@@ -233,10 +255,18 @@ static std::vector<Workload> make_workloads() {
                           "He et al., CVPR 2016 (arXiv 1512.03385)"));
   all.push_back(full_size("inception_v3", "Inception-V3, 299 x 299, 1000 classes", inception_v3(), 256, 16,
                           "Szegedy et al., CVPR 2016 (arXiv 1512.00567), without dropout and auxiliary classifier"));
+  all.push_back(full_size("bert_large", "BERT-Large, 24 layers, hidden 1024, sequence 512",
+                          bert("bert_large", 24, 1024, 16, 512, 30522), 64, 32,
+                          "Devlin et al., NAACL 2019 (arXiv 1810.04805), with a classifier of two classes"));
   all.push_back(full_size("bert48", "BERT-48, 48 layers, hidden 1024, sequence 512",
                           bert("bert48", 48, 1024, 16, 512, 30522), 64, 32,
                           "BERT-Large (Devlin et al., NAACL 2019) with twice its layers, as in DAPPLE "
                           "(Fan et al., PPoPP 2021); batch of 64 as there"));
+
+  all.push_back(full_size("transformer_48", "Transformer language model, 48 layers, hidden 2048, sequence 1024",
+                          gpt("transformer_48", 48, 2048, 32, 1024, 32000), 32, 32,
+                          "GPipe's (Huang et al., NeurIPS 2019, arXiv 1811.06965) on 8 devices: width 2048, "
+                          "feed-forward 8192, 32 heads; batch of 32 as in its memory table"));
 
   // EdgePipe's models, in micro-batches of 8 as its profiles have them. They are for inference.
   const std::string vit_source = "Dosovitskiy et al., ICLR 2021 (arXiv 2010.11929), 224 x 224, 1000 classes";

@@ -49,7 +49,8 @@ std::vector<at::Tensor> TorchSession::whole_parameters(int layer, const FlatOf& 
   return result;
 }
 
-// Running statistics, which every member of a group has whole: those of the first.
+// Running statistics: a member's own channels of a layer that works on a part of the channels; elsewhere every member
+// has them whole, and the first one's count.
 void TorchSession::copy_buffers(const StageModule& whole) const {
   const std::vector<std::vector<at::Tensor>> to = whole.buffers_by_layer();
   for (std::size_t s = 0; s < interfaces_.size(); ++s) {
@@ -58,11 +59,13 @@ void TorchSession::copy_buffers(const StageModule& whole) const {
     if (owns(StageId(s))) from = owner_of(StageId(s)).module(StageId(s)).buffers_by_layer();
     for (std::size_t l = 0; l < layers.size(); ++l) {
       const auto& target = to[spec_.tensor->whole_layer(layers[l])];
-      if (spec_.tensor->member_of(layers[l]) > 0) continue;
+      const int member = spec_.tensor->member_of(layers[l]);
+      const bool in_parts = spec_.tensor->split_of(layers[l]).rule == LayerSplit::Rule::outputs;
+      if (member > 0 && !in_parts) continue;
       for (std::size_t b = 0; b < target.size(); ++b) {
         at::Tensor own = owns(StageId(s)) ? from[l][b].cpu() : at::Tensor();
         if (processes()) own = broadcast_tensor(*processes(), own, owner_rank(StageId(s)).value);
-        target[b].copy_(own);
+        (in_parts ? target[b].narrow(0, member * own.size(0), own.size(0)) : target[b]).copy_(own);
       }
     }
   }
