@@ -346,6 +346,15 @@ TEST(Sweeps, OfTheRepositoryCanBeRead) {
     }
 }
 
+TEST(Sweeps, TheFullOneHasEveryWorkloadButThoseOfYourOwnData) {
+  const std::set<std::string> fetched = {"synthetic", "fashion-mnist", "movie-reviews", "libreoffice-de", "jargon-file"};
+  std::set<std::string> missing;
+  for (const Workload& workload : all_workloads())
+    if (workload.file.empty() && fetched.contains(workload.dataset)) missing.insert(workload.name);
+  for (const RunCase& c : load_sweep(SLUICE_SOURCE_DIR "/harness/sweeps/full.json").cases) missing.erase(c.workload);
+  EXPECT_EQ(missing, std::set<std::string>{});
+}
+
 TEST(Shard, CoversEveryCaseOnce) {
   const auto all = cases_of(tiny({{"seed", {1, 2, 3, 4, 5, 6, 7}}}));
   for (const std::size_t n : {1, 2, 3, 7, 9}) {
