@@ -137,6 +137,7 @@ Cluster cluster_from_json(const Json& json, const std::string& where) {
     if (d.has("host_bandwidth"))
       device.host_bandwidth = positive(d, "host_bandwidth", bytes_value(d, "host_bandwidth", 0));
     device.host_latency = seconds_value(d, "host_latency", device.host_latency);
+    device.kernels = d.text("kernels", "");
     const int count = d.integer_or("count", 1, 1, 100'000);
     d.no_other_keys();
     cluster.devices.insert(cluster.devices.end(), static_cast<std::size_t>(count), device);
@@ -188,6 +189,7 @@ Json to_json(const Cluster& cluster) {
                                {"memory", d.memory.value},
                                {"speed", d.speed},
                                {"launch", d.launch.value}});
+    if (!d.kernels.empty()) json["devices"].back()["kernels"] = d.kernels;
     if (d.host_bandwidth == 0) continue;
     json["devices"].back()["host_bandwidth"] = std::min(d.host_bandwidth, std::numeric_limits<double>::max());
     json["devices"].back()["host_latency"] = d.host_latency.value;
@@ -209,7 +211,8 @@ static Cluster flat_cluster(const std::string& description) {
   const std::string where = "cluster '" + description + "'";
   Device device;
   device.name = "flat device";  // a V100 SXM2 in fp32 unless told otherwise
-  double bandwidth = 12e9;      // PCIe Gen3 x16 as NCCL plans with it
+  device.kernels = "v100_sxm2_fp32";
+  double bandwidth = 12e9;  // PCIe Gen3 x16 as NCCL plans with it
   device.host_bandwidth = bandwidth;
   Seconds latency{5e-6};
   std::int64_t count = 0;

@@ -89,7 +89,7 @@ Seconds product_seconds(const Calibration& c, const Product& p) {
 Seconds convolution_seconds(const Calibration& c, ConvolutionPass pass, const Convolution& v) {
   if (!c.convolutions)
     throw InputError("calibration '" + c.name + "'", "has no times of convolutions on " + c.device,
-                     "use another device, or analytic costs");
+                     "use a device that has (sluice list calibrations says which), or analytic costs");
   const KernelFit& fit = fit_of_pass(*c.convolutions, pass);
   const double window = v.kernel_height * v.kernel_width;
   const double numbers = v.images * v.in * v.height * v.width + v.in / v.groups * v.out * window +

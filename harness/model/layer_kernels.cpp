@@ -133,7 +133,7 @@ struct KernelsOf {
     weight_gradient().stream(x() + x() / samples);
   }
   void operator()(const PatchEmbedding& k) {
-    const double inputs = number(k.channels * k.patch * k.patch), width = number(k.width);
+    const double inputs = number(k.channels) * number(k.patch) * number(k.patch), width = number(k.width);
     forward().stream(2 * x());
     multiply(y() / width, inputs, width, true);
     input_gradient().stream(2 * x());
