@@ -130,7 +130,13 @@ class PageWriter {
   void add(const Paragraph& paragraph) { page_.markdown += wrapped(markdown_prose(paragraph.text)); }
 
   void add(const StudyTable& table) {
-    const FilledTable& filled = tables_.insert_or_assign(table.name, fill(table, runs_)).first->second;
+    std::vector<StudyRun> runs = runs_;
+    if (!table.also.empty()) {
+      const std::vector<Record> others = read_records(study_.records.parent_path() / table.also).records;
+      const std::vector<StudyRun> more = study_runs(others);
+      runs.insert(runs.end(), more.begin(), more.end());
+    }
+    const FilledTable& filled = tables_.insert_or_assign(table.name, fill(table, runs)).first->second;
     page_.markdown += markdown(filled);
   }
 

@@ -150,6 +150,33 @@ TEST(Findings, WritesPagesAndPicturesAndRemovesOldOnes) {
   fs::remove_all(folder);
 }
 
+TEST(Study, ATableShowsTheRecordsOfAnotherStudyBesides) {
+  std::string pattern = (fs::path(testing::TempDir()) / "sluice-findings-XXXXXX").string();
+  const fs::path folder = ::mkdtemp(pattern.data());
+  std::vector<Record> own = synthetic::records(), others;
+  std::erase_if(own, [&](const Record& record) {
+    if (record.system == "zero_bubble") others.push_back(record);
+    return record.system == "zero_bubble";
+  });
+  write_reference(folder / "own.jsonl", own, "sluice run a");
+  write_reference(folder / "others.jsonl", others, "sluice run b");
+  write_reference(folder / "all.jsonl", synthetic::records(), "sluice run a");
+  const auto table_of = [&](const std::string& records, const std::string& also) {
+    std::string table = kTable;
+    if (!also.empty()) table.replace(table.find("\"axes\""), 0, R"("also": ")" + also + "\", ");
+    std::ofstream(folder / "speed.json") << R"({"title": "Speed", "question": "Which?", "commands": [], "records": ")"
+                                         << records << R"(", "sections": [)" << table << "]}";
+    const std::string page = findings_page(folder / "speed.json").markdown;
+    return page.substr(0, page.find("## How it was run"));
+  };
+  EXPECT_EQ(table_of("own.jsonl", "others.jsonl"), table_of("all.jsonl", ""));
+  EXPECT_NE(table_of("own.jsonl", ""), table_of("all.jsonl", ""));
+  fs::remove_all(folder);
+  std::string outside = kTable;
+  outside.replace(outside.find("\"axes\""), 0, R"("also": "../others.jsonl", )");
+  EXPECT_NE(error_of(outside).find("'../others.jsonl' is no file beside the study"), std::string::npos);
+}
+
 TEST(Study, ProseHoldsNoFigureOfItsOwn) {
   EXPECT_NE(error_of(R"({"text": "It is 1.28x faster."})").find("figure '1.28x'"), std::string::npos);
   EXPECT_NE(error_of(R"({"text": "It is (35 %) faster."})").find("figure '(35'"), std::string::npos);

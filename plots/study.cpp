@@ -107,6 +107,9 @@ TableAxis read_axis(JsonReader in) {
 StudyTable read_table(JsonReader in) {
   StudyTable table{.name = in.text("name"), .title = in.text("title", ""), .where = conditions(in, "where")};
   table.best_by = metric_of(in, "best_by", "throughput");
+  table.also = in.text("also", "");
+  if (!table.also.empty() && !is_portable_name(table.also))
+    in.fail("also", "'" + table.also + "' is no file beside the study");
   for (JsonReader& axis : in.objects("axes")) table.axes.push_back(read_axis(axis));
   const auto is_known = [&](const std::string& heading) {
     return std::ranges::count(table.columns, heading, &TableColumn::heading) > 0;

@@ -68,6 +68,7 @@ struct StudyTable {
   StudyMetric best_by = StudyMetric::throughput;
   std::vector<TableAxis> axes;
   std::vector<TableColumn> columns;
+  std::string also;  // a file of another study's records beside the description, which the table shows besides
 };
 
 struct Paragraph {

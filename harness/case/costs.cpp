@@ -9,11 +9,14 @@
 #include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
+#include "harness/case/calibrated.h"
 #include "harness/case/profile_workload.h"
 
 namespace sluice {
 
-bool is_cost_file(const std::string& source) { return source != kAnalyticCosts && source != kMeasuredCosts; }
+bool is_cost_file(const std::string& source) {
+  return source != kAnalyticCosts && source != kMeasuredCosts && !is_calibrated(source);
+}
 
 namespace {
 struct Measured {
@@ -60,7 +63,8 @@ void check_cost_file(const std::string& file, const Workload& workload) {
   sound.insert({file, workload.name});
 }
 
-CostGraph load_costs(const std::string& source, const Workload& workload, const ProfileKey& key, const Device& device) {
+CostGraph load_costs(const std::string& source, const Workload& workload, const ProfileKey& key,
+                     const Cluster& cluster) {
   const std::int64_t micro_batch = key.micro_batch;
   if (const ProfileWorkload* profile = profile_workload(workload.name, source)) {
     if (profile->costs.micro_batch != micro_batch)
@@ -70,8 +74,9 @@ CostGraph load_costs(const std::string& source, const Workload& workload, const 
                        "choose --batch and --microbatches so that they agree");
     return profile->costs;
   }
-  if (source == kAnalyticCosts) {
-    CostGraph graph = analytic_costs(workload.model, micro_batch, device);
+  if (source == kAnalyticCosts || is_calibrated(source)) {
+    CostGraph graph = is_calibrated(source) ? cluster_costs(source, workload.model, micro_batch, cluster)
+                                            : analytic_costs(workload.model, micro_batch, cluster.devices.front());
     check_bounds(graph, workload.name);
     return graph;
   }

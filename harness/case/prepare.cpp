@@ -9,6 +9,7 @@
 #include "harness/base/error.h"
 #include "harness/base/source_folder.h"
 #include "harness/base/stop.h"
+#include "harness/case/calibrated.h"
 #include "harness/case/costs.h"
 #include "harness/case/cut_sequences.h"
 #include "harness/case/predict_memory.h"
@@ -23,6 +24,14 @@
 
 namespace sluice {
 
+// How the costs of a part of a layer relate to the whole layer's.
+static CostFormula cost_formula(const Prepared& p, const RunCase& c, std::int64_t micro_batch) {
+  return [&p, &c, micro_batch](const ModelGraph& model) {
+    return is_calibrated(c.costs) ? cluster_costs(c.costs, model, micro_batch, p.cluster)
+                                  : analytic_costs(model, micro_batch, p.cluster.devices.front());
+  };
+}
+
 // The case's costs for micro-batches of `micro_batch` samples. "profile" measures on the GPU where the ranks run on the
 // GPUs of this machine, otherwise on the CPU.
 static CostGraph case_costs(const Prepared& p, const RunCase& c, std::int64_t micro_batch) {
@@ -35,8 +44,8 @@ static CostGraph case_costs(const Prepared& p, const RunCase& c, std::int64_t mi
                                 .optimizer = c.optimizer,
                                 .workload_digest = workload_digest(*p.workload),
                                 .batched_micros = batched ? c.microbatches / c.data_parallel : 0},
-                               p.cluster.devices.front());
-  if (p.tensor) costs = member_costs(costs, *p.tensor, p.cluster);
+                               p.cluster);
+  if (p.tensor) costs = member_costs(costs, *p.tensor, p.cluster, cost_formula(p, c, micro_batch));
   return c.task == Task::inference ? forward_only(std::move(costs)) : costs;
 }
 
@@ -196,7 +205,7 @@ static void share_layers(Prepared& p, const RunCase& c, Plan& plan) {
   p.tensor = std::make_shared<const TensorModel>(split_tensors(p.workload->model, degree));
   CostGraph whole = p.costs;
   for (LayerCost& layer : whole.layers) layer.variants.clear();
-  set_costs(p, member_costs(whole, *p.tensor, p.cluster));
+  set_costs(p, member_costs(whole, *p.tensor, p.cluster, cost_formula(p, c, p.micro_batch)));
 }
 
 Prepared prepare(const RunCase& c) {

@@ -7,6 +7,7 @@
 #include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/base/source_folder.h"
+#include "harness/case/calibrated.h"
 #include "harness/case/costs.h"
 #include "harness/case/optimizer_settings.h"
 #include "harness/case/profile_workload.h"
@@ -69,12 +70,24 @@ void check_task(CaseReading& r) {
     r.entry.fail("task", r.c.system + " plans inference and cannot train", "use --task inference, or leave task out");
 }
 
+static void check_calibrations(CaseReading& r) {
+  if (is_this_machine(r.c))
+    r.entry.fail("costs", "this machine has no calibration", "use profile, or a cluster on the virtual clock");
+  try {
+    calibrated_cost_source(r.c.costs, load_cluster(r.c.cluster, source_folder() + "/workloads/clusters"));
+  } catch (const InputError& e) {
+    throw InputError(r.entry.where("costs"), e.what());
+  }
+}
+
 void check_costs(CaseReading& r) {
   if (is_profile_workload(*r.workload) && r.c.costs == "raw") return;
+  if (is_calibrated(r.c.costs)) return check_calibrations(r);
   if (!is_cost_file(r.c.costs)) return;
   std::error_code ignored;
   if (!std::filesystem::exists(r.c.costs, ignored))
-    r.entry.fail("costs", "no such file '" + r.c.costs + "'", "give profile, analytic or a file of sluice profile");
+    r.entry.fail("costs", "no such file '" + r.c.costs + "'",
+                 "give profile, analytic, calibrated or a file of sluice profile");
   try {
     check_cost_file(r.c.costs, *r.workload);
   } catch (const InputError& e) {

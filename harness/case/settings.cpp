@@ -62,7 +62,7 @@ std::vector<Setting> make_settings() {
            }},
       {.key = "costs",
        .group = HelpGroup::machine,
-       .help = "Costs of layers: profile, analytic or a file",
+       .help = "Costs of layers: profile, analytic, calibrated or a file",
        .default_text = "by the clock",
        .value = text(&RunCase::costs),
        .fill = [](CaseReading& r) { r.c.costs = on_wall(r) ? kMeasuredCosts : kAnalyticCosts; },

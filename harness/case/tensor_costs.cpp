@@ -23,13 +23,13 @@ Seconds sum_seconds(const Cluster& cluster, int degree, Bytes bytes) {
   return Seconds(steps * (latency.value + static_cast<double>(bytes.value) / degree * seconds_per_byte));
 }
 
-CostGraph member_costs(const CostGraph& whole, const TensorModel& model, const Cluster& cluster) {
+CostGraph member_costs(const CostGraph& whole, const TensorModel& model, const Cluster& cluster,
+                       const CostFormula& formula) {
   if (static_cast<int>(cluster.devices.size()) < model.degree)
     throw InputError("tensor", std::to_string(model.degree) + " devices cannot share a layer on a cluster of " +
                                    std::to_string(cluster.devices.size()));
-  const Device& device = cluster.devices.front();
-  const CostGraph formula = analytic_costs(model.whole, whole.micro_batch, device);
-  CostGraph own = analytic_costs(model.member, whole.micro_batch, device);
+  const CostGraph whole_by_formula = formula(model.whole);
+  CostGraph own = formula(model.member);
   own.source = whole.source;
   own.device = whole.device;
   own.machine = whole.machine;
@@ -43,14 +43,20 @@ CostGraph member_costs(const CostGraph& whole, const TensorModel& model, const C
   };
   for (std::size_t l = 0; l < own.layers.size(); ++l) {
     LayerCost& part = own.layers[l];
-    const LayerCost &measured = whole.layers[l], &by_formula = formula.layers[l];
+    const LayerCost &measured = whole.layers[l], &by_formula = whole_by_formula.layers[l];
     if (!measured.variants.empty())
       throw InputError("tensor", "layer '" + part.name + "' has published variants, which say how it is shared",
                        "leave tensor out");
-    part.forward = scaled(measured.forward, part.forward, by_formula.forward) + sums(model.layers[l].forward_sums);
-    part.input_gradient = scaled(measured.input_gradient, part.input_gradient, by_formula.input_gradient) +
-                          sums(model.layers[l].input_gradient_sums);
+    const Seconds forward_sums = sums(model.layers[l].forward_sums);
+    const Seconds input_gradient_sums = sums(model.layers[l].input_gradient_sums);
+    part.forward = scaled(measured.forward, part.forward, by_formula.forward) + forward_sums;
+    part.input_gradient =
+        scaled(measured.input_gradient, part.input_gradient, by_formula.input_gradient) + input_gradient_sums;
     part.weight_gradient = scaled(measured.weight_gradient, part.weight_gradient, by_formula.weight_gradient);
+    for (DeviceTime& time : part.on) {
+      time.forward += forward_sums;
+      time.input_gradient += input_gradient_sums;
+    }
     part.update = scaled(measured.update, part.update, by_formula.update);
     part.fused = measured.fused;
     if (model.layers[l].rule == LayerSplit::Rule::whole) part.measured = measured.measured;

@@ -23,7 +23,7 @@ void refuse_tensor(const RunCase& c, const System& system) {
     throw InputError("tensor", choice_name(c.optimizer.kind) + " needs whole matrices, and tensor divides them",
                      remedy);
   if (is_cost_file(c.costs))
-    throw InputError("tensor", "a file of costs holds those of whole layers", "use analytic or profile");
+    throw InputError("tensor", "a file of costs holds those of whole layers", "use analytic, calibrated or profile");
 }
 
 void check_groups(const RunCase& c, const Workload& workload, const std::string& where) {

@@ -88,7 +88,8 @@ void add_list(CLI::App& app, Chosen& chosen) {
   const auto a = std::make_shared<ListArguments>();
   CLI::App* c = add_command(app, chosen, "list", "What there is, or all about one thing", list_command, a);
   c->add_option("what", a->what,
-                "systems, workloads, clusters or sweeps (default: all); or the name of one of them: of a system its "
+                "systems, workloads, clusters, calibrations or sweeps (default: all); or the name of one of them: of a "
+                "system its "
                 "options, defaults, aliases and citation")
       ->type_name("");
   add_json(c, a->json);
@@ -111,8 +112,8 @@ void add_plan_request(CLI::App* c, PlanArguments& a) {
       ->capture_default_str()
       ->type_name("N");
   c->add_option("--costs", a.costs,
-                "analytic, profile (measured on this machine) or a file of sluice profile; of a published profile: "
-                "raw keeps its numbers as the authors' program takes them")
+                "analytic, calibrated (by the cluster's devices), profile (measured on this machine) or a file of "
+                "sluice profile; of a published profile: raw keeps its numbers as the authors' program takes them")
       ->capture_default_str()
       ->type_name("COSTS");
   add_set(c, a.set);

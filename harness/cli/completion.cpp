@@ -107,14 +107,14 @@ Names values_of(const std::string& command, const std::string& name, const Names
       {"completion shell", {"bash", "zsh"}},
       {"schedule --costs-of", {"stage", "rank"}},
       {"profile --device", {"cpu", "cuda"}},
-      {"plan --costs", {"analytic", "profile", "raw"}},
-      {"run --costs", {"analytic", "profile"}},
+      {"plan --costs", {"analytic", "calibrated", "profile", "raw"}},
+      {"run --costs", {"analytic", "calibrated", "profile"}},
       {"run --progress", {"auto", "bar", "plain", "none"}},
       {"compare --metric",
        {"throughput", "memory", "time_to_accuracy", "final_metric", "bubble", "sent_bytes", "largest_stable_rate"}},
       {"compare --format", {"text", "markdown", "latex", "csv", "json"}},
       {"export --format", {"csv", "jsonl", "chakra"}},
-      {"export --costs", {"analytic", "profile", "raw"}},
+      {"export --costs", {"analytic", "calibrated", "profile", "raw"}},
       {"new what", {"baseline", "workload", "cluster"}},
       {"new --kind", {"flush", "split", "chunked", "asynchronous"}}};
   if (const auto found = fixed.find(key); found != fixed.end()) return found->second;
@@ -127,7 +127,7 @@ Names values_of(const std::string& command, const std::string& name, const Names
     return continuing_a_list(compare_column_names(), words.back());
   if (key == "run sweep") return sweep_names();
   if (key == "list what") {
-    Names names = {"systems", "workloads", "clusters", "sweeps"};
+    Names names = {"systems", "workloads", "clusters", "calibrations", "sweeps"};
     for (const Names& more : {system_names(), workload_names(), cluster_names(), sweep_names()})
       names.insert(names.end(), more.begin(), more.end());
     return names;

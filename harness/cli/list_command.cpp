@@ -10,6 +10,7 @@
 #include "harness/case/sweep.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/help_format.h"
+#include "harness/model/calibration.h"
 #include "harness/model/cluster.h"
 #include "harness/pipeline/system.h"
 #include "workloads/models/registry.h"
@@ -62,6 +63,35 @@ static Json clusters_json() {
                     {"devices", c.devices.size()},
                     {"device", c.devices.front().name},
                     {"source", c.source}});
+  }
+  return list;
+}
+
+static Json calibrations_json() {
+  Json list = Json::array();
+  const std::string folder = source_folder() + "/workloads/devices";
+  const auto errors = [](const KernelFit& fit) {
+    return fmt::format("off by {:.3f} in the median, {:.2f} at the 90th percentile", fit.held_out.median,
+                       fit.held_out.ninetieth);
+  };
+  for (const std::string& name : listed_calibrations(folder)) {
+    const Calibration c = load_calibration(name, folder);
+    std::string cautions;
+    for (const std::string& caution : c.cautions) cautions += (cautions.empty() ? "" : " ") + caution;
+    Json item = {{"name", name},
+                 {"device", c.device},
+                 {"precision", c.precision},
+                 {"peak", fmt::format("{:.4g} TFLOP/s", c.peak / 1e12)},
+                 {"memory_bandwidth", fmt::format("{:.4g} GB/s", c.memory_bandwidth / 1e9)},
+                 {"products", errors(c.products)},
+                 {"convolutions", c.convolutions ? "forward: " + errors(c.convolutions->forward) : "not measured"},
+                 {"source", c.source},
+                 {"cautions", cautions}};
+    if (c.convolutions) {
+      item["input_gradients"] = errors(c.convolutions->input_gradient);
+      item["weight_gradients"] = errors(c.convolutions->weight_gradient);
+    }
+    list.push_back(item);
   }
   return list;
 }
@@ -139,6 +169,12 @@ static void print_cluster(const Json& item) {
              text(item, "source"));
 }
 
+static void print_calibration(const Json& item) {
+  fmt::print("  {:<20} {}, {}; products {}; convolutions {}\n", text(item, "name"), text(item, "device"),
+             text(item, "precision"), text(item, "products"),
+             item.contains("input_gradients") ? "measured" : "not measured");
+}
+
 static void print_sweep(const Json& item) {
   fmt::print("  {:<16} {} ({} cases)\n", text(item, "name"), text(item, "title"), item["cases"].get<std::size_t>());
 }
@@ -169,7 +205,7 @@ static int list_one(std::span<const List> lists, std::vector<std::string> names,
     }
   const std::string near = nearest(a.what, names);
   throw InputError("list", "there is no '" + a.what + "'",
-                   near.empty() ? "known: systems, workloads, clusters, sweeps, and what these list"
+                   near.empty() ? "known: systems, workloads, clusters, calibrations, sweeps, and what these list"
                                 : "did you mean '" + near + "'?");
 }
 
@@ -177,6 +213,7 @@ int list_command(const ListArguments& a) {
   const List lists[] = {{"systems", systems_json, print_system},
                         {"workloads", workloads_json, print_workload},
                         {"clusters", clusters_json, print_cluster},
+                        {"calibrations", calibrations_json, print_calibration},
                         {"sweeps", sweeps_json, print_sweep}};
   Json document;
   std::vector<std::string> names;

@@ -141,6 +141,7 @@ static Device device_from(JsonReader& d) {
   if (d.has("host_bandwidth"))
     device.host_bandwidth = positive(d, "host_bandwidth", bytes_value(d, "host_bandwidth", 0));
   device.host_latency = seconds_value(d, "host_latency", device.host_latency);
+  device.kernels = d.text("kernels", "");
   return device;
 }
 
@@ -258,7 +259,8 @@ static Cluster flat_cluster(const std::string& description) {
   const std::string where = "cluster '" + description + "'";
   Device device;
   device.name = "flat device";  // a V100 SXM2 in fp32 unless told otherwise
-  double bandwidth = 12e9;      // PCIe Gen3 x16 as NCCL plans with it
+  device.kernels = "v100_sxm2_fp32";
+  double bandwidth = 12e9;  // PCIe Gen3 x16 as NCCL plans with it
   device.host_bandwidth = bandwidth;
   Seconds latency{5e-6};
   std::int64_t count = 0;

@@ -1,7 +1,8 @@
 // Cluster: heterogeneous devices and the links between them. JSON (workloads/clusters/*.json):
 //   {"name": "...", "source": "...",
 //    "devices": [{"name": "gpu", "count": 4, "flops": 15.7e12, "memory_bandwidth": "900GB/s", "memory": "16GiB",
-//                 "speed": 1, "launch": "5us", "host_bandwidth": "12GB/s", "host_latency": "0us"}],
+//                 "speed": 1, "launch": "5us", "host_bandwidth": "12GB/s", "host_latency": "0us",
+//                 "kernels": "v100_sxm2_fp32"}],
 //    "links": [{"from": 0, "to": 1, "bandwidth": "12GB/s", "latency": "5us", "duplex": true,
 //               "group": "nic0", "to_group": "nic1"}]}
 // or, instead of links, "all_to_all": {"bandwidth": ..., "latency": ...}: one full-duplex link between every two
@@ -35,6 +36,7 @@ struct Device {
   // Of its link to its host's memory: bytes/s, each way; 0: nothing is known of one.
   double host_bandwidth = 0;
   Seconds host_latency{};  // of a copy
+  std::string kernels;     // the calibration of its kernels (calibration.h); empty: none
 };
 
 struct Link {

@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "harness/base/json.h"
+#include "harness/base/source_folder.h"
+#include "harness/case/calibrated.h"
 #include "harness/case/costs.h"
 #include "harness/case/make_theory.h"
 #include "harness/case/optimizer_settings.h"
@@ -18,6 +20,13 @@
 #include "results/store.h"
 
 namespace sluice {
+
+// "analytic", "profile", or the calibrations.
+static std::string cost_source(const RunCase& c, const Workload& workload) {
+  if (is_profile_workload(workload) || is_cost_file(c.costs)) return kMeasuredCosts;
+  if (!is_calibrated(c.costs)) return c.costs;
+  return calibrated_cost_source(c.costs, load_cluster(c.cluster, source_folder() + "/workloads/clusters"));
+}
 
 static WorkloadFacts workload_facts(const RunCase& c, const Workload& workload) {
   WorkloadFacts facts{.title = workload.title,
@@ -54,7 +63,7 @@ Record record_of(const RunCase& c) {
   record.seed = c.seed;
   record.purpose = c.purpose;
   record.samples_per_step = c.batch;
-  record.cost_source = is_profile_workload(workload) || is_cost_file(c.costs) ? kMeasuredCosts : c.costs;
+  record.cost_source = cost_source(c, workload);
   record.environment = describe_environment();
   return record;
 }

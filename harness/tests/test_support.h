@@ -131,7 +131,9 @@ struct TestSetup {
     p.costs = analytic_costs(model, p.micro_batch, p.cluster.devices.front());
     if (tensor > 1) {
       p.tensor = std::make_shared<const TensorModel>(split_tensors(model, tensor));
-      p.member_costs = member_costs(p.costs, *p.tensor, p.cluster);
+      p.member_costs = member_costs(p.costs, *p.tensor, p.cluster, [&](const ModelGraph& part) {
+        return analytic_costs(part, p.micro_batch, p.cluster.devices.front());
+      });
       p.costs = members_of(p.member_costs, tensor);
     }
     p.replicas = replicas;

@@ -15,13 +15,17 @@
 #include "harness/base/numbers.h"
 #include "harness/base/options.h"
 #include "harness/base/quantities.h"
+#include "harness/base/source_folder.h"
 #include "harness/base/stop.h"
 #include "harness/case/sweep.h"
 #include "harness/claims/claim.h"
 #include "harness/claims/outcome.h"
 #include "harness/exec/checkpoint_header.h"
+#include "harness/model/calibrated_costs.h"
+#include "harness/model/calibration.h"
 #include "harness/model/cluster.h"
 #include "harness/model/cost_graph.h"
+#include "harness/model/kernel_times.h"
 #include "harness/model/load_interference.h"
 #include "harness/model/throttle.h"
 #include "harness/plan/forest.h"
@@ -75,6 +79,25 @@ void read_cluster_text(std::string_view bytes, const std::string& folder) {
   load_cluster("flat:" + std::string(bytes), folder);
 }
 
+// What it holds is also used, on shapes small and large.
+void read_a_calibration(std::string_view bytes, const std::string& folder) {
+  const std::string path = put(folder, "calibration.json", bytes);
+  const Calibration c = calibration_from_json(parse_json_file(path), path);
+  for (const double size : {1.0, 333.0, 1e9}) product_seconds(c, {size, size, size, size});
+  if (!c.convolutions) return;
+  for (const auto pass : {ConvolutionPass::forward, ConvolutionPass::input_gradient, ConvolutionPass::weight_gradient})
+    convolution_seconds(c, pass,
+                        {.images = 7,
+                         .in = 64,
+                         .height = 9,
+                         .width = 9,
+                         .out = 5,
+                         .out_height = 9,
+                         .out_width = 9,
+                         .kernel_height = 3,
+                         .kernel_width = 3});
+}
+
 void read_cost_graph(std::string_view bytes, const std::string& folder) {
   const std::string path = put(folder, "costs.json", bytes);
   cost_graph_from_json(parse_json_file(path), path);
@@ -91,6 +114,8 @@ void read_a_workload(std::string_view bytes, const std::string& folder) {
   const Workload w = read_workload(put(folder, "workload.json", bytes), "fuzz");
   const std::vector<Shape> shapes = w.model.shapes();
   check_bounds(analytic_costs(w.model, w.batch / w.microbatches, Device{}), "fuzz");
+  static const Calibration calibration = load_calibration("v100_sxm2_fp32", source_folder() + "/workloads/devices");
+  check_bounds(calibrated_costs(w.model, w.batch / w.microbatches, Device{}, calibration), "fuzz");
   std::vector<int> layers(w.model.layers.size());
   std::iota(layers.begin(), layers.end(), 0);
   stage_stash(w.model, shapes, layers, w.batch / w.microbatches);
@@ -249,6 +274,7 @@ std::span<const FuzzTarget> fuzz_targets() {
   static const std::vector<FuzzTarget> all = {{"sweep", read_sweep},
                                               {"cluster", read_cluster},
                                               {"cluster_text", read_cluster_text},
+                                              {"calibration", read_a_calibration},
                                               {"cost_graph", read_cost_graph},
                                               {"profile", read_profile},
                                               {"workload", read_a_workload},

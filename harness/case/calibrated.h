@@ -1,0 +1,26 @@
+// Costs from the calibrations that a cluster's devices name (Device::kernels, model/calibrated_costs.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "harness/model/cluster.h"
+#include "harness/model/cost_graph.h"
+#include "harness/model/model.h"
+
+namespace sluice {
+
+// "calibrated", or "calibrated,host_gap=68.8us", which gives all devices the time that a host takes to start a kernel.
+bool is_calibrated(const std::string& costs);
+
+// The seconds are the first device's; what devices with another calibration take is LayerCost::on. Throws InputError:
+// costs that cannot be read; a device without a calibration, naming clusters whose devices have one; a calibration of a
+// device with another peak, or without a kernel of the model; devices of one name that differ.
+CostGraph cluster_costs(const std::string& costs, const ModelGraph& model, std::int64_t micro_batch,
+                        const Cluster& cluster);
+
+// CostGraph::source of these: "calibrated v100_sxm2_fp32", of each of the cluster's calibrations, and a host gap that
+// was given. Throws as cluster_costs.
+std::string calibrated_cost_source(const std::string& costs, const Cluster& cluster);
+
+}  // namespace sluice

@@ -1,0 +1,113 @@
+#include "harness/model/kernel_times.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "harness/base/error.h"
+
+namespace sluice {
+
+namespace {
+
+struct Tile {
+  double rows, columns;
+};
+constexpr Tile kTiles[] = {{256, 128}, {128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64},
+                           {64, 32},   {32, 64},   {32, 128},  {128, 32}, {32, 32}};
+constexpr double kSplits[] = {1, 2, 3, 4, 6, 8, 12, 16, 32};
+constexpr double kLeastPart = 48;      // of a reduction that is split
+constexpr double kFullIntensity = 64;  // of the tile 128 x 128
+constexpr double kChannelsToTransform = 16;
+
+// What a product reads and writes, and what it writes and reads once more for every part of a split reduction.
+struct Traffic {
+  double bytes, bytes_of_a_part;
+};
+
+double tile_share(const KernelFit& fit, const Tile& tile) {
+  const double intensity = tile.rows * tile.columns / (tile.rows + tile.columns), half = fit.half_intensity;
+  return std::min(1.0, intensity / (intensity + half) * (kFullIntensity + half) / kFullIntensity);
+}
+
+// Without the gap.
+double least_seconds(const Calibration& c, const KernelFit& fit, const Product& p, const Traffic& traffic) {
+  const double prologue = p.k < fit.short_below ? fit.short_prologue : fit.prologue;
+  const double processors = c.multiprocessors, bandwidth = c.memory_bandwidth * fit.bandwidth_share;
+  double least = std::numeric_limits<double>::infinity();
+  for (const Tile& tile : kTiles) {
+    const double reached = c.peak * fit.peak_share * tile_share(fit, tile);
+    const double tiles = p.batch * std::ceil(p.m / tile.rows) * std::ceil(p.n / tile.columns);
+    for (const double parts : kSplits) {
+      if (parts > 1 && p.k / parts < kLeastPart) break;
+      const double each = tiles * parts / processors;
+      const double waves = (1 - fit.quantisation) * std::max(1.0, each) + fit.quantisation * std::ceil(each);
+      const double steps = std::ceil(p.k / parts) + prologue;
+      const double compute = waves * 2 * tile.rows * tile.columns * steps * processors / reached;
+      const double again = parts > 1 ? parts * traffic.bytes_of_a_part / bandwidth : 0;
+      least = std::min(least, std::max(compute, traffic.bytes / bandwidth) + again);
+    }
+  }
+  return least;
+}
+
+// The product that a pass implies. Of an input gradient with stride s, every s-th element of the window meets a pixel.
+Product implied_product(ConvolutionPass pass, const Convolution& c) {
+  const double window = c.kernel_height * c.kernel_width, in = c.in / c.groups, out = c.out / c.groups;
+  const double made = c.images * c.out_height * c.out_width;
+  switch (pass) {
+    case ConvolutionPass::forward:
+      return {c.groups, made, out, in * window};
+    case ConvolutionPass::input_gradient:
+      return {c.groups, c.images * c.height * c.width, in,
+              std::max(1.0, std::floor(out * window / (c.stride * c.stride_across)))};
+    case ConvolutionPass::weight_gradient:
+      break;
+  }
+  return {c.groups, out, in * window, made};
+}
+
+const KernelFit& fit_of_pass(const ConvolutionFits& fits, ConvolutionPass pass) {
+  switch (pass) {
+    case ConvolutionPass::forward:
+      return fits.forward;
+    case ConvolutionPass::input_gradient:
+      return fits.input_gradient;
+    case ConvolutionPass::weight_gradient:
+      break;
+  }
+  return fits.weight_gradient;
+}
+
+}  // namespace
+
+Seconds product_seconds(const Calibration& c, const Product& p) {
+  const double bytes = static_cast<double>(c.element.value) * p.batch * (p.m * p.k + p.k * p.n + p.m * p.n);
+  return Seconds(least_seconds(c, c.products, p, {bytes, 8 * p.batch * p.m * p.n})) + c.products.gap;
+}
+
+Seconds convolution_seconds(const Calibration& c, ConvolutionPass pass, const Convolution& v) {
+  if (!c.convolutions)
+    throw InputError("calibration '" + c.name + "'", "has no times of convolutions on " + c.device,
+                     "use a device that has (sluice list calibrations says which), or analytic costs");
+  const KernelFit& fit = fit_of_pass(*c.convolutions, pass);
+  const double window = v.kernel_height * v.kernel_width;
+  const double numbers = v.images * v.in * v.height * v.width + v.in / v.groups * v.out * window +
+                         v.images * v.out * v.out_height * v.out_width;
+  const Traffic traffic{static_cast<double>(c.element.value) * numbers, 0};
+  Product product = implied_product(pass, v);
+  double seconds = least_seconds(c, fit, product, traffic);
+  const bool transforms = v.kernel_height == 3 && v.kernel_width == 3 && v.stride == 1 && v.stride_across == 1 &&
+                          v.in / v.groups >= kChannelsToTransform;
+  if (transforms) {
+    product.k = std::ceil(product.k / fit.gain_3x3);
+    seconds = std::min(seconds, least_seconds(c, fit, product, traffic));
+  }
+  return Seconds(seconds) + fit.gap;
+}
+
+Seconds stream_seconds(const Calibration& c, double bytes) {
+  return Seconds(bytes / (c.memory_bandwidth * c.stream_share)) + c.stream_gap;
+}
+
+}  // namespace sluice

@@ -1,0 +1,241 @@
+#include "harness/model/layer_kernels.h"
+
+#include <algorithm>
+
+#include "harness/base/error.h"
+#include "harness/model/kernel_times.h"
+
+namespace sluice {
+
+namespace {
+
+// Of the pass that it is given, in order.
+class Kernels {
+ public:
+  Kernels(PassKernels& pass, const Calibration& c) : pass_(pass), c_(c) {}
+
+  Kernels& product(double m, double n, double k, double batch = 1) {
+    return add(product_seconds(c_, {batch, m, n, k}));
+  }
+  Kernels& convolution(ConvolutionPass pass, const Convolution& v) { return add(convolution_seconds(c_, pass, v)); }
+  // numbers: elements of tensors; bytes: of what has a size of its own (masks, positions).
+  Kernels& stream(double numbers, double bytes = 0) {
+    return add(stream_seconds(c_, static_cast<double>(c_.element.value) * numbers + bytes));
+  }
+  void repeat(const PassKernels& part, double times) {
+    pass_.seconds += part.seconds * times;
+    pass_.count += part.count * times;
+  }
+
+ private:
+  Kernels& add(Seconds seconds) {
+    pass_.seconds += seconds;
+    pass_.count += 1;
+    return *this;
+  }
+  PassKernels& pass_;
+  const Calibration& c_;
+};
+
+double number(std::int64_t value) { return static_cast<double>(value); }
+
+struct KernelsOf {
+  std::span<const Shape> in;
+  const Shape& out;
+  double samples;
+  const Calibration& c;
+  LayerKernels made{};
+
+  Kernels forward() { return {made.forward, c}; }
+  Kernels input_gradient() { return {made.input_gradient, c}; }
+  Kernels weight_gradient() { return {made.weight_gradient, c}; }
+  double x() const { return samples * number(elements(in[0])); }
+  double y() const { return samples * number(elements(out)); }
+
+  // rows x inputs times inputs x outputs.
+  void multiply(double rows, double inputs, double outputs, bool bias) {
+    forward().product(rows, outputs, inputs);
+    input_gradient().product(rows, inputs, outputs);
+    weight_gradient().product(outputs, inputs, rows);
+    if (bias) weight_gradient().stream(rows * outputs);
+  }
+
+  void operator()(const Linear& k) { multiply(x() / number(k.in), number(k.in), number(k.out), k.bias); }
+
+  void operator()(const Conv2d& k) {
+    const Shape& image = in[0];
+    const Convolution v{.images = samples,
+                        .in = number(k.in),
+                        .height = number(image[1]),
+                        .width = number(image[2]),
+                        .out = number(k.out),
+                        .out_height = number(out[1]),
+                        .out_width = number(out[2]),
+                        .kernel_height = number(k.kernel),
+                        .kernel_width = number(k.kernel_across()),
+                        .stride = number(k.stride),
+                        .stride_across = number(k.stride),
+                        .groups = number(k.groups)};
+    forward().convolution(ConvolutionPass::forward, v);
+    input_gradient().convolution(ConvolutionPass::input_gradient, v);
+    weight_gradient().convolution(ConvolutionPass::weight_gradient, v);
+    if (k.bias) weight_gradient().stream(y());
+  }
+
+  void operator()(const ConvTranspose2d& k) {
+    const Shape& image = in[0];
+    const Convolution v{.images = samples,
+                        .in = number(k.out),
+                        .height = number(out[1]),
+                        .width = number(out[2]),
+                        .out = number(k.in),
+                        .out_height = number(image[1]),
+                        .out_width = number(image[2]),
+                        .kernel_height = number(k.kernel),
+                        .kernel_width = number(k.kernel),
+                        .stride = number(k.stride),
+                        .stride_across = number(k.stride)};
+    forward().convolution(ConvolutionPass::input_gradient, v);
+    input_gradient().convolution(ConvolutionPass::forward, v);
+    weight_gradient().convolution(ConvolutionPass::weight_gradient, v);
+    if (k.bias) weight_gradient().stream(y());
+  }
+
+  void operator()(const Pool2d& k) {
+    const double positions = k.mode == Pool2d::Mode::max ? 8 * y() : 0;  // int64, as in StashSpec
+    forward().stream(x() + y(), positions);
+    input_gradient().stream(x() + y(), positions);
+  }
+
+  void normalise(std::int64_t features) {
+    forward().stream(2 * x());
+    input_gradient().stream(2 * x()).stream(3 * x());  // sums over x and dy; then dx from both
+    weight_gradient().stream(4 * number(features));    // the sums are there
+  }
+  void operator()(const BatchNorm& k) { normalise(k.features); }
+  void operator()(const LayerNorm& k) { normalise(k.features); }
+  void operator()(const RmsNorm& k) { normalise(k.features); }
+
+  void operator()(const Activation&) {
+    forward().stream(2 * x());
+    input_gradient().stream(3 * x());
+  }
+  void operator()(const Dropout&) {
+    forward().stream(2 * x(), x());
+    input_gradient().stream(2 * x(), x());
+  }
+  void operator()(const Embedding&) {
+    forward().stream(2 * y());
+    weight_gradient().stream(3 * y());  // rows are read, added to and written
+  }
+  void operator()(const PositionEmbedding&) {  // the input gradient is the output's
+    forward().stream(2 * x() + x() / samples);
+    weight_gradient().stream(x() + x() / samples);
+  }
+  void operator()(const PatchEmbedding& k) {
+    const double inputs = number(k.channels) * number(k.patch) * number(k.patch), width = number(k.width);
+    forward().stream(2 * x());
+    multiply(y() / width, inputs, width, true);
+    input_gradient().stream(2 * x());
+    weight_gradient().stream(2 * x());
+  }
+  void operator()(const ClassToken& k) {
+    forward().stream(x() + y());
+    input_gradient().stream(x() + y());
+    weight_gradient().stream(samples * number(k.width));
+  }
+
+  // gates: what the element-wise part of a step reads and writes, in hidden states: four gates, the cell before and
+  // after it and the hidden state; backward the gradients of all these besides.
+  void lstm(double steps, double width, double hidden) {
+    constexpr double forward_states = 12, backward_states = 16;
+    multiply(samples * steps, width, 4 * hidden, true);
+    weight_gradient().product(4 * hidden, hidden, samples * steps);
+    LayerKernels step;
+    Kernels(step.forward, c).product(samples, 4 * hidden, hidden).stream(forward_states * samples * hidden);
+    Kernels(step.input_gradient, c).stream(backward_states * samples * hidden).product(samples, hidden, 4 * hidden);
+    forward().repeat(step.forward, steps);
+    input_gradient().repeat(step.input_gradient, steps);
+  }
+  void operator()(const LstmCell& k) { lstm(1, number(k.in), number(k.hidden)); }
+  void operator()(const Lstm& k) { lstm(number(in[0][0]), number(k.in), number(k.hidden)); }
+
+  // `queries` positions attend to `keys`, in `heads` of `width` each.
+  void attend(double queries, double keys, double heads, double width) {
+    const double each = samples * heads, pairs = each * queries * keys;
+    const auto probabilities = [&](Kernels kernels) {
+      kernels.product(queries, keys, width, each).stream(2 * pairs).stream(2 * pairs);
+    };
+    probabilities(forward());
+    forward().product(queries, width, keys, each);
+    probabilities(input_gradient());
+    input_gradient()
+        .product(queries, keys, width, each)   // of the probabilities
+        .product(keys, width, queries, each)   // of v
+        .stream(3 * pairs)                     // through the softmax
+        .stream(3 * pairs)                     // and the scaling
+        .product(queries, width, keys, each)   // of q
+        .product(keys, width, queries, each);  // of k
+  }
+  void operator()(const Attention& k) {
+    const double steps = number(in[0][0]), rows = samples * steps;
+    const double width = number(k.width), inner = number(k.heads_width()), heads = number(k.heads);
+    multiply(rows, width, 3 * inner, true);
+    if (k.rotary > 0) {  // q and k
+      forward().stream(4 * rows * inner);
+      input_gradient().stream(4 * rows * inner);
+    }
+    attend(steps, steps, heads, inner / heads);
+    multiply(rows, inner, width, true);
+  }
+  void operator()(const CrossAttention& k) {
+    const double queries = number(in[0][0]), keys = number(in[1][0]);
+    const double width = number(k.width), inner = number(k.heads_width()), heads = number(k.heads);
+    multiply(samples * queries, width, inner, true);
+    multiply(samples * keys, number(k.memory), 2 * inner, true);
+    attend(queries, keys, heads, inner / heads);
+    multiply(samples * queries, inner, width, true);
+  }
+
+  void operator()(const SequencePool&) {
+    forward().stream(x() + y());
+    input_gradient().stream(x() + y());
+  }
+  void operator()(const Add&) {
+    forward().stream(number(static_cast<std::int64_t>(in.size()) + 1) * y());
+    for (std::size_t i = 1; i < in.size(); ++i) input_gradient().stream(2 * y());  // the first takes the output's
+  }
+  void operator()(const Concat&) {
+    forward().stream(2 * y());
+    for (const Shape& part : in) input_gradient().stream(2 * samples * number(elements(part)));
+  }
+  void operator()(const Flatten&) {}
+  void operator()(const CrossEntropyLoss&) {  // logarithms of probabilities, and the sum
+    forward().stream(2 * x()).stream(samples);
+    input_gradient().stream(2 * x());
+  }
+  void operator()(const MseLoss&) {  // differences, and the sum of their squares
+    forward().stream(3 * x()).stream(x());
+    input_gradient().stream(2 * x());
+  }
+};
+
+}  // namespace
+
+LayerKernels layer_kernels(const LayerSpec& layer, std::span<const Shape> inputs, std::int64_t samples,
+                           const Calibration& calibration) {
+  const Shape out = output_shape(layer, inputs);
+  KernelsOf kernels{inputs, out, static_cast<double>(samples), calibration};
+  try {
+    std::visit(kernels, layer.kind);
+  } catch (const InputError& e) {
+    throw InputError("layer '" + layer.name + "' (" + kind_name(layer.kind) + ")", e.what());
+  }
+  return kernels.made;
+}
+
+Seconds pass_seconds(const PassKernels& pass, Seconds host_gap) {
+  return std::max(pass.seconds, host_gap * pass.count);
+}
+
+}  // namespace sluice

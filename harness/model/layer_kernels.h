@@ -1,0 +1,36 @@
+// The kernels that a layer's passes are on a calibrated device, and what they take (kernel_times.h). Each layer is the
+// kernels that cuBLAS, cuDNN and a framework that runs a kernel an operation make of it:
+//
+//   linear layers        one product a pass; the bias is added within it, its gradient is a sum of its own
+//   attention            products for the projections (q, k and v together), scores and values; scaling and softmax
+//                        are kernels over all pairs, causal or not. Backward the scores, which are not kept, once more
+//   LSTM                 one product for all steps' inputs, then for every step a product and a kernel of the gates
+//   convolutions         one kernel a pass; a transposed one's forward is the input gradient of the one it transposes
+//   patch embedding      a copy that lays every patch in a row, and a product
+//   all others           kernels that read and write what they must once; normalisations read twice backward
+#pragma once
+
+#include <span>
+
+#include "harness/model/calibration.h"
+#include "harness/model/layer_spec.h"
+
+namespace sluice {
+
+struct PassKernels {
+  Seconds seconds;  // one after the other
+  double count = 0;
+};
+
+struct LayerKernels {
+  PassKernels forward, input_gradient, weight_gradient;
+};
+
+// inputs: shapes of one sample. Throws InputError naming the layer where the calibration lacks a kernel of it.
+LayerKernels layer_kernels(const LayerSpec& layer, std::span<const Shape> inputs, std::int64_t samples,
+                           const Calibration& calibration);
+
+// What a pass takes: its kernels, or as long as the host takes to start them.
+Seconds pass_seconds(const PassKernels& pass, Seconds host_gap);
+
+}  // namespace sluice
