@@ -60,7 +60,8 @@ void check_cost_file(const std::string& file, const Workload& workload) {
   sound.insert({file, workload.name});
 }
 
-CostGraph load_costs(const std::string& source, const Workload& workload, const ProfileKey& key, const Device& device) {
+CostGraph load_costs(const std::string& source, const Workload& workload, const ProfileKey& key, const Device& device,
+                     const Storage& storage) {
   const std::int64_t micro_batch = key.micro_batch;
   if (const ProfileWorkload* profile = profile_workload(workload.name, source)) {
     if (profile->costs.micro_batch != micro_batch)
@@ -71,7 +72,7 @@ CostGraph load_costs(const std::string& source, const Workload& workload, const 
     return profile->costs;
   }
   if (source == kAnalyticCosts) {
-    CostGraph graph = analytic_costs(workload.model, micro_batch, device);
+    CostGraph graph = analytic_costs(workload.model, micro_batch, device, storage);
     check_bounds(graph, workload.name);
     return graph;
   }

@@ -11,6 +11,7 @@
 #include "harness/base/stop.h"
 #include "harness/case/costs.h"
 #include "harness/case/cut_sequences.h"
+#include "harness/case/precision_rules.h"
 #include "harness/case/predict_memory.h"
 #include "harness/case/predict_update.h"
 #include "harness/case/profile_workload.h"
@@ -35,7 +36,7 @@ static CostGraph case_costs(const Prepared& p, const RunCase& c, std::int64_t mi
                                 .optimizer = c.optimizer,
                                 .workload_digest = workload_digest(*p.workload),
                                 .batched_micros = batched ? c.microbatches / c.data_parallel : 0},
-                               p.cluster.devices.front());
+                               p.cluster.devices.front(), p.storage);
   if (p.tensor) costs = member_costs(costs, *p.tensor, p.cluster);
   return c.task == Task::inference ? forward_only(std::move(costs)) : costs;
 }
@@ -125,6 +126,7 @@ void adopt_pipeline(Prepared& p, const PlannedPipeline& planned) {
   if (p.tensor && p.pipeline.sequence.count > 1)
     throw InputError("tensor", p.system->name + " cuts sequences into chunks, and shared layers take whole ones",
                      "leave tensor out, or set sequence_chunks=1");
+  if (p.pipeline.sequence.count > 1 && p.storage.attention != AttentionScores::fused) refuse_scores_of_chunks();
   p.plan = members_of(replicate(p.pipeline, devices, p.microbatches_per_update / p.replicas.count, p.replicas),
                       group_size(p));
   p.ranks = ranks_of(p.plan);
@@ -217,6 +219,8 @@ Prepared prepare(const RunCase& c) {
   p.inference = c.task == Task::inference;
   p.queue = c.queue;
   p.batched_weight_gradients = c.weight_gradient == WeightGradients::batched;
+  p.storage = storage_of(c);
+  require_peak(p.cluster.devices, p.storage);
   if (c.tensor > 1) {
     refuse_tensor(c, *p.system);
     p.tensor = std::make_shared<const TensorModel>(split_tensors(p.workload->model, c.tensor));

@@ -28,8 +28,8 @@ CostGraph member_costs(const CostGraph& whole, const TensorModel& model, const C
     throw InputError("tensor", std::to_string(model.degree) + " devices cannot share a layer on a cluster of " +
                                    std::to_string(cluster.devices.size()));
   const Device& device = cluster.devices.front();
-  const CostGraph formula = analytic_costs(model.whole, whole.micro_batch, device);
-  CostGraph own = analytic_costs(model.member, whole.micro_batch, device);
+  const CostGraph formula = analytic_costs(model.whole, whole.micro_batch, device, whole.storage);
+  CostGraph own = analytic_costs(model.member, whole.micro_batch, device, whole.storage);
   own.source = whole.source;
   own.device = whole.device;
   own.machine = whole.machine;
@@ -38,7 +38,8 @@ CostGraph member_costs(const CostGraph& whole, const TensorModel& model, const C
   };
   const auto sums = [&](const std::vector<std::int64_t>& elements) {
     Seconds all;
-    for (const std::int64_t n : elements) all += sum_seconds(cluster, model.degree, Bytes(4 * n * whole.micro_batch));
+    for (const std::int64_t n : elements)
+      all += sum_seconds(cluster, model.degree, n * whole.micro_batch * whole.storage.activation);
     return all;
   };
   for (std::size_t l = 0; l < own.layers.size(); ++l) {

@@ -126,7 +126,9 @@ Cluster cluster_from_json(const Json& json, const std::string& where) {
   for (JsonReader& d : reader.objects("devices")) {
     Device device;
     device.name = d.text("name", device.name);
+    if (d.has("flops")) device.flops_16 = 0;  // of another device than the usual one
     device.flops = d.above_zero_or("flops", device.flops, kMostNumber);
+    if (d.has("flops_16")) device.flops_16 = d.above_zero_or("flops_16", 0, kMostNumber);
     device.memory_bandwidth =
         positive(d, "memory_bandwidth", bytes_value(d, "memory_bandwidth", device.memory_bandwidth));
     const double memory = positive(d, "memory", bytes_value(d, "memory", static_cast<double>(device.memory.value)));
@@ -179,6 +181,13 @@ Cluster cluster_from_json(const Json& json, const std::string& where) {
   return cluster;
 }
 
+void require_peak(std::span<const Device> devices, const Storage& storage) {
+  for (const Device& device : devices)
+    if (!(device.peak(storage) > 0))
+      throw InputError("device '" + device.name + "'", "states no peak in 16 bit",
+                       "give its flops_16 in the cluster's file, or use fp32");
+}
+
 Json to_json(const Cluster& cluster) {
   Json json = {{"name", cluster.name}, {"source", cluster.source}};
   for (const Device& d : cluster.devices) {
@@ -188,6 +197,7 @@ Json to_json(const Cluster& cluster) {
                                {"memory", d.memory.value},
                                {"speed", d.speed},
                                {"launch", d.launch.value}});
+    if (d.flops_16 > 0) json["devices"].back()["flops_16"] = d.flops_16;
     if (d.host_bandwidth == 0) continue;
     json["devices"].back()["host_bandwidth"] = std::min(d.host_bandwidth, std::numeric_limits<double>::max());
     json["devices"].back()["host_latency"] = d.host_latency.value;

@@ -61,12 +61,22 @@ TEST(ClusterJsonTest, AllToAllLinksEveryPair) {
 
 TEST(ClusterJsonTest, RoundTrips) {
   const Cluster c = from_text(R"({"name": "n", "source": "s",
-    "devices": [{"name": "a", "count": 2, "memory": 12345}, {"name": "b", "speed": 0.5}],
+    "devices": [{"name": "a", "count": 2, "memory": 12345}, {"name": "b", "speed": 0.5, "flops": 1e12}],
     "links": [{"from": 0, "to": 1, "latency": 1e-6},
               {"from": 1, "to": 2, "bandwidth": 3e9, "duplex": false, "group": "x", "to_group": "y"}]})");
   const Json json = to_json(c);
   EXPECT_EQ(to_json(cluster_from_json(json, "again")), json);
   EXPECT_EQ(cluster_from_json(json, "again").links[0].bandwidth, kUnlimited);
+}
+
+TEST(ClusterJsonTest, APeakIn16BitIsAsStatedOrTheUsualDevices) {
+  const auto peak = [](const std::string& device) {
+    return from_text(R"({"name": "n", "devices": [{)" + device + "}]}").devices[0].flops_16;
+  };
+  EXPECT_EQ(peak(""), 125e12);                // a V100, as everything else
+  EXPECT_EQ(peak(R"("flops": 15.7e12)"), 0);  // of some other device: not known
+  EXPECT_EQ(peak(R"("flops_16": 1e12)"), 1e12);
+  EXPECT_EQ(peak(R"("flops": 2e12, "flops_16": 8e12)"), 8e12);
 }
 
 TEST(ClusterJsonTest, ErrorsNameThePlace) {
@@ -79,7 +89,7 @@ TEST(ClusterJsonTest, ErrorsNameThePlace) {
   EXPECT_EQ(refusal(R"({"name": "n", "devices": [{"memory": "16 gibi"}]})"),
             "c.json: /devices/0/memory: unknown unit in '16 gibi'; use B, KiB, MiB, GiB, kB, MB, "
             "GB or Gb");
-  for (const char* key : {"flops", "memory_bandwidth", "memory", "speed"})
+  for (const char* key : {"flops", "flops_16", "memory_bandwidth", "memory", "speed"})
     EXPECT_EQ(refusal(R"({"name": "n", "devices": [{")" + std::string(key) + R"(": 0}]})"),
               "c.json: /devices/0/" + std::string(key) + ": must be greater than 0");
   EXPECT_EQ(refusal(R"({"name": "n", "devices": [{"launch": -1}]})"),

@@ -94,7 +94,8 @@ static SentByRanks sent_by_ranks(const std::vector<SentBytes>& ranks) {
 
 // What the members of a group send for the sums inside their ops: rings, as of other reductions.
 static void add_tensor_sums(const Prepared& p, const Program& program, std::vector<SentBytes>& sent) {
-  const std::vector<TensorSums> sums = tensor_sums(program, *p.tensor, p.plan, p.micro_batch);
+  const std::vector<TensorSums> sums =
+      tensor_sums(program, *p.tensor, p.plan, p.micro_batch, p.storage.activation.value);
   const double ring = 2.0 * (p.tensor->degree - 1) / p.tensor->degree / std::max(program.updates, 1);
   for (std::size_t r = 0; r < sums.size(); ++r) sent[r].reductions += ring * static_cast<double>(sums[r].bytes);
 }

@@ -68,8 +68,9 @@ void Collectives::step(std::vector<std::size_t>& woken) {
   const auto [now, stage, number] = events_.top();
   events_.pop();
   Meeting& meeting = meetings_[stage][number];
-  const double bytes =
-      static_cast<double>(costs_.stages[stage].parameters.value) / static_cast<double>(group(stage).size());
+  const StageCost& cost = costs_.stages[stage];
+  const Bytes whole = meeting.instruction.opcode == Opcode::gather_weights ? cost.parameters : cost.gradients();
+  const double bytes = static_cast<double>(whole.value) / static_cast<double>(group(stage).size());
   const double end = network_.ring_step_end(StageId(stage), now, bytes);
   if (--meeting.steps_left > 0) {
     events_.emplace(end, stage, number);
