@@ -1,12 +1,12 @@
 // Scenarios of kind "schedule": a system's order on a chain of equal stages. Fields: system, set, ranks, microbatches,
 // updates, F, I, W and latency (in one unit of time), step (free or barrier), micro_batch (samples), measure; for bytes
-// stash, weight_stash and weights of a stage, or "transformer": what one of its middle stages holds.
+// stash, weight_stash and weights of a stage, or "transformer": what one of its middle stages holds (layers, hidden,
+// heads, sequence, bytes_per_parameter).
 #include <algorithm>
 #include <cmath>
 
 #include "harness/base/error.h"
 #include "harness/base/index.h"
-#include "harness/claims/formulas.h"
 #include "harness/claims/scenario.h"
 #include "harness/pipeline/system.h"
 #include "harness/plan/uniform_chain.h"
@@ -15,6 +15,7 @@
 #include "harness/sim/latency_cluster.h"
 #include "harness/sim/memory.h"
 #include "harness/sim/simulate.h"
+#include "workloads/models/models.h"
 
 namespace sluice {
 
@@ -127,15 +128,29 @@ constexpr ScheduleMeasure kScheduleMeasures[] = {
 
 Bytes rounded(double bytes) { return Bytes(std::llround(bytes)); }
 
-// A middle stage of `layers` transformer layers.
-StageMemory transformer_stage(JsonReader fields, double micro_batch) {
-  const auto size = [&](const std::string& key) { return fields.number(key, 0, 1e6); };
-  const double layers = size("layers"), h = size("hidden"), a = size("heads"), s = size("sequence"),
-               per_parameter = size("bytes_per_parameter");
+// A middle stage of so many blocks of a GPT with dropout, which keeps its scores, in 16 bit.
+StageMemory transformer_stage(JsonReader fields, std::int64_t micro_batch, const std::string& where) {
+  const auto size = [&](const std::string& key) { return fields.integer<std::int64_t>(key, 1, 1'000'000); };
+  const std::int64_t blocks = size("layers"), hidden = size("hidden"), heads = size("heads"), tokens = size("sequence");
+  const double per_parameter = fields.number("bytes_per_parameter", 0, 1e6);
   fields.no_other_keys();
-  return {.weights = rounded(layers * per_parameter * transformer_layer_parameters(h)),
-          .stash = rounded(layers * transformer_stash_bytes(micro_batch, s, h, a)),
-          .weight_stash = rounded(layers * transformer_weight_stash_bytes(micro_batch, s, h))};
+  try {
+    const ModelGraph model = gpt("transformer", 3, hidden, heads, tokens, 1, 0.1);
+    std::vector<int> block;  // the one in the middle
+    std::int64_t parameters = 0;
+    for (std::size_t l = 0; l < model.layers.size(); ++l) {
+      if (model.layers[l].block != 2) continue;
+      block.push_back(static_cast<int>(l));
+      parameters += parameter_count(model.layers[l]);
+    }
+    const StageStash kept =
+        stage_stash(model, model.shapes(), block, micro_batch, {Precision::mixed, AttentionScores::kept_with_dropout});
+    return {.weights = rounded(static_cast<double>(blocks * parameters) * per_parameter),
+            .stash = blocks * kept.forward,
+            .weight_stash = blocks * kept.weight};
+  } catch (const InputError& e) {
+    throw InputError(where, e.what());
+  }
 }
 
 int count_of(JsonReader& reader, const std::string& key, int most) { return reader.integer<int>(key, 1, most); }
@@ -185,7 +200,8 @@ Scenario read_schedule_scenario(JsonReader& reader) {
   given.updates = reader.has("updates") ? count_of(reader, "updates", 1'000'000) : 1;
   if (given.microbatches % given.updates != 0) reader.fail("updates", "must divide the micro-batches");
   if (reader.has("transformer"))
-    given.bytes = transformer_stage(reader.object("transformer"), given.micro_batch);
+    given.bytes =
+        transformer_stage(reader.object("transformer"), std::llround(given.micro_batch), reader.where("transformer"));
   else
     given.bytes = {.weights = rounded(reader.number_or("weights", 0, 0, 1e15)),
                    .stash = rounded(reader.number_or("stash", 0, 0, 1e15)),
