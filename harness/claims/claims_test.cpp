@@ -180,6 +180,20 @@ TEST(ScheduleScenario, AStageOfATransformerHoldsItsLayers) {
               8 * 3.45 + 3.2, 0.05);
 }
 
+TEST(ScheduleScenario, TheEndsOfATransformerHoldEmbeddingAndHeadAndTheirOwnBlocks) {
+  // Two ranks, one micro-batch; h = 64, 4 heads, 32 tokens, 1,000 words, 18 bytes a parameter. The second stage has no
+  // block: the last norm and the head, their inputs, log-probabilities of four bytes, and two numbers for every token.
+  const auto peak = [](int ends, const char* words) {
+    return figure_of(R"({"kind": "schedule", "system": "gpipe", "ranks": 2, "microbatches": 1, "measure": "peak_bytes",
+                         "transformer": {"layers": 1, "hidden": 64, "heads": 4, "sequence": 32,
+                                         "bytes_per_parameter": 18, "ends": )" +
+                     std::to_string(ends) + R"(, "vocabulary": )" + words + "}}");
+  };
+  EXPECT_EQ(peak(0, "1000"), 18 * (2 * 64 + 1000 * 64) + 32 * (2 * 64 + 2 * 64 + 4 * 1000 + 2 * 4));
+  // A block more: 12 h^2 + 13 h parameters, 34 h + 5 a s bytes for every token, four numbers of its norms.
+  EXPECT_EQ(peak(1, "1000") - peak(0, "1000"), 18 * (12 * 64 * 64 + 13 * 64) + 32 * (34 * 64 + 5 * 4 * 32 + 4 * 4));
+}
+
 TEST(ModelScenario, CountsInThePrecisionAndWithTheAttentionThatItNames) {
   // One stage of one block: its parameters are 12 h^2 + 13 h, of the embedding V h + s h, of the last norm and the head
   // 2 h + V h; 16 bytes of each with Adam's state.
