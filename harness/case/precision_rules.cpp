@@ -12,6 +12,14 @@ Storage storage_of(const RunCase& c) { return {c.precision, c.attention}; }
 
 bool counted_only(const RunCase& c) { return c.precision != Precision::fp32 || c.attention != AttentionScores::fused; }
 
+std::string counted_in(const RunCase& c) {
+  std::string text;
+  if (c.precision != Precision::fp32) text = choice_name(c.precision);
+  if (c.attention != AttentionScores::fused)
+    text += (text.empty() ? "scores " : ", scores ") + choice_name(c.attention);
+  return text.empty() ? "" : " (" + text + ")";
+}
+
 // runs: what the executor does instead.
 static void require_counting(const RunCase& c, const Workload& workload, const std::string& where,
                              const std::string& runs) {

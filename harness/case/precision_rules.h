@@ -14,6 +14,9 @@ Storage storage_of(const RunCase& c);
 // Whether the run is counted only: the executor, which is fp32 with fused attention, has no such run.
 bool counted_only(const RunCase& c);
 
+// What it is counted in, to put behind the source of costs: " (mixed, scores kept)". Empty: as the executor has it.
+std::string counted_in(const RunCase& c);
+
 // Throw InputError at `where`: on the wall clock, with costs that were measured or published, or where the workload has
 // nothing that the setting is of.
 void check_precision(const RunCase& c, const Workload& workload, const std::string& where);

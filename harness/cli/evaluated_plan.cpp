@@ -175,14 +175,6 @@ static void print_stages(const Prepared& p, const Plan& plan, const std::vector<
   }
 }
 
-// ", mixed, attention kept": the settings of the case that are not the executor's.
-static std::string counted_in(const RunCase& c) {
-  std::string text;
-  if (c.precision != Precision::fp32) text += ", " + choice_name(c.precision);
-  if (c.attention != AttentionScores::fused) text += ", scores " + choice_name(c.attention);
-  return text;
-}
-
 void print_plan(const EvaluatedPlan& e) {
   const Prepared& p = e.p;
   const Plan plan = shared_plan(p.plan, group_size(p));

@@ -7,6 +7,7 @@
 #include "harness/case/costs.h"
 #include "harness/case/make_theory.h"
 #include "harness/case/optimizer_settings.h"
+#include "harness/case/precision_rules.h"
 #include "harness/case/predict_update.h"
 #include "harness/case/profile_workload.h"
 #include "harness/case/settings.h"
@@ -55,6 +56,7 @@ Record record_of(const RunCase& c) {
   record.purpose = c.purpose;
   record.samples_per_step = c.batch;
   record.cost_source = is_profile_workload(workload) || is_cost_file(c.costs) ? kMeasuredCosts : c.costs;
+  record.cost_source += counted_in(c);
   record.environment = describe_environment();
   return record;
 }
