@@ -34,11 +34,12 @@ class Costs {
  public:
   Costs(const LayerGroupGraph& graph, const Cluster& cluster, int devices)
       : cluster_(cluster), bandwidths_(cluster, devices), crossing_(bytes_over_cuts(graph)) {
-    forward_ = backward_ = parameters_ = kept_ = {0};
+    forward_ = backward_ = gradients_ = resident_ = kept_ = {0};
     for (const LayerGroup& group : graph.groups) {
       forward_.push_back(forward_.back() + group.forward);
       backward_.push_back(backward_.back() + group.backward);
-      parameters_.push_back(parameters_.back() + group.parameters);
+      gradients_.push_back(gradients_.back() + group.gradients);
+      resident_.push_back(resident_.back() + group.resident);
       kept_.push_back(kept_.back() + group.kept);
     }
   }
@@ -56,7 +57,7 @@ class Costs {
   LatencyStage compute(int first, int last, const DeviceSet& set) const {
     const double r = static_cast<double>(set.devices.size());
     return {between(forward_, first, last) / (r * set.speed), between(backward_, first, last) / (r * set.speed),
-            r == 1 ? 0 : 2 * (r - 1) / r * between(parameters_, first, last) / set.within};
+            r == 1 ? 0 : 2 * (r - 1) / r * between(gradients_, first, last) / set.within};
   }
 
   // Parts of a micro-batch travel side by side, as many as the smaller side has devices.
@@ -67,7 +68,7 @@ class Costs {
 
   // Weights and gradients, and the activations of the micro-batches in flight.
   bool fits(int first, int last, const DeviceSet& set, int in_flight) const {
-    return 2 * between(parameters_, first, last) +
+    return between(resident_, first, last) +
                in_flight * between(kept_, first, last) / static_cast<double>(set.devices.size()) <=
            set.memory;
   }
@@ -78,7 +79,7 @@ class Costs {
   static double between(const std::vector<double>& sums, int first, int last) { return sums[last] - sums[first]; }
   const Cluster& cluster_;
   Bandwidths bandwidths_;
-  std::vector<double> crossing_, forward_, backward_, parameters_, kept_;
+  std::vector<double> crossing_, forward_, backward_, gradients_, resident_, kept_;
 };
 
 class DappleSearch {

@@ -169,16 +169,18 @@ class Walk {
     AntichainStates states;
     states.groups = up_to;
     for (const Nodes& groups : up_to) {
-      double seconds = 0, kept = 0, parameters = 0;
+      double seconds = 0, kept = 0, parameters = 0, gradients = 0;
       for (const int u : groups) {
         const LayerGroup& group = graph_.groups[u];
         seconds += group.seconds();
         kept += group.kept;
         parameters += group.parameters;
+        gradients += group.gradients;
       }
       states.seconds.push_back(seconds);
       states.kept.push_back(kept);
       states.parameters.push_back(parameters);
+      states.gradients.push_back(gradients);
     }
     return states;
   }
@@ -230,6 +232,7 @@ AntichainStates thinned(const AntichainStates& chain, std::size_t most) {
     states.seconds.push_back(chain.seconds[at]);
     states.kept.push_back(chain.kept[at]);
     states.parameters.push_back(chain.parameters[at]);
+    states.gradients.push_back(chain.gradients[at]);
     states.output.push_back(chain.output[at]);
     states.predecessors.emplace_back(k - 1);
     std::iota(states.predecessors.back().begin(), states.predecessors.back().end(), 0);

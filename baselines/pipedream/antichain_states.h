@@ -13,7 +13,7 @@ namespace sluice {
 struct AntichainStates {
   // Of everything up to and including the state:
   std::vector<std::vector<int>> groups;  // ascending
-  std::vector<double> seconds, kept, parameters;
+  std::vector<double> seconds, kept, parameters, gradients;
   std::vector<double> output;                  // bytes that leave it
   std::vector<std::vector<int>> predecessors;  // earlier states: where the stage before may end
   std::vector<std::vector<bool>> precedes;     // precedes[i][j]: i is a predecessor of j

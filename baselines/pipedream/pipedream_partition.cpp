@@ -40,6 +40,11 @@ Table differences(const std::vector<double>& up_to) {
   return table;
 }
 
+// Of every stage's weights: their bytes, and those of their gradients.
+struct Weights {
+  Table bytes, gradients;
+};
+
 class Level {
  public:
   Level(const AntichainStates& states, const PipeDreamOptions& options, std::size_t number)
@@ -59,14 +64,14 @@ class Level {
 
   // compute.at(i, j): seconds of the stage on one machine of this level. Out of time, cells that
   // were not reached stay what they are: one stage. Returns the number of cells it has cut.
-  std::int64_t solve(const Table& compute, const Table& parameters, const Table& kept, const Deadline& deadline) {
+  std::int64_t solve(const Table& compute, const Weights& weights, const Table& kept, const Deadline& deadline) {
     const std::size_t most_replicas = options_.straight ? 1 : machines_;
     for (std::size_t i = 0; i <= n_; ++i)
       for (std::size_t j = i; j < n_; ++j)
         for (std::size_t m = 1; m <= most_replicas; ++m) {
           check_stop();
-          if (!fits(machines_ - m, m, kept.at(i, j) + parameters.at(i, j))) continue;
-          const double seconds = stage_seconds(compute.at(i, j), parameters.at(i, j), m, /*whole=*/true);
+          if (!fits(machines_ - m, m, kept.at(i, j) + weights.bytes.at(i, j))) continue;
+          const double seconds = stage_seconds(compute.at(i, j), weights.gradients.at(i, j), m, /*whole=*/true);
           if (seconds < kNever) cell(i, j, m) = {seconds, static_cast<int>(m), -1, 0};
         }
     std::int64_t visited = 0;
@@ -76,7 +81,7 @@ class Level {
         if (deadline.passed()) return visited;
         for (std::size_t j = i + 1; j < n_; ++j) {
           check_stop();
-          cell(i, j, m) = best_split(i, j, m, compute, parameters, kept);
+          cell(i, j, m) = best_split(i, j, m, compute, weights, kept);
           ++visited;
         }
       }
@@ -84,10 +89,10 @@ class Level {
   }
 
  private:
-  double stage_seconds(double compute, double parameters, std::size_t m, bool whole) const {
+  double stage_seconds(double compute, double gradients, std::size_t m, bool whole) const {
     const double r = static_cast<double>(m);
-    if (paper_) return std::max(compute, 2 * (r - 1) * parameters / bandwidth_) / r;
-    double sync = 4 * (r - 1) * parameters / (bandwidth_ * r);
+    if (paper_) return std::max(compute, 2 * (r - 1) * gradients / bandwidth_) / r;
+    double sync = 4 * (r - 1) * gradients / (bandwidth_ * r);
     if (whole) sync /= below_;
     return (compute + sync) / r;
   }
@@ -98,7 +103,7 @@ class Level {
     return std::ceil(static_cast<double>(later_machines) / static_cast<double>(m)) * bytes <= options_.memory;
   }
 
-  Cell best_split(std::size_t i, std::size_t j, std::size_t m, const Table& compute, const Table& parameters,
+  Cell best_split(std::size_t i, std::size_t j, std::size_t m, const Table& compute, const Weights& weights,
                   const Table& kept) {
     Cell best = cell(i, j, m);
     if (options_.fewer_machines && cell(i, j, m - 1).seconds < best.seconds) best = cell(i, j, m - 1);
@@ -109,11 +114,12 @@ class Level {
       const double transfer = paper_ ? 2 * states_.output[k] / bandwidth_ : 0;
       if (transfer >= best.seconds) continue;
       for (std::size_t last = 1; last <= most_replicas; ++last) {
-        if (!fits(machines_ - m, last, kept.at(k + 1, j) + parameters.at(k + 1, j))) continue;
+        if (!fits(machines_ - m, last, kept.at(k + 1, j) + weights.bytes.at(k + 1, j))) continue;
         const double before = cell(i, k, m - last).seconds;
         if (before >= best.seconds) continue;
-        const double seconds = std::max(
-            {before, transfer, stage_seconds(compute.at(k + 1, j), parameters.at(k + 1, j), last, /*whole=*/false)});
+        const double seconds =
+            std::max({before, transfer,
+                      stage_seconds(compute.at(k + 1, j), weights.gradients.at(k + 1, j), last, /*whole=*/false)});
         if (seconds < best.seconds) best = {seconds, static_cast<int>(last), split, static_cast<int>(m - last)};
       }
     }
@@ -154,7 +160,8 @@ std::int64_t states_within(std::int64_t bytes, const std::vector<MachineLevel>& 
 PipeDreamResult pipedream_partition(const AntichainStates& states, const PipeDreamOptions& options) {
   const std::size_t n = states.size();
   if (options.levels.empty()) throw InputError("pipedream", "no level of machines is given");
-  const Table parameters = differences(states.parameters), kept = differences(states.kept);
+  const Weights weights{differences(states.parameters), differences(states.gradients)};
+  const Table kept = differences(states.kept);
   Table compute = differences(states.seconds);
   const Deadline deadline(options.limits.seconds);
   PipeDreamResult result;
@@ -163,7 +170,7 @@ PipeDreamResult pipedream_partition(const AntichainStates& states, const PipeDre
     if (options.levels[k].count < 1 || !(options.levels[k].bandwidth > 0))
       throw InputError("pipedream", "level " + std::to_string(k) + " has no machines or bandwidth");
     Level& level = levels.emplace_back(states, options, k);
-    result.states += level.solve(compute, parameters, kept, deadline);
+    result.states += level.solve(compute, weights, kept, deadline);
     for (std::size_t i = 0; i <= n; ++i)
       for (std::size_t j = i; j < n; ++j)
         compute.at(i, j) = level.cell(i, j, static_cast<std::size_t>(options.levels[k].count)).seconds;

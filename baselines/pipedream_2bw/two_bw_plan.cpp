@@ -23,18 +23,20 @@ class SizedModel {
       sum.forward += group.forward * scale;
       sum.backward += group.backward * scale;
       sum.parameters += group.parameters;
+      sum.gradients += group.gradients;
+      sum.resident += group.resident;
       sum.kept += group.kept * scale;
       sums_.push_back(sum);
     }
   }
 
   struct Sum {
-    double forward = 0, backward = 0, parameters = 0, kept = 0;
+    double forward = 0, backward = 0, parameters = 0, gradients = 0, resident = 0, kept = 0;
   };
   Sum between(int first, int last) const {
     const Sum &to = sums_[last], &from = sums_[first];
-    return {to.forward - from.forward, to.backward - from.backward, to.parameters - from.parameters,
-            to.kept - from.kept};
+    return {to.forward - from.forward,     to.backward - from.backward, to.parameters - from.parameters,
+            to.gradients - from.gradients, to.resident - from.resident, to.kept - from.kept};
   }
   // Cuts: the first group of every stage, and the number of groups at the end.
   Sum stage(const std::vector<int>& cuts, int s) const { return between(at(cuts, s), at(cuts, s + 1)); }
@@ -125,7 +127,7 @@ class TwoBwSearch {
     const int depth = static_cast<int>(cuts.size()) - 1;
     for (int s = 0; s < depth; ++s) {
       const SizedModel::Sum sum = model.stage(cuts, s);
-      double always = 2 * sum.parameters, kept = sum.kept;
+      double always = sum.resident, kept = sum.kept;
       if (options_.footprint) {
         const auto footprint = options_.footprint(model.layers(cuts, s));
         always = sum.parameters + static_cast<double>(footprint.always.value);
@@ -145,7 +147,7 @@ class TwoBwSearch {
       // Activations come and go, and so do their gradients.
       const double bytes = 2 * (model.into(cuts, s) + model.into(cuts, s + 1));
       const double compute = sum.forward * (recompute ? 2 : 1) + sum.backward + bytes / bandwidth_;
-      const double all_reduce = 2.0 * (width - 1) / width * sum.parameters / bandwidth_ / m;
+      const double all_reduce = 2.0 * (width - 1) / width * sum.gradients / bandwidth_ / m;
       result = std::max({result, compute, all_reduce});
     }
     return result;

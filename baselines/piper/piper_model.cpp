@@ -16,9 +16,9 @@ PiperChoice plain_choice(const LayerGroup& group, bool recompute) {
   // A stage that recomputes keeps what it receives (received_bytes), and all of the one micro-batch
   // that goes back through it.
   return {.seconds = group.seconds() + (recompute ? group.forward : 0),
-          .parameters = group.parameters,
+          .parameters = group.gradients,
           .in_flight = recompute ? 0 : group.kept,
-          .always = 2 * group.parameters + (recompute ? group.kept : 0)};
+          .always = group.resident + (recompute ? group.kept : 0)};
 }
 
 PiperChoice choice_of(const PiperModel& model, const CostGraph& costs, std::size_t group, int number) {

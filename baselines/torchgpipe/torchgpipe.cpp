@@ -45,7 +45,7 @@ static WeightRule torchgpipe_weights(const ScheduleProblem&, const Options& opti
 static std::vector<int> balance_of(const LayerGroupGraph& graph, int stages, const std::string& by) {
   std::vector<double> values;
   for (const LayerGroup& group : graph.groups)
-    values.push_back(by == "size" ? group.kept + 2 * group.parameters : std::floor(group.seconds() * 1e6));
+    values.push_back(by == "size" ? group.kept + group.resident : std::floor(group.seconds() * 1e6));
   if (by != "exact") return block_partition(values, stages);
   std::vector<double> prefix{0};
   for (const LayerGroup& group : graph.groups) prefix.push_back(prefix.back() + group.seconds());

@@ -49,6 +49,8 @@ struct RunCase {
   Task task = Task::train;
   std::string cluster = "flat:4";  // the virtual clock's; on the wall clock kThisMachine
   Clock clock = Clock::wall;
+  Precision precision = Precision::fp32;
+  AttentionScores attention = AttentionScores::fused;
   std::string costs = "profile";  // what planning and the virtual clock use: profile | analytic | a file (costs.h)
   TransportKind transport = TransportKind::threads;
   DeviceKind device = DeviceKind::cpu;

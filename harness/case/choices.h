@@ -5,6 +5,7 @@
 
 #include "harness/base/choice.h"
 #include "harness/exec/session.h"
+#include "harness/model/precision.h"
 #include "harness/pipeline/replicas.h"
 #include "harness/pipeline/run_policy.h"
 #include "results/record_choices.h"

@@ -64,7 +64,7 @@ void check_cost_file(const std::string& file, const Workload& workload) {
 }
 
 CostGraph load_costs(const std::string& source, const Workload& workload, const ProfileKey& key,
-                     const Cluster& cluster) {
+                     const Cluster& cluster, const Storage& storage) {
   const std::int64_t micro_batch = key.micro_batch;
   if (const ProfileWorkload* profile = profile_workload(workload.name, source)) {
     if (profile->costs.micro_batch != micro_batch)
@@ -75,8 +75,9 @@ CostGraph load_costs(const std::string& source, const Workload& workload, const 
     return profile->costs;
   }
   if (source == kAnalyticCosts || is_calibrated(source)) {
-    CostGraph graph = is_calibrated(source) ? cluster_costs(source, workload.model, micro_batch, cluster)
-                                            : analytic_costs(workload.model, micro_batch, cluster.devices.front());
+    CostGraph graph = is_calibrated(source)
+                          ? cluster_costs(source, workload.model, micro_batch, cluster)
+                          : analytic_costs(workload.model, micro_batch, cluster.devices.front(), storage);
     check_bounds(graph, workload.name);
     return graph;
   }

@@ -8,9 +8,10 @@ std::vector<StageMemory> stage_memory(const Prepared& p, const OptimizerSpec& op
   const ModelGraph& model = running_model(p);
   if (p.inference)
     return model.layers.empty() ? inference_memory(p.costs, p.plan, p.queue)
-                                : inference_memory(model, p.plan, p.micro_batch, p.queue);
-  std::vector<StageMemory> stages = model.layers.empty() ? stage_memory(p.costs, p.plan, optimizer)
-                                                         : stage_memory(model, p.plan, p.micro_batch, optimizer, rule);
+                                : inference_memory(model, p.plan, p.micro_batch, p.queue, p.storage);
+  std::vector<StageMemory> stages = model.layers.empty()
+                                        ? stage_memory(p.costs, p.plan, optimizer)
+                                        : stage_memory(model, p.plan, p.micro_batch, optimizer, rule, p.storage);
   if (!model.layers.empty()) add_temporaries(stages, p.plan, p.costs);
   if (p.batched_weight_gradients)
     for (StageMemory& stage : stages) {
@@ -24,16 +25,18 @@ std::function<Problem::Footprint(std::span<const int>)> planned_footprint(const 
                                                                           const OptimizerSpec& optimizer) {
   const ModelGraph& model = planned_model(p);
   if (model.layers.empty()) return {};
+  const Storage& s = p.storage;
   std::vector<Bytes> lasting;  // of each layer: weights, gradients, the optimizer's
   for (int l = 0; l < static_cast<int>(model.layers.size()); ++l) {
-    const std::int64_t weights = parameter_count(model.layers[l]);
-    lasting.emplace_back(4 * (p.inference ? weights : 2 * weights + state_elements(optimizer, model, l)));
+    const Bytes of_parameter = p.inference ? s.weight : s.weight + s.gradient + s.master;
+    lasting.push_back(parameter_count(model.layers[l]) * of_parameter);
+    if (!p.inference) lasting.back() += state_elements(optimizer, model, l) * s.state;
   }
-  return [lasting, stashes = StageStashes(model, model.shapes()), inference = p.inference, &model,
-          shapes = model.shapes()](std::span<const int> layers) {
+  return [lasting, stashes = StageStashes(model, model.shapes(), s), inference = p.inference, &model,
+          shapes = model.shapes(), storage = s](std::span<const int> layers) {
     Bytes always;
     for (const int l : layers) always += lasting[l];
-    if (inference) return Problem::Footprint{always, Bytes(0), live_bytes(model, shapes, layers, 1)};
+    if (inference) return Problem::Footprint{always, Bytes(0), live_bytes(model, shapes, layers, 1, storage)};
     const GrowingStash stash = stashes.of(layers);
     return Problem::Footprint{always, stash.per_micro_batch.forward, stash.per_sample.forward};
   };

@@ -12,6 +12,7 @@
 #include "harness/case/calibrated.h"
 #include "harness/case/costs.h"
 #include "harness/case/cut_sequences.h"
+#include "harness/case/precision_rules.h"
 #include "harness/case/predict_memory.h"
 #include "harness/case/predict_update.h"
 #include "harness/case/profile_workload.h"
@@ -28,7 +29,7 @@ namespace sluice {
 static CostFormula cost_formula(const Prepared& p, const RunCase& c, std::int64_t micro_batch) {
   return [&p, &c, micro_batch](const ModelGraph& model) {
     return is_calibrated(c.costs) ? cluster_costs(c.costs, model, micro_batch, p.cluster)
-                                  : analytic_costs(model, micro_batch, p.cluster.devices.front());
+                                  : analytic_costs(model, micro_batch, p.cluster.devices.front(), p.storage);
   };
 }
 
@@ -44,7 +45,7 @@ static CostGraph case_costs(const Prepared& p, const RunCase& c, std::int64_t mi
                                 .optimizer = c.optimizer,
                                 .workload_digest = workload_digest(*p.workload),
                                 .batched_micros = batched ? c.microbatches / c.data_parallel : 0},
-                               p.cluster);
+                               p.cluster, p.storage);
   if (p.tensor) costs = member_costs(costs, *p.tensor, p.cluster, cost_formula(p, c, micro_batch));
   return c.task == Task::inference ? forward_only(std::move(costs)) : costs;
 }
@@ -134,6 +135,7 @@ void adopt_pipeline(Prepared& p, const PlannedPipeline& planned) {
   if (p.tensor && p.pipeline.sequence.count > 1)
     throw InputError("tensor", p.system->name + " cuts sequences into chunks, and shared layers take whole ones",
                      "leave tensor out, or set sequence_chunks=1");
+  if (p.pipeline.sequence.count > 1 && p.storage.attention != AttentionScores::fused) refuse_scores_of_chunks();
   p.plan = members_of(replicate(p.pipeline, devices, p.microbatches_per_update / p.replicas.count, p.replicas),
                       group_size(p));
   p.ranks = ranks_of(p.plan);
@@ -226,6 +228,8 @@ Prepared prepare(const RunCase& c) {
   p.inference = c.task == Task::inference;
   p.queue = c.queue;
   p.batched_weight_gradients = c.weight_gradient == WeightGradients::batched;
+  p.storage = storage_of(c);
+  require_peak(p.cluster.devices, p.storage);
   if (c.tensor > 1) {
     refuse_tensor(c, *p.system);
     p.tensor = std::make_shared<const TensorModel>(split_tensors(p.workload->model, c.tensor));

@@ -20,6 +20,7 @@ struct Prepared {
   Options options;
   Cluster cluster;
   CostGraph costs;
+  Storage storage;    // what the run's tensors are counted in
   Plan pipeline;      // of one data-parallel replica, as the planner made it; orders are made for it, too
   StageOrders order;  // of the pipeline's ops, where the planner has decided it
   PipelineReplicas replicas;

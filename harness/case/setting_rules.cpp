@@ -10,6 +10,7 @@
 #include "harness/case/calibrated.h"
 #include "harness/case/costs.h"
 #include "harness/case/optimizer_settings.h"
+#include "harness/case/precision_rules.h"
 #include "harness/case/profile_workload.h"
 #include "harness/case/tensor_rules.h"
 #include "harness/exec/mpi/mpi.h"
@@ -95,6 +96,10 @@ void check_costs(CaseReading& r) {
   }
 }
 
+void check_precision(CaseReading& r) { sluice::check_precision(r.c, *r.workload, r.entry.where("precision")); }
+
+void check_attention(CaseReading& r) { sluice::check_attention(r.c, *r.workload, r.entry.where("attention")); }
+
 void check_transport_and_device(CaseReading& r) {
   RunCase& c = r.c;
   if (!on_wall(r)) {
@@ -127,10 +132,20 @@ static int device_count(const std::string& cluster, const std::string& where) {
   }
 }
 
+// Whether the cluster says how fast its devices are in 16 bit.
+static void check_peak(const CaseReading& r) {
+  try {
+    require_peak(load_cluster(r.c.cluster, source_folder() + "/workloads/clusters").devices, storage_of(r.c));
+  } catch (const InputError& e) {
+    throw InputError(r.entry.where("precision"), e.what());
+  }
+}
+
 void check_cluster(CaseReading& r) {
   if (is_this_machine(r.c)) return;
   const int ranks = r.system->one_process ? 1 : r.c.ranks;
   const int devices = device_count(r.c.cluster, r.entry.where("cluster"));
+  if (storage_of(r.c).is_16_bit()) check_peak(r);
   if (ranks > devices)
     r.entry.fail("ranks", std::to_string(ranks) + " ranks on a cluster of " + std::to_string(devices) + " devices",
                  "use fewer ranks or a larger cluster");
@@ -183,8 +198,12 @@ void check_length(CaseReading& r) {
   c.steps = 100;
 }
 
+void fill_train(CaseReading& r) { r.c.train = r.workload->runs_for_real && !counted_only(r.c); }
+
 void check_train(CaseReading& r) {
   RunCase& c = r.c;
+  if (c.train && counted_only(c))
+    r.entry.fail("train", "training computes in fp32, with fused attention", "leave train out, precision or attention");
   if (on_wall(r) && !r.workload->runs_for_real)
     r.entry.fail("workload", "'" + c.workload + "' is a full-size declaration for the virtual clock",
                  "use --clock virtual");

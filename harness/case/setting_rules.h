@@ -25,6 +25,9 @@ void check_workload_digest(CaseReading& r);
 void check_task(CaseReading& r);
 
 void check_costs(CaseReading& r);
+// Runs that are counted only (precision_rules.h).
+void check_precision(CaseReading& r);
+void check_attention(CaseReading& r);
 // The transport and the device are there, and fit the clock and each other.
 void check_transport_and_device(CaseReading& r);
 // The cluster can be read and has a device for every rank.
@@ -40,6 +43,8 @@ void fill_batch(CaseReading& r);
 void fill_microbatches(CaseReading& r);
 void check_microbatches(CaseReading& r);
 void check_length(CaseReading& r);
+// Full-size workloads and runs that are counted only never train.
+void fill_train(CaseReading& r);
 void check_train(CaseReading& r);
 
 void check_pin(CaseReading& r);

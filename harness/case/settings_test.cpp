@@ -50,6 +50,10 @@ Json entry_with(const std::string& key, const Json& value) {
   if (key == "queue") entry["task"] = "inference";
   if (key == "layout") entry["data_parallel"] = 2;
   if (key == "cluster" || key == "costs" || key == "train") entry["clock"] = "virtual";
+  if (key == "precision" || key == "attention") {
+    entry["clock"] = "virtual";
+    entry["workload"] = "gpt_tiny";
+  }
   if (key == "tune") entry["optimizer"] = {{"learning_rate", "tuned"}};
   if (key == "transport") entry["device"] = "cuda";
   entry[key] = value;

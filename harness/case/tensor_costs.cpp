@@ -38,7 +38,8 @@ CostGraph member_costs(const CostGraph& whole, const TensorModel& model, const C
   };
   const auto sums = [&](const std::vector<std::int64_t>& elements) {
     Seconds all;
-    for (const std::int64_t n : elements) all += sum_seconds(cluster, model.degree, Bytes(4 * n * whole.micro_batch));
+    for (const std::int64_t n : elements)
+      all += sum_seconds(cluster, model.degree, n * whole.micro_batch * whole.storage.activation);
     return all;
   };
   for (std::size_t l = 0; l < own.layers.size(); ++l) {

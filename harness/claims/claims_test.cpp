@@ -10,7 +10,7 @@
 #include "harness/base/error.h"
 #include "harness/base/expect_error.h"
 #include "harness/claims/claim_page.h"
-#include "harness/claims/formulas.h"
+#include "harness/claims/scenario.h"
 #include "plots/findings.h"
 #include "plots/renderer.h"
 
@@ -167,11 +167,49 @@ TEST(Outcomes, AreTheSameAfterBeingStored) {
   EXPECT_NE(difference(read[0], other), "");
 }
 
-TEST(Formulas, OfATransformerLayer) {
-  // Zero bubble's 1.5B model: three layers of 6 samples of 1024 tokens hold 3.45 GiB until their input gradient.
-  EXPECT_NEAR(3 * transformer_stash_bytes(6, 1024, 2304, 24) / (1 << 30), 3.45, 0.01);
-  EXPECT_NEAR(transformer_weight_stash_bytes(6, 1024, 2304) / transformer_stash_bytes(6, 1024, 2304, 24),
-              32.0 * 2304 / (34 * 2304 + 5 * 24 * 1024), 1e-12);
+double figure_of(const std::string& scenario) {
+  return *read_scenario(JsonReader(Json::parse(scenario), "test"))().number;
+}
+
+TEST(ScheduleScenario, AStageOfATransformerHoldsItsLayers) {
+  // Zero bubble's 1.5B model: three layers of 6 samples of 1024 tokens hold 3.45 GiB, 18 bytes a parameter 3.2 GiB.
+  EXPECT_NEAR(figure_of(R"({"kind": "schedule", "system": "one_f_one_b", "ranks": 8, "microbatches": 8,
+                            "micro_batch": 6, "measure": "peak_gib",
+                            "transformer": {"layers": 3, "hidden": 2304, "heads": 24, "sequence": 1024,
+                                            "bytes_per_parameter": 18}})"),
+              8 * 3.45 + 3.2, 0.05);
+}
+
+TEST(ScheduleScenario, TheEndsOfATransformerHoldEmbeddingAndHeadAndTheirOwnBlocks) {
+  // Two ranks, one micro-batch; h = 64, 4 heads, 32 tokens, 1,000 words, 18 bytes a parameter. The second stage has no
+  // block: the last norm and the head, their inputs, log-probabilities of four bytes, and two numbers for every token.
+  const auto peak = [](int ends, const char* words) {
+    return figure_of(R"({"kind": "schedule", "system": "gpipe", "ranks": 2, "microbatches": 1, "measure": "peak_bytes",
+                         "transformer": {"layers": 1, "hidden": 64, "heads": 4, "sequence": 32,
+                                         "bytes_per_parameter": 18, "ends": )" +
+                     std::to_string(ends) + R"(, "vocabulary": )" + words + "}}");
+  };
+  EXPECT_EQ(peak(0, "1000"), 18 * (2 * 64 + 1000 * 64) + 32 * (2 * 64 + 2 * 64 + 4 * 1000 + 2 * 4));
+  // A block more: 12 h^2 + 13 h parameters, 34 h + 5 a s bytes for every token, four numbers of its norms.
+  EXPECT_EQ(peak(1, "1000") - peak(0, "1000"), 18 * (12 * 64 * 64 + 13 * 64) + 32 * (34 * 64 + 5 * 4 * 32 + 4 * 4));
+}
+
+TEST(ModelScenario, CountsInThePrecisionAndWithTheAttentionThatItNames) {
+  // One stage of one block: its parameters are 12 h^2 + 13 h, of the embedding V h + s h, of the last norm and the head
+  // 2 h + V h; 16 bytes of each with Adam's state.
+  const std::string like = R"({"kind": "model", "measure": "peak_gib", "system": "gpipe", "balance": [1],
+    "micro_batch": 1, "microbatches": 1, "device": {"flops": 1e12, "flops_16": 2e12},
+    "model": {"family": "gpt_with_dropout", "layers": 1, "hidden": 64, "heads": 4, "sequence": 32, "vocabulary": 100},
+    "optimizer": "adam")";
+  constexpr double parameters = 12 * 64 * 64 + 13 * 64 + 100 * 64 + 32 * 64 + 2 * 64 + 100 * 64;
+  // For every token: 34 h + 5 a s, a mask after the embedding, the last norm's and the head's input, log-probabilities
+  // of four bytes, and two numbers of four bytes of each of three norms.
+  constexpr double kept = 32 * (34 * 64 + 5 * 4 * 32 + 64 + 2 * 64 + 2 * 64 + 4 * 100 + 3 * 2 * 4);
+  EXPECT_NEAR(figure_of(like + R"(, "precision": "mixed", "attention": "kept_with_dropout"})") * kGiB,
+              16 * parameters + kept, 1e-3);
+  EXPECT_NEAR(figure_of(like + R"(, "precision": "mixed_fp32_gradients", "attention": "kept_with_dropout"})") * kGiB,
+              18 * parameters + kept, 1e-3);
+  EXPECT_LT(figure_of(like + R"(, "precision": "mixed"})") * kGiB, 16 * parameters + kept);
 }
 
 class CommittedClaims : public testing::TestWithParam<std::string> {};

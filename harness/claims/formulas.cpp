@@ -8,10 +8,6 @@
 
 namespace sluice {
 
-double transformer_stash_bytes(double b, double s, double h, double a) { return s * b * (34 * h + 5 * a * s); }
-double transformer_weight_stash_bytes(double b, double s, double h) { return 32 * s * b * h; }
-double transformer_layer_parameters(double h) { return 12 * h * h + 13 * h; }
-
 namespace {
 
 using Arguments = const std::map<std::string, double>&;

@@ -1,7 +1,8 @@
 // Scenarios of kind "model": a model of a published family, and training it on described devices with a published cut
-// into stages. Fields: model ({"family", its sizes}), measure; for training also device ({"flops", "memory_bandwidth",
-// "launch"}), link ({"bandwidth", "latency"}), balance (layers of every stage, counted as the paper counts them,
-// or how many: then the best cut by time), system, set, micro_batch, microbatches.
+// into stages. Fields: model ({"family", its sizes}), measure; for training also device ({"flops", "flops_16",
+// "memory_bandwidth", "launch"}), link ({"bandwidth", "latency"}), balance (layers of every stage, counted as the paper
+// counts them, or how many: then the best cut by time), system, set, micro_batch, microbatches, precision, attention,
+// optimizer (its kind; sgd without momentum unless given).
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -32,6 +33,8 @@ struct ModelScenario {
   bool best_balance = false;  // the sizes are left to the exact min-max cut by time
   std::int64_t micro_batch = 1;
   int microbatches = 1;
+  Storage storage;
+  OptimizerSpec optimizer;
 };
 
 struct Trained {
@@ -52,7 +55,7 @@ PublishedModel read_model(JsonReader fields) {
 
 // The cut between published layers whose slowest stage is the fastest.
 std::vector<int> best_balance(const ModelScenario& given) {
-  const CostGraph costs = analytic_costs(given.model->graph, given.micro_batch, given.device);
+  const CostGraph costs = analytic_costs(given.model->graph, given.micro_batch, given.device, given.storage);
   std::vector<double> before(static_cast<std::size_t>(given.model->units) + 1, 0);
   for (std::size_t l = 0; l < costs.layers.size(); ++l) {
     const LayerCost& layer = costs.layers[l];
@@ -98,7 +101,7 @@ Cluster cluster_of(const ModelScenario& given) {
 Trained train(const ModelScenario& given) {
   const Plan plan = plan_of(given);
   const Cluster cluster = cluster_of(given);
-  const CostGraph costs = analytic_costs(given.model->graph, given.micro_batch, given.device);
+  const CostGraph costs = analytic_costs(given.model->graph, given.micro_batch, given.device, given.storage);
   const RankMap ranks = ranks_of(plan);
   const ScheduleProblem problem{stage_graph(plan, costs), ranks.placement, static_cast<int>(ranks.devices.size()),
                                 given.microbatches, stage_costs(plan, costs, cluster)};
@@ -108,8 +111,8 @@ Trained train(const ModelScenario& given) {
   const Simulation s =
       simulate(program, costs_of(plan, costs, cluster), cluster, ranks.devices, {.iterations = 3, .trace = false});
   Trained result{.seconds = s.update_end[2] - s.update_end[1]};
-  for (const RankMemory& rank :
-       memory(program, stage_memory(given.model->graph, plan, given.micro_batch, OptimizerSpec{}, rule))) {
+  for (const RankMemory& rank : memory(
+           program, stage_memory(given.model->graph, plan, given.micro_batch, given.optimizer, rule, given.storage))) {
     const auto peak = static_cast<double>(rank.peak.total().value);
     result.largest_peak = std::max(result.largest_peak, peak);
     result.sum_of_peaks += peak;
@@ -150,15 +153,29 @@ void read_balance(JsonReader& reader, ModelScenario& given) {
                 "has " + std::to_string(sum) + " layers, the model has " + std::to_string(given.model->units));
 }
 
+// The first of the choices unless one is given.
+template <ClosedChoice E>
+E choice_of(JsonReader& reader, const std::string& key) {
+  const std::string name = reader.text(key, choice_names<E>().front());
+  const std::optional<E> choice = choice_named<E>(name);
+  if (!choice) reader.fail(key, "unknown value '" + name + "'", suggestion(name, choice_names<E>()));
+  return *choice;
+}
+
 void read_training(JsonReader& reader, ModelScenario& given) {
   given.system = &find_system(reader.text("system"), reader.where("system"));
   given.options = resolve_options(given.system->options, read_set(reader), reader.where("set"));
   JsonReader device = reader.object("device");
   given.device.name = device.text("name", "device");
   given.device.flops = device.above_zero_or("flops", given.device.flops, kMostNumber);
+  given.device.flops_16 = device.has("flops_16") ? device.above_zero_or("flops_16", 0, kMostNumber) : 0;
   given.device.memory_bandwidth = device.above_zero_or("memory_bandwidth", given.device.memory_bandwidth, kMostNumber);
   given.device.launch = Seconds(device.number_or("launch", given.device.launch.value, 0, kMostSeconds));
   device.no_other_keys();
+  given.storage = {choice_of<Precision>(reader, "precision"), choice_of<AttentionScores>(reader, "attention")};
+  given.optimizer.kind = choice_of<OptimizerKind>(reader, "optimizer");
+  if (given.storage.is_16_bit() && given.device.flops_16 == 0)
+    device.fail("flops_16", "is missing", "give the peak in 16 bit, or leave precision out");
   given.link.bandwidth = 12e9;
   if (reader.has("link")) {
     JsonReader link = reader.object("link");

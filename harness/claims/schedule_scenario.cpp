@@ -1,12 +1,13 @@
 // Scenarios of kind "schedule": a system's order on a chain of equal stages. Fields: system, set, ranks, microbatches,
 // updates, F, I, W and latency (in one unit of time), step (free or barrier), micro_batch (samples), measure; for bytes
-// stash, weight_stash and weights of a stage, or "transformer": what one of its middle stages holds.
+// stash, weight_stash and weights of a stage, or "transformer": layers of a stage, hidden, heads, sequence,
+// bytes_per_parameter, and, where the first and the last stage are others, their layers (ends) and vocabulary.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "harness/base/error.h"
 #include "harness/base/index.h"
-#include "harness/claims/formulas.h"
 #include "harness/claims/scenario.h"
 #include "harness/pipeline/system.h"
 #include "harness/plan/uniform_chain.h"
@@ -15,10 +16,24 @@
 #include "harness/sim/latency_cluster.h"
 #include "harness/sim/memory.h"
 #include "harness/sim/simulate.h"
+#include "workloads/models/models.h"
 
 namespace sluice {
 
 namespace {
+
+// What stages hold: all the same, but for the ends of a chain where these are given.
+struct StageBytes {
+  StageMemory middle;
+  std::optional<StageMemory> first, last;
+
+  std::vector<StageMemory> of(std::size_t stages) const {
+    std::vector<StageMemory> all(stages, middle);
+    if (first) all.front() = *first;
+    if (last) all.back() = *last;
+    return all;
+  }
+};
 
 struct ScheduleScenario {
   const System* system = nullptr;
@@ -29,7 +44,7 @@ struct ScheduleScenario {
   Seconds latency;
   bool barrier = false;
   double micro_batch = 1;
-  StageMemory bytes;
+  StageBytes bytes;
 };
 
 struct Ran {
@@ -71,17 +86,16 @@ struct Ran {
       most = std::max(most, gathers ? rank.gathers.size() : rank.reductions.size());
     return static_cast<double>(most);
   }
+  std::vector<RankMemory> ranks_memory() const { return memory(program, given.bytes.of(chain.problem.graph.size())); }
   double peak_bytes() const {
-    const std::vector<StageMemory> stages(chain.problem.graph.size(), given.bytes);
     std::int64_t most = 0;
-    for (const RankMemory& rank : memory(program, stages)) most = std::max(most, rank.peak.total().value);
+    for (const RankMemory& rank : ranks_memory()) most = std::max(most, rank.peak.total().value);
     return static_cast<double>(most);
   }
   // Weight tensors of a stage that a rank holds at once, predictions included.
   double versions() const {
     int most = 0;
-    for (const RankMemory& rank : memory(program, std::vector<StageMemory>(chain.problem.graph.size(), given.bytes)))
-      most = std::max(most, rank.peak_versions);
+    for (const RankMemory& rank : ranks_memory()) most = std::max(most, rank.peak_versions);
     return most;
   }
   // Stages whose weights the fullest rank holds.
@@ -127,15 +141,52 @@ constexpr ScheduleMeasure kScheduleMeasures[] = {
 
 Bytes rounded(double bytes) { return Bytes(std::llround(bytes)); }
 
-// A middle stage of `layers` transformer layers.
-StageMemory transformer_stage(JsonReader fields, double micro_batch) {
-  const auto size = [&](const std::string& key) { return fields.number(key, 0, 1e6); };
-  const double layers = size("layers"), h = size("hidden"), a = size("heads"), s = size("sequence"),
-               per_parameter = size("bytes_per_parameter");
+// What the layers of one part of a model hold, as a stage of its own.
+StageMemory part_of_model(const ModelGraph& model, int part, std::int64_t micro_batch, double per_parameter) {
+  std::vector<int> layers;
+  std::int64_t parameters = 0;
+  for (std::size_t l = 0; l < model.layers.size(); ++l) {
+    if (model.layers[l].block != part) continue;
+    layers.push_back(static_cast<int>(l));
+    parameters += parameter_count(model.layers[l]);
+  }
+  const StageStash kept =
+      stage_stash(model, model.shapes(), layers, micro_batch, {Precision::mixed, AttentionScores::kept_with_dropout});
+  return {.weights = rounded(static_cast<double>(parameters) * per_parameter),
+          .stash = kept.forward,
+          .weight_stash = kept.weight};
+}
+
+StageMemory sum_of(std::int64_t times, const StageMemory& a, const StageMemory& b) {
+  return {.weights = times * a.weights + b.weights,
+          .stash = times * a.stash + b.stash,
+          .weight_stash = times * a.weight_stash + b.weight_stash};
+}
+
+// Stages of a GPT with dropout, which keeps its scores, in 16 bit: so many blocks each; where "ends" is given, the first
+// and the last have so many, and the embedding and the head besides.
+StageBytes transformer_stages(JsonReader fields, std::int64_t micro_batch, const std::string& where) {
+  const auto size = [&](const std::string& key, int least) {
+    return fields.integer<std::int64_t>(key, least, 1'000'000);
+  };
+  const std::int64_t blocks = size("layers", 1), hidden = size("hidden", 1), heads = size("heads", 1),
+                     tokens = size("sequence", 1);
+  const bool has_ends = fields.has("ends");
+  const std::int64_t ends = has_ends ? size("ends", 0) : 0, vocabulary = has_ends ? size("vocabulary", 1) : 1;
+  const double per_parameter = fields.number("bytes_per_parameter", 0, 1e6);
   fields.no_other_keys();
-  return {.weights = rounded(layers * per_parameter * transformer_layer_parameters(h)),
-          .stash = rounded(layers * transformer_stash_bytes(micro_batch, s, h, a)),
-          .weight_stash = rounded(layers * transformer_weight_stash_bytes(micro_batch, s, h))};
+  try {
+    const ModelGraph model = gpt("transformer", 3, hidden, heads, tokens, vocabulary, 0.1);
+    const auto part = [&](int number) { return part_of_model(model, number, micro_batch, per_parameter); };
+    const StageMemory block = part(2);
+    StageBytes result{.middle = sum_of(blocks, block, {}), .first = {}, .last = {}};
+    if (!has_ends) return result;
+    result.first = sum_of(ends, block, part(0));
+    result.last = sum_of(ends, block, part(model.layers.back().block));
+    return result;
+  } catch (const InputError& e) {
+    throw InputError(where, e.what());
+  }
 }
 
 int count_of(JsonReader& reader, const std::string& key, int most) { return reader.integer<int>(key, 1, most); }
@@ -154,9 +205,10 @@ Ran run(const ScheduleScenario& given) {
           {}};
   ScheduleProblem& problem = ran.chain.problem;
   if (given.system->accumulates) problem.microbatches_per_update = microbatches / given.updates;
-  if (given.bytes.stash.value > 0)
-    problem.weight_stash_share.assign(problem.graph.size(), static_cast<double>(given.bytes.weight_stash.value) /
-                                                                static_cast<double>(given.bytes.stash.value));
+  for (const StageMemory& stage : given.bytes.of(problem.graph.size()))
+    if (stage.stash.value > 0)
+      problem.weight_stash_share.push_back(static_cast<double>(stage.weight_stash.value) /
+                                           static_cast<double>(stage.stash.value));
   ran.schedule = given.system->schedule(problem, given.options);
   const bool synchronous = given.system->synchronous;
   ran.program =
@@ -185,11 +237,12 @@ Scenario read_schedule_scenario(JsonReader& reader) {
   given.updates = reader.has("updates") ? count_of(reader, "updates", 1'000'000) : 1;
   if (given.microbatches % given.updates != 0) reader.fail("updates", "must divide the micro-batches");
   if (reader.has("transformer"))
-    given.bytes = transformer_stage(reader.object("transformer"), given.micro_batch);
+    given.bytes =
+        transformer_stages(reader.object("transformer"), std::llround(given.micro_batch), reader.where("transformer"));
   else
-    given.bytes = {.weights = rounded(reader.number_or("weights", 0, 0, 1e15)),
-                   .stash = rounded(reader.number_or("stash", 0, 0, 1e15)),
-                   .weight_stash = rounded(reader.number_or("weight_stash", 0, 0, 1e15))};
+    given.bytes.middle = {.weights = rounded(reader.number_or("weights", 0, 0, 1e15)),
+                          .stash = rounded(reader.number_or("stash", 0, 0, 1e15)),
+                          .weight_stash = rounded(reader.number_or("weight_stash", 0, 0, 1e15))};
   const std::string name = reader.text("measure");
   std::vector<std::string> names;
   for (const ScheduleMeasure& measure : kScheduleMeasures) {

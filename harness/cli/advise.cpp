@@ -214,7 +214,9 @@ Advice advise(const AdviceRequest& request) {
                    .cluster = request.cluster,
                    .costs = request.costs,
                    .ranks = request.ranks,
-                   .batch = request.batch};
+                   .batch = request.batch,
+                   .precision = request.precision,
+                   .attention = request.attention};
   const RunCase c = plan_case(like);
   const std::vector<int> counts =
       profile ? std::vector<int>{c.microbatches} : microbatch_counts(request, c.ranks, c.batch, workload.microbatches);
@@ -303,6 +305,8 @@ std::string flags_text(const Candidate& candidate) {
   if (r.data_parallel > 1) text += fmt::format(" --data-parallel {}", r.data_parallel);
   if (r.tensor > 1) text += fmt::format(" --tensor {}", r.tensor);
   if (r.costs != "analytic") text += " --costs " + r.costs;
+  if (r.precision != Precision::fp32) text += " --precision " + choice_name(r.precision);
+  if (r.attention != AttentionScores::fused) text += " --attention " + choice_name(r.attention);
   return text;
 }
 

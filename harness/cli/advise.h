@@ -13,6 +13,8 @@ namespace sluice {
 
 struct AdviceRequest {
   std::string workload, cluster, costs;
+  Precision precision = Precision::fp32;
+  AttentionScores attention = AttentionScores::fused;
   std::optional<long> ranks, batch;  // not given: the cluster's devices, the workload's batch
   std::vector<int> microbatches;     // to try; empty: the workload's, and from one for every rank up
   std::vector<int> tensor;           // devices that share every layer, to try; empty: 1, 2, 4 and 8 as far as possible

@@ -115,6 +115,8 @@ int advise_command(const AdviseArguments& a) {
   AdviceRequest request{a.workload,
                         a.cluster,
                         a.costs,
+                        choice_of_flag<Precision>("--precision", a.precision),
+                        choice_of_flag<AttentionScores>("--attention", a.attention),
                         a.ranks,
                         a.batch,
                         counts_named(a.microbatches, "--microbatches"),

@@ -56,6 +56,26 @@ TEST(Advise, FlagsSayTheDegrees) {
   c.request.data_parallel = 2;
   c.request.tensor = 2;
   EXPECT_EQ(flags_text(c), "-s one_f_one_b -w gpt_tiny -c flat:8 -m 4 --data-parallel 2 --tensor 2");
+  c.request.precision = Precision::mixed;
+  c.request.attention = AttentionScores::kept;
+  EXPECT_TRUE(flags_text(c).ends_with(" --tensor 2 --precision mixed --attention kept"));
+}
+
+TEST(Advise, CountsInThePrecisionAskedFor) {
+  AdviceRequest request = advice_request({"1f1b"});
+  request.tensor = {1};
+  const Advice whole = advise(request);
+  request.precision = Precision::mixed;
+  const Advice mixed = advise(request);
+  ASSERT_EQ(mixed.candidates.size(), whole.candidates.size());
+  EXPECT_GT(mixed.candidates[0].samples_per_second, whole.candidates[0].samples_per_second);
+  request.cluster = "pipedream_c";
+  EXPECT_EQ(error_of([&] { advise(request); }),
+            "device 'TitanX-Maxwell-12GB': states no peak in 16 bit; give its flops_16 in the cluster's file, or use "
+            "fp32");
+  request.costs = "profile";
+  EXPECT_EQ(error_of([&] { advise(request); }),
+            "--precision: measured costs are of layers that compute in fp32; use analytic costs");
 }
 
 // 1F1B without a flush on four stages: the first stage has made three updates between a batch's forward and its own.

@@ -41,15 +41,16 @@ class InstructionCosts {
     } else if (i.opcode == Opcode::send_stash && !costs_.weight_stash.empty()) {
       bytes = static_cast<double>(costs_.weight_stash[i.stage.index()].value);
     } else if (i.opcode == Opcode::send_weight_gradient) {
-      bytes = static_cast<double>(costs_.stages[i.stage.index()].parameters.value);
+      bytes = static_cast<double>(costs_.stages[i.stage.index()].gradients().value);
     }
     return std::max<std::int64_t>(1, std::llround(bytes));  // simulators take no empty message
   }
 
   std::int64_t collective_bytes(const Instruction& i) const {
-    const std::int64_t whole = costs_.stages[i.stage.index()].parameters.value;
+    const StageCost& cost = costs_.stages[i.stage.index()];
     const auto members = static_cast<std::int64_t>(program_.placement.stages[i.stage.index()].size());
-    return i.opcode == Opcode::gather_weights ? (whole + members - 1) / members : whole;
+    return i.opcode == Opcode::gather_weights ? (cost.parameters.value + members - 1) / members
+                                              : cost.gradients().value;
   }
 
  private:

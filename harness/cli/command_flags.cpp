@@ -98,6 +98,15 @@ void add_list(CLI::App& app, Chosen& chosen) {
                "  sluice list zero_bubble      options, defaults, aliases, citation");
 }
 
+// Help and choices are those of the settings of `sluice run`.
+void add_precision(CLI::App* command, std::string& precision, std::string& attention) {
+  for (const Setting& setting : settings()) {
+    const bool is_attention = setting.key == "attention";
+    if (!is_attention && setting.key != "precision") continue;
+    command->add_option(flag_of(setting), is_attention ? attention : precision, help_of(setting))->type_name("NAME");
+  }
+}
+
 // What a plan is asked for, but its system and workload.
 void add_plan_request(CLI::App* c, PlanArguments& a) {
   add_cluster(c, a.cluster);
@@ -116,6 +125,7 @@ void add_plan_request(CLI::App* c, PlanArguments& a) {
                 "sluice profile; of a published profile: raw keeps its numbers as the authors' program takes them")
       ->capture_default_str()
       ->type_name("COSTS");
+  add_precision(c, a.precision, a.attention);
   add_set(c, a.set);
 }
 
@@ -157,6 +167,7 @@ void add_advise(CLI::App& app, Chosen& chosen) {
       ->type_name("LIST");
   c->add_option("-s,--system", a->system, "Systems to try: a,b,c")->capture_default_str()->type_name("NAMES");
   c->add_option("--costs", a->costs, "As of sluice plan")->capture_default_str()->type_name("COSTS");
+  add_precision(c, a->precision, a->attention);
   c->add_option("--seconds", a->seconds, "After these no further candidate is begun")
       ->capture_default_str()
       ->type_name("X");

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/base/choice.h"
+#include "harness/base/error.h"
 #include "harness/pipeline/system.h"
 
 namespace sluice {
@@ -19,10 +21,19 @@ struct ListArguments {
 };
 int list_command(const ListArguments& a);
 
+// The choice that a flag names. Throws InputError with a suggestion.
+template <ClosedChoice E>
+E choice_of_flag(const std::string& flag, const std::string& name) {
+  const std::optional<E> choice = choice_named<E>(name);
+  if (!choice) throw InputError(flag, "unknown value '" + name + "'", suggestion(name, choice_names<E>()));
+  return *choice;
+}
+
 struct PlanArguments {
   std::string system, workload, cluster = "flat:4", costs = "analytic";
   std::optional<long> ranks, batch, microbatches;  // not given: the cluster's devices, the workload's
   int data_parallel = 1, tensor = 1;
+  std::string precision = "fp32", attention = "fused";
   std::vector<std::string> set;
   bool json = false, csv = false;
 };
@@ -32,6 +43,7 @@ EvaluatedPlan plan_of_arguments(const PlanArguments& a, const System& system);
 
 struct AdviseArguments {
   std::string workload, system = "*", cluster = "flat:4", costs = "analytic", microbatches, tensor, memory, csv;
+  std::string precision = "fp32", attention = "fused";
   std::optional<long> ranks, batch;  // not given: the cluster's devices, the workload's
   double seconds = 30;
   bool json = false;

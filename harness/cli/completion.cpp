@@ -132,7 +132,7 @@ Names values_of(const std::string& command, const std::string& name, const Names
       names.insert(names.end(), more.begin(), more.end());
     return names;
   }
-  if (command == "run")
+  if (command == "run" || name == "--precision" || name == "--attention")
     for (const Setting& setting : settings())
       if (flag_of(setting) == name) return setting.value.choices;
   return {};

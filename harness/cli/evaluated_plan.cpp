@@ -9,6 +9,7 @@
 #include "harness/base/quantities.h"
 #include "harness/base/source_folder.h"
 #include "harness/base/visible_text.h"
+#include "harness/case/precision_rules.h"
 #include "harness/case/predict_memory.h"
 #include "harness/case/predict_update.h"
 #include "harness/case/prepare.h"
@@ -39,6 +40,11 @@ RunCase plan_case(const PlanRequest& request) {
   c.cluster = request.cluster;
   c.clock = Clock::virtual_clock;
   c.costs = request.costs;
+  c.precision = request.precision;
+  c.attention = request.attention;
+  check_precision(c, workload, "--precision");
+  check_attention(c, workload, "--attention");
+  require_peak(cluster.devices, storage_of(c));
   c.ranks = int_of(request.ranks.value_or(static_cast<long>(cluster.devices.size())), "--ranks", 1);
   c.data_parallel = request.data_parallel;
   if (c.data_parallel < 1) throw InputError("--data-parallel", "must be at least 1");
@@ -173,11 +179,11 @@ void print_plan(const EvaluatedPlan& e) {
   const Prepared& p = e.p;
   const Plan plan = shared_plan(p.plan, group_size(p));
   const StageGraph graph = p.tensor ? stage_graph(plan, p.member_costs) : p.graph;
-  fmt::print("{} on {}: {} stages, {} deep, on {} of {} devices{}, {} x {} samples per update, costs: {}\n",
+  fmt::print("{} on {}: {} stages, {} deep, on {} of {} devices{}, {} x {} samples per update, costs: {}{}\n",
              p.system->title, p.cluster.name, plan.stages.size(), depth(graph), p.ranks.devices.size(),
              p.cluster.devices.size(),
              p.tensor ? fmt::format(" in groups of {} that share layers", p.tensor->degree) : "",
-             p.microbatches_per_update, p.micro_batch, visible(p.costs.source));
+             p.microbatches_per_update, p.micro_batch, visible(p.costs.source), counted_in(e.c));
   print_stages(p, plan, e.memory);
   fmt::print("\n{}\n", visible_lines(stage_picture(plan, graph)));
   if (!p.plan.sequence_cut.empty())

@@ -24,6 +24,8 @@ struct PlanRequest {
   std::optional<long> microbatches;
   int data_parallel = 1;  // pipelines
   int tensor = 1;         // devices that share every layer
+  Precision precision = Precision::fp32;
+  AttentionScores attention = AttentionScores::fused;
 };
 
 // The request as a case of the virtual clock. Throws InputError: counts below 1, a batch that the micro-batches do not

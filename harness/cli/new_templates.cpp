@@ -218,7 +218,8 @@ const char* const kClusterTemplate = R"({{
   "name": "{0}",
   "source": "where these figures are from: a datasheet, a paper, a measurement",
   "devices": [
-    {{"name": "device", "count": 4, "flops": 15.7e12, "memory_bandwidth": "900GB/s", "memory": "16GB", "launch": "5us"}}
+    {{"name": "device", "count": 4, "flops": 15.7e12, "flops_16": 125e12, "memory_bandwidth": "900GB/s",
+      "memory": "16GB", "launch": "5us"}}
   ],
   "all_to_all": {{"bandwidth": "25GB/s", "latency": "5us"}}
 }}

@@ -14,8 +14,18 @@ namespace sluice {
 
 static PlanRequest request_of(const PlanArguments& a, const System& system,
                               const std::map<std::string, std::string>& options) {
-  return {&system, options, a.workload,     a.cluster,       a.costs,
-          a.ranks, a.batch, a.microbatches, a.data_parallel, a.tensor};
+  return {&system,
+          options,
+          a.workload,
+          a.cluster,
+          a.costs,
+          a.ranks,
+          a.batch,
+          a.microbatches,
+          a.data_parallel,
+          a.tensor,
+          choice_of_flag<Precision>("--precision", a.precision),
+          choice_of_flag<AttentionScores>("--attention", a.attention)};
 }
 
 // Throws InputError where the plan does not fit into the devices' memory.

@@ -130,7 +130,9 @@ static E choice_of(const std::string& name, const std::string& where) {
 static Device device_from(JsonReader& d) {
   Device device;
   device.name = d.text("name", device.name);
+  if (d.has("flops")) device.flops_16 = 0;  // of another device than the usual one
   device.flops = d.above_zero_or("flops", device.flops, kMostNumber);
+  if (d.has("flops_16")) device.flops_16 = d.above_zero_or("flops_16", 0, kMostNumber);
   device.memory_bandwidth =
       positive(d, "memory_bandwidth", bytes_value(d, "memory_bandwidth", device.memory_bandwidth));
   const double memory = positive(d, "memory", bytes_value(d, "memory", static_cast<double>(device.memory.value)));
@@ -234,6 +236,13 @@ Cluster cluster_from_json(const Json& json, const std::string& where) {
     cluster.bucket = Bytes(static_cast<std::int64_t>(positive(reader, "bucket", bytes_value(reader, "bucket", 0))));
   reader.no_other_keys();
   return cluster;
+}
+
+void require_peak(std::span<const Device> devices, const Storage& storage) {
+  for (const Device& device : devices)
+    if (!(device.peak(storage) > 0))
+      throw InputError("device '" + device.name + "'", "states no peak in 16 bit",
+                       "give its flops_16 in the cluster's file, or use fp32");
 }
 
 // What a description says of how traffic shares the links. False: the key is another.

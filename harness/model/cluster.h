@@ -1,7 +1,7 @@
 // Cluster: heterogeneous devices and the links between them. JSON (workloads/clusters/*.json):
 //   {"name": "...", "source": "...",
-//    "devices": [{"name": "gpu", "count": 4, "flops": 15.7e12, "memory_bandwidth": "900GB/s", "memory": "16GiB",
-//                 "speed": 1, "launch": "5us", "host_bandwidth": "12GB/s", "host_latency": "0us",
+//    "devices": [{"name": "gpu", "count": 4, "flops": 15.7e12, "flops_16": 125e12, "memory_bandwidth": "900GB/s",
+//                 "memory": "16GiB", "speed": 1, "launch": "5us", "host_bandwidth": "12GB/s", "host_latency": "0us",
 //                 "kernels": "v100_sxm2_fp32"}],
 //    "links": [{"from": 0, "to": 1, "bandwidth": "12GB/s", "latency": "5us", "duplex": true,
 //               "group": "nic0", "to_group": "nic1"}]}
@@ -15,12 +15,14 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "harness/base/choice.h"
 #include "harness/base/ids.h"
 #include "harness/base/quantities.h"
+#include "harness/model/precision.h"
 
 namespace sluice {
 
@@ -28,7 +30,9 @@ class Json;
 
 struct Device {
   std::string name = "device";
-  double flops = 15.7e12;           // peak FLOP/s in the precision trained in (V100 SXM2, fp32: NVIDIA datasheet)
+  double flops = 15.7e12;  // peak FLOP/s in fp32, or what stands for it (V100 SXM2: NVIDIA datasheet)
+  // The same of matrix products in 16 bit, dense; 0: not stated. A V100's where `flops` is left out, too.
+  double flops_16 = 125e12;
   double memory_bandwidth = 900e9;  // bytes/s (the same datasheet)
   Bytes memory = GiB(16);
   double speed = 1;      // multiplies compute speed: 0.5 takes twice as long
@@ -37,6 +41,7 @@ struct Device {
   double host_bandwidth = 0;
   Seconds host_latency{};  // of a copy
   std::string kernels;     // the calibration of its kernels (calibration.h); empty: none
+  double peak(const Storage& storage) const { return storage.is_16_bit() ? flops_16 : flops; }
 };
 
 struct Link {
@@ -116,6 +121,9 @@ class Paths {
   std::vector<double> distance_;  // infinite between searches
   std::vector<Hop> reached_by_;
 };
+
+// Throws InputError where a device states no peak for what is computed in this storage.
+void require_peak(std::span<const Device> devices, const Storage& storage);
 
 // Throws InputError with file and JSON pointer: unknown key, wrong type, count < 1, missing memory, ...
 Cluster cluster_from_json(const Json& json, const std::string& where);

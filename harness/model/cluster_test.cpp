@@ -105,6 +105,16 @@ TEST(ClusterNodesTest, ErrorsNameThePlace) {
   EXPECT_EQ(refusal(kNode + R"({"count": 2, "bandwidth": 0}})"), "c.json: /nodes/bandwidth: must be greater than 0");
 }
 
+TEST(ClusterJsonTest, APeakIn16BitIsAsStatedOrTheUsualDevices) {
+  const auto peak = [](const std::string& device) {
+    return from_text(R"({"name": "n", "devices": [{)" + device + "}]}").devices[0].flops_16;
+  };
+  EXPECT_EQ(peak(""), 125e12);                // a V100, as everything else
+  EXPECT_EQ(peak(R"("flops": 15.7e12)"), 0);  // of some other device: not known
+  EXPECT_EQ(peak(R"("flops_16": 1e12)"), 1e12);
+  EXPECT_EQ(peak(R"("flops": 2e12, "flops_16": 8e12)"), 8e12);
+}
+
 TEST(ClusterJsonTest, ErrorsNameThePlace) {
   EXPECT_EQ(refusal(R"({"devices": [{}]})"), "c.json: /name: is missing");
   EXPECT_EQ(refusal(R"({"name": "n"})"), "c.json: /devices: a cluster needs at least one device");
@@ -115,7 +125,7 @@ TEST(ClusterJsonTest, ErrorsNameThePlace) {
   EXPECT_EQ(refusal(R"({"name": "n", "devices": [{"memory": "16 gibi"}]})"),
             "c.json: /devices/0/memory: unknown unit in '16 gibi'; use B, KiB, MiB, GiB, kB, MB, "
             "GB or Gb");
-  for (const char* key : {"flops", "memory_bandwidth", "memory", "speed"})
+  for (const char* key : {"flops", "flops_16", "memory_bandwidth", "memory", "speed"})
     EXPECT_EQ(refusal(R"({"name": "n", "devices": [{")" + std::string(key) + R"(": 0}]})"),
               "c.json: /devices/0/" + std::string(key) + ": must be greater than 0");
   EXPECT_EQ(refusal(R"({"name": "n", "devices": [{"launch": -1}]})"),

@@ -23,6 +23,20 @@ double efficiency(const LayerKind& kind) {
 }
 constexpr double kStreaming = 0.8;  // of the memory bandwidth
 
+// Of one sample: what attention keeps of its scores, which goes through memory. Fused, the scores never do.
+double score_bytes(const LayerSpec& layer, std::span<const Shape> inputs, const Storage& storage) {
+  return storage.attention == AttentionScores::fused ? 0
+                                                     : static_cast<double>(kept_scores(layer, inputs, storage).value);
+}
+
+// Of an optimizer step: reads the weight and the gradient and writes the weight; where it steps an fp32 copy, reads and
+// writes that, and writes the weight.
+double update_bytes(const CostGraph& graph, Bytes weights) {
+  const Bytes copies = graph.resident(weights) - weights - graph.gradients(weights);
+  const Bytes stepped = copies > Bytes(0) ? 2 * copies : weights;
+  return static_cast<double>((graph.gradients(weights) + stepped + weights).value);
+}
+
 }  // namespace
 
 CostGraph forward_only(CostGraph costs) {
@@ -54,11 +68,15 @@ void count_tied_weights_once(CostGraph& graph, const ModelGraph& model) {
   }
 }
 
-CostGraph analytic_costs(const ModelGraph& model, std::int64_t micro_batch, const Device& device) {
+CostGraph analytic_costs(const ModelGraph& model, std::int64_t micro_batch, const Device& device,
+                         const Storage& storage) {
   const std::vector<Shape> shapes = model.shapes();
+  require_peak({&device, 1}, storage);
   CostGraph graph{
       .model = model.name, .source = "analytic", .device = device.name, .micro_batch = micro_batch, .layers = {}};
   graph.launch = device.launch;
+  graph.storage = storage;
+  const auto element = static_cast<double>(storage.activation.value);
   const double samples = static_cast<double>(micro_batch);
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
     const LayerSpec layer = untied(model.layers[i]);
@@ -66,18 +84,20 @@ CostGraph analytic_costs(const ModelGraph& model, std::int64_t micro_batch, cons
     double input_bytes = 0;
     for (const int p : layer.inputs) {
       inputs.push_back(p < 0 ? model.inputs[-1 - p].shape : shapes[p]);
-      input_bytes += 4 * samples * static_cast<double>(elements(inputs.back()));
+      input_bytes += element * samples * static_cast<double>(elements(inputs.back()));
     }
-    const LayerFlops work = flops(layer, inputs);
-    const double weight_bytes = 4 * static_cast<double>(parameter_count(layer));
-    const Bytes out = output_bytes(model, shapes, static_cast<int>(i), micro_batch);
+    const LayerFlops work = flops(layer, inputs, storage.attention);
+    const Bytes weights = parameter_count(layer) * storage.weight;
+    const auto weight_bytes = static_cast<double>(weights.value);
+    const Bytes out = output_bytes(model, shapes, static_cast<int>(i), micro_batch, storage);
     // A look-up reads (and its weight gradient writes) rows, not the table; ids take no gradient.
     const bool looks_up = std::holds_alternative<Embedding>(layer.kind);
     const double weights_touched = looks_up ? static_cast<double>(out.value) : weight_bytes;
-    const double streamed = input_bytes + static_cast<double>(out.value) + weights_touched;
+    const double streamed =
+        input_bytes + static_cast<double>(out.value) + weights_touched + score_bytes(layer, inputs, storage) * samples;
     const auto seconds = [&](Flops per_sample, double bytes) {
       if (bytes == 0) return Seconds(0);
-      const double compute = per_sample.value * samples / (device.flops * efficiency(layer.kind));
+      const double compute = per_sample.value * samples / (device.peak(storage) * efficiency(layer.kind));
       const double memory = bytes / (device.memory_bandwidth * kStreaming);
       return Seconds(std::max(compute, memory)) + device.launch;
     };
@@ -88,9 +108,8 @@ CostGraph analytic_costs(const ModelGraph& model, std::int64_t micro_batch, cons
     cost.forward = view ? Seconds(0) : seconds(work.forward, streamed);
     cost.input_gradient = view || looks_up ? Seconds(0) : seconds(work.input_gradient, streamed);
     cost.weight_gradient = weight_bytes > 0 ? seconds(work.weight_gradient, streamed) : Seconds(0);
-    cost.update =
-        Seconds(3 * weight_bytes / (device.memory_bandwidth * kStreaming));  // read weight, gradient; write weight
-    cost.parameters = Bytes(static_cast<std::int64_t>(weight_bytes));
+    cost.update = Seconds(update_bytes(graph, weights) / (device.memory_bandwidth * kStreaming));
+    cost.parameters = weights;
     cost.output = out;
     cost.fused = is_fused_with_predecessor(layer);
     cost.input_channels = input_channels(layer);

@@ -72,7 +72,14 @@ struct CostGraph {
   // at once. What is not here takes as many times as long.
   std::vector<CostGraph> larger = {};
   std::optional<MachineCosts> machine = {};  // absent: not measured inside a run
-  Seconds launch = {};  // part of every pass of a layer that takes any time, whatever its size; analytic costs only
+  Seconds launch = {};   // part of every pass of a layer that takes any time, whatever its size; analytic costs only
+  Storage storage = {};  // what its bytes are counted in: LayerCost::parameters are those of the weights
+  // What goes with so many bytes of weights: their gradients; and weights, gradients and fp32 copies together, which is
+  // what planners count that ask for no optimizer.
+  Bytes gradients(Bytes weights) const { return weights * storage.gradient.value / storage.weight.value; }
+  Bytes resident(Bytes weights) const {
+    return weights + gradients(weights) + weights * storage.master.value / storage.weight.value;
+  }
 };
 
 // The costs of `micros_per_op` micro-batches taken at once by one op: from `larger`, or in proportion.
@@ -84,8 +91,11 @@ CostGraph forward_only(CostGraph costs);
 // Roofline, for every layer and direction: seconds = max(FLOP / (peak * e), bytes / (bandwidth * 0.8)) + launch, where
 // bytes are what is read and written: inputs, outputs, weights. e, the part of the peak that is reached, is 0.75 for
 // matrix products, 0.55 for convolutions, 0.45 for attention; 0.8 is the part of the bandwidth that streaming reaches.
-// These are choices for large fp32 layers, not measurements; `sluice profile` measures.
-CostGraph analytic_costs(const ModelGraph& model, std::int64_t micro_batch, const Device& device);
+// These are choices for large fp32 layers, not measurements; `sluice profile` measures. In 16 bit they are the same
+// parts of the device's peak in 16 bit. Attention that keeps its scores reads and writes them besides. Throws InputError
+// where the device states no such peak.
+CostGraph analytic_costs(const ModelGraph& model, std::int64_t micro_batch, const Device& device,
+                         const Storage& storage = {});
 
 // graph: of untied(model). Takes from a tied layer the bytes and the update of the weight that it shares; its passes
 // read that weight as before.

@@ -8,6 +8,7 @@ namespace {
 struct FlopsOf {
   std::span<const Shape> in;
   const Shape& out;
+  AttentionScores scores;
 
   // A product with `weights` multiply-adds a sample costs as much in each of the three passes: the transposed product
   // gives dx, the outer product dW.
@@ -18,6 +19,7 @@ struct FlopsOf {
   static LayerFlops elementwise(double forward, double backward) { return {Flops(forward), Flops(backward), Flops(0)}; }
   double x() const { return static_cast<double>(elements(in[0])); }
   double y() const { return static_cast<double>(elements(out)); }
+  double products_back() const { return scores == AttentionScores::fused ? 5 : 4; }  // of attention's backward
 
   LayerFlops operator()(const Linear& k) const { return product(x() * static_cast<double>(k.out)); }
   LayerFlops operator()(const Conv2d& k) const {
@@ -63,12 +65,12 @@ struct FlopsOf {
   LayerFlops operator()(const Attention& k) const {
     const auto t = static_cast<double>(in[0][0]);
     const auto w = static_cast<double>(k.width), heads = static_cast<double>(k.heads_width());
-    const double pairs = k.causal ? t * (t + 1) / 2 : t * t;
+    const double pairs = k.causal && scores == AttentionScores::fused ? t * (t + 1) / 2 : t * t;
     // The four projections; then q k^T and p v forward, and backward those two transposed for two operands each plus q
-    // k^T once more, since the probabilities are not kept.
+    // k^T once more, where the probabilities are not kept.
     LayerFlops result = product(4 * t * w * heads);
     result.forward += Flops(2 * 2 * pairs * heads);
-    result.input_gradient += Flops(5 * 2 * pairs * heads);
+    result.input_gradient += Flops(products_back() * 2 * pairs * heads);
     if (k.rotary > 0) {  // q and k, three operations an element
       result.forward += Flops(6 * t * heads);
       result.input_gradient += Flops(6 * t * heads);
@@ -81,7 +83,7 @@ struct FlopsOf {
     const auto heads = static_cast<double>(k.heads_width());
     LayerFlops result = product(2 * t * w * heads + 2 * s * m * heads);
     result.forward += Flops(2 * 2 * t * s * heads);
-    result.input_gradient += Flops(5 * 2 * t * s * heads);
+    result.input_gradient += Flops(products_back() * 2 * t * s * heads);
     return result;
   }
   LayerFlops operator()(const SequencePool&) const { return elementwise(x(), x()); }
@@ -95,10 +97,8 @@ struct FlopsOf {
 struct StashOf {
   std::span<const Shape> in;
   const Shape& out;
-  Bytes element;
-
-  Bytes x() const { return elements(in[0]) * element; }
-  Bytes y() const { return elements(out) * element; }
+  const Storage& storage;
+  const Bytes element = storage.activation, statistic = storage.statistic();
 
   static StashSpec product() {
     return {.keeps_input = true, .input_until_weight_gradient = true, .output_gradient_until_weight_gradient = true};
@@ -119,17 +119,17 @@ struct StashOf {
   StashSpec operator()(const BatchNorm& k) const {
     // Batch mean and inverse deviation; later the sums for weight and bias.
     return {.keeps_input = true,
-            .extra_per_microbatch = 2 * k.features * element,
+            .extra_per_microbatch = 2 * k.features * statistic,
             .extra_until_weight_gradient_per_microbatch = 2 * k.features * element};
   }
   StashSpec operator()(const LayerNorm& k) const {
     return {.keeps_input = true,
-            .extra = 2 * (elements(in[0]) / k.features) * element,
+            .extra = 2 * (elements(in[0]) / k.features) * statistic,
             .extra_until_weight_gradient_per_microbatch = 2 * k.features * element};
   }
   StashSpec operator()(const RmsNorm& k) const {  // one reciprocal root a row; later the sums for the weight
     return {.keeps_input = true,
-            .extra = elements(in[0]) / k.features * element,
+            .extra = elements(in[0]) / k.features * statistic,
             .extra_until_weight_gradient_per_microbatch = k.features * element};
   }
   StashSpec operator()(const Activation& k) const {
@@ -157,21 +157,21 @@ struct StashOf {
             .extra_until_weight_gradient = 4 * steps * k.hidden * element};
   }
   StashSpec operator()(const Attention& k) const {
-    // q, k, v, the heads' output and one log-sum-exp a head and step; then dq, dk, dv and the heads' output, which the
+    // q, k, v, the heads' output and what is kept of the scores; then dq, dk, dv and the heads' output, which the
     // projection's weight gradient needs.
     const Bytes heads = in[0][0] * k.heads_width() * element;
     return {.keeps_input = true,
-            .extra = 4 * heads + k.heads * in[0][0] * element,
+            .extra = 4 * heads + scores(k.heads, in[0][0], in[0][0]),
             .input_until_weight_gradient = true,
             .output_gradient_until_weight_gradient = true,
             .extra_until_weight_gradient = 4 * heads};
   }
   StashSpec operator()(const PositionEmbedding&) const { return {.output_gradient_until_weight_gradient = true}; }
   StashSpec operator()(const CrossAttention& k) const {
-    // q, k, v and the heads' output, and the log-sum-exps; then as for Attention.
+    // q, k, v and the heads' output, and what is kept of the scores; then as for Attention.
     const Bytes projected = (2 * in[0][0] + 2 * in[1][0]) * k.heads_width() * element;
     return {.keeps_input = true,
-            .extra = projected + k.heads * in[0][0] * element,
+            .extra = projected + scores(k.heads, in[0][0], in[1][0]),
             .input_until_weight_gradient = true,
             .output_gradient_until_weight_gradient = true,
             .extra_until_weight_gradient = projected};
@@ -181,20 +181,42 @@ struct StashOf {
   StashSpec operator()(const Concat&) const { return {}; }
   StashSpec operator()(const Flatten&) const { return {.output_is_input = true}; }
   // Log-probabilities; differences.
-  StashSpec operator()(const CrossEntropyLoss&) const { return {.extra = x()}; }
-  StashSpec operator()(const MseLoss&) const { return {.extra = x()}; }
+  StashSpec operator()(const CrossEntropyLoss&) const { return {.extra = elements(in[0]) * statistic}; }
+  StashSpec operator()(const MseLoss&) const { return {.extra = elements(in[0]) * element}; }
+
+  // Of so many heads' scores of `rows` positions on `columns`: their log-sum-exps, or the matrices.
+  Bytes scores(std::int64_t heads, std::int64_t rows, std::int64_t columns) const {
+    switch (storage.attention) {
+      case AttentionScores::fused:
+        return statistic * heads * rows;
+      case AttentionScores::kept:
+        return element * heads * rows * columns;
+      case AttentionScores::kept_with_dropout:
+        return (element + Bytes(1) + element) * heads * rows * columns;  // a mask of one byte an element
+    }
+    return Bytes(0);
+  }
 };
 
 }  // namespace
 
-LayerFlops flops(const LayerSpec& layer, std::span<const Shape> inputs) {
+LayerFlops flops(const LayerSpec& layer, std::span<const Shape> inputs, AttentionScores scores) {
   const Shape out = output_shape(layer, inputs);
-  return std::visit(FlopsOf{inputs, out}, layer.kind);
+  return std::visit(FlopsOf{inputs, out, scores}, layer.kind);
 }
 
-StashSpec stash(const LayerSpec& layer, std::span<const Shape> inputs, Bytes element) {
+StashSpec stash(const LayerSpec& layer, std::span<const Shape> inputs, const Storage& storage) {
   const Shape out = output_shape(layer, inputs);
-  return std::visit(StashOf{inputs, out, element}, layer.kind);
+  return std::visit(StashOf{inputs, out, storage}, layer.kind);
+}
+
+Bytes kept_scores(const LayerSpec& layer, std::span<const Shape> inputs, const Storage& storage) {
+  const Shape out = output_shape(layer, inputs);
+  const StashOf of{inputs, out, storage};
+  if (const auto* own = std::get_if<Attention>(&layer.kind)) return of.scores(own->heads, inputs[0][0], inputs[0][0]);
+  if (const auto* cross = std::get_if<CrossAttention>(&layer.kind))
+    return of.scores(cross->heads, inputs[0][0], inputs[1][0]);
+  return Bytes(0);
 }
 
 }  // namespace sluice

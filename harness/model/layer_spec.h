@@ -3,7 +3,7 @@
 // factory in harness/exec/torch builds the real layer from the same value, and a test compares the
 // two. Shapes leave out the batch dimension: a 28x28 grey image is {1, 28, 28}, a sentence of 20
 // embedded words is {20, 64}. Every tensor element takes 4 bytes (fp32) unless a function takes
-// `element`.
+// a Storage.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "harness/base/quantities.h"
+#include "harness/model/precision.h"
 
 namespace sluice {
 
@@ -189,11 +190,13 @@ LayerSpec untied(LayerSpec layer);
 
 // FLOPs of one sample. A multiply-add is two; biases are not counted; a function of one element
 // counts one. Backward of layers without weights: weight_gradient 0, and 0 for normalisations too,
-// whose weight gradients come out of the same pass as the input gradient.
+// whose weight gradients come out of the same pass as the input gradient. Attention that keeps its scores computes all
+// of them, also those that a causal mask hides, and not again in its backward.
 struct LayerFlops {
   Flops forward, input_gradient, weight_gradient;
 };
-LayerFlops flops(const LayerSpec& layer, std::span<const Shape> inputs);
+LayerFlops flops(const LayerSpec& layer, std::span<const Shape> inputs,
+                 AttentionScores scores = AttentionScores::fused);
 
 // What a layer keeps, so that bytes can be added up over a stage without counting a tensor twice
 // (a ReLU's output is also the next Linear's input: one tensor).
@@ -212,6 +215,8 @@ struct StashSpec {
   // Flatten: always a view. Activation: in place where that harms nobody (overwrites() in model.h).
   bool output_is_input = false;
 };
-StashSpec stash(const LayerSpec& layer, std::span<const Shape> inputs, Bytes element = Bytes(4));
+StashSpec stash(const LayerSpec& layer, std::span<const Shape> inputs, const Storage& storage = {});
+// Of the stash, per sample, what attention keeps of its scores; 0 for other layers.
+Bytes kept_scores(const LayerSpec& layer, std::span<const Shape> inputs, const Storage& storage);
 
 }  // namespace sluice

@@ -183,10 +183,9 @@ std::vector<StageInterface> interfaces(const ModelGraph& model, std::span<const 
 }
 
 Bytes output_bytes(const ModelGraph& model, std::span<const Shape> shapes, int producer, std::int64_t batch,
-                   Bytes element) {
-  if (producer < 0 && model.inputs.at(-(producer + 1)).is_token_ids) {
-    element = Bytes(8);
-  }
+                   const Storage& storage) {
+  const bool is_token_ids = producer < 0 && model.inputs.at(-(producer + 1)).is_token_ids;
+  const Bytes element = is_token_ids ? Bytes(8) : storage.activation;
   return exact_product(batch, elements(shape_of(model, shapes, producer))) * element;
 }
 
@@ -216,32 +215,32 @@ std::vector<bool> overwrites(const ModelGraph& model, std::span<const int> layer
 }
 
 Bytes live_bytes(const ModelGraph& model, std::span<const Shape> shapes, std::span<const int> layers,
-                 std::int64_t batch, Bytes element) {
+                 std::int64_t batch, const Storage& storage) {
   // When a value was last read: the place in `layers`; what other stages read lives to the end. A view keeps alive what
   // it looks at.
   std::map<int, std::size_t> last_read;
   const std::size_t end = layers.size();
   std::vector<bool> in_stage(model.layers.size(), false);
   for (const int l : layers) in_stage[l] = true;
-  const auto storage = [&](int value) {
+  const auto tensor_of = [&](int value) {
     while (value >= 0 && in_stage[value] && is_view(model.layers[value].kind)) value = model.layers[value].inputs[0];
     return value;
   };
   std::map<int, Bytes> alive;
-  const auto begin_life = [&](int value) { alive[value] = output_bytes(model, shapes, value, batch, element); };
+  const auto begin_life = [&](int value) { alive[value] = output_bytes(model, shapes, value, batch, storage); };
   for (std::size_t k = 0; k < end; ++k)
     for (const int input : model.layers[layers[k]].inputs) {
-      last_read[storage(input)] = k;
+      last_read[tensor_of(input)] = k;
       if (input < 0 || !in_stage[input]) begin_life(input);
     }
   for (std::size_t i = 0; i < model.layers.size(); ++i)
     for (const int input : model.layers[i].inputs)
-      if (!in_stage[i] && input >= 0 && in_stage[input]) last_read[storage(input)] = end;
+      if (!in_stage[i] && input >= 0 && in_stage[input]) last_read[tensor_of(input)] = end;
   Bytes most;
   for (std::size_t k = 0; k < end; ++k) {
     const LayerSpec& layer = model.layers[layers[k]];
     if (!is_view(layer.kind)) begin_life(layers[k]);
-    const StashSpec own = stash(layer, input_shapes(model, shapes, layer), element);
+    const StashSpec own = stash(layer, input_shapes(model, shapes, layer), storage);
     Bytes sum = batch * own.extra + own.extra_per_microbatch;
     for (const auto& [value, bytes] : alive) sum += bytes;
     most = std::max(most, sum);
@@ -254,16 +253,16 @@ Bytes live_bytes(const ModelGraph& model, std::span<const Shape> shapes, std::sp
 }
 
 StageStash stage_stash(const ModelGraph& model, std::span<const Shape> shapes, std::span<const int> layers,
-                       std::int64_t batch, Bytes element) {
-  return StageStashes(model, shapes, element).of(layers).of(batch);
+                       std::int64_t batch, const Storage& storage) {
+  return StageStashes(model, shapes, storage).of(layers).of(batch);
 }
 
-StageStashes::StageStashes(const ModelGraph& model, std::span<const Shape> shapes, Bytes element)
+StageStashes::StageStashes(const ModelGraph& model, std::span<const Shape> shapes, const Storage& storage)
     : layers_(model.layers.size()) {
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const LayerSpec& layer = model.layers[i];
-    layers_[i].keeps = stash(layer, input_shapes(model, shapes, layer), element);
-    layers_[i].output = output_bytes(model, shapes, static_cast<int>(i), 1, element);
+    layers_[i].keeps = stash(layer, input_shapes(model, shapes, layer), storage);
+    layers_[i].output = output_bytes(model, shapes, static_cast<int>(i), 1, storage);
     layers_[i].inputs = layer.inputs;
     layers_[i].keeps_output = sluice::keeps_output(layer.kind);
     layers_[i].is_view = sluice::is_view(layer.kind);

@@ -50,7 +50,7 @@ std::vector<StageInterface> interfaces(const ModelGraph& model, std::span<const 
 
 // Bytes of the output of `producer` (layer index, or negative model input) for `batch` samples.
 Bytes output_bytes(const ModelGraph& model, std::span<const Shape> shapes, int producer, std::int64_t batch,
-                   Bytes element = Bytes(4));
+                   const Storage& storage = {});
 
 // One flag per entry of `layers` (the layers of a stage): an activation that may write over its input, because the
 // input is made inside the stage by a layer that does not keep it (views looked through), and nothing else in the model
@@ -67,7 +67,7 @@ struct StageStash {
 // The most bytes that are alive at a time while the layers (ascending) run forward and nothing is kept for a backward:
 // what comes in, what is made and still read or sent on, and a layer's own tensors while it runs.
 Bytes live_bytes(const ModelGraph& model, std::span<const Shape> shapes, std::span<const int> layers,
-                 std::int64_t batch, Bytes element = Bytes(4));
+                 std::int64_t batch, const Storage& storage = {});
 
 // So much for every sample, and so much for a micro-batch of any size.
 struct GrowingStash {
@@ -77,12 +77,12 @@ struct GrowingStash {
   }
 };
 StageStash stage_stash(const ModelGraph& model, std::span<const Shape> shapes, std::span<const int> layers,
-                       std::int64_t batch, Bytes element = Bytes(4));
+                       std::int64_t batch, const Storage& storage = {});
 
 // The same for whoever asks for many stages of one model, in time that grows with the stage alone.
 class StageStashes {
  public:
-  StageStashes(const ModelGraph& model, std::span<const Shape> shapes, Bytes element = Bytes(4));
+  StageStashes(const ModelGraph& model, std::span<const Shape> shapes, const Storage& storage = {});
   GrowingStash of(std::span<const int> layers) const;
 
  private:

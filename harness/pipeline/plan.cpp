@@ -180,6 +180,7 @@ std::vector<StageCost> stage_costs(const Plan& plan, const CostGraph& costs, con
         cost.parameters += variant ? variant->parameters : layer.parameters;
         beside.add(cost, layer, time, layer.update / device.speed, device.speed);
       }
+      cost.gradient_bytes = costs.gradients(cost.parameters);
       beside.finish(cost);
       if (next && next->passed_channels > 0) {
         const LayerCost& divided = costs.layers[next->layers.front()];

@@ -77,7 +77,9 @@ RankMap ranks_of(const Plan& plan);
 // micro-batch, or as many as it takes at once.
 struct StageCost {
   Seconds forward, input_gradient, weight_gradient, update;
-  Bytes parameters;
+  Bytes parameters;                          // of the weights
+  std::optional<Bytes> gradient_bytes = {};  // as they are reduced; absent: as many as the weights'
+  Bytes gradients() const { return gradient_bytes.value_or(parameters); }
   Seconds clear = {};                    // zeroing of the gradients before the first of an update
   Seconds batched_weight_gradient = {};  // of one of several micro-batches whose W is one product
   Seconds split_weight_gradient = {};    // of a W that is an op of its own

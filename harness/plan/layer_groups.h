@@ -12,7 +12,9 @@ struct LayerGroup {
   std::vector<int> layers;  // ascending
   double forward = 0;       // seconds of one micro-batch
   double backward = 0;      // seconds, I + W
-  double parameters = 0;    // bytes
+  double parameters = 0;    // bytes of the weights
+  double gradients = 0;     // bytes of their gradients, as replicas sum them
+  double resident = 0;      // bytes of both, and of the fp32 copies of mixed precision
   double output = 0;        // bytes that other groups read (or nobody: the model's output)
   double kept = 0;          // bytes of all its layers' outputs: roughly what the backward needs
   double seconds() const { return forward + backward; }

@@ -9,6 +9,7 @@
 #include "harness/case/costs.h"
 #include "harness/case/make_theory.h"
 #include "harness/case/optimizer_settings.h"
+#include "harness/case/precision_rules.h"
 #include "harness/case/predict_update.h"
 #include "harness/case/profile_workload.h"
 #include "harness/case/settings.h"
@@ -63,7 +64,7 @@ Record record_of(const RunCase& c) {
   record.seed = c.seed;
   record.purpose = c.purpose;
   record.samples_per_step = c.batch;
-  record.cost_source = cost_source(c, workload);
+  record.cost_source = cost_source(c, workload) + counted_in(c);
   record.environment = describe_environment();
   return record;
 }
@@ -103,7 +104,8 @@ static SentByRanks sent_by_ranks(const std::vector<SentBytes>& ranks) {
 
 // What the members of a group send for the sums inside their ops: rings, as of other reductions.
 static void add_tensor_sums(const Prepared& p, const Program& program, std::vector<SentBytes>& sent) {
-  const std::vector<TensorSums> sums = tensor_sums(program, *p.tensor, p.plan, p.micro_batch);
+  const std::vector<TensorSums> sums =
+      tensor_sums(program, *p.tensor, p.plan, p.micro_batch, p.storage.activation.value);
   const double ring = 2.0 * (p.tensor->degree - 1) / p.tensor->degree / std::max(program.updates, 1);
   for (std::size_t r = 0; r < sums.size(); ++r) sent[r].reductions += ring * static_cast<double>(sums[r].bytes);
 }

@@ -28,7 +28,7 @@ Collectives::Collectives(const Program& program, const Costs& costs, const Clust
 // least: bytes of a bucket; the last of a stage takes what is left.
 void Collectives::find_buckets(Bytes least) {
   for (std::size_t s = 0; s < program_.graph.size(); ++s) {
-    const auto all = static_cast<double>(costs_.stages[s].parameters.value);
+    const auto all = static_cast<double>(costs_.stages[s].gradients().value);
     std::vector<Bucket>& buckets = buckets_.emplace_back();
     Bytes open, closed;
     if (in_buckets_ && !costs_.gradients_made.empty())
@@ -103,7 +103,9 @@ const std::vector<RingPhase>& Collectives::phases(const Key& key) {
 double Collectives::bytes(const Key& key) {
   const Meeting& m = meeting(key);
   if (is_all_reduce(m.instruction)) return buckets_[key.stage][m.bucket].bytes;
-  return static_cast<double>(costs_.stages[key.stage].parameters.value);
+  const StageCost& cost = costs_.stages[key.stage];
+  const Bytes whole = m.instruction.opcode == Opcode::gather_weights ? cost.parameters : cost.gradients();
+  return static_cast<double>(whole.value);
 }
 
 // Its members have all come, and none of their engines has anything before it. All-reduces need no engine: ranks may come

@@ -34,9 +34,10 @@ std::vector<SentBytes> sent_bytes(const Program& program, const Costs& costs) {
                                 : found->second * micros_per_message(program.graph, i.stage, i.peer_stage) *
                                       costs.part_of_message(program, i);
   };
-  const auto ring = [&](const Instruction& i) {
+  const auto cost = [&](const Instruction& i) -> const StageCost& { return costs.stages[i.stage.index()]; };
+  const auto ring = [&](const Instruction& i, Bytes whole) {
     const auto n = static_cast<double>(program.placement.stages[i.stage.index()].size());
-    return static_cast<double>(costs.stages[i.stage.index()].parameters.value) * (n - 1) / n;
+    return static_cast<double>(whole.value) * (n - 1) / n;
   };
   std::vector<SentBytes> result(program.ranks.size());
   for (std::size_t r = 0; r < program.ranks.size(); ++r) {
@@ -47,13 +48,13 @@ std::vector<SentBytes> sent_bytes(const Program& program, const Costs& costs) {
       else if (i.opcode == Opcode::send_stash && !costs.weight_stash.empty())
         sent.messages += static_cast<double>(costs.weight_stash[i.stage.index()].value);
       else if (i.opcode == Opcode::send_weight_gradient)
-        sent.messages += static_cast<double>(costs.stages[i.stage.index()].parameters.value);
+        sent.messages += static_cast<double>(cost(i).gradients().value);
       else if (i.opcode == Opcode::gather_weights)
-        sent.gathers += ring(i);
+        sent.gathers += ring(i, cost(i).parameters);
       else if (i.opcode == Opcode::reduce_scatter)
-        sent.reductions += ring(i);
+        sent.reductions += ring(i, cost(i).gradients());
       else if (i.opcode == Opcode::reduce_gradients)
-        sent.reductions += 2 * ring(i);
+        sent.reductions += 2 * ring(i, cost(i).gradients());
     }
     const double updates = std::max(program.updates, 1);
     sent.messages /= updates;

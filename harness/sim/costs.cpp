@@ -112,7 +112,7 @@ static std::vector<Costs::GradientMade> gradients_made_by(const PlanStage& stage
     const LayerCost& layer = graph.layers[*l];
     backward += (layer.input_gradient + layer.weight_gradient).value;
     weight_gradient += layer.weight_gradient.value;
-    if (layer.parameters.value > 0) made.push_back({layer.parameters, backward, weight_gradient});
+    if (layer.parameters.value > 0) made.push_back({graph.gradients(layer.parameters), backward, weight_gradient});
   }
   for (Costs::GradientMade& gradient : made) {
     gradient.in_backward = backward > 0 ? gradient.in_backward / backward : 1;

@@ -5,14 +5,14 @@
 namespace sluice {
 
 InterfaceValues interface_values(const ModelGraph& model, std::span<const Shape> shapes, std::span<const int> layers,
-                                 std::int64_t samples) {
+                                 std::int64_t samples, const Storage& storage) {
   const std::vector<bool> in_place = overwrites(model, layers);
   const std::set<int> own(layers.begin(), layers.end());
   // Layers whose output is the storage of their input.
   std::set<int> aliases;
   for (std::size_t i = 0; i < layers.size(); ++i)
     if (in_place[i] || std::holds_alternative<Flatten>(model.layers[layers[i]].kind)) aliases.insert(layers[i]);
-  const auto storage = [&](int value) {
+  const auto tensor_of = [&](int value) {
     while (aliases.contains(value)) value = model.layers[value].inputs[0];
     return value;
   };
@@ -27,28 +27,26 @@ InterfaceValues interface_values(const ModelGraph& model, std::span<const Shape>
       inputs.push_back(input < 0 ? model.inputs[-1 - input].shape : shapes[input]);
     }
     if (!own.contains(index)) continue;
-    const StashSpec keeps = stash(layer, inputs);
+    const StashSpec keeps = stash(layer, inputs, storage);
     for (const int input : layer.inputs) {
-      if (keeps.keeps_input) until_input_gradient.insert(storage(input));
-      if (keeps.input_until_weight_gradient) until_weight_gradient.insert(storage(input));
+      if (keeps.keeps_input) until_input_gradient.insert(tensor_of(input));
+      if (keeps.input_until_weight_gradient) until_weight_gradient.insert(tensor_of(input));
     }
-    if (keeps.keeps_output) until_input_gradient.insert(storage(index));
-    if (keeps.output_until_weight_gradient) until_weight_gradient.insert(storage(index));
+    if (keeps.keeps_output) until_input_gradient.insert(tensor_of(index));
+    if (keeps.output_until_weight_gradient) until_weight_gradient.insert(tensor_of(index));
   }
   const auto list = [&](const std::set<int>& values) {
     std::vector<InterfaceValue> result;
     for (const int value : values)
       result.push_back({.layer = value,
-                        .until_input_gradient = until_input_gradient.contains(storage(value)),
-                        .until_weight_gradient = until_weight_gradient.contains(storage(value)),
-                        .bytes = output_bytes(model, shapes, value, samples)});
+                        .until_input_gradient = until_input_gradient.contains(tensor_of(value)),
+                        .until_weight_gradient = until_weight_gradient.contains(tensor_of(value)),
+                        .bytes = output_bytes(model, shapes, value, samples, storage)});
     return result;
   };
   InterfaceValues result{.sent = list(sent), .received = list(received)};
   for (const int value : until_weight_gradient) {
-    if (value >= 0) continue;
-    const ModelInput& input = model.inputs[-1 - value];
-    result.data_until_weight_gradient += Bytes(samples * elements(input.shape) * (input.is_token_ids ? 8 : 4));
+    if (value < 0) result.data_until_weight_gradient += output_bytes(model, shapes, value, samples, storage);
   }
   return result;
 }

@@ -26,6 +26,6 @@ struct InterfaceValues {
 
 // layers: of the stage, ascending; samples: of a micro-batch.
 InterfaceValues interface_values(const ModelGraph& model, std::span<const Shape> shapes, std::span<const int> layers,
-                                 std::int64_t samples);
+                                 std::int64_t samples, const Storage& storage = {});
 
 }  // namespace sluice

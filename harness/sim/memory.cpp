@@ -27,12 +27,12 @@ struct Versions {
   }
 };
 
-// What a member of a group of `ranks` holds of `whole` bytes of a stage's 4-byte parameters, or of
-// state that has a few values for each of them.
-Bytes shard_of(Bytes whole, Bytes weights, std::size_t ranks) {
-  if (weights == Bytes(0)) return Bytes(0);
-  const Bytes shard(4 * shard_elements(weights.value / 4, ranks));
-  const double values = static_cast<double>(whole.value) / static_cast<double>(weights.value);
+// What a member of a group of `ranks` holds of `whole` bytes of a stage's parameters, or of state that has a few values
+// for each of them.
+Bytes shard_of(Bytes whole, const StageMemory& stage, std::size_t ranks) {
+  if (stage.weights == Bytes(0)) return Bytes(0);
+  const Bytes shard = shard_elements(stage.weights.value / stage.weight_element.value, ranks) * stage.weight_element;
+  const double values = static_cast<double>(whole.value) / static_cast<double>(stage.weights.value);
   return Bytes(std::llround(static_cast<double>(shard.value) * values));
 }
 
@@ -145,7 +145,7 @@ class MemoryOfRank {
         if (stage.batched_micros == 0) own = t.weight_gradient;
         break;
       case Opcode::optimizer_step:
-        own = program_.sharded(i.stage) ? shard_of(t.step, stage.weights, members(i.stage)) : t.step;
+        own = program_.sharded(i.stage) ? shard_of(t.step, stage, members(i.stage)) : t.step;
         break;
       default:
         break;
@@ -157,7 +157,7 @@ class MemoryOfRank {
   // Always on the rank of a sharded stage.
   void share(StageId stage, const StageMemory& whole) {
     const std::size_t ranks = program_.placement.stages[stage.index()].size();
-    const auto part = [&](Bytes of) { return shard_of(of, whole.weights, ranks); };
+    const auto part = [&](Bytes of) { return shard_of(of, whole, ranks); };
     const auto n = static_cast<std::int64_t>(ranks);
     whole_weights_[stage] = part(whole.weights) * n;
     whole_gradients_[stage] = part(whole.gradients) * n;

@@ -324,7 +324,7 @@ class Engine {
     }
     const double start = group.latest;
     const double end = network_.all_reduce_end(i.stage, start, members,
-                                               static_cast<double>(costs_.stages[i.stage.index()].parameters.value));
+                                               static_cast<double>(costs_.stages[i.stage.index()].gradients().value));
     for (const std::size_t member : group.waiting) {
       record(member, program_.ranks[member][ranks_[member].next], start, end);
       ranks_[member].clock = end;
@@ -345,7 +345,7 @@ class Engine {
   double message_bytes(const Instruction& i) const {
     const std::size_t s = i.stage.index();
     if (i.opcode == Opcode::send_stepped || i.opcode == Opcode::send_credit) return 0;
-    if (i.opcode == Opcode::send_weight_gradient) return static_cast<double>(costs_.stages[s].parameters.value);
+    if (i.opcode == Opcode::send_weight_gradient) return static_cast<double>(costs_.stages[s].gradients().value);
     if (i.opcode == Opcode::send_stash)
       return costs_.weight_stash.empty() ? 0 : static_cast<double>(costs_.weight_stash[s].value);
     for (const auto& [peer, bytes] : edges_[i.stage.index()])

@@ -11,48 +11,53 @@
 namespace sluice {
 
 static StageMemory memory_of_layers(const ModelGraph& model, std::span<const Shape> shapes, std::span<const int> layers,
-                                    std::int64_t samples, const OptimizerSpec& optimizer, int delta_tensors) {
-  Bytes weights, state;
+                                    std::int64_t samples, const OptimizerSpec& optimizer, int delta_tensors,
+                                    const Storage& storage) {
+  std::int64_t parameters = 0, state = 0;
   for (const int l : layers) {
-    weights += Bytes(4 * parameter_count(model.layers[l]));
-    state += Bytes(4 * state_elements(optimizer, model, l));
+    parameters += parameter_count(model.layers[l]);
+    state += state_elements(optimizer, model, l);
   }
-  const StageStash stash = stage_stash(model, shapes, layers, samples);
-  return {.weights = weights,
-          .gradients = weights,
-          .optimizer = state + weights * delta_tensors,
+  const StageStash stash = stage_stash(model, shapes, layers, samples, storage);
+  return {.weights = parameters * storage.weight,
+          .gradients = parameters * storage.gradient,
+          .optimizer = (state + delta_tensors * parameters) * storage.state + parameters * storage.master,
           .stash = stash.forward,
           .weight_stash = stash.weight,
           .input = Bytes(0),
-          .interface = interface_values(model, shapes, layers, samples)};
+          .interface = interface_values(model, shapes, layers, samples, storage),
+          .weight_element = storage.weight};
 }
 
 // Of the stage's attention layers, for so many positions of each sample.
-static Bytes key_value_gradients(const ModelGraph& model, std::span<const int> layers, std::int64_t positions) {
+static Bytes key_value_gradients(const ModelGraph& model, std::span<const int> layers, std::int64_t positions,
+                                 const Storage& storage) {
   Bytes bytes;
   for (const int l : layers)
     if (const auto* attention = std::get_if<Attention>(&model.layers[l].kind))
-      bytes += Bytes(4 * 2 * attention->width * positions);
+      bytes += 2 * attention->width * positions * storage.activation;
   return bytes;
 }
 
 static void add_sequence_chunks(std::vector<StageMemory>& stages, const ModelGraph& model, const Plan& plan,
-                                std::int64_t micro_batch, const OptimizerSpec& optimizer, const WeightRule& rule) {
+                                std::int64_t micro_batch, const OptimizerSpec& optimizer, const WeightRule& rule,
+                                const Storage& storage) {
   Plan whole = plan;
   whole.sequence_cut.clear();
   for (std::size_t c = 0; c + 1 < plan.sequence_cut.size(); ++c) {
     const std::int64_t length = plan.sequence_cut[c + 1] - plan.sequence_cut[c];
     std::vector<StageMemory> of_chunk =
-        stage_memory(with_sequence_length(model, length), whole, micro_batch, optimizer, rule);
+        stage_memory(with_sequence_length(model, length), whole, micro_batch, optimizer, rule, storage);
     for (std::size_t s = 0; s < stages.size(); ++s) {
-      of_chunk[s].key_value_gradients = key_value_gradients(model, plan.stages[s].layers, length * micro_batch);
+      of_chunk[s].key_value_gradients =
+          key_value_gradients(model, plan.stages[s].layers, length * micro_batch, storage);
       stages[s].sequence_chunks.push_back(of_chunk[s]);
     }
   }
 }
 
 std::vector<StageMemory> stage_memory(const ModelGraph& model, const Plan& plan, std::int64_t micro_batch,
-                                      const OptimizerSpec& optimizer, const WeightRule& rule) {
+                                      const OptimizerSpec& optimizer, const WeightRule& rule, const Storage& storage) {
   const std::vector<Shape> shapes = model.shapes();
   const std::vector<StageInterface> between =
       interfaces(model, stage_of_layers(plan, model.layers.size()), static_cast<int>(plan.stages.size()));
@@ -60,13 +65,13 @@ std::vector<StageMemory> stage_memory(const ModelGraph& model, const Plan& plan,
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const PlanStage& stage = plan.stages[s];
     const std::int64_t samples = stage.micros_per_op * micro_batch;
-    StageMemory m =
-        memory_of_layers(model, shapes, stage.layers, samples, optimizer, delta_tensors(optimizer, rule, StageId(s)));
+    StageMemory m = memory_of_layers(model, shapes, stage.layers, samples, optimizer,
+                                     delta_tensors(optimizer, rule, StageId(s)), storage);
     for (const int producer : between[s].receives)
-      if (producer >= 0) m.input += output_bytes(model, shapes, producer, samples);
+      if (producer >= 0) m.input += output_bytes(model, shapes, producer, samples, storage);
     result.push_back(m);
   }
-  if (!plan.sequence_cut.empty()) add_sequence_chunks(result, model, plan, micro_batch, optimizer, rule);
+  if (!plan.sequence_cut.empty()) add_sequence_chunks(result, model, plan, micro_batch, optimizer, rule, storage);
   return result;
 }
 
@@ -118,14 +123,14 @@ static void add_waiting(std::vector<StageMemory>& stages, const StageGraph& grap
 }
 
 std::vector<StageMemory> inference_memory(const ModelGraph& model, const Plan& plan, std::int64_t micro_batch,
-                                          int queue) {
+                                          int queue, const Storage& storage) {
   const std::vector<Shape> shapes = model.shapes();
   const std::vector<int> stage_of = stage_of_layers(plan, model.layers.size());
   std::vector<StageMemory> result;
   for (const PlanStage& stage : plan.stages) {
     StageMemory& memory = result.emplace_back();
-    for (const int l : stage.layers) memory.weights += Bytes(4 * parameter_count(model.layers[l]));
-    memory.live = live_bytes(model, shapes, stage.layers, stage.micros_per_op * micro_batch);
+    for (const int l : stage.layers) memory.weights += parameter_count(model.layers[l]) * storage.weight;
+    memory.live = live_bytes(model, shapes, stage.layers, stage.micros_per_op * micro_batch, storage);
   }
   std::vector<std::vector<int>> inputs;
   for (const LayerSpec& layer : model.layers) inputs.push_back(layer.inputs);
@@ -135,7 +140,7 @@ std::vector<StageMemory> inference_memory(const ModelGraph& model, const Plan& p
       for (const int input : inputs[l])
         if (input >= 0 && stage_of[input] == from.value) sent.insert(input);
     Bytes sum;
-    for (const int value : sent) sum += output_bytes(model, shapes, value, micro_batch);
+    for (const int value : sent) sum += output_bytes(model, shapes, value, micro_batch, storage);
     return sum;
   };
   StageGraph graph = stage_graph(static_cast<int>(plan.stages.size()), stage_edges(plan, inputs), "plan");

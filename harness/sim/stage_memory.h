@@ -26,7 +26,7 @@ struct Temporaries {
 struct StageMemory {
   Bytes weights;  // of one version
   Bytes gradients;
-  Bytes optimizer;     // momentum, Adam's moments, what predictions keep
+  Bytes optimizer;     // momentum, Adam's moments, what predictions keep; of mixed precision, fp32 copies
   Bytes stash;         // of one micro-batch between F and the end of I or B
   Bytes weight_stash;  // of one micro-batch between I and the end of W
   Bytes input;         // of one micro-batch between F and its recomputation, where F keeps no stash
@@ -43,11 +43,13 @@ struct StageMemory {
   // add up before its own; and the same stage with one chunk in a micro-batch's place, for each (empty: as the whole).
   Bytes key_value_gradients = {};
   std::vector<StageMemory> sequence_chunks = {};
+  Bytes weight_element = Bytes(4);  // of one parameter of `weights`
 };
 
 // One for every stage of the plan. micro_batch: samples.
 std::vector<StageMemory> stage_memory(const ModelGraph& model, const Plan& plan, std::int64_t micro_batch,
-                                      const OptimizerSpec& optimizer, const WeightRule& rule);
+                                      const OptimizerSpec& optimizer, const WeightRule& rule,
+                                      const Storage& storage = {});
 
 // Fills in what the layers' measurements say; costs: of the plan's micro-batches.
 void add_temporaries(std::vector<StageMemory>& stages, const Plan& plan, const CostGraph& costs);
@@ -57,7 +59,7 @@ std::vector<StageMemory> stage_memory(const CostGraph& costs, const Plan& plan, 
 
 // Of inference, with so many micro-batches in a queue (RunPolicy::queue): weights, and what lives and waits.
 std::vector<StageMemory> inference_memory(const ModelGraph& model, const Plan& plan, std::int64_t micro_batch,
-                                          int queue);
+                                          int queue, const Storage& storage = {});
 std::vector<StageMemory> inference_memory(const CostGraph& costs, const Plan& plan, int queue);
 
 }  // namespace sluice

@@ -7,7 +7,7 @@ namespace sluice {
 
 static bool alike(const Device& a, const Device& b) {
   const auto key = [](const Device& d) {
-    return std::tuple(d.name, d.flops, d.memory_bandwidth, d.memory.value, d.speed, d.launch.value);
+    return std::tuple(d.name, d.flops, d.flops_16, d.memory_bandwidth, d.memory.value, d.speed, d.launch.value);
   };
   return key(a) == key(b);
 }

@@ -4,7 +4,7 @@ namespace sluice {
 
 StageCosts::StageCosts(const Problem& problem, const Operators& operators)
     : problem_(problem), operators_(operators), machine_(problem, "graphpipe") {
-  for (const LayerGroup& group : operators.groups) parameters_.push_back(group.parameters);
+  for (const LayerGroup& group : operators.groups) parameters_.push_back(group.gradients);
 }
 
 void StageCosts::give(StageSearchSpace& space) {
@@ -94,7 +94,7 @@ StageFootprint StageCosts::footprint(std::span<const int> vertices) const {
   StageFootprint result;
   for (const int l : layers) {
     const LayerCost& layer = problem_.costs.layers[l];
-    result.always += 2 * layer.parameters.value;
+    result.always += problem_.costs.resident(layer.parameters).value;
     result.per_micro_batch += layer.kept().value;
   }
   return result;

@@ -16,7 +16,7 @@ LayerChain layer_chain(const CostGraph& costs) {
     chain.first_layer.push_back(group.layers.front());
     chain.forward.push_back(group.forward);
     chain.backward.push_back(group.backward);
-    chain.parameters.push_back(group.parameters);
+    chain.parameters.push_back(group.gradients);
     chain.outputs.push_back(group.kept);
   }
   chain.first_layer.push_back(static_cast<int>(costs.layers.size()));

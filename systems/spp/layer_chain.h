@@ -12,7 +12,7 @@ namespace sluice {
 // Of one micro-batch on a device of speed 1; seconds and bytes. n layer groups.
 struct LayerChain {
   std::vector<double> forward, backward;  // [n]; backward: input and weight gradient
-  std::vector<double> parameters;         // [n] bytes
+  std::vector<double> parameters;         // [n] bytes of their gradients
   std::vector<double> outputs;            // [n] bytes of all its layers' outputs
   // [n - 1]: what crosses the cut after group k, down (activations) and up (their gradients).
   std::vector<double> cut_forward, cut_backward;

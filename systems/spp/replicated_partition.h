@@ -20,7 +20,7 @@ namespace sluice {
 // micro-batches in flight on it. A filter, coarser than the real accounting (harness/sim/memory.h).
 struct StageMemoryLimit {
   std::vector<double> capacity;                    // bytes, by position
-  double tensors_per_parameter = 3;                // weights, gradients, one optimizer state
+  double tensors_per_parameter = 3;                // in fp32: weights, gradients, one optimizer state
   std::function<int(int stages_after)> in_flight;  // most micro-batches of a stage on one device
 };
 

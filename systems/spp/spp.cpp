@@ -57,6 +57,12 @@ ListScheduleOptions execution_options(const Options& options) {
       .merge_last = options.flag("merge_last")};
 }
 
+// Weights, gradients, one optimizer state and, of mixed precision, fp32 copies, in tensors of the gradients' size.
+double tensors_per_parameter(const Storage& s) {
+  return static_cast<double>((s.weight + s.gradient + s.state + s.master).value) /
+         static_cast<double>(s.gradient.value);
+}
+
 // What partition and replication are asked for one order of the devices.
 ReplicationProblem replication_problem(const Problem& problem, const Options& options, const LayerChain& chain,
                                        const SquareMatrix& bandwidths, const std::vector<int>& device_order) {
@@ -75,10 +81,11 @@ ReplicationProblem replication_problem(const Problem& problem, const Options& op
   result.all_devices = options.flag("all_devices");
   result.stages = options.integer("stages");
   if (options.flag("memory"))
-    result.memory =
-        StageMemoryLimit{.capacity = capacity, .in_flight = [merged = options.flag("merge_last")](int after) {
-                           return std::max(1, list_schedule_depth(after + 1, 0, merged));
-                         }};
+    result.memory = StageMemoryLimit{.capacity = capacity,
+                                     .tensors_per_parameter = tensors_per_parameter(problem.costs.storage),
+                                     .in_flight = [merged = options.flag("merge_last")](int after) {
+                                       return std::max(1, list_schedule_depth(after + 1, 0, merged));
+                                     }};
   return result;
 }
 

@@ -44,8 +44,9 @@ ModelGraph amoebanet_d(int layers, std::int64_t filters, int classes, std::vecto
 ModelGraph inception_v3();
 ModelGraph transformer_regression(int blocks, std::int64_t width, std::int64_t heads, std::int64_t feed_forward,
                                   std::int64_t sequence);
+// dropout: the probability after the embedding, the attention and the feed-forward part of every block; 0: none.
 ModelGraph gpt(const std::string& name, int layers, std::int64_t hidden, std::int64_t heads, std::int64_t sequence,
-               std::int64_t vocabulary);
+               std::int64_t vocabulary, double dropout = 0);
 ModelGraph bert(const std::string& name, int layers, std::int64_t hidden, std::int64_t heads, std::int64_t sequence,
                 std::int64_t vocabulary);
 

@@ -55,6 +55,12 @@ PublishedModel unet(std::int64_t convolutions, std::int64_t channels) {
   return model;
 }
 
+PublishedModel published_gpt(const Sizes& s, double dropout) {
+  ModelGraph graph = gpt("gpt", static_cast<int>(s.at("layers")), s.at("hidden"), s.at("heads"), s.at("sequence"),
+                         s.at("vocabulary"), dropout);
+  return {graph, transformer_blocks(graph)};
+}
+
 struct Family {
   const char* name;
   std::vector<std::string> sizes;
@@ -95,12 +101,8 @@ const std::vector<Family>& families() {
          model.graph = amoebanet_d(static_cast<int>(s.at("layers")), s.at("filters"), 1000, &model.unit_of_layer);
          return model;
        }},
-      {"gpt", transformer,
-       [](const Sizes& s) {
-         ModelGraph graph = gpt("gpt", static_cast<int>(s.at("layers")), s.at("hidden"), s.at("heads"),
-                                s.at("sequence"), s.at("vocabulary"));
-         return PublishedModel{graph, transformer_blocks(graph)};
-       }},
+      {"gpt", transformer, [](const Sizes& s) { return published_gpt(s, 0); }},
+      {"gpt_with_dropout", transformer, [](const Sizes& s) { return published_gpt(s, 0.1); }},
       {"bert", transformer,
        [](const Sizes& s) {
          ModelGraph graph = bert("bert", static_cast<int>(s.at("layers")), s.at("hidden"), s.at("heads"),

@@ -8,6 +8,7 @@ namespace {
 
 struct BlockSizes {
   std::int64_t width, heads, feed_forward;
+  double dropout = 0;  // after attention and after the feed-forward part; 0: none
 };
 constexpr int kNone = 0;  // no model input: those are -1, -2, ...
 
@@ -18,8 +19,9 @@ void feed_forward(ChainBuilder& b, const std::string& n, const BlockSizes& sizes
   b.add(norm + n, LayerNorm{sizes.width});
   b.add("up_" + n, Linear{sizes.width, sizes.feed_forward});
   b.add("gelu_" + n, Activation{Activation::Kind::gelu});
-  const int down = b.add("down_" + n, Linear{sizes.feed_forward, sizes.width});
-  b.add(sum + n, Add{}, {x, down});
+  b.add("down_" + n, Linear{sizes.feed_forward, sizes.width});
+  if (sizes.dropout > 0) b.add("dropout2_" + n, Dropout{sizes.dropout});
+  b.add(sum + n, Add{}, {x, b.last()});
 }
 
 // x + proj(attention(LN(x))). ids: the model input whose padding nobody attends to.
@@ -28,9 +30,9 @@ void self_attention(ChainBuilder& b, const std::string& n, const BlockSizes& siz
   const int norm = b.add("ln1_" + n, LayerNorm{sizes.width});
   std::vector<int> inputs{norm};
   if (ids != kNone) inputs.push_back(ids);
-  const int attention =
-      b.add("attention_" + n, Attention{.width = sizes.width, .heads = sizes.heads, .causal = causal}, inputs);
-  b.add("add1_" + n, Add{}, {x, attention});
+  b.add("attention_" + n, Attention{.width = sizes.width, .heads = sizes.heads, .causal = causal}, inputs);
+  if (sizes.dropout > 0) b.add("dropout1_" + n, Dropout{sizes.dropout});
+  b.add("add1_" + n, Add{}, {x, b.last()});
 }
 
 void block(ChainBuilder& b, const std::string& n, const BlockSizes& sizes, bool causal, int ids = kNone) {
@@ -50,12 +52,13 @@ ModelGraph transformer_regression(int blocks, std::int64_t width, std::int64_t h
 }
 
 ModelGraph gpt(const std::string& name, int layers, std::int64_t hidden, std::int64_t heads, std::int64_t sequence,
-               std::int64_t vocabulary) {
+               std::int64_t vocabulary, double dropout) {
   ChainBuilder b(name, {.shape = {sequence}, .is_token_ids = true});
   b.add("embedding", Embedding{vocabulary, hidden});
   b.add("positions", PositionEmbedding{sequence, hidden});
+  if (dropout > 0) b.add("dropout", Dropout{dropout});
   b.next_block();
-  for (int i = 0; i < layers; ++i) block(b, std::to_string(i), {hidden, heads, 4 * hidden}, true);
+  for (int i = 0; i < layers; ++i) block(b, std::to_string(i), {hidden, heads, 4 * hidden, dropout}, true);
   b.add("final_norm", LayerNorm{hidden});
   b.add("head", Linear{hidden, vocabulary, false});
   b.add("loss", CrossEntropyLoss{});

@@ -1,0 +1,54 @@
+#include "harness/case/precision_rules.h"
+
+#include <algorithm>
+
+#include "harness/base/error.h"
+#include "harness/case/costs.h"
+#include "workloads/models/registry.h"
+
+namespace sluice {
+
+Storage storage_of(const RunCase& c) { return {c.precision, c.attention}; }
+
+bool counted_only(const RunCase& c) { return c.precision != Precision::fp32 || c.attention != AttentionScores::fused; }
+
+std::string counted_in(const RunCase& c) {
+  std::string text;
+  if (c.precision != Precision::fp32) text = choice_name(c.precision);
+  if (c.attention != AttentionScores::fused)
+    text += (text.empty() ? "scores " : ", scores ") + choice_name(c.attention);
+  return text.empty() ? "" : " (" + text + ")";
+}
+
+// runs: what the executor does instead.
+static void require_counting(const RunCase& c, const Workload& workload, const std::string& where,
+                             const std::string& runs) {
+  if (c.clock == Clock::wall || is_this_machine(c))
+    throw InputError(where, "the executor computes " + runs,
+                     "use the virtual clock with a described cluster, or leave it out");
+  if (workload.model.layers.empty())
+    throw InputError(where, "'" + c.workload + "' is a published profile, whose bytes and seconds are what they are",
+                     "leave it out");
+  if (c.costs != kAnalyticCosts)
+    throw InputError(where, "measured costs are of layers that compute " + runs, "use analytic costs");
+}
+
+void check_precision(const RunCase& c, const Workload& workload, const std::string& where) {
+  if (c.precision != Precision::fp32) require_counting(c, workload, where, "in fp32");
+}
+
+void check_attention(const RunCase& c, const Workload& workload, const std::string& where) {
+  if (c.attention == AttentionScores::fused) return;
+  require_counting(c, workload, where, "attention whose backward makes the scores again");
+  const bool attends = std::ranges::any_of(workload.model.layers, [](const LayerSpec& layer) {
+    return std::holds_alternative<Attention>(layer.kind) || std::holds_alternative<CrossAttention>(layer.kind);
+  });
+  if (!attends) throw InputError(where, "'" + c.workload + "' has no layer of attention", "leave it out");
+}
+
+void refuse_scores_of_chunks() {
+  throw InputError("attention", "the scores of sequences that are cut into chunks cannot be kept",
+                   "use fused, or a system that leaves sequences whole");
+}
+
+}  // namespace sluice
