@@ -49,7 +49,7 @@ struct RunCase {
   Task task = Task::train;
   std::string cluster = "flat:4";  // the virtual clock's; on the wall clock kThisMachine
   Clock clock = Clock::wall;
-  std::string costs = "profile";  // what planning and the virtual clock use: profile | analytic | a file (costs.h)
+  std::string costs = "profile";  // of planning and the virtual clock: profile, analytic, calibrated, a file (costs.h)
   TransportKind transport = TransportKind::threads;
   DeviceKind device = DeviceKind::cpu;
   int ranks = 2;
