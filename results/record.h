@@ -79,8 +79,8 @@ struct Record {
   std::optional<CurveOf> curve_of;                // none: the case trained by itself
   std::vector<MemorySplit> peak_bytes;            // per rank: measured (wall) or predicted (virtual)
   std::vector<MemorySplit> predicted_peak_bytes;  // per rank, beside the measured one
-  // Where the costs of planning, and of the virtual clock, are from: "analytic" | "profile" (measured); behind it what
-  // they are counted in, where that is not what the executor computes in: "analytic (mixed, scores kept)".
+  // Where the costs of planning and of the virtual clock are from: "analytic", "calibrated ...", "profile" (measured);
+  // behind it what they are counted in, where that is not what the executor computes in: "analytic (mixed, scores kept)".
   std::string cost_source;
   // Theory, observed and plan are there as far as the run came.
   std::optional<Theory> theory;  // what the paper promises

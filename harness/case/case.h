@@ -51,7 +51,7 @@ struct RunCase {
   Clock clock = Clock::wall;
   Precision precision = Precision::fp32;
   AttentionScores attention = AttentionScores::fused;
-  std::string costs = "profile";  // what planning and the virtual clock use: profile | analytic | a file (costs.h)
+  std::string costs = "profile";  // of planning and the virtual clock: profile, analytic, calibrated, a file (costs.h)
   TransportKind transport = TransportKind::threads;
   DeviceKind device = DeviceKind::cpu;
   int ranks = 2;

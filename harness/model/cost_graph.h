@@ -1,6 +1,6 @@
 // CostGraph: what planners and the virtual clock know of a model: per layer, the seconds of F, I
 // and W of one micro-batch on a reference device, and the bytes. Made by formula from LayerSpecs
-// (analytic, a roofline), or measured (`sluice profile`); a record says which.
+// (analytic, a roofline; calibrated: calibrated_costs.h), or measured (`sluice profile`); a record says which.
 #pragma once
 
 #include <map>
@@ -64,7 +64,7 @@ struct LayerCost {
 
 struct CostGraph {
   std::string model;
-  std::string source;            // "analytic", "profile", or the format of a published profile
+  std::string source;            // "analytic", "calibrated ...", "profile", or the format of a published profile
   std::string device;            // what the seconds are for
   std::int64_t micro_batch = 1;  // samples
   std::vector<LayerCost> layers;
@@ -72,7 +72,7 @@ struct CostGraph {
   // at once. What is not here takes as many times as long.
   std::vector<CostGraph> larger = {};
   std::optional<MachineCosts> machine = {};  // absent: not measured inside a run
-  Seconds launch = {};   // part of every pass of a layer that takes any time, whatever its size; analytic costs only
+  Seconds launch = {};   // part of every pass of a layer that takes any time, whatever its size; by formula only
   Storage storage = {};  // what its bytes are counted in: LayerCost::parameters are those of the weights
   // What goes with so many bytes of weights: their gradients; and weights, gradients and fp32 copies together, which is
   // what planners count that ask for no optimizer.
