@@ -1,6 +1,8 @@
 // The settings `precision` and `attention`: what is refused and how, and what a case is counted in.
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "harness/base/expect_error.h"
 #include "harness/base/json.h"
 #include "harness/case/predict_memory.h"
@@ -9,6 +11,7 @@
 #include "harness/case/settings.h"
 #include "harness/sim/communication.h"
 #include "harness/sim/memory.h"
+#include "workloads/models/registry.h"
 
 namespace sluice {
 namespace {
@@ -51,6 +54,31 @@ TEST(PrecisionCase, ScoresOfChunksAreNotKept) {
   EXPECT_EQ(error_of([&] { prepare(c); }),
             "attention: the scores of sequences that are cut into chunks cannot be kept; use fused, or a system that "
             "leaves sequences whole");
+}
+
+TEST(PrecisionCase, EveryWorkloadTakesBetweenHalfAndAllOfItsBytes) {
+  const Storage mixed(Precision::mixed, AttentionScores::fused);
+  for (const Workload& w : all_workloads()) {
+    if (w.model.layers.empty()) continue;
+    std::vector<int> layers(w.model.layers.size());
+    std::iota(layers.begin(), layers.end(), 0);
+    const std::vector<Shape> shapes = w.model.shapes();
+    const auto within = [&](Bytes of_mixed, Bytes whole) {
+      EXPECT_GE(2 * of_mixed, whole) << w.name;
+      EXPECT_LE(of_mixed, whole) << w.name;
+    };
+    const StageStash whole = stage_stash(w.model, shapes, layers, 4),
+                     half = stage_stash(w.model, shapes, layers, 4, mixed);
+    within(half.forward, whole.forward);
+    within(half.weight, whole.weight);
+    within(live_bytes(w.model, shapes, layers, 4, mixed), live_bytes(w.model, shapes, layers, 4));
+    const CostGraph costs = analytic_costs(w.model, 4, Device{}), fast = analytic_costs(w.model, 4, Device{}, mixed);
+    for (std::size_t l = 0; l < costs.layers.size(); ++l) {
+      EXPECT_EQ(2 * fast.layers[l].parameters, costs.layers[l].parameters) << w.name;
+      EXPECT_EQ(2 * fast.layers[l].output, costs.layers[l].output) << w.name;
+      EXPECT_LE(fast.layers[l].forward, costs.layers[l].forward) << w.name;
+    }
+  }
 }
 
 // Of every rank: weights, old versions, gradients, the optimizer's.

@@ -163,8 +163,8 @@ StageMemory sum_of(std::int64_t times, const StageMemory& a, const StageMemory& 
           .weight_stash = times * a.weight_stash + b.weight_stash};
 }
 
-// Stages of a GPT with dropout, which keeps its scores, in 16 bit: so many blocks each; where "ends" is given, the first
-// and the last have so many, and the embedding and the head besides.
+// Stages of a GPT with dropout, which keeps its scores, in 16 bit: so many blocks each; where "ends" is given, the
+// first and the last have so many, and the embedding and the head besides.
 StageBytes transformer_stages(JsonReader fields, std::int64_t micro_batch, const std::string& where) {
   const auto size = [&](const std::string& key, int least) {
     return fields.integer<std::int64_t>(key, least, 1'000'000);
@@ -195,6 +195,11 @@ double time_of(JsonReader& reader, const std::string& key, double otherwise) {
   return reader.number_or(key, otherwise, 0, kMostSeconds);
 }
 
+double share_until_weight_gradient(const StageMemory& stage) {
+  if (stage.stash == Bytes(0)) return 1;
+  return std::min(1.0, static_cast<double>(stage.weight_stash.value) / static_cast<double>(stage.stash.value));
+}
+
 Ran run(const ScheduleScenario& given) {
   const int microbatches = given.microbatches * (given.system->data_parallel ? given.ranks : 1);
   const Cluster cluster = latency_cluster(given.ranks, given.latency);
@@ -205,10 +210,9 @@ Ran run(const ScheduleScenario& given) {
           {}};
   ScheduleProblem& problem = ran.chain.problem;
   if (given.system->accumulates) problem.microbatches_per_update = microbatches / given.updates;
-  for (const StageMemory& stage : given.bytes.of(problem.graph.size()))
-    if (stage.stash.value > 0)
-      problem.weight_stash_share.push_back(static_cast<double>(stage.weight_stash.value) /
-                                           static_cast<double>(stage.stash.value));
+  if (given.bytes.middle.stash > Bytes(0))
+    for (const StageMemory& stage : given.bytes.of(problem.graph.size()))
+      problem.weight_stash_share.push_back(share_until_weight_gradient(stage));
   ran.schedule = given.system->schedule(problem, given.options);
   const bool synchronous = given.system->synchronous;
   ran.program =

@@ -92,8 +92,8 @@ CostGraph forward_only(CostGraph costs);
 // bytes are what is read and written: inputs, outputs, weights. e, the part of the peak that is reached, is 0.75 for
 // matrix products, 0.55 for convolutions, 0.45 for attention; 0.8 is the part of the bandwidth that streaming reaches.
 // These are choices for large fp32 layers, not measurements; `sluice profile` measures. In 16 bit they are the same
-// parts of the device's peak in 16 bit. Attention that keeps its scores reads and writes them besides. Throws InputError
-// where the device states no such peak.
+// parts of the device's peak in 16 bit, and attention that keeps its scores reads and writes them besides. Throws
+// InputError where the device states no such peak.
 CostGraph analytic_costs(const ModelGraph& model, std::int64_t micro_batch, const Device& device,
                          const Storage& storage = {});
 

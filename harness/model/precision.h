@@ -33,8 +33,8 @@ struct Choices<AttentionScores> {
                                                     {AttentionScores::kept_with_dropout, "kept_with_dropout"}};
 };
 
-// Bytes of an element of each kind of tensor. Token ids (8), masks (1) and the positions of maxima (8) are what they are
-// in every precision; statistics of norms, log-sum-exps and log-probabilities are never kept in less than fp32.
+// Bytes of an element of each kind of tensor. Token ids (8), masks (1) and the positions of maxima (8) are the same in
+// every precision; statistics of norms, log-sum-exps and log-probabilities are never kept in less than fp32.
 struct Storage {
   Storage() = default;
   Storage(Precision precision, AttentionScores attention);

@@ -113,13 +113,15 @@ void read_profile(std::string_view bytes, const std::string& folder) {
 void read_a_workload(std::string_view bytes, const std::string& folder) {
   const Workload w = read_workload(put(folder, "workload.json", bytes), "fuzz");
   const std::vector<Shape> shapes = w.model.shapes();
-  check_bounds(analytic_costs(w.model, w.batch / w.microbatches, Device{}), "fuzz");
   static const Calibration calibration = load_calibration("v100_sxm2_fp32", source_folder() + "/workloads/devices");
   check_bounds(calibrated_costs(w.model, w.batch / w.microbatches, Device{}, calibration), "fuzz");
   std::vector<int> layers(w.model.layers.size());
   std::iota(layers.begin(), layers.end(), 0);
-  stage_stash(w.model, shapes, layers, w.batch / w.microbatches);
-  live_bytes(w.model, shapes, layers, w.batch / w.microbatches);
+  for (const Storage& storage : {Storage(), Storage(Precision::mixed, AttentionScores::kept_with_dropout)}) {
+    check_bounds(analytic_costs(w.model, w.batch / w.microbatches, Device{}, storage), "fuzz");
+    stage_stash(w.model, shapes, layers, w.batch / w.microbatches, storage);
+    live_bytes(w.model, shapes, layers, w.batch / w.microbatches, storage);
+  }
 }
 
 void read_operators(std::string_view bytes, const std::string& folder) {
