@@ -50,12 +50,12 @@ Chart memory_chart(const std::string& name, const Comparison& comparison) {
   if (on_host) kinds.emplace_back("in the host's memory", &MemorySplit::host);
   const Scale scale = byte_scale(largest);
   const bool wall = comparison.clock == "wall";
-  std::vector<std::string> subtitle = {setting(comparison),
-                                       std::string("Bars: ") +
-                                           (wall ? "measured; the prediction leaves out buffers (messages, scratch)"
-                                                 : "predicted by the simulator, without buffers (messages, scratch)") +
-                                           (marked ? "; black mark: predicted" : "") +
-                                       (on_host ? "; behind the bars: in the host's memory, beside the total" : "")};
+  std::vector<std::string> subtitle = {
+      setting(comparison), std::string("Bars: ") +
+                               (wall ? "measured; the prediction leaves out buffers (messages, scratch)"
+                                     : "predicted by the simulator, without buffers (messages, scratch)") +
+                               (marked ? "; black mark: predicted" : "") +
+                               (on_host ? "; behind the bars: in the host's memory, beside the total" : "")};
   if (!absent.empty()) subtitle.push_back(shortened("Without a figure: " + absent, 130));
   Chart chart{name, title, chart_frame(title, subtitle)};
   std::vector<std::string> names, colors = {"#4c78a8", "#9ecae9", "#f58518", "#b279a2", "#54a24b", "#bab0ac"};

@@ -80,7 +80,8 @@ struct Record {
   std::vector<MemorySplit> peak_bytes;            // per rank: measured (wall) or predicted (virtual)
   std::vector<MemorySplit> predicted_peak_bytes;  // per rank, beside the measured one
   // Where the costs of planning and of the virtual clock are from: "analytic", "calibrated ...", "profile" (measured);
-  // behind it what they are counted in, where that is not what the executor computes in: "analytic (mixed, scores kept)".
+  // behind it what they are counted in, where that is not what the executor computes in: "analytic (mixed, scores
+  // kept)".
   std::string cost_source;
   // Theory, observed and plan are there as far as the run came.
   std::optional<Theory> theory;  // what the paper promises

@@ -347,7 +347,8 @@ TEST(Sweeps, OfTheRepositoryCanBeRead) {
 }
 
 TEST(Sweeps, TheFullOneHasEveryWorkloadButThoseOfYourOwnData) {
-  const std::set<std::string> fetched = {"synthetic", "fashion-mnist", "movie-reviews", "libreoffice-de", "jargon-file"};
+  const std::set<std::string> fetched = {"synthetic", "fashion-mnist", "movie-reviews", "libreoffice-de",
+                                         "jargon-file"};
   std::set<std::string> missing;
   for (const Workload& workload : all_workloads())
     if (workload.file.empty() && fetched.contains(workload.dataset)) missing.insert(workload.name);

@@ -13,8 +13,9 @@ namespace sluice {
 using CostFormula = std::function<CostGraph(const ModelGraph&)>;
 
 // From the costs of whole layers, for TensorModel::member: seconds are those of the whole layer times the ratio of the
-// two by formula, which makes costs of that formula those of the part itself and measured ones as good as the ratio; bytes are the part's. Sums over the group are added to the forward and the input gradient of the layers that
-// have them: rings of neighbouring devices, at the cluster's first ones. Throws InputError for costs with published
+// two by formula, which makes costs of that formula those of the part itself and measured ones as good as the ratio;
+// bytes are the part's. Sums over the group are added to the forward and the input gradient of the layers that have
+// them: rings of neighbouring devices, at the cluster's first ones. Throws InputError for costs with published
 // variants, and for a cluster with less than a group of devices.
 CostGraph member_costs(const CostGraph& whole, const TensorModel& model, const Cluster& cluster,
                        const CostFormula& formula);

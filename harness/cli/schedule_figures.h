@@ -36,9 +36,9 @@ struct OrderOfOps {
   Sharding sharding;
   Offload offload;
   Theory theory;
-  std::vector<StageCost> costs;  // per stage, of one op
-  std::vector<double> share;     // per stage, of what a rank's share of the model is
-  double latency = 0;            // seconds of a message
+  std::vector<StageCost> costs;      // per stage, of one op
+  std::vector<double> share;         // per stage, of what a rank's share of the model is
+  double latency = 0;                // seconds of a message
   std::vector<Seconds> host_copies;  // per stage, of one way
 };
 

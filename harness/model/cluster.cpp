@@ -194,9 +194,7 @@ static void repeat_node(Cluster& cluster, JsonReader& nodes, int groups) {
       cluster.links.push_back(link);
     }
   }
-  const auto card_of = [&](int device) {
-    return cluster.nodes * groups + (cards == "node" ? device / size : device);
-  };
+  const auto card_of = [&](int device) { return cluster.nodes * groups + (cards == "node" ? device / size : device); };
   for (int a = 0; a < cluster.nodes * size; ++a)
     for (int b = (a / size + 1) * size; b < cluster.nodes * size; ++b)
       cluster.links.push_back({DeviceId(a), DeviceId(b), bandwidth, latency, true, card_of(a), card_of(b)});
@@ -215,8 +213,7 @@ Cluster cluster_from_json(const Json& json, const std::string& where) {
   }
   if (cluster.devices.empty()) reader.fail("devices", "a cluster needs at least one device");
   std::map<std::string, int> groups;
-  for (JsonReader& l : reader.objects("links"))
-    cluster.links.push_back(link_from(l, cluster.devices.size(), groups));
+  for (JsonReader& l : reader.objects("links")) cluster.links.push_back(link_from(l, cluster.devices.size(), groups));
   if (reader.has("all_to_all")) {
     JsonReader all = reader.object("all_to_all");
     const double bandwidth = positive(all, "bandwidth", bytes_value(all, "bandwidth", kUnlimited));
@@ -310,7 +307,7 @@ static Cluster flat_cluster(const std::string& description) {
           device.speed == kUnlimited)
         throw InputError(where, "speed must be a number greater than 0, is '" + value + "'");
     } else if (!change_traffic(cluster, key, value, where)) {
-      const std::vector<std::string> known = {"bandwidth", "latency", "memory", "speed",
+      const std::vector<std::string> known = {"bandwidth", "latency", "memory",     "speed",
                                               "host",      "sharing", "all_reduce", "bucket"};
       throw InputError(where, "unknown key '" + key + "'", suggestion(key, known));
     }
@@ -416,7 +413,8 @@ static void change_cluster(Cluster& cluster, const std::string& change, const st
   } else if (key == "speed") {
     slow_devices(cluster, value, where);
   } else if (!change_traffic(cluster, key, value, where)) {
-    const std::vector<std::string> known = {"bandwidth", "latency", "memory", "speed", "sharing", "all_reduce", "bucket"};
+    const std::vector<std::string> known = {"bandwidth", "latency",    "memory", "speed",
+                                            "sharing",   "all_reduce", "bucket"};
     throw InputError(where, "unknown key '" + key + "'", suggestion(key, known));
   }
 }

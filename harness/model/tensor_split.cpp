@@ -126,7 +126,8 @@ class Splitter {
     const bool one_dimension = shapes_[l].size() == 1;
     const LayerKind& kind = of(l).kind;
     if (std::holds_alternative<Activation>(kind)) return true;
-    if (std::holds_alternative<Dropout>(kind)) return !is_convolution(first) || one_dimension;  // draws by last dimension
+    if (std::holds_alternative<Dropout>(kind))
+      return !is_convolution(first) || one_dimension;  // draws by last dimension
     if (std::holds_alternative<Pool2d>(kind)) return is_convolution(first);
     if (std::holds_alternative<Flatten>(kind)) return is_convolution(first) || one_dimension;  // channels come first
     return std::holds_alternative<BatchNorm>(kind) && (is_convolution(first) || one_dimension);
@@ -160,7 +161,8 @@ class Splitter {
     }
     if (!next) return;
     if (is_product(*next)) {
-      const std::int64_t outputs = is_convolution(l) ? std::get<Conv2d>(of(l).kind).out : std::get<Linear>(of(l).kind).out;
+      const std::int64_t outputs =
+          is_convolution(l) ? std::get<Conv2d>(of(l).kind).out : std::get<Linear>(of(l).kind).out;
       if (is_convolution(l) && outputs % degree_ != 0) return;
       take_outputs(l, part(l, outputs, "outputs"));
       for (const int b : between) {

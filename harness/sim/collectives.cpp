@@ -108,8 +108,8 @@ double Collectives::bytes(const Key& key) {
   return static_cast<double>(whole.value);
 }
 
-// Its members have all come, and none of their engines has anything before it. All-reduces need no engine: ranks may come
-// to those of different stages in different orders, and each has a communicator of its own.
+// Its members have all come, and none of their engines has anything before it. All-reduces need no engine: ranks may
+// come to those of different stages in different orders, and each has a communicator of its own.
 void Collectives::begin_if_all_are_there(const Key& key) {
   Meeting& m = meeting(key);
   const auto& members = group(key.stage);

@@ -58,11 +58,11 @@ class Collectives {
     std::size_t arrived = 0;
     // Of each bucket: when its gradients are there on every member that has come. One for what has no buckets.
     std::vector<double> ready = {};
-    std::size_t bucket = 0, phase = 0;  // under way
+    std::size_t bucket = 0, phase = 0;         // under way
     std::vector<std::size_t> steps_left = {};  // of the rings of this phase
     std::size_t rings_left = 0;
     bool begun = false;
-    double phase_end = 0;       // the latest of its rings that are over
+    double phase_end = 0;        // the latest of its rings that are over
     double start = 0, end = -1;  // end: known once its last step has begun
     bool traced = false;
     std::vector<std::size_t> waiting = {};  // ranks

@@ -125,11 +125,11 @@ Route Network::route_between(const Cluster& cluster, DeviceId from, DeviceId to)
     if (link.bandwidth == kInfinity) continue;
     // A group's direction is seen from the end where it sits: out of link.from travelling along
     // the link, into link.to.
-    if (link.group >= 0) occupy(route, {1, static_cast<std::size_t>(link.group), link.duplex && hop.reversed}, link.bandwidth);
+    if (link.group >= 0)
+      occupy(route, {1, static_cast<std::size_t>(link.group), link.duplex && hop.reversed}, link.bandwidth);
     if (link.to_group >= 0)
       occupy(route, {1, static_cast<std::size_t>(link.to_group), link.duplex && !hop.reversed}, link.bandwidth);
-    if (link.group < 0 && link.to_group < 0)
-      occupy(route, {0, hop.link, link.duplex && hop.reversed}, link.bandwidth);
+    if (link.group < 0 && link.to_group < 0) occupy(route, {0, hop.link, link.duplex && hop.reversed}, link.bandwidth);
   }
   route.seconds_per_byte = 1 / slowest;
   if (interference_) route.speed = speed_between(cluster, from, to);

@@ -101,7 +101,7 @@ class Network {
   std::map<Medium, std::size_t> media_;
   std::vector<double> capacities_;  // bytes/s of each medium: of the fastest link that uses it
   std::vector<Route> routes_;
-  std::vector<Route> rings_;  // of a step; first one a stage, of all its members
+  std::vector<Route> rings_;                                   // of a step; first one a stage, of all its members
   std::vector<std::vector<RingPhase>> gathers_, all_reduces_;  // per stage
   std::vector<double> busy_until_;
   bool exclusive_ = true;

@@ -230,7 +230,8 @@ class Engine {
             }
             if (program_.forward_only) finish_forward(i, rank.iteration, start, clock);
             if (collectives_.in_buckets())
-              if (const auto all_reduce = last_weight_gradients_[r].find(next); all_reduce != last_weight_gradients_[r].end())
+              if (const auto all_reduce = last_weight_gradients_[r].find(next);
+                  all_reduce != last_weight_gradients_[r].end())
                 collectives_.issue_all_reduce(r, program[all_reduce->second], i.opcode, start, clock,
                                               rank.iteration == 0);
           }
@@ -291,7 +292,8 @@ class Engine {
   void arrive(std::size_t c, const Instruction& i, double sent, double arrival, bool traced) {
     ChannelState& channel = channels_[c];
     channel.arrivals.push_back(arrival);
-    if (traced) result_.trace.messages.push_back({i, program_.channels[c].from, program_.channels[c].to, sent, arrival});
+    if (traced)
+      result_.trace.messages.push_back({i, program_.channels[c].from, program_.channels[c].to, sent, arrival});
     if (channel.waiting_rank >= 0) {
       ready_.push_back(static_cast<std::size_t>(channel.waiting_rank));
       channel.waiting_rank = -1;

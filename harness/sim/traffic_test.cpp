@@ -1,4 +1,4 @@
-// Links that are shared fairly, and all-reduces that are on the links, in two levels or in buckets: hand-computed times.
+// Links that are shared fairly, and all-reduces that are on the links, in two levels or in buckets: times by hand.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -46,11 +46,10 @@ TEST(FairLinksTest, TwoMessagesShareAMediumUntilOneIsThrough) {
   costs.edges = {{StageId(0), StageId(1), Bytes(200)}, {StageId(2), StageId(3), Bytes(300)}};
   Link a = link(0, 1, 100, 0.5), b = link(2, 3, 100, 0.5);
   a.group = b.group = 7;
-  const Simulation s =
-      run(program_of("rank 0: 0F0 0B0\nrank 1: 1F0 1B0\nrank 2: 2F0 2B0\nrank 3: 3F0 3B0\n", graph,
-                     one_stage_per_rank(4)),
-          costs, with(cluster_of(4, {a, b}), LinkSharing::fair));
-  EXPECT_DOUBLE_EQ(start_of(s, "1F0"), 1 + 200.0 / 50 + 0.5);                  // 50 bytes a second each
+  const Simulation s = run(
+      program_of("rank 0: 0F0 0B0\nrank 1: 1F0 1B0\nrank 2: 2F0 2B0\nrank 3: 3F0 3B0\n", graph, one_stage_per_rank(4)),
+      costs, with(cluster_of(4, {a, b}), LinkSharing::fair));
+  EXPECT_DOUBLE_EQ(start_of(s, "1F0"), 1 + 200.0 / 50 + 0.5);                // 50 bytes a second each
   EXPECT_DOUBLE_EQ(start_of(s, "3F0"), 1 + 200.0 / 50 + 100.0 / 100 + 0.5);  // then the rest alone
 }
 
@@ -88,8 +87,8 @@ Simulation all_reduce_beside_a_message(LinkSharing sharing, AllReduce all_reduce
 TEST(AllReduceOnLinksTest, WaitsForAMessageOrSharesTheLinkWithIt) {
   const auto step = [](const Simulation& s) { return start_of(s, "step 0"); };
   EXPECT_DOUBLE_EQ(step(all_reduce_beside_a_message(LinkSharing::queue, AllReduce::apart)), 3 + 2);
-  // Two messages, from 1 to 7 and from 7 to 13; the first step of the ring is asked for at 3, before the second message's
-  // turn has come, but after its sending at 2.
+  // Two messages, from 1 to 7 and from 7 to 13; the first step of the ring is asked for at 3, before the turn of the
+  // second message has come, but after its sending at 2.
   const Simulation queued = all_reduce_beside_a_message(LinkSharing::queue, AllReduce::ring);
   EXPECT_DOUBLE_EQ(step(queued), 13 + 2);
   const Simulation fair = all_reduce_beside_a_message(LinkSharing::fair, AllReduce::ring);
@@ -117,8 +116,7 @@ TEST(AllReduceOnLinksTest, OfOneStageTakesWhatTheRingTakesApart) {
   const double apart = run(replicated_stage(3), costs_with_weights(1, 600), cluster).end;
   EXPECT_DOUBLE_EQ(apart, 3 + 4 * (200.0 / 50 + 0.2));
   for (const LinkSharing sharing : {LinkSharing::queue, LinkSharing::fair}) {
-    const Simulation s =
-        run(replicated_stage(3), costs_with_weights(1, 600), with(cluster, sharing, AllReduce::ring));
+    const Simulation s = run(replicated_stage(3), costs_with_weights(1, 600), with(cluster, sharing, AllReduce::ring));
     EXPECT_DOUBLE_EQ(s.end, apart);
     EXPECT_EQ(timed_texts(s.trace.collectives[1]), (std::vector<std::string>{"reduce 0 3-19.8"}));
   }
@@ -194,8 +192,7 @@ TEST(GradientBucketsTest, BeginWhenTheLastReplicaHasTheGradients) {
 
 TEST(GradientBucketsTest, ABucketIsAtLeastAsLargeAsAsked) {
   // 100 and 150 make one, 150 is the rest: B from 1 to 3, at 0.5 of it and at its end.
-  const Costs costs =
-      costs_with_gradients({{Bytes(100), 0.25, 0.25}, {Bytes(150), 0.5, 0.5}, {Bytes(150), 1, 1}});
+  const Costs costs = costs_with_gradients({{Bytes(100), 0.25, 0.25}, {Bytes(150), 0.5, 0.5}, {Bytes(150), 1, 1}});
   EXPECT_DOUBLE_EQ(run(replicated_stage(2), costs, pair_in_buckets(200)).end, 2 + 2.5 + 1.5 + 1);
 }
 

@@ -227,8 +227,9 @@ static std::vector<Workload> make_workloads() {
                           "He et al., CVPR 2016 (arXiv 1512.03385)"));
   all.push_back(full_size("resnet101", "ResNet-101, 224 x 224, 1000 classes", resnet101(), 256, 16,
                           "He et al., CVPR 2016 (arXiv 1512.03385)"));
-  all.push_back(full_size("amoebanet_d", "AmoebaNet-D (18, 256), 224 x 224, 1000 classes", amoebanet_d(18, 256, 1000), 128,
-                          32, "Real et al., AAAI 2019 (arXiv 1802.01548), cells as torchgpipe's benchmark has them"));
+  all.push_back(full_size("amoebanet_d", "AmoebaNet-D (18, 256), 224 x 224, 1000 classes", amoebanet_d(18, 256, 1000),
+                          128, 32,
+                          "Real et al., AAAI 2019 (arXiv 1802.01548), cells as torchgpipe's benchmark has them"));
   all.push_back(full_size("vgg16", "VGG-16, 224 x 224, 1000 classes", vgg16(false), 256, 8,
                           "Simonyan and Zisserman, ICLR 2015 (arXiv 1409.1556), configuration D, without dropout"));
   all.push_back(full_size(
