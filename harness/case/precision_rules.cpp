@@ -30,7 +30,7 @@ static void require_counting(const RunCase& c, const Workload& workload, const s
     throw InputError(where, "'" + c.workload + "' is a published profile, whose bytes and seconds are what they are",
                      "leave it out");
   if (c.costs != kAnalyticCosts)
-    throw InputError(where, "measured costs are of layers that compute " + runs, "use analytic costs");
+    throw InputError(where, "'" + c.costs + "' costs are of layers that compute " + runs, "use analytic ones");
 }
 
 void check_precision(const RunCase& c, const Workload& workload, const std::string& where) {

@@ -75,7 +75,7 @@ TEST(Advise, CountsInThePrecisionAskedFor) {
             "fp32");
   request.costs = "profile";
   EXPECT_EQ(error_of([&] { advise(request); }),
-            "--precision: measured costs are of layers that compute in fp32; use analytic costs");
+            "--precision: 'profile' costs are of layers that compute in fp32; use analytic ones");
 }
 
 // 1F1B without a flush on four stages: the first stage has made three updates between a batch's forward and its own.
