@@ -73,7 +73,7 @@ TEST(CalibratedTest, WhatCannotBeCalibratedIsSaid) {
   };
   const Cluster h100 = load_cluster("dgx_h100", kListedClusters);
   refuses("calibrated", h100, "cluster 'dgx_h100': device 'H100-SXM5-80GB' has no calibration");
-  refuses("calibrated", h100, "flat:N, dgx1_v100, pipedream_a, pipedream_b, pipedream_c, summit_v100");
+  refuses("calibrated", h100, "flat:N, dgx1_v100, gtx1080ti_4x4, p100_x8, pipedream_a");
   refuses("calibrated,gap=3", load_cluster("flat:2", ""), "write calibrated,host_gap=40us");
   refuses("calibrated,host_gap=3s", load_cluster("flat:2", ""), "from 0 to 1 second");
   Cluster cluster = pascal_and_volta();
