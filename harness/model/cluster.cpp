@@ -353,6 +353,9 @@ static void check_bounds(const Cluster& cluster, const std::string& where) {
     rate(link.bandwidth, "bandwidth");
     seconds(link.latency, "latency");
   }
+  if (cluster.all_reduce == AllReduce::nodes && cluster.nodes == 0)
+    throw InputError(where, "does not say which devices are a node, which all_reduce nodes has to know",
+                     "use all_reduce ring, or a cluster whose file has nodes");
 }
 
 static Cluster listed_cluster(const std::string& name, const std::string& folder) {
