@@ -35,7 +35,8 @@ TEST_F(Cli, HelpOfEveryCommandNamesItsFlags) {
 
 TEST_F(Cli, ListIsOneJsonDocument) {
   const Json all = document({"list", "--json"});
-  for (const char* kind : {"systems", "workloads", "clusters", "calibrations", "sweeps"}) EXPECT_TRUE(all.at(kind).is_array()) << kind;
+  for (const char* kind : {"systems", "workloads", "clusters", "calibrations", "sweeps"})
+    EXPECT_TRUE(all.at(kind).is_array()) << kind;
   EXPECT_EQ(document({"list", "systems", "--json"}), all["systems"]);
   std::set<std::string> names;
   for (const Json& system : all["systems"]) names.insert(system["name"].get<std::string>());

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 
 #include "harness/base/error.h"
@@ -169,14 +168,7 @@ Names candidates(const CLI::App& app, const Names& words) {
 
 }  // namespace
 
-std::vector<std::string> sweep_names() {
-  std::vector<std::string> names;
-  std::error_code none;
-  for (const auto& entry : std::filesystem::directory_iterator(source_folder() + "/harness/sweeps", none))
-    if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
-  std::ranges::sort(names);
-  return names;
-}
+std::vector<std::string> sweep_names() { return names_of_json_files(source_folder() + "/harness/sweeps"); }
 
 std::vector<std::string> completions(const CLI::App& app, const std::vector<std::string>& words) {
   Names joined;

@@ -7,6 +7,7 @@
 #include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
+#include "harness/base/source_folder.h"
 
 namespace sluice {
 
@@ -94,14 +95,7 @@ Calibration calibration_from_json(const Json& json, const std::string& where) {
   return c;
 }
 
-std::vector<std::string> listed_calibrations(const std::string& folder) {
-  std::vector<std::string> names;
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
-    if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
-  std::ranges::sort(names);
-  return names;
-}
+std::vector<std::string> listed_calibrations(const std::string& folder) { return names_of_json_files(folder); }
 
 Calibration load_calibration(const std::string& name, const std::string& folder) {
   const std::vector<std::string> names = listed_calibrations(folder);

@@ -14,6 +14,7 @@
 #include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
+#include "harness/base/source_folder.h"
 
 namespace sluice {
 
@@ -317,14 +318,7 @@ static Cluster flat_cluster(const std::string& description) {
   return cluster;
 }
 
-std::vector<std::string> listed_clusters(const std::string& folder) {
-  std::vector<std::string> names;
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
-    if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
-  std::ranges::sort(names);
-  return names;
-}
+std::vector<std::string> listed_clusters(const std::string& folder) { return names_of_json_files(folder); }
 
 // Within these bounds no time or sum of the virtual clock overflows.
 static void check_bounds(const Cluster& cluster, const std::string& where) {

@@ -13,8 +13,8 @@
 
 namespace sluice {
 
-// The max-min fair rates, bytes/s, of transfers on these routes: each at what its links carry alone, or on a full medium
-// on which no other goes faster. capacities: bytes/s of each medium. Every route takes time.
+// The max-min fair rates, bytes/s, of transfers on these routes: each at what its links carry alone, or on a full
+// medium on which no other goes faster. capacities: bytes/s of each medium. Every route takes time.
 std::vector<double> fair_rates(std::span<const double> capacities, std::span<const Route* const> routes);
 
 class FairTransfers {
