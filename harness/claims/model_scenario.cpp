@@ -29,6 +29,7 @@ struct ModelScenario {
   Options options;
   Device device;
   Link link;
+  Sends sends = Sends::beside;
   std::vector<int> balance;   // published layers of every stage
   bool best_balance = false;  // the sizes are left to the exact min-max cut by time
   std::int64_t micro_batch = 1;
@@ -86,6 +87,7 @@ Plan plan_of(const ModelScenario& given) {
 
 Cluster cluster_of(const ModelScenario& given) {
   Cluster cluster{.name = "published set-up", .source = "a claim", .devices = {}, .links = {}};
+  cluster.sends = given.sends;
   const std::size_t n = given.balance.size();
   cluster.devices.assign(n, given.device);
   for (std::size_t a = 0; a < n; ++a)
@@ -181,6 +183,7 @@ void read_training(JsonReader& reader, ModelScenario& given) {
     JsonReader link = reader.object("link");
     given.link.bandwidth = link.above_zero_or("bandwidth", given.link.bandwidth, kMostNumber);
     given.link.latency = Seconds(link.number_or("latency", 0, 0, kMostSeconds));
+    given.sends = choice_of<Sends>(link, "sends");
     link.no_other_keys();
   }
   const Json& balance = reader.raw("balance");
@@ -206,10 +209,7 @@ Scenario read_model_scenario(JsonReader& reader) {
   for (const ModelMeasure& measure : kModelMeasures) {
     names.emplace_back(measure.name);
     if (name != measure.name) continue;
-    if (measure.trains) {
-      if (given.model->graph.layers.empty()) reader.fail("model", "has parameters only, no layers to run");
-      read_training(reader, given);
-    }
+    if (measure.trains) read_training(reader, given);
     return [given, &measure] { return Figure{measure.value(given), {}}; };
   }
   reader.fail("measure", "unknown measure '" + name + "'", suggestion(name, names));
