@@ -129,7 +129,7 @@ PublishedModel published_model(const std::string& family, const Sizes& sizes, co
       if (std::ranges::find(known.sizes, size) == known.sizes.end())
         throw InputError(where, family + " has no size '" + size + "'", suggestion(size, known.sizes));
       const bool counts_layers = size == "layers" || size == "convolutions";
-      if (value > (counts_layers ? 1000 : 1'000'000)) throw InputError(where, size + " is too large");
+      if (value > (counts_layers ? 10'000 : 1'000'000)) throw InputError(where, size + " is too large");
     }
     PublishedModel model = known.make(sizes);
     model.units = model.unit_of_layer.back() + 1;
