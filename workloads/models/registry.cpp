@@ -154,9 +154,11 @@ static std::vector<Workload> make_workloads() {
       with_learning_rate(image("fmnist_mlp_deep", "Fashion-MNIST, MLP of 8 linear layers, width 128",
                                mlp_classifier({128, 128, 128, 128, 128, 128, 128, 10}, grey), "fashion-mnist"),
                          0.02));
-  all.push_back(with_target(image("fmnist_cnn", "Fashion-MNIST, small CNN (4 convolutions, 3 linear layers)",
-                                  small_cnn(grey, 10), "fashion-mnist"),
-                            0.8774));
+  all.push_back(
+      with_target(with_learning_rate(image("fmnist_cnn", "Fashion-MNIST, small CNN (4 convolutions, 3 linear layers)",
+                                           small_cnn(grey, 10), "fashion-mnist"),
+                                     0.01),
+                  0.8622));
   all.push_back(with_target(image("fmnist_cnn_deep", "Fashion-MNIST, deeper CNN (9 convolutions with batch norm)",
                                   deep_cnn(grey, 10), "fashion-mnist"),
                             0.915));
