@@ -37,7 +37,8 @@ std::string nearest(std::string_view name, std::span<const std::string> candidat
   std::size_t best_distance = std::max<std::size_t>(2, wanted.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
     const std::string other = folded(candidate);
-    const std::size_t distance = edit_distance(wanted, other);
+    const std::size_t apart = std::max(wanted.size(), other.size()) - std::min(wanted.size(), other.size());
+    const std::size_t distance = apart < best_distance ? edit_distance(wanted, other) : apart;  // it is no less
     if (distance < best_distance) {
       best_distance = distance;
       best = candidate;

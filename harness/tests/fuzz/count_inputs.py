@@ -19,6 +19,8 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 TABLE = HERE / "inputs.tsv"
 HEADING = "target\tinputs\tseconds\tcommit"
+# Half as long as by default: shorter traces of allocations, less freed memory kept, no stack kept after a return.
+ASAN = "malloc_context_size=2:quarantine_size_mb=16:detect_stack_use_after_return=0"
 
 
 def table():
@@ -45,7 +47,7 @@ def main():
             [str(a.program.resolve()), f"-runs={a.runs}", f"-max_total_time={a.seconds}", f"-max_len={a.max_len}",
              "-timeout=30", "-rss_limit_mb=4096", "-print_final_stats=1", f"-artifact_prefix={target}-", str(found),
              str(corpus / target)],
-            env={**os.environ, "SLUICE_FUZZ_TARGET": target}, capture_output=True, text=True, errors="replace")
+            env={"ASAN_OPTIONS": ASAN, **os.environ, "SLUICE_FUZZ_TARGET": target}, capture_output=True, text=True, errors="replace")
         seconds = time.monotonic() - begin
         if done.returncode != 0:
             print(f"{target}: a defect\n{done.stderr[-6000:]}")
