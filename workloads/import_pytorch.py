@@ -611,6 +611,22 @@ def batch_norm(m):
     return "BatchNorm", {"features": m.num_features, "momentum": m.momentum, "epsilon": m.eps}
 
 
+def instance_norm(m):
+    plain(not m.affine and not m.track_running_stats, "an instance norm with weights or running statistics")
+    return "InstanceNorm", {"features": m.num_features, "epsilon": m.eps}
+
+
+def leaky_relu(m):
+    plain(m.negative_slope == 0.01, f"a leaky ReLU of slope {m.negative_slope}; Sluice's is 0.01")
+    return "Activation", {"function": "leaky_relu"}
+
+
+def upsample(m):
+    plain(m.mode == "nearest" and m.scale_factor is not None and float(m.scale_factor).is_integer(),
+          "an upsampling that is not by a whole factor to nearest neighbours")
+    return "Upsample", {"factor": int(m.scale_factor)}
+
+
 def layer_norm(m):
     plain(m.elementwise_affine and m.bias is not None and len(m.normalized_shape) == 1,
           "a layer norm without weights, without bias, or over several dimensions")
@@ -647,8 +663,11 @@ MODULES = {  # of one input; a module's class itself, not one derived from it
     nn.AdaptiveAvgPool2d: global_average,
     nn.BatchNorm1d: batch_norm,
     nn.BatchNorm2d: batch_norm,
+    nn.InstanceNorm2d: instance_norm,
     nn.LayerNorm: layer_norm,
     nn.RMSNorm: rms_norm,
+    nn.Upsample: upsample,
+    nn.LeakyReLU: leaky_relu,
     nn.ReLU: lambda m: ("Activation", {"function": "relu"}),
     nn.Tanh: lambda m: ("Activation", {"function": "tanh"}),
     nn.Sigmoid: lambda m: ("Activation", {"function": "sigmoid"}),
@@ -799,10 +818,12 @@ class Declaring:
         if not any(self.depends_on_input(v) for v in given):
             return  # e.g. an embedding of positions
         try:
-            if kind in (nn.Identity, nn.Dropout) and (kind is nn.Identity or m.p == 0):
+            dropouts = (nn.Dropout, nn.Dropout2d)
+            if kind is nn.Identity or kind in dropouts and m.p == 0:
                 self.same(call.result, given[0])
-            elif kind is nn.Dropout:
-                self.add(call.name, "Dropout", given[:1], call.result, probability=m.p)
+            elif kind in dropouts:
+                channels = {"channels": True} if kind is nn.Dropout2d else {}
+                self.add(call.name, "Dropout", given[:1], call.result, probability=m.p, **channels)
             elif kind is nn.Flatten:
                 plain(m.start_dim == 1 and m.end_dim == -1, "a part of the dimensions is flattened")
                 self.add(call.name, "Flatten", given[:1], call.result)

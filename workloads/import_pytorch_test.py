@@ -130,11 +130,13 @@ class Modern(nn.Module):
         super().__init__()
         self.conv = nn.Conv2d(4, 8, 3, padding=1, groups=2)
         self.act, self.up = nn.SiLU(), nn.ConvTranspose2d(8, 4, 2, 2)
-        self.norm, self.gelu = nn.RMSNorm(64), nn.GELU(approximate="tanh")
-        self.head = nn.Linear(64, 5)
+        self.plain, self.leaky = nn.InstanceNorm2d(8), nn.LeakyReLU()
+        self.drop, self.wide = nn.Dropout2d(0.25), nn.Upsample(scale_factor=2)
+        self.norm, self.gelu = nn.RMSNorm(256), nn.GELU(approximate="tanh")
+        self.head = nn.Linear(256, 5)
 
     def forward(self, x):
-        y = self.up(self.act(self.conv(x)))
+        y = self.wide(self.leaky(self.up(self.act(self.plain(self.drop(self.conv(x)))))))
         return self.head(self.gelu(self.norm(y.flatten(1))))
 
 class Unknown(nn.Module):

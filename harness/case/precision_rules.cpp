@@ -41,7 +41,8 @@ void check_attention(const RunCase& c, const Workload& workload, const std::stri
   if (c.attention == AttentionScores::fused) return;
   require_counting(c, workload, where, "attention whose backward makes the scores again");
   const bool attends = std::ranges::any_of(workload.model.layers, [](const LayerSpec& layer) {
-    return std::holds_alternative<Attention>(layer.kind) || std::holds_alternative<CrossAttention>(layer.kind);
+    return std::holds_alternative<Attention>(layer.kind) || std::holds_alternative<CrossAttention>(layer.kind) ||
+           std::holds_alternative<RelativeAttention>(layer.kind);
   });
   if (!attends) throw InputError(where, "'" + c.workload + "' has no layer of attention", "leave it out");
 }

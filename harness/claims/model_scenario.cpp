@@ -1,6 +1,7 @@
 // Scenarios of kind "model": a model of a published family, and training it on described devices with a published cut
 // into stages. Fields: model ({"family", its sizes}), measure; for training also device ({"flops", "flops_16",
-// "memory_bandwidth", "launch"}), link ({"bandwidth", "latency"}), balance (layers of every stage, counted as the paper
+// "memory_bandwidth", "launch", "kernels": a calibration of the same chip, for efficiency by shape at this device's peak
+// and bandwidth}), link ({"bandwidth", "latency", "sends"}), balance (layers of every stage, counted as the paper
 // counts them, or how many: then the best cut by time), system, set, micro_batch, microbatches, precision, attention,
 // optimizer (its kind; sgd without momentum unless given).
 #include <algorithm>
@@ -9,7 +10,9 @@
 #include <numeric>
 
 #include "harness/base/error.h"
+#include "harness/base/source_folder.h"
 #include "harness/claims/scenario.h"
+#include "harness/model/calibrated_costs.h"
 #include "harness/model/cost_graph.h"
 #include "harness/pipeline/system.h"
 #include "harness/plan/chain_partition.h"
@@ -28,7 +31,9 @@ struct ModelScenario {
   const System* system = nullptr;
   Options options;
   Device device;
+  std::optional<Calibration> kernels;  // of the device's chip, at its own peak and memory bandwidth
   Link link;
+  Sends sends = Sends::beside;
   std::vector<int> balance;   // published layers of every stage
   bool best_balance = false;  // the sizes are left to the exact min-max cut by time
   std::int64_t micro_batch = 1;
@@ -43,6 +48,12 @@ struct Trained {
   double activations = 0;                     // bytes, with buffers, of all devices
 };
 
+CostGraph layer_costs(const ModelScenario& given) {
+  const ModelGraph& graph = given.model->graph;
+  return given.kernels ? calibrated_costs(graph, given.micro_batch, given.device, *given.kernels)
+                       : analytic_costs(graph, given.micro_batch, given.device, given.storage);
+}
+
 PublishedModel read_model(JsonReader fields) {
   const std::string family = fields.text("family");
   std::map<std::string, std::int64_t> sizes;
@@ -55,7 +66,7 @@ PublishedModel read_model(JsonReader fields) {
 
 // The cut between published layers whose slowest stage is the fastest.
 std::vector<int> best_balance(const ModelScenario& given) {
-  const CostGraph costs = analytic_costs(given.model->graph, given.micro_batch, given.device, given.storage);
+  const CostGraph costs = layer_costs(given);
   std::vector<double> before(static_cast<std::size_t>(given.model->units) + 1, 0);
   for (std::size_t l = 0; l < costs.layers.size(); ++l) {
     const LayerCost& layer = costs.layers[l];
@@ -86,6 +97,7 @@ Plan plan_of(const ModelScenario& given) {
 
 Cluster cluster_of(const ModelScenario& given) {
   Cluster cluster{.name = "published set-up", .source = "a claim", .devices = {}, .links = {}};
+  cluster.sends = given.sends;
   const std::size_t n = given.balance.size();
   cluster.devices.assign(n, given.device);
   for (std::size_t a = 0; a < n; ++a)
@@ -101,7 +113,7 @@ Cluster cluster_of(const ModelScenario& given) {
 Trained train(const ModelScenario& given) {
   const Plan plan = plan_of(given);
   const Cluster cluster = cluster_of(given);
-  const CostGraph costs = analytic_costs(given.model->graph, given.micro_batch, given.device, given.storage);
+  const CostGraph costs = layer_costs(given);
   const RankMap ranks = ranks_of(plan);
   const ScheduleProblem problem{stage_graph(plan, costs), ranks.placement, static_cast<int>(ranks.devices.size()),
                                 given.microbatches, stage_costs(plan, costs, cluster)};
@@ -171,9 +183,16 @@ void read_training(JsonReader& reader, ModelScenario& given) {
   given.device.flops_16 = device.has("flops_16") ? device.above_zero_or("flops_16", 0, kMostNumber) : 0;
   given.device.memory_bandwidth = device.above_zero_or("memory_bandwidth", given.device.memory_bandwidth, kMostNumber);
   given.device.launch = Seconds(device.number_or("launch", given.device.launch.value, 0, kMostSeconds));
+  if (device.has("kernels")) {
+    given.kernels = load_calibration(device.text("kernels"), source_folder() + "/workloads/devices");
+    given.kernels->peak = given.device.flops;
+    given.kernels->memory_bandwidth = given.device.memory_bandwidth;
+  }
   device.no_other_keys();
   given.storage = {choice_of<Precision>(reader, "precision"), choice_of<AttentionScores>(reader, "attention")};
   given.optimizer.kind = choice_of<OptimizerKind>(reader, "optimizer");
+  if (given.storage.is_16_bit() && given.kernels)
+    device.fail("kernels", "are of 32 bit", "leave them or precision out");
   if (given.storage.is_16_bit() && given.device.flops_16 == 0)
     device.fail("flops_16", "is missing", "give the peak in 16 bit, or leave precision out");
   given.link.bandwidth = 12e9;
@@ -181,6 +200,7 @@ void read_training(JsonReader& reader, ModelScenario& given) {
     JsonReader link = reader.object("link");
     given.link.bandwidth = link.above_zero_or("bandwidth", given.link.bandwidth, kMostNumber);
     given.link.latency = Seconds(link.number_or("latency", 0, 0, kMostSeconds));
+    given.sends = choice_of<Sends>(link, "sends");
     link.no_other_keys();
   }
   const Json& balance = reader.raw("balance");
@@ -206,10 +226,7 @@ Scenario read_model_scenario(JsonReader& reader) {
   for (const ModelMeasure& measure : kModelMeasures) {
     names.emplace_back(measure.name);
     if (name != measure.name) continue;
-    if (measure.trains) {
-      if (given.model->graph.layers.empty()) reader.fail("model", "has parameters only, no layers to run");
-      read_training(reader, given);
-    }
+    if (measure.trains) read_training(reader, given);
     return [given, &measure] { return Figure{measure.value(given), {}}; };
   }
   reader.fail("measure", "unknown measure '" + name + "'", suggestion(name, names));

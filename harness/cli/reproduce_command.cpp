@@ -89,8 +89,18 @@ void keep_what_is_absent(std::vector<Outcome>& outcomes,
   }
 }
 
+// A folder that is gone in the end, also after an error.
+struct PassingFolder {
+  fs::path path;
+  ~PassingFolder() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+};
+
 void write_pages(const fs::path& folder, const std::vector<PaperOutcomes>& papers) {
-  const fs::path drawing = folder / ".drawing";
+  const PassingFolder passing{folder / ".drawing"};
+  const fs::path& drawing = passing.path;
   fs::remove_all(drawing);
   fs::create_directories(drawing);
   std::vector<Chart> charts;
@@ -107,7 +117,6 @@ void write_pages(const fs::path& folder, const std::vector<PaperOutcomes>& paper
   for (const Chart& chart : charts)
     write_whole_file(folder / (chart.name + ".svg"),
                      read_whole_file(drawing / (chart.name + ".svg")) + "\n" + picture_mark(chart));
-  fs::remove_all(drawing);
 }
 
 }  // namespace

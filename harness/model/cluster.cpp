@@ -228,6 +228,7 @@ Cluster cluster_from_json(const Json& json, const std::string& where) {
     repeat_node(cluster, nodes, static_cast<int>(groups.size()));
   }
   if (reader.has("sharing")) cluster.sharing = choice_of<LinkSharing>(reader.text("sharing"), reader.where("sharing"));
+  if (reader.has("sends")) cluster.sends = choice_of<Sends>(reader.text("sends"), reader.where("sends"));
   if (reader.has("all_reduce"))
     cluster.all_reduce = choice_of<AllReduce>(reader.text("all_reduce"), reader.where("all_reduce"));
   if (reader.has("bucket"))
@@ -248,6 +249,8 @@ static bool change_traffic(Cluster& cluster, const std::string& key, const std::
                            const std::string& where) {
   if (key == "sharing") {
     cluster.sharing = choice_of<LinkSharing>(value, where);
+  } else if (key == "sends") {
+    cluster.sends = choice_of<Sends>(value, where);
   } else if (key == "all_reduce") {
     cluster.all_reduce = choice_of<AllReduce>(value, where);
   } else if (key == "bucket") {
@@ -308,8 +311,8 @@ static Cluster flat_cluster(const std::string& description) {
           device.speed == kUnlimited)
         throw InputError(where, "speed must be a number greater than 0, is '" + value + "'");
     } else if (!change_traffic(cluster, key, value, where)) {
-      const std::vector<std::string> known = {"bandwidth", "latency", "memory",     "speed",
-                                              "host",      "sharing", "all_reduce", "bucket"};
+      const std::vector<std::string> known = {"bandwidth", "latency", "memory",     "speed", "host",
+                                              "sharing",   "sends",   "all_reduce", "bucket"};
       throw InputError(where, "unknown key '" + key + "'", suggestion(key, known));
     }
   }
@@ -347,6 +350,9 @@ static void check_bounds(const Cluster& cluster, const std::string& where) {
     rate(link.bandwidth, "bandwidth");
     seconds(link.latency, "latency");
   }
+  if (cluster.sends == Sends::blocking && cluster.sharing == LinkSharing::fair)
+    throw InputError(where, "has sends that block and links that are shared fairly, which do not go together",
+                     "use sharing queue or sends beside");
   if (cluster.all_reduce == AllReduce::nodes && cluster.nodes == 0)
     throw InputError(where, "does not say which devices are a node, which all_reduce nodes has to know",
                      "use all_reduce ring, or a cluster whose file has nodes");
@@ -410,8 +416,8 @@ static void change_cluster(Cluster& cluster, const std::string& change, const st
   } else if (key == "speed") {
     slow_devices(cluster, value, where);
   } else if (!change_traffic(cluster, key, value, where)) {
-    const std::vector<std::string> known = {"bandwidth", "latency",    "memory", "speed",
-                                            "sharing",   "all_reduce", "bucket"};
+    const std::vector<std::string> known = {"bandwidth", "latency", "memory",     "speed",
+                                            "sharing",   "sends",   "all_reduce", "bucket"};
     throw InputError(where, "unknown key '" + key + "'", suggestion(key, known));
   }
 }

@@ -10,8 +10,8 @@
 // "nodes": {"count": 8, "bandwidth": "12.5GB/s", "latency": "5us", "cards": "node"}: devices and links above are those
 // of one node, of which there are 8, each with groups of its own; between any two devices of two nodes there is a link
 // through the network cards of both nodes ("cards": "node") or of both devices ("device").
-// "sharing": "queue" or "fair", "all_reduce": "apart", "ring" or "nodes", "bucket": "25MB": see LinkSharing, AllReduce
-// and Cluster::bucket.
+// "sharing": "queue" or "fair", "sends": "beside" or "blocking", "all_reduce": "apart", "ring" or "nodes", "bucket":
+// "25MB": see LinkSharing, Sends, AllReduce and Cluster::bucket.
 #pragma once
 
 #include <optional>
@@ -59,6 +59,10 @@ struct Link {
 // max-min fair rates (fair), as many connections over a switched network do.
 enum class LinkSharing { queue, fair };
 
+// What a device does while it sends a message: it computes on (beside), or waits until the message is there (blocking),
+// as a GPU does whose copies are in the stream of its kernels.
+enum class Sends { beside, blocking };
+
 // The all-reduce of a stage's gradients. apart: a ring that does not meet other traffic. ring: the same ring on the
 // links, beside messages and other rings. nodes: on the links, in two levels: a reduce-scatter inside each node, an
 // all-reduce of each part between the nodes, a gather inside (hierarchical); one ring where the stage has no equal
@@ -68,6 +72,10 @@ enum class AllReduce { apart, ring, nodes };
 template <>
 struct Choices<LinkSharing> {
   static constexpr Choice<LinkSharing> all[] = {{LinkSharing::queue, "queue"}, {LinkSharing::fair, "fair"}};
+};
+template <>
+struct Choices<Sends> {
+  static constexpr Choice<Sends> all[] = {{Sends::beside, "beside"}, {Sends::blocking, "blocking"}};
 };
 template <>
 struct Choices<AllReduce> {
@@ -82,6 +90,7 @@ struct Cluster {
   std::vector<Link> links;  // a duplex link serves both directions
   int nodes = 0;            // as many equal parts of `devices`, in order, are machines; 0: the file does not say
   LinkSharing sharing = LinkSharing::queue;
+  Sends sends = Sends::beside;
   AllReduce all_reduce = AllReduce::apart;
   // Gradients are reduced in buckets of at least so many bytes, each as soon as its layers' last weight gradients are
   // there, while the backward goes on (PyTorch's DistributedDataParallel: Li et al., VLDB 2020). 0: after it, at once.

@@ -108,6 +108,12 @@ TEST(ClusterNodesTest, TrafficSharesTheLinksAsTheDescriptionSays) {
   EXPECT_EQ(flat_refusal("flat:4,all_reduce=nodes"),
             "cluster 'flat:4,all_reduce=nodes': does not say which devices are a node, which all_reduce nodes has to "
             "know; use all_reduce ring, or a cluster whose file has nodes");
+  EXPECT_EQ(load_cluster("flat:4,sends=blocking", kFolder).sends, Sends::blocking);
+  EXPECT_EQ(from_text(kNode + R"({"count": 2}, "sends": "blocking"})").sends, Sends::blocking);
+  EXPECT_EQ(
+      flat_refusal("flat:4,sends=blocking,sharing=fair"),
+      "cluster 'flat:4,sends=blocking,sharing=fair': has sends that block and links that are shared fairly, which "
+      "do not go together; use sharing queue or sends beside");
   EXPECT_EQ(flat_refusal("flat:4,sharing=fairly"),
             "cluster 'flat:4,sharing=fairly': 'fairly' is unknown; did you mean 'fair'?");
   EXPECT_EQ(flat_refusal("flat:4,bucket=0B"), "cluster 'flat:4,bucket=0B': bucket must be greater than 0");

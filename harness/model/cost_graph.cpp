@@ -18,7 +18,9 @@ namespace {
 // profile`.
 double efficiency(const LayerKind& kind) {
   if (std::holds_alternative<Conv2d>(kind) || std::holds_alternative<ConvTranspose2d>(kind)) return 0.55;
-  if (std::holds_alternative<Attention>(kind) || std::holds_alternative<CrossAttention>(kind)) return 0.45;
+  if (std::holds_alternative<Attention>(kind) || std::holds_alternative<CrossAttention>(kind) ||
+      std::holds_alternative<RelativeAttention>(kind))
+    return 0.45;
   return 0.75;
 }
 constexpr double kStreaming = 0.8;  // of the memory bandwidth

@@ -40,6 +40,9 @@ struct FlopsOf {
     }
     return elementwise(x(), x());
   }
+  LayerFlops operator()(const Upsample&) const { return elementwise(0, y()); }  // the gradients of a window add up
+  // As BatchNorm, without scale and shift.
+  LayerFlops operator()(const InstanceNorm&) const { return elementwise(6 * x(), 10 * x()); }
   // Sum, centre, square, sum, normalise, scale, shift; and back: two sums over dy and dy x^, then dx from both.
   LayerFlops operator()(const BatchNorm&) const { return elementwise(8 * x(), 11 * x()); }
   LayerFlops operator()(const LayerNorm&) const { return elementwise(8 * x(), 11 * x()); }
@@ -86,12 +89,26 @@ struct FlopsOf {
     result.input_gradient += Flops(products_back() * 2 * t * s * heads);
     return result;
   }
+  // As Attention without its mask, with scores of distances besides: their products are of q with 2t - 1 distances, in
+  // both directions, and the projection of the distances, which is of a micro-batch, counts for every sample.
+  LayerFlops operator()(const RelativeAttention& k) const {
+    const auto t = static_cast<double>(in[0][0]), distances = 2 * t - 1;
+    const auto w = static_cast<double>(k.width), heads = static_cast<double>(k.heads_width());
+    const double again = scores == AttentionScores::fused ? 1 : 0;
+    LayerFlops result = product(4 * t * w * heads);
+    result.forward += Flops(2 * distances * w * heads);  // of constants: no input gradient
+    result.weight_gradient += Flops(2 * distances * w * heads);
+    result.forward += Flops(2 * (2 * t * t + t * distances) * heads);
+    result.input_gradient += Flops(2 * ((4 + again) * t * t + (2 + again) * t * distances) * heads);
+    return result;
+  }
   LayerFlops operator()(const SequencePool&) const { return elementwise(x(), x()); }
   LayerFlops operator()(const Add&) const { return elementwise(static_cast<double>(in.size() - 1) * y(), 0); }
   LayerFlops operator()(const Concat&) const { return elementwise(0, 0); }
   LayerFlops operator()(const Flatten&) const { return elementwise(0, 0); }
   LayerFlops operator()(const CrossEntropyLoss&) const { return elementwise(4 * x(), 2 * x()); }
   LayerFlops operator()(const MseLoss&) const { return elementwise(3 * x(), x()); }
+  LayerFlops operator()(const BinaryCrossEntropyLoss&) const { return elementwise(6 * x(), 3 * x()); }
 };
 
 struct StashOf {
@@ -116,6 +133,10 @@ struct StashOf {
     if (k.mode == Pool2d::Mode::max) return {.extra = Bytes(8) * elements(out)};
     return {};
   }
+  StashSpec operator()(const Upsample&) const { return {}; }
+  StashSpec operator()(const InstanceNorm& k) const {  // a sample's mean and inverse deviation
+    return {.keeps_input = true, .extra = 2 * k.features * statistic};
+  }
   StashSpec operator()(const BatchNorm& k) const {
     // Batch mean and inverse deviation; later the sums for weight and bias.
     return {.keeps_input = true,
@@ -136,8 +157,8 @@ struct StashOf {
     if (!backward_reads_output(k)) return {.keeps_input = true};
     return {.keeps_output = true, .output_is_input = true};
   }
-  StashSpec operator()(const Dropout&) const {
-    return {.extra = Bytes(elements(in[0]))};  // a mask of one byte an element
+  StashSpec operator()(const Dropout& k) const {
+    return {.extra = Bytes(k.channels ? in[0][0] : elements(in[0]))};  // a mask of one byte an element or channel
   }
   StashSpec operator()(const LstmCell& k) const {
     // The four gates, replaced by their gradients.
@@ -176,6 +197,17 @@ struct StashOf {
             .output_gradient_until_weight_gradient = true,
             .extra_until_weight_gradient = projected};
   }
+  StashSpec operator()(const RelativeAttention& k) const {
+    // As Attention; and of the micro-batch the projected distances and both biases, then the gradients of these.
+    const Bytes heads = in[0][0] * k.heads_width() * element, shared = (2 * in[0][0] + 1) * k.heads_width() * element;
+    return {.keeps_input = true,
+            .extra = 4 * heads + scores(k.heads, in[0][0], in[0][0]),
+            .extra_per_microbatch = shared,
+            .input_until_weight_gradient = true,
+            .output_gradient_until_weight_gradient = true,
+            .extra_until_weight_gradient = 4 * heads,
+            .extra_until_weight_gradient_per_microbatch = shared};
+  }
   StashSpec operator()(const SequencePool&) const { return {}; }
   StashSpec operator()(const Add&) const { return {}; }
   StashSpec operator()(const Concat&) const { return {}; }
@@ -183,6 +215,7 @@ struct StashOf {
   // Log-probabilities; differences.
   StashSpec operator()(const CrossEntropyLoss&) const { return {.extra = elements(in[0]) * statistic}; }
   StashSpec operator()(const MseLoss&) const { return {.extra = elements(in[0]) * element}; }
+  StashSpec operator()(const BinaryCrossEntropyLoss&) const { return {.extra = elements(in[0]) * element}; }
 
   // Of so many heads' scores of `rows` positions on `columns`: their log-sum-exps, or the matrices.
   Bytes scores(std::int64_t heads, std::int64_t rows, std::int64_t columns) const {
@@ -216,6 +249,8 @@ Bytes kept_scores(const LayerSpec& layer, std::span<const Shape> inputs, const S
   if (const auto* own = std::get_if<Attention>(&layer.kind)) return of.scores(own->heads, inputs[0][0], inputs[0][0]);
   if (const auto* cross = std::get_if<CrossAttention>(&layer.kind))
     return of.scores(cross->heads, inputs[0][0], inputs[1][0]);
+  if (const auto* relative = std::get_if<RelativeAttention>(&layer.kind))
+    return of.scores(relative->heads, inputs[0][0], inputs[0][0]);
   return Bytes(0);
 }
 

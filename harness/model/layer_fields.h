@@ -49,16 +49,25 @@ void visit_fields(V& v, KindTag<BatchNorm>) {
   v.number("momentum", &BatchNorm::momentum, 0, 1), v.number("epsilon", &BatchNorm::epsilon, 0, 1);
 }
 template <class V>
+void visit_fields(V& v, KindTag<Upsample>) {
+  v.window("factor", &Upsample::factor);
+}
+template <class V>
+void visit_fields(V& v, KindTag<InstanceNorm>) {
+  v.size("features", &InstanceNorm::features), v.number("epsilon", &InstanceNorm::epsilon, 0, 1);
+}
+template <class V>
 void visit_fields(V& v, KindTag<LayerNorm>) {
   v.size("features", &LayerNorm::features), v.number("epsilon", &LayerNorm::epsilon, 0, 1);
 }
 template <class V>
 void visit_fields(V& v, KindTag<Activation>) {
-  v.choice("function", &Activation::kind, std::array{"relu", "gelu", "tanh", "sigmoid", "gelu_tanh", "silu"});
+  v.choice("function", &Activation::kind,
+           std::array{"relu", "gelu", "tanh", "sigmoid", "gelu_tanh", "silu", "leaky_relu"});
 }
 template <class V>
 void visit_fields(V& v, KindTag<Dropout>) {
-  v.number("probability", &Dropout::probability, 0, 1);
+  v.number("probability", &Dropout::probability, 0, 1), v.flag("channels", &Dropout::channels);
 }
 template <class V>
 void visit_fields(V& v, KindTag<Embedding>) {
@@ -97,6 +106,11 @@ void visit_fields(V& v, KindTag<CrossAttention>) {
   v.size("heads", &CrossAttention::heads), v.extent("inner", &CrossAttention::inner);
 }
 template <class V>
+void visit_fields(V& v, KindTag<RelativeAttention>) {
+  v.size("width", &RelativeAttention::width), v.size("heads", &RelativeAttention::heads);
+  v.extent("inner", &RelativeAttention::inner);
+}
+template <class V>
 void visit_fields(V& v, KindTag<SequencePool>) {
   v.choice("mode", &SequencePool::mode, std::array{"mean", "last", "first"});
 }
@@ -112,6 +126,8 @@ template <class V>
 void visit_fields(V&, KindTag<CrossEntropyLoss>) {}
 template <class V>
 void visit_fields(V&, KindTag<MseLoss>) {}
+template <class V>
+void visit_fields(V&, KindTag<BinaryCrossEntropyLoss>) {}
 
 // Calls `use` with a tag of every kind of LayerKind, in its order.
 template <class Use>

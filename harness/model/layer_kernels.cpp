@@ -107,12 +107,21 @@ struct KernelsOf {
     input_gradient().stream(x() + y(), positions);
   }
 
+  void operator()(const Upsample&) {
+    forward().stream(x() + y());
+    input_gradient().stream(x() + y());
+  }
+
   void normalise(std::int64_t features) {
     forward().stream(2 * x());
     input_gradient().stream(2 * x()).stream(3 * x());  // sums over x and dy; then dx from both
     weight_gradient().stream(4 * number(features));    // the sums are there
   }
   void operator()(const BatchNorm& k) { normalise(k.features); }
+  void operator()(const InstanceNorm&) {
+    forward().stream(2 * x());
+    input_gradient().stream(2 * x()).stream(3 * x());
+  }
   void operator()(const LayerNorm& k) { normalise(k.features); }
   void operator()(const RmsNorm& k) { normalise(k.features); }
 
@@ -120,9 +129,10 @@ struct KernelsOf {
     forward().stream(2 * x());
     input_gradient().stream(3 * x());
   }
-  void operator()(const Dropout&) {
-    forward().stream(2 * x(), x());
-    input_gradient().stream(2 * x(), x());
+  void operator()(const Dropout& k) {
+    const double mask = k.channels ? samples * number(in[0][0]) : x();
+    forward().stream(2 * x(), mask);
+    input_gradient().stream(2 * x(), mask);
   }
   void operator()(const Embedding&) {
     forward().stream(2 * y());
@@ -197,6 +207,26 @@ struct KernelsOf {
     multiply(samples * queries, inner, width, true);
   }
 
+  void operator()(const RelativeAttention& k) {
+    const double steps = number(in[0][0]), rows = samples * steps, distances = 2 * steps - 1;
+    const double width = number(k.width), inner = number(k.heads_width()), heads = number(k.heads);
+    const double each = samples * heads, head = inner / heads, pairs = each * steps * steps;
+    multiply(rows, width, 3 * inner, false);
+    forward().product(distances, inner, width).stream(2 * rows * inner).stream(2 * rows * inner);  // q with each bias
+    weight_gradient().product(inner, width, distances);
+    const auto of_distances = [&](Kernels kernels) {
+      kernels.product(steps, distances, head, each).stream(3 * pairs);  // added to the scores of the contents
+    };
+    of_distances(forward());
+    of_distances(input_gradient());
+    input_gradient()
+        .stream(3 * pairs)                        // from pairs to distances
+        .product(steps, head, distances, each)    // of q
+        .product(heads * distances, head, rows);  // of the distances
+    attend(steps, steps, heads, head);
+    multiply(rows, inner, width, false);
+  }
+
   void operator()(const SequencePool&) {
     forward().stream(x() + y());
     input_gradient().stream(x() + y());
@@ -213,6 +243,10 @@ struct KernelsOf {
   void operator()(const CrossEntropyLoss&) {  // logarithms of probabilities, and the sum
     forward().stream(2 * x()).stream(samples);
     input_gradient().stream(2 * x());
+  }
+  void operator()(const BinaryCrossEntropyLoss&) {
+    forward().stream(3 * x()).stream(x());
+    input_gradient().stream(3 * x());
   }
   void operator()(const MseLoss&) {  // differences, and the sum of their squares
     forward().stream(3 * x()).stream(x());

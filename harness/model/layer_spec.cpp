@@ -102,6 +102,20 @@ struct OutputShape {
     return {x[0], window_output(layer, x[1], k.kernel, k.stride, k.padding),
             window_output(layer, x[2], k.kernel, k.stride, k.padding)};
   }
+  Shape operator()(const Upsample& k) const {
+    const Shape& x = in[0];
+    require_image(layer, x);
+    require_positive(layer, k.factor, "factor");
+    return {x[0], x[1] * k.factor, x[2] * k.factor};
+  }
+  Shape operator()(const InstanceNorm& k) const {
+    const Shape& x = in[0];
+    require_image(layer, x);
+    require(x[0] == k.features, layer,
+            "expects " + std::to_string(k.features) + " features, the input is " + to_text(x));
+    require(x[1] * x[2] > 1, layer, "has one element a feature, " + to_text(x) + ", which is its own mean");
+    return x;
+  }
   Shape operator()(const BatchNorm& k) const {
     const Shape& x = in[0];
     require(x.size() == 1 || x.size() == 3, layer,
@@ -121,6 +135,7 @@ struct OutputShape {
   Shape operator()(const Activation&) const { return in[0]; }
   Shape operator()(const Dropout& k) const {
     require(k.probability >= 0 && k.probability < 1, layer, "probability must be in [0, 1)");
+    if (k.channels) require_image(layer, in[0]);
     return in[0];
   }
   Shape operator()(const Embedding& k) const {
@@ -177,6 +192,13 @@ struct OutputShape {
     if (in.size() > 1) require_ids(in[1], in[0]);
     return in[0];
   }
+  Shape operator()(const RelativeAttention& k) const {
+    require_sequence(in[0]);
+    require_last(layer, in[0], k.width);
+    require_heads(k.heads_width(), k.heads);
+    require(k.width % 2 == 0, layer, "width " + std::to_string(k.width) + " is odd: sines and cosines share it");
+    return in[0];
+  }
   Shape operator()(const CrossAttention& k) const {
     require_sequence(in[0]);
     require_sequence(in[1]);
@@ -223,6 +245,7 @@ struct OutputShape {
     return {};
   }
   Shape operator()(const MseLoss&) const { return {}; }
+  Shape operator()(const BinaryCrossEntropyLoss&) const { return {}; }
 };
 
 struct KindName {
@@ -230,7 +253,9 @@ struct KindName {
   const char* operator()(const Conv2d&) const { return "Conv2d"; }
   const char* operator()(const ConvTranspose2d&) const { return "ConvTranspose2d"; }
   const char* operator()(const Pool2d&) const { return "Pool2d"; }
+  const char* operator()(const Upsample&) const { return "Upsample"; }
   const char* operator()(const BatchNorm&) const { return "BatchNorm"; }
+  const char* operator()(const InstanceNorm&) const { return "InstanceNorm"; }
   const char* operator()(const LayerNorm&) const { return "LayerNorm"; }
   const char* operator()(const RmsNorm&) const { return "RmsNorm"; }
   const char* operator()(const Activation&) const { return "Activation"; }
@@ -243,12 +268,14 @@ struct KindName {
   const char* operator()(const Lstm&) const { return "Lstm"; }
   const char* operator()(const Attention&) const { return "Attention"; }
   const char* operator()(const CrossAttention&) const { return "CrossAttention"; }
+  const char* operator()(const RelativeAttention&) const { return "RelativeAttention"; }
   const char* operator()(const SequencePool&) const { return "SequencePool"; }
   const char* operator()(const Add&) const { return "Add"; }
   const char* operator()(const Concat&) const { return "Concat"; }
   const char* operator()(const Flatten&) const { return "Flatten"; }
   const char* operator()(const CrossEntropyLoss&) const { return "CrossEntropyLoss"; }
   const char* operator()(const MseLoss&) const { return "MseLoss"; }
+  const char* operator()(const BinaryCrossEntropyLoss&) const { return "BinaryCrossEntropyLoss"; }
 };
 
 using Init = ParameterSpec::Init;
@@ -319,6 +346,12 @@ struct ParametersOf {
             kaiming("kv", {2 * inner, k.memory}, k.memory), reciprocal_root("kv_bias", {2 * inner}, k.memory),
             kaiming("proj", {k.width, inner}, inner),       reciprocal_root("proj_bias", {k.width}, inner)};
   }
+  Parameters operator()(const RelativeAttention& k) const {
+    const std::int64_t inner = k.heads_width();
+    return {kaiming("qkv", {3 * inner, k.width}, k.width), kaiming("position", {inner, k.width}, k.width),
+            reciprocal_root("content_bias", {inner}, k.width), reciprocal_root("position_bias", {inner}, k.width),
+            kaiming("proj", {k.width, inner}, inner)};
+  }
   template <class Kind>
   Parameters operator()(const Kind&) const {
     return {};
@@ -341,8 +374,10 @@ std::string to_text(const Shape& shape) {
 
 std::string kind_name(const LayerKind& kind) { return std::visit(KindName{}, kind); }
 
-bool is_loss(const LayerKind& kind) {
-  return std::holds_alternative<CrossEntropyLoss>(kind) || std::holds_alternative<MseLoss>(kind);
+bool is_loss(const LayerKind& kind) { return std::holds_alternative<CrossEntropyLoss>(kind) || has_dense_target(kind); }
+
+bool has_dense_target(const LayerKind& kind) {
+  return std::holds_alternative<MseLoss>(kind) || std::holds_alternative<BinaryCrossEntropyLoss>(kind);
 }
 
 int token_input(const LayerKind& kind) {

@@ -54,6 +54,12 @@ struct BatchNorm {
   std::int64_t features;
   double momentum = 0.1, epsilon = 1e-5;
 };
+// x: [features, h, w], of every sample and feature by itself: (x - mean) / sqrt(variance + epsilon), without weights
+// and running statistics (Ulyanov et al., arXiv 1607.08022).
+struct InstanceNorm {
+  std::int64_t features;
+  double epsilon = 1e-5;
+};
 // Over the last dimension. Weight and bias: [features].
 struct LayerNorm {
   std::int64_t features;
@@ -64,16 +70,25 @@ struct RmsNorm {
   std::int64_t features;
   double epsilon = 1e-6;
 };
-// gelu: the exact (erf) form; gelu_tanh: its approximation by tanh; silu: x sigmoid(x).
+// gelu: the exact (erf) form; gelu_tanh: its approximation by tanh; silu: x sigmoid(x); leaky_relu: x, or 0.01 x where x
+// is negative.
 struct Activation {
-  enum class Kind { relu, gelu, tanh, sigmoid, gelu_tanh, silu } kind = Kind::relu;
+  enum class Kind { relu, gelu, tanh, sigmoid, gelu_tanh, silu, leaky_relu } kind = Kind::relu;
 };
+constexpr double kLeakySlope = 0.01;
 // Whether the backward is of the output, not of the input.
 inline bool backward_reads_output(const Activation& k) {
-  return k.kind == Activation::Kind::relu || k.kind == Activation::Kind::tanh || k.kind == Activation::Kind::sigmoid;
+  using enum Activation::Kind;
+  return k.kind == relu || k.kind == tanh || k.kind == sigmoid || k.kind == leaky_relu;
 }
+// Of single elements, or of whole channels of an image (Tompson et al., CVPR 2015).
 struct Dropout {
   double probability = 0.5;
+  bool channels = false;
+};
+// Every element of an image becomes factor x factor of them: x: [c, h, w] -> [c, factor h, factor w].
+struct Upsample {
+  std::int64_t factor = 2;
 };
 // x: [t] of token ids (int64) -> [t, width]. W: [vocabulary, width].
 struct Embedding {
@@ -131,6 +146,16 @@ struct CrossAttention {
   std::int64_t inner = 0;  // of all heads together; 0: width
   std::int64_t heads_width() const { return inner > 0 ? inner : width; }
 };
+// Self-attention that knows positions by their distances (Dai et al., ACL 2019, arXiv 1901.02860, section 3.3), as XLNet
+// has it (arXiv 1906.08237), here of one segment and without masks: x: [t, width] -> [t, width]. The score of positions i
+// and j is (q_i + content_bias) . k_j + (q_i + position_bias) . r_(i - j), where r_d is position times the sinusoids of
+// d. Weights without bias: qkv [3 inner, width], position [inner, width], content_bias and position_bias [inner], proj
+// [width, inner]. width is even.
+struct RelativeAttention {
+  std::int64_t width, heads;
+  std::int64_t inner = 0;  // of all heads together; 0: width
+  std::int64_t heads_width() const { return inner > 0 ? inner : width; }
+};
 // A sequence and its ids to one vector: x: [t, width], ids [t] -> [width], over the real tokens; first: without ids,
 // where a class token stands.
 struct SequencePool {
@@ -149,11 +174,13 @@ struct Flatten {};  // a view: [c, h, w] -> [c h w]
 // however the tokens fall, and does not depend on the padded length.
 struct CrossEntropyLoss {};
 struct MseLoss {};  // prediction and target of one shape
+// The same, of predictions x as log-odds and targets y from 0 to 1: log(1 + e^x) - x y, the mean over the elements.
+struct BinaryCrossEntropyLoss {};
 
-using LayerKind =
-    std::variant<Linear, Conv2d, ConvTranspose2d, Pool2d, BatchNorm, LayerNorm, RmsNorm, Activation, Dropout, Embedding,
-                 PositionEmbedding, PatchEmbedding, ClassToken, LstmCell, Lstm, Attention, CrossAttention, SequencePool,
-                 Add, Concat, Flatten, CrossEntropyLoss, MseLoss>;
+using LayerKind = std::variant<Linear, Conv2d, ConvTranspose2d, Pool2d, Upsample, BatchNorm, InstanceNorm, LayerNorm,
+                               RmsNorm, Activation, Dropout, Embedding, PositionEmbedding, PatchEmbedding, ClassToken,
+                               LstmCell, Lstm, Attention, CrossAttention, RelativeAttention, SequencePool, Add, Concat,
+                               Flatten, CrossEntropyLoss, MseLoss, BinaryCrossEntropyLoss>;
 
 struct LayerSpec {
   std::string name;
@@ -170,6 +197,8 @@ struct LayerSpec {
 
 std::string kind_name(const LayerKind& kind);  // "Linear", "Conv2d", ...
 bool is_loss(const LayerKind& kind);
+// A loss whose target has the prediction's shape and is numbers, not classes.
+bool has_dense_target(const LayerKind& kind);
 // Which of the layer's inputs are token ids: its number, or -1 for none. The layer may have fewer inputs.
 int token_input(const LayerKind& kind);
 

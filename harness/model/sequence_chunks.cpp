@@ -17,12 +17,13 @@ struct FaultOf {
   std::string operator()(const LayerNorm&) const { return ""; }
   std::string operator()(const RmsNorm&) const { return ""; }
   std::string operator()(const Activation&) const { return ""; }
-  std::string operator()(const Dropout&) const { return ""; }
+  std::string operator()(const Dropout& k) const { return k.channels ? "leaves out whole channels" : ""; }
   std::string operator()(const Embedding&) const { return ""; }
   std::string operator()(const PositionEmbedding&) const { return ""; }
   std::string operator()(const Add&) const { return ""; }
   std::string operator()(const CrossEntropyLoss&) const { return ""; }
   std::string operator()(const MseLoss&) const { return ""; }
+  std::string operator()(const BinaryCrossEntropyLoss&) const { return ""; }
   std::string operator()(const Concat& k) const { return k.axis == 0 ? "joins sequences end to end" : ""; }
   std::string operator()(const Attention& k) const {
     if (!k.causal) return "is not causal: every position attends to later ones";

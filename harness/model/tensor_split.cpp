@@ -41,6 +41,7 @@ class Splitter {
       if (rule(l) != Rule::whole) continue;  // the second of a pair
       if (const auto* attention = std::get_if<Attention>(&of(l).kind)) divide(l, *attention);
       if (const auto* attention = std::get_if<CrossAttention>(&of(l).kind)) divide(l, *attention);
+      if (const auto* attention = std::get_if<RelativeAttention>(&of(l).kind)) divide(l, *attention);
       if (const auto* table = std::get_if<Embedding>(&of(l).kind)) divide(l, *table);
       if (is_product(l)) divide_product(l);
     }
@@ -103,6 +104,17 @@ class Splitter {
                 .input_gradient_sums = gradients(l, 2)};
   }
 
+  void divide(int l, const RelativeAttention& k) {
+    RelativeAttention own = k;
+    own.heads = part(l, k.heads, "heads");
+    own.inner = k.heads_width() / degree_;
+    member(l) = own;
+    split(l) = {.rule = Rule::heads,
+                .parameters = {{0, 3}, {0, 1}, {0, 1}, {0, 1}, {1, 1}},
+                .forward_sums = {output_elements(l)},
+                .input_gradient_sums = gradients(l, 1)};
+  }
+
   void divide(int l, const Embedding& k) {
     member(l) = Embedding{part(l, k.vocabulary, "rows"), k.width};
     split(l) = {.rule = Rule::rows, .parameters = {{0, 1}}, .forward_sums = {output_elements(l)}};
@@ -126,9 +138,11 @@ class Splitter {
     const bool one_dimension = shapes_[l].size() == 1;
     const LayerKind& kind = of(l).kind;
     if (std::holds_alternative<Activation>(kind)) return true;
-    if (std::holds_alternative<Dropout>(kind))
-      return !is_convolution(first) || one_dimension;  // draws by last dimension
-    if (std::holds_alternative<Pool2d>(kind)) return is_convolution(first);
+    if (const auto* dropout = std::get_if<Dropout>(&kind))
+      return dropout->channels || !is_convolution(first) || one_dimension;  // draws by channel or last dimension
+    if (std::holds_alternative<Pool2d>(kind) || std::holds_alternative<Upsample>(kind) ||
+        std::holds_alternative<InstanceNorm>(kind))
+      return is_convolution(first);
     if (std::holds_alternative<Flatten>(kind)) return is_convolution(first) || one_dimension;  // channels come first
     return std::holds_alternative<BatchNorm>(kind) && (is_convolution(first) || one_dimension);
   }
@@ -171,6 +185,7 @@ class Splitter {
           norm->features /= degree_;
           split(b).parameters = {{0, 1}, {0, 1}};
         }
+        if (auto* norm = std::get_if<InstanceNorm>(&member(b))) norm->features /= degree_;
       }
       take_inputs(*next);
     } else if (between.empty() && !is_convolution(l) && std::holds_alternative<CrossEntropyLoss>(of(*next).kind)) {

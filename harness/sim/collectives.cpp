@@ -61,19 +61,40 @@ void Collectives::issue(std::size_t r, const Instruction& i, const std::vector<d
               : i.opcode == Opcode::reduce_gradients ? m.reduce
                                                      : m.scatter;
   last = m.issued++;
-  auto& of_stage = meetings_[i.stage.index()];
-  if (number == of_stage.size()) {
-    of_stage.emplace_back();
-    of_stage.back().instruction = i;
-    of_stage.back().traced = traced;
-    of_stage.back().ready.assign(ready.size(), 0);
+  Meetings& of_stage = meetings_[i.stage.index()];
+  if (number == of_stage.count()) {
+    forget_old(i.stage);
+    Meeting& made = of_stage.kept.emplace_back();
+    made.instruction = i;
+    made.traced = traced;
+    made.ready.assign(ready.size(), 0);
   }
-  Meeting& meeting = of_stage[number];
+  Meeting& meeting = of_stage.at(number);
   ++meeting.arrived;
   for (std::size_t b = 0; b < ready.size(); ++b) meeting.ready[b] = std::max(meeting.ready[b], ready[b]);
   const Key key{i.stage.index(), number};
   if (!is_all_reduce(i)) queues_[r].push_back(key);
   begin_if_all_are_there(key);
+}
+
+// A rank asks for the last of its kind only.
+void Collectives::forget_old(StageId stage) {
+  Meetings& of_stage = meetings_[stage.index()];
+  while (!of_stage.kept.empty() && of_stage.kept.front().end >= 0) {
+    const auto number = static_cast<int>(of_stage.forgotten);
+    for (const Rank rank : group(stage.index())) {
+      const Member& m = member(rank.index(), stage);
+      if (m.gather == number || m.scatter == number || m.reduce == number) return;
+    }
+    of_stage.kept.pop_front();
+    ++of_stage.forgotten;
+  }
+}
+
+std::size_t Collectives::remembered() const {
+  std::size_t count = 0;
+  for (const Meetings& of_stage : meetings_) count += of_stage.kept.size();
+  return count;
 }
 
 bool Collectives::is_over(std::size_t r, Meeting& meeting, double& clock) {
@@ -88,7 +109,7 @@ bool Collectives::is_over(std::size_t r, Meeting& meeting, double& clock) {
 bool Collectives::is_over(std::size_t r, const Instruction& i, double& clock) {
   const Member& m = member(r, i.stage);
   const auto over = [&](int number) {
-    return number < 0 || is_over(r, meetings_[i.stage.index()][static_cast<std::size_t>(number)], clock);
+    return number < 0 || is_over(r, meetings_[i.stage.index()].at(static_cast<std::size_t>(number)), clock);
   };
   if (reads_weights(i.opcode) && !over(m.gather)) return false;
   const bool needs_gradient_buffer = makes_weight_gradient(i.opcode) || i.opcode == Opcode::optimizer_step;

@@ -39,7 +39,7 @@ class Collectives {
   }
   // The same for the all-reduce of `stage` that rank r issued last.
   bool reduced(std::size_t r, StageId stage, double& clock) {
-    return is_over(r, meetings_[stage.index()][static_cast<std::size_t>(member(r, stage).reduce)], clock);
+    return is_over(r, meetings_[stage.index()].at(static_cast<std::size_t>(member(r, stage).reduce)), clock);
   }
 
   // Ring steps to come, in order of time. Where links are shared fairly, rings begin here and end by transfer_ended().
@@ -50,6 +50,7 @@ class Collectives {
   void transfer_ended(std::int64_t owner, double now);
 
   double end() const { return end_; }
+  std::size_t remembered() const;  // collectives that are under way, or whose end a rank may still ask for
   const std::vector<std::vector<TraceEvent>>& first_iteration() const { return trace_; }
 
  private:
@@ -66,6 +67,13 @@ class Collectives {
     double start = 0, end = -1;  // end: known once its last step has begun
     bool traced = false;
     std::vector<std::size_t> waiting = {};  // ranks
+  };
+  // Of a stage, by number; the first ones are forgotten when nobody can ask for them.
+  struct Meetings {
+    std::size_t forgotten = 0;
+    std::deque<Meeting> kept = {};
+    Meeting& at(std::size_t number) { return kept[number - forgotten]; }
+    std::size_t count() const { return forgotten + kept.size(); }
   };
   struct Member {  // a rank in a stage's group
     int issued = 0;
@@ -90,7 +98,8 @@ class Collectives {
 
   Member& member(std::size_t r, StageId stage) { return members_[r * meetings_.size() + stage.index()]; }
   const std::vector<Rank>& group(std::size_t stage) const { return program_.placement.stages[stage]; }
-  Meeting& meeting(const Key& key) { return meetings_[key.stage][key.number]; }
+  Meeting& meeting(const Key& key) { return meetings_[key.stage].at(key.number); }
+  void forget_old(StageId stage);
   const std::vector<RingPhase>& phases(const Key& key);
   double bytes(const Key& key);  // of the bucket under way
   void find_buckets(Bytes least);
@@ -107,11 +116,11 @@ class Collectives {
   Network& network_;
   std::vector<std::size_t>& woken_;
   bool any_sharded_ = false, reduces_ = false, in_buckets_ = false, on_links_ = false;
-  std::vector<std::vector<Bucket>> buckets_;   // per stage, of its gradients
-  std::vector<std::deque<Meeting>> meetings_;  // per stage
-  std::vector<Member> members_;                // [rank][stage]
-  std::vector<std::deque<Key>> queues_;        // per rank: its engine's work, in order
-  std::vector<double> free_at_;                // per rank: when its engine is
+  std::vector<std::vector<Bucket>> buckets_;  // per stage, of its gradients
+  std::vector<Meetings> meetings_;            // per stage
+  std::vector<Member> members_;               // [rank][stage]
+  std::vector<std::deque<Key>> queues_;       // per rank: its engine's work, in order
+  std::vector<double> free_at_;               // per rank: when its engine is
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::map<std::int64_t, Event> turning_;  // where links are shared fairly: rings, by the owner of their transfer
   std::vector<std::vector<TraceEvent>> trace_;

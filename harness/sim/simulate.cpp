@@ -46,6 +46,7 @@ class Engine {
       for (std::size_t r = 0; r < ranks_.size(); ++r)
         speeds_.push_back(interference->device_speed(devices[r]).from(options.start));
     }
+    sends_block_ = cluster.sends == Sends::blocking;
     all_ordered_ = options.time_ordered || collectives_.any_sharded() || cluster.all_reduce != AllReduce::apart;
     if (network_.shares_fairly()) queued_.resize(channels_.size());
     if (collectives_.in_buckets()) find_last_weight_gradients();
@@ -184,7 +185,7 @@ class Engine {
               sends_.push({clock, r});
               return stop();
             }
-            send(i, clock, rank.iteration);
+            clock = send(i, clock, rank.iteration);
             break;
           case Opcode::reduce_gradients:
             if (collectives_.reduces()) {
@@ -271,12 +272,13 @@ class Engine {
     }
   }
 
-  void send(const Instruction& i, double clock, int iteration) {
+  // When the rank goes on.
+  double send(const Instruction& i, double clock, int iteration) {
     const auto c = static_cast<std::size_t>(i.channel);
     if (network_.shares_fairly() && network_.shared(i.channel)) {
       queued_[c].push_back({i, clock, message_bytes(i), options_.trace && iteration == 0 && has_values(i.opcode)});
       if (queued_[c].size() == 1) start_transfer(c, clock);
-      return;
+      return clock;
     }
     ChannelState& channel = channels_[c];
     const bool along_edge = is_along_edge(i.opcode);
@@ -285,8 +287,9 @@ class Engine {
       channel.peer = i.peer_stage;
       channel.transfer = network_.transfer_seconds(c, message_bytes(i));
     }
-    arrive(c, i, clock, network_.arrival(c, clock, channel.transfer),
-           options_.trace && iteration == 0 && has_values(i.opcode));
+    const double arrival = network_.arrival(c, clock, channel.transfer);
+    arrive(c, i, clock, arrival, options_.trace && iteration == 0 && has_values(i.opcode));
+    return sends_block_ && has_values(i.opcode) ? arrival : clock;
   }
 
   void arrive(std::size_t c, const Instruction& i, double sent, double arrival, bool traced) {
@@ -381,6 +384,7 @@ class Engine {
   std::vector<std::vector<std::pair<StageId, double>>> edges_;
   std::vector<ComputeSeconds> compute_seconds_;  // per stage and chunk of a sequence
   bool all_ordered_ = false;                     // every send, not only those through shared media
+  bool sends_block_ = false;
   bool disturbed_ = false;
   std::vector<PiecewiseSpeed> speeds_;  // per rank, where disturbed
   std::vector<std::size_t> ready_;      // ranks that can go on

@@ -5,6 +5,7 @@
 #include "harness/base/expect_error.h"
 #include "harness/program/example_schedules.h"
 #include "harness/program/lowering.h"
+#include "harness/sim/collectives.h"
 #include "harness/sim/latency_cluster.h"
 #include "harness/sim/made_cluster.h"
 #include "harness/sim/simulate.h"
@@ -38,6 +39,23 @@ Cluster with(Cluster cluster, LinkSharing sharing, AllReduce all_reduce = AllRed
   cluster.sharing = sharing;
   cluster.all_reduce = all_reduce;
   return cluster;
+}
+
+TEST(BlockingSendsTest, ADeviceThatSendsWaitsUntilTheMessageIsThere) {
+  const StageGraph graph = stage_graph(2, {{StageId(0), StageId(1)}}, "test");
+  Costs costs = uniform_costs(2, 1, 1, 1);
+  costs.edges = {{StageId(0), StageId(1), Bytes(200)}};
+  Cluster cluster = cluster_of(2, {link(0, 1, 100, 0.5)});
+  const Program program =
+      program_of("rank 0: 0F0 0F1 0B0 0B1\nrank 1: 1F0 1F1 1B0 1B1\n", graph, one_stage_per_rank(2));
+  const Simulation beside = run(program, costs, cluster);
+  EXPECT_DOUBLE_EQ(start_of(beside, "0F1"), 1);
+  EXPECT_DOUBLE_EQ(start_of(beside, "1F1"), 1 + 2 + 2 + 0.5);  // the link is taken for 2 s a message
+  cluster.sends = Sends::blocking;
+  const Simulation blocking = run(program, costs, cluster);
+  EXPECT_DOUBLE_EQ(start_of(blocking, "0F1"), 1 + 2.5);
+  EXPECT_DOUBLE_EQ(start_of(blocking, "1F1"), 3.5 + 1 + 2.5);
+  EXPECT_DOUBLE_EQ(start_of(blocking, "1B1") - start_of(blocking, "1B0"), 2 + 2.5);  // backwards take 2 s
 }
 
 TEST(FairLinksTest, TwoMessagesShareAMediumUntilOneIsThrough) {
@@ -109,6 +127,27 @@ Program replicated_stage(int replicas, const std::string& backward = "0B") {
     text += "\n";
   }
   return program_of(text, chain(1), placement);
+}
+
+// However long a simulation is, it does not fill the memory.
+TEST(CollectivesTest, ForgetWhatNobodyCanAskFor) {
+  const Program program = replicated_stage(2);
+  const Costs costs = costs_with_weights(1, 100);
+  const Cluster cluster = with(cluster_of(2, {link(0, 1, 100, 0)}), LinkSharing::queue, AllReduce::ring);
+  const std::vector<DeviceId> devices = identity_devices(2);
+  Network network(program, cluster, devices);
+  std::vector<std::size_t> woken;
+  Collectives collectives(program, costs, cluster, network, woken);
+  const Instruction reduce = *std::ranges::find(program.ranks[0], Opcode::reduce_gradients, &Instruction::opcode);
+  double clock = 0;
+  for (int update = 0; update < 1000; ++update) {
+    for (const std::size_t rank : {0, 1})
+      collectives.issue_all_reduce(rank, reduce, Opcode::backward, clock, clock, /*traced=*/false);
+    while (collectives.pending()) collectives.step();
+    for (const std::size_t rank : {0, 1}) EXPECT_TRUE(collectives.reduced(rank, StageId(0), clock));
+    EXPECT_LE(collectives.remembered(), 2u);
+  }
+  EXPECT_DOUBLE_EQ(clock, 1000 * 2 * 0.5);  // two steps of 50 bytes each
 }
 
 TEST(AllReduceOnLinksTest, OfOneStageTakesWhatTheRingTakesApart) {

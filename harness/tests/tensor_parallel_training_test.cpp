@@ -67,6 +67,29 @@ ModelGraph convolution_model() {
                      {"head", Linear{8, 4}, {11}},
                      {"loss", CrossEntropyLoss{}, {12}}}};
 }
+// What a U-Net has between its convolutions, and a skip, which keeps the layer that reads it whole.
+ModelGraph image_to_image_model() {
+  return {.name = "image_to_image",
+          .inputs = {{.shape = {2, 4, 4}}},
+          .layers = {{"first", Conv2d{.in = 2, .out = 8, .kernel = 3, .padding = 1, .bias = false}, {-1}},
+                     {"drop", Dropout{.probability = 0.3, .channels = true}, {0}},
+                     {"norm", InstanceNorm{8}, {1}},
+                     {"relu", Activation{Activation::Kind::leaky_relu}, {2}},
+                     {"up", Upsample{}, {3}},
+                     {"second", Conv2d{.in = 8, .out = 4, .kernel = 3, .padding = 1, .bias = false}, {4}},
+                     {"pool", Pool2d{}, {5}},
+                     {"concat", Concat{}, {6, -1}},
+                     {"third", Conv2d{.in = 6, .out = 1, .kernel = 1, .bias = false}, {7}},
+                     {"loss", BinaryCrossEntropyLoss{}, {8}}}};
+}
+ModelGraph relative_model() {
+  return {.name = "relative",
+          .inputs = {{.shape = {6, 8}}},
+          .layers = {{"attention", RelativeAttention{.width = 8, .heads = 4}, {-1}},
+                     {"norm", LayerNorm{8}, {0}},
+                     {"again", RelativeAttention{.width = 8, .heads = 4}, {1}},
+                     {"loss", MseLoss{}, {2}}}};
+}
 ModelGraph mlp_model() { return mlp_classifier({48, 40, 32, 24, 12}, {1, 12, 12}); }
 
 struct TensorCase {
@@ -115,8 +138,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(SharedLayersOfEveryModel, TrainAsOneDeviceDoes) {
   for (const ModelGraph& model :
-       {test_vit(), mixed_model(), convolution_model(), text_model(), regression_model(), mlp_model(),
-        translation_model(), test_gpt()})
+       {test_vit(), mixed_model(), convolution_model(), image_to_image_model(), relative_model(), text_model(),
+        regression_model(), mlp_model(), translation_model(), test_gpt()})
     for (const int degree : {2, 4}) expect_as_one_device({"one_f_one_b", {}, degree == 2 ? 2 : 1, degree}, model);
 }
 
@@ -161,8 +184,7 @@ TEST(SharedLayersOfEveryModel, LeaveTheWeightsThatAllHoldEqualToTheLastBit) {
 TEST(SharedLayersOfEveryModel, SumAsOftenAndAsMuchAsBothClocksAreTold) {
   for (const TensorCase& c : {TensorCase{"one_f_one_b", {}, 2, 2}, TensorCase{"gpipe", {{"recompute", "all"}}, 2, 2},
                               TensorCase{"zero_bubble", {{"variant", "h1"}}, 2, 4}})
-    for (const ModelGraph& model :
-         {test_gpt(), mixed_model(), convolution_model(), translation_model(), test_vit()}) {
+    for (const ModelGraph& model : {test_gpt(), mixed_model(), convolution_model(), translation_model(), test_vit()}) {
       SCOPED_TRACE(testing::Message() << testing::PrintToString(c) << ", " << model.name);
       const TestSetup setup = tensor_setup_of(c, model);
       const Program program = make_program(setup.prepared, kTensorMicros);
@@ -182,8 +204,7 @@ TEST(SharedLayersOfEveryModel, TakeTheMemoryThatIsPredicted) {
   for (const TensorCase& c :
        {TensorCase{"gpipe", {}, 1, 4}, TensorCase{"one_f_one_b", {}, 2, 2},
         TensorCase{"gpipe", {{"recompute", "all"}}, 2, 2}, TensorCase{"zero_bubble", {{"variant", "h1"}}, 2, 2}})
-    for (const ModelGraph& model :
-         {test_gpt(), mlp_model(), convolution_model(), text_model(), translation_model()}) {
+    for (const ModelGraph& model : {test_gpt(), mlp_model(), convolution_model(), text_model(), translation_model()}) {
       SCOPED_TRACE(testing::Message() << testing::PrintToString(c) << ", " << model.name);
       const TestSetup setup = tensor_setup_of(c, model);
       const OptimizerSpec optimizer{.learning_rate = 0.05, .momentum = 0.9};

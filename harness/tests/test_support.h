@@ -95,7 +95,7 @@ inline DataFeed random_feed(const ModelGraph& model, std::int64_t samples) {
   feed.features_double = [=](bool, std::span<const std::int64_t> i, double* out) {
     copy(data->features, data->width, i, out);
   };
-  if (std::holds_alternative<MseLoss>(model.layers.back().kind)) {
+  if (has_dense_target(model.layers.back().kind)) {
     feed.values = [=](bool, std::span<const std::int64_t> i, double* out) {
       copy(data->values, data->outputs, i, out);
     };
@@ -199,5 +199,27 @@ inline ModelGraph test_text_transformer() { return transformer_classifier("text_
 inline ModelGraph test_gnmt() { return gnmt("gnmt", kTestTranslation); }
 inline ModelGraph test_translator() { return transformer_translator("translator", kTestTranslation, 2, 16); }
 inline ModelGraph test_transformer() { return transformer_regression(3, 16, 2, 32, 6); }
+inline ModelGraph test_xlnet() { return xlnet("xlnet", 2, 8, 2, 6, 20); }
+// What a U-Net is made of, one level deep.
+inline ModelGraph test_hourglass() {
+  const Activation leaky{Activation::Kind::leaky_relu};
+  return {.name = "hourglass",
+          .inputs = {{.shape = {2, 8, 8}}},
+          .layers = {{"down", Conv2d{.in = 2, .out = 4, .kernel = 3, .padding = 1, .bias = false}, {-1}},
+                     {"drop", Dropout{.probability = 0.2, .channels = true}, {0}},
+                     {"norm", InstanceNorm{4}, {1}},
+                     {"skip", leaky, {2}},
+                     {"pool", Pool2d{}, {3}},
+                     {"bottom", Conv2d{.in = 4, .out = 6, .kernel = 3, .padding = 1, .bias = false}, {4}},
+                     {"bottom_norm", InstanceNorm{6}, {5}},
+                     {"bottom_relu", leaky, {6}},
+                     {"up", Upsample{}, {7}},
+                     {"concat", Concat{}, {8, 3}},
+                     {"mix", Conv2d{.in = 10, .out = 4, .kernel = 3, .padding = 1, .bias = false}, {9}},
+                     {"mix_norm", InstanceNorm{4}, {10}},
+                     {"mix_relu", leaky, {11}},
+                     {"segment", Conv2d{.in = 4, .out = 1, .kernel = 1, .bias = false}, {12}},
+                     {"loss", BinaryCrossEntropyLoss{}, {13}}}};
+}
 
 }  // namespace sluice

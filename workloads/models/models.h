@@ -41,6 +41,9 @@ ModelGraph resnet152();
 // Of `layers` normal cells in three groups and `filters` channels; 224 x 224. cell_of_layer, if not null, gets the cell
 // that every layer belongs to: three of the stem, the cells, the classifier; layers + 6 together.
 ModelGraph amoebanet_d(int layers, std::int64_t filters, int classes, std::vector<int>* cell_of_layer = nullptr);
+// Five levels of `convolutions` (at least 2) each, `channels` (even) at the first; 192 x 192, one channel out.
+// unit_of_layer, if not null, gets torchgpipe's layer, of 44 convolutions + 21, that every layer belongs to.
+ModelGraph unet(int convolutions, std::int64_t channels, std::vector<int>* unit_of_layer = nullptr);
 ModelGraph inception_v3();
 ModelGraph transformer_regression(int blocks, std::int64_t width, std::int64_t heads, std::int64_t feed_forward,
                                   std::int64_t sequence);
@@ -49,6 +52,10 @@ ModelGraph gpt(const std::string& name, int layers, std::int64_t hidden, std::in
                std::int64_t vocabulary, double dropout = 0);
 ModelGraph bert(const std::string& name, int layers, std::int64_t hidden, std::int64_t heads, std::int64_t sequence,
                 std::int64_t vocabulary);
+// XLNet (Yang et al., NeurIPS 2019, arXiv 1906.08237) as it is fine-tuned to tell two classes apart: attention by
+// distances in one segment, the summary of the last token, which is the class token's place, and a classifier.
+ModelGraph xlnet(const std::string& name, int layers, std::int64_t hidden, std::int64_t heads, std::int64_t sequence,
+                 std::int64_t vocabulary);
 
 // Models of several branches; sizes of the GraphPipe paper (appendix A.2) unless set. own_inputs: an input for every
 // branch; otherwise all branches read one.

@@ -93,6 +93,20 @@ TEST(ParameterCount, GoogLeNet) { EXPECT_EQ(parameter_count(model("googlenet")),
 TEST(ParameterCount, AmoebaNetD) {  // 122.47 M by torchgpipe's definition
   EXPECT_EQ(std::llround(1e-4 * static_cast<double>(parameter_count(model("amoebanet_d")))), 12'247);
 }
+TEST(ParameterCount, UNet) {  // 232.69 M by torchgpipe's definition
+  EXPECT_EQ(std::llround(1e-4 * static_cast<double>(parameter_count(model("unet")))), 23'269);
+}
+// XLNet-Large has 360,268,800 with a vector for masked words, and for segments three a layer, which are left out here
+// (Hugging Face's XLNetModel, xlnet-large-cased). DAPPLE's profile of XLNet-36 has 2,003 MiB of parameters.
+TEST(ParameterCount, XlNet) {
+  constexpr std::int64_t kHidden = 1024, kLarge = 24, kLayers = 36, kVocabulary = 32'000;
+  const std::int64_t head = (kHidden + 1) * kHidden + 2 * kHidden + 2;
+  const std::int64_t layers = parameter_count(model("xlnet_36")) - head - kVocabulary * kHidden;
+  EXPECT_EQ(layers % kLayers, 0);
+  const std::int64_t with_segments = layers / kLayers + 3 * kHidden;
+  EXPECT_EQ(kLarge * with_segments + kVocabulary * kHidden + kHidden, 360'268'800);
+  EXPECT_NEAR(4.0 * static_cast<double>(kLayers * with_segments + kVocabulary * kHidden + head) / (1 << 20), 2003, 0.5);
+}
 // With a head of its own; 28.3B counts the embedding once.
 TEST(ParameterCount, GptsOfZeroBubble) {
   const auto billions = [](const std::string& name, std::int64_t hidden) {

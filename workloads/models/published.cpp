@@ -38,23 +38,6 @@ std::vector<int> transformer_blocks(const ModelGraph& model) {
   return units;
 }
 
-// The cells of an encoder of five levels, a bottom and a decoder: 3 x 3 convolutions without bias, norms without
-// parameters, and one 1 x 1 convolution to one channel.
-PublishedModel unet(std::int64_t convolutions, std::int64_t channels) {
-  PublishedModel model;
-  const auto cell = [&](std::int64_t in, std::int64_t middle, std::int64_t out) {
-    model.parameters += 9 * (in * middle + (convolutions - 2) * middle * middle + middle * out);
-  };
-  const std::int64_t c = channels;
-  for (int level = 0; level < 5; ++level) cell(level == 0 ? 3 : c << (level - 1), c << level, c << level);
-  cell(16 * c, 32 * c, 16 * c);
-  for (int level = 4; level > 0; --level) cell(c << (level + 1), c << (level - 1), c << (level - 1));
-  cell(2 * c, c / 2, c / 2);
-  model.parameters += c / 2;
-  model.units = static_cast<int>(44 * convolutions + 21);
-  return model;
-}
-
 PublishedModel published_gpt(const Sizes& s, double dropout) {
   ModelGraph graph = gpt("gpt", static_cast<int>(s.at("layers")), s.at("hidden"), s.at("heads"), s.at("sequence"),
                          s.at("vocabulary"), dropout);
@@ -111,7 +94,13 @@ const std::vector<Family>& families() {
        }},
       {"unet",
        {"convolutions", "channels"},
-       [](const Sizes& s) { return unet(s.at("convolutions"), s.at("channels")); }},
+       [](const Sizes& s) {
+         if (s.at("convolutions") < 2 || s.at("channels") % 2 != 0)
+           throw InputError("unet", "needs at least 2 convolutions a cell and an even number of channels");
+         PublishedModel model;
+         model.graph = unet(static_cast<int>(s.at("convolutions")), s.at("channels"), &model.unit_of_layer);
+         return model;
+       }},
   };
   return all;
 }
@@ -139,10 +128,10 @@ PublishedModel published_model(const std::string& family, const Sizes& sizes, co
     for (const auto& [size, value] : sizes) {
       if (std::ranges::find(known.sizes, size) == known.sizes.end())
         throw InputError(where, family + " has no size '" + size + "'", suggestion(size, known.sizes));
-      if (value > 1'000'000) throw InputError(where, size + " is too large");
+      const bool counts_layers = size == "layers" || size == "convolutions";
+      if (value > (counts_layers ? 10'000 : 1'000'000)) throw InputError(where, size + " is too large");
     }
     PublishedModel model = known.make(sizes);
-    if (model.graph.layers.empty()) return model;
     model.units = model.unit_of_layer.back() + 1;
     model.parameters = parameter_count(model.graph);
     model.forward_flops = forward_flops_of(model.graph);

@@ -12,7 +12,7 @@
 namespace sluice {
 
 struct PublishedModel {
-  ModelGraph graph;                // without layers where only the parameters are declared
+  ModelGraph graph;
   std::vector<int> unit_of_layer;  // the published layer, from 0; ascending
   int units = 0;                   // published layers
   std::int64_t parameters = 0;
@@ -21,8 +21,8 @@ struct PublishedModel {
 
 // family: resnet50, resnet101 (layers as torchgpipe's flattened model has them), amoebanet_d {layers, filters}, gpt
 // {layers, hidden, heads, sequence, vocabulary} (a transformer block is a layer; embedding and head belong to the first
-// and the last), gpt_with_dropout and bert of the same sizes, vgg16; of unet {convolutions, channels} the parameters
-// and the number of layers only. Throws InputError at `where`: an unknown family, a size that is missing or unknown.
+// and the last), gpt_with_dropout and bert of the same sizes, vgg16, unet {convolutions, channels}.
+// Throws InputError at `where`: an unknown family, a size that is missing, unknown or too large.
 PublishedModel published_model(const std::string& family, const std::map<std::string, std::int64_t>& sizes,
                                const std::string& where);
 

@@ -36,7 +36,14 @@ TEST(PublishedModel, AmoebaNetsHaveTheirParametersAndCells) {
   }
 }
 
-TEST(PublishedModel, UNetsHaveTheirParametersAndLayers) {
+TEST(PublishedModel, UNetsHaveTheirParametersLayersAndWork) {
+  const PublishedModel speed = make("unet", {{"convolutions", 5}, {"channels", 64}});
+  EXPECT_EQ(speed.units, 241);
+  EXPECT_EQ(speed.unit_of_layer.size(), speed.graph.layers.size());
+  EXPECT_TRUE(std::ranges::is_sorted(speed.unit_of_layer));
+  EXPECT_NEAR(static_cast<double>(speed.parameters) / 1e6, 232.69, 0.005);
+  EXPECT_NEAR(speed.forward_flops / 1e9, 97.97, 1);  // there without the functions of single elements
+
   EXPECT_EQ(make("unet", {{"convolutions", 6}, {"channels", 72}}).units, 285);
   EXPECT_NEAR(static_cast<double>(make("unet", {{"convolutions", 6}, {"channels", 72}}).parameters) / 1e6, 362.1575,
               1e-4);
@@ -54,6 +61,8 @@ TEST(PublishedModel, ABlockOfATransformerIsALayer) {
 TEST(PublishedModel, RefusesUnknownFamiliesAndSizes) {
   EXPECT_THROW(make("resnet1001"), InputError);
   EXPECT_THROW(make("unet", {{"channels", 64}}), InputError);
+  EXPECT_THROW(make("unet", {{"convolutions", 1}, {"channels", 64}}), InputError);
+  EXPECT_THROW(make("unet", {{"convolutions", 100'000}, {"channels", 64}}), InputError);
   EXPECT_THROW(make("resnet50", {{"layers", 3}}), InputError);
 }
 

@@ -98,6 +98,33 @@ ModelGraph bert(const std::string& name, int layers, std::int64_t hidden, std::i
   return b.finish();
 }
 
+ModelGraph xlnet(const std::string& name, int layers, std::int64_t hidden, std::int64_t heads, std::int64_t sequence,
+                 std::int64_t vocabulary) {
+  constexpr int kIds = -1;
+  ChainBuilder b(name, {.shape = {sequence}, .is_token_ids = true});
+  b.add("embedding", Embedding{vocabulary, hidden});
+  b.next_block();
+  for (int i = 0; i < layers; ++i) {
+    const std::string n = std::to_string(i);
+    const int x = b.last();
+    const int attention = b.add("attention_" + n, RelativeAttention{.width = hidden, .heads = heads});
+    b.add("add1_" + n, Add{}, {x, attention});
+    const int middle = b.add("ln1_" + n, LayerNorm{hidden});
+    b.add("up_" + n, Linear{hidden, 4 * hidden});
+    b.add("gelu_" + n, Activation{Activation::Kind::gelu});
+    const int down = b.add("down_" + n, Linear{4 * hidden, hidden});
+    b.add("add2_" + n, Add{}, {middle, down});
+    b.add("ln2_" + n, LayerNorm{hidden});
+    b.next_block();
+  }
+  b.add("last", SequencePool{SequencePool::Mode::last}, {b.last(), kIds});
+  b.add("summary", Linear{hidden, hidden});
+  b.add("summary_tanh", Activation{Activation::Kind::tanh});
+  b.add("classifier", Linear{hidden, 2});
+  b.add("loss", CrossEntropyLoss{});
+  return b.finish();
+}
+
 ModelGraph transformer_classifier(const std::string& name, const TextClassifier& sizes, std::int64_t heads,
                                   std::int64_t feed_forward_width) {
   constexpr int kIds = -1;

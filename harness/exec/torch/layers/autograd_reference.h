@@ -37,6 +37,12 @@ struct ReferenceLayer {
     }
     return torch::adaptive_avg_pool2d(x[0], {1, 1});
   }
+  at::Tensor operator()(const Upsample& k) const {
+    return x[0].repeat_interleave(k.factor, 2).repeat_interleave(k.factor, 3);
+  }
+  at::Tensor operator()(const InstanceNorm& k) const {
+    return torch::instance_norm(x[0], {}, {}, {}, {}, true, 0.0, k.epsilon, false);
+  }
   at::Tensor operator()(const BatchNorm& k) const {
     return torch::batch_norm(x[0], w[0], w[1], {}, {}, true, k.momentum, k.epsilon, false);
   }
@@ -56,6 +62,8 @@ struct ReferenceLayer {
         return torch::gelu(x[0], "tanh");
       case Activation::Kind::silu:
         return torch::silu(x[0]);
+      case Activation::Kind::leaky_relu:
+        return torch::where(x[0] < 0, 0.01 * x[0], x[0]);
       case Activation::Kind::gelu:
         break;
     }
@@ -129,6 +137,23 @@ struct ReferenceLayer {
     const at::Tensor ids = x.size() > 2 ? x[2] : at::Tensor();
     return torch::linear(attend(q, kv[0], kv[1], k.heads, false, ids), w[4], w[5]);
   }
+  // Pair by pair: the sinusoids of every difference of positions, projected, as a table [steps, steps, inner].
+  at::Tensor operator()(const RelativeAttention& k) const {
+    const std::int64_t batch = x[0].size(0), steps = x[0].size(1), head = k.heads_width() / k.heads;
+    const Tensors qkv = torch::linear(x[0], w[0]).chunk(3, 2);
+    const at::Tensor position = torch::arange(steps, at::kDouble);
+    const at::Tensor apart = position.unsqueeze(1) - position.unsqueeze(0);
+    const at::Tensor even = torch::arange(0, k.width, 2, at::kDouble);
+    const at::Tensor angle = apart.unsqueeze(2) / torch::pow(10000.0, even / double(k.width));
+    const at::Tensor table = torch::linear(torch::cat({angle.sin(), angle.cos()}, 2), w[1]);
+    const auto split = [&](const at::Tensor& rows) { return rows.reshape({batch, steps, k.heads, head}); };
+    const at::Tensor q = split(qkv[0]), key = split(qkv[1]), value = split(qkv[2]);
+    const at::Tensor content = torch::einsum("bihd,bjhd->bhij", {q + w[2].view({k.heads, head}), key});
+    const at::Tensor distance = torch::einsum(
+        "bihd,ijhd->bhij", {q + w[3].view({k.heads, head}), table.reshape({steps, steps, k.heads, head})});
+    const at::Tensor p = ((content + distance) / std::sqrt(double(head))).softmax(-1);
+    return torch::linear(torch::einsum("bhij,bjhd->bihd", {p, value}).reshape({batch, steps, -1}), w[4]);
+  }
   at::Tensor operator()(const SequencePool& k) const {
     if (k.mode == SequencePool::Mode::first) return x[0].select(1, 0);
     Tensors rows;
@@ -153,6 +178,9 @@ struct ReferenceLayer {
     return sum / x[0].size(0);
   }
   at::Tensor operator()(const MseLoss&) const { return torch::mse_loss(x[0], target); }
+  at::Tensor operator()(const BinaryCrossEntropyLoss&) const {
+    return (torch::log1p(x[0].exp()) - x[0] * target).mean();
+  }
 };
 
 inline at::Tensor reference_layer(const LayerKind& kind, const Tensors& x, const Tensors& w, const at::Tensor& target) {

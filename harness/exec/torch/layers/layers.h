@@ -18,11 +18,14 @@ std::unique_ptr<Layer> make(const Embedding& spec);
 std::unique_ptr<Layer> make(const Conv2d& spec);
 std::unique_ptr<Layer> make(const ConvTranspose2d& spec);
 std::unique_ptr<Layer> make(const Pool2d& spec);
+std::unique_ptr<Layer> make(const Upsample& spec);
 std::unique_ptr<Layer> make(const BatchNorm& spec, const at::TensorOptions& options);
+std::unique_ptr<Layer> make(const InstanceNorm& spec);
 std::unique_ptr<Layer> make(const LayerNorm& spec);
 std::unique_ptr<Layer> make(const RmsNorm& spec);
 std::unique_ptr<Layer> make(const Activation& spec);
-// parts, part: of the last dimension the input is one of so many equal parts; the mask is that of the whole.
+// parts, part: of the last dimension, or of the channels where whole ones are dropped, the input is one of so many
+// equal parts; the mask is that of the whole.
 std::unique_ptr<Layer> make(const Dropout& spec, int index_in_model, int parts = 1, int part = 0);
 std::unique_ptr<Layer> make(const PositionEmbedding& spec);
 std::unique_ptr<Layer> make(const PatchEmbedding& spec);
@@ -31,12 +34,14 @@ std::unique_ptr<Layer> make(const LstmCell& spec);
 std::unique_ptr<Layer> make(const Lstm& spec);
 std::unique_ptr<Layer> make(const Attention& spec);
 std::unique_ptr<Layer> make(const CrossAttention& spec);
+std::unique_ptr<Layer> make(const RelativeAttention& spec);
 std::unique_ptr<Layer> make(const SequencePool& spec);
 std::unique_ptr<Layer> make(const Add& spec);
 std::unique_ptr<Layer> make(const Concat& spec, std::span<const Shape> input_shapes);
 std::unique_ptr<Layer> make(const Flatten& spec, std::span<const Shape> input_shapes);
 std::unique_ptr<Layer> make(const CrossEntropyLoss& spec, std::span<const Shape> input_shapes);
 std::unique_ptr<Layer> make(const MseLoss& spec);
+std::unique_ptr<Layer> make(const BinaryCrossEntropyLoss& spec);
 
 // Whether the caller's reference is the only one to this tensor and to its storage, so that it may be overwritten.
 bool is_sole_owner(const at::Tensor& tensor);

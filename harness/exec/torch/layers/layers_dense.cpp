@@ -77,7 +77,7 @@ class EmbeddingLayer final : public Layer {
   }
 };
 
-// relu, tanh and sigmoid keep their output, from which the derivative follows; the others keep their input.
+// relu, leaky_relu, tanh and sigmoid keep their output, from which the derivative follows; the others keep their input.
 class ActivationLayer final : public WeightlessLayer {
  public:
   explicit ActivationLayer(Activation::Kind kind) : kind_(kind) {}
@@ -99,6 +99,7 @@ class ActivationLayer final : public WeightlessLayer {
 
  private:
   at::Tensor apply(const at::Tensor& x, bool in_place) const {
+    at::Tensor over = x;
     switch (kind_) {
       case Activation::Kind::relu:
         return in_place ? x.relu_() : x.relu();
@@ -110,6 +111,8 @@ class ActivationLayer final : public WeightlessLayer {
         return at::gelu(x, "tanh");
       case Activation::Kind::silu:
         return at::silu(x);
+      case Activation::Kind::leaky_relu:
+        return in_place ? at::leaky_relu_out(over, x, kLeakySlope) : at::leaky_relu(x, kLeakySlope);
       case Activation::Kind::gelu:
         break;
     }
@@ -130,6 +133,9 @@ class ActivationLayer final : public WeightlessLayer {
         return in_place ? at::gelu_backward_out(dx, dy, kept, "tanh") : at::gelu_backward(dy, kept, "tanh");
       case Activation::Kind::silu:
         return in_place ? at::silu_backward_out(dx, dy, kept) : at::silu_backward(dy, kept);
+      case Activation::Kind::leaky_relu:
+        return in_place ? at::leaky_relu_backward_out(dx, dy, kept, kLeakySlope, /*self_is_result=*/true)
+                        : at::leaky_relu_backward(dy, kept, kLeakySlope, /*self_is_result=*/true);
       case Activation::Kind::gelu:
         break;
     }
@@ -141,8 +147,8 @@ class ActivationLayer final : public WeightlessLayer {
 
 class DropoutLayer final : public WeightlessLayer {
  public:
-  DropoutLayer(double probability, int index, int parts, int part)
-      : probability_(probability), index_(index), parts_(parts), part_(part) {}
+  DropoutLayer(const Dropout& spec, int index, int parts, int part)
+      : probability_(spec.probability), channels_(spec.channels), index_(index), parts_(parts), part_(part) {}
 
   at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor>, const at::Tensor&,
                      const ForwardMode& mode, bool, LayerStash* stash) override {
@@ -152,7 +158,10 @@ class DropoutLayer final : public WeightlessLayer {
     // A part's mask is its part of the whole one, so that masks depend neither on chunks of sequences nor on the
     // devices that share a layer.
     std::vector<std::int64_t> shape = in[0].sizes().vec();
-    shape.back() *= parts_;
+    const std::size_t divided = channels_ ? 1 : shape.size() - 1;
+    const std::int64_t own = shape[divided];
+    shape[divided] *= parts_;
+    if (channels_) std::fill(shape.begin() + 2, shape.end(), 1);
     if (mode.chunk.count > 1) shape[1] = mode.chunk.whole;
     at::Tensor mask = at::empty(shape, at::kBool);
     const std::int64_t rows = mask.size(0) / mode.micro_batches;
@@ -163,7 +172,7 @@ class DropoutLayer final : public WeightlessLayer {
       at::Generator generator = at::detail::createCPUGenerator(stream);
       mask.narrow(0, m * rows, rows).bernoulli_(1 - probability_, generator);
     }
-    if (parts_ > 1) mask = mask.narrow(-1, part_ * in[0].size(-1), in[0].size(-1)).contiguous();
+    if (parts_ > 1) mask = mask.narrow(static_cast<std::int64_t>(divided), part_ * own, own).contiguous();
     if (mode.chunk.count > 1) mask = mask.narrow(1, mode.chunk.first, in[0].size(1)).clone();
     if (!in[0].is_cpu()) mask = mask.to(in[0].device());
     at::Tensor y = at::mul(in[0], mask).mul_(1 / (1 - probability_));
@@ -181,6 +190,7 @@ class DropoutLayer final : public WeightlessLayer {
 
  private:
   double probability_;
+  bool channels_;
   int index_, parts_, part_;
 };
 
@@ -190,7 +200,7 @@ std::unique_ptr<Layer> make(const Linear&) { return std::make_unique<LinearLayer
 std::unique_ptr<Layer> make(const Embedding&) { return std::make_unique<EmbeddingLayer>(); }
 std::unique_ptr<Layer> make(const Activation& spec) { return std::make_unique<ActivationLayer>(spec.kind); }
 std::unique_ptr<Layer> make(const Dropout& spec, int index_in_model, int parts, int part) {
-  return std::make_unique<DropoutLayer>(spec.probability, index_in_model, parts, part);
+  return std::make_unique<DropoutLayer>(spec, index_in_model, parts, part);
 }
 
 }  // namespace sluice

@@ -107,7 +107,65 @@ class PoolLayer final : public WeightlessLayer {
   std::array<std::int64_t, 3> image_{};  // of the input; the same in every micro-batch
 };
 
-// The normalisations get their weight gradients in the pass that computes dx, and keep only those small sums until W.
+class UpsampleLayer final : public WeightlessLayer {
+ public:
+  explicit UpsampleLayer(const Upsample& spec) : factor_(spec.factor) {}
+
+  at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor>, const at::Tensor&, const ForwardMode&,
+                     bool, LayerStash*) override {
+    const at::Tensor& x = in[0];
+    return at::upsample_nearest2d(x, at::IntArrayRef({x.size(2) * factor_, x.size(3) * factor_}));
+  }
+
+  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor>,
+                                         const std::vector<bool>& needs_input, LayerStash&) override {
+    std::vector<at::Tensor> dx(1);
+    const std::int64_t height = dy.size(2), width = dy.size(3);
+    if (needs_input[0])
+      dx[0] = at::upsample_nearest2d_backward(dy, {height, width},
+                                              {dy.size(0), dy.size(1), height / factor_, width / factor_});
+    return dx;
+  }
+
+ private:
+  std::int64_t factor_;
+};
+
+// As a batch norm over samples times features, of a batch of one.
+class InstanceNormLayer final : public WeightlessLayer {
+ public:
+  explicit InstanceNormLayer(const InstanceNorm& spec) : epsilon_(spec.epsilon) {}
+
+  at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor>, const at::Tensor&, const ForwardMode&,
+                     bool, LayerStash* stash) override {
+    auto [y, mean, inverse] =
+        at::native_batch_norm(as_one_sample(in[0]), {}, {}, {}, {}, /*training=*/true, /*momentum=*/0, epsilon_);
+    if (stash) stash->kept = {in[0], std::move(mean), std::move(inverse)};
+    return y.view(in[0].sizes());
+  }
+
+  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor>,
+                                         const std::vector<bool>& needs_input, LayerStash& stash) override {
+    std::vector<at::Tensor> dx(1);
+    if (needs_input[0])
+      dx[0] = std::get<0>(at::native_batch_norm_backward(as_one_sample(dy), as_one_sample(stash.kept[0]), {}, {}, {},
+                                                         stash.kept[1], stash.kept[2], /*train=*/true, epsilon_,
+                                                         {true, false, false}))
+                  .view(dy.sizes());
+    stash.kept.clear();
+    return dx;
+  }
+
+ private:
+  static at::Tensor as_one_sample(const at::Tensor& x) {
+    return x.reshape({1, x.size(0) * x.size(1), x.size(2), x.size(3)});
+  }
+
+  double epsilon_;
+};
+
+// The normalisations with weights get their weight gradients in the pass that computes dx, and keep only those small
+// sums until W.
 class NormLayer : public Layer {
  public:
   void weight_gradient(std::span<LayerStash* const> stashes, std::span<const at::Tensor> gradients) override {
@@ -218,6 +276,8 @@ std::unique_ptr<Layer> make(const Pool2d& spec) { return std::make_unique<PoolLa
 std::unique_ptr<Layer> make(const BatchNorm& spec, const at::TensorOptions& options) {
   return std::make_unique<BatchNormLayer>(spec, options);
 }
+std::unique_ptr<Layer> make(const Upsample& spec) { return std::make_unique<UpsampleLayer>(spec); }
+std::unique_ptr<Layer> make(const InstanceNorm& spec) { return std::make_unique<InstanceNormLayer>(spec); }
 std::unique_ptr<Layer> make(const LayerNorm& spec) { return std::make_unique<LayerNormLayer>(spec); }
 std::unique_ptr<Layer> make(const RmsNorm& spec) { return std::make_unique<RmsNormLayer>(spec); }
 

@@ -173,6 +173,31 @@ class MseLayer final : public WeightlessLayer {
   }
 };
 
+// Keeps the probability less the target, which is the derivative of an element's loss.
+class BinaryLossLayer final : public WeightlessLayer {
+ public:
+  at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor>, const at::Tensor& target,
+                     const ForwardMode& mode, bool, LayerStash* stash) override {
+    const at::Tensor wanted = target.reshape(in[0].sizes());
+    at::Tensor loss = at::binary_cross_entropy_with_logits(in[0], wanted);
+    if (mode.chunk.count > 1) loss.mul_(mode.chunk.weight());
+    if (stash) stash->kept.push_back(at::sigmoid(in[0]).sub_(wanted));
+    return loss;
+  }
+
+  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor>,
+                                         const std::vector<bool>& needs_input, LayerStash& stash) override {
+    std::vector<at::Tensor> dx(1);
+    at::Tensor difference = std::move(stash.kept[0]);
+    stash.kept.clear();
+    if (needs_input[0]) {
+      const auto count = static_cast<double>(difference.numel());
+      dx[0] = difference.mul_(dy * (stash.chunk.weight() / count));
+    }
+    return dx;
+  }
+};
+
 }  // namespace
 
 at::Tensor real_positions(const at::Tensor& target, const at::Tensor& like) {
@@ -197,5 +222,6 @@ std::unique_ptr<Layer> make(const CrossEntropyLoss&, std::span<const Shape> inpu
   return std::make_unique<SequenceLossLayer>();
 }
 std::unique_ptr<Layer> make(const MseLoss&) { return std::make_unique<MseLayer>(); }
+std::unique_ptr<Layer> make(const BinaryCrossEntropyLoss&) { return std::make_unique<BinaryLossLayer>(); }
 
 }  // namespace sluice

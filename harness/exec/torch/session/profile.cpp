@@ -97,7 +97,7 @@ CostGraph measure(const ModelGraph& model, std::int64_t micro_batch, int repeats
     }
     measured[same] = l;
     at::Tensor target;
-    if (std::holds_alternative<MseLoss>(spec.kind)) {
+    if (has_dense_target(spec.kind)) {
       target = at::randn(batched(micro_batch, input_shapes[0]), generator, on_host);
     } else if (is_loss(spec.kind)) {
       target = at::zeros(batched(micro_batch, Shape(input_shapes[0].begin(), input_shapes[0].end() - 1)), at::kLong);

@@ -36,7 +36,9 @@ SyntheticBatch make_synthetic_batch(const ModelGraph& model, std::int64_t sample
   };
   batch.features.push_back(draw(0));
   const Shape& prediction = shapes[model.layers.size() - 2];
-  if (std::holds_alternative<MseLoss>(model.layers.back().kind)) {
+  if (std::holds_alternative<BinaryCrossEntropyLoss>(model.layers.back().kind)) {
+    batch.targets = at::randint(2, with_batch(prediction), generator, at::kFloat).to(options.dtype());
+  } else if (has_dense_target(model.layers.back().kind)) {
     batch.targets = at::randn(with_batch(prediction), generator, at::kFloat).to(options.dtype());
   } else {
     const Shape positions(prediction.begin(), prediction.end() - 1);

@@ -155,7 +155,7 @@ Batch batch_for(const ModelGraph& model, std::int64_t size, at::ScalarType type)
   const auto shapes = model.shapes();
   Shape prediction = shapes[shapes.size() - 2];
   prediction.insert(prediction.begin(), size);
-  if (std::holds_alternative<MseLoss>(model.layers.back().kind)) {
+  if (has_dense_target(model.layers.back().kind)) {
     batch.target = torch::randn(prediction, type);
   } else {
     const std::int64_t classes = prediction.back();
