@@ -70,8 +70,8 @@ struct RmsNorm {
   std::int64_t features;
   double epsilon = 1e-6;
 };
-// gelu: the exact (erf) form; gelu_tanh: its approximation by tanh; silu: x sigmoid(x); leaky_relu: x, or 0.01 x where x
-// is negative.
+// gelu: the exact (erf) form; gelu_tanh: its approximation by tanh; silu: x sigmoid(x); leaky_relu: x, or 0.01 x where
+// x is negative.
 struct Activation {
   enum class Kind { relu, gelu, tanh, sigmoid, gelu_tanh, silu, leaky_relu } kind = Kind::relu;
 };
@@ -146,9 +146,9 @@ struct CrossAttention {
   std::int64_t inner = 0;  // of all heads together; 0: width
   std::int64_t heads_width() const { return inner > 0 ? inner : width; }
 };
-// Self-attention that knows positions by their distances (Dai et al., ACL 2019, arXiv 1901.02860, section 3.3), as XLNet
-// has it (arXiv 1906.08237), here of one segment and without masks: x: [t, width] -> [t, width]. The score of positions i
-// and j is (q_i + content_bias) . k_j + (q_i + position_bias) . r_(i - j), where r_d is position times the sinusoids of
+// Self-attention that knows positions by their distances (Dai et al., ACL 2019, arXiv 1901.02860, section 3.3), as
+// XLNet has it (arXiv 1906.08237), of one segment and without masks: x: [t, width] -> [t, width]. The score of positions
+// i and j is (q_i + content_bias) . k_j + (q_i + position_bias) . r_(i - j), where r_d is position times the sinusoids of
 // d. Weights without bias: qkv [3 inner, width], position [inner, width], content_bias and position_bias [inner], proj
 // [width, inner]. width is even.
 struct RelativeAttention {

@@ -1,6 +1,6 @@
 // The virtual clock: runs a Program against costs and links, in discrete events, without computing any tensor. Ranks
-// execute their instructions in order; sends do not occupy the rank, unless the cluster's block (Cluster::sends): then it
-// goes on when the message is there; a receive waits for the message.
+// execute their instructions in order; sends do not occupy the rank, unless the cluster's block (Cluster::sends): then
+// it goes on when the message is there; a receive waits for the message.
 //
 // Links: a transfer takes latency + bytes / bandwidth and occupies every medium on its path for bytes / bandwidth;
 // transfers that share a medium (one direction of a link, both directions of a half-duplex one, a group of links)

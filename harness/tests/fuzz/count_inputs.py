@@ -47,7 +47,8 @@ def main():
             [str(a.program.resolve()), f"-runs={a.runs}", f"-max_total_time={a.seconds}", f"-max_len={a.max_len}",
              "-timeout=30", "-rss_limit_mb=4096", "-print_final_stats=1", f"-artifact_prefix={target}-", str(found),
              str(corpus / target)],
-            env={"ASAN_OPTIONS": ASAN, **os.environ, "SLUICE_FUZZ_TARGET": target}, capture_output=True, text=True, errors="replace")
+            env={"ASAN_OPTIONS": ASAN, **os.environ, "SLUICE_FUZZ_TARGET": target}, capture_output=True, text=True,
+            errors="replace")
         seconds = time.monotonic() - begin
         if done.returncode != 0:
             print(f"{target}: a defect\n{done.stderr[-6000:]}")
