@@ -1,6 +1,6 @@
 // Scenarios of kind "model": a model of a published family, and training it on described devices with a published cut
 // into stages. Fields: model ({"family", its sizes}), measure; for training also device ({"flops", "flops_16",
-// "memory_bandwidth", "launch", "kernels": a calibration of the same chip, for kernel times by shape at this device's peak
+// "memory_bandwidth", "launch", "kernels": a calibration of the same chip, for times by shape at this device's peak
 // and bandwidth}), link ({"bandwidth", "latency", "sends"}), balance (layers of every stage, counted as the paper
 // counts them, or how many: then the best cut by time), system, set, micro_batch, microbatches, precision, attention,
 // optimizer (its kind; sgd without momentum unless given).

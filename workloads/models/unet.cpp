@@ -1,6 +1,6 @@
 // The simplified U-Net of torchgpipe's benchmarks (Kim et al., arXiv 2004.09910; Ronneberger et al., MICCAI 2015): five
-// levels down and up again with a skip at each, at full size for the virtual clock. A skip crosses every cut between its
-// two ends.
+// levels down and up again with a skip at each, at full size for the virtual clock. Each skip crosses all cuts between
+// its ends.
 #include <vector>
 
 #include "workloads/models/models.h"
