@@ -147,8 +147,8 @@ struct CrossAttention {
   std::int64_t heads_width() const { return inner > 0 ? inner : width; }
 };
 // Self-attention that knows positions by their distances (Dai et al., ACL 2019, arXiv 1901.02860, section 3.3), as
-// XLNet has it (arXiv 1906.08237), of one segment, unmasked: x: [t, width] -> [t, width]. The score of positions i and j
-// is (q_i + content_bias) . k_j + (q_i + position_bias) . r_(i - j), where r_d is position times the sinusoids of d.
+// XLNet has it (arXiv 1906.08237), of one segment, unmasked: x: [t, width] -> [t, width]. The score of positions i and
+// j is (q_i + content_bias) . k_j + (q_i + position_bias) . r_(i - j), where r_d is position times the sinusoids of d.
 // Weights without bias: qkv [3 inner, width], position [inner, width], content_bias and position_bias [inner], proj
 // [width, inner]. width is even.
 struct RelativeAttention {
