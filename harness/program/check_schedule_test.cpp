@@ -33,6 +33,10 @@ TEST(CheckScheduleTest, MissingOpsAreNamed) {
   expect_only(violations("rank 0: 0F0 0W0\n", 1, 1), Kind::missing_op, "0I0 is run by no rank");
 }
 
+TEST(CheckScheduleTest, OfAMillionMissingOpsAThousandAreNamed) {
+  EXPECT_LE(violations("rank 0: 0F999999 0B999999\n", 1, 1'000'000).size(), 1002u);
+}
+
 TEST(CheckScheduleTest, DuplicateOpsAreNamed) {
   expect_only(violations("rank 0: 0F0 0F0 0B0\n", 1, 1), Kind::duplicate_op, "rank 0: 0F0 is run twice");
   expect_only(violations("rank 0: 0F0 0B0 0I0 0W0\n", 1, 1), Kind::duplicate_op,

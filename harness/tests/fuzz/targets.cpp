@@ -319,7 +319,7 @@ std::string defect_of(const FuzzTarget& target, std::string_view bytes, const st
     target.read(bytes, folder);
   } catch (const InputError& e) {
     const std::string text = e.what();
-    for (const char* word : {"json.exception", "vector::", "basic_string", "filesystem error", "std::", "c10", "stol",
+    for (const char* word : {"json.exception", "vector::", "basic_string", "filesystem error", "std::", "c10::", "stol",
                              "stod", "stoi", "terminate", "map::at"})
       if (text.find(word) != std::string::npos && bytes.find(word) == std::string_view::npos)
         return "a library's words: " + text;
