@@ -65,6 +65,21 @@ ModelGraph gpt(const std::string& name, int layers, std::int64_t hidden, std::in
   return b.finish();
 }
 
+// A layer norm after each of the two sublayers and its residual.
+static void block_with_norms_after(ChainBuilder& b, const std::string& n, const LayerKind& attention,
+                                   std::int64_t hidden) {
+  const int x = b.last();
+  const int attended = b.add("attention_" + n, attention);
+  b.add("add1_" + n, Add{}, {x, attended});
+  const int middle = b.add("ln1_" + n, LayerNorm{hidden});
+  b.add("up_" + n, Linear{hidden, 4 * hidden});
+  b.add("gelu_" + n, Activation{Activation::Kind::gelu});
+  const int down = b.add("down_" + n, Linear{4 * hidden, hidden});
+  b.add("add2_" + n, Add{}, {middle, down});
+  b.add("ln2_" + n, LayerNorm{hidden});
+  b.next_block();
+}
+
 // Tokens, positions and segments are three inputs. The pooler and the two-way classifier read every step, since no
 // layer picks the first one: BERT's parameters, and 0.2 % more work.
 ModelGraph bert(const std::string& name, int layers, std::int64_t hidden, std::int64_t heads, std::int64_t sequence,
@@ -78,19 +93,8 @@ ModelGraph bert(const std::string& name, int layers, std::int64_t hidden, std::i
   b.add("embedding", Add{}, {token, position, segment});
   b.add("embedding_norm", LayerNorm{hidden});
   b.next_block();
-  for (int i = 0; i < layers; ++i) {
-    const std::string n = std::to_string(i);
-    const int x = b.last();
-    const int attention = b.add("attention_" + n, Attention{.width = hidden, .heads = heads});
-    b.add("add1_" + n, Add{}, {x, attention});
-    const int middle = b.add("ln1_" + n, LayerNorm{hidden});
-    b.add("up_" + n, Linear{hidden, 4 * hidden});
-    b.add("gelu_" + n, Activation{Activation::Kind::gelu});
-    const int down = b.add("down_" + n, Linear{4 * hidden, hidden});
-    b.add("add2_" + n, Add{}, {middle, down});
-    b.add("ln2_" + n, LayerNorm{hidden});
-    b.next_block();
-  }
+  for (int i = 0; i < layers; ++i)
+    block_with_norms_after(b, std::to_string(i), Attention{.width = hidden, .heads = heads}, hidden);
   b.add("pooler", Linear{hidden, hidden});
   b.add("pooler_tanh", Activation{Activation::Kind::tanh});
   b.add("classifier", Linear{hidden, 2});
@@ -104,19 +108,8 @@ ModelGraph xlnet(const std::string& name, int layers, std::int64_t hidden, std::
   ChainBuilder b(name, {.shape = {sequence}, .is_token_ids = true});
   b.add("embedding", Embedding{vocabulary, hidden});
   b.next_block();
-  for (int i = 0; i < layers; ++i) {
-    const std::string n = std::to_string(i);
-    const int x = b.last();
-    const int attention = b.add("attention_" + n, RelativeAttention{.width = hidden, .heads = heads});
-    b.add("add1_" + n, Add{}, {x, attention});
-    const int middle = b.add("ln1_" + n, LayerNorm{hidden});
-    b.add("up_" + n, Linear{hidden, 4 * hidden});
-    b.add("gelu_" + n, Activation{Activation::Kind::gelu});
-    const int down = b.add("down_" + n, Linear{4 * hidden, hidden});
-    b.add("add2_" + n, Add{}, {middle, down});
-    b.add("ln2_" + n, LayerNorm{hidden});
-    b.next_block();
-  }
+  for (int i = 0; i < layers; ++i)
+    block_with_norms_after(b, std::to_string(i), RelativeAttention{.width = hidden, .heads = heads}, hidden);
   b.add("last", SequencePool{SequencePool::Mode::last}, {b.last(), kIds});
   b.add("summary", Linear{hidden, hidden});
   b.add("summary_tanh", Activation{Activation::Kind::tanh});
