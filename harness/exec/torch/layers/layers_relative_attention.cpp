@@ -88,7 +88,8 @@ class RelativeAttentionLayer final : public Layer {
       const at::Tensor &d_distances = stash->kept[4], &d_biases = stash->kept[5];
       const std::int64_t steps = (d_distances.size(0) + 1) / 2;
       add_affine_gradients(d_distances, sinusoids(steps, spec_.width, d_distances.options()), gradients[1], nullptr);
-      for (int bias = 0; bias < 2; ++bias) gradients[static_cast<std::size_t>(2 + bias)].add_(d_biases[bias]);
+      gradients[2].add_(d_biases[0]);
+      gradients[3].add_(d_biases[1]);
     }
     clear(stashes);
   }
