@@ -224,6 +224,8 @@ def main():
     a = parser.parse_args()
     sweeps = Sweeps(os.path.abspath(a.program), a.seed, a.wall)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # nohup and & let children ignore some
+        signal.signal(number, signal.SIG_DFL)
     try:
         kept = sweeps.kills(a.kills)
         sweeps.signals()
