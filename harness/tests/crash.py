@@ -177,6 +177,8 @@ class Sweeps:
             found = records(out, False)
             self.finish(sweep, out, "ulimit -v")
             compare(settled(found), settled(records(out, False)), out)
+        if self.counts["ulimit -v"] == 0:
+            raise Wrong("ulimit -v: the program starts under none of the limits")
 
     def read_only_folder(self):
         sweep = self.sweep("readonly", 30)

@@ -149,8 +149,32 @@ class SequenceLossLayer final : public WeightlessLayer {
   static at::Tensor column(const at::Tensor& target) { return target.reshape({-1, 1}).clamp_min(0); }
 };
 
-class MseLayer final : public WeightlessLayer {
+// A mean over elements whose derivative is `factor` times the difference that its forward keeps.
+class DifferenceLoss : public WeightlessLayer {
  public:
+  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor>,
+                                         const std::vector<bool>& needs_input, LayerStash& stash) override {
+    std::vector<at::Tensor> dx(1);
+    at::Tensor difference = std::move(stash.kept[0]);
+    stash.kept.clear();
+    if (needs_input[0]) {
+      const auto count = static_cast<double>(difference.numel());
+      dx[0] = difference.mul_(dy * (factor_ * stash.chunk.weight() / count));
+    }
+    return dx;
+  }
+
+ protected:
+  explicit DifferenceLoss(double factor) : factor_(factor) {}
+
+ private:
+  double factor_;
+};
+
+class MseLayer final : public DifferenceLoss {
+ public:
+  MseLayer() : DifferenceLoss(2) {}
+
   at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor>, const at::Tensor& target,
                      const ForwardMode& mode, bool, LayerStash* stash) override {
     at::Tensor difference = at::sub(in[0], target.reshape(in[0].sizes()));
@@ -159,23 +183,13 @@ class MseLayer final : public WeightlessLayer {
     if (stash) stash->kept.push_back(std::move(difference));
     return loss;
   }
-
-  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor>,
-                                         const std::vector<bool>& needs_input, LayerStash& stash) override {
-    std::vector<at::Tensor> dx(1);
-    at::Tensor difference = std::move(stash.kept[0]);
-    stash.kept.clear();
-    if (needs_input[0]) {
-      const auto count = static_cast<double>(difference.numel());
-      dx[0] = difference.mul_(dy * (2 * stash.chunk.weight() / count));
-    }
-    return dx;
-  }
 };
 
 // Keeps the probability less the target, which is the derivative of an element's loss.
-class BinaryLossLayer final : public WeightlessLayer {
+class BinaryLossLayer final : public DifferenceLoss {
  public:
+  BinaryLossLayer() : DifferenceLoss(1) {}
+
   at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor>, const at::Tensor& target,
                      const ForwardMode& mode, bool, LayerStash* stash) override {
     const at::Tensor wanted = target.reshape(in[0].sizes());
@@ -183,18 +197,6 @@ class BinaryLossLayer final : public WeightlessLayer {
     if (mode.chunk.count > 1) loss.mul_(mode.chunk.weight());
     if (stash) stash->kept.push_back(at::sigmoid(in[0]).sub_(wanted));
     return loss;
-  }
-
-  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor>,
-                                         const std::vector<bool>& needs_input, LayerStash& stash) override {
-    std::vector<at::Tensor> dx(1);
-    at::Tensor difference = std::move(stash.kept[0]);
-    stash.kept.clear();
-    if (needs_input[0]) {
-      const auto count = static_cast<double>(difference.numel());
-      dx[0] = difference.mul_(dy * (stash.chunk.weight() / count));
-    }
-    return dx;
   }
 };
 
