@@ -30,7 +30,7 @@ static std::vector<Seconds> message_times(const Prepared& p, const StageGraph& g
     if (a != b && std::ranges::find(graph.successors[s], to) != graph.successors[s].end()) {
       double seconds_per_byte = 0;
       for (const Hop& hop : paths.between(a, b)) {
-        const Link& link = p.cluster.links[hop.link];
+        const Link& link = hop.link;
         time += link.latency;
         seconds_per_byte = std::max(seconds_per_byte, 1 / link.bandwidth);
       }

@@ -13,7 +13,7 @@ Seconds sum_seconds(const Cluster& cluster, int degree, Bytes bytes) {
   for (int k = 0; k < degree; ++k) {
     Seconds own;
     for (const Hop& hop : paths.between(DeviceId(k), DeviceId((k + 1) % degree))) {
-      const Link& link = cluster.links[hop.link];
+      const Link& link = hop.link;
       own += link.latency;
       seconds_per_byte = std::max(seconds_per_byte, 1 / link.bandwidth);
     }

@@ -17,6 +17,7 @@ static void slow_down(Cluster& cluster, const RunCase& c) {
   const Throttle throttle = Throttle::parse(c.throttle, c.ranks, "throttle");
   if (throttle.empty()) return;
   cluster.one_machine.reset();  // its messages pass through no link
+  list_links(cluster);
   for (Link& link : cluster.links) {
     const LinkThrottle t = throttle.between(link.from, link.to);
     link.bandwidth = std::min(link.bandwidth, t.rate);

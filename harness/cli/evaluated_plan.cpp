@@ -103,10 +103,10 @@ Bytes EvaluatedPlan::peak() const {
 
 double exposed_communication(const EvaluatedPlan& plan) {
   Prepared free = plan.p;
-  for (Link& link : free.cluster.links) {
+  each_link(free.cluster, [](Link& link) {
     link.bandwidth = std::numeric_limits<double>::infinity();
     link.latency = Seconds(0);
-  }
+  });
   return std::max(0.0, 1 - simulated_update(free, plan.program).value / plan.update_seconds);
 }
 

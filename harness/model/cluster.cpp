@@ -25,7 +25,7 @@ Paths::Paths(const Cluster& cluster)
       first_(cluster.devices.size() + 1, 0),
       neighbours_(2 * cluster.links.size()),
       distance_(cluster.devices.size(), kUnlimited),
-      reached_by_(cluster.devices.size(), Hop{0, false}) {
+      reached_by_(cluster.devices.size(), Step{0, false}) {
   for (const Link& link : cluster.links) {
     ++first_[link.from.index() + 1];
     ++first_[link.to.index() + 1];
@@ -43,10 +43,17 @@ Paths::Paths(const Cluster& cluster)
 
 std::vector<Hop> Paths::between(DeviceId from, DeviceId to) {
   if (from == to) return {};
+  if (cluster_.all_to_all) {
+    const auto [first, second] = std::minmax(from, to);
+    Link link = *cluster_.all_to_all;
+    link.from = first;
+    link.to = second;
+    return {{link, first.index() * cluster_.devices.size() + second.index(), to < from}};
+  }
   using Entry = std::pair<double, std::size_t>;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
   std::vector<std::size_t> touched;
-  const auto reach = [&](std::size_t device, double distance, Hop by) {
+  const auto reach = [&](std::size_t device, double distance, Step by) {
     if (distance_[device] == kUnlimited) touched.push_back(device);
     distance_[device] = distance;
     reached_by_[device] = by;
@@ -78,9 +85,10 @@ std::vector<Hop> Paths::between(DeviceId from, DeviceId to) {
                      "add a link that connects them");
   std::vector<Hop> hops;
   for (std::size_t at = to.index(); at != from.index();) {
-    const Hop hop = reached_by_[at];
-    hops.push_back(hop);
-    at = hop.reversed ? cluster_.links[hop.link].to.index() : cluster_.links[hop.link].from.index();
+    const auto [number, reversed] = reached_by_[at];
+    const Link& link = cluster_.links[number];
+    hops.push_back({link, number, reversed});
+    at = reversed ? link.to.index() : link.from.index();
   }
   std::ranges::reverse(hops);
   return hops;
@@ -115,11 +123,22 @@ static void require_few_pairs(std::size_t devices, const std::string& where) {
                      "use at most " + std::to_string(most) + ", or list the links");
 }
 
-static void add_all_pairs(Cluster& cluster, double bandwidth, Seconds latency, const std::string& where) {
-  require_few_pairs(cluster.devices.size(), where);
+void list_links(Cluster& cluster) {
+  if (!cluster.all_to_all) return;
   for (std::size_t a = 0; a < cluster.devices.size(); ++a)
-    for (std::size_t b = a + 1; b < cluster.devices.size(); ++b)
-      cluster.links.push_back({DeviceId(a), DeviceId(b), bandwidth, latency, true, -1});
+    for (std::size_t b = a + 1; b < cluster.devices.size(); ++b) {
+      Link& link = cluster.links.emplace_back(*cluster.all_to_all);
+      link.from = DeviceId(a);
+      link.to = DeviceId(b);
+    }
+  cluster.all_to_all.reset();
+}
+
+static Link link_of_all(double bandwidth, Seconds latency) {
+  Link link;
+  link.bandwidth = bandwidth;
+  link.latency = latency;
+  return link;
 }
 
 template <ClosedChoice E>
@@ -184,6 +203,7 @@ static void repeat_node(Cluster& cluster, JsonReader& nodes, int groups) {
   nodes.no_other_keys();
   const auto size = static_cast<int>(cluster.devices.size());
   require_few_pairs(static_cast<std::size_t>(cluster.nodes) * cluster.devices.size(), nodes.where("count"));
+  list_links(cluster);
   const std::vector<Link> inside = cluster.links;
   for (int n = 1; n < cluster.nodes; ++n) {
     for (int d = 0; d < size; ++d) cluster.devices.push_back(cluster.devices[static_cast<std::size_t>(d)]);
@@ -221,7 +241,7 @@ Cluster cluster_from_json(const Json& json, const std::string& where) {
     const Seconds latency = seconds_value(all, "latency", Seconds{});
     all.no_other_keys();
     if (!cluster.links.empty()) reader.fail("all_to_all", "give links or all_to_all, not both");
-    add_all_pairs(cluster, bandwidth, latency, reader.where("all_to_all"));
+    cluster.all_to_all = link_of_all(bandwidth, latency);
   }
   if (reader.has("nodes")) {
     JsonReader nodes = reader.object("nodes");
@@ -317,14 +337,14 @@ static Cluster flat_cluster(const std::string& description) {
     }
   }
   cluster.devices.assign(count, device);
-  add_all_pairs(cluster, bandwidth, latency, where);
+  cluster.all_to_all = link_of_all(bandwidth, latency);
   return cluster;
 }
 
 std::vector<std::string> listed_clusters(const std::string& folder) { return names_of_json_files(folder); }
 
 // Within these bounds no time or sum of the virtual clock overflows.
-static void check_bounds(const Cluster& cluster, const std::string& where) {
+static void check_bounds(Cluster& cluster, const std::string& where) {
   constexpr double least = 1e-9, most = 1e24;  // of a rate: operations, bytes or a factor
   const auto rate = [&](double value, const std::string& what) {
     if (!(value >= least && (value <= most || value == kUnlimited)))
@@ -346,10 +366,10 @@ static void check_bounds(const Cluster& cluster, const std::string& where) {
       throw InputError(where, fmt::format("memory of {} bytes", device.memory.value),
                        fmt::format("give at most {}", kMostTensorBytes));
   }
-  for (const Link& link : cluster.links) {
+  each_link(cluster, [&](const Link& link) {
     rate(link.bandwidth, "bandwidth");
     seconds(link.latency, "latency");
-  }
+  });
   if (cluster.sends == Sends::blocking && cluster.sharing == LinkSharing::fair)
     throw InputError(where, "has sends that block and links that are shared fairly, which do not go together",
                      "use sharing queue or sends beside");
@@ -405,10 +425,10 @@ static void change_cluster(Cluster& cluster, const std::string& change, const st
   if (key == "bandwidth") {
     const double bandwidth = value == "inf" ? kUnlimited : static_cast<double>(parse_bytes(value, where).value);
     if (!(bandwidth > 0)) throw InputError(where, "bandwidth must be greater than 0");
-    for (Link& link : cluster.links) link.bandwidth = bandwidth;
+    each_link(cluster, [&](Link& link) { link.bandwidth = bandwidth; });
   } else if (key == "latency") {
     const Seconds latency = parse_seconds(value, where);
-    for (Link& link : cluster.links) link.latency = latency;
+    each_link(cluster, [&](Link& link) { link.latency = latency; });
   } else if (key == "memory") {
     const Bytes bytes = parse_bytes(value, where);
     if (bytes.value <= 0) throw InputError(where, "memory must be greater than 0");

@@ -5,8 +5,8 @@
 //                 "kernels": "v100_sxm2_fp32"}],
 //    "links": [{"from": 0, "to": 1, "bandwidth": "12GB/s", "latency": "5us", "duplex": true,
 //               "group": "nic0", "to_group": "nic1"}]}
-// or, instead of links, "all_to_all": {"bandwidth": ..., "latency": ...}: one full-duplex link between every two
-// devices. A group is a medium that its links share (a host's network card, a bus).
+// or, instead of links, "all_to_all": {"bandwidth": ..., "latency": ...}: a full-duplex link between every two devices.
+// A group is a medium that its links share (a host's network card, a bus).
 // "nodes": {"count": 8, "bandwidth": "12.5GB/s", "latency": "5us", "cards": "node"}: devices and links above are those
 // of one node, of which there are 8, each with groups of its own; between any two devices of two nodes there is a link
 // through the network cards of both nodes ("cards": "node") or of both devices ("device").
@@ -88,7 +88,9 @@ struct Cluster {
   std::string source;
   std::vector<Device> devices;
   std::vector<Link> links;  // a duplex link serves both directions
-  int nodes = 0;            // as many equal parts of `devices`, in order, are machines; 0: the file does not say
+  // Instead of `links`: one like this, without groups, between every two devices; its own ends do not count.
+  std::optional<Link> all_to_all = {};
+  int nodes = 0;  // as many equal parts of `devices`, in order, are machines; 0: the file does not say
   LinkSharing sharing = LinkSharing::queue;
   Sends sends = Sends::beside;
   AllReduce all_reduce = AllReduce::apart;
@@ -104,11 +106,22 @@ struct Cluster {
   std::optional<OneMachine> one_machine = {};
 };
 
+// Calls change(link) for every link that is listed, and for the one that stands for all.
+template <class Function>
+void each_link(Cluster& cluster, const Function& change) {
+  for (Link& link : cluster.links) change(link);
+  if (cluster.all_to_all) change(*cluster.all_to_all);
+}
+
+// Puts all_to_all into `links`, a link a pair, where they are to differ. Without all_to_all it does nothing.
+void list_links(Cluster& cluster);
+
 // The links from `from` to `to` in order, the path of least latency + time of 1 MiB. Throws InputError ("no path
 // between devices 0 and 3").
 struct Hop {
-  std::size_t link;
-  bool reversed;  // travelled from Link::to to Link::from
+  Link link;
+  std::size_t number;  // of the link among all of the cluster
+  bool reversed;       // travelled from Link::to to Link::from
 };
 std::vector<Hop> path(const Cluster& cluster, DeviceId from, DeviceId to);
 
@@ -119,6 +132,10 @@ class Paths {
   std::vector<Hop> between(DeviceId from, DeviceId to);  // throws as path()
 
  private:
+  struct Step {
+    std::size_t link;
+    bool reversed;
+  };
   struct Neighbour {
     std::size_t device, link;
     bool reversed;
@@ -128,7 +145,7 @@ class Paths {
   std::vector<std::size_t> first_;  // of each device in neighbours_, and the end
   std::vector<Neighbour> neighbours_;
   std::vector<double> distance_;  // infinite between searches
-  std::vector<Hop> reached_by_;
+  std::vector<Step> reached_by_;
 };
 
 // Throws InputError where a device states no peak for what is computed in this storage.

@@ -21,8 +21,7 @@ Bandwidths::Bandwidths(const Cluster& cluster, int devices)
   for (std::size_t a = 0; a < devices_; ++a)
     for (std::size_t b = a + 1; b < devices_; ++b) {
       double& slowest = bandwidth_[a * devices_ + b];
-      for (const Hop& hop : paths.between(DeviceId(a), DeviceId(b)))
-        slowest = std::min(slowest, cluster.links[hop.link].bandwidth);
+      for (const Hop& hop : paths.between(DeviceId(a), DeviceId(b))) slowest = std::min(slowest, hop.link.bandwidth);
       bandwidth_[b * devices_ + a] = slowest;
     }
 }

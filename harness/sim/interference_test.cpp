@@ -42,7 +42,7 @@ TEST(SimulatedInterferenceTest, ATransferIsSlowedInMidWay) {
   Costs costs = uniform_costs(2, 1, 0.5, 0.5);
   costs.edges.push_back({StageId(0), StageId(1), Bytes(10)});
   Cluster cluster = latency_cluster(2, Seconds(0));
-  for (Link& link : cluster.links) link.bandwidth = 10;
+  cluster.all_to_all->bandwidth = 10;
   const Program program = lower(example_1f1b(2, 1), chain(2), one_stage_per_rank(2), WeightRule{});
   EXPECT_DOUBLE_EQ(end_under(program, costs, cluster, {}), 6);
   EXPECT_DOUBLE_EQ(end_under(program, costs, cluster, given("link:0-1@1-2x2")), 6.5);

@@ -8,9 +8,9 @@ Cluster latency_cluster(int ranks, Seconds latency) {
   Cluster cluster{
       .name = "uniform", .source = "", .devices = std::vector<Device>(static_cast<std::size_t>(ranks)), .links = {}};
   for (Device& device : cluster.devices) device.host_bandwidth = std::numeric_limits<double>::infinity();
-  for (int a = 0; a < ranks; ++a)
-    for (int b = a + 1; b < ranks; ++b)
-      cluster.links.push_back({DeviceId(a), DeviceId(b), std::numeric_limits<double>::infinity(), latency, true, -1});
+  cluster.all_to_all.emplace();
+  cluster.all_to_all->bandwidth = std::numeric_limits<double>::infinity();
+  cluster.all_to_all->latency = latency;
   return cluster;
 }
 

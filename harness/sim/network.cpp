@@ -21,12 +21,12 @@ Network::Network(const Program& program, const Cluster& cluster, std::span<const
                        "use sharing queue, or interference without links");
   }
   for (const Channel& c : program.channels)
-    routes_.push_back(route_between(cluster, devices[c.from.index()], devices[c.to.index()]));
+    routes_.push_back(route_between(devices[c.from.index()], devices[c.to.index()]));
   std::vector<Members> stages;
   for (const std::vector<Rank>& ranks : program.placement.stages) {
     Members& members = stages.emplace_back();
     for (const Rank rank : ranks) members.push_back(devices[rank.index()]);
-    add_ring(cluster, members);
+    add_ring(members);
   }
   for (const Members& members : stages) add_collectives(cluster, members);
   find_shared(program, cluster.all_reduce != AllReduce::apart);
@@ -54,8 +54,8 @@ void Network::find_shared(const Program& program, bool rings_on_links) {
   exclusive_ = std::ranges::count(shared_, true) == 0;
 }
 
-std::size_t Network::add_ring(const Cluster& cluster, const Members& members) {
-  rings_.push_back(ring_of(cluster, members));
+std::size_t Network::add_ring(const Members& members) {
+  rings_.push_back(ring_of(members));
   return rings_.size() - 1;
 }
 
@@ -79,27 +79,27 @@ std::vector<RingPhase> Network::all_reduce_over_nodes(const Cluster& cluster, co
   RingPhase in_nodes{{}, inside - 1, static_cast<double>(inside)};
   for (const auto& [node, devices] : by_node) {
     if (devices.size() != inside) return {};
-    in_nodes.rings.push_back(add_ring(cluster, devices));
+    in_nodes.rings.push_back(add_ring(devices));
   }
   RingPhase between{{}, 2 * (nodes - 1), static_cast<double>(inside * nodes)};
   for (std::size_t k = 0; k < inside; ++k) {
     Members across;
     for (const auto& [node, devices] : by_node) across.push_back(devices[k]);
-    between.rings.push_back(add_ring(cluster, across));
+    between.rings.push_back(add_ring(across));
   }
   return {in_nodes, between, in_nodes};
 }
 
 // All hops of a step go at once: it takes as long as its slowest, or as those together that share a
 // medium, and the longest latency.
-Route Network::ring_of(const Cluster& cluster, const Members& members) {
+Route Network::ring_of(const Members& members) {
   Route ring;
   struct Crossed {
     double seconds_per_byte = 0, hops = 0;
   };
   std::map<std::size_t, Crossed> media;
   for (std::size_t k = 0; members.size() > 1 && k < members.size(); ++k) {
-    const Route hop = route_between(cluster, members[k], members[(k + 1) % members.size()]);
+    const Route hop = route_between(members[k], members[(k + 1) % members.size()]);
     ring.latency = std::max(ring.latency, hop.latency);
     ring.speed = PiecewiseSpeed::slower(ring.speed, hop.speed);
     ring.seconds_per_byte = std::max(ring.seconds_per_byte, hop.seconds_per_byte);
@@ -115,11 +115,11 @@ Route Network::ring_of(const Cluster& cluster, const Members& members) {
   return ring;
 }
 
-Route Network::route_between(const Cluster& cluster, DeviceId from, DeviceId to) {
+Route Network::route_between(DeviceId from, DeviceId to) {
   Route route;
   double slowest = kInfinity;
   for (const Hop& hop : paths_.between(from, to)) {
-    const Link& link = cluster.links[hop.link];
+    const Link& link = hop.link;
     route.latency += link.latency.value;
     slowest = std::min(slowest, link.bandwidth);
     if (link.bandwidth == kInfinity) continue;
@@ -129,10 +129,11 @@ Route Network::route_between(const Cluster& cluster, DeviceId from, DeviceId to)
       occupy(route, {1, static_cast<std::size_t>(link.group), link.duplex && hop.reversed}, link.bandwidth);
     if (link.to_group >= 0)
       occupy(route, {1, static_cast<std::size_t>(link.to_group), link.duplex && !hop.reversed}, link.bandwidth);
-    if (link.group < 0 && link.to_group < 0) occupy(route, {0, hop.link, link.duplex && hop.reversed}, link.bandwidth);
+    if (link.group < 0 && link.to_group < 0)
+      occupy(route, {0, hop.number, link.duplex && hop.reversed}, link.bandwidth);
   }
   route.seconds_per_byte = 1 / slowest;
-  if (interference_) route.speed = speed_between(cluster, from, to);
+  if (interference_) route.speed = speed_between(from, to);
   std::ranges::sort(route.media);
   route.media.erase(std::unique(route.media.begin(), route.media.end()), route.media.end());
   route.crossings.assign(route.media.size(), 1);
@@ -140,7 +141,7 @@ Route Network::route_between(const Cluster& cluster, DeviceId from, DeviceId to)
 }
 
 // The slowest link of the path at every moment, as a part of what the path carries undisturbed.
-PiecewiseSpeed Network::speed_between(const Cluster& cluster, DeviceId from, DeviceId to) {
+PiecewiseSpeed Network::speed_between(DeviceId from, DeviceId to) {
   struct LinkSpeed {
     PiecewiseSpeed speed;
     double bandwidth;
@@ -148,7 +149,7 @@ PiecewiseSpeed Network::speed_between(const Cluster& cluster, DeviceId from, Dev
   std::vector<LinkSpeed> links;
   double slowest = kInfinity;
   for (const Hop& hop : paths_.between(from, to)) {
-    const Link& link = cluster.links[hop.link];
+    const Link& link = hop.link;
     slowest = std::min(slowest, link.bandwidth);
     links.push_back({interference_->link_speed(link.from, link.to), link.bandwidth});
   }

@@ -77,15 +77,15 @@ class Network {
   using Medium = std::tuple<int, std::size_t, bool>;  // (kind, link or group, direction)
   using Members = std::vector<DeviceId>;
 
-  Route route_between(const Cluster& cluster, DeviceId from, DeviceId to);
-  Route ring_of(const Cluster& cluster, const Members& members);
+  Route route_between(DeviceId from, DeviceId to);
+  Route ring_of(const Members& members);
   void add_collectives(const Cluster& cluster, const Members& members);
   std::vector<RingPhase> all_reduce_over_nodes(const Cluster& cluster, const Members& members);
-  std::size_t add_ring(const Cluster& cluster, const Members& members);
+  std::size_t add_ring(const Members& members);
   void find_shared(const Program& program, bool rings_on_links);
   void occupy(Route& route, const Medium& medium, double bandwidth);
 
-  PiecewiseSpeed speed_between(const Cluster& cluster, DeviceId from, DeviceId to);
+  PiecewiseSpeed speed_between(DeviceId from, DeviceId to);
 
   // The end of a transfer that waits until all the media are free, and then keeps them.
   double end_of_transfer(const Route& route, double now, double transfer) {

@@ -283,6 +283,7 @@ RC_GTEST_PROP(EngineTest, RanksRunInAnyOrderAsInOrderOfTime, (unsigned seed)) {
   const Program program = lower(p.schedule, p.graph, p.placement, WeightRule{});
   const int ranks = static_cast<int>(program.rank_count());
   Cluster cluster = latency_cluster(ranks, Seconds(1));
+  list_links(cluster);
   for (Link& l : cluster.links) l.bandwidth = *rc::gen::element(25.0, 100.0, kUnlimited);
   const Costs costs = random_costs(p.graph);
   const auto run = [&](bool time_ordered) {
@@ -296,6 +297,7 @@ RC_GTEST_PROP(EngineTest, OnlySendsThroughSharedMediaNeedTheOrderOfTime, (unsign
   const Program program = lower(p.schedule, p.graph, p.placement, WeightRule{});
   const int ranks = static_cast<int>(program.rank_count());
   Cluster cluster = latency_cluster(ranks, Seconds(1));
+  list_links(cluster);
   for (Link& l : cluster.links) {
     l.bandwidth = *rc::gen::element(25.0, 100.0, kUnlimited);
     l.group = *rc::gen::element(-1, 0, 1);
@@ -333,6 +335,22 @@ TEST(SimulatedMessages, LastFromTheirSendToTheirArrivalAndWaitForTheMedium) {
   EXPECT_DOUBLE_EQ(event(simulation, "2F0").start, 5.5);
 }
 
+RC_GTEST_PROP(EngineTest, LinksOfAllPairsAreAsIfTheyWereListed, (unsigned seed)) {
+  const ExampleProblem p = random_problem(seed, true);
+  const Program program = lower(p.schedule, p.graph, p.placement, WeightRule{});
+  const int ranks = static_cast<int>(program.rank_count());
+  Cluster cluster = latency_cluster(ranks, Seconds(1));
+  cluster.all_to_all->bandwidth = *rc::gen::element(25.0, 100.0);
+  cluster.sharing = *rc::gen::element(LinkSharing::queue, LinkSharing::fair);
+  cluster.all_reduce = *rc::gen::element(AllReduce::apart, AllReduce::ring);
+  const Costs costs = random_costs(p.graph);
+  const auto run = [&] { return simulate(program, costs, cluster, identity_devices(ranks), {.iterations = 3}); };
+  const Simulation of_all = run();
+  list_links(cluster);
+  RC_ASSERT(cluster.links.size() == static_cast<std::size_t>(ranks) * (static_cast<std::size_t>(ranks) - 1) / 2);
+  expect_same(of_all, run());
+}
+
 RC_GTEST_PROP(EngineTest, EveryRandomProgramEndsOnASharedBus, (unsigned seed)) {
   const ExampleProblem p = random_problem(seed, true);
   const Program program = lower(p.schedule, p.graph, p.placement, WeightRule{});
@@ -340,9 +358,9 @@ RC_GTEST_PROP(EngineTest, EveryRandomProgramEndsOnASharedBus, (unsigned seed)) {
   Cluster cluster = latency_cluster(ranks, Seconds(1));
   const Costs costs = random_costs(p.graph);
   const auto end = [&] { return simulate(program, costs, cluster, identity_devices(ranks), {.trace = false}).end; };
-  for (Link& l : cluster.links) l.bandwidth = 100;
+  each_link(cluster, [](Link& l) { l.bandwidth = 100; });
   RC_ASSERT(end() > 0);
-  for (Link& l : cluster.links) l.group = 0, l.duplex = false;
+  each_link(cluster, [](Link& l) { l.group = 0, l.duplex = false; });
   RC_ASSERT(end() > 0);
 }
 

@@ -117,7 +117,7 @@ TEST(WeightGradientRankTest, MessagesTakeTimeOfTheirOwnSizes) {
   costs.stages[0].parameters = Bytes(12);
   costs.weight_stash = {Bytes(8)};
   Cluster cluster = latency_cluster(2, Seconds(0));
-  cluster.links[0].bandwidth = 4;
+  cluster.all_to_all->bandwidth = 4;
   const Simulation s = simulate(program, costs, cluster, identity_devices(2));
   EXPECT_DOUBLE_EQ(s.bubble.makespan, 5);
   EXPECT_DOUBLE_EQ(s.update_end[0], 8);

@@ -254,7 +254,7 @@ RC_GTEST_PROP(TrafficTest, FairAndQueuedAreTheSameWhereNoTwoConnectionsMeet, (un
   for (std::size_t s = 0; s < p.graph.size(); ++s)
     for (const StageId t : p.graph.successors[s]) costs.edges.push_back({StageId(s), t, Bytes(70)});
   Cluster cluster = latency_cluster(static_cast<int>(program.rank_count()), Seconds(1));
-  for (Link& l : cluster.links) l.bandwidth = 50;
+  cluster.all_to_all->bandwidth = 50;
   const Simulation queued = run(program, costs, cluster);
   const Simulation fair = run(program, costs, with(cluster, LinkSharing::fair));
   RC_ASSERT(queued.end == fair.end);
@@ -270,6 +270,7 @@ RC_GTEST_PROP(TrafficTest, EveryProgramEndsHoweverItsTrafficIsShared, (unsigned 
       costs.edges.push_back({StageId(s), t, Bytes(*rc::gen::inRange(0, 300))});
   const int ranks = static_cast<int>(program.rank_count());
   Cluster cluster = latency_cluster(ranks, Seconds(1));
+  list_links(cluster);
   for (Link& l : cluster.links) {
     l.bandwidth = *rc::gen::element(25.0, 100.0);
     l.group = *rc::gen::element(-1, 0, 1);

@@ -229,7 +229,7 @@ double state_bytes(const Prepared& p, const OptimizerSpec& optimizer, int layer)
 double seconds_between(const Cluster& cluster, DeviceId a, DeviceId b, double bytes) {
   double slowest = 0, latency = 0;
   for (const Hop& hop : path(cluster, a, b)) {
-    const Link& link = cluster.links[hop.link];
+    const Link& link = hop.link;
     slowest = std::max(slowest, 1 / link.bandwidth);
     latency += link.latency.value;
   }

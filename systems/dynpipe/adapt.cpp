@@ -25,13 +25,13 @@ double kept_bytes(const Problem& problem, const LayerGroupGraph& graph, int firs
 
 double latency_between(const Cluster& cluster, DeviceId a, DeviceId b) {
   double latency = 0;
-  for (const Hop& hop : path(cluster, a, b)) latency += cluster.links[hop.link].latency.value;
+  for (const Hop& hop : path(cluster, a, b)) latency += hop.link.latency.value;
   return latency;
 }
 
 double seconds_per_byte_between(const Cluster& cluster, DeviceId a, DeviceId b) {
   double slowest = 0;
-  for (const Hop& hop : path(cluster, a, b)) slowest = std::max(slowest, 1 / cluster.links[hop.link].bandwidth);
+  for (const Hop& hop : path(cluster, a, b)) slowest = std::max(slowest, 1 / hop.link.bandwidth);
   return slowest;
 }
 

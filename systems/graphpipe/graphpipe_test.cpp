@@ -285,7 +285,7 @@ class Planning {
   Planning(CostGraph costs, int devices, int microbatches, Bytes memory = GiB(1))
       : costs_(std::move(costs)), devices_(devices), microbatches_(microbatches) {
     cluster_ = latency_cluster(devices, Seconds(0.01));
-    for (Link& link : cluster_.links) link.bandwidth = 100;
+    cluster_.all_to_all->bandwidth = 100;
     for (Device& device : cluster_.devices) device.memory = memory;
   }
 

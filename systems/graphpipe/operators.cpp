@@ -143,7 +143,7 @@ LinkCost NeighbourMachine::ring(int degree) {
 LinkCost NeighbourMachine::between(int a, int b) {
   LinkCost cost;
   for (const Hop& hop : paths_.between(DeviceId(a), DeviceId(b))) {
-    const Link& link = cluster_.links[hop.link];
+    const Link& link = hop.link;
     cost.latency += link.latency.value;
     cost.seconds_per_byte = std::max(cost.seconds_per_byte, 1 / link.bandwidth);
   }

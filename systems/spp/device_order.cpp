@@ -13,7 +13,7 @@ SquareMatrix pair_bandwidths(const Cluster& cluster, int devices) {
   const auto slowest = [&](std::size_t from, std::size_t to) {
     double bandwidth = std::numeric_limits<double>::infinity();
     for (const Hop& hop : paths.between(DeviceId(from), DeviceId(to)))
-      bandwidth = std::min(bandwidth, cluster.links[hop.link].bandwidth);
+      bandwidth = std::min(bandwidth, hop.link.bandwidth);
     return bandwidth;
   };
   for (std::size_t a = 0; a < n; ++a)
