@@ -88,12 +88,15 @@ void print_with_ops(const std::string& document, const Schedule& schedule) {
 // microbatches: of each of the system's replicas of the whole model, or of all together.
 OrderOfOps order_of_arguments(const System& system, const Options& options, const ScheduleArguments& a, bool in_all,
                               CostsOf of) {
-  positive("--ranks", a.ranks, 4096);
+  positive("--ranks", a.ranks, 65'536);
   positive("--microbatches", a.microbatches, 10'000'000);
   const int chunks = stages_per_rank(system, options);
   if (a.ranks * chunks > 65'536)
     throw InputError("--ranks", std::to_string(a.ranks * chunks) + " stages are too many", "use at most 65536");
-  const std::int64_t most = 20'000'000, ops = 3LL * a.microbatches * a.ranks * (system.one_process ? 1 : chunks);
+  // What is written op by op takes many times the memory of the schedule.
+  const bool op_by_op = a.json || a.csv || a.text || a.versions || !a.trace.empty();
+  const std::int64_t most = op_by_op ? 20'000'000 : 60'000'000,
+                     ops = 3LL * a.microbatches * a.ranks * (system.one_process ? 1 : chunks);
   if (ops > most)
     throw InputError("--microbatches", "the schedule would have " + std::to_string(ops) + " ops",
                      "use fewer: " + std::to_string(most) + " ops are possible");
@@ -105,7 +108,7 @@ OrderOfOps order_of_arguments(const System& system, const Options& options, cons
 Json document_of(const OrderOfOps& order, const ScheduleFigures& f, const ScheduleArguments& a) {
   Json reads = Json::object(), idle = Json::array(), in_flight = Json::array(), until_w = Json::array();
   for (std::size_t r = 0; r < order.schedule.ranks.size(); ++r) {
-    reads[std::to_string(r)] = reads_of(f.program.ranks[r], f.program.sequence_chunks);
+    if (a.versions) reads[std::to_string(r)] = reads_of(f.program.ranks[r], f.program.sequence_chunks);
     idle.push_back(number(f.simulation.bubble.idle[r]));
     in_flight.push_back(f.peak[r].in_flight);
     until_w.push_back(f.peak[r].until_weight_gradient);
@@ -165,7 +168,7 @@ void print_ranks(const OrderOfOps& order, const ScheduleFigures& f) {
 }
 
 int print_one(const OrderOfOps& order, const ScheduleArguments& a) {
-  const ScheduleFigures f = figures_of(order, !a.json && !a.csv);
+  const ScheduleFigures f = figures_of(order, {.repeated = !a.json && !a.csv, .trace = a.text || !a.trace.empty()});
   if (!order.theory.note.empty()) fmt::print(stderr, "sluice: {}: {}\n", order.name, order.theory.note);
   if (!a.trace.empty()) write_chrome_trace(a.trace, f.simulation.trace, order.placement, f.collectives);
   if (a.csv) {
@@ -205,7 +208,7 @@ int print_one(const OrderOfOps& order, const ScheduleArguments& a) {
 int print_several(const std::vector<OrderOfOps>& orders, const std::vector<std::string>& refused,
                   const ScheduleArguments& a) {
   std::vector<ScheduleFigures> figures;
-  for (const OrderOfOps& order : orders) figures.push_back(figures_of(order, true));
+  for (const OrderOfOps& order : orders) figures.push_back(figures_of(order, {.repeated = true, .trace = a.text}));
   if (a.json) {
     Json documents = Json::array();
     for (std::size_t i = 0; i < orders.size(); ++i) {

@@ -113,20 +113,20 @@ static Costs costs_of(const OrderOfOps& order) {
   return costs;
 }
 
-ScheduleFigures figures_of(const OrderOfOps& order, bool repeated) {
+ScheduleFigures figures_of(const OrderOfOps& order, const WantedFigures& wanted) {
   ScheduleFigures f;
   const Cluster cluster = latency_cluster(count_of(order.devices), Seconds(order.latency));
   f.program = checked(lower(order.schedule, order.graph, order.placement, order.rule, {}, {}, order.offload));
   const bool synchronous = order.rule.synchronous();
-  f.simulation =
-      simulate(f.program, costs_of(order), cluster, order.devices, {.iterations = synchronous && repeated ? 3 : 1});
-  if (repeated && synchronous) {
+  f.simulation = simulate(f.program, costs_of(order), cluster, order.devices,
+                          {.iterations = synchronous && wanted.repeated ? 3 : 1, .trace = wanted.trace});
+  if (wanted.repeated && synchronous) {
     f.update_free = f.simulation.update_end[2] - f.simulation.update_end[1];
     const Program with_barrier =
         lower(order.schedule, order.graph, order.placement, order.rule, {}, {.step_barrier = true}, order.offload);
     f.update_barrier = simulate(with_barrier, costs_of(order), cluster, order.devices, {.trace = false}).end;
     f.seconds_per_microbatch = f.update_free / order.schedule.whole_microbatches();
-  } else if (repeated && order.system) {
+  } else if (wanted.repeated && order.system) {
     f.seconds_per_microbatch = seconds_of_later_microbatches(order, f.program, cluster);
   }
   f.peak = peaks(order.schedule);

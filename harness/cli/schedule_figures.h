@@ -51,7 +51,7 @@ OrderOfOps order_from_file(const std::string& file, const OpCosts& costs, CostsO
 
 struct ScheduleFigures {
   Program program;
-  Simulation simulation;              // of one update (asynchronous: one run), with a trace
+  Simulation simulation;              // of one update (asynchronous: one run)
   double update_free = 0;             // seconds of an update after others, where no rank waits for the rest to step
   double update_barrier = 0;          // the same with a barrier between updates; asynchronous: 0
   double seconds_per_microbatch = 0;  // in steady state
@@ -63,8 +63,11 @@ struct ScheduleFigures {
   std::vector<RankCollectives> collectives;
   std::size_t messages = 0;  // across ranks, in one run of the program
 };
-// repeated: whether to simulate updates that follow one another, too.
-ScheduleFigures figures_of(const OrderOfOps& order, bool repeated);
+struct WantedFigures {
+  bool repeated = true;  // of updates that follow one another, too
+  bool trace = false;
+};
+ScheduleFigures figures_of(const OrderOfOps& order, const WantedFigures& wanted);
 
 // The ops of a rank with the version that each reads: "0F3@2", predicted two updates ahead "0F3@2+2", a W "0W3".
 std::vector<std::string> reads_of(const std::vector<Instruction>& rank, int sequence_chunks = 1);

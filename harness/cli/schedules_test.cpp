@@ -38,6 +38,15 @@ TEST_F(Cli, TheTableOfSeveralSystemsSaysWhichRefuse) {
   refuses({"schedule"}, {"--system is missing"});
 }
 
+TEST_F(Cli, SchedulesOfTensOfThousandsOfRanksAreSimulated) {
+  const Finished f = sluice({"schedule", "-s", "1f1b", "-n", "20000", "-m", "3"});
+  EXPECT_EQ(f.code, 0) << f.err;
+  EXPECT_NE(f.out.find("makespan 60006,"), std::string::npos);  // (3 + 19,999) 3
+  refuses({"schedule", "-s", "1f1b", "-n", "65537", "-m", "3"}, {"--ranks", "give 1 to 65536"});
+  // What is written op by op has a bound of its own.
+  refuses({"schedule", "-s", "1f1b", "-n", "1024", "-m", "8192", "--versions"}, {"--microbatches", "are possible"});
+}
+
 TEST_F(Cli, CopiesToTheHostTakeTheirTimeInASchedule) {
   const auto makespan = [&](const std::string& copy) {
     return document({"schedule", "-s", "pipe_offload", "-O", "copy_percent=50", "-n", "4", "-m", "8", "--json",

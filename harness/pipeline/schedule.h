@@ -100,6 +100,7 @@ struct Placement {
   std::vector<Rank> weight_gradient_ranks = {};
   Rank rank_of(StageId stage, Micro micro) const {
     const auto& ranks = stages[stage.index()];
+    if (ranks.size() == 1) return ranks.front();
     const std::size_t replica = replica_of.empty() ? micro.index() : replica_of[micro.index()];
     return ranks[replica % ranks.size()];
   }

@@ -46,11 +46,23 @@ Instruction collective_of_step(Opcode opcode, const Instruction& step) {
   return result;
 }
 
+// How far the rank that is being written is. One for all ranks: a rank has few of the stages and channels.
+struct Progress {
+  struct OfStage {
+    Micro last_forward{-1};                         // of this rank's
+    int gradients_done = 0, gradients_to_come = 0;  // B and W on this rank
+    // Where the stage's W run on another rank: sums that this rank has sent; I that it has run, steps it has made.
+    int sums_sent = 0, input_gradients_done = 0, late_steps = 0;
+  };
+  std::vector<OfStage> stages;         // of this rank; others are from earlier ranks
+  std::vector<std::int32_t> received;  // per channel: messages taken so far; each has one receiver
+};
+
 // Writes the instructions of one rank.
 class RankLowering {
  public:
   RankLowering(const Schedule& schedule, const Offload& offload, Rank rank, const Messages& messages,
-               WeightReads& reads, Program& program)
+               WeightReads& reads, Program& program, Progress& progress)
       : rank_(rank),
         ops_(schedule.ranks[rank.index()]),
         moves_(offload.ranks.empty() ? std::span<const StashMove>() : offload.ranks[rank.index()]),
@@ -60,16 +72,11 @@ class RankLowering {
         rule_(program.rule),
         out_(program.ranks[rank.index()]),
         sharding_(sharding_instructions(program, ops_)),
-        received_(messages.channels().size(), 0),
-        last_forward_(program.graph.size(), Micro(-1)),
-        gradients_done_(program.graph.size(), 0),
-        gradients_to_come_(program.graph.size(), 0),
-        sums_sent_(program.graph.size(), 0),
-        input_gradients_done_(program.graph.size(), 0),
-        late_steps_(program.graph.size(), 0) {
+        progress_(progress) {
+    for (const Op& op : ops_) progress_.stages[op.stage.index()] = {};
     for (const Op& op : ops_) {
-      if (makes_weight_gradient(op)) ++gradients_to_come_[op.stage.index()];
-      if (op.kind == OpKind::forward) last_forward_[op.stage.index()] = op.micro;
+      if (makes_weight_gradient(op)) ++of(op).gradients_to_come;
+      if (op.kind == OpKind::forward) of(op).last_forward = op.micro;
     }
   }
 
@@ -86,6 +93,8 @@ class RankLowering {
   }
 
  private:
+  Progress::OfStage& of(const Op& op) const { return progress_.stages[op.stage.index()]; }
+
   // The ops from `first` to `last`: one, or an overlapped pair with the inputs of both before and the outputs of both
   // after it.
   void write_step(std::size_t first, std::size_t last) {
@@ -105,7 +114,7 @@ class RankLowering {
         for (std::size_t done = first; done <= last; ++done) messages_.add_sends(ops_[done], out_);
       if (!sharding_.empty()) append(sharding_.after[k]);
       if (makes_weight_gradient(ops_[k])) finish_gradient(ops_[k]);
-      if (ops_[k].kind == OpKind::input_gradient) ++input_gradients_done_[ops_[k].stage.index()];
+      if (ops_[k].kind == OpKind::input_gradient) ++of(ops_[k]).input_gradients_done;
     }
   }
 
@@ -119,9 +128,8 @@ class RankLowering {
 
   // The stage's version when the rank comes to the op.
   int newest(const Op& op) const {
-    const std::size_t s = op.stage.index();
-    return has_late_steps(op.stage) ? reads_.newest_after_delay(input_gradients_done_[s])
-                                    : reads_.newest_after(gradients_done_[s]);
+    return has_late_steps(op.stage) ? reads_.newest_after_delay(of(op).input_gradients_done)
+                                    : reads_.newest_after(of(op).gradients_done);
   }
 
   void write_compute(std::size_t k) {
@@ -155,7 +163,7 @@ class RankLowering {
   // with keep_last the rank's last forward of the stage.
   bool keeps_input_only(std::size_t k) const {
     if (!rule_.recomputes(ops_[k].stage.index())) return false;
-    if (rule_.keep_last && ops_[k].micro == last_forward_[ops_[k].stage.index()]) return false;
+    if (rule_.keep_last && ops_[k].micro == of(ops_[k]).last_forward) return false;
     if (!rule_.keep_if_next) return true;
     const bool forward = ops_[k].kind == OpKind::forward;
     const std::size_t first = forward ? k : k - 1;
@@ -175,19 +183,19 @@ class RankLowering {
   }
   void receive_until(const Messages::Awaited& message) {
     const auto& receives = messages_.receives(message.channel);
-    std::int32_t& next = received_[message.channel];
+    std::int32_t& next = progress_.received[message.channel];
     for (; next <= message.position; ++next) out_.push_back(receives[next]);
   }
 
   // After a B or W: the step, where an update has all its gradients, or what stands in its place.
   void finish_gradient(const Op& op) {
     const std::size_t s = op.stage.index();
-    const int done = ++gradients_done_[s];
-    const bool last = --gradients_to_come_[s] == 0;
+    const int done = ++of(op).gradients_done;
+    const bool last = --of(op).gradients_to_come == 0;
     if (program_.placement.has_weight_gradient_rank(op.stage)) {
       const bool full = !rule_.synchronous() && done % rule_.accumulate == 0;
-      if ((full || last) && sums_sent_[s] < messages_.weight_gradient_sums(op.stage))
-        out_.push_back(messages_.send_weight_gradient_sum(op.stage, sums_sent_[s]++));
+      if ((full || last) && of(op).sums_sent < messages_.weight_gradient_sums(op.stage))
+        out_.push_back(messages_.send_weight_gradient_sum(op.stage, of(op).sums_sent++));
       return;
     }
     const bool replicated = program_.placement.stages[s].size() > 1;
@@ -229,7 +237,7 @@ class RankLowering {
   // A rank that holds a stage's weights, and whose W run elsewhere, steps with the sums that it is sent.
   bool has_late_steps(StageId stage) const { return program_.placement.has_weight_gradient_rank(stage); }
   void take_late_step(StageId stage) {
-    int& done = late_steps_[stage.index()];
+    int& done = progress_.stages[stage.index()].late_steps;
     receive_until(messages_.weight_gradient_sum(stage, done));
     ++done;
     out_.push_back(rule_.synchronous()
@@ -239,13 +247,14 @@ class RankLowering {
   // The steps that are due before an op that reads the stage's weights.
   void take_late_steps(const Op& op) {
     if (op.kind == OpKind::weight_gradient || rule_.synchronous() || !has_late_steps(op.stage)) return;
-    while (late_steps_[op.stage.index()] < newest(op)) take_late_step(op.stage);
+    while (of(op).late_steps < newest(op)) take_late_step(op.stage);
   }
   void take_the_late_steps_left() {
+    if (program_.placement.weight_gradient_ranks.empty()) return;
     for (std::size_t s = 0; s < program_.graph.size(); ++s) {
       const StageId stage(s);
       if (!has_late_steps(stage) || program_.placement.stages[s].front() != rank_) continue;
-      while (late_steps_[s] < messages_.weight_gradient_sums(stage)) take_late_step(stage);
+      while (progress_.stages[s].late_steps < messages_.weight_gradient_sums(stage)) take_late_step(stage);
     }
   }
 
@@ -270,11 +279,7 @@ class RankLowering {
   const WeightRule& rule_;
   std::vector<Instruction>& out_;
   const ShardingInstructions sharding_;
-  std::vector<std::int32_t> received_;                   // per channel: messages taken so far
-  std::vector<Micro> last_forward_;                      // per stage: of this rank's
-  std::vector<int> gradients_done_, gradients_to_come_;  // per stage: B and W on this rank
-  // Per stage, where its W run on another rank: sums that this rank has sent; I that it has run, steps it has made.
-  std::vector<int> sums_sent_, input_gradients_done_, late_steps_;
+  Progress& progress_;
   std::vector<Instruction> steps_at_flush_;  // of replicated stages
   std::vector<Messages::Awaited> awaited_;   // of the op that is being written
 };
@@ -374,8 +379,10 @@ Program lower(const Schedule& schedule, const StageGraph& graph, const Placement
   const Messages messages(schedule, program.graph, program.placement, program.rule, policy);
   program.channels = messages.channels();
   WeightReads reads(schedule, program);
+  Progress progress{.stages = std::vector<Progress::OfStage>(graph.size()),
+                    .received = std::vector<std::int32_t>(program.channels.size(), 0)};
   for (std::size_t r = 0; r < program.ranks.size(); ++r)
-    RankLowering(schedule, offload, Rank(r), messages, reads, program).run();
+    RankLowering(schedule, offload, Rank(r), messages, reads, program, progress).run();
   return program;
 }
 

@@ -1,6 +1,7 @@
 #include "harness/program/messages.h"
 
 #include <algorithm>
+#include <map>
 
 namespace sluice {
 
@@ -46,7 +47,7 @@ Messages::Messages(const Schedule& schedule, const StageGraph& graph, const Plac
   const bool step_barrier = policy.step_barrier;
   if (schedule.forward_only && policy.queue > 0) find_credits(schedule, policy.queue);
   for (std::size_t r = 0; r < ranks; ++r) {
-    std::vector<int> weight_gradients(graph.size(), 0);
+    std::vector<int> weight_gradients(sum_position_.size(), 0);
     for (const Op& op : schedule.ranks[r]) {
       if (!credit_of_.empty()) number_credits(op);
       number_outputs(op);
@@ -90,7 +91,7 @@ void Messages::for_each_output(const Op& op, Visit visit) const {
 }
 
 int Messages::open_channel(Rank from, Rank to) {
-  const auto [found, fresh] = channel_of_.try_emplace({from, to}, static_cast<int>(channels_.size()));
+  const auto [found, fresh] = channel_of_.try_emplace(ends(from, to), static_cast<int>(channels_.size()));
   if (fresh) {
     channels_.push_back({from, to, 0});
     receives_.emplace_back();

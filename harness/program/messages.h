@@ -16,7 +16,8 @@
 // credits of an edge's last messages, so they are not sent.
 #pragma once
 
-#include <map>
+#include <cstdint>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -81,7 +82,8 @@ class Messages {
   void number_outputs(const Op& op);
   std::int32_t number(Rank from, Rank to, Instruction receive);
   int open_channel(Rank from, Rank to);
-  int channel(Rank from, Rank to) const { return channel_of_.at({from, to}); }
+  int channel(Rank from, Rank to) const { return channel_of_.at(ends(from, to)); }
+  static std::uint64_t ends(Rank from, Rank to) { return (std::uint64_t{from.index()} << 32) | to.index(); }
   std::size_t slot(std::size_t edge, Micro message, bool gradient) const {
     return (edge * micros_ + message.index()) * 2 + (gradient ? 1 : 0);
   }
@@ -96,8 +98,8 @@ class Messages {
   std::vector<std::pair<StageId, StageId>> edges_;
   std::vector<StageEdges> edges_of_;
   std::vector<Channel> channels_;
-  std::vector<std::vector<Instruction>> receives_;  // per channel
-  std::map<std::pair<Rank, Rank>, int> channel_of_;
+  std::vector<std::vector<Instruction>> receives_;     // per channel
+  std::unordered_map<std::uint64_t, int> channel_of_;  // by ends()
   std::vector<std::int32_t> position_;        // of an edge's message in its channel: slot(edge, message, gradient)
   std::vector<std::int32_t> stash_position_;  // [stage][micro]; empty: every W runs where its F and I do
   std::vector<std::vector<std::int32_t>> sum_position_;  // [stage][update]; as above

@@ -61,8 +61,9 @@ int WeightReads::newest_after_delay(int input_gradients) const {
 
 // Every forward reads the version that is newest on its replica when it runs.
 void WeightReads::read_newest() {
+  std::vector<int> backwards(program_.graph.size());  // of the rank's stages
   for (const auto& ops : schedule_.ranks) {
-    std::vector<int> backwards(program_.graph.size(), 0);
+    for (const Op& op : ops) backwards[op.stage.index()] = 0;
     for (const Op& op : ops) {
       int& done = backwards[op.stage.index()];
       const bool elsewhere = program_.placement.has_weight_gradient_rank(op.stage);

@@ -312,13 +312,20 @@ const FuzzTarget& fuzz_target(const std::string& name) {
   throw InputError("fuzz", "unknown target '" + name + "'", suggestion(name, names));
 }
 
+// A message's text without the bytes that are escaped in it: the last digit of one and what follows are no word.
+static std::string without_escapes(std::string text) {
+  for (std::size_t at = text.find("\\x"); at != std::string::npos; at = text.find("\\x", at + 1))
+    text.replace(at, 4, " ");
+  return text;
+}
+
 std::string defect_of(const FuzzTarget& target, std::string_view bytes, const std::string& folder, double seconds) {
   const auto begin = std::chrono::steady_clock::now();
   const StopScope limit(nullptr, Seconds(seconds));
   try {
     target.read(bytes, folder);
   } catch (const InputError& e) {
-    const std::string text = e.what();
+    const std::string text = without_escapes(e.what());
     for (const char* word : {"json.exception", "vector::", "basic_string", "filesystem error", "std::", "c10::", "stol",
                              "stod", "stoi", "terminate", "map::at"})
       if (text.find(word) != std::string::npos && bytes.find(word) == std::string_view::npos)
