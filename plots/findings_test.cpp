@@ -219,6 +219,23 @@ TEST(Study, TablesTellHowLongARunTookAndWhatItsMovesDid) {
   EXPECT_EQ(texts(1), (std::vector<std::string>{"1.5 s", "2", "2 KiB", "250 ms", "2 s", "250 ms"}));
 }
 
+TEST(Study, TablesTellTunedRatesFromGivenOnes) {
+  Record given = synthetic::record("gpipe", 4, 0.1, "virtual"), tuned = given;
+  for (const auto& [record, rate] : {std::pair(&given, 0.1), std::pair(&tuned, 0.4)})
+    record->optimizer = {.learning_rate = rate};
+  tuned.tuning = {.grid = {0.1, 0.4}, .seed = 101, .chosen = 0.4};
+  tuned.digest = "tuned";
+  tuned.step_seconds.assign(20, 0.2);
+  const Study study = study_of(R"({"table": {"name": "rates", "title": "", "best_by": "final_metric",
+    "axes": [{"heading": "rates", "entries": [{"title": "one", "where": {"rate": "given"}},
+                                              {"title": "own", "where": {"rate": "tuned"}}]}],
+    "columns": [{"heading": "rate", "metric": "learning_rate"}]}})");
+  const std::vector<Record> records{given, tuned};
+  const FilledTable table = fill(std::get<StudyTable>(study.sections.front()), study_runs(records));
+  EXPECT_EQ(table.lines[0].cells[0].text, "0.1");
+  EXPECT_EQ(table.lines[1].cells[0].text, "0.4");
+}
+
 TEST(Study, TablesSetAPlannedPeriodBesideTheMeasuredOne) {
   Record planned = synthetic::record("edgepipe", 2, 0.1, "wall"), other = synthetic::record("gpipe", 2, 0.1, "wall");
   for (Record* record : {&planned, &other}) {

@@ -29,7 +29,7 @@ Enum one_of(JsonReader& in, const std::string& key, const std::string& otherwise
 
 StudyMetric metric_of(JsonReader& in, const std::string& key, const std::string& otherwise) {
   using enum StudyMetric;
-  static constexpr std::array<std::pair<const char*, StudyMetric>, 20> kMetrics = {
+  static constexpr std::array<std::pair<const char*, StudyMetric>, 21> kMetrics = {
       {{"throughput", throughput},
        {"period", period},
        {"planned_period", planned_period},
@@ -41,6 +41,7 @@ StudyMetric metric_of(JsonReader& in, const std::string& key, const std::string&
        {"sent_reductions", sent_reductions},
        {"time_to_accuracy", time_to_accuracy},
        {"final_metric", final_metric},
+       {"learning_rate", learning_rate},
        {"run_seconds", run_seconds},
        {"moves", moves},
        {"seconds_to_detect", seconds_to_detect},

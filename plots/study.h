@@ -14,7 +14,8 @@ namespace sluice {
 class JsonReader;
 
 // Fields of a record by their names in its line ("ranks", "options.partition"), each with the values, as text, of which
-// it has one. A field that a record lacks has none of them.
+// it has one. A field that a record lacks has none of them. Besides them "rate": "tuned" where a run's learning rate was
+// tuned, "given" where not.
 using Conditions = std::map<std::string, std::vector<std::string>>;
 
 struct NamedConditions {
@@ -40,6 +41,7 @@ enum class StudyMetric {
   sent_reductions,
   time_to_accuracy,  // training seconds
   final_metric,
+  learning_rate,       // of the run; where it was tuned, the chosen one
   run_seconds,         // of all updates, moves of layers between them included
   moves,               // how often layers changed their rank, or the job restarted
   seconds_to_detect,   // from an episode's change to the decision, the longest

@@ -70,6 +70,8 @@ std::string value_text(StudyMetric metric, double value) {
       return to_text(Seconds(value));
     case StudyMetric::final_metric:  // an accuracy, or a perplexity
       return fmt::format("{:.{}f}", value, value < 10 ? 3 : 1);
+    case StudyMetric::learning_rate:
+      return fmt::format("{:g}", value);
   }
   return "?";
 }
@@ -135,6 +137,8 @@ std::optional<Spread> value_of(StudyMetric metric, const ComparisonRow& row) {
       return row.time_to_accuracy;
     case StudyMetric::final_metric:
       return row.final_metric;
+    case StudyMetric::learning_rate:
+      return single(learning_rate(record));
     case StudyMetric::run_seconds:
       return single(run_seconds(record));
     case StudyMetric::regret:
@@ -255,6 +259,7 @@ std::vector<StudyRun> study_runs(std::span<const Record> records) {
     for (ComparisonRow& row : comparison.rows) {
       if (!seen.insert(row.records.front().digest).second) continue;
       std::map<std::string, std::string> fields = fields_of(row.records.front());
+      fields["rate"] = comparison.tuned ? "tuned" : "given";
       runs.push_back({std::move(row), std::move(fields)});
     }
   return runs;

@@ -30,7 +30,7 @@ inline Record record(const std::string& system, int ranks, double seconds, const
   for (int i = 0; i < 23; ++i) r.step_seconds.push_back(i < 3 ? 3 * seconds : seconds * (1 + 0.06 * std::sin(1.7 * i)));
   for (int i = 1; i <= 12; ++i) {
     const double accuracy = 0.9 - 0.55 * std::exp(-0.3 * i) + 0.002 * static_cast<double>(seed);
-    r.curve.push_back({40 * i, 40 * i * seconds, 2.3 * std::exp(-0.2 * i), accuracy});
+    r.curve.push_back({40LL * i, 40 * i * seconds, 2.3 * std::exp(-0.2 * i), accuracy});
   }
   for (int rank = 0; rank < ranks; ++rank) {
     MemorySplit m{.total = 0,
@@ -38,7 +38,7 @@ inline Record record(const std::string& system, int ranks, double seconds, const
                   .versions = 0,
                   .gradients = (40 << 20) / ranks,
                   .optimizer = (20 << 20) / ranks,
-                  .activations = (ranks - rank) * (6 << 20),
+                  .activations = (ranks - rank) * (6LL << 20),
                   .buffers = 1 << 20};
     m.total = m.weights + m.versions + m.gradients + m.optimizer + m.activations + m.buffers;
     r.peak_bytes.push_back(m);

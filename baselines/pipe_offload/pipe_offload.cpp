@@ -56,8 +56,8 @@ Schedule pipe_offload_schedule(const ScheduleProblem& problem, const Options& op
     std::vector<std::pair<std::int64_t, Op>> ops;
     for (int i = 0; i < m; ++i)
       for (int c = 0; c < v; ++c) {
-        const std::int64_t first = 3LL * g * v * (i / g) + 3 * (i % g);
-        const std::int64_t backward = first + 3LL * g * (v - 1) + p + 2 * (p - 1 - r) + 3LL * g * (v - 1 - c);
+        const std::int64_t first = 3LL * g * v * (i / g) + 3LL * (i % g);
+        const std::int64_t backward = first + 3LL * g * (v - 1) + p + 2LL * (p - 1 - r) + 3LL * g * (v - 1 - c);
         ops.emplace_back(first + 3LL * g * c + r, forward_op(c * p + r, i));
         ops.emplace_back(backward, input_gradient_op(c * p + r, i));
         ops.emplace_back(backward + 1, weight_gradient_op(c * p + r, i));

@@ -135,6 +135,7 @@ CostGraph measure_profile(const ProfileKey& key, const Workload& workload) {
       key.neighbours.value_or(std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 8) - 1);
   spec.batched_micros = key.batched_micros;
   CostGraph graph = real_executor::measure_in_runs(spec);
+  if (!graph.machine) throw std::logic_error("a profile of whole runs describes its machine");
   graph.machine->machine = machine_signature();
   graph.machine->build = build_signature();
   graph.machine->made = utc_now();

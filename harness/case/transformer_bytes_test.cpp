@@ -88,7 +88,7 @@ TEST(TransformerBytes, OfPublishedSizesAreTheFormulas) {
     const StageStash kept = block_stash(g, kKept);
     EXPECT_EQ(kept.forward.value, tokens * (34 * g.h + 5 * g.a * g.s) + statistics(g)) << g.name;
     // Until the weight gradient: 32 s b h, and the sums for two norms' weights and biases.
-    EXPECT_EQ(kept.weight.value, tokens * 32 * g.h + 2 * 2 * g.h * 2) << g.name;
+    EXPECT_EQ(kept.weight.value, tokens * 32 * g.h + 2LL * 2 * g.h * 2) << g.name;
   }
 }
 

@@ -145,7 +145,8 @@ Chart paper_chart(const PaperOutcomes& paper) {
   for (std::size_t i = 0; i < paper.outcomes.size(); ++i) {
     const Claim& claim = paper.claims.claims[i];
     const Outcome& outcome = paper.outcomes[i];
-    if (ratio_text(claim, outcome).empty()) continue;
+    if (ratio_text(claim, outcome).empty() || !claim.published.number || !outcome.ours || !outcome.ours->number)
+      continue;
     const double published = *claim.published.number;
     const double band =
         std::max(claim.tolerance.absolute, claim.tolerance.relative * std::abs(published)) / std::abs(published);

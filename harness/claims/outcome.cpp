@@ -19,7 +19,7 @@ constexpr std::pair<ClaimVerdict, const char*> kVerdicts[] = {{ClaimVerdict::rep
                                                               {ClaimVerdict::not_comparable, "not comparable"}};
 
 double allowance(const Claim& claim) {
-  return std::max(claim.tolerance.absolute, claim.tolerance.relative * std::abs(*claim.published.number));
+  return std::max(claim.tolerance.absolute, claim.tolerance.relative * std::abs(claim.published.number.value_or(0)));
 }
 
 // Where the published figure lies among varied ones.
@@ -31,8 +31,9 @@ std::string needed_value(const Claim& claim, const std::vector<VariedFigure>& fi
   }
   const double published = *claim.published.number;
   for (std::size_t i = 0; i + 1 < figures.size(); ++i) {
-    if (!figures[i].ours.number || !figures[i + 1].ours.number) continue;
-    const double a = *figures[i].ours.number - published, b = *figures[i + 1].ours.number - published;
+    const std::optional<double>&here = figures[i].ours.number, &next = figures[i + 1].ours.number;
+    if (!here || !next) continue;
+    const double a = *here - published, b = *next - published;
     if (a * b > 0) continue;
     const Json &from = figures[i].value, &to = figures[i + 1].value;
     if (a == 0) return from.dump();
@@ -52,11 +53,11 @@ VariationOutcome run_variation(const Claim& claim, const Variation& variation) {
   return result;
 }
 
-void judge_open_field(const Claim& claim, Outcome& outcome) {
+void judge_open_field(const Claim& claim, const VariationOutcome& open, Outcome& outcome) {
   std::vector<std::string> within;
-  for (const VariedFigure& one : outcome.open->figures)
+  for (const VariedFigure& one : open.figures)
     if (within_tolerance(claim, one.ours)) within.push_back(one.value.dump());
-  const std::size_t all = outcome.open->figures.size();
+  const std::size_t all = open.figures.size();
   if (within.size() == all) {
     outcome.value = ClaimVerdict::reproduced;
     return;
@@ -64,8 +65,8 @@ void judge_open_field(const Claim& claim, Outcome& outcome) {
   if (within.empty()) return;  // as it is
   outcome.value = ClaimVerdict::not_comparable;
   outcome.reason =
-      fmt::format("{} is not published: within the tolerance at {} of {} values ({}){}", outcome.open->what,
-                  within.size(), all, fmt::join(within, ", "), claim.reason.empty() ? "" : "; " + claim.reason);
+      fmt::format("{} is not published: within the tolerance at {} of {} values ({}){}", open.what, within.size(), all,
+                  fmt::join(within, ", "), claim.reason.empty() ? "" : "; " + claim.reason);
 }
 
 Outcome run_claim(const Claim& claim) {
@@ -73,12 +74,12 @@ Outcome run_claim(const Claim& claim) {
   if (!claim.scenario) return outcome;
   outcome.scenario = digest(claim.scenario_json);
   try {
-    outcome.ours = claim.scenario();
-    outcome.value = within_tolerance(claim, *outcome.ours) ? ClaimVerdict::reproduced : ClaimVerdict::not_reproduced;
+    const Figure& ours = outcome.ours.emplace(claim.scenario());
+    outcome.value = within_tolerance(claim, ours) ? ClaimVerdict::reproduced : ClaimVerdict::not_reproduced;
     for (const Variation& variation : claim.experiments) outcome.experiments.push_back(run_variation(claim, variation));
     if (claim.open) {
-      outcome.open = run_variation(claim, *claim.open);
-      judge_open_field(claim, outcome);
+      const VariationOutcome& open = outcome.open.emplace(run_variation(claim, *claim.open));
+      judge_open_field(claim, open, outcome);
     }
   } catch (const NotAvailable& absent) {
     outcome.ours.reset();
@@ -99,9 +100,11 @@ void judge_direction(const Claim& claim, const std::map<std::string, std::pair<F
     published_reference = our_reference = *number;
   } else if (const auto* other = std::get_if<std::string>(&claim.direction.than)) {
     const auto found = group.find(*other);
-    if (found == group.end() || !found->second.first.number || !found->second.second.number) return;
-    published_reference = *found->second.first.number;
-    our_reference = *found->second.second.number;
+    if (found == group.end()) return;
+    const auto& [published, ours] = found->second;
+    if (!published.number || !ours.number) return;
+    published_reference = *published.number;
+    our_reference = *ours.number;
   } else {
     return;
   }
@@ -187,8 +190,8 @@ std::vector<Outcome> run_claims(const PaperClaims& claims) {
   std::vector<Outcome> outcomes;
   std::map<std::string, std::map<std::string, std::pair<Figure, Figure>>> figures;  // group, name: published, ours
   for (const Claim& claim : claims.claims) {
-    outcomes.push_back(run_claim(claim));
-    if (outcomes.back().ours) figures[claim.group][claim.name] = {claim.published, *outcomes.back().ours};
+    const Outcome& outcome = outcomes.emplace_back(run_claim(claim));
+    if (outcome.ours) figures[claim.group][claim.name] = {claim.published, *outcome.ours};
   }
   for (std::size_t i = 0; i < outcomes.size(); ++i)
     judge_direction(claims.claims[i], figures[claims.claims[i].group], outcomes[i]);

@@ -143,8 +143,8 @@ TEST_F(Cli, RunAndCompareAreOneJsonDocumentEach) {
 }
 
 TEST_F(Cli, VerifyIsOneJsonDocument) {
-  const Json v = document({"verify", "--cases", SLUICE_SOURCE_DIR "/harness/tests/data/weights.json", "--only",
-                           "pipedream-K2-sgd", "--json"});
+  const Json v = document({"verify", "--cases", std::string(SLUICE_SOURCE_DIR) + "/harness/tests/data/weights.json",
+                           "--only", "pipedream-K2-sgd", "--json"});
   EXPECT_EQ(v["pass"], 1);
   EXPECT_EQ(v["mismatch"], 0);
 }

@@ -56,10 +56,8 @@ const std::vector<std::string>& hostile_names() {
                                                  "\r=1+1",
                                                  "a,b;\"c\"",
                                                  "\x1b[31mred\x1b]0;title\x07",
-                                                 "\xc2\x9b"
-                                                 "31m",
-                                                 "\xe2\x80\xae"
-                                                 "desrever",
+                                                 std::string("\xc2\x9b") + "31m",
+                                                 std::string("\xe2\x80\xae") + "desrever",
                                                  "\xff\xfe",
                                                  "</td></tr></table><h1>x",
                                                  "{{7*7}} ${x}",
