@@ -102,7 +102,8 @@ def main():
             checks = ["--checks=" + ",".join(left_out)] if left_out else []
             done = subprocess.run([program, "--quiet", *checks, "-p", str(folder), file], capture_output=True,
                                   text=True)
-            return file, done.stdout, done.stderr if done.returncode else ""
+            ended = f"clang-tidy ended with {done.returncode}\n" if done.returncode else ""
+            return file, done.stdout, ended and done.stderr + ended
 
         with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
             for file, out, errors in pool.map(look, files):

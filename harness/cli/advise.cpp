@@ -173,35 +173,76 @@ class Candidates {
       : like_(like), c_(c), counts_(counts), is_profile_(is_profile) {}
 
   void add(const System& system, int pipelines, int tensor) {
-    const bool pipelined = system.synchronous && !system.data_parallel && !system.one_process;
-    if (c_.ranks % (pipelines * tensor) != 0) return;
-    if (pipelines > 1 && (!pipelined || c_.ranks / (pipelines * tensor) < (tensor > 1 ? 1 : 2))) return;
-    if (tensor > 1 && (!system.synchronous || system.one_process || system.inference_only)) return;
+    if (!takes(system, pipelines, tensor)) return;
     const bool counted = system.synchronous || system.accumulates;
+    if (!counted) {  // a whole batch at a time, whatever the count; of a profile one micro-batch
+      all_.push_back(candidate(system, pipelines, tensor));
+      if (is_profile_) all_.back().request.batch.reset();
+      return;
+    }
     for (const int count : counts_) {
-      if (counted && count % pipelines != 0) continue;
-      Candidate candidate;
-      candidate.request = like_;
-      candidate.request.system = &system;
-      candidate.request.batch = c_.batch;
-      if (is_profile_ && !counted) candidate.request.batch.reset();  // one micro-batch at a time
-      candidate.request.microbatches = count;
-      if (!counted) candidate.request.microbatches.reset();
-      candidate.request.data_parallel = pipelines;
-      candidate.request.tensor = tensor;
-      all_.push_back(std::move(candidate));
-      if (!counted) break;  // a whole batch at a time, whatever the count
+      if (count % pipelines != 0) continue;
+      all_.push_back(candidate(system, pipelines, tensor));
+      all_.back().request.microbatches = count;
     }
   }
   std::vector<Candidate> take() { return std::move(all_); }
 
  private:
+  bool takes(const System& system, int pipelines, int tensor) const {
+    const bool pipelined = system.synchronous && !system.data_parallel && !system.one_process;
+    if (c_.ranks % (pipelines * tensor) != 0) return false;
+    if (pipelines > 1 && (!pipelined || c_.ranks / (pipelines * tensor) < (tensor > 1 ? 1 : 2))) return false;
+    return tensor == 1 || (system.synchronous && !system.one_process && !system.inference_only);
+  }
+
+  // Of the request's batch, without a count of micro-batches.
+  Candidate candidate(const System& system, int pipelines, int tensor) const {
+    Candidate candidate;
+    candidate.request = like_;
+    candidate.request.system = &system;
+    candidate.request.batch = c_.batch;
+    candidate.request.microbatches.reset();
+    candidate.request.data_parallel = pipelines;
+    candidate.request.tensor = tensor;
+    return candidate;
+  }
+
   const PlanRequest& like_;
   const RunCase& c_;
   const std::vector<int>& counts_;
   bool is_profile_;
   std::vector<Candidate> all_;
 };
+
+// tensors: degrees of shared layers, whole layers first, should the time not be enough.
+std::vector<Candidate> with_default_options(const AdviceRequest& request, Candidates candidates,
+                                            const std::vector<int>& pipelines, const std::vector<int>& tensors) {
+  for (const int tensor : tensors)
+    for (const System* system : request.systems)
+      for (const int count : pipelines) candidates.add(*system, count, tensor);
+  return candidates.take();
+}
+
+// The options of a system are tried where its default does best, and once where it does not fit. tried: the best first.
+std::vector<Candidate> with_other_options(const AdviceRequest& request, const std::vector<Candidate>& tried) {
+  constexpr int places = 2;
+  std::vector<Candidate> result;
+  for (const System* system : request.systems) {
+    int taken = 0;
+    for (const Candidate& best : tried) {
+      if (best.request.system != system || taken == places) continue;
+      ++taken;
+      for (const auto& options : sensible_options(*system)) {
+        if (options.empty()) continue;
+        PlanRequest& other = result.emplace_back().request;
+        other = best.request;
+        other.options = options;
+      }
+    }
+  }
+  return result;
+}
 
 }  // namespace
 
@@ -224,35 +265,16 @@ Advice advise(const AdviceRequest& request) {
     like.microbatches = count;
     plan_case(like);
   }
-  Candidates first(like, c, counts, profile != nullptr);
-  for (const int tensor : tensor_degrees(request, c, workload))  // whole layers first, should the time not be enough
-    for (const System* system : request.systems)
-      for (const int pipelines : divisors(c.ranks)) first.add(*system, pipelines, tensor);
   Scoring scoring(request.seconds);
   Advice advice;
-  advice.candidates = scoring.run(first.take());
+  advice.candidates = scoring.run(with_default_options(request, Candidates(like, c, counts, profile != nullptr),
+                                                       divisors(c.ranks), tensor_degrees(request, c, workload)));
   const auto order = [&] {
     std::ranges::stable_sort(advice.candidates, std::greater(), &Candidate::samples_per_second);
   };
   order();
-  // The options of a system are tried where its default does best, and once where it does not fit.
-  std::vector<Candidate> second;
-  for (const System* system : request.systems) {
-    constexpr int places = 2;
-    int taken = 0;
-    for (const Candidate& best : advice.candidates) {
-      if (best.request.system != system || taken == places) continue;
-      ++taken;
-      for (const auto& options : sensible_options(*system)) {
-        if (options.empty()) continue;
-        Candidate candidate;
-        candidate.request = best.request;
-        candidate.request.options = options;
-        second.push_back(std::move(candidate));
-      }
-    }
-  }
-  for (Candidate& candidate : scoring.run(std::move(second))) advice.candidates.push_back(std::move(candidate));
+  for (Candidate& candidate : scoring.run(with_other_options(request, advice.candidates)))
+    advice.candidates.push_back(std::move(candidate));
   order();
   advice.untried = {scoring.untried().begin(), scoring.untried().end()};
   return advice;

@@ -196,7 +196,9 @@ void add_schedule(CLI::App& app, Chosen& chosen) {
       ->type_name("N");
   c->add_option("--chunks", a->chunks, "Stages per rank, for systems that place several (default: the system's own)")
       ->type_name("N");
-  c->add_option("--costs", a->costs, "Seconds of F, I and W, and of a message, e.g. 1/1/1 or 10/12/8+1")
+  c->add_option("--costs", a->costs,
+                "Seconds of F, I and W, and of a message, e.g. 1/1/1 or 10/12/8+1; of every stage its own: "
+                "10/12/8,5/6/4+1")
       ->capture_default_str()
       ->type_name("F/I/W[+LATENCY]");
   c->add_option("--host-copy", a->host_copy,

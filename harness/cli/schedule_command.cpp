@@ -113,14 +113,22 @@ Json document_of(const OrderOfOps& order, const ScheduleFigures& f, const Schedu
     in_flight.push_back(f.peak[r].in_flight);
     until_w.push_back(f.peak[r].until_weight_gradient);
   }
-  const StageCost& stage = order.costs.front();
+  const auto costs_of_stage = [&](std::size_t s) {
+    const StageCost& stage = order.costs[s];
+    return Json{{"F", number(stage.forward.value)},
+                {"I", number(stage.input_gradient.value)},
+                {"W", number(stage.weight_gradient.value)}};
+  };
+  Json costs = Json::object();
+  if (op_costs(a).stages.size() == 1) {
+    costs = costs_of_stage(0);
+  } else {
+    for (std::size_t s = 0; s < order.costs.size(); ++s) costs["stages"].push_back(costs_of_stage(s));
+  }
+  costs["latency"] = number(order.latency);
   Json document = {{"ranks", order.schedule.ranks.size()},
                    {"microbatches", order.system ? a.microbatches : order.schedule.whole_microbatches()},
-                   {"costs",
-                    {{"F", number(stage.forward.value)},
-                     {"I", number(stage.input_gradient.value)},
-                     {"W", number(stage.weight_gradient.value)},
-                     {"latency", number(order.latency)}}},
+                   {"costs", costs},
                    {"ops", nullptr},
                    {"makespan", number(f.simulation.bubble.makespan)},
                    {"idle", idle},
@@ -187,7 +195,8 @@ int print_one(const OrderOfOps& order, const ScheduleArguments& a) {
   fmt::print("makespan {:g}, bubble ratio {:.4f}, span bubble {:.4f}\n", f.simulation.bubble.makespan,
              f.simulation.bubble.bubble_ratio, f.simulation.bubble.span_bubble);
   const double share = order.share.front();
-  if (share != 1 && std::ranges::count(order.share, share) == static_cast<std::ptrdiff_t>(order.share.size())) {
+  const bool alike = std::ranges::count(order.share, share) == static_cast<std::ptrdiff_t>(order.share.size());
+  if (share != 1 && alike && op_costs(a).stages.size() == 1) {
     const StageCost& stage = order.costs.front();
     fmt::print("a stage is {:.4g} of a rank's share of the model, its F/I/W take {:g}/{:g}/{:g}{}\n", share,
                stage.forward.value, stage.input_gradient.value, stage.weight_gradient.value,

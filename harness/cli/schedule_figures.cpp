@@ -18,26 +18,55 @@
 namespace sluice {
 
 OpCosts parse_op_costs(const std::string& text) {
-  OpCosts c{0, 0, 0};
-  int used = 0;
-  const int fields =
-      std::sscanf(text.c_str(), "%lf/%lf/%lf%n", &c.forward, &c.input_gradient, &c.weight_gradient, &used);
-  bool ok = fields == 3;
-  if (ok && text[used] == '+') {
-    int more = 0;
-    ok = std::sscanf(text.c_str() + used + 1, "%lf%n", &c.latency, &more) == 1;
-    used += 1 + more;
+  const auto refuse = [&] {
+    throw InputError("--costs", "'" + text + "' is not F/I/W[+latency]",
+                     "write 1/1/1, 10/12/8+1 or, for every stage its own, 10/12/8,5/6/4+1");
+  };
+  const auto is_time = [](double v) { return std::isfinite(v) && v >= 0 && v <= kMostOpSeconds; };
+  OpCosts costs{.stages = {}};
+  const char* at = text.c_str();
+  for (;;) {
+    OpCosts::OfStage& stage = costs.stages.emplace_back();
+    int used = 0;
+    if (std::sscanf(at, "%lf/%lf/%lf%n", &stage.forward, &stage.input_gradient, &stage.weight_gradient, &used) != 3)
+      refuse();
+    if (!is_time(stage.forward) || !is_time(stage.input_gradient) || !is_time(stage.weight_gradient) ||
+        stage.forward + stage.input_gradient + stage.weight_gradient <= 0)
+      refuse();
+    at += used;
+    if (*at != ',') break;
+    ++at;
   }
-  for (const double v : {c.forward, c.input_gradient, c.weight_gradient, c.latency})
-    ok = ok && std::isfinite(v) && v >= 0 && v <= kMostOpSeconds;
-  if (!ok || static_cast<std::size_t>(used) != text.size() || c.forward + c.input_gradient + c.weight_gradient <= 0)
-    throw InputError("--costs", "'" + text + "' is not F/I/W[+latency]", "write 1/1/1 or 10/12/8+1");
-  return c;
+  if (*at == '+') {
+    int used = 0;
+    if (std::sscanf(at + 1, "%lf%n", &costs.latency, &used) != 1 || !is_time(costs.latency)) refuse();
+    at += 1 + used;
+  }
+  if (at != text.c_str() + text.size()) refuse();
+  return costs;
 }
 
-static StageCost times(const OpCosts& costs, double share) {
+static StageCost times(const OpCosts::OfStage& costs, double share) {
   return {Seconds(costs.forward * share), Seconds(costs.input_gradient * share), Seconds(costs.weight_gradient * share),
           Seconds(0), Bytes(0)};
+}
+
+// Per stage: of one op. share: of each, where the costs are of a rank's share of the model.
+static std::vector<StageCost> times_of_stages(const OpCosts& costs, std::size_t stages, CostsOf costs_of,
+                                              const std::vector<double>& share) {
+  const bool one_for_all = costs.stages.size() == 1;
+  if (!one_for_all && costs.stages.size() != stages)
+    throw InputError(
+        "--costs",
+        "has the times of " + std::to_string(costs.stages.size()) + " stages, and there are " + std::to_string(stages),
+        "give one F/I/W for all of them, or one for each");
+  if (!one_for_all && costs_of == CostsOf::rank)
+    throw InputError("--costs", "has times for every stage, which are not those of a rank",
+                     "give --costs-of stage, or one F/I/W");
+  std::vector<StageCost> result;
+  for (std::size_t s = 0; s < stages; ++s)
+    result.push_back(times(costs.stages[one_for_all ? 0 : s], costs_of == CostsOf::rank ? share[s] : 1));
+  return result;
 }
 
 OrderOfOps order_of(const System& system, const Options& options, int ranks, int microbatches, const OpCosts& costs,
@@ -48,13 +77,15 @@ OrderOfOps order_of(const System& system, const Options& options, int ranks, int
   const double layer_share = 1.0 / chunks;
   UniformChain uniform =
       uniform_chain(system, options, latency_cluster(ranks, Seconds(costs.latency)), ranks, microbatches,
-                    times(costs, costs_of == CostsOf::rank ? layer_share : 1), Seconds(costs.latency));
+                    times(costs.stages.front(), costs_of == CostsOf::rank ? layer_share : 1), Seconds(costs.latency));
   ScheduleProblem& problem = uniform.problem;
-  for (std::size_t s = 0; s < problem.graph.size(); ++s) {
-    const PlanStage& stage = uniform.plan.stages[s];
+  std::vector<double> of_an_op;
+  for (const PlanStage& stage : uniform.plan.stages) {
     order.share.push_back(static_cast<double>(stage.layers.size()) * layer_share / stage.tensor);
-    if (costs_of == CostsOf::rank) problem.costs[s] = times(costs, order.share.back() * stage.micros_per_op);
+    of_an_op.push_back(order.share.back() * stage.micros_per_op);
   }
+  if (costs_of == CostsOf::rank || costs.stages.size() > 1)
+    problem.costs = times_of_stages(costs, problem.graph.size(), costs_of, of_an_op);
   for (const double share : order.share)
     order.host_copies.emplace_back(costs.host_copy * (costs_of == CostsOf::rank ? share : 1));
   if (costs.host_copy > 0) problem.host_copies = order.host_copies;
@@ -86,7 +117,7 @@ OrderOfOps order_from_file(const std::string& file, const OpCosts& costs, CostsO
   order.latency = costs.latency;
   const auto ranks = table.schedule.ranks.size(), stages = table.graph.size();
   order.share.assign(stages, static_cast<double>(ranks) / static_cast<double>(stages));
-  order.costs.assign(stages, times(costs, costs_of == CostsOf::rank ? order.share.front() : 1));
+  order.costs = times_of_stages(costs, stages, costs_of, order.share);
   for (std::size_t r = 0; r < ranks; ++r) order.devices.emplace_back(r);
   order.schedule = std::move(table.schedule);
   order.graph = std::move(table.graph);

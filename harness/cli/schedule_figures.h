@@ -13,9 +13,13 @@ namespace sluice {
 
 // Seconds of F, I and W, of a message, and of one way to or from the host's memory of what a micro-batch keeps.
 struct OpCosts {
-  double forward = 1, input_gradient = 1, weight_gradient = 1, latency = 0, host_copy = 0;
+  struct OfStage {
+    double forward = 1, input_gradient = 1, weight_gradient = 1;
+  };
+  std::vector<OfStage> stages{OfStage{}};  // one for all of them, or one for each
+  double latency = 0, host_copy = 0;
 };
-// "10/12/8+1", the latter 0 where it is left out. Throws InputError.
+// "10/12/8+1", the latter 0 where it is left out, or "10/12/8,5/6/4+1", one F/I/W for each stage. Throws InputError.
 OpCosts parse_op_costs(const std::string& text);
 
 enum class CostsOf {

@@ -38,6 +38,19 @@ TEST_F(Cli, TheTableOfSeveralSystemsSaysWhichRefuse) {
   refuses({"schedule"}, {"--system is missing"});
 }
 
+TEST_F(Cli, StagesMayHaveTimesOfTheirOwn) {
+  // F0 at 0-2, F1 of stage 1 at 3-7, I at 7-8, W at 8-10; back at 9, I at 9-12, W at 12-13.
+  const Json s =
+      document({"schedule", "-s", "zero_bubble", "-n", "2", "-m", "1", "--costs", "2/3/1,4/1/2+1", "--json"});
+  EXPECT_EQ(s["makespan"], 13);
+  EXPECT_EQ(s["costs"]["stages"][1], (Json{{"F", 4}, {"I", 1}, {"W", 2}}));
+  EXPECT_EQ(s["costs"]["latency"], 1);
+  refuses({"schedule", "-s", "gpipe", "-n", "3", "--costs", "1/1/1,2/2/2"}, {"--costs", "2 stages, and there are 3"});
+  refuses({"schedule", "-s", "gpipe", "-n", "2", "--costs", "1/1/1,2/2/2", "--costs-of", "rank"}, {"--costs"});
+  refuses({"schedule", "-s", "gpipe", "-n", "2", "--costs", "1/1/1,"}, {"--costs", "is not F/I/W[+latency]"});
+  refuses({"schedule", "-s", "gpipe", "-n", "2", "--costs", "1/1/1,2/2/2+"}, {"--costs", "is not F/I/W[+latency]"});
+}
+
 TEST_F(Cli, SchedulesOfTensOfThousandsOfRanksAreSimulated) {
   const Finished f = sluice({"schedule", "-s", "1f1b", "-n", "20000", "-m", "3"});
   EXPECT_EQ(f.code, 0) << f.err;
