@@ -13,7 +13,7 @@ CheckpointHeader header_of_two_stages() {
 }
 
 TEST(CheckpointHeader, IsReadAsItWasWritten) {
-  const CheckpointHeader header = parse_checkpoint_header(to_line(header_of_two_stages()), "f", 35 * 4, 4);
+  const CheckpointHeader header = parse_checkpoint_header(to_line(header_of_two_stages()), "f", std::uint64_t{35} * 4, 4);
   EXPECT_EQ(header.of, header_of_two_stages().of);
   EXPECT_EQ(header.updates, 7);
   EXPECT_EQ(header.checksum, 42u);

@@ -220,8 +220,10 @@ TYPED_TEST(AllGather, SeesEveryVersionOfTheShardsThatTheirOwnersChangeInPlace) {
         data.assign(data.size(), -1);
         std::ranges::copy(shard, data.begin() + 5 * member);
         transport->all_gather(0, member, {shard.data(), step}, data.data(), 5, TestFixture::kType);
-        for (std::size_t i = 0; i < data.size(); ++i)
-          if (data[i] != static_cast<T>(10 * step + static_cast<int>(i) / 5)) ++wrong[member];
+        for (std::size_t i = 0; i < data.size(); ++i) {
+          const int sender = static_cast<int>(i) / 5;
+          if (data[i] != static_cast<T>(10 * step + sender)) ++wrong[member];
+        }
       }
       if (step % 2 == 0) {
         ASSERT_TRUE(transport->post_reduce_scatter(0, member, gradient.data(), 5, TestFixture::kType));
