@@ -71,16 +71,28 @@ std::string failed_runs(std::span<const StudyRun> runs) {
   return text;
 }
 
-// What all records say of the machine; a fact in which they differ is left out.
+// What the records say of the machines that they are of; commits only where there is one.
 std::string machine_text(std::span<const StudyRun> runs) {
+  std::map<std::string, std::set<std::string>> facts;
+  for (const StudyRun& run : runs)
+    for (const Record& record : run.row.records) {
+      if (!record.environment.machine) continue;
+      const Environment::Machine& machine = *record.environment.machine;
+      facts["cpu"].insert(machine.cpu);
+      facts["cores"].insert(std::to_string(machine.cores));
+      for (const Environment::Gpu& gpu : machine.gpus) facts["gpu"].insert(gpu.name);
+      facts["compiler"].insert(machine.compiler);
+      facts["torch"].insert(machine.torch);
+      facts["mpi"].insert(machine.mpi.value_or(""));
+      facts["commit"].insert(machine.commit);
+    }
   std::string text;
   for (const char* fact : {"cpu", "cores", "gpu", "compiler", "torch", "mpi", "commit"}) {
-    std::set<std::string> values;
-    for (const StudyRun& run : runs)
-      if (const auto found = run.fields.find(std::string("environment.") + fact); found != run.fields.end())
-        values.insert(found->second);
-    if (values.size() == 1 && *values.begin() != "null" && *values.begin() != "none")
-      text += (text.empty() ? "" : "; ") + std::string(fact) + " " + markdown_text(*values.begin());
+    std::set<std::string>& values = facts[fact];
+    std::erase_if(values, [](const std::string& value) { return value.empty() || value == "none"; });
+    if (values.empty() || (values.size() > 1 && std::string(fact) == "commit")) continue;
+    text += (text.empty() ? "" : "; ") + std::string(fact) + " " +
+            markdown_text(fmt::format("{}", fmt::join(values, " or ")));
   }
   return text;
 }

@@ -264,15 +264,47 @@ void add_to(Trace& trace, std::vector<TraceEvent> events, bool offloads) {
   trace.ranks.push_back(std::move(events));
 }
 
+// What all ranks measured, of all iterations.
+Execution put_together(const Program& program, std::vector<RankResult>& results) {
+  Execution execution;
+  execution.update_end.assign(results[0].update_end.size(), 0);
+  execution.micro_batches = results[0].micro_batches;
+  execution.trace.sequence_chunks = program.sequence_chunks;
+  for (RankResult& result : results) {
+    execution.seconds = std::max(execution.seconds, result.end);
+    for (std::size_t u = 0; u < result.update_end.size(); ++u)
+      execution.update_end[u] = std::max(execution.update_end[u], result.update_end[u]);
+    for (std::size_t m = 0; m < result.micro_batches.left.size(); ++m) {
+      MicroBatchTimes& all = execution.micro_batches;
+      all.entered[m] = std::min(all.entered[m], result.micro_batches.entered[m]);
+      all.left[m] = std::max(all.left[m], result.micro_batches.left[m]);
+    }
+    add_to(execution.trace, std::move(result.trace), program.offloads);
+  }
+  return execution;
+}
+
+// Of a run that diverged: only the updates that every rank has finished are left.
+void end_at_last_update(Execution& execution, const Program& program, const std::vector<RankResult>& results) {
+  std::size_t done = execution.update_end.size();
+  for (std::size_t r = 0; r < results.size(); ++r) {
+    const auto steps =
+        static_cast<std::size_t>(std::ranges::count(program.ranks[r], Opcode::optimizer_step, &Instruction::opcode));
+    if (steps > 0) done = std::min(done, results[r].steps * static_cast<std::size_t>(program.updates) / steps);
+  }
+  execution.update_end.resize(done);
+  if (done > 0) execution.seconds = std::max(execution.seconds, execution.update_end.back());
+}
+
 }  // namespace
 
 Execution execute(const Program& program, Transport& transport, const std::vector<std::unique_ptr<Worker>>& workers,
                   const ExecuteOptions& options) {
   std::vector<RankResult> results(program.rank_count());
   for (RankResult& result : results) {
-    result.update_end.assign(options.iterations * program.updates, 0);
+    result.update_end.assign(static_cast<std::size_t>(options.iterations) * program.updates, 0);
     if (program.forward_only)
-      result.micro_batches = MicroBatchTimes(static_cast<std::size_t>(options.iterations * program.microbatches));
+      result.micro_batches = MicroBatchTimes(static_cast<std::size_t>(options.iterations) * program.microbatches);
   }
   std::vector<std::unique_ptr<WindowReports>> reports;
   for (std::size_t r = 0; r < results.size(); ++r)
@@ -362,37 +394,14 @@ Execution execute(const Program& program, Transport& transport, const std::vecto
   if (options.processes) stop.adopt(collect(*options.processes, results, stop.outcome()));
   stop.rethrow();
 
-  Execution execution;
-  execution.update_end.assign(results[0].update_end.size(), 0);
-  execution.micro_batches = results[0].micro_batches;
-  execution.trace.sequence_chunks = program.sequence_chunks;
-  for (RankResult& result : results) {
-    execution.seconds = std::max(execution.seconds, result.end);
-    for (std::size_t u = 0; u < result.update_end.size(); ++u)
-      execution.update_end[u] = std::max(execution.update_end[u], result.update_end[u]);
-    for (std::size_t m = 0; m < result.micro_batches.left.size(); ++m) {
-      MicroBatchTimes& all = execution.micro_batches;
-      all.entered[m] = std::min(all.entered[m], result.micro_batches.entered[m]);
-      all.left[m] = std::max(all.left[m], result.micro_batches.left[m]);
-    }
-    add_to(execution.trace, std::move(result.trace), program.offloads);
-  }
+  Execution execution = put_together(program, results);
   // The clocks of processes begin apart by as long as they take to leave a barrier, which may be more than a latency.
   if (options.processes) execution.micro_batches = {};
-  execution.diverged = stop.diverged();
   for (std::size_t r = 0; r < results.size(); ++r)
     if (here(r)) execution.ended = reports[r]->end();
   if (execution.ended) execution.update_end.resize(*execution.ended);
-  if (execution.diverged) {
-    std::size_t done = execution.update_end.size();
-    for (std::size_t r = 0; r < results.size(); ++r) {
-      const auto steps =
-          static_cast<std::size_t>(std::ranges::count(program.ranks[r], Opcode::optimizer_step, &Instruction::opcode));
-      if (steps > 0) done = std::min(done, results[r].steps * static_cast<std::size_t>(program.updates) / steps);
-    }
-    execution.update_end.resize(done);
-    if (done > 0) execution.seconds = std::max(execution.seconds, execution.update_end.back());
-  }
+  execution.diverged = stop.diverged();
+  if (execution.diverged) end_at_last_update(execution, program, results);
   return execution;
 }
 

@@ -340,7 +340,7 @@ RC_GTEST_PROP(PathTest, IsAsShortAsFloydAndWarshallSay, ()) {
   }
   const Cluster c = cluster_of(n, links);
   const auto at = [&](int a, int b) { return static_cast<std::size_t>(a * n + b); };
-  std::vector<double> best(static_cast<std::size_t>(n * n), kUnlimited);
+  std::vector<double> best(static_cast<std::size_t>(n) * n, kUnlimited);
   for (int a = 0; a < n; ++a) best[at(a, a)] = 0;
   for (const Link& l : links)
     for (const auto& [a, b] : {std::pair(l.from.value, l.to.value), std::pair(l.to.value, l.from.value)})

@@ -44,7 +44,7 @@ Plan replicate(const Plan& one, int devices, int microbatches, const PipelineRep
   const std::size_t own_replicas = one.stages.front().devices.size();
   plan.replica_of.clear();
   for (int d = 0; d < replicas.count; ++d)
-    for (std::size_t i = 0; i < static_cast<std::size_t>(microbatches * one.sequence.count); ++i)
+    for (std::size_t i = 0; i < static_cast<std::size_t>(microbatches) * one.sequence.count; ++i)
       plan.replica_of.push_back(static_cast<std::size_t>(d) * own_replicas +
                                 (one.replica_of.empty() ? i : one.replica_of[i]) % own_replicas);
   return plan;

@@ -42,7 +42,7 @@ double brute_force(int layers, int stages, const std::function<double(int, int, 
 RC_GTEST_PROP(PartitionChainTest, IsAsGoodAsBruteForce, ()) {
   const int layers = *rc::gen::inRange(1, 10);
   const int stages = *rc::gen::inRange(1, layers + 1);
-  std::vector<double> table(static_cast<std::size_t>(layers * stages));
+  std::vector<double> table(static_cast<std::size_t>(layers) * stages);
   for (double& t : table) t = *rc::gen::inRange(0, 20);
   // A layer takes another time on every stage's device, and a stage pays for its message.
   const auto seconds = [&](int first, int last, int stage) {

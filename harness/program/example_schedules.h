@@ -101,7 +101,7 @@ inline ExampleProblem data_parallel_replicas(const ExampleProblem& one, int repl
   const auto p = static_cast<int>(one.schedule.ranks.size());
   const int m = one.schedule.microbatches;
   ExampleProblem all{one.graph, {std::vector<std::vector<Rank>>(one.graph.size()), {}}, {}};
-  all.schedule = {std::vector<std::vector<Op>>(static_cast<std::size_t>(p * replicas)), m * replicas};
+  all.schedule = {std::vector<std::vector<Op>>(static_cast<std::size_t>(p) * replicas), m * replicas};
   for (int d = 0; d < replicas; ++d) {
     for (std::size_t s = 0; s < one.graph.size(); ++s)
       all.placement.stages[s].emplace_back(d * p + one.placement.stages[s].front().value);

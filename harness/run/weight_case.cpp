@@ -232,7 +232,7 @@ void read_matrix_model(JsonReader model, JsonReader& entry, int batches, WeightC
     WeightCase::Matrix rows;
     JsonReader list = model.list(key);
     for (const std::string& batch : list.keys()) rows.push_back(flattened(list.list(batch)));
-    const auto wanted = static_cast<std::size_t>(c.samples_per_batch * features);
+    const auto wanted = static_cast<std::size_t>(c.samples_per_batch) * features;
     if (std::ssize(rows) < batches || std::ranges::any_of(rows, [&](const auto& row) { return row.size() != wanted; }))
       model.fail(key, "must hold " + std::to_string(batches) + " batches of " + std::to_string(wanted) + " numbers");
     return rows;

@@ -34,7 +34,7 @@ class MachineEngine {
         channels_(program.channels.size()),
         groups_(program.placement.stages.size()) {
     if (options.spread_seed) random_.seed(*options.spread_seed);
-    result_.update_end.assign(options.iterations * program.updates, 0);
+    result_.update_end.assign(static_cast<std::size_t>(options.iterations) * program.updates, 0);
     if (options.trace) result_.trace.ranks.resize(ranks_.size());
     for (RankState& rank : ranks_) {
       rank.stages.resize(program.graph.size());

@@ -50,9 +50,9 @@ class Engine {
     all_ordered_ = options.time_ordered || collectives_.any_sharded() || cluster.all_reduce != AllReduce::apart;
     if (network_.shares_fairly()) queued_.resize(channels_.size());
     if (collectives_.in_buckets()) find_last_weight_gradients();
-    result_.update_end.assign(options.iterations * program.updates, 0);
+    result_.update_end.assign(static_cast<std::size_t>(options.iterations) * program.updates, 0);
     if (program.forward_only)
-      result_.micro_batches = MicroBatchTimes(static_cast<std::size_t>(options.iterations * program.microbatches));
+      result_.micro_batches = MicroBatchTimes(static_cast<std::size_t>(options.iterations) * program.microbatches);
     if (options.trace) {
       result_.trace.ranks.resize(ranks_.size());
       result_.trace.sequence_chunks = program.sequence_chunks;

@@ -41,7 +41,7 @@ BENCHMARK(uniform_latency_traced)->Args({256, 1024})->Unit(benchmark::kMilliseco
 // Every link has a rate of its own, and all sends are taken in order of time: the check of the faster engine.
 void in_order_of_time(benchmark::State& state) {
   Cluster cluster = latency_cluster(static_cast<int>(state.range(0)), Seconds(1e-4));
-  cluster.all_to_all->bandwidth = 1e9;
+  each_link(cluster, [](Link& link) { link.bandwidth = 1e9; });
   run(state, cluster, true, false, KiB(64));
 }
 BENCHMARK(in_order_of_time)->Args({256, 1024})->Unit(benchmark::kMillisecond);
@@ -50,7 +50,7 @@ BENCHMARK(in_order_of_time)->Args({256, 1024})->Unit(benchmark::kMillisecond);
 void shared_links(benchmark::State& state) {
   const int ranks = static_cast<int>(state.range(0)), node = static_cast<int>(state.range(2));
   Cluster cluster = latency_cluster(ranks, Seconds(1e-4));
-  cluster.all_to_all->bandwidth = 1e9;
+  each_link(cluster, [](Link& link) { link.bandwidth = 1e9; });
   list_links(cluster);
   for (Link& link : cluster.links) {
     const int from = link.from.value / node, to = link.to.value / node;

@@ -75,7 +75,7 @@ ModelGraph alexnet() {
   conv_relu(b, "5", 256, 256, 3, 1, 1);
   pool("5");
   b.add("flatten", Flatten{});
-  linear_relu(b, "1", 256 * 6 * 6, 4096);
+  linear_relu(b, "1", 256L * 6 * 6, 4096);
   linear_relu(b, "2", 4096, 4096);
   b.add("linear3", Linear{4096, 1000});
   b.add("loss", CrossEntropyLoss{});
@@ -150,7 +150,7 @@ static ModelGraph vgg(const std::string& name, const std::vector<std::pair<std::
     b.add("pool" + std::to_string(number), Pool2d{});
   }
   b.add("flatten", Flatten{});
-  linear_relu(b, "1", 512 * 7 * 7, 4096);
+  linear_relu(b, "1", 512L * 7 * 7, 4096);
   if (dropout) b.add("dropout1", Dropout{0.5});
   linear_relu(b, "2", 4096, 4096);
   if (dropout) b.add("dropout2", Dropout{0.5});

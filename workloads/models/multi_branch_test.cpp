@@ -27,7 +27,7 @@ TEST(MultiBranchTest, MultiModalTransformer) {
                      sequence = p["seq"].get<std::int64_t>();
   EXPECT_EQ(mmt.inputs.size(), static_cast<std::size_t>(branches));
   EXPECT_EQ(mmt.inputs[0].shape, (Shape{sequence, h}));
-  EXPECT_EQ(layers_of_kind(mmt, "Attention"), static_cast<std::size_t>(branches * layers));
+  EXPECT_EQ(layers_of_kind(mmt, "Attention"), static_cast<std::size_t>(branches) * layers);
   // 12.583 M a layer and the head; our attention also has biases, 4 h a layer.
   EXPECT_EQ(parameter_count(mmt), branches * layers * (4 * h * h + 2 * h * f + 4 * h) + branches * h * h);
   // 6.711 GF a layer: 4 projections, 2 products of attention, 2 of the dense layers.

@@ -188,7 +188,7 @@ class FailureDetector::Thread {
         tick();
         next = std::chrono::steady_clock::now() + kTick;
       }
-      if (lost_) consider();
+      if (lost_) consider(*lost_);
     }
     // Reads what the others sent last before it closes the connections: unread bytes would cut off the "bye".
     for (const Line& line : lines_) {
@@ -265,23 +265,23 @@ class FailureDetector::Thread {
     if (!lost_) lost_ = Lost{peer, how, 0};
   }
 
-  // Process 0 reports; should it be the one that is lost, or not be heard of, process 1.
-  void consider() {
-    const bool in_turn = rank_ == (lost_->peer == 0 ? 1 : 0);
-    const bool late = lost_->ticks >= kGraceTicks;
-    const bool alone = size_ == 1;
-    if (!in_turn && !alone && !late) return;
-    if (in_turn || alone || rank_ < kWitnesses) report_(lost_->peer, lost_->how);
-    for (const Line& line : lines_)
-      if (!line.closed) put(line.fd, "end");
-    end_job_();
-  }
-
   struct Lost {
     int peer;
     std::string how;
     int ticks;
   };
+
+  // Process 0 reports; should it be the one that is lost, or not be heard of, process 1.
+  void consider(const Lost& lost) {
+    const bool in_turn = rank_ == (lost.peer == 0 ? 1 : 0);
+    const bool late = lost.ticks >= kGraceTicks;
+    const bool alone = size_ == 1;
+    if (!in_turn && !alone && !late) return;
+    if (in_turn || alone || rank_ < kWitnesses) report_(lost.peer, lost.how);
+    for (const Line& line : lines_)
+      if (!line.closed) put(line.fd, "end");
+    end_job_();
+  }
 
   const int rank_, size_;
   Report report_;

@@ -89,7 +89,7 @@ void expect_runs(const Program& program, int iterations, std::size_t padding, El
   const auto execution = run_in_job(program, workers, {.iterations = iterations, .timeout = Seconds(60)}, padding);
   if (!execution) return;
   expect_own_program(program, workers[job->rank()], iterations);
-  EXPECT_EQ(execution->update_end.size(), static_cast<std::size_t>(iterations * program.updates));
+  EXPECT_EQ(execution->update_end.size(), static_cast<std::size_t>(iterations) * program.updates);
   for (const double end : execution->update_end) EXPECT_GT(end, 0);
 }
 

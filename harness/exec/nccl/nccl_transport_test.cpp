@@ -92,7 +92,7 @@ class StreamWorker : public Worker {
     devices_.wait(stream_, message.ready);
     const double value = value_of(receive.opcode == Opcode::receive_gradient, receive.peer_stage, receive.stage,
                                   receive.micro, iteration_);
-    launch([this, message, value, n = static_cast<std::size_t>(1 + receive.micro.value)] {
+    launch([this, message, value, n = 1 + static_cast<std::size_t>(receive.micro.value)] {
       const Parcel& p = ParcelBuffers::of(message);
       const bool right = p.first.size() == n && p.second.size() == 2 &&
                          std::ranges::count(p.first, value) == static_cast<std::ptrdiff_t>(n) &&
@@ -249,8 +249,8 @@ TEST(NcclTransport, GathersAndScatters) {
   NcclLinks& links = *s.links;
   std::vector<std::vector<float>> gathered(3, std::vector<float>(6, -1)), scattered;
   for (int m = 0; m < 3; ++m) {
-    gathered[m][2 * m] = static_cast<float>(m);
-    gathered[m][2 * m + 1] = 10;
+    gathered[m][2UL * m] = static_cast<float>(m);
+    gathered[m][2UL * m + 1] = 10;
     scattered.emplace_back(6, static_cast<float>(m + 1));
   }
   for (int m = 0; m < 3; ++m) {
@@ -319,7 +319,7 @@ TEST(NcclLinks, AMemberThatNeverComesIsAnErrorAndNoHang) {
   const CommunicatorPlan plan = plan_communicators(program);
   const std::vector<NcclLinks::LocalRank> only_one{{Rank(1), 0, devices.make_stream()}};
   try {
-    NcclLinks(plan, only_one, NcclLinks::make_ids(plan, devices), devices, 0.05);
+    const NcclLinks links(plan, only_one, NcclLinks::make_ids(plan, devices), devices, 0.05);
     FAIL() << "must throw";
   } catch (const RunError& e) {
     EXPECT_STREQ(e.what(), "NCCL could not connect the ranks: rank 1: the other ranks did not come within 0 s");

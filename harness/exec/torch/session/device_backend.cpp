@@ -16,7 +16,10 @@ static std::optional<DeviceBackend>& registered() {
 
 void register_device_backend(DeviceBackend backend) { registered() = std::move(backend); }
 
-const DeviceBackend* device_backend() { return registered() ? &*registered() : nullptr; }
+const DeviceBackend* device_backend() {
+  const std::optional<DeviceBackend>& backend = registered();
+  return backend ? &*backend : nullptr;
+}
 
 std::string cuda_refusal() {
   if (const DeviceBackend* backend = device_backend()) return backend->refusal();
