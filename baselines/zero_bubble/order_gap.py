@@ -222,12 +222,14 @@ def page(records):
                             "the same limit on memory, which a mixed-integer program proves (HiGHS). Instances are "
                             "small chains with random times of F, I and W (seeded); memory is in micro-batches: as "
                             "many as ranks (ZB-1p) or twice that (ZB-2p). Where the program's time ends before its "
-                            "proof, the gap is over the bound that it has proved, and may be less.", 120)]
+                            "proof, the gap is known to be no more than that over the bound that it has proved; those "
+                            "instances are in the last column alone.", 120)]
 
     def table(title, sizes, chosen):
         lines.extend(["", f"## {title}", "",
                       "| ranks | micro-batches | memory | instances | proved | optimal | median gap | mean gap "
-                      "| largest gap |", "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"])
+                      "| largest gap | not proved: at most |",
+                      "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"])
         for p, m in sizes:
             for memory in (p, 2 * p):
                 line(f"{p} | {m} | {memory}", [r for r in chosen
@@ -235,12 +237,15 @@ def page(records):
         line("all | | ", chosen)
 
     def line(title, chosen):
-        gaps = sorted(100 * (r["auto"] / r["bound"] - 1) for r in chosen)
+        gap = lambda r: 100 * (r["auto"] / r["bound"] - 1)
+        is_proved = lambda r: r["bound"] > r["best"] * (1 - 2e-4)
+        gaps = sorted(gap(r) for r in chosen if is_proved(r))
         middle = (gaps[len(gaps) // 2] + gaps[(len(gaps) - 1) // 2]) / 2
-        proved = sum(r["bound"] > r["best"] * (1 - 2e-4) for r in chosen)
-        optimal = sum(gap < 0.02 for gap in gaps)
-        lines.append(f"| {title} | {len(gaps)} | {proved} | {optimal} | {middle:.1f} % | "
-                     f"{sum(gaps) / len(gaps):.1f} % | {gaps[-1]:.1f} % |")
+        optimal = sum(g < 0.02 for g in gaps)
+        at_most = max((gap(r) for r in chosen if not is_proved(r)), default=None)
+        lines.append(f"| {title} | {len(chosen)} | {len(gaps)} | {optimal} | {middle:.1f} % | "
+                     f"{sum(gaps) / len(gaps):.1f} % | {gaps[-1]:.1f} % | "
+                     + ("- |" if at_most is None else f"{at_most:.1f} % |"))
 
     table("Equal stages", EQUAL, [r for r in records if not isinstance(r["F"], list)])
     table("Unequal stages", UNEQUAL, [r for r in records if isinstance(r["F"], list)])
