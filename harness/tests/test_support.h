@@ -137,7 +137,9 @@ struct TestSetup {
       p.costs = members_of(p.member_costs, tensor);
     }
     p.replicas = replicas;
-    p.sharding = choice_named<StageSharding>(sharding).value();
+    const std::optional<StageSharding> chosen = choice_named<StageSharding>(sharding);
+    if (!chosen) throw std::invalid_argument(sharding);
+    p.sharding = *chosen;
     adopt_pipeline(p, make_plan(*p.system,
                                 {tensor > 1 ? p.member_costs : p.costs,
                                  p.cluster,

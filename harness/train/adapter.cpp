@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <limits>
 #include <map>
+#include <stdexcept>
 
 #include "harness/case/make_program.h"
 #include "harness/case/predict_update.h"
@@ -155,14 +156,16 @@ void Adapter::agree(ProcessGroup* processes) {
 }
 
 double Adapter::carry_out(std::unique_ptr<Session>& session, const Restart& restart) {
+  if (!next_) throw std::logic_error("no other plan is decided on");
+  const auto& next = *next_;
   const Plan from = prepared_.plan;
   const bool on_wall = case_.clock == sluice::Clock::wall;
-  const MovedLayers moved = next_->restart ? restarted_layers(prepared_, case_.optimizer, next_->plan)
-                                           : moved_layers(prepared_, case_.optimizer, from, next_->plan);
-  adopt_pipeline(prepared_, next_->plan);
+  const MovedLayers moved = next.restart ? restarted_layers(prepared_, case_.optimizer, next.plan)
+                                         : moved_layers(prepared_, case_.optimizer, from, next.plan);
+  adopt_pipeline(prepared_, next.plan);
   plans_.push_back(prepared_.plan);
   const Steady::time_point began = Steady::now();
-  if (session && next_->restart && on_wall) {
+  if (session && next.restart && on_wall) {
     const std::string file = (std::filesystem::temp_directory_path() /
                               ("sluice-" + digest(to_json(describe_plan(from, prepared_.costs, "", {}))) + "-" +
                                std::to_string(updates_done_) + ".state"))
@@ -175,8 +178,8 @@ double Adapter::carry_out(std::unique_ptr<Session>& session, const Restart& rest
   }
   Change& change = changes_.back();
   change.bytes = moved.bytes;
-  change.restart = next_->restart;
-  change.seconds = on_wall ? since(began) : moved.seconds + next_->pause.value;
+  change.restart = next.restart;
+  change.seconds = on_wall ? since(began) : moved.seconds + next.pause.value;
   for (const PlanStage& stage : prepared_.plan.stages) change.layers.push_back(stage.layers);
   return change.seconds;
 }

@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 #include <span>
+#include <stdexcept>
 
 #include "results/store.h"
 
@@ -55,6 +56,7 @@ void add_segment(Record& record, const SegmentResult& result, const UndrainedSeg
 }
 
 void add_diverged_segment(Record& record, const SegmentResult& result, bool simulated, const TrainingPosition& start) {
+  if (!result.diverged) throw std::logic_error("the segment did not diverge");
   const std::int64_t update = *result.diverged;
   set_diverged(record, start.updates + update + 1, "the training loss is not finite");
   std::vector<double> update_end = result.update_end;

@@ -9,9 +9,11 @@ double rate_factor(const RateSchedule& schedule, std::int64_t update, std::int64
   switch (schedule.kind) {
     case RateScheduleKind::constant:
       return 1;
-    case RateScheduleKind::step:
+    case RateScheduleKind::step: {
       if (updates_per_epoch <= 0) return 1;
-      return std::pow(schedule.factor, static_cast<double>(update / (updates_per_epoch * schedule.every_epochs)));
+      const std::int64_t steps = update / (updates_per_epoch * schedule.every_epochs);
+      return std::pow(schedule.factor, static_cast<double>(steps));
+    }
     case RateScheduleKind::polynomial:
       return std::pow(1 - static_cast<double>(update) / static_cast<double>(all_updates), schedule.power);
   }

@@ -109,6 +109,20 @@ Plan plan_of(const LayerMap& map, const LayerGroupGraph& graph, std::int64_t mic
   return plan;
 }
 
+// Those of the search, and those in which every W stays, which have the fewest messages. states: adds what was tried.
+std::vector<LayerMap> maps_of(std::vector<LayerTasks> tasks, int devices, bool divides, std::int64_t* states) {
+  std::vector<LayerMap> maps;
+  const auto add_maps = [&](bool divided) {
+    std::ranges::move(layer_maps(tasks, devices, divided, states), std::back_inserter(maps));
+  };
+  add_maps(false);
+  if (divides) add_maps(true);
+  for (LayerTasks& task : tasks) task.stash_message = std::numeric_limits<double>::infinity();
+  add_maps(false);
+  if (divides) add_maps(true);
+  return maps;
+}
+
 Plan layerpipe_plan(const Problem& problem, const Options& options) {
   const CostGraph costs = costs_on_slowest(problem.costs, problem.cluster, problem.devices);
   const LayerGroupGraph graph = layer_groups(costs);
@@ -119,32 +133,26 @@ Plan layerpipe_plan(const Problem& problem, const Options& options) {
                          std::to_string(problem.devices) + " devices",
                      "give every group a layer and a device, or leave --set groups out");
   SearchReport report{.objective_name = "busiest processor, seconds a micro-batch"};
-  std::optional<Plan> best;
-  double best_seconds = 0;
-  std::vector<LayerTasks> tasks = tasks_of(graph, costs, Bandwidths(problem.cluster, problem.devices).slowest());
-  const bool divides = options.flag("divide") && !problem.inference;
-  std::vector<LayerMap> maps;
-  const auto add_maps = [&](bool divided) {
-    std::ranges::move(layer_maps(tasks, problem.devices, divided, &report.states), std::back_inserter(maps));
-  };
-  add_maps(false);
-  if (divides) add_maps(true);
-  // And those in which every W stays, which have the fewest messages.
-  for (LayerTasks& task : tasks) task.stash_message = std::numeric_limits<double>::infinity();
-  add_maps(false);
-  if (divides) add_maps(true);
+  const std::vector<LayerMap> maps =
+      maps_of(tasks_of(graph, costs, Bandwidths(problem.cluster, problem.devices).slowest()), problem.devices,
+              options.flag("divide") && !problem.inference, &report.states);
+  Plan best;
+  double best_seconds = std::numeric_limits<double>::infinity();
   for (const LayerMap& map : maps) {
     if (groups > 0 && map.groups() != groups) continue;
     Plan plan = plan_of(map, graph, problem.costs.micro_batch);
     // The map knows no messages; the simulator does.
     const double seconds = problem.simulate ? problem.simulate(plan).value : map.period;
-    if (best && seconds >= best_seconds) continue;
+    if (!best.stages.empty() && seconds >= best_seconds) continue;
     best_seconds = seconds;
     report.objective = map.period;
     best = std::move(plan);
   }
-  best->search = report;
-  return std::move(*best);
+  if (best.stages.empty())
+    throw InputError("layerpipe", "no map of the layers has " + std::to_string(groups) + " groups",
+                     "leave --set groups out");
+  best.search = report;
+  return best;
 }
 
 Schedule layerpipe_schedule(const ScheduleProblem& problem, const Options& options) {
