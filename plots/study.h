@@ -14,8 +14,8 @@ namespace sluice {
 class JsonReader;
 
 // Fields of a record by their names in its line ("ranks", "options.partition"), each with the values, as text, of which
-// it has one. A field that a record lacks has none of them. Besides them "rate": "tuned" where a run's learning rate was
-// tuned, "given" where not.
+// it has one. A field that a record lacks has none of them. Besides them "rate": "tuned" where the learning rate of a
+// run was tuned, "given" where not.
 using Conditions = std::map<std::string, std::vector<std::string>>;
 
 struct NamedConditions {

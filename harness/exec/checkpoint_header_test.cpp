@@ -13,7 +13,9 @@ CheckpointHeader header_of_two_stages() {
 }
 
 TEST(CheckpointHeader, IsReadAsItWasWritten) {
-  const CheckpointHeader header = parse_checkpoint_header(to_line(header_of_two_stages()), "f", std::uint64_t{35} * 4, 4);
+  constexpr std::uint64_t elements = 35, element = 4;
+  const CheckpointHeader header =
+      parse_checkpoint_header(to_line(header_of_two_stages()), "f", elements * element, element);
   EXPECT_EQ(header.of, header_of_two_stages().of);
   EXPECT_EQ(header.updates, 7);
   EXPECT_EQ(header.checksum, 42u);

@@ -20,12 +20,12 @@ namespace sluice {
 
 static constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 
-Paths::Paths(const Cluster& cluster)
-    : cluster_(cluster),
-      first_(cluster.devices.size() + 1, 0),
-      neighbours_(2 * cluster.links.size()),
-      distance_(cluster.devices.size(), kUnlimited),
-      reached_by_(cluster.devices.size(), Step{0, false}) {
+Paths::Paths(const Cluster& cluster) : cluster_(cluster) {
+  if (cluster.all_to_all) return;  // nothing is searched
+  first_.assign(cluster.devices.size() + 1, 0);
+  neighbours_.resize(2 * cluster.links.size());
+  distance_.assign(cluster.devices.size(), kUnlimited);
+  reached_by_.assign(cluster.devices.size(), Step{0, false});
   for (const Link& link : cluster.links) {
     ++first_[link.from.index() + 1];
     ++first_[link.to.index() + 1];

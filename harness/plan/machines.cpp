@@ -10,8 +10,16 @@
 
 namespace sluice {
 
+std::size_t few_enough_to_compare(int devices) {
+  constexpr int most = 4096;
+  if (devices > most)
+    throw InputError("plan", std::to_string(devices) + " devices are too many to compare every pair of them",
+                     "use at most " + std::to_string(most) + ", or another system");
+  return static_cast<std::size_t>(devices);
+}
+
 Bandwidths::Bandwidths(const Cluster& cluster, int devices)
-    : devices_(static_cast<std::size_t>(devices)),
+    : devices_(few_enough_to_compare(devices)),
       bandwidth_(devices_ * devices_, std::numeric_limits<double>::infinity()) {
   if (devices_ > cluster.devices.size())
     throw InputError("plan",

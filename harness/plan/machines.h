@@ -9,10 +9,14 @@
 
 namespace sluice {
 
+// `devices`, where a planner may keep something for every pair of them; throws InputError where they are too many.
+std::size_t few_enough_to_compare(int devices);
+
 // Bandwidth of the path between any two of the first `devices` devices, bytes/s (its slowest link).
 class Bandwidths {
  public:
-  Bandwidths(const Cluster& cluster, int devices);  // throws InputError if two have no path
+  // Throws InputError if two have no path, or if they are too many.
+  Bandwidths(const Cluster& cluster, int devices);
   double between(DeviceId a, DeviceId b) const { return bandwidth_[a.index() * devices_ + b.index()]; }
   double slowest() const;  // of any pair; infinity for one device
   // The slowest pair with one end in each, or both ends in one set.

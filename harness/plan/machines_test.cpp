@@ -22,6 +22,20 @@ TEST(MachineTreeTest, MachinesOfFastLinksAreALevelOfTheirOwn) {
   EXPECT_EQ(tree.bandwidths, (std::vector{100.0, 5.0}));
 }
 
+TEST(BandwidthsTest, TooManyDevicesAreRefusedBeforeTheirPairsAreKept) {
+  Cluster many;
+  many.devices.resize(100'000);
+  many.all_to_all.emplace();
+  try {
+    Bandwidths(many, 100'000).slowest();
+    FAIL() << "must throw";
+  } catch (const InputError& e) {
+    EXPECT_STREQ(e.what(),
+                 "plan: 100000 devices are too many to compare every pair of them; use at most 4096, or "
+                 "another system");
+  }
+}
+
 TEST(MachineTreeTest, DevicesOfAMachineComeTogether) {
   Cluster cluster = machines(1, 4, 1, 1);  // pairs {0, 2} and {1, 3} are fast
   for (Link& link : cluster.links)

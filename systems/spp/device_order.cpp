@@ -4,10 +4,12 @@
 #include <limits>
 #include <numeric>
 
+#include "harness/plan/machines.h"
+
 namespace sluice {
 
 SquareMatrix pair_bandwidths(const Cluster& cluster, int devices) {
-  const auto n = static_cast<std::size_t>(devices);
+  const std::size_t n = few_enough_to_compare(devices);
   SquareMatrix result(n, std::numeric_limits<double>::infinity());
   Paths paths(cluster);
   const auto slowest = [&](std::size_t from, std::size_t to) {
