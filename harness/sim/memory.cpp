@@ -280,7 +280,7 @@ class MemoryOfRank {
           drop_key_value_gradients(i);
           release_interface(stage, i.micro, true, false);
           pending_[i.stage].push_back(i.micro);
-          if (program_.sequence_chunks > 1) note(k);
+          note(k);  // what waits for the product may be more than the stash was
           break;
         }
         now_.activations -= stage.stash;

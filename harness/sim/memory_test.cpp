@@ -79,8 +79,9 @@ TEST(MemoryTest, StashesOfBatchedWeightGradientsStayUntilTheirProduct) {
     for (const MemoryPoint& p : held.timeline) of_ops.push_back(p.activations.value);
     return of_ops;
   };
-  // During F0, B0, F1 (beside the weight stash that B0 left), B1; the step comes after the product of both.
-  EXPECT_EQ(activations("rank 0: 0F0 0B0 0F1 0B1\n"), (std::vector<std::int64_t>{10, 10, 17, 17, 0}));
+  // During F0, during and after B0, during F1 (beside the weight stash that B0 left), during and after B1; the step
+  // comes after the product of both.
+  EXPECT_EQ(activations("rank 0: 0F0 0B0 0F1 0B1\n"), (std::vector<std::int64_t>{10, 10, 7, 17, 17, 14, 0}));
   // W0 and W1 are one product: as in ASplitBackwardHoldsTheWeightStashUntilW, but W0 frees nothing.
   EXPECT_EQ(activations("rank 0: 0F0 0F1 0I0 0I1 0W0 0W1\n"),
             (std::vector<std::int64_t>{10, 20, 20, 17, 17, 14, 14, 14, 0}));

@@ -14,6 +14,7 @@ struct MemoryCase {
   double tolerance = 0.01;  // of the activations' bytes
   int replicas = 1;
   const char* sharding = "system";
+  bool batched = false;  // weight gradients of all micro-batches of an update as one product
 };
 
 void PrintTo(const MemoryCase& c, std::ostream* out) { *out << c.system; }
@@ -41,12 +42,14 @@ TEST_P(PeakMemoryOfARank, IsWhatTheProgramPredicts) {
     for (const OptimizerSpec& optimizer : {sgd, adam}) {
       const bool synchronous = find_system(c.system, "test").synchronous;
       const bool several = synchronous || find_system(c.system, "test").accumulates;
-      const TestSetup setup(c.system, c.options, model, c.ranks, kBatch, several ? c.microbatches : 1,
-                            {c.replicas, PipelineReplicas::Layout::groups}, c.sharding);
+      TestSetup setup(c.system, c.options, model, c.ranks, kBatch, several ? c.microbatches : 1,
+                      {c.replicas, PipelineReplicas::Layout::groups}, c.sharding);
+      setup.prepared.batched_weight_gradients = c.batched;
       const Program program = make_program(setup.prepared, setup.microbatches * (synchronous ? 1 : kUpdates));
       const std::vector<RankMemory> predicted = memory(program, stage_memory(setup.prepared, optimizer, program.rule));
       SessionSpec spec = setup.spec(optimizer);
       spec.sharding = program.sharding;
+      spec.batched_weight_gradients = c.batched;
       spec.feed = random_feed(model, kBatch * kUpdates);
       const auto session = make_session(spec);
       session->reset_peak_memory();
@@ -106,12 +109,19 @@ INSTANTIATE_TEST_SUITE_P(
         MemoryCase{"breadth_first", {}, 4, 6, 0.02, 2}, MemoryCase{"zeropp", {}, 2, 6, 0.02, 2},
         MemoryCase{"zeropp", {}, 4, 6, 0.02, 2}, MemoryCase{"zeropp", {{"reduce", "microbatch"}}, 2, 6, 0.02, 2},
         MemoryCase{"fsdp", {}, 3}, MemoryCase{"fsdp", {{"accumulation", "keep"}}, 3},
-        MemoryCase{"fsdp", {{"accumulation", "no_sync"}}, 3}),
+        MemoryCase{"fsdp", {{"accumulation", "no_sync"}}, 3},
+        // Batched weight gradients: what each micro-batch's product waits for.
+        MemoryCase{"gpipe", {}, 3, 6, 0.01, 1, "system", true},
+        MemoryCase{"one_f_one_b", {}, 3, 6, 0.01, 1, "system", true},
+        MemoryCase{"interleaved_1f1b", {}, 2, 6, 0.01, 1, "system", true},
+        MemoryCase{"zero_bubble", {{"variant", "h1"}}, 3, 6, 0.01, 1, "system", true},
+        MemoryCase{"zeropp", {}, 2, 6, 0.01, 1, "system", true}),
     [](const auto& parameter) {
       std::string name = parameter.param.system;
       for (const auto& [key, value] : parameter.param.options) name += "_" + key + "_" + value;
       if (parameter.param.replicas > 1)
         name += "_on_" + std::to_string(parameter.param.ranks) + "_by_" + std::to_string(parameter.param.replicas);
+      if (parameter.param.batched) name += "_batched";
       if (parameter.param.sharding != std::string("system")) name += std::string("_") + parameter.param.sharding;
       return name;
     });

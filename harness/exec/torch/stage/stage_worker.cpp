@@ -136,7 +136,7 @@ void TorchWorker::begin_run(const Program& program) {
     s.weights->follow(program.rule, s.id);
     count_weight_uses(s, program);
   }
-  losses_.assign(program.updates * context_.request->iterations, 0);
+  losses_.assign(static_cast<std::size_t>(program.updates) * context_.request->iterations, 0);
   loss_parts_.assign(losses_.size(), 0);
   output_digests_.assign(
       program.forward_only ? static_cast<std::size_t>(program.microbatches * context_.request->iterations) : 0, 0);
@@ -232,8 +232,10 @@ void TorchWorker::compute(const Instruction& op) {
     case Opcode::backward:
       // The whole gradient of a sharded stage exists during all of its backward, as the predicted memory counts it.
       if (context_.program->sharded(op.stage) && !context_.spec->batched_weight_gradients) s.weights->gradients();
-      slot.data.clear();
       input_gradient(s, op, slot);
+      // What a batched W waits with, as I leaves it.
+      if (context_.spec->batched_weight_gradients) count_stash(slot);
+      slot.data.clear();
       if (context_.spec->batched_weight_gradients) {
         s.pending.push_back(std::move(slot.stash));
       } else {
@@ -274,7 +276,7 @@ static int micros_of(const Program& program, int index, int per) {
 void TorchWorker::add_loss(const State& s, int iteration, Micro op, double value) {
   const Program& program = *context_.program;
   const int in_run = op.value * micros_per_op_of(s) / program.micros_per_update;
-  const auto update = static_cast<std::size_t>(iteration * program.updates + in_run);
+  const std::size_t update = static_cast<std::size_t>(iteration) * program.updates + in_run;
   if (!std::isfinite(value)) throw Diverged{static_cast<std::int64_t>(update)};
   if (!s.counts_loss) return;
   if (in_run == program.updates) return;  // the incomplete update at the end of the run, which is dropped
