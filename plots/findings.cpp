@@ -15,6 +15,7 @@
 #include "plots/study_tables.h"
 #include "plots/style.h"
 #include "results/metrics.h"
+#include "results/stability.h"
 #include "results/store.h"
 
 namespace sluice {
@@ -71,21 +72,35 @@ std::string failed_runs(std::span<const StudyRun> runs) {
   return text;
 }
 
-// What the records say of the machines that they are of; commits only where there is one.
-std::string machine_text(std::span<const StudyRun> runs) {
-  std::map<std::string, std::set<std::string>> facts;
-  for (const StudyRun& run : runs)
-    for (const Record& record : run.row.records) {
-      if (!record.environment.machine) continue;
-      const Environment::Machine& machine = *record.environment.machine;
-      facts["cpu"].insert(machine.cpu);
-      facts["cores"].insert(std::to_string(machine.cores));
-      for (const Environment::Gpu& gpu : machine.gpus) facts["gpu"].insert(gpu.name);
-      facts["compiler"].insert(machine.compiler);
-      facts["torch"].insert(machine.torch);
-      facts["mpi"].insert(machine.mpi.value_or(""));
-      facts["commit"].insert(machine.commit);
+std::string stable_rate_tables(std::span<const Record> records) {
+  std::string text = "## Largest stable learning rates\n";
+  for (const StableRates& grid : stable_rates(records)) {
+    text += "\n" + wrapped(markdown_text(title_of(grid)) + ":") + "\n";
+    const std::vector<std::vector<std::string>> lines = cells_of(grid);
+    text += markdown_head(lines.front());
+    for (auto line = lines.begin() + 1; line != lines.end(); ++line) {
+      text += "|";
+      for (const std::string& cell : *line) text += markdown_cell(markdown_text(cell));
+      text += "\n";
     }
+  }
+  return text + "\n" + wrapped(markdown_text(fmt::format("{}", fmt::join(kStabilityNote, " "))));
+}
+
+// What the records say of the machines that they are of; commits only where there is one.
+std::string machine_text(std::span<const Record> records) {
+  std::map<std::string, std::set<std::string>> facts;
+  for (const Record& record : records) {
+    if (!record.environment.machine) continue;
+    const Environment::Machine& machine = record.environment.machine.value();
+    facts["cpu"].insert(machine.cpu);
+    facts["cores"].insert(std::to_string(machine.cores));
+    for (const Environment::Gpu& gpu : machine.gpus) facts["gpu"].insert(gpu.name);
+    facts["compiler"].insert(machine.compiler);
+    facts["torch"].insert(machine.torch);
+    facts["mpi"].insert(machine.mpi.value_or(""));
+    facts["commit"].insert(machine.commit);
+  }
   std::string text;
   for (const char* fact : {"cpu", "cores", "gpu", "compiler", "torch", "mpi", "commit"}) {
     std::set<std::string>& values = facts[fact];
@@ -97,10 +112,9 @@ std::string machine_text(std::span<const StudyRun> runs) {
   return text;
 }
 
-std::string settings_text(std::span<const StudyRun> runs) {
+std::string settings_text(std::span<const Record> records) {
   std::set<std::string> clocks, clusters;
-  for (const StudyRun& run : runs) {
-    const Record& record = run.row.records.front();
+  for (const Record& record : records) {
     clocks.insert(choice_name(record.clock) + " clock" +
                   (record.cost_source.empty() ? "" : " with " + markdown_text(record.cost_source) + " costs"));
     clusters.insert(markdown_code(record.cluster));
@@ -108,13 +122,13 @@ std::string settings_text(std::span<const StudyRun> runs) {
   return fmt::format("{}; {}", fmt::join(clocks, ", "), fmt::join(clusters, ", "));
 }
 
-std::string how_it_was_run(const Study& study, std::span<const StudyRun> runs, std::size_t records) {
+std::string how_it_was_run(const Study& study, std::span<const Record> records) {
   std::string commands;
   for (const std::string& command : study.commands) commands += visible(command) + "\n";
   const std::string file = markdown_code("results/reference/" + study.records.filename().string());
   return "## How it was run\n\n" + markdown_code_block(commands) + "\n" +
-         wrapped(
-             fmt::format("{} records, {}: {}. Machine: {}.", records, file, settings_text(runs), machine_text(runs)));
+         wrapped(fmt::format("{} records, {}: {}. Machine: {}.", records.size(), file, settings_text(records),
+                             machine_text(records)));
 }
 
 // Makes the sections of one page.
@@ -134,7 +148,7 @@ class PageWriter {
       page_.markdown += "\n";
       std::visit([&](const auto& s) { add(s); }, section);
     }
-    page_.markdown += "\n" + how_it_was_run(study_, runs_, records_.size());
+    page_.markdown += "\n" + how_it_was_run(study_, records_);
     return std::move(page_);
   }
 
@@ -166,6 +180,7 @@ class PageWriter {
   }
 
   void add(const FailedRuns&) { page_.markdown += failed_runs(runs_); }
+  void add(const StableRateTables&) { page_.markdown += stable_rate_tables(records_); }
 
   void add_picture(Chart chart) {
     if (chart.spec.is_null()) throw InputError(study_.name + ": " + chart.name, "the records give no such picture");

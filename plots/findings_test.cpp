@@ -127,6 +127,23 @@ TEST(Study, PagesShowWhatWasPublishedBesideWhatWasFound) {
   EXPECT_EQ(page.pictures[0].spec["concat"].size(), 2u);
 }
 
+TEST(Study, PagesShowTheLargestStableRates) {
+  Record stable = synthetic::records().front();
+  stable.purpose = Purpose::boundary;
+  stable.outcome = RecordOutcome::ok;
+  stable.optimizer = OptimizerSpec{.learning_rate = 0.1};
+  stable.curve = {{.step = 1, .loss = 2.0}, {.step = 2, .loss = 1.0}};
+  Record diverged = stable;
+  diverged.outcome = RecordOutcome::diverged;
+  diverged.optimizer->learning_rate = 0.2;
+  diverged.diverged_at = 7;
+  diverged.digest += " at 0.2";
+  const std::vector<Record> records = {stable, diverged};
+  const std::string page = findings_page(study_of(R"({"stable_rates": true})"), records).markdown;
+  EXPECT_NE(page.find("| system | largest stable | 0.1 | 0.2 | first divergence |"), std::string::npos) << page;
+  EXPECT_NE(page.find("| 0.1 | 1/1 | diverged | update 7 |"), std::string::npos) << page;
+}
+
 TEST(Findings, WritesPagesAndPicturesAndRemovesOldOnes) {
   std::string pattern = (fs::path(testing::TempDir()) / "sluice-findings-XXXXXX").string();
   const fs::path folder = ::mkdtemp(pattern.data());
@@ -265,12 +282,14 @@ TEST(Study, TablesSetAPlannedPeriodBesideTheMeasuredOne) {
 TEST(Reference, RecordsKeepWhatPagesShow) {
   Record record = synthetic::record("gpipe", 4, 0.1, "virtual");
   record.plan = {.stages = {{.layers = {{0, 1}}, .devices = {0, 1}, .data = 2}}};
+  record.plan->module_names.emplace().emplace_back(1, "up");
   const double end = std::accumulate(record.step_seconds.begin(), record.step_seconds.end(), 0.0);
   record.observed.interference = {.episodes = {{.device = 1, .start = end / 2}, {.device = 2, .start = end + 1}}};
   const Record kept = reference_record(record, "sluice run a");
   EXPECT_TRUE(kept.timeline.empty());
   EXPECT_EQ(kept.peak_bytes.size(), 1u);
   EXPECT_EQ(kept.plan->stages.at(0).layers, std::nullopt);
+  EXPECT_EQ(kept.plan->module_names, std::nullopt);
   EXPECT_EQ(kept.plan->stages.at(0).data, 2);
   EXPECT_EQ(kept.environment.command, "sluice run a");
   EXPECT_EQ(kept.step_seconds, record.step_seconds);

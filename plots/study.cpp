@@ -219,8 +219,10 @@ void read_section(Study& study, JsonReader in, Tables& tables) {
     study.sections.emplace_back(read_published(in.object("published"), tables));
   } else if (in.boolean("failed_runs", false)) {
     study.sections.emplace_back(FailedRuns{});
+  } else if (in.boolean("stable_rates", false)) {
+    study.sections.emplace_back(StableRateTables{});
   } else {
-    in.fail("", "a section is one of text, table, chart, table_chart, published, failed_runs");
+    in.fail("", "a section is one of text, table, chart, table_chart, published, failed_runs, stable_rates");
   }
   in.no_other_keys();
 }

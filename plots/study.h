@@ -106,13 +106,16 @@ struct PublishedFindings {
 };
 
 struct FailedRuns {};  // the list of runs that are no result, with reasons
+struct StableRateTables {
+};  // of records whose purpose is "boundary": the largest learning rate that each system stands
 
 struct Study {
   std::string name;  // of its file, without the ending
   std::string title, question;
   std::filesystem::path records;      // beside the description
   std::vector<std::string> commands;  // that make the records and the page again
-  std::vector<std::variant<Paragraph, StudyTable, ComparisonPicture, TablePicture, PublishedFindings, FailedRuns>>
+  std::vector<std::variant<Paragraph, StudyTable, ComparisonPicture, TablePicture, PublishedFindings, FailedRuns,
+                           StableRateTables>>
       sections;
 };
 

@@ -34,8 +34,10 @@ Record reference_record(Record record, const std::string& command) {
   if (record.clock == Clock::virtual_clock && !record.peak_bytes.empty()) record.predicted_peak_bytes.clear();
   keep_fullest(record.peak_bytes);
   keep_fullest(record.predicted_peak_bytes);
-  if (record.plan)
+  if (record.plan) {
+    record.plan->module_names.reset();
     for (PlanDescription::Stage& stage : record.plan->stages) stage.layers.reset();
+  }
   record.environment.command = command;
   return record;
 }

@@ -170,24 +170,40 @@ std::string rate_text(const StableRateRow& row, const StableRates& of) {
   return fmt::format("< {:g}", of.rates.front());
 }
 
+std::string title_of(const StableRates& of) {
+  std::string text = fmt::format("{} on {}, {} clock, {} rank{}, global batch {}", of.title, of.cluster, of.clock,
+                                 of.ranks, of.ranks == 1 ? "" : "s", of.batch);
+  for (const std::string& more : {of.duration, of.optimizer})
+    if (!more.empty()) text += ", " + more;
+  return text + fmt::format(", {} seed{}", of.seeds.size(), of.seeds.size() == 1 ? "" : "s");
+}
+
+std::vector<std::vector<std::string>> cells_of(const StableRates& of) {
+  std::vector<std::vector<std::string>> lines = {{"system", "largest stable"}};
+  for (const double rate : of.rates) lines[0].push_back(fmt::format("{:g}", rate));
+  lines[0].emplace_back("first divergence");
+  for (const StableRateRow& row : of.rows) {
+    lines.push_back({row.label, rate_text(row, of)});
+    for (const auto& runs : row.runs) lines.back().push_back(runs_text(runs));
+    lines.back().push_back(row.first_divergence ? fmt::format("update {}", row.first_divergence.value())
+                                                : row.reason.substr(0, 60));
+  }
+  return lines;
+}
+
+const std::array<const char*, 3> kStabilityNote = {
+    "n/m: stable runs of all seeds. Largest stable: it and every smaller rate of the grid is",
+    "stable for all seeds: no divergence, and a final training loss (mean of the last tenth of",
+    "the updates) of at most 0.9 of the first update's."};
+
 std::string to_table(std::span<const StableRates> boundaries) {
   std::string text;
   for (const StableRates& b : boundaries) {
     if (!text.empty()) text += "\n";
-    text += fmt::format("Largest stable learning rate: {} on {}, {} clock, {} rank{}, global batch {}",
-                        visible(b.title), visible(b.cluster), b.clock, b.ranks, b.ranks == 1 ? "" : "s", b.batch);
-    for (const std::string& more : {b.duration, b.optimizer})
-      if (!more.empty()) text += ", " + visible(more);
-    text += fmt::format(", {} seed{}\n\n", b.seeds.size(), b.seeds.size() == 1 ? "" : "s");
-    std::vector<std::vector<std::string>> lines = {{"system", "largest stable"}};
-    for (const double rate : b.rates) lines[0].push_back(fmt::format("{:g}", rate));
-    lines[0].push_back("first divergence");
-    for (const StableRateRow& row : b.rows) {
-      lines.push_back({visible(row.label), rate_text(row, b)});
-      for (const auto& runs : row.runs) lines.back().push_back(runs_text(runs));
-      lines.back().push_back(row.first_divergence ? fmt::format("update {}", *row.first_divergence)
-                                                  : visible(row.reason.substr(0, 60)));
-    }
+    text += "Largest stable learning rate: " + visible(title_of(b)) + "\n\n";
+    std::vector<std::vector<std::string>> lines = cells_of(b);
+    for (auto& line : lines)
+      for (std::string& cell : line) cell = visible(cell);
     for (std::size_t column = 0; column < lines[0].size(); ++column) {
       std::size_t wide = 0;
       for (const auto& line : lines) wide = std::max(wide, line[column].size());
@@ -199,12 +215,7 @@ std::string to_table(std::span<const StableRates> boundaries) {
       row.erase(row.find_last_not_of(' ') + 1);
       text += row + "\n";
     }
-    text +=
-        "\n  n/m: stable runs of all seeds. Largest stable: it and every smaller rate of the grid "
-        "is\n"
-        "  stable for all seeds: no divergence, and a final training loss (mean of the last tenth "
-        "of\n"
-        "  the updates) of at most 0.9 of the first update's.\n";
+    text += fmt::format("\n  {}\n", fmt::join(kStabilityNote, "\n  "));
   }
   return text.empty() ? "no records with purpose \"boundary\"\n" : text;
 }

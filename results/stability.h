@@ -7,6 +7,7 @@
 // the same samples. (Not just below it: a network whose units have died stays at chance, a hair below where it began.)
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -49,6 +50,12 @@ struct StableRates {
 
 // One for each (workload, cluster, clock, costs, batch, ranks, length, optimizer but its rate).
 std::vector<StableRates> stable_rates(std::span<const Record> records);
+
+// What a table of them says: of what it is, its lines of cells (headings first; with texts of the records), and, in
+// lines, what a cell means.
+std::string title_of(const StableRates& of);
+std::vector<std::vector<std::string>> cells_of(const StableRates& of);
+extern const std::array<const char*, 3> kStabilityNote;
 
 std::string to_table(std::span<const StableRates> boundaries);
 Json to_json(std::span<const StableRates> boundaries);

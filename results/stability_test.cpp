@@ -57,6 +57,15 @@ TEST(Stability, NeedsATenthLessLossThanAtTheFirstUpdate) {
   EXPECT_EQ(stability_of(r), Stability::unknown);
 }
 
+TEST(Stability, TablesSayWhatTheyAreOfAndWhatEachRateGave) {
+  const std::vector<Record> records = {run("a", 0.1, 1, 1.0), run("a", 0.2, 1, kDiverges)};
+  const StableRates rates = stable_rates(records).at(0);
+  EXPECT_EQ(title_of(rates).substr(0, title_of(rates).find(" clock")), "A small MLP on flat:4, virtual");
+  EXPECT_EQ(cells_of(rates),
+            (std::vector<std::vector<std::string>>{{"system", "largest stable", "0.1", "0.2", "first divergence"},
+                                                   {"a", "0.1", "1/1", "diverged", "update 7"}}));
+}
+
 const StableRateRow& row(const StableRates& b, const std::string& label) {
   for (const StableRateRow& candidate : b.rows)
     if (candidate.label == label) return candidate;

@@ -41,6 +41,9 @@ TEST_F(Cli, ListIsOneJsonDocument) {
   std::set<std::string> names;
   for (const Json& system : all["systems"]) names.insert(system["name"].get<std::string>());
   EXPECT_TRUE(names.contains("gpipe"));
+  const Json& workload = all["workloads"].front();
+  EXPECT_EQ(workload["name"], "fmnist_mlp");
+  EXPECT_EQ(workload["optimizer"], "sgd, learning rate 0.02, momentum 0.9");
 }
 
 TEST_F(Cli, PlanIsOneJsonDocument) {

@@ -34,6 +34,14 @@ static Json systems_json() {
   return list;
 }
 
+// "sgd, learning rate 0.01, momentum 0.9".
+static std::string text_of(const WorkloadOptimizer& optimizer) {
+  std::string text = fmt::format("{}, learning rate {:g}", optimizer.name, optimizer.lr);
+  if (optimizer.momentum > 0) text += fmt::format(", momentum {:g}", optimizer.momentum);
+  if (optimizer.weight_decay > 0) text += fmt::format(", weight decay {:g}", optimizer.weight_decay);
+  return text;
+}
+
 static Json workloads_json() {
   Json list = Json::array();
   for (const Workload& w : all_workloads())
@@ -46,6 +54,7 @@ static Json workloads_json() {
                     {"batch", w.batch},
                     {"microbatches", w.microbatches},
                     {"epochs", w.epochs},
+                    {"optimizer", text_of(w.optimizer)},
                     {"metric", w.metric},
                     {"target", w.target ? Json(*w.target) : Json(nullptr)},
                     {"runs_for_real", w.runs_for_real},
