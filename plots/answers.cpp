@@ -38,7 +38,7 @@ std::string sure_of_throughput(const Comparison& c, const Rows& ranked) {
   bool by_seeds = true;
   for (const ComparisonRow* other : Rows(ranked.begin() + 1, ranked.end())) {
     if (enough_seeds(first) && enough_seeds(*other)) {
-      if (touches(*first.throughput, *other->throughput)) alike.push_back(other->label);
+      if (touches(first.throughput.value(), other->throughput.value())) alike.push_back(other->label);
     } else if (first.interval && other->interval) {
       by_seeds = false;
       if (overlap(*first.interval, *other->interval)) alike.push_back(other->label);
@@ -59,7 +59,7 @@ std::string sure_of_time(const ComparisonRow& first, const ComparisonRow& second
   if (first.reached < first.attempts)
     return fmt::format("not sure: {} of its {} seeds missed the target", first.attempts - first.reached,
                        first.attempts);
-  if (touches(*first.time_to_accuracy, *second.time_to_accuracy))
+  if (touches(first.time_to_accuracy.value(), second.time_to_accuracy.value()))
     return "not sure: cannot be told apart from " + second.label;
   return "sure: the ranges of " + seeds + " do not touch";
 }
@@ -71,13 +71,13 @@ Win fastest_of(const Comparison& c) {
   std::ranges::stable_sort(ranked,
                            [](const auto* a, const auto* b) { return a->throughput->median > b->throughput->median; });
   if (ranked.empty()) return {};
-  const double best = ranked[0]->throughput->median;
+  const double best = ranked[0]->throughput.value().median;
   Win win{ranked[0], rate_text(best) + " samples/s", "", ""};
   if (ranked.size() == 1) return win;
-  const double next = ranked[1]->throughput->median;
+  const double next = ranked[1]->throughput.value().median;
   std::vector<std::string> equal;
   for (const ComparisonRow* row : Rows(ranked.begin() + 1, ranked.end()))
-    if (row->throughput->median >= best * kAsFast) equal.push_back(row->label);
+    if (row->throughput.value().median >= best * kAsFast) equal.push_back(row->label);
   win.lead = !equal.empty() ? "as fast: " + listed(equal)
              : next > 0     ? fmt::format("{:.2g} % ahead of {}", 100 * (best / next - 1), ranked[1]->label)
                             : "";
@@ -99,10 +99,11 @@ Win soonest_of(const Comparison& c) {
   });
   if (ranked.empty()) return {};
   const ComparisonRow& first = *ranked[0];
-  Win win{&first, to_text(Seconds(first.time_to_accuracy->median)), "", ""};
+  Win win{&first, to_text(Seconds(first.time_to_accuracy.value().median)), "", ""};
   if (ranked.size() == 1) return win;
-  win.lead = fmt::format("{:.2f}× the time: {}", ranked[1]->time_to_accuracy->median / first.time_to_accuracy->median,
-                         ranked[1]->label);
+  win.lead =
+      fmt::format("{:.2f}× the time: {}",
+                  ranked[1]->time_to_accuracy.value().median / first.time_to_accuracy.value().median, ranked[1]->label);
   win.sure = sure_of_time(first, *ranked[1]);
   return win;
 }
@@ -115,7 +116,7 @@ Win leanest_of(const Comparison& c) {
       ranked, [](const auto* a, const auto* b) { return a->peak_memory->median < b->peak_memory->median; });
   if (ranked.empty()) return {};
   const ComparisonRow& first = *ranked[0];
-  return {&first, to_text(Bytes(static_cast<std::int64_t>(first.peak_memory->median))), "", ""};
+  return {&first, to_text(Bytes(static_cast<std::int64_t>(first.peak_memory.value().median))), "", ""};
 }
 
 std::vector<Unfinished> unfinished_of(const Comparison& c) {
@@ -148,7 +149,7 @@ std::string wins_text(std::span<const Comparison> comparisons) {
     const Win win = fastest_of(c);
     if (!win.row) continue;
     ++all;
-    const double best = win.row->throughput->median;
+    const double best = win.row->throughput.value().median;
     const bool alone = std::ranges::none_of(c.rows, [&](const ComparisonRow& row) {
       return row.system != win.row->system && row.throughput && row.throughput->median >= best * kAsFast;
     });

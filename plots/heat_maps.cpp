@@ -125,7 +125,7 @@ static OverviewCell time_cell(const ComparisonRow& row) {
   if (row.time_ratio) {
     cell.text = fmt::format("{:.2f}×", *row.time_ratio);
     if (row.reached < row.attempts) cell.text += fmt::format(" {}/{}", row.reached, row.attempts);
-    cell.note = fmt::format("{:.4g} s", row.time_to_accuracy->median);
+    cell.note = fmt::format("{:.4g} s", row.time_to_accuracy.value().median);
     cell.gain = 1 / *row.time_ratio;
   } else if (row.reached > 0) {
     cell.text = fmt::format("{}/{}", row.reached, row.attempts);
@@ -141,7 +141,7 @@ static OverviewCell time_cell(const ComparisonRow& row) {
 static OverviewCell throughput_cell(const ComparisonRow& row) {
   if (!row.throughput_ratio) return {.text = "–", .note = choice_name(row.outcome), .gain = {}};
   return {.text = fmt::format("{:.2f}×", *row.throughput_ratio),
-          .note = rate_text(row.throughput->median) + " samples/s",
+          .note = rate_text(row.throughput.value().median) + " samples/s",
           .gain = row.throughput_ratio};
 }
 

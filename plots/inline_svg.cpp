@@ -38,9 +38,9 @@ void round_numbers(std::string& svg, const std::string& name) {
         decimals = 0;
       else if (!is_digit)
         decimals = -1;
-      else if (decimals >= 0 && ++decimals > 2)
-        continue;
-      result += svg[k];
+      else if (decimals >= 0)
+        ++decimals;
+      if (decimals <= 2) result += svg[k];
     }
     from = end;
   }

@@ -17,7 +17,7 @@ const Record* heaviest(const ComparisonRow& row) {
   const Record* result = nullptr;
   for (const Record& record : row.records) {
     if (record.peak_bytes.empty() || !peak_memory(record)) continue;
-    if (!result || *peak_memory(record) > *peak_memory(*result)) result = &record;
+    if (!result || peak_memory(record).value() > peak_memory(*result).value()) result = &record;
   }
   return result;
 }
@@ -112,7 +112,7 @@ Chart memory_chart(const std::string& name, const Comparison& comparison) {
                         {"mark", {{"type", "tick"}, {"thickness", 2.5}, {"color", "#000"}}},
                         {"encoding", {{"x", x(nullptr)}, {"y", y}}}});
     views.push_back({{"title",
-                      {{"text", fmt::format("{}: {}", row->label, to_text(Bytes(*peak_memory(*record))))},
+                      {{"text", fmt::format("{}: {}", row->label, to_text(Bytes(peak_memory(*record).value())))},
                        {"fontSize", 12},
                        {"anchor", "start"},
                        {"limit", 300},

@@ -74,7 +74,7 @@ std::string planner_table(const Comparison& c, const Palette& palette) {
         "<td>{}</td><td class=\"text{}\">{}</td></tr>\n",
         system, row->microbatches, update_seconds ? to_text(Seconds(*update_seconds)) : "–", objective_text(facts),
         to_text(Seconds(facts.search_seconds)), facts.states, facts.stages, facts.depth,
-        row->peak_memory ? to_text(Bytes(static_cast<std::int64_t>(row->peak_memory->median))) : "–",
+        row->peak_memory ? to_text(Bytes(static_cast<std::int64_t>(row->peak_memory.value().median))) : "–",
         row->outcome == RecordOutcome::ok && facts.complete ? "" : " bad", escape_html(outcome));
   }
   return html + "</tbody></table></div>\n";

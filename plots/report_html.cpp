@@ -159,7 +159,7 @@ class Page {
         if (fastest.row) {
           const auto ratio = fastest.row->baseline ? std::nullopt : fastest.row->throughput_ratio;
           const std::string over = ratio ? fmt::format(", {:.2f}× {}", *ratio, c.baseline) : "";
-          cell("Fastest", fastest.row->throughput->median, winner(fastest) + small(fastest.value + over));
+          cell("Fastest", fastest.row->throughput.value().median, winner(fastest) + small(fastest.value + over));
           rows += "<td data-name=\"By how much\">" + escape_html(fastest.lead.empty() ? "the only one" : fastest.lead) +
                   sure_text(fastest) + "</td>";
         } else {
@@ -168,14 +168,14 @@ class Page {
         if (targets) {
           const Win& win = answer.soonest;
           if (win.row)
-            cell("Soonest at its target", win.row->time_to_accuracy->median,
+            cell("Soonest at its target", win.row->time_to_accuracy.value().median,
                  winner(win) + small(win.value + (win.lead.empty() ? "" : "; " + win.lead)) + sure_text(win));
           else
             rows += "<td data-name=\"Soonest at its target\">–</td>";
         }
         const Win& lean = answer.leanest;
         if (lean.row)
-          cell("Least memory", lean.row->peak_memory->median,
+          cell("Least memory", lean.row->peak_memory.value().median,
                winner(lean) + small(lean.value + " on its fullest rank"));
         else
           rows += "<td data-name=\"Least memory\">–</td>";

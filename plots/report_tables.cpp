@@ -142,7 +142,8 @@ std::string folded_list(const std::vector<std::string>& texts) {
     const auto second = from + 1 < texts.size() ? whole_number(texts[from + 1]) : std::nullopt;
     const long step = first && second ? *second - *first : 0;
     if (step == 1 || step == -1)
-      while (steps < texts.size() && whole_number(texts[steps]) == *first + step * static_cast<long>(steps - from))
+      while (steps < texts.size() &&
+             whole_number(texts[steps]) == first.value() + step * static_cast<long>(steps - from))
         ++steps;
     if (!result.empty()) result += ", ";
     if (steps - from >= 3) {
@@ -231,18 +232,19 @@ std::string tuning_table(const Comparison& c, const Palette& palette) {
   std::string rows;
   for (const ComparisonRow& row : c.rows) {
     if (!row.tuning) continue;
+    const Tuning& tuning = row.tuning.value();
     std::string tried;
-    for (const Tuning::Candidate& candidate : row.tuning->results) {
+    for (const Tuning::Candidate& candidate : tuning.results) {
       const std::string text =
           fmt::format("{:g}: {}", candidate.learning_rate,
                       candidate.value ? fmt::format("{:.4g}", *candidate.value) : choice_name(candidate.outcome));
-      const bool chosen = candidate.learning_rate == row.tuning->chosen;
+      const bool chosen = candidate.learning_rate == tuning.chosen;
       tried += (tried.empty() ? "" : " · ") + (chosen ? "<b>" + escape_html(text) + "</b>" : escape_html(text));
     }
-    const std::string length = row.tuning->epochs > 0 ? fmt::format("{} epochs", row.tuning->epochs)
-                                                      : fmt::format("{} updates", row.tuning->steps);
-    rows += "<tr>" + name_cell(row, palette) + "<td class=\"text\">" + tried + "</td>" + cell(row.tuning->criterion) +
-            cell(length) + cell(std::to_string(row.tuning->seed)) + "</tr>\n";
+    const std::string length =
+        tuning.epochs > 0 ? fmt::format("{} epochs", tuning.epochs) : fmt::format("{} updates", tuning.steps);
+    rows += "<tr>" + name_cell(row, palette) + "<td class=\"text\">" + tried + "</td>" + cell(tuning.criterion) +
+            cell(length) + cell(std::to_string(tuning.seed)) + "</tr>\n";
   }
   if (rows.empty()) return "";
   return "<details><summary>How the learning rates were tuned</summary>"
@@ -321,7 +323,7 @@ std::string record_table(const std::vector<const Record*>& records, const std::s
     html += "<tr>" + cell(r->system) + cell(shortened(options, 120), " class=\"text\"") +
             cell(std::to_string(r->ranks)) + cell(std::to_string(r->microbatches)) + cell(std::to_string(r->seed)) +
             (rate ? number(rate_text(rate->samples_per_second), rate->samples_per_second) : cell("")) +
-            (bubble ? number(fmt::format("{:.1f} %", 100 * *bubble), *bubble) : cell("")) +
+            (bubble ? number(fmt::format("{:.1f} %", 100 * *bubble), bubble) : cell("")) +
             (peak ? number(to_text(Bytes(*peak)), static_cast<double>(*peak)) : cell("")) +
             cell(metric ? fmt::format("{:.4g}", *metric) : "") + "<td><code>" + escape_html(r->digest) +
             "</code></td>" +

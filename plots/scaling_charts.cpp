@@ -30,7 +30,7 @@ void add_point(std::vector<Series>& all, const std::string& label, const Compari
     all.push_back({label, row.system, {}});
     series = all.end() - 1;
   }
-  if (std::ranges::count(series->points, x, &Point::x) == 0) series->points.push_back({x, *row.throughput});
+  if (std::ranges::count(series->points, x, &Point::x) == 0) series->points.push_back({x, row.throughput.value()});
 }
 
 // Without those of a single point, of which nothing can be seen.
@@ -104,8 +104,13 @@ Json lines_panel(const std::vector<Series>& lines, const Look& look, const std::
     Json diagonal = Json::array();
     for (const double at : {1.0, last}) diagonal.push_back({{"x", at}, {"value", per ? *ideal : *ideal * at}});
     // On a logarithmic axis a line through the origin is bent.
-    if (!per)
-      for (double at = 1; at < last; at *= 1.25) diagonal.push_back({{"x", at}, {"value", *ideal * at}});
+    if (!per) {
+      double at = 1;
+      while (at < last) {
+        diagonal.push_back({{"x", at}, {"value", *ideal * at}});
+        at *= 1.25;
+      }
+    }
     layers.push_back({{"data", {{"values", std::move(diagonal)}}},
                       {"mark", {{"type", "line"}, {"strokeDash", Json::array({4, 3})}, {"color", "#6f6f6f"}}},
                       {"encoding", {{"x", x}, {"y", y("value")}}}});

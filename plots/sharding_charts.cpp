@@ -34,7 +34,7 @@ Chart memory_throughput_chart(const std::string& name, const Comparison& compari
     if (row->throughput && row->peak_memory && !row->reference) drawn.push_back(row);
   if (drawn.size() < 3) return {name, title, nullptr};
   double largest = 0;
-  for (const ComparisonRow* row : drawn) largest = std::max(largest, row->peak_memory->median);
+  for (const ComparisonRow* row : drawn) largest = std::max(largest, row->peak_memory.value().median);
   const Scale scale = byte_scale(largest);
   const auto beaten = [&](const ComparisonRow& row) {
     return std::any_of(drawn.begin(), drawn.end(), [&](const ComparisonRow* other) {
@@ -53,12 +53,12 @@ Chart memory_throughput_chart(const std::string& name, const Comparison& compari
       systems.push_back(row->system);
       colors.push_back(palette.color(row->system));
     }
-    fastest = std::max(fastest, row->throughput->median);
+    fastest = std::max(fastest, row->throughput.value().median);
     values.push_back({{"system", row->system},
                       {"label", row->label},
                       {"options", row->options.empty() ? row->system : row->options},
-                      {"memory", row->peak_memory->median / scale.divisor},
-                      {"throughput", row->throughput->median},
+                      {"memory", row->peak_memory.value().median / scale.divisor},
+                      {"throughput", row->throughput.value().median},
                       {"front", !beaten(*row)}});
   }
   const Json x = {{"field", "memory"},
@@ -90,18 +90,18 @@ Chart memory_throughput_chart(const std::string& name, const Comparison& compari
   // The points of the front are named from left to right by their numbers, listed in the subtitle.
   std::vector<std::pair<double, const ComparisonRow*>> named;
   for (const ComparisonRow* row : drawn)
-    if (!beaten(*row)) named.emplace_back(row->peak_memory->median, row);
+    if (!beaten(*row)) named.emplace_back(row->peak_memory.value().median, row);
   std::sort(named.begin(), named.end());
   Json numbers = Json::array();
   std::vector<std::string> subtitle = {setting(comparison), "Line: what no other point beats in both. Its points:"};
   for (std::size_t k = 0; k < named.size(); ++k) {
     const ComparisonRow& row = *named[k].second;
-    numbers.push_back({{"memory", row.peak_memory->median / scale.divisor},
-                       {"throughput", row.throughput->median},
+    numbers.push_back({{"memory", row.peak_memory.value().median / scale.divisor},
+                       {"throughput", row.throughput.value().median},
                        {"text", std::to_string(k + 1)}});
     subtitle.push_back(shortened(fmt::format("{}  {}: {}, {} samples/s", k + 1, row.label,
-                                             to_text(Bytes(static_cast<std::int64_t>(row.peak_memory->median))),
-                                             rate_text(row.throughput->median)),
+                                             to_text(Bytes(static_cast<std::int64_t>(row.peak_memory.value().median))),
+                                             rate_text(row.throughput.value().median)),
                                  110));
   }
   layers.push_back({{"data", {{"values", std::move(numbers)}}},

@@ -382,16 +382,16 @@ Record full() {
 }
 
 // The schema of the object itself, where it may also be empty or null.
-const Json& described(const Json& part) {
-  if (const Json* either = part.find("anyOf"))
+const Json* described(const Json* part) {
+  if (const Json* either = part->find("anyOf"))
     for (const Json& one : *either)
-      if (one.contains("properties") || one.contains("items")) return one;
+      if (one.contains("properties") || one.contains("items")) return &one;
   return part;
 }
 
 // Every member of `value`, and of what stands in it, has its schema, and every schema a member.
 void same_members(const Json& part, const Json& value, const std::string& where) {
-  const Json& schema = described(part);
+  const Json& schema = *described(&part);
   if (value.is_array() && !value.empty() && schema.contains("items"))
     return same_members(schema["items"], value.front(), where + "/0");
   if (!value.is_object() || !schema.contains("properties")) return;

@@ -82,7 +82,7 @@ std::optional<ValidatedCase> validated_case(const std::vector<const Record*>& ro
     others.erase(others.begin() + static_cast<std::ptrdiff_t>(k));
     c.round_errors.push_back(medians[k] / median(others) - 1);
   }
-  c.label = simulated.environment.validation->label;
+  c.label = simulated.environment.validation.value().label;
   c.cause = cause_of(wall, simulated);
   for (std::size_t r = 0; r < std::min(wall.peak_bytes.size(), wall.predicted_peak_bytes.size()); ++r)
     if (wall.peak_bytes[r].total > 0)

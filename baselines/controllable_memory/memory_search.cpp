@@ -53,7 +53,7 @@ class Play {
 
   // The longest span of a rank from its first op to the end of its last; infinite if ranks wait for one another.
   double span(const Orders& orders) {
-    end_.assign(3 * stages_ * static_cast<std::size_t>(m_), std::numeric_limits<double>::infinity());
+    end_.assign(std::size_t{3} * stages_ * static_cast<std::size_t>(m_), std::numeric_limits<double>::infinity());
     std::vector<std::size_t> next(p_, 0);
     std::vector<double> clock(p_, 0), first(p_, 0);
     starts.assign(p_, {});

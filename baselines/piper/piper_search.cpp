@@ -167,23 +167,24 @@ class PiperSearch {
       has_plan_ = true;
       return true;
     };
+    const auto seconds = [&] { return best.value().seconds; };  // once an attempt has been made
     double low = floor;
     if (!std::isfinite(known)) {
       if (!attempt(kAnyTime)) return best;  // nothing fits
       for (double factor : {1.03, 1.15, 1.5, 2.0, 4.0}) {
-        if (floor * factor >= best->seconds || attempt(floor * factor)) break;
+        if (floor * factor >= seconds() || attempt(floor * factor)) break;
         low = floor * factor;
       }
     } else if (!attempt(known)) {
       return best;
     }
-    while (!out_of_time_ && best->seconds - low > 1e-11 * best->seconds && best->seconds > 0) {
-      if (attempt((low + best->seconds) / 2)) {
+    while (!out_of_time_ && seconds() - low > 1e-11 * seconds() && seconds() > 0) {
+      if (attempt((low + seconds()) / 2)) {
         // Once the best is found nothing better is: ask at once.
-        const double just_below = best->seconds * (1 - 1e-11);
+        const double just_below = seconds() * (1 - 1e-11);
         if (!attempt(just_below)) low = just_below;
       } else {
-        low = (low + best->seconds) / 2;
+        low = (low + seconds()) / 2;
       }
     }
     return best;

@@ -232,7 +232,7 @@ PiperStage PiperStageCosts::stage(int set, int rest, std::size_t number, int deg
     const auto g = static_cast<std::size_t>(groups[i]);
     for (const int layer : model_.graph.groups[g].layers) {
       stage.layers.push_back(layer);
-      stage.variants.push_back(model_.choices[d.mode][g][chosen->chosen[i]].variant);
+      stage.variants.push_back(model_.choices[d.mode][g][chosen.value().chosen[i]].variant);
     }
   }
   return stage;

@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 
 namespace sluice {
 
@@ -20,5 +21,18 @@ std::optional<double> number_in(std::string_view text) {
 }
 
 std::optional<std::int64_t> whole_number_in(std::string_view text) { return read_whole<std::int64_t>(text); }
+
+std::optional<double> take_number(std::string_view& text) {
+  double value = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || !std::isfinite(value)) return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(stop - text.data()));
+  return value;
+}
+
+std::optional<std::int64_t> number_in_environment(const char* name) {
+  const char* const text = std::getenv(name);
+  return text ? whole_number_in(text) : std::nullopt;
+}
 
 }  // namespace sluice

@@ -1,4 +1,5 @@
-// Numbers in texts, read whole: nothing before them, nothing after them, and within range.
+// Numbers in texts, which must be within range; read whole (nothing before them, nothing after them) but where
+// take_number says otherwise.
 #pragma once
 
 #include <cstdint>
@@ -12,5 +13,12 @@ std::optional<double> number_in(std::string_view text);
 
 // A whole number of 64 bits; none for anything else, also for one that does not fit.
 std::optional<std::int64_t> whole_number_in(std::string_view text);
+
+// The finite number that `text` begins with, as number_in reads it, which is taken off; none, and nothing taken off,
+// where it begins with none.
+std::optional<double> take_number(std::string_view& text);
+
+// whole_number_in of an environment variable; none where it is not set, too.
+std::optional<std::int64_t> number_in_environment(const char* name);
 
 }  // namespace sluice

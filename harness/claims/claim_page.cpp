@@ -154,7 +154,7 @@ Chart paper_chart(const PaperOutcomes& paper) {
     rows.push_back(row);
     const auto clipped = [](double ratio) { return std::clamp(std::round(ratio * 1e4) / 1e4, 0.5, 1.5); };
     values.push_back({{"row", row},
-                      {"ratio", clipped(*outcome.ours->number / published)},
+                      {"ratio", clipped(outcome.ours->number.value() / published)},
                       {"low", clipped(claim.compare == Compare::at_most ? 0 : 1 - band)},
                       {"high", clipped(claim.compare == Compare::at_least ? 2 : 1 + band)},
                       {"verdict", to_text(outcome.value)}});

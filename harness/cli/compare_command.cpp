@@ -2,6 +2,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/json.h"
+#include "harness/base/numbers.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/read_files.h"
 #include "harness/pipeline/system.h"
@@ -36,13 +37,11 @@ std::string text_of(const TextTable& table, Form form) {
 
 // "2%" or "0.02". Throws InputError.
 double tolerance_of(const std::string& text) {
-  double value = 0;
-  int used = 0;
-  const bool number = std::sscanf(text.c_str(), "%lf%n", &value, &used) == 1;
-  const std::string unit = text.substr(static_cast<std::size_t>(used));
-  if (!number || !(value >= 0) || value > 1e6 || (unit != "%" && !unit.empty()))
+  std::string_view unit = text;
+  const std::optional<double> value = take_number(unit);
+  if (!value || *value < 0 || *value > 1e6 || (unit != "%" && !unit.empty()))
     throw InputError("--tolerance", "'" + text + "' is no share", "write 2% or 0.02");
-  return unit == "%" ? value / 100 : value;
+  return unit == "%" ? *value / 100 : *value;
 }
 
 // Exit code 1 where a run of the stored records is missing or has become worse.

@@ -4,8 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <sstream>
+
+#include "harness/base/numbers.h"
 
 namespace sluice {
 
@@ -16,8 +17,7 @@ std::size_t terminal_width() {
   winsize size{};
   if (::isatty(STDOUT_FILENO) && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
     return std::max<std::size_t>(least, size.ws_col);
-  const char* columns = std::getenv("COLUMNS");
-  const long given = columns ? std::strtol(columns, nullptr, 10) : 0;
+  const std::int64_t given = number_in_environment("COLUMNS").value_or(0);
   return given > 0 ? std::max(least, static_cast<std::size_t>(given)) : kHelpWidth;
 }
 

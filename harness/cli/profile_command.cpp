@@ -77,7 +77,7 @@ int profile_command(const ProfileArguments& a) {
   ProfileKey key{.workload = workload.name, .micro_batch = batch / microbatches, .device = *device};
   key.workload_digest = workload_digest(workload);
   key.optimizer = read_case({{"system", "single_device"}, {"workload", workload.name}}, "profile", "").optimizer;
-  if (a.beside) key.neighbours = *a.beside;
+  if (a.beside) key.neighbours = a.beside;
   std::string text;
   if (a.co_run) {
     text = co_run_rows_of(a, key, workload).dump(1) + "\n";

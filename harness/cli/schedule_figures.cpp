@@ -9,6 +9,7 @@
 #include "harness/base/error.h"
 #include "harness/base/index.h"
 #include "harness/base/json_reader.h"
+#include "harness/base/numbers.h"
 #include "harness/program/check_program.h"
 #include "harness/program/check_schedule.h"
 #include "harness/program/lowering.h"
@@ -18,31 +19,33 @@
 namespace sluice {
 
 OpCosts parse_op_costs(const std::string& text) {
-  const auto refuse = [&] {
+  const auto refuse = [&] [[noreturn]] {
     throw InputError("--costs", "'" + text + "' is not F/I/W[+latency]",
                      "write 1/1/1, 10/12/8+1 or, for every stage its own, 10/12/8,5/6/4+1");
   };
-  const auto is_time = [](double v) { return std::isfinite(v) && v >= 0 && v <= kMostOpSeconds; };
+  std::string_view rest = text;
+  const auto time = [&] {
+    const std::optional<double> seconds = take_number(rest);
+    if (!seconds || *seconds < 0 || *seconds > kMostOpSeconds) refuse();
+    return *seconds;
+  };
+  const auto take = [&](char mark) {
+    const bool there = rest.starts_with(mark);
+    if (there) rest.remove_prefix(1);
+    return there;
+  };
   OpCosts costs{.stages = {}};
-  const char* at = text.c_str();
-  for (;;) {
+  do {
     OpCosts::OfStage& stage = costs.stages.emplace_back();
-    int used = 0;
-    if (std::sscanf(at, "%lf/%lf/%lf%n", &stage.forward, &stage.input_gradient, &stage.weight_gradient, &used) != 3)
-      refuse();
-    if (!is_time(stage.forward) || !is_time(stage.input_gradient) || !is_time(stage.weight_gradient) ||
-        stage.forward + stage.input_gradient + stage.weight_gradient <= 0)
-      refuse();
-    at += used;
-    if (*at != ',') break;
-    ++at;
-  }
-  if (*at == '+') {
-    int used = 0;
-    if (std::sscanf(at + 1, "%lf%n", &costs.latency, &used) != 1 || !is_time(costs.latency)) refuse();
-    at += 1 + used;
-  }
-  if (at != text.c_str() + text.size()) refuse();
+    stage.forward = time();
+    if (!take('/')) refuse();
+    stage.input_gradient = time();
+    if (!take('/')) refuse();
+    stage.weight_gradient = time();
+    if (stage.forward + stage.input_gradient + stage.weight_gradient <= 0) refuse();
+  } while (take(','));
+  if (take('+')) costs.latency = time();
+  if (!rest.empty()) refuse();
   return costs;
 }
 

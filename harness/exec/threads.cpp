@@ -184,7 +184,7 @@ class Group {
   void wake() { signal_.notify_always(); }
 
  private:
-  static constexpr std::uint64_t kPlaces = 2 * (Transport::kPosted + 1);
+  static constexpr std::uint64_t kPlaces = 2 * std::uint64_t{Transport::kPosted + 1};
   // Above it, copying costs more than waiting for the others' reads, and takes memory that no prediction counts.
   static constexpr std::size_t kMostPosted = 32 << 10;  // bytes of all slices
 

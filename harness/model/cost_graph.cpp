@@ -191,7 +191,7 @@ Json to_json(const CostGraph& graph) {
     if (l.input_channels > 0) layer["input_channels"] = l.input_channels;
     if (!l.input_bytes.empty()) layer["input_bytes"] = bytes_json(l.input_bytes);
     for (const LayerVariant& v : l.variants) layer["variants"].push_back(to_json(v));
-    if (l.measured) layer["measured"] = to_json(*l.measured);
+    if (l.measured) layer["measured"] = to_json(l.measured.value());
     for (const DeviceTime& t : l.on)
       layer["on"].push_back({{"device", t.device},
                              {"forward", t.forward.value},

@@ -23,7 +23,8 @@ struct FlopsOf {
 
   LayerFlops operator()(const Linear& k) const { return product(x() * static_cast<double>(k.out)); }
   LayerFlops operator()(const Conv2d& k) const {
-    return product(y() * static_cast<double>(k.in / k.groups * k.kernel * k.kernel_across()));
+    const std::int64_t inputs = k.in / k.groups;  // of an output channel; groups divides in
+    return product(y() * static_cast<double>(inputs * k.kernel * k.kernel_across()));
   }
   LayerFlops operator()(const ConvTranspose2d& k) const {
     return product(x() * static_cast<double>(k.out * k.kernel * k.kernel));

@@ -78,8 +78,9 @@ RankMap ranks_of(const Plan& plan) {
       ranks.push_back(found->second);
     }
     if (!stage.weight_gradient_device) continue;
-    const auto [found, fresh] = rank_of.try_emplace(*stage.weight_gradient_device, Rank(map.devices.size()));
-    if (fresh) map.devices.push_back(*stage.weight_gradient_device);
+    const DeviceId apart = stage.weight_gradient_device.value();
+    const auto [found, fresh] = rank_of.try_emplace(apart, Rank(map.devices.size()));
+    if (fresh) map.devices.push_back(apart);
     map.placement.weight_gradient_ranks.resize(plan.stages.size(), Rank(-1));
     map.placement.weight_gradient_ranks[map.placement.stages.size() - 1] = found->second;
   }

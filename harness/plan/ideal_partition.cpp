@@ -27,7 +27,7 @@ class IdealSearch {
   }
 
   IdealPartition run() {
-    const std::size_t counts = static_cast<std::size_t>((graph_.cpus + 1) * (graph_.accelerators + 1));
+    const std::size_t counts = static_cast<std::size_t>(graph_.cpus + 1) * (graph_.accelerators + 1);
     best_.assign(sets_.count() * counts, kNever);
     link_.assign(sets_.count() * counts, {});
     for (std::size_t k = 0; k < counts; ++k) best_[k] = 0;  // set 0 is empty

@@ -137,7 +137,7 @@ class CaseRun {
 
   // Between snapshots the pipeline is not drained, so that one program is that of all epochs.
   void refuse_snapshots(int microbatches) const {
-    if (!training_->segments().snapshots()) return;
+    if (!training_.value().segments().snapshots()) return;
     const WeightRule first = rule_of(prepared_, microbatches, 0);
     const WeightRule last = rule_of(prepared_, microbatches, case_.epochs - 1);
     if (first.pipemare.delay != last.pipemare.delay)
@@ -149,7 +149,7 @@ class CaseRun {
   void train() {
     const TrainingHooks hooks{
         .cancel = hooks_.cancel, .progress = hooks_.progress, .checkpoints = hooks_.checkpoints, .turn = hooks_.turn};
-    training_->run(program_, hooks, processes_.get(), pinning_.get(), record_);
+    training_.value().run(program_, hooks, processes_.get(), pinning_.get(), record_);
   }
 
   const RunCase& case_;

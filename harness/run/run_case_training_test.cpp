@@ -90,7 +90,7 @@ TEST_F(RunCaseTest, MoreEvaluationsCostAnAsynchronousPipeItsDrainsAndASynchronou
 TEST_F(RunCaseTest, WithoutDrainTheNumberOfEvaluationsHardlyMatters) {
   const auto without_drain = [&](int evaluations) {
     Record r = run({{"evaluations_per_epoch", evaluations}});
-    r.workload_facts->target = *r.curve.back().metric;  // reached by the last evaluation
+    r.workload_facts->target = r.curve.back().metric;  // reached by the last evaluation
     for (CurvePoint& point : r.curve)
       if (&point != &r.curve.back()) point.metric = 0;
     EXPECT_GT(*time_to_accuracy(r), *time_to_accuracy_without_drain(r));

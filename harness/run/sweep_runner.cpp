@@ -157,7 +157,8 @@ class SweepRun {
       throw;
     }
     const std::lock_guard lock(mutex_);
-    if (made_[k]->outcome == RecordOutcome::failed || made_[k]->outcome == RecordOutcome::timed_out) ++result_.failed;
+    const RecordOutcome outcome = made_[k].value().outcome;
+    if (outcome == RecordOutcome::failed || outcome == RecordOutcome::timed_out) ++result_.failed;
     return true;
   }
 

@@ -53,7 +53,8 @@ std::optional<CaseWork> work_of(const RunCase& c, const std::map<std::string, do
   if (c.epochs > 0) {
     try {
       const std::shared_ptr<const DataSplit> data = data_of(workload.dataset, workload.model);
-      trained = static_cast<double>(data->train.samples / c.batch * c.batch * c.epochs);
+      const std::int64_t updates = data->train.samples / c.batch * c.epochs;  // whole batches
+      trained = static_cast<double>(updates * c.batch);
       evaluated = evaluated_samples(c, workload, *data);
     } catch (const InputError&) {
       return std::nullopt;
@@ -63,7 +64,7 @@ std::optional<CaseWork> work_of(const RunCase& c, const std::map<std::string, do
 }
 
 std::map<std::string, double> seconds_per_sample(std::span<const Record> records) {
-  const std::string cpu = describe_environment().machine->cpu;
+  const std::string cpu = describe_environment().machine.value().cpu;
   std::map<std::string, std::vector<double>> seconds;
   for (const Record& record : records) {
     if (record.system != "single_device" || record.clock != Clock::wall || record.device != "cpu") continue;

@@ -134,8 +134,8 @@ class CaseReplay {
   RunRequest request_for(int epoch) const {
     const int batches = case_.batches_per_epoch;
     RunRequest request;
-    for (std::int64_t s = 0; s < batches * case_.samples_per_batch; ++s)
-      request.order.push_back(epoch * batches * case_.samples_per_batch + s);
+    const std::int64_t samples = std::int64_t{batches} * case_.samples_per_batch;
+    for (std::int64_t s = 0; s < samples; ++s) request.order.push_back(epoch * samples + s);
     request.iterations = batches / case_.microbatches_of_program();
     request.keep_weights = true;
     if (!case_.rate_by_epoch.empty())

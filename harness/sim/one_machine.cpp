@@ -27,7 +27,7 @@ class MachineEngine {
                 const SimulateOptions& options)
       : program_(program),
         costs_(costs),
-        own_(*costs.machine),
+        own_(costs.machine.value()),
         machine_(machine),
         options_(options),
         ranks_(program.ranks.size()),

@@ -90,8 +90,10 @@ TEST(RecomputingStages, OfAPiperPlanTrainAsOneDeviceDoesInThePredictedMemory) {
     const auto n = std::ranges::count_if(stages, &PlanStage::recompute);
     return n > 0 && n < std::ssize(stages);
   };
-  for (; kib > 0; --kib)
-    if ((found = piper_setup(model, kib, "yes")) && is_mixed(*found)) break;
+  for (; kib > 0; --kib) {
+    found = piper_setup(model, kib, "yes");
+    if (found && is_mixed(*found)) break;
+  }
   ASSERT_GT(kib, 0);
   const auto kept = piper_setup(model, kib, "no");
   EXPECT_TRUE(!kept || kept->prepared.plan.search.objective > found->prepared.plan.search.objective);

@@ -41,7 +41,7 @@ class Mapping {
       all += own_[s] + weight_[s];
     }
     double low = all / processors_, high = std::max(most, low);
-    LayerMap map = *within(high);  // every group on its own processor
+    LayerMap map = within(high).value();  // every group on its own processor
     if (const auto ideal = within(low)) return *ideal;
     while (high - low > 1e-9 * high) {
       const double middle = (low + high) / 2;
@@ -157,7 +157,7 @@ std::vector<LayerMap> layer_maps(const std::vector<LayerTasks>& layers, int proc
         ++looked_at;
         if (!best || map.period < best->period * (1 - kRounding)) best = std::move(map);
       }
-      maps.push_back(std::move(*best));
+      maps.push_back(std::move(best).value());
     }
   }
   if (evaluated) *evaluated += looked_at;

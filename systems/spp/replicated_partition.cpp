@@ -53,7 +53,7 @@ class Model {
   }
 
   bool fits(std::size_t first, std::size_t last, std::size_t end, std::size_t r, int stages_after) const {
-    const StageMemoryLimit& limit = *problem.memory;
+    const StageMemoryLimit& limit = problem.memory.value();
     const int replicas = static_cast<int>(r);
     const int most = (problem.microbatches + replicas - 1) / replicas;  // that come to one
     const double bytes = limit.tensors_per_parameter * (parameters[last] - parameters[first]) +

@@ -56,7 +56,7 @@ void plan_every_number_of_stages(benchmark::State& state) {
     if (!found.complete) state.SkipWithError("the search was cut short");
     double least = std::numeric_limits<double>::infinity();
     for (const auto& partition : found.by_stages)
-      least = std::min(least, list_schedule(pipeline_times(p, partition->stages), p.microbatches).makespan);
+      least = std::min(least, list_schedule(pipeline_times(p, partition.value().stages), p.microbatches).makespan);
     benchmark::DoNotOptimize(least);
     states += found.states;
   }

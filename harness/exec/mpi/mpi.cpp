@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "harness/base/error.h"
+#include "harness/base/numbers.h"
 
 #ifdef SLUICE_HAVE_MPI
 #include "harness/exec/mpi/mpi_parts.h"
@@ -26,8 +27,8 @@ Launch launch_from_environment() {
       {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"},          // srun --mpi=pmix
   }};
   for (const auto& [size, rank] : kNames) {
-    const char *s = std::getenv(size), *r = std::getenv(rank);
-    if (s && r) return {std::atoi(s), std::atoi(r)};
+    const auto s = number_in_environment(size), r = number_in_environment(rank);
+    if (s && r) return {static_cast<int>(*s), static_cast<int>(*r)};
   }
   return {};
 }

@@ -7,9 +7,11 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "harness/base/error.h"
+#include "harness/base/numbers.h"
 #include "harness/tests/fuzz/mutate.h"
 #include "harness/tests/fuzz/targets.h"
 
@@ -20,7 +22,11 @@ using namespace sluice;
 int run(int argc, char** argv) {
   if (argc < 3) throw InputError("sluice_fuzz", "too few arguments", "give TARGET CORPUS [--runs N] [--seconds N]");
   std::map<std::string, double> limits = {{"--runs", 1e18}, {"--seconds", 1e18}, {"--seed", 1}};
-  for (int i = 3; i + 1 < argc; i += 2) limits.at(argv[i]) = std::atof(argv[i + 1]);
+  for (int i = 3; i + 1 < argc; i += 2) {
+    const std::optional<double> limit = number_in(argv[i + 1]);
+    if (!limit) throw InputError(argv[i], "'" + std::string(argv[i + 1]) + "' is no number");
+    limits.at(argv[i]) = *limit;
+  }
   const FuzzTarget& target = fuzz_target(argv[1]);
   const std::vector<std::string> corpus = read_corpus(argv[2]);
   std::mt19937_64 random(static_cast<std::uint64_t>(limits.at("--seed")));

@@ -12,6 +12,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/json.h"
+#include "harness/base/numbers.h"
 #include "harness/exec/torch/cuda/cuda_backend.h"
 #include "harness/exec/torch/cuda/nccl_versions.h"
 #include "harness/exec/torch/stage/memory_counter.h"
@@ -146,7 +147,7 @@ std::string cuda_version_text(int code) { return std::to_string(code / 1000) + "
 // Which of the processes on its machine this one is, as the launcher says; its rank if the launcher does not say.
 int local_rank(const ProcessGroup& processes) {
   for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"})
-    if (const char* text = std::getenv(name)) return std::atoi(text);
+    if (const auto rank = number_in_environment(name)) return static_cast<int>(*rank);
   return processes.rank();
 }
 

@@ -231,8 +231,8 @@ class Messages {
     machine.wake = Seconds(std::max(asleep - awake.arrival, 0.0));
     machine.rouse = Seconds(std::max(std::ranges::min(sends) - awake.send, 0.0));
     double patience = 0;
-    for (double wait = 10e-6; wait <= 200e-6; wait += 10e-6)
-      if (sample(wait, kRepeats).arrival < between) patience = wait;
+    for (int tens = 1; tens <= 20; ++tens)
+      if (const double wait = tens * 10e-6; sample(wait, kRepeats).arrival < between) patience = wait;
     machine.patience = Seconds(asleep < 2 * awake.arrival ? 1.0 : patience + 5e-6);
   }
 

@@ -167,10 +167,11 @@ void Optimizer::adaptive(at::Tensor& to, const at::Tensor& from, const at::Tenso
 void Optimizer::by_matrix(at::Tensor& to, const at::Tensor& from, const at::Tensor& gradient, double rate) {
   at::Tensor& tracked = kept(Delta::state);
   at::Tensor direction = tracked.defined() ? tracked : at::empty_like(gradient);
-  directions_->write(direction, gradient, steps_);
+  MatrixDirections& directions = directions_.value();
+  directions.write(direction, gradient, steps_);
   const at::Tensor before = decay_in_delta_ && tracked.defined() ? from.clone() : at::Tensor();
   if (!to.is_same(from)) to.copy_(from);
-  directions_->decay(to, rate);
+  directions.decay(to, rate);
   to.sub_(direction, rate);
   // What was subtracted over the rate, with the decay.
   if (before.defined()) at::sub_out(tracked, before, to).div_(rate);

@@ -23,7 +23,7 @@ std::vector<std::int64_t> TorchWorker::samples_of(const State& s, Micro op) cons
   const std::int64_t n = context_.spec->micro_batch * micros_per_op_of(s);
   const Program& program = *context_.program;
   const std::int64_t before =
-      static_cast<std::int64_t>(iteration_) * program.microbatches + op.value * micros_per_op_of(s);
+      static_cast<std::int64_t>(iteration_) * program.microbatches + std::int64_t{op.value} * micros_per_op_of(s);
   const std::int64_t first = before / program.sequence_chunks * context_.spec->micro_batch;
   std::vector<std::int64_t> samples(static_cast<std::size_t>(n));
   const auto& order = context_.request->order;
@@ -90,9 +90,9 @@ std::vector<at::Tensor> TorchWorker::run_forward(State& s, const Instruction& op
   // Kernels take scratch memory too, so everything counts as a buffer at first; what the stash keeps is recounted.
   const MemoryScope scope(counters_, MemoryKind::buffers);
   const Program& program = *context_.program;
-  const std::int64_t run_micro =
-      (static_cast<std::int64_t>(iteration_) * program.microbatches + op.micro.value * micros_per_op_of(s)) /
-      program.sequence_chunks;
+  const std::int64_t run_micro = (static_cast<std::int64_t>(iteration_) * program.microbatches +
+                                  std::int64_t{op.micro.value} * micros_per_op_of(s)) /
+                                 program.sequence_chunks;
   const ForwardMode mode{
       .training = true,
       .seed = context_.spec->seed,
@@ -229,7 +229,7 @@ void TorchWorker::finish_divided_gradient(State& s, Slot& slot) {
   std::vector<at::Tensor> given = std::move(slot.divided);
   slot.divided.clear();
   const at::Tensor rest = channel_gradient(s.divided_layer, given[1], given[2], s.divided_input);
-  slot.output_gradients[s.successors.at(*s.divided_after).own.front()] =
+  slot.output_gradients[s.successors.at(s.divided_after.value()).own.front()] =
       joined_channels(s.divided_layer, given[0], rest);
 }
 
