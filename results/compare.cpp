@@ -90,7 +90,8 @@ void relate_to_baseline(Comparison& comparison, const std::string& baseline) {
     if (comparison.clock == "virtual") {
       row.differs = std::abs(*row.throughput_ratio - 1) > 1e-6;
     } else if (enough_seeds(row) && enough_seeds(*base)) {
-      row.differs = row.throughput->max < base->throughput->min || base->throughput->max < row.throughput->min;
+      const Spread &own = row.throughput.value(), &other = base->throughput.value();
+      row.differs = own.max < other.min || other.max < own.min;
     } else if (row.interval && base->interval) {
       row.differs = !overlap(*row.interval, *base->interval);
     }

@@ -176,7 +176,7 @@ TextTable regression_table(const std::vector<RegressionRow>& rows, bool with_sam
     ++table.rows;
     const bool both = row.before && row.after && *row.before != 0;
     const std::string change =
-        both ? fmt::format("{:+.2f} %", 100 * (*row.after - *row.before) / std::abs(*row.before)) : "-";
+        both ? fmt::format("{:+.2f} %", 100 * (row.after.value() - *row.before) / std::abs(*row.before)) : "-";
     const std::string cells[] = {row.workload,
                                  row.clock,
                                  row.label,

@@ -43,7 +43,7 @@ StableRateRow make_row(const std::vector<const Record*>& records, const StableRa
   row.ranks = records.front()->ranks;
   row.runs.assign(grid.rates.size(), std::vector<Stability>(grid.seeds.size(), Stability::unknown));
   for (const Record* record : records) {
-    const auto rate = std::ranges::find(grid.rates, *learning_rate(*record)) - grid.rates.begin();
+    const auto rate = std::ranges::find(grid.rates, learning_rate(*record).value()) - grid.rates.begin();
     const auto seed = std::ranges::find(grid.seeds, record->seed) - grid.seeds.begin();
     row.runs[rate][seed] = stability_of(*record);
     if (record->diverged_at)
@@ -136,7 +136,7 @@ std::vector<StableRates> stable_rates(std::span<const Record> records) {
     std::set<std::uint64_t> seeds;
     std::map<std::string, std::vector<const Record*>> by_row;
     for (const Record* record : members) {
-      rates.insert(*learning_rate(*record));
+      rates.insert(learning_rate(*record).value());
       seeds.insert(record->seed);
       by_row[grid_row_key(*record)].push_back(record);
     }
