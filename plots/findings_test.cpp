@@ -16,6 +16,7 @@
 #include "plots/study_tables.h"
 #include "plots/synthetic_test.h"
 #include "results/reference.h"
+#include "results/store.h"
 
 namespace sluice {
 namespace {
@@ -65,7 +66,7 @@ TEST(Findings, EveryCommittedFileBelongsToAStudy) {
 TEST(Findings, ReferenceRecordsAreSmall) {
   std::uintmax_t bytes = 0;
   for (const auto& entry : fs::directory_iterator(kReference)) bytes += entry.file_size();
-  EXPECT_LE(bytes, 20u << 20);
+  EXPECT_LE(bytes, 24u << 20);
 }
 
 // Writes a study and reads it.
@@ -277,6 +278,19 @@ TEST(Study, TablesSetAPlannedPeriodBesideTheMeasuredOne) {
   };
   EXPECT_EQ(texts(0), (std::vector<std::string>{"20 ms", "25 ms", "0.80"}));
   EXPECT_EQ(texts(1), (std::vector<std::string>{"-", "25 ms", "-"}));
+}
+
+TEST(Reference, CandidatesOfASearchForARateAreLeftOut) {
+  const fs::path file = fs::path(testing::TempDir()) / ("reference_test." + std::to_string(::getpid()) + ".jsonl");
+  Record measured = synthetic::record("gpipe", 4, 0.1), candidate = measured;
+  candidate.purpose = Purpose::tune;
+  candidate.digest += " candidate";
+  const std::vector<Record> records = {measured, candidate};
+  write_reference(file, records, "sluice run a");
+  const std::vector<Record> kept = read_records(file).records;
+  fs::remove(file);
+  ASSERT_EQ(kept.size(), 1u);
+  EXPECT_EQ(kept[0].purpose, Purpose::measure);
 }
 
 TEST(Reference, RecordsKeepWhatPagesShow) {

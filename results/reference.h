@@ -16,7 +16,8 @@ namespace sluice {
 Record reference_record(Record record, const std::string& command);
 
 // Replaces the file by the reference records of `records`, in the order of system, workload, ranks, micro-batches,
-// options and seed. Throws RunError if it cannot be written.
+// options and seed. Candidates of a search for a rate are left out: what they gave stands in the records that the
+// search was for. Throws RunError if it cannot be written.
 void write_reference(const std::filesystem::path& file, std::span<const Record> records, const std::string& command);
 
 }  // namespace sluice

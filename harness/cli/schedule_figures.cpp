@@ -19,14 +19,14 @@
 namespace sluice {
 
 OpCosts parse_op_costs(const std::string& text) {
-  const auto refuse = [&] [[noreturn]] {
-    throw InputError("--costs", "'" + text + "' is not F/I/W[+latency]",
-                     "write 1/1/1, 10/12/8+1 or, for every stage its own, 10/12/8,5/6/4+1");
+  const auto error = [&] {
+    return InputError("--costs", "'" + text + "' is not F/I/W[+latency]",
+                      "write 1/1/1, 10/12/8+1 or, for every stage its own, 10/12/8,5/6/4+1");
   };
   std::string_view rest = text;
   const auto time = [&] {
     const std::optional<double> seconds = take_number(rest);
-    if (!seconds || *seconds < 0 || *seconds > kMostOpSeconds) refuse();
+    if (!seconds || *seconds < 0 || *seconds > kMostOpSeconds) throw error();
     return *seconds;
   };
   const auto take = [&](char mark) {
@@ -38,14 +38,14 @@ OpCosts parse_op_costs(const std::string& text) {
   do {
     OpCosts::OfStage& stage = costs.stages.emplace_back();
     stage.forward = time();
-    if (!take('/')) refuse();
+    if (!take('/')) throw error();
     stage.input_gradient = time();
-    if (!take('/')) refuse();
+    if (!take('/')) throw error();
     stage.weight_gradient = time();
-    if (stage.forward + stage.input_gradient + stage.weight_gradient <= 0) refuse();
+    if (stage.forward + stage.input_gradient + stage.weight_gradient <= 0) throw error();
   } while (take(','));
   if (take('+')) costs.latency = time();
-  if (!rest.empty()) refuse();
+  if (!rest.empty()) throw error();
   return costs;
 }
 

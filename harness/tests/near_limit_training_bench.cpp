@@ -2,9 +2,9 @@
 //
 //   (step of one process, whole batch / ranks / (1 - bubble of the order)) / measured step,
 //
-// on two ranks with eight micro-batches. The bubble is the order's own where F, I and W of all stages take as long; what
-// the share lacks is what unequal stages, smaller products and the executor cost. The process and the pipeline train in
-// turn; steps are medians. Stages are cut by a measured profile, which is made before, once.
+// on two ranks with eight micro-batches. The bubble is the order's own where F, I and W of all stages take as long;
+// what the share lacks is what unequal stages, smaller products and the executor cost. The process and the pipeline
+// train in turn; steps are medians. Stages are cut by a measured profile, which is made before, once.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
