@@ -66,7 +66,7 @@ TEST(Findings, EveryCommittedFileBelongsToAStudy) {
 TEST(Findings, ReferenceRecordsAreSmall) {
   std::uintmax_t bytes = 0;
   for (const auto& entry : fs::directory_iterator(kReference)) bytes += entry.file_size();
-  EXPECT_LE(bytes, 24u << 20);
+  EXPECT_LE(bytes, 20u << 20);
 }
 
 // Writes a study and reads it.
@@ -306,7 +306,11 @@ TEST(Reference, RecordsKeepWhatPagesShow) {
   EXPECT_EQ(kept.plan->module_names, std::nullopt);
   EXPECT_EQ(kept.plan->stages.at(0).data, 2);
   EXPECT_EQ(kept.environment.command, "sluice run a");
-  EXPECT_EQ(kept.step_seconds, record.step_seconds);
+  EXPECT_EQ(kept.step_seconds.size(), record.step_seconds.size());
+  for (std::size_t k = 0; k < kept.step_seconds.size(); ++k)
+    EXPECT_NEAR(kept.step_seconds[k], record.step_seconds[k], 5e-9 * record.step_seconds[k]);
+  record.clock = Clock::wall;  // measured times are kept as they are
+  EXPECT_EQ(reference_record(record, "").step_seconds, record.step_seconds);
   ASSERT_EQ(kept.observed.interference->episodes.size(), 1u);  // the other one begins after the run
   EXPECT_EQ(kept.observed.interference->episodes[0].device, 1);
 }

@@ -106,8 +106,8 @@ struct PublishedFindings {
 };
 
 struct FailedRuns {};  // the list of runs that are no result, with reasons
-struct StableRateTables {
-};  // of records whose purpose is "boundary": the largest learning rate that each system stands
+// The largest learning rate that each system stands, of records whose purpose is "boundary".
+struct StableRateTables {};
 
 struct Study {
   std::string name;  // of its file, without the ending

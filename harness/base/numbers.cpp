@@ -30,9 +30,9 @@ std::optional<double> take_number(std::string_view& text) {
   return value;
 }
 
-std::optional<std::int64_t> number_in_environment(const char* name) {
+std::optional<int> number_in_environment(const char* name) {
   const char* const text = std::getenv(name);
-  return text ? whole_number_in(text) : std::nullopt;
+  return text ? read_whole<int>(text) : std::nullopt;
 }
 
 }  // namespace sluice

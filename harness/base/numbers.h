@@ -18,7 +18,7 @@ std::optional<std::int64_t> whole_number_in(std::string_view text);
 // where it begins with none.
 std::optional<double> take_number(std::string_view& text);
 
-// whole_number_in of an environment variable; none where it is not set, too.
-std::optional<std::int64_t> number_in_environment(const char* name);
+// The whole number that an environment variable holds; none where it is not set, holds anything else, or does not fit.
+std::optional<int> number_in_environment(const char* name);
 
 }  // namespace sluice

@@ -35,8 +35,10 @@ TEST(Numbers, AreTakenOffTheBeginningOfAText) {
 TEST(Numbers, OfTheEnvironmentAreWholeOrNotThere) {
   ASSERT_EQ(::setenv("SLUICE_TEST_NUMBER", "12", 1), 0);
   EXPECT_EQ(number_in_environment("SLUICE_TEST_NUMBER"), 12);
-  ASSERT_EQ(::setenv("SLUICE_TEST_NUMBER", "12 ranks", 1), 0);
-  EXPECT_EQ(number_in_environment("SLUICE_TEST_NUMBER"), std::nullopt);
+  for (const char* none : {"12 ranks", "", "4294967297"}) {
+    ASSERT_EQ(::setenv("SLUICE_TEST_NUMBER", none, 1), 0);
+    EXPECT_EQ(number_in_environment("SLUICE_TEST_NUMBER"), std::nullopt) << none;
+  }
   ASSERT_EQ(::unsetenv("SLUICE_TEST_NUMBER"), 0);
   EXPECT_EQ(number_in_environment("SLUICE_TEST_NUMBER"), std::nullopt);
 }

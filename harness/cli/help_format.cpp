@@ -17,7 +17,7 @@ std::size_t terminal_width() {
   winsize size{};
   if (::isatty(STDOUT_FILENO) && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
     return std::max<std::size_t>(least, size.ws_col);
-  const std::int64_t given = number_in_environment("COLUMNS").value_or(0);
+  const int given = number_in_environment("COLUMNS").value_or(0);
   return given > 0 ? std::max(least, static_cast<std::size_t>(given)) : kHelpWidth;
 }
 

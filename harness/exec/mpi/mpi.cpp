@@ -28,7 +28,7 @@ Launch launch_from_environment() {
   }};
   for (const auto& [size, rank] : kNames) {
     const auto s = number_in_environment(size), r = number_in_environment(rank);
-    if (s && r) return {static_cast<int>(*s), static_cast<int>(*r)};
+    if (s && r) return {*s, *r};
   }
   return {};
 }

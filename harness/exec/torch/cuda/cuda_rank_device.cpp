@@ -147,7 +147,7 @@ std::string cuda_version_text(int code) { return std::to_string(code / 1000) + "
 // Which of the processes on its machine this one is, as the launcher says; its rank if the launcher does not say.
 int local_rank(const ProcessGroup& processes) {
   for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"})
-    if (const auto rank = number_in_environment(name)) return static_cast<int>(*rank);
+    if (const auto rank = number_in_environment(name)) return *rank;
   return processes.rank();
 }
 

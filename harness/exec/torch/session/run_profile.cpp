@@ -231,7 +231,7 @@ class Messages {
     machine.wake = Seconds(std::max(asleep - awake.arrival, 0.0));
     machine.rouse = Seconds(std::max(std::ranges::min(sends) - awake.send, 0.0));
     double patience = 0;
-    for (int tens = 1; tens <= 20; ++tens)
+    for (int tens = 1; tens <= 20; ++tens)  // of microseconds
       if (const double wait = tens * 10e-6; sample(wait, kRepeats).arrival < between) patience = wait;
     machine.patience = Seconds(asleep < 2 * awake.arrival ? 1.0 : patience + 5e-6);
   }
