@@ -101,14 +101,45 @@ DeviceTime time_on(const LayerCost& layer, const LayerVariant* variant, const De
           layer.weight_gradient / device.speed};
 }
 
+// How many times as long a pass takes where a rank holds that part of the layers (PassMeasurement::half): between all
+// of them and half of them in proportion, below half as at half.
+double of_smaller_set(const PassMeasurement& pass, double share) {
+  return 1 + (pass.half - 1) * std::min(2 * (1 - share), 1.0);
+}
+
+// Of every device, the part of the plan's layers that lies on it.
+std::vector<double> shares_of_layers(const Plan& plan, std::size_t devices) {
+  std::vector<double> shares(devices, 0);
+  double all = 0;
+  for (const PlanStage& stage : plan.stages) {
+    const auto layers = static_cast<double>(stage.layers.size());
+    all += layers;
+    for (const DeviceId device : stage.devices)
+      if (device.index() < devices) shares[device.index()] += layers;  // stage_costs() refuses the others
+  }
+  for (double& share : shares) share = all > 0 ? share / all : 1;
+  return shares;
+}
+
 // Adds up what was measured inside a run over the layers of a stage.
 class BesideSums {
  public:
-  void add(StageCost& cost, const LayerCost& layer, const DeviceTime& time, Seconds update, double speed) {
+  // share: of the model's layers, on the rank.
+  void add(StageCost& cost, const LayerCost& layer, DeviceTime time, double speed, double share) {
     const LayerMeasurement measured = layer.measured.value_or(LayerMeasurement{});
+    const double set = of_smaller_set(measured.weight_gradient, share);
     cost.clear += measured.clear / speed;
-    cost.batched_weight_gradient += measured.batched_weight_gradient.value_or(time.weight_gradient * speed) / speed;
-    cost.split_weight_gradient += measured.split_weight_gradient.value_or(time.weight_gradient * speed) / speed;
+    cost.batched_weight_gradient +=
+        measured.batched_weight_gradient.value_or(time.weight_gradient * speed) * set / speed;
+    cost.split_weight_gradient += measured.split_weight_gradient.value_or(time.weight_gradient * speed) * set / speed;
+    time.forward = time.forward * of_smaller_set(measured.forward, share);
+    time.input_gradient = time.input_gradient * of_smaller_set(measured.input_gradient, share);
+    time.weight_gradient = time.weight_gradient * set;
+    const Seconds update = layer.update * of_smaller_set(measured.update, share) / speed;
+    cost.forward += time.forward;
+    cost.input_gradient += time.input_gradient;
+    cost.weight_gradient += time.weight_gradient;
+    cost.update += update;
     forward_ += time.forward * measured.forward.beside;
     input_gradient_ += time.input_gradient * measured.input_gradient.beside;
     weight_gradient_ += time.weight_gradient * measured.weight_gradient.beside;
@@ -157,6 +188,7 @@ static double passed_part(const PlanStage& stage, const CostGraph& costs) {
 
 std::vector<StageCost> stage_costs(const Plan& plan, const CostGraph& costs, const Cluster& cluster) {
   if (takes_groups(plan)) return grouped_stage_costs(plan, costs, cluster);
+  const std::vector<double> shares = shares_of_layers(plan, cluster.devices.size());
   std::vector<StageCost> result;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const PlanStage& stage = plan.stages[s];
@@ -174,12 +206,8 @@ std::vector<StageCost> stage_costs(const Plan& plan, const CostGraph& costs, con
         const LayerVariant* variant = variant_of(stage, i, costs);
         DeviceTime time = time_on(layer, variant, device);
         if (i == 0) time.input_gradient = time.input_gradient * (1 - passed_part(stage, costs));
-        cost.forward += time.forward;
-        cost.input_gradient += time.input_gradient;
-        cost.weight_gradient += time.weight_gradient;
-        cost.update += layer.update / device.speed;
         cost.parameters += variant ? variant->parameters : layer.parameters;
-        beside.add(cost, layer, time, layer.update / device.speed, device.speed);
+        beside.add(cost, layer, time, device.speed, shares[id.index()]);
       }
       cost.gradient_bytes = costs.gradients(cost.parameters);
       beside.finish(cost);

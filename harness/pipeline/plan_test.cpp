@@ -218,5 +218,32 @@ TEST(PlanJsonTest, ASearchSpeaksForItself) {
   EXPECT_EQ(json["complete"], false);
 }
 
+// Half the time where a rank holds half of the layers; three quarters of it between.
+TEST(StageCostsTest, LayersAreFasterOnARankThatHoldsFewOfThem) {
+  CostGraph graph = diamond();
+  for (LayerCost& layer : graph.layers) {
+    LayerMeasurement& m = layer.measured.emplace();
+    m.split_weight_gradient = layer.weight_gradient;
+    m.forward.half = m.weight_gradient.half = m.update.half = 0.5;
+  }
+  const Cluster cluster{.name = "c", .source = "", .devices = std::vector<Device>(2), .links = {}};
+  const auto whole = stage_costs(plan_of({{{0, 1, 2, 3}, {DeviceId(0)}}}), graph, cluster);
+  EXPECT_EQ(whole[0].forward, Seconds(10));
+  const auto halves = stage_costs(plan_of({{{0, 1}, {DeviceId(0)}}, {{2, 3}, {DeviceId(1)}}}), graph, cluster);
+  EXPECT_EQ(halves[0].forward, Seconds(1.5));
+  EXPECT_EQ(halves[0].input_gradient, Seconds(6));  // as in all of them
+  EXPECT_EQ(halves[0].weight_gradient, Seconds(4.5));
+  EXPECT_EQ(halves[0].split_weight_gradient, Seconds(4.5));
+  EXPECT_EQ(halves[0].update, Seconds(0.75));
+  const auto uneven = stage_costs(plan_of({{{0, 1, 2}, {DeviceId(0)}}, {{3}, {DeviceId(1)}}}), graph, cluster);
+  EXPECT_EQ(uneven[0].forward, Seconds(6 * 0.75));
+  EXPECT_EQ(uneven[1].forward, Seconds(2));  // a quarter: no less than half is known
+  // Two stages of one rank count together.
+  const auto interleaved =
+      stage_costs(plan_of({{{0}, {DeviceId(0)}}, {{1}, {DeviceId(1)}}, {{2}, {DeviceId(0)}}, {{3}, {DeviceId(1)}}}),
+                  graph, cluster);
+  EXPECT_EQ(interleaved[2].forward, Seconds(1.5));
+}
+
 }  // namespace
 }  // namespace sluice
