@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
+#include <span>
 
 #include "results/metrics.h"
 #include "results/statistics.h"
@@ -60,28 +62,46 @@ std::string cause_of(const Record& wall, const Record& simulated) {
 
 }  // namespace
 
-std::optional<ValidatedCase> validated_case(const std::vector<const Record*>& rounds, const Record& simulated) {
-  std::vector<double> medians;
-  for (const Record* round : rounds)
-    if (const auto seconds = update_seconds(*round)) medians.push_back(*seconds);
-  const std::optional<double> predicted = update_seconds(simulated);
-  if (medians.empty() || medians.size() != rounds.size() || !predicted) return std::nullopt;
-  const Record& wall = *rounds.back();
+static double mean(std::span<const double> values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+// Nothing unless every round ended well.
+static std::optional<std::vector<double>> seconds_of(const std::vector<const Record*>& rounds) {
+  std::vector<double> result;
+  for (const Record* round : rounds) {
+    const std::optional<double> seconds = update_seconds(*round);
+    if (!seconds) return std::nullopt;
+    result.push_back(*seconds);
+  }
+  return result.empty() ? std::nullopt : std::optional(std::move(result));
+}
+
+std::optional<ValidatedCase> validated_case(const std::vector<const Record*>& wall_rounds,
+                                            const std::vector<const Record*>& simulated_rounds) {
+  const auto measured = seconds_of(wall_rounds), predicted = seconds_of(simulated_rounds);
+  if (!measured || !predicted) return std::nullopt;
+  const Record &wall = *wall_rounds.back(), &simulated = *simulated_rounds.back();
   ValidatedCase c;
   c.system = wall.system;
   c.workload = wall.workload;
   c.transport = wall.transport;
   c.microbatches = wall.microbatches;
   c.micro_batch = wall.microbatches > 0 ? wall.batch / wall.microbatches : wall.batch;
-  c.wall = median(medians);
-  c.simulated = *predicted;
-  const auto [low, high] = std::ranges::minmax(medians);
+  c.wall = mean(*measured);
+  c.simulated = mean(*predicted);
+  const auto [low, high] = std::ranges::minmax(*measured);
   c.round_spread = (high - low) / c.wall;
-  for (std::size_t k = 0; medians.size() > 1 && k < medians.size(); ++k) {
-    std::vector<double> others = medians;
-    others.erase(others.begin() + static_cast<std::ptrdiff_t>(k));
-    c.round_errors.push_back(medians[k] / median(others) - 1);
+  const std::size_t rounds = measured->size();
+  for (std::size_t k = 0; k < std::min(rounds, predicted->size()); ++k)
+    c.single_errors.push_back((*predicted)[k] / (*measured)[k] - 1);
+  std::vector<double> odd, even;
+  for (std::size_t k = 0; rounds > 1 && k < rounds; ++k) {
+    const double others = (c.wall * static_cast<double>(rounds) - (*measured)[k]) / static_cast<double>(rounds - 1);
+    c.round_errors.push_back((*measured)[k] / others - 1);
+    (k % 2 == 1 ? odd : even).push_back((*measured)[k]);
   }
+  if (rounds > 1) c.half_error = mean(odd) / mean(even) - 1;
   c.label = simulated.environment.validation.value().label;
   c.cause = cause_of(wall, simulated);
   for (std::size_t r = 0; r < std::min(wall.peak_bytes.size(), wall.predicted_peak_bytes.size()); ++r)
@@ -92,21 +112,13 @@ std::optional<ValidatedCase> validated_case(const std::vector<const Record*>& ro
 }
 
 std::vector<ValidatedCase> validated_cases(const std::vector<Record>& records) {
-  std::map<int, std::pair<std::vector<const Record*>, const Record*>> by_number;
-  for (const Record& record : records) {
-    if (!record.environment.validation) continue;
-    auto& [rounds, simulated] = by_number[record.environment.validation->number];
-    if (record.clock == Clock::wall) {
-      rounds.push_back(&record);
-    } else {
-      simulated = &record;
-    }
-  }
+  std::map<int, std::map<Clock, std::vector<const Record*>>> by_number;
+  for (const Record& record : records)
+    if (record.environment.validation)
+      by_number[record.environment.validation->number][record.clock].push_back(&record);
   std::vector<ValidatedCase> cases;
-  for (const auto& [number, pair] : by_number) {
-    if (!pair.second || pair.first.empty()) continue;
-    if (auto c = validated_case(pair.first, *pair.second)) cases.push_back(std::move(*c));
-  }
+  for (auto& [number, rounds] : by_number)
+    if (auto c = validated_case(rounds[Clock::wall], rounds[Clock::virtual_clock])) cases.push_back(std::move(*c));
   return cases;
 }
 
@@ -138,12 +150,14 @@ static OrderKept order_of(const std::vector<ValidatedCase>& cases) {
 
 Validation validate(std::vector<ValidatedCase> cases) {
   Validation v;
-  std::vector<double> time, memory, rounds;
+  std::vector<double> time, single, memory, rounds, halves;
   std::map<std::string, std::vector<double>> systems, workloads, sizes, transports;
   for (const ValidatedCase& c : cases) {
     time.push_back(c.error());
     memory.insert(memory.end(), c.memory_errors.begin(), c.memory_errors.end());
+    single.insert(single.end(), c.single_errors.begin(), c.single_errors.end());
     rounds.insert(rounds.end(), c.round_errors.begin(), c.round_errors.end());
+    if (c.half_error) halves.push_back(*c.half_error);
     systems[c.system].push_back(c.error());
     workloads[c.workload].push_back(c.error());
     sizes[fmt::format("{:>4}", c.micro_batch)].push_back(c.error());
@@ -151,7 +165,9 @@ Validation validate(std::vector<ValidatedCase> cases) {
   }
   v.time = summary_of(time);
   v.memory = summary_of(memory);
+  v.single = summary_of(single);
   v.rounds = summary_of(rounds);
+  v.halves = summary_of(halves);
   for (const auto& [of, to] : {std::pair(&systems, &v.by_system), std::pair(&workloads, &v.by_workload),
                                std::pair(&sizes, &v.by_micro_batch), std::pair(&transports, &v.by_transport)})
     for (const auto& [name, errors] : *of) (*to)[name] = summary_of(errors);
@@ -181,7 +197,9 @@ std::string to_table(const Validation& v, double limit) {
     for (const auto& [name, summary] : *groups) text += row(name, summary);
   }
   text += "all\n" + row("seconds of an update", v.time) + row("peak memory of a rank", v.memory);
-  if (v.rounds.cases > 0) text += "the wall clock against itself\n" + row("a round against the others", v.rounds);
+  if (v.rounds.cases > 0)
+    text += "a round by itself\n" + row("seconds of an update", v.single) + "the wall clock against itself\n" +
+            row("a round against the others", v.rounds) + row("odd rounds against even ones", v.halves);
   text += fmt::format("order kept: {} of {} pairs of one workload that differ by more than 5 % ({:.1f} %)\n",
                       v.order.kept, v.order.pairs, 100 * v.order.share());
   std::vector<const ValidatedCase*> beyond;
@@ -202,7 +220,9 @@ static Json summary_json(const ErrorSummary& s) {
 Json to_json(const Validation& v) {
   Json json = {{"time", summary_json(v.time)},
                {"memory", summary_json(v.memory)},
+               {"single", summary_json(v.single)},
                {"rounds", summary_json(v.rounds)},
+               {"halves", summary_json(v.halves)},
                {"order", {{"pairs", v.order.pairs}, {"kept", v.order.kept}, {"share", v.order.share()}}},
                {"cases", Json::array()}};
   for (const auto& [name, groups] :

@@ -1,5 +1,5 @@
-// How well the virtual clock predicts the wall clock: pairs of records of the same cases on both, their errors by
-// group, and whether the order of cases is kept.
+// How well the virtual clock predicts the wall clock: records of the same cases on both, round by round, their errors
+// by group, and whether the order of cases is kept.
 #pragma once
 
 #include <map>
@@ -17,17 +17,19 @@ struct ValidatedCase {
   std::string system, workload, transport;
   std::int64_t micro_batch = 0;  // samples
   int microbatches = 0;
-  double wall = 0, simulated = 0;  // seconds of an update: medians, of the wall clock over all rounds
-  double round_spread = 0;         // of the rounds' medians: (largest - smallest) / median
+  double wall = 0, simulated = 0;  // seconds of an update: the means over all rounds of each round's median
+  double round_spread = 0;         // of the wall clock's rounds: (largest - smallest) / mean
   double error() const { return simulated / wall - 1; }
-  std::vector<double> round_errors;   // of every round: its seconds / the median of the other rounds - 1; none of one
-  std::vector<double> memory_errors;  // per rank: predicted peak / measured - 1
+  std::vector<double> single_errors;  // of every round: its prediction / its seconds - 1
+  std::vector<double> round_errors;   // of every round: its seconds / the mean of the other rounds - 1; none of one
+  std::optional<double> half_error;   // the mean of the odd rounds / that of the even ones - 1
+  std::vector<double> memory_errors;  // per rank: predicted peak / measured - 1, of the last round
   std::string cause;                  // what makes most of the error, from the timelines; "" if nothing can be said
 };
 
-// The records of one case: its rounds on the wall clock, and the one of the virtual clock. Nothing if a round did not
-// end well.
-std::optional<ValidatedCase> validated_case(const std::vector<const Record*>& rounds, const Record& simulated);
+// The records of one case on each clock, in the order of the rounds. Nothing if a round did not end well.
+std::optional<ValidatedCase> validated_case(const std::vector<const Record*>& wall,
+                                            const std::vector<const Record*>& simulated);
 
 // Reads the cases out of records that `sluice validate` wrote: those of one environment["validation"] number belong
 // together.
@@ -50,7 +52,9 @@ struct OrderKept {
 struct Validation {
   std::vector<ValidatedCase> cases;
   ErrorSummary time, memory;  // memory: of every rank
-  ErrorSummary rounds;        // the wall clock against itself: no prediction can be nearer to it than it is to itself
+  ErrorSummary single;        // of every round by itself, as of one run and one profile
+  // The wall clock against itself: no prediction can be nearer to it than it is to itself.
+  ErrorSummary rounds, halves;
   OrderKept order;
   std::map<std::string, ErrorSummary> by_system, by_workload, by_micro_batch, by_transport;
 };

@@ -29,6 +29,22 @@ Measured& measured() {
 }
 }  // namespace
 
+static void forget_measured_costs() {
+  Measured& m = measured();
+  const std::lock_guard lock(m.mutex);
+  m.costs.clear();
+}
+
+OwnProfiles::OwnProfiles(ProfileKeeping keeping) {
+  keep_profiles(std::move(keeping));
+  forget_measured_costs();
+}
+
+OwnProfiles::~OwnProfiles() {
+  keep_profiles(std::nullopt);
+  forget_measured_costs();
+}
+
 Json measured_costs() {
   Measured& m = measured();
   const std::lock_guard lock(m.mutex);
@@ -63,8 +79,8 @@ void check_cost_file(const std::string& file, const Workload& workload) {
   sound.insert({file, workload.name});
 }
 
-CostGraph load_costs(const std::string& source, const Workload& workload, const ProfileKey& key,
-                     const Cluster& cluster, const Storage& storage) {
+CostGraph load_costs(const std::string& source, const Workload& workload, const ProfileKey& key, const Cluster& cluster,
+                     const Storage& storage) {
   const std::int64_t micro_batch = key.micro_batch;
   if (const ProfileWorkload* profile = profile_workload(workload.name, source)) {
     if (profile->costs.micro_batch != micro_batch)

@@ -25,8 +25,18 @@ void check_cost_file(const std::string& file, const Workload& workload);
 // first device and of `storage`; "calibrated", of its devices' calibrations (calibrated.h); "profile", measured on this
 // machine (profile_store.h), now or by an earlier process; or a file of `sluice profile`. Of a workload that is a
 // published profile: its own costs. Throws InputError: a file that is of another workload or micro-batch.
-CostGraph load_costs(const std::string& source, const Workload& workload, const ProfileKey& key,
-                     const Cluster& cluster, const Storage& storage = {});
+CostGraph load_costs(const std::string& source, const Workload& workload, const ProfileKey& key, const Cluster& cluster,
+                     const Storage& storage = {});
+
+// While one lives, profiles are measured anew, in so many rounds, and kept in a folder of their own; those that this
+// process has measured before are forgotten, and so are its own when it goes. One at a time.
+class OwnProfiles {
+ public:
+  explicit OwnProfiles(ProfileKeeping keeping);
+  ~OwnProfiles();
+  OwnProfiles(const OwnProfiles&) = delete;
+  OwnProfiles& operator=(const OwnProfiles&) = delete;
+};
 
 // What "profile" has measured in this process so far, for other processes to plan with the same.
 Json measured_costs();

@@ -64,14 +64,22 @@ std::string to_text(const ProfileKey& key) {
   return all.dump();
 }
 
-std::string profile_folder() {
+static std::optional<ProfileKeeping>& chosen_keeping() {
+  static std::optional<ProfileKeeping> keeping;
+  return keeping;
+}
+
+void keep_profiles(std::optional<ProfileKeeping> keeping) { chosen_keeping() = std::move(keeping); }
+
+ProfileKeeping profile_keeping() {
+  if (chosen_keeping()) return *chosen_keeping();
   const char* given = std::getenv("SLUICE_PROFILE_CACHE");
-  return given && *given ? given : source_folder() + "/.cache/profiles";
+  return {.folder = given && *given ? given : source_folder() + "/.cache/profiles"};
 }
 
 std::string profile_file(const ProfileKey& key) {
   const std::string name = fs::path(key.workload).stem().string();  // of a workload file
-  return fmt::format("{}/{}-{}-{}.json", profile_folder(), name, key.micro_batch, digest(Json(to_text(key))));
+  return fmt::format("{}/{}-{}-{}.json", profile_keeping().folder, name, key.micro_batch, digest(Json(to_text(key))));
 }
 
 std::optional<CostGraph> stored_profile(const ProfileKey& key) {
@@ -86,7 +94,7 @@ std::optional<CostGraph> stored_profile(const ProfileKey& key) {
 
 void store_profile(const ProfileKey& key, const CostGraph& costs) {
   std::error_code failure;
-  fs::create_directories(profile_folder(), failure);
+  fs::create_directories(profile_keeping().folder, failure);
   const std::string file = profile_file(key), part = file + "." + std::to_string(getpid());
   {
     std::ofstream out(part);
@@ -134,6 +142,7 @@ CostGraph measure_profile(const ProfileKey& key, const Workload& workload) {
   spec.neighbours =
       key.neighbours.value_or(std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 8) - 1);
   spec.batched_micros = key.batched_micros;
+  spec.rounds = profile_keeping().rounds;
   CostGraph graph = real_executor::measure_in_runs(spec);
   if (!graph.machine) throw std::logic_error("a profile of whole runs describes its machine");
   graph.machine->machine = machine_signature();

@@ -28,8 +28,15 @@ std::string to_text(const ProfileKey& key);
 std::string machine_signature();  // "Intel(R) Xeon(R) Processor, 2 cores"
 std::string build_signature();    // of the running program: its LibTorch and a digest of its file
 
-// $SLUICE_PROFILE_CACHE, or else .cache/profiles in the project's folder.
-std::string profile_folder();
+// Where profiles are kept and in how many rounds they are measured (RunProfileSpec), of this process.
+struct ProfileKeeping {
+  std::string folder;
+  int rounds = 3;
+};
+// In $SLUICE_PROFILE_CACHE, or else in .cache/profiles in the project's folder, unless keep_profiles() said otherwise.
+ProfileKeeping profile_keeping();
+// Nothing: as before any call. Not while another thread asks for costs.
+void keep_profiles(std::optional<ProfileKeeping> keeping);
 // The file of a profile in that folder.
 std::string profile_file(const ProfileKey& key);
 // Nothing where there is no such file, or one that cannot be read (it is measured anew then).

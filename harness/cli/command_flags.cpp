@@ -278,7 +278,7 @@ void add_validate(CLI::App& app, Chosen& chosen) {
   c->add_option("--filter", a->filter, "Only cases whose label holds this text")->type_name("TEXT");
   c->add_flag("--quick", a->quick, "A case of each kind, in two short rounds");
   c->add_flag("--list", a->list, "Print the cases' labels; run nothing");
-  c->add_option("--rounds", a->rounds, "How often each case runs on the wall clock")
+  c->add_option("--rounds", a->rounds, "How often profiles are measured and each case is run on both clocks")
       ->capture_default_str()
       ->type_name("N");
   c->add_option("--seconds", a->seconds, "Of a case in a round, about")->capture_default_str()->type_name("S");

@@ -81,8 +81,8 @@ int profile_command(const ProfileArguments& a);
 struct ValidateArguments {
   std::vector<std::string> records;  // given: nothing is run, these are compared
   std::string out, filter, chart, progress = "auto";
-  int rounds = 3, ranks = 0;  // ranks 0: as many as there are cores
-  double seconds = 0.7;
+  int rounds = 4, ranks = 0;  // ranks 0: as many as there are cores
+  double seconds = 0.25;
   bool quick = false, threads_only = false, list = false, json = false, check = false;
 };
 int validate_command(const ValidateArguments& a);

@@ -35,19 +35,19 @@ void add(PassSamples& pass, const ProbeSample& sample, double seconds) {
 class OpReader {
  public:
   // unstashed: forwards keep their input only.
-  OpReader(ChainSamples& sum, std::span<const int> layer_of_input, bool unstashed)
-      : sum_(sum), layer_of_input_(layer_of_input), unstashed_(unstashed) {}
+  OpReader(ChainSamples& sum, std::span<const int> layer_of_input, bool unstashed, const ProbeCost& cost)
+      : sum_(sum), layer_of_input_(layer_of_input), unstashed_(unstashed), cost_(cost) {}
 
   void read(const ProbeSample& sample) {
     using Kind = ProbeSample::Kind;
-    const double seconds = sample.end - sample.start;
+    const double seconds = seconds_of(sample);
     switch (sample.kind) {
       case Kind::op:
         finish(sample, seconds);
         break;
       case Kind::step:
         add_waiting(Opcode::optimizer_step);
-        sum_.step.push_back(seconds - inner_);
+        sum_.step.push_back(std::max(seconds - inner_, 0.0));
         sum_.step_peak = std::max(sum_.step_peak, sample.peak);
         begin_op();
         break;
@@ -61,6 +61,8 @@ class OpReader {
   }
 
  private:
+  double seconds_of(const ProbeSample& sample) const { return std::max(sample.end - sample.start - cost_.within, 0.0); }
+
   void begin_op() {
     waiting_.clear();
     inner_ = 0;
@@ -70,9 +72,10 @@ class OpReader {
     add_waiting(op.opcode);
     const bool forward = op.opcode == Opcode::forward || op.opcode == Opcode::recompute;
     const bool backward = op.opcode == Opcode::backward || op.opcode == Opcode::input_gradient;
-    if (forward) sum_.forward_rest.push_back(seconds - inner_);
-    if (backward) sum_.backward_rest.push_back(seconds - inner_);
-    if (op.opcode == Opcode::weight_gradient) sum_.weight_gradient_rest.push_back(seconds - inner_);
+    const double rest = std::max(seconds - inner_, 0.0);
+    if (forward) sum_.forward_rest.push_back(rest);
+    if (backward) sum_.backward_rest.push_back(rest);
+    if (op.opcode == Opcode::weight_gradient) sum_.weight_gradient_rest.push_back(rest);
     begin_op();
   }
 
@@ -82,8 +85,8 @@ class OpReader {
 
   void add_inner(Opcode opcode, const ProbeSample& s) {
     using Kind = ProbeSample::Kind;
-    const double seconds = s.end - s.start;
-    inner_ += seconds;
+    const double seconds = seconds_of(s);
+    inner_ += seconds + cost_.whole;
     if (s.kind == Kind::clear) {
       sum_.clear.push_back(seconds);
       return;
@@ -113,7 +116,8 @@ class OpReader {
   std::span<const int> layer_of_input_;
   std::vector<ProbeSample> waiting_;
   bool unstashed_;
-  double inner_ = 0;  // seconds of what is waiting_
+  ProbeCost cost_;
+  double inner_ = 0;  // seconds of what is waiting_, and of sampling it
 };
 
 struct UpdateSamples {
@@ -141,13 +145,13 @@ std::vector<UpdateSamples> updates_of(std::span<const ProbeSample> rank, std::si
 }  // namespace
 
 void add_samples(ChainSamples& sum, std::span<const ProbeSample> rank, std::span<const int> layer_of_input,
-                 std::size_t skipped_steps) {
+                 std::size_t skipped_steps, const ProbeCost& cost) {
   const bool unstashed = std::ranges::any_of(
       rank, [](const ProbeSample& s) { return s.kind == ProbeSample::Kind::op && s.opcode == Opcode::recompute; });
   std::vector<UpdateSamples> updates = updates_of(rank, skipped_steps);
   std::ranges::stable_sort(updates, {}, &UpdateSamples::seconds);
   const std::size_t outside = updates.size() / 4;
-  OpReader reader(sum, layer_of_input, unstashed);
+  OpReader reader(sum, layer_of_input, unstashed, cost);
   for (std::size_t u = outside; u < updates.size() - outside; ++u)
     for (const ProbeSample& sample : updates[u].samples) reader.read(sample);
 }

@@ -39,11 +39,16 @@ struct ChainSamples {
   std::vector<double> send, receive;  // of the worker, without what it copies
 };
 
+// What a sample costs the rank, in seconds: within the sample itself, and in all. Runs without a probe do not have it.
+struct ProbeCost {
+  double within = 0, whole = 0;
+};
+
 // Adds the samples of the rank's typical updates: those whose time, waiting left out, lies between the quartiles. An
 // update is as long as its ops are on the average, not as their medians, and an update that another process disturbed
 // says nothing. An update ends with its optimizer step; the first `skipped_steps` ones are warm-up; samples that no
 // step follows count only where there is no step at all. layer_of_input[k]: the layer that first reads model input k.
 void add_samples(ChainSamples& sum, std::span<const ProbeSample> rank, std::span<const int> layer_of_input,
-                 std::size_t skipped_steps);
+                 std::size_t skipped_steps, const ProbeCost& cost = {});
 
 }  // namespace sluice

@@ -67,6 +67,18 @@ TEST(ProfileSamplesTest, AnOpIsItsLayersItsDataAndTheRest) {
   EXPECT_TRUE(warmed.step.empty());
 }
 
+TEST(ProfileSamplesTest, WhatASampleCostsIsNoPartOfAnOp) {
+  const std::vector<ProbeSample> rank = {
+      {.kind = Kind::forward, .stage = StageId(0), .layer = 0, .start = 0.5, .end = 2.75},
+      {.kind = Kind::op, .opcode = Opcode::forward, .stage = StageId(0), .start = 0, .end = 4},
+      {.kind = Kind::step, .opcode = Opcode::optimizer_step, .stage = StageId(0), .start = 5, .end = 6}};
+  ChainSamples sum = empty(1);
+  add_samples(sum, rank, {}, 0, {.within = 0.25, .whole = 1});
+  EXPECT_EQ(sum.layers[0].forward.seconds, (std::vector{2.0}));
+  EXPECT_EQ(sum.forward_rest, (std::vector{0.75}));  // 4 - 0.25, without 2 of the layer and 1 of sampling it
+  EXPECT_EQ(sum.step, (std::vector{0.75}));
+}
+
 TEST(ProfileSamplesTest, ForwardsBeforeARecomputationKeepNoStash) {
   const std::vector<ProbeSample> rank = {
       {.kind = Kind::forward, .stage = StageId(0), .layer = 0, .start = 0, .end = 1, .peak = 5},

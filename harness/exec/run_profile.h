@@ -17,6 +17,7 @@ struct RunProfileSpec {
   int neighbours = 1;            // ranks that are busy beside the measured one in the second measurement
   // The weight gradients of so many micro-batches are measured as one product; 0: of each by itself.
   int batched_micros = 0;
+  int rounds = 3;  // of a quarter of a second for each kind of chain, by turns
 };
 
 // On this machine's CPU, one thread a rank, each on a core of its own where the build can pin. `machine` of the result

@@ -38,8 +38,11 @@ Json to_json(const LayerMeasurement& measured) {
   Json json = {{"clear", measured.clear.value}, {"keeps_output", measured.keeps_output}};
   for (const auto& [name, member] : kPasses) {
     const PassMeasurement& pass = measured.*member;
-    json[name] = {
-        {"beside", pass.beside}, {"spread", pass.spread}, {"peak", pass.peak.value}, {"left", pass.left.value}};
+    json[name] = {{"beside", pass.beside},
+                  {"half", pass.half},
+                  {"spread", pass.spread},
+                  {"peak", pass.peak.value},
+                  {"left", pass.left.value}};
   }
   if (measured.batched_weight_gradient) json["batched_weight_gradient"] = measured.batched_weight_gradient->value;
   if (measured.split_weight_gradient) json["split_weight_gradient"] = measured.split_weight_gradient->value;
@@ -54,6 +57,7 @@ LayerMeasurement layer_measurement_from_json(JsonReader& reader) {
     JsonReader pass = reader.object(name);
     PassMeasurement& m = measured.*member;
     m.beside = pass.above_zero("beside", kMostNumber);
+    if (pass.has("half")) m.half = pass.above_zero("half", kMostNumber);  // absent: of an earlier version
     m.spread = pass.number("spread", 0, kMostNumber);
     m.peak = Bytes(pass.integer<std::int64_t>("peak", 0, kMostBytes));
     m.left = Bytes(

@@ -15,6 +15,7 @@ class JsonReader;
 // idle neighbours.
 struct PassMeasurement {
   double beside = 1;  // how many times as long it takes while all the other ranks of the machine are busy
+  double half = 1;    // how many times as long where the rank holds half of the layers: its working set is smaller
   double spread = 0;  // half the distance between the quartiles, as a part of the median
   Bytes peak, left;   // counted memory above that before the pass: the most, and at its end
 };

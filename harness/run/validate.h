@@ -1,6 +1,7 @@
-// Runs cases on both clocks, for results/validation.h to compare. The virtual clock goes first (what profiles it needs
-// are measured then); on the wall clock the cases are run in rounds, each case once a round, so that a machine that
-// drifts does so for all.
+// Runs cases on both clocks, for results/validation.h to compare. Both clocks go in rounds: a round measures its own
+// profiles, each next to the cases that need it, and runs each case once on the virtual clock and once on the wall
+// clock, so that a machine whose speed changes does so for both alike. Every other round goes backwards. A case whose
+// updates are slow takes part in the first rounds only, until it has run for as long as the others.
 #pragma once
 
 #include <string>
@@ -14,8 +15,8 @@ namespace sluice {
 
 struct ValidateOptions {
   std::string out;  // records, appended
-  int rounds = 3;
-  double seconds = 0.7;  // of a case in a round, about; 12 updates at least
+  int rounds = 4;
+  double seconds = 0.25;  // of a case in a round, about; six updates at least
   ProgressStyle progress = ProgressStyle::none;
   std::string program;  // `sluice`, for mpirun to start
 };

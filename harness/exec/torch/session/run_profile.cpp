@@ -14,10 +14,12 @@
 
 #include "harness/base/error.h"
 #include "harness/exec/co_runs.h"
+#include "harness/exec/core_gauge.h"
 #include "harness/exec/disturbance.h"
 #include "harness/exec/profile_samples.h"
 #include "harness/exec/threads.h"
 #include "harness/exec/torch/session/torch_session.h"
+#include "harness/exec/torch/stage/probe_scope.h"
 #include "harness/program/check_program.h"
 #include "harness/program/lowering.h"
 
@@ -35,6 +37,26 @@ std::unique_ptr<Pinning> pin_if_possible(int ranks) {
   } catch (const InputError&) {
     return nullptr;
   }
+}
+
+// Of a sample within another one.
+ProbeCost probe_cost() {
+  static const ProbeCost cost = [] {
+    MemoryCounters* counters = new_counters();
+    constexpr int kSamples = 20'000;
+    double least = 1, within = 1;
+    for (int round = 0; round < 5; ++round) {  // what disturbs it only makes it slower
+      Probe probe;
+      const double begin = now();
+      for (int k = 0; k < kSamples; ++k) const ProbeScope scope(&probe, counters, {});
+      least = std::min(least, (now() - begin) / kSamples);
+      std::vector<double> seconds;
+      for (const ProbeSample& s : probe.samples()) seconds.push_back(s.end - s.start);
+      within = std::min(within, median_of(std::move(seconds)));
+    }
+    return ProbeCost{.within = within, .whole = std::max(least, within)};
+  }();
+  return cost;
 }
 
 // What a chain runs: the whole model on every rank, or half of it on each of two.
@@ -66,16 +88,16 @@ Schedule whole_model_order(const ChainForm& form) {
   return schedule;
 }
 
-// 1F1B.
+// Three micro-batches are in flight on the first stage, two on the second, which is no system's order either.
 Schedule two_stage_order(int micros) {
   Schedule schedule = empty_schedule(2, micros);
-  for (int k = 0; k < micros; ++k) {
-    schedule.ops(Rank(0)).push_back(forward_op(0, k));
-    if (k > 0) schedule.ops(Rank(0)).push_back(backward_op(0, k - 1));
-    schedule.ops(Rank(1)).push_back(forward_op(1, k));
-    schedule.ops(Rank(1)).push_back(backward_op(1, k));
+  for (int s = 0; s < 2; ++s) {
+    const int in_flight = 3 - s;
+    for (int k = 0; k < micros + in_flight - 1; ++k) {
+      if (k < micros) schedule.ops(Rank(s)).push_back(forward_op(s, k));
+      if (k >= in_flight - 1) schedule.ops(Rank(s)).push_back(backward_op(s, k - in_flight + 1));
+    }
   }
-  schedule.ops(Rank(0)).push_back(backward_op(0, micros - 1));
   return schedule;
 }
 
@@ -116,18 +138,29 @@ class Chain {
     if (spec.feed) train_samples_ = spec.feed->train_samples;
     session_ = make_session(session);
     pinning_ = pin_if_possible(form.ranks + form.spare_cores);
+    gauge_ = CoreGauge(form.ranks, kMostWaiting);
   }
 
   const Pinning* pinning() const { return pinning_.get(); }
 
   // As many updates as take about `seconds`, the first ones not sampled.
   void run(double seconds, std::span<const int> layer_of_input, ChainSamples& sum) {
+    const int updates = updates_in(seconds, 400) + 1;
     std::vector<Probe> probes(program_.rank_count());
-    const Execution run = execute(updates_in(seconds, 400) + 1, &probes);
-    for (const Probe& probe : probes) add_samples(sum, probe.samples(), layer_of_input, 1);
+    Execution run;
+    do {
+      gauge_.wait();
+      for (Probe& probe : probes) probe.clear();
+      run = execute(updates, &probes);
+    } while (gauge_.again());
+    for (const Probe& probe : probes) add_samples(sum, probe.samples(), layer_of_input, 1, probe_cost());
+    if (probes.size() == 2) add_overlap(probes);
     for (const Opcode opcode : {Opcode::reduce_gradients, Opcode::gather_weights, Opcode::reduce_scatter})
       add_meetings(run.trace, opcode);
   }
+
+  // Of a rank of two: the part of the time of its ops in which the other one is busy too.
+  double overlap(int rank) const { return busy_[rank] > 0 ? both_busy_ / busy_[rank] : 0; }
 
   // Adds the seconds of every layer's passes in as many updates as take about `seconds`, of all but the first. Returns
   // their micro-batches.
@@ -156,10 +189,10 @@ class Chain {
  private:
   int updates_in(double seconds, int most) {
     if (update_seconds_ == 0) {
-      execute(2, nullptr);
-      update_seconds_ = execute(2, nullptr).seconds / 2;
+      execute(1, nullptr);
+      update_seconds_ = execute(1, nullptr).seconds;
     }
-    return std::clamp(static_cast<int>(seconds / update_seconds_), 3, most);
+    return std::clamp(static_cast<int>(seconds / update_seconds_), 2, most);
   }
 
   Execution execute(int updates, std::vector<Probe>* probes) {
@@ -173,6 +206,28 @@ class Chain {
       for (std::int64_t k = 0; k < updates * samples_; ++k) request.order.push_back((at_ + k) % train_samples_);
     at_ += updates * samples_;
     return session_->run(program_, request).execution;
+  }
+
+  static constexpr double kMostWaiting = 1;
+
+  // Of two ranks, from the end of the first step on.
+  void add_overlap(const std::vector<Probe>& probes) {
+    using Kind = ProbeSample::Kind;
+    std::vector<std::pair<double, double>> ops[2];
+    for (int r = 0; r < 2; ++r) {
+      bool warm = false;
+      for (const ProbeSample& s : probes[r].samples()) {
+        if (warm && (s.kind == Kind::op || s.kind == Kind::step)) {
+          ops[r].emplace_back(s.start, s.end);
+          busy_[r] += s.end - s.start;
+        }
+        warm = warm || s.kind == Kind::step;
+      }
+    }
+    for (auto a = ops[0].begin(), b = ops[1].begin(); a != ops[0].end() && b != ops[1].end();) {
+      both_busy_ += std::max(std::min(a->second, b->second) - std::max(a->first, b->first), 0.0);
+      a->second < b->second ? ++a : ++b;
+    }
   }
 
   // From when the last rank has come to when the first goes on.
@@ -195,6 +250,8 @@ class Chain {
   std::int64_t samples_ = 0, train_samples_ = 0, at_ = 0;
   double update_seconds_ = 0;
   std::map<Opcode, std::vector<double>> meetings_;
+  CoreGauge gauge_{1, 0};
+  double busy_[2] = {}, both_busy_ = 0;  // seconds
 };
 
 // A thread on the core of a rank, joined when it goes.
@@ -320,30 +377,33 @@ class RunProfile {
       Chain alone(spec_, {});
       Chain split(spec_, {.split = true});
       Chain together(spec_, {.ranks = all});
-      for (int round = 0; round < kRounds; ++round) {
+      std::optional<Chain> halves;
+      if (spec_.neighbours > 0 && middle(spec_.model) > 0)
+        halves.emplace(spec_, ChainForm{.ranks = 2, .micros_per_rank = 8, .halves = true});
+      for (int round = 0; round < spec_.rounds; ++round) {
         alone.run(kSeconds, readers_, idle_);
         split.run(kSeconds, readers_, split_);
         if (spec_.neighbours > 0) together.run(kSeconds, readers_, busy_);
+        if (halves) halves->run(kSeconds, readers_, halves_);
       }
       if (spec_.neighbours == 0) busy_ = idle_;
       reduce_ = together.meeting(Opcode::reduce_gradients);
+      for (int r = 0; halves && r < 2; ++r) overlap_[r] = halves->overlap(r);
     }
     if (spec_.neighbours > 0) {
       Chain sharded(spec_, {.ranks = all,
                             .micros_per_rank = 1,
                             .sharding = {.gather = Sharding::Gather::once, .reduce = Sharding::Reduce::accumulated}});
       ChainSamples unused = empty_samples(spec_.model.layers.size());
-      for (int round = 0; round < kRounds; ++round) sharded.run(0, readers_, unused);
+      for (int round = 0; round < spec_.rounds; ++round) sharded.run(0, readers_, unused);
       gather_ = sharded.meeting(Opcode::gather_weights);
       scatter_ = sharded.meeting(Opcode::reduce_scatter);
     }
-    if (spec_.neighbours > 0 && middle(spec_.model) > 0)
-      Chain(spec_, {.ranks = 2, .halves = true}).run(kSeconds, readers_, halves_);
     Chain(spec_, {.micros_per_rank = 2, .recompute = true}).run(0, readers_, recomputed_);
     if (spec_.batched_micros > 0) {
       Chain alone(spec_, {.micros_per_rank = spec_.batched_micros, .batched = true});
       Chain together(spec_, {.ranks = all, .micros_per_rank = spec_.batched_micros, .batched = true});
-      for (int round = 0; round < kRounds; ++round) {
+      for (int round = 0; round < spec_.rounds; ++round) {
         alone.run(kSeconds, readers_, batched_idle_);
         if (spec_.neighbours > 0) together.run(kSeconds, readers_, batched_busy_);
       }
@@ -352,10 +412,30 @@ class RunProfile {
   }
 
  private:
-  static constexpr int kRounds = 3;
   static constexpr double kSeconds = 0.25;
 
   static double beside(double busy, double idle) { return idle > 0 ? std::max(busy / idle, 0.5) : 1; }
+
+  // How many times as long beside idle neighbours, in a rank that holds half of the layers. rank: of the two.
+  double half(double in_halves, double whole, double beside, std::size_t rank) const {
+    if (!(in_halves > 0 && whole > 0)) return 1;
+    const double slower = 1 + (beside - 1) * overlap_[rank] / spec_.neighbours;
+    return std::clamp(in_halves / std::max(slower, 0.5) / whole, 0.25, 4.0);
+  }
+  double half(const PassSamples& in_halves, const PassSamples& whole, double beside, std::size_t rank) const {
+    return half(mean_of(in_halves.seconds), mean_of(whole.seconds), beside, rank);
+  }
+
+  // Of what an op takes beside its layers, the part that goes with their number: seconds of a layer. It takes both from
+  // an op of all layers and one of half of them.
+  double rest_of_layer(std::vector<double> ChainSamples::*rest) const {
+    const double whole = mean_of(idle_.*rest), in_half = mean_of(halves_.*rest);
+    if (in_half == 0) return 0;
+    return std::clamp(2 * (whole - in_half), 0.0, whole) / static_cast<double>(spec_.model.layers.size());
+  }
+  double rest_of_op(std::vector<double> ChainSamples::*rest) const {
+    return mean_of(idle_.*rest) - rest_of_layer(rest) * static_cast<double>(spec_.model.layers.size());
+  }
 
   PassMeasurement pass(const PassSamples& idle, const PassSamples& busy) const {
     return {.beside = beside(mean_of(busy.seconds), mean_of(idle.seconds)),
@@ -372,6 +452,8 @@ class RunProfile {
                     .layers = {}};
     const std::vector<Shape> shapes = spec_.model.shapes();
     const double all_parameters = std::max(4.0 * static_cast<double>(parameter_count(spec_.model)), 1.0);
+    const double forward_rest = rest_of_layer(&ChainSamples::forward_rest),
+                 backward_rest = rest_of_layer(&ChainSamples::backward_rest);
     for (std::size_t l = 0; l < spec_.model.layers.size(); ++l) {
       const LayerSpec& spec = spec_.model.layers[l];
       // Stashes that wait for their batch are part of the working set of all passes.
@@ -392,6 +474,12 @@ class RunProfile {
                   .peak = Bytes(static_cast<std::int64_t>(static_cast<double>(idle_.step_peak) * part)),
                   .left = Bytes(0)};
       m.clear = Seconds(mean_of(idle_.clear) * part);
+      const std::size_t rank = l < middle(spec_.model) ? 0 : 1;
+      const LayerSamples &in_half = halves_.layers[l], &whole = idle_.layers[l];
+      m.forward.half = half(in_half.forward, whole.forward, m.forward.beside, rank);
+      m.input_gradient.half = half(in_half.input_gradient, whole.input_gradient, m.input_gradient.beside, rank);
+      m.weight_gradient.half = half(in_half.weight_gradient, whole.weight_gradient, m.weight_gradient.beside, rank);
+      m.update.half = half(2 * mean_of(halves_.step), mean_of(idle_.step), m.update.beside, rank);
       std::vector<Shape> inputs;
       for (const int input : spec.inputs)
         inputs.push_back(input < 0 ? spec_.model.inputs[-1 - input].shape : shapes[input]);
@@ -408,8 +496,8 @@ class RunProfile {
       m.split_weight_gradient = Seconds(mean_of(split_.layers[l].weight_gradient.seconds));
       graph.layers.push_back({.name = spec.name,
                               .inputs = spec.inputs,
-                              .forward = Seconds(mean_of(idle.forward.seconds) + load),
-                              .input_gradient = Seconds(mean_of(idle.input_gradient.seconds)),
+                              .forward = Seconds(mean_of(idle.forward.seconds) + load + forward_rest),
+                              .input_gradient = Seconds(mean_of(idle.input_gradient.seconds) + backward_rest),
                               .weight_gradient = Seconds(mean_of(idle_.layers[l].weight_gradient.seconds)),
                               .update = Seconds(mean_of(idle_.step) * part),
                               .parameters = Bytes(4 * parameter_count(spec)),
@@ -429,8 +517,8 @@ class RunProfile {
     Messages(pinning.get()).measure(machine);
     machine.send += Seconds(mean_of(halves_.send));
     machine.receive += Seconds(mean_of(halves_.receive));
-    machine.forward_op = Seconds(mean_of(idle_.forward_rest));
-    machine.backward_op = Seconds(mean_of(idle_.backward_rest));
+    machine.forward_op = Seconds(rest_of_op(&ChainSamples::forward_rest));
+    machine.backward_op = Seconds(rest_of_op(&ChainSamples::backward_rest));
     machine.weight_gradient_op = Seconds(mean_of(split_.weight_gradient_rest));
     machine.copy = seconds_per_byte(16 << 20, [](at::Tensor& t) { t.clone(); });
     machine.predict = seconds_per_byte(static_cast<std::int64_t>(std::min(parameters, 64e6)), [](at::Tensor& t) {
@@ -447,6 +535,7 @@ class RunProfile {
   const RunProfileSpec& spec_;
   const std::vector<int> readers_;
   ChainSamples idle_, busy_, split_, halves_, recomputed_, batched_idle_, batched_busy_;
+  double overlap_[2] = {};                        // Chain::overlap of the halves
   double reduce_ = 0, gather_ = 0, scatter_ = 0;  // seconds, of the whole model
 };
 
