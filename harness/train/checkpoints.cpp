@@ -73,21 +73,26 @@ TrainingPosition Checkpoints::restore(Session& session, Record& record, const st
   });
   if (processes_) json = Json::parse(processes_->broadcast(json.dump(), 0));
   if (json.is_null()) return {};
-  JsonReader reader(json, record_file());
-  Record restored = record_from_json(reader.raw("record"), record_file());
+  Record restored;
   TrainingPosition position;
-  position.next = reader.integer<std::size_t>("next", 1, kMostWhole);
-  position.updates = reader.integer<std::int64_t>("updates", 1, kMostWhole);
-  position.seconds = reader.number("seconds", 0, kMostSeconds);
-  const bool sealed = reader.text("seal") == seal(reader.raw("record"), position);
-  const std::string wrong = sealed ? what_is_wrong(restored, position, segments) : "was changed after it was written";
-  if (!wrong.empty()) throw InputError(record_file(), wrong, "delete it, and the case starts anew");
+  agree_on_error(processes_, [&] {
+    JsonReader reader(json, record_file());
+    restored = record_from_json(reader.raw("record"), record_file());
+    position.next = reader.integer<std::size_t>("next", 1, kMostWhole);
+    position.updates = reader.integer<std::int64_t>("updates", 1, kMostWhole);
+    position.seconds = reader.number("seconds", 0, kMostSeconds);
+    const bool sealed = reader.text("seal") == seal(reader.raw("record"), position);
+    const std::string wrong = sealed ? what_is_wrong(restored, position, segments) : "was changed after it was written";
+    if (!wrong.empty()) throw InputError(record_file(), wrong, "delete it, and the case starts anew");
+  });
   session.load(state_file(position.next), of_any_plan);
-  if (session.updates_done() != position.updates)
-    throw InputError(state_file(position.next),
-                     "was made after " + std::to_string(session.updates_done()) + " updates, " + record_file() +
-                         " after " + std::to_string(position.updates),
-                     "delete both, and the case starts anew");
+  agree_on_error(processes_, [&] {
+    if (session.updates_done() != position.updates)
+      throw InputError(state_file(position.next),
+                       "was made after " + std::to_string(session.updates_done()) + " updates, " + record_file() +
+                           " after " + std::to_string(position.updates),
+                       "delete both, and the case starts anew");
+  });
   restored.environment = record.environment;
   record = std::move(restored);
   return position;

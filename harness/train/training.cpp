@@ -36,7 +36,7 @@ Training::Training(const RunCase& c, const Prepared& prepared)
 
 void Training::run(const Program& first, const TrainingHooks& hooks, ProcessGroup* processes, const Pinning* pinning,
                    Record& record) {
-  refuse_late_failure();
+  agree_on_error(processes, [&] { refuse_late_failure(); });
   TrainedNumbers numbers;
   const bool shares = hooks.turn && hooks.checkpoints.empty() && !processes && !training_group(case_).empty();
   if (shares) {
@@ -71,7 +71,7 @@ void Training::run(const Program& first, const TrainingHooks& hooks, ProcessGrou
     for (const MemoryByKind& peak : session_->peak_memory()) record.peak_bytes.push_back(split_of(peak));
   adapter_.describe(record);
   if (whole && record.observed.adaptation) record.observed.adaptation->oracle_seconds = adapter_.seconds_of_oracle();
-  if (whole) refuse_missed_move(record);
+  if (whole) agree_on_error(processes, [&] { refuse_missed_move(record); });
   checkpoints.delete_all();
   if (shares && !record.curve_of) hooks.turn->give(std::move(numbers));
 }
