@@ -14,6 +14,7 @@
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
 #include "results/record_reading.h"
+#include "results/step_repeats.h"
 
 namespace sluice {
 
@@ -230,8 +231,7 @@ Record record_from_json(const Json& value, const std::string& where) {
   record.outcome = read_named<RecordOutcome>(fields, "outcome");
   record.reason = fields.text("reason");
   record.failed_rank = count_or_null<int>(fields, "failed_rank");
-  record.step_seconds = read_list(fields, "step_seconds",
-                                  [](JsonReader& list, const std::string& index) { return list.any_number(index); });
+  record.step_seconds = read_steps(fields, "step_seconds");
   record.warmup_steps = read_count<int>(fields, "warmup_steps");
   record.samples_per_step = read_count<std::int64_t>(fields, "samples_per_step");
   record.updates_per_epoch = read_count<std::int64_t>(fields, "updates_per_epoch");

@@ -13,6 +13,7 @@
 #include "harness/base/json.h"
 #include "harness/base/numbers.h"
 #include "results/metrics.h"
+#include "results/step_repeats.h"
 
 namespace sluice {
 namespace {
@@ -68,7 +69,14 @@ void write_reference(const std::filesystem::path& file, std::span<const Record> 
            std::tie(b.system, b.workload, b.cluster, b.ranks, b.batch, b.microbatches, options_b, b.seed);
   });
   std::ofstream out(file, std::ios::binary | std::ios::trunc);
-  for (Record& record : kept) out << to_json(reference_record(std::move(record), command)).dump() << '\n';
+  for (Record& record : kept) {
+    const Record reference = reference_record(std::move(record), command);
+    Json line = to_json(reference);
+    if (reference.clock == Clock::virtual_clock &&
+        std::ranges::all_of(reference.step_seconds, [](double s) { return std::isfinite(s); }))
+      line["step_seconds"] = with_repeats(reference.step_seconds);
+    out << line.dump() << '\n';
+  }
   out.flush();
   if (!out) throw RunError(file.string() + ": cannot be written; is the disk full?");
 }

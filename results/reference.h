@@ -1,5 +1,5 @@
 // Reference records: the records behind the pages of results/findings, kept in the repository. They are ordinary
-// records without what no page shows.
+// records without what no page shows, and steps that repeat stand there once (step_repeats.h).
 #pragma once
 
 #include <filesystem>
