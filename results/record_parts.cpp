@@ -253,6 +253,7 @@ Json to_json(const Observed& o) {
   put("staleness", o.staleness);
   put("latency_seconds", o.latency_seconds);
   put("output_digest", o.output_digest);
+  put("weight_gradient", o.weight_gradient);
   if (o.sent_bytes)
     json["sent_bytes"] = {{"messages", o.sent_bytes->messages},
                           {"gathers", o.sent_bytes->gathers},
@@ -272,6 +273,7 @@ Observed read_observed(JsonReader& reader) {
   if (reader.has("sent_bytes")) o.sent_bytes = read_sent(reader.object("sent_bytes"));
   if (reader.has("latency_seconds")) o.latency_seconds = reader.numbers("latency_seconds", 0, kMostSeconds);
   if (reader.has("output_digest")) o.output_digest = reader.text("output_digest");
+  if (reader.has("weight_gradient")) o.weight_gradient = reader.text("weight_gradient");
   if (reader.has("interference")) o.interference = read_interference(reader.object("interference"));
   if (reader.has("adaptation")) o.adaptation = read_adaptation(reader.object("adaptation"));
   no_other_fields(reader);

@@ -104,6 +104,7 @@ struct Observed {
   std::optional<SentByRanks> sent_bytes = {};
   std::optional<std::vector<double>> latency_seconds = {};  // inference: of every micro-batch
   std::optional<std::string> output_digest = {};            // inference: equal for equal outputs
+  std::optional<std::string> weight_gradient = {};          // what `auto` chose
   std::optional<RecordedInterference> interference = {};
   std::optional<RecordedAdaptation> adaptation = {};
 };

@@ -126,6 +126,7 @@ Observed any_observed() {
   maybe<SentByRanks>(o.sent_bytes, [] { return SentByRanks{any_counts(), any_counts(), any_counts()}; });
   maybe<std::vector<double>>(o.latency_seconds, [] { return std::vector{0.5, 0.25}; });
   maybe<std::string>(o.output_digest, any_text);
+  maybe<std::string>(o.weight_gradient, any_text);
   maybe<RecordedInterference>(o.interference, any_interference);
   maybe<RecordedAdaptation>(o.adaptation, any_adaptation);
   return o;
@@ -363,6 +364,7 @@ Record full() {
       .sent_bytes = SentByRanks{},
       .latency_seconds = {{}},
       .output_digest = "",
+      .weight_gradient = "",
       .interference = RecordedInterference{.episodes = {{.to = 1, .seconds = 1}}, .op_noise = 1, .latency_jitter = 1},
       .adaptation = RecordedAdaptation{.changes = {{}}, .oracle_seconds = 1, .answered = {{}}}};
   r.plan = PlanDescription{.stages = {{.layers = {{0}},

@@ -27,9 +27,10 @@ enum class DeviceKind { none, cpu, cuda };
 // visit to a stage (visit) or once an update (update).
 enum class StageSharding { system, none, optimizer, use, visit, update };
 
-// How weight gradients are computed: with each micro-batch's backward, or, for all micro-batches of an update, as one
-// matrix product a layer.
-enum class WeightGradients { per_microbatch, batched };
+// How weight gradients are computed: with each micro-batch's backward; for all micro-batches of an update, as one matrix
+// product a layer; or as of these two takes less time of an update by the case's costs, among those that memory has
+// room for.
+enum class WeightGradients { per_microbatch, batched, automatic };
 
 // When a rank of a synchronous system begins the next update: once its own stages have stepped, or once all ranks have.
 enum class UpdateStart { free, barrier };
@@ -79,7 +80,8 @@ struct Choices<StageSharding> {
 template <>
 struct Choices<WeightGradients> {
   static constexpr Choice<WeightGradients> all[] = {{WeightGradients::per_microbatch, "per_microbatch"},
-                                                    {WeightGradients::batched, "batched"}};
+                                                    {WeightGradients::batched, "batched"},
+                                                    {WeightGradients::automatic, "auto"}};
 };
 template <>
 struct Choices<UpdateStart> {

@@ -37,7 +37,7 @@ static CostFormula cost_formula(const Prepared& p, const RunCase& c, std::int64_
 // GPUs of this machine, otherwise on the CPU.
 static CostGraph case_costs(const Prepared& p, const RunCase& c, std::int64_t micro_batch) {
   const bool on_gpu = c.cluster == kThisMachine && c.device == DeviceKind::cuda;
-  const bool batched = c.weight_gradient == WeightGradients::batched && !on_gpu;
+  const bool batched = c.weight_gradient != WeightGradients::per_microbatch && !on_gpu;
   CostGraph costs = load_costs(c.costs, *p.workload,
                                {.workload = c.workload,
                                 .micro_batch = micro_batch,
@@ -158,15 +158,20 @@ static void refuse_replicas(const RunCase& c, const System& system) {
                      "choose a multiple");
 }
 
-// Seconds of an update under a plan that a planner considers; infinite if it does not fit into memory.
+// Seconds of an update; infinite if it does not fit into memory.
+static Seconds simulated_seconds(const Prepared& p, const RunCase& c) {
+  const Program program = program_of_updates(p);
+  const auto held = memory(program, stage_memory(p, c.optimizer, program.rule));
+  if (!over_memory(p, held).empty()) return Seconds(std::numeric_limits<double>::infinity());
+  return simulated_update(p, program);
+}
+
+// The same under a plan that a planner considers.
 static Seconds simulated_seconds(const Prepared& p, const RunCase& c, const PlannedPipeline& planned) {
   stop_now();
   Prepared candidate = p;
   adopt(candidate, c, planned);
-  const Program program = program_of_updates(candidate);
-  const auto held = memory(program, stage_memory(candidate, c.optimizer, program.rule));
-  if (!over_memory(candidate, held).empty()) return Seconds(std::numeric_limits<double>::infinity());
-  return simulated_update(candidate, program);
+  return simulated_seconds(candidate, c);
 }
 
 // A published variant recomputes one layer. A real stage does so as a whole.
@@ -210,7 +215,7 @@ static void share_layers(Prepared& p, const RunCase& c, Plan& plan) {
   set_costs(p, member_costs(whole, *p.tensor, p.cluster, cost_formula(p, c, p.micro_batch)));
 }
 
-Prepared prepare(const RunCase& c) {
+static Prepared prepare_with(const RunCase& c, bool batched_weight_gradients) {
   const auto begin = std::chrono::steady_clock::now();
   Prepared p;
   p.system = &find_system(c.system, "system");
@@ -227,7 +232,7 @@ Prepared prepare(const RunCase& c) {
   p.interference = load_interference(c.interference, static_cast<int>(p.cluster.devices.size()), "interference");
   p.inference = c.task == Task::inference;
   p.queue = c.queue;
-  p.batched_weight_gradients = c.weight_gradient == WeightGradients::batched;
+  p.batched_weight_gradients = batched_weight_gradients;
   p.storage = storage_of(c);
   require_peak(p.cluster.devices, p.storage);
   if (c.tensor > 1) {
@@ -247,6 +252,15 @@ Prepared prepare(const RunCase& c) {
   adopt(p, c, planned);
   p.planning_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return p;
+}
+
+Prepared prepare(const RunCase& c) {
+  Prepared p = prepare_with(c, c.weight_gradient == WeightGradients::batched);
+  if (c.weight_gradient != WeightGradients::automatic) return p;
+  Prepared batched = prepare_with(c, true);
+  batched.planning_seconds += p.planning_seconds;
+  p.planning_seconds = batched.planning_seconds;
+  return simulated_seconds(batched, c) < simulated_seconds(p, c) ? batched : p;
 }
 
 }  // namespace sluice

@@ -197,7 +197,7 @@ std::vector<Setting> make_settings() {
        .check = check_train},
       {.key = "weight_gradient",
        .group = HelpGroup::training,
-       .help = "one product a layer and update",
+       .help = "one product a layer and update, or by --costs what takes less (auto)",
        .value = choice(&RunCase::weight_gradient),
        .in_record_options = always},
       {.key = "step",

@@ -123,6 +123,9 @@ void describe_program(const RunCase& c, const Prepared& p, const Program& progra
     observed.weight_versions->push_back(rank.peak_versions);
   }
   observed.staleness = staleness_of(program);
+  if (c.weight_gradient == WeightGradients::automatic)
+    observed.weight_gradient =
+        choice_name(p.batched_weight_gradients ? WeightGradients::batched : WeightGradients::per_microbatch);
   std::vector<SentBytes> sent = sent_bytes(program, costs_of(p));
   if (p.tensor) add_tensor_sums(p, program, sent);
   observed.sent_bytes = sent_by_ranks(sent);

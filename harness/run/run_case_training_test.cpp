@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <numeric>
 #include <thread>
@@ -16,6 +17,7 @@
 #include "harness/base/json.h"
 #include "harness/case/sweep.h"
 #include "harness/exec/pinning.h"
+#include "harness/model/cost_graph.h"
 #include "harness/run/run_case.h"
 #include "harness/tests/test_data.h"
 #include "results/metrics.h"
@@ -433,6 +435,51 @@ TEST_F(RunCaseTest, PipelinesThatCannotBeCopiedAreRefused) {
     EXPECT_EQ(run({{"system", system}, {"data_parallel", 2}}).outcome, RecordOutcome::unsupported) << system;
   // FSDP's ranks meet at every micro-batch, so that all need as many.
   EXPECT_EQ(run({{"system", "fsdp"}, {"ranks", 3}, {"microbatches", 4}}).outcome, RecordOutcome::unsupported);
+}
+
+// A profile of fmnist_mlp as of this machine, in which a weight gradient of several micro-batches at once takes `batched`
+// times as long as each by itself.
+std::string profile_with_batched(const std::string& folder, double batched) {
+  const Workload workload = find_workload("fmnist_mlp");
+  CostGraph costs = analytic_costs(workload.model, 8, load_cluster("flat:1", "").devices.front());
+  costs.source = "profile";
+  costs.machine = MachineCosts{.machine = "a machine", .build = "a build", .made = "2026-01-31T12:00:00Z"};
+  for (LayerCost& layer : costs.layers) {
+    LayerMeasurement& measured = layer.measured.emplace();
+    measured.split_weight_gradient = layer.weight_gradient;
+    measured.batched_weight_gradient = layer.weight_gradient * batched;
+  }
+  std::string file = folder + "/profile.json";
+  std::ofstream(file) << to_json(costs).dump();
+  return file;
+}
+
+TEST_F(RunCaseTest, WeightGradientsAreBatchedWhereTheProfileSaysThatItIsFaster) {
+  const auto chosen = [&](double batched) {
+    return run({{"system", "one_f_one_b"},
+                {"clock", "wall"},
+                {"ranks", 2},
+                {"microbatches", 4},
+                {"epochs", 1},
+                {"weight_gradient", "auto"},
+                {"costs", profile_with_batched(folder_, batched)}});
+  };
+  const Record faster = chosen(0.5), slower = chosen(2);
+  ASSERT_EQ(faster.outcome, RecordOutcome::ok) << faster.reason;
+  EXPECT_EQ(faster.observed.weight_gradient, "batched");
+  EXPECT_EQ(slower.observed.weight_gradient, "per_microbatch");
+  const Record given = run({{"system", "one_f_one_b"},
+                            {"clock", "wall"},
+                            {"ranks", 2},
+                            {"microbatches", 4},
+                            {"epochs", 1},
+                            {"weight_gradient", "batched"},
+                            {"costs", "analytic"}});
+  EXPECT_EQ(given.observed.weight_gradient, std::nullopt);
+  // It was not only said: the bytes that wait for the product are there, and the losses are those of batched products.
+  EXPECT_EQ(faster.peak_bytes.at(0).total, given.peak_bytes.at(0).total);
+  EXPECT_LT(slower.peak_bytes.at(0).total, faster.peak_bytes.at(0).total);
+  EXPECT_EQ(faster.curve.back().loss, given.curve.back().loss);
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ void near_limit(benchmark::State& state, const std::string& workload, const std:
 const bool kRegistered = [] {
   for (const char* workload : {"mlp1024", "tfm256", "fmnist_cnn", "sentiment_transformer"})
     for (const char* system : {"one_f_one_b", "zero_bubble"})
-      for (const char* weight_gradient : {"per_microbatch", "batched"})
+      for (const char* weight_gradient : {"per_microbatch", "batched", "auto"})
         benchmark::RegisterBenchmark(fmt::format("near_limit/{}/{}/{}", workload, system, weight_gradient).c_str(),
                                      near_limit, workload, system, weight_gradient)
             ->UseManualTime()

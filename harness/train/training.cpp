@@ -93,7 +93,7 @@ std::string Training::numbers_key(const std::vector<UndrainedSegment>& segments)
               {"microbatches", prepared_.microbatches_per_update},
               {"learning_rate", case_.optimizer.learning_rate},
               {"segments", Json::array()}};
-  const NumericsOptions options{.batched_weight_gradients = case_.weight_gradient == WeightGradients::batched,
+  const NumericsOptions options{.batched_weight_gradients = prepared_.batched_weight_gradients,
                                 .snapshots = segments_.snapshots()};
   for (const UndrainedSegment& segment : segments) {
     const int iterations = segments_.iterations_of_program(segment.updates());
@@ -157,7 +157,7 @@ std::unique_ptr<Session> Training::start_session(const Prepared& prepared, const
   spec.optimizer = case_.optimizer;
   spec.seed = case_.seed;
   spec.micro_batch = prepared.micro_batch;
-  spec.batched_weight_gradients = case_.weight_gradient == WeightGradients::batched;
+  spec.batched_weight_gradients = prepared.batched_weight_gradients;
   if (on_wall()) {
     spec.device = choice_name(case_.device);
     spec.transport = choice_name(case_.transport);
