@@ -11,10 +11,11 @@
 
 namespace sluice {
 
-// seconds: finite. Patterns of up to 64 steps are found; what does not repeat stands as it is.
+// seconds: finite. Patterns of up to 64 steps are found; what does not repeat stands as it is, and so do more than
+// 100,000 steps.
 Json with_repeats(std::span<const double> seconds);
 
-// The steps of the list `key`, with or without repeats. Throws InputError: more than ten million of them.
+// The steps of the list `key`, with or without repeats. Throws InputError: repeats that make more than 100,000 of them.
 std::vector<double> read_steps(JsonReader& reader, const std::string& key);
 
 }  // namespace sluice
