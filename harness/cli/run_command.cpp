@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <set>
@@ -255,7 +256,12 @@ static int dry_run(const RunArguments& a, const Sweep& sweep, const std::string&
   }
   std::fflush(stdout);
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  fmt::print(stderr, "{}\n", to_text(sweep_time(cases, earlier_records(out), jobs_of(a), cores), jobs_of(a)));
+  std::vector<Record> records = earlier_records(out);
+  const auto say = [](const std::string& workload) {
+    fmt::print(stderr, "time: a few updates of {} show how fast this machine trains it\n", visible(workload));
+  };
+  std::ranges::move(measure_speeds(cases, records, say), std::back_inserter(records));
+  fmt::print(stderr, "{}\n", to_text(sweep_time(cases, records, jobs_of(a), cores), jobs_of(a)));
   return 0;
 }
 

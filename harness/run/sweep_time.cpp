@@ -9,10 +9,14 @@
 #include <set>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
 #include "harness/base/quantities.h"
 #include "harness/case/feed.h"
+#include "harness/case/settings.h"
 #include "harness/pipeline/system.h"
 #include "harness/run/environment.h"
+#include "harness/run/run_case.h"
+#include "harness/train/shared_training.h"
 #include "results/metrics.h"
 #include "workloads/models/registry.h"
 
@@ -79,10 +83,36 @@ std::map<std::string, double> seconds_per_sample(std::span<const Record> records
   return result;
 }
 
+std::vector<Record> measure_speeds(std::span<const RunCase> cases, std::span<const Record> records,
+                                   const std::function<void(const std::string& workload)>& say) {
+  constexpr int kUpdates = 6;  // half of them to warm up
+  const std::map<std::string, double> known = seconds_per_sample(records);
+  std::set<std::string> asked;
+  std::vector<Record> measured;
+  for (const RunCase& c : cases) {
+    if (!c.train || known.contains(c.workload) || !asked.insert(c.workload).second) continue;
+    say(c.workload);
+    try {
+      Record record = run_case(read_case({{"system", "single_device"},
+                                          {"workload", c.workload},
+                                          {"clock", "wall"},
+                                          {"costs", "analytic"},
+                                          {"batch", c.batch},
+                                          {"microbatches", c.microbatches},
+                                          {"steps", kUpdates}},
+                                         "the time of a sweep", ""),
+                               {});
+      if (record.outcome == RecordOutcome::ok) measured.push_back(std::move(record));
+    } catch (const InputError&) {  // the sweep will say so
+    }
+  }
+  return measured;
+}
+
 SweepTime sweep_time(std::span<const RunCase> cases, std::span<const Record> records, int jobs, int cores) {
   const std::map<std::string, double> measured = seconds_per_sample(records);
   SweepTime time;
-  std::set<std::string> by_records, by_rate, unknown;
+  std::set<std::string> by_records, by_rate, unknown, trained;
   for (const RunCase& c : cases) {
     const bool on_wall = c.clock == Clock::wall;
     ++(on_wall ? time.wall_cases : time.virtual_cases);
@@ -92,11 +122,16 @@ SweepTime sweep_time(std::span<const RunCase> cases, std::span<const Record> rec
       continue;
     }
     if (c.train) (work->measured ? by_records : by_rate).insert(c.workload);
-    const int ranks = find_system(c.system, "system").one_process ? 1 : c.ranks;
+    const System& system = find_system(c.system, "system");
+    const int ranks = system.one_process ? 1 : c.ranks;
+    double seconds = work->seconds;
+    if (const std::string group = training_group(c); system.synchronous && !group.empty())
+      if (!trained.insert(fmt::format("{} {} {}", c.microbatches, c.optimizer.learning_rate, group)).second)
+        seconds = kAssumedSecondsWithoutTraining;
     if (on_wall)
-      time.wall_seconds += work->seconds / std::min(ranks, cores);
+      time.wall_seconds += seconds / std::min(ranks, cores);
     else
-      time.virtual_seconds += work->seconds / std::min(jobs, cores);
+      time.virtual_seconds += seconds / std::min(jobs, cores);
   }
   time.measured.assign(by_records.begin(), by_records.end());
   time.assumed.assign(by_rate.begin(), by_rate.end());
@@ -115,9 +150,10 @@ std::string to_text(const SweepTime& time, int jobs) {
                                  duration(time.wall_seconds + time.virtual_seconds));
   text += fmt::format("\n  {} cases on the wall clock, one after another: {}", time.wall_cases,
                       duration(time.wall_seconds));
-  text += fmt::format("\n  {} cases on the virtual clock, {} at a time: {}; less where some share a training",
+  text += fmt::format("\n  {} cases on the virtual clock, {} at a time: {}; less where more of them share a training",
                       time.virtual_cases, jobs, duration(time.virtual_seconds));
-  if (!time.measured.empty()) text += fmt::format("\n  by records of this machine: {}", fmt::join(time.measured, ", "));
+  if (!time.measured.empty())
+    text += fmt::format("\n  by what this machine trains a second: {}", fmt::join(time.measured, ", "));
   if (!time.assumed.empty())
     text += fmt::format("\n  by {:.0f} GFLOP/s a core and {:.0f} us an op: {}", kAssumedFlops / 1e9,
                         kAssumedOverhead * 1e6, fmt::join(time.assumed, ", "));

@@ -1,7 +1,8 @@
-// How long a sweep will take, before it runs: from the speed that records of this machine show, and where there are
-// none from the layers' operations at a rate that is stated.
+// How long a sweep will take, before it runs: from the speed that records of this machine show, or that a few updates
+// show which are run for it, and where neither is there from the layers' operations at a rate that is stated.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -37,7 +38,13 @@ std::optional<CaseWork> work_of(const RunCase& c, const std::map<std::string, do
 // clock, the median.
 std::map<std::string, double> seconds_per_sample(std::span<const Record> records);
 
-// jobs, cores: of this machine. What several cases share counts for each of them, so that it is an upper estimate.
+// Trains every workload that the cases train and no record tells of, on one core, for a few updates: their records, for
+// seconds_per_sample. Of a workload that does not run here: none. `say` is told each before it begins.
+std::vector<Record> measure_speeds(std::span<const RunCase> cases, std::span<const Record> records,
+                                   const std::function<void(const std::string& workload)>& say);
+
+// jobs, cores: of this machine. Cases of synchronous systems that train alike on as many micro-batches count once (see
+// shared_training.h); what others share counts for each of them, so that it is an upper estimate.
 SweepTime sweep_time(std::span<const RunCase> cases, std::span<const Record> records, int jobs, int cores);
 
 // Sentences, a line each.

@@ -74,7 +74,7 @@ TEST(SweepTime, IsSaidWithWhereItIsFrom) {
                                    2);
   for (const char* part :
        {"about 2.0 h", "3 cases on the wall clock", "4 cases on the virtual clock, 2 at a time: 60 s",
-        "by records of this machine: a", "GFLOP/s a core and 10 us an op: b", "not here: c"})
+        "by what this machine trains a second: a", "GFLOP/s a core and 10 us an op: b", "not here: c"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
 }
 
