@@ -72,7 +72,7 @@ static std::optional<ProfileKeeping>& chosen_keeping() {
 void keep_profiles(std::optional<ProfileKeeping> keeping) { chosen_keeping() = std::move(keeping); }
 
 ProfileKeeping profile_keeping() {
-  if (chosen_keeping()) return *chosen_keeping();
+  if (const std::optional<ProfileKeeping>& chosen = chosen_keeping()) return *chosen;
   const char* given = std::getenv("SLUICE_PROFILE_CACHE");
   return {.folder = given && *given ? given : source_folder() + "/.cache/profiles"};
 }

@@ -22,6 +22,7 @@
 #include "harness/tests/test_data.h"
 #include "results/metrics.h"
 #include "results/stability.h"
+#include "workloads/models/registry.h"
 
 namespace sluice {
 namespace {
