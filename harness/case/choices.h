@@ -27,9 +27,9 @@ enum class DeviceKind { none, cpu, cuda };
 // visit to a stage (visit) or once an update (update).
 enum class StageSharding { system, none, optimizer, use, visit, update };
 
-// How weight gradients are computed: with each micro-batch's backward; for all micro-batches of an update, as one matrix
-// product a layer; or as of these two takes less time of an update by the case's costs, among those that memory has
-// room for.
+// How weight gradients are computed: with each micro-batch's backward; for all micro-batches of an update, as one
+// matrix product a layer; or, automatic, in whichever of the two ways takes less time of an update by the case's costs
+// and fits into memory.
 enum class WeightGradients { per_microbatch, batched, automatic };
 
 // When a rank of a synchronous system begins the next update: once its own stages have stepped, or once all ranks have.

@@ -438,8 +438,8 @@ TEST_F(RunCaseTest, PipelinesThatCannotBeCopiedAreRefused) {
   EXPECT_EQ(run({{"system", "fsdp"}, {"ranks", 3}, {"microbatches", 4}}).outcome, RecordOutcome::unsupported);
 }
 
-// A profile of fmnist_mlp as of this machine, in which a weight gradient of several micro-batches at once takes `batched`
-// times as long as each by itself.
+// A profile of fmnist_mlp as of this machine, in which a weight gradient of several micro-batches at once takes
+// `batched` times as long as each by itself.
 std::string profile_with_batched(const std::string& folder, double batched) {
   const Workload workload = find_workload("fmnist_mlp");
   CostGraph costs = analytic_costs(workload.model, 8, load_cluster("flat:1", "").devices.front());
