@@ -257,7 +257,12 @@ static Prepared prepare_with(const RunCase& c, bool batched_weight_gradients) {
 Prepared prepare(const RunCase& c) {
   Prepared p = prepare_with(c, c.weight_gradient == WeightGradients::batched);
   if (c.weight_gradient != WeightGradients::automatic) return p;
-  Prepared batched = prepare_with(c, true);
+  Prepared batched;
+  try {
+    batched = prepare_with(c, true);
+  } catch (const InputError&) {
+    return p;  // no plan has room for what waits for the products
+  }
   batched.planning_seconds += p.planning_seconds;
   p.planning_seconds = batched.planning_seconds;
   return simulated_seconds(batched, c) < simulated_seconds(p, c) ? batched : p;
