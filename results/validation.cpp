@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <set>
 #include <span>
 
@@ -62,9 +61,8 @@ std::string cause_of(const Record& wall, const Record& simulated) {
 
 }  // namespace
 
-static double mean(std::span<const double> values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
+// What disturbs a machine only makes it slower, and may last for a whole round: the lower quartile of the rounds.
+static double undisturbed(std::span<const double> rounds) { return quantile(rounds, 0.25); }
 
 // Nothing unless every round ended well.
 static std::optional<std::vector<double>> seconds_of(const std::vector<const Record*>& rounds) {
@@ -88,8 +86,9 @@ std::optional<ValidatedCase> validated_case(const std::vector<const Record*>& wa
   c.transport = wall.transport;
   c.microbatches = wall.microbatches;
   c.micro_batch = wall.microbatches > 0 ? wall.batch / wall.microbatches : wall.batch;
-  c.wall = mean(*measured);
-  c.simulated = mean(*predicted);
+  c.wall = undisturbed(*measured);
+  c.simulated = undisturbed(*predicted);
+  c.wall_rounds = *measured;
   const auto [low, high] = std::ranges::minmax(*measured);
   c.round_spread = (high - low) / c.wall;
   const std::size_t rounds = measured->size();
@@ -97,11 +96,12 @@ std::optional<ValidatedCase> validated_case(const std::vector<const Record*>& wa
     c.single_errors.push_back((*predicted)[k] / (*measured)[k] - 1);
   std::vector<double> odd, even;
   for (std::size_t k = 0; rounds > 1 && k < rounds; ++k) {
-    const double others = (c.wall * static_cast<double>(rounds) - (*measured)[k]) / static_cast<double>(rounds - 1);
-    c.round_errors.push_back((*measured)[k] / others - 1);
+    std::vector<double> others = *measured;
+    others.erase(others.begin() + static_cast<std::ptrdiff_t>(k));
+    c.round_errors.push_back((*measured)[k] / undisturbed(others) - 1);
     (k % 2 == 1 ? odd : even).push_back((*measured)[k]);
   }
-  if (rounds > 1) c.half_error = mean(odd) / mean(even) - 1;
+  if (rounds > 1) c.half_error = undisturbed(odd) / undisturbed(even) - 1;
   c.label = simulated.environment.validation.value().label;
   c.cause = cause_of(wall, simulated);
   for (std::size_t r = 0; r < std::min(wall.peak_bytes.size(), wall.predicted_peak_bytes.size()); ++r)
@@ -135,6 +135,14 @@ ErrorSummary summary_of(const std::vector<double>& errors) {
   return summary;
 }
 
+// Whether every round in which the wall clock ran both says that the same one is faster.
+static bool rounds_agree(const ValidatedCase& a, const ValidatedCase& b) {
+  const std::size_t rounds = std::min(a.wall_rounds.size(), b.wall_rounds.size());
+  std::size_t faster = 0;
+  for (std::size_t k = 0; k < rounds; ++k) faster += a.wall_rounds[k] < b.wall_rounds[k];
+  return faster == 0 || faster == rounds;
+}
+
 static OrderKept order_of(const std::vector<ValidatedCase>& cases) {
   OrderKept order;
   for (std::size_t i = 0; i < cases.size(); ++i)
@@ -142,8 +150,12 @@ static OrderKept order_of(const std::vector<ValidatedCase>& cases) {
       const ValidatedCase &a = cases[i], &b = cases[k];
       if (a.workload != b.workload || a.transport != b.transport) continue;
       if (std::abs(a.wall - b.wall) <= 0.05 * std::min(a.wall, b.wall)) continue;
+      const bool kept = (a.wall < b.wall) == (a.simulated < b.simulated);
       ++order.pairs;
-      order.kept += (a.wall < b.wall) == (a.simulated < b.simulated);
+      order.kept += kept;
+      if (!rounds_agree(a, b)) continue;
+      ++order.sure_pairs;
+      order.sure_kept += kept;
     }
   return order;
 }
@@ -202,6 +214,9 @@ std::string to_table(const Validation& v, double limit) {
             row("a round against the others", v.rounds) + row("odd rounds against even ones", v.halves);
   text += fmt::format("order kept: {} of {} pairs of one workload that differ by more than 5 % ({:.1f} %)\n",
                       v.order.kept, v.order.pairs, 100 * v.order.share());
+  if (v.rounds.cases > 0)
+    text += fmt::format("of those that the wall clock itself orders alike in every round: {} of {} ({:.1f} %)\n",
+                        v.order.sure_kept, v.order.sure_pairs, 100 * v.order.sure_share());
   std::vector<const ValidatedCase*> beyond;
   for (const ValidatedCase& c : v.cases)
     if (std::abs(c.error()) > limit) beyond.push_back(&c);
@@ -223,7 +238,13 @@ Json to_json(const Validation& v) {
                {"single", summary_json(v.single)},
                {"rounds", summary_json(v.rounds)},
                {"halves", summary_json(v.halves)},
-               {"order", {{"pairs", v.order.pairs}, {"kept", v.order.kept}, {"share", v.order.share()}}},
+               {"order",
+                {{"pairs", v.order.pairs},
+                 {"kept", v.order.kept},
+                 {"share", v.order.share()},
+                 {"sure_pairs", v.order.sure_pairs},
+                 {"sure_kept", v.order.sure_kept},
+                 {"sure_share", v.order.sure_share()}}},
                {"cases", Json::array()}};
   for (const auto& [name, groups] :
        {std::pair("by_system", &v.by_system), std::pair("by_workload", &v.by_workload),

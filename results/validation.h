@@ -17,12 +17,15 @@ struct ValidatedCase {
   std::string system, workload, transport;
   std::int64_t micro_batch = 0;  // samples
   int microbatches = 0;
-  double wall = 0, simulated = 0;  // seconds of an update: the means over all rounds of each round's median
-  double round_spread = 0;         // of the wall clock's rounds: (largest - smallest) / mean
+  // Seconds of an update: the lower quartile over the rounds of each round's median, since what disturbs a machine only
+  // makes it slower.
+  double wall = 0, simulated = 0;
+  std::vector<double> wall_rounds;  // seconds, of every round
+  double round_spread = 0;          // of the wall clock's rounds: (largest - smallest) / `wall`
   double error() const { return simulated / wall - 1; }
   std::vector<double> single_errors;  // of every round: its prediction / its seconds - 1
-  std::vector<double> round_errors;   // of every round: its seconds / the mean of the other rounds - 1; none of one
-  std::optional<double> half_error;   // the mean of the odd rounds / that of the even ones - 1
+  std::vector<double> round_errors;   // of every round: its seconds / the others' lower quartile - 1; none of one
+  std::optional<double> half_error;   // the lower quartile of the odd rounds / that of the even ones - 1
   std::vector<double> memory_errors;  // per rank: predicted peak / measured - 1, of the last round
   std::string cause;                  // what makes most of the error, from the timelines; "" if nothing can be said
 };
@@ -46,7 +49,14 @@ ErrorSummary summary_of(const std::vector<double>& errors);
 // Pairs of cases of the same workload and transport whose wall-clock times differ by more than 5 %.
 struct OrderKept {
   std::size_t pairs = 0, kept = 0;
-  double share() const { return pairs == 0 ? 1 : static_cast<double>(kept) / static_cast<double>(pairs); }
+  std::size_t sure_pairs = 0, sure_kept = 0;  // of these, those whose order is the same in all rounds of the wall clock
+  double share() const { return share_of(kept, pairs); }
+  double sure_share() const { return share_of(sure_kept, sure_pairs); }
+
+ private:
+  static double share_of(std::size_t part, std::size_t all) {
+    return all == 0 ? 1 : static_cast<double>(part) / static_cast<double>(all);
+  }
 };
 
 struct Validation {

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <barrier>
 #include <chrono>
+#include <limits>
 #include <thread>
 #include <vector>
 
@@ -27,11 +29,21 @@ double arithmetic_seconds() {
   return elapsed_since(start);
 }
 
+// The least that the arithmetic has taken on one thread of this process, so far.
+std::atomic<double> least{std::numeric_limits<double>::infinity()};
+
+double compared_with_least(double slowest, double fastest) {
+  double known = least.load();
+  while (fastest < known && !least.compare_exchange_weak(known, fastest)) {
+  }
+  return slowest / least.load();
+}
+
 }  // namespace
 
 double CoreGauge::slowdown() {
-  if (threads_ < 2) return 1;
-  alone_ = std::min(alone_, arithmetic_seconds());
+  const double alone = arithmetic_seconds();
+  if (threads_ < 2) return compared_with_least(alone, alone);
   std::vector<double> seconds(static_cast<std::size_t>(threads_));
   {
     std::barrier begin(threads_);
@@ -42,15 +54,13 @@ double CoreGauge::slowdown() {
         own = arithmetic_seconds();
       });
   }
-  const double slowest = std::ranges::max(seconds);
-  alone_ = std::min(alone_, std::ranges::min(seconds));
-  return slowest / alone_;
+  return compared_with_least(std::ranges::max(seconds), std::min(alone, std::ranges::min(seconds)));
 }
 
 void CoreGauge::wait() {
   const Clock::time_point start = Clock::now();
-  while (threads_ > 1 && elapsed_since(start) < seconds_left_)
-    if (side_by_side() && side_by_side()) break;
+  while (elapsed_since(start) < seconds_left_)
+    if (undisturbed() && undisturbed()) break;
   seconds_left_ = std::max(seconds_left_ - elapsed_since(start), 0.0);
 }
 

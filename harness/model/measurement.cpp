@@ -73,7 +73,7 @@ LayerMeasurement layer_measurement_from_json(JsonReader& reader) {
 }
 
 Json to_json(const MachineCosts& machine) {
-  Json json = {{"neighbours", machine.neighbours}};
+  Json json = {{"neighbours", machine.neighbours}, {"batched_micros", machine.batched_micros}};
   for (const auto& [name, member] : kTexts) json[name] = machine.*member;
   for (const auto& [name, member] : kSeconds) json[name] = (machine.*member).value;
   for (const auto& [name, member] : kPerByte) json[name] = machine.*member;
@@ -83,6 +83,8 @@ Json to_json(const MachineCosts& machine) {
 MachineCosts machine_costs_from_json(JsonReader& reader) {
   MachineCosts machine;
   machine.neighbours = reader.integer<int>("neighbours", 0, kMostCount);
+  if (reader.has("batched_micros"))  // absent: of an earlier version
+    machine.batched_micros = reader.integer<int>("batched_micros", 0, kMostCount);
   for (const auto& [name, member] : kTexts) machine.*member = reader.text(name);
   for (const auto& [name, member] : kSeconds) machine.*member = Seconds(reader.number(name, 0, kMostSeconds));
   for (const auto& [name, member] : kPerByte) machine.*member = reader.number(name, 0, kMostSeconds);

@@ -36,6 +36,7 @@ struct MachineCosts {
   std::string machine, build;  // processor and cores; program and LibTorch
   std::string made;            // when: "2026-01-31T12:00:00Z"
   int neighbours = 0;          // other ranks that were busy when the costs beside busy neighbours were measured
+  int batched_micros = 0;      // micro-batches that LayerMeasurement::batched_weight_gradient was measured with
   Seconds send, receive;       // of a rank, for each of its messages
   // What an op takes beside its layers. A backward is one op, whether it has the weight gradient or not.
   Seconds forward_op, backward_op, weight_gradient_op;

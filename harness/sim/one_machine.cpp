@@ -195,7 +195,7 @@ class MachineEngine {
     const auto add_batch = [&] {
       if (state.pending == 0) return;
       add(clear_seconds(r, i), beside.update);
-      add(state.pending * stage.batched_weight_gradient.value, beside.weight_gradient);
+      add(batched_seconds(stage, state.pending), beside.weight_gradient);
       state.pending = 0;
     };
     if (i.prediction >= 0 && !state.predicted[i.prediction]) {
@@ -234,6 +234,15 @@ class MachineEngine {
         add(stage.update.value / members(i.stage, program_.sharded(i.stage)), beside.update);
     }
     return cost;
+  }
+
+  // Of the weight gradients of `micros` micro-batches as one product: of one as it is measured by itself, of as many as
+  // were measured together as it is measured there, between them a straight line.
+  double batched_seconds(const StageCost& stage, double micros) const {
+    const double together = stage.batched_weight_gradient.value, itself = stage.split_weight_gradient.value;
+    const double measured = own_.batched_micros;
+    if (measured < 2) return micros * together;
+    return micros * together + (itself - together) * std::max(measured - micros, 0.0) / (measured - 1);
   }
 
   double members(StageId stage, bool count) const {

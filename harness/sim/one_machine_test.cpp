@@ -112,6 +112,21 @@ TEST(OneMachineTest, BatchedWeightGradientsComeWithTheStep) {
   EXPECT_DOUBLE_EQ(simulate_one_machine(program, costs, kTwoCores, {}).end, 8.5);
 }
 
+TEST(OneMachineTest, ABatchOfFewWeightGradientsCostsMoreForEach) {
+  Costs costs = uniform_costs(1, 1, 1, 0);
+  costs.machine = MachineCosts{.batched_micros = 4};
+  costs.batched_weight_gradients = true;
+  costs.stages[0].split_weight_gradient = Seconds(5);
+  costs.stages[0].batched_weight_gradient = Seconds(2);  // 8 for four at once
+  const auto end = [&](const std::string& ops) {
+    return simulate_one_machine(program_of("rank 0: " + ops + "\n", 1), costs, kTwoCores, {}).end;
+  };
+  EXPECT_DOUBLE_EQ(end("0F0 0I0 0W0"), 2 + 5);
+  EXPECT_DOUBLE_EQ(end("0F0 0I0 0W0 0F1 0I1 0W1"), 4 + 10);
+  EXPECT_DOUBLE_EQ(end("0F0 0I0 0F1 0I1 0W0 0W1"), 4 + 6);  // 4 * 1 + 2
+  EXPECT_DOUBLE_EQ(end("0F0 0B0 0F1 0B1 0F2 0B2 0F3 0B3"), 8 + 8);
+}
+
 TEST(OneMachineTest, SpreadIsSeededAndLeavesTheMeanAlone) {
   std::string ops = "rank 0:";
   for (int k = 0; k < 2000; ++k) ops += " 0F" + std::to_string(k) + " 0B" + std::to_string(k);

@@ -143,20 +143,30 @@ class Chain {
 
   const Pinning* pinning() const { return pinning_.get(); }
 
-  // As many updates as take about `seconds`, the first ones not sampled.
-  void run(double seconds, std::span<const int> layer_of_input, ChainSamples& sum) {
+  // A round: as many updates as take about `seconds`, the first ones not sampled.
+  void run(double seconds) {
     const int updates = updates_in(seconds, 400) + 1;
-    std::vector<Probe> probes(program_.rank_count());
+    Round round{.probes = std::vector<Probe>(program_.rank_count())};
     Execution run;
     do {
       gauge_.wait();
-      for (Probe& probe : probes) probe.clear();
-      run = execute(updates, &probes);
+      for (Probe& probe : round.probes) probe.clear();
+      run = execute(updates, &round.probes);
     } while (gauge_.again());
-    for (const Probe& probe : probes) add_samples(sum, probe.samples(), layer_of_input, 1, probe_cost());
-    if (probes.size() == 2) add_overlap(probes);
+    round.seconds = run.seconds / updates;
+    rounds_.push_back(std::move(round));
     for (const Opcode opcode : {Opcode::reduce_gradients, Opcode::gather_weights, Opcode::reduce_scatter})
       add_meetings(run.trace, opcode);
+  }
+
+  // Adds the samples of the faster half of the rounds: what disturbs a machine only makes it slower.
+  void add_rounds(std::span<const int> layer_of_input, ChainSamples& sum) {
+    std::ranges::stable_sort(rounds_, {}, &Round::seconds);
+    rounds_.resize((rounds_.size() + 1) / 2);
+    for (const Round& round : rounds_) {
+      for (const Probe& probe : round.probes) add_samples(sum, probe.samples(), layer_of_input, 1, probe_cost());
+      if (round.probes.size() == 2) add_overlap(round.probes);
+    }
   }
 
   // Of a rank of two: the part of the time of its ops in which the other one is busy too.
@@ -210,6 +220,11 @@ class Chain {
 
   static constexpr double kMostWaiting = 1;
 
+  struct Round {
+    std::vector<Probe> probes;
+    double seconds = 0;  // of an update
+  };
+
   // Of two ranks, from the end of the first step on.
   void add_overlap(const std::vector<Probe>& probes) {
     using Kind = ProbeSample::Kind;
@@ -249,6 +264,7 @@ class Chain {
   std::unique_ptr<Pinning> pinning_;
   std::int64_t samples_ = 0, train_samples_ = 0, at_ = 0;
   double update_seconds_ = 0;
+  std::vector<Round> rounds_;
   std::map<Opcode, std::vector<double>> meetings_;
   CoreGauge gauge_{1, 0};
   double busy_[2] = {}, both_busy_ = 0;  // seconds
@@ -381,11 +397,15 @@ class RunProfile {
       if (spec_.neighbours > 0 && middle(spec_.model) > 0)
         halves.emplace(spec_, ChainForm{.ranks = 2, .micros_per_rank = 8, .halves = true});
       for (int round = 0; round < spec_.rounds; ++round) {
-        alone.run(kSeconds, readers_, idle_);
-        split.run(kSeconds, readers_, split_);
-        if (spec_.neighbours > 0) together.run(kSeconds, readers_, busy_);
-        if (halves) halves->run(kSeconds, readers_, halves_);
+        alone.run(kSeconds);
+        split.run(kSeconds);
+        if (spec_.neighbours > 0) together.run(kSeconds);
+        if (halves) halves->run(kSeconds);
       }
+      alone.add_rounds(readers_, idle_);
+      split.add_rounds(readers_, split_);
+      together.add_rounds(readers_, busy_);
+      if (halves) halves->add_rounds(readers_, halves_);
       if (spec_.neighbours == 0) busy_ = idle_;
       reduce_ = together.meeting(Opcode::reduce_gradients);
       for (int r = 0; halves && r < 2; ++r) overlap_[r] = halves->overlap(r);
@@ -394,19 +414,22 @@ class RunProfile {
       Chain sharded(spec_, {.ranks = all,
                             .micros_per_rank = 1,
                             .sharding = {.gather = Sharding::Gather::once, .reduce = Sharding::Reduce::accumulated}});
-      ChainSamples unused = empty_samples(spec_.model.layers.size());
-      for (int round = 0; round < spec_.rounds; ++round) sharded.run(0, readers_, unused);
+      for (int round = 0; round < spec_.rounds; ++round) sharded.run(0);
       gather_ = sharded.meeting(Opcode::gather_weights);
       scatter_ = sharded.meeting(Opcode::reduce_scatter);
     }
-    Chain(spec_, {.micros_per_rank = 2, .recompute = true}).run(0, readers_, recomputed_);
+    Chain recomputed(spec_, {.micros_per_rank = 2, .recompute = true});
+    recomputed.run(0);
+    recomputed.add_rounds(readers_, recomputed_);
     if (spec_.batched_micros > 0) {
       Chain alone(spec_, {.micros_per_rank = spec_.batched_micros, .batched = true});
       Chain together(spec_, {.ranks = all, .micros_per_rank = spec_.batched_micros, .batched = true});
       for (int round = 0; round < spec_.rounds; ++round) {
-        alone.run(kSeconds, readers_, batched_idle_);
-        if (spec_.neighbours > 0) together.run(kSeconds, readers_, batched_busy_);
+        alone.run(kSeconds);
+        if (spec_.neighbours > 0) together.run(kSeconds);
       }
+      alone.add_rounds(readers_, batched_idle_);
+      together.add_rounds(readers_, batched_busy_);
     }
     return graph();
   }
@@ -513,6 +536,7 @@ class RunProfile {
   MachineCosts machine(double parameters) const {
     MachineCosts machine;
     machine.neighbours = spec_.neighbours;
+    machine.batched_micros = spec_.batched_micros;
     const std::unique_ptr<Pinning> pinning = pin_if_possible(2);
     Messages(pinning.get()).measure(machine);
     machine.send += Seconds(mean_of(halves_.send));
