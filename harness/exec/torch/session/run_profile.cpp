@@ -143,20 +143,11 @@ class Chain {
 
   const Pinning* pinning() const { return pinning_.get(); }
 
-  // A round: as many updates as take about `seconds`, the first ones not sampled.
+  // As many updates as take about `seconds`, in some rounds.
   void run(double seconds) {
-    const int updates = updates_in(seconds, 400) + 1;
-    Round round{.probes = std::vector<Probe>(program_.rank_count())};
-    Execution run;
-    do {
-      gauge_.wait();
-      for (Probe& probe : round.probes) probe.clear();
-      run = execute(updates, &round.probes);
-    } while (gauge_.again());
-    round.seconds = run.seconds / updates;
-    rounds_.push_back(std::move(round));
-    for (const Opcode opcode : {Opcode::reduce_gradients, Opcode::gather_weights, Opcode::reduce_scatter})
-      add_meetings(run.trace, opcode);
+    const int rounds = std::clamp(updates_in(seconds, 400) / kFewestOfARound, 1, 4);
+    const int updates = updates_in(seconds / rounds, 400) + 1;
+    for (int round = 0; round < rounds; ++round) run_round(updates);
   }
 
   // Adds the samples of the faster half of the rounds: what disturbs a machine only makes it slower.
@@ -218,7 +209,23 @@ class Chain {
     return session_->run(program_, request).execution;
   }
 
+  // The first update is not sampled.
+  void run_round(int updates) {
+    Round round{.probes = std::vector<Probe>(program_.rank_count())};
+    Execution run;
+    do {
+      gauge_.wait();
+      for (Probe& probe : round.probes) probe.clear();
+      run = execute(updates, &round.probes);
+    } while (gauge_.again());
+    round.seconds = run.seconds / updates;
+    rounds_.push_back(std::move(round));
+    for (const Opcode opcode : {Opcode::reduce_gradients, Opcode::gather_weights, Opcode::reduce_scatter})
+      add_meetings(run.trace, opcode);
+  }
+
   static constexpr double kMostWaiting = 1;
+  static constexpr int kFewestOfARound = 8;  // updates
 
   struct Round {
     std::vector<Probe> probes;
