@@ -186,9 +186,30 @@ static double passed_part(const PlanStage& stage, const CostGraph& costs) {
   return static_cast<double>(stage.passed_channels) / layer.input_channels;
 }
 
+// Layers whose input gradient a run of the whole model does not compute, since nothing before them learns, and a plan's
+// stage does, to send it to the stage before.
+static std::vector<bool> only_a_cut_needs_input_gradient(const Plan& plan, const CostGraph& costs) {
+  std::vector<int> stage_of(costs.layers.size(), -1);  // of a plan that need not have all layers
+  for (std::size_t s = 0; s < plan.stages.size(); ++s)
+    for (const int l : plan.stages[s].layers) stage_of.at(l) = static_cast<int>(s);
+  std::vector<bool> needs(costs.layers.size(), false), learns(costs.layers.size(), false), cut = needs;
+  for (std::size_t l = 0; l < costs.layers.size(); ++l) {  // learns, cut: of the layer and all before it
+    bool learns_before = false;
+    for (const int p : costs.layers[l].inputs) {
+      if (p < 0) continue;
+      learns_before = learns_before || learns[p];
+      cut[l] = cut[l] || cut[p] || stage_of[p] != stage_of[l];
+    }
+    needs[l] = cut[l] && !learns_before;
+    learns[l] = learns_before || costs.layers[l].parameters.value > 0;
+  }
+  return needs;
+}
+
 std::vector<StageCost> stage_costs(const Plan& plan, const CostGraph& costs, const Cluster& cluster) {
   if (takes_groups(plan)) return grouped_stage_costs(plan, costs, cluster);
   const std::vector<double> shares = shares_of_layers(plan, cluster.devices.size());
+  const std::vector<bool> only_cut = only_a_cut_needs_input_gradient(plan, costs);
   std::vector<StageCost> result;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const PlanStage& stage = plan.stages[s];
@@ -205,6 +226,8 @@ std::vector<StageCost> stage_costs(const Plan& plan, const CostGraph& costs, con
         const LayerCost& layer = costs.layers[stage.layers[i]];
         const LayerVariant* variant = variant_of(stage, i, costs);
         DeviceTime time = time_on(layer, variant, device);
+        // It has as many operations as the weight gradient, which was measured.
+        if (layer.measured && only_cut[stage.layers[i]]) time.input_gradient += time.weight_gradient;
         if (i == 0) time.input_gradient = time.input_gradient * (1 - passed_part(stage, costs));
         cost.parameters += variant ? variant->parameters : layer.parameters;
         beside.add(cost, layer, time, device.speed, shares[id.index()]);

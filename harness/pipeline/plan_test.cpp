@@ -245,5 +245,24 @@ TEST(StageCostsTest, LayersAreFasterOnARankThatHoldsFewOfThem) {
   EXPECT_EQ(interleaved[2].forward, Seconds(1.5));
 }
 
+// A run of the whole model computes no input gradient of the first layer that learns; a stage that begins with it does.
+TEST(StageCostsTest, AStageAfterOneThatLearnsNothingComputesAnInputGradientThatNoProfileHas) {
+  CostGraph graph = diamond();
+  for (LayerCost& layer : graph.layers) {
+    layer.measured.emplace();
+    layer.parameters = Bytes(layer.inputs.front() < 0 ? 0 : 4);
+  }
+  const Cluster cluster{.name = "c", .source = "", .devices = std::vector<Device>(2), .links = {}};
+  const Plan plan = plan_of({{{0}, {DeviceId(0)}}, {{1, 2, 3}, {DeviceId(1)}}});
+  const auto input_gradient = [&] { return stage_costs(plan, graph, cluster)[1].input_gradient; };
+  const Seconds both = graph.layers[1].weight_gradient + graph.layers[2].weight_gradient;  // both read layer 0
+  const Seconds cut = input_gradient();
+  graph.layers[0].parameters = Bytes(4);
+  EXPECT_EQ(cut, input_gradient() + both);
+  graph.layers[0].parameters = Bytes(0);
+  for (LayerCost& layer : graph.layers) layer.measured.reset();  // computed costs have it already
+  EXPECT_EQ(cut, input_gradient() + both);
+}
+
 }  // namespace
 }  // namespace sluice
