@@ -31,6 +31,10 @@ constexpr std::pair<const char*, double MachineCosts::*> kPerByte[] = {
     {"copy", &MachineCosts::copy},       {"reduce", &MachineCosts::reduce},
     {"gather", &MachineCosts::gather},   {"scatter", &MachineCosts::scatter},
     {"predict", &MachineCosts::predict}, {"process_byte", &MachineCosts::process_byte}};
+constexpr std::pair<const char*, double MachineCosts::Apart::*> kApart[] = {
+    {"forward", &MachineCosts::Apart::forward},
+    {"input_gradient", &MachineCosts::Apart::input_gradient},
+    {"weight_gradient", &MachineCosts::Apart::weight_gradient}};
 
 }  // namespace
 
@@ -77,6 +81,7 @@ Json to_json(const MachineCosts& machine) {
   for (const auto& [name, member] : kTexts) json[name] = machine.*member;
   for (const auto& [name, member] : kSeconds) json[name] = (machine.*member).value;
   for (const auto& [name, member] : kPerByte) json[name] = machine.*member;
+  for (const auto& [name, member] : kApart) json["apart"][name] = machine.apart.*member;
   return json;
 }
 
@@ -88,6 +93,11 @@ MachineCosts machine_costs_from_json(JsonReader& reader) {
   for (const auto& [name, member] : kTexts) machine.*member = reader.text(name);
   for (const auto& [name, member] : kSeconds) machine.*member = Seconds(reader.number(name, 0, kMostSeconds));
   for (const auto& [name, member] : kPerByte) machine.*member = reader.number(name, 0, kMostSeconds);
+  if (reader.has("apart")) {  // absent: of an earlier version
+    JsonReader apart = reader.object("apart");
+    for (const auto& [name, member] : kApart) machine.apart.*member = apart.above_zero(name, kMostNumber);
+    apart.no_other_keys();
+  }
   reader.no_other_keys();
   return machine;
 }

@@ -48,6 +48,11 @@ struct MachineCosts {
   // Of sharded weights and gradients, seconds per byte that a rank reads of the others' slices.
   double gather = 0, scatter = 0;
   double predict = 0;  // seconds per byte of weights that are predicted
+  // How many times as long the passes of a stage take if another rank computes its weight gradients: its stashes go
+  // from core to core, and the memory of every one is written again.
+  struct Apart {
+    double forward = 1, input_gradient = 1, weight_gradient = 1;
+  } apart;
   // Between processes: of the sender and of the receiver, for each message and each of its bytes.
   Seconds process_message;
   double process_byte = 0;

@@ -186,6 +186,8 @@ class MachineEngine {
     const Costs::ChunkParts part = program_.sequence_chunks == 1 || !is_compute(i.opcode)
                                        ? Costs::ChunkParts{}
                                        : costs_.parts_of(program_, i.stage, program_.sequence_chunk_of(i.micro));
+    const MachineCosts::Apart apart =
+        program_.placement.has_weight_gradient_rank(i.stage) ? own_.apart : MachineCosts::Apart{};
     Cost cost;
     const auto add = [&](double seconds, double factor) {
       const double sum = cost.seconds + seconds;
@@ -205,7 +207,7 @@ class MachineEngine {
     switch (i.opcode) {
       case Opcode::forward:
       case Opcode::recompute:
-        add(own_.forward_op.value + stage.forward.value * part.forward, beside.forward);
+        add((own_.forward_op.value + stage.forward.value * part.forward) * apart.forward, beside.forward);
         break;
       case Opcode::backward:
         add(own_.backward_op.value + stage.input_gradient.value * part.input_gradient, beside.input_gradient);
@@ -217,13 +219,14 @@ class MachineEngine {
         }
         break;
       case Opcode::input_gradient:
-        add(own_.backward_op.value + stage.input_gradient.value * part.input_gradient, beside.input_gradient);
+        add((own_.backward_op.value + stage.input_gradient.value * part.input_gradient) * apart.input_gradient,
+            beside.input_gradient);
         break;
       case Opcode::weight_gradient:
-        add(own_.weight_gradient_op.value, beside.weight_gradient);
+        add(own_.weight_gradient_op.value * apart.weight_gradient, beside.weight_gradient);
         if (!batched) {
           add(clear_seconds(r, i), beside.update);
-          add(stage.split_weight_gradient.value * part.weight_gradient, beside.weight_gradient);
+          add(stage.split_weight_gradient.value * part.weight_gradient * apart.weight_gradient, beside.weight_gradient);
         } else {
           state.pending += part.weight_gradient;
           if (!next_is_weight_gradient(r, i.stage)) add_batch();

@@ -101,6 +101,19 @@ TEST(OneMachineTest, MessagesTakeTheTimeOfBothRanks) {
   EXPECT_DOUBLE_EQ(simulate_one_machine(program, costs, kTwoCores, {}).end, 6.7);
 }
 
+TEST(OneMachineTest, PassesOfAStageTakeLongerWhoseWeightGradientsAnotherRankComputes) {
+  Costs costs = uniform_costs(1, 1, 2, 5);
+  costs.machine = MachineCosts{.forward_op = Seconds(0.5), .weight_gradient_op = Seconds(0.25)};
+  costs.machine->apart = {.forward = 2, .input_gradient = 1.5, .weight_gradient = 4};
+  costs.stages[0].split_weight_gradient = Seconds(6);
+  const Schedule there = parse_schedule("rank 0: 0F0 0I0\nrank 1: 0W0\n");
+  const Placement placement{.stages = {{Rank(0)}}, .weight_gradient_ranks = {Rank(1)}};
+  const Program apart = checked(lower(there, chain(1), placement, {}));
+  EXPECT_DOUBLE_EQ(simulate_one_machine(apart, costs, kTwoCores, {}).end, (1 + 0.5) * 2 + 2 * 1.5 + (6 + 0.25) * 4);
+  const Program own = program_of("rank 0: 0F0 0I0 0W0\n", 1);
+  EXPECT_DOUBLE_EQ(simulate_one_machine(own, costs, kTwoCores, {}).end, 1 + 0.5 + 2 + 6 + 0.25);
+}
+
 TEST(OneMachineTest, BatchedWeightGradientsComeWithTheStep) {
   const Program program = program_of("rank 0: 0F0 0B0 0F1 0B1\n", 1);
   Costs costs = uniform_costs(1, 1, 1, 5);

@@ -66,6 +66,7 @@ struct ChainForm {
   bool recompute = false;  // forwards keep their inputs
   bool split = false;      // the weight gradients come ops later than the input gradients
   bool halves = false;     // a pipeline of two stages
+  bool apart = false;      // one rank more computes the weight gradients
   int spare_cores = 0;     // that are pinned to besides, after the ranks'
   Sharding sharding = {};
 };
@@ -101,6 +102,17 @@ Schedule two_stage_order(int micros) {
   return schedule;
 }
 
+// F0 F1 I0 F2 I1 F3 I2 I3 on one rank and the weight gradients on the other.
+Schedule order_of_two_ranks(int micros) {
+  Schedule schedule = empty_schedule(2, micros);
+  for (int k = 0; k <= micros; ++k) {
+    if (k < micros) schedule.ops(Rank(0)).push_back(forward_op(0, k));
+    if (k > 0) schedule.ops(Rank(0)).push_back(input_gradient_op(0, k - 1));
+    if (k < micros) schedule.ops(Rank(1)).push_back(weight_gradient_op(0, k));
+  }
+  return schedule;
+}
+
 // The layer that begins the second half; 0 where no layer can.
 std::size_t middle(const ModelGraph& model) {
   std::size_t cut = model.layers.size() / 2;
@@ -120,11 +132,14 @@ class Chain {
       plan.stages[l < cut ? 0 : 1].layers.push_back(static_cast<int>(l));
     for (int r = 0; r < form.ranks; ++r)
       plan.stages[form.halves ? static_cast<std::size_t>(r) : 0].devices.emplace_back(r);
+    if (form.apart) plan.stages[0].weight_gradient_device = DeviceId(1);
     WeightRule rule;
     if (form.recompute) rule.recompute = WeightRule::Recompute::forward_weights;
     const int micros = form.halves ? form.micros_per_rank : form.ranks * form.micros_per_rank;
-    program_ = checked(lower(form.halves ? two_stage_order(micros) : whole_model_order(form),
-                             chain(form.halves ? 2 : 1), ranks_of(plan).placement, rule, form.sharding));
+    const Schedule order = form.halves  ? two_stage_order(micros)
+                           : form.apart ? order_of_two_ranks(micros)
+                                        : whole_model_order(form);
+    program_ = checked(lower(order, chain(form.halves ? 2 : 1), ranks_of(plan).placement, rule, form.sharding));
     samples_ = micros * spec.micro_batch;
     SessionSpec session;
     session.model = spec.model;
@@ -137,8 +152,9 @@ class Chain {
     session.synthetic_batch = samples_;
     if (spec.feed) train_samples_ = spec.feed->train_samples;
     session_ = make_session(session);
-    pinning_ = pin_if_possible(form.ranks + form.spare_cores);
-    gauge_ = CoreGauge(form.ranks, kMostWaiting);
+    const auto ranks = static_cast<int>(program_.rank_count());
+    pinning_ = pin_if_possible(ranks + form.spare_cores);
+    gauge_ = CoreGauge(ranks, kMostWaiting);
   }
 
   const Pinning* pinning() const { return pinning_.get(); }
@@ -237,7 +253,7 @@ class Chain {
     using Kind = ProbeSample::Kind;
     std::vector<std::pair<double, double>> ops[2];
     for (int r = 0; r < 2; ++r) {
-      bool warm = false;
+      bool warm = std::ranges::none_of(probes[r].samples(), [](const auto& s) { return s.kind == Kind::step; });
       for (const ProbeSample& s : probes[r].samples()) {
         if (warm && (s.kind == Kind::op || s.kind == Kind::step)) {
           ops[r].emplace_back(s.start, s.end);
@@ -391,7 +407,7 @@ class RunProfile {
  public:
   explicit RunProfile(const RunProfileSpec& spec) : spec_(spec), readers_(first_readers(spec.model)) {
     const std::size_t layers = spec.model.layers.size();
-    idle_ = busy_ = split_ = halves_ = recomputed_ = batched_idle_ = batched_busy_ = empty_samples(layers);
+    idle_ = busy_ = split_ = halves_ = apart_ = recomputed_ = batched_idle_ = batched_busy_ = empty_samples(layers);
   }
 
   CostGraph measure() {
@@ -400,22 +416,26 @@ class RunProfile {
       Chain alone(spec_, {});
       Chain split(spec_, {.split = true});
       Chain together(spec_, {.ranks = all});
-      std::optional<Chain> halves;
+      std::optional<Chain> halves, apart;
       if (spec_.neighbours > 0 && middle(spec_.model) > 0)
         halves.emplace(spec_, ChainForm{.ranks = 2, .micros_per_rank = 8, .halves = true});
+      if (spec_.neighbours > 0) apart.emplace(spec_, ChainForm{.apart = true});
       for (int round = 0; round < spec_.rounds; ++round) {
         alone.run(kSeconds);
         split.run(kSeconds);
         if (spec_.neighbours > 0) together.run(kSeconds);
         if (halves) halves->run(kSeconds);
+        if (apart) apart->run(kSeconds);
       }
       alone.add_rounds(readers_, idle_);
       split.add_rounds(readers_, split_);
       together.add_rounds(readers_, busy_);
       if (halves) halves->add_rounds(readers_, halves_);
+      if (apart) apart->add_rounds(readers_, apart_);
       if (spec_.neighbours == 0) busy_ = idle_;
       reduce_ = together.meeting(Opcode::reduce_gradients);
       for (int r = 0; halves && r < 2; ++r) overlap_[r] = halves->overlap(r);
+      for (int r = 0; apart && r < 2; ++r) apart_overlap_[r] = apart->overlap(r);
     }
     if (spec_.neighbours > 0) {
       Chain sharded(spec_, {.ranks = all,
@@ -465,6 +485,20 @@ class RunProfile {
   }
   double rest_of_op(std::vector<double> ChainSamples::*rest) const {
     return mean_of(idle_.*rest) - rest_of_layer(rest) * static_cast<double>(spec_.model.layers.size());
+  }
+
+  // How many times as long an op of the whole model takes beside idle neighbours, where a second rank computes the
+  // weight gradients. rank: the one that it runs on.
+  double apart(PassSamples LayerSamples::*pass, std::vector<double> ChainSamples::*rest, std::size_t rank) const {
+    const auto layers = [&](const ChainSamples& samples) {
+      double seconds = 0;
+      for (const LayerSamples& layer : samples.layers) seconds += mean_of((layer.*pass).seconds);
+      return seconds;
+    };
+    const double there = layers(apart_) + mean_of(apart_.*rest), here = layers(split_) + mean_of(split_.*rest);
+    if (!(there > 0 && here > 0)) return 1;
+    const double slower = 1 + (beside(layers(busy_), layers(idle_)) - 1) * apart_overlap_[rank] / spec_.neighbours;
+    return std::clamp(there / std::max(slower, 0.5) / here, 0.25, 16.0);
   }
 
   PassMeasurement pass(const PassSamples& idle, const PassSamples& busy) const {
@@ -556,6 +590,10 @@ class RunProfile {
       at::Tensor to = at::empty_like(t);
       at::add_out(to, t, t, -0.1);
     });
+    machine.apart = {
+        .forward = apart(&LayerSamples::forward, &ChainSamples::forward_rest, 0),
+        .input_gradient = apart(&LayerSamples::input_gradient, &ChainSamples::backward_rest, 0),
+        .weight_gradient = apart(&LayerSamples::weight_gradient, &ChainSamples::weight_gradient_rest, 1)};
     machine.reduce = reduce_ / parameters;
     const double members = 1 + spec_.neighbours, read = parameters * (members - 1) / members;
     machine.gather = spec_.neighbours > 0 ? gather_ / read : machine.copy;
@@ -565,8 +603,8 @@ class RunProfile {
 
   const RunProfileSpec& spec_;
   const std::vector<int> readers_;
-  ChainSamples idle_, busy_, split_, halves_, recomputed_, batched_idle_, batched_busy_;
-  double overlap_[2] = {};                        // Chain::overlap of the halves
+  ChainSamples idle_, busy_, split_, halves_, apart_, recomputed_, batched_idle_, batched_busy_;
+  double overlap_[2] = {}, apart_overlap_[2] = {};  // Chain::overlap
   double reduce_ = 0, gather_ = 0, scatter_ = 0;  // seconds, of the whole model
 };
 
