@@ -118,6 +118,21 @@ TEST(CostGraphJsonTest, WhatPublishedProfilesHaveMoreComesBackToo) {
             "g.json: /layers/0/variants/0/output_sync/x: is not the number of a layer");
 }
 
+TEST(CostGraphJsonTest, WhatAMachineCostsComesBackTooAndAnEarlierVersionHasLess) {
+  CostGraph graph = two_layers();
+  graph.machine = MachineCosts{.machine = "m", .neighbours = 1, .send = Seconds(2), .copy = 3};
+  graph.machine->apart = {.forward = 1.5, .input_gradient = 2, .weight_gradient = 4};
+  Json json = to_json(graph);
+  const CostGraph back = cost_graph_from_json(json, "g.json");
+  EXPECT_EQ(to_json(back), json);
+  EXPECT_EQ(back.machine.value().apart.weight_gradient, 4);
+  json["machine"]["apart"]["forward"] = 0;
+  EXPECT_EQ(error_of([&] { cost_graph_from_json(json, "g.json"); }),
+            "g.json: /machine/apart/forward: must be greater than 0");
+  json["machine"].erase("apart");
+  EXPECT_EQ(cost_graph_from_json(json, "g.json").machine.value().apart.forward, 1);
+}
+
 TEST(CostGraphJsonTest, ErrorsNameThePlace) {
   const auto refusal = [](const std::string& pointer, const Json& value) {
     Json json = to_json(two_layers());

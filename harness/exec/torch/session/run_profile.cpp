@@ -590,10 +590,9 @@ class RunProfile {
       at::Tensor to = at::empty_like(t);
       at::add_out(to, t, t, -0.1);
     });
-    machine.apart = {
-        .forward = apart(&LayerSamples::forward, &ChainSamples::forward_rest, 0),
-        .input_gradient = apart(&LayerSamples::input_gradient, &ChainSamples::backward_rest, 0),
-        .weight_gradient = apart(&LayerSamples::weight_gradient, &ChainSamples::weight_gradient_rest, 1)};
+    machine.apart = {.forward = apart(&LayerSamples::forward, &ChainSamples::forward_rest, 0),
+                     .input_gradient = apart(&LayerSamples::input_gradient, &ChainSamples::backward_rest, 0),
+                     .weight_gradient = apart(&LayerSamples::weight_gradient, &ChainSamples::weight_gradient_rest, 1)};
     machine.reduce = reduce_ / parameters;
     const double members = 1 + spec_.neighbours, read = parameters * (members - 1) / members;
     machine.gather = spec_.neighbours > 0 ? gather_ / read : machine.copy;
@@ -605,7 +604,7 @@ class RunProfile {
   const std::vector<int> readers_;
   ChainSamples idle_, busy_, split_, halves_, apart_, recomputed_, batched_idle_, batched_busy_;
   double overlap_[2] = {}, apart_overlap_[2] = {};  // Chain::overlap
-  double reduce_ = 0, gather_ = 0, scatter_ = 0;  // seconds, of the whole model
+  double reduce_ = 0, gather_ = 0, scatter_ = 0;    // seconds, of the whole model
 };
 
 }  // namespace
