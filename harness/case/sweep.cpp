@@ -4,6 +4,7 @@
 #include <charconv>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "harness/base/error.h"
@@ -43,10 +44,10 @@ class Combinations {
  public:
   Combinations(std::string file, std::string pointer) : file_(std::move(file)), pointer_(std::move(pointer)) {}
 
-  // key: of the object; inner: of the object under that key, or "".
-  void multiply(const std::string& key, const std::string& inner, Json values) {
+  // key: of the object; inner: of the object under that key, if it holds one.
+  void multiply(const std::string& key, const std::optional<std::string>& inner, Json values) {
     if (values.empty())
-      throw InputError(file_ + ": " + pointer_ + "/" + key + (inner.empty() ? "" : "/" + inner), "is an empty list",
+      throw InputError(file_ + ": " + pointer_ + "/" + key + (inner ? "/" + *inner : ""), "is an empty list",
                        "give at least one value");
     count_ = count_ > kMostCombinations ? count_ : count_ * values.size();
     if (count_ > kMostCombinations)
@@ -61,7 +62,7 @@ class Combinations {
       check_stop();
       Json combination = Json::object();
       for (const List& list : lists_) {
-        Json& place = list.inner.empty() ? combination[list.key] : combination[list.key][list.inner];
+        Json& place = list.inner ? combination[list.key][*list.inner] : combination[list.key];
         place = list.values[list.chosen];
       }
       use(combination);
@@ -73,7 +74,8 @@ class Combinations {
  private:
   static constexpr std::size_t kMostCombinations = 100'000;
   struct List {
-    std::string key, inner;
+    std::string key;
+    std::optional<std::string> inner;
     Json values;
     std::size_t chosen;
   };
@@ -106,7 +108,7 @@ std::vector<RunCase> expand_case(const Json& entry, const std::string& file, con
         combinations.multiply(item.first, inner.first, as_list(inner.second));
     } else {
       const Json values = as_list(item.second);
-      combinations.multiply(item.first, "", item.first == "system" ? named_systems(values, inference) : values);
+      combinations.multiply(item.first, {}, item.first == "system" ? named_systems(values, inference) : values);
     }
   }
   std::vector<RunCase> cases;

@@ -177,6 +177,8 @@ const BadInput kBad[] = {
     {"key", tiny({{"rank", 2}}), "s.json: /grid/0/rank: unknown key 'rank'; did you mean 'ranks'?"},
     {"option", tiny({{"options", {{"bakward", "lifo"}}}}),
      "s.json: /grid/0/options: unknown option 'bakward'; did you mean 'backward'?"},
+    {"option_without_a_name", tiny({{"options", {{"", "paper"}, {"backward", "lifo"}}}}),
+     "s.json: /grid/0/options: unknown option ''..."},
     {"option_value", tiny({{"options", {{"backward", "last"}}}}),
      "s.json: /grid/0/options: option 'backward': unknown value 'last'..."},
     {"options_type", tiny({{"options", 3}}), "s.json: /grid/0/options: must be an object, is number"},
