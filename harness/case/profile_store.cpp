@@ -14,6 +14,7 @@
 #include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
+#include "harness/base/run_program.h"
 #include "harness/base/source_folder.h"
 #include "harness/case/feed.h"
 #include "harness/case/optimizer_settings.h"
@@ -132,8 +133,42 @@ std::optional<DataFeed> feed_for_profile(const Workload& workload) {
   }
 }
 
-CostGraph measure_profile(const ProfileKey& key, const Workload& workload) {
-  if (key.device == DeviceKind::cuda) return real_executor::measure_costs(workload.model, key.micro_batch, key.device);
+static std::string& program_of_processes() {
+  static std::string program;
+  return program;
+}
+
+void measure_processes_with(std::string program) { program_of_processes() = std::move(program); }
+
+// Without the variables of a job that this process is itself in: Open MPI would take the new one for a part of it.
+static std::vector<std::string> outside_of_jobs() {
+  std::vector<std::string> words{"env"};
+  for (char** variable = environ; *variable; ++variable) {
+    const std::string text = *variable, name = text.substr(0, text.find('='));
+    for (const char* prefix : {"OMPI_", "PMIX_", "PMI_", "PRTE_", "SLURM_"})
+      if (name.starts_with(prefix)) words.insert(words.end(), {"-u", name});
+  }
+  words.insert(words.end(), {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"});
+  return words;
+}
+
+static BetweenProcesses measured_by_processes(const ProfileKey& key) {
+  if (program_of_processes().empty()) return {};
+  std::vector<std::string> words = outside_of_jobs();
+  words.insert(words.end(), {"mpirun", "-n", "2", program_of_processes(), "profile", "--workload", key.workload,
+                             "--batch", std::to_string(key.micro_batch), "--microbatches", "1"});
+  const ProgramEnd end = run_program(words, {.limit = Seconds(120)});
+  if (!end.ok()) return {};
+  try {
+    const Json json = Json::parse(end.output);
+    JsonReader reader(json, "mpirun");
+    return between_processes_from_json(reader);
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
+static RunProfileSpec spec_of(const ProfileKey& key, const Workload& workload) {
   RunProfileSpec spec;
   spec.model = workload.model;
   spec.micro_batch = key.micro_batch;
@@ -143,8 +178,19 @@ CostGraph measure_profile(const ProfileKey& key, const Workload& workload) {
       key.neighbours.value_or(std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 8) - 1);
   spec.batched_micros = key.batched_micros;
   spec.rounds = profile_keeping().rounds;
+  return spec;
+}
+
+BetweenProcesses measure_profile_between(const ProfileKey& key, const Workload& workload, ProcessGroup& processes) {
+  return real_executor::measure_between_processes(spec_of(key, workload), processes);
+}
+
+CostGraph measure_profile(const ProfileKey& key, const Workload& workload) {
+  if (key.device == DeviceKind::cuda) return real_executor::measure_costs(workload.model, key.micro_batch, key.device);
+  const RunProfileSpec spec = spec_of(key, workload);
   CostGraph graph = real_executor::measure_in_runs(spec);
   if (!graph.machine) throw std::logic_error("a profile of whole runs describes its machine");
+  if (spec.neighbours > 0) graph.machine->processes = measured_by_processes(key);
   graph.machine->machine = machine_signature();
   graph.machine->build = build_signature();
   graph.machine->made = utc_now();

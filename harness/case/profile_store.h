@@ -5,6 +5,7 @@
 #include <string>
 
 #include "harness/case/choices.h"
+#include "harness/exec/process_group.h"
 #include "harness/exec/session.h"
 #include "harness/model/cost_graph.h"
 #include "harness/pipeline/optimizer.h"
@@ -48,6 +49,13 @@ void store_profile(const ProfileKey& key, const CostGraph& costs);
 std::optional<DataFeed> feed_for_profile(const Workload& workload);
 // Measures; minutes at most, mostly seconds. Throws InputError in a build without LibTorch.
 CostGraph measure_profile(const ProfileKey& key, const Workload& workload);
+
+// The program that measure_profile() starts as two processes of an MPI job to measure what messages and collectives
+// between processes cost: `sluice profile` does so where it is one of two. "", as before any call: they are not
+// measured. Where they cannot be started or fail, the profile lacks these costs.
+void measure_processes_with(std::string program);
+// In both of the processes. The spec of a profile of this key.
+BetweenProcesses measure_profile_between(const ProfileKey& key, const Workload& workload, ProcessGroup& processes);
 
 // Seconds since a profile was made; nothing if its time cannot be read.
 std::optional<double> profile_age(const MachineCosts& machine);

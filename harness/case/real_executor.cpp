@@ -14,6 +14,9 @@ std::string refusal(DeviceKind device) { return device == DeviceKind::cuda ? cud
 Json gpus() { return describe_cuda(); }
 std::unique_ptr<Session> session(const SessionSpec& spec) { return make_session(spec); }
 CostGraph measure_in_runs(const RunProfileSpec& spec) { return sluice::measure_in_runs(spec); }
+BetweenProcesses measure_between_processes(const RunProfileSpec& spec, ProcessGroup& processes) {
+  return sluice::measure_between_processes(spec, processes);
+}
 CoRunSamples measure_co_runs(const CoRunSpec& spec) { return sluice::measure_co_runs(spec); }
 CostGraph measure_costs(const ModelGraph& model, std::int64_t micro_batch, DeviceKind device) {
   constexpr int repeats = 7;
@@ -35,6 +38,7 @@ std::string refusal(DeviceKind device) {
 Json gpus() { return nullptr; }
 std::unique_ptr<Session> session(const SessionSpec&) { refuse(); }
 CostGraph measure_in_runs(const RunProfileSpec&) { refuse(); }
+BetweenProcesses measure_between_processes(const RunProfileSpec&, ProcessGroup&) { refuse(); }
 CoRunSamples measure_co_runs(const CoRunSpec&) { refuse(); }
 CostGraph measure_costs(const ModelGraph&, std::int64_t, DeviceKind) { refuse(); }
 

@@ -20,6 +20,7 @@ Json gpus();                             // as describe_cuda() (exec/session.h);
 // These throw InputError in a build without LibTorch.
 std::unique_ptr<Session> session(const SessionSpec& spec);
 CostGraph measure_in_runs(const RunProfileSpec& spec);
+BetweenProcesses measure_between_processes(const RunProfileSpec& spec, ProcessGroup& processes);
 CoRunSamples measure_co_runs(const CoRunSpec& spec);
 CostGraph measure_costs(const ModelGraph& model, std::int64_t micro_batch, DeviceKind device = DeviceKind::cpu);
 

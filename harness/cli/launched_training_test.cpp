@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
 #include "harness/exec/mpi/mpi.h"
 #include "harness/exec/pinning.h"
 #include "harness/tests/test_data.h"
@@ -64,14 +65,14 @@ class Launched : public ::testing::Test {
       ::setenv(name, "1", 1);
   }
 
-  // mpirun -n processes sluice run ARGUMENTS --out records.jsonl
-  pid_t start(int processes, const Arguments& arguments) const {
+  // mpirun -n processes sluice COMMAND ARGUMENTS --out records.jsonl
+  pid_t start(int processes, const Arguments& arguments, const std::string& command = "run") const {
     const pid_t child = ::fork();
     if (child != 0) return child;
     const int log = ::open(log_file().c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
     ::dup2(log, STDOUT_FILENO);
     ::dup2(log, STDERR_FILENO);
-    Arguments all = {"mpirun", "-n", std::to_string(processes), SLUICE_PROGRAM, "run"};
+    Arguments all = {"mpirun", "-n", std::to_string(processes), SLUICE_PROGRAM, command};
     all.insert(all.end(), arguments.begin(), arguments.end());
     all.insert(all.end(), {"--out", out_.string()});
     std::vector<char*> argv;
@@ -85,7 +86,9 @@ class Launched : public ::testing::Test {
     ::waitpid(child, &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
-  int run(int processes, const Arguments& arguments) const { return wait_for(start(processes, arguments)); }
+  int run(int processes, const Arguments& arguments, const std::string& command = "run") const {
+    return wait_for(start(processes, arguments, command));
+  }
 
   // Processes of this test's job, or only its member `rank`.
   std::vector<pid_t> processes_of_job(int rank = -1) const {
@@ -138,6 +141,44 @@ TEST_F(Launched, MisuseIsOneErrorLine) {
   EXPECT_NE(run(2, steps(20, {"--clock", "virtual"})), 0);
   EXPECT_EQ(count(log(), "the virtual clock runs in one process"), 1) << log();
   EXPECT_FALSE(fs::exists(out_));
+}
+
+TEST_F(Launched, AProfileOfTwoProcessesIsWhatIsBetweenThem) {
+  ASSERT_EQ(run(2, {"--workload", "tiny"}, "profile"), 0) << log();
+  const Json costs = Json::parse(content(out_));
+  for (const char* name : {"message", "byte", "reduce", "gather", "scatter"})
+    EXPECT_GE(costs.at(name).get<double>(), 0) << name;
+  for (const char* name : {"message", "reduce", "gather", "scatter"})
+    EXPECT_GT(costs.at(name).get<double>(), 0) << name;
+  fs::remove(out_);
+  EXPECT_NE(run(3, {"--workload", "tiny"}, "profile"), 0);
+  EXPECT_EQ(count(log(), "error: profile: 3 processes were started together"), 1) << log();
+  EXPECT_NE(run(2, {"--workload", "tiny", "--co-run"}, "profile"), 0);
+  EXPECT_EQ(count(log(), "error: profile: 2 processes were started together"), 1) << log();
+  EXPECT_FALSE(fs::exists(out_));
+}
+
+// The two processes that measure are a job of their own, also where this one is in a job.
+TEST_F(Launched, AProfileHasWhatIsBetweenProcessesWhereverItIsMade) {
+  ::setenv("SLUICE_PROFILE_CACHE", folder_.c_str(), 1);
+  const auto made = [&] {
+    std::vector<double> reduce;
+    for (const auto& entry : fs::directory_iterator(folder_))
+      if (entry.path().extension() == ".json" && entry.path() != out_) {
+        reduce.push_back(Json::parse(content(entry.path()))["machine"]["processes"]["reduce"].get<double>());
+        fs::remove(entry.path());
+      }
+    return reduce;
+  };
+  ASSERT_EQ(run(2, steps(2, {"--costs", "profile"})), 0) << log();
+  const std::vector<double> inside = made();
+  ASSERT_EQ(inside.size(), 1u) << log();
+  EXPECT_GT(inside.front(), 0);
+  ASSERT_EQ(run(1, {"--workload", "tiny"}, "profile"), 0) << log();
+  const std::vector<double> alone = made();
+  ::unsetenv("SLUICE_PROFILE_CACHE");
+  ASSERT_EQ(alone.size(), 1u) << log();
+  EXPECT_GT(alone.front(), 0);
 }
 
 TEST_F(Launched, ASweepGoesOnAfterARankThatThrowsAndRefusesWhatIsTooLarge) {

@@ -12,6 +12,7 @@
 #include "harness/case/settings.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/gpu_program.h"
+#include "harness/exec/mpi/mpi.h"
 #include "workloads/models/registry.h"
 
 namespace sluice {
@@ -55,6 +56,26 @@ Json co_run_rows_of(const ProfileArguments& a, const ProfileKey& key, const Work
   return to_json(profile, key, error);
 }
 
+// What messages and collectives between the processes that a launcher started cost; nothing but in the first of them.
+std::string between_processes(const ProfileArguments& a, const ProfileKey& key, const Workload& workload, int started) {
+  const std::unique_ptr<ProcessGroup> processes = join_mpi_job();
+  agree_on_error(processes.get(), [&] {
+    if (started != 2 || a.co_run || a.beside || key.device != DeviceKind::cpu)
+      throw InputError("profile", std::to_string(started) + " processes were started together",
+                       "start two, without --co-run, --beside and --device, to measure what messages between processes "
+                       "cost; start one for all else");
+  });
+  const BetweenProcesses costs = measure_profile_between(key, workload, *processes);
+  return processes->rank() == 0 ? to_json(costs).dump(2) + "\n" : "";
+}
+
+void give(const std::string& text, const std::string& out) {
+  if (out.empty())
+    fmt::print("{}", text);
+  else
+    write_text(out, text);
+}
+
 }  // namespace
 
 int profile_command(const ProfileArguments& a) {
@@ -78,6 +99,11 @@ int profile_command(const ProfileArguments& a) {
   key.workload_digest = workload_digest(workload);
   key.optimizer = read_case({{"system", "single_device"}, {"workload", workload.name}}, "profile", "").optimizer;
   if (a.beside) key.neighbours = a.beside;
+  if (const int started = launch_from_environment().size; started > 1) {
+    const std::string text = between_processes(a, key, workload, started);
+    if (!text.empty()) give(text, a.out);
+    return 0;
+  }
   std::string text;
   if (a.co_run) {
     text = co_run_rows_of(a, key, workload).dump(1) + "\n";
@@ -86,11 +112,7 @@ int profile_command(const ProfileArguments& a) {
     if (!a.beside) store_profile(key, graph);
     text = to_json(graph).dump(2) + "\n";
   }
-  if (a.out.empty()) {
-    fmt::print("{}", text);
-    return 0;
-  }
-  write_text(a.out, text);
+  give(text, a.out);
   return 0;
 }
 

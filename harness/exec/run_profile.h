@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "harness/exec/process_group.h"
 #include "harness/exec/session.h"
 #include "harness/model/cost_graph.h"
 
@@ -23,5 +24,9 @@ struct RunProfileSpec {
 // On this machine's CPU, one thread a rank, each on a core of its own where the build can pin. `machine` of the result
 // lacks what names the machine and the build. Takes some seconds.
 CostGraph measure_in_runs(const RunProfileSpec& spec);
+
+// Of the model as data-parallel replicas on two processes, its weights whole and sharded, and of messages as large as
+// the tensors of its middle. `processes` has two members, and both call this; the result is the first one's in both.
+BetweenProcesses measure_between_processes(const RunProfileSpec& spec, ProcessGroup& processes);
 
 }  // namespace sluice

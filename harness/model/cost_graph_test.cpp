@@ -122,15 +122,23 @@ TEST(CostGraphJsonTest, WhatAMachineCostsComesBackTooAndAnEarlierVersionHasLess)
   CostGraph graph = two_layers();
   graph.machine = MachineCosts{.machine = "m", .neighbours = 1, .send = Seconds(2), .copy = 3};
   graph.machine->apart = {.forward = 1.5, .input_gradient = 2, .weight_gradient = 4};
+  graph.machine->processes = {.message = Seconds(5), .byte = 6, .reduce = 7, .gather = 8, .scatter = 9};
   Json json = to_json(graph);
   const CostGraph back = cost_graph_from_json(json, "g.json");
   EXPECT_EQ(to_json(back), json);
   EXPECT_EQ(back.machine.value().apart.weight_gradient, 4);
+  EXPECT_EQ(back.machine.value().processes.scatter, 9);
   json["machine"]["apart"]["forward"] = 0;
   EXPECT_EQ(error_of([&] { cost_graph_from_json(json, "g.json"); }),
             "g.json: /machine/apart/forward: must be greater than 0");
   json["machine"].erase("apart");
   EXPECT_EQ(cost_graph_from_json(json, "g.json").machine.value().apart.forward, 1);
+  json["machine"]["processes"]["reduce"] = -1;
+  EXPECT_EQ(error_of([&] { cost_graph_from_json(json, "g.json"); }),
+            "g.json: /machine/processes/reduce: must not be negative");
+  json["machine"].erase("processes");
+  json["machine"]["process_message"] = json["machine"]["process_byte"] = 0;
+  EXPECT_EQ(cost_graph_from_json(json, "g.json").machine.value().processes.reduce, 0);
 }
 
 TEST(CostGraphJsonTest, ErrorsNameThePlace) {

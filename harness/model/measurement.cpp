@@ -25,16 +25,21 @@ constexpr std::pair<const char*, Seconds MachineCosts::*> kSeconds[] = {
     {"rouse", &MachineCosts::rouse},
     {"forward_op", &MachineCosts::forward_op},
     {"backward_op", &MachineCosts::backward_op},
-    {"weight_gradient_op", &MachineCosts::weight_gradient_op},
-    {"process_message", &MachineCosts::process_message}};
-constexpr std::pair<const char*, double MachineCosts::*> kPerByte[] = {
-    {"copy", &MachineCosts::copy},       {"reduce", &MachineCosts::reduce},
-    {"gather", &MachineCosts::gather},   {"scatter", &MachineCosts::scatter},
-    {"predict", &MachineCosts::predict}, {"process_byte", &MachineCosts::process_byte}};
+    {"weight_gradient_op", &MachineCosts::weight_gradient_op}};
+constexpr std::pair<const char*, double MachineCosts::*> kPerByte[] = {{"copy", &MachineCosts::copy},
+                                                                       {"reduce", &MachineCosts::reduce},
+                                                                       {"gather", &MachineCosts::gather},
+                                                                       {"scatter", &MachineCosts::scatter},
+                                                                       {"predict", &MachineCosts::predict}};
 constexpr std::pair<const char*, double MachineCosts::Apart::*> kApart[] = {
     {"forward", &MachineCosts::Apart::forward},
     {"input_gradient", &MachineCosts::Apart::input_gradient},
     {"weight_gradient", &MachineCosts::Apart::weight_gradient}};
+constexpr std::pair<const char*, double BetweenProcesses::*> kBetweenProcesses[] = {
+    {"byte", &BetweenProcesses::byte},
+    {"reduce", &BetweenProcesses::reduce},
+    {"gather", &BetweenProcesses::gather},
+    {"scatter", &BetweenProcesses::scatter}};
 
 }  // namespace
 
@@ -82,7 +87,22 @@ Json to_json(const MachineCosts& machine) {
   for (const auto& [name, member] : kSeconds) json[name] = (machine.*member).value;
   for (const auto& [name, member] : kPerByte) json[name] = machine.*member;
   for (const auto& [name, member] : kApart) json["apart"][name] = machine.apart.*member;
+  json["processes"] = to_json(machine.processes);
   return json;
+}
+
+Json to_json(const BetweenProcesses& processes) {
+  Json json = {{"message", processes.message.value}};
+  for (const auto& [name, member] : kBetweenProcesses) json[name] = processes.*member;
+  return json;
+}
+
+BetweenProcesses between_processes_from_json(JsonReader& reader) {
+  BetweenProcesses processes;
+  processes.message = Seconds(reader.number("message", 0, kMostSeconds));
+  for (const auto& [name, member] : kBetweenProcesses) processes.*member = reader.number(name, 0, kMostSeconds);
+  reader.no_other_keys();
+  return processes;
 }
 
 MachineCosts machine_costs_from_json(JsonReader& reader) {
@@ -98,6 +118,12 @@ MachineCosts machine_costs_from_json(JsonReader& reader) {
     for (const auto& [name, member] : kApart) machine.apart.*member = apart.above_zero(name, kMostNumber);
     apart.no_other_keys();
   }
+  if (reader.has("processes")) {  // absent: of an earlier version
+    JsonReader processes = reader.object("processes");
+    machine.processes = between_processes_from_json(processes);
+  }
+  for (const char* name : {"process_message", "process_byte"})  // of an earlier version, which never measured them
+    if (reader.has(name)) reader.number(name, 0, kMostSeconds);
   reader.no_other_keys();
   return machine;
 }

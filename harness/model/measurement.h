@@ -31,6 +31,16 @@ struct LayerMeasurement {
   std::optional<Seconds> split_weight_gradient = {};
 };
 
+// What messages and collectives cost between two processes of an MPI job.
+struct BetweenProcesses {
+  // Of the sender and of the receiver, besides MachineCosts::send and receive: of each message and, in seconds, of each
+  // of its bytes.
+  Seconds message;
+  double byte = 0;
+  // Seconds per byte, as of the same names in MachineCosts; 0: not measured.
+  double reduce = 0, gather = 0, scatter = 0;
+};
+
 // What a machine's executor costs beside the layers, as measured by `sluice profile`.
 struct MachineCosts {
   std::string machine, build;  // processor and cores; program and LibTorch
@@ -53,15 +63,16 @@ struct MachineCosts {
   struct Apart {
     double forward = 1, input_gradient = 1, weight_gradient = 1;
   } apart;
-  // Between processes: of the sender and of the receiver, for each message and each of its bytes.
-  Seconds process_message;
-  double process_byte = 0;
+  // Where the ranks are processes; all 0: not measured, and then they cost what they cost between threads.
+  BetweenProcesses processes;
 };
 
 Json to_json(const LayerMeasurement& measured);
 Json to_json(const MachineCosts& machine);
+Json to_json(const BetweenProcesses& processes);
 // These throw InputError.
 LayerMeasurement layer_measurement_from_json(JsonReader& reader);
 MachineCosts machine_costs_from_json(JsonReader& reader);
+BetweenProcesses between_processes_from_json(JsonReader& reader);
 
 }  // namespace sluice

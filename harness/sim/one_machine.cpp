@@ -118,9 +118,11 @@ class MachineEngine {
       case Opcode::reduce_gradients:
         return meet(r, i, now, reduce_seconds(i));
       case Opcode::gather_weights:
-        return meet(r, i, now, own_.gather * others_slices(i));
+        return meet(r, i, now, per_byte(own_.gather, own_.processes.gather) * others_slices(i));
       case Opcode::reduce_scatter:
-        return meet(r, i, now, clear_seconds(r, i) + own_.scatter * others_slices(i) + whole_seconds(i));
+        return meet(
+            r, i, now,
+            clear_seconds(r, i) + per_byte(own_.scatter, own_.processes.scatter) * others_slices(i) + whole_seconds(i));
       case Opcode::free_weights:
         return step_over(r, now);
       case Opcode::stash_out:  // the rank's thread copies
@@ -279,7 +281,7 @@ class MachineEngine {
     double seconds = own_.send.value + own_.copy * message_bytes(i, &SimulatedEdge::copied);
     double arrival = now + seconds;
     if (machine_.between_processes) {
-      seconds += own_.process_message.value + own_.process_byte * bytes;
+      seconds += own_.processes.message.value + own_.processes.byte * bytes;
       arrival = now + seconds;
     }
     ChannelState& channel = channels_[i.channel];
@@ -314,7 +316,7 @@ class MachineEngine {
     channels_[i.channel].arrivals.pop_front();
     double seconds = own_.receive.value;
     if (machine_.between_processes)
-      seconds += own_.process_message.value + own_.process_byte * message_bytes(i, &SimulatedEdge::bytes);
+      seconds += own_.processes.message.value + own_.processes.byte * message_bytes(i, &SimulatedEdge::bytes);
     step_over(r, at + seconds);
   }
 
@@ -351,7 +353,14 @@ class MachineEngine {
     return static_cast<double>(costs_.stages[i.stage.index()].parameters.value);
   }
   // Each member sums its part of the vector and writes it to all.
-  double reduce_seconds(const Instruction& i) const { return own_.reduce * parameters(i); }
+  double reduce_seconds(const Instruction& i) const {
+    return per_byte(own_.reduce, own_.processes.reduce) * parameters(i);
+  }
+  // Of a collective, where it costs so much between threads and so much, or 0 if nothing has measured it, between
+  // processes.
+  double per_byte(double threads, double processes) const {
+    return machine_.between_processes && processes > 0 ? processes : threads;
+  }
   // Bytes of the other members' slices.
   double others_slices(const Instruction& i) const {
     const double n = members(i.stage, true);

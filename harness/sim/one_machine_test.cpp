@@ -101,6 +101,37 @@ TEST(OneMachineTest, MessagesTakeTheTimeOfBothRanks) {
   EXPECT_DOUBLE_EQ(simulate_one_machine(program, costs, kTwoCores, {}).end, 6.7);
 }
 
+TEST(OneMachineTest, BetweenProcessesMessagesAndCollectivesTakeWhatWasMeasuredThere) {
+  constexpr Cluster::OneMachine processes{.between_processes = true, .cores = 2};
+  Costs costs = costs_of(2, 1, 2, 1);
+  costs.edges = {{StageId(0), StageId(1), Bytes(50), Bytes(0), Bytes(0)}};
+  costs.machine->processes = {.message = Seconds(0.1), .byte = 0.002};
+  const Program pipeline = program_of("rank 0: 0F0 0B0\nrank 1: 1F0 1B0\n", 2);
+  EXPECT_DOUBLE_EQ(simulate_one_machine(pipeline, costs, kTwoCores, {}).end, 6);
+  EXPECT_DOUBLE_EQ(simulate_one_machine(pipeline, costs, processes, {}).end, 6 + 4 * (0.1 + 50 * 0.002))
+      << "at both ends";
+
+  const Schedule replicas = parse_schedule("rank 0: 0F0 0B0\nrank 1: 0F1 0B1\n");
+  const Placement placement{.stages = {{Rank(0), Rank(1)}}};
+  const auto end = [&](const Cluster::OneMachine& machine, const Sharding& sharding) {
+    const Program program = checked(lower(replicas, chain(1), placement, {}, sharding));
+    return simulate_one_machine(program, costs, machine, {}).end;
+  };
+  costs = costs_of(1, 1, 2, 1);
+  costs.stages[0].parameters = Bytes(100);
+  costs.machine->reduce = 0.01;
+  costs.machine->gather = 0.02;
+  costs.machine->scatter = 0.04;
+  const Sharding sharded{.gather = Sharding::Gather::once, .reduce = Sharding::Reduce::accumulated};
+  EXPECT_DOUBLE_EQ(end(processes, {}), end(kTwoCores, {})) << "not measured: as between threads";
+  EXPECT_DOUBLE_EQ(end(processes, sharded), end(kTwoCores, sharded));
+  costs.machine->processes = {.reduce = 0.05, .gather = 0.06, .scatter = 0.08};
+  EXPECT_DOUBLE_EQ(end(kTwoCores, {}), 3 + 100 * 0.01);
+  EXPECT_DOUBLE_EQ(end(processes, {}), 3 + 100 * 0.05);
+  EXPECT_DOUBLE_EQ(end(kTwoCores, sharded), 3 + 50 * (0.02 + 0.04)) << "of the other's half";
+  EXPECT_DOUBLE_EQ(end(processes, sharded), 3 + 50 * (0.06 + 0.08));
+}
+
 TEST(OneMachineTest, PassesOfAStageTakeLongerWhoseWeightGradientsAnotherRankComputes) {
   Costs costs = uniform_costs(1, 1, 2, 5);
   costs.machine = MachineCosts{.forward_op = Seconds(0.5), .weight_gradient_op = Seconds(0.25)};

@@ -13,13 +13,17 @@
 #include <thread>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
+#include "harness/base/json_reader.h"
 #include "harness/exec/co_runs.h"
 #include "harness/exec/core_gauge.h"
 #include "harness/exec/disturbance.h"
 #include "harness/exec/profile_samples.h"
 #include "harness/exec/threads.h"
+#include "harness/exec/torch/session/across_processes.h"
 #include "harness/exec/torch/session/torch_session.h"
 #include "harness/exec/torch/stage/probe_scope.h"
+#include "harness/exec/torch/stage/tensor_message.h"
 #include "harness/program/check_program.h"
 #include "harness/program/lowering.h"
 
@@ -123,7 +127,8 @@ std::size_t middle(const ModelGraph& model) {
 // One session and its program.
 class Chain {
  public:
-  Chain(const RunProfileSpec& spec, const ChainForm& form) {
+  // processes: hold the ranks, one each, and call the functions of the chain together; null: threads.
+  Chain(const RunProfileSpec& spec, const ChainForm& form, ProcessGroup* processes = nullptr) : processes_(processes) {
     Plan plan;
     plan.micro_batch = spec.micro_batch;
     plan.stages.resize(form.halves ? 2 : 1);
@@ -150,11 +155,13 @@ class Chain {
     session.sharding = form.sharding;
     session.feed = spec.feed;
     session.synthetic_batch = samples_;
+    session.processes = processes;
     if (spec.feed) train_samples_ = spec.feed->train_samples;
     session_ = make_session(session);
     const auto ranks = static_cast<int>(program_.rank_count());
-    pinning_ = pin_if_possible(ranks + form.spare_cores);
-    gauge_ = CoreGauge(ranks, kMostWaiting);
+    if (!processes) pinning_ = pin_if_possible(ranks + form.spare_cores);
+    // Processes do not wait for a quiet machine: each would decide by itself.
+    gauge_ = CoreGauge(ranks, processes ? 0 : kMostWaiting);
   }
 
   const Pinning* pinning() const { return pinning_.get(); }
@@ -208,6 +215,7 @@ class Chain {
     if (update_seconds_ == 0) {
       execute(1, nullptr);
       update_seconds_ = execute(1, nullptr).seconds;
+      if (processes_) update_seconds_ = std::stod(processes_->broadcast(std::to_string(update_seconds_), 0));
     }
     return std::clamp(static_cast<int>(seconds / update_seconds_), 2, most);
   }
@@ -230,7 +238,7 @@ class Chain {
     Round round{.probes = std::vector<Probe>(program_.rank_count())};
     Execution run;
     do {
-      gauge_.wait();
+      if (!processes_) gauge_.wait();
       for (Probe& probe : round.probes) probe.clear();
       run = execute(updates, &round.probes);
     } while (gauge_.again());
@@ -268,20 +276,23 @@ class Chain {
     }
   }
 
-  // From when the last rank has come to when the first goes on.
+  // From when the last rank has come to when the first goes on; of processes, whose clocks begin apart, the time that
+  // it takes to the last one.
   void add_meetings(const Trace& trace, Opcode opcode) {
-    double start = 0, end = 1e300;
+    double start = 0, end = 1e300, shortest = 1e300;
     int members = 0;
     for (const auto& rank : trace.ranks)
       for (const TraceEvent& e : rank)
         if (e.instruction.opcode == opcode) {
           start = std::max(start, e.start);
           end = std::min(end, e.end);
+          shortest = std::min(shortest, e.end - e.start);
           ++members;
         }
-    if (members > 1) meetings_[opcode].push_back(std::max(end - start, 0.0));
+    if (members > 1) meetings_[opcode].push_back(processes_ ? shortest : std::max(end - start, 0.0));
   }
 
+  ProcessGroup* const processes_;
   Program program_;
   std::unique_ptr<Session> session_;
   std::unique_ptr<Pinning> pinning_;
@@ -369,6 +380,27 @@ class Messages {
   Program program_;
   std::unique_ptr<Transport> transport_;
 };
+
+// Seconds of a message of so many bytes from one process to the other, the median of many.
+double message_seconds(ProcessGroup& processes, std::int64_t bytes) {
+  constexpr int kTrips = 100;
+  Program program;
+  program.ranks.resize(2);
+  program.channels = {{Rank(0), Rank(1), 1}, {Rank(1), Rank(0), 1}};
+  TensorCodec codec;
+  const std::unique_ptr<Transport> transport = processes.transport(program, codec);
+  Message message{std::make_shared<TensorMessage>(TensorMessage{{at::ones({std::max<std::int64_t>(bytes / 4, 1)})}})};
+  const bool first = processes.rank() == 0;
+  std::vector<double> seconds;
+  for (int k = 0; k < kTrips; ++k) {
+    const double begin = now();
+    if (first) transport->send(0, std::move(message));
+    message = transport->receive(first ? 1 : 0);
+    if (!first) transport->send(1, std::move(message));
+    seconds.push_back((now() - begin) / 2);
+  }
+  return median_of(std::move(seconds));
+}
 
 // Seconds per byte of `work` on tensors of so many bytes in all, one after the other.
 double seconds_per_byte(std::int64_t bytes, const std::function<void(at::Tensor&)>& work) {
@@ -618,6 +650,42 @@ CostGraph measure_in_runs(const RunProfileSpec& spec) {
   at::set_num_threads(threads_before);
   count_tied_weights_once(graph, spec.model);
   return graph;
+}
+
+BetweenProcesses measure_between_processes(const RunProfileSpec& spec, ProcessGroup& processes) {
+  constexpr int kMeetings = 12;  // one is sampled a run
+  const int threads_before = at::get_num_threads();
+  RunProfileSpec whole = spec;
+  whole.model = untied(spec.model);
+  const double parameters = std::max(4.0 * static_cast<double>(parameter_count(whole.model)), 1.0);
+  const double others = parameters / 2;  // the slices of the other process
+  BetweenProcesses result;
+  {
+    Chain replicas(whole, {.ranks = 2}, &processes);
+    for (int k = 0; k < kMeetings; ++k) replicas.run(0);
+    result.reduce = replicas.meeting(Opcode::reduce_gradients) / parameters;
+  }
+  {
+    Chain sharded(whole,
+                  {.ranks = 2,
+                   .micros_per_rank = 1,
+                   .sharding = {.gather = Sharding::Gather::once, .reduce = Sharding::Reduce::accumulated}},
+                  &processes);
+    for (int k = 0; k < kMeetings; ++k) sharded.run(0);
+    result.gather = sharded.meeting(Opcode::gather_weights) / others;
+    result.scatter = sharded.meeting(Opcode::reduce_scatter) / others;
+  }
+  // Both ranks take part in moving each message.
+  const std::size_t last = std::max<std::size_t>(middle(whole.model), 1) - 1;
+  const std::int64_t bytes = std::max<std::int64_t>(
+      output_bytes(whole.model, whole.model.shapes(), static_cast<int>(last), whole.micro_batch).value, 4096);
+  const double none = message_seconds(processes, 4), some = message_seconds(processes, bytes);
+  result.message = Seconds(none / 2);
+  result.byte = std::max(some - none, 0.0) / 2 / static_cast<double>(bytes);
+  at::set_num_threads(threads_before);
+  const Json json = Json::parse(processes.broadcast(to_json(result).dump(), 0));
+  JsonReader reader(json, "the first process");
+  return between_processes_from_json(reader);
 }
 
 namespace {
