@@ -173,6 +173,13 @@ class Chain {
     for (int round = 0; round < rounds; ++round) run_round(updates);
   }
 
+  // Of its meetings only one is sampled a run: short ones, as many as take about `seconds`.
+  void run_for_meetings(double seconds) {
+    constexpr int kUpdates = 3;
+    const int runs = std::clamp(updates_in(seconds, 400) / kUpdates, 3, 12);
+    for (int k = 0; k < runs; ++k) run_round(kUpdates);
+  }
+
   // Adds the samples of the faster half of the rounds: what disturbs a machine only makes it slower.
   void add_rounds(std::span<const int> layer_of_input, ChainSamples& sum) {
     std::ranges::stable_sort(rounds_, {}, &Round::seconds);
@@ -653,7 +660,7 @@ CostGraph measure_in_runs(const RunProfileSpec& spec) {
 }
 
 BetweenProcesses measure_between_processes(const RunProfileSpec& spec, ProcessGroup& processes) {
-  constexpr int kMeetings = 12;  // one is sampled a run
+  constexpr double kSeconds = 0.5;
   const int threads_before = at::get_num_threads();
   RunProfileSpec whole = spec;
   whole.model = untied(spec.model);
@@ -661,8 +668,8 @@ BetweenProcesses measure_between_processes(const RunProfileSpec& spec, ProcessGr
   const double others = parameters / 2;  // the slices of the other process
   BetweenProcesses result;
   {
-    Chain replicas(whole, {.ranks = 2}, &processes);
-    for (int k = 0; k < kMeetings; ++k) replicas.run(0);
+    Chain replicas(whole, {.ranks = 2, .micros_per_rank = 1}, &processes);
+    replicas.run_for_meetings(kSeconds);
     result.reduce = replicas.meeting(Opcode::reduce_gradients) / parameters;
   }
   {
@@ -671,7 +678,7 @@ BetweenProcesses measure_between_processes(const RunProfileSpec& spec, ProcessGr
                    .micros_per_rank = 1,
                    .sharding = {.gather = Sharding::Gather::once, .reduce = Sharding::Reduce::accumulated}},
                   &processes);
-    for (int k = 0; k < kMeetings; ++k) sharded.run(0);
+    sharded.run_for_meetings(kSeconds);
     result.gather = sharded.meeting(Opcode::gather_weights) / others;
     result.scatter = sharded.meeting(Opcode::reduce_scatter) / others;
   }
