@@ -102,12 +102,17 @@ CostGraph load_costs(const std::string& source, const Workload& workload, const 
     const std::lock_guard lock(m.mutex);
     const std::string text = to_text(key);
     const auto found = m.costs.find(text);
-    if (found != m.costs.end()) return found->second;
-    std::optional<CostGraph> stored = stored_profile(key);
-    if (!stored || stored->layers.size() != workload.model.layers.size()) {
-      stored = measure_profile(key, workload);
-      store_profile(key, *stored);
-    }
+    const bool between_processes = cluster.one_machine && cluster.one_machine->between_processes;
+    const auto lacks = [&](const CostGraph& graph) {
+      return between_processes && graph.machine && !graph.machine->processes.measured();
+    };
+    if (found != m.costs.end() && !lacks(found->second)) return found->second;
+    std::optional<CostGraph> stored = found != m.costs.end() ? found->second : stored_profile(key);
+    const bool whole = stored && stored->layers.size() == workload.model.layers.size();
+    if (!whole) stored = measure_profile(key, workload);
+    const bool lacking = lacks(*stored);
+    if (lacking) stored->machine->processes = measure_by_processes(key);
+    if (!whole || lacking) store_profile(key, *stored);
     return m.costs[text] = *stored;
   }
   const CostGraph graph = cost_file(source, workload);

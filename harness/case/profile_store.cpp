@@ -152,7 +152,7 @@ static std::vector<std::string> outside_of_jobs() {
   return words;
 }
 
-static BetweenProcesses measured_by_processes(const ProfileKey& key) {
+BetweenProcesses measure_by_processes(const ProfileKey& key) {
   if (program_of_processes().empty()) return {};
   std::vector<std::string> words = outside_of_jobs();
   words.insert(words.end(), {"mpirun", "-n", "2", program_of_processes(), "profile", "--workload", key.workload,
@@ -190,7 +190,6 @@ CostGraph measure_profile(const ProfileKey& key, const Workload& workload) {
   const RunProfileSpec spec = spec_of(key, workload);
   CostGraph graph = real_executor::measure_in_runs(spec);
   if (!graph.machine) throw std::logic_error("a profile of whole runs describes its machine");
-  if (spec.neighbours > 0) graph.machine->processes = measured_by_processes(key);
   graph.machine->machine = machine_signature();
   graph.machine->build = build_signature();
   graph.machine->made = utc_now();

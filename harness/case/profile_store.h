@@ -50,11 +50,14 @@ std::optional<DataFeed> feed_for_profile(const Workload& workload);
 // Measures; minutes at most, mostly seconds. Throws InputError in a build without LibTorch.
 CostGraph measure_profile(const ProfileKey& key, const Workload& workload);
 
-// The program that measure_profile() starts as two processes of an MPI job to measure what messages and collectives
-// between processes cost: `sluice profile` does so where it is one of two. "", as before any call: they are not
-// measured. Where they cannot be started or fail, the profile lacks these costs.
+// Starts two processes of an MPI job, which measure what messages and collectives between them cost; seconds. Only cases
+// whose ranks are processes need it, so that measure_profile() leaves it out. Not measured where the processes cannot be
+// started or fail.
+BetweenProcesses measure_by_processes(const ProfileKey& key);
+// The program that it starts: `sluice profile` measures so where it is one of two processes. "", as before any call:
+// none.
 void measure_processes_with(std::string program);
-// In both of the processes. The spec of a profile of this key.
+// In both of the processes.
 BetweenProcesses measure_profile_between(const ProfileKey& key, const Workload& workload, ProcessGroup& processes);
 
 // Seconds since a profile was made; nothing if its time cannot be read.

@@ -108,7 +108,8 @@ int profile_command(const ProfileArguments& a) {
   if (a.co_run) {
     text = co_run_rows_of(a, key, workload).dump(1) + "\n";
   } else {
-    const CostGraph graph = measure_profile(key, workload);
+    CostGraph graph = measure_profile(key, workload);
+    if (graph.machine && a.beside != 0) graph.machine->processes = measure_by_processes(key);
     if (!a.beside) store_profile(key, graph);
     text = to_json(graph).dump(2) + "\n";
   }

@@ -39,6 +39,7 @@ struct BetweenProcesses {
   double byte = 0;
   // Seconds per byte, as of the same names in MachineCosts; 0: not measured.
   double reduce = 0, gather = 0, scatter = 0;
+  bool measured() const { return reduce > 0; }
 };
 
 // What a machine's executor costs beside the layers, as measured by `sluice profile`.
