@@ -266,12 +266,12 @@ void add_profile(CLI::App& app, Chosen& chosen) {
                 "With --co-run: published co-location slowdowns that the forest learns from, too (Gavel's .csv)")
       ->type_name("FILE");
   c->add_option("-o,--out", a->out, "File to write (default: stdout)")->type_name("FILE");
-  add_examples(
-      c,
-      "  sluice profile --workload fmnist_cnn --batch 128 --microbatches 8 --out cnn.json\n"
-      "  sluice profile --workload fmnist_cnn --co-run --out co_runs.json\n"
-      "  mpirun -n 2 sluice profile --workload fmnist_cnn    what is between processes, which a profile of one\n"
-      "                                                      process asks two more for, where there is mpirun");
+  add_examples(c,
+               "  sluice profile --workload fmnist_cnn --batch 128 --microbatches 8 --out cnn.json\n"
+               "  sluice profile --workload fmnist_cnn --co-run --out co_runs.json\n"
+               "  mpirun -n 2 sluice profile --workload fmnist_cnn\n"
+               "The last one measures only what messages and collectives between two processes cost; one process\n"
+               "starts two others for it, where there is mpirun.");
 }
 
 void add_validate(CLI::App& app, Chosen& chosen) {
