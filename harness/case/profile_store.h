@@ -50,8 +50,8 @@ std::optional<DataFeed> feed_for_profile(const Workload& workload);
 // Measures; minutes at most, mostly seconds. Throws InputError in a build without LibTorch.
 CostGraph measure_profile(const ProfileKey& key, const Workload& workload);
 
-// Starts two processes of an MPI job, which measure what messages and collectives between them cost; seconds. Only cases
-// whose ranks are processes need it, so that measure_profile() leaves it out. Not measured where the processes cannot be
+// Starts two processes of an MPI job, which measure what messages and collectives between them cost; seconds. Only
+// cases whose ranks are processes need it, so that measure_profile() leaves it out. Not measured where they cannot be
 // started or fail.
 BetweenProcesses measure_by_processes(const ProfileKey& key);
 // The program that it starts: `sluice profile` measures so where it is one of two processes. "", as before any call:

@@ -175,8 +175,8 @@ class Chain {
 
   // Of its meetings only one is sampled a run: short ones, as many as take about `seconds`.
   void run_for_meetings(double seconds) {
-    constexpr int kUpdates = 3;
-    const int runs = std::clamp(updates_in(seconds, 400) / kUpdates, 3, 12);
+    constexpr int kUpdates = 3, kMostRuns = 12;
+    const int runs = std::max(updates_in(seconds, kMostRuns * kUpdates) / kUpdates, 3);
     for (int k = 0; k < runs; ++k) run_round(kUpdates);
   }
 
@@ -222,7 +222,8 @@ class Chain {
     if (update_seconds_ == 0) {
       execute(1, nullptr);
       update_seconds_ = execute(1, nullptr).seconds;
-      if (processes_) update_seconds_ = std::stod(processes_->broadcast(std::to_string(update_seconds_), 0));
+      if (processes_)
+        update_seconds_ = Json::parse(processes_->broadcast(Json(update_seconds_).dump(), 0)).get<double>();
     }
     return std::clamp(static_cast<int>(seconds / update_seconds_), 2, most);
   }
