@@ -25,7 +25,10 @@ struct ValidatedCase {
   double error() const { return simulated / wall - 1; }
   std::vector<double> single_errors;  // of every round: its prediction / its seconds - 1
   std::vector<double> round_errors;   // of every round: its seconds / the others' lower quartile - 1; none of one
-  std::optional<double> half_error;   // the lower quartile of the odd rounds / that of the even ones - 1
+  struct Halves {
+    double odd = 0, even = 0;  // seconds, as `wall`, of the odd rounds and of the even ones
+  };
+  std::optional<Halves> halves;       // of two rounds or more
   std::vector<double> memory_errors;  // per rank: predicted peak / measured - 1, of the last round
   std::string cause;                  // what makes most of the error, from the timelines; "" if nothing can be said
 };
@@ -50,8 +53,12 @@ ErrorSummary summary_of(const std::vector<double>& errors);
 struct OrderKept {
   std::size_t pairs = 0, kept = 0;
   std::size_t sure_pairs = 0, sure_kept = 0;  // of these, those whose order is the same in all rounds of the wall clock
+  // Pairs whose seconds differ by more than 5 % in the even rounds, and those of them that the odd rounds order alike:
+  // how much of its own order the wall clock keeps.
+  std::size_t own_pairs = 0, own_kept = 0;
   double share() const { return share_of(kept, pairs); }
   double sure_share() const { return share_of(sure_kept, sure_pairs); }
+  double own_share() const { return share_of(own_kept, own_pairs); }
 
  private:
   static double share_of(std::size_t part, std::size_t all) {

@@ -60,6 +60,22 @@ TEST(ValidationTest, HoldsTheWallClockAgainstItself) {
   EXPECT_EQ(to_table(validate(validated_cases(records))).find("against itself"), std::string::npos);
 }
 
+TEST(ValidationTest, CountsHowMuchOfItsOwnOrderTheWallClockKeeps) {
+  std::vector<Record> records;
+  // Rounds 0 and 2 are the even ones: there a, b and c take 1, 2 and 2.04 seconds. In round 1 b is the fastest.
+  const double rounds[3][3] = {{1.0, 1.5, 1.0}, {2.0, 1.4, 2.0}, {2.04, 3.0, 2.04}};
+  for (int k = 0; k < 3; ++k) {
+    const std::string name(1, static_cast<char>('a' + k));
+    for (const double seconds : rounds[k]) records.push_back(record(k, name, Clock::wall, seconds));
+    records.push_back(record(k, name, Clock::virtual_clock, 1.0 + k));
+  }
+  const Validation v = validate(validated_cases(records));
+  EXPECT_EQ(v.order.own_pairs, 2u);  // b and c differ by 2 % in the even rounds
+  EXPECT_EQ(v.order.own_kept, 1u);   // a before c; not a before b
+  EXPECT_NE(to_table(v).find("kept by its odd ones: 1 of 2 (50.0 %)"), std::string::npos) << to_table(v);
+  EXPECT_EQ(to_json(v)["order"]["own_share"], 0.5);
+}
+
 TEST(ValidationTest, CountsThePairsWhoseOrderIsKept) {
   std::vector<Record> records;
   const double wall[] = {1.0, 2.0, 2.04}, simulated[] = {1.2, 1.1, 5.0};
