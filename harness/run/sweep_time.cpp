@@ -90,9 +90,12 @@ std::vector<Record> measure_speeds(std::span<const RunCase> cases, std::span<con
   std::set<std::string> asked;
   std::vector<Record> measured;
   for (const RunCase& c : cases) {
-    if (!c.train || known.contains(c.workload) || !asked.insert(c.workload).second) continue;
-    say(c.workload);
+    if (!c.train || c.device == DeviceKind::cuda || known.contains(c.workload)) continue;
+    if (!asked.insert(c.workload).second) continue;
     try {
+      const double samples = kUpdates * static_cast<double>(c.batch);
+      if (samples * assumed_seconds_per_sample(c, find_workload(c.workload)) > kLongestMeasurement) continue;
+      say(c.workload);
       Record record = run_case(read_case({{"system", "single_device"},
                                           {"workload", c.workload},
                                           {"clock", "wall"},
@@ -114,6 +117,10 @@ SweepTime sweep_time(std::span<const RunCase> cases, std::span<const Record> rec
   SweepTime time;
   std::set<std::string> by_records, by_rate, unknown, trained;
   for (const RunCase& c : cases) {
+    if (c.device == DeviceKind::cuda) {
+      ++time.gpu_cases;
+      continue;
+    }
     const bool on_wall = c.clock == Clock::wall;
     ++(on_wall ? time.wall_cases : time.virtual_cases);
     const auto work = work_of(c, measured);
@@ -146,12 +153,16 @@ static std::string duration(double seconds) {
 }
 
 std::string to_text(const SweepTime& time, int jobs) {
+  const std::string on_gpus =
+      fmt::format("{} cases on GPUs: not estimated, only a run on one tells how long they take", time.gpu_cases);
+  if (time.gpu_cases > 0 && time.wall_cases + time.virtual_cases == 0) return "time: " + on_gpus;
   std::string text = fmt::format("time: about {} on this machine, if nothing else runs on it",
                                  duration(time.wall_seconds + time.virtual_seconds));
   text += fmt::format("\n  {} cases on the wall clock, one after another: {}", time.wall_cases,
                       duration(time.wall_seconds));
   text += fmt::format("\n  {} cases on the virtual clock, {} at a time: {}; less where more of them share a training",
                       time.virtual_cases, jobs, duration(time.virtual_seconds));
+  if (time.gpu_cases > 0) text += "\n  " + on_gpus;
   if (!time.measured.empty())
     text += fmt::format("\n  by what this machine trains a second: {}", fmt::join(time.measured, ", "));
   if (!time.assumed.empty())

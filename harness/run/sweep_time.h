@@ -20,7 +20,8 @@ inline constexpr double kAssumedFlops = 2e10, kAssumedOverhead = 1e-5;
 inline constexpr double kAssumedSecondsWithoutTraining = 0.5;
 
 struct SweepTime {
-  std::size_t wall_cases = 0, virtual_cases = 0;
+  std::size_t wall_cases = 0, virtual_cases = 0;        // on CPUs
+  std::size_t gpu_cases = 0;                            // in no other figure: how fast a GPU trains, no CPU tells
   double wall_seconds = 0;                              // one case after another
   double virtual_seconds = 0;                           // `jobs` at a time
   std::vector<std::string> measured, assumed, unknown;  // workloads: by records, by the rate above, no data here
@@ -38,8 +39,12 @@ std::optional<CaseWork> work_of(const RunCase& c, const std::map<std::string, do
 // clock, the median.
 std::map<std::string, double> seconds_per_sample(std::span<const Record> records);
 
-// Trains every workload that the cases train and no record tells of, on one core, for a few updates: their records, for
-// seconds_per_sample. Of a workload that does not run here: none. `say` is told each before it begins.
+// Six updates of a workload that take longer than this at the rate above are not run to estimate a sweep.
+inline constexpr double kLongestMeasurement = 30;  // seconds
+
+// Trains every workload that the cases train on the CPU and no record tells of, on one core, for six updates: their
+// records, for seconds_per_sample. Of a workload that does not run here, or takes too long: none. `say` is told each
+// before it begins.
 std::vector<Record> measure_speeds(std::span<const RunCase> cases, std::span<const Record> records,
                                    const std::function<void(const std::string& workload)>& say);
 

@@ -63,6 +63,28 @@ TEST(SweepTime, WithoutRecordsTheLayersOperationsCount) {
   EXPECT_LT(few, many / 10);
 }
 
+TEST(SweepTime, CasesOnGpusAreCountedApart) {
+  std::vector<RunCase> both = cases({{"clock", "wall"}, {"ranks", 1}});
+  const std::vector<RunCase> gpu = cases({{"clock", "wall"}, {"device", "cuda"}, {"seed", {1, 2}}});
+  both.insert(both.end(), gpu.begin(), gpu.end());
+  const std::vector<Record> records = {record_of_one_device("mlp1024", 1000)};
+  const SweepTime time = sweep_time(both, records, 1, 1);
+  EXPECT_EQ(time.gpu_cases, 2u);
+  EXPECT_EQ(time.wall_cases, 1u);
+  EXPECT_NEAR(time.wall_seconds, 25.6 + kAssumedSecondsWithoutTraining, 1e-9);
+  EXPECT_NE(to_text(time, 1).find("\n  2 cases on GPUs: not estimated"), std::string::npos) << to_text(time, 1);
+  EXPECT_TRUE(to_text(sweep_time(gpu, records, 1, 1), 1).starts_with("time: 2 cases on GPUs: not estimated"));
+}
+
+TEST(SweepTime, NothingIsTrainedThatRunsOnGpusOrTakesMinutes) {
+  std::vector<RunCase> all = cases({{"clock", "wall"}, {"workload", "gpt2_small"}});
+  const std::vector<RunCase> gpu = cases({{"clock", "wall"}, {"device", "cuda"}});
+  all.insert(all.end(), gpu.begin(), gpu.end());
+  std::vector<std::string> said;
+  EXPECT_TRUE(measure_speeds(all, {}, [&](const std::string& workload) { said.push_back(workload); }).empty());
+  EXPECT_TRUE(said.empty()) << said.front();
+}
+
 TEST(SweepTime, IsSaidWithWhereItIsFrom) {
   const std::string text = to_text(SweepTime{.wall_cases = 3,
                                              .virtual_cases = 4,
