@@ -31,8 +31,8 @@ by side and are never mixed.</p>
 reached the target. Two systems <b>cannot be told apart</b> on a metric where the ranges of five or more
 seeds overlap: of two equal systems, five seeds each fall apart in 1 of 126 cases. With fewer seeds nothing
 is said of metrics, and of throughput what the steps' intervals say.</p>
-<p><b>Throughput</b> is the samples of a step over the median step time after the warm-up, with a
-distribution-free 95&nbsp;% interval; <b>~</b> marks what cannot be told apart from the baseline
+<p><b>Throughput</b> is work over time: the samples of all steps after the warm-up over their time, with a
+95&nbsp;% interval (block bootstrap); on the virtual clock, of whole periods of the steady state. <b>~</b> marks what cannot be told apart from the baseline
 because the ranges over seeds (with fewer than five: the intervals) overlap, <b>?</b> where there are too
 few steps to say. <b>Peak memory</b> is the
 largest rank's. <b>Time to target</b> is training time until the metric first reaches the target:

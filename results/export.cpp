@@ -101,6 +101,7 @@ FlatTable records_table(std::span<const Record> records) {
     rows.put("samples_per_second_low", low);
     rows.put("samples_per_second_high", high);
     rows.put("update_seconds", update_seconds(r));
+    rows.put("median_step_seconds", rate ? std::optional(rate->median_step) : std::nullopt);
     rows.put("bubble_ratio", bubble_ratio(r));
     for (const SentKind kind : kSentKinds)
       rows.put(std::string("sent_") + to_text(kind) + "_bytes", most_sent(r, kind));

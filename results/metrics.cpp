@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 
 #include "harness/base/json.h"
+#include "results/steady_window.h"
 
 namespace sluice {
 namespace {
@@ -26,16 +28,70 @@ bool is_result(const Record& record) {
   return record.outcome == RecordOutcome::ok || record.outcome == RecordOutcome::diverged;
 }
 
+static std::size_t warmup_of(const Record& record) {
+  return static_cast<std::size_t>(std::max(record.warmup_steps, 0));
+}
+
+// Updates by which the most stale rank is behind; 0: every update is a flush.
+static std::size_t staleness_of(const Record& record) {
+  int stale = 0;
+  for (const auto& of_ranks : {record.theory ? record.theory->staleness : std::vector<int>{},
+                               record.observed.staleness.value_or(std::vector<int>{})})
+    for (const int updates : of_ranks) stale = std::max(stale, updates);
+  return static_cast<std::size_t>(stale);
+}
+
+// The steps of the longest segment between two drains, without the warm-up and the last ones, which are faster because
+// nothing follows them: as many as the run is stale.
+static std::span<const double> undisturbed_steps(const Record& record) {
+  const std::span<const double> all(record.step_seconds);
+  const std::size_t tail = staleness_of(record);
+  std::span<const double> longest;
+  std::size_t begin = 0;
+  const auto segment = [&](std::size_t end) {
+    const std::size_t from = std::max(begin, warmup_of(record)), to = end > tail ? end - tail : 0;
+    if (to > from && to - from > longest.size()) longest = all.subspan(from, to - from);
+    begin = end;
+  };
+  for (const CurvePoint& point : record.curve)
+    if (const auto end = static_cast<std::size_t>(std::max<std::int64_t>(point.step, 0));
+        point.metric && end > begin && end < all.size())
+      segment(end);
+  segment(all.size());
+  return longest;
+}
+
+static bool is_disturbed(const Record& record) {
+  const auto& changes = record.observed.adaptation;
+  return record.observed.interference || (changes && !changes->changes.empty());
+}
+
+static std::optional<SteadyWindow> steady_state(const Record& record) {
+  return steady_window(undisturbed_steps(record), staleness_of(record) > 0 ? kLeastSteps : 2);
+}
+
+bool lacks_steady_state(const Record& record) {
+  return has_metrics(record) && record.clock == Clock::virtual_clock && !record.step_seconds.empty() &&
+         !is_disturbed(record) && !steady_state(record);
+}
+
 std::optional<Throughput> throughput(const Record& record) {
-  const auto warmup = static_cast<std::size_t>(std::max(record.warmup_steps, 0));
+  const std::size_t warmup = warmup_of(record);
   if (!has_metrics(record) || record.step_seconds.size() <= warmup || record.samples_per_step <= 0) return std::nullopt;
   const auto steps = std::span(record.step_seconds).subspan(warmup);
-  const double middle = median(steps);
-  if (!(middle > 0) || !std::isfinite(middle)) return std::nullopt;
   const auto samples = static_cast<double>(record.samples_per_step);
-  Throughput result{samples / middle, std::nullopt, steps.size()};
-  if (const auto seconds = median_interval(steps); seconds && seconds->low > 0)
-    result.interval = Interval{samples / seconds->high, samples / seconds->low};
+  const auto over = [&](std::size_t count, double seconds) -> std::optional<Throughput> {
+    if (!(seconds > 0) || !std::isfinite(seconds)) return std::nullopt;
+    return Throughput{samples * static_cast<double>(count) / seconds, std::nullopt, count, median(steps)};
+  };
+  if (record.clock == Clock::virtual_clock && !is_disturbed(record)) {
+    if (const auto& steady = record.observed.steady_update_seconds) return over(1, *steady);
+    if (const auto window = steady_state(record)) return over(window->count, window->seconds);
+  }
+  std::optional<Throughput> result = over(steps.size(), std::accumulate(steps.begin(), steps.end(), 0.0));
+  if (!result || record.clock == Clock::virtual_clock) return result;
+  if (const auto seconds = mean_interval(steps); seconds && seconds->low > 0)
+    result->interval = Interval{samples / seconds->high, samples / seconds->low};
   return result;
 }
 
@@ -213,7 +269,7 @@ std::optional<double> time_to_accuracy_without_drain(const Record& record) {
   }
   if (others.empty()) return std::nullopt;
   double extra = 0;
-  const double step = median(others);
+  const double step = std::accumulate(others.begin(), others.end(), 0.0) / static_cast<double>(others.size());
   for (const double first : first_steps) extra += std::max(0.0, first - step);
   return *with - extra;
 }

@@ -18,12 +18,19 @@ namespace sluice {
 bool has_metrics(const Record& record);  // outcome "ok" or "timed_out"
 bool is_result(const Record& record);    // "ok" or "diverged": nothing to run again
 
+// Work over time: the samples of the steps of a window over the window's length. On the wall clock the window is all
+// steps after the warm-up. On the virtual clock it is the steady state: whole periods of the steps between two drains
+// (steady_window), or, of a run that is too short to show them, what observed.steady_update_seconds says; all steps after
+// the warm-up where interference or moves of layers change the steps, or where nothing repeats.
 struct Throughput {
-  double samples_per_second = 0;     // samples of a step / median of the steps after the warm-up
-  std::optional<Interval> interval;  // 95 %; none with fewer than 6 steps
-  std::size_t steps = 0;             // after the warm-up
+  double samples_per_second = 0;
+  std::optional<Interval> interval;  // 95 % (mean_interval); none on the virtual clock, and with fewer than 6 steps
+  std::size_t steps = 0;             // of the window
+  double median_step = 0;            // seconds, of all steps after the warm-up: a diagnostic, not a rate
 };
 std::optional<Throughput> throughput(const Record& record);
+// Whether it is a run on the virtual clock that nothing disturbs and whose steps do not show a steady state.
+bool lacks_steady_state(const Record& record);
 // Seconds of an update of that many samples at that many samples a second.
 double update_seconds(std::int64_t samples, double samples_per_second);
 std::optional<double> update_seconds(const Record& record);  // at its throughput
@@ -80,7 +87,7 @@ std::optional<std::int64_t> updates_to_target(const Record& record);
 std::optional<double> time_to_accuracy(const Record& record);
 
 // The same with the pipe never emptied: an asynchronous system drains before an evaluation and fills again after it, so
-// the first step of every segment takes the whole latency of the pipe; here it counts as a median step. Equal to
+// the first step of every segment takes the whole latency of the pipe; here it counts as a mean step of the others. Equal to
 // time_to_accuracy for a system whose every update is a flush. nullopt also where the steps are not all kept.
 std::optional<double> time_to_accuracy_without_drain(const Record& record);
 

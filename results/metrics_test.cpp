@@ -17,19 +17,81 @@ Record measured_run() {
   return r;
 }
 
-TEST(Metrics, ThroughputIsOfTheMedianStepAfterWarmUp) {
+TEST(Metrics, ThroughputOnTheWallClockIsAllWorkAfterTheWarmUpOverItsTime) {
   Record r = measured_run();
   r.samples_per_step = 64;
   r.warmup_steps = 2;
-  r.step_seconds = {9, 9, 0.5, 0.5, 0.5, 0.5, 0.25, 1.0};
+  r.step_seconds = {9, 9, 0.5, 0.5, 0.5, 0.5, 0.25, 1.75};
   const Throughput t = throughput(r).value();
-  EXPECT_EQ(t.samples_per_second, 128);
+  EXPECT_EQ(t.samples_per_second, 96);  // 6 x 64 in 4 s
   EXPECT_EQ(t.steps, 6u);
-  EXPECT_EQ(t.interval, (Interval{64, 256}));  // 6 steps: slowest and fastest
+  EXPECT_EQ(t.median_step, 0.5);
+  EXPECT_LT(t.interval.value().low, 96);
+  EXPECT_GT(t.interval->high, 96);
   r.step_seconds.pop_back();
   EXPECT_EQ(throughput(r)->interval, std::nullopt);
   r.warmup_steps = 7;
   EXPECT_EQ(throughput(r), std::nullopt);
+}
+
+Record simulated_run() {
+  Record r = measured_run();
+  r.clock = Clock::virtual_clock;
+  r.samples_per_step = 8;
+  return r;
+}
+
+// 1 s and 3 s in turn: 8 samples every 2 s, whichever of them the warm-up or the end of the run leaves out. The median
+// step is 1 s, 2 s or 3 s.
+TEST(Metrics, ThroughputOfStepsThatAlternateIsThatOfWholePeriods) {
+  Record r = simulated_run();
+  r.step_seconds = {7, 2};  // the pipe fills
+  for (int k = 0; k < 10; ++k) r.step_seconds.insert(r.step_seconds.end(), {1, 3});
+  for (int warmup = 0; warmup < 8; ++warmup) {
+    r.warmup_steps = warmup;
+    EXPECT_EQ(throughput(r)->samples_per_second, 4) << warmup;
+    EXPECT_EQ(throughput(r)->interval, std::nullopt);
+  }
+  r.step_seconds.push_back(1);
+  EXPECT_EQ(throughput(r)->samples_per_second, 4);
+}
+
+// Two segments of 2, 1, 3, 1, 3, 1, 3 and the drain's 1, 1; stale by 2 updates.
+TEST(Metrics, ThroughputLeavesOutHowThePipeFillsAndDrains) {
+  Record r = simulated_run();
+  for (int segment = 1; segment <= 2; ++segment) {
+    r.step_seconds.insert(r.step_seconds.end(), {2, 1, 3, 1, 3, 1, 3, 1, 1});
+    r.curve.push_back({9 * segment, 16.0 * segment, 0.5, 0.5});
+  }
+  r.theory = {.staleness = {2, 1, 0}};
+  EXPECT_EQ(throughput(r)->samples_per_second, 4);
+  EXPECT_EQ(throughput(r)->steps, 6u);
+}
+
+TEST(Metrics, ARunThatIsTooShortToBeSteadySaysWhatItsSteadyStateIs) {
+  Record r = simulated_run();
+  r.step_seconds = {5, 1, 3};
+  EXPECT_TRUE(lacks_steady_state(r));
+  EXPECT_DOUBLE_EQ(throughput(r)->samples_per_second, 8 / 3.0);  // all that it shows
+  r.observed.steady_update_seconds = 2;
+  EXPECT_EQ(throughput(r)->samples_per_second, 4);
+  r.step_seconds = {5, 1, 1, 1};
+  EXPECT_FALSE(lacks_steady_state(r));
+  r.theory = {.staleness = {1, 0}};  // while the pipe fills, steps may be equal by chance
+  EXPECT_TRUE(lacks_steady_state(r));
+  r.clock = Clock::wall;
+  r.step_seconds = {5, 1, 3};
+  EXPECT_FALSE(lacks_steady_state(r));
+}
+
+// Ten steps of 1 s, then ten of 3 s under interference: what repeats is not what the run did.
+TEST(Metrics, ThroughputUnderInterferenceIsThatOfTheWholeRun) {
+  Record r = simulated_run();
+  r.step_seconds.assign(15, 1);
+  r.step_seconds.resize(20, 3);
+  EXPECT_EQ(throughput(r)->samples_per_second, 8);
+  r.observed.interference = RecordedInterference{};
+  EXPECT_DOUBLE_EQ(throughput(r)->samples_per_second, 20 * 8 / 30.0);
 }
 
 TEST(Metrics, LatencyIsOfTheMicroBatchesAfterWarmUp) {
@@ -97,7 +159,7 @@ TEST(Metrics, TimeToAccuracyIsTheFirstCrossing) {
 
 // Two segments of 4 updates, evaluated after 4 and 8. Each fills the pipe of 3 ranks in 3 slots of 1 s, and then does
 // an update a slot: (3 - 1) s too long, twice.
-TEST(Metrics, WithoutDrainTheFirstStepOfASegmentIsAMedianOne) {
+TEST(Metrics, WithoutDrainTheFirstStepOfASegmentIsAMeanOneOfTheOthers) {
   Record r = measured_run();
   r.theory = {.staleness = {2, 1, 0}};
   r.step_seconds = {3, 1, 1, 1, 3, 1, 1, 1};

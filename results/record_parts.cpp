@@ -251,6 +251,7 @@ Json to_json(const Observed& o) {
   put("in_flight", o.in_flight);
   put("weight_versions", o.weight_versions);
   put("staleness", o.staleness);
+  put("steady_update_seconds", o.steady_update_seconds);
   put("latency_seconds", o.latency_seconds);
   put("output_digest", o.output_digest);
   put("weight_gradient", o.weight_gradient);
@@ -271,6 +272,8 @@ Observed read_observed(JsonReader& reader) {
   if (reader.has("weight_versions")) o.weight_versions = read_counts<int>(reader, "weight_versions");
   if (reader.has("staleness")) o.staleness = read_counts<int>(reader, "staleness");
   if (reader.has("sent_bytes")) o.sent_bytes = read_sent(reader.object("sent_bytes"));
+  if (reader.has("steady_update_seconds"))
+    o.steady_update_seconds = reader.number("steady_update_seconds", 0, kMostSeconds);
   if (reader.has("latency_seconds")) o.latency_seconds = reader.numbers("latency_seconds", 0, kMostSeconds);
   if (reader.has("output_digest")) o.output_digest = reader.text("output_digest");
   if (reader.has("weight_gradient")) o.weight_gradient = reader.text("weight_gradient");

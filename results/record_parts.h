@@ -102,6 +102,8 @@ struct Observed {
   std::optional<double> bubble_ratio = {}, span_bubble = {};
   std::optional<std::vector<int>> in_flight = {}, weight_versions = {}, staleness = {};  // per rank
   std::optional<SentByRanks> sent_bytes = {};
+  // Of a run on the virtual clock whose own steps are too few to show its steady state: seconds of an update in it.
+  std::optional<double> steady_update_seconds = {};
   std::optional<std::vector<double>> latency_seconds = {};  // inference: of every micro-batch
   std::optional<std::string> output_digest = {};            // inference: equal for equal outputs
   std::optional<std::string> weight_gradient = {};          // what `auto` chose

@@ -124,6 +124,7 @@ Observed any_observed() {
   maybe<std::vector<int>>(o.weight_versions, any_ints);
   maybe<std::vector<int>>(o.staleness, any_ints);
   maybe<SentByRanks>(o.sent_bytes, [] { return SentByRanks{any_counts(), any_counts(), any_counts()}; });
+  maybe<double>(o.steady_update_seconds, [] { return 0.5; });
   maybe<std::vector<double>>(o.latency_seconds, [] { return std::vector{0.5, 0.25}; });
   maybe<std::string>(o.output_digest, any_text);
   maybe<std::string>(o.weight_gradient, any_text);
@@ -362,6 +363,7 @@ Record full() {
       .weight_versions = {{}},
       .staleness = {{}},
       .sent_bytes = SentByRanks{},
+      .steady_update_seconds = 1,
       .latency_seconds = {{}},
       .output_digest = "",
       .weight_gradient = "",

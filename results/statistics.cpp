@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <map>
 #include <stdexcept>
 #include <vector>
+
+#include "harness/base/splitmix64.h"
 
 namespace sluice {
 namespace {
@@ -50,6 +53,41 @@ std::optional<Interval> median_interval(std::span<const double> sample, double c
   if (j == 0) return std::nullopt;
   const std::vector<double> x = sorted(sample);
   return Interval{x[j - 1], x[n - j]};
+}
+
+// The 97.5 % quantile of Student's t over the normal distribution's: Cornish and Fisher's expansion, 3 % short with two
+// degrees of freedom, 0.4 % with four.
+static double student_over_normal(double degrees) {
+  constexpr double z = 1.959964, z2 = z * z;
+  const double d = 4 * degrees;
+  return 1 + (z2 + 1) / d + ((5 * z2 + 16) * z2 + 3) / (6 * d * d) +
+         (((3 * z2 + 19) * z2 + 17) * z2 - 15) / (6 * d * d * d);
+}
+
+std::optional<Interval> mean_interval(std::span<const double> sample) {
+  constexpr int kResamples = 999;
+  const std::size_t n = sample.size();
+  if (n < 6) return std::nullopt;
+  const auto wanted = static_cast<std::size_t>(std::ceil(2 * std::cbrt(static_cast<double>(n))));
+  const std::size_t block = std::clamp<std::size_t>(wanted, 2, n / 3), blocks = (n + block - 1) / block;
+  std::vector<double> sums{0};  // of the values before each place, once more around
+  for (std::size_t k = 0; k < n + block; ++k) sums.push_back(sums.back() + sample[k % n]);
+  std::uint64_t state = n;
+  std::vector<double> means;
+  for (int resample = 0; resample < kResamples; ++resample) {
+    double sum = 0;
+    for (std::size_t b = 0; b < blocks; ++b) {
+      const std::size_t at = next_splitmix64(state) % n;
+      sum += sums[at + block] - sums[at];
+    }
+    means.push_back(sum / static_cast<double>(blocks * block));
+  }
+  const double size = static_cast<double>(n), mean = sums[n] / size;
+  // Few blocks vary too little: widened as Student's t is over the normal distribution, and by what a mean of the blocks
+  // themselves takes away.
+  const double wider = student_over_normal(size / static_cast<double>(block) - 1) *
+                       std::sqrt(size / (size - static_cast<double>(block)));
+  return Interval{mean + wider * (quantile(means, 0.025) - mean), mean + wider * (quantile(means, 0.975) - mean)};
 }
 
 bool overlap(const Interval& a, const Interval& b) { return a.low <= b.high && b.low <= a.high; }

@@ -1,9 +1,12 @@
 #include "harness/case/predict_update.h"
 
 #include <algorithm>
+#include <numeric>
+#include <span>
 
 #include "harness/base/index.h"
 #include "harness/case/make_program.h"
+#include "results/steady_window.h"
 
 namespace sluice {
 
@@ -22,24 +25,43 @@ Costs costs_of(const Prepared& p) {
   return costs;
 }
 
-Program program_of_updates(const Prepared& p) {
-  // Otherwise a run long enough that filling the pipe hardly counts.
-  const int ranks = static_cast<int>(p.ranks.devices.size());
-  const int updates = repeats_one_update(p) ? 1 : p.inference ? batches_to_fill(p) : 8 * ranks;
+static Program program_of(const Prepared& p, int updates) {
   return make_program(p, int_of(exact_product<std::int64_t>(p.microbatches_per_update, updates), "micro-batches"));
 }
 
-Seconds simulated_update(const Prepared& p, const Program& program) {
-  // Synchronous: updates follow one another without a barrier; the first has nothing before it.
-  const int iterations = repeats_one_update(p) ? 3 : 1;
-  const Simulation s =
-      simulate(program, costs_of(p), p.cluster, p.ranks.devices, {.iterations = iterations, .trace = false});
-  if (p.inference) {  // the second half: by then the pipe and its queues are full
-    const std::size_t half = s.update_end.size() / 2;
-    return Seconds((s.update_end.back() - s.update_end[half - 1]) / static_cast<double>(s.update_end.size() - half));
+Program program_of_updates(const Prepared& p) {
+  // Otherwise a run long enough that filling the pipe hardly counts.
+  const int ranks = static_cast<int>(p.ranks.devices.size());
+  return program_of(p, repeats_one_update(p) ? 1 : p.inference ? batches_to_fill(p) : std::max(16, 8 * ranks));
+}
+
+// Updates at the end that are faster because nothing follows them: those in the pipe at once.
+static std::size_t last_updates(const Prepared& p) {
+  if (repeats_one_update(p)) return 0;
+  return p.inference ? static_cast<std::size_t>(batches_to_fill(p) / 2) : p.ranks.devices.size();
+}
+
+Seconds steady_update(const UpdateEnds& ends, std::size_t tail) {
+  constexpr int kRuns = 5;  // each twice as long as the one before
+  for (int run = 0;; ++run) {
+    const std::vector<double> all = step_seconds_of(ends(1 << run));
+    const std::span<const double> steps = std::span(all).subspan(1, all.size() - 1 - tail);
+    if (const auto steady = steady_window(steps, tail > 0 ? kLeastSteps : 2)) return Seconds(steady->step());
+    if (run + 1 < kRuns) continue;
+    const auto half = steps.subspan(steps.size() / 2);  // nothing repeats: by then the pipe is full
+    return Seconds(std::accumulate(half.begin(), half.end(), 0.0) / static_cast<double>(half.size()));
   }
-  if (!p.system->synchronous) return Seconds(s.end / program.updates);
-  return Seconds(s.update_end.back() - s.update_end[s.update_end.size() - 2]);
+}
+
+Seconds simulated_update(const Prepared& p, const Program& program) {
+  const auto ends_of = [&p](const Program& updates, int iterations) {
+    return simulate(updates, costs_of(p), p.cluster, p.ranks.devices, {.iterations = iterations, .trace = false})
+        .update_end;
+  };
+  if (repeats_one_update(p)) return steady_update([&](int times) { return ends_of(program, 3 * times); });
+  return steady_update(
+      [&](int times) { return ends_of(times == 1 ? program : program_of(p, program.updates * times), 1); },
+      last_updates(p));
 }
 
 }  // namespace sluice

@@ -1,6 +1,9 @@
 // What an update of a prepared case takes on the virtual clock: for looking at a plan.
 #pragma once
 
+#include <functional>
+#include <vector>
+
 #include "harness/case/prepared.h"
 #include "harness/sim/simulate.h"
 
@@ -9,8 +12,17 @@ namespace sluice {
 // What the virtual clock takes for the ops of its plan.
 Costs costs_of(const Prepared& p);
 
-// The program that a plan's updates repeat, and what one of them takes once others have gone before it.
+// The program that a plan's updates repeat.
 Program program_of_updates(const Prepared& p);
+// An update of it in the steady state, interference aside.
 Seconds simulated_update(const Prepared& p, const Program& program);
+
+// When the updates of a run end, of one that is so many times as long as the shortest.
+using UpdateEnds = std::function<std::vector<double>(int times)>;
+// Seconds of an update in the steady state (results/steady_window.h), which doubles the run until it shows: synchronous
+// systems run updates one after another without a barrier. tail: updates at the end that are faster because nothing
+// follows them; the shortest run has more than two besides. Where nothing repeats in 16 times the shortest run: the mean
+// of the second half.
+Seconds steady_update(const UpdateEnds& ends, std::size_t tail = 0);
 
 }  // namespace sluice

@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "harness/base/error.h"
+#include "harness/case/predict_update.h"
 #include "harness/base/source_folder.h"
 #include "harness/claims/scenario.h"
 #include "harness/model/calibrated_costs.h"
@@ -120,9 +121,10 @@ Trained train(const ModelScenario& given) {
   const WeightRule rule = given.system->weights(problem, given.options);
   const Program program =
       checked(lower(given.system->schedule(problem, given.options), problem.graph, problem.placement, rule));
-  const Simulation s =
-      simulate(program, costs_of(plan, costs, cluster), cluster, ranks.devices, {.iterations = 3, .trace = false});
-  Trained result{.seconds = s.update_end[2] - s.update_end[1]};
+  const Seconds update = steady_update([&, op_costs = costs_of(plan, costs, cluster)](int times) {
+    return simulate(program, op_costs, cluster, ranks.devices, {.iterations = 3 * times, .trace = false}).update_end;
+  });
+  Trained result{.seconds = update.value};
   for (const RankMemory& rank : memory(
            program, stage_memory(given.model->graph, plan, given.micro_batch, given.optimizer, rule, given.storage))) {
     const auto peak = static_cast<double>(rank.peak.total().value);

@@ -8,6 +8,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/index.h"
+#include "harness/case/predict_update.h"
 #include "harness/claims/scenario.h"
 #include "harness/pipeline/system.h"
 #include "harness/plan/uniform_chain.h"
@@ -49,11 +50,16 @@ struct ScheduleScenario {
 
 struct Ran {
   const ScheduleScenario& given;
+  Cluster cluster;
   UniformChain chain;
   Schedule schedule;
   Program program;
   Simulation simulation;
 
+  Simulation simulate_times(int iterations) const {
+    return simulate(program, {chain.problem.costs, {}}, cluster, chain.devices,
+                    {.iterations = iterations, .trace = false});
+  }
   double largest(auto value_of) const {
     double result = 0;
     for (const RankPeak& peak : peaks(schedule)) result = std::max(result, static_cast<double>(value_of(peak)));
@@ -61,8 +67,7 @@ struct Ran {
   }
   double span() const { return simulation.bubble.max_span; }
   double update() const {
-    const std::vector<double>& ends = simulation.update_end;
-    return ends.back() - ends[ends.size() - 2];
+    return steady_update([this](int times) { return simulate_times(3 * times).update_end; }).value;
   }
   double samples() const { return given.micro_batch * given.microbatches / given.ranks; }
   double work() const {
@@ -204,6 +209,7 @@ Ran run(const ScheduleScenario& given) {
   const int microbatches = given.microbatches * (given.system->data_parallel ? given.ranks : 1);
   const Cluster cluster = latency_cluster(given.ranks, given.latency);
   Ran ran{given,
+          cluster,
           uniform_chain(*given.system, given.options, cluster, given.ranks, microbatches, given.stage, given.latency),
           {},
           {},
@@ -218,8 +224,7 @@ Ran run(const ScheduleScenario& given) {
   ran.program =
       checked(lower(ran.schedule, problem.graph, problem.placement, given.system->weights(problem, given.options), {},
                     {.step_barrier = given.barrier && synchronous}));
-  ran.simulation = simulate(ran.program, {problem.costs, {}}, cluster, ran.chain.devices,
-                            {.iterations = synchronous ? 3 : 1, .trace = false});
+  ran.simulation = ran.simulate_times(1);
   return ran;
 }
 

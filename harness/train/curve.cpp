@@ -6,6 +6,7 @@
 #include <span>
 #include <stdexcept>
 
+#include "results/steady_window.h"
 #include "results/store.h"
 
 namespace sluice {
@@ -16,8 +17,8 @@ double metric_of(const Evaluation& evaluation, const std::string& metric) {
 }
 
 static void add_step_seconds(Record& record, std::span<const double> update_end) {
-  for (std::size_t u = 0; u < update_end.size(); ++u)
-    record.step_seconds.push_back(update_end[u] - (u == 0 ? 0.0 : update_end[u - 1]));
+  const std::vector<double> steps = step_seconds_of(update_end);
+  record.step_seconds.insert(record.step_seconds.end(), steps.begin(), steps.end());
 }
 
 // The mean of the losses of updates `from` to `to`; 0 where the case has none.

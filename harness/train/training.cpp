@@ -7,12 +7,14 @@
 #include "harness/base/stop.h"
 #include "harness/case/feed.h"
 #include "harness/case/make_program.h"
+#include "harness/case/predict_update.h"
 #include "harness/case/real_executor.h"
 #include "harness/program/numerics.h"
 #include "harness/train/curve.h"
 #include "harness/train/learning_rate.h"
 #include "harness/train/memory_split.h"
 #include "harness/train/timeline.h"
+#include "results/metrics.h"
 
 namespace sluice {
 
@@ -70,6 +72,8 @@ void Training::run(const Program& first, const TrainingHooks& hooks, ProcessGrou
   if (on_wall())
     for (const MemoryByKind& peak : session_->peak_memory()) record.peak_bytes.push_back(split_of(peak));
   adapter_.describe(record);
+  if (lacks_steady_state(record))
+    record.observed.steady_update_seconds = simulated_update(prepared_, program_of_updates(prepared_)).value;
   if (whole && record.observed.adaptation) record.observed.adaptation->oracle_seconds = adapter_.seconds_of_oracle();
   if (whole) agree_on_error(processes, [&] { refuse_missed_move(record); });
   checkpoints.delete_all();
