@@ -54,6 +54,8 @@ struct Problem {
   // Only forwards run: `costs` has times for nothing else, replicas of a stage exchange no gradients, and the footprint
   // is that of the weights, with what passes through for every sample.
   bool inference = false;
+  // Whether balanced cuts count the messages over them as well as the layers (chain_partition.h).
+  bool cuts_count_messages = false;
 };
 
 // What an order is given. Uniform chains for `sluice schedule`; a plan's stages for real runs.

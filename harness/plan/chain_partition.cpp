@@ -56,6 +56,41 @@ std::vector<int> partition_chain(int layers, int stages, const std::function<dou
   return starts;
 }
 
+namespace {
+
+// A message and its gradient: twice the latency, and the seconds of a byte each way.
+struct CutLink {
+  double latency = 0, seconds_per_byte = 0;
+};
+
+// The slowest path between the devices of a stage and those of the one before; none where they share a device.
+CutLink link_between(Paths& paths, const std::vector<DeviceId>& before, const std::vector<DeviceId>& stage) {
+  CutLink slowest;
+  for (const DeviceId a : before)
+    for (const DeviceId b : stage) {
+      CutLink link;
+      if (a == b) continue;
+      for (const Hop& hop : paths.between(a, b)) {
+        link.latency += hop.link.latency.value;
+        link.seconds_per_byte = std::max(link.seconds_per_byte, 1 / hop.link.bandwidth);
+      }
+      slowest.latency = std::max(slowest.latency, link.latency);
+      slowest.seconds_per_byte = std::max(slowest.seconds_per_byte, link.seconds_per_byte);
+    }
+  return slowest;
+}
+
+// Per stage: over the cut before it; none before the first.
+std::vector<CutLink> links_before(const Problem& problem, const std::vector<std::vector<DeviceId>>& stage_devices) {
+  std::vector<CutLink> links(stage_devices.size());
+  if (!problem.cuts_count_messages) return links;
+  Paths paths(problem.cluster);
+  for (std::size_t s = 1; s < links.size(); ++s) links[s] = link_between(paths, stage_devices[s - 1], stage_devices[s]);
+  return links;
+}
+
+}  // namespace
+
 Plan chain_on(const Problem& problem, const std::vector<std::vector<DeviceId>>& stage_devices,
               const std::string& where) {
   const LayerGroupGraph graph = layer_groups(problem.costs);
@@ -89,9 +124,16 @@ Plan chain_on(const Problem& problem, const std::vector<std::vector<DeviceId>>& 
     speed.push_back(std::numeric_limits<double>::infinity());
     for (const DeviceId d : devices) speed.back() = std::min(speed.back(), problem.cluster.devices[d.index()].speed);
   }
+  const std::vector<CutLink> links = links_before(problem, stage_devices);
+  const std::vector<double> crossing = bytes_over_cuts(graph);
+  const double ways = problem.inference ? 1 : 2;
   double slowest = 0;
   const std::vector<int> cuts = partition_chain(
-      groups, stages, [&](int first, int last, int stage) { return (prefix[last] - prefix[first]) / speed[stage]; },
+      groups, stages,
+      [&](int first, int last, int stage) {
+        const double message = links[stage].latency + crossing[first] * links[stage].seconds_per_byte;
+        return (prefix[last] - prefix[first]) / speed[stage] + ways * message;
+      },
       &slowest);
   const auto plan_of = [&](const std::vector<int>& starts) {
     Plan plan;
