@@ -30,14 +30,23 @@ static std::string in_words(double value) {
   return out.str();
 }
 
-JsonReader::JsonReader(const Json& json, std::string file, std::string pointer, std::string advice)
-    : json_(&json), file_(std::move(file)), pointer_(std::move(pointer)), advice_(std::move(advice)) {
-  if (json_->is_object() || (json_->is_array() && !pointer_.empty())) return;
-  throw InputError(file_ + ": " + (pointer_.empty() ? "/" : pointer_),
-                   std::string("must be an object, is ") + json_->type_name(), advice_);
+PlaceOf in_file(const std::string& file, const std::string& pointer) {
+  return [file, pointer](const std::string& below) {
+    const std::string whole = pointer + below;
+    return file + ": " + (whole.empty() ? "/" : whole);
+  };
 }
 
-std::string JsonReader::where(const std::string& key) const { return file_ + ": " + pointer_ + "/" + key; }
+JsonReader::JsonReader(const Json& json, std::string file, std::string pointer, std::string advice)
+    : JsonReader(json, in_file(file), std::move(pointer), std::move(advice)) {}
+
+JsonReader::JsonReader(const Json& json, PlaceOf place, std::string pointer, std::string advice)
+    : json_(&json), place_(std::move(place)), pointer_(std::move(pointer)), advice_(std::move(advice)) {
+  if (json_->is_object() || (json_->is_array() && !pointer_.empty())) return;
+  throw InputError(place_(pointer_), std::string("must be an object, is ") + json_->type_name(), advice_);
+}
+
+std::string JsonReader::where(const std::string& key) const { return place_(pointer_ + "/" + key); }
 
 void JsonReader::fail(const std::string& key, const std::string& what, const std::string& advice) const {
   throw InputError(where(key), what, advice.empty() ? advice_ : advice);
@@ -147,13 +156,13 @@ std::uint64_t JsonReader::whole_unsigned(const std::string& key, std::uint64_t l
 JsonReader JsonReader::object(const std::string& key) {
   const Json& value = raw(key);
   if (!value.is_object()) wrong_type(key, "an object", value);
-  return JsonReader(value, file_, pointer_ + "/" + key, advice_);
+  return JsonReader(value, place_, pointer_ + "/" + key, advice_);
 }
 
 JsonReader JsonReader::list(const std::string& key) {
   const Json& value = raw(key);
   if (!value.is_array()) wrong_type(key, "an array", value);
-  return JsonReader(value, file_, pointer_ + "/" + key, advice_);
+  return JsonReader(value, place_, pointer_ + "/" + key, advice_);
 }
 
 std::vector<JsonReader> JsonReader::objects(const std::string& key) {

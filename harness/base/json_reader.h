@@ -5,6 +5,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -26,9 +27,15 @@ inline constexpr std::int64_t kMostBytes = 1'000'000'000'000'000'000;
 inline constexpr double kMostSeconds = 1e12;  // 30,000 years
 inline constexpr double kMostNumber = 1e30;   // bytes or FLOP a second, and whatever else is measured
 
+// Names the place of the value at a JSON pointer, for errors: "quick.json: /grid/0/ranks"; of the command line "--ranks".
+using PlaceOf = std::function<std::string(const std::string& pointer)>;
+// The pointers are below `pointer` in the file.
+PlaceOf in_file(const std::string& file, const std::string& pointer = "");
+
 class JsonReader {
  public:
   // The document has to outlive the reader. advice: what to do about every mistake that has no advice of its own.
+  JsonReader(const Json& json, PlaceOf place, std::string pointer = "", std::string advice = "");
   JsonReader(const Json& json, std::string file, std::string pointer = "", std::string advice = "");
 
   bool has(const std::string& key);
@@ -78,7 +85,7 @@ class JsonReader {
   // Throws for the first key that nobody has asked for.
   void no_other_keys(const std::string& advice = "") const;
 
-  std::string where(const std::string& key) const;  // "file: /pointer/key"
+  std::string where(const std::string& key) const;  // the place of "/pointer/key"
   [[noreturn]] void fail(const std::string& key, const std::string& what, const std::string& advice = "") const;
 
  private:
@@ -90,7 +97,8 @@ class JsonReader {
   [[noreturn]] void wrong_type(const std::string& key, const std::string& expected, const Json& value) const;
 
   const Json* json_;
-  std::string file_, pointer_, advice_;
+  PlaceOf place_;
+  std::string pointer_, advice_;
   std::set<std::string> asked_;
 };
 

@@ -41,7 +41,7 @@ RunCase calibrated_case(Json entry) {
   entry["train"] = false;
   entry["steps"] = 2;
   if (!entry.contains("costs")) entry["costs"] = "calibrated";
-  return read_case(entry, "s.json", "/grid/0");
+  return resolve({entry, in_file("s.json", "/grid/0")});
 }
 
 TEST(CalibratedTest, DevicesWithAnotherCalibrationHaveTimesOfTheirOwn) {
@@ -99,7 +99,9 @@ TEST(CalibratedTest, CasesTakeThemOnTheVirtualClockOnly) {
   entry["costs"] = "calibrate";
   EXPECT_NE(error(entry).find("no such file 'calibrate'"), std::string::npos) << error(entry);
   const Json wall = {{"system", "gpipe"}, {"workload", "tiny"}, {"costs", "calibrated"}, {"steps", 2}};
-  EXPECT_NE(error_of([&] { read_case(wall, "s.json", "/grid/0"); }).find("this machine has no calibration"),
+  EXPECT_NE(error_of([&] {
+              resolve({wall, in_file("s.json", "/grid/0")});
+            }).find("this machine has no calibration"),
             std::string::npos);
 }
 

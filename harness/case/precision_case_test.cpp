@@ -17,9 +17,10 @@ namespace sluice {
 namespace {
 
 RunCase counted(const Json& more = Json::object()) {
-  Json entry = {{"system", "one_f_one_b"}, {"workload", "gpt_tiny"}, {"clock", "virtual"}, {"cluster", "flat:4"}};
+  Json entry = {
+      {"system", "one_f_one_b"}, {"workload", "gpt_tiny"}, {"clock", "virtual"}, {"cluster", "flat:4"}, {"ranks", 2}};
   entry.update(more);
-  return read_case(entry, "s.json", "/grid/0");
+  return resolve({entry, in_file("s.json", "/grid/0")});
 }
 
 std::string refusal(const Json& more) {

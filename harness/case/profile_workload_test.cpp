@@ -147,17 +147,19 @@ TEST_F(ProfileWorkloadTest, AWorkloadFileIsNoProfile) {
   EXPECT_EQ(find_workload_or_profile(file, "analytic", "here").model.layers.size(),
             find_workload("tiny").model.layers.size());
   const Json entry = {{"system", "gpipe"}, {"workload", file}, {"ranks", 2}};
-  const RunCase c = read_case(entry, "s.json", "/grid/0");
+  const RunCase c = resolve({entry, in_file("s.json", "/grid/0")});
   EXPECT_EQ(c.batch, find_workload("tiny").batch);
   EXPECT_EQ(c.workload_digest, digest(small));
-  EXPECT_EQ(digest(to_json(read_case(to_json(c), "s.json", ""))), digest(to_json(c)));
-  EXPECT_EQ(read_case({{"system", "gpipe"}, {"workload", "tiny"}}, "s.json", "").workload_digest, "");
+  EXPECT_EQ(digest(to_json(resolve({to_json(c), in_file("s.json")}))), digest(to_json(c)));
+  EXPECT_EQ(resolve({{{"system", "gpipe"}, {"workload", "tiny"}}, in_file("s.json")}).workload_digest, "");
 
   small["optimizer"]["learning_rate"] = 0.5;
   std::ofstream(path_ + "2.json") << small.dump();
   Json other = to_json(c);
   other["workload"] = path_ + "2.json";
-  EXPECT_EQ(error_of([&] { read_case(other, "s.json", "/grid/0"); }),
+  EXPECT_EQ(error_of([&] {
+              resolve({other, in_file("s.json", "/grid/0")});
+            }),
             "s.json: /grid/0/workload_digest: '" + path_ + "2.json' holds another workload than that of digest " +
                 c.workload_digest + "; leave workload_digest out to run it as it is now");
 

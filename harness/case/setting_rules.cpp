@@ -141,6 +141,11 @@ static void check_peak(const CaseReading& r) {
   }
 }
 
+void fill_ranks(CaseReading& r) {
+  if (!on_wall(r) && !is_this_machine(r.c) && !r.entry.has("ranks"))
+    r.c.ranks = device_count(r.c.cluster, r.entry.where("cluster"));
+}
+
 void check_cluster(CaseReading& r) {
   if (is_this_machine(r.c)) return;
   const int ranks = r.system->one_process ? 1 : r.c.ranks;
@@ -163,15 +168,23 @@ void check_tensor(CaseReading& r) {
   check_groups(r.c, *r.workload, r.entry.where("tensor"));
 }
 
+// Samples in a micro-batch of a published profile, which has them in one size.
+static std::int64_t profiled_micro_batch(const CaseReading& r) { return r.workload->batch / r.workload->microbatches; }
+
 void fill_batch(CaseReading& r) {
-  const bool one = is_profile_workload(*r.workload) && !r.system->synchronous && !r.system->accumulates;
-  r.c.batch = r.workload->batch / (one ? r.workload->microbatches : 1);
+  r.c.batch = r.workload->batch;
+  if (!is_profile_workload(*r.workload)) return;
+  const std::int64_t one = profiled_micro_batch(r);
+  if (!r.system->synchronous && !r.system->accumulates)
+    r.c.batch = one;
+  else if (r.entry.has("microbatches"))
+    r.c.batch = exact_product<std::int64_t>(one, r.entry.integer("microbatches", 1, kMostCount));
 }
 
 void fill_microbatches(CaseReading& r) {
   const Workload& workload = *r.workload;
   if (is_profile_workload(workload)) {  // whose micro-batches have one size
-    const std::int64_t one = workload.batch / workload.microbatches;
+    const std::int64_t one = profiled_micro_batch(r);
     r.c.microbatches = static_cast<int>(std::clamp<std::int64_t>(r.c.batch / one, 1, kMostCount));
     return;
   }

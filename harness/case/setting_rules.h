@@ -30,13 +30,16 @@ void check_precision(CaseReading& r);
 void check_attention(CaseReading& r);
 // The transport and the device are there, and fit the clock and each other.
 void check_transport_and_device(CaseReading& r);
+// Every device of the cluster.
+void fill_ranks(CaseReading& r);
 // The cluster can be read and has a device for every rank.
 void check_cluster(CaseReading& r);
 void check_pipelines(CaseReading& r);
 // Groups of that many devices divide the ranks, and the layers can be divided among a group.
 void check_tensor(CaseReading& r);
 
-// One micro-batch of a published profile is an asynchronous system's batch.
+// The workload's; of a published profile as many of its micro-batches as are asked for. One of them is the batch of an
+// asynchronous system that does not accumulate gradients.
 void fill_batch(CaseReading& r);
 // One process has no pipe to fill: it takes the batch whole, unless that would not fit (full-size models) or is asked
 // for. Anything else would flatter systems that take whole batches.

@@ -21,15 +21,22 @@ std::vector<Setting> make_settings() {
   const auto if_replicated = [](const RunCase& c) { return c.data_parallel > 1; };
   return {
       {.key = "system",
+       .of_plan = true,
        .group = HelpGroup::experiment,
        .help = "The system (see sluice list systems)",
        .value = {.type = Type::text, .read = read_system, .write = [](const RunCase& c) { return Json(c.system); }}},
       {.key = "options",
        .has_flag = false,  // --set
+       .of_plan = true,
+       .group = HelpGroup::experiment,
        .value = {.read = read_options, .write = setting::options_json}},
       {.key = "workload",
+       .of_plan = true,
        .group = HelpGroup::experiment,
-       .help = "Model, data and optimizer: a name (see sluice list workloads) or a file",
+       .help =
+           "Model, data and optimizer: a name (see sluice list workloads), a file of a workload or model (JSON), or "
+           "one of costs: of sluice profile or import_pytorch.py, Piper or dnn-partitioning JSON, PipeDream graph "
+           "text, PipeEdge YAML (FILE#MODEL)",
        .value = {.type = Type::text,
                  .read = setting::read_workload,
                  .write = [](const RunCase& c) { return Json(c.workload); }}},
@@ -41,6 +48,7 @@ std::vector<Setting> make_settings() {
        .fill = fill_workload_digest,
        .check = check_workload_digest},
       {.key = "task",
+       .of_plan = true,
        .group = HelpGroup::experiment,
        .help = "what the pipeline does: learn, or only run forward on the initial weights",
        .value = choice(&RunCase::task),
@@ -53,21 +61,29 @@ std::vector<Setting> make_settings() {
        .help = "run for real, or on a simulated cluster",
        .value = choice(&RunCase::clock)},
       {.key = "cluster",
+       .of_plan = true,
        .group = HelpGroup::machine,
-       .help = "Cluster of the virtual clock, as of sluice plan",
+       .help = "Of the virtual clock: a name (see sluice list clusters), a JSON file, or "
+               "flat:N[,bandwidth=25GiB/s][,latency=5us][,memory=16GiB][,speed=1]; ,host=12GB/s: links to the hosts; "
+               ",sharing=fair, ,sends=blocking, ,all_reduce=ring and ,bucket=25MB: how traffic shares links",
        .value = text(&RunCase::cluster),
        .fill =
            [](CaseReading& r) {
              if (on_wall(r)) r.c.cluster = kThisMachine;
            }},
       {.key = "costs",
+       .of_plan = true,
        .group = HelpGroup::machine,
-       .help = "Costs of layers: profile, analytic, calibrated or a file",
-       .default_text = "by the clock",
+       .help =
+           "Costs of layers: analytic, calibrated (by the cluster's devices), profile (measured on this machine) or "
+           "a file of sluice profile; of a published profile: raw keeps its numbers as the authors' program takes "
+           "them",
+       .default_text = "analytic on the virtual clock, profile on the wall clock",
        .value = text(&RunCase::costs),
        .fill = [](CaseReading& r) { r.c.costs = on_wall(r) ? kMeasuredCosts : kAnalyticCosts; },
        .check = check_costs},
       {.key = "precision",
+       .of_plan = true,
        .group = HelpGroup::experiment,
        .help = "what times and bytes are counted in; 16 bit with Adam's state keeps 16, 18 or 20 bytes a parameter",
        .value = choice(&RunCase::precision),
@@ -75,6 +91,7 @@ std::vector<Setting> make_settings() {
        .in_record_options = [](const RunCase& c) { return c.precision != Precision::fp32; },
        .check = setting::check_precision},
       {.key = "attention",
+       .of_plan = true,
        .group = HelpGroup::experiment,
        .help = "what its backward finds of the scores: none of them, the softmax's output, or that, a dropout mask "
                "and the dropout's output",
@@ -92,16 +109,19 @@ std::vector<Setting> make_settings() {
        .value = choice(&RunCase::device),
        .check = check_transport_and_device},
       {.key = "ranks",
+       .of_plan = true,
        .group = HelpGroup::parallelism,
        .help = "Devices that the system is given",
-       .default_text = "2; mpi: all processes",
+       .default_text = "all of the cluster's on the virtual clock, 2 on the wall clock; mpi: all processes",
        .value = integer(&RunCase::ranks, 1),
+       .fill = fill_ranks,
        .check = check_cluster,
        .settle =
            [](RunCase& c, const System& s) {
              if (s.one_process) c.ranks = 1;
            }},
       {.key = "data_parallel",
+       .of_plan = true,
        .group = HelpGroup::parallelism,
        .help = "Replicas of the pipeline, which share ranks and batch",
        .value = integer(&RunCase::data_parallel, 1),
@@ -113,6 +133,7 @@ std::vector<Setting> make_settings() {
              if (s.one_process) c.data_parallel = 1;
            }},
       {.key = "layout",
+       .of_plan = true,
        .group = HelpGroup::parallelism,
        .help = "what lies on neighbouring devices",
        .value = choice(&RunCase::layout),
@@ -123,6 +144,7 @@ std::vector<Setting> make_settings() {
              if (c.data_parallel == 1) c.layout = PipelineReplicas::Layout::groups;
            }},
       {.key = "sharding",
+       .of_plan = true,
        .group = HelpGroup::parallelism,
        .help = "what the replicas of a stage divide: nothing, the optimizer's state (ZeRO-1), or weights "
                "too (ZeRO-3), gathered for each use, visit to the stage or update",
@@ -134,6 +156,7 @@ std::vector<Setting> make_settings() {
              if (s.one_process) c.sharding = StageSharding::system;
            }},
       {.key = "tensor",
+       .of_plan = true,
        .group = HelpGroup::parallelism,
        .help = "Devices that share every layer: heads, widths and vocabulary are divided among them",
        .value = integer(&RunCase::tensor, 1),
@@ -145,12 +168,14 @@ std::vector<Setting> make_settings() {
              if (s.one_process) c.tensor = 1;
            }},
       {.key = "batch",
+       .of_plan = true,
        .group = HelpGroup::batches,
        .help = "Samples per update",
        .default_text = "the workload's",
        .value = integer(&RunCase::batch, 1, kMostSamples),
        .fill = fill_batch},
       {.key = "microbatches",
+       .of_plan = true,
        .group = HelpGroup::batches,
        .help = "Micro-batches per update",
        .default_text = "the workload's",
@@ -162,6 +187,7 @@ std::vector<Setting> make_settings() {
              if (!s.synchronous && !s.accumulates && !infers(c)) c.microbatches = 1;
            }},
       {.key = "queue",
+       .of_plan = true,
        .group = HelpGroup::batches,
        .help = "Inference: micro-batches that may wait between two stages",
        .value = integer(&RunCase::queue, 1),
@@ -196,11 +222,13 @@ std::vector<Setting> make_settings() {
        .fill = fill_train,
        .check = check_train},
       {.key = "weight_gradient",
+       .of_plan = true,
        .group = HelpGroup::training,
        .help = "one product a layer and update, or by --costs what takes less (auto)",
        .value = choice(&RunCase::weight_gradient),
        .in_record_options = always},
       {.key = "step",
+       .of_plan = true,
        .group = HelpGroup::training,
        .help = "ranks wait for each other at the flush",
        .value = choice(&RunCase::step),
@@ -255,7 +283,12 @@ std::vector<Setting> make_settings() {
        .in_record_options = [](const RunCase& c) { return !c.throttle.empty(); },
        .check = check_throttle},
       {.key = "optimizer",
-       .has_flag = false,
+       .of_plan = true,
+       .group = HelpGroup::training,
+       .help =
+           "KIND[,KEY=VALUE...], such as adamw,learning_rate=1e-4: its state is part of every peak; what is left out "
+           "stays as the workload has it",
+       .default_text = "the workload's",
        .value = {.read = read_optimizer_setting, .write = optimizer_json},
        .fill = fill_optimizer},
       {.key = "purpose",
@@ -306,15 +339,21 @@ std::span<const Setting> settings() {
   return all;
 }
 
-std::string flag_of_key(const std::string& key) {
-  const auto setting = std::ranges::find(settings(), key, &Setting::key);
-  if (setting != settings().end() && !setting->flag.empty()) return setting->flag;
-  std::string flag = "--" + key;
+std::string flag_of(const Setting& setting) {
+  if (!setting.flag.empty()) return setting.flag;
+  std::string flag = "--" + setting.key;
   std::ranges::replace(flag, '_', '-');
   return flag;
 }
 
-std::string flag_of(const Setting& setting) { return flag_of_key(setting.key); }
+std::string place_of_flag(const std::string& pointer) {
+  if (pointer.empty()) return "command line";
+  const std::string key = pointer.substr(1, pointer.find('/', 1) - 1);
+  if (key == "options") return "--set";
+  const auto setting = std::ranges::find(settings(), key, &Setting::key);
+  if (setting == settings().end() || !setting->has_flag) return "'" + key + "', which only a sweep can give";
+  return flag_of(*setting);
+}
 
 std::string help_of(const Setting& setting) {
   const std::vector<std::string>& choices = setting.value.choices;
@@ -333,8 +372,8 @@ std::string help_of(const Setting& setting) {
   return names + ": " + setting.help;
 }
 
-RunCase read_case(const Json& entry, const std::string& file, const std::string& pointer) {
-  JsonReader reader(entry, file, pointer);
+RunCase resolve(const Entry& entry) {
+  JsonReader reader(entry.values, entry.place);
   CaseReading reading{reader};
   for (const Setting& setting : settings()) {
     if (setting.fill) setting.fill(reading);

@@ -7,11 +7,10 @@
 #include <string>
 
 #include "harness/case/case.h"
+#include "harness/case/entry.h"
 #include "harness/case/setting_value.h"
 
 namespace sluice {
-
-class Json;
 
 // Whether a setting is part of the experiment that a digest names. unless_default: settings from after the first
 // records, which keep their digests.
@@ -24,6 +23,7 @@ struct Setting {
   std::string key;        // in JSON
   std::string flag = {};  // of `sluice run`, where it is not --KEY with dashes
   bool has_flag = true;   // otherwise it is given in sweeps only
+  bool of_plan = false;   // it changes a plan or what is computed of one: a flag of plan, advise and export too
   HelpGroup group = HelpGroup::training;
   std::string help = {};          // one sentence without its full stop; choices and default are put to it
   std::string default_text = {};  // what help says of a default that follows from other settings
@@ -43,14 +43,14 @@ std::span<const Setting> settings();  // in the order in which they are read
 
 // --clock of "clock".
 std::string flag_of(const Setting& setting);
-// For keys of objects that no setting is, too: as if it were one.
-std::string flag_of_key(const std::string& key);
+// The place of an entry's values that were given as flags: "--ranks" of "/ranks", "--set" of "/options/chunks".
+std::string place_of_flag(const std::string& pointer);
 // What `sluice run --help` says: "wall (default) or virtual: ...".
 std::string help_of(const Setting& setting);
 
-// One experiment: every key holds one value. file and pointer say where `entry` is from. Throws InputError: unknown
-// keys and names (with a suggestion), wrong types, counts below 1, a batch that the micro-batches do not divide.
-RunCase read_case(const Json& entry, const std::string& file, const std::string& pointer);
+// The only way from what was written to a case. Throws InputError at the value's place: unknown keys and names (with a
+// suggestion), wrong types, counts below 1, a batch that the micro-batches do not divide.
+RunCase resolve(const Entry& entry);
 
 // Canonical: its digest (results/store.h) names the experiment. A tuned case is named by its search, not by the rate
 // that the search finds.

@@ -20,7 +20,7 @@
 namespace sluice {
 namespace {
 
-RunCase read(const Json& entry) { return read_case(entry, "s.json", "/grid/0"); }
+RunCase read(const Json& entry) { return resolve({entry, in_file("s.json", "/grid/0")}); }
 
 const Setting& setting_of(const std::string& key) {
   const auto found = std::ranges::find(settings(), key, &Setting::key);
@@ -145,8 +145,11 @@ TEST(Settings, KeysAndFlagsAreUnique) {
   }
   EXPECT_EQ(flag_of(setting_of("weight_gradient")), "--weight-gradient");
   EXPECT_EQ(flag_of(setting_of("timeout_seconds")), "--timeout");
-  EXPECT_EQ(flag_of_key("timeout_seconds"), "--timeout");
-  EXPECT_EQ(flag_of_key("no_setting"), "--no-setting");
+  EXPECT_EQ(place_of_flag("/timeout_seconds"), "--timeout");
+  EXPECT_EQ(place_of_flag("/optimizer/beta1"), "--optimizer");
+  EXPECT_EQ(place_of_flag("/options/chunks"), "--set");
+  EXPECT_EQ(place_of_flag("/tune"), "'tune', which only a sweep can give");
+  EXPECT_EQ(place_of_flag(""), "command line");
 }
 
 TEST(Settings, HelpNamesEveryChoiceAndTheDefault) {

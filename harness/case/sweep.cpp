@@ -42,16 +42,15 @@ namespace {
 // They are counted before the first is made.
 class Combinations {
  public:
-  Combinations(std::string file, std::string pointer) : file_(std::move(file)), pointer_(std::move(pointer)) {}
+  explicit Combinations(PlaceOf place) : place_(std::move(place)) {}
 
   // key: of the object; inner: of the object under that key, if it holds one.
   void multiply(const std::string& key, const std::optional<std::string>& inner, Json values) {
     if (values.empty())
-      throw InputError(file_ + ": " + pointer_ + "/" + key + (inner ? "/" + *inner : ""), "is an empty list",
-                       "give at least one value");
+      throw InputError(place_("/" + key + (inner ? "/" + *inner : "")), "is an empty list", "give at least one value");
     count_ = count_ > kMostCombinations ? count_ : count_ * values.size();
     if (count_ > kMostCombinations)
-      throw InputError(file_ + ": " + pointer_, "more than " + std::to_string(kMostCombinations) + " combinations",
+      throw InputError(place_(""), "more than " + std::to_string(kMostCombinations) + " combinations",
                        "cut the lists, or make several sweeps");
     lists_.push_back({key, inner, std::move(values), 0});
   }
@@ -79,7 +78,7 @@ class Combinations {
     Json values;
     std::size_t chosen;
   };
-  std::string file_, pointer_;
+  PlaceOf place_;
   std::vector<List> lists_;
   std::size_t count_ = 1;
 };
@@ -95,13 +94,12 @@ bool is_plain_name(const std::string& name) {
 
 }  // namespace
 
-std::vector<RunCase> expand_case(const Json& entry, const std::string& file, const std::string& pointer) {
-  if (!entry.is_object())
-    throw InputError(file + ": " + (pointer.empty() ? "/" : pointer),
-                     std::string("must be an object, is ") + entry.type_name());
-  Combinations combinations(file, pointer);
-  const bool inference = entry.contains("task") && entry["task"] == choice_name(Task::inference);
-  for (const auto& item : entry.items()) {
+std::vector<RunCase> expand_case(const Entry& entry) {
+  if (!entry.values.is_object())
+    throw InputError(entry.place(""), std::string("must be an object, is ") + entry.values.type_name());
+  Combinations combinations(entry.place);
+  const bool inference = entry.values.contains("task") && entry.values["task"] == choice_name(Task::inference);
+  for (const auto& item : entry.values.items()) {
     const bool holds_lists = item.first == "options" || item.first == "optimizer";
     if (holds_lists && item.second.is_object()) {
       for (const auto& inner : item.second.items())
@@ -112,8 +110,26 @@ std::vector<RunCase> expand_case(const Json& entry, const std::string& file, con
     }
   }
   std::vector<RunCase> cases;
-  combinations.each([&](const Json& combination) { cases.push_back(read_case(combination, file, pointer)); });
+  combinations.each([&](const Json& combination) { cases.push_back(resolve({combination, entry.place})); });
   return cases;
+}
+
+// The entry, with the defaults that it does not give itself.
+static Entry with_defaults(const Json& values, const PlaceOf& place, const Json& defaults,
+                           const PlaceOf& place_default) {
+  Entry entry{values, place};
+  if (!values.is_object()) return entry;
+  std::set<std::string> taken;
+  for (const auto& [key, value] : defaults.items()) {
+    if (values.contains(key)) continue;
+    entry.values[key] = value;
+    taken.insert(key);
+  }
+  entry.place = [=](const std::string& pointer) {
+    const std::string key = pointer.empty() ? "" : pointer.substr(1, pointer.find('/', 1) - 1);
+    return taken.contains(key) ? place_default(pointer) : place(pointer);
+  };
+  return entry;
 }
 
 Sweep load_sweep(const std::string& path) {
@@ -131,12 +147,8 @@ Sweep load_sweep(const std::string& path) {
   reader.no_other_keys();
   std::set<std::string> seen;
   for (std::size_t i = 0; i < grid.size(); ++i) {
-    const std::string pointer = "/grid/" + std::to_string(i);
-    Json entry = grid[i];
-    if (entry.is_object())
-      for (const auto& item : defaults.items())
-        if (!entry.contains(item.first)) entry[item.first] = item.second;
-    for (RunCase& c : expand_case(entry, path, pointer))
+    for (RunCase& c : expand_case(
+             with_defaults(grid[i], in_file(path, "/grid/" + std::to_string(i)), defaults, in_file(path, "/defaults"))))
       if (seen.insert(digest(to_json(c))).second) sweep.cases.push_back(std::move(c));
   }
   return sweep;

@@ -5,15 +5,14 @@
 #include <vector>
 
 #include "harness/case/case.h"
+#include "harness/case/entry.h"
 
 namespace sluice {
 
-class Json;
-
-// One object of a sweep's grid (or the command line's flags as JSON): every key may hold a list, so may those inside
-// "options" and "optimizer", and the result is every combination. "system" takes "*" (all) and "*asynchronous" (all
-// that update without a flush). Defaults come from the workload. Throws InputError as read_case (settings.h).
-std::vector<RunCase> expand_case(const Json& entry, const std::string& file, const std::string& pointer);
+// One object of a sweep's grid: every key may hold a list, so may those inside "options" and "optimizer", and the result
+// is every combination. "system" takes "*" (all) and "*asynchronous" (all that update without a flush). Throws
+// InputError as resolve (settings.h).
+std::vector<RunCase> expand_case(const Entry& entry);
 
 // A sweep file: {"name", "title", "defaults": {...}, "grid": [{...}, ...]}. Cases that are the same
 // experiment (single_device under several rank counts) are kept once.

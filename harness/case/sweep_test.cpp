@@ -19,7 +19,7 @@
 namespace sluice {
 namespace {
 
-std::vector<RunCase> cases_of(const Json& entry) { return expand_case(entry, "s.json", "/grid/0"); }
+std::vector<RunCase> cases_of(const Json& entry) { return expand_case({entry, in_file("s.json", "/grid/0")}); }
 
 std::string error_in(const Json& entry) {
   return error_of([&] { cases_of(entry); });

@@ -18,7 +18,7 @@ RunCase shared(const Json& more = Json::object()) {
   Json entry = {{"system", "one_f_one_b"}, {"workload", "tfm256"}, {"clock", "virtual"},
                 {"cluster", "flat:8"},     {"ranks", 4},           {"tensor", 2}};
   entry.update(more);
-  return read_case(entry, "s.json", "/grid/0");
+  return resolve({entry, in_file("s.json", "/grid/0")});
 }
 
 void refused(const Json& more, const std::string& text) {

@@ -170,7 +170,7 @@ std::vector<RunCase> expand(Json entry, const std::string& where) {
   if (!entry.contains("train")) entry["train"] = false;
   if (!entry.contains("costs")) entry["costs"] = "analytic";
   if (!entry.contains("steps") && !entry.contains("epochs")) entry["steps"] = 1;
-  return expand_case(entry, where, "");
+  return expand_case({entry, in_file(where)});
 }
 
 }  // namespace

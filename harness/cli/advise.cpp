@@ -12,9 +12,9 @@
 
 #include "harness/base/error.h"
 #include "harness/base/index.h"
-#include "harness/base/source_folder.h"
 #include "harness/case/profile_workload.h"
 #include "harness/case/tensor_rules.h"
+#include "harness/cli/case_flags.h"
 #include "harness/program/staleness.h"
 
 namespace sluice {
@@ -41,12 +41,13 @@ std::vector<double> busy_seconds(const EvaluatedPlan& e) {
   return busy;
 }
 
-TimeSplit split_of(const EvaluatedPlan& e) {
+// ranks: that the system was given.
+TimeSplit split_of(const EvaluatedPlan& e, int ranks) {
   const std::vector<double> busy = busy_seconds(e);
   double all = 0, most = 0;
   for (const double seconds : busy) all += seconds, most = std::max(most, seconds);
   TimeSplit split;
-  split.computing = all / e.c.ranks;
+  split.computing = all / ranks;
   split.uneven = most - split.computing;
   split.messages = exposed_communication(e) * e.update_seconds;
   split.waiting = std::max(0.0, e.update_seconds - split.messages - most);
@@ -54,12 +55,12 @@ TimeSplit split_of(const EvaluatedPlan& e) {
 }
 
 void fill_in(Candidate& candidate) {
-  if (candidate.request.system->inference_only) {
+  if (candidate.system->inference_only) {
     candidate.refused = "plans inference, and has no order for training";
     return;
   }
   try {
-    const EvaluatedPlan e = evaluate_plan(plan_case(candidate.request));
+    const EvaluatedPlan e = evaluate_plan(resolve(candidate.entry));
     candidate.micro_batch = e.p.micro_batch;
     candidate.stages = count_of(e.p.plan.stages) / group_size(e.p);
     candidate.ranks_used = count_of(e.p.ranks.devices);
@@ -71,7 +72,7 @@ void fill_in(Candidate& candidate) {
     candidate.update_seconds = e.update_seconds;
     candidate.samples_per_second = e.samples_per_second();
     candidate.bubble = e.simulation.bubble.bubble_ratio;
-    candidate.split = split_of(e);
+    candidate.split = split_of(e, candidate.count("ranks"));
     for (const RankMemory& rank : e.memory) candidate.versions = std::max(candidate.versions, rank.peak_versions);
     for (const int updates : staleness_of(e.program)) candidate.staleness = std::max(candidate.staleness, updates);
   } catch (const InputError& error) {
@@ -124,7 +125,7 @@ class Scoring {
       if (done[i]) {
         finished.push_back(std::move(candidates[i]));
       } else {
-        untried_.insert(candidates[i].request.system->name);
+        untried_.insert(candidates[i].system->name);
       }
     }
     return finished;
@@ -169,21 +170,22 @@ std::vector<int> tensor_degrees(const AdviceRequest& request, const RunCase& c, 
 // A system on all ranks of the request: in pipelines, of groups that share layers, with counts of micro-batches.
 class Candidates {
  public:
-  Candidates(const PlanRequest& like, const RunCase& c, const std::vector<int>& counts, bool is_profile)
-      : like_(like), c_(c), counts_(counts), is_profile_(is_profile) {}
+  // entry: with ranks and batch.
+  Candidates(const Entry& entry, const std::vector<int>& counts, bool is_profile)
+      : entry_(entry), ranks_(entry.values["ranks"].get<int>()), counts_(counts), is_profile_(is_profile) {}
 
   void add(const System& system, int pipelines, int tensor) {
     if (!takes(system, pipelines, tensor)) return;
     const bool counted = system.synchronous || system.accumulates;
     if (!counted) {  // a whole batch at a time, whatever the count; of a profile one micro-batch
       all_.push_back(candidate(system, pipelines, tensor));
-      if (is_profile_) all_.back().request.batch.reset();
+      if (is_profile_) all_.back().entry.values.erase("batch");
       return;
     }
     for (const int count : counts_) {
       if (count % pipelines != 0) continue;
       all_.push_back(candidate(system, pipelines, tensor));
-      all_.back().request.microbatches = count;
+      all_.back().entry.values["microbatches"] = count;
     }
   }
   std::vector<Candidate> take() { return std::move(all_); }
@@ -191,25 +193,22 @@ class Candidates {
  private:
   bool takes(const System& system, int pipelines, int tensor) const {
     const bool pipelined = system.synchronous && !system.data_parallel && !system.one_process;
-    if (c_.ranks % (pipelines * tensor) != 0) return false;
-    if (pipelines > 1 && (!pipelined || c_.ranks / (pipelines * tensor) < (tensor > 1 ? 1 : 2))) return false;
+    if (ranks_ % (pipelines * tensor) != 0) return false;
+    if (pipelines > 1 && (!pipelined || ranks_ / (pipelines * tensor) < (tensor > 1 ? 1 : 2))) return false;
     return tensor == 1 || (system.synchronous && !system.one_process && !system.inference_only);
   }
 
-  // Of the request's batch, without a count of micro-batches.
+  // Without a count of micro-batches.
   Candidate candidate(const System& system, int pipelines, int tensor) const {
-    Candidate candidate;
-    candidate.request = like_;
-    candidate.request.system = &system;
-    candidate.request.batch = c_.batch;
-    candidate.request.microbatches.reset();
-    candidate.request.data_parallel = pipelines;
-    candidate.request.tensor = tensor;
+    Candidate candidate{.system = &system, .entry = entry_};
+    candidate.entry.values["system"] = system.name;
+    if (pipelines > 1) candidate.entry.values["data_parallel"] = pipelines;
+    if (tensor > 1) candidate.entry.values["tensor"] = tensor;
     return candidate;
   }
 
-  const PlanRequest& like_;
-  const RunCase& c_;
+  const Entry& entry_;
+  int ranks_;
   const std::vector<int>& counts_;
   bool is_profile_;
   std::vector<Candidate> all_;
@@ -231,13 +230,12 @@ std::vector<Candidate> with_other_options(const AdviceRequest& request, const st
   for (const System* system : request.systems) {
     int taken = 0;
     for (const Candidate& best : tried) {
-      if (best.request.system != system || taken == places) continue;
+      if (best.system != system || taken == places) continue;
       ++taken;
       for (const auto& options : sensible_options(*system)) {
         if (options.empty()) continue;
-        PlanRequest& other = result.emplace_back().request;
-        other = best.request;
-        other.options = options;
+        result.push_back({.system = system, .entry = best.entry});
+        result.back().entry.values["options"] = options;
       }
     }
   }
@@ -247,27 +245,24 @@ std::vector<Candidate> with_other_options(const AdviceRequest& request, const st
 }  // namespace
 
 Advice advise(const AdviceRequest& request) {
-  const ProfileWorkload* profile = profile_workload(request.workload, request.costs);
-  const Workload& workload = profile ? profile->workload : find_workload(request.workload);
-  // What is wrong with the request is said before anything is tried.
-  PlanRequest like{.system = request.systems.front(),
-                   .workload = request.workload,
-                   .cluster = request.cluster,
-                   .costs = request.costs,
-                   .ranks = request.ranks,
-                   .batch = request.batch,
-                   .precision = request.precision,
-                   .attention = request.attention};
-  const RunCase c = plan_case(like);
-  const std::vector<int> counts =
-      profile ? std::vector<int>{c.microbatches} : microbatch_counts(request, c.ranks, c.batch, workload.microbatches);
+  // What is wrong with the request is said before anything is tried. Any system of several ranks reads it alike.
+  Entry any = request.entry;
+  any.values["system"] = "gpipe";
+  const RunCase c = resolve(any);
+  const Workload& workload = find_workload_or_profile(c.workload, c.costs, "--workload");
+  const bool is_profile = is_profile_workload(workload);
+  const std::vector<int> counts = is_profile ? std::vector<int>{c.microbatches}
+                                             : microbatch_counts(request, c.ranks, c.batch, workload.microbatches);
   for (const int count : counts) {
-    like.microbatches = count;
-    plan_case(like);
+    any.values["microbatches"] = count;
+    resolve(any);
   }
+  Entry entry = request.entry;
+  entry.values["ranks"] = c.ranks;
+  entry.values["batch"] = c.batch;
   Scoring scoring(request.seconds);
   Advice advice;
-  advice.candidates = scoring.run(with_default_options(request, Candidates(like, c, counts, profile != nullptr),
+  advice.candidates = scoring.run(with_default_options(request, Candidates(entry, counts, is_profile),
                                                        divisors(c.ranks), tensor_degrees(request, c, workload)));
   const auto order = [&] {
     std::ranges::stable_sort(advice.candidates, std::greater(), &Candidate::samples_per_second);
@@ -282,7 +277,8 @@ Advice advise(const AdviceRequest& request) {
 
 std::string options_text(const Candidate& candidate) {
   std::string text;
-  for (const auto& [name, value] : candidate.request.options) text += (text.empty() ? "" : " ") + name + "=" + value;
+  for (const auto& [name, value] : candidate.entry.values.value("options", std::map<std::string, std::string>()))
+    text += (text.empty() ? "" : " ") + name + "=" + value;
   return text;
 }
 
@@ -308,7 +304,7 @@ std::string why_slower(const Candidate& loser, const Candidate& winner) {
   const auto share = [&](const Candidate& c) { return 100 * (c.split.*(most->seconds)) / c.split.update(); };
   if (most == parts) {
     const double ratio = loser.split.computing * ours / (winner.split.computing * theirs);
-    const bool idle = loser.ranks_used < loser.request.ranks.value_or(loser.ranks_used);
+    const bool idle = loser.ranks_used < loser.count("ranks");
     return fmt::format("{} {:.2f} x as long for the same samples{}",
                        idle ? fmt::format("uses {} ranks,", loser.ranks_used) + " computes" : "computes", ratio,
                        loser.micro_batch < winner.micro_batch ? ", in smaller micro-batches" : "");
@@ -316,20 +312,12 @@ std::string why_slower(const Candidate& loser, const Candidate& winner) {
   return fmt::format("{} {:.0f} % of its time ({:.0f} %)", most->what, share(loser), share(winner));
 }
 
-std::string flags_text(const Candidate& candidate) {
-  const PlanRequest& r = candidate.request;
-  std::string text = "-s " + r.system->name;
-  for (const auto& [name, value] : r.options) text += " -O " + name + "=" + value;
-  text += " -w " + r.workload + " -c " + r.cluster;
-  if (r.ranks) text += fmt::format(" -n {}", *r.ranks);
-  if (r.batch) text += fmt::format(" -b {}", *r.batch);
-  if (r.microbatches) text += fmt::format(" -m {}", *r.microbatches);
-  if (r.data_parallel > 1) text += fmt::format(" --data-parallel {}", r.data_parallel);
-  if (r.tensor > 1) text += fmt::format(" --tensor {}", r.tensor);
-  if (r.costs != "analytic") text += " --costs " + r.costs;
-  if (r.precision != Precision::fp32) text += " --precision " + choice_name(r.precision);
-  if (r.attention != AttentionScores::fused) text += " --attention " + choice_name(r.attention);
-  return text;
+std::string plan_line(const Candidate& candidate) {
+  return "sluice plan " + flags_text(candidate.entry.values, [](const Setting& s) { return s.of_plan; });
+}
+
+std::string run_line(const Candidate& candidate) {
+  return "sluice run " + flags_text(candidate.entry.values, [](const Setting&) { return true; });
 }
 
 }  // namespace sluice

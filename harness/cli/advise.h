@@ -2,22 +2,18 @@
 // parallelism, scored by the virtual clock.
 #pragma once
 
-#include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "harness/case/settings.h"
 #include "harness/cli/evaluated_plan.h"
 
 namespace sluice {
 
 struct AdviceRequest {
-  std::string workload, cluster, costs;
-  Precision precision = Precision::fp32;
-  AttentionScores attention = AttentionScores::fused;
-  std::optional<long> ranks, batch;  // not given: the cluster's devices, the workload's batch
-  std::vector<int> microbatches;     // to try; empty: the workload's, and from one for every rank up
-  std::vector<int> tensor;           // devices that share every layer, to try; empty: 1, 2, 4 and 8 as far as possible
+  Entry entry;                    // of every candidate, without what is tried
+  std::vector<int> microbatches;  // to try; empty: the workload's, and from one for every rank up
+  std::vector<int> tensor;        // tensor-parallel degrees to try; empty: 1, 2, 4 and 8 as far as possible
   std::vector<const System*> systems;
   double seconds = 30;  // after which no further candidate is begun
 };
@@ -32,7 +28,9 @@ struct TimeSplit {
 };
 
 struct Candidate {
-  PlanRequest request;
+  const System* system = nullptr;
+  Entry entry;  // with all of the request's ranks
+  int count(const char* key) const { return entry.values.value(key, 1); }
   double samples_per_second = 0;  // 0: it has no plan or does not fit
   double update_seconds = 0, bubble = 0;
   Bytes peak;  // of the fullest rank
@@ -58,7 +56,9 @@ std::string options_text(const Candidate& candidate);
 // time (12 %)".
 std::string why_slower(const Candidate& loser, const Candidate& winner);
 
-// "-s zero_bubble -O variant=v -w vgg16 -c flat:4 -n 4 -b 128 -m 16": the flags that plan and run share.
-std::string flags_text(const Candidate& candidate);
+// The commands that show its plan, and run it without training: "sluice run -s zero_bubble -O variant=v -w vgg16
+// --clock virtual -c flat:4 -n 4 -b 128 -m 16 --no-train".
+std::string plan_line(const Candidate& candidate);
+std::string run_line(const Candidate& candidate);
 
 }  // namespace sluice

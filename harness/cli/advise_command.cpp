@@ -30,15 +30,14 @@ std::vector<int> counts_named(const std::string& text, const char* flag) {
 
 std::string name_of(const Candidate& c) {
   const std::string options = options_text(c);
-  return c.request.system->name + (options.empty() ? "" : " " + options);
+  return c.system->name + (options.empty() ? "" : " " + options);
 }
 
 // The best candidate of every system that has one which fits, in order.
 std::vector<const Candidate*> best_of_systems(const Advice& advice) {
   std::vector<const Candidate*> best;
   for (const Candidate& c : advice.candidates)
-    if (c.fits() &&
-        std::ranges::none_of(best, [&](const Candidate* b) { return b->request.system == c.request.system; }))
+    if (c.fits() && std::ranges::none_of(best, [&](const Candidate* b) { return b->system == c.system; }))
       best.push_back(&c);
   return best;
 }
@@ -55,20 +54,20 @@ void print_rows(const std::vector<const Candidate*>& rows, const Candidate& winn
                                                                           : "faster";
     if (asynchronous) why = fmt::format("{} updates, {}; {}", c->staleness, c->versions, why);
     fmt::print("{:<{}}  {:>12} {:>4} {:>3} {:>10.4g} {:>5.2f}x {:>9} {:>6.1f}% {:>7.1f}%  {}\n", name_of(*c), wide,
-               fmt::format("{} x {}", c->request.microbatches.value_or(1), c->micro_batch), c->request.data_parallel,
-               c->request.tensor, c->samples_per_second, c->samples_per_second / winner.samples_per_second,
+               fmt::format("{} x {}", c->count("microbatches"), c->micro_batch), c->count("data_parallel"),
+               c->count("tensor"), c->samples_per_second, c->samples_per_second / winner.samples_per_second,
                to_text(c->peak), 100 * c->bubble, 100 * c->split.messages / c->split.update(), why);
   }
 }
 
 Json document_of(const Candidate& c, const Candidate* winner) {
-  return {{"system", c.request.system->name},
-          {"options", c.request.options},
-          {"synchronous", c.request.system->synchronous},
-          {"microbatches", c.request.microbatches.value_or(1)},
+  return {{"system", c.system->name},
+          {"options", c.entry.values.value("options", std::map<std::string, std::string>())},
+          {"synchronous", c.system->synchronous},
+          {"microbatches", c.count("microbatches")},
           {"micro_batch", c.micro_batch},
-          {"data_parallel", c.request.data_parallel},
-          {"tensor", c.request.tensor},
+          {"data_parallel", c.count("data_parallel")},
+          {"tensor", c.count("tensor")},
           {"ranks_used", c.ranks_used},
           {"samples_per_second", c.samples_per_second},
           {"update_seconds", c.update_seconds},
@@ -83,28 +82,28 @@ Json document_of(const Candidate& c, const Candidate* winner) {
             {"messages", c.split.messages}}},
           {"refused", c.fits() ? Json(nullptr) : Json(c.refused)},
           {"why", !winner || &c == winner ? "" : why_slower(c, *winner)},
-          {"flags", flags_text(c)}};
+          {"plan", plan_line(c)},
+          {"run", run_line(c)}};
 }
 
 // PyTorch's table of one of the winner's pipelines: replicas of it are PyTorch's data parallelism.
 std::string table_of(const Candidate& winner) {
-  PlanRequest one = winner.request;
-  const RunCase c = plan_case(one);
-  one.ranks = c.ranks / one.data_parallel;
-  if (one.batch) one.batch = c.batch / one.data_parallel;
-  if (one.microbatches) one.microbatches = *one.microbatches / one.data_parallel;
-  one.data_parallel = 1;
-  return plan_table(evaluate_plan(plan_case(one)));
+  Entry one = winner.entry;
+  const int pipelines = winner.count("data_parallel");
+  for (const char* key : {"ranks", "batch", "microbatches"})
+    if (one.values.contains(key)) one.values[key] = one.values[key].get<std::int64_t>() / pipelines;
+  one.values.erase("data_parallel");
+  return plan_table(evaluate_plan(resolve(one)));
 }
 
 // The systems without a candidate that fits, each with its first reason.
 void print_refused(const Advice& advice, const std::vector<const Candidate*>& best) {
   std::vector<const System*> said;
-  for (const Candidate* c : best) said.push_back(c->request.system);
+  for (const Candidate* c : best) said.push_back(c->system);
   for (const Candidate& c : advice.candidates) {
-    if (std::ranges::count(said, c.request.system) > 0) continue;
-    said.push_back(c.request.system);
-    const std::string name = c.request.system->name + ": ";
+    if (std::ranges::count(said, c.system) > 0) continue;
+    said.push_back(c.system);
+    const std::string name = c.system->name + ": ";
     fmt::print("none fits: {}{}\n", c.refused.starts_with(name) ? "" : name, c.refused);
   }
 }
@@ -112,29 +111,21 @@ void print_refused(const Advice& advice, const std::vector<const Candidate*>& be
 }  // namespace
 
 int advise_command(const AdviseArguments& a) {
-  AdviceRequest request{a.workload,
-                        a.cluster,
-                        a.costs,
-                        choice_of_flag<Precision>("--precision", a.precision),
-                        choice_of_flag<AttentionScores>("--attention", a.attention),
-                        a.ranks,
-                        a.batch,
-                        counts_named(a.microbatches, "--microbatches"),
-                        counts_named(a.tensor, "--tensor"),
-                        systems_named(a.system)};
+  AdviceRequest request{entry_of(a.flags, timed_only()), counts_named(a.microbatches, "--microbatches"),
+                        counts_named(a.tensor, "--tensor"), systems_named(a.system), a.seconds};
   if (std::ranges::all_of(request.systems, &System::inference_only))
     throw InputError("--system", "'" + a.system + "' only infers, and advice is for training",
                      "sluice plan shows its pipeline");
-  request.seconds = a.seconds;
   if (!(a.seconds > 0)) throw InputError("--seconds", "must be greater than 0");
   if (!a.memory.empty()) {
     parse_bytes(a.memory, "--memory");
-    request.cluster += ",memory=" + a.memory;
+    Json& values = request.entry.values;
+    values["cluster"] = values.value("cluster", RunCase{}.cluster) + ",memory=" + a.memory;
   }
   const Advice advice = advise(request);
   const std::vector<const Candidate*> best = best_of_systems(advice);
   std::vector<const Candidate*> flushing, stale;
-  for (const Candidate* c : best) (c->request.system->synchronous ? flushing : stale).push_back(c);
+  for (const Candidate* c : best) (c->system->synchronous ? flushing : stale).push_back(c);
   const Candidate* winner = !flushing.empty() ? flushing.front() : !stale.empty() ? stale.front() : nullptr;
   if (a.json) {
     Json all = Json::array();
@@ -164,8 +155,8 @@ int advise_command(const AdviseArguments& a) {
       "{} candidates; d: data-parallel pipelines; t: devices that share every layer; in brackets, the same of the "
       "first row\n\n",
       advice.candidates.size());
-  print_plan(evaluate_plan(plan_case(winner->request)));
-  fmt::print("\nsluice plan {}\nsluice run {} --clock virtual --no-train\n", flags_text(*winner), flags_text(*winner));
+  print_plan(evaluate_plan(resolve(winner->entry)));
+  fmt::print("\n{}\n{}\n", plan_line(*winner), run_line(*winner));
   if (!a.csv.empty()) {
     std::ofstream out(a.csv);
     out << table_of(*winner);

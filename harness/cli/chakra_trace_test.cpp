@@ -7,6 +7,8 @@
 
 #include "harness/base/json.h"
 #include "harness/case/predict_update.h"
+#include "harness/case/settings.h"
+#include "harness/cli/case_flags.h"
 #include "harness/cli/cli_test_support.h"
 #include "harness/cli/evaluated_plan.h"
 #include "harness/sim/communication.h"
@@ -17,17 +19,17 @@ namespace {
 using RanksOfNodes = std::vector<std::vector<ChakraNode>>;
 
 EvaluatedPlan chakra_plan(const std::string& name, const std::string& cluster,
-                          std::map<std::string, std::string> options = {}, int data_parallel = 1) {
-  PlanRequest request;
-  request.system = &find_system(name, "test");
-  request.options = std::move(options);
-  request.workload = "vgg16";
-  request.cluster = cluster;
-  request.costs = "analytic";
-  request.batch = 64;
-  if (request.system->synchronous || request.system->accumulates) request.microbatches = 8;
-  request.data_parallel = data_parallel;
-  return evaluate_plan(plan_case(request));
+                          const std::map<std::string, std::string>& options = {}, int data_parallel = 1) {
+  const System& system = find_system(name, "test");
+  Entry entry{timed_only(), in_file("test")};
+  entry.values.update({{"system", system.name},
+                       {"options", options},
+                       {"workload", "vgg16"},
+                       {"cluster", cluster},
+                       {"batch", 64},
+                       {"data_parallel", data_parallel}});
+  if (system.synchronous || system.accumulates) entry.values["microbatches"] = 8;
+  return evaluate_plan(resolve(entry));
 }
 
 // What a simulator does with the nodes: microseconds at which all ranks are done. A message takes `latency`

@@ -2,6 +2,7 @@
 #include "harness/cli/command_flags.h"
 
 #include <memory>
+#include <set>
 
 #include "harness/case/settings.h"
 #include "harness/cli/commands.h"
@@ -26,43 +27,7 @@ void add_examples(CLI::App* command, const std::string& examples) {
   command->footer("Examples:\n" + examples + "\n\n" + kExitCodesHelp);
 }
 
-void add_set(CLI::App* command, std::vector<std::string>& set) {
-  command
-      ->add_option("-O,--set", set,
-                   "Option of the system (see sluice list NAME); may be repeated; of several systems: for those that "
-                   "have it")
-      ->type_name("KEY=VALUE");
-}
-
 void add_json(CLI::App* command, bool& json) { command->add_flag("-j,--json", json, "One JSON document on stdout"); }
-
-void add_cluster(CLI::App* command, std::string& cluster) {
-  command
-      ->add_option(
-          "-c,--cluster", cluster,
-          "Name (see sluice list clusters), JSON file, or "
-          "flat:N[,bandwidth=25GiB/s][,latency=5us][,memory=16GiB][,speed=1]; ,host=12GB/s: links to the hosts; "
-          ",sharing=fair, ,sends=blocking, ,all_reduce=ring and ,bucket=25MB: how traffic shares links")
-      ->capture_default_str()
-      ->type_name("CLUSTER");
-}
-
-CLI::Option* add_workload(CLI::App* command, std::string& workload) {
-  return command
-      ->add_option("-w,--workload", workload,
-                   "Workload (see sluice list workloads), a file of a workload or model (JSON), or one of costs: of "
-                   "sluice profile or import_pytorch.py, Piper or dnn-partitioning JSON, PipeDream graph text, "
-                   "PipeEdge YAML (FILE#MODEL)")
-      ->type_name("NAME");
-}
-
-void add_ranks(CLI::App* command, std::optional<long>& ranks) {
-  command->add_option("-n,--ranks", ranks, "Devices of the cluster to use (default: all)")->type_name("N");
-}
-
-void add_batch(CLI::App* command, std::optional<long>& batch) {
-  command->add_option("-b,--batch", batch, "Samples per update (default: the workload's)")->type_name("N");
-}
 
 CLI::Option* add_progress(CLI::App* command, std::string& progress) {
   return command->add_option("--progress", progress, "auto, bar, plain or none (on stderr)")
@@ -98,46 +63,14 @@ void add_list(CLI::App& app, Chosen& chosen) {
                "  sluice list zero_bubble      options, defaults, aliases, citation");
 }
 
-// Help and choices are those of the settings of `sluice run`.
-void add_precision(CLI::App* command, std::string& precision, std::string& attention) {
-  for (const Setting& setting : settings()) {
-    const bool is_attention = setting.key == "attention";
-    if (!is_attention && setting.key != "precision") continue;
-    command->add_option(flag_of(setting), is_attention ? attention : precision, help_of(setting))->type_name("NAME");
-  }
-}
-
-// What a plan is asked for, but its system and workload.
-void add_plan_request(CLI::App* c, PlanArguments& a) {
-  add_cluster(c, a.cluster);
-  add_ranks(c, a.ranks);
-  add_batch(c, a.batch);
-  c->add_option("-m,--microbatches", a.microbatches, "Micro-batches per update (default: the workload's)")
-      ->type_name("N");
-  c->add_option("--data-parallel", a.data_parallel, "Replicas of the pipeline, which share ranks and batch")
-      ->capture_default_str()
-      ->type_name("N");
-  c->add_option("--tensor", a.tensor, "Devices that share every layer (tensor parallelism)")
-      ->capture_default_str()
-      ->type_name("N");
-  c->add_option("--costs", a.costs,
-                "analytic, calibrated (by the cluster's devices), profile (measured on this machine) or a file of "
-                "sluice profile; of a published profile: raw keeps its numbers as the authors' program takes them")
-      ->capture_default_str()
-      ->type_name("COSTS");
-  add_precision(c, a.precision, a.attention);
-  add_set(c, a.set);
-}
+bool of_plan(const Setting& setting) { return setting.of_plan; }
 
 void add_plan(CLI::App& app, Chosen& chosen) {
   const auto a = std::make_shared<PlanArguments>();
   CLI::App* c =
       add_command(app, chosen, "plan", "Partition a workload over a cluster and show the plan", plan_command, a);
-  c->add_option("-s,--system", a->system, "System whose planner to use; a,b,c: each in turn")
-      ->required()
-      ->type_name("NAMES");
-  add_workload(c, a->workload)->required();
-  add_plan_request(c, *a);
+  add_case_flags(c, a->flags, of_plan);
+  for (const char* needed : {"--system", "--workload"}) c->get_option(needed)->required();
   add_json(c, a->json);
   c->add_flag("--csv", a->csv,
               "The order of the plan's ops as PyTorch's compute-only table; its cuts are module_fqns_per_model_part of "
@@ -152,22 +85,21 @@ void add_advise(CLI::App& app, Chosen& chosen) {
   CLI::App* c = add_command(app, chosen, "advise",
                             "Which system to use: all of them, ranked on the virtual clock, and why the others lose",
                             advise_command, a);
-  add_workload(c, a->workload)->required();
-  add_cluster(c, a->cluster);
+  add_case_flags(c, a->flags, [](const Setting& s) {
+    static const std::set<std::string> tried = {"system", "options", "data_parallel", "tensor", "microbatches"};
+    static const std::set<std::string> of_inference = {"task", "queue"};
+    return of_plan(s) && !tried.contains(s.key) && !of_inference.contains(s.key);
+  });
+  c->get_option("--workload")->required();
   c->add_option("--memory", a->memory, "Of every device, instead of the cluster's: 80GiB")->type_name("BYTES");
-  add_ranks(c, a->ranks);
-  add_batch(c, a->batch);
   c->add_option("-m,--microbatches", a->microbatches,
                 "Micro-batches per update to try: 4,8,16 (default: the workload's, and from one for every rank up)")
       ->type_name("LIST");
-  c->add_option(
-       "--tensor", a->tensor,
-       "Devices that share every layer to try, for systems with a flush: 1,2,4 (default: 1, 2, 4 and 8, as far "
-       "as they divide the ranks and the layers)")
+  c->add_option("--tensor", a->tensor,
+                "Tensor-parallel degrees to try, for systems with a flush: 1,2,4 (default: 1, 2, 4 and 8, as far as "
+                "they divide the ranks and the layers)")
       ->type_name("LIST");
   c->add_option("-s,--system", a->system, "Systems to try: a,b,c")->capture_default_str()->type_name("NAMES");
-  c->add_option("--costs", a->costs, "As of sluice plan")->capture_default_str()->type_name("COSTS");
-  add_precision(c, a->precision, a->attention);
   c->add_option("--seconds", a->seconds, "After these no further candidate is begun")
       ->capture_default_str()
       ->type_name("X");
@@ -245,14 +177,11 @@ void add_profile(CLI::App& app, Chosen& chosen) {
   const auto a = std::make_shared<ProfileArguments>();
   CLI::App* c =
       add_command(app, chosen, "profile", "Measure a workload's cost graph on this machine", profile_command, a);
-  c->add_option("-w,--workload", a->workload, "Workload (see sluice list workloads), or a file of a workload or model")
-      ->required()
-      ->type_name("NAME");
-  add_batch(c, a->batch);
-  c->add_option("-m,--microbatches", a->microbatches,
-                "Micro-batches per update, of which one is measured (default: the workload's)")
-      ->type_name("N");
-  c->add_option("--device", a->device, "cpu or cuda")->capture_default_str()->type_name("NAME");
+  add_case_flags(c, a->flags, [](const Setting& s) {
+    static const std::set<std::string> measured = {"workload", "batch", "microbatches", "device", "optimizer"};
+    return measured.contains(s.key);
+  });
+  c->get_option("--workload")->required();
   c->add_option("--beside", a->beside, "Busy ranks beside the measured one (default: on all other cores)")
       ->type_name("N");
   c->add_flag(
@@ -298,56 +227,13 @@ void add_validate(CLI::App& app, Chosen& chosen) {
   add_examples(c, "  sluice validate --quick --threads-only");
 }
 
-// How help names the value of a setting's flag.
-std::string value_name(const Setting& setting) {
-  return setting.value.type == SettingValue::Type::number ? "N" : "NAME";
-}
-
-// The letter that stands for a setting's flag, where there is one: the same in all commands.
-std::string short_flag(const std::string& key) {
-  static const std::map<std::string, std::string> letters = {{"system", "-s,"},  {"workload", "-w,"},
-                                                             {"cluster", "-c,"}, {"ranks", "-n,"},
-                                                             {"batch", "-b,"},   {"microbatches", "-m,"}};
-  const auto letter = letters.find(key);
-  return letter == letters.end() ? "" : letter->second;
-}
-
-// A flag for each setting of a single case, under the heading of its group.
-void add_settings(CLI::App* command, const std::shared_ptr<RunArguments>& a) {
-  static const std::pair<HelpGroup, const char*> headings[] = {{HelpGroup::experiment, "One case instead of a sweep"},
-                                                               {HelpGroup::machine, "Where it runs"},
-                                                               {HelpGroup::parallelism, "Ranks and replicas"},
-                                                               {HelpGroup::batches, "Batches and length"},
-                                                               {HelpGroup::training, "Training"}};
-  for (const auto& [group, heading] : headings) {
-    for (const Setting& setting : settings()) {
-      if (!setting.has_flag || setting.group != group) continue;
-      if (setting.value.type == SettingValue::Type::boolean) {  // the flag says no to what holds otherwise
-        command
-            ->add_flag_callback(
-                flag_of(setting), [a, key = setting.key] { a->single[key] = "false"; }, help_of(setting))
-            ->group(heading);
-        continue;
-      }
-      command
-          ->add_option_function<std::string>(
-              short_flag(setting.key) + flag_of(setting),
-              [a, key = setting.key](const std::string& value) { a->single[key] = value; }, help_of(setting))
-          ->type_name(value_name(setting))
-          ->group(heading);
-    }
-    if (group != HelpGroup::experiment) continue;
-    add_set(command, a->set);
-    command->get_option("--set")->group(heading);
-  }
-}
-
 void add_run(CLI::App& app, Chosen& chosen) {
   const auto a = std::make_shared<RunArguments>();
   CLI::App* c = add_command(app, chosen, "run", "Run a sweep, or one case; a record per case", run_command, a);
   c->set_help_flag();
   c->add_option("sweep", a->sweep, "Sweep file, or the name of one (see sluice list sweeps)")->type_name("");
-  add_settings(c, a);
+  add_case_flags(
+      c, a->flags, [](const Setting&) { return true; }, true);
   const std::string heading = "Running, of a sweep or a case";
   c->add_option("-o,--out", a->out, "Records (default: results/runs/NAME.jsonl)")->type_name("FILE")->group(heading);
   c->add_flag("--resume", a->resume, "Skip what has a result there already, or would come to the same again")
@@ -468,9 +354,7 @@ void add_export(CLI::App& app, Chosen& chosen) {
   add_filter(c, a->filter);
   c->add_option("-o,--out", a->out, "Of chakra: PREFIX.0.et, PREFIX.1.et, ...; groups of ranks: PREFIX.groups.json")
       ->type_name("PREFIX");
-  c->add_option("-s,--system", a->plan.system, "Of chakra: the system whose plan to export")->type_name("NAME");
-  add_workload(c, a->plan.workload);
-  add_plan_request(c, a->plan);
+  add_case_flags(c, a->plan, of_plan);
   add_examples(c,
                "  sluice export results/runs/quick.jsonl > quick.csv\n"
                "  sluice export quick.jsonl --filter clock=wall --per-rank --format jsonl\n"

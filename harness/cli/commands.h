@@ -7,13 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "harness/base/choice.h"
-#include "harness/base/error.h"
+#include "harness/cli/case_flags.h"
 #include "harness/pipeline/system.h"
 
 namespace sluice {
-
-struct EvaluatedPlan;
 
 struct ListArguments {
   std::string what;  // systems, workloads, clusters, sweeps, a name of one of them, or "" for all
@@ -21,30 +18,16 @@ struct ListArguments {
 };
 int list_command(const ListArguments& a);
 
-// The choice that a flag names. Throws InputError with a suggestion.
-template <ClosedChoice E>
-E choice_of_flag(const std::string& flag, const std::string& name) {
-  const std::optional<E> choice = choice_named<E>(name);
-  if (!choice) throw InputError(flag, "unknown value '" + name + "'", suggestion(name, choice_names<E>()));
-  return *choice;
-}
-
 struct PlanArguments {
-  std::string system, workload, cluster = "flat:4", costs = "analytic";
-  std::optional<long> ranks, batch, microbatches;  // not given: the cluster's devices, the workload's
-  int data_parallel = 1, tensor = 1;
-  std::string precision = "fp32", attention = "fused";
-  std::vector<std::string> set;
+  CaseFlags flags;
   bool json = false, csv = false;
 };
 int plan_command(const PlanArguments& a);
-// The plan of one system. Throws InputError where there is none, or it does not fit into the devices' memory.
-EvaluatedPlan plan_of_arguments(const PlanArguments& a, const System& system);
 
 struct AdviseArguments {
-  std::string workload, system = "*", cluster = "flat:4", costs = "analytic", microbatches, tensor, memory, csv;
-  std::string precision = "fp32", attention = "fused";
-  std::optional<long> ranks, batch;  // not given: the cluster's devices, the workload's
+  CaseFlags flags;                                 // but for what is tried
+  std::string system = "*", microbatches, tensor;  // to try; "": by the workload and the ranks
+  std::string memory, csv;
   double seconds = 30;
   bool json = false;
 };
@@ -69,12 +52,12 @@ struct VerifyArguments {
 int verify_command(const VerifyArguments& a);
 
 struct ProfileArguments {
-  std::string workload, device = "cpu", out;
-  std::optional<long> batch, microbatches;  // not given: the workload's
-  std::optional<int> beside;                // busy ranks; none: on all the other cores
-  bool co_run = false;                      // loads beside a rank in place of costs
-  double seconds = 1;                       // of each load
-  std::string published;                    // file of slowdowns that the forest learns from besides; "": none
+  CaseFlags flags;
+  std::string out;
+  std::optional<int> beside;  // busy ranks; none: on all the other cores
+  bool co_run = false;        // loads beside a rank in place of costs
+  double seconds = 1;         // of each load
+  std::string published;      // file of slowdowns that the forest learns from besides; "": none
 };
 int profile_command(const ProfileArguments& a);
 
@@ -88,9 +71,8 @@ struct ValidateArguments {
 int validate_command(const ValidateArguments& a);
 
 struct RunArguments {
-  std::string sweep;                          // a file, or the name of one in harness/sweeps
-  std::map<std::string, std::string> single;  // the settings of a single case (case/settings.h), by their JSON key
-  std::vector<std::string> set;
+  std::string sweep;  // a file, or the name of one in harness/sweeps
+  CaseFlags flags;    // of a single case
   std::string out, shard, progress = "auto", inject_failure, checkpoints;
   int jobs = 0;  // 0: one for every core
   bool resume = false, dry_run = false, json = false;
@@ -125,7 +107,7 @@ struct ExportArguments {
   std::string format = "csv";
   bool curves = false, ranks = false;
   // Of the format chakra, which is of a plan instead of records: the plan, and how the names of its files begin.
-  PlanArguments plan;
+  CaseFlags plan;
   std::string out;
 };
 int export_command(const ExportArguments& a);

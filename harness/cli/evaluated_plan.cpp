@@ -7,82 +7,17 @@
 
 #include "harness/base/error.h"
 #include "harness/base/quantities.h"
-#include "harness/base/source_folder.h"
 #include "harness/base/visible_text.h"
 #include "harness/case/precision_rules.h"
 #include "harness/case/predict_memory.h"
 #include "harness/case/predict_update.h"
 #include "harness/case/prepare.h"
 #include "harness/case/profile_workload.h"
-#include "harness/case/tensor_rules.h"
 #include "harness/pipeline/tensor_members.h"
 #include "harness/plan/stage_picture.h"
 #include "harness/program/pytorch_table.h"
 
 namespace sluice {
-
-RunCase plan_case(const PlanRequest& request) {
-  const ProfileWorkload* profile = profile_workload(request.workload, request.costs);
-  const Workload& workload = profile ? profile->workload : find_workload(request.workload);
-  const Cluster cluster = load_cluster(request.cluster, source_folder() + "/workloads/clusters");
-  const auto at_least_one = [](const char* flag, const std::optional<long>& value) {
-    if (value && (*value < 1 || *value > kMostSamples))
-      throw InputError(flag, "must be 1 to " + std::to_string(kMostSamples));
-  };
-  at_least_one("--ranks", request.ranks);
-  at_least_one("--batch", request.batch);
-  at_least_one("--microbatches", request.microbatches);
-  const System& system = *request.system;
-  RunCase c;
-  c.system = system.name;
-  c.options = resolve_options(system.options, request.options, "--set").values();
-  c.workload = request.workload;
-  c.cluster = request.cluster;
-  c.clock = Clock::virtual_clock;
-  c.costs = request.costs;
-  c.precision = request.precision;
-  c.attention = request.attention;
-  check_precision(c, workload, "--precision");
-  check_attention(c, workload, "--attention");
-  require_peak(cluster.devices, storage_of(c));
-  c.ranks = int_of(request.ranks.value_or(static_cast<long>(cluster.devices.size())), "--ranks", 1);
-  c.data_parallel = request.data_parallel;
-  if (c.data_parallel < 1) throw InputError("--data-parallel", "must be at least 1");
-  if (c.ranks % c.data_parallel != 0)
-    throw InputError("--data-parallel",
-                     std::to_string(c.data_parallel) + " pipelines do not divide " + std::to_string(c.ranks) + " ranks",
-                     "choose ranks that are a multiple");
-  if (request.tensor < 1) throw InputError("--tensor", "must be at least 1");
-  if (system.inference_only) c.task = Task::inference;
-  if (!system.one_process) c.tensor = request.tensor;
-  if (c.tensor > 1) check_groups(c, workload, "--tensor");
-  const bool several = system.synchronous || system.accumulates;
-  if (profile) {  // its micro-batches have one size; one of them is an asynchronous system's batch
-    const std::int64_t micro_batch = profile->costs.micro_batch;
-    const std::int64_t otherwise = request.microbatches ? *request.microbatches * micro_batch
-                                   : system.synchronous ? workload.batch
-                                                        : micro_batch;
-    c.batch = request.batch.value_or(otherwise);
-    if (c.batch % micro_batch != 0 || (request.microbatches && c.batch / *request.microbatches != micro_batch))
-      throw InputError(request.batch ? "--batch" : "--microbatches",
-                       "the profile's micro-batches have " + std::to_string(micro_batch) + " samples",
-                       "give a batch of that many times the micro-batches");
-    c.microbatches = several ? int_of(c.batch / micro_batch, "--batch", 1) : 1;
-    return c;
-  }
-  c.batch = request.batch.value_or(workload.batch);
-  // With a batch of its own, micro-batches keep the workload's size.
-  const long usual = std::max<long>(1, workload.batch / workload.microbatches);
-  const long microbatches =
-      request.microbatches.value_or(request.batch && c.batch % usual == 0 ? c.batch / usual : workload.microbatches);
-  if (c.batch % microbatches != 0)
-    throw InputError("--microbatches",
-                     std::to_string(microbatches) + " do not divide the batch of " + std::to_string(c.batch),
-                     "choose a batch that is a multiple");
-  c.microbatches = several ? int_of(microbatches, "--microbatches", 1) : 1;
-  if (workload.optimizer.momentum > 0) c.optimizer.momentum = 0.9;
-  return c;
-}
 
 EvaluatedPlan evaluate_plan(const RunCase& c) {
   EvaluatedPlan e{.c = c, .p = prepare(c)};
@@ -93,6 +28,19 @@ EvaluatedPlan evaluate_plan(const RunCase& c) {
   e.memory = memory(e.program, stage_memory(e.p, c.optimizer, e.program.rule));
   e.over = over_memory(e.p, e.memory);
   return e;
+}
+
+EvaluatedPlan fitting_plan(const RunCase& c) {
+  EvaluatedPlan e = evaluate_plan(c);
+  if (!e.over.empty())
+    throw InputError("plan", e.over, "use more devices, smaller micro-batches or a cluster with more memory");
+  return e;
+}
+
+void print_warnings_of_profile(const RunCase& c) {
+  if (const ProfileWorkload* profile = profile_workload(c.workload, c.costs))
+    for (const std::string& warning : profile->warnings)
+      fmt::print(stderr, "note: {}: {}\n", visible(c.workload), visible(warning));
 }
 
 Bytes EvaluatedPlan::peak() const {

@@ -2,9 +2,7 @@
 // many.
 #pragma once
 
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "harness/case/case.h"
 #include "harness/case/prepared.h"
@@ -13,24 +11,6 @@
 #include "harness/sim/simulation.h"
 
 namespace sluice {
-
-// What a plan is asked for, as the commands' flags say it.
-struct PlanRequest {
-  const System* system = nullptr;
-  std::map<std::string, std::string> options;  // of the system
-  std::string workload, cluster, costs;
-  std::optional<long> ranks;  // devices; not given: all of the cluster's
-  std::optional<long> batch;  // samples; not given: the workload's
-  std::optional<long> microbatches;
-  int data_parallel = 1;  // pipelines
-  int tensor = 1;         // devices that share every layer
-  Precision precision = Precision::fp32;
-  AttentionScores attention = AttentionScores::fused;
-};
-
-// The request as a case of the virtual clock. Throws InputError: counts below 1, a batch that the micro-batches do not
-// divide, micro-batches that a published profile does not have, layers that cannot be shared so.
-RunCase plan_case(const PlanRequest& request);
 
 struct EvaluatedPlan {
   RunCase c;
@@ -47,6 +27,11 @@ struct EvaluatedPlan {
 };
 // Throws the system's InputErrors; a plan that does not fit is told by `over`.
 EvaluatedPlan evaluate_plan(const RunCase& c);
+// Throws InputError also where the plan does not fit.
+EvaluatedPlan fitting_plan(const RunCase& c);
+
+// On stderr: what a published profile, where it is the workload, leaves out.
+void print_warnings_of_profile(const RunCase& c);
 
 // Its stages, what they take and hold, and what its update takes.
 void print_plan(const EvaluatedPlan& plan);

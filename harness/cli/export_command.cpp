@@ -5,6 +5,7 @@
 
 #include "harness/base/error.h"
 #include "harness/case/predict_update.h"
+#include "harness/case/settings.h"
 #include "harness/cli/chakra_trace.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/evaluated_plan.h"
@@ -33,12 +34,14 @@ static int export_chakra(const ExportArguments& a) {
   const auto missing = [](const char* flag, const char* what) {
     throw InputError("export", std::string("--format chakra needs ") + flag, what);
   };
-  if (a.plan.system.empty()) missing("--system", "name the system whose plan to export");
-  if (a.plan.workload.empty()) missing("--workload", "name a workload, or a file of a model or of costs");
+  if (!a.plan.values.contains("system")) missing("--system", "name the system whose plan to export");
+  if (!a.plan.values.contains("workload")) missing("--workload", "name a workload, or a file of a model or of costs");
   if (a.out.empty()) missing("--out", "say how the names of the files begin: PREFIX.0.et, PREFIX.1.et, ...");
-  const std::vector<const System*> systems = systems_named(a.plan.system);
-  if (systems.size() > 1) throw InputError("--system", "--format chakra is of one plan", "give one system");
-  const EvaluatedPlan e = plan_of_arguments(a.plan, *systems.front());
+  const std::vector<Entry> entries = entries_of(a.plan, timed_only());
+  if (entries.size() > 1) throw InputError("--system", "--format chakra is of one plan", "give one system");
+  const RunCase planned = resolve(entries.front());
+  print_warnings_of_profile(planned);
+  const EvaluatedPlan e = fitting_plan(planned);
   const auto ranks = chakra_nodes(e.program, costs_of(e.p));
   for (std::size_t r = 0; r < ranks.size(); ++r)
     write_chakra_file(a.out + "." + std::to_string(r) + ".et", chakra_file(ranks[r]));
@@ -54,11 +57,13 @@ int export_command(const ExportArguments& a) {
   const std::vector<std::string> formats = {"csv", "jsonl", "chakra"};
   if (std::ranges::count(formats, a.format) == 0)
     throw InputError("--format", "unknown format '" + a.format + "'", suggestion(a.format, formats));
-  if (!a.plan.system.empty() || !a.plan.workload.empty() || !a.out.empty())
-    throw InputError(!a.plan.system.empty()     ? "--system"
-                     : !a.plan.workload.empty() ? "--workload"
-                                                : "--out",
-                     "goes with --format chakra", "records are chosen by --filter, and the table is on stdout");
+  const std::string of_plan = !a.plan.values.empty() ? place_of_flag("/" + a.plan.values.begin()->first)
+                              : !a.plan.set.empty()  ? "--set"
+                              : !a.out.empty()       ? "--out"
+                                                     : "";
+  if (!of_plan.empty())
+    throw InputError(of_plan, "goes with --format chakra",
+                     "records are chosen by --filter, and the table is on stdout");
   if (a.files.empty()) throw InputError("export", "there is no file of records", "name one, or give --format chakra");
   if (a.curves && a.ranks)
     throw InputError("--per-rank", "goes with the runs, not with their curves", "give one of them");

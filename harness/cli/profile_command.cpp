@@ -79,25 +79,17 @@ void give(const std::string& text, const std::string& out) {
 }  // namespace
 
 int profile_command(const ProfileArguments& a) {
-  const Workload& workload = find_workload(a.workload);
-  const std::optional<DeviceKind> device = choice_named<DeviceKind>(a.device);
-  if (!device) throw InputError("--device", "unknown device '" + a.device + "'", "give cpu or cuda");
+  const Workload& workload = find_workload(a.flags.values.at("workload"));
   if (!workload.runs_for_real)
-    throw InputError("--workload", "'" + a.workload + "' is a full-size declaration",
+    throw InputError("--workload", "'" + workload.name + "' is a full-size declaration",
                      "profile a workload that runs here");
-  const long batch = a.batch.value_or(workload.batch), microbatches = a.microbatches.value_or(workload.microbatches);
-  if (batch < 1 || batch > kMostSamples) throw InputError("--batch", "must be 1 to " + std::to_string(kMostSamples));
-  if (microbatches < 1) throw InputError("--microbatches", "must be at least 1");
-  if (batch % microbatches != 0)
-    throw InputError("--microbatches",
-                     std::to_string(microbatches) + " do not divide the batch of " + std::to_string(batch),
-                     "choose a batch that is a multiple");
-  refuse_what_co_runs_do_not_take(a, *device);
-  need_device(*device);
+  const RunCase c = resolve(entry_of(a.flags, {{"system", "gpipe"}}));  // its micro-batches are those of any system
+  refuse_what_co_runs_do_not_take(a, c.device);
+  need_device(c.device);
   if (a.beside && *a.beside < 0) throw InputError("--beside", "must be at least 0");
-  ProfileKey key{.workload = workload.name, .micro_batch = batch / microbatches, .device = *device};
-  key.workload_digest = workload_digest(workload);
-  key.optimizer = read_case({{"system", "single_device"}, {"workload", workload.name}}, "profile", "").optimizer;
+  ProfileKey key{.workload = workload.name, .micro_batch = c.batch / c.microbatches, .device = c.device};
+  key.workload_digest = c.workload_digest;
+  key.optimizer = c.optimizer;
   if (a.beside) key.neighbours = a.beside;
   if (const int started = launch_from_environment().size; started > 1) {
     const std::string text = between_processes(a, key, workload, started);

@@ -30,46 +30,12 @@ namespace sluice {
 
 namespace {
 
-// How many processes a launcher started, for a case over MPI that does not say how many ranks.
-void default_ranks(Json& json) {
-  const auto transport = choice_named<TransportKind>(json.value("transport", ""));
+// As many ranks as a launcher started processes, for a case over MPI that does not say how many.
+Json default_ranks(const Json& flags) {
+  const auto transport = choice_named<TransportKind>(flags.value("transport", ""));
   const int processes = launch_from_environment().size;
   const bool over_processes = transport == TransportKind::mpi || (transport == TransportKind::nccl && processes > 1);
-  if (over_processes && !json.contains("ranks")) json["ranks"] = processes;
-}
-
-// The flags of a single case as the JSON a sweep would hold, without system and options: numbers as numbers.
-Json case_json(const RunArguments& a) {
-  Json json = Json::object();
-  for (const Setting& setting : settings()) {
-    const auto given = a.single.find(setting.key);
-    if (given == a.single.end()) continue;
-    const std::string& text = given->second;
-    Json& value = json[setting.key];
-    value = text;
-    if (setting.value.type == SettingValue::Type::boolean) value = text == "true";
-    if (setting.value.type != SettingValue::Type::number) continue;
-    value = Json::parse_if_json(text).value_or(Json());
-    if (!value.is_number())
-      throw InputError(flag_of(setting), "'" + text + "' is not a number", "write " + flag_of(setting) + " 4");
-  }
-  default_ranks(json);
-  for (const char* key : {"system", "workload"})
-    if (!json.contains(key))
-      throw InputError("run", std::string("--") + key + " is missing", "give a sweep file, or --system and --workload");
-  return json;
-}
-
-const std::string kCommandLine = "command line";
-
-// "command line: /ranks: is 0" names the JSON that the flags were made into; the user wrote --ranks.
-InputError in_flags(const InputError& error) {
-  const std::string text = error.what(), prefix = kCommandLine + ": /";
-  if (!text.starts_with(prefix)) return error;
-  const std::size_t colon = text.find(": ", prefix.size());
-  if (colon == std::string::npos) return error;
-  const std::string key = text.substr(prefix.size(), colon - prefix.size());
-  return {key == "options" ? "--set" : flag_of_key(key), text.substr(colon + 2)};
+  return over_processes ? Json{{"ranks", processes}} : Json::object();
 }
 
 // --seed for a whole sweep: cases that differ in nothing but their seed become one.
@@ -90,33 +56,27 @@ void set_seed(Sweep& sweep, const std::string& text) {
 }
 
 // A case for each of the systems that are given, each with those of the options that it has.
-Sweep sweep_of_flags(const RunArguments& a) {
+Sweep sweep_of_flags(const CaseFlags& flags) {
+  for (const char* key : {"system", "workload"})
+    if (!flags.values.contains(key))
+      throw InputError("run", std::string("--") + key + " is missing", "give a sweep file, or --system and --workload");
   Sweep sweep;
-  Json json = case_json(a);
-  const std::vector<const System*> systems = systems_named(json["system"].get<std::string>());
-  const std::map<std::string, std::string> given = given_options(a.set);
-  if (systems.size() > 1) refuse_undeclared(systems, given);
-  try {
-    for (const System* system : systems) {
-      json["system"] = system->name;
-      json["options"] = systems.size() > 1 ? options_of(*system, given) : given;
-      for (RunCase& c : expand_case(json, kCommandLine, "")) sweep.cases.push_back(std::move(c));
-    }
-  } catch (const InputError& e) {
-    throw in_flags(e);
-  }
-  const std::size_t others = systems.size() - 1;
+  for (const Entry& entry : entries_of(flags, default_ranks(entry_of(flags).values)))
+    sweep.cases.push_back(resolve(entry));
+  const std::size_t others = sweep.cases.size() - 1;
   sweep.name = sweep.cases.front().system + (others > 0 ? fmt::format("-and-{}-others", others) : "") + "-" +
                std::filesystem::path(sweep.cases.front().workload).filename().string();
   return sweep;
 }
 
 Sweep sweep_of(const RunArguments& a) {
-  if (a.sweep.empty()) return sweep_of_flags(a);
-  for (const auto& [key, value] : a.single)
+  if (a.sweep.empty()) return sweep_of_flags(a.flags);
+  const std::map<std::string, std::string>& given = a.flags.values;
+  for (const auto& [key, value] : given)
     if (key != "seed")
-      throw InputError(flag_of_key(key), "goes with a single case, not with a sweep", "write it into the sweep file");
-  if (!a.set.empty())
+      throw InputError(place_of_flag("/" + key), "goes with a single case, not with a sweep",
+                       "write it into the sweep file");
+  if (!a.flags.set.empty())
     throw InputError("--set", "goes with a single case, not with a sweep", "write it into the sweep file");
   std::string file = a.sweep;
   std::error_code ignored;
@@ -129,7 +89,7 @@ Sweep sweep_of(const RunArguments& a) {
     }
   }
   Sweep sweep = load_sweep(file);
-  if (const auto seed = a.single.find("seed"); seed != a.single.end()) set_seed(sweep, seed->second);
+  if (const auto seed = given.find("seed"); seed != given.end()) set_seed(sweep, seed->second);
   return sweep;
 }
 

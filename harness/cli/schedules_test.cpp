@@ -126,7 +126,7 @@ TEST_F(Cli, SeveralPlansAreOneTable) {
   const Json plans = document({"plan", "-s", "gpipe,1f1b", "-w", "vgg16", "-c", "flat:4,memory=32GiB", "--json"});
   ASSERT_EQ(plans.size(), 2u);
   refuses({"plan", "-s", "gpipe", "-w", "vgg16", "--microbatches", "7"}, {"--microbatches", "do not divide"});
-  refuses({"plan", "-s", "gpipe", "-w", "vgg16", "--ranks", "0"}, {"--ranks", "must be 1 to"});
+  refuses({"plan", "-s", "gpipe", "-w", "vgg16", "--ranks", "0"}, {"--ranks: is 0", "at least 1"});
 }
 
 TEST_F(Cli, APlanNamesTheModulesOfItsStages) {
@@ -185,7 +185,7 @@ TEST_F(Cli, AdviceTriesDevicesThatShareLayers) {
   const Json all = document(ask);
   for (const Json& c : all["candidates"]) {
     ++tried[c["tensor"].get<int>()];
-    EXPECT_EQ(c["flags"].get<std::string>().find("--tensor") != std::string::npos, c["tensor"] != 1);
+    EXPECT_EQ(c["run"].get<std::string>().find("--tensor") != std::string::npos, c["tensor"] != 1);
   }
   EXPECT_GT(tried[1], 0);
   EXPECT_GT(tried[2], 0);

@@ -12,7 +12,7 @@ Record record_of(const Json& more) {
   Json entry = {{"system", "one_f_one_b"}, {"workload", "gpt_tiny"}, {"clock", "virtual"},
                 {"cluster", "flat:4"},     {"train", false},         {"steps", 1}};
   entry.update(more);
-  return run_case(read_case(entry, "s.json", "/grid/0"), {});
+  return run_case(resolve({entry, in_file("s.json", "/grid/0")}), {});
 }
 
 TEST(CountedRecord, SaysWhatItIsCountedIn) {

@@ -16,7 +16,7 @@ Record run(const Json& more) {
   Json entry = {{"system", "single_device"}, {"workload", "tiny"}, {"task", "inference"}, {"ranks", 3},
                 {"microbatches", 4},         {"batch", 32},        {"steps", 5},          {"costs", "analytic"}};
   entry.update(more);
-  return run_case(expand_case(entry, "s.json", "").at(0), {});
+  return run_case(expand_case({entry, in_file("s.json")}).at(0), {});
 }
 
 std::string digest_of(const Record& record) { return record.observed.output_digest.value_or(record.reason); }
@@ -75,7 +75,7 @@ TEST(Inference, ASystemThatOnlyInfersDoesNotTrain) {
             }).find("plans inference and cannot train"),
             std::string::npos);
   Json entry = {{"system", "edgepipe"}, {"workload", "tiny"}};
-  EXPECT_EQ(expand_case(entry, "s.json", "").at(0).task, Task::inference);
+  EXPECT_EQ(expand_case({entry, in_file("s.json")}).at(0).task, Task::inference);
 }
 
 TEST(Inference, HasNoEpochsAndNoTuning) {

@@ -243,14 +243,14 @@ class SideBySideSweep : public Records {
 };
 
 TEST_F(SideBySideSweep, WritesTheSameFileHoweverManyCasesRunAtOnce) {
-  const std::vector<RunCase> cases = expand_case({{"system", {"pipedream", "one_f_one_b", "pipeoptim"}},
-                                                  {"workload", "fmnist_mlp"},
-                                                  {"clock", "virtual"},
-                                                  {"ranks", {2, 3}},
-                                                  {"seed", {1, 2}},
-                                                  {"optimizer", {{"learning_rate", {0.02, "tuned"}}}},
-                                                  {"tune", {{"learning_rate", {0.01, 0.03, 0.1}}, {"epochs", 1}}}},
-                                                 "s.json", "/grid/0");
+  const std::vector<RunCase> cases = expand_case({{{"system", {"pipedream", "one_f_one_b", "pipeoptim"}},
+                                                   {"workload", "fmnist_mlp"},
+                                                   {"clock", "virtual"},
+                                                   {"ranks", {2, 3}},
+                                                   {"seed", {1, 2}},
+                                                   {"optimizer", {{"learning_rate", {0.02, "tuned"}}}},
+                                                   {"tune", {{"learning_rate", {0.01, 0.03, 0.1}}, {"epochs", 1}}}},
+                                                  in_file("s.json", "/grid/0")});
   std::vector<std::string> ran;
   const std::string one = lines_with(1, cases, &ran);
   EXPECT_EQ(ran.size(), with_tuning(cases).size());

@@ -45,7 +45,7 @@ class RunCaseTest : public ::testing::Test {
     Json entry = {{"system", "pipedream"}, {"workload", "fmnist_mlp"}, {"ranks", 4},
                   {"batch", 32},           {"clock", "virtual"},       {"epochs", 2}};
     entry.update(more);
-    return run_case(expand_case(entry, "s.json", "").at(0), {});
+    return run_case(expand_case({entry, in_file("s.json")}).at(0), {});
   }
   static double sum(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
 
@@ -159,13 +159,13 @@ TEST_F(RunCaseTest, ATuningCandidateOfStepsIsEvaluatedOnceAtItsEndOnTheValidatio
   put("train", 640, " is fine");
   put("dev", 64, " is fine");
   put("test", 64, " is dull");  // which nobody can tell apart
-  RunCase c = expand_case({{"system", "one_f_one_b"},
-                           {"workload", "sentiment_transformer"},
-                           {"batch", 32},
-                           {"clock", "virtual"},
-                           {"costs", "analytic"},
-                           {"steps", 12}},
-                          "s.json", "")
+  RunCase c = expand_case({{{"system", "one_f_one_b"},
+                            {"workload", "sentiment_transformer"},
+                            {"batch", 32},
+                            {"clock", "virtual"},
+                            {"costs", "analytic"},
+                            {"steps", 12}},
+                           in_file("s.json")})
                   .at(0);
   EXPECT_EQ(final_metric(run_case(c, {})), std::nullopt);
   c.purpose = Purpose::tune;
@@ -180,8 +180,8 @@ TEST_F(RunCaseTest, ATuningCandidateOfStepsIsEvaluatedOnceAtItsEndOnTheValidatio
 TEST_F(RunCaseTest, WithoutAValidationPartACandidateNeverSeesTheTestPart) {
   RunCase c =
       expand_case(
-          {{"system", "one_f_one_b"}, {"workload", "fmnist_mlp"}, {"batch", 32}, {"clock", "virtual"}, {"steps", 12}},
-          "s.json", "")
+          {{{"system", "one_f_one_b"}, {"workload", "fmnist_mlp"}, {"batch", 32}, {"clock", "virtual"}, {"steps", 12}},
+           in_file("s.json")})
           .at(0);
   c.purpose = Purpose::tune;
   const Record r = run_case(c, {});
@@ -275,7 +275,7 @@ TEST_F(RunCaseTest, AnInterruptedCaseGoesOnFromItsCheckpointToTheSameRecord) {
                       {"clock", "virtual"},
                       {"epochs", 3},
                       {"optimizer", {{"schedule", {{"kind", "polynomial"}, {"power", 2}}}}}};
-  const RunCase c = expand_case(entry, "s.json", "").at(0);
+  const RunCase c = expand_case({entry, in_file("s.json")}).at(0);
   const Record whole = run_case(c, {});
   const std::string folder = folder_ + "/checkpoints";
   std::atomic<bool> cancel = false;
@@ -303,14 +303,14 @@ TEST_F(RunCaseTest, ARankThatDiesWhileLayersMoveFailsTheRunAndWhatTheCheckpointH
   Json entry = {
       {"system", "dynpipe"}, {"workload", "fmnist_mlp_deep"}, {"ranks", 2}, {"batch", 32}, {"clock", "virtual"},
       {"costs", "analytic"}, {"options", {{"window", 5}}},    {"epochs", 3}};
-  const Record undisturbed = run_case(expand_case(entry, "s.json", "").at(0), {});
+  const Record undisturbed = run_case(expand_case({entry, in_file("s.json")}).at(0), {});
   ASSERT_EQ(undisturbed.outcome, RecordOutcome::ok) << undisturbed.reason;
   entry["interference"] = "compute:1@" + std::to_string(1.05 * undisturbed.curve.at(0).seconds) + "-x4";
-  const Record moved = run_case(expand_case(entry, "s.json", "").at(0), {});
+  const Record moved = run_case(expand_case({entry, in_file("s.json")}).at(0), {});
   ASSERT_EQ(moved.observed.adaptation.value().changes.size(), 1u);
   EXPECT_GT(moved.observed.adaptation->changes[0].update, 20);
   entry["inject_failure"] = {{"rank", 1}, {"move", 0}};
-  const RunCase c = expand_case(entry, "s.json", "").at(0);
+  const RunCase c = expand_case({entry, in_file("s.json")}).at(0);
   const std::string folder = folder_ + "/checkpoints";
   const Record failed = run_case(c, {.checkpoints = folder});
   EXPECT_EQ(failed.outcome, RecordOutcome::failed);

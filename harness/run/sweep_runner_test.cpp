@@ -56,7 +56,7 @@ class SweepRunner : public ::testing::Test {
                   {"optimizer", {{"learning_rate", "tuned"}}},
                   {"tune", {{"learning_rate", {0.01, 0.03, 0.1}}, {"epochs", 1}}}};
     entry.update(more);
-    return expand_case(entry, "s.json", "/grid/0");
+    return expand_case({entry, in_file("s.json", "/grid/0")});
   }
 
   std::string folder_;

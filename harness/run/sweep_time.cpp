@@ -96,14 +96,14 @@ std::vector<Record> measure_speeds(std::span<const RunCase> cases, std::span<con
       const double samples = kUpdates * static_cast<double>(c.batch);
       if (samples * assumed_seconds_per_sample(c, find_workload(c.workload)) > kLongestMeasurement) continue;
       say(c.workload);
-      Record record = run_case(read_case({{"system", "single_device"},
-                                          {"workload", c.workload},
-                                          {"clock", "wall"},
-                                          {"costs", "analytic"},
-                                          {"batch", c.batch},
-                                          {"microbatches", c.microbatches},
-                                          {"steps", kUpdates}},
-                                         "the time of a sweep", ""),
+      Record record = run_case(resolve({{{"system", "single_device"},
+                                         {"workload", c.workload},
+                                         {"clock", "wall"},
+                                         {"costs", "analytic"},
+                                         {"batch", c.batch},
+                                         {"microbatches", c.microbatches},
+                                         {"steps", kUpdates}},
+                                        in_file("the time of a sweep")}),
                                {});
       if (record.outcome == RecordOutcome::ok) measured.push_back(std::move(record));
     } catch (const InputError&) {  // the sweep will say so

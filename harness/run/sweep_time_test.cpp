@@ -12,7 +12,7 @@ namespace {
 std::vector<RunCase> cases(const Json& more) {
   Json entry = {{"system", "one_f_one_b"}, {"workload", "mlp1024"}, {"costs", "analytic"}, {"steps", 100}};
   entry.update(more);
-  return expand_case(entry, "s.json", "");
+  return expand_case({entry, in_file("s.json")});
 }
 
 // One device has trained the workload at `rate` samples a second on this machine's wall clock.

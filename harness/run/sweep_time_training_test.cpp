@@ -8,12 +8,12 @@ namespace sluice {
 namespace {
 
 TEST(SweepSpeed, AFewUpdatesTellWhatNoRecordDoes) {
-  const std::vector<RunCase> cases = expand_case({{"system", {"gpipe", "pipedream"}},
-                                                  {"workload", {"tiny", "mlp1024"}},
-                                                  {"clock", "virtual"},
-                                                  {"batch", 16},
-                                                  {"steps", 50}},
-                                                 "s.json", "");
+  const std::vector<RunCase> cases = expand_case({{{"system", {"gpipe", "pipedream"}},
+                                                   {"workload", {"tiny", "mlp1024"}},
+                                                   {"clock", "virtual"},
+                                                   {"batch", 16},
+                                                   {"steps", 50}},
+                                                  in_file("s.json")});
   std::vector<std::string> said;
   const auto say = [&said](const std::string& workload) { said.push_back(workload); };
   const std::vector<Record> records = measure_speeds(cases, {}, say);
@@ -26,16 +26,17 @@ TEST(SweepSpeed, AFewUpdatesTellWhatNoRecordDoes) {
 }
 
 TEST(SweepSpeed, WhatTrainsNothingIsNotMeasured) {
-  const std::vector<RunCase> cases = expand_case(
-      {{"system", "gpipe"}, {"workload", "tiny"}, {"clock", "virtual"}, {"train", false}, {"steps", 9}}, "s.json", "");
+  const std::vector<RunCase> cases =
+      expand_case({{{"system", "gpipe"}, {"workload", "tiny"}, {"clock", "virtual"}, {"train", false}, {"steps", 9}},
+                   in_file("s.json")});
   EXPECT_TRUE(measure_speeds(cases, {}, [](const std::string&) { FAIL(); }).empty());
 }
 
 TEST(SweepSpeed, SynchronousSystemsThatTrainAlikeCountOnce) {
   const auto virtual_seconds = [](const Json& systems) {
     const std::vector<RunCase> cases = expand_case(
-        {{"system", systems}, {"workload", "tiny"}, {"clock", "virtual"}, {"ranks", {2, 4}}, {"steps", 50'000}},
-        "s.json", "");
+        {{{"system", systems}, {"workload", "tiny"}, {"clock", "virtual"}, {"ranks", {2, 4}}, {"steps", 50'000}},
+         in_file("s.json")});
     return sweep_time(cases, {}, 1, 1).virtual_seconds;
   };
   const double one = virtual_seconds({"gpipe"});  // on two and on four ranks

@@ -34,7 +34,7 @@ class CaseList {
     entry["steps"] = 30;
     ValidationCase c{.entry = entry};
     try {
-      c.wall = read_case(entry, "validation", "");
+      c.wall = resolve({entry, in_file("validation")});
     } catch (const InputError&) {
       return;  // these micro-batches do not divide the batch
     }
@@ -111,20 +111,20 @@ std::vector<ValidationCase> filtered(std::vector<ValidationCase> cases, const st
 }
 
 RunCase of_steps(const ValidationCase& c, int steps) {
-  RunCase wall = c.wall;
-  wall.steps = steps;
-  return wall;
+  json entry = c.entry;
+  entry["steps"] = steps;
+  return resolve({entry, in_file("validation")});
 }
 
 RunCase on_virtual_clock(const ValidationCase& c, int steps) {
-  RunCase simulated = of_steps(c, steps);
-  simulated.clock = Clock::virtual_clock;
-  simulated.cluster = c.wall.transport == TransportKind::mpi ? kThisMachineProcesses : kThisMachine;
-  simulated.transport = TransportKind::none;
-  simulated.device = DeviceKind::none;
-  simulated.costs = kMeasuredCosts;
-  simulated.train = false;
-  return simulated;
+  json entry = c.entry;
+  entry.update({{"steps", steps},
+                {"clock", "virtual"},
+                {"cluster", c.wall.transport == TransportKind::mpi ? kThisMachineProcesses : kThisMachine},
+                {"costs", kMeasuredCosts},
+                {"train", false}});
+  entry.erase("transport");
+  return resolve({entry, in_file("validation")});
 }
 
 }  // namespace sluice

@@ -251,7 +251,7 @@ class GraphPipePerStage : public testing::TestWithParam<Json> {
     const Json options = entry["options"];
     entry.update(more);
     entry["options"].update(options);
-    return expand_case(entry, "test", "").at(0);
+    return expand_case({entry, in_file("test")}).at(0);
   }
 };
 

@@ -44,14 +44,14 @@ double busy_share(const std::string& name) {
 class Subject {
  public:
   Subject(const std::string& workload, const std::string& system, const std::string& weight_gradient)
-      : case_(read_case({{"system", system},
-                         {"workload", workload},
-                         {"clock", "wall"},
-                         {"ranks", system == "single_device" ? 1 : kRanks},
-                         {"microbatches", system == "single_device" ? 1 : kMicrobatches},
-                         {"weight_gradient", weight_gradient},
-                         {"steps", 16}},
-                        "benchmark", "")) {}
+      : case_(resolve({{{"system", system},
+                        {"workload", workload},
+                        {"clock", "wall"},
+                        {"ranks", system == "single_device" ? 1 : kRanks},
+                        {"microbatches", system == "single_device" ? 1 : kMicrobatches},
+                        {"weight_gradient", weight_gradient},
+                        {"steps", 16}},
+                       in_file("benchmark")})) {}
   // Of a step, the median of a run.
   double seconds() const {
     const Record record = run_case(case_, {});

@@ -280,13 +280,13 @@ TEST(SharedLayersOfPiper, RunForRealAsItsPlanSays) {
   const std::string workload_file = file("workload", to_json(workload)), cost_file = file("costs", to_json(costs));
   const auto expect_as_one = [&](bool replicates, std::size_t stages) {
     SCOPED_TRACE(stages);
-    const RunCase c = read_case({{"system", "piper"},
-                                 {"options", {{"data_parallel", replicates ? "yes" : "no"}}},
-                                 {"workload", workload_file},
-                                 {"costs", cost_file},
-                                 {"ranks", 4},
-                                 {"steps", 3}},
-                                "test", "");
+    const RunCase c = resolve({{{"system", "piper"},
+                                {"options", {{"data_parallel", replicates ? "yes" : "no"}}},
+                                {"workload", workload_file},
+                                {"costs", cost_file},
+                                {"ranks", 4},
+                                {"steps", 3}},
+                               in_file("test")});
     TestSetup setup("single_device", {}, model, 1, kBatch, kTensorMicros);
     setup.prepared = prepare(c);
     const Prepared& p = setup.prepared;

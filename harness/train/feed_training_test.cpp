@@ -158,7 +158,7 @@ Record run_workload(const std::string& workload, const std::string& system, int 
                       {"costs", "analytic"},
                       {"epochs", 1},
                       {"cluster", "flat:" + std::to_string(ranks)}};
-  return run_case(expand_case(entry, "test", "").at(0), {});
+  return run_case(expand_case({entry, in_file("test")}).at(0), {});
 }
 
 using TextWorkloads = DataFiles;

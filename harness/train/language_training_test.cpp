@@ -86,7 +86,7 @@ class LanguageModels : public DataFiles {
     const Json entry = {{"system", system},    {"workload", workload_file()},
                         {"ranks", 2},          {"clock", clock},
                         {"costs", "analytic"}, {"cluster", clock == "wall" ? "this machine" : "flat:2"}};
-    return run_case(expand_case(entry, "test", "").at(0), {});
+    return run_case(expand_case({entry, in_file("test")}).at(0), {});
   }
 };
 

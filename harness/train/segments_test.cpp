@@ -20,7 +20,7 @@ struct Subject {
   explicit Subject(const Json& more) {
     Json entry = {{"system", "pipedream"}, {"workload", "fmnist_mlp"}, {"clock", "virtual"}, {"batch", 12}};
     entry.update(more);
-    c = expand_case(entry, "s.json", "").at(0);
+    c = expand_case({entry, in_file("s.json")}).at(0);
     prepared.system = &find_system(c.system, "test");
     prepared.microbatches_per_update = c.microbatches;
     prepared.micro_batch = c.batch / c.microbatches;

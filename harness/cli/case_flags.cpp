@@ -1,0 +1,176 @@
+#include "harness/cli/case_flags.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "harness/base/error.h"
+#include "harness/case/settings.h"
+#include "harness/cli/commands.h"
+
+namespace sluice {
+
+namespace {
+
+using Type = SettingValue::Type;
+
+// The letter of a setting's flag, where it has one: the same in all commands.
+std::string letter_of(const std::string& key) {
+  static const std::map<std::string, std::string> letters = {{"system", "-s"},  {"workload", "-w"},
+                                                             {"cluster", "-c"}, {"ranks", "-n"},
+                                                             {"batch", "-b"},   {"microbatches", "-m"}};
+  const auto letter = letters.find(key);
+  return letter == letters.end() ? "" : letter->second;
+}
+
+const char* heading_of(HelpGroup group) {
+  switch (group) {
+    case HelpGroup::experiment:
+      return "One case instead of a sweep";
+    case HelpGroup::machine:
+      return "Where it runs";
+    case HelpGroup::parallelism:
+      return "Ranks and replicas";
+    case HelpGroup::batches:
+      return "Batches and length";
+    case HelpGroup::training:
+      return "Training";
+  }
+  return "";
+}
+
+CLI::Option* add_flag(CLI::App* command, CaseFlags& flags, const Setting& setting) {
+  const auto keep = [&values = flags.values, key = setting.key](const std::string& value) { values[key] = value; };
+  if (setting.value.type == Type::boolean)  // the flag says no to what holds otherwise
+    return command->add_flag_callback(
+        flag_of(setting), [keep] { keep("false"); }, help_of(setting));
+  const std::string letter = letter_of(setting.key);
+  return command
+      ->add_option_function<std::string>(letter.empty() ? flag_of(setting) : letter + "," + flag_of(setting), keep,
+                                         help_of(setting))
+      ->type_name(setting.value.type == Type::number ? "N" : "NAME");
+}
+
+// "adamw,learning_rate=1e-4": the first item is the value of "kind".
+Json object_of(const Setting& setting, const std::string& text) {
+  Json object = Json::object();
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string item = text.substr(begin, end - begin);
+    const std::size_t equals = item.find('=');
+    const bool is_kind = equals == std::string::npos && begin == 0;
+    begin = end + 1;
+    const std::string key = is_kind ? "kind" : item.substr(0, equals);
+    if (key.empty() || item.empty() || (equals == std::string::npos && !is_kind) || object.contains(key))
+      throw InputError(flag_of(setting), "'" + text + "' is not KIND[,KEY=VALUE...] with each key once",
+                       "write adamw,learning_rate=1e-4");
+    const std::string value = is_kind ? item : item.substr(equals + 1);
+    const Json parsed = Json::parse_if_json(value).value_or(Json());
+    object[key] = parsed.is_number() || parsed.is_boolean() ? parsed : Json(value);
+  }
+  return object;
+}
+
+Json value_of(const Setting& setting, const std::string& text) {
+  if (setting.value.type == Type::boolean) return text == "true";
+  if (setting.value.type == Type::object) return object_of(setting, text);
+  if (setting.value.type != Type::number) return text;
+  const Json number = Json::parse_if_json(text).value_or(Json());
+  if (!number.is_number())
+    throw InputError(flag_of(setting), "'" + text + "' is not a number", "write " + flag_of(setting) + " 4");
+  return number;
+}
+
+std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+
+// As object_of() reads it.
+std::string text_of_object(const Json& object) {
+  std::string text = object.value("kind", "");
+  for (const auto& [key, value] : object.items())
+    if (key != "kind") text += (text.empty() ? "" : ",") + key + "=" + text_of(value);
+  return text;
+}
+
+std::string shell_word(const std::string& text) {
+  const bool plain = !text.empty() && std::ranges::all_of(text, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("_-./,:=+@%").find(c) != std::string_view::npos;
+  });
+  if (plain) return text;
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+}  // namespace
+
+CLI::Option* add_set(CLI::App* command, std::vector<std::string>& set) {
+  return command
+      ->add_option("-O,--set", set,
+                   "Option of the system (see sluice list NAME); may be repeated; of several systems: for those that "
+                   "have it")
+      ->type_name("KEY=VALUE");
+}
+
+void add_case_flags(CLI::App* command, CaseFlags& flags, const std::function<bool(const Setting&)>& takes,
+                    bool under_headings) {
+  for (const HelpGroup group :
+       {HelpGroup::experiment, HelpGroup::machine, HelpGroup::parallelism, HelpGroup::batches, HelpGroup::training}) {
+    for (const Setting& setting : settings()) {
+      const bool options = setting.key == "options";  // --set
+      if (setting.group != group || !takes(setting) || !(setting.has_flag || options)) continue;
+      CLI::Option* option = options ? add_set(command, flags.set) : add_flag(command, flags, setting);
+      if (under_headings) option->group(heading_of(group));
+    }
+  }
+}
+
+Entry entry_of(const CaseFlags& flags, const Json& defaults) {
+  Entry entry{defaults, place_of_flag};
+  for (const Setting& setting : settings())
+    if (const auto given = flags.values.find(setting.key); given != flags.values.end())
+      entry.values[setting.key] = value_of(setting, given->second);
+  return entry;
+}
+
+std::vector<Entry> entries_of(const CaseFlags& flags, const Json& defaults) {
+  const std::map<std::string, std::string> given = given_options(flags.set);
+  Entry entry = entry_of(flags, defaults);
+  const std::vector<const System*> systems = systems_named(flags.values.at("system"));
+  if (systems.size() > 1) refuse_undeclared(systems, given);
+  std::vector<Entry> entries;
+  for (const System* system : systems) {
+    entry.values["system"] = system->name;
+    entry.values["options"] = systems.size() > 1 ? options_of(*system, given) : given;
+    entries.push_back(entry);
+  }
+  return entries;
+}
+
+const Json& timed_only() {
+  static const Json values = {{"clock", "virtual"}, {"train", false}};
+  return values;
+}
+
+std::string flags_text(const Json& values, const std::function<bool(const Setting&)>& takes) {
+  std::string text;
+  const auto add = [&](const std::string& word) { text += (text.empty() ? "" : " ") + word; };
+  for (const Setting& setting : settings()) {
+    const Json* value = values.find(setting.key);
+    if (!value || !takes(setting)) continue;
+    if (setting.key == "options") {
+      for (const auto& [name, option] : value->items()) add("-O " + shell_word(name + "=" + text_of(option)));
+      continue;
+    }
+    if (!setting.has_flag) continue;
+    const std::string letter = letter_of(setting.key);
+    const std::string flag = letter.empty() ? flag_of(setting) : letter;
+    if (setting.value.type == Type::boolean) {
+      if (!value->get<bool>()) add(flag);
+    } else {
+      add(flag + " " + shell_word(setting.value.type == Type::object ? text_of_object(*value) : text_of(*value)));
+    }
+  }
+  return text;
+}
+
+}  // namespace sluice

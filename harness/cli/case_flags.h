@@ -1,0 +1,45 @@
+// The flags of a case, made from the table of settings (case/settings.h), and the entries that they become.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "harness/case/entry.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace sluice {
+
+struct Setting;
+
+// What was given, as text.
+struct CaseFlags {
+  std::map<std::string, std::string> values;  // by the setting's key
+  std::vector<std::string> set;               // KEY=VALUE, options of the system
+};
+
+CLI::Option* add_set(CLI::App* command, std::vector<std::string>& set);
+// Adds the flag of each setting for which `takes` holds, and --set where it takes the options. `flags` has to outlive
+// the command.
+void add_case_flags(CLI::App* command, CaseFlags& flags, const std::function<bool(const Setting&)>& takes,
+                    bool under_headings = false);
+
+// The values that the flags give, of the types that a sweep's entry has, without the system's options; over those of
+// `defaults`. Throws InputError.
+Entry entry_of(const CaseFlags& flags, const Json& defaults = Json::object());
+
+// An entry for each system that the flag --system names, each with those of the options of --set that it has.
+std::vector<Entry> entries_of(const CaseFlags& flags, const Json& defaults = Json::object());
+
+// The values that make a case of the virtual clock that is timed and does not train: what plan, advise and export ask.
+const Json& timed_only();
+
+// The inverse: "--ranks 4 --clock virtual" for the settings for which `takes` holds, as a shell reads it.
+std::string flags_text(const Json& values, const std::function<bool(const Setting&)>& takes);
+
+}  // namespace sluice
