@@ -121,23 +121,25 @@ TEST(BalancedChainTest, FasterDevicesGetMoreLayers) {
 }
 
 // Four layers of 3 s; layer 2 reads layer 0, too, so that two tensors of 6 bytes cross the cut in the middle and one
-// crosses each of the others. At 12 bytes/s and 0.5 s a tensor and its gradient take 1 s + 2 x 0.5 s.
-TEST(BalancedChainTest, CutsThatCountMessagesDoNotSplitAResidualBlock) {
+// crosses each of the others. A latency is 0.5 s.
+TEST(BalancedChainTest, CutsThatCountMessagesDoNotSplitAResidualBlockOverASlowLink) {
   CostGraph costs = layers_of({1, 1, 1, 1});
   for (LayerCost& layer : costs.layers) layer.output = Bytes(6);
   costs.layers[2].inputs = {1, 0};
   Cluster cluster = devices_of({1, 1});
-  cluster.links = {{DeviceId(0), DeviceId(1), 12, Seconds(0.5)}};
+  cluster.links = {{DeviceId(0), DeviceId(1), 24, Seconds(0.5)}};
   Problem problem = problem_of(costs, cluster);
   EXPECT_EQ(balanced_chain(problem, 2, "test").stages[0].layers, (std::vector{0, 1}));
   problem.cuts_count_messages = true;
-  // In the middle: 6 s + 2 s + 2 x 0.5 s. Before layer 1: 9 s + 2 s. Before layer 3: 9 s.
-  EXPECT_EQ(balanced_chain(problem, 2, "test").search.objective, 9);
-  cluster.links[0].bandwidth = 4;  // in the middle now 6 s + 6 s + 1 s, before layer 3: 9 s and 3 s + 3 s + 1 s
-  EXPECT_EQ(balanced_chain(problem, 2, "test").stages[0].layers, (std::vector{0, 1, 2}));
-  EXPECT_EQ(balanced_chain(problem, 2, "test").search.objective, 9);
-  problem.inference = true;  // nothing comes back: 6 s + 3 s + 0.5 s in the middle
-  EXPECT_EQ(balanced_chain(problem, 2, "test").search.objective, 9);
+  // In the middle: 6 s + 2 x (0.5 s + 12 / 24 s) = 8 s. Before layer 3: 9 s, and 3 s + 2 x (0.5 s + 6 / 24 s).
+  EXPECT_EQ(balanced_chain(problem, 2, "test").search.objective, 8);
+  cluster.links[0].bandwidth = 4;  // in the middle 6 s + 2 x (0.5 s + 12 / 4 s) = 13 s, before layer 3 still 9 s
+  const Plan plan = balanced_chain(problem, 2, "test");
+  EXPECT_EQ(plan.stages[0].layers, (std::vector{0, 1, 2}));
+  EXPECT_EQ(plan.search.objective, 9);
+  cluster.links[0].bandwidth = 12;
+  problem.inference = true;  // nothing comes back: in the middle 6 s + 0.5 s + 12 / 12 s
+  EXPECT_EQ(balanced_chain(problem, 2, "test").search.objective, 7.5);
 }
 
 TEST(BalancedChainTest, FusedLayersStayWithTheOneBefore) {
