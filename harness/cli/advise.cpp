@@ -64,6 +64,7 @@ void fill_in(Candidate& candidate) {
     candidate.micro_batch = e.p.micro_batch;
     candidate.stages = count_of(e.p.plan.stages) / group_size(e.p);
     candidate.ranks_used = count_of(e.p.ranks.devices);
+    candidate.updates = e.program.updates;
     candidate.peak = e.peak();
     if (!e.over.empty()) {
       candidate.refused = e.over;
@@ -317,7 +318,10 @@ std::string plan_line(const Candidate& candidate) {
 }
 
 std::string run_line(const Candidate& candidate) {
-  return "sluice run " + flags_text(candidate.entry.values, [](const Setting&) { return true; });
+  constexpr int least_steps = 12;  // the first ones are warm-up
+  Json values = candidate.entry.values;
+  values["steps"] = std::max(least_steps, candidate.updates);
+  return "sluice run " + flags_text(values, [](const Setting&) { return true; });
 }
 
 }  // namespace sluice

@@ -36,6 +36,7 @@ struct Candidate {
   Bytes peak;  // of the fullest rank
   std::int64_t micro_batch = 0;
   int ranks_used = 0, stages = 0;
+  int updates = 1;                  // of the simulation
   int staleness = 0, versions = 1;  // of the rank that has most; updates, and weight tensors
   TimeSplit split;
   std::string refused;  // why it has no plan, or does not fit; "" if it has one that fits
@@ -57,7 +58,7 @@ std::string options_text(const Candidate& candidate);
 std::string why_slower(const Candidate& loser, const Candidate& winner);
 
 // The commands that show its plan, and run it without training: "sluice run -s zero_bubble -O variant=v -w vgg16
-// --clock virtual -c flat:4 -n 4 -b 128 -m 16 --no-train".
+// --clock virtual -c flat:4 -n 4 -b 128 -m 16 --steps 12 --no-train". The run is as long as its pipe takes to fill.
 std::string plan_line(const Candidate& candidate);
 std::string run_line(const Candidate& candidate);
 

@@ -64,7 +64,7 @@ TEST(Advise, LinesSayEverySettingOfTheCandidate) {
             "--data-parallel 2 --tensor 2 -b 16 -m 4 --optimizer adam,learning_rate=0.5");
   EXPECT_EQ(run_line(c),
             "sluice run -s one_f_one_b -O recompute=yes -w 'my gpt.json' --clock virtual -c flat:8 --precision mixed "
-            "-n 8 --data-parallel 2 --tensor 2 -b 16 -m 4 --no-train --optimizer adam,learning_rate=0.5");
+            "-n 8 --data-parallel 2 --tensor 2 -b 16 -m 4 --steps 12 --no-train --optimizer adam,learning_rate=0.5");
 }
 
 TEST(Advise, CountsInThePrecisionAskedFor) {

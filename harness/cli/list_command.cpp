@@ -169,8 +169,9 @@ static void print_details(const Json& item) {
 }
 
 static void print_workload(const Json& item) {
-  fmt::print("  {:<24} {}; {:.3g} M parameters{}\n", text(item, "name"), text(item, "title"),
-             item["parameters"].get<double>() / 1e6, item["runs_for_real"].get<bool>() ? "" : "; virtual clock only");
+  fmt::print("  {:<24} {}; {:.3g} M parameters; {}{}\n", text(item, "name"), text(item, "title"),
+             item["parameters"].get<double>() / 1e6, text(item, "optimizer"),
+             item["runs_for_real"].get<bool>() ? "" : "; virtual clock only");
 }
 
 static void print_cluster(const Json& item) {

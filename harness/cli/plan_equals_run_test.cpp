@@ -1,5 +1,5 @@
-// What `sluice plan` says of a case is what `sluice run --no-train` records of it: peaks of every rank and seconds of an
-// update, for every workload, system and precision.
+// What `sluice plan` and `sluice advise` say of a case is what `sluice run --no-train` records of it: peaks of every rank
+// and seconds of an update, for every workload, system and precision.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -8,8 +8,10 @@
 #include "harness/base/json.h"
 #include "harness/case/settings.h"
 #include "harness/cli/case_flags.h"
+#include "harness/cli/cli_test_support.h"
 #include "harness/cli/evaluated_plan.h"
 #include "harness/run/run_case.h"
+#include "results/metrics.h"
 #include "results/store.h"
 #include "workloads/models/registry.h"
 
@@ -110,6 +112,82 @@ TEST(PlanEqualsRun, InEverySettingOfTheCase) {
         run.steps = planned.steps;
         EXPECT_EQ(digest(to_json(planned)), digest(to_json(run))) << system->name << " " << workload.name;
       }
+}
+
+// The arguments of a printed line whose words need no quotes, without the program's name.
+Arguments words_of(const std::string& line) {
+  std::istringstream in(line);
+  Arguments words;
+  for (std::string word; in >> word;) words.push_back(word);
+  EXPECT_EQ(words.front(), "sluice");
+  words.erase(words.begin());
+  return words;
+}
+
+TEST_F(Cli, TheRunLinesOfAdviceGiveTheNumbersBesideThem) {
+  const std::vector<Arguments> questions = {{"-w", "fmnist_cnn", "-c", "flat:4,bandwidth=1GB/s", "-b", "64"},
+                                            {"-w", "gpt_tiny", "-c", "dgx_a100_x2", "-n", "8", "--precision", "mixed",
+                                             "--optimizer", "adamw,beta1=0.8", "--tensor", "1,2"}};
+  int records = 0;
+  for (const Arguments& question : questions) {
+    Arguments ask = {"advise", "--json", "-m", "8", "-s", "single_device,data_parallel,1f1b,zero_bubble,pipedream"};
+    ask.insert(ask.end(), question.begin(), question.end());
+    const Json advice = document(ask);
+    int compared = 0;
+    for (const Json& candidate : advice["candidates"]) {
+      if (!candidate["refused"].is_null()) continue;
+      const std::string line = candidate["run"].get<std::string>();
+      SCOPED_TRACE(line);
+      Arguments run = words_of(line);
+      run.insert(run.end(), {"--out", at("record" + std::to_string(records++) + ".jsonl")});
+      const Finished finished = sluice(run);
+      ASSERT_EQ(finished.code, 0) << finished.err;
+      const Record record = read_records(run.back()).records.at(0);
+      EXPECT_EQ(peak_memory(record), candidate["peak_bytes"].get<std::int64_t>());
+      ++compared;
+      if (!candidate["synchronous"].get<bool>())
+        continue;  // advice counts the filling of their pipe, a record does not
+      const double promised = candidate["samples_per_second"].get<double>();
+      EXPECT_NEAR(throughput(record).value().samples_per_second, promised, 1e-6 * promised);
+    }
+    EXPECT_GT(compared, 8);
+  }
+}
+
+TEST_F(Cli, AdvicePrintsTheLinesOfItsWinnerLast) {
+  const Arguments ask = {"advise", "-w", "gpt_tiny", "-c", "flat:4", "-m", "8", "-s", "gpipe,1f1b"};
+  Arguments json = ask;
+  json.push_back("--json");
+  const Json winner = document(json)["winner"];
+  const std::vector<std::string> printed = lines(sluice(ask).out);
+  ASSERT_GE(printed.size(), 2u);
+  EXPECT_EQ(printed[printed.size() - 2], winner["plan"].get<std::string>());
+  EXPECT_EQ(printed.back(), winner["run"].get<std::string>());
+  EXPECT_EQ(sluice(words_of(printed[printed.size() - 2])).code, 0);
+}
+
+// Adam's two tensors are part of the peak: 10.0 MiB without them.
+TEST_F(Cli, APlanThatFitsOnlyWithoutTheOptimizersStateIsRejected) {
+  const Arguments tight = {"plan", "-s", "gpipe", "-w", "language_gpt", "-c", "flat:4,memory=10.2MiB"};
+  refuses(tight, {"rank 3 needs 10.4 MiB", "use more devices"});
+  Arguments stateless = tight;
+  stateless.insert(stateless.end(), {"--optimizer", "sgd"});
+  EXPECT_EQ(sluice(stateless).code, 0);
+}
+
+TEST_F(Cli, TheOptimizersFlagIsReadLikeASweepsObject) {
+  const Arguments plan = {"plan", "-s", "gpipe", "-w", "tiny", "--optimizer"};
+  const auto with = [&](const std::string& value) {
+    Arguments all = plan;
+    all.push_back(value);
+    return all;
+  };
+  refuses(with("adma"), {"--optimizer: unknown value 'adma'", "did you mean 'adam'?"});
+  refuses(with("adam,lr=1"), {"--optimizer: unknown key 'lr'"});
+  refuses(with("adam,,beta1=0.9"), {"--optimizer", "is not KIND[,KEY=VALUE...]", "write adamw,learning_rate=1e-4"});
+  refuses(with("adam,beta1=x"), {"--optimizer: must be a number"});
+  refuses(with("adam,learning_rate=tuned"), {"only training can be tuned"});
+  EXPECT_EQ(sluice(with("momentum=0.5")).code, 0);
 }
 
 }  // namespace

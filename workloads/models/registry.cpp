@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <variant>
 #include <vector>
 
 #include "harness/base/error.h"
@@ -92,12 +93,21 @@ static Workload language(const std::string& name, const std::string& title, Mode
   return w;
 }
 
+// Transformers are trained with Adam, whose two tensors per parameter are part of every peak.
+static WorkloadOptimizer full_size_optimizer(const ModelGraph& model) {
+  const bool attends = std::ranges::any_of(model.layers, [](const LayerSpec& layer) {
+    return std::holds_alternative<Attention>(layer.kind) || std::holds_alternative<RelativeAttention>(layer.kind);
+  });
+  return attends ? WorkloadOptimizer{.name = "adam", .lr = 1e-4} : WorkloadOptimizer{};
+}
+
 static Workload full_size(const std::string& name, const std::string& title, ModelGraph model, std::int64_t batch,
                           int microbatches, const std::string& source) {
   Workload w{.name = name, .title = title, .task = "full size, virtual clock only", .model = std::move(model)};
   w.batch = batch;
   w.microbatches = microbatches;
   w.runs_for_real = false;
+  w.optimizer = full_size_optimizer(w.model);
   w.source = source;
   return w;
 }
