@@ -30,7 +30,7 @@ Options resolve_options(std::span<const OptionSpec> specs, const std::map<std::s
     if (spec == specs.end())
       throw InputError(where, "unknown option '" + name + "'",
                        names.empty() ? "this system has no options" : suggestion(name, names));
-    if (spec->any_text) {
+    if (spec->check_file) {
       options.values_[name] = value;
       continue;
     }

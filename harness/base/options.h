@@ -15,7 +15,9 @@ struct OptionSpec {
   std::string help;
   std::vector<std::string> choices = {};  // empty: an integer, at least `minimum`
   long minimum = 1;
-  bool any_text = false;  // a file's name, for example
+  // Of an option whose value names a file (the default: none): reads the file and throws InputError where it is wrong.
+  // What the file holds is part of a case's digest (case/file_digests.h).
+  void (*check_file)(const std::string& file) = nullptr;
   // Part of a case's digest only where it is not the default: an option that came when there were records already.
   bool in_digest_unless_default = false;
 };

@@ -4,10 +4,10 @@
 
 #include <array>
 #include <cctype>
+#include <charconv>
 #include <limits>
 #include <map>
-#include <stdexcept>
-#include <utility>
+#include <set>
 
 #include "harness/base/error.h"
 
@@ -54,67 +54,61 @@ std::string to_text(Seconds seconds) {
   return three_digits(s * 1e6) + " us";
 }
 
-// Splits "12.5 GiB/s" into 12.5 and "GiB"; throws InputError if there is no number.
-static std::pair<double, std::string> number_and_unit(const std::string& text, const std::string& where,
-                                                      const std::string& example) {
-  std::size_t used = 0;
+// A number in the first unit's multiples, times its unit's factor. Throws InputError where there is no number or another
+// unit; `example` is a quantity as it should be written, `known` lists the units.
+static double in_units(const std::string& text, const std::string& where, const std::map<std::string, double>& units,
+                       const std::string& example, const std::string& known) {
   double value = 0;
-  try {
-    value = std::stod(text, &used);
-  } catch (const std::exception&) {
-    throw InputError(where, "'" + text + "' is not a quantity", "write it like " + example);
-  }
-  std::string unit;
-  for (std::size_t i = used; i < text.size(); ++i) {
-    if (!std::isspace(static_cast<unsigned char>(text[i]))) unit += text[i];
-  }
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc()) throw InputError(where, "'" + text + "' is not a quantity", "write it like " + example);
+  std::string unit(static_cast<const char*>(end), text.data() + text.size());
+  std::erase_if(unit, [](unsigned char c) { return std::isspace(c); });
   if (!std::isfinite(value) || value < 0)
     throw InputError(where, "'" + text + "' must be finite and not negative", "write it like " + example);
-  if (unit.empty() && value != 0) throw InputError(where, "'" + text + "' has no unit", "write it like " + example);
-  return {value, unit};
+  if (unit.empty() && value == 0) return 0;
+  if (unit.empty()) throw InputError(where, "'" + text + "' has no unit", "write it like " + example);
+  if (const auto found = units.find(unit); found != units.end()) return value * found->second;
+  static const std::set<std::string> bits = {"b", "kb", "Kb", "Mb", "Gb", "Tb"};
+  if (bits.contains(unit.substr(0, unit.find('/'))))
+    throw InputError(where, "'" + text + "' may be bits or bytes", "write GB or Gbit/s");
+  throw InputError(where, "unknown unit in '" + text + "'", known);
+}
+
+static const std::map<std::string, double>& byte_units() {
+  static const std::map<std::string, double> all = {
+      {"B", 1},           {"kB", 1e3},           {"MB", 1e6},
+      {"GB", 1e9},        {"TB", 1e12},          {"KiB", 1024.0},
+      {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0}};
+  return all;
+}
+
+static double at_most_9e18(double bytes, const std::string& text, const std::string& where) {
+  if (bytes > 9e18) throw InputError(where, "'" + text + "' is too large");
+  return bytes;
 }
 
 Bytes parse_bytes(const std::string& text, const std::string& where) {
-  auto [value, unit] = number_and_unit(text, where, "16GiB");
-  if (unit.ends_with("/s")) unit.resize(unit.size() - 2);
-  static const std::pair<const char*, double> units[] = {
-      {"", 1},  // of 0
-      {"B", 1},    {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"kB", 1e3},   {"KB", 1e3},
-      {"MB", 1e6}, {"GB", 1e9},     {"TB", 1e12},       {"Gb", 125e6},         {"Mb", 125e3}, {"TiB", 1099511627776.0}};
-  for (const auto& [name, factor] : units) {
-    if (unit == name) {
-      const double bytes = value * factor;
-      if (bytes > 9e18) throw InputError(where, "'" + text + "' is too large");
-      return Bytes(static_cast<std::int64_t>(bytes));
-    }
-  }
-  throw InputError(where, "unknown unit in '" + text + "'", "use B, KiB, MiB, GiB, kB, MB, GB or Gb");
+  const double bytes = in_units(text, where, byte_units(), "16GiB", "use B, kB, MB, GB, TB, KiB, MiB, GiB or TiB");
+  return Bytes(static_cast<std::int64_t>(at_most_9e18(bytes, text, where)));
 }
 
 double parse_rate(const std::string& text, const std::string& where) {
   if (text == "inf") return std::numeric_limits<double>::infinity();
-  double rate = 0;
-  if (text.find("bit/s") != std::string::npos) {
-    static const std::map<std::string, double> units = {
-        {"bit/s", 1}, {"kbit/s", 1e3}, {"Mbit/s", 1e6}, {"Gbit/s", 1e9}};
-    const auto [value, unit] = number_and_unit(text, where, "100Mbit/s");
-    const auto found = units.find(unit);
-    if (found == units.end()) throw InputError(where, "unknown unit '" + unit + "'", "write it like 100Mbit/s");
-    rate = value * found->second / 8;
-  } else {
-    rate = static_cast<double>(parse_bytes(text, where).value);
-  }
+  static const std::map<std::string, double> units = [] {
+    std::map<std::string, double> all = {
+        {"bit/s", 0.125}, {"kbit/s", 125}, {"Mbit/s", 125e3}, {"Gbit/s", 125e6}};
+    for (const auto& [unit, factor] : byte_units()) all[unit + "/s"] = factor;
+    return all;
+  }();
+  const double rate = in_units(text, where, units, "1.5GB/s or 100Mbit/s",
+                               "a rate is in B/s, kB/s, MB/s, GB/s, GiB/s, kbit/s, Mbit/s or Gbit/s");
   if (!(rate > 0)) throw InputError(where, "'" + text + "' is not a rate greater than 0", "write it like 100Mbit/s");
-  return rate;
+  return at_most_9e18(rate, text, where);
 }
 
 Seconds parse_seconds(const std::string& text, const std::string& where) {
-  const auto [value, unit] = number_and_unit(text, where, "5us");
-  if (unit.empty() || unit == "s") return Seconds(value);
-  if (unit == "ms") return Seconds(value * 1e-3);
-  if (unit == "us") return Seconds(value * 1e-6);
-  if (unit == "ns") return Seconds(value * 1e-9);
-  throw InputError(where, "unknown unit in '" + text + "'", "use s, ms, us or ns");
+  static const std::map<std::string, double> units = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}};
+  return Seconds(in_units(text, where, units, "5us", "use s, ms, us or ns"));
 }
 
 }  // namespace sluice

@@ -81,11 +81,11 @@ constexpr Bytes GiB(std::int64_t n) { return Bytes(n * 1024 * 1024 * 1024); }
 std::string to_text(Bytes bytes);
 std::string to_text(Seconds seconds);
 
-// Reads "16GiB", "25 GiB/s" (the "/s" is dropped), "512", "1.5MB". Throws InputError(where, ...).
+// Reads "16GiB", "512B", "1.5MB", "0". Throws InputError(where, ...): also for a rate, and for "16Gb".
 Bytes parse_bytes(const std::string& text, const std::string& where);
-// Bytes a second: "100Mbit/s", "1.5GB/s", "25GiB/s", "inf". Greater than 0. Throws InputError(where, ...).
+// Bytes per second, above 0: "100Mbit/s", "1.5GB/s", "25 GiB/s", "inf". Throws InputError(where, ...).
 double parse_rate(const std::string& text, const std::string& where);
-// Reads "5us", "1.5ms", "2s", "0.25" (seconds). Throws InputError(where, ...).
+// Reads "5us", "1.5ms", "2s", "0". Throws InputError(where, ...).
 Seconds parse_seconds(const std::string& text, const std::string& where);
 
 }  // namespace sluice

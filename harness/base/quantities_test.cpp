@@ -34,23 +34,55 @@ TEST(UnitsTest, SecondsPrintInTheUnitThatFits) {
 TEST(UnitsTest, BytesAreReadInEveryUnit) {
   EXPECT_EQ(parse_bytes("512 B", "x"), Bytes(512));
   EXPECT_EQ(parse_bytes("16GiB", "x"), GiB(16));
-  EXPECT_EQ(parse_bytes("25 GiB/s", "x"), GiB(25));
+  EXPECT_EQ(parse_bytes("25 GiB", "x"), GiB(25));
+  EXPECT_EQ(parse_bytes("3KiB", "x"), KiB(3));
+  EXPECT_EQ(parse_bytes("2MiB", "x"), MiB(2));
+  EXPECT_EQ(parse_bytes("1TiB", "x"), GiB(1024));
+  EXPECT_EQ(parse_bytes("7kB", "x"), Bytes(7'000));
   EXPECT_EQ(parse_bytes("1.5MB", "x"), Bytes(1'500'000));
-  EXPECT_EQ(parse_bytes("10Gb/s", "x"), Bytes(1'250'000'000));
   EXPECT_EQ(parse_bytes("900GB", "x"), Bytes(900'000'000'000));
+  EXPECT_EQ(parse_bytes("2TB", "x"), Bytes(2'000'000'000'000));
 }
 
 TEST(UnitsTest, BadBytesAreRefusedWithTheirPlace) {
   EXPECT_EQ(error_of([] { parse_bytes("many", "c.json: /memory"); }),
             "c.json: /memory: 'many' is not a quantity; write it like 16GiB");
   EXPECT_EQ(error_of([] { parse_bytes("16 gibi", "x"); }),
-            "x: unknown unit in '16 gibi'; use B, KiB, MiB, GiB, kB, MB, GB or Gb");
+            "x: unknown unit in '16 gibi'; use B, kB, MB, GB, TB, KiB, MiB, GiB or TiB");
+  EXPECT_EQ(error_of([] { parse_bytes("16GiB/s", "x"); }),
+            "x: unknown unit in '16GiB/s'; use B, kB, MB, GB, TB, KiB, MiB, GiB or TiB");
+  EXPECT_EQ(error_of([] { parse_bytes("16Gb", "x"); }), "x: '16Gb' may be bits or bytes; write GB or Gbit/s");
+  for (const char* text : {"16KB", "16Gbit/s", "0x10B", "+1B", " 1B", "1e999B", "nanB", ""})
+    EXPECT_NE(error_of([&] { parse_bytes(text, "x"); }), "no error") << text;
   EXPECT_EQ(error_of([] { parse_bytes("-1GiB", "x"); }),
             "x: '-1GiB' must be finite and not negative; write it like 16GiB");
   EXPECT_EQ(error_of([] { parse_bytes("1e30B", "x"); }), "x: '1e30B' is too large");
   EXPECT_EQ(error_of([] { parse_bytes("24", "x"); }), "x: '24' has no unit; write it like 16GiB");
   EXPECT_EQ(parse_bytes("0", "x"), Bytes(0));
   EXPECT_NE(error_of([] { parse_bytes("inf", "x"); }), "no error");
+}
+
+TEST(UnitsTest, RatesAreReadInBytesAndBitsPerSecond) {
+  EXPECT_EQ(parse_rate("25 GiB/s", "x"), 25.0 * (1 << 30));
+  EXPECT_EQ(parse_rate("118.7MB/s", "x"), 118'700'000);
+  EXPECT_EQ(parse_rate("9kB/s", "x"), 9'000);
+  EXPECT_EQ(parse_rate("10Gbit/s", "x"), 1'250'000'000);
+  EXPECT_EQ(parse_rate("100Mbit/s", "x"), 12'500'000);
+  EXPECT_EQ(parse_rate("8kbit/s", "x"), 1'000);
+  EXPECT_EQ(parse_rate("12bit/s", "x"), 1.5);
+  EXPECT_EQ(parse_rate("inf", "x"), HUGE_VAL);
+}
+
+TEST(UnitsTest, BadRatesAreRefusedWithTheirPlace) {
+  EXPECT_EQ(error_of([] { parse_rate("10GB", "--throttle"); }),
+            "--throttle: unknown unit in '10GB'; a rate is in B/s, kB/s, MB/s, GB/s, GiB/s, kbit/s, Mbit/s or Gbit/s");
+  EXPECT_EQ(error_of([] { parse_rate("10Gb/s", "x"); }), "x: '10Gb/s' may be bits or bytes; write GB or Gbit/s");
+  EXPECT_EQ(error_of([] { parse_rate("10Mb", "x"); }), "x: '10Mb' may be bits or bytes; write GB or Gbit/s");
+  EXPECT_EQ(error_of([] { parse_rate("10", "x"); }), "x: '10' has no unit; write it like 1.5GB/s or 100Mbit/s");
+  EXPECT_EQ(error_of([] { parse_rate("0GB/s", "x"); }),
+            "x: '0GB/s' is not a rate greater than 0; write it like 100Mbit/s");
+  EXPECT_EQ(error_of([] { parse_rate("0", "x"); }), "x: '0' is not a rate greater than 0; write it like 100Mbit/s");
+  EXPECT_EQ(error_of([] { parse_rate("1e30B/s", "x"); }), "x: '1e30B/s' is too large");
 }
 
 TEST(UnitsTest, SecondsAreReadInEveryUnit) {

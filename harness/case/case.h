@@ -74,6 +74,7 @@ struct RunCase {
   Pin pin = Pin::none;
   std::string interference;  // model/interference.h
   InterferenceBy interference_by = InterferenceBy::pause;
+  std::string file_digests;  // of what the other files hold that it reads (file_digests.h)
   std::string slowdown;  // of each rank, wall clock: parse_slowdowns()
   std::string throttle;  // of the links, wall clock: Throttle::parse()
   OptimizerSpec optimizer;

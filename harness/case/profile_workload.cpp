@@ -29,6 +29,7 @@ const ProfileWorkload* profile_workload(const std::string& name, const std::stri
   made->workload.runs_for_real = false;
   made->workload.microbatches = profile.microbatches > 0 ? int_of(profile.microbatches, name, 1) : 32;
   made->workload.batch = profile.costs.micro_batch * made->workload.microbatches;
+  made->digest = digest({{"costs", to_json(profile.costs)}, {"microbatches", profile.microbatches}});
   made->costs = std::move(profile.costs);
   made->warnings = std::move(profile.warnings);
   return (known[{name, raw}] = std::move(made)).get();

@@ -17,6 +17,7 @@ struct ProfileWorkload {
   Workload workload;  // no layers; one batch as published, or 32 micro-batches
   CostGraph costs;
   std::vector<std::string> warnings;
+  std::string digest;  // of what its files hold
 };
 
 // Null unless `name` is a file (workloads/profiles/profile.h says which formats) and no workload file. Read once a

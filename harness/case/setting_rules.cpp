@@ -9,6 +9,7 @@
 #include "harness/base/source_folder.h"
 #include "harness/case/calibrated.h"
 #include "harness/case/costs.h"
+#include "harness/case/file_digests.h"
 #include "harness/case/optimizer_settings.h"
 #include "harness/case/precision_rules.h"
 #include "harness/case/profile_workload.h"
@@ -38,6 +39,14 @@ void read_options(CaseReading& r, const std::string& key) {
       given[item.first] = item.second.is_string() ? item.second.get<std::string>() : item.second.dump();
   }
   r.c.options = resolve_options(r.system->options, given, r.entry.where(key)).values();
+  for (const OptionSpec& spec : r.system->options) {
+    if (!spec.check_file || r.c.options[spec.name] == spec.default_value) continue;
+    try {
+      spec.check_file(r.c.options[spec.name]);
+    } catch (const InputError& e) {
+      throw InputError(r.entry.where(key), "option '" + spec.name + "': " + e.what());
+    }
+  }
 }
 
 Json options_json(const RunCase& c) {
@@ -64,6 +73,16 @@ void check_workload_digest(CaseReading& r) {
   if (given != r.c.workload_digest)
     r.entry.fail("workload_digest", "'" + r.c.workload + "' holds another workload than that of digest " + given,
                  "leave workload_digest out to run it as it is now");
+}
+
+void fill_file_digests(CaseReading& r) { r.c.file_digests = file_digests(r.c); }
+
+void check_file_digests(CaseReading& r) {
+  const std::string given = r.c.file_digests;
+  fill_file_digests(r);
+  if (given != r.c.file_digests)
+    r.entry.fail("file_digests", "its files have the digests '" + r.c.file_digests + "', not '" + given + "'",
+                 "leave file_digests out to run it with the files as they are now");
 }
 
 void check_task(CaseReading& r) {

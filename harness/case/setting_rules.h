@@ -23,6 +23,9 @@ void read_workload(CaseReading& r, const std::string& key);
 void fill_workload_digest(CaseReading& r);
 void check_workload_digest(CaseReading& r);
 void check_task(CaseReading& r);
+// Of what the other files hold that the case reads.
+void fill_file_digests(CaseReading& r);
+void check_file_digests(CaseReading& r);
 
 void check_costs(CaseReading& r);
 // Runs that are counted only (precision_rules.h).

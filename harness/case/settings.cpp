@@ -319,6 +319,13 @@ std::vector<Setting> make_settings() {
            [](RunCase& c, const System& s) {
              if (!s.accumulates) c.leftover = Leftover::drop;
            }},
+      {.key = "file_digests",
+       .has_flag = false,
+       .value = text(&RunCase::file_digests),
+       .in_digest = InDigest::unless_default,
+       .in_record_options = [](const RunCase& c) { return !c.file_digests.empty(); },
+       .fill = fill_file_digests,
+       .check = check_file_digests},
       {.key = "timeout_seconds",
        .flag = "--timeout",
        .group = HelpGroup::batches,

@@ -74,8 +74,7 @@ Calibration calibration_from_json(const Json& json, const std::string& where) {
   c.source = reader.text("source");
   constexpr double least = 1e6, most = 1e24;  // of a rate
   c.peak = reader.number("peak", least, most);
-  c.memory_bandwidth =
-      static_cast<double>(parse_bytes(reader.text("memory_bandwidth"), reader.where("memory_bandwidth")).value);
+  c.memory_bandwidth = parse_rate(reader.text("memory_bandwidth"), reader.where("memory_bandwidth"));
   if (c.memory_bandwidth < least) reader.fail("memory_bandwidth", "must be at least 1MB/s");
   c.multiprocessors = reader.integer("multiprocessors", 1, 1'000'000);
   c.products = fit_of(reader.object("products"), false);

@@ -96,23 +96,27 @@ std::vector<Hop> Paths::between(DeviceId from, DeviceId to) {
 
 std::vector<Hop> path(const Cluster& cluster, DeviceId from, DeviceId to) { return Paths(cluster).between(from, to); }
 
-static double bytes_value(JsonReader& reader, const std::string& key, double otherwise) {
+// A quantity with its unit. A bare number would be bytes to one reader and megabytes to the next.
+static std::string quantity_text(JsonReader& reader, const std::string& key, const std::string& example) {
+  if (reader.raw(key).is_number())
+    reader.fail(key, reader.raw(key).dump() + " has no unit", "write it like \"" + example + "\"");
+  return reader.text(key);
+}
+
+static Bytes bytes_value(JsonReader& reader, const std::string& key, Bytes otherwise) {
   if (!reader.has(key)) return otherwise;
-  if (reader.raw(key).is_string()) return static_cast<double>(parse_bytes(reader.text(key), reader.where(key)).value);
-  const double bytes = reader.number(key, -kMostNumber, kMostNumber);
-  if (bytes > 9e18) reader.fail(key, "is too large");
+  const Bytes bytes = parse_bytes(quantity_text(reader, key, "16GiB"), reader.where(key));
+  if (bytes.value <= 0) reader.fail(key, "must be greater than 0");
+  if (bytes.value > kMostBytes) reader.fail(key, "is too large");
   return bytes;
 }
 
-static Seconds seconds_value(JsonReader& reader, const std::string& key, Seconds otherwise) {
-  if (!reader.has(key)) return otherwise;
-  if (reader.raw(key).is_string()) return parse_seconds(reader.text(key), reader.where(key));
-  return Seconds(reader.number(key, 0, kMostSeconds));
+static double rate_value(JsonReader& reader, const std::string& key, double otherwise) {
+  return reader.has(key) ? parse_rate(quantity_text(reader, key, "25GB/s"), reader.where(key)) : otherwise;
 }
 
-static double positive(const JsonReader& reader, const std::string& key, double value) {
-  if (!(value > 0)) reader.fail(key, "must be greater than 0");
-  return value;
+static Seconds seconds_value(JsonReader& reader, const std::string& key, Seconds otherwise) {
+  return reader.has(key) ? parse_seconds(quantity_text(reader, key, "5us"), reader.where(key)) : otherwise;
 }
 
 // Throws InputError where a link a pair would be more links than memory.
@@ -153,15 +157,11 @@ static Device device_from(JsonReader& d) {
   if (d.has("flops")) device.flops_16 = 0;  // of another device than the usual one
   device.flops = d.above_zero_or("flops", device.flops, kMostNumber);
   if (d.has("flops_16")) device.flops_16 = d.above_zero_or("flops_16", 0, kMostNumber);
-  device.memory_bandwidth =
-      positive(d, "memory_bandwidth", bytes_value(d, "memory_bandwidth", device.memory_bandwidth));
-  const double memory = positive(d, "memory", bytes_value(d, "memory", static_cast<double>(device.memory.value)));
-  if (memory > static_cast<double>(kMostBytes)) d.fail("memory", "is too large");
-  device.memory = Bytes(static_cast<std::int64_t>(memory));
+  device.memory_bandwidth = rate_value(d, "memory_bandwidth", device.memory_bandwidth);
+  device.memory = bytes_value(d, "memory", device.memory);
   device.speed = d.above_zero_or("speed", device.speed, kMostNumber);
   device.launch = seconds_value(d, "launch", device.launch);
-  if (d.has("host_bandwidth"))
-    device.host_bandwidth = positive(d, "host_bandwidth", bytes_value(d, "host_bandwidth", 0));
+  device.host_bandwidth = rate_value(d, "host_bandwidth", device.host_bandwidth);
   device.host_latency = seconds_value(d, "host_latency", device.host_latency);
   device.kernels = d.text("kernels", "");
   return device;
@@ -179,7 +179,7 @@ static Link link_from(JsonReader& l, std::size_t devices, std::map<std::string, 
   link.from = end("from");
   link.to = end("to");
   if (link.from == link.to) l.fail("to", "a link must join two devices");
-  link.bandwidth = positive(l, "bandwidth", bytes_value(l, "bandwidth", kUnlimited));
+  link.bandwidth = rate_value(l, "bandwidth", kUnlimited);
   link.latency = seconds_value(l, "latency", Seconds{});
   link.duplex = l.boolean("duplex", true);
   const auto medium = [&](const std::string& key) {
@@ -195,7 +195,7 @@ static Link link_from(JsonReader& l, std::size_t devices, std::map<std::string, 
 // The cluster so far is one node: makes `count` of it, and joins them. groups: how many media a node has.
 static void repeat_node(Cluster& cluster, JsonReader& nodes, int groups) {
   cluster.nodes = nodes.integer_or("count", 1, 1, 100'000);
-  const double bandwidth = positive(nodes, "bandwidth", bytes_value(nodes, "bandwidth", kUnlimited));
+  const double bandwidth = rate_value(nodes, "bandwidth", kUnlimited);
   const Seconds latency = seconds_value(nodes, "latency", Seconds{});
   const std::string cards = nodes.text("cards", "node");
   if (cards != "node" && cards != "device")
@@ -237,7 +237,7 @@ Cluster cluster_from_json(const Json& json, const std::string& where) {
   for (JsonReader& l : reader.objects("links")) cluster.links.push_back(link_from(l, cluster.devices.size(), groups));
   if (reader.has("all_to_all")) {
     JsonReader all = reader.object("all_to_all");
-    const double bandwidth = positive(all, "bandwidth", bytes_value(all, "bandwidth", kUnlimited));
+    const double bandwidth = rate_value(all, "bandwidth", kUnlimited);
     const Seconds latency = seconds_value(all, "latency", Seconds{});
     all.no_other_keys();
     if (!cluster.links.empty()) reader.fail("all_to_all", "give links or all_to_all, not both");
@@ -251,8 +251,7 @@ Cluster cluster_from_json(const Json& json, const std::string& where) {
   if (reader.has("sends")) cluster.sends = choice_of<Sends>(reader.text("sends"), reader.where("sends"));
   if (reader.has("all_reduce"))
     cluster.all_reduce = choice_of<AllReduce>(reader.text("all_reduce"), reader.where("all_reduce"));
-  if (reader.has("bucket"))
-    cluster.bucket = Bytes(static_cast<std::int64_t>(positive(reader, "bucket", bytes_value(reader, "bucket", 0))));
+  cluster.bucket = bytes_value(reader, "bucket", cluster.bucket);
   reader.no_other_keys();
   return cluster;
 }
@@ -315,16 +314,14 @@ static Cluster flat_cluster(const std::string& description) {
     const std::string key = item.substr(0, equals);
     const std::string value = equals == std::string::npos ? "" : item.substr(equals + 1);
     if (key == "bandwidth") {
-      bandwidth = value == "inf" ? kUnlimited : static_cast<double>(parse_bytes(value, where).value);
-      if (!(bandwidth > 0)) throw InputError(where, "bandwidth must be greater than 0");
+      bandwidth = parse_rate(value, where);
     } else if (key == "latency") {
       latency = parse_seconds(value, where);
     } else if (key == "memory") {
       device.memory = parse_bytes(value, where);
       if (device.memory.value <= 0) throw InputError(where, "memory must be greater than 0");
     } else if (key == "host") {
-      device.host_bandwidth = static_cast<double>(parse_bytes(value, where).value);
-      if (!(device.host_bandwidth > 0)) throw InputError(where, "host must be greater than 0 bytes a second");
+      device.host_bandwidth = parse_rate(value, where);
     } else if (key == "speed") {
       const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), device.speed);
       if (error != std::errc() || end != value.data() + value.size() || !(device.speed > 0) ||
@@ -378,16 +375,20 @@ static void check_bounds(Cluster& cluster, const std::string& where) {
                      "use all_reduce ring, or a cluster whose file has nodes");
 }
 
-static Cluster listed_cluster(const std::string& name, const std::string& folder) {
-  std::string file = name;
-  if (!name.ends_with(".json") && name.find('/') == std::string::npos) {
-    file = folder + "/" + name + ".json";
-    std::error_code ignored;
-    if (!std::filesystem::exists(file, ignored)) {
-      std::vector<std::string> names = listed_clusters(folder);
-      names.push_back("flat:4");
-      throw InputError("cluster", "unknown cluster '" + name + "'", suggestion(name, names));
-    }
+std::string cluster_file(const std::string& description, const std::string& folder) {
+  if (description.starts_with("flat:")) return "";
+  const std::string name = description.substr(0, description.find(','));
+  const bool listed = !name.ends_with(".json") && name.find('/') == std::string::npos;
+  return listed ? folder + "/" + name + ".json" : name;
+}
+
+static Cluster cluster_of_file(const std::string& name, const std::string& folder) {
+  const std::string file = cluster_file(name, folder);
+  std::error_code ignored;
+  if (file != name && !std::filesystem::exists(file, ignored)) {
+    std::vector<std::string> names = listed_clusters(folder);
+    names.push_back("flat:4");
+    throw InputError("cluster", "unknown cluster '" + name + "'", suggestion(name, names));
   }
   return cluster_from_json(parse_json_file(file), file);
 }
@@ -423,8 +424,7 @@ static void change_cluster(Cluster& cluster, const std::string& change, const st
   const std::string key = change.substr(0, equals);
   const std::string value = equals == change.size() ? "" : change.substr(equals + 1);
   if (key == "bandwidth") {
-    const double bandwidth = value == "inf" ? kUnlimited : static_cast<double>(parse_bytes(value, where).value);
-    if (!(bandwidth > 0)) throw InputError(where, "bandwidth must be greater than 0");
+    const double bandwidth = parse_rate(value, where);
     each_link(cluster, [&](Link& link) { link.bandwidth = bandwidth; });
   } else if (key == "latency") {
     const Seconds latency = parse_seconds(value, where);
@@ -443,13 +443,16 @@ static void change_cluster(Cluster& cluster, const std::string& change, const st
 }
 
 Cluster load_cluster(const std::string& description, const std::string& folder) {
+  if (description.ends_with(','))
+    throw InputError("cluster '" + description + "'", "ends in a comma",
+                     "leave it out, or add a key like memory=16GiB");
   if (description.starts_with("flat:")) {
     Cluster cluster = flat_cluster(description);
     check_bounds(cluster, "cluster '" + description + "'");
     return cluster;
   }
   std::size_t comma = std::min(description.find(','), description.size());
-  Cluster cluster = listed_cluster(description.substr(0, comma), folder);
+  Cluster cluster = cluster_of_file(description.substr(0, comma), folder);
   while (comma < description.size()) {
     const std::size_t next = std::min(description.find(',', comma + 1), description.size());
     change_cluster(cluster, description.substr(comma + 1, next - comma - 1), "cluster '" + description + "'");

@@ -159,6 +159,8 @@ Cluster cluster_from_json(const Json& json, const std::string& where);
 // its links another rate or latency, and ",speed=8-15:0.25" makes devices 8 to 15 four times slower. Behind any,
 // ",sharing=fair", ",all_reduce=ring" and ",bucket=25MB". Throws InputError.
 Cluster load_cluster(const std::string& description, const std::string& folder);
+// The file that it reads, whether that is there or not; empty: none (flat:N).
+std::string cluster_file(const std::string& description, const std::string& folder);
 std::vector<std::string> listed_clusters(const std::string& folder);
 
 }  // namespace sluice

@@ -26,11 +26,11 @@ std::string flat_refusal(const std::string& text) {
 
 TEST(ClusterJsonTest, ReadsDevicesLinksAndGroups) {
   const Cluster c = from_text(R"({"name": "n", "source": "s",
-    "devices": [{"name": "fast", "count": 2, "flops": 15e12, "memory_bandwidth": "900GB",
+    "devices": [{"name": "fast", "count": 2, "flops": 15e12, "memory_bandwidth": "900GB/s",
                  "memory": "16GiB", "speed": 2, "launch": "3us",
                  "host_bandwidth": "12GB/s", "host_latency": "1us"}, {}],
     "links": [{"from": 0, "to": 1, "bandwidth": "12GB/s", "latency": "5us", "group": "a"},
-              {"from": 1, "to": 2, "bandwidth": 1e9, "duplex": false, "group": "b", "to_group": "a"}]})");
+              {"from": 1, "to": 2, "bandwidth": "1GB/s", "duplex": false, "group": "b", "to_group": "a"}]})");
   ASSERT_EQ(c.devices.size(), 3u);
   EXPECT_EQ(c.devices[1].name, "fast");
   EXPECT_EQ(c.devices[1].memory, GiB(16));
@@ -92,7 +92,7 @@ TEST(ClusterJsonTest, NodesMayLinkAllTheirDevices) {
 
 // Two devices with a bus a node; the media by hand: buses 0 and 1, cards 2 and 3.
 const std::string kNode = R"({"name": "n", "devices": [{"name": "a"}, {"name": "b"}],
-                             "links": [{"from": 1, "to": 0, "bandwidth": 9e9, "group": "bus"}], "nodes": )";
+                             "links": [{"from": 1, "to": 0, "bandwidth": "9GB/s", "group": "bus"}], "nodes": )";
 
 TEST(ClusterNodesTest, RepeatTheNodeAndJoinAllPairsOfTwoNodesThroughTheirCards) {
   const Cluster c = from_text(kNode + R"({"count": 2, "bandwidth": "1GB/s", "latency": "5us"}})");
@@ -120,7 +120,7 @@ TEST(ClusterNodesTest, RepeatTheNodeAndJoinAllPairsOfTwoNodesThroughTheirCards) 
 }
 
 TEST(ClusterNodesTest, CardsMayBeTheDevices) {
-  const Cluster c = from_text(kNode + R"({"count": 2, "bandwidth": 1e9, "cards": "device"}})");
+  const Cluster c = from_text(kNode + R"({"count": 2, "bandwidth": "1GB/s", "cards": "device"}})");
   EXPECT_EQ(c.links[3].from, DeviceId(0));
   EXPECT_EQ(c.links[3].group, 2);     // the card of device 0
   EXPECT_EQ(c.links[3].to_group, 5);  // and of device 3
@@ -132,7 +132,7 @@ TEST(ClusterNodesTest, TrafficSharesTheLinksAsTheDescriptionSays) {
   EXPECT_EQ(c.all_reduce, AllReduce::nodes);
   EXPECT_EQ(c.bucket, Bytes(25'000'000));
   const Cluster written =
-      from_text(kNode + R"({"count": 2}, "sharing": "fair", "all_reduce": "ring", "bucket": 1000})");
+      from_text(kNode + R"({"count": 2}, "sharing": "fair", "all_reduce": "ring", "bucket": "1000B"})");
   EXPECT_EQ(written.sharing, LinkSharing::fair);
   EXPECT_EQ(written.all_reduce, AllReduce::ring);
   EXPECT_EQ(written.bucket, Bytes(1000));
@@ -148,7 +148,7 @@ TEST(ClusterNodesTest, TrafficSharesTheLinksAsTheDescriptionSays) {
   EXPECT_EQ(flat_refusal("flat:4,sharing=fairly"),
             "cluster 'flat:4,sharing=fairly': 'fairly' is unknown; did you mean 'fair'?");
   EXPECT_EQ(flat_refusal("flat:4,bucket=0B"), "cluster 'flat:4,bucket=0B': bucket must be greater than 0");
-  EXPECT_EQ(refusal(kNode + R"({"count": 2}, "bucket": 0})"), "c.json: /bucket: must be greater than 0");
+  EXPECT_EQ(refusal(kNode + R"({"count": 2}, "bucket": "0B"})"), "c.json: /bucket: must be greater than 0");
 }
 
 TEST(ClusterNodesTest, ErrorsNameThePlace) {
@@ -158,7 +158,8 @@ TEST(ClusterNodesTest, ErrorsNameThePlace) {
   EXPECT_EQ(refusal(kNode + R"({"count": 4000}})"),
             "c.json: /nodes/count: 8000 devices are too many for a link between every pair; use at most 4096, or list "
             "the links");
-  EXPECT_EQ(refusal(kNode + R"({"count": 2, "bandwidth": 0}})"), "c.json: /nodes/bandwidth: must be greater than 0");
+  EXPECT_EQ(refusal(kNode + R"({"count": 2, "bandwidth": "0B/s"}})"),
+            "c.json: /nodes/bandwidth: '0B/s' is not a rate greater than 0; write it like 100Mbit/s");
 }
 
 TEST(ClusterJsonTest, APeakIn16BitIsAsStatedOrTheUsualDevices) {
@@ -179,17 +180,31 @@ TEST(ClusterJsonTest, ErrorsNameThePlace) {
   EXPECT_EQ(refusal(R"({"name": "n", "devices": [{"memry": 1}]})"),
             "c.json: /devices/0/memry: unknown key 'memry'; did you mean 'memory'?");
   EXPECT_EQ(refusal(R"({"name": "n", "devices": [{"memory": "16 gibi"}]})"),
-            "c.json: /devices/0/memory: unknown unit in '16 gibi'; use B, KiB, MiB, GiB, kB, MB, "
-            "GB or Gb");
-  for (const char* key : {"flops", "flops_16", "memory_bandwidth", "memory", "speed"})
+            "c.json: /devices/0/memory: unknown unit in '16 gibi'; use B, kB, MB, GB, TB, KiB, "
+            "MiB, GiB or TiB");
+  for (const char* key : {"flops", "flops_16", "speed"})
     EXPECT_EQ(refusal(R"({"name": "n", "devices": [{")" + std::string(key) + R"(": 0}]})"),
               "c.json: /devices/0/" + std::string(key) + ": must be greater than 0");
-  EXPECT_EQ(refusal(R"({"name": "n", "devices": [{"launch": -1}]})"),
-            "c.json: /devices/0/launch: must not be negative");
-  EXPECT_EQ(refusal(R"({"name": "n", "devices": [{"host_bandwidth": 0}]})"),
-            "c.json: /devices/0/host_bandwidth: must be greater than 0");
+  EXPECT_EQ(refusal(R"({"name": "n", "devices": [{"memory": "0B"}]})"),
+            "c.json: /devices/0/memory: must be greater than 0");
+  EXPECT_EQ(refusal(R"({"name": "n", "devices": [{"launch": "-1us"}]})"),
+            "c.json: /devices/0/launch: '-1us' must be finite and not negative; write it like 5us");
   EXPECT_EQ(refusal(R"({"name": "n", "devices": [{}], "link": []})"),
             "c.json: /link: unknown key 'link'; did you mean 'links'?");
+}
+
+TEST(ClusterJsonTest, AQuantityWithoutItsUnitIsAnError) {
+  const auto device = [](const std::string& text) { return refusal(R"({"name": "n", "devices": [{)" + text + "}]}"); };
+  EXPECT_EQ(device(R"("memory": 40)"), R"(c.json: /devices/0/memory: 40 has no unit; write it like "16GiB")");
+  EXPECT_EQ(device(R"("memory_bandwidth": 9e11)"),
+            R"(c.json: /devices/0/memory_bandwidth: 900000000000.0 has no unit; write it like "25GB/s")");
+  EXPECT_EQ(device(R"("host_bandwidth": 0)"),
+            R"(c.json: /devices/0/host_bandwidth: 0 has no unit; write it like "25GB/s")");
+  EXPECT_EQ(device(R"("launch": 5)"), R"(c.json: /devices/0/launch: 5 has no unit; write it like "5us")");
+  EXPECT_EQ(device(R"("memory": "16GiB/s")"),
+            "c.json: /devices/0/memory: unknown unit in '16GiB/s'; use B, kB, MB, GB, TB, KiB, MiB, GiB or TiB");
+  EXPECT_EQ(device(R"("memory": "16Gb")"),
+            "c.json: /devices/0/memory: '16Gb' may be bits or bytes; write GB or Gbit/s");
 }
 
 TEST(ClusterJsonTest, LinkErrorsNameTheLink) {
@@ -199,8 +214,10 @@ TEST(ClusterJsonTest, LinkErrorsNameTheLink) {
   EXPECT_EQ(link(R"("from": 0, "to": 2)"), "c.json: /links/0/to: device 2 does not exist; there are 2");
   EXPECT_EQ(link(R"("from": -1, "to": 1)"), "c.json: /links/0/from: is -1; must be at least 0");
   EXPECT_EQ(link(R"("from": 1, "to": 1)"), "c.json: /links/0/to: a link must join two devices");
-  EXPECT_EQ(link(R"("from": 0, "to": 1, "bandwidth": 0)"), "c.json: /links/0/bandwidth: must be greater than 0");
-  EXPECT_EQ(link(R"("from": 0, "to": 1, "latency": -1e-6)"), "c.json: /links/0/latency: must not be negative");
+  EXPECT_EQ(link(R"("from": 0, "to": 1, "bandwidth": 10)"),
+            R"(c.json: /links/0/bandwidth: 10 has no unit; write it like "25GB/s")");
+  EXPECT_EQ(link(R"("from": 0, "to": 1, "latency": "-1us")"),
+            "c.json: /links/0/latency: '-1us' must be finite and not negative; write it like 5us");
   EXPECT_EQ(link(R"("from": 0, "to": 1, "group": 3)"), "c.json: /links/0/group: must be a text, is number");
   EXPECT_EQ(link(R"("from": 0, "to": 1, "dup": true)"),
             "c.json: /links/0/dup: unknown key 'dup'; did you mean 'duplex'?");
@@ -228,11 +245,30 @@ TEST(FlatClusterTest, ErrorsNameTheField) {
   EXPECT_EQ(flat_refusal("flat:2,bandwith=1GB/s"),
             "cluster 'flat:2,bandwith=1GB/s': unknown key 'bandwith'; did you mean 'bandwidth'?");
   EXPECT_NE(flat_refusal("flat:2,latency=5parsec").find("unknown unit in '5parsec'"), std::string::npos);
-  EXPECT_NE(flat_refusal("flat:2,bandwidth=0").find("bandwidth must be greater than 0"), std::string::npos);
+  EXPECT_NE(flat_refusal("flat:2,bandwidth=0").find("'0' is not a rate greater than 0"), std::string::npos);
   for (const char* speed : {"0", "-1", "fast", "2ms", "inf", ""})
     EXPECT_NE(flat_refusal("flat:2,speed=" + std::string(speed)).find("speed must be a number"), std::string::npos)
         << speed;
   EXPECT_NE(flat_refusal("flat:2,memory=0").find("memory must be greater than 0"), std::string::npos);
+}
+
+TEST(LoadClusterTest, ADescriptionThatEndsInACommaIsAnError) {
+  for (const std::string description : {"flat:4,", "flat:4,memory=1GiB,", "dgx1_v100,"})
+    EXPECT_EQ(flat_refusal(description),
+              "cluster '" + description + "': ends in a comma; leave it out, or add a key like memory=16GiB");
+}
+
+TEST(LoadClusterTest, RatesAreInBytesOrBitsPerSecondAndBytesAreNoRates) {
+  for (const std::string cluster : {"flat:4", "dgx1_v100"}) {
+    EXPECT_EQ(
+        path(load_cluster(cluster + ",bandwidth=10Gbit/s", kFolder), DeviceId(0), DeviceId(1)).at(0).link.bandwidth,
+        1.25e9);
+    for (const std::string wrong :
+         {",bandwidth=10GB", ",bandwidth=10Gb/s", ",memory=16GiB/s", ",memory=16Gb", ",bucket=25MB/s", ",memory=40"})
+      EXPECT_TRUE(flat_refusal(cluster + wrong).starts_with("cluster '" + cluster + wrong + "': ")) << wrong;
+  }
+  EXPECT_EQ(load_cluster("flat:4,host=80Gbit/s", kFolder).devices[0].host_bandwidth, 1e10);
+  EXPECT_NE(flat_refusal("flat:4,host=12GB").find("unknown unit in '12GB'"), std::string::npos);
 }
 
 TEST(LoadClusterTest, ANamedClusterTakesAnotherMemory) {
@@ -272,7 +308,7 @@ TEST(LoadClusterTest, ChangesOfAListedClusterAreReadWithCare) {
               std::string::npos)
         << speed;
   EXPECT_NE(flat_refusal("dgx1_v100,bandwith=1GB/s").find("did you mean 'bandwidth'?"), std::string::npos);
-  EXPECT_NE(flat_refusal("dgx1_v100,").find("unknown key ''"), std::string::npos);
+  EXPECT_NE(flat_refusal("dgx1_v100,,sharing=fair").find("unknown key ''"), std::string::npos);
 }
 
 TEST(ListedClustersTest, EveryOneLoadsSaysItsSourceAndConnectsAllDevices) {

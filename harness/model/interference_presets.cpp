@@ -232,7 +232,25 @@ void read_setting(Request& q, const std::string& item) {
   }
 }
 
+// Of "NAME:item,item".
+std::vector<std::string> items_of(const std::string& description) {
+  std::vector<std::string> items;
+  for (std::size_t begin = std::min(description.find(':'), description.size()) + 1; begin < description.size();) {
+    const std::size_t comma = std::min(description.find(',', begin), description.size());
+    items.push_back(description.substr(begin, comma - begin));
+    begin = comma + 1;
+  }
+  return items;
+}
+
 }  // namespace
+
+std::string preset_file(const std::string& description) {
+  std::string file;
+  for (const std::string& item : items_of(description))
+    if (item.starts_with("file=")) file = item.substr(5);
+  return file;
+}
 
 std::vector<std::pair<std::string, std::string>> interference_presets() {
   std::vector<std::pair<std::string, std::string>> list;
@@ -250,11 +268,7 @@ Interference preset_interference(const std::string& description, int devices, co
     throw InputError(where, "unknown interference '" + name + "'", suggestion(name, names));
   }
   Request request{.devices = devices, .device = {}, .busy = {}, .file = "", .where = where};
-  for (std::size_t begin = colon + 1; begin < description.size();) {
-    const std::size_t comma = std::min(description.find(',', begin), description.size());
-    read_setting(request, description.substr(begin, comma - begin));
-    begin = comma + 1;
-  }
+  for (const std::string& item : items_of(description)) read_setting(request, item);
   Interference result = preset->make(request);
   result.seed = request.seed;
   return result;

@@ -14,6 +14,9 @@ namespace sluice {
 // Throws InputError(where, ...).
 Interference preset_interference(const std::string& description, int devices, const std::string& where);
 
+// The file that a preset's settings name; empty: none.
+std::string preset_file(const std::string& description);
+
 // The presets with a line of explanation each.
 std::vector<std::pair<std::string, std::string>> interference_presets();
 

@@ -109,6 +109,10 @@ void check(const Interference& interference, int devices, const std::string& whe
 
 }  // namespace
 
+std::string interference_file(const std::string& description) {
+  return description.ends_with(".json") ? description : preset_file(description);
+}
+
 Interference load_interference(const std::string& description, int devices, const std::string& where) {
   Interference result;
   if (description.empty() || description == "none") return result;

@@ -5,6 +5,7 @@
 #include "harness/base/error.h"
 #include "harness/base/error_words.h"
 #include "harness/base/stop.h"
+#include "harness/case/file_digests.h"
 #include "harness/case/make_program.h"
 #include "harness/case/predict_memory.h"
 #include "harness/case/prepare.h"
@@ -26,6 +27,7 @@ class CaseRun {
     if (case_.timeout_seconds > 0) limit = Seconds(case_.timeout_seconds);
     const StopScope stop(hooks_.cancel, limit);
     try {
+      agree_on_error(job(), [&] { require_same_files(case_); });
       if (!prepare_ranks()) return std::move(record_);
       agree_on_error(processes_.get(), [&] { describe(); });
       if (processes_) compare_programs(*processes_, record_.outcome, program_);

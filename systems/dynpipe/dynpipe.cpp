@@ -55,6 +55,8 @@ const Forest* forest_of(const Options& options) {
   return forest.get();
 }
 
+void check_forest_rows(const std::string& file) { read_forest_rows(file); }
+
 Plan dynpipe_plan(const Problem& problem, const Options& options) {
   forest_of(options);  // a file that cannot be read is an error before the run
   const DynPipeChain chain = chain_of(problem, lambda_of(options));
@@ -128,11 +130,11 @@ const System dynpipe = {
           .default_value = "none",
           .help = "co-runs to train the forest on that predicts a stage's slowdown: a file of sluice profile "
                   "--co-run; none: as the device was seen",
-          .any_text = true},
+          .check_file = check_forest_rows},
          {.name = "published",
           .default_value = "none",
           .help = "published co-location slowdowns to train it on besides: Gavel's file, a .csv",
-          .any_text = true,
+          .check_file = check_forest_rows,
           .in_digest_unless_default = true},
          {.name = "restart_milliseconds",
           .default_value = "5000",
