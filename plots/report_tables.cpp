@@ -219,12 +219,14 @@ std::string results_table(const Comparison& c, const Palette& palette) {
   return html + "</tbody></table></div>\n";
 }
 
-// What the tables say in words: which systems five seeds cannot tell apart.
+// What the tables say in words: which systems the model's error or five seeds cannot tell apart.
 std::string verdict_list(const Comparison& c) {
-  if (c.verdicts.empty()) return "";
-  std::string html = "<ul class=\"soft\">\n";
-  for (const Verdict& verdict : c.verdicts) html += "<li>" + escape_html(to_text(verdict)) + "</li>\n";
-  return html + "</ul>\n";
+  std::vector<std::string> sentences;
+  if (const std::string places = places_text(c); !places.empty()) sentences.push_back(places);
+  for (const Verdict& verdict : c.verdicts) sentences.push_back(to_text(verdict));
+  std::string items;
+  for (const std::string& sentence : sentences) items += "<li>" + escape_html(sentence) + "</li>\n";
+  return items.empty() ? "" : "<ul class=\"soft\">\n" + items + "</ul>\n";
 }
 
 // The searches behind a comparison at tuned rates: what was tried, and what was chosen.

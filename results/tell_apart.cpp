@@ -1,5 +1,7 @@
 #include "results/tell_apart.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -7,6 +9,7 @@
 #include <optional>
 
 #include "results/metrics.h"
+#include "results/model_error.h"
 
 namespace sluice {
 
@@ -68,6 +71,42 @@ Verdict tell_apart(const std::string& metric, std::span<const SeedValues> system
     }
   }
   return verdict;
+}
+
+std::vector<const ComparisonRow*> fastest_rows(const Comparison& comparison) {
+  std::vector<const ComparisonRow*> rows, fastest;
+  for (const ComparisonRow& row : comparison.rows)
+    if (row.throughput && !row.misses_target()) rows.push_back(&row);
+  std::ranges::stable_sort(rows, std::greater(), [](const auto* row) { return row->throughput->median; });
+  for (const ComparisonRow* row : rows)
+    if (std::ranges::count(fastest, row->system, &ComparisonRow::system) == 0) fastest.push_back(row);
+  return fastest;
+}
+
+std::vector<std::vector<std::string>> simulated_places(const Comparison& comparison) {
+  std::vector<std::vector<std::string>> places;
+  if (comparison.clock != "virtual") return places;
+  const std::vector<const ComparisonRow*> rows = fastest_rows(comparison);
+  std::vector<double> rates;
+  for (const ComparisonRow* row : rows) rates.push_back(row->throughput.value().median);
+  const std::vector<int> place_of = shared_places(rates, model_error(comparison.cost_source));
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (i == 0 || place_of[i] != place_of[i - 1]) places.emplace_back();
+    places.back().push_back(rows[i]->label);
+  }
+  return places;
+}
+
+std::string places_text(const Comparison& comparison) {
+  std::string text;
+  int place = 1;
+  const auto places = simulated_places(comparison);
+  for (const auto& labels : places) {
+    text += fmt::format("{}{}. {}", text.empty() ? "" : "; ", place, joined(labels));
+    place += static_cast<int>(labels.size());
+  }
+  if (place <= 2) return "";
+  return "throughput, places shared within " + model_error_text(model_error(comparison.cost_source)) + ": " + text;
 }
 
 std::vector<Verdict> verdicts(const Comparison& comparison) {

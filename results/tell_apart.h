@@ -25,11 +25,20 @@ struct SeedValues {
 // a common set if and only if they are not told apart.
 Verdict tell_apart(const std::string& metric, std::span<const SeedValues> systems);
 
-// On throughput (wall clock only: the virtual one is exact), on the time to accuracy (where there is a target), and on
+// On throughput (wall clock only: the virtual one has places), on the time to accuracy (where there is a target), and on
 // the final metric (where one was taken).
 std::vector<Verdict> verdicts(const Comparison& comparison);
 
-// In one sentence: "final accuracy: cannot be told apart: {a, b}, {b, c}; ...".
+// The fastest of each system's rows, fastest first, without those that miss their target in every seed.
+std::vector<const ComparisonRow*> fastest_rows(const Comparison& comparison);
+
+// The labels of these rows, those that share a place (model_error.h) in one list. Empty on the wall clock.
+std::vector<std::vector<std::string>> simulated_places(const Comparison& comparison);
+
+// "throughput, places shared within the model's error of 8 %: 1. a, b; 3. c"; "" where there are no two.
+std::string places_text(const Comparison& comparison);
+
+// In one sentence: "final accuracy: cannot be told apart: a, b; nor: b, c; apart from all others: d".
 std::string to_text(const Verdict& verdict);
 
 bool enough_seeds(const ComparisonRow& row);  // of the throughput
