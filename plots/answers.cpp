@@ -60,7 +60,8 @@ class Race {
     const bool others = std::ranges::any_of(
         c.rows, [&](const auto& row) { return !row.reference && row.asynchronous != asynchronous; });
     for (const ComparisonRow& row : c.rows) {
-      if (row.reference) reference_ = &row;
+      if (row.reference && (!reference_ || slowness(row).value_or(0) < slowness(*reference_).value_or(0)))
+        reference_ = &row;
       if (row.reference ? asynchronous && others : row.asynchronous != asynchronous) continue;
       rows_.push_back(&row);
       if (!row.misses_target()) eligible_.push_back(&row);
@@ -76,7 +77,8 @@ class Race {
     answer.faster_but_missed = faster_but_missed(answer.fastest.row);
     if (answer.fastest.row) {
       const ComparisonRow& row = *answer.fastest.row;
-      answer.quality = quality_of(row);
+      if (row.final_metric) answer.quality = "final " + c_.metric + " " + metric_text(row.final_metric->median);
+      answer.reached = reached_text(row);
       if (row.peak_memory) answer.peak_memory = bytes_text(row.peak_memory->median) + " on its fullest rank";
       answer.over_one_device = over_one_device(row);
     }
@@ -151,13 +153,10 @@ class Race {
     return texts;
   }
 
-  std::string quality_of(const ComparisonRow& row) const {
-    std::string text;
-    if (row.final_metric) text = fmt::format("{} {:.4g} at the end", c_.metric, row.final_metric->median);
-    if (c_.target && (row.final_metric || row.diverged > 0))
-      text += fmt::format("{}{:g} reached in {} of {} seed{}", text.empty() ? "" : "; ", *c_.target, row.reached,
-                          row.attempts, row.attempts == 1 ? "" : "s");
-    return text;
+  std::string reached_text(const ComparisonRow& row) const {
+    if (!c_.target || (!row.final_metric && row.diverged == 0)) return "";
+    return fmt::format("{:g} reached in {} of {} seed{}", *c_.target, row.reached, row.attempts,
+                       row.attempts == 1 ? "" : "s");
   }
 
   std::string over_one_device(const ComparisonRow& row) const {
@@ -182,7 +181,8 @@ class Race {
     if (ranked.size() == 1) return win;
     const ComparisonRow& second = *ranked[1];
     const double next = second.time_to_accuracy.value().median;
-    win.lead = fmt::format("{} takes {:.2f}× as long", title_of(second), next / time);
+    win.lead =
+        title_of(second) + " takes " + (next / time < 1.005 ? "" : fmt::format("{:.2f}× ", next / time)) + "as long";
     constexpr int enough = static_cast<int>(kSeedsToTell);
     if (first.attempts < enough || second.attempts < enough) {
       win.confidence = Confidence::unknown;

@@ -43,8 +43,9 @@ struct Answer {
   // Systems that are faster, but miss the target in all their seeds: "PipeDream, 2,345 samples/s: misses the target in 5
   // of 5 seeds". Where no system reaches it: the fastest of all.
   std::vector<std::string> faster_but_missed;
-  std::string quality;      // of the fastest: "accuracy 0.91 at the end; 0.85 reached in 4 of 5 seeds"; "" unmeasured
-  std::string peak_memory;  // of the fastest: "1.2 GiB on its fullest rank"; "" unknown
+  std::string quality;          // of the fastest, median: "final accuracy 0.9100"; "" unmeasured
+  std::string reached;          // by the fastest: "0.85 reached in 4 of 5 seeds"; "" without a target
+  std::string peak_memory;      // of the fastest: "1.2 GiB on its fullest rank"; "" unknown
   std::string over_one_device;  // of the fastest: "2.03× the single device", "the single device: out of memory"
   Win soonest;                  // by the time to the target; empty without one
   Win least_memory;             // by the peak of the fullest rank

@@ -123,7 +123,8 @@ TEST(Answers, AFastSystemThatMissesTheTargetInAllSeedsIsNotFirst) {
   records[10].curve.back().metric = 0.9;
   const Answer now = only_answer(records);
   EXPECT_EQ(now.fastest.name, "DAPPLE");
-  EXPECT_EQ(now.quality, "accuracy 0.3 at the end; 0.85 reached in 1 of 5 seeds");
+  EXPECT_EQ(now.quality, "final accuracy 0.3000");
+  EXPECT_EQ(now.reached, "0.85 reached in 1 of 5 seeds");
   EXPECT_TRUE(now.faster_but_missed.empty());
 }
 
@@ -146,7 +147,8 @@ TEST(Answers, TheWinnersQualityAndMemoryAreSaid) {
   records[0].curve.back().metric = 0.9;
   records[0].peak_bytes[2].total = 3LL << 30;
   const Answer answer = only_answer(records);
-  EXPECT_EQ(answer.quality, "accuracy 0.6 at the end; 0.85 reached in 1 of 2 seeds");
+  EXPECT_EQ(answer.quality, "final accuracy 0.6000");
+  EXPECT_EQ(answer.reached, "0.85 reached in 1 of 2 seeds");
   EXPECT_TRUE(answer.peak_memory.ends_with(" on its fullest rank")) << answer.peak_memory;
   for (Record& record : records) record.curve.clear(), record.workload_facts->target.reset();
   EXPECT_EQ(only_answer(records).quality, "");  // not measured

@@ -123,7 +123,7 @@ class Page {
 
   static std::string confidence_text(const Win& win) {
     static const std::map<Confidence, const char*> words = {
-        {Confidence::sure, "sure: "},       {Confidence::likely, "likely: "},     {Confidence::tie, "tie: "},
+        {Confidence::sure, "sure: "},       {Confidence::likely, "likely: "},     {Confidence::tie, ""},
         {Confidence::unsure, "not sure: "}, {Confidence::unknown, "not known: "},
     };
     if (win.confidence == Confidence::none) return "";
@@ -172,7 +172,7 @@ class Page {
                                        : fastest.lead.empty() && fastest.confidence == Confidence::none
                                            ? "the only one"
                                            : escape_html(fastest.lead) + confidence_text(fastest));
-    html += answer_cell("Its quality", escape_html(answer.quality));
+    html += answer_cell("Its quality", escape_html(answer.quality) + small(answer.reached));
     html += answer_cell("Its peak memory", escape_html(answer.peak_memory),
                         fastest.row ? middle(fastest.row->peak_memory) : std::nullopt);
     if (targets)
@@ -210,7 +210,7 @@ class Page {
     for (const auto& [clock, comparisons] : by_clock)
       for (const bool asynchronous : {false, true})
         if (const std::string text = wins_text(comparisons, asynchronous); !text.empty())
-          html += fmt::format("<p>Fastest {}system on the {} clock: {}.</p>\n", asynchronous ? "asynchronous " : "",
+          html += fmt::format("<p>Fastest {}synchronous system on the {} clock: {}.</p>\n", asynchronous ? "a" : "",
                               escape_html(clock), escape_html(text));
     return html + "<div class=\"scroll\"><table class=\"answers sort\"><thead><tr><th>Workload</th><th>Fastest</th>" +
            "<th>By how much, and how sure</th><th>Its quality</th><th>Its peak memory</th>" +

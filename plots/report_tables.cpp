@@ -193,8 +193,7 @@ std::string results_table(const Comparison& c, const Palette& palette) {
       {c.target ? fmt::format("time to<br>{:g}", *c.target) : "time to<br>target",
        [&](Row row) { return c.target ? time_text(row) : ""; }},
       {"without<br>drain", [&](Row row) { return drains ? spread_text(row.time_without_drain, seconds_text) : ""; }},
-      {"final<br>" + escape_html(c.metric),
-       [](Row row) { return spread_text(row.final_metric, [](double v) { return fmt::format("{:.4g}", v); }); }},
+      {"final<br>" + escape_html(c.metric), [](Row row) { return spread_text(row.final_metric, metric_text); }},
       {"seeds<br>ok", [&](Row row) { return seeds ? fmt::format("{}/{}", row.succeeded, row.records.size()) : ""; }},
   };
   std::string head = "<th>system</th>";

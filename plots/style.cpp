@@ -76,6 +76,10 @@ std::string rate_text(double value) {
   return digits;
 }
 
+std::string metric_text(double value) {
+  return value < 1000 ? fmt::format("{:#.4g}", value) : fmt::format("{:.0f}", value);
+}
+
 std::string slug(const std::string& text) {
   std::string result;
   for (const char c : text) {

@@ -27,6 +27,7 @@ Scale time_scale(double largest_seconds);
 Scale byte_scale(double largest_bytes);
 
 std::string rate_text(double samples_per_second);  // "1,234", "12.3"
+std::string metric_text(double value);             // an accuracy or a perplexity in four digits: "0.8580", "21.30"
 std::string slug(const std::string& text);         // lower case, digits and single dashes
 std::string shortened(const std::string& text, std::size_t characters);
 std::string ranks_text(int ranks);             // "1 rank", "4 ranks"

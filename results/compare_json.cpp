@@ -80,8 +80,11 @@ Json to_json(std::span<const Comparison> comparisons) {
                           {"cannot_be_told_apart", v.alike},
                           {"apart_from_all", v.apart},
                           {"too_few_seeds", v.too_few_seeds}});
-    Json places = Json::array();
-    for (const auto& labels : simulated_places(c)) places.push_back(labels);
+    const auto places = [&](bool asynchronous) {
+      Json lists = Json::array();
+      for (const auto& labels : simulated_places(c, asynchronous)) lists.push_back(labels);
+      return lists;
+    };
     result.push_back({{"workload", c.workload},
                       {"title", c.title},
                       {"cluster", c.cluster},
@@ -99,7 +102,8 @@ Json to_json(std::span<const Comparison> comparisons) {
                       {"baseline", c.baseline.empty() ? Json(nullptr) : Json(c.baseline)},
                       {"rows", std::move(rows)},
                       {"verdicts", std::move(verdicts)},
-                      {"places", std::move(places)}});
+                      {"places", places(false)},
+                      {"asynchronous_places", places(true)}});
   }
   return result;
 }

@@ -73,39 +73,41 @@ Verdict tell_apart(const std::string& metric, std::span<const SeedValues> system
   return verdict;
 }
 
-std::vector<const ComparisonRow*> fastest_rows(const Comparison& comparison) {
+std::vector<std::vector<std::string>> simulated_places(const Comparison& comparison, bool asynchronous) {
+  if (comparison.clock != "virtual") return {};
   std::vector<const ComparisonRow*> rows, fastest;
   for (const ComparisonRow& row : comparison.rows)
-    if (row.throughput && !row.misses_target()) rows.push_back(&row);
+    if (row.throughput && row.asynchronous == asynchronous && !row.misses_target()) rows.push_back(&row);
   std::ranges::stable_sort(rows, std::greater(), [](const auto* row) { return row->throughput->median; });
-  for (const ComparisonRow* row : rows)
-    if (std::ranges::count(fastest, row->system, &ComparisonRow::system) == 0) fastest.push_back(row);
-  return fastest;
-}
-
-std::vector<std::vector<std::string>> simulated_places(const Comparison& comparison) {
-  std::vector<std::vector<std::string>> places;
-  if (comparison.clock != "virtual") return places;
-  const std::vector<const ComparisonRow*> rows = fastest_rows(comparison);
   std::vector<double> rates;
-  for (const ComparisonRow* row : rows) rates.push_back(row->throughput.value().median);
+  for (const ComparisonRow* row : rows) {
+    if (std::ranges::count(fastest, row->system, &ComparisonRow::system) > 0) continue;
+    fastest.push_back(row);
+    rates.push_back(row->throughput.value().median);
+  }
   const std::vector<int> place_of = shared_places(rates, model_error(comparison.cost_source));
-  for (std::size_t i = 0; i < rows.size(); ++i) {
+  std::vector<std::vector<std::string>> places;
+  for (std::size_t i = 0; i < fastest.size(); ++i) {
     if (i == 0 || place_of[i] != place_of[i - 1]) places.emplace_back();
-    places.back().push_back(rows[i]->label);
+    places.back().push_back(fastest[i]->label);
   }
   return places;
 }
 
 std::string places_text(const Comparison& comparison) {
   std::string text;
-  int place = 1;
-  const auto places = simulated_places(comparison);
-  for (const auto& labels : places) {
-    text += fmt::format("{}{}. {}", text.empty() ? "" : "; ", place, joined(labels));
-    place += static_cast<int>(labels.size());
+  bool several = false;
+  for (const bool asynchronous : {false, true}) {
+    int place = 1;
+    std::string part;
+    for (const auto& labels : simulated_places(comparison, asynchronous)) {
+      part += fmt::format("{}{}. {}", part.empty() ? "" : "; ", place, joined(labels));
+      place += static_cast<int>(labels.size());
+    }
+    several |= place > 2;
+    if (!part.empty()) text += (text.empty() ? "" : "; ") + std::string(asynchronous ? "asynchronous: " : "") + part;
   }
-  if (place <= 2) return "";
+  if (!several) return "";
   return "throughput, places shared within " + model_error_text(model_error(comparison.cost_source)) + ": " + text;
 }
 

@@ -29,13 +29,12 @@ Verdict tell_apart(const std::string& metric, std::span<const SeedValues> system
 // the final metric (where one was taken).
 std::vector<Verdict> verdicts(const Comparison& comparison);
 
-// The fastest of each system's rows, fastest first, without those that miss their target in every seed.
-std::vector<const ComparisonRow*> fastest_rows(const Comparison& comparison);
+// On the virtual clock, the labels of the fastest row of each asynchronous system or of each other one, fastest first,
+// those that share a place (model_error.h) in one list. Rows that miss their target in every seed have no place.
+std::vector<std::vector<std::string>> simulated_places(const Comparison& comparison, bool asynchronous);
 
-// The labels of these rows, those that share a place (model_error.h) in one list. Empty on the wall clock.
-std::vector<std::vector<std::string>> simulated_places(const Comparison& comparison);
-
-// "throughput, places shared within the model's error of 8 %: 1. a, b; 3. c"; "" where there are no two.
+// "throughput, places shared within the model's error of 8 %: 1. a, b; 3. c; asynchronous: 1. d"; "" where there are no
+// two to compare.
 std::string places_text(const Comparison& comparison);
 
 // In one sentence: "final accuracy: cannot be told apart: a, b; nor: b, c; apart from all others: d".

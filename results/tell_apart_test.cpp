@@ -124,10 +124,13 @@ TEST(TellApart, SimulatedSystemsWithinTheModelsErrorShareAPlace) {
   records[3].microbatches = 2;
   records[3].digest += "m2";
   const Comparison c = compare(records, {}).at(0);
-  EXPECT_EQ(simulated_places(c), (Sets{{"a", "b microbatches=0"}, {"c"}}));
+  EXPECT_EQ(simulated_places(c, false), (Sets{{"a", "b microbatches=0"}, {"c"}}));
   const std::string text = "throughput, places shared within the model's error of 8 %: 1. a, b microbatches=0; 3. c";
   EXPECT_EQ(places_text(c), text);
   EXPECT_NE(to_table(std::vector<Comparison>{c}).find(text), std::string::npos);
+  records[2].theory = Theory{.staleness = {1}};  // the numerics of a stale system differ: no common place
+  EXPECT_NE(places_text(compare(records).at(0)).find(": 1. a, b microbatches=0; asynchronous: 1. c"),
+            std::string::npos);
   for (Record& r : records) r.clock = Clock::wall;
   EXPECT_EQ(places_text(compare(records).at(0)), "");
 }
