@@ -160,8 +160,9 @@ bool one_workload(std::span<const Comparison> all) {
 }
 
 std::string setting_of(std::span<const Comparison> all) {
-  if (one_workload(all)) return setting(all.front());
-  return clock_text(all.front()) + " · " + all.front().cluster;
+  if (one_workload(all)) return setting(all);
+  const std::string options = shared_options(all);
+  return clock_text(all.front()) + " · " + all.front().cluster + (options.empty() ? "" : " · " + options);
 }
 
 bool several_seeds(std::span<const Comparison> all) {
@@ -194,10 +195,11 @@ Chart throughput_chart(const std::string& name, const std::string& title, std::s
         bar.value = row->throughput->median;
         bar.text = rate_text(*bar.value);
         if (row->throughput_ratio && !row->baseline) {
-          const bool alike = row->differs == false && c.clock == "wall";
+          const bool alike = row->differs == false;
           bar.text += fmt::format(" ({:.2f}×{})", *row->throughput_ratio, alike ? " ~" : "");
           same |= alike;
         }
+        if (row->misses_target()) bar.text += ", misses the target";
         if (row->throughput->min < row->throughput->max) {
           bar.low = row->throughput->min, bar.high = row->throughput->max;
           spreads = true;

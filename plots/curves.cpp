@@ -257,7 +257,7 @@ Chart curves_chart(const std::string& name, std::span<const Comparison> comparis
 
   std::string how = bands ? "Line: median over seeds, while most of them run; band: smallest to largest" : "One seed";
   if (axis == CurveAxis::time) how += "; evaluation time excluded, draining included";
-  std::vector<std::string> subtitle = {setting(first), how};
+  std::vector<std::string> subtitle = {setting(comparisons), how};
   if (const std::string diverged = diverged_text(comparisons); !diverged.empty())
     subtitle.push_back(shortened(diverged, 150));
   Chart chart{name, title, chart_frame(title, subtitle)};

@@ -66,7 +66,7 @@ Chart stable_rate_chart(const std::string& name, const std::string& title, std::
   if (boundaries.empty()) return {name, title, nullptr};
   const StableRates& first = boundaries.front();
   std::string how = fmt::format("{} clock · {} · global batch {}", first.clock, first.cluster, first.batch);
-  for (const std::string& more : {first.duration, first.optimizer})
+  for (const std::string& more : {first.duration, first.optimizer, first.options})
     if (!more.empty()) how += " · " + more;
   Chart chart{name, title,
               chart_frame(title, {how,
@@ -140,9 +140,12 @@ static OverviewCell time_cell(const ComparisonRow& row) {
 
 static OverviewCell throughput_cell(const ComparisonRow& row) {
   if (!row.throughput_ratio) return {.text = "–", .note = choice_name(row.outcome), .gain = {}};
-  return {.text = fmt::format("{:.2f}×", *row.throughput_ratio),
-          .note = rate_text(row.throughput.value().median) + " samples/s",
-          .gain = row.throughput_ratio};
+  OverviewCell cell{.text = fmt::format("{:.2f}×", *row.throughput_ratio),
+                    .note = rate_text(row.throughput.value().median) + " samples/s",
+                    .gain = row.throughput_ratio};
+  if (row.misses_target())
+    cell.missed = true, cell.gain = std::nullopt, cell.note += ", misses the target in all seeds";
+  return cell;
 }
 
 Chart overview_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons,
@@ -207,6 +210,15 @@ Chart overview_chart(const std::string& name, const std::string& title, std::spa
     return std::any_of(c.rows.begin(), c.rows.end(), [](const auto& row) { return row.attempts > 1; });
   });
   if (time && several) subtitle.push_back("4/5: so many of the seeds reached the target; grey: none did");
+  const bool missed = std::ranges::any_of(
+      comparisons, [](const auto& c) { return std::ranges::any_of(c.rows, &ComparisonRow::misses_target); });
+  if (!time && missed) subtitle.push_back("Grey: misses the target in all seeds");
+  if (const std::string options = shared_options(comparisons); !options.empty()) {
+    subtitle.front() += " · " + options;
+  } else {
+    for (const Comparison& c : comparisons)
+      if (!c.options.empty()) subtitle.push_back(c.title + ": " + c.options);
+  }
   Chart chart{name, title, chart_frame(title, subtitle)};
   Json& views = chart.spec["concat"] = Json::array();
   // Two panels beside one another fill a page.

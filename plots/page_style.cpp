@@ -50,6 +50,7 @@ input[type=search]{font:inherit;font-size:14px;width:min(100%,340px);padding:4px
   border-radius:6px;background:var(--paper);color:var(--ink)}
 .swatch{display:inline-block;width:11px;height:11px;border-radius:2px;margin-right:7px}
 table.answers td{text-align:left;white-space:normal;min-width:14ch}
+table.answers td:first-child{min-width:24ch}
 table.answers th{text-align:left}
 .sure{color:var(--good)}
 details{margin:10px 0}
@@ -118,7 +119,7 @@ figure svg{max-height:240mm}
 .scroll{overflow:visible;border:0}
 table{font-size:8px}
 th,td{padding:2px 4px;white-space:normal}
-td.text,td.bad,table.answers td{min-width:0}
+td.text,td.bad,table.answers td,table.answers td:first-child{min-width:0}
 tr{break-inside:avoid}
 h2,h3,summary{break-after:avoid}
 }

@@ -157,8 +157,8 @@ Chart planner_chart(const std::string& name, const std::string& title, std::span
     views.push_back(std::move(view));
   }
   if (views.empty()) return chart;
-  chart.spec = chart_frame(
-      title, {setting(comparisons.front()), "Lower left is better; a triangle is a search that a cap ended"});
+  chart.spec =
+      chart_frame(title, {setting(comparisons), "Lower left is better; a triangle is a search that a cap ended"});
   chart.spec["concat"] = std::move(views);
   chart.spec["columns"] = panel_columns(comparisons);
   chart.spec["resolve"] = {{"scale", {{"color", "shared"}}}};

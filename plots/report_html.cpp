@@ -31,9 +31,14 @@ by side and are never mixed.</p>
 reached the target. Two systems <b>cannot be told apart</b> on a metric where the ranges of five or more
 seeds overlap: of two equal systems, five seeds each fall apart in 1 of 126 cases. With fewer seeds nothing
 is said of metrics, and of throughput what the steps' intervals say.</p>
+<p>A system that misses the target in every seed is never named as the fastest, and synchronous systems are not
+ranked against asynchronous ones, whose weights are stale. A system stands for its best row. Where two systems
+differ by no more than <b>the model's error</b>, the virtual clock cannot say which is faster: they tie. An option
+that is not its system's default is part of a row's name; one that all rows share stands in the heading.</p>
 <p><b>Throughput</b> is work over time: the samples of all steps after the warm-up over their time, with a
-95&nbsp;% interval (block bootstrap); on the virtual clock, of whole periods of the steady state. <b>~</b> marks what cannot be told apart from the baseline
-because the ranges over seeds (with fewer than five: the intervals) overlap, <b>?</b> where there are too
+95&nbsp;% interval (block bootstrap); on the virtual clock, of whole periods of the steady state. <b>~</b> marks
+what cannot be told apart from the baseline because the ranges over seeds (with fewer than five: the intervals)
+overlap, on the virtual clock because they tie, <b>?</b> where there are too
 few steps to say. <b>Peak memory</b> is the
 largest rank's. <b>Time to target</b> is training time until the metric first reaches the target:
 evaluation is excluded, draining the pipeline is included; <b>without drain</b> is the same in a pipe that
@@ -110,84 +115,107 @@ class Page {
 
   std::string winner(const Win& win) const {
     return fmt::format("<span class=\"swatch\" style=\"background:{}\"></span><b>{}</b>",
-                       palette_.color(win.row->system), escape_html(win.row->label));
+                       palette_.color(win.row->system), escape_html(win.name));
   }
 
-  static std::string small(const std::string& text) {
-    return text.empty() ? "" : "<br><small>" + escape_html(text) + "</small>";
+  static std::string small(const std::string& text, const char* attributes = "") {
+    return text.empty() ? "" : fmt::format("<br><small{}>{}</small>", attributes, escape_html(text));
   }
 
-  static std::string sure_text(const Win& win) {
-    if (win.sure.empty()) return "";
-    const bool sure = win.sure.starts_with("sure") || win.sure.starts_with("exact");
-    return fmt::format("<br><small{}>{}</small>", sure ? " class=\"sure\"" : "", escape_html(win.sure));
+  static std::string confidence_text(const Win& win) {
+    static const std::map<Confidence, const char*> words = {
+        {Confidence::sure, "sure: "},       {Confidence::likely, "likely: "},     {Confidence::tie, ""},
+        {Confidence::unsure, "not sure: "}, {Confidence::unknown, "not known: "},
+    };
+    if (win.confidence == Confidence::none) return "";
+    return small(words.at(win.confidence) + win.why, win.confidence == Confidence::sure ? " class=\"sure\"" : "");
   }
 
   static std::string unfinished(const Answer& answer) {
     if (answer.unfinished.empty()) return "all finished";
     std::string html;
     for (const Unfinished& group : answer.unfinished) {
-      std::string labels;
-      for (const std::string& label : group.labels) labels += (labels.empty() ? "" : ", ") + label;
-      const std::string what = fmt::format("{} {}", group.labels.size(), escape_html(group.outcome));
-      const std::string why = small(shortened(group.reason, 160));
-      constexpr std::size_t most = 3;  // a longer list folds
-      html += group.labels.size() <= most ? fmt::format("<div>{}: {}{}</div>", what, escape_html(labels), why)
-                                          : fmt::format("<details class=\"why\"><summary>{}</summary>{}{}</details>",
-                                                        what, escape_html(labels), why);
+      const std::size_t count = group.names.size();
+      const std::string names = escape_html(fmt::format("{}", fmt::join(group.names, "; ")));
+      const std::string what = fmt::format("{} {}", count, escape_html(group.outcome));
+      const std::string why = small((count > 1 ? "the first: " : "") + shortened(group.reason, 160));
+      constexpr std::size_t kUnfolded = 3;
+      html += count <= kUnfolded
+                  ? fmt::format("<div>{}: {}{}</div>", what, names, why)
+                  : fmt::format("<details class=\"why\"><summary>{}</summary>{}{}</details>", what, names, why);
     }
     return html;
   }
 
-  // A row for every comparison: the winner, by how much, how sure, and what has no result.
+  // A cell of the answers; without a value it is sorted last. "–" for no html.
+  static std::string answer_cell(const char* name, const std::string& html, std::optional<double> value = {}) {
+    return fmt::format("<td data-name=\"{}\"{}>{}</td>", name, value ? fmt::format(" data-v=\"{:.9g}\"", *value) : "",
+                       html.empty() ? "–" : html);
+  }
+
+  std::string answer_row(const ChartSection& part, const Comparison& c, const Answer& answer, bool several,
+                         bool targets) const {
+    std::string setting = clock_text(c) + " · " + c.cluster + " · " + panel_title(c, part.comparisons);
+    if (!c.options.empty()) setting += " · " + c.options;
+    const std::string kind = !several ? "" : answer.asynchronous ? "asynchronous systems" : "synchronous systems";
+    std::string html = fmt::format("<tr><td><a href=\"#{}\">{}</a>{}{}</td>", escape_html(part.id),
+                                   escape_html(c.title), small(setting), small(kind));
+    const Win &fastest = answer.fastest, &soonest = answer.soonest, &least = answer.least_memory;
+    std::string first;
+    if (fastest.row)
+      first = winner(fastest) +
+              small(fastest.value + (answer.over_one_device.empty() ? "" : ", " + answer.over_one_device));
+    else if (!answer.faster_but_missed.empty())
+      first = "none reaches the target";
+    for (const std::string& missed : answer.faster_but_missed) first += small(missed, " class=\"bad\"");
+    html += answer_cell("Fastest", first, fastest.row ? middle(fastest.row->throughput) : std::nullopt);
+    html += answer_cell("By how much", !fastest.row ? ""
+                                       : fastest.lead.empty() && fastest.confidence == Confidence::none
+                                           ? "the only one"
+                                           : escape_html(fastest.lead) + confidence_text(fastest));
+    html += answer_cell("Its quality", escape_html(answer.quality) + small(answer.reached));
+    html += answer_cell("Its peak memory", escape_html(answer.peak_memory),
+                        fastest.row ? middle(fastest.row->peak_memory) : std::nullopt);
+    if (targets)
+      html += soonest.row ? answer_cell("Soonest at its target",
+                                        winner(soonest) +
+                                            small(soonest.value + (soonest.lead.empty() ? "" : "; " + soonest.lead)) +
+                                            confidence_text(soonest),
+                                        middle(soonest.row->time_to_accuracy))
+                          : answer_cell("Soonest at its target", "");
+    html += least.row ? answer_cell("Least memory", winner(least) + small(least.value + " on its fullest rank"),
+                                    middle(least.row->peak_memory))
+                      : answer_cell("Least memory", "");
+    return html + answer_cell("Did not finish", unfinished(answer)) + "</tr>\n";
+  }
+
+  // A row for the synchronous systems of every comparison and one for the asynchronous ones: the winner, by how much,
+  // how sure, at what quality and memory, and what has no result.
   std::string answers() const {
     std::map<std::string, std::vector<Comparison>> by_clock;
-    std::string rows;
     bool targets = false;
-    for (const ChartSection& part : charts_.sections)
-      for (const Comparison& c : part.comparisons) targets |= answer_of(c).soonest.row != nullptr;
     for (const ChartSection& part : charts_.sections)
       for (const Comparison& c : part.comparisons) {
         by_clock[c.clock].push_back(c);
-        const Answer answer = answer_of(c);
-        const Win& fastest = answer.fastest;
-        rows += fmt::format("<tr><td><a href=\"#{}\">{}</a>{}</td>", escape_html(part.id), escape_html(c.title),
-                            small(clock_text(c) + " · " + c.cluster + " · " + panel_title(c, part.comparisons)));
-        const auto cell = [&](const char* name, double value, const std::string& html) {
-          rows += fmt::format("<td data-name=\"{}\" data-v=\"{:.9g}\">{}</td>", name, value, html);
-        };
-        if (fastest.row) {
-          const auto ratio = fastest.row->baseline ? std::nullopt : fastest.row->throughput_ratio;
-          const std::string over = ratio ? fmt::format(", {:.2f}× {}", *ratio, c.baseline) : "";
-          cell("Fastest", fastest.row->throughput.value().median, winner(fastest) + small(fastest.value + over));
-          rows += "<td data-name=\"By how much\">" + escape_html(fastest.lead.empty() ? "the only one" : fastest.lead) +
-                  sure_text(fastest) + "</td>";
-        } else {
-          rows += "<td data-name=\"Fastest\">–</td><td data-name=\"By how much\">–</td>";
-        }
-        if (targets) {
-          const Win& win = answer.soonest;
-          if (win.row)
-            cell("Soonest at its target", win.row->time_to_accuracy.value().median,
-                 winner(win) + small(win.value + (win.lead.empty() ? "" : "; " + win.lead)) + sure_text(win));
-          else
-            rows += "<td data-name=\"Soonest at its target\">–</td>";
-        }
-        const Win& lean = answer.leanest;
-        if (lean.row)
-          cell("Least memory", lean.row->peak_memory.value().median,
-               winner(lean) + small(lean.value + " on its fullest rank"));
-        else
-          rows += "<td data-name=\"Least memory\">–</td>";
-        rows += "<td data-name=\"Did not finish\">" + unfinished(answer) + "</td></tr>\n";
+        for (const Answer& answer : answers_of(c)) targets |= answer.soonest.row != nullptr;
       }
-    if (rows.empty()) return "";
+    if (by_clock.empty()) return "";
+    std::string rows;
+    for (const ChartSection& part : charts_.sections)
+      for (const Comparison& c : part.comparisons) {
+        const std::vector<Answer> all = answers_of(c);
+        for (const Answer& answer : all)
+          rows += answer_row(part, c, answer, all.size() > 1 || answer.asynchronous, targets);
+      }
     std::string html = "<h2 id=\"answers\">Answers</h2>\n";
     for (const auto& [clock, comparisons] : by_clock)
-      if (const std::string text = wins_text(comparisons); !text.empty())
-        html += "<p>Fastest on the " + escape_html(clock) + " clock: " + escape_html(text) + ".</p>\n";
+      for (const bool asynchronous : {false, true})
+        if (const std::string text = wins_text(comparisons, asynchronous); !text.empty())
+          html += fmt::format("<p>Fastest {}synchronous system on the {} clock: {}.</p>\n", asynchronous ? "a" : "",
+                              escape_html(clock), escape_html(text));
     return html + "<div class=\"scroll\"><table class=\"answers sort\"><thead><tr><th>Workload</th><th>Fastest</th>" +
-           "<th>By how much, and how sure</th>" + (targets ? "<th>Soonest at its target</th>" : "") +
+           "<th>By how much, and how sure</th><th>Its quality</th><th>Its peak memory</th>" +
+           (targets ? "<th>Soonest at its target</th>" : "") +
            "<th>Least memory</th><th>Did not finish</th></tr></thead><tbody>\n" + rows + "</tbody></table></div>\n";
   }
 
@@ -270,7 +298,7 @@ class Page {
     for (const Record* record : own) shown_.insert(record->digest);
     return fmt::format(
                "<details class=\"section\" open id=\"{}\"><summary><h2>{}</h2></summary>\n<p class=\"soft\">{}</p>\n",
-               escape_html(part.id), escape_html(part.heading), escape_html(setting(part.comparisons.front()))) +
+               escape_html(part.id), escape_html(part.heading), escape_html(setting(part.comparisons))) +
            panel("Results", results(part)) + panel("Throughput", charts_of(part, ChartTopic::throughput)) +
            panel("Accuracy", charts_of(part, ChartTopic::accuracy)) +
            panel("Memory", charts_of(part, ChartTopic::memory)) +

@@ -193,8 +193,7 @@ std::string results_table(const Comparison& c, const Palette& palette) {
       {c.target ? fmt::format("time to<br>{:g}", *c.target) : "time to<br>target",
        [&](Row row) { return c.target ? time_text(row) : ""; }},
       {"without<br>drain", [&](Row row) { return drains ? spread_text(row.time_without_drain, seconds_text) : ""; }},
-      {"final<br>" + escape_html(c.metric),
-       [](Row row) { return spread_text(row.final_metric, [](double v) { return fmt::format("{:.4g}", v); }); }},
+      {"final<br>" + escape_html(c.metric), [](Row row) { return spread_text(row.final_metric, metric_text); }},
       {"seeds<br>ok", [&](Row row) { return seeds ? fmt::format("{}/{}", row.succeeded, row.records.size()) : ""; }},
   };
   std::string head = "<th>system</th>";
@@ -219,12 +218,14 @@ std::string results_table(const Comparison& c, const Palette& palette) {
   return html + "</tbody></table></div>\n";
 }
 
-// What the tables say in words: which systems five seeds cannot tell apart.
+// What the tables say in words: which systems the model's error or five seeds cannot tell apart.
 std::string verdict_list(const Comparison& c) {
-  if (c.verdicts.empty()) return "";
-  std::string html = "<ul class=\"soft\">\n";
-  for (const Verdict& verdict : c.verdicts) html += "<li>" + escape_html(to_text(verdict)) + "</li>\n";
-  return html + "</ul>\n";
+  std::vector<std::string> sentences;
+  if (const std::string places = places_text(c); !places.empty()) sentences.push_back(places);
+  for (const Verdict& verdict : c.verdicts) sentences.push_back(to_text(verdict));
+  std::string items;
+  for (const std::string& sentence : sentences) items += "<li>" + escape_html(sentence) + "</li>\n";
+  return items.empty() ? "" : "<ul class=\"soft\">\n" + items + "</ul>\n";
 }
 
 // The searches behind a comparison at tuned rates: what was tried, and what was chosen.

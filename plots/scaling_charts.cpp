@@ -151,7 +151,7 @@ Chart rank_scaling_chart(const std::string& name, const std::string& title, std:
   const std::vector<Series> lines = lines_of(std::move(all));
   if (lines.empty()) return {name, title, nullptr};
   const Look look = look_of({lines}, "ranks", palette);
-  std::vector<std::string> subtitle = {setting(comparisons.front())};
+  std::vector<std::string> subtitle = {setting(comparisons)};
   if (single) subtitle.emplace_back("Dashed: as many times the single device as there are ranks");
   subtitle.emplace_back("Bands: smallest to largest of the seeds, where they differ");
   Chart chart{name, title, chart_frame(title, subtitle)};
@@ -183,9 +183,9 @@ Chart microbatch_scaling_chart(const std::string& name, const std::string& title
   }
   if (panels.empty()) return {name, title, nullptr};
   const Look look = look_of(panels, "micro-batches of an update", palette);
-  Chart chart{name, title,
-              chart_frame(title, {setting(comparisons.front()),
-                                  "The global batch stays: more micro-batches are smaller ones"})};
+  Chart chart{
+      name, title,
+      chart_frame(title, {setting(comparisons), "The global batch stays: more micro-batches are smaller ones"})};
   Json& views = chart.spec["concat"] = Json::array();
   for (std::size_t i = 0; i < panels.size(); ++i)
     views.push_back(lines_panel(panels[i], look, titles[i], "samples/s", ",~r", nullptr, 1, std::nullopt));

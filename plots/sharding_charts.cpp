@@ -37,13 +37,14 @@ Chart memory_throughput_chart(const std::string& name, const Comparison& compari
   for (const ComparisonRow* row : drawn) largest = std::max(largest, row->peak_memory.value().median);
   const Scale scale = byte_scale(largest);
   const auto beaten = [&](const ComparisonRow& row) {
-    return std::any_of(drawn.begin(), drawn.end(), [&](const ComparisonRow* other) {
-      const bool as_good =
-          other->throughput->median >= row.throughput->median && other->peak_memory->median <= row.peak_memory->median;
-      const bool better =
-          other->throughput->median > row.throughput->median || other->peak_memory->median < row.peak_memory->median;
-      return as_good && better;
-    });
+    return row.misses_target() || std::any_of(drawn.begin(), drawn.end(), [&](const ComparisonRow* other) {
+             if (other->misses_target()) return false;
+             const bool as_good = other->throughput->median >= row.throughput->median &&
+                                  other->peak_memory->median <= row.peak_memory->median;
+             const bool better = other->throughput->median > row.throughput->median ||
+                                 other->peak_memory->median < row.peak_memory->median;
+             return as_good && better;
+           });
   };
   Json values = Json::array();
   std::vector<std::string> systems, colors;
@@ -93,7 +94,10 @@ Chart memory_throughput_chart(const std::string& name, const Comparison& compari
     if (!beaten(*row)) named.emplace_back(row->peak_memory.value().median, row);
   std::sort(named.begin(), named.end());
   Json numbers = Json::array();
-  std::vector<std::string> subtitle = {setting(comparison), "Line: what no other point beats in both. Its points:"};
+  const bool missed = std::ranges::any_of(drawn, &ComparisonRow::misses_target);
+  std::vector<std::string> subtitle = {
+      setting(comparison), std::string("Pareto front: what no other point beats in both") +
+                               (missed ? ", without systems that miss the target in all seeds" : "") + ". Its points:"};
   for (std::size_t k = 0; k < named.size(); ++k) {
     const ComparisonRow& row = *named[k].second;
     numbers.push_back({{"memory", row.peak_memory.value().median / scale.divisor},

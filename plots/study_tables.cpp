@@ -187,12 +187,13 @@ FilledCell chosen_cell(const StudyTable& table, const TableColumn& column, const
                        std::span<const StudyRun> runs) {
   const Conditions where = joined(joined(table.where, of_line), column.where);
   const StudyRun* best = nullptr;
-  double best_value = 0;
+  std::pair<bool, double> best_value;  // one that reaches the target in no seed is the last choice
   std::string outcome = "-";
   for (const StudyRun& run : runs) {
     if (!matches(run, where)) continue;
     if (const auto value = value_of(table.best_by, run.row)) {
-      const double placed = more_is_better(table.best_by, run.row) ? -value->median : value->median;
+      const std::pair placed(run.row.misses_target(),
+                             more_is_better(table.best_by, run.row) ? -value->median : value->median);
       if (best && placed >= best_value) continue;
       best = &run;
       best_value = placed;

@@ -76,6 +76,10 @@ std::string rate_text(double value) {
   return digits;
 }
 
+std::string metric_text(double value) {
+  return value < 1000 ? fmt::format("{:#.4g}", value) : fmt::format("{:.0f}", value);
+}
+
 std::string slug(const std::string& text) {
   std::string result;
   for (const char c : text) {
@@ -104,10 +108,20 @@ std::string shortened(const std::string& text, std::size_t characters) {
 
 std::string ranks_text(int ranks) { return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s"); }
 
-std::string setting(const Comparison& c) {
-  std::string text = fmt::format("{} · {} · global batch {}", clock_text(c), c.cluster, c.batch);
-  return c.duration.empty() ? text : text + " · " + c.duration;
+std::string shared_options(std::span<const Comparison> all) {
+  const std::string& first = all.front().options;
+  return std::ranges::all_of(all, [&](const Comparison& c) { return c.options == first; }) ? first : "";
 }
+
+std::string setting(std::span<const Comparison> section) {
+  const Comparison& c = section.front();
+  std::string text = fmt::format("{} · {} · global batch {}", clock_text(c), c.cluster, c.batch);
+  for (const std::string& more : {c.duration, shared_options(section)})
+    if (!more.empty()) text += " · " + more;
+  return text;
+}
+
+std::string setting(const Comparison& comparison) { return setting(std::span(&comparison, 1)); }
 
 std::size_t letters(const std::string& text) {
   return static_cast<std::size_t>(
@@ -142,7 +156,7 @@ std::string panel_title(const Comparison& c, std::span<const Comparison> all) {
     });
     if (!shared) title += ", " + part;
   }
-  return title;
+  return c.options == shared_options(all) ? title : title + ", " + c.options;
 }
 
 std::size_t panel_columns(std::span<const Comparison> all) { return all.size() > 1 ? 2 : 1; }

@@ -27,6 +27,7 @@ Scale time_scale(double largest_seconds);
 Scale byte_scale(double largest_bytes);
 
 std::string rate_text(double samples_per_second);  // "1,234", "12.3"
+std::string metric_text(double value);             // an accuracy or a perplexity in four digits: "0.8580", "21.30"
 std::string slug(const std::string& text);         // lower case, digits and single dashes
 std::string shortened(const std::string& text, std::size_t characters);
 std::string ranks_text(int ranks);             // "1 rank", "4 ranks"
@@ -34,15 +35,21 @@ std::size_t letters(const std::string& text);  // as drawn: UTF-8 continuation b
 
 Json panel_heading(const std::string& title);  // of one of several panels
 // Panels of one workload are told apart by their ranks and, where these differ, by what their optimizers do not share:
-// "4 ranks, learning rate tuned". Those of several workloads by all of it.
+// "4 ranks, learning rate tuned". Those of several workloads by all of it. With the options of their rows where these
+// differ.
 std::string panel_title(const Comparison& c, std::span<const Comparison> all);
 // Equal and tuned rates of one rank count side by side; two columns otherwise, one for one panel.
 std::size_t panel_columns(std::span<const Comparison> all);
 // Entries of a legend under a chart in one line, so that long names are not cut.
 std::size_t legend_columns(const std::vector<std::string>& labels);
 
-// "wall clock · laptop · global batch 100 · 3 epochs": the line under every title.
+// "wall clock · laptop · global batch 100 · 3 epochs · recompute=all": the line under every title. Of the comparisons of
+// a section, which differ in their ranks and learning rates only; options that they do not share stand in their panels'
+// titles.
 std::string setting(const Comparison& comparison);
+std::string setting(std::span<const Comparison> section);
+// The options of all rows of all comparisons; "" where comparisons differ.
+std::string shared_options(std::span<const Comparison> all);
 
 // The label without its "microbatches=8": one for a system with all its numbers of micro-batches.
 std::string label_without_microbatches(const ComparisonRow& row);

@@ -13,6 +13,7 @@
 #include "results/compare_columns.h"
 #include "results/comparison_rows.h"
 #include "results/metrics.h"
+#include "results/model_error.h"
 #include "results/tell_apart.h"
 
 namespace sluice {
@@ -38,8 +39,8 @@ std::optional<double> ratio(std::optional<double> ours, std::optional<double> th
   return *ours / *theirs;
 }
 
-// Smaller is better placed; rows without the value come last.
-double place(const ComparisonRow& row, CompareMetric metric) {
+// Smaller is better placed.
+double value_to_place(const ComparisonRow& row, CompareMetric metric) {
   constexpr double kLast = std::numeric_limits<double>::infinity();
   switch (metric) {
     case CompareMetric::throughput:
@@ -71,8 +72,14 @@ std::optional<double> p_value_of_throughput(const ComparisonRow& row, const Comp
   return mann_whitney(ours, theirs);
 }
 
+// Rows that miss their target in every seed come behind those that reach it, rows without the value last.
+std::tuple<bool, bool, double> place(const ComparisonRow& row, CompareMetric metric) {
+  const double value = value_to_place(row, metric);
+  return {std::isinf(value), row.misses_target(), value};
+}
+
 void relate_to_baseline(Comparison& comparison, const std::string& baseline) {
-  // Of several variants of the baseline the fastest is taken: the harder one to beat.
+  // Of several variants of the baseline the fastest that reaches the target is taken: the harder one to beat.
   ComparisonRow* base = nullptr;
   for (ComparisonRow& row : comparison.rows) {
     if (row.system != baseline) continue;
@@ -88,7 +95,7 @@ void relate_to_baseline(Comparison& comparison, const std::string& baseline) {
     if (!row.throughput_ratio || &row == base) continue;
     if (comparison.clock == "wall") row.p_value = p_value_of_throughput(row, *base);
     if (comparison.clock == "virtual") {
-      row.differs = std::abs(*row.throughput_ratio - 1) > 1e-6;
+      row.differs = !within_model_error(*row.throughput_ratio, 1, model_error(comparison.cost_source));
     } else if (enough_seeds(row) && enough_seeds(*base)) {
       const Spread &own = row.throughput.value(), &other = base->throughput.value();
       row.differs = own.max < other.min || other.max < own.min;
@@ -164,7 +171,9 @@ std::vector<Comparison> compare(std::span<const Record> records, const CompareOp
       comparison.metric = metric_name(first);
       comparison.lower_is_better = lower_is_better(first);
       comparison.target = target(first);
-      comparison.rows = comparison_rows(members);
+      LabelledRows labelled = comparison_rows(members);
+      comparison.rows = std::move(labelled.rows);
+      comparison.options = std::move(labelled.shared_options);
       for (ComparisonRow& row : comparison.rows) {
         if (row.records.front().cluster == comparison.cluster) continue;
         row.options += (row.options.empty() ? "on " : ", on ") + row.records.front().cluster;
@@ -175,7 +184,7 @@ std::vector<Comparison> compare(std::span<const Record> records, const CompareOp
                        [&](const ComparisonRow& a, const ComparisonRow& b) {
                          if (a.reference != b.reference) return a.reference;
                          if (!options.sort.empty()) return comes_first(a, b, comparison, options.sort);
-                         const double x = place(a, options.metric), y = place(b, options.metric);
+                         const auto x = place(a, options.metric), y = place(b, options.metric);
                          return x != y ? x < y : a.label < b.label;
                        });
       comparison.verdicts = verdicts(comparison);

@@ -98,7 +98,15 @@ const std::vector<Column>& all_columns() {
   using Row = const ComparisonRow&;
   using In = const Context&;
   static const std::vector<Column> columns = {
-      {.name = "system", .heading = "system", .right = false, .cell = [](Row row, In) { return row.system; }},
+      // With its options where there is no column for them: they are part of what was run.
+      {.name = "system",
+       .heading = "system",
+       .right = false,
+       .cell =
+           [](Row row, In in) {
+             const auto& chosen = in.options.columns;
+             return chosen.empty() || std::ranges::count(chosen, "options") > 0 ? row.system : row.label;
+           }},
       {.name = "options", .heading = "options", .right = false, .cell = [](Row row, In) { return row.options; }},
       {.name = "ranks",
        .heading = "ranks",

@@ -2,6 +2,7 @@
 
 #include "harness/base/json.h"
 #include "results/compare.h"
+#include "results/tell_apart.h"
 
 namespace sluice {
 namespace {
@@ -26,6 +27,7 @@ Json to_json(const ComparisonRow& row) {
           {"options", options_json(row.records.front())},
           {"label", row.label},
           {"reference", row.reference},
+          {"asynchronous", row.asynchronous},
           {"baseline", row.baseline},
           {"ranks", row.ranks},
           {"microbatches", row.microbatches},
@@ -51,6 +53,7 @@ Json to_json(const ComparisonRow& row) {
           {"time_ratio", maybe(row.time_ratio)},
           {"reached", row.reached},
           {"attempts", row.attempts},
+          {"misses_target", row.misses_target()},
           {"final_metric", to_json(row.final_metric)},
           {"best_metric", maybe(row.best_metric)},
           {"learning_rate", maybe(row.learning_rate)},
@@ -77,6 +80,11 @@ Json to_json(std::span<const Comparison> comparisons) {
                           {"cannot_be_told_apart", v.alike},
                           {"apart_from_all", v.apart},
                           {"too_few_seeds", v.too_few_seeds}});
+    const auto places = [&](bool asynchronous) {
+      Json lists = Json::array();
+      for (const auto& labels : simulated_places(c, asynchronous)) lists.push_back(labels);
+      return lists;
+    };
     result.push_back({{"workload", c.workload},
                       {"title", c.title},
                       {"cluster", c.cluster},
@@ -84,6 +92,7 @@ Json to_json(std::span<const Comparison> comparisons) {
                       {"cost_source", c.cost_source},
                       {"duration", c.duration},
                       {"optimizer", c.optimizer},
+                      {"shared_options", c.options},
                       {"learning_rate_policy", c.tuned ? "tuned" : "equal"},
                       {"ranks", c.ranks},
                       {"batch", c.batch},
@@ -92,7 +101,9 @@ Json to_json(std::span<const Comparison> comparisons) {
                       {"target", maybe(c.target)},
                       {"baseline", c.baseline.empty() ? Json(nullptr) : Json(c.baseline)},
                       {"rows", std::move(rows)},
-                      {"verdicts", std::move(verdicts)}});
+                      {"verdicts", std::move(verdicts)},
+                      {"places", places(false)},
+                      {"asynchronous_places", places(true)}});
   }
   return result;
 }

@@ -7,6 +7,7 @@
 #include "harness/base/visible_text.h"
 #include "results/compare.h"
 #include "results/compare_columns.h"
+#include "results/model_error.h"
 #include "results/tell_apart.h"
 
 namespace sluice {
@@ -35,13 +36,14 @@ std::string to_table(std::span<const Comparison> comparisons, const CompareOptio
     if (!text.empty()) text += "\n";
     std::string heading = fmt::format("{} on {}: {}, {} rank{}, global batch {}", c.title, c.cluster, clock_text(c),
                                       c.ranks, c.ranks == 1 ? "" : "s", c.batch);
-    for (const std::string& more : {c.duration, c.optimizer})
+    for (const std::string& more : {c.duration, c.optimizer, c.options})
       if (!more.empty()) heading += ", " + more;
     text += line_text(heading, form) + "\n\n";
     text += table_text(compare_columns(c, options), form);
     if (form == TableForm::latex) continue;  // the legend is the paper's
-    bool same = false, unknown = false, reference = false;
+    bool same = false, unknown = false, reference = false, missed = false;
     for (const ComparisonRow& row : c.rows) {
+      missed |= row.misses_target();
       reference |= row.reference;
       if (!row.throughput_ratio || row.baseline) continue;
       same |= row.differs == false;
@@ -53,11 +55,13 @@ std::string to_table(std::span<const Comparison> comparisons, const CompareOptio
     };
     if (!c.baseline.empty()) text += fmt::format("  ratio: to {}\n", shown(c.baseline));
     if (same)
-      text += fmt::format("  ~  cannot be told apart from {}: {}\n", shown(c.baseline),
-                          c.clock == "wall" ? "the ranges of 5 or more seeds, or else the intervals "
-                                              "of their steps, overlap"
-                                            : "equal");
+      text +=
+          fmt::format("  ~  cannot be told apart from {}: {}\n", shown(c.baseline),
+                      c.clock == "wall" ? "the ranges of 5 or more seeds, or else the intervals of their steps, overlap"
+                                        : "within " + model_error_text(model_error(c.cost_source)));
+    if (missed && options.sort.empty()) text += "  behind the others: rows that miss the target in all their seeds\n";
     if (unknown) text += "  ?  too few steps for an interval, so nothing is said about a difference\n";
+    if (const std::string places = places_text(c); !places.empty()) text += "  " + shown(places) + "\n";
     for (const Verdict& verdict : c.verdicts) text += "  " + shown(to_text(verdict)) + "\n";
     if (c.baseline.empty())
       text +=
@@ -93,6 +97,7 @@ FlatTable to_flat_table(std::span<const Comparison> comparisons) {
       put("cost_source", c.cost_source);
       put("duration", c.duration);
       put("optimizer", c.optimizer);
+      put("shared_options", c.options);
       put("batch", c.batch);
       put("baseline", c.baseline);
       put("system", row.system);

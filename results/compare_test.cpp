@@ -99,13 +99,78 @@ TEST(Compare, AggregatesOverSeeds) {
 
 TEST(Compare, OptionsTellVariantsApart) {
   std::vector<Record> records = {run("zero_bubble", 4, 0.5), run("zero_bubble", 4, 0.4), run("gpipe", 4, 0.6)};
-  records[0].options = {{"variant", "h1"}, {"clip", "yes"}};
-  records[1].options = {{"variant", "h2"}, {"clip", "yes"}};
+  records[0].options = {{"variant", "h1"}, {"memory", "0"}};
+  records[1].options = {{"variant", "h2"}, {"memory", "0"}};
   records[2].options = {{"backward", "lifo"}};
   const Comparison c = compare(records, {.baseline = "zero_bubble"}).at(0);
   EXPECT_EQ(c.baseline, "zero_bubble variant=h2");  // the faster one
   EXPECT_NEAR(row(c, "zero_bubble variant=h1").throughput_ratio.value(), 0.8, 1e-9);
   EXPECT_EQ(row(c, "gpipe").options, "");
+}
+
+TEST(Compare, AnOptionThatIsNotTheDefaultIsShownWhereItIsConstantInItsSystem) {
+  std::vector<Record> records = {run("gpipe", 4, 0.5), run("one_f_one_b", 4, 0.4)};
+  records[0].options = {{"recompute", "all"}};
+  records[1].options = {{"recompute", "no"}};
+  const auto all = compare(records);
+  EXPECT_EQ(row(all[0], "gpipe recompute=all").options, "recompute=all");
+  EXPECT_EQ(row(all[0], "one_f_one_b").options, "");
+  EXPECT_EQ(all[0].options, "");
+  const CompareOptions few = {.columns = {"system", "throughput"}};
+  for (const TableForm form : {TableForm::text, TableForm::markdown, TableForm::latex}) {
+    EXPECT_NE(to_table(all, {}, form).find("recompute=all"), std::string::npos);
+    EXPECT_NE(to_table(all, few, form).find("gpipe recompute=all"), std::string::npos) << to_table(all, few, form);
+  }
+}
+
+TEST(Compare, OptionsThatAllRowsShareStandInTheHeading) {
+  std::vector<Record> records = {run("single_device", 1, 1), run("gpipe", 4, 0.5), run("one_f_one_b", 4, 0.4)};
+  for (Record& r : records) r.options = {{"pin", "core"}, {"weight_gradient", "per_microbatch"}};
+  records[1].options["recompute"] = records[2].options["recompute"] = "all";  // not of the single device
+  const auto all = compare(records);
+  EXPECT_EQ(all[0].options, "pin=core");
+  EXPECT_EQ(row(all[0], "one_f_one_b recompute=all").options, "recompute=all");
+  for (const TableForm form : {TableForm::text, TableForm::markdown, TableForm::latex})
+    EXPECT_NE(to_table(all, {}, form).find("global batch 100, pin=core"), std::string::npos);
+  EXPECT_EQ(to_json(all)[0]["shared_options"], "pin=core");
+}
+
+TEST(Compare, OnTheVirtualClockADistanceInsideTheModelsErrorIsATie) {
+  std::vector<Record> records = {run("single_device", 1, 1, Clock::virtual_clock),
+                                 run("gpipe", 4, 0.94, Clock::virtual_clock),
+                                 run("fsdp", 4, 0.5, Clock::virtual_clock)};
+  for (Record& r : records) r.cost_source = "analytic";
+  const auto all = compare(records);
+  EXPECT_EQ(row(all[0], "gpipe").differs, false);
+  EXPECT_EQ(row(all[0], "fsdp").differs, true);
+  const std::string table = to_table(all);
+  EXPECT_NE(table.find("cannot be told apart from single_device: within the model's error of 8 %"), std::string::npos)
+      << table;
+  EXPECT_NE(table.find("1. fsdp; 2. gpipe, single_device"), std::string::npos) << table;
+  EXPECT_EQ(to_json(all)[0]["places"].size(), 2u);
+}
+
+TEST(Compare, WhatMissesItsTargetInEverySeedComesBehind) {
+  std::vector<Record> records;
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    records.push_back(run("gpipe", 4, 0.5, Clock::wall, seed));
+    records.push_back(run("pipedream", 4, 0.2, Clock::wall, seed));
+    records.back().curve.back().metric = 0.8;
+  }
+  records.push_back(run("fsdp", 4, 0.5));
+  records.back().outcome = RecordOutcome::out_of_memory;
+  const auto all = compare(records);
+  ASSERT_EQ(all[0].rows.size(), 3u);
+  EXPECT_EQ(all[0].rows[0].system, "gpipe");
+  EXPECT_EQ(all[0].rows[1].system, "pipedream");
+  EXPECT_TRUE(all[0].rows[1].misses_target());
+  EXPECT_EQ(all[0].rows[2].system, "fsdp");
+  const std::string table = to_table(all);
+  EXPECT_NE(table.find("behind the others: rows that miss the target"), std::string::npos) << table;
+  // Of two variants the baseline is the one that reaches the target.
+  records.push_back(run("pipedream", 4, 0.3));
+  records.back().microbatches = 8;
+  EXPECT_EQ(compare(records, {.baseline = "pipedream"})[0].baseline, "pipedream microbatches=8");
 }
 
 TEST(Compare, EqualAndTunedRatesAreNeverInOneComparison) {
@@ -211,7 +276,8 @@ TEST(Compare, TheMetricSorts) {
   records[2].curve = {{1, 1, 1.0, 0.1}};
   const auto first = [&](CompareMetric metric) { return compare(records, {.baseline = "", .metric = metric})[0].rows; };
   EXPECT_EQ(first(CompareMetric::throughput)[0].system, "a");
-  EXPECT_EQ(first(CompareMetric::memory)[2].system, "a");
+  EXPECT_EQ(first(CompareMetric::memory)[0].system, "b");
+  EXPECT_EQ(first(CompareMetric::memory)[2].system, "c");  // misses its target
   EXPECT_EQ(first(CompareMetric::time_to_accuracy)[2].system, "c");
   EXPECT_EQ(parse_compare_metric("memory"), CompareMetric::memory);
   EXPECT_EQ(parse_compare_metric("final_metric"), CompareMetric::final_metric);

@@ -35,9 +35,10 @@ inline std::optional<double> middle(const std::optional<Spread>& spread) {
 struct ComparisonRow {
   std::vector<Record> records;  // one a seed, in order of seed
   std::string system;
-  std::string options;     // what tells this row from others of its system: "variant=h1"; often empty
-  std::string label;       // system and options
-  bool reference = false;  // single_device: always listed, first, whatever its rank count
+  std::string options;        // what the table's other rows do not share: "recompute=all variant=h1"; often empty
+  std::string label;          // system and options
+  bool reference = false;     // single_device: always listed, first, whatever its rank count
+  bool asynchronous = false;  // some of its weights are stale
   bool baseline = false;
   int ranks = 0, microbatches = 0;
   std::int64_t samples_per_update = 0, updates_per_epoch = 0;
@@ -48,8 +49,8 @@ struct ComparisonRow {
   // steps. None on the virtual clock, which is exact.
   std::optional<Interval> interval;
   std::optional<double> throughput_ratio, memory_ratio, time_ratio;  // to the baseline
-  // Whether the throughput differs from the baseline's: the intervals are apart. nullopt: too few values for an
-  // interval, or no baseline.
+  // Whether the throughput differs from the baseline's: the intervals are apart; on the virtual clock by more than the
+  // model's error (model_error.h). nullopt: too few values for an interval, or no baseline.
   std::optional<bool> differs;
   // Mann and Whitney's test of the seeds' throughputs against the baseline's; wall clock, from two seeds each on.
   std::optional<double> p_value;
@@ -71,6 +72,9 @@ struct ComparisonRow {
   int succeeded = 0;                             // seeds that are ok
   int diverged = 0;                              // seeds that diverged
   std::optional<std::int64_t> first_divergence;  // the earliest update of them
+
+  // Its quality was measured against a target, and no seed reached it: it is no winner, however fast.
+  bool misses_target() const;
 };
 
 // Which systems a metric does not tell apart; tell_apart.h has the rule.
@@ -85,6 +89,7 @@ struct Comparison {
   std::string workload, title, cluster, clock, cost_source;
   std::string duration;   // "3 epochs", "30 updates"; "" if the records do not say
   std::string optimizer;  // "sgd, learning rate 0.02", "sgd, learning rate tuned"; or ""
+  std::string options;    // that all rows share and that are not their systems' defaults: "recompute=all"; often empty
   bool tuned = false;     // every system at its own best learning rate
   int ranks = 0;
   std::int64_t batch = 0;

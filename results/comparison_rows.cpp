@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "harness/base/json.h"
+#include "harness/pipeline/system.h"
 #include "results/metrics.h"
 
 namespace sluice {
@@ -40,6 +41,19 @@ std::map<std::string, std::string> traits(const Record& r) {
   return result;
 }
 
+// nullptr: not in this build.
+const System* system_named(const std::string& name) {
+  const auto systems = all_systems();
+  const auto found = std::ranges::find(systems, name, &System::name);
+  return found == systems.end() ? nullptr : *found;
+}
+
+bool is_asynchronous(const Record& record) {
+  if (record.theory) return std::ranges::any_of(record.theory->staleness, [](int updates) { return updates > 0; });
+  const System* system = system_named(record.system);
+  return system && !system->synchronous;
+}
+
 std::optional<Spread> spread(const std::vector<double>& values) {
   if (values.empty()) return std::nullopt;
   return Spread{quantile(values, 0), median(values), quantile(values, 1)};
@@ -68,6 +82,7 @@ ComparisonRow make_row(std::vector<Record> records) {
   const Record& first = records.front();
   row.system = first.system;
   row.reference = first.system == kReferenceSystem;
+  row.asynchronous = is_asynchronous(first);
   row.ranks = first.ranks;
   row.microbatches = first.microbatches;
   row.samples_per_update = first.samples_per_step > 0 ? first.samples_per_step : first.batch;
@@ -136,40 +151,86 @@ std::vector<ComparisonRow> unlabelled_rows(std::span<const Record* const> record
   return rows;
 }
 
-void label_rows(std::vector<ComparisonRow>& rows) {
-  std::vector<const Record*> firsts;
-  for (const ComparisonRow& row : rows) firsts.push_back(&row.records.front());
-  const std::vector<std::string> options = telling_options(firsts);
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    rows[i].options = options[i];
-    rows[i].label = rows[i].system + (options[i].empty() ? "" : " " + options[i]);
-  }
+// The options that differ from their defaults.
+std::map<std::string, std::string> chosen_options(const Record& r) {
+  // Settings of a run that records hold whatever their value (in_record_options of harness/case/settings.cpp), and
+  // those that the heading of a table says already.
+  static const std::map<std::string, std::string> kRunDefaults = {{"layout", "groups"},
+                                                                  {"weight_gradient", "per_microbatch"}};
+  static const std::set<std::string> kInHeading = {"attention", "precision", "task", "workload_digest"};
+  const System* system = system_named(r.system);
+  if (!system) return {};
+  std::map<std::string, std::string> chosen = r.options;
+  std::erase_if(chosen, [&](const auto& option) {
+    const auto& [name, value] = option;
+    const auto spec = std::ranges::find(system->options, name, &OptionSpec::name);
+    if (spec != system->options.end()) return spec->default_value == value;
+    const auto usual = kRunDefaults.find(name);
+    return kInHeading.contains(name) || (usual != kRunDefaults.end() && usual->second == value);
+  });
+  return chosen;
+}
+
+std::string options_text(const std::map<std::string, std::string>& options) {
+  std::string text;
+  for (const auto& [name, value] : options) text += (text.empty() ? "" : " ") + name + "=" + value;
+  return text;
 }
 
 }  // namespace
 
-std::vector<ComparisonRow> comparison_rows(std::span<const Record* const> records) {
-  std::vector<ComparisonRow> rows = unlabelled_rows(records);
-  label_rows(rows);
-  return rows;
+bool ComparisonRow::misses_target() const {
+  const bool measured = final_metric || diverged > 0;
+  return measured && attempts > 0 && reached == 0 && target(records.front());
 }
 
-std::vector<std::string> telling_options(std::span<const Record* const> records) {
-  std::map<std::string, std::map<std::string, std::set<std::string>>> values;
-  std::map<std::string, std::size_t> count;
-  for (const Record* record : records) {
-    ++count[record->system];
-    for (const auto& [name, text] : traits(*record)) values[record->system][name].insert(text);
-  }
-  std::vector<std::string> result;
-  for (const Record* record : records) {
-    std::string& options = result.emplace_back();
-    for (const auto& [name, text] : traits(*record)) {
-      if (count[record->system] < 2 || values[record->system][name].size() < 2) continue;
-      options += (options.empty() ? "" : " ") + name + "=" + text;
-    }
+LabelledRows comparison_rows(std::span<const Record* const> records) {
+  LabelledRows result{unlabelled_rows(records), ""};
+  std::vector<const Record*> firsts;
+  for (const ComparisonRow& row : result.rows) firsts.push_back(&row.records.front());
+  TellingOptions options = telling_options(firsts);
+  result.shared_options = std::move(options.shared);
+  for (std::size_t i = 0; i < result.rows.size(); ++i) {
+    ComparisonRow& row = result.rows[i];
+    row.options = options.of_rows[i];
+    row.label = row.system + (row.options.empty() ? "" : " " + row.options);
   }
   return result;
+}
+
+TellingOptions telling_options(std::span<const Record* const> records) {
+  if (records.empty()) return {};
+  std::map<std::string, std::map<std::string, std::set<std::string>>> values;
+  std::map<std::string, std::string> shared = chosen_options(*records.front());
+  for (const Record* record : records) {
+    for (const auto& [name, text] : traits(*record)) values[record->system][name].insert(text);
+    const auto chosen = chosen_options(*record);
+    std::erase_if(shared, [&](const auto& option) {
+      const auto own = chosen.find(option.first);
+      return own == chosen.end() || own->second != option.second;
+    });
+  }
+  TellingOptions result{{}, options_text(shared)};
+  for (const Record* record : records) {
+    const auto chosen = chosen_options(*record);
+    std::map<std::string, std::string> shown = traits(*record);
+    std::erase_if(shown, [&](const auto& trait) {
+      const std::string& name = trait.first;
+      const bool differs_in_system = values[record->system][name].size() > 1;
+      return !differs_in_system && (!chosen.contains(name) || shared.contains(name));
+    });
+    result.of_rows.push_back(options_text(shown));
+  }
+  return result;
+}
+
+std::string system_title(const std::string& name) {
+  const System* system = system_named(name);
+  return system ? system->title : name;
+}
+
+std::string title_of(const ComparisonRow& row) {
+  return system_title(row.system) + (row.options.empty() ? "" : ", " + row.options);
 }
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// The rows of a comparison, from records that differ in their seeds, and what tells rows of one system apart.
+// The rows of a comparison, from records that differ in their seeds, and the options that their labels show.
 #pragma once
 
 #include <span>
@@ -9,12 +9,27 @@
 
 namespace sluice {
 
-// One row for the records that differ in their seed alone, labelled by what tells it from others of its system. The
-// relation to a baseline is left open.
-std::vector<ComparisonRow> comparison_rows(std::span<const Record* const> records);
+// Options in words: of each row, and those of all rows, which the heading of their table says.
+struct TellingOptions {
+  std::vector<std::string> of_rows;  // "recompute=all variant=h1"; "" for none
+  std::string shared;
+};
 
-// Of records that each stand for a row: what tells it from others of its system ("variant=h1"), "" where its system
-// stands alone.
-std::vector<std::string> telling_options(std::span<const Record* const> records);
+// Of records that each stand for a row: every option that differs from the default of its system, or among the rows of
+// its system. Of a system that this build does not have the defaults are not known: only what differs among its rows.
+TellingOptions telling_options(std::span<const Record* const> records);
+
+// Rows, one for the records that differ in their seed alone, labelled by their telling options. The relation to a
+// baseline is left open.
+struct LabelledRows {
+  std::vector<ComparisonRow> rows;
+  std::string shared_options;
+};
+LabelledRows comparison_rows(std::span<const Record* const> records);
+
+// For prose. The system's title, its name where this build does not have it; and with a row's options: "Zero bubble,
+// variant=h1".
+std::string system_title(const std::string& system);
+std::string title_of(const ComparisonRow& row);
 
 }  // namespace sluice

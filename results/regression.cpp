@@ -51,7 +51,9 @@ class Comparer {
   }
 
   RegressionRow row_of(const Found& found, const std::string& metric) const {
-    return {found.comparison->workload, found.comparison->clock, found.row->label, found.row->ranks, metric};
+    const std::string& shared = found.comparison->options;
+    const std::string label = found.row->label + (shared.empty() ? "" : " " + shared);
+    return {found.comparison->workload, found.comparison->clock, label, found.row->ranks, metric};
   }
 
  private:

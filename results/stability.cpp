@@ -144,13 +144,14 @@ std::vector<StableRates> stable_rates(std::span<const Record> records) {
     grid.seeds.assign(seeds.begin(), seeds.end());
     std::vector<const Record*> firsts;
     for (const auto& [name, runs] : by_row) firsts.push_back(runs.front());
-    const std::vector<std::string> options = telling_options(firsts);
+    const TellingOptions options = telling_options(firsts);
+    grid.options = options.shared;
     std::size_t i = 0;
     for (const auto& [name, runs] : by_row) {
       grid.rows.push_back(make_row(runs, grid));
       StableRateRow& row = grid.rows.back();
-      row.label = row.system + (options[i].empty() ? "" : " " + options[i]);
-      ++i;
+      const std::string& chosen = options.of_rows[i++];
+      row.label = row.system + (chosen.empty() ? "" : " " + chosen);
     }
     std::ranges::stable_sort(grid.rows, [](const StableRateRow& a, const StableRateRow& b) {
       if (a.reference != b.reference) return a.reference;
@@ -173,7 +174,7 @@ std::string rate_text(const StableRateRow& row, const StableRates& of) {
 std::string title_of(const StableRates& of) {
   std::string text = fmt::format("{} on {}, {} clock, {} rank{}, global batch {}", of.title, of.cluster, of.clock,
                                  of.ranks, of.ranks == 1 ? "" : "s", of.batch);
-  for (const std::string& more : {of.duration, of.optimizer})
+  for (const std::string& more : {of.duration, of.optimizer, of.options})
     if (!more.empty()) text += ", " + more;
   return text + fmt::format(", {} seed{}", of.seeds.size(), of.seeds.size() == 1 ? "" : "s");
 }
@@ -253,6 +254,7 @@ Json to_json(std::span<const StableRates> boundaries) {
                       {"batch", b.batch},
                       {"duration", b.duration},
                       {"optimizer", b.optimizer},
+                      {"shared_options", b.options},
                       {"metric", kStableRateMetric},
                       {"rates", b.rates},
                       {"seeds", b.seeds},

@@ -41,6 +41,7 @@ struct StableRateRow {
 
 struct StableRates {
   std::string workload, title, cluster, clock, cost_source, optimizer, duration;
+  std::string options;  // Comparison::options
   int ranks = 0;
   std::int64_t batch = 0;
   std::vector<double> rates;         // the grid, rising

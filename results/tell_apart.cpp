@@ -1,5 +1,7 @@
 #include "results/tell_apart.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -7,6 +9,7 @@
 #include <optional>
 
 #include "results/metrics.h"
+#include "results/model_error.h"
 
 namespace sluice {
 
@@ -68,6 +71,44 @@ Verdict tell_apart(const std::string& metric, std::span<const SeedValues> system
     }
   }
   return verdict;
+}
+
+std::vector<std::vector<std::string>> simulated_places(const Comparison& comparison, bool asynchronous) {
+  if (comparison.clock != "virtual") return {};
+  std::vector<const ComparisonRow*> rows, fastest;
+  for (const ComparisonRow& row : comparison.rows)
+    if (row.throughput && row.asynchronous == asynchronous && !row.misses_target()) rows.push_back(&row);
+  std::ranges::stable_sort(rows, std::greater(), [](const auto* row) { return row->throughput->median; });
+  std::vector<double> rates;
+  for (const ComparisonRow* row : rows) {
+    if (std::ranges::count(fastest, row->system, &ComparisonRow::system) > 0) continue;
+    fastest.push_back(row);
+    rates.push_back(row->throughput.value().median);
+  }
+  const std::vector<int> place_of = shared_places(rates, model_error(comparison.cost_source));
+  std::vector<std::vector<std::string>> places;
+  for (std::size_t i = 0; i < fastest.size(); ++i) {
+    if (i == 0 || place_of[i] != place_of[i - 1]) places.emplace_back();
+    places.back().push_back(fastest[i]->label);
+  }
+  return places;
+}
+
+std::string places_text(const Comparison& comparison) {
+  std::string text;
+  bool several = false;
+  for (const bool asynchronous : {false, true}) {
+    int place = 1;
+    std::string part;
+    for (const auto& labels : simulated_places(comparison, asynchronous)) {
+      part += fmt::format("{}{}. {}", part.empty() ? "" : "; ", place, joined(labels));
+      place += static_cast<int>(labels.size());
+    }
+    several |= place > 2;
+    if (!part.empty()) text += (text.empty() ? "" : "; ") + std::string(asynchronous ? "asynchronous: " : "") + part;
+  }
+  if (!several) return "";
+  return "throughput, places shared within " + model_error_text(model_error(comparison.cost_source)) + ": " + text;
 }
 
 std::vector<Verdict> verdicts(const Comparison& comparison) {

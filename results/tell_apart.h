@@ -25,11 +25,19 @@ struct SeedValues {
 // a common set if and only if they are not told apart.
 Verdict tell_apart(const std::string& metric, std::span<const SeedValues> systems);
 
-// On throughput (wall clock only: the virtual one is exact), on the time to accuracy (where there is a target), and on
+// On throughput (wall clock only: the virtual one has places), on the time to accuracy (where there is a target), and on
 // the final metric (where one was taken).
 std::vector<Verdict> verdicts(const Comparison& comparison);
 
-// In one sentence: "final accuracy: cannot be told apart: {a, b}, {b, c}; ...".
+// On the virtual clock, the labels of the fastest row of each asynchronous system or of each other one, fastest first,
+// those that share a place (model_error.h) in one list. Rows that miss their target in every seed have no place.
+std::vector<std::vector<std::string>> simulated_places(const Comparison& comparison, bool asynchronous);
+
+// "throughput, places shared within the model's error of 8 %: 1. a, b; 3. c; asynchronous: 1. d"; "" where there are no
+// two to compare.
+std::string places_text(const Comparison& comparison);
+
+// In one sentence: "final accuracy: cannot be told apart: a, b; nor: b, c; apart from all others: d".
 std::string to_text(const Verdict& verdict);
 
 bool enough_seeds(const ComparisonRow& row);  // of the throughput

@@ -105,7 +105,7 @@ TEST(TellApart, OfAComparisonCountsDivergedSeedsAsWorst) {
   }
   records[1].outcome = RecordOutcome::diverged;  // shaky's first seed: its range now holds everything
   const Comparison c = compare(records).at(0);
-  ASSERT_EQ(c.verdicts.size(), 2u);  // no throughput: the virtual clock is exact
+  ASSERT_EQ(c.verdicts.size(), 2u);  // of throughput there are places instead
   EXPECT_EQ(c.verdicts[0].metric, "time to accuracy");
   EXPECT_EQ(c.verdicts[1].metric, "final accuracy");
   // Both reach the target after 2 s, but shaky once not at all; bad never does.
@@ -113,6 +113,26 @@ TEST(TellApart, OfAComparisonCountsDivergedSeedsAsWorst) {
   EXPECT_EQ(c.verdicts[1].alike, (Sets{{"shaky", "bad"}, {"shaky", "good"}}));
   EXPECT_NE(to_table(std::vector<Comparison>{c}).find("final accuracy: cannot be told apart: shaky"),
             std::string::npos);
+}
+
+TEST(TellApart, SimulatedSystemsWithinTheModelsErrorShareAPlace) {
+  std::vector<Record> records = {run("a", 1, 0.95), run("b", 1, 0.95), run("c", 1, 0.95), run("b", 1, 0.95)};
+  for (Record& r : records) r.cost_source = "analytic";
+  records[1].step_seconds = {1.05, 1.05};
+  records[2].step_seconds = {1.3, 1.3};
+  records[3].step_seconds = {1.4, 1.4};  // another row of b, which its best one stands for
+  records[3].microbatches = 2;
+  records[3].digest += "m2";
+  const Comparison c = compare(records, {}).at(0);
+  EXPECT_EQ(simulated_places(c, false), (Sets{{"a", "b microbatches=0"}, {"c"}}));
+  const std::string text = "throughput, places shared within the model's error of 8 %: 1. a, b microbatches=0; 3. c";
+  EXPECT_EQ(places_text(c), text);
+  EXPECT_NE(to_table(std::vector<Comparison>{c}).find(text), std::string::npos);
+  records[2].theory = Theory{.staleness = {1}};  // the numerics of a stale system differ: no common place
+  EXPECT_NE(places_text(compare(records).at(0)).find(": 1. a, b microbatches=0; asynchronous: 1. c"),
+            std::string::npos);
+  for (Record& r : records) r.clock = Clock::wall;
+  EXPECT_EQ(places_text(compare(records).at(0)), "");
 }
 
 TEST(TellApart, AFailedRunIsNoValue) {

@@ -1,0 +1,31 @@
+#include "results/model_error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace sluice {
+
+double model_error(const std::string& cost_source) {
+  const bool modelled = cost_source.starts_with("analytic") || cost_source.starts_with("calibrated");
+  return modelled ? 0.08 : 0.05;
+}
+
+bool within_model_error(double a, double b, double error) {
+  constexpr double kRounding = 1e-9;
+  return std::max(a, b) <= std::min(a, b) * (1 + error + kRounding);
+}
+
+std::vector<int> shared_places(std::span<const double> best_first, double error) {
+  std::vector<int> places;
+  std::size_t first = 0;  // of the current place
+  for (std::size_t i = 0; i < best_first.size(); ++i) {
+    if (!within_model_error(best_first[first], best_first[i], error)) first = i;
+    places.push_back(static_cast<int>(first) + 1);
+  }
+  return places;
+}
+
+std::string model_error_text(double error) { return fmt::format("the model's error of {:g} %", 100 * error); }
+
+}  // namespace sluice
