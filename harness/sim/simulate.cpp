@@ -12,6 +12,7 @@
 #include "harness/sim/collectives.h"
 #include "harness/sim/compute_seconds.h"
 #include "harness/sim/host_link.h"
+#include "harness/sim/message_bytes.h"
 #include "harness/sim/network.h"
 #include "harness/sim/one_machine.h"
 
@@ -29,17 +30,13 @@ class Engine {
       : program_(program),
         costs_(costs),
         options_(options),
+        message_bytes_(program, costs),
         network_(program, cluster, devices, options.interference, options.start),
         collectives_(program, costs, cluster, network_, ready_),
         host_links_(program, costs),
         ranks_(program.ranks.size()),
         channels_(program.channels.size()),
         groups_(program.placement.stages.size()) {
-    edges_.resize(program.graph.size());
-    for (const SimulatedEdge& e : costs.edges) {
-      edges_[e.from.index()].push_back({e.to, static_cast<double>(e.bytes.value)});
-      edges_[e.to.index()].push_back({e.from, static_cast<double>((e.bytes + e.passed).value)});
-    }
     find_compute_seconds();
     if (const Interference* interference = options.interference; interference && !interference->empty()) {
       disturbed_ = true;
@@ -278,7 +275,7 @@ class Engine {
   double send(const Instruction& i, double clock, int iteration) {
     const auto c = static_cast<std::size_t>(i.channel);
     if (network_.shares_fairly() && network_.shared(i.channel)) {
-      queued_[c].push_back({i, clock, message_bytes(i), options_.trace && iteration == 0 && has_values(i.opcode)});
+      queued_[c].push_back({i, clock, message_bytes_.of(i), options_.trace && iteration == 0 && has_values(i.opcode)});
       if (queued_[c].size() == 1) start_transfer(c, clock);
       return clock;
     }
@@ -287,7 +284,7 @@ class Engine {
     if (!along_edge || channel.stage != i.stage || channel.peer != i.peer_stage || program_.sequence_chunks > 1) {
       channel.stage = along_edge ? i.stage : StageId(-1);
       channel.peer = i.peer_stage;
-      channel.transfer = network_.transfer_seconds(c, message_bytes(i));
+      channel.transfer = network_.transfer_seconds(c, message_bytes_.of(i));
     }
     const double arrival = network_.arrival(c, clock, channel.transfer);
     arrive(c, i, clock, arrival, options_.trace && iteration == 0 && has_values(i.opcode));
@@ -349,18 +346,6 @@ class Engine {
     if (options_.trace && ranks_[r].iteration == 0) result_.trace.ranks[r].push_back({i, start, end});
   }
 
-  double message_bytes(const Instruction& i) const {
-    const std::size_t s = i.stage.index();
-    if (i.opcode == Opcode::send_stepped || i.opcode == Opcode::send_credit) return 0;
-    if (i.opcode == Opcode::send_weight_gradient) return static_cast<double>(costs_.stages[s].gradients().value);
-    if (i.opcode == Opcode::send_stash)
-      return costs_.weight_stash.empty() ? 0 : static_cast<double>(costs_.weight_stash[s].value);
-    for (const auto& [peer, bytes] : edges_[i.stage.index()])
-      if (peer == i.peer_stage)
-        return bytes * micros_per_message(program_.graph, i.stage, i.peer_stage) * costs_.part_of_message(program_, i);
-    return 0;
-  }
-
   void finish_bubbles() {
     std::vector<BusyTime> compute;
     for (const RankState& rank : ranks_) {
@@ -375,6 +360,7 @@ class Engine {
   const Program& program_;
   const Costs& costs_;
   SimulateOptions options_;
+  MessageBytes message_bytes_;
   Network network_;
   Collectives collectives_;
   HostLinks host_links_;
@@ -383,7 +369,6 @@ class Engine {
   std::vector<ChannelState> channels_;
   std::vector<std::deque<QueuedMessage>> queued_;  // per channel; the first is on its way
   std::vector<GroupState> groups_;
-  std::vector<std::vector<std::pair<StageId, double>>> edges_;
   std::vector<ComputeSeconds> compute_seconds_;  // per stage and chunk of a sequence
   bool all_ordered_ = false;                     // every send, not only those through shared media
   bool sends_block_ = false;
