@@ -144,7 +144,7 @@ RunOfCase run(const RunCase& c, bool any_memory) {
   if (!any_memory && !over_memory(p, held).empty()) return result;
   result.seconds = simulated_update(p, program).value;
   result.throughput = static_cast<double>(p.micro_batch * p.microbatches_per_update) / result.seconds;
-  result.bubble = simulate(program, costs_of(p.plan, p.costs, p.cluster), p.cluster, p.ranks.devices, {.trace = false})
+  result.bubble = simulate(program, costs_of(p), p.cluster, p.ranks.devices, {.trace = false})
                       .bubble.bubble_ratio;
   return result;
 }

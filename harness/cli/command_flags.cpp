@@ -42,7 +42,7 @@ void add_cluster(CLI::App* command, std::string& cluster) {
           "-c,--cluster", cluster,
           "Name (see sluice list clusters), JSON file, or "
           "flat:N[,bandwidth=25GiB/s][,latency=5us][,memory=16GiB][,speed=1]; ,host=12GB/s: links to the hosts; "
-          ",sharing=fair, ,sends=blocking, ,all_reduce=ring and ,bucket=25MB: how traffic shares links")
+          ",sharing=fair, ,sends=blocking and ,all_reduce=ring: how traffic shares links")
       ->capture_default_str()
       ->type_name("CLUSTER");
 }

@@ -46,7 +46,7 @@ class Engine {
     sends_block_ = cluster.sends == Sends::blocking;
     all_ordered_ = options.time_ordered || collectives_.any_sharded() || cluster.all_reduce != AllReduce::apart;
     if (network_.shares_fairly()) queued_.resize(channels_.size());
-    if (collectives_.in_buckets()) find_last_weight_gradients();
+    if (collectives_.in_buckets()) find_early_reductions();
     result_.update_end.assign(static_cast<std::size_t>(options.iterations) * program.updates, 0);
     if (program.forward_only)
       result_.micro_batches = MicroBatchTimes(static_cast<std::size_t>(options.iterations) * program.microbatches);
@@ -188,8 +188,7 @@ class Engine {
             break;
           case Opcode::reduce_gradients:
             if (collectives_.reduces()) {
-              if (!collectives_.in_buckets() && !rank.reducing)
-                collectives_.issue_all_reduce(r, i, Opcode::backward, clock, clock, rank.iteration == 0);
+              if (!collectives_.in_buckets() && !rank.reducing) collectives_.issue(r, i, clock, rank.iteration == 0);
               rank.reducing = !collectives_.reduced(r, i.stage, clock);
               if (rank.reducing) return stop();
               break;
@@ -198,8 +197,10 @@ class Engine {
             if (!reduce(r, i)) return;
             clock = rank.clock;
             break;
-          case Opcode::gather_weights:
           case Opcode::reduce_scatter:
+            if (collectives_.in_buckets()) break;
+            [[fallthrough]];
+          case Opcode::gather_weights:
             collectives_.issue(r, i, clock, rank.iteration == 0);
             break;
           case Opcode::free_weights:
@@ -230,10 +231,8 @@ class Engine {
             }
             if (program_.forward_only) finish_forward(i, rank.iteration, start, clock);
             if (collectives_.in_buckets())
-              if (const auto all_reduce = last_weight_gradients_[r].find(next);
-                  all_reduce != last_weight_gradients_[r].end())
-                collectives_.issue_all_reduce(r, program[all_reduce->second], i.opcode, start, clock,
-                                              rank.iteration == 0);
+              if (const auto early = early_reductions_[r].find(next); early != early_reductions_[r].end())
+                collectives_.issue_reduction(r, program[early->second], i.opcode, start, clock, rank.iteration == 0);
           }
         }
         ++result_.instructions;
@@ -258,15 +257,17 @@ class Engine {
     done = std::max(done, end);
   }
 
-  // Of every all-reduce, the op before it that makes the stage's last weight gradients on that rank.
-  void find_last_weight_gradients() {
-    last_weight_gradients_.resize(ranks_.size());
+  // Per rank: the op that makes the last weight gradients that a reduction sums, to the reduction. Every reduction has one
+  // (check_schedule.h: no replica without a micro-batch).
+  void find_early_reductions() {
+    early_reductions_.resize(ranks_.size());
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       std::vector<std::size_t> last(program_.graph.size(), 0);
       for (std::size_t k = 0; k < program_.ranks[r].size(); ++k) {
         const Instruction& i = program_.ranks[r][k];
         if (makes_weight_gradient(i.opcode)) last[i.stage.index()] = k;
-        if (i.opcode == Opcode::reduce_gradients) last_weight_gradients_[r][last[i.stage.index()]] = k;
+        if (i.opcode == Opcode::reduce_gradients || i.opcode == Opcode::reduce_scatter)
+          early_reductions_[r][last[i.stage.index()]] = k;
       }
     }
   }
@@ -365,7 +366,7 @@ class Engine {
   Collectives collectives_;
   HostLinks host_links_;
   std::vector<RankState> ranks_;
-  std::vector<std::unordered_map<std::size_t, std::size_t>> last_weight_gradients_;  // per rank: op to its all-reduce
+  std::vector<std::unordered_map<std::size_t, std::size_t>> early_reductions_;  // empty without buckets
   std::vector<ChannelState> channels_;
   std::vector<std::deque<QueuedMessage>> queued_;  // per channel; the first is on its way
   std::vector<GroupState> groups_;
