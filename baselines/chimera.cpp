@@ -86,6 +86,7 @@ extern const System chimera = {
         },
     .schedule = chimera_schedule,
     .theory = chimera_theory,
+    .replicates = [](const Options&) { return true; },
 };
 
 }  // namespace sluice

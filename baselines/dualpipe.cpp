@@ -170,6 +170,7 @@ extern const System dualpipe = {
     .plan = dualpipe_plan,
     .schedule = dualpipe_schedule,
     .theory = dualpipe_theory,
+    .replicates = [](const Options& options) { return variant_option(options) != Variant::v; },
 };
 
 }  // namespace sluice

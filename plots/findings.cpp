@@ -113,13 +113,18 @@ std::string machine_text(std::span<const Record> records) {
 }
 
 std::string settings_text(std::span<const Record> records) {
-  std::set<std::string> clocks, clusters;
+  std::set<std::string> clocks, reductions, clusters;
   for (const Record& record : records) {
+    const auto bucket = record.options.find("gradient_buckets");
+    if (bucket != record.options.end())
+      reductions.insert("; gradients reduced in buckets of " + markdown_text(bucket->second) + " during the backward");
+    else if (most_sent(record, SentKind::reductions).value_or(0) > 0)
+      reductions.insert("; gradients reduced after the backward");
     clocks.insert(choice_name(record.clock) + " clock" +
                   (record.cost_source.empty() ? "" : " with " + markdown_text(record.cost_source) + " costs"));
     clusters.insert(markdown_code(record.cluster));
   }
-  return fmt::format("{}; {}", fmt::join(clocks, ", "), fmt::join(clusters, ", "));
+  return fmt::format("{}{}; {}", fmt::join(clocks, ", "), fmt::join(reductions, ""), fmt::join(clusters, ", "));
 }
 
 std::string how_it_was_run(const Study& study, std::span<const Record> records) {

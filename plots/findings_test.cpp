@@ -145,6 +145,22 @@ TEST(Study, PagesShowTheLargestStableRates) {
   EXPECT_NE(page.find("| 0.1 | 1/1 | diverged | update 7 |"), std::string::npos) << page;
 }
 
+TEST(Study, PagesSayWhenGradientsWereReduced) {
+  std::vector<Record> records = synthetic::records();
+  const auto page = [&] {
+    std::string text = findings_page(study_of(kTable), records).markdown;
+    std::ranges::replace(text, '\n', ' ');
+    return text;
+  };
+  for (Record& record : records) record.observed.sent_bytes.reset();
+  EXPECT_EQ(page().find("gradients reduced"), std::string::npos);
+  records[0].observed.sent_bytes = SentByRanks{.reductions = {100, 100}};
+  EXPECT_NE(page().find("gradients reduced after the backward"), std::string::npos);
+  records[0].options["gradient_buckets"] = "25MB";
+  EXPECT_EQ(page().find("after the backward"), std::string::npos);
+  EXPECT_NE(page().find("gradients reduced in buckets of 25MB during the backward"), std::string::npos);
+}
+
 TEST(Findings, WritesPagesAndPicturesAndRemovesOldOnes) {
   std::string pattern = (fs::path(testing::TempDir()) / "sluice-findings-XXXXXX").string();
   const fs::path folder = ::mkdtemp(pattern.data());

@@ -66,6 +66,7 @@ const System dapple = {
         },
     .theory = [](const ScheduleProblem& problem,
                  const Options& options) { return flushed_chain_theory(problem, dapple_in_flight(problem, options)); },
+    .replicates = [](const Options&) { return true; },
 };
 
 }  // namespace sluice

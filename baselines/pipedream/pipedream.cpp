@@ -146,6 +146,8 @@ const System pipedream = {
     .schedule = [](const ScheduleProblem& p, const Options&) { return one_f_one_b_without_flush(p); },
     .weights = pipedream_weights,
     .theory = pipedream_theory,
+    .replicates =
+        [](const Options& options) { return options.text("planner") != "balanced" && options.flag("replication"); },
 };
 
 }  // namespace sluice

@@ -148,6 +148,7 @@ const System pipedream_2bw = {
     .schedule = two_buffered_schedule,
     .weights = two_buffered_weights,
     .theory = two_buffered_theory,
+    .replicates = [](const Options& options) { return options.text("planner") == "paper"; },
 };
 
 }  // namespace sluice

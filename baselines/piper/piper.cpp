@@ -89,6 +89,7 @@ const System piper = {
         },
     .theory = [](const ScheduleProblem& problem,
                  const Options&) { return flushed_chain_theory(problem, round_robin_in_flight(problem.placement)); },
+    .replicates = [](const Options& options) { return options.flag("data_parallel"); },
 };
 
 }  // namespace sluice

@@ -9,6 +9,7 @@
 
 #include "harness/case/choices.h"
 #include "harness/exec/session.h"
+#include "harness/pipeline/gradient_buckets.h"
 
 namespace sluice {
 
@@ -60,6 +61,9 @@ struct RunCase {
   int data_parallel = 1;
   PipelineReplicas::Layout layout = PipelineReplicas::Layout::groups;
   StageSharding sharding = StageSharding::system;
+  // Bytes from which a bucket of the replicas' gradients is full and reduced, during the backward
+  // (pipeline/gradient_buckets.h); 0: all are reduced after the backward, and wherever there can be no replicas.
+  Bytes gradient_buckets = kDefaultGradientBucket;
   int tensor = 1;  // devices that share every layer: each pipeline is for ranks / data_parallel / tensor of them
   std::int64_t batch = 0;  // samples per update
   int microbatches = 0;    // per update (asynchronous systems: 1, a whole batch at a time)

@@ -49,6 +49,7 @@ class Attempt {
     const ScheduleProblem order = schedule_problem(plan);
     if (order.ranks > devices) add(fmt::format("its plan uses {} devices of {}", order.ranks, devices));
     check_chunks(order);
+    check_replicas(plan);
     const Schedule schedule = system_.schedule(order, options_);
     if (schedule.whole_microbatches() != microbatches_ || schedule.sequence_chunks != order.sequence_chunks)
       add(fmt::format("its schedule is of {} micro-batches; begin with empty_schedule(problem)",
@@ -97,6 +98,15 @@ class Attempt {
         lower(system_.schedule(order, options_), order.graph, order.placement, system_.weights(order, options_));
     return Seconds(
         simulate(program, costs_of(plan, costs_, cluster_), cluster_, ranks_of(plan).devices, {.trace = false}).end);
+  }
+
+  // What .replicates says of the plan: cases of systems that never replicate have no buckets of gradients.
+  void check_replicas(const Plan& plan) {
+    if (!system_.plan || system_.inference_only || system_.data_parallel) return;
+    if (system_.replicates && system_.replicates(options_)) return;
+    for (const PlanStage& stage : plan.stages)
+      if (count_of(stage.devices) > stage.tensor)
+        return add("its plan puts a stage on several devices, .replicates says that it never does");
   }
 
   // The stages that .chunks says are on every rank are those of the plan.

@@ -20,7 +20,7 @@ static int batches_to_fill(const Prepared& p) {
 static bool repeats_one_update(const Prepared& p) { return p.system->synchronous && !p.inference; }
 
 Costs costs_of(const Prepared& p) {
-  Costs costs = costs_of(p.plan, p.costs, p.cluster);
+  Costs costs = costs_of(p.plan, p.costs, p.cluster, p.gradient_bucket);
   costs.batched_weight_gradients = p.batched_weight_gradients;
   return costs;
 }

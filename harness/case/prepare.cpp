@@ -233,6 +233,7 @@ static Prepared prepare_with(const RunCase& c, bool batched_weight_gradients) {
   p.inference = c.task == Task::inference;
   p.queue = c.queue;
   p.batched_weight_gradients = batched_weight_gradients;
+  p.gradient_bucket = c.gradient_buckets;
   p.storage = storage_of(c);
   require_peak(p.cluster.devices, p.storage);
   if (c.tensor > 1) {

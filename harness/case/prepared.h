@@ -37,6 +37,7 @@ struct Prepared {
   bool inference = false;
   int queue = 0;  // inference: RunPolicy::queue
   bool batched_weight_gradients = false;
+  Bytes gradient_bucket;  // RunCase::gradient_buckets
   // Tensor parallelism: `pipeline` is then for groups of devices, and `plan` for all of them. Null: layers are whole.
   std::shared_ptr<const TensorModel> tensor;
   CostGraph member_costs;  // with `tensor`: of what one device of a group holds, sums over the group included

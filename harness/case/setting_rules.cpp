@@ -22,6 +22,9 @@
 
 namespace sluice::setting {
 
+// The value of gradient_buckets for one reduction, after the backward.
+static const std::string kReducedAtTheEnd = "end";
+
 bool on_wall(const CaseReading& r) { return r.c.clock == Clock::wall; }
 bool has_data(const CaseReading& r) { return r.workload->dataset != "synthetic"; }
 bool infers(const RunCase& c) { return c.task == Task::inference; }
@@ -180,6 +183,27 @@ void check_pipelines(CaseReading& r) {
     r.entry.fail("data_parallel",
                  std::to_string(r.c.data_parallel) + " pipelines do not divide " + std::to_string(r.c.ranks) + " ranks",
                  "choose ranks that are a multiple");
+}
+
+void read_gradient_buckets(CaseReading& r, const std::string& key) {
+  if (!r.entry.has(key)) return;
+  const std::string text = r.entry.text(key), where = r.entry.where(key);
+  r.c.gradient_buckets = text == kReducedAtTheEnd ? Bytes(0) : parse_bytes(text, where);
+  if (text != kReducedAtTheEnd && r.c.gradient_buckets.value <= 0)
+    throw InputError(where, "'" + text + "' is not a size of a bucket", "write a size like 25MB, or end");
+}
+
+Json gradient_buckets_json(const RunCase& c) {
+  constexpr std::int64_t kMegabyte = 1'000'000;
+  const std::int64_t bytes = c.gradient_buckets.value;
+  if (bytes == 0) return {};
+  return bytes % kMegabyte == 0 ? std::to_string(bytes / kMegabyte) + "MB" : std::to_string(bytes) + "B";
+}
+
+bool may_have_replicas(const RunCase& c, const System& system) {
+  if (infers(c) || system.one_process || c.ranks == c.tensor) return false;
+  if (c.data_parallel > 1 || system.data_parallel) return true;
+  return system.replicates && system.replicates(resolve_options(system.options, c.options, "options"));
 }
 
 void check_tensor(CaseReading& r) {

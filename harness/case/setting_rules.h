@@ -38,6 +38,11 @@ void fill_ranks(CaseReading& r);
 // The cluster can be read and has a device for every rank.
 void check_cluster(CaseReading& r);
 void check_pipelines(CaseReading& r);
+// "25MB", or "end": 0 bytes.
+void read_gradient_buckets(CaseReading& r, const std::string& key);
+Json gradient_buckets_json(const RunCase& c);  // null: after the backward, as in cases from before there were buckets
+// Whether a stage may be on several ranks, which reduce its gradients.
+bool may_have_replicas(const RunCase& c, const System& system);
 // Groups of that many devices divide the ranks, and the layers can be divided among a group.
 void check_tensor(CaseReading& r);
 

@@ -155,6 +155,17 @@ std::vector<Setting> make_settings() {
            [](RunCase& c, const System& s) {
              if (s.one_process) c.sharding = StageSharding::system;
            }},
+      {.key = "gradient_buckets",
+       .group = HelpGroup::parallelism,
+       .help =
+           "Replicas reduce their gradients in buckets of at least this size, each as soon as the backward has made "
+           "it; end: all at once, after the backward",
+       .value = {.type = Type::text, .read = read_gradient_buckets, .write = gradient_buckets_json},
+       .in_record_options = [](const RunCase& c) { return c.gradient_buckets.value > 0; },
+       .settle =
+           [](RunCase& c, const System& s) {
+             if (!may_have_replicas(c, s)) c.gradient_buckets = Bytes(0);
+           }},
       {.key = "tensor",
        .of_plan = true,
        .group = HelpGroup::parallelism,

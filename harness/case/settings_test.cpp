@@ -58,7 +58,7 @@ Json entry_with(const std::string& key, const Json& value) {
   if (key == "workload_digest") entry["workload"] = workload_file();
   if (key == "file_digests") entry["interference"] = interference_file();
   if (key == "queue") entry["task"] = "inference";
-  if (key == "layout") entry["data_parallel"] = 2;
+  if (key == "layout" || key == "gradient_buckets") entry["data_parallel"] = 2;
   if (key == "cluster" || key == "costs" || key == "train") entry["clock"] = "virtual";
   if (key == "precision" || key == "attention") {
     entry["clock"] = "virtual";
@@ -81,6 +81,7 @@ std::vector<Json> other_values(const Setting& setting) {
       {"costs", "profile"},
       {"ranks", 4},
       {"data_parallel", 2},
+      {"gradient_buckets", "100MB"},
       {"tensor", 2},
       {"batch", 128},
       {"microbatches", 16},
@@ -134,6 +135,32 @@ TEST(Settings, TheCanonicalJsonMakesTheSameCaseAgain) {
       canonical.erase(canonical["steps"] == 0 ? "steps" : "epochs");
       EXPECT_EQ(to_json(read(canonical)), once) << setting.key;
     }
+}
+
+TEST(Settings, BucketsOfGradientsAreOfCasesThatCanHaveReplicas) {
+  const auto buckets = [](Json entry) {
+    entry["workload"] = "tiny";
+    const Json canonical = to_json(read(entry));
+    return canonical.contains("gradient_buckets") ? canonical["gradient_buckets"].get<std::string>() : "none";
+  };
+  EXPECT_EQ(buckets({{"system", "gpipe"}, {"data_parallel", 2}}), "25MB");
+  EXPECT_EQ(buckets({{"system", "gpipe"}, {"data_parallel", 2}, {"gradient_buckets", "1500kB"}}), "1500000B");
+  EXPECT_EQ(buckets({{"system", "data_parallel"}}), "25MB");
+  EXPECT_EQ(buckets({{"system", "fsdp"}}), "25MB");
+  EXPECT_EQ(buckets({{"system", "chimera"}}), "25MB");
+  EXPECT_EQ(buckets({{"system", "pipedream"}, {"options", {{"planner", "paper"}}}}), "25MB");
+  // Cases from before there were buckets reduced at the end, and keep their digests.
+  EXPECT_EQ(buckets({{"system", "data_parallel"}, {"gradient_buckets", "end"}}), "none");
+  for (const char* without : {"gpipe", "single_device", "pipedream", "pipedream_2bw", "zero_bubble"})
+    EXPECT_EQ(buckets({{"system", without}}), "none") << without;
+  EXPECT_EQ(buckets({{"system", "data_parallel"}, {"ranks", 1}}), "none");
+  EXPECT_EQ(buckets({{"system", "one_f_one_b"}, {"data_parallel", 2}, {"task", "inference"}}), "none");
+  for (const char* size : {"0B", "-1MB", "25"})
+    EXPECT_NE(error_of([&] {
+                read({{"system", "data_parallel"}, {"workload", "tiny"}, {"gradient_buckets", size}});
+              }).find("/grid/0/gradient_buckets"),
+              std::string::npos)
+        << size;
 }
 
 TEST(Settings, TheDigestKnowsThoseThatTheTableSays) {
@@ -200,6 +227,7 @@ TEST(Settings, ARecordNamesThoseThatTellRunsApart) {
                                  {"step", "barrier"}})),
             (std::map<std::string, std::string>{{"weight_gradient", "per_microbatch"},
                                                 {"data_parallel", "2"},
+                                                {"gradient_buckets", "25MB"},
                                                 {"layout", "groups"},
                                                 {"sharding", "optimizer"},
                                                 {"step", "barrier"}}));
@@ -264,6 +292,7 @@ TEST(Settings, ACaseWithEverySettingKeepsItsDigest) {
                           {"clock", "virtual"},
                           {"ranks", 4},
                           {"data_parallel", 2},
+                          {"gradient_buckets", "end"},
                           {"layout", "pipelines"},
                           {"sharding", "visit"},
                           {"step", "barrier"},

@@ -8,6 +8,7 @@
 #include "harness/base/json.h"
 #include "harness/base/protobuf_message.h"
 #include "harness/sim/compute_seconds.h"
+#include "harness/sim/message_bytes.h"
 
 namespace sluice {
 
@@ -18,12 +19,8 @@ int chakra_group_of(StageId stage) { return stage.value + 1; }
 // The seconds of ops and the bytes of messages and collectives, as the virtual clock takes them.
 class InstructionCosts {
  public:
-  InstructionCosts(const Program& program, const Costs& costs) : program_(program), costs_(costs) {
-    for (const SimulatedEdge& e : costs.edges) {
-      edges_[{e.from, e.to}] += static_cast<double>(e.bytes.value);
-      edges_[{e.to, e.from}] += static_cast<double>((e.bytes + e.passed).value);
-    }
-  }
+  InstructionCosts(const Program& program, const Costs& costs)
+      : program_(program), costs_(costs), message_bytes_(program, costs) {}
 
   double seconds(const Instruction& i) const {
     if (i.opcode == Opcode::optimizer_step) return costs_.stages[i.stage.index()].update.value;
@@ -32,18 +29,7 @@ class InstructionCosts {
   }
 
   std::int64_t message_bytes(const Instruction& i) const {
-    double bytes = 0;
-    if (is_along_edge(i.opcode)) {
-      const auto edge = edges_.find({i.stage, i.peer_stage});
-      if (edge != edges_.end())
-        bytes = edge->second * micros_per_message(program_.graph, i.stage, i.peer_stage) *
-                costs_.part_of_message(program_, i);
-    } else if (i.opcode == Opcode::send_stash && !costs_.weight_stash.empty()) {
-      bytes = static_cast<double>(costs_.weight_stash[i.stage.index()].value);
-    } else if (i.opcode == Opcode::send_weight_gradient) {
-      bytes = static_cast<double>(costs_.stages[i.stage.index()].gradients().value);
-    }
-    return std::max<std::int64_t>(1, std::llround(bytes));  // simulators take no empty message
+    return std::max<std::int64_t>(1, std::llround(message_bytes_.of(i)));  // simulators take no empty message
   }
 
   std::int64_t collective_bytes(const Instruction& i) const {
@@ -56,7 +42,7 @@ class InstructionCosts {
  private:
   const Program& program_;
   const Costs& costs_;
-  std::map<std::pair<StageId, StageId>, double> edges_;  // by the direction of the message
+  MessageBytes message_bytes_;
 };
 
 using SentMessages = std::vector<std::vector<std::int64_t>>;  // bytes; per channel, in order

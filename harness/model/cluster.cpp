@@ -221,6 +221,10 @@ static void repeat_node(Cluster& cluster, JsonReader& nodes, int groups) {
       cluster.links.push_back({DeviceId(a), DeviceId(b), bandwidth, latency, true, card_of(a), card_of(b)});
 }
 
+constexpr const char* kBucketIsOfTheCase = "is a setting of the case, not of the cluster";
+constexpr const char* kWriteGradientBuckets =
+    "write --gradient-buckets 25MB, or \"gradient_buckets\": \"25MB\" in a sweep (25MB is the default)";
+
 Cluster cluster_from_json(const Json& json, const std::string& where) {
   JsonReader reader(json, where);
   Cluster cluster;
@@ -251,7 +255,7 @@ Cluster cluster_from_json(const Json& json, const std::string& where) {
   if (reader.has("sends")) cluster.sends = choice_of<Sends>(reader.text("sends"), reader.where("sends"));
   if (reader.has("all_reduce"))
     cluster.all_reduce = choice_of<AllReduce>(reader.text("all_reduce"), reader.where("all_reduce"));
-  cluster.bucket = bytes_value(reader, "bucket", cluster.bucket);
+  if (reader.has("bucket")) reader.fail("bucket", kBucketIsOfTheCase, kWriteGradientBuckets);
   reader.no_other_keys();
   return cluster;
 }
@@ -273,8 +277,7 @@ static bool change_traffic(Cluster& cluster, const std::string& key, const std::
   } else if (key == "all_reduce") {
     cluster.all_reduce = choice_of<AllReduce>(value, where);
   } else if (key == "bucket") {
-    cluster.bucket = parse_bytes(value, where);
-    if (cluster.bucket.value <= 0) throw InputError(where, "bucket must be greater than 0");
+    throw InputError(where, std::string("bucket: ") + kBucketIsOfTheCase, kWriteGradientBuckets);
   } else {
     return false;
   }
@@ -328,8 +331,8 @@ static Cluster flat_cluster(const std::string& description) {
           device.speed == kUnlimited)
         throw InputError(where, "speed must be a number greater than 0, is '" + value + "'");
     } else if (!change_traffic(cluster, key, value, where)) {
-      const std::vector<std::string> known = {"bandwidth", "latency", "memory",     "speed", "host",
-                                              "sharing",   "sends",   "all_reduce", "bucket"};
+      const std::vector<std::string> known = {"bandwidth", "latency", "memory", "speed",
+                                              "host",      "sharing", "sends",  "all_reduce"};
       throw InputError(where, "unknown key '" + key + "'", suggestion(key, known));
     }
   }
@@ -436,8 +439,8 @@ static void change_cluster(Cluster& cluster, const std::string& change, const st
   } else if (key == "speed") {
     slow_devices(cluster, value, where);
   } else if (!change_traffic(cluster, key, value, where)) {
-    const std::vector<std::string> known = {"bandwidth", "latency", "memory",     "speed",
-                                            "sharing",   "sends",   "all_reduce", "bucket"};
+    const std::vector<std::string> known = {"bandwidth", "latency", "memory",    "speed",
+                                            "sharing",   "sends",   "all_reduce"};
     throw InputError(where, "unknown key '" + key + "'", suggestion(key, known));
   }
 }

@@ -10,8 +10,8 @@
 // "nodes": {"count": 8, "bandwidth": "12.5GB/s", "latency": "5us", "cards": "node"}: devices and links above are those
 // of one node, of which there are 8, each with groups of its own; between any two devices of two nodes there is a link
 // through the network cards of both nodes ("cards": "node") or of both devices ("device").
-// "sharing": "queue" or "fair", "sends": "beside" or "blocking", "all_reduce": "apart", "ring" or "nodes", "bucket":
-// "25MB": see LinkSharing, Sends, AllReduce and Cluster::bucket.
+// "sharing": "queue" or "fair", "sends": "beside" or "blocking", "all_reduce": "apart", "ring" or "nodes": see
+// LinkSharing, Sends and AllReduce.
 #pragma once
 
 #include <optional>
@@ -94,9 +94,6 @@ struct Cluster {
   LinkSharing sharing = LinkSharing::queue;
   Sends sends = Sends::beside;
   AllReduce all_reduce = AllReduce::apart;
-  // Gradients are reduced in buckets of at least so many bytes, each as soon as its layers' last weight gradients are
-  // there, while the backward goes on (PyTorch's DistributedDataParallel: Li et al., VLDB 2020). 0: after it, at once.
-  Bytes bucket{};
   // Its devices are cores of the machine that costs were measured on: busy ones slow one another down, and messages
   // take what the executor's transport takes. `cores`: how many there are for the ranks.
   struct OneMachine {
@@ -157,7 +154,7 @@ Cluster cluster_from_json(const Json& json, const std::string& where);
 // "flat:N[,bandwidth=25GiB/s][,latency=5us][,memory=16GiB][,speed=1][,host=12GB/s]", a file ending in .json, or the
 // name of a file in `folder` (workloads/clusters). Behind a file or name, ",bandwidth=..." and ",latency=..." give all
 // its links another rate or latency, and ",speed=8-15:0.25" makes devices 8 to 15 four times slower. Behind any,
-// ",sharing=fair", ",all_reduce=ring" and ",bucket=25MB". Throws InputError.
+// ",sharing=fair", ",sends=blocking" and ",all_reduce=ring". Throws InputError.
 Cluster load_cluster(const std::string& description, const std::string& folder);
 // The file that it reads, whether that is there or not; empty: none (flat:N).
 std::string cluster_file(const std::string& description, const std::string& folder);

@@ -127,15 +127,12 @@ TEST(ClusterNodesTest, CardsMayBeTheDevices) {
 }
 
 TEST(ClusterNodesTest, TrafficSharesTheLinksAsTheDescriptionSays) {
-  const Cluster c = load_cluster("summit_v100,sharing=fair,all_reduce=nodes,bucket=25MB", kFolder);
+  const Cluster c = load_cluster("summit_v100,sharing=fair,all_reduce=nodes", kFolder);
   EXPECT_EQ(c.sharing, LinkSharing::fair);
   EXPECT_EQ(c.all_reduce, AllReduce::nodes);
-  EXPECT_EQ(c.bucket, Bytes(25'000'000));
-  const Cluster written =
-      from_text(kNode + R"({"count": 2}, "sharing": "fair", "all_reduce": "ring", "bucket": "1000B"})");
+  const Cluster written = from_text(kNode + R"({"count": 2}, "sharing": "fair", "all_reduce": "ring"})");
   EXPECT_EQ(written.sharing, LinkSharing::fair);
   EXPECT_EQ(written.all_reduce, AllReduce::ring);
-  EXPECT_EQ(written.bucket, Bytes(1000));
   EXPECT_EQ(flat_refusal("flat:4,all_reduce=nodes"),
             "cluster 'flat:4,all_reduce=nodes': does not say which devices are a node, which all_reduce nodes has to "
             "know; use all_reduce ring, or a cluster whose file has nodes");
@@ -147,8 +144,14 @@ TEST(ClusterNodesTest, TrafficSharesTheLinksAsTheDescriptionSays) {
       "do not go together; use sharing queue or sends beside");
   EXPECT_EQ(flat_refusal("flat:4,sharing=fairly"),
             "cluster 'flat:4,sharing=fairly': 'fairly' is unknown; did you mean 'fair'?");
-  EXPECT_EQ(flat_refusal("flat:4,bucket=0B"), "cluster 'flat:4,bucket=0B': bucket must be greater than 0");
-  EXPECT_EQ(refusal(kNode + R"({"count": 2}, "bucket": "0B"})"), "c.json: /bucket: must be greater than 0");
+}
+
+TEST(ClusterTest, BucketsOfGradientsAreNoKeyOfAClusterAndTheErrorSaysWhereTheyBelong) {
+  const std::string instead =
+      "is a setting of the case, not of the cluster; write --gradient-buckets 25MB, or \"gradient_buckets\": \"25MB\" "
+      "in a sweep (25MB is the default)";
+  EXPECT_EQ(flat_refusal("flat:4,bucket=25MB"), "cluster 'flat:4,bucket=25MB': bucket: " + instead);
+  EXPECT_EQ(refusal(kNode + R"({"count": 2}, "bucket": "25MB"})"), "c.json: /bucket: " + instead);
 }
 
 TEST(ClusterNodesTest, ErrorsNameThePlace) {

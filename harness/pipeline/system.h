@@ -147,6 +147,9 @@ struct System {
   Schedule (*schedule)(const ScheduleProblem&, const Options&);
   WeightRule (*weights)(const ScheduleProblem&, const Options&) = newest_weights;
   Theory (*theory)(const ScheduleProblem&, const Options&) = theory_of_a_flush;
+  // Whether `plan` may put a stage on several devices that reduce its gradients; none: it never does. Not asked where
+  // .data_parallel says so.
+  bool (*replicates)(const Options&) = nullptr;
   // Another plan for the rest of the run; none: it goes on. Asked between updates, after every `window` of them. Of
   // asynchronous chains with a stage a rank.
   std::optional<Adaptation> (*adapt)(const Observations&, const Problem&, const Options&) = nullptr;

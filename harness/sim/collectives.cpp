@@ -12,49 +12,32 @@ Collectives::Collectives(const Program& program, const Costs& costs, const Clust
       costs_(costs),
       network_(network),
       woken_(woken),
-      in_buckets_(cluster.bucket.value > 0),
+      in_buckets_(!costs.gradient_buckets.empty()),
       on_links_(cluster.all_reduce != AllReduce::apart) {
-  reduces_ = in_buckets_ || on_links_;
+  const auto& groups = program.placement.stages;
+  const bool replicated = std::ranges::any_of(groups, [](const auto& ranks) { return ranks.size() > 1; });
+  reduces_ = replicated && (in_buckets_ || on_links_);
   for (std::size_t s = 0; s < program.graph.size(); ++s) any_sharded_ = any_sharded_ || program.sharded(StageId(s));
+  in_buckets_ = in_buckets_ && replicated;
   if (!any_sharded_ && !reduces_) return;
   meetings_.resize(program.graph.size());
   members_.resize(program.ranks.size() * program.graph.size());
   queues_.resize(program.ranks.size());
   free_at_.resize(program.ranks.size());
+  reducing_until_.resize(program.ranks.size());
   trace_.resize(program.ranks.size());
-  if (reduces_) find_buckets(cluster.bucket);
+  find_buckets();
 }
 
-// least: bytes of a bucket; the last of a stage takes what is left.
-void Collectives::find_buckets(Bytes least) {
-  for (std::size_t s = 0; s < program_.graph.size(); ++s) {
-    const auto all = static_cast<double>(costs_.stages[s].gradients().value);
-    std::vector<Bucket>& buckets = buckets_.emplace_back();
-    Bytes open, closed;
-    if (in_buckets_ && !costs_.gradients_made.empty())
-      for (const Costs::GradientMade& made : costs_.gradients_made[s]) {
-        open += made.bytes;
-        const bool fits = static_cast<double>((closed + open).value) < all;
-        if (open < least || !fits) continue;
-        buckets.push_back({static_cast<double>(open.value), made.in_backward, made.in_weight_gradient});
-        closed += open;
-        open = Bytes(0);
-      }
-    buckets.push_back({all - static_cast<double>(closed.value), 1, 1});
-  }
+void Collectives::find_buckets() {
+  if (in_buckets_) buckets_ = costs_.gradient_buckets;
+  buckets_.resize(program_.graph.size());
+  for (std::size_t s = 0; s < buckets_.size(); ++s)
+    if (buckets_[s].empty()) buckets_[s] = {{.bytes = static_cast<double>(costs_.stages[s].gradients().value)}};
 }
 
-void Collectives::issue_all_reduce(std::size_t r, const Instruction& i, Opcode made_by, double start, double end,
-                                   bool traced) {
-  std::vector<double> ready;
-  for (const Bucket& bucket : buckets_[i.stage.index()]) {
-    const double made = made_by == Opcode::weight_gradient ? bucket.in_weight_gradient : bucket.in_backward;
-    ready.push_back(start + (end - start) * made);
-  }
-  issue(r, i, ready, traced);
-}
-
-void Collectives::issue(std::size_t r, const Instruction& i, const std::vector<double>& ready, bool traced) {
+void Collectives::issue_reduction(std::size_t r, const Instruction& i, Opcode made_by, double start, double end,
+                                  bool traced) {
   Member& m = member(r, i.stage);
   const auto number = static_cast<std::size_t>(m.issued);
   int& last = i.opcode == Opcode::gather_weights     ? m.gather
@@ -67,11 +50,15 @@ void Collectives::issue(std::size_t r, const Instruction& i, const std::vector<d
     Meeting& made = of_stage.kept.emplace_back();
     made.instruction = i;
     made.traced = traced;
-    made.ready.assign(ready.size(), 0);
+    made.ready.assign(i.opcode == Opcode::gather_weights ? 1 : buckets_[i.stage.index()].size(), 0);
   }
   Meeting& meeting = of_stage.at(number);
   ++meeting.arrived;
-  for (std::size_t b = 0; b < ready.size(); ++b) meeting.ready[b] = std::max(meeting.ready[b], ready[b]);
+  for (std::size_t b = 0; b < meeting.ready.size(); ++b) {
+    const Costs::GradientBucket& bucket = buckets_[i.stage.index()][b];
+    const double made = made_by == Opcode::weight_gradient ? bucket.in_weight_gradient : bucket.in_backward;
+    meeting.ready[b] = std::max(meeting.ready[b], start + (end - start) * made);
+  }
   const Key key{i.stage.index(), number};
   if (!is_all_reduce(i)) queues_[r].push_back(key);
   begin_if_all_are_there(key);
@@ -123,11 +110,13 @@ const std::vector<RingPhase>& Collectives::phases(const Key& key) {
 
 double Collectives::bytes(const Key& key) {
   const Meeting& m = meeting(key);
-  if (is_all_reduce(m.instruction)) return buckets_[key.stage][m.bucket].bytes;
-  const StageCost& cost = costs_.stages[key.stage];
-  const Bytes whole = m.instruction.opcode == Opcode::gather_weights ? cost.parameters : cost.gradients();
-  return static_cast<double>(whole.value);
+  if (m.instruction.opcode == Opcode::gather_weights)
+    return static_cast<double>(costs_.stages[key.stage].parameters.value);
+  return buckets_[key.stage][m.bucket].bytes;
 }
+
+// An all-reduce over a ring of its own (AllReduce::apart). A rank is in one of them at a time, as in a stream of NCCL's.
+bool Collectives::meets_no_traffic(const Meeting& m) const { return is_all_reduce(m.instruction) && !on_links_; }
 
 // Its members have all come, and none of their engines has anything before it. All-reduces need no engine: ranks may
 // come to those of different stages in different orders, and each has a communicator of its own.
@@ -149,10 +138,11 @@ void Collectives::begin_if_all_are_there(const Key& key) {
 
 void Collectives::begin_phase(const Key& key, double now) {
   Meeting& m = meeting(key);
-  if (is_all_reduce(m.instruction) && !on_links_) {
+  if (meets_no_traffic(m)) {
     m.rings_left = 1;
     m.phase_end = now;
-    return ring_is_over(key, network_.all_reduce_end(StageId(key.stage), now, group(key.stage).size(), bytes(key)));
+    events_.push({now, key, 0});
+    return;
   }
   const RingPhase& phase = phases(key)[m.phase];
   m.rings_left = phase.rings.size();
@@ -165,6 +155,7 @@ void Collectives::step() {
   const Event event = events_.top();
   events_.pop();
   Meeting& m = meeting(event.key);
+  if (meets_no_traffic(m)) return step_apart(event);
   const RingPhase& phase = phases(event.key)[m.phase];
   const std::size_t ring = phase.rings[event.ring];
   const double of_step = bytes(event.key) / phase.parts;
@@ -181,6 +172,18 @@ void Collectives::step() {
     ring_is_over(event.key, end);
 }
 
+void Collectives::step_apart(const Event& event) {
+  Meeting& m = meeting(event.key);
+  const auto& members = group(event.key.stage);
+  double start = event.time;
+  for (const Rank rank : members) start = std::max(start, reducing_until_[rank.index()]);
+  if (start > event.time) return events_.push({start, event.key, 0});
+  if (m.bucket == 0) m.start = start;
+  const double end = network_.all_reduce_end(StageId(event.key.stage), start, members.size(), bytes(event.key));
+  for (const Rank rank : members) reducing_until_[rank.index()] = end;
+  ring_is_over(event.key, end);
+}
+
 void Collectives::transfer_ended(std::int64_t owner, double now) {
   const Event event = turning_.at(owner);
   turning_.erase(owner);
@@ -194,8 +197,7 @@ void Collectives::ring_is_over(const Key& key, double end) {
   Meeting& m = meeting(key);
   m.phase_end = std::max(m.phase_end, end);
   if (--m.rings_left > 0) return;
-  const bool one_phase = is_all_reduce(m.instruction) && !on_links_;
-  if (++m.phase < (one_phase ? 1 : phases(key).size())) return begin_phase(key, m.phase_end);
+  if (++m.phase < (meets_no_traffic(m) ? 1 : phases(key).size())) return begin_phase(key, m.phase_end);
   m.phase = 0;
   if (++m.bucket < m.ready.size()) return begin_phase(key, std::max(m.phase_end, m.ready[m.bucket]));
   m.end = m.phase_end;

@@ -1,6 +1,6 @@
 // Collectives on the virtual clock (simulate.h has the rules): gathers and reduce-scatters, and all-reduces that are on
-// the links or go in buckets. Members meet in the order of their programs: the k-th collective of a stage on one rank
-// is the k-th on all of them.
+// the links or in buckets. Members meet in the order of their programs: the k-th collective of a stage on one rank is the
+// k-th on all of them.
 #pragma once
 
 #include <deque>
@@ -24,14 +24,15 @@ class Collectives {
   bool any_sharded() const { return any_sharded_; }
   // Whether all-reduces are collectives here; otherwise they are the engine's.
   bool reduces() const { return reduces_; }
-  // Whether an all-reduce is issued with its stage's last weight gradient instead of after it.
+  // Whether reductions are issued with the op that makes the stage's last weight gradients, instead of after it.
   bool in_buckets() const { return in_buckets_; }
 
-  // Rank r comes to a gather or reduce-scatter at `now`, and goes on.
-  void issue(std::size_t r, const Instruction& i, double now, bool traced) { issue(r, i, std::vector{now}, traced); }
-  // Rank r comes to an all-reduce: without buckets at `start` = `end`; with them when a B or W, `made_by`, from `start`
-  // to `end` makes the stage's last weight gradients.
-  void issue_all_reduce(std::size_t r, const Instruction& i, Opcode made_by, double start, double end, bool traced);
+  // Rank r comes to a collective at `now`, and goes on.
+  void issue(std::size_t r, const Instruction& i, double now, bool traced) {
+    issue_reduction(r, i, Opcode::backward, now, now, traced);
+  }
+  // The same for a reduction whose last gradients a B or W of rank r, `made_by`, makes from `start` to `end`.
+  void issue_reduction(std::size_t r, const Instruction& i, Opcode made_by, double start, double end, bool traced);
   // Whether rank r can run an op or a step: moves its clock to when what that needs is over. False: not known yet, and
   // r is woken when it can try again.
   bool ready(std::size_t r, const Instruction& i, double& clock) {
@@ -57,7 +58,7 @@ class Collectives {
   struct Meeting {
     Instruction instruction{};
     std::size_t arrived = 0;
-    // Of each bucket: when its gradients are there on every member that has come. One for what has no buckets.
+    // Per bucket: when its gradients are there on every member that has come. A gather has one bucket.
     std::vector<double> ready = {};
     std::size_t bucket = 0, phase = 0;         // under way
     std::vector<std::size_t> steps_left = {};  // of the rings of this phase
@@ -91,23 +92,19 @@ class Collectives {
       return std::tie(time, key.stage, key.number, ring) > std::tie(b.time, b.key.stage, b.key.number, b.ring);
     }
   };
-  struct Bucket {
-    double bytes;
-    double in_backward, in_weight_gradient;  // Costs::GradientMade, of its last gradient
-  };
-
   Member& member(std::size_t r, StageId stage) { return members_[r * meetings_.size() + stage.index()]; }
   const std::vector<Rank>& group(std::size_t stage) const { return program_.placement.stages[stage]; }
   Meeting& meeting(const Key& key) { return meetings_[key.stage].at(key.number); }
   void forget_old(StageId stage);
   const std::vector<RingPhase>& phases(const Key& key);
   double bytes(const Key& key);  // of the bucket under way
-  void find_buckets(Bytes least);
-  void issue(std::size_t r, const Instruction& i, const std::vector<double>& ready, bool traced);
+  void find_buckets();
+  bool meets_no_traffic(const Meeting& m) const;
   bool is_over(std::size_t r, const Instruction& i, double& clock);
   static bool is_over(std::size_t r, Meeting& meeting, double& clock);
   void begin_if_all_are_there(const Key& key);
   void begin_phase(const Key& key, double now);
+  void step_apart(const Event& event);
   void ring_is_over(const Key& key, double end);
   void finish(const Key& key);
 
@@ -116,11 +113,12 @@ class Collectives {
   Network& network_;
   std::vector<std::size_t>& woken_;
   bool any_sharded_ = false, reduces_ = false, in_buckets_ = false, on_links_ = false;
-  std::vector<std::vector<Bucket>> buckets_;  // per stage, of its gradients
-  std::vector<Meetings> meetings_;            // per stage
-  std::vector<Member> members_;               // [rank][stage]
-  std::vector<std::deque<Key>> queues_;       // per rank: its engine's work, in order
-  std::vector<double> free_at_;               // per rank: when its engine is
+  std::vector<std::vector<Costs::GradientBucket>> buckets_;  // per stage, at least one
+  std::vector<Meetings> meetings_;                           // per stage
+  std::vector<Member> members_;                              // [rank][stage]
+  std::vector<std::deque<Key>> queues_;                      // per rank: its engine's work, in order
+  std::vector<double> free_at_;                              // per rank: when its engine is
+  std::vector<double> reducing_until_;                       // per rank: in all-reduces that meet no traffic
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::map<std::int64_t, Event> turning_;  // where links are shared fairly: rings, by the owner of their transfer
   std::vector<std::vector<TraceEvent>> trace_;

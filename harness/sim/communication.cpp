@@ -1,7 +1,8 @@
 #include "harness/sim/communication.h"
 
 #include <algorithm>
-#include <map>
+
+#include "harness/sim/message_bytes.h"
 
 namespace sluice {
 
@@ -23,17 +24,7 @@ std::vector<TensorSums> tensor_sums(const Program& program, const TensorModel& m
 }
 
 std::vector<SentBytes> sent_bytes(const Program& program, const Costs& costs) {
-  std::map<std::pair<StageId, StageId>, double> edges;  // by the direction of the message
-  for (const SimulatedEdge& e : costs.edges) {
-    edges[{e.from, e.to}] += static_cast<double>(e.bytes.value);
-    edges[{e.to, e.from}] += static_cast<double>((e.bytes + e.passed).value);
-  }
-  const auto message = [&](const Instruction& i) {
-    const auto found = edges.find({i.stage, i.peer_stage});
-    return found == edges.end() ? 0
-                                : found->second * micros_per_message(program.graph, i.stage, i.peer_stage) *
-                                      costs.part_of_message(program, i);
-  };
+  const MessageBytes message_bytes(program, costs);
   const auto cost = [&](const Instruction& i) -> const StageCost& { return costs.stages[i.stage.index()]; };
   const auto ring = [&](const Instruction& i, Bytes whole) {
     const auto n = static_cast<double>(program.placement.stages[i.stage.index()].size());
@@ -43,12 +34,8 @@ std::vector<SentBytes> sent_bytes(const Program& program, const Costs& costs) {
   for (std::size_t r = 0; r < program.ranks.size(); ++r) {
     SentBytes& sent = result[r];
     for (const Instruction& i : program.ranks[r]) {
-      if (i.opcode == Opcode::send_activation || i.opcode == Opcode::send_gradient)
-        sent.messages += message(i);
-      else if (i.opcode == Opcode::send_stash && !costs.weight_stash.empty())
-        sent.messages += static_cast<double>(costs.weight_stash[i.stage.index()].value);
-      else if (i.opcode == Opcode::send_weight_gradient)
-        sent.messages += static_cast<double>(cost(i).gradients().value);
+      if (is_send(i.opcode))
+        sent.messages += message_bytes.of(i);
       else if (i.opcode == Opcode::gather_weights)
         sent.gathers += ring(i, cost(i).parameters);
       else if (i.opcode == Opcode::reduce_scatter)

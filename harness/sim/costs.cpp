@@ -4,6 +4,7 @@
 #include <set>
 
 #include "harness/model/sequence_chunks.h"
+#include "harness/pipeline/gradient_buckets.h"
 
 namespace sluice {
 
@@ -105,28 +106,47 @@ std::vector<Seconds> host_copies_of(const Plan& plan, const CostGraph& graph, co
   return seconds;
 }
 
-static std::vector<Costs::GradientMade> gradients_made_by(const PlanStage& stage, const CostGraph& graph) {
-  double backward = 0, weight_gradient = 0;
-  std::vector<Costs::GradientMade> made;
-  for (auto l = stage.layers.rbegin(); l != stage.layers.rend(); ++l) {
-    const LayerCost& layer = graph.layers[*l];
+// whole: the gradients of all of the stage's layers.
+static std::vector<Costs::GradientBucket> buckets_of(const PlanStage& stage, const CostGraph& graph, Bytes whole,
+                                                     Bytes least) {
+  double backward = 0, weight_gradient = 0;  // seconds up to and with a layer, from the last layer on
+  std::vector<Bytes> gradients;
+  std::vector<Costs::GradientBucket> made;  // per gradient
+  for (std::size_t i = stage.layers.size(); i-- > 0;) {
+    const LayerCost& layer = graph.layers[stage.layers[i]];
+    const LayerVariant* variant = variant_of(stage, i, graph);
+    const Bytes parameters = variant ? variant->parameters : layer.parameters;
     backward += (layer.input_gradient + layer.weight_gradient).value;
     weight_gradient += layer.weight_gradient.value;
-    if (layer.parameters.value > 0) made.push_back({graph.gradients(layer.parameters), backward, weight_gradient});
+    if (parameters.value == 0) continue;
+    gradients.push_back(graph.gradients(parameters));
+    made.push_back({0, backward, weight_gradient});
   }
-  for (Costs::GradientMade& gradient : made) {
-    gradient.in_backward = backward > 0 ? gradient.in_backward / backward : 1;
-    gradient.in_weight_gradient = weight_gradient > 0 ? gradient.in_weight_gradient / weight_gradient : 1;
+  std::vector<Costs::GradientBucket> buckets;
+  std::size_t begin = 0;
+  double left = static_cast<double>(whole.value);
+  for (const std::size_t end : gradient_bucket_ends(gradients, least)) {
+    Costs::GradientBucket bucket;
+    for (; begin < end; ++begin) bucket.bytes += static_cast<double>(gradients[begin].value);
+    if (end < gradients.size()) {
+      left -= bucket.bytes;
+      if (backward > 0) bucket.in_backward = made[end - 1].in_backward / backward;
+      if (weight_gradient > 0) bucket.in_weight_gradient = made[end - 1].in_weight_gradient / weight_gradient;
+    } else {
+      bucket.bytes = std::max(left, 0.0);
+    }
+    buckets.push_back(bucket);
   }
-  return made;
+  return buckets;
 }
 
-Costs costs_of(const Plan& plan, const CostGraph& graph, const Cluster& cluster) {
+Costs costs_of(const Plan& plan, const CostGraph& graph, const Cluster& cluster, Bytes gradient_bucket) {
   Costs costs{stage_costs(plan, graph, cluster), {}, {}, graph.machine};
   cut_sequences(costs, plan, graph);
   costs.host_copies = host_copies_of(plan, graph, cluster);
-  if (cluster.bucket.value > 0)
-    for (const PlanStage& stage : plan.stages) costs.gradients_made.push_back(gradients_made_by(stage, graph));
+  if (gradient_bucket.value > 0)
+    for (std::size_t s = 0; s < plan.stages.size(); ++s)
+      costs.gradient_buckets.push_back(buckets_of(plan.stages[s], graph, costs.stages[s].gradients(), gradient_bucket));
   const StageGraph stages = stage_graph(plan, graph);
   for (std::size_t s = 0; s < stages.size(); ++s)
     for (const StageId t : stages.successors[s])

@@ -36,19 +36,20 @@ struct Costs {
   // Per stage: seconds of one way, between a device and its host, of what a micro-batch keeps between F and I or B;
   // empty: a device has no host link.
   std::vector<Seconds> host_copies = {};
-  // Per stage, in the order in which a backward makes them: the gradients of its layers with weights, and the parts of
-  // the seconds of a B and of a W after which each is there. Empty: all at the end.
-  struct GradientMade {
-    Bytes bytes;
+  // Per stage: the buckets in which its replicas reduce their gradients (pipeline/gradient_buckets.h), in order, and the
+  // parts of the seconds of a B and of a W after which each is there. Empty: all gradients at once, after the backward.
+  struct GradientBucket {
+    double bytes = 0;
     double in_backward = 1, in_weight_gradient = 1;
   };
-  std::vector<std::vector<GradientMade>> gradients_made = {};
+  std::vector<std::vector<GradientBucket>> gradient_buckets = {};
   ChunkParts parts_of(const Program& program, StageId stage, int chunk) const;
   double part_of_message(const Program& program, const Instruction& message) const;
 };
 
-// Costs of a plan with micro-batches of plan.micro_batch samples, as the cost graph's.
-Costs costs_of(const Plan& plan, const CostGraph& graph, const Cluster& cluster);
+// Costs of a plan with micro-batches of plan.micro_batch samples, as the cost graph's. gradient_bucket: bytes from which
+// a bucket of gradients is full; 0: gradients are reduced after the backward.
+Costs costs_of(const Plan& plan, const CostGraph& graph, const Cluster& cluster, Bytes gradient_bucket = {});
 
 // Costs::host_copies of a plan: of the slowest of a stage's devices, or, on the machine itself, a copy in memory.
 std::vector<Seconds> host_copies_of(const Plan& plan, const CostGraph& graph, const Cluster& cluster);

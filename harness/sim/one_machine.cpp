@@ -7,7 +7,7 @@
 #include <random>
 #include <stdexcept>
 
-#include "harness/program/messages.h"
+#include "harness/sim/message_bytes.h"
 #include "harness/sim/work.h"
 
 namespace sluice {
@@ -28,6 +28,7 @@ class MachineEngine {
       : program_(program),
         costs_(costs),
         own_(costs.machine.value()),
+        message_bytes_(program, costs),
         machine_(machine),
         options_(options),
         ranks_(program.ranks.size()),
@@ -277,8 +278,8 @@ class MachineEngine {
   }
 
   void send(std::size_t r, const Instruction& i, double now) {
-    const double bytes = message_bytes(i, &SimulatedEdge::bytes);
-    double seconds = own_.send.value + own_.copy * message_bytes(i, &SimulatedEdge::copied);
+    const double bytes = message_bytes_.of(i);
+    double seconds = own_.send.value + own_.copy * message_bytes_.copied(i);
     double arrival = now + seconds;
     if (machine_.between_processes) {
       seconds += own_.processes.message.value + own_.processes.byte * bytes;
@@ -316,7 +317,7 @@ class MachineEngine {
     channels_[i.channel].arrivals.pop_front();
     double seconds = own_.receive.value;
     if (machine_.between_processes)
-      seconds += own_.processes.message.value + own_.processes.byte * message_bytes(i, &SimulatedEdge::bytes);
+      seconds += own_.processes.message.value + own_.processes.byte * message_bytes_.of(i);
     step_over(r, at + seconds);
   }
 
@@ -369,23 +370,6 @@ class MachineEngine {
   // The whole gradients of a sharded stage are made anew for each reduce-scatter.
   double whole_seconds(const Instruction& i) const { return own_.copy * parameters(i) / 2; }
 
-  double message_bytes(const Instruction& i, Bytes SimulatedEdge::*what) const {
-    const bool copied = what == &SimulatedEdge::copied;
-    const std::size_t s = i.stage.index();
-    if (i.opcode == Opcode::send_stepped || i.opcode == Opcode::receive_stepped) return 0;
-    if (i.opcode == Opcode::send_weight_gradient || i.opcode == Opcode::receive_weight_gradient)
-      return static_cast<double>(costs_.stages[s].parameters.value);
-    if (i.opcode == Opcode::send_stash || i.opcode == Opcode::receive_stash)
-      return copied || costs_.weight_stash.empty() ? 0 : static_cast<double>(costs_.weight_stash[s].value);
-    const bool down = i.opcode == Opcode::send_activation || i.opcode == Opcode::receive_gradient;
-    if (copied && i.opcode != Opcode::send_activation) return 0;
-    for (const SimulatedEdge& e : costs_.edges)
-      if (e.from == (down ? i.stage : i.peer_stage) && e.to == (down ? i.peer_stage : i.stage))
-        return static_cast<double>((e.*what + (down ? Bytes(0) : e.passed)).value) *
-               micros_per_message(program_.graph, i.stage, i.peer_stage) * costs_.part_of_message(program_, i);
-    return 0;
-  }
-
   void record(std::size_t r, const Instruction& i, double start, double end) {
     if (options_.trace && ranks_[r].iteration == 0) result_.trace.ranks[r].push_back({i, start, end});
   }
@@ -393,6 +377,7 @@ class MachineEngine {
   const Program& program_;
   const Costs& costs_;
   const MachineCosts& own_;
+  const MessageBytes message_bytes_;
   const Cluster::OneMachine machine_;
   const SimulateOptions options_;
   std::vector<RankState> ranks_;

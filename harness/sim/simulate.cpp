@@ -12,6 +12,7 @@
 #include "harness/sim/collectives.h"
 #include "harness/sim/compute_seconds.h"
 #include "harness/sim/host_link.h"
+#include "harness/sim/message_bytes.h"
 #include "harness/sim/network.h"
 #include "harness/sim/one_machine.h"
 
@@ -29,17 +30,13 @@ class Engine {
       : program_(program),
         costs_(costs),
         options_(options),
+        message_bytes_(program, costs),
         network_(program, cluster, devices, options.interference, options.start),
         collectives_(program, costs, cluster, network_, ready_),
         host_links_(program, costs),
         ranks_(program.ranks.size()),
         channels_(program.channels.size()),
         groups_(program.placement.stages.size()) {
-    edges_.resize(program.graph.size());
-    for (const SimulatedEdge& e : costs.edges) {
-      edges_[e.from.index()].push_back({e.to, static_cast<double>(e.bytes.value)});
-      edges_[e.to.index()].push_back({e.from, static_cast<double>((e.bytes + e.passed).value)});
-    }
     find_compute_seconds();
     if (const Interference* interference = options.interference; interference && !interference->empty()) {
       disturbed_ = true;
@@ -49,7 +46,7 @@ class Engine {
     sends_block_ = cluster.sends == Sends::blocking;
     all_ordered_ = options.time_ordered || collectives_.any_sharded() || cluster.all_reduce != AllReduce::apart;
     if (network_.shares_fairly()) queued_.resize(channels_.size());
-    if (collectives_.in_buckets()) find_last_weight_gradients();
+    if (collectives_.in_buckets()) find_early_reductions();
     result_.update_end.assign(static_cast<std::size_t>(options.iterations) * program.updates, 0);
     if (program.forward_only)
       result_.micro_batches = MicroBatchTimes(static_cast<std::size_t>(options.iterations) * program.microbatches);
@@ -191,8 +188,7 @@ class Engine {
             break;
           case Opcode::reduce_gradients:
             if (collectives_.reduces()) {
-              if (!collectives_.in_buckets() && !rank.reducing)
-                collectives_.issue_all_reduce(r, i, Opcode::backward, clock, clock, rank.iteration == 0);
+              if (!collectives_.in_buckets() && !rank.reducing) collectives_.issue(r, i, clock, rank.iteration == 0);
               rank.reducing = !collectives_.reduced(r, i.stage, clock);
               if (rank.reducing) return stop();
               break;
@@ -201,8 +197,10 @@ class Engine {
             if (!reduce(r, i)) return;
             clock = rank.clock;
             break;
-          case Opcode::gather_weights:
           case Opcode::reduce_scatter:
+            if (collectives_.in_buckets()) break;
+            [[fallthrough]];
+          case Opcode::gather_weights:
             collectives_.issue(r, i, clock, rank.iteration == 0);
             break;
           case Opcode::free_weights:
@@ -233,10 +231,8 @@ class Engine {
             }
             if (program_.forward_only) finish_forward(i, rank.iteration, start, clock);
             if (collectives_.in_buckets())
-              if (const auto all_reduce = last_weight_gradients_[r].find(next);
-                  all_reduce != last_weight_gradients_[r].end())
-                collectives_.issue_all_reduce(r, program[all_reduce->second], i.opcode, start, clock,
-                                              rank.iteration == 0);
+              if (const auto early = early_reductions_[r].find(next); early != early_reductions_[r].end())
+                collectives_.issue_reduction(r, program[early->second], i.opcode, start, clock, rank.iteration == 0);
           }
         }
         ++result_.instructions;
@@ -261,15 +257,17 @@ class Engine {
     done = std::max(done, end);
   }
 
-  // Of every all-reduce, the op before it that makes the stage's last weight gradients on that rank.
-  void find_last_weight_gradients() {
-    last_weight_gradients_.resize(ranks_.size());
+  // Per rank: the op that makes the last weight gradients that a reduction sums, to the reduction. Every reduction has one
+  // (check_schedule.h: no replica without a micro-batch).
+  void find_early_reductions() {
+    early_reductions_.resize(ranks_.size());
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       std::vector<std::size_t> last(program_.graph.size(), 0);
       for (std::size_t k = 0; k < program_.ranks[r].size(); ++k) {
         const Instruction& i = program_.ranks[r][k];
         if (makes_weight_gradient(i.opcode)) last[i.stage.index()] = k;
-        if (i.opcode == Opcode::reduce_gradients) last_weight_gradients_[r][last[i.stage.index()]] = k;
+        if (i.opcode == Opcode::reduce_gradients || i.opcode == Opcode::reduce_scatter)
+          early_reductions_[r][last[i.stage.index()]] = k;
       }
     }
   }
@@ -278,7 +276,7 @@ class Engine {
   double send(const Instruction& i, double clock, int iteration) {
     const auto c = static_cast<std::size_t>(i.channel);
     if (network_.shares_fairly() && network_.shared(i.channel)) {
-      queued_[c].push_back({i, clock, message_bytes(i), options_.trace && iteration == 0 && has_values(i.opcode)});
+      queued_[c].push_back({i, clock, message_bytes_.of(i), options_.trace && iteration == 0 && has_values(i.opcode)});
       if (queued_[c].size() == 1) start_transfer(c, clock);
       return clock;
     }
@@ -287,7 +285,7 @@ class Engine {
     if (!along_edge || channel.stage != i.stage || channel.peer != i.peer_stage || program_.sequence_chunks > 1) {
       channel.stage = along_edge ? i.stage : StageId(-1);
       channel.peer = i.peer_stage;
-      channel.transfer = network_.transfer_seconds(c, message_bytes(i));
+      channel.transfer = network_.transfer_seconds(c, message_bytes_.of(i));
     }
     const double arrival = network_.arrival(c, clock, channel.transfer);
     arrive(c, i, clock, arrival, options_.trace && iteration == 0 && has_values(i.opcode));
@@ -349,18 +347,6 @@ class Engine {
     if (options_.trace && ranks_[r].iteration == 0) result_.trace.ranks[r].push_back({i, start, end});
   }
 
-  double message_bytes(const Instruction& i) const {
-    const std::size_t s = i.stage.index();
-    if (i.opcode == Opcode::send_stepped || i.opcode == Opcode::send_credit) return 0;
-    if (i.opcode == Opcode::send_weight_gradient) return static_cast<double>(costs_.stages[s].gradients().value);
-    if (i.opcode == Opcode::send_stash)
-      return costs_.weight_stash.empty() ? 0 : static_cast<double>(costs_.weight_stash[s].value);
-    for (const auto& [peer, bytes] : edges_[i.stage.index()])
-      if (peer == i.peer_stage)
-        return bytes * micros_per_message(program_.graph, i.stage, i.peer_stage) * costs_.part_of_message(program_, i);
-    return 0;
-  }
-
   void finish_bubbles() {
     std::vector<BusyTime> compute;
     for (const RankState& rank : ranks_) {
@@ -375,15 +361,15 @@ class Engine {
   const Program& program_;
   const Costs& costs_;
   SimulateOptions options_;
+  MessageBytes message_bytes_;
   Network network_;
   Collectives collectives_;
   HostLinks host_links_;
   std::vector<RankState> ranks_;
-  std::vector<std::unordered_map<std::size_t, std::size_t>> last_weight_gradients_;  // per rank: op to its all-reduce
+  std::vector<std::unordered_map<std::size_t, std::size_t>> early_reductions_;  // empty without buckets
   std::vector<ChannelState> channels_;
   std::vector<std::deque<QueuedMessage>> queued_;  // per channel; the first is on its way
   std::vector<GroupState> groups_;
-  std::vector<std::vector<std::pair<StageId, double>>> edges_;
   std::vector<ComputeSeconds> compute_seconds_;  // per stage and chunk of a sequence
   bool all_ordered_ = false;                     // every send, not only those through shared media
   bool sends_block_ = false;

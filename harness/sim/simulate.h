@@ -8,9 +8,9 @@
 // each other instead, at max-min fair rates (fair_transfers.h): a medium carries what its links carry, a channel's
 // messages follow one another, and a ring is one transfer of all its steps.
 //
-// All-reduces of gradients are rings that meet no other traffic and that their ranks wait in, or, by
-// Cluster::all_reduce and Cluster::bucket, collectives on the links like gathers, in two levels, in buckets that begin
-// during the backward.
+// All-reduces of gradients are rings that meet no other traffic, or, by Cluster::all_reduce, collectives on the links
+// like gathers, in one ring or in two levels. With Costs::gradient_buckets they, and reduce-scatters, are cut into
+// buckets that begin during the backward, one after the other; without, their ranks wait in one after the backward.
 //
 // Interference: ops, steps and transfers are work at the speed that episodes leave to their device or link, integrated
 // exactly (base/work.h).

@@ -141,8 +141,7 @@ TEST(CollectivesTest, ForgetWhatNobodyCanAskFor) {
   const Instruction reduce = *std::ranges::find(program.ranks[0], Opcode::reduce_gradients, &Instruction::opcode);
   double clock = 0;
   for (int update = 0; update < 1000; ++update) {
-    for (const std::size_t rank : {0, 1})
-      collectives.issue_all_reduce(rank, reduce, Opcode::backward, clock, clock, /*traced=*/false);
+    for (const std::size_t rank : {0, 1}) collectives.issue(rank, reduce, clock, /*traced=*/false);
     while (collectives.pending()) collectives.step();
     for (const std::size_t rank : {0, 1}) EXPECT_TRUE(collectives.reduced(rank, StageId(0), clock));
     EXPECT_LE(collectives.remembered(), 2u);
@@ -196,43 +195,90 @@ TEST(AllReduceOverNodesTest, IsOneRingWhereNodesHoldDifferentNumbersOfDevices) {
   EXPECT_DOUBLE_EQ(end(AllReduce::nodes), end(AllReduce::ring));
 }
 
-Costs costs_with_gradients(std::vector<Costs::GradientMade> made) {
+// One stage whose gradients, 400 bytes, are reduced in these buckets; its step takes 1 s.
+Costs costs_in_buckets(std::vector<Costs::GradientBucket> buckets) {
   Costs costs = costs_with_weights(1, 400);
   costs.stages[0].update = Seconds(1);
-  costs.gradients_made = {std::move(made)};
+  if (!buckets.empty()) costs.gradient_buckets = {std::move(buckets)};
   return costs;
 }
+const std::vector<Costs::GradientBucket> kTwoBuckets = {{300, 0.25, 0.5}, {100, 1, 1}};
 
-Cluster pair_in_buckets(std::int64_t bytes, AllReduce all_reduce = AllReduce::apart) {
-  Cluster cluster = with(cluster_of(2, {link(0, 1, 100, 0)}), LinkSharing::queue, all_reduce);
-  cluster.bucket = Bytes(bytes);
-  return cluster;
+Cluster a_pair(AllReduce all_reduce = AllReduce::apart) {
+  return with(cluster_of(2, {link(0, 1, 100, 0)}), LinkSharing::queue, all_reduce);
 }
 
 TEST(GradientBucketsTest, AreReducedWhileTheBackwardGoesOn) {
-  const Costs costs = costs_with_gradients({{Bytes(300), 0.25, 0.5}, {Bytes(100), 1, 1}});
+  const Costs costs = costs_in_buckets(kTwoBuckets);
   for (const AllReduce all_reduce : {AllReduce::apart, AllReduce::ring}) {
     // B from 1 to 3: 300 bytes from 1.5 to 4.5, the other 100 to 5.5, then the step.
-    EXPECT_DOUBLE_EQ(run(replicated_stage(2), costs, pair_in_buckets(200, all_reduce)).end, 5.5 + 1);
+    const Simulation s = run(replicated_stage(2), costs, a_pair(all_reduce));
+    EXPECT_DOUBLE_EQ(s.end, 5.5 + 1);
+    EXPECT_EQ(timed_texts(s.trace.collectives[0]), (std::vector<std::string>{"reduce 0 1.5-5.5"}));
     // W from 2 to 3: 300 bytes from 2.5 to 5.5.
-    EXPECT_DOUBLE_EQ(run(replicated_stage(2, "0IW"), costs, pair_in_buckets(200, all_reduce)).end, 6.5 + 1);
-    // All in one bucket: from 3 on.
-    EXPECT_DOUBLE_EQ(run(replicated_stage(2), costs, pair_in_buckets(400, all_reduce)).end, 3 + 4 + 1);
+    EXPECT_DOUBLE_EQ(run(replicated_stage(2, "0IW"), costs, a_pair(all_reduce)).end, 6.5 + 1);
+    // All in one bucket, or without buckets: from 3 on.
+    EXPECT_DOUBLE_EQ(run(replicated_stage(2), costs_in_buckets({{400, 1, 1}}), a_pair(all_reduce)).end, 3 + 4 + 1);
+    EXPECT_DOUBLE_EQ(run(replicated_stage(2), costs_in_buckets({}), a_pair(all_reduce)).end, 3 + 4 + 1);
   }
 }
 
+// What is reduced during the backward costs nothing; of the last bucket nothing can.
+TEST(GradientBucketsTest, OnlyTheLastBucketIsExposedWhereTheLinkIsFastEnough) {
+  const Costs costs = costs_in_buckets({{100, 0.25, 0.5}, {100, 0.5, 0.75}, {200, 1, 1}});
+  // B from 1 to 3: 100 bytes at 1.5 to 1.7, 100 at 2 to 2.2, 200 at 3 to 3.4.
+  Cluster cluster = a_pair();
+  cluster.links[0].bandwidth = 500;
+  EXPECT_DOUBLE_EQ(run(replicated_stage(2), costs, cluster).end, 3 + 0.4 + 1);
+}
+
 TEST(GradientBucketsTest, BeginWhenTheLastReplicaHasTheGradients) {
-  Costs costs = costs_with_gradients({{Bytes(300), 0.25, 0.5}, {Bytes(100), 1, 1}});
   const Placement both{{{Rank(0), Rank(1)}}};
   // Rank 0's last B runs from 4 to 6.
   const Program program = program_of("rank 0: 0F0 0B0 0F2 0B2\nrank 1: 0F1 0B1\n", chain(1), both);
-  EXPECT_DOUBLE_EQ(run(program, costs, pair_in_buckets(200)).end, 4.5 + 3 + 1 + 1);
+  EXPECT_DOUBLE_EQ(run(program, costs_in_buckets(kTwoBuckets), a_pair()).end, 4.5 + 3 + 1 + 1);
 }
 
-TEST(GradientBucketsTest, ABucketIsAtLeastAsLargeAsAsked) {
-  // 100 and 150 make one, 150 is the rest: B from 1 to 3, at 0.5 of it and at its end.
-  const Costs costs = costs_with_gradients({{Bytes(100), 0.25, 0.25}, {Bytes(150), 0.5, 0.5}, {Bytes(150), 1, 1}});
-  EXPECT_DOUBLE_EQ(run(replicated_stage(2), costs, pair_in_buckets(200)).end, 2 + 2.5 + 1.5 + 1);
+// Two stages of two layers each on both ranks: their rings take turns on a rank, as in one stream.
+TEST(GradientBucketsTest, ARankIsInOneAllReduceAtATime) {
+  const Placement both{{{Rank(0), Rank(1)}, {Rank(0), Rank(1)}}};
+  const Program program = program_of("rank 0: 0F0 1F0 1B0 0B0\nrank 1: 0F1 1F1 1B1 0B1\n", chain(2), both);
+  Costs costs = costs_with_weights(2, 400);
+  costs.gradient_buckets = {{{400, 1, 1}}, {{400, 1, 1}}};
+  // F 0-1 1-2, 1B 2-4, 0B 4-6. Stage 1 is reduced from 4 to 8, stage 0 from 8 to 12.
+  EXPECT_DOUBLE_EQ(run(program, costs, a_pair()).end, 12);
+}
+
+// ZeRO's reductions: the step waits for the last bucket.
+TEST(GradientBucketsTest, AReduceScatterGoesInBucketsToo) {
+  const Placement both{{{Rank(0), Rank(1)}}};
+  const Program program = lower(parse_schedule("rank 0: 0F0 0B0\nrank 1: 0F1 0B1\n"), chain(1), both, WeightRule{},
+                                {.gather = Sharding::Gather::after_step, .reduce = Sharding::Reduce::accumulated});
+  const auto step = [&](const Costs& costs) { return start_of(run(program, costs, a_pair()), "step 0"); };
+  // One step of half the bytes each: 150 bytes from 1.5 to 3, 50 from 3 to 3.5; at once: 200 bytes from 3 on.
+  EXPECT_DOUBLE_EQ(step(costs_in_buckets(kTwoBuckets)), 3.5);
+  EXPECT_DOUBLE_EQ(step(costs_in_buckets({})), 5);
+}
+
+// Three layers of 100, 150 and 150 bytes (from the last one), F = I = W = 1 s each.
+TEST(GradientBucketsTest, AStagesBucketsFollowFromItsLayers) {
+  CostGraph graph{.model = "m", .source = "s", .device = "d", .micro_batch = 1, .layers = {}};
+  for (const std::int64_t bytes : {150, 150, 100})
+    graph.layers.push_back({.name = "layer",
+                            .inputs = {static_cast<int>(graph.layers.size()) - 1},
+                            .forward = Seconds(1),
+                            .input_gradient = Seconds(1),
+                            .weight_gradient = Seconds(1),
+                            .parameters = Bytes(bytes)});
+  const Plan plan{.stages = {{.layers = {0, 1, 2}, .devices = {DeviceId(0), DeviceId(1)}}}};
+  const auto buckets = costs_of(plan, graph, a_pair(), Bytes(200)).gradient_buckets.at(0);
+  ASSERT_EQ(buckets.size(), 2u);
+  EXPECT_DOUBLE_EQ(buckets[0].bytes, 250);
+  EXPECT_DOUBLE_EQ(buckets[0].in_backward, 2.0 / 3);
+  EXPECT_DOUBLE_EQ(buckets[0].in_weight_gradient, 2.0 / 3);
+  EXPECT_DOUBLE_EQ(buckets[1].bytes, 150);
+  EXPECT_DOUBLE_EQ(buckets[1].in_backward, 1);
+  EXPECT_TRUE(costs_of(plan, graph, a_pair()).gradient_buckets.empty());
 }
 
 TEST(TrafficTest, FairLinksRefuseEpisodesOfLinks) {
@@ -278,7 +324,7 @@ RC_GTEST_PROP(TrafficTest, EveryProgramEndsHoweverItsTrafficIsShared, (unsigned 
   cluster.nodes = ranks % 2 == 0 ? 2 : 1;
   cluster.sharing = *rc::gen::element(LinkSharing::queue, LinkSharing::fair);
   cluster.all_reduce = *rc::gen::element(AllReduce::apart, AllReduce::ring, AllReduce::nodes);
-  cluster.bucket = Bytes(*rc::gen::inRange(0, 3) * 100);
+  if (*rc::gen::arbitrary<bool>()) costs.gradient_buckets.assign(p.graph.size(), {{200, 0.25, 0.5}, {100, 1, 1}});
   const Simulation s = simulate(program, costs, cluster, identity_devices(ranks), {.iterations = 3});
   RC_ASSERT(s.end >= s.bubble.makespan);
   std::int64_t instructions = 0;

@@ -250,6 +250,7 @@ const System graphpipe = {
     .plan = [](const Problem& problem, const Options& options) { return Planner(problem, options).run(); },
     .schedule = graphpipe_schedule,
     .theory = graphpipe_theory,
+    .replicates = [](const Options&) { return true; },
 };
 
 }  // namespace sluice

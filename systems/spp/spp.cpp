@@ -275,6 +275,7 @@ const System spp = {
     .plan = spp_plan,
     .schedule = spp_schedule,
     .theory = spp_theory,
+    .replicates = [](const Options&) { return true; },
 };
 
 }  // namespace sluice

@@ -1,0 +1,52 @@
+#include "harness/sim/message_bytes.h"
+
+#include <algorithm>
+
+namespace sluice {
+
+MessageBytes::MessageBytes(const Program& program, const Costs& costs)
+    : program_(program), costs_(costs), edges_(program.graph.size()) {
+  for (const SimulatedEdge& e : costs.edges) {
+    const auto activation = static_cast<double>(e.bytes.value),
+               gradient = static_cast<double>((e.bytes + e.passed).value), copied = static_cast<double>(e.copied.value);
+    edges_[e.from.index()].push_back({e.to, activation, gradient, copied});
+    edges_[e.to.index()].push_back({e.from, activation, gradient, copied});
+  }
+}
+
+double MessageBytes::size(const Instruction& message) const {
+  return micros_per_message(program_.graph, message.stage, message.peer_stage) *
+         costs_.part_of_message(program_, message);
+}
+
+const MessageBytes::Edge& MessageBytes::edge(const Instruction& message) const {
+  static const Edge kNone;
+  const std::vector<Edge>& edges = edges_[message.stage.index()];
+  const auto found = std::ranges::find(edges, message.peer_stage, &Edge::peer);
+  return found == edges.end() ? kNone : *found;
+}
+
+double MessageBytes::of(const Instruction& message) const {
+  switch (message.opcode) {
+    case Opcode::send_activation:
+    case Opcode::receive_activation:
+      return edge(message).activation * size(message);
+    case Opcode::send_gradient:
+    case Opcode::receive_gradient:
+      return edge(message).gradient * size(message);
+    case Opcode::send_stash:
+    case Opcode::receive_stash:
+      return costs_.weight_stash.empty() ? 0 : static_cast<double>(costs_.weight_stash[message.stage.index()].value);
+    case Opcode::send_weight_gradient:
+    case Opcode::receive_weight_gradient:
+      return static_cast<double>(costs_.stages[message.stage.index()].gradients().value);
+    default:
+      return 0;
+  }
+}
+
+double MessageBytes::copied(const Instruction& send) const {
+  return send.opcode == Opcode::send_activation ? edge(send).copied * size(send) : 0;
+}
+
+}  // namespace sluice

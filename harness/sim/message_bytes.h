@@ -1,0 +1,36 @@
+// How many bytes the messages of a program hold.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "harness/program/program.h"
+#include "harness/sim/costs.h"
+
+namespace sluice {
+
+// A send and its receive have the same bytes; 0 for every other instruction and for messages of control. Both arguments
+// must outlive this.
+class MessageBytes {
+ public:
+  MessageBytes(const Program& program, const Costs& costs);
+
+  double of(const Instruction& message) const;
+  // Of a sent activation: the bytes that its sender keeps too, and has to copy (SimulatedEdge::copied).
+  double copied(const Instruction& send) const;
+
+ private:
+  struct Edge {
+    StageId peer{-1};
+    double activation = 0, gradient = 0, copied = 0;  // bytes of one micro-batch
+  };
+  // In units of one micro-batch's whole sequences.
+  double size(const Instruction& message) const;
+  const Edge& edge(const Instruction& message) const;
+
+  const Program& program_;
+  const Costs& costs_;
+  std::vector<std::vector<Edge>> edges_;  // per stage: both directions of all its edges
+};
+
+}  // namespace sluice
