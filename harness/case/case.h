@@ -64,9 +64,12 @@ struct RunCase {
   // Bytes from which a bucket of the replicas' gradients is full and reduced, during the backward
   // (pipeline/gradient_buckets.h); 0: all are reduced after the backward, and wherever there can be no replicas.
   Bytes gradient_buckets = kDefaultGradientBucket;
+  Cuts cuts = Cuts::messages;  // compute wherever no message has a cost that a cut could avoid
   int tensor = 1;  // devices that share every layer: each pipeline is for ranks / data_parallel / tensor of them
   std::int64_t batch = 0;  // samples per update
   int microbatches = 0;    // per update (asynchronous systems: 1, a whole batch at a time)
+  // As asked for: once the case is resolved, `batch` holds what an update sees, and this is UpdateAfter::batch.
+  UpdateAfter update = UpdateAfter::batch;
   int queue = 4;           // inference: micro-batches that may wait between two stages (RunPolicy::queue)
   std::uint64_t seed = 1;
   int epochs = 0;  // 0: `steps` updates without evaluation

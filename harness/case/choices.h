@@ -35,6 +35,15 @@ enum class WeightGradients { per_microbatch, batched, automatic };
 // When a rank of a synchronous system begins the next update: once its own stages have stepped, or once all ranks have.
 enum class UpdateStart { free, barrier };
 
+// When an asynchronous system that does not accumulate gradients updates: after the whole batch, which it takes as one
+// micro-batch, so that an update sees as many samples as a synchronous system's; or after every micro-batch, as in the
+// papers.
+enum class UpdateAfter { batch, micro_batch };
+
+// What balanced cuts into stages weigh (plan/chain_partition.h): the layers and the messages over the cut, or the layers
+// alone, as cases from before there was a choice.
+enum class Cuts { messages, compute };
+
 // none: the operating system places the ranks; core: every rank stays on a core of its own (exec/pinning.h).
 enum class Pin { none, core };
 
@@ -86,6 +95,15 @@ struct Choices<WeightGradients> {
 template <>
 struct Choices<UpdateStart> {
   static constexpr Choice<UpdateStart> all[] = {{UpdateStart::free, "free"}, {UpdateStart::barrier, "barrier"}};
+};
+template <>
+struct Choices<UpdateAfter> {
+  static constexpr Choice<UpdateAfter> all[] = {{UpdateAfter::batch, "batch"},
+                                                {UpdateAfter::micro_batch, "micro_batch"}};
+};
+template <>
+struct Choices<Cuts> {
+  static constexpr Choice<Cuts> all[] = {{Cuts::messages, "messages"}, {Cuts::compute, "compute"}};
 };
 template <>
 struct Choices<Pin> {

@@ -206,6 +206,20 @@ bool may_have_replicas(const RunCase& c, const System& system) {
   return system.replicates && system.replicates(resolve_options(system.options, c.options, "options"));
 }
 
+bool cuts_may_count_messages(const RunCase& c, const System& system) {
+  return !system.one_process && !system.data_parallel && c.ranks > c.tensor * c.data_parallel && !is_this_machine(c);
+}
+
+SettingValue cuts_value() {
+  SettingValue value = choice(&RunCase::cuts);
+  value.write = [](const RunCase& c) { return c.cuts == Cuts::compute ? Json() : Json(choice_name(c.cuts)); };
+  return value;
+}
+
+bool updates_after_every_micro_batch(const RunCase& c, const System& system) {
+  return !system.synchronous && !system.accumulates && !infers(c);
+}
+
 void check_tensor(CaseReading& r) {
   if (r.c.tensor == 1 || r.system->one_process) return;
   check_groups(r.c, *r.workload, r.entry.where("tensor"));

@@ -43,6 +43,11 @@ void read_gradient_buckets(CaseReading& r, const std::string& key);
 Json gradient_buckets_json(const RunCase& c);  // null: after the backward, as in cases from before there were buckets
 // Whether a stage may be on several ranks, which reduce its gradients.
 bool may_have_replicas(const RunCase& c, const System& system);
+// Whether a balanced cut of the case could avoid messages that have a cost.
+bool cuts_may_count_messages(const RunCase& c, const System& system);
+SettingValue cuts_value();  // null for compute, as in cases from before there was a choice
+// Whether it is a training by a system that updates without a flush and does not accumulate gradients.
+bool updates_after_every_micro_batch(const RunCase& c, const System& system);
 // Groups of that many devices divide the ranks, and the layers can be divided among a group.
 void check_tensor(CaseReading& r);
 

@@ -1,6 +1,7 @@
 #include "harness/case/settings.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "harness/base/json.h"
 #include "harness/case/costs.h"
@@ -65,7 +66,7 @@ std::vector<Setting> make_settings() {
        .group = HelpGroup::machine,
        .help = "Of the virtual clock: a name (see sluice list clusters), a JSON file, or "
                "flat:N[,bandwidth=25GiB/s][,latency=5us][,memory=16GiB][,speed=1]; ,host=12GB/s: links to the hosts; "
-               ",sharing=fair, ,sends=blocking, ,all_reduce=ring and ,bucket=25MB: how traffic shares links",
+               ",sharing=fair, ,sends=blocking and ,all_reduce=ring: how traffic shares links",
        .value = text(&RunCase::cluster),
        .fill =
            [](CaseReading& r) {
@@ -156,6 +157,7 @@ std::vector<Setting> make_settings() {
              if (s.one_process) c.sharding = StageSharding::system;
            }},
       {.key = "gradient_buckets",
+       .of_plan = true,
        .group = HelpGroup::parallelism,
        .help =
            "Replicas reduce their gradients in buckets of at least this size, each as soon as the backward has made "
@@ -165,6 +167,16 @@ std::vector<Setting> make_settings() {
        .settle =
            [](RunCase& c, const System& s) {
              if (!may_have_replicas(c, s)) c.gradient_buckets = Bytes(0);
+           }},
+      {.key = "cuts",
+       .of_plan = true,
+       .group = HelpGroup::parallelism,
+       .help = "what balanced cuts into stages weigh: layers and the messages over the cut, or layers alone",
+       .value = cuts_value(),
+       .in_record_options = [](const RunCase& c) { return c.cuts == Cuts::messages; },
+       .settle =
+           [](RunCase& c, const System& s) {
+             if (!cuts_may_count_messages(c, s)) c.cuts = Cuts::compute;
            }},
       {.key = "tensor",
        .of_plan = true,
@@ -185,6 +197,19 @@ std::vector<Setting> make_settings() {
        .default_text = "the workload's",
        .value = integer(&RunCase::batch, 1, kMostSamples),
        .fill = fill_batch},
+      {.key = "update",
+       .of_plan = true,
+       .group = HelpGroup::batches,
+       .help = "when an asynchronous system that does not accumulate gradients updates: after the whole batch, taken as "
+               "one micro-batch, or after every micro-batch, as in the papers",
+       .value = choice(&RunCase::update),
+       .in_digest = InDigest::never,
+       .settle =
+           [](RunCase& c, const System& s) {
+             if (c.update == UpdateAfter::micro_batch && updates_after_every_micro_batch(c, s))
+               c.batch /= std::exchange(c.microbatches, 1);
+             c.update = UpdateAfter::batch;
+           }},
       {.key = "microbatches",
        .of_plan = true,
        .group = HelpGroup::batches,
@@ -195,8 +220,9 @@ std::vector<Setting> make_settings() {
        .check = check_microbatches,
        .settle =
            [](RunCase& c, const System& s) {
-             if (!s.synchronous && !s.accumulates && !infers(c)) c.microbatches = 1;
-           }},
+             if (updates_after_every_micro_batch(c, s)) c.microbatches = 1;
+           },
+       .when_unused = "it takes the batch as one micro-batch; --update micro_batch updates after every micro-batch"},
       {.key = "queue",
        .of_plan = true,
        .group = HelpGroup::batches,

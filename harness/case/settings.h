@@ -5,6 +5,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "harness/case/case.h"
 #include "harness/case/entry.h"
@@ -37,6 +38,7 @@ struct Setting {
   void (*check)(CaseReading&) = nullptr;
   // Once all are read: sets it to one value where any makes the same experiment, so that its digest is one.
   void (*settle)(RunCase&, const System&) = nullptr;
+  const char* when_unused = "";  // what to say where `settle` undid what was asked for: why, and what to do
 };
 
 std::span<const Setting> settings();  // in the order in which they are read

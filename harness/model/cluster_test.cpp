@@ -267,7 +267,7 @@ TEST(LoadClusterTest, RatesAreInBytesOrBitsPerSecondAndBytesAreNoRates) {
         path(load_cluster(cluster + ",bandwidth=10Gbit/s", kFolder), DeviceId(0), DeviceId(1)).at(0).link.bandwidth,
         1.25e9);
     for (const std::string wrong :
-         {",bandwidth=10GB", ",bandwidth=10Gb/s", ",memory=16GiB/s", ",memory=16Gb", ",bucket=25MB/s", ",memory=40"})
+         {",bandwidth=10GB", ",bandwidth=10Gb/s", ",memory=16GiB/s", ",memory=16Gb", ",memory=40"})
       EXPECT_TRUE(flat_refusal(cluster + wrong).starts_with("cluster '" + cluster + wrong + "': ")) << wrong;
   }
   EXPECT_EQ(load_cluster("flat:4,host=80Gbit/s", kFolder).devices[0].host_bandwidth, 1e10);
