@@ -386,7 +386,7 @@ static Cluster listed_cluster(const std::string& name, const std::string& folder
     if (!std::filesystem::exists(file, ignored)) {
       std::vector<std::string> names = listed_clusters(folder);
       names.push_back("flat:4");
-      throw InputError("cluster", "unknown cluster '" + name + "'", suggestion(name, names));
+      throw InputError("", "unknown cluster '" + name + "'", suggestion(name, names));
     }
   }
   return cluster_from_json(parse_json_file(file), file);
