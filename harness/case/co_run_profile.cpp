@@ -2,7 +2,6 @@
 
 #include <numeric>
 
-#include "harness/case/real_executor.h"
 #include "harness/model/cost_graph.h"
 
 namespace sluice {
@@ -16,7 +15,7 @@ CoRunProfile measure_co_run_profile(const ProfileKey& key, const Workload& workl
   spec.feed = feed_for_profile(workload);
   spec.seconds = seconds / spec.rounds;
   spec.loads = co_run_loads(std::max(co_run_cores(), 1));
-  const CoRunSamples samples = real_executor::measure_co_runs(spec);
+  const CoRunSamples samples = measure_co_runs(spec);
   const LayerGroupGraph graph = layer_groups(analytic_costs(workload.model, key.micro_batch, Device{}));
   const double alone = std::accumulate(samples.alone.begin(), samples.alone.end(), 0.0);
   CoRunProfile profile;

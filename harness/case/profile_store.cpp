@@ -18,7 +18,7 @@
 #include "harness/base/source_folder.h"
 #include "harness/case/feed.h"
 #include "harness/case/optimizer_settings.h"
-#include "harness/case/real_executor.h"
+#include "harness/exec/run_profile.h"
 #include "results/store.h"
 
 namespace sluice {
@@ -45,7 +45,7 @@ std::string build_signature() {
     std::uint64_t hash = 1469598103934665603ULL;  // FNV-1a, over words
     for (std::uint64_t word = 0; in.read(reinterpret_cast<char*>(&word), sizeof word); word = 0)
       hash = (hash ^ word) * 1099511628211ULL;
-    return fmt::format("LibTorch {}, program {:016x}", real_executor::torch_version(), hash);
+    return fmt::format("LibTorch {}, program {:016x}", torch_version(), hash);
   }();
   return signature;
 }
@@ -182,13 +182,15 @@ static RunProfileSpec spec_of(const ProfileKey& key, const Workload& workload) {
 }
 
 BetweenProcesses measure_profile_between(const ProfileKey& key, const Workload& workload, ProcessGroup& processes) {
-  return real_executor::measure_between_processes(spec_of(key, workload), processes);
+  return measure_between_processes(spec_of(key, workload), processes);
 }
 
 CostGraph measure_profile(const ProfileKey& key, const Workload& workload) {
-  if (key.device == DeviceKind::cuda) return real_executor::measure_costs(workload.model, key.micro_batch, key.device);
+  constexpr int repeats = 7;
+  if (key.device == DeviceKind::cuda)
+    return measure_costs(workload.model, key.micro_batch, repeats, choice_name(key.device));
   const RunProfileSpec spec = spec_of(key, workload);
-  CostGraph graph = real_executor::measure_in_runs(spec);
+  CostGraph graph = measure_in_runs(spec);
   if (!graph.machine) throw std::logic_error("a profile of whole runs describes its machine");
   graph.machine->machine = machine_signature();
   graph.machine->build = build_signature();

@@ -430,6 +430,16 @@ RunCase resolve(const Entry& entry) {
   return reading.c;
 }
 
+std::vector<std::string> without_effect(const Entry& entry, const RunCase& c) {
+  std::vector<std::string> keys;
+  for (const Setting& setting : settings()) {
+    const Json* given = entry.values.find(setting.key);
+    if (given && setting.value.type != SettingValue::Type::object && *given != setting.value.write(c))
+      keys.push_back(setting.key);
+  }
+  return keys;
+}
+
 Json to_json(const RunCase& c) {
   const RunCase usual;
   Json all = Json::object();

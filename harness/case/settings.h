@@ -54,6 +54,10 @@ std::string help_of(const Setting& setting);
 // suggestion), wrong types, counts below 1, a batch that the micro-batches do not divide.
 RunCase resolve(const Entry& entry);
 
+// The keys of the entry's own values that its case does not have: of the system, the clock or the task they decide
+// nothing. ("step" of an asynchronous system, "ranks" of one process.)
+std::vector<std::string> without_effect(const Entry& entry, const RunCase& c);
+
 // Canonical: its digest (results/store.h) names the experiment. A tuned case is named by its search, not by the rate
 // that the search finds.
 Json to_json(const RunCase& c);

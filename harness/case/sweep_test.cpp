@@ -232,7 +232,7 @@ const BadInput kBad[] = {
      "give \"transport\": \"mpi\""},
     {"failure_key", tiny({{"inject_failure", {{"rank", 1}}}}), "s.json: /grid/0/inject_failure/update: is missing"},
     {"cluster", tiny({{"clock", "virtual"}, {"cluster", "flatt:4"}}),
-     "s.json: /grid/0/cluster: cluster: unknown cluster 'flatt:4'; did you mean 'flat:4'?"},
+     "s.json: /grid/0/cluster: unknown cluster 'flatt:4'; did you mean 'flat:4'?"},
     {"cluster_size", tiny({{"clock", "virtual"}, {"cluster", "flat:4"}, {"ranks", 5}}),
      "s.json: /grid/0/ranks: 5 ranks on a cluster of 4 devices..."},
     {"costs", tiny({{"costs", "profle"}}), "s.json: /grid/0/costs: no such file 'profle'..."},

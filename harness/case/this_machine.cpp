@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "harness/base/json.h"
-#include "harness/case/real_executor.h"
+#include "harness/exec/session.h"
 #include "harness/model/throttle.h"
 #include "harness/sim/latency_cluster.h"
 
@@ -41,7 +41,7 @@ Cluster this_machine(const RunCase& c) {
         .cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()))};
   if (kind == DeviceKind::cuda) {
     // A GPU's memory is shared by the ranks that share it (device_of_rank in exec/torch).
-    const Json gpus = real_executor::gpus()["devices"];
+    const Json gpus = describe_cuda()["devices"];
     const auto n = static_cast<int>(gpus.size());
     for (Device& device : cluster.devices) {
       device.name = "GPU of this machine";

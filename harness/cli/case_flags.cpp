@@ -1,11 +1,14 @@
 #include "harness/cli/case_flags.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "harness/base/error.h"
 #include "harness/case/settings.h"
 #include "harness/cli/commands.h"
+#include "harness/exec/mpi/mpi.h"
 
 namespace sluice {
 
@@ -144,6 +147,20 @@ std::vector<Entry> entries_of(const CaseFlags& flags, const Json& defaults) {
     entries.push_back(entry);
   }
   return entries;
+}
+
+std::vector<RunCase> cases_of(const std::vector<Entry>& entries) {
+  std::vector<RunCase> cases;
+  std::map<std::string, std::size_t> idle;  // key: the cases in which it has no effect
+  for (const Entry& entry : entries) {
+    cases.push_back(resolve(entry));
+    for (const std::string& key : without_effect(entry, cases.back())) ++idle[key];
+  }
+  for (const auto& [key, count] : idle)
+    if (count == entries.size() && launch_from_environment().rank <= 0)
+      fmt::print(stderr, "note: {} has no effect {}\n", place_of_flag("/" + key),
+                 count == 1 ? "on " + cases.front().system : "on any of the systems");
+  return cases;
 }
 
 const Json& timed_only() {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/case/case.h"
 #include "harness/case/entry.h"
 
 namespace CLI {
@@ -35,6 +36,9 @@ Entry entry_of(const CaseFlags& flags, const Json& defaults = Json::object());
 
 // An entry for each system that the flag --system names, each with those of the options of --set that it has.
 std::vector<Entry> entries_of(const CaseFlags& flags, const Json& defaults = Json::object());
+
+// The entries' cases. On stderr: the flags that have no effect in any of them.
+std::vector<RunCase> cases_of(const std::vector<Entry>& entries);
 
 // The values that make a case of the virtual clock that is timed and does not train: what plan, advise and export ask.
 const Json& timed_only();

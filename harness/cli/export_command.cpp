@@ -39,7 +39,7 @@ static int export_chakra(const ExportArguments& a) {
   if (a.out.empty()) missing("--out", "say how the names of the files begin: PREFIX.0.et, PREFIX.1.et, ...");
   const std::vector<Entry> entries = entries_of(a.plan, timed_only());
   if (entries.size() > 1) throw InputError("--system", "--format chakra is of one plan", "give one system");
-  const RunCase planned = resolve(entries.front());
+  const RunCase planned = cases_of(entries).front();
   print_warnings_of_profile(planned);
   const EvaluatedPlan e = fitting_plan(planned);
   const auto ranks = chakra_nodes(e.program, costs_of(e.p));

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "harness/base/error.h"
-#include "harness/case/real_executor.h"
+#include "harness/exec/session.h"
 
 namespace sluice {
 
@@ -23,7 +23,7 @@ static std::vector<std::string> own_arguments() {
 }
 
 void need_device(DeviceKind device) {
-  const std::string refusal = real_executor::refusal(device);
+  const std::string refusal = device == DeviceKind::cuda ? cuda_refusal() : "";
   if (refusal.empty()) return;
   std::error_code none;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", none);

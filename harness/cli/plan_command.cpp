@@ -50,7 +50,7 @@ int plan_command(const PlanArguments& a) {
     if (a.csv) throw InputError("--csv", "is of one plan", "give one system");
     return compare_plans(entries, a.json);
   }
-  const EvaluatedPlan e = fitting_plan(resolve(entries.front()));
+  const EvaluatedPlan e = fitting_plan(cases_of(entries).front());
   if (a.csv) {
     fmt::print("{}", plan_table(e));
   } else if (a.json) {

@@ -175,6 +175,20 @@ TEST_F(Cli, APlanThatFitsOnlyWithoutTheOptimizersStateIsRejected) {
   EXPECT_EQ(sluice(stateless).code, 0);
 }
 
+TEST_F(Cli, FlagsThatDecideNothingAreNamed) {
+  const Finished plan = sluice({"plan", "-s", "pipedream", "-w", "tiny", "-n", "2", "--step", "barrier"});
+  EXPECT_EQ(plan.code, 0);
+  EXPECT_EQ(plan.err, "note: --step has no effect on pipedream\n");
+  const Finished run = sluice({"run", "-s", "single_device", "-w", "tiny", "--clock", "virtual", "--no-train", "-n",
+                               "3", "--seed", "2", "--progress", "none", "--out", at("r.jsonl")});
+  EXPECT_EQ(run.err, "note: --ranks has no effect on single_device\n");
+  // It has one on gpipe.
+  EXPECT_EQ(sluice({"run", "-s", "single_device,gpipe", "-w", "tiny", "--clock", "virtual", "--no-train", "-n", "3",
+                    "--progress", "none", "--out", at("r.jsonl")})
+                .err,
+            "");
+}
+
 TEST_F(Cli, TheOptimizersFlagIsReadLikeASweepsObject) {
   const Arguments plan = {"plan", "-s", "gpipe", "-w", "tiny", "--optimizer"};
   const auto with = [&](const std::string& value) {

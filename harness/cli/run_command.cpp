@@ -61,8 +61,7 @@ Sweep sweep_of_flags(const CaseFlags& flags) {
     if (!flags.values.contains(key))
       throw InputError("run", std::string("--") + key + " is missing", "give a sweep file, or --system and --workload");
   Sweep sweep;
-  for (const Entry& entry : entries_of(flags, default_ranks(entry_of(flags).values)))
-    sweep.cases.push_back(resolve(entry));
+  sweep.cases = cases_of(entries_of(flags, default_ranks(entry_of(flags).values)));
   const std::size_t others = sweep.cases.size() - 1;
   sweep.name = sweep.cases.front().system + (others > 0 ? fmt::format("-and-{}-others", others) : "") + "-" +
                std::filesystem::path(sweep.cases.front().workload).filename().string();

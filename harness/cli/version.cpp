@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 #include <sluice_build.h>
 
-#include "harness/case/real_executor.h"
 #include "harness/exec/mpi/mpi.h"
 #include "harness/exec/pinning.h"
+#include "harness/exec/session.h"
 
 namespace sluice {
 
@@ -20,7 +20,7 @@ std::string torch_free_notice() {
 std::string version_text() {
   const std::string notice = torch_free_notice();
   std::string text = fmt::format("sluice {}\n", SLUICE_VERSION);
-  text += notice.empty() ? fmt::format("real executor: LibTorch {}\n", real_executor::torch_version())
+  text += notice.empty() ? fmt::format("real executor: LibTorch {}\n", torch_version())
                          : "real executor: none (a torch-free build)\n";
   text += fmt::format("transports: threads{}\n", mpi_built() ? ", mpi" : "; built without MPI");
   text += fmt::format("pinning of ranks: {}\n", hwloc_built() ? "yes" : "built without hwloc");

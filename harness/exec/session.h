@@ -79,16 +79,10 @@ struct SessionSpec {
   bool fail_killed = false;  // there: a signal ends its process once it has sent its layers (processes only)
 };
 
-struct RunRequest {
+// `processes` is the session's own, which it fills in.
+struct RunRequest : ExecuteOptions {
   std::vector<std::int64_t> order;  // samples of this run in order: updates * batch of them; inference: none, but the
                                     // test samples in order, again from the first when they are used up
-  int iterations = 1;               // of the program
-  int traced_iteration = -1;
-  std::optional<Seconds> timeout;
-  const std::atomic<bool>* cancel = nullptr;
-  const Pinning* pinning = nullptr;
-  const WindowOptions* windows = nullptr;    // reports of a chain's ranks while it runs, which may end the run early
-  const Disturbance* disturbance = nullptr;  // what slows ranks and links down; none: nothing
   std::function<void(std::int64_t updates_done)> progress;  // called on a rank's thread: must be quick
   // Learning rate of an update (counted over the session's life); none: the optimizer's.
   std::function<double(std::int64_t update)> learning_rate;
@@ -145,13 +139,15 @@ class Session {
   virtual void repartition(const Plan& plan) = 0;
 };
 
+// In a build without LibTorch these throw InputError, as do measure_in_runs, measure_between_processes (run_profile.h)
+// and measure_co_runs (co_runs.h): without_torch.cpp.
 std::unique_ptr<Session> make_session(const SessionSpec& spec);
 
 // The seconds that each layer of the model takes for one micro-batch on this machine, on one thread or (device "cuda")
 // on the first GPU: the median of `repeats`.
 CostGraph measure_costs(const ModelGraph& model, std::int64_t micro_batch, int repeats,
                         const std::string& device = "cpu");
-std::string torch_version();
+std::string torch_version();  // "none" in a build without LibTorch
 
 // Why ranks cannot run on GPUs: this program has no CUDA, or the machine has no GPU. "" if they can.
 std::string cuda_refusal();

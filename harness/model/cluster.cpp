@@ -391,7 +391,7 @@ static Cluster cluster_of_file(const std::string& name, const std::string& folde
   if (file != name && !std::filesystem::exists(file, ignored)) {
     std::vector<std::string> names = listed_clusters(folder);
     names.push_back("flat:4");
-    throw InputError("cluster", "unknown cluster '" + name + "'", suggestion(name, names));
+    throw InputError("", "unknown cluster '" + name + "'", suggestion(name, names));
   }
   return cluster_from_json(parse_json_file(file), file);
 }

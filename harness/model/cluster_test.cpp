@@ -285,7 +285,7 @@ TEST(LoadClusterTest, ANamedClusterTakesAnotherMemory) {
 }
 
 TEST(LoadClusterTest, UnknownNamesAreRefusedWithTheNearest) {
-  EXPECT_EQ(flat_refusal("dgx1_v10"), "cluster: unknown cluster 'dgx1_v10'; did you mean 'dgx1_v100'?");
+  EXPECT_EQ(flat_refusal("dgx1_v10"), "unknown cluster 'dgx1_v10'; did you mean 'dgx1_v100'?");
   EXPECT_NE(flat_refusal("no/such/file.json").find("no such file"), std::string::npos);
 }
 

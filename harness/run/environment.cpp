@@ -9,9 +9,9 @@
 #include "harness/base/json.h"
 #include "harness/base/run_program.h"
 #include "harness/base/source_folder.h"
-#include "harness/case/real_executor.h"
 #include "harness/exec/mpi/mpi.h"
 #include "harness/exec/pinning.h"
+#include "harness/exec/session.h"
 
 namespace sluice {
 
@@ -49,12 +49,12 @@ Environment describe_environment() {
     Environment::Machine machine;
     machine.commit = commit_name();
     machine.compiler = std::string("g++ ") + __VERSION__;
-    machine.torch = real_executor::torch_version();
+    machine.torch = torch_version();
     if (mpi_built()) machine.mpi = mpi_library();
     if (hwloc_built()) machine.hwloc = hwloc_library();
     machine.cpu = cpu_name();
     machine.cores = static_cast<int>(std::thread::hardware_concurrency());
-    add_gpus(machine, real_executor::gpus());
+    add_gpus(machine, describe_cuda());
     utsname system{};
     uname(&system);
     machine.kernel = system.release;

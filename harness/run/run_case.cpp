@@ -148,11 +148,7 @@ class CaseRun {
                        "use drain");
   }
 
-  void train() {
-    const TrainingHooks hooks{
-        .cancel = hooks_.cancel, .progress = hooks_.progress, .checkpoints = hooks_.checkpoints, .turn = hooks_.turn};
-    training_.value().run(program_, hooks, processes_.get(), pinning_.get(), record_);
-  }
+  void train() { training_.value().run(program_, hooks_, processes_.get(), pinning_.get(), record_); }
 
   const RunCase& case_;
   const RunHooks& hooks_;

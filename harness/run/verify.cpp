@@ -8,7 +8,6 @@
 
 #include "harness/base/error.h"
 #include "harness/base/json.h"
-#include "harness/case/real_executor.h"
 #include "harness/program/check_program.h"
 #include "harness/program/lowering.h"
 #include "harness/run/weight_case.h"
@@ -145,7 +144,7 @@ class CaseReplay {
 
   // Epoch by epoch, with the versions of each compared. Nothing if a loss is not finite.
   Trained train(const Program& program) {
-    const std::unique_ptr<Session> session = real_executor::session(session_spec(case_));
+    const std::unique_ptr<Session> session = make_session(session_spec(case_));
     Trained trained;
     for (const std::vector<double>& initial : case_.initial) trained.weights.push_back({initial});
     for (int epoch = 0; epoch < case_.epochs; ++epoch) {

@@ -8,7 +8,6 @@
 #include "harness/case/feed.h"
 #include "harness/case/make_program.h"
 #include "harness/case/predict_update.h"
-#include "harness/case/real_executor.h"
 #include "harness/program/numerics.h"
 #include "harness/train/curve.h"
 #include "harness/train/learning_rate.h"
@@ -36,7 +35,7 @@ Training::Training(const RunCase& c, const Prepared& prepared)
   disturbance_.throttle = Throttle::parse(c.throttle, c.ranks, "throttle");
 }
 
-void Training::run(const Program& first, const TrainingHooks& hooks, ProcessGroup* processes, const Pinning* pinning,
+void Training::run(const Program& first, const RunHooks& hooks, ProcessGroup* processes, const Pinning* pinning,
                    Record& record) {
   agree_on_error(processes, [&] { refuse_late_failure(); });
   TrainedNumbers numbers;
@@ -182,7 +181,7 @@ std::unique_ptr<Session> Training::start_session(const Prepared& prepared, const
   } else {
     spec.synthetic_batch = case_.batch;
   }
-  std::unique_ptr<Session> session = real_executor::session(spec);
+  std::unique_ptr<Session> session = make_session(spec);
   session->reset_peak_memory();
   return session;
 }
@@ -193,7 +192,7 @@ bool Training::evaluates(bool last) const {
   return case_.epochs > 0;
 }
 
-RunRequest Training::request_for(const UndrainedSegment& segment, const TrainingHooks& hooks, const Pinning* pinning,
+RunRequest Training::request_for(const UndrainedSegment& segment, const RunHooks& hooks, const Pinning* pinning,
                                  const TrainingPosition& start) const {
   RunRequest request;
   request.iterations = segments_.iterations_of_program(segment.updates());
@@ -253,7 +252,7 @@ bool Training::evaluate(std::size_t points, Record& record) const {
   return true;
 }
 
-void Training::report(const TrainingHooks& hooks, std::int64_t updates) const {
+void Training::report(const RunHooks& hooks, std::int64_t updates) const {
   if (hooks.progress) hooks.progress(static_cast<double>(updates) / static_cast<double>(segments_.total_updates()));
 }
 

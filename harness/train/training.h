@@ -2,8 +2,6 @@
 // keep a checkpoint.
 #pragma once
 
-#include <atomic>
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -14,21 +12,13 @@
 #include "harness/exec/session.h"
 #include "harness/train/adapter.h"
 #include "harness/train/checkpoints.h"
+#include "harness/train/run_hooks.h"
 #include "harness/train/run_segment.h"
 #include "harness/train/segments.h"
-#include "harness/train/shared_training.h"
 #include "results/record.h"
 #include "workloads/data/dataset.h"
 
 namespace sluice {
-
-struct TrainingHooks {
-  const std::atomic<bool>* cancel = nullptr;      // ends the training once it is true
-  std::function<void(double fraction)> progress;  // done of all updates; from a rank's thread, so it must be quick
-  std::string checkpoints = {};                   // folder; "": none are kept
-  // Where the case may take the numbers of another one's training, or give its own. Null: it trains by itself.
-  SharedTrainings::Turn* turn = nullptr;
-};
 
 class Training {
  public:
@@ -40,7 +30,7 @@ class Training {
   // Trains and fills in what came of it: steps, curve, timeline, on the wall clock the memory in use, and the outcome
   // where the training diverges. first: the program of the first segment. processes: that hold the ranks, null: threads
   // of this one. pinning: null: the ranks run on any core. Throws RunStopped.
-  void run(const Program& first, const TrainingHooks& hooks, ProcessGroup* processes, const Pinning* pinning,
+  void run(const Program& first, const RunHooks& hooks, ProcessGroup* processes, const Pinning* pinning,
            Record& record);
 
  private:
@@ -59,12 +49,12 @@ class Training {
   std::string numbers_key(const std::vector<UndrainedSegment>& segments) const;
   bool has_validation_part() const { return data_ && data_->validation.samples > 0; }
   bool evaluates(bool last) const;
-  RunRequest request_for(const UndrainedSegment& segment, const TrainingHooks& hooks, const Pinning* pinning,
+  RunRequest request_for(const UndrainedSegment& segment, const RunHooks& hooks, const Pinning* pinning,
                          const TrainingPosition& start) const;
   void add_to_record(const SegmentResult& result, const UndrainedSegment& segment, bool last,
                      const TrainingPosition& start, Record& record) const;
   bool evaluate(std::size_t points, Record& record) const;
-  void report(const TrainingHooks& hooks, std::int64_t updates) const;
+  void report(const RunHooks& hooks, std::int64_t updates) const;
 
   const RunCase& case_;
   const Prepared& prepared_;

@@ -141,15 +141,9 @@ RunResult TorchSession::run(const Program& program, const RunRequest& request) {
     transport = make_throttled_transport(std::move(transport), program, *request.disturbance, bytes_of_message);
   join_tensor_groups(program, *transport);
   RunResult result;
-  result.execution = execute(program, *transport, workers_,
-                             {.iterations = request.iterations,
-                              .traced_iteration = request.traced_iteration,
-                              .timeout = request.timeout,
-                              .cancel = request.cancel,
-                              .processes = processes(),
-                              .pinning = request.pinning,
-                              .disturbance = request.disturbance,
-                              .windows = request.windows});
+  ExecuteOptions options = request;
+  options.processes = processes();
+  result.execution = execute(program, *transport, workers_, options);
   const std::int64_t all = static_cast<std::int64_t>(request.iterations) * program.updates;
   const std::int64_t done = result.execution.ended.value_or(all);
   updates_ += result.execution.diverged.value_or(done);
