@@ -19,6 +19,7 @@
 #include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/base/read_text.h"
+#include "results/contradictions.h"
 #include "results/metrics.h"
 
 namespace sluice {
@@ -126,6 +127,7 @@ StoredRecords read_records(const fs::path& path) {
       break;
     }
     result.records.push_back(record_from_json(*value, where));
+    refuse_contradictions(result.records.back(), where);
   }
   return result;
 }

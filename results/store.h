@@ -21,7 +21,7 @@ struct StoredRecords {
 };
 
 // Reads a file without touching it. Throws InputError if it is missing, a folder or unreadable, or naming file:line and
-// the field where a line (but a torn last one) is not a record.
+// the field where a line (but a torn last one) is not a record, or the two fields that contradict each other.
 StoredRecords read_records(const std::filesystem::path& path);
 
 // Digests of the records that are results ("ok" or "diverged"): what --resume skips.

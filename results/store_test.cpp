@@ -118,7 +118,7 @@ TEST_F(StoreTest, CompletesAWholeRecordThatLacksItsLineEnd) {
 TEST_F(StoreTest, ALongLineIsReadFromItsBegin) {
   const fs::path path = folder_ / "runs.jsonl";
   Record big = record("a");
-  big.reason = std::string(200'000, 'x');  // longer than a block of the tail reader
+  big.cost_source = std::string(200'000, 'x');  // longer than a block of the tail reader
   Store(path).append(big);
   Store(path).append(big);
   EXPECT_TRUE(Store(path).warnings().empty());
@@ -168,7 +168,7 @@ TEST_F(StoreTest, WritersDoNotInterleave) {
     if (const pid_t child = ::fork(); child == 0) {
       Store store(path);
       Record r = record("w");
-      r.reason = std::string(20'000, static_cast<char>('a' + writer));  // beyond one page
+      r.cost_source = std::string(20'000, static_cast<char>('a' + writer));  // beyond one page
       for (int i = 0; i < kRecords; ++i) store.append(r);
       ::_exit(store.warnings().empty() ? 0 : 1);
     }
@@ -180,7 +180,7 @@ TEST_F(StoreTest, WritersDoNotInterleave) {
   }
   const auto records = read_records(path).records;
   ASSERT_EQ(records.size(), std::size_t{kWriters * kRecords});
-  for (const Record& r : records) EXPECT_EQ(r.reason, std::string(20'000, r.reason.at(0)));
+  for (const Record& r : records) EXPECT_EQ(r.cost_source, std::string(20'000, r.cost_source.at(0)));
 }
 
 TEST(Digest, IsStableAndIgnoresTheOrderOfKeys) {

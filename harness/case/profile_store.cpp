@@ -14,8 +14,10 @@
 #include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
+#include "harness/base/read_text.h"
 #include "harness/base/run_program.h"
 #include "harness/base/source_folder.h"
+#include "harness/base/visible_text.h"
 #include "harness/case/feed.h"
 #include "harness/case/optimizer_settings.h"
 #include "harness/exec/run_profile.h"
@@ -83,28 +85,43 @@ std::string profile_file(const ProfileKey& key) {
   return fmt::format("{}/{}-{}-{}.json", profile_keeping().folder, name, key.micro_batch, digest(Json(to_text(key))));
 }
 
+static void warn(const std::string& text) { fmt::print(stderr, "warning: profile cache: {}\n", visible(text)); }
+
+// A name for what the file says of the key, so that one that was edited, or is another key's, is found out.
+static std::string seal(const ProfileKey& key, const Json& profile) {
+  return digest(Json::array({to_text(key), profile}));
+}
+
 std::optional<CostGraph> stored_profile(const ProfileKey& key) {
   const std::string file = profile_file(key);
   if (!fs::exists(file)) return std::nullopt;
   try {
-    return cost_graph_from_json(parse_json_file(file), file);
-  } catch (const InputError&) {
+    const Json json = parse_json_file(file);
+    JsonReader reader(json, file);
+    const Json& profile = reader.raw("profile");
+    if (reader.text("seal") != seal(key, profile)) throw InputError(file, "was changed after it was written");
+    reader.no_other_keys();
+    return cost_graph_from_json(profile, file);
+  } catch (const InputError& e) {
+    warn(std::string(e.what()) + "; it is measured anew");
     return std::nullopt;
   }
 }
 
 void store_profile(const ProfileKey& key, const CostGraph& costs) {
-  std::error_code failure;
-  fs::create_directories(profile_keeping().folder, failure);
   const std::string file = profile_file(key), part = file + "." + std::to_string(getpid());
-  {
-    std::ofstream out(part);
-    out << to_json(costs).dump(1) << "\n";
-    out.flush();
-    if (!out) return;
+  const Json profile = to_json(costs);
+  std::error_code failure;
+  fs::create_directories(profile_keeping().folder, failure);  // write_text() says why there is none
+  try {
+    write_text(part, Json{{"seal", seal(key, profile)}, {"profile", profile}}.dump(1) + "\n");
+    fs::rename(part, file, failure);
+    if (!failure) return;
+    fs::remove(part);
+    throw RunError(file + ": cannot be written: " + errno_text(failure.value()));
+  } catch (const RunError& e) {
+    warn(std::string(e.what()) + "; the next run measures again");
   }
-  fs::rename(part, file, failure);
-  if (failure) fs::remove(part, failure);
 }
 
 static std::string utc_now() {

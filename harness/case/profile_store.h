@@ -40,9 +40,10 @@ ProfileKeeping profile_keeping();
 void keep_profiles(std::optional<ProfileKeeping> keeping);
 // The file of a profile in that folder.
 std::string profile_file(const ProfileKey& key);
-// Nothing where there is no such file, or one that cannot be read (it is measured anew then).
+// Nothing where there is no such file, or one that was damaged or edited: a warning on stderr names it.
 std::optional<CostGraph> stored_profile(const ProfileKey& key);
-// Written whole or not at all; a folder that cannot be written is no error: the next process measures again.
+// Written whole or not at all, with a seal. A folder that cannot be written is no error but a warning on stderr: the
+// next process measures again.
 void store_profile(const ProfileKey& key, const CostGraph& costs);
 
 // The samples that a training of it reads; none where they are synthetic or not on this machine.

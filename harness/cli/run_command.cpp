@@ -19,6 +19,7 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/gpu_program.h"
 #include "harness/exec/mpi/mpi.h"
+#include "harness/run/compare_inputs.h"
 #include "harness/run/job.h"
 #include "harness/run/sweep_runner.h"
 #include "harness/run/sweep_time.h"
@@ -154,6 +155,7 @@ std::unique_ptr<Job> job_for(const RunArguments& a, Sweep& sweep) {
   agree_on_error(job ? &job->processes() : nullptr, [&] {
     if (error) throw *error;
   });
+  if (job) compare_inputs(job->processes(), sweep.cases);
   if (!over_mpi && launch.size > 1 && a.shard.empty() && !a.dry_run)
     throw AgreedError("run",
                       std::to_string(launch.size) + " processes were started together, but no case runs over MPI",

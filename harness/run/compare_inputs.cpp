@@ -1,0 +1,135 @@
+#include "harness/run/compare_inputs.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstdint>
+#include <set>
+#include <string>
+
+#include "harness/base/json.h"
+#include "harness/case/feed.h"
+#include "harness/case/profile_workload.h"
+#include "harness/case/settings.h"
+#include "results/store.h"
+
+namespace sluice {
+
+namespace {
+
+class Hash {  // FNV-1a
+ public:
+  template <class T>
+  void add(const std::vector<T>& values) {
+    add_bytes(reinterpret_cast<const unsigned char*>(values.data()), values.size() * sizeof(T));
+    const std::uint64_t size = values.size();
+    add_bytes(reinterpret_cast<const unsigned char*>(&size), sizeof size);
+  }
+  std::string text() const { return fmt::format("{:016x}", hash_); }
+
+ private:
+  void add_bytes(const unsigned char* bytes, std::size_t count) {
+    for (std::size_t k = 0; k < count; ++k) hash_ = (hash_ ^ bytes[k]) * 1099511628211u;
+  }
+  std::uint64_t hash_ = 14695981039346656037u;
+};
+
+std::string digest_of(const DataSplit& data) {
+  Hash hash;
+  for (const Dataset* part : {&data.train, &data.validation, &data.test}) {
+    hash.add(part->pixels);
+    hash.add(part->labels);
+    for (const TokenColumn& column : part->columns) hash.add(column.ids);
+    hash.add(part->targets.ids);
+  }
+  return hash.text();
+}
+
+// {workload: {"data": name, "digest": 16 digits, "source": where it was found}}, without what cannot be read here.
+Json data_read_here(const std::vector<RunCase>& cases) {
+  Json read = Json::object();
+  std::set<std::string> tried;
+  for (const RunCase& c : cases) {
+    const Workload& workload = find_workload_or_profile(c.workload, c.costs, "workload");
+    if (!runs_as_processes(c) || workload.dataset == "synthetic" || !tried.insert(c.workload).second) continue;
+    try {
+      const auto data = data_of(workload.dataset, workload.model);
+      read[c.workload] = {{"data", workload.dataset}, {"digest", digest_of(*data)}, {"source", data->source}};
+    } catch (const InputError&) {
+    }
+  }
+  return read;
+}
+
+// "rank 2", "ranks 1, 3": those whose text is not the first one's. Empty: none.
+std::string ranks_that_differ(const std::vector<std::string>& texts) {
+  std::vector<std::size_t> ranks;
+  for (std::size_t r = 0; r < texts.size(); ++r)
+    if (texts[r] != texts[0]) ranks.push_back(r);
+  return ranks.empty() ? "" : fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+}
+
+constexpr const char* kAdvice = "give every rank the same files and the same command line";
+
+void compare_cases(ProcessGroup& processes, const std::vector<RunCase>& cases) {
+  Json digests = Json::array();
+  for (const RunCase& c : cases) digests.push_back(digest(to_json(c)));
+  const std::vector<std::string> all = processes.all_gather(digests.dump());
+  const std::string ranks = ranks_that_differ(all);
+  if (ranks.empty()) return;
+  // The first case that is not everybody's. Some process may have fewer.
+  std::size_t k = 0;
+  const auto alike = [&] {
+    std::vector<std::string> names;
+    for (const std::string& text : all) {
+      const Json list = Json::parse(text);
+      if (k >= list.size()) return false;
+      names.push_back(list[k].dump());
+    }
+    return ranks_that_differ(names).empty();
+  };
+  while (alike()) ++k;
+  const std::vector<std::string> theirs = processes.all_gather(k < cases.size() ? to_json(cases[k]).dump() : "null");
+  const Json first = Json::parse(theirs[0]);
+  for (std::size_t r = 0; r < theirs.size(); ++r) {
+    const Json other = Json::parse(theirs[r]);
+    if (other == first) continue;
+    std::set<std::string> keys;
+    for (const Json& json : {first, other})
+      if (json.is_object())
+        for (const auto& item : json.items()) keys.insert(item.first);
+    for (const std::string& key : keys) {
+      const auto value = [&](const Json& json) {
+        return json.is_object() && json.contains(key) ? json.at(key).dump() : std::string("not there");
+      };
+      if (value(first) != value(other))
+        throw AgreedError(fmt::format("case {} of the sweep", k + 1),
+                          fmt::format("differs between rank 0 and {}: its {} is {} on rank 0, {} on rank {}", ranks,
+                                      key, value(first), value(other), r),
+                          kAdvice);
+    }
+  }
+}
+
+void compare_data(ProcessGroup& processes, const std::vector<RunCase>& cases) {
+  std::vector<Json> all;
+  for (const std::string& text : processes.all_gather(data_read_here(cases).dump())) all.push_back(Json::parse(text));
+  for (std::size_t r = 1; r < all.size(); ++r)
+    for (const auto& [workload, first] : all[0].items()) {
+      if (!all[r].contains(workload) || all[r].at(workload).at("digest") == first.at("digest")) continue;
+      const auto source = [&](const Json& data) { return data.at("source").get<std::string>(); };
+      throw AgreedError(fmt::format("data '{}'", first.at("data").get<std::string>()),
+                        fmt::format("ranks 0 and {} read different contents: rank 0 {}, rank {} {}", r, source(first),
+                                    r, source(all[r].at(workload))),
+                        kAdvice);
+    }
+}
+
+}  // namespace
+
+void compare_inputs(ProcessGroup& processes, const std::vector<RunCase>& cases) {
+  compare_cases(processes, cases);
+  compare_data(processes, cases);
+}
+
+}  // namespace sluice

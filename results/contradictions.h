@@ -1,0 +1,14 @@
+// Fields of a record that cannot both be true: an edited or damaged line would otherwise end as a wrong number in a
+// table or a chart.
+#pragma once
+
+#include <string>
+
+#include "results/record.h"
+
+namespace sluice {
+
+// Throws InputError(where, ...) with the two fields and their values. Every record that a run writes passes.
+void refuse_contradictions(const Record& record, const std::string& where);
+
+}  // namespace sluice
