@@ -97,8 +97,8 @@ class Race {
     std::vector<double> rates;
     for (const ComparisonRow* row : ranked) rates.push_back(row->throughput.value().median);
     constexpr double kEqual = 5e-5;
-    if (const double ahead = rates[0] / rates[1] - 1; ahead > kEqual)
-      win.lead = percent(ahead) + " ahead of " + title_of(*ranked[1]);
+    const double ahead = rates[0] / rates[1] - 1;
+    win.lead = percent(ahead) + " ahead of " + title_of(*ranked[1]);
     if (c_.clock != "virtual") {
       judge_by_seeds(win, ranked);
       return win;
@@ -106,9 +106,10 @@ class Race {
     const auto tied = std::ranges::count(shared_places(rates, error_), 1);
     win.confidence = tied > 1 ? Confidence::tie : Confidence::sure;
     win.why = (tied > 1 ? "within " : "more than ") + model_error_text(error_);
-    if (tied > 1)
-      win.lead =
-          "tie with " + listed({ranked.begin() + 1, ranked.begin() + tied}) + (win.lead.empty() ? "" : "; " + win.lead);
+    if (tied > 1) {
+      win.lead = "tie with " + listed({ranked.begin() + 1, ranked.begin() + tied});
+      if (ahead > kEqual) win.lead += "; " + percent(ahead) + " ahead of " + (tied == 2 ? "it" : "the second");
+    }
     return win;
   }
 

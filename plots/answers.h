@@ -22,7 +22,7 @@ enum class Confidence {
 
 struct Win {
   const ComparisonRow* row = nullptr;  // null: nothing to rank
-  std::string name;                    // "Zero bubble, variant=h1"
+  std::string name;                    // "Zero bubble variant=h1"
   std::string value;                   // "1,234 samples/s"
   std::string lead;                    // "4.6 % ahead of GPipe", "tie with GPipe"; "" without a second
   Confidence confidence = Confidence::none;

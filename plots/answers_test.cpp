@@ -73,7 +73,7 @@ TEST(Answers, OnTheVirtualClockALeadInsideTheModelsErrorIsATie) {
   add_runs(records, "dapple", {0.0504}, "virtual");
   add_runs(records, "chimera", {0.06}, "virtual");
   const Win tie = only_answer(records).fastest;
-  EXPECT_EQ(tie.lead, "tie with DAPPLE; 0.80 % ahead of DAPPLE");
+  EXPECT_EQ(tie.lead, "tie with DAPPLE; 0.80 % ahead of it");
   EXPECT_EQ(tie.confidence, Confidence::tie);
   EXPECT_EQ(tie.why, "within the model's error of 8 %");
   EXPECT_EQ(wins_text(compare(records), false), "tied in 1 of 1");
@@ -160,7 +160,7 @@ TEST(Answers, ASystemIsComparedWithOtherSystemsNotWithItself) {
   for (std::size_t k = 0; k < 3; ++k) records[k].microbatches = 128 >> k, records[k].seed = 1;
   add_runs(records, "one_f_one_b", {0.1}, "virtual");
   const Win win = only_answer(records).fastest;
-  EXPECT_EQ(win.name, "GPipe, microbatches=128");
+  EXPECT_EQ(win.name, "GPipe microbatches=128");
   EXPECT_EQ(win.lead, "100 % ahead of 1F1B (PipeDream-Flush)");
   EXPECT_EQ(win.confidence, Confidence::sure);
 }
@@ -202,8 +202,8 @@ TEST(Answers, AnOptionThatAWinnerNeededIsPartOfItsName) {
   add_runs(records, "gpipe", {0.05}, "virtual");
   add_runs(records, "one_f_one_b", {0.1}, "virtual");
   records[0].options = {{"recompute", "all"}};
-  EXPECT_EQ(only_answer(records).fastest.name, "GPipe, recompute=all");
-  EXPECT_EQ(only_answer(records).least_memory.name, "GPipe, recompute=all");
+  EXPECT_EQ(only_answer(records).fastest.name, "GPipe recompute=all");
+  EXPECT_EQ(only_answer(records).least_memory.name, "GPipe recompute=all");
 }
 
 TEST(Answers, WhatMissesTheTargetWithMostSeedsIsNotSoonest) {

@@ -95,7 +95,7 @@ figure.large .chart svg{width:calc(1.1*var(--w))}
 @media (max-width:900px){figure .enlarge{display:inline-block}}
 @media (max-width:700px){
 .zoom small{display:none}
-.scroll table:not(.answers) td:first-child{position:sticky;left:0;background:var(--paper);max-width:44vw;
+.scroll table:not(.answers) td:first-child{position:sticky;left:0;background:var(--paper);min-width:36vw;max-width:44vw;
   white-space:normal;overflow-wrap:anywhere}
 main{padding:14px 12px 60px}
 table.answers thead{display:none}

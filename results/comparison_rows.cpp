@@ -230,7 +230,7 @@ std::string system_title(const std::string& name) {
 }
 
 std::string title_of(const ComparisonRow& row) {
-  return system_title(row.system) + (row.options.empty() ? "" : ", " + row.options);
+  return system_title(row.system) + (row.options.empty() ? "" : " " + row.options);
 }
 
 }  // namespace sluice

@@ -27,7 +27,7 @@ struct LabelledRows {
 };
 LabelledRows comparison_rows(std::span<const Record* const> records);
 
-// For prose. The system's title, its name where this build does not have it; and with a row's options: "Zero bubble,
+// For prose. The system's title, its name where this build does not have it; and with a row's options: "Zero bubble
 // variant=h1".
 std::string system_title(const std::string& system);
 std::string title_of(const ComparisonRow& row);
