@@ -30,7 +30,8 @@ Options resolve_options(std::span<const OptionSpec> specs, const std::map<std::s
     if (spec == specs.end())
       throw InputError(where, "unknown option '" + name + "'",
                        names.empty() ? "this system has no options" : suggestion(name, names));
-    if (spec->check_file) {
+    if (spec->check_text && value != spec->default_value) spec->check_text(value, where + ": option '" + name + "'");
+    if (spec->check_file || spec->check_text) {
       options.values_[name] = value;
       continue;
     }

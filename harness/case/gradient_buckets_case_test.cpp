@@ -19,7 +19,7 @@ double samples_per_second(Json entry, const std::string& buckets) {
                     {"batch", 512},
                     {"steps", 1},
                     {"gradient_buckets", buckets}});
-  const Prepared p = prepare(read_case(entry, "test", ""));
+  const Prepared p = prepare(resolve({entry, in_file("test", "")}));
   return 512 / simulated_update(p, program_of_updates(p)).value;
 }
 
@@ -40,7 +40,7 @@ TEST(GradientBucketsOfACaseTest, OneBucketOfAllGradientsIsTheReductionAfterTheBa
 // ResNet-50 where the reduction overlaps.
 TEST(GradientBucketsOfACaseTest, PlannersSimulateWithTheCasesBuckets) {
   const auto planned = [](const std::string& buckets) {
-    const RunCase c = read_case({{"system", "spp"},
+    const RunCase c = resolve({{{"system", "spp"},
                                  {"options", {{"score", "simulator"}}},
                                  {"workload", "resnet50"},
                                  {"clock", "virtual"},
@@ -50,7 +50,7 @@ TEST(GradientBucketsOfACaseTest, PlannersSimulateWithTheCasesBuckets) {
                                  {"microbatches", 16},
                                  {"steps", 1},
                                  {"gradient_buckets", buckets}},
-                                "test", "");
+                                in_file("test", "")});
     return prepare(c).plan.stages.size();
   };
   EXPECT_EQ(planned("25MB"), 1u);

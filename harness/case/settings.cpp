@@ -434,8 +434,10 @@ std::vector<std::string> without_effect(const Entry& entry, const RunCase& c) {
   std::vector<std::string> keys;
   for (const Setting& setting : settings()) {
     const Json* given = entry.values.find(setting.key);
-    if (given && setting.value.type != SettingValue::Type::object && *given != setting.value.write(c))
-      keys.push_back(setting.key);
+    if (!given || setting.value.type == SettingValue::Type::object || *given == setting.value.write(c)) continue;
+    Entry without = entry;
+    without.values.erase(setting.key);
+    if (to_json(resolve(without)) == to_json(c)) keys.push_back(setting.key);
   }
   return keys;
 }

@@ -149,6 +149,11 @@ std::vector<Entry> entries_of(const CaseFlags& flags, const Json& defaults) {
   return entries;
 }
 
+static std::string why_unused(const std::string& key) {
+  const std::string why = std::ranges::find(settings(), key, &Setting::key)->when_unused;
+  return why.empty() ? "" : ": " + why;
+}
+
 std::vector<RunCase> cases_of(const std::vector<Entry>& entries) {
   std::vector<RunCase> cases;
   std::map<std::string, std::size_t> idle;  // key: the cases in which it has no effect
@@ -158,8 +163,8 @@ std::vector<RunCase> cases_of(const std::vector<Entry>& entries) {
   }
   for (const auto& [key, count] : idle)
     if (count == entries.size() && launch_from_environment().rank <= 0)
-      fmt::print(stderr, "note: {} has no effect {}\n", place_of_flag("/" + key),
-                 count == 1 ? "on " + cases.front().system : "on any of the systems");
+      fmt::print(stderr, "note: {} has no effect {}{}\n", place_of_flag("/" + key),
+                 count == 1 ? "on " + cases.front().system : "on any of the systems", why_unused(key));
   return cases;
 }
 

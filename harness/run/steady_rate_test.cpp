@@ -18,7 +18,7 @@ namespace {
 RunCase case_of(const Json& entry, int steps) {
   Json all = {{"clock", "virtual"}, {"cluster", "flat:8"}, {"costs", "analytic"}, {"train", false}, {"steps", steps}};
   all.update(entry);
-  return read_case(all, "s.json", "/grid/0");
+  return resolve({all, in_file("s.json", "/grid/0")});
 }
 
 double seconds(const Record& record) {

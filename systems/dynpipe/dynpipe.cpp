@@ -165,7 +165,7 @@ const System dynpipe = {
           .default_value = "none",
           .help = "prescribed moves instead of detected ones, each UPDATE:FIRST LAYERS of the stages from the second "
                   "on: 214:7,431:3 (records hold theirs as observed.adaptation.moves); 0:7 begins with that plan",
-          .any_text = true,
+          .check_text = [](const std::string& moves, const std::string& where) { parse_moves(moves, where); },
           .in_digest_unless_default = true},
          {.name = "restart_milliseconds",
           .default_value = "5000",
