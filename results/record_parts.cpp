@@ -5,6 +5,7 @@
 #include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
+#include "harness/pipeline/moves.h"
 #include "results/record_reading.h"
 
 namespace sluice {
@@ -176,6 +177,19 @@ RecordedInterference read_interference(JsonReader reader) {
   return r;
 }
 
+}  // namespace
+
+std::string moves_of(const std::vector<RecordedAdaptation::Change>& changes) {
+  std::vector<PlanMove> moves;
+  for (const RecordedAdaptation::Change& change : changes) {
+    PlanMove& move = moves.emplace_back(PlanMove{.update = change.update, .first_layers = {}});
+    for (std::size_t s = 1; s < change.stages.size(); ++s) move.first_layers.push_back(change.stages[s].front());
+  }
+  return to_text(moves);
+}
+
+namespace {
+
 Json to_json(const RecordedAdaptation& a) {
   Json changes = Json::array();
   for (const RecordedAdaptation::Change& c : a.changes)
@@ -190,8 +204,11 @@ Json to_json(const RecordedAdaptation& a) {
                {"changes", changes},
                {"moved_bytes", a.moved_bytes},
                {"moving_seconds", a.moving_seconds}};
+  for (const RecordedAdaptation::Window& window : a.windows)
+    json["windows"].push_back({{"plan", window.plan}, {"seconds", window.seconds}});
   if (a.oracle_seconds) json["oracle_seconds"] = *a.oracle_seconds;
   if (a.changes.empty()) return json;
+  if (!a.moves.empty()) json["moves"] = a.moves;
   Json& answered = json["answered"] = Json::array();
   for (const RecordedAdaptation::Answer& answer : a.answered)
     answered.push_back({{"at_seconds", answer.at_seconds},
@@ -209,7 +226,11 @@ RecordedAdaptation::Change read_change(JsonReader reader) {
   c.bytes = reader.any_number("bytes");
   c.restart = reader.boolean("restart");
   JsonReader stages = reader.list("stages");
-  for (const std::string& index : stages.keys()) c.stages.push_back(read_counts<int>(stages, index));
+  for (const std::string& index : stages.keys()) {
+    c.stages.push_back(read_counts<int>(stages, index));
+    if (c.stages.back().empty())
+      throw InputError(stages.where(index), "a stage has no layers", "give each one at least");
+  }
   no_other_fields(reader);
   return c;
 }
@@ -217,7 +238,16 @@ RecordedAdaptation::Change read_change(JsonReader reader) {
 RecordedAdaptation read_adaptation(JsonReader reader) {
   RecordedAdaptation a;
   a.window_updates = read_count<int>(reader, "window_updates");
+  for (JsonReader window : reader.objects("windows")) {
+    a.windows.push_back(
+        {.plan = read_count<int>(window, "plan"), .seconds = window.numbers("seconds", 0, kMostSeconds)});
+    no_other_fields(window);
+  }
   for (const JsonReader& change : reader.objects("changes")) a.changes.push_back(read_change(change));
+  if (reader.has("moves")) a.moves = reader.text("moves");
+  if (!a.moves.empty() && a.moves != moves_of(a.changes))
+    throw InputError(reader.where("moves"), "'" + a.moves + "' is not what `changes` says, " + moves_of(a.changes),
+                     "leave it out");
   a.moved_bytes = reader.any_number("moved_bytes");
   a.moving_seconds = reader.any_number("moving_seconds");
   if (reader.has("oracle_seconds")) a.oracle_seconds = reader.any_number("oracle_seconds");

@@ -89,13 +89,23 @@ struct RecordedAdaptation {
     double at_seconds = 0;
     double seconds_to_detect = 0, seconds_to_recover = 0;  // from then to the decision, and to the move's end
   };
+  // What the system saw of its ranks, window by window; written where there are any.
+  struct Window {
+    int plan = 0;                      // how many changes were made before it
+    std::vector<double> seconds = {};  // per rank: of its forwards and backwards
+  };
   int window_updates = 0;
+  std::vector<Window> windows = {};
   std::vector<Change> changes = {};
+  std::string moves = {};  // the changes as text (pipeline/moves.h), to be prescribed again; old records have none
   double moved_bytes = 0, moving_seconds = 0;
   // Virtual clock: of a run that knows the episodes and changes its plan at no cost (train/oracle.h).
   std::optional<double> oracle_seconds = {};
   std::vector<Answer> answered = {};  // written where there are changes
 };
+
+// The changes as text.
+std::string moves_of(const std::vector<RecordedAdaptation::Change>& changes);
 
 // What was simulated or measured, besides times and memory. Each is there where it was taken.
 struct Observed {

@@ -99,6 +99,9 @@ RecordedInterference any_interference() {
 
 RecordedAdaptation any_adaptation() {
   RecordedAdaptation a{.window_updates = any_int(),
+                       .windows = list_of_any([] {
+                         return RecordedAdaptation::Window{.plan = any_int(), .seconds = {0.5, 0.25}};
+                       }),
                        .changes = list_of_any([] {
                          return RecordedAdaptation::Change{.update = any_count(),
                                                            .decided_seconds = any_real(),
@@ -106,11 +109,12 @@ RecordedAdaptation any_adaptation() {
                                                            .seconds = any_real(),
                                                            .bytes = any_real(),
                                                            .restart = any_bool(),
-                                                           .stages = {any_ints(), any_ints()}};
+                                                           .stages = {{any_int()}, {any_int(), any_int()}}};
                        }),
                        .moved_bytes = any_real(),
                        .moving_seconds = any_real()};
   if (any_bool()) a.oracle_seconds = any_real();
+  if (any_bool()) a.moves = moves_of(a.changes);
   if (!a.changes.empty())
     a.answered = list_of_any([] { return RecordedAdaptation::Answer{any_real(), any_real(), any_real()}; });
   return a;
@@ -366,7 +370,8 @@ Record full() {
       .output_digest = "",
       .weight_gradient = "",
       .interference = RecordedInterference{.episodes = {{.to = 1, .seconds = 1}}, .op_noise = 1, .latency_jitter = 1},
-      .adaptation = RecordedAdaptation{.changes = {{}}, .oracle_seconds = 1, .answered = {{}}}};
+      .adaptation =
+          RecordedAdaptation{.windows = {{}}, .changes = {{}}, .moves = "0:", .oracle_seconds = 1, .answered = {{}}}};
   r.plan = PlanDescription{.stages = {{.layers = {{0}},
                                        .recompute = true,
                                        .variants = {""},

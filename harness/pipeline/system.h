@@ -4,7 +4,9 @@
 // `extern const System NAME`; CMake makes the table.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -149,6 +151,9 @@ struct System {
   // asynchronous chains with a stage a rank.
   std::optional<Adaptation> (*adapt)(const Observations&, const Problem&, const Options&) = nullptr;
   int (*window)(const Options&) = nullptr;  // where `adapt` is given: updates
+  // Changes that its options prescribe, by the updates done before each (after_updates is not used); then `adapt` is
+  // never asked. Throws InputError for plans that the problem does not have.
+  std::map<std::int64_t, Adaptation> (*prescribed)(const Problem&, const Options&) = nullptr;
   // Where weights are gathered and gradients scattered; none: every rank holds its stages whole.
   Sharding (*sharding)(const ScheduleProblem&, const Options&) = nullptr;
   // Which stashes wait in the host's memory under its schedule; none: all stay on the device.

@@ -47,6 +47,15 @@ class RunCaseTest : public ::testing::Test {
     entry.update(more);
     return run_case(expand_case(entry, "s.json", "").at(0), {});
   }
+  static void expect_same_training(const Record& a, const Record& b) {
+    ASSERT_EQ(a.outcome, RecordOutcome::ok) << a.reason;
+    ASSERT_EQ(a.curve.size(), b.curve.size());
+    for (std::size_t k = 0; k < b.curve.size(); ++k) {
+      EXPECT_EQ(a.curve[k].loss, b.curve[k].loss) << k;
+      EXPECT_EQ(a.curve[k].metric, b.curve[k].metric) << k;
+    }
+    EXPECT_EQ(a.observed.adaptation.value().moves, b.observed.adaptation.value().moves);
+  }
   static double sum(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
 
   std::string folder_;
@@ -318,15 +327,36 @@ TEST_F(RunCaseTest, ARankThatDiesWhileLayersMoveFailsTheRunAndWhatTheCheckpointH
   EXPECT_NE(failed.reason.find("while layers move"), std::string::npos) << failed.reason;
   EXPECT_FALSE(std::filesystem::is_empty(folder));
   const Record resumed = run_case(c, {.checkpoints = folder});
-  ASSERT_EQ(resumed.outcome, RecordOutcome::ok) << resumed.reason;
-  ASSERT_EQ(resumed.curve.size(), 3u);
-  EXPECT_EQ(resumed.step_seconds.size(), 60u);
-  EXPECT_EQ(resumed.curve[0].loss, undisturbed.curve[0].loss);
-  EXPECT_EQ(resumed.curve[0].metric, undisturbed.curve[0].metric);
-  EXPECT_EQ(resumed.curve[0].seconds, undisturbed.curve[0].seconds);
-  // No layers move any more, and the plan is the first one: the training is that of a run without a disturbance.
-  EXPECT_EQ(resumed.curve[2].loss, undisturbed.curve[2].loss);
-  EXPECT_EQ(resumed.curve[2].metric, undisturbed.curve[2].metric);
+  expect_same_training(resumed, moved);
+  EXPECT_EQ(resumed.step_seconds, moved.step_seconds);
+  EXPECT_EQ(resumed.curve.back().seconds, moved.curve.back().seconds);
+  EXPECT_EQ(resumed.observed.adaptation->oracle_seconds, moved.observed.adaptation->oracle_seconds);
+}
+
+// On either clock, and after an interruption between its moves.
+TEST_F(RunCaseTest, TheMovesOfARecordPrescribedGiveItsTrainingBitForBit) {
+  Json entry = {
+      {"system", "dynpipe"}, {"workload", "fmnist_mlp_deep"}, {"ranks", 2}, {"batch", 32}, {"clock", "virtual"},
+      {"costs", "analytic"}, {"options", {{"window", 5}}},    {"epochs", 4}};
+  const Record undisturbed = run_case(expand_case(entry, "s.json", "").at(0), {});
+  const double epoch = undisturbed.curve.at(0).seconds;
+  entry["interference"] =
+      "compute:1@" + std::to_string(1.05 * epoch) + "-x4,compute:0@" + std::to_string(2.5 * epoch) + "-x9";
+  const Record found = run_case(expand_case(entry, "s.json", "").at(0), {});
+  ASSERT_GE(found.observed.adaptation.value().changes.size(), 2u);
+  entry.erase("interference");
+  entry["options"]["moves"] = found.observed.adaptation->moves;
+  for (const char* clock : {"virtual", "wall"}) {
+    SCOPED_TRACE(clock);
+    entry["clock"] = clock;
+    expect_same_training(run_case(expand_case(entry, "s.json", "").at(0), {}), found);
+    entry["inject_failure"] = {{"rank", 1}, {"move", 1}};
+    const RunCase c = expand_case(entry, "s.json", "").at(0);
+    entry.erase("inject_failure");
+    const std::string folder = folder_ + "/checkpoints";
+    EXPECT_EQ(run_case(c, {.checkpoints = folder}).outcome, RecordOutcome::failed);
+    expect_same_training(run_case(c, {.checkpoints = folder}), found);
+  }
 }
 
 TEST_F(RunCaseTest, AFailureInAMoveThatDoesNotComeIsNoResult) {

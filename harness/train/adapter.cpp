@@ -7,6 +7,7 @@
 #include <map>
 #include <stdexcept>
 
+#include "harness/base/error.h"
 #include "harness/case/make_program.h"
 #include "harness/case/predict_update.h"
 #include "harness/exec/window_reports.h"
@@ -21,13 +22,43 @@ using Steady = std::chrono::steady_clock;
 
 static double since(Steady::time_point start) { return std::chrono::duration<double>(Steady::now() - start).count(); }
 
-Adapter::Adapter(const RunCase& c, const Prepared& prepared) : case_(c), prepared_(prepared) {
+Adapter::Adapter(const RunCase& c, const Prepared& prepared, std::int64_t updates) : case_(c), prepared_(prepared) {
   const System& system = *prepared.system;
   active_ = system.adapt && c.device != DeviceKind::cuda && c.evaluation != EvaluationMode::snapshot &&
             !prepared.inference && prepared.ranks.devices.size() > 1;
+  if (system.prescribed) prescribed_ = system.prescribed(problem(), prepared.options);
+  if (!active_ && !prescribed_.empty())
+    throw InputError("moves", "layers move only between several ranks on CPUs that train and drain for evaluations",
+                     "leave moves out");
+  if (!prescribed_.empty() && prescribed_.rbegin()->first >= updates && c.purpose != Purpose::tune)
+    throw InputError("moves",
+                     "update " + std::to_string(prescribed_.rbegin()->first) + " is not before the end of the run, " +
+                         std::to_string(updates) + " updates",
+                     "leave it out, or lengthen the run");
   if (!active_) return;
   window_ = system.window(prepared.options);
   plans_ = {prepared.plan};
+}
+
+bool Adapter::resume(const RecordedAdaptation& before, std::int64_t updates) {
+  updates_done_ = updates;
+  for (const RecordedAdaptation::Window& window : before.windows)
+    windows_.push_back({.plan = static_cast<std::size_t>(window.plan),
+                        .updates = window_,
+                        .compute = window.seconds,
+                        .transfers = {}});
+  changes_ = before.changes;
+  for (const RecordedAdaptation::Change& change : changes_) {
+    Plan plan = prepared_.plan;
+    for (std::size_t s = 0; s < plan.stages.size(); ++s) plan.stages[s].layers = change.stages.at(s);
+    adopt(plan);
+  }
+  return !changes_.empty();
+}
+
+void Adapter::adopt(const Plan& plan) {
+  adopt_pipeline(prepared_, plan);
+  plans_.push_back(prepared_.plan);
 }
 
 std::optional<std::int64_t> Adapter::decide(const std::vector<double>& compute, std::int64_t begun, double now) {
@@ -83,7 +114,14 @@ SegmentResult Adapter::run(const Segment& segment, std::unique_ptr<Session>& ses
   const std::size_t samples =
       request.order.size() / static_cast<std::size_t>(std::max<std::int64_t>(1, segment.updates));
   for (std::int64_t done = 0; done < segment.updates;) {
+    if (const auto due = prescribed_.find(updates_done_); due != prescribed_.end()) {
+      next_ = due->second;
+      decided_ = segment.start + all.seconds;
+      all.seconds += carry_out(session, restart, decided_);
+    }
     std::int64_t updates = segment.updates - done;
+    if (const auto later = prescribed_.upper_bound(updates_done_); later != prescribed_.end())
+      updates = std::min(updates, later->first - updates_done_);
     const double start = segment.start + all.seconds;
     const auto program_of = [&](std::int64_t n) {
       return make_program(prepared_, static_cast<int>(n) * prepared_.microbatches_per_update, segment.epoch);
@@ -102,7 +140,9 @@ SegmentResult Adapter::run(const Segment& segment, std::unique_ptr<Session>& ses
     WindowOptions windows{.updates = window_, .decide = [&](const std::vector<double>& compute, std::int64_t begun) {
                             return decide(compute, begun, start + since(began));
                           }};
-    if (on_wall) {
+    if (!prescribed_.empty()) {
+      // The system is not asked.
+    } else if (on_wall) {
       part.windows = &windows;
     } else if (const std::optional<std::int64_t> end = decide_by_simulation(program, start)) {
       updates = *end;
@@ -129,10 +169,7 @@ SegmentResult Adapter::run(const Segment& segment, std::unique_ptr<Session>& ses
     updates_done_ += updates;
     updates_left_ -= updates;
     agree(processes);
-    if (next_ && done < segment.updates) {
-      changes_.push_back({.update = updates_done_, .decided = decided_, .stopped = segment.start + all.seconds});
-      all.seconds += carry_out(session, restart);
-    }
+    if (next_ && done < segment.updates) all.seconds += carry_out(session, restart, segment.start + all.seconds);
     next_.reset();
   }
   return all;
@@ -155,15 +192,14 @@ void Adapter::agree(ProcessGroup* processes) {
   next_->restart = message.at("restart").get<bool>();
 }
 
-double Adapter::carry_out(std::unique_ptr<Session>& session, const Restart& restart) {
+double Adapter::carry_out(std::unique_ptr<Session>& session, const Restart& restart, double now) {
   if (!next_) throw std::logic_error("no other plan is decided on");
   const auto& next = *next_;
   const Plan from = prepared_.plan;
   const bool on_wall = case_.clock == sluice::Clock::wall;
   const MovedLayers moved = next.restart ? restarted_layers(prepared_, case_.optimizer, next.plan)
                                          : moved_layers(prepared_, case_.optimizer, from, next.plan);
-  adopt_pipeline(prepared_, next.plan);
-  plans_.push_back(prepared_.plan);
+  adopt(next.plan);
   const Steady::time_point began = Steady::now();
   if (session && next.restart && on_wall) {
     const std::string file = (std::filesystem::temp_directory_path() /
@@ -176,11 +212,15 @@ double Adapter::carry_out(std::unique_ptr<Session>& session, const Restart& rest
   } else if (session) {
     session->repartition(prepared_.plan);
   }
-  Change& change = changes_.back();
-  change.bytes = moved.bytes;
-  change.restart = next.restart;
-  change.seconds = on_wall ? since(began) : moved.seconds + next.pause.value;
-  for (const PlanStage& stage : prepared_.plan.stages) change.layers.push_back(stage.layers);
+  RecordedAdaptation::Change& change = changes_.emplace_back(
+      RecordedAdaptation::Change{.update = updates_done_,
+                                 .decided_seconds = decided_,
+                                 .stopped_seconds = now,
+                                 .seconds = on_wall ? since(began) : moved.seconds + next.pause.value,
+                                 .bytes = moved.bytes,
+                                 .restart = next.restart});
+  for (const PlanStage& stage : prepared_.plan.stages) change.stages.push_back(stage.layers);
+  next_.reset();
   return change.seconds;
 }
 
@@ -188,14 +228,11 @@ void Adapter::describe(Record& record) const {
   if (!active_) return;
   RecordedAdaptation& adaptation = record.observed.adaptation.emplace();
   adaptation.window_updates = window_;
-  for (const Change& c : changes_) {
-    adaptation.changes.push_back({.update = c.update,
-                                  .decided_seconds = c.decided,
-                                  .stopped_seconds = c.stopped,
-                                  .seconds = c.seconds,
-                                  .bytes = c.bytes,
-                                  .restart = c.restart,
-                                  .stages = c.layers});
+  for (const ObservedWindow& window : windows_)
+    adaptation.windows.push_back({.plan = static_cast<int>(window.plan), .seconds = window.compute});
+  adaptation.changes = changes_;
+  adaptation.moves = moves_of(changes_);
+  for (const RecordedAdaptation::Change& c : changes_) {
     adaptation.moved_bytes += c.bytes;
     adaptation.moving_seconds += c.seconds;
   }
@@ -208,11 +245,11 @@ void Adapter::describe(Record& record) const {
   std::ranges::sort(moments);
   for (std::size_t m = 0; m < moments.size(); ++m) {
     const double until = m + 1 < moments.size() ? moments[m + 1] : std::numeric_limits<double>::infinity();
-    for (const Change& c : changes_) {
-      if (c.decided < moments[m] || c.decided >= until) continue;
+    for (const RecordedAdaptation::Change& c : changes_) {
+      if (c.decided_seconds < moments[m] || c.decided_seconds >= until) continue;
       adaptation.answered.push_back({.at_seconds = moments[m],
-                                     .seconds_to_detect = c.decided - moments[m],
-                                     .seconds_to_recover = c.stopped + c.seconds - moments[m]});
+                                     .seconds_to_detect = c.decided_seconds - moments[m],
+                                     .seconds_to_recover = c.stopped_seconds + c.seconds - moments[m]});
       break;
     }
   }

@@ -1,9 +1,12 @@
 // Adapter: carries out what a system decides during a run (System::adapt). On both clocks the ranks' seconds of every
 // window of updates go to the system; where it answers with another plan, the pipe runs empty, layers move to their new
-// ranks, and the training goes on.
+// ranks, and the training goes on. Changes that the system's options prescribe (System::prescribed) come at their
+// updates instead, whatever the windows show: between threads and between processes the training is then the same, bit
+// for bit.
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -21,12 +24,16 @@ class Adapter {
   // Makes a session for the plan that runs now, with the state of the file (after a restart).
   using Restart = std::function<void(const Prepared& now, const std::string& file)>;
 
-  Adapter(const RunCase& c, const Prepared& prepared);
+  // updates: of the whole run. Throws InputError: changes are prescribed to a run that cannot adapt, or after its end.
+  Adapter(const RunCase& c, const Prepared& prepared, std::int64_t updates);
 
   // Whether the system adapts in this run: a chain on threads or processes, or on the virtual clock, whose evaluations
   // need no snapshots.
   bool active() const { return active_; }
   const Prepared& prepared() const { return prepared_; }  // of the plan that runs now
+  // Goes on after `updates` updates of a run that was interrupted: with its windows, changes and plan. Returns whether
+  // the plan is another one than the run's first.
+  bool resume(const RecordedAdaptation& before, std::int64_t updates);
 
   struct Segment {
     std::int64_t updates = 0;
@@ -43,16 +50,12 @@ class Adapter {
   std::optional<double> seconds_of_oracle() const;
 
  private:
-  struct Change {
-    std::int64_t update = 0;                                  // done before it
-    double decided = 0, stopped = 0, seconds = 0, bytes = 0;  // decided, stopped: seconds of the training
-    bool restart = false;
-    std::vector<std::vector<int>> layers;  // by stage
-  };
   std::optional<std::int64_t> decide(const std::vector<double>& compute, std::int64_t begun, double now);
   std::optional<std::int64_t> decide_by_simulation(const Program& program, double start);
   void agree(ProcessGroup* processes);
-  double carry_out(std::unique_ptr<Session>& session, const Restart& restart);
+  // Carries out next_; `now`: seconds of the training. Returns the seconds that it took.
+  double carry_out(std::unique_ptr<Session>& session, const Restart& restart, double now);
+  void adopt(const Plan& plan);
   Problem problem() const { return problem_of(prepared_, case_); }
 
   const RunCase& case_;
@@ -61,10 +64,11 @@ class Adapter {
   int window_ = 0;
   std::vector<Plan> plans_;
   std::vector<ObservedWindow> windows_;
+  std::map<std::int64_t, Adaptation> prescribed_;  // by the updates of the run before each
   std::optional<Adaptation> next_;
   double decided_ = 0;
   std::int64_t updates_left_ = 0, updates_done_ = 0;
-  std::vector<Change> changes_;
+  std::vector<RecordedAdaptation::Change> changes_;
 };
 
 // What a move carries between two plans: bytes of weights and optimizer state of the layers that change their device,

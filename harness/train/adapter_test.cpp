@@ -18,8 +18,8 @@ struct Scenario {
   RunCase c;
   Prepared prepared;
 
-  Scenario(const std::string& variant, const std::vector<double>& layers, int devices,
-           const std::string& interference) {
+  Scenario(const std::string& variant, const std::vector<double>& layers, int devices, const std::string& interference,
+           const std::string& moves = "none") {
     c.clock = Clock::virtual_clock;
     c.system = "dynpipe";
     c.ranks = devices;
@@ -27,7 +27,7 @@ struct Scenario {
     Prepared& p = prepared;
     p.system = &find_system("dynpipe", "test");
     p.workload = &workload;
-    p.options = resolve_options(p.system->options, {{"variant", variant}, {"window", "10"}}, "test");
+    p.options = resolve_options(p.system->options, {{"variant", variant}, {"window", "10"}, {"moves", moves}}, "test");
     p.cluster = load_cluster("flat:" + std::to_string(devices) + ",bandwidth=1GB/s,latency=10us", "");
     p.costs = {.model = "chain", .source = "test", .device = "d", .layers = {}};
     for (std::size_t l = 0; l < layers.size(); ++l) {
@@ -42,7 +42,7 @@ struct Scenario {
   }
 
   double seconds(int updates, Record* record = nullptr, std::optional<double>* oracle = nullptr) {
-    Adapter adapter(c, prepared);
+    Adapter adapter(c, prepared, updates);
     std::unique_ptr<Session> none;
     const SegmentResult result = adapter.run({.updates = updates}, none, {}, nullptr, {});
     EXPECT_EQ(result.update_end.size(), static_cast<std::size_t>(updates));
@@ -94,6 +94,59 @@ TEST(AdapterTest, ARestartCostsMoreThanAMoveInPlace) {
 TEST(AdapterTest, WithoutInterferenceNothingMovesAndNothingIsLost) {
   EXPECT_DOUBLE_EQ(Scenario("dynpipe", kEqual, 3, "none").seconds(300),
                    Scenario("static", kEqual, 3, "none").seconds(300));
+}
+
+// 24 layers on three devices, 8 each at first.
+TEST(AdapterTest, PrescribedMovesComeAtTheirUpdatesAndNoOthersDo) {
+  const std::string slow = "compute:1@0.5-x2", moves = "0:2/9,100:6/12,250:8/16";
+  Record record;
+  Scenario scenario("dynpipe", kEqual, 3, slow, moves);
+  scenario.seconds(600, &record);
+  const RecordedAdaptation& adaptation = record.observed.adaptation.value();
+  EXPECT_EQ(adaptation.moves, moves);
+  EXPECT_TRUE(adaptation.windows.empty());
+  ASSERT_EQ(adaptation.changes.size(), 3u);
+  EXPECT_EQ(adaptation.changes[0].stopped_seconds, 0);
+  EXPECT_EQ(adaptation.changes[1].stages[1], (std::vector<int>{6, 7, 8, 9, 10, 11}));
+  EXPECT_DOUBLE_EQ(adaptation.changes[2].bytes, (2 + 4) * 100'000);  // SGD without momentum
+  EXPECT_THROW(Adapter(scenario.c, scenario.prepared, 250), InputError);
+  EXPECT_NO_THROW(Adapter(scenario.c, scenario.prepared, 251));
+  scenario.c.evaluation = EvaluationMode::snapshot;
+  EXPECT_THROW(Adapter(scenario.c, scenario.prepared, 600), InputError);
+}
+
+// What a run did by itself, prescribed: the same moves, and as many seconds but for the detector's.
+TEST(AdapterTest, ARecordsMovesPrescribedGiveTheSameRun) {
+  const std::string slow = "compute:1@0.5-2x3,compute:0@3-x2";
+  Record found, again;
+  const double seconds = Scenario("dynpipe", kEqual, 3, slow).seconds(900, &found);
+  ASSERT_GE(found.observed.adaptation.value().changes.size(), 2u);
+  EXPECT_DOUBLE_EQ(Scenario("dynpipe", kEqual, 3, slow, found.observed.adaptation->moves).seconds(900, &again),
+                   seconds);
+  EXPECT_EQ(again.observed.adaptation.value().moves, found.observed.adaptation->moves);
+}
+
+// In three segments, interrupted after each: the detector still knows what undisturbed is, moves that were made stay in
+// the record, and the plan is the one that ran.
+TEST(AdapterTest, AnInterruptedRunGoesOnWithItsPlanItsWindowsAndItsMoves) {
+  const Scenario scenario("dynpipe", kEqual, 3, "compute:1@2-7x3,compute:0@9-x2");
+  std::unique_ptr<Session> none;
+  Record whole, resumed;
+  Adapter uninterrupted(scenario.c, scenario.prepared, 1500);
+  double seconds = 0, seconds_resumed = 0;
+  for (int segment = 0; segment < 3; ++segment) {
+    seconds += uninterrupted.run({.updates = 500, .start = seconds}, none, {}, nullptr, {}).seconds;
+    Adapter next(scenario.c, scenario.prepared, 1500);
+    if (segment > 0) next.resume(resumed.observed.adaptation.value(), 500 * segment);
+    seconds_resumed += next.run({.updates = 500, .start = seconds_resumed}, none, {}, nullptr, {}).seconds;
+    next.describe(resumed);
+  }
+  uninterrupted.describe(whole);
+  EXPECT_GE(whole.observed.adaptation.value().changes.size(), 2u);
+  EXPECT_GT(whole.observed.adaptation->changes.back().update, 500);
+  EXPECT_EQ(resumed.observed.adaptation.value().moves, whole.observed.adaptation->moves);
+  EXPECT_EQ(resumed.observed.adaptation->windows.size(), whole.observed.adaptation->windows.size());
+  EXPECT_EQ(seconds_resumed, seconds);
 }
 
 // 500 seeded machines and episodes, flapping ones among them. A move costs what it takes to empty and fill the pipe and
@@ -199,7 +252,7 @@ class TimedSession : public Session {
 TEST(AdapterTest, EpisodesOfARealRunGoOnAfterAMove) {
   Scenario scenario("dynpipe", std::vector<double>(16, 1e-3), 2, "compute:1@1-4x4");
   scenario.c.clock = Clock::wall;
-  Adapter adapter(scenario.c, scenario.prepared);
+  Adapter adapter(scenario.c, scenario.prepared, 800);
   auto timed = std::make_unique<TimedSession>(scenario.prepared.plan);
   TimedSession& session = *timed;
   std::unique_ptr<Session> sessions = std::move(timed);

@@ -27,7 +27,7 @@ Training::Training(const RunCase& c, const Prepared& prepared)
       prepared_(prepared),
       data_(data_for(c, *prepared.workload)),
       segments_(c, prepared, data_ ? data_->train.samples : 0),
-      adapter_(c, prepared) {
+      adapter_(c, prepared, segments_.total_updates()) {
   disturbance_.interference = prepared.interference;
   disturbance_.by_load = c.interference_by == InterferenceBy::load;
   disturbance_.slowdowns = parse_slowdowns(c.slowdown, c.ranks, "slowdown");
@@ -50,6 +50,9 @@ void Training::run(const Program& first, const TrainingHooks& hooks, ProcessGrou
   TrainingPosition position;
   if (session_) position = checkpoints.restore(*session_, record, all, adapter_.active());
   const bool whole = position.next == 0;
+  if (!whole && adapter_.active() &&
+      adapter_.resume(record.observed.adaptation.value_or(RecordedAdaptation{}), position.updates))
+    session_->repartition(adapter_.prepared().plan);
   while (position.next < all.size()) {
     const UndrainedSegment& segment = all[position.next];
     const bool last = position.next + 1 == all.size();
@@ -65,12 +68,15 @@ void Training::run(const Program& first, const TrainingHooks& hooks, ProcessGrou
       if (!evaluate(segment.ends.size(), record)) break;
       report(hooks, position.updates);
     }
-    if (session_ && !last) checkpoints.save(*session_, record, position);
+    if (session_ && !last) {
+      adapter_.describe(record);
+      checkpoints.save(*session_, record, position);
+    }
   }
   if (on_wall())
     for (const MemoryByKind& peak : session_->peak_memory()) record.peak_bytes.push_back(split_of(peak));
   adapter_.describe(record);
-  if (whole && record.observed.adaptation) record.observed.adaptation->oracle_seconds = adapter_.seconds_of_oracle();
+  if (record.observed.adaptation) record.observed.adaptation->oracle_seconds = adapter_.seconds_of_oracle();
   if (whole) agree_on_error(processes, [&] { refuse_missed_move(record); });
   checkpoints.delete_all();
   if (shares && !record.curve_of) hooks.turn->give(std::move(numbers));

@@ -171,6 +171,30 @@ Cuts cuts_of(const Problem& problem, const Plan& plan) {
   return cuts;
 }
 
+Cuts cuts_before(const Problem& problem, const std::vector<int>& first_layers) {
+  if (first_layers.size() + 1 != static_cast<std::size_t>(problem.devices))
+    throw InputError("moves",
+                     "a move names the first layers of " + std::to_string(first_layers.size()) +
+                         " stages; after the first the pipeline has " + std::to_string(problem.devices - 1),
+                     "give one for each");
+  const LayerGroupGraph graph = layer_groups(problem.costs);
+  Cuts cuts;
+  for (const int layer : first_layers) {
+    const auto group =
+        std::ranges::find_if(graph.groups, [&](const LayerGroup& g) { return g.layers.front() == layer; });
+    const auto cut = static_cast<int>(group - graph.groups.begin());
+    if (group == graph.groups.end() || cut <= (cuts.empty() ? 0 : cuts.back())) {
+      std::string possible;
+      for (std::size_t g = 1; g < graph.groups.size(); ++g)
+        possible += (g > 1 ? ", " : "") + std::to_string(graph.groups[g].layers.front());
+      throw InputError("moves", "no stage can begin with layer " + std::to_string(layer) + " there",
+                       "stages from the second on begin, ascending, with " + possible);
+    }
+    cuts.push_back(cut);
+  }
+  return cuts;
+}
+
 std::vector<double> slowdowns_in(const ObservedWindow& window, const DynPipeChain& chain, const Cuts& cuts) {
   const DynPipeCost undisturbed = cost_of(chain, cuts, {});
   std::vector<double> slowdowns;

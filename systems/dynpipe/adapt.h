@@ -22,6 +22,9 @@ struct AdaptOptions {
 DynPipeChain chain_of(const Problem& problem, double lambda);
 Plan plan_of(const Problem& problem, const DynPipeChoice& choice);
 Cuts cuts_of(const Problem& problem, const Plan& plan);  // in groups of layers
+// The cuts before these layers, in groups of layers. Throws InputError: not one for each stage but the first, not
+// ascending, or within a group.
+Cuts cuts_before(const Problem& problem, const std::vector<int>& first_layers);
 
 // Seconds per update that every device took over what its stage would take undisturbed, in one window. The first plan's
 // calibration window says what undisturbed is.

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "harness/base/error.h"
 #include "harness/plan/plan_test_support.h"
 
 namespace sluice {
@@ -98,6 +99,17 @@ TEST(DynPipeAdaptTest, AMoveSendsTheLayersThatChangeTheirDeviceAndNoOther) {
   EXPECT_DOUBLE_EQ(move.bytes, 1'000'000);  // weights and gradients were counted; the gradients stay
   EXPECT_NEAR(move.seconds, 1e-3 + 2 * 0.012, 1e-9);
   EXPECT_DOUBLE_EQ(move_between(c.problem, chain, {4, 8}, {5, 9}, 0).bytes, 2'000'000);
+}
+
+TEST(DynPipeAdaptTest, AMoveNamesTheFirstLayerOfEveryStageButTheFirst) {
+  AdaptCase c;
+  EXPECT_EQ(cuts_before(c.problem, {3, 11}), (Cuts{3, 11}));
+  for (const std::vector<int>& wrong : {std::vector<int>{3}, {3, 11, 11}, {0, 3}, {3, 3}, {4, 3}, {3, 12}})
+    EXPECT_THROW(cuts_before(c.problem, wrong), InputError);
+  const Options options = resolve_options(find_system("dynpipe", "test").options, {{"moves", "7:3/11"}}, "test");
+  const auto prescribed = find_system("dynpipe", "test").prescribed(c.problem, options);
+  ASSERT_EQ(prescribed.size(), 1u);
+  EXPECT_EQ(prescribed.at(7).plan.stages[1].layers, (std::vector<int>{3, 4, 5, 6, 7, 8, 9, 10}));
 }
 
 }  // namespace

@@ -13,6 +13,9 @@
 // variant=restart: the same partitions; the whole job begins again from a checkpoint.
 // variant=static: the first partition for ever.
 //
+// moves=...: these moves at these updates, instead of those that the detector would ask for: the moves of a record, for
+// example, so that its training happens again.
+//
 // profile=code: the constants and rules of the released runtime: windows of 50 updates, a factor of 2, no weighing of
 // what a change costs, only heavy layers as cuts, the last candidate merged away, 60 updates between the decision and
 // the change.
@@ -21,6 +24,8 @@
 #include <memory>
 #include <mutex>
 
+#include "harness/base/error.h"
+#include "harness/pipeline/moves.h"
 #include "harness/plan/co_run_rows.h"
 #include "harness/plan/one_f_one_b_without_flush.h"
 #include "systems/dynpipe/adapt.h"
@@ -55,8 +60,31 @@ const Forest* forest_of(const Options& options) {
   return forest.get();
 }
 
+// How the run gets to another plan.
+Adaptation adaptation_to(Plan plan, const Options& options) {
+  Adaptation adaptation{.plan = std::move(plan)};
+  if (options.text("variant") == "restart") {
+    adaptation.restart = true;
+    adaptation.pause = Seconds(options.integer("restart_milliseconds") / 1000.0);
+  }
+  return adaptation;
+}
+
+std::map<std::int64_t, Adaptation> dynpipe_prescribed(const Problem& problem, const Options& options) {
+  std::map<std::int64_t, Adaptation> changes;
+  if (options.text("moves") == "none") return changes;
+  if (options.text("variant") == "static")
+    throw InputError("moves", "layers never move with variant=static", "leave one of the two out");
+  for (const PlanMove& move : parse_moves(options.text("moves"), "moves"))
+    changes.emplace(move.update,
+                    adaptation_to(plan_of(problem, {.cuts = cuts_before(problem, move.first_layers)}), options));
+  return changes;
+}
+
 Plan dynpipe_plan(const Problem& problem, const Options& options) {
-  forest_of(options);  // a file that cannot be read is an error before the run
+  // What cannot be read is an error before the run.
+  forest_of(options);
+  dynpipe_prescribed(problem, options);
   const DynPipeChain chain = chain_of(problem, lambda_of(options));
   DynPipeChoice choice = best_partition(chain, {});
   if (choice.cuts.empty() && chain.stages() > 1) {
@@ -79,11 +107,8 @@ std::optional<Adaptation> dynpipe_adapt(const Observations& observations, const 
                            .weighs_cost = !code};
   std::optional<Plan> plan = adapted_plan(observations, problem, adapt);
   if (!plan) return std::nullopt;
-  Adaptation adaptation{.plan = std::move(*plan), .after_updates = code ? 60 : 0};
-  if (options.text("variant") == "restart") {
-    adaptation.restart = true;
-    adaptation.pause = Seconds(options.integer("restart_milliseconds") / 1000.0);
-  }
+  Adaptation adaptation = adaptation_to(std::move(*plan), options);
+  adaptation.after_updates = code ? 60 : 0;
   return adaptation;
 }
 
@@ -134,6 +159,12 @@ const System dynpipe = {
           .help = "published co-location slowdowns to train it on besides: Gavel's file, a .csv",
           .any_text = true,
           .in_digest_unless_default = true},
+         {.name = "moves",
+          .default_value = "none",
+          .help = "prescribed moves instead of detected ones, each UPDATE:FIRST LAYERS of the stages from the second "
+                  "on: 214:7,431:3 (records hold theirs as observed.adaptation.moves); 0:7 begins with that plan",
+          .any_text = true,
+          .in_digest_unless_default = true},
          {.name = "restart_milliseconds",
           .default_value = "5000",
           .help = "variant=restart on the virtual clock: what ending and starting the job takes",
@@ -145,6 +176,7 @@ const System dynpipe = {
     .theory = dynpipe_theory,
     .adapt = dynpipe_adapt,
     .window = [](const Options& options) { return detector_of(options).window; },
+    .prescribed = dynpipe_prescribed,
 };
 
 }  // namespace sluice
