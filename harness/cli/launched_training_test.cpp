@@ -315,8 +315,36 @@ TEST_F(Launched, InferenceOverThrottledLinksOnSlowedRanksGivesTheSameOutputsNoFa
   }
 }
 
+// DynPipe on the test data, on two ranks; `more`: members of the entry's JSON.
+std::string dynpipe_entry(const std::string& transport, int epochs, const std::string& options,
+                          const std::string& more) {
+  return R"({"system": "dynpipe", "workload": "fmnist_mlp_deep", "ranks": 2, "batch": 32, "costs": "analytic",
+      "transport": ")" +
+         transport + R"(", "epochs": )" + std::to_string(epochs) + R"(, "options": {"window": 10, )" + options +
+         R"(}, )" + more + "}";
+}
+
+// How training went, to the last bit, whatever moved layers to where.
+void expect_same_training(const Record& a, const Record& b) {
+  EXPECT_EQ(a.outcome, b.outcome) << a.reason << " / " << b.reason;
+  EXPECT_EQ(a.diverged_at, b.diverged_at);
+  EXPECT_EQ(a.observed.adaptation.value().moves, b.observed.adaptation.value().moves);
+  ASSERT_EQ(a.curve.size(), b.curve.size());
+  for (std::size_t k = 0; k < a.curve.size(); ++k) {
+    if (a.outcome != RecordOutcome::diverged || k + 1 < a.curve.size()) {  // else the last loss is not a number
+      EXPECT_EQ(a.curve[k].loss, b.curve[k].loss) << k;
+    }
+    EXPECT_EQ(a.curve[k].metric, b.curve[k].metric) << k;
+  }
+}
+
 // A process is killed while layers move, when its own are on their way. What the checkpoint holds is whole: the rerun
-// goes on from it.
+// goes on from it. Then the moves of its record are prescribed to threads, without interruption or interference: their
+// training is the same to the last bit, so that whatever it came to is the moves' doing and not the processes'.
+//
+// The learning rate is one at which every plan trains. At the workload's own, 0.02, PipeDream with most layers on the
+// first rank diverges for some seeds without a single move: with a delay of one update and a momentum of 0.9 the
+// largest curvature that a rate allows is (1 - 0.9) / rate, 38 times less than 2 (1 + 0.9) / rate without a delay.
 TEST_F(Launched, AProcessThatIsKilledWhileLayersMoveLosesNothingThatACheckpointHeld) {
   write_test_data(folder_);
   ::setenv("SLUICE_DATA", folder_.c_str(), 1);
@@ -324,13 +352,14 @@ TEST_F(Launched, AProcessThatIsKilledWhileLayersMoveLosesNothingThatACheckpointH
   std::ostringstream episodes;
   for (int k = 0; k < 40; ++k) episodes << (k ? "," : "") << "compute:1@" << 0.5 + 2 * k << "-" << 1.5 + 2 * k << "x6";
   const fs::path sweep = folder_ / "sweep.json", checkpoints = folder_ / "checkpoints";
-  std::ofstream(sweep) << R"({"defaults": {"workload": "fmnist_mlp_deep", "transport": "mpi", "ranks": 2, "batch": 32,
-      "costs": "analytic", "epochs": 300, "system": "dynpipe", "options": {"window": 10}, "interference": ")" +
-                              episodes.str() +
-                              R"("},
-    "grid": [{"inject_failure": {"rank": 1, "move": 0, "killed": true}}]})";
+  const std::string rate = R"("optimizer": {"learning_rate": 0.005})";
+  std::ofstream(sweep) << R"({"grid": [)"
+                       << dynpipe_entry("mpi", 300, R"("moves": "none")",
+                                        rate + R"(, "interference": ")" + episodes.str() +
+                                            R"(", "inject_failure": {"rank": 1, "move": 0, "killed": true})")
+                       << "]}";
   EXPECT_NE(run(2, {sweep, "--checkpoints", checkpoints}), 0) << log();
-  ASSERT_EQ(records().size(), 1u) << log();
+  ASSERT_EQ(records().size(), 1u);
   EXPECT_EQ(records().front().outcome, RecordOutcome::failed);
   if (records().front().reason.find("layers moved 0 times") != std::string::npos)
     GTEST_SKIP() << "no layer moved in 300 epochs: this machine's own noise hides the episodes";
@@ -344,12 +373,46 @@ TEST_F(Launched, AProcessThatIsKilledWhileLayersMoveLosesNothingThatACheckpointH
   }
   if (losses.empty()) GTEST_SKIP() << "the layers moved before the first checkpoint: this machine is too busy";
   EXPECT_EQ(run(2, {sweep, "--checkpoints", checkpoints, "--resume"}), 0) << log();
-  ::unsetenv("SLUICE_DATA");
   ASSERT_EQ(records().size(), 2u) << log();
   const Record whole = records().back();
   EXPECT_EQ(whole.outcome, RecordOutcome::ok) << whole.reason;
   ASSERT_EQ(whole.curve.size(), 300u);
   for (std::size_t k = 0; k < losses.size(); ++k) EXPECT_EQ(whole.curve[k].loss, losses[k]) << k;
+  const std::string moves = whole.observed.adaptation.value().moves;
+  if (moves.empty()) return;  // after the one that was interrupted
+  std::ofstream(sweep) << R"({"grid": [)" << dynpipe_entry("threads", 300, R"("moves": ")" + moves + R"(")", rate)
+                       << "]}";
+  EXPECT_EQ(run(1, {sweep}), 0) << log();
+  ::unsetenv("SLUICE_DATA");
+  ASSERT_EQ(records().size(), 3u) << log();
+  expect_same_training(whole, records().back());
+}
+
+// Prescribed moves, the second of which kills a process, so that the rerun begins between two moves: its record is that
+// of threads that nothing interrupted. That holds for a training that diverges, too: rate 0.05.
+TEST_F(Launched, MovesOverProcessesTrainAsOverThreadsWhetherTheTrainingIsInterruptedOrDiverges) {
+  write_test_data(folder_);
+  ::setenv("SLUICE_DATA", folder_.c_str(), 1);
+  const fs::path sweep = folder_ / "sweep.json", checkpoints = folder_ / "checkpoints";
+  const std::string moves = R"("moves": "7:13,93:3,100:15,168:4,331:14")";
+  for (const std::string rate : {"0.005", "0.05"}) {
+    SCOPED_TRACE(rate);
+    fs::remove(out_);
+    const std::string optimizer = R"("optimizer": {"learning_rate": )" + rate + "}";
+    std::ofstream(sweep) << R"({"grid": [)" << dynpipe_entry("threads", 20, moves, optimizer) << "]}";
+    run(1, {sweep});
+    const std::string killed = R"(, "inject_failure": {"rank": 1, "move": 1, "killed": true})";
+    std::ofstream(sweep) << R"({"grid": [)" << dynpipe_entry("mpi", 20, moves, optimizer + killed) << "]}";
+    EXPECT_NE(run(2, {sweep, "--checkpoints", checkpoints}), 0) << log();
+    run(2, {sweep, "--checkpoints", checkpoints, "--resume"});
+    ASSERT_EQ(records().size(), 3u) << log();
+    const Record on_threads = records()[0], interrupted = records()[1], resumed = records()[2];
+    EXPECT_EQ(interrupted.outcome, RecordOutcome::failed);
+    EXPECT_EQ(interrupted.failed_rank, 1);
+    EXPECT_EQ(on_threads.outcome, rate == "0.05" ? RecordOutcome::diverged : RecordOutcome::ok) << on_threads.reason;
+    expect_same_training(resumed, on_threads);
+  }
+  ::unsetenv("SLUICE_DATA");
 }
 
 // Every process finds the same fault: one record says so, and the job goes on.
