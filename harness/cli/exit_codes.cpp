@@ -18,10 +18,6 @@
 
 namespace sluice {
 
-namespace {
-
-// Always one line, whatever the text holds, and nothing in it that a terminal obeys. A text that quotes a whole file
-// keeps its beginning and its end, which say where and what.
 void print_error(std::string text) {
   constexpr std::size_t kBeginning = 1500, kEnd = 500;
   if (text.size() > kBeginning + kEnd) text = text.substr(0, kBeginning) + " [...] " + text.substr(text.size() - kEnd);
@@ -30,6 +26,8 @@ void print_error(std::string text) {
     if (c == '\n') c = ' ';
   std::fprintf(stderr, "error: %s\n", visible(text).c_str());
 }
+
+namespace {
 
 int stdout_failed(int error) {
   print_error("stdout: cannot be written: " + errno_text(error));
@@ -53,7 +51,7 @@ int guarded(const std::function<int()>& command) {
   try {
     return flushed(command());
   } catch (const AgreedError& e) {  // all processes of a job throw it: one line is enough
-    if (launch_from_environment().rank == 0) print_error(e.what());
+    if (!e.printed && launch_from_environment().rank == 0) print_error(e.what());
     return kBadInput;
   } catch (const InputError& e) {
     print_error(e.what());

@@ -17,6 +17,7 @@
 #include "harness/case/settings.h"
 #include "harness/case/sweep.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/exit_codes.h"
 #include "harness/cli/gpu_program.h"
 #include "harness/exec/mpi/mpi.h"
 #include "harness/run/compare_inputs.h"
@@ -152,21 +153,32 @@ std::unique_ptr<Job> job_for(const RunArguments& a, Sweep& sweep) {
   const bool all_are_wrong = error && launch.size > 1 && mpi_built() && a.shard.empty();
   std::unique_ptr<Job> job;
   if ((over_mpi || all_are_wrong) && !a.dry_run) job = std::make_unique<Job>();
-  agree_on_error(job ? &job->processes() : nullptr, [&] {
-    if (error) throw *error;
-  });
-  if (job) compare_inputs(job->processes(), sweep.cases);
-  if (!over_mpi && launch.size > 1 && a.shard.empty() && !a.dry_run)
-    throw AgreedError("run",
-                      std::to_string(launch.size) + " processes were started together, but no case runs over MPI",
-                      "use --transport mpi (for GPUs: nccl), or start one process");
-  if (job && a.sweep.empty() && sweep.cases.front().ranks != job->processes().size()) {
-    const int ranks = sweep.cases.front().ranks, size = job->processes().size();
-    throw AgreedError(
-        "--ranks", fmt::format("{} rank{} as {} process{}", ranks, ranks == 1 ? "" : "s", size, size == 1 ? "" : "es"),
-        fmt::format("start one process a rank: mpirun -n {} sluice run ...", ranks));
+  try {
+    agree_on_error(job ? &job->processes() : nullptr, [&] {
+      if (error) throw *error;
+    });
+    if (!over_mpi && launch.size > 1 && a.shard.empty() && !a.dry_run)
+      throw AgreedError("run",
+                        std::to_string(launch.size) + " processes were started together, but no case runs over MPI",
+                        "use --transport mpi (for GPUs: nccl), or start one process");
+    if (!job) return job;
+    compare_inputs(job->processes(), sweep.cases);
+    if (a.sweep.empty() && sweep.cases.front().ranks != job->processes().size()) {
+      const int ranks = sweep.cases.front().ranks, size = job->processes().size();
+      throw AgreedError(
+          "--ranks",
+          fmt::format("{} rank{} as {} process{}", ranks, ranks == 1 ? "" : "s", size, size == 1 ? "" : "es"),
+          fmt::format("start one process a rank: mpirun -n {} sluice run ...", ranks));
+    }
+    return job;
+  } catch (AgreedError& e) {
+    if (!job) throw;
+    // The launcher ends the job with the first process that exits, which must not be before the error is printed.
+    if (job->leads()) print_error(e.what());
+    e.printed = true;
+    job->processes().barrier();
+    throw;
   }
-  return job;
 }
 
 // Which part of the sweep "i/n" is, once shard() has found it sound.

@@ -61,6 +61,7 @@ class ProcessGroup {
 class AgreedError : public InputError {
  public:
   using InputError::InputError;
+  bool printed = false;  // by the first member
 };
 
 // Does work that may fail in some members only; then all members throw the error of the first that failed, as an
