@@ -158,8 +158,8 @@ BetweenProcesses measure_by_processes(const ProfileKey& key) {
   const std::string program = program_of_processes();
   if (program.empty()) return {};
   std::vector<std::string> words = outside_of_jobs();
-  words.insert(words.end(), {"mpirun", "-n", "2", program, "profile", "--workload", key.workload,
-                             "--batch", std::to_string(key.micro_batch), "--microbatches", "1"});
+  words.insert(words.end(), {"mpirun", "-n", "2", program, "profile", "--workload", key.workload, "--batch",
+                             std::to_string(key.micro_batch), "--microbatches", "1"});
   const ProgramEnd end = run_program(words, {.limit = Seconds(120)});
   if (!end.ok()) return {};
   try {
