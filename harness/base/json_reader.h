@@ -27,7 +27,8 @@ inline constexpr std::int64_t kMostBytes = 1'000'000'000'000'000'000;
 inline constexpr double kMostSeconds = 1e12;  // 30,000 years
 inline constexpr double kMostNumber = 1e30;   // bytes or FLOP a second, and whatever else is measured
 
-// Names the place of the value at a JSON pointer, for errors: "quick.json: /grid/0/ranks"; of the command line "--ranks".
+// Names the place of the value at a JSON pointer, for errors: "quick.json: /grid/0/ranks", or "--ranks" of the command
+// line.
 using PlaceOf = std::function<std::string(const std::string& pointer)>;
 // The pointers are below `pointer` in the file.
 PlaceOf in_file(const std::string& file, const std::string& pointer = "");

@@ -20,6 +20,7 @@
 #include "harness/base/visible_text.h"
 #include "harness/case/feed.h"
 #include "harness/case/optimizer_settings.h"
+#include "harness/exec/mpi/mpi.h"
 #include "harness/exec/run_profile.h"
 #include "results/store.h"
 
@@ -150,12 +151,13 @@ std::optional<DataFeed> feed_for_profile(const Workload& workload) {
   }
 }
 
-static std::string& program_of_processes() {
-  static std::string program;
-  return program;
+// This program, where it is `sluice` with MPI; else "".
+static std::string program_of_processes() {
+  std::error_code none;
+  const fs::path self = fs::read_symlink("/proc/self/exe", none);
+  const std::string name = self.filename().string();
+  return mpi_built() && (name == "sluice" || name == "sluice-cuda") ? self.string() : "";
 }
-
-void measure_processes_with(std::string program) { program_of_processes() = std::move(program); }
 
 // Without the variables of a job that this process is itself in: Open MPI would take the new one for a part of it.
 static std::vector<std::string> outside_of_jobs() {
@@ -170,10 +172,11 @@ static std::vector<std::string> outside_of_jobs() {
 }
 
 BetweenProcesses measure_by_processes(const ProfileKey& key) {
-  if (program_of_processes().empty()) return {};
+  const std::string program = program_of_processes();
+  if (program.empty()) return {};
   std::vector<std::string> words = outside_of_jobs();
-  words.insert(words.end(), {"mpirun", "-n", "2", program_of_processes(), "profile", "--workload", key.workload,
-                             "--batch", std::to_string(key.micro_batch), "--microbatches", "1"});
+  words.insert(words.end(), {"mpirun", "-n", "2", program, "profile", "--workload", key.workload, "--batch",
+                             std::to_string(key.micro_batch), "--microbatches", "1"});
   const ProgramEnd end = run_program(words, {.limit = Seconds(120)});
   if (!end.ok()) return {};
   try {

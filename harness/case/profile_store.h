@@ -52,12 +52,9 @@ std::optional<DataFeed> feed_for_profile(const Workload& workload);
 CostGraph measure_profile(const ProfileKey& key, const Workload& workload);
 
 // Starts two processes of an MPI job, which measure what messages and collectives between them cost; seconds. Only
-// cases whose ranks are processes need it, so that measure_profile() leaves it out. Not measured where they cannot be
-// started or fail.
+// cases whose ranks are processes need it, so that measure_profile() leaves it out. They run `sluice profile`, this
+// program: not measured where it is another one (a test's), or where they cannot be started or fail.
 BetweenProcesses measure_by_processes(const ProfileKey& key);
-// The program that it starts: `sluice profile` measures so where it is one of two processes. "", as before any call:
-// none.
-void measure_processes_with(std::string program);
 // In both of the processes.
 BetweenProcesses measure_profile_between(const ProfileKey& key, const Workload& workload, ProcessGroup& processes);
 

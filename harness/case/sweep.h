@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// One object of a sweep's grid: every key may hold a list, so may those inside "options" and "optimizer", and the result
-// is every combination. "system" takes "*" (all) and "*asynchronous" (all that update without a flush). Throws
+// One object of a sweep's grid: every key may hold a list, so may those inside "options" and "optimizer", and the
+// result is every combination. "system" takes "*" (all) and "*asynchronous" (all that update without a flush). Throws
 // InputError as resolve (settings.h).
 std::vector<RunCase> expand_case(const Entry& entry);
 

@@ -7,7 +7,7 @@
 
 #include "harness/base/error.h"
 #include "harness/case/settings.h"
-#include "harness/cli/commands.h"
+#include "harness/cli/given_options.h"
 #include "harness/exec/mpi/mpi.h"
 
 namespace sluice {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "harness/cli/case_flags.h"
-#include "harness/pipeline/system.h"
+#include "harness/cli/given_options.h"
 
 namespace sluice {
 
@@ -129,18 +129,7 @@ struct CompletionArguments {
 };
 int completion_command(const CompletionArguments& a);
 
-// The systems of "a,b,c", of "*" (all) or of "*asynchronous" (all without a flush), each once. Throws InputError.
-std::vector<const System*> systems_named(const std::string& text);
-
 // The sweeps of harness/sweeps, in order.
 std::vector<std::string> sweep_names();
-
-// The part of `given` that `system` declares, for systems that are given together.
-std::map<std::string, std::string> options_of(const System& system, const std::map<std::string, std::string>& given);
-// Throws InputError for an option that none of `systems` has.
-void refuse_undeclared(const std::vector<const System*>& systems, const std::map<std::string, std::string>& given);
-
-// The "key=value" texts of --set as a map. Throws InputError for a text without '='.
-std::map<std::string, std::string> given_options(const std::vector<std::string>& set);
 
 }  // namespace sluice

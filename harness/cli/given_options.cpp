@@ -1,7 +1,8 @@
+#include "harness/cli/given_options.h"
+
 #include <algorithm>
 
 #include "harness/base/error.h"
-#include "harness/cli/commands.h"
 
 namespace sluice {
 

@@ -4,12 +4,9 @@
 
 #include <cerrno>
 #include <csignal>
-#include <filesystem>
 
-#include "harness/case/profile_store.h"
 #include "harness/cli/command_line.h"
 #include "harness/cli/exit_codes.h"
-#include "harness/exec/mpi/mpi.h"
 
 namespace {
 
@@ -31,7 +28,5 @@ int main(int argc, char** argv) {
   open_standard_files();
   // A file that may not grow any more (ulimit -f) is an error of write(), like a full disk, and is told as one.
   std::signal(SIGXFSZ, SIG_IGN);
-  std::error_code unknown;
-  if (mpi_built()) measure_processes_with(std::filesystem::read_symlink("/proc/self/exe", unknown).string());
   return guarded([&] { return parse_command_line(argc, argv)(); });
 }

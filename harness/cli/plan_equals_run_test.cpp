@@ -1,5 +1,5 @@
-// What `sluice plan` and `sluice advise` say of a case is what `sluice run --no-train` records of it: peaks of every rank
-// and seconds of an update, for every workload, system and precision.
+// What `sluice plan` and `sluice advise` say of a case is what `sluice run --no-train` records of it: peaks of every
+// rank and seconds of an update, for every workload, system and precision.
 #include <gtest/gtest.h>
 
 #include <numeric>

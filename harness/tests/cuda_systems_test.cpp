@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/base/json.h"
-#include "harness/case/real_executor.h"
+#include "harness/exec/session.h"
 #include "harness/tests/test_support.h"
 
 namespace sluice {

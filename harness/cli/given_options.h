@@ -1,0 +1,23 @@
+// The systems and their options as the command line gives them.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "harness/pipeline/system.h"
+
+namespace sluice {
+
+// The systems of "a,b,c", of "*" (all) or of "*asynchronous" (all without a flush), each once. Throws InputError.
+std::vector<const System*> systems_named(const std::string& text);
+
+// The part of `given` that `system` declares, for systems that are given together.
+std::map<std::string, std::string> options_of(const System& system, const std::map<std::string, std::string>& given);
+// Throws InputError for an option that none of `systems` has.
+void refuse_undeclared(const std::vector<const System*>& systems, const std::map<std::string, std::string>& given);
+
+// The "key=value" texts of --set as a map. Throws InputError for a text without '='.
+std::map<std::string, std::string> given_options(const std::vector<std::string>& set);
+
+}  // namespace sluice
