@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "harness/base/error_words.h"
+#include "harness/exec/gradient_reducer.h"
 #include "harness/exec/rank_result.h"
 
 namespace sluice {
@@ -158,9 +159,12 @@ void add_times_of_inference(const Program& program, const Instruction& forward, 
 // traced: the ops are timed one by one. `pacer` holds them up, where it is active.
 template <bool traced>
 void run_once(const Program& program, Rank rank, Transport& transport, Worker& worker, int iteration,
-              const RankClock& clock, const Stop& stop, Pacer& pacer, WindowReports& reports, RankResult& result) {
+              const RankClock& clock, const Stop& stop, Pacer& pacer, WindowReports& reports, GradientReducer& reducer,
+              RankResult& result) {
   const bool paced = pacer.active(), reporting = reports.active();
-  for (const Instruction& i : program.ranks[rank.index()]) {
+  const std::vector<Instruction>& instructions = program.ranks[rank.index()];
+  for (std::size_t k = 0; k < instructions.size(); ++k) {
+    const Instruction& i = instructions[k];
     stop.throw_if_requested();
     if (reporting && reports.leaves_out(i)) continue;
     double begin = 0;
@@ -194,11 +198,9 @@ void run_once(const Program& program, Rank rank, Transport& transport, Worker& w
           worker.put(i, transport.receive(i.channel));
         }
         continue;
-      case Opcode::reduce_gradients: {
-        const Worker::Buffer g = worker.gradients(i.stage);
-        transport.all_reduce(i.channel, member_of(program, i.stage, rank), g.data, g.count, g.type);
+      case Opcode::reduce_gradients:
+        reducer.reduce(i, worker);
         break;
-      }
       case Opcode::gather_weights: {
         const auto [all, own] = worker.begin_gather(i.stage);
         transport.all_gather(i.channel, member_of(program, i.stage, rank), own, all.data, all.count, all.type);
@@ -242,7 +244,7 @@ void run_once(const Program& program, Rank rank, Transport& transport, Worker& w
         const bool times_batches = program.forward_only && (enters(program, i) || leaves(program, i));
         const double op_begin = paced || reporting || times_batches ? clock.now() : 0;
         if (paced) pacer.begin(op_begin);
-        worker.compute(i);
+        reducer.compute(k, worker);
         if (paced) pacer.end();
         if (reporting) reports.computed(i, clock.now() - op_begin);
         if (times_batches) add_times_of_inference(program, i, iteration, op_begin, clock.now(), result);
@@ -331,6 +333,7 @@ Execution execute(const Program& program, Transport& transport, const std::vecto
     return !options.processes || static_cast<int>(r) == options.processes->rank();
   };
   const auto rank_main = [&](std::size_t r) {
+    GradientReducer reducer(program, Rank(r), transport);
     guarded(r, [&] {
       if (options.pinning) options.pinning->bind(Rank(r));
       workers[r]->begin_run(program);
@@ -346,9 +349,11 @@ Execution execute(const Program& program, Transport& transport, const std::vecto
         stop.throw_if_requested();  // a worker whose begin_run failed is not asked for more
         workers[r]->begin_iteration(k);
         if (k == options.traced_iteration) {
-          run_once<true>(program, Rank(r), transport, *workers[r], k, clock, stop, pacer, *reports[r], results[r]);
+          run_once<true>(program, Rank(r), transport, *workers[r], k, clock, stop, pacer, *reports[r], reducer,
+                         results[r]);
         } else {
-          run_once<false>(program, Rank(r), transport, *workers[r], k, clock, stop, pacer, *reports[r], results[r]);
+          run_once<false>(program, Rank(r), transport, *workers[r], k, clock, stop, pacer, *reports[r], reducer,
+                          results[r]);
         }
       }
       results[r].end = clock.now();

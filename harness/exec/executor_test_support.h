@@ -75,6 +75,7 @@ struct FakeOptions {
   ElementType type = ElementType::float64;
   std::optional<std::int64_t> diverges;  // throws Diverged{this} instead
   std::size_t slice = 3;                 // elements of one member's, of a sharded stage
+  bool in_buckets = false;               // hands out the elements of a gradient one by one
 };
 
 // Keeps a log of every call and checks what it is handed. A stage's "gradient" is the sum of its micro-batches' numbers
@@ -88,7 +89,7 @@ class FakeWorker : public Worker {
   std::vector<std::string> errors;
   std::thread::id thread;
   int calls_after_throw = 0;
-  int gathers = 0, frees = 0, scatters = 0;
+  int gathers = 0, frees = 0, scatters = 0, buckets = 0;
 
   void begin_run(const Program& program) override {
     program_ = &program;
@@ -144,6 +145,17 @@ class FakeWorker : public Worker {
     floats_[stage].resize(3);
     if (options_.type == ElementType::float32) return {floats_[stage].data(), 3, ElementType::float32};
     return {doubles_[stage].data(), 3, ElementType::float64};
+  }
+  bool compute_in_buckets(const Instruction& op, const std::function<void(const Buffer&)>& ready) override {
+    if (!options_.in_buckets) return false;
+    compute(op);
+    const Buffer all = gradients(op.stage);
+    const std::size_t element = all.type == ElementType::float32 ? 4 : 8;
+    for (std::size_t k = 0; k < all.count; ++k) {
+      ready({static_cast<char*>(all.data) + k * element, 1, all.type});
+      ++buckets;
+    }
+    return true;
   }
   Gathering begin_gather(StageId stage) override {
     at(Place::begin_gather);

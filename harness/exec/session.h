@@ -57,9 +57,12 @@ struct SessionSpec {
   std::string transport = "threads";  // or "nccl": device "cuda", one GPU per rank
   bool double_precision = false;
   bool batched_weight_gradients = false;  // W of all micro-batches of an update as one GEMM, at the update
-  double loss_scale = 1;                  // multiplies the loss and its gradient, in addition to 1 / micro-batches
-  std::optional<DataFeed> feed;           // none: one fixed random batch (torch/session/synthetic_batch.h)
-  std::int64_t synthetic_batch = 0;       // samples of that batch
+  // Bytes from which a bucket of the gradients of replicas is full (pipeline/gradient_buckets.h); 0: they are reduced
+  // after the backward, as they are with batched weight gradients, and by GPUs that are threads.
+  Bytes gradient_bucket;
+  double loss_scale = 1;             // multiplies the loss and its gradient, in addition to 1 / micro-batches
+  std::optional<DataFeed> feed;      // none: one fixed random batch (torch/session/synthetic_batch.h)
+  std::int64_t synthetic_batch = 0;  // samples of that batch
   std::optional<std::vector<std::vector<std::vector<double>>>> initial;  // [layer][parameter][element]
   // Tensor parallelism: `model` is this one's `all`, and `plan` is for its layers. Initial weights are drawn for the
   // whole model and divided; evaluation, weights() and gradients() are of the whole model. Null: no layer is divided.

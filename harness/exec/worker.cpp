@@ -9,6 +9,7 @@ static std::logic_error not_sharded(StageId stage) {
   return std::logic_error("the worker has no shards of stage " + std::to_string(stage.value));
 }
 
+bool Worker::compute_in_buckets(const Instruction&, const std::function<void(const Buffer&)>&) { return false; }
 Worker::Gathering Worker::begin_gather(StageId stage) { throw not_sharded(stage); }
 void Worker::free_weights(StageId stage) { throw not_sharded(stage); }
 Worker::Buffer Worker::begin_reduce_scatter(StageId stage) { throw not_sharded(stage); }

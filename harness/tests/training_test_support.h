@@ -24,6 +24,7 @@ struct Training {
   bool batched = false;
   std::uint64_t seed = 1;
   OptimizerSpec optimizer = {.learning_rate = 0.05, .momentum = 0.9};
+  Bytes gradient_bucket{64};  // small, so that replicas reduce in several
 };
 
 // Trains kUpdates updates by a program of one (asynchronous systems: of all, as one drained run).
@@ -34,6 +35,7 @@ inline Numbers train_by(const Program& program, const TestSetup& setup, const Da
   spec.seed = training.seed;
   spec.double_precision = training.double_precision;
   spec.batched_weight_gradients = training.batched;
+  spec.gradient_bucket = training.gradient_bucket;
   spec.feed = feed;
   spec.sharding = program.sharding;
   const auto session = make_session(spec);

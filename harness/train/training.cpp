@@ -168,6 +168,7 @@ std::unique_ptr<Session> Training::start_session(const Prepared& prepared, const
   spec.micro_batch = prepared.micro_batch;
   spec.batched_weight_gradients = prepared.batched_weight_gradients;
   if (on_wall()) {
+    spec.gradient_bucket = prepared.gradient_bucket;
     spec.device = choice_name(case_.device);
     spec.transport = choice_name(case_.transport);
   }

@@ -275,10 +275,11 @@ class MpiTransport : public Transport {
     }
   }
 
-  // While one exists, the rank itself waits in MPI and the helper thread leaves MPI alone.
+  // While one exists, a thread of the rank waits in MPI (its own, or the one that reduces gradients), and the helper
+  // thread leaves MPI alone.
   struct Waiting {
-    explicit Waiting(MpiTransport& t) : transport(t) { transport.waiting_.store(true); }
-    ~Waiting() { transport.waiting_.store(false); }
+    explicit Waiting(MpiTransport& t) : transport(t) { transport.waiting_.fetch_add(1); }
+    ~Waiting() { transport.waiting_.fetch_sub(1); }
     MpiTransport& transport;
   };
 
@@ -287,7 +288,7 @@ class MpiTransport : public Transport {
   void help() {
     std::unique_lock lock(helping_);
     while (!changed_.wait_for(lock, std::chrono::microseconds(100), [&] { return closing_; })) {
-      if (waiting_.load()) continue;
+      if (waiting_.load() > 0) continue;
       const std::unique_lock mpi(mpi_, std::try_to_lock);
       if (!mpi.owns_lock() || aborted_.load()) continue;
       finish_sends();
@@ -469,7 +470,8 @@ class MpiTransport : public Transport {
   const Program& program_;
   const std::vector<std::vector<Rank>> groups_;
   MessageCodec& codec_;
-  std::atomic<bool> aborted_{false}, waiting_{false};
+  std::atomic<bool> aborted_{false};
+  std::atomic<int> waiting_{0};
   bool announced_ = false;
   std::vector<Source> sources_;            // per process
   std::vector<Destination> destinations_;  // per process

@@ -243,6 +243,16 @@ class NcclTransport : public Transport {
   void all_reduce(int group, int member, void* data, std::size_t count, ElementType type) override {
     collective(Reach::reduce, group, member, data, count, type);
   }
+  bool begin_all_reduce(int group, int member, void* data, std::size_t count, ElementType type) override {
+    begin(Reach::reduce, group, member, data, count, type);
+    return true;
+  }
+  void finish_all_reduces(int group, int member) override {
+    const int communicator = links_.plan().of_group[group];
+    if (communicator < 0) return;  // one member
+    NcclLinks::End& end = links_.end(communicator, member);
+    calls_.wait(end.rank->compute, calls_.record(end.stream));
+  }
   void all_gather(int group, int member, const Shard& /*own*/, void* data, std::size_t count,
                   ElementType type) override {
     collective(Reach::gather, group, member, data, count, type);
@@ -280,6 +290,11 @@ class NcclTransport : public Transport {
   }
 
   void collective(Reach reach, int group, int member, void* data, std::size_t count, ElementType type) {
+    begin(reach, group, member, data, count, type);
+    finish_all_reduces(group, member);
+  }
+
+  void begin(Reach reach, int group, int member, void* data, std::size_t count, ElementType type) {
     links_.throw_if_broken();
     const int communicator = links_.plan().of_group[group];
     if (communicator < 0) return;  // one member
@@ -287,7 +302,6 @@ class NcclTransport : public Transport {
     calls_.wait(end.stream, calls_.record(end.rank->compute));
     links_.ask(end,
                [&](DeviceCalls::Comm comm) { calls_.collective(reach, comm, member, data, count, type, end.stream); });
-    calls_.wait(end.rank->compute, calls_.record(end.stream));
   }
 
   NcclLinks& links_;

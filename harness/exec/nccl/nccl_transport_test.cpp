@@ -61,6 +61,8 @@ class StreamWorker : public Worker {
       : devices_(devices), stream_(stream), rank_(rank), random_(static_cast<unsigned>(rank.value)) {}
 
   std::atomic<int> wrong{0}, checked{0};
+  bool in_buckets = false;  // hands its gradients out while more is queued behind them
+  int buckets = 0;
 
   void begin_run(const Program& program) override {
     program_ = &program;
@@ -73,6 +75,16 @@ class StreamWorker : public Worker {
       double* sum = sums_[op.stage.index()].data();
       launch([sum, op] { sum[0] += op.micro.value + 1; });
     }
+  }
+  bool compute_in_buckets(const Instruction& op, const std::function<void(const Buffer&)>& ready) override {
+    if (!in_buckets) return false;
+    compute(op);
+    const Buffer all = gradients(op.stage);
+    ready({all.data, 1, all.type});
+    launch([] {});
+    ready({static_cast<double*>(all.data) + 1, 2, all.type});
+    ++buckets;
+    return true;
   }
   Message take(const Instruction& send) override {
     auto parcel = std::make_shared<Parcel>();
@@ -196,6 +208,15 @@ TEST(NcclTransport, ReducesOverReplicasBehindWhatTheyCompute) {
   const auto workers = s.workers();
   execute(s.program, *s.transport(), workers, {.iterations = 5});
   expect_right(workers);
+}
+
+TEST(NcclTransport, ReducesInBucketsBehindWhatIsQueuedAndStepsBehindThem) {
+  Connected s(data_parallel(3, 7));
+  const auto workers = s.workers();
+  for (const auto& worker : workers) stream_worker(worker).in_buckets = true;
+  execute(s.program, *s.transport(), workers, {.iterations = 5});
+  expect_right(workers);
+  for (const auto& worker : workers) EXPECT_EQ(stream_worker(worker).buckets, 5);
 }
 
 TEST(NcclTransport, TheLinksServeOneRunAfterAnother) {

@@ -11,6 +11,7 @@
 
 #include "harness/exec/torch/layers/divided_product.h"
 #include "harness/model/cost_graph.h"
+#include "harness/pipeline/gradient_buckets.h"
 
 namespace sluice {
 namespace {
@@ -272,20 +273,47 @@ std::vector<at::Tensor> StageModule::input_gradient(std::span<const at::Tensor> 
   return result;
 }
 
-void StageModule::weight_gradient(std::span<StageStashTensors* const> stashes, std::span<const at::Tensor> gradients) {
+std::vector<StageModule::GradientBucket> StageModule::gradient_buckets(Bytes least) const {
+  const auto element = static_cast<std::int64_t>(c10::elementSize(c10::typeMetaToScalarType(impl_->options.dtype())));
+  std::vector<Bytes> gradients;
+  std::vector<GradientBucket> made;  // per layer with weights of its own, from the last one on
+  std::int64_t end = 0;
+  for (const ParameterSpec& p : impl_->parameters) end += elements(p.shape);
+  for (std::size_t i = impl_->steps.size(); i-- > 0;) {
+    const Impl::Step& step = impl_->steps[i];
+    if (step.weight_count == 0) continue;
+    std::int64_t count = 0;
+    for (std::size_t k = 0; k < step.weight_count; ++k)
+      count += elements(impl_->parameters[step.first_weight + k].shape);
+    gradients.emplace_back(count * element);
+    made.push_back({end - count, end, i});
+    end -= count;
+  }
+  std::vector<GradientBucket> buckets;
+  std::size_t begin = 0;
+  for (const std::size_t last : gradient_bucket_ends(gradients, least)) {
+    buckets.push_back({made[last - 1].first, made[begin].end, made[last - 1].step});
+    begin = last;
+  }
+  return buckets;
+}
+
+void StageModule::weight_gradient(std::span<StageStashTensors* const> stashes, std::span<const at::Tensor> gradients,
+                                  const std::function<void(std::size_t step)>& after_step) {
   Impl& impl = *impl_;
   impl.expect(gradients.size(), impl.parameters.size(), "gradients");
   for (std::size_t i = impl.steps.size(); i-- > 0;) {
     const Impl::Step& step = impl.steps[i];
-    if (!step.learns) continue;
     impl.with_stash.clear();
     for (StageStashTensors* stash : stashes) {
-      if (!stash->layers[i].kept.empty()) impl.with_stash.push_back(&stash->layers[i]);
+      if (step.learns && !stash->layers[i].kept.empty()) impl.with_stash.push_back(&stash->layers[i]);
     }
-    if (impl.with_stash.empty()) continue;
-    const ProbeScope scope(impl.probe, impl.counters,
-                           impl.sample_of(ProbeSample::Kind::weight_gradient, i, impl.with_stash.size()));
-    step.layer->weight_gradient(impl.with_stash, impl.of_step(gradients, step));
+    if (!impl.with_stash.empty()) {
+      const ProbeScope scope(impl.probe, impl.counters,
+                             impl.sample_of(ProbeSample::Kind::weight_gradient, i, impl.with_stash.size()));
+      step.layer->weight_gradient(impl.with_stash, impl.of_step(gradients, step));
+    }
+    if (after_step) after_step(i);
   }
   impl.with_tied.clear();
 }

@@ -2,6 +2,7 @@
 // gradient with an explicit stash. It holds no weights: the caller passes the version to use.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -54,8 +55,17 @@ class StageModule {
   };
   Passed take_passed();  // of the last input_gradient()
 
-  // Adds to `gradients` (order of parameters()). Leaves the stashes empty.
-  void weight_gradient(std::span<StageStashTensors* const> stashes, std::span<const at::Tensor> gradients);
+  // Adds to `gradients` (order of parameters()). Leaves the stashes empty. after_step (optional): called after each of
+  // the stage's layers, from the last one on, with its place in the stage.
+  void weight_gradient(std::span<StageStashTensors* const> stashes, std::span<const at::Tensor> gradients,
+                       const std::function<void(std::size_t step)>& after_step = {});
+  // The buckets of the stage's flat gradients in the order in which weight_gradient() completes them: elements `first` to
+  // `end`, once it has come to `step`. A tied weight is complete with the layer that has it, the first that uses it.
+  struct GradientBucket {
+    std::int64_t first = 0, end = 0;
+    std::size_t step = 0;
+  };
+  std::vector<GradientBucket> gradient_buckets(Bytes least) const;
 
   // Non-trainable state (BatchNorm running statistics), in order; for evaluation and checkpoints.
   std::vector<at::Tensor> buffers() const;

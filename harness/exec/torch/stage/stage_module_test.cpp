@@ -494,5 +494,17 @@ TEST(InitialWeights, AreTheSameNumbersInEveryPrecision) {
   EXPECT_TRUE(at::equal(single[0][0].to(at::kDouble), twice[0][0]));
 }
 
+// Of fc1 (8 x 16 + 16), fc2 (16 x 16 + 16) and fc3 (16 x 5 + 5), from the last one on: 85, 272 and 144 floats.
+TEST(StageModule, ItsGradientsAreCutIntoBucketsOfWholeLayersFromTheLastOneOn) {
+  const ModelGraph model = mlp();
+  const StageModule module(model, {0, 1, 2, 3, 4, 5}, interfaces(model, std::vector<int>(6, 0), 1)[0], at::kFloat);
+  const auto buckets = module.gradient_buckets(Bytes(4 * 300));
+  ASSERT_EQ(buckets.size(), 2u);
+  EXPECT_EQ(std::tuple(buckets[0].first, buckets[0].end, buckets[0].step), std::tuple(144, 501, 2u));
+  EXPECT_EQ(std::tuple(buckets[1].first, buckets[1].end, buckets[1].step), std::tuple(0, 144, 0u));
+  EXPECT_EQ(module.gradient_buckets(Bytes(1)).size(), 3u);
+  EXPECT_EQ(module.gradient_buckets(Bytes(1 << 20)).size(), 1u);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -57,6 +57,9 @@ void TorchWorker::add_stage(StageId id, const Placement& placement, const std::v
   s.weights = std::make_unique<StageWeights>(s.module->parameters(), initial, spec.optimizer, options_, counters_,
                                              share_of(spec.sharding, placement.stages[id.index()], rank_),
                                              !spec.inference, matrices);
+  const bool may_overlap = (!device_ || spec.transport == "nccl") && !spec.batched_weight_gradients;
+  if (may_overlap && placement.stages[id.index()].size() > 1 && spec.gradient_bucket.value > 0)
+    s.buckets = s.module->gradient_buckets(spec.gradient_bucket);
   s.has_loss = is_loss(spec.model.layers[layers.back()].kind);
   s.counts_loss = s.has_loss && layers.back() + 1 == static_cast<int>(spec.model.layers.size());
   for (std::size_t other = 0; other < interfaces.size(); ++other) {

@@ -46,6 +46,7 @@ class TorchWorker : public Worker {
   Message take(const Instruction& send) override;
   void put(const Instruction& receive, Message message) override;
   Buffer gradients(StageId stage) override;
+  bool compute_in_buckets(const Instruction& op, const std::function<void(const Buffer&)>& ready) override;
   Gathering begin_gather(StageId stage) override;
   void free_weights(StageId stage) override;
   Buffer begin_reduce_scatter(StageId stage) override;
@@ -97,8 +98,9 @@ class TorchWorker : public Worker {
     std::unique_ptr<StageModule> module;
     std::unique_ptr<StageWeights> weights;  // null on a rank that computes only the stage's weight gradients
     std::map<StageId, Edge> successors, predecessors;
-    std::vector<int> messages_per_output;          // per interface.sends: how many messages one op makes of it
-    std::vector<int> messages_per_input_gradient;  // per interface.receives: likewise of its gradient
+    std::vector<int> messages_per_output;              // per interface.sends: how many messages one op makes of it
+    std::vector<int> messages_per_input_gradient;      // per interface.receives: likewise of its gradient
+    std::vector<StageModule::GradientBucket> buckets;  // of the gradients; empty: they are reduced after the backward
     bool has_loss = false;
     bool counts_loss = false;  // has the model's last layer: with tensor parallelism every member of a group has a loss
     // The stage after this one that passes a part of its input gradient here (PlanStage::passed_channels), its first
@@ -188,8 +190,9 @@ class TorchWorker : public Worker {
   MemoryCounters* counters_;
   TensorGroup tensor_group_;
   std::vector<State> states_;
-  std::vector<std::size_t> state_of_stage_;  // stage -> index into states_
-  Probe* probe_ = nullptr;                   // null: nobody wants to know
+  std::vector<std::size_t> state_of_stage_;                           // stage -> index into states_
+  Probe* probe_ = nullptr;                                            // null: nobody wants to know
+  const std::function<void(const Buffer&)>* bucket_ready_ = nullptr;  // during compute_in_buckets()
   int iteration_ = 0;
   std::vector<double> losses_;
   std::vector<int> loss_parts_;

@@ -18,6 +18,14 @@ Worker::Buffer TorchWorker::gradients(StageId stage) {
   return buffer_of(g, g.numel());
 }
 
+bool TorchWorker::compute_in_buckets(const Instruction& op, const std::function<void(const Buffer&)>& ready) {
+  if (state(op.stage).buckets.empty()) return false;
+  bucket_ready_ = &ready;
+  compute(op);
+  bucket_ready_ = nullptr;
+  return true;
+}
+
 Worker::Gathering TorchWorker::begin_gather(StageId stage) {
   const c10::InferenceMode no_autograd;
   StageWeights& w = weights(stage);

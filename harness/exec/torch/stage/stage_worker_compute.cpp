@@ -268,7 +268,18 @@ void TorchWorker::input_gradient(State& s, const Instruction& op, Slot& slot) {
 void TorchWorker::weight_gradient(State& s, StageStashTensors& stash) {
   const MemoryScope scope(counters_, MemoryKind::buffers);
   StageStashTensors* one[] = {&stash};
-  s.module->weight_gradient(one, gradient_views(s));
+  if (!bucket_ready_) return s.module->weight_gradient(one, gradient_views(s));
+  const std::span<const at::Tensor> gradients = gradient_views(s);
+  const Buffer all = this->gradients(s.id);
+  const auto element = static_cast<std::int64_t>(s.weights->gradients_flat().element_size());
+  std::size_t next = 0;
+  s.module->weight_gradient(one, gradients, [&](std::size_t step) {
+    for (; next < s.buckets.size() && s.buckets[next].step >= step; ++next) {
+      const StageModule::GradientBucket& bucket = s.buckets[next];
+      (*bucket_ready_)({static_cast<char*>(all.data) + bucket.first * element,
+                        static_cast<std::size_t>(bucket.end - bucket.first), all.type});
+    }
+  });
 }
 
 // What weight gradients are added to. The first call after a step, or after the sum was sent, clears it.
