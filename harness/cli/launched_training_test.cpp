@@ -165,7 +165,7 @@ TEST_F(Launched, AProfileHasWhatIsBetweenProcessesWhereverItIsMade) {
     std::vector<double> reduce;
     for (const auto& entry : fs::directory_iterator(folder_))
       if (entry.path().extension() == ".json" && entry.path() != out_) {
-        reduce.push_back(Json::parse(content(entry.path()))["machine"]["processes"]["reduce"].get<double>());
+        reduce.push_back(Json::parse(content(entry.path()))["profile"]["machine"]["processes"]["reduce"].get<double>());
         fs::remove(entry.path());
       }
     return reduce;
