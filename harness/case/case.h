@@ -68,7 +68,7 @@ struct RunCase {
   int tensor = 1;  // devices that share every layer: each pipeline is for ranks / data_parallel / tensor of them
   std::int64_t batch = 0;  // samples per update
   int microbatches = 0;    // per update (asynchronous systems: 1, a whole batch at a time)
-  // As asked for: once the case is resolved, `batch` holds what an update sees, and this is UpdateAfter::batch.
+  // micro_batch: `batch` is already divided, it holds what an update sees.
   UpdateAfter update = UpdateAfter::batch;
   int queue = 4;           // inference: micro-batches that may wait between two stages (RunPolicy::queue)
   std::uint64_t seed = 1;

@@ -187,7 +187,8 @@ TEST(PrecisionCase, InferenceHoldsWeightsOf16Bit) {
 
 TEST(PrecisionCase, SharedLayersKeepTheirPartOfTheScores) {
   const auto stash = [&](int tensor, const char* attention) {
-    const RunCase c = counted({{"ranks", 2 * tensor}, {"tensor", tensor}, {"attention", attention}});
+    const RunCase c =
+        counted({{"ranks", 2 * tensor}, {"tensor", tensor}, {"attention", attention}, {"cuts", "compute"}});
     return stage_memory(prepare(c), c.optimizer, WeightRule{}).front().stash.value;
   };
   // What keeping the scores adds to a member of two is half of what it adds to one device.

@@ -200,15 +200,15 @@ std::vector<Setting> make_settings() {
       {.key = "update",
        .of_plan = true,
        .group = HelpGroup::batches,
-       .help = "when an asynchronous system that does not accumulate gradients updates: after the whole batch, taken as "
-               "one micro-batch, or after every micro-batch, as in the papers",
+       .help =
+           "when an asynchronous system that does not accumulate gradients updates: after the whole batch, taken as "
+           "one micro-batch, or after every micro-batch, as in the papers",
        .value = choice(&RunCase::update),
        .in_digest = InDigest::never,
        .settle =
            [](RunCase& c, const System& s) {
-             if (c.update == UpdateAfter::micro_batch && updates_after_every_micro_batch(c, s))
-               c.batch /= std::exchange(c.microbatches, 1);
-             c.update = UpdateAfter::batch;
+             if (!updates_after_every_micro_batch(c, s)) c.update = UpdateAfter::batch;
+             if (c.update == UpdateAfter::micro_batch) c.batch /= std::exchange(c.microbatches, 1);
            }},
       {.key = "microbatches",
        .of_plan = true,
@@ -437,7 +437,8 @@ std::vector<std::string> without_effect(const Entry& entry, const RunCase& c) {
     if (!given || setting.value.type == SettingValue::Type::object || *given == setting.value.write(c)) continue;
     Entry without = entry;
     without.values.erase(setting.key);
-    if (to_json(resolve(without)) == to_json(c)) keys.push_back(setting.key);
+    const bool divides = setting.key == "microbatches" && c.update == UpdateAfter::micro_batch;
+    if (!divides && to_json(resolve(without)) == to_json(c)) keys.push_back(setting.key);
   }
   return keys;
 }
