@@ -156,6 +156,7 @@ std::vector<Setting> make_settings() {
              if (s.one_process) c.sharding = StageSharding::system;
            }},
       {.key = "gradient_buckets",
+       .of_plan = true,
        .group = HelpGroup::parallelism,
        .help =
            "Replicas reduce their gradients in buckets of at least this size, each as soon as the backward has made "
