@@ -16,6 +16,7 @@
 #include "harness/case/tensor_rules.h"
 #include "harness/cli/case_flags.h"
 #include "harness/program/staleness.h"
+#include "results/model_error.h"
 
 namespace sluice {
 
@@ -46,19 +47,38 @@ TimeSplit split_of(const EvaluatedPlan& e, int ranks) {
   const std::vector<double> busy = busy_seconds(e);
   double all = 0, most = 0;
   for (const double seconds : busy) all += seconds, most = std::max(most, seconds);
+  const double mean = all / static_cast<double>(busy.size());
   TimeSplit split;
   split.computing = all / ranks;
-  split.uneven = most - split.computing;
+  split.idle = mean - split.computing;
+  split.uneven = most - mean;
   split.messages = exposed_communication(e) * e.update_seconds;
   split.waiting = std::max(0.0, e.update_seconds - split.messages - most);
   return split;
 }
 
-void fill_in(Candidate& candidate) {
-  if (candidate.system->inference_only) {
-    candidate.refused = "plans inference, and has no order for training";
-    return;
+// What the rank that lacks most memory needs and has.
+void fill_in_memory(Candidate& candidate, const EvaluatedPlan& e) {
+  candidate.refused = e.over;
+  for (std::size_t r = 0; r < e.memory.size(); ++r) {
+    const Bytes needed = e.memory[r].peak.total(), available = e.p.cluster.devices[e.p.ranks.devices[r].index()].memory;
+    if (r == 0 || needed - available > candidate.needed - candidate.available)
+      candidate.needed = needed, candidate.available = available;
   }
+}
+
+bool recomputes(const EvaluatedPlan& e) {
+  if (e.program.rule.recompute != WeightRule::Recompute::none) return true;
+  return std::ranges::any_of(e.p.plan.stages, [&](const PlanStage& stage) {
+    for (std::size_t i = 0; i < stage.layers.size(); ++i) {
+      const LayerVariant* variant = variant_of(stage, i, e.p.costs);
+      if (variant && variant->recompute) return true;
+    }
+    return stage.recompute;
+  });
+}
+
+void fill_in(Candidate& candidate) {
   try {
     const EvaluatedPlan e = evaluate_plan(resolve(candidate.entry));
     candidate.micro_batch = e.p.micro_batch;
@@ -66,8 +86,13 @@ void fill_in(Candidate& candidate) {
     candidate.ranks_used = count_of(e.p.ranks.devices);
     candidate.updates = e.program.updates;
     candidate.peak = e.peak();
+    candidate.cost_source = e.p.costs.source;
+    candidate.gradient_buckets = e.c.gradient_buckets;
+    candidate.replicated =
+        std::ranges::any_of(e.p.plan.stages, [](const PlanStage& stage) { return stage.devices.size() > 1; });
+    candidate.recomputes = recomputes(e);
     if (!e.over.empty()) {
-      candidate.refused = e.over;
+      fill_in_memory(candidate, e);
       return;
     }
     candidate.update_seconds = e.update_seconds;
@@ -94,14 +119,15 @@ std::vector<std::map<std::string, std::string>> sensible_options(const System& s
   return result;
 }
 
-std::vector<int> divisors(int n) {
-  std::vector<int> result;
-  for (int d = 1; d <= n; ++d)
-    if (n % d == 0) result.push_back(d);
+// One pipeline first, then as many as there can be, and fewer.
+std::vector<int> pipeline_counts(int ranks) {
+  std::vector<int> result = {1};
+  for (int d = ranks; d > 1; --d)
+    if (ranks % d == 0) result.push_back(d);
   return result;
 }
 
-// Fills in the candidates in parallel, in their order; those that are not begun when the time is over go to `untried`.
+// Fills in the candidates in parallel, in their order, until the time is over.
 class Scoring {
  public:
   explicit Scoring(double seconds) : begin_(SteadyClock::now()), seconds_(seconds) {}
@@ -124,24 +150,31 @@ class Scoring {
     std::vector<Candidate> finished;
     for (std::size_t i = 0; i < candidates.size(); ++i) {
       if (done[i]) {
+        tried_.insert(candidates[i].system->name);
         finished.push_back(std::move(candidates[i]));
       } else {
-        untried_.insert(candidates[i].system->name);
+        cut_short_.insert(candidates[i].system->name);
       }
     }
     return finished;
   }
 
-  const std::set<std::string>& untried() const { return untried_; }
+  // The systems of which some candidate was not begun: of which none was, or others were.
+  std::vector<std::string> cut_short(bool in_part) const {
+    std::vector<std::string> result;
+    for (const std::string& name : cut_short_)
+      if (tried_.contains(name) == in_part) result.push_back(name);
+    return result;
+  }
 
  private:
   SteadyClock::time_point begin_;
   double seconds_;
-  std::set<std::string> untried_;
+  std::set<std::string> tried_, cut_short_;
 };
 
-// Micro-batches per update to try: as given; of a published profile, those of its size; else the workload's, and powers
-// of two times the ranks that divide the batch.
+// Micro-batches per update to try: as given; of a published profile, those of its size; else the workload's first, and
+// powers of two times the ranks that divide the batch.
 std::vector<int> microbatch_counts(const AdviceRequest& request, int ranks, std::int64_t batch, int usual) {
   if (!request.microbatches.empty()) return request.microbatches;
   std::set<int> counts;
@@ -149,7 +182,10 @@ std::vector<int> microbatch_counts(const AdviceRequest& request, int ranks, std:
   for (std::int64_t m = ranks; m <= std::min<std::int64_t>(8L * ranks, batch); m *= 2)
     if (batch % m == 0) counts.insert(static_cast<int>(m));
   if (counts.empty()) counts.insert(1);
-  return {counts.begin(), counts.end()};
+  std::vector<int> result(counts.begin(), counts.end());
+  const auto own = std::ranges::find(result, usual);
+  if (own != result.end()) std::rotate(result.begin(), own, own + 1);
+  return result;
 }
 
 // Degrees of shared layers to try: as given; else the usual ones that divide the ranks and the workload's layers.
@@ -168,112 +204,171 @@ std::vector<int> tensor_degrees(const AdviceRequest& request, const RunCase& c, 
   return degrees;
 }
 
-// A system on all ranks of the request: in pipelines, of groups that share layers, with counts of micro-batches.
-class Candidates {
- public:
-  // entry: with ranks and batch.
-  Candidates(const Entry& entry, const std::vector<int>& counts, bool is_profile)
-      : entry_(entry), ranks_(entry.values["ranks"].get<int>()), counts_(counts), is_profile_(is_profile) {}
-
-  void add(const System& system, int pipelines, int tensor) {
-    if (!takes(system, pipelines, tensor)) return;
-    const bool counted = system.synchronous || system.accumulates;
-    if (!counted) {  // a whole batch at a time, whatever the count; of a profile one micro-batch
-      all_.push_back(candidate(system, pipelines, tensor));
-      if (is_profile_) all_.back().entry.values.erase("batch");
-      return;
-    }
-    for (const int count : counts_) {
-      if (count % pipelines != 0) continue;
-      all_.push_back(candidate(system, pipelines, tensor));
-      all_.back().entry.values["microbatches"] = count;
-    }
-  }
-  std::vector<Candidate> take() { return std::move(all_); }
-
- private:
-  bool takes(const System& system, int pipelines, int tensor) const {
-    const bool pipelined = system.synchronous && !system.data_parallel && !system.one_process;
-    if (ranks_ % (pipelines * tensor) != 0) return false;
-    if (pipelines > 1 && (!pipelined || ranks_ / (pipelines * tensor) < (tensor > 1 ? 1 : 2))) return false;
-    return tensor == 1 || (system.synchronous && !system.one_process && !system.inference_only);
-  }
-
-  // Without a count of micro-batches.
-  Candidate candidate(const System& system, int pipelines, int tensor) const {
-    Candidate candidate{.system = &system, .entry = entry_};
-    candidate.entry.values["system"] = system.name;
-    if (pipelines > 1) candidate.entry.values["data_parallel"] = pipelines;
-    if (tensor > 1) candidate.entry.values["tensor"] = tensor;
-    return candidate;
-  }
-
-  const Entry& entry_;
-  int ranks_;
-  const std::vector<int>& counts_;
-  bool is_profile_;
-  std::vector<Candidate> all_;
+// What the candidates of a request have in common, and the values to try, the most promising first.
+struct Grid {
+  Entry entry;  // with ranks and batch
+  int ranks = 1;
+  std::vector<int> counts, tensors;
+  bool is_profile = false;
 };
 
-// tensors: degrees of shared layers, whole layers first, should the time not be enough.
-std::vector<Candidate> with_default_options(const AdviceRequest& request, Candidates candidates,
-                                            const std::vector<int>& pipelines, const std::vector<int>& tensors) {
-  for (const int tensor : tensors)
-    for (const System* system : request.systems)
-      for (const int count : pipelines) candidates.add(*system, count, tensor);
-  return candidates.take();
+// Throws InputError for what is wrong with the request itself, whatever the system. Any system of several ranks reads
+// it alike.
+Grid grid_of(const AdviceRequest& request) {
+  Entry any = request.entry;
+  any.values["system"] = "gpipe";
+  const RunCase c = resolve(any);
+  const Workload& workload = find_workload_or_profile(c.workload, c.costs, "--workload");
+  Grid grid{.entry = request.entry, .ranks = c.ranks, .is_profile = is_profile_workload(workload)};
+  grid.entry.values["ranks"] = c.ranks;
+  grid.entry.values["batch"] = c.batch;
+  grid.counts = grid.is_profile ? std::vector<int>{c.microbatches}
+                                : microbatch_counts(request, c.ranks, c.batch, workload.microbatches);
+  for (const int count : grid.counts) {
+    any.values["microbatches"] = count;
+    resolve(any);
+  }
+  grid.tensors = tensor_degrees(request, c, workload);
+  return grid;
 }
 
-// The options of a system are tried where its default does best, and once where it does not fit. tried: the best first.
-std::vector<Candidate> with_other_options(const AdviceRequest& request, const std::vector<Candidate>& tried) {
+bool takes(const System& system, int ranks, int pipelines, int tensor) {
+  const bool pipelined = system.synchronous && !system.data_parallel && !system.one_process;
+  if (system.inference_only || ranks % (pipelines * tensor) != 0) return false;
+  if (pipelines > 1 && (!pipelined || ranks / (pipelines * tensor) < (tensor > 1 ? 1 : 2))) return false;
+  return tensor == 1 || (system.synchronous && !system.one_process);
+}
+
+// count: micro-batches per update.
+void add_candidate(std::vector<Candidate>& all, const Grid& grid, const System& system, int count, int pipelines,
+                   int tensor) {
+  if (!takes(system, grid.ranks, pipelines, tensor)) return;
+  const bool counted = system.synchronous || system.accumulates;
+  // Otherwise a whole batch at a time, whatever the count; of a profile one micro-batch.
+  if (counted ? count % pipelines != 0 : count != grid.counts.front()) return;
+  Candidate candidate{.system = &system, .entry = grid.entry};
+  Json& values = candidate.entry.values;
+  values["system"] = system.name;
+  if (pipelines > 1) values["data_parallel"] = pipelines;
+  if (tensor > 1) values["tensor"] = tensor;
+  if (counted) values["microbatches"] = count;
+  if (!counted && grid.is_profile) values.erase("batch");
+  all.push_back(std::move(candidate));
+}
+
+// The options of a system are tried where its default does best, and once where it does not fit. tried: the best first,
+// and so are the results.
+std::vector<Candidate> with_other_options(const std::vector<Candidate>& tried) {
   constexpr int places = 2;
   std::vector<Candidate> result;
-  for (const System* system : request.systems) {
-    int taken = 0;
-    for (const Candidate& best : tried) {
-      if (best.system != system || taken == places) continue;
-      ++taken;
-      for (const auto& options : sensible_options(*system)) {
-        if (options.empty()) continue;
-        result.push_back({.system = system, .entry = best.entry});
-        result.back().entry.values["options"] = options;
-      }
+  std::map<const System*, int> taken;
+  for (const Candidate& best : tried) {
+    if (++taken[best.system] > places) continue;
+    for (const auto& options : sensible_options(*best.system)) {
+      if (options.empty()) continue;
+      result.push_back({.system = best.system, .entry = best.entry});
+      result.back().entry.values["options"] = options;
     }
   }
   return result;
 }
 
+// The fewer, the simpler: 0 one device, 1 whole replicas, 2 the same as a planner's plan.
+int mechanisms(const Candidate& c) {
+  const bool whole = c.stages == 1 && c.count("tensor") == 1;
+  if (whole && c.ranks_used == 1) return 0;
+  if (!whole || c.system->sharding) return 3;
+  return c.system->data_parallel ? 1 : 2;
+}
+
+bool tied(const Candidate& a, const Candidate& b) {
+  return within_model_error(a.samples_per_second, b.samples_per_second, model_error(a.cost_source));
+}
+
 }  // namespace
 
+std::vector<Candidate> first_candidates(const AdviceRequest& request) {
+  const Grid grid = grid_of(request);
+  std::vector<Candidate> all;
+  for (const int tensor : grid.tensors)
+    for (const int count : grid.counts)
+      for (const int pipelines : pipeline_counts(grid.ranks))
+        for (const System* system : request.systems) add_candidate(all, grid, *system, count, pipelines, tensor);
+  return all;
+}
+
 Advice advise(const AdviceRequest& request) {
-  // What is wrong with the request is said before anything is tried. Any system of several ranks reads it alike.
-  Entry any = request.entry;
-  any.values["system"] = "gpipe";
-  const RunCase c = resolve(any);
-  const Workload& workload = find_workload_or_profile(c.workload, c.costs, "--workload");
-  const bool is_profile = is_profile_workload(workload);
-  const std::vector<int> counts = is_profile ? std::vector<int>{c.microbatches}
-                                             : microbatch_counts(request, c.ranks, c.batch, workload.microbatches);
-  for (const int count : counts) {
-    any.values["microbatches"] = count;
-    resolve(any);
-  }
-  Entry entry = request.entry;
-  entry.values["ranks"] = c.ranks;
-  entry.values["batch"] = c.batch;
   Scoring scoring(request.seconds);
   Advice advice;
-  advice.candidates = scoring.run(with_default_options(request, Candidates(entry, counts, is_profile),
-                                                       divisors(c.ranks), tensor_degrees(request, c, workload)));
+  advice.candidates = scoring.run(first_candidates(request));
   const auto order = [&] {
     std::ranges::stable_sort(advice.candidates, std::greater(), &Candidate::samples_per_second);
   };
   order();
-  for (Candidate& candidate : scoring.run(with_other_options(request, advice.candidates)))
+  for (Candidate& candidate : scoring.run(with_other_options(advice.candidates)))
     advice.candidates.push_back(std::move(candidate));
   order();
-  advice.untried = {scoring.untried().begin(), scoring.untried().end()};
+  advice.untried = scoring.cut_short(false);
+  advice.searched_in_part = scoring.cut_short(true);
   return advice;
+}
+
+std::vector<AdviceRow> rows_of(const Advice& advice, bool synchronous) {
+  std::vector<AdviceRow> rows;
+  std::vector<double> rates;
+  for (const Candidate& c : advice.candidates) {
+    if (!c.fits() || c.system->synchronous != synchronous) continue;
+    if (std::ranges::any_of(rows, [&](const AdviceRow& row) { return row.best->system == c.system; })) continue;
+    rows.push_back({.best = &c});
+    rates.push_back(c.samples_per_second);
+  }
+  if (rows.empty()) return rows;
+  const std::vector<int> places = shared_places(rates, model_error(rows.front().best->cost_source));
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    rows[i].place = places[i];
+    rows[i].shared = std::ranges::count(places, places[i]) > 1;
+  }
+  const auto first_place =
+      std::ranges::subrange(rows.begin(), std::ranges::upper_bound(rows, 1, {}, &AdviceRow::place));
+  const auto simplest =
+      std::ranges::min_element(first_place, {}, [](const AdviceRow& row) { return mechanisms(*row.best); });
+  std::rotate(rows.begin(), simplest, simplest + 1);
+  return rows;
+}
+
+std::string shared_first_place(const std::vector<AdviceRow>& rows) {
+  std::vector<std::string> first;
+  for (const AdviceRow& row : rows)
+    if (row.place == 1) first.push_back(row.best->system->name);
+  if (first.size() < 2) return "";
+  const std::string shown = first.front(), last = first.back();
+  first.pop_back();
+  static constexpr const char* kReplicas = "the simplest: data parallelism without a pipeline";
+  static constexpr const char* kinds[] = {"the simplest: one device", kReplicas, kReplicas,
+                                          "the fastest, since none is one device or plain data parallelism"};
+  return fmt::format("{} and {} share the first place; the plan below is that of {}, {}", fmt::join(first, ", "), last,
+                     shown, kinds[mechanisms(*rows.front().best)]);
+}
+
+std::string plan_kind(const Candidate& c) {
+  if (c.stages != 1 || c.system->one_process || c.system->data_parallel) return "";
+  const int tensor = c.count("tensor");
+  if (c.ranks_used == 1) return "its plan is one device";
+  if (c.ranks_used == tensor) return "its plan is tensor parallelism";
+  return tensor > 1 ? "its plan is data and tensor parallelism" : "its plan is data parallelism";
+}
+
+std::string out_of_time(const Advice& advice, double seconds) {
+  constexpr std::size_t kNamed = 5;
+  std::string text;
+  for (const auto& [names, how] :
+       {std::pair(&advice.untried, "not searched"), std::pair(&advice.searched_in_part, "searched in part")}) {
+    if (names->empty()) continue;
+    text += fmt::format("{}{} {} {}", text.empty() ? "" : "; ", names->size(),
+                        names->size() == 1 ? "system" : "systems", how);
+    if (names == &advice.untried || names->size() <= kNamed) text += fmt::format(" ({})", fmt::join(*names, ", "));
+  }
+  return text.empty() ? "" : fmt::format("out of time after {:g} s (--seconds): {}\n", seconds, text);
 }
 
 std::string options_text(const Candidate& candidate) {
@@ -285,12 +380,14 @@ std::string options_text(const Candidate& candidate) {
 
 std::string why_slower(const Candidate& loser, const Candidate& winner) {
   if (!loser.fits()) return loser.refused;
+  if (tied(loser, winner)) return "tie";
   struct Part {
     const char* what;
     double TimeSplit::*seconds;
   };
   static const Part parts[] = {{"computes", &TimeSplit::computing},
-                               {"its slowest rank computes longer than the others", &TimeSplit::uneven},
+                               {"leaves devices idle", &TimeSplit::idle},
+                               {"uneven stages cost", &TimeSplit::uneven},
                                {"waits for other ranks", &TimeSplit::waiting},
                                {"messages take", &TimeSplit::messages}};
   // Per sample, since asynchronous systems may take other batches.
@@ -302,12 +399,14 @@ std::string why_slower(const Candidate& loser, const Candidate& winner) {
     const double more = loser.split.*part.seconds * ours - winner.split.*part.seconds * theirs;
     if (!most || more > largest) most = &part, largest = more;
   }
-  const auto share = [&](const Candidate& c) { return 100 * (c.split.*(most->seconds)) / c.split.update(); };
+  if (most->seconds == &TimeSplit::idle)
+    return fmt::format("uses {} of {} devices", loser.ranks_used, loser.count("ranks"));
+  const auto share = [&](const Candidate& c) {
+    return std::max(0.0, 100 * (c.split.*(most->seconds)) / c.split.update());
+  };
   if (most == parts) {
     const double ratio = loser.split.computing * ours / (winner.split.computing * theirs);
-    const bool idle = loser.ranks_used < loser.count("ranks");
-    return fmt::format("{} {:.2f} x as long for the same samples{}",
-                       idle ? fmt::format("uses {} ranks,", loser.ranks_used) + " computes" : "computes", ratio,
+    return fmt::format("computes {:.2f} x as long for the same samples{}", ratio,
                        loser.micro_batch < winner.micro_batch ? ", in smaller micro-batches" : "");
   }
   return fmt::format("{} {:.0f} % of its time ({:.0f} %)", most->what, share(loser), share(winner));

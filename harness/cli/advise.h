@@ -20,11 +20,12 @@ struct AdviceRequest {
 
 // Where the time of an update goes, seconds: their sum is the update.
 struct TimeSplit {
-  double computing = 0;  // of the ranks that the system was given, on average; with the sums of shared layers
-  double uneven = 0;     // how much more the busiest rank computes
+  double computing = 0;  // mean over the devices that the system was given; with the sums of shared layers
+  double idle = 0;       // how much less that would be on more devices: those that the plan leaves out
+  double uneven = 0;     // how much more the busiest rank computes than the mean of those that the plan uses
   double waiting = 0;    // of the busiest rank for others: the pipe fills, drains, and orders bind; without messages
   double messages = 0;   // what messages and collectives add
-  double update() const { return computing + uneven + waiting + messages; }
+  double update() const { return computing + idle + uneven + waiting + messages; }
 };
 
 struct Candidate {
@@ -33,9 +34,14 @@ struct Candidate {
   int count(const char* key) const { return entry.values.value(key, 1); }
   double samples_per_second = 0;  // 0: it has no plan or does not fit
   double update_seconds = 0, bubble = 0;
-  Bytes peak;  // of the fullest rank
+  Bytes peak;               // of the fullest rank
+  Bytes needed, available;  // where it does not fit: of the rank that lacks most
   std::int64_t micro_batch = 0;
   int ranks_used = 0, stages = 0;
+  std::string cost_source;          // CostGraph::source
+  Bytes gradient_buckets;           // RunCase::gradient_buckets; 0 also where no stage has replicas
+  bool replicated = false;          // some stage has
+  bool recomputes = false;          // some stage recomputes its activations
   int updates = 1;                  // of the simulation
   int staleness = 0, versions = 1;  // of the rank that has most; updates, and weight tensors
   TimeSplit split;
@@ -45,16 +51,44 @@ struct Candidate {
 
 struct Advice {
   std::vector<Candidate> candidates;  // all that were tried, the fastest first, then those that were refused
-  std::vector<std::string> untried;   // systems of which some were not, because the time was over
+  // Systems of which the time was over before any candidate was tried, and before all of them were.
+  std::vector<std::string> untried, searched_in_part;
 };
-// Throws InputError where the request itself is wrong.
+// Throws InputError where the request itself is wrong. Systems that only infer have no candidates.
 Advice advise(const AdviceRequest& request);
+
+// The candidates with default options, in the order in which they are begun: the most promising one of every system
+// first, so that a search that runs out of time has compared all systems.
+std::vector<Candidate> first_candidates(const AdviceRequest& request);
+
+// The best candidate of a system.
+struct AdviceRow {
+  const Candidate* best = nullptr;
+  int place = 1;  // among the synchronous systems, or the asynchronous ones (shared_places())
+  bool shared = false;
+  std::string place_text() const { return std::to_string(place) + (shared ? "=" : ""); }
+};
+// Of the synchronous systems that have a candidate which fits, or of the asynchronous ones: the fastest first, but for
+// the first row, whose plan is advised: of those that share the first place the simplest, one device before data
+// parallelism before anything else.
+std::vector<AdviceRow> rows_of(const Advice& advice, bool synchronous);
+// "data_parallel and dapple share the first place; the plan below is data_parallel's, the simplest: data parallelism
+// without a pipeline". Empty: one row has the first place.
+std::string shared_first_place(const std::vector<AdviceRow>& rows);
+
+// "its plan is data parallelism": where a system for pipelines has made one stage. Empty: it has made a pipeline, or
+// its name says it.
+std::string plan_kind(const Candidate& candidate);
+
+// "out of time after 30 s (--seconds): 2 systems not searched (piper, spp); 5 systems searched in part" and a line
+// break. Empty: all was searched.
+std::string out_of_time(const Advice& advice, double seconds);
 
 // The options that differ from the system's defaults: "variant=v". Empty: all are the default.
 std::string options_text(const Candidate& candidate);
 
 // What costs `loser` most of what it takes longer than `winner` for the same samples: "waits for others 31 % of its
-// time (12 %)".
+// time (12 %)", "uses 1 of 16 devices". Within the model's error of it: "tie". Of one that does not fit: why not.
 std::string why_slower(const Candidate& loser, const Candidate& winner);
 
 // The commands that show its plan, and run it without training: "sluice run -s zero_bubble -O variant=v -w vgg16

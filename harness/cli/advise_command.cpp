@@ -2,13 +2,17 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
+#include <optional>
 
 #include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
 #include "harness/base/numbers.h"
 #include "harness/cli/advise.h"
+#include "harness/cli/assumptions.h"
 #include "harness/cli/commands.h"
+#include "results/model_error.h"
 
 namespace sluice {
 
@@ -33,35 +37,61 @@ std::string name_of(const Candidate& c) {
   return c.system->name + (options.empty() ? "" : " " + options);
 }
 
-// The best candidate of every system that has one which fits, in order.
-std::vector<const Candidate*> best_of_systems(const Advice& advice) {
-  std::vector<const Candidate*> best;
-  for (const Candidate& c : advice.candidates)
-    if (c.fits() && std::ranges::none_of(best, [&](const Candidate* b) { return b->system == c.system; }))
-      best.push_back(&c);
-  return best;
+// "tie: its plan is data parallelism".
+std::string remark_of(const Candidate& c, const Candidate& fastest) {
+  if (!c.fits()) return c.refused;
+  const std::string why = &c == &fastest ? "" : why_slower(c, fastest), kind = plan_kind(c);
+  return why + (why.empty() || kind.empty() ? "" : ": ") + kind;
 }
 
-void print_rows(const std::vector<const Candidate*>& rows, const Candidate& winner, bool asynchronous) {
+std::string counted(int count, const char* what) { return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s"); }
+
+const Candidate& fastest_of(const std::vector<AdviceRow>& rows) {
+  return *std::ranges::max_element(rows, {}, [](const AdviceRow& row) { return row.best->samples_per_second; })->best;
+}
+
+// unit: the candidate to which ratios are.
+void print_rows(const std::vector<AdviceRow>& rows, const Candidate& unit, bool asynchronous) {
   std::size_t wide = 6;
-  for (const Candidate* c : rows) wide = std::max(wide, name_of(*c).size());
-  fmt::print("{:<{}}  {:>12} {:>4} {:>3} {:>10} {:>6} {:>9} {:>7} {:>8}  {}\n", "system", wide, "micro-batch", "d", "t",
-             "samples/s", "ratio", "peak/rank", "bubble", "messages",
-             asynchronous ? "stale by, versions; why it loses" : "why it loses");
-  for (const Candidate* c : rows) {
-    std::string why = c == &winner                                        ? ""
-                      : c->samples_per_second < winner.samples_per_second ? why_slower(*c, winner)
-                                                                          : "faster";
-    if (asynchronous) why = fmt::format("{} updates, {}; {}", c->staleness, c->versions, why);
-    fmt::print("{:<{}}  {:>12} {:>4} {:>3} {:>10.4g} {:>5.2f}x {:>9} {:>6.1f}% {:>7.1f}%  {}\n", name_of(*c), wide,
-               fmt::format("{} x {}", c->count("microbatches"), c->micro_batch), c->count("data_parallel"),
-               c->count("tensor"), c->samples_per_second, c->samples_per_second / winner.samples_per_second,
-               to_text(c->peak), 100 * c->bubble, 100 * c->split.messages / c->split.update(), why);
+  for (const AdviceRow& row : rows) wide = std::max(wide, name_of(*row.best).size());
+  fmt::print("{:>5}  {:<{}}  {:>12} {:>4} {:>3} {:>10} {:>6} {:>9} {:>7} {:>8}  {}\n", "place", "system", wide,
+             "micro-batch", "d", "t", "samples/s", "ratio", "peak/rank", "bubble", "messages",
+             asynchronous ? "stale by, versions; why it is slower" : "why it is slower");
+  const Candidate& fastest = fastest_of(rows);
+  for (const AdviceRow& row : rows) {
+    const Candidate& c = *row.best;
+    std::string remark = remark_of(c, fastest);
+    if (asynchronous)
+      remark = fmt::format("{}, {}{}{}", counted(c.staleness, "update"), counted(c.versions, "version"),
+                           remark.empty() ? "" : "; ", remark);
+    fmt::print("{:>5}  {:<{}}  {:>12} {:>4} {:>3} {:>10.4g} {:>5.2f}x {:>9} {:>6.1f}% {:>7.1f}%  {}\n",
+               row.place_text(), name_of(c), wide, fmt::format("{} x {}", c.count("microbatches"), c.micro_batch),
+               c.count("data_parallel"), c.count("tensor"), c.samples_per_second,
+               c.samples_per_second / unit.samples_per_second, to_text(c.peak), 100 * c.bubble,
+               100 * c.split.messages / c.split.update(), remark);
   }
 }
 
-Json document_of(const Candidate& c, const Candidate* winner) {
-  return {{"system", c.system->name},
+// Of the best of each system. shown: the winner's plan.
+std::vector<Assumption> all_assumptions(const std::vector<AdviceRow>& rows, const EvaluatedPlan& shown) {
+  std::vector<Assumption> all = {{"overlap", "no plan has replicas, whose gradients would be reduced"}};
+  std::vector<std::string> recomputing;
+  for (const AdviceRow& row : rows) {
+    if (row.best->replicated) all.front() = overlap_of(row.best->gradient_buckets);
+    if (row.best->recomputes) recomputing.push_back(name_of(*row.best));
+  }
+  for (const Assumption& a : assumptions_of(shown)) all.push_back(a);
+  all.push_back({"recomputation", recomputing.empty() ? "none: all activations are kept"
+                                                      : fmt::format("of activations by {}; others keep them",
+                                                                    fmt::join(recomputing, ", "))});
+  return all;
+}
+
+// rows: those of its kind, synchronous or not.
+Json document_of(const Candidate& c, const std::vector<AdviceRow>& rows) {
+  const auto row = std::ranges::find(rows, &c, &AdviceRow::best);
+  return {{"place", row == rows.end() ? Json(nullptr) : Json(row->place)},  // of the best of each system
+          {"system", c.system->name},
           {"options", c.entry.values.value("options", std::map<std::string, std::string>())},
           {"synchronous", c.system->synchronous},
           {"microbatches", c.count("microbatches")},
@@ -77,11 +107,12 @@ Json document_of(const Candidate& c, const Candidate* winner) {
           {"weight_versions", c.versions},
           {"seconds",
            {{"computing", c.split.computing},
+            {"idle_devices", c.split.idle},
             {"uneven_ranks", c.split.uneven},
             {"waiting", c.split.waiting},
             {"messages", c.split.messages}}},
           {"refused", c.fits() ? Json(nullptr) : Json(c.refused)},
-          {"why", !winner || &c == winner ? "" : why_slower(c, *winner)},
+          {"why", rows.empty() ? c.refused : remark_of(c, fastest_of(rows))},
           {"plan", plan_line(c)},
           {"run", run_line(c)}};
 }
@@ -96,16 +127,40 @@ std::string table_of(const Candidate& winner) {
   return plan_table(evaluate_plan(resolve(one)));
 }
 
-// The systems without a candidate that fits, each with its first reason.
-void print_refused(const Advice& advice, const std::vector<const Candidate*>& best) {
-  std::vector<const System*> said;
-  for (const Candidate* c : best) said.push_back(c->system);
+// A line for each system without a candidate that fits: how much memory the one that lacks least of it needs, or why
+// it has no plan.
+void print_refused(const Advice& advice) {
+  std::map<std::string, const Candidate*> nearest;
+  const auto lacks = [](const Candidate& c) { return c.needed - c.available; };  // above 0: it is too large
   for (const Candidate& c : advice.candidates) {
-    if (std::ranges::count(said, c.system) > 0) continue;
-    said.push_back(c.system);
-    const std::string name = c.system->name + ": ";
-    fmt::print("none fits: {}{}\n", c.refused.starts_with(name) ? "" : name, c.refused);
+    const Candidate*& best = nearest.try_emplace(c.system->name, &c).first->second;
+    if (!c.fits() && best->fits()) continue;
+    if (c.fits() || (lacks(c) > Bytes(0) && (lacks(*best) <= Bytes(0) || lacks(c) < lacks(*best)))) best = &c;
   }
+  for (const auto& [name, c] : nearest) {
+    if (c->fits()) continue;
+    if (lacks(*c) > Bytes(0)) {
+      fmt::print("does not fit: {} needs at least {} on a device that has {}\n", name, to_text(c->needed),
+                 to_text(c->available));
+    } else {
+      fmt::print("no plan: {}{}\n", c->refused.starts_with(name + ": ") ? "" : name + ": ", c->refused);
+    }
+  }
+}
+
+// What is under the tables.
+void print_notes(const Advice& advice, const std::vector<AdviceRow>& rows, double seconds,
+                 const std::vector<Assumption>& assumptions) {
+  if (std::ranges::any_of(rows, &AdviceRow::shared))
+    fmt::print("places shared within {}\n", model_error_text(model_error(rows.front().best->cost_source)));
+  fmt::print(
+      "{} candidates; d: data-parallel pipelines; t: devices that share every layer; in brackets, the same of the "
+      "fastest row\n\n",
+      advice.candidates.size());
+  for (const Assumption& a : assumptions) fmt::print("{:<14} {}\n", a.about + ":", a.text);
+  fmt::print("\n");
+  print_refused(advice);
+  fmt::print("{}", out_of_time(advice, seconds));
 }
 
 }  // namespace
@@ -113,8 +168,9 @@ void print_refused(const Advice& advice, const std::vector<const Candidate*>& be
 int advise_command(const AdviseArguments& a) {
   AdviceRequest request{entry_of(a.flags, timed_only()), counts_named(a.microbatches, "--microbatches"),
                         counts_named(a.tensor, "--tensor"), systems_named(a.system), a.seconds};
-  if (std::ranges::all_of(request.systems, &System::inference_only))
-    throw InputError("--system", "'" + a.system + "' only infers, and advice is for training",
+  const auto infers = std::ranges::find_if(request.systems, &System::inference_only);
+  if (infers != request.systems.end() && !a.system.starts_with('*'))
+    throw InputError("--system", "'" + (*infers)->name + "' only infers, and advice is for training",
                      "sluice plan shows its pipeline");
   if (!(a.seconds > 0)) throw InputError("--seconds", "must be greater than 0");
   if (!a.memory.empty()) {
@@ -123,39 +179,47 @@ int advise_command(const AdviseArguments& a) {
     values["cluster"] = values.value("cluster", RunCase{}.cluster) + ",memory=" + a.memory;
   }
   const Advice advice = advise(request);
-  const std::vector<const Candidate*> best = best_of_systems(advice);
-  std::vector<const Candidate*> flushing, stale;
-  for (const Candidate* c : best) (c->system->synchronous ? flushing : stale).push_back(c);
-  const Candidate* winner = !flushing.empty() ? flushing.front() : !stale.empty() ? stale.front() : nullptr;
+  const std::vector<AdviceRow> flushing = rows_of(advice, true), stale = rows_of(advice, false);
+  const std::vector<AdviceRow>& first = flushing.empty() ? stale : flushing;
+  const Candidate* winner = first.empty() ? nullptr : first.front().best;
+  if (!winner && !a.json) {
+    if (advice.candidates.empty()) throw InputError("--seconds", "nothing was searched in that time", "give more");
+    print_refused(advice);
+    fmt::print("{}", out_of_time(advice, a.seconds));
+    throw InputError("advise", "no system has a plan that fits", "give more memory, ranks or micro-batches");
+  }
+  std::vector<AdviceRow> rows = flushing;
+  rows.insert(rows.end(), stale.begin(), stale.end());
+  std::optional<EvaluatedPlan> shown;
+  if (winner) shown = evaluate_plan(resolve(winner->entry));
+  const std::vector<Assumption> assumptions = shown ? all_assumptions(rows, *shown) : std::vector<Assumption>();
   if (a.json) {
-    Json all = Json::array();
-    for (const Candidate& c : advice.candidates) all.push_back(document_of(c, winner));
+    Json all = Json::array(), assumed = Json::object();
+    for (const Candidate& c : advice.candidates)
+      all.push_back(document_of(c, c.system->synchronous ? flushing : stale));
+    for (const Assumption& assumption : assumptions) assumed[assumption.about] = assumption.text;
     fmt::print("{}\n", Json{{"candidates", all},
-                            {"winner", winner ? document_of(*winner, winner) : Json(nullptr)},
-                            {"untried", advice.untried}}
+                            {"winner", winner ? document_of(*winner, first) : Json(nullptr)},
+                            {"model_error", winner ? Json(model_error(winner->cost_source)) : Json(nullptr)},
+                            {"assumptions", assumed},
+                            {"untried", advice.untried},
+                            {"searched_in_part", advice.searched_in_part}}
                            .dump(2));
     return winner ? 0 : 1;
   }
-  if (!winner) {
-    print_refused(advice, best);
-    throw InputError("advise", "no system has a plan that fits", "give more memory, ranks or micro-batches");
-  }
-  if (!flushing.empty()) print_rows(flushing, *winner, false);
+  if (!flushing.empty()) print_rows(flushing, fastest_of(first), false);
   if (!stale.empty()) {
     fmt::print("\n{}\n",
                "Asynchronous systems. They compute gradients with stale weights, which costs accuracy that "
                "no throughput shows:\nresults/findings/staleness.md, and sluice run staleness measures it.");
-    print_rows(stale, *winner, true);
+    print_rows(stale, fastest_of(first), true);
   }
   fmt::print("\n");
-  print_refused(advice, best);
-  if (!advice.untried.empty())
-    fmt::print("--seconds {:g} were not enough for all of: {}\n", a.seconds, fmt::join(advice.untried, ", "));
-  fmt::print(
-      "{} candidates; d: data-parallel pipelines; t: devices that share every layer; in brackets, the same of the "
-      "first row\n\n",
-      advice.candidates.size());
-  print_plan(evaluate_plan(resolve(winner->entry)));
+  print_notes(advice, rows, a.seconds, assumptions);
+  const std::string shared = shared_first_place(first);
+  if (!shared.empty()) fmt::print("{}\n", shared);
+  fmt::print("\n");
+  print_plan(*shown);
   fmt::print("\n{}\n{}\n", plan_line(*winner), run_line(*winner));
   if (!a.csv.empty()) {
     std::ofstream out(a.csv);

@@ -82,9 +82,10 @@ void add_plan(CLI::App& app, Chosen& chosen) {
 
 void add_advise(CLI::App& app, Chosen& chosen) {
   const auto a = std::make_shared<AdviseArguments>();
-  CLI::App* c = add_command(app, chosen, "advise",
-                            "Which system to use: all of them, ranked on the virtual clock, and why the others lose",
-                            advise_command, a);
+  CLI::App* c =
+      add_command(app, chosen, "advise",
+                  "Which system to use: all of them, ranked on the virtual clock, and why the others are slower",
+                  advise_command, a);
   add_case_flags(c, a->flags, [](const Setting& s) {
     static const std::set<std::string> tried = {"system", "options", "data_parallel", "tensor", "microbatches"};
     static const std::set<std::string> of_inference = {"task", "queue"};
@@ -100,7 +101,8 @@ void add_advise(CLI::App& app, Chosen& chosen) {
                 "they divide the ranks and the layers)")
       ->type_name("LIST");
   c->add_option("-s,--system", a->system, "Systems to try: a,b,c")->capture_default_str()->type_name("NAMES");
-  c->add_option("--seconds", a->seconds, "After these no further candidate is begun")
+  c->add_option("--seconds", a->seconds,
+                "Time of the search: candidates that are not begun by then are left out, and named")
       ->capture_default_str()
       ->type_name("X");
   c->add_option("--csv", a->csv, "Write PyTorch's table of the winner's pipeline to this file")->type_name("FILE");

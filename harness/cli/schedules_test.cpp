@@ -198,6 +198,40 @@ TEST_F(Cli, AdviceTriesDevicesThatShareLayers) {
   refuses({"advise", "-w", "tfm256", "-c", "flat:4", "--tensor", "two"}, {"--tensor", "'two'"});
 }
 
+TEST_F(Cli, AdviceSaysWhatItAssumesAndWhichPlacesAreShared) {
+  const Arguments ask = {"advise", "-w", "tfm256",   "-c", "flat:4", "-s", "gpipe,1f1b,pipedream,single_device",
+                         "-m",     "8",  "--tensor", "1"};
+  const Finished f = sluice(ask);
+  EXPECT_EQ(f.code, 0) << f.err;
+  for (const char* text :
+       {"place  system", "\n   1=  ", "  uses 1 of 4 devices\n", "places shared within the model's error of 8 %\n",
+        "share the first place; the plan below is that of ", "\noverlap:       no plan has replicas",
+        "\ncollectives:   ring over all ranks of a stage", "\nprecision:     fp32\n",
+        "\noptimizer:     ", "\nrecomputation: ", "\ncosts:         analytic roofline"})
+    EXPECT_NE(f.out.find(text), std::string::npos) << text << "\n" << f.out;
+  for (const char* text : {"faster", "1 updates", "edgepipe"}) EXPECT_EQ(f.out.find(text), std::string::npos) << text;
+  Arguments json = ask;
+  json.push_back("--json");
+  const Json document = this->document(json);
+  EXPECT_EQ(document["model_error"], 0.08);
+  EXPECT_EQ(document["winner"]["place"], 1);
+  EXPECT_EQ(document["assumptions"]["precision"], "fp32");
+  for (const char* about : {"overlap", "collectives", "optimizer", "recomputation", "costs"})
+    EXPECT_TRUE(document["assumptions"].contains(about)) << about;
+  const Finished replicas =
+      sluice({"advise", "-w", "tfm256", "-c", "flat:4", "-s", "data_parallel", "-m", "8", "--gradient-buckets", "end"});
+  EXPECT_NE(replicas.out.find("\noverlap:       gradients of replicas are all-reduced after the backward\n"),
+            std::string::npos)
+      << replicas.out;
+  const Finished large =
+      sluice({"advise", "-w", "tfm256", "-c", "flat:4", "-s", "gpipe,1f1b", "-m", "8", "--memory", "1KiB"});
+  EXPECT_EQ(large.code, 2);
+  EXPECT_NE(large.out.find("does not fit: gpipe needs at least "), std::string::npos) << large.out;
+  EXPECT_NE(large.out.find(" on a device that has 1 KiB\n"), std::string::npos) << large.out;
+  EXPECT_EQ(lines(large.out).size(), 2u) << large.out;
+  refuses({"advise", "-s", "edgepipe,gpipe", "-w", "vgg16", "-c", "flat:4"}, {"--system", "'edgepipe' only infers"});
+}
+
 TEST_F(Cli, ListTellsAllAboutOneThing) {
   const Finished f = sluice({"list", "1f1b"}, {{"COLUMNS", "60"}});
   EXPECT_EQ(f.code, 0) << f.err;
