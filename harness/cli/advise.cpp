@@ -239,13 +239,24 @@ bool takes(const System& system, int ranks, int pipelines, int tensor) {
   return tensor == 1 || (system.synchronous && !system.one_process);
 }
 
-// count: micro-batches per update.
+void add_update_after_every_micro_batch(std::vector<Candidate>& all, const Grid& grid, const System& system,
+                                        int count) {
+  Candidate candidate{.system = &system, .entry = grid.entry};
+  candidate.entry.values["system"] = system.name;
+  candidate.entry.values["microbatches"] = count;
+  candidate.entry.values["update"] = choice_name(UpdateAfter::micro_batch);
+  all.push_back(std::move(candidate));
+}
+
+// count: micro-batches per batch.
 void add_candidate(std::vector<Candidate>& all, const Grid& grid, const System& system, int count, int pipelines,
                    int tensor) {
   if (!takes(system, grid.ranks, pipelines, tensor)) return;
   const bool counted = system.synchronous || system.accumulates;
-  // Otherwise a whole batch at a time, whatever the count; of a profile one micro-batch.
-  if (counted ? count % pipelines != 0 : count != grid.counts.front()) return;
+  if (counted && count % pipelines != 0) return;
+  if (!counted && !grid.is_profile) add_update_after_every_micro_batch(all, grid, system, count);
+  // A whole batch at a time, whatever the count; of a profile one micro-batch.
+  if (!counted && count != grid.counts.front()) return;
   Candidate candidate{.system = &system, .entry = grid.entry};
   Json& values = candidate.entry.values;
   values["system"] = system.name;
@@ -313,11 +324,17 @@ Advice advise(const AdviceRequest& request) {
   return advice;
 }
 
-std::vector<AdviceRow> rows_of(const Advice& advice, bool synchronous) {
+AdviceKind Candidate::kind() const {
+  if (system->synchronous) return AdviceKind::synchronous;
+  return entry.values.value("update", "") == choice_name(UpdateAfter::micro_batch) ? AdviceKind::after_every_micro_batch
+                                                                                   : AdviceKind::after_the_batch;
+}
+
+std::vector<AdviceRow> rows_of(const Advice& advice, AdviceKind kind) {
   std::vector<AdviceRow> rows;
   std::vector<double> rates;
   for (const Candidate& c : advice.candidates) {
-    if (!c.fits() || c.system->synchronous != synchronous) continue;
+    if (!c.fits() || c.kind() != kind) continue;
     if (std::ranges::any_of(rows, [&](const AdviceRow& row) { return row.best->system == c.system; })) continue;
     rows.push_back({.best = &c});
     rates.push_back(c.samples_per_second);

@@ -28,6 +28,10 @@ struct TimeSplit {
   double update() const { return computing + idle + uneven + waiting + messages; }
 };
 
+// What a table of the advice holds: systems of different kinds compute different numbers. Asynchronous ones update after
+// as many samples as synchronous ones, or after every micro-batch, as in the papers.
+enum class AdviceKind { synchronous, after_the_batch, after_every_micro_batch };
+
 struct Candidate {
   const System* system = nullptr;
   Entry entry;  // with all of the request's ranks
@@ -46,6 +50,7 @@ struct Candidate {
   int staleness = 0, versions = 1;  // of the rank that has most; updates, and weight tensors
   TimeSplit split;
   std::string refused;  // why it has no plan, or does not fit; "" if it has one that fits
+  AdviceKind kind() const;
   bool fits() const { return refused.empty(); }
 };
 
@@ -68,10 +73,9 @@ struct AdviceRow {
   bool shared = false;
   std::string place_text() const { return std::to_string(place) + (shared ? "=" : ""); }
 };
-// Of the synchronous systems that have a candidate which fits, or of the asynchronous ones: the fastest first, but for
-// the first row, whose plan is advised: of those that share the first place the simplest, one device before data
+// Of the systems of a kind that have a candidate which fits: the fastest first, except the first row, whose plan is advised: of those that share the first place the simplest, one device before data
 // parallelism before anything else.
-std::vector<AdviceRow> rows_of(const Advice& advice, bool synchronous);
+std::vector<AdviceRow> rows_of(const Advice& advice, AdviceKind kind);
 // "data_parallel and dapple share the first place; the plan below is data_parallel's, the simplest: data parallelism
 // without a pipeline". Empty: one row has the first place.
 std::string shared_first_place(const std::vector<AdviceRow>& rows);

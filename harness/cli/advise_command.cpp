@@ -37,6 +37,11 @@ std::string name_of(const Candidate& c) {
   return c.system->name + (options.empty() ? "" : " " + options);
 }
 
+// Per update.
+int microbatches_of(const Candidate& c) {
+  return c.kind() == AdviceKind::after_every_micro_batch ? 1 : c.count("microbatches");
+}
+
 // "tie: its plan is data parallelism".
 std::string remark_of(const Candidate& c, const Candidate& fastest) {
   if (!c.fits()) return c.refused;
@@ -51,7 +56,8 @@ const Candidate& fastest_of(const std::vector<AdviceRow>& rows) {
 }
 
 // unit: the candidate to which ratios are.
-void print_rows(const std::vector<AdviceRow>& rows, const Candidate& unit, bool asynchronous) {
+void print_rows(const std::vector<AdviceRow>& rows, const Candidate& unit) {
+  const bool asynchronous = !rows.front().best->system->synchronous;
   std::size_t wide = 6;
   for (const AdviceRow& row : rows) wide = std::max(wide, name_of(*row.best).size());
   fmt::print("{:>5}  {:<{}}  {:>12} {:>4} {:>3} {:>10} {:>6} {:>9} {:>7} {:>8}  {}\n", "place", "system", wide,
@@ -65,7 +71,7 @@ void print_rows(const std::vector<AdviceRow>& rows, const Candidate& unit, bool 
       remark = fmt::format("{}, {}{}{}", counted(c.staleness, "update"), counted(c.versions, "version"),
                            remark.empty() ? "" : "; ", remark);
     fmt::print("{:>5}  {:<{}}  {:>12} {:>4} {:>3} {:>10.4g} {:>5.2f}x {:>9} {:>6.1f}% {:>7.1f}%  {}\n",
-               row.place_text(), name_of(c), wide, fmt::format("{} x {}", c.count("microbatches"), c.micro_batch),
+               row.place_text(), name_of(c), wide, fmt::format("{} x {}", microbatches_of(c), c.micro_batch),
                c.count("data_parallel"), c.count("tensor"), c.samples_per_second,
                c.samples_per_second / unit.samples_per_second, to_text(c.peak), 100 * c.bubble,
                100 * c.split.messages / c.split.update(), remark);
@@ -94,7 +100,8 @@ Json document_of(const Candidate& c, const std::vector<AdviceRow>& rows) {
           {"system", c.system->name},
           {"options", c.entry.values.value("options", std::map<std::string, std::string>())},
           {"synchronous", c.system->synchronous},
-          {"microbatches", c.count("microbatches")},
+          {"update", c.kind() == AdviceKind::after_every_micro_batch ? "micro_batch" : "batch"},
+          {"microbatches", microbatches_of(c)},
           {"micro_batch", c.micro_batch},
           {"data_parallel", c.count("data_parallel")},
           {"tensor", c.count("tensor")},
@@ -179,8 +186,11 @@ int advise_command(const AdviseArguments& a) {
     values["cluster"] = values.value("cluster", RunCase{}.cluster) + ",memory=" + a.memory;
   }
   const Advice advice = advise(request);
-  const std::vector<AdviceRow> flushing = rows_of(advice, true), stale = rows_of(advice, false);
-  const std::vector<AdviceRow>& first = flushing.empty() ? stale : flushing;
+  const std::vector<AdviceRow> tables[] = {rows_of(advice, AdviceKind::synchronous),
+                                           rows_of(advice, AdviceKind::after_the_batch),
+                                           rows_of(advice, AdviceKind::after_every_micro_batch)};
+  const auto filled = std::ranges::find_if(tables, [](const auto& rows) { return !rows.empty(); });
+  const std::vector<AdviceRow>& first = filled == std::end(tables) ? tables[0] : *filled;
   const Candidate* winner = first.empty() ? nullptr : first.front().best;
   if (!winner && !a.json) {
     if (advice.candidates.empty()) throw InputError("--seconds", "nothing was searched in that time", "give more");
@@ -188,15 +198,15 @@ int advise_command(const AdviseArguments& a) {
     fmt::print("{}", out_of_time(advice, a.seconds));
     throw InputError("advise", "no system has a plan that fits", "give more memory, ranks or micro-batches");
   }
-  std::vector<AdviceRow> rows = flushing;
-  rows.insert(rows.end(), stale.begin(), stale.end());
+  std::vector<AdviceRow> rows;
+  for (const auto& table : tables) rows.insert(rows.end(), table.begin(), table.end());
   std::optional<EvaluatedPlan> shown;
   if (winner) shown = evaluate_plan(resolve(winner->entry));
   const std::vector<Assumption> assumptions = shown ? all_assumptions(rows, *shown) : std::vector<Assumption>();
   if (a.json) {
     Json all = Json::array(), assumed = Json::object();
     for (const Candidate& c : advice.candidates)
-      all.push_back(document_of(c, c.system->synchronous ? flushing : stale));
+      all.push_back(document_of(c, tables[static_cast<std::size_t>(c.kind())]));
     for (const Assumption& assumption : assumptions) assumed[assumption.about] = assumption.text;
     fmt::print("{}\n", Json{{"candidates", all},
                             {"winner", winner ? document_of(*winner, first) : Json(nullptr)},
@@ -207,12 +217,17 @@ int advise_command(const AdviseArguments& a) {
                            .dump(2));
     return winner ? 0 : 1;
   }
-  if (!flushing.empty()) print_rows(flushing, fastest_of(first), false);
-  if (!stale.empty()) {
-    fmt::print("\n{}\n",
-               "Asynchronous systems. They compute gradients with stale weights, which costs accuracy that "
-               "no throughput shows:\nresults/findings/staleness.md, and sluice run staleness measures it.");
-    print_rows(stale, fastest_of(first), true);
+  static constexpr const char* headings[] = {
+      "",
+      "\nAsynchronous systems that update after the whole batch. They compute gradients with stale weights, which "
+      "costs "
+      "accuracy that\nno throughput shows: results/findings/staleness.md, and sluice run staleness measures it.\n",
+      "\nAsynchronous systems that update after every micro-batch, as in the papers: other updates, of fewer "
+      "samples.\n"};
+  for (std::size_t k = 0; k < std::size(tables); ++k) {
+    if (tables[k].empty()) continue;
+    fmt::print("{}", headings[k]);
+    print_rows(tables[k], fastest_of(first));
   }
   fmt::print("\n");
   print_notes(advice, rows, a.seconds, assumptions);

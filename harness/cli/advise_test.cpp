@@ -164,12 +164,13 @@ std::string places_and_names(const std::vector<AdviceRow>& rows) {
 TEST(Advise, RowsWithinTheModelsErrorShareAPlace) {
   const Advice advice{.candidates = {rated("zero_bubble", 108), rated("gpipe", 100), rated("gpipe", 99),
                                      rated("pipedream", 95), rated("one_f_one_b", 90), rated("chimera", 50)}};
-  EXPECT_EQ(places_and_names(rows_of(advice, true)), "1= zero_bubble; 1= gpipe; 3 one_f_one_b; 4 chimera; ");
-  EXPECT_EQ(places_and_names(rows_of(advice, false)), "1 pipedream; ");
-  EXPECT_EQ(shared_first_place(rows_of(advice, true)),
+  EXPECT_EQ(places_and_names(rows_of(advice, AdviceKind::synchronous)),
+            "1= zero_bubble; 1= gpipe; 3 one_f_one_b; 4 chimera; ");
+  EXPECT_EQ(places_and_names(rows_of(advice, AdviceKind::after_the_batch)), "1 pipedream; ");
+  EXPECT_EQ(shared_first_place(rows_of(advice, AdviceKind::synchronous)),
             "zero_bubble and gpipe share the first place; the plan below is that of zero_bubble, the fastest, since "
             "none is one device or plain data parallelism");
-  EXPECT_EQ(shared_first_place(rows_of(advice, false)), "");
+  EXPECT_EQ(shared_first_place(rows_of(advice, AdviceKind::after_the_batch)), "");
   EXPECT_EQ(why_slower(advice.candidates[1], advice.candidates[0]), "tie");
   EXPECT_NE(why_slower(advice.candidates[4], advice.candidates[0]), "tie");
 }
@@ -177,14 +178,14 @@ TEST(Advise, RowsWithinTheModelsErrorShareAPlace) {
 TEST(Advise, TheSimplestOfTheFirstPlaceIsAdvised) {
   const Advice advice{.candidates = {rated("dapple", 101, 1), rated("zero_bubble", 100.5), rated("fsdp", 100.2, 1),
                                      rated("data_parallel", 100, 1), rated("single_device", 50, 1)}};
-  const std::vector<AdviceRow> rows = rows_of(advice, true);
+  const std::vector<AdviceRow> rows = rows_of(advice, AdviceKind::synchronous);
   EXPECT_EQ(places_and_names(rows), "1= data_parallel; 1= dapple; 1= zero_bubble; 1= fsdp; 5 single_device; ");
   EXPECT_EQ(shared_first_place(rows),
             "data_parallel, dapple, zero_bubble and fsdp share the first place; the plan below is that of "
             "data_parallel, the simplest: data parallelism without a pipeline");
   Advice slow = advice;
   slow.candidates.back().samples_per_second = 99;
-  EXPECT_EQ(rows_of(slow, true).front().best->system->name, "single_device");
+  EXPECT_EQ(rows_of(slow, AdviceKind::synchronous).front().best->system->name, "single_device");
 }
 
 TEST(Advise, APlanOfOneStageIsDataParallelismWhoeverMadeIt) {
@@ -201,7 +202,7 @@ TEST(Advise, APlanOfOneStageIsDataParallelismWhoeverMadeIt) {
   request.tensor = {1};
   request.entry.values["cluster"] = "flat:4,bandwidth=10000GB/s,latency=0us";
   const Advice advice = advise(request);
-  const std::vector<AdviceRow> rows = rows_of(advice, true);
+  const std::vector<AdviceRow> rows = rows_of(advice, AdviceKind::synchronous);
   EXPECT_EQ(places_and_names(rows), "1= data_parallel; 1= dapple; ");
   EXPECT_EQ(plan_kind(*rows[1].best), "its plan is data parallelism");
 }
@@ -211,7 +212,7 @@ TEST(Advise, OneDeviceUsesOneOfSeveral) {
   request.entry.values["batch"] = 64;
   request.entry.values["cluster"] = "flat:4,bandwidth=10000GB/s,latency=0us";
   const Advice advice = advise(request);
-  const std::vector<AdviceRow> rows = rows_of(advice, true);
+  const std::vector<AdviceRow> rows = rows_of(advice, AdviceKind::synchronous);
   ASSERT_EQ(places_and_names(rows), "1 data_parallel; 2 single_device; ");
   EXPECT_EQ(why_slower(*rows[1].best, *rows[0].best), "uses 1 of 4 devices");
   EXPECT_NEAR(rows[1].best->split.idle, 3 * rows[1].best->split.computing, 1e-9);
