@@ -155,8 +155,8 @@ std::vector<ComparisonRow> unlabelled_rows(std::span<const Record* const> record
 std::map<std::string, std::string> chosen_options(const Record& r) {
   // Settings of a run that records hold whatever their value (in_record_options of harness/case/settings.cpp), and
   // those that the heading of a table says already.
-  static const std::map<std::string, std::string> kRunDefaults = {{"layout", "groups"},
-                                                                  {"weight_gradient", "per_microbatch"}};
+  static const std::map<std::string, std::string> kRunDefaults = {
+      {"cuts", "messages"}, {"gradient_buckets", "25MB"}, {"layout", "groups"}, {"weight_gradient", "per_microbatch"}};
   static const std::set<std::string> kInHeading = {"attention", "precision", "task", "workload_digest"};
   const System* system = system_named(r.system);
   if (!system) return {};

@@ -17,7 +17,7 @@ std::string chosen_options(const std::string& system, const Json& more = Json::o
                 {"cluster", "flat:4"}, {"train", false},         {"steps", 1},
                 {"ranks", 4},          {"microbatches", 8}};
   entry.update(more);
-  const Record record = record_of(read_case(entry, "s.json", "/grid/0"));
+  const Record record = record_of(resolve({entry, in_file("s.json", "/grid/0")}));
   const Record* const records[] = {&record};
   return telling_options(records).shared;
 }

@@ -338,20 +338,20 @@ TEST_F(RunCaseTest, TheMovesOfARecordPrescribedGiveItsTrainingBitForBit) {
   Json entry = {
       {"system", "dynpipe"}, {"workload", "fmnist_mlp_deep"}, {"ranks", 2}, {"batch", 32}, {"clock", "virtual"},
       {"costs", "analytic"}, {"options", {{"window", 5}}},    {"epochs", 4}};
-  const Record undisturbed = run_case(expand_case(entry, "s.json", "").at(0), {});
+  const Record undisturbed = run_case(expand_case({entry, in_file("s.json")}).at(0), {});
   const double epoch = undisturbed.curve.at(0).seconds;
   entry["interference"] =
       "compute:1@" + std::to_string(1.05 * epoch) + "-x4,compute:0@" + std::to_string(2.5 * epoch) + "-x9";
-  const Record found = run_case(expand_case(entry, "s.json", "").at(0), {});
+  const Record found = run_case(expand_case({entry, in_file("s.json")}).at(0), {});
   ASSERT_GE(found.observed.adaptation.value().changes.size(), 2u);
   entry.erase("interference");
   entry["options"]["moves"] = found.observed.adaptation->moves;
   for (const char* clock : {"virtual", "wall"}) {
     SCOPED_TRACE(clock);
     entry["clock"] = clock;
-    expect_same_training(run_case(expand_case(entry, "s.json", "").at(0), {}), found);
+    expect_same_training(run_case(expand_case({entry, in_file("s.json")}).at(0), {}), found);
     entry["inject_failure"] = {{"rank", 1}, {"move", 1}};
-    const RunCase c = expand_case(entry, "s.json", "").at(0);
+    const RunCase c = expand_case({entry, in_file("s.json")}).at(0);
     entry.erase("inject_failure");
     const std::string folder = folder_ + "/checkpoints";
     EXPECT_EQ(run_case(c, {.checkpoints = folder}).outcome, RecordOutcome::failed);
