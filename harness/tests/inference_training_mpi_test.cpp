@@ -34,7 +34,9 @@ RunResult infer(const TestSetup& setup, const DataFeed& feed, ProcessGroup* proc
   spec.processes = processes;
   const auto session = make_session(spec);
   session->reset_peak_memory();
-  const RunResult result = session->run(make_program(setup.prepared, kMicros * kBatches), {.timeout = Seconds(60)});
+  RunRequest request;
+  request.timeout = Seconds(60);
+  const RunResult result = session->run(make_program(setup.prepared, kMicros * kBatches), request);
   for (const MemoryByKind& peak : session->peak_memory()) {
     EXPECT_EQ(peak.gradients, Bytes(0));
     EXPECT_EQ(peak.optimizer, Bytes(0));
