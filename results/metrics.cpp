@@ -255,23 +255,20 @@ std::optional<double> time_to_accuracy_without_drain(const Record& record) {
   const bool asynchronous =
       record.theory && std::ranges::any_of(record.theory->staleness, [](int updates) { return updates > 0; });
   if (!asynchronous) return with;
-  std::vector<double> first_steps, others;  // up to the target
-  std::size_t done = 0;
+  double others = 0;  // seconds of the steps up to the target but the first of each segment
+  std::size_t done = 0, counted = 0;
   for (const CurvePoint& point : record.curve) {
     if (!point.metric) continue;
     const auto end = static_cast<std::size_t>(point.step);
     if (end > record.step_seconds.size() || end <= done) return std::nullopt;
-    first_steps.push_back(record.step_seconds[done]);
-    others.insert(others.end(), record.step_seconds.begin() + static_cast<std::ptrdiff_t>(done + 1),
-                  record.step_seconds.begin() + static_cast<std::ptrdiff_t>(end));
+    for (std::size_t u = done + 1; u < end; ++u) others += record.step_seconds[u], ++counted;
     done = end;
     if (point.seconds >= *with) break;
   }
-  if (others.empty()) return std::nullopt;
-  double extra = 0;
-  const double step = std::accumulate(others.begin(), others.end(), 0.0) / static_cast<double>(others.size());
-  for (const double first : first_steps) extra += std::max(0.0, first - step);
-  return *with - extra;
+  if (counted == 0) return std::nullopt;
+  const bool is_virtual = record.clock == Clock::virtual_clock;
+  const double step = is_virtual ? update_seconds(record).value_or(0) : others / static_cast<double>(counted);
+  return std::min(*with, static_cast<double>(done) * step);
 }
 
 std::optional<double> final_metric(const Record& record) {
