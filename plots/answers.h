@@ -1,6 +1,6 @@
-// What a report says first of a comparison: which system wins, by how much, how sure that is, at what quality and memory,
-// and what did not finish. Systems are compared by their best rows; a system that misses the target in all its seeds
-// wins nothing. Synchronous and asynchronous systems race apart, because their numerics differ.
+// What a report says first of a comparison: which system wins, by how much, how sure that is, at what quality and
+// memory, and what did not finish. Systems are compared by their best rows; a system that misses the target in all its
+// seeds wins nothing. Synchronous and asynchronous systems race apart, because their numerics differ.
 #pragma once
 
 #include <span>
@@ -40,8 +40,8 @@ struct Unfinished {
 struct Answer {
   bool asynchronous = false;
   Win fastest;  // by throughput
-  // Systems that are faster, but miss the target in all their seeds: "PipeDream, 2,345 samples/s: misses the target in 5
-  // of 5 seeds". Where no system reaches it: the fastest of all.
+  // Systems that are faster, but miss the target in all their seeds: "PipeDream, 2,345 samples/s: misses the target in
+  // 5 of 5 seeds". Where no system reaches it: the fastest of all.
   std::vector<std::string> faster_but_missed;
   std::string quality;          // of the fastest, median: "final accuracy 0.9100"; "" unmeasured
   std::string reached;          // by the fastest: "0.85 reached in 4 of 5 seeds"; "" without a target

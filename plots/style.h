@@ -43,9 +43,9 @@ std::size_t panel_columns(std::span<const Comparison> all);
 // Entries of a legend under a chart in one line, so that long names are not cut.
 std::size_t legend_columns(const std::vector<std::string>& labels);
 
-// "wall clock · laptop · global batch 100 · 3 epochs · recompute=all": the line under every title. Of the comparisons of
-// a section, which differ in their ranks and learning rates only; options that they do not share stand in their panels'
-// titles.
+// "wall clock · laptop · global batch 100 · 3 epochs · recompute=all": the line under every title. Of the
+// comparisons of a section, which differ in their ranks and learning rates only; options that they do not share stand
+// in their panels' titles.
 std::string setting(const Comparison& comparison);
 std::string setting(std::span<const Comparison> section);
 // The options of all rows of all comparisons; "" where comparisons differ.

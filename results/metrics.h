@@ -20,8 +20,8 @@ bool is_result(const Record& record);    // "ok" or "diverged": nothing to run a
 
 // Work over time: the samples of the steps of a window over the window's length. On the wall clock the window is all
 // steps after the warm-up. On the virtual clock it is the steady state: whole periods of the steps between two drains
-// (steady_window), or, of a run that is too short to show them, what observed.steady_update_seconds says; all steps after
-// the warm-up where interference or moves of layers change the steps, or where nothing repeats.
+// (steady_window), or, of a run that is too short to show them, what observed.steady_update_seconds says; all steps
+// after the warm-up where interference or moves of layers change the steps, or where nothing repeats.
 struct Throughput {
   double samples_per_second = 0;
   std::optional<Interval> interval;  // 95 % (mean_interval); none on the virtual clock, and with fewer than 6 steps

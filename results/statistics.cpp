@@ -83,8 +83,8 @@ std::optional<Interval> mean_interval(std::span<const double> sample) {
     means.push_back(sum / static_cast<double>(blocks * block));
   }
   const double size = static_cast<double>(n), mean = sums[n] / size;
-  // Few blocks vary too little: widened as Student's t is over the normal distribution, and by what a mean of the blocks
-  // themselves takes away.
+  // Few blocks vary too little: widened as Student's t is over the normal distribution, and by what a mean of the
+  // blocks themselves takes away.
   const double wider = student_over_normal(size / static_cast<double>(block) - 1) *
                        std::sqrt(size / (size - static_cast<double>(block)));
   return Interval{mean + wider * (quantile(means, 0.025) - mean), mean + wider * (quantile(means, 0.975) - mean)};

@@ -23,10 +23,10 @@ double median(std::span<const double> sample);
 // [min, max] covers less: fewer than 6 values at 95 %.
 std::optional<Interval> median_interval(std::span<const double> sample, double confidence = 0.95);
 
-// The 95 % interval of the mean of a series whose neighbouring values depend on each other, such as the steps of a pipeline: a
-// circular block bootstrap (Politis and Romano, 1992) of 999 resamples, the percentiles of the resampled means, widened
-// for few blocks as Student's t is. Blocks have max(2, ceil(2 n^(1/3))) values, at most a third of them; the resamples
-// are the same every time. nullopt with fewer than 6 values.
+// The 95 % interval of the mean of a series whose neighbouring values depend on each other, such as the steps of a
+// pipeline: a circular block bootstrap (Politis and Romano, 1992) of 999 resamples, the percentiles of the resampled
+// means, widened for few blocks as Student's t is. Blocks have max(2, ceil(2 n^(1/3))) values, at most a third of them;
+// the resamples are the same every time. nullopt with fewer than 6 values.
 std::optional<Interval> mean_interval(std::span<const double> sample);
 
 bool overlap(const Interval& a, const Interval& b);

@@ -1,6 +1,6 @@
-// The steady state of a pipeline on the virtual clock. Without noise its steps repeat: a synchronous pipeline's after one
-// step, that of 1F1B without a flush after as many as the stages take to fall into step (2 to 5 in the studies). The
-// rate of work is that of whole periods: the median step of one that alternates between 1 s and 3 s is either.
+// The steady state of a pipeline on the virtual clock. Without noise its steps repeat: a synchronous pipeline's after
+// one step, that of 1F1B without a flush after as many as the stages take to fall into step (2 to 5 in the studies).
+// The rate of work is that of whole periods: the median step of one that alternates between 1 s and 3 s is either.
 #pragma once
 
 #include <cstddef>

@@ -25,8 +25,8 @@ struct SeedValues {
 // a common set if and only if they are not told apart.
 Verdict tell_apart(const std::string& metric, std::span<const SeedValues> systems);
 
-// On throughput (wall clock only: the virtual one has places), on the time to accuracy (where there is a target), and on
-// the final metric (where one was taken).
+// On throughput (wall clock only: the virtual one has places), on the time to accuracy (where there is a target), and
+// on the final metric (where one was taken).
 std::vector<Verdict> verdicts(const Comparison& comparison);
 
 // On the virtual clock, the labels of the fastest row of each asynchronous system or of each other one, fastest first,

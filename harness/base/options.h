@@ -18,8 +18,8 @@ struct OptionSpec {
   // Of an option whose value names a file (the default: none): reads the file and throws InputError where it is wrong.
   // What the file holds is part of a case's digest (case/file_digests.h).
   void (*check_file)(const std::string& file) = nullptr;
-  // Of an option whose value is a text of a form of its own (the default: none): throws InputError at `where` where it has
-  // another form.
+  // Of an option whose value is a text of a form of its own (the default: none): throws InputError at `where` where it
+  // has another form.
   void (*check_text)(const std::string& value, const std::string& where) = nullptr;
   // Part of a case's digest only where it is not the default: an option that came when there were records already.
   bool in_digest_unless_default = false;

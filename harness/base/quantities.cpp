@@ -54,8 +54,8 @@ std::string to_text(Seconds seconds) {
   return three_digits(s * 1e6) + " us";
 }
 
-// A number in the first unit's multiples, times its unit's factor. Throws InputError where there is no number or another
-// unit; `example` is a quantity as it should be written, `known` lists the units.
+// A number in the first unit's multiples, times its unit's factor. Throws InputError where there is no number or
+// another unit; `example` is a quantity as it should be written, `known` lists the units.
 static double in_units(const std::string& text, const std::string& where, const std::map<std::string, double>& units,
                        const std::string& example, const std::string& known) {
   double value = 0;

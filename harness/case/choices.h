@@ -40,8 +40,8 @@ enum class UpdateStart { free, barrier };
 // papers.
 enum class UpdateAfter { batch, micro_batch };
 
-// What balanced cuts into stages weigh (plan/chain_partition.h): the layers and the messages over the cut, or the layers
-// alone, as cases from before there was a choice.
+// What balanced cuts into stages weigh (plan/chain_partition.h): the layers and the messages over the cut, or the
+// layers alone, as cases from before there was a choice.
 enum class Cuts { messages, compute };
 
 // none: the operating system places the ranks; core: every rank stays on a core of its own (exec/pinning.h).

@@ -21,8 +21,8 @@ Seconds simulated_update(const Prepared& p, const Program& program);
 using UpdateEnds = std::function<std::vector<double>(int times)>;
 // Seconds of an update in the steady state (results/steady_window.h), which doubles the run until it shows: synchronous
 // systems run updates one after another without a barrier. tail: updates at the end that are faster because nothing
-// follows them; the shortest run has more than two besides. Where nothing repeats in 16 times the shortest run: the mean
-// of the second half.
+// follows them; the shortest run has more than two besides. Where nothing repeats in 16 times the shortest run: the
+// mean of the second half.
 Seconds steady_update(const UpdateEnds& ends, std::size_t tail = 0);
 
 }  // namespace sluice

@@ -28,8 +28,8 @@ struct TimeSplit {
   double update() const { return computing + idle + uneven + waiting + messages; }
 };
 
-// What a table of the advice holds: systems of different kinds compute different numbers. Asynchronous ones update after
-// as many samples as synchronous ones, or after every micro-batch, as in the papers.
+// What a table of the advice holds: systems of different kinds compute different numbers. Asynchronous ones update
+// after as many samples as synchronous ones, or after every micro-batch, as in the papers.
 enum class AdviceKind { synchronous, after_the_batch, after_every_micro_batch };
 
 struct Candidate {
@@ -73,8 +73,8 @@ struct AdviceRow {
   bool shared = false;
   std::string place_text() const { return std::to_string(place) + (shared ? "=" : ""); }
 };
-// Of the systems of a kind that have a candidate which fits: the fastest first, except the first row, whose plan is advised: of those that share the first place the simplest, one device before data
-// parallelism before anything else.
+// Of the systems of a kind that have a candidate which fits: the fastest first, except the first row, whose plan is
+// advised: of those that share the first place the simplest, one device before data parallelism before anything else.
 std::vector<AdviceRow> rows_of(const Advice& advice, AdviceKind kind);
 // "data_parallel and dapple share the first place; the plan below is data_parallel's, the simplest: data parallelism
 // without a pipeline". Empty: one row has the first place.

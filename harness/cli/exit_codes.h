@@ -11,8 +11,8 @@ inline constexpr int kFailed = 1;    // a run or a check failed, something could
 inline constexpr int kBadInput = 2;  // bad usage, or a file, name or value that the user can mend
 inline constexpr int kDefect = 3;    // an error that sluice does not know: a defect
 
-// "error: TEXT" on stderr. Always one line, whatever the text holds, and nothing in it that a terminal obeys. A text that
-// quotes a whole file keeps its beginning and its end, which say where and what.
+// "error: TEXT" on stderr. Always one line, whatever the text holds, and nothing in it that a terminal obeys. A text
+// that quotes a whole file keeps its beginning and its end, which say where and what.
 void print_error(std::string text);
 
 // The exit code of a command; what it throws becomes one line on stderr, and so does a stdout that cannot be written.

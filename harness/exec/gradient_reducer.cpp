@@ -57,7 +57,8 @@ GradientReducer::GradientReducer(const Program& program, Rank rank, Transport& t
   const std::vector<Instruction>& own = program.ranks[rank.index()];
   if (program.tensor > 1 || std::ranges::count(own, Opcode::reduce_gradients, &Instruction::opcode) == 0) return;
   if (program.rule.synchronous() && !in_one_order(program)) return;
-  for (const auto& [op, reduction] : last_gradients(own, program.placement.stages.size())) early_[op] = own[reduction].channel;
+  for (const auto& [op, reduction] : last_gradients(own, program.placement.stages.size()))
+    early_[op] = own[reduction].channel;
 }
 
 GradientReducer::~GradientReducer() {

@@ -1,6 +1,6 @@
-// Reduces the gradients of a rank's replicated stages in buckets while the rank computes on: the ops that make a stage's
-// last gradients hand out each bucket as soon as it is complete. On a CPU a thread of its own all-reduces one after the
-// other; on GPUs the transport queues them (Transport::begin_all_reduce).
+// Reduces the gradients of a rank's replicated stages in buckets while the rank computes on: the ops that make a
+// stage's last gradients hand out each bucket as soon as it is complete. On a CPU a thread of its own all-reduces one
+// after the other; on GPUs the transport queues them (Transport::begin_all_reduce).
 #pragma once
 
 #include <condition_variable>

@@ -81,8 +81,8 @@ TEST(GradientReducer, AFailureBetweenBucketsEndsAllRanks) {
   }
 }
 
-// Chimera's two directions: each rank comes first to the stage that the other one comes to last. With one reduction at a
-// time on a rank they would wait for one another, so their gradients are reduced at the end.
+// Chimera's two directions: each rank comes first to the stage that the other one comes to last. With one reduction at
+// a time on a rank they would wait for one another, so their gradients are reduced at the end.
 TEST(GradientReducer, RanksThatFinishTheirStagesInOppositeOrdersReduceAfterTheBackward) {
   const Placement both{.stages = {{Rank(0), Rank(1)}, {Rank(1), Rank(0)}}};
   const Program program =

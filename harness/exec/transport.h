@@ -44,9 +44,9 @@ class Transport {
   // Sum over a stage's replicas, in place, added in the order of the replicas on every rank.
   // `member` is the caller's place among them.
   virtual void all_reduce(int group, int member, void* data, std::size_t count, ElementType type) = 0;
-  // An all-reduce in two halves, for transports whose collectives run behind what the rank's device has queued: it begins
-  // when that is done, and what the rank queues after finish_all_reduces() waits for all that the group has begun.
-  // False: all-reduces block; nothing has happened.
+  // An all-reduce in two halves, for transports whose collectives run behind what the rank's device has queued: it
+  // begins when that is done, and what the rank queues after finish_all_reduces() waits for all that the group has
+  // begun. False: all-reduces block; nothing has happened.
   virtual bool begin_all_reduce(int, int, void*, std::size_t, ElementType) { return false; }
   virtual void finish_all_reduces(int /*group*/, int /*member*/) {}
   // The halves of an all-reduce, for stages whose weights are spread over the group. `data` holds members x `count`

@@ -37,8 +37,9 @@ class Worker {
   };
   virtual Buffer gradients(StageId stage) = 0;
   // The same as compute(), for the op that makes the stage's last gradients before they are reduced: calls `ready` with
-  // part after part of gradients(), each once it is complete; from then on the part is the caller's until it is reduced.
-  // Members of a group hand out the same parts in the same order. False: nothing was done, gradients() has them all.
+  // part after part of gradients(), each once it is complete; from then on the part is the caller's until it is
+  // reduced. Members of a group hand out the same parts in the same order. False: nothing was done, gradients() has
+  // them all.
   virtual bool compute_in_buckets(const Instruction& op, const std::function<void(const Buffer&)>& ready);
   // The following are called for sharded stages only (harness/pipeline/sharding.h); a worker without any need not
   // override them. `count` is of one member's slice, `data` holds the slices of all members in their order.

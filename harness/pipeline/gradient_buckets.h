@@ -1,6 +1,6 @@
-// Buckets of gradients: the gradients of a stage's replicas are all-reduced in buckets, each as soon as the backward has
-// made all of it (PyTorch's DistributedDataParallel: Li et al., VLDB 2020; also FSDP and Megatron-LM). Both clocks cut
-// them here.
+// Buckets of gradients: the gradients of a stage's replicas are all-reduced in buckets, each as soon as the backward
+// has made all of it (PyTorch's DistributedDataParallel: Li et al., VLDB 2020; also FSDP and Megatron-LM). Both clocks
+// cut them here.
 #pragma once
 
 #include <span>

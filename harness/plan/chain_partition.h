@@ -17,11 +17,11 @@ namespace sluice {
 std::vector<int> partition_chain(int layers, int stages, const std::function<double(int, int, int)>& stage_seconds,
                                  double* slowest = nullptr);
 
-// One contiguous stage for every entry of `stage_devices`: the slowest stage takes least, by F + I + W on the slowest of
-// its devices and, with Problem::cuts_count_messages, what it receives from the stage before: a micro-batch's tensors
-// that cross the cut, and their gradients on the way back, over the slowest path between the two. Without messages a cut
-// may split a residual block, so that two tensors cross instead of one. Losses stay with the layer before them. Throws
-// InputError at `where` if the model has too few layers or the cluster too few devices.
+// One contiguous stage for every entry of `stage_devices`: the slowest stage takes least, by F + I + W on the slowest
+// of its devices and, with Problem::cuts_count_messages, what it receives from the stage before: a micro-batch's
+// tensors that cross the cut, and their gradients on the way back, over the slowest path between the two. Without
+// messages a cut may split a residual block, so that two tensors cross instead of one. Losses stay with the layer
+// before them. Throws InputError at `where` if the model has too few layers or the cluster too few devices.
 Plan chain_on(const Problem& problem, const std::vector<std::vector<DeviceId>>& stage_devices,
               const std::string& where);
 

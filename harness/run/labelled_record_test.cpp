@@ -1,5 +1,5 @@
-// What labels show of the options that records hold: held against the defaults of every system and of the run's settings
-// (in_record_options of harness/case/settings.cpp).
+// What labels show of the options that records hold: held against the defaults of every system and of the run's
+// settings (in_record_options of harness/case/settings.cpp).
 #include <gtest/gtest.h>
 
 #include "harness/base/error.h"

@@ -115,7 +115,8 @@ double Collectives::bytes(const Key& key) {
   return buckets_[key.stage][m.bucket].bytes;
 }
 
-// An all-reduce over a ring of its own (AllReduce::apart). A rank is in one of them at a time, as in a stream of NCCL's.
+// An all-reduce over a ring of its own (AllReduce::apart). A rank is in one of them at a time, as in a stream of
+// NCCL's.
 bool Collectives::meets_no_traffic(const Meeting& m) const { return is_all_reduce(m.instruction) && !on_links_; }
 
 // Its members have all come, and none of their engines has anything before it. All-reduces need no engine: ranks may

@@ -1,6 +1,6 @@
 // Collectives on the virtual clock (simulate.h has the rules): gathers and reduce-scatters, and all-reduces that are on
-// the links or in buckets. Members meet in the order of their programs: the k-th collective of a stage on one rank is the
-// k-th on all of them.
+// the links or in buckets. Members meet in the order of their programs: the k-th collective of a stage on one rank is
+// the k-th on all of them.
 #pragma once
 
 #include <deque>

@@ -36,8 +36,9 @@ struct Costs {
   // Per stage: seconds of one way, between a device and its host, of what a micro-batch keeps between F and I or B;
   // empty: a device has no host link.
   std::vector<Seconds> host_copies = {};
-  // Per stage: the buckets in which its replicas reduce their gradients (pipeline/gradient_buckets.h), in order, and the
-  // parts of the seconds of a B and of a W after which each is there. Empty: all gradients at once, after the backward.
+  // Per stage: the buckets in which its replicas reduce their gradients (pipeline/gradient_buckets.h), in order, and
+  // the parts of the seconds of a B and of a W after which each is there. Empty: all gradients at once, after the
+  // backward.
   struct GradientBucket {
     double bytes = 0;
     double in_backward = 1, in_weight_gradient = 1;
@@ -47,8 +48,8 @@ struct Costs {
   double part_of_message(const Program& program, const Instruction& message) const;
 };
 
-// Costs of a plan with micro-batches of plan.micro_batch samples, as the cost graph's. gradient_bucket: bytes from which
-// a bucket of gradients is full; 0: gradients are reduced after the backward.
+// Costs of a plan with micro-batches of plan.micro_batch samples, as the cost graph's. gradient_bucket: bytes from
+// which a bucket of gradients is full; 0: gradients are reduced after the backward.
 Costs costs_of(const Plan& plan, const CostGraph& graph, const Cluster& cluster, Bytes gradient_bucket = {});
 
 // Costs::host_copies of a plan: of the slowest of a stage's devices, or, on the machine itself, a copy in memory.

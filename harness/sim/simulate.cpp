@@ -257,8 +257,8 @@ class Engine {
     done = std::max(done, end);
   }
 
-  // Per rank: the op that makes the last weight gradients that a reduction sums, to the reduction. Every reduction has one
-  // (check_schedule.h: no replica without a micro-batch).
+  // Per rank: the op that makes the last weight gradients that a reduction sums, to the reduction. Every reduction has
+  // one (check_schedule.h: no replica without a micro-batch).
   void find_early_reductions() {
     early_reductions_.resize(ranks_.size());
     for (std::size_t r = 0; r < ranks_.size(); ++r) {

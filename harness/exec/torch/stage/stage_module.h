@@ -59,8 +59,8 @@ class StageModule {
   // the stage's layers, from the last one on, with its place in the stage.
   void weight_gradient(std::span<StageStashTensors* const> stashes, std::span<const at::Tensor> gradients,
                        const std::function<void(std::size_t step)>& after_step = {});
-  // The buckets of the stage's flat gradients in the order in which weight_gradient() completes them: elements `first` to
-  // `end`, once it has come to `step`. A tied weight is complete with the layer that has it, the first that uses it.
+  // The buckets of the stage's flat gradients in the order in which weight_gradient() completes them: elements `first`
+  // to `end`, once it has come to `step`. A tied weight is complete with the layer that has it, the first that uses it.
   struct GradientBucket {
     std::int64_t first = 0, end = 0;
     std::size_t step = 0;
