@@ -239,13 +239,19 @@ bool takes(const System& system, int ranks, int pipelines, int tensor) {
   return tensor == 1 || (system.synchronous && !system.one_process);
 }
 
-void add_update_after_every_micro_batch(std::vector<Candidate>& all, const Grid& grid, const System& system,
-                                        int count) {
-  Candidate candidate{.system = &system, .entry = grid.entry};
-  candidate.entry.values["system"] = system.name;
-  candidate.entry.values["microbatches"] = count;
-  candidate.entry.values["update"] = choice_name(UpdateAfter::micro_batch);
-  all.push_back(std::move(candidate));
+// Of the asynchronous systems that do not accumulate gradients; a profile's batch is one micro-batch already.
+void add_updates_after_every_micro_batch(std::vector<Candidate>& all, const Grid& grid,
+                                         const std::vector<const System*>& systems) {
+  if (grid.is_profile) return;
+  for (const int count : grid.counts)
+    for (const System* system : systems) {
+      if (system->synchronous || system->accumulates || system->inference_only) continue;
+      Candidate candidate{.system = system, .entry = grid.entry};
+      candidate.entry.values["system"] = system->name;
+      candidate.entry.values["microbatches"] = count;
+      candidate.entry.values["update"] = choice_name(UpdateAfter::micro_batch);
+      all.push_back(std::move(candidate));
+    }
 }
 
 // count: micro-batches per batch.
@@ -254,7 +260,6 @@ void add_candidate(std::vector<Candidate>& all, const Grid& grid, const System& 
   if (!takes(system, grid.ranks, pipelines, tensor)) return;
   const bool counted = system.synchronous || system.accumulates;
   if (counted && count % pipelines != 0) return;
-  if (!counted && !grid.is_profile) add_update_after_every_micro_batch(all, grid, system, count);
   // A whole batch at a time, whatever the count; of a profile one micro-batch.
   if (!counted && count != grid.counts.front()) return;
   Candidate candidate{.system = &system, .entry = grid.entry};
@@ -301,10 +306,12 @@ bool tied(const Candidate& a, const Candidate& b) {
 std::vector<Candidate> first_candidates(const AdviceRequest& request) {
   const Grid grid = grid_of(request);
   std::vector<Candidate> all;
-  for (const int tensor : grid.tensors)
+  for (const int tensor : grid.tensors) {
     for (const int count : grid.counts)
       for (const int pipelines : pipeline_counts(grid.ranks))
         for (const System* system : request.systems) add_candidate(all, grid, *system, count, pipelines, tensor);
+    if (tensor == grid.tensors.front()) add_updates_after_every_micro_batch(all, grid, request.systems);
+  }
   return all;
 }
 

@@ -126,6 +126,9 @@ TEST(Advise, SearchesEverySystemOnceBeforeAnyTwice) {
   }
   for (std::size_t i = 8; i < 12; ++i) EXPECT_EQ(all[i].count("microbatches"), 4) << plan_line(all[i]);
   EXPECT_EQ(all.back().count("tensor"), 4);
+  // An asynchronous system also updates after every micro-batch, for every number of them that the others try.
+  const auto after_each = std::ranges::count(all, AdviceKind::after_every_micro_batch, &Candidate::kind);
+  EXPECT_GE(after_each, 2);
 }
 
 TEST(Advise, OutOfTimeNamesWhatWasNotSearchedInOneLine) {
