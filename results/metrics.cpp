@@ -266,9 +266,9 @@ std::optional<double> time_to_accuracy_without_drain(const Record& record) {
     if (point.seconds >= *with) break;
   }
   if (counted == 0) return std::nullopt;
-  const bool is_virtual = record.clock == Clock::virtual_clock;
-  const double step = is_virtual ? update_seconds(record).value_or(0) : others / static_cast<double>(counted);
-  return std::min(*with, static_cast<double>(done) * step);
+  std::optional<double> steady;
+  if (record.clock == Clock::virtual_clock && !is_disturbed(record)) steady = update_seconds(record);
+  return std::min(*with, static_cast<double>(done) * steady.value_or(others / static_cast<double>(counted)));
 }
 
 std::optional<double> final_metric(const Record& record) {

@@ -88,7 +88,7 @@ std::optional<double> time_to_accuracy(const Record& record);
 
 // The same with the pipe never emptied: an asynchronous system drains before an evaluation and fills again after it, so
 // the first step of every segment takes the whole latency of the pipe; here every step takes what the others take on
-// average, on the virtual clock what an update takes in the steady state. Equal to
+// average, or, on the virtual clock without interference, what an update takes in the steady state. Equal to
 // time_to_accuracy for a system whose every update is a flush. nullopt also where the steps are not all kept.
 std::optional<double> time_to_accuracy_without_drain(const Record& record);
 

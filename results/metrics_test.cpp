@@ -175,6 +175,20 @@ TEST(Metrics, WithoutDrainTheFirstStepOfASegmentIsAMeanOneOfTheOthers) {
   EXPECT_EQ(time_to_accuracy_without_drain(r), std::nullopt);
 }
 
+// 5 s to fill, 1 s and 3 s in turn, and two fast steps of the drain: 10 updates at 2 s in the steady state. Under
+// interference the steps after the first count: (1 + 3 + 1 + 3 + 1 + 3 + 1 + 1 + 1) / 9.
+TEST(Metrics, WithoutDrainASimulatedUpdateTakesWhatItTakesInTheSteadyState) {
+  Record r = simulated_run();
+  r.theory = {.staleness = {2, 1, 0}};
+  r.step_seconds = {5, 1, 3, 1, 3, 1, 3, 1, 1, 1};
+  r.curve = {{10, 20, 0.5, 0.9}};
+  EXPECT_EQ(time_to_accuracy_without_drain(r), 20);  // never more than with them
+  r.curve[0].seconds = 25;
+  EXPECT_EQ(time_to_accuracy_without_drain(r), 20);
+  r.observed.interference = RecordedInterference{};
+  EXPECT_DOUBLE_EQ(time_to_accuracy_without_drain(r).value(), 10 * 15 / 9.0);
+}
+
 TEST(Metrics, TextsOfWhatMayStandSideBySide) {
   Record r = measured_run();
   EXPECT_EQ(duration_text(r), "");

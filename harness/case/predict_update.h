@@ -17,11 +17,11 @@ Program program_of_updates(const Prepared& p);
 // An update of it in the steady state, interference aside.
 Seconds simulated_update(const Prepared& p, const Program& program);
 
-// When the updates of a run end, of one that is so many times as long as the shortest.
+// The moments at which the updates of a run end; `times`: its length as a multiple of the shortest run's.
 using UpdateEnds = std::function<std::vector<double>(int times)>;
 // Seconds of an update in the steady state (results/steady_window.h), which doubles the run until it shows: synchronous
 // systems run updates one after another without a barrier. tail: updates at the end that are faster because nothing
-// follows them; the shortest run has more than two besides. Where nothing repeats in 16 times the shortest run: the
+// follows them; the shortest run has at least three more. Where nothing repeats in 16 times the shortest run: the
 // mean of the second half.
 Seconds steady_update(const UpdateEnds& ends, std::size_t tail = 0);
 
