@@ -56,6 +56,7 @@ const System dapple = {
         "Fan et al., DAPPLE: A Pipelined Data Parallel Approach for Training Large Models, PPoPP "
         "2021",
     .synchronous = true,
+    .searches_stages = true,
     .options =
         {{"warm_up", "a", "micro-batches stage s of S keeps: a, S - s (PA); or b, 2(S - s) - 1 (PB)", {"a", "b"}},
          {"search_seconds", "60", "ends the search with the best plan so far"}},

@@ -129,6 +129,7 @@ const System pipedream = {
         "Narayanan et al., PipeDream: Generalized Pipeline Parallelism for DNN Training, SOSP 2019 "
         "(arXiv 1806.03377)",
     .synchronous = false,
+    .searches_stages = true,
     .options = {{"weights",
                  "stash",
                  "weight versions: stash (the paper's default), vertical_sync, naive (no stash) or ring "

@@ -112,6 +112,7 @@ const System pipedream_2bw = {
         "(arXiv 2006.09503)",
     .synchronous = false,
     .accumulates = true,
+    .searches_stages = true,
     .options = {{"recompute",
                  "no",
                  "run the forward again before the backward; auto: where planner=paper finds that memory "

@@ -68,6 +68,7 @@ const System piper = {
         "Tarnawski, Narayanan, Phanishayee, Piper: Multidimensional Planner for DNN "
         "Parallelization, NeurIPS 2021 (a system of 2026 with the same name is another one)",
     .synchronous = true,
+    .searches_stages = true,
     .options = {{"knapsack",
                  "greedy",
                  "choice of variants where memory is short: greedy (the authors') or exact",

@@ -99,6 +99,7 @@ const System torchgpipe = {
         "Kim et al., torchgpipe: On-the-fly Pipeline Parallelism for Training Giant Models, 2020 "
         "(arXiv 2004.09910)",
     .synchronous = true,
+    .searches_stages = true,
     .options = {{"balance",
                  "time",
                  "what the cut balances: time, size (bytes), or exact (times, min-max)",

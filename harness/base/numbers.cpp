@@ -1,8 +1,12 @@
 #include "harness/base/numbers.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+
+#include "harness/base/error.h"
+#include "harness/base/json_reader.h"
 
 namespace sluice {
 
@@ -21,6 +25,20 @@ std::optional<double> number_in(std::string_view text) {
 }
 
 std::optional<std::int64_t> whole_number_in(std::string_view text) { return read_whole<std::int64_t>(text); }
+
+std::vector<int> counts_in(std::string_view list, const std::string& where) {
+  std::vector<int> counts;
+  for (std::size_t begin = 0; begin < list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    const std::string_view item = list.substr(begin, end - begin);
+    begin = end + 1;
+    const std::optional<std::int64_t> count = whole_number_in(item);
+    if (!count || *count < 1 || *count > kMostCount)
+      throw InputError(where, "'" + std::string(item) + "' is not a number of at least 1", "write 8 or 4,8,16");
+    counts.push_back(static_cast<int>(*count));
+  }
+  return counts;
+}
 
 std::optional<double> take_number(std::string_view& text) {
   double value = 0;

@@ -64,13 +64,14 @@ struct RunCase {
   // Bytes from which a bucket of the replicas' gradients is full and reduced, during the backward
   // (pipeline/gradient_buckets.h); 0: all are reduced after the backward, and wherever there can be no replicas.
   Bytes gradient_buckets = kDefaultGradientBucket;
-  Cuts cuts = Cuts::messages;  // compute wherever no message has a cost that a cut could avoid
+  std::vector<int> first_layers;  // of the stages from the second on, where they are given; empty: the system cuts
+  Cuts cuts = Cuts::messages;     // compute wherever no message has a cost that a cut could avoid
   int tensor = 1;  // devices that share every layer: each pipeline is for ranks / data_parallel / tensor of them
   std::int64_t batch = 0;  // samples per update
   int microbatches = 0;    // per update (asynchronous systems: 1, a whole batch at a time)
   // micro_batch: `batch` is already divided, it holds what an update sees.
   UpdateAfter update = UpdateAfter::batch;
-  int queue = 4;           // inference: micro-batches that may wait between two stages (RunPolicy::queue)
+  int queue = 4;  // inference: micro-batches that may wait between two stages (RunPolicy::queue)
   std::uint64_t seed = 1;
   int epochs = 0;  // 0: `steps` updates without evaluation
   int evaluations_per_epoch = 1;
@@ -82,8 +83,8 @@ struct RunCase {
   std::string interference;  // model/interference.h
   InterferenceBy interference_by = InterferenceBy::pause;
   std::string file_digests;  // of what the other files hold that it reads (file_digests.h)
-  std::string slowdown;  // of each rank, wall clock: parse_slowdowns()
-  std::string throttle;  // of the links, wall clock: Throttle::parse()
+  std::string slowdown;      // of each rank, wall clock: parse_slowdowns()
+  std::string throttle;      // of the links, wall clock: Throttle::parse()
   OptimizerSpec optimizer;
   RateSchedule rate_schedule;
   EvaluationMode evaluation = EvaluationMode::drain;

@@ -196,6 +196,7 @@ Problem problem_of(const Prepared& p, const RunCase& c) {
   Problem problem{planned_costs(p),          p.cluster, c.ranks / replicas / group_size(p), c.batch / replicas,
                   c.microbatches / replicas, {}};
   problem.inference = p.inference;
+  problem.first_layers = c.first_layers;
   problem.cuts_count_messages = c.cuts == Cuts::messages;
   problem.simulate = [&p, &c](const PlannedPipeline& planned) { return simulated_seconds(p, c, planned); };
   problem.costs_at = [&p, &c](std::int64_t micro_batch) {

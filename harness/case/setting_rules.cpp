@@ -1,11 +1,15 @@
 #include "harness/case/setting_rules.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <mutex>
 
 #include "harness/base/error.h"
 #include "harness/base/json.h"
+#include "harness/base/numbers.h"
 #include "harness/base/source_folder.h"
 #include "harness/case/calibrated.h"
 #include "harness/case/costs.h"
@@ -206,8 +210,22 @@ bool may_have_replicas(const RunCase& c, const System& system) {
   return system.replicates && system.replicates(resolve_options(system.options, c.options, "options"));
 }
 
+void read_stages(CaseReading& r, const std::string& key) {
+  const std::string text = r.entry.text(key, ""), where = r.entry.where(key);
+  r.c.first_layers = counts_in(text, where);
+  const bool ascend = std::ranges::is_sorted(r.c.first_layers, std::less_equal());
+  if (!ascend)
+    throw InputError(where, "the first layers of the stages are '" + text + "', which do not ascend",
+                     "give those of all stages but the first, in their order");
+}
+
+Json stages_json(const RunCase& c) {
+  return c.first_layers.empty() ? Json() : Json(fmt::format("{}", fmt::join(c.first_layers, ",")));
+}
+
 bool cuts_may_count_messages(const RunCase& c, const System& system) {
-  return !system.one_process && !system.data_parallel && c.ranks > c.tensor * c.data_parallel && !is_this_machine(c);
+  return c.first_layers.empty() && !system.one_process && !system.data_parallel &&
+         c.ranks > c.tensor * c.data_parallel && !is_this_machine(c);
 }
 
 SettingValue cuts_value() {

@@ -43,6 +43,9 @@ void read_gradient_buckets(CaseReading& r, const std::string& key);
 Json gradient_buckets_json(const RunCase& c);  // null: after the backward, as in cases from before there were buckets
 // Whether a stage may be on several ranks, which reduce its gradients.
 bool may_have_replicas(const RunCase& c, const System& system);
+// "7,15,22": ascending.
+void read_stages(CaseReading& r, const std::string& key);
+Json stages_json(const RunCase& c);  // null: not given
 // Whether a balanced cut of the case could avoid messages that have a cost.
 bool cuts_may_count_messages(const RunCase& c, const System& system);
 SettingValue cuts_value();  // null for compute, as in cases from before there was a choice

@@ -168,6 +168,21 @@ std::vector<Setting> make_settings() {
            [](RunCase& c, const System& s) {
              if (!may_have_replicas(c, s)) c.gradient_buckets = Bytes(0);
            }},
+      {.key = "stages",
+       .of_plan = true,
+       .group = HelpGroup::parallelism,
+       .help =
+           "Given stages of one pipeline, a device each, or several in turn where the system has several on a device: "
+           "the first layer of each from the second on, as in 7,15,22",
+       .default_text = "the system cuts the model",
+       .value = {.type = Type::text, .read = read_stages, .write = stages_json},
+       .in_digest = InDigest::unless_default,
+       .in_record_options = [](const RunCase& c) { return !c.first_layers.empty(); },
+       .settle =
+           [](RunCase& c, const System& s) {
+             if (s.one_process || s.data_parallel) c.first_layers.clear();
+           },
+       .when_unused = "it has the whole model on every device"},
       {.key = "cuts",
        .of_plan = true,
        .group = HelpGroup::parallelism,

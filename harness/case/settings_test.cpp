@@ -83,6 +83,7 @@ std::vector<Json> other_values(const Setting& setting) {
       {"ranks", 4},
       {"data_parallel", 2},
       {"gradient_buckets", "100MB"},
+      {"stages", "2"},
       {"tensor", 2},
       {"batch", 128},
       {"microbatches", 16},
@@ -160,6 +161,18 @@ TEST(Settings, ValuesThatDecideNothingAreNamed) {
   EXPECT_EQ(named(every), std::vector<std::string>{});
   every["system"] = "gpipe";
   EXPECT_EQ(named(every), std::vector<std::string>{"update"});
+}
+
+TEST(Settings, GivenStagesAscendAndAreOfPipelines) {
+  const auto refused = [](const char* stages) {
+    return error_of([&] { read({{"system", "gpipe"}, {"workload", "tiny"}, {"stages", stages}}); });
+  };
+  EXPECT_EQ(read({{"system", "gpipe"}, {"workload", "tiny"}, {"stages", "1,2"}}).first_layers, (std::vector{1, 2}));
+  for (const char* stages : {"2,1", "1,1", "0", "a", "1,,2", "1 2"})
+    EXPECT_NE(refused(stages).find("/grid/0/stages"), std::string::npos) << stages << ": " << refused(stages);
+  for (const char* whole : {"single_device", "data_parallel"})
+    EXPECT_EQ(read({{"system", whole}, {"workload", "tiny"}, {"stages", "2"}}).first_layers, std::vector<int>())
+        << whole;
 }
 
 TEST(Settings, TheCanonicalJsonMakesTheSameCaseAgain) {

@@ -67,6 +67,19 @@ void fill_in_memory(Candidate& candidate, const EvaluatedPlan& e) {
   }
 }
 
+// Of the stages from the second on, where they are a chain of one stage per device (setting "stages").
+std::vector<int> first_layers_of(const Plan& pipeline) {
+  std::vector<int> first;
+  for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
+    const PlanStage& stage = pipeline.stages[s];
+    const bool follows = s == 0 || stage.layers.front() == pipeline.stages[s - 1].layers.back() + 1;
+    const bool contiguous = stage.layers.back() - stage.layers.front() + 1 == count_of(stage.layers);
+    if (!follows || !contiguous || stage.devices != std::vector{DeviceId(s)}) return {};
+    if (s > 0) first.push_back(stage.layers.front());
+  }
+  return first;
+}
+
 bool recomputes(const EvaluatedPlan& e) {
   if (e.program.rule.recompute != WeightRule::Recompute::none) return true;
   return std::ranges::any_of(e.p.plan.stages, [&](const PlanStage& stage) {
@@ -91,6 +104,7 @@ void fill_in(Candidate& candidate) {
     candidate.replicated =
         std::ranges::any_of(e.p.plan.stages, [](const PlanStage& stage) { return stage.devices.size() > 1; });
     candidate.recomputes = recomputes(e);
+    candidate.first_layers = first_layers_of(e.p.pipeline);
     if (!e.over.empty()) {
       fill_in_memory(candidate, e);
       return;
@@ -315,13 +329,62 @@ std::vector<Candidate> first_candidates(const AdviceRequest& request) {
   return all;
 }
 
+static void fastest_first(std::vector<Candidate>& candidates) {
+  std::ranges::stable_sort(candidates, std::greater(), &Candidate::samples_per_second);
+}
+
+// Sets the stages of the candidates to those of the tried pipelines on which 1F1B is fastest, and leaves out what has
+// another number of pipelines or of devices that share layers. Returns what they are. Throws InputError where no system
+// has such a plan.
+static std::string take_same_plan(const std::vector<Candidate>& tried, Scoring& scoring,
+                                  std::vector<Candidate>& candidates) {
+  using Cut = std::tuple<int, int, std::vector<int>>;  // pipelines, tensor-parallel degree, first layers
+  const auto cut_of = [](const Candidate& c) {
+    return Cut(c.count("data_parallel"), c.count("tensor"), c.first_layers);
+  };
+  std::map<Cut, std::set<std::string>> systems;  // that have such a plan by themselves
+  std::set<std::pair<Cut, int>> asked;           // and micro-batches
+  std::vector<Candidate> by_1f1b;
+  for (const Candidate& c : tried) {
+    if (c.first_layers.empty() || !c.fits()) continue;
+    systems[cut_of(c)].insert(c.system->name);
+    if (!c.system->synchronous || !asked.emplace(cut_of(c), c.count("microbatches")).second) continue;
+    by_1f1b.push_back({.system = &find_system("one_f_one_b", "advise"), .entry = c.entry});
+    Json& values = by_1f1b.back().entry.values;
+    values.erase("options");
+    values["system"] = "one_f_one_b";
+    values["stages"] = fmt::format("{}", fmt::join(c.first_layers, ","));
+  }
+  by_1f1b = scoring.run(std::move(by_1f1b));
+  fastest_first(by_1f1b);
+  if (by_1f1b.empty() || !by_1f1b.front().fits())
+    throw InputError("--same-plan", "no pipeline with one stage on each device was found that 1F1B has memory for",
+                     "give more --seconds or more systems, or leave --same-plan out");
+  const Candidate& best = by_1f1b.front();
+  const auto [pipelines, tensor, first_layers] = cut_of(best);
+  const auto has_stages = [](const Candidate& c) { return !c.system->one_process && !c.system->data_parallel; };
+  std::erase_if(candidates, [&](const Candidate& c) {
+    return has_stages(c) && (c.count("data_parallel") != pipelines || c.count("tensor") != tensor);
+  });
+  for (Candidate& c : candidates)
+    if (has_stages(c)) c.entry.values["stages"] = best.entry.values["stages"];
+  return fmt::format("{} of {} stages, which begin with layers 0,{}: the cut of {}",
+                     pipelines == 1 ? "one pipeline" : fmt::format("{} pipelines", pipelines), first_layers.size() + 1,
+                     fmt::join(first_layers, ","), fmt::join(systems[cut_of(best)], ", "));
+}
+
 Advice advise(const AdviceRequest& request) {
   Scoring scoring(request.seconds);
   Advice advice;
-  advice.candidates = scoring.run(first_candidates(request));
-  const auto order = [&] {
-    std::ranges::stable_sort(advice.candidates, std::greater(), &Candidate::samples_per_second);
-  };
+  std::vector<Candidate> candidates = first_candidates(request);
+  if (request.same_plan) {
+    Scoring search(request.seconds / 2);
+    advice.plan = take_same_plan(search.run(candidates), scoring, candidates);
+    if (!search.cut_short(false).empty() || !search.cut_short(true).empty())
+      advice.plan += fmt::format("; not all were searched in {:g} s", request.seconds / 2);
+  }
+  advice.candidates = scoring.run(std::move(candidates));
+  const auto order = [&] { fastest_first(advice.candidates); };
   order();
   for (Candidate& candidate : scoring.run(with_other_options(advice.candidates)))
     advice.candidates.push_back(std::move(candidate));

@@ -15,6 +15,8 @@ struct AdviceRequest {
   std::vector<int> microbatches;  // to try; empty: the workload's, and from one for every rank up
   std::vector<int> tensor;        // tensor-parallel degrees to try; empty: 1, 2, 4 and 8 as far as possible
   std::vector<const System*> systems;
+  // One plan for all: of the pipelines that the search without it finds, that on which 1F1B is fastest.
+  bool same_plan = false;
   double seconds = 30;  // after which no further candidate is begun
 };
 
@@ -44,6 +46,7 @@ struct Candidate {
   int ranks_used = 0, stages = 0;
   std::string cost_source;          // CostGraph::source
   Bytes gradient_buckets;           // RunCase::gradient_buckets; 0 also where no stage has replicas
+  std::vector<int> first_layers;    // of the stages from the second on; empty: no chain of a stage per device
   bool replicated = false;          // some stage has
   bool recomputes = false;          // some stage recomputes its activations
   int updates = 1;                  // of the simulation
@@ -58,8 +61,10 @@ struct Advice {
   std::vector<Candidate> candidates;  // all that were tried, the fastest first, then those that were refused
   // Systems of which the time was over before any candidate was tried, and before all of them were.
   std::vector<std::string> untried, searched_in_part;
+  // With same_plan: "2 pipelines of 4 stages, which begin with layers 0,7,15,22: the cut of gpipe, one_f_one_b".
+  std::string plan;
 };
-// Throws InputError where the request itself is wrong. Systems that only infer have no candidates.
+// Throws InputError where the request itself is wrong, and with same_plan where there is none. Systems that only infer have no candidates.
 Advice advise(const AdviceRequest& request);
 
 // The candidates with default options, in the order in which they are begun: the most promising one of every system

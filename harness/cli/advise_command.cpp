@@ -18,20 +18,6 @@ namespace sluice {
 
 namespace {
 
-std::vector<int> counts_named(const std::string& text, const char* flag) {
-  std::vector<int> counts;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const std::string item = text.substr(begin, end - begin);
-    begin = end + 1;
-    const std::optional<std::int64_t> count = whole_number_in(item);
-    if (!count || *count < 1 || *count > kMostCount)
-      throw InputError(flag, "'" + item + "' is not a number of at least 1", "write 8 or 4,8,16");
-    counts.push_back(static_cast<int>(*count));
-  }
-  return counts;
-}
-
 std::string name_of(const Candidate& c) {
   const std::string options = options_text(c);
   return c.system->name + (options.empty() ? "" : " " + options);
@@ -173,8 +159,12 @@ void print_notes(const Advice& advice, const std::vector<AdviceRow>& rows, doubl
 }  // namespace
 
 int advise_command(const AdviseArguments& a) {
-  AdviceRequest request{entry_of(a.flags, timed_only()), counts_named(a.microbatches, "--microbatches"),
-                        counts_named(a.tensor, "--tensor"), systems_named(a.system), a.seconds};
+  AdviceRequest request{entry_of(a.flags, timed_only()),
+                        counts_in(a.microbatches, "--microbatches"),
+                        counts_in(a.tensor, "--tensor"),
+                        systems_named(a.system),
+                        a.same_plan,
+                        a.seconds};
   const auto infers = std::ranges::find_if(request.systems, &System::inference_only);
   if (infers != request.systems.end() && !a.system.starts_with('*'))
     throw InputError("--system", "'" + (*infers)->name + "' only infers, and advice is for training",
@@ -202,7 +192,8 @@ int advise_command(const AdviseArguments& a) {
   for (const auto& table : tables) rows.insert(rows.end(), table.begin(), table.end());
   std::optional<EvaluatedPlan> shown;
   if (winner) shown = evaluate_plan(resolve(winner->entry));
-  const std::vector<Assumption> assumptions = shown ? all_assumptions(rows, *shown) : std::vector<Assumption>();
+  std::vector<Assumption> assumptions = shown ? all_assumptions(rows, *shown) : std::vector<Assumption>();
+  if (!advice.plan.empty()) assumptions.insert(assumptions.begin(), {"plan", advice.plan});
   if (a.json) {
     Json all = Json::array(), assumed = Json::object();
     for (const Candidate& c : advice.candidates)

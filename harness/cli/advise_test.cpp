@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 #include "harness/base/expect_error.h"
@@ -14,7 +15,7 @@ namespace {
 AdviceRequest advice_request(const std::vector<std::string>& systems) {
   // 4 heads, 1000 words
   AdviceRequest request{
-      entry_of({{{"workload", "gpt_tiny"}, {"cluster", "flat:4"}}, {}}, timed_only()), {4}, {}, {}, 600};
+      entry_of({{{"workload", "gpt_tiny"}, {"cluster", "flat:4"}}, {}}, timed_only()), {4}, {}, {}, false, 600};
   for (const std::string& name : systems) request.systems.push_back(&find_system(name, "test"));
   return request;
 }
@@ -43,6 +44,39 @@ TEST(Advise, ScoresAsThePlanOfTheSameRequest) {
     shared = shared || c.count("tensor") > 1;
   }
   EXPECT_TRUE(shared);
+}
+
+// On VGG-16 the planners cut differently: dapple and torchgpipe by rules of their own.
+TEST(Advise, ComparesSystemsOnOnePlanWhereAsked) {
+  const std::vector<std::string> systems = {"gpipe", "dapple", "torchgpipe", "interleaved_1f1b", "single_device"};
+  AdviceRequest request = advice_request(systems);
+  request.entry.values["workload"] = "vgg16";
+  request.microbatches = {8};
+  const auto plans = [&] {
+    std::map<std::string, std::set<std::vector<int>>> first_layers;
+    for (const Candidate& c : advise(request).candidates)
+      if (c.fits()) first_layers[c.system->name].insert(c.first_layers);
+    return first_layers;
+  };
+  EXPECT_NE(plans()["gpipe"], plans()["torchgpipe"]);
+  request.same_plan = true;
+  std::map<std::string, std::set<std::vector<int>>> same = plans();
+  ASSERT_EQ(same["gpipe"].size(), 1u);
+  EXPECT_FALSE(same["gpipe"].begin()->empty());
+  EXPECT_EQ(same["dapple"], same["gpipe"]);
+  EXPECT_EQ(same["torchgpipe"], same["gpipe"]);
+  EXPECT_FALSE(same.contains("interleaved_1f1b"));  // twice as many stages
+  EXPECT_TRUE(same.contains("single_device"));
+  const Advice advice = advise(request);
+  for (const Candidate& c : advice.candidates) {
+    if (!c.fits()) continue;
+    EXPECT_EQ(plan_line(c).find("--stages") != std::string::npos, c.system->name != "single_device") << plan_line(c);
+    EXPECT_DOUBLE_EQ(evaluate_plan(resolve(c.entry)).samples_per_second(), c.samples_per_second);
+  }
+  EXPECT_TRUE(advice.plan.find("which begin with layers 0,") != std::string::npos) << advice.plan;
+  request.systems = {&find_system("single_device", "test")};
+  EXPECT_NE(error_of([&] { advise(request); }).find("--same-plan: no pipeline with one stage on each device"),
+            std::string::npos);
 }
 
 TEST(Advise, LinesSayEverySettingOfTheCandidate) {

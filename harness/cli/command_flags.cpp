@@ -101,6 +101,9 @@ void add_advise(CLI::App& app, Chosen& chosen) {
                 "they divide the ranks and the layers)")
       ->type_name("LIST");
   c->add_option("-s,--system", a->system, "Systems to try: a,b,c")->capture_default_str()->type_name("NAMES");
+  c->add_flag(
+      "--same-plan", a->same_plan,
+      "Compare all systems on the same stages: of the pipelines that are found, those on which 1F1B is fastest");
   c->add_option("--seconds", a->seconds,
                 "Time of the search: candidates that are not begun by then are left out, and named")
       ->capture_default_str()

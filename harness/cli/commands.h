@@ -29,7 +29,7 @@ struct AdviseArguments {
   std::string system = "*", microbatches, tensor;  // to try; "": by the workload and the ranks
   std::string memory, csv;
   double seconds = 30;
-  bool json = false;
+  bool same_plan = false, json = false;
 };
 int advise_command(const AdviseArguments& a);
 

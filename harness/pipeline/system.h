@@ -58,6 +58,8 @@ struct Problem {
   bool inference = false;
   // Whether balanced cuts count the messages over them as well as the layers (chain_partition.h).
   bool cuts_count_messages = false;
+  // Given stages: the first layer of each from the second on, ascending. Empty: the system cuts the model.
+  std::vector<int> first_layers = {};
 };
 
 // What an order is given. Uniform chains for `sluice schedule`; a plan's stages for real runs.
@@ -128,11 +130,12 @@ struct System {
   std::string title;  // as people write it: "1F1B (PipeDream-Flush)"
   std::string citation;
   bool synchronous = true;
-  bool one_process = false;     // takes one device whatever it is given: the reference row
-  bool data_parallel = false;   // the whole model on every rank, each with its own micro-batches
-  bool accumulates = false;     // asynchronous, but several micro-batches make one update
-  bool inference_only = false;  // plans pipelines of forwards and has no order of backwards
-  bool searches_order = false;  // its schedule reads ScheduleProblem::messages and weight_stash_share
+  bool one_process = false;      // takes one device whatever it is given: the reference row
+  bool data_parallel = false;    // the whole model on every rank, each with its own micro-batches
+  bool accumulates = false;      // asynchronous, but several micro-batches make one update
+  bool inference_only = false;   // plans pipelines of forwards and has no order of backwards
+  bool searches_stages = false;  // its plan is a search; not asked where the stages are given (Problem::first_layers)
+  bool searches_order = false;   // its schedule reads ScheduleProblem::messages and weight_stash_share
   std::vector<OptionSpec> options = {};
   // Throws InputError for numbers of ranks and micro-batches (of one update) that it has no plan for; `schedule` throws
   // where it has a plan but no order. Asked once, before the plan is made. None: it takes all.

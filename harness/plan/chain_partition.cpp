@@ -1,5 +1,7 @@
 #include "harness/plan/chain_partition.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -89,6 +91,28 @@ std::vector<CutLink> links_before(const Problem& problem, const std::vector<std:
   return links;
 }
 
+// The groups with which the given stages begin, and the number of groups: as partition_chain() returns them.
+std::vector<int> given_cuts(const Problem& problem, const LayerGroupGraph& graph, std::size_t stages,
+                            const std::string& system) {
+  if (problem.first_layers.size() + 1 != stages)
+    throw InputError("stages",
+                     fmt::format("{} stages are given, and {} cuts the model into {}", problem.first_layers.size() + 1,
+                                 system, stages),
+                     fmt::format("give {} first layers, those of all stages but the first", stages - 1));
+  std::vector<int> starts{0};
+  for (const int layer : problem.first_layers) {
+    const auto group = std::ranges::find(graph.groups, layer, [](const LayerGroup& g) { return g.layers.front(); });
+    if (group == graph.groups.end())
+      throw InputError("stages",
+                       fmt::format("no stage can begin with layer {} of a model of layers 0 to {}", layer,
+                                   problem.costs.layers.size() - 1),
+                       "give the layer before it where it is a view or a loss: they stay with that one");
+    starts.push_back(static_cast<int>(group - graph.groups.begin()));
+  }
+  starts.push_back(static_cast<int>(graph.groups.size()));
+  return starts;
+}
+
 }  // namespace
 
 Plan chain_on(const Problem& problem, const std::vector<std::vector<DeviceId>>& stage_devices,
@@ -128,13 +152,14 @@ Plan chain_on(const Problem& problem, const std::vector<std::vector<DeviceId>>& 
   const std::vector<double> crossing = bytes_over_cuts(graph);
   const double ways = problem.inference ? 1 : 2;
   double slowest = 0;
-  const std::vector<int> cuts = partition_chain(
-      groups, stages,
-      [&](int first, int last, int stage) {
-        const double message = links[stage].latency + crossing[first] * links[stage].seconds_per_byte;
-        return (prefix[last] - prefix[first]) / speed[stage] + ways * message;
-      },
-      &slowest);
+  const auto stage_seconds = [&](int first, int last, int stage) {
+    const double message = links[stage].latency + crossing[first] * links[stage].seconds_per_byte;
+    return (prefix[last] - prefix[first]) / speed[stage] + ways * message;
+  };
+  const bool given = !problem.first_layers.empty();
+  const std::vector<int> cuts = given ? given_cuts(problem, graph, stage_devices.size(), where)
+                                      : partition_chain(groups, stages, stage_seconds, &slowest);
+  for (int s = 0; given && s < stages; ++s) slowest = std::max(slowest, stage_seconds(cuts[s], cuts[s + 1], s));
   const auto plan_of = [&](const std::vector<int>& starts) {
     Plan plan;
     plan.micro_batch = problem.costs.micro_batch;
@@ -145,7 +170,7 @@ Plan chain_on(const Problem& problem, const std::vector<std::vector<DeviceId>>& 
     return plan;
   };
   const bool one_device_each = std::ranges::all_of(stage_devices, [](const auto& d) { return d.size() == 1; });
-  if (ranks == stages || !one_device_each) return plan_of(cuts);
+  if (given || ranks == stages || !one_device_each) return plan_of(cuts);
   // Several stages on a rank: it is as slow as their sum.
   std::vector<int> rank_of;
   for (const auto& devices : stage_devices) rank_of.push_back(devices.front().value);

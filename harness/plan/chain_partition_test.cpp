@@ -153,6 +153,40 @@ TEST(BalancedChainTest, FusedLayersStayWithTheOneBefore) {
             "test: 3 stages for a model of 2 cuttable layers; use at most 2 ranks");
 }
 
+TEST(BalancedChainTest, GivenStagesAreTaken) {
+  CostGraph costs = layers_of({1, 1, 1, 1, 1});
+  costs.layers[3].fused = true;  // stays with layer 2
+  const Cluster cluster = devices_of({1, 1});
+  Problem problem = problem_of(costs, cluster);
+  problem.first_layers = {1};
+  const Plan plan = balanced_chain(problem, 2, "test");
+  EXPECT_EQ(plan.stages[0].layers, (std::vector{0}));
+  EXPECT_EQ(plan.stages[1].layers, (std::vector{1, 2, 3, 4}));
+  EXPECT_EQ(plan.search.objective, 12);  // F + I + W of four layers
+  const auto refused = [&](const std::vector<int>& first_layers) {
+    problem.first_layers = first_layers;
+    return error_of([&] { balanced_chain(problem, 2, "test"); });
+  };
+  EXPECT_EQ(refused({1, 2}),
+            "stages: 3 stages are given, and test cuts the model into 2; give 1 first layers, those of all stages but "
+            "the first");
+  for (const int layer : {3, 5})
+    EXPECT_EQ(refused({layer}), "stages: no stage can begin with layer " + std::to_string(layer) +
+                                    " of a model of layers 0 to 4; give the layer before it where it is a view or a "
+                                    "loss: they stay with that one");
+}
+
+TEST(ChunkedChainTest, GivenStagesAreThoseOfEveryDeviceInTurn) {
+  const CostGraph costs = layers_of(std::vector<double>(12, 1));
+  const Cluster cluster = devices_of({1, 1});
+  Problem problem = problem_of(costs, cluster);
+  problem.first_layers = {1, 2, 3};
+  const Plan plan = chunked_chain(problem, 2, ChunkPlacement::loop, "test");
+  EXPECT_EQ(plan.stages[2].layers, (std::vector{2}));
+  EXPECT_EQ(plan.stages[2].devices, std::vector{DeviceId(0)});
+  EXPECT_EQ(plan.stages[3].layers.size(), 9u);
+}
+
 TEST(BalancedChainTest, MoreRanksThanDevicesAreRefused) {
   const CostGraph costs = layers_of({1, 1, 1, 1});
   const Cluster cluster = devices_of({1, 1});

@@ -13,7 +13,7 @@ static PlannedPipeline plan_of(const System& system, const Problem& problem, con
                      std::to_string(problem.devices) + " ranks on a cluster of " + std::to_string(devices) + " devices",
                      "use fewer ranks or a larger cluster");
   if (system.require) system.require(problem.devices, problem.microbatches, options);
-  if (system.plan) return system.plan(problem, options);
+  if (system.plan && !(system.searches_stages && !problem.first_layers.empty())) return system.plan(problem, options);
   if (!system.chunks) return balanced_chain(problem, problem.devices, system.name);
   return chunked_chain(problem, system.chunks(options), system.chunk_placement, system.name);
 }

@@ -135,6 +135,7 @@ const System dynpipe = {
         "DynPipe, IEEE Transactions on Parallel and Distributed Systems 36(11):2366-2382, 2025 "
         "(doi 10.1109/TPDS.2025.3605491)",
     .synchronous = false,
+    .searches_stages = true,
     .options =
         {{"variant",
           "dynpipe",

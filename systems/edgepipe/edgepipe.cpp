@@ -206,6 +206,7 @@ const System edgepipe = {
         "Hu et al., Pipeline Parallelism for Inference on Heterogeneous Edge Computing, 2021 (arXiv 2110.14895); "
         "PipeEdge, DSD 2022",
     .inference_only = true,
+    .searches_stages = true,
     .options = {planner_option.spec(),
                 {"units",
                  "decimal",

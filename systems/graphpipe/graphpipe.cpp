@@ -224,6 +224,7 @@ const System graphpipe = {
         "Jeon et al., GraphPipe: Improving Performance and Scalability of DNN Training with Graph "
         "Pipeline Parallelism, ASPLOS 2025 (arXiv 2406.17145)",
     .synchronous = true,
+    .searches_stages = true,
     .options = {{"partition",
                  "best",
                  "series_parallel (the paper's), absorb_joins, sequential (each stage after the one "

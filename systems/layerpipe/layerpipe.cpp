@@ -201,6 +201,7 @@ const System layerpipe = {
         "Gradient Pipelining and Multiprocessor Scheduling, ICCAD 2021 (arXiv 2108.06629); LayerPipe2, 2025 "
         "(arXiv 2512.08160)",
     .synchronous = false,
+    .searches_stages = true,
     .options = {weights_option.spec(),
                 {"divide", "yes", "a group may pass a part of its first product's input gradient to the one before it",
                  kYesNo},

@@ -244,6 +244,7 @@ const System spp = {
         "Luo et al., Efficient Pipeline Planning for Expedited Distributed DNN Training, INFOCOM "
         "2022 (arXiv 2204.10562)",
     .synchronous = true,
+    .searches_stages = true,
     .options = {{"order",
                  "strict",
                  "each stage's order: strict (by key, waiting for it) or ready (the least key of "

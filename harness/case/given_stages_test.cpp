@@ -1,0 +1,49 @@
+// What the setting stages does: every system runs on the given stages, or says why it cannot.
+#include <gtest/gtest.h>
+
+#include "harness/base/expect_error.h"
+#include "harness/base/json.h"
+#include "harness/case/make_program.h"
+#include "harness/case/prepare.h"
+#include "harness/case/settings.h"
+
+namespace sluice {
+namespace {
+
+RunCase on_given_stages(const System& system, const std::string& stages) {
+  return resolve({{{"system", system.name},
+                   {"workload", "gpt_tiny"},
+                   {"clock", "virtual"},
+                   {"cluster", "flat:2"},
+                   {"batch", 16},
+                   {"microbatches", 4},
+                   {"steps", 1},
+                   {"stages", stages}},
+                  in_file("test", "")});
+}
+
+// A lopsided cut, which no planner would make: the first layer alone. Systems with two stages on a device get four.
+TEST(GivenStages, EverySystemRunsOnThemOrIsOfTheWholeModel) {
+  std::vector<std::string> others;
+  for (const System* system : all_systems()) {
+    RunCase c = on_given_stages(*system, "1");
+    if (c.first_layers.empty()) continue;
+    std::size_t stages = 2;
+    if (error_of([&] { prepare(c); }).find("cuts the model into 4") != std::string::npos)
+      c = on_given_stages(*system, "1,2,3"), stages = 4;
+    if (system->name == "layerpipe_style") c = on_given_stages(*system, ""), stages = 0;  // one stage, two devices
+    const std::string error = error_of([&] {
+      const Prepared p = prepare(c);
+      if (stages == 0) return;
+      ASSERT_EQ(p.pipeline.stages.size(), stages) << system->name;
+      for (std::size_t s = 0; s + 1 < stages; ++s)
+        EXPECT_EQ(p.pipeline.stages[s].layers, std::vector{static_cast<int>(s)}) << system->name;
+      make_program(p, p.microbatches_per_update);
+    });
+    if (error != "no error") others.push_back(system->name + ": " + error);
+  }
+  EXPECT_EQ(others, std::vector<std::string>());
+}
+
+}  // namespace
+}  // namespace sluice
