@@ -13,30 +13,35 @@
 #include "harness/base/error.h"
 #include "harness/pipeline/system.h"
 #include "harness/plan/machines.h"
+#include "harness/plan/planner_options.h"
 #include "harness/plan/replicated_schedule.h"
 
 namespace sluice {
 
-static Plan dapple_plan(const Problem& problem, const Options& options) {
+// Of every number of stages the best.
+static std::vector<PlannedPipeline> dapple_plans(const Problem& problem, const Options&) {
   DappleOptions dapple_options{.devices = problem.devices,
                                .microbatches = problem.microbatches,
-                               .most_replicas = problem.microbatches,
-                               .limits = {.seconds = static_cast<double>(options.integer("search_seconds"))}};
+                               .most_replicas = std::min(problem.microbatches, problem.max_replicas),
+                               .limits = {.seconds = problem.search_seconds}};
   const LayerGroupGraph graph = layer_groups(problem.costs);
   const DappleResult result = dapple_search(graph, problem.cluster, dapple_options);
-  if (result.stages.empty())
+  if (result.by_stages.empty())
     throw InputError("dapple",
                      "no plan on " + std::to_string(problem.devices) + " devices fits" +
                          (result.complete ? "" : " was found in time"),
                      "use more devices, more micro-batches or devices with more memory");
-  Plan plan{.micro_batch = problem.costs.micro_batch};
-  for (const DappleStage& stage : result.stages)
-    plan.stages.push_back({.layers = layers_of(graph, stage.first, stage.last), .devices = stage.devices});
-  plan.search = {.objective = result.latency.seconds,
-                 .objective_name = "seconds of one iteration",
-                 .states = result.states,
-                 .complete = result.complete};
-  return plan;
+  std::vector<PlannedPipeline> plans;
+  for (const auto& [count, found] : result.by_stages) {
+    Plan& plan = plans.emplace_back(Plan{.micro_batch = problem.costs.micro_batch}).plan;
+    for (const DappleStage& stage : found.stages)
+      plan.stages.push_back({.layers = layers_of(graph, stage.first, stage.last), .devices = stage.devices});
+    plan.search = {.objective = found.latency.seconds,
+                   .objective_name = "seconds of one iteration",
+                   .states = result.states,
+                   .complete = result.complete};
+  }
+  return plans;
 }
 
 static std::vector<int> dapple_in_flight(const ScheduleProblem& problem, const Options& options) {
@@ -56,11 +61,11 @@ const System dapple = {
         "Fan et al., DAPPLE: A Pipelined Data Parallel Approach for Training Large Models, PPoPP "
         "2021",
     .synchronous = true,
-    .searches_stages = true,
     .options =
         {{"warm_up", "a", "micro-batches stage s of S keeps: a, S - s (PA); or b, 2(S - s) - 1 (PB)", {"a", "b"}},
-         {"search_seconds", "60", "ends the search with the best plan so far"}},
-    .plan = dapple_plan,
+         rank_option(),
+         search_seconds_option()},
+    .candidates = dapple_plans,
     .schedule =
         [](const ScheduleProblem& problem, const Options& options) {
           return replicated_one_f_one_b(problem, dapple_in_flight(problem, options), "dapple");

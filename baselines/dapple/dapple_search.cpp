@@ -113,8 +113,11 @@ class DappleSearch {
         }
         extend(states, first, used, partial);
       }
-    result.stages = best_.stages;
-    if (!best_.stages.empty()) result.latency = pipeline_latency(best_.timed, options_.microbatches);
+    for (const auto& [stages, found] : best_) {
+      DapplePlan& plan = result.by_stages[stages];
+      plan = {found.stages, pipeline_latency(found.timed, options_.microbatches)};
+      if (result.best.stages.empty() || plan.latency.seconds < result.best.latency.seconds) result.best = plan;
+    }
     return result;
   }
 
@@ -180,10 +183,13 @@ class DappleSearch {
       partial.timed.push_back(costs_.network(first, partial.stages.back().devices.size(), rest.devices.size(), across));
     partial.timed.push_back(costs_.compute(first, groups_, rest));
     partial.latency = pipeline_latency(partial.timed, options_.microbatches).seconds;
-    if (static_cast<int>(rest.devices.size()) <= options_.most_replicas && partial.latency < best_.latency &&
-        costs_.fits(first, groups_, rest, 1) && all_fit(partial)) {
-      best_ = partial;
-      best_.stages.push_back({first, groups_, rest.devices});
+    const auto known = best_.find(static_cast<int>(partial.stages.size()) + 1);
+    if (static_cast<int>(rest.devices.size()) <= options_.most_replicas &&
+        (known == best_.end() || partial.latency < known->second.latency) && costs_.fits(first, groups_, rest, 1) &&
+        all_fit(partial)) {
+      Partial& best = best_[static_cast<int>(partial.stages.size()) + 1];
+      best = partial;
+      best.stages.push_back({first, groups_, rest.devices});
     }
     partial.timed.resize(stages);
   }
@@ -231,7 +237,7 @@ class DappleSearch {
   std::vector<std::vector<DeviceId>> machines_;
   std::map<Counts, DeviceSet> rests_;
   std::map<Counts, std::vector<DeviceSet>> device_sets_;
-  Partial best_;
+  std::map<int, Partial> best_;  // by number of stages
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 // A stage on r devices splits every micro-batch into r parts.
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include "baselines/dapple/latency_model.h"
@@ -32,9 +33,14 @@ struct DappleStage {
   std::vector<DeviceId> devices;
 };
 
-struct DappleResult {
-  std::vector<DappleStage> stages;  // empty: nothing fits
+struct DapplePlan {
+  std::vector<DappleStage> stages;
   PipelineLatency latency;
+};
+
+struct DappleResult {
+  DapplePlan best;                      // without stages: nothing fits
+  std::map<int, DapplePlan> by_stages;  // of every number of stages the best that was come across
   std::int64_t states = 0;
   bool complete = true;
 };

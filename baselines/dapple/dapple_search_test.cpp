@@ -48,25 +48,25 @@ TEST(PipelineLatencyTest, TabulatedCases) {
 TEST(DappleSearchTest, OneDeviceTakesItAll) {
   const LayerGroupGraph graph = layer_groups(chain_costs({3, 6}, {}, {}));
   const DappleResult result = dapple_search(graph, machines(1, 1, 1, 1), {.devices = 1, .microbatches = 4});
-  ASSERT_EQ(result.stages.size(), 1u);
-  EXPECT_DOUBLE_EQ(result.latency.seconds, 36);
+  ASSERT_EQ(result.best.stages.size(), 1u);
+  EXPECT_DOUBLE_EQ(result.best.latency.seconds, 36);
 }
 
 TEST(DappleSearchTest, LightWeightsAreReplicatedAndHeavyOnesAreNot) {
   const Cluster cluster = machines(1, 2, 10, 10);
   const LayerGroupGraph light = layer_groups(chain_costs({3, 3}, {0, 0}, {100, 0}));
-  EXPECT_EQ(dapple_search(light, cluster, {.devices = 2, .microbatches = 4}).stages.size(), 1u);
+  EXPECT_EQ(dapple_search(light, cluster, {.devices = 2, .microbatches = 4}).best.stages.size(), 1u);
   const LayerGroupGraph heavy = layer_groups(chain_costs({3, 3}, {1000, 1000}, {0, 0}));
-  EXPECT_EQ(dapple_search(heavy, cluster, {.devices = 2, .microbatches = 4}).stages.size(), 2u);
+  EXPECT_EQ(dapple_search(heavy, cluster, {.devices = 2, .microbatches = 4}).best.stages.size(), 2u);
 }
 
 TEST(DappleSearchTest, AStageStaysInsideAMachine) {
   // Heavy weights, all-reduced at 100 bytes/s inside a machine and 1 across.
   const LayerGroupGraph graph = layer_groups(chain_costs({12, 12}, {100, 100}, {1, 0}));
   const DappleResult result = dapple_search(graph, machines(2, 2, 100, 1), {.devices = 4, .microbatches = 8});
-  ASSERT_EQ(result.stages.size(), 2u);
-  EXPECT_EQ(result.stages[0].devices, (std::vector{DeviceId(0), DeviceId(1)}));
-  EXPECT_EQ(result.stages[1].devices, (std::vector{DeviceId(2), DeviceId(3)}));
+  ASSERT_EQ(result.best.stages.size(), 2u);
+  EXPECT_EQ(result.best.stages[0].devices, (std::vector{DeviceId(0), DeviceId(1)}));
+  EXPECT_EQ(result.best.stages[1].devices, (std::vector{DeviceId(2), DeviceId(3)}));
 }
 
 TEST(DappleSearchTest, ScatteringIsForHeavyTraffic) {
@@ -77,10 +77,10 @@ TEST(DappleSearchTest, ScatteringIsForHeavyTraffic) {
   const DappleResult result =
       dapple_search(graph, machines(2, 2, 100, 1),
                     {.devices = 4, .microbatches = 8, .most_replicas = 3, .policies = {DapplePolicy::scatter}});
-  ASSERT_EQ(result.stages.size(), 2u);
-  ASSERT_EQ(result.stages[0].devices.size(), 3u);
-  EXPECT_EQ(result.stages[0].devices, (std::vector{DeviceId(0), DeviceId(1), DeviceId(2)}));
-  EXPECT_EQ(result.stages[1].devices, std::vector{DeviceId(3)});
+  ASSERT_EQ(result.best.stages.size(), 2u);
+  ASSERT_EQ(result.best.stages[0].devices.size(), 3u);
+  EXPECT_EQ(result.best.stages[0].devices, (std::vector{DeviceId(0), DeviceId(1), DeviceId(2)}));
+  EXPECT_EQ(result.best.stages[1].devices, std::vector{DeviceId(3)});
 }
 
 TEST(DappleSearchTest, MemoryCountsTheMicroBatchesInFlight) {
@@ -89,9 +89,9 @@ TEST(DappleSearchTest, MemoryCountsTheMicroBatchesInFlight) {
   const LayerGroupGraph graph = layer_groups(chain_costs({3, 3}, {0, 0}, {10, 10}));
   // Two stages: the first keeps two micro-batches of 10 bytes. One stage on two devices: 20 / 2.
   const DappleResult fits = dapple_search(graph, cluster, {.devices = 2, .microbatches = 4});
-  EXPECT_FALSE(fits.stages.empty());
+  EXPECT_FALSE(fits.best.stages.empty());
   for (Device& device : cluster.devices) device.memory = Bytes(9);
-  EXPECT_TRUE(dapple_search(graph, cluster, {.devices = 2, .microbatches = 4}).stages.empty());
+  EXPECT_TRUE(dapple_search(graph, cluster, {.devices = 2, .microbatches = 4}).best.stages.empty());
 }
 
 TEST(DappleSearchTest, OutOfTimeKeepsAPlan) {
@@ -99,7 +99,7 @@ TEST(DappleSearchTest, OutOfTimeKeepsAPlan) {
   const DappleResult result =
       dapple_search(graph, machines(1, 3, 10, 10), {.devices = 3, .microbatches = 4, .limits = {.seconds = 0}});
   EXPECT_FALSE(result.complete);
-  EXPECT_EQ(result.stages.size(), 1u);
+  EXPECT_EQ(result.best.stages.size(), 1u);
 }
 
 TEST(DappleSearchTest, TooManyDevicesAreRefused) {
@@ -146,23 +146,23 @@ RC_GTEST_PROP(DappleSearchTest, FindsWhatItScoresAndNeverBeatsBruteForce, ()) {
   const int devices = *rc::gen::inRange(1, 5), m = *rc::gen::inRange(1, 9);
   const Cluster cluster = machines(1, devices, 10, 10);
   const DappleResult result = dapple_search(graph, cluster, {.devices = devices, .microbatches = m});
-  RC_ASSERT(!result.stages.empty());
+  RC_ASSERT(!result.best.stages.empty());
   std::set<DeviceId> used;
   int at = 0;
-  for (const DappleStage& stage : result.stages) {
+  for (const DappleStage& stage : result.best.stages) {
     RC_ASSERT(stage.first == at);
     at = stage.last;
     for (const DeviceId d : stage.devices) RC_ASSERT(used.insert(d).second);
   }
   RC_ASSERT(at == static_cast<int>(n));
   RC_ASSERT(static_cast<int>(used.size()) == devices);
-  const double scored = pipeline_latency(latency_stages(graph, cluster, devices, result.stages), m).seconds;
-  RC_ASSERT(std::abs(scored - result.latency.seconds) <= 1e-9 * scored);
+  const double scored = pipeline_latency(latency_stages(graph, cluster, devices, result.best.stages), m).seconds;
+  RC_ASSERT(std::abs(scored - result.best.latency.seconds) <= 1e-9 * scored);
   // It keeps one plan a state, judged with the rest as one stage, so it may miss the best; with up
   // to two stages it cannot.
   const double best = brute_force(graph, cluster, devices, m);
-  RC_ASSERT(result.latency.seconds >= best * (1 - 1e-9));
-  if (devices <= 2) RC_ASSERT(result.latency.seconds <= best * (1 + 1e-9));
+  RC_ASSERT(result.best.latency.seconds >= best * (1 - 1e-9));
+  if (devices <= 2) RC_ASSERT(result.best.latency.seconds <= best * (1 + 1e-9));
 }
 
 }  // namespace

@@ -26,6 +26,7 @@
 #include "harness/plan/chain_partition.h"
 #include "harness/plan/machines.h"
 #include "harness/plan/one_f_one_b_without_flush.h"
+#include "harness/plan/planner_options.h"
 
 namespace sluice {
 
@@ -51,13 +52,13 @@ static void give_devices(const PipeDreamResult& result, const std::vector<Machin
   }
 }
 
-static Plan pipedream_plan(const Problem& problem, const Options& options) {
+static std::vector<PlannedPipeline> pipedream_plan(const Problem& problem, const Options& options) {
   const std::string& planner = options.text("planner");
-  if (planner == "balanced") return balanced_chain(problem, problem.devices, "pipedream");
+  if (planner == "balanced") return {balanced_chain(problem, problem.devices, "pipedream")};
   const MachineTree tree = machine_tree(Bandwidths(problem.cluster, problem.devices));
   PipeDreamOptions search{.form = planner == "paper" ? PipeDreamOptions::Form::paper : PipeDreamOptions::Form::code,
-                          .straight = !options.flag("replication"),
-                          .limits = {.seconds = static_cast<double>(options.integer("search_seconds"))}};
+                          .max_replicas = options.flag("replication") ? problem.max_replicas : 1,
+                          .limits = {.seconds = problem.search_seconds}};
   for (std::size_t k = 0; k < tree.counts.size(); ++k) search.levels.push_back({tree.counts[k], tree.bandwidths[k]});
   const CostGraph costs = costs_on_slowest(problem.costs, problem.cluster, problem.devices);
   const LayerGroupGraph graph = layer_groups(costs);
@@ -92,7 +93,7 @@ static Plan pipedream_plan(const Problem& problem, const Options& options) {
                  .objective_name = "slowest stage's seconds per mini-batch",
                  .states = result.states,
                  .complete = states.complete && result.complete};
-  return plan;
+  return {plan};
 }
 
 static WeightRule pipedream_weights(const ScheduleProblem&, const Options& options) {
@@ -129,7 +130,6 @@ const System pipedream = {
         "Narayanan et al., PipeDream: Generalized Pipeline Parallelism for DNN Training, SOSP 2019 "
         "(arXiv 1806.03377)",
     .synchronous = false,
-    .searches_stages = true,
     .options = {{"weights",
                  "stash",
                  "weight versions: stash (the paper's default), vertical_sync, naive (no stash) or ring "
@@ -141,9 +141,10 @@ const System pipedream = {
                  "code (the released optimizer's form of it)",
                  {"balanced", "paper", "code"}},
                 {"replication", "yes", "planner=paper|code: may replicate stages", kYesNo},
-                {"search_seconds", "60", "ends the search with the best plan so far"},
+                rank_option(/*newer=*/true),
+                search_seconds_option(),
                 {"table_limit", "2048", "MiB of search tables; a model that needs more is cut in fewer places"}},
-    .plan = pipedream_plan,
+    .candidates = pipedream_plan,
     .schedule = [](const ScheduleProblem& p, const Options&) { return one_f_one_b_without_flush(p); },
     .weights = pipedream_weights,
     .theory = pipedream_theory,

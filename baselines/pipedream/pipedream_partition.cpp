@@ -45,6 +45,14 @@ struct Weights {
   Table bytes, gradients;
 };
 
+// Machines of this level that a stage may be replicated over, so that all its levels together keep to the limit: a
+// level where not even the ones below have so few replicates nothing.
+std::size_t replicas_within(const PipeDreamOptions& options, std::size_t number) {
+  int below = 1;
+  for (std::size_t k = 0; k < number; ++k) below *= options.levels[k].count;
+  return static_cast<std::size_t>(std::max(1, options.max_replicas / below));
+}
+
 class Level {
  public:
   Level(const AntichainStates& states, const PipeDreamOptions& options, std::size_t number)
@@ -54,6 +62,7 @@ class Level {
         machines_(static_cast<std::size_t>(options.levels[number].count)),
         bandwidth_(options.levels[number].bandwidth),
         below_(number == 0 ? 1 : options.levels[number - 1].count),
+        max_replicas_(replicas_within(options, number)),
         top_(number + 1 == options.levels.size()),
         paper_(options.form == PipeDreamOptions::Form::paper),
         cells_((n_ + 1) * n_ * machines_) {}
@@ -65,7 +74,7 @@ class Level {
   // compute.at(i, j): seconds of the stage on one machine of this level. Out of time, cells that
   // were not reached stay what they are: one stage. Returns the number of cells it has cut.
   std::int64_t solve(const Table& compute, const Weights& weights, const Table& kept, const Deadline& deadline) {
-    const std::size_t most_replicas = options_.straight ? 1 : machines_;
+    const std::size_t most_replicas = std::min(max_replicas_, machines_);
     for (std::size_t i = 0; i <= n_; ++i)
       for (std::size_t j = i; j < n_; ++j)
         for (std::size_t m = 1; m <= most_replicas; ++m) {
@@ -107,7 +116,7 @@ class Level {
                   const Table& kept) {
     Cell best = cell(i, j, m);
     if (options_.fewer_machines && cell(i, j, m - 1).seconds < best.seconds) best = cell(i, j, m - 1);
-    const std::size_t most_replicas = options_.straight ? 1 : m - 1;
+    const std::size_t most_replicas = std::min(max_replicas_, m - 1);
     for (const int split : states_.predecessors[j]) {
       const auto k = static_cast<std::size_t>(split);
       if (k < i || (i > 0 && states_.precedes[k][i - 1])) continue;
@@ -130,6 +139,7 @@ class Level {
   const PipeDreamOptions& options_;
   std::size_t n_, machines_;
   double bandwidth_, below_;
+  std::size_t max_replicas_;
   bool top_, paper_;
   std::vector<Cell> cells_;
 };

@@ -14,6 +14,8 @@
 // The layers of a DAG are cut at its antichain states (antichain_states.h).
 #pragma once
 
+#include <limits>
+
 #include "baselines/pipedream/antichain_states.h"
 #include "harness/plan/search.h"
 
@@ -26,11 +28,11 @@ struct MachineLevel {
 
 struct PipeDreamOptions {
   enum class Form { paper, code } form = Form::paper;
-  std::vector<MachineLevel> levels;  // inner first
-  bool straight = false;             // no replication
-  bool fewer_machines = false;       // may leave some idle
-  double memory = 0;                 // bytes of a device; 0: no limit (the code's test of section 3.2 there)
-  SearchLimits limits = {};          // of its seconds: what was not cut by then stays whole
+  std::vector<MachineLevel> levels;                    // inner first
+  int max_replicas = std::numeric_limits<int>::max();  // of a stage
+  bool fewer_machines = false;                         // may leave some idle
+  double memory = 0;         // bytes of a device; 0: no limit (the code's test of section 3.2 there)
+  SearchLimits limits = {};  // of its seconds: what was not cut by then stays whole
 };
 
 struct PipeDreamStage {

@@ -43,7 +43,7 @@ TEST(PipeDreamPartitionTest, TheReleasedOptimizersForm) {  // PD-1a to PD-1c, PD
   EXPECT_EQ(text_of(result.stages), "(0,0,1)(1,1,1)(2,3,1)");
   options.levels = {{1, 10}};
   EXPECT_DOUBLE_EQ(pipedream_partition(states, options).seconds, 12);
-  options = {.form = Form::code, .levels = {{4, 10}}, .straight = true};
+  options = {.form = Form::code, .levels = {{4, 10}}, .max_replicas = 1};
   result = pipedream_partition(states, options);
   EXPECT_DOUBLE_EQ(result.seconds, 4);
   EXPECT_EQ(result.stages.size(), 4u);
@@ -121,7 +121,7 @@ TEST(PipeDreamPartitionTest, OutOfTimeKeepsAPlan) {
   EXPECT_FALSE(whole.complete);
   EXPECT_EQ(text_of(whole.stages), "(0,3,4)");
   EXPECT_DOUBLE_EQ(whole.seconds, 2 * 3 * 52 / 10.0 / 4);
-  options.straight = true;  // one device a stage: nothing is found without a cut
+  options.max_replicas = 1;  // one device a stage: nothing is found without a cut
   EXPECT_TRUE(pipedream_partition(four_layers(), options).stages.empty());
 }
 
@@ -184,7 +184,7 @@ TEST(AntichainStatesTest, AChainCanEndStagesInFewerPlaces) {
   EXPECT_FALSE(some.precedes[1][0]);
   EXPECT_TRUE(thinned(all, 5).complete);
   const PipeDreamResult result =
-      pipedream_partition(some, {.form = Form::paper, .levels = {{2, 1e9}}, .straight = true});
+      pipedream_partition(some, {.form = Form::paper, .levels = {{2, 1e9}}, .max_replicas = 1});
   EXPECT_DOUBLE_EQ(result.seconds, 28);  // {0, 1} | {2, 3, 4}; all five cuts give 16
 }
 

@@ -32,29 +32,34 @@
 #include "harness/base/error.h"
 #include "harness/plan/chain_partition.h"
 #include "harness/plan/one_f_one_b_without_flush.h"
+#include "harness/plan/planner_options.h"
 
 namespace sluice {
 
-static Plan two_buffered_plan(const Problem& problem, const Options& options) {
-  if (options.text("planner") == "balanced") return balanced_chain(problem, problem.devices, "pipedream_2bw");
+static std::vector<PlannedPipeline> two_buffered_plan(const Problem& problem, const Options& options) {
+  if (options.text("planner") == "balanced") return {balanced_chain(problem, problem.devices, "pipedream_2bw")};
   const std::string& recompute = options.text("recompute");
   TwoBwOptions search{.devices = problem.devices,
                       .batch = problem.costs.micro_batch * problem.microbatches,
                       .may_recompute = recompute != "no",
                       .must_recompute = recompute == "yes",
                       .costs_at = problem.costs_at,
-                      .limits = {.seconds = static_cast<double>(options.integer("search_seconds"))}};
+                      .max_width = problem.max_replicas,
+                      .limits = {.seconds = problem.search_seconds}};
   if (options.text("memory") == "accounted") search.footprint = problem.footprint;
   if (options.text("micro_batch") == "best")
     for (std::int64_t b = problem.costs.micro_batch; search.batch % b == 0; b *= 2) search.micro_batches.push_back(b);
-  TwoBwPlan best = two_bw_plan(problem.costs, problem.cluster, search);
-  if (best.plan.stages.empty())
+  std::vector<PlannedPipeline> plans;
+  for (TwoBwPlan& found : two_bw_plans(problem.costs, problem.cluster, search)) {
+    for (PlanStage& stage : found.plan.stages) stage.recompute = found.recompute;
+    plans.emplace_back(std::move(found.plan));
+  }
+  if (plans.empty())
     throw InputError("pipedream_2bw",
                      "no width and depth on " + std::to_string(problem.devices) +
                          " devices fit their memory with as many micro-batches as stages",
                      "use more micro-batches, or recompute=auto");
-  for (PlanStage& stage : best.plan.stages) stage.recompute = best.recompute;
-  return best.plan;
+  return plans;
 }
 
 // Micro-batches that each of a stage's replicas adds up for an update.
@@ -112,7 +117,6 @@ const System pipedream_2bw = {
         "(arXiv 2006.09503)",
     .synchronous = false,
     .accumulates = true,
-    .searches_stages = true,
     .options = {{"recompute",
                  "no",
                  "run the forward again before the backward; auto: where planner=paper finds that memory "
@@ -133,7 +137,8 @@ const System pipedream_2bw = {
                  "planner=paper: what must fit, by the paper's estimate (two weight versions and "
                  "activations) or accounted (gradients and the optimizer's state too)",
                  {"paper", "accounted"}},
-                {"search_seconds", "60", "ends the search with the best plan so far"},
+                rank_option(/*newer=*/true),
+                search_seconds_option(),
                 {.name = "error_feedback",
                  .default_value = "no",
                  .help = "correct each update by what the one before lacked; how the first update, which is not late, "
@@ -145,7 +150,7 @@ const System pipedream_2bw = {
                  .help = "error_feedback: decoupled weight decay is corrected too (inside), or applied once (outside)",
                  .choices = {"inside", "outside"},
                  .in_digest_unless_default = true}},
-    .plan = two_buffered_plan,
+    .candidates = two_buffered_plan,
     .schedule = two_buffered_schedule,
     .weights = two_buffered_weights,
     .theory = two_buffered_theory,

@@ -6,6 +6,7 @@
 
 #include "harness/base/expect_error.h"
 #include "harness/pipeline/system.h"
+#include "harness/plan/make_plan.h"
 #include "harness/plan/plan_test_support.h"
 #include "harness/program/check_program.h"
 #include "harness/program/lowering.h"
@@ -23,7 +24,7 @@ class TwoBwSystemTest : public testing::Test {
     for (const auto& [name, value] : set) values[name] = value;
     return resolve_options(system_.options, values, "test");
   }
-  Plan plan(const Options& with) const { return system_.plan({costs_, cluster_, 4, 16, 16, {}}, with).plan; }
+  Plan plan(const Options& with) const { return make_plan(system_, {costs_, cluster_, 4, 16, 16, {}}, with).plan; }
   static bool recomputes(const Plan& plan) { return std::ranges::all_of(plan.stages, &PlanStage::recompute); }
   ScheduleProblem order(const Plan& plan, int microbatches, int per_update) const {
     const RankMap map = ranks_of(plan);

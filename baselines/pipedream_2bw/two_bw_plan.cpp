@@ -1,6 +1,7 @@
 #include "baselines/pipedream_2bw/two_bw_plan.h"
 
 #include <algorithm>
+#include <map>
 
 #include "harness/base/error.h"
 #include "harness/base/stop.h"
@@ -71,7 +72,7 @@ class TwoBwSearch {
         memory_(smallest_memory(cluster, options.devices)),
         deadline_(options.limits.seconds) {}
 
-  TwoBwPlan run() {
+  std::vector<TwoBwPlan> run() {
     std::vector<std::int64_t> sizes = options_.micro_batches;
     if (sizes.empty()) sizes = {costs_.micro_batch};
     for (const std::int64_t b : sizes) {
@@ -80,15 +81,20 @@ class TwoBwSearch {
       for (int depth = 1; depth <= std::min(options_.devices, model.groups()); ++depth) {
         if (options_.devices % depth != 0) continue;
         // The first is looked at whatever the time: there must be a plan to fall back on.
-        if (best_.depth > 0 && deadline_.passed()) {
+        if (!best_.empty() && deadline_.passed()) {
           search_.complete = false;
           break;
         }
         try_depth(model, depth, b);
       }
     }
-    best_.plan.search = search_;
-    return best_;
+    std::vector<TwoBwPlan> plans;
+    for (auto& [depth, found] : best_) {
+      search_.objective = 1 / found.samples_per_second;
+      found.plan.search = search_;
+      plans.push_back(std::move(found));
+    }
+    return plans;
   }
 
  private:
@@ -102,7 +108,7 @@ class TwoBwSearch {
   void try_depth(const SizedModel& model, int depth, std::int64_t b) {
     check_stop();
     const int width = options_.devices / depth;
-    if (options_.batch % (b * width) != 0) return;
+    if (width > options_.max_width || options_.batch % (b * width) != 0) return;
     const auto m = static_cast<int>(options_.batch / (b * width));
     if (m < depth) return;  // weight versions: the paper's condition
     const std::vector<int> cuts = model.balanced(depth);
@@ -112,14 +118,14 @@ class TwoBwSearch {
       if (!fits(model, cuts, b, recompute)) continue;
       const double seconds = slowest(model, cuts, width, m, recompute);
       const double throughput = static_cast<double>(b) * width / seconds;
-      if (throughput <= best_.samples_per_second) continue;
-      best_ = {.plan = plan(model, cuts, width, b),
-               .width = width,
-               .depth = depth,
-               .microbatches = m,
-               .recompute = recompute,
-               .samples_per_second = throughput};
-      search_.objective = 1 / throughput;
+      TwoBwPlan& best = best_[depth];
+      if (throughput <= best.samples_per_second) continue;
+      best = {.plan = plan(model, cuts, width, b),
+              .width = width,
+              .depth = depth,
+              .microbatches = m,
+              .recompute = recompute,
+              .samples_per_second = throughput};
     }
   }
 
@@ -168,13 +174,13 @@ class TwoBwSearch {
   const TwoBwOptions& options_;
   double bandwidth_, memory_;
   Deadline deadline_;
-  TwoBwPlan best_;
+  std::map<int, TwoBwPlan> best_;  // by depth
   SearchReport search_{.objective_name = "seconds per sample of all copies"};
 };
 
 }  // namespace
 
-TwoBwPlan two_bw_plan(const CostGraph& costs, const Cluster& cluster, const TwoBwOptions& options) {
+std::vector<TwoBwPlan> two_bw_plans(const CostGraph& costs, const Cluster& cluster, const TwoBwOptions& options) {
   if (options.devices < 1 || options.batch < 1)
     throw InputError("pipedream_2bw", "no devices or no samples", "give at least one of each");
   return TwoBwSearch(costs, cluster, options).run();

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -33,6 +34,7 @@ struct TwoBwOptions {
   // by the paper's estimate.
   std::function<std::shared_ptr<const CostGraph>(std::int64_t micro_batch)> costs_at = {};
   std::function<Problem::Footprint(std::span<const int> layers)> footprint = {};
+  int max_width = std::numeric_limits<int>::max();
   SearchLimits limits = {};
 };
 
@@ -40,11 +42,11 @@ struct TwoBwPlan {
   Plan plan;  // micro-batches of plan.micro_batch samples; stage s on devices s width ..
   int width = 0, depth = 0, microbatches = 0;  // micro-batches of each copy in an update
   bool recompute = false;
-  double samples_per_second = 0;  // 0: nothing fits
+  double samples_per_second = 0;
 };
 
-// m >= depth is asked for, as the paper does. Throws InputError for options that leave nothing to
-// try.
-TwoBwPlan two_bw_plan(const CostGraph& costs, const Cluster& cluster, const TwoBwOptions& options);
+// The best plan of every depth that fits, ascending; the paper takes that of the most samples per second. m >= depth is
+// asked for, as the paper does. Throws InputError for options that leave nothing to try.
+std::vector<TwoBwPlan> two_bw_plans(const CostGraph& costs, const Cluster& cluster, const TwoBwOptions& options);
 
 }  // namespace sluice

@@ -17,21 +17,22 @@
 #include "harness/base/error.h"
 #include "harness/pipeline/system.h"
 #include "harness/plan/machines.h"
+#include "harness/plan/planner_options.h"
 #include "harness/plan/replicated_schedule.h"
 
 namespace sluice {
 
-static Plan piper_plan(const Problem& problem, const Options& options) {
+static std::vector<PlannedPipeline> piper_plan(const Problem& problem, const Options& options) {
   const Bandwidths bandwidths(problem.cluster, problem.devices);
   PiperOptions piper_options{.devices = problem.devices,
                              .microbatches = problem.microbatches,
                              .bandwidth = bandwidths.slowest(),
                              .memory = smallest_memory(problem.cluster, problem.devices),
                              .exact_knapsack = options.text("knapsack") == "exact",
-                             .data_parallel = options.flag("data_parallel"),
+                             .max_data = options.flag("data_parallel") ? problem.max_replicas : 1,
                              .tensor_parallel = options.flag("tensor_parallel"),
                              .recompute = options.flag("recompute"),
-                             .limits = {.seconds = static_cast<double>(options.integer("search_seconds"))}};
+                             .limits = {.seconds = problem.search_seconds}};
   const CostGraph costs = costs_on_slowest(problem.costs, problem.cluster, problem.devices);
   const PiperResult result = piper_search(costs, piper_options);
   if (result.stages.empty())
@@ -56,7 +57,7 @@ static Plan piper_plan(const Problem& problem, const Options& options) {
                  .objective_name = "slowest stage's seconds per micro-batch",
                  .states = result.states,
                  .complete = result.complete};
-  return plan;
+  return {plan};
 }
 
 extern const System piper;
@@ -68,7 +69,6 @@ const System piper = {
         "Tarnawski, Narayanan, Phanishayee, Piper: Multidimensional Planner for DNN "
         "Parallelization, NeurIPS 2021 (a system of 2026 with the same name is another one)",
     .synchronous = true,
-    .searches_stages = true,
     .options = {{"knapsack",
                  "greedy",
                  "choice of variants where memory is short: greedy (the authors') or exact",
@@ -76,8 +76,9 @@ const System piper = {
                 {"data_parallel", "yes", "may replicate stages", kYesNo},
                 {"tensor_parallel", "yes", "may share layers between devices", kYesNo},
                 {"recompute", "yes", "stages may recompute their activations", kYesNo},
-                {"search_seconds", "60", "ends the search with the best plan so far"}},
-    .plan = piper_plan,
+                rank_option(),
+                search_seconds_option()},
+    .candidates = piper_plan,
     .schedule =
         [](const ScheduleProblem& problem, const Options&) {
           return replicated_one_f_one_b(problem, round_robin_in_flight(problem.placement), "piper");

@@ -1,6 +1,7 @@
 // What Piper plans for, and what its plans are made of.
 #pragma once
 
+#include <limits>
 #include <vector>
 
 #include "harness/plan/search.h"
@@ -13,7 +14,7 @@ struct PiperOptions {
   double bandwidth = 0;  // bytes/s from any device to any other; infinity: free
   double memory = 0;     // M, bytes of each device
   bool exact_knapsack = false;
-  bool data_parallel = true;  // false: d = 1 everywhere (a baseline of the paper)
+  int max_data = std::numeric_limits<int>::max();  // largest d; 1: a baseline of the paper
   bool tensor_parallel = true;
   bool recompute = true;  // false: no variant that recomputes, no stage that does
   SearchLimits limits = {};

@@ -102,7 +102,7 @@ TEST(PiperSearchTest, LayersThatRideStayWithTheOneBefore) {
   CostGraph costs = chain_costs({3, 3, 0}, {}, {});
   costs.layers[2].fused = true;
   const PiperResult result =
-      piper_search(costs, {.devices = 2, .microbatches = 4, .bandwidth = 1, .memory = 100, .data_parallel = false});
+      piper_search(costs, {.devices = 2, .microbatches = 4, .bandwidth = 1, .memory = 100, .max_data = 1});
   ASSERT_EQ(result.stages.size(), 2u);
   EXPECT_EQ(result.stages[1].layers, (std::vector{1, 2}));
   EXPECT_EQ(result.stages[1].variants, (std::vector{-1, -1}));
@@ -214,7 +214,7 @@ TEST(PiperSearchTest, AStageWithoutVariantsRecomputesAsAWhole) {
   EXPECT_NEAR(kept.seconds, 3, 1e-6);
   EXPECT_FALSE(kept.stages[0].recompute);
   options.memory = 29;
-  options.data_parallel = false;
+  options.max_data = 1;
   const PiperResult tight = piper_search(costs, options);
   ASSERT_EQ(tight.stages.size(), 2u);
   EXPECT_TRUE(tight.stages[0].recompute);

@@ -27,7 +27,7 @@ void PiperStageCosts::make_degrees(int most_sum) {
   for (std::size_t t = 0; t < model_.modes.size(); ++t) {
     const int most = options_.devices / model_.modes[t].tensor;
     for (int d = 1; d <= std::min(most, most_sum); ++d) {
-      if (options_.microbatches % d != 0 || (d > 1 && !options_.data_parallel)) continue;
+      if (options_.microbatches % d != 0 || d > options_.max_data) continue;
       Degrees degrees{.mode = t, .data = d, .devices = d * model_.modes[t].tensor};
       for (const auto& choices : model_.choices[t]) {
         auto& seconds = degrees.seconds.emplace_back();

@@ -56,7 +56,7 @@ static std::vector<int> balance_of(const LayerGroupGraph& graph, int stages, con
   return sizes;
 }
 
-static Plan torchgpipe_plan(const Problem& problem, const Options& options) {
+static std::vector<PlannedPipeline> torchgpipe_plan(const Problem& problem, const Options& options) {
   const LayerGroupGraph graph = layer_groups(problem.costs);
   const int groups = static_cast<int>(graph.groups.size()), stages = problem.devices;
   if (stages > groups)
@@ -76,7 +76,7 @@ static Plan torchgpipe_plan(const Problem& problem, const Options& options) {
   plan.search = {.objective_name = "slowest partition's seconds per micro-batch", .states = groups};
   for (const StageCost& c : stage_costs(plan, problem.costs, problem.cluster))
     plan.search.objective = std::max(plan.search.objective, (c.forward + c.input_gradient + c.weight_gradient).value);
-  return plan;
+  return {plan};
 }
 
 static Theory torchgpipe_theory(const ScheduleProblem& problem, const Options& options) {
@@ -99,13 +99,12 @@ const System torchgpipe = {
         "Kim et al., torchgpipe: On-the-fly Pipeline Parallelism for Training Giant Models, 2020 "
         "(arXiv 2004.09910)",
     .synchronous = true,
-    .searches_stages = true,
     .options = {{"balance",
                  "time",
                  "what the cut balances: time, size (bytes), or exact (times, min-max)",
                  {"time", "size", "exact"}},
                 checkpoint_option.spec()},
-    .plan = torchgpipe_plan,
+    .candidates = torchgpipe_plan,
     .schedule = [](const ScheduleProblem& problem,
                    const Options&) { return orders::fill_drain(problem, BackwardOrder::lifo); },
     .weights = torchgpipe_weights,

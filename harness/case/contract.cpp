@@ -102,7 +102,7 @@ class Attempt {
 
   // What .replicates says of the plan: cases of systems that never replicate have no buckets of gradients.
   void check_replicas(const Plan& plan) {
-    if (!system_.plan || system_.inference_only || system_.data_parallel) return;
+    if ((!system_.plan && !system_.candidates) || system_.inference_only || system_.data_parallel) return;
     if (system_.replicates && system_.replicates(options_)) return;
     for (const PlanStage& stage : plan.stages)
       if (count_of(stage.devices) > stage.tensor)
@@ -111,7 +111,7 @@ class Attempt {
 
   // The stages that .chunks says are on every rank are those of the plan.
   void check_chunks(const ScheduleProblem& order) {
-    if (!system_.plan) return;  // otherwise the plan is made of .chunks
+    if (!system_.plan && !system_.candidates) return;  // otherwise the plan is made of .chunks
     std::vector<int> held(static_cast<std::size_t>(order.ranks), 0);
     bool alone = true;
     for (const auto& ranks : order.placement.stages) {

@@ -41,16 +41,16 @@ TEST(GradientBucketsOfACaseTest, OneBucketOfAllGradientsIsTheReductionAfterTheBa
 TEST(GradientBucketsOfACaseTest, PlannersSimulateWithTheCasesBuckets) {
   const auto planned = [](const std::string& buckets) {
     const RunCase c = resolve({{{"system", "spp"},
-                                 {"options", {{"score", "simulator"}}},
-                                 {"workload", "resnet50"},
-                                 {"clock", "virtual"},
-                                 {"cluster", "flat:4,bandwidth=1.1GB/s,latency=30us"},
-                                 {"ranks", 4},
-                                 {"batch", 256},
-                                 {"microbatches", 16},
-                                 {"steps", 1},
-                                 {"gradient_buckets", buckets}},
-                                in_file("test", "")});
+                                {"options", {{"rank", "simulated"}}},
+                                {"workload", "resnet50"},
+                                {"clock", "virtual"},
+                                {"cluster", "flat:4,bandwidth=2GB/s,latency=30us"},
+                                {"ranks", 4},
+                                {"batch", 256},
+                                {"microbatches", 16},
+                                {"steps", 1},
+                                {"gradient_buckets", buckets}},
+                               in_file("test", "")});
     return prepare(c).plan.stages.size();
   };
   EXPECT_EQ(planned("25MB"), 1u);

@@ -140,7 +140,7 @@ class Cli : public ::testing::Test {
 
   // A case whose planning takes no machine less than seconds: a search over the micro-batches of every stage.
   static Json long_planning() {
-    return {{"system", "graphpipe"}, {"options", {{"micro_batch", "per_stage"}, {"time_limit", 1000}}},
+    return {{"system", "graphpipe"}, {"options", {{"micro_batch", "per_stage"}, {"search_seconds", 1000}}},
             {"workload", "mmt"},     {"cluster", "summit_v100"},
             {"ranks", 32},           {"batch", 1024},
             {"microbatches", 512},   {"clock", "virtual"},

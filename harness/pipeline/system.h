@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -60,6 +61,10 @@ struct Problem {
   bool cuts_count_messages = false;
   // Given stages: the first layer of each from the second on, ascending. Empty: the system cuts the model.
   std::vector<int> first_layers = {};
+  // What a search may use: devices of a stage that are replicas, and seconds of its thread, after which it ends with
+  // what it has. Asked of System::candidates.
+  int max_replicas = std::numeric_limits<int>::max();
+  double search_seconds = std::numeric_limits<double>::infinity();
 };
 
 // What an order is given. Uniform chains for `sluice schedule`; a plan's stages for real runs.
@@ -130,12 +135,11 @@ struct System {
   std::string title;  // as people write it: "1F1B (PipeDream-Flush)"
   std::string citation;
   bool synchronous = true;
-  bool one_process = false;      // takes one device whatever it is given: the reference row
-  bool data_parallel = false;    // the whole model on every rank, each with its own micro-batches
-  bool accumulates = false;      // asynchronous, but several micro-batches make one update
-  bool inference_only = false;   // plans pipelines of forwards and has no order of backwards
-  bool searches_stages = false;  // its plan is a search; not asked where the stages are given (Problem::first_layers)
-  bool searches_order = false;   // its schedule reads ScheduleProblem::messages and weight_stash_share
+  bool one_process = false;     // takes one device whatever it is given: the reference row
+  bool data_parallel = false;   // the whole model on every rank, each with its own micro-batches
+  bool accumulates = false;     // asynchronous, but several micro-batches make one update
+  bool inference_only = false;  // plans pipelines of forwards and has no order of backwards
+  bool searches_order = false;  // its schedule reads ScheduleProblem::messages and weight_stash_share
   std::vector<OptionSpec> options = {};
   // Throws InputError for numbers of ranks and micro-batches (of one update) that it has no plan for; `schedule` throws
   // where it has a plan but no order. Asked once, before the plan is made. None: it takes all.
@@ -148,6 +152,9 @@ struct System {
   // Which layers on which devices; a planner that decides no order returns a Plan. None: a chain of equally slow
   // stages, `chunks` on every device.
   std::function<PlannedPipeline(const Problem&, const Options&)> plan = nullptr;
+  // A planner instead: the plans that its search keeps, such as the best one of every number of stages, at least one,
+  // each with its objective (Plan::search). Which of them is taken, and the limits under which it is asked: make_plan.h.
+  std::function<std::vector<PlannedPipeline>(const Problem&, const Options&)> candidates = nullptr;
   // The order of forwards and backwards on every rank.
   Schedule (*schedule)(const ScheduleProblem&, const Options&);
   WeightRule (*weights)(const ScheduleProblem&, const Options&) = newest_weights;

@@ -103,7 +103,7 @@ void dapple(benchmark::State& state, const std::string& input, const std::string
   Cluster roomy = cluster;
   for (Device& device : roomy.devices) device.memory = GiB(900);
   measure(state, 0,
-          [&] { return dapple_search(graph, roomy, {.devices = devices, .microbatches = 32}).latency.seconds; });
+          [&] { return dapple_search(graph, roomy, {.devices = devices, .microbatches = 32}).best.latency.seconds; });
 }
 BENCHMARK_CAPTURE(dapple, vgg16_2x8, "vgg16", "pipedream_b", 16);
 BENCHMARK_CAPTURE(dapple, gnmt_large_2x8, "gnmt_large", "pipedream_b", 16);

@@ -13,6 +13,7 @@
 #include "harness/base/json_reader.h"
 #include "harness/pipeline/system.h"
 #include "harness/plan/ideal_partition.h"
+#include "harness/plan/make_plan.h"
 #include "harness/program/check_schedule.h"
 #include "harness/program/lowering.h"
 #include "harness/sim/simulate.h"
@@ -93,7 +94,8 @@ TEST(PiperGoldenTest, ReplicasNeverHurtAndRecomputationOnlyWhereMemoryAsks) {
   const PiperOptions options{.devices = 64, .microbatches = 512, .bandwidth = 25 * kGiB, .memory = 8 * kGiB};
   const double best = piper_search(costs, options).seconds;
   PiperOptions no_data = options, no_tensor = options, no_recompute = options;
-  no_data.data_parallel = no_tensor.tensor_parallel = no_recompute.recompute = false;
+  no_data.max_data = 1;
+  no_tensor.tensor_parallel = no_recompute.recompute = false;
   for (const PiperOptions& fewer : {no_data, no_tensor, no_recompute}) {
     const PiperResult result = piper_search(costs, fewer);
     EXPECT_TRUE(result.stages.empty() || result.seconds >= best * (1 - 1e-9));
@@ -138,7 +140,7 @@ TEST_P(PipeDreamGoldenTest, SameOptimumAndPlan) {
   }
   // Never worse than one device a stage, nor than all of them on one stage.
   const PipeDreamResult straight =
-      pipedream_partition(states, {.form = PipeDreamOptions::Form::code, .levels = c.levels, .straight = true});
+      pipedream_partition(states, {.form = PipeDreamOptions::Form::code, .levels = c.levels, .max_replicas = 1});
   EXPECT_LE(result.seconds, straight.seconds * (1 + 1e-9));
 }
 
@@ -217,7 +219,8 @@ TEST_P(PlansRunTest, LowersAndSimulates) {
     const Cluster cluster = load_cluster(description, "");
     const int devices = static_cast<int>(cluster.devices.size());
     const int microbatches = system.synchronous || system.accumulates ? 12 : 1;
-    const Plan plan = system.plan({costs, cluster, devices, 12 * costs.micro_batch, microbatches, {}}, options).plan;
+    const Plan plan =
+        make_plan(system, {costs, cluster, devices, 12 * costs.micro_batch, microbatches, {}}, options).plan;
     EXPECT_NE(plan.search.objective_name, SearchReport().objective_name);
     EXPECT_GT(plan.search.objective, 0);
     EXPECT_FALSE(plan.search.objective_name.empty());
@@ -267,7 +270,7 @@ TEST(PlansRunTest, SharedLayersAreOneRankAndRunAsPublished) {
   const System& system = find_system("piper", "test");
   const Options options = resolve_options(system.options, {}, "test");
   const Cluster cluster = load_cluster("flat:64,bandwidth=25GiB/s,memory=2GiB", "");
-  const Plan plan = system.plan({costs, cluster, 64, 512, 512, {}}, options).plan;
+  const Plan plan = make_plan(system, {costs, cluster, 64, 512, 512, {}}, options).plan;
   int shared = 0;
   double slowest = 0;
   const std::vector<StageCost> stages = stage_costs(plan, costs, cluster);

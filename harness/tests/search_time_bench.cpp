@@ -21,6 +21,7 @@
 #include "baselines/piper/piper_search.h"
 #include "harness/pipeline/system.h"
 #include "harness/plan/machines.h"
+#include "harness/plan/make_plan.h"
 #include "workloads/models/models.h"
 #include "workloads/models/registry.h"
 
@@ -87,7 +88,7 @@ void graphpipe(benchmark::State& state, const std::string& partition) {
       system.options, {{"partition", partition}, {"micro_batch", "uniform"}, {"rank", "objective"}}, "benchmark");
   const Problem problem = c.problem();
   Plan plan;
-  for (auto _ : state) plan = system.plan(problem, options).plan;
+  for (auto _ : state) plan = make_plan(system, problem, options).plan;
   facts(state, input, plan.search.states, plan.search.complete, plan.search.objective);
 }
 

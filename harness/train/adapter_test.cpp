@@ -8,6 +8,7 @@
 
 #include "harness/base/error.h"
 #include "harness/model/load_interference.h"
+#include "harness/plan/make_plan.h"
 
 namespace sluice {
 namespace {
@@ -38,7 +39,7 @@ struct Scenario {
       p.costs.layers.push_back(layer);
     }
     p.interference = load_interference(interference, devices, "test");
-    adopt_pipeline(p, p.system->plan(problem_of(p, c), p.options));
+    adopt_pipeline(p, make_plan(*p.system, problem_of(p, c), p.options));
   }
 
   double seconds(int updates, Record* record = nullptr, std::optional<double>* oracle = nullptr) {

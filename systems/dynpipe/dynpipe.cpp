@@ -83,7 +83,7 @@ std::map<std::int64_t, Adaptation> dynpipe_prescribed(const Problem& problem, co
   return changes;
 }
 
-Plan dynpipe_plan(const Problem& problem, const Options& options) {
+std::vector<PlannedPipeline> dynpipe_plan(const Problem& problem, const Options& options) {
   // What cannot be read is an error before the run.
   forest_of(options);
   dynpipe_prescribed(problem, options);
@@ -95,7 +95,7 @@ Plan dynpipe_plan(const Problem& problem, const Options& options) {
     roomy.fits = {};
     choice = best_partition(roomy, {});
   }
-  return plan_of(problem, choice);
+  return {plan_of(problem, choice)};
 }
 
 std::optional<Adaptation> dynpipe_adapt(const Observations& observations, const Problem& problem,
@@ -135,7 +135,6 @@ const System dynpipe = {
         "DynPipe, IEEE Transactions on Parallel and Distributed Systems 36(11):2366-2382, 2025 "
         "(doi 10.1109/TPDS.2025.3605491)",
     .synchronous = false,
-    .searches_stages = true,
     .options =
         {{"variant",
           "dynpipe",
@@ -172,7 +171,7 @@ const System dynpipe = {
           .default_value = "5000",
           .help = "variant=restart on the virtual clock: what ending and starting the job takes",
           .minimum = 0}},
-    .plan = dynpipe_plan,
+    .candidates = dynpipe_plan,
     .schedule = [](const ScheduleProblem& p, const Options&) { return one_f_one_b_without_flush(p); },
     .weights = [](const ScheduleProblem&,
                   const Options&) { return WeightRule{.update = WeightRule::Update::every_backward}; },

@@ -179,8 +179,8 @@ class EdgePlanner {
   std::vector<double> weights_;  // bytes of the layers before
 };
 
-Plan edgepipe_plan(const Problem& problem, const Options& options) {
-  return EdgePlanner(problem, options).run(planner_option(options));
+std::vector<PlannedPipeline> edgepipe_plan(const Problem& problem, const Options& options) {
+  return {EdgePlanner(problem, options).run(planner_option(options))};
 }
 
 // Every rank its stage's micro-batches in order.
@@ -206,7 +206,6 @@ const System edgepipe = {
         "Hu et al., Pipeline Parallelism for Inference on Heterogeneous Edge Computing, 2021 (arXiv 2110.14895); "
         "PipeEdge, DSD 2022",
     .inference_only = true,
-    .searches_stages = true,
     .options = {planner_option.spec(),
                 {"units",
                  "decimal",
@@ -215,7 +214,7 @@ const System edgepipe = {
                  {"decimal", "binary"}},
                 {"buffers_in", "2", "messages that a stage's memory has room for before it takes them", {}, 0},
                 {"buffers_out", "2", "messages that it has room for before they are sent", {}, 0}},
-    .plan = edgepipe_plan,
+    .candidates = edgepipe_plan,
     .schedule = edgepipe_schedule,
     .theory = no_theory,
 };

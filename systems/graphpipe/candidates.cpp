@@ -9,13 +9,6 @@
 
 namespace sluice {
 
-static bool same_decisions(const PlannedPipeline& a, const PlannedPipeline& b) {
-  return a.order == b.order && a.plan.imposed_edges == b.plan.imposed_edges &&
-         std::ranges::equal(a.plan.stages, b.plan.stages, [](const PlanStage& x, const PlanStage& y) {
-           return x.layers == y.layers && x.devices == y.devices && x.micros_per_op == y.micros_per_op;
-         });
-}
-
 // Edges that make the stages a sequence, beside those that the graph has.
 static std::vector<std::pair<StageId, StageId>> edges_of_a_sequence(const StageGraph& graph) {
   std::vector<std::pair<StageId, StageId>> edges;
@@ -32,8 +25,7 @@ void Candidates::add(const StageSearchResult& found, const std::vector<Pipelinin
   for (const Pipelining kind : kinds) {
     PlannedPipeline made = plan_of(found, kind);
     made.plan.search.objective = per_sample(found.slowest);
-    if (std::ranges::none_of(plans_, [&](const PlannedPipeline& known) { return same_decisions(known, made); }))
-      plans_.push_back(std::move(made));
+    plans_.push_back(std::move(made));
   }
 }
 
@@ -68,7 +60,7 @@ PlannedPipeline Candidates::plan_of(const StageSearchResult& found, Pipelining k
   return {plan, kfkb_orders(graph, placement, ks, problem_.microbatches, in_flight)};
 }
 
-PlannedPipeline Candidates::best(Bytes memory) {
+std::vector<PlannedPipeline> Candidates::plans(Bytes memory) {
   if (plans_.empty() && !complete_) {  // cut short before anything was found
     const int stages = std::min(problem_.devices, operators_.count());
     Plan row = balanced_chain(problem_, stages, "graphpipe");
@@ -80,17 +72,13 @@ PlannedPipeline Candidates::best(Bytes memory) {
                      "no stages use all of " + std::to_string(problem_.devices) + " devices and fit into " +
                          to_text(memory) + " each",
                      "use another number of devices or micro-batches, or larger devices");
-  PlannedPipeline* chosen = nullptr;
-  double least = 0;
   for (PlannedPipeline& found : plans_) {
-    const double seconds = simulate_ ? problem_.simulate(found).value : found.plan.search.objective;
-    if (!chosen || seconds < least) chosen = &found, least = seconds;
+    SearchReport& report = found.plan.search;
+    report.objective_name = "slowest stage, per sample";
+    report.states = states_;
+    report.complete = complete_;
   }
-  SearchReport& report = chosen->plan.search;
-  report.objective_name = "slowest stage, per sample";
-  report.states = states_;
-  report.complete = complete_;
-  return std::move(*chosen);
+  return std::move(plans_);
 }
 
 }  // namespace sluice

@@ -1,5 +1,4 @@
-// The plans that GraphPipe's searches have found, of which one is taken. The paper's objective does not see the depth
-// of a pipeline (without a memory limit, pure data parallelism is best), so the common simulator ranks them anew.
+// The plans that GraphPipe's searches have found.
 #pragma once
 
 #include <vector>
@@ -19,18 +18,17 @@ enum class Pipelining {
 
 class Candidates {
  public:
-  // `simulate`: the common simulator ranks the plans; else the paper's objective does. Both must outlive it.
-  Candidates(const Problem& problem, const Operators& operators, bool simulate)
-      : problem_(problem), operators_(operators), simulate_(simulate) {}
+  // Both must outlive it.
+  Candidates(const Problem& problem, const Operators& operators) : problem_(problem), operators_(operators) {}
 
   // The stages found, as a plan of each kind that is not known yet.
   void add(const StageSearchResult& found, const std::vector<Pipelining>& kinds);
 
   double least_objective() const;  // seconds per sample of the slowest stage; infinity: there is no plan yet
 
-  // The fastest plan. Throws InputError if there is none, `memory` being what each device has; where a search was cut
-  // short, a balanced sequence of single devices stands in.
-  PlannedPipeline best(Bytes memory);
+  // Throws InputError if there is none, `memory` being what each device has; where a search was cut short, a balanced
+  // sequence of single devices stands in.
+  std::vector<PlannedPipeline> plans(Bytes memory);
 
  private:
   PlannedPipeline plan_of(const StageSearchResult& found, Pipelining kind) const;
@@ -40,7 +38,6 @@ class Candidates {
 
   const Problem& problem_;
   const Operators& operators_;
-  bool simulate_;
   std::vector<PlannedPipeline> plans_;  // search.objective: seconds per sample of the slowest stage
   std::int64_t states_ = 0;
   bool complete_ = true;

@@ -16,12 +16,10 @@
 //   stage_graph_search.h             algorithm 1: a binary search on the TPS t of the slowest stage
 //   stage_graph_dp.h, stage_lists.h  SearchStageGraph(G_C, D, t): the dynamic program over the tree
 //   kfkb.h                           ComputeInFlight and ScheduleTask: k forwards, k backwards in turn
-//   candidates.h                     ours: which of all plans found is taken
+//   candidates.h                     the plans that it keeps; which of them is taken: harness/plan/make_plan.h
 //
 // The objective, the least TPS of the slowest stage, does not see the depth of the pipeline: without a memory limit,
-// pure data parallelism is best. So the search is also run with every limit on the data-parallel degree, and of all
-// plans the one that the common simulator finds fastest is taken (rank=simulated), or the one that the paper's
-// objective does (rank=objective).
+// pure data parallelism is best.
 //
 // partition=series_parallel  the paper's stages
 //          =absorb_joins     the operator after the branches (a concat) in a branch's last stage
@@ -43,6 +41,7 @@
 #include "harness/base/thread_seconds.h"
 #include "harness/pipeline/orders.h"
 #include "harness/pipeline/system.h"
+#include "harness/plan/planner_options.h"
 #include "systems/graphpipe/candidates.h"
 #include "systems/graphpipe/kfkb.h"
 #include "systems/graphpipe/operators.h"
@@ -76,13 +75,13 @@ class Planner {
       : problem_(problem),
         options_(options),
         micro_batch_(options.text("micro_batch")),
-        simulates_(problem.simulate && options.text("rank") == "simulated"),
+        simulates_(options.text("rank") == "simulated"),
         operators_(problem.costs),
         costs_(problem, operators_),
-        candidates_(problem, operators_, simulates_) {}
+        candidates_(problem, operators_) {}
 
   // The stage graphs that are searched: option `partition`.
-  PlannedPipeline run() {
+  std::vector<PlannedPipeline> run() {
     const SeriesParallelTree tree = series_parallel(operators_.count(), operators_.edges, "graphpipe: the model");
     const SeriesParallelTree row = in_a_row(vertices_below(tree, tree.root));
     const std::string& partition = options_.text("partition");
@@ -95,7 +94,7 @@ class Planner {
       if (partition != "series_parallel") search(tree, {Pipelining::graph}, /*absorb_joins=*/true);
       if (partition == "best") search(row, {Pipelining::graph, Pipelining::graph_held_as_sequence});
     }
-    return candidates_.best(costs_.memory());
+    return candidates_.plans(costs_.memory());
   }
 
  private:
@@ -126,7 +125,7 @@ class Planner {
   void search(const SeriesParallelTree& tree, const std::vector<Pipelining>& kinds, bool absorb_joins = false) {
     const StageSearchSpace given = space(absorb_joins);
     StageGraphSearch search(tree, given);
-    for (StageSearchLimits limits : simulates_ ? limits_for_the_simulator(given) : limits_for_the_objective(given)) {
+    for (StageSearchLimits limits : limits_of(given)) {
       limits.seconds = seconds_left();
       if (!simulates_)
         limits.faster_than = candidates_.least_objective() * static_cast<double>(problem_.costs.micro_batch);
@@ -135,38 +134,23 @@ class Planner {
   }
 
   // The objective is best without limits. One micro-batch for all stages is a candidate too where every stage may have
-  // its own; large ones, mostly the best, come first.
-  std::vector<StageSearchLimits> limits_for_the_objective(const StageSearchSpace& space) const {
+  // its own; large ones, mostly the best, come first. And since the objective does not see that few large micro-batches
+  // leave a pipeline empty, the simulator also gets a plan for every limit on the micro-batch.
+  std::vector<StageSearchLimits> limits_of(const StageSearchSpace& space) const {
     std::vector<StageSearchLimits> result;
     for (int c = static_cast<int>(space.configs.size()); micro_batch_ != "case" && c-- > 0;)
       result.push_back({.config = c});
     if (micro_batch_ != "uniform") result.push_back({});
+    if (simulates_ && micro_batch_ == "per_stage")
+      for (const int b : powers_of_two(problem_.microbatches)) result.push_back({.max_micro_batch = b});
     return result;
   }
 
-  // Every limit on the data-parallel degree, with every micro-batch that one may be for all stages. And since the
-  // objective does not see that few large micro-batches leave a pipeline empty, every limit on the micro-batch where
-  // each stage has its own.
-  std::vector<StageSearchLimits> limits_for_the_simulator(const StageSearchSpace& space) const {
-    std::vector<StageSearchLimits> result;
-    const std::vector<int> degrees = powers_of_two(max_degree());
-    for (const int limit : degrees) {
-      // The largest power of two is no limit where other degrees are allowed too.
-      const int degree = limit == degrees.back() ? max_degree() : limit;
-      if (micro_batch_ == "case") result.push_back({.max_degree = degree});
-      for (int c = 0; micro_batch_ != "case" && c < static_cast<int>(space.configs.size()); ++c)
-        result.push_back({.max_degree = degree, .config = c});
-    }
-    if (micro_batch_ != "per_stage") return result;
-    for (const int b : powers_of_two(problem_.microbatches))
-      for (const int degree : degrees)
-        if (degree <= b) result.push_back({.max_degree = degree, .max_micro_batch = b});
-    return result;
+  int max_degree() const {
+    return std::min({problem_.devices, problem_.microbatches, problem_.max_replicas, options_.integer("max_degree")});
   }
 
-  int max_degree() const { return std::min({problem_.devices, problem_.microbatches, options_.integer("max_degree")}); }
-
-  double seconds_left() const { return std::max(0.0, options_.integer("time_limit") - (thread_seconds() - begin_)); }
+  double seconds_left() const { return std::max(0.0, problem_.search_seconds - (thread_seconds() - begin_)); }
 
   const Problem& problem_;
   const Options& options_;
@@ -224,7 +208,6 @@ const System graphpipe = {
         "Jeon et al., GraphPipe: Improving Performance and Scalability of DNN Training with Graph "
         "Pipeline Parallelism, ASPLOS 2025 (arXiv 2406.17145)",
     .synchronous = true,
-    .searches_stages = true,
     .options = {{"partition",
                  "best",
                  "series_parallel (the paper's), absorb_joins, sequential (each stage after the one "
@@ -235,11 +218,7 @@ const System graphpipe = {
                  "case: the run's, replicas in turn; uniform: the best multiple of it for all "
                  "stages; per_stage: one for every stage",
                  {"case", "uniform", "per_stage"}},
-                {"rank",
-                 "simulated",
-                 "how the best of all plans is chosen: by the common simulator or by the paper's "
-                 "objective",
-                 {"simulated", "objective"}},
+                rank_option(),
                 {"overlap", "no", "messages overlap compute in the planner's objective", kYesNo},
                 {"degrees",
                  "powers_of_two",
@@ -247,8 +226,8 @@ const System graphpipe = {
                  {"powers_of_two", "any"}},
                 {"max_degree", "1024", "largest data-parallel degree of a stage"},
                 {"k", "1", "largest k of kFkB tried, with micro_batch=per_stage"},
-                {"time_limit", "60", "seconds after which the search ends with the best so far"}},
-    .plan = [](const Problem& problem, const Options& options) { return Planner(problem, options).run(); },
+                search_seconds_option()},
+    .candidates = [](const Problem& problem, const Options& options) { return Planner(problem, options).run(); },
     .schedule = graphpipe_schedule,
     .theory = graphpipe_theory,
     .replicates = [](const Options&) { return true; },

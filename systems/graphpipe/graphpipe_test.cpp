@@ -12,6 +12,7 @@
 #include "harness/base/json_reader.h"
 #include "harness/pipeline/orders.h"
 #include "harness/pipeline/system.h"
+#include "harness/plan/make_plan.h"
 #include "harness/program/check_program.h"
 #include "harness/program/lowering.h"
 #include "harness/sim/latency_cluster.h"
@@ -296,7 +297,7 @@ class Planning {
     Problem problem{costs_, cluster_, devices_, microbatches_, microbatches_, {}};
     problem.simulate = [&](const PlannedPipeline& found) { return seconds(complete(found, system, options)); };
     try {
-      return complete(system.plan(problem, options), system, options);
+      return complete(make_plan(system, problem, options), system, options);
     } catch (const InputError&) {
       return std::nullopt;
     }

@@ -34,6 +34,7 @@
 #include "harness/pipeline/choice_option.h"
 #include "harness/plan/layer_groups.h"
 #include "harness/plan/machines.h"
+#include "harness/plan/planner_options.h"
 #include "systems/layerpipe/layer_map.h"
 #include "systems/layerpipe/list_order.h"
 
@@ -123,7 +124,7 @@ std::vector<LayerMap> maps_of(std::vector<LayerTasks> tasks, int devices, bool d
   return maps;
 }
 
-Plan layerpipe_plan(const Problem& problem, const Options& options) {
+std::vector<PlannedPipeline> layerpipe_plans(const Problem& problem, const Options& options) {
   const CostGraph costs = costs_on_slowest(problem.costs, problem.cluster, problem.devices);
   const LayerGroupGraph graph = layer_groups(costs);
   const int groups = options.integer("groups");
@@ -136,23 +137,18 @@ Plan layerpipe_plan(const Problem& problem, const Options& options) {
   const std::vector<LayerMap> maps =
       maps_of(tasks_of(graph, costs, Bandwidths(problem.cluster, problem.devices).slowest()), problem.devices,
               options.flag("divide") && !problem.inference, &report.states);
-  Plan best;
-  double best_seconds = std::numeric_limits<double>::infinity();
+  std::vector<PlannedPipeline> plans;
   for (const LayerMap& map : maps) {
     if (groups > 0 && map.groups() != groups) continue;
     Plan plan = plan_of(map, graph, problem.costs.micro_batch);
-    // The map knows no messages; the simulator does.
-    const double seconds = problem.simulate ? problem.simulate(plan).value : map.period;
-    if (!best.stages.empty() && seconds >= best_seconds) continue;
-    best_seconds = seconds;
-    report.objective = map.period;
-    best = std::move(plan);
+    report.objective = map.period;  // which knows no messages
+    plan.search = report;
+    plans.emplace_back(std::move(plan));
   }
-  if (best.stages.empty())
+  if (plans.empty())
     throw InputError("layerpipe", "no map of the layers has " + std::to_string(groups) + " groups",
                      "leave --set groups out");
-  best.search = report;
-  return best;
+  return plans;
 }
 
 Schedule layerpipe_schedule(const ScheduleProblem& problem, const Options& options) {
@@ -201,7 +197,6 @@ const System layerpipe = {
         "Gradient Pipelining and Multiprocessor Scheduling, ICCAD 2021 (arXiv 2108.06629); LayerPipe2, 2025 "
         "(arXiv 2512.08160)",
     .synchronous = false,
-    .searches_stages = true,
     .options = {weights_option.spec(),
                 {"divide", "yes", "a group may pass a part of its first product's input gradient to the one before it",
                  kYesNo},
@@ -212,8 +207,9 @@ const System layerpipe = {
                 {.name = "gradient_delay",
                  .default_value = "1",
                  .help = "micro-batches that a weight gradient from another processor may come late",
-                 .minimum = 0}},
-    .plan = layerpipe_plan,
+                 .minimum = 0},
+                rank_option()},
+    .candidates = layerpipe_plans,
     .schedule = layerpipe_schedule,
     .weights = layerpipe_weights,
     .theory = layerpipe_theory,

@@ -41,6 +41,7 @@
 #include "harness/base/thread_seconds.h"
 #include "harness/pipeline/orders.h"
 #include "harness/pipeline/system.h"
+#include "harness/plan/planner_options.h"
 #include "systems/spp/device_order.h"
 #include "systems/spp/layer_chain.h"
 #include "systems/spp/list_schedule.h"
@@ -77,7 +78,7 @@ ReplicationProblem replication_problem(const Problem& problem, const Options& op
     capacity.push_back(static_cast<double>(problem.cluster.devices[device].memory.value));
   }
   result.microbatches = problem.microbatches;
-  result.max_replicas = problem.microbatches;
+  result.max_replicas = std::min(problem.microbatches, problem.max_replicas);
   result.all_devices = options.flag("all_devices");
   result.stages = options.integer("stages");
   if (options.flag("memory"))
@@ -122,56 +123,44 @@ PlannedPipeline plan_of(const Problem& problem, const Options& options, const Re
   throw InputError("spp", what, "use more micro-batches, fewer devices, or all_devices=no");
 }
 
-PlannedPipeline spp_plan(const Problem& problem, const Options& options) {
+// For every number of stages the best.
+std::vector<PlannedPipeline> spp_plans(const Problem& problem, const Options& options) {
   const double begin = thread_seconds();
   if (static_cast<std::size_t>(problem.devices) > problem.cluster.devices.size())
     throw InputError("spp",
                      std::to_string(problem.devices) + " ranks on a cluster of " +
                          std::to_string(problem.cluster.devices.size()) + " devices",
                      "use fewer ranks or a larger cluster");
-  const auto seconds_so_far = [&] { return thread_seconds() - begin; };
   const LayerChain chain = layer_chain(problem.costs);
   const SquareMatrix bandwidths = pair_bandwidths(problem.cluster, problem.devices);
   std::vector<std::vector<int>> device_orders = {recursive_min_cut_order(bandwidths)};
   if (options.text("orient") == "both")
     device_orders.emplace_back(device_orders.front().rbegin(), device_orders.front().rend());
 
-  const bool by_simulator = options.text("score") == "simulator";
-  if (by_simulator && !problem.simulate)
-    throw InputError("spp", "there is no simulator to ask here", "use score=model");
-  SearchReport report{.objective_name = by_simulator ? "simulated iteration time" : "iteration time of its own model"};
-  PlannedPipeline best;
+  SearchReport report{.objective_name = "iteration time of its own model"};
+  std::vector<PlannedPipeline> plans;
   for (const std::vector<int>& device_order : device_orders) {
     ReplicationProblem p = replication_problem(problem, options, chain, bandwidths, device_order);
     p.table_bytes = std::int64_t{options.integer("table_limit")} * 1024 * 1024;
-    p.stop = [&] { return options.integer("time_limit") > 0 && seconds_so_far() > options.integer("time_limit"); };
+    p.stop = [&] { return thread_seconds() - begin > problem.search_seconds; };
     const ReplicatedPartitions found = partition_and_replicate(p);
-    report.states += found.states;
-    report.complete = report.complete && found.complete;
+    report.states = found.states;
+    report.complete = found.complete;
     for (const auto& partition : found.by_stages) {  // fewer stages first: they keep a tie
       if (!partition) continue;
-      if (!best.plan.stages.empty() && p.stop()) {
-        report.complete = false;
-        break;
-      }
-      PlannedPipeline planned = plan_of(problem, options, p, partition->stages, device_order);
-      const double seconds = by_simulator ? problem.simulate(planned).value
-                                          : list_schedule(pipeline_times(p, partition->stages), problem.microbatches,
-                                                          execution_options(options))
-                                                .makespan;
-      if (best.plan.stages.empty() || seconds < report.objective) {
-        report.objective = seconds;
-        best = std::move(planned);
-      }
+      report.objective =
+          list_schedule(pipeline_times(p, partition->stages), problem.microbatches, execution_options(options))
+              .makespan;
+      plans.push_back(plan_of(problem, options, p, partition->stages, device_order));
+      plans.back().plan.search = report;
     }
   }
-  if (best.plan.stages.empty()) {
+  if (plans.empty()) {
     if (!report.complete)
-      throw InputError("spp", "the search was cut short before it found a plan", "raise time_limit or table_limit");
+      throw InputError("spp", "the search was cut short before it found a plan", "raise search_seconds or table_limit");
     refuse(problem, options, chain.groups());
   }
-  best.plan.search = report;
-  return best;
+  return plans;
 }
 
 int round_of(const Placement& placement) {
@@ -244,7 +233,6 @@ const System spp = {
         "Luo et al., Efficient Pipeline Planning for Expedited Distributed DNN Training, INFOCOM "
         "2022 (arXiv 2204.10562)",
     .synchronous = true,
-    .searches_stages = true,
     .options = {{"order",
                  "strict",
                  "each stage's order: strict (by key, waiting for it) or ready (the least key of "
@@ -260,20 +248,16 @@ const System spp = {
                  "paper",
                  "device order: paper (one way round) or both (also reversed, the better plan wins)",
                  {"paper", "both"}},
-                {"score",
-                 "model",
-                 "what chooses the number of stages: the paper's model, or the simulator, which "
-                 "knows of shared network cards and whole micro-batches",
-                 {"model", "simulator"}},
+                rank_option(),
                 {"all_devices", "yes", "every plan uses all devices; no: it may use fewer", kYesNo},
                 {"memory", "no",
                  "leave out plans whose stages (weights, gradients, an optimizer state, outputs in "
                  "flight) exceed a device's memory; the paper has no such limit",
                  kYesNo},
                 {"stages", "0", "number of stages; 0: try every number", {}, 0},
-                {"time_limit", "300", "seconds of search, then the best so far; 0: no limit", {}, 0},
+                search_seconds_option(),
                 {"table_limit", "2048", "MiB of search tables, then the best so far"}},
-    .plan = spp_plan,
+    .candidates = spp_plans,
     .schedule = spp_schedule,
     .theory = spp_theory,
     .replicates = [](const Options&) { return true; },
