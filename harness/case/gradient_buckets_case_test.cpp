@@ -5,6 +5,7 @@
 #include "harness/case/predict_update.h"
 #include "harness/case/prepare.h"
 #include "harness/case/settings.h"
+#include "harness/case/test_profiles.h"
 
 namespace sluice {
 namespace {
@@ -19,7 +20,7 @@ double samples_per_second(Json entry, const std::string& buckets) {
                     {"batch", 512},
                     {"steps", 1},
                     {"gradient_buckets", buckets}});
-  const Prepared p = prepare(resolve({entry, in_file("test", "")}));
+  const Prepared p = prepare(resolve({entry, in_file("test", "")}), test_profiles());
   return 512 / simulated_update(p, program_of_updates(p)).value;
 }
 
@@ -41,17 +42,17 @@ TEST(GradientBucketsOfACaseTest, OneBucketOfAllGradientsIsTheReductionAfterTheBa
 TEST(GradientBucketsOfACaseTest, PlannersSimulateWithTheCasesBuckets) {
   const auto planned = [](const std::string& buckets) {
     const RunCase c = resolve({{{"system", "spp"},
-                                 {"options", {{"score", "simulator"}}},
-                                 {"workload", "resnet50"},
-                                 {"clock", "virtual"},
-                                 {"cluster", "flat:4,bandwidth=1.1GB/s,latency=30us"},
-                                 {"ranks", 4},
-                                 {"batch", 256},
-                                 {"microbatches", 16},
-                                 {"steps", 1},
-                                 {"gradient_buckets", buckets}},
-                                in_file("test", "")});
-    return prepare(c).plan.stages.size();
+                                {"options", {{"score", "simulator"}}},
+                                {"workload", "resnet50"},
+                                {"clock", "virtual"},
+                                {"cluster", "flat:4,bandwidth=1.1GB/s,latency=30us"},
+                                {"ranks", 4},
+                                {"batch", 256},
+                                {"microbatches", 16},
+                                {"steps", 1},
+                                {"gradient_buckets", buckets}},
+                               in_file("test", "")});
+    return prepare(c, test_profiles()).plan.stages.size();
   };
   EXPECT_EQ(planned("25MB"), 1u);
   EXPECT_GT(planned("end"), 1u);

@@ -78,9 +78,9 @@ bool recomputes(const EvaluatedPlan& e) {
   });
 }
 
-void fill_in(Candidate& candidate) {
+void fill_in(Candidate& candidate, ProfileStore& profiles) {
   try {
-    const EvaluatedPlan e = evaluate_plan(resolve(candidate.entry));
+    const EvaluatedPlan e = evaluate_plan(resolve(candidate.entry), profiles);
     candidate.micro_batch = e.p.micro_batch;
     candidate.stages = count_of(e.p.plan.stages) / group_size(e.p);
     candidate.ranks_used = count_of(e.p.ranks.devices);
@@ -130,7 +130,8 @@ std::vector<int> pipeline_counts(int ranks) {
 // Fills in the candidates in parallel, in their order, until the time is over.
 class Scoring {
  public:
-  explicit Scoring(double seconds) : begin_(SteadyClock::now()), seconds_(seconds) {}
+  Scoring(double seconds, ProfileStore& profiles)
+      : begin_(SteadyClock::now()), seconds_(seconds), profiles_(profiles) {}
 
   std::vector<Candidate> run(std::vector<Candidate> candidates) {
     std::atomic<std::size_t> next{0};
@@ -138,7 +139,7 @@ class Scoring {
     const auto work = [&] {
       for (std::size_t i = next++; i < candidates.size(); i = next++) {
         if (std::chrono::duration<double>(SteadyClock::now() - begin_).count() > seconds_) return;
-        fill_in(candidates[i]);
+        fill_in(candidates[i], profiles_);
         done[i] = 1;
       }
     };
@@ -170,6 +171,7 @@ class Scoring {
  private:
   SteadyClock::time_point begin_;
   double seconds_;
+  ProfileStore& profiles_;
   std::set<std::string> tried_, cut_short_;
 };
 
@@ -315,8 +317,8 @@ std::vector<Candidate> first_candidates(const AdviceRequest& request) {
   return all;
 }
 
-Advice advise(const AdviceRequest& request) {
-  Scoring scoring(request.seconds);
+Advice advise(const AdviceRequest& request, ProfileStore& profiles) {
+  Scoring scoring(request.seconds, profiles);
   Advice advice;
   advice.candidates = scoring.run(first_candidates(request));
   const auto order = [&] {

@@ -60,7 +60,7 @@ struct Advice {
   std::vector<std::string> untried, searched_in_part;
 };
 // Throws InputError where the request itself is wrong. Systems that only infer have no candidates.
-Advice advise(const AdviceRequest& request);
+Advice advise(const AdviceRequest& request, ProfileStore& profiles);
 
 // The candidates with default options, in the order in which they are begun: the most promising one of every system
 // first, so that a search that runs out of time has compared all systems.

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "harness/base/expect_error.h"
+#include "harness/case/test_profiles.h"
 #include "harness/cli/assumptions.h"
 #include "harness/cli/case_flags.h"
 
@@ -21,7 +22,7 @@ AdviceRequest advice_request(const std::vector<std::string>& systems) {
 
 TEST(Advise, TriesEveryDegreeOfPipelinesAndOfDevicesThatShareLayers) {
   std::set<std::pair<int, int>> tried;
-  const Advice advice = advise(advice_request({"1f1b"}));
+  const Advice advice = advise(advice_request({"1f1b"}), test_profiles());
   for (const Candidate& c : advice.candidates) {
     EXPECT_TRUE(c.fits()) << c.refused;
     tried.emplace(c.count("data_parallel"), c.count("tensor"));
@@ -30,11 +31,11 @@ TEST(Advise, TriesEveryDegreeOfPipelinesAndOfDevicesThatShareLayers) {
 }
 
 TEST(Advise, ScoresAsThePlanOfTheSameRequest) {
-  const Advice advice = advise(advice_request({"gpipe", "1f1b"}));
+  const Advice advice = advise(advice_request({"gpipe", "1f1b"}), test_profiles());
   bool shared = false;
   for (std::size_t i = 0; i < advice.candidates.size(); ++i) {
     const Candidate& c = advice.candidates[i];
-    const EvaluatedPlan e = evaluate_plan(resolve(c.entry));
+    const EvaluatedPlan e = evaluate_plan(resolve(c.entry), test_profiles());
     EXPECT_DOUBLE_EQ(c.samples_per_second, e.samples_per_second()) << plan_line(c);
     EXPECT_EQ(c.ranks_used, 4);
     EXPECT_EQ(c.stages * c.count("tensor") * c.count("data_parallel"), 4) << plan_line(c);
@@ -71,24 +72,24 @@ TEST(Advise, LinesSayEverySettingOfTheCandidate) {
 TEST(Advise, CountsInThePrecisionAskedFor) {
   AdviceRequest request = advice_request({"1f1b"});
   request.tensor = {1};
-  const Advice whole = advise(request);
+  const Advice whole = advise(request, test_profiles());
   request.entry.values["precision"] = "mixed";
-  const Advice mixed = advise(request);
+  const Advice mixed = advise(request, test_profiles());
   ASSERT_EQ(mixed.candidates.size(), whole.candidates.size());
   EXPECT_GT(mixed.candidates[0].samples_per_second, whole.candidates[0].samples_per_second);
   request.entry.values["cluster"] = "pipedream_c";
-  EXPECT_EQ(error_of([&] { advise(request); }),
+  EXPECT_EQ(error_of([&] { advise(request, test_profiles()); }),
             "--precision: device 'TitanX-Maxwell-12GB': states no peak in 16 bit; give its flops_16 in the cluster's "
             "file, or use "
             "fp32");
   request.entry.values["costs"] = "profile";
-  EXPECT_EQ(error_of([&] { advise(request); }),
+  EXPECT_EQ(error_of([&] { advise(request, test_profiles()); }),
             "--precision: 'profile' costs are of layers that compute in fp32; use analytic ones");
 }
 
 // 1F1B without a flush on four stages: the first stage has made three updates between a batch's forward and its own.
 TEST(Advise, StalenessIsThatOfTheOrder) {
-  const Advice advice = advise(advice_request({"pipeoptim", "1f1b"}));
+  const Advice advice = advise(advice_request({"pipeoptim", "1f1b"}), test_profiles());
   bool asynchronous = false;
   for (const Candidate& c : advice.candidates) {
     ASSERT_TRUE(c.fits()) << c.refused;
@@ -134,7 +135,7 @@ TEST(Advise, SearchesEverySystemOnceBeforeAnyTwice) {
 TEST(Advise, OutOfTimeNamesWhatWasNotSearchedInOneLine) {
   AdviceRequest request = of_several_systems();
   request.seconds = 0;
-  const Advice none = advise(request);
+  const Advice none = advise(request, test_profiles());
   EXPECT_TRUE(none.candidates.empty());
   EXPECT_TRUE(none.searched_in_part.empty());
   EXPECT_EQ(out_of_time(none, 0),
@@ -204,7 +205,7 @@ TEST(Advise, APlanOfOneStageIsDataParallelismWhoeverMadeIt) {
   AdviceRequest request = advice_request({"dapple", "data_parallel"});
   request.tensor = {1};
   request.entry.values["cluster"] = "flat:4,bandwidth=10000GB/s,latency=0us";
-  const Advice advice = advise(request);
+  const Advice advice = advise(request, test_profiles());
   const std::vector<AdviceRow> rows = rows_of(advice, AdviceKind::synchronous);
   EXPECT_EQ(places_and_names(rows), "1= data_parallel; 1= dapple; ");
   EXPECT_EQ(plan_kind(*rows[1].best), "its plan is data parallelism");
@@ -214,7 +215,7 @@ TEST(Advise, OneDeviceUsesOneOfSeveral) {
   AdviceRequest request = advice_request({"single_device", "data_parallel"});
   request.entry.values["batch"] = 64;
   request.entry.values["cluster"] = "flat:4,bandwidth=10000GB/s,latency=0us";
-  const Advice advice = advise(request);
+  const Advice advice = advise(request, test_profiles());
   const std::vector<AdviceRow> rows = rows_of(advice, AdviceKind::synchronous);
   ASSERT_EQ(places_and_names(rows), "1 data_parallel; 2 single_device; ");
   EXPECT_EQ(why_slower(*rows[1].best, *rows[0].best), "uses 1 of 4 devices");
@@ -234,7 +235,7 @@ TEST(Advise, TooLargeNamesTheDeviceThatLacksMost) {
   AdviceRequest request = advice_request({"gpipe"});
   request.tensor = {1};
   request.entry.values["cluster"] = "flat:4,memory=1KiB";
-  const Advice advice = advise(request);
+  const Advice advice = advise(request, test_profiles());
   ASSERT_FALSE(advice.candidates.empty());
   for (const Candidate& c : advice.candidates) {
     EXPECT_FALSE(c.fits());
@@ -254,8 +255,8 @@ RunCase case_of(std::map<std::string, std::string> flags) {
 }
 
 TEST(Assumptions, AreThoseOfTheCase) {
-  const std::vector<Assumption> plain = assumptions_of(
-      evaluate_plan(case_of({{"system", "gpipe"}, {"workload", "gpt_tiny"}, {"optimizer", "sgd,momentum=0"}})));
+  const std::vector<Assumption> plain = assumptions_of(evaluate_plan(
+      case_of({{"system", "gpipe"}, {"workload", "gpt_tiny"}, {"optimizer", "sgd,momentum=0"}}), test_profiles()));
   EXPECT_EQ(text_of(plain, "collectives"), "ring over all ranks of a stage, not slowed down by other traffic");
   EXPECT_EQ(text_of(plain, "precision"), "fp32");
   EXPECT_EQ(text_of(plain, "optimizer"), "sgd, 0 bytes of state per parameter, in every peak");
@@ -267,7 +268,8 @@ TEST(Assumptions, AreThoseOfTheCase) {
                                             {"ranks", "2"},
                                             {"precision", "mixed"},
                                             {"attention", "kept"},
-                                            {"optimizer", "adam"}})));
+                                            {"optimizer", "adam"}}),
+                                   test_profiles()));
   EXPECT_EQ(text_of(adam, "collectives"), "hierarchical by node, on links that messages use too");
   EXPECT_EQ(text_of(adam, "precision"), "mixed, attention scores kept");
   EXPECT_EQ(text_of(adam, "optimizer"), "adam, 8 bytes of state per parameter and 4 of fp32 copies, in every peak");
@@ -277,8 +279,12 @@ TEST(Assumptions, AreThoseOfTheCase) {
 }
 
 TEST(PlanOfGroups, IsOfStagesWhoseDevicesShareTheirLayers) {
-  const EvaluatedPlan e = evaluate_plan(case_of(
-      {{"system", "1f1b"}, {"workload", "gpt_tiny"}, {"cluster", "flat:4"}, {"microbatches", "4"}, {"tensor", "2"}}));
+  const EvaluatedPlan e = evaluate_plan(case_of({{"system", "1f1b"},
+                                                 {"workload", "gpt_tiny"},
+                                                 {"cluster", "flat:4"},
+                                                 {"microbatches", "4"},
+                                                 {"tensor", "2"}}),
+                                        test_profiles());
   const PlanDescription shown = description(e);
   ASSERT_EQ(shown.stages.size(), 2u);
   EXPECT_EQ(shown.stages[0].tensor, 2);
@@ -294,7 +300,7 @@ TEST(PlanOfGroups, IsOfStagesWhoseDevicesShareTheirLayers) {
 TEST(PlanOfCase, OfASystemThatOnlyInfersIsOfInference) {
   const RunCase c = case_of({{"system", "edgepipe"}, {"workload", "vgg16"}});
   EXPECT_EQ(c.task, Task::inference);
-  EXPECT_GT(evaluate_plan(c).samples_per_second(), 0);
+  EXPECT_GT(evaluate_plan(c, test_profiles()).samples_per_second(), 0);
 }
 
 }  // namespace
