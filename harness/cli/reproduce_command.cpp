@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "harness/base/error.h"
+#include "harness/base/passing_folder.h"
 #include "harness/base/source_folder.h"
 #include "harness/case/profile_store.h"
 #include "harness/claims/claim_page.h"
@@ -90,17 +91,8 @@ void keep_what_is_absent(std::vector<Outcome>& outcomes,
   }
 }
 
-// A folder that is gone in the end, also after an error.
-struct PassingFolder {
-  fs::path path;
-  ~PassingFolder() {
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-  }
-};
-
 void write_pages(const fs::path& folder, const std::vector<PaperOutcomes>& papers) {
-  const PassingFolder passing{folder / ".drawing"};
+  const PassingFolder passing(folder / ".drawing");
   const fs::path& drawing = passing.path;
   fs::remove_all(drawing);
   fs::create_directories(drawing);
