@@ -53,7 +53,7 @@ void set_seed(Sweep& sweep, const std::string& text) {
     if (c.tune && c.tune->seed == seed)
       throw InputError("--seed", text + " is the seed that learning rates are tuned on", "choose another");
     c.seed = seed;
-    if (seen.insert(digest(to_json(c))).second) cases.push_back(std::move(c));
+    if (seen.insert(digest_of(c)).second) cases.push_back(std::move(c));
   }
   sweep.cases = std::move(cases);
 }
@@ -227,7 +227,7 @@ static int dry_run(const RunArguments& a, const Sweep& sweep, const std::string&
     std::set<std::string> done;
     for (const Record& record : read_records(out).records)
       if (is_final(record)) done.insert(record.digest);
-    std::erase_if(cases, [&](const RunCase& c) { return done.contains(digest(to_json(c))); });
+    std::erase_if(cases, [&](const RunCase& c) { return done.contains(digest_of(c)); });
   }
   std::fflush(stdout);
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));

@@ -72,7 +72,7 @@ Record Job::run_here(const RunCase& c, ProfileStore& profiles, RunHooks hooks) {
 Record Job::run(const RunCase& c, ProfileStore& profiles, const RunHooks& hooks) {
   if (!runs_as_processes(c)) return run_case(c, profiles, hooks);
   // A tuned learning rate was chosen from records that only this process has.
-  const Json message = {{"digest", digest(to_json(c))}, {"learning_rate", c.optimizer.learning_rate}};
+  const Json message = {{"digest", digest_of(c)}, {"learning_rate", c.optimizer.learning_rate}};
   processes_->broadcast(message.dump(), 0);
   return run_here(c, profiles, hooks);
 }
@@ -81,7 +81,7 @@ void Job::dismiss() { processes_->broadcast("", 0); }
 
 void Job::follow(const std::vector<RunCase>& cases, ProfileStore& profiles, const RunHooks& hooks) {
   std::map<std::string, const RunCase*> by_digest;
-  for (const RunCase& c : cases) by_digest[digest(to_json(c))] = &c;
+  for (const RunCase& c : cases) by_digest[digest_of(c)] = &c;
   for (;;) {
     const std::string text = processes_->broadcast("", 0);
     if (text.empty()) return;

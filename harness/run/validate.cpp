@@ -14,6 +14,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/json.h"
+#include "harness/base/passing_folder.h"
 #include "harness/base/run_program.h"
 #include "harness/base/stop.h"
 #include "harness/case/profile_store.h"
@@ -53,7 +54,7 @@ class ValidationRun {
 
   ValidateResult run() {
     for (int round = 0; round < options_.rounds && !stopped(); ++round) {
-      folder_ = all_folders_ / std::to_string(round);
+      folder_ = all_folders_.path / std::to_string(round);
       fs::create_directories(folder_);
       profiles_.emplace(folder_ / "profiles", 1);
       run_round(round);
@@ -62,13 +63,6 @@ class ValidationRun {
     result_.interrupted = stopped();
     return std::move(result_);
   }
-
-  ~ValidationRun() {
-    std::error_code ignored;
-    fs::remove_all(all_folders_, ignored);
-  }
-  ValidationRun(const ValidationRun&) = delete;
-  ValidationRun& operator=(const ValidationRun&) = delete;
 
  private:
   Record run(const RunCase& c) { return run_case(c, *profiles_, {.cancel = &interrupted()}); }
@@ -167,7 +161,7 @@ class ValidationRun {
     std::vector<Record> made;
     if (fs::exists(records)) made = read_records(records).records;
     for (const std::size_t k : numbers) {
-      const std::string name = digest(to_json(of_steps(cases_[k], steps_[k])));
+      const std::string name = digest_of(of_steps(cases_[k], steps_[k]));
       const auto found = std::ranges::find(made, name, &Record::digest);
       if (found == made.end() || found->outcome != RecordOutcome::ok) {
         leave_out(k, round,
@@ -184,7 +178,7 @@ class ValidationRun {
   const std::vector<ValidationCase>& cases_;
   const ValidateOptions& options_;
   Store store_;
-  const fs::path all_folders_;
+  const PassingFolder all_folders_;
   fs::path folder_;                       // of the round: profiles, the job of mpirun
   std::optional<ProfileStore> profiles_;  // of the round
   Progress progress_;
