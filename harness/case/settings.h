@@ -13,9 +13,9 @@
 
 namespace sluice {
 
-// Whether a setting is part of the experiment that a digest names. unless_default, unless_as_before: settings from after
-// the first records, which keep their digests. Before there was the setting, all cases had its default, or the value
-// Setting::before.
+// Whether a setting is part of the experiment that a digest names. Settings that came after the first records leave out
+// of the digest what all cases before them had, so that those records keep their digests: unless_default the default,
+// unless_as_before the value Setting::before.
 enum class InDigest { always, unless_default, unless_as_before, never };
 
 // The headings of `sluice run --help`.
