@@ -48,12 +48,6 @@ const System* system_named(const std::string& name) {
   return found == systems.end() ? nullptr : *found;
 }
 
-bool is_asynchronous(const Record& record) {
-  if (record.theory) return std::ranges::any_of(record.theory->staleness, [](int updates) { return updates > 0; });
-  const System* system = system_named(record.system);
-  return system && !system->synchronous;
-}
-
 std::optional<Spread> spread(const std::vector<double>& values) {
   if (values.empty()) return std::nullopt;
   return Spread{quantile(values, 0), median(values), quantile(values, 1)};

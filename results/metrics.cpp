@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "harness/base/json.h"
+#include "harness/pipeline/system.h"
 #include "results/steady_window.h"
 
 namespace sluice {
@@ -249,12 +250,16 @@ std::optional<double> time_to_accuracy(const Record& record) {
   return point ? std::optional(point->seconds) : std::nullopt;
 }
 
+bool is_asynchronous(const Record& record) {
+  if (record.theory) return std::ranges::any_of(record.theory->staleness, [](int updates) { return updates > 0; });
+  return std::ranges::any_of(
+      all_systems(), [&](const System* system) { return system->name == record.system && !system->synchronous; });
+}
+
 std::optional<double> time_to_accuracy_without_drain(const Record& record) {
   const std::optional<double> with = time_to_accuracy(record);
   if (!with) return std::nullopt;
-  const bool asynchronous =
-      record.theory && std::ranges::any_of(record.theory->staleness, [](int updates) { return updates > 0; });
-  if (!asynchronous) return with;
+  if (!is_asynchronous(record)) return with;
   double others = 0;  // seconds of the steps up to the target but the first of each segment
   std::size_t done = 0, counted = 0;
   for (const CurvePoint& point : record.curve) {

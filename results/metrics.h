@@ -80,6 +80,9 @@ std::string duration_text(const Record& record);
 std::string optimizer_text(const Record& record, bool with_rate = true);
 std::optional<double> learning_rate(const Record& record);  // in force: a tuned one's choice
 
+// Whether some rank computes with stale weights; where the record does not say (theory), whether the system's ranks do.
+bool is_asynchronous(const Record& record);
+
 // Updates done when the metric first reaches the target; nullopt if it does not or there is none.
 std::optional<std::int64_t> updates_to_target(const Record& record);
 

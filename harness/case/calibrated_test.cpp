@@ -11,6 +11,7 @@
 #include "harness/case/prepare.h"
 #include "harness/case/settings.h"
 #include "harness/case/tensor_costs.h"
+#include "harness/case/test_profiles.h"
 #include "harness/model/calibrated_costs.h"
 #include "workloads/models/registry.h"
 
@@ -90,7 +91,7 @@ TEST(CalibratedTest, WhatCannotBeCalibratedIsSaid) {
 TEST(CalibratedTest, CasesTakeThemOnTheVirtualClockOnly) {
   const auto error = [](const Json& entry) { return error_of([&] { calibrated_case(entry); }); };
   const Json good = {{"system", "gpipe"}, {"workload", "mmt"}, {"cluster", "summit_v100"}, {"ranks", 4}};
-  EXPECT_EQ(prepare(calibrated_case(good)).costs.source, "calibrated v100_sxm2_fp32");
+  EXPECT_EQ(prepare(calibrated_case(good), test_profiles()).costs.source, "calibrated v100_sxm2_fp32");
   Json entry = good;
   entry["cluster"] = "dgx_h100";
   EXPECT_NE(error(entry).find("/costs"), std::string::npos) << error(entry);
@@ -109,7 +110,7 @@ TEST(CalibratedTest, CasesTakeThemOnTheVirtualClockOnly) {
 TEST(CalibratedTest, DevicesThatShareLayersTakeThePartsTimes) {
   Json entry = {{"system", "gpipe"}, {"workload", "tfm256"}, {"cluster", "flat:2"}, {"ranks", 2},
                 {"tensor", 2},       {"batch", 32},          {"microbatches", 4}};
-  const Prepared p = prepare(calibrated_case(entry));
+  const Prepared p = prepare(calibrated_case(entry), test_profiles());
   const CostGraph parts = cluster_costs("calibrated", p.tensor->member, 8, p.cluster);
   int summed = 0;
   for (std::size_t l = 0; l < parts.layers.size(); ++l) {
@@ -127,7 +128,7 @@ TEST(CalibratedTest, APlansOwnMicroBatchesHaveCostsOfTheirSize) {
   const Json entry = {{"system", "graphpipe"}, {"workload", "mmt"}, {"cluster", "summit_v100"}, {"ranks", 4},
                       {"batch", 64},           {"microbatches", 64}};
   const RunCase c = calibrated_case(entry);
-  const Prepared p = prepare(c);
+  const Prepared p = prepare(c, test_profiles());
   const auto twice = problem_of(p, c).costs_at(2 * p.micro_batch);
   EXPECT_EQ(twice->micro_batch, 2 * p.micro_batch);
   const auto linear = std::ranges::find_if(p.costs.layers, [](const LayerCost& l) { return l.input_channels > 0; });

@@ -1,8 +1,6 @@
 #include "harness/case/costs.h"
 
-#include <map>
 #include <mutex>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -16,48 +14,6 @@ namespace sluice {
 
 bool is_cost_file(const std::string& source) {
   return source != kAnalyticCosts && source != kMeasuredCosts && !is_calibrated(source);
-}
-
-namespace {
-struct Measured {
-  std::mutex mutex;
-  std::map<std::string, CostGraph> costs;  // by the text of the key
-};
-Measured& measured() {
-  static Measured all;
-  return all;
-}
-}  // namespace
-
-static void forget_measured_costs() {
-  Measured& m = measured();
-  const std::lock_guard lock(m.mutex);
-  m.costs.clear();
-}
-
-OwnProfiles::OwnProfiles(ProfileKeeping keeping) {
-  keep_profiles(std::move(keeping));
-  forget_measured_costs();
-}
-
-OwnProfiles::~OwnProfiles() {
-  keep_profiles(std::nullopt);
-  forget_measured_costs();
-}
-
-Json measured_costs() {
-  Measured& m = measured();
-  const std::lock_guard lock(m.mutex);
-  Json list = Json::array();
-  for (const auto& [key, costs] : m.costs) list.push_back({{"key", key}, {"costs", to_json(costs)}});
-  return list;
-}
-
-void adopt_measured_costs(const Json& list) {
-  Measured& m = measured();
-  const std::lock_guard lock(m.mutex);
-  for (const Json& item : list)
-    m.costs[item.at("key").get<std::string>()] = cost_graph_from_json(item.at("costs"), "measured costs");
 }
 
 static CostGraph cost_file(const std::string& file, const Workload& workload) {
@@ -80,7 +36,7 @@ void check_cost_file(const std::string& file, const Workload& workload) {
 }
 
 CostGraph load_costs(const std::string& source, const Workload& workload, const ProfileKey& key, const Cluster& cluster,
-                     const Storage& storage) {
+                     const Storage& storage, ProfileStore& profiles) {
   const std::int64_t micro_batch = key.micro_batch;
   if (const ProfileWorkload* profile = profile_workload(workload.name, source)) {
     if (profile->costs.micro_batch != micro_batch)
@@ -98,22 +54,8 @@ CostGraph load_costs(const std::string& source, const Workload& workload, const 
     return graph;
   }
   if (source == kMeasuredCosts) {
-    Measured& m = measured();
-    const std::lock_guard lock(m.mutex);
-    const std::string text = to_text(key);
-    const auto found = m.costs.find(text);
     const bool between_processes = cluster.one_machine && cluster.one_machine->between_processes;
-    const auto lacks = [&](const CostGraph& graph) {
-      return between_processes && graph.machine && !graph.machine->processes.measured();
-    };
-    if (found != m.costs.end() && !lacks(found->second)) return found->second;
-    std::optional<CostGraph> stored = found != m.costs.end() ? found->second : stored_profile(key);
-    const bool whole = stored && stored->layers.size() == workload.model.layers.size();
-    if (!whole) stored = measure_profile(key, workload);
-    const bool lacking = lacks(*stored);
-    if (lacking) stored->machine->processes = measure_by_processes(key);
-    if (!whole || lacking) store_profile(key, *stored);
-    return m.costs[text] = *stored;
+    return profiles.costs(key, workload, between_processes);
   }
   const CostGraph graph = cost_file(source, workload);
   if (graph.micro_batch != micro_batch)

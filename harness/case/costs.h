@@ -11,8 +11,6 @@
 
 namespace sluice {
 
-class Json;
-
 // Sources that are no files: computed from the layers' sizes and the device's speed, and measured on this machine. The
 // third, computed from the calibrations of devices, is in calibrated.h.
 inline const std::string kAnalyticCosts = "analytic", kMeasuredCosts = "profile";
@@ -23,23 +21,9 @@ void check_cost_file(const std::string& file, const Workload& workload);
 
 // Seconds and bytes of every layer for micro-batches of key.micro_batch samples. source: "analytic", of the cluster's
 // first device and of `storage`; "calibrated", of its devices' calibrations (calibrated.h); "profile", measured on this
-// machine (profile_store.h), now or by an earlier process; or a file of `sluice profile`. Of a workload that is a
+// machine (ProfileStore), now or by an earlier process; or a file of `sluice profile`. Of a workload that is a
 // published profile: its own costs. Throws InputError: a file that is of another workload or micro-batch.
 CostGraph load_costs(const std::string& source, const Workload& workload, const ProfileKey& key, const Cluster& cluster,
-                     const Storage& storage = {});
-
-// While one lives, profiles are measured anew, in so many rounds, and kept in a folder of their own; those that this
-// process has measured before are forgotten, and so are its own when it goes. One at a time.
-class OwnProfiles {
- public:
-  explicit OwnProfiles(ProfileKeeping keeping);
-  ~OwnProfiles();
-  OwnProfiles(const OwnProfiles&) = delete;
-  OwnProfiles& operator=(const OwnProfiles&) = delete;
-};
-
-// What "profile" has measured in this process so far, for other processes to plan with the same.
-Json measured_costs();
-void adopt_measured_costs(const Json& measured);
+                     const Storage& storage, ProfileStore& profiles);
 
 }  // namespace sluice

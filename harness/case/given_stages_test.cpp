@@ -6,6 +6,7 @@
 #include "harness/case/make_program.h"
 #include "harness/case/prepare.h"
 #include "harness/case/settings.h"
+#include "harness/case/test_profiles.h"
 
 namespace sluice {
 namespace {
@@ -29,11 +30,11 @@ TEST(GivenStages, EverySystemRunsOnThemOrIsOfTheWholeModel) {
     RunCase c = on_given_stages(*system, "1");
     if (c.first_layers.empty()) continue;
     std::size_t stages = 2;
-    if (error_of([&] { prepare(c); }).find("cuts the model into 4") != std::string::npos)
+    if (error_of([&] { prepare(c, test_profiles()); }).find("cuts the model into 4") != std::string::npos)
       c = on_given_stages(*system, "1,2,3"), stages = 4;
     if (system->name == "layerpipe_style") c = on_given_stages(*system, ""), stages = 0;  // one stage, two devices
     const std::string error = error_of([&] {
-      const Prepared p = prepare(c);
+      const Prepared p = prepare(c, test_profiles());
       if (stages == 0) return;
       ASSERT_EQ(p.pipeline.stages.size(), stages) << system->name;
       for (std::size_t s = 0; s + 1 < stages; ++s)

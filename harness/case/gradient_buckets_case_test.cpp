@@ -5,6 +5,7 @@
 #include "harness/case/predict_update.h"
 #include "harness/case/prepare.h"
 #include "harness/case/settings.h"
+#include "harness/case/test_profiles.h"
 
 namespace sluice {
 namespace {
@@ -19,7 +20,7 @@ double samples_per_second(Json entry, const std::string& buckets) {
                     {"batch", 512},
                     {"steps", 1},
                     {"gradient_buckets", buckets}});
-  const Prepared p = prepare(resolve({entry, in_file("test", "")}));
+  const Prepared p = prepare(resolve({entry, in_file("test", "")}), test_profiles());
   return 512 / simulated_update(p, program_of_updates(p)).value;
 }
 
@@ -51,7 +52,7 @@ TEST(GradientBucketsOfACaseTest, PlannersSimulateWithTheCasesBuckets) {
                                 {"steps", 1},
                                 {"gradient_buckets", buckets}},
                                in_file("test", "")});
-    return prepare(c).plan.stages.size();
+    return prepare(c, test_profiles()).plan.stages.size();
   };
   EXPECT_EQ(planned("25MB"), 1u);
   EXPECT_GT(planned("end"), 1u);

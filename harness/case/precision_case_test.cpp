@@ -9,6 +9,7 @@
 #include "harness/case/predict_update.h"
 #include "harness/case/prepare.h"
 #include "harness/case/settings.h"
+#include "harness/case/test_profiles.h"
 #include "harness/sim/communication.h"
 #include "harness/sim/memory.h"
 #include "workloads/models/registry.h"
@@ -52,7 +53,7 @@ TEST(PrecisionCase, IsCountedOnlyWhereNothingRunsInIt) {
 
 TEST(PrecisionCase, ScoresOfChunksAreNotKept) {
   const RunCase c = counted({{"system", "seq1f1b"}, {"attention", "kept"}});
-  EXPECT_EQ(error_of([&] { prepare(c); }),
+  EXPECT_EQ(error_of([&] { prepare(c, test_profiles()); }),
             "attention: the scores of sequences that are cut into chunks cannot be kept; use fused, or a system that "
             "leaves sequences whole");
 }
@@ -84,7 +85,7 @@ TEST(PrecisionCase, EveryWorkloadTakesBetweenHalfAndAllOfItsBytes) {
 
 // Of every rank: weights, old versions, gradients, the optimizer's.
 MemoryByKind largest(const RunCase& c) {
-  const Prepared p = prepare(c);
+  const Prepared p = prepare(c, test_profiles());
   const Program program = program_of_updates(p);
   MemoryByKind sum;
   for (const RankMemory& rank : memory(program, stage_memory(p, c.optimizer, program.rule))) {
@@ -122,7 +123,7 @@ TEST(PrecisionCase, PredictedWeightsAreIn16BitAndTheirDirectionIsNot) {
 
 // Of all ranks in an update.
 SentBytes all_sent(const RunCase& c) {
-  const Prepared p = prepare(c);
+  const Prepared p = prepare(c, test_profiles());
   SentBytes sum;
   for (const SentBytes& rank : sent_bytes(program_of_updates(p), costs_of(p))) {
     sum.messages += rank.messages;
@@ -162,7 +163,7 @@ TEST(PrecisionCase, ShardsDivideTheFp32Copies) {
 TEST(PrecisionCase, PlannersAreToldWhatASetOfLayersHolds) {
   for (const char* precision : {"fp32", "mixed", "mixed_fp32_gradients", "mixed_two_gradients"}) {
     const RunCase c = counted({{"precision", precision}, {"optimizer", {{"kind", "adam"}}}});
-    const Prepared p = prepare(c);
+    const Prepared p = prepare(c, test_profiles());
     const std::vector<StageMemory> stages = stage_memory(p, c.optimizer, WeightRule{});
     const auto footprint = planned_footprint(p, c.optimizer);
     for (std::size_t s = 0; s < stages.size(); ++s) {
@@ -176,7 +177,7 @@ TEST(PrecisionCase, PlannersAreToldWhatASetOfLayersHolds) {
 TEST(PrecisionCase, InferenceHoldsWeightsOf16Bit) {
   const auto of = [&](const char* precision) {
     const RunCase c = counted({{"system", "gpipe"}, {"task", "inference"}, {"precision", precision}});
-    return stage_memory(prepare(c), c.optimizer, WeightRule{});
+    return stage_memory(prepare(c, test_profiles()), c.optimizer, WeightRule{});
   };
   const std::vector<StageMemory> whole = of("fp32"), mixed = of("mixed");
   for (std::size_t s = 0; s < whole.size(); ++s) {
@@ -189,7 +190,7 @@ TEST(PrecisionCase, SharedLayersKeepTheirPartOfTheScores) {
   const auto stash = [&](int tensor, const char* attention) {
     const RunCase c =
         counted({{"ranks", 2 * tensor}, {"tensor", tensor}, {"attention", attention}, {"cuts", "compute"}});
-    return stage_memory(prepare(c), c.optimizer, WeightRule{}).front().stash.value;
+    return stage_memory(prepare(c, test_profiles()), c.optimizer, WeightRule{}).front().stash.value;
   };
   // What keeping the scores adds to a member of two is half of what it adds to one device.
   EXPECT_EQ(2 * (stash(2, "kept") - stash(2, "fused")), stash(1, "kept") - stash(1, "fused"));

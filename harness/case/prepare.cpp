@@ -45,7 +45,7 @@ static CostGraph case_costs(const Prepared& p, const RunCase& c, std::int64_t mi
                                 .optimizer = c.optimizer,
                                 .workload_digest = workload_digest(*p.workload),
                                 .batched_micros = batched ? c.microbatches / c.data_parallel : 0},
-                               p.cluster, p.storage);
+                               p.cluster, p.storage, *p.profiles);
   if (p.tensor) costs = member_costs(costs, *p.tensor, p.cluster, cost_formula(p, c, micro_batch));
   return c.task == Task::inference ? forward_only(std::move(costs)) : costs;
 }
@@ -217,9 +217,10 @@ static void share_layers(Prepared& p, const RunCase& c, Plan& plan) {
   set_costs(p, member_costs(whole, *p.tensor, p.cluster, cost_formula(p, c, p.micro_batch)));
 }
 
-static Prepared prepare_with(const RunCase& c, bool batched_weight_gradients) {
+static Prepared prepare_with(const RunCase& c, ProfileStore& profiles, bool batched_weight_gradients) {
   const auto begin = std::chrono::steady_clock::now();
   Prepared p;
+  p.profiles = &profiles;
   p.system = &find_system(c.system, "system");
   const ProfileWorkload* profile = profile_workload(c.workload, c.costs);
   refuse_replicas(c, *p.system);
@@ -257,12 +258,12 @@ static Prepared prepare_with(const RunCase& c, bool batched_weight_gradients) {
   return p;
 }
 
-Prepared prepare(const RunCase& c) {
-  Prepared p = prepare_with(c, c.weight_gradient == WeightGradients::batched);
+Prepared prepare(const RunCase& c, ProfileStore& profiles) {
+  Prepared p = prepare_with(c, profiles, c.weight_gradient == WeightGradients::batched);
   if (c.weight_gradient != WeightGradients::automatic) return p;
   Prepared batched;
   try {
-    batched = prepare_with(c, true);
+    batched = prepare_with(c, profiles, true);
   } catch (const InputError&) {
     return p;  // no plan has room for what waits for the products
   }

@@ -13,6 +13,7 @@ void adopt_pipeline(Prepared& p, const PlannedPipeline& planned);
 Problem problem_of(const Prepared& p, const RunCase& c);
 
 // Throws InputError; the plan's memory is not checked here (see over_memory).
-Prepared prepare(const RunCase& c);
+// profiles: where "profile" costs come from; it outlives the result.
+Prepared prepare(const RunCase& c, ProfileStore& profiles);
 
 }  // namespace sluice

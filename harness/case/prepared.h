@@ -14,13 +14,16 @@
 
 namespace sluice {
 
+class ProfileStore;
+
 struct Prepared {
   const System* system = nullptr;
   const Workload* workload = nullptr;
   Options options;
   Cluster cluster;
   CostGraph costs;
-  Storage storage;    // what the run's tensors are counted in
+  ProfileStore* profiles = nullptr;  // where plans of other micro-batch sizes get theirs; outlives this
+  Storage storage;                   // what the run's tensors are counted in
   Plan pipeline;      // of one data-parallel replica, as the planner made it; orders are made for it, too
   StageOrders order;  // of the pipeline's ops, where the planner has decided it
   PipelineReplicas replicas;

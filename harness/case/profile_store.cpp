@@ -68,22 +68,14 @@ std::string to_text(const ProfileKey& key) {
   return all.dump();
 }
 
-static std::optional<ProfileKeeping>& chosen_keeping() {
-  static std::optional<ProfileKeeping> keeping;
-  return keeping;
-}
-
-void keep_profiles(std::optional<ProfileKeeping> keeping) { chosen_keeping() = std::move(keeping); }
-
-ProfileKeeping profile_keeping() {
-  if (const std::optional<ProfileKeeping>& chosen = chosen_keeping()) return *chosen;
+std::string default_profile_folder() {
   const char* given = std::getenv("SLUICE_PROFILE_CACHE");
-  return {.folder = given && *given ? given : source_folder() + "/.cache/profiles"};
+  return given && *given ? given : source_folder() + "/.cache/profiles";
 }
 
-std::string profile_file(const ProfileKey& key) {
+std::string ProfileStore::file_of(const ProfileKey& key) const {
   const std::string name = fs::path(key.workload).stem().string();  // of a workload file
-  return fmt::format("{}/{}-{}-{}.json", profile_keeping().folder, name, key.micro_batch, digest(Json(to_text(key))));
+  return fmt::format("{}/{}-{}-{}.json", folder_, name, key.micro_batch, digest(Json(to_text(key))));
 }
 
 static void warn(const std::string& text) { fmt::print(stderr, "warning: profile cache: {}\n", visible(text)); }
@@ -93,8 +85,8 @@ static std::string seal(const ProfileKey& key, const Json& profile) {
   return digest(Json::array({to_text(key), profile}));
 }
 
-std::optional<CostGraph> stored_profile(const ProfileKey& key) {
-  const std::string file = profile_file(key);
+std::optional<CostGraph> ProfileStore::stored(const ProfileKey& key) const {
+  const std::string file = file_of(key);
   if (!fs::exists(file)) return std::nullopt;
   try {
     const Json json = parse_json_file(file);
@@ -109,11 +101,11 @@ std::optional<CostGraph> stored_profile(const ProfileKey& key) {
   }
 }
 
-void store_profile(const ProfileKey& key, const CostGraph& costs) {
-  const std::string file = profile_file(key), part = file + "." + std::to_string(getpid());
-  const Json profile = to_json(costs);
+void ProfileStore::store(const ProfileKey& key, const CostGraph& costs) const {
+  const std::string file = file_of(key), part = file + "." + std::to_string(getpid());
+  const Json profile = sluice::to_json(costs);
   std::error_code failure;
-  fs::create_directories(profile_keeping().folder, failure);  // write_text() says why there is none
+  fs::create_directories(folder_, failure);  // write_text() says why there is none
   try {
     write_text(part, Json{{"seal", seal(key, profile)}, {"profile", profile}}.dump(1) + "\n");
     fs::rename(part, file, failure);
@@ -123,6 +115,39 @@ void store_profile(const ProfileKey& key, const CostGraph& costs) {
   } catch (const RunError& e) {
     warn(std::string(e.what()) + "; the next run measures again");
   }
+}
+
+CostGraph ProfileStore::costs(const ProfileKey& key, const Workload& workload, bool between_processes) {
+  const std::lock_guard lock(mutex_);
+  const auto lacks_processes = [&](const CostGraph& graph) {
+    return between_processes && graph.machine && !graph.machine->processes.measured();
+  };
+  const std::string text = to_text(key);
+  const auto found = costs_.find(text);
+  if (found != costs_.end() && !lacks_processes(found->second)) return found->second;
+  std::optional<CostGraph> costs = found != costs_.end() ? found->second : stored(key);
+  const bool whole = costs && costs->layers.size() == workload.model.layers.size();
+  if (!whole) costs = measure_profile(key, workload, rounds_);
+  const bool lacking = lacks_processes(*costs);
+  if (lacking) costs->machine->processes = measure_by_processes(key);
+  if (!whole || lacking) store(key, *costs);
+  return costs_.insert_or_assign(text, *std::move(costs)).first->second;
+}
+
+Json ProfileStore::to_json() const {
+  const std::lock_guard lock(mutex_);
+  Json list = Json::array();
+  for (const auto& [key, costs] : costs_) list.push_back({{"key", key}, {"costs", sluice::to_json(costs)}});
+  return list;
+}
+
+void ProfileStore::adopt(const Json& list) {
+  std::map<std::string, CostGraph> adopted;
+  for (const Json& item : list)
+    adopted[item.at("key").get<std::string>()] = cost_graph_from_json(item.at("costs"), "costs of another process");
+  const std::lock_guard lock(mutex_);
+  adopted.merge(costs_);
+  costs_ = std::move(adopted);
 }
 
 static std::string utc_now() {
@@ -197,7 +222,6 @@ static RunProfileSpec spec_of(const ProfileKey& key, const Workload& workload) {
   spec.neighbours =
       key.neighbours.value_or(std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 8) - 1);
   spec.batched_micros = key.batched_micros;
-  spec.rounds = profile_keeping().rounds;
   return spec;
 }
 
@@ -205,11 +229,12 @@ BetweenProcesses measure_profile_between(const ProfileKey& key, const Workload& 
   return measure_between_processes(spec_of(key, workload), processes);
 }
 
-CostGraph measure_profile(const ProfileKey& key, const Workload& workload) {
+CostGraph measure_profile(const ProfileKey& key, const Workload& workload, int rounds) {
   constexpr int repeats = 7;
   if (key.device == DeviceKind::cuda)
     return measure_costs(workload.model, key.micro_batch, repeats, choice_name(key.device));
-  const RunProfileSpec spec = spec_of(key, workload);
+  RunProfileSpec spec = spec_of(key, workload);
+  spec.rounds = rounds;
   CostGraph graph = measure_in_runs(spec);
   if (!graph.machine) throw std::logic_error("a profile of whole runs describes its machine");
   graph.machine->machine = machine_signature();

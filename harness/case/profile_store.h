@@ -1,6 +1,8 @@
-// Profiles of this machine: measured once for a workload, micro-batch and build, and kept as files.
+// Profiles of this machine: measured once for a workload, micro-batch and build, and kept in memory and as files.
 #pragma once
 
+#include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -12,6 +14,8 @@
 #include "workloads/models/registry.h"
 
 namespace sluice {
+
+class Json;
 
 // What a profile is of, besides the machine and the build.
 struct ProfileKey {
@@ -29,27 +33,47 @@ std::string to_text(const ProfileKey& key);
 std::string machine_signature();  // "Intel(R) Xeon(R) Processor, 2 cores"
 std::string build_signature();    // of the running program: its LibTorch and a digest of its file
 
-// Where profiles are kept and in how many rounds they are measured (RunProfileSpec), of this process.
-struct ProfileKeeping {
-  std::string folder;
-  int rounds = 3;
+// $SLUICE_PROFILE_CACHE, or else .cache/profiles in the project's folder.
+std::string default_profile_folder();
+
+// The profiles of one command: a command makes a store and passes it to whatever plans a case, so that no profile is
+// measured twice. Safe to use from several threads; while one measures, the others that ask for costs wait.
+class ProfileStore {
+ public:
+  // rounds: of a profile that is measured here (RunProfileSpec::rounds).
+  explicit ProfileStore(std::string folder, int rounds = 3) : folder_(std::move(folder)), rounds_(rounds) {}
+
+  const std::string& folder() const { return folder_; }
+  std::string file_of(const ProfileKey& key) const;
+
+  // From memory, or else from the key's file, or else measured now and stored. between_processes: with the costs of
+  // messages between processes, measured now where the profile lacks them. Throws what measure_profile() throws; the
+  // store is then as before.
+  CostGraph costs(const ProfileKey& key, const Workload& workload, bool between_processes);
+
+  // The key's file only. Nothing where there is no such file, or one that was damaged or edited: a warning on stderr
+  // names it.
+  std::optional<CostGraph> stored(const ProfileKey& key) const;
+  // Writes the key's file whole or not at all, with a seal. A folder that cannot be written is no error but a warning
+  // on stderr: the next process measures again.
+  void store(const ProfileKey& key, const CostGraph& costs) const;
+
+  // What is in memory, for the other processes of a job to plan with the same costs. adopt() replaces costs of the same
+  // key; it throws, without taking any, where one is not as to_json() wrote it.
+  Json to_json() const;
+  void adopt(const Json& costs);
+
+ private:
+  std::string folder_;
+  int rounds_;
+  mutable std::mutex mutex_;
+  std::map<std::string, CostGraph> costs_;  // by to_text(key)
 };
-// In $SLUICE_PROFILE_CACHE, or else in .cache/profiles in the project's folder, unless keep_profiles() said otherwise.
-ProfileKeeping profile_keeping();
-// Nothing: as before any call. Not while another thread asks for costs.
-void keep_profiles(std::optional<ProfileKeeping> keeping);
-// The file of a profile in that folder.
-std::string profile_file(const ProfileKey& key);
-// Nothing where there is no such file, or one that was damaged or edited: a warning on stderr names it.
-std::optional<CostGraph> stored_profile(const ProfileKey& key);
-// Written whole or not at all, with a seal. A folder that cannot be written is no error but a warning on stderr: the
-// next process measures again.
-void store_profile(const ProfileKey& key, const CostGraph& costs);
 
 // The samples that a training of it reads; none where they are synthetic or not on this machine.
 std::optional<DataFeed> feed_for_profile(const Workload& workload);
 // Measures; minutes at most, mostly seconds. Throws InputError in a build without LibTorch.
-CostGraph measure_profile(const ProfileKey& key, const Workload& workload);
+CostGraph measure_profile(const ProfileKey& key, const Workload& workload, int rounds = 3);
 
 // Starts two processes of an MPI job, which measure what messages and collectives between them cost; seconds. Only
 // cases whose ranks are processes need it, so that measure_profile() leaves it out. They run `sluice profile`, this

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/case/costs.h"
 #include "workloads/models/registry.h"
@@ -35,44 +36,77 @@ class ProfileStoreTest : public testing::Test {
     std::ifstream in(file);
     return {std::istreambuf_iterator<char>(in), {}};
   }
-  static Seconds first_forward() {
-    return load_costs(kMeasuredCosts, find_workload("tiny"), kKey, {}).layers[0].forward;
+  static Seconds first_forward(ProfileStore& profiles) {
+    return load_costs(kMeasuredCosts, find_workload("tiny"), kKey, {}, {}, profiles).layers[0].forward;
   }
 
   static inline const ProfileKey kKey{.workload = "tiny", .micro_batch = 4};
 };
 
-TEST_F(ProfileStoreTest, ACaseGetsTheProfilesOfTheRoundAndNoOthers) {
-  {
-    const OwnProfiles first({.folder = folder() + "/1", .rounds = 1});
-    EXPECT_EQ(profile_keeping().rounds, 1);
-    EXPECT_FALSE(stored_profile(kKey));
-    store_profile(kKey, profile(0.5));
-    EXPECT_EQ(first_forward(), Seconds(0.5));
-  }
-  {
-    const OwnProfiles second({.folder = folder() + "/2", .rounds = 1});
-    EXPECT_FALSE(stored_profile(kKey));
-    store_profile(kKey, profile(0.25));
-    EXPECT_EQ(first_forward(), Seconds(0.25));
-  }
-  EXPECT_EQ(profile_keeping().rounds, 3);
-  EXPECT_NE(profile_keeping().folder, folder() + "/2");
-  EXPECT_EQ(measured_costs().size(), 0u);
+TEST_F(ProfileStoreTest, ACaseGetsTheProfilesOfItsStoreAndNoOthers) {
+  ProfileStore first(folder() + "/1"), second(folder() + "/2");
+  EXPECT_FALSE(first.stored(kKey));
+  first.store(kKey, profile(0.5));
+  EXPECT_FALSE(second.stored(kKey));
+  second.store(kKey, profile(0.25));
+  EXPECT_EQ(first_forward(first), Seconds(0.5));
+  EXPECT_EQ(first_forward(second), Seconds(0.25));
+}
+
+TEST_F(ProfileStoreTest, WhatWasReadOnceStaysWhenItsFileChanges) {
+  ProfileStore profiles(folder());
+  profiles.store(kKey, profile(0.5));
+  EXPECT_EQ(first_forward(profiles), Seconds(0.5));
+  profiles.store(kKey, profile(0.25));
+  EXPECT_EQ(first_forward(profiles), Seconds(0.5));
+  fs::remove_all(folder());
+  EXPECT_EQ(first_forward(profiles), Seconds(0.5));
+}
+
+TEST_F(ProfileStoreTest, OtherProcessesOfAJobPlanWithTheCostsOfTheFirst) {
+  ProfileStore first(folder() + "/1"), other(folder() + "/2");
+  first.store(kKey, profile(0.5));
+  other.store(kKey, profile(0.25));
+  EXPECT_EQ(first_forward(first), Seconds(0.5));
+  EXPECT_EQ(first_forward(other), Seconds(0.25));
+  const Json list = first.to_json();
+  ASSERT_EQ(list.size(), 1u);
+  other.adopt(list);
+  EXPECT_EQ(first_forward(other), Seconds(0.5));
+  EXPECT_EQ(other.to_json(), list);
+}
+
+TEST_F(ProfileStoreTest, CostsThatCannotBeReadLeaveTheStoreAsItWas) {
+  ProfileStore first(folder() + "/1"), other(folder() + "/2");
+  first.store(kKey, profile(0.5));
+  EXPECT_EQ(first_forward(first), Seconds(0.5));
+  Json list = first.to_json();
+  list.push_back({{"key", "another"}, {"costs", {{"layers", 3}}}});
+  EXPECT_THROW(other.adopt(list), InputError);
+  EXPECT_EQ(other.to_json(), Json::array());
+}
+
+TEST_F(ProfileStoreTest, ACaseThatFailsLeavesNothingInTheStore) {
+  ProfileStore profiles(folder());
+  const ProfileKey of_no_device{.workload = "tiny", .micro_batch = 4, .device = DeviceKind::cuda};
+  if (cuda_refusal().empty()) GTEST_SKIP() << "a GPU can be measured here";
+  EXPECT_THROW(profiles.costs(of_no_device, find_workload("tiny"), false), std::exception);
+  EXPECT_EQ(profiles.to_json(), Json::array());
+  EXPECT_FALSE(fs::exists(profiles.file_of(of_no_device)));
 }
 
 TEST_F(ProfileStoreTest, AnEntryThatWasEditedOrDamagedIsNamedAndMeasuredAnew) {
-  const OwnProfiles own({.folder = folder(), .rounds = 1});
-  store_profile(kKey, profile(0.5));
-  const std::string file = profile_file(kKey);
+  ProfileStore profiles(folder());
+  profiles.store(kKey, profile(0.5));
+  const std::string file = profiles.file_of(kKey);
   std::string text = content(file);
   const auto warning_of = [&](const std::string& changed) {
     std::ofstream(file) << changed;
     testing::internal::CaptureStderr();
-    EXPECT_FALSE(stored_profile(kKey)) << changed;
+    EXPECT_FALSE(profiles.stored(kKey)) << changed;
     return testing::internal::GetCapturedStderr();
   };
-  EXPECT_TRUE(stored_profile(kKey));
+  EXPECT_TRUE(profiles.stored(kKey));
   std::string slower = text;
   slower.replace(slower.find("\"forward\": 0.5"), 14, "\"forward\": 50.0");
   EXPECT_EQ(warning_of(slower),
@@ -84,35 +118,35 @@ TEST_F(ProfileStoreTest, AnEntryThatWasEditedOrDamagedIsNamedAndMeasuredAnew) {
     EXPECT_TRUE(warning.ends_with("; it is measured anew\n")) << warning;
   }
   std::ofstream(file) << text;
-  EXPECT_EQ(first_forward(), Seconds(0.5));
+  EXPECT_EQ(first_forward(profiles), Seconds(0.5));
 }
 
 TEST_F(ProfileStoreTest, AnEntryOfAnotherKeyIsNotTaken) {
-  const OwnProfiles own({.folder = folder(), .rounds = 1});
-  store_profile(kKey, profile(0.5));
+  ProfileStore profiles(folder());
+  profiles.store(kKey, profile(0.5));
   const ProfileKey other{.workload = "tiny", .micro_batch = 8};
-  fs::rename(profile_file(kKey), profile_file(other));
+  fs::rename(profiles.file_of(kKey), profiles.file_of(other));
   testing::internal::CaptureStderr();
-  EXPECT_FALSE(stored_profile(other));
+  EXPECT_FALSE(profiles.stored(other));
   EXPECT_NE(testing::internal::GetCapturedStderr().find("was changed after it was written"), std::string::npos);
 }
 
 TEST_F(ProfileStoreTest, AnEntryThatCannotBeReplacedIsAWarning) {
-  const OwnProfiles own({.folder = folder(), .rounds = 1});
-  fs::create_directories(profile_file(kKey) + "/in_the_way");
+  ProfileStore profiles(folder());
+  fs::create_directories(profiles.file_of(kKey) + "/in_the_way");
   testing::internal::CaptureStderr();
-  store_profile(kKey, profile(0.5));
+  profiles.store(kKey, profile(0.5));
   const std::string warning = testing::internal::GetCapturedStderr();
-  EXPECT_TRUE(warning.starts_with("warning: profile cache: " + profile_file(kKey) + ": cannot be written: "))
+  EXPECT_TRUE(warning.starts_with("warning: profile cache: " + profiles.file_of(kKey) + ": cannot be written: "))
       << warning;
   EXPECT_EQ(std::distance(fs::directory_iterator(folder()), {}), 1);
 }
 
 TEST_F(ProfileStoreTest, AFolderThatCannotBeWrittenIsAWarning) {
   std::ofstream(folder()) << "a file where the folder should be";
-  const OwnProfiles own({.folder = folder(), .rounds = 1});
+  ProfileStore profiles(folder());
   testing::internal::CaptureStderr();
-  store_profile(kKey, profile(0.5));
+  profiles.store(kKey, profile(0.5));
   const std::string warning = testing::internal::GetCapturedStderr();
   EXPECT_TRUE(warning.starts_with("warning: profile cache: " + folder())) << warning;
   EXPECT_TRUE(warning.ends_with("; the next run measures again\n")) << warning;

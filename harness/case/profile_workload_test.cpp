@@ -11,6 +11,7 @@
 #include "harness/case/predict_memory.h"
 #include "harness/case/prepare.h"
 #include "harness/case/settings.h"
+#include "harness/case/test_profiles.h"
 #include "results/store.h"
 #include "workloads/models/workload_file.h"
 
@@ -59,7 +60,7 @@ TEST_F(ProfileWorkloadTest, IsReadOnce) {
 }
 
 TEST_F(ProfileWorkloadTest, IsPlannedLikeAnyOther) {
-  const Prepared p = prepare(plan_case("one_f_one_b"));
+  const Prepared p = prepare(plan_case("one_f_one_b"), test_profiles());
   EXPECT_EQ(p.costs.source, "PipeDream profile");
   EXPECT_DOUBLE_EQ(p.plan.search.objective, 3);
   EXPECT_GT(p.plan.search.seconds, 0);
@@ -76,7 +77,7 @@ TEST_F(ProfileWorkloadTest, HasOneSizeOfMicroBatches) {
   RunCase c = plan_case("one_f_one_b");
   c.batch = 8;
   EXPECT_EQ(
-      error_of([&] { prepare(c); }),
+      error_of([&] { prepare(c, test_profiles()); }),
       path_ + ": has micro-batches of 1 samples, this plan 2; choose --batch and --microbatches so that they agree");
 }
 
@@ -95,9 +96,9 @@ TEST_F(ProfileWorkloadTest, TensorParallelVariantsAreOnlySimulated) {
   RunCase c = plan_case("piper");
   c.options = {{"data_parallel", "no"}};
   c.workload = file;
-  EXPECT_EQ(prepare(c).plan.stages.size(), 2u);
+  EXPECT_EQ(prepare(c, test_profiles()).plan.stages.size(), 2u);
   c.clock = Clock::wall;
-  EXPECT_FALSE(prepare(c).plan.stages[0].recompute);
+  EXPECT_FALSE(prepare(c, test_profiles()).plan.stages[0].recompute);
   const auto change = [&](int tensor, const std::string& id, bool recompute) {
     for (LayerCost& layer : costs.layers) {
       layer.variants[0].tensor = tensor;
@@ -109,10 +110,10 @@ TEST_F(ProfileWorkloadTest, TensorParallelVariantsAreOnlySimulated) {
   };
   // A stage recomputes as a whole where a layer does, which real ranks can.
   change(1, "activation recomp", true);
-  EXPECT_TRUE(prepare(c).plan.stages[0].recompute);
+  EXPECT_TRUE(prepare(c, test_profiles()).plan.stages[0].recompute);
   std::filesystem::remove(c.workload);
   change(2, "sharded", false);
-  EXPECT_EQ(error_of([&] { prepare(c); }),
+  EXPECT_EQ(error_of([&] { prepare(c, test_profiles()); }),
             "piper: the plan shares layers between devices, and a published profile has no layers to run; use the "
             "virtual clock, or tensor_parallel=no");
   std::filesystem::remove(c.workload);
@@ -150,7 +151,7 @@ TEST_F(ProfileWorkloadTest, AWorkloadFileIsNoProfile) {
   const RunCase c = resolve({entry, in_file("s.json", "/grid/0")});
   EXPECT_EQ(c.batch, find_workload("tiny").batch);
   EXPECT_EQ(c.workload_digest, digest(small));
-  EXPECT_EQ(digest(to_json(resolve({to_json(c), in_file("s.json")}))), digest(to_json(c)));
+  EXPECT_EQ(digest_of(resolve({to_json(c), in_file("s.json")})), digest_of(c));
   EXPECT_EQ(resolve({{{"system", "gpipe"}, {"workload", "tiny"}}, in_file("s.json")}).workload_digest, "");
 
   small["optimizer"]["learning_rate"] = 0.5;
@@ -166,7 +167,7 @@ TEST_F(ProfileWorkloadTest, AWorkloadFileIsNoProfile) {
   RunCase planned = plan_case("one_f_one_b");
   planned.workload = file;
   planned.batch = 64;
-  EXPECT_EQ(prepare(planned).plan.stages.size(), 2u);
+  EXPECT_EQ(prepare(planned, test_profiles()).plan.stages.size(), 2u);
   for (const std::string& f : {file, path_ + "2.json"}) std::filesystem::remove(f);
 }
 

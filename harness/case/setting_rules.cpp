@@ -26,9 +26,6 @@
 
 namespace sluice::setting {
 
-// The value of gradient_buckets for one reduction, after the backward.
-static const std::string kReducedAtTheEnd = "end";
-
 bool on_wall(const CaseReading& r) { return r.c.clock == Clock::wall; }
 bool has_data(const CaseReading& r) { return r.workload->dataset != "synthetic"; }
 bool infers(const RunCase& c) { return c.task == Task::inference; }
@@ -200,7 +197,7 @@ void read_gradient_buckets(CaseReading& r, const std::string& key) {
 Json gradient_buckets_json(const RunCase& c) {
   constexpr std::int64_t kMegabyte = 1'000'000;
   const std::int64_t bytes = c.gradient_buckets.value;
-  if (bytes == 0) return {};
+  if (bytes == 0) return kReducedAtTheEnd;
   return bytes % kMegabyte == 0 ? std::to_string(bytes / kMegabyte) + "MB" : std::to_string(bytes) + "B";
 }
 
@@ -226,12 +223,6 @@ Json stages_json(const RunCase& c) {
 bool cuts_may_count_messages(const RunCase& c, const System& system) {
   return c.first_layers.empty() && !system.one_process && !system.data_parallel &&
          c.ranks > c.tensor * c.data_parallel && !is_this_machine(c);
-}
-
-SettingValue cuts_value() {
-  SettingValue value = choice(&RunCase::cuts);
-  value.write = [](const RunCase& c) { return c.cuts == Cuts::compute ? Json() : Json(choice_name(c.cuts)); };
-  return value;
 }
 
 bool updates_after_every_micro_batch(const RunCase& c, const System& system) {

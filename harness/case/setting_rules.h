@@ -33,14 +33,25 @@ void check_precision(CaseReading& r);
 void check_attention(CaseReading& r);
 // The transport and the device are there, and fit the clock and each other.
 void check_transport_and_device(CaseReading& r);
+// What only the wall clock chooses. On the virtual clock the name of `none` may be given, too, as to_json() writes it.
+template <ClosedChoice E>
+SettingValue choice_of_wall_clock(E RunCase::*member) {
+  SettingValue value = choice(member);
+  value.read = [read = value.read](CaseReading& r, const std::string& key) {
+    if (on_wall(r) || !r.entry.has(key) || r.entry.raw(key) != choice_name(E::none)) read(r, key);
+  };
+  return value;
+}
+
 // Every device of the cluster.
 void fill_ranks(CaseReading& r);
 // The cluster can be read and has a device for every rank.
 void check_cluster(CaseReading& r);
 void check_pipelines(CaseReading& r);
-// "25MB", or "end": 0 bytes.
+inline constexpr const char* kReducedAtTheEnd = "end";
+// "25MB", or kReducedAtTheEnd: 0 bytes.
 void read_gradient_buckets(CaseReading& r, const std::string& key);
-Json gradient_buckets_json(const RunCase& c);  // null: after the backward, as in cases from before there were buckets
+Json gradient_buckets_json(const RunCase& c);
 // Whether a stage may be on several ranks, which reduce its gradients.
 bool may_have_replicas(const RunCase& c, const System& system);
 // "7,15,22": ascending.
@@ -48,7 +59,6 @@ void read_stages(CaseReading& r, const std::string& key);
 Json stages_json(const RunCase& c);  // null: not given
 // Whether a balanced cut of the case could avoid messages that have a cost.
 bool cuts_may_count_messages(const RunCase& c, const System& system);
-SettingValue cuts_value();  // null for compute, as in cases from before there was a choice
 // Whether it is a training by a system that updates without a flush and does not accumulate gradients.
 bool updates_after_every_micro_batch(const RunCase& c, const System& system);
 // Groups of that many devices divide the ranks, and the layers can be divided among a group.

@@ -7,6 +7,7 @@
 #include "harness/case/costs.h"
 #include "harness/case/optimizer_settings.h"
 #include "harness/case/setting_rules.h"
+#include "results/store.h"
 
 namespace sluice {
 
@@ -103,11 +104,11 @@ std::vector<Setting> make_settings() {
       {.key = "transport",
        .group = HelpGroup::machine,
        .help = "one process, processes or GPUs",
-       .value = choice(&RunCase::transport)},
+       .value = choice_of_wall_clock(&RunCase::transport)},
       {.key = "device",
        .group = HelpGroup::machine,
        .help = "what ranks compute on",
-       .value = choice(&RunCase::device),
+       .value = choice_of_wall_clock(&RunCase::device),
        .check = check_transport_and_device},
       {.key = "ranks",
        .of_plan = true,
@@ -163,6 +164,8 @@ std::vector<Setting> make_settings() {
            "Replicas reduce their gradients in buckets of at least this size, each as soon as the backward has made "
            "it; end: all at once, after the backward",
        .value = {.type = Type::text, .read = read_gradient_buckets, .write = gradient_buckets_json},
+       .in_digest = InDigest::unless_as_before,
+       .before = kReducedAtTheEnd,
        .in_record_options = [](const RunCase& c) { return c.gradient_buckets.value > 0; },
        .settle =
            [](RunCase& c, const System& s) {
@@ -187,7 +190,9 @@ std::vector<Setting> make_settings() {
        .of_plan = true,
        .group = HelpGroup::parallelism,
        .help = "what balanced cuts into stages weigh: layers and the messages over the cut, or layers alone",
-       .value = cuts_value(),
+       .value = choice(&RunCase::cuts),
+       .in_digest = InDigest::unless_as_before,
+       .before = "compute",
        .in_record_options = [](const RunCase& c) { return c.cuts == Cuts::messages; },
        .settle =
            [](RunCase& c, const System& s) {
@@ -462,12 +467,21 @@ Json to_json(const RunCase& c) {
   const RunCase usual;
   Json all = Json::object();
   for (const Setting& setting : settings()) {
-    if (setting.in_digest == InDigest::never) continue;
     Json value = setting.value.write(c);
-    const bool left_out = setting.in_digest == InDigest::unless_default && value == setting.value.write(usual);
-    if (!left_out && !value.is_null()) all[setting.key] = std::move(value);
+    const bool optional = setting.in_digest == InDigest::unless_default || setting.in_digest == InDigest::never;
+    if (!value.is_null() && !(optional && value == setting.value.write(usual))) all[setting.key] = std::move(value);
   }
   return all;
+}
+
+std::string digest_of(const RunCase& c) {
+  Json all = to_json(c);
+  for (const Setting& setting : settings()) {
+    const Json* value = all.find(setting.key);
+    const bool as_before = setting.in_digest == InDigest::unless_as_before && value && *value == setting.before;
+    if (as_before || setting.in_digest == InDigest::never) all.erase(setting.key);
+  }
+  return digest(all);
 }
 
 std::map<std::string, std::string> record_options(const RunCase& c) {

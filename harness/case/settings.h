@@ -13,9 +13,10 @@
 
 namespace sluice {
 
-// Whether a setting is part of the experiment that a digest names. unless_default: settings from after the first
-// records, which keep their digests.
-enum class InDigest { always, unless_default, never };
+// Whether a setting is part of the experiment that a digest names. Settings that came after the first records leave out
+// of the digest what all cases before them had, so that those records keep their digests: unless_default the default,
+// unless_as_before the value Setting::before.
+enum class InDigest { always, unless_default, unless_as_before, never };
 
 // The headings of `sluice run --help`.
 enum class HelpGroup { experiment, machine, parallelism, batches, training };
@@ -30,6 +31,7 @@ struct Setting {
   std::string default_text = {};  // what help says of a default that follows from other settings
   SettingValue value = {};
   InDigest in_digest = InDigest::always;
+  const char* before = "";  // unless_as_before: the value that digests leave out
   // Where a record names it among its options, as one of the things that tell its row of a table from others.
   bool (*in_record_options)(const RunCase&) = nullptr;
   // Sets the default where it follows from the system, the workload or the settings above.
@@ -58,9 +60,12 @@ RunCase resolve(const Entry& entry);
 // nothing. ("step" of an asynchronous system, "ranks" of one process.)
 std::vector<std::string> without_effect(const Entry& entry, const RunCase& c);
 
-// Canonical: its digest (results/store.h) names the experiment. A tuned case is named by its search, not by the rate
-// that the search finds.
+// All that makes the case: resolve() of it gives an equal case. Settings that have their default may be left out, but
+// for those that all digests know. A tuned case is described by its search, not by the rate that the search finds.
 Json to_json(const RunCase& c);
+
+// The name of the experiment in records: the digest of to_json() without what InDigest says to leave out.
+std::string digest_of(const RunCase& c);
 
 // The settings among a record's options beside the system's own, as texts.
 std::map<std::string, std::string> record_options(const RunCase& c);

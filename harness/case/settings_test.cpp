@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <optional>
+#include <random>
 #include <set>
 
 #include "harness/base/expect_error.h"
@@ -105,10 +107,7 @@ std::vector<Json> other_values(const Setting& setting) {
   if (setting.value.choices.empty()) return {values.at(setting.key)};
   std::vector<Json> choices;
   for (const std::string& name : setting.value.choices)
-    if (setting.key == "cuts" && name == "compute")
-      continue;  // written as null, like cases from before there was a choice
-    else if (setting.key != "pin" && setting.key != "interference_by" && name != "mpi")
-      choices.emplace_back(name);
+    if (setting.key != "pin" && setting.key != "interference_by" && name != "mpi") choices.emplace_back(name);
   return choices;
 }
 
@@ -146,7 +145,7 @@ TEST(Settings, AnAsynchronousSystemUpdatesAfterTheBatchOrAfterEveryMicroBatch) {
   const Json small = {{"system", "pipedream"}, {"workload", "tiny"}, {"batch", 4}, {"microbatches", 1}};
   const Json asked = {
       {"system", "pipedream"}, {"workload", "tiny"}, {"batch", 512}, {"microbatches", 128}, {"update", "micro_batch"}};
-  EXPECT_EQ(digest(to_json(read(small))), digest(to_json(read(asked))));
+  EXPECT_EQ(digest_of(read(small)), digest_of(read(asked)));
 }
 
 TEST(Settings, ValuesThatDecideNothingAreNamed) {
@@ -178,20 +177,86 @@ TEST(Settings, GivenStagesAscendAndAreOfPipelines) {
 TEST(Settings, TheCanonicalJsonMakesTheSameCaseAgain) {
   for (const Setting& setting : settings())
     for (const Json& value : other_values(setting)) {
-      Json canonical = to_json(read(entry_with(setting.key, value)));
-      const Json once = canonical;
-      // What the virtual clock sets by itself, and the one of steps and epochs that is not given.
-      if (canonical["clock"] == "virtual") canonical.erase("transport"), canonical.erase("device");
-      canonical.erase(canonical["steps"] == 0 ? "steps" : "epochs");
-      EXPECT_EQ(to_json(read(canonical)), once) << setting.key;
+      const Json once = to_json(read(entry_with(setting.key, value)));
+      EXPECT_EQ(to_json(read(once)), once) << setting.key;
     }
+}
+
+// Every setting at random, and the options of the system. What cannot be together is passed over.
+TEST(Settings, TheJsonOfAnyCaseMakesTheSameCaseAgain) {
+  std::mt19937 random(2025);
+  const auto below = [&](std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random); };
+  const auto one_of = [&](const auto& list) { return list[below(list.size())]; };
+  const std::vector<std::string> workloads = {"tiny", "fmnist_mlp", "fmnist_cnn", "gpt_tiny", "vgg16", workload_file()};
+  std::map<std::string, std::set<std::string>> seen;  // values in the JSON of cases, by setting
+  int cases = 0;
+  for (int k = 0; k < 20'000 && cases < 3000; ++k) {
+    const System& system = *one_of(all_systems());
+    Json entry = {{"system", system.name}, {"workload", one_of(workloads)}, {"clock", below(3) ? "virtual" : "wall"}};
+    for (const Setting& setting : settings()) {
+      static const std::set<std::string> elsewhere = {"system", "options",      "workload",        "clock",
+                                                      "tune",   "file_digests", "workload_digest", "costs"};
+      // Of several ranks, where the case has one: what the case says of the others is an error when it is read again.
+      static const std::set<std::string> of_ranks = {"interference", "slowdown", "throttle"};
+      if (system.one_process && of_ranks.contains(setting.key)) continue;
+      if (elsewhere.contains(setting.key) || below(4)) continue;
+      const std::vector<Json> values = other_values(setting);
+      if (!values.empty()) entry[setting.key] = one_of(values);
+    }
+    if (below(4) == 0) entry["gradient_buckets"] = one_of(std::vector<std::string>{"end", "25MB", "1500kB"});
+    if (below(8) == 0) {
+      entry["optimizer"] = {{"learning_rate", "tuned"}};
+      entry["tune"] = {{"learning_rate", {0.1, 0.2}}, {"steps", 5}};
+    }
+    for (const OptionSpec& option : system.options)
+      if (!option.choices.empty() && below(4) == 0) entry["options"][option.name] = one_of(option.choices);
+    std::optional<RunCase> c;
+    try {
+      c = read(entry);
+    } catch (const InputError&) {
+      continue;
+    }
+    ++cases;
+    std::vector<RunCase> all = {*c};
+    if (c->tune)
+      for (const double rate : c->tune->learning_rates) {
+        all.push_back(*c);
+        all.back().optimizer.learning_rate = rate;  // as chosen
+      }
+    for (const RunCase& one : all) {
+      const Json json = to_json(one);
+      const RunCase again = read(json);
+      ASSERT_EQ(to_json(again), json) << entry.dump();
+      ASSERT_EQ(digest_of(again), digest_of(one)) << entry.dump();
+      for (const auto& [key, value] : json.items()) seen[key].insert(value.dump());
+    }
+  }
+  EXPECT_GE(cases, 1000);
+  for (const Setting& setting : settings())
+    for (const Json& value : other_values(setting)) {
+      const bool is_choice = !setting.value.choices.empty() && value != setting.value.write(RunCase{});
+      if (!is_choice) continue;
+      EXPECT_TRUE(seen[setting.key].contains(value.dump())) << setting.key << ": " << value.dump();
+    }
+  EXPECT_TRUE(seen["gradient_buckets"].contains("\"end\""));
+}
+
+// What digests leave out is not what the setting's default is: the JSON says it.
+TEST(Settings, TheJsonOfACaseSaysWhatItsDigestLeavesOut) {
+  const Json entry = {{"system", "data_parallel"}, {"workload", "tiny"}, {"gradient_buckets", "end"}};
+  EXPECT_EQ(to_json(read(entry))["gradient_buckets"], "end");
+  const Json chain = {{"system", "gpipe"}, {"workload", "tiny"}, {"clock", "virtual"}, {"cuts", "compute"}};
+  EXPECT_EQ(to_json(read(chain))["cuts"], "compute");
+  Json hashed = to_json(read(chain));
+  hashed.erase("cuts");
+  hashed.erase("gradient_buckets");
+  EXPECT_EQ(digest_of(read(chain)), digest(hashed));
 }
 
 TEST(Settings, BucketsOfGradientsAreOfCasesThatCanHaveReplicas) {
   const auto buckets = [](Json entry) {
     entry["workload"] = "tiny";
-    const Json canonical = to_json(read(entry));
-    return canonical.contains("gradient_buckets") ? canonical["gradient_buckets"].get<std::string>() : "none";
+    return to_json(read(entry))["gradient_buckets"].get<std::string>();
   };
   EXPECT_EQ(buckets({{"system", "gpipe"}, {"data_parallel", 2}}), "25MB");
   EXPECT_EQ(buckets({{"system", "gpipe"}, {"data_parallel", 2}, {"gradient_buckets", "1500kB"}}), "1500000B");
@@ -199,12 +264,11 @@ TEST(Settings, BucketsOfGradientsAreOfCasesThatCanHaveReplicas) {
   EXPECT_EQ(buckets({{"system", "fsdp"}}), "25MB");
   EXPECT_EQ(buckets({{"system", "chimera"}}), "25MB");
   EXPECT_EQ(buckets({{"system", "pipedream"}, {"options", {{"planner", "paper"}}}}), "25MB");
-  // Cases from before there were buckets reduced at the end, and keep their digests.
-  EXPECT_EQ(buckets({{"system", "data_parallel"}, {"gradient_buckets", "end"}}), "none");
+  EXPECT_EQ(buckets({{"system", "data_parallel"}, {"gradient_buckets", "end"}}), "end");
   for (const char* without : {"gpipe", "single_device", "pipedream", "pipedream_2bw", "zero_bubble"})
-    EXPECT_EQ(buckets({{"system", without}}), "none") << without;
-  EXPECT_EQ(buckets({{"system", "data_parallel"}, {"ranks", 1}}), "none");
-  EXPECT_EQ(buckets({{"system", "one_f_one_b"}, {"data_parallel", 2}, {"task", "inference"}}), "none");
+    EXPECT_EQ(buckets({{"system", without}}), "end") << without;
+  EXPECT_EQ(buckets({{"system", "data_parallel"}, {"ranks", 1}}), "end");
+  EXPECT_EQ(buckets({{"system", "one_f_one_b"}, {"data_parallel", 2}, {"task", "inference"}}), "end");
   for (const char* size : {"0B", "-1MB", "25"})
     EXPECT_NE(error_of([&] {
                 read({{"system", "data_parallel"}, {"workload", "tiny"}, {"gradient_buckets", size}});
@@ -217,10 +281,18 @@ TEST(Settings, TheDigestKnowsThoseThatTheTableSays) {
   for (const Setting& setting : settings())
     for (const Json& value : other_values(setting)) {
       const RunCase c = read(entry_with(setting.key, value));
-      const bool is_default = setting.value.write(c) == setting.value.write(RunCase{});
-      const bool expected = setting.in_digest == InDigest::always ? !setting.value.write(c).is_null()
-                                                                  : setting.in_digest != InDigest::never && !is_default;
-      EXPECT_EQ(to_json(c).contains(setting.key), expected) << setting.key;
+      const Json written = setting.value.write(c);
+      Json without = to_json(c);
+      const bool in_json = without.contains(setting.key);
+      without.erase(setting.key);
+      // Its other settings are hashed as before.
+      for (const char* key : {"gradient_buckets", "cuts"})
+        if (const Json* other = without.find(key); other && *other == setting_of(key).before) without.erase(key);
+      const bool left_out =
+          setting.in_digest == InDigest::never || !in_json ||
+          (setting.in_digest == InDigest::unless_as_before && written == setting.before) ||
+          (setting.in_digest == InDigest::unless_default && written == setting.value.write(RunCase{}));
+      EXPECT_EQ(digest_of(c) == digest(without), left_out) << setting.key << " " << value.dump();
     }
 }
 
@@ -312,7 +384,7 @@ TEST(Settings, CasesKeepTheirDigests) {
     const std::string path = SLUICE_SOURCE_DIR "/harness/sweeps/" + sweep + ".json";
     std::size_t found = 0;
     for (const RunCase& c : load_sweep(path).cases)
-      if (found < expected.size() && digest(to_json(c)) == expected[found]) ++found;
+      if (found < expected.size() && digest_of(c) == expected[found]) ++found;
     EXPECT_EQ(found, expected.size()) << path << ": no case has digest "
                                       << expected[std::min(found, expected.size() - 1)];
   }
@@ -355,17 +427,17 @@ TEST(Settings, ACaseWithEverySettingKeepsItsDigest) {
                             {"dampening", 0.1},
                             {"schedule", {{"kind", "polynomial"}, {"power", 2}}}}},
                           {"inject_failure", {{"rank", 1}, {"update", 3}}}});
-  EXPECT_EQ(digest(to_json(c)), "caa2157c2211c8a3");
+  EXPECT_EQ(digest_of(c), "caa2157c2211c8a3");
   const RunCase snapshot = read({{"system", "pipedream_2bw"},
                                  {"workload", "fmnist_mlp"},
                                  {"microbatches", 4},
                                  {"evaluation", "snapshot"},
                                  {"optimizer", {{"learning_rate", "tuned"}, {"momentum_ema", true}}},
                                  {"tune", {{"learning_rate", {0.2, 0.1}}, {"epochs", 1}}}});
-  EXPECT_EQ(digest(to_json(snapshot)), "e3a12e56f95e78ac");
+  EXPECT_EQ(digest_of(snapshot), "e3a12e56f95e78ac");
   const RunCase partial =
       read({{"system", "pipedream_2bw"}, {"workload", "fmnist_mlp"}, {"microbatches", 4}, {"leftover", "partial"}});
-  EXPECT_EQ(digest(to_json(partial)), "1309223df75f51a7");
+  EXPECT_EQ(digest_of(partial), "1309223df75f51a7");
 }
 
 }  // namespace

@@ -14,7 +14,6 @@
 #include "harness/base/visible_text.h"
 #include "harness/case/settings.h"
 #include "harness/pipeline/system.h"
-#include "results/store.h"
 
 namespace sluice {
 
@@ -149,7 +148,7 @@ Sweep load_sweep(const std::string& path) {
   for (std::size_t i = 0; i < grid.size(); ++i) {
     for (RunCase& c : expand_case(
              with_defaults(grid[i], in_file(path, "/grid/" + std::to_string(i)), defaults, in_file(path, "/defaults"))))
-      if (seen.insert(digest(to_json(c))).second) sweep.cases.push_back(std::move(c));
+      if (seen.insert(digest_of(c)).second) sweep.cases.push_back(std::move(c));
   }
   return sweep;
 }
@@ -174,7 +173,7 @@ std::vector<RunCase> shard(std::vector<RunCase> cases, const std::string& descri
     if (c.tune) {
       RunCase any_seed = c;
       any_seed.seed = c.tune->seed;
-      place = searches.emplace(digest(to_json(any_seed)), places).first->second;
+      place = searches.emplace(digest_of(any_seed), places).first->second;
     }
     if (place == places) ++places;
     if (place % n == i) mine.push_back(std::move(c));

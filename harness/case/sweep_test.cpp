@@ -13,7 +13,6 @@
 #include "harness/base/json.h"
 #include "harness/case/settings.h"
 #include "harness/pipeline/system.h"
-#include "results/store.h"
 #include "workloads/models/registry.h"
 
 namespace sluice {
@@ -78,7 +77,7 @@ TEST(ExpandCase, EveryCombinationOnce) {
   const auto cases = cases_of(tiny({{"system", {"gpipe", "1f1b"}}, {"ranks", {2, 4}}, {"seed", {1, 2, 3}}}));
   EXPECT_EQ(cases.size(), 12u);
   std::set<std::string> digests;
-  for (const RunCase& c : cases) digests.insert(digest(to_json(c)));
+  for (const RunCase& c : cases) digests.insert(digest_of(c));
   EXPECT_EQ(digests.size(), 12u);
 }
 
@@ -133,17 +132,17 @@ TEST(ExpandCase, PipelinesBesideEachOtherDivideTheRanks) {
 }
 
 TEST(ExpandCase, TheDigestKnowsWhatMattersOnly) {
-  const auto digest_of = [](const Json& entry) { return digest(to_json(cases_of(entry).front())); };
-  EXPECT_EQ(digest_of(tiny()), digest_of(tiny({{"steps", 100}, {"ranks", 2}})));
-  EXPECT_EQ(digest_of(tiny()), digest_of(tiny({{"timeout_seconds", 9}})));
-  EXPECT_NE(digest_of(tiny()), digest_of(tiny({{"steps", 101}})));
-  EXPECT_NE(digest_of(tiny()), digest_of(tiny({{"seed", 2}})));
-  EXPECT_NE(digest_of(tiny()), digest_of(tiny({{"system", "gpipe"}, {"step", "barrier"}})));
+  const auto name_of = [](const Json& entry) { return digest_of(cases_of(entry).front()); };
+  EXPECT_EQ(name_of(tiny()), name_of(tiny({{"steps", 100}, {"ranks", 2}})));
+  EXPECT_EQ(name_of(tiny()), name_of(tiny({{"timeout_seconds", 9}})));
+  EXPECT_NE(name_of(tiny()), name_of(tiny({{"steps", 101}})));
+  EXPECT_NE(name_of(tiny()), name_of(tiny({{"seed", 2}})));
+  EXPECT_NE(name_of(tiny()), name_of(tiny({{"system", "gpipe"}, {"step", "barrier"}})));
   EXPECT_EQ(cases_of(tiny({{"system", "gpipe"}, {"step", "barrier"}})).front().step, UpdateStart::barrier);
   EXPECT_EQ(cases_of(tiny({{"system", "pipedream"}, {"step", "barrier"}})).front().step, UpdateStart::free)
       << "it has no flush to wait at";
-  EXPECT_NE(digest_of(tiny()), digest_of(tiny({{"optimizer", {{"learning_rate", 0.5}}}})));
-  EXPECT_EQ(digest_of(tiny()), digest_of(tiny({{"pin", "none"}})));
+  EXPECT_NE(name_of(tiny()), name_of(tiny({{"optimizer", {{"learning_rate", 0.5}}}})));
+  EXPECT_EQ(name_of(tiny()), name_of(tiny({{"pin", "none"}})));
 }
 
 struct BadInput {

@@ -9,6 +9,7 @@
 #include "harness/case/prepare.h"
 #include "harness/case/settings.h"
 #include "harness/case/tensor_costs.h"
+#include "harness/case/test_profiles.h"
 #include "harness/sim/simulate.h"
 
 namespace sluice {
@@ -22,7 +23,7 @@ RunCase shared(const Json& more = Json::object()) {
 }
 
 void refused(const Json& more, const std::string& text) {
-  const std::string error = error_of([&] { prepare(shared(more)); });
+  const std::string error = error_of([&] { prepare(shared(more), test_profiles()); });
   EXPECT_NE(error.find(text), std::string::npos) << error;
 }
 
@@ -47,7 +48,7 @@ TEST(TensorCase, IsRefusedWhereSomethingElseDividesOrNothingWaits) {
   refused({{"sharding", "optimizer"}, {"data_parallel", 2}}, "tensor: sharding divides weights");
   for (const Json& own :
        {Json{{"system", "zeropp"}, {"data_parallel", 2}}, Json{{"options", {{"zero", "3"}}}, {"data_parallel", 2}}}) {
-    const Prepared p = prepare(shared(own));
+    const Prepared p = prepare(shared(own), test_profiles());
     EXPECT_EQ(error_of([&] { program_of_updates(p); }),
               "tensor: sharding divides weights among replicas by itself; leave tensor or sharding out");
   }
@@ -58,7 +59,7 @@ TEST(TensorCase, IsRefusedWhereSomethingElseDividesOrNothingWaits) {
 TEST(TensorCase, IsOneDeviceOfTheReference) { EXPECT_EQ(shared({{"system", "single_device"}}).tensor, 1); }
 
 TEST(TensorCase, PlansForGroupsAndRunsOnTheirDevices) {
-  const Prepared p = prepare(shared({{"data_parallel", 2}, {"ranks", 8}}));
+  const Prepared p = prepare(shared({{"data_parallel", 2}, {"ranks", 8}}), test_profiles());
   EXPECT_EQ(p.pipeline.stages.size(), 2u);
   EXPECT_EQ(p.plan.stages.size(), 4u);
   EXPECT_EQ(p.ranks.devices.size(), 8u);
@@ -71,7 +72,8 @@ TEST(TensorCase, PlansForGroupsAndRunsOnTheirDevices) {
 
 // Half of the parameters that are divided, and all of the others.
 TEST(TensorCase, CostsArePartsOfTheWholeAndTheSums) {
-  const Prepared whole = prepare(shared({{"tensor", 1}, {"ranks", 2}})), p = prepare(shared());
+  const Prepared whole = prepare(shared({{"tensor", 1}, {"ranks", 2}}), test_profiles()),
+                 p = prepare(shared(), test_profiles());
   const TensorModel& t = *p.tensor;
   bool summed = false;
   for (std::size_t l = 0; l < t.whole.layers.size(); ++l) {
@@ -100,7 +102,8 @@ TEST(TensorCase, OfMoreDevicesIsFasterWhereLinksAreFast) {
     const Prepared p = prepare(shared({{"tensor", tensor},
                                        {"ranks", 2 * tensor},
                                        {"workload", "gpt_1.3b"},
-                                       {"cluster", "flat:8,bandwidth=300GB/s,latency=1us"}}));
+                                       {"cluster", "flat:8,bandwidth=300GB/s,latency=1us"}}),
+                               test_profiles());
     return simulated_update(p, program_of_updates(p)).value;
   };
   EXPECT_LT(seconds(2), 0.7 * seconds(1));

@@ -134,8 +134,8 @@ constexpr CaseMeasure kCaseMeasures[] = {
 };
 
 // Without a throughput where it does not fit into memory.
-RunOfCase run(const RunCase& c, bool any_memory) {
-  RunOfCase result{.prepared = prepare(c)};
+RunOfCase run(const RunCase& c, bool any_memory, ProfileStore& profiles) {
+  RunOfCase result{.prepared = prepare(c, profiles)};
   const Prepared& p = result.prepared;
   const Program program = program_of_updates(p);
   const std::vector<RankMemory> held = memory(program, stage_memory(p, c.optimizer, program.rule));
@@ -148,12 +148,12 @@ RunOfCase run(const RunCase& c, bool any_memory) {
   return result;
 }
 
-Figure best_of(const std::vector<RunCase>& cases, bool any_memory, const CaseMeasure& measure) {
+Figure best_of(const std::vector<RunCase>& cases, bool any_memory, const CaseMeasure& measure, ProfileStore& profiles) {
   std::unique_ptr<RunOfCase> best;
   std::string refused;
   for (const RunCase& c : cases) {
     try {
-      auto now = std::make_unique<RunOfCase>(run(c, any_memory));
+      auto now = std::make_unique<RunOfCase>(run(c, any_memory, profiles));
       if (!best || now->throughput > best->throughput) best = std::move(now);
     } catch (const InputError& refusal) {  // this combination has no plan; others may
       refused = refusal.what();
@@ -186,11 +186,13 @@ Scenario read_case_scenario(JsonReader& reader) {
     names.emplace_back(measure.name);
     if (name != measure.name) continue;
     if (profile.empty())
-      return [cases = expand(entry, where), any_memory, &measure] { return best_of(cases, any_memory, measure); };
-    return [entry, where, profile, any_memory, &measure] {
+      return [cases = expand(entry, where), any_memory, &measure](ProfileStore& profiles) {
+        return best_of(cases, any_memory, measure, profiles);
+      };
+    return [entry, where, profile, any_memory, &measure](ProfileStore& profiles) {
       Json with_profile = entry;
       with_profile["workload"] = profile_path(profile);
-      return best_of(expand(with_profile, where), any_memory, measure);
+      return best_of(expand(with_profile, where), any_memory, measure, profiles);
     };
   }
   reader.fail("measure", "unknown measure '" + name + "'", suggestion(name, names));

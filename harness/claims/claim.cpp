@@ -65,7 +65,7 @@ Figure read_published(JsonReader& reader) {
   if (published.is_string()) return {{}, published.get<std::string>()};
   if (!published.is_object()) reader.fail("published", "must be a number, a text or a formula");
   JsonReader formula = reader.object("published");
-  const Figure figure = read_formula_scenario(formula)();
+  const Figure figure = read_formula(formula);
   formula.no_other_keys();
   return figure;
 }

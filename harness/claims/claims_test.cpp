@@ -9,6 +9,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/expect_error.h"
+#include "harness/case/test_profiles.h"
 #include "harness/claims/claim_page.h"
 #include "harness/claims/scenario.h"
 #include "plots/findings.h"
@@ -46,8 +47,8 @@ TEST(ClaimReader, AClaimHasTheFieldsOfItsGroupAndMergesItsScenario) {
   ASSERT_EQ(claims.claims.size(), 2u);
   EXPECT_EQ(claims.claims[1].source, "Table 1");
   EXPECT_EQ(claims.claims[1].scenario_json["system"], "gpipe");
-  EXPECT_NEAR(*claims.claims[0].scenario().number, 0.2, 1e-12);  // 1 / (4 + 1)
-  EXPECT_NEAR(*claims.claims[1].scenario().number, 3.0 / 7, 1e-12);
+  EXPECT_NEAR(*claims.claims[0].scenario(test_profiles()).number, 0.2, 1e-12);  // 1 / (4 + 1)
+  EXPECT_NEAR(*claims.claims[1].scenario(test_profiles()).number, 3.0 / 7, 1e-12);
 }
 
 TEST(ClaimReader, NamesWhatIsWrongWithItsPlace) {
@@ -113,16 +114,16 @@ TEST(Verdicts, AFigureInsideItsToleranceIsReproducedAndOneOutsideKeepsItsDirecti
   claims[0]["published"] = 0.3;   // ours 0.2: outside, no direction
   claims[1]["published"] = 0.44;  // ours 0.4286: outside by 0.0014, above "two" in both
   PaperClaims read = claims_from_json(document, "paper", "paper.json");
-  std::vector<Outcome> outcomes = run_claims(read);
+  std::vector<Outcome> outcomes = run_claims(read, test_profiles());
   EXPECT_EQ(outcomes[0].value, ClaimVerdict::not_reproduced);
   EXPECT_FALSE(outcomes[0].direction);
   EXPECT_EQ(outcomes[1].value, ClaimVerdict::direction_only);
   claims[1]["published"] = 0.25;  // below "two" (0.3), ours above
-  outcomes = run_claims(claims_from_json(document, "paper", "paper.json"));
+  outcomes = run_claims(claims_from_json(document, "paper", "paper.json"), test_profiles());
   EXPECT_EQ(outcomes[1].value, ClaimVerdict::not_reproduced);
   EXPECT_EQ(outcomes[1].direction, ClaimVerdict::not_reproduced);
   claims[1]["published"] = 0.43;
-  outcomes = run_claims(claims_from_json(document, "paper", "paper.json"));
+  outcomes = run_claims(claims_from_json(document, "paper", "paper.json"), test_profiles());
   EXPECT_EQ(outcomes[1].value, ClaimVerdict::reproduced);
 }
 
@@ -130,16 +131,16 @@ TEST(Verdicts, AnOpenFieldThatDecidesMakesAClaimNotComparable) {
   Json document = one_claim();
   auto& claim = document["groups"][0]["claims"][0];
   claim["open"] = {{"field", "/microbatches"}, {"what", "micro-batches"}, {"values", {4, 8}}};
-  Outcome outcome = run_claims(claims_from_json(document, "paper", "paper.json")).front();
+  Outcome outcome = run_claims(claims_from_json(document, "paper", "paper.json"), test_profiles()).front();
   EXPECT_EQ(outcome.value, ClaimVerdict::not_comparable);  // 0.2 and 0.111
   EXPECT_EQ(outcome.open->needed, "4");
   claim["published"] = 0.15;
   claim["tolerance"] = {{"absolute", 0.06}};
-  outcome = run_claims(claims_from_json(document, "paper", "paper.json")).front();
+  outcome = run_claims(claims_from_json(document, "paper", "paper.json"), test_profiles()).front();
   EXPECT_EQ(outcome.value, ClaimVerdict::reproduced);
   EXPECT_EQ(outcome.open->needed, "about 6.25");  // from 0.2 at 4 to 0.1111 at 8
   claim["published"] = 0.5;
-  outcome = run_claims(claims_from_json(document, "paper", "paper.json")).front();
+  outcome = run_claims(claims_from_json(document, "paper", "paper.json"), test_profiles()).front();
   EXPECT_EQ(outcome.value, ClaimVerdict::not_reproduced);
   EXPECT_EQ(outcome.open->needed, "");
 }
@@ -149,7 +150,7 @@ TEST(Verdicts, RememberedAndFittedFiguresNeverCount) {
   document["groups"][0]["claims"][0]["sure"] = "remembered";
   document["groups"][0]["claims"][1]["sure"] = "calibration";
   const PaperClaims claims = claims_from_json(document, "paper", "paper.json");
-  const Counts counts = count(claims.claims, run_claims(claims));
+  const Counts counts = count(claims.claims, run_claims(claims, test_profiles()));
   EXPECT_EQ(counts.figures, 2);
   EXPECT_EQ(counts.not_counted, 2);
   EXPECT_EQ(counts.checkable(), 0);
@@ -158,7 +159,7 @@ TEST(Verdicts, RememberedAndFittedFiguresNeverCount) {
 TEST(Outcomes, AreTheSameAfterBeingStored) {
   Json document = one_claim();
   document["groups"][0]["claims"][0]["open"] = {{"field", "/ranks"}, {"what", "ranks"}, {"values", {2, 4}}};
-  const std::vector<Outcome> outcomes = run_claims(claims_from_json(document, "paper", "paper.json"));
+  const std::vector<Outcome> outcomes = run_claims(claims_from_json(document, "paper", "paper.json"), test_profiles());
   const std::vector<Outcome> read = outcomes_from_json(to_json(outcomes), "stored.json");
   ASSERT_EQ(read.size(), outcomes.size());
   for (std::size_t i = 0; i < read.size(); ++i) EXPECT_EQ(difference(read[i], outcomes[i]), "");
@@ -168,7 +169,7 @@ TEST(Outcomes, AreTheSameAfterBeingStored) {
 }
 
 double figure_of(const std::string& scenario) {
-  return *read_scenario(JsonReader(Json::parse(scenario), "test"))().number;
+  return *read_scenario(JsonReader(Json::parse(scenario), "test"))(test_profiles()).number;
 }
 
 TEST(ScheduleScenario, AStageOfATransformerHoldsItsLayers) {
@@ -217,7 +218,7 @@ class CommittedClaims : public testing::TestWithParam<std::string> {};
 TEST_P(CommittedClaims, GiveTheStoredOutcomesAndThePage) {
   const PaperOutcomes paper = read_paper(kClaims, GetParam());
   const std::string again = "; run: sluice reproduce " + GetParam() + " --write";
-  const std::vector<Outcome> now = run_claims(paper.claims);
+  const std::vector<Outcome> now = run_claims(paper.claims, test_profiles());
   ASSERT_EQ(now.size(), paper.outcomes.size());
   std::string skipped;
   for (std::size_t i = 0; i < now.size(); ++i) {

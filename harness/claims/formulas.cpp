@@ -143,12 +143,12 @@ const NamedFormula& find_formula(const std::string& name, const std::string& whe
   throw InputError(where, "unknown formula '" + name + "'", suggestion(name, names));
 }
 
-Scenario read_formula_scenario(JsonReader& reader) {
+Figure read_formula(JsonReader& reader) {
   const NamedFormula& formula = find_formula(reader.text("formula"), reader.where("formula"));
   std::map<std::string, double> arguments;
   for (const std::string& name : formula.arguments) arguments[name] = reader.number(name, -kMostNumber, kMostNumber);
   const double scale = reader.number_or("scale", 1, -kMostNumber, kMostNumber);
-  return [&formula, arguments, scale] { return Figure{scale * formula.value(arguments), {}}; };
+  return {scale * formula.value(arguments), {}};
 }
 
 }  // namespace sluice

@@ -10,8 +10,8 @@
 #include <numeric>
 
 #include "harness/base/error.h"
-#include "harness/case/predict_update.h"
 #include "harness/base/source_folder.h"
+#include "harness/case/predict_update.h"
 #include "harness/claims/scenario.h"
 #include "harness/model/calibrated_costs.h"
 #include "harness/model/cost_graph.h"
@@ -229,7 +229,7 @@ Scenario read_model_scenario(JsonReader& reader) {
     names.emplace_back(measure.name);
     if (name != measure.name) continue;
     if (measure.trains) read_training(reader, given);
-    return [given, &measure] { return Figure{measure.value(given), {}}; };
+    return [given, &measure](ProfileStore&) { return Figure{measure.value(given), {}}; };
   }
   reader.fail("measure", "unknown measure '" + name + "'", suggestion(name, names));
 }

@@ -46,9 +46,10 @@ std::string needed_value(const Claim& claim, const std::vector<VariedFigure>& fi
   return "";
 }
 
-VariationOutcome run_variation(const Claim& claim, const Variation& variation) {
+VariationOutcome run_variation(const Claim& claim, const Variation& variation, ProfileStore& profiles) {
   VariationOutcome result{variation.what, {}, {}};
-  for (const Variation::Point& point : variation.points) result.figures.push_back({point.value, point.scenario()});
+  for (const Variation::Point& point : variation.points)
+    result.figures.push_back({point.value, point.scenario(profiles)});
   result.needed = needed_value(claim, result.figures);
   return result;
 }
@@ -69,16 +70,17 @@ void judge_open_field(const Claim& claim, const VariationOutcome& open, Outcome&
                   fmt::join(within, ", "), claim.reason.empty() ? "" : "; " + claim.reason);
 }
 
-Outcome run_claim(const Claim& claim) {
+Outcome run_claim(const Claim& claim, ProfileStore& profiles) {
   Outcome outcome{.name = claim.name, .group = claim.group, .reason = claim.reason};
   if (!claim.scenario) return outcome;
   outcome.scenario = digest(claim.scenario_json);
   try {
-    const Figure& ours = outcome.ours.emplace(claim.scenario());
+    const Figure& ours = outcome.ours.emplace(claim.scenario(profiles));
     outcome.value = within_tolerance(claim, ours) ? ClaimVerdict::reproduced : ClaimVerdict::not_reproduced;
-    for (const Variation& variation : claim.experiments) outcome.experiments.push_back(run_variation(claim, variation));
+    for (const Variation& variation : claim.experiments)
+      outcome.experiments.push_back(run_variation(claim, variation, profiles));
     if (claim.open) {
-      const VariationOutcome& open = outcome.open.emplace(run_variation(claim, *claim.open));
+      const VariationOutcome& open = outcome.open.emplace(run_variation(claim, *claim.open, profiles));
       judge_open_field(claim, open, outcome);
     }
   } catch (const NotAvailable& absent) {
@@ -186,11 +188,11 @@ bool within_tolerance(const Claim& claim, const Figure& ours) {
   return false;
 }
 
-std::vector<Outcome> run_claims(const PaperClaims& claims) {
+std::vector<Outcome> run_claims(const PaperClaims& claims, ProfileStore& profiles) {
   std::vector<Outcome> outcomes;
   std::map<std::string, std::map<std::string, std::pair<Figure, Figure>>> figures;  // group, name: published, ours
   for (const Claim& claim : claims.claims) {
-    const Outcome& outcome = outcomes.emplace_back(run_claim(claim));
+    const Outcome& outcome = outcomes.emplace_back(run_claim(claim, profiles));
     if (outcome.ours) figures[claim.group][claim.name] = {claim.published, *outcome.ours};
   }
   for (std::size_t i = 0; i < outcomes.size(); ++i)

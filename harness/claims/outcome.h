@@ -45,7 +45,7 @@ struct Outcome {
 };
 
 // Runs every claim. Of those that fail to run (NotAvailable), the outcome says why.
-std::vector<Outcome> run_claims(const PaperClaims& claims);
+std::vector<Outcome> run_claims(const PaperClaims& claims, ProfileStore& profiles);
 
 // Whether `ours` is within the claim's tolerance of the published figure.
 bool within_tolerance(const Claim& claim, const Figure& ours);

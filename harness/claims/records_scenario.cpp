@@ -45,7 +45,7 @@ Scenario read_records_scenario(JsonReader& reader) {
   StudyTable table{.name = "claim", .where = read_conditions(reader)};
   table.best_by = study_metric(reader, "best_by");
   table.columns.push_back({.heading = "ours", .metric = study_metric(reader, "metric")});
-  return [file, table] {
+  return [file, table](ProfileStore&) {
     const FilledTable filled = fill(table, runs_of(file));
     const FilledCell& cell = filled.lines.front().cells.front();
     if (!cell.value) throw NotAvailable("no record of " + std::filesystem::path(file).filename().string() + " matches");

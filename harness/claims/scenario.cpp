@@ -41,16 +41,16 @@ Scenario read_ratio(JsonReader& reader) {
     merge_fields(merged, reader.object(key).json());
     return read_scenario(JsonReader(merged, reader.where(key)));
   };
-  return [above = part("numerator"), below = part("denominator")] {
-    return Figure{number_of(above()) / number_of(below()), {}};
+  return [above = part("numerator"), below = part("denominator")](ProfileStore& profiles) {
+    return Figure{number_of(above(profiles)) / number_of(below(profiles)), {}};
   };
 }
 
 Scenario read_combined(JsonReader& reader, const std::string& kind) {
-  return [all = read_several(reader, "of"), kind] {
-    double result = number_of(all.front().scenario());
+  return [all = read_several(reader, "of"), kind](ProfileStore& profiles) {
+    double result = number_of(all.front().scenario(profiles));
     for (std::size_t i = 1; i < all.size(); ++i) {
-      const double next = number_of(all[i].scenario());
+      const double next = number_of(all[i].scenario(profiles));
       result = kind == "sum" || kind == "mean" ? result + next
                : kind == "largest"             ? std::max(result, next)
                                                : std::min(result, next);
@@ -63,9 +63,9 @@ Scenario read_combined(JsonReader& reader, const std::string& kind) {
 // "a > b = c": figures within "tie" of one another, relative, are equal.
 Scenario read_order(JsonReader& reader) {
   const double tie = reader.number_or("tie", 0, 0, 1);
-  return [all = read_several(reader, "of"), tie] {
+  return [all = read_several(reader, "of"), tie](ProfileStore& profiles) {
     std::vector<std::pair<double, std::string>> figures;
-    for (const Named& one : all) figures.emplace_back(number_of(one.scenario()), one.name);
+    for (const Named& one : all) figures.emplace_back(number_of(one.scenario(profiles)), one.name);
     std::ranges::stable_sort(figures, std::greater<>{}, [](const auto& figure) { return figure.first; });
     std::string text = figures.front().second;
     for (std::size_t i = 1; i < figures.size(); ++i) {
@@ -86,7 +86,7 @@ Scenario read_scenario(JsonReader reader) {
       {"case", read_case_scenario},
       {"records", read_records_scenario},
       {"transformer", read_transformer_scenario},
-      {"formula", read_formula_scenario},
+      {"formula", [](JsonReader& r) -> Scenario { return [f = read_formula(r)](ProfileStore&) { return f; }; }},
       {"ratio", read_ratio},
       {"order", read_order},
       {"largest", [](JsonReader& r) { return read_combined(r, "largest"); }},

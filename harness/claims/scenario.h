@@ -22,6 +22,8 @@
 
 namespace sluice {
 
+class ProfileStore;
+
 inline constexpr double kGiB = 1024.0 * 1024 * 1024;
 
 // A number, or a text where what is compared is a text (an order, a split). The range is that of the figures from which
@@ -37,7 +39,8 @@ class NotAvailable : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-using Scenario = std::function<Figure()>;
+// profiles: where a case with "profile" costs gets them.
+using Scenario = std::function<Figure(ProfileStore& profiles)>;
 
 // Throws InputError with file and JSON pointer: unknown kinds, names and fields, wrong types, numbers out of range.
 Scenario read_scenario(JsonReader reader);
@@ -48,7 +51,9 @@ Scenario read_model_scenario(JsonReader& reader);
 Scenario read_case_scenario(JsonReader& reader);
 Scenario read_records_scenario(JsonReader& reader);
 Scenario read_transformer_scenario(JsonReader& reader);
-Scenario read_formula_scenario(JsonReader& reader);
+
+// The figure of a closed formula, {"formula": name, arguments ...}.
+Figure read_formula(JsonReader& reader);
 
 // A JSON object's fields put over those of another, inside objects too; null removes a field (RFC 7396).
 void merge_fields(Json& into, const Json& over);

@@ -256,7 +256,8 @@ Scenario read_schedule_scenario(JsonReader& reader) {
   std::vector<std::string> names;
   for (const ScheduleMeasure& measure : kScheduleMeasures) {
     names.emplace_back(measure.name);
-    if (name == measure.name) return [given, value = measure.value] { return Figure{value(run(given)), {}}; };
+    if (name == measure.name)
+      return [given, value = measure.value](ProfileStore&) { return Figure{value(run(given)), {}}; };
   }
   reader.fail("measure", "unknown measure '" + name + "'", suggestion(name, names));
 }

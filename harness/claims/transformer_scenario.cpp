@@ -141,7 +141,7 @@ Scenario read_transformer_scenario(JsonReader& reader) {
   std::vector<std::string> names;
   for (const TransformerMeasure& measure : kTransformerMeasures) {
     names.emplace_back(measure.name);
-    if (name == measure.name) return [t, &measure] { return Figure{measure.value(t), {}}; };
+    if (name == measure.name) return [t, &measure](ProfileStore&) { return Figure{measure.value(t), {}}; };
   }
   reader.fail("measure", "unknown measure '" + name + "'", suggestion(name, names));
 }

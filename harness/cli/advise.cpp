@@ -91,9 +91,9 @@ bool recomputes(const EvaluatedPlan& e) {
   });
 }
 
-void fill_in(Candidate& candidate) {
+void fill_in(Candidate& candidate, ProfileStore& profiles) {
   try {
-    const EvaluatedPlan e = evaluate_plan(resolve(candidate.entry));
+    const EvaluatedPlan e = evaluate_plan(resolve(candidate.entry), profiles);
     candidate.micro_batch = e.p.micro_batch;
     candidate.stages = count_of(e.p.plan.stages) / group_size(e.p);
     candidate.ranks_used = count_of(e.p.ranks.devices);
@@ -144,7 +144,8 @@ std::vector<int> pipeline_counts(int ranks) {
 // Fills in the candidates in parallel, in their order, until the time is over.
 class Scoring {
  public:
-  explicit Scoring(double seconds) : begin_(SteadyClock::now()), seconds_(seconds) {}
+  Scoring(double seconds, ProfileStore& profiles)
+      : begin_(SteadyClock::now()), seconds_(seconds), profiles_(profiles) {}
 
   std::vector<Candidate> run(std::vector<Candidate> candidates) {
     std::atomic<std::size_t> next{0};
@@ -152,7 +153,7 @@ class Scoring {
     const auto work = [&] {
       for (std::size_t i = next++; i < candidates.size(); i = next++) {
         if (std::chrono::duration<double>(SteadyClock::now() - begin_).count() > seconds_) return;
-        fill_in(candidates[i]);
+        fill_in(candidates[i], profiles_);
         done[i] = 1;
       }
     };
@@ -184,6 +185,7 @@ class Scoring {
  private:
   SteadyClock::time_point begin_;
   double seconds_;
+  ProfileStore& profiles_;
   std::set<std::string> tried_, cut_short_;
 };
 
@@ -373,12 +375,12 @@ static std::string take_same_plan(const std::vector<Candidate>& tried, Scoring& 
                      fmt::join(first_layers, ","), fmt::join(systems[cut_of(best)], ", "));
 }
 
-Advice advise(const AdviceRequest& request) {
-  Scoring scoring(request.seconds);
+Advice advise(const AdviceRequest& request, ProfileStore& profiles) {
+  Scoring scoring(request.seconds, profiles);
   Advice advice;
   std::vector<Candidate> candidates = first_candidates(request);
   if (request.same_plan) {
-    Scoring search(request.seconds / 2);
+    Scoring search(request.seconds / 2, profiles);
     advice.plan = take_same_plan(search.run(candidates), scoring, candidates);
     if (!search.cut_short(false).empty() || !search.cut_short(true).empty())
       advice.plan += fmt::format("; not all were searched in {:g} s", request.seconds / 2);

@@ -64,8 +64,9 @@ struct Advice {
   // With same_plan: "2 pipelines of 4 stages, which begin with layers 0,7,15,22: the cut of gpipe, one_f_one_b".
   std::string plan;
 };
-// Throws InputError where the request itself is wrong, and with same_plan where there is none. Systems that only infer have no candidates.
-Advice advise(const AdviceRequest& request);
+// Throws InputError where the request itself is wrong, and with same_plan where there is none. Systems that only infer
+// have no candidates.
+Advice advise(const AdviceRequest& request, ProfileStore& profiles);
 
 // The candidates with default options, in the order in which they are begun: the most promising one of every system
 // first, so that a search that runs out of time has compared all systems.

@@ -111,13 +111,13 @@ Json document_of(const Candidate& c, const std::vector<AdviceRow>& rows) {
 }
 
 // PyTorch's table of one of the winner's pipelines: replicas of it are PyTorch's data parallelism.
-std::string table_of(const Candidate& winner) {
+std::string table_of(const Candidate& winner, ProfileStore& profiles) {
   Entry one = winner.entry;
   const int pipelines = winner.count("data_parallel");
   for (const char* key : {"ranks", "batch", "microbatches"})
     if (one.values.contains(key)) one.values[key] = one.values[key].get<std::int64_t>() / pipelines;
   one.values.erase("data_parallel");
-  return plan_table(evaluate_plan(resolve(one)));
+  return plan_table(evaluate_plan(resolve(one), profiles));
 }
 
 // A line for each system without a candidate that fits: how much memory the one that lacks least of it needs, or why
@@ -175,7 +175,8 @@ int advise_command(const AdviseArguments& a) {
     Json& values = request.entry.values;
     values["cluster"] = values.value("cluster", RunCase{}.cluster) + ",memory=" + a.memory;
   }
-  const Advice advice = advise(request);
+  ProfileStore profiles(default_profile_folder());
+  const Advice advice = advise(request, profiles);
   const std::vector<AdviceRow> tables[] = {rows_of(advice, AdviceKind::synchronous),
                                            rows_of(advice, AdviceKind::after_the_batch),
                                            rows_of(advice, AdviceKind::after_every_micro_batch)};
@@ -191,7 +192,7 @@ int advise_command(const AdviseArguments& a) {
   std::vector<AdviceRow> rows;
   for (const auto& table : tables) rows.insert(rows.end(), table.begin(), table.end());
   std::optional<EvaluatedPlan> shown;
-  if (winner) shown = evaluate_plan(resolve(winner->entry));
+  if (winner) shown = evaluate_plan(resolve(winner->entry), profiles);
   std::vector<Assumption> assumptions = shown ? all_assumptions(rows, *shown) : std::vector<Assumption>();
   if (!advice.plan.empty()) assumptions.insert(assumptions.begin(), {"plan", advice.plan});
   if (a.json) {
@@ -229,7 +230,7 @@ int advise_command(const AdviseArguments& a) {
   fmt::print("\n{}\n{}\n", plan_line(*winner), run_line(*winner));
   if (!a.csv.empty()) {
     std::ofstream out(a.csv);
-    out << table_of(*winner);
+    out << table_of(*winner, profiles);
     out.flush();
     if (!out) throw InputError("--csv", "'" + a.csv + "' cannot be written");
     fmt::print("PyTorch's table: {}\n", a.csv);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "harness/base/expect_error.h"
+#include "harness/case/test_profiles.h"
 #include "harness/cli/assumptions.h"
 #include "harness/cli/case_flags.h"
 
@@ -22,7 +23,7 @@ AdviceRequest advice_request(const std::vector<std::string>& systems) {
 
 TEST(Advise, TriesEveryDegreeOfPipelinesAndOfDevicesThatShareLayers) {
   std::set<std::pair<int, int>> tried;
-  const Advice advice = advise(advice_request({"1f1b"}));
+  const Advice advice = advise(advice_request({"1f1b"}), test_profiles());
   for (const Candidate& c : advice.candidates) {
     EXPECT_TRUE(c.fits()) << c.refused;
     tried.emplace(c.count("data_parallel"), c.count("tensor"));
@@ -31,11 +32,11 @@ TEST(Advise, TriesEveryDegreeOfPipelinesAndOfDevicesThatShareLayers) {
 }
 
 TEST(Advise, ScoresAsThePlanOfTheSameRequest) {
-  const Advice advice = advise(advice_request({"gpipe", "1f1b"}));
+  const Advice advice = advise(advice_request({"gpipe", "1f1b"}), test_profiles());
   bool shared = false;
   for (std::size_t i = 0; i < advice.candidates.size(); ++i) {
     const Candidate& c = advice.candidates[i];
-    const EvaluatedPlan e = evaluate_plan(resolve(c.entry));
+    const EvaluatedPlan e = evaluate_plan(resolve(c.entry), test_profiles());
     EXPECT_DOUBLE_EQ(c.samples_per_second, e.samples_per_second()) << plan_line(c);
     EXPECT_EQ(c.ranks_used, 4);
     EXPECT_EQ(c.stages * c.count("tensor") * c.count("data_parallel"), 4) << plan_line(c);
@@ -54,7 +55,7 @@ TEST(Advise, ComparesSystemsOnOnePlanWhereAsked) {
   request.microbatches = {8};
   const auto plans = [&] {
     std::map<std::string, std::set<std::vector<int>>> first_layers;
-    for (const Candidate& c : advise(request).candidates)
+    for (const Candidate& c : advise(request, test_profiles()).candidates)
       if (c.fits()) first_layers[c.system->name].insert(c.first_layers);
     return first_layers;
   };
@@ -67,15 +68,17 @@ TEST(Advise, ComparesSystemsOnOnePlanWhereAsked) {
   EXPECT_EQ(same["torchgpipe"], same["gpipe"]);
   EXPECT_FALSE(same.contains("interleaved_1f1b"));  // twice as many stages
   EXPECT_TRUE(same.contains("single_device"));
-  const Advice advice = advise(request);
+  const Advice advice = advise(request, test_profiles());
   for (const Candidate& c : advice.candidates) {
     if (!c.fits()) continue;
     EXPECT_EQ(plan_line(c).find("--stages") != std::string::npos, c.system->name != "single_device") << plan_line(c);
-    EXPECT_DOUBLE_EQ(evaluate_plan(resolve(c.entry)).samples_per_second(), c.samples_per_second);
+    EXPECT_DOUBLE_EQ(evaluate_plan(resolve(c.entry), test_profiles()).samples_per_second(), c.samples_per_second);
   }
   EXPECT_TRUE(advice.plan.find("which begin with layers 0,") != std::string::npos) << advice.plan;
   request.systems = {&find_system("single_device", "test")};
-  EXPECT_NE(error_of([&] { advise(request); }).find("--same-plan: no pipeline with one stage on each device"),
+  EXPECT_NE(error_of([&] {
+              advise(request, test_profiles());
+            }).find("--same-plan: no pipeline with one stage on each device"),
             std::string::npos);
 }
 
@@ -105,24 +108,24 @@ TEST(Advise, LinesSayEverySettingOfTheCandidate) {
 TEST(Advise, CountsInThePrecisionAskedFor) {
   AdviceRequest request = advice_request({"1f1b"});
   request.tensor = {1};
-  const Advice whole = advise(request);
+  const Advice whole = advise(request, test_profiles());
   request.entry.values["precision"] = "mixed";
-  const Advice mixed = advise(request);
+  const Advice mixed = advise(request, test_profiles());
   ASSERT_EQ(mixed.candidates.size(), whole.candidates.size());
   EXPECT_GT(mixed.candidates[0].samples_per_second, whole.candidates[0].samples_per_second);
   request.entry.values["cluster"] = "pipedream_c";
-  EXPECT_EQ(error_of([&] { advise(request); }),
+  EXPECT_EQ(error_of([&] { advise(request, test_profiles()); }),
             "--precision: device 'TitanX-Maxwell-12GB': states no peak in 16 bit; give its flops_16 in the cluster's "
             "file, or use "
             "fp32");
   request.entry.values["costs"] = "profile";
-  EXPECT_EQ(error_of([&] { advise(request); }),
+  EXPECT_EQ(error_of([&] { advise(request, test_profiles()); }),
             "--precision: 'profile' costs are of layers that compute in fp32; use analytic ones");
 }
 
 // 1F1B without a flush on four stages: the first stage has made three updates between a batch's forward and its own.
 TEST(Advise, StalenessIsThatOfTheOrder) {
-  const Advice advice = advise(advice_request({"pipeoptim", "1f1b"}));
+  const Advice advice = advise(advice_request({"pipeoptim", "1f1b"}), test_profiles());
   bool asynchronous = false;
   for (const Candidate& c : advice.candidates) {
     ASSERT_TRUE(c.fits()) << c.refused;
@@ -168,7 +171,7 @@ TEST(Advise, SearchesEverySystemOnceBeforeAnyTwice) {
 TEST(Advise, OutOfTimeNamesWhatWasNotSearchedInOneLine) {
   AdviceRequest request = of_several_systems();
   request.seconds = 0;
-  const Advice none = advise(request);
+  const Advice none = advise(request, test_profiles());
   EXPECT_TRUE(none.candidates.empty());
   EXPECT_TRUE(none.searched_in_part.empty());
   EXPECT_EQ(out_of_time(none, 0),
@@ -238,7 +241,7 @@ TEST(Advise, APlanOfOneStageIsDataParallelismWhoeverMadeIt) {
   AdviceRequest request = advice_request({"dapple", "data_parallel"});
   request.tensor = {1};
   request.entry.values["cluster"] = "flat:4,bandwidth=10000GB/s,latency=0us";
-  const Advice advice = advise(request);
+  const Advice advice = advise(request, test_profiles());
   const std::vector<AdviceRow> rows = rows_of(advice, AdviceKind::synchronous);
   EXPECT_EQ(places_and_names(rows), "1= data_parallel; 1= dapple; ");
   EXPECT_EQ(plan_kind(*rows[1].best), "its plan is data parallelism");
@@ -248,7 +251,7 @@ TEST(Advise, OneDeviceUsesOneOfSeveral) {
   AdviceRequest request = advice_request({"single_device", "data_parallel"});
   request.entry.values["batch"] = 64;
   request.entry.values["cluster"] = "flat:4,bandwidth=10000GB/s,latency=0us";
-  const Advice advice = advise(request);
+  const Advice advice = advise(request, test_profiles());
   const std::vector<AdviceRow> rows = rows_of(advice, AdviceKind::synchronous);
   ASSERT_EQ(places_and_names(rows), "1 data_parallel; 2 single_device; ");
   EXPECT_EQ(why_slower(*rows[1].best, *rows[0].best), "uses 1 of 4 devices");
@@ -268,7 +271,7 @@ TEST(Advise, TooLargeNamesTheDeviceThatLacksMost) {
   AdviceRequest request = advice_request({"gpipe"});
   request.tensor = {1};
   request.entry.values["cluster"] = "flat:4,memory=1KiB";
-  const Advice advice = advise(request);
+  const Advice advice = advise(request, test_profiles());
   ASSERT_FALSE(advice.candidates.empty());
   for (const Candidate& c : advice.candidates) {
     EXPECT_FALSE(c.fits());
@@ -288,8 +291,8 @@ RunCase case_of(std::map<std::string, std::string> flags) {
 }
 
 TEST(Assumptions, AreThoseOfTheCase) {
-  const std::vector<Assumption> plain = assumptions_of(
-      evaluate_plan(case_of({{"system", "gpipe"}, {"workload", "gpt_tiny"}, {"optimizer", "sgd,momentum=0"}})));
+  const std::vector<Assumption> plain = assumptions_of(evaluate_plan(
+      case_of({{"system", "gpipe"}, {"workload", "gpt_tiny"}, {"optimizer", "sgd,momentum=0"}}), test_profiles()));
   EXPECT_EQ(text_of(plain, "collectives"), "ring over all ranks of a stage, not slowed down by other traffic");
   EXPECT_EQ(text_of(plain, "precision"), "fp32");
   EXPECT_EQ(text_of(plain, "optimizer"), "sgd, 0 bytes of state per parameter, in every peak");
@@ -301,7 +304,8 @@ TEST(Assumptions, AreThoseOfTheCase) {
                                             {"ranks", "2"},
                                             {"precision", "mixed"},
                                             {"attention", "kept"},
-                                            {"optimizer", "adam"}})));
+                                            {"optimizer", "adam"}}),
+                                   test_profiles()));
   EXPECT_EQ(text_of(adam, "collectives"), "hierarchical by node, on links that messages use too");
   EXPECT_EQ(text_of(adam, "precision"), "mixed, attention scores kept");
   EXPECT_EQ(text_of(adam, "optimizer"), "adam, 8 bytes of state per parameter and 4 of fp32 copies, in every peak");
@@ -311,8 +315,12 @@ TEST(Assumptions, AreThoseOfTheCase) {
 }
 
 TEST(PlanOfGroups, IsOfStagesWhoseDevicesShareTheirLayers) {
-  const EvaluatedPlan e = evaluate_plan(case_of(
-      {{"system", "1f1b"}, {"workload", "gpt_tiny"}, {"cluster", "flat:4"}, {"microbatches", "4"}, {"tensor", "2"}}));
+  const EvaluatedPlan e = evaluate_plan(case_of({{"system", "1f1b"},
+                                                 {"workload", "gpt_tiny"},
+                                                 {"cluster", "flat:4"},
+                                                 {"microbatches", "4"},
+                                                 {"tensor", "2"}}),
+                                        test_profiles());
   const PlanDescription shown = description(e);
   ASSERT_EQ(shown.stages.size(), 2u);
   EXPECT_EQ(shown.stages[0].tensor, 2);
@@ -328,7 +336,7 @@ TEST(PlanOfGroups, IsOfStagesWhoseDevicesShareTheirLayers) {
 TEST(PlanOfCase, OfASystemThatOnlyInfersIsOfInference) {
   const RunCase c = case_of({{"system", "edgepipe"}, {"workload", "vgg16"}});
   EXPECT_EQ(c.task, Task::inference);
-  EXPECT_GT(evaluate_plan(c).samples_per_second(), 0);
+  EXPECT_GT(evaluate_plan(c, test_profiles()).samples_per_second(), 0);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "harness/base/json.h"
 #include "harness/case/predict_update.h"
 #include "harness/case/settings.h"
+#include "harness/case/test_profiles.h"
 #include "harness/cli/case_flags.h"
 #include "harness/cli/cli_test_support.h"
 #include "harness/cli/evaluated_plan.h"
@@ -29,7 +30,7 @@ EvaluatedPlan chakra_plan(const std::string& name, const std::string& cluster,
                        {"batch", 64},
                        {"data_parallel", data_parallel}});
   if (system.synchronous || system.accumulates) entry.values["microbatches"] = 8;
-  return evaluate_plan(resolve(entry));
+  return evaluate_plan(resolve(entry), test_profiles());
 }
 
 // What a simulator does with the nodes: microseconds at which all ranks are done. A message takes `latency`

@@ -19,8 +19,8 @@
 
 namespace sluice {
 
-EvaluatedPlan evaluate_plan(const RunCase& c) {
-  EvaluatedPlan e{.c = c, .p = prepare(c)};
+EvaluatedPlan evaluate_plan(const RunCase& c, ProfileStore& profiles) {
+  EvaluatedPlan e{.c = c, .p = prepare(c, profiles)};
   e.program = program_of_updates(e.p);
   e.update_seconds = simulated_update(e.p, e.program).value;
   e.simulation = simulate(e.program, costs_of(e.p), e.p.cluster, e.p.ranks.devices, {.trace = false});
@@ -29,8 +29,8 @@ EvaluatedPlan evaluate_plan(const RunCase& c) {
   return e;
 }
 
-EvaluatedPlan fitting_plan(const RunCase& c) {
-  EvaluatedPlan e = evaluate_plan(c);
+EvaluatedPlan fitting_plan(const RunCase& c, ProfileStore& profiles) {
+  EvaluatedPlan e = evaluate_plan(c, profiles);
   if (!e.over.empty())
     throw InputError("plan", e.over, "use more devices, smaller micro-batches or a cluster with more memory");
   return e;

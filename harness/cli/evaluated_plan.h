@@ -6,6 +6,7 @@
 
 #include "harness/case/case.h"
 #include "harness/case/prepared.h"
+#include "harness/case/profile_store.h"
 #include "harness/pipeline/plan_description.h"
 #include "harness/sim/memory.h"
 #include "harness/sim/simulation.h"
@@ -26,9 +27,9 @@ struct EvaluatedPlan {
   Bytes peak() const;  // of the fullest rank
 };
 // Throws the system's InputErrors; a plan that does not fit is told by `over`.
-EvaluatedPlan evaluate_plan(const RunCase& c);
+EvaluatedPlan evaluate_plan(const RunCase& c, ProfileStore& profiles);
 // Throws InputError also where the plan does not fit.
-EvaluatedPlan fitting_plan(const RunCase& c);
+EvaluatedPlan fitting_plan(const RunCase& c, ProfileStore& profiles);
 
 // On stderr: what a published profile, where it is the workload, leaves out.
 void print_warnings_of_profile(const RunCase& c);

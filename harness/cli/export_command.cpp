@@ -41,7 +41,8 @@ static int export_chakra(const ExportArguments& a) {
   if (entries.size() > 1) throw InputError("--system", "--format chakra is of one plan", "give one system");
   const RunCase planned = cases_of(entries).front();
   print_warnings_of_profile(planned);
-  const EvaluatedPlan e = fitting_plan(planned);
+  ProfileStore profiles(default_profile_folder());
+  const EvaluatedPlan e = fitting_plan(planned, profiles);
   const auto ranks = chakra_nodes(e.program, costs_of(e.p));
   for (std::size_t r = 0; r < ranks.size(); ++r)
     write_chakra_file(a.out + "." + std::to_string(r) + ".et", chakra_file(ranks[r]));

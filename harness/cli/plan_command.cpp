@@ -12,12 +12,12 @@
 namespace sluice {
 
 // A line for each of several systems, the fastest first; those without a plan below, with the reason.
-static int compare_plans(const std::vector<Entry>& entries, bool json) {
+static int compare_plans(const std::vector<Entry>& entries, ProfileStore& profiles, bool json) {
   std::vector<EvaluatedPlan> plans;
   std::vector<std::string> rejected;
   for (const Entry& entry : entries) {
     try {
-      plans.push_back(fitting_plan(resolve(entry)));
+      plans.push_back(fitting_plan(resolve(entry), profiles));
     } catch (const InputError& e) {
       rejected.push_back(entry.values["system"].get<std::string>() + ": " + e.what());
     }
@@ -46,11 +46,12 @@ int plan_command(const PlanArguments& a) {
   Entry any = entries.front();
   any.values.erase("options");
   print_warnings_of_profile(resolve(any));  // what is wrong with the flags is said once
+  ProfileStore profiles(default_profile_folder());
   if (entries.size() > 1) {
     if (a.csv) throw InputError("--csv", "is of one plan", "give one system");
-    return compare_plans(entries, a.json);
+    return compare_plans(entries, profiles, a.json);
   }
-  const EvaluatedPlan e = fitting_plan(cases_of(entries).front());
+  const EvaluatedPlan e = fitting_plan(cases_of(entries).front(), profiles);
   if (a.csv) {
     fmt::print("{}", plan_table(e));
   } else if (a.json) {

@@ -5,6 +5,7 @@
 #include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/case/settings.h"
+#include "harness/case/test_profiles.h"
 #include "harness/cli/case_flags.h"
 #include "harness/cli/cli_test_support.h"
 #include "harness/cli/evaluated_plan.h"
@@ -49,13 +50,13 @@ void expect_equal(Flags flags) {
   std::optional<EvaluatedPlan> e;
   std::string reason;
   try {
-    e = evaluate_plan(planned);
+    e = evaluate_plan(planned, test_profiles());
   } catch (const InputError& error) {
     reason = error.what();
   }
   // As long as the plan's program: in a shorter run of an asynchronous system fewer micro-batches are in flight.
   const int steps = !e ? 1 : find_system(planned.system, "test").synchronous ? 3 : e->program.updates;
-  const Record record = run_case(run_case_of(flags, steps), {});
+  const Record record = run_case(run_case_of(flags, steps), test_profiles(), {});
   if (!e) {
     EXPECT_EQ(record.outcome, RecordOutcome::unsupported) << reason;
     EXPECT_EQ(record.reason, reason);
@@ -100,7 +101,7 @@ TEST(PlanEqualsRun, InEverySettingOfTheCase) {
         RunCase run = run_case_of(flags, 7);
         const RunCase planned = planned_case(flags);
         run.steps = planned.steps;
-        EXPECT_EQ(digest(to_json(planned)), digest(to_json(run))) << system->name << " " << workload.name;
+        EXPECT_EQ(digest_of(planned), digest_of(run)) << system->name << " " << workload.name;
       }
 }
 

@@ -102,7 +102,7 @@ int profile_command(const ProfileArguments& a) {
   } else {
     CostGraph graph = measure_profile(key, workload);
     if (graph.machine && a.beside != 0) graph.machine->processes = measure_by_processes(key);
-    if (!a.beside) store_profile(key, graph);
+    if (!a.beside) ProfileStore(default_profile_folder()).store(key, graph);
     text = to_json(graph).dump(2) + "\n";
   }
   give(text, a.out);

@@ -4,7 +4,9 @@
 #include <filesystem>
 
 #include "harness/base/error.h"
+#include "harness/base/passing_folder.h"
 #include "harness/base/source_folder.h"
+#include "harness/case/profile_store.h"
 #include "harness/claims/claim_page.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/find_renderer.h"
@@ -89,17 +91,8 @@ void keep_what_is_absent(std::vector<Outcome>& outcomes,
   }
 }
 
-// A folder that is gone in the end, also after an error.
-struct PassingFolder {
-  fs::path path;
-  ~PassingFolder() {
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-  }
-};
-
 void write_pages(const fs::path& folder, const std::vector<PaperOutcomes>& papers) {
-  const PassingFolder passing{folder / ".drawing"};
+  const PassingFolder passing(folder / ".drawing");
   const fs::path& drawing = passing.path;
   fs::remove_all(drawing);
   fs::create_directories(drawing);
@@ -123,12 +116,13 @@ void write_pages(const fs::path& folder, const std::vector<PaperOutcomes>& paper
 
 int reproduce_command(const ReproduceArguments& a) {
   const fs::path folder = claims_folder(a);
+  ProfileStore profiles(default_profile_folder());
   std::vector<PaperOutcomes> papers;
   Json documents = Json::array();
   std::vector<std::string> lost;
   for (const std::string& name : chosen_papers(a)) {
     PaperOutcomes paper{read_claims(folder / (name + ".json")), {}};
-    paper.outcomes = run_claims(paper.claims);
+    paper.outcomes = run_claims(paper.claims, profiles);
     const auto stored = stored_outcomes(folder / (name + ".results.json"));
     for (const Outcome& now : paper.outcomes) {
       const auto before = stored.find({now.group, now.name});

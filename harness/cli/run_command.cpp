@@ -14,6 +14,7 @@
 #include "harness/base/source_folder.h"
 #include "harness/base/stop.h"
 #include "harness/base/visible_text.h"
+#include "harness/case/profile_store.h"
 #include "harness/case/settings.h"
 #include "harness/case/sweep.h"
 #include "harness/cli/commands.h"
@@ -52,7 +53,7 @@ void set_seed(Sweep& sweep, const std::string& text) {
     if (c.tune && c.tune->seed == seed)
       throw InputError("--seed", text + " is the seed that learning rates are tuned on", "choose another");
     c.seed = seed;
-    if (seen.insert(digest(to_json(c))).second) cases.push_back(std::move(c));
+    if (seen.insert(digest_of(c)).second) cases.push_back(std::move(c));
   }
   sweep.cases = std::move(cases);
 }
@@ -115,10 +116,11 @@ void inject_failure(Sweep& sweep, const std::string& text) {
 }
 
 // As run_sweep; however it ends, the other processes are told that no case follows.
-SweepResult run_over_mpi(Job& job, const std::vector<RunCase>& cases, const SweepOptions& options) {
+SweepResult run_over_mpi(Job& job, const std::vector<RunCase>& cases, const SweepOptions& options,
+                         ProfileStore& profiles) {
   try {
     SweepResult result =
-        run_sweep(cases, options, [&](const RunCase& c, const RunHooks& hooks) { return job.run(c, hooks); });
+        run_sweep(cases, options, [&](const RunCase& c, const RunHooks& hooks) { return job.run(c, profiles, hooks); });
     job.dismiss();
     return result;
   } catch (const AgreedError&) {  // the other processes threw it, too
@@ -225,7 +227,7 @@ static int dry_run(const RunArguments& a, const Sweep& sweep, const std::string&
     std::set<std::string> done;
     for (const Record& record : read_records(out).records)
       if (is_final(record)) done.insert(record.digest);
-    std::erase_if(cases, [&](const RunCase& c) { return done.contains(digest(to_json(c))); });
+    std::erase_if(cases, [&](const RunCase& c) { return done.contains(digest_of(c)); });
   }
   std::fflush(stdout);
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
@@ -233,7 +235,8 @@ static int dry_run(const RunArguments& a, const Sweep& sweep, const std::string&
   const auto say = [](const std::string& workload) {
     fmt::print(stderr, "time: a few updates of {} show how fast this machine trains it\n", visible(workload));
   };
-  std::ranges::move(measure_speeds(cases, records, say), std::back_inserter(records));
+  ProfileStore profiles(default_profile_folder());
+  std::ranges::move(measure_speeds(cases, records, profiles, say), std::back_inserter(records));
   fmt::print(stderr, "{}\n", to_text(sweep_time(cases, records, jobs_of(a), cores), jobs_of(a)));
   return 0;
 }
@@ -247,14 +250,19 @@ int run_command(const RunArguments& a) {
   if (!job)  // the processes of a job end together
     end_after_signal(Seconds(0.7), "interrupted: what was finished is stored; run again with --resume");
   const SweepOptions options{out, a.resume, parse_progress(a.progress), a.checkpoints, jobs_of(a), part_of(a.shard)};
+  ProfileStore profiles(default_profile_folder());
   if (job) {
     job->guard(out);
     if (!job->leads()) {
-      job->follow(with_tuning(sweep.cases), {.cancel = &interrupted(), .progress = {}, .checkpoints = a.checkpoints});
+      job->follow(with_tuning(sweep.cases), profiles,
+                  {.cancel = &interrupted(), .progress = {}, .checkpoints = a.checkpoints});
       return 0;
     }
   }
-  const SweepResult result = job ? run_over_mpi(*job, sweep.cases, options) : run_sweep(sweep.cases, options);
+  const SweepResult result = job ? run_over_mpi(*job, sweep.cases, options, profiles)
+                                 : run_sweep(sweep.cases, options, [&](const RunCase& c, const RunHooks& hooks) {
+                                     return run_case(c, profiles, hooks);
+                                   });
   const std::vector<Comparison> comparisons = compare(result.records);
   if (a.json) {
     fmt::print("{}\n", to_json(comparisons).dump(2));

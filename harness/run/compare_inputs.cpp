@@ -11,7 +11,6 @@
 #include "harness/case/feed.h"
 #include "harness/case/profile_workload.h"
 #include "harness/case/settings.h"
-#include "results/store.h"
 
 namespace sluice {
 
@@ -73,7 +72,7 @@ constexpr const char* kAdvice = "give every rank the same files and the same com
 
 void compare_cases(ProcessGroup& processes, const std::vector<RunCase>& cases) {
   Json digests = Json::array();
-  for (const RunCase& c : cases) digests.push_back(digest(to_json(c)));
+  for (const RunCase& c : cases) digests.push_back(digest_of(c));
   const std::vector<std::string> all = processes.all_gather(digests.dump());
   const std::string ranks = ranks_that_differ(all);
   if (ranks.empty()) return;

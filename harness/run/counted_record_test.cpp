@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/case/settings.h"
+#include "harness/case/test_profiles.h"
 #include "harness/run/run_case.h"
 #include "results/compare.h"
 
@@ -13,7 +14,7 @@ Record record_of(const Json& more) {
                 {"cluster", "flat:4"},     {"train", false},         {"steps", 1},
                 {"cuts", "compute"}};  // the same layers on every rank, whatever the messages take
   entry.update(more);
-  return run_case(resolve({entry, in_file("s.json", "/grid/0")}), {});
+  return run_case(resolve({entry, in_file("s.json", "/grid/0")}), test_profiles(), {});
 }
 
 TEST(CountedRecord, SaysWhatItIsCountedIn) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "harness/base/json.h"
 #include "harness/base/source_folder.h"
 #include "harness/case/calibrated.h"
 #include "harness/case/costs.h"
@@ -18,7 +17,6 @@
 #include "harness/run/environment.h"
 #include "harness/sim/communication.h"
 #include "harness/train/memory_split.h"
-#include "results/store.h"
 
 namespace sluice {
 
@@ -46,7 +44,7 @@ static WorkloadFacts workload_facts(const RunCase& c, const Workload& workload) 
 
 Record record_of(const RunCase& c) {
   Record record;
-  record.digest = digest(to_json(c));
+  record.digest = digest_of(c);
   record.system = c.system;
   record.options = c.options;
   for (const auto& [name, value] : record_options(c)) record.options[name] = value;

@@ -5,6 +5,7 @@
 #include "harness/base/expect_error.h"
 #include "harness/base/json.h"
 #include "harness/case/sweep.h"
+#include "harness/case/test_profiles.h"
 #include "harness/pipeline/system.h"
 #include "harness/run/run_case.h"
 #include "results/metrics.h"
@@ -16,7 +17,7 @@ Record run(const Json& more) {
   Json entry = {{"system", "single_device"}, {"workload", "tiny"}, {"task", "inference"}, {"ranks", 3},
                 {"microbatches", 4},         {"batch", 32},        {"steps", 5},          {"costs", "analytic"}};
   entry.update(more);
-  return run_case(expand_case({entry, in_file("s.json")}).at(0), {});
+  return run_case(expand_case({entry, in_file("s.json")}).at(0), test_profiles(), {});
 }
 
 std::string digest_of(const Record& record) { return record.observed.output_digest.value_or(record.reason); }

@@ -44,7 +44,7 @@ void Job::record_failure(int process, const std::string& how) {
   current_.reset();
 }
 
-Record Job::run_here(const RunCase& c, RunHooks hooks) {
+Record Job::run_here(const RunCase& c, ProfileStore& profiles, RunHooks hooks) {
   hooks.job = processes_.get();
   {
     const std::lock_guard lock(mutex_);
@@ -55,7 +55,7 @@ Record Job::run_here(const RunCase& c, RunHooks hooks) {
     current_.reset();
   };
   try {
-    Record record = run_case(c, hooks);
+    Record record = run_case(c, profiles, hooks);
     end();
     return record;
   } catch (const AgreedError&) {
@@ -69,19 +69,19 @@ Record Job::run_here(const RunCase& c, RunHooks hooks) {
   }
 }
 
-Record Job::run(const RunCase& c, const RunHooks& hooks) {
-  if (!runs_as_processes(c)) return run_case(c, hooks);
+Record Job::run(const RunCase& c, ProfileStore& profiles, const RunHooks& hooks) {
+  if (!runs_as_processes(c)) return run_case(c, profiles, hooks);
   // A tuned learning rate was chosen from records that only this process has.
-  const Json message = {{"digest", digest(to_json(c))}, {"learning_rate", c.optimizer.learning_rate}};
+  const Json message = {{"digest", digest_of(c)}, {"learning_rate", c.optimizer.learning_rate}};
   processes_->broadcast(message.dump(), 0);
-  return run_here(c, hooks);
+  return run_here(c, profiles, hooks);
 }
 
 void Job::dismiss() { processes_->broadcast("", 0); }
 
-void Job::follow(const std::vector<RunCase>& cases, const RunHooks& hooks) {
+void Job::follow(const std::vector<RunCase>& cases, ProfileStore& profiles, const RunHooks& hooks) {
   std::map<std::string, const RunCase*> by_digest;
-  for (const RunCase& c : cases) by_digest[digest(to_json(c))] = &c;
+  for (const RunCase& c : cases) by_digest[digest_of(c)] = &c;
   for (;;) {
     const std::string text = processes_->broadcast("", 0);
     if (text.empty()) return;
@@ -92,7 +92,7 @@ void Job::follow(const std::vector<RunCase>& cases, const RunHooks& hooks) {
     RunCase c = *found->second;
     c.optimizer.learning_rate = message.at("learning_rate").get<double>();
     try {
-      run_here(c, hooks);
+      run_here(c, profiles, hooks);
     } catch (const Cancelled&) {
       // The first process was interrupted too, and will dismiss this one.
     }

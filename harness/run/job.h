@@ -30,15 +30,15 @@ class Job {
   // `records`. Collective.
   void guard(const std::filesystem::path& records);
 
-  // In the first process: runs a case, as run_sweep's run_one. After the last one dismiss() ends follow() in the
+  // In the first process: runs a case, as run_case(). After the last one dismiss() ends follow() in the
   // others.
-  Record run(const RunCase& c, const RunHooks& hooks);
+  Record run(const RunCase& c, ProfileStore& profiles, const RunHooks& hooks);
   void dismiss();
   // In the others: runs those of these cases that the first one announces, until it dismisses them.
-  void follow(const std::vector<RunCase>& cases, const RunHooks& hooks);
+  void follow(const std::vector<RunCase>& cases, ProfileStore& profiles, const RunHooks& hooks);
 
  private:
-  Record run_here(const RunCase& c, RunHooks hooks);
+  Record run_here(const RunCase& c, ProfileStore& profiles, RunHooks hooks);
   void record_failure(int process, const std::string& how);
 
   std::unique_ptr<ProcessGroup> processes_;

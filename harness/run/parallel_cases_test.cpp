@@ -215,7 +215,7 @@ class SideBySideSweep : public Records {
     const SweepOptions options{.out = file(), .progress = ProgressStyle::none, .jobs = jobs};
     const SweepResult result = run_sweep(cases, options, [&](const RunCase& c, const RunHooks& hooks) {
       const std::string text = describe(c);
-      Record r = record(digest(to_json(c)));
+      Record r = record(digest_of(c));
       r.system = c.system;
       r.workload = c.workload;
       r.seed = c.seed;

@@ -3,18 +3,18 @@
 #include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/base/stop.h"
-#include "harness/case/costs.h"
 #include "harness/case/prepare.h"
+#include "harness/case/profile_store.h"
 #include "harness/exec/executor.h"
 #include "results/store.h"
 
 namespace sluice {
 
 // What the first process tells the others: its costs and the number of ranks, or why the case is refused.
-static Json prepare_first(const RunCase& c, Prepared& prepared) {
+static Json prepare_first(const RunCase& c, ProfileStore& profiles, Prepared& prepared) {
   try {
-    prepared = prepare(c);
-    return {{"costs", measured_costs()}, {"ranks", prepared.ranks.devices.size()}};
+    prepared = prepare(c, profiles);
+    return {{"costs", profiles.to_json()}, {"ranks", prepared.ranks.devices.size()}};
   } catch (const InputError& e) {
     return {{"refused", e.what()}};
   } catch (const Stopped& stopped) {
@@ -22,9 +22,10 @@ static Json prepare_first(const RunCase& c, Prepared& prepared) {
   }
 }
 
-std::unique_ptr<ProcessGroup> prepare_in_job(const RunCase& c, ProcessGroup& job, Prepared& prepared) {
+std::unique_ptr<ProcessGroup> prepare_in_job(const RunCase& c, ProcessGroup& job, ProfileStore& profiles,
+                                             Prepared& prepared) {
   std::string message;
-  if (job.rank() == 0) message = prepare_first(c, prepared).dump();
+  if (job.rank() == 0) message = prepare_first(c, profiles, prepared).dump();
   const Json json = Json::parse(job.broadcast(message, 0));
   if (json.contains("stopped"))
     throw Stopped(json.at("cancelled").get<bool>() ? Stopped::Kind::cancelled : Stopped::Kind::timed_out,
@@ -34,8 +35,8 @@ std::unique_ptr<ProcessGroup> prepare_in_job(const RunCase& c, ProcessGroup& job
   if (!processes) return nullptr;
   agree_on_error(processes.get(), [&] {
     if (processes->rank() == 0) return;
-    adopt_measured_costs(json.at("costs"));
-    prepared = prepare(c);
+    profiles.adopt(json.at("costs"));
+    prepared = prepare(c, profiles);
   });
   return processes;
 }

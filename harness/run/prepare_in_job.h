@@ -14,7 +14,8 @@ namespace sluice {
 // Collective over the job. The first process plans, and measures for it if need be; the others then plan by its costs.
 // Returns the processes that hold the case's ranks, the job's first; null in the others, where `prepared` is not
 // filled in. Throws InputError in all of them.
-std::unique_ptr<ProcessGroup> prepare_in_job(const RunCase& c, ProcessGroup& job, Prepared& prepared);
+std::unique_ptr<ProcessGroup> prepare_in_job(const RunCase& c, ProcessGroup& job, ProfileStore& profiles,
+                                             Prepared& prepared);
 
 // Collective. Throws RunStopped: a process has another program or outcome than the first one.
 void compare_programs(ProcessGroup& processes, RecordOutcome outcome, const Program& program);

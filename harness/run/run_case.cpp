@@ -20,7 +20,8 @@ namespace {
 // One case becomes one record: it is prepared, refused where it cannot run, trained on its clock, and described.
 class CaseRun {
  public:
-  CaseRun(const RunCase& c, const RunHooks& hooks) : case_(c), hooks_(hooks), record_(record_of(c)) {}
+  CaseRun(const RunCase& c, ProfileStore& profiles, const RunHooks& hooks)
+      : case_(c), profiles_(profiles), hooks_(hooks), record_(record_of(c)) {}
 
   Record run() {
     std::optional<Seconds> limit;
@@ -77,9 +78,9 @@ class CaseRun {
     }
     try {
       if (!job()) {
-        prepared_ = prepare(case_);
+        prepared_ = prepare(case_, profiles_);
       } else {
-        processes_ = prepare_in_job(case_, *job(), prepared_);
+        processes_ = prepare_in_job(case_, *job(), profiles_, prepared_);
         if (!processes_) return false;
       }
       if (case_.pin == Pin::core) pin();
@@ -151,6 +152,7 @@ class CaseRun {
   void train() { training_.value().run(program_, hooks_, processes_.get(), pinning_.get(), record_); }
 
   const RunCase& case_;
+  ProfileStore& profiles_;
   const RunHooks& hooks_;
   Record record_;
   Prepared prepared_;
@@ -162,6 +164,8 @@ class CaseRun {
 
 }  // namespace
 
-Record run_case(const RunCase& c, const RunHooks& hooks) { return CaseRun(c, hooks).run(); }
+Record run_case(const RunCase& c, ProfileStore& profiles, const RunHooks& hooks) {
+  return CaseRun(c, profiles, hooks).run();
+}
 
 }  // namespace sluice

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "harness/case/case.h"
+#include "harness/case/profile_store.h"
 #include "harness/train/run_hooks.h"
 #include "results/record.h"
 
@@ -14,6 +15,6 @@ struct Cancelled {};
 // "unsupported"; a plan over memory "out_of_memory"; a rank that dies "failed" with its number; data that is missing or
 // corrupt, or a process that gets no more memory, "failed"; its time limit, which counts from here, "timed_out". Of the
 // processes of a job, one that fails alone throws.
-Record run_case(const RunCase& c, const RunHooks& hooks);
+Record run_case(const RunCase& c, ProfileStore& profiles, const RunHooks& hooks);
 
 }  // namespace sluice

@@ -16,6 +16,7 @@
 #include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/case/sweep.h"
+#include "harness/case/test_profiles.h"
 #include "harness/exec/pinning.h"
 #include "harness/model/cost_graph.h"
 #include "harness/run/run_case.h"
@@ -45,7 +46,7 @@ class RunCaseTest : public ::testing::Test {
     Json entry = {{"system", "pipedream"}, {"workload", "fmnist_mlp"}, {"ranks", 4},
                   {"batch", 32},           {"clock", "virtual"},       {"epochs", 2}};
     entry.update(more);
-    return run_case(expand_case({entry, in_file("s.json")}).at(0), {});
+    return run_case(expand_case({entry, in_file("s.json")}).at(0), test_profiles(), {});
   }
   static void expect_same_training(const Record& a, const Record& b) {
     ASSERT_EQ(a.outcome, RecordOutcome::ok) << a.reason;
@@ -176,9 +177,9 @@ TEST_F(RunCaseTest, ATuningCandidateOfStepsIsEvaluatedOnceAtItsEndOnTheValidatio
                             {"steps", 12}},
                            in_file("s.json")})
                   .at(0);
-  EXPECT_EQ(final_metric(run_case(c, {})), std::nullopt);
+  EXPECT_EQ(final_metric(run_case(c, test_profiles(), {})), std::nullopt);
   c.purpose = Purpose::tune;
-  const Record r = run_case(c, {});
+  const Record r = run_case(c, test_profiles(), {});
   EXPECT_EQ(r.purpose, Purpose::tune);
   ASSERT_EQ(r.curve.size(), 12u);
   ASSERT_TRUE(r.curve[11].metric);
@@ -193,7 +194,7 @@ TEST_F(RunCaseTest, WithoutAValidationPartACandidateNeverSeesTheTestPart) {
            in_file("s.json")})
           .at(0);
   c.purpose = Purpose::tune;
-  const Record r = run_case(c, {});
+  const Record r = run_case(c, test_profiles(), {});
   ASSERT_EQ(r.curve.size(), 12u);
   EXPECT_FALSE(r.curve[11].metric);
   EXPECT_TRUE(r.curve[11].loss);
@@ -285,7 +286,7 @@ TEST_F(RunCaseTest, AnInterruptedCaseGoesOnFromItsCheckpointToTheSameRecord) {
                       {"epochs", 3},
                       {"optimizer", {{"schedule", {{"kind", "polynomial"}, {"power", 2}}}}}};
   const RunCase c = expand_case({entry, in_file("s.json")}).at(0);
-  const Record whole = run_case(c, {});
+  const Record whole = run_case(c, test_profiles(), {});
   const std::string folder = folder_ + "/checkpoints";
   std::atomic<bool> cancel = false;
   const auto stop_in_the_second_epoch = [&](double fraction) {
@@ -293,9 +294,9 @@ TEST_F(RunCaseTest, AnInterruptedCaseGoesOnFromItsCheckpointToTheSameRecord) {
     cancel = true;
     std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until it is seen
   };
-  EXPECT_THROW(run_case(c, {&cancel, stop_in_the_second_epoch, folder}), Cancelled);
+  EXPECT_THROW(run_case(c, test_profiles(), {&cancel, stop_in_the_second_epoch, folder}), Cancelled);
   EXPECT_FALSE(std::filesystem::is_empty(folder));
-  const Record resumed = run_case(c, {.checkpoints = folder});
+  const Record resumed = run_case(c, test_profiles(), {.checkpoints = folder});
   ASSERT_EQ(resumed.outcome, RecordOutcome::ok) << resumed.reason;
   EXPECT_EQ(resumed.step_seconds, whole.step_seconds);
   ASSERT_EQ(resumed.curve.size(), whole.curve.size());
@@ -312,21 +313,21 @@ TEST_F(RunCaseTest, ARankThatDiesWhileLayersMoveFailsTheRunAndWhatTheCheckpointH
   Json entry = {
       {"system", "dynpipe"}, {"workload", "fmnist_mlp_deep"}, {"ranks", 2}, {"batch", 32}, {"clock", "virtual"},
       {"costs", "analytic"}, {"options", {{"window", 5}}},    {"epochs", 3}};
-  const Record undisturbed = run_case(expand_case({entry, in_file("s.json")}).at(0), {});
+  const Record undisturbed = run_case(expand_case({entry, in_file("s.json")}).at(0), test_profiles(), {});
   ASSERT_EQ(undisturbed.outcome, RecordOutcome::ok) << undisturbed.reason;
   entry["interference"] = "compute:1@" + std::to_string(1.05 * undisturbed.curve.at(0).seconds) + "-x4";
-  const Record moved = run_case(expand_case({entry, in_file("s.json")}).at(0), {});
+  const Record moved = run_case(expand_case({entry, in_file("s.json")}).at(0), test_profiles(), {});
   ASSERT_EQ(moved.observed.adaptation.value().changes.size(), 1u);
   EXPECT_GT(moved.observed.adaptation->changes[0].update, 20);
   entry["inject_failure"] = {{"rank", 1}, {"move", 0}};
   const RunCase c = expand_case({entry, in_file("s.json")}).at(0);
   const std::string folder = folder_ + "/checkpoints";
-  const Record failed = run_case(c, {.checkpoints = folder});
+  const Record failed = run_case(c, test_profiles(), {.checkpoints = folder});
   EXPECT_EQ(failed.outcome, RecordOutcome::failed);
   EXPECT_EQ(failed.failed_rank, 1);
   EXPECT_NE(failed.reason.find("while layers move"), std::string::npos) << failed.reason;
   EXPECT_FALSE(std::filesystem::is_empty(folder));
-  const Record resumed = run_case(c, {.checkpoints = folder});
+  const Record resumed = run_case(c, test_profiles(), {.checkpoints = folder});
   expect_same_training(resumed, moved);
   EXPECT_EQ(resumed.step_seconds, moved.step_seconds);
   EXPECT_EQ(resumed.curve.back().seconds, moved.curve.back().seconds);
@@ -338,24 +339,24 @@ TEST_F(RunCaseTest, TheMovesOfARecordPrescribedGiveItsTrainingBitForBit) {
   Json entry = {
       {"system", "dynpipe"}, {"workload", "fmnist_mlp_deep"}, {"ranks", 2}, {"batch", 32}, {"clock", "virtual"},
       {"costs", "analytic"}, {"options", {{"window", 5}}},    {"epochs", 4}};
-  const Record undisturbed = run_case(expand_case({entry, in_file("s.json")}).at(0), {});
+  const Record undisturbed = run_case(expand_case({entry, in_file("s.json")}).at(0), test_profiles(), {});
   const double epoch = undisturbed.curve.at(0).seconds;
   entry["interference"] =
       "compute:1@" + std::to_string(1.05 * epoch) + "-x4,compute:0@" + std::to_string(2.5 * epoch) + "-x9";
-  const Record found = run_case(expand_case({entry, in_file("s.json")}).at(0), {});
+  const Record found = run_case(expand_case({entry, in_file("s.json")}).at(0), test_profiles(), {});
   ASSERT_GE(found.observed.adaptation.value().changes.size(), 2u);
   entry.erase("interference");
   entry["options"]["moves"] = found.observed.adaptation->moves;
   for (const char* clock : {"virtual", "wall"}) {
     SCOPED_TRACE(clock);
     entry["clock"] = clock;
-    expect_same_training(run_case(expand_case({entry, in_file("s.json")}).at(0), {}), found);
+    expect_same_training(run_case(expand_case({entry, in_file("s.json")}).at(0), test_profiles(), {}), found);
     entry["inject_failure"] = {{"rank", 1}, {"move", 1}};
     const RunCase c = expand_case({entry, in_file("s.json")}).at(0);
     entry.erase("inject_failure");
     const std::string folder = folder_ + "/checkpoints";
-    EXPECT_EQ(run_case(c, {.checkpoints = folder}).outcome, RecordOutcome::failed);
-    expect_same_training(run_case(c, {.checkpoints = folder}), found);
+    EXPECT_EQ(run_case(c, test_profiles(), {.checkpoints = folder}).outcome, RecordOutcome::failed);
+    expect_same_training(run_case(c, test_profiles(), {.checkpoints = folder}), found);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "harness/case/predict_update.h"
 #include "harness/case/prepare.h"
 #include "harness/case/settings.h"
+#include "harness/case/test_profiles.h"
 #include "harness/run/run_case.h"
 #include "results/metrics.h"
 
@@ -38,8 +39,8 @@ RC_GTEST_PROP(SteadyRate, TimesTheTimeOfMoreUpdatesIsTheirSamples, ()) {
                       {"workload", *rc::gen::elementOf(std::vector<std::string>{"fmnist_cnn", "fmnist_mlp_deep",
                                                                                 "sentiment_lstm", "gpt_tiny"})},
                       {"ranks", *rc::gen::inRange(2, 7)}};
-  Record first = run_case(case_of(entry, kMany), {});
-  const Record second = run_case(case_of(entry, 2 * kMany), {});
+  Record first = run_case(case_of(entry, kMany), test_profiles(), {});
+  const Record second = run_case(case_of(entry, 2 * kMany), test_profiles(), {});
   if (first.outcome != RecordOutcome::ok) RC_DISCARD(first.reason);
   const double samples = static_cast<double>(first.samples_per_step) * kMany;
   const double rate = throughput(first).value().samples_per_second;
@@ -56,14 +57,16 @@ TEST(SteadyRate, OfAShortRunIsThatOfALongOneAndOfThePlan) {
     for (const int ranks : {2, 4, 8}) {
       SCOPED_TRACE(std::string(system) + " " + std::to_string(ranks));
       const Json entry = {{"system", system}, {"workload", "fmnist_cnn"}, {"ranks", ranks}, {"microbatches", 8}};
-      const Record lengthy = run_case(case_of(entry, kMany), {});
+      const Record lengthy = run_case(case_of(entry, kMany), test_profiles(), {});
       const double rate = throughput(lengthy).value().samples_per_second;
       EXPECT_EQ(lengthy.observed.steady_update_seconds, std::nullopt);
       for (const int steps : {1, 2, 5, 12})
-        EXPECT_LT(relative(throughput(run_case(case_of(entry, steps), {})).value().samples_per_second, rate), 1e-9)
+        EXPECT_LT(
+            relative(throughput(run_case(case_of(entry, steps), test_profiles(), {})).value().samples_per_second, rate),
+            1e-9)
             << steps;
       const RunCase c = case_of(entry, 1);
-      const Prepared p = prepare(c);
+      const Prepared p = prepare(c, test_profiles());
       const double update = simulated_update(p, program_of_updates(p)).value;
       EXPECT_LT(relative(static_cast<double>(lengthy.samples_per_step) / update, rate), 1e-9);
     }
@@ -77,7 +80,7 @@ TEST(SteadyRate, OfPipeDreamOnFourStagesIsNeitherOfItsTwoSteps) {
                                      {"cluster", "flat:4"},
                                      {"cuts", "compute"}},
                                     400),
-                            {});
+                            test_profiles(), {});
   const Throughput t = throughput(r).value();
   EXPECT_NEAR(t.samples_per_second, 322'726, 1);
   EXPECT_GT(static_cast<double>(r.samples_per_step) / t.median_step, 1.05 * t.samples_per_second);

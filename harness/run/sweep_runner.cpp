@@ -6,7 +6,6 @@
 #include <set>
 
 #include "harness/base/error.h"
-#include "harness/base/json.h"
 #include "harness/base/quantities.h"
 #include "harness/base/stop.h"
 #include "harness/case/costs.h"
@@ -60,7 +59,7 @@ std::vector<RunCase> with_tuning(const std::vector<RunCase>& cases) {
   for (const RunCase& c : cases) {
     if (c.tune)
       for (RunCase& candidate : tuning_cases(c))
-        if (seen.insert(digest(to_json(candidate))).second) all.push_back(std::move(candidate));
+        if (seen.insert(digest_of(candidate)).second) all.push_back(std::move(candidate));
     all.push_back(c);
   }
   return all;
@@ -119,7 +118,7 @@ class SweepRun {
   // False: the sweep ends.
   bool run_or_skip(std::size_t k, CaseSlots& slots) {
     SharedTrainings::Turn turn(trainings_, k, [&slots](const auto& wait) { slots.without(wait); });
-    const std::string name = digest(to_json(jobs_[k]));
+    const std::string name = digest_of(jobs_[k]);
     if (interrupted()) return interrupt();
     if (const Record* found = finished_.find(name)) {
       earlier_[k] = *found;
@@ -132,7 +131,7 @@ class SweepRun {
     std::optional<Tuning> tuning;
     if (job.tune) {  // its candidates stand before it in the list
       std::vector<std::string> digests;
-      for (const RunCase& candidate : tuning_cases(job)) digests.push_back(digest(to_json(candidate)));
+      for (const RunCase& candidate : tuning_cases(job)) digests.push_back(digest_of(candidate));
       const std::vector<Record> candidates = finished_.wait_for(digests, slots);
       if (candidates.empty()) return interrupt();
       tuning = choose_learning_rate(job, candidates);

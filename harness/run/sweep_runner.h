@@ -41,8 +41,8 @@ std::vector<RunCase> with_tuning(const std::vector<RunCase>& cases);
 using RunOne = std::function<Record(const RunCase&, const RunHooks&)>;
 
 // Throws InputError (unwritable output; before anything runs) and RunError (full disk; what was stored stays). run_one:
-// Job::run over MPI; tests give one of their own.
-SweepResult run_sweep(const std::vector<RunCase>& cases, const SweepOptions& options, const RunOne& run_one = run_case);
+// run_case() or Job::run() with the profiles of the command; tests give one of their own.
+SweepResult run_sweep(const std::vector<RunCase>& cases, const SweepOptions& options, const RunOne& run_one);
 
 std::string describe(const RunCase& c);  // "gpipe fmnist_cnn wall 2 ranks seed 1"
 

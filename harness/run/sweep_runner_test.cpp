@@ -29,7 +29,7 @@ class SweepRunner : public ::testing::Test {
     return run_sweep(cases, {folder_ + "/r.jsonl", resume, ProgressStyle::none},
                      [&](const RunCase& c, const RunHooks&) {
                        Record r;
-                       r.digest = digest(to_json(c));
+                       r.digest = digest_of(c);
                        r.system = c.system;
                        r.workload = c.workload;
                        r.clock = c.clock;

@@ -84,6 +84,7 @@ std::map<std::string, double> seconds_per_sample(std::span<const Record> records
 }
 
 std::vector<Record> measure_speeds(std::span<const RunCase> cases, std::span<const Record> records,
+                                   ProfileStore& profiles,
                                    const std::function<void(const std::string& workload)>& say) {
   constexpr int kUpdates = 6;  // half of them to warm up
   const std::map<std::string, double> known = seconds_per_sample(records);
@@ -104,7 +105,7 @@ std::vector<Record> measure_speeds(std::span<const RunCase> cases, std::span<con
                                          {"microbatches", c.microbatches},
                                          {"steps", kUpdates}},
                                         in_file("the time of a sweep")}),
-                               {});
+                               profiles, {});
       if (record.outcome == RecordOutcome::ok) measured.push_back(std::move(record));
     } catch (const InputError&) {  // the sweep will say so
     }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "harness/case/case.h"
+#include "harness/case/profile_store.h"
 #include "results/record.h"
 
 namespace sluice {
@@ -46,7 +47,7 @@ inline constexpr double kLongestMeasurement = 30;  // seconds
 // records, for seconds_per_sample. Of a workload that does not run here, or takes too long: none. `say` is told each
 // before it begins.
 std::vector<Record> measure_speeds(std::span<const RunCase> cases, std::span<const Record> records,
-                                   const std::function<void(const std::string& workload)>& say);
+                                   ProfileStore& profiles, const std::function<void(const std::string& workload)>& say);
 
 // jobs, cores: of this machine. Cases of synchronous systems that train alike on as many micro-batches count once (see
 // shared_training.h); what others share counts for each of them, so that it is an upper estimate.

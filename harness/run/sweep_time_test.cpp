@@ -4,6 +4,7 @@
 
 #include "harness/base/json.h"
 #include "harness/case/sweep.h"
+#include "harness/case/test_profiles.h"
 #include "harness/run/environment.h"
 
 namespace sluice {
@@ -81,7 +82,8 @@ TEST(SweepTime, NothingIsTrainedThatRunsOnGpusOrTakesMinutes) {
   const std::vector<RunCase> gpu = cases({{"clock", "wall"}, {"device", "cuda"}});
   all.insert(all.end(), gpu.begin(), gpu.end());
   std::vector<std::string> said;
-  EXPECT_TRUE(measure_speeds(all, {}, [&](const std::string& workload) { said.push_back(workload); }).empty());
+  EXPECT_TRUE(
+      measure_speeds(all, {}, test_profiles(), [&](const std::string& workload) { said.push_back(workload); }).empty());
   EXPECT_TRUE(said.empty()) << said.front();
 }
 

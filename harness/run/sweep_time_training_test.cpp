@@ -2,6 +2,7 @@
 
 #include "harness/base/json.h"
 #include "harness/case/sweep.h"
+#include "harness/case/test_profiles.h"
 #include "harness/run/sweep_time.h"
 
 namespace sluice {
@@ -16,12 +17,12 @@ TEST(SweepSpeed, AFewUpdatesTellWhatNoRecordDoes) {
                                                   in_file("s.json")});
   std::vector<std::string> said;
   const auto say = [&said](const std::string& workload) { said.push_back(workload); };
-  const std::vector<Record> records = measure_speeds(cases, {}, say);
+  const std::vector<Record> records = measure_speeds(cases, {}, test_profiles(), say);
   ASSERT_EQ(records.size(), 2u);
   EXPECT_EQ(said.size(), 2u);
   EXPECT_EQ(seconds_per_sample(records).size(), 2u);
   EXPECT_TRUE(sweep_time(cases, records, 1, 1).assumed.empty());
-  EXPECT_TRUE(measure_speeds(cases, records, say).empty());
+  EXPECT_TRUE(measure_speeds(cases, records, test_profiles(), say).empty());
   EXPECT_EQ(said.size(), 2u);
 }
 
@@ -29,7 +30,7 @@ TEST(SweepSpeed, WhatTrainsNothingIsNotMeasured) {
   const std::vector<RunCase> cases =
       expand_case({{{"system", "gpipe"}, {"workload", "tiny"}, {"clock", "virtual"}, {"train", false}, {"steps", 9}},
                    in_file("s.json")});
-  EXPECT_TRUE(measure_speeds(cases, {}, [](const std::string&) { FAIL(); }).empty());
+  EXPECT_TRUE(measure_speeds(cases, {}, test_profiles(), [](const std::string&) { FAIL(); }).empty());
 }
 
 TEST(SweepSpeed, SynchronousSystemsThatTrainAlikeCountOnce) {

@@ -14,9 +14,10 @@
 
 #include "harness/base/error.h"
 #include "harness/base/json.h"
+#include "harness/base/passing_folder.h"
 #include "harness/base/run_program.h"
 #include "harness/base/stop.h"
-#include "harness/case/costs.h"
+#include "harness/case/profile_store.h"
 #include "harness/case/settings.h"
 #include "harness/exec/core_gauge.h"
 #include "harness/run/run_case.h"
@@ -53,9 +54,9 @@ class ValidationRun {
 
   ValidateResult run() {
     for (int round = 0; round < options_.rounds && !stopped(); ++round) {
-      folder_ = all_folders_ / std::to_string(round);
+      folder_ = all_folders_.path / std::to_string(round);
       fs::create_directories(folder_);
-      const OwnProfiles profiles({.folder = folder_ / "profiles", .rounds = 1});
+      profiles_.emplace(folder_ / "profiles", 1);
       run_round(round);
       std::ranges::reverse(order_);
     }
@@ -63,14 +64,8 @@ class ValidationRun {
     return std::move(result_);
   }
 
-  ~ValidationRun() {
-    std::error_code ignored;
-    fs::remove_all(all_folders_, ignored);
-  }
-  ValidationRun(const ValidationRun&) = delete;
-  ValidationRun& operator=(const ValidationRun&) = delete;
-
  private:
+  Record run(const RunCase& c) { return run_case(c, *profiles_, {.cancel = &interrupted()}); }
   static bool stopped() { return interrupted().load(); }
   bool over_processes(std::size_t k) const { return cases_[k].wall.transport == TransportKind::mpi; }
 
@@ -102,7 +97,7 @@ class ValidationRun {
     progress_.begin(position(k, round), cases_[k].label);
     try {
       if (steps_[k] == 0) choose_steps(k, round);
-      if (runs_[k]) keep(run_case(on_virtual_clock(cases_[k], steps_[k]), {.cancel = &interrupted()}), k, round);
+      if (runs_[k]) keep(run(on_virtual_clock(cases_[k], steps_[k])), k, round);
     } catch (const Cancelled&) {
       progress_.end(position(k, round), "interrupted");
     }
@@ -114,7 +109,7 @@ class ValidationRun {
 
   // As many as fill the time by the virtual clock.
   void choose_steps(std::size_t k, int round) {
-    const Record first = run_case(on_virtual_clock(cases_[k], kFewestSteps), {.cancel = &interrupted()});
+    const Record first = run(on_virtual_clock(cases_[k], kFewestSteps));
     const std::optional<double> seconds = update_seconds(first);
     if (first.outcome != RecordOutcome::ok || !seconds) return leave_out(k, round, outcome_of(first));
     steps_[k] = std::clamp(static_cast<int>(options_.seconds / *seconds), kFewestSteps, kMostSteps);
@@ -126,7 +121,7 @@ class ValidationRun {
       Record record;
       do {
         gauge.wait();
-        record = run_case(of_steps(cases_[k], steps_[k]), {.cancel = &interrupted()});
+        record = run(of_steps(cases_[k], steps_[k]));
       } while (!stopped() && gauge.again());
       if (record.outcome != RecordOutcome::ok) return leave_out(k, round, outcome_of(record));
       const std::optional<double> seconds = update_seconds(record);
@@ -161,12 +156,12 @@ class ValidationRun {
     CoreGauge(ranks, kMostWaiting).wait();
     const ProgramEnd job =
         run_program({"env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-                     "SLUICE_PROFILE_CACHE=" + profile_keeping().folder, "mpirun", "-n", std::to_string(ranks),
+                     "SLUICE_PROFILE_CACHE=" + profiles_->folder(), "mpirun", "-n", std::to_string(ranks),
                      options_.program, "run", sweep.string(), "--out", records.string(), "--progress", "none"});
     std::vector<Record> made;
     if (fs::exists(records)) made = read_records(records).records;
     for (const std::size_t k : numbers) {
-      const std::string name = digest(to_json(of_steps(cases_[k], steps_[k])));
+      const std::string name = digest_of(of_steps(cases_[k], steps_[k]));
       const auto found = std::ranges::find(made, name, &Record::digest);
       if (found == made.end() || found->outcome != RecordOutcome::ok) {
         leave_out(k, round,
@@ -183,8 +178,9 @@ class ValidationRun {
   const std::vector<ValidationCase>& cases_;
   const ValidateOptions& options_;
   Store store_;
-  const fs::path all_folders_;
-  fs::path folder_;  // of the round: profiles, the job of mpirun
+  const PassingFolder all_folders_;
+  fs::path folder_;                       // of the round: profiles, the job of mpirun
+  std::optional<ProfileStore> profiles_;  // of the round
   Progress progress_;
   std::vector<std::size_t> order_;  // those that need the same profile next to each other
   std::vector<int> steps_;

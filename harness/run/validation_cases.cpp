@@ -10,7 +10,6 @@
 #include "harness/case/costs.h"
 #include "harness/case/settings.h"
 #include "harness/pipeline/system.h"
-#include "results/store.h"
 
 namespace sluice {
 
@@ -38,7 +37,7 @@ class CaseList {
     } catch (const InputError&) {
       return;  // these micro-batches do not divide the batch
     }
-    if (!seen_.insert(digest(to_json(c.wall))).second) return;
+    if (!seen_.insert(digest_of(c.wall)).second) return;
     c.label = fmt::format("{} {}, {} micro-batch{} of {}{}", c.wall.system, c.wall.workload, c.wall.microbatches,
                           c.wall.microbatches == 1 ? "" : "es", c.wall.batch / c.wall.microbatches,
                           what.empty() ? "" : ", " + what);

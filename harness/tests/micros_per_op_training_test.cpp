@@ -8,6 +8,7 @@
 
 #include "harness/base/json.h"
 #include "harness/case/sweep.h"
+#include "harness/case/test_profiles.h"
 #include "harness/program/lowering.h"
 #include "harness/run/run_case.h"
 #include "harness/tests/training_test_support.h"
@@ -257,7 +258,7 @@ class GraphPipePerStage : public testing::TestWithParam<Json> {
 
 TEST_P(GraphPipePerStage, TrainsAsOneDeviceDoesInThePredictedMemory) {
   const RunCase c = of(GetParam());
-  const Prepared p = prepare(c);
+  const Prepared p = prepare(c, test_profiles());
   std::set<int> micros_per_op;
   for (const PlanStage& stage : p.plan.stages) micros_per_op.insert(stage.micros_per_op);
   EXPECT_GE(micros_per_op.size(), 2u) << "all stages take the same";
@@ -277,7 +278,7 @@ TEST_P(GraphPipePerStage, RunsOnBothClocks) {
     Json more = GetParam();
     more["clock"] = clock;
     if (clock == std::string("wall")) more.erase("cluster");
-    const Record record = run_case(of(more), {});
+    const Record record = run_case(of(more), test_profiles(), {});
     EXPECT_EQ(record.outcome, RecordOutcome::ok) << record.reason;
     EXPECT_EQ(record.curve.size(), static_cast<std::size_t>(kUpdates));
   }

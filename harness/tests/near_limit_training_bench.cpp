@@ -14,6 +14,7 @@
 
 #include "harness/base/json.h"
 #include "harness/case/settings.h"
+#include "harness/case/test_profiles.h"
 #include "harness/pipeline/system.h"
 #include "harness/plan/uniform_chain.h"
 #include "harness/program/lowering.h"
@@ -54,7 +55,7 @@ class Subject {
                        in_file("benchmark")})) {}
   // Of a step, the median of a run.
   double seconds() const {
-    const Record record = run_case(case_, {});
+    const Record record = run_case(case_, test_profiles(), {});
     if (record.outcome != RecordOutcome::ok) throw std::runtime_error(record.reason);
     return static_cast<double>(record.samples_per_step) / throughput(record).value().samples_per_second;
   }

@@ -4,6 +4,7 @@
 
 #include "harness/base/json.h"
 #include "harness/case/settings.h"
+#include "harness/case/test_profiles.h"
 #include "harness/program/check_program.h"
 #include "harness/sim/communication.h"
 #include "harness/tests/training_test_support.h"
@@ -288,7 +289,7 @@ TEST(SharedLayersOfPiper, RunForRealAsItsPlanSays) {
                                 {"steps", 3}},
                                in_file("test")});
     TestSetup setup("single_device", {}, model, 1, kBatch, kTensorMicros);
-    setup.prepared = prepare(c);
+    setup.prepared = prepare(c, test_profiles());
     const Prepared& p = setup.prepared;
     ASSERT_TRUE(p.tensor);
     EXPECT_EQ(p.tensor->degree, 2);

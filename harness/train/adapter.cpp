@@ -1,20 +1,22 @@
 #include "harness/train/adapter.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <map>
 #include <stdexcept>
 
 #include "harness/base/error.h"
+#include "harness/base/passing_folder.h"
+#include "harness/base/read_text.h"
 #include "harness/case/make_program.h"
 #include "harness/case/predict_update.h"
 #include "harness/exec/window_reports.h"
-#include "harness/pipeline/plan_description.h"
 #include "harness/sim/simulate.h"
 #include "harness/train/oracle.h"
-#include "results/store.h"
 
 namespace sluice {
 
@@ -117,7 +119,7 @@ SegmentResult Adapter::run(const Segment& segment, std::unique_ptr<Session>& ses
     if (const auto due = prescribed_.find(updates_done_); due != prescribed_.end()) {
       next_ = due->second;
       decided_ = segment.start + all.seconds;
-      all.seconds += carry_out(session, restart, decided_);
+      all.seconds += carry_out(session, processes, restart, decided_);
     }
     std::int64_t updates = segment.updates - done;
     if (const auto later = prescribed_.upper_bound(updates_done_); later != prescribed_.end())
@@ -169,7 +171,8 @@ SegmentResult Adapter::run(const Segment& segment, std::unique_ptr<Session>& ses
     updates_done_ += updates;
     updates_left_ -= updates;
     agree(processes);
-    if (next_ && done < segment.updates) all.seconds += carry_out(session, restart, segment.start + all.seconds);
+    if (next_ && done < segment.updates)
+      all.seconds += carry_out(session, processes, restart, segment.start + all.seconds);
     next_.reset();
   }
   return all;
@@ -192,7 +195,18 @@ void Adapter::agree(ProcessGroup* processes) {
   next_->restart = message.at("restart").get<bool>();
 }
 
-double Adapter::carry_out(std::unique_ptr<Session>& session, const Restart& restart, double now) {
+// An empty folder that no other run has, the same in all processes of this one. Collective. Throws RunError.
+static std::string new_folder_of_run(ProcessGroup* processes) {
+  std::string name = (std::filesystem::temp_directory_path() / "sluice-restart-XXXXXX").string();
+  agree_on_error(processes, [&] {
+    if ((!processes || processes->rank() == 0) && !::mkdtemp(name.data()))
+      throw RunError(name + ": cannot be made: " + errno_text(errno));
+  });
+  return processes ? processes->broadcast(name, 0) : name;
+}
+
+double Adapter::carry_out(std::unique_ptr<Session>& session, ProcessGroup* processes, const Restart& restart,
+                          double now) {
   if (!next_) throw std::logic_error("no other plan is decided on");
   const auto& next = *next_;
   const Plan from = prepared_.plan;
@@ -202,13 +216,10 @@ double Adapter::carry_out(std::unique_ptr<Session>& session, const Restart& rest
   adopt(next.plan);
   const Steady::time_point began = Steady::now();
   if (session && next.restart && on_wall) {
-    const std::string file = (std::filesystem::temp_directory_path() /
-                              ("sluice-" + digest(to_json(describe_plan(from, prepared_.costs, "", {}))) + "-" +
-                               std::to_string(updates_done_) + ".state"))
-                                 .string();
+    const PassingFolder folder(new_folder_of_run(processes));
+    const std::string file = (folder.path / "state").string();
     session->save(file);
     restart(prepared_, file);
-    std::filesystem::remove(file);
   } else if (session) {
     session->repartition(prepared_.plan);
   }

@@ -54,7 +54,7 @@ class Adapter {
   std::optional<std::int64_t> decide_by_simulation(const Program& program, double start);
   void agree(ProcessGroup* processes);
   // Carries out next_; `now`: seconds of the training. Returns the seconds that it took.
-  double carry_out(std::unique_ptr<Session>& session, const Restart& restart, double now);
+  double carry_out(std::unique_ptr<Session>& session, ProcessGroup* processes, const Restart& restart, double now);
   void adopt(const Plan& plan);
   Problem problem() const { return problem_of(prepared_, case_); }
 

@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
 #include <optional>
 #include <random>
 
@@ -208,12 +212,13 @@ class TimedSession : public Session {
  public:
   std::vector<double> starts;  // of the disturbance, by run
   int moves = 0;
+  std::string name;  // what save() writes
 
   explicit TimedSession(Plan plan) : plan_(std::move(plan)) {}
   RunResult run(const Program& program, const RunRequest& request) override {
     const Disturbance& disturbance = *request.disturbance;
     starts.push_back(disturbance.start);
-    const WindowOptions& windows = *request.windows;
+    const WindowOptions windows = request.windows ? *request.windows : WindowOptions{.updates = program.updates};
     RunResult result;
     int updates = program.updates;
     for (int u = windows.updates; u < updates && !result.execution.ended; u += windows.updates) {
@@ -236,7 +241,7 @@ class TimedSession : public Session {
   }
   Evaluation evaluate() override { return {}; }
   Evaluation evaluate_snapshot(std::size_t) override { return {}; }
-  void save(const std::string&) const override {}
+  void save(const std::string& file) const override { std::ofstream(file) << name; }
   void load(const std::string&, bool) override {}
   std::vector<MemoryByKind> peak_memory() const override { return {}; }
   void reset_peak_memory() override {}
@@ -274,6 +279,37 @@ TEST(AdapterTest, EpisodesOfARealRunGoOnAfterAMove) {
   EXPECT_LT(session.starts[1], 2);
   EXPECT_GT(session.starts[2], 4);
   EXPECT_LT(session.starts[2], 5);
+}
+
+// Two runs of the same case: while one begins again from its state, the other one does, too.
+TEST(AdapterTest, RunsThatRestartAtTheSameTimeKeepTheirStatesApart) {
+  Scenario scenario("restart", std::vector<double>(16, 1e-3), 2, "none", "5:6");
+  scenario.c.clock = Clock::wall;
+  std::vector<std::string> files;
+  const auto content = [](const std::string& file) {
+    std::ifstream in(file);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  Disturbance disturbance;
+  disturbance.devices = scenario.prepared.ranks.devices;
+  RunRequest request;
+  request.disturbance = &disturbance;
+  request.order.assign(10, 0);
+  const auto run = [&](const std::string& name, const std::function<void()>& meanwhile) {
+    Adapter adapter(scenario.c, scenario.prepared, 10);
+    auto timed = std::make_unique<TimedSession>(scenario.prepared.plan);
+    timed->name = name;
+    std::unique_ptr<Session> session = std::move(timed);
+    adapter.run({.updates = 10}, session, request, nullptr, [&](const Prepared&, const std::string& file) {
+      meanwhile();
+      EXPECT_EQ(content(file), name);
+      files.push_back(file);
+    });
+  };
+  run("first", [&] { run("second", [] {}); });
+  ASSERT_EQ(files.size(), 2u);
+  for (const std::string& file : files)
+    EXPECT_FALSE(std::filesystem::exists(std::filesystem::path(file).parent_path()));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "harness/base/json.h"
 #include "harness/case/feed.h"
 #include "harness/case/sweep.h"
+#include "harness/case/test_profiles.h"
 #include "harness/run/run_case.h"
 #include "harness/tests/test_support.h"
 #include "workloads/data/test_files.h"
@@ -158,7 +159,7 @@ Record run_workload(const std::string& workload, const std::string& system, int 
                       {"costs", "analytic"},
                       {"epochs", 1},
                       {"cluster", "flat:" + std::to_string(ranks)}};
-  return run_case(expand_case({entry, in_file("test")}).at(0), {});
+  return run_case(expand_case({entry, in_file("test")}).at(0), test_profiles(), {});
 }
 
 using TextWorkloads = DataFiles;

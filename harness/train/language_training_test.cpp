@@ -7,6 +7,7 @@
 #include "harness/base/json.h"
 #include "harness/case/feed.h"
 #include "harness/case/sweep.h"
+#include "harness/case/test_profiles.h"
 #include "harness/run/run_case.h"
 #include "harness/tests/test_support.h"
 #include "harness/train/curve.h"
@@ -86,7 +87,7 @@ class LanguageModels : public DataFiles {
     const Json entry = {{"system", system},    {"workload", workload_file()},
                         {"ranks", 2},          {"clock", clock},
                         {"costs", "analytic"}, {"cluster", clock == "wall" ? "this machine" : "flat:2"}};
-    return run_case(expand_case({entry, in_file("test")}).at(0), {});
+    return run_case(expand_case({entry, in_file("test")}).at(0), test_profiles(), {});
   }
 };
 

@@ -8,7 +8,6 @@
 #include "harness/base/json.h"
 #include "harness/case/settings.h"
 #include "harness/case/sweep.h"
-#include "results/store.h"
 
 namespace sluice {
 namespace {
@@ -57,11 +56,11 @@ TEST(Tuning, SeedsShareTheirCandidates) {
   const auto cases = cases_of(tuned({{"seed", {1, 2}}}));
   ASSERT_EQ(cases.size(), 2u);
   for (std::size_t k = 0; k < 3; ++k)
-    EXPECT_EQ(digest(to_json(tuning_cases(cases[0])[k])), digest(to_json(tuning_cases(cases[1])[k])));
+    EXPECT_EQ(digest_of(tuning_cases(cases[0])[k]), digest_of(tuning_cases(cases[1])[k]));
 }
 
 TEST(Tuning, TheDigestTellsTunedFromGivenAndSearchesApart) {
-  const auto name = [](const Json& entry) { return digest(to_json(cases_of(entry).at(0))); };
+  const auto name = [](const Json& entry) { return digest_of(cases_of(entry).at(0)); };
   const std::string own = name(tuned());
   EXPECT_NE(own, name(tuned({{"optimizer", {{"learning_rate", 0.03}}}})));
   EXPECT_NE(own, name(tuned({{"tune", {{"learning_rate", {0.1, 0.01}}, {"epochs", 1}}}})));
@@ -69,11 +68,11 @@ TEST(Tuning, TheDigestTellsTunedFromGivenAndSearchesApart) {
   // The order of the grid and what was chosen do not make another experiment.
   EXPECT_EQ(own, name(tuned({{"tune", {{"learning_rate", {0.01, 0.03, 0.1}}, {"epochs", 1}}}})));
   const RunCase c = cases_of(tuned()).at(0);
-  EXPECT_EQ(own, digest(to_json(with_chosen_rate(c, {.chosen = 0.03}))));
+  EXPECT_EQ(own, digest_of(with_chosen_rate(c, {.chosen = 0.03})));
   // A candidate is not the measurement at its rate.
   RunCase measured = tuning_cases(c)[0];
   measured.purpose = Purpose::measure;
-  EXPECT_NE(digest(to_json(tuning_cases(c)[0])), digest(to_json(measured)));
+  EXPECT_NE(digest_of(tuning_cases(c)[0]), digest_of(measured));
 }
 
 TEST(Tuning, EqualAndTunedStandInOneEntry) {
@@ -196,7 +195,7 @@ TEST(Boundary, IsAGridOfRatesThatKeepsEveryLoss) {
     EXPECT_NE(c.system, "gpipe");
     RunCase measured = c;
     measured.purpose = Purpose::measure;
-    EXPECT_NE(digest(to_json(c)), digest(to_json(measured)));
+    EXPECT_NE(digest_of(c), digest_of(measured));
   }
   Json epochs = entry;
   epochs.erase("steps");
@@ -214,7 +213,7 @@ TEST(Shard, ATunedCaseStaysWithItsSearch) {
     for (const RunCase& c : shard(all, std::to_string(i) + "/4")) {
       ++cases;
       if (!c.tune) continue;
-      const std::string search = digest(to_json(tuning_cases(c)[0]));
+      const std::string search = digest_of(tuning_cases(c)[0]);
       EXPECT_EQ(shard_of.emplace(search, i).first->second, i);
     }
   EXPECT_EQ(cases, 18u);
