@@ -20,9 +20,9 @@ constexpr std::pair<const char*, std::string MachineCosts::*> kTexts[] = {
 constexpr std::pair<const char*, Seconds MachineCosts::*> kSeconds[] = {
     {"send", &MachineCosts::send},
     {"receive", &MachineCosts::receive},
-    {"wake", &MachineCosts::wake},
-    {"patience", &MachineCosts::patience},
-    {"rouse", &MachineCosts::rouse},
+    {"wake", &MachineCosts::wake_up},
+    {"patience", &MachineCosts::spin_time},
+    {"rouse", &MachineCosts::notify},
     {"forward_op", &MachineCosts::forward_op},
     {"backward_op", &MachineCosts::backward_op},
     {"weight_gradient_op", &MachineCosts::weight_gradient_op}};

@@ -52,9 +52,9 @@ struct MachineCosts {
   // What an op takes beside its layers. A backward is one op, whether it has the weight gradient or not.
   Seconds forward_op, backward_op, weight_gradient_op;
   double copy = 0;    // seconds per byte of a tensor that is copied for a message
-  Seconds wake;       // from a message to a rank that sleeps for it
-  Seconds rouse;      // of a sender, for waking a rank that sleeps
-  Seconds patience;   // how long a rank that waits stays awake
+  Seconds wake_up;    // latency from a message to a rank that sleeps until it comes
+  Seconds notify;     // of a sender, for waking a rank that sleeps
+  Seconds spin_time;  // how long a rank that waits stays awake
   double reduce = 0;  // seconds per byte of an all-reduce between two ranks
   // Of sharded weights and gradients, seconds per byte that a rank reads of the others' slices.
   double gather = 0, scatter = 0;

@@ -122,7 +122,7 @@ std::vector<double> shares_of_layers(const Plan& plan, std::size_t devices) {
 }
 
 // Adds up what was measured inside a run over the layers of a stage.
-class BesideSums {
+class ContentionSums {
  public:
   // share: of the model's layers, on the rank.
   void add(StageCost& cost, const LayerCost& layer, DeviceTime time, double speed, double share) {
@@ -149,9 +149,9 @@ class BesideSums {
   }
   void finish(StageCost& cost) const {
     const auto ratio = [](Seconds busy, Seconds idle) { return idle.value > 0 ? busy.value / idle.value : 1.0; };
-    cost.beside = {ratio(forward_, cost.forward), ratio(input_gradient_, cost.input_gradient),
-                   ratio(weight_gradient_, cost.weight_gradient), ratio(update_, cost.update),
-                   cost.forward.value > 0 ? std::sqrt(spread_) / cost.forward.value : 0};
+    cost.contention = {ratio(forward_, cost.forward), ratio(input_gradient_, cost.input_gradient),
+                       ratio(weight_gradient_, cost.weight_gradient), ratio(update_, cost.update),
+                       cost.forward.value > 0 ? std::sqrt(spread_) / cost.forward.value : 0};
   }
 
  private:
@@ -221,7 +221,7 @@ std::vector<StageCost> stage_costs(const Plan& plan, const CostGraph& costs, con
                          "cluster '" + cluster.name + "' has " + std::to_string(cluster.devices.size()));
       const Device& device = cluster.devices[id.index()];
       StageCost cost;
-      BesideSums beside;
+      ContentionSums contention;
       for (std::size_t i = 0; i < stage.layers.size(); ++i) {
         const LayerCost& layer = costs.layers[stage.layers[i]];
         const LayerVariant* variant = variant_of(stage, i, costs);
@@ -230,10 +230,10 @@ std::vector<StageCost> stage_costs(const Plan& plan, const CostGraph& costs, con
         if (layer.measured && only_cut[stage.layers[i]]) time.input_gradient += time.weight_gradient;
         if (i == 0) time.input_gradient = time.input_gradient * (1 - passed_part(stage, costs));
         cost.parameters += variant ? variant->parameters : layer.parameters;
-        beside.add(cost, layer, time, device.speed, shares[id.index()]);
+        contention.add(cost, layer, time, device.speed, shares[id.index()]);
       }
       cost.gradient_bytes = costs.gradients(cost.parameters);
-      beside.finish(cost);
+      contention.finish(cost);
       if (next && next->passed_channels > 0) {
         const LayerCost& divided = costs.layers[next->layers.front()];
         cost.input_gradient += time_on(divided, nullptr, device).input_gradient * passed_part(*next, costs);

@@ -83,12 +83,13 @@ struct StageCost {
   Seconds clear = {};                    // zeroing of the gradients before the first of an update
   Seconds batched_weight_gradient = {};  // of one of several micro-batches whose W is one product
   Seconds split_weight_gradient = {};    // of a W that is an op of its own
-  // How many times as long beside busy neighbours, and how much ops vary: PassMeasurement, of the whole stage.
-  struct Shared {
+  // How many times as long each pass takes while all neighbouring ranks compute, and how much ops vary
+  // (PassMeasurement), of the whole stage.
+  struct Contention {
     double forward = 1, input_gradient = 1, weight_gradient = 1, update = 1;
     double spread = 0;
   };
-  Shared beside = {};
+  Contention contention = {};
 };
 std::vector<StageCost> stage_costs(const Plan& plan, const CostGraph& costs, const Cluster& cluster);
 

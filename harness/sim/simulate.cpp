@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <deque>
 #include <limits>
+#include <memory>
 #include <queue>
 #include <stdexcept>
 #include <unordered_map>
+#include <utility>
 
 #include "harness/base/error.h"
 #include "harness/base/stop.h"
@@ -14,7 +16,7 @@
 #include "harness/sim/host_link.h"
 #include "harness/sim/message_bytes.h"
 #include "harness/sim/network.h"
-#include "harness/sim/one_machine.h"
+#include "harness/sim/shared_cores.h"
 
 namespace sluice {
 
@@ -22,8 +24,11 @@ namespace {
 
 // A rank runs until it is blocked, so that the data of one rank stays in the cache. Where ranks share media, a send
 // through such a medium is where the order between ranks matters: there a rank stops, and these sends are taken in
-// order of time.
+// order of time. Where ranks share cores, all instructions are: the seconds of an op depend on what other ranks do
+// meanwhile.
 class Engine {
+  enum class Mode { run_ahead, sends_in_order, shared_cores };
+
  public:
   Engine(const Program& program, const Costs& costs, const Cluster& cluster, std::span<const DeviceId> devices,
          const SimulateOptions& options)
@@ -47,6 +52,8 @@ class Engine {
     all_ordered_ = options.time_ordered || collectives_.any_sharded() || cluster.all_reduce != AllReduce::apart;
     if (network_.shares_fairly()) queued_.resize(channels_.size());
     if (collectives_.in_buckets()) find_early_reductions();
+    if (cluster.one_machine && costs.machine && !program.forward_only && !disturbed_)
+      cores_ = std::make_unique<SharedCores>(program, costs, message_bytes_, *cluster.one_machine, options.spread_seed);
     result_.update_end.assign(static_cast<std::size_t>(options.iterations) * program.updates, 0);
     if (program.forward_only)
       result_.micro_batches = MicroBatchTimes(static_cast<std::size_t>(options.iterations) * program.microbatches);
@@ -62,37 +69,17 @@ class Engine {
   }
 
   Simulation run() {
-    const bool time_ordered = all_ordered_ || !network_.exclusive();
-    for (std::size_t r = ranks_.size(); r-- > 0;) ready_.push_back(r);
-    do {
-      check_stop();
-      while (!ready_.empty()) {
-        check_stop();
-        const std::size_t r = ready_.back();
-        ready_.pop_back();
-        time_ordered ? advance<true>(r, -1) : advance<false>(r, -1);
-      }
-      const double of_ring = collectives_.pending() ? collectives_.next_time() : kNever;
-      const double of_transfer = network_.fair().pending() ? network_.fair().next_end() : kNever;
-      const double of_send = sends_.empty() ? kNever : sends_.top().first;
-      if (of_transfer < kNever && of_transfer <= std::min(of_ring, of_send)) {
-        end_transfer(of_transfer);
-        continue;
-      }
-      if (of_ring < kNever && of_ring <= of_send) {
-        collectives_.step();
-        continue;
-      }
-      if (sends_.empty()) break;
-      const auto [time, r] = sends_.top();
-      sends_.pop();
-      advance<true>(r, time);
-    } while (true);
+    if (cores_)
+      run_ranks<Mode::shared_cores>();
+    else if (all_ordered_ || !network_.exclusive())
+      run_ranks<Mode::sends_in_order>();
+    else
+      run_ranks<Mode::run_ahead>();
     for (const RankState& rank : ranks_)
       if (rank.iteration < options_.iterations) throw std::logic_error("the simulated program is deadlocked");
     finish_bubbles();
     result_.end = std::max({result_.end, collectives_.end(), host_links_.end()});
-    if (options_.trace) {
+    if (options_.trace && !cores_) {
       result_.trace.collectives = collectives_.first_iteration();
       result_.trace.host_copies = host_links_.first_iteration();
     }
@@ -138,23 +125,64 @@ class Engine {
     return compute_seconds_[place].of(i.opcode);
   }
 
-  // Runs rank r until it is blocked (and registered with what it waits for), or done, or, in order
-  // of time, at a send later than `now`.
-  template <bool kTimeOrdered>
+  // Until no rank can go on.
+  template <Mode kMode>
+  void run_ranks() {
+    for (std::size_t r = ranks_.size(); r-- > 0;) ready_.push_back(r);
+    do {
+      check_stop();
+      while (!ready_.empty()) {
+        check_stop();
+        const std::size_t r = ready_.back();
+        ready_.pop_back();
+        advance<kMode>(r, -1);
+      }
+      const double of_ring = collectives_.pending() ? collectives_.next_time() : kNever;
+      const double of_transfer = network_.fair().pending() ? network_.fair().next_end() : kNever;
+      const TimedRank of_rank = delayed_.empty() ? TimedRank{kNever, 0} : delayed_.top();
+      const TimedRank of_op = kMode == Mode::shared_cores ? cores_->next_end() : TimedRank{kNever, 0};
+      if (of_transfer < kNever && of_transfer <= std::min(of_ring, of_rank.first)) {
+        end_transfer(of_transfer);
+        continue;
+      }
+      if (of_ring < kNever && of_ring <= of_rank.first) {
+        collectives_.step();
+        continue;
+      }
+      if (kMode == Mode::shared_cores && of_op < of_rank) {
+        end_op(of_op.second, of_op.first);
+        advance<kMode>(of_op.second, of_op.first);
+        continue;
+      }
+      if (kMode == Mode::run_ahead || delayed_.empty()) return;
+      delayed_.pop();
+      advance<kMode>(of_rank.second, of_rank.first);
+    } while (true);
+  }
+
+  // Runs rank r until it is blocked (and registered with what it waits for), or done, or at what must not run before
+  // its time and is later than `now`: a send, or with shared cores any instruction.
+  template <Mode kMode>
   void advance(std::size_t r, double now) {
     RankState& rank = ranks_[r];
     const std::vector<Instruction>& program = program_.ranks[r];
     double clock = rank.clock;
     std::size_t next = rank.next;
+    constexpr bool kSharedCores = kMode == Mode::shared_cores;
     const auto stop = [&] {
       rank.clock = clock;
       rank.next = next;
       // Loads what the rank runs next while others run: no cache follows as many programs as there are ranks.
       for (std::size_t k = 0; k < 6; k += 2) __builtin_prefetch(program.data() + std::min(next + k, program.size()));
     };
+    const auto delay = [&] {
+      delayed_.push({clock, r});
+      stop();
+    };
     for (; rank.iteration < options_.iterations; ++rank.iteration, next = 0) {
       for (; next < program.size(); ++next) {
         const Instruction& i = program[next];
+        if (kSharedCores && clock > now) return delay();
         switch (i.opcode) {
           case Opcode::receive_activation:
           case Opcode::receive_gradient:
@@ -167,7 +195,9 @@ class Engine {
               channel.waiting_rank = static_cast<int>(r);
               return stop();
             }
+            const double since = clock;
             clock = std::max(clock, channel.arrivals[channel.taken++]);
+            if (kSharedCores) clock = clock + cores_->wake_up_latency(since, clock) + cores_->receive_seconds(i);
             if (channel.taken == channel.arrivals.size()) {  // keeps the queue short
               channel.arrivals.clear();
               channel.taken = 0;
@@ -180,46 +210,52 @@ class Engine {
           case Opcode::send_weight_gradient:
           case Opcode::send_stepped:
           case Opcode::send_credit:
-            if (kTimeOrdered && clock > now && (all_ordered_ || network_.shared(i.channel))) {
-              sends_.push({clock, r});
-              return stop();
-            }
-            clock = send(i, clock, rank.iteration);
+            if (kMode == Mode::sends_in_order && clock > now && (all_ordered_ || network_.shared(i.channel)))
+              return delay();
+            clock = kSharedCores ? send_from_core(i, clock, rank.iteration) : send(i, clock, rank.iteration);
             break;
+          case Opcode::reduce_scatter:
+            if (!kSharedCores && collectives_.in_buckets()) break;
+            [[fallthrough]];
+          case Opcode::gather_weights:
+            if (!kSharedCores) {
+              collectives_.issue(r, i, clock, rank.iteration == 0);
+              break;
+            }
+            [[fallthrough]];
           case Opcode::reduce_gradients:
-            if (collectives_.reduces()) {
+            if (!kSharedCores && collectives_.reduces()) {
               if (!collectives_.in_buckets() && !rank.reducing) collectives_.issue(r, i, clock, rank.iteration == 0);
               rank.reducing = !collectives_.reduced(r, i.stage, clock);
               if (rank.reducing) return stop();
               break;
             }
             stop();
-            if (!reduce(r, i)) return;
+            if (!join(r, i)) return;
             clock = rank.clock;
-            break;
-          case Opcode::reduce_scatter:
-            if (collectives_.in_buckets()) break;
-            [[fallthrough]];
-          case Opcode::gather_weights:
-            collectives_.issue(r, i, clock, rank.iteration == 0);
             break;
           case Opcode::free_weights:
             break;
           case Opcode::stash_out:
           case Opcode::stash_free:
           case Opcode::stash_back:
-            clock = host_links_.move(r, i, clock, rank.iteration == 0);
+            clock =
+                kSharedCores ? clock + cores_->stash_seconds(i) : host_links_.move(r, i, clock, rank.iteration == 0);
             break;
-          case Opcode::optimizer_step: {
-            if (!collectives_.ready(r, i, clock)) return stop();
-            const double start = clock;
-            clock = end_of_work(r, clock, costs_.stages[i.stage.index()].update.value);
-            record(r, i, start, clock);
-            double& update = result_.update_end[rank.iteration * program_.updates + i.micro.value];
-            update = std::max(update, clock);
-            break;
-          }
+          case Opcode::optimizer_step:
+            if constexpr (!kSharedCores) {
+              if (!collectives_.ready(r, i, clock)) return stop();
+              const double start = clock;
+              clock = end_of_work(r, clock, costs_.stages[i.stage.index()].update.value);
+              finish_step(r, i, start, clock);
+              break;
+            }
+            [[fallthrough]];
           default: {
+            if constexpr (kSharedCores) {
+              cores_->begin_op(r, next, rank.iteration, clock);
+              return stop();
+            }
             if (!collectives_.ready(r, i, clock)) return stop();
             clock = host_links_.ready(r, i, clock);
             const double start = clock;
@@ -247,6 +283,24 @@ class Engine {
     if (const double noise = options_.interference->op_noise; noise > 0)
       seconds *= noise_factor(options_.interference->seed, r, ranks_[r].ops++, noise);
     return speeds_[r].finish(clock, seconds);
+  }
+
+  void finish_step(std::size_t r, const Instruction& i, double start, double end) {
+    record(r, i, start, end);
+    double& update = result_.update_end[ranks_[r].iteration * program_.updates + i.micro.value];
+    update = std::max(update, end);
+  }
+
+  // The op or step that rank r is at, on a shared core.
+  void end_op(std::size_t r, double now) {
+    RankState& rank = ranks_[r];
+    cores_->end_op(r, now);
+    const double start = std::exchange(rank.clock, now);
+    const Instruction& i = program_.ranks[r][rank.next++];
+    ++result_.instructions;
+    if (i.opcode == Opcode::optimizer_step) return finish_step(r, i, start, now);
+    if (rank.iteration == 0) rank.compute.add(start, now, now - start);
+    record(r, i, start, now);
   }
 
   void finish_forward(const Instruction& i, int iteration, double start, double end) {
@@ -292,6 +346,19 @@ class Engine {
     return sends_block_ && has_values(i.opcode) ? arrival : clock;
   }
 
+  double send_from_core(const Instruction& i, double clock, int iteration) {
+    double seconds = cores_->send_seconds(i);
+    const double arrival = clock + seconds;
+    if (const int receiver = channels_[i.channel].waiting_rank; receiver >= 0) {
+      double& waiting_since = ranks_[receiver].clock;
+      seconds += cores_->notify_seconds(waiting_since, arrival);
+      waiting_since = arrival + cores_->wake_up_latency(waiting_since, arrival);
+    }
+    arrive(static_cast<std::size_t>(i.channel), i, clock, arrival,
+           options_.trace && iteration == 0 && has_values(i.opcode));
+    return clock + seconds;
+  }
+
   void arrive(std::size_t c, const Instruction& i, double sent, double arrival, bool traced) {
     ChannelState& channel = channels_[c];
     channel.arrivals.push_back(arrival);
@@ -318,27 +385,29 @@ class Engine {
     arrive(c, message.instruction, message.sent, now + network_.latency_of_next(c), message.traced);
   }
 
-  // The last member to come starts the all-reduce and sets the others free. False: r waits.
-  bool reduce(std::size_t r, const Instruction& i) {
+  // The last member to come starts the collective and sets the others free. False: r waits.
+  bool join(std::size_t r, const Instruction& i) {
     GroupState& group = groups_[i.stage.index()];
     const std::size_t members = program_.placement.stages[i.stage.index()].size();
+    const double seconds = cores_ ? cores_->collective_seconds(r, i) : 0;
     group.latest = std::max(group.latest, ranks_[r].clock);
-    if (group.waiting.size() + 1 < members) {
-      group.waiting.push_back(r);
-      return false;
-    }
-    const double start = group.latest;
-    const double end = network_.all_reduce_end(i.stage, start, members,
-                                               static_cast<double>(costs_.stages[i.stage.index()].gradients().value));
+    group.waiting.push_back(r);
+    if (group.waiting.size() < members) return false;
+    const double start = cores_ ? ranks_[r].clock : group.latest;
+    const double end_of_ring =
+        cores_ ? 0
+               : network_.all_reduce_end(i.stage, start, members,
+                                         static_cast<double>(costs_.stages[i.stage.index()].gradients().value));
     for (const std::size_t member : group.waiting) {
-      record(member, program_.ranks[member][ranks_[member].next], start, end);
-      ranks_[member].clock = end;
-      ++ranks_[member].next;
+      RankState& rank = ranks_[member];
+      const double end = cores_ ? start + cores_->wake_up_latency(rank.clock, start) + seconds : end_of_ring;
+      record(member, program_.ranks[member][rank.next], start, end);
+      rank.clock = end;
+      if (member == r) continue;
+      ++rank.next;
       ++result_.instructions;
       ready_.push_back(member);
     }
-    record(r, i, start, end);
-    ranks_[r].clock = end;
     group = {};
     return true;
   }
@@ -374,9 +443,10 @@ class Engine {
   bool all_ordered_ = false;                     // every send, not only those through shared media
   bool sends_block_ = false;
   bool disturbed_ = false;
-  std::vector<PiecewiseSpeed> speeds_;  // per rank, where disturbed
-  std::vector<std::size_t> ready_;      // ranks that can go on
-  std::priority_queue<TimedRank, std::vector<TimedRank>, std::greater<>> sends_;
+  std::vector<PiecewiseSpeed> speeds_;                                              // per rank, where disturbed
+  std::vector<std::size_t> ready_;                                                  // ranks that can go on
+  std::priority_queue<TimedRank, std::vector<TimedRank>, std::greater<>> delayed_;  // until their time is the earliest
+  std::unique_ptr<SharedCores> cores_;  // of one machine with measured costs
   Simulation result_;
 };
 
@@ -391,9 +461,6 @@ Simulation simulate(const Program& program, const Costs& costs, const Cluster& c
     if (device.value < 0 || device.index() >= cluster.devices.size())
       throw InputError("cluster '" + cluster.name + "'", "device " + std::to_string(device.value) + " does not exist",
                        "there are " + std::to_string(cluster.devices.size()));
-  const bool disturbed = options.interference && !options.interference->empty();
-  if (cluster.one_machine && costs.machine && !program.forward_only && !disturbed)
-    return simulate_one_machine(program, costs, *cluster.one_machine, options);
   return Engine(program, costs, cluster, rank_devices, options).run();
 }
 

@@ -21,8 +21,10 @@
 //
 // Moves of stashes run beside a rank's ops, on a link to the host of its own (host_link.h).
 //
-// A cluster that is one machine (Cluster::one_machine) with measured costs (Costs::machine) has an engine of its own,
-// one_machine.h.
+// On a cluster that is one machine (Cluster::one_machine) with measured costs (Costs::machine), instructions cost what
+// shared_cores.h says, and the rules for links, collectives and host links above do not apply. Interference and
+// inference are simulated as on other clusters there. Not modelled: gradient reductions that overlap the backward in
+// buckets, on a thread of their own; here they take the rank's time after the backward.
 #pragma once
 
 #include <span>

@@ -343,12 +343,12 @@ class Messages {
     // What disturbs a message only makes it slower.
     const double asleep = std::ranges::min(arrivals), between = std::max(2 * awake.arrival, asleep / 2);
     machine.send = machine.receive = Seconds(awake.arrival / 2);
-    machine.wake = Seconds(std::max(asleep - awake.arrival, 0.0));
-    machine.rouse = Seconds(std::max(std::ranges::min(sends) - awake.send, 0.0));
-    double patience = 0;
+    machine.wake_up = Seconds(std::max(asleep - awake.arrival, 0.0));
+    machine.notify = Seconds(std::max(std::ranges::min(sends) - awake.send, 0.0));
+    double spin_time = 0;
     for (int tens = 1; tens <= 20; ++tens)  // of microseconds
-      if (const double wait = tens * 10e-6; sample(wait, kRepeats).arrival < between) patience = wait;
-    machine.patience = Seconds(asleep < 2 * awake.arrival ? 1.0 : patience + 5e-6);
+      if (const double wait = tens * 10e-6; sample(wait, kRepeats).arrival < between) spin_time = wait;
+    machine.spin_time = Seconds(asleep < 2 * awake.arrival ? 1.0 : spin_time + 5e-6);
   }
 
  private:
