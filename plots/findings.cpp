@@ -140,7 +140,10 @@ std::string how_it_was_run(const Study& study, std::span<const Record> records) 
 class PageWriter {
  public:
   PageWriter(const Study& study, std::span<const Record> records)
-      : study_(study), records_(records), runs_(study_runs(records)) {}
+      : study_(study), records_(records), runs_(study_runs(records)) {
+    for (const auto& section : study.sections)
+      if (const auto* table = std::get_if<StudyTable>(&section)) fill_in(*table);
+  }
 
   FindingsPage page() {
     page_.name = study_.name;
@@ -149,6 +152,8 @@ class PageWriter {
         "# {}\n\n",
         study_.name, markdown_prose(study_.title));
     page_.markdown += wrapped(markdown_prose(study_.question));
+    if (!study_.answer.empty()) page_.markdown += "\n";
+    for (const Paragraph& line : study_.answer) page_.markdown += list_item(text_of(line));
     for (const auto& section : study_.sections) {
       page_.markdown += "\n";
       std::visit([&](const auto& s) { add(s); }, section);
@@ -158,17 +163,35 @@ class PageWriter {
   }
 
  private:
-  void add(const Paragraph& paragraph) { page_.markdown += wrapped(markdown_prose(paragraph.text)); }
+  static std::string list_item(const std::string& markdown) {
+    std::string text = wrapped(markdown);
+    for (std::size_t at = text.find('\n'); at + 1 < text.size(); at = text.find('\n', at + 1))
+      text.insert(at + 1, "  ");
+    return "- " + text;
+  }
 
-  void add(const StudyTable& table) {
+  // With its figures in their places.
+  std::string text_of(const Paragraph& paragraph) const {
+    std::string text = paragraph.text;
+    for (const auto& [name, figure] : paragraph.figures) {
+      const std::string place = '{' + name + '}', found = found_text(figure, tables_.at(figure.table));
+      for (std::size_t at = 0; (at = text.find(place, at)) != std::string::npos; at += found.size())
+        text.replace(at, place.size(), found);
+    }
+    return markdown_prose(text);
+  }
+
+  void add(const Paragraph& paragraph) { page_.markdown += wrapped(text_of(paragraph)); }
+  void add(const StudyTable& table) { page_.markdown += markdown(tables_.at(table.name)); }
+
+  void fill_in(const StudyTable& table) {
     std::vector<StudyRun> runs = runs_;
     if (!table.also.empty()) {
       const std::vector<Record> others = read_records(study_.records.parent_path() / table.also).records;
       const std::vector<StudyRun> more = study_runs(others);
       runs.insert(runs.end(), more.begin(), more.end());
     }
-    const FilledTable& filled = tables_.insert_or_assign(table.name, fill(table, runs)).first->second;
-    page_.markdown += markdown(filled);
+    tables_.insert_or_assign(table.name, fill(table, runs));
   }
 
   void add(const ComparisonPicture& picture) { add_picture(study_chart(picture, records_)); }
@@ -181,7 +204,7 @@ class PageWriter {
     for (const PublishedFinding& finding : published.findings)
       page_.markdown += "|" + markdown_cell(markdown_prose(finding.published)) +
                         markdown_cell(markdown_prose(finding.measure)) +
-                        markdown_cell(markdown_text(found_text(finding, tables_.at(finding.table)))) + "\n";
+                        markdown_cell(markdown_text(found_text(finding.found, tables_.at(finding.found.table)))) + "\n";
   }
 
   void add(const FailedRuns&) { page_.markdown += failed_runs(runs_); }

@@ -70,20 +70,22 @@ TEST(Findings, ReferenceRecordsAreSmall) {
 }
 
 // Writes a study and reads it.
-Study study_of(const std::string& sections, const std::string& question = "Which is faster?") {
+Study study_of(const std::string& sections, const std::string& question = "Which is faster?",
+               const std::string& answer = "[]") {
   // Of this process: tests run side by side.
   const fs::path file = fs::path(testing::TempDir()) / ("findings_test." + std::to_string(::getpid()) + ".json");
-  std::ofstream(file) << R"({"title": "A study", "question": ")" << question
-                      << R"(", "records": "none.jsonl", "commands": ["sluice run a"], "sections": [)" << sections
+  std::ofstream(file) << R"({"title": "A study", "question": ")" << question << R"(", "answer": )" << answer
+                      << R"(, "records": "none.jsonl", "commands": ["sluice run a"], "sections": [)" << sections
                       << "]}";
   Study study = read_study(file);
   fs::remove(file);
   return study;
 }
 
-std::string error_of(const std::string& sections, const std::string& question = "Which?") {
+std::string error_of(const std::string& sections, const std::string& question = "Which?",
+                     const std::string& answer = "[]") {
   try {
-    study_of(sections, question);
+    study_of(sections, question, answer);
   } catch (const InputError& error) {
     return error.what();
   }
@@ -126,6 +128,34 @@ TEST(Study, PagesShowWhatWasPublishedBesideWhatWasFound) {
   EXPECT_NE(page.markdown.find("| chimera | out of memory |"), std::string::npos) << page.markdown;
   ASSERT_EQ(page.pictures.size(), 1u);
   EXPECT_EQ(page.pictures[0].spec["concat"].size(), 2u);
+}
+
+TEST(Study, AnswersBeginThePageWithFiguresOfItsTables) {
+  const std::vector<Record> records = synthetic::records();
+  const auto page = [&](const std::string& answer) {
+    return findings_page(study_of(kTable, "Which?", answer), records).markdown;
+  };
+  const Study study = study_of(kTable);
+  const FilledTable table = fill(std::get<StudyTable>(study.sections.front()), study_runs(records));
+  const std::string ratio = table.lines[1].cells[2].text;  // on four ranks
+  EXPECT_NE(page(R"([{"text": "Faster by {gain}, in {rows} rows.", "figures": {
+      "gain": {"table": "speed", "column": "ratio", "take": "all", "lines": {"ranks": 4}},
+      "rows": {"table": "speed", "column": "bubble", "take": "above", "than": 0}}}])")
+                .find("Which?\n\n- Faster by " + ratio + ", in 2 of 2 rows.\n\n## Speed"),
+            std::string::npos);
+  const auto answer_of = [](const std::string& text) { return error_of(kTable, "Which?", "[" + text + "]"); };
+  EXPECT_NE(answer_of(R"({"text": "By {gain}."})").find("no figure has the name 'gain'; give it in figures"),
+            std::string::npos);
+  EXPECT_NE(answer_of(R"({"text": "By much.", "figures": {"gain": {"table": "speed", "column": "ratio"}}})")
+                .find("the text does not say {gain}"),
+            std::string::npos);
+  EXPECT_NE(
+      answer_of(R"({"text": "{g}", "figures": {"g": {"table": "speed", "column": "rat"}}})").find("no column 'rat'"),
+      std::string::npos);
+  EXPECT_NE(answer_of(R"({"text": "By 1.28."})").find("figure '1.28.'"), std::string::npos);
+  const std::string line = R"({"text": "a"})",
+                    six = line + "," + line + "," + line + "," + line + "," + line + "," + line;
+  EXPECT_NE(answer_of(six).find("has 6 lines; an answer has at most 5"), std::string::npos);
 }
 
 TEST(Study, PagesShowTheLargestStableRates) {

@@ -154,7 +154,7 @@ ComparisonPicture read_comparison_picture(JsonReader in) {
   return picture;
 }
 
-// The tables read so far, to which pictures and published findings refer.
+// The tables, to which pictures, published findings and texts refer.
 class Tables {
  public:
   void add(const StudyTable& table) {
@@ -162,7 +162,7 @@ class Tables {
   }
   void check(JsonReader& in, const std::string& key, const std::string& table, const std::string& heading) const {
     const auto found = headings_.find(table);
-    if (found == headings_.end()) in.fail("table", "no earlier table has the name '" + table + "'");
+    if (found == headings_.end()) in.fail("table", "no table before this has the name '" + table + "'");
     if (std::ranges::count(found->second, heading) == 0)
       in.fail(key, "the table '" + table + "' has no column '" + heading + "'", suggestion(heading, found->second));
   }
@@ -184,29 +184,52 @@ TablePicture read_table_picture(JsonReader in, const Tables& tables) {
   return picture;
 }
 
+TableFigure table_figure(JsonReader& in, const Tables& tables) {
+  using enum TableFigure::Take;
+  static constexpr std::array<std::pair<const char*, TableFigure::Take>, 5> kTakes = {
+      {{"range", range}, {"largest", largest}, {"smallest", smallest}, {"all", all}, {"above", above}}};
+  TableFigure figure{.table = in.text("table"), .column = in.text("column"), .lines = conditions(in, "lines")};
+  figure.take = one_of(in, "take", "range", kTakes);
+  if (figure.take == above) figure.than = in.number_or("than", figure.than, -1e300, 1e300);
+  tables.check(in, "column", figure.table, figure.column);
+  return figure;
+}
+
 PublishedFindings read_published(JsonReader in, const Tables& tables) {
-  using enum PublishedFinding::Take;
-  static constexpr std::array<std::pair<const char*, PublishedFinding::Take>, 4> kTakes = {
-      {{"range", range}, {"largest", largest}, {"smallest", smallest}, {"all", all}}};
   PublishedFindings result{in.text("source"), {}};
   for (JsonReader& row : in.objects("findings")) {
-    PublishedFinding finding{.published = row.text("published"),
-                             .measure = row.text("measure"),
-                             .table = row.text("table"),
-                             .column = row.text("column"),
-                             .lines = conditions(row, "lines")};
-    finding.take = one_of(row, "take", "range", kTakes);
-    tables.check(row, "column", finding.table, finding.column);
+    result.findings.push_back({row.text("published"), row.text("measure"), table_figure(row, tables)});
     row.no_other_keys();
-    result.findings.push_back(std::move(finding));
   }
   in.no_other_keys();
   return result;
 }
 
+Paragraph read_paragraph(JsonReader& in, const Tables& tables) {
+  Paragraph paragraph{.text = prose(in, "text"), .figures = {}};
+  if (in.has("figures")) {
+    JsonReader figures = in.object("figures");
+    for (const auto& item : figures.json().items()) {
+      const std::string name = item.first;
+      if (paragraph.text.find('{' + name + '}') == std::string::npos)
+        figures.fail(name, "the text does not say {" + name + "}", "say where it stands, or leave it out");
+      JsonReader figure = figures.object(name);
+      paragraph.figures[name] = table_figure(figure, tables);
+      figure.no_other_keys();
+    }
+    figures.no_other_keys();
+  }
+  for (std::size_t at = 0; (at = paragraph.text.find('{', at)) != std::string::npos; ++at) {
+    const std::string name = paragraph.text.substr(at + 1, paragraph.text.find('}', at) - at - 1);
+    if (!paragraph.figures.contains(name))
+      in.fail("text", "no figure has the name '" + visible(name) + "'", "give it in figures");
+  }
+  return paragraph;
+}
+
 void read_section(Study& study, JsonReader in, Tables& tables) {
   if (in.has("text")) {
-    study.sections.emplace_back(Paragraph{prose(in, "text")});
+    study.sections.emplace_back(read_paragraph(in, tables));
   } else if (in.has("table")) {
     const StudyTable table = read_table(in.object("table"));
     tables.add(table);
@@ -242,6 +265,14 @@ Study read_study(const std::filesystem::path& file) {
   study.commands = in.texts("commands");
   Tables tables;
   for (JsonReader& section : in.objects("sections")) read_section(study, section, tables);
+  if (in.has("answer"))
+    for (JsonReader& line : in.objects("answer")) {
+      study.answer.push_back(read_paragraph(line, tables));
+      line.no_other_keys();
+    }
+  if (study.answer.size() > kMaxAnswers)
+    in.fail("answer", "has " + std::to_string(study.answer.size()) + " lines",
+            "an answer has at most " + std::to_string(kMaxAnswers));
   in.no_other_keys();
   return study;
 }

@@ -73,8 +73,24 @@ struct StudyTable {
   std::string also;  // a file of another study's records beside the description, which the table shows besides
 };
 
+// What a column of a table says over some of its lines.
+struct TableFigure {
+  std::string table, column;
+  Conditions lines;  // heading of an axis -> titles; absent: all lines
+  enum class Take {
+    range,
+    largest,
+    smallest,
+    all,
+    above  // "11 of 12": in how many of the lines that have a value it is above `than`
+  } take = Take::range;
+  double than = 1;
+};
+
+// Text that holds no number of its own: "{gain}" stands for the figure of that name.
 struct Paragraph {
-  std::string text;  // holds no number of its own
+  std::string text;
+  std::map<std::string, TableFigure> figures;
 };
 
 // One of the report's charts, of the comparisons that these records give.
@@ -93,12 +109,10 @@ struct TablePicture {
   std::string relative_to;           // a heading: values are divided by its value in the same line; or ""
 };
 
-// What was published beside the same figure of an earlier table.
+// What was published, and the same figure of a table.
 struct PublishedFinding {
   std::string published, measure;
-  std::string table, column;
-  Conditions lines;  // heading of an axis -> titles; absent: all lines
-  enum class Take { range, largest, smallest, all } take = Take::range;
+  TableFigure found;
 };
 struct PublishedFindings {
   std::string source;
@@ -109,9 +123,12 @@ struct FailedRuns {};  // the list of runs that are no result, with reasons
 // The largest learning rate that each system stands, of records whose purpose is "boundary".
 struct StableRateTables {};
 
+inline constexpr std::size_t kMaxAnswers = 5;
+
 struct Study {
   std::string name;  // of its file, without the ending
   std::string title, question;
+  std::vector<Paragraph> answer;      // at most kMaxAnswers: the answer, how sure it is, what would change it
   std::filesystem::path records;      // beside the description
   std::vector<std::string> commands;  // that make the records and the page again
   std::vector<std::variant<Paragraph, StudyTable, ComparisonPicture, TablePicture, PublishedFindings, FailedRuns,
@@ -123,7 +140,7 @@ struct Study {
 StudyMetric study_metric(JsonReader& reader, const std::string& key);
 
 // Throws InputError with file and JSON pointer: not JSON, a field missing, of the wrong type or unknown, a reference to
-// a table or column that is not there, or a number in the question or in a paragraph.
+// a table, column or figure that is not there, or a number in the question or in a paragraph.
 Study read_study(const std::filesystem::path& file);
 
 }  // namespace sluice

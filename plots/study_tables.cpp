@@ -233,10 +233,10 @@ void add_lines(const StudyTable& table, std::size_t axis, const std::vector<std:
   lines.push_back(std::move(line));
 }
 
-bool is_asked_for(const PublishedFinding& finding, const StudyTable& table, const FilledLine& line) {
+bool is_asked_for(const TableFigure& figure, const StudyTable& table, const FilledLine& line) {
   for (std::size_t i = 0; i < table.axes.size(); ++i) {
-    const auto titles = finding.lines.find(table.axes[i].heading);
-    if (titles != finding.lines.end() && std::ranges::count(titles->second, line.titles[i]) == 0) return false;
+    const auto titles = figure.lines.find(table.axes[i].heading);
+    if (titles != figure.lines.end() && std::ranges::count(titles->second, line.titles[i]) == 0) return false;
   }
   return true;
 }
@@ -285,11 +285,11 @@ std::size_t column_index(const StudyTable& table, const std::string& heading) {
   throw std::out_of_range("no column " + heading);
 }
 
-std::string found_text(const PublishedFinding& finding, const FilledTable& table) {
-  const std::size_t column = column_index(table.description, finding.column);
+std::string found_text(const TableFigure& figure, const FilledTable& table) {
+  const std::size_t column = column_index(table.description, figure.column);
   std::vector<const FilledLine*> lines;
   for (const FilledLine& line : table.lines)
-    if (is_asked_for(finding, table.description, line) && line.cells[column].value) lines.push_back(&line);
+    if (is_asked_for(figure, table.description, line) && line.cells[column].value) lines.push_back(&line);
   if (lines.empty()) return "-";
   const auto less = [&](const FilledLine* a, const FilledLine* b) {
     return *a->cells[column].value < *b->cells[column].value;
@@ -300,18 +300,23 @@ std::string found_text(const PublishedFinding& finding, const FilledTable& table
   };
   const FilledLine* least = *std::ranges::min_element(lines, less);
   const FilledLine* most = *std::ranges::max_element(lines, less);
-  switch (finding.take) {
-    case PublishedFinding::Take::largest:
+  switch (figure.take) {
+    case TableFigure::Take::largest:
       return text(most);
-    case PublishedFinding::Take::smallest:
+    case TableFigure::Take::smallest:
       return text(least);
-    case PublishedFinding::Take::range:
+    case TableFigure::Take::range:
       return least == most || least->cells[column].text == most->cells[column].text ? most->cells[column].text
                                                                                     : text(least) + " to " + text(most);
-    case PublishedFinding::Take::all: {
+    case TableFigure::Take::all: {
       std::string all;
       for (const FilledLine* line : lines) all += (all.empty() ? "" : ", ") + text(line);
       return all;
+    }
+    case TableFigure::Take::above: {
+      const auto above = std::ranges::count_if(
+          lines, [&](const FilledLine* line) { return *line->cells[column].value > figure.than; });
+      return fmt::format("{} of {}", above, lines.size());
     }
   }
   return "-";

@@ -39,7 +39,7 @@ FilledTable fill(const StudyTable& table, std::span<const StudyRun> runs);
 // The place of a column by its heading. Throws std::out_of_range.
 std::size_t column_index(const StudyTable& table, const std::string& heading);
 
-// "1.00 (DLRM, 16) to 1.28 (Uno, 32)": what a published finding is set beside.
-std::string found_text(const PublishedFinding& finding, const FilledTable& table);
+// "1.00 (DLRM, 16) to 1.28 (Uno, 32)"; "-" where no line has a value.
+std::string found_text(const TableFigure& figure, const FilledTable& table);
 
 }  // namespace sluice

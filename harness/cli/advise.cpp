@@ -100,7 +100,8 @@ void fill_in(Candidate& candidate, ProfileStore& profiles) {
     candidate.updates = e.program.updates;
     candidate.peak = e.peak();
     candidate.cost_source = e.p.costs.source;
-    candidate.gradient_buckets = e.c.gradient_buckets;
+    const bool on_measured_cores = e.p.cluster.one_machine && e.p.costs.machine;  // where none overlap (simulate.h)
+    candidate.gradient_buckets = on_measured_cores ? Bytes(0) : e.c.gradient_buckets;
     candidate.replicated =
         std::ranges::any_of(e.p.plan.stages, [](const PlanStage& stage) { return stage.devices.size() > 1; });
     candidate.recomputes = recomputes(e);

@@ -171,13 +171,14 @@ double SharedCores::collective_seconds(std::size_t r, const Instruction& collect
   const auto per_byte = [&](double threads, double processes) {
     return machine_.between_processes && processes > 0 ? processes : threads;
   };
-  const auto bytes = static_cast<double>(costs_.stages[collective.stage.index()].parameters.value);
+  const StageCost& stage = costs_.stages[collective.stage.index()];
+  const bool gathers = collective.opcode == Opcode::gather_weights;
+  const auto bytes = static_cast<double>((gathers ? stage.parameters : stage.gradients()).value);
   // Each member sums its part of the vector and writes it to all.
   if (collective.opcode == Opcode::reduce_gradients) return per_byte(own_.reduce, own_.processes.reduce) * bytes;
   const double n = group_size(collective.stage);
   const double slices_of_others = bytes * (n - 1) / n;
-  if (collective.opcode == Opcode::gather_weights)
-    return per_byte(own_.gather, own_.processes.gather) * slices_of_others;
+  if (gathers) return per_byte(own_.gather, own_.processes.gather) * slices_of_others;
   // The whole gradients of a sharded stage are allocated again for each reduce-scatter.
   const double allocation = own_.copy * bytes / 2;
   return clear_seconds(r, collective.stage) + per_byte(own_.scatter, own_.processes.scatter) * slices_of_others +
