@@ -1,0 +1,68 @@
+// What every reference record and every study must have. The files that are excused are rerun before their studies are
+// cited: they are of a busy or lent machine, or older than these rules.
+#include <gtest/gtest.h>
+#include <sluice_build.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "harness/pipeline/system.h"
+#include "results/store.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::map<std::string, std::vector<Record>>& reference() {
+  static const std::map<std::string, std::vector<Record>> all = [] {
+    std::map<std::string, std::vector<Record>> files;
+    for (const auto& entry : fs::directory_iterator(SLUICE_SOURCE_DIR "/results/reference"))
+      if (entry.path().extension() == ".jsonl")
+        files[entry.path().stem().string()] = read_records(entry.path()).records;
+    return files;
+  }();
+  return all;
+}
+
+using Names = std::set<std::string>;
+
+TEST(ReferenceRecords, ThereIsOneOfEverySystem) {
+  Names recorded;
+  for (const auto& [study, records] : reference())
+    for (const Record& record : records) recorded.insert(record.system);
+  for (const System* system : all_systems()) EXPECT_TRUE(recorded.contains(system->name)) << system->name;
+}
+
+TEST(ReferenceRecords, EveryStudyHasASingleDevice) {
+  Names without;
+  for (const auto& [study, records] : reference())
+    if (std::ranges::count(records, "single_device", &Record::system) == 0) without.insert(study);
+  EXPECT_EQ(without, (Names{"dynpipe_wall", "edgepipe_wall"}));
+}
+
+TEST(ReferenceRecords, AreOfCleanCommits) {
+  Names dirty;
+  for (const auto& [study, records] : reference())
+    for (const Record& record : records) {
+      const std::string commit = record.environment.machine ? record.environment.machine->commit : "unknown";
+      if (commit.ends_with("-dirty") || commit == "unknown") dirty.insert(study);
+    }
+  EXPECT_EQ(dirty, (Names{"language_model", "pipeoptim", "rates"}));
+}
+
+TEST(ReferenceRecords, OfAStudyAreOfOneProcessor) {
+  Names mixed;
+  for (const auto& [study, records] : reference()) {
+    Names processors;
+    for (const Record& record : records)
+      if (record.environment.machine) processors.insert(record.environment.machine->cpu);
+    if (processors.size() != 1) mixed.insert(study);
+  }
+  EXPECT_EQ(mixed, (Names{"language_model"}));
+}
+
+}  // namespace
+}  // namespace sluice
