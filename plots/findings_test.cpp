@@ -130,6 +130,30 @@ TEST(Study, PagesShowWhatWasPublishedBesideWhatWasFound) {
   EXPECT_EQ(page.pictures[0].spec["concat"].size(), 2u);
 }
 
+// Over the five seeds the second system is above the first by 1, 2, 3, 4, 5: 3, with the interval of statistics_test.cpp.
+TEST(Study, ColumnsShowWhatSystemsDifferByOverTheSameSeeds) {
+  std::vector<Record> records;
+  for (int seed = 1; seed <= 5; ++seed)
+    for (const char* system : {"gpipe", "pipedream"}) {
+      Record record = synthetic::record(system, 4, 0.1, "virtual");
+      record.seed = static_cast<std::uint64_t>(seed);
+      record.digest = std::string(system) + std::to_string(seed);
+      const double metric = std::string(system) == "gpipe" ? 10 * seed : 11 * seed;
+      record.curve = {{.step = 1, .loss = 1.0, .metric = metric}};
+      records.push_back(record);
+    }
+  const Study study = study_of(R"({"table": {"name": "final", "title": "", "best_by": "final_metric",
+    "axes": [{"heading": "ranks", "field": "ranks", "values": [4]}],
+    "columns": [{"heading": "a", "where": {"system": "gpipe"}, "metric": "final_metric"},
+                {"heading": "b", "where": {"system": "pipedream"}, "metric": "final_metric"},
+                {"heading": "b - a", "minuend": "b", "subtrahend": "a"},
+                {"heading": "a - a", "minuend": "a", "subtrahend": "a"}]}})");
+  const FilledTable table = fill(std::get<StudyTable>(study.sections.front()), study_runs(records));
+  EXPECT_EQ(table.lines[0].cells[2].text, "+3.00 (+1.04..+4.96)*");  // p = 0.013
+  EXPECT_EQ(table.lines[0].cells[3].text, "the same");
+  EXPECT_EQ(table.lines[0].cells[2].value, 3);
+}
+
 TEST(Study, AnswersBeginThePageWithFiguresOfItsTables) {
   const std::vector<Record> records = synthetic::records();
   const auto page = [&](const std::string& answer) {

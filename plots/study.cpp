@@ -5,6 +5,7 @@
 #include <array>
 #include <cctype>
 #include <sstream>
+#include <tuple>
 #include <utility>
 
 #include "harness/base/error.h"
@@ -118,11 +119,15 @@ StudyTable read_table(JsonReader in) {
   for (JsonReader& column : in.objects("columns")) {
     TableColumn c{.heading = column.text("heading"), .where = conditions(column, "where")};
     c.metric = metric_of(column, "metric", "throughput");
-    c.numerator = column.text("numerator", "");
-    c.denominator = column.text("denominator", "");
-    for (const auto& [key, heading] : {std::pair("numerator", c.numerator), std::pair("denominator", c.denominator)})
-      if (!c.numerator.empty() && !is_known(heading))
-        column.fail(key, "no earlier column has the heading '" + heading + "'");
+    for (const auto& [first, second, into_first, into_second] :
+         {std::tuple("numerator", "denominator", &c.numerator, &c.denominator),
+          std::tuple("minuend", "subtrahend", &c.minuend, &c.subtrahend)}) {
+      *into_first = column.text(first, "");
+      *into_second = column.text(second, "");
+      for (const auto& [key, heading] : {std::pair(first, into_first), std::pair(second, into_second)})
+        if (!into_first->empty() && !is_known(*heading))
+          column.fail(key, "no earlier column has the heading '" + *heading + "'");
+    }
     column.no_other_keys();
     table.columns.push_back(std::move(c));
   }

@@ -14,6 +14,7 @@
 #include "plots/style.h"
 #include "results/metrics.h"
 #include "results/plan_facts.h"
+#include "results/statistics.h"
 
 namespace sluice {
 namespace {
@@ -183,6 +184,22 @@ Conditions joined(Conditions base, const Conditions& over) {
   return base;
 }
 
+// Of the metrics that seeds have each for themselves.
+std::optional<double> seed_value(StudyMetric metric, const Record& record) {
+  switch (metric) {
+    case StudyMetric::throughput: {
+      const auto rate = throughput(record);
+      return rate ? std::optional(rate->samples_per_second) : std::nullopt;
+    }
+    case StudyMetric::time_to_accuracy:
+      return time_to_accuracy(record);
+    case StudyMetric::final_metric:
+      return final_metric(record);
+    default:
+      return std::nullopt;
+  }
+}
+
 FilledCell chosen_cell(const StudyTable& table, const TableColumn& column, const Conditions& of_line,
                        std::span<const StudyRun> runs) {
   const Conditions where = joined(joined(table.where, of_line), column.where);
@@ -205,7 +222,56 @@ FilledCell chosen_cell(const StudyTable& table, const TableColumn& column, const
   if (!best) return {outcome, std::nullopt};
   const auto value = value_of(column.metric, best->row);
   if (!value) return {"-", std::nullopt};
-  return {spread_text(column.metric, best->row, *value), value->median};
+  FilledCell cell{spread_text(column.metric, best->row, *value), value->median};
+  for (const Record& record : best->row.records)
+    if (const auto own = seed_value(column.metric, record)) cell.by_seed[record.seed] = *own;
+  return cell;
+}
+
+// The text follows in mark_differences().
+FilledCell difference_cell(const StudyTable& table, const TableColumn& column, const FilledLine& line) {
+  const FilledCell& from = line.cells.at(column_index(table, column.minuend));
+  const FilledCell& what = line.cells.at(column_index(table, column.subtrahend));
+  FilledCell cell{"-", std::nullopt};
+  for (const auto& [seed, value] : from.by_seed)
+    if (const auto other = what.by_seed.find(seed); other != what.by_seed.end())
+      cell.by_seed[seed] = value - other->second;
+  return cell;
+}
+
+// "+0.0056 (-0.0059..+0.0171)": three significant digits of the largest number, at most four decimals.
+std::string difference_text(const PairedDifference& d) {
+  const double largest = std::max(std::abs(d.interval.low), std::abs(d.interval.high));
+  const int decimals = largest > 0 ? std::clamp(2 - static_cast<int>(std::floor(std::log10(largest))), 0, 4) : 0;
+  const double unit = std::pow(10.0, -decimals);
+  const auto rounded = [&](double value) { return std::round(value / unit) * unit + 0.0; };  // never "-0"
+  return fmt::format("{:+.{}f} ({:+.{}f}..{:+.{}f})", rounded(d.mean), decimals, rounded(d.interval.low), decimals,
+                     rounded(d.interval.high), decimals);
+}
+
+// The texts of all differences, whose tests are one family. Runs that are equal in every seed are no test.
+void mark_differences(FilledTable& table) {
+  std::vector<std::pair<FilledCell*, PairedDifference>> tested;
+  std::vector<double> p_values;
+  for (FilledLine& line : table.lines)
+    for (std::size_t c = 0; c < line.cells.size(); ++c) {
+      if (table.description.columns[c].minuend.empty()) continue;
+      std::vector<double> differences;
+      for (const auto& [seed, difference] : line.cells[c].by_seed) differences.push_back(difference);
+      const auto paired = paired_difference(differences);
+      if (paired && *paired == PairedDifference{}) {
+        line.cells[c].text = "the same";
+      } else if (paired) {
+        tested.emplace_back(&line.cells[c], *paired);
+        p_values.push_back(paired->p_value);
+      }
+    }
+  const std::vector<double> adjusted = holm(p_values);
+  for (std::size_t i = 0; i < tested.size(); ++i) {
+    auto& [cell, paired] = tested[i];
+    cell->value = paired.mean;
+    cell->text = difference_text(paired) + (adjusted[i] < 0.05 ? "*" : "");
+  }
 }
 
 FilledCell ratio_cell(const StudyTable& table, const TableColumn& column, const FilledLine& line) {
@@ -228,8 +294,9 @@ void add_lines(const StudyTable& table, std::size_t axis, const std::vector<std:
   }
   FilledLine line{titles, {}};
   for (const TableColumn& column : table.columns)
-    line.cells.push_back(column.numerator.empty() ? chosen_cell(table, column, where, runs)
-                                                  : ratio_cell(table, column, line));
+    line.cells.push_back(!column.minuend.empty()     ? difference_cell(table, column, line)
+                         : !column.numerator.empty() ? ratio_cell(table, column, line)
+                                                     : chosen_cell(table, column, where, runs));
   lines.push_back(std::move(line));
 }
 
@@ -276,6 +343,7 @@ bool matches(const StudyRun& run, const Conditions& where) {
 FilledTable fill(const StudyTable& table, std::span<const StudyRun> runs) {
   FilledTable filled{table, {}};
   add_lines(table, 0, {}, {}, runs, filled.lines);
+  mark_differences(filled);
   return filled;
 }
 

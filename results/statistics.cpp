@@ -2,9 +2,11 @@
 #include "results/statistics.h"
 
 #include <algorithm>
+#include <boost/math/distributions/students_t.hpp>
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <numeric>
 #include <stdexcept>
 #include <vector>
 
@@ -88,6 +90,35 @@ std::optional<Interval> mean_interval(std::span<const double> sample) {
   const double wider = student_over_normal(size / static_cast<double>(block) - 1) *
                        std::sqrt(size / (size - static_cast<double>(block)));
   return Interval{mean + wider * (quantile(means, 0.025) - mean), mean + wider * (quantile(means, 0.975) - mean)};
+}
+
+std::optional<PairedDifference> paired_difference(std::span<const double> differences) {
+  const std::size_t n = differences.size();
+  if (n < 3) return std::nullopt;
+  const auto size = static_cast<double>(n);
+  double sum = 0, squares = 0;
+  for (const double d : differences) sum += d;
+  const double mean = sum / size;
+  for (const double d : differences) squares += (d - mean) * (d - mean);
+  const double error = std::sqrt(squares / (size - 1) / size);  // of the mean
+  if (error == 0) return PairedDifference{mean, {mean, mean}, mean == 0 ? 1.0 : 0.0};
+  const boost::math::students_t student(size - 1);
+  const double wide = boost::math::quantile(student, 0.975) * error;
+  const double beyond = boost::math::cdf(boost::math::complement(student, std::abs(mean) / error));
+  return PairedDifference{mean, {mean - wide, mean + wide}, 2 * beyond};
+}
+
+std::vector<double> holm(std::span<const double> p_values) {
+  std::vector<std::size_t> order(p_values.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return p_values[i]; });
+  std::vector<double> adjusted(p_values.size());
+  double largest = 0;  // adjusted values never fall
+  for (std::size_t k = 0; k < order.size(); ++k) {
+    largest = std::max(largest, std::min(1.0, p_values[order[k]] * static_cast<double>(order.size() - k)));
+    adjusted[order[k]] = largest;
+  }
+  return adjusted;
 }
 
 bool overlap(const Interval& a, const Interval& b) { return a.low <= b.high && b.low <= a.high; }

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <span>
+#include <vector>
 
 namespace sluice {
 
@@ -36,6 +37,20 @@ bool overlap(const Interval& a, const Interval& b);
 // Exact without ties; with ties, or more than 400 pairs, the normal approximation with its corrections. nullopt for an
 // empty sample.
 std::optional<double> mann_whitney(std::span<const double> a, std::span<const double> b);
+
+// What two systems differ by over the same seeds, which give both the same data and initial weights.
+struct PairedDifference {
+  double mean = 0;
+  Interval interval;   // of the mean, 95 %
+  double p_value = 1;  // that it is 0: Student's paired test, two-sided
+  friend bool operator==(const PairedDifference&, const PairedDifference&) = default;
+};
+// nullopt for fewer than three differences. Where all are equal, the interval is their value.
+std::optional<PairedDifference> paired_difference(std::span<const double> differences);
+
+// Holm's correction (1979) for as many tests as there are p-values: those that stay below 5 % are, all together, wrong
+// in at most 5 % of such families. In the order given.
+std::vector<double> holm(std::span<const double> p_values);
 
 // The smallest interval that holds both.
 Interval hull(const Interval& a, const Interval& b);

@@ -51,6 +51,49 @@ TEST(Statistics, MedianIntervalByHand) {
   EXPECT_TRUE(median_interval(one_to(5000)).has_value());  // 2^-5000 is no double
 }
 
+// Differences 1 to 5: mean 3, standard deviation sqrt(5/2), error of the mean sqrt(1/2); Student's t with four degrees of
+// freedom is beyond 2.776445 in 5 % and beyond 3 sqrt(2) in 1.3236 %.
+TEST(Statistics, PairedDifferencesByHand) {
+  const PairedDifference paired = paired_difference(one_to(5)).value();
+  EXPECT_EQ(paired.mean, 3);
+  EXPECT_NEAR(paired.interval.low, 3 - 2.776445 * std::sqrt(0.5), 1e-6);
+  EXPECT_NEAR(paired.interval.high, 3 + 2.776445 * std::sqrt(0.5), 1e-6);
+  EXPECT_NEAR(paired.p_value, 0.013236, 1e-6);
+  EXPECT_EQ(paired_difference(one_to(2)), std::nullopt);
+  const std::vector<double> same(5, 0.25), none(5, 0);
+  EXPECT_EQ(paired_difference(same)->interval, (Interval{0.25, 0.25}));
+  EXPECT_EQ(paired_difference(same)->p_value, 0);
+  EXPECT_EQ(paired_difference(none)->p_value, 1);
+}
+
+// 0.01 x 3, then 0.03 x 2, then the larger of that and 0.04 x 1.
+TEST(Statistics, HolmsCorrectionByHand) {
+  EXPECT_EQ(holm(std::vector{0.01, 0.04, 0.03}), (std::vector{0.03, 0.06, 0.06}));
+  EXPECT_EQ(holm(std::vector{0.9, 0.8}), (std::vector{1.0, 1.0}));
+  EXPECT_TRUE(holm(std::vector<double>()).empty());
+}
+
+// Under no difference at all, 5 % of single tests find one, and 5 % of whole families do after the correction.
+TEST(Statistics, FamiliesOfPairedTestsAreWrongAsRarelyAsPromised) {
+  std::mt19937 random(1);
+  std::normal_distribution<double> noise(0, 1);
+  constexpr int kTrials = 2000, kTests = 6;
+  int single = 0, families = 0;
+  for (int trial = 0; trial < kTrials; ++trial) {
+    std::vector<double> p_values;
+    for (int test = 0; test < kTests; ++test) {
+      std::vector<double> differences(5);
+      for (double& d : differences) d = noise(random);
+      p_values.push_back(paired_difference(differences)->p_value);
+    }
+    single += p_values.front() < 0.05;
+    const std::vector<double> adjusted = holm(p_values);
+    families += *std::ranges::min_element(adjusted) < 0.05;
+  }
+  EXPECT_NEAR(single / static_cast<double>(kTrials), 0.05, 0.015);
+  EXPECT_NEAR(families / static_cast<double>(kTrials), 0.05, 0.015);
+}
+
 TEST(Statistics, MedianIntervalCoversAsPromised) {
   std::mt19937 random(1);
   std::exponential_distribution<double> skewed(1);
