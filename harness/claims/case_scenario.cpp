@@ -59,12 +59,6 @@ double whole_model_seconds(const RunOfCase& run) {
   return seconds;
 }
 
-double parameter_bytes(const RunOfCase& run) {
-  double bytes = 0;
-  for (const LayerCost& layer : run.prepared.costs.layers) bytes += static_cast<double>(layer.parameters.value);
-  return bytes;
-}
-
 struct CaseMeasure {
   const char* name;
   Figure (*value)(const RunOfCase&);
@@ -86,10 +80,6 @@ constexpr CaseMeasure kCaseMeasures[] = {
     {"bubble",
      [](const RunOfCase& r) {
        return Figure{r.bubble, {}};
-     }},
-    {"stages",
-     [](const RunOfCase& r) {
-       return Figure{static_cast<double>(r.prepared.plan.stages.size()), {}};
      }},
     {"depth",
      [](const RunOfCase& r) {
@@ -122,14 +112,6 @@ constexpr CaseMeasure kCaseMeasures[] = {
     {"speedup_of_bottleneck",
      [](const RunOfCase& r) {
        return Figure{whole_model_seconds(r) / bottleneck(r), {}};
-     }},
-    {"model_seconds",
-     [](const RunOfCase& r) {
-       return Figure{whole_model_seconds(r), {}};
-     }},
-    {"parameter_mb",
-     [](const RunOfCase& r) {
-       return Figure{parameter_bytes(r) / 1e6, {}};
      }},
 };
 

@@ -1,6 +1,8 @@
 #include "harness/claims/claim.h"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -13,8 +15,11 @@ namespace sluice {
 namespace {
 
 // Fields that a claim has from its group unless it gives its own.
-constexpr const char* kInherited[] = {"source",    "what",        "unit",   "tolerance", "compare",     "sure",
-                                      "direction", "differences", "reason", "open",      "experiments", "published"};
+constexpr const char* kInherited[] = {"kind",    "source",      "what",      "unit",        "tolerance",
+                                      "compare", "sure",        "direction", "differences", "reason",
+                                      "open",    "experiments", "published", "effect"};
+// Of these, what an order has.
+constexpr const char* kInheritedByOrder[] = {"kind", "source", "what", "unit", "sure", "differences"};
 
 template <class T>
 T choice(JsonReader& reader, const std::string& key, const std::vector<std::pair<std::string, T>>& choices) {
@@ -42,12 +47,30 @@ Compare read_compare(JsonReader& reader) {
                          {{"equal", Compare::equal}, {"at_most", Compare::at_most}, {"at_least", Compare::at_least}});
 }
 
-Tolerance read_tolerance(JsonReader& reader) {
+const std::vector<std::pair<std::string, ClaimKind>>& named_kinds() {
+  static const std::vector<std::pair<std::string, ClaimKind>> all = {{"headline", ClaimKind::headline},
+                                                                     {"end_to_end", ClaimKind::end_to_end},
+                                                                     {"measured_times", ClaimKind::measured_times},
+                                                                     {"formula", ClaimKind::formula},
+                                                                     {"count", ClaimKind::count},
+                                                                     {"authors_program", ClaimKind::authors_program}};
+  return all;
+}
+
+Tolerance read_tolerance(JsonReader& reader, ClaimKind kind) {
+  if (!reader.has("tolerance")) return default_tolerance(kind);
   JsonReader fields = reader.object("tolerance");
   const Tolerance tolerance{fields.number_or("absolute", 0, 0, kMostNumber),
-                            fields.number_or("relative", 0, 0, kMostNumber)};
+                            fields.number_or("relative", 0, 0, kMostNumber), fields.text("reason", "")};
+  if (tolerance.reason.empty())
+    fields.fail("reason", "is missing", "say why the tolerance is not the default of the kind, or leave it out");
   fields.no_other_keys();
   return tolerance;
+}
+
+Effect read_effect(JsonReader& reader) {
+  if (!reader.has("effect")) return Effect::figure;
+  return choice<Effect>(reader, "effect", {{"figure", Effect::figure}, {"gain", Effect::gain}});
 }
 
 Direction read_direction(JsonReader& reader) {
@@ -70,21 +93,68 @@ Figure read_published(JsonReader& reader) {
   return figure;
 }
 
+// Whether a scenario gives a ratio: of two scenarios, or the largest, say, of several ratios.
+bool is_ratio(const Json& scenario) {
+  const auto says_ratio = [](const Json* one) {
+    const Json* kind = one ? one->find("kind") : nullptr;
+    return kind && kind->is_string() && kind->get<std::string>() == "ratio";
+  };
+  if (says_ratio(&scenario)) return true;
+  const Json* several = scenario.find("of");
+  if (!several || !several->is_object()) return false;
+  if (says_ratio(scenario.find("both"))) return true;
+  const Json::Object& items = several->items();
+  return std::ranges::any_of(items, [&](const auto& item) { return says_ratio(&item.second); });
+}
+
 Variation read_variation(JsonReader fields, const Json& scenario, const std::string& where) {
-  Variation result{fields.text("field"), fields.text("what"), {}};
-  if (!result.field.starts_with('/'))
-    fields.fail("field", "'" + result.field + "' is not a JSON pointer", "write /microbatches");
+  Variation result{fields.text("what"), {}};
+  if (fields.has("changes")) {
+    for (const auto& [name, change] : fields.object("changes").json().items()) {
+      Json varied = scenario;
+      merge_fields(varied, change);
+      result.points.push_back({name, read_scenario(JsonReader(varied, where))});
+    }
+    if (result.points.size() < 2) fields.fail("changes", "must be an object of at least two changes");
+    fields.no_other_keys();
+    return result;
+  }
+  const std::string field = fields.text("field");
+  if (!field.starts_with('/')) fields.fail("field", "'" + field + "' is not a JSON pointer", "write /microbatches");
   const Json& values = fields.raw("values");
   if (!values.is_array() || values.size() < 2) fields.fail("values", "must be a list of at least two values");
   fields.no_other_keys();
   for (const Json& value : values) {
     Json varied = scenario;
-    Json* place = place_in(varied, result.field);
-    if (!place) fields.fail("field", "'" + result.field + "' is no place in the scenario");
+    Json* place = place_in(varied, field);
+    if (!place) fields.fail("field", "'" + field + "' is no place in the scenario");
     *place = value;
     result.points.push_back({value, read_scenario(JsonReader(varied, where))});
   }
   return result;
+}
+
+Order read_order_of_claims(JsonReader& reader) {
+  const Json& names = reader.raw("order");
+  if (!names.is_array() || names.size() < 3) reader.fail("order", "must be a list of at least three claims");
+  Order order{.of = {}, .tie = reader.number_or("tie", 0, 0, 1)};
+  for (const Json& name : names) {
+    if (!name.is_string()) reader.fail("order", "must be a list of names of claims");
+    order.of.push_back(name.get<std::string>());
+  }
+  return order;
+}
+
+void read_scenario_of(JsonReader& reader, Claim& claim) {
+  claim.scenario_json = reader.object("scenario").json();
+  const std::string where = reader.where("scenario");
+  claim.scenario = read_scenario(JsonReader(claim.scenario_json, where));
+  if (is_ratio(claim.scenario_json) && !reader.has("effect"))
+    reader.fail("effect", "is missing", "gain: the tolerance is relative to the ratio less 1; figure: to the ratio");
+  for (JsonReader& open : reader.objects("open"))
+    claim.open.push_back(read_variation(std::move(open), claim.scenario_json, where));
+  for (JsonReader& experiment : reader.objects("experiments"))
+    claim.experiments.push_back(read_variation(std::move(experiment), claim.scenario_json, where));
 }
 
 Claim read_claim(const Json& merged, const std::string& group, const std::string& file, const std::string& pointer) {
@@ -92,35 +162,54 @@ Claim read_claim(const Json& merged, const std::string& group, const std::string
   Claim claim;
   claim.group = group;
   claim.name = reader.text("name");
+  claim.kind = choice<ClaimKind>(reader, "kind", named_kinds());
   claim.source = reader.text("source");
   claim.what = reader.text("what");
   claim.unit = reader.text("unit", "");
   claim.sure = read_sureness(reader);
-  claim.compare = read_compare(reader);
-  claim.published = read_published(reader);
-  if (reader.has("tolerance")) claim.tolerance = read_tolerance(reader);
-  claim.direction = read_direction(reader);
   claim.differences = reader.text("differences", "");
   claim.reason = reader.text("reason", "");
-  if (reader.has("scenario")) {
-    claim.scenario_json = reader.object("scenario").json();
-    const std::string where = reader.where("scenario");
-    claim.scenario = read_scenario(JsonReader(claim.scenario_json, where));
-    if (reader.has("open")) claim.open = read_variation(reader.object("open"), claim.scenario_json, where);
-    for (JsonReader& experiment : reader.objects("experiments"))
-      claim.experiments.push_back(read_variation(std::move(experiment), claim.scenario_json, where));
-  } else if (claim.reason.empty()) {
-    reader.fail("scenario", "is missing", "describe one, or give the reason why there is none");
+  if (reader.has("order")) {
+    claim.order = read_order_of_claims(reader);
+    reader.no_other_keys();
+    return claim;
   }
+  claim.compare = read_compare(reader);
+  claim.effect = read_effect(reader);
+  claim.published = read_published(reader);
+  if (reader.has("other_readings")) {
+    if (!claim.published.number) reader.fail("other_readings", "are numbers, and the published figure is none");
+    claim.other_readings = reader.numbers("other_readings", -kMostNumber, kMostNumber);
+  }
+  claim.tolerance = read_tolerance(reader, claim.kind);
+  claim.direction = read_direction(reader);
+  if (reader.has("scenario"))
+    read_scenario_of(reader, claim);
+  else if (claim.reason.empty())
+    reader.fail("scenario", "is missing", "describe one, or give the reason why there is none");
   reader.no_other_keys();
   return claim;
 }
 
+// The order of the published figures that a claim names.
+void set_published_order(const std::vector<Claim>& group, const JsonReader& reader, Claim& claim) {
+  std::vector<std::pair<std::string, double>> figures;
+  for (const std::string& name : claim.order->of) {
+    const auto found = std::ranges::find(group, name, &Claim::name);
+    if (found == group.end()) reader.fail("order", "the group has no claim '" + name + "'");
+    if (!found->published.number) reader.fail("order", "'" + name + "' has no number");
+    figures.emplace_back(name, *found->published.number);
+  }
+  claim.published.text = order_text(std::move(figures), 0);
+}
+
 void read_group(JsonReader& group, const std::string& file, const std::string& pointer, PaperClaims& result) {
   const std::string name = group.text("name");
-  Json inherited = Json::object();
+  Json inherited = Json::object(), inherited_by_order = Json::object();
   for (const char* key : kInherited)
     if (group.has(key)) inherited[key] = group.raw(key);
+  for (const char* key : kInheritedByOrder)
+    if (group.has(key)) inherited_by_order[key] = group.raw(key);
   const Json scenario = group.has("scenario") ? group.object("scenario").json() : Json();
   std::set<std::string> names;
   const std::size_t first = result.claims.size();
@@ -128,11 +217,13 @@ void read_group(JsonReader& group, const std::string& file, const std::string& p
   if (claims.empty()) group.fail("claims", "must hold at least one claim");
   group.no_other_keys();
   for (std::size_t i = 0; i < claims.size(); ++i) {
-    Json merged = inherited;
+    const bool is_order = claims[i].json().contains("order");
+    Json merged = is_order ? inherited_by_order : inherited;
     for (const auto& [key, value] : claims[i].json().items())
       if (key != "scenario") merged[key] = value;
     const bool own = claims[i].json().contains("scenario");
-    if (!scenario.is_null() || own) {
+    if (own && is_order) claims[i].fail("order", "is that of other claims' figures", "leave the scenario out");
+    if (!is_order && (!scenario.is_null() || own)) {
       merged["scenario"] = scenario.is_null() ? Json::object() : scenario;
       if (own) merge_fields(merged["scenario"], claims[i].json()["scenario"]);
     }
@@ -140,6 +231,9 @@ void read_group(JsonReader& group, const std::string& file, const std::string& p
     if (!names.insert(claim.name).second) claims[i].fail("name", "'" + claim.name + "' stands here twice");
     result.claims.push_back(std::move(claim));
   }
+  const std::vector<Claim> all(result.claims.begin() + static_cast<std::ptrdiff_t>(first), result.claims.end());
+  for (std::size_t i = first; i < result.claims.size(); ++i)
+    if (result.claims[i].order) set_published_order(all, claims[i - first], result.claims[i]);
   for (std::size_t i = first; i < result.claims.size(); ++i)
     if (const auto* other = std::get_if<std::string>(&result.claims[i].direction.than))
       if (!names.contains(*other))
@@ -147,7 +241,44 @@ void read_group(JsonReader& group, const std::string& file, const std::string& p
                                suggestion(*other, std::vector<std::string>(names.begin(), names.end())));
 }
 
+// Of names: what they all begin with, up to and with a comma and a space.
+std::size_t shared_beginning(const std::vector<std::pair<std::string, double>>& figures) {
+  const std::string& first = figures.front().first;
+  std::size_t length = first.rfind(", ");
+  for (; length != std::string::npos; length = length == 0 ? std::string::npos : first.rfind(", ", length - 1))
+    if (std::ranges::all_of(figures,
+                            [&](const auto& figure) { return figure.first.starts_with(first.substr(0, length + 2)); }))
+      return length + 2;
+  return 0;
+}
+
 }  // namespace
+
+Tolerance default_tolerance(ClaimKind kind) {
+  switch (kind) {
+    case ClaimKind::headline:
+    case ClaimKind::end_to_end:
+    case ClaimKind::measured_times:
+      return {.absolute = 0, .relative = 0.1, .reason = ""};
+    case ClaimKind::formula:
+    case ClaimKind::count:
+    case ClaimKind::authors_program:
+      break;
+  }
+  return {};
+}
+
+std::string order_text(std::vector<std::pair<std::string, double>> figures, double tie) {
+  const std::size_t shared = shared_beginning(figures);
+  std::ranges::stable_sort(figures, std::greater<>{}, [](const auto& figure) { return figure.second; });
+  std::string text = figures.front().first.substr(shared);
+  for (std::size_t i = 1; i < figures.size(); ++i) {
+    const double above = figures[i - 1].second, apart = above - figures[i].second;
+    text += apart <= 1e-9 * std::abs(above) ? " = " : apart <= tie * std::abs(above) ? " ~ " : " > ";
+    text += figures[i].first.substr(shared);
+  }
+  return text;
+}
 
 PaperClaims claims_from_json(const Json& document, const std::string& paper, const std::string& where) {
   JsonReader reader(document, where);
@@ -184,6 +315,16 @@ std::vector<std::string> listed_papers(const std::filesystem::path& folder) {
     }
   std::ranges::sort(papers);
   return papers;
+}
+
+std::string to_text(ClaimKind kind) {
+  for (const auto& [name, value] : named_kinds())
+    if (value == kind) {
+      std::string text = kind == ClaimKind::authors_program ? "authors' program" : name;
+      std::ranges::replace(text, '_', ' ');
+      return text;
+    }
+  return "";
 }
 
 std::string to_text(Sureness sure) {

@@ -3,8 +3,8 @@
 // results/claims/PAPER.json holds a paper's, in groups that mostly are the tables of the paper:
 //
 //   {"title", "citation", "set_up", "groups": [
-//     {"name", "source", "sure", "what", "unit", "tolerance", "compare", "direction", "differences", "scenario",
-//      "claims": [{"name", "published", ...}]}]}
+//     {"name", "kind", "source", "sure", "what", "unit", "tolerance", "compare", "effect", "direction", "differences",
+//      "scenario", "claims": [{"name", "published", ...}]}]}
 //
 // A claim has the fields of its group where it does not give its own; scenarios are merged field by field.
 // results/README.md explains the fields.
@@ -25,8 +25,30 @@ namespace sluice {
 enum class Sureness { a, b, c, remembered, calibration };
 inline bool counts(Sureness sure) { return sure != Sureness::remembered && sure != Sureness::calibration; }
 
+// What a claim is evidence of. Each kind is counted by itself.
+enum class ClaimKind {
+  headline,         // a figure of the abstract or of the main table of results, from Sluice's own costs
+  end_to_end,       // another time or memory that Sluice simulates from its own costs
+  measured_times,   // simulated from operation times that the authors measured
+  formula,          // a closed formula, or a schedule of unit times
+  count,            // parameters, bytes, weight versions, messages: nothing is timed
+  authors_program,  // what the authors' released program gives for the same input
+};
+inline constexpr ClaimKind kClaimKinds[] = {ClaimKind::headline, ClaimKind::end_to_end, ClaimKind::measured_times,
+                                            ClaimKind::formula,  ClaimKind::count,      ClaimKind::authors_program};
+
 struct Tolerance {
   double absolute = 0, relative = 0;  // the wider of the two
+  std::string reason;                 // why it is not the default of the claim's kind
+};
+
+// Of a claim that gives none: 10 % where a time or a memory is simulated, exact for the other kinds.
+Tolerance default_tolerance(ClaimKind kind);
+
+// What the tolerance is relative to.
+enum class Effect {
+  figure,  // the published figure
+  gain,    // the published ratio less 1: a ratio of 1.02 shows an effect of 0.02
 };
 
 enum class Compare {
@@ -40,31 +62,40 @@ struct Direction {
   std::variant<std::monostate, double, std::string> than;  // none; a number; the name of a claim of the same group
 };
 
-// Values that a field of the scenario is given in turn.
+// Values that a field of the scenario is given in turn, or named changes of several fields.
 struct Variation {
-  std::string field;  // a JSON pointer into the scenario
-  std::string what;   // in words: "micro-batches"
+  std::string what;  // in words: "micro-batches"
   struct Point {
-    Json value;
+    Json value;  // of the field, or the name of the change
     Scenario scenario;
   };
   std::vector<Point> points;
 };
 
+// The order of other claims' figures, the largest first, instead of a figure of its own.
+struct Order {
+  std::vector<std::string> of;  // claims of the group
+  double tie = 0;               // relative error of the model: our figures that are closer are shown as a tie
+};
+
 struct Claim {
   std::string name, group;
+  ClaimKind kind = ClaimKind::headline;
   std::string source, what, unit, differences;
   Sureness sure = Sureness::a;
   Tolerance tolerance;
   Compare compare = Compare::equal;
+  Effect effect = Effect::figure;
   Direction direction;
   Figure published;
+  std::vector<double> other_readings;  // of the published words: "157 % faster" is 2.57 or 1.57
+  std::optional<Order> order;          // then `published` is the order of the published figures
   Json scenario_json;
-  Scenario scenario;   // empty: nothing can be run, and `reason` says why
+  Scenario scenario;   // empty: an order, or nothing can be run, and `reason` says why
   std::string reason;  // why it is not reproduced, or not comparable
-  // A field that the published set-up leaves open. The claim is reproduced if it is for all of its plausible values,
-  // and not comparable if only for some.
-  std::optional<Variation> open;
+  // Fields that the published set-up leaves open. The claim is reproduced if it is for all of their plausible values
+  // (and all readings), and not comparable if only for some.
+  std::vector<Variation> open;
   // A field that is known, or a simplification of ours, varied to explain a difference. It does not change the verdict.
   std::vector<Variation> experiments;
 };
@@ -82,5 +113,15 @@ PaperClaims read_claims(const std::filesystem::path& file);                   //
 std::vector<std::string> listed_papers(const std::filesystem::path& folder);  // with claims, in order of name
 
 std::string to_text(Sureness sure);
+std::string to_text(ClaimKind kind);  // "end to end"
+
+// The figure that the tolerance is relative to: the figure itself, or a ratio's gain.
+inline double effect_of(const Claim& claim, double figure) {
+  return claim.effect == Effect::gain ? figure - 1 : figure;
+}
+
+// "ZB-2p > 1F1B-I ~ ZB-1p = 1F1B": figures by their names, the largest first; = where they are equal, ~ where they are
+// within the relative `tie` of one another. What all names begin with, up to a comma, is left out.
+std::string order_text(std::vector<std::pair<std::string, double>> figures, double tie);
 
 }  // namespace sluice

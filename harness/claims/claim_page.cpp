@@ -21,15 +21,24 @@ std::string tolerance_text(const Claim& claim) {
   std::string text = t.relative > 0   ? fmt::format("{:g} %", 100 * t.relative)
                      : t.absolute > 0 ? fmt::format("{:g}", t.absolute)
                                       : "exact";
+  if (t.relative > 0 && claim.effect == Effect::gain) text += " of the gain";
   if (t.relative > 0 && t.absolute > 0) text += fmt::format(" or {:g}", t.absolute);
   return claim.compare == Compare::at_most    ? "at most, " + text
          : claim.compare == Compare::at_least ? "at least, " + text
                                               : text;
 }
 
-std::string ratio_text(const Claim& claim, const Outcome& outcome) {
-  if (!outcome.ours || !outcome.ours->number || !claim.published.number || *claim.published.number == 0) return "";
-  return fmt::format("{:.3f}", *outcome.ours->number / *claim.published.number);
+// Our effect over the published one.
+std::optional<double> ratio(const Claim& claim, const Outcome& outcome) {
+  if (!outcome.ours || !outcome.ours->number || !claim.published.number) return {};
+  const double published = effect_of(claim, *claim.published.number);
+  if (published == 0) return {};
+  return effect_of(claim, *outcome.ours->number) / published;
+}
+
+std::string ours_text(const Claim& claim, const Outcome& outcome, const std::string& none) {
+  if (!outcome.ours) return none;
+  return to_text(*outcome.ours) + (claim.unit.empty() || claim.order ? "" : " " + claim.unit);
 }
 
 std::string variation_text(const VariationOutcome& variation) {
@@ -46,24 +55,17 @@ std::string why_text(const Claim& claim, const Claim& first, const Outcome& outc
   std::string text = outcome.reason;
   const auto add = [&](const std::string& more) { text += (text.empty() ? "" : "; ") + more; };
   if (claim.differences != first.differences) add("differences: " + claim.differences);
+  if (claim.kind != first.kind) add("kind: " + to_text(claim.kind));
   if (claim.what != first.what) add(claim.what);
   if (claim.source != first.source || claim.sure != first.sure)
     add(claim.source + " (reading: " + to_text(claim.sure) + ")");
-  if (outcome.open) add("open: " + variation_text(*outcome.open));
+  if (claim.scenario && claim.tolerance.reason != first.tolerance.reason && !claim.tolerance.reason.empty())
+    add("tolerance: " + claim.tolerance.reason);
+  if (claim.order && claim.order->tie > 0)
+    add(fmt::format("~: closer than the model's error of {:g} %", 100 * claim.order->tie));
+  for (const VariationOutcome& open : outcome.open) add("open: " + variation_text(open));
   for (const VariationOutcome& experiment : outcome.experiments) add("varied: " + variation_text(experiment));
   return text;
-}
-
-std::string counts_text(const Counts& counts) {
-  return fmt::format(
-      "{} figures: {} checkable, of which {} reproduced, {} in direction only, {} not reproduced; {} not "
-      "comparable, {} remembered or fitted on and not counted.",
-      counts.figures, counts.checkable(), counts.reproduced, counts.direction_only, counts.not_reproduced,
-      counts.not_comparable, counts.not_counted);
-}
-
-std::string share_text(const Counts& counts) {
-  return counts.checkable() == 0 ? "-" : fmt::format("{:.0f} %", 100.0 * counts.reproduced / counts.checkable());
 }
 
 constexpr const char* kMark =
@@ -76,14 +78,48 @@ std::string capital(std::string text) {
 
 // What the claims of a group say alike.
 void write_group_heading(const Claim& first, std::string& page) {
-  page += fmt::format("\n## {}\n\n{}. Source: {} (reading: {}).", markdown_prose(capital(first.group)),
-                      markdown_prose(capital(first.what)), markdown_prose(first.source), to_text(first.sure));
+  page += fmt::format("\n## {}\n\n{}. Kind: {}. Source: {} (reading: {}).", markdown_prose(capital(first.group)),
+                      markdown_prose(capital(first.what)), to_text(first.kind), markdown_prose(first.source),
+                      to_text(first.sure));
   if (!first.differences.empty()) page += " Differences: " + markdown_prose(first.differences) + ".";
+  if (first.scenario && !first.tolerance.reason.empty())
+    page += fmt::format(" Tolerance, {}: {}.", tolerance_text(first), markdown_prose(first.tolerance.reason));
   page += "\n\n";
   page += markdown_head({"figure", "published", "ours", "ours / published", "tolerance", "value", "direction", "why"});
 }
 
 }  // namespace
+
+std::string ratio_text(const Claim& claim, const Outcome& outcome) {
+  const std::optional<double> value = ratio(claim, outcome);
+  if (!value) return "";
+  return fmt::format("{:.3f}{}", *value, claim.effect == Effect::gain ? " (gain)" : "");
+}
+
+std::string published_text(const Claim& claim) {
+  std::string text = to_text(claim.published);
+  for (const double reading : claim.other_readings) text += " or " + to_text(Figure{reading, {}});
+  return text + (claim.unit.empty() || claim.order ? "" : " " + claim.unit);
+}
+
+std::string verdict_text(const Claim& claim, const Outcome& outcome) {
+  const std::string text = claim.scenario || claim.order ? to_text(outcome.value) : "not run";
+  return text + (counts(claim.sure) ? "" : " (" + to_text(claim.sure) + ": not counted)");
+}
+
+std::string counts_text(std::span<const Claim> claims, std::span<const Outcome> outcomes) {
+  const Counts all = count(claims, outcomes);
+  std::string text = fmt::format("{} figures; reproduced of checkable:", all.figures), separator = " ";
+  for (const ClaimKind kind : kClaimKinds) {
+    const Counts of_kind = count(claims, outcomes, kind);
+    if (of_kind.checkable() == 0) continue;
+    text += fmt::format("{}{} {} of {}", separator, to_text(kind), of_kind.reproduced, of_kind.checkable());
+    separator = ", ";
+  }
+  if (all.checkable() == 0) text += " none checkable";
+  return text + fmt::format(". In direction only {}, not reproduced {}; not comparable {}, not counted {}.",
+                            all.direction_only, all.not_reproduced, all.not_comparable, all.not_counted);
+}
 
 PaperOutcomes read_paper(const std::filesystem::path& folder, const std::string& paper) {
   PaperOutcomes result{read_claims(folder / (paper + ".json")), {}};
@@ -110,7 +146,7 @@ std::string paper_page(const PaperOutcomes& paper) {
   std::string page = fmt::format(fmt::runtime(kMark), claims.paper);
   page += fmt::format("# {}\n\n{}.\n", markdown_prose(claims.title), markdown_prose(claims.citation));
   if (!claims.set_up.empty()) page += "\n" + markdown_prose(claims.set_up) + "\n";
-  page += "\n" + counts_text(count(claims.claims, paper.outcomes)) + "\n";
+  page += "\n" + counts_text(claims.claims, paper.outcomes) + "\n";
   page += fmt::format(
       "\nRun them: `sluice reproduce {}`. The scenarios stand in `{}.json`, what they gave in "
       "`{}.results.json`.\n",
@@ -125,13 +161,9 @@ std::string paper_page(const PaperOutcomes& paper) {
       first = &claim;
       write_group_heading(claim, page);
     }
-    const std::string unit = claim.unit.empty() ? "" : " " + claim.unit;
-    page += "|" + markdown_cell(markdown_prose(claim.name)) +
-            markdown_cell(markdown_prose(to_text(claim.published) + unit)) +
-            markdown_cell(outcome.ours ? markdown_prose(to_text(*outcome.ours) + unit) : "-") +
-            markdown_cell(ratio_text(claim, outcome)) + markdown_cell(claim.scenario ? tolerance_text(claim) : "-") +
-            markdown_cell(to_text(outcome.value) +
-                          (counts(claim.sure) ? "" : " (" + to_text(claim.sure) + ": not counted)")) +
+    page += "|" + markdown_cell(markdown_prose(claim.name)) + markdown_cell(markdown_prose(published_text(claim))) +
+            markdown_cell(markdown_prose(ours_text(claim, outcome, "-"))) + markdown_cell(ratio_text(claim, outcome)) +
+            markdown_cell(claim.scenario ? tolerance_text(claim) : "-") + markdown_cell(verdict_text(claim, outcome)) +
             markdown_cell(outcome.direction ? to_text(*outcome.direction) : "-") +
             markdown_cell(markdown_prose(why_text(claim, *first, outcome))) + "\n";
   }
@@ -145,23 +177,22 @@ Chart paper_chart(const PaperOutcomes& paper) {
   for (std::size_t i = 0; i < paper.outcomes.size(); ++i) {
     const Claim& claim = paper.claims.claims[i];
     const Outcome& outcome = paper.outcomes[i];
-    if (ratio_text(claim, outcome).empty() || !claim.published.number || !outcome.ours || !outcome.ours->number)
-      continue;
-    const double published = *claim.published.number;
-    const double band =
-        std::max(claim.tolerance.absolute, claim.tolerance.relative * std::abs(published)) / std::abs(published);
+    const std::optional<double> ours = ratio(claim, outcome);
+    if (!ours) continue;
+    const double band = allowance(claim) / std::abs(effect_of(claim, *claim.published.number));
     const std::string row = claim.group + ", " + claim.name;
     rows.push_back(row);
     const auto clipped = [](double ratio) { return std::clamp(std::round(ratio * 1e4) / 1e4, 0.5, 1.5); };
     values.push_back({{"row", row},
-                      {"ratio", clipped(outcome.ours->number.value() / published)},
+                      {"ratio", clipped(*ours)},
                       {"low", clipped(claim.compare == Compare::at_most ? 0 : 1 - band)},
                       {"high", clipped(claim.compare == Compare::at_least ? 2 : 1 + band)},
                       {"verdict", to_text(outcome.value)}});
   }
   if (values.empty()) return {paper.claims.paper, title, nullptr};
-  Chart chart{paper.claims.paper, title,
-              chart_frame(title, {"band: the tolerance; ratios outside 0.5 to 1.5 at the edge"})};
+  Chart chart{
+      paper.claims.paper, title,
+      chart_frame(title, {"band: the tolerance; of a ratio, its gain is compared; outside 0.5 to 1.5 at the edge"})};
   Json& spec = chart.spec;
   spec["data"] = {{"values", values}};
   spec["width"] = 420;
@@ -192,13 +223,15 @@ Chart paper_chart(const PaperOutcomes& paper) {
 
 ReportPart claims_part(std::span<const PaperOutcomes> papers) {
   ReportPart part{.id = "claims", .heading = "Published figures and ours", .text = "", .table = "", .charts = {}};
-  Counts all;
+  std::vector<Claim> claims;
+  std::vector<Outcome> outcomes;
   const auto cell = [](const std::string& text, bool is_text = false) {
     return std::string(is_text ? "<td class=\"text\">" : "<td>") + escape_html(text) + "</td>";
   };
   std::string rows;
   for (const PaperOutcomes& paper : papers) {
-    all = all + count(paper.claims.claims, paper.outcomes);
+    claims.insert(claims.end(), paper.claims.claims.begin(), paper.claims.claims.end());
+    outcomes.insert(outcomes.end(), paper.outcomes.begin(), paper.outcomes.end());
     if (Chart chart = paper_chart(paper); !chart.spec.is_null()) {
       chart.name = "claims-" + chart.name;
       chart.records = paper.claims.title;
@@ -207,18 +240,17 @@ ReportPart claims_part(std::span<const PaperOutcomes> papers) {
     for (std::size_t i = 0; i < paper.outcomes.size(); ++i) {
       const Claim& claim = paper.claims.claims[i];
       const Outcome& outcome = paper.outcomes[i];
-      const std::string unit = claim.unit.empty() ? "" : " " + claim.unit;
       rows += "<tr>" + cell(paper.claims.title, true) + cell(claim.group + ", " + claim.name, true) +
-              cell(to_text(claim.published) + unit) + cell(outcome.ours ? to_text(*outcome.ours) + unit : "–") +
+              cell(to_text(claim.kind), true) + cell(published_text(claim)) + cell(ours_text(claim, outcome, "–")) +
               cell(ratio_text(claim, outcome)) + cell(claim.scenario ? tolerance_text(claim) : "–") +
-              cell(to_text(outcome.value) + (counts(claim.sure) ? "" : " (" + to_text(claim.sure) + ")"), true) +
-              cell(shortened(outcome.reason, 200), true) + "</tr>\n";
+              cell(verdict_text(claim, outcome), true) + cell(shortened(outcome.reason, 200), true) + "</tr>\n";
     }
   }
-  part.text = counts_text(all);
+  part.text = counts_text(claims, outcomes);
   part.table =
       "<div><div class=\"scroll\" id=\"claims-records\"><table class=\"sort\"><thead><tr><th>paper</th>"
-      "<th class=\"text\">figure</th><th>published</th><th>ours</th><th>ours /<br>published</th><th>tolerance</th>"
+      "<th class=\"text\">figure</th><th class=\"text\">kind</th><th>published</th><th>ours</th><th>ours "
+      "/<br>published</th><th>tolerance</th>"
       "<th class=\"text\">value</th><th class=\"text\">why</th></tr></thead><tbody>\n" +
       rows + "</tbody></table></div></div>\n";
   return part;
@@ -227,24 +259,57 @@ ReportPart claims_part(std::span<const PaperOutcomes> papers) {
 std::string index_page(std::span<const PaperOutcomes> papers) {
   std::string page = fmt::format(fmt::runtime(kMark), "--all");
   page +=
-      "# Published figures rerun\n\nEvery figure of a paper that could be set beside one of Sluice's own: its source, "
-      "what was run, and whether it came out. A figure counts as checkable where the published set-up says enough to "
-      "run it; figures from memory, and those that costs are fitted on, never count. `sluice reproduce PAPER` runs a "
-      "paper's, `--all` all of them.\n\n";
-  page += markdown_head({"paper", "figures", "checkable", "reproduced", "share", "direction only", "not reproduced",
-                         "not comparable", "not counted"});
-  Counts all;
-  const auto line = [](const std::string& title, const Counts& c) {
-    return "|" + markdown_cell(title) + markdown_cell(std::to_string(c.figures)) +
-           markdown_cell(std::to_string(c.checkable())) + markdown_cell(std::to_string(c.reproduced)) +
-           markdown_cell(share_text(c)) + markdown_cell(std::to_string(c.direction_only)) +
-           markdown_cell(std::to_string(c.not_reproduced)) + markdown_cell(std::to_string(c.not_comparable)) +
-           markdown_cell(std::to_string(c.not_counted)) + "\n";
+      "# Published figures rerun\n\nPublished figures of which Sluice can compute its own: the source, what was run, "
+      "and "
+      "whether they agree. `sluice reproduce PAPER` runs the figures of one paper, `--all` those of all papers, and "
+      "`--mutate` tests that each verdict depends on what is run. [results/README.md](../README.md) explains the "
+      "fields.\n\n## Headlines\n\nFigures of an abstract or of the main table of results, from Sluice's own costs; "
+      "also those that Sluice has not run. The tolerance of a ratio applies to its gain (the ratio less 1).\n\n";
+  page += markdown_head({"paper", "figure", "published", "ours", "verdict", "reading", "why"});
+  for (const PaperOutcomes& paper : papers)
+    for (std::size_t i = 0; i < paper.outcomes.size(); ++i) {
+      const Claim& claim = paper.claims.claims[i];
+      const Outcome& outcome = paper.outcomes[i];
+      if (claim.kind != ClaimKind::headline) continue;
+      page += "|" + markdown_cell(fmt::format("[{}]({}.md)", markdown_text(paper.claims.title), paper.claims.paper)) +
+              markdown_cell(markdown_prose(claim.group + ": " + claim.name)) +
+              markdown_cell(markdown_prose(published_text(claim))) +
+              markdown_cell(markdown_prose(ours_text(claim, outcome, "-"))) +
+              markdown_cell(verdict_text(claim, outcome)) + markdown_cell(to_text(claim.sure)) +
+              markdown_cell(markdown_prose(shortened(outcome.reason, 200))) + "\n";
+    }
+  page +=
+      "\n## Counts by kind\n\nReproduced figures of checkable ones. A figure is checkable where the published set-up "
+      "says enough to run it; figures from memory, and those that costs are fitted on, never count. End to end: other "
+      "times and memory from Sluice's own costs. Measured times: simulated from operation times that the authors "
+      "measured. Formula: closed formulas, and schedules of unit times. Count: parameters, bytes, weight versions, "
+      "messages. Authors' program: what their released program gives for the same input. The kinds are not added "
+      "up.\n\n";
+  std::vector<std::string> heading = {"paper"};
+  for (const ClaimKind kind : kClaimKinds) heading.push_back(to_text(kind));
+  heading.insert(heading.end(), {"not comparable", "not counted"});
+  page += markdown_head(heading);
+  using Row = std::map<ClaimKind, Counts>;
+  const auto line = [](const std::string& title, Row& row) {
+    std::string text = "|" + markdown_cell(title);
+    Counts all;
+    for (const ClaimKind kind : kClaimKinds) {
+      const Counts& counts = row[kind];
+      all = all + counts;
+      text +=
+          markdown_cell(counts.checkable() == 0 ? "-" : fmt::format("{} of {}", counts.reproduced, counts.checkable()));
+    }
+    return text + markdown_cell(std::to_string(all.not_comparable)) + markdown_cell(std::to_string(all.not_counted)) +
+           "\n";
   };
+  Row all;
   for (const PaperOutcomes& paper : papers) {
-    const Counts counts = count(paper.claims.claims, paper.outcomes);
-    all = all + counts;
-    page += line(fmt::format("[{}]({}.md)", markdown_text(paper.claims.title), paper.claims.paper), counts);
+    Row row;
+    for (const ClaimKind kind : kClaimKinds) {
+      row[kind] = count(paper.claims.claims, paper.outcomes, kind);
+      all[kind] = all[kind] + row[kind];
+    }
+    page += line(fmt::format("[{}]({}.md)", markdown_text(paper.claims.title), paper.claims.paper), row);
   }
   return page + line("all", all);
 }

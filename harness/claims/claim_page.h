@@ -25,6 +25,14 @@ PaperOutcomes read_paper(const std::filesystem::path& folder, const std::string&
 // All papers of the folder whose outcomes are stored, in order of name.
 std::vector<PaperOutcomes> stored_papers(const std::filesystem::path& folder);
 
+// "30 figures; reproduced of checkable: headline 1 of 2, count 4 of 4. In direction only 1, ..."
+std::string counts_text(std::span<const Claim> claims, std::span<const Outcome> outcomes);
+// The verdict; "not run" where there is no scenario.
+std::string verdict_text(const Claim& claim, const Outcome& outcome);
+// Our effect over the published one: of figures, or of the gains of ratios ("0.532 (gain)"). "": it is not defined.
+std::string ratio_text(const Claim& claim, const Outcome& outcome);
+std::string published_text(const Claim& claim);  // with its unit and its other readings
+
 std::string paper_page(const PaperOutcomes& paper);  // PAPER.md
 Chart paper_chart(const PaperOutcomes& paper);       // PAPER.svg; a null spec where no figure has a ratio
 // All papers' charts and figures, as a part of a report.

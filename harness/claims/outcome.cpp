@@ -18,10 +18,6 @@ constexpr std::pair<ClaimVerdict, const char*> kVerdicts[] = {{ClaimVerdict::rep
                                                               {ClaimVerdict::not_reproduced, "not reproduced"},
                                                               {ClaimVerdict::not_comparable, "not comparable"}};
 
-double allowance(const Claim& claim) {
-  return std::max(claim.tolerance.absolute, claim.tolerance.relative * std::abs(claim.published.number.value_or(0)));
-}
-
 // Where the published figure lies among varied ones.
 std::string needed_value(const Claim& claim, const std::vector<VariedFigure>& figures) {
   if (!claim.published.number) {
@@ -54,20 +50,51 @@ VariationOutcome run_variation(const Claim& claim, const Variation& variation, P
   return result;
 }
 
-void judge_open_field(const Claim& claim, const VariationOutcome& open, Outcome& outcome) {
-  std::vector<std::string> within;
-  for (const VariedFigure& one : open.figures)
-    if (within_tolerance(claim, one.ours)) within.push_back(one.value.dump());
-  const std::size_t all = open.figures.size();
-  if (within.size() == all) {
-    outcome.value = ClaimVerdict::reproduced;
-    return;
+// How many of several figures are within the tolerance.
+struct Within {
+  std::size_t of = 0, within = 0;
+  std::vector<std::string> values;  // those that are
+
+  void add(const std::string& value, bool is_within) {
+    ++of;
+    if (!is_within) return;
+    ++within;
+    values.push_back(value);
   }
-  if (within.empty()) return;  // as it is
+  bool mixed() const { return within > 0 && within < of; }
+};
+
+// Over all values of the open fields and all readings of the published figure: reproduced where every combination is
+// within the tolerance, not comparable where some are.
+void judge_value(const Claim& claim, Outcome& outcome) {
+  std::vector<std::string> undecided;
+  Within all, readings;
+  Claim read = claim;
+  std::vector<double> others = claim.other_readings;
+  if (claim.published.number) others.insert(others.begin(), *claim.published.number);
+  for (std::size_t r = 0; r < std::max<std::size_t>(1, others.size()); ++r) {
+    if (!others.empty()) read.published.number = others[r];
+    const bool as_given = within_tolerance(read, *outcome.ours);
+    all.add("", as_given);
+    readings.add(to_text(read.published), as_given);
+    for (const VariationOutcome& open : outcome.open) {
+      Within values;
+      for (const VariedFigure& one : open.figures) {
+        values.add(one.value.dump(), within_tolerance(read, one.ours));
+        all.add("", within_tolerance(read, one.ours));
+      }
+      if (values.mixed() && r == 0)
+        undecided.push_back(fmt::format("{} is not published: within the tolerance at {} of {} values ({})", open.what,
+                                        values.within, values.of, fmt::join(values.values, ", ")));
+    }
+  }
+  outcome.value = all.within == all.of ? ClaimVerdict::reproduced : ClaimVerdict::not_reproduced;
+  if (!all.mixed()) return;
   outcome.value = ClaimVerdict::not_comparable;
-  outcome.reason =
-      fmt::format("{} is not published: within the tolerance at {} of {} values ({}){}", open.what, within.size(), all,
-                  fmt::join(within, ", "), claim.reason.empty() ? "" : "; " + claim.reason);
+  if (readings.mixed()) undecided.push_back("within the tolerance if read as " + readings.values.front());
+  if (undecided.empty()) undecided.emplace_back("the open fields decide");
+  if (!claim.reason.empty()) undecided.push_back(claim.reason);
+  outcome.reason = fmt::format("{}", fmt::join(undecided, "; "));
 }
 
 Outcome run_claim(const Claim& claim, ProfileStore& profiles) {
@@ -75,27 +102,47 @@ Outcome run_claim(const Claim& claim, ProfileStore& profiles) {
   if (!claim.scenario) return outcome;
   outcome.scenario = digest(claim.scenario_json);
   try {
-    const Figure& ours = outcome.ours.emplace(claim.scenario(profiles));
-    outcome.value = within_tolerance(claim, ours) ? ClaimVerdict::reproduced : ClaimVerdict::not_reproduced;
+    outcome.ours = claim.scenario(profiles);
     for (const Variation& variation : claim.experiments)
       outcome.experiments.push_back(run_variation(claim, variation, profiles));
-    if (claim.open) {
-      const VariationOutcome& open = outcome.open.emplace(run_variation(claim, *claim.open, profiles));
-      judge_open_field(claim, open, outcome);
-    }
+    for (const Variation& variation : claim.open) outcome.open.push_back(run_variation(claim, variation, profiles));
+    judge_value(claim, outcome);
   } catch (const NotAvailable& absent) {
     outcome.ours.reset();
+    outcome.open.clear();
+    outcome.experiments.clear();
     outcome.value = ClaimVerdict::not_comparable;
     outcome.reason = absent.what();
   }
   return outcome;
 }
 
+using GroupFigures = std::map<std::string, std::pair<Figure, Figure>>;  // by name: published, ours
+
+// The order of the group's figures, once they are all there.
+void judge_order(const Claim& claim, const GroupFigures& group, Outcome& outcome) {
+  std::vector<double> published, ours;
+  std::vector<std::pair<std::string, double>> named;
+  for (const std::string& name : claim.order->of) {
+    const auto found = group.find(name);
+    if (found == group.end() || !found->second.first.number || !found->second.second.number) {
+      outcome.reason = "'" + name + "' has no figure";
+      return;
+    }
+    published.push_back(*found->second.first.number);
+    ours.push_back(*found->second.second.number);
+    named.emplace_back(name, ours.back());
+  }
+  outcome.ours = Figure{{}, order_text(named, claim.order->tie)};
+  const std::string inverted = inverted_pairs(*claim.order, published, ours);
+  outcome.value = inverted.empty() ? ClaimVerdict::reproduced : ClaimVerdict::not_reproduced;
+  if (!inverted.empty()) outcome.reason = inverted + (claim.reason.empty() ? "" : "; " + claim.reason);
+}
+
 int sign(double value, double dead_zone) { return value > dead_zone ? 1 : value < -dead_zone ? -1 : 0; }
 
-// The direction's verdict, once all figures of the group are there.
-void judge_direction(const Claim& claim, const std::map<std::string, std::pair<Figure, Figure>>& group,
-                     Outcome& outcome) {
+// The direction's verdict, once all figures of the group are there: all values of open fields must point that way.
+void judge_direction(const Claim& claim, const GroupFigures& group, Outcome& outcome) {
   if (!outcome.ours || !outcome.ours->number || !claim.published.number) return;
   double published_reference = 0, our_reference = 0;
   if (const auto* number = std::get_if<double>(&claim.direction.than)) {
@@ -113,7 +160,12 @@ void judge_direction(const Claim& claim, const std::map<std::string, std::pair<F
   const double published = *claim.published.number - published_reference;
   const int way = sign(published, 1e-9 * std::abs(published_reference));
   const double dead_zone = way == 0 ? allowance(claim) : 1e-9 * std::abs(our_reference);
-  const bool same = sign(*outcome.ours->number - our_reference, dead_zone) == way;
+  const auto same_way = [&](const Figure& ours) {
+    return ours.number && sign(*ours.number - our_reference, dead_zone) == way;
+  };
+  bool same = same_way(*outcome.ours);
+  for (const VariationOutcome& open : outcome.open)
+    for (const VariedFigure& one : open.figures) same = same && same_way(one.ours);
   outcome.direction = same ? ClaimVerdict::reproduced : ClaimVerdict::not_reproduced;
   if (same && outcome.value == ClaimVerdict::not_reproduced) outcome.value = ClaimVerdict::direction_only;
 }
@@ -171,6 +223,22 @@ ClaimVerdict verdict_named(const std::string& name, const std::string& where) {
   throw InputError(where, "unknown verdict '" + name + "'", suggestion(name, names));
 }
 
+double allowance(const Claim& claim) {
+  const double effect = effect_of(claim, claim.published.number.value_or(0));
+  return std::max(claim.tolerance.absolute, claim.tolerance.relative * std::abs(effect));
+}
+
+std::string inverted_pairs(const Order& order, std::span<const double> published, std::span<const double> ours) {
+  std::string text;
+  for (std::size_t a = 0; a < order.of.size(); ++a)
+    for (std::size_t b = 0; b < order.of.size(); ++b) {
+      const double apart = ours[a] - ours[b];
+      if (published[a] - published[b] <= 1e-9 * std::abs(published[a]) || apart > 1e-9 * std::abs(ours[a])) continue;
+      text += fmt::format("{}'{}' is published above '{}'", text.empty() ? "" : ", ", order.of[a], order.of[b]);
+    }
+  return text.empty() ? "" : text + ", ours not";
+}
+
 bool within_tolerance(const Claim& claim, const Figure& ours) {
   if (!claim.published.number || !ours.number)
     return !claim.published.number && !ours.number && ours.text == claim.published.text;
@@ -190,19 +258,25 @@ bool within_tolerance(const Claim& claim, const Figure& ours) {
 
 std::vector<Outcome> run_claims(const PaperClaims& claims, ProfileStore& profiles) {
   std::vector<Outcome> outcomes;
-  std::map<std::string, std::map<std::string, std::pair<Figure, Figure>>> figures;  // group, name: published, ours
+  std::map<std::string, GroupFigures> figures;
   for (const Claim& claim : claims.claims) {
     const Outcome& outcome = outcomes.emplace_back(run_claim(claim, profiles));
     if (outcome.ours) figures[claim.group][claim.name] = {claim.published, *outcome.ours};
   }
-  for (std::size_t i = 0; i < outcomes.size(); ++i)
-    judge_direction(claims.claims[i], figures[claims.claims[i].group], outcomes[i]);
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    const Claim& claim = claims.claims[i];
+    if (claim.order)
+      judge_order(claim, figures[claim.group], outcomes[i]);
+    else
+      judge_direction(claim, figures[claim.group], outcomes[i]);
+  }
   return outcomes;
 }
 
-Counts count(std::span<const Claim> claims, std::span<const Outcome> outcomes) {
+Counts count(std::span<const Claim> claims, std::span<const Outcome> outcomes, std::optional<ClaimKind> kind) {
   Counts counts;
   for (std::size_t i = 0; i < claims.size(); ++i) {
+    if (kind && claims[i].kind != *kind) continue;
     ++counts.figures;
     if (!sluice::counts(claims[i].sure)) {
       ++counts.not_counted;
@@ -239,7 +313,7 @@ Json to_json(std::span<const Outcome> outcomes) {
     if (o.ours) one["ours"] = to_json(*o.ours);
     if (o.direction) one["direction"] = to_text(*o.direction);
     if (!o.reason.empty()) one["reason"] = o.reason;
-    if (o.open) one["open"] = to_json(*o.open);
+    for (const VariationOutcome& open : o.open) one["open"].push_back(to_json(open));
     for (const VariationOutcome& experiment : o.experiments) one["experiments"].push_back(to_json(experiment));
     list.push_back(std::move(one));
   }
@@ -257,7 +331,7 @@ std::vector<Outcome> outcomes_from_json(const Json& document, const std::string&
               .reason = reader.text("reason", "")};
     if (reader.has("ours")) o.ours = figure_from_json(reader.raw("ours"), reader, "ours");
     if (reader.has("direction")) o.direction = verdict_named(reader.text("direction"), reader.where("direction"));
-    if (reader.has("open")) o.open = variation_from_json(reader.object("open"));
+    for (JsonReader& open : reader.objects("open")) o.open.push_back(variation_from_json(std::move(open)));
     for (JsonReader& experiment : reader.objects("experiments"))
       o.experiments.push_back(variation_from_json(std::move(experiment)));
     reader.no_other_keys();
@@ -281,9 +355,8 @@ std::string difference(const Outcome& stored, const Outcome& now) {
       return x.value == y.value && agree(x.ours, y.ours);
     });
   };
-  const bool open_same =
-      stored.open.has_value() == now.open.has_value() && (!stored.open || same_variation(*stored.open, *now.open));
-  if (!open_same || !std::ranges::equal(stored.experiments, now.experiments, same_variation))
+  if (!std::ranges::equal(stored.open, now.open, same_variation) ||
+      !std::ranges::equal(stored.experiments, now.experiments, same_variation))
     return name + "a variation gives other figures";
   return "";
 }

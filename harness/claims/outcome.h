@@ -40,8 +40,7 @@ struct Outcome {
   ClaimVerdict value = ClaimVerdict::not_comparable;
   std::optional<ClaimVerdict> direction;  // none: the figure points no way
   std::string reason;
-  std::optional<VariationOutcome> open;
-  std::vector<VariationOutcome> experiments;
+  std::vector<VariationOutcome> open, experiments;
 };
 
 // Runs every claim. Of those that fail to run (NotAvailable), the outcome says why.
@@ -50,13 +49,21 @@ std::vector<Outcome> run_claims(const PaperClaims& claims, ProfileStore& profile
 // Whether `ours` is within the claim's tolerance of the published figure.
 bool within_tolerance(const Claim& claim, const Figure& ours);
 
+// What the tolerance allows, in the unit of the figure.
+double allowance(const Claim& claim);
+
+// The pairs of the published order that ours has the other way round or cannot tell apart, in words; "": none.
+// `published` and `ours` are the figures of Order::of.
+std::string inverted_pairs(const Order& order, std::span<const double> published, std::span<const double> ours);
+
 struct Counts {
   int figures = 0;      // all
   int not_counted = 0;  // of them remembered, or what costs are fitted on: in none of the following
   int not_comparable = 0, reproduced = 0, direction_only = 0, not_reproduced = 0;
   int checkable() const { return reproduced + direction_only + not_reproduced; }
 };
-Counts count(std::span<const Claim> claims, std::span<const Outcome> outcomes);
+// Of one kind, or of all.
+Counts count(std::span<const Claim> claims, std::span<const Outcome> outcomes, std::optional<ClaimKind> kind = {});
 Counts operator+(const Counts& a, const Counts& b);
 
 // The stored outcomes of a paper: results/claims/PAPER.results.json. Numbers have seven digits.

@@ -10,21 +10,16 @@ namespace sluice {
 
 namespace {
 
-struct Named {
-  std::string name;
-  Scenario scenario;
-};
-
 // The scenarios of an object, with the fields of `both` in each.
-std::vector<Named> read_several(JsonReader& reader, const std::string& key) {
+std::vector<Scenario> read_several(JsonReader& reader, const std::string& key) {
   const Json shared = reader.has("both") ? reader.object("both").json() : Json::object();
   const Json& all = reader.raw(key);
   if (!all.is_object() || all.empty()) reader.fail(key, "must be an object of scenarios");
-  std::vector<Named> result;
+  std::vector<Scenario> result;
   for (const auto& [name, own] : all.items()) {
     Json merged = shared;
     merge_fields(merged, own);
-    result.push_back({name, read_scenario(JsonReader(merged, reader.where(key), "/" + name))});
+    result.push_back(read_scenario(JsonReader(merged, reader.where(key), "/" + name)));
   }
   return result;
 }
@@ -46,33 +41,24 @@ Scenario read_ratio(JsonReader& reader) {
   };
 }
 
+Scenario read_scaled(JsonReader& reader) {
+  const double by = reader.number("by", -kMostNumber, kMostNumber);
+  return [one = read_scenario(reader.object("of")), by](ProfileStore& profiles) {
+    return Figure{by * number_of(one(profiles)), {}};
+  };
+}
+
 Scenario read_combined(JsonReader& reader, const std::string& kind) {
   return [all = read_several(reader, "of"), kind](ProfileStore& profiles) {
-    double result = number_of(all.front().scenario(profiles));
+    double result = number_of(all.front()(profiles));
     for (std::size_t i = 1; i < all.size(); ++i) {
-      const double next = number_of(all[i].scenario(profiles));
+      const double next = number_of(all[i](profiles));
       result = kind == "sum" || kind == "mean" ? result + next
                : kind == "largest"             ? std::max(result, next)
                                                : std::min(result, next);
     }
     if (kind == "mean") result /= static_cast<double>(all.size());
     return Figure{result, {}};
-  };
-}
-
-// "a > b = c": figures within "tie" of one another, relative, are equal.
-Scenario read_order(JsonReader& reader) {
-  const double tie = reader.number_or("tie", 0, 0, 1);
-  return [all = read_several(reader, "of"), tie](ProfileStore& profiles) {
-    std::vector<std::pair<double, std::string>> figures;
-    for (const Named& one : all) figures.emplace_back(number_of(one.scenario(profiles)), one.name);
-    std::ranges::stable_sort(figures, std::greater<>{}, [](const auto& figure) { return figure.first; });
-    std::string text = figures.front().second;
-    for (std::size_t i = 1; i < figures.size(); ++i) {
-      const bool equal = figures[i - 1].first - figures[i].first <= tie * std::abs(figures[i - 1].first);
-      text += (equal ? " = " : " > ") + figures[i].second;
-    }
-    return Figure{{}, text};
   };
 }
 
@@ -88,7 +74,7 @@ Scenario read_scenario(JsonReader reader) {
       {"transformer", read_transformer_scenario},
       {"formula", [](JsonReader& r) -> Scenario { return [f = read_formula(r)](ProfileStore&) { return f; }; }},
       {"ratio", read_ratio},
-      {"order", read_order},
+      {"scaled", read_scaled},
       {"largest", [](JsonReader& r) { return read_combined(r, "largest"); }},
       {"smallest", [](JsonReader& r) { return read_combined(r, "smallest"); }},
       {"mean", [](JsonReader& r) { return read_combined(r, "mean"); }},

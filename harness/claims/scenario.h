@@ -6,8 +6,8 @@
 //   transformer  a GPT on A100 with tensor, pipeline and data parallelism
 //   records      a metric of the best of the reference records that match
 //   ratio        numerator / denominator, two scenarios that share the fields of "both"
+//   scaled       "by" times the figure of another scenario, "of"
 //   largest, smallest, sum, mean   of several scenarios
-//   order        the names of several scenarios, from the largest figure to the smallest
 //   formula      a closed formula of formulas.h
 #pragma once
 

@@ -329,8 +329,8 @@ TEST(HostileNames, AreTextOnPagesOfClaims) {
     SCOPED_TRACE(visible(name));
     const std::string claims = R"({"title": )" + text(name) + R"(, "citation": )" + text("A " + name) +
                                R"(, "set_up": )" + text("A " + name) + R"(, "groups": [{"name": )" + text("A " + name) +
-                               R"(, "source": )" + text(name) + R"(, "sure": "A", "what": )" + text("A " + name) +
-                               R"(, "unit": )" + text(name) + R"(, "differences": )" + text(name) +
+                               R"(, "kind": "headline", "source": )" + text(name) + R"(, "sure": "A", "what": )" +
+                               text("A " + name) + R"(, "unit": )" + text(name) + R"(, "differences": )" + text(name) +
                                R"(, "claims": [{"name": )" + text(name) + R"(, "published": 1, "reason": )" +
                                text(name) + "}]}]}";
     PaperOutcomes paper{claims_from_json(Json::parse(claims), "paper", "paper.json"), {}};

@@ -53,18 +53,12 @@ void print_table(const PaperOutcomes& paper) {
     const Outcome& o = paper.outcomes[i];
     if (claim.group != group) fmt::print("\n{} ({})\n", claim.group, claim.what);
     group = claim.group;
-    std::string ratio;
-    if (o.ours && o.ours->number && claim.published.number && *claim.published.number != 0)
-      ratio = fmt::format("{:.3f}", *o.ours->number / *claim.published.number);
-    fmt::print("  {:<{}}  {:>10}  {:>10}  {:>6}  {}{}{}\n", claim.name, width, to_text(claim.published),
-               o.ours ? to_text(*o.ours) : "-", ratio, to_text(o.value),
+    fmt::print("  {:<{}}  {:>10}  {:>10}  {:>12}  {}{}{}\n", claim.name, width, published_text(claim),
+               o.ours ? to_text(*o.ours) : "-", ratio_text(claim, o), verdict_text(claim, o),
                o.direction && o.value == ClaimVerdict::not_reproduced ? ", direction " + to_text(*o.direction) : "",
                o.reason.empty() ? "" : ": " + o.reason);
   }
-  const Counts c = count(paper.claims.claims, paper.outcomes);
-  fmt::print(
-      "\n{} of {} checkable figures reproduced, {} in direction only, {} not; {} not comparable, {} not counted\n\n",
-      c.reproduced, c.checkable(), c.direction_only, c.not_reproduced, c.not_comparable, c.not_counted);
+  fmt::print("\n{}\n\n", counts_text(paper.claims.claims, paper.outcomes));
 }
 
 Json json_of(const PaperOutcomes& paper) {
@@ -73,6 +67,7 @@ Json json_of(const PaperOutcomes& paper) {
     const Claim& claim = paper.claims.claims[i];
     Json& one = document["outcomes"][i];
     one["published"] = claim.published.number ? Json(*claim.published.number) : Json(claim.published.text);
+    one["kind"] = to_text(claim.kind);
     one["source"] = claim.source;
     one["sure"] = to_text(claim.sure);
   }
