@@ -79,6 +79,9 @@ extern const System chimera = {
     .citation =
         "Li and Hoefler, Chimera: Efficiently Training Large-Scale Neural Networks with Bidirectional Pipelines, SC "
         "2021 (arXiv 2107.06925)",
+    .written_from = {WrittenFrom::memory,
+                     {{"entry of micro-batches", WrittenFrom::code}, {"slot of each op", WrittenFrom::ours}},
+                     "The slot of each op is derived from when the released code starts micro-batches."},
     .require = require_pairs,
     .plan =
         [](const Problem& problem, const Options&) {

@@ -164,6 +164,7 @@ extern const System dualpipe = {
     .name = "dualpipe",
     .title = "DualPipe",
     .citation = "DeepSeek-AI, DeepSeek-V3 Technical Report, 2024 (arXiv 2412.19437)",
+    .written_from = WrittenFrom::code,
     .options = {variant_option.spec()},
     .require = require_enough,
     .chunks = [](const Options& options) { return variant_option(options) == Variant::v ? 2 : 1; },

@@ -70,6 +70,10 @@ extern const System fsdp = {
     .citation =
         "Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, SC 2020 (arXiv "
         "1910.02054)",
+    .written_from =
+        {WrittenFrom::memory,
+         {{"accumulation", WrittenFrom::ours}, {"chunks", WrittenFrom::ours}},
+         "The list of what stays gathered over micro-batches, and the bytes that each form moves, are derived here."},
     .data_parallel = true,
     .options = {accumulation_option.spec(),
                 {"chunks", "1", "parts of the model that are gathered one after the other"}},

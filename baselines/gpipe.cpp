@@ -32,6 +32,9 @@ extern const System gpipe = {
     .citation =
         "Huang et al., GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism, "
         "NeurIPS 2019 (arXiv 1811.06965)",
+    .written_from = {WrittenFrom::memory,
+                     {{"backward=fifo", WrittenFrom::code}},
+                     "The makespan with recomputation is derived here."},
     .options = {backward_option.spec(), recompute_option()},
     .schedule = [](const ScheduleProblem& problem,
                    const Options& options) { return orders::fill_drain(problem, backward_option(options)); },

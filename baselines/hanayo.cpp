@@ -87,6 +87,9 @@ extern const System hanayo = {
     .citation =
         "Liu et al., Hanayo: Harnessing Wave-like Pipeline Parallelism for Enhanced Large Model Training Efficiency, "
         "SC 2023 (arXiv 2308.15762)",
+    .written_from = {WrittenFrom::abstract,
+                     {{"order", WrittenFrom::ours}},
+                     "The rule that orders the ops is ours: the paper gives drawings and a runtime."},
     .options = {{"waves", "1", "waves; every rank holds two stages of each"},
                 {"cap", "0", "micro-batches in flight at most; 0: as many as ranks", {}, 0}},
     .chunks = [](const Options& options) { return 2 * options.integer("waves"); },

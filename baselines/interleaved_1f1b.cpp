@@ -84,6 +84,7 @@ extern const System interleaved_1f1b = {
     .citation =
         "Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM, SC 2021 "
         "(arXiv 2104.04473)",
+    .written_from = WrittenFrom::code,
     .options = {chunks_option(), rule_option.spec(), recompute_option()},
     .chunks = given_chunks,
     .schedule = interleaved_schedule,

@@ -55,6 +55,7 @@ extern const System nesterov_async = {
     .citation =
         "Ajanthan et al., Nesterov Method for Asynchronous Pipeline Parallel Optimization, ICML 2025 "
         "(arXiv 2505.01099)",
+    .written_from = {WrittenFrom::code, {{"weights=newest", WrittenFrom::memory}}},
     .synchronous = false,
     .options = {{"weights", "stash", "what backwards read: the forward's weights, or the newest", {"stash", "newest"}},
                 {"recompute", "no", "run the forward again before the backward", kYesNo},

@@ -168,6 +168,10 @@ extern const System seq1f1b = {
     .citation =
         "Sun et al., Seq1F1B: Efficient Sequence-Level Pipeline Parallelism for Large Language Model Training, 2024 "
         "(arXiv 2406.03488); order as in the authors' code",
+    .written_from = {WrittenFrom::code,
+                     {{"cut=balanced", WrittenFrom::abstract}, {"makespan and memory", WrittenFrom::ours}},
+                     "Makespans and memory are derived here; variant=split was worked out from a figure of the "
+                     "authors, without code."},
     .options = {sequence_chunks_option(),
                 cut_option.spec(),
                 variant_option.spec(),

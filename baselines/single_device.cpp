@@ -18,6 +18,7 @@ extern const System single_device = {
     .name = "single_device",
     .title = "Single device",
     .citation = "plain training in one process: the reference",
+    .written_from = {WrittenFrom::ours, {}, "There is no paper: one device is the reference of every comparison."},
     .one_process = true,
     .plan = [](const Problem& problem, const Options&) { return balanced_chain(problem, 1, "single_device"); },
     .schedule = [](const ScheduleProblem& problem,

@@ -85,6 +85,9 @@ extern const System slimpipe = {
     .citation =
         "Li et al., SlimPipe: Memory-Thrifty and Efficient Pipeline Parallelism for Long-Context LLM Training, SC 2025 "
         "(arXiv 2504.14519); order as in released code",
+    .written_from = {WrittenFrom::code,
+                     {{"makespan and memory", WrittenFrom::ours}},
+                     "Makespans and memory are derived here; the exchange of attention between ranks is left out."},
     .options = {sequence_chunks_option(), {"chunks", "1", "stages on every rank"}},
     .chunks = given_chunks,
     .sequence =

@@ -58,6 +58,10 @@ extern const System spectrain = {
     .citation =
         "Chen, Yang, Cheng, Efficient and Robust Parallel DNN Training through Model Parallelism on Multi-GPU "
         "Platform, 2018 (arXiv 1809.02839)",
+    .written_from =
+        {WrittenFrom::code,
+         {{"smoothed gradient", WrittenFrom::memory}, {"other optimizers", WrittenFrom::ours}},
+         "For optimizers other than SGD with momentum, what they subtract stands in for the smoothed gradient."},
     .synchronous = false,
     .options = {variant_option.spec(),
                 delta_option.spec(),

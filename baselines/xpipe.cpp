@@ -35,6 +35,7 @@ extern const System xpipe = {
     .citation =
         "Guan et al., XPipe: Efficient Pipeline Model Parallelism for Multi-GPU DNN Training, 2019 (arXiv 1911.04610); "
         "approximate: from notes, not from its text",
+    .written_from = {WrittenFrom::memory, {}, "Halves are rounded up."},
     .synchronous = false,
     .accumulates = true,
     .schedule = one_f_one_b_without_flush,

@@ -14,6 +14,7 @@
 #include "plots/study_charts.h"
 #include "plots/study_tables.h"
 #include "plots/style.h"
+#include "results/comparison_rows.h"
 #include "results/metrics.h"
 #include "results/stability.h"
 #include "results/store.h"
@@ -158,6 +159,8 @@ class PageWriter {
       page_.markdown += "\n";
       std::visit([&](const auto& s) { add(s); }, section);
     }
+    if (const std::string note = provenance_of(records_); !note.empty())
+      page_.markdown += "\n" + wrapped(markdown_text(note));
     page_.markdown += "\n" + how_it_was_run(study_, records_);
     return std::move(page_);
   }

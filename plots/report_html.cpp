@@ -13,6 +13,7 @@
 #include "plots/report.h"
 #include "plots/report_tables.h"
 #include "plots/style.h"
+#include "results/comparison_rows.h"
 
 namespace sluice {
 namespace {
@@ -72,6 +73,8 @@ class Page {
           panel("Charts", one.charts.empty() ? "" : grid(one.charts, one.id + "-records")) +
           panel("Figures", one.table) + "</details>\n";
     text += kFairness;
+    if (const std::string note = provenance_of(records_); !note.empty())
+      text += "<p>" + escape_html(note) + " <code>sluice list NAME</code> says more.</p>\n";
     text += "<h2 id=\"machine\">The machine</h2>\n<details open><summary>What the records say of it</summary>\n" +
             machine_table(records_) + "</details>\n";
     text += other_records() + "</main>\n<script>";

@@ -2,6 +2,7 @@
 #include "results/comparison_rows.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <tuple>
@@ -221,6 +222,30 @@ TellingOptions telling_options(std::span<const Record* const> records) {
 std::string system_title(const std::string& name) {
   const System* system = system_named(name);
   return system ? system->title : name;
+}
+
+// Whether a run had the part of its system: one that names an option ("clip_s") where the option is not its default,
+// one that names a value ("planner=paper") where the option has it or begins with it, and any other part.
+static bool chose(const Record& record, const System& system, const std::string& part) {
+  for (const OptionSpec& option : system.options) {
+    const auto given = record.options.find(option.name);
+    const std::string& value = given == record.options.end() ? option.default_value : given->second;
+    if (part == option.name) return value != option.default_value;
+    const std::size_t found = part.find(option.name + "=");
+    if (found != std::string::npos) return value.starts_with(part.substr(found + option.name.size() + 1));
+  }
+  return true;
+}
+
+std::string provenance_of(std::span<const Record> records) {
+  std::vector<const System*> systems;
+  std::ranges::copy_if(all_systems(), std::back_inserter(systems), [&](const System* system) {
+    return std::ranges::count(records, system->name, &Record::system) > 0;
+  });
+  return provenance_note(systems, [&](const System& system, const std::string& part) {
+    return std::ranges::any_of(records,
+                               [&](const Record& r) { return r.system == system.name && chose(r, system, part); });
+  });
 }
 
 std::string title_of(const ComparisonRow& row) {

@@ -31,5 +31,8 @@ LabelledRows comparison_rows(std::span<const Record* const> records);
 // variant=h1".
 std::string system_title(const std::string& system);
 std::string title_of(const ComparisonRow& row);
+// provenance_note() of the systems of these records that this build has, of their parts only those that the records'
+// options chose.
+std::string provenance_of(std::span<const Record> records);
 
 }  // namespace sluice

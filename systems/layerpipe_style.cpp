@@ -59,6 +59,9 @@ extern const System layerpipe_style = {
     .citation =
         "Unnikrishnan & Parhi, LayerPipe: Accelerating Deep Neural Network Training by Intra-Layer and Inter-Layer "
         "Gradient Pipelining and Multiprocessor Scheduling, ICCAD 2021 (arXiv 2108.06629)",
+    .written_from = {WrittenFrom::abstract,
+                     {{"schedule", WrittenFrom::ours}},
+                     "The schedule with a flush is ours; it has only the half of the method that splits a layer."},
     .require = require_pairs,
     .plan = layerpipe_style_plan,
     .schedule = layerpipe_style_schedule,

@@ -61,6 +61,9 @@ extern const System pipeoptim = {
     .citation =
         "Guan et al., PipeOptim: Ensuring Effective 1F1B Schedule with Optimizer-Dependent Weight Prediction, 2023 "
         "(arXiv 2312.00839)",
+    .written_from = {WrittenFrom::code,
+                     {{"clip_s", WrittenFrom::ours}},
+                     "The direction of optimizers that the released code does not name is ours."},
     .synchronous = false,
     .options = {s_option.spec(),
                 delta_option.spec(),

@@ -133,6 +133,9 @@ extern const System zeropp = {
     .citation =
         "Tang et al., ZeroPP: Unleashing Exceptional Parallelism Efficiency through Tensor-Parallelism-Free "
         "Methodology, 2024 (arXiv 2402.03791)",
+    .written_from = {WrittenFrom::code,
+                     {{"reduce=unit", WrittenFrom::abstract}, {"deferral=tight", WrittenFrom::ours}},
+                     "deferral=tight, which puts off one W less than the released code, is ours."},
     .options = {chunks_option(),
                 {"unit", "0", "micro-batches of a scheduling unit; 0: as many as ranks", {}, 0},
                 deferral_option.spec(),

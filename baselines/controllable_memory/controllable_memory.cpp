@@ -87,6 +87,9 @@ extern const System controllable_memory = {
     .aliases = {"v_half", "v_schedules"},
     .title = "V-Half, V-Min, V-ZB (controllable memory)",
     .citation = "Qi et al., Pipeline Parallelism with Controllable Memory, NeurIPS 2024 (arXiv 2405.15362)",
+    .written_from = {WrittenFrom::code,
+                     {{"block of variant=zb", WrittenFrom::memory}, {"search of variant=auto", WrittenFrom::ours}},
+                     "The search of variant=auto and the proofs of the memory formulas are ours."},
     .options =
         {variant_option.spec(),
          {"memory",

@@ -60,6 +60,9 @@ const System dapple = {
     .citation =
         "Fan et al., DAPPLE: A Pipelined Data Parallel Approach for Training Large Models, PPoPP "
         "2021",
+    .written_from = {WrittenFrom::memory,
+                     {{"placement policies", WrittenFrom::code}},
+                     "Replicas take whole micro-batches in turn, where the paper splits each micro-batch."},
     .synchronous = true,
     .options =
         {{"warm_up", "a", "micro-batches stage s of S keeps: a, S - s (PA); or b, 2(S - s) - 1 (PB)", {"a", "b"}},

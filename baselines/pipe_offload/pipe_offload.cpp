@@ -124,6 +124,9 @@ extern const System pipe_offload = {
     .citation =
         "Wan et al., PipeOffload: Improving Scalability of Pipeline Parallelism with Memory Optimization, ICML "
         "2025 (arXiv 2503.01328)",
+    .written_from = {WrittenFrom::code,
+                     {{"by=lifetime", WrittenFrom::abstract}},
+                     "The times at which copies run with by=lifetime are ours."},
     .options = {chunks_option(),
                 by_option.spec(),
                 {"offloaded",

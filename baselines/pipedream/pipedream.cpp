@@ -129,6 +129,11 @@ const System pipedream = {
     .citation =
         "Narayanan et al., PipeDream: Generalized Pipeline Parallelism for DNN Training, SOSP 2019 "
         "(arXiv 1806.03377)",
+    .written_from = {WrittenFrom::code,
+                     {{"planner=paper", WrittenFrom::memory},
+                      {"weights=vertical_sync", WrittenFrom::memory},
+                      {"planner=balanced", WrittenFrom::ours}},
+                     "planner=balanced is ours."},
     .synchronous = false,
     .options = {{"weights",
                  "stash",

@@ -115,6 +115,11 @@ const System pipedream_2bw = {
     .citation =
         "Narayanan et al., Memory-Efficient Pipeline-Parallel DNN Training, ICML 2021 "
         "(arXiv 2006.09503)",
+    .written_from = {WrittenFrom::code,
+                     {{"planner=paper", WrittenFrom::memory},
+                      {"error_feedback", WrittenFrom::abstract},
+                      {"planner=balanced", WrittenFrom::ours}},
+                     "planner=balanced is ours, and so is the min-max cut of unequal layers in planner=paper."},
     .synchronous = false,
     .accumulates = true,
     .options = {{"recompute",

@@ -68,6 +68,9 @@ const System piper = {
     .citation =
         "Tarnawski, Narayanan, Phanishayee, Piper: Multidimensional Planner for DNN "
         "Parallelization, NeurIPS 2021 (a system of 2026 with the same name is another one)",
+    .written_from = {WrittenFrom::code,
+                     {{"knapsack=exact", WrittenFrom::ours}},
+                     "knapsack=exact, and recomputation for layers without published variants, are ours."},
     .synchronous = true,
     .options = {{"knapsack",
                  "greedy",

@@ -98,6 +98,7 @@ const System torchgpipe = {
     .citation =
         "Kim et al., torchgpipe: On-the-fly Pipeline Parallelism for Training Giant Models, 2020 "
         "(arXiv 2004.09910)",
+    .written_from = {WrittenFrom::code, {{"balance=exact", WrittenFrom::ours}}, "balance=exact is ours."},
     .synchronous = true,
     .options = {{"balance",
                  "time",

@@ -150,6 +150,9 @@ extern const System zero_bubble = {
     .aliases = {"zb"},
     .title = "Zero bubble",
     .citation = "Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024 (arXiv 2401.10241)",
+    .written_from = {WrittenFrom::code,
+                     {{"bubble and memory formulas", WrittenFrom::paper}, {"variant=auto", WrittenFrom::paper}},
+                     "variant=auto takes the order of h1 or h2 where that is faster and fits."},
     .searches_order = true,
     .options =
         {variant_option.spec(),

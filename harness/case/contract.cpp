@@ -173,6 +173,9 @@ void check_what_it_says(const System& system, ContractReport& report) {
     add("'" + system.name + "' is no name: use lower-case letters, digits and _, a letter first");
   if (system.title.empty()) add("it has no .title");
   if (system.citation.empty()) add("it has no .citation");
+  if (const Provenance& from = system.written_from;
+      from.ours.empty() && std::ranges::count(from.parts, WrittenFrom::ours, &Provenance::Part::from) > 0)
+    add(".written_from has parts that are ours, but its sentence that says what is ours is empty");
   if (!system.schedule) add("it has no .schedule");
   for (const OptionSpec& spec : system.options) {
     if (spec.help.empty()) add("option '" + spec.name + "' has no help text");

@@ -18,6 +18,7 @@ System plain() {
   return {.name = "plain",
           .title = "Plain",
           .citation = "nobody",
+          .written_from = WrittenFrom::ours,
           .schedule = [](const ScheduleProblem& problem, const Options&) {
             return orders::fill_drain(problem, BackwardOrder::lifo);
           }};

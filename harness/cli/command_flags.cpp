@@ -54,13 +54,13 @@ void add_list(CLI::App& app, Chosen& chosen) {
   CLI::App* c = add_command(app, chosen, "list", "What there is, or all about one thing", list_command, a);
   c->add_option("what", a->what,
                 "systems, workloads, clusters, calibrations or sweeps (default: all); or the name of one of them: of a "
-                "system its "
-                "options, defaults, aliases and citation")
+                "system its options, defaults, aliases and citation, and which parts were written from its paper, "
+                "from released code, from the abstract or from memory, or are ours")
       ->type_name("");
   add_json(c, a->json);
   add_examples(c,
                "  sluice list systems\n"
-               "  sluice list zero_bubble      options, defaults, aliases, citation");
+               "  sluice list zero_bubble      options, defaults, aliases, citation, what it was written from");
 }
 
 bool of_plan(const Setting& setting) { return setting.of_plan; }

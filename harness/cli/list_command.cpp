@@ -29,6 +29,9 @@ static Json systems_json() {
                     {"synchronous", s->synchronous},
                     {"inference_only", s->inference_only},
                     {"citation", s->citation},
+                    {"sources", sources_text(s->written_from)},  // the column of the list
+                    {"written_from", parts_text(s->written_from)},
+                    {"ours", s->written_from.ours},
                     {"options", options}});
   }
   return list;
@@ -120,18 +123,20 @@ static Json sweeps_json() {
 
 static std::string text(const Json& item, const char* key) { return item[key].get<std::string>(); }
 
+constexpr const char* kSystemLine = "  {:<19} {:<20} {}\n";
+
 static void print_system(const Json& item) {
-  constexpr std::size_t column = 19;
+  constexpr std::size_t column = 43;
   const std::size_t width = terminal_width();
-  fmt::print("  {:<16} {}\n", text(item, "name"),
+  fmt::print(kSystemLine, text(item, "name"), text(item, "sources"),
              wrapped(text(item, "title") + (item["synchronous"].get<bool>() ? "" : " (asynchronous)"), column, width));
   for (const auto& o : item["options"]) {
     std::string choices;
     for (const auto& c : o["choices"]) choices += (choices.empty() ? "" : "|") + c.get<std::string>();
     fmt::print(
         "{:<21}{}\n", "",
-        wrapped(fmt::format("--set {}={}  {}", text(o, "name"), choices.empty() ? "N" : choices, text(o, "help")),
-                column + 4, width));
+        wrapped(fmt::format("--set {}={}  {}", text(o, "name"), choices.empty() ? "N" : choices, text(o, "help")), 23,
+                width));
   }
 }
 
@@ -144,7 +149,7 @@ static void print_details(const Json& item) {
       fmt::print("{:<{}}{}\n", name + (name.size() < column ? "" : " "), column, wrapped(value, column, width));
   };
   for (const auto& [key, value] : item.items()) {
-    if (key == "options" || value.is_null()) continue;
+    if (key == "options" || key == "sources" || value.is_null()) continue;
     std::string shown;
     if (value.is_array()) {
       for (const auto& v : value) shown += (shown.empty() ? "" : ", ") + v.get<std::string>();
@@ -192,6 +197,7 @@ static void print_sweep(const Json& item) {
 namespace {
 struct List {
   std::string name;
+  std::string heading;  // of its columns
   Json (*items)();
   void (*print)(const Json& item);
 };
@@ -220,11 +226,12 @@ static int list_one(std::span<const List> lists, std::vector<std::string> names,
 }
 
 int list_command(const ListArguments& a) {
-  const List lists[] = {{"systems", systems_json, print_system},
-                        {"workloads", workloads_json, print_workload},
-                        {"clusters", clusters_json, print_cluster},
-                        {"calibrations", calibrations_json, print_calibration},
-                        {"sweeps", sweeps_json, print_sweep}};
+  const List lists[] = {
+      {"systems", fmt::format(kSystemLine, "name", "written from", "title"), systems_json, print_system},
+      {"workloads", "", workloads_json, print_workload},
+      {"clusters", "", clusters_json, print_cluster},
+      {"calibrations", "", calibrations_json, print_calibration},
+      {"sweeps", "", sweeps_json, print_sweep}};
   Json document;
   std::vector<std::string> names;
   for (const List& list : lists) {
@@ -238,7 +245,7 @@ int list_command(const ListArguments& a) {
   }
   for (const List& list : lists) {
     if (!document.contains(list.name)) continue;
-    fmt::print("{}\n", list.name);
+    fmt::print("{}\n{}", list.name, list.heading);
     for (const Json& item : document[list.name]) list.print(item);
   }
   return 0;

@@ -235,10 +235,14 @@ TEST_F(Cli, AdviceSaysWhatItAssumesAndWhichPlacesAreShared) {
 TEST_F(Cli, ListTellsAllAboutOneThing) {
   const Finished f = sluice({"list", "1f1b"}, {{"COLUMNS", "60"}});
   EXPECT_EQ(f.code, 0) << f.err;
-  for (const char* text : {"one_f_one_b", "1f1b, pipedream_flush", "citation", "recompute", "default: "})
+  for (const char* text : {"one_f_one_b", "1f1b, pipedream_flush", "citation", "recompute", "default: ",
+                           "written from    code; zero=1: abstract;", "ours            zero=1 and zero=3 are our"})
     EXPECT_NE(f.out.find(text), std::string::npos) << text << "\n" << f.out;
   for (const std::string& line : lines(f.out)) EXPECT_LE(line.size(), 60u) << line;
   EXPECT_EQ(document({"list", "gpipe", "--json"})["name"], "gpipe");
+  const std::vector<std::string> systems = lines(sluice({"list", "systems"}, {{"COLUMNS", "120"}}).out);
+  EXPECT_EQ(systems.at(1), "  name                written from         title");
+  EXPECT_EQ(std::ranges::count(systems, "  spp                 memory, ours         SPP"), 1);
   EXPECT_NE(sluice({"list", "vgg16"}).out.find("parameters"), std::string::npos);
   refuses({"list", "gpip"}, {"list", "did you mean 'gpipe'?"});
   refuses({"list", "interleaved"}, {"did you mean 'interleaved_1f1b'?"});

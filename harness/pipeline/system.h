@@ -1,4 +1,4 @@
-// System: one published system as a value: a name, a citation, options, and pure functions for its decisions (plan,
+// System: one published system as a value: a name, a citation, its sources, options, and pure functions for its decisions (plan,
 // order, weights) plus what its paper promises (theory). No base class, no state. Whatever a system does like most is
 // the default of its field. A file NAME.cpp in baselines/ or systems/, or NAME/NAME.cpp there, defines
 // `extern const System NAME`; CMake makes the table.
@@ -20,6 +20,7 @@
 #include "harness/model/cost_graph.h"
 #include "harness/pipeline/offload.h"
 #include "harness/pipeline/plan.h"
+#include "harness/pipeline/provenance.h"
 #include "harness/pipeline/schedule.h"
 #include "harness/pipeline/sharding.h"
 #include "harness/pipeline/theory.h"
@@ -134,6 +135,7 @@ struct System {
   std::vector<std::string> aliases = {};
   std::string title;  // as people write it: "1F1B (PipeDream-Flush)"
   std::string citation;
+  Provenance written_from;
   bool synchronous = true;
   bool one_process = false;     // takes one device whatever it is given: the reference row
   bool data_parallel = false;   // the whole model on every rank, each with its own micro-batches

@@ -43,7 +43,12 @@ class RankedPlans : public testing::Test {
 
   CostGraph costs_ = chain_costs({3, 3, 3, 3}, {}, {});
   Cluster cluster_ = machines(1, 4, 1, 1);
-  System planner_{.name = "planner", .title = "", .citation = "", .candidates = two_stages, .schedule = nullptr};
+  System planner_{.name = "planner",
+                  .title = "",
+                  .citation = "",
+                  .written_from = WrittenFrom::ours,
+                  .candidates = two_stages,
+                  .schedule = nullptr};
   std::map<int, double> seconds_ = {{1, 5}, {3, 4}, {4, 6}};  // by devices of the first stage
   std::vector<int> simulated_;
 };

@@ -91,6 +91,7 @@ System wrong() {
   return {.name = "wrong",
           .title = "Wrong",
           .citation = "nobody",
+          .written_from = WrittenFrom::ours,
           .schedule = [](const ScheduleProblem& problem, const Options&) {
             return orders::fill_drain(problem, BackwardOrder::lifo);
           }};
@@ -121,6 +122,15 @@ TEST(Contract, FindsAWeightRuleThatAccumulatesWithoutTheSystemSayingSo) {
       first_fault(system),
       "its weight rule makes one update of 2 micro-batches, but .accumulates is not true: every micro-batch would "
       "count as an update");
+}
+
+TEST(Contract, FindsPartsOfOurOwnThatAreNotExplained) {
+  System system = wrong();
+  system.written_from = {WrittenFrom::paper, {{"planner", WrittenFrom::ours}}};
+  EXPECT_EQ(first_fault(system),
+            ".written_from has parts that are ours, but its sentence that says what is ours is empty");
+  system.written_from.ours = "The planner is ours.";
+  EXPECT_EQ(first_fault(system), "none");
 }
 
 TEST(Contract, FindsAFlushThatIsNone) {

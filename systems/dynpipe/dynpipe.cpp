@@ -134,6 +134,12 @@ const System dynpipe = {
     .citation =
         "DynPipe, IEEE Transactions on Parallel and Distributed Systems 36(11):2366-2382, 2025 "
         "(doi 10.1109/TPDS.2025.3605491)",
+    .written_from = {WrittenFrom::code,
+                     {{"planner", WrittenFrom::ours},
+                      {"convergence term", WrittenFrom::ours},
+                      {"detector of profile=own", WrittenFrom::ours}},
+                     "The planner, the convergence term, the objective of a move and the detector of profile=own are "
+                     "ours; the abstract says what they are for."},
     .synchronous = false,
     .options =
         {{"variant",

@@ -205,6 +205,9 @@ const System edgepipe = {
     .citation =
         "Hu et al., Pipeline Parallelism for Inference on Heterogeneous Edge Computing, 2021 (arXiv 2110.14895); "
         "PipeEdge, DSD 2022",
+    .written_from = {WrittenFrom::code,
+                     {{"planner=even", WrittenFrom::ours}},
+                     "planner=even and decimal units are ours."},
     .inference_only = true,
     .options = {planner_option.spec(),
                 {"units",

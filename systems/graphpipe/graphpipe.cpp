@@ -207,6 +207,12 @@ const System graphpipe = {
     .citation =
         "Jeon et al., GraphPipe: Improving Performance and Scalability of DNN Training with Graph "
         "Pipeline Parallelism, ASPLOS 2025 (arXiv 2406.17145)",
+    .written_from = {WrittenFrom::paper,
+                     {{"stage costs", WrittenFrom::ours},
+                      {"in-flight rule", WrittenFrom::ours},
+                      {"partition=best", WrittenFrom::ours}},
+                     "The equations of a stage's cost and the in-flight rule could not be read and are reconstructed; "
+                     "partition=absorb_joins and best are ours."},
     .synchronous = true,
     .options = {{"partition",
                  "best",

@@ -196,6 +196,11 @@ const System layerpipe = {
         "Unnikrishnan & Parhi, LayerPipe: Accelerating Deep Neural Network Training by Intra-Layer and Inter-Layer "
         "Gradient Pipelining and Multiprocessor Scheduling, ICCAD 2021 (arXiv 2108.06629); LayerPipe2, 2025 "
         "(arXiv 2512.08160)",
+    .written_from = {WrittenFrom::abstract,
+                     {{"map of layers", WrittenFrom::ours},
+                      {"order", WrittenFrom::ours},
+                      {"decay of weights=average", WrittenFrom::ours}},
+                     "The map of layers to processors, its search and the order of the ops are ours."},
     .synchronous = false,
     .options = {weights_option.spec(),
                 {"divide", "yes", "a group may pass a part of its first product's input gradient to the one before it",

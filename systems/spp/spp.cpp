@@ -232,6 +232,10 @@ const System spp = {
     .citation =
         "Luo et al., Efficient Pipeline Planning for Expedited Distributed DNN Training, INFOCOM "
         "2022 (arXiv 2204.10562)",
+    .written_from = {WrittenFrom::memory,
+                     {{"rounds of whole micro-batches", WrittenFrom::ours}},
+                     "Rounds of whole micro-batches for replicas, how the cuts decide ties, and the memory limit are "
+                     "ours."},
     .synchronous = true,
     .options = {{"order",
                  "strict",

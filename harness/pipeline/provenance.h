@@ -1,0 +1,57 @@
+// Provenance: what a system was written from, so that a reader can tell a published method from a reconstruction of it.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/base/choice.h"
+
+namespace sluice {
+
+struct System;
+
+enum class WrittenFrom {
+  paper,     // read in the paper
+  code,      // read in released code, or in its authors' pages about it
+  abstract,  // of the paper only the abstract, or what others write of it, could be read
+  memory,    // remembered from the paper
+  ours       // our own construction
+};
+template <>
+struct Choices<WrittenFrom> {
+  static constexpr Choice<WrittenFrom> all[] = {{WrittenFrom::paper, "paper"},
+                                                {WrittenFrom::code, "code"},
+                                                {WrittenFrom::abstract, "abstract"},
+                                                {WrittenFrom::memory, "memory"},
+                                                {WrittenFrom::ours, "ours"}};
+};
+
+struct Provenance {
+  struct Part {
+    std::string name;  // "planner", "variant=auto"
+    WrittenFrom from;
+  };
+
+  // There is no default, so that a system without it does not compile.
+  Provenance(WrittenFrom whole, std::vector<Part> other_parts = {}, std::string our_share = {})
+      : system(whole), parts(std::move(other_parts)), ours(std::move(our_share)) {}
+
+  WrittenFrom system;       // the system, except `parts`
+  std::vector<Part> parts;  // what was written from something else
+  std::string ours;         // what is our own, in one short sentence; empty: nothing
+};
+
+// Each source once, the system's first: "code, memory".
+std::string sources_text(const Provenance& provenance);
+// "code; planner: memory".
+std::string parts_text(const Provenance& provenance);
+// Whether what is described has that part of a system.
+using HasPart = std::function<bool(const System& system, const std::string& part)>;
+// One line about several systems: what of them was written from memory, from abstracts, or is ours. Systems that are
+// ours as a whole have no paper and are left out. Empty for no systems.
+std::string provenance_note(std::span<const System* const> systems, const HasPart& has_part);
+
+}  // namespace sluice
