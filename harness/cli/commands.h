@@ -97,7 +97,7 @@ int report_command(const ReportArguments& a);
 
 struct ReproduceArguments {
   std::vector<std::string> papers;  // of results/claims
-  bool all = false, json = false, write = false;
+  bool all = false, json = false, write = false, mutate = false;
   std::string claims;  // another folder of claims
 };
 int reproduce_command(const ReproduceArguments& a);

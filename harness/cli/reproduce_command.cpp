@@ -8,6 +8,7 @@
 #include "harness/base/source_folder.h"
 #include "harness/case/profile_store.h"
 #include "harness/claims/claim_page.h"
+#include "harness/claims/mutation.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/find_renderer.h"
 #include "plots/findings.h"
@@ -107,11 +108,36 @@ void write_pages(const fs::path& folder, const std::vector<PaperOutcomes>& paper
                      read_whole_file(drawing / (chart.name + ".svg")) + "\n" + picture_mark(chart));
 }
 
+// Prints the figures that stay reproduced whatever is changed in their scenarios.
+int mutate_papers(const ReproduceArguments& a, ProfileStore& profiles) {
+  Json documents = Json::array();
+  std::size_t unmoved = 0;
+  for (const std::string& name : chosen_papers(a)) {
+    const PaperOutcomes paper = read_paper(claims_folder(a), name);
+    const MutationReport report = mutate(paper.claims, paper.outcomes, profiles);
+    unmoved += report.unmoved.size();
+    Json list = Json::array();
+    for (const UnmovedClaim& claim : report.unmoved)
+      list.push_back({{"group", claim.group}, {"name", claim.name}, {"changes", claim.tried}});
+    documents.push_back({{"paper", name}, {"reproduced", report.reproduced}, {"unmoved", list}});
+    if (a.json) continue;
+    fmt::print("{}: {} of {} reproduced figures turn\n", name, report.reproduced - std::ssize(report.unmoved),
+               report.reproduced);
+    for (const UnmovedClaim& claim : report.unmoved)
+      fmt::print("  {}, {}: stays reproduced under {}\n", claim.group, claim.name,
+                 claim.tried.empty() ? "no change that can be run" : fmt::format("{}", fmt::join(claim.tried, ", ")));
+  }
+  if (a.json) fmt::print("{}\n", Json{{"papers", documents}}.dump(2));
+  return unmoved == 0 ? 0 : 1;
+}
+
 }  // namespace
 
 int reproduce_command(const ReproduceArguments& a) {
   const fs::path folder = claims_folder(a);
   ProfileStore profiles(default_profile_folder());
+  if (a.mutate && a.write) throw InputError("reproduce", "--mutate writes nothing", "leave --write out");
+  if (a.mutate) return mutate_papers(a, profiles);
   std::vector<PaperOutcomes> papers;
   Json documents = Json::array();
   std::vector<std::string> lost;
