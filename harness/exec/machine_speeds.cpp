@@ -8,11 +8,14 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <thread>
 #include <vector>
 
+#include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
+#include "harness/exec/pinning.h"
 
 namespace sluice {
 
@@ -23,13 +26,15 @@ using Clock = std::chrono::steady_clock;
 // The seconds of every run of one piece of work.
 class Runs {
  public:
-  // The first run, which only fills the caches, does not count.
-  void add(int runs, const std::function<void()>& work) {
-    work();
-    for (int i = 0; i < runs; ++i) {
-      const Clock::time_point start = Clock::now();
+  void add(double seconds_in_all, const std::function<void()>& work) {
+    work();  // only fills the caches
+    const Clock::time_point begin = Clock::now();
+    Clock::time_point start = begin, end = begin;
+    while (seconds_between(begin, end) < seconds_in_all) {
+      start = Clock::now();
       work();
-      seconds_.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+      end = Clock::now();
+      seconds_.push_back(seconds_between(start, end));
     }
   }
   double tenth_percentile() {
@@ -38,6 +43,10 @@ class Runs {
   }
 
  private:
+  static double seconds_between(Clock::time_point from, Clock::time_point to) {
+    return std::chrono::duration<double>(to - from).count();
+  }
+
   std::vector<double> seconds_;
 };
 
@@ -49,51 +58,65 @@ void multiply(std::size_t side, const std::vector<float>& a, const std::vector<f
       for (std::size_t j = 0; j < side; ++j) c[i * side + j] += a[i * side + k] * b[k * side + j];
 }
 
-// Waits until `turn` is not `own`, as a rank waits for a message: reads it, then gives the core away.
-int wait_for_turn(const std::atomic<int>& turn, int own) {
-  constexpr int kReads = 1000;
-  for (int reads = 0;; ++reads) {
-    if (const int now = turn.load(std::memory_order_acquire); now != own) return now;
-    if (reads > kReads) std::this_thread::yield();
+// Two cores for two threads; nothing where there are no two, or the build cannot choose: then the threads give the one
+// core that they may share away while they wait.
+std::unique_ptr<Pinning> two_cores() {
+  try {
+    return pin_to_cores(2, nullptr);
+  } catch (const InputError&) {
+    return nullptr;
   }
 }
 
-void add_round_trips(Runs& into, int runs, int trips) {
+// Waits until `turn` is not `own`.
+int wait_for_turn(const std::atomic<int>& turn, int own, bool yields) {
+  for (;;) {
+    if (const int now = turn.load(std::memory_order_acquire); now != own) return now;
+    if (yields) std::this_thread::yield();
+  }
+}
+
+void add_round_trips(Runs& into, double seconds_in_all, int trips, const Pinning* cores) {
   constexpr int kAsker = 0, kAnswerer = 1, kEnd = 2;
   std::atomic<int> turn{kAsker};
-  const std::jthread answerer([&] {
-    while (wait_for_turn(turn, kAsker) != kEnd) turn.store(kAsker, std::memory_order_release);
+  std::jthread answerer([&] {
+    if (cores) cores->bind(Rank(1));
+    while (wait_for_turn(turn, kAsker, !cores) != kEnd) turn.store(kAsker, std::memory_order_release);
   });
-  into.add(runs, [&] {
-    for (int i = 0; i < trips; ++i) {
-      turn.store(kAnswerer, std::memory_order_release);
-      wait_for_turn(turn, kAnswerer);
-    }
+  std::jthread asker([&] {  // not this thread, which would stay on the core
+    if (cores) cores->bind(Rank(0));
+    into.add(seconds_in_all, [&] {
+      for (int i = 0; i < trips; ++i) {
+        turn.store(kAnswerer, std::memory_order_release);
+        wait_for_turn(turn, kAnswerer, !cores);
+      }
+    });
+    turn.store(kEnd, std::memory_order_release);
   });
-  turn.store(kEnd, std::memory_order_release);
 }
 
 }  // namespace
 
 MachineSpeeds measure_machine_speeds() {
-  constexpr int kRounds = 10, kTrips = 200;
-  constexpr std::size_t kSide = 96, kBytes = std::size_t{8} << 20;
+  constexpr int kRounds = 10, kTrips = 20;
+  constexpr std::size_t kSide = 96, kBytes = std::size_t{4} << 20;
   const std::vector<float> a(kSide * kSide, 0.5F), b(kSide * kSide, 0.25F);
   std::vector<float> c(kSide * kSide);
   const std::vector<char> from(kBytes, 1);
   std::vector<char> to(kBytes);
   volatile float kept = 0;  // so that the work is done
+  const std::unique_ptr<Pinning> cores = two_cores();
   Runs products, copies, round_trips;
   for (int round = 0; round < kRounds; ++round) {
-    products.add(20, [&] {
+    products.add(0.01, [&] {
       multiply(kSide, a, b, c);
       kept = c.back();
     });
-    copies.add(80, [&] {
+    copies.add(0.02, [&] {
       std::memcpy(to.data(), from.data(), kBytes);
       kept = static_cast<float>(to.back());
     });
-    add_round_trips(round_trips, 20, kTrips);
+    add_round_trips(round_trips, 0.03, kTrips, cores.get());
   }
   return {.arithmetic = static_cast<double>(kSide * kSide * kSide) / products.tenth_percentile(),
           .memory = static_cast<double>(kBytes) / copies.tenth_percentile(),

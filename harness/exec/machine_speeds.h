@@ -18,11 +18,11 @@ struct MachineSpeeds {
   bool operator==(const MachineSpeeds&) const = default;
 };
 
-// Measures them by turns, in 0.8 seconds, each as the 10th percentile of the seconds of 200 short runs or more. That is
-// the statistic that repeats: of 40 gauges in a row on two cores shared with a load of 7, the largest change from one to
-// the next was 1.5 % (arithmetic), 4.5 % (memory) and 2.3 % (message); of medians 0.6, 11.9 and 4.9 %, of the best
-// quartiles 1.5, 5.1 and 1.0 %, of minima 0, 4.3 and 1034 %. The price: other programs that take a core by turns are not
-// seen, only what slows every run, such as a core at another clock rate, shared caches and memory, and distant cores.
+// Measures them by turns, in 0.8 seconds, each as the 10th percentile of the seconds of 200 short runs or more, because
+// medians do not repeat. Of 40 gauges in a row, on two cores with a load of 5, the largest change from one to the next
+// was 0.1 % (arithmetic), 1.6 % (memory) and 1.4 % (message); of best quartiles, in 80 gauges, 21, 14 and 377 %.
+// The price: other programs that take a core by turns are not seen, only what slows nearly every run, such as a core at
+// another clock rate or shared with another machine, shared caches, and cores that are farther apart.
 MachineSpeeds measure_machine_speeds();
 
 // Those that differ from `then` by more than 5 %: "memory is 12 % slower, messages are 30 % slower"; empty: none.
