@@ -206,9 +206,9 @@ void add_profile(CLI::App& app, Chosen& chosen) {
                "  mpirun -n 2 sluice profile --workload fmnist_cnn\n"
                "The last one measures only what messages and collectives between two processes cost; one process\n"
                "starts two others for it, where there is mpirun.\n"
-               "The profile is also stored, in .cache/profiles or $SLUICE_PROFILE_CACHE, for later runs with measured\n"
-               "costs. They measure the machine's arithmetic, memory and message speed first, in 0.8 seconds, and\n"
-               "measure the profile anew where one differs by more than 5 % from that of the stored profile.");
+               "The profile is also stored, in .cache/profiles or $SLUICE_PROFILE_CACHE, for runs with measured\n"
+               "costs. These measure the machine's arithmetic, memory and message speed first, in 0.8 seconds,\n"
+               "and the profile anew where one differs by more than 5 % from that of the stored profile.");
 }
 
 void add_validate(CLI::App& app, Chosen& chosen) {
