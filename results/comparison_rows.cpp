@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "harness/base/json.h"
+#include "harness/pipeline/provenance_note.h"
 #include "harness/pipeline/system.h"
 #include "results/metrics.h"
 

@@ -81,33 +81,43 @@ std::string ProfileStore::file_of(const ProfileKey& key) const {
 static void warn(const std::string& text) { fmt::print(stderr, "warning: profile cache: {}\n", visible(text)); }
 
 // A name for what the file says of the key, so that one that was edited, or is another key's, is found out.
-static std::string seal(const ProfileKey& key, const Json& profile) {
-  return digest(Json::array({to_text(key), profile}));
+static std::string seal(const ProfileKey& key, const Json& profile, const Json& speeds) {
+  return digest(Json::array({to_text(key), profile, speeds}));
 }
 
-std::optional<CostGraph> ProfileStore::stored(const ProfileKey& key) const {
+std::optional<CostGraph> ProfileStore::stored(const ProfileKey& key) {
   const std::string file = file_of(key);
   if (!fs::exists(file)) return std::nullopt;
   try {
     const Json json = parse_json_file(file);
     JsonReader reader(json, file);
-    const Json& profile = reader.raw("profile");
-    if (reader.text("seal") != seal(key, profile)) throw InputError(file, "was changed after it was written");
+    const Json &profile = reader.raw("profile"), &speeds = reader.raw("speeds");
+    if (reader.text("seal") != seal(key, profile, speeds)) throw InputError(file, "was changed after it was written");
+    JsonReader speeds_reader = reader.object("speeds");
     reader.no_other_keys();
-    return cost_graph_from_json(profile, file);
+    const MachineSpeeds then = machine_speeds_from_json(speeds_reader);
+    CostGraph costs = cost_graph_from_json(profile, file);
+    if (key.device == DeviceKind::cpu) {
+      if (!speeds_) speeds_ = measure_.speeds();
+      if (const std::string changed = changed_speeds(then, *speeds_); !changed.empty())
+        throw InputError(file, "this machine is not as it was: " + changed);
+    }
+    return costs;
   } catch (const InputError& e) {
     warn(std::string(e.what()) + "; it is measured anew");
     return std::nullopt;
   }
 }
 
-void ProfileStore::store(const ProfileKey& key, const CostGraph& costs) const {
+void ProfileStore::store(const ProfileKey& key, const CostGraph& costs) {
   const std::string file = file_of(key), part = file + "." + std::to_string(getpid());
-  const Json profile = sluice::to_json(costs);
+  speeds_ = measure_.speeds();
+  const Json profile = sluice::to_json(costs), speeds = sluice::to_json(*speeds_);
   std::error_code failure;
   fs::create_directories(folder_, failure);  // write_text() says why there is none
   try {
-    write_text(part, Json{{"seal", seal(key, profile)}, {"profile", profile}}.dump(1) + "\n");
+    write_text(part,
+               Json{{"seal", seal(key, profile, speeds)}, {"speeds", speeds}, {"profile", profile}}.dump(1) + "\n");
     fs::rename(part, file, failure);
     if (!failure) return;
     fs::remove(part);
@@ -127,7 +137,7 @@ CostGraph ProfileStore::costs(const ProfileKey& key, const Workload& workload, b
   if (found != costs_.end() && !lacks_processes(found->second)) return found->second;
   std::optional<CostGraph> costs = found != costs_.end() ? found->second : stored(key);
   const bool whole = costs && costs->layers.size() == workload.model.layers.size();
-  if (!whole) costs = measure_profile(key, workload, rounds_);
+  if (!whole) costs = measure_.profile(key, workload, rounds_);
   const bool lacking = lacks_processes(*costs);
   if (lacking) costs->machine->processes = measure_by_processes(key);
   if (!whole || lacking) store(key, *costs);

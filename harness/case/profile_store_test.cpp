@@ -7,10 +7,12 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 
 #include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/case/costs.h"
+#include "harness/case/test_profiles.h"
 #include "workloads/models/registry.h"
 
 namespace sluice {
@@ -41,10 +43,81 @@ class ProfileStoreTest : public testing::Test {
   }
 
   static inline const ProfileKey kKey{.workload = "tiny", .micro_batch = 4};
+  static inline const ProfileMeasurements kSteady{.speeds = steady_speeds};
 };
 
+// A machine whose speed and whose profiles a test decides.
+class GaugedProfilesTest : public ProfileStoreTest {
+ protected:
+  // As a process that begins now has it.
+  std::unique_ptr<ProfileStore> new_machine() {
+    ProfileMeasurements measure;
+    measure.speeds = [this] { return ++gauged_, speeds_; };
+    measure.profile = [this](const ProfileKey&, const Workload&, int) { return ++measured_, profile(seconds_); };
+    return std::make_unique<ProfileStore>(folder(), 3, measure);
+  }
+
+  MachineSpeeds speeds_{.arithmetic = 100, .memory = 100, .message = 100};
+  double seconds_ = 0.5;
+  int gauged_ = 0, measured_ = 0;
+};
+
+TEST_F(GaugedProfilesTest, AStoredProfileIsUsedOnAMachineOfTheSameSpeed) {
+  EXPECT_EQ(first_forward(*new_machine()), Seconds(0.5));
+  seconds_ = 0.25;
+  speeds_ = {.arithmetic = 104, .memory = 96, .message = 100};
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(first_forward(*new_machine()), Seconds(0.5));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(measured_, 1);
+}
+
+TEST_F(GaugedProfilesTest, AStoredProfileOfAnotherSpeedIsNamedMeasuredAnewAndStored) {
+  EXPECT_EQ(first_forward(*new_machine()), Seconds(0.5));
+  seconds_ = 0.25;
+  speeds_.memory = 90;
+  testing::internal::CaptureStderr();
+  const auto slower = new_machine();
+  EXPECT_EQ(first_forward(*slower), Seconds(0.25));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "warning: profile cache: " + slower->file_of(kKey) +
+                ": this machine is not as it was: memory is 10 % slower; it is measured anew\n");
+  EXPECT_EQ(first_forward(*new_machine()), Seconds(0.25));
+  EXPECT_EQ(measured_, 2);
+}
+
+TEST_F(GaugedProfilesTest, AStoreMeasuresTheSpeedsOnceForAllItsFiles) {
+  const ProfileKey other{.workload = "tiny", .micro_batch = 8};
+  const auto first = new_machine();
+  first->store(kKey, profile(0.5));
+  first->store(other, profile(0.5));
+  EXPECT_EQ(gauged_, 2);  // each file has the speeds of its own time
+  const auto later = new_machine();
+  EXPECT_TRUE(later->stored(kKey));
+  EXPECT_TRUE(later->stored(other));
+  EXPECT_EQ(gauged_, 3);
+}
+
+TEST_F(GaugedProfilesTest, AProfileWithoutSpeedsIsMeasuredAnew) {
+  const auto profiles = new_machine();
+  profiles->store(kKey, profile(0.5));
+  Json file = Json::parse(content(profiles->file_of(kKey)));
+  file.erase("speeds");
+  std::ofstream(profiles->file_of(kKey)) << file.dump();
+  testing::internal::CaptureStderr();
+  EXPECT_FALSE(new_machine()->stored(kKey));
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("speeds"), std::string::npos);
+}
+
+TEST_F(GaugedProfilesTest, TheSpeedOfTheProcessorSaysNothingOfAGpu) {
+  const ProfileKey gpu{.workload = "tiny", .micro_batch = 4, .device = DeviceKind::cuda};
+  new_machine()->store(gpu, profile(0.5));
+  speeds_.arithmetic = 10;
+  EXPECT_TRUE(new_machine()->stored(gpu));
+}
+
 TEST_F(ProfileStoreTest, ACaseGetsTheProfilesOfItsStoreAndNoOthers) {
-  ProfileStore first(folder() + "/1"), second(folder() + "/2");
+  ProfileStore first(folder() + "/1", 3, kSteady), second(folder() + "/2", 3, kSteady);
   EXPECT_FALSE(first.stored(kKey));
   first.store(kKey, profile(0.5));
   EXPECT_FALSE(second.stored(kKey));
@@ -54,7 +127,7 @@ TEST_F(ProfileStoreTest, ACaseGetsTheProfilesOfItsStoreAndNoOthers) {
 }
 
 TEST_F(ProfileStoreTest, WhatWasReadOnceStaysWhenItsFileChanges) {
-  ProfileStore profiles(folder());
+  ProfileStore profiles(folder(), 3, kSteady);
   profiles.store(kKey, profile(0.5));
   EXPECT_EQ(first_forward(profiles), Seconds(0.5));
   profiles.store(kKey, profile(0.25));
@@ -64,7 +137,7 @@ TEST_F(ProfileStoreTest, WhatWasReadOnceStaysWhenItsFileChanges) {
 }
 
 TEST_F(ProfileStoreTest, OtherProcessesOfAJobPlanWithTheCostsOfTheFirst) {
-  ProfileStore first(folder() + "/1"), other(folder() + "/2");
+  ProfileStore first(folder() + "/1", 3, kSteady), other(folder() + "/2", 3, kSteady);
   first.store(kKey, profile(0.5));
   other.store(kKey, profile(0.25));
   EXPECT_EQ(first_forward(first), Seconds(0.5));
@@ -77,7 +150,7 @@ TEST_F(ProfileStoreTest, OtherProcessesOfAJobPlanWithTheCostsOfTheFirst) {
 }
 
 TEST_F(ProfileStoreTest, CostsThatCannotBeReadLeaveTheStoreAsItWas) {
-  ProfileStore first(folder() + "/1"), other(folder() + "/2");
+  ProfileStore first(folder() + "/1", 3, kSteady), other(folder() + "/2", 3, kSteady);
   first.store(kKey, profile(0.5));
   EXPECT_EQ(first_forward(first), Seconds(0.5));
   Json list = first.to_json();
@@ -87,7 +160,7 @@ TEST_F(ProfileStoreTest, CostsThatCannotBeReadLeaveTheStoreAsItWas) {
 }
 
 TEST_F(ProfileStoreTest, ACaseThatFailsLeavesNothingInTheStore) {
-  ProfileStore profiles(folder());
+  ProfileStore profiles(folder(), 3, kSteady);
   const ProfileKey of_no_device{.workload = "tiny", .micro_batch = 4, .device = DeviceKind::cuda};
   if (cuda_refusal().empty()) GTEST_SKIP() << "a GPU can be measured here";
   EXPECT_THROW(profiles.costs(of_no_device, find_workload("tiny"), false), std::exception);
@@ -96,7 +169,7 @@ TEST_F(ProfileStoreTest, ACaseThatFailsLeavesNothingInTheStore) {
 }
 
 TEST_F(ProfileStoreTest, AnEntryThatWasEditedOrDamagedIsNamedAndMeasuredAnew) {
-  ProfileStore profiles(folder());
+  ProfileStore profiles(folder(), 3, kSteady);
   profiles.store(kKey, profile(0.5));
   const std::string file = profiles.file_of(kKey);
   std::string text = content(file);
@@ -122,7 +195,7 @@ TEST_F(ProfileStoreTest, AnEntryThatWasEditedOrDamagedIsNamedAndMeasuredAnew) {
 }
 
 TEST_F(ProfileStoreTest, AnEntryOfAnotherKeyIsNotTaken) {
-  ProfileStore profiles(folder());
+  ProfileStore profiles(folder(), 3, kSteady);
   profiles.store(kKey, profile(0.5));
   const ProfileKey other{.workload = "tiny", .micro_batch = 8};
   fs::rename(profiles.file_of(kKey), profiles.file_of(other));
@@ -132,7 +205,7 @@ TEST_F(ProfileStoreTest, AnEntryOfAnotherKeyIsNotTaken) {
 }
 
 TEST_F(ProfileStoreTest, AnEntryThatCannotBeReplacedIsAWarning) {
-  ProfileStore profiles(folder());
+  ProfileStore profiles(folder(), 3, kSteady);
   fs::create_directories(profiles.file_of(kKey) + "/in_the_way");
   testing::internal::CaptureStderr();
   profiles.store(kKey, profile(0.5));
@@ -144,7 +217,7 @@ TEST_F(ProfileStoreTest, AnEntryThatCannotBeReplacedIsAWarning) {
 
 TEST_F(ProfileStoreTest, AFolderThatCannotBeWrittenIsAWarning) {
   std::ofstream(folder()) << "a file where the folder should be";
-  ProfileStore profiles(folder());
+  ProfileStore profiles(folder(), 3, kSteady);
   testing::internal::CaptureStderr();
   profiles.store(kKey, profile(0.5));
   const std::string warning = testing::internal::GetCapturedStderr();

@@ -1,8 +1,6 @@
 // Provenance: what a system was written from, so that a reader can tell a published method from a reconstruction of it.
 #pragma once
 
-#include <functional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,8 +8,6 @@
 #include "harness/base/choice.h"
 
 namespace sluice {
-
-struct System;
 
 enum class WrittenFrom {
   paper,     // read in the paper
@@ -48,10 +44,5 @@ struct Provenance {
 std::string sources_text(const Provenance& provenance);
 // "code; planner: memory".
 std::string parts_text(const Provenance& provenance);
-// Whether what is described has that part of a system.
-using HasPart = std::function<bool(const System& system, const std::string& part)>;
-// One line about several systems: what of them was written from memory, from abstracts, or is ours. Systems that are
-// ours as a whole have no paper and are left out. Empty for no systems.
-std::string provenance_note(std::span<const System* const> systems, const HasPart& has_part);
 
 }  // namespace sluice

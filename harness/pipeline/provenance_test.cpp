@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/pipeline/system.h"
+#include "harness/pipeline/provenance_note.h"
 
 namespace sluice {
 namespace {

@@ -16,6 +16,7 @@ namespace {
 Plan plain_data_parallelism(const Problem& problem, const System& system) {
   Plan plan = balanced_chain(problem, 1, system.name);
   for (int d = 1; d < problem.devices; ++d) plan.stages.front().devices.emplace_back(d);
+  plan.search.states = 0;
   plan.search.objective_name = "slowest stage: plain data parallelism, which its search did not keep";
   return plan;
 }
