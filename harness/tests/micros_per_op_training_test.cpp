@@ -244,14 +244,15 @@ class GraphPipePerStage : public testing::TestWithParam<Json> {
  protected:
   static RunCase of(const Json& more) {
     Json entry = {{"system", "graphpipe"},
-                  {"options", {{"micro_batch", "per_stage"}}},
+                  {"options", {{"micro_batch", "per_stage"}, {"rank", "simulated"}}},
                   {"clock", "virtual"},
                   {"costs", "analytic"},
                   {"ranks", 8},
                   {"steps", kUpdates}};
-    const Json options = entry["options"];
+    Json options = entry["options"];
     entry.update(more);
-    entry["options"].update(options);
+    options.update(entry["options"]);
+    entry["options"] = options;
     return expand_case({entry, in_file("test")}).at(0);
   }
 };
