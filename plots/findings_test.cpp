@@ -130,7 +130,7 @@ TEST(Study, PagesShowWhatWasPublishedBesideWhatWasFound) {
   EXPECT_EQ(page.pictures[0].spec["concat"].size(), 2u);
 }
 
-// Over the five seeds the second system is above the first by 1, 2, 3, 4, 5: 3, with the interval of statistics_test.cpp.
+// Over the five seeds the second system is above the first by 1, 2, 3, 4, 5: 3, as in statistics_test.cpp.
 TEST(Study, ColumnsShowWhatSystemsDifferByOverTheSameSeeds) {
   std::vector<Record> records;
   for (int seed = 1; seed <= 5; ++seed)

@@ -55,7 +55,7 @@ enum class StudyMetric {
 
 // A cell shows `metric` of the best run (StudyTable::best_by) among those that match the table's, the line's and the
 // column's conditions, of which the column's replace equal names of the others. Or, where `numerator` is given, what
-// the columns of these headings give divided by one another. Or, where `minuend` is given, the mean by which the runs of
+// the columns of these headings give divided by one another. Or, where `minuend` is given, the mean by which runs of
 // one column are above those of the other over the same seeds, with its interval (PairedDifference), and "*" where it
 // differs from 0 by Holm's correction for all such cells of the table.
 struct TableColumn {

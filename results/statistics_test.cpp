@@ -51,7 +51,7 @@ TEST(Statistics, MedianIntervalByHand) {
   EXPECT_TRUE(median_interval(one_to(5000)).has_value());  // 2^-5000 is no double
 }
 
-// Differences 1 to 5: mean 3, standard deviation sqrt(5/2), error of the mean sqrt(1/2); Student's t with four degrees of
+// Differences 1 to 5: mean 3, standard deviation sqrt(5/2), error of the mean sqrt(1/2); Student's t of four degrees of
 // freedom is beyond 2.776445 in 5 % and beyond 3 sqrt(2) in 1.3236 %.
 TEST(Statistics, PairedDifferencesByHand) {
   const PairedDifference paired = paired_difference(one_to(5)).value();

@@ -1,6 +1,6 @@
-// System: one published system as a value: a name, a citation, its sources, options, and pure functions for its decisions (plan,
-// order, weights) plus what its paper promises (theory). No base class, no state. Whatever a system does like most is
-// the default of its field. A file NAME.cpp in baselines/ or systems/, or NAME/NAME.cpp there, defines
+// System: one published system as a value: a name, a citation, its sources, options, and pure functions for its
+// decisions (plan, order, weights) plus what its paper promises (theory). No base class, no state. Whatever most systems
+// do is the default of its field. A file NAME.cpp in baselines/ or systems/, or NAME/NAME.cpp there, defines
 // `extern const System NAME`; CMake makes the table.
 #pragma once
 
@@ -155,7 +155,7 @@ struct System {
   // stages, `chunks` on every device.
   std::function<PlannedPipeline(const Problem&, const Options&)> plan = nullptr;
   // A planner instead: the plans that its search keeps, such as the best one of every number of stages, at least one,
-  // each with its objective (Plan::search). Which of them is taken, and the limits under which it is asked: make_plan.h.
+  // each with its objective (Plan::search). Which of them is taken, and under which limits it is asked: make_plan.h.
   std::function<std::vector<PlannedPipeline>(const Problem&, const Options&)> candidates = nullptr;
   // The order of forwards and backwards on every rank.
   Schedule (*schedule)(const ScheduleProblem&, const Options&);
