@@ -1,6 +1,6 @@
 // System: one published system as a value: a name, a citation, its sources, options, and pure functions for its
-// decisions (plan, order, weights) plus what its paper promises (theory). No base class, no state. Whatever most systems
-// do is the default of its field. A file NAME.cpp in baselines/ or systems/, or NAME/NAME.cpp there, defines
+// decisions (plan, order, weights) plus what its paper promises (theory). No base class, no state. Whatever most
+// systems do is the default of its field. A file NAME.cpp in baselines/ or systems/, or NAME/NAME.cpp there, defines
 // `extern const System NAME`; CMake makes the table.
 #pragma once
 
