@@ -18,6 +18,7 @@
 #include "results/metrics.h"
 #include "results/stability.h"
 #include "results/store.h"
+#include "results/targets.h"
 
 namespace sluice {
 namespace {
@@ -244,7 +245,10 @@ void remove_old_pictures(const FindingsPage& page, const fs::path& out) {
 
 FindingsPage findings_page(const fs::path& study) {
   const Study description = read_study(study);
-  return findings_page(description, read_records(description.records).records);
+  std::vector<Record> records = read_records(description.records).records;
+  if (!description.targets.empty())
+    set_targets(records, measured_targets(read_records(description.targets).records));
+  return findings_page(description, records);
 }
 
 FindingsPage findings_page(const Study& study, std::span<const Record> records) {

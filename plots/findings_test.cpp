@@ -15,7 +15,9 @@
 #include "harness/base/json.h"
 #include "plots/study_tables.h"
 #include "plots/synthetic_test.h"
+#include "results/metrics.h"
 #include "results/reference.h"
+#include "results/stability.h"
 #include "results/store.h"
 
 namespace sluice {
@@ -383,6 +385,30 @@ TEST(Reference, RecordsKeepWhatPagesShow) {
   EXPECT_EQ(reference_record(record, "").step_seconds, record.step_seconds);
   ASSERT_EQ(kept.observed.interference->episodes.size(), 1u);  // the other one begins after the run
   EXPECT_EQ(kept.observed.interference->episodes[0].device, 1);
+}
+
+TEST(Reference, LossesOfASearchForTheLargestStableRateAreTheFirstAndTheLastTenth) {
+  Record record = synthetic::record("gpipe", 4, 0.1, "virtual");
+  record.curve.clear();
+  for (int step = 1; step <= 40; ++step) record.curve.push_back({.step = step, .seconds = 0.1 * step, .loss = 50.0 - step});
+  EXPECT_EQ(reference_record(record, "").curve.size(), 40u);
+  record.purpose = Purpose::boundary;
+  const Record kept = reference_record(record, "");
+  ASSERT_EQ(kept.curve.size(), 5u);
+  EXPECT_EQ(kept.curve[0].step, 1);
+  EXPECT_EQ(kept.curve[1].step, 37);
+  EXPECT_EQ(stability_of(kept), stability_of(record));
+  EXPECT_DOUBLE_EQ(closing_loss(kept).value(), 11.5);  // of 13, 12, 11, 10
+}
+
+TEST(Reference, ObservedVersionsThatThePaperPromisesStandThereOnce) {
+  Record record = synthetic::record("gpipe", 2, 0.1, "virtual");
+  record.theory = {.in_flight = {2, 1}, .weight_versions = {2, 1}};
+  record.observed.in_flight = {2, 1};
+  record.observed.weight_versions = {1, 1};
+  const Record kept = reference_record(record, "");
+  EXPECT_FALSE(kept.observed.in_flight);
+  EXPECT_EQ(kept.observed.weight_versions, (std::vector<int>{1, 1}));
 }
 
 }  // namespace

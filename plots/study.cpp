@@ -267,6 +267,7 @@ Study read_study(const std::filesystem::path& file) {
   JsonReader in(document, file.string());
   Study study{.name = file.stem().string(), .title = in.text("title"), .question = prose(in, "question")};
   study.records = file.parent_path() / in.text("records");
+  if (in.has("targets")) study.targets = file.parent_path() / in.text("targets");
   study.commands = in.texts("commands");
   Tables tables;
   for (JsonReader& section : in.objects("sections")) read_section(study, section, tables);

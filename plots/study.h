@@ -133,6 +133,8 @@ struct Study {
   std::string title, question;
   std::vector<Paragraph> answer;      // at most kMaxAnswers: the answer, how sure it is, what would change it
   std::filesystem::path records;      // beside the description
+  std::filesystem::path targets;      // single-device records that give the targets (results/targets.h); empty: each
+                                      // record's own
   std::vector<std::string> commands;  // that make the records and the page again
   std::vector<std::variant<Paragraph, StudyTable, ComparisonPicture, TablePicture, PublishedFindings, FailedRuns,
                            StableRateTables>>

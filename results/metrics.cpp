@@ -230,6 +230,20 @@ std::optional<double> learning_rate(const Record& record) {
   return record.optimizer ? std::optional(record.optimizer->learning_rate) : std::nullopt;
 }
 
+std::int64_t first_closing_step(const Record& record) {
+  const std::int64_t steps = record.curve.empty() ? 0 : record.curve.back().step;
+  return steps + 1 - std::max<std::int64_t>(steps / 10, 1);
+}
+
+std::optional<double> closing_loss(const Record& record) {
+  if (record.curve.empty() || !record.curve.back().loss) return std::nullopt;
+  double sum = 0;
+  int points = 0;
+  for (const CurvePoint& point : record.curve)
+    if (point.step >= first_closing_step(record) && point.loss) sum += *point.loss, ++points;
+  return sum / points;
+}
+
 // The first evaluation that reaches the target; null: none does, or there is no target.
 static const CurvePoint* target_reached(const Record& record) {
   const std::optional<double> goal = target(record);

@@ -83,6 +83,13 @@ std::optional<double> learning_rate(const Record& record);  // in force: a tuned
 // Whether some rank computes with stale weights; where the record does not say (theory), whether the system's ranks do.
 bool is_asynchronous(const Record& record);
 
+// The first update of the last tenth, at least the last update.
+std::int64_t first_closing_step(const Record& record);
+
+// Mean training loss over the last tenth of the updates, since one batch's loss says little; nullopt if the curve does
+// not end with a loss.
+std::optional<double> closing_loss(const Record& record);
+
 // Updates done when the metric first reaches the target; nullopt if it does not or there is none.
 std::optional<std::int64_t> updates_to_target(const Record& record);
 

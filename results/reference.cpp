@@ -42,12 +42,28 @@ void shorten_numbers(Record& record) {
   }
 }
 
+// Of a search for the largest stable rate only the first loss and the last tenth decide (stability.h).
+void keep_deciding_losses(Record& record) {
+  if (record.curve.empty()) return;
+  const std::int64_t first = record.curve.front().step, closing = first_closing_step(record);
+  std::erase_if(record.curve, [&](const CurvePoint& p) { return p.step != first && p.step < closing && !p.metric; });
+}
+
+// What is observed as the paper promises stands in the record once.
+void drop_what_theory_says(Record& record) {
+  if (!record.theory) return;
+  if (record.observed.in_flight == record.theory->in_flight) record.observed.in_flight.reset();
+  if (record.observed.weight_versions == record.theory->weight_versions) record.observed.weight_versions.reset();
+}
+
 }  // namespace
 
 Record reference_record(Record record, const std::string& command) {
   record.timeline.clear();
   record.observed.latency_seconds.reset();
   keep_episodes_of_the_run(record);
+  drop_what_theory_says(record);
+  if (record.purpose == Purpose::boundary) keep_deciding_losses(record);
   if (record.clock == Clock::virtual_clock && !record.peak_bytes.empty()) record.predicted_peak_bytes.clear();
   keep_fullest(record.peak_bytes);
   keep_fullest(record.predicted_peak_bytes);

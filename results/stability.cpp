@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <numeric>
 #include <set>
 #include <tuple>
 
@@ -99,14 +98,11 @@ const char* to_text(Stability stability) {
 Stability stability_of(const Record& record) {
   if (record.outcome == RecordOutcome::diverged) return Stability::diverged;
   if (record.outcome != RecordOutcome::ok) return Stability::unknown;
-  std::vector<double> losses;
-  for (const CurvePoint& point : record.curve)
-    if (point.loss) losses.push_back(*point.loss);
-  if (losses.size() < 2) return Stability::unknown;
-  if (!std::ranges::all_of(losses, [](double loss) { return std::isfinite(loss); })) return Stability::diverged;
-  const auto tenth = static_cast<std::ptrdiff_t>(std::max<std::size_t>(losses.size() / 10, 1));
-  const double last = std::accumulate(losses.end() - tenth, losses.end(), 0.0) / static_cast<double>(tenth);
-  return last <= 0.9 * losses.front() ? Stability::stable : Stability::no_progress;
+  const auto last = closing_loss(record);
+  if (record.curve.size() < 2 || !record.curve.front().loss || !last) return Stability::unknown;
+  if (!std::ranges::all_of(record.curve, [](const CurvePoint& p) { return !p.loss || std::isfinite(*p.loss); }))
+    return Stability::diverged;
+  return *last <= 0.9 * *record.curve.front().loss ? Stability::stable : Stability::no_progress;
 }
 
 std::vector<StableRates> stable_rates(std::span<const Record> records) {

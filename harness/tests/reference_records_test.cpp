@@ -10,6 +10,8 @@
 
 #include "harness/pipeline/system.h"
 #include "results/store.h"
+#include "results/targets.h"
+#include "workloads/models/registry.h"
 
 namespace sluice {
 namespace {
@@ -62,6 +64,20 @@ TEST(ReferenceRecords, OfAStudyAreOfOneProcessor) {
     if (processors.size() != 1) mixed.insert(study);
   }
   EXPECT_EQ(mixed, (Names{"language_model"}));
+}
+
+// Every target in the registry has records, and all records of targets.jsonl are of a workload with a target.
+TEST(ReferenceRecords, GiveTheTargetsOfTheWorkloads) {
+  const auto targets = measured_targets(reference().at("targets"));
+  std::size_t found = 0;
+  for (const Workload& workload : all_workloads()) {
+    if (!workload.target || !workload.file.empty()) continue;
+    ASSERT_TRUE(targets.contains(workload.name)) << workload.name << "; run: sluice run targets";
+    EXPECT_DOUBLE_EQ(*workload.single_device_value, targets.at(workload.name).single_device_value) << workload.name;
+    EXPECT_DOUBLE_EQ(*workload.target, targets.at(workload.name).target) << workload.name;
+    ++found;
+  }
+  EXPECT_EQ(found, targets.size());
 }
 
 }  // namespace

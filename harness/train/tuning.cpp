@@ -29,17 +29,6 @@ std::vector<RunCase> tuning_cases(const RunCase& c) {
   return candidates;
 }
 
-// Mean over the last tenth of the updates: one batch's loss says little.
-static std::optional<double> closing_loss(const Record& record) {
-  if (record.curve.empty() || !record.curve.back().loss) return std::nullopt;
-  const std::int64_t from = record.curve.back().step - record.curve.back().step / 10;
-  double sum = 0;
-  int points = 0;
-  for (const CurvePoint& point : record.curve)
-    if (point.step >= from && point.loss) sum += *point.loss, ++points;
-  return sum / points;
-}
-
 // How good a candidate is; more is better. none: it does not count.
 static std::optional<double> score(const Record& record, bool by_loss) {
   if (record.outcome != RecordOutcome::ok) return std::nullopt;

@@ -138,8 +138,10 @@ TEST(Tuning, TheLossThatDecidesIsOfTheLastTenth) {
   for (std::size_t k = 0; k < 3; ++k) {
     records[k].curve.clear();
     // The third ends with one lucky batch, the second is the best on the whole.
-    const std::vector<double> losses = {1, 1, 1, 1, 1, 1, 1, 1, k == 1 ? 0.2 : 0.6, k == 2 ? 0.1 : 0.3};
-    for (std::size_t i = 0; i < 10; ++i)
+    std::vector<double> losses(20, 1);  // the last tenth: two of 20
+    losses[18] = k == 1 ? 0.2 : 0.6;
+    losses[19] = k == 2 ? 0.1 : 0.3;
+    for (std::size_t i = 0; i < losses.size(); ++i)
       records[k].curve.push_back({.step = static_cast<std::int64_t>(i + 1), .seconds = 1, .loss = losses[i]});
   }
   EXPECT_EQ(choose_learning_rate(c, records).chosen, 0.03);

@@ -124,9 +124,9 @@ static Workload for_a_gpu(const std::string& name, const std::string& title, Mod
   return w;
 }
 
-// `single_device_value`: the median final value of single-device training over seeds 1 to 3 (sluice run --system
-// single_device --workload NAME --seed S). The target is 98 % of it; of a perplexity, which is to fall, it is that
-// divided by 0.98.
+// `single_device_value`: the median final value of single-device training over seeds 1 to 3 (sluice run targets). The
+// target is 98 % of it; of a perplexity, which is to fall, it is that divided by 0.98. results/targets_test.cpp compares
+// both with their records.
 static Workload with_target(Workload w, double single_device_value) {
   const double target = w.metric_direction == "up" ? 0.98 * single_device_value : single_device_value / 0.98;
   w.single_device_value = single_device_value;
