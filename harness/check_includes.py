@@ -49,6 +49,7 @@ ROOMS = {
     "harness/exec/torch/stage": TORCH_STAGE,
     "harness/exec/torch/session": TORCH_SESSION,
     "harness/exec/torch/cuda": ["harness/exec/torch/cuda"] + TORCH_SESSION,
+    "harness/exec/torch/library": TORCH_SESSION,
     "workloads/models": MODELS,
     "workloads/data": DATA,
     "workloads/profiles": PROFILES,

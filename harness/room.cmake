@@ -5,7 +5,7 @@
 #   _test.cpp _bench.cpp          of this process
 #   _mpi_test.cpp _mpi_bench.cpp  started as the processes of an MPI job, with 2 and with 4 of them
 #   _oracle_test.cpp              needs Boost's headers, for an answer to compare with
-#   ..._training_test.cpp, ...    trains for real: needs LibTorch
+#   ..._training_test.cpp, ...    trains for real: needs LibTorch, and is in a program of its own, NAME_training_test
 #   cuda_*.cpp                    needs CUDA: harness/exec/torch/cuda
 #   main.cpp                      is a program's own
 # COMMON_HEADERS, TEST_COMMON_HEADERS: to precompile for the room's library or tests instead of those of all rooms.
@@ -20,7 +20,7 @@ function(sluice_room name)
   if(NOT SLUICE_TORCH)
     list(FILTER files EXCLUDE REGEX "_training_[a-z_]*\\.cpp$")
   endif()
-  foreach(kind oracle_test mpi_test mpi_bench test bench)
+  foreach(kind oracle_test mpi_test mpi_bench training_test training_bench test bench)
     set(${kind} ${files})
     list(FILTER ${kind} INCLUDE REGEX "_${kind}\\.cpp$")
     list(FILTER files EXCLUDE REGEX "_${kind}\\.cpp$")
@@ -38,24 +38,35 @@ function(sluice_room name)
     sluice_together(${library})
   endif()
   set(libraries ${library} ${room_TEST_LIBRARIES} sluice_flags)
-  if(SLUICE_TESTS AND test)
-    add_executable(${name}_test ${test})
-    target_link_libraries(${name}_test PRIVATE ${libraries})
-    sluice_together(${name}_test)
-    sluice_test_program(${name}_test ${room_TEST_COMMON_HEADERS})
-    # NO_PRETTY_VALUES: a parameter's bytes, which change from run to run, stay out of its test's name.
-    # RC_PARAMS: properties draw the same inputs everywhere; a program that is started by hand draws others each time.
-    gtest_discover_tests(${name}_test TEST_PREFIX ${name}. NO_PRETTY_VALUES DISCOVERY_TIMEOUT 600
-                         PROPERTIES TIMEOUT 1800 ENVIRONMENT RC_PARAMS=seed=2026)
+  set(training_libraries ${libraries})
+  if(SLUICE_TORCH)
+    list(APPEND training_libraries sluice_training_object)
   endif()
-  if(SLUICE_BENCHMARKS AND bench)
-    add_executable(${name}_bench ${bench})
-    target_link_libraries(${name}_bench PRIVATE ${libraries} benchmark::benchmark_main)
-    sluice_common_headers(${name}_bench product)
-  endif()
+  foreach(kind test training_test)
+    if(SLUICE_TESTS AND ${kind})
+      set(program ${name}_${kind})
+      add_executable(${program} ${${kind}})
+      string(REPLACE test libraries own_libraries ${kind})
+      target_link_libraries(${program} PRIVATE ${${own_libraries}})
+      sluice_together(${program})
+      sluice_test_program(${program} ${room_TEST_COMMON_HEADERS})
+      # NO_PRETTY_VALUES: a parameter's bytes, which change from run to run, stay out of its test's name.
+      # RC_PARAMS: properties draw the same inputs everywhere; a program that is started by hand draws others each time.
+      gtest_discover_tests(${program} TEST_PREFIX ${name}. NO_PRETTY_VALUES DISCOVERY_TIMEOUT 600
+                           PROPERTIES TIMEOUT 1800 ENVIRONMENT RC_PARAMS=seed=2026)
+    endif()
+  endforeach()
+  foreach(kind bench training_bench)
+    if(SLUICE_BENCHMARKS AND ${kind})
+      add_executable(${name}_${kind} ${${kind}})
+      string(REPLACE bench libraries own_libraries ${kind})
+      target_link_libraries(${name}_${kind} PRIVATE ${${own_libraries}} benchmark::benchmark_main)
+      sluice_common_headers(${name}_${kind} product)
+    endif()
+  endforeach()
   if(MPI_CXX_FOUND AND SLUICE_TESTS AND mpi_test)
     add_executable(${name}_mpi_test ${mpi_test})
-    target_link_libraries(${name}_mpi_test PRIVATE ${libraries} rapidcheck GTest::gtest)
+    target_link_libraries(${name}_mpi_test PRIVATE ${training_libraries} rapidcheck GTest::gtest)
     target_compile_options(${name}_mpi_test PRIVATE -O0)
     sluice_mpi_test(${name} 2 0)
     sluice_mpi_test(${name} 4 0)

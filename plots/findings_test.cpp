@@ -390,7 +390,8 @@ TEST(Reference, RecordsKeepWhatPagesShow) {
 TEST(Reference, LossesOfASearchForTheLargestStableRateAreTheFirstAndTheLastTenth) {
   Record record = synthetic::record("gpipe", 4, 0.1, "virtual");
   record.curve.clear();
-  for (int step = 1; step <= 40; ++step) record.curve.push_back({.step = step, .seconds = 0.1 * step, .loss = 50.0 - step});
+  for (int step = 1; step <= 40; ++step)
+    record.curve.push_back({.step = step, .seconds = 0.1 * step, .loss = 50.0 - step});
   EXPECT_EQ(reference_record(record, "").curve.size(), 40u);
   record.purpose = Purpose::boundary;
   const Record kept = reference_record(record, "");

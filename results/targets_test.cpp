@@ -36,7 +36,8 @@ TEST(Targets, OfAMetricThatFallsAreTheMedianDividedByTheShare) {
 }
 
 TEST(Targets, NeedAllThreeSeeds) {
-  EXPECT_TRUE(measured_targets(std::vector{trained("single_device", 1, 0.9), trained("single_device", 3, 0.9)}).empty());
+  EXPECT_TRUE(
+      measured_targets(std::vector{trained("single_device", 1, 0.9), trained("single_device", 3, 0.9)}).empty());
 }
 
 }  // namespace

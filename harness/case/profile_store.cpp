@@ -22,6 +22,7 @@
 #include "harness/case/optimizer_settings.h"
 #include "harness/exec/mpi/mpi.h"
 #include "harness/exec/run_profile.h"
+#include "harness/exec/training_library.h"
 #include "results/store.h"
 
 namespace sluice {
@@ -44,10 +45,12 @@ std::string machine_signature() {
 
 std::string build_signature() {
   static const std::string signature = [] {
-    std::ifstream in("/proc/self/exe", std::ios::binary);
     std::uint64_t hash = 1469598103934665603ULL;  // FNV-1a, over words
-    for (std::uint64_t word = 0; in.read(reinterpret_cast<char*>(&word), sizeof word); word = 0)
-      hash = (hash ^ word) * 1099511628211ULL;
+    for (const std::string& file : {std::string("/proc/self/exe"), training_library_path()}) {
+      std::ifstream in(file, std::ios::binary);
+      for (std::uint64_t word = 0; in.read(reinterpret_cast<char*>(&word), sizeof word); word = 0)
+        hash = (hash ^ word) * 1099511628211ULL;
+    }
     return fmt::format("LibTorch {}, program {:016x}", torch_version(), hash);
   }();
   return signature;

@@ -239,6 +239,25 @@ TEST_F(Cli, CoRunsTakeWhatIsTheirsOnly) {
   refuses(with({"--co-run", "--published", put("p.csv", "h\na,b\n")}), {at("p.csv"), "6 fields"});
 }
 
+// LD_TRACE_LOADED_OBJECTS: the loader lists the libraries instead of starting the program.
+TEST_F(Cli, LibTorchIsLoadedOnlyByWhatTrains) {
+  const std::string libraries = sluice({}, {{"LD_TRACE_LOADED_OBJECTS", "1"}}).out;
+  EXPECT_NE(libraries.find("libfmt"), std::string::npos) << libraries;
+  EXPECT_EQ(libraries.find("torch"), std::string::npos) << libraries;
+}
+
+TEST_F(Cli, AProgramWithoutItsTrainingLibraryStillPlansAndSaysWhatTrainingNeeds) {
+  fs::copy_file(SLUICE_PROGRAM, at("sluice"));
+  const auto run = [&](const std::string& arguments) {
+    return WEXITSTATUS(std::system((at("sluice") + " " + arguments + " > " + at("out") + " 2> " + at("err")).c_str()));
+  };
+  EXPECT_EQ(run("plan --system gpipe --workload vgg16 --cluster flat:4"), 0) << content(at("err"));
+  EXPECT_EQ(run("profile --workload tiny"), 2);
+  EXPECT_NE(content(at("err")).find("training needs libsluice_training.so in the folder of the program"),
+            std::string::npos)
+      << content(at("err"));
+}
+
 TEST_F(Cli, AGpuThatIsNotThereIsOneClearError) {
   if (fs::exists("/dev/nvidiactl")) GTEST_SKIP() << "there is a GPU";
   // Either sluice-cuda stands beside the program and finds none, or the program says what to build.

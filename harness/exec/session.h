@@ -142,8 +142,8 @@ class Session {
   virtual void repartition(const Plan& plan) = 0;
 };
 
-// In a build without LibTorch these throw InputError, as do measure_in_runs, measure_between_processes (run_profile.h)
-// and measure_co_runs (co_runs.h): without_torch.cpp.
+// These, measure_in_runs, measure_between_processes (run_profile.h) and measure_co_runs (co_runs.h) load LibTorch when
+// first called (training_library.h). In a build without it they throw InputError.
 std::unique_ptr<Session> make_session(const SessionSpec& spec);
 
 // The seconds that each layer of the model takes for one micro-batch on this machine, on one thread or (device "cuda")

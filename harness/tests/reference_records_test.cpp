@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 
+#include "harness/base/json.h"
 #include "harness/pipeline/system.h"
+#include "results/metrics.h"
 #include "results/store.h"
 #include "results/targets.h"
 #include "workloads/models/registry.h"
@@ -78,6 +81,39 @@ TEST(ReferenceRecords, GiveTheTargetsOfTheWorkloads) {
     ++found;
   }
   EXPECT_EQ(found, targets.size());
+}
+
+// Where a table shows the best number of micro-batches, half and twice that number were tried as well, unless it is one
+// or would leave no sample a micro-batch. What does not fit is tried too: its record says so.
+TEST(ReferenceRecords, ThePlannersBestNumbersOfMicroBatchesLieInsideTheirGrids) {
+  for (const char* study : {"graphpipe", "graphpipe_calibrated", "graphpipe_memory"}) {
+    std::map<std::string, std::map<int, std::optional<double>>> grids;  // samples/s by micro-batches
+    std::map<std::string, std::int64_t> batches;
+    for (const Record& record : reference().at(study)) {
+      if (const auto chosen = record.options.find("micro_batch");
+          chosen != record.options.end() && chosen->second == "uniform")
+        continue;  // the planner chooses among all
+      const std::string key = record.system + " " + record.workload + " " + record.cluster + " " +
+                              std::to_string(record.ranks) + " " + std::to_string(record.batch) + " " +
+                              options_json(record).dump();
+      const auto rate = throughput(record);
+      grids[key][record.microbatches] = rate ? std::optional(rate->samples_per_second) : std::nullopt;
+      batches[key] = record.batch;
+    }
+    EXPECT_FALSE(grids.empty());
+    for (const auto& [key, grid] : grids) {
+      double best = 0;
+      for (const auto& [microbatches, rate] : grid) best = std::max(best, rate.value_or(0));
+      if (best == 0) continue;  // nothing fits
+      EXPECT_TRUE(std::ranges::any_of(grid,
+                                      [&](const auto& tried) {
+                                        const auto& [m, rate] = tried;
+                                        return rate.value_or(0) >= 0.999 * best && (m == 1 || grid.contains(m / 2)) &&
+                                               (2 * m > batches[key] || grid.contains(2 * m));
+                                      }))
+          << study << ": " << key;
+    }
+  }
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/json.h"
-#include "harness/exec/session.h"
+#include "harness/exec/torch/session/libtorch.h"
 
 namespace sluice {
 
@@ -21,25 +21,25 @@ const DeviceBackend* device_backend() {
   return backend ? &*backend : nullptr;
 }
 
-std::string cuda_refusal() {
+std::string libtorch::cuda_refusal() {
   if (const DeviceBackend* backend = device_backend()) return backend->refusal();
   return "this program has no CUDA; build the one that has with -DSLUICE_CUDA=ON (harness/exec/README.md: GPUs)";
 }
 
-Json describe_cuda() {
+Json libtorch::describe_cuda() {
   const DeviceBackend* backend = device_backend();
   return backend ? backend->describe() : nullptr;
 }
 
 std::vector<std::unique_ptr<RankDevice>> make_rank_devices(std::size_t ranks, ProcessGroup* processes) {
   const DeviceBackend* backend = device_backend();
-  if (!backend) throw InputError("device", cuda_refusal());
+  if (!backend) throw InputError("device", libtorch::cuda_refusal());
   return backend->make_devices(ranks, processes);
 }
 
 std::unique_ptr<DeviceTransports> make_nccl_transports(std::vector<RankDevice*> devices, ProcessGroup* processes) {
   const DeviceBackend* backend = device_backend();
-  if (!backend) throw InputError("transport", cuda_refusal());
+  if (!backend) throw InputError("transport", libtorch::cuda_refusal());
   return backend->make_nccl_transports(std::move(devices), processes);
 }
 

@@ -15,6 +15,7 @@
 #include "harness/exec/profile_samples.h"
 #include "harness/exec/session.h"
 #include "harness/exec/torch/session/device_backend.h"
+#include "harness/exec/torch/session/libtorch.h"
 #include "harness/exec/torch/session/torch_words.h"
 #include "harness/exec/torch/stage/stage_module.h"
 
@@ -161,7 +162,8 @@ static CostGraph measure_untied(const ModelGraph& model, std::int64_t micro_batc
       .get();
 }
 
-CostGraph measure_costs(const ModelGraph& model, std::int64_t micro_batch, int repeats, const std::string& device) {
+CostGraph libtorch::measure_costs(const ModelGraph& model, std::int64_t micro_batch, int repeats,
+                                  const std::string& device) {
   CostGraph graph = measure_untied(untied(model), micro_batch, repeats, device);
   count_tied_weights_once(graph, model);
   return graph;

@@ -21,6 +21,7 @@
 #include "harness/exec/profile_samples.h"
 #include "harness/exec/threads.h"
 #include "harness/exec/torch/session/across_processes.h"
+#include "harness/exec/torch/session/libtorch.h"
 #include "harness/exec/torch/session/torch_session.h"
 #include "harness/exec/torch/stage/probe_scope.h"
 #include "harness/exec/torch/stage/tensor_message.h"
@@ -157,7 +158,7 @@ class Chain {
     session.synthetic_batch = samples_;
     session.processes = processes;
     if (spec.feed) train_samples_ = spec.feed->train_samples;
-    session_ = make_session(session);
+    session_ = libtorch::make_session(session);
     const auto ranks = static_cast<int>(program_.rank_count());
     if (!processes) pinning_ = pin_if_possible(ranks + form.spare_cores);
     // Processes do not wait for a quiet machine: each would decide by itself.
@@ -649,7 +650,7 @@ class RunProfile {
 
 }  // namespace
 
-CostGraph measure_in_runs(const RunProfileSpec& spec) {
+CostGraph libtorch::measure_in_runs(const RunProfileSpec& spec) {
   const int threads_before = at::get_num_threads();
   // One of its chains is cut in half, and a tied layer may be in the other half than the one it is tied to.
   RunProfileSpec whole = spec;
@@ -660,7 +661,7 @@ CostGraph measure_in_runs(const RunProfileSpec& spec) {
   return graph;
 }
 
-BetweenProcesses measure_between_processes(const RunProfileSpec& spec, ProcessGroup& processes) {
+BetweenProcesses libtorch::measure_between_processes(const RunProfileSpec& spec, ProcessGroup& processes) {
   constexpr double kSeconds = 0.5;
   const int threads_before = at::get_num_threads();
   RunProfileSpec whole = spec;
@@ -712,7 +713,7 @@ Disturbance disturbance_of(const CoRunLoad& load) {
 
 }  // namespace
 
-CoRunSamples measure_co_runs(const CoRunSpec& spec) {
+CoRunSamples libtorch::measure_co_runs(const CoRunSpec& spec) {
   const int threads_before = at::get_num_threads();
   const bool other_core = std::ranges::any_of(spec.loads, [](const CoRunLoad& l) { return !l.own_core; });
   const int cores = other_core ? 2 : 1;

@@ -13,6 +13,7 @@
 #include "harness/exec/bytes.h"
 #include "harness/exec/threads.h"
 #include "harness/exec/throttled_transport.h"
+#include "harness/exec/torch/session/libtorch.h"
 #include "harness/exec/torch/session/synthetic_batch.h"
 #include "harness/exec/torch/session/tensor_groups.h"
 #include "harness/exec/torch/session/torch_session.h"
@@ -246,8 +247,8 @@ void TorchSession::reset_peak_memory() {
     if (here(Rank(r))) worker(r).counters()->reset_peak();
 }
 
-std::unique_ptr<Session> make_session(const SessionSpec& spec) { return std::make_unique<TorchSession>(spec); }
-
-std::string torch_version() { return TORCH_VERSION; }
+std::unique_ptr<Session> libtorch::make_session(const SessionSpec& spec) {
+  return std::make_unique<TorchSession>(spec);
+}
 
 }  // namespace sluice

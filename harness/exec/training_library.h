@@ -1,0 +1,32 @@
+// What needs LibTorch, behind one table of functions, so that programs which do not train never load LibTorch (1.3 GB).
+// `sluice` opens libsluice_training.so, which lies in its own folder, when one of these functions is first called; test
+// programs that train and sluice-cuda have the same object file linked in (harness/exec/torch/library/register_training.cpp).
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "harness/exec/co_runs.h"
+#include "harness/exec/run_profile.h"
+#include "harness/exec/session.h"
+
+namespace sluice {
+
+// Its members are what session.h, run_profile.h and co_runs.h declare under the same names.
+struct TrainingLibrary {
+  std::unique_ptr<Session> (*make_session)(const SessionSpec&);
+  CostGraph (*measure_costs)(const ModelGraph&, std::int64_t micro_batch, int repeats, const std::string& device);
+  CostGraph (*measure_in_runs)(const RunProfileSpec&);
+  BetweenProcesses (*measure_between_processes)(const RunProfileSpec&, ProcessGroup&);
+  CoRunSamples (*measure_co_runs)(const CoRunSpec&);
+  std::string (*cuda_refusal)();
+  Json (*describe_cuda)();
+};
+
+// Called once, before main() or while the library is opened.
+void register_training_library(const TrainingLibrary& library);
+
+// Where `sluice` looks for the library: in the program's own folder.
+std::string training_library_path();
+
+}  // namespace sluice
