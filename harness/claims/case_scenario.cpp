@@ -1,6 +1,6 @@
 // Scenarios of kind "case": the settings of a sweep's case on the virtual clock, of which any may be a list: the best
 // of the combinations counts, by throughput among those that fit into memory. Fields: case, measure, and for a
-// published profile as the workload "profile" (a file under $SLUICE_PROFILES); any_memory: devices hold whatever is
+// published profile as the workload "profile" (a file of workloads/profiles/published); any_memory: devices hold whatever is
 // asked of them.
 #include <fmt/format.h>
 
@@ -15,6 +15,7 @@
 #include "harness/case/sweep.h"
 #include "harness/claims/scenario.h"
 #include "harness/plan/stage_picture.h"
+#include "workloads/profiles/profile.h"
 
 namespace sluice {
 
@@ -173,7 +174,7 @@ Scenario read_case_scenario(JsonReader& reader) {
       };
     return [entry, where, profile, any_memory, &measure](ProfileStore& profiles) {
       Json with_profile = entry;
-      with_profile["workload"] = profile_path(profile);
+      with_profile["workload"] = published_profile_path(profile);
       return best_of(expand(with_profile, where), any_memory, measure, profiles);
     };
   }

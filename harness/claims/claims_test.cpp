@@ -4,7 +4,6 @@
 #include <rapidcheck/gtest.h>
 #include <sluice_build.h>
 
-#include <cstdlib>
 #include <filesystem>
 
 #include "harness/base/error.h"
@@ -21,12 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 
 const fs::path kClaims = SLUICE_SOURCE_DIR "/results/claims";
-
-// Published profiles, where other tests look for them, too.
-const bool kProfilesThere = [] {
-  setenv("SLUICE_PROFILES", SLUICE_SOURCE_DIR "/../shared/profiles", 0);
-  return fs::is_directory(fs::path(std::getenv("SLUICE_PROFILES")) / "pipedream");
-}();
 
 Json one_claim() {
   return Json::parse(R"({
@@ -343,26 +336,12 @@ TEST_P(CommittedClaims, GiveTheStoredOutcomesAndThePage) {
   const std::string again = "; run: sluice reproduce " + GetParam() + " --write";
   const std::vector<Outcome> now = run_claims(paper.claims, test_profiles());
   ASSERT_EQ(now.size(), paper.outcomes.size());
-  std::string skipped;
-  for (std::size_t i = 0; i < now.size(); ++i) {
-    if (kProfilesThere) {
-      EXPECT_EQ(difference(paper.outcomes[i], now[i]), "") << again;
-      continue;
-    }
-    const bool absent = !now[i].ours && paper.outcomes[i].ours && !now[i].scenario.empty();
-    if (absent) {
-      skipped += "\n  " + now[i].group + ", " + now[i].name + ": " + now[i].reason;
-      EXPECT_EQ(now[i].scenario, paper.outcomes[i].scenario) << again;
-      continue;
-    }
-    EXPECT_EQ(difference(paper.outcomes[i], now[i]), "") << again;
-  }
+  for (std::size_t i = 0; i < now.size(); ++i) EXPECT_EQ(difference(paper.outcomes[i], now[i]), "") << again;
   EXPECT_EQ(read_whole_file(kClaims / (GetParam() + ".md")), paper_page(paper)) << again;
   const Chart chart = paper_chart(paper);
   if (!chart.spec.is_null()) {
     EXPECT_TRUE(read_whole_file(kClaims / (GetParam() + ".svg")).ends_with("\n" + picture_mark(chart))) << again;
   }
-  if (!skipped.empty()) std::printf("skipped, their stored outcomes stand:%s\n", skipped.c_str());
 }
 
 TEST_P(CommittedClaims, ExplainEveryFigureThatIsNotReproduced) {

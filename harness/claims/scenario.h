@@ -33,7 +33,7 @@ struct Figure {
   std::string text;
 };
 
-// Thrown by a scenario that cannot run here: a profile that is not part of the project, say.
+// Thrown by a scenario that has no figure: no combination fits into memory, say.
 class NotAvailable : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -62,8 +62,5 @@ void merge_fields(Json& into, const Json& over);
 Json* place_in(Json& document, const std::string& pointer);
 // Of a "set" of options, as texts.
 std::map<std::string, std::string> read_set(JsonReader& reader);
-
-// The path of a published profile: `name` under $SLUICE_PROFILES. Throws NotAvailable without it.
-std::string profile_path(const std::string& name);
 
 }  // namespace sluice
