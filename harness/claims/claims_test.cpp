@@ -93,7 +93,7 @@ TEST(ClaimReader, DemandsToSayWhatTheToleranceOfARatioAppliesTo) {
   Json document = one_claim();
   Json& claim = document["groups"][0]["claims"][0];
   claim["scenario"] = Json::parse(R"({"kind": "ratio", "measure": null, "system": null, "both": {"kind": "schedule",
-    "system": "gpipe", "ranks": 2, "microbatches": 4, "measure": "span"}, "numerator": {"F": 2}, "denominator": {}})");
+    "system": "gpipe", "ranks": 2, "microbatches": 4, "measure": "makespan"}, "numerator": {"F": 2}, "denominator": {}})");
   EXPECT_NE(error_of_claims(document).find("/effect: is missing; gain: "), std::string::npos);
   claim["effect"] = "gain";
   EXPECT_EQ(claims_from_json(document, "paper", "paper.json").claims[0].effect, Effect::gain);
@@ -261,14 +261,16 @@ TEST(Verdicts, AReadingThatDecidesMakesAClaimNotComparable) {
   EXPECT_EQ(outcome().value, ClaimVerdict::reproduced);
 }
 
-TEST(Verdicts, RememberedAndFittedFiguresNeverCount) {
+TEST(Verdicts, RememberedFittedAndDerivedFiguresNeverCount) {
   Json document = one_claim();
   document["groups"][0]["claims"][0]["sure"] = "remembered";
   document["groups"][0]["claims"][1]["sure"] = "calibration";
+  document["groups"][0]["claims"].push_back(Json::parse(
+      R"({"name": "three", "published": 0.33, "sure": "derived", "scenario": {"ranks": 3, "microbatches": 4}})"));
   const PaperClaims claims = claims_from_json(document, "paper", "paper.json");
   const Counts counts = count(claims.claims, run_claims(claims, test_profiles()));
-  EXPECT_EQ(counts.figures, 2);
-  EXPECT_EQ(counts.not_counted, 2);
+  EXPECT_EQ(counts.figures, 3);
+  EXPECT_EQ(counts.not_counted, 3);
   EXPECT_EQ(counts.checkable(), 0);
 }
 

@@ -55,7 +55,7 @@ TEST(Mutations, OfSeveralScenariosChangeEach) {
 }
 
 TEST(Mutations, OfAFormulaChangeItsArguments) {
-  const Json formula = {{"kind", "formula"}, {"formula", "fill and drain bubble over work"}, {"p", 4}, {"m", 6}};
+  const Json formula = {{"kind", "formula"}, {"formula", "breadth-first overhead"}, {"p", 4}, {"m", 6}, {"v", 1}};
   EXPECT_NEAR(changed_figure(formula, "one rank more"), 4.0 / 6, 1e-12);
   EXPECT_NEAR(changed_figure(formula, "m x 1.3"), 3 / 7.8, 1e-12);
 }

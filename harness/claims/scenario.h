@@ -8,7 +8,7 @@
 //   ratio        numerator / denominator, two scenarios that share the fields of "both"
 //   scaled       "by" times the figure of another scenario, "of"
 //   largest, smallest, sum, mean   of several scenarios
-//   formula      a closed formula of formulas.h
+//   formula      a closed formula of formulas.cpp
 #pragma once
 
 #include <functional>
@@ -16,6 +16,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
@@ -51,6 +52,13 @@ Scenario read_model_scenario(JsonReader& reader);
 Scenario read_case_scenario(JsonReader& reader);
 Scenario read_records_scenario(JsonReader& reader);
 Scenario read_transformer_scenario(JsonReader& reader);
+
+// What scenarios of a kind can measure, and the closed formulas.
+std::vector<std::string> formula_names();
+std::vector<std::string> schedule_measures();
+std::vector<std::string> model_measures();
+std::vector<std::string> case_measures();
+std::vector<std::string> transformer_measures();
 
 // The figure of a closed formula, {"formula": name, arguments ...}.
 Figure read_formula(JsonReader& reader);

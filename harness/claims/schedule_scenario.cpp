@@ -9,7 +9,7 @@
 #include "harness/base/error.h"
 #include "harness/base/index.h"
 #include "harness/case/predict_update.h"
-#include "harness/claims/scenario.h"
+#include "harness/claims/measure.h"
 #include "harness/pipeline/system.h"
 #include "harness/plan/uniform_chain.h"
 #include "harness/program/check_program.h"
@@ -124,8 +124,6 @@ constexpr ScheduleMeasure kScheduleMeasures[] = {
     {"bubble", [](const Ran& r) { return r.simulation.bubble.bubble_ratio; }},
     {"bubble_over_work", [](const Ran& r) { return (r.simulation.bubble.makespan - r.work()) / r.work(); }},
     {"makespan", [](const Ran& r) { return r.simulation.bubble.makespan; }},
-    {"span", [](const Ran& r) { return r.span(); }},
-    {"update", [](const Ran& r) { return r.update(); }},
     {"idle", [](const Ran& r) { return *std::ranges::max_element(r.simulation.bubble.idle); }},
     {"span_idle", [](const Ran& r) { return r.span() - r.work(); }},
     {"samples_per_second", [](const Ran& r) { return r.samples() / r.span(); }},
@@ -133,7 +131,6 @@ constexpr ScheduleMeasure kScheduleMeasures[] = {
     {"in_flight", [](const Ran& r) { return r.largest([](const RankPeak& p) { return p.in_flight; }); }},
     {"least_in_flight",
      [](const Ran& r) { return 1e9 - r.largest([](const RankPeak& p) { return 1e9 - p.in_flight; }); }},
-    {"held", [](const Ran& r) { return r.largest([](const RankPeak& p) { return p.until_weight_gradient; }); }},
     {"messages", [](const Ran& r) { return r.messages(); }},
     {"gathers", [](const Ran& r) { return r.most_collectives(true); }},
     {"reductions", [](const Ran& r) { return r.most_collectives(false); }},
@@ -252,14 +249,10 @@ Scenario read_schedule_scenario(JsonReader& reader) {
     given.bytes.middle = {.weights = rounded(reader.number_or("weights", 0, 0, 1e15)),
                           .stash = rounded(reader.number_or("stash", 0, 0, 1e15)),
                           .weight_stash = rounded(reader.number_or("weight_stash", 0, 0, 1e15))};
-  const std::string name = reader.text("measure");
-  std::vector<std::string> names;
-  for (const ScheduleMeasure& measure : kScheduleMeasures) {
-    names.emplace_back(measure.name);
-    if (name == measure.name)
-      return [given, value = measure.value](ProfileStore&) { return Figure{value(run(given)), {}}; };
-  }
-  reader.fail("measure", "unknown measure '" + name + "'", suggestion(name, names));
+  const ScheduleMeasure& measure = read_measure(reader, kScheduleMeasures);
+  return [given, &measure](ProfileStore&) { return Figure{measure.value(run(given)), {}}; };
 }
+
+std::vector<std::string> schedule_measures() { return names_of(kScheduleMeasures); }
 
 }  // namespace sluice
