@@ -290,6 +290,16 @@ double figure_of(const std::string& scenario) {
   return *read_scenario(JsonReader(Json::parse(scenario), "test"))(test_profiles()).number;
 }
 
+TEST(ScheduleScenario, StagesHaveTimesOfTheirOwn) {
+  // 2 ranks, 2 micro-batches. Rank 0: F 0-1 and 1-2. Rank 1: F 1-3, B 3-6, F 6-8, B 8-11. Rank 0: B 6-8 and 11-13.
+  const std::string like = R"({"kind": "schedule", "system": "one_f_one_b", "ranks": 2, "microbatches": 2,
+                               "F": [1, 2], "I": [1, 2], "measure": )";
+  EXPECT_NEAR(figure_of(like + R"("makespan"})"), 13, 1e-12);
+  EXPECT_NEAR(figure_of(like + R"("bubble_over_work"})"), (13.0 - 8) / 8, 1e-12);  // ranks work 6 and 10
+  EXPECT_EQ(error_of([&] { figure_of(like + R"("makespan", "W": [1, 1, 1]})"); }),
+            "test: /W: has 3 values for 2 stages; give one for each");
+}
+
 TEST(ScheduleScenario, AStageOfATransformerHoldsItsLayers) {
   // Zero bubble's 1.5B model: three layers of 6 samples of 1024 tokens hold 3.45 GiB, 18 bytes a parameter 3.2 GiB.
   EXPECT_NEAR(figure_of(R"({"kind": "schedule", "system": "one_f_one_b", "ranks": 8, "microbatches": 8,

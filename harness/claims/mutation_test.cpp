@@ -35,6 +35,9 @@ TEST(Mutations, ChangeTimesRanksMicroBatchesAndOrderOfASchedule) {
   EXPECT_NEAR(changed_figure(schedule("bubble"), "half of the ranks"), 0, 1e-9);
   EXPECT_NEAR(changed_figure(schedule("bubble"), "one micro-batch more"), 1.0 / 6, 1e-9);
   EXPECT_EQ(changed_figure(schedule("in_flight"), "the order of one_f_one_b"), 2);  // of GPipe 4
+  Json of_two_times = schedule("makespan");
+  of_two_times["F"] = {1, 2};  // 1 + 4 * 2, then 4 * 2 + 2: the backward of the last micro-batch comes first
+  EXPECT_NEAR(changed_figure(of_two_times, "costs x 1.3"), 1.3 * (9 + 10), 1e-9);
 }
 
 TEST(Mutations, OfARatioChangeTheNumeratorAlone) {

@@ -1,6 +1,6 @@
 // A scenario: what Sluice computes to set a figure of its own beside a published one. It is read from JSON whole, so
 // that nothing of it can be wrong once it runs, and runs on the virtual clock. "kind" names one of:
-//   schedule     a system's order on a chain of equal stages: times and bytes are given
+//   schedule     a system's order on a chain of stages: times and bytes are given
 //   model        a declared model, its parameters, or its training on a described cluster
 //   case         the settings of a sweep's case, planned and simulated
 //   transformer  a GPT on A100 with tensor, pipeline and data parallelism

@@ -83,9 +83,12 @@ void write_pages(const fs::path& folder, const std::vector<PaperOutcomes>& paper
   fs::create_directories(drawing);
   std::vector<Chart> charts;
   for (const PaperOutcomes& paper : papers) {
-    write_whole_file(folder / (paper.claims.paper + ".results.json"), to_json(paper.outcomes).dump(1) + "\n");
-    write_whole_file(folder / (paper.claims.paper + ".md"), paper_page(paper));
-    Chart chart = paper_chart(paper);
+    const std::string file = (folder / (paper.claims.paper + ".results.json")).string();
+    const Json document = to_json(paper.outcomes);
+    write_whole_file(file, document.dump(1) + "\n");
+    const PaperOutcomes stored{paper.claims, outcomes_from_json(document, file)};  // figures in the digits of the file
+    write_whole_file(folder / (paper.claims.paper + ".md"), paper_page(stored));
+    Chart chart = paper_chart(stored);
     if (chart.spec.is_null()) continue;
     write_whole_file(drawing / (chart.name + ".vl.json"), chart.spec.dump());
     charts.push_back(std::move(chart));
