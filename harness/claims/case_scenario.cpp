@@ -1,7 +1,7 @@
 // Scenarios of kind "case": the settings of a sweep's case on the virtual clock, of which any may be a list: the best
 // of the combinations counts, by throughput among those that fit into memory. Fields: case, measure, and for a
-// published profile as the workload "profile" (a file of workloads/profiles/published); any_memory: devices hold whatever is
-// asked of them.
+// published profile as the workload "profile" (a file of workloads/profiles/published); any_memory: devices hold
+// whatever is asked of them.
 #include <fmt/format.h>
 
 #include <algorithm>

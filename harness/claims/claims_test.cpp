@@ -93,7 +93,7 @@ TEST(ClaimReader, DemandsToSayWhatTheToleranceOfARatioAppliesTo) {
   Json document = one_claim();
   Json& claim = document["groups"][0]["claims"][0];
   claim["scenario"] = Json::parse(R"({"kind": "ratio", "measure": null, "system": null, "both": {"kind": "schedule",
-    "system": "gpipe", "ranks": 2, "microbatches": 4, "measure": "makespan"}, "numerator": {"F": 2}, "denominator": {}})");
+    "system": "gpipe", "ranks": 2, "microbatches": 4, "measure": "idle"}, "numerator": {"F": 2}, "denominator": {}})");
   EXPECT_NE(error_of_claims(document).find("/effect: is missing; gain: "), std::string::npos);
   claim["effect"] = "gain";
   EXPECT_EQ(claims_from_json(document, "paper", "paper.json").claims[0].effect, Effect::gain);
