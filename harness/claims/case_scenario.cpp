@@ -1,7 +1,7 @@
 // Scenarios of kind "case": the settings of a sweep's case on the virtual clock, of which any may be a list: the best
 // of the combinations counts, by throughput among those that fit into memory. Fields: case, measure, and for a
-// published profile as the workload "profile" (a file under $SLUICE_PROFILES); any_memory: devices hold whatever is
-// asked of them.
+// published profile as the workload "profile" (a file of workloads/profiles/published); any_memory: devices hold
+// whatever is asked of them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,8 +13,9 @@
 #include "harness/case/predict_update.h"
 #include "harness/case/prepare.h"
 #include "harness/case/sweep.h"
-#include "harness/claims/scenario.h"
+#include "harness/claims/measure.h"
 #include "harness/plan/stage_picture.h"
+#include "workloads/profiles/profile.h"
 
 namespace sluice {
 
@@ -25,7 +26,6 @@ struct RunOfCase {
   double seconds = 0;     // of an update
   double throughput = 0;  // samples/s
   double peak_bytes = 0;  // of the fullest rank
-  double bubble = 0;
 };
 
 // "15-1": the devices of every stage.
@@ -77,14 +77,6 @@ constexpr CaseMeasure kCaseMeasures[] = {
      [](const RunOfCase& r) {
        return Figure{r.peak_bytes / (1 << 30), {}};
      }},
-    {"bubble",
-     [](const RunOfCase& r) {
-       return Figure{r.bubble, {}};
-     }},
-    {"depth",
-     [](const RunOfCase& r) {
-       return Figure{static_cast<double>(depth(r.prepared.graph)), {}};
-     }},
     {"replicas",
      [](const RunOfCase& r) {
        return Figure{{}, replicas_text(r.prepared.plan)};
@@ -96,18 +88,6 @@ constexpr CaseMeasure kCaseMeasures[] = {
     {"objective",
      [](const RunOfCase& r) {
        return Figure{r.prepared.plan.search.objective, {}};
-     }},
-    {"search_seconds",
-     [](const RunOfCase& r) {
-       return Figure{r.prepared.plan.search.seconds, {}};
-     }},
-    {"states",
-     [](const RunOfCase& r) {
-       return Figure{static_cast<double>(r.prepared.plan.search.states), {}};
-     }},
-    {"bottleneck",
-     [](const RunOfCase& r) {
-       return Figure{bottleneck(r), {}};
      }},
     {"speedup_of_bottleneck",
      [](const RunOfCase& r) {
@@ -126,7 +106,6 @@ RunOfCase run(const RunCase& c, bool any_memory, ProfileStore& profiles) {
   if (!any_memory && !over_memory(p, held).empty()) return result;
   result.seconds = simulated_update(p, program).value;
   result.throughput = static_cast<double>(p.micro_batch * p.microbatches_per_update) / result.seconds;
-  result.bubble = simulate(program, costs_of(p), p.cluster, p.ranks.devices, {.trace = false}).bubble.bubble_ratio;
   return result;
 }
 
@@ -162,22 +141,18 @@ Scenario read_case_scenario(JsonReader& reader) {
   const std::string where = reader.where("case");
   const std::string profile = reader.text("profile", "");
   const bool any_memory = reader.boolean("any_memory", false);
-  const std::string name = reader.text("measure");
-  std::vector<std::string> names;
-  for (const CaseMeasure& measure : kCaseMeasures) {
-    names.emplace_back(measure.name);
-    if (name != measure.name) continue;
-    if (profile.empty())
-      return [cases = expand(entry, where), any_memory, &measure](ProfileStore& profiles) {
-        return best_of(cases, any_memory, measure, profiles);
-      };
-    return [entry, where, profile, any_memory, &measure](ProfileStore& profiles) {
-      Json with_profile = entry;
-      with_profile["workload"] = profile_path(profile);
-      return best_of(expand(with_profile, where), any_memory, measure, profiles);
+  const CaseMeasure& measure = read_measure(reader, kCaseMeasures);
+  if (profile.empty())
+    return [cases = expand(entry, where), any_memory, &measure](ProfileStore& profiles) {
+      return best_of(cases, any_memory, measure, profiles);
     };
-  }
-  reader.fail("measure", "unknown measure '" + name + "'", suggestion(name, names));
+  return [entry, where, profile, any_memory, &measure](ProfileStore& profiles) {
+    Json with_profile = entry;
+    with_profile["workload"] = published_profile_path(profile);
+    return best_of(expand(with_profile, where), any_memory, measure, profiles);
+  };
 }
+
+std::vector<std::string> case_measures() { return names_of(kCaseMeasures); }
 
 }  // namespace sluice

@@ -8,7 +8,6 @@
 
 #include "harness/base/error.h"
 #include "harness/base/visible_text.h"
-#include "harness/claims/formulas.h"
 
 namespace sluice {
 
@@ -38,7 +37,8 @@ Sureness read_sureness(JsonReader& reader) {
                            {"B", Sureness::b},
                            {"C", Sureness::c},
                            {"remembered", Sureness::remembered},
-                           {"calibration", Sureness::calibration}});
+                           {"calibration", Sureness::calibration},
+                           {"derived", Sureness::derived}});
 }
 
 Compare read_compare(JsonReader& reader) {
@@ -339,6 +339,8 @@ std::string to_text(Sureness sure) {
       return "remembered";
     case Sureness::calibration:
       return "calibration";
+    case Sureness::derived:
+      return "derived";
   }
   return "";
 }

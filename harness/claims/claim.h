@@ -20,10 +20,11 @@
 
 namespace sluice {
 
-// How sure the reading of a published figure is. Two kinds never count: remembered, from memory of the paper, and
-// calibration, a figure that costs are fitted on, shown for what the fit leaves.
-enum class Sureness { a, b, c, remembered, calibration };
-inline bool counts(Sureness sure) { return sure != Sureness::remembered && sure != Sureness::calibration; }
+// How sure the reading of a published figure is. Three kinds never count: remembered, from memory of the paper;
+// calibration, a figure that costs are fitted on, shown for what the fit leaves; derived, a figure that follows from
+// counted ones of the paper, as a throughput from the baseline's and their ratio.
+enum class Sureness { a, b, c, remembered, calibration, derived };
+inline bool counts(Sureness sure) { return sure < Sureness::remembered; }
 
 // What a claim is evidence of. Each kind is counted by itself.
 enum class ClaimKind {

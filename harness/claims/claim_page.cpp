@@ -280,7 +280,8 @@ std::string index_page(std::span<const PaperOutcomes> papers) {
     }
   page +=
       "\n## Counts by kind\n\nReproduced figures of checkable ones. A figure is checkable where the published set-up "
-      "says enough to run it; figures from memory, and those that costs are fitted on, never count. End to end: other "
+      "says enough to run it; figures from memory, those that costs are fitted on, and those that follow from counted "
+      "ones never count. End to end: other "
       "times and memory from Sluice's own costs. Measured times: simulated from operation times that the authors "
       "measured. Formula: closed formulas, and schedules of unit times. Count: parameters, bytes, weight versions, "
       "messages. Authors' program: what their released program gives for the same input. The kinds are not added "

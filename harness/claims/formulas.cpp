@@ -1,10 +1,10 @@
-#include "harness/claims/formulas.h"
-
-#include <algorithm>
-#include <cmath>
+// Closed formulas as papers print them, by name, for claims: what a figure must be.
+#include <map>
+#include <string>
+#include <vector>
 
 #include "harness/base/error.h"
-#include "harness/claims/scenario.h"
+#include "harness/claims/measure.h"
 
 namespace sluice {
 
@@ -12,16 +12,19 @@ namespace {
 
 using Arguments = const std::map<std::string, double>&;
 
+struct NamedFormula {
+  std::string name;
+  std::string source;
+  std::vector<std::string> arguments;  // all must be given
+  double (*value)(Arguments arguments);
+};
+
 const std::vector<NamedFormula>& formulas() {
   static const std::vector<NamedFormula> all = {
       {"fill and drain bubble ratio",
        "Huang et al., NeurIPS 2019; Narayanan et al., SC 2021, section 2.2",
        {"p", "m"},
        [](Arguments a) { return (a.at("p") - 1) / (a.at("m") + a.at("p") - 1); }},
-      {"fill and drain bubble over work",
-       "Narayanan et al., SC 2021, section 2.2",
-       {"p", "m"},
-       [](Arguments a) { return (a.at("p") - 1) / a.at("m"); }},
       {"interleaved bubble over work",
        "Narayanan et al., SC 2021, section 2.2",
        {"p", "m", "v"},
@@ -38,35 +41,6 @@ const std::vector<NamedFormula>& formulas() {
        "README of sail-sg/zero-bubble-pipeline-parallelism",
        {"p", "m"},
        [](Arguments a) { return (a.at("p") - 1) / (a.at("m") + a.at("p") - 1) / 2; }},
-      {"1F1B cost with messages",
-       "Qi et al., ICLR 2024, the costs of Table 5",
-       {"p", "m", "F", "I", "W", "c"},
-       [](Arguments a) {
-         const double p = a.at("p"), m = a.at("m");
-         return (m + p - 1) * (a.at("F") + a.at("I") + a.at("W")) + (2 * (p - 1) * (m / p + 1) - 2) * a.at("c");
-       }},
-      {"interleaved cost with messages",
-       "Qi et al., ICLR 2024, the costs of Table 5",
-       {"p", "m", "v", "F", "I", "W", "c"},
-       [](Arguments a) {
-         const double p = a.at("p"), m = a.at("m"), v = a.at("v"), t = a.at("F") + a.at("I") + a.at("W");
-         return m * t + (p - 1) * t / v + ((2 * v - 1) * p - 2) * a.at("c");
-       }},
-      {"interleaved bubble with messages",
-       "Qi et al., ICLR 2024, the costs of Table 5",
-       {"p", "m", "v", "F", "I", "W", "c"},
-       [](Arguments a) {
-         const double p = a.at("p"), m = a.at("m"), v = a.at("v"), t = a.at("F") + a.at("I") + a.at("W");
-         const double cost = m * t + (p - 1) * t / v + ((2 * v - 1) * p - 2) * a.at("c");
-         return 1 - m * t / cost;
-       }},
-      {"few micro-batches, ZB over 1F1B",
-       "Qi et al., ICLR 2024, appendix on few micro-batches",
-       {"p", "m", "F", "I", "W"},
-       [](Arguments a) {
-         const double n = a.at("m") + a.at("p") - 1, fi = a.at("F") + a.at("I"), w = a.at("W");
-         return n * (fi + w) / (n * fi + w);
-       }},
       {"1F1B bubble",
        "Qi et al., ICLR 2024, Table 2",
        {"p", "F", "I", "W"},
@@ -111,6 +85,10 @@ const std::vector<NamedFormula>& formulas() {
        "Lamy-Poirier, MLSys 2023: (N_PP-1)/(N_mb N_loop) of the ideal time",
        {"p", "m", "v"},
        [](Arguments a) { return (a.at("p") - 1) / (a.at("m") * a.at("v")); }},
+      {"update seconds at a utilization",
+       "floating-point operations of an update over those of p devices at their peak",
+       {"flop", "p", "peak", "utilization"},
+       [](Arguments a) { return a.at("flop") / (a.at("p") * a.at("peak") * a.at("utilization")); }},
       {"GPipe Transformer parameters",
        "Huang et al., NeurIPS 2019, Table 1: width 2048, 32 thousand words, untied",
        {"layers", "vocabulary"},
@@ -121,27 +99,20 @@ const std::vector<NamedFormula>& formulas() {
        [](Arguments a) {
          return 12 * (12 * 2048.0 * 2048 * a.at("layers") + 2 * 2048 * a.at("vocabulary")) / (1 << 30);
        }},
-      {"Megatron parameters",
-       "Narayanan et al., SC 2021, equation 2",
-       {"layers", "hidden", "sequence", "vocabulary"},
-       [](Arguments a) {
-         const double l = a.at("layers"), h = a.at("hidden"), s = a.at("sequence"), v = a.at("vocabulary");
-         return 12 * l * h * h * (1 + 13 / (12 * h) + (v + s) / (12 * l * h));
-       }},
   };
   return all;
 }
 
+// Throws InputError at `where` for a name that is not known, with a suggestion.
+const NamedFormula& find_formula(const std::string& name, const std::string& where) {
+  for (const NamedFormula& formula : formulas())
+    if (formula.name == name) return formula;
+  throw InputError(where, "unknown formula '" + name + "'", suggestion(name, formula_names()));
+}
+
 }  // namespace
 
-const NamedFormula& find_formula(const std::string& name, const std::string& where) {
-  std::vector<std::string> names;
-  for (const NamedFormula& formula : formulas()) {
-    if (formula.name == name) return formula;
-    names.push_back(formula.name);
-  }
-  throw InputError(where, "unknown formula '" + name + "'", suggestion(name, names));
-}
+std::vector<std::string> formula_names() { return names_of(formulas()); }
 
 Figure read_formula(JsonReader& reader) {
   const NamedFormula& formula = find_formula(reader.text("formula"), reader.where("formula"));

@@ -12,7 +12,7 @@
 #include "harness/base/error.h"
 #include "harness/base/source_folder.h"
 #include "harness/case/predict_update.h"
-#include "harness/claims/scenario.h"
+#include "harness/claims/measure.h"
 #include "harness/model/calibrated_costs.h"
 #include "harness/model/cost_graph.h"
 #include "harness/pipeline/system.h"
@@ -147,12 +147,9 @@ double parameters(const ModelScenario& m) { return static_cast<double>(m.model->
 constexpr ModelMeasure kModelMeasures[] = {
     {"parameters_millions", false, [](const ModelScenario& m) { return parameters(m) / 1e6; }},
     {"parameters_billions", false, [](const ModelScenario& m) { return parameters(m) / 1e9; }},
-    {"parameters", false, [](const ModelScenario& m) { return parameters(m); }},
     {"gib_at_12_bytes_a_parameter", false, [](const ModelScenario& m) { return 12 * parameters(m) / kGiB; }},
     {"layers", false, [](const ModelScenario& m) { return static_cast<double>(m.model->units); }},
-    {"forward_gflop", false, [](const ModelScenario& m) { return m.model->forward_flops / 1e9; }},
     {"samples_per_second", true, [](const ModelScenario& m) { return samples(m) / train(m).seconds; }},
-    {"seconds", true, [](const ModelScenario& m) { return train(m).seconds; }},
     {"peak_gib", true, [](const ModelScenario& m) { return train(m).largest_peak / kGiB; }},
     {"activation_gib", true, [](const ModelScenario& m) { return train(m).activations / kGiB; }},
     {"sum_of_peaks_gib", true, [](const ModelScenario& m) { return train(m).sum_of_peaks / kGiB; }},
@@ -223,15 +220,11 @@ void read_training(JsonReader& reader, ModelScenario& given) {
 Scenario read_model_scenario(JsonReader& reader) {
   ModelScenario given;
   given.model = std::make_shared<const PublishedModel>(read_model(reader.object("model")));
-  const std::string name = reader.text("measure");
-  std::vector<std::string> names;
-  for (const ModelMeasure& measure : kModelMeasures) {
-    names.emplace_back(measure.name);
-    if (name != measure.name) continue;
-    if (measure.trains) read_training(reader, given);
-    return [given, &measure](ProfileStore&) { return Figure{measure.value(given), {}}; };
-  }
-  reader.fail("measure", "unknown measure '" + name + "'", suggestion(name, names));
+  const ModelMeasure& measure = read_measure(reader, kModelMeasures);
+  if (measure.trains) read_training(reader, given);
+  return [given, &measure](ProfileStore&) { return Figure{measure.value(given), {}}; };
 }
+
+std::vector<std::string> model_measures() { return names_of(kModelMeasures); }
 
 }  // namespace sluice

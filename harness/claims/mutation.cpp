@@ -23,10 +23,15 @@ std::string text_of(const Json& object, const std::string& key) {
   return found && found->is_string() ? found->get<std::string>() : "";
 }
 
-// Numbers of an object times a factor, where they are there.
+// Numbers of an object, or of its lists, times a factor, where they are there.
 void scale(Json& object, const std::vector<std::string>& keys, double by) {
-  for (const std::string& key : keys)
-    if (const Json* found = object.find(key); found && found->is_number()) object[key] = by * found->get<double>();
+  for (const std::string& key : keys) {
+    if (!object.contains(key)) continue;
+    Json& found = object[key];
+    if (found.is_number()) found = by * found.get<double>();
+    if (found.is_array())
+      for (Json& number : found) number = by * number.get<double>();
+  }
 }
 
 bool has_integer(const Json& object, const std::string& key) {
@@ -68,8 +73,8 @@ std::vector<Mutation> of_schedule(const Json& scenario) {
   for (const auto& [what, by] : kCosts)
     add(result, what, scenario, [&](Json& changed) {
       for (const char* time : {"F", "I", "W"})
-        changed[time] = by * (changed.contains(time) ? changed[time].get<double>() : 1);
-      scale(changed, {"stash", "weight_stash", "weights"}, by);
+        if (!changed.contains(time)) changed[time] = 1;
+      scale(changed, {"F", "I", "W", "stash", "weight_stash", "weights"}, by);
       if (changed.contains("transformer")) scale(changed["transformer"], {"bytes_per_parameter"}, by);
     });
   const auto here = [](Json& changed) -> Json& { return changed; };

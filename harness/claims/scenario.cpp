@@ -1,8 +1,6 @@
 #include "harness/claims/scenario.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
 
 #include "harness/base/error.h"
 
@@ -125,14 +123,6 @@ std::map<std::string, std::string> read_set(JsonReader& reader) {
   for (const auto& [key, value] : reader.object("set").json().items())
     given[key] = value.is_string() ? value.get<std::string>() : value.dump();
   return given;
-}
-
-std::string profile_path(const std::string& name) {
-  const char* folder = std::getenv("SLUICE_PROFILES");
-  const std::string file = name.substr(0, name.find('#'));
-  if (!folder || !std::filesystem::is_regular_file(std::filesystem::path(folder) / file))
-    throw NotAvailable("the profile is absent: $SLUICE_PROFILES/" + file);
-  return std::string(folder) + "/" + name;
 }
 
 }  // namespace sluice

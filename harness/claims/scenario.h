@@ -1,6 +1,6 @@
 // A scenario: what Sluice computes to set a figure of its own beside a published one. It is read from JSON whole, so
 // that nothing of it can be wrong once it runs, and runs on the virtual clock. "kind" names one of:
-//   schedule     a system's order on a chain of equal stages: times and bytes are given
+//   schedule     a system's order on a chain of stages: times and bytes are given
 //   model        a declared model, its parameters, or its training on a described cluster
 //   case         the settings of a sweep's case, planned and simulated
 //   transformer  a GPT on A100 with tensor, pipeline and data parallelism
@@ -8,7 +8,7 @@
 //   ratio        numerator / denominator, two scenarios that share the fields of "both"
 //   scaled       "by" times the figure of another scenario, "of"
 //   largest, smallest, sum, mean   of several scenarios
-//   formula      a closed formula of formulas.h
+//   formula      a closed formula of formulas.cpp
 #pragma once
 
 #include <functional>
@@ -16,6 +16,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
@@ -33,7 +34,7 @@ struct Figure {
   std::string text;
 };
 
-// Thrown by a scenario that cannot run here: a profile that is not part of the project, say.
+// Thrown by a scenario that has no figure: no combination fits into memory, say.
 class NotAvailable : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -52,6 +53,13 @@ Scenario read_case_scenario(JsonReader& reader);
 Scenario read_records_scenario(JsonReader& reader);
 Scenario read_transformer_scenario(JsonReader& reader);
 
+// What scenarios of a kind can measure, and the closed formulas.
+std::vector<std::string> formula_names();
+std::vector<std::string> schedule_measures();
+std::vector<std::string> model_measures();
+std::vector<std::string> case_measures();
+std::vector<std::string> transformer_measures();
+
 // The figure of a closed formula, {"formula": name, arguments ...}.
 Figure read_formula(JsonReader& reader);
 
@@ -62,8 +70,5 @@ void merge_fields(Json& into, const Json& over);
 Json* place_in(Json& document, const std::string& pointer);
 // Of a "set" of options, as texts.
 std::map<std::string, std::string> read_set(JsonReader& reader);
-
-// The path of a published profile: `name` under $SLUICE_PROFILES. Throws NotAvailable without it.
-std::string profile_path(const std::string& name);
 
 }  // namespace sluice

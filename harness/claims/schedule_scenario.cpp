@@ -1,7 +1,10 @@
-// Scenarios of kind "schedule": a system's order on a chain of equal stages. Fields: system, set, ranks, microbatches,
-// updates, F, I, W and latency (in one unit of time), step (free or barrier), micro_batch (samples), measure; for bytes
-// stash, weight_stash and weights of a stage, or "transformer": layers of a stage, hidden, heads, sequence,
-// bytes_per_parameter, and, where the first and the last stage are others, their layers (ends) and vocabulary.
+// Scenarios of kind "schedule": a system's order on a chain of stages. Fields: system, set, ranks, microbatches, updates,
+// F, I and W (one time for all stages, or a list with one for each) and latency, in one unit of time; step (free or
+// barrier), micro_batch (samples), measure; for bytes stash, weight_stash and weights of a stage, or "transformer":
+// layers of a stage, hidden, heads, sequence, bytes_per_parameter, and, where the first and the last stage are others,
+// their layers (ends) and vocabulary.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -9,7 +12,7 @@
 #include "harness/base/error.h"
 #include "harness/base/index.h"
 #include "harness/case/predict_update.h"
-#include "harness/claims/scenario.h"
+#include "harness/claims/measure.h"
 #include "harness/pipeline/system.h"
 #include "harness/plan/uniform_chain.h"
 #include "harness/program/check_program.h"
@@ -40,8 +43,8 @@ struct ScheduleScenario {
   const System* system = nullptr;
   Options options;
   int ranks = 0, microbatches = 0;
-  int updates = 1;  // of the microbatches, by systems that accumulate without a flush
-  StageCost stage;
+  int updates = 1;                // of the microbatches, by systems that accumulate without a flush
+  std::vector<StageCost> stages;  // in order
   Seconds latency;
   bool barrier = false;
   double micro_batch = 1;
@@ -70,10 +73,11 @@ struct Ran {
     return steady_update([this](int times) { return simulate_times(3 * times).update_end; }).value;
   }
   double samples() const { return given.micro_batch * given.microbatches / given.ranks; }
+  // Time that a rank computes, on average.
   double work() const {
-    const StageCost& s = given.stage;
-    return (s.forward + s.input_gradient + s.weight_gradient).value * given.microbatches *
-           stages_per_rank(*given.system, given.options);
+    Seconds all(0);
+    for (const StageCost& stage : given.stages) all += stage.forward + stage.input_gradient + stage.weight_gradient;
+    return all.value * given.microbatches / given.ranks;
   }
   double messages() const {
     double count = 0;
@@ -124,8 +128,6 @@ constexpr ScheduleMeasure kScheduleMeasures[] = {
     {"bubble", [](const Ran& r) { return r.simulation.bubble.bubble_ratio; }},
     {"bubble_over_work", [](const Ran& r) { return (r.simulation.bubble.makespan - r.work()) / r.work(); }},
     {"makespan", [](const Ran& r) { return r.simulation.bubble.makespan; }},
-    {"span", [](const Ran& r) { return r.span(); }},
-    {"update", [](const Ran& r) { return r.update(); }},
     {"idle", [](const Ran& r) { return *std::ranges::max_element(r.simulation.bubble.idle); }},
     {"span_idle", [](const Ran& r) { return r.span() - r.work(); }},
     {"samples_per_second", [](const Ran& r) { return r.samples() / r.span(); }},
@@ -133,7 +135,6 @@ constexpr ScheduleMeasure kScheduleMeasures[] = {
     {"in_flight", [](const Ran& r) { return r.largest([](const RankPeak& p) { return p.in_flight; }); }},
     {"least_in_flight",
      [](const Ran& r) { return 1e9 - r.largest([](const RankPeak& p) { return 1e9 - p.in_flight; }); }},
-    {"held", [](const Ran& r) { return r.largest([](const RankPeak& p) { return p.until_weight_gradient; }); }},
     {"messages", [](const Ran& r) { return r.messages(); }},
     {"gathers", [](const Ran& r) { return r.most_collectives(true); }},
     {"reductions", [](const Ran& r) { return r.most_collectives(false); }},
@@ -196,8 +197,24 @@ StageBytes transformer_stages(JsonReader fields, std::int64_t micro_batch, const
 
 int count_of(JsonReader& reader, const std::string& key, int most) { return reader.integer<int>(key, 1, most); }
 
-double time_of(JsonReader& reader, const std::string& key, double otherwise) {
-  return reader.number_or(key, otherwise, 0, kMostSeconds);
+// Of each of the stages: one number for all, or a list with one for each. 1 unless given.
+std::vector<double> times_of(JsonReader& reader, const std::string& key, std::size_t stages) {
+  if (!reader.has(key) || !reader.raw(key).is_array())
+    return std::vector<double>(stages, reader.number_or(key, 1, 0, kMostSeconds));
+  std::vector<double> times = reader.numbers(key, 0, kMostSeconds);
+  if (times.size() != stages)
+    reader.fail(key, fmt::format("has {} values for {} stages", times.size(), stages), "give one for each");
+  return times;
+}
+
+std::vector<StageCost> stage_times(JsonReader& reader, std::size_t stages) {
+  const std::vector<double> forward = times_of(reader, "F", stages), input_gradient = times_of(reader, "I", stages),
+                            weight_gradient = times_of(reader, "W", stages);
+  std::vector<StageCost> costs;
+  for (std::size_t s = 0; s < stages; ++s)
+    costs.push_back(
+        {Seconds(forward[s]), Seconds(input_gradient[s]), Seconds(weight_gradient[s]), Seconds(0), Bytes(0)});
+  return costs;
 }
 
 double share_until_weight_gradient(const StageMemory& stage) {
@@ -205,16 +222,27 @@ double share_until_weight_gradient(const StageMemory& stage) {
   return std::min(1.0, static_cast<double>(stage.weight_stash.value) / static_cast<double>(stage.stash.value));
 }
 
+bool differ(const StageCost& a, const StageCost& b) {
+  return a.forward != b.forward || a.input_gradient != b.input_gradient || a.weight_gradient != b.weight_gradient;
+}
+
 Ran run(const ScheduleScenario& given) {
   const int microbatches = given.microbatches * (given.system->data_parallel ? given.ranks : 1);
   const Cluster cluster = latency_cluster(given.ranks, given.latency);
   Ran ran{given,
           cluster,
-          uniform_chain(*given.system, given.options, cluster, given.ranks, microbatches, given.stage, given.latency),
+          uniform_chain(*given.system, given.options, cluster, given.ranks, microbatches, given.stages.front(),
+                        given.latency),
           {},
           {},
           {}};
   ScheduleProblem& problem = ran.chain.problem;
+  const std::size_t planned = problem.costs.size();
+  if (planned == given.stages.size())
+    problem.costs = given.stages;
+  else if (std::ranges::adjacent_find(given.stages, differ) != given.stages.end())
+    throw NotAvailable(
+        fmt::format("the system's plan has {} stages, the times are of {}", planned, given.stages.size()));
   if (given.system->accumulates) problem.microbatches_per_update = microbatches / given.updates;
   if (given.bytes.middle.stash > Bytes(0))
     for (const StageMemory& stage : given.bytes.of(problem.graph.size()))
@@ -236,9 +264,9 @@ Scenario read_schedule_scenario(JsonReader& reader) {
   given.options = resolve_options(given.system->options, read_set(reader), reader.where("set"));
   given.ranks = count_of(reader, "ranks", 4096);
   given.microbatches = count_of(reader, "microbatches", 1'000'000);
-  given.stage = {Seconds(time_of(reader, "F", 1)), Seconds(time_of(reader, "I", 1)), Seconds(time_of(reader, "W", 1)),
-                 Seconds(0), Bytes(0)};
-  given.latency = Seconds(time_of(reader, "latency", 0));
+  given.stages =
+      stage_times(reader, static_cast<std::size_t>(given.ranks * stages_per_rank(*given.system, given.options)));
+  given.latency = Seconds(reader.number_or("latency", 0, 0, kMostSeconds));
   const std::string step = reader.text("step", "free");
   if (step != "free" && step != "barrier") reader.fail("step", "must be free or barrier");
   given.barrier = step == "barrier";
@@ -252,14 +280,10 @@ Scenario read_schedule_scenario(JsonReader& reader) {
     given.bytes.middle = {.weights = rounded(reader.number_or("weights", 0, 0, 1e15)),
                           .stash = rounded(reader.number_or("stash", 0, 0, 1e15)),
                           .weight_stash = rounded(reader.number_or("weight_stash", 0, 0, 1e15))};
-  const std::string name = reader.text("measure");
-  std::vector<std::string> names;
-  for (const ScheduleMeasure& measure : kScheduleMeasures) {
-    names.emplace_back(measure.name);
-    if (name == measure.name)
-      return [given, value = measure.value](ProfileStore&) { return Figure{value(run(given)), {}}; };
-  }
-  reader.fail("measure", "unknown measure '" + name + "'", suggestion(name, names));
+  const ScheduleMeasure& measure = read_measure(reader, kScheduleMeasures);
+  return [given, &measure](ProfileStore&) { return Figure{measure.value(run(given)), {}}; };
 }
+
+std::vector<std::string> schedule_measures() { return names_of(kScheduleMeasures); }
 
 }  // namespace sluice

@@ -10,8 +10,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "harness/base/error.h"
-#include "harness/claims/scenario.h"
+#include "harness/claims/measure.h"
 #include "harness/pipeline/system.h"
 #include "harness/plan/uniform_chain.h"
 #include "harness/program/lowering.h"
@@ -104,7 +103,6 @@ struct TransformerMeasure {
 
 constexpr TransformerMeasure kTransformerMeasures[] = {
     {"tflops", tflops},
-    {"iteration_seconds", iteration_seconds},
     {"parameters_billions", [](const TransformerScenario& t) { return t.parameters() / 1e9; }},
     {"stage_forward_ms", [](const TransformerScenario& t) { return 1e3 * t.layers * layer_seconds(t).forward; }},
     {"stage_input_gradient_ms",
@@ -137,13 +135,10 @@ Scenario read_transformer_scenario(JsonReader& reader) {
   if (t.pipeline > 4096) reader.fail("pipeline", "is too large");
   if (std::fmod(t.batch, t.data * t.micro_batch) != 0)
     reader.fail("batch", "is no multiple of data * micro_batch", "change one of them");
-  const std::string name = reader.text("measure");
-  std::vector<std::string> names;
-  for (const TransformerMeasure& measure : kTransformerMeasures) {
-    names.emplace_back(measure.name);
-    if (name == measure.name) return [t, &measure](ProfileStore&) { return Figure{measure.value(t), {}}; };
-  }
-  reader.fail("measure", "unknown measure '" + name + "'", suggestion(name, names));
+  const TransformerMeasure& measure = read_measure(reader, kTransformerMeasures);
+  return [t, &measure](ProfileStore&) { return Figure{measure.value(t), {}}; };
 }
+
+std::vector<std::string> transformer_measures() { return names_of(kTransformerMeasures); }
 
 }  // namespace sluice

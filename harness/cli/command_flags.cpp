@@ -348,8 +348,7 @@ void add_reproduce(CLI::App& app, Chosen& chosen) {
                "  sluice reproduce zero_bubble --mutate\n"
                "Figures are counted by kind: headline, end to end, measured times, formula, count, authors' program.\n"
                "Exit code 1 if a figure that is recorded as reproduced no longer is; with --mutate, if a figure stays\n"
-               "reproduced under every change. Scenarios that need a published profile look for it in\n"
-               "$SLUICE_PROFILES.");
+               "reproduced under every change.");
 }
 
 void add_export(CLI::App& app, Chosen& chosen) {

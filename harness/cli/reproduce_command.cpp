@@ -76,17 +76,6 @@ Json json_of(const PaperOutcomes& paper) {
   return document;
 }
 
-// Keeps what cannot run here (a profile that is absent) as it was stored.
-void keep_what_is_absent(std::vector<Outcome>& outcomes,
-                         const std::map<std::pair<std::string, std::string>, Outcome>& stored) {
-  for (Outcome& outcome : outcomes) {
-    const auto before = stored.find({outcome.group, outcome.name});
-    if (!outcome.ours && !outcome.scenario.empty() && before != stored.end() &&
-        before->second.scenario == outcome.scenario)
-      outcome = before->second;
-  }
-}
-
 void write_pages(const fs::path& folder, const std::vector<PaperOutcomes>& papers) {
   const PassingFolder passing(folder / ".drawing");
   const fs::path& drawing = passing.path;
@@ -94,9 +83,12 @@ void write_pages(const fs::path& folder, const std::vector<PaperOutcomes>& paper
   fs::create_directories(drawing);
   std::vector<Chart> charts;
   for (const PaperOutcomes& paper : papers) {
-    write_whole_file(folder / (paper.claims.paper + ".results.json"), to_json(paper.outcomes).dump(1) + "\n");
-    write_whole_file(folder / (paper.claims.paper + ".md"), paper_page(paper));
-    Chart chart = paper_chart(paper);
+    const std::string file = (folder / (paper.claims.paper + ".results.json")).string();
+    const Json document = to_json(paper.outcomes);
+    write_whole_file(file, document.dump(1) + "\n");
+    const PaperOutcomes stored{paper.claims, outcomes_from_json(document, file)};  // figures in the digits of the file
+    write_whole_file(folder / (paper.claims.paper + ".md"), paper_page(stored));
+    Chart chart = paper_chart(stored);
     if (chart.spec.is_null()) continue;
     write_whole_file(drawing / (chart.name + ".vl.json"), chart.spec.dump());
     charts.push_back(std::move(chart));
@@ -147,12 +139,10 @@ int reproduce_command(const ReproduceArguments& a) {
     const auto stored = stored_outcomes(folder / (name + ".results.json"));
     for (const Outcome& now : paper.outcomes) {
       const auto before = stored.find({now.group, now.name});
-      const bool ran = now.ours.has_value();
-      if (ran && before != stored.end() && before->second.value == ClaimVerdict::reproduced &&
+      if (before != stored.end() && before->second.value == ClaimVerdict::reproduced &&
           now.value != ClaimVerdict::reproduced)
         lost.push_back(name + ", " + now.group + ", " + now.name + ": is now " + to_text(now.value));
     }
-    if (a.write) keep_what_is_absent(paper.outcomes, stored);
     if (a.json)
       documents.push_back(json_of(paper));
     else

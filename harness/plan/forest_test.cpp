@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 
 #include "harness/base/error.h"
@@ -70,11 +68,8 @@ TEST(ForestTest, PredictsAsScikitLearnDoes) {
 
 // The published co-location slowdowns: what the forest explains of those that it has not seen.
 TEST(ForestTest, ExplainsPublishedSlowdownsThatItHasNotSeen) {
-  const char* const given = std::getenv("SLUICE_PROFILES");
-  const std::filesystem::path folder = given ? std::string(given) : source_folder() + "/../shared/profiles";
-  const std::filesystem::path file = folder / "pipeedge/gavel_colocation_slowdowns.csv";
-  if (!std::filesystem::exists(file)) GTEST_SKIP() << "no published profiles at " << folder;
-  const ForestSplit split = split_rows(read_forest_rows(file.string()), 42);
+  const std::string file = source_folder() + "/workloads/profiles/published/pipeedge/gavel_colocation_slowdowns.csv";
+  const ForestSplit split = split_rows(read_forest_rows(file), 42);
   const ForestError error = error_on(Forest(split.train, {.trees = 20, .min_leaf = 2}), split);
   RecordProperty("held_out_mean_squared_error", std::to_string(error.mean_squared));
   RecordProperty("held_out_mean_absolute_error", std::to_string(error.mean_absolute));

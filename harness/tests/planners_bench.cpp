@@ -1,10 +1,9 @@
 // How long the planners take on published inputs, one core. "authors_seconds" is what the authors' own program took on
-// the same input and machine class; "times_faster" is the ratio. A run without the published profiles skips.
+// the same input and machine class; "times_faster" is the ratio.
 #include <benchmark/benchmark.h>
 #include <sluice_build.h>
 
 #include <ctime>
-#include <filesystem>
 
 #include "baselines/dapple/dapple_search.h"
 #include "baselines/pipedream/pipedream_partition.h"
@@ -19,11 +18,6 @@ namespace sluice {
 namespace {
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
-
-std::string published(const std::string& file) {
-  const char* folder = std::getenv("SLUICE_PROFILES");
-  return (folder ? std::string(folder) : SLUICE_SOURCE_DIR "/../shared/profiles") + "/" + file;
-}
 
 // Runs `search` for every iteration and compares its mean time with the authors'. Processor time:
 // the searches have one thread, and so had theirs; a busy machine then does not count.
@@ -41,16 +35,9 @@ void measure(benchmark::State& state, double authors_seconds, Search search) {
   }
 }
 
-bool missing(benchmark::State& state, const std::string& file) {
-  if (std::filesystem::exists(file)) return false;
-  state.SkipWithError((file + " is not there: set SLUICE_PROFILES").c_str());
-  return true;
-}
-
 void piper(benchmark::State& state, const std::string& input, int devices, int microbatches, double memory,
            double authors_seconds) {
-  const std::string file = published("piper/" + input + ".json");
-  if (missing(state, file)) return;
+  const std::string file = published_profile_path("piper/" + input + ".json");
   const CostGraph costs = load_profile(file, ProfileUnits::published).costs;
   const PiperOptions options{
       .devices = devices, .microbatches = microbatches, .bandwidth = 25 * kGiB, .memory = memory * kGiB};
@@ -68,8 +55,7 @@ BENCHMARK_CAPTURE(piper, gnmt_k16_2GiB, "gnmt", 16, 256, 2, 0)->Unit(benchmark::
 
 void pipedream(benchmark::State& state, const std::string& input, std::vector<MachineLevel> levels,
                double authors_seconds) {
-  const std::string file = published("pipedream/" + input + ".graph.txt");
-  if (missing(state, file)) return;
+  const std::string file = published_profile_path("pipedream/" + input + ".graph.txt");
   const CostGraph costs = load_profile(file).costs;
   measure(state, authors_seconds, [&] {
     return pipedream_partition(antichain_states(layer_groups(costs), 1000),
@@ -86,8 +72,7 @@ BENCHMARK_CAPTURE(pipedream, resnet50_4x4, "resnet50", kFourByFour, 197);
 BENCHMARK_CAPTURE(pipedream, resnet50_8x2, "resnet50", kEightByTwo, 0);
 
 void ideals(benchmark::State& state, const std::string& input, double authors_seconds) {
-  const std::string file = published("dnn-partitioning/throughput-inputs/LayerGraphs/" + input + ".json");
-  if (missing(state, file)) return;
+  const std::string file = published_profile_path("dnn-partitioning/throughput-inputs/LayerGraphs/" + input + ".json");
   const OperatorGraph graph = read_operator_graph(parse_json_file(file), file);
   measure(state, authors_seconds, [&] { return ideal_partition(graph).load; });
 }
@@ -96,8 +81,7 @@ BENCHMARK_CAPTURE(ideals, resnet50_training, "resnet50_training", 0.9);
 BENCHMARK_CAPTURE(ideals, gnmt_inference, "gnmt_inference", 122)->Unit(benchmark::kSecond);
 
 void dapple(benchmark::State& state, const std::string& input, const std::string& cluster_file, int devices) {
-  const std::string file = published("pipedream/" + input + ".graph.txt");
-  if (missing(state, file)) return;
+  const std::string file = published_profile_path("pipedream/" + input + ".graph.txt");
   const LayerGroupGraph graph = layer_groups(load_profile(file).costs);
   const Cluster cluster = load_cluster(cluster_file, SLUICE_SOURCE_DIR "/workloads/clusters");
   Cluster roomy = cluster;

@@ -9,7 +9,6 @@
 #include "harness/pipeline/system.h"
 #include "harness/plan/make_plan.h"
 #include "workloads/profiles/profile.h"
-#include "workloads/profiles/profile_test_support.h"
 
 namespace sluice {
 namespace {
@@ -24,7 +23,7 @@ struct Testbed {
 };
 
 CostGraph profile_of(const std::string& model, const Testbed& testbed) {
-  CostGraph costs = load_profile(published("pipeedge/models.yml#google/" + model)).costs;
+  CostGraph costs = load_profile(published_profile_path("pipeedge/models.yml#google/" + model)).costs;
   for (LayerCost& layer : costs.layers)
     for (DeviceTime& time : layer.on)
       if (time.device == kMinnow) time.forward = time.forward * testbed.minnow_slowdown;
@@ -74,7 +73,6 @@ std::vector<std::size_t> sizes(const Plan& plan) {
 }
 
 TEST(PublishedEdgePipe, TheOptimumOfTheExampleIsFasterThanTheReleasedSchedule) {
-  SLUICE_NEEDS_PUBLISHED("pipeedge");
   const Plan plan = plan_of("vit-base-patch16-224", {}, "exact");
   EXPECT_NEAR(plan.search.objective, 1.5487600, 5e-8);
   EXPECT_NEAR(true_period(plan, "vit-base-patch16-224", {}), 1.5487600, 5e-8);
@@ -91,7 +89,6 @@ TEST(PublishedEdgePipe, TheOptimumOfTheExampleIsFasterThanTheReleasedSchedule) {
 }
 
 TEST(PublishedEdgePipe, TheReleasedSchedulerTakesTheSecondTypeForTheSecondDevice) {
-  SLUICE_NEEDS_PUBLISHED("pipeedge");
   const Plan plan = plan_of("vit-base-patch16-224", {}, "released");
   EXPECT_EQ(sizes(plan), (std::vector<std::size_t>(8, 6)));  // the example schedule of its README
   EXPECT_NEAR(plan.search.objective, 1.7372666, 1e-7);
@@ -99,7 +96,6 @@ TEST(PublishedEdgePipe, TheReleasedSchedulerTakesTheSecondTypeForTheSecondDevice
 }
 
 TEST(PublishedEdgePipe, ImagesPerSecondOfEqualAndMixedBoards) {
-  SLUICE_NEEDS_PUBLISHED("pipeedge");
   const auto rate = [](const std::string& model, int minnow, int rcc) {
     return 8 / plan_of(model, {.minnow = minnow, .rcc = rcc}, "exact").search.objective;
   };
@@ -115,7 +111,6 @@ TEST(PublishedEdgePipe, ImagesPerSecondOfEqualAndMixedBoards) {
 }
 
 TEST(PublishedEdgePipe, FewerStagesOverSlowerLinks) {
-  SLUICE_NEEDS_PUBLISHED("pipeedge");
   struct Expected {
     double megabits, period;
     std::size_t stages;
@@ -131,7 +126,6 @@ TEST(PublishedEdgePipe, FewerStagesOverSlowerLinks) {
 }
 
 TEST(PublishedEdgePipe, AnEvenSplitLosesMoreTheMoreBoardsDiffer) {
-  SLUICE_NEEDS_PUBLISHED("pipeedge");
   for (const auto& [slowdown, ratio] : {std::pair{1.0, 1.24}, {2.0, 1.82}, {4.0, 3.25}, {8.0, 5.73}}) {
     SCOPED_TRACE(slowdown);
     const Testbed testbed{.minnow = 8, .rcc = 8, .minnow_slowdown = slowdown};

@@ -18,7 +18,6 @@
 #include "harness/program/lowering.h"
 #include "harness/sim/simulate.h"
 #include "workloads/profiles/operator_profile.h"
-#include "workloads/profiles/profile_test_support.h"
 
 namespace sluice {
 namespace {
@@ -40,9 +39,8 @@ class PiperGoldenTest : public testing::TestWithParam<PiperCase> {};
 
 TEST_P(PiperGoldenTest, SameOptimumAndPlan) {
   const PiperCase& c = GetParam();
-  SLUICE_NEEDS_PUBLISHED("piper");
   const PublishedProfile profile =
-      load_profile(published("piper/" + std::string(c.input) + ".json"), ProfileUnits::published);
+      load_profile(published_profile_path("piper/" + std::string(c.input) + ".json"), ProfileUnits::published);
   const PiperOptions options{
       .devices = c.devices, .microbatches = c.microbatches, .bandwidth = c.bandwidth, .memory = c.memory};
   const PiperResult result = piper_search(profile.costs, options);
@@ -79,9 +77,8 @@ INSTANTIATE_TEST_SUITE_P(Published, PiperGoldenTest, testing::ValuesIn(kPiperCas
 });
 
 TEST(PiperGoldenTest, DownSetsAsTheAuthorsCountThem) {
-  SLUICE_NEEDS_PUBLISHED("piper");
   const auto count = [](const char* input) {
-    const PublishedProfile p = load_profile(published(input), ProfileUnits::published);
+    const PublishedProfile p = load_profile(published_profile_path(input), ProfileUnits::published);
     return piper_search(p.costs, {.devices = 1, .microbatches = 1, .bandwidth = 1, .memory = 1e99}).down_sets;
   };
   EXPECT_EQ(count("piper/bert32a100.json"), 43);
@@ -89,8 +86,7 @@ TEST(PiperGoldenTest, DownSetsAsTheAuthorsCountThem) {
 }
 
 TEST(PiperGoldenTest, ReplicasNeverHurtAndRecomputationOnlyWhereMemoryAsks) {
-  SLUICE_NEEDS_PUBLISHED("piper");
-  const CostGraph costs = load_profile(published("piper/bert32a100.json")).costs;
+  const CostGraph costs = load_profile(published_profile_path("piper/bert32a100.json")).costs;
   const PiperOptions options{.devices = 64, .microbatches = 512, .bandwidth = 25 * kGiB, .memory = 8 * kGiB};
   const double best = piper_search(costs, options).seconds;
   PiperOptions no_data = options, no_tensor = options, no_recompute = options;
@@ -124,8 +120,8 @@ std::string text_of(const std::vector<PipeDreamStage>& stages) {
 
 TEST_P(PipeDreamGoldenTest, SameOptimumAndPlan) {
   const PipeDreamCase& c = GetParam();
-  SLUICE_NEEDS_PUBLISHED("pipedream");
-  const PublishedProfile profile = load_profile(published("pipedream/" + std::string(c.profile) + ".graph.txt"));
+  const PublishedProfile profile =
+      load_profile(published_profile_path("pipedream/" + std::string(c.profile) + ".graph.txt"));
   const AntichainStates states = antichain_states(layer_groups(profile.costs), 1000);
   EXPECT_TRUE(states.complete);
   EXPECT_EQ(states.size(), c.states);
@@ -170,9 +166,8 @@ void PrintTo(const IdealCase& c, std::ostream* out) { *out << c.input; }
 class IdealGoldenTest : public testing::TestWithParam<IdealCase> {};
 
 TEST_P(IdealGoldenTest, SameLoad) {
-  SLUICE_NEEDS_PUBLISHED("dnn-partitioning");
-  const std::string file =
-      published("dnn-partitioning/throughput-inputs/LayerGraphs/" + std::string(GetParam().input) + ".json");
+  const std::string file = published_profile_path("dnn-partitioning/throughput-inputs/LayerGraphs/" +
+                                                  std::string(GetParam().input) + ".json");
   const OperatorGraph graph = read_operator_graph(parse_json_file(file), file);
   const IdealPartition result = ideal_partition(graph);
   EXPECT_TRUE(result.complete);
@@ -209,9 +204,7 @@ class PlansRunTest : public testing::TestWithParam<RunnableCase> {};
 
 TEST_P(PlansRunTest, LowersAndSimulates) {
   const RunnableCase& c = GetParam();
-  const std::string folder = std::string(c.profile).substr(0, std::string(c.profile).find('/'));
-  SLUICE_NEEDS_PUBLISHED(folder);
-  const CostGraph costs = load_profile(published(c.profile)).costs;
+  const CostGraph costs = load_profile(published_profile_path(c.profile)).costs;
   const System& system = find_system(c.system, "test");
   const Options options = resolve_options(system.options, {{c.option, c.value}}, "test");
   for (const char* description : {"flat:4,bandwidth=10GB/s,memory=900GiB", "flat:6,bandwidth=1GB/s,memory=900GiB"}) {
@@ -265,8 +258,7 @@ INSTANTIATE_TEST_SUITE_P(Published, PlansRunTest, testing::ValuesIn(kRunnableCas
 });
 
 TEST(PlansRunTest, SharedLayersAreOneRankAndRunAsPublished) {
-  SLUICE_NEEDS_PUBLISHED("piper");
-  const CostGraph costs = load_profile(published("piper/bert32a100.json")).costs;
+  const CostGraph costs = load_profile(published_profile_path("piper/bert32a100.json")).costs;
   const System& system = find_system("piper", "test");
   const Options options = resolve_options(system.options, {}, "test");
   const Cluster cluster = load_cluster("flat:64,bandwidth=25GiB/s,memory=2GiB", "");

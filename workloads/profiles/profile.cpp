@@ -9,6 +9,7 @@
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
 #include "harness/base/read_text.h"
+#include "harness/base/source_folder.h"
 #include "workloads/profiles/stage_file.h"
 
 namespace sluice {
@@ -27,6 +28,10 @@ PathAndModel split(const std::string& name) {
 }
 
 }  // namespace
+
+std::string published_profile_path(const std::string& file) {
+  return source_folder() + "/workloads/profiles/published/" + file;
+}
 
 bool is_profile_path(const std::string& path) {
   std::error_code ignored;

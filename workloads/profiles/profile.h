@@ -31,6 +31,9 @@ struct PublishedProfile {
   double memory = 0;                  // bytes of a device, as published; 0: the file does not say
 };
 
+// The path of a file of workloads/profiles/published, e.g. "piper/gnmt.json"; whether there is one, its reader says.
+std::string published_profile_path(const std::string& file);
+
 // Whether `path` (with or without "#MODEL") is a file, as opposed to the name of a listed workload.
 bool is_profile_path(const std::string& path);
 

@@ -3,12 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 
 #include "harness/base/expect_error.h"
 #include "harness/base/json.h"
 #include "workloads/profiles/operator_profile.h"
-#include "workloads/profiles/profile_test_support.h"
 #include "workloads/profiles/stage_file.h"
 
 namespace sluice {
@@ -342,7 +342,6 @@ TEST(LoadProfileTest, FindsTheFormatByContent) {
 // What the published files hold, counted in them by other means: layers without the Input nodes and without __getitem__
 // nodes that nothing reads; seconds of a forward and a backward; bytes of parameters.
 TEST(PublishedProfilesTest, PipeDream) {
-  SLUICE_NEEDS_PUBLISHED("pipedream");
   struct Expected {
     const char* name;
     std::size_t layers;
@@ -351,7 +350,8 @@ TEST(PublishedProfilesTest, PipeDream) {
   };
   for (const Expected& e : {Expected{"vgg16", 40, 0.672535, 553e6}, Expected{"resnet50", 176, 0.443419, 102e6},
                             Expected{"alexnet", 22, 0.085321, 244e6}, Expected{"gnmt", 37, 0.089416, 775e6}}) {
-    const PublishedProfile profile = load_profile(published("pipedream/" + std::string(e.name) + ".graph.txt"));
+    const PublishedProfile profile =
+        load_profile(published_profile_path("pipedream/" + std::string(e.name) + ".graph.txt"));
     double seconds = 0, parameters = 0;
     for (const LayerCost& l : profile.costs.layers) {
       seconds += (l.forward + l.input_gradient + l.weight_gradient).value;
@@ -361,15 +361,14 @@ TEST(PublishedProfilesTest, PipeDream) {
     EXPECT_NEAR(seconds, e.seconds, 1e-9) << e.name;
     EXPECT_NEAR(parameters, e.parameters, 0.01 * e.parameters) << e.name;
   }
-  for (const auto& file : std::filesystem::directory_iterator(published("pipedream")))
+  for (const auto& file : std::filesystem::directory_iterator(published_profile_path("pipedream")))
     if (file.path().string().ends_with(".graph.txt")) {
       EXPECT_FALSE(load_profile(file.path()).costs.layers.empty()) << file.path();
     }
 }
 
 TEST(PublishedProfilesTest, Piper) {
-  SLUICE_NEEDS_PUBLISHED("piper");
-  const PublishedProfile bert = load_profile(published("piper/bert32a100.json"));
+  const PublishedProfile bert = load_profile(published_profile_path("piper/bert32a100.json"));
   ASSERT_EQ(bert.costs.layers.size(), 37u);
   EXPECT_EQ(bert.microbatches, 1920);
   double seconds = 0;
@@ -378,36 +377,33 @@ TEST(PublishedProfilesTest, Piper) {
     EXPECT_EQ(l.variants.size(), 8u);
   }
   EXPECT_NEAR(seconds, 0.972864, 1e-6);
-  const PublishedProfile resnet = load_profile(published("piper/resnet.json"));
+  const PublishedProfile resnet = load_profile(published_profile_path("piper/resnet.json"));
   seconds = 0;
   for (const LayerCost& l : resnet.costs.layers) seconds += l.variants.front().seconds.value;
   EXPECT_NEAR(seconds, 0.462381, 1e-6);  // the file has milliseconds
 }
 
 TEST(PublishedProfilesTest, DnnPartitioning) {
-  SLUICE_NEEDS_PUBLISHED("dnn-partitioning");
-  const std::string folder = published("dnn-partitioning/throughput-inputs/LayerGraphs/");
+  const std::string folder = published_profile_path("dnn-partitioning/throughput-inputs/LayerGraphs/");
   const PublishedProfile resnet = load_profile(folder + "resnet50_training.json");
   double seconds = 0;
   for (const LayerCost& l : resnet.costs.layers) seconds += (l.forward + l.input_gradient + l.weight_gradient).value;
   EXPECT_NEAR(seconds, 0.462381, 1e-9);
   // 32 nodes; 4 of them have no latency and are put on the device of a neighbour.
   EXPECT_EQ(load_profile(folder + "bert24_inference.json").costs.layers.size(), 28u);
-  for (const auto& file : std::filesystem::recursive_directory_iterator(published("dnn-partitioning/latency-inputs")))
-    if (file.is_regular_file()) {
+  for (const auto& file : std::filesystem::recursive_directory_iterator(published_profile_path("dnn-partitioning")))
+    if (file.path().extension() == ".json") {
       EXPECT_FALSE(load_profile(file.path()).costs.layers.empty()) << file.path();
     }
 }
 
 TEST(PublishedProfilesTest, PipeEdgeAndFlexFlow) {
-  SLUICE_NEEDS_PUBLISHED("pipeedge");
-  SLUICE_NEEDS_PUBLISHED("flexflow_gpp");
-  const PublishedProfile vit = load_profile(published("pipeedge/models.yml#google/vit-base-patch16-224"));
+  const PublishedProfile vit = load_profile(published_profile_path("pipeedge/models.yml#google/vit-base-patch16-224"));
   ASSERT_EQ(vit.costs.layers.size(), 48u);
   double seconds = 0;
   for (const LayerCost& l : vit.costs.layers) seconds += l.forward.value;
   EXPECT_NEAR(8 / seconds, 0.6126, 5e-5);  // images a second on the MinnowBoard
-  for (const auto& file : std::filesystem::directory_iterator(published("flexflow_gpp"))) {
+  for (const auto& file : std::filesystem::directory_iterator(published_profile_path("flexflow_gpp"))) {
     const std::string name = file.path().filename();
     if (name.find("partition") == std::string::npos) continue;
     std::ifstream in(file.path());
