@@ -37,6 +37,17 @@ TEST_F(Reproduce, CountsByKind) {
       << finished.out;
 }
 
+TEST_F(Reproduce, AFigureThatNoLongerRunsIsNoLongerReproduced) {
+  put("memory.json", R"({"title": "Memory", "citation": "Somebody, 2020", "groups": [{"name": "g",
+    "kind": "end_to_end", "source": "Table 1", "sure": "A", "what": "samples/s", "claims": [{"name": "two",
+    "published": 9, "scenario": {"kind": "case", "measure": "throughput", "case": {"system": "gpipe",
+    "workload": "mmt", "cluster": "flat:2,memory=1KiB", "ranks": 2}}}]}]})");
+  put("memory.results.json", R"({"outcomes": [{"group": "g", "name": "two", "verdict": "reproduced", "ours": 9}]})");
+  const Finished finished = sluice({"reproduce", "memory", "--claims", at(".")});
+  EXPECT_EQ(finished.code, 1);
+  EXPECT_EQ(finished.err, "sluice: was recorded as reproduced: memory, g, two: is now not comparable\n");
+}
+
 TEST_F(Reproduce, MutateListsWhatStaysReproduced) {
   Arguments arguments = claims("0.01");
   store(arguments);
