@@ -117,6 +117,18 @@ TEST(Study, TablesHoldTheNumbersOfTheRecords) {
   EXPECT_NEAR(line.cells[5].value.value_or(0), 3.0 / 11 * 1.05, 1e-12);
 }
 
+TEST(Study, ACellWithoutAResultSaysOutOfMemoryRatherThanUnsupported) {
+  std::vector<Record> records(2, synthetic::record("gpipe", 4, 0.1, "virtual"));
+  records[0].outcome = RecordOutcome::unsupported;
+  records[1].outcome = RecordOutcome::out_of_memory;
+  for (int k = 0; k < 2; ++k) records[k].microbatches = k + 1, records[k].digest = std::to_string(k);
+  const Study study = study_of(R"({"table": {"name": "t", "title": "",
+    "axes": [{"heading": "ranks", "field": "ranks", "values": [4]}],
+    "columns": [{"heading": "GPipe", "where": {"system": "gpipe"}}]}})");
+  const FilledTable table = fill(std::get<StudyTable>(study.sections.front()), study_runs(records));
+  EXPECT_EQ(table.lines[0].cells[0].text, "out of memory");
+}
+
 TEST(Study, PagesShowWhatWasPublishedBesideWhatWasFound) {
   const std::vector<Record> records = synthetic::records();
   const Study study = study_of(std::string(kTable) +
@@ -387,17 +399,17 @@ TEST(Reference, RecordsKeepWhatPagesShow) {
   EXPECT_EQ(kept.observed.interference->episodes[0].device, 1);
 }
 
-TEST(Reference, LossesOfASearchForTheLargestStableRateAreTheFirstAndTheLastTenth) {
+TEST(Reference, LossesAreTheFirstThoseWithAnEvaluationAndTheLastTenth) {
   Record record = synthetic::record("gpipe", 4, 0.1, "virtual");
   record.curve.clear();
   for (int step = 1; step <= 40; ++step)
     record.curve.push_back({.step = step, .seconds = 0.1 * step, .loss = 50.0 - step});
-  EXPECT_EQ(reference_record(record, "").curve.size(), 40u);
-  record.purpose = Purpose::boundary;
+  record.curve[9].metric = 0.5;
   const Record kept = reference_record(record, "");
-  ASSERT_EQ(kept.curve.size(), 5u);
+  ASSERT_EQ(kept.curve.size(), 6u);
   EXPECT_EQ(kept.curve[0].step, 1);
-  EXPECT_EQ(kept.curve[1].step, 37);
+  EXPECT_EQ(kept.curve[1].step, 10);
+  EXPECT_EQ(kept.curve[2].step, 37);
   EXPECT_EQ(stability_of(kept), stability_of(record));
   EXPECT_DOUBLE_EQ(closing_loss(kept).value(), 11.5);  // of 13, 12, 11, 10
 }

@@ -214,7 +214,7 @@ FilledCell chosen_cell(const StudyTable& table, const TableColumn& column, const
       if (best && placed >= best_value) continue;
       best = &run;
       best_value = placed;
-    } else if (outcome == "-") {
+    } else if (outcome == "-" || run.row.outcome == RecordOutcome::out_of_memory) {  // says most where several differ
       outcome = run.row.outcome == RecordOutcome::ok ? "not recorded" : choice_name(run.row.outcome);
       std::ranges::replace(outcome, '_', ' ');
     }

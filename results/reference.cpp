@@ -42,7 +42,7 @@ void shorten_numbers(Record& record) {
   }
 }
 
-// Of a search for the largest stable rate only the first loss and the last tenth decide (stability.h).
+// Pages show evaluations; of the losses only the first and the last tenth decide anything (closing_loss, stability.h).
 void keep_deciding_losses(Record& record) {
   if (record.curve.empty()) return;
   const std::int64_t first = record.curve.front().step, closing = first_closing_step(record);
@@ -63,7 +63,7 @@ Record reference_record(Record record, const std::string& command) {
   record.observed.latency_seconds.reset();
   keep_episodes_of_the_run(record);
   drop_what_theory_says(record);
-  if (record.purpose == Purpose::boundary) keep_deciding_losses(record);
+  keep_deciding_losses(record);
   if (record.clock == Clock::virtual_clock && !record.peak_bytes.empty()) record.predicted_peak_bytes.clear();
   keep_fullest(record.peak_bytes);
   keep_fullest(record.predicted_peak_bytes);

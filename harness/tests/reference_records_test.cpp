@@ -104,7 +104,7 @@ TEST(ReferenceRecords, ThePlannersBestNumbersOfMicroBatchesLieInsideTheirGrids) 
     for (const auto& [key, grid] : grids) {
       double best = 0;
       for (const auto& [microbatches, rate] : grid) best = std::max(best, rate.value_or(0));
-      if (best == 0) continue;  // nothing fits
+      if (best == 0 || grid.size() == 1) continue;  // nothing fits, or one number was asked for
       EXPECT_TRUE(std::ranges::any_of(grid,
                                       [&](const auto& tried) {
                                         const auto& [m, rate] = tried;
