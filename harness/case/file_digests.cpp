@@ -20,8 +20,8 @@ namespace sluice {
 
 namespace {
 
-// Files in workloads/, by what they held when cases first knew the content of their files, or since an edit that changes
-// no case of that time (a calibration in 16 bit). A file that is not listed
+// Files in workloads/, by what they held when cases first knew the content of their files, or since an edit that
+// changes no case of that time (a calibration in 16 bit). A file that is not listed
 // always has a digest, so that a new file needs no line.
 const std::map<std::string, std::string>& recorded_contents() {
   static const std::map<std::string, std::string> all = {

@@ -5,11 +5,13 @@
 //    "products": {fit, "short_reductions": {"below": 512, "prologue": 8}},
 //    "convolutions": {"forward": {fit, "gain_3x3": 2}, "input_gradient": {...}, "weight_gradient": {...}},
 //    "attention": {"forward_share": 0.6, "backward_share": 0.5},
-//    "streams": {"bandwidth_share": 0.8, "gap": "5us", "norm_share": 0.4, "activation_share": 0.5}, "cautions": ["..."]}
+//    "streams": {"bandwidth_share": 0.8, "gap": "5us", "norm_share": 0.4, "activation_share": 0.5},
+//    "cautions": ["..."]}
 // where a fit is "peak_share": 0.9, "half_intensity": 6, "prologue": 8, "quantisation": 0.5, "bandwidth_share": 0.7,
 // "gap": "9us", "unidentified": ["gap"], "points": 160, "held_out": {"median": 0.05, "ninetieth": 0.2}, and perhaps
 // "out_of_range" of the same form; of products also "corrections": {"lengths": [1, 0.8, 2], "weights": [[1, 256, 256,
-// 256, 0.01], ...]}, a row a fitted shape: batch, m, n, k and its weight. The times that follow from it are in kernel_times.h.
+// 256, 0.01], ...]}, a row a fitted shape: batch, m, n, k and its weight. The times that follow from it are in
+// kernel_times.h.
 #pragma once
 
 #include <optional>

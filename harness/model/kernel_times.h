@@ -11,8 +11,9 @@
 //   memory  = bytes / (bandwidth bandwidth_share)
 //   seconds = max(compute, memory) + (split: 8 s B M N bytes more, written and read) + gap
 //
-// and the least of these counts; corrections (calibration.h) then multiply it. A convolution is the product that it implies, with the bytes of its tensors alone; one
-// with a window of 3 x 3 and stride 1 may run as a transform (Winograd's, say), whose reduction is gain_3x3 shorter.
+// and the least of these counts; corrections (calibration.h) then multiply it. A convolution is the product that it
+// implies, with the bytes of its tensors alone; one with a window of 3 x 3 and stride 1 may run as a transform
+// (Winograd's, say), whose reduction is gain_3x3 shorter.
 #pragma once
 
 #include <cstdint>

@@ -5,8 +5,8 @@
 //   attention            products for the projections (q, k and v together), scores and values; scaling and softmax
 //                        are kernels over all pairs, causal or not. Backward the scores, which are not kept, once more
 //     in 16 bit          copies of q, k, v and the output between the layouts of rows and of heads; then, fused, one
-//                        kernel a pass, which with a causal mask skips pairs; otherwise scaling, mask and softmax in one
-//                        kernel, and the scores are kept
+//                        kernel a pass, which with a causal mask skips pairs; otherwise scaling, mask and softmax in
+//                        one kernel, and the scores are kept
 //   gradients, 16 bit    are added to those of earlier micro-batches by a kernel of their own; fp32 ones by the product
 //                        that makes them. An embedding's are dense: filled with zeros first
 //   cross entropy,       logits are cast to fp32; max, subtraction, exp, sum and division are kernels of their own.
@@ -33,7 +33,8 @@ struct LayerKernels {
   PassKernels forward, input_gradient, weight_gradient;
 };
 
-// inputs: shapes of one sample. storage: what attention keeps, and the bytes of gradients. Throws InputError naming the layer where the calibration lacks a kernel of it.
+// inputs: shapes of one sample. storage: what attention keeps, and the bytes of gradients. Throws InputError naming the
+// layer where the calibration lacks a kernel of it.
 LayerKernels layer_kernels(const LayerSpec& layer, std::span<const Shape> inputs, std::int64_t samples,
                            const Calibration& calibration, const Storage& storage = {});
 

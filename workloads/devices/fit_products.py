@@ -1,6 +1,6 @@
-"""Fits the 16-bit calibrations of workloads/devices to measured products.
+"""Fits the 16-bit calibrations of workloads/devices to measured products (needs numpy and scipy).
 
-    python workloads/devices/fit_products.py [DEVICE ...]      needs numpy and scipy
+    python workloads/devices/fit_products.py [CALIBRATION ...]
 
 reads harness/model/testdata/gemm_16bit.csv and gemm_a100.csv and writes h100_sxm_bf16.json and the like. Rows with
 held_out = 1 are never fitted; harness/model/calibration_16bit_test.cpp computes their errors again. A fit is the tile
@@ -9,12 +9,12 @@ lengths are chosen by leaving out one fitted row at a time. The A100 has the H10
 bandwidth and multiprocessors; two of them, peak_share and quantisation, come from its own products.
 """
 
+import argparse
 import csv
 import itertools
 import json
 import pathlib
 import re
-import sys
 
 import numpy as np
 from scipy.optimize import minimize
@@ -31,13 +31,13 @@ HIGH = np.array([1.3, 1000, 2000, 1, 4, 40e-6])
 XLA = ("OpenXLA (Apache 2.0), xla/service/gpu/model, as shipped in jax-cuda13-pjrt 0.12.0.1: 375 products in bf16 from "
        "256 to 4096 a side, of which 256 are fitted. Peak, bandwidth and multiprocessors: data sheets")
 VIDUR = ("the H100's curve (h100_sxm_bf16) with the A100's peak, bandwidth and 108 multiprocessors; peak_share and "
-         "quantisation from products in fp16 of microsoft/vidur (MIT), data/profiling/compute/a100. Peak, bandwidth and "
-         "multiprocessors: data sheet")
+         "quantisation from products in fp16 of microsoft/vidur (MIT), data/profiling/compute/a100. Peak, bandwidth "
+         "and multiprocessors: data sheet")
 GRID = "The products are on a grid of powers of two from 256 to 4096 a side: far from it the tile model alone answers."
-SUSTAINED = ("The products were timed alone, on a cool device: in long runs an H100 lowers its clock and reaches 0.86 of "
-             "this (out_of_range, vidur's products of 3,456 to 4,096 tokens).")
-IRREGULAR = ("Two products that differ by swapping m and n take times {:.0%} apart at the 90th percentile: which kernel "
-             "the library chooses decides as much as the shape, and no model of the shape alone was closer.")
+SUSTAINED = ("The products were timed alone, on a cool device: in long runs an H100 lowers its clock and reaches 0.86 "
+             "of this (out_of_range, vidur's products of 3,456 to 4,096 tokens).")
+IRREGULAR = ("Two products that differ by swapping m and n take times {:.0%} apart at the 90th percentile: which "
+             "kernel the library chooses decides as much as the shape, and no model of the shape alone was closer.")
 ASSUMED = "The shares of attention are assumed, from reports of such kernels on this device; they are not fitted."
 STREAMS = "Kernels that only stream take 0.8 of the bandwidth and 5 us, which is not fitted."
 DEVICES = {
@@ -46,8 +46,8 @@ DEVICES = {
         attention=(0.4, 0.33), streams=(0.9, "2us", 0.32, 0.58), cautions=[
             SUSTAINED, GRID, ASSUMED,
             "quantisation is set to what the A100's products give: on powers of two it is not determined.",
-            "An addition of 200 MB reached 0.97 of the bandwidth (vidur), a part of it in the cache: 0.9 is stated. Norms "
-            "and activations are vLLM's RMSNorm and SiLU as vidur measured them; others' may be faster."]),
+            "An addition of 200 MB reached 0.97 of the bandwidth (vidur), a part of it in the cache: 0.9 is stated. "
+            "Norms and activations are vLLM's RMSNorm and SiLU as vidur measured them; others' may be faster."]),
     "b200_bf16": dict(
         rows="b200", device="NVIDIA B200", peak=2250e12, bandwidth=8000, sms=148, attention=(0.5, 0.4),
         streams=(0.8, "5us"), cautions=[GRID, ASSUMED, STREAMS]),
@@ -195,19 +195,27 @@ def derive_a100(h100):
     products["held_out"] = errors(seconds_of(own)[held], measured[held])
     spec = dict(device="NVIDIA A100 SXM4 80 GB", peak=312e12, bandwidth=2039, sms=108, attention=(0.59, 0.51),
                 streams=(0.86, "2us", 0.34, 0.51), cautions=[
-                    "Derived: of the A100 itself there are products of 3,200 to 4,096 rows; smaller ones have the H100's "
-                    "prologue, tiles and gap.",
+                    "Derived: of the A100 itself there are products of 3,200 to 4,096 rows; smaller ones have the "
+                    "H100's prologue, tiles and gap.",
                     "With the H100's own peak_share the A100's products would be {:.0%} too fast.".format(
                         1 - np.median(seconds_of([h100[0], own[1]]) / measured)),
-                    "Streams: vidur's additions of 100 and 201 MB on an A100; norms and activations are vLLM's RMSNorm and SiLU as "
+                    "Streams: vidur's additions of 100 and 201 MB on an A100; norms and activations are vLLM's "
+                    "RMSNorm and SiLU as "
                     "vidur measured them, others' may be faster.",
-                    "Attention: FlashAttention-2 forward without a mask as measured on an A100 (liangan1/GPU_travel: 184 "
-                    "TFLOP/s); backward by the ratio of the shares that its README states, 63 % to 73 %."])
+                    "Attention: FlashAttention-2 forward without a mask as measured on an A100 (liangan1/GPU_travel: "
+                    "184 TFLOP/s); backward by the ratio of the shares that its README states, 63 % to 73 %."])
     write("a100_sxm_bf16", spec, VIDUR, products, [])
 
 
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("calibrations", nargs="*", metavar="CALIBRATION", help="h100_sxm_bf16, ...; default: all",
+                        choices=[[], *DEVICES, "a100_sxm_bf16"])
+    return parser.parse_args()
+
+
 def main():
-    names = sys.argv[1:] or [*DEVICES, "a100_sxm_bf16"]
+    names = arguments().calibrations or [*DEVICES, "a100_sxm_bf16"]
     h100 = fit_grid("h100_sxm_bf16") if {"h100_sxm_bf16", "a100_sxm_bf16"} & set(names) else None
     for name in names:
         if name == "a100_sxm_bf16":
