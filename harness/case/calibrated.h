@@ -1,4 +1,5 @@
-// Costs from the calibrations that a cluster's devices name (Device::kernels, model/calibrated_costs.h).
+// Costs from the calibrations that a cluster's devices name (Device::kernels, in 16 bit kernels_16;
+// model/calibrated_costs.h).
 #pragma once
 
 #include <cstdint>
@@ -10,17 +11,18 @@
 
 namespace sluice {
 
-// "calibrated", or "calibrated,host_gap=68.8us", which gives all devices the time that a host takes to start a kernel.
+// "calibrated", or "calibrated,host_gap=68.8us", which gives all devices the time that a host takes to start a kernel;
+// with ",blocking" behind it the host waits for every kernel, as under CUDA_LAUNCH_BLOCKING.
 bool is_calibrated(const std::string& costs);
 
 // The seconds are the first device's; what devices with another calibration take is LayerCost::on. Throws InputError:
-// costs that cannot be read; a device without a calibration, naming clusters whose devices have one; a calibration of a
-// device with another peak, or without a kernel of the model; devices of one name that differ.
+// costs that cannot be read; a device without a calibration for this storage, naming clusters whose devices have one; a
+// calibration of a device with another peak, or without a kernel of the model; devices of one name that differ.
 CostGraph cluster_costs(const std::string& costs, const ModelGraph& model, std::int64_t micro_batch,
-                        const Cluster& cluster);
+                        const Cluster& cluster, const Storage& storage = {});
 
 // CostGraph::source of these: "calibrated v100_sxm2_fp32", of each of the cluster's calibrations, and a host gap that
 // was given. Throws as cluster_costs.
-std::string calibrated_cost_source(const std::string& costs, const Cluster& cluster);
+std::string calibrated_cost_source(const std::string& costs, const Cluster& cluster, const Storage& storage = {});
 
 }  // namespace sluice

@@ -13,6 +13,7 @@
 #include "harness/case/tensor_costs.h"
 #include "harness/case/test_profiles.h"
 #include "harness/model/calibrated_costs.h"
+#include "harness/model/tensor_split.h"
 #include "workloads/models/registry.h"
 
 namespace sluice {
@@ -67,14 +68,42 @@ TEST(CalibratedTest, AHostGapIsOfEveryKernel) {
   EXPECT_EQ(costs.source, "calibrated v100_sxm2_fp32 with a host gap of 5 ms");
 }
 
+TEST(CalibratedTest, AHostThatWaitsForKernelsAddsItsGapToThem) {
+  const Cluster cluster = load_cluster("flat:2", kListedClusters);
+  const CostGraph alone = cluster_costs("calibrated", small_model(), 8, cluster);
+  const CostGraph costs = cluster_costs("calibrated,host_gap=5ms,blocking", small_model(), 8, cluster);
+  EXPECT_DOUBLE_EQ(costs.layers[0].weight_gradient.value, alone.layers[0].weight_gradient.value + 10e-3);
+  EXPECT_EQ(costs.source, "calibrated v100_sxm2_fp32 with a host gap of 5 ms and blocking launches");
+}
+
+TEST(CalibratedTest, DevicesHaveCalibrationsIn16BitOfTheirOwn) {
+  const Storage mixed(Precision::mixed, AttentionScores::fused);
+  const CostGraph flat = cluster_costs("calibrated", small_model(), 8, load_cluster("flat:2", ""), mixed);
+  EXPECT_EQ(flat.source, "calibrated v100_sxm2_fp16");
+  EXPECT_EQ(flat.storage.activation, Bytes(2));
+  EXPECT_EQ(flat.layers[0].output, Bytes(8 * 1024 * 2));
+  const Cluster a100 = load_cluster("dgx_a100_x2", kListedClusters);
+  EXPECT_EQ(cluster_costs("calibrated", small_model(), 8, a100, mixed).source, "calibrated a100_sxm_bf16");
+  const Cluster p100 = load_cluster("p100_x8", kListedClusters);
+  const std::string error = error_of([&] { cluster_costs("calibrated", small_model(), 8, p100, mixed); });
+  EXPECT_NE(error.find("in 16 bit; let \"kernels_16\" name one of sluice list calibrations, or use a cluster with "
+                       "them: flat:N, dgx1_v100, dgx_a100_x2, dgx_b200"),
+            std::string::npos)
+      << error;
+  const Cluster volta = pascal_and_volta();  // its Pascal states no peak in 16 bit and no calibration
+  EXPECT_NE(error_of([&] { cluster_costs("calibrated", small_model(), 8, volta, mixed); }).find("'volta' has no"),
+            std::string::npos);
+}
+
 TEST(CalibratedTest, WhatCannotBeCalibratedIsSaid) {
   const auto refuses = [](const std::string& costs, const Cluster& cluster, const std::string& because) {
     const std::string error = error_of([&] { cluster_costs(costs, small_model(), 8, cluster); });
     EXPECT_NE(error.find(because), std::string::npos) << error;
   };
   const Cluster h100 = load_cluster("dgx_h100", kListedClusters);
-  refuses("calibrated", h100, "cluster 'dgx_h100': device 'H100-SXM5-80GB' has no calibration");
+  refuses("calibrated", h100, "device 'H100-SXM5-80GB' has no calibration of its kernels' times in fp32");
   refuses("calibrated", h100, "flat:N, dgx1_v100, gtx1080ti_4x4, p100_x8, pipedream_a");
+  refuses("calibrated,host_gap=5ms,block", load_cluster("flat:2", ""), "5ms,block");
   refuses("calibrated,gap=3", load_cluster("flat:2", ""), "write calibrated,host_gap=40us");
   refuses("calibrated,host_gap=3s", load_cluster("flat:2", ""), "from 0 to 1 second");
   Cluster cluster = pascal_and_volta();
@@ -104,6 +133,37 @@ TEST(CalibratedTest, CasesTakeThemOnTheVirtualClockOnly) {
               resolve({wall, in_file("s.json", "/grid/0")});
             }).find("this machine has no calibration"),
             std::string::npos);
+}
+
+TEST(CalibratedTest, CasesIn16BitTakeThem) {
+  Json entry = {
+      {"system", "1f1b"}, {"workload", "gpt_1.3b"}, {"cluster", "dgx_a100_x2"}, {"ranks", 4}, {"precision", "mixed"}};
+  EXPECT_EQ(prepare(calibrated_case(entry), test_profiles()).costs.source, "calibrated a100_sxm_bf16");
+  entry["precision"] = "fp32";
+  const std::string fp32 = error_of([&] { calibrated_case(entry); });
+  EXPECT_NE(fp32.find("/costs"), std::string::npos) << fp32;
+  EXPECT_NE(fp32.find("kernels' times in fp32"), std::string::npos) << fp32;
+  entry["cluster"] = "summit_v100";
+  entry["attention"] = "kept";
+  const std::string kept = error_of([&] { calibrated_case(entry); });
+  EXPECT_NE(kept.find("use analytic costs, or calibrated ones in 16 bit"), std::string::npos) << kept;
+}
+
+// Small micro-batches and the narrow products of many tensor-parallel ranks are less efficient.
+TEST(CalibratedTest, In16BitATransformerCostsMoreASampleInSmallMicroBatchesAndNarrowParts) {
+  const Storage mixed(Precision::mixed, AttentionScores::fused);
+  const Cluster cluster = load_cluster("dgx_a100_x2", kListedClusters);
+  const ModelGraph& model = find_workload("gpt_1.3b").model;
+  const auto seconds = [&](const ModelGraph& part, std::int64_t samples) {
+    Seconds sum;
+    for (const LayerCost& layer : cluster_costs("calibrated", part, samples, cluster, mixed).layers)
+      sum += layer.forward + layer.input_gradient + layer.weight_gradient;
+    return sum.value;
+  };
+  EXPECT_GT(seconds(model, 1), 1.15 * seconds(model, 8) / 8);
+  EXPECT_GT(seconds(model, 1), seconds(model, 2) / 2);
+  const ModelGraph eighth = split_tensors(model, 8).member;
+  EXPECT_GT(seconds(eighth, 1), 1.5 * seconds(model, 1) / 8);
 }
 
 // A part of a linear layer is a smaller product, and its output is summed.

@@ -37,7 +37,8 @@ TEST(PrecisionCase, IsCountedOnlyWhereNothingRunsInIt) {
             "s.json: /grid/0/attention: the executor computes attention whose backward makes the scores again; use the "
             "virtual clock with a described cluster, or leave it out");
   EXPECT_EQ(refusal({{"precision", "mixed"}, {"costs", "profile"}}),
-            "s.json: /grid/0/precision: 'profile' costs are of layers that compute in fp32; use analytic ones");
+            "s.json: /grid/0/precision: 'profile' costs are of layers that compute in fp32; use analytic costs, or "
+            "calibrated ones in 16 bit");
   EXPECT_EQ(refusal({{"precision", "mixed"}, {"train", true}}),
             "s.json: /grid/0/train: training computes in fp32, with fused attention; leave train out, precision or "
             "attention");

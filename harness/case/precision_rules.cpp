@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "harness/base/error.h"
+#include "harness/case/calibrated.h"
 #include "harness/case/costs.h"
 #include "workloads/models/registry.h"
 
@@ -29,8 +30,10 @@ static void require_counting(const RunCase& c, const Workload& workload, const s
   if (workload.model.layers.empty())
     throw InputError(where, "'" + c.workload + "' is a published profile, whose bytes and seconds are what they are",
                      "leave it out");
-  if (c.costs != kAnalyticCosts)
-    throw InputError(where, "'" + c.costs + "' costs are of layers that compute " + runs, "use analytic ones");
+  const bool calibrated_in_16_bit = is_calibrated(c.costs) && storage_of(c).is_16_bit();
+  if (c.costs != kAnalyticCosts && !calibrated_in_16_bit)
+    throw InputError(where, "'" + c.costs + "' costs are of layers that compute " + runs,
+                     "use analytic costs, or calibrated ones in 16 bit");
 }
 
 void check_precision(const RunCase& c, const Workload& workload, const std::string& where) {

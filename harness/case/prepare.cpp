@@ -28,7 +28,7 @@ namespace sluice {
 // How the costs of a part of a layer relate to the whole layer's.
 static CostFormula cost_formula(const Prepared& p, const RunCase& c, std::int64_t micro_batch) {
   return [&p, &c, micro_batch](const ModelGraph& model) {
-    return is_calibrated(c.costs) ? cluster_costs(c.costs, model, micro_batch, p.cluster)
+    return is_calibrated(c.costs) ? cluster_costs(c.costs, model, micro_batch, p.cluster, p.storage)
                                   : analytic_costs(model, micro_batch, p.cluster.devices.front(), p.storage);
   };
 }

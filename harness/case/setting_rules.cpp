@@ -98,7 +98,8 @@ static void check_calibrations(CaseReading& r) {
   if (is_this_machine(r.c))
     r.entry.fail("costs", "this machine has no calibration", "use profile, or a cluster on the virtual clock");
   try {
-    calibrated_cost_source(r.c.costs, load_cluster(r.c.cluster, source_folder() + "/workloads/clusters"));
+    calibrated_cost_source(r.c.costs, load_cluster(r.c.cluster, source_folder() + "/workloads/clusters"),
+                           storage_of(r.c));
   } catch (const InputError& e) {
     throw InputError(r.entry.where("costs"), e.what());
   }
@@ -106,8 +107,7 @@ static void check_calibrations(CaseReading& r) {
 
 void check_costs(CaseReading& r) {
   if (is_profile_workload(*r.workload) && r.c.costs == "raw") return;
-  if (is_calibrated(r.c.costs)) return check_calibrations(r);
-  if (!is_cost_file(r.c.costs)) return;
+  if (!is_cost_file(r.c.costs)) return;  // calibrated ones depend on the precision
   std::error_code ignored;
   if (!std::filesystem::exists(r.c.costs, ignored))
     r.entry.fail("costs", "no such file '" + r.c.costs + "'",
@@ -121,7 +121,10 @@ void check_costs(CaseReading& r) {
 
 void check_precision(CaseReading& r) { sluice::check_precision(r.c, *r.workload, r.entry.where("precision")); }
 
-void check_attention(CaseReading& r) { sluice::check_attention(r.c, *r.workload, r.entry.where("attention")); }
+void check_attention(CaseReading& r) {
+  sluice::check_attention(r.c, *r.workload, r.entry.where("attention"));
+  if (is_calibrated(r.c.costs) && !is_profile_workload(*r.workload)) check_calibrations(r);
+}
 
 void check_transport_and_device(CaseReading& r) {
   RunCase& c = r.c;

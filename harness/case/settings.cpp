@@ -76,10 +76,10 @@ std::vector<Setting> make_settings() {
       {.key = "costs",
        .of_plan = true,
        .group = HelpGroup::machine,
-       .help =
-           "Costs of layers: analytic, calibrated (by the cluster's devices), profile (measured on this machine) or "
-           "a file of sluice profile; of a published profile: raw keeps its numbers as the authors' program takes "
-           "them",
+       .help = "Costs of layers: analytic, calibrated (by the cluster's devices, in fp32 or 16 bit), profile (measured "
+               "on this machine) or "
+               "a file of sluice profile; of a published profile: raw keeps its numbers as the authors' program takes "
+               "them",
        .default_text = "analytic on the virtual clock, profile on the wall clock",
        .value = text(&RunCase::costs),
        .fill = [](CaseReading& r) { r.c.costs = on_wall(r) ? kMeasuredCosts : kAnalyticCosts; },

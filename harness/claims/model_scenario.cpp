@@ -51,7 +51,7 @@ struct Trained {
 
 CostGraph layer_costs(const ModelScenario& given) {
   const ModelGraph& graph = given.model->graph;
-  return given.kernels ? calibrated_costs(graph, given.micro_batch, given.device, *given.kernels)
+  return given.kernels ? calibrated_costs(graph, given.micro_batch, given.device, *given.kernels, given.storage)
                        : analytic_costs(graph, given.micro_batch, given.device, given.storage);
 }
 
@@ -184,14 +184,16 @@ void read_training(JsonReader& reader, ModelScenario& given) {
   given.device.launch = Seconds(device.number_or("launch", given.device.launch.value, 0, kMostSeconds));
   if (device.has("kernels")) {
     given.kernels = load_calibration(device.text("kernels"), source_folder() + "/workloads/devices");
-    given.kernels->peak = given.device.flops;
-    given.kernels->memory_bandwidth = given.device.memory_bandwidth;
   }
   device.no_other_keys();
   given.storage = {choice_of<Precision>(reader, "precision"), choice_of<AttentionScores>(reader, "attention")};
   given.optimizer.kind = choice_of<OptimizerKind>(reader, "optimizer");
-  if (given.storage.is_16_bit() && given.kernels)
-    device.fail("kernels", "are of 32 bit", "leave them or precision out");
+  if (given.kernels) {
+    if (given.kernels->is_16_bit() != given.storage.is_16_bit())
+      device.fail("kernels", "are in " + given.kernels->precision, "name a calibration in the scenario's precision");
+    given.kernels->peak = given.device.peak(given.storage);
+    given.kernels->memory_bandwidth = given.device.memory_bandwidth;
+  }
   if (given.storage.is_16_bit() && given.device.flops_16 == 0)
     device.fail("flops_16", "is missing", "give the peak in 16 bit, or leave precision out");
   given.link.bandwidth = 12e9;

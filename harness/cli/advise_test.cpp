@@ -120,7 +120,8 @@ TEST(Advise, CountsInThePrecisionAskedFor) {
             "fp32");
   request.entry.values["costs"] = "profile";
   EXPECT_EQ(error_of([&] { advise(request, test_profiles()); }),
-            "--precision: 'profile' costs are of layers that compute in fp32; use analytic ones");
+            "--precision: 'profile' costs are of layers that compute in fp32; use analytic costs, or calibrated ones "
+            "in 16 bit");
 }
 
 // 1F1B without a flush on four stages: the first stage has made three updates between a batch's forward and its own.

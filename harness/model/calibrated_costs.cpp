@@ -12,18 +12,22 @@ namespace sluice {
 std::string calibrated_source(const std::string& calibration) { return "calibrated " + calibration; }
 
 void check_same_device(const Device& device, const Calibration& c) {
-  if (std::abs(device.flops - c.peak) <= 0.1 * c.peak) return;
+  const double peak = c.is_16_bit() ? device.flops_16 : device.flops;
+  if (std::abs(peak - c.peak) <= 0.1 * c.peak) return;
   throw InputError("device '" + device.name + "'",
-                   fmt::format("has a peak of {:.4g} FLOP/s, its calibration '{}' one of {:.4g} in {}", device.flops,
-                               c.name, c.peak, c.precision),
+                   fmt::format("has a peak of {:.4g} FLOP/s, its calibration '{}' one of {:.4g} in {}", peak, c.name,
+                               c.peak, c.precision),
                    "name a calibration of the same device and precision");
 }
 
 CostGraph calibrated_costs(const ModelGraph& model, std::int64_t micro_batch, const Device& device,
-                           const Calibration& c) {
+                           const Calibration& c, const Storage& storage) {
+  if (c.is_16_bit() != storage.is_16_bit())
+    throw InputError("calibration '" + c.name + "'", "is in " + c.precision,
+                     std::string("name a calibration in ") + (storage.is_16_bit() ? "16 bit" : "fp32"));
   Device measured = device;
-  measured.memory_bandwidth = c.memory_bandwidth;
-  CostGraph graph = analytic_costs(model, micro_batch, measured);
+  measured.memory_bandwidth = c.memory_bandwidth * (c.stream_share / kStreaming);
+  CostGraph graph = analytic_costs(model, micro_batch, measured, storage);
   graph.source = calibrated_source(c.name);
   graph.launch = c.products.gap;
   const std::vector<Shape> shapes = model.shapes();
@@ -31,11 +35,12 @@ CostGraph calibrated_costs(const ModelGraph& model, std::int64_t micro_batch, co
     const LayerSpec layer = untied(model.layers[l]);
     std::vector<Shape> inputs;
     for (const int p : layer.inputs) inputs.push_back(p < 0 ? model.inputs[-1 - p].shape : shapes[p]);
-    const LayerKernels kernels = layer_kernels(layer, inputs, micro_batch, c);
+    const LayerKernels kernels = layer_kernels(layer, inputs, micro_batch, c, storage);
     LayerCost& cost = graph.layers[l];
-    cost.forward = pass_seconds(kernels.forward, c.host_gap);
-    cost.input_gradient = pass_seconds(kernels.input_gradient, c.host_gap);
-    cost.weight_gradient = pass_seconds(kernels.weight_gradient, c.host_gap);
+    const auto seconds = [&](const PassKernels& pass) { return pass_seconds(pass, c.host_gap, c.blocking_launches); };
+    cost.forward = seconds(kernels.forward);
+    cost.input_gradient = seconds(kernels.input_gradient);
+    cost.weight_gradient = seconds(kernels.weight_gradient);
   }
   return graph;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
 
 #include "harness/base/error.h"
@@ -38,6 +39,25 @@ std::vector<std::string> unidentified_of(JsonReader& reader) {
   return names;
 }
 
+ShapeCorrections corrections_of(JsonReader reader) {
+  constexpr double kMaxLength = 100, kMaxSide = 1e9, kMaxWeight = 10;
+  ShapeCorrections corrections;
+  const std::vector<double> lengths = reader.numbers("lengths", 0.01, kMaxLength);
+  if (lengths.size() != 3) reader.fail("lengths", "must be three numbers: of batch, sides and reduction");
+  corrections.batch_length = lengths[0];
+  corrections.side_length = lengths[1];
+  corrections.reduction_length = lengths[2];
+  JsonReader rows = reader.list("weights");
+  for (const std::string& key : rows.keys()) {
+    const std::vector<double> row = rows.numbers(key, -kMaxSide, kMaxSide);
+    if (row.size() != 5 || *std::min_element(row.begin(), row.end() - 1) < 1 || std::abs(row[4]) > kMaxWeight)
+      rows.fail(key, "must be batch, m, n, k (1 or more) and a weight (-10 to 10)");
+    corrections.shapes.push_back({std::log2(row[0]), std::log2(row[1]), std::log2(row[2]), std::log2(row[3]), row[4]});
+  }
+  reader.no_other_keys();
+  return corrections;
+}
+
 KernelFit fit_of(JsonReader reader, bool convolution) {
   KernelFit fit;
   fit.peak_share = reader.above_zero("peak_share", 4);
@@ -53,6 +73,7 @@ KernelFit fit_of(JsonReader reader, bool convolution) {
     fit.short_prologue = reductions.number("prologue", 0, fit.prologue);
     reductions.no_other_keys();
   }
+  if (!convolution && reader.has("corrections")) fit.corrections = corrections_of(reader.object("corrections"));
   fit.points = reader.integer("points", 1, kMostCount);
   fit.held_out = fit_error(reader.object("held_out"));
   if (reader.has("out_of_range")) fit.out_of_range = fit_error(reader.object("out_of_range"));
@@ -69,7 +90,8 @@ Calibration calibration_from_json(const Json& json, const std::string& where) {
   Calibration c;
   c.device = reader.text("device");
   c.precision = reader.text("precision");
-  if (c.precision != "fp32" && c.precision != "fp16") reader.fail("precision", "must be fp32 or fp16");
+  if (c.precision != "fp32" && c.precision != "fp16" && c.precision != "bf16")
+    reader.fail("precision", "must be fp32, fp16 or bf16");
   c.element = Bytes(c.precision == "fp32" ? 4 : 2);
   c.source = reader.text("source");
   constexpr double least = 1e6, most = 1e24;  // of a rate
@@ -84,9 +106,16 @@ Calibration calibration_from_json(const Json& json, const std::string& where) {
                       fit_of(passes.object("weight_gradient"), true)};
     passes.no_other_keys();
   }
+  if (reader.has("attention")) {
+    JsonReader attention = reader.object("attention");
+    c.attention = {attention.above_zero("forward_share", 1), attention.above_zero("backward_share", 1)};
+    attention.no_other_keys();
+  }
   JsonReader streams = reader.object("streams");
   c.stream_share = streams.above_zero("bandwidth_share", 4);
   c.stream_gap = gap_of(streams, "gap");
+  c.norm_share = streams.above_zero_or("norm_share", c.stream_share, 4);
+  c.activation_share = streams.above_zero_or("activation_share", c.stream_share, 4);
   streams.no_other_keys();
   if (reader.has("host_gap")) c.host_gap = gap_of(reader, "host_gap");
   c.cautions = reader.texts("cautions");

@@ -115,7 +115,7 @@ TEST(CalibrationTest, ProductsOfTransformersAreAsFarAsStated) {
 
 TEST(CalibrationTest, EveryShippedOneIsReadAndStatesItsSource) {
   const std::vector<std::string> names = listed_calibrations(kDevices);
-  EXPECT_EQ(names.size(), 12u);
+  EXPECT_EQ(names.size(), 17u);
   for (const std::string& name : names) {
     const Calibration c = load_calibration(name, kDevices);
     EXPECT_FALSE(c.source.empty()) << name;
@@ -164,7 +164,7 @@ TEST(CalibrationTest, AMistakeIsNamedWithItsPlace) {
     EXPECT_NE(error.find(because), std::string::npos) << error;
   };
   refuses([](Json& j) { j.erase("peak"); }, "/peak");
-  refuses([](Json& j) { j["precision"] = "int8"; }, "must be fp32 or fp16");
+  refuses([](Json& j) { j["precision"] = "int8"; }, "must be fp32, fp16 or bf16");
   refuses([](Json& j) { j["products"]["quantisation"] = 1.5; }, "/products/quantisation");
   refuses([](Json& j) { j["products"]["unidentified"] = {"gapp"}; }, "did you mean 'gap'?");
   refuses([](Json& j) { j["products"]["held_out"]["ninetieth"] = 0.01; }, "less than the median");

@@ -164,6 +164,7 @@ static Device device_from(JsonReader& d) {
   device.host_bandwidth = rate_value(d, "host_bandwidth", device.host_bandwidth);
   device.host_latency = seconds_value(d, "host_latency", device.host_latency);
   device.kernels = d.text("kernels", "");
+  device.kernels_16 = d.text("kernels_16", "");
   return device;
 }
 
@@ -292,6 +293,7 @@ static Cluster flat_cluster(const std::string& description) {
   Device device;
   device.name = "flat device";  // a V100 SXM2 in fp32 unless told otherwise
   device.kernels = "v100_sxm2_fp32";
+  device.kernels_16 = "v100_sxm2_fp16";
   double bandwidth = 12e9;  // PCIe Gen3 x16 as NCCL plans with it
   device.host_bandwidth = bandwidth;
   Seconds latency{5e-6};

@@ -2,7 +2,7 @@
 //   {"name": "...", "source": "...",
 //    "devices": [{"name": "gpu", "count": 4, "flops": 15.7e12, "flops_16": 125e12, "memory_bandwidth": "900GB/s",
 //                 "memory": "16GiB", "speed": 1, "launch": "5us", "host_bandwidth": "12GB/s", "host_latency": "0us",
-//                 "kernels": "v100_sxm2_fp32"}],
+//                 "kernels": "v100_sxm2_fp32", "kernels_16": "v100_sxm2_fp16"}],
 //    "links": [{"from": 0, "to": 1, "bandwidth": "12GB/s", "latency": "5us", "duplex": true,
 //               "group": "nic0", "to_group": "nic1"}]}
 // or, instead of links, "all_to_all": {"bandwidth": ..., "latency": ...}: a full-duplex link between every two devices.
@@ -40,8 +40,10 @@ struct Device {
   // Of its link to its host's memory: bytes/s, each way; 0: nothing is known of one.
   double host_bandwidth = 0;
   Seconds host_latency{};  // of a copy
-  std::string kernels;     // the calibration of its kernels (calibration.h); empty: none
+  // The calibrations of its kernels (calibration.h) in fp32 and in 16 bit; empty: none.
+  std::string kernels, kernels_16;
   double peak(const Storage& storage) const { return storage.is_16_bit() ? flops_16 : flops; }
+  const std::string& calibration(const Storage& storage) const { return storage.is_16_bit() ? kernels_16 : kernels; }
 };
 
 struct Link {

@@ -23,7 +23,6 @@ double efficiency(const LayerKind& kind) {
     return 0.45;
   return 0.75;
 }
-constexpr double kStreaming = 0.8;  // of the memory bandwidth
 
 // Of one sample: what attention keeps of its scores, which goes through memory. Fused, the scores never do.
 double score_bytes(const LayerSpec& layer, std::span<const Shape> inputs, const Storage& storage) {

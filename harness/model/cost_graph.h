@@ -88,6 +88,8 @@ CostGraph grouped_costs(const CostGraph& costs, int micros_per_op);
 // The costs in inference: only F takes time. Variants, which are not told apart by direction, are left out.
 CostGraph forward_only(CostGraph costs);
 
+inline constexpr double kStreaming = 0.8;  // the part of the memory bandwidth that analytic costs reach
+
 // Roofline, for every layer and direction: seconds = max(FLOP / (peak * e), bytes / (bandwidth * 0.8)) + launch, where
 // bytes are what is read and written: inputs, outputs, weights. e, the part of the peak that is reached, is 0.75 for
 // matrix products, 0.55 for convolutions, 0.45 for attention; 0.8 is the part of the bandwidth that streaming reaches.

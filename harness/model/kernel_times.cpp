@@ -51,6 +51,18 @@ double least_seconds(const Calibration& c, const KernelFit& fit, const Product& 
   return least;
 }
 
+double correction(const ShapeCorrections& c, const Product& p) {
+  const double batch = std::log2(p.batch), m = std::log2(p.m), n = std::log2(p.n), k = std::log2(p.k);
+  const auto squared = [](double distance) { return distance * distance; };
+  double sum = 0;
+  for (const ShapeCorrections::Shape& s : c.shapes)
+    sum += s.weight * std::exp(-(squared((batch - s.log2_batch) / c.batch_length) +
+                                 (squared(m - s.log2_m) + squared(n - s.log2_n)) / squared(c.side_length) +
+                                 squared((k - s.log2_k) / c.reduction_length)) /
+                               2);
+  return std::exp(sum);
+}
+
 // The product that a pass implies. Of an input gradient with stride s, every s-th element of the window meets a pixel.
 Product implied_product(ConvolutionPass pass, const Convolution& c) {
   const double window = c.kernel_height * c.kernel_width, in = c.in / c.groups, out = c.out / c.groups;
@@ -83,7 +95,8 @@ const KernelFit& fit_of_pass(const ConvolutionFits& fits, ConvolutionPass pass) 
 
 Seconds product_seconds(const Calibration& c, const Product& p) {
   const double bytes = static_cast<double>(c.element.value) * p.batch * (p.m * p.k + p.k * p.n + p.m * p.n);
-  return Seconds(least_seconds(c, c.products, p, {bytes, 8 * p.batch * p.m * p.n})) + c.products.gap;
+  const Seconds seconds = Seconds(least_seconds(c, c.products, p, {bytes, 8 * p.batch * p.m * p.n})) + c.products.gap;
+  return c.products.corrections ? seconds * correction(*c.products.corrections, p) : seconds;
 }
 
 Seconds convolution_seconds(const Calibration& c, ConvolutionPass pass, const Convolution& v) {
@@ -104,6 +117,13 @@ Seconds convolution_seconds(const Calibration& c, ConvolutionPass pass, const Co
     seconds = std::min(seconds, least_seconds(c, fit, product, traffic));
   }
   return Seconds(seconds) + fit.gap;
+}
+
+Seconds fused_attention_seconds(const Calibration& c, bool backward, double pairs, double width, double bytes) {
+  if (!c.attention) throw InputError("calibration '" + c.name + "'", "has no fused attention on " + c.device);
+  const double share = backward ? c.attention->backward_share : c.attention->forward_share;
+  const Seconds products((backward ? 5 : 2) * 2 * pairs * width / (c.peak * share));
+  return std::max(products + c.products.gap, stream_seconds(c, bytes));
 }
 
 Seconds stream_seconds(const Calibration& c, double bytes) {

@@ -11,8 +11,9 @@
 //   memory  = bytes / (bandwidth bandwidth_share)
 //   seconds = max(compute, memory) + (split: 8 s B M N bytes more, written and read) + gap
 //
-// and the least of these counts. A convolution is the product that it implies, with the bytes of its tensors alone; one
-// with a window of 3 x 3 and stride 1 may run as a transform (Winograd's, say), whose reduction is gain_3x3 shorter.
+// and the least of these counts; corrections (calibration.h) then multiply it. A convolution is the product that it
+// implies, with the bytes of its tensors alone; one with a window of 3 x 3 and stride 1 may run as a transform
+// (Winograd's, say), whose reduction is gain_3x3 shorter.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +35,11 @@ struct Convolution {
 enum class ConvolutionPass { forward, input_gradient, weight_gradient };
 // Throws InputError where the calibration has no convolutions.
 Seconds convolution_seconds(const Calibration& calibration, ConvolutionPass pass, const Convolution& convolution);
+
+// Of fused attention over `pairs` of a query and a key, of all heads and samples, each a dot product of `width`:
+// forward two products, backward five. `bytes` are read and written. Throws InputError where the calibration has none.
+Seconds fused_attention_seconds(const Calibration& calibration, bool backward, double pairs, double width,
+                                double bytes);
 
 // Of a kernel that reads and writes so many bytes together.
 Seconds stream_seconds(const Calibration& calibration, double bytes);

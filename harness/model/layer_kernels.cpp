@@ -17,11 +17,16 @@ class Kernels {
   Kernels& product(double m, double n, double k, double batch = 1) {
     return add(product_seconds(c_, {batch, m, n, k}));
   }
+  Kernels& fused_attention(bool backward, double pairs, double width, double numbers) {
+    return add(fused_attention_seconds(c_, backward, pairs, width, static_cast<double>(c_.element.value) * numbers));
+  }
   Kernels& convolution(ConvolutionPass pass, const Convolution& v) { return add(convolution_seconds(c_, pass, v)); }
   // numbers: elements of tensors; bytes: of what has a size of its own (masks, positions).
   Kernels& stream(double numbers, double bytes = 0) {
     return add(stream_seconds(c_, static_cast<double>(c_.element.value) * numbers + bytes));
   }
+  // The same, at another share of the bandwidth than that of streams.
+  Kernels& stream_at(double share, double numbers) { return stream(numbers * (c_.stream_share / share)); }
   void repeat(const PassKernels& part, double times) {
     pass_.seconds += part.seconds * times;
     pass_.count += part.count * times;
@@ -44,6 +49,7 @@ struct KernelsOf {
   const Shape& out;
   double samples;
   const Calibration& c;
+  const Storage& storage;
   LayerKernels made{};
 
   Kernels forward() { return {made.forward, c}; }
@@ -113,30 +119,39 @@ struct KernelsOf {
   }
 
   void normalise(std::int64_t features) {
-    forward().stream(2 * x());
-    input_gradient().stream(2 * x()).stream(3 * x());  // sums over x and dy; then dx from both
-    weight_gradient().stream(4 * number(features));    // the sums are there
+    forward().stream_at(c.norm_share, 2 * x());
+    // Sums over x and dy; then dx from both.
+    input_gradient().stream_at(c.norm_share, 2 * x()).stream_at(c.norm_share, 3 * x());
+    weight_gradient().stream(4 * number(features));  // the sums are there
   }
   void operator()(const BatchNorm& k) { normalise(k.features); }
   void operator()(const InstanceNorm&) {
-    forward().stream(2 * x());
-    input_gradient().stream(2 * x()).stream(3 * x());
+    forward().stream_at(c.norm_share, 2 * x());
+    input_gradient().stream_at(c.norm_share, 2 * x()).stream_at(c.norm_share, 3 * x());
   }
   void operator()(const LayerNorm& k) { normalise(k.features); }
   void operator()(const RmsNorm& k) { normalise(k.features); }
 
   void operator()(const Activation&) {
-    forward().stream(2 * x());
-    input_gradient().stream(3 * x());
+    forward().stream_at(c.activation_share, 2 * x());
+    input_gradient().stream_at(c.activation_share, 3 * x());
   }
   void operator()(const Dropout& k) {
     const double mask = k.channels ? samples * number(in[0][0]) : x();
     forward().stream(2 * x(), mask);
     input_gradient().stream(2 * x(), mask);
   }
-  void operator()(const Embedding&) {
+  void operator()(const Embedding& k) {
     forward().stream(2 * y());
     weight_gradient().stream(3 * y());  // rows are read, added to and written
+    if (!c.is_16_bit()) return;
+    weight_gradient().stream(0, number(k.vocabulary) * number(k.width) * number(storage.weight.value));  // zeros
+  }
+  // A micro-batch's gradient is added to that of earlier ones: in 16 bit by a kernel of its own, in fp32 by the product
+  // that makes it (Megatron-LM's fused accumulation), unless nothing multiplies.
+  void accumulate(std::int64_t parameters, bool looks_up) {
+    if (parameters == 0 || !c.is_16_bit() || (storage.gradient > Bytes(2) && !looks_up)) return;
+    weight_gradient().stream(0, number(parameters) * number((storage.weight + 2 * storage.gradient).value));
   }
   void operator()(const PositionEmbedding&) {  // the input gradient is the output's
     forward().stream(2 * x() + x() / samples);
@@ -170,6 +185,30 @@ struct KernelsOf {
   void operator()(const LstmCell& k) { lstm(1, number(k.in), number(k.hidden)); }
   void operator()(const Lstm& k) { lstm(number(in[0][0]), number(k.in), number(k.hidden)); }
 
+  // In 16 bit, `queries` positions attend to `keys`, in `heads` of `width` each.
+  void attend_in_16_bit(double queries, double keys, double heads, double width, bool causal) {
+    const double each = samples * heads, inputs = each * (queries + 2 * keys) * width, output = each * queries * width;
+    forward().stream(2 * inputs);
+    input_gradient().stream(2 * output);
+    if (storage.attention == AttentionScores::fused && c.attention) {
+      constexpr double kMaskBlock = 256;  // pairs are skipped in blocks: half of one a row is computed for nothing
+      const double pairs = each * queries * (causal ? std::min(keys, (keys + kMaskBlock) / 2) : keys);
+      forward().fused_attention(false, pairs, width, inputs + output);
+      input_gradient().stream(2 * output).fused_attention(true, pairs, width, 2 * inputs + 2 * output);
+    } else {
+      const double pairs = each * queries * keys;
+      const bool drops = storage.attention == AttentionScores::kept_with_dropout;
+      forward().product(queries, keys, width, each).stream(2 * pairs);
+      if (drops) forward().stream(2 * pairs, pairs);
+      forward().product(queries, width, keys, each);
+      input_gradient().product(queries, keys, width, each).product(keys, width, queries, each);
+      if (drops) input_gradient().stream(2 * pairs, pairs);
+      input_gradient().stream(3 * pairs).product(queries, width, keys, each).product(keys, width, queries, each);
+    }
+    forward().stream(2 * output);
+    input_gradient().stream(2 * inputs);
+  }
+
   // `queries` positions attend to `keys`, in `heads` of `width` each.
   void attend(double queries, double keys, double heads, double width) {
     const double each = samples * heads, pairs = each * queries * keys;
@@ -195,7 +234,10 @@ struct KernelsOf {
       forward().stream(4 * rows * inner);
       input_gradient().stream(4 * rows * inner);
     }
-    attend(steps, steps, heads, inner / heads);
+    if (c.is_16_bit())
+      attend_in_16_bit(steps, steps, heads, inner / heads, k.causal);
+    else
+      attend(steps, steps, heads, inner / heads);
     multiply(rows, inner, width, true);
   }
   void operator()(const CrossAttention& k) {
@@ -203,7 +245,10 @@ struct KernelsOf {
     const double width = number(k.width), inner = number(k.heads_width()), heads = number(k.heads);
     multiply(samples * queries, width, inner, true);
     multiply(samples * keys, number(k.memory), 2 * inner, true);
-    attend(queries, keys, heads, inner / heads);
+    if (c.is_16_bit())
+      attend_in_16_bit(queries, keys, heads, inner / heads, false);
+    else
+      attend(queries, keys, heads, inner / heads);
     multiply(samples * queries, inner, width, true);
   }
 
@@ -241,6 +286,12 @@ struct KernelsOf {
   }
   void operator()(const Flatten&) {}
   void operator()(const CrossEntropyLoss&) {  // logarithms of probabilities, and the sum
+    if (c.is_16_bit()) {
+      constexpr double kCast = 2 + 4, kRead = 4, kInPlace = 8;  // bytes a logit
+      for (const double bytes : {kCast, kRead, kInPlace, kInPlace, kRead, kInPlace}) forward().stream(0, bytes * x());
+      input_gradient().stream(0, kInPlace * x()).stream(0, kCast * x());
+      return;
+    }
     forward().stream(2 * x()).stream(samples);
     input_gradient().stream(2 * x());
   }
@@ -257,19 +308,21 @@ struct KernelsOf {
 }  // namespace
 
 LayerKernels layer_kernels(const LayerSpec& layer, std::span<const Shape> inputs, std::int64_t samples,
-                           const Calibration& calibration) {
+                           const Calibration& calibration, const Storage& storage) {
   const Shape out = output_shape(layer, inputs);
-  KernelsOf kernels{inputs, out, static_cast<double>(samples), calibration};
+  KernelsOf kernels{inputs, out, static_cast<double>(samples), calibration, storage};
   try {
     std::visit(kernels, layer.kind);
+    kernels.accumulate(parameter_count(layer), std::holds_alternative<Embedding>(layer.kind));
   } catch (const InputError& e) {
     throw InputError("layer '" + layer.name + "' (" + kind_name(layer.kind) + ")", e.what());
   }
   return kernels.made;
 }
 
-Seconds pass_seconds(const PassKernels& pass, Seconds host_gap) {
-  return std::max(pass.seconds, host_gap * pass.count);
+Seconds pass_seconds(const PassKernels& pass, Seconds host_gap, bool blocking_launches) {
+  const Seconds host = host_gap * pass.count;
+  return blocking_launches ? pass.seconds + host : std::max(pass.seconds, host);
 }
 
 }  // namespace sluice

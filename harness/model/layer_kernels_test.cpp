@@ -29,6 +29,14 @@ double seconds_of_product(double m, double n, double k, double batch = 1) {
 }
 double seconds_of_stream(double numbers) { return stream_seconds(measured_v100(), 4 * numbers).value; }
 
+ModelGraph two_layers(std::int64_t in, std::int64_t width) {
+  ModelGraph model;
+  model.name = "two layers";
+  model.inputs = {{Shape{in}, false}};
+  model.layers = {{"linear", Linear{in, width}, {-1}}, {"loss", MseLoss{}, {0}}};
+  return model;
+}
+
 TEST(LayerKernelsTest, ALinearLayerIsAProductAPassAndASumForItsBias) {
   const LayerKernels plain = kernels_of(Linear{300, 200, false}, {Shape{7, 300}}, 5);
   EXPECT_DOUBLE_EQ(plain.forward.seconds.value, seconds_of_product(35, 200, 300));
@@ -59,6 +67,89 @@ TEST(LayerKernelsTest, AttentionIsItsProjectionsAndTheInnerProductsOfEveryHead) 
                                                     seconds_of_product(10, 6, 8, 8) +
                                                     2 * seconds_of_stream(2 * 2 * 4 * 60) +
                                                     seconds_of_product(10, 8, 6, 8) + seconds_of_product(20, 32, 32));
+}
+
+// In 16 bit and without gaps, 1e12 bytes/s of memory and norms at half of it; products take nothing.
+Calibration streams_in_16_bit() {
+  Calibration c;
+  c.name = "streams";
+  c.element = Bytes(2);
+  c.peak = 1e30;
+  c.memory_bandwidth = 1e12;
+  c.multiprocessors = 1;
+  c.products.bandwidth_share = 4;
+  c.stream_share = c.activation_share = 1;
+  c.norm_share = 0.5;
+  c.stream_gap = Seconds(0);
+  c.products.gap = Seconds(0);
+  return c;
+}
+
+TEST(LayerKernelsTest, In16BitALossCastsItsLogitsAndWalksOverThemSixTimes) {
+  const std::vector<Shape> logits{Shape{1000, 500}};  // 1e6 for 2 samples
+  const LayerKernels k = layer_kernels({"loss", CrossEntropyLoss{}, {}}, logits, 2, streams_in_16_bit(),
+                                       {Precision::mixed, AttentionScores::fused});
+  EXPECT_EQ(k.forward.count, 6);
+  EXPECT_NEAR(k.forward.seconds.value, 38e6 / 1e12, 1e-12);  // 6 + 4 + 8 + 8 + 4 + 8 bytes a logit
+  EXPECT_EQ(k.input_gradient.count, 2);
+  EXPECT_NEAR(k.input_gradient.seconds.value, 14e6 / 1e12, 1e-12);
+}
+
+TEST(LayerKernelsTest, In16BitGradientsOf16BitAreAddedByAKernelOfTheirOwn) {
+  const auto gradient = [](Precision precision, const LayerKind& kind, const Shape& in) {
+    return layer_kernels({"layer", kind, {}}, std::vector<Shape>{in}, 1, streams_in_16_bit(),
+                         {precision, AttentionScores::fused})
+        .weight_gradient;
+  };
+  const Linear linear{1000, 1000, false};
+  const PassKernels added = gradient(Precision::mixed, linear, Shape{1000});
+  const PassKernels fused = gradient(Precision::mixed_fp32_gradients, linear, Shape{1000});
+  EXPECT_EQ(added.count, 2);
+  EXPECT_EQ(fused.count, 1);
+  EXPECT_NEAR((added.seconds - fused.seconds).value, 1e6 * (2 + 2 * 2) / 1e12, 1e-12);
+  // A table of 1e6: three passes over 10 rows of 1000, zeros, and the sum in fp32.
+  const PassKernels table = gradient(Precision::mixed_fp32_gradients, Embedding{1000, 1000}, Shape{10});
+  EXPECT_NEAR(table.seconds.value, (3 * 2 * 1e4 + 1e6 * 2 + 1e6 * (2 + 2 * 4)) / 1e12, 1e-12);
+}
+
+TEST(LayerKernelsTest, NormsHaveAShareOfTheBandwidthOfTheirOwn) {
+  const LayerKernels k = layer_kernels({"norm", RmsNorm{1000}, {}}, std::vector<Shape>{Shape{1000}}, 1000,
+                                       streams_in_16_bit(), {Precision::mixed_fp32_gradients, AttentionScores::fused});
+  EXPECT_NEAR(k.forward.seconds.value, 2 * 2e6 / 0.5e12, 1e-12);
+  EXPECT_NEAR(k.input_gradient.seconds.value, 5 * 2e6 / 0.5e12, 1e-12);
+}
+
+TEST(LayerKernelsTest, FusedAttentionSkipsMaskedPairsInBlocksAndKeptScoresDoNot) {
+  Calibration c = streams_in_16_bit();
+  c.peak = 1e12;
+  c.products.peak_share = 1e18;  // products and streams take next to nothing
+  c.memory_bandwidth = 1e24;
+  c.attention = FusedAttention{.forward_share = 0.5, .backward_share = 0.5};
+  const std::vector<Shape> rows{Shape{1024, 64}};
+  const auto forward = [&](bool causal, AttentionScores scores) {
+    return layer_kernels({"a", Attention{.width = 64, .heads = 2, .causal = causal}, {}}, rows, 3, c,
+                         {Precision::mixed_fp32_gradients, scores})
+        .forward;
+  };
+  const double pairs = 3.0 * 2 * 1024 * 1024;
+  EXPECT_NEAR(forward(false, AttentionScores::fused).seconds.value, 4 * pairs * 32 / 0.5e12, 1e-9);
+  EXPECT_NEAR(forward(true, AttentionScores::fused).seconds.value, 4 * pairs * 32 / 0.5e12 * 1280 / 2048, 1e-9);
+  EXPECT_EQ(forward(true, AttentionScores::fused).count, 2 + 2 + 1);  // projections, copies, the kernel
+  EXPECT_EQ(forward(true, AttentionScores::kept).count, 2 + 2 + 3);   // scores, softmax, values
+  EXPECT_EQ(forward(true, AttentionScores::kept_with_dropout).count, 2 + 2 + 4);
+  EXPECT_LT(forward(true, AttentionScores::kept).seconds.value, 1e-9);
+}
+
+TEST(CalibratedCostsTest, PrecisionsOfCostsAndCalibrationMustAgree) {
+  const Device v100{.name = "gpu"};
+  const ModelGraph model = two_layers(300, 200);
+  const Storage mixed(Precision::mixed, AttentionScores::fused);
+  const std::string error = error_of([&] { calibrated_costs(model, 16, v100, measured_v100(), mixed); });
+  EXPECT_NE(error.find("'v100_sxm2_fp32': is in fp32; name a calibration in 16 bit"), std::string::npos) << error;
+  EXPECT_NE(error_of([&] { calibrated_costs(model, 16, v100, calibration_of("v100_sxm2_fp16")); }).find("in fp32"),
+            std::string::npos);
+  const CostGraph costs = calibrated_costs(model, 16, v100, calibration_of("v100_sxm2_fp16"), mixed);
+  EXPECT_EQ(costs.storage.activation, Bytes(2));
 }
 
 TEST(LayerKernelsTest, AnLstmTakesEveryStepForItselfButItsInputsAtOnce) {
@@ -110,14 +201,7 @@ TEST(LayerKernelsTest, ALayerWithoutMeasuredKernelsIsRefusedByItsName) {
 TEST(LayerKernelsTest, TheHostLimitsPassesOfSmallKernels) {
   EXPECT_EQ(pass_seconds({Seconds(1e-3), 10}, Seconds(50e-6)), Seconds(1e-3));
   EXPECT_NEAR(pass_seconds({Seconds(1e-3), 10}, Seconds(200e-6)).value, 2e-3, 1e-12);
-}
-
-ModelGraph two_layers(std::int64_t in, std::int64_t width) {
-  ModelGraph model;
-  model.name = "two layers";
-  model.inputs = {{Shape{in}, false}};
-  model.layers = {{"linear", Linear{in, width}, {-1}}, {"loss", MseLoss{}, {0}}};
-  return model;
+  EXPECT_NEAR(pass_seconds({Seconds(1e-3), 10}, Seconds(200e-6), true).value, 3e-3, 1e-12);
 }
 
 TEST(CalibratedCostsTest, BytesAreTheAnalyticOnesAndSecondsTheKernels) {
