@@ -1,6 +1,6 @@
-// Records to JSON and back, by the table of fields.h. Reading is strict: a field that is missing, of the wrong type, out
-// of its range or unknown is an error that names the line and the field, because a record that is read halfway would end
-// as a wrong number in a chart.
+// Records to JSON and back, by the table of fields.h. Reading is strict: a field that is missing, of the wrong type,
+// out of its range or unknown is an error that names the line and the field, because a record that is read halfway
+// would end as a wrong number in a chart.
 #include "results/record.h"
 
 #include <array>

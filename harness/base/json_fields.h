@@ -7,8 +7,8 @@
 //   }
 //
 // and write_fields(), read_fields() and schema_of_fields() write, read and describe T by it. A member is a bool, a
-// number, a text, a closed choice (choice.h), a struct with fields(), or an optional, a vector, a pair or a map of these.
-// Integers are at least 0, and NaN and infinity are the texts "NaN", "Infinity" and "-Infinity".
+// number, a text, a closed choice (choice.h), a struct with fields(), or an optional, a vector, a pair or a map of
+// these. Integers are at least 0, and NaN and infinity are the texts "NaN", "Infinity" and "-Infinity".
 #pragma once
 
 #include <cmath>
@@ -53,8 +53,8 @@ inline constexpr bool is_map<std::map<std::string, T>> = true;
 
 template <class T>
 Json write_fields(const T& value);
-// Throws InputError at the place of what is missing, of the wrong type, out of bounds or unknown; `unknown` is the advice
-// about an unknown member.
+// Throws InputError at the place of what is missing, of the wrong type, out of bounds or unknown; `unknown` is the
+// advice about an unknown member.
 template <class T>
 T read_fields(JsonReader& in, const std::string& unknown);
 template <class T>
