@@ -96,7 +96,7 @@ void add_overview(ChartSet& set, const Palette& palette) {
     if (!several) continue;
     const std::string suffix = slug(std::get<0>(key) + " " + std::get<1>(key) + " " + std::get<2>(key));
     add(set.overview, overview_chart("overview-time-" + suffix, "Time to accuracy by workload", members,
-                                     CompareMetric::time_to_accuracy));
+                                     /*time=*/true));
     // The throughput is the same at every learning rate: the first of each rank count.
     std::vector<Comparison> firsts;
     for (const Comparison& c : members)
@@ -106,7 +106,7 @@ void add_overview(ChartSet& set, const Palette& palette) {
     constexpr std::size_t kMostPanels = 6;  // more bars than that are no overview
     add(set.overview, firsts.size() <= kMostPanels
                           ? throughput_chart("overview-" + suffix, title, firsts, palette)
-                          : overview_chart("overview-" + suffix, title, firsts, CompareMetric::throughput));
+                          : overview_chart("overview-" + suffix, title, firsts, /*time=*/false));
   }
 }
 

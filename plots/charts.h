@@ -85,7 +85,7 @@ Chart memory_throughput_chart(const std::string& name, const Comparison& compari
 Chart communication_chart(const std::string& name, const Comparison& comparison);
 // Systems x workloads: time to the target, or throughput, relative to the single device's.
 Chart overview_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons,
-                     CompareMetric metric);
+                     bool time);  // of time to accuracy, else of throughput
 // Predicted over measured seconds of an update of every case that ran on both clocks (results/validation.h), on
 // logarithmic axes, with bands of 3 and 8 %.
 struct Validation;

@@ -149,8 +149,7 @@ static OverviewCell throughput_cell(const ComparisonRow& row) {
 }
 
 Chart overview_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons,
-                     CompareMetric metric) {
-  const bool time = metric == CompareMetric::time_to_accuracy;
+                     bool time) {
   // A panel for each rank count and way to set the learning rate, a column a workload.
   struct Panel {
     int ranks;

@@ -28,33 +28,6 @@ Enum one_of(JsonReader& in, const std::string& key, const std::string& otherwise
   in.fail(key, "unknown " + key + " '" + text + "'", suggestion(text, names));
 }
 
-StudyMetric metric_of(JsonReader& in, const std::string& key, const std::string& otherwise) {
-  using enum StudyMetric;
-  static constexpr std::array<std::pair<const char*, StudyMetric>, 21> kMetrics = {
-      {{"throughput", throughput},
-       {"period", period},
-       {"planned_period", planned_period},
-       {"micro_batches", micro_batches},
-       {"peak_memory", peak_memory},
-       {"bubble", bubble},
-       {"sent_messages", sent_messages},
-       {"sent_gathers", sent_gathers},
-       {"sent_reductions", sent_reductions},
-       {"time_to_accuracy", time_to_accuracy},
-       {"final_metric", final_metric},
-       {"learning_rate", learning_rate},
-       {"run_seconds", run_seconds},
-       {"moves", moves},
-       {"seconds_to_detect", seconds_to_detect},
-       {"seconds_to_recover", seconds_to_recover},
-       {"moved_bytes", moved_bytes},
-       {"regret", regret},
-       {"search_seconds", search_seconds},
-       {"search_end", search_end},
-       {"states", states}}};
-  return one_of(in, key, otherwise, kMetrics);
-}
-
 std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
 Conditions conditions(JsonReader& in, const std::string& key) {
@@ -108,7 +81,7 @@ TableAxis read_axis(JsonReader in) {
 
 StudyTable read_table(JsonReader in) {
   StudyTable table{.name = in.text("name"), .title = in.text("title", ""), .where = conditions(in, "where")};
-  table.best_by = metric_of(in, "best_by", "throughput");
+  table.best_by = study_metric(in, "best_by");
   table.also = in.text("also", "");
   if (!table.also.empty() && !is_portable_name(table.also))
     in.fail("also", "'" + table.also + "' is no file beside the study");
@@ -118,7 +91,7 @@ StudyTable read_table(JsonReader in) {
   };
   for (JsonReader& column : in.objects("columns")) {
     TableColumn c{.heading = column.text("heading"), .where = conditions(column, "where")};
-    c.metric = metric_of(column, "metric", "throughput");
+    c.metric = study_metric(column, "metric");
     for (const auto& [first, second, into_first, into_second] :
          {std::tuple("numerator", "denominator", &c.numerator, &c.denominator),
           std::tuple("minuend", "subtrahend", &c.minuend, &c.subtrahend)}) {
@@ -257,7 +230,15 @@ void read_section(Study& study, JsonReader in, Tables& tables) {
 
 }  // namespace
 
-StudyMetric study_metric(JsonReader& reader, const std::string& key) { return metric_of(reader, key, "throughput"); }
+const Field* study_metric(JsonReader& in, const std::string& key) {
+  const std::string name = in.text(key, "throughput");
+  const Field* found = find_field(name);
+  if (found && found->unit != Unit::text) return found;
+  std::vector<std::string> names;
+  for (const Field& field : record_fields())
+    if (field.unit != Unit::text) names.push_back(field.name);
+  in.fail(key, "unknown " + key + " '" + name + "'", suggestion(name, names));
+}
 
 Study read_study(const std::filesystem::path& file) {
   if (!is_portable_name(file.stem().string()))

@@ -9,9 +9,9 @@
 #include <variant>
 #include <vector>
 
-namespace sluice {
+#include "results/fields.h"
 
-class JsonReader;
+namespace sluice {
 
 // Fields of a record by their names in its line ("ranks", "options.partition"), each with the values, as text, of which
 // it has one. A field that a record lacks has none of them. Besides them "rate": "tuned" where the learning rate of a
@@ -29,30 +29,6 @@ struct TableAxis {
   std::vector<NamedConditions> entries;
 };
 
-enum class StudyMetric {
-  throughput,      // samples/s
-  period,          // seconds of a micro-batch at that throughput
-  planned_period,  // what the planner took for it, where that is what it minimised
-  micro_batches,   // of the run that is shown
-  peak_memory,     // bytes, of the fullest rank
-  bubble,          // share of the ranks' time
-  sent_messages,   // bytes in an update, of the rank that sends most; and the next two
-  sent_gathers,
-  sent_reductions,
-  time_to_accuracy,  // training seconds
-  final_metric,
-  learning_rate,       // of the run; where it was tuned, the chosen one
-  run_seconds,         // of all updates, moves of layers between them included
-  moves,               // how often layers changed their rank, or the job restarted
-  seconds_to_detect,   // from an episode's change to the decision, the longest
-  seconds_to_recover,  // from an episode's change to the move's end, the longest
-  moved_bytes,
-  regret,          // run_seconds beyond those of an oracle that knows the episodes (train/oracle.h)
-  search_seconds,  // of the planner; and the next two
-  search_end,      // 1: complete; 0: a limit ended it
-  states
-};
-
 // A cell shows `metric` of the best run (StudyTable::best_by) among those that match the table's, the line's and the
 // column's conditions, of which the column's replace equal names of the others. Or, where `numerator` is given, what
 // the columns of these headings give divided by one another. Or, where `minuend` is given, the mean by which runs of
@@ -61,7 +37,7 @@ enum class StudyMetric {
 struct TableColumn {
   std::string heading;
   Conditions where;
-  StudyMetric metric = StudyMetric::throughput;
+  const Field* metric = find_field("throughput");
   std::string numerator, denominator;
   std::string minuend, subtrahend;
 };
@@ -70,7 +46,7 @@ struct StudyTable {
   std::string name;  // by which charts and published findings refer to it
   std::string title;
   Conditions where;
-  StudyMetric best_by = StudyMetric::throughput;
+  const Field* best_by = find_field("throughput");
   std::vector<TableAxis> axes;
   std::vector<TableColumn> columns;
   std::string also;  // a file of another study's records beside the description, which the table shows besides
@@ -141,8 +117,9 @@ struct Study {
       sections;
 };
 
-// The metric of that name under `key`; throughput where there is none. Throws InputError with a suggestion.
-StudyMetric study_metric(JsonReader& reader, const std::string& key);
+// The field with a figure (fields.h) of that name under `key`; throughput where there is none. Throws InputError with a
+// suggestion.
+const Field* study_metric(JsonReader& reader, const std::string& key);
 
 // Throws InputError with file and JSON pointer: not JSON, a field missing, of the wrong type or unknown, a reference to
 // a table, column or figure that is not there, or a number in the question or in a paragraph.

@@ -20,27 +20,7 @@ std::vector<Record> chosen_records(const Conditions& where, std::span<const Reco
 
 std::string unit_of(const TablePicture& picture, const StudyTable& table) {
   if (!picture.relative_to.empty()) return "relative to " + picture.relative_to;
-  switch (table.columns[column_index(table, picture.columns.front())].metric) {
-    case StudyMetric::throughput:
-      return "samples/s";
-    case StudyMetric::period:
-    case StudyMetric::planned_period:
-    case StudyMetric::time_to_accuracy:
-    case StudyMetric::run_seconds:
-    case StudyMetric::regret:
-    case StudyMetric::seconds_to_detect:
-    case StudyMetric::seconds_to_recover:
-    case StudyMetric::search_seconds:
-      return "seconds";
-    case StudyMetric::peak_memory:
-    case StudyMetric::sent_messages:
-    case StudyMetric::sent_gathers:
-    case StudyMetric::sent_reductions:
-    case StudyMetric::moved_bytes:
-      return "bytes";
-    default:
-      return "";
-  }
+  return unit_name(table.columns[column_index(table, picture.columns.front())].metric->unit);
 }
 
 Json values_of(const TablePicture& picture, const FilledTable& table, const std::string& panel) {

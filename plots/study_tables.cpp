@@ -5,15 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <set>
 #include <stdexcept>
 
 #include "harness/base/json.h"
-#include "harness/base/quantities.h"
 #include "plots/style.h"
-#include "results/metrics.h"
-#include "results/plan_facts.h"
 #include "results/statistics.h"
 
 namespace sluice {
@@ -41,139 +37,18 @@ std::string figure_text(double value) {
   return rate_text(std::round(value / unit) * unit);
 }
 
-std::string value_text(StudyMetric metric, double value) {
-  switch (metric) {
-    case StudyMetric::throughput:
-    case StudyMetric::states:
-      return figure_text(value);
-    case StudyMetric::micro_batches:
-    case StudyMetric::moves:
-      return fmt::format("{:g}", value);
-    case StudyMetric::peak_memory:
-      return to_text(Bytes(static_cast<std::int64_t>(value)));
-    case StudyMetric::sent_messages:
-    case StudyMetric::sent_gathers:
-    case StudyMetric::sent_reductions:
-    case StudyMetric::moved_bytes:
-      return value == 0 ? "0" : to_text(Bytes(static_cast<std::int64_t>(value)));
-    case StudyMetric::search_end:
-      return value > 0 ? "complete" : "capped";
-    case StudyMetric::bubble:
-      return fmt::format("{:.1f} %", 100 * value);
-    case StudyMetric::period:
-    case StudyMetric::planned_period:
-    case StudyMetric::time_to_accuracy:
-    case StudyMetric::run_seconds:
-    case StudyMetric::regret:
-    case StudyMetric::seconds_to_detect:
-    case StudyMetric::seconds_to_recover:
-    case StudyMetric::search_seconds:
-      return to_text(Seconds(value));
-    case StudyMetric::final_metric:  // an accuracy, or a perplexity
-      return fmt::format("{:.{}f}", value, value < 10 ? 3 : 1);
-    case StudyMetric::learning_rate:
-      return fmt::format("{:g}", value);
-  }
-  return "?";
+std::string value_text(const Field& metric, double value) {
+  if (metric.unit == Unit::rate || metric.unit == Unit::states) return figure_text(value);
+  if (metric.unit == Unit::metric) return fmt::format("{:.{}f}", value, value < 10 ? 3 : 1);  // or a perplexity
+  if (metric.unit == Unit::bytes && value == 0) return "0";
+  return to_text(metric.unit, value);
 }
 
-std::optional<Spread> single(const std::optional<double>& value) {
-  return value ? std::optional(Spread{*value, *value, *value}) : std::nullopt;
-}
-
-double run_seconds(const Record& record) {
-  return std::accumulate(record.step_seconds.begin(), record.step_seconds.end(), 0.0);
-}
-
-// What an adaptive system's run records of its moves; none of a system that has no say in them.
-std::optional<double> of_adaptation(StudyMetric metric, const Record& record) {
-  const auto& adaptation = record.observed.adaptation;
-  if (!adaptation) return std::nullopt;
-  if (metric == StudyMetric::moves) return static_cast<double>(adaptation->changes.size());
-  if (metric == StudyMetric::moved_bytes) return adaptation->moved_bytes;
-  if (metric == StudyMetric::regret) {
-    if (!adaptation->oracle_seconds) return std::nullopt;
-    return run_seconds(record) - *adaptation->oracle_seconds;
-  }
-  std::optional<double> longest;
-  for (const auto& answer : adaptation->answered)
-    longest = std::max(longest.value_or(0),
-                       metric == StudyMetric::seconds_to_detect ? answer.seconds_to_detect : answer.seconds_to_recover);
-  return longest;
-}
-
-std::optional<Spread> value_of(StudyMetric metric, const ComparisonRow& row) {
-  const Record& record = row.records.front();
-  const auto sent = [&](SentKind kind) {
-    const auto most = most_sent(record, kind);
-    return single(most ? std::optional(static_cast<double>(*most)) : std::nullopt);
-  };
-  switch (metric) {
-    case StudyMetric::throughput:
-      return row.throughput;
-    case StudyMetric::period: {
-      if (!row.throughput) return std::nullopt;
-      const auto samples = static_cast<double>(record.batch) / record.microbatches;
-      const Spread& rate = *row.throughput;  // the fastest run has the least period
-      return Spread{.min = samples / rate.max, .median = samples / rate.median, .max = samples / rate.min};
-    }
-    case StudyMetric::planned_period: {
-      const auto facts = plan_facts(record);
-      const bool is_period = facts && facts->objective_name.find("seconds a micro-batch") != std::string::npos;
-      return single(is_period ? std::optional(facts->objective) : std::nullopt);
-    }
-    case StudyMetric::micro_batches:
-      return single(row.microbatches);
-    case StudyMetric::peak_memory:
-      return row.peak_memory;
-    case StudyMetric::bubble:
-      return single(bubble_ratio(record));
-    case StudyMetric::sent_messages:
-      return sent(SentKind::messages);
-    case StudyMetric::sent_gathers:
-      return sent(SentKind::gathers);
-    case StudyMetric::sent_reductions:
-      return sent(SentKind::reductions);
-    case StudyMetric::time_to_accuracy:
-      return row.time_to_accuracy;
-    case StudyMetric::final_metric:
-      return row.final_metric;
-    case StudyMetric::learning_rate:
-      return single(learning_rate(record));
-    case StudyMetric::run_seconds:
-      return single(run_seconds(record));
-    case StudyMetric::regret:
-    case StudyMetric::moves:
-    case StudyMetric::moved_bytes:
-    case StudyMetric::seconds_to_detect:
-    case StudyMetric::seconds_to_recover:
-      return single(of_adaptation(metric, record));
-    case StudyMetric::search_seconds: {
-      const auto facts = plan_facts(record);
-      return single(facts ? std::optional(facts->search_seconds) : std::nullopt);
-    }
-    case StudyMetric::search_end: {
-      const auto facts = plan_facts(record);
-      return single(facts ? std::optional(facts->complete ? 1.0 : 0.0) : std::nullopt);
-    }
-    case StudyMetric::states: {
-      const auto facts = plan_facts(record);
-      return single(facts ? std::optional(static_cast<double>(facts->states)) : std::nullopt);
-    }
-  }
-  return std::nullopt;
-}
-
-bool more_is_better(StudyMetric metric, const ComparisonRow& row) {
-  if (metric == StudyMetric::throughput) return true;
-  return metric == StudyMetric::final_metric && !lower_is_better(row.records.front());
-}
-
-std::string spread_text(StudyMetric metric, const ComparisonRow& row, const Spread& spread) {
+std::string spread_text(const Field& metric, const ComparisonRow& row, const Spread& spread) {
   std::string text = value_text(metric, spread.median);
   if (spread.min < spread.max)
     text += " (" + value_text(metric, spread.min) + ".." + value_text(metric, spread.max) + ")";
-  if (metric == StudyMetric::time_to_accuracy && row.reached < row.attempts)
+  if (metric.name == "time_to_accuracy" && row.reached < row.attempts)
     text += fmt::format(" {}/{}", row.reached, row.attempts);
   return text;
 }
@@ -184,22 +59,6 @@ Conditions joined(Conditions base, const Conditions& over) {
   return base;
 }
 
-// Of the metrics that seeds have each for themselves.
-std::optional<double> seed_value(StudyMetric metric, const Record& record) {
-  switch (metric) {
-    case StudyMetric::throughput: {
-      const auto rate = throughput(record);
-      return rate ? std::optional(rate->samples_per_second) : std::nullopt;
-    }
-    case StudyMetric::time_to_accuracy:
-      return time_to_accuracy(record);
-    case StudyMetric::final_metric:
-      return final_metric(record);
-    default:
-      return std::nullopt;
-  }
-}
-
 FilledCell chosen_cell(const StudyTable& table, const TableColumn& column, const Conditions& of_line,
                        std::span<const StudyRun> runs) {
   const Conditions where = joined(joined(table.where, of_line), column.where);
@@ -208,9 +67,9 @@ FilledCell chosen_cell(const StudyTable& table, const TableColumn& column, const
   std::string outcome = "-";
   for (const StudyRun& run : runs) {
     if (!matches(run, where)) continue;
-    if (const auto value = value_of(table.best_by, run.row)) {
-      const std::pair placed(run.row.misses_target(),
-                             more_is_better(table.best_by, run.row) ? -value->median : value->median);
+    if (const auto value = run.row.figure(*table.best_by)) {
+      const bool higher = higher_is_better(*table.best_by, run.row.records.front());
+      const std::pair placed(run.row.misses_target(), higher ? -value->median : value->median);
       if (best && placed >= best_value) continue;
       best = &run;
       best_value = placed;
@@ -220,11 +79,11 @@ FilledCell chosen_cell(const StudyTable& table, const TableColumn& column, const
     }
   }
   if (!best) return {outcome, std::nullopt};
-  const auto value = value_of(column.metric, best->row);
+  const auto value = best->row.figure(*column.metric);
   if (!value) return {"-", std::nullopt};
-  FilledCell cell{spread_text(column.metric, best->row, *value), value->median};
+  FilledCell cell{spread_text(*column.metric, best->row, *value), value->median};
   for (const Record& record : best->row.records)
-    if (const auto own = seed_value(column.metric, record)) cell.by_seed[record.seed] = *own;
+    if (const auto own = column.metric->value(record)) cell.by_seed[record.seed] = *own;
   return cell;
 }
 

@@ -25,7 +25,7 @@ bool matches(const StudyRun& run, const Conditions& where);
 struct FilledCell {
   std::string text;             // "-" where no run matches, an outcome ("out of memory") where none has the metric
   std::optional<double> value;  // in the metric's unit
-  std::map<std::uint64_t, double> by_seed = {};  // where seeds have values of their own: throughput, time, final metric
+  std::map<std::uint64_t, double> by_seed = {};  // the values of single seeds
 };
 struct FilledLine {
   std::vector<std::string> titles;  // one an axis

@@ -2,7 +2,6 @@
 #include "results/compare.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -12,6 +11,7 @@
 #include "harness/base/error.h"
 #include "results/compare_columns.h"
 #include "results/comparison_rows.h"
+#include "results/fields.h"
 #include "results/metrics.h"
 #include "results/model_error.h"
 #include "results/tell_apart.h"
@@ -28,10 +28,9 @@ GroupKey group_key(const Record& r) {
           r.batch,    r.ranks,   duration_text(r),     optimizer_text(r)};
 }
 
+// A run needs the memory of the seed that needs most.
 std::optional<double> largest(const ComparisonRow& row) {
-  const auto& peaks = row.measured_peaks.empty() ? row.predicted_peaks : row.measured_peaks;
-  if (peaks.empty()) return std::nullopt;
-  return static_cast<double>(*std::max_element(peaks.begin(), peaks.end()));
+  return row.peak_memory ? std::optional(row.peak_memory->max) : std::nullopt;
 }
 
 std::optional<double> ratio(std::optional<double> ours, std::optional<double> theirs) {
@@ -40,24 +39,10 @@ std::optional<double> ratio(std::optional<double> ours, std::optional<double> th
 }
 
 // Smaller is better placed.
-double value_to_place(const ComparisonRow& row, CompareMetric metric) {
-  constexpr double kLast = std::numeric_limits<double>::infinity();
-  switch (metric) {
-    case CompareMetric::throughput:
-      return row.throughput ? -row.throughput->median : kLast;
-    case CompareMetric::memory:
-      return largest(row).value_or(kLast);
-    case CompareMetric::time_to_accuracy:
-      return row.time_to_accuracy ? row.time_to_accuracy->median : kLast;
-    case CompareMetric::final_metric:
-      if (!row.final_metric) return kLast;
-      return lower_is_better(row.records.front()) ? row.final_metric->median : -row.final_metric->median;
-    case CompareMetric::bubble:
-      return row.bubble ? row.bubble->median : kLast;
-    case CompareMetric::sent_bytes:
-      return row.sent_bytes ? row.sent_bytes->median : kLast;
-  }
-  return kLast;
+double value_to_place(const ComparisonRow& row, const Field& metric) {
+  const auto value = metric.name == "peak_memory" ? largest(row) : middle(row.figure(metric));
+  if (!value) return std::numeric_limits<double>::infinity();
+  return higher_is_better(metric, row.records.front()) ? -*value : *value;
 }
 
 std::optional<double> p_value_of_throughput(const ComparisonRow& row, const ComparisonRow& base) {
@@ -73,7 +58,7 @@ std::optional<double> p_value_of_throughput(const ComparisonRow& row, const Comp
 }
 
 // Rows that miss their target in every seed come behind those that reach it, rows without the value last.
-std::tuple<bool, bool, double> place(const ComparisonRow& row, CompareMetric metric) {
+std::tuple<bool, bool, double> place(const ComparisonRow& row, const Field& metric) {
   const double value = value_to_place(row, metric);
   return {std::isinf(value), row.misses_target(), value};
 }
@@ -81,9 +66,10 @@ std::tuple<bool, bool, double> place(const ComparisonRow& row, CompareMetric met
 void relate_to_baseline(Comparison& comparison, const std::string& baseline) {
   // Of several variants of the baseline the fastest that reaches the target is taken: the harder one to beat.
   ComparisonRow* base = nullptr;
+  const Field& fastest = *find_field("throughput");
   for (ComparisonRow& row : comparison.rows) {
     if (row.system != baseline) continue;
-    if (!base || place(row, CompareMetric::throughput) < place(*base, CompareMetric::throughput)) base = &row;
+    if (!base || place(row, fastest) < place(*base, fastest)) base = &row;
   }
   if (!base) return;
   comparison.baseline = base->label;
@@ -107,16 +93,22 @@ void relate_to_baseline(Comparison& comparison, const std::string& baseline) {
 
 }  // namespace
 
-CompareMetric parse_compare_metric(const std::string& text) {
-  static const std::array<std::string, 8> names = {
-      "throughput", "memory",     "time_to_accuracy", "final_metric",
-      "bubble",     "sent_bytes", kStableRateMetric,  kStalenessCostMetric};
-  for (std::size_t i = 0; i + 2 < names.size(); ++i)
-    if (text == names[i]) return static_cast<CompareMetric>(i);
-  throw InputError("--metric", "unknown metric '" + text + "'", suggestion(text, names));
+std::vector<std::string> compare_metric_names() {
+  std::vector<std::string> names;
+  for (const Field* metric : metrics()) names.push_back(metric->name);
+  names.insert(names.end(), {kStableRateMetric, kStalenessCostMetric});
+  return names;
+}
+
+const Field& compare_metric(const std::string& name) {
+  const Field* field = find_field(name);
+  if (!field || field->better == Better::none)
+    throw InputError("--metric", "unknown metric '" + name + "'", suggestion(name, compare_metric_names()));
+  return *field;
 }
 
 std::vector<Comparison> compare(std::span<const Record> records, const CompareOptions& options) {
+  const Field& metric = compare_metric(options.metric);
   std::vector<Record> kept = latest(records);
   std::erase_if(kept, [](const Record& record) { return record.purpose != Purpose::measure; });
   std::set<std::string> systems;
@@ -184,7 +176,7 @@ std::vector<Comparison> compare(std::span<const Record> records, const CompareOp
                        [&](const ComparisonRow& a, const ComparisonRow& b) {
                          if (a.reference != b.reference) return a.reference;
                          if (!options.sort.empty()) return comes_first(a, b, comparison, options.sort);
-                         const auto x = place(a, options.metric), y = place(b, options.metric);
+                         const auto x = place(a, metric), y = place(b, metric);
                          return x != y ? x < y : a.label < b.label;
                        });
       comparison.verdicts = verdicts(comparison);

@@ -11,8 +11,10 @@
 
 namespace sluice {
 
-// Reads "throughput", "memory", "time_to_accuracy", "final_metric", "bubble" or "sent_bytes". Throws InputError.
-CompareMetric parse_compare_metric(const std::string& text);
+// What --metric may name: metrics() (fields.h), and the two tables of their own (comparison.h).
+std::vector<std::string> compare_metric_names();
+// The metric of that name, or former name, that sorts rows. Throws InputError.
+const Field& compare_metric(const std::string& name);
 
 // One comparison for each (workload, cluster, clock, cost source, batch, ranks, duration, optimizer), in this order, of
 // the records whose purpose is to measure. Runs at different learning rates are never in one comparison, and neither

@@ -10,13 +10,15 @@
 
 #include "harness/base/error.h"
 #include "harness/base/quantities.h"
+#include "results/compare.h"
+#include "results/fields.h"
 
 namespace sluice {
 namespace {
 
 constexpr const char* kNone = "-";
 
-std::string rate(double value) { return value >= 100 ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}", value); }
+std::string rate(double value) { return to_text(Unit::rate, value); }
 
 std::string times(const std::optional<double>& ratio) { return ratio ? fmt::format("{:.2f}x", *ratio) : ""; }
 
@@ -33,22 +35,19 @@ std::string bytes_cell(const std::vector<std::int64_t>& peaks) {
 }
 
 // The median, and the smallest and largest where seeds differ.
-template <class Text>
-std::string spread_cell(const std::optional<Spread>& spread, Text text) {
+std::string spread_cell(const std::optional<Spread>& spread, Unit unit) {
   if (!spread) return kNone;
-  const std::string low = text(spread->min), high = text(spread->max);
-  const std::string middle = text(spread->median);
+  const std::string low = to_text(unit, spread->min), high = to_text(unit, spread->max);
+  const std::string middle = to_text(unit, spread->median);
   return low == high ? middle : middle + " (" + low + ".." + high + ")";
 }
-
-std::string seconds(double value) { return to_text(Seconds(value)); }
 
 std::string time_cell(const ComparisonRow& row, const std::optional<Spread>& time) {
   if (!time) {
     if (row.reached > 0 || (!row.final_metric && row.diverged == 0)) return kNone;
     return row.attempts > 1 ? fmt::format("not reached 0/{}", row.attempts) : "not reached";
   }
-  std::string text = spread_cell(time, seconds);
+  std::string text = spread_cell(time, Unit::seconds);
   if (row.reached < row.attempts) text += fmt::format(" {}/{}", row.reached, row.attempts);
   return text;
 }
@@ -92,12 +91,34 @@ struct Column {
   std::function<std::optional<double>(const ComparisonRow&)> value = {};  // to sort by; none: by the cell's text
   bool (*shown)(const Comparison&) = nullptr;                             // whether it is usual in this comparison
   std::string (*heading_of)(const Comparison&) = nullptr;
+  std::string metric = {};  // of fields.h, whose figures it shows; it is shown where rows are sorted by it
 };
 
-const std::vector<Column>& all_columns() {
+Column of_metric(const std::string& name, bool usual = true) {
+  const Field& field = *find_field(name);
+  return {
+      .name = field.name,
+      .heading = field.heading,
+      .usual = usual,
+      .cell = [&field](const ComparisonRow& row, const Context&) { return spread_cell(row.figure(field), field.unit); },
+      .value = [&field](const ComparisonRow& row) { return middle(row.figure(field)); },
+      .metric = field.name};
+}
+
+Column shown_where(bool (*shown)(const Comparison&), Column column) {
+  column.shown = shown;
+  return column;
+}
+
+Column headed(std::string (*heading_of)(const Comparison&), Column column) {
+  column.heading_of = heading_of;
+  return column;
+}
+
+std::vector<Column> made_columns() {
   using Row = const ComparisonRow&;
   using In = const Context&;
-  static const std::vector<Column> columns = {
+  std::vector<Column> columns = {
       // With its options where there is no column for them: they are part of what was run.
       {.name = "system",
        .heading = "system",
@@ -137,10 +158,7 @@ const std::vector<Column>& all_columns() {
        .cell = [](Row row, In) { return row.learning_rate ? fmt::format("{:g}", *row.learning_rate) : kNone; },
        .value = [](Row row) { return row.learning_rate; },
        .shown = [](const Comparison& c) { return c.tuned; }},
-      {.name = "throughput",
-       .heading = "samples/s",
-       .cell = [](Row row, In) { return spread_cell(row.throughput, rate); },
-       .value = [](Row row) { return middle(row.throughput); }},
+      of_metric("throughput"),
       {.name = "interval",
        .heading = "95 % interval",
        .cell = [](Row row,
@@ -150,14 +168,8 @@ const std::vector<Column>& all_columns() {
        .heading = "ratio",
        .cell = [](Row row, In) { return ratio_cell(row); },
        .value = [](Row row) { return row.throughput_ratio; }},
-      {.name = "latency",
-       .heading = "latency",
-       .cell = [](Row row, In) { return spread_cell(row.latency, seconds); },
-       .value = [](Row row) { return middle(row.latency); }},
-      {.name = "latency_95",
-       .heading = "95th percentile",
-       .cell = [](Row row, In) { return spread_cell(row.latency_95, seconds); },
-       .value = [](Row row) { return middle(row.latency_95); }},
+      of_metric("latency"),
+      of_metric("latency_95"),
       {.name = "p_value",
        .heading = "p",
        .cell = [](Row row, In) { return row.p_value ? fmt::format("{:.3g}", *row.p_value) : kNone; },
@@ -166,72 +178,63 @@ const std::vector<Column>& all_columns() {
        .heading = "peak/rank",
        .cell =
            [](Row row, In in) {
-             const bool memory = in.options.metric == CompareMetric::memory;
+             const bool memory = find_field(in.options.metric)->name == "peak_memory";
              return with_ratio(bytes_cell(row.measured_peaks), row.memory_ratio, memory && !row.measured_peaks.empty());
            },
-       .value = [](Row row) { return largest(row.measured_peaks); }},
+       .value = [](Row row) { return largest(row.measured_peaks); },
+       .metric = "peak_memory"},
       {.name = "predicted",
        .heading = "predicted",
        .cell =
            [](Row row, In in) {
-             const bool memory = in.options.metric == CompareMetric::memory;
+             const bool memory = find_field(in.options.metric)->name == "peak_memory";
              return with_ratio(bytes_cell(row.predicted_peaks), row.memory_ratio, memory && row.measured_peaks.empty());
            },
-       .value = [](Row row) { return largest(row.predicted_peaks); }},
-      {.name = "bubble",
-       .heading = "bubble",
-       .usual = false,
-       .cell = [](Row row,
-                  In) { return spread_cell(row.bubble, [](double v) { return fmt::format("{:.1f} %", 100 * v); }); },
-       .value = [](Row row) { return middle(row.bubble); }},
-      {.name = "sent_bytes",
-       .heading = "sent/rank",
-       .usual = false,
-       .cell =
-           [](Row row, In) {
-             return spread_cell(row.sent_bytes, [](double v) { return to_text(Bytes(static_cast<std::int64_t>(v))); });
-           },
-       .value = [](Row row) { return middle(row.sent_bytes); }},
+       .value = [](Row row) { return largest(row.predicted_peaks); },
+       .metric = "peak_memory"},
+      of_metric("bubble", false),
+      of_metric("sent_bytes", false),
       {.name = "time_to_accuracy",
        .heading = "time to target",
        .cell =
            [](Row row, In in) {
              return with_ratio(time_cell(row, row.time_to_accuracy), row.time_ratio,
-                               in.options.metric == CompareMetric::time_to_accuracy);
+                               in.options.metric == "time_to_accuracy");
            },
        .value = [](Row row) { return middle(row.time_to_accuracy); },
        .shown = [](const Comparison& c) { return c.target.has_value(); },
        .heading_of =
            [](const Comparison& c) {
              return c.target ? fmt::format("time to {} {:g}", c.metric, *c.target) : std::string("time to target");
-           }},
+           },
+       .metric = "time_to_accuracy"},
       // Usual where draining makes a difference: in asynchronous systems.
-      {.name = "time_without_drain",
-       .heading = "without drain",
-       .cell = [](Row row, In) { return spread_cell(row.time_without_drain, seconds); },
-       .value = [](Row row) { return middle(row.time_without_drain); },
-       .shown =
-           [](const Comparison& c) {
-             return c.target && std::ranges::any_of(c.rows, [](Row row) {
-                      return row.time_without_drain && row.time_without_drain->median < row.time_to_accuracy->median;
-                    });
-           }},
-      {.name = "final_metric",
-       .heading = "final metric",
-       .cell = [](Row row,
-                  In) { return spread_cell(row.final_metric, [](double v) { return fmt::format("{:.4g}", v); }); },
-       .value = [](Row row) { return middle(row.final_metric); },
-       .heading_of = [](const Comparison& c) { return "final " + c.metric; }},
+      shown_where(
+          [](const Comparison& c) {
+            return c.target && std::ranges::any_of(c.rows, [](Row row) {
+                     return row.time_without_drain && row.time_without_drain->median < row.time_to_accuracy->median;
+                   });
+          },
+          of_metric("time_to_accuracy_without_drain")),
+      headed([](const Comparison& c) { return "final " + c.metric; }, of_metric("final_metric")),
       {.name = "outcome", .heading = "outcome", .right = false, .cell = [](Row row, In) { return outcome_cell(row); }}};
+  for (const Field* metric : metrics())
+    if (std::ranges::count(columns, metric->name, &Column::name) == 0)
+      columns.push_back(of_metric(metric->name, false));
   return columns;
 }
 
-const Column& column_named(const std::string& name) { return *std::ranges::find(all_columns(), name, &Column::name); }
+const std::vector<Column>& all_columns() {
+  static const std::vector<Column> columns = made_columns();
+  return columns;
+}
 
-// The column that a metric sorts by is shown with it.
-bool is_of_metric(const Column& column, CompareMetric metric) {
-  return (metric == CompareMetric::bubble && column.name == "bubble") ||
-         (metric == CompareMetric::sent_bytes && column.name == "sent_bytes");
+// "time_without_drain", as it was called, is a column too. Throws InputError at `where`.
+const Column& column_named(const std::string& name, const std::string& where) {
+  const Field* field = find_field(name);
+  for (const Column& column : all_columns())
+    if (column.name == name || (field && column.name == field->name)) return column;
+  throw InputError(where, "unknown column '" + name + "'", suggestion(name, compare_column_names()));
 }
 
 }  // namespace
@@ -243,10 +246,7 @@ std::vector<std::string> compare_column_names() {
 }
 
 void check_compare_columns(const std::vector<std::string>& names, const std::string& where) {
-  const std::vector<std::string> known = compare_column_names();
-  for (const std::string& name : names)
-    if (std::ranges::count(known, name) == 0)
-      throw InputError(where, "unknown column '" + name + "'", suggestion(name, known));
+  for (const std::string& name : names) column_named(name, where);
 }
 
 TextTable compare_columns(const Comparison& comparison, const CompareOptions& options) {
@@ -258,10 +258,13 @@ TextTable compare_columns(const Comparison& comparison, const CompareOptions& op
     const bool empty = std::ranges::all_of(made.cells, [](const auto& cell) { return cell.empty() || cell == kNone; });
     if (even_if_empty || !empty) table.columns.push_back(std::move(made));
   };
-  for (const std::string& name : options.columns) add(column_named(name), true);
+  for (const std::string& name : options.columns) add(column_named(name, "--columns"), true);
   if (!options.columns.empty()) return table;
+  const std::string& sorted_by = compare_metric(options.metric).name;
+  const bool is_shown = std::ranges::any_of(
+      all_columns(), [&](const Column& column) { return column.usual && column.metric == sorted_by; });
   for (const Column& column : all_columns())
-    if (is_of_metric(column, options.metric) || (column.usual && (!column.shown || column.shown(comparison))))
+    if ((column.metric == sorted_by && !is_shown) || (column.usual && (!column.shown || column.shown(comparison))))
       add(column, false);
   return table;
 }
@@ -269,7 +272,7 @@ TextTable compare_columns(const Comparison& comparison, const CompareOptions& op
 bool comes_first(const ComparisonRow& a, const ComparisonRow& b, const Comparison& comparison,
                  const std::string& sort) {
   const bool falling = sort.starts_with('-');
-  const Column& column = column_named(sort.substr(falling ? 1 : 0));
+  const Column& column = column_named(sort.substr(falling ? 1 : 0), "--sort");
   const CompareOptions none;
   if (!column.value) {
     const std::string x = column.cell(a, {comparison, none}), y = column.cell(b, {comparison, none});

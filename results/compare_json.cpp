@@ -2,6 +2,7 @@
 
 #include "harness/base/json.h"
 #include "results/compare.h"
+#include "results/fields.h"
 #include "results/tell_apart.h"
 
 namespace sluice {
@@ -23,48 +24,41 @@ Json to_json(const ComparisonRow& row) {
     seeds.push_back(record.seed);
     digests.push_back(record.digest);
   }
-  return {{"system", row.system},
-          {"options", options_json(row.records.front())},
-          {"label", row.label},
-          {"reference", row.reference},
-          {"asynchronous", row.asynchronous},
-          {"baseline", row.baseline},
-          {"ranks", row.ranks},
-          {"microbatches", row.microbatches},
-          {"transport", row.records.front().transport},
-          {"device", row.records.front().device},
-          {"samples_per_update", row.samples_per_update},
-          {"updates_per_epoch", row.updates_per_epoch},
-          {"throughput", to_json(row.throughput)},
-          {"latency", to_json(row.latency)},
-          {"latency_95", to_json(row.latency_95)},
-          {"interval", row.interval ? Json{row.interval->low, row.interval->high} : Json(nullptr)},
-          {"throughput_ratio", maybe(row.throughput_ratio)},
-          {"differs_from_baseline", maybe(row.differs)},
-          {"mann_whitney_p", maybe(row.p_value)},
-          {"bubble", to_json(row.bubble)},
-          {"sent_bytes", to_json(row.sent_bytes)},
-          {"measured_peak_bytes", row.measured_peaks},
-          {"predicted_peak_bytes", row.predicted_peaks},
-          {"memory_ratio", maybe(row.memory_ratio)},
-          {"peak_memory", to_json(row.peak_memory)},
-          {"time_to_accuracy", to_json(row.time_to_accuracy)},
-          {"time_to_accuracy_without_drain", to_json(row.time_without_drain)},
-          {"time_ratio", maybe(row.time_ratio)},
-          {"reached", row.reached},
-          {"attempts", row.attempts},
-          {"misses_target", row.misses_target()},
-          {"final_metric", to_json(row.final_metric)},
-          {"best_metric", maybe(row.best_metric)},
-          {"learning_rate", maybe(row.learning_rate)},
-          {"tuning", row.tuning ? sluice::to_json(*row.tuning) : Json(nullptr)},
-          {"diverged", row.diverged},
-          {"first_divergence", maybe(row.first_divergence)},
-          {"outcome", choice_name(row.outcome)},
-          {"reason", row.reason},
-          {"succeeded", row.succeeded},
-          {"seeds", seeds},
-          {"digests", digests}};
+  Json json = {{"system", row.system},
+               {"options", options_json(row.records.front())},
+               {"label", row.label},
+               {"reference", row.reference},
+               {"asynchronous", row.asynchronous},
+               {"baseline", row.baseline},
+               {"ranks", row.ranks},
+               {"microbatches", row.microbatches},
+               {"transport", row.records.front().transport},
+               {"device", row.records.front().device},
+               {"samples_per_update", row.samples_per_update},
+               {"updates_per_epoch", row.updates_per_epoch},
+               {"interval", row.interval ? Json{row.interval->low, row.interval->high} : Json(nullptr)},
+               {"throughput_ratio", maybe(row.throughput_ratio)},
+               {"differs_from_baseline", maybe(row.differs)},
+               {"mann_whitney_p", maybe(row.p_value)},
+               {"measured_peak_bytes", row.measured_peaks},
+               {"predicted_peak_bytes", row.predicted_peaks},
+               {"memory_ratio", maybe(row.memory_ratio)},
+               {"time_ratio", maybe(row.time_ratio)},
+               {"reached", row.reached},
+               {"attempts", row.attempts},
+               {"misses_target", row.misses_target()},
+               {"best_metric", maybe(row.best_metric)},
+               {"learning_rate", maybe(row.learning_rate)},
+               {"tuning", row.tuning ? sluice::to_json(*row.tuning) : Json(nullptr)},
+               {"diverged", row.diverged},
+               {"first_divergence", maybe(row.first_divergence)},
+               {"outcome", choice_name(row.outcome)},
+               {"reason", row.reason},
+               {"succeeded", row.succeeded},
+               {"seeds", seeds},
+               {"digests", digests}};
+  for (const Field* metric : metrics()) json[metric->name] = to_json(row.figure(*metric));
+  return json;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "harness/base/visible_text.h"
 #include "results/compare.h"
 #include "results/compare_columns.h"
+#include "results/fields.h"
 #include "results/model_error.h"
 #include "results/tell_apart.h"
 
@@ -108,22 +109,23 @@ FlatTable to_flat_table(std::span<const Comparison> comparisons) {
       put("samples_per_update", row.samples_per_update);
       put("updates_per_epoch", row.updates_per_epoch);
       put("learning_rate", row.learning_rate);
-      put_spread("samples_per_second", row.throughput);
-      put("interval_low", row.interval ? std::optional(row.interval->low) : std::nullopt);
-      put("interval_high", row.interval ? std::optional(row.interval->high) : std::nullopt);
-      put("ratio", row.throughput_ratio);
-      put("differs", row.differs ? std::optional<std::string>(*row.differs ? "yes" : "no") : std::nullopt);
-      put("mann_whitney_p", row.p_value);
-      put_spread("peak_bytes", row.peak_memory);
-      put("memory_ratio", row.memory_ratio);
-      put_spread("bubble_ratio", row.bubble);
-      put_spread("sent_bytes", row.sent_bytes);
-      put_spread("seconds_to_target", row.time_to_accuracy);
-      put_spread("seconds_to_target_without_drain", row.time_without_drain);
-      put("reached", row.reached);
-      put("attempts", row.attempts);
-      put_spread("final_metric", row.final_metric);
-      put("best_metric", row.best_metric);
+      for (const Field* metric : metrics()) {
+        put_spread(metric->column, row.figure(*metric));
+        if (metric->name == "throughput") {
+          put("interval_low", row.interval ? std::optional(row.interval->low) : std::nullopt);
+          put("interval_high", row.interval ? std::optional(row.interval->high) : std::nullopt);
+          put("ratio", row.throughput_ratio);
+          put("differs", row.differs ? std::optional<std::string>(*row.differs ? "yes" : "no") : std::nullopt);
+          put("mann_whitney_p", row.p_value);
+        } else if (metric->name == "peak_memory") {
+          put("memory_ratio", row.memory_ratio);
+        } else if (metric->name == "time_to_accuracy_without_drain") {
+          put("reached", row.reached);
+          put("attempts", row.attempts);
+        } else if (metric->name == "final_metric") {
+          put("best_metric", row.best_metric);
+        }
+      }
       put("diverged", row.diverged);
       put("outcome", choice_name(row.outcome));
       put("reason", row.reason);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,24 +14,17 @@ namespace sluice {
 
 inline constexpr const char* kReferenceSystem = "single_device";
 
-enum class CompareMetric { throughput, memory, time_to_accuracy, final_metric, bubble, sent_bytes };
+struct Field;
+
 inline constexpr const char* kStableRateMetric = "largest_stable_rate";  // see stability.h
 inline constexpr const char* kStalenessCostMetric = "staleness_cost";    // see staleness_cost.h
 
 struct CompareOptions {
-  std::string baseline;                              // a system; empty: single_device
-  CompareMetric metric = CompareMetric::throughput;  // sorts the rows, best first
-  std::vector<std::string> columns = {};             // of the table, by name (compare_columns.h); empty: the usual ones
-  std::string sort = {};                             // a column that sorts the rows instead; "-name": falling
+  std::string baseline;                   // a system; empty: single_device
+  std::string metric = "throughput";      // of metrics() (fields.h): sorts the rows, best first
+  std::vector<std::string> columns = {};  // of the table, by name (compare_columns.h); empty: the default ones
+  std::string sort = {};                  // a column that sorts the rows instead; "-name": falling
 };
-
-// Over the seeds of one row.
-struct Spread {
-  double min = 0, median = 0, max = 0;
-};
-inline std::optional<double> middle(const std::optional<Spread>& spread) {
-  return spread ? std::optional(spread->median) : std::nullopt;
-}
 
 struct ComparisonRow {
   std::vector<Record> records;  // one a seed, in order of seed
@@ -43,7 +37,9 @@ struct ComparisonRow {
   int ranks = 0, microbatches = 0;
   std::int64_t samples_per_update = 0, updates_per_epoch = 0;
 
-  std::optional<Spread> throughput;           // samples/s
+  std::map<const Field*, Spread> figures;                  // over the seeds, of metrics() (fields.h); the next ones too
+  std::optional<Spread> figure(const Field& field) const;  // of any field with a number
+  std::optional<Spread> throughput;                        // samples/s
   std::optional<Spread> latency, latency_95;  // seconds of a micro-batch: median and 95th percentile; inference
   // 95 % interval of the throughput. From 6 seeds on: of their median; below: what holds the interval of every seed's
   // steps. None on the virtual clock, which is exact.

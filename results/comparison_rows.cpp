@@ -10,6 +10,7 @@
 #include "harness/base/json.h"
 #include "harness/pipeline/provenance_note.h"
 #include "harness/pipeline/system.h"
+#include "results/fields.h"
 #include "results/metrics.h"
 
 namespace sluice {
@@ -50,11 +51,6 @@ const System* system_named(const std::string& name) {
   return found == systems.end() ? nullptr : *found;
 }
 
-std::optional<Spread> spread(const std::vector<double>& values) {
-  if (values.empty()) return std::nullopt;
-  return Spread{quantile(values, 0), median(values), quantile(values, 1)};
-}
-
 void take_max(std::vector<std::int64_t>& into, const std::vector<std::int64_t>& values) {
   if (into.size() < values.size()) into.resize(values.size(), 0);
   for (std::size_t i = 0; i < values.size(); ++i) into[i] = std::max(into[i], values[i]);
@@ -85,10 +81,9 @@ ComparisonRow make_row(std::vector<Record> records) {
   row.updates_per_epoch = first.updates_per_epoch;
   row.outcome = RecordOutcome::ok;
   std::vector<Throughput> throughputs;
+  int without_drain = 0;  // seeds that have a time to accuracy without it
   row.learning_rate = learning_rate(first);
   row.tuning = first.tuning;
-  std::vector<double> latencies, latencies_95;
-  std::vector<double> rates, times, undrained, finals, peaks, bubbles, sent;
   for (const Record& record : records) {
     if (record.outcome == RecordOutcome::ok) {
       ++row.succeeded;
@@ -97,45 +92,37 @@ ComparisonRow make_row(std::vector<Record> records) {
       row.reason = record.reason;
       if (record.failed_rank) row.reason = "rank " + std::to_string(*record.failed_rank) + ": " + row.reason;
     }
-    if (const auto t = throughput(record)) {
-      throughputs.push_back(*t);
-      rates.push_back(t->samples_per_second);
-    }
-    if (const auto l = latency(record)) {
-      latencies.push_back(l->median);
-      latencies_95.push_back(l->percentile_95);
-    }
+    if (const auto t = throughput(record)) throughputs.push_back(*t);
     take_max(row.measured_peaks, measured_peaks(record));
     take_max(row.predicted_peaks, predicted_peaks(record));
-    if (const auto p = peak_memory(record)) peaks.push_back(static_cast<double>(*p));
-    if (const auto b = bubble_ratio(record); b && has_metrics(record)) bubbles.push_back(*b);
-    if (const auto s = most_sent(record); s && has_metrics(record)) sent.push_back(static_cast<double>(*s));
     if (is_result(record) || record.outcome == RecordOutcome::timed_out) ++row.attempts;
     if (record.outcome == RecordOutcome::diverged) {
       ++row.diverged;
       if (record.diverged_at)
         row.first_divergence = std::min(row.first_divergence.value_or(*record.diverged_at), *record.diverged_at);
     }
-    if (const auto t = time_to_accuracy(record)) times.push_back(*t);
-    if (const auto t = time_to_accuracy_without_drain(record)) undrained.push_back(*t);
-    if (const auto m = final_metric(record)) finals.push_back(*m);
+    if (time_to_accuracy(record)) ++row.reached;
+    if (time_to_accuracy_without_drain(record)) ++without_drain;
     if (const auto m = best_metric(record)) {
       const bool better = !row.best_metric || (lower_is_better(record) ? *m < *row.best_metric : *m > *row.best_metric);
       if (better) row.best_metric = m;
     }
   }
-  row.throughput = spread(rates);
-  row.latency = spread(latencies);
-  row.latency_95 = spread(latencies_95);
   if (first.clock == Clock::wall && !throughputs.empty()) row.interval = interval_over_seeds(throughputs);
-  row.time_to_accuracy = spread(times);
-  if (undrained.size() == times.size()) row.time_without_drain = spread(undrained);
-  row.peak_memory = spread(peaks);
-  row.bubble = spread(bubbles);
-  row.sent_bytes = spread(sent);
-  row.reached = static_cast<int>(times.size());
-  row.final_metric = spread(finals);
+  for (const Field* metric : metrics())
+    if (const auto found = spread(*metric, records)) row.figures[metric] = *found;
+  if (without_drain < row.reached) row.figures.erase(find_field("time_to_accuracy_without_drain"));
   row.records = std::move(records);
+  const auto figure = [&row](const char* name) { return row.figure(*find_field(name)); };
+  row.throughput = figure("throughput");
+  row.latency = figure("latency");
+  row.latency_95 = figure("latency_95");
+  row.time_to_accuracy = figure("time_to_accuracy");
+  row.time_without_drain = figure("time_to_accuracy_without_drain");
+  row.peak_memory = figure("peak_memory");
+  row.bubble = figure("bubble");
+  row.sent_bytes = figure("sent_bytes");
+  row.final_metric = figure("final_metric");
   return row;
 }
 
@@ -174,6 +161,12 @@ std::string options_text(const std::map<std::string, std::string>& options) {
 }
 
 }  // namespace
+
+std::optional<Spread> ComparisonRow::figure(const Field& field) const {
+  if (field.better == Better::none) return spread(field, records);
+  const auto found = figures.find(&field);
+  return found == figures.end() ? std::nullopt : std::optional(found->second);
+}
 
 bool ComparisonRow::misses_target() const {
   const bool measured = final_metric || diverged > 0;

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "harness/base/json.h"
-#include "harness/base/visible_text.h"
+#include "results/fields.h"
 #include "results/metrics.h"
 
 namespace sluice {
@@ -39,25 +39,20 @@ std::set<std::string> option_names(std::span<const Record> records) {
   return names;
 }
 
-void put_identity(Rows& rows, const Record& r, const std::set<std::string>& options) {
-  rows.put("digest", r.digest);
-  rows.put("system", r.system);
-  rows.put("workload", r.workload);
-  rows.put("cluster", r.cluster);
-  rows.put("clock", choice_name(r.clock));
-  rows.put("cost_source", r.cost_source);
-  rows.put("transport", r.transport);
-  rows.put("device", r.device);
-  rows.put("ranks", r.ranks);
-  rows.put("batch", r.batch);
-  rows.put("microbatches", r.microbatches);
-  rows.put("seed", r.seed);
+void put_field(Rows& rows, const Field& field, const Record& r, const std::set<std::string>& options) {
+  if (!field.column.empty()) rows.put(field.column, field.get(r));
+  if (field.name != "options") return;
   for (const std::string& name : options) {
     std::optional<std::string> text;
     if (const auto option = r.options.find(name); option != r.options.end()) text = option->second;
     if (name == "optimizer" && r.optimizer) text = to_json(*r.optimizer).dump();
     rows.put("option." + name, text);
   }
+}
+
+void put_identity(Rows& rows, const Record& r, const std::set<std::string>& options) {
+  for (const Field& field : record_fields())
+    if (field.kind == FieldKind::setting) put_field(rows, field, r, options);
 }
 
 template <class Of>
@@ -78,41 +73,8 @@ std::optional<std::int64_t> sent(const Record& record, SentKind kind, std::size_
 
 FlatTable records_table(std::span<const Record> records) {
   return rows_of(records, [](Rows& rows, const Record& r, const std::set<std::string>& options) {
-    const auto rate = throughput(r);
-    std::optional<double> middle, low, high;
-    if (rate) {
-      middle = rate->samples_per_second;
-      if (rate->interval) low = rate->interval->low, high = rate->interval->high;
-    }
     rows.begin();
-    put_identity(rows, r, options);
-    rows.put("purpose", choice_name(r.purpose));
-    rows.put("learning_rate", learning_rate(r));
-    rows.put("tuned", r.tuning ? "yes" : "no");
-    rows.put("outcome", choice_name(r.outcome));
-    rows.put("reason", r.reason);
-    rows.put("diverged_at", r.diverged_at);
-    rows.put("failed_rank", r.failed_rank);
-    rows.put("steps", r.step_seconds.size());
-    rows.put("warmup_steps", r.warmup_steps);
-    rows.put("samples_per_step", r.samples_per_step);
-    rows.put("updates_per_epoch", r.updates_per_epoch);
-    rows.put("samples_per_second", middle);
-    rows.put("samples_per_second_low", low);
-    rows.put("samples_per_second_high", high);
-    rows.put("update_seconds", update_seconds(r));
-    rows.put("median_step_seconds", rate ? std::optional(rate->median_step) : std::nullopt);
-    rows.put("bubble_ratio", bubble_ratio(r));
-    for (const SentKind kind : kSentKinds)
-      rows.put(std::string("sent_") + to_text(kind) + "_bytes", most_sent(r, kind));
-    rows.put("peak_bytes", peak_memory(r));
-    rows.put("metric", metric_name(r));
-    rows.put("target", target(r));
-    rows.put("seconds_to_target", time_to_accuracy(r));
-    rows.put("seconds_to_target_without_drain", time_to_accuracy_without_drain(r));
-    rows.put("final_metric", final_metric(r));
-    rows.put("best_metric", best_metric(r));
-    rows.put("planning_seconds", r.planning_seconds);
+    for (const Field& field : record_fields()) put_field(rows, field, r, options);
   });
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -12,11 +13,13 @@ namespace sluice {
 using FlatCell = std::variant<std::monostate, std::int64_t, double, std::string>;  // monostate: not measured
 
 // A cell of whatever a record holds; nothing where it holds nothing.
+inline FlatCell flat(FlatCell cell) { return cell; }
 inline FlatCell flat(const std::string& text) { return text; }
 inline FlatCell flat(const char* text) { return std::string(text); }
 inline FlatCell flat(double value) { return value; }
 template <std::integral Integer>
 FlatCell flat(Integer value) {
+  if (!std::in_range<std::int64_t>(value)) return std::to_string(value);
   return static_cast<std::int64_t>(value);
 }
 template <class T>

@@ -76,7 +76,7 @@ bool lacks_steady_state(const Record& record) {
          !is_disturbed(record) && !steady_state(record);
 }
 
-std::optional<Throughput> throughput(const Record& record) {
+static std::optional<Throughput> without_interval(const Record& record) {
   const std::size_t warmup = warmup_of(record);
   if (!has_metrics(record) || record.step_seconds.size() <= warmup || record.samples_per_step <= 0) return std::nullopt;
   const auto steps = std::span(record.step_seconds).subspan(warmup);
@@ -89,11 +89,22 @@ std::optional<Throughput> throughput(const Record& record) {
     if (const auto& steady = record.observed.steady_update_seconds) return over(1, *steady);
     if (const auto window = steady_state(record)) return over(window->count, window->seconds);
   }
-  std::optional<Throughput> result = over(steps.size(), std::accumulate(steps.begin(), steps.end(), 0.0));
+  return over(steps.size(), std::accumulate(steps.begin(), steps.end(), 0.0));
+}
+
+std::optional<Throughput> throughput(const Record& record) {
+  std::optional<Throughput> result = without_interval(record);
   if (!result || record.clock == Clock::virtual_clock) return result;
+  const auto samples = static_cast<double>(record.samples_per_step);
+  const auto steps = std::span(record.step_seconds).subspan(warmup_of(record));
   if (const auto seconds = mean_interval(steps); seconds && seconds->low > 0)
     result->interval = Interval{samples / seconds->high, samples / seconds->low};
   return result;
+}
+
+std::optional<double> samples_per_second(const Record& record) {
+  const auto rate = without_interval(record);
+  return rate ? std::optional(rate->samples_per_second) : std::nullopt;
 }
 
 double update_seconds(std::int64_t samples, double samples_per_second) {
@@ -101,9 +112,8 @@ double update_seconds(std::int64_t samples, double samples_per_second) {
 }
 
 std::optional<double> update_seconds(const Record& record) {
-  const std::optional<Throughput> rate = throughput(record);
-  if (!rate) return std::nullopt;
-  return update_seconds(record.samples_per_step, rate->samples_per_second);
+  const std::optional<double> rate = samples_per_second(record);
+  return rate ? std::optional(update_seconds(record.samples_per_step, *rate)) : std::nullopt;
 }
 
 bool is_inference(const Record& record) {

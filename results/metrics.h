@@ -29,6 +29,7 @@ struct Throughput {
   double median_step = 0;            // seconds, of all steps after the warm-up: a diagnostic, not a rate
 };
 std::optional<Throughput> throughput(const Record& record);
+std::optional<double> samples_per_second(const Record& record);  // without an interval, which takes long to find
 // Whether it is a run on the virtual clock that nothing disturbs and whose steps do not show a steady state.
 bool lacks_steady_state(const Record& record);
 // Seconds of an update of that many samples at that many samples a second.

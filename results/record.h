@@ -1,6 +1,6 @@
 // A record: one run, one JSON line, self-describing. It keeps raw samples; metrics are derived when read (metrics.h),
-// so a new metric needs no rerun. The fields are fixed by results/record.schema.json. Version 1 lacks diverged_at,
-// purpose and tuning and is read as a measurement that has none of them.
+// so a new metric needs no rerun. fields.h lists the fields, and results/record.schema.json is made from its table.
+// Version 1 lacks diverged_at, purpose and tuning and is read as a measurement that has none of them.
 #pragma once
 
 #include <cstdint>

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "harness/base/error.h"
+#include "results/fields.h"
 
 namespace sluice {
 namespace {
@@ -30,30 +31,18 @@ Filter parse(const std::string& text) {
   return filter;
 }
 
-const std::vector<std::string>& fields() {
-  static const std::vector<std::string> names = {"system",    "workload", "cluster", "clock", "cost_source",
-                                                 "transport", "device",   "ranks",   "batch", "microbatches",
-                                                 "seed",      "purpose",  "outcome", "commit"};
-  return names;
+// Settings and the outcome.
+bool can_filter(const Field& field) {
+  return !field.column.empty() && (field.kind == FieldKind::setting || field.name == "outcome");
 }
 
 std::optional<std::string> value_of(const Record& r, const std::string& key) {
-  const std::string values[] = {r.system,
-                                r.workload,
-                                r.cluster,
-                                choice_name(r.clock),
-                                r.cost_source,
-                                r.transport,
-                                r.device,
-                                std::to_string(r.ranks),
-                                std::to_string(r.batch),
-                                std::to_string(r.microbatches),
-                                std::to_string(r.seed),
-                                choice_name(r.purpose),
-                                choice_name(r.outcome),
-                                r.environment.machine ? r.environment.machine->commit : ""};
-  const auto field = std::ranges::find(fields(), key);
-  if (field != fields().end()) return values[field - fields().begin()];
+  if (key == "commit") return r.environment.machine ? r.environment.machine->commit : "";
+  if (const Field* field = find_field(key); field && can_filter(*field)) {
+    const FlatCell cell = field->get(r);
+    if (const auto* integer = std::get_if<std::int64_t>(&cell)) return std::to_string(*integer);
+    return std::get<std::string>(cell);
+  }
   const auto option = r.options.find(key);
   return option == r.options.end() ? std::nullopt : std::optional(option->second);
 }
@@ -73,7 +62,9 @@ std::vector<Record> filtered(std::vector<Record> records, const std::vector<std:
   for (const std::string& text : filters) {
     const Filter filter = parse(text);
     if (std::ranges::none_of(records, [&](const Record& r) { return value_of(r, filter.key).has_value(); })) {
-      std::vector<std::string> known = fields();
+      std::vector<std::string> known = {"commit"};
+      for (const Field& field : record_fields())
+        if (can_filter(field)) known.push_back(field.name);
       for (const Record& r : records)
         for (const auto& [name, value] : r.options)
           if (std::ranges::count(known, name) == 0) known.push_back(name);

@@ -1,5 +1,5 @@
-// The parts of a record (record.h): what was run, and what was planned, promised, observed and found. Each is written
-// by its to_json() and read by its reader, which throws InputError for what is missing, of the wrong type or unknown.
+// The parts of a record (record.h): what was run, and what was planned, promised, observed and found. part_fields.h
+// says how a line holds them.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,6 @@
 namespace sluice {
 
 class Json;
-class JsonReader;
 
 struct WorkloadFacts {
   std::string title = {};
@@ -170,19 +169,9 @@ struct Environment {
   std::optional<std::string> command = {};  // that made a reference record
 };
 
-Json to_json(const WorkloadFacts& facts);
 Json to_json(const Tuning& tuning);
-Json to_json(const CurveOf& other);
 Json to_json(const Theory& theory);
 Json to_json(const Observed& observed);
 Json to_json(const Environment& environment);
-
-WorkloadFacts read_workload_facts(JsonReader& reader);
-Tuning read_tuning(JsonReader& reader);
-CurveOf read_curve_of(JsonReader& reader);
-Theory read_theory(JsonReader& reader);
-Observed read_observed(JsonReader& reader);
-Environment read_environment(JsonReader& reader);
-OptimizerSpec read_recorded_optimizer(JsonReader& reader);
 
 }  // namespace sluice

@@ -36,6 +36,11 @@ double quantile(std::span<const double> sample, double q) {
 
 double median(std::span<const double> sample) { return quantile(sample, 0.5); }
 
+std::optional<Spread> spread(std::span<const double> sample) {
+  if (sample.empty()) return std::nullopt;
+  return Spread{quantile(sample, 0), median(sample), quantile(sample, 1)};
+}
+
 std::optional<Interval> median_interval(std::span<const double> sample, double confidence) {
   const std::size_t n = sample.size();
   if (n == 0) return std::nullopt;

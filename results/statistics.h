@@ -19,6 +19,14 @@ double quantile(std::span<const double> sample, double q);
 
 double median(std::span<const double> sample);
 
+struct Spread {
+  double min = 0, median = 0, max = 0;
+};
+std::optional<Spread> spread(std::span<const double> sample);  // nullopt: it is empty
+inline std::optional<double> middle(const std::optional<Spread>& spread) {
+  return spread ? std::optional(spread->median) : std::nullopt;
+}
+
 // The narrowest pair of order statistics [x(j), x(n+1-j)] that holds the median with at least the given probability:
 // the number of values below the median is binomial(n, 1/2), so the coverage is 1 - 2 P(X < j). nullopt where even
 // [min, max] covers less: fewer than 6 values at 95 %.

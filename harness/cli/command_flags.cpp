@@ -8,6 +8,7 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/new_templates.h"
+#include "results/compare.h"
 #include "results/compare_columns.h"
 
 namespace sluice {
@@ -43,9 +44,9 @@ void add_filter(CLI::App* command, std::vector<std::string>& filter) {
       ->type_name("KEY=VALUE");
 }
 
-std::string list_of_columns() {
+std::string list_of(const std::vector<std::string>& names) {
   std::string text;
-  for (const std::string& name : compare_column_names()) text += (text.empty() ? "" : ", ") + name;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
   return text;
 }
 
@@ -286,13 +287,13 @@ void add_compare(CLI::App& app, Chosen& chosen) {
   c->add_option("files", a->files, "JSONL files")->required()->type_name("");
   c->add_option("--baseline", a->baseline, "System the ratios are to (default: single_device)")->type_name("NAME");
   c->add_option("--metric", a->metric,
-                "What sorts the rows: throughput, memory, time_to_accuracy, final_metric, bubble or sent_bytes; "
-                "largest_stable_rate: the divergence boundary instead; staleness_cost: how many more updates stale "
-                "weights need to the target, and DynPipe's lambda")
+                "What sorts the rows, best first: " + list_of(compare_metric_names()) +
+                    "; largest_stable_rate shows the divergence boundary instead; staleness_cost how many more updates "
+                    "stale weights need to the target, and DynPipe's lambda")
       ->capture_default_str()
       ->type_name("NAME");
   add_filter(c, a->filter);
-  c->add_option("--columns", a->columns, "Columns of the table: " + list_of_columns())
+  c->add_option("--columns", a->columns, "Columns of the table: " + list_of(compare_column_names()))
       ->delimiter(',')
       ->type_name("LIST");
   c->add_option("--sort", a->sort, "Column that sorts the rows, smallest first; -NAME: largest first")

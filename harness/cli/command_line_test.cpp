@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 #include <sluice_build.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 #include <sstream>
 
 #include "harness/base/expect_error.h"
 #include "harness/case/settings.h"
+#include "results/compare.h"
 
 namespace sluice {
 namespace {
@@ -151,6 +153,9 @@ TEST(CommandLine, ShellsAreToldWhatAWordMayBecome) {
   EXPECT_EQ(completed({"run", "-w", "fmnist_c"}), (Names{"fmnist_cnn", "fmnist_cnn_deep"}));
   EXPECT_EQ(completed({"run", "quic"}), Names{"quick"});
   EXPECT_EQ(completed({"completion", "b"}), Names{"bash"});
+  Names metrics = compare_metric_names();
+  std::ranges::sort(metrics);
+  EXPECT_EQ(completed({"compare", "--metric", ""}), metrics);
   EXPECT_EQ(completed({"compare", "some.js"}), Names{});  // a file: the shell's own completion
 }
 

@@ -66,7 +66,7 @@ int compare_command(const CompareArguments& a) {
   CompareOptions options;
   const Form form = form_of(a);
   if (a.metric != kStableRateMetric && a.metric != kStalenessCostMetric)
-    options.metric = parse_compare_metric(a.metric);
+    compare_metric(options.metric = a.metric);  // is known
   if (!a.baseline.empty()) options.baseline = find_system(a.baseline, "--baseline").name;
   options.columns = a.columns;
   check_compare_columns(a.columns, "--columns");

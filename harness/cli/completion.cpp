@@ -11,6 +11,7 @@
 #include "harness/cli/commands.h"
 #include "harness/model/cluster.h"
 #include "harness/pipeline/system.h"
+#include "results/compare.h"
 #include "results/compare_columns.h"
 #include "workloads/models/registry.h"
 
@@ -102,20 +103,18 @@ const CLI::Option* option_named(const CLI::App& command, const std::string& flag
 // Values of a flag, or of a command's positional argument (named as CLI11 names it).
 Names values_of(const std::string& command, const std::string& name, const Names& words) {
   const std::string key = command + " " + name;
-  static const std::map<std::string, Names> fixed = {
-      {"completion shell", {"bash", "zsh"}},
-      {"schedule --costs-of", {"stage", "rank"}},
-      {"profile --device", {"cpu", "cuda"}},
-      {"plan --costs", {"analytic", "calibrated", "profile", "raw"}},
-      {"run --costs", {"analytic", "calibrated", "profile"}},
-      {"run --progress", {"auto", "bar", "plain", "none"}},
-      {"compare --metric",
-       {"throughput", "memory", "time_to_accuracy", "final_metric", "bubble", "sent_bytes", "largest_stable_rate"}},
-      {"compare --format", {"text", "markdown", "latex", "csv", "json"}},
-      {"export --format", {"csv", "jsonl", "chakra"}},
-      {"export --costs", {"analytic", "calibrated", "profile", "raw"}},
-      {"new what", {"baseline", "workload", "cluster"}},
-      {"new --kind", {"flush", "split", "chunked", "asynchronous"}}};
+  static const std::map<std::string, Names> fixed = {{"completion shell", {"bash", "zsh"}},
+                                                     {"schedule --costs-of", {"stage", "rank"}},
+                                                     {"profile --device", {"cpu", "cuda"}},
+                                                     {"plan --costs", {"analytic", "calibrated", "profile", "raw"}},
+                                                     {"run --costs", {"analytic", "calibrated", "profile"}},
+                                                     {"run --progress", {"auto", "bar", "plain", "none"}},
+                                                     {"compare --metric", compare_metric_names()},
+                                                     {"compare --format", {"text", "markdown", "latex", "csv", "json"}},
+                                                     {"export --format", {"csv", "jsonl", "chakra"}},
+                                                     {"export --costs", {"analytic", "calibrated", "profile", "raw"}},
+                                                     {"new what", {"baseline", "workload", "cluster"}},
+                                                     {"new --kind", {"flush", "split", "chunked", "asynchronous"}}};
   if (const auto found = fixed.find(key); found != fixed.end()) return found->second;
   if (name == "--system" || name == "--baseline") return continuing_a_list(system_names(), words.back());
   if (key == "check systems") return continuing_a_list(system_names(), words.back());

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <variant>
 
-#include "harness/base/json.h"
+#include "harness/base/json_fields.h"
 
 namespace sluice {
 
@@ -93,38 +93,6 @@ int delta_tensors(const OptimizerSpec& optimizer, const WeightRule& rule, StageI
   return n;
 }
 
-Json to_json(const OptimizerSpec& optimizer) {
-  Json json = {{"kind", choice_name(optimizer.kind)},
-               {"learning_rate", optimizer.learning_rate},
-               {"momentum", optimizer.momentum},
-               {"weight_decay", optimizer.weight_decay}};
-  const OptimizerSpec usual;
-  const auto unless_usual = [&](const char* key, const auto& value, const auto& otherwise) {
-    if (value != otherwise) json[key] = value;
-  };
-  unless_usual("beta1", optimizer.beta1, usual.beta1);
-  unless_usual("beta2", optimizer.beta2, usual.beta2);
-  unless_usual("epsilon", optimizer.epsilon, usual.epsilon);
-  if (optimizer.treats_matrices()) {
-    json["matrices"] = choice_name(optimizer.matrices);
-    json["other_rate"] = optimizer.other_rate;
-  }
-  if (optimizer.kind == OptimizerKind::muon) {
-    json["nesterov"] = optimizer.nesterov;
-    json["scale"] = choice_name(optimizer.scale);
-    json["newton_schulz"] = choice_name(optimizer.newton_schulz);
-    return json;
-  }
-  if (optimizer.kind == OptimizerKind::rotated_adam) {
-    json["refresh_every"] = optimizer.refresh_every;
-    json["sides"] = choice_name(optimizer.sides);
-    json["source"] = choice_name(optimizer.source);
-    if (optimizer.refresh_as_released) json["refresh_as_released"] = true;
-  }
-  if (optimizer.nesterov) json["nesterov"] = true;
-  if (optimizer.momentum_ema) json["momentum_ema"] = true;
-  if (optimizer.dampening != 0) json["dampening"] = optimizer.dampening;
-  return json;
-}
+Json to_json(const OptimizerSpec& optimizer) { return write_fields(optimizer); }
 
 }  // namespace sluice

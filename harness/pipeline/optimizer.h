@@ -108,6 +108,31 @@ std::int64_t state_elements(const OptimizerSpec& optimizer, const ModelGraph& mo
 // the digests of records from before stay the same.
 Json to_json(const OptimizerSpec& optimizer);
 
+// As JSON holds it: see harness/base/json_fields.h.
+template <class V>
+void fields(V& v, OptimizerSpec& o) {
+  const OptimizerSpec usual;
+  const bool muon = o.kind == OptimizerKind::muon, rotated = o.kind == OptimizerKind::rotated_adam;
+  v("kind", o.kind);
+  v("learning_rate", o.learning_rate);
+  v("momentum", o.momentum);
+  v("weight_decay", o.weight_decay);
+  v.where(o.beta1 != usual.beta1, "beta1", o.beta1);
+  v.where(o.beta2 != usual.beta2, "beta2", o.beta2);
+  v.where(o.epsilon != usual.epsilon, "epsilon", o.epsilon);
+  v.where(muon || rotated, "matrices", o.matrices);
+  v.where(muon || rotated, "other_rate", o.other_rate);
+  v.where(muon || o.nesterov, "nesterov", o.nesterov);
+  v.where(muon, "scale", o.scale);
+  v.where(muon, "newton_schulz", o.newton_schulz);
+  v.where(rotated, "refresh_every", o.refresh_every, {"Updates.", 1, 1e9});
+  v.where(rotated, "sides", o.sides);
+  v.where(rotated, "source", o.source);
+  v.where(rotated && o.refresh_as_released, "refresh_as_released", o.refresh_as_released);
+  v.where(!muon && o.momentum_ema, "momentum_ema", o.momentum_ema);
+  v.where(!muon && o.dampening != 0, "dampening", o.dampening);
+}
+
 // How many tensors of a stage's size weight prediction keeps besides: the direction of the last step where that is not
 // the optimizer's momentum buffer (so that a forward's prediction is one fused pass), and PipeMare's moving average.
 int delta_tensors(const OptimizerSpec& optimizer, const WeightRule& rule, StageId stage);

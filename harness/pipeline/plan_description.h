@@ -12,7 +12,6 @@
 namespace sluice {
 
 class Json;
-class JsonReader;
 struct CostGraph;
 struct Plan;
 
@@ -47,7 +46,34 @@ struct PlanDescription {
 PlanDescription describe_plan(const Plan& plan, const CostGraph& costs, const std::string& system,
                               std::optional<Seconds> simulated);
 Json to_json(const PlanDescription& plan);
-// Throws InputError for what is missing, of the wrong type or unknown.
-PlanDescription read_plan_description(JsonReader& reader);
+
+// As JSON holds them: see harness/base/json_fields.h.
+template <class V>
+void fields(V& v, PlanDescription::Stage& s) {
+  v.if_any("layers", s.layers);
+  v("devices", s.devices);
+  v("data", s.data);
+  v("tensor", s.tensor);
+  v.if_any("recompute", s.recompute);
+  v.if_any("variants", s.variants);
+  v.if_any("weight_gradient_device", s.weight_gradient_device);
+  v.if_any("passed_channels", s.passed_channels);
+  v.if_any("micro_batch", s.micro_batch);
+}
+template <class V>
+void fields(V& v, PlanDescription& d) {
+  v("system", d.system);
+  v("objective", d.objective);
+  v("objective_name", d.objective_name);
+  v("micro_batch", d.micro_batch);
+  v("states", d.states);
+  v("search_seconds", d.search_seconds);
+  v("complete", d.complete);
+  v("stages", d.stages);
+  v("edges", d.edges);
+  v("simulated_seconds", d.simulated_seconds);
+  v.if_any("sequence_cut", d.sequence_cut);
+  v.if_any("module_fqns_per_model_part", d.module_names);
+}
 
 }  // namespace sluice

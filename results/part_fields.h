@@ -1,0 +1,249 @@
+// The members of a record's parts (record.h, record_parts.h), each named once, as a line holds them: see
+// harness/base/json_fields.h. The record's own are rows of fields.h.
+#pragma once
+
+#include <algorithm>
+
+#include "harness/base/json_fields.h"
+#include "results/record.h"
+
+namespace sluice {
+
+template <class V>
+void fields(V& v, MemorySplit& m) {
+  v("total", m.total);
+  v("weights", m.weights);
+  v("versions", m.versions);
+  v("gradients", m.gradients);
+  v("optimizer", m.optimizer);
+  v("activations", m.activations);
+  v("buffers", m.buffers);
+  v.if_any("host", m.host, {"Activations that wait in the host's memory, at their own peak."});
+}
+
+template <class V>
+void fields(V& v, CurvePoint& p) {
+  v("step", p.step, {"Updates done."});
+  v("seconds", p.seconds, {"Training time so far: evaluation excluded, drain included."});
+  v("loss", p.loss, {"Mean training loss since the previous point."});
+  v("metric", p.metric);
+  v.if_any("extra", p.extra, {"Further metrics by name."});
+}
+
+template <class V>
+void fields(V& v, TimelineOp& op) {
+  v("rank", op.rank);
+  v("op", op.op, {"Text form, e.g. 5I2."});
+  v("start", op.start);
+  v("end", op.end);
+  constexpr double limit = std::int64_t{1} << 31;
+  v.if_any("version", op.version,
+           {"The weight version that it reads, counted from the start of its program.", -limit, limit});
+  v.if_any("to", op.to, {"Of a message: the rank that it goes to."});
+}
+
+template <class V>
+void fields(V& v, WorkloadFacts& f) {
+  v("title", f.title);
+  v("metric", f.metric);
+  v("metric_direction", f.metric_direction);
+  v("dataset", f.dataset);
+  v("source", f.source);
+  v("parameters", f.parameters);
+  v("epochs", f.epochs);
+  v("steps", f.steps);
+  v.if_any("target", f.target);
+  v.if_any("single_device_value", f.single_device_value);
+}
+
+template <class V>
+void fields(V& v, Tuning::Candidate& c) {
+  v("learning_rate", c.learning_rate);
+  v("value", c.value);
+  v("outcome", c.outcome);
+  v("digest", c.digest);
+}
+
+template <class V>
+void fields(V& v, Tuning& t) {
+  v("grid", t.grid, {"Learning rates.", 0, kMostNumber});
+  v("criterion", t.criterion);
+  v("seed", t.seed);
+  v("chosen", t.chosen);
+  v("results", t.results);
+  v.if_any("epochs", t.epochs);
+  v.where(t.epochs == 0, "steps", t.steps);
+}
+
+template <class V>
+void fields(V& v, CurveOf& c) {
+  v("digest", c.digest);
+  v("system", c.system);
+  v("cluster", c.cluster);
+  v("ranks", c.ranks);
+}
+
+template <class V>
+void fields(V& v, Theory& t) {
+  v("in_flight", t.in_flight);
+  v("weight_versions", t.weight_versions);
+  v("staleness", t.staleness);
+  v("bubble", t.bubble_ratio);
+}
+
+template <class V>
+void fields(V& v, SentByRanks& s) {
+  v("messages", s.messages, {"Activations and their gradients."});
+  v("gathers", s.gathers, {"Weights."});
+  v("reductions", s.reductions, {"Gradients."});
+}
+
+template <class V>
+void fields(V& v, RecordedInterference::Episode& e) {
+  v("resource", e.resource);
+  v("device", e.device);
+  v.if_any("to", e.to);
+  v("start", e.start);
+  v.if_any("seconds", e.seconds);
+  v("slowdown", e.slowdown);
+}
+
+template <class V>
+void fields(V& v, RecordedInterference& i) {
+  v("name", i.name);
+  v("seed", i.seed);
+  v("episodes", i.episodes);
+  v.if_any("op_noise", i.op_noise);
+  v.if_any("latency_jitter", i.latency_jitter);
+}
+
+template <class V>
+void fields(V& v, RecordedAdaptation::Window& w) {
+  v("plan", w.plan, {"Changes made before it."});
+  v("seconds", w.seconds, {"Of each rank's forwards and backwards.", 0, kMostSeconds});
+}
+
+template <class V>
+void fields(V& v, RecordedAdaptation::Change& c) {
+  v("update", c.update);
+  v("decided_seconds", c.decided_seconds);
+  v("stopped_seconds", c.stopped_seconds);
+  v("seconds", c.seconds);
+  v("bytes", c.bytes);
+  v("restart", c.restart);
+  v("stages", c.stages, {"The layers of each, afterwards."});
+  v.expect(std::ranges::none_of(c.stages, &std::vector<int>::empty), "stages", "a stage has no layers",
+           "give each one at least");
+}
+
+template <class V>
+void fields(V& v, RecordedAdaptation::Answer& a) {
+  v("at_seconds", a.at_seconds);
+  v("seconds_to_detect", a.seconds_to_detect);
+  v("seconds_to_recover", a.seconds_to_recover);
+}
+
+template <class V>
+void fields(V& v, RecordedAdaptation& a) {
+  v("window_updates", a.window_updates);
+  v.if_any("windows", a.windows);
+  v("changes", a.changes);
+  v.if_any("moves", a.moves,
+           {"The changes as text, UPDATE:FIRST LAYERS: DynPipe's option moves carries them out again."});
+  if (!a.moves.empty())
+    v.expect(a.moves == moves_of(a.changes), "moves",
+             "'" + a.moves + "' is not what `changes` says, " + moves_of(a.changes), "leave it out");
+  v("moved_bytes", a.moved_bytes);
+  v("moving_seconds", a.moving_seconds);
+  v.if_any("oracle_seconds", a.oracle_seconds,
+           {"Virtual clock: what a run takes that knows the episodes and changes its plan at no cost."});
+  v.where(!a.changes.empty(), "answered", a.answered);
+}
+
+template <class V>
+void fields(V& v, Observed& o) {
+  v.if_any("bubble_ratio", o.bubble_ratio);
+  v.if_any("span_bubble", o.span_bubble);
+  v.if_any("in_flight", o.in_flight);
+  v.if_any("weight_versions", o.weight_versions);
+  v.if_any("staleness", o.staleness);
+  v.if_any("sent_bytes", o.sent_bytes,
+           {"What every rank sends in an update, counted from the program; older records have none."});
+  v.if_any(
+      "steady_update_seconds", o.steady_update_seconds,
+      {"Of a run on the virtual clock that is too short to show its steady state: an update in it.", 0, kMostSeconds});
+  v.if_any("latency_seconds", o.latency_seconds, {"Inference: of every micro-batch.", 0, kMostSeconds});
+  v.if_any("output_digest", o.output_digest);
+  v.if_any("weight_gradient", o.weight_gradient, {"Of per_microbatch and batched, what auto chose."});
+  v.if_any("interference", o.interference,
+           {"What slowed devices and links down, and when; without seconds: until the end."});
+  v.if_any("adaptation", o.adaptation, {"How the plan was changed during the run."});
+}
+
+template <class V>
+void fields(V& v, Environment::Gpu& g) {
+  v("name", g.name);
+  v("memory_bytes", g.memory_bytes);
+  v("compute_capability", g.compute_capability);
+}
+
+template <class V>
+void fields(V& v, Environment::Cuda& c) {
+  v("driver", c.driver);
+  v("runtime", c.runtime);
+}
+
+template <class V>
+void fields(V& v, Environment::Nccl& n) {
+  v("header", n.header);
+  v("library", n.library);
+}
+
+template <class V>
+void fields(V& v, Environment::Machine& m) {
+  v("commit", m.commit);
+  v("compiler", m.compiler);
+  v("torch", m.torch);
+  v("nccl", m.nccl);
+  v("mpi", m.mpi);
+  v("hwloc", m.hwloc);
+  v("cpu", m.cpu);
+  v("cores", m.cores);
+  v.or_null("gpu", m.gpus);
+  v.if_any("cuda", m.cuda);
+  v("kernel", m.kernel);
+  v.if_any("load", m.load);
+}
+
+template <class V>
+void fields(V& v, Environment::Profile& p) {
+  v("machine", p.machine);
+  v("build", p.build);
+  v("made", p.made);
+  v("neighbours", p.neighbours);
+  v.if_any("age_seconds", p.age_seconds);
+}
+
+template <class V>
+void fields(V& v, Environment::Pinning& p) {
+  v("library", p.library);
+  v("cpus", p.cpus);
+}
+
+template <class V>
+void fields(V& v, Environment::Validation& x) {
+  v("case", x.number);
+  v("label", x.label);
+  v("round", x.round, {"-1: on the virtual clock.", -1, kMostCount});
+}
+
+template <class V>
+void fields(V& v, Environment& e) {
+  v.among("commit", e.machine);
+  v.if_any("profile", e.profile, {"The measured profile that costs are of."});
+  v.if_any("pinning", e.pinning);
+  v.if_any("validation", e.validation, {"Of sluice validate."});
+  v.if_any("command", e.command, {"Of a reference record: what made it."});
+}
+
+}  // namespace sluice
