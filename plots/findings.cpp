@@ -246,8 +246,7 @@ void remove_old_pictures(const FindingsPage& page, const fs::path& out) {
 FindingsPage findings_page(const fs::path& study) {
   const Study description = read_study(study);
   std::vector<Record> records = read_records(description.records).records;
-  if (!description.targets.empty())
-    set_targets(records, measured_targets(read_records(description.targets).records));
+  if (!description.targets.empty()) set_targets(records, measured_targets(read_records(description.targets).records));
   return findings_page(description, records);
 }
 

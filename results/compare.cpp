@@ -93,20 +93,6 @@ void relate_to_baseline(Comparison& comparison, const std::string& baseline) {
 
 }  // namespace
 
-std::vector<std::string> compare_metric_names() {
-  std::vector<std::string> names;
-  for (const Field* metric : metrics()) names.push_back(metric->name);
-  names.insert(names.end(), {kStableRateMetric, kStalenessCostMetric});
-  return names;
-}
-
-const Field& compare_metric(const std::string& name) {
-  const Field* field = find_field(name);
-  if (!field || field->better == Better::none)
-    throw InputError("--metric", "unknown metric '" + name + "'", suggestion(name, compare_metric_names()));
-  return *field;
-}
-
 std::vector<Comparison> compare(std::span<const Record> records, const CompareOptions& options) {
   const Field& metric = compare_metric(options.metric);
   std::vector<Record> kept = latest(records);

@@ -11,11 +11,6 @@
 
 namespace sluice {
 
-// What --metric may name: metrics() (fields.h), and the two tables of their own (comparison.h).
-std::vector<std::string> compare_metric_names();
-// The metric of that name, or former name, that sorts rows. Throws InputError.
-const Field& compare_metric(const std::string& name);
-
 // One comparison for each (workload, cluster, clock, cost source, batch, ranks, duration, optimizer), in this order, of
 // the records whose purpose is to measure. Runs at different learning rates are never in one comparison, and neither
 // are tuned ones and those at a rate that all share. Throws InputError if the baseline that was asked for is in none of

@@ -10,7 +10,6 @@
 
 #include "harness/base/error.h"
 #include "harness/base/quantities.h"
-#include "results/compare.h"
 #include "results/fields.h"
 
 namespace sluice {
@@ -238,6 +237,20 @@ const Column& column_named(const std::string& name, const std::string& where) {
 }
 
 }  // namespace
+
+std::vector<std::string> compare_metric_names() {
+  std::vector<std::string> names;
+  for (const Field* metric : metrics()) names.push_back(metric->name);
+  names.insert(names.end(), {kStableRateMetric, kStalenessCostMetric});
+  return names;
+}
+
+const Field& compare_metric(const std::string& name) {
+  const Field* field = find_field(name);
+  if (!field || field->better == Better::none)
+    throw InputError("--metric", "unknown metric '" + name + "'", suggestion(name, compare_metric_names()));
+  return *field;
+}
 
 std::vector<std::string> compare_column_names() {
   std::vector<std::string> names;

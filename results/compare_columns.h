@@ -10,6 +10,11 @@
 
 namespace sluice {
 
+// What --metric may name: metrics() (fields.h), and the two tables of their own (comparison.h).
+std::vector<std::string> compare_metric_names();
+// The metric of that name, or former name, that sorts rows. Throws InputError.
+const Field& compare_metric(const std::string& name);
+
 // Names for --columns and --sort.
 std::vector<std::string> compare_column_names();
 // Throws InputError at `where` for a name that is none of them.

@@ -7,6 +7,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/json.h"
+#include "results/compare_columns.h"
 
 namespace sluice {
 namespace {

@@ -12,9 +12,9 @@ namespace sluice {
 
 // The record without its timeline, its micro-batches' latencies, its layers stage by stage and their names, episodes of
 // interference that begin after the run and, on the virtual clock, the second copy of the predicted memory and digits
-// of times and losses after the ninth; of the ranks' memory the fullest rank's; micro-batches in flight and weight versions
-// only where they differ from the paper's; of the losses the first, those with an evaluation and the last tenth.
-// `command` is noted in its environment.
+// of times and losses after the ninth; of the ranks' memory the fullest rank's; micro-batches in flight and weight
+// versions only where they differ from the paper's; of the losses the first, those with an evaluation and the last
+// tenth. `command` is noted in its environment.
 Record reference_record(Record record, const std::string& command);
 
 // Replaces the file by the reference records of `records`, in the order of system, workload, ranks, micro-batches,

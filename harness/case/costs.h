@@ -20,9 +20,9 @@ bool is_cost_file(const std::string& source);
 void check_cost_file(const std::string& file, const Workload& workload);
 
 // Seconds and bytes of every layer for micro-batches of key.micro_batch samples. source: "analytic", of the cluster's
-// first device and of `storage`; "calibrated", of its devices' calibrations for `storage` (calibrated.h); "profile", measured on this
-// machine (ProfileStore), now or by an earlier process; or a file of `sluice profile`. Of a workload that is a
-// published profile: its own costs. Throws InputError: a file that is of another workload or micro-batch.
+// first device and of `storage`; "calibrated", of its devices' calibrations for `storage` (calibrated.h); "profile",
+// measured on this machine (ProfileStore), now or by an earlier process; or a file of `sluice profile`. Of a workload
+// that is a published profile: its own costs. Throws InputError: a file that is of another workload or micro-batch.
 CostGraph load_costs(const std::string& source, const Workload& workload, const ProfileKey& key, const Cluster& cluster,
                      const Storage& storage, ProfileStore& profiles);
 

@@ -162,6 +162,22 @@ TEST(Settings, ValuesThatDecideNothingAreNamed) {
   EXPECT_EQ(named(every), std::vector<std::string>{"update"});
 }
 
+// gpt_1.3b has a batch of 512 in 128 micro-batches.
+TEST(Settings, AGivenBatchIsCutIntoAsManyMicroBatchesAsDivideItAndTheWorkloadsOwn) {
+  const auto cut = [](int batch) {
+    return read({{"system", "gpipe"},
+                 {"workload", "gpt_1.3b"},
+                 {"clock", "virtual"},
+                 {"train", false},
+                 {"batch", batch}})
+        .microbatches;
+  };
+  EXPECT_EQ(cut(512), 128);
+  EXPECT_EQ(cut(64), 64);
+  EXPECT_EQ(cut(96), 32);
+  EXPECT_EQ(cut(7), 1);
+}
+
 TEST(Settings, GivenStagesAscendAndAreOfPipelines) {
   const auto refused = [](const char* stages) {
     return error_of([&] { read({{"system", "gpipe"}, {"workload", "tiny"}, {"stages", stages}}); });

@@ -12,6 +12,7 @@
 #include "harness/base/expect_error.h"
 #include "harness/case/settings.h"
 #include "results/compare.h"
+#include "results/compare_columns.h"
 
 namespace sluice {
 namespace {

@@ -125,8 +125,8 @@ static Workload for_a_gpu(const std::string& name, const std::string& title, Mod
 }
 
 // `single_device_value`: the median final value of single-device training over seeds 1 to 3 (sluice run targets). The
-// target is 98 % of it; of a perplexity, which is to fall, it is that divided by 0.98. results/targets_test.cpp compares
-// both with their records.
+// target is 98 % of it; of a perplexity, which is to fall, it is that divided by 0.98. A test compares both with their
+// records (harness/tests/reference_records_test.cpp).
 static Workload with_target(Workload w, double single_device_value) {
   const double target = w.metric_direction == "up" ? 0.98 * single_device_value : single_device_value / 0.98;
   w.single_device_value = single_device_value;

@@ -1,5 +1,5 @@
-// Linked as an object file into libsluice_training.so, sluice-cuda and the test programs that train: as it is loaded, it
-// says what LibTorch does (harness/exec/training_library.h).
+// Linked as an object file into libsluice_training.so, sluice-cuda and the test programs that train: as it is loaded,
+// it says what LibTorch does (harness/exec/training_library.h).
 #include "harness/base/json.h"
 #include "harness/exec/torch/session/libtorch.h"
 #include "harness/exec/training_library.h"
