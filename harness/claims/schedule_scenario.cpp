@@ -1,8 +1,8 @@
 // Scenarios of kind "schedule": a system's order on a chain of stages. Fields: system, set, ranks, microbatches,
-// updates, F, I and W (one time for all stages, or a list with one for each) and latency, in one unit of time; step (free
-// or barrier), micro_batch (samples), measure; for bytes stash, weight_stash and weights of a stage, or "transformer":
-// layers of a stage, hidden, heads, sequence, bytes_per_parameter, and, where the first and the last stage are others,
-// their layers (ends) and vocabulary.
+// updates, F, I and W (one time for all stages, or a list with one for each) and latency, in one unit of time; step
+// (free or barrier), micro_batch (samples), measure; for bytes stash, weight_stash and weights of a stage, or
+// "transformer": layers of a stage, hidden, heads, sequence, bytes_per_parameter, and, where the first and the last
+// stage are others, their layers (ends) and vocabulary.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -31,7 +31,7 @@ def main() -> None:
             wrong.append(script.name)
             print(f"{script.name} printed:\n{text}")
     if wrong or not scripts:
-        sys.exit(f"not as shown: {', '.join(wrong) or 'no example found'}; run: harness/cli/examples_test.py SLUICE --write")
+        sys.exit(f"not as shown: {', '.join(wrong) or 'no example found'}; run: examples_test.py SLUICE --write")
 
 
 main()

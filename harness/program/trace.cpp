@@ -29,7 +29,7 @@ Bubbles bubbles_of(std::span<const BusyTime> ranks) {
   result.makespan = all.last - all.first;
   double idle = 0;
   for (const BusyTime& rank : ranks) {
-    result.idle.push_back(result.makespan - rank.busy);
+    result.idle.push_back(std::max(result.makespan - rank.busy, 0.0));  // sums of times may differ in the last digit
     idle += result.idle.back();
   }
   result.bubble_ratio = idle / (static_cast<double>(ranks.size()) * result.makespan);
