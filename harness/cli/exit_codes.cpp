@@ -27,6 +27,12 @@ void print_error(std::string text) {
   std::fprintf(stderr, "error: %s\n", visible(text).c_str());
 }
 
+void print_while_joined(AgreedError& error, ProcessGroup& processes) {
+  if (processes.rank() == 0 && launch_from_environment().rank == 0) print_error(error.what());
+  error.printed = true;
+  processes.barrier();
+}
+
 namespace {
 
 int stdout_failed(int error) {

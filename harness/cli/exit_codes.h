@@ -6,6 +6,9 @@
 
 namespace sluice {
 
+class AgreedError;
+class ProcessGroup;
+
 inline constexpr int kDone = 0;
 inline constexpr int kFailed = 1;    // a run or a check failed, something could not be stored, or a signal ended it
 inline constexpr int kBadInput = 2;  // bad usage, or a file, name or value that the user can mend
@@ -14,6 +17,10 @@ inline constexpr int kDefect = 3;    // an error that sluice does not know: a de
 // "error: TEXT" on stderr. Always one line, whatever the text holds, and nothing in it that a terminal obeys. A text
 // that quotes a whole file keeps its beginning and its end, which say where and what.
 void print_error(std::string text);
+
+// Prints the error in the first process, once for all, before any of them may exit: a launcher ends the whole job when
+// one process exits with an error code. Collective.
+void print_while_joined(AgreedError& error, ProcessGroup& processes);
 
 // The exit code of a command; what it throws becomes one line on stderr, and so does a stdout that cannot be written.
 int guarded(const std::function<int()>& command);

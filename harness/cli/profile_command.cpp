@@ -11,6 +11,7 @@
 #include "harness/case/profile_workload.h"
 #include "harness/case/settings.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/exit_codes.h"
 #include "harness/cli/gpu_program.h"
 #include "harness/exec/mpi/mpi.h"
 #include "workloads/models/registry.h"
@@ -59,12 +60,17 @@ Json co_run_rows_of(const ProfileArguments& a, const ProfileKey& key, const Work
 // What messages and collectives between the processes that a launcher started cost; nothing but in the first of them.
 std::string between_processes(const ProfileArguments& a, const ProfileKey& key, const Workload& workload, int started) {
   const std::unique_ptr<ProcessGroup> processes = join_mpi_job();
-  agree_on_error(processes.get(), [&] {
-    if (started != 2 || a.co_run || a.beside || key.device != DeviceKind::cpu)
-      throw InputError("profile", std::to_string(started) + " processes were started together",
-                       "start two, without --co-run, --beside and --device, to measure what messages between processes "
-                       "cost; start one for all else");
-  });
+  try {
+    agree_on_error(processes.get(), [&] {
+      if (started != 2 || a.co_run || a.beside || key.device != DeviceKind::cpu)
+        throw InputError("profile", std::to_string(started) + " processes were started together",
+                         "start two, without --co-run, --beside and --device, to measure what messages between "
+                         "processes cost; start one for all else");
+    });
+  } catch (AgreedError& e) {
+    print_while_joined(e, *processes);
+    throw;
+  }
   const BetweenProcesses costs = measure_profile_between(key, workload, *processes);
   return processes->rank() == 0 ? to_json(costs).dump(2) + "\n" : "";
 }

@@ -152,7 +152,7 @@ std::unique_ptr<Job> job_for(const RunArguments& a, Sweep& sweep) {
   if (!error && !a.dry_run && std::ranges::count(sweep.cases, DeviceKind::cuda, &RunCase::device) > 0)
     need_device(DeviceKind::cuda);
   const bool over_mpi = std::ranges::any_of(sweep.cases, runs_as_processes);
-  const bool all_are_wrong = error && launch.size > 1 && mpi_built() && a.shard.empty();
+  const bool all_are_wrong = (error || !over_mpi) && launch.size > 1 && mpi_built() && a.shard.empty();
   std::unique_ptr<Job> job;
   if ((over_mpi || all_are_wrong) && !a.dry_run) job = std::make_unique<Job>();
   try {
@@ -175,10 +175,7 @@ std::unique_ptr<Job> job_for(const RunArguments& a, Sweep& sweep) {
     return job;
   } catch (AgreedError& e) {
     if (!job) throw;
-    // The launcher ends the job with the first process that exits, which must not be before the error is printed.
-    if (job->leads()) print_error(e.what());
-    e.printed = true;
-    job->processes().barrier();
+    print_while_joined(e, job->processes());
     throw;
   }
 }
