@@ -4,5 +4,6 @@ set -e
 for memory in 80GiB 8GiB; do
   echo "== GPUs of $memory"
   ${SLUICE:-build/sluice} advise --workload gpt_1.3b --precision mixed --cluster "dgx_a100_x2,memory=$memory" \
-    --ranks 8 --batch 64 --microbatches 32 --tensor 1 --system data_parallel,fsdp,gpipe,1f1b,interleaved_1f1b,zero_bubble
+    --ranks 8 --batch 64 --microbatches 32 --tensor 1 \
+    --system data_parallel,fsdp,gpipe,1f1b,interleaved_1f1b,zero_bubble
 done
