@@ -1,4 +1,4 @@
-// A struct as a JSON object, each member named once. Beside struct T stands
+// A struct as a JSON object, each member named once. The author of struct T writes
 //
 //   template <class V>
 //   void fields(V& v, T& t) {

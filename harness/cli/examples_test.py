@@ -1,4 +1,4 @@
-"""The scripts of harness/examples print what the files beside them hold.
+"""Runs the scripts of harness/examples and compares what each prints with the file NAME.out in the same folder.
 
     examples_test.py SLUICE [--write]    --write: replace the files
 """
