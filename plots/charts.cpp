@@ -103,8 +103,8 @@ void add_overview(ChartSet& set, const Palette& palette) {
       if (firsts.empty() || section_key(firsts.back()) != section_key(c) || firsts.back().ranks != c.ranks)
         firsts.push_back(c);
     const std::string title = "Throughput by workload";
-    constexpr std::size_t kMostPanels = 6;  // more bars than that are no overview
-    add(set.overview, firsts.size() <= kMostPanels
+    constexpr std::size_t kMaxPanels = 6;  // more bars than that are no overview
+    add(set.overview, firsts.size() <= kMaxPanels
                           ? throughput_chart("overview-" + suffix, title, firsts, palette)
                           : overview_chart("overview-" + suffix, title, firsts, /*time=*/false));
   }

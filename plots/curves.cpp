@@ -56,7 +56,7 @@ std::vector<CurveStep> steps_of(const ComparisonRow& row, bool evaluated) {
 }
 
 // A loss for every update of a long run is more than a line can show: every k-th is kept.
-constexpr std::size_t kMostPoints = 250;
+constexpr std::size_t kMaxPoints = 250;
 
 struct Lines {
   Json values = Json::array();
@@ -70,7 +70,7 @@ Lines lines_of(const Comparison& c, bool evaluated, double divisor) {
     if (steps.empty()) continue;
     lines.labels.push_back(row->label);
     lines.systems.push_back(row->system);
-    const std::size_t every = steps.size() / kMostPoints + 1;
+    const std::size_t every = steps.size() / kMaxPoints + 1;
     for (std::size_t k = 0; k < steps.size(); k += every) {
       const CurveStep& step = steps[k];
       Json value = {{"label", row->label},

@@ -65,7 +65,7 @@ Finding a_step_is_a_batch_of_every_replica(const Record& r) {
   std::int64_t replicas = 1;
   if (r.plan)
     for (const PlanDescription::Stage& stage : r.plan->stages)
-      replicas = std::min(std::lcm(replicas, std::max<std::int64_t>(std::ssize(stage.devices), 1)), kMostSamples);
+      replicas = std::min(std::lcm(replicas, std::max<std::int64_t>(std::ssize(stage.devices), 1)), kMaxSamples);
   const bool whole = r.batch == 0 ? r.samples_per_step == 0 : r.samples_per_step % r.batch == 0;
   if (whole && (r.batch == 0 || r.samples_per_step / r.batch <= replicas)) return "";
   return fmt::format("{} samples in a step of batches of {}", r.samples_per_step, r.batch);

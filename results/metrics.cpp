@@ -68,7 +68,7 @@ static bool is_disturbed(const Record& record) {
 }
 
 static std::optional<SteadyWindow> steady_state(const Record& record) {
-  return steady_window(undisturbed_steps(record), staleness_of(record) > 0 ? kLeastSteps : 2);
+  return steady_window(undisturbed_steps(record), staleness_of(record) > 0 ? kMinSteps : 2);
 }
 
 bool lacks_steady_state(const Record& record) {

@@ -66,7 +66,7 @@ void fields(V& v, Tuning::Candidate& c) {
 
 template <class V>
 void fields(V& v, Tuning& t) {
-  v("grid", t.grid, {"Learning rates.", 0, kMostNumber});
+  v("grid", t.grid, {"Learning rates.", 0, kMaxNumber});
   v("criterion", t.criterion);
   v("seed", t.seed);
   v("chosen", t.chosen);
@@ -120,7 +120,7 @@ void fields(V& v, RecordedInterference& i) {
 template <class V>
 void fields(V& v, RecordedAdaptation::Window& w) {
   v("plan", w.plan, {"Changes made before it."});
-  v("seconds", w.seconds, {"Of each rank's forwards and backwards.", 0, kMostSeconds});
+  v("seconds", w.seconds, {"Of each rank's forwards and backwards.", 0, kMaxSeconds});
 }
 
 template <class V>
@@ -171,8 +171,8 @@ void fields(V& v, Observed& o) {
            {"What every rank sends in an update, counted from the program; older records have none."});
   v.if_any(
       "steady_update_seconds", o.steady_update_seconds,
-      {"Of a run on the virtual clock that is too short to show its steady state: an update in it.", 0, kMostSeconds});
-  v.if_any("latency_seconds", o.latency_seconds, {"Inference: of every micro-batch.", 0, kMostSeconds});
+      {"Of a run on the virtual clock that is too short to show its steady state: an update in it.", 0, kMaxSeconds});
+  v.if_any("latency_seconds", o.latency_seconds, {"Inference: of every micro-batch.", 0, kMaxSeconds});
   v.if_any("output_digest", o.output_digest);
   v.if_any("weight_gradient", o.weight_gradient, {"Of per_microbatch and batched, what auto chose."});
   v.if_any("interference", o.interference,
@@ -234,7 +234,7 @@ template <class V>
 void fields(V& v, Environment::Validation& x) {
   v("case", x.number);
   v("label", x.label);
-  v("round", x.round, {"-1: on the virtual clock.", -1, kMostCount});
+  v("round", x.round, {"-1: on the virtual clock.", -1, kMaxCount});
 }
 
 template <class V>

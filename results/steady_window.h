@@ -19,9 +19,9 @@ struct SteadyWindow {
 
 // The longest stretch of steps that repeat, to nine digits, after at most 64 of them; `seconds` are those of every step
 // in order. nullopt where no stretch is at least half of them and `least` steps long: they have not become steady, or
-// something changes them. While a pipe fills, two or three steps may be equal by chance: kLeastSteps is for those.
-constexpr std::size_t kLeastSteps = 6;
-std::optional<SteadyWindow> steady_window(std::span<const double> seconds, std::size_t least = kLeastSteps);
+// something changes them. While a pipe fills, two or three steps may be equal by chance: kMinSteps is for those.
+constexpr std::size_t kMinSteps = 6;
+std::optional<SteadyWindow> steady_window(std::span<const double> seconds, std::size_t least = kMinSteps);
 
 // Seconds of every step, from the moments at which they end; the first begins at 0.
 std::vector<double> step_seconds_of(std::span<const double> ends);

@@ -5,7 +5,7 @@
 namespace sluice {
 
 // A short line of a hostile file shall not ask for much memory.
-static constexpr std::size_t kLongestPattern = 64, kMostSteps = 100'000;
+static constexpr std::size_t kLongestPattern = 64, kMaxSteps = 100'000;
 
 // How often the first `length` of the values stand one after another at their beginning.
 static std::size_t times_at_the_beginning(std::span<const double> values, std::size_t length) {
@@ -19,7 +19,7 @@ static std::size_t times_at_the_beginning(std::span<const double> values, std::s
 Json with_repeats(std::span<const double> seconds) {
   constexpr std::size_t kWorthIt = 4;  // values that need not be written
   Json steps = Json::array();
-  if (seconds.size() > kMostSteps) {
+  if (seconds.size() > kMaxSteps) {
     for (const double value : seconds) steps.push_back(value);
     return steps;
   }
@@ -54,12 +54,12 @@ std::vector<double> read_steps(JsonReader& reader, const std::string& key) {
       continue;
     }
     JsonReader repeat = list.object(index);
-    const auto times = repeat.integer<std::size_t>("times", 1, kMostSteps);
+    const auto times = repeat.integer<std::size_t>("times", 1, kMaxSteps);
     std::vector<double> pattern;
     JsonReader of = repeat.list("of");
     for (const std::string& k : of.keys()) pattern.push_back(of.any_number(k));
     repeat.no_other_keys();
-    if (pattern.size() * times + steps.size() > kMostSteps)
+    if (pattern.size() * times + steps.size() > kMaxSteps)
       repeat.fail("times", "makes more than 100,000 steps", "write them one by one");
     for (std::size_t n = 0; n < times; ++n) steps.insert(steps.end(), pattern.begin(), pattern.end());
   }

@@ -10,7 +10,7 @@ namespace sluice {
 
 namespace {
 
-constexpr std::size_t kMostStageSums = 2'000'000;  // 64 MB
+constexpr std::size_t kMaxStageSums = 2'000'000;  // 64 MB
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
@@ -50,7 +50,7 @@ void PiperStageCosts::sum_up() {
   least_memory_.assign(modes, std::vector<std::vector<double>>(most_sum_ + 1));
   for (Degrees& d : degrees_) d.sums.resize(sets_.count());
   const std::size_t pairs = sets_.count() * sets_.count();
-  if (sets_.count() < kMostStageSums / sets_.count() + 1 && pairs * degrees_.size() <= kMostStageSums)
+  if (sets_.count() < kMaxStageSums / sets_.count() + 1 && pairs * degrees_.size() <= kMaxStageSums)
     stage_sums_.assign(pairs * degrees_.size(), {.seconds = kUnknown});
   std::vector<double> least_work(n, kNever);  // per group, device-seconds
   for (std::size_t g = 0; g < n; ++g)

@@ -97,8 +97,8 @@ class Builder : public json::json_sax_t {
     return true;
   }
   bool open(Json value) {
-    if (open_.size() == Json::kMostNesting) {
-      refusal = "is nested deeper than " + std::to_string(Json::kMostNesting) + " levels";
+    if (open_.size() == Json::kMaxNesting) {
+      refusal = "is nested deeper than " + std::to_string(Json::kMaxNesting) + " levels";
       return false;
     }
     keys_.push_back(key_);

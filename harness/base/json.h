@@ -34,7 +34,7 @@ class Json {
   using Object = std::map<std::string, Json, std::less<>>;
 
   // What stands deeper in arrays and objects is refused by every way of reading.
-  static constexpr int kMostNesting = 256;
+  static constexpr int kMaxNesting = 256;
 
   Json();  // null
   Json(std::nullptr_t);
@@ -74,7 +74,7 @@ class Json {
   static Json object();
 
   // `where` is the file, for errors. Throws InputError that names line and column, or the JSON pointer: not JSON, not
-  // UTF-8, a key twice in one object, a number out of a double's range, nested deeper than kMostNesting.
+  // UTF-8, a key twice in one object, a number out of a double's range, nested deeper than kMaxNesting.
   static Json parse(std::string_view text, const std::string& where = "the text");
   static std::optional<Json> parse_if_json(std::string_view text);  // none where parse() throws
 

@@ -21,11 +21,11 @@ std::string read_text_file(const std::string& path);
 Json parse_json_file(const std::string& path);
 
 // Bounds for what has none of its own.
-inline constexpr int kMostCount = 1'000'000'000;  // the product of two fits into 64 bits
-inline constexpr std::int64_t kMostWhole = 4'000'000'000'000'000'000;
-inline constexpr std::int64_t kMostBytes = 1'000'000'000'000'000'000;
-inline constexpr double kMostSeconds = 1e12;  // 30,000 years
-inline constexpr double kMostNumber = 1e30;   // bytes or FLOP a second, and whatever else is measured
+inline constexpr int kMaxCount = 1'000'000'000;  // the product of two fits into 64 bits
+inline constexpr std::int64_t kMaxWhole = 4'000'000'000'000'000'000;
+inline constexpr std::int64_t kMaxBytes = 1'000'000'000'000'000'000;
+inline constexpr double kMaxSeconds = 1e12;  // 30,000 years
+inline constexpr double kMaxNumber = 1e30;   // bytes or FLOP a second, and whatever else is measured
 
 // Names the place of the value at a JSON pointer, for errors: "quick.json: /grid/0/ranks", or "--ranks" of the command
 // line.

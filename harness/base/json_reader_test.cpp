@@ -72,14 +72,14 @@ TEST(JsonReaderTest, WrongTypeIsNamed) {
 
 TEST(JsonReaderTest, WhatIsOutOfItsBoundsIsRefused) {
   EXPECT_EQ(error_of([] { reader().integer("count", 4, 9); }), "f.json: /count: is 3; must be at least 4");
-  EXPECT_EQ(error_of([] { reader().integer("wide", 0, kMostCount); }),
+  EXPECT_EQ(error_of([] { reader().integer("wide", 0, kMaxCount); }),
             "f.json: /wide: 5000000000 is too large; must be at most 1000000000");
-  EXPECT_EQ(reader().integer<std::int64_t>("wide", 0, kMostBytes), 5'000'000'000);
-  EXPECT_EQ(error_of([] { reader().integer<std::int64_t>("widest", 0, kMostWhole); }),
+  EXPECT_EQ(reader().integer<std::int64_t>("wide", 0, kMaxBytes), 5'000'000'000);
+  EXPECT_EQ(error_of([] { reader().integer<std::int64_t>("widest", 0, kMaxWhole); }),
             "f.json: /widest: 18000000000000000000 is too large; must be at most 4000000000000000000");
   EXPECT_EQ(error_of([] { reader().number("below", 0, 1); }), "f.json: /below: must not be negative");
   EXPECT_EQ(error_of([] { reader().number("half", 1, 2); }), "f.json: /half: is 0.5; must be at least 1");
-  EXPECT_EQ(error_of([] { reader().number("huge", 0, kMostNumber); }),
+  EXPECT_EQ(error_of([] { reader().number("huge", 0, kMaxNumber); }),
             "f.json: /huge: 1e+308 is too large; must be at most 1e+30");
   EXPECT_EQ(error_of([] { reader().above_zero("below", 1); }), "f.json: /below: must be greater than 0");
 }

@@ -89,8 +89,8 @@ TEST(Json, DeepNestingIsRefusedHoweverDeepItIs) {
   const auto nested = [](int depth) {
     return std::string(static_cast<std::size_t>(depth), '[') + std::string(static_cast<std::size_t>(depth), ']');
   };
-  EXPECT_EQ(refusal(nested(Json::kMostNesting)), "no error");
-  EXPECT_EQ(refusal(nested(Json::kMostNesting + 1)), "f.json: is nested deeper than 256 levels");
+  EXPECT_EQ(refusal(nested(Json::kMaxNesting)), "no error");
+  EXPECT_EQ(refusal(nested(Json::kMaxNesting + 1)), "f.json: is nested deeper than 256 levels");
   EXPECT_EQ(refusal(nested(1'000'000)), "f.json: is nested deeper than 256 levels");
 }
 

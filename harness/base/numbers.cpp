@@ -33,7 +33,7 @@ std::vector<int> counts_in(std::string_view list, const std::string& where) {
     const std::string_view item = list.substr(begin, end - begin);
     begin = end + 1;
     const std::optional<std::int64_t> count = whole_number_in(item);
-    if (!count || *count < 1 || *count > kMostCount)
+    if (!count || *count < 1 || *count > kMaxCount)
       throw InputError(where, "'" + std::string(item) + "' is not a number of at least 1", "write 8 or 4,8,16");
     counts.push_back(static_cast<int>(*count));
   }

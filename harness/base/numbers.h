@@ -17,7 +17,7 @@ std::optional<double> number_in(std::string_view text);
 std::optional<std::int64_t> whole_number_in(std::string_view text);
 
 // The counts of a list such as "4,8,16", in its order; none of "". Throws InputError at `where` where one is not a
-// whole number from 1 to kMostCount (json_reader.h).
+// whole number from 1 to kMaxCount (json_reader.h).
 std::vector<int> counts_in(std::string_view list, const std::string& where);
 
 // The finite number that `text` begins with, as number_in reads it, which is taken off; none, and nothing taken off,

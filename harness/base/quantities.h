@@ -49,9 +49,9 @@ int int_of(std::int64_t value, const std::string& where, int least = 0, int most
 
 // The bounds of what is read: above them a value is a mistake, and below them sums and products of a model's worth of
 // them stay finite.
-inline constexpr double kMostOpSeconds = 1e9;                // of one op or message, or of a run: 30 years
-inline constexpr std::int64_t kMostTensorBytes = 1LL << 50;  // of one layer, tensor or device: 1 PiB
-inline constexpr std::int64_t kMostSamples = 1'000'000'000;  // of a batch
+inline constexpr double kMaxOpSeconds = 1e9;                // of one op or message, or of a run: 30 years
+inline constexpr std::int64_t kMaxTensorBytes = 1LL << 50;  // of one layer, tensor or device: 1 PiB
+inline constexpr std::int64_t kMaxSamples = 1'000'000'000;  // of a batch
 
 template <class Tag, class Rep>
 struct Quantity {

@@ -107,13 +107,13 @@ Sharding sharding_of(const Prepared& p, int microbatches) { return sharding_of(p
 
 // More would take all of a machine's memory before the first one runs.
 static void refuse_too_many_ops(const Prepared& p, int microbatches) {
-  constexpr double kMostOps = 50e6;
+  constexpr double kMaxOps = 50e6;
   const double ops = 3.0 * microbatches * p.plan.sequence.count * p.graph.stages();
-  if (ops > kMostOps)
+  if (ops > kMaxOps)
     throw InputError("microbatches",
                      std::to_string(static_cast<std::int64_t>(ops)) + " ops in one program are too many",
                      "use fewer micro-batches, or fewer updates between two drains: at most " +
-                         std::to_string(static_cast<std::int64_t>(kMostOps)) + " ops are possible");
+                         std::to_string(static_cast<std::int64_t>(kMaxOps)) + " ops are possible");
 }
 
 static Program make_inference_program(const Prepared& p, int microbatches) {

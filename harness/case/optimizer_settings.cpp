@@ -11,9 +11,9 @@ namespace sluice {
 static RateSchedule read_rate_schedule(JsonReader o) {
   RateSchedule schedule;
   schedule.kind = read_choice(o, "kind", schedule.kind);
-  const auto positive = [&](const char* key, double value) { return o.above_zero_or(key, value, kMostNumber); };
+  const auto positive = [&](const char* key, double value) { return o.above_zero_or(key, value, kMaxNumber); };
   if (schedule.kind == RateScheduleKind::step) {
-    schedule.every_epochs = o.integer_or("every_epochs", 1, 1, kMostCount);
+    schedule.every_epochs = o.integer_or("every_epochs", 1, 1, kMaxCount);
     schedule.factor = positive("factor", schedule.factor);
   }
   if (schedule.kind == RateScheduleKind::polynomial) schedule.power = positive("power", schedule.power);
@@ -24,7 +24,7 @@ static RateSchedule read_rate_schedule(JsonReader o) {
 // What muon and rotated_adam have beside what the other optimizers have.
 static void read_matrix_optimizer(JsonReader& o, OptimizerSpec& optimizer) {
   optimizer.matrices = read_choice(o, "matrices", optimizer.matrices);
-  optimizer.other_rate = o.number_or("other_rate", optimizer.other_rate, 0, kMostNumber);
+  optimizer.other_rate = o.number_or("other_rate", optimizer.other_rate, 0, kMaxNumber);
   if (optimizer.kind == OptimizerKind::muon) {
     optimizer.momentum = o.number_or("momentum", 0.95, 0, 1);
     optimizer.nesterov = o.boolean("nesterov", true);
@@ -32,7 +32,7 @@ static void read_matrix_optimizer(JsonReader& o, OptimizerSpec& optimizer) {
     optimizer.newton_schulz = read_choice(o, "newton_schulz", optimizer.newton_schulz);
     return;
   }
-  optimizer.refresh_every = o.integer_or("refresh_every", optimizer.refresh_every, 1, kMostCount);
+  optimizer.refresh_every = o.integer_or("refresh_every", optimizer.refresh_every, 1, kMaxCount);
   optimizer.sides = read_choice(o, "sides", optimizer.sides);
   optimizer.source = read_choice(o, "source", optimizer.source);
   optimizer.refresh_as_released = o.boolean("refresh_as_released", false);
@@ -42,7 +42,7 @@ bool read_optimizer(JsonReader& o, RunCase& c) {
   OptimizerSpec& optimizer = c.optimizer;
   if (o.has("schedule")) c.rate_schedule = read_rate_schedule(o.object("schedule"));
   optimizer.kind = read_choice(o, "kind", optimizer.kind);
-  const auto not_negative = [&](const char* key, double& value) { value = o.number_or(key, value, 0, kMostNumber); };
+  const auto not_negative = [&](const char* key, double& value) { value = o.number_or(key, value, 0, kMaxNumber); };
   const bool tuned = o.has("learning_rate") && o.raw("learning_rate") == "tuned";
   if (!tuned) not_negative("learning_rate", optimizer.learning_rate);
   not_negative("momentum", optimizer.momentum);
@@ -53,7 +53,7 @@ bool read_optimizer(JsonReader& o, RunCase& c) {
     optimizer.beta1 = o.number_or("beta1", optimizer.beta1, 0, 1);
     optimizer.beta2 = o.number_or("beta2", optimizer.beta2, 0, 1);
   }
-  if (!sgd) optimizer.epsilon = o.above_zero_or("epsilon", optimizer.epsilon, kMostNumber);
+  if (!sgd) optimizer.epsilon = o.above_zero_or("epsilon", optimizer.epsilon, kMaxNumber);
   if (optimizer.treats_matrices()) read_matrix_optimizer(o, optimizer);
   if (!sgd && optimizer.kind != OptimizerSpec::Kind::muon) {
     if (o.has("momentum")) o.fail("momentum", "belongs to sgd, not to " + choice_name(optimizer.kind));
@@ -74,17 +74,17 @@ TuneSpec read_tune(JsonReader& t, const RunCase& c) {
   if (!rates.is_array() || rates.empty()) t.fail("learning_rate", "must be a list of at least one rate");
   std::set<double> grid;
   for (const Json& rate : rates) {
-    if (!rate.is_number() || !(rate.get<double>() > 0) || rate.get<double>() > kMostNumber)
+    if (!rate.is_number() || !(rate.get<double>() > 0) || rate.get<double>() > kMaxNumber)
       t.fail("learning_rate", rate.dump() + " is not a number above 0");
     grid.insert(rate.get<double>());
   }
   tune.learning_rates.assign(grid.begin(), grid.end());
-  tune.seed = t.integer_or<std::uint64_t>("seed", tune.seed, 0, kMostWhole);
+  tune.seed = t.integer_or<std::uint64_t>("seed", tune.seed, 0, kMaxWhole);
   if (tune.seed == c.seed)
     t.fail("seed", std::to_string(tune.seed) + " is also a seed that is measured",
            "tune on a seed of its own, e.g. 101");
-  tune.steps = t.integer_or("steps", 0, 0, kMostCount);
-  tune.epochs = t.integer_or("epochs", 0, 0, kMostCount);
+  tune.steps = t.integer_or("steps", 0, 0, kMaxCount);
+  tune.epochs = t.integer_or("epochs", 0, 0, kMaxCount);
   if (tune.epochs > 0 && tune.steps > 0) t.fail("steps", "give epochs or steps, not both");
   if (tune.epochs > 0 && c.epochs == 0) t.fail("epochs", "the case itself runs steps, not epochs", "give steps");
   if (tune.epochs == 0 && tune.steps == 0) tune.epochs = c.epochs, tune.steps = c.steps;

@@ -46,7 +46,7 @@ Seconds steady_update(const UpdateEnds& ends, std::size_t tail) {
   for (int run = 0;; ++run) {
     const std::vector<double> all = step_seconds_of(ends(1 << run));
     const std::span<const double> steps = std::span(all).subspan(1, all.size() - 1 - tail);
-    if (const auto steady = steady_window(steps, tail > 0 ? kLeastSteps : 2)) return Seconds(steady->step());
+    if (const auto steady = steady_window(steps, tail > 0 ? kMinSteps : 2)) return Seconds(steady->step());
     if (run + 1 < kRuns) continue;
     const auto half = steps.subspan(steps.size() / 2);  // nothing repeats: by then the pipe is full
     return Seconds(std::accumulate(half.begin(), half.end(), 0.0) / static_cast<double>(half.size()));

@@ -248,14 +248,14 @@ void fill_batch(CaseReading& r) {
   if (!r.system->synchronous && !r.system->accumulates)
     r.c.batch = one;
   else if (r.entry.has("microbatches"))
-    r.c.batch = exact_product<std::int64_t>(one, r.entry.integer("microbatches", 1, kMostCount));
+    r.c.batch = exact_product<std::int64_t>(one, r.entry.integer("microbatches", 1, kMaxCount));
 }
 
 void fill_microbatches(CaseReading& r) {
   const Workload& workload = *r.workload;
   if (is_profile_workload(workload)) {  // whose micro-batches have one size
     const std::int64_t one = profiled_micro_batch(r);
-    r.c.microbatches = static_cast<int>(std::clamp<std::int64_t>(r.c.batch / one, 1, kMostCount));
+    r.c.microbatches = static_cast<int>(std::clamp<std::int64_t>(r.c.batch / one, 1, kMaxCount));
     return;
   }
   const bool whole = r.system->one_process && r.workload->runs_for_real && !infers(r.c);
@@ -386,14 +386,14 @@ void check_leftover(CaseReading& r) {
 void read_failure(CaseReading& r, const std::string& key) {
   if (!r.entry.has(key)) return;
   JsonReader failure = r.entry.object(key);
-  r.c.fail_rank = failure.integer("rank", 0, kMostCount);
+  r.c.fail_rank = failure.integer("rank", 0, kMaxCount);
   if (failure.has("move")) {
-    r.c.fail_move = failure.integer("move", 0, kMostCount);
+    r.c.fail_move = failure.integer("move", 0, kMaxCount);
     r.c.fail_killed = failure.has("killed") && failure.boolean("killed");
     if (r.c.fail_killed && r.c.transport != TransportKind::mpi)
       failure.fail("killed", "ends a rank's process, and ranks are threads here", "give \"transport\": \"mpi\"");
   } else {
-    r.c.fail_update = failure.integer<std::int64_t>("update", 0, kMostWhole);
+    r.c.fail_update = failure.integer<std::int64_t>("update", 0, kMaxWhole);
   }
   failure.no_other_keys();
 }

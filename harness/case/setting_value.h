@@ -69,7 +69,7 @@ SettingValue choice(E RunCase::*member) {
 // Whole numbers from `least` on.
 template <std::integral Int>
 SettingValue integer(Int RunCase::*member, int least,
-                     std::int64_t most = std::same_as<Int, int> ? kMostCount : kMostWhole) {
+                     std::int64_t most = std::same_as<Int, int> ? kMaxCount : kMaxWhole) {
   return {.type = SettingValue::Type::number,
           .read =
               [member, least, most](CaseReading& r, const std::string& key) {

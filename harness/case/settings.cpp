@@ -14,7 +14,7 @@ namespace sluice {
 namespace {
 
 // Every update is a point of a curve and a time in the record.
-constexpr int kMostUpdates = 10'000'000;
+constexpr int kMaxUpdates = 10'000'000;
 
 std::vector<Setting> make_settings() {
   using namespace setting;
@@ -215,7 +215,7 @@ std::vector<Setting> make_settings() {
        .group = HelpGroup::batches,
        .help = "Samples per update",
        .default_text = "the workload's",
-       .value = integer(&RunCase::batch, 1, kMostSamples),
+       .value = integer(&RunCase::batch, 1, kMaxSamples),
        .fill = fill_batch},
       {.key = "update",
        .of_plan = true,
@@ -262,7 +262,7 @@ std::vector<Setting> make_settings() {
        .group = HelpGroup::batches,
        .help = "Updates instead of epochs",
        .default_text = "100 if there is no data set",
-       .value = integer(&RunCase::steps, 0, kMostUpdates)},
+       .value = integer(&RunCase::steps, 0, kMaxUpdates)},
       {.key = "epochs",
        .group = HelpGroup::batches,
        .help = "Epochs, with an evaluation after each",
@@ -388,7 +388,7 @@ std::vector<Setting> make_settings() {
        .group = HelpGroup::batches,
        .help = "Seconds until a case ends as timed_out",
        .default_text = "none",
-       .value = not_negative(&RunCase::timeout_seconds, kMostSeconds),
+       .value = not_negative(&RunCase::timeout_seconds, kMaxSeconds),
        .in_digest = InDigest::never},
       {.key = "inject_failure",
        .has_flag = false,  // --inject-failure RANK:UPDATE holds for the cases of a sweep, too

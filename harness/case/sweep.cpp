@@ -47,9 +47,9 @@ class Combinations {
   void multiply(const std::string& key, const std::optional<std::string>& inner, Json values) {
     if (values.empty())
       throw InputError(place_("/" + key + (inner ? "/" + *inner : "")), "is an empty list", "give at least one value");
-    count_ = count_ > kMostCombinations ? count_ : count_ * values.size();
-    if (count_ > kMostCombinations)
-      throw InputError(place_(""), "more than " + std::to_string(kMostCombinations) + " combinations",
+    count_ = count_ > kMaxCombinations ? count_ : count_ * values.size();
+    if (count_ > kMaxCombinations)
+      throw InputError(place_(""), "more than " + std::to_string(kMaxCombinations) + " combinations",
                        "cut the lists, or make several sweeps");
     lists_.push_back({key, inner, std::move(values), 0});
   }
@@ -70,7 +70,7 @@ class Combinations {
   }
 
  private:
-  static constexpr std::size_t kMostCombinations = 100'000;
+  static constexpr std::size_t kMaxCombinations = 100'000;
   struct List {
     std::string key;
     std::optional<std::string> inner;

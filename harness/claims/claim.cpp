@@ -60,8 +60,8 @@ const std::vector<std::pair<std::string, ClaimKind>>& named_kinds() {
 Tolerance read_tolerance(JsonReader& reader, ClaimKind kind) {
   if (!reader.has("tolerance")) return default_tolerance(kind);
   JsonReader fields = reader.object("tolerance");
-  const Tolerance tolerance{fields.number_or("absolute", 0, 0, kMostNumber),
-                            fields.number_or("relative", 0, 0, kMostNumber), fields.text("reason", "")};
+  const Tolerance tolerance{fields.number_or("absolute", 0, 0, kMaxNumber),
+                            fields.number_or("relative", 0, 0, kMaxNumber), fields.text("reason", "")};
   if (tolerance.reason.empty())
     fields.fail("reason", "is missing", "say why the tolerance is not the default of the kind, or leave it out");
   fields.no_other_keys();
@@ -179,7 +179,7 @@ Claim read_claim(const Json& merged, const std::string& group, const std::string
   claim.published = read_published(reader);
   if (reader.has("other_readings")) {
     if (!claim.published.number) reader.fail("other_readings", "are numbers, and the published figure is none");
-    claim.other_readings = reader.numbers("other_readings", -kMostNumber, kMostNumber);
+    claim.other_readings = reader.numbers("other_readings", -kMaxNumber, kMaxNumber);
   }
   claim.tolerance = read_tolerance(reader, claim.kind);
   claim.direction = read_direction(reader);

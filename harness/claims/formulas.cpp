@@ -117,8 +117,8 @@ std::vector<std::string> formula_names() { return names_of(formulas()); }
 Figure read_formula(JsonReader& reader) {
   const NamedFormula& formula = find_formula(reader.text("formula"), reader.where("formula"));
   std::map<std::string, double> arguments;
-  for (const std::string& name : formula.arguments) arguments[name] = reader.number(name, -kMostNumber, kMostNumber);
-  const double scale = reader.number_or("scale", 1, -kMostNumber, kMostNumber);
+  for (const std::string& name : formula.arguments) arguments[name] = reader.number(name, -kMaxNumber, kMaxNumber);
+  const double scale = reader.number_or("scale", 1, -kMaxNumber, kMaxNumber);
   return {scale * formula.value(arguments), {}};
 }
 

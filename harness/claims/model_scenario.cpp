@@ -178,10 +178,10 @@ void read_training(JsonReader& reader, ModelScenario& given) {
   given.options = resolve_options(given.system->options, read_set(reader), reader.where("set"));
   JsonReader device = reader.object("device");
   given.device.name = device.text("name", "device");
-  given.device.flops = device.above_zero_or("flops", given.device.flops, kMostNumber);
-  given.device.flops_16 = device.has("flops_16") ? device.above_zero_or("flops_16", 0, kMostNumber) : 0;
-  given.device.memory_bandwidth = device.above_zero_or("memory_bandwidth", given.device.memory_bandwidth, kMostNumber);
-  given.device.launch = Seconds(device.number_or("launch", given.device.launch.value, 0, kMostSeconds));
+  given.device.flops = device.above_zero_or("flops", given.device.flops, kMaxNumber);
+  given.device.flops_16 = device.has("flops_16") ? device.above_zero_or("flops_16", 0, kMaxNumber) : 0;
+  given.device.memory_bandwidth = device.above_zero_or("memory_bandwidth", given.device.memory_bandwidth, kMaxNumber);
+  given.device.launch = Seconds(device.number_or("launch", given.device.launch.value, 0, kMaxSeconds));
   if (device.has("kernels")) {
     given.kernels = load_calibration(device.text("kernels"), source_folder() + "/workloads/devices");
   }
@@ -199,8 +199,8 @@ void read_training(JsonReader& reader, ModelScenario& given) {
   given.link.bandwidth = 12e9;
   if (reader.has("link")) {
     JsonReader link = reader.object("link");
-    given.link.bandwidth = link.above_zero_or("bandwidth", given.link.bandwidth, kMostNumber);
-    given.link.latency = Seconds(link.number_or("latency", 0, 0, kMostSeconds));
+    given.link.bandwidth = link.above_zero_or("bandwidth", given.link.bandwidth, kMaxNumber);
+    given.link.latency = Seconds(link.number_or("latency", 0, 0, kMaxSeconds));
     given.sends = choice_of<Sends>(link, "sends");
     link.no_other_keys();
   }

@@ -40,7 +40,7 @@ Scenario read_ratio(JsonReader& reader) {
 }
 
 Scenario read_scaled(JsonReader& reader) {
-  const double by = reader.number("by", -kMostNumber, kMostNumber);
+  const double by = reader.number("by", -kMaxNumber, kMaxNumber);
   return [one = read_scenario(reader.object("of")), by](ProfileStore& profiles) {
     return Figure{by * number_of(one(profiles)), {}};
   };

@@ -200,8 +200,8 @@ int count_of(JsonReader& reader, const std::string& key, int most) { return read
 // Of each of the stages: one number for all, or a list with one for each. 1 unless given.
 std::vector<double> times_of(JsonReader& reader, const std::string& key, std::size_t stages) {
   if (!reader.has(key) || !reader.raw(key).is_array())
-    return std::vector<double>(stages, reader.number_or(key, 1, 0, kMostSeconds));
-  std::vector<double> times = reader.numbers(key, 0, kMostSeconds);
+    return std::vector<double>(stages, reader.number_or(key, 1, 0, kMaxSeconds));
+  std::vector<double> times = reader.numbers(key, 0, kMaxSeconds);
   if (times.size() != stages)
     reader.fail(key, fmt::format("has {} values for {} stages", times.size(), stages), "give one for each");
   return times;
@@ -266,7 +266,7 @@ Scenario read_schedule_scenario(JsonReader& reader) {
   given.microbatches = count_of(reader, "microbatches", 1'000'000);
   given.stages =
       stage_times(reader, static_cast<std::size_t>(given.ranks * stages_per_rank(*given.system, given.options)));
-  given.latency = Seconds(reader.number_or("latency", 0, 0, kMostSeconds));
+  given.latency = Seconds(reader.number_or("latency", 0, 0, kMaxSeconds));
   const std::string step = reader.text("step", "free");
   if (step != "free" && step != "barrier") reader.fail("step", "must be free or barrier");
   given.barrier = step == "barrier";

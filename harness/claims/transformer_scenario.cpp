@@ -260,8 +260,8 @@ Scenario read_transformer_scenario(JsonReader& reader) {
   t.batch = size("batch", 1);
   t.recompute = reader.boolean("recompute", true);
   if (t.pipeline > 4096) reader.fail("pipeline", "is too large");
-  t.network = reader.above_zero_or("network", kNetwork, kMostNumber);
-  t.nvlink = reader.above_zero_or("nvlink", kNvlink, kMostNumber);
+  t.network = reader.above_zero_or("network", kNetwork, kMaxNumber);
+  t.nvlink = reader.above_zero_or("nvlink", kNvlink, kMaxNumber);
   t.nvlink_latency = reader.number_or("nvlink_latency", 0, 0, 1);
   if (reader.has("kernels")) read_kernels(reader, t);
   read_stages(reader, t);

@@ -27,7 +27,7 @@ void refuse_what_co_runs_do_not_take(const ProfileArguments& a, DeviceKind devic
     return;
   }
   if (device != DeviceKind::cpu) throw InputError("--co-run", "loads run beside ranks on CPUs", "leave --device out");
-  if (!(a.seconds > 0 && a.seconds <= kMostSeconds))
+  if (!(a.seconds > 0 && a.seconds <= kMaxSeconds))
     throw InputError("--seconds", "must be above 0", "give 1, or more for less noise");
   if (a.beside) throw InputError("--beside", "is not for --co-run, which decides what runs beside", "leave it out");
 }

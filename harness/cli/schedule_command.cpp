@@ -25,9 +25,9 @@ int positive(const std::string& flag, int value, int most) {
 OpCosts op_costs(const ScheduleArguments& a) {
   OpCosts costs = parse_op_costs(a.costs);
   costs.host_copy = a.host_copy;
-  if (!(a.host_copy >= 0 && a.host_copy <= kMostOpSeconds))
+  if (!(a.host_copy >= 0 && a.host_copy <= kMaxOpSeconds))
     throw InputError("--host-copy", fmt::format("{:g} seconds is out of range", a.host_copy),
-                     fmt::format("give 0 to {:g}", kMostOpSeconds));
+                     fmt::format("give 0 to {:g}", kMaxOpSeconds));
   return costs;
 }
 

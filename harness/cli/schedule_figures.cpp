@@ -26,7 +26,7 @@ OpCosts parse_op_costs(const std::string& text) {
   std::string_view rest = text;
   const auto time = [&] {
     const std::optional<double> seconds = take_number(rest);
-    if (!seconds || *seconds < 0 || *seconds > kMostOpSeconds) throw error();
+    if (!seconds || *seconds < 0 || *seconds > kMaxOpSeconds) throw error();
     return *seconds;
   };
   const auto take = [&](char mark) {

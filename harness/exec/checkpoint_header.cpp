@@ -29,12 +29,12 @@ CheckpointHeader parse_checkpoint_header(const std::string& line, const std::str
   reader.text("kind");
   CheckpointHeader header;
   header.of = reader.object("of").json().dump();
-  header.updates = reader.integer<std::int64_t>("updates", 0, kMostWhole);
+  header.updates = reader.integer<std::int64_t>("updates", 0, kMaxWhole);
   header.checksum = reader.integer<std::uint32_t>("checksum", 0, UINT32_MAX);
   std::int64_t bytes = 0;
   for (JsonReader& stage : reader.objects("stages")) {
-    header.stages.push_back({stage.integers<std::int64_t>("numbers", -kMostWhole, kMostWhole),
-                             stage.integers<std::int64_t>("elements", 0, kMostWhole)});
+    header.stages.push_back({stage.integers<std::int64_t>("numbers", -kMaxWhole, kMaxWhole),
+                             stage.integers<std::int64_t>("elements", 0, kMaxWhole)});
     for (const std::int64_t n : header.stages.back().elements) bytes = exact_sum(bytes, exact_product(n, element));
     stage.no_other_keys();
   }

@@ -143,10 +143,10 @@ Json to_json(const MachineSpeeds& speeds) {
 }
 
 MachineSpeeds machine_speeds_from_json(JsonReader& reader) {
-  constexpr double kMost = 1e15;
-  const MachineSpeeds speeds{.arithmetic = reader.above_zero("arithmetic", kMost),
-                             .memory = reader.above_zero("memory", kMost),
-                             .message = reader.above_zero("message", kMost)};
+  constexpr double kMax = 1e15;
+  const MachineSpeeds speeds{.arithmetic = reader.above_zero("arithmetic", kMax),
+                             .memory = reader.above_zero("memory", kMax),
+                             .message = reader.above_zero("message", kMax)};
   reader.no_other_keys();
   return speeds;
 }

@@ -157,7 +157,7 @@ class Group {
   template <class T>
   bool post(std::size_t member, const T* data, std::size_t count) {
     const std::size_t elements = count * members_.size();
-    if (elements * sizeof(T) > kMostPosted) return false;
+    if (elements * sizeof(T) > kMaxPosted) return false;
     Member& me = members_[member];
     if (me.posted - me.taken > Transport::kPosted) throw std::logic_error("too many reduce-scatters are posted");
     if (me.posted == 0) {
@@ -186,7 +186,7 @@ class Group {
  private:
   static constexpr std::uint64_t kPlaces = 2 * std::uint64_t{Transport::kPosted + 1};
   // Above it, copying costs more than waiting for the others' reads, and takes memory that no prediction counts.
-  static constexpr std::size_t kMostPosted = 32 << 10;  // bytes of all slices
+  static constexpr std::size_t kMaxPosted = 32 << 10;  // bytes of all slices
 
   // The state of one member; the others read shard and places only.
   struct alignas(64) Member {

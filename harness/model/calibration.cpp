@@ -14,7 +14,7 @@ namespace sluice {
 
 namespace {
 
-constexpr double kMostPrologue = 1e6, kMostIntensity = 1e6, kMostGain = 16;
+constexpr double kMaxPrologue = 1e6, kMaxIntensity = 1e6, kMaxGain = 16;
 
 FitError fit_error(JsonReader reader) {
   const FitError error{reader.number("median", 0, 1e3), reader.number("ninetieth", 0, 1e3)};
@@ -61,20 +61,20 @@ ShapeCorrections corrections_of(JsonReader reader) {
 KernelFit fit_of(JsonReader reader, bool convolution) {
   KernelFit fit;
   fit.peak_share = reader.above_zero("peak_share", 4);
-  fit.half_intensity = reader.number("half_intensity", 0, kMostIntensity);
-  fit.prologue = reader.number("prologue", 0, kMostPrologue);
+  fit.half_intensity = reader.number("half_intensity", 0, kMaxIntensity);
+  fit.prologue = reader.number("prologue", 0, kMaxPrologue);
   fit.quantisation = reader.number("quantisation", 0, 1);
   fit.bandwidth_share = reader.above_zero("bandwidth_share", 4);
   fit.gap = gap_of(reader, "gap");
-  if (convolution) fit.gain_3x3 = reader.number("gain_3x3", 1, kMostGain);
+  if (convolution) fit.gain_3x3 = reader.number("gain_3x3", 1, kMaxGain);
   if (!convolution && reader.has("short_reductions")) {
     JsonReader reductions = reader.object("short_reductions");
-    fit.short_below = reductions.integer("below", 1, kMostCount);
+    fit.short_below = reductions.integer("below", 1, kMaxCount);
     fit.short_prologue = reductions.number("prologue", 0, fit.prologue);
     reductions.no_other_keys();
   }
   if (!convolution && reader.has("corrections")) fit.corrections = corrections_of(reader.object("corrections"));
-  fit.points = reader.integer("points", 1, kMostCount);
+  fit.points = reader.integer("points", 1, kMaxCount);
   fit.held_out = fit_error(reader.object("held_out"));
   if (reader.has("out_of_range")) fit.out_of_range = fit_error(reader.object("out_of_range"));
   fit.unidentified = unidentified_of(reader);

@@ -107,7 +107,7 @@ static Bytes bytes_value(JsonReader& reader, const std::string& key, Bytes other
   if (!reader.has(key)) return otherwise;
   const Bytes bytes = parse_bytes(quantity_text(reader, key, "16GiB"), reader.where(key));
   if (bytes.value <= 0) reader.fail(key, "must be greater than 0");
-  if (bytes.value > kMostBytes) reader.fail(key, "is too large");
+  if (bytes.value > kMaxBytes) reader.fail(key, "is too large");
   return bytes;
 }
 
@@ -155,11 +155,11 @@ static Device device_from(JsonReader& d) {
   Device device;
   device.name = d.text("name", device.name);
   if (d.has("flops")) device.flops_16 = 0;  // of another device than the usual one
-  device.flops = d.above_zero_or("flops", device.flops, kMostNumber);
-  if (d.has("flops_16")) device.flops_16 = d.above_zero_or("flops_16", 0, kMostNumber);
+  device.flops = d.above_zero_or("flops", device.flops, kMaxNumber);
+  if (d.has("flops_16")) device.flops_16 = d.above_zero_or("flops_16", 0, kMaxNumber);
   device.memory_bandwidth = rate_value(d, "memory_bandwidth", device.memory_bandwidth);
   device.memory = bytes_value(d, "memory", device.memory);
-  device.speed = d.above_zero_or("speed", device.speed, kMostNumber);
+  device.speed = d.above_zero_or("speed", device.speed, kMaxNumber);
   device.launch = seconds_value(d, "launch", device.launch);
   device.host_bandwidth = rate_value(d, "host_bandwidth", device.host_bandwidth);
   device.host_latency = seconds_value(d, "host_latency", device.host_latency);
@@ -172,7 +172,7 @@ static Device device_from(JsonReader& d) {
 static Link link_from(JsonReader& l, std::size_t devices, std::map<std::string, int>& groups) {
   Link link;
   const auto end = [&](const std::string& key) {
-    const std::int64_t device = l.integer<std::int64_t>(key, 0, kMostCount);
+    const std::int64_t device = l.integer<std::int64_t>(key, 0, kMaxCount);
     if (device >= static_cast<std::int64_t>(devices))
       l.fail(key, "device " + std::to_string(device) + " does not exist", "there are " + std::to_string(devices));
     return DeviceId(static_cast<std::size_t>(device));
@@ -353,9 +353,9 @@ static void check_bounds(Cluster& cluster, const std::string& where) {
       throw InputError(where, fmt::format("{} of {:g}", what, value), fmt::format("give {:g} to {:g}", least, most));
   };
   const auto seconds = [&](Seconds value, const std::string& what) {
-    if (!(value.value >= 0 && value.value <= kMostOpSeconds))
+    if (!(value.value >= 0 && value.value <= kMaxOpSeconds))
       throw InputError(where, fmt::format("{} of {:g} seconds", what, value.value),
-                       fmt::format("give at most {:g}", kMostOpSeconds));
+                       fmt::format("give at most {:g}", kMaxOpSeconds));
   };
   for (const Device& device : cluster.devices) {
     rate(device.flops, "flops");
@@ -364,9 +364,9 @@ static void check_bounds(Cluster& cluster, const std::string& where) {
     seconds(device.launch, "launch");
     if (device.host_bandwidth != 0) rate(device.host_bandwidth, "host_bandwidth");
     seconds(device.host_latency, "host_latency");
-    if (device.memory.value > kMostTensorBytes)
+    if (device.memory.value > kMaxTensorBytes)
       throw InputError(where, fmt::format("memory of {} bytes", device.memory.value),
-                       fmt::format("give at most {}", kMostTensorBytes));
+                       fmt::format("give at most {}", kMaxTensorBytes));
   }
   each_link(cluster, [&](const Link& link) {
     rate(link.bandwidth, "bandwidth");

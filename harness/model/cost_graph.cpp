@@ -208,24 +208,22 @@ Json to_json(const CostGraph& graph) {
 static std::vector<Bytes> bytes_per_input(JsonReader& reader, const std::string& key, std::size_t inputs) {
   std::vector<Bytes> result;
   if (!reader.has(key)) return result;
-  for (const std::int64_t bytes : reader.integers<std::int64_t>(key, 0, kMostBytes)) result.emplace_back(bytes);
+  for (const std::int64_t bytes : reader.integers<std::int64_t>(key, 0, kMaxBytes)) result.emplace_back(bytes);
   if (!result.empty() && result.size() != inputs)
     reader.fail(key, "must be an array with one number of bytes per input");
   return result;
 }
 
-static Seconds not_negative(JsonReader& reader, const char* key) {
-  return Seconds(reader.number(key, 0, kMostSeconds));
-}
+static Seconds not_negative(JsonReader& reader, const char* key) { return Seconds(reader.number(key, 0, kMaxSeconds)); }
 
 static LayerVariant variant_from_json(JsonReader& reader, std::size_t inputs) {
   LayerVariant v;
-  v.tensor = reader.integer("tensor", 1, kMostCount);
+  v.tensor = reader.integer("tensor", 1, kMaxCount);
   v.id = reader.text("id");
   v.seconds = not_negative(reader, "seconds");
-  v.parameters = Bytes(reader.integer<std::int64_t>("parameters", 0, kMostBytes));
-  v.in_flight = Bytes(reader.integer<std::int64_t>("in_flight", 0, kMostBytes));
-  v.always = Bytes(reader.integer<std::int64_t>("always", 0, kMostBytes));
+  v.parameters = Bytes(reader.integer<std::int64_t>("parameters", 0, kMaxBytes));
+  v.in_flight = Bytes(reader.integer<std::int64_t>("in_flight", 0, kMaxBytes));
+  v.always = Bytes(reader.integer<std::int64_t>("always", 0, kMaxBytes));
   v.input_sync = bytes_per_input(reader, "input_sync", inputs);
   JsonReader syncs = reader.object("output_sync");
   for (const auto& [consumer, bytes] : syncs.json().items()) {
@@ -233,7 +231,7 @@ static LayerVariant variant_from_json(JsonReader& reader, std::size_t inputs) {
     const auto [end, error] = std::from_chars(consumer.data(), consumer.data() + consumer.size(), number);
     if (error != std::errc() || end != consumer.data() + consumer.size() || number < 0)
       syncs.fail(consumer, "is not the number of a layer");
-    v.output_sync[number] = Bytes(syncs.integer<std::int64_t>(consumer, 0, kMostBytes));
+    v.output_sync[number] = Bytes(syncs.integer<std::int64_t>(consumer, 0, kMaxBytes));
   }
   v.recompute = reader.boolean("recompute", false);
   reader.no_other_keys();
@@ -247,12 +245,12 @@ class Bounds {
  public:
   Bounds(const std::string& where, const std::string& layer) : where_(where), layer_(layer) {}
   void seconds(Seconds s, const char* what) const {
-    if (!(s.value >= 0 && s.value <= kMostOpSeconds))
-      fail(what, fmt::format("{:g} seconds", s.value), fmt::format("0 to {:g}", kMostOpSeconds));
+    if (!(s.value >= 0 && s.value <= kMaxOpSeconds))
+      fail(what, fmt::format("{:g} seconds", s.value), fmt::format("0 to {:g}", kMaxOpSeconds));
   }
   void bytes(Bytes b, const char* what) const {
-    if (b.value < 0 || b.value > kMostTensorBytes)
-      fail(what, fmt::format("{} bytes", b.value), fmt::format("0 to {}", kMostTensorBytes));
+    if (b.value < 0 || b.value > kMaxTensorBytes)
+      fail(what, fmt::format("{} bytes", b.value), fmt::format("0 to {}", kMaxTensorBytes));
   }
 
  private:
@@ -272,9 +270,9 @@ void check_bounds(const LayerVariant& variant, const Bounds& bounds) {
 }  // namespace
 
 void check_bounds(const CostGraph& graph, const std::string& where) {
-  if (graph.micro_batch < 1 || graph.micro_batch > kMostSamples)
+  if (graph.micro_batch < 1 || graph.micro_batch > kMaxSamples)
     throw InputError(where, fmt::format("a micro-batch of {} samples", graph.micro_batch),
-                     fmt::format("possible are 1 to {}", kMostSamples));
+                     fmt::format("possible are 1 to {}", kMaxSamples));
   for (const LayerCost& layer : graph.layers) {
     const Bounds bounds(where, layer.name);
     bounds.seconds(layer.forward, "forward");
@@ -302,11 +300,11 @@ CostGraph cost_graph_from_json(const Json& json, const std::string& where) {
   graph.model = reader.text("model");
   graph.source = reader.text("source");
   graph.device = reader.text("device");
-  graph.micro_batch = reader.integer<std::int64_t>("micro_batch", 1, kMostCount);
+  graph.micro_batch = reader.integer<std::int64_t>("micro_batch", 1, kMaxCount);
   for (JsonReader& l : reader.objects("layers")) {
     LayerCost cost;
     cost.name = l.text("name");
-    cost.inputs = l.integers("inputs", -1000, kMostCount);
+    cost.inputs = l.integers("inputs", -1000, kMaxCount);
     for (const int input : cost.inputs)
       if (input >= static_cast<int>(graph.layers.size()))
         l.fail("inputs", "must name earlier layers (or -1, -2, ... for the model's inputs)",
@@ -315,12 +313,12 @@ CostGraph cost_graph_from_json(const Json& json, const std::string& where) {
     cost.input_gradient = not_negative(l, "input_gradient");
     cost.weight_gradient = not_negative(l, "weight_gradient");
     cost.update = not_negative(l, "update");
-    cost.parameters = Bytes(l.integer<std::int64_t>("parameters", 0, kMostBytes));
-    cost.output = Bytes(l.integer<std::int64_t>("output", 0, kMostBytes));
+    cost.parameters = Bytes(l.integer<std::int64_t>("parameters", 0, kMaxBytes));
+    cost.output = Bytes(l.integer<std::int64_t>("output", 0, kMaxBytes));
     for (auto [key, kept] : {std::pair("stash", &cost.stash), std::pair("weight_stash", &cost.weight_stash)})
-      if (l.has(key)) *kept = Bytes(l.integer<std::int64_t>(key, 0, kMostBytes));
+      if (l.has(key)) *kept = Bytes(l.integer<std::int64_t>(key, 0, kMaxBytes));
     cost.fused = l.boolean("rides", false);
-    cost.input_channels = l.integer_or("input_channels", 0, 0, kMostCount);
+    cost.input_channels = l.integer_or("input_channels", 0, 0, kMaxCount);
     cost.input_bytes = bytes_per_input(l, "input_bytes", cost.inputs.size());
     for (JsonReader& v : l.objects("variants")) cost.variants.push_back(variant_from_json(v, cost.inputs.size()));
     for (JsonReader& d : l.objects("on")) {

@@ -109,8 +109,8 @@ bool is_fused_with_predecessor(const LayerSpec& layer);
 int input_channels(const LayerSpec& layer);
 
 // Throws InputError at `where`, naming the layer, for what no machine takes: seconds that are negative, not finite or
-// more than kMostOpSeconds, bytes that are negative or more than kMostTensorBytes, a micro-batch of more than
-// kMostSamples. Within these bounds no sum over a model overflows.
+// more than kMaxOpSeconds, bytes that are negative or more than kMaxTensorBytes, a micro-batch of more than
+// kMaxSamples. Within these bounds no sum over a model overflows.
 void check_bounds(const CostGraph& graph, const std::string& where);
 
 Json to_json(const CostGraph& graph);

@@ -221,9 +221,9 @@ void read_setting(Request& q, const std::string& item) {
   if (key == "file") {
     q.file = value;
   } else if (key == "device") {
-    q.device = static_cast<int>(from_zero(value, key, kMostCount, q.where));
+    q.device = static_cast<int>(from_zero(value, key, kMaxCount, q.where));
   } else if (key == "seed") {
-    q.seed = static_cast<std::uint64_t>(from_zero(value, key, kMostWhole, q.where));
+    q.seed = static_cast<std::uint64_t>(from_zero(value, key, kMaxWhole, q.where));
   } else if (key == "scale") {
     q.scale = positive(value, key, q.where);
   } else {

@@ -16,7 +16,7 @@ struct Tile {
 constexpr Tile kTiles[] = {{256, 128}, {128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64},
                            {64, 32},   {32, 64},   {32, 128},  {128, 32}, {32, 32}};
 constexpr double kSplits[] = {1, 2, 3, 4, 6, 8, 12, 16, 32};
-constexpr double kLeastPart = 48;      // of a reduction that is split
+constexpr double kMinPart = 48;        // of a reduction that is split
 constexpr double kFullIntensity = 64;  // of the tile 128 x 128
 constexpr double kChannelsToTransform = 16;
 
@@ -39,7 +39,7 @@ double least_seconds(const Calibration& c, const KernelFit& fit, const Product& 
     const double reached = c.peak * fit.peak_share * tile_share(fit, tile);
     const double tiles = p.batch * std::ceil(p.m / tile.rows) * std::ceil(p.n / tile.columns);
     for (const double parts : kSplits) {
-      if (parts > 1 && p.k / parts < kLeastPart) break;
+      if (parts > 1 && p.k / parts < kMinPart) break;
       const double each = tiles * parts / processors;
       const double waves = (1 - fit.quantisation) * std::max(1.0, each) + fit.quantisation * std::ceil(each);
       const double steps = std::ceil(p.k / parts) + prologue;

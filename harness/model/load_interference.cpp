@@ -74,16 +74,16 @@ Interference interference_in_file(const std::string& file) {
   Interference result;
   result.name = reader.text("name", file);
   reader.text("source", "");
-  result.seed = static_cast<std::uint64_t>(reader.integer_or<std::int64_t>("seed", 0, 0, kMostWhole));
+  result.seed = static_cast<std::uint64_t>(reader.integer_or<std::int64_t>("seed", 0, 0, kMaxWhole));
   result.op_noise = reader.number_or("op_noise", 0, 0, 10);
   result.latency_jitter = reader.number_or("latency_jitter", 0, 0, 10);
   for (JsonReader& e : reader.objects("episodes")) {
     Episode& episode = result.episodes.emplace_back();
     episode.resource = resource_named(e.text("resource"), e.where("resource"));
-    episode.device = e.integer<int>("device", 0, kMostCount);
-    if (e.has("to")) episode.to = e.integer<int>("to", 0, kMostCount);
-    episode.start = e.number_or("start", 0, 0, kMostSeconds);
-    episode.end = e.has("seconds") ? episode.start + e.number("seconds", 0, kMostSeconds) : kNoEnd;
+    episode.device = e.integer<int>("device", 0, kMaxCount);
+    if (e.has("to")) episode.to = e.integer<int>("to", 0, kMaxCount);
+    episode.start = e.number_or("start", 0, 0, kMaxSeconds);
+    episode.end = e.has("seconds") ? episode.start + e.number("seconds", 0, kMaxSeconds) : kNoEnd;
     episode.slowdown = e.number("slowdown", 1, 1e6);
     e.no_other_keys();
   }

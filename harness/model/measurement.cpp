@@ -60,23 +60,23 @@ Json to_json(const LayerMeasurement& measured) {
 
 LayerMeasurement layer_measurement_from_json(JsonReader& reader) {
   LayerMeasurement measured;
-  measured.clear = Seconds(reader.number("clear", 0, kMostSeconds));
+  measured.clear = Seconds(reader.number("clear", 0, kMaxSeconds));
   measured.keeps_output = reader.boolean("keeps_output", false);
   for (const auto& [name, member] : kPasses) {
     JsonReader pass = reader.object(name);
     PassMeasurement& m = measured.*member;
-    m.beside = pass.above_zero("beside", kMostNumber);
-    if (pass.has("half")) m.half = pass.above_zero("half", kMostNumber);  // absent: of an earlier version
-    m.spread = pass.number("spread", 0, kMostNumber);
-    m.peak = Bytes(pass.integer<std::int64_t>("peak", 0, kMostBytes));
+    m.beside = pass.above_zero("beside", kMaxNumber);
+    if (pass.has("half")) m.half = pass.above_zero("half", kMaxNumber);  // absent: of an earlier version
+    m.spread = pass.number("spread", 0, kMaxNumber);
+    m.peak = Bytes(pass.integer<std::int64_t>("peak", 0, kMaxBytes));
     m.left = Bytes(
-        pass.integer<std::int64_t>("left", -kMostBytes, kMostBytes));  // negative where a pass frees more than it makes
+        pass.integer<std::int64_t>("left", -kMaxBytes, kMaxBytes));  // negative where a pass frees more than it makes
     pass.no_other_keys();
   }
   if (reader.has("batched_weight_gradient"))
-    measured.batched_weight_gradient = Seconds(reader.number("batched_weight_gradient", 0, kMostSeconds));
+    measured.batched_weight_gradient = Seconds(reader.number("batched_weight_gradient", 0, kMaxSeconds));
   if (reader.has("split_weight_gradient"))
-    measured.split_weight_gradient = Seconds(reader.number("split_weight_gradient", 0, kMostSeconds));
+    measured.split_weight_gradient = Seconds(reader.number("split_weight_gradient", 0, kMaxSeconds));
   reader.no_other_keys();
   return measured;
 }
@@ -99,23 +99,23 @@ Json to_json(const BetweenProcesses& processes) {
 
 BetweenProcesses between_processes_from_json(JsonReader& reader) {
   BetweenProcesses processes;
-  processes.message = Seconds(reader.number("message", 0, kMostSeconds));
-  for (const auto& [name, member] : kBetweenProcesses) processes.*member = reader.number(name, 0, kMostSeconds);
+  processes.message = Seconds(reader.number("message", 0, kMaxSeconds));
+  for (const auto& [name, member] : kBetweenProcesses) processes.*member = reader.number(name, 0, kMaxSeconds);
   reader.no_other_keys();
   return processes;
 }
 
 MachineCosts machine_costs_from_json(JsonReader& reader) {
   MachineCosts machine;
-  machine.neighbours = reader.integer<int>("neighbours", 0, kMostCount);
+  machine.neighbours = reader.integer<int>("neighbours", 0, kMaxCount);
   if (reader.has("batched_micros"))  // absent: of an earlier version
-    machine.batched_micros = reader.integer<int>("batched_micros", 0, kMostCount);
+    machine.batched_micros = reader.integer<int>("batched_micros", 0, kMaxCount);
   for (const auto& [name, member] : kTexts) machine.*member = reader.text(name);
-  for (const auto& [name, member] : kSeconds) machine.*member = Seconds(reader.number(name, 0, kMostSeconds));
-  for (const auto& [name, member] : kPerByte) machine.*member = reader.number(name, 0, kMostSeconds);
+  for (const auto& [name, member] : kSeconds) machine.*member = Seconds(reader.number(name, 0, kMaxSeconds));
+  for (const auto& [name, member] : kPerByte) machine.*member = reader.number(name, 0, kMaxSeconds);
   if (reader.has("apart")) {  // absent: of an earlier version
     JsonReader apart = reader.object("apart");
-    for (const auto& [name, member] : kApart) machine.apart.*member = apart.above_zero(name, kMostNumber);
+    for (const auto& [name, member] : kApart) machine.apart.*member = apart.above_zero(name, kMaxNumber);
     apart.no_other_keys();
   }
   if (reader.has("processes")) {  // absent: of an earlier version
@@ -123,7 +123,7 @@ MachineCosts machine_costs_from_json(JsonReader& reader) {
     machine.processes = between_processes_from_json(processes);
   }
   for (const char* name : {"process_message", "process_byte"})  // of an earlier version, which never measured them
-    if (reader.has(name)) reader.number(name, 0, kMostSeconds);
+    if (reader.has(name)) reader.number(name, 0, kMaxSeconds);
   reader.no_other_keys();
   return machine;
 }

@@ -13,9 +13,9 @@ namespace sluice {
 
 namespace {
 
-constexpr std::int64_t kMostSize = 100'000'000;  // of one dimension
-constexpr std::int64_t kMostWindow = 10'000;
-constexpr std::size_t kMostRank = 8;
+constexpr std::int64_t kMaxSize = 100'000'000;  // of one dimension
+constexpr std::int64_t kMaxWindow = 10'000;
+constexpr std::size_t kMaxRank = 8;
 
 // Writes what is not as a default-made kind has it.
 template <class Kind>
@@ -51,10 +51,10 @@ template <class Kind>
 class Reader {
  public:
   Reader(Kind& kind, JsonReader& json) : kind_(kind), json_(json) {}
-  void size(const char* key, std::int64_t Kind::*member) { count(key, member, 1, kMostSize); }
-  void window(const char* key, std::int64_t Kind::*member) { count(key, member, 1, kMostWindow); }
+  void size(const char* key, std::int64_t Kind::*member) { count(key, member, 1, kMaxSize); }
+  void window(const char* key, std::int64_t Kind::*member) { count(key, member, 1, kMaxWindow); }
   void extent(const char* key, std::int64_t Kind::*member) {
-    kind_.*member = json_.integer_or<std::int64_t>(key, kind_.*member, 0, kMostWindow);
+    kind_.*member = json_.integer_or<std::int64_t>(key, kind_.*member, 0, kMaxWindow);
   }
   void number(const char* key, double Kind::*member, double least, double most) {
     kind_.*member = json_.number_or(key, kind_.*member, least, most);
@@ -137,11 +137,11 @@ double element_count(const Shape& shape) {
 class Sizes {
  public:
   void add(const Shape& shape, const std::string& where) {
-    constexpr double most = static_cast<double>(kMostTensorBytes) / 8;  // of all tensors and weights, 8 bytes each
+    constexpr double most = static_cast<double>(kMaxTensorBytes) / 8;  // of all tensors and weights, 8 bytes each
     sum_ += element_count(shape);
     if (sum_ > most)
       throw InputError(where, "a tensor of " + to_text(shape) + " makes the model larger than any machine",
-                       "possible are tensors and weights of " + std::to_string(kMostTensorBytes) + " bytes in all");
+                       "possible are tensors and weights of " + std::to_string(kMaxTensorBytes) + " bytes in all");
   }
 
  private:
@@ -149,11 +149,10 @@ class Sizes {
 };
 
 ModelInput read_input(JsonReader& input) {
-  ModelInput result{input.integers<std::int64_t>("shape", 1, kMostSize), input.boolean("token_ids", false)};
-  if (result.shape.empty() || result.shape.size() > kMostRank)
-    input.fail(
-        "shape", "has " + std::to_string(result.shape.size()) + " dimensions",
-        "give the dimensions of one sample, 1 to " + std::to_string(kMostRank) + " of them, without the batch's");
+  ModelInput result{input.integers<std::int64_t>("shape", 1, kMaxSize), input.boolean("token_ids", false)};
+  if (result.shape.empty() || result.shape.size() > kMaxRank)
+    input.fail("shape", "has " + std::to_string(result.shape.size()) + " dimensions",
+               "give the dimensions of one sample, 1 to " + std::to_string(kMaxRank) + " of them, without the batch's");
   if (result.is_token_ids && result.shape.size() != 1)
     input.fail("shape", "token ids have one dimension", "give their number, e.g. [128]");
   input.no_other_keys();
@@ -200,7 +199,7 @@ ModelGraph model_from_json(JsonReader reader) {
   std::vector<bool> is_read(model.inputs.size(), false);
   for (JsonReader& l : layers) {
     LayerSpec layer{.name = l.text("name"), .kind = read_kind(l), .inputs = read_inputs(l, model, numbers)};
-    layer.block = l.integer_or("block", -1, -1, kMostCount);
+    layer.block = l.integer_or("block", -1, -1, kMaxCount);
     if (l.has("tied_to")) layer.tied_to = read_tie(l, numbers);
     l.no_other_keys();
     if (layer.name.empty()) l.fail("name", "is empty", "give every layer a name of its own");

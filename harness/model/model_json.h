@@ -18,7 +18,7 @@ Json to_json(const ModelGraph& model);
 
 // A layer's inputs are numbers (of earlier layers; -1, -2, ... of the model's inputs) or names of earlier layers.
 // Throws InputError with file, place and what is possible, and the same that ModelGraph::shapes() throws; also for
-// tensors of more than kMostTensorBytes, so that no sum over the model overflows.
+// tensors of more than kMaxTensorBytes, so that no sum over the model overflows.
 ModelGraph model_from_json(JsonReader reader);
 
 }  // namespace sluice

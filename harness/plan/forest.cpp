@@ -138,9 +138,9 @@ Forest Forest::from_json(const Json& json, const std::string& where) {
     JsonReader nodes = trees.list(number);
     for (const std::string& place : nodes.keys()) {
       JsonReader n = nodes.list(place);
-      tree.push_back({n.integer<int>("0", -1, features - 1), n.number("1", -kMostNumber, kMostNumber),
-                      n.number("2", -kMostNumber, kMostNumber), n.integer<int>("3", -1, kMostCount),
-                      n.integer<int>("4", -1, kMostCount)});
+      tree.push_back({n.integer<int>("0", -1, features - 1), n.number("1", -kMaxNumber, kMaxNumber),
+                      n.number("2", -kMaxNumber, kMaxNumber), n.integer<int>("3", -1, kMaxCount),
+                      n.integer<int>("4", -1, kMaxCount)});
     }
     const int size = static_cast<int>(tree.size());
     for (int at = 0; at < size; ++at) {

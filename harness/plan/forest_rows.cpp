@@ -24,15 +24,15 @@ ForestRows read_co_runs(const std::string& file) {
   JsonReader reader(json, file);
   if (reader.text("schema") != "sluice/co_run/1")
     reader.fail("schema", "is not 'sluice/co_run/1'", "make the file with sluice profile --co-run");
-  constexpr double kLeast = 1e-6;
+  constexpr double kMin = 1e-6;
   ForestRows rows;
   for (JsonReader& row : reader.objects("rows")) {
     JsonReader features = row.object("features");
     if (rows.features.empty()) rows.features = features.keys();
     std::vector<double>& x = rows.x.emplace_back();
-    for (const std::string& name : rows.features) x.push_back(features.number(name, -kMostNumber, kMostNumber));
+    for (const std::string& name : rows.features) x.push_back(features.number(name, -kMaxNumber, kMaxNumber));
     features.no_other_keys();
-    rows.y.push_back(row.number("slowdown", kLeast, 1e6));
+    rows.y.push_back(row.number("slowdown", kMin, 1e6));
     row.no_other_keys();
   }
   if (rows.x.empty()) reader.fail("rows", "must not be empty");

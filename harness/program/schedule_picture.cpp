@@ -64,8 +64,8 @@ std::string draw_schedule(const Trace& trace, std::size_t width) {
   if (!(end > 0)) return "";
   cell = std::max(cell, static_cast<std::size_t>(std::ceil(pair_columns * shortest - 1e-9)));
   const double scale = static_cast<double>(cell) / shortest;
-  constexpr double kMost = 20'000;
-  if (end * scale > kMost)
+  constexpr double kMax = 20'000;
+  if (end * scale > kMax)
     throw InputError("grid", "would be " + std::to_string(std::lround(end * scale)) + " columns wide",
                      "draw fewer micro-batches, or costs that differ less");
   const auto column = [&](double time) { return static_cast<std::size_t>(std::lround(time * scale)); };

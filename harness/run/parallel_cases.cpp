@@ -41,7 +41,7 @@ namespace {
 class Lanes {
  public:
   Lanes(std::size_t first, std::size_t end, int jobs, const std::function<bool(std::size_t, CaseSlots&)>& work)
-      : next_(first), end_(end), most_(jobs + kMostWaiting), work_(work), slots_(jobs) {
+      : next_(first), end_(end), most_(jobs + kMaxWaiting), work_(work), slots_(jobs) {
     slots_.on_wait = [this] { start_thread(); };
     for (int k = 0; k < jobs; ++k) start_thread();
   }
@@ -63,7 +63,7 @@ class Lanes {
 
  private:
   // Threads whose cases only wait hold a plan and a program each.
-  static constexpr int kMostWaiting = 16;
+  static constexpr int kMaxWaiting = 16;
 
   void start_thread() {
     const std::lock_guard lock(mutex_);

@@ -30,8 +30,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kFewestSteps = 6, kMostSteps = 2000, kFewestRounds = 4;
-constexpr double kMostWaiting = 2;  // seconds, for cores that work side by side
+constexpr int kFewestSteps = 6, kMaxSteps = 2000, kFewestRounds = 4;
+constexpr double kMaxWaiting = 2;  // seconds, for cores that work side by side
 
 class ValidationRun {
  public:
@@ -112,12 +112,12 @@ class ValidationRun {
     const Record first = run(on_virtual_clock(cases_[k], kFewestSteps));
     const std::optional<double> seconds = update_seconds(first);
     if (first.outcome != RecordOutcome::ok || !seconds) return leave_out(k, round, outcome_of(first));
-    steps_[k] = std::clamp(static_cast<int>(options_.seconds / *seconds), kFewestSteps, kMostSteps);
+    steps_[k] = std::clamp(static_cast<int>(options_.seconds / *seconds), kFewestSteps, kMaxSteps);
   }
 
   void run_for_real(std::size_t k, int round) {
     try {
-      CoreGauge gauge(cases_[k].wall.ranks, kMostWaiting);
+      CoreGauge gauge(cases_[k].wall.ranks, kMaxWaiting);
       Record record;
       do {
         gauge.wait();
@@ -153,7 +153,7 @@ class ValidationRun {
     const fs::path sweep = folder_ / "sweep.json", records = folder_ / "records.jsonl";
     std::ofstream(sweep) << Json{{"name", "validation"}, {"title", "validation"}, {"grid", grid}}.dump();
     const int ranks = cases_[numbers.front()].wall.ranks;
-    CoreGauge(ranks, kMostWaiting).wait();
+    CoreGauge(ranks, kMaxWaiting).wait();
     const ProgramEnd job =
         run_program({"env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
                      "SLUICE_PROFILE_CACHE=" + profiles_->folder(), "mpirun", "-n", std::to_string(ranks),

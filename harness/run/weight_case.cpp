@@ -43,7 +43,7 @@ const std::map<std::string, Replay>& replays() {
 std::map<std::string, std::string> options_of(const Replay& replay, JsonReader options) {
   std::map<std::string, std::string> ours = replay.options;
   if (options.boolean("clip_s", false)) ours["clip_s"] = "yes";
-  if (const auto extra = options.integer_or("s_extra", 0, 0, kMostCount); extra != 0) {
+  if (const auto extra = options.integer_or("s_extra", 0, 0, kMaxCount); extra != 0) {
     if (extra != 1) options.fail("s_extra", "must be 0 or 1");
     ours["s"] = "code";
   }
@@ -52,9 +52,9 @@ std::map<std::string, std::string> options_of(const Replay& replay, JsonReader o
     ours["delta"] = "code";
   else if (forward != "state" || backward != "state")
     options.fail("delta_f", "no system here predicts with " + forward + " and " + backward);
-  if (options.has("anneal")) ours["anneal"] = std::to_string(options.integer("anneal", 0, kMostCount));
+  if (options.has("anneal")) ours["anneal"] = std::to_string(options.integer("anneal", 0, kMaxCount));
   if (!options.boolean("t2", true)) ours["t2"] = "no";
-  if (options.has("t1")) ours["rate_updates"] = std::to_string(options.integer("t1", 1, kMostCount));
+  if (options.has("t1")) ours["rate_updates"] = std::to_string(options.integer("t1", 1, kMaxCount));
   if (const std::string backward_reads = options.text("bwd", "stash"); backward_reads != "stash") {
     if (backward_reads == "reconstruct") {
       ours["weights"] = options.text("beta") == "d/(d+1)" ? "average_a" : "average_b";
@@ -75,7 +75,7 @@ std::map<std::string, std::string> options_of(const Replay& replay, JsonReader o
   }
   if (options.has("weights")) ours["weights"] = options.text("weights");
   if (options.has("gradient_delay"))
-    ours["gradient_delay"] = std::to_string(options.integer("gradient_delay", 0, kMostCount));
+    ours["gradient_delay"] = std::to_string(options.integer("gradient_delay", 0, kMaxCount));
   options.no_other_keys();
   return ours;
 }
@@ -90,7 +90,7 @@ void read_muon(JsonReader& config, OptimizerSpec& optimizer) {
 }
 
 void read_rotation(JsonReader& config, OptimizerSpec& optimizer) {
-  optimizer.refresh_every = config.integer("freq", 1, kMostCount);
+  optimizer.refresh_every = config.integer("freq", 1, kMaxCount);
   optimizer.sides = config.text("geometry") == "bi" ? RotationSides::both : RotationSides::smaller;
   optimizer.source = config.text("source") == "2nd" ? RotationSource::second : RotationSource::first;
   optimizer.refresh_as_released = config.boolean("quirk", false);
@@ -110,9 +110,9 @@ OptimizerSpec optimizer_of(JsonReader config, bool decoupled_adam) {
   optimizer.kind = kind->second;
   if (optimizer.kind == Kind::adam && decoupled_adam) optimizer.kind = Kind::adamw;
   if (!config.boolean("decoupled", true)) optimizer.kind = name == "nadam" ? Kind::nadam : Kind::adam;
-  optimizer.learning_rate = config.number("lr", 0, kMostNumber);
-  optimizer.momentum = config.number_or("mu", 0, 0, kMostNumber);
-  optimizer.weight_decay = config.number_or("wd", 0, 0, kMostNumber);
+  optimizer.learning_rate = config.number("lr", 0, kMaxNumber);
+  optimizer.momentum = config.number_or("mu", 0, 0, kMaxNumber);
+  optimizer.weight_decay = config.number_or("wd", 0, 0, kMaxNumber);
   optimizer.momentum_ema = config.text("mform", "torch") == "ema";
   optimizer.beta1 = config.number_or("b1", optimizer.beta1, 0, 1);
   optimizer.beta2 = config.number_or("b2", optimizer.beta2, 0, 1);
@@ -145,7 +145,7 @@ void read_optimizer(JsonReader config, bool decoupled_adam, WeightCase& c,
 Matrix read_rows(JsonReader& parent, const std::string& key, int rows, std::size_t width) {
   Matrix matrix;
   JsonReader list = parent.list(key);
-  for (const std::string& row : list.keys()) matrix.push_back(list.numbers(row, -kMostNumber, kMostNumber));
+  for (const std::string& row : list.keys()) matrix.push_back(list.numbers(row, -kMaxNumber, kMaxNumber));
   if (std::ssize(matrix) < rows || std::ranges::any_of(matrix, [&](const auto& row) { return row.size() != width; }))
     parent.fail(key, "must hold " + std::to_string(rows) + " rows of " + std::to_string(width) + " numbers");
   return matrix;
@@ -153,7 +153,7 @@ Matrix read_rows(JsonReader& parent, const std::string& key, int rows, std::size
 
 // At least `count` numbers.
 std::vector<double> read_numbers(JsonReader& parent, const std::string& key, int count) {
-  std::vector<double> numbers = parent.numbers(key, -kMostNumber, kMostNumber);
+  std::vector<double> numbers = parent.numbers(key, -kMaxNumber, kMaxNumber);
   if (std::ssize(numbers) < count) parent.fail(key, "must hold " + std::to_string(count) + " numbers");
   return numbers;
 }
@@ -163,23 +163,23 @@ std::vector<WeightCase::VersionRead> read_versions(JsonReader stage, const std::
   JsonReader list = stage.list(key);
   for (const std::string& index : list.keys()) {
     JsonReader read = list.list(index);
-    reads.push_back({read.integer<std::int64_t>("0", 0, kMostWhole), read.integer<std::int64_t>("1", 0, kMostWhole),
-                     read.integer("2", -kMostCount, kMostCount)});
+    reads.push_back({read.integer<std::int64_t>("0", 0, kMaxWhole), read.integer<std::int64_t>("1", 0, kMaxWhole),
+                     read.integer("2", -kMaxCount, kMaxCount)});
   }
   return reads;
 }
 
 void read_lengths(JsonReader& entry, WeightCase& c) {
-  c.stages = entry.integer("stages", 1, kMostCount);
-  c.accumulate = entry.integer_or("accumulate", 1, 1, kMostCount);
-  c.epochs = entry.integer_or("drained_epochs", 1, 1, kMostCount);
+  c.stages = entry.integer("stages", 1, kMaxCount);
+  c.accumulate = entry.integer_or("accumulate", 1, 1, kMaxCount);
+  c.epochs = entry.integer_or("drained_epochs", 1, 1, kMaxCount);
   if (entry.has("weight_gradient_devices")) {
-    c.weight_gradient_devices = entry.integers("weight_gradient_devices", 0, kMostCount);
+    c.weight_gradient_devices = entry.integers("weight_gradient_devices", 0, kMaxCount);
     if (std::ssize(c.weight_gradient_devices) != c.stages)
       entry.fail("weight_gradient_devices",
                  "must have an entry for each of the " + std::to_string(c.stages) + " stages");
   }
-  const int batches = entry.integer("batches", 1, kMostCount);
+  const int batches = entry.integer("batches", 1, kMaxCount);
   if (batches % c.epochs != 0)
     entry.fail("drained_epochs", "does not divide the " + std::to_string(batches) + " batches");
   c.batches_per_epoch = batches / c.epochs;
@@ -191,7 +191,7 @@ void read_lengths(JsonReader& entry, WeightCase& c) {
 std::vector<double> flattened(JsonReader list) {
   std::vector<double> numbers;
   for (const std::string& row : list.keys()) {
-    const std::vector<double> more = list.numbers(row, -kMostNumber, kMostNumber);
+    const std::vector<double> more = list.numbers(row, -kMaxNumber, kMaxNumber);
     numbers.insert(numbers.end(), more.begin(), more.end());
   }
   return numbers;
@@ -221,7 +221,7 @@ void read_matrix_model(JsonReader model, JsonReader& entry, int batches, WeightC
   for (int k = 0; k < c.stages; ++k) {
     const WeightCase::Linear& linear = c.linear[k];
     std::vector<double> initial = flattened(weights.list(std::to_string(k)));
-    const std::vector<double> bias = biases.numbers(std::to_string(k), -kMostNumber, kMostNumber);
+    const std::vector<double> bias = biases.numbers(std::to_string(k), -kMaxNumber, kMaxNumber);
     initial.insert(initial.end(), bias.begin(), bias.end());
     if (std::ssize(initial) != (linear.in + 1) * linear.out)
       entry.fail("shapes", "stage " + std::to_string(k) + " has other shapes in W0 and b0");

@@ -78,9 +78,9 @@ TrainingPosition Checkpoints::restore(Session& session, Record& record, const st
   agree_on_error(processes_, [&] {
     JsonReader reader(json, record_file());
     restored = record_from_json(reader.raw("record"), record_file());
-    position.next = reader.integer<std::size_t>("next", 1, kMostWhole);
-    position.updates = reader.integer<std::int64_t>("updates", 1, kMostWhole);
-    position.seconds = reader.number("seconds", 0, kMostSeconds);
+    position.next = reader.integer<std::size_t>("next", 1, kMaxWhole);
+    position.updates = reader.integer<std::int64_t>("updates", 1, kMaxWhole);
+    position.seconds = reader.number("seconds", 0, kMaxSeconds);
     const bool sealed = reader.text("seal") == seal(reader.raw("record"), position);
     const std::string wrong = sealed ? what_is_wrong(restored, position, segments) : "was changed after it was written";
     if (!wrong.empty()) throw InputError(record_file(), wrong, "delete it, and the case starts anew");
@@ -116,7 +116,7 @@ std::string Checkpoints::what_is_wrong(const Record& record, const TrainingPosit
   for (const CurvePoint& point : record.curve) steps.push_back(point.step);
   if (record.outcome != RecordOutcome::ok || steps != ends)
     return "has a learning curve of another length than its training";
-  if (!(position.seconds >= 0) || position.seconds > kMostSeconds) return "has no possible time of training";
+  if (!(position.seconds >= 0) || position.seconds > kMaxSeconds) return "has no possible time of training";
   return "";
 }
 

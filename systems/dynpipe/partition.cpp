@@ -204,9 +204,9 @@ DynPipeChoice best_candidate(const DynPipeChain& chain, const Cuts& current, con
                              const CandidateOptions& options) {
   Best best(chain, slowdowns);
   std::vector<int> positions = candidate_cuts(chain, current, options);
-  constexpr std::int64_t kMost = 200'000;
-  const auto count = [&] { return choices(static_cast<std::int64_t>(positions.size()), chain.stages() - 1, kMost); };
-  if (count() <= kMost) {
+  constexpr std::int64_t kMax = 200'000;
+  const auto count = [&] { return choices(static_cast<std::int64_t>(positions.size()), chain.stages() - 1, kMax); };
+  if (count() <= kMax) {
     all_choices(positions, chain.stages() - 1, best);
   } else {
     best.choice().complete = false;

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t kMostText = std::size_t{1} << 30;
+constexpr std::size_t kMaxText = std::size_t{1} << 30;
 
 // dictd writes numbers in the digits of base 64, the most significant first.
 std::uint64_t base_64_number(std::string_view digits, const std::string& where) {
@@ -24,7 +24,7 @@ std::uint64_t base_64_number(std::string_view digits, const std::string& where) 
   std::uint64_t value = 0;
   for (const char digit : digits) {
     const std::size_t one = all.find(digit);
-    if (one == std::string_view::npos || value > kMostText)
+    if (one == std::string_view::npos || value > kMaxText)
       throw InputError(where, "'" + std::string(digits) + "' is no number of a dictd index",
                        "is it the .index of a dictionary?");
     value = 64 * value + one;
@@ -72,7 +72,7 @@ Dataset samples_of(const std::vector<std::int32_t>& row, std::int64_t length) {
 }  // namespace
 
 std::vector<DictionaryEntry> read_dictionary(const std::string& index, const std::string& text) {
-  const std::vector<std::uint8_t> bytes = read_file(text, kMostText);
+  const std::vector<std::uint8_t> bytes = read_file(text, kMaxText);
   const std::vector<std::string> lines = read_lines(index);
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::string> headwords;  // by where the entry stands
   for (std::size_t i = 0; i < lines.size(); ++i) {
@@ -98,7 +98,7 @@ std::vector<DictionaryEntry> read_dictionary(const std::string& index, const std
   std::uint64_t total = 0;
   for (const auto& [place, headword] : headwords) {
     total += place.second;
-    if (total > kMostText) throw InputError(index, "its entries overlap, and are together larger than any dictionary");
+    if (total > kMaxText) throw InputError(index, "its entries overlap, and are together larger than any dictionary");
     const auto begin = bytes.begin() + static_cast<std::ptrdiff_t>(place.first);
     entries.push_back({headword, std::string(begin, begin + static_cast<std::ptrdiff_t>(place.second))});
     if (!is_utf8(entries.back().text))

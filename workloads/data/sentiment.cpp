@@ -15,7 +15,7 @@ namespace sluice {
 
 namespace {
 
-constexpr std::int64_t kLeastCount = 2;
+constexpr std::int64_t kMinCount = 2;
 
 std::optional<double> as_number(std::string_view text) {
   double value = 0;
@@ -54,7 +54,7 @@ DataSplit encode(std::span<const LabelledText> train, std::span<const LabelledTe
   std::map<std::string, std::int64_t> counts;
   for (const LabelledText& text : train)
     for (const std::string& word : words_of(text.text)) ++counts[word];
-  const WordVocabulary vocabulary(counts, kLeastCount, limits.source_vocabulary);
+  const WordVocabulary vocabulary(counts, kMinCount, limits.source_vocabulary);
   DataSplit split;
   split.train = encode(train, vocabulary, limits.source_length);
   split.validation = encode(validation, vocabulary, limits.source_length);

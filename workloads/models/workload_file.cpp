@@ -13,7 +13,7 @@ namespace sluice {
 
 namespace {
 
-constexpr int kMostEpochs = 1'000'000;
+constexpr int kMaxEpochs = 1'000'000;
 
 std::string one_of(JsonReader& reader, const std::string& key, const std::string& otherwise,
                    const std::vector<std::string>& names) {
@@ -52,7 +52,7 @@ ModelGraph read_model(JsonReader& reader, const std::string& path) {
 void read_data(JsonReader reader, Workload& w) {
   w.dataset = reader.text("set");
   w.metric = one_of(reader, "metric", w.metric, {"loss", "accuracy", "perplexity"});
-  w.epochs = reader.integer_or("epochs", w.dataset == "synthetic" ? 0 : 1, 0, kMostEpochs);
+  w.epochs = reader.integer_or("epochs", w.dataset == "synthetic" ? 0 : 1, 0, kMaxEpochs);
   if (w.dataset == "synthetic" && w.epochs > 0) reader.fail("epochs", "one random batch has no epochs", "leave it out");
   if (w.dataset != "synthetic" && w.epochs == 0) reader.fail("epochs", "is 0", "must be at least 1");
   if (w.dataset != "synthetic" && !learns_classes(w.model))
@@ -67,9 +67,9 @@ void read_data(JsonReader reader, Workload& w) {
 WorkloadOptimizer read_optimizer(JsonReader reader) {
   WorkloadOptimizer o;
   o.name = one_of(reader, "kind", o.name, {"sgd", "adam", "adamw"});
-  o.lr = reader.number_or("learning_rate", o.lr, 0, kMostNumber);
-  o.momentum = reader.number_or("momentum", 0, 0, kMostNumber);
-  o.weight_decay = reader.number_or("weight_decay", 0, 0, kMostNumber);
+  o.lr = reader.number_or("learning_rate", o.lr, 0, kMaxNumber);
+  o.momentum = reader.number_or("momentum", 0, 0, kMaxNumber);
+  o.weight_decay = reader.number_or("weight_decay", 0, 0, kMaxNumber);
   if (o.name != "sgd" && o.momentum > 0) reader.fail("momentum", "belongs to sgd, not to " + o.name, "leave it out");
   reader.no_other_keys("known: kind, learning_rate, momentum, weight_decay");
   return o;
@@ -95,8 +95,8 @@ Workload workload_from_json(const Json& json, const std::string& path, const std
   w.source = reader.text("source", "");
   if (reader.has("data")) read_data(reader.object("data"), w);
   w.metric_direction = w.metric == "accuracy" ? "up" : "down";
-  w.batch = reader.integer_or<std::int64_t>("batch", w.batch, 1, kMostSamples);
-  w.microbatches = reader.integer_or("microbatches", w.microbatches, 1, kMostCount);
+  w.batch = reader.integer_or<std::int64_t>("batch", w.batch, 1, kMaxSamples);
+  w.microbatches = reader.integer_or("microbatches", w.microbatches, 1, kMaxCount);
   if (w.batch % w.microbatches != 0)
     reader.fail("microbatches",
                 std::to_string(w.microbatches) + " micro-batches do not divide the batch of " + std::to_string(w.batch),
@@ -104,8 +104,8 @@ Workload workload_from_json(const Json& json, const std::string& path, const std
   if (reader.has("optimizer")) w.optimizer = read_optimizer(reader.object("optimizer"));
   one_of(reader, "precision", "fp32", {"fp32"});
   w.runs_for_real = reader.boolean("runs_for_real", true);
-  if (reader.has("single_device_value")) w.single_device_value = reader.number("single_device_value", 0, kMostNumber);
-  if (reader.has("target")) w.target = reader.number("target", 0, kMostNumber);
+  if (reader.has("single_device_value")) w.single_device_value = reader.number("single_device_value", 0, kMaxNumber);
+  if (reader.has("target")) w.target = reader.number("target", 0, kMaxNumber);
   if (w.target && w.epochs == 0)
     reader.fail("target", "is reached in epochs on a data set", "give data, or leave it out");
   reader.no_other_keys();

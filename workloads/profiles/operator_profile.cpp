@@ -33,22 +33,22 @@ constexpr double kBytesPerSecond = 2147483648;  // 2 GiB/s, which the costs assu
 OperatorGraph read_operator_graph(const Json& json, const std::string& file) {
   JsonReader reader(json, file);
   OperatorGraph graph;
-  graph.memory = reader.number("maxSizePerFPGA", 0, kMostNumber);
-  graph.accelerators = reader.integer("maxFPGAs", 0, kMostCount);
-  graph.cpus = reader.integer("maxCPUs", 0, kMostCount);
+  graph.memory = reader.number("maxSizePerFPGA", 0, kMaxNumber);
+  graph.accelerators = reader.integer("maxFPGAs", 0, kMaxCount);
+  graph.cpus = reader.integer("maxCPUs", 0, kMaxCount);
   std::map<std::int64_t, int> number_of;
   std::vector<std::string> names;
   for (JsonReader& r : reader.objects("nodes")) {
-    const std::int64_t id = r.integer<std::int64_t>("id", 0, kMostWhole);
+    const std::int64_t id = r.integer<std::int64_t>("id", 0, kMaxWhole);
     if (!number_of.try_emplace(id, static_cast<int>(graph.operators.size())).second)
       r.fail("id", std::to_string(id) + " is there twice");
     Operator op{.name = r.text("name", std::to_string(id))};
     op.on_accelerator = flag(r, "supportedOnFpga");
     op.backward = flag(r, "isBackwardNode");
-    op.accelerator = r.number("fpgaLatency", 0, kMostNumber);
-    op.cpu = r.number("cpuLatency", 0, kMostNumber);
-    if (r.has("size")) op.bytes = r.number("size", 0, kMostNumber);
-    op.color = r.integer_or("colorClass", -1, 0, kMostCount);
+    op.accelerator = r.number("fpgaLatency", 0, kMaxNumber);
+    op.cpu = r.number("cpuLatency", 0, kMaxNumber);
+    if (r.has("size")) op.bytes = r.number("size", 0, kMaxNumber);
+    op.color = r.integer_or("colorClass", -1, 0, kMaxCount);
     names.push_back(op.name);
     graph.operators.push_back(op);
   }
@@ -56,13 +56,13 @@ OperatorGraph read_operator_graph(const Json& json, const std::string& file) {
   std::vector<double> cost(graph.operators.size(), -1);
   for (JsonReader& r : reader.objects("edges")) {
     const auto end = [&](const std::string& key) {
-      const auto found = number_of.find(r.integer<std::int64_t>(key, 0, kMostWhole));
+      const auto found = number_of.find(r.integer<std::int64_t>(key, 0, kMaxWhole));
       if (found == number_of.end()) r.fail(key, "there is no such node");
       return found->second;
     };
     const int from = end("sourceId"), to = end("destId");
     if (from == to) r.fail("destId", "a node cannot feed itself");
-    const double c = r.number("cost", 0, kMostNumber);
+    const double c = r.number("cost", 0, kMaxNumber);
     double& known = cost[from];
     if (known >= 0 && std::abs(known - c) > 1e-6)
       r.fail("cost", "differs from that of another edge of the same source",

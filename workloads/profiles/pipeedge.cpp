@@ -167,7 +167,7 @@ PublishedProfile read_pipeedge_profile(const std::string& path, const std::strin
     const yaml_node_t* precision = types.need(run, "dtype");
     if (types.text(precision, "dtype") != "torch.float32")
       types.fail(precision, "only torch.float32 is read, this is " + types.text(precision, "dtype"));
-    if (samples > static_cast<double>(kMostSamples)) types.fail(run, "batch_size is too large");
+    if (samples > static_cast<double>(kMaxSamples)) types.fail(run, "batch_size is too large");
     if (samples < 1 || (batch > 0 && samples != batch))
       types.fail(run, "batches of " + std::to_string(samples) + " samples",
                  "all devices of a model need one batch size");

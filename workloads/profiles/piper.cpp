@@ -17,7 +17,7 @@ namespace sluice {
 namespace {
 
 Bytes bytes(JsonReader& reader, const std::string& key) {
-  return Bytes(std::llround(reader.number(key, 0, static_cast<double>(kMostBytes))));
+  return Bytes(std::llround(reader.number(key, 0, static_cast<double>(kMaxBytes))));
 }
 
 int whole(const std::string& text, JsonReader& reader) {
@@ -60,16 +60,16 @@ std::vector<Bytes> sync_bytes(JsonReader reader, const std::vector<Edge>& edges,
 PublishedProfile read_piper_profile(const Json& json, const std::string& file, ProfileUnits units) {
   JsonReader reader(json, file);
   PublishedProfile profile{.costs = {.model = file, .source = "Piper profile", .device = "as profiled"}};
-  profile.microbatches = reader.integer("mbsInBatch", 1, kMostCount);
-  profile.bandwidth = reader.above_zero("bandwidth", kMostNumber);
-  profile.memory = reader.above_zero("maxMemoryPerDevice", kMostNumber);
-  reader.integer("maxDevices", 1, kMostCount);  // the authors' program overrides it too
+  profile.microbatches = reader.integer("mbsInBatch", 1, kMaxCount);
+  profile.bandwidth = reader.above_zero("bandwidth", kMaxNumber);
+  profile.memory = reader.above_zero("maxMemoryPerDevice", kMaxNumber);
+  reader.integer("maxDevices", 1, kMaxCount);  // the authors' program overrides it too
 
   Nodes nodes;
   std::vector<JsonReader> node_readers = reader.objects("nodes");
   std::vector<std::string> names;
   for (JsonReader& r : node_readers) {
-    const int id = r.integer("id", 0, kMostCount);
+    const int id = r.integer("id", 0, kMaxCount);
     if (!nodes.number_of.try_emplace(id, static_cast<int>(nodes.ids.size())).second)
       r.fail("id", std::to_string(id) + " is there twice");
     nodes.ids.push_back(id);
@@ -82,7 +82,7 @@ PublishedProfile read_piper_profile(const Json& json, const std::string& file, P
   std::set<std::pair<int, int>> seen;
   for (JsonReader& r : reader.objects("edges")) {
     const auto end = [&](const std::string& key) {
-      const auto found = nodes.number_of.find(r.integer(key, 0, kMostCount));
+      const auto found = nodes.number_of.find(r.integer(key, 0, kMaxCount));
       if (found == nodes.number_of.end()) r.fail(key, "there is no such node");
       return found->second;
     };
@@ -123,7 +123,7 @@ PublishedProfile read_piper_profile(const Json& json, const std::string& file, P
       for (JsonReader& r : degrees.objects(key)) {
         LayerVariant v{.tensor = tensor, .id = r.text("id")};
         v.recompute = v.id.find("recomp") != std::string::npos;  // the format says it by the name alone
-        v.seconds = Seconds(r.number("timePerSample", 0, kMostSeconds));
+        v.seconds = Seconds(r.number("timePerSample", 0, kMaxSeconds));
         v.parameters = bytes(r, "parameterSize");
         v.in_flight = bytes(r, "memoryUsageA");
         v.always = bytes(r, "memoryUsageB");

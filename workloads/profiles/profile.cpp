@@ -66,17 +66,17 @@ static PublishedProfile read_any_profile(const std::string& name, ProfileUnits u
 PublishedProfile load_profile(const std::string& name, ProfileUnits units) {
   PublishedProfile profile = read_any_profile(name, units);
   check_bounds(profile.costs, name);
-  if (profile.microbatches > kMostSamples)
+  if (profile.microbatches > kMaxSamples)
     throw InputError(name, "a batch of " + std::to_string(profile.microbatches) + " micro-batches",
-                     "possible are at most " + std::to_string(kMostSamples));
+                     "possible are at most " + std::to_string(kMaxSamples));
   exact_product(profile.costs.micro_batch, std::max<std::int64_t>(1, profile.microbatches));
   return profile;
 }
 
 Bytes rounded_bytes(double value, const std::string& where) {
-  if (!(value >= 0 && value <= static_cast<double>(kMostTensorBytes)))
+  if (!(value >= 0 && value <= static_cast<double>(kMaxTensorBytes)))
     throw InputError(where, "a number of bytes that no machine has",
-                     "possible are 0 to " + std::to_string(kMostTensorBytes));
+                     "possible are 0 to " + std::to_string(kMaxTensorBytes));
   return Bytes(std::llround(value));
 }
 

@@ -162,7 +162,7 @@ class Chain {
     const auto ranks = static_cast<int>(program_.rank_count());
     if (!processes) pinning_ = pin_if_possible(ranks + form.spare_cores);
     // Processes do not wait for a quiet machine: each would decide by itself.
-    gauge_ = CoreGauge(ranks, processes ? 0 : kMostWaiting);
+    gauge_ = CoreGauge(ranks, processes ? 0 : kMaxWaiting);
   }
 
   const Pinning* pinning() const { return pinning_.get(); }
@@ -176,8 +176,8 @@ class Chain {
 
   // Of its meetings only one is sampled a run: short ones, as many as take about `seconds`.
   void run_for_meetings(double seconds) {
-    constexpr int kUpdates = 3, kMostRuns = 12;
-    const int runs = std::max(updates_in(seconds, kMostRuns * kUpdates) / kUpdates, 3);
+    constexpr int kUpdates = 3, kMaxRuns = 12;
+    const int runs = std::max(updates_in(seconds, kMaxRuns * kUpdates) / kUpdates, 3);
     for (int k = 0; k < runs; ++k) run_round(kUpdates);
   }
 
@@ -257,7 +257,7 @@ class Chain {
       add_meetings(run.trace, opcode);
   }
 
-  static constexpr double kMostWaiting = 1;
+  static constexpr double kMaxWaiting = 1;
   static constexpr int kFewestOfARound = 8;  // updates
 
   struct Round {
@@ -326,7 +326,7 @@ class Messages {
  public:
   explicit Messages(const Pinning* pinning) : pinning_(pinning) {
     program_.ranks.resize(2);
-    program_.channels = {{Rank(0), Rank(1), kMost}, {Rank(1), Rank(0), kMost}};
+    program_.channels = {{Rank(0), Rank(1), kMax}, {Rank(1), Rank(0), kMax}};
     transport_ = make_thread_transport(program_);
   }
 
@@ -353,7 +353,7 @@ class Messages {
   }
 
  private:
-  static constexpr int kMost = 64;
+  static constexpr int kMax = 64;
   struct Sample {
     double arrival = 0;  // from a message of one thread to the other
     double send = 0;     // of the sender
