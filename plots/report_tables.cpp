@@ -228,6 +228,10 @@ std::string verdict_list(const Comparison& c) {
   return items.empty() ? "" : "<ul class=\"soft\">\n" + items + "</ul>\n";
 }
 
+static std::string length_text(std::int64_t epochs, std::int64_t steps) {
+  return epochs > 0 ? fmt::format("{} epochs", epochs) : fmt::format("{} updates", steps);
+}
+
 // The searches behind a comparison at tuned rates: what was tried, and what was chosen.
 std::string tuning_table(const Comparison& c, const Palette& palette) {
   std::string rows;
@@ -235,17 +239,24 @@ std::string tuning_table(const Comparison& c, const Palette& palette) {
     if (!row.tuning) continue;
     const Tuning& tuning = row.tuning.value();
     std::string tried;
+    int round = 0;
     for (const Tuning::Candidate& candidate : tuning.results) {
+      if (candidate.round != round) tried += " → ";
       const std::string text =
           fmt::format("{:g}: {}", candidate.learning_rate,
                       candidate.value ? fmt::format("{:.4g}", *candidate.value) : choice_name(candidate.outcome));
       const bool chosen = candidate.learning_rate == tuning.chosen;
-      tried += (tried.empty() ? "" : " · ") + (chosen ? "<b>" + escape_html(text) + "</b>" : escape_html(text));
+      tried += (tried.empty() || candidate.round != round ? "" : " · ") +
+               (chosen ? "<b>" + escape_html(text) + "</b>" : escape_html(text));
+      round = candidate.round;
     }
-    const std::string length =
-        tuning.epochs > 0 ? fmt::format("{} epochs", tuning.epochs) : fmt::format("{} updates", tuning.steps);
+    std::string length;
+    for (const Tuning::Round& r : tuning.rounds) length += length_text(r.epochs, r.steps) + " → ";
+    length += length_text(tuning.epochs, tuning.steps);
+    const std::string seeds =
+        tuning.seeds.empty() ? std::to_string(tuning.seed) : fmt::format("{}", fmt::join(tuning.seeds, ", "));
     rows += "<tr>" + name_cell(row, palette) + "<td class=\"text\">" + tried + "</td>" + cell(tuning.criterion) +
-            cell(length) + cell(std::to_string(tuning.seed)) + "</tr>\n";
+            cell(length) + cell(seeds) + "</tr>\n";
   }
   if (rows.empty()) return "";
   return "<details><summary>How the learning rates were tuned</summary>"

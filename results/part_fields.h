@@ -62,6 +62,14 @@ void fields(V& v, Tuning::Candidate& c) {
   v("value", c.value);
   v("outcome", c.outcome);
   v("digest", c.digest);
+  v.if_any("round", c.round, {"From 0."});
+}
+
+template <class V>
+void fields(V& v, Tuning::Round& r) {
+  v.if_any("epochs", r.epochs);
+  v.where(r.epochs == 0, "steps", r.steps);
+  v("keep", r.keep);
 }
 
 template <class V>
@@ -69,8 +77,10 @@ void fields(V& v, Tuning& t) {
   v("grid", t.grid, {"Learning rates.", 0, kMaxNumber});
   v("criterion", t.criterion);
   v("seed", t.seed);
+  v.if_any("seeds", t.seeds, {"All, where there were several."});
   v("chosen", t.chosen);
   v("results", t.results);
+  v.if_any("rounds", t.rounds, {"Those before the last, which is as long as the search."});
   v.if_any("epochs", t.epochs);
   v.where(t.epochs == 0, "steps", t.steps);
 }

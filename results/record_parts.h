@@ -32,16 +32,23 @@ struct WorkloadFacts {
 struct Tuning {
   struct Candidate {
     double learning_rate = 0;
-    std::optional<double> value = {};  // of the criterion; none: it does not count
-    RecordOutcome outcome = RecordOutcome::ok;
-    std::string digest = {};
+    std::optional<double> value = {};           // of the criterion, the mean over the seeds; none: it does not count
+    RecordOutcome outcome = RecordOutcome::ok;  // the first that is not ok, of the seeds
+    std::string digest = {};                    // of the first seed's record
+    int round = 0;
   };
-  std::vector<double> grid = {};  // rates
-  std::string criterion = {};     // what chose: "accuracy on the validation part"
-  std::uint64_t seed = 0;
-  std::int64_t epochs = 0, steps = 0;  // of a candidate: one of them, the other 0
+  struct Round {
+    std::int64_t epochs = 0, steps = 0;  // of a candidate: one of them, the other 0
+    int keep = 0;                        // rates that went on to the next round
+  };
+  std::vector<double> grid = {};          // rates
+  std::string criterion = {};             // what chose: "accuracy on the validation part"
+  std::uint64_t seed = 0;                 // the first
+  std::vector<std::uint64_t> seeds = {};  // all, where there were several
+  std::int64_t epochs = 0, steps = 0;     // of a candidate in the last round: one of them, the other 0
+  std::vector<Round> rounds = {};         // those before the last
   double chosen = 0;
-  std::vector<Candidate> results = {};  // in the order of the grid
+  std::vector<Candidate> results = {};  // by round, in the order of the grid
 };
 
 // Whose losses and evaluations a curve has: another case, which computes the same.

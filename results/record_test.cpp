@@ -69,10 +69,18 @@ WorkloadFacts any_facts() {
 Tuning any_tuning() {
   Tuning tuning{.grid = {0.1, 0.2}, .criterion = any_text(), .seed = *rc::gen::arbitrary<std::uint64_t>()};
   (any_bool() ? tuning.epochs : tuning.steps) = 1 + any_int();
+  if (any_bool()) tuning.seeds = {tuning.seed, 102};
+  tuning.rounds = list_of_any([] {
+    return any_bool() ? Tuning::Round{.steps = 1 + any_int(), .keep = any_int()}
+                      : Tuning::Round{.epochs = 1 + any_int(), .keep = any_int()};
+  });
   tuning.chosen = any_real();
   tuning.results = list_of_any([] {
-    return Tuning::Candidate{
-        .learning_rate = any_real(), .value = maybe_real(), .outcome = any_outcome(), .digest = any_text()};
+    return Tuning::Candidate{.learning_rate = any_real(),
+                             .value = maybe_real(),
+                             .outcome = any_outcome(),
+                             .digest = any_text(),
+                             .round = any_int()};
   });
   return tuning;
 }
@@ -338,7 +346,12 @@ Record full() {
   r.timeline = {{.rank = 0, .op = "0F0", .start = 0, .end = 1, .version = -1, .to = 1}};
   r.optimizer = {.momentum = 0.9, .dampening = 0.5, .nesterov = true, .momentum_ema = true};
   r.workload_facts = {.target = 0.5, .single_device_value = 0.6};
-  r.tuning = {.grid = {0.1}, .epochs = 1, .chosen = 0.1, .results = {{.learning_rate = 0.1, .value = 0.5}}};
+  r.tuning = {.grid = {0.1},
+              .seeds = {101, 102},
+              .epochs = 1,
+              .rounds = {{.epochs = 1, .keep = 1}},
+              .chosen = 0.1,
+              .results = {{.learning_rate = 0.1, .value = 0.5, .round = 1}}};
   r.curve_of = CurveOf{};
   r.theory = Theory{};
   r.observed = {
@@ -393,7 +406,7 @@ void same_members(const Json& part, const Json& value, const std::string& where)
     same_members(schema["properties"][name], member, where + "/" + name);
   }
   for (const auto& [name, unused] : schema["properties"].items())
-    if (where + "/" + name != "/tuning/steps" &&
+    if (where + "/" + name != "/tuning/steps" && where + "/" + name != "/tuning/rounds/0/steps" &&
         !(where == "/curve/0" && name == "extra")) {  // instead of epochs; any names
       EXPECT_TRUE(value.contains(name)) << where << "/" << name;
     }

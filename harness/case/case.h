@@ -18,12 +18,17 @@ inline const std::string kThisMachine = "this machine";
 // The same with a process for each rank, for the virtual clock; on the wall clock the transport says so.
 inline const std::string kThisMachineProcesses = "this machine, processes";
 
-// How a learning rate is searched: every rate of the grid trains once, as a recorded case of its
-// own with the same everything but the seed and the length (harness/train/tuning.h).
+// How a learning rate is searched: every rate of the grid trains with every seed, as recorded cases of their own with
+// the same settings but the seed and the length (harness/train/tuning.h). With rounds this is successive halving
+// (Jamieson and Talwalkar, AISTATS 2016): short trainings of all rates, then longer ones of the best.
 struct TuneSpec {
-  std::vector<double> learning_rates;  // ascending, each once
-  std::uint64_t seed = 101;            // none of the seeds that are measured
-  int epochs = 0, steps = 0;           // of a candidate; one of them
+  struct Round {
+    int epochs = 0, steps = 0;  // of a candidate; one of them
+    int keep = 1;               // rates that go on to the next round
+  };
+  std::vector<double> learning_rates;        // ascending, each once
+  std::vector<std::uint64_t> seeds = {101};  // ascending, each once; none of the seeds that are measured
+  std::vector<Round> rounds;                 // at least one, each longer than the one before; the last keeps 1
 };
 
 // The learning rate over a run, as a factor of the optimizer's. Updates are the run's.

@@ -68,6 +68,30 @@ bool read_optimizer(JsonReader& o, RunCase& c) {
   return tuned;
 }
 
+// "seed": one or a list, ascending.
+static std::vector<std::uint64_t> read_seeds(JsonReader& t, const RunCase& c) {
+  std::vector<std::uint64_t> list = TuneSpec().seeds;
+  if (t.has("seed") && t.raw("seed").is_array())
+    list = t.integers<std::uint64_t>("seed", 0, kMaxWhole);
+  else
+    list = {t.integer_or<std::uint64_t>("seed", list.front(), 0, kMaxWhole)};
+  if (list.empty()) t.fail("seed", "must be a seed or a list of at least one");
+  const std::set<std::uint64_t> seeds(list.begin(), list.end());
+  if (seeds.contains(c.seed))
+    t.fail("seed", std::to_string(c.seed) + " is also a seed that is measured", "tune on a seed of its own, e.g. 101");
+  return {seeds.begin(), seeds.end()};
+}
+
+// "epochs" or "steps" of a round; 0 and 0: neither is there.
+static TuneSpec::Round read_length(JsonReader& in, const RunCase& c) {
+  TuneSpec::Round round;
+  round.steps = in.integer_or("steps", 0, 0, kMaxCount);
+  round.epochs = in.integer_or("epochs", 0, 0, kMaxCount);
+  if (round.epochs > 0 && round.steps > 0) in.fail("steps", "give epochs or steps, not both");
+  if (round.epochs > 0 && c.epochs == 0) in.fail("epochs", "the case itself runs steps, not epochs", "give steps");
+  return round;
+}
+
 TuneSpec read_tune(JsonReader& t, const RunCase& c) {
   TuneSpec tune;
   const Json& rates = t.raw("learning_rate");
@@ -79,15 +103,28 @@ TuneSpec read_tune(JsonReader& t, const RunCase& c) {
     grid.insert(rate.get<double>());
   }
   tune.learning_rates.assign(grid.begin(), grid.end());
-  tune.seed = t.integer_or<std::uint64_t>("seed", tune.seed, 0, kMaxWhole);
-  if (tune.seed == c.seed)
-    t.fail("seed", std::to_string(tune.seed) + " is also a seed that is measured",
-           "tune on a seed of its own, e.g. 101");
-  tune.steps = t.integer_or("steps", 0, 0, kMaxCount);
-  tune.epochs = t.integer_or("epochs", 0, 0, kMaxCount);
-  if (tune.epochs > 0 && tune.steps > 0) t.fail("steps", "give epochs or steps, not both");
-  if (tune.epochs > 0 && c.epochs == 0) t.fail("epochs", "the case itself runs steps, not epochs", "give steps");
-  if (tune.epochs == 0 && tune.steps == 0) tune.epochs = c.epochs, tune.steps = c.steps;
+  tune.seeds = read_seeds(t, c);
+  TuneSpec::Round last = read_length(t, c);
+  if (last.epochs == 0 && last.steps == 0) last.epochs = c.epochs, last.steps = c.steps;
+  std::size_t trained = grid.size();
+  for (JsonReader in : t.objects("rounds")) {
+    TuneSpec::Round round = read_length(in, c);
+    if (round.epochs == 0 && round.steps == 0) in.fail("steps", "is missing", "give the round's steps or epochs");
+    round.keep = in.integer("keep", 1, kMaxCount);
+    if (static_cast<std::size_t>(round.keep) >= trained)
+      in.fail("keep", std::to_string(round.keep) + " of " + std::to_string(trained) + " rates drops none",
+              "keep fewer than the round trains");
+    trained = static_cast<std::size_t>(round.keep);
+    in.no_other_keys();
+    tune.rounds.push_back(round);
+  }
+  tune.rounds.push_back(last);
+  for (std::size_t k = 1; k < tune.rounds.size(); ++k) {
+    const TuneSpec::Round &before = tune.rounds[k - 1], &after = tune.rounds[k];
+    if (before.epochs > 0 ? after.epochs <= before.epochs : after.epochs == 0 && after.steps <= before.steps)
+      t.fail("rounds", "round " + std::to_string(k + 1) + " is not longer than the one before it",
+             "give rounds of rising length, those in steps first; the last is as long as the search");
+  }
   t.no_other_keys();
   return tune;
 }
@@ -110,7 +147,14 @@ Json optimizer_json(const RunCase& c) {
 }
 
 Json tune_json(const TuneSpec& tune) {
-  return {{"learning_rate", tune.learning_rates}, {"seed", tune.seed}, {"epochs", tune.epochs}, {"steps", tune.steps}};
+  const TuneSpec::Round& last = tune.rounds.back();
+  const Json seed = tune.seeds.size() == 1 ? Json(tune.seeds.front()) : Json(tune.seeds);
+  Json json = {{"learning_rate", tune.learning_rates}, {"seed", seed}, {"epochs", last.epochs}, {"steps", last.steps}};
+  for (std::size_t k = 0; k + 1 < tune.rounds.size(); ++k) {
+    const TuneSpec::Round& round = tune.rounds[k];
+    json["rounds"].push_back({{"epochs", round.epochs}, {"steps", round.steps}, {"keep", round.keep}});
+  }
+  return json;
 }
 
 }  // namespace sluice

@@ -153,6 +153,12 @@ Sweep load_sweep(const std::string& path) {
   return sweep;
 }
 
+std::string search_digest(const RunCase& c) {
+  RunCase any_seed = c;
+  any_seed.seed = c.tune->seeds.front();
+  return digest_of(any_seed);
+}
+
 std::vector<RunCase> shard(std::vector<RunCase> cases, const std::string& description) {
   const std::size_t slash = description.find('/');
   std::size_t i = 0, n = 0;
@@ -170,11 +176,7 @@ std::vector<RunCase> shard(std::vector<RunCase> cases, const std::string& descri
   std::size_t places = 0;
   for (RunCase& c : cases) {
     std::size_t place = places;
-    if (c.tune) {
-      RunCase any_seed = c;
-      any_seed.seed = c.tune->seed;
-      place = searches.emplace(digest_of(any_seed), places).first->second;
-    }
+    if (c.tune) place = searches.emplace(search_digest(c), places).first->second;
     if (place == places) ++places;
     if (place % n == i) mine.push_back(std::move(c));
   }

@@ -50,7 +50,7 @@ void set_seed(Sweep& sweep, const std::string& text) {
   std::set<std::string> seen;
   std::vector<RunCase> cases;
   for (RunCase& c : sweep.cases) {
-    if (c.tune && c.tune->seed == seed)
+    if (c.tune && std::ranges::find(c.tune->seeds, seed) != c.tune->seeds.end())
       throw InputError("--seed", text + " is the seed that learning rates are tuned on", "choose another");
     c.seed = seed;
     if (seen.insert(digest_of(c)).second) cases.push_back(std::move(c));
@@ -213,7 +213,7 @@ static std::vector<Record> earlier_records(const std::string& out) {
 // Lists the cases, and on stderr the time that they will take.
 static int dry_run(const RunArguments& a, const Sweep& sweep, const std::string& out) {
   if (launch_from_environment().rank > 0) return 0;
-  std::vector<RunCase> cases = with_tuning(sweep.cases);
+  std::vector<RunCase> cases = expected_with_tuning(sweep.cases);
   Json list = Json::array();
   for (const RunCase& c : cases) {
     list.push_back(to_json(c));
@@ -227,6 +227,9 @@ static int dry_run(const RunArguments& a, const Sweep& sweep, const std::string&
     std::erase_if(cases, [&](const RunCase& c) { return done.contains(digest_of(c)); });
   }
   std::fflush(stdout);
+  if (std::ranges::any_of(sweep.cases, [](const RunCase& c) { return c.tune && c.tune->rounds.size() > 1; }))
+    fmt::print(stderr,
+               "tuning: later rounds are listed with the lowest rates; the rounds before choose the real ones\n");
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   std::vector<Record> records = earlier_records(out);
   const auto say = [](const std::string& workload) {

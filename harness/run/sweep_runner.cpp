@@ -2,14 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <mutex>
 #include <set>
+#include <span>
 
 #include "harness/base/error.h"
 #include "harness/base/quantities.h"
 #include "harness/base/stop.h"
 #include "harness/case/costs.h"
 #include "harness/case/settings.h"
+#include "harness/case/sweep.h"
 #include "harness/pipeline/system.h"
 #include "harness/run/parallel_cases.h"
 #include "harness/train/shared_training.h"
@@ -28,7 +31,10 @@ std::string describe(const RunCase& c) {
   text += fmt::format(" {} {} clock, {} rank{}", c.workload, choice_name(c.clock), c.ranks, c.ranks == 1 ? "" : "s");
   if (c.clock == Clock::virtual_clock) text += " on " + c.cluster;
   text += fmt::format(", seed {}", c.seed);
-  if (c.purpose == Purpose::tune) return text + fmt::format(", tuning: rate {}", c.optimizer.learning_rate);
+  if (c.purpose == Purpose::tune)
+    return text + fmt::format(", tuning: rate {} for {}", c.optimizer.learning_rate,
+                              c.epochs > 0 ? fmt::format("{} epoch{}", c.epochs, c.epochs == 1 ? "" : "s")
+                                           : fmt::format("{} updates", c.steps));
   if (c.purpose == Purpose::boundary) return text + fmt::format(", rate {}", c.optimizer.learning_rate);
   if (c.tune && c.optimizer.learning_rate == 0) return text + ", rate to be tuned";
   if (c.tune) return text + fmt::format(", tuned rate {}", c.optimizer.learning_rate);
@@ -53,14 +59,50 @@ static std::string summary(const Record& record) {
   return text;
 }
 
-std::vector<RunCase> with_tuning(const std::vector<RunCase>& cases) {
-  std::set<std::string> seen;
-  std::vector<RunCase> all;
+namespace {
+
+// A case of the sweep, or a training that the search for a case's rate may need.
+struct SweepJob {
+  RunCase c;
+  const RunCase* tuned = nullptr;  // whose search
+  std::size_t round = 0;
+  bool repeated = false;  // an earlier job is the same training
+};
+
+// Each search before the first case that needs it.
+std::vector<SweepJob> jobs_of(const std::vector<RunCase>& cases) {
+  std::set<std::string> searches, trainings;
+  std::vector<SweepJob> jobs;
   for (const RunCase& c : cases) {
-    if (c.tune)
-      for (RunCase& candidate : tuning_cases(c))
-        if (seen.insert(digest_of(candidate)).second) all.push_back(std::move(candidate));
-    all.push_back(c);
+    if (c.tune && searches.insert(search_digest(c)).second)
+      for (TuningCase& candidate : tuning_cases(c)) {
+        const bool repeated = !trainings.insert(digest_of(candidate.c)).second;
+        // Of the first round all run. Of a later one each search decides for itself.
+        if (!repeated || candidate.round > 0) jobs.push_back({std::move(candidate.c), &c, candidate.round, repeated});
+      }
+    jobs.push_back({c});
+  }
+  return jobs;
+}
+
+}  // namespace
+
+std::vector<RunCase> with_tuning(const std::vector<RunCase>& cases) {
+  std::vector<RunCase> all;
+  for (SweepJob& job : jobs_of(cases))
+    if (!job.repeated) all.push_back(std::move(job.c));
+  return all;
+}
+
+std::vector<RunCase> expected_with_tuning(const std::vector<RunCase>& cases) {
+  std::vector<RunCase> all;
+  for (SweepJob& job : jobs_of(cases)) {
+    const auto kept = [&] {
+      const TuneSpec& tune = *job.tuned->tune;
+      return std::span(tune.learning_rates).first(static_cast<std::size_t>(tune.rounds[job.round - 1].keep));
+    };
+    const bool dropped = job.round > 0 && job.c.optimizer.learning_rate > kept().back();
+    if (!job.repeated && !dropped) all.push_back(std::move(job.c));
   }
   return all;
 }
@@ -73,7 +115,7 @@ class SweepRun {
   SweepRun(const std::vector<RunCase>& cases, const SweepOptions& options, const RunOne& run_one)
       : options_(options),
         run_one_(run_one),
-        jobs_(with_tuning(cases)),
+        jobs_(jobs_of(cases)),
         store_(options.out),
         only_one_(options.out, options.shard),
         in_order_(store_),
@@ -90,7 +132,7 @@ class SweepRun {
   SweepResult run() {
     try {
       run_side_by_side(
-          jobs_.size(), options_.jobs, [&](std::size_t k) { return runs_alone(jobs_[k]); },
+          jobs_.size(), options_.jobs, [&](std::size_t k) { return runs_alone(jobs_[k].c); },
           [&](std::size_t k, CaseSlots& slots) {
             if (run_or_skip(k, slots)) return true;
             finished_.end();
@@ -111,31 +153,37 @@ class SweepRun {
  private:
   std::vector<std::string> groups() const {
     std::vector<std::string> groups;
-    for (const RunCase& job : jobs_) groups.push_back(training_group(job));
+    for (const SweepJob& job : jobs_) groups.push_back(training_group(job.c));
     return groups;
   }
 
   // False: the sweep ends.
   bool run_or_skip(std::size_t k, CaseSlots& slots) {
     SharedTrainings::Turn turn(trainings_, k, [&slots](const auto& wait) { slots.without(wait); });
-    const std::string name = digest_of(jobs_[k]);
+    const std::string name = digest_of(jobs_[k].c);
     if (interrupted()) return interrupt();
     if (const Record* found = finished_.find(name)) {
-      earlier_[k] = *found;
       in_order_.put(k, std::nullopt);
+      if (jobs_[k].repeated) return true;
+      earlier_[k] = *found;
       const std::lock_guard lock(mutex_);
       ++result_.skipped;
       return true;
     }
-    RunCase job = jobs_[k];
+    RunCase job = jobs_[k].c;
     std::optional<Tuning> tuning;
-    if (job.tune) {  // its candidates stand before it in the list
-      std::vector<std::string> digests;
-      for (const RunCase& candidate : tuning_cases(job)) digests.push_back(digest_of(candidate));
-      const std::vector<Record> candidates = finished_.wait_for(digests, slots);
-      if (candidates.empty()) return interrupt();
-      tuning = choose_learning_rate(job, candidates);
-      job = with_chosen_rate(std::move(job), *tuning);
+    if (job.tune || jobs_[k].round > 0) {  // the trainings that it waits for stand before it in the list
+      const auto search = search_until(jobs_[k], slots);
+      if (!search) return interrupt();
+      if (job.tune) {
+        tuning = search->result();
+        job = with_chosen_rate(std::move(job), *tuning);
+      } else if (!needs(*search, name)) {
+        in_order_.put(k, std::nullopt);
+        progress_.begin(k, describe(job));
+        progress_.end(k, "not needed: an earlier round has dropped this rate");
+        return true;
+      }
     }
     progress_.begin(k, describe(job));
     try {
@@ -161,6 +209,23 @@ class SweepRun {
     return true;
   }
 
+  // The search as it stands before the job; none: the sweep ends before.
+  std::optional<RateSearch> search_until(const SweepJob& job, CaseSlots& slots) {
+    RateSearch search(job.tuned ? *job.tuned : job.c);
+    for (std::size_t round = 0; job.tuned ? round < job.round : !search.over(); ++round) {
+      std::vector<std::string> digests;
+      for (const RunCase& candidate : search.cases()) digests.push_back(digest_of(candidate));
+      const std::vector<Record> records = finished_.wait_for(digests, slots);
+      if (records.empty()) return std::nullopt;
+      search.end_round(records);
+    }
+    return search;
+  }
+
+  static bool needs(const RateSearch& search, const std::string& digest) {
+    return std::ranges::any_of(search.cases(), [&](const RunCase& c) { return digest_of(c) == digest; });
+  }
+
   bool interrupt() {
     const std::lock_guard lock(mutex_);
     result_.interrupted = true;
@@ -169,7 +234,7 @@ class SweepRun {
 
   const SweepOptions& options_;
   const RunOne& run_one_;
-  const std::vector<RunCase> jobs_;
+  const std::vector<SweepJob> jobs_;
   Store store_;
   const StoreLock only_one_;
   RecordsInOrder in_order_;

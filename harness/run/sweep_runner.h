@@ -34,9 +34,11 @@ struct SweepResult {
   bool interrupted = false;
 };
 
-// What run_sweep runs, in this order: the cases, each preceded by those candidates of its learning-rate search that no
-// case before it shares.
+// What run_sweep may run, in this order: the cases, each preceded by those trainings of its learning-rate search that no
+// case before it shares. A search of several rounds needs only some of the later rounds' trainings.
 std::vector<RunCase> with_tuning(const std::vector<RunCase>& cases);
+// As many as run, with the lowest rates in the place of those that the later rounds will train.
+std::vector<RunCase> expected_with_tuning(const std::vector<RunCase>& cases);
 
 using RunOne = std::function<Record(const RunCase&, const RunHooks&)>;
 

@@ -65,11 +65,12 @@ class SweepRunner : public ::testing::Test {
 
 TEST_F(SweepRunner, TunesOnceForAllSeedsAndRunsThemAtTheChosenRate) {
   const SweepResult result = run(cases());
-  EXPECT_EQ(ran_, (std::vector<std::string>{"pipedream fmnist_mlp wall clock, 2 ranks, seed 101, tuning: rate 0.01",
-                                            "pipedream fmnist_mlp wall clock, 2 ranks, seed 101, tuning: rate 0.03",
-                                            "pipedream fmnist_mlp wall clock, 2 ranks, seed 101, tuning: rate 0.1",
-                                            "pipedream fmnist_mlp wall clock, 2 ranks, seed 1, tuned rate 0.03",
-                                            "pipedream fmnist_mlp wall clock, 2 ranks, seed 2, tuned rate 0.03"}));
+  EXPECT_EQ(ran_, (std::vector<std::string>{
+                      "pipedream fmnist_mlp wall clock, 2 ranks, seed 101, tuning: rate 0.01 for 1 epoch",
+                      "pipedream fmnist_mlp wall clock, 2 ranks, seed 101, tuning: rate 0.03 for 1 epoch",
+                      "pipedream fmnist_mlp wall clock, 2 ranks, seed 101, tuning: rate 0.1 for 1 epoch",
+                      "pipedream fmnist_mlp wall clock, 2 ranks, seed 1, tuned rate 0.03",
+                      "pipedream fmnist_mlp wall clock, 2 ranks, seed 2, tuned rate 0.03"}));
   EXPECT_EQ(result.failed, 0u);  // the candidate that diverged is a result
   const std::vector<Record> records = stored();
   ASSERT_EQ(records.size(), 5u);
@@ -111,6 +112,46 @@ TEST_F(SweepRunner, ADivergedCaseIsNoFailure) {
   const SweepResult result = run(cases({{"optimizer", {{"learning_rate", 0.5}}}}));
   EXPECT_EQ(result.failed, 0u);
   EXPECT_EQ(stored().at(0).outcome, RecordOutcome::diverged);
+}
+
+// Three rates for 100 updates with two seeds, the best for an epoch: the mean over the seeds chooses.
+TEST_F(SweepRunner, ALaterRoundOfASearchTrainsOnlyWhatTheEarlierOneKept) {
+  const auto all = cases({{"tune",
+                           {{"learning_rate", {0.01, 0.03, 0.1, 0.02}},
+                            {"seed", {101, 102}},
+                            {"rounds", {{{"steps", 100}, {"keep", 2}}}},
+                            {"epochs", 1}}}});
+  EXPECT_EQ(with_tuning(all).size(), 4u * 2 * 2 + 2);
+  EXPECT_EQ(expected_with_tuning(all).size(), 4u * 2 + 2 * 2 + 2);
+  run(all);
+  ASSERT_EQ(ran_.size(), 4u * 2 + 2 * 2 + 2);
+  const std::string name = "pipedream fmnist_mlp wall clock, 2 ranks, seed ";
+  EXPECT_EQ(ran_[0], name + "101, tuning: rate 0.01 for 100 updates");
+  EXPECT_EQ(ran_[1], name + "102, tuning: rate 0.01 for 100 updates");
+  EXPECT_EQ(ran_[8], name + "101, tuning: rate 0.02 for 1 epoch");
+  EXPECT_EQ(ran_[9], name + "102, tuning: rate 0.02 for 1 epoch");
+  EXPECT_EQ(ran_[10], name + "101, tuning: rate 0.03 for 1 epoch");
+  EXPECT_EQ(ran_[12], name + "1, tuned rate 0.03");
+  const Tuning tuning = stored().back().tuning.value();
+  EXPECT_EQ(tuning.seeds, (std::vector<std::uint64_t>{101, 102}));
+  EXPECT_EQ(tuning.rounds.at(0).steps, 100);
+  EXPECT_EQ(tuning.results.size(), 6u);
+  run(all, true);
+  EXPECT_TRUE(ran_.empty());
+}
+
+TEST_F(SweepRunner, TwoSearchesShareTheTrainingsOfALaterRoundThatBothNeed) {
+  const auto search = [](const Json& rates) {
+    return cases({{"seed", 1},
+                  {"tune", {{"learning_rate", rates}, {"rounds", {{{"steps", 100}, {"keep", 1}}}}, {"epochs", 1}}}});
+  };
+  auto both = search({0.01, 0.03});
+  for (const RunCase& c : search({0.02, 0.03, 0.04})) both.push_back(c);
+  run(both);
+  // 0.01, 0.03; 0.03 for an epoch; the case; 0.02 and 0.04; the case.
+  EXPECT_EQ(ran_.size(), 2u + 1 + 1 + 2 + 1);
+  EXPECT_EQ(stored().size(), ran_.size());
+  EXPECT_EQ(stored().back().tuning.value().chosen, 0.03);
 }
 
 TEST_F(SweepRunner, TheListOfJobsHasEachCandidateOnceBeforeItsCases) {

@@ -1,5 +1,6 @@
 #include "harness/train/tuning.h"
 
+#include <algorithm>
 #include <optional>
 #include <stdexcept>
 
@@ -12,57 +13,100 @@ static const TuneSpec& tune_of(const RunCase& c) {
   return *c.tune;
 }
 
-std::vector<RunCase> tuning_cases(const RunCase& c) {
-  const TuneSpec& tune = tune_of(c);
-  std::vector<RunCase> candidates;
-  for (const double rate : tune.learning_rates) {
-    RunCase candidate = c;
-    candidate.purpose = Purpose::tune;
-    candidate.seed = tune.seed;
-    candidate.epochs = tune.epochs;
-    candidate.steps = tune.steps;
-    candidate.evaluations_per_epoch = 1;
-    candidate.optimizer.learning_rate = rate;
-    candidate.tune.reset();
-    candidates.push_back(candidate);
-  }
-  return candidates;
+static std::vector<RunCase> cases_of(const RunCase& c, const TuneSpec::Round& round, std::span<const double> rates) {
+  std::vector<RunCase> cases;
+  for (const double rate : rates)
+    for (const std::uint64_t seed : tune_of(c).seeds) {
+      RunCase candidate = c;
+      candidate.purpose = Purpose::tune;
+      candidate.seed = seed;
+      candidate.epochs = round.epochs;
+      candidate.steps = round.steps;
+      candidate.evaluations_per_epoch = 1;
+      candidate.optimizer.learning_rate = rate;
+      candidate.tune.reset();
+      cases.push_back(candidate);
+    }
+  return cases;
 }
 
-// How good a candidate is; more is better. none: it does not count.
-static std::optional<double> score(const Record& record, bool by_loss) {
+RateSearch::RateSearch(const RunCase& tuned) : c_(tuned), rates_(tune_of(tuned).learning_rates) {
+  const TuneSpec& tune = tune_of(tuned);
+  tuning_.grid = tune.learning_rates;
+  tuning_.seed = tune.seeds.front();
+  if (tune.seeds.size() > 1) tuning_.seeds = tune.seeds;
+  tuning_.epochs = tune.rounds.back().epochs;
+  tuning_.steps = tune.rounds.back().steps;
+  for (std::size_t k = 0; k + 1 < tune.rounds.size(); ++k) {
+    const TuneSpec::Round& r = tune.rounds[k];
+    tuning_.rounds.push_back({.epochs = r.epochs, .steps = r.steps, .keep = r.keep});
+  }
+}
+
+bool RateSearch::over() const { return round_ == tune_of(c_).rounds.size(); }
+
+const TuneSpec::Round& RateSearch::round() const { return tune_of(c_).rounds.at(round_); }
+
+std::vector<RunCase> RateSearch::cases() const { return cases_of(c_, round(), rates_); }
+
+// How good a training is; none: it does not count.
+static std::optional<double> value_of(const Record& record, bool by_loss) {
   if (record.outcome != RecordOutcome::ok) return std::nullopt;
-  if (by_loss) {
-    const auto loss = closing_loss(record);
-    return loss ? std::optional(-*loss) : std::nullopt;
-  }
-  const auto value = final_metric(record);
-  if (!value) return std::nullopt;
-  return lower_is_better(record) ? -*value : *value;
+  return by_loss ? closing_loss(record) : final_metric(record);
 }
 
-Tuning choose_learning_rate(const RunCase& c, std::span<const Record> candidates) {
-  const TuneSpec& tune = tune_of(c);
-  bool by_loss = true;
-  for (const Record& record : candidates) by_loss &= !final_metric(record).has_value();
-  const std::vector<double>& grid = tune.learning_rates;
-  std::optional<std::size_t> best, diverged;
-  std::optional<double> best_score;
-  Tuning tuning{.grid = grid,
-                .criterion = by_loss ? "training loss" : metric_name(candidates.front()) + " on the validation part",
-                .seed = tune.seed,
-                .results = {}};
-  for (std::size_t k = 0; k < grid.size(); ++k) {
-    const Record& record = candidates[k];
-    const auto own = score(record, by_loss);
-    if (own && (!best_score || *own > *best_score)) best = k, best_score = own;
-    if (record.outcome == RecordOutcome::diverged && !diverged) diverged = k;
-    tuning.results.push_back({.learning_rate = grid[k], .outcome = record.outcome, .digest = record.digest});
-    if (own) tuning.results.back().value = by_loss ? closing_loss(record) : final_metric(record);
+// The mean over a rate's seeds; none: one of them does not count.
+static std::optional<double> mean_value(std::span<const Record> seeds, bool by_loss) {
+  double sum = 0;
+  for (const Record& record : seeds) {
+    const auto value = value_of(record, by_loss);
+    if (!value) return std::nullopt;
+    sum += *value;
   }
-  tuning.chosen = grid[best.value_or(diverged.value_or(0))];
-  (tune.epochs > 0 ? tuning.epochs : tuning.steps) = tune.epochs > 0 ? tune.epochs : tune.steps;
-  return tuning;
+  return sum / static_cast<double>(seeds.size());
+}
+
+void RateSearch::end_round(std::span<const Record> records) {
+  const std::size_t seeds = tune_of(c_).seeds.size();
+  if (records.size() != rates_.size() * seeds) throw std::logic_error("a round of a search has other records");
+  const bool by_loss = std::ranges::none_of(records, [](const Record& r) { return final_metric(r).has_value(); });
+  const bool lower_first = by_loss || lower_is_better(records.front());
+  std::vector<Tuning::Candidate> tried;
+  for (std::size_t k = 0; k < rates_.size(); ++k) {
+    const auto own = records.subspan(k * seeds, seeds);
+    const auto worst = std::ranges::find_if(own, [](const Record& r) { return r.outcome != RecordOutcome::ok; });
+    tried.push_back({.learning_rate = rates_[k],
+                     .value = mean_value(own, by_loss),
+                     .outcome = worst == own.end() ? RecordOutcome::ok : worst->outcome,
+                     .digest = own.front().digest,
+                     .round = static_cast<int>(round_)});
+  }
+  tuning_.results.insert(tuning_.results.end(), tried.begin(), tried.end());
+  tuning_.criterion = by_loss ? "training loss" : metric_name(records.front()) + " on the validation part";
+
+  const double fallback = [&] {
+    for (const Tuning::Candidate& candidate : tried)
+      if (candidate.outcome == RecordOutcome::diverged) return candidate.learning_rate;
+    return rates_.front();
+  }();
+  std::erase_if(tried, [](const Tuning::Candidate& candidate) { return !candidate.value; });
+  std::ranges::stable_sort(tried, [&](const Tuning::Candidate& a, const Tuning::Candidate& b) {
+    return lower_first ? *a.value < *b.value : *a.value > *b.value;
+  });
+  tuning_.chosen = tried.empty() ? fallback : tried.front().learning_rate;
+  rates_ = {tuning_.chosen};
+  for (std::size_t k = 1; k < tried.size() && k < static_cast<std::size_t>(round().keep); ++k)
+    rates_.push_back(tried[k].learning_rate);
+  std::ranges::sort(rates_);
+  ++round_;
+}
+
+std::vector<TuningCase> tuning_cases(const RunCase& tuned) {
+  const TuneSpec& tune = tune_of(tuned);
+  std::vector<TuningCase> all;
+  for (std::size_t k = 0; k < tune.rounds.size(); ++k)
+    for (RunCase& c : cases_of(tuned, tune.rounds[k], tune.learning_rates)) all.push_back({std::move(c), k});
+  return all;
 }
 
 RunCase with_chosen_rate(RunCase c, const Tuning& tuning) {

@@ -36,9 +36,17 @@ Record candidate(RecordOutcome outcome, std::optional<double> accuracy, std::opt
   return r;
 }
 
+// Of a search of one round.
+Tuning choose(const RunCase& c, const std::vector<Record>& candidates) {
+  RateSearch search(c);
+  search.end_round(candidates);
+  EXPECT_TRUE(search.over());
+  return search.result();
+}
+
 TEST(Tuning, EveryRateOfTheGridIsACaseUnderASeedOfItsOwn) {
   const RunCase c = cases_of(tuned({{"evaluations_per_epoch", 4}})).at(0);
-  const std::vector<RunCase> candidates = tuning_cases(c);
+  const std::vector<RunCase> candidates = RateSearch(c).cases();
   ASSERT_EQ(candidates.size(), 3u);
   const double rates[] = {0.01, 0.03, 0.1};
   for (std::size_t k = 0; k < 3; ++k) {
@@ -56,7 +64,7 @@ TEST(Tuning, SeedsShareTheirCandidates) {
   const auto cases = cases_of(tuned({{"seed", {1, 2}}}));
   ASSERT_EQ(cases.size(), 2u);
   for (std::size_t k = 0; k < 3; ++k)
-    EXPECT_EQ(digest_of(tuning_cases(cases[0])[k]), digest_of(tuning_cases(cases[1])[k]));
+    EXPECT_EQ(digest_of(RateSearch(cases[0]).cases()[k]), digest_of(RateSearch(cases[1]).cases()[k]));
 }
 
 TEST(Tuning, TheDigestTellsTunedFromGivenAndSearchesApart) {
@@ -70,9 +78,9 @@ TEST(Tuning, TheDigestTellsTunedFromGivenAndSearchesApart) {
   const RunCase c = cases_of(tuned()).at(0);
   EXPECT_EQ(own, digest_of(with_chosen_rate(c, {.chosen = 0.03})));
   // A candidate is not the measurement at its rate.
-  RunCase measured = tuning_cases(c)[0];
+  RunCase measured = RateSearch(c).cases()[0];
   measured.purpose = Purpose::measure;
-  EXPECT_NE(digest_of(tuning_cases(c)[0]), digest_of(measured));
+  EXPECT_NE(digest_of(RateSearch(c).cases()[0]), digest_of(measured));
 }
 
 TEST(Tuning, EqualAndTunedStandInOneEntry) {
@@ -92,7 +100,7 @@ TEST(Tuning, EqualAndTunedStandInOneEntry) {
 
 TEST(Tuning, TheBestFinalMetricWinsAndTheLowerOfEqualRates) {
   const RunCase c = cases_of(tuned()).at(0);
-  const auto chosen = [&](const std::vector<Record>& records) { return choose_learning_rate(c, records).chosen; };
+  const auto chosen = [&](const std::vector<Record>& records) { return choose(c, records).chosen; };
   EXPECT_EQ(
       chosen({candidate(RecordOutcome::ok, 0.7), candidate(RecordOutcome::ok, 0.9), candidate(RecordOutcome::ok, 0.8)}),
       0.03);
@@ -123,12 +131,12 @@ TEST(Tuning, LowerMayBeBetterAndWithoutATestSetTheLossDecides) {
   std::vector<Record> records = {candidate(RecordOutcome::ok, 40), candidate(RecordOutcome::ok, 20),
                                  candidate(RecordOutcome::ok, 30)};
   for (Record& r : records) r.workload_facts = {.metric = "perplexity", .metric_direction = MetricDirection::down};
-  EXPECT_EQ(choose_learning_rate(c, records).chosen, 0.03);
-  EXPECT_EQ(choose_learning_rate(c, records).criterion, "perplexity on the validation part");
+  EXPECT_EQ(choose(c, records).chosen, 0.03);
+  EXPECT_EQ(choose(c, records).criterion, "perplexity on the validation part");
   records = {candidate(RecordOutcome::ok, {}, 0.5), candidate(RecordOutcome::ok, {}, 0.6),
              candidate(RecordOutcome::ok, {}, 0.4)};
-  EXPECT_EQ(choose_learning_rate(c, records).chosen, 0.1);
-  EXPECT_EQ(choose_learning_rate(c, records).criterion, "training loss");
+  EXPECT_EQ(choose(c, records).chosen, 0.1);
+  EXPECT_EQ(choose(c, records).criterion, "training loss");
 }
 
 TEST(Tuning, TheLossThatDecidesIsOfTheLastTenth) {
@@ -144,14 +152,13 @@ TEST(Tuning, TheLossThatDecidesIsOfTheLastTenth) {
     for (std::size_t i = 0; i < losses.size(); ++i)
       records[k].curve.push_back({.step = static_cast<std::int64_t>(i + 1), .seconds = 1, .loss = losses[i]});
   }
-  EXPECT_EQ(choose_learning_rate(c, records).chosen, 0.03);
+  EXPECT_EQ(choose(c, records).chosen, 0.03);
 }
 
 TEST(Tuning, WhatWasTriedIsRecorded) {
   const RunCase c = cases_of(tuned()).at(0);
-  const Tuning tuning =
-      choose_learning_rate(c, std::vector<Record>{candidate(RecordOutcome::ok, 0.7), candidate(RecordOutcome::ok, 0.9),
-                                                  candidate(RecordOutcome::diverged, 0.2)});
+  const Tuning tuning = choose(c, {candidate(RecordOutcome::ok, 0.7), candidate(RecordOutcome::ok, 0.9),
+                                   candidate(RecordOutcome::diverged, 0.2)});
   EXPECT_EQ(tuning.grid, (std::vector{0.01, 0.03, 0.1}));
   EXPECT_EQ(tuning.seed, 101u);
   EXPECT_EQ(tuning.epochs, 1);
@@ -159,6 +166,65 @@ TEST(Tuning, WhatWasTriedIsRecorded) {
   EXPECT_EQ(tuning.results.at(2).value, std::nullopt);
   EXPECT_EQ(tuning.results.at(2).outcome, RecordOutcome::diverged);
   EXPECT_FALSE(tuning.results.at(0).digest.empty());
+}
+
+TEST(Tuning, RoundsKeepTheRatesThatAreBestInTheMeanOverTheSeeds) {
+  const RunCase c = cases_of(tuned({{"tune",
+                                     {{"learning_rate", {0.01, 0.03, 0.1, 0.3}},
+                                      {"seed", {102, 101}},
+                                      {"rounds", {{{"steps", 50}, {"keep", 2}}, {{"epochs", 1}, {"keep", 1}}}}}}}))
+                        .at(0);
+  RateSearch search(c);
+  const std::vector<RunCase> first = search.cases();
+  ASSERT_EQ(first.size(), 8u);
+  EXPECT_EQ(first[0].seed, 101u);
+  EXPECT_EQ(first[1].seed, 102u);
+  EXPECT_EQ(first[1].steps, 50);
+  EXPECT_EQ(first[1].epochs, 0);
+  using enum RecordOutcome;
+  // Means 0.5, 0.65 and 0.6; the best single training is of the rate that diverges with the other seed.
+  search.end_round(std::vector{candidate(ok, 0.9), candidate(ok, 0.1), candidate(ok, 0.7), candidate(ok, 0.6),
+                               candidate(ok, 0.6), candidate(ok, 0.6), candidate(ok, 0.95), candidate(diverged, 0.95)});
+  ASSERT_FALSE(search.over());
+  const std::vector<RunCase> second = search.cases();
+  ASSERT_EQ(second.size(), 4u);
+  EXPECT_EQ(second[0].optimizer.learning_rate, 0.03);
+  EXPECT_EQ(second[2].optimizer.learning_rate, 0.1);
+  EXPECT_EQ(second[2].epochs, 1);
+  EXPECT_EQ(second[2].steps, 0);
+  search.end_round(std::vector{candidate(ok, 0.7), candidate(ok, 0.7), candidate(ok, 0.8), candidate(ok, 0.7)});
+  const std::vector<RunCase> third = search.cases();
+  ASSERT_EQ(third.size(), 2u);  // as long as the case: 3 epochs
+  EXPECT_EQ(third[0].epochs, 3);
+  search.end_round(std::vector{candidate(ok, 0.7), candidate(ok, 0.9)});
+  EXPECT_TRUE(search.over());
+  const Tuning& tuning = search.result();
+  EXPECT_EQ(tuning.chosen, 0.1);
+  EXPECT_EQ(tuning.epochs, 3);
+  ASSERT_EQ(tuning.rounds.size(), 2u);
+  EXPECT_EQ(tuning.rounds[0].keep, 2);
+  ASSERT_EQ(tuning.results.size(), 4u + 2 + 1);
+  EXPECT_NEAR(*tuning.results[1].value, 0.65, 1e-12);
+  EXPECT_EQ(tuning.results[3].outcome, diverged);
+  EXPECT_EQ(tuning.results[3].value, std::nullopt);
+  EXPECT_EQ(tuning.results[6].round, 2);
+  EXPECT_NEAR(*tuning.results[6].value, 0.8, 1e-12);
+}
+
+TEST(Tuning, ARoundKeepsNoRateThatDoesNotCountUnlessNoneDoes) {
+  const RunCase c =
+      cases_of(
+          tuned({{"tune",
+                  {{"learning_rate", {0.01, 0.03, 0.1}}, {"rounds", {{{"steps", 50}, {"keep", 2}}}}, {"epochs", 1}}}}))
+          .at(0);
+  using enum RecordOutcome;
+  RateSearch one(c), none(c);
+  one.end_round(std::vector{candidate(failed, {}), candidate(ok, 0.2), candidate(diverged, {})});
+  ASSERT_EQ(one.cases().size(), 1u);
+  EXPECT_EQ(one.cases()[0].optimizer.learning_rate, 0.03);
+  none.end_round(std::vector{candidate(failed, {}), candidate(diverged, {}), candidate(diverged, {})});
+  ASSERT_EQ(none.cases().size(), 1u);
+  EXPECT_EQ(none.cases()[0].optimizer.learning_rate, 0.03);
 }
 
 TEST(Tuning, BadInputIsRefusedWithItsPlace) {
@@ -176,6 +242,18 @@ TEST(Tuning, BadInputIsRefusedWithItsPlace) {
             at + "tune/steps: give epochs or steps, not both");
   EXPECT_EQ(error_in(tune({{"learning_rate", {0.1}}, {"epoch", 1}})),
             at + "tune/epoch: unknown key 'epoch'; did you mean 'epochs'?");
+  const auto rounds = [&](const Json& list) { return tune({{"learning_rate", {0.1, 0.2}}, {"rounds", list}}); };
+  EXPECT_EQ(error_in(rounds({{{"keep", 1}}})),
+            at + "tune/rounds/0/steps: is missing; give the round's steps or epochs");
+  EXPECT_EQ(error_in(rounds({{{"steps", 5}, {"keep", 2}}})),
+            at + "tune/rounds/0/keep: 2 of 2 rates drops none; keep fewer than the round trains");
+  EXPECT_EQ(error_in(rounds({{{"epochs", 3}, {"keep", 1}}})),
+            at + "tune/rounds: round 2 is not longer than the one before it; give rounds of rising length, those in "
+                 "steps first; the last is as long as the search");
+  EXPECT_EQ(error_in(tune({{"learning_rate", {0.1}}, {"seed", {101, 1}}})),
+            at + "tune/seed: 1 is also a seed that is measured; tune on a seed of its own, e.g. 101");
+  EXPECT_EQ(error_in(tune({{"learning_rate", {0.1}}, {"seed", Json::array()}})),
+            at + "tune/seed: must be a seed or a list of at least one");
   EXPECT_EQ(error_in(tuned({{"optimizer", {{"learning_rate", "tunde"}}}})),
             at + "optimizer/learning_rate: must be a number, is string");
   EXPECT_EQ(error_in(tuned({{"clock", "virtual"}, {"epochs", 0}, {"steps", 4}, {"train", false}})),
@@ -215,7 +293,7 @@ TEST(Shard, ATunedCaseStaysWithItsSearch) {
     for (const RunCase& c : shard(all, std::to_string(i) + "/4")) {
       ++cases;
       if (!c.tune) continue;
-      const std::string search = digest_of(tuning_cases(c)[0]);
+      const std::string search = digest_of(RateSearch(c).cases()[0]);
       EXPECT_EQ(shard_of.emplace(search, i).first->second, i);
     }
   EXPECT_EQ(cases, 18u);
