@@ -12,6 +12,8 @@
 //
 // variant=reuse: as the authors' README describes version 2: s = p - 1 - k, and the backward reuses the forward's
 //   predicted tensor. (Their code does something else.)
+// delta=smoothed: v is the moving average of the gradients under every optimizer that keeps one, Adam's m. It is not
+//   divided by sqrt(s), so that the prediction is far smaller than Adam's steps: the rule taken at its word.
 // delta=code: as the released PyTorch code predicts: forward mu v + last gradient (counted twice), backward mu v.
 #include "harness/base/index.h"
 #include "harness/pipeline/choice_option.h"
@@ -19,16 +21,18 @@
 
 namespace sluice {
 
-enum class Source { paper, code };
+enum class Direction { paper, code, smoothed };
 enum class Variant { paper, reuse };
 
 static const ChoiceOption<Variant> variant_option(
     "variant", "paper: predict in both passes; reuse: the backward reuses the forward's tensor",
     {{"paper", Variant::paper}, {"reuse", Variant::reuse}});
 
-static const ChoiceOption<Source> delta_option("delta",
-                                               "direction of prediction: paper (v) or code (the released code's forms)",
-                                               {{"paper", Source::paper}, {"code", Source::code}});
+static const ChoiceOption<Direction> delta_option(
+    "delta",
+    "direction of prediction: paper (v; of other optimizers their own direction), code (the released code's forms), or "
+    "smoothed (the smoothed gradient of other optimizers too)",
+    {{"paper", Direction::paper}, {"code", Direction::code}, {"smoothed", Direction::smoothed}});
 
 static WeightRule spectrain_weights(const ScheduleProblem& problem, const Options& options) {
   const bool reuse = variant_option(options) == Variant::reuse;
@@ -40,10 +44,12 @@ static WeightRule spectrain_weights(const ScheduleProblem& problem, const Option
   rule.forward_horizon = list_of(p, [&](int k) { return p - 1 - k + after_backward(k); });
   if (!reuse) rule.backward_horizon = list_of(p, after_backward);
   if (options.flag("clip_s")) rule.clip_to_lag = list_of(p, [&](int k) { return p - 1 - k; });
-  if (delta_option(options) == Source::code) {
+  const Direction direction = delta_option(options);
+  if (direction == Direction::code) {
     rule.forward_delta = WeightRule::Delta::state_plus_gradient;
     rule.backward_delta = WeightRule::Delta::momentum_only;
   }
+  if (direction == Direction::smoothed) rule.forward_delta = rule.backward_delta = WeightRule::Delta::first_moment;
   rule.momentum_sgd_only = options.flag("strict");
   return rule;
 }

@@ -30,7 +30,9 @@ Enum one_of(JsonReader& in, const std::string& key, const std::string& otherwise
 
 std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
-Conditions conditions(JsonReader& in, const std::string& key) {
+}  // namespace
+
+Conditions read_conditions(JsonReader& in, const std::string& key) {
   Conditions result;
   if (!in.has(key)) return result;
   for (const auto& [name, value] : in.object(key).json().items()) {
@@ -40,6 +42,8 @@ Conditions conditions(JsonReader& in, const std::string& key) {
   }
   return result;
 }
+
+namespace {
 
 // A number that stands alone ("1.28", "35 %", "8x"), not part of a name ("1F1B", "ZeRO-3").
 bool is_figure(std::string word) {
@@ -68,7 +72,7 @@ std::string prose(JsonReader& in, const std::string& key) {
 TableAxis read_axis(JsonReader in) {
   TableAxis axis{in.text("heading"), {}};
   for (JsonReader& entry : in.objects("entries")) {
-    axis.entries.push_back({entry.text("title"), conditions(entry, "where")});
+    axis.entries.push_back({entry.text("title"), read_conditions(entry, "where")});
     entry.no_other_keys();
   }
   if (in.has("field"))
@@ -80,7 +84,7 @@ TableAxis read_axis(JsonReader in) {
 }
 
 StudyTable read_table(JsonReader in) {
-  StudyTable table{.name = in.text("name"), .title = in.text("title", ""), .where = conditions(in, "where")};
+  StudyTable table{.name = in.text("name"), .title = in.text("title", ""), .where = read_conditions(in, "where")};
   table.best_by = study_metric(in, "best_by");
   table.also = in.text("also", "");
   if (!table.also.empty() && !is_portable_name(table.also))
@@ -90,7 +94,7 @@ StudyTable read_table(JsonReader in) {
     return std::ranges::count(table.columns, heading, &TableColumn::heading) > 0;
   };
   for (JsonReader& column : in.objects("columns")) {
-    TableColumn c{.heading = column.text("heading"), .where = conditions(column, "where")};
+    TableColumn c{.heading = column.text("heading"), .where = read_conditions(column, "where")};
     c.metric = study_metric(column, "metric");
     for (const auto& [first, second, into_first, into_second] :
          {std::tuple("numerator", "denominator", &c.numerator, &c.denominator),
@@ -126,7 +130,7 @@ ComparisonPicture read_comparison_picture(JsonReader in) {
        {"planners", planners},
        {"time_to_accuracy", time_to_accuracy},
        {"final_metric", final_metric}}};
-  ComparisonPicture picture{picture_name(in), in.text("title", ""), throughput, conditions(in, "where")};
+  ComparisonPicture picture{picture_name(in), in.text("title", ""), throughput, read_conditions(in, "where")};
   picture.kind = one_of(in, "kind", "throughput", kKinds);
   in.no_other_keys();
   return picture;
@@ -166,7 +170,7 @@ TableFigure table_figure(JsonReader& in, const Tables& tables) {
   using enum TableFigure::Take;
   static constexpr std::array<std::pair<const char*, TableFigure::Take>, 5> kTakes = {
       {{"range", range}, {"largest", largest}, {"smallest", smallest}, {"all", all}, {"above", above}}};
-  TableFigure figure{.table = in.text("table"), .column = in.text("column"), .lines = conditions(in, "lines")};
+  TableFigure figure{.table = in.text("table"), .column = in.text("column"), .lines = read_conditions(in, "lines")};
   figure.take = one_of(in, "take", "range", kTakes);
   if (figure.take == above) figure.than = in.number_or("than", figure.than, -1e300, 1e300);
   tables.check(in, "column", figure.table, figure.column);

@@ -19,11 +19,16 @@ namespace sluice {
 
 static Json as_list(const Json& value) { return value.is_array() ? value : Json::array({value}); }
 
-// Names of systems, with "*" and "*asynchronous" written out. Systems that only infer are among them where the entry's
-// task is inference.
+// Names of systems, with "*" and "*asynchronous" written out and without those that "!NAME" excludes. Systems that only
+// infer are among them where the entry's task is inference.
 static Json named_systems(const Json& values, bool inference) {
   Json systems = Json::array();
+  std::set<std::string> excluded;
   for (const Json& value : values) {
+    if (value.is_string() && value.get<std::string>().starts_with("!")) {
+      excluded.insert(find_system(value.get<std::string>().substr(1), "system").name);
+      continue;
+    }
     if (value != "*" && value != "*asynchronous") {
       systems.push_back(value);
       continue;
@@ -32,7 +37,11 @@ static Json named_systems(const Json& values, bool inference) {
       if ((value == "*" || !system->synchronous) && (inference || !system->inference_only))
         systems.push_back(system->name);
   }
-  return systems;
+  if (excluded.empty()) return systems;
+  Json left = Json::array();
+  for (const Json& system : systems)
+    if (!system.is_string() || !excluded.contains(system.get<std::string>())) left.push_back(system);
+  return left;
 }
 
 namespace {

@@ -332,6 +332,30 @@ void add_report(CLI::App& app, Chosen& chosen) {
                "  sluice report --markdown results/reference/*.json");
 }
 
+void add_leaderboard(CLI::App& app, Chosen& chosen) {
+  const auto a = std::make_shared<LeaderboardArguments>();
+  CLI::App* c =
+      add_command(app, chosen, "leaderboard", "Rank the systems by the standard sweep", leaderboard_command, a);
+  c->add_option("files", a->files, "JSONL files of the sweep (default: the stored records)")->type_name("");
+  c->add_option("--add", a->add, "Run the sweep for this system first, without its trainings, and rank it too")
+      ->type_name("SYSTEM");
+  CLI::Option* add = c->get_option("--add");
+  c->add_flag("--train", a->train, "With --add: its trainings, too")->needs(add);
+  c->add_option("-o,--out", a->out, "With --add: records (default: results/runs/leaderboard-SYSTEM.jsonl)")
+      ->type_name("FILE")
+      ->needs(add);
+  c->add_flag("--resume", a->resume, "With --add: skip what has a result there already")->needs(add);
+  c->add_option("--html", a->html, "Write the leaderboard as one offline page")->type_name("FILE");
+  c->add_option("--board", a->board, "Columns and texts (default: results/leaderboard.json)")->type_name("FILE");
+  c->add_flag("--write", a->write,
+              "Write results/leaderboard.md; the records of the files, if any, replace the stored ones first");
+  add_progress(c, a->progress);
+  add_examples(c,
+               "  sluice leaderboard                                       the stored records\n"
+               "  sluice leaderboard --add my_system                       where a system of your own lands\n"
+               "  sluice leaderboard --html plots/out/leaderboard.html");
+}
+
 void add_reproduce(CLI::App& app, Chosen& chosen) {
   const auto a = std::make_shared<ReproduceArguments>();
   CLI::App* c = add_command(app, chosen, "reproduce", "Rerun what papers published and compare", reproduce_command, a);
@@ -422,8 +446,9 @@ void add_completion(CLI::App& app, Chosen& chosen) {
 }  // namespace
 
 void add_commands(CLI::App& app, Chosen& chosen) {
-  for (const auto add : {add_list, add_advise, add_plan, add_schedule, add_verify, add_profile, add_validate, add_run,
-                         add_compare, add_report, add_reproduce, add_export, add_new, add_check, add_completion})
+  for (const auto add :
+       {add_list, add_advise, add_plan, add_schedule, add_verify, add_profile, add_validate, add_run, add_compare,
+        add_report, add_leaderboard, add_reproduce, add_export, add_new, add_check, add_completion})
     add(app, chosen);
 }
 

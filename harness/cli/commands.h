@@ -95,6 +95,15 @@ struct ReportArguments {
 };
 int report_command(const ReportArguments& a);
 
+struct LeaderboardArguments {
+  std::vector<std::string> files;  // of the standard sweep; none: the stored records
+  std::string board;               // description; "": results/leaderboard.json
+  std::string add;                 // a system that the sweep runs first; "": none
+  std::string out, html, progress = "auto";
+  bool train = false, resume = false, write = false;
+};
+int leaderboard_command(const LeaderboardArguments& a);
+
 struct ReproduceArguments {
   std::vector<std::string> papers;  // of results/claims
   bool all = false, json = false, write = false, mutate = false;

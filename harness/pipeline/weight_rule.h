@@ -55,6 +55,7 @@ struct WeightRule {
                             // mhat / (sqrt(vhat) + eps) of Adam
     state_plus_gradient,    // the released codes' forward: momentum * buffer + last gradient
     momentum_only,          // SpecTrain's released code's backward: momentum * buffer
+    first_moment,           // SpecTrain's smoothed gradient: the buffer v of SGD with momentum, m of Adam
     weight_moving_average,  // PipeMare's T2: mean of W_new - W_old; not multiplied by the rate
     update_moving_average,  // LayerPipe2: mean of (W_old - W_new) / rate, which is the gradient's for plain SGD
   };

@@ -73,7 +73,7 @@ void add_to(Symbol& sum, Symbol term) {
 // What a step or a prediction of a stage depends on besides its operands.
 void add_rule(Made& made, const WeightRule& rule, StageId stage) {
   using Delta = WeightRule::Delta;
-  for (const Delta delta : {Delta::state, Delta::state_plus_gradient, Delta::momentum_only,
+  for (const Delta delta : {Delta::state, Delta::state_plus_gradient, Delta::momentum_only, Delta::first_moment,
                             Delta::weight_moving_average, Delta::update_moving_average})
     made.of(uses_delta(rule, stage, delta));  // a direction that is kept changes the step's operations
   made.of(rule.decay_in_delta);

@@ -130,6 +130,10 @@ class CaseRun {
     if (rule.nesterov_adam_only && o.kind != OptimizerKind::nadamw && o.kind != OptimizerKind::nadam)
       throw InputError("optimizer", case_.system + "'s correction is NAdam's momentum",
                        "use nadamw, or leave out strict");
+    const bool adam = o.kind != OptimizerKind::sgd && o.kind != OptimizerKind::rmsprop && !o.treats_matrices();
+    if (rule.forward_delta == WeightRule::Delta::first_moment && !momentum_sgd && !adam)
+      throw InputError("optimizer", choice_name(o.kind) + " keeps no moving average of the gradients to predict with",
+                       "use sgd with momentum or an Adam, or predict with the optimizer's own direction");
     if (!o.treats_matrices()) return;
     const std::string name = choice_name(o.kind);
     if (sharding_of(prepared_, microbatches).active())

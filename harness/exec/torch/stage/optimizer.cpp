@@ -59,12 +59,14 @@ Delta Optimizer::effective(Delta kind) const { return has_momentum() ? kind : De
 
 void Optimizer::track(Delta kind, bool decay_in_delta) {
   decay_in_delta_ = decay_in_delta;
+  if (kind == Delta::first_moment) return;
   kind = effective(kind);
   if (kind == Delta::state && has_momentum() && !spec_.nesterov) return;  // first_ is it
   if (!kept(kind).defined()) kept(kind) = at::zeros({elements_}, options_);
 }
 
 const at::Tensor& Optimizer::delta(Delta kind) const {
+  if (kind == Delta::first_moment) return first_;
   const at::Tensor& own = deltas_[static_cast<std::size_t>(effective(kind))];
   return own.defined() ? own : first_;
 }

@@ -15,6 +15,7 @@
 //   state                what the step subtracted over r, without AdamW's decay unless the rule includes it
 //   state_plus_gradient  sgd with momentum: mu v + (1 - dampening) g (momentum_ema: (1 - mu) g), else as state
 //   momentum_only        sgd with momentum: mu v, else as state
+//   first_moment         v or m as it is; of optimizers that keep one: sgd with momentum, and the Adams but the rotated
 #pragma once
 
 #include <ATen/ATen.h>
@@ -38,8 +39,8 @@ class Optimizer {
   // beta1 becomes b + rise (0.99 - b), b being what the optimizer was made with.
   void raise_beta1(double rise) { spec_.beta1 = beta1_ + rise * (0.99 - beta1_); }
 
-  // From now on delta(kind) exists after each step. kind: state, state_plus_gradient or momentum_only. decay_in_delta:
-  // AdamW's decoupled weight decay is part of it.
+  // From now on delta(kind) exists after each step. kind: state, state_plus_gradient, momentum_only or first_moment.
+  // decay_in_delta: AdamW's decoupled weight decay is part of state.
   void track(WeightRule::Delta kind, bool decay_in_delta = false);
   // `to` may be `from` (in place).
   void step(at::Tensor& to, const at::Tensor& from, const at::Tensor& gradient, double learning_rate);

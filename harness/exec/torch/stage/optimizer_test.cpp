@@ -37,5 +37,29 @@ TEST(OptimizerDelta, TheGradientThatTheCodeAddsAgainIsWithoutWeightDecay) {
   EXPECT_DOUBLE_EQ(optimizer.delta(Delta::state_plus_gradient).item<double>(), 2.5);
 }
 
+// b1 = 1/2, no bias correction: gradients 1, 2 give m = 1/2, then 1/4 + 1. The step itself is sign-like.
+TEST(OptimizerDelta, TheSmoothedGradientOfAdamIsItsFirstMoment) {
+  const OptimizerSpec spec{.kind = OptimizerSpec::Kind::adam, .beta1 = 0.5, .beta2 = 0.5, .epsilon = 0};
+  Optimizer optimizer(spec, 1, at::kDouble);
+  optimizer.track(Delta::first_moment);
+  at::Tensor weights = at::tensor({10.0}, at::kDouble);
+  optimizer.step(weights, weights, at::tensor({1.0}, at::kDouble), 0.1);
+  EXPECT_DOUBLE_EQ(optimizer.delta(Delta::first_moment).item<double>(), 0.5);
+  EXPECT_DOUBLE_EQ(weights.item<double>(), 9.9);
+  optimizer.step(weights, weights, at::tensor({2.0}, at::kDouble), 0.1);
+  EXPECT_DOUBLE_EQ(optimizer.delta(Delta::first_moment).item<double>(), 1.25);
+}
+
+// Of SGD with momentum it is the buffer, also under Nesterov's step.
+TEST(OptimizerDelta, TheSmoothedGradientOfSgdIsItsBuffer) {
+  const OptimizerSpec spec{.kind = OptimizerSpec::Kind::sgd, .momentum = 0.5, .nesterov = true};
+  Optimizer optimizer(spec, 1, at::kDouble);
+  optimizer.track(Delta::first_moment);
+  at::Tensor weights = at::tensor({10.0}, at::kDouble);
+  optimizer.step(weights, weights, at::tensor({1.0}, at::kDouble), 0.1);
+  optimizer.step(weights, weights, at::tensor({2.0}, at::kDouble), 0.1);
+  EXPECT_DOUBLE_EQ(optimizer.delta(Delta::first_moment).item<double>(), 2.5);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -1,0 +1,88 @@
+#include <fmt/format.h>
+#include <sluice_build.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "harness/base/error.h"
+#include "harness/base/read_text.h"
+#include "harness/base/source_folder.h"
+#include "harness/base/stop.h"
+#include "harness/base/visible_text.h"
+#include "harness/case/profile_store.h"
+#include "harness/case/sweep.h"
+#include "harness/cli/commands.h"
+#include "harness/cli/exit_codes.h"
+#include "harness/cli/read_files.h"
+#include "harness/pipeline/system.h"
+#include "harness/run/run_case.h"
+#include "harness/run/sweep_runner.h"
+#include "plots/leaderboard.h"
+#include "results/reference.h"
+
+namespace sluice {
+namespace {
+
+// Runs the sweep for the system that is added. Returns its records; sets `interrupted`.
+std::vector<Record> run_added(const LeaderboardArguments& a, const BoardDescription& board, const std::string& system,
+                              bool& interrupted) {
+  Sweep sweep = load_sweep(source_folder() + "/harness/sweeps/" + board.sweep + ".json");
+  std::erase_if(sweep.cases, [&](const RunCase& c) { return c.system != system || (!a.train && c.epochs > 0); });
+  if (sweep.cases.empty())
+    throw InputError("--add", "the sweep '" + board.sweep + "' has no case of '" + system + "'",
+                     "sluice list systems names those that train");
+  const std::string out = a.out.empty() ? source_folder() + "/results/runs/leaderboard-" + system + ".jsonl" : a.out;
+  handle_signals();
+  ProfileStore profiles(default_profile_folder());
+  const SweepOptions options{out, a.resume, parse_progress(a.progress), "", 0, std::nullopt};
+  const SweepResult result = run_sweep(
+      sweep.cases, options, [&](const RunCase& c, const RunHooks& hooks) { return run_case(c, profiles, hooks); });
+  interrupted = result.interrupted;
+  fmt::print("records: {}\n\n", visible(out));
+  return result.records;
+}
+
+void print(const Leaderboard& board) {
+  fmt::print(
+      "Synchronous systems\n{}\nAsynchronous systems (throughput without what stale weights cost in updates)\n{}",
+      to_text(ranking(board, board.synchronous)), to_text(ranking(board, board.asynchronous)));
+}
+
+// "zero_bubble: place 2 of 20 synchronous systems, score 0.87".
+void print_place(const Leaderboard& board, const std::string& system) {
+  for (const auto* rows : {&board.synchronous, &board.asynchronous})
+    for (const BoardRow& row : *rows)
+      if (row.system == system && !row.reference)
+        fmt::print("\n{}: place {} of {} {} systems, score {:.2f}\n", system, row.place, rows->size() - 1,
+                   row.asynchronous ? "asynchronous" : "synchronous", row.score);
+}
+
+}  // namespace
+
+int leaderboard_command(const LeaderboardArguments& a) {
+  const std::string folder = source_folder() + "/results/";
+  const BoardDescription description = read_board(a.board.empty() ? folder + "leaderboard.json" : a.board);
+  const std::string added = a.add.empty() ? "" : find_system(a.add, "--add").name;
+  const std::vector<std::string> stored = {description.records.string()};
+  std::vector<Record> records = read_files(a.files.empty() ? stored : a.files);
+  bool interrupted = false;
+  if (!added.empty()) {
+    std::erase_if(records, [&](const Record& r) { return r.system == added && (a.train || r.curve.empty()); });
+    for (Record& record : run_added(a, description, added, interrupted)) records.push_back(std::move(record));
+  }
+  if (a.write && !a.files.empty()) {
+    const std::vector<StudyRun> all = study_runs(records);
+    write_reference(description.records, shown_records(leaderboard(description, all)),
+                    "sluice run " + description.sweep + "; sluice leaderboard --write");
+    records = read_files(stored);
+  }
+  const std::vector<StudyRun> runs = study_runs(records);
+  const Leaderboard board = leaderboard(description, runs);
+  print(board);
+  if (!added.empty()) print_place(board, added);
+  if (a.write) write_text(folder + "leaderboard.md", leaderboard_markdown(board));
+  if (!a.html.empty()) write_text(a.html, leaderboard_html(board, "Sluice " SLUICE_VERSION));
+  return interrupted ? 1 : 0;
+}
+
+}  // namespace sluice

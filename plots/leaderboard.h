@@ -1,0 +1,71 @@
+// The leaderboard: a row a system, a column a setting of the standard sweep, best first. results/leaderboard.json
+// describes it; every figure is taken from the sweep's records.
+//
+// A cell is the system's best case of the column (its micro-batches, recomputation and other options as the sweep
+// varies them, the same for all). Its share is the best system's figure over its own, or the other way round where
+// higher is better: 1 is the best, 0 a system that has no figure there. The score is the mean of the shares.
+// Synchronous and asynchronous systems are ranked apart: the latter's throughput does not count what stale weights cost.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "plots/study.h"
+#include "plots/study_tables.h"
+
+namespace sluice {
+
+struct BoardColumn {
+  std::string heading;
+  Conditions where;
+  const Field* metric = find_field("throughput");
+};
+
+struct BoardDescription {
+  std::string title, text;
+  std::string sweep;              // of harness/sweeps
+  std::filesystem::path records;  // of the sweep, as the repository keeps them
+  std::vector<BoardColumn> columns;
+  std::vector<const Field*> details;  // what the table of a column shows besides its metric
+};
+BoardDescription read_board(const std::filesystem::path& path);  // throws InputError
+
+struct BoardCell {
+  const StudyRun* best = nullptr;   // null: no case of the column has the metric
+  const StudyRun* shown = nullptr;  // that one, or one that says why there is none; null: the sweep has no case
+  double value = 0;                 // of the metric, median over the seeds
+  double share = 0;
+  int place = 0;        // within the row's kind of system; those that cannot be told apart share it
+  std::string missing;  // why there is none: "out of memory", "misses its target"
+};
+
+struct BoardRow {
+  std::string system, title, written_from;
+  bool asynchronous = false;
+  bool reference = false;  // single_device: shown first, without a place
+  double score = 0;
+  int place = 0;
+  std::vector<BoardCell> cells;  // one a column
+};
+
+struct Leaderboard {
+  BoardDescription description;
+  std::vector<BoardRow> synchronous, asynchronous;  // best first
+  std::vector<std::string> commits;                 // of the records
+};
+// The runs outlive it.
+Leaderboard leaderboard(const BoardDescription& description, std::span<const StudyRun> runs);
+
+// The records that its cells show, each once.
+std::vector<Record> shown_records(const Leaderboard& board);
+
+// The ranking of one kind of system, for the terminal and for pages.
+TextTable ranking(const Leaderboard& board, const std::vector<BoardRow>& rows);
+
+std::string leaderboard_markdown(const Leaderboard& board);
+// One file that needs no network. version: "sluice 0.2.0".
+std::string leaderboard_html(const Leaderboard& board, const std::string& version);
+
+}  // namespace sluice
