@@ -95,6 +95,19 @@ TEST(ExpandCase, StarMeansEverySystem) {
   }
 }
 
+TEST(ExpandCase, AnExclamationMarkLeavesASystemOut) {
+  std::set<std::string> found;
+  for (const RunCase& c : cases_of(tiny({{"system", {"*asynchronous", "!pipedream", "gpipe", "!2bw"}}})))
+    found.insert(c.system);
+  EXPECT_TRUE(found.contains("gpipe"));
+  EXPECT_TRUE(found.contains("spectrain"));
+  EXPECT_FALSE(found.contains("pipedream"));
+  EXPECT_FALSE(found.contains("pipedream_2bw"));
+  EXPECT_TRUE(error_of([] {
+                cases_of(tiny({{"system", {"*", "!gpip"}}}));
+              }).find("unknown system 'gpip'") != std::string::npos);
+}
+
 TEST(ExpandCase, ListsOfOptionsMultiply) {
   const auto cases = cases_of(tiny({{"options", {{"backward", {"lifo", "fifo"}}}}}));
   ASSERT_EQ(cases.size(), 2u);

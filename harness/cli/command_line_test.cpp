@@ -50,7 +50,7 @@ TEST(CommandLine, EverySettingOfACaseIsAFlagOfRun) {
 
 TEST(CommandLine, HelpFitsIntoAHundredColumns) {
   for (const char* command : {"list", "plan", "schedule", "verify", "profile", "run", "compare", "report", "export",
-                              "new", "help", "completion", "check", "advise"}) {
+                              "new", "leaderboard", "help", "completion", "check", "advise"}) {
     std::istringstream lines(help_of_command(command));
     for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << command << ": " << line;
   }
@@ -113,7 +113,7 @@ TEST(CommandLine, HelpIsACommandToo) {
 
 TEST(CommandLine, EveryCommandShowsAnExample) {
   for (const char* command : {"list", "plan", "schedule", "verify", "profile", "run", "compare", "report", "export",
-                              "new", "completion", "check", "advise"})
+                              "new", "leaderboard", "completion", "check", "advise"})
     EXPECT_NE(help_of_command(command).find("Examples:\n"), std::string::npos) << command;
 }
 
