@@ -17,12 +17,13 @@ bool is_calibrated(const std::string& costs);
 
 // The seconds are the first device's; what devices with another calibration take is LayerCost::on. Throws InputError:
 // costs that cannot be read; a device without a calibration for this storage, naming clusters whose devices have one; a
-// calibration of a device with another peak, or without a kernel of the model; devices of one name that differ.
+// calibration of a device with another peak; devices of one name that differ.
 CostGraph cluster_costs(const std::string& costs, const ModelGraph& model, std::int64_t micro_batch,
                         const Cluster& cluster, const Storage& storage = {});
 
-// CostGraph::source of these: "calibrated v100_sxm2_fp32", of each of the cluster's calibrations, and a host gap that
-// was given. Throws as cluster_costs.
-std::string calibrated_cost_source(const std::string& costs, const Cluster& cluster, const Storage& storage = {});
+// CostGraph::source of these: "calibrated v100_sxm2_fp32", of each of the cluster's calibrations, ", convolutions
+// derived from products" where one has no others, and a host gap that was given. Throws as cluster_costs.
+std::string calibrated_cost_source(const std::string& costs, const ModelGraph& model, const Cluster& cluster,
+                                   const Storage& storage = {});
 
 }  // namespace sluice

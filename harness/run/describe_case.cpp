@@ -24,8 +24,8 @@ namespace sluice {
 static std::string cost_source(const RunCase& c, const Workload& workload) {
   if (is_profile_workload(workload) || is_cost_file(c.costs)) return kMeasuredCosts;
   if (!is_calibrated(c.costs)) return c.costs;
-  return calibrated_cost_source(c.costs, load_cluster(c.cluster, source_folder() + "/workloads/clusters"),
-                                storage_of(c));
+  return calibrated_cost_source(c.costs, workload.model,
+                                load_cluster(c.cluster, source_folder() + "/workloads/clusters"), storage_of(c));
 }
 
 static WorkloadFacts workload_facts(const RunCase& c, const Workload& workload) {
