@@ -88,17 +88,23 @@ std::vector<const Device*> kinds_of_devices(const Cluster& cluster, const Storag
 
 bool is_calibrated(const std::string& costs) { return costs == kCalibrated || costs.starts_with(kCalibrated + ","); }
 
+std::vector<const Calibration*> calibrations_of(const Cluster& cluster, const Storage& storage) {
+  std::vector<const Calibration*> all;
+  for (const Device* device : kinds_of_devices(cluster, storage)) {
+    const Calibration* calibration = &calibration_of(*device, cluster, storage);
+    if (std::ranges::find(all, calibration) == all.end()) all.push_back(calibration);
+  }
+  return all;
+}
+
 std::string calibrated_cost_source(const std::string& costs, const ModelGraph& model, const Cluster& cluster,
                                    const Storage& storage) {
-  std::vector<std::string> names;
-  bool derived = false;
-  for (const Device* device : kinds_of_devices(cluster, storage)) {
-    const Calibration& calibration = calibration_of(*device, cluster, storage);
-    if (std::ranges::find(names, calibration.name) == names.end()) names.push_back(calibration.name);
-    derived = derived || derives_convolutions(model, calibration);
-  }
   std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : " + ") + name;
+  bool derived = false;
+  for (const Calibration* calibration : calibrations_of(cluster, storage)) {
+    text += (text.empty() ? "" : " + ") + calibration->name;
+    derived = derived || derives_convolutions(model, *calibration);
+  }
   if (derived) text += ", convolutions derived from products";
   if (const auto host = host_of(costs))
     text += " with a host gap of " + to_text(host->gap) + (host->blocking ? " and blocking launches" : "");

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "harness/model/calibration.h"
 #include "harness/model/cluster.h"
 #include "harness/model/cost_graph.h"
 #include "harness/model/model.h"
@@ -14,6 +16,9 @@ namespace sluice {
 // "calibrated", or "calibrated,host_gap=68.8us", which gives all devices the time that a host takes to start a kernel;
 // with ",blocking" behind it the host waits for every kernel, as under CUDA_LAUNCH_BLOCKING.
 bool is_calibrated(const std::string& costs);
+
+// The calibrations of the cluster's devices for this storage, each once. Throws as cluster_costs.
+std::vector<const Calibration*> calibrations_of(const Cluster& cluster, const Storage& storage);
 
 // The seconds are the first device's; what devices with another calibration take is LayerCost::on. Throws InputError:
 // costs that cannot be read; a device without a calibration for this storage, naming clusters whose devices have one; a
