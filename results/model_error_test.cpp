@@ -33,6 +33,7 @@ TEST(ModelError, PublishedErrorsAreThoseOfTheirPage) {
   const auto percent = [](double share) { return fmt::format("{:.1f} %", 100 * share); };
   EXPECT_NE(row("BigScience, 384 A100").find(percent(e.steps) + " / " + percent(e.steps_ninetieth)), std::string::npos);
   EXPECT_NE(row("Vocabulary Parallelism, times of ranks").find("| " + percent(e.rank_times) + " /"), std::string::npos);
+  EXPECT_NE(row("DLPerf, 1 to 32 V100").find("| " + percent(e.v100) + " /"), std::string::npos);
   EXPECT_NE(row("Primus, 8 MI300X").find("| " + percent(e.mi300x_too_fast) + " /"), std::string::npos);
 }
 

@@ -7,6 +7,7 @@
 #include "harness/case/settings.h"
 #include "harness/case/test_profiles.h"
 #include "harness/cli/case_flags.h"
+#include "results/model_error.h"
 
 namespace sluice {
 namespace {
