@@ -11,8 +11,8 @@ namespace sluice {
 
 // The entry with what it leaves out of "precision" and "costs". Workloads that train on this machine keep fp32 and,
 // in fp32, analytic costs. Full-size ones (Workload::runs_for_real is false) are trained in mixed precision where every
-// device of the cluster states a peak in 16 bit. Costs are calibrated in 16 bit, and of full-size workloads in fp32 too,
-// where every device has a calibration for that precision. What the entry says stays as it is.
+// device of the cluster states a peak in 16 bit. Costs are calibrated in 16 bit, and for full-size workloads in fp32
+// too, where every device has a calibration for that precision. What the entry says stays as it is.
 struct AdviceCosts {
   Entry entry;
   bool default_precision = false;  // "precision" was left out

@@ -12,8 +12,8 @@
 namespace sluice {
 
 // Bytes as analytic_costs; seconds of layer_kernels.h, of a device of `speed` 1. Updates read weights and gradients and
-// write weights, as there, at the rate of the calibration's streams. Throws InputError where the calibration is of 32 bit
-// and the storage of 16, or the other way round.
+// write weights, as there, at the rate of the calibration's streams. Throws InputError where the calibration is of 32
+// bit and the storage of 16, or the other way round.
 CostGraph calibrated_costs(const ModelGraph& model, std::int64_t micro_batch, const Device& device,
                            const Calibration& calibration, const Storage& storage = {});
 

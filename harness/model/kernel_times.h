@@ -13,8 +13,8 @@
 //
 // and the least of these counts; corrections (calibration.h) then multiply it. A convolution is the product that it
 // implies, with the bytes of its tensors alone; one with a window of 3 x 3 and stride 1 may run as a transform
-// (Winograd's, say), whose reduction is gain_3x3 shorter. A calibration without convolutions has those that its products
-// imply: the same formula with their parameters and corrections, and no transform.
+// (Winograd's, say), whose reduction is gain_3x3 shorter. Where a calibration has no convolutions, they take what the
+// products that they imply take, corrections included, with the bytes of their own tensors and no transform.
 #pragma once
 
 #include <cstdint>

@@ -131,7 +131,8 @@ def write(name, spec, source, products, notes):
     products["gap"] = f"{products['gap'] * 1e6:.4g}us"
     text = json.dumps({
         "schema": "sluice/calibration/1", "device": spec["device"], "precision": "bf16", **spec.get("evidence", {}),
-        "source": source, "peak": spec["peak"], "memory_bandwidth": f"{spec['bandwidth']}GB/s", "multiprocessors": spec["sms"],
+        "source": source, "peak": spec["peak"], "memory_bandwidth": f"{spec['bandwidth']}GB/s",
+        "multiprocessors": spec["sms"],
         "products": products,
         "attention": {"forward_share": spec["attention"][0], "backward_share": spec["attention"][1]},
         "streams": dict(zip(("bandwidth_share", "gap", "norm_share", "activation_share"), spec["streams"])),
