@@ -13,6 +13,7 @@
 #include "harness/base/quantities.h"
 #include "plots/report.h"
 #include "plots/style.h"
+#include "results/fields.h"
 #include "results/metrics.h"
 #include "results/tell_apart.h"
 
@@ -173,6 +174,11 @@ std::string results_table(const Comparison& c, const Palette& palette) {
     std::string head;
     std::function<std::string(Row)> text;
   };
+  const auto of_field = [](const char* name) {
+    return [&field = *find_field(name)](Row row) {
+      return spread_text(row.figure(field), [&](double value) { return to_text(field.unit, value); });
+    };
+  };
   const std::vector<Column> columns = {
       {"ranks", [](Row row) { return std::to_string(row.ranks); }},
       {"micro-<br>batches", [](Row row) { return std::to_string(row.microbatches); }},
@@ -182,6 +188,8 @@ std::string results_table(const Comparison& c, const Palette& palette) {
       {"tuned<br>rate",
        [&](Row row) { return c.tuned && row.learning_rate ? fmt::format("{:g}", *row.learning_rate) : ""; }},
       {"samples/s", [](Row row) { return spread_text(row.throughput, [](double rate) { return rate_text(rate); }); }},
+      {"tokens/s", of_field("tokens_per_second")},
+      {"MFU", of_field("mfu")},
       {"95&nbsp;% interval",
        [](Row row) {
          const auto& interval = row.interval;

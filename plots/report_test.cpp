@@ -68,6 +68,14 @@ TEST_F(ReportTest, WritesThePageWithItsPicturesInside) {
   EXPECT_EQ(content(folder_ / "out" / "formats"), "svg,png\n");
 }
 
+TEST_F(ReportTest, TokensAndUtilisationStandBesideThroughputWhereTheyAreKnown) {
+  const auto page = [&] { return content(write_report(records_, folder_ / "out", renderer(kDrawsEachChart)).html); };
+  EXPECT_EQ(page().find("<th>MFU</th>"), std::string::npos);
+  records_[1].work = {.tokens = 10, .flop = 1e9, .devices = 4, .peak_flops = 1e13};
+  const std::string html = page();
+  EXPECT_NE(html.find("<th>samples/s</th><th>tokens/s</th><th>MFU</th>"), std::string::npos);
+}
+
 TEST_F(ReportTest, RefusesFormatsItDoesNotHave) {
   EXPECT_EQ(parse_formats("svg,pdf,svg"), (std::vector{PictureFormat::svg, PictureFormat::pdf}));
   for (const char* text : {"", "gif", "svg,,png", "svg,"}) EXPECT_THROW(parse_formats(text), InputError) << text;

@@ -38,7 +38,9 @@ std::string figure_text(double value) {
 }
 
 std::string value_text(const Field& metric, double value) {
-  if (metric.unit == Unit::rate || metric.unit == Unit::states) return figure_text(value);
+  if (metric.unit == Unit::rate || metric.unit == Unit::token_rate || metric.unit == Unit::tflops ||
+      metric.unit == Unit::states)
+    return figure_text(value);
   if (metric.unit == Unit::metric) return fmt::format("{:.{}f}", value, value < 10 ? 3 : 1);  // or a perplexity
   if (metric.unit == Unit::bytes && value == 0) return "0";
   return to_text(metric.unit, value);

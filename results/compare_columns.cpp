@@ -167,6 +167,8 @@ std::vector<Column> made_columns() {
        .heading = "ratio",
        .cell = [](Row row, In) { return ratio_cell(row); },
        .value = [](Row row) { return row.throughput_ratio; }},
+      of_metric("tokens_per_second"),
+      of_metric("mfu"),
       of_metric("latency"),
       of_metric("latency_95"),
       {.name = "p_value",

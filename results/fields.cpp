@@ -171,6 +171,15 @@ std::optional<std::int64_t> sent(const Record& r) {
   return most_sent(r, kind);
 }
 
+// Of model_rates().
+template <class Get>
+auto of_rates(Get get) {
+  return [get](const Record& r) -> Figure {
+    const auto rates = model_rates(r);
+    return rates ? Figure(get(*rates)) : std::nullopt;
+  };
+}
+
 double run_seconds(const Record& r) { return std::accumulate(r.step_seconds.begin(), r.step_seconds.end(), 0.0); }
 
 // What the search that made the plan says of it.
@@ -213,12 +222,27 @@ Figure longest_answer(const Record& r, double RecordedAdaptation::Answer::*secon
 }  // namespace
 
 const char* unit_name(Unit unit) {
-  return unit == Unit::rate ? "samples/s" : unit == Unit::seconds ? "seconds" : unit == Unit::bytes ? "bytes" : "";
+  switch (unit) {
+    case Unit::rate:
+      return "samples/s";
+    case Unit::token_rate:
+      return "tokens/s";
+    case Unit::tflops:
+      return "TFLOP/s";
+    case Unit::seconds:
+      return "seconds";
+    case Unit::bytes:
+      return "bytes";
+    default:
+      return "";
+  }
 }
 
 std::string to_text(Unit unit, double value) {
   switch (unit) {
     case Unit::rate:
+    case Unit::token_rate:
+    case Unit::tflops:
       return value >= 100 ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}", value);
     case Unit::seconds:
       return to_text(Seconds(value));
@@ -295,6 +319,8 @@ const std::vector<Field>& record_fields() {
                   "a point of a divergence boundary."})),
       stored<line_or_empty>("workload_facts", setting, &Record::workload_facts,
                             {"What was trained, for how long, and the target of its metric."}),
+      stored<line_or_absent>("work", setting, &Record::work,
+                             {"What tokens/s, TFLOP/s and MFU are computed from; older records have none."}),
       since_second_version(
           stored<line_or_empty>("tuning", setting, &Record::tuning,
                                 {"How the learning rate was tuned, for epochs or steps; empty where it was given."})),
@@ -318,6 +344,13 @@ const std::vector<Field>& record_fields() {
       computed(
           "throughput_high", "samples_per_second_high",
           [](const Record& r) { return interval_end(r, &Interval::high); }, rate),
+      computed("tokens_per_second", "tokens_per_second",
+               of_rates([](const ModelRates& rates) { return rates.tokens_per_second; }), token_rate, higher,
+               "tokens/s"),
+      computed("tflops_per_device", "tflops_per_device",
+               of_rates([](const ModelRates& rates) { return rates.tflops_per_device; }), tflops, higher,
+               "TFLOP/s/device"),
+      computed("mfu", "mfu", of_rates([](const ModelRates& rates) { return rates.mfu; }), share, higher, "MFU"),
       computed(
           "latency", "latency_seconds", [](const Record& r) { return of_latency(r, &Latency::median); }, seconds, lower,
           "latency"),

@@ -24,8 +24,8 @@ inline constexpr const char* kFirstRecordSchema = "sluice/record/1";  // is read
 enum class FieldKind { setting, measurement, prediction, derived };
 
 // How values are shown. states: counts that may be large; metric: an evaluation metric; completion: 1 or 0.
-enum class Unit { text, count, states, rate, seconds, bytes, share, metric, completion };
-const char* unit_name(Unit unit);              // for an axis: "samples/s", "seconds", "bytes", else ""
+enum class Unit { text, count, states, rate, token_rate, tflops, seconds, bytes, share, metric, completion };
+const char* unit_name(Unit unit);              // for an axis: "samples/s", "TFLOP/s", "seconds", "bytes", ..., else ""
 std::string to_text(Unit unit, double value);  // as comparisons show it: "1.5 s", "12.5 %"
 
 enum class Better { none, lower, higher, as_workload };  // as_workload: as the workload's facts say

@@ -10,6 +10,7 @@
 #include "results/compare.h"
 #include "results/compare_columns.h"
 #include "results/export.h"
+#include "results/metrics.h"
 #include "results/record_filter.h"
 
 namespace sluice {
@@ -24,6 +25,7 @@ Record adapted_run() {
   r.microbatches = 4;
   r.samples_per_step = 100;
   r.step_seconds = {0.5, 0.5, 0.5, 0.5};
+  r.work = {.tokens = 32, .flop = 3e9, .devices = 4, .peak_flops = 1.2e12};
   r.observed.bubble_ratio = 0.25;
   r.observed.sent_bytes = SentByRanks{{10, 30}, {5, 0}, {0, 0}};
   r.observed.adaptation = RecordedAdaptation{.changes = {{.update = 1, .stages = {{0}, {1}}}},
@@ -86,6 +88,9 @@ TEST(Fields, AMetricIsFoundByItsFormerName) {
 TEST(Fields, DerivedValuesAreThoseOfTheRecord) {
   EXPECT_DOUBLE_EQ(figure("throughput"), 200);
   EXPECT_DOUBLE_EQ(figure("update_seconds"), 0.5);
+  EXPECT_DOUBLE_EQ(figure("tokens_per_second"), 6400);
+  EXPECT_DOUBLE_EQ(figure("tflops_per_device"), 0.15);  // 200 samples/s x 3 GFLOP over 4 devices
+  EXPECT_DOUBLE_EQ(figure("mfu"), 0.5);                 // 0.6 of 1.2 TFLOP/s
   EXPECT_DOUBLE_EQ(figure("period"), 0.125);
   EXPECT_DOUBLE_EQ(figure("bubble"), 0.25);
   EXPECT_DOUBLE_EQ(figure("sent_messages"), 30);
@@ -98,6 +103,18 @@ TEST(Fields, DerivedValuesAreThoseOfTheRecord) {
   EXPECT_DOUBLE_EQ(figure("seconds_to_detect"), 4);
   EXPECT_DOUBLE_EQ(figure("seconds_to_recover"), 3);
   EXPECT_EQ(find_field("peak_memory")->value(adapted_run()), std::nullopt);
+}
+
+TEST(Fields, WithoutTokensOrPeaksThereAreNoFiguresOfThem) {
+  Record r = adapted_run();
+  r.work->tokens.reset();
+  EXPECT_EQ(find_field("tokens_per_second")->value(r), std::nullopt);
+  EXPECT_EQ(to_text(*model_rates(r)), "0.15 TFLOP/s per device, MFU 50 %");
+  r.work->peak_flops.reset();
+  EXPECT_EQ(find_field("mfu")->value(r), std::nullopt);
+  EXPECT_EQ(to_text(*model_rates(r)), "");
+  r.work.reset();
+  EXPECT_EQ(find_field("tflops_per_device")->value(r), std::nullopt);
 }
 
 TEST(Fields, ASeedTooLargeForASignedNumberIsKept) {

@@ -1,6 +1,8 @@
 // Metrics from raw samples: see metrics.h.
 #include "results/metrics.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -109,6 +111,29 @@ std::optional<double> samples_per_second(const Record& record) {
 
 double update_seconds(std::int64_t samples, double samples_per_second) {
   return static_cast<double>(samples) / samples_per_second;
+}
+
+ModelRates model_rates(const ModelWork& work, double samples_per_second) {
+  const double flops = samples_per_second * work.flop;
+  ModelRates rates{.tflops_per_device = flops / work.devices / 1e12};
+  if (work.tokens) rates.tokens_per_second = samples_per_second * static_cast<double>(*work.tokens);
+  if (work.peak_flops && *work.peak_flops > 0) rates.mfu = flops / *work.peak_flops;
+  return rates;
+}
+
+std::optional<ModelRates> model_rates(const Record& record) {
+  const auto rate = samples_per_second(record);
+  if (!rate || !record.work) return std::nullopt;
+  return model_rates(*record.work, *rate);
+}
+
+std::string to_text(const ModelRates& rates) {
+  std::string text;
+  if (rates.tokens_per_second) text = fmt::format("{:.4g} tokens/s", *rates.tokens_per_second);
+  if (rates.mfu)
+    text += fmt::format("{}{:.3g} TFLOP/s per device, MFU {:.3g} %", text.empty() ? "" : ", ", rates.tflops_per_device,
+                        100 * *rates.mfu);
+  return text;
 }
 
 std::optional<double> update_seconds(const Record& record) {

@@ -36,6 +36,17 @@ bool lacks_steady_state(const Record& record);
 double update_seconds(std::int64_t samples, double samples_per_second);
 std::optional<double> update_seconds(const Record& record);  // at its throughput
 
+// What a rate of samples is in tokens and FLOPs.
+struct ModelRates {
+  std::optional<double> tokens_per_second;  // of all devices together
+  double tflops_per_device = 0;             // model FLOP, 1e12 a second
+  std::optional<double> mfu;                // model FLOP utilisation: of the devices' peak at the run's precision
+};
+ModelRates model_rates(const ModelWork& work, double samples_per_second);
+std::optional<ModelRates> model_rates(const Record& record);  // at its throughput
+// "12,345 tokens/s, 123 TFLOP/s per device, MFU 39.4 %": what there is of them, TFLOP/s only where there is a peak.
+std::string to_text(const ModelRates& rates);
+
 bool is_inference(const Record& record);
 // Of inference: seconds from a micro-batch's first forward to the end of its last one, over all of them but those of
 // the warm-up's batches. nullopt: not inference, or no metrics.

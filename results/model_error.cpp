@@ -26,6 +26,15 @@ std::vector<int> shared_places(std::span<const double> best_first, double error)
   return places;
 }
 
+std::string published_error_text(const PublishedErrors& e) {
+  return fmt::format(
+      "against published runs, times of single ranks were {:.1f} % off in the median, steps of 384 A100 {:.1f} % "
+      "({:.1f} "
+      "% at the 90th percentile), nearly always too fast; of 1 to 32 V100 {:.1f} %, of 8 MI300X {:.0f} %, too fast "
+      "(results/findings/external.md)",
+      100 * e.rank_times, 100 * e.steps, 100 * e.steps_ninetieth, 100 * e.v100, 100 * e.mi300x_too_fast);
+}
+
 std::string model_error_text(double error) { return fmt::format("the model's error of {:g} %", 100 * error); }
 
 }  // namespace sluice

@@ -1,6 +1,7 @@
 // What counts as a tie on the virtual clock, and the published figures that its bound is taken from.
 #include "results/model_error.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sluice_build.h>
 
@@ -22,6 +23,18 @@ TEST(ModelError, DependsOnWhereCostsComeFrom) {
   EXPECT_EQ(model_error("profile"), 0.05);
   EXPECT_EQ(model_error("vgg16_costs.json"), 0.05);
   EXPECT_EQ(model_error_text(0.08), "the model's error of 8 %");
+}
+
+TEST(ModelError, PublishedErrorsAreThoseOfTheirPage) {
+  std::ifstream in(SLUICE_SOURCE_DIR "/results/findings/external.md");
+  const std::string page(std::istreambuf_iterator<char>(in), {});
+  const PublishedErrors e;
+  const auto row = [&](const std::string& table) { return page.substr(page.find("\n| " + table + " | ") + 1, 200); };
+  const auto percent = [](double share) { return fmt::format("{:.1f} %", 100 * share); };
+  EXPECT_NE(row("BigScience, 384 A100").find(percent(e.steps) + " / " + percent(e.steps_ninetieth)), std::string::npos);
+  EXPECT_NE(row("Vocabulary Parallelism, times of ranks").find("| " + percent(e.rank_times) + " /"), std::string::npos);
+  EXPECT_NE(row("DLPerf, 1 to 32 V100").find("| " + percent(e.v100) + " /"), std::string::npos);
+  EXPECT_NE(row("Primus, 8 MI300X").find("| " + percent(e.mi300x_too_fast) + " /"), std::string::npos);
 }
 
 TEST(ModelError, IsAShareOfTheSmallerFigureInEitherOrder) {

@@ -57,6 +57,15 @@ void fields(V& v, WorkloadFacts& f) {
 }
 
 template <class V>
+void fields(V& v, ModelWork& w) {
+  v.if_any("tokens", w.tokens, {"Of a sample; absent: it has none."});
+  v("flop", w.flop, {"Model FLOP of a sample: products, forward and backward, without recomputation.", 0, kMaxNumber});
+  v("devices", w.devices, {"Given to the run, used or not.", 1, kMaxCount});
+  v.if_any("peak_flops", w.peak_flops,
+           {"FLOP/s of these devices together at the run's precision; absent: unknown.", 0, kMaxNumber});
+}
+
+template <class V>
 void fields(V& v, Tuning::Candidate& c) {
   v("learning_rate", c.learning_rate);
   v("value", c.value);

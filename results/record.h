@@ -57,6 +57,7 @@ struct Record {
   std::optional<OptimizerSpec> optimizer;      // stands among the options
   std::string workload;
   std::optional<WorkloadFacts> workload_facts;
+  std::optional<ModelWork> work;  // none: the workload has no layers, or the record is from before there was this
   std::string cluster;
   Clock clock = Clock::wall;
   std::string transport;   // "threads" | "mpi" | "none" (virtual)

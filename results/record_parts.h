@@ -28,6 +28,14 @@ struct WorkloadFacts {
   std::optional<double> single_device_value = {};
 };
 
+// What tokens/s, TFLOP/s and MFU are computed from (harness/model/training_work.h).
+struct ModelWork {
+  std::optional<std::int64_t> tokens = {};  // of a sample; none: it has no tokens
+  double flop = 0;                          // model FLOP of a sample
+  int devices = 1;                          // given to the run, used or not
+  std::optional<double> peak_flops = {};    // of these devices together, FLOP/s at the run's precision; none: unknown
+};
+
 // How a learning rate was searched for.
 struct Tuning {
   struct Candidate {

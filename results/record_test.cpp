@@ -243,6 +243,8 @@ Record any_record() {
   r.planning_seconds = any_real();
   r.environment = any_environment();
   if (any_bool()) r.curve_of = {any_text(), any_text(), any_text(), any_int()};
+  if (any_bool())
+    r.work = {.tokens = any_int(), .flop = 0.5 * any_int(), .devices = 1 + any_int(), .peak_flops = 2.5 * any_int()};
   return r;
 }
 
@@ -353,6 +355,7 @@ Record full() {
               .chosen = 0.1,
               .results = {{.learning_rate = 0.1, .value = 0.5, .round = 1}}};
   r.curve_of = CurveOf{};
+  r.work = {.tokens = 8, .flop = 1e9, .devices = 2, .peak_flops = 1e12};
   r.theory = Theory{};
   r.observed = {
       .bubble_ratio = 0,

@@ -88,14 +88,24 @@ std::vector<const Device*> kinds_of_devices(const Cluster& cluster, const Storag
 
 bool is_calibrated(const std::string& costs) { return costs == kCalibrated || costs.starts_with(kCalibrated + ","); }
 
-std::string calibrated_cost_source(const std::string& costs, const Cluster& cluster, const Storage& storage) {
-  std::vector<std::string> names;
+std::vector<const Calibration*> calibrations_of(const Cluster& cluster, const Storage& storage) {
+  std::vector<const Calibration*> all;
   for (const Device* device : kinds_of_devices(cluster, storage)) {
-    const std::string& name = calibration_of(*device, cluster, storage).name;
-    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+    const Calibration* calibration = &calibration_of(*device, cluster, storage);
+    if (std::ranges::find(all, calibration) == all.end()) all.push_back(calibration);
   }
+  return all;
+}
+
+std::string calibrated_cost_source(const std::string& costs, const ModelGraph& model, const Cluster& cluster,
+                                   const Storage& storage) {
   std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : " + ") + name;
+  bool derived = false;
+  for (const Calibration* calibration : calibrations_of(cluster, storage)) {
+    text += (text.empty() ? "" : " + ") + calibration->name;
+    derived = derived || derives_convolutions(model, *calibration);
+  }
+  if (derived) text += ", convolutions derived from products";
   if (const auto host = host_of(costs))
     text += " with a host gap of " + to_text(host->gap) + (host->blocking ? " and blocking launches" : "");
   return calibrated_source(text);
@@ -114,7 +124,7 @@ CostGraph cluster_costs(const std::string& costs, const ModelGraph& model, std::
   };
   const Device& usual = cluster.devices.front();
   CostGraph graph = costs_on(usual);
-  graph.source = calibrated_cost_source(costs, cluster, storage);
+  graph.source = calibrated_cost_source(costs, model, cluster, storage);
   for (const Device* device : kinds_of_devices(cluster, storage)) {
     if (device->calibration(storage) == usual.calibration(storage)) continue;  // told apart by their speeds
     const CostGraph other = costs_on(*device);

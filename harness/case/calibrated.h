@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "harness/model/calibration.h"
 #include "harness/model/cluster.h"
 #include "harness/model/cost_graph.h"
 #include "harness/model/model.h"
@@ -15,14 +17,18 @@ namespace sluice {
 // with ",blocking" behind it the host waits for every kernel, as under CUDA_LAUNCH_BLOCKING.
 bool is_calibrated(const std::string& costs);
 
+// The calibrations of the cluster's devices for this storage, each once. Throws as cluster_costs.
+std::vector<const Calibration*> calibrations_of(const Cluster& cluster, const Storage& storage);
+
 // The seconds are the first device's; what devices with another calibration take is LayerCost::on. Throws InputError:
 // costs that cannot be read; a device without a calibration for this storage, naming clusters whose devices have one; a
-// calibration of a device with another peak, or without a kernel of the model; devices of one name that differ.
+// calibration of a device with another peak; devices of one name that differ.
 CostGraph cluster_costs(const std::string& costs, const ModelGraph& model, std::int64_t micro_batch,
                         const Cluster& cluster, const Storage& storage = {});
 
-// CostGraph::source of these: "calibrated v100_sxm2_fp32", of each of the cluster's calibrations, and a host gap that
-// was given. Throws as cluster_costs.
-std::string calibrated_cost_source(const std::string& costs, const Cluster& cluster, const Storage& storage = {});
+// CostGraph::source of these: "calibrated v100_sxm2_fp32", of each of the cluster's calibrations, ", convolutions
+// derived from products" where one has no others, and a host gap that was given. Throws as cluster_costs.
+std::string calibrated_cost_source(const std::string& costs, const ModelGraph& model, const Cluster& cluster,
+                                   const Storage& storage = {});
 
 }  // namespace sluice

@@ -95,6 +95,15 @@ TEST(CalibratedTest, DevicesHaveCalibrationsIn16BitOfTheirOwn) {
             std::string::npos);
 }
 
+TEST(CalibratedTest, ConvolutionsThatProductsImplyAreSaidToBeDerived) {
+  const ModelGraph& resnet = find_workload("resnet50").model;
+  const Storage mixed(Precision::mixed, AttentionScores::fused);
+  const CostGraph h100 = cluster_costs("calibrated", resnet, 8, load_cluster("dgx_h100", kListedClusters), mixed);
+  EXPECT_EQ(h100.source, "calibrated h100_sxm_bf16, convolutions derived from products");
+  const CostGraph v100 = cluster_costs("calibrated", resnet, 8, load_cluster("dgx1_v100", kListedClusters), mixed);
+  EXPECT_EQ(v100.source, "calibrated v100_sxm2_fp16");
+}
+
 TEST(CalibratedTest, WhatCannotBeCalibratedIsSaid) {
   const auto refuses = [](const std::string& costs, const Cluster& cluster, const std::string& because) {
     const std::string error = error_of([&] { cluster_costs(costs, small_model(), 8, cluster); });

@@ -99,8 +99,8 @@ static void check_calibrations(CaseReading& r) {
   if (is_this_machine(r.c))
     r.entry.fail("costs", "this machine has no calibration", "use profile, or a cluster on the virtual clock");
   try {
-    calibrated_cost_source(r.c.costs, load_cluster(r.c.cluster, source_folder() + "/workloads/clusters"),
-                           storage_of(r.c));
+    calibrated_cost_source(r.c.costs, r.workload->model,
+                           load_cluster(r.c.cluster, source_folder() + "/workloads/clusters"), storage_of(r.c));
   } catch (const InputError& e) {
     throw InputError(r.entry.where("costs"), e.what());
   }

@@ -1,8 +1,9 @@
 // Scenarios of kind "transformer": training a GPT in 16 bit with tensor, pipeline and data parallelism, as Megatron-LM
 // does. Fields: layers, hidden, heads, sequence, vocabulary, tensor, pipeline, data, chunks, micro_batch, batch,
-// recompute, measure; system and set, instead of 1F1B or, with chunks, interleaved 1F1B; balance (layers of every
-// stage); rank (for measures of one); network and nvlink (bytes/s of a GPU's messages between and inside nodes),
-// nvlink_latency (seconds of a step of a ring); kernels, precision, attention, host_gap, blocking.
+// recompute, measure; sends (beside or blocking, as of a cluster) and whole_messages (every tensor-parallel rank sends
+// the whole output of a stage, not its part); system and set, instead of 1F1B or, with chunks, interleaved 1F1B;
+// balance (layers of every stage); rank (for measures of one); network and nvlink (bytes/s of a GPU's messages between
+// and inside nodes), nvlink_latency (seconds of a step of a ring); kernels, precision, attention, host_gap, blocking.
 //
 // With kernels, a calibration in 16 bit (workloads/devices), costs are by shape: calibrated_costs of the part of the
 // model that a tensor-parallel rank holds, with sums over its group on nvlink. host_gap is what the host takes to start
@@ -45,6 +46,8 @@ struct TransformerScenario {
   double layers, hidden, heads, sequence, vocabulary, tensor, pipeline, data, chunks, micro_batch, batch;
   bool recompute;
   double network, nvlink, nvlink_latency;
+  Sends sends = Sends::beside;
+  bool whole_messages = false;
   std::optional<Calibration> kernels;  // with the host's gap
   Storage storage;
   std::vector<double> balance;  // layers of every stage; empty: equal
@@ -140,8 +143,9 @@ double iteration_seconds(const TransformerScenario& t) {
   const System& system = find_system(t.system, "transformer");
   const Options options = resolve_options(system.options, t.options, "transformer");
   const int ranks = static_cast<int>(t.pipeline);
-  const Seconds message(2 * t.tokens() * t.hidden / t.tensor / t.network);
-  const Cluster cluster = latency_cluster(ranks, message);
+  const Seconds message(2 * t.tokens() * t.hidden / (t.whole_messages ? 1 : t.tensor) / t.network);
+  Cluster cluster = latency_cluster(ranks, message);
+  cluster.sends = t.sends;
   const Parts parts = parts_of(t);
   UniformChain chain =
       uniform_chain(system, options, cluster, ranks, t.microbatches(), stage_cost(t, parts, 0), message);
@@ -200,6 +204,7 @@ constexpr TransformerMeasure kTransformerMeasures[] = {
        return 1e3 * (cost.input_gradient + cost.weight_gradient).value;
      }},
     {"mfu_percent", mfu_percent},
+    {"iteration_ms", [](const TransformerScenario& t) { return 1e3 * iteration_seconds(t); }},
     {"tokens_per_second",  // of a GPU
      [](const TransformerScenario& t) {
        return t.batch * t.sequence / (t.tensor * t.pipeline * t.data) / iteration_seconds(t);
@@ -263,6 +268,8 @@ Scenario read_transformer_scenario(JsonReader& reader) {
   t.network = reader.above_zero_or("network", kNetwork, kMaxNumber);
   t.nvlink = reader.above_zero_or("nvlink", kNvlink, kMaxNumber);
   t.nvlink_latency = reader.number_or("nvlink_latency", 0, 0, 1);
+  t.sends = choice_or(reader, "sends", Sends::beside);
+  t.whole_messages = reader.boolean("whole_messages", false);
   if (reader.has("kernels")) read_kernels(reader, t);
   read_stages(reader, t);
   if (std::fmod(t.batch, t.data * t.micro_batch) != 0)

@@ -112,6 +112,7 @@ void fill_in(Candidate& candidate, ProfileStore& profiles) {
     }
     candidate.update_seconds = e.update_seconds;
     candidate.samples_per_second = e.samples_per_second();
+    candidate.rates = e.rates();
     candidate.bubble = e.simulation.bubble.bubble_ratio;
     candidate.split = split_of(e, candidate.count("ranks"));
     for (const RankMemory& rank : e.memory) candidate.versions = std::max(candidate.versions, rank.peak_versions);

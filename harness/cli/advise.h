@@ -40,8 +40,9 @@ struct Candidate {
   int count(const char* key) const { return entry.values.value(key, 1); }
   double samples_per_second = 0;  // 0: it has no plan or does not fit
   double update_seconds = 0, bubble = 0;
-  Bytes peak;               // of the fullest rank
-  Bytes needed, available;  // where it does not fit: of the rank that lacks most
+  std::optional<ModelRates> rates;  // none: a published profile, or samples_per_second is 0
+  Bytes peak;                       // of the fullest rank
+  Bytes needed, available;          // where it does not fit: of the rank that lacks most
   std::int64_t micro_batch = 0;
   int ranks_used = 0, stages = 0;
   std::string cost_source;          // CostGraph::source

@@ -10,6 +10,7 @@
 #include "harness/base/json_reader.h"
 #include "harness/base/numbers.h"
 #include "harness/cli/advise.h"
+#include "harness/cli/advise_costs.h"
 #include "harness/cli/assumptions.h"
 #include "harness/cli/commands.h"
 #include "results/model_error.h"
@@ -46,9 +47,10 @@ void print_rows(const std::vector<AdviceRow>& rows, const Candidate& unit) {
   const bool asynchronous = !rows.front().best->system->synchronous;
   std::size_t wide = 6;
   for (const AdviceRow& row : rows) wide = std::max(wide, name_of(*row.best).size());
-  fmt::print("{:>5}  {:<{}}  {:>12} {:>4} {:>3} {:>10} {:>6} {:>9} {:>7} {:>8}  {}\n", "place", "system", wide,
-             "micro-batch", "d", "t", "samples/s", "ratio", "peak/rank", "bubble", "messages",
-             asynchronous ? "stale by, versions; why it is slower" : "why it is slower");
+  const RateColumns columns(rows.front().best->rates);
+  fmt::print("{:>5}  {:<{}}  {:>12} {:>4} {:>3} {:>9} {:>10}{} {:>6} {:>9} {:>7} {:>8}  {}\n", "place", "system", wide,
+             "micro-batch", "d", "t", "step", "samples/s", columns.heading(), "ratio", "peak/rank", "bubble",
+             "messages", asynchronous ? "stale by, versions; why it is slower" : "why it is slower");
   const Candidate& fastest = fastest_of(rows);
   for (const AdviceRow& row : rows) {
     const Candidate& c = *row.best;
@@ -56,10 +58,10 @@ void print_rows(const std::vector<AdviceRow>& rows, const Candidate& unit) {
     if (asynchronous)
       remark = fmt::format("{}, {}{}{}", counted(c.staleness, "update"), counted(c.versions, "version"),
                            remark.empty() ? "" : "; ", remark);
-    fmt::print("{:>5}  {:<{}}  {:>12} {:>4} {:>3} {:>10.4g} {:>5.2f}x {:>9} {:>6.1f}% {:>7.1f}%  {}\n",
+    fmt::print("{:>5}  {:<{}}  {:>12} {:>4} {:>3} {:>9} {:>10.4g}{} {:>5.2f}x {:>9} {:>6.1f}% {:>7.1f}%  {}\n",
                row.place_text(), name_of(c), wide, fmt::format("{} x {}", microbatches_of(c), c.micro_batch),
-               c.count("data_parallel"), c.count("tensor"), c.samples_per_second,
-               c.samples_per_second / unit.samples_per_second, to_text(c.peak), 100 * c.bubble,
+               c.count("data_parallel"), c.count("tensor"), to_text(Seconds(c.update_seconds)), c.samples_per_second,
+               columns.cells(c.rates), c.samples_per_second / unit.samples_per_second, to_text(c.peak), 100 * c.bubble,
                100 * c.split.messages / c.split.update(), remark);
   }
 }
@@ -94,6 +96,9 @@ Json document_of(const Candidate& c, const std::vector<AdviceRow>& rows) {
           {"ranks_used", c.ranks_used},
           {"samples_per_second", c.samples_per_second},
           {"update_seconds", c.update_seconds},
+          {"tokens_per_second", c.rates ? Json(c.rates->tokens_per_second) : Json()},
+          {"tflops_per_device", c.rates ? Json(c.rates->tflops_per_device) : Json()},
+          {"mfu", c.rates ? Json(c.rates->mfu) : Json()},
           {"peak_bytes", c.peak.value},
           {"bubble_ratio", c.bubble},
           {"staleness", c.staleness},
@@ -175,6 +180,8 @@ int advise_command(const AdviseArguments& a) {
     Json& values = request.entry.values;
     values["cluster"] = values.value("cluster", RunCase{}.cluster) + ",memory=" + a.memory;
   }
+  const AdviceCosts costs = with_default_costs(request.entry);
+  request.entry = costs.entry;
   ProfileStore profiles(default_profile_folder());
   const Advice advice = advise(request, profiles);
   const std::vector<AdviceRow> tables[] = {rows_of(advice, AdviceKind::synchronous),
@@ -203,12 +210,15 @@ int advise_command(const AdviseArguments& a) {
     fmt::print("{}\n", Json{{"candidates", all},
                             {"winner", winner ? document_of(*winner, first) : Json(nullptr)},
                             {"model_error", winner ? Json(model_error(winner->cost_source)) : Json(nullptr)},
+                            {"costs", shown ? cost_document(costs, *shown) : Json(nullptr)},
                             {"assumptions", assumed},
                             {"untried", advice.untried},
                             {"searched_in_part", advice.searched_in_part}}
                            .dump(2));
     return winner ? 0 : 1;
   }
+  for (const std::string& line : cost_lines(costs, *shown)) fmt::print("{}\n", line);
+  fmt::print("\n");
   static constexpr const char* headings[] = {
       "",
       "\nAsynchronous systems that update after the whole batch. They compute gradients with stale weights, which "

@@ -48,16 +48,16 @@ std::string optimizer_of(const EvaluatedPlan& e) {
   return text + ", in every peak";
 }
 
-std::string costs_of_layers(const EvaluatedPlan& e) {
+}  // namespace
+
+std::string costs_text(const EvaluatedPlan& e) {
   const RunCase& c = e.c;
   if (is_profile_workload(*e.p.workload)) return "published profile " + visible(c.workload);
   if (is_cost_file(c.costs)) return "measured profile, file " + visible(c.costs);
-  if (is_calibrated(c.costs)) return visible(e.p.costs.source) + ": times of kernels measured on such devices";
+  if (is_calibrated(c.costs)) return visible(e.p.costs.source) + ": times of kernels by their shapes";
   if (c.costs == kMeasuredCosts) return "measured profile of this machine";
   return "analytic roofline of the cluster's first device";
 }
-
-}  // namespace
 
 Assumption overlap_of(Bytes gradient_buckets) {
   if (gradient_buckets.value == 0) return {"overlap", "gradients of replicas are all-reduced after the backward"};
@@ -69,7 +69,7 @@ std::vector<Assumption> assumptions_of(const EvaluatedPlan& e) {
   return {{"collectives", collectives_of(e.p.cluster)},
           {"precision", precision_of(e.c)},
           {"optimizer", optimizer_of(e)},
-          {"costs", costs_of_layers(e)}};
+          {"costs", costs_text(e)}};
 }
 
 }  // namespace sluice

@@ -16,6 +16,9 @@ struct Assumption {
 // Of a plan, and of all plans that its request makes comparable with it, except for overlap, which depends on replicas.
 std::vector<Assumption> assumptions_of(const EvaluatedPlan& plan);
 
+// Where the costs of its layers come from.
+std::string costs_text(const EvaluatedPlan& plan);
+
 // gradient_buckets: RunCase::gradient_buckets of plans with replicas.
 Assumption overlap_of(Bytes gradient_buckets);
 

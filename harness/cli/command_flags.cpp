@@ -93,6 +93,10 @@ void add_advise(CLI::App& app, Chosen& chosen) {
     return of_plan(s) && !tried.contains(s.key) && !of_inference.contains(s.key);
   });
   c->get_option("--workload")->required();
+  for (const auto& [flag, text] :
+       {std::pair("--precision", " (advise, full-size models: mixed where every device states a 16-bit peak)"),
+        std::pair("--costs", " (advise, full-size models or 16 bit: calibrated where every device has a calibration)")})
+    c->get_option(flag)->description(c->get_option(flag)->get_description() + text);
   c->add_option("--memory", a->memory, "Of every device, instead of the cluster's: 80GiB")->type_name("BYTES");
   c->add_option("-m,--microbatches", a->microbatches,
                 "Micro-batches per update to try: 4,8,16 (default: the workload's, and from one for every rank up)")
@@ -113,6 +117,7 @@ void add_advise(CLI::App& app, Chosen& chosen) {
   add_json(c, a->json);
   add_examples(c,
                "  sluice advise --workload vgg16 --cluster flat:8 --memory 32GiB\n"
+               "  sluice advise -w gpt_14.6b -c dgx_h100 --precision mixed --costs analytic\n"
                "  sluice advise -w gpt_6.2b -c dgx1_v100 -b 256 -m 16,32 --csv winner.csv");
 }
 

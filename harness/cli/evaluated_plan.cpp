@@ -8,6 +8,7 @@
 #include "harness/base/error.h"
 #include "harness/base/quantities.h"
 #include "harness/base/visible_text.h"
+#include "harness/case/model_work.h"
 #include "harness/case/precision_rules.h"
 #include "harness/case/predict_memory.h"
 #include "harness/case/predict_update.h"
@@ -46,6 +47,27 @@ Bytes EvaluatedPlan::peak() const {
   Bytes most(0);
   for (const RankMemory& rank : memory) most = std::max(most, rank.peak.total());
   return most;
+}
+
+std::optional<ModelRates> EvaluatedPlan::rates() const {
+  const std::optional<ModelWork> work = model_work(c, p);
+  return work ? std::optional(model_rates(*work, samples_per_second())) : std::nullopt;
+}
+
+RateColumns::RateColumns(const std::optional<ModelRates>& like)
+    : tokens_(like && like->tokens_per_second), utilisation_(like && like->mfu) {}
+
+std::string RateColumns::heading() const {
+  return (tokens_ ? fmt::format(" {:>10}", "tokens/s") : "") +
+         (utilisation_ ? fmt::format(" {:>11} {:>6}", "TFLOP/s/dev", "MFU") : "");
+}
+
+std::string RateColumns::cells(const std::optional<ModelRates>& rates) const {
+  std::string text;
+  if (tokens_) text += fmt::format(" {:>10.4g}", rates.value().tokens_per_second.value());
+  if (utilisation_)
+    text += fmt::format(" {:>11.3g} {:>5.1f}%", rates.value().tflops_per_device, 100 * rates.value().mfu.value());
+  return text;
 }
 
 double exposed_communication(const EvaluatedPlan& plan) {
@@ -137,9 +159,12 @@ void print_plan(const EvaluatedPlan& e) {
     fmt::print("sequences are cut into {} chunks, at {}; in flight are chunks\n", p.plan.sequence.count,
                fmt::join(p.plan.sequence_cut, ", "));
   const SearchReport& search = p.plan.search;
-  fmt::print("planner's objective ({}): {}; simulated: {} per update, {:.4g} samples/s, bubble {:.1f} %\n",
+  const std::optional<ModelRates> rates = e.rates();
+  const std::string in_tokens_and_flops = rates ? to_text(*rates) : "";
+  fmt::print("planner's objective ({}): {}; simulated: {} per update, {:.4g} samples/s, {}{}bubble {:.1f} %\n",
              search.objective_name, to_text(Seconds(search.objective)), to_text(Seconds(e.update_seconds)),
-             e.samples_per_second(), 100 * e.simulation.bubble.bubble_ratio);
+             e.samples_per_second(), in_tokens_and_flops, in_tokens_and_flops.empty() ? "" : ", ",
+             100 * e.simulation.bubble.bubble_ratio);
   fmt::print("states visited: {}; search: {}{}\n", search.states, to_text(Seconds(search.seconds)),
              search.complete ? "" : " (cut short)");
 }

@@ -2,6 +2,7 @@
 // many.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "harness/case/case.h"
@@ -10,6 +11,7 @@
 #include "harness/pipeline/plan_description.h"
 #include "harness/sim/memory.h"
 #include "harness/sim/simulation.h"
+#include "results/metrics.h"
 
 namespace sluice {
 
@@ -24,7 +26,8 @@ struct EvaluatedPlan {
   double samples_per_second() const {
     return static_cast<double>(p.micro_batch * p.microbatches_per_update) / update_seconds;
   }
-  Bytes peak() const;  // of the fullest rank
+  std::optional<ModelRates> rates() const;  // none: a published profile
+  Bytes peak() const;                       // of the fullest rank
 };
 // Throws the system's InputErrors; a plan that does not fit is told by `over`.
 EvaluatedPlan evaluate_plan(const RunCase& c, ProfileStore& profiles);
@@ -39,6 +42,17 @@ void print_plan(const EvaluatedPlan& plan);
 
 // Its stages, of devices that share layers one for all of them.
 PlanDescription description(const EvaluatedPlan& plan);
+
+// The columns of tokens/s, TFLOP/s per device and MFU in a table of plans of one request: those that there are.
+class RateColumns {
+ public:
+  explicit RateColumns(const std::optional<ModelRates>& like);
+  std::string heading() const;
+  std::string cells(const std::optional<ModelRates>& rates) const;
+
+ private:
+  bool tokens_, utilisation_;
+};
 
 // Share of an update that messages and collectives cost: what it is shorter by where they take no time.
 double exposed_communication(const EvaluatedPlan& plan);

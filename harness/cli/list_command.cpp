@@ -90,15 +90,17 @@ static Json calibrations_json() {
     const Calibration c = load_calibration(name, folder);
     std::string cautions;
     for (const std::string& caution : c.cautions) cautions += (cautions.empty() ? "" : " ") + caution;
-    Json item = {{"name", name},
-                 {"device", c.device},
-                 {"precision", c.precision},
-                 {"peak", fmt::format("{:.4g} TFLOP/s", c.peak / 1e12)},
-                 {"memory_bandwidth", fmt::format("{:.4g} GB/s", c.memory_bandwidth / 1e9)},
-                 {"products", errors(c.products)},
-                 {"convolutions", c.convolutions ? "forward: " + errors(c.convolutions->forward) : "not measured"},
-                 {"source", c.source},
-                 {"cautions", cautions}};
+    Json item = {
+        {"name", name},
+        {"device", c.device},
+        {"precision", c.precision},
+        {"peak", fmt::format("{:.4g} TFLOP/s", c.peak / 1e12)},
+        {"memory_bandwidth", fmt::format("{:.4g} GB/s", c.memory_bandwidth / 1e9)},
+        {"products", errors(c.products)},
+        {"convolutions", c.convolutions ? "forward: " + errors(c.convolutions->forward) : "derived from products"},
+        {"evidence", c.evidence},
+        {"source", c.source},
+        {"cautions", cautions}};
     if (c.convolutions) {
       item["input_gradients"] = errors(c.convolutions->input_gradient);
       item["weight_gradients"] = errors(c.convolutions->weight_gradient);
@@ -187,7 +189,7 @@ static void print_cluster(const Json& item) {
 static void print_calibration(const Json& item) {
   fmt::print("  {:<20} {}, {}; products {}; convolutions {}\n", text(item, "name"), text(item, "device"),
              text(item, "precision"), text(item, "products"),
-             item.contains("input_gradients") ? "measured" : "not measured");
+             item.contains("input_gradients") ? "measured" : "derived from products");
 }
 
 static void print_sweep(const Json& item) {

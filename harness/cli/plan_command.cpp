@@ -28,13 +28,14 @@ static int compare_plans(const std::vector<Entry>& entries, ProfileStore& profil
     for (const EvaluatedPlan& e : plans) documents.push_back(to_json(description(e)));
     fmt::print("{}\n", documents.dump(2));
   } else {
-    fmt::print("{:<18} {:>6} {:>5} {:>10} {:>11} {:>7} {:>9} {:>10}\n", "system", "stages", "ranks", "update",
-               "samples/s", "bubble", "peak/rank", "search");
+    const RateColumns columns(plans.empty() ? std::nullopt : plans.front().rates());
+    fmt::print("{:<18} {:>6} {:>5} {:>10} {:>11}{} {:>7} {:>9} {:>10}\n", "system", "stages", "ranks", "update",
+               "samples/s", columns.heading(), "bubble", "peak/rank", "search");
     for (const EvaluatedPlan& e : plans)
-      fmt::print("{:<18} {:>6} {:>5} {:>10} {:>11.4g} {:>6.1f}% {:>9} {:>10}\n", e.c.system,
+      fmt::print("{:<18} {:>6} {:>5} {:>10} {:>11.4g}{} {:>6.1f}% {:>9} {:>10}\n", e.c.system,
                  e.p.plan.stages.size() / static_cast<std::size_t>(group_size(e.p)), e.p.ranks.devices.size(),
-                 to_text(Seconds(e.update_seconds)), e.samples_per_second(), 100 * e.simulation.bubble.bubble_ratio,
-                 to_text(e.peak()), to_text(Seconds(e.p.plan.search.seconds)));
+                 to_text(Seconds(e.update_seconds)), e.samples_per_second(), columns.cells(e.rates()),
+                 100 * e.simulation.bubble.bubble_ratio, to_text(e.peak()), to_text(Seconds(e.p.plan.search.seconds)));
   }
   for (const std::string& reason : rejected) fmt::print(json ? stderr : stdout, "no plan: {}\n", reason);
   if (plans.empty()) throw InputError("plan", "none of the systems has a plan");

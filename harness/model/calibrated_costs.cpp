@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "harness/base/error.h"
@@ -10,6 +11,12 @@
 namespace sluice {
 
 std::string calibrated_source(const std::string& calibration) { return "calibrated " + calibration; }
+
+bool derives_convolutions(const ModelGraph& model, const Calibration& calibration) {
+  return !calibration.convolutions && std::ranges::any_of(model.layers, [](const LayerSpec& layer) {
+    return std::holds_alternative<Conv2d>(layer.kind) || std::holds_alternative<ConvTranspose2d>(layer.kind);
+  });
+}
 
 void check_same_device(const Device& device, const Calibration& c) {
   const double peak = c.is_16_bit() ? device.flops_16 : device.flops;

@@ -14,6 +14,8 @@ namespace sluice {
 
 namespace {
 
+const std::string kByOthers = "measured by others: ";
+const std::string kEvidence[] = {"measured by us: ", kByOthers, "derived: "};
 constexpr double kMaxPrologue = 1e6, kMaxIntensity = 1e6, kMaxGain = 16;
 
 FitError fit_error(JsonReader reader) {
@@ -94,6 +96,9 @@ Calibration calibration_from_json(const Json& json, const std::string& where) {
     reader.fail("precision", "must be fp32, fp16 or bf16");
   c.element = Bytes(c.precision == "fp32" ? 4 : 2);
   c.source = reader.text("source");
+  c.evidence = reader.text("evidence", kByOthers + c.source.substr(0, c.source.find(',')));
+  if (std::ranges::none_of(kEvidence, [&](const std::string& kind) { return c.evidence.starts_with(kind); }))
+    reader.fail("evidence", "must begin with 'measured by us: ', 'measured by others: ' or 'derived: '");
   constexpr double least = 1e6, most = 1e24;  // of a rate
   c.peak = reader.number("peak", least, most);
   c.memory_bandwidth = parse_rate(reader.text("memory_bandwidth"), reader.where("memory_bandwidth"));

@@ -1,7 +1,7 @@
 // Calibration: what is known of the times of single kernels on a device in one precision, fitted once to published
 // measurements of that device alone. JSON (workloads/devices/*.json, schema sluice/calibration/1):
-//   {"schema": "sluice/calibration/1", "device": "...", "precision": "fp32", "source": "...", "peak": 15.7e12,
-//    "memory_bandwidth": "900GB/s", "multiprocessors": 80, "host_gap": "0us",
+//   {"schema": "sluice/calibration/1", "device": "...", "precision": "fp32", "evidence": "derived: ...",
+//    "source": "...", "peak": 15.7e12, "memory_bandwidth": "900GB/s", "multiprocessors": 80, "host_gap": "0us",
 //    "products": {fit, "short_reductions": {"below": 512, "prologue": 8}},
 //    "convolutions": {"forward": {fit, "gain_3x3": 2}, "input_gradient": {...}, "weight_gradient": {...}},
 //    "attention": {"forward_share": 0.6, "backward_share": 0.5},
@@ -69,7 +69,11 @@ struct FusedAttention {
 
 struct Calibration {
   std::string name;  // of its file
-  std::string device, precision, source;
+  std::string device, precision;
+  // "measured by us: ...", "measured by others: ..." or "derived: ...". Where a file says none: measured by the others
+  // whom its source names up to the first comma.
+  std::string evidence;
+  std::string source;
   double peak = 0;              // FLOP/s
   double memory_bandwidth = 0;  // bytes/s
   int multiprocessors = 0;

@@ -92,6 +92,33 @@ TEST(CalibrationTest, ConvolutionsOfDeepBenchAreAsFarAsStatedInEveryPass) {
   check("weight_gradient", ConvolutionPass::weight_gradient, &ConvolutionFits::weight_gradient);
 }
 
+// What a calibration of products alone says of convolutions, on devices where both were measured.
+TEST(CalibrationTest, ConvolutionsDerivedFromProductsAreAsFarAsThePageSays) {
+  const Json data = measured_file("deepbench");
+  const auto derived = [&](const std::string& name) {
+    Calibration c = load_calibration(name, kDevices);
+    c.convolutions.reset();
+    std::vector<double> errors;
+    const auto add = [&](const char* key, ConvolutionPass pass) {
+      for (std::size_t i = 0; i < data[key][name].size(); ++i) {
+        const Json& microseconds = data[key][name][i];
+        if (microseconds.is_null()) continue;
+        const Convolution v = convolution_of(data["convolutions"][i].get<std::vector<double>>());
+        errors.push_back(error_of_fit(convolution_seconds(c, pass, v), microseconds.get<double>()));
+      }
+    };
+    add("forward", ConvolutionPass::forward);
+    add("input_gradient", ConvolutionPass::input_gradient);
+    add("weight_gradient", ConvolutionPass::weight_gradient);
+    return errors_of(errors);
+  };
+  for (const auto& [name, median, ninetieth] :
+       {std::tuple("v100_sxm2_fp16", 0.32, 0.78), std::tuple("t4_fp16", 0.29, 0.79)}) {
+    EXPECT_NEAR(derived(name).median, median, 0.005) << name;
+    EXPECT_NEAR(derived(name).ninetieth, ninetieth, 0.005) << name;
+  }
+}
+
 // Products of transformers, most of them larger than all that the fits saw; NeuSight's part of H100 was fitted itself.
 TEST(CalibrationTest, ProductsOfTransformersAreAsFarAsStated) {
   const Json data = measured_file("neusight");
@@ -133,7 +160,7 @@ Json small_calibration() {
   return {{"schema", "sluice/calibration/1"},
           {"device", "one"},
           {"precision", "fp16"},
-          {"source", "made up"},
+          {"source", "somebody (MIT), a table"},
           {"peak", 1e12},
           {"memory_bandwidth", "900GB/s"},
           {"multiprocessors", 80},
@@ -154,6 +181,9 @@ TEST(CalibrationTest, AFileIsReadAsItSays) {
   EXPECT_DOUBLE_EQ(c.host_gap.value, 39e-6);
   EXPECT_DOUBLE_EQ(c.products.held_out.ninetieth, 0.2);
   EXPECT_FALSE(c.convolutions);
+  EXPECT_EQ(c.evidence, "measured by others: somebody (MIT)");
+  json["evidence"] = "derived: by hand";
+  EXPECT_EQ(calibration_from_json(json, "c.json").evidence, "derived: by hand");
 }
 
 TEST(CalibrationTest, AMistakeIsNamedWithItsPlace) {
@@ -164,6 +194,7 @@ TEST(CalibrationTest, AMistakeIsNamedWithItsPlace) {
     EXPECT_NE(error.find(because), std::string::npos) << error;
   };
   refuses([](Json& j) { j.erase("peak"); }, "/peak");
+  refuses([](Json& j) { j["evidence"] = "measured: nobody"; }, "/evidence: must begin with 'measured by us: '");
   refuses([](Json& j) { j["precision"] = "int8"; }, "must be fp32, fp16 or bf16");
   refuses([](Json& j) { j["products"]["quantisation"] = 1.5; }, "/products/quantisation");
   refuses([](Json& j) { j["products"]["unidentified"] = {"gapp"}; }, "did you mean 'gap'?");

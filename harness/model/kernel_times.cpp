@@ -100,10 +100,7 @@ Seconds product_seconds(const Calibration& c, const Product& p) {
 }
 
 Seconds convolution_seconds(const Calibration& c, ConvolutionPass pass, const Convolution& v) {
-  if (!c.convolutions)
-    throw InputError("calibration '" + c.name + "'", "has no times of convolutions on " + c.device,
-                     "use a device that has (sluice list calibrations says which), or analytic costs");
-  const KernelFit& fit = fit_of_pass(*c.convolutions, pass);
+  const KernelFit& fit = c.convolutions ? fit_of_pass(*c.convolutions, pass) : c.products;
   const double window = v.kernel_height * v.kernel_width;
   const double numbers = v.images * v.in * v.height * v.width + v.in / v.groups * v.out * window +
                          v.images * v.out * v.out_height * v.out_width;
@@ -116,7 +113,8 @@ Seconds convolution_seconds(const Calibration& c, ConvolutionPass pass, const Co
     product.k = std::ceil(product.k / fit.gain_3x3);
     seconds = std::min(seconds, least_seconds(c, fit, product, traffic));
   }
-  return Seconds(seconds) + fit.gap;
+  const Seconds whole = Seconds(seconds) + fit.gap;
+  return fit.corrections ? whole * correction(*fit.corrections, product) : whole;
 }
 
 Seconds fused_attention_seconds(const Calibration& c, bool backward, double pairs, double width, double bytes) {

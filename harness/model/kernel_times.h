@@ -13,7 +13,8 @@
 //
 // and the least of these counts; corrections (calibration.h) then multiply it. A convolution is the product that it
 // implies, with the bytes of its tensors alone; one with a window of 3 x 3 and stride 1 may run as a transform
-// (Winograd's, say), whose reduction is gain_3x3 shorter.
+// (Winograd's, say), whose reduction is gain_3x3 shorter. Where a calibration has no convolutions, they take what the
+// products that they imply take, corrections included, with the bytes of their own tensors and no transform.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,6 @@ struct Convolution {
   double kernel_height = 1, kernel_width = 1, stride = 1, stride_across = 1, groups = 1;
 };
 enum class ConvolutionPass { forward, input_gradient, weight_gradient };
-// Throws InputError where the calibration has no convolutions.
 Seconds convolution_seconds(const Calibration& calibration, ConvolutionPass pass, const Convolution& convolution);
 
 // Of fused attention over `pairs` of a query and a key, of all heads and samples, each a dot product of `width`:

@@ -114,12 +114,33 @@ TEST(KernelTimesTest, AWindowOfThreeByThreeMayRunAsATransform) {
   EXPECT_NEAR(steps(), 48, 1e-6);
 }
 
-TEST(KernelTimesTest, WhatWasNotMeasuredIsRefusedByTheDevicesName) {
+TEST(KernelTimesTest, WithoutMeasuredConvolutionsTheProductsImplyThem) {
   Calibration c = round_device();
+  const Convolution v{.images = 4,
+                      .in = 64,
+                      .height = 16,
+                      .width = 16,
+                      .out = 64,
+                      .out_height = 16,
+                      .out_width = 16,
+                      .kernel_height = 3,
+                      .kernel_width = 3};
   c.convolutions.reset();
-  const std::string error = error_of([&] { convolution_seconds(c, ConvolutionPass::forward, {}); });
-  EXPECT_NE(error.find("calibration 'round': has no times of convolutions on a round device"), std::string::npos)
-      << error;
+  // 1024 x 64 with reduction 576; 576 products of gradients; all 1024 positions are summed into weights of 64 x 576.
+  EXPECT_DOUBLE_EQ(convolution_seconds(c, ConvolutionPass::forward, v).value,
+                   product_seconds(c, {1, 1024, 64, 576}).value);
+  EXPECT_DOUBLE_EQ(convolution_seconds(c, ConvolutionPass::input_gradient, v).value,
+                   product_seconds(c, {1, 1024, 64, 576}).value);
+  EXPECT_DOUBLE_EQ(convolution_seconds(c, ConvolutionPass::weight_gradient, v).value,
+                   product_seconds(c, {1, 64, 576, 1024}).value);
+  c.products.corrections = {{1, 1, 1, {{0, 10, 6, std::log2(576), std::log(2.0)}}}};
+  const Calibration plain = [&] {
+    Calibration without = c;
+    without.products.corrections.reset();
+    return without;
+  }();
+  EXPECT_DOUBLE_EQ(convolution_seconds(c, ConvolutionPass::forward, v).value,
+                   2 * convolution_seconds(plain, ConvolutionPass::forward, v).value);
 }
 
 TEST(KernelTimesTest, AStreamTakesItsShareOfTheBandwidthAndAGap) {

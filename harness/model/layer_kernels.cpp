@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "harness/base/error.h"
 #include "harness/model/kernel_times.h"
 
 namespace sluice {
@@ -311,12 +310,8 @@ LayerKernels layer_kernels(const LayerSpec& layer, std::span<const Shape> inputs
                            const Calibration& calibration, const Storage& storage) {
   const Shape out = output_shape(layer, inputs);
   KernelsOf kernels{inputs, out, static_cast<double>(samples), calibration, storage};
-  try {
-    std::visit(kernels, layer.kind);
-    kernels.accumulate(parameter_count(layer), std::holds_alternative<Embedding>(layer.kind));
-  } catch (const InputError& e) {
-    throw InputError("layer '" + layer.name + "' (" + kind_name(layer.kind) + ")", e.what());
-  }
+  std::visit(kernels, layer.kind);
+  kernels.accumulate(parameter_count(layer), std::holds_alternative<Embedding>(layer.kind));
   return kernels.made;
 }
 

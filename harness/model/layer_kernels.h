@@ -33,8 +33,7 @@ struct LayerKernels {
   PassKernels forward, input_gradient, weight_gradient;
 };
 
-// inputs: shapes of one sample. storage: what attention keeps, and the bytes of gradients. Throws InputError naming the
-// layer where the calibration lacks a kernel of it.
+// inputs: shapes of one sample. storage: what attention keeps, and the bytes of gradients.
 LayerKernels layer_kernels(const LayerSpec& layer, std::span<const Shape> inputs, std::int64_t samples,
                            const Calibration& calibration, const Storage& storage = {});
 

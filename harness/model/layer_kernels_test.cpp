@@ -190,14 +190,6 @@ TEST(LayerKernelsTest, OtherLayersReadAndWriteTheirTensors) {
   EXPECT_DOUBLE_EQ(kernels_of(Embedding{1000, 16}, {Shape{5}}, 3).forward.seconds.value, seconds_of_stream(2 * 3 * 80));
 }
 
-TEST(LayerKernelsTest, ALayerWithoutMeasuredKernelsIsRefusedByItsName) {
-  const LayerSpec conv{"c1", Conv2d{.in = 3, .out = 8, .kernel = 3}, {}};
-  const std::vector<Shape> image{Shape{3, 8, 8}};
-  const std::string error = error_of([&] { layer_kernels(conv, image, 1, calibration_of("h100_sxm_fp32")); });
-  EXPECT_NE(error.find("layer 'c1' (Conv2d)"), std::string::npos) << error;
-  EXPECT_NE(error.find("no times of convolutions on NVIDIA H100 SXM5"), std::string::npos) << error;
-}
-
 TEST(LayerKernelsTest, TheHostLimitsPassesOfSmallKernels) {
   EXPECT_EQ(pass_seconds({Seconds(1e-3), 10}, Seconds(50e-6)), Seconds(1e-3));
   EXPECT_NEAR(pass_seconds({Seconds(1e-3), 10}, Seconds(200e-6)).value, 2e-3, 1e-12);

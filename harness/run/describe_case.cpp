@@ -7,6 +7,7 @@
 #include "harness/case/calibrated.h"
 #include "harness/case/costs.h"
 #include "harness/case/make_theory.h"
+#include "harness/case/model_work.h"
 #include "harness/case/optimizer_settings.h"
 #include "harness/case/precision_rules.h"
 #include "harness/case/predict_update.h"
@@ -24,8 +25,8 @@ namespace sluice {
 static std::string cost_source(const RunCase& c, const Workload& workload) {
   if (is_profile_workload(workload) || is_cost_file(c.costs)) return kMeasuredCosts;
   if (!is_calibrated(c.costs)) return c.costs;
-  return calibrated_cost_source(c.costs, load_cluster(c.cluster, source_folder() + "/workloads/clusters"),
-                                storage_of(c));
+  return calibrated_cost_source(c.costs, workload.model,
+                                load_cluster(c.cluster, source_folder() + "/workloads/clusters"), storage_of(c));
 }
 
 static WorkloadFacts workload_facts(const RunCase& c, const Workload& workload) {
@@ -89,6 +90,7 @@ void describe_plan(const RunCase& c, const Prepared& p, Record& record) {
   record.plan =
       describe_plan(shared_plan(p.plan, degree), p.tensor ? p.member_costs : p.costs, p.system->name, std::nullopt);
   record.microbatches = p.microbatches_per_update;
+  record.work = model_work(c, p);
 }
 
 static SentByRanks sent_by_ranks(const std::vector<SentBytes>& ranks) {

@@ -130,8 +130,9 @@ def errors(seconds, measured):
 def write(name, spec, source, products, notes):
     products["gap"] = f"{products['gap'] * 1e6:.4g}us"
     text = json.dumps({
-        "schema": "sluice/calibration/1", "device": spec["device"], "precision": "bf16", "source": source,
-        "peak": spec["peak"], "memory_bandwidth": f"{spec['bandwidth']}GB/s", "multiprocessors": spec["sms"],
+        "schema": "sluice/calibration/1", "device": spec["device"], "precision": "bf16", **spec.get("evidence", {}),
+        "source": source, "peak": spec["peak"], "memory_bandwidth": f"{spec['bandwidth']}GB/s",
+        "multiprocessors": spec["sms"],
         "products": products,
         "attention": {"forward_share": spec["attention"][0], "backward_share": spec["attention"][1]},
         "streams": dict(zip(("bandwidth_share", "gap", "norm_share", "activation_share"), spec["streams"])),
@@ -194,6 +195,8 @@ def derive_a100(h100):
     products["points"] = int((~held).sum())
     products["held_out"] = errors(seconds_of(own)[held], measured[held])
     spec = dict(device="NVIDIA A100 SXM4 80 GB", peak=312e12, bandwidth=2039, sms=108, attention=(0.59, 0.51),
+                evidence={"evidence": "derived: the H100's curve (OpenXLA's table), scaled by products on an A100 "
+                                      "(vidur)"},
                 streams=(0.86, "2us", 0.34, 0.51), cautions=[
                     "Derived: of the A100 itself there are products of 3,200 to 4,096 rows; smaller ones have the "
                     "H100's prologue, tiles and gap.",
