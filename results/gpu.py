@@ -90,7 +90,7 @@ def percent(value):
 def errors_text(what, errors):
     found = sorted(abs(error) for error in errors)
     if not found:
-        return f"No {what} was measured."
+        return f"No {what.lower()} were measured."
     ninetieth = found[min(len(found) - 1, round(0.9 * (len(found) - 1)))]
     return (f"{what} of {len(found)} predictions: median error {100 * statistics.median(found):.1f} %, 90th percentile "
             f"{100 * ninetieth:.1f} %, largest {100 * found[-1]:.1f} %.")

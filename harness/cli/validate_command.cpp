@@ -23,7 +23,7 @@ namespace sluice {
 
 static bool can_start_processes() { return mpi_built() && run_program({"mpirun", "--version"}).ok(); }
 
-// As many as can compute at a time, 2 to 8.
+// One for each core or GPU, 2 to 8.
 static int default_ranks(DeviceKind device) {
   const std::size_t parallel =
       device == DeviceKind::cuda ? describe_cuda()["devices"].size() : std::thread::hardware_concurrency();

@@ -1,4 +1,4 @@
-"""A bundle starts beside a copy of PyTorch that it was not compiled against, and says what it lacks.
+"""A bundle starts with a copy of PyTorch that it was not compiled against, and says what it lacks.
 
     bundle_test.py [--bundle FOLDER]      default: makes one with ./bundle in a temporary folder
 
@@ -28,7 +28,7 @@ def size_of(folder):
 class Bundle:
     def __init__(self, folder, site, work):
         self.folder, self.site, self.work = folder, site, work
-        # What the wheels beside torch's would bring: here those of .venv, and the toolkit.
+        # CUDA's libraries, which other wheels bring: here those of .venv, and the toolkit's.
         others = glob.glob(str(HOME / ".venv/lib/python3*/site-packages/nvidia/*/lib"))
         toolkit = os.environ.get("CUDA_HOME", "/usr/local/cuda") + "/lib64"
         self.environment = {"PATH": os.environ["PATH"], "HOME": str(work), "PYTHON": sys.executable,

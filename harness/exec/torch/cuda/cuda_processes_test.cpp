@@ -60,12 +60,17 @@ TEST_F(NcclProcesses, SendToEachOtherMessagesOfEverySizeBeforeTheyReceive) {
   const int messages = static_cast<int>(sizes.size());
   program.channels = {{Rank(0), Rank(1), messages}, {Rank(1), Rank(0), messages}};
   run(program, [&](Transport& transport, NcclLinks& links) {
-    for (const std::size_t size : sizes)
-      transport.send(rank(), {std::make_shared<DeviceFloats>(std::vector<float>(size, 1.5f + number())), {}});
+    // To free memory, or to read it, waits for all that the device does: for sends, too, whose receiver may then wait
+    // for this rank. So both come last.
+    std::vector<Message> sent, received;
     for (const std::size_t size : sizes) {
-      const Message message = transport.receive(1 - rank());
-      while (!links.calls().passed(message.ready)) std::this_thread::yield();
-      EXPECT_EQ(FloatBuffers::of(message).values(), std::vector<float>(size, 2.5f - number()));
+      sent.push_back({std::make_shared<DeviceFloats>(std::vector<float>(size, 1.5f + number())), {}});
+      transport.send(rank(), sent.back());
+    }
+    for (std::size_t i = 0; i < sizes.size(); ++i) received.push_back(transport.receive(1 - rank()));
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      while (!links.calls().passed(received[i].ready)) std::this_thread::yield();
+      EXPECT_EQ(FloatBuffers::of(received[i]).values(), std::vector<float>(sizes[i], 2.5f - number()));
     }
   });
 }

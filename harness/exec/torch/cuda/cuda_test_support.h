@@ -26,6 +26,8 @@ struct DeviceFloats {
   explicit DeviceFloats(const std::vector<float>& values) : count(values.size()) {
     EXPECT_EQ(cudaMalloc(reinterpret_cast<void**>(&data), 4 * count), cudaSuccess);
     EXPECT_EQ(cudaMemcpy(data, values.data(), 4 * count, cudaMemcpyHostToDevice), cudaSuccess);
+    // The copy may return before it has arrived, and NCCL's streams do not wait for it.
+    EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
   }
   ~DeviceFloats() { cudaFree(data); }
   DeviceFloats(const DeviceFloats&) = delete;
