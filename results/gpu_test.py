@@ -56,6 +56,7 @@ def main():
                      "Times of 3 predictions: median error 25.0 %, 90th percentile 120.0 %, largest 120.0 %.",
                      "Of 3 pairs of one workload that differ by more than 5 %, 1 are predicted in their order.",
                      "| all_reduce | 4,096 | 2.00e-04 | yes |", "| one_f_one_b | vgg16_batch64 | ok | 200.0 ms |",
+                     "| vgg16_batch64 | single_device | 3 | 9.3e-01 | no |",
                      "| product | bf16 | 700.0 |", "| copy | fp32 | 3000 |"]:
             if line not in page:
                 sys.exit(f"the page lacks '{line}':\n{page}")
