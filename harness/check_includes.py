@@ -70,6 +70,7 @@ TESTS_MAY = {
     "harness/train": ["harness/tests", "harness/run"],
     "harness/run": ["harness/tests"],
     "harness/exec/torch/layers": ["harness/exec/torch/stage"],
+    "harness/exec/torch/cuda": ["harness/exec/mpi"],
 }
 OUTSIDE = [  # (headers, what they are, the only folder that includes them)
     (re.compile(r"(torch|ATen|c10)/"), "LibTorch", "harness/exec/torch"),

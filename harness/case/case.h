@@ -17,6 +17,8 @@ namespace sluice {
 inline const std::string kThisMachine = "this machine";
 // The same with a process for each rank, for the virtual clock; on the wall clock the transport says so.
 inline const std::string kThisMachineProcesses = "this machine, processes";
+// The same on this machine's GPUs; on the wall clock the device says so.
+inline const std::string kThisMachineGpus = "this machine, GPUs";
 
 // How a learning rate is searched: every rate of the grid trains with every seed, as recorded cases of their own with
 // the same settings but the seed and the length (harness/train/tuning.h). With rounds this is successive halving
@@ -111,7 +113,10 @@ struct RunCase {
 bool runs_as_processes(const RunCase& c);
 
 inline bool is_this_machine(const RunCase& c) {
-  return c.cluster == kThisMachine || c.cluster == kThisMachineProcesses;
+  return c.cluster == kThisMachine || c.cluster == kThisMachineProcesses || c.cluster == kThisMachineGpus;
+}
+inline bool is_on_gpus(const RunCase& c) {
+  return c.cluster == kThisMachineGpus || (c.cluster == kThisMachine && c.device == DeviceKind::cuda);
 }
 
 }  // namespace sluice

@@ -36,7 +36,7 @@ static CostFormula cost_formula(const Prepared& p, const RunCase& c, std::int64_
 // The case's costs for micro-batches of `micro_batch` samples. "profile" measures on the GPU where the ranks run on the
 // GPUs of this machine, otherwise on the CPU.
 static CostGraph case_costs(const Prepared& p, const RunCase& c, std::int64_t micro_batch) {
-  const bool on_gpu = c.cluster == kThisMachine && c.device == DeviceKind::cuda;
+  const bool on_gpu = is_on_gpus(c);
   const bool batched = c.weight_gradient != WeightGradients::per_microbatch && !on_gpu;
   CostGraph costs = load_costs(c.costs, *p.workload,
                                {.workload = c.workload,

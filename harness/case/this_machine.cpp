@@ -25,29 +25,31 @@ static void slow_down(Cluster& cluster, const RunCase& c) {
   }
 }
 
+// Ranks take this machine's GPUs in equal parts (device_of_rank in exec/torch).
+static void add_gpus(Cluster& cluster, int ranks) {
+  const Json gpus = describe_cuda()["devices"];
+  const auto n = static_cast<int>(gpus.size());
+  for (Device& device : cluster.devices) {
+    device.name = "GPU of this machine";
+    if (n > 0) device.memory = Bytes(gpus[0]["memory_bytes"].get<std::int64_t>() / ((ranks + n - 1) / n));
+  }
+  if (n > 0 && n < ranks) cluster.one_machine = Cluster::OneMachine{.cores = n};
+}
+
 Cluster this_machine(const RunCase& c) {
-  const int ranks = c.ranks;
-  const DeviceKind kind = c.device;
-  Cluster cluster = latency_cluster(ranks, Seconds(2e-6));
+  Cluster cluster = latency_cluster(c.ranks, Seconds(2e-6));
   cluster.name = kThisMachine;
   for (Device& device : cluster.devices) {
     device.name = "cpu thread";
     // Shared by all ranks: it is the operating system that refuses, not the plan.
     device.memory = Bytes(std::int64_t{1} << 50);
   }
-  if (kind != DeviceKind::cuda)
+  if (is_on_gpus(c))
+    add_gpus(cluster, c.ranks);
+  else
     cluster.one_machine = Cluster::OneMachine{
         .between_processes = c.cluster == kThisMachineProcesses || c.transport == TransportKind::mpi,
         .cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()))};
-  if (kind == DeviceKind::cuda) {
-    // A GPU's memory is shared by the ranks that share it (device_of_rank in exec/torch).
-    const Json gpus = describe_cuda()["devices"];
-    const auto n = static_cast<int>(gpus.size());
-    for (Device& device : cluster.devices) {
-      device.name = "GPU of this machine";
-      if (n > 0) device.memory = Bytes(gpus[0]["memory_bytes"].get<std::int64_t>() / ((ranks + n - 1) / n));
-    }
-  }
   slow_down(cluster, c);
   return cluster;
 }

@@ -6,7 +6,8 @@
 
 namespace sluice {
 
-// One device a rank, messages by handle; with what the case slows down for good.
+// One device a rank, messages by handle; with what the case slows down for good. Ranks that share a GPU share its
+// kernels' time equally (Cluster::OneMachine).
 Cluster this_machine(const RunCase& c);
 
 }  // namespace sluice

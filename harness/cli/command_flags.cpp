@@ -228,7 +228,10 @@ void add_validate(CLI::App& app, Chosen& chosen) {
       ->capture_default_str()
       ->type_name("N");
   c->add_option("--seconds", a->seconds, "Of a case in a round, about")->capture_default_str()->type_name("S");
-  c->add_option("-n,--ranks", a->ranks, "Ranks of every case (default: the cores, 8 at most)")->type_name("N");
+  c->add_option("--device", a->device, "cpu or cuda: what ranks compute on; ranks that share a GPU compute in turn")
+      ->capture_default_str()
+      ->type_name("NAME");
+  c->add_option("-n,--ranks", a->ranks, "Ranks of every case (default: the cores or the GPUs, 2 to 8)")->type_name("N");
   c->add_flag("--check", a->check,
               "Exit code 1 unless the median is within 3 %, the 90th percentile within 8 % and 99 % of the order kept");
   c->add_flag("--threads-only", a->threads_only, "No cases over MPI");

@@ -63,8 +63,8 @@ int profile_command(const ProfileArguments& a);
 
 struct ValidateArguments {
   std::vector<std::string> records;  // given: nothing is run, these are compared
-  std::string out, filter, chart, progress = "auto";
-  int rounds = 4, ranks = 0;  // ranks 0: as many as there are cores
+  std::string out, filter, chart, device = "cpu", progress = "auto";
+  int rounds = 4, ranks = 0;  // ranks 0: as many as there are cores or GPUs
   double seconds = 0.25;
   bool quick = false, threads_only = false, list = false, json = false, check = false;
 };

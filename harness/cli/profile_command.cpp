@@ -107,7 +107,7 @@ int profile_command(const ProfileArguments& a) {
     text = co_run_rows_of(a, key, workload).dump(1) + "\n";
   } else {
     CostGraph graph = measure_profile(key, workload);
-    if (graph.machine && a.beside != 0) graph.machine->processes = measure_by_processes(key);
+    if (key.device == DeviceKind::cpu && a.beside != 0) graph.machine->processes = measure_by_processes(key);
     if (!a.beside) ProfileStore(default_profile_folder()).store(key, graph);
     text = to_json(graph).dump(2) + "\n";
   }

@@ -11,7 +11,9 @@
 #include "harness/base/source_folder.h"
 #include "harness/base/stop.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/gpu_program.h"
 #include "harness/exec/mpi/mpi.h"
+#include "harness/exec/session.h"
 #include "harness/run/validate.h"
 #include "plots/charts.h"
 #include "results/store.h"
@@ -21,11 +23,16 @@ namespace sluice {
 
 static bool can_start_processes() { return mpi_built() && run_program({"mpirun", "--version"}).ok(); }
 
+// One for each core or GPU, 2 to 8.
+static int default_ranks(DeviceKind device) {
+  const std::size_t parallel =
+      device == DeviceKind::cuda ? describe_cuda()["devices"].size() : std::thread::hardware_concurrency();
+  return static_cast<int>(std::clamp<std::size_t>(parallel, 2, 8));
+}
+
 int validate_command(const ValidateArguments& a) {
   if (a.rounds < 1 || a.rounds > 100) throw InputError("--rounds", "must be from 1 to 100");
   if (!(a.seconds > 0 && a.seconds <= 600)) throw InputError("--seconds", "must be above 0, at most 600");
-  const int cores = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 8);
-  const int ranks = a.ranks > 0 ? a.ranks : std::max(cores, 2);
   std::vector<Record> records;
   std::vector<std::string> left_out;
   if (!a.records.empty()) {
@@ -35,8 +42,17 @@ int validate_command(const ValidateArguments& a) {
     }
     if (records.empty()) throw InputError(a.records.front(), "holds no record", "make some with sluice validate");
   } else {
+    const auto device = choice_named<DeviceKind>(a.device);
+    if (device != DeviceKind::cpu && device != DeviceKind::cuda)
+      throw InputError("--device", "'" + a.device + "' is no device", "give cpu or cuda");
+    const bool on_cpu = device == DeviceKind::cpu;
+    if (!on_cpu && !a.list) need_device(*device);
     const std::vector<ValidationCase> cases =
-        filtered(validation_cases(ranks, !a.threads_only && can_start_processes(), a.quick), a.filter);
+        filtered(validation_cases({.ranks = a.ranks > 0 ? a.ranks : default_ranks(*device),
+                                   .processes = on_cpu && !a.threads_only && can_start_processes(),
+                                   .few = a.quick,
+                                   .device = *device}),
+                 a.filter);
     if (cases.empty()) throw InputError("--filter", "no case's label holds '" + a.filter + "'", "see --list");
     if (a.list) {
       for (const ValidationCase& c : cases) fmt::print("{}\n", c.label);

@@ -40,6 +40,7 @@ TEST_F(Cli, ValidateMeasuresAProfileAndRunsACaseOnBothClocksInEveryRound) {
 TEST_F(Cli, ValidateRefusesWhatItCannotDo) {
   refuses({"validate", "--filter", "no such case"}, {"--filter", "no such case"});
   refuses({"validate", "--rounds", "0"}, {"--rounds"});
+  refuses({"validate", "--device", "tpu"}, {"--device", "tpu", "cpu or cuda"});
   refuses({"validate", "--seconds", "0"}, {"--seconds"});
   refuses({"validate", "--out", put("there.jsonl", "")}, {"--out", "exists"});
 }

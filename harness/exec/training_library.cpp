@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <utility>
 
 #include "harness/base/error.h"
 #include "harness/base/json.h"
@@ -13,10 +14,10 @@ namespace sluice {
 
 static std::atomic<const TrainingLibrary*> registered = nullptr;
 
-void register_training_library(const TrainingLibrary& library) {
+TrainingLibrary register_training_library(const TrainingLibrary& library) {
   static TrainingLibrary copy;
-  copy = library;
-  registered = &copy;
+  registered = library == TrainingLibrary{} ? nullptr : &copy;
+  return std::exchange(copy, library);
 }
 
 std::string training_library_path() {

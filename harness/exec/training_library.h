@@ -14,17 +14,20 @@ namespace sluice {
 
 // Its members are what session.h, run_profile.h and co_runs.h declare under the same names.
 struct TrainingLibrary {
-  std::unique_ptr<Session> (*make_session)(const SessionSpec&);
-  CostGraph (*measure_costs)(const ModelGraph&, std::int64_t micro_batch, int repeats, const std::string& device);
-  CostGraph (*measure_in_runs)(const RunProfileSpec&);
-  BetweenProcesses (*measure_between_processes)(const RunProfileSpec&, ProcessGroup&);
-  CoRunSamples (*measure_co_runs)(const CoRunSpec&);
-  std::string (*cuda_refusal)();
-  Json (*describe_cuda)();
+  std::unique_ptr<Session> (*make_session)(const SessionSpec&) = nullptr;
+  CostGraph (*measure_costs)(const ModelGraph&, std::int64_t micro_batch, int repeats,
+                             const std::string& device) = nullptr;
+  CostGraph (*measure_in_runs)(const RunProfileSpec&) = nullptr;
+  BetweenProcesses (*measure_between_processes)(const RunProfileSpec&, ProcessGroup&) = nullptr;
+  CoRunSamples (*measure_co_runs)(const CoRunSpec&) = nullptr;
+  std::string (*cuda_refusal)() = nullptr;
+  Json (*describe_cuda)() = nullptr;
+  bool operator==(const TrainingLibrary&) const = default;
 };
 
-// Called once, before main() or while the library is opened.
-void register_training_library(const TrainingLibrary& library);
+// Called before main() or while the library is opened; and by tests, which stand in for a GPU. Returns the table that
+// was there before; an empty one means that there is none.
+TrainingLibrary register_training_library(const TrainingLibrary& library);
 
 // Where `sluice` looks for the library: in the program's own folder.
 std::string training_library_path();

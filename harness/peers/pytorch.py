@@ -4,7 +4,8 @@
 The work is that of the workloads tiny, mlp1024 and tfm256: the same layers, initial weights
 (torch.manual_seed(seed + block) before each block), batch (generator seed 7), micro-batches, loss and
 SGD step, on torch.distributed.pipelining over Gloo processes, or in one process that accumulates the
-gradients of the micro-batches or takes the batch whole.
+gradients of the micro-batches or takes the batch whole. With --device cuda the processes talk over NCCL; where they
+share a GPU, NCCL is told that they are two hosts.
 
     pytorch.py --workload tiny --schedule 1F1B --seed 1000 --steps 100
 """
@@ -78,44 +79,63 @@ class TransformerBlock(nn.Module):
         return x + self.down(F.gelu(self.up(self.norm2(x))))
 
 
-def make_blocks(workload, seed, first, end):
+def set_up_rank(device, rank):
+    """The device of this process."""
+    torch.set_num_threads(1)
+    if device == "cpu":
+        return torch.device("cpu")
+    gpus = torch.cuda.device_count()
+    if gpus < RANKS:
+        os.environ.update(NCCL_HOSTID=f"peer-{rank}", NCCL_NET="Socket", NCCL_P2P_DISABLE="1", NCCL_SHM_DISABLE="1",
+                          NCCL_MULTI_RANK_GPU_ENABLE="1")
+    torch.cuda.set_device(rank % gpus)
+    return torch.device("cuda", rank % gpus)
+
+
+def make_blocks(workload, seed, first, end, device):
     layers, _, _, shape = WORKLOADS[workload]
     blocks = []
     for index in range(first, end):
         torch.manual_seed(seed + index)
         blocks.append(TransformerBlock(256, 4, 1024) if workload == "tfm256" else
                       LinearRelu(shape[0], index + 1 < layers))
-    return nn.Sequential(*blocks)
+    return nn.Sequential(*blocks).to(device)
 
 
-def make_batch(workload):
+def make_batch(workload, device):
     _, micro_batch, microbatches, shape = WORKLOADS[workload]
     generator = torch.Generator().manual_seed(7)
     full = (micro_batch * microbatches, *shape)
-    return torch.randn(full, generator=generator), torch.randn(full, generator=generator)
+    return [torch.randn(full, generator=generator).to(device) for _ in range(2)]
 
 
-def time_steps(step, barrier, steps):
+def time_steps(step, barrier, steps, device):
     """What a record holds of the updates: the warm-up's one by one, then means of several updates each, because an
     update of tiny is below a millisecond."""
     losses, seconds = [], []
-    for group in [1] * WARMUP_STEPS + [max(1, steps // 20)] * min(20, steps):
+
+    def meet():
+        if device.type == "cuda":
+            torch.cuda.synchronize()
         barrier()
+
+    for group in [1] * WARMUP_STEPS + [max(1, steps // 20)] * min(20, steps):
+        meet()
         begin = time.perf_counter()
         for _ in range(group):
             losses.append(step())
-        barrier()
+        meet()
         seconds.append((time.perf_counter() - begin) / group)
     first = [None if loss is None else float(loss) for loss in losses[:3]]
     return {"losses": first, "step_seconds": seconds}
 
 
-def train_in_one_process(a, schedule):
+def train_in_one_process(a, schedule, device):
     layers, _, microbatches, _ = WORKLOADS[a.workload]
     parts = microbatches if schedule == "accumulated" else 1
-    model = make_blocks(a.workload, a.seed, 0, layers)
+    model = make_blocks(a.workload, a.seed, 0, layers, device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    x, y = make_batch(a.workload)
+    x, y = make_batch(a.workload, device)
     pairs = list(zip(x.chunk(parts), y.chunk(parts)))
 
     def step():
@@ -128,12 +148,13 @@ def train_in_one_process(a, schedule):
         optimizer.step()
         return total
 
-    return time_steps(step, lambda: None, a.steps)
+    return time_steps(step, lambda: None, a.steps, device)
 
 
-def train_in_pipeline(a, schedule, rank, folder):
+def train_in_pipeline(a, schedule, rank, folder, device):
     rendezvous = "file://" + os.path.join(folder, "rendezvous")
-    dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=RANKS)
+    dist.init_process_group("gloo" if device.type == "cpu" else "nccl", init_method=rendezvous, rank=rank,
+                            world_size=RANKS)
     class_name, chunks, v_placement = SCHEDULES[schedule]
     stage_count = RANKS * chunks
     layers, _, microbatches, _ = WORKLOADS[a.workload]
@@ -141,12 +162,12 @@ def train_in_pipeline(a, schedule, rank, folder):
     own = [rank] if chunks == 1 else [rank, stage_count - 1 - rank if v_placement else rank + RANKS]
     stages, parameters = [], []
     for s in own:
-        module = make_blocks(a.workload, a.seed, s * size, (s + 1) * size)
+        module = make_blocks(a.workload, a.seed, s * size, (s + 1) * size, device)
         parameters += list(module.parameters())
-        stages.append(pipelining.PipelineStage(module, s, stage_count, torch.device("cpu")))
+        stages.append(pipelining.PipelineStage(module, s, stage_count, device))
     runner = getattr(schedules, class_name)(stages if chunks > 1 else stages[0], microbatches, loss_fn=F.mse_loss)
     optimizer = torch.optim.SGD(parameters, lr=0.01)
-    x, y = make_batch(a.workload)
+    x, y = make_batch(a.workload, device)
     holds_last = stage_count - 1 in own
 
     def step():
@@ -157,16 +178,16 @@ def train_in_pipeline(a, schedule, rank, folder):
         optimizer.step()
         return torch.stack([loss.detach() for loss in losses]).mean() if holds_last else None
 
-    result = time_steps(step, dist.barrier, a.steps)
+    result = time_steps(step, dist.barrier, a.steps, device)
     dist.barrier()
     dist.destroy_process_group()
     return result
 
 
 def run_rank(rank, a, schedule, folder):
-    torch.set_num_threads(1)
-    result = train_in_one_process(a, schedule) if schedule in ONE_PROCESS else train_in_pipeline(
-        a, schedule, rank, folder)
+    device = set_up_rank(a.device, rank)
+    result = train_in_one_process(a, schedule, device) if schedule in ONE_PROCESS else train_in_pipeline(
+        a, schedule, rank, folder, device)
     with open(os.path.join(folder, f"rank{rank}.json"), "w") as out:
         json.dump(result, out)
 
@@ -188,6 +209,7 @@ def main():
     parser.add_argument("--workload", choices=WORKLOADS, required=True)
     parser.add_argument("--schedule", choices=[*ONE_PROCESS, *SCHEDULES], action="append",
                         help="default: every one; may be repeated")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="what ranks compute on (default: cpu)")
     parser.add_argument("--seed", type=int, default=1000, help="of the first block's weights")
     parser.add_argument("--steps", type=int, default=100, help="updates that are timed, after the warm-up")
     a = parser.parse_args()

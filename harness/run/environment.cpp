@@ -15,11 +15,17 @@
 
 namespace sluice {
 
-// Of the checkout; "unknown" where there is none, or git does not answer.
+// Of the checkout, or of the one that a bundle was made from (exec/torch/cuda/bundle writes the file); "unknown" where
+// there is neither, or git does not answer.
 static std::string commit_name() {
-  const ProgramEnd end =
-      run_program({"git", "-C", source_folder(), "describe", "--always", "--dirty"}, {.limit = Seconds(5)});
-  std::string text = end.ok() ? end.output : "";
+  std::string text;
+  if (std::ifstream of_bundle(source_folder() + "/commit"); of_bundle) {
+    std::getline(of_bundle, text);
+  } else {
+    const ProgramEnd end =
+        run_program({"git", "-C", source_folder(), "describe", "--always", "--dirty"}, {.limit = Seconds(5)});
+    if (end.ok()) text = end.output;
+  }
   while (text.ends_with('\n')) text.pop_back();
   return text.empty() ? "unknown" : text;
 }

@@ -21,14 +21,18 @@ using json = Json;
 const std::vector<std::string> kWorkloads = {
     "mlp1024",         "fmnist_cnn",     "tiny",     "sentiment_transformer", "fmnist_mlp", "tfm256",
     "fmnist_mlp_deep", "sentiment_lstm", "mmt_small"};
+// Large enough that a GPU's kernels take longer than the host takes to start them.
+const std::vector<std::string> kGpuWorkloads = {"vgg16_batch64", "gpt2_small", "resnet152_batch64"};
 const std::vector<int> kMicrobatches = {8, 4, 2, 16, 1};
 
 class CaseList {
  public:
-  CaseList(int ranks, bool few) : ranks_(ranks), few_(few) {}
+  explicit CaseList(const ValidationScope& scope)
+      : ranks_(scope.ranks), few_(scope.few), gpus_(scope.device == DeviceKind::cuda) {}
 
   void add(json entry, const std::string& what = "") {
     entry["clock"] = "wall";
+    entry["device"] = choice_name(gpus_ ? DeviceKind::cuda : DeviceKind::cpu);
     entry["ranks"] = ranks_;
     entry["steps"] = 30;
     ValidationCase c{.entry = entry};
@@ -46,10 +50,12 @@ class CaseList {
 
   void add_systems() {
     const auto systems = all_systems();
+    const std::vector<std::string>& workloads = gpus_ ? kGpuWorkloads : kWorkloads;
+    const std::string small = gpus_ ? "vgg16_batch64" : "fmnist_mlp_deep";
     for (std::size_t s = 0; s < systems.size(); ++s)
-      for (std::size_t k = 0; k < (few_ ? 1 : kWorkloads.size()); ++k)
+      for (std::size_t k = 0; k < (few_ ? 1 : workloads.size()); ++k)
         add({{"system", systems[s]->name},
-             {"workload", few_ ? std::string("fmnist_mlp_deep") : kWorkloads[(2 * s + k) % kWorkloads.size()]},
+             {"workload", few_ ? small : workloads[(2 * s + k) % workloads.size()]},
              {"microbatches", kMicrobatches[few_ ? 1 : (s + k) % kMicrobatches.size()]}});
   }
 
@@ -89,18 +95,19 @@ class CaseList {
 
  private:
   int ranks_;
-  bool few_;
+  bool few_, gpus_;
   std::set<std::string> seen_;
   std::vector<ValidationCase> cases_;
 };
 
 }  // namespace
 
-std::vector<ValidationCase> validation_cases(int ranks, bool processes, bool few) {
-  CaseList list(ranks, few);
+std::vector<ValidationCase> validation_cases(const ValidationScope& scope) {
+  CaseList list(scope);
   list.add_systems();
+  if (scope.device == DeviceKind::cuda) return list.take();
   list.add_variants();
-  if (processes) list.add_processes();
+  if (scope.processes) list.add_processes();
   return list.take();
 }
 
@@ -117,12 +124,15 @@ RunCase of_steps(const ValidationCase& c, int steps) {
 
 RunCase on_virtual_clock(const ValidationCase& c, int steps) {
   json entry = c.entry;
+  const bool processes = c.wall.transport == TransportKind::mpi;
   entry.update({{"steps", steps},
                 {"clock", "virtual"},
-                {"cluster", c.wall.transport == TransportKind::mpi ? kThisMachineProcesses : kThisMachine},
+                {"cluster", is_on_gpus(c.wall) ? kThisMachineGpus
+                            : processes        ? kThisMachineProcesses
+                                               : kThisMachine},
                 {"costs", kMeasuredCosts},
                 {"train", false}});
-  entry.erase("transport");
+  for (const char* of_wall_clock : {"transport", "device"}) entry.erase(of_wall_clock);
   return resolve({entry, in_file("validation")});
 }
 

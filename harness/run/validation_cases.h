@@ -16,10 +16,17 @@ struct ValidationCase {
   RunCase wall;       // read from it
 };
 
-// Every system with several workloads and numbers of micro-batches, on as many ranks as there are cores (8 at most);
-// then recomputation, batched weight gradients, sharding, data-parallel replicas and processes instead of threads.
-// Cases that are the same experiment are there once. few: one of each kind, on small workloads.
-std::vector<ValidationCase> validation_cases(int ranks, bool processes, bool few);
+struct ValidationScope {
+  int ranks = 2;
+  bool processes = false;  // cases over MPI as well
+  bool few = false;        // one case of each kind, on small workloads
+  DeviceKind device = DeviceKind::cpu;
+};
+
+// Every system with several workloads and numbers of micro-batches; on CPUs then recomputation, batched weight
+// gradients, sharding, data-parallel replicas and processes instead of threads. Cases that are the same experiment are
+// there once.
+std::vector<ValidationCase> validation_cases(const ValidationScope& scope);
 
 // Those whose label holds `text`.
 std::vector<ValidationCase> filtered(std::vector<ValidationCase> cases, const std::string& text);

@@ -7,10 +7,16 @@ held_out = 1 are never fitted; harness/model/calibration_16bit_test.cpp computes
 model of harness/model/kernel_times.h, then weights of a Gaussian process on what it misses (`corrections`), whose
 lengths are chosen by leaving out one fitted row at a time. The A100 has the H100's parameters with its own peak,
 bandwidth and multiprocessors; two of them, peak_share and quantisation, come from its own products.
+
+    python workloads/devices/fit_products.py --kernels results/reference/gpu_kernels.csv
+
+writes a calibration for each type of which that file (harness/exec/torch/cuda/bundled/kernels.py) has the grid of
+products: h100_hbm3_bf16.json and the like, with convolutions, attention and streams as measured there.
 """
 
 import argparse
 import csv
+import hashlib
 import itertools
 import json
 import pathlib
@@ -68,12 +74,13 @@ def read(file, device):
     return shapes, seconds, np.array([row["held_out"] == "1" for row in rows])
 
 
-def tile_seconds(p, shapes, peak, bandwidth, sms):
-    """least_seconds of kernel_times.cpp, of tensors of two bytes a number, and the gap."""
+def tile_seconds(p, shapes, peak, bandwidth, sms, element=2, moved=None):
+    """least_seconds of kernel_times.cpp, of tensors of `element` bytes a number, and the gap. moved: the numbers that
+    are read and written, of a convolution, whose reduction is split at no cost."""
     share, half, prologue, quantisation, bandwidth_share, gap = p
     batch, m, n, k = shapes.T
     rate = bandwidth * bandwidth_share
-    traffic = 2 * batch * (m * k + k * n + m * n) / rate
+    traffic = element * (batch * (m * k + k * n + m * n) if moved is None else moved) / rate
     least = np.full(len(shapes), np.inf)
     for rows, columns in TILES:
         intensity = rows * columns / (rows + columns)
@@ -83,7 +90,7 @@ def tile_seconds(p, shapes, peak, bandwidth, sms):
             each = tiles * parts / sms
             waves = (1 - quantisation) * np.maximum(1, each) + quantisation * np.ceil(each)
             compute = waves * 2 * rows * columns * (np.ceil(k / parts) + prologue) * sms / reached
-            again = 8 * parts * batch * m * n / rate if parts > 1 else 0
+            again = 8 * parts * batch * m * n / rate if parts > 1 and moved is None else 0
             allowed = (parts == 1) | (k / parts >= 48)
             least = np.where(allowed, np.minimum(least, np.maximum(compute, traffic) + again), least)
     return least + gap
@@ -130,10 +137,11 @@ def errors(seconds, measured):
 def write(name, spec, source, products, notes):
     products["gap"] = f"{products['gap'] * 1e6:.4g}us"
     text = json.dumps({
-        "schema": "sluice/calibration/1", "device": spec["device"], "precision": "bf16", **spec.get("evidence", {}),
-        "source": source, "peak": spec["peak"], "memory_bandwidth": f"{spec['bandwidth']}GB/s",
-        "multiprocessors": spec["sms"],
+        "schema": "sluice/calibration/1", "device": spec["device"], "precision": spec.get("precision", "bf16"),
+        **spec.get("evidence", {}), "source": source,
+        "peak": spec["peak"], "memory_bandwidth": f"{spec['bandwidth']}GB/s", "multiprocessors": spec["sms"],
         "products": products,
+        **({"convolutions": spec["convolutions"]} if spec.get("convolutions") else {}),
         "attention": {"forward_share": spec["attention"][0], "backward_share": spec["attention"][1]},
         "streams": dict(zip(("bandwidth_share", "gap", "norm_share", "activation_share"), spec["streams"])),
         "cautions": spec["cautions"] + notes}, indent=2)
@@ -144,40 +152,53 @@ def write(name, spec, source, products, notes):
     print(name, {key: value for key, value in products.items() if key != "corrections"})
 
 
+def fit_shapes(shapes, measured, held, machine, element, quantisation=None):
+    """The members of "products", the parameters, the seconds of any shapes, and how far the tile model alone is off."""
+    fitted = ~held
+    starts = [np.array([0.8, 30, 100, 0.8, 0.8, 3e-6]), np.array([0.7, 5, 300, 0.3, 0.6, 5e-6])]
+    low, high = LOW.copy(), HIGH.copy()
+    if quantisation is not None:
+        low[3], high[3] = quantisation - 1e-9, quantisation + 1e-9
+        for start in starts:
+            start[3] = quantisation
+
+    def tile_of(p, of):
+        return tile_seconds(p, of, *machine, element)
+
+    parameters = min((fit(lambda p: tile_of(p, shapes[fitted]), measured[fitted], start, low, high)
+                      for start in starts), key=lambda result: result[0])[1]
+    tile = tile_of(parameters, shapes)
+    lengths, weights = corrections_of(shapes[fitted], np.log(measured / tile)[fitted])
+    weights = np.array([float(f"{weight:.5g}") for weight in weights])
+
+    def seconds_of(of):
+        return tile_of(parameters, of) * np.exp(similarity(of, shapes[fitted], lengths) @ weights)
+
+    products = {key: float(f"{value:.4g}") for key, value in zip(NAMES, parameters)}
+    products["points"] = int(fitted.sum())
+    products["held_out"] = errors(seconds_of(shapes[held]), measured[held])
+    corrections = {"lengths": [float(lengths[0]), float(lengths[1]), float(lengths[3])],
+                   "weights": [[*map(int, shape), float(weight)] for shape, weight in zip(shapes[fitted], weights)]}
+    alone = "Without corrections the held-out error is {median} in the median and {ninetieth} at the 90th percentile."
+    return products, corrections, parameters, seconds_of, alone.format(**errors(tile[held], measured[held]))
+
+
 def fit_grid(name):
     spec = DEVICES[name]
     shapes, measured, held = read("gemm_16bit.csv", spec["rows"])
     machine = (spec["peak"], spec["bandwidth"] * 1e9, spec["sms"])
-    fitted = ~held
-    starts = [np.array([0.8, 30, 100, 0.8, 0.8, 3e-6]), np.array([0.7, 5, 300, 0.3, 0.6, 5e-6])]
-    low, high = LOW.copy(), HIGH.copy()
-    if "quantisation" in spec:
-        low[3], high[3] = spec["quantisation"] - 1e-9, spec["quantisation"] + 1e-9
-        for start in starts:
-            start[3] = spec["quantisation"]
-    parameters = min((fit(lambda p: tile_seconds(p, shapes[fitted], *machine), measured[fitted], start, low, high)
-                      for start in starts), key=lambda result: result[0])[1]
-    tile = tile_seconds(parameters, shapes, *machine)
-    lengths, weights = corrections_of(shapes[fitted], np.log(measured / tile)[fitted])
-    weights = np.array([float(f"{weight:.5g}") for weight in weights])
-    corrected = tile * np.exp(similarity(shapes, shapes[fitted], lengths) @ weights)
-    products = {key: float(f"{value:.4g}") for key, value in zip(NAMES, parameters)}
-    products["points"] = int(fitted.sum())
-    products["held_out"] = errors(corrected[held], measured[held])
-    notes = ["Without corrections the held-out error is {median} in the median and {ninetieth} at the 90th percentile."
-             .format(**errors(tile[held], measured[held]))]
+    products, corrections, parameters, seconds_of, alone = fit_shapes(shapes, measured, held, machine, 2,
+                                                                      spec.get("quantisation"))
+    notes = [alone]
     if spec["rows"] == "h100_sxm":
         products["unidentified"] = ["quantisation"]
         far, far_measured, _ = read("gemm_a100.csv", "h100_sxm")
-        times = tile_seconds(parameters, far, *machine) * np.exp(similarity(far, shapes[fitted], lengths) @ weights)
-        products["out_of_range"] = errors(times, far_measured)
+        products["out_of_range"] = errors(seconds_of(far), far_measured)
     if products["held_out"]["ninetieth"] > 0.15:
         times = {tuple(shape): seconds for shape, seconds in zip(shapes, measured)}
         swapped = [abs(np.log(times[b, m, n, k] / times[b, n, m, k])) for b, m, n, k in times if m < n]
         notes.append(IRREGULAR.format(np.quantile(swapped, 0.9)))
-    products["corrections"] = {
-        "lengths": [float(lengths[0]), float(lengths[1]), float(lengths[3])],
-        "weights": [[*map(int, shape), float(weight)] for shape, weight in zip(shapes[fitted], weights)]}
+    products["corrections"] = corrections
     write(name, spec, XLA, products, notes)
     return parameters
 
@@ -210,14 +231,116 @@ def derive_a100(h100):
     write("a100_sxm_bf16", spec, VIDUR, products, [])
 
 
+# What kernels.py measures: its name of a device, ours, and the data sheet's peaks, bandwidth and multiprocessors.
+PEAKS = {"bf16": 989.4e12, "fp16": 989.4e12, "fp32": 66.9e12}
+OWN = {"NVIDIA H100 80GB HBM3": ("h100_hbm3", PEAKS, 3350, 132), "NVIDIA H200": ("h200", PEAKS, 4800, 132)}
+SIDES = {256, 512, 1024, 2048, 4096}
+
+
+def is_held_out(shape):
+    return int(hashlib.sha256("x".join(str(int(side)) for side in shape).encode()).hexdigest(), 16) % 3 == 0
+
+
+def shapes_of(rows):
+    shapes = np.array([[float(row[key]) for key in ("batch", "m", "n", "k")] for row in rows])
+    return shapes, np.array([float(row["seconds"]) for row in rows]), np.array([is_held_out(shape) for shape in shapes])
+
+
+def implied_product(of_pass, row):
+    """As implied_product of kernel_times.cpp; then the numbers that move, and whether it may run as a transform."""
+    images, channels, out, window = (int(row[key]) for key in ("batch", "m", "n", "k"))
+    side, stride = (int(number) for number in re.findall(r"\d+", row["detail"]))
+    made = images * (-(-side // stride)) ** 2  # windows are odd, with half of them as padding
+    of_window = channels * window * window
+    products = {"forward": (1, made, out, of_window), "weight_gradient": (1, out, of_window, made),
+                "input_gradient": (1, images * side * side, channels, max(1, out * window * window // stride**2))}
+    moved = images * channels * side * side + of_window * out + made * out
+    return products[of_pass], moved, window == 3 and stride == 1 and channels >= 16
+
+
+def fit_convolutions(rows, machine, element):
+    """"convolutions", or nothing where a pass was measured too little."""
+    passes = {}
+    for of_pass in ("forward", "input_gradient", "weight_gradient"):
+        of = [row for row in rows if row["kernel"] == "convolution_" + of_pass]
+        if len(of) < 20:
+            return None
+        seconds = np.array([float(row["seconds"]) for row in of])
+        implied = [implied_product(of_pass, row) for row in of]
+        shapes, moved = np.array([i[0] for i in implied], float), np.array([i[1] for i in implied], float)
+        transforms = np.array([i[2] for i in implied])
+        held = np.array([is_held_out(shape) for shape in shapes])
+
+        def seconds_of(p, some, shapes=shapes, moved=moved, transforms=transforms):
+            plain = tile_seconds(p[:6], shapes[some], *machine, element, moved[some])
+            shorter = shapes[some].copy()
+            shorter[:, 3] = np.ceil(shorter[:, 3] / p[6])
+            return np.where(transforms[some], np.minimum(plain, tile_seconds(p[:6], shorter, *machine, element,
+                                                                             moved[some])), plain)
+
+        found = fit(lambda p: seconds_of(p, ~held), seconds[~held], np.array([0.7, 10, 20, 0.5, 0.7, 5e-6, 1.5]),
+                    np.append(LOW, 1), np.append(HIGH, 4))[1]
+        values = {key: float(f"{value:.4g}") for key, value in zip([*NAMES, "gain_3x3"], found)}
+        values["gap"] = f"{values['gap'] * 1e6:.4g}us"
+        passes[of_pass] = {**values, "points": int((~held).sum()),
+                           "held_out": errors(seconds_of(found, held), seconds[held])}
+    return passes
+
+
+def best(rows, kernels, figure):
+    """The largest figure / seconds of these kernels; 0: none was measured."""
+    return max((float(row[figure]) / float(row["seconds"]) for row in rows if row["kernel"] in kernels), default=0)
+
+
+def fit_kernels(file):
+    all_rows = [row for row in csv.DictReader(pathlib.Path(file).read_text().splitlines()) if row["seconds"]]
+    device = all_rows[0]["device"] if all_rows else "nothing"
+    if device not in OWN:
+        raise SystemExit(f"error: {file}: measures {device}; its peaks are not in OWN, which has {', '.join(OWN)}")
+    name, peaks, bandwidth, sms = OWN[device]
+    launch = min((float(row["seconds"]) for row in all_rows if row["kernel"] == "launch"), default=5e-6)
+    for types, peak in peaks.items():
+        rows, element = [row for row in all_rows if row["types"] == types], 4 if types == "fp32" else 2
+        products = [row for row in rows if row["kernel"] == "product"]
+        grid = [row for row in products if {int(row[key]) for key in ("m", "n", "k")} <= SIDES]
+        if len(grid) < 100:
+            print(f"{types}: {len(grid)} products of the grid are too few for a calibration")
+            continue
+        machine = (peak, bandwidth * 1e9, sms)
+        fitted, corrections, _, seconds_of, alone = fit_shapes(*shapes_of(grid), machine, element)
+        if others := [row for row in products if row not in grid]:
+            far, seconds, _ = shapes_of(others)
+            fitted["out_of_range"] = errors(seconds_of(far), seconds)
+        fitted["corrections"] = corrections
+        forward = best(rows, {"attention_forward"}, "flop") / peak
+        both = best(rows, {"attention_both"}, "flop") / peak  # 2 parts of 7 forward, 5 backward
+        backward = 5 / (7 / both - 2 / forward) if forward and both else 0
+        shares = [float(f"{best(rows, kernels, 'bytes') / (bandwidth * 1e9):.3g}") or 0.8
+                  for kernels in ({"add"}, {"layer_norm", "rms_norm"}, {"gelu", "relu"})]
+        notes = [alone, "out_of_range: products of transformers, whole and cut by 2, 4 and 8 ranks.",
+                 "Shares of attention and of streams are those of the fastest shape that was measured."]
+        if not forward:
+            notes.append("No attention was measured in this type: its shares are assumed.")
+        spec = {"device": device, "precision": types, "peak": peak, "bandwidth": bandwidth, "sms": sms,
+                "convolutions": fit_convolutions(rows, machine, element), "cautions": [],
+                "attention": (float(f"{forward:.3g}") or 0.4, float(f"{backward:.3g}") or 0.33),
+                "streams": (shares[0], f"{launch * 1e6:.3g}us", *shares[1:])}
+        source = (f"measured by us: {len(rows)} kernels of PyTorch {rows[0]['torch']}, "
+                  "harness/exec/torch/cuda/bundled/kernels.py. Peak, bandwidth and multiprocessors: data sheet")
+        write(f"{name}_{types}", spec, source, fitted, notes)
+
+
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("calibrations", nargs="*", metavar="CALIBRATION", help="h100_sxm_bf16, ...; default: all",
                         choices=[[], *DEVICES, "a100_sxm_bf16"])
+    parser.add_argument("--kernels", metavar="FILE", help="what kernels.py measured")
     return parser.parse_args()
 
 
 def main():
+    if file := arguments().kernels:
+        return fit_kernels(file)
     names = arguments().calibrations or [*DEVICES, "a100_sxm_bf16"]
     h100 = fit_grid("h100_sxm_bf16") if {"h100_sxm_bf16", "a100_sxm_bf16"} & set(names) else None
     for name in names:

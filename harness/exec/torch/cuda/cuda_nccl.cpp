@@ -1,4 +1,6 @@
 // Ranks with a GPU each, over NCCL, in this process or in several.
+#include "harness/exec/torch/cuda/cuda_nccl.h"
+
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -6,11 +8,9 @@
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
-#include <cstring>
 #include <set>
 
 #include "harness/base/error.h"
-#include "harness/exec/nccl/nccl_transport.h"
 #include "harness/exec/threads.h"
 #include "harness/exec/torch/cuda/cuda_backend.h"
 #include "harness/exec/torch/stage/tensor_message.h"
@@ -18,26 +18,6 @@
 namespace sluice {
 
 namespace {
-
-// Carries a message's header, the payload of the host transport's messages, to another process.
-class HeaderCodec : public MessageCodec {
- public:
-  Encoded encode(Message& message) override {
-    const auto& numbers = numbers_of(message);
-    const auto bytes = std::as_bytes(std::span(numbers));
-    return {{bytes.begin(), bytes.end()}, {}};
-  }
-  Message make_room(std::span<const std::byte> header, std::vector<std::span<std::byte>>&) override {
-    auto numbers = std::make_shared<std::vector<std::int64_t>>(header.size() / 8);
-    std::memcpy(numbers->data(), header.data(), header.size());
-    return {numbers, {}};
-  }
-
- private:
-  static std::vector<std::int64_t>& numbers_of(const Message& message) {
-    return *static_cast<std::vector<std::int64_t>*>(message.payload.get());
-  }
-};
 
 // Allocated on the channel's stream, so that the message may arrive while the rank computes: memory that the compute
 // stream has freed but may still use is not touched.
@@ -61,7 +41,8 @@ class NcclTransports : public DeviceTransports {
       std::vector<NcclLinks::LocalRank> ranks;
       for (std::size_t r = 0; r < devices_.size(); ++r)
         if (devices_[r]) ranks.push_back({Rank(r), devices_[r]->device().index(), devices_[r]->stream()});
-      std::vector<NcclId> ids = ids_of(plan);
+      std::vector<NcclId> ids =
+          processes_ ? shared_ids(plan, *calls_, *processes_) : NcclLinks::make_ids(plan, *calls_);
       links_ = std::make_unique<NcclLinks>(std::move(plan), std::move(ranks), std::move(ids), *calls_);
     }
     return make_nccl_transport(program, *links_,
@@ -70,17 +51,6 @@ class NcclTransports : public DeviceTransports {
   }
 
  private:
-  // The first process makes them, and the process group broadcasts them.
-  std::vector<NcclId> ids_of(const CommunicatorPlan& plan) {
-    if (!processes_) return NcclLinks::make_ids(plan, *calls_);
-    std::vector<NcclId> ids(plan.communicators.size());
-    if (processes_->rank() == 0) ids = NcclLinks::make_ids(plan, *calls_);
-    const std::size_t bytes = ids.size() * sizeof(NcclId);
-    const std::string all = processes_->broadcast({reinterpret_cast<const char*>(ids.data()), bytes}, 0);
-    std::memcpy(ids.data(), all.data(), bytes);
-    return ids;
-  }
-
   std::vector<RankDevice*> devices_;
   ProcessGroup* processes_;
   std::unique_ptr<DeviceCalls> calls_;

@@ -110,13 +110,14 @@ CostGraph measure(const ModelGraph& model, std::int64_t micro_batch, int repeats
     for (const at::Tensor& w : weights) gradients.push_back(at::zeros_like(w));
 
     std::vector<double> forward, input_gradient, weight_gradient;
+    at::Tensor dy;
     for (int k = 0; k < repeats + 2; ++k) {
       LayerStash stash;
       at::Tensor y;
       forward.push_back(
           seconds([&] { y = layer->forward(inputs, weights, target, {.training = true}, false, &stash); }));
-      const at::Tensor dy =
-          is_loss(spec.kind) ? at::ones({}, options) : at::randn(y.sizes(), generator, on_host).to(options.device());
+      if (!dy.defined() || !gpu)  // drawing numbers for a GPU takes far longer than the layer does
+        dy = is_loss(spec.kind) ? at::ones({}, options) : at::randn(y.sizes(), generator, on_host).to(options.device());
       y.reset();
       input_gradient.push_back(seconds([&] { layer->input_gradient(dy, weights, needs, stash); }));
       LayerStash* one[] = {&stash};

@@ -7,6 +7,7 @@
 #include <ATen/ATen.h>
 
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "harness/exec/torch/stage/memory_counter.h"

@@ -1,0 +1,280 @@
+"""Times kernels on one GPU: products, attention, norms, activations, losses, convolutions, optimizer steps, copies.
+
+    python3 kernels.py OUT.csv [--seconds 120] [--rehearse]
+
+Needs PyTorch only. A row a kernel, written as it is measured, the most valuable first, so that a run that is cut off
+keeps what it has. `seconds` is the median of five batches of queued calls between two CUDA events, so without the
+host's gap; `spread` is their range over the median; `host_seconds` is what the host takes to queue a call. A product's
+inputs are rotated, so that they do not stay in the L2 cache. batch, m, n, k of a row:
+    product                  batch x (m x k) x (k x n)
+    attention_*              samples, heads, positions, width of a head; causal
+    layer_norm*, gelu*, ...  1, rows, columns
+    convolution_*            samples, input channels, output channels, window; the side of its input is in `detail`
+    adamw, sgd_momentum      1, parameters
+--rehearse: tiny shapes on the CPU, which shows that everything runs.
+"""
+
+import argparse
+import csv
+import itertools
+import statistics
+import sys
+import time
+import traceback
+
+import torch
+import torch.nn.functional as F
+
+COLUMNS = ["device", "torch", "kernel", "types", "batch", "m", "n", "k", "detail", "seconds", "spread", "host_seconds",
+           "flop", "bytes", "error"]
+CACHE = 200e6  # bytes, more than the L2 of any GPU
+BATCHES, BATCH_SECONDS = 5, 5e-3
+
+
+class Timer:
+    """On the CPU, and on a GPU between events of its stream."""
+
+    def __init__(self, rehearse):
+        self.gpu = not rehearse
+
+    def wait(self):
+        if self.gpu:
+            torch.cuda.synchronize()
+
+    def batch(self, call, count):
+        if not self.gpu:
+            begin = time.perf_counter()
+            for i in range(count):
+                call(i)
+            return (time.perf_counter() - begin) / count
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        for i in range(count):
+            call(i)
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end) * 1e-3 / count
+
+    def measure(self, call):
+        """Seconds, their spread, and what the host takes to queue a call."""
+        call(0)
+        self.wait()
+        begin = time.perf_counter()
+        for i in range(3):
+            call(i)
+        host = (time.perf_counter() - begin) / 3
+        self.wait()
+        one = max((time.perf_counter() - begin) / 3, 1e-6)
+        count = max(1, min(300, int(BATCH_SECONDS / one)))
+        seconds = [self.batch(call, count) for _ in range(BATCHES)]
+        middle = statistics.median(seconds)
+        return middle, (max(seconds) - min(seconds)) / middle, host
+
+
+class Table:
+    def __init__(self, file, rehearse, seconds):
+        self.file, self.end = file, time.monotonic() + seconds
+        self.timer = Timer(rehearse)
+        self.device = "cpu" if rehearse else "cuda"
+        self.rehearse = rehearse
+        if rehearse:
+            torch.set_num_threads(1)
+        self.name = "cpu" if rehearse else torch.cuda.get_device_name()
+        self.writer = csv.DictWriter(file, COLUMNS)
+        self.writer.writeheader()
+
+    def tensor(self, *shape, types=torch.float32, gradient=False):
+        return torch.randn(*shape, device=self.device, dtype=types).requires_grad_(gradient)
+
+    def rotated(self, *shape, types):
+        """Copies of a tensor that are together larger than the cache; 16 at most."""
+        one = torch.Size(shape).numel() * types.itemsize
+        return [self.tensor(*shape, types=types) for _ in range(max(1, min(16, int(CACHE / one))))]
+
+    def add(self, kernel, types, shape, call, flop=0, size=0, detail=""):
+        """Measures and writes a row. Raises TimeoutError when the time is up."""
+        if time.monotonic() > self.end:
+            raise TimeoutError
+        row = {"device": self.name, "torch": torch.__version__, "kernel": kernel, "types": types,
+               **dict(zip(("batch", "m", "n", "k"), shape)), "detail": detail, "flop": flop, "bytes": size}
+        try:
+            seconds, spread, host = self.timer.measure(call)
+            row.update(seconds=f"{seconds:.5g}", spread=f"{spread:.3f}", host_seconds=f"{host:.3g}")
+        except Exception as error:  # out of memory, or no such kernel: the others are still to come
+            row["error"] = (str(error).splitlines() or [type(error).__name__])[0][:120]
+        self.writer.writerow(row)
+        self.file.flush()
+
+
+def name_of(types, tf32=False):
+    return "tf32" if tf32 else {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}[types]
+
+
+def product(table, types, batch, m, n, k, tf32=False):
+    a, b = table.rotated(batch, m, k, types=types), table.rotated(batch, k, n, types=types)
+    torch.backends.cuda.matmul.allow_tf32 = tf32
+    table.add("product", name_of(types, tf32), (batch, m, n, k), lambda i: torch.bmm(a[i % len(a)], b[i % len(b)]),
+              2 * batch * m * n * k, types.itemsize * batch * (m * k + k * n + m * n))
+    torch.backends.cuda.matmul.allow_tf32 = False
+
+
+def products_on_a_grid(table, types, batches, tf32=False):
+    """The grid of gemm_16bit.csv, so that both can be compared and fitted in the same way."""
+    sides = (256, 512, 1024, 2048, 4096) if not table.rehearse else (16, 32)
+    for batch, m, n, k in itertools.product(batches, sides, sides, sides):
+        product(table, types, batch, m, n, k, tf32)
+
+
+def products_of_transformers(table, types):
+    """Forward, and the weight gradient; whole and as a tensor-parallel rank of 2, 4, 8 has them."""
+    widths, tokens = ((768, 2048, 4096, 8192), (512, 2048, 8192)) if not table.rehearse else ((32,), (16,))
+    for h, t in itertools.product(widths, tokens):
+        for degree in (1, 2, 4, 8):
+            for n, k in ((3 * h // degree, h), (h, h // degree), (4 * h // degree, h), (h, 4 * h // degree)):
+                product(table, types, 1, t, n, k)
+        product(table, types, 1, 4 * h, h, t)
+    product(table, types, 1, *((2048, 50257, 768) if not table.rehearse else (16, 101, 32)))
+
+
+def attention(table, types):
+    shapes = [(2, 12, 1024, 64), (4, 16, 1024, 64), (1, 32, 2048, 128), (4, 32, 2048, 128), (1, 4, 4096, 128),
+              (1, 32, 4096, 128), (1, 32, 8192, 128)] if not table.rehearse else [(1, 2, 32, 16)]
+    for b, heads, s, d in shapes:
+        q, k, v = (table.tensor(b, heads, s, d, types=types, gradient=True) for _ in range(3))
+        g = torch.randn_like(q)
+
+        def forward(_):
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+        half = b * heads * s * s * d  # FLOP of one product over the pairs that a causal mask leaves
+        table.add("attention_forward", name_of(types), (b, heads, s, d), forward, 2 * half)
+        table.add("attention_both", name_of(types), (b, heads, s, d),
+                  lambda i: torch.autograd.grad(forward(i), (q, k, v), g), 7 * half)
+
+
+def streams(table, types):
+    """Kernels that are bound by memory: forward, and forward with backward."""
+    widths, rows = ((768, 4096), (2048, 8192, 32768)) if not table.rehearse else ((32,), (16,))
+    size = types.itemsize
+    for h, t in itertools.product(widths, rows):
+        x, g = table.tensor(t, h, types=types, gradient=True), table.tensor(t, h, types=types)
+        weight, plain = table.tensor(h, types=types), x.detach()
+        kernels = {
+            "layer_norm": lambda y: F.layer_norm(y, (h,), weight, weight),
+            "rms_norm": lambda y: F.rms_norm(y, (h,), weight),
+            "gelu": F.gelu, "relu": F.relu, "softmax": lambda y: F.softmax(y, -1)}
+        for name, kernel in kernels.items():
+            table.add(name, name_of(types), (1, t, h, 0), lambda i: kernel(plain), 0, 2 * size * t * h)
+            table.add(name + "_both", name_of(types), (1, t, h, 0),
+                      lambda i: torch.autograd.grad(kernel(x), x, g), 0, 5 * size * t * h)
+        table.add("add", name_of(types), (1, t, h, 0), lambda i: plain + g, 0, 3 * size * t * h)
+    for t, vocabulary in ((2048, 50257), (8192, 32000)) if not table.rehearse else ((16, 100),):
+        x = table.tensor(t, vocabulary, types=types, gradient=True)
+        y = torch.randint(vocabulary, (t,), device=table.device)
+        table.add("cross_entropy_both", name_of(types), (1, t, vocabulary, 0),
+                  lambda i: torch.autograd.grad(F.cross_entropy(x, y), x), 0, 5 * size * t * vocabulary)
+
+
+def optimizers(table):
+    for count in (1 << 20, 1 << 24, 1 << 27) if not table.rehearse else (1 << 10,):
+        for name, size, make in (("adamw", 28, lambda p: torch.optim.AdamW(p, fused=not table.rehearse)),
+                                 ("sgd_momentum", 20, lambda p: torch.optim.SGD(p, lr=1e-3, momentum=0.9,
+                                                                               fused=not table.rehearse))):
+            parameters = [table.tensor(count // 8, gradient=True) for _ in range(8)]
+            for p in parameters:
+                p.grad = torch.randn_like(p)
+            optimizer = make(parameters)
+            table.add(name, "fp32", (1, count, 0, 0), lambda i: optimizer.step(), 0, size * count)
+
+
+def copies(table):
+    x = table.tensor(1)
+    table.add("launch", "fp32", (1, 1, 0, 0), lambda i: x.add_(1), 0, 8)
+    for count in (1 << 14, 1 << 20, 1 << 26) if not table.rehearse else (1 << 10,):
+        a, b = table.tensor(count), table.tensor(count)
+        host = torch.empty(count, pin_memory=not table.rehearse)
+        table.add("copy", "fp32", (1, count, 0, 0), lambda i: b.copy_(a), 0, 8 * count)
+        table.add("to_host", "fp32", (1, count, 0, 0), lambda i: host.copy_(a, non_blocking=True), 0, 4 * count)
+        table.add("to_device", "fp32", (1, count, 0, 0), lambda i: a.copy_(host, non_blocking=True), 0, 4 * count)
+
+
+def convolutions(table, types, tf32=False):
+    """Of ResNet-152 and VGG-16: input channels, output channels, side, window, stride."""
+    shapes = [(3, 64, 224, 7, 2), (64, 64, 56, 1, 1), (64, 64, 56, 3, 1), (64, 256, 56, 1, 1), (256, 64, 56, 1, 1),
+              (256, 128, 56, 1, 1), (128, 128, 56, 3, 2), (128, 512, 28, 1, 1), (256, 512, 56, 1, 2),
+              (512, 128, 28, 1, 1), (128, 128, 28, 3, 1), (512, 256, 28, 1, 1), (256, 256, 28, 3, 2),
+              (256, 1024, 14, 1, 1), (512, 1024, 28, 1, 2), (1024, 256, 14, 1, 1), (256, 256, 14, 3, 1),
+              (1024, 512, 14, 1, 1), (512, 512, 14, 3, 2), (512, 2048, 7, 1, 1), (1024, 2048, 14, 1, 2),
+              (2048, 512, 7, 1, 1), (512, 512, 7, 3, 1), (3, 64, 224, 3, 1), (64, 64, 224, 3, 1), (64, 128, 112, 3, 1),
+              (128, 128, 112, 3, 1), (128, 256, 56, 3, 1), (256, 256, 56, 3, 1), (256, 512, 28, 3, 1),
+              (512, 512, 28, 3, 1), (512, 512, 14, 3, 1)] if not table.rehearse else [(3, 4, 8, 3, 1)]
+    torch.backends.cudnn.allow_tf32 = tf32
+    for b in (8, 32) if not table.rehearse else (1,):
+        for c, o, side, window, stride in shapes:
+            x = table.tensor(b, c, side, side, types=types, gradient=True)
+            weight = table.tensor(o, c, window, window, types=types, gradient=True)
+
+            def forward(_):
+                return F.conv2d(x, weight, stride=stride, padding=window // 2)
+
+            g = torch.randn_like(forward(0))
+            flop = 2 * b * o * c * window * window * g.shape[2] * g.shape[3]
+            of_types, shape, detail = name_of(types, tf32), (b, c, o, window), f"side={side},stride={stride}"
+            table.add("convolution_forward", of_types, shape, forward, flop, 0, detail)
+            y = forward(0)
+            for name, of in (("input_gradient", x), ("weight_gradient", weight)):
+                table.add("convolution_" + name, of_types, shape,
+                          lambda i: torch.autograd.grad(y, of, g, retain_graph=True), flop, 0, detail)
+    torch.backends.cudnn.allow_tf32 = False
+
+
+def parts():
+    """The most valuable first."""
+    bf16, fp16, fp32 = torch.bfloat16, torch.float16, torch.float32
+    yield products_on_a_grid, (bf16, (1, 2, 4))
+    yield products_of_transformers, (bf16,)
+    yield attention, (bf16,)
+    yield streams, (bf16,)
+    yield optimizers, ()
+    yield copies, ()
+    yield products_on_a_grid, (fp32, (1,))
+    yield convolutions, (fp32,)
+    yield products_on_a_grid, (fp32, (1,), True)
+    yield convolutions, (bf16,)
+    yield streams, (fp32,)
+    yield attention, (fp16,)
+    yield products_of_transformers, (fp16,)
+    yield products_on_a_grid, (fp16, (1,))
+    yield convolutions, (fp32, True)
+    yield convolutions, (fp16,)
+
+
+def measure(table):
+    """Whether all parts were measured; one that fails does not keep the others from it."""
+    good = True
+    for part, arguments in parts():
+        try:
+            part(table, *arguments)
+        except TimeoutError:
+            raise
+        except Exception:
+            traceback.print_exc()
+            good = False
+    return good
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", help="CSV file, which is replaced")
+    parser.add_argument("--seconds", type=float, default=120, help="until it stops (default: 120)")
+    parser.add_argument("--rehearse", action="store_true", help="tiny shapes on the CPU")
+    a = parser.parse_args()
+    with open(a.out, "w", newline="") as file:
+        try:
+            sys.exit(0 if measure(Table(file, a.rehearse, a.seconds)) else 1)
+        except TimeoutError:
+            print(f"the {a.seconds:g} seconds are up; {a.out} has what was measured")
+
+
+if __name__ == "__main__":
+    main()
