@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <span>
 
 #include "harness/base/error.h"
@@ -70,11 +71,12 @@ static Json clusters_json() {
   const std::string folder = source_folder() + "/workloads/clusters";
   for (const std::string& name : listed_clusters(folder)) {
     const Cluster c = load_cluster(name, folder);
-    list.push_back({{"name", name},
-                    {"title", c.name},
-                    {"devices", c.devices.size()},
-                    {"device", c.devices.front().name},
-                    {"source", c.source}});
+    std::string kinds;
+    std::set<std::string> seen;
+    for (const Device& device : c.devices)
+      if (seen.insert(device.name).second) kinds += (kinds.empty() ? "" : ", ") + device.name;
+    list.push_back(
+        {{"name", name}, {"title", c.name}, {"devices", c.devices.size()}, {"device", kinds}, {"source", c.source}});
   }
   return list;
 }
@@ -132,14 +134,6 @@ static void print_system(const Json& item) {
   const std::size_t width = terminal_width();
   fmt::print(kSystemLine, text(item, "name"), text(item, "sources"),
              wrapped(text(item, "title") + (item["synchronous"].get<bool>() ? "" : " (asynchronous)"), column, width));
-  for (const auto& o : item["options"]) {
-    std::string choices;
-    for (const auto& c : o["choices"]) choices += (choices.empty() ? "" : "|") + c.get<std::string>();
-    fmt::print(
-        "{:<21}{}\n", "",
-        wrapped(fmt::format("--set {}={}  {}", text(o, "name"), choices.empty() ? "N" : choices, text(o, "help")), 23,
-                width));
-  }
 }
 
 // All about one thing: "name: value" lines, wrapped; the options of a system below.
@@ -176,14 +170,12 @@ static void print_details(const Json& item) {
 }
 
 static void print_workload(const Json& item) {
-  fmt::print("  {:<24} {}; {:.3g} M parameters; {}{}\n", text(item, "name"), text(item, "title"),
-             item["parameters"].get<double>() / 1e6, text(item, "optimizer"),
-             item["runs_for_real"].get<bool>() ? "" : "; virtual clock only");
+  fmt::print("  {:<24} {}; {:.3g} M parameters{}\n", text(item, "name"), text(item, "title"),
+             item["parameters"].get<double>() / 1e6, item["runs_for_real"].get<bool>() ? "" : "; virtual clock only");
 }
 
 static void print_cluster(const Json& item) {
-  fmt::print("  {:<16} {} x {}; {}\n", text(item, "name"), item["devices"].get<std::size_t>(), text(item, "device"),
-             text(item, "source"));
+  fmt::print("  {:<18} {} devices: {}\n", text(item, "name"), item["devices"].get<std::size_t>(), text(item, "device"));
 }
 
 static void print_calibration(const Json& item) {
@@ -250,6 +242,7 @@ int list_command(const ListArguments& a) {
     fmt::print("{}\n{}", list.name, list.heading);
     for (const Json& item : document[list.name]) list.print(item);
   }
+  fmt::print("sluice list NAME tells all about one of them\n");
   return 0;
 }
 
