@@ -215,9 +215,10 @@ static int dry_run(const RunArguments& a, const Sweep& sweep, const std::string&
   if (launch_from_environment().rank > 0) return 0;
   std::vector<RunCase> cases = expected_with_tuning(sweep.cases);
   Json list = Json::array();
-  for (const RunCase& c : cases) {
-    list.push_back(to_json(c));
-    if (!a.json) fmt::print("{}\n", visible(describe(c)));
+  const std::vector<std::string> differences_of = differences(cases);
+  for (std::size_t k = 0; k < cases.size(); ++k) {
+    list.push_back(to_json(cases[k]));
+    if (!a.json) fmt::print("{}\n", visible(describe(cases[k]) + differences_of[k]));
   }
   if (a.json) fmt::print("{}\n", list.dump(2));
   if (a.resume && std::filesystem::is_regular_file(out)) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <mutex>
 #include <set>
 #include <span>
@@ -39,6 +40,41 @@ std::string describe(const RunCase& c) {
   if (c.tune && c.optimizer.learning_rate == 0) return text + ", rate to be tuned";
   if (c.tune) return text + fmt::format(", tuned rate {}", c.optimizer.learning_rate);
   return text;
+}
+
+// The settings of a case, those within objects by "optimizer.kind".
+static std::map<std::string, std::string> flat_settings(const RunCase& c) {
+  std::map<std::string, std::string> flat;
+  const Json settings = to_json(c);
+  for (const auto& [key, value] : settings.items()) {
+    if (!value.is_object())
+      flat[key] = value.is_string() ? value.get<std::string>() : value.dump();
+    else
+      for (const auto& [inner, of] : value.items())
+        flat[key + "." + inner] = of.is_string() ? of.get<std::string>() : of.dump();
+  }
+  return flat;
+}
+
+std::vector<std::string> differences(const std::vector<RunCase>& cases) {
+  std::map<std::string, std::vector<std::size_t>> alike;
+  for (std::size_t k = 0; k < cases.size(); ++k) alike[describe(cases[k])].push_back(k);
+  std::vector<std::string> texts(cases.size());
+  for (const auto& [name, group] : alike) {
+    if (group.size() == 1) continue;
+    std::vector<std::map<std::string, std::string>> settings;
+    std::map<std::string, std::set<std::string>> values;
+    for (const std::size_t k : group)
+      for (const auto& [key, value] : settings.emplace_back(flat_settings(cases[k]))) values[key].insert(value);
+    for (std::size_t i = 0; i < group.size(); ++i)
+      for (const auto& [key, different] : values) {
+        const auto own = settings[i].find(key);
+        const bool missing_in_some = std::ranges::any_of(settings, [&](const auto& s) { return !s.contains(key); });
+        if (own != settings[i].end() && (different.size() > 1 || missing_in_some))
+          texts[group[i]] += ", " + key + " " + own->second;
+      }
+  }
+  return texts;
 }
 
 static std::string summary(const Record& record) {
@@ -85,6 +121,12 @@ std::vector<SweepJob> jobs_of(const std::vector<RunCase>& cases) {
   return jobs;
 }
 
+std::vector<RunCase> cases_of(const std::vector<SweepJob>& jobs) {
+  std::vector<RunCase> cases;
+  for (const SweepJob& job : jobs) cases.push_back(job.c);
+  return cases;
+}
+
 }  // namespace
 
 std::vector<RunCase> with_tuning(const std::vector<RunCase>& cases) {
@@ -121,6 +163,7 @@ class SweepRun {
         in_order_(store_),
         progress_(options.progress, jobs_.size()),
         trainings_(groups()),
+        differences_(differences(cases_of(jobs_))),
         made_(jobs_.size()),
         earlier_(jobs_.size()) {
     for (const std::string& warning : store_.warnings()) progress_.note("warning: " + warning);
@@ -180,12 +223,12 @@ class SweepRun {
         job = with_chosen_rate(std::move(job), *tuning);
       } else if (!needs(*search, name)) {
         in_order_.put(k, std::nullopt);
-        progress_.begin(k, describe(job));
+        progress_.begin(k, describe(job) + differences_[k]);
         progress_.end(k, "not needed: an earlier round has dropped this rate");
         return true;
       }
     }
-    progress_.begin(k, describe(job));
+    progress_.begin(k, describe(job) + differences_[k]);
     try {
       Record record = run_one_(job, {.cancel = &interrupted(),
                                      .progress = [&](double fraction) { progress_.update(k, fraction); },
@@ -241,6 +284,7 @@ class SweepRun {
   Progress progress_;
   FinishedCases finished_;  // earlier ones if resuming, and those made now
   SharedTrainings trainings_;
+  const std::vector<std::string> differences_;
   std::vector<std::optional<Record>> made_, earlier_;  // per case
   std::mutex mutex_;
   SweepResult result_;

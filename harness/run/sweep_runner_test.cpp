@@ -154,6 +154,18 @@ TEST_F(SweepRunner, TwoSearchesShareTheTrainingsOfALaterRoundThatBothNeed) {
   EXPECT_EQ(stored().back().tuning.value().chosen, 0.03);
 }
 
+TEST_F(SweepRunner, CasesThatAreNamedAlikeAreToldApartByTheirSettings) {
+  const auto all = cases({{"system", {"gpipe", "one_f_one_b"}},
+                          {"microbatches", {2, 4}},
+                          {"seed", 1},
+                          {"optimizer", {{"learning_rate", 0.02}}}});
+  ASSERT_EQ(all.size(), 4u);
+  const std::vector<std::string> texts = differences(all);
+  EXPECT_EQ(texts[0], ", microbatches 2");
+  EXPECT_EQ(texts[2], ", microbatches 4");
+  EXPECT_EQ(differences({all[0], all[1]}), (std::vector<std::string>{"", ""}));  // their systems tell
+}
+
 TEST_F(SweepRunner, TheListOfJobsHasEachCandidateOnceBeforeItsCases) {
   auto two = cases();
   const auto given = cases({{"optimizer", {{"learning_rate", 0.02}}}});
