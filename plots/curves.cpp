@@ -11,8 +11,10 @@
 #include "plots/charts.h"
 #include "plots/interference_bands.h"
 #include "plots/style.h"
+#include "results/comparison_rows.h"
 #include "results/metrics.h"
 #include "results/statistics.h"
+#include "results/system_style.h"
 
 namespace sluice {
 namespace {
@@ -68,12 +70,12 @@ Lines lines_of(const Comparison& c, bool evaluated, double divisor) {
   for (const ComparisonRow* row : drawing_order(c)) {
     const std::vector<CurveStep> steps = steps_of(*row, evaluated);
     if (steps.empty()) continue;
-    lines.labels.push_back(row->label);
+    lines.labels.push_back(title_of(*row));
     lines.systems.push_back(row->system);
     const std::size_t every = steps.size() / kMaxPoints + 1;
     for (std::size_t k = 0; k < steps.size(); k += every) {
       const CurveStep& step = steps[k];
-      Json value = {{"label", row->label},
+      Json value = {{"label", lines.labels.back()},
                     {"seeds", step.values.size()},
                     {"updates", step.step},
                     {"seconds", median(step.seconds) / divisor},
@@ -172,7 +174,7 @@ std::string diverged_text(std::span<const Comparison> comparisons) {
         continue;
       }
       const std::string panel = comparisons.size() > 1 ? panel_title(c, comparisons) + ": " : "";
-      text += fmt::format("{}{}{} {}/{}", text.empty() ? "Diverged: " : "; ", panel, row->label, row->diverged,
+      text += fmt::format("{}{}{} {}/{}", text.empty() ? "Diverged: " : "; ", panel, title_of(*row), row->diverged,
                           row->records.size());
     }
   if (more > 0) text += fmt::format("; and {} more", more);
@@ -181,8 +183,7 @@ std::string diverged_text(std::span<const Comparison> comparisons) {
 
 }  // namespace
 
-Chart curves_chart(const std::string& name, std::span<const Comparison> comparisons, const Palette& palette,
-                   CurveAxis axis) {
+Chart curves_chart(const std::string& name, std::span<const Comparison> comparisons, CurveAxis axis) {
   const Comparison& first = comparisons.front();
   const bool evaluated = is_evaluated(comparisons);
   const std::string what = evaluated ? first.metric : "training loss";
@@ -219,7 +220,7 @@ Chart curves_chart(const std::string& name, std::span<const Comparison> comparis
     for (std::size_t i = 0; i < lines.labels.size(); ++i) {
       if (std::count(labels.begin(), labels.end(), lines.labels[i]) > 0) continue;
       labels.push_back(lines.labels[i]);
-      colors.push_back(palette.color(lines.systems[i]));
+      colors.push_back(system_style(lines.systems[i]).color);
       dashes.push_back(kDashes[variants[lines.systems[i]]++ % kDashes.size()]);
     }
     panels.emplace_back(&c, std::move(lines));

@@ -10,7 +10,9 @@
 #include "harness/base/quantities.h"
 #include "plots/charts.h"
 #include "plots/style.h"
+#include "results/comparison_rows.h"
 #include "results/metrics.h"
+#include "results/system_style.h"
 
 namespace sluice {
 namespace {
@@ -26,7 +28,7 @@ bool worth_drawing(const Comparison& comparison) {
 
 }  // namespace
 
-Chart memory_throughput_chart(const std::string& name, const Comparison& comparison, const Palette& palette) {
+Chart memory_throughput_chart(const std::string& name, const Comparison& comparison) {
   const std::string title =
       fmt::format("Throughput against peak memory: {}, {}", comparison.title, ranks_text(comparison.ranks));
   std::vector<const ComparisonRow*> drawn;
@@ -50,14 +52,15 @@ Chart memory_throughput_chart(const std::string& name, const Comparison& compari
   std::vector<std::string> systems, colors;
   double fastest = 0;
   for (const ComparisonRow* row : drawn) {
-    if (std::find(systems.begin(), systems.end(), row->system) == systems.end()) {
-      systems.push_back(row->system);
-      colors.push_back(palette.color(row->system));
+    const SystemStyle style = system_style(row->system);
+    if (std::find(systems.begin(), systems.end(), style.title) == systems.end()) {
+      systems.push_back(style.title);
+      colors.push_back(style.color);
     }
     fastest = std::max(fastest, row->throughput.value().median);
-    values.push_back({{"system", row->system},
-                      {"label", row->label},
-                      {"options", row->options.empty() ? row->system : row->options},
+    values.push_back({{"system", style.title},
+                      {"label", title_of(*row)},
+                      {"options", row->options.empty() ? style.title : row->options},
                       {"memory", row->peak_memory.value().median / scale.divisor},
                       {"throughput", row->throughput.value().median},
                       {"front", !beaten(*row)}});
@@ -103,7 +106,7 @@ Chart memory_throughput_chart(const std::string& name, const Comparison& compari
     numbers.push_back({{"memory", row.peak_memory.value().median / scale.divisor},
                        {"throughput", row.throughput.value().median},
                        {"text", std::to_string(k + 1)}});
-    subtitle.push_back(shortened(fmt::format("{}  {}: {}, {} samples/s", k + 1, row.label,
+    subtitle.push_back(shortened(fmt::format("{}  {}: {}, {} samples/s", k + 1, title_of(row),
                                              to_text(Bytes(static_cast<std::int64_t>(row.peak_memory.value().median))),
                                              rate_text(row.throughput.value().median)),
                                  110));
@@ -137,16 +140,16 @@ Chart communication_chart(const std::string& name, const Comparison& comparison)
   for (const ComparisonRow* row : drawing_order(comparison)) {
     const Record& record = row->records.front();
     if (row->reference || !most_sent(record, SentKind::messages)) continue;
-    order.push_back(row->label);
+    order.push_back(title_of(*row));
     double sum = 0;
     for (std::size_t k = 0; k < kinds.size(); ++k) {
       const double size = static_cast<double>(most_sent(record, kSentKinds[k]).value_or(0)) / scale.divisor;
       sum += size;
-      values.push_back({{"label", row->label}, {"kind", kinds[k]}, {"order", k}, {"size", size}});
+      values.push_back({{"label", title_of(*row)}, {"kind", kinds[k]}, {"order", k}, {"size", size}});
     }
     const auto bubble = bubble_ratio(record);
     const std::string text = bubble ? fmt::format("bubble {:.1f} %", 100 * *bubble) : choice_name(row->outcome);
-    texts.push_back({{"label", row->label}, {"size", sum}, {"text", text}});
+    texts.push_back({{"label", title_of(*row)}, {"size", sum}, {"text", text}});
   }
   const Json y = {{"field", "label"},
                   {"type", "nominal"},

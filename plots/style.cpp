@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "harness/base/json.h"
+#include "results/comparison_rows.h"
 #include "results/store.h"
 
 namespace sluice {
@@ -169,7 +170,7 @@ std::size_t legend_columns(const std::vector<std::string>& labels) {
 
 std::string label_without_microbatches(const ComparisonRow& row) {
   std::string label;
-  std::istringstream words(row.label);
+  std::istringstream words(title_of(row));
   for (std::string word; words >> word;)
     if (!word.starts_with("microbatches=")) label += (label.empty() ? "" : " ") + word;
   return label;
@@ -180,7 +181,7 @@ std::vector<const ComparisonRow*> drawing_order(const Comparison& comparison) {
   for (const ComparisonRow& row : comparison.rows) rows.push_back(&row);
   std::stable_sort(rows.begin(), rows.end(), [](const auto* a, const auto* b) {
     if (a->reference != b->reference) return a->reference;
-    return a->label < b->label;
+    return title_of(*a) < title_of(*b);
   });
   return rows;
 }

@@ -54,7 +54,7 @@ std::string shared_options(std::span<const Comparison> all);
 // The label without its "microbatches=8": one for a system with all its numbers of micro-batches.
 std::string label_without_microbatches(const ComparisonRow& row);
 
-// The rows in the order all charts use: single_device, then by label.
+// The rows in the order all charts use: single_device, then by title.
 std::vector<const ComparisonRow*> drawing_order(const Comparison& comparison);
 
 }  // namespace sluice

@@ -19,6 +19,7 @@
 #include "plots/interference_bands.h"
 #include "plots/style.h"
 #include "plots/timeline_ops.h"
+#include "results/comparison_rows.h"
 #include "results/metrics.h"
 
 namespace sluice {
@@ -164,7 +165,7 @@ Chart timeline_chart(const std::string& name, const Comparison& comparison, cons
 
   const double bubble = bubble_ratio(record).value_or(idle_share(record, ranks, begin, end));
   std::string title =
-      fmt::format("Timeline of {}, {}: bubble {:.1f} %", row.label, ranks_text(row.ranks), 100 * bubble);
+      fmt::format("Timeline of {}, {}: bubble {:.1f} %", title_of(row), ranks_text(row.ranks), 100 * bubble);
   if (const auto promised = record.theory ? record.theory->bubble_ratio : std::nullopt)
     title += fmt::format(" (theory {:.1f} %)", 100 * *promised);
   std::vector<std::string> subtitle = {
