@@ -9,6 +9,7 @@
 
 #include "harness/base/json.h"
 #include "plots/charts.h"
+#include "plots/curve_steps.h"
 #include "plots/interference_bands.h"
 #include "plots/style.h"
 #include "results/comparison_rows.h"
@@ -19,12 +20,6 @@
 namespace sluice {
 namespace {
 
-// The seeds of one row after `step` updates.
-struct CurveStep {
-  std::int64_t step = 0;
-  std::vector<double> seconds, values;
-};
-
 bool is_evaluated(std::span<const Comparison> comparisons) {
   for (const Comparison& c : comparisons)
     for (const ComparisonRow& row : c.rows)
@@ -32,29 +27,6 @@ bool is_evaluated(std::span<const Comparison> comparisons) {
         for (const CurvePoint& point : record.curve)
           if (point.metric) return true;
   return false;
-}
-
-// Where half of the seeds or more have ended (diverged), the median would be that of the survivors: the line ends
-// there.
-std::vector<CurveStep> steps_of(const ComparisonRow& row, bool evaluated) {
-  std::map<std::int64_t, CurveStep> steps;
-  std::size_t seeds = 0;
-  for (const Record& record : row.records) {
-    if (!has_metrics(record) && record.outcome != RecordOutcome::diverged) continue;
-    ++seeds;
-    for (const CurvePoint& point : record.curve) {
-      const auto value = evaluated ? point.metric : point.loss;
-      if (!value || !std::isfinite(*value)) continue;
-      CurveStep& step = steps[point.step];
-      step.step = point.step;
-      step.seconds.push_back(point.seconds);
-      step.values.push_back(*value);
-    }
-  }
-  std::vector<CurveStep> result;
-  for (auto& [number, step] : steps)
-    if (2 * step.values.size() > seeds) result.push_back(std::move(step));
-  return result;
 }
 
 // A loss for every update of a long run is more than a line can show: every k-th is kept.
@@ -68,7 +40,7 @@ struct Lines {
 Lines lines_of(const Comparison& c, bool evaluated, double divisor) {
   Lines lines;
   for (const ComparisonRow* row : drawing_order(c)) {
-    const std::vector<CurveStep> steps = steps_of(*row, evaluated);
+    const std::vector<CurveStep> steps = curve_steps(*row, evaluated);
     if (steps.empty()) continue;
     lines.labels.push_back(title_of(*row));
     lines.systems.push_back(row->system);
@@ -182,6 +154,27 @@ std::string diverged_text(std::span<const Comparison> comparisons) {
 }
 
 }  // namespace
+
+std::vector<CurveStep> curve_steps(const ComparisonRow& row, bool evaluated) {
+  std::map<std::int64_t, CurveStep> steps;
+  std::size_t seeds = 0;
+  for (const Record& record : row.records) {
+    if (!has_metrics(record) && record.outcome != RecordOutcome::diverged) continue;
+    ++seeds;
+    for (const CurvePoint& point : record.curve) {
+      const auto value = evaluated ? point.metric : point.loss;
+      if (!value || !std::isfinite(*value)) continue;
+      CurveStep& step = steps[point.step];
+      step.step = point.step;
+      step.seconds.push_back(point.seconds);
+      step.values.push_back(*value);
+    }
+  }
+  std::vector<CurveStep> result;
+  for (auto& [number, step] : steps)
+    if (2 * step.values.size() > seeds) result.push_back(std::move(step));
+  return result;
+}
 
 Chart curves_chart(const std::string& name, std::span<const Comparison> comparisons, CurveAxis axis) {
   const Comparison& first = comparisons.front();

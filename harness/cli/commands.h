@@ -95,6 +95,15 @@ struct ReportArguments {
 };
 int report_command(const ReportArguments& a);
 
+struct FigureArguments {
+  std::string kind;                // of kFigureKinds (plots/figure.h)
+  std::vector<std::string> files;  // of records
+  std::vector<std::string> filter, systems, names;
+  std::string width = "3.3in", height, title = "none", order = "name", format = "pdf", out;
+  double font_size = 8;
+};
+int figure_command(const FigureArguments& a);
+
 struct ReproduceArguments {
   std::vector<std::string> papers;  // of results/claims
   bool all = false, json = false, write = false, mutate = false;
