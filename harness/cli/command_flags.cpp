@@ -302,6 +302,16 @@ void add_compare(CLI::App& app, Chosen& chosen) {
   c->add_option("--format", a->format, "text, markdown, latex, csv (all figures, a line a row) or json")
       ->capture_default_str()
       ->type_name("NAME");
+  c->add_option("--pivot", a->pivot,
+                "One table of the metric: a row for each value of the first setting, a column for each of the second: "
+                "two of system, workload, cluster, ranks, batch, microbatches, or options of systems")
+      ->delimiter(',')
+      ->type_name("ROWS,COLUMNS");
+  c->add_option("--best", a->best, "With --pivot and latex: bold: the best of each column; none")
+      ->capture_default_str()
+      ->type_name("NAME");
+  c->add_option("--caption", a->caption, "With --pivot and latex: caption of the table")->type_name("TEXT");
+  c->add_option("--label", a->label, "With --pivot and latex: its label, as in tab:throughput")->type_name("NAME");
   c->add_option("--against", a->against,
                 "Stored records: show what changed since; exit code 1 where a run is worse or missing")
       ->type_name("FILE");
@@ -312,6 +322,7 @@ void add_compare(CLI::App& app, Chosen& chosen) {
   add_examples(c,
                "  sluice compare results/runs/quick.jsonl --metric memory\n"
                "  sluice compare new.jsonl --filter ranks=4 --columns system,throughput,bubble --format latex\n"
+               "  sluice compare new.jsonl --pivot system,microbatches --format latex --best bold\n"
                "  sluice compare new.jsonl --against stored.jsonl --tolerance 2%");
 }
 

@@ -82,6 +82,8 @@ int run_command(const RunArguments& a);
 struct CompareArguments {
   std::vector<std::string> files, filter, columns;
   std::string baseline, metric = "throughput", sort, format = "text", against, tolerance = "1%";
+  std::vector<std::string> pivot;  // settings of its rows and columns; empty: none
+  std::string best = "none", caption, label;
   bool json = false;
 };
 int compare_command(const CompareArguments& a);

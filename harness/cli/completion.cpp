@@ -113,6 +113,7 @@ Names values_of(const std::string& command, const std::string& name, const Names
                                                      {"compare --metric", compare_metric_names()},
                                                      {"compare --format", {"text", "markdown", "latex", "csv", "json"}},
                                                      {"export --format", {"csv", "jsonl", "chakra"}},
+                                                     {"compare --best", {"bold", "none"}},
                                                      {"figure kind", kFigureKinds},
                                                      {"figure --order", kFigureOrders},
                                                      {"figure --width", {"3.3in", "7in"}},
@@ -129,6 +130,8 @@ Names values_of(const std::string& command, const std::string& name, const Names
   if (name == "--set") return options_in(words);
   if (key == "compare --columns" || key == "compare --sort")
     return continuing_a_list(compare_column_names(), words.back());
+  if (key == "compare --pivot")
+    return continuing_a_list({"system", "workload", "cluster", "ranks", "batch", "microbatches"}, words.back());
   if (key == "run sweep") return sweep_names();
   if (key == "list what") {
     Names names = {"systems", "workloads", "clusters", "calibrations", "sweeps"};
