@@ -55,7 +55,8 @@ Json lying_bars(const std::vector<FigureRow>& rows, const Measure& measure, cons
       widest = std::max(widest, text_width(ends.back().second, font));
     }
   const double below = 3 * font;
-  const FigureFrame frame(options, left, below, {}, LegendMark::square, static_cast<double>(rows.size()) * 1.5 * font);
+  const FigureFrame frame(options, left, below, {}, LegendMark::square, static_cast<double>(rows.size()) * 1.5 * font,
+                          static_cast<double>(rows.size()) * 1.1 * font);
   double to = largest;  // the text of the longest bar fits into the plot
   for (const auto& [end, text] : ends)
     to = std::max(to, end / std::max(0.2, 1 - (text_width(text, font) + 5) / frame.plot_width()));

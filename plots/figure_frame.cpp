@@ -181,7 +181,7 @@ Json single_mark(Json mark, Json encoding) {
 }
 
 FigureFrame::FigureFrame(const FigureOptions& options, double left, double below, std::span<const FigureRow> legend,
-                         LegendMark mark, double height)
+                         LegendMark mark, double height, double least_height)
     : options_(options), left_(left), below_(below), mark_(mark) {
   const double font = options.font_size, sample = mark == LegendMark::line ? 2.4 * font : 0.8 * font;
   const double right = 0.7 * font;  // of the last label of the x axis
@@ -215,8 +215,7 @@ FigureFrame::FigureFrame(const FigureOptions& options, double left, double below
   }
   const double wanted = options.height > 0 ? options.height : height + top_ + below + legend_rows_ * 1.35 * font + 1;
   height_ = wanted - top_ - below - legend_rows_ * 1.35 * font - 1;
-  const double least = 4 * font;
-  if (width_ < 2 * least || height_ < least)
+  if (width_ < 8 * font || height_ < std::min(least_height > 0 ? least_height : 4 * font, height))
     throw InputError("figure " + options.kind,
                      fmt::format("{:.0f} x {:.0f} points leave no room for the plot beside its {:g}-point text",
                                  options.width, wanted, font),

@@ -60,7 +60,7 @@ Json timelines_figure(const Comparison& comparison, const FigureOptions& options
     most_ranks = std::max(most_ranks, block.ranks);
   }
   const double left = text_width(std::to_string(most_ranks - 1), font) + 1.6 * font + 5;
-  const FigureFrame frame(options, left, 3.4 * font, legend, LegendMark::square, lines * font);
+  const FigureFrame frame(options, left, 3.4 * font, legend, LegendMark::square, lines * font, 0.8 * lines * font);
   const double line = frame.plot_height() / lines;  // points, of which a line of text takes `font`
   const double end = longest / scale.divisor;
   FigureAxis x_axis{"time (" + scale.unit + ")", 0, end,

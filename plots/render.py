@@ -60,7 +60,7 @@ def draw(stem, formats, points):
         else:
             svg = re.sub(r'(<svg [^>]*?width="[0-9.]+)pt(" height="[0-9.]+)pt"', r"\1\2\"", svg_path.read_text(), count=1)
         if "png" in formats:
-            write(pathlib.Path(stem + ".png"), vl_convert.svg_to_png(svg, scale=PIXELS_AN_INCH / 72 if points else PNG_SCALE))
+            write(pathlib.Path(stem + ".png"), vl_convert.svg_to_png(svg, scale=PIXELS_AN_INCH / 72 + 1e-6 if points else PNG_SCALE))
         if "pdf" in formats:
             write(pathlib.Path(stem + ".pdf"), vl_convert.svg_to_pdf(svg))
         if "pgf" in formats:
