@@ -25,25 +25,6 @@ constexpr std::array<int, 95> kHelvetica = {
     667, 611, 278, 278, 278, 469, 556, 333, 556, 556, 500, 556, 556, 278,  556, 556, 222, 222, 500,
     222, 833, 556, 556, 556, 556, 333, 500, 278, 556, 500, 722, 500, 500,  500, 334, 260, 334, 584};
 
-// What Vega has no name for, in a square from -1 to 1.
-std::string shape_of(const std::string& marker) {
-  static const std::map<std::string, std::string> shapes = {
-      {"o", "circle"},
-      {"s", "square"},
-      {"D", "diamond"},
-      {"^", "triangle-up"},
-      {"v", "triangle-down"},
-      {"<", "triangle-left"},
-      {">", "triangle-right"},
-      {"P", "cross"},
-      {"d", "M0,-1L0.55,0L0,1L-0.55,0Z"},
-      {"X", "M0,-0.4L0.5,-0.9L0.9,-0.5L0.4,0L0.9,0.5L0.5,0.9L0,0.4L-0.5,0.9L-0.9,0.5L-0.4,0L-0.9,-0.5L-0.5,-0.9Z"},
-      {"*", "M0,-1L0.26,-0.36L0.95,-0.31L0.43,0.14L0.59,0.81L0,0.45L-0.59,0.81L-0.43,0.14L-0.95,-0.31L-0.26,-0.36Z"},
-      {"p", "M0,-1L0.95,-0.31L0.59,0.81L-0.59,0.81L-0.95,-0.31Z"},
-      {"h", "M0,-1L0.87,-0.5L0.87,0.5L0,1L-0.87,0.5L-0.87,-0.5Z"}};
-  return shapes.at(marker);
-}
-
 std::string lighter(const std::string& color, int variant) {
   const double share = 1 - std::pow(0.6, variant);
   std::string text = "#";
@@ -98,7 +79,7 @@ std::vector<FigureRow> figure_rows(const Comparison& comparison, const FigureOpt
     Json dash = Json::array();
     for (const double length : style.dash) dash.push_back(length);
     result.push_back({row, label_of(*row, options), lighter(style.color, variants[row->system]++),
-                      shape_of(style.marker), std::move(dash)});
+                      vega_shape(style.marker), std::move(dash)});
   }
   return result;
 }

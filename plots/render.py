@@ -5,8 +5,8 @@
 
 Makes NAME.svg (and what --formats names besides) of every NAME.vl.json in CHARTS_DIR, on all
 cores. CHARTS_DIR/.rendered.json keeps a hash of what each chart was drawn from: a chart that has
-not changed is not drawn again. --points: a unit of a chart is 1/72 inch. Needs the package `vl-convert-python`. Exit codes: 0 done, 1 a chart
-could not be rendered, 3 the package is missing.
+not changed is not drawn again. --points: a unit of a chart is 1/72 inch. Needs the package
+`vl-convert-python`. Exit codes: 0 done, 1 a chart could not be rendered, 3 the package is missing.
 """
 
 import argparse
@@ -45,6 +45,12 @@ def hash_of(spec):
     return hashlib.sha256(drawn_by.encode() + spec.read_bytes()).hexdigest()
 
 
+def in_unit(svg, old, new):
+    """With width and height in another unit."""
+    size = rf'(<svg [^>]*?width="[0-9.]+){old}(" height="[0-9.]+){old}"'
+    return re.sub(size, rf'\g<1>{new}\g<2>{new}"', svg, count=1)
+
+
 def draw(stem, formats, points):
     """Makes the formats of the chart STEM.vl.json: once to SVG, the others are made from it.
     Returns what went wrong, or nothing."""
@@ -55,12 +61,13 @@ def draw(stem, formats, points):
             svg = vl_convert.vegalite_to_svg(
                 pathlib.Path(stem + ".vl.json").read_text(), vl_version=VEGA_LITE, allowed_base_urls=[]
             )
-            write(svg_path, re.sub(r'(<svg [^>]*?width="[0-9.]+)(" height="[0-9.]+)"', r'\1pt\2pt"', svg, count=1)
-                  if points else svg)
+            write(svg_path, in_unit(svg, "", "pt") if points else svg)
         else:
-            svg = re.sub(r'(<svg [^>]*?width="[0-9.]+)pt(" height="[0-9.]+)pt"', r"\1\2\"", svg_path.read_text(), count=1)
+            svg = in_unit(svg_path.read_text(), "pt", "")
         if "png" in formats:
-            write(pathlib.Path(stem + ".png"), vl_convert.svg_to_png(svg, scale=PIXELS_AN_INCH / 72 + 1e-6 if points else PNG_SCALE))
+            # A little more: 240 points are 1000 pixels, not 999.
+            scale = PIXELS_AN_INCH / 72 + 1e-6 if points else PNG_SCALE
+            write(pathlib.Path(stem + ".png"), vl_convert.svg_to_png(svg, scale=scale))
         if "pdf" in formats:
             write(pathlib.Path(stem + ".pdf"), vl_convert.svg_to_pdf(svg))
         if "pgf" in formats:

@@ -49,13 +49,14 @@ Chart memory_throughput_chart(const std::string& name, const Comparison& compari
            });
   };
   Json values = Json::array();
-  std::vector<std::string> systems, colors;
+  std::vector<std::string> systems, colors, shapes;
   double fastest = 0;
   for (const ComparisonRow* row : drawn) {
     const SystemStyle style = system_style(row->system);
     if (std::find(systems.begin(), systems.end(), style.title) == systems.end()) {
       systems.push_back(style.title);
       colors.push_back(style.color);
+      shapes.push_back(vega_shape(style.marker));
     }
     fastest = std::max(fastest, row->throughput.value().median);
     values.push_back({{"system", style.title},
@@ -74,6 +75,12 @@ Chart memory_throughput_chart(const std::string& name, const Comparison& compari
                   {"scale", {{"domain", Json::array({0, fastest * 1.12})}}},
                   {"axis", {{"title", "samples/s"}}}};
   const Json front = Json::array({{{"filter", "datum.front"}}});
+  const auto by_system = [&](Json range) {
+    return Json{{"field", "system"},
+                {"type", "nominal"},
+                {"scale", {{"domain", string_array(systems)}, {"range", std::move(range)}}},
+                {"legend", {{"title", nullptr}, {"orient", "bottom"}, {"columns", legend_columns(systems)}}}};
+  };
   Json layers = Json::array();
   layers.push_back({{"transform", front},
                     {"mark", {{"type", "line"}, {"interpolate", "step-after"}, {"color", "#999"}}},
@@ -83,11 +90,8 @@ Chart memory_throughput_chart(const std::string& name, const Comparison& compari
        {"encoding",
         {{"x", x},
          {"y", y},
-         {"color",
-          {{"field", "system"},
-           {"type", "nominal"},
-           {"scale", {{"domain", string_array(systems)}, {"range", string_array(colors)}}},
-           {"legend", {{"title", nullptr}, {"orient", "bottom"}, {"columns", legend_columns(systems)}}}}},
+         {"color", by_system(string_array(colors))},
+         {"shape", by_system(string_array(shapes))},
          {"tooltip", Json::array({{{"field", "label"}, {"title", "system"}},
                                   {{"field", "memory"}, {"title", scale.unit}, {"format", ".3~g"}},
                                   {{"field", "throughput"}, {"title", "samples/s"}, {"format", ".4~g"}}})}}}});

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <sstream>
 
 #include "harness/base/json.h"
@@ -166,6 +167,25 @@ std::size_t legend_columns(const std::vector<std::string>& labels) {
   std::size_t longest = 1;
   for (const std::string& label : labels) longest = std::max(longest, letters(label));
   return std::clamp<std::size_t>(130 / (longest + 6), 1, std::max<std::size_t>(labels.size(), 1));
+}
+
+std::string vega_shape(const std::string& marker) {
+  // What Vega has no name for: paths in a square from -1 to 1.
+  static const std::map<std::string, std::string> shapes = {
+      {"o", "circle"},
+      {"s", "square"},
+      {"D", "diamond"},
+      {"^", "triangle-up"},
+      {"v", "triangle-down"},
+      {"<", "triangle-left"},
+      {">", "triangle-right"},
+      {"P", "cross"},
+      {"d", "M0,-1L0.55,0L0,1L-0.55,0Z"},
+      {"X", "M0,-0.4L0.5,-0.9L0.9,-0.5L0.4,0L0.9,0.5L0.5,0.9L0,0.4L-0.5,0.9L-0.9,0.5L-0.4,0L-0.9,-0.5L-0.5,-0.9Z"},
+      {"*", "M0,-1L0.26,-0.36L0.95,-0.31L0.43,0.14L0.59,0.81L0,0.45L-0.59,0.81L-0.43,0.14L-0.95,-0.31L-0.26,-0.36Z"},
+      {"p", "M0,-1L0.95,-0.31L0.59,0.81L-0.59,0.81L-0.95,-0.31Z"},
+      {"h", "M0,-1L0.87,-0.5L0.87,0.5L0,1L-0.87,0.5L-0.87,-0.5Z"}};
+  return shapes.at(marker);
 }
 
 std::string label_without_microbatches(const ComparisonRow& row) {

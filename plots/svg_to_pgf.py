@@ -133,7 +133,8 @@ def svg_to_pgf(svg):
         for shape in clip:
             clips[clip.get("id")] = path(shape, shape.tag.split("}")[-1])
     lines = [r"% Drawn by sluice. In the preamble: \usepackage{pgf,xcolor}\usepgflibrary{svg.path}",
-             r"\begin{pgfpicture}", rf"\pgfpathrectangle{{\pgfpointorigin}}{{\pgfqpoint{{{point(width)}bp}}{{{point(height)}bp}}}}"
+             r"\begin{pgfpicture}",
+             rf"\pgfpathrectangle{{\pgfpointorigin}}{{\pgfqpoint{{{point(width)}bp}}{{{point(height)}bp}}}}"
              r"\pgfusepath{use as bounding box}",
              rf"\pgftransformshift{{\pgfqpoint{{0bp}}{{{point(height)}bp}}}}\pgftransformyscale{{-1}}"]
     body = [child for child in root if child.tag.split("}")[-1] != "rect"]  # not the white behind all

@@ -374,8 +374,8 @@ void add_figure(CLI::App& app, Chosen& chosen) {
                "  sluice figure throughput runs.jsonl --filter ranks=8 --systems gpipe,1f1b --order given\n"
                "  sluice figure timelines runs.jsonl --width 7in --format pdf,pgf --out figures\n"
                "A kind needs of a record: throughput and scaling steps after the warm-up; pareto also peak_bytes;\n"
-               "time-to-accuracy a target and evaluations; loss a curve; bubbles observed.bubble_ratio; timelines and\n"
-               "memory a timeline, which reference records (results/reference) do not keep.");
+               "time-to-accuracy a target and evaluations; loss a curve; bubbles observed.bubble_ratio;\n"
+               "timelines and memory a timeline, which reference records (results/reference) do not keep.");
 }
 
 void add_reproduce(CLI::App& app, Chosen& chosen) {

@@ -68,12 +68,12 @@ int figure_command(const FigureArguments& a) {
                         .order = a.order,
                         .names = names_of(a.names),
                         .clusters = source_folder() + "/workloads/clusters"};
+  const std::vector<PictureFormat> formats = parse_formats(a.format, "--format");
   const std::vector<Record> records = filtered(read_files(a.files), a.filter);
   for (const std::string& system : a.systems)
     options.systems.push_back(std::ranges::count(records, system, &Record::system) > 0
                                   ? system  // also one of another program
                                   : find_system(system, "--systems").name);
-  const std::vector<PictureFormat> formats = parse_formats(a.format, "--format");
   const Json spec = figure_spec(records, options);
 
   const fs::path out = a.out.empty() ? "." : a.out;
