@@ -13,6 +13,14 @@
 namespace sluice {
 namespace {
 
+// From the smallest to the largest of the seeds, in a white outline that sets them off from dark bars.
+void add_whiskers(Json& layers, const Json& values, const Json& encoding) {
+  for (const auto& [width, color] : {std::pair(2.4, "white"), std::pair(0.8, "#111")})
+    layers.push_back({{"data", {{"values", values}}},
+                      {"mark", {{"type", "rule"}, {"strokeWidth", width}, {"color", color}}},
+                      {"encoding", encoding}});
+}
+
 struct Measure {
   const char* field;
   std::string axis;
@@ -89,9 +97,7 @@ Json lying_bars(const std::vector<FigureRow>& rows, const Measure& measure, cons
   layers.push_back({{"data", {{"values", bars}}},
                     {"mark", {{"type", "bar"}, {"height", {{"band", 0.72}}}}},
                     {"encoding", {{"x", x}, {"y", y}, {"color", color}}}});
-  layers.push_back({{"data", {{"values", whiskers}}},
-                    {"mark", {{"type", "rule"}, {"strokeWidth", 0.8}, {"color", "#111"}}},
-                    {"encoding", {{"x", x}, {"x2", {{"field", "high"}}}, {"y", y}}}});
+  add_whiskers(layers, whiskers, {{"x", x}, {"x2", {{"field", "high"}}}, {"y", y}});
   layers.push_back({{"data", {{"values", texts}}},
                     {"mark", {{"type", "text"}, {"align", "left"}, {"dx", 2.5}}},
                     {"encoding", {{"x", x}, {"y", y}, {"text", {{"field", "text"}}}, {"color", color}}}});
@@ -166,9 +172,7 @@ Json standing_bars(std::span<const Comparison> all, const Measure& measure, cons
                       {"xOffset", offset},
                       {"y", y},
                       {"color", {{"field", "color"}, {"type", "nominal"}, {"scale", nullptr}}}}}});
-  layers.push_back({{"data", {{"values", whiskers}}},
-                    {"mark", {{"type", "rule"}, {"strokeWidth", 0.8}, {"color", "#111"}}},
-                    {"encoding", {{"x", x}, {"xOffset", offset}, {"y", y}, {"y2", {{"field", "high"}}}}}});
+  add_whiskers(layers, whiskers, {{"x", x}, {"xOffset", offset}, {"y", y}, {"y2", {{"field", "high"}}}});
   return frame.spec(std::move(layers));
 }
 

@@ -165,7 +165,7 @@ FigureFrame::FigureFrame(const FigureOptions& options, double left, double below
                          LegendMark mark, double height, double least_height)
     : options_(options), left_(left), below_(below), mark_(mark) {
   const double font = options.font_size, sample = mark == LegendMark::line ? 2.4 * font : 0.8 * font;
-  const double right = 0.7 * font;  // of the last label of the x axis
+  const double right = 1.1 * font;  // of the last label of the x axis
   width_ = options.width - left - right;
   top_ = options.title.empty() ? 0.6 * font : 2 * font;
   if (!legend.empty()) {
