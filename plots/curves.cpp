@@ -192,10 +192,8 @@ Chart curves_chart(const std::string& name, std::span<const Comparison> comparis
   const Scale scale = time_scale(longest);
 
   std::vector<std::string> labels, colors;
-  std::map<std::string, std::size_t> variants;
+  std::map<std::string, int> variants;  // rows of a system so far
   Json dashes = Json::array();
-  static const std::vector<Json> kDashes = {Json::array({1, 0}), Json::array({7, 3}), Json::array({2, 2}),
-                                            Json::array({9, 3, 2, 3})};
   std::vector<std::pair<const Comparison*, Lines>> panels;
   Frame frame;
   frame.low = std::numeric_limits<double>::infinity();
@@ -213,8 +211,9 @@ Chart curves_chart(const std::string& name, std::span<const Comparison> comparis
     for (std::size_t i = 0; i < lines.labels.size(); ++i) {
       if (std::count(labels.begin(), labels.end(), lines.labels[i]) > 0) continue;
       labels.push_back(lines.labels[i]);
-      colors.push_back(system_style(lines.systems[i]).color);
-      dashes.push_back(kDashes[variants[lines.systems[i]]++ % kDashes.size()]);
+      const SystemStyle style = system_style(lines.systems[i]);
+      colors.push_back(lighter(style.color, variants[lines.systems[i]]++));
+      dashes.push_back(style.dash.empty() ? Json::array({1, 0}) : Json(style.dash));
     }
     panels.emplace_back(&c, std::move(lines));
   }

@@ -25,16 +25,6 @@ constexpr std::array<int, 95> kHelvetica = {
     667, 611, 278, 278, 278, 469, 556, 333, 556, 556, 500, 556, 556, 278,  556, 556, 222, 222, 500,
     222, 833, 556, 556, 556, 556, 333, 500, 278, 556, 500, 722, 500, 500,  500, 334, 260, 334, 584};
 
-std::string lighter(const std::string& color, int variant) {
-  const double share = 1 - std::pow(0.6, variant);
-  std::string text = "#";
-  for (std::size_t i = 1; i < 7; i += 2) {
-    const double part = std::stoi(color.substr(i, 2), nullptr, 16);
-    text += fmt::format("{:02x}", static_cast<int>(std::lround(part + share * (255 - part))));
-  }
-  return text;
-}
-
 std::string label_of(const ComparisonRow& row, const FigureOptions& options) {
   if (const auto name = options.names.find(row.label); name != options.names.end()) return name->second;
   const auto name = options.names.find(row.system);

@@ -49,18 +49,17 @@ struct Look {
 };
 
 Look look_of(const std::vector<std::vector<Series>>& panels, const std::string& x_title) {
-  static const std::vector<Json> kDashes = {Json::array({1, 0}), Json::array({7, 3}), Json::array({2, 2}),
-                                            Json::array({9, 3, 2, 3})};
   Look look;
   std::set<double> places;
-  std::map<std::string, std::size_t> variants;
+  std::map<std::string, int> variants;  // rows of a system so far
   for (const std::vector<Series>& panel : panels)
     for (const Series& s : panel) {
       for (const Point& p : s.points) places.insert(p.x);
       if (std::ranges::count(look.labels, s.label) > 0) continue;
       look.labels.push_back(s.label);
-      look.colors.push_back(system_style(s.system).color);
-      look.dashes.push_back(kDashes[variants[s.system]++ % kDashes.size()]);
+      const SystemStyle style = system_style(s.system);
+      look.colors.push_back(lighter(style.color, variants[s.system]++));
+      look.dashes.push_back(style.dash.empty() ? Json::array({1, 0}) : Json(style.dash));
     }
   Json values = Json::array();
   for (const double place : places) values.push_back(place);

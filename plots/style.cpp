@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <map>
 #include <sstream>
 
@@ -167,6 +168,17 @@ std::size_t legend_columns(const std::vector<std::string>& labels) {
   std::size_t longest = 1;
   for (const std::string& label : labels) longest = std::max(longest, letters(label));
   return std::clamp<std::size_t>(130 / (longest + 6), 1, std::max<std::size_t>(labels.size(), 1));
+}
+
+std::string lighter(const std::string& color, int variant) {
+  constexpr double kShares[] = {0, 0.35, 0.55, 0.7};  // of white; more would not be seen on paper
+  const double share = kShares[variant % 4];
+  std::string text = "#";
+  for (std::size_t i = 1; i < 7; i += 2) {
+    const double part = std::stoi(color.substr(i, 2), nullptr, 16);
+    text += fmt::format("{:02x}", static_cast<int>(std::lround(part + share * (255 - part))));
+  }
+  return text;
 }
 
 std::string vega_shape(const std::string& marker) {
