@@ -17,7 +17,7 @@
 namespace sluice {
 namespace {
 
-std::vector<Record> runs(const std::vector<std::string>& systems) {
+std::vector<Record> figure_runs(const std::vector<std::string>& systems) {
   std::vector<Record> records;
   double seconds = 0.1;
   for (const std::string& system : systems) {
@@ -33,11 +33,11 @@ std::vector<Record> runs(const std::vector<std::string>& systems) {
 FigureOptions of_kind(const std::string& kind) { return {.kind = kind, .width = 240, .font_size = 8}; }
 
 // The values of a member of a layer's data or mark.
-std::vector<Json> all_of(const Json& json, const std::string& key) {
+std::vector<Json> members_named(const Json& json, const std::string& key) {
   std::vector<Json> found;
   if (json.is_object() && json.contains(key)) found.push_back(json[key]);
   const auto add = [&](const Json& part) {
-    for (Json& more : all_of(part, key)) found.push_back(std::move(more));
+    for (Json& more : members_named(part, key)) found.push_back(std::move(more));
   };
   if (json.is_object())
     for (const auto& [name, part] : json.items()) add(part);
@@ -47,13 +47,13 @@ std::vector<Json> all_of(const Json& json, const std::string& key) {
 }
 
 bool shows(const Json& spec, const std::string& key, const Json& value) {
-  const std::vector<Json> found = all_of(spec, key);
+  const std::vector<Json> found = members_named(spec, key);
   return std::ranges::find(found, value) != found.end();
 }
 
 TEST(Figure, EveryKindHasItsExactWidthAndOneSizeOfText) {
-  std::vector<Record> records = runs({"gpipe", "one_f_one_b"});
-  for (Record& r : runs({"gpipe", "one_f_one_b"})) {
+  std::vector<Record> records = figure_runs({"gpipe", "one_f_one_b"});
+  for (Record& r : figure_runs({"gpipe", "one_f_one_b"})) {
     r.ranks = 8;
     r.digest += "8";
     records.push_back(r);
@@ -74,7 +74,7 @@ TEST(Figure, EveryKindHasItsExactWidthAndOneSizeOfText) {
                   1e-9)
           << kind;
       for (const char* size : {"fontSize", "labelFontSize", "titleFontSize"})
-        for (const Json& points : all_of(spec, size)) EXPECT_EQ(points, 7) << kind;
+        for (const Json& points : members_named(spec, size)) EXPECT_EQ(points, 7) << kind;
       EXPECT_FALSE(spec.contains("title")) << kind;
     }
 }
@@ -82,19 +82,19 @@ TEST(Figure, EveryKindHasItsExactWidthAndOneSizeOfText) {
 TEST(Figure, ASystemLooksTheSameWhateverElseIsShown) {
   const std::string color = system_style("gpipe").color;
   for (const char* kind : {"throughput", "pareto", "memory", "loss", "time-to-accuracy", "bubbles"}) {
-    EXPECT_TRUE(shows(figure_spec(runs({"gpipe"}), of_kind(kind)), "color", color)) << kind;
-    EXPECT_TRUE(shows(figure_spec(runs({"chimera", "fsdp", "gpipe", "zeropp"}), of_kind(kind)), "color", color))
+    EXPECT_TRUE(shows(figure_spec(figure_runs({"gpipe"}), of_kind(kind)), "color", color)) << kind;
+    EXPECT_TRUE(shows(figure_spec(figure_runs({"chimera", "fsdp", "gpipe", "zeropp"}), of_kind(kind)), "color", color))
         << kind;
   }
 }
 
 TEST(Figure, SystemsHaveTheirTitlesOrTheNamesThatWereGiven) {
   FigureOptions options = of_kind("pareto");
-  Json spec = figure_spec(runs({"gpipe", "one_f_one_b"}), options);
+  Json spec = figure_spec(figure_runs({"gpipe", "one_f_one_b"}), options);
   EXPECT_TRUE(shows(spec, "text", "1F1B"));
   options.names = {{"one_f_one_b", "Ours"}};
   options.title = "Both";
-  spec = figure_spec(runs({"gpipe", "one_f_one_b"}), options);
+  spec = figure_spec(figure_runs({"gpipe", "one_f_one_b"}), options);
   EXPECT_TRUE(shows(spec, "text", "Ours"));
   EXPECT_FALSE(shows(spec, "text", "1F1B"));
   EXPECT_TRUE(shows(spec, "text", "Both"));
@@ -103,7 +103,7 @@ TEST(Figure, SystemsHaveTheirTitlesOrTheNamesThatWereGiven) {
 TEST(Figure, RowsAreInTheOrderThatIsAskedFor) {
   FigureOptions options = of_kind("throughput");
   options.systems = {"zero_bubble", "gpipe", "one_f_one_b"};
-  const std::vector<Record> records = runs({"gpipe", "one_f_one_b", "zero_bubble"});  // each twice as fast
+  const std::vector<Record> records = figure_runs({"gpipe", "one_f_one_b", "zero_bubble"});  // each twice as fast
   const auto order = [&](const std::string& by) {
     options.order = by;
     return figure_spec(records, options)["layer"][0]["encoding"]["y"]["scale"]["domain"];
@@ -114,7 +114,8 @@ TEST(Figure, RowsAreInTheOrderThatIsAskedFor) {
 }
 
 TEST(Figure, TimelinesShareOneTimeAxis) {
-  const Json spec = figure_spec(runs({"gpipe", "one_f_one_b"}), of_kind("timelines"));  // 100 ms and 50 ms an update
+  const Json spec =
+      figure_spec(figure_runs({"gpipe", "one_f_one_b"}), of_kind("timelines"));  // 100 ms and 50 ms an update
   std::vector<double> ends;
   for (const Json& layer : spec["layer"])
     if (layer["mark"].value("color", "") == "#ececec")
@@ -128,7 +129,7 @@ TEST(Figure, TimelinesShareOneTimeAxis) {
 }
 
 TEST(Figure, ThroughputAgainstMemoryHasTheLimitOfTheDevice) {
-  std::vector<Record> records = runs({"gpipe", "one_f_one_b"});
+  std::vector<Record> records = figure_runs({"gpipe", "one_f_one_b"});
   for (Record& r : records) r.cluster = "flat:4,memory=16GiB";
   const Json spec = figure_spec(records, of_kind("pareto"));
   EXPECT_TRUE(shows(spec, "text", "limit 16 GiB"));
@@ -137,7 +138,7 @@ TEST(Figure, ThroughputAgainstMemoryHasTheLimitOfTheDevice) {
 }
 
 TEST(Figure, ALossHasItsBandOverTheSeeds) {
-  std::vector<Record> records = runs({"gpipe"});
+  std::vector<Record> records = figure_runs({"gpipe"});
   for (Record& r : records)
     r.curve = {{1, 1, 4.0, std::nullopt}, {2, 2, 2.0 + static_cast<double>(r.seed), std::nullopt}};
   const Json spec = figure_spec(records, of_kind("loss"));
@@ -149,7 +150,7 @@ TEST(Figure, ALossHasItsBandOverTheSeeds) {
 }
 
 TEST(Figure, WhatARecordLacksIsNamed) {
-  std::vector<Record> records = runs({"gpipe"});
+  std::vector<Record> records = figure_runs({"gpipe"});
   for (Record& r : records) {
     r.timeline.clear();
     r.curve.clear();
@@ -174,7 +175,7 @@ TEST(Figure, WhatARecordLacksIsNamed) {
 }
 
 TEST(Figure, OneExperimentIsShownAndTheOthersAreTold) {
-  std::vector<Record> records = runs({"gpipe"});
+  std::vector<Record> records = figure_runs({"gpipe"});
   records.back().batch = 256;
   const std::string error = error_of([&] { figure_spec(records, of_kind("loss")); });
   EXPECT_NE(error.find("which differ in batch (128, 256); choose one with --filter, as in --filter batch=128"),
@@ -185,18 +186,19 @@ TEST(Figure, OneExperimentIsShownAndTheOthersAreTold) {
 TEST(Figure, ANameOrASystemThatIsNotThereAndTooLittleRoomAreErrors) {
   FigureOptions options = of_kind("throughput");
   options.names = {{"gpip", "G"}};
-  EXPECT_NE(error_of([&] { figure_spec(runs({"gpipe"}), options); }).find("did you mean 'gpipe'"), std::string::npos);
+  EXPECT_NE(error_of([&] { figure_spec(figure_runs({"gpipe"}), options); }).find("did you mean 'gpipe'"),
+            std::string::npos);
   options.names = {{"gpipe", "A name that is much too long for the labels of such a narrow figure"}};
-  EXPECT_NE(error_of([&] { figure_spec(runs({"gpipe"}), options); }).find("leave no room"), std::string::npos);
+  EXPECT_NE(error_of([&] { figure_spec(figure_runs({"gpipe"}), options); }).find("leave no room"), std::string::npos);
   EXPECT_NE(error_of([&] {
               FigureOptions wide = options;
               wide.kind = "loss";
-              figure_spec(runs({"gpipe"}), wide);
+              figure_spec(figure_runs({"gpipe"}), wide);
             }).find("is wider than the figure"),
             std::string::npos);
   options = of_kind("throughput");
   options.systems = {"chimera"};
-  EXPECT_NE(error_of([&] { figure_spec(runs({"gpipe"}), options); }).find("no record of system 'chimera'"),
+  EXPECT_NE(error_of([&] { figure_spec(figure_runs({"gpipe"}), options); }).find("no record of system 'chimera'"),
             std::string::npos);
 }
 
@@ -220,7 +222,7 @@ TEST(Figure, FilesHaveThatSizeWithTheirFontsInside) {
   std::filesystem::create_directories(folder);
   FigureOptions options = of_kind("pareto");
   options.height = 150;
-  write_whole_file(folder / "pareto.vl.json", figure_spec(runs({"gpipe", "one_f_one_b"}), options).dump());
+  write_whole_file(folder / "pareto.vl.json", figure_spec(figure_runs({"gpipe", "one_f_one_b"}), options).dump());
   const Renderer renderer = {python, source_folder() + "/plots/render.py"};
   render_charts(renderer, folder, parse_formats("pdf,png,pgf"), /*in_points=*/true);
   const std::string pdf = read_whole_file(folder / "pareto.pdf");

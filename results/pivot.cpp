@@ -18,7 +18,7 @@ namespace sluice {
 namespace {
 
 // A setting of a row for people; none where its system has no such option.
-std::optional<std::string> value_of(const Comparison& c, const ComparisonRow& row, const std::string& setting) {
+std::optional<std::string> pivot_key(const Comparison& c, const ComparisonRow& row, const std::string& setting) {
   const Record& record = row.records.front();
   if (setting == "system") return system_style(row.system).title;
   if (setting == "workload") return c.title;
@@ -32,27 +32,27 @@ std::optional<std::string> value_of(const Comparison& c, const ComparisonRow& ro
   return text ? std::optional(*text) : std::nullopt;
 }
 
-std::string heading_of(const std::string& setting) {
+std::string pivot_heading(const std::string& setting) {
   std::string heading = setting == "microbatches" ? "micro-batches" : setting;
   std::ranges::replace(heading, '_', ' ');
   return heading;
 }
 
-std::string run_text(const Comparison& c, const ComparisonRow& row) {
+std::string pivot_run_text(const Comparison& c, const ComparisonRow& row) {
   return fmt::format("{} ({} on {}, {} ranks, batch {}{}{})", row.label, c.workload, c.cluster, row.ranks, c.batch,
                      c.optimizer.empty() ? "" : ", ", c.optimizer);
 }
 
-struct Measure {
+struct PivotMeasure {
   double divisor = 1;
   std::string unit;
 };
 
-Measure measure_of(Unit unit, double largest) {
+PivotMeasure pivot_measure(Unit unit, double largest) {
   const auto scaled = [&](std::initializer_list<std::pair<double, const char*>> units) {
     for (const auto& [divisor, name] : units)
-      if (largest >= divisor) return Measure{divisor, name};
-    return Measure{(units.end() - 1)->first, (units.end() - 1)->second};
+      if (largest >= divisor) return PivotMeasure{divisor, name};
+    return PivotMeasure{(units.end() - 1)->first, (units.end() - 1)->second};
   };
   if (unit == Unit::share) return {0.01, "%"};
   if (unit == Unit::seconds) return scaled({{1, "s"}, {1e-3, "ms"}, {1e-6, "µs"}});
@@ -97,13 +97,13 @@ PivotTable pivot(std::span<const Comparison> comparisons, const PivotOptions& op
     const ComparisonRow* row = nullptr;
     std::optional<double> value;
   };
-  PivotTable table{heading_of(options.rows), heading_of(options.columns)};
+  PivotTable table{pivot_heading(options.rows), pivot_heading(options.columns)};
   std::map<std::pair<std::size_t, std::size_t>, Found> cells;
   double largest = 0;
   bool any_row = false, any_column = false;
   for (const Comparison& c : comparisons)
     for (const ComparisonRow& row : c.rows) {
-      const auto own_row = value_of(c, row, options.rows), own_column = value_of(c, row, options.columns);
+      const auto own_row = pivot_key(c, row, options.rows), own_column = pivot_key(c, row, options.columns);
       any_row |= own_row.has_value();
       any_column |= own_column.has_value();
       if (!own_row || !own_column) continue;
@@ -111,17 +111,18 @@ PivotTable pivot(std::span<const Comparison> comparisons, const PivotOptions& op
       const auto [place, is_new] = cells.try_emplace({i, j}, Found{&c, &row, middle(row.figure(metric))});
       // The single device's runs stand in every comparison that they are the reference of.
       if (!is_new && place->second.row->records.front().digest != row.records.front().digest)
-        throw InputError("--pivot",
-                         fmt::format("two runs share the cell {}, {}: {} and {}", *own_row, *own_column,
-                                     run_text(*place->second.comparison, *place->second.row), run_text(c, row)),
-                         "choose one with --filter, or pivot over what they differ in");
+        throw InputError(
+            "--pivot",
+            fmt::format("two runs share the cell {}, {}: {} and {}", *own_row, *own_column,
+                        pivot_run_text(*place->second.comparison, *place->second.row), pivot_run_text(c, row)),
+            "choose one with --filter, or pivot over what they differ in");
       if (place->second.value) largest = std::max(largest, std::abs(*place->second.value));
     }
   for (const auto& [setting, any] : {std::pair{options.rows, any_row}, std::pair{options.columns, any_column}})
     if (!any)
       throw InputError("--pivot", "no run has a setting '" + setting + "'",
                        "give two of system, workload, cluster, ranks, batch, microbatches, or options of systems");
-  const Measure measure = measure_of(metric.unit, largest);
+  const PivotMeasure measure = pivot_measure(metric.unit, largest);
   table.unit = measure.unit;
   const std::string in_unit = measure.unit.empty() ? "" : " in " + measure.unit;
   table.measure = metric.heading == measure.unit ? measure.unit : metric.heading + in_unit;
@@ -150,7 +151,7 @@ PivotTable pivot(std::span<const Comparison> comparisons, const PivotOptions& op
         const RecordOutcome outcome = found->second.row->outcome;
         cell.text = outcome == RecordOutcome::ok              ? "none"
                     : outcome == RecordOutcome::out_of_memory ? "OOM"
-                                                              : heading_of(choice_name(outcome));
+                                                              : pivot_heading(choice_name(outcome));
       }
     }
   }

@@ -15,7 +15,7 @@
 namespace sluice {
 namespace {
 
-Record run(const std::string& system, int microbatches, double seconds) {
+Record pivot_run(const std::string& system, int microbatches, double seconds) {
   Record r;
   r.system = system;
   r.workload = "mlp";
@@ -34,21 +34,24 @@ Record run(const std::string& system, int microbatches, double seconds) {
   return r;
 }
 
-std::vector<Record> runs() {
-  std::vector<Record> records = {run("gpipe", 16, 0.5),     run("gpipe", 4, 20),       run("one_f_one_b", 16, 0.4),
-                                 run("one_f_one_b", 4, 20), run("zero_bubble", 16, 1), run("chimera", 4, 0.01)};
+std::vector<Record> pivot_runs() {
+  std::vector<Record> records = {pivot_run("gpipe", 16, 0.5),       pivot_run("gpipe", 4, 20),
+                                 pivot_run("one_f_one_b", 16, 0.4), pivot_run("one_f_one_b", 4, 20),
+                                 pivot_run("zero_bubble", 16, 1),   pivot_run("chimera", 4, 0.01)};
   records[4].outcome = RecordOutcome::out_of_memory;
   return records;
 }
 
-PivotOptions options() { return {.rows = "system", .columns = "microbatches", .metric = "throughput", .bold = true}; }
+PivotOptions pivot_options() {
+  return {.rows = "system", .columns = "microbatches", .metric = "throughput", .bold = true};
+}
 
 TEST(Pivot, ALatexTableHasEqualDigitsInAColumnAndItsBestInBold) {
   // 100 samples in 0.5, 0.4 s: 200, 250; in 20 s: 5, in 0.01 s: 10000, so that 4 micro-batches keep five digits.
-  PivotOptions o = options();
+  PivotOptions o = pivot_options();
   o.caption = "Throughput, 50% more";
   o.label = "tab:rates";
-  const std::string latex = to_latex(pivot(compare(runs()), o), o);
+  const std::string latex = to_latex(pivot(compare(pivot_runs()), o), o);
   EXPECT_TRUE(latex.starts_with(R"(% \usepackage{booktabs,siunitx}
 \begin{table}
 \centering
@@ -69,7 +72,7 @@ system & {4} & {16} \\
 
 TEST(Pivot, TheSmallestOfAColumnHasThreeDigits) {
   const PivotTable table =
-      pivot(compare(std::vector<Record>{run("gpipe", 4, 80), run("one_f_one_b", 4, 4)}), options());
+      pivot(compare(std::vector<Record>{pivot_run("gpipe", 4, 80), pivot_run("one_f_one_b", 4, 4)}), pivot_options());
   ASSERT_EQ(table.columns, std::vector<std::string>{"4"});
   std::map<std::string, std::string> shown;  // 100 in 80 s: 1.25; in 4 s: 25
   for (std::size_t i = 0; i < table.rows.size(); ++i) shown[table.rows[i]] = table.cells[i][0].text;
@@ -77,9 +80,9 @@ TEST(Pivot, TheSmallestOfAColumnHasThreeDigits) {
 }
 
 TEST(Pivot, MemoryIsInOneUnitAndItsLeastIsBest) {
-  PivotOptions o = options();
+  PivotOptions o = pivot_options();
   o.metric = "peak_memory";
-  std::vector<Record> records = {run("gpipe", 4, 1), run("one_f_one_b", 4, 1)};
+  std::vector<Record> records = {pivot_run("gpipe", 4, 1), pivot_run("one_f_one_b", 4, 1)};
   records[1].peak_bytes[0].total = std::int64_t{1} << 29;
   const PivotTable table = pivot(compare(records), o);
   EXPECT_EQ(table.measure, "peak in GiB");
@@ -90,9 +93,9 @@ TEST(Pivot, MemoryIsInOneUnitAndItsLeastIsBest) {
 }
 
 TEST(Pivot, ASettingThatNoRunHasAndACellOfTwoRunsAreErrors) {
-  PivotOptions o = options();
+  PivotOptions o = pivot_options();
   o.columns = "microbatch";
-  const auto error = [&] { return error_of([&] { pivot(compare(runs()), o); }); };
+  const auto error = [&] { return error_of([&] { pivot(compare(pivot_runs()), o); }); };
   EXPECT_NE(error().find("no run has a setting 'microbatch'"), std::string::npos) << error();
   o.columns = "ranks";
   EXPECT_NE(error().find("two runs share the cell GPipe, 4: gpipe microbatches="), std::string::npos) << error();
@@ -105,9 +108,9 @@ TEST(Pivot, TheLatexTableCompiles) {
     if (!run_program({"kpsewhich", package}, {}).ok()) GTEST_SKIP() << package << " is not installed";
   const fs::path folder = fs::temp_directory_path() / ("sluice-pivot-" + std::to_string(::getpid()));
   fs::create_directories(folder);
-  const PivotOptions o = options();
+  const PivotOptions o = pivot_options();
   std::ofstream(folder / "table.tex") << "\\documentclass{article}\n\\usepackage{booktabs,siunitx}\n\\begin{document}\n"
-                                      << to_latex(pivot(compare(runs()), o), o) << "\\end{document}\n";
+                                      << to_latex(pivot(compare(pivot_runs()), o), o) << "\\end{document}\n";
   const ProgramEnd ended = run_program({"pdflatex", "-interaction=nonstopmode", "-halt-on-error",
                                         "-output-directory=" + folder.string(), (folder / "table.tex").string()},
                                        {.with_errors = true, .most_output = 4000});

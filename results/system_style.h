@@ -1,5 +1,5 @@
-// How a system looks wherever it is drawn: its title, colour, marker and dash. plots/systems.json holds one row for each
-// system, which never changes, whatever other systems a figure shows; matplotlib users read the same file.
+// How a system looks wherever it is drawn: its title, colour, marker and dash. plots/systems.json holds one row for
+// each system, which never changes, whatever other systems a figure shows; matplotlib users read the same file.
 #pragma once
 
 #include <map>
