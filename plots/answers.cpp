@@ -12,6 +12,7 @@
 #include "results/compare.h"
 #include "results/comparison_rows.h"
 #include "results/model_error.h"
+#include "results/system_style.h"
 #include "results/tell_apart.h"
 
 namespace sluice {
@@ -266,7 +267,7 @@ std::string wins_text(std::span<const Comparison> comparisons, bool asynchronous
       } else if (win.confidence == Confidence::unsure || win.confidence == Confidence::unknown) {
         ++unsure;
       } else {
-        ++wins[system_title(win.row->system)];
+        ++wins[system_style(win.row->system).title];
       }
     }
   std::vector<std::pair<std::string, int>> order(wins.begin(), wins.end());

@@ -82,7 +82,7 @@ TEST(Answers, OnTheVirtualClockALeadInsideTheModelsErrorIsATie) {
   EXPECT_EQ(win.lead, "25 % ahead of GPipe");
   EXPECT_EQ(win.confidence, Confidence::sure);
   EXPECT_EQ(win.why, "more than the model's error of 8 %");
-  EXPECT_EQ(wins_text(compare(records), false), "1F1B (PipeDream-Flush) in 1 of 1");
+  EXPECT_EQ(wins_text(compare(records), false), "1F1B in 1 of 1");
 }
 
 TEST(Answers, EqualSystemsTieWithoutALead) {
@@ -161,7 +161,7 @@ TEST(Answers, ASystemIsComparedWithOtherSystemsNotWithItself) {
   add_runs(records, "one_f_one_b", {0.1}, "virtual");
   const Win win = only_answer(records).fastest;
   EXPECT_EQ(win.name, "GPipe microbatches=128");
-  EXPECT_EQ(win.lead, "100 % ahead of 1F1B (PipeDream-Flush)");
+  EXPECT_EQ(win.lead, "100 % ahead of 1F1B");
   EXPECT_EQ(win.confidence, Confidence::sure);
 }
 

@@ -10,6 +10,8 @@
 #include "harness/base/json.h"
 #include "plots/charts.h"
 #include "plots/style.h"
+#include "results/comparison_rows.h"
+#include "results/system_style.h"
 
 namespace sluice {
 namespace {
@@ -46,15 +48,14 @@ double axis_end(const std::vector<BarPanel>& panels, double from) {
   return end > from ? end : from + 1;
 }
 
-Json panel_spec(const BarPanel& panel, const std::string& axis, double from, double to, bool dots,
-                const Palette& palette) {
+Json panel_spec(const BarPanel& panel, const std::string& axis, double from, double to, bool dots) {
   Json values = Json::array();
   std::vector<std::string> order;
   for (const Bar& bar : panel.bars) {
     Json value = {{"label", bar.label},
                   {"system", bar.system},
                   {"text", bar.text},
-                  {"color", palette.color(bar.system)},
+                  {"color", system_style(bar.system).color},
                   {"ink", bar.value ? "#333" : kBad},
                   {"value", bar.value.value_or(from)},
                   {"drawn", bar.value.has_value()},
@@ -122,12 +123,11 @@ Json panel_spec(const BarPanel& panel, const std::string& axis, double from, dou
 }
 
 Chart bar_chart(const std::string& name, const std::string& title, const std::vector<std::string>& subtitle,
-                const std::vector<BarPanel>& panels, std::size_t columns, const std::string& axis,
-                const Palette& palette, bool same_axis) {
+                const std::vector<BarPanel>& panels, std::size_t columns, const std::string& axis, bool same_axis) {
   Chart chart{name, title, chart_frame(title, subtitle)};
   Json& views = chart.spec["concat"] = Json::array();
   for (const BarPanel& panel : panels)
-    views.push_back(panel_spec(panel, axis, 0, axis_end(same_axis ? panels : std::vector{panel}, 0), false, palette));
+    views.push_back(panel_spec(panel, axis, 0, axis_end(same_axis ? panels : std::vector{panel}, 0), false));
   chart.spec["columns"] = columns;
   chart.spec["spacing"] = 28;
   return chart;
@@ -182,15 +182,14 @@ std::string sentence(const std::string& first, const std::string& second) {
 
 }  // namespace
 
-Chart throughput_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons,
-                       const Palette& palette) {
+Chart throughput_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons) {
   std::vector<BarPanel> panels;
   bool intervals = false, same = false, spreads = false;
   std::string baseline;
   for (const Comparison& c : comparisons) {
     BarPanel panel{panel_title(c, comparisons), {}, std::nullopt};
     for (const ComparisonRow* row : drawing_order(c)) {
-      Bar bar{row->label, row->system, "", std::nullopt, std::nullopt, std::nullopt};
+      Bar bar{title_of(*row), row->system, "", std::nullopt, std::nullopt, std::nullopt};
       if (row->throughput) {
         bar.value = row->throughput->median;
         bar.text = rate_text(*bar.value);
@@ -227,12 +226,11 @@ Chart throughput_chart(const std::string& name, const std::string& title, std::s
   std::vector<std::string> subtitle = {setting_of(comparisons), how};
   if (!baseline.empty())
     subtitle.push_back("×: relative to " + baseline + (same ? "; ~: cannot be told apart from it" : ""));
-  return bar_chart(name, title, subtitle, panels, panel_columns(comparisons), "samples/s", palette,
-                   one_workload(comparisons));
+  return bar_chart(name, title, subtitle, panels, panel_columns(comparisons), "samples/s", one_workload(comparisons));
 }
 
-Chart time_to_accuracy_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons,
-                             const Palette& palette) {
+Chart time_to_accuracy_chart(const std::string& name, const std::string& title,
+                             std::span<const Comparison> comparisons) {
   double largest = 0;
   for (const Comparison& c : comparisons)
     for (const ComparisonRow& row : c.rows)
@@ -248,7 +246,7 @@ Chart time_to_accuracy_chart(const std::string& name, const std::string& title, 
     goal = fmt::format("{} {} {:g}", c.metric, c.lower_is_better ? "≤" : "≥", *c.target);
     BarPanel panel{panel_title(c, comparisons), {}, std::nullopt};
     for (const ComparisonRow* row : drawing_order(c)) {
-      Bar bar{row->label, row->system, "", std::nullopt, std::nullopt, std::nullopt};
+      Bar bar{title_of(*row), row->system, "", std::nullopt, std::nullopt, std::nullopt};
       if (row->time_to_accuracy) {
         const Spread& time = *row->time_to_accuracy;
         bar.value = time.median / scale.divisor;
@@ -276,17 +274,16 @@ Chart time_to_accuracy_chart(const std::string& name, const std::string& title, 
   if (several_seeds(comparisons))
     subtitle.push_back(sentence(over_seeds(comparisons), "4/5: so many of the seeds reached it"));
   return bar_chart(name, title, subtitle, panels, panel_columns(comparisons), "time to target [" + scale.unit + "]",
-                   palette, one_workload(comparisons));
+                   one_workload(comparisons));
 }
 
-Chart final_metric_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons,
-                         const Palette& palette) {
+Chart final_metric_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons) {
   double low = std::numeric_limits<double>::infinity(), high = -low;
   std::vector<BarPanel> panels;
   for (const Comparison& c : comparisons) {
     BarPanel panel{panel_title(c, comparisons), {}, std::nullopt};
     for (const ComparisonRow* row : drawing_order(c)) {
-      Bar bar{row->label, row->system, "", std::nullopt, std::nullopt, std::nullopt};
+      Bar bar{title_of(*row), row->system, "", std::nullopt, std::nullopt, std::nullopt};
       if (row->final_metric && std::isfinite(row->final_metric->median)) {
         const Spread& metric = *row->final_metric;
         bar.value = metric.median;
@@ -311,7 +308,7 @@ Chart final_metric_chart(const std::string& name, const std::string& title, std:
       chart_frame(title, {setting_of(comparisons),
                           sentence(over_seeds(comparisons), "the axis does not begin at 0; dashed: single_device")})};
   Json& views = chart.spec["concat"] = Json::array();
-  for (const BarPanel& panel : panels) views.push_back(panel_spec(panel, "final " + metric, from, to, true, palette));
+  for (const BarPanel& panel : panels) views.push_back(panel_spec(panel, "final " + metric, from, to, true));
   chart.spec["columns"] = panel_columns(comparisons);
   chart.spec["spacing"] = 28;
   return chart;

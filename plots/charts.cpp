@@ -53,7 +53,7 @@ std::vector<ChartSection> sections_of(std::vector<Comparison> comparisons) {
 
 // Memory, what is sent and timelines do not depend on the learning rate: one of each for every rank count, from
 // wherever a run of that system was whole.
-void add_per_rank_count(ChartSection& section, const Palette& palette) {
+void add_per_rank_count(ChartSection& section) {
   const auto measured = [](const Comparison& c) {
     return std::count_if(c.rows.begin(), c.rows.end(),
                          [](const ComparisonRow& row) { return row.peak_memory.has_value(); });
@@ -67,7 +67,7 @@ void add_per_rank_count(ChartSection& section, const Palette& palette) {
     from = to;
     const std::string suffix = fmt::format("{}-r{}", section.id, same_ranks.front().ranks);
     const Comparison& fullest = *std::ranges::max_element(same_ranks, {}, measured);
-    add(section.charts, memory_throughput_chart("pareto-" + suffix, fullest, palette), ChartTopic::memory);
+    add(section.charts, memory_throughput_chart("pareto-" + suffix, fullest), ChartTopic::memory);
     add(section.charts, memory_chart("memory-" + suffix, fullest), ChartTopic::memory);
     add(section.charts, memory_over_time_chart("activations-" + suffix, same_ranks.front()), ChartTopic::memory);
     add(section.charts, communication_chart("communication-" + suffix, fullest), ChartTopic::communication);
@@ -85,7 +85,7 @@ void add_per_rank_count(ChartSection& section, const Palette& palette) {
   }
 }
 
-void add_overview(ChartSet& set, const Palette& palette) {
+void add_overview(ChartSet& set) {
   // What is alike in clock, costs and cluster.
   std::map<std::tuple<std::string, std::string, std::string>, std::vector<Comparison>> across;
   for (const ChartSection& section : set.sections)
@@ -105,7 +105,7 @@ void add_overview(ChartSet& set, const Palette& palette) {
     const std::string title = "Throughput by workload";
     constexpr std::size_t kMaxPanels = 6;  // more bars than that are no overview
     add(set.overview, firsts.size() <= kMaxPanels
-                          ? throughput_chart("overview-" + suffix, title, firsts, palette)
+                          ? throughput_chart("overview-" + suffix, title, firsts)
                           : overview_chart("overview-" + suffix, title, firsts, /*time=*/false));
   }
 }
@@ -149,30 +149,28 @@ static void make_names_distinct(ChartSet& set) {
 }
 
 ChartSet make_charts(std::span<const Record> records) {
-  const Palette palette(records);
   ChartSet set;
   set.sections = sections_of(compare(records));
   for (ChartSection& section : set.sections) {
     const Comparison& first = section.comparisons.front();
     const std::span<const Comparison> all = section.comparisons;
     const auto show = [&](ChartTopic topic, Chart chart) { add(section.charts, std::move(chart), topic); };
-    show(ChartTopic::throughput,
-         throughput_chart("throughput-" + section.id, "Throughput: " + first.title, all, palette));
+    show(ChartTopic::throughput, throughput_chart("throughput-" + section.id, "Throughput: " + first.title, all));
     show(ChartTopic::accuracy,
-         time_to_accuracy_chart("time-to-accuracy-" + section.id, "Time to accuracy: " + first.title, all, palette));
+         time_to_accuracy_chart("time-to-accuracy-" + section.id, "Time to accuracy: " + first.title, all));
     show(ChartTopic::accuracy,
-         final_metric_chart("final-" + section.id, "Final " + first.metric + ": " + first.title, all, palette));
-    show(ChartTopic::accuracy, curves_chart("curves-time-" + section.id, all, palette, CurveAxis::time));
-    show(ChartTopic::accuracy, curves_chart("curves-updates-" + section.id, all, palette, CurveAxis::updates));
+         final_metric_chart("final-" + section.id, "Final " + first.metric + ": " + first.title, all));
+    show(ChartTopic::accuracy, curves_chart("curves-time-" + section.id, all, CurveAxis::time));
+    show(ChartTopic::accuracy, curves_chart("curves-updates-" + section.id, all, CurveAxis::updates));
     show(ChartTopic::scaling,
-         rank_scaling_chart("scaling-" + section.id, "Throughput over ranks: " + first.title, all, palette));
-    show(ChartTopic::scaling, microbatch_scaling_chart("microbatches-" + section.id,
-                                                       "Throughput over micro-batches: " + first.title, all, palette));
-    show(ChartTopic::planners, planner_chart("planners-" + section.id, "Planners: " + first.title, all, palette));
-    add_per_rank_count(section, palette);
+         rank_scaling_chart("scaling-" + section.id, "Throughput over ranks: " + first.title, all));
+    show(ChartTopic::scaling,
+         microbatch_scaling_chart("microbatches-" + section.id, "Throughput over micro-batches: " + first.title, all));
+    show(ChartTopic::planners, planner_chart("planners-" + section.id, "Planners: " + first.title, all));
+    add_per_rank_count(section);
   }
   add(set.overview, validation_chart("validation", validate(validated_cases({records.begin(), records.end()}))));
-  add_overview(set, palette);
+  add_overview(set);
   add_boundaries(set, records);
   make_names_distinct(set);
   return set;

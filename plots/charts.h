@@ -1,6 +1,6 @@
 // Charts as Vega-Lite v5 specifications with their data inside, made from records. One clock a
-// chart: wall and virtual charts are separate and say so in their titles. A system has one colour in all charts made
-// from the same records, and single_device is grey everywhere.
+// chart: wall and virtual charts are separate and say so in their titles. Systems have the titles and colours of
+// results/system_style.h.
 #pragma once
 
 #include <span>
@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "harness/base/json.h"
-#include "plots/palette.h"
 #include "results/compare.h"
 #include "results/record.h"
 #include "results/stability.h"
@@ -57,29 +56,25 @@ ChartSet make_charts(std::span<const Record> records);
 // a null spec.
 // Medians with whiskers over the seeds (of one seed: the interval), one panel a comparison; the single-device rate is a
 // bar and a dashed line.
-Chart throughput_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons,
-                       const Palette& palette);
+Chart throughput_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons);
 // Stacked by kind, a bar a rank, a panel a system; the prediction is a mark across the bar.
 Chart memory_chart(const std::string& name, const Comparison& comparison);
 // Seconds to the target; what did not reach it is named, not left out.
-Chart time_to_accuracy_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons,
-                             const Palette& palette);
+Chart time_to_accuracy_chart(const std::string& name, const std::string& title,
+                             std::span<const Comparison> comparisons);
 // The metric at the end of training: dots on an axis that need not begin at 0.
-Chart final_metric_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons,
-                         const Palette& palette);
+Chart final_metric_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons);
 // The metric (without one: the loss) over training seconds or over updates: a line a system, in a band over its seeds,
 // a panel a comparison.
 enum class CurveAxis { time, updates };
-Chart curves_chart(const std::string& name, std::span<const Comparison> comparisons, const Palette& palette,
-                   CurveAxis axis);
+Chart curves_chart(const std::string& name, std::span<const Comparison> comparisons, CurveAxis axis);
 // Search time against the time of an update, a point a planner, a panel a comparison.
-Chart planner_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons,
-                    const Palette& palette);
+Chart planner_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons);
 // Learning rates x systems, coloured by how many seeds are stable. Boundaries of one setting that differ in their ranks
 // only.
 Chart stable_rate_chart(const std::string& name, const std::string& title, std::span<const StableRates> boundaries);
 // A point a row, and the line of those that no other beats in both; nothing to show below three.
-Chart memory_throughput_chart(const std::string& name, const Comparison& comparison, const Palette& palette);
+Chart memory_throughput_chart(const std::string& name, const Comparison& comparison);
 // Messages, gathers and reductions, a stacked bar a row; its bubble stands behind it. Nothing to show where no row
 // shards its stages or runs several pipelines.
 Chart communication_chart(const std::string& name, const Comparison& comparison);
@@ -92,10 +87,9 @@ struct Validation;
 Chart validation_chart(const std::string& name, const Validation& validation);
 // Throughput over the ranks, a line a system in a band over its seeds, beside its share of the single device's a rank;
 // and over the micro-batches, a panel a rank count. Nothing to show where no system has two points.
-Chart rank_scaling_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons,
-                         const Palette& palette);
+Chart rank_scaling_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons);
 Chart microbatch_scaling_chart(const std::string& name, const std::string& title,
-                               std::span<const Comparison> comparisons, const Palette& palette);
+                               std::span<const Comparison> comparisons);
 // What the activations that wait for their backward weigh over the time of the timeline: a line a rank, a panel a
 // system.
 Chart memory_over_time_chart(const std::string& name, const Comparison& comparison);

@@ -10,6 +10,8 @@
 #include "harness/base/json.h"
 #include "plots/style.h"
 #include "plots/synthetic_test.h"
+#include "results/comparison_rows.h"
+#include "results/system_style.h"
 
 namespace sluice {
 namespace {
@@ -65,12 +67,12 @@ TEST(Charts, ThroughputHasEverySystemAndTheReference) {
   const Json& panels = chart(wall.charts, "throughput-").spec["concat"];
   ASSERT_EQ(panels.size(), 2u);  // 2 and 4 ranks
   for (const Json& panel : panels) {
-    EXPECT_EQ(panel["data"]["values"][0]["label"], "single_device");
+    EXPECT_EQ(panel["data"]["values"][0]["label"], "Single device");
     EXPECT_FALSE(with_field(panel["layer"], "datum").empty());  // the dashed line
   }
   bool failed = false;
   for (const Json& bar : panels[1]["data"]["values"]) {
-    if (bar["label"] != "chimera") continue;
+    if (bar["label"] != "Chimera") continue;
     failed = true;
     EXPECT_TRUE(bar["text"].get<std::string>().starts_with("out of memory: rank 2: needs"));
     EXPECT_FALSE(bar.contains("low"));
@@ -125,7 +127,7 @@ TEST(Charts, BarsAreMediansWithTheSmallestAndLargestSeed) {
     if (seed == 5) records.back().curve.resize(3);  // does not reach the target
   }
   const auto all = compare(records);
-  const Json bar = time_to_accuracy_chart("t", "T", all, Palette(records)).spec["concat"][0]["data"]["values"][0];
+  const Json bar = time_to_accuracy_chart("t", "T", all).spec["concat"][0]["data"]["values"][0];
   // Accuracy 0.85 is reached after 320 updates by seeds 1 to 4: after 3.2, 6.4, 9.6 and 12.8 s.
   EXPECT_NEAR(bar["value"].get<double>(), 8.0, 1e-9);
   EXPECT_NEAR(bar["low"].get<double>(), 3.2, 1e-9);
@@ -146,14 +148,14 @@ TEST(Charts, ACurveIsTheMedianInABandAndEndsWhereMostSeedsHaveDiverged) {
     r.curve.push_back({*r.diverged_at, 2.5, std::nan(""), std::nullopt});
   }
   const auto all = compare(records);
-  const Chart c = curves_chart("c", all, Palette(records), CurveAxis::updates);
+  const Chart c = curves_chart("c", all, CurveAxis::updates);
   const Json& points = c.spec["concat"][0]["data"]["values"];
   ASSERT_EQ(points.size(), 2u);  // after 30 updates one of three is left
   EXPECT_NEAR(points[0]["value"].get<double>(), 0.2, 1e-12);
   EXPECT_NEAR(points[0]["low"].get<double>(), 0.1, 1e-12);
   EXPECT_NEAR(points[0]["high"].get<double>(), 0.3, 1e-12);
   EXPECT_EQ(points[1]["seeds"], 2);
-  EXPECT_NE(c.spec["title"]["subtitle"].dump().find("Diverged: pipedream 2/3"), std::string::npos);
+  EXPECT_NE(c.spec["title"]["subtitle"].dump().find("Diverged: PipeDream 2/3"), std::string::npos);
 }
 
 TEST(Charts, ABoundaryFramesTheLargestStableRate) {
@@ -166,7 +168,7 @@ TEST(Charts, ABoundaryFramesTheLargestStableRate) {
     for (const Json& cell : panels[k]["data"]["values"])
       if (cell["framed"] == true) framed[cell["row"].get<std::string>()] = cell["column"].get<std::string>();
     for (const StableRateRow& row : set.boundaries[k].rows)
-      EXPECT_EQ(framed[row.label], rate_text(row, set.boundaries[k])) << row.label;
+      EXPECT_EQ(framed[title_of(row)], rate_text(row, set.boundaries[k])) << row.label;
     EXPECT_EQ(framed.size(), 6u);
   }
   // Its records are in no other chart.
@@ -196,17 +198,16 @@ TEST(Charts, MemoryStacksAddUpAndThePredictionIsBeside) {
   double sum = 0;
   for (const Json& part : layers[0]["data"]["values"])
     if (part["rank"] == 0) sum += part["size"].get<double>();
-  EXPECT_NEAR(sum, 50, 1e-9);  // MiB: 10 + 10 + 5 + 24 + 1
+  EXPECT_NEAR(sum, 50, 1e-9);                                                   // MiB: 10 + 10 + 5 + 24 + 1
   EXPECT_NEAR(layers[1]["data"]["values"][0]["size"].get<double>(), 49, 1e-9);  // without buffers
 }
 
 TEST(Charts, ASystemHasOneColour) {
   const std::vector<Record> records = synthetic::records();
-  const Palette palette(records);
   std::set<std::string> colors, systems;
   for (const Record& record : records) {
     systems.insert(record.system);
-    colors.insert(palette.color(record.system));
+    colors.insert(system_style(record.system).color);
   }
   EXPECT_EQ(colors.size(), systems.size());
   const ChartSet set = make_charts(records);
@@ -214,7 +215,7 @@ TEST(Charts, ASystemHasOneColour) {
     for (const Chart& c : section.charts)
       for (const Json& bar : with_field(c.spec, "color"))
         if (bar.contains("system") && bar["color"].is_string()) {
-          EXPECT_EQ(bar["color"], palette.color(bar["system"].get<std::string>()));
+          EXPECT_EQ(bar["color"], system_style(bar["system"].get<std::string>()).color);
         }
 }
 
@@ -238,7 +239,7 @@ TEST(Charts, TimelineReadsTheOps) {
     }
   }
   // Compute: 2.51 of rank 0, 2 of rank 1, in 2 x 4: idle 43.6 %.
-  EXPECT_EQ(c.title, "Timeline of dualpipe, 2 ranks: bubble 43.6 % (theory 25.0 %)");
+  EXPECT_EQ(c.title, "Timeline of DualPipe, 2 ranks: bubble 43.6 % (theory 25.0 %)");
 }
 
 TEST(Charts, WhatHasNothingToShowIsNoChart) {
@@ -291,11 +292,11 @@ TEST(Charts, MemoryIsTradedForThroughputWhereStagesAreDivided) {
   std::map<std::string, bool> front;
   for (const Json& value : with_field(pareto.spec["data"], "front"))
     front[value["system"].get<std::string>()] = value["front"].get<bool>();
-  EXPECT_EQ(front, (std::map<std::string, bool>{{"fsdp", true}, {"zeropp", false}, {"gpipe", true}}));
+  EXPECT_EQ(front, (std::map<std::string, bool>{{"FSDP", true}, {"ZeroPP", false}, {"GPipe", true}}));
   const Chart& volume = chart(set.sections[0].charts, "communication-");
   std::map<std::string, double> sizes;
   for (const Json& value : with_field(volume.spec, "kind"))
-    if (value["label"] == "fsdp") sizes[value["kind"].get<std::string>()] = value["size"].get<double>();
+    if (value["label"] == "FSDP") sizes[value["kind"].get<std::string>()] = value["size"].get<double>();
   EXPECT_DOUBLE_EQ(sizes["gathers"] / sizes["messages"], 4.5);
   EXPECT_DOUBLE_EQ(sizes["reductions"] / sizes["messages"], 0.25);
   // Where nothing is divided little is sent, but memory and throughput still differ.
@@ -318,7 +319,7 @@ TEST(Charts, ScalingIsALineASystemOverRanksAndOverMicroBatches) {
   ASSERT_EQ(ranks.spec["concat"].size(), 2u);
   std::map<double, double> shares;  // 128 samples in 0.08 and 0.04 s, against 128 in 0.1 s: 0.625 a rank
   for (const Json& value : ranks.spec["concat"][1]["data"]["values"])
-    if (value["label"] == "gpipe") shares[value["x"].get<double>()] = value["value"].get<double>();
+    if (value["label"] == "GPipe") shares[value["x"].get<double>()] = value["value"].get<double>();
   ASSERT_EQ(shares.size(), 2u);
   EXPECT_NEAR(shares[2], 0.625, 0.02);
   EXPECT_NEAR(shares[4], 0.625, 0.02);
@@ -326,7 +327,7 @@ TEST(Charts, ScalingIsALineASystemOverRanksAndOverMicroBatches) {
   ASSERT_EQ(micro_batches.spec["concat"].size(), 1u);
   std::vector<double> places;
   for (const Json& value : micro_batches.spec["concat"][0]["data"]["values"]) {
-    EXPECT_EQ(value["label"], "fsdp");
+    EXPECT_EQ(value["label"], "FSDP");
     places.push_back(value["x"].get<double>());
   }
   EXPECT_EQ(places, (std::vector<double>{4, 16}));

@@ -9,19 +9,16 @@
 
 #include "harness/base/json.h"
 #include "plots/charts.h"
+#include "plots/curve_steps.h"
 #include "plots/interference_bands.h"
 #include "plots/style.h"
+#include "results/comparison_rows.h"
 #include "results/metrics.h"
 #include "results/statistics.h"
+#include "results/system_style.h"
 
 namespace sluice {
 namespace {
-
-// The seeds of one row after `step` updates.
-struct CurveStep {
-  std::int64_t step = 0;
-  std::vector<double> seconds, values;
-};
 
 bool is_evaluated(std::span<const Comparison> comparisons) {
   for (const Comparison& c : comparisons)
@@ -30,29 +27,6 @@ bool is_evaluated(std::span<const Comparison> comparisons) {
         for (const CurvePoint& point : record.curve)
           if (point.metric) return true;
   return false;
-}
-
-// Where half of the seeds or more have ended (diverged), the median would be that of the survivors: the line ends
-// there.
-std::vector<CurveStep> steps_of(const ComparisonRow& row, bool evaluated) {
-  std::map<std::int64_t, CurveStep> steps;
-  std::size_t seeds = 0;
-  for (const Record& record : row.records) {
-    if (!has_metrics(record) && record.outcome != RecordOutcome::diverged) continue;
-    ++seeds;
-    for (const CurvePoint& point : record.curve) {
-      const auto value = evaluated ? point.metric : point.loss;
-      if (!value || !std::isfinite(*value)) continue;
-      CurveStep& step = steps[point.step];
-      step.step = point.step;
-      step.seconds.push_back(point.seconds);
-      step.values.push_back(*value);
-    }
-  }
-  std::vector<CurveStep> result;
-  for (auto& [number, step] : steps)
-    if (2 * step.values.size() > seeds) result.push_back(std::move(step));
-  return result;
 }
 
 // A loss for every update of a long run is more than a line can show: every k-th is kept.
@@ -66,14 +40,14 @@ struct Lines {
 Lines lines_of(const Comparison& c, bool evaluated, double divisor) {
   Lines lines;
   for (const ComparisonRow* row : drawing_order(c)) {
-    const std::vector<CurveStep> steps = steps_of(*row, evaluated);
+    const std::vector<CurveStep> steps = curve_steps(*row, evaluated);
     if (steps.empty()) continue;
-    lines.labels.push_back(row->label);
+    lines.labels.push_back(title_of(*row));
     lines.systems.push_back(row->system);
     const std::size_t every = steps.size() / kMaxPoints + 1;
     for (std::size_t k = 0; k < steps.size(); k += every) {
       const CurveStep& step = steps[k];
-      Json value = {{"label", row->label},
+      Json value = {{"label", lines.labels.back()},
                     {"seeds", step.values.size()},
                     {"updates", step.step},
                     {"seconds", median(step.seconds) / divisor},
@@ -172,7 +146,7 @@ std::string diverged_text(std::span<const Comparison> comparisons) {
         continue;
       }
       const std::string panel = comparisons.size() > 1 ? panel_title(c, comparisons) + ": " : "";
-      text += fmt::format("{}{}{} {}/{}", text.empty() ? "Diverged: " : "; ", panel, row->label, row->diverged,
+      text += fmt::format("{}{}{} {}/{}", text.empty() ? "Diverged: " : "; ", panel, title_of(*row), row->diverged,
                           row->records.size());
     }
   if (more > 0) text += fmt::format("; and {} more", more);
@@ -181,8 +155,28 @@ std::string diverged_text(std::span<const Comparison> comparisons) {
 
 }  // namespace
 
-Chart curves_chart(const std::string& name, std::span<const Comparison> comparisons, const Palette& palette,
-                   CurveAxis axis) {
+std::vector<CurveStep> curve_steps(const ComparisonRow& row, bool evaluated) {
+  std::map<std::int64_t, CurveStep> steps;
+  std::size_t seeds = 0;
+  for (const Record& record : row.records) {
+    if (!has_metrics(record) && record.outcome != RecordOutcome::diverged) continue;
+    ++seeds;
+    for (const CurvePoint& point : record.curve) {
+      const auto value = evaluated ? point.metric : point.loss;
+      if (!value || !std::isfinite(*value)) continue;
+      CurveStep& step = steps[point.step];
+      step.step = point.step;
+      step.seconds.push_back(point.seconds);
+      step.values.push_back(*value);
+    }
+  }
+  std::vector<CurveStep> result;
+  for (auto& [number, step] : steps)
+    if (2 * step.values.size() > seeds) result.push_back(std::move(step));
+  return result;
+}
+
+Chart curves_chart(const std::string& name, std::span<const Comparison> comparisons, CurveAxis axis) {
   const Comparison& first = comparisons.front();
   const bool evaluated = is_evaluated(comparisons);
   const std::string what = evaluated ? first.metric : "training loss";
@@ -198,10 +192,8 @@ Chart curves_chart(const std::string& name, std::span<const Comparison> comparis
   const Scale scale = time_scale(longest);
 
   std::vector<std::string> labels, colors;
-  std::map<std::string, std::size_t> variants;
+  std::map<std::string, int> variants;  // rows of a system so far
   Json dashes = Json::array();
-  static const std::vector<Json> kDashes = {Json::array({1, 0}), Json::array({7, 3}), Json::array({2, 2}),
-                                            Json::array({9, 3, 2, 3})};
   std::vector<std::pair<const Comparison*, Lines>> panels;
   Frame frame;
   frame.low = std::numeric_limits<double>::infinity();
@@ -219,8 +211,9 @@ Chart curves_chart(const std::string& name, std::span<const Comparison> comparis
     for (std::size_t i = 0; i < lines.labels.size(); ++i) {
       if (std::count(labels.begin(), labels.end(), lines.labels[i]) > 0) continue;
       labels.push_back(lines.labels[i]);
-      colors.push_back(palette.color(lines.systems[i]));
-      dashes.push_back(kDashes[variants[lines.systems[i]]++ % kDashes.size()]);
+      const SystemStyle style = system_style(lines.systems[i]);
+      colors.push_back(lighter(style.color, variants[lines.systems[i]]++));
+      dashes.push_back(style.dash.empty() ? Json::array({1, 0}) : Json(style.dash));
     }
     panels.emplace_back(&c, std::move(lines));
   }

@@ -9,6 +9,7 @@
 #include "harness/base/json.h"
 #include "plots/charts.h"
 #include "plots/style.h"
+#include "results/comparison_rows.h"
 
 namespace sluice {
 namespace {
@@ -80,7 +81,7 @@ Chart stable_rate_chart(const std::string& name, const std::string& title, std::
     std::vector<std::string> rates, labels;
     for (const double rate : b.rates) rates.push_back(fmt::format("{:g}", rate));
     for (const StableRateRow& row : b.rows) {
-      labels.push_back(row.label);
+      labels.push_back(title_of(row));
       for (std::size_t k = 0; k < rates.size(); ++k) {
         const auto of = [&](Stability s) { return std::count(row.runs[k].begin(), row.runs[k].end(), s); };
         const auto stable = of(Stability::stable),
@@ -89,7 +90,7 @@ Chart stable_rate_chart(const std::string& name, const std::string& title, std::
         std::string note = fmt::format("{} stable, {} diverged, {} without progress, {} not run", stable,
                                        of(Stability::diverged), of(Stability::no_progress), of(Stability::unknown));
         if (known == 0 && !row.reason.empty()) note += " (" + row.reason + ")";
-        values.push_back({{"row", row.label},
+        values.push_back({{"row", title_of(row)},
                           {"column", rates[k]},
                           {"text", known > 0 ? fmt::format("{}/{}", stable, row.runs[k].size()) : "–"},
                           {"note", note},
@@ -173,7 +174,7 @@ Chart overview_chart(const std::string& name, const std::string& title, std::spa
     for (const ComparisonRow& row : c.rows) {
       if (row.reference || row.attempts == 0) continue;
       // Of several rates that all share, the first.
-      if (!panel->filled.emplace(row.label, c.workload).second) continue;
+      if (!panel->filled.emplace(title_of(row), c.workload).second) continue;
       const OverviewCell cell = time ? time_cell(row) : throughput_cell(row);
       // Not on the scale, where it would look like a little slower.
       std::string color = cell.missed ? "#c4c4c4" : kGrey;
@@ -185,8 +186,8 @@ Chart overview_chart(const std::string& name, const std::string& title, std::spa
         dark = depth > 0.7;
         color = mixed(kWhite, *cell.gain > 1 ? kBlue : kRed, 0.08 + 0.92 * depth);
       }
-      panel->rows.insert(row.label);
-      panel->values.push_back({{"row", row.label},
+      panel->rows.insert(title_of(row));
+      panel->values.push_back({{"row", title_of(row)},
                                {"column", c.workload},
                                {"text", cell.text},
                                {"note", cell.note},

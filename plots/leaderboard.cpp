@@ -14,6 +14,7 @@
 #include "plots/markdown.h"
 #include "results/metrics.h"
 #include "results/model_error.h"
+#include "results/system_style.h"
 
 namespace sluice {
 namespace {
@@ -185,10 +186,12 @@ Leaderboard leaderboard(const BoardDescription& description, std::span<const Stu
   }
   board.commits.assign(commits.begin(), commits.end());
   for (const auto& [name, asynchronous] : systems) {
-    BoardRow row{.system = name, .title = name, .asynchronous = asynchronous, .reference = name == kReferenceSystem};
+    BoardRow row{.system = name,
+                 .title = system_style(name).title,
+                 .asynchronous = asynchronous,
+                 .reference = name == kReferenceSystem};
     for (const System* system : all_systems())
       if (system->name == name) {
-        row.title = system->title;
         row.written_from = sources_text(system->written_from);
         row.asynchronous = !system->synchronous;
       }

@@ -8,6 +8,7 @@
 #include "plots/charts.h"
 #include "plots/style.h"
 #include "plots/timeline_ops.h"
+#include "results/comparison_rows.h"
 #include "results/metrics.h"
 
 namespace sluice {
@@ -42,7 +43,7 @@ Chart memory_chart(const std::string& name, const Comparison& comparison) {
       for (const MemorySplit& split : record->predicted_peak_bytes)
         largest = std::max(largest, static_cast<double>(split.total)), marked = true;
     } else {
-      absent += (absent.empty() ? "" : ", ") + row->label;
+      absent += (absent.empty() ? "" : ", ") + title_of(*row);
       if (row->outcome != RecordOutcome::ok) absent += " (" + choice_name(row->outcome) + ")";
     }
   }
@@ -112,7 +113,7 @@ Chart memory_chart(const std::string& name, const Comparison& comparison) {
                         {"mark", {{"type", "tick"}, {"thickness", 2.5}, {"color", "#000"}}},
                         {"encoding", {{"x", x(nullptr)}, {"y", y}}}});
     views.push_back({{"title",
-                      {{"text", fmt::format("{}: {}", row->label, to_text(Bytes(peak_memory(*record).value())))},
+                      {{"text", fmt::format("{}: {}", title_of(*row), to_text(Bytes(peak_memory(*record).value())))},
                        {"fontSize", 12},
                        {"anchor", "start"},
                        {"limit", 300},
@@ -179,7 +180,8 @@ Chart memory_over_time_chart(const std::string& name, const Comparison& comparis
                           {"held", static_cast<double>(point.held) * weight / scale.divisor}});
     }
     views.push_back(
-        {{"title", {{"text", panel.row->label}, {"fontSize", 12}, {"anchor", "start"}, {"limit", 300}, {"offset", 4}}},
+        {{"title",
+          {{"text", title_of(*panel.row)}, {"fontSize", 12}, {"anchor", "start"}, {"limit", 300}, {"offset", 4}}},
          {"width", 230},
          {"height", 130},
          {"data", {{"values", std::move(values)}}},

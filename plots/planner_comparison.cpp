@@ -12,8 +12,10 @@
 #include "plots/report.h"
 #include "plots/report_tables.h"
 #include "plots/style.h"
+#include "results/comparison_rows.h"
 #include "results/metrics.h"
 #include "results/plan_facts.h"
+#include "results/system_style.h"
 
 namespace sluice {
 namespace {
@@ -52,7 +54,7 @@ const char* update_head(const Comparison& c) {
 
 }  // namespace
 
-std::string planner_table(const Comparison& c, const Palette& palette) {
+std::string planner_table(const Comparison& c) {
   const std::vector<PlannedRow> rows = planned_rows(c);
   if (rows.empty()) return "";
   std::string html = fmt::format(
@@ -63,7 +65,7 @@ std::string planner_table(const Comparison& c, const Palette& palette) {
       update_head(c));
   for (const auto& [row, facts, update_seconds] : rows) {
     const std::string system = fmt::format("<td><span class=\"swatch\" style=\"background:{}\"></span>{}</td>",
-                                           palette.color(row->system), escape_html(row->label));
+                                           system_style(row->system).color, escape_html(title_of(*row)));
     std::string outcome = !facts.searched ? "no search: balanced" : facts.complete ? "complete" : "capped: best so far";
     if (row->outcome != RecordOutcome::ok) {
       outcome = choice_name(row->outcome);
@@ -80,15 +82,14 @@ std::string planner_table(const Comparison& c, const Palette& palette) {
   return html + "</tbody></table></div>\n";
 }
 
-Chart planner_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons,
-                    const Palette& palette) {
+Chart planner_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons) {
   Chart chart{name, title, nullptr};
   // One colour a planner in all panels: its system's own, unless variants of that must be told apart.
   std::map<std::string, std::string> color_of;  // by label without micro-batches: a planner is one line of the legend
   for (const Comparison& c : comparisons)
     for (const PlannedRow& p : planned_rows(c))
       if (p.facts.searched && p.update_seconds)
-        color_of[label_without_microbatches(*p.row)] = palette.color(p.row->system);
+        color_of[label_without_microbatches(*p.row)] = system_style(p.row->system).color;
   std::vector<std::string> labels, colors;
   for (const auto& [label, color] : color_of) {
     labels.push_back(label);

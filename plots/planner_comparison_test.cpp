@@ -31,12 +31,12 @@ std::vector<Record> planners() {
 
 TEST(PlannerComparison, TheTableSaysWhatEachSearchWas) {
   const std::vector<Record> records = planners();
-  const std::string html = planner_table(compare(records).front(), Palette(records));
-  const std::size_t graphpipe = html.find("graphpipe"), piper = html.find("piper"), gpipe = html.find("gpipe</td>");
+  const std::string html = planner_table(compare(records).front());
+  const std::size_t graphpipe = html.find("GraphPipe"), piper = html.find("Piper"), gpipe = html.find("GPipe</td>");
   ASSERT_NE(graphpipe, std::string::npos);
   EXPECT_LT(graphpipe, piper);  // the fastest plan first
   EXPECT_LT(piper, gpipe);
-  EXPECT_EQ(html.find("single_device"), std::string::npos);
+  EXPECT_EQ(html.find("Single device"), std::string::npos);
   const std::string first = html.substr(graphpipe, piper - graphpipe);
   EXPECT_NE(first.find("slowest stage, per sample"), std::string::npos);
   EXPECT_NE(first.find("<td>500 ms</td><td>12345</td><td>3</td><td>2</td>"), std::string::npos) << first;
@@ -49,8 +49,8 @@ TEST(PlannerComparison, TheTableSaysWhatEachSearchWas) {
 TEST(PlannerComparison, APlanThatDoesNotRunKeepsItsSearchAndSaysWhy) {
   std::vector<Record> records = planners();
   records[1].outcome = RecordOutcome::out_of_memory;
-  const std::string html = planner_table(compare(records).front(), Palette(records));
-  const std::string piper = html.substr(html.find("piper"));
+  const std::string html = planner_table(compare(records).front());
+  const std::string piper = html.substr(html.find("Piper"));
   EXPECT_NE(piper.find(">out of memory<"), std::string::npos);
   EXPECT_NE(piper.find("<td>60 s</td>"), std::string::npos) << piper;
 }
@@ -58,11 +58,11 @@ TEST(PlannerComparison, APlanThatDoesNotRunKeepsItsSearchAndSaysWhy) {
 TEST(PlannerComparison, TheChartHasAPointForEverySearch) {
   const std::vector<Record> records = planners();
   const std::vector<Comparison> comparisons = compare(records);
-  const Chart chart = planner_chart("planners", "Planners", comparisons, Palette(records));
+  const Chart chart = planner_chart("planners", "Planners", comparisons);
   ASSERT_EQ(chart.spec["concat"].size(), 1u);
   const Json& values = chart.spec["concat"][0]["data"]["values"];
   ASSERT_EQ(values.size(), 2u);
-  EXPECT_EQ(values[0]["planner"], "graphpipe");
+  EXPECT_EQ(values[0]["planner"], "GraphPipe");
   EXPECT_EQ(values[0]["ended"], "complete");
   EXPECT_EQ(values[0]["depth"], 2);
   EXPECT_EQ(values[1]["ended"], "capped");
@@ -75,16 +75,16 @@ TEST(PlannerComparison, MicroBatchSizesOfAPlannerAreOneColour) {
   records.push_back(records[2]);
   records.back().microbatches *= 2;
   records.back().digest += " of half the size";
-  const Chart chart = planner_chart("planners", "Planners", compare(records), Palette(records));
+  const Chart chart = planner_chart("planners", "Planners", compare(records));
   EXPECT_EQ(chart.spec["concat"][0]["data"]["values"].size(), 3u);
-  EXPECT_EQ(chart.spec["concat"][0]["encoding"]["color"]["scale"]["domain"], Json::parse(R"(["graphpipe", "piper"])"));
+  EXPECT_EQ(chart.spec["concat"][0]["encoding"]["color"]["scale"]["domain"], Json::parse(R"(["GraphPipe", "Piper"])"));
 }
 
 TEST(PlannerComparison, BalancedChainsAloneAreNoComparisonOfPlanners) {
   const std::vector<Record> records = {planned("gpipe", 0.03, "slowest stage", 0.001, true),
                                        planned("dapple", 0.02, "slowest stage", 0.001, true)};
-  EXPECT_EQ(planner_table(compare(records).front(), Palette(records)), "");
-  EXPECT_TRUE(planner_chart("p", "P", compare(records), Palette(records)).spec.is_null());
+  EXPECT_EQ(planner_table(compare(records).front()), "");
+  EXPECT_TRUE(planner_chart("p", "P", compare(records)).spec.is_null());
 }
 
 }  // namespace

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Renders Vega-Lite charts without a browser and without a network.
 
-    python plots/render.py CHARTS_DIR [--formats svg,png,pdf]
+    python plots/render.py CHARTS_DIR [--formats svg,png,pdf,pgf] [--points]
 
 Makes NAME.svg (and what --formats names besides) of every NAME.vl.json in CHARTS_DIR, on all
 cores. CHARTS_DIR/.rendered.json keeps a hash of what each chart was drawn from: a chart that has
-not changed is not drawn again. Needs the package `vl-convert-python`. Exit codes: 0 done, 1 a chart
-could not be rendered, 3 the package is missing.
+not changed is not drawn again. --points: a unit of a chart is 1/72 inch. Needs the package
+`vl-convert-python`. Exit codes: 0 done, 1 a chart could not be rendered, 3 the package is missing.
 """
 
 import argparse
@@ -15,7 +15,10 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import sys
+
+from svg_to_pgf import svg_to_pgf
 
 try:
     import vl_convert
@@ -25,7 +28,8 @@ except ImportError:
 
 VEGA_LITE = "5.21"  # the specs are version 5; the renderer's default may be newer
 PNG_SCALE = 2
-FORMATS = ("svg", "png", "pdf")
+PIXELS_AN_INCH = 300  # of a PNG whose units are points
+FORMATS = ("svg", "png", "pdf", "pgf")
 CHARTS_A_PROCESS = 4  # starting one costs about as much as drawing four
 
 
@@ -41,8 +45,14 @@ def hash_of(spec):
     return hashlib.sha256(drawn_by.encode() + spec.read_bytes()).hexdigest()
 
 
-def draw(stem, formats):
-    """Makes the formats of the chart STEM.vl.json: once to SVG, the other two are made from it.
+def in_unit(svg, old, new):
+    """With width and height in another unit."""
+    size = rf'(<svg [^>]*?width="[0-9.]+){old}(" height="[0-9.]+){old}"'
+    return re.sub(size, rf'\g<1>{new}\g<2>{new}"', svg, count=1)
+
+
+def draw(stem, formats, points):
+    """Makes the formats of the chart STEM.vl.json: once to SVG, the others are made from it.
     Returns what went wrong, or nothing."""
     try:
         svg_path = pathlib.Path(stem + ".svg")
@@ -51,13 +61,17 @@ def draw(stem, formats):
             svg = vl_convert.vegalite_to_svg(
                 pathlib.Path(stem + ".vl.json").read_text(), vl_version=VEGA_LITE, allowed_base_urls=[]
             )
-            write(svg_path, svg)
+            write(svg_path, in_unit(svg, "", "pt") if points else svg)
         else:
-            svg = svg_path.read_text()
+            svg = in_unit(svg_path.read_text(), "pt", "")
         if "png" in formats:
-            write(pathlib.Path(stem + ".png"), vl_convert.svg_to_png(svg, scale=PNG_SCALE))
+            # A little more: 240 points are 1000 pixels, not 999.
+            scale = PIXELS_AN_INCH / 72 + 1e-6 if points else PNG_SCALE
+            write(pathlib.Path(stem + ".png"), vl_convert.svg_to_png(svg, scale=scale))
         if "pdf" in formats:
             write(pathlib.Path(stem + ".pdf"), vl_convert.svg_to_pdf(svg))
+        if "pgf" in formats:
+            write(pathlib.Path(stem + ".pgf"), svg_to_pgf(svg))
     except Exception as error:  # the library raises ValueError for all that it dislikes
         return f"{stem}.vl.json: {error}"
     return ""
@@ -71,19 +85,20 @@ def read_state(path):
     return state if isinstance(state, dict) else {}
 
 
-def draw_all(due):
+def draw_all(due, points):
     """Returns what went wrong, chart by chart."""
     processes = min(len(os.sched_getaffinity(0)), (len(due) + CHARTS_A_PROCESS - 1) // CHARTS_A_PROCESS)
     if processes < 2:
-        return [draw(stem, formats) for stem, formats in due]
+        return [draw(stem, formats, points) for stem, formats in due]
     with concurrent.futures.ProcessPoolExecutor(processes) as pool:
-        return list(pool.map(draw, *zip(*due), chunksize=2))
+        return list(pool.map(draw, *zip(*due), [points] * len(due), chunksize=2))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("charts", type=pathlib.Path)
-    parser.add_argument("--formats", default="svg", help="svg (always made), png, pdf; separated by commas")
+    parser.add_argument("--formats", default="svg", help="svg (always made), png, pdf, pgf; separated by commas")
+    parser.add_argument("--points", action="store_true", help="a unit of the charts is a point: 1/72 inch")
     arguments = parser.parse_args()
     wanted = {"svg", *arguments.formats.split(",")}
     if not wanted <= set(FORMATS):
@@ -104,7 +119,7 @@ def main():
             due.append((stem, missing))
     # A drawing that is cut off here leaves no chart beside the hash of another.
     write(state_path, json.dumps(state, indent=0))
-    problems = draw_all(due)
+    problems = draw_all(due, arguments.points)
     for (stem, _), problem in zip(due, problems):
         if problem:
             print(problem, file=sys.stderr)

@@ -31,32 +31,36 @@ const char* to_text(PictureFormat format) {
       return "png";
     case PictureFormat::pdf:
       return "pdf";
+    case PictureFormat::pgf:
+      return "pgf";
   }
   return "";
 }
 
-std::vector<PictureFormat> parse_formats(const std::string& text) {
+std::vector<PictureFormat> parse_formats(const std::string& text, const std::string& flag) {
   std::vector<PictureFormat> formats;
   for (std::size_t from = 0; from <= text.size();) {
     const std::size_t comma = std::min(text.find(',', from), text.size());
     const std::string word = text.substr(from, comma - from);
-    constexpr PictureFormat kAll[] = {PictureFormat::svg, PictureFormat::png, PictureFormat::pdf};
+    constexpr PictureFormat kAll[] = {PictureFormat::svg, PictureFormat::png, PictureFormat::pdf, PictureFormat::pgf};
     const auto* const found = std::ranges::find_if(kAll, [&](PictureFormat f) { return word == to_text(f); });
     if (found == std::end(kAll))
-      throw InputError("--formats", "'" + word + "' is no format of a picture", "give some of svg,png,pdf");
+      throw InputError(flag, "'" + word + "' is no format of a picture", "give some of svg,png,pdf,pgf");
     if (std::ranges::count(formats, *found) == 0) formats.push_back(*found);
     from = comma + 1;
   }
   return formats;
 }
 
-void render_charts(const Renderer& renderer, const fs::path& charts, const std::vector<PictureFormat>& formats) {
+void render_charts(const Renderer& renderer, const fs::path& charts, const std::vector<PictureFormat>& formats,
+                   bool in_points) {
   std::vector<std::string> command = renderer;
   command.push_back(charts.string());
   std::string names = to_text(PictureFormat::svg);
   for (const PictureFormat format : formats)
     if (format != PictureFormat::svg) names += std::string(",") + to_text(format);
   command.insert(command.end(), {"--formats", names});
+  if (in_points) command.emplace_back("--points");
   const ProgramEnd ended =
       renderer.empty() ? ProgramEnd{.error = ENOENT} : run_program(command, {.with_errors = true, .most_output = 2000});
   if (ended.ok()) return;

@@ -11,15 +11,17 @@ namespace sluice {
 using Renderer = std::vector<std::string>;
 
 // What a chart can be drawn as. SVG is always made: the others are made from it.
-enum class PictureFormat { svg, png, pdf };
+// pgf: for \input in a LaTeX document, whose font it takes.
+enum class PictureFormat { svg, png, pdf, pgf };
 // "svg,png" -> both. Throws InputError.
-std::vector<PictureFormat> parse_formats(const std::string& text);
+std::vector<PictureFormat> parse_formats(const std::string& text, const std::string& flag = "--formats");
 const char* to_text(PictureFormat format);
 
 // Makes NAME.svg, and what `formats` has besides, beside every NAME.vl.json of the folder: in parallel, and only what
 // has changed since it was drawn. Throws RunError if the renderer is missing or fails, with the command that helps.
+// in_points: a unit of the specifications is a point, so that an SVG says its size and a PNG has 300 pixels an inch.
 void render_charts(const Renderer& renderer, const std::filesystem::path& folder,
-                   const std::vector<PictureFormat>& formats = {});
+                   const std::vector<PictureFormat>& formats = {}, bool in_points = false);
 
 // Whole or not at all. Throws RunError if it cannot be written.
 void write_whole_file(const std::filesystem::path& path, const std::string& content);

@@ -14,6 +14,7 @@
 #include "plots/report_tables.h"
 #include "plots/style.h"
 #include "results/comparison_rows.h"
+#include "results/system_style.h"
 
 namespace sluice {
 namespace {
@@ -53,7 +54,7 @@ class Page {
  public:
   Page(const ChartSet& charts, std::span<const Record> records, const std::map<std::string, std::string>& pictures,
        const std::vector<PictureFormat>& formats)
-      : charts_(charts), records_(records), pictures_(pictures), formats_(formats), palette_(records) {}
+      : charts_(charts), records_(records), pictures_(pictures), formats_(formats) {}
 
   std::string html() {
     std::string text =
@@ -118,7 +119,7 @@ class Page {
 
   std::string winner(const Win& win) const {
     return fmt::format("<span class=\"swatch\" style=\"background:{}\"></span><b>{}</b>",
-                       palette_.color(win.row->system), escape_html(win.name));
+                       system_style(win.row->system).color, escape_html(win.name));
   }
 
   static std::string small(const std::string& text, const char* attributes = "") {
@@ -264,8 +265,8 @@ class Page {
   std::string results(const ChartSection& part) const {
     std::string html;
     for (const Comparison& c : part.comparisons) {
-      html += "<h3>Results, " + escape_html(panel_title(c, part.comparisons)) + "</h3>\n<div>" +
-              results_table(c, palette_) + "</div>" + verdict_list(c) + tuning_table(c, palette_);
+      html += "<h3>Results, " + escape_html(panel_title(c, part.comparisons)) + "</h3>\n<div>" + results_table(c) +
+              "</div>" + verdict_list(c) + tuning_table(c);
       if (!c.baseline.empty())
         html += "<p class=\"soft\">Ratio: throughput relative to " + escape_html(c.baseline) + ".</p>\n";
     }
@@ -275,7 +276,7 @@ class Page {
   std::string planners(const ChartSection& part) const {
     std::string html = charts_of(part, ChartTopic::planners);
     for (const Comparison& c : part.comparisons)
-      if (const std::string table = planner_table(c, palette_); !table.empty())
+      if (const std::string table = planner_table(c); !table.empty())
         html += "<h3>Planners, " + escape_html(panel_title(c, part.comparisons)) + "</h3>\n" + table +
                 "<p class=\"soft\">Each planner minimises its own objective; one simulator evaluates all "
                 "plans. Depth: stages on the longest path. Peak: the largest rank's.</p>\n";
@@ -287,7 +288,7 @@ class Page {
     std::string html;
     std::set<int> shown;
     for (const Comparison& c : part.comparisons)
-      if (const std::string table = theory_table(c, palette_); !table.empty() && shown.insert(c.ranks).second)
+      if (const std::string table = theory_table(c); !table.empty() && shown.insert(c.ranks).second)
         html += "<h3>Theory and observation, " + ranks_text(c.ranks) + "</h3>\n" + table;
     return html;
   }
@@ -323,7 +324,8 @@ seed diverges or does not learn.</p>
       html += fmt::format("<p class=\"soft\">{}, {} clock on {}, {}: ", escape_html(b.title), escape_html(b.clock),
                           escape_html(b.cluster), ranks_text(b.ranks));
       std::string rows;
-      for (const StableRateRow& row : b.rows) rows += (rows.empty() ? "" : "; ") + row.label + " " + rate_text(row, b);
+      for (const StableRateRow& row : b.rows)
+        rows += (rows.empty() ? "" : "; ") + title_of(row) + " " + rate_text(row, b);
       html += escape_html(rows) + ".</p>\n";
     }
     return html;
@@ -349,7 +351,6 @@ seed diverges or does not learn.</p>
   std::span<const Record> records_;
   const std::map<std::string, std::string>& pictures_;
   const std::vector<PictureFormat>& formats_;
-  const Palette palette_;
   std::set<std::string> shown_;  // digests of the records in the sections' tables
 };
 

@@ -13,8 +13,10 @@
 #include "harness/base/quantities.h"
 #include "plots/report.h"
 #include "plots/style.h"
+#include "results/comparison_rows.h"
 #include "results/fields.h"
 #include "results/metrics.h"
+#include "results/system_style.h"
 #include "results/tell_apart.h"
 
 namespace sluice {
@@ -68,9 +70,9 @@ std::string time_text(const ComparisonRow& row) {
   return text.insert(end, fmt::format(", {}/{}", row.reached, row.attempts));
 }
 
-std::string name_cell(const ComparisonRow& row, const Palette& palette) {
-  return fmt::format("<td><span class=\"swatch\" style=\"background:{}\"></span>{}</td>", palette.color(row.system),
-                     escape_html(row.label));
+std::string name_cell(const ComparisonRow& row) {
+  return fmt::format("<td><span class=\"swatch\" style=\"background:{}\"></span>{}</td>",
+                     system_style(row.system).color, escape_html(title_of(row)));
 }
 
 std::string ratio_text(const ComparisonRow& row) {
@@ -161,7 +163,7 @@ std::string folded_list(const std::vector<std::string>& texts) {
 }
 
 // Columns that nothing fills are left out, so that the table keeps to the page.
-std::string results_table(const Comparison& c, const Palette& palette) {
+std::string results_table(const Comparison& c) {
   using Row = const ComparisonRow&;
   const bool drains = std::any_of(c.rows.begin(), c.rows.end(), [](Row row) {
     return row.time_without_drain && row.time_without_drain->median < row.time_to_accuracy->median;
@@ -206,7 +208,7 @@ std::string results_table(const Comparison& c, const Palette& palette) {
   };
   std::string head = "<th>system</th>";
   std::vector<std::string> lines;
-  for (Row row : c.rows) lines.push_back(name_cell(row, palette));
+  for (Row row : c.rows) lines.push_back(name_cell(row));
   for (const Column& column : columns) {
     std::vector<std::string> texts;
     for (Row row : c.rows) texts.push_back(column.text(row));
@@ -241,7 +243,7 @@ static std::string length_text(std::int64_t epochs, std::int64_t steps) {
 }
 
 // The searches behind a comparison at tuned rates: what was tried, and what was chosen.
-std::string tuning_table(const Comparison& c, const Palette& palette) {
+std::string tuning_table(const Comparison& c) {
   std::string rows;
   for (const ComparisonRow& row : c.rows) {
     if (!row.tuning) continue;
@@ -263,8 +265,8 @@ std::string tuning_table(const Comparison& c, const Palette& palette) {
     length += length_text(tuning.epochs, tuning.steps);
     const std::string seeds =
         tuning.seeds.empty() ? std::to_string(tuning.seed) : fmt::format("{}", fmt::join(tuning.seeds, ", "));
-    rows += "<tr>" + name_cell(row, palette) + "<td class=\"text\">" + tried + "</td>" + cell(tuning.criterion) +
-            cell(length) + cell(seeds) + "</tr>\n";
+    rows += "<tr>" + name_cell(row) + "<td class=\"text\">" + tried + "</td>" + cell(tuning.criterion) + cell(length) +
+            cell(seeds) + "</tr>\n";
   }
   if (rows.empty()) return "";
   return "<details><summary>How the learning rates were tuned</summary>"
@@ -281,7 +283,7 @@ static std::string sent_text(const Record& record, SentKind kind) {
   return *most == 0 ? "–" : to_text(Bytes(*most));
 }
 
-std::string theory_table(const Comparison& c, const Palette& palette) {
+std::string theory_table(const Comparison& c) {
   struct Line {
     const char *title, *promised, *seen;
     bool share;
@@ -305,7 +307,7 @@ std::string theory_table(const Comparison& c, const Palette& palette) {
     const std::string span = figure_text(observed, "span_bubble", true);
     cells += cell(span);
     for (const SentKind kind : kSentKinds) cells += cell(sent_text(record, kind));
-    if (any) rows += "<tr>" + name_cell(row, palette) + cells + "</tr>\n";
+    if (any) rows += "<tr>" + name_cell(row) + cells + "</tr>\n";
   }
   if (rows.empty()) return "";
   std::string head = "<tr><th rowspan=\"2\">system</th>", second = "<tr>";

@@ -10,12 +10,12 @@
 
 namespace sluice {
 
-std::string results_table(const Comparison& c, const Palette& palette);
+std::string results_table(const Comparison& c);
 std::string verdict_list(const Comparison& c);
-std::string tuning_table(const Comparison& c, const Palette& palette);
-std::string theory_table(const Comparison& c, const Palette& palette);
+std::string tuning_table(const Comparison& c);
+std::string theory_table(const Comparison& c);
 // Planners, what each minimised and what the common simulator makes of its plan; "" where nothing was searched.
-std::string planner_table(const Comparison& c, const Palette& palette);
+std::string planner_table(const Comparison& c);
 // A row a record, with the digest that finds its line in the file of records.
 std::string record_table(const std::vector<const Record*>& records, const std::string& id);
 // "8, 7, 6, 5" -> "8 to 5"; "1, 1, 1" -> "3 × 1".

@@ -9,6 +9,8 @@
 #include "harness/base/json.h"
 #include "plots/charts.h"
 #include "plots/style.h"
+#include "results/comparison_rows.h"
+#include "results/system_style.h"
 
 namespace sluice {
 namespace {
@@ -46,19 +48,18 @@ struct Look {
   Json dashes = Json::array();
 };
 
-Look look_of(const std::vector<std::vector<Series>>& panels, const std::string& x_title, const Palette& palette) {
-  static const std::vector<Json> kDashes = {Json::array({1, 0}), Json::array({7, 3}), Json::array({2, 2}),
-                                            Json::array({9, 3, 2, 3})};
+Look look_of(const std::vector<std::vector<Series>>& panels, const std::string& x_title) {
   Look look;
   std::set<double> places;
-  std::map<std::string, std::size_t> variants;
+  std::map<std::string, int> variants;  // rows of a system so far
   for (const std::vector<Series>& panel : panels)
     for (const Series& s : panel) {
       for (const Point& p : s.points) places.insert(p.x);
       if (std::ranges::count(look.labels, s.label) > 0) continue;
       look.labels.push_back(s.label);
-      look.colors.push_back(palette.color(s.system));
-      look.dashes.push_back(kDashes[variants[s.system]++ % kDashes.size()]);
+      const SystemStyle style = system_style(s.system);
+      look.colors.push_back(lighter(style.color, variants[s.system]++));
+      look.dashes.push_back(style.dash.empty() ? Json::array({1, 0}) : Json(style.dash));
     }
   Json values = Json::array();
   for (const double place : places) values.push_back(place);
@@ -135,8 +136,7 @@ Json lines_panel(const std::vector<Series>& lines, const Look& look, const std::
 
 }  // namespace
 
-Chart rank_scaling_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons,
-                         const Palette& palette) {
+Chart rank_scaling_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons) {
   std::vector<Series> all;
   std::optional<double> single;
   for (const Comparison& c : comparisons)  // of several learning rates the first: throughput is the same
@@ -145,12 +145,12 @@ Chart rank_scaling_chart(const std::string& name, const std::string& title, std:
       if (row->reference) {
         if (!single) single = row->throughput->median;
       } else {
-        add_point(all, row->label, *row, c.ranks);
+        add_point(all, title_of(*row), *row, c.ranks);
       }
     }
   const std::vector<Series> lines = lines_of(std::move(all));
   if (lines.empty()) return {name, title, nullptr};
-  const Look look = look_of({lines}, "ranks", palette);
+  const Look look = look_of({lines}, "ranks");
   std::vector<std::string> subtitle = {setting(comparisons)};
   if (single) subtitle.emplace_back("Dashed: as many times the single device as there are ranks");
   subtitle.emplace_back("Bands: smallest to largest of the seeds, where they differ");
@@ -167,7 +167,7 @@ Chart rank_scaling_chart(const std::string& name, const std::string& title, std:
 }
 
 Chart microbatch_scaling_chart(const std::string& name, const std::string& title,
-                               std::span<const Comparison> comparisons, const Palette& palette) {
+                               std::span<const Comparison> comparisons) {
   std::vector<std::vector<Series>> panels;
   std::vector<std::string> titles;
   std::set<int> drawn;
@@ -182,7 +182,7 @@ Chart microbatch_scaling_chart(const std::string& name, const std::string& title
     titles.push_back(ranks_text(c.ranks));
   }
   if (panels.empty()) return {name, title, nullptr};
-  const Look look = look_of(panels, "micro-batches of an update", palette);
+  const Look look = look_of(panels, "micro-batches of an update");
   Chart chart{
       name, title,
       chart_frame(title, {setting(comparisons), "The global batch stays: more micro-batches are smaller ones"})};

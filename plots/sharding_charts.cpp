@@ -10,7 +10,9 @@
 #include "harness/base/quantities.h"
 #include "plots/charts.h"
 #include "plots/style.h"
+#include "results/comparison_rows.h"
 #include "results/metrics.h"
+#include "results/system_style.h"
 
 namespace sluice {
 namespace {
@@ -26,7 +28,7 @@ bool worth_drawing(const Comparison& comparison) {
 
 }  // namespace
 
-Chart memory_throughput_chart(const std::string& name, const Comparison& comparison, const Palette& palette) {
+Chart memory_throughput_chart(const std::string& name, const Comparison& comparison) {
   const std::string title =
       fmt::format("Throughput against peak memory: {}, {}", comparison.title, ranks_text(comparison.ranks));
   std::vector<const ComparisonRow*> drawn;
@@ -47,17 +49,19 @@ Chart memory_throughput_chart(const std::string& name, const Comparison& compari
            });
   };
   Json values = Json::array();
-  std::vector<std::string> systems, colors;
+  std::vector<std::string> systems, colors, shapes;
   double fastest = 0;
   for (const ComparisonRow* row : drawn) {
-    if (std::find(systems.begin(), systems.end(), row->system) == systems.end()) {
-      systems.push_back(row->system);
-      colors.push_back(palette.color(row->system));
+    const SystemStyle style = system_style(row->system);
+    if (std::find(systems.begin(), systems.end(), style.title) == systems.end()) {
+      systems.push_back(style.title);
+      colors.push_back(style.color);
+      shapes.push_back(vega_shape(style.marker));
     }
     fastest = std::max(fastest, row->throughput.value().median);
-    values.push_back({{"system", row->system},
-                      {"label", row->label},
-                      {"options", row->options.empty() ? row->system : row->options},
+    values.push_back({{"system", style.title},
+                      {"label", title_of(*row)},
+                      {"options", row->options.empty() ? style.title : row->options},
                       {"memory", row->peak_memory.value().median / scale.divisor},
                       {"throughput", row->throughput.value().median},
                       {"front", !beaten(*row)}});
@@ -71,6 +75,12 @@ Chart memory_throughput_chart(const std::string& name, const Comparison& compari
                   {"scale", {{"domain", Json::array({0, fastest * 1.12})}}},
                   {"axis", {{"title", "samples/s"}}}};
   const Json front = Json::array({{{"filter", "datum.front"}}});
+  const auto by_system = [&](Json range) {
+    return Json{{"field", "system"},
+                {"type", "nominal"},
+                {"scale", {{"domain", string_array(systems)}, {"range", std::move(range)}}},
+                {"legend", {{"title", nullptr}, {"orient", "bottom"}, {"columns", legend_columns(systems)}}}};
+  };
   Json layers = Json::array();
   layers.push_back({{"transform", front},
                     {"mark", {{"type", "line"}, {"interpolate", "step-after"}, {"color", "#999"}}},
@@ -80,11 +90,8 @@ Chart memory_throughput_chart(const std::string& name, const Comparison& compari
        {"encoding",
         {{"x", x},
          {"y", y},
-         {"color",
-          {{"field", "system"},
-           {"type", "nominal"},
-           {"scale", {{"domain", string_array(systems)}, {"range", string_array(colors)}}},
-           {"legend", {{"title", nullptr}, {"orient", "bottom"}, {"columns", legend_columns(systems)}}}}},
+         {"color", by_system(string_array(colors))},
+         {"shape", by_system(string_array(shapes))},
          {"tooltip", Json::array({{{"field", "label"}, {"title", "system"}},
                                   {{"field", "memory"}, {"title", scale.unit}, {"format", ".3~g"}},
                                   {{"field", "throughput"}, {"title", "samples/s"}, {"format", ".4~g"}}})}}}});
@@ -103,7 +110,7 @@ Chart memory_throughput_chart(const std::string& name, const Comparison& compari
     numbers.push_back({{"memory", row.peak_memory.value().median / scale.divisor},
                        {"throughput", row.throughput.value().median},
                        {"text", std::to_string(k + 1)}});
-    subtitle.push_back(shortened(fmt::format("{}  {}: {}, {} samples/s", k + 1, row.label,
+    subtitle.push_back(shortened(fmt::format("{}  {}: {}, {} samples/s", k + 1, title_of(row),
                                              to_text(Bytes(static_cast<std::int64_t>(row.peak_memory.value().median))),
                                              rate_text(row.throughput.value().median)),
                                  110));
@@ -137,16 +144,16 @@ Chart communication_chart(const std::string& name, const Comparison& comparison)
   for (const ComparisonRow* row : drawing_order(comparison)) {
     const Record& record = row->records.front();
     if (row->reference || !most_sent(record, SentKind::messages)) continue;
-    order.push_back(row->label);
+    order.push_back(title_of(*row));
     double sum = 0;
     for (std::size_t k = 0; k < kinds.size(); ++k) {
       const double size = static_cast<double>(most_sent(record, kSentKinds[k]).value_or(0)) / scale.divisor;
       sum += size;
-      values.push_back({{"label", row->label}, {"kind", kinds[k]}, {"order", k}, {"size", size}});
+      values.push_back({{"label", title_of(*row)}, {"kind", kinds[k]}, {"order", k}, {"size", size}});
     }
     const auto bubble = bubble_ratio(record);
     const std::string text = bubble ? fmt::format("bubble {:.1f} %", 100 * *bubble) : choice_name(row->outcome);
-    texts.push_back({{"label", row->label}, {"size", sum}, {"text", text}});
+    texts.push_back({{"label", title_of(*row)}, {"size", sum}, {"text", text}});
   }
   const Json y = {{"field", "label"},
                   {"type", "nominal"},

@@ -79,20 +79,19 @@ Chart study_chart(const ComparisonPicture& picture, std::span<const Record> reco
   const std::vector<Record> chosen = chosen_records(picture.where, records);
   const std::vector<Comparison> comparisons = compare(chosen);
   if (comparisons.empty()) return {picture.name, picture.title, nullptr};
-  const Palette palette(chosen);
   switch (picture.kind) {
     case RecordChart::throughput:
-      return throughput_chart(picture.name, picture.title, comparisons, palette);
+      return throughput_chart(picture.name, picture.title, comparisons);
     case RecordChart::memory_throughput:
-      return memory_throughput_chart(picture.name, comparisons.front(), palette);
+      return memory_throughput_chart(picture.name, comparisons.front());
     case RecordChart::communication:
       return communication_chart(picture.name, comparisons.front());
     case RecordChart::planners:
-      return planner_chart(picture.name, picture.title, comparisons, palette);
+      return planner_chart(picture.name, picture.title, comparisons);
     case RecordChart::time_to_accuracy:
-      return time_to_accuracy_chart(picture.name, picture.title, comparisons, palette);
+      return time_to_accuracy_chart(picture.name, picture.title, comparisons);
     case RecordChart::final_metric:
-      return final_metric_chart(picture.name, picture.title, comparisons, palette);
+      return final_metric_chart(picture.name, picture.title, comparisons);
   }
   return {picture.name, picture.title, nullptr};
 }

@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
+#include <map>
 #include <sstream>
 
 #include "harness/base/json.h"
+#include "results/comparison_rows.h"
 #include "results/store.h"
 
 namespace sluice {
@@ -167,9 +170,39 @@ std::size_t legend_columns(const std::vector<std::string>& labels) {
   return std::clamp<std::size_t>(130 / (longest + 6), 1, std::max<std::size_t>(labels.size(), 1));
 }
 
+std::string lighter(const std::string& color, int variant) {
+  constexpr double kShares[] = {0, 0.35, 0.55, 0.7};  // of white; more would not be seen on paper
+  const double share = kShares[variant % 4];
+  std::string text = "#";
+  for (std::size_t i = 1; i < 7; i += 2) {
+    const double part = std::stoi(color.substr(i, 2), nullptr, 16);
+    text += fmt::format("{:02x}", static_cast<int>(std::lround(part + share * (255 - part))));
+  }
+  return text;
+}
+
+std::string vega_shape(const std::string& marker) {
+  // What Vega has no name for: paths in a square from -1 to 1.
+  static const std::map<std::string, std::string> shapes = {
+      {"o", "circle"},
+      {"s", "square"},
+      {"D", "diamond"},
+      {"^", "triangle-up"},
+      {"v", "triangle-down"},
+      {"<", "triangle-left"},
+      {">", "triangle-right"},
+      {"P", "cross"},
+      {"d", "M0,-1L0.55,0L0,1L-0.55,0Z"},
+      {"X", "M0,-0.4L0.5,-0.9L0.9,-0.5L0.4,0L0.9,0.5L0.5,0.9L0,0.4L-0.5,0.9L-0.9,0.5L-0.4,0L-0.9,-0.5L-0.5,-0.9Z"},
+      {"*", "M0,-1L0.26,-0.36L0.95,-0.31L0.43,0.14L0.59,0.81L0,0.45L-0.59,0.81L-0.43,0.14L-0.95,-0.31L-0.26,-0.36Z"},
+      {"p", "M0,-1L0.95,-0.31L0.59,0.81L-0.59,0.81L-0.95,-0.31Z"},
+      {"h", "M0,-1L0.87,-0.5L0.87,0.5L0,1L-0.87,0.5L-0.87,-0.5Z"}};
+  return shapes.at(marker);
+}
+
 std::string label_without_microbatches(const ComparisonRow& row) {
   std::string label;
-  std::istringstream words(row.label);
+  std::istringstream words(title_of(row));
   for (std::string word; words >> word;)
     if (!word.starts_with("microbatches=")) label += (label.empty() ? "" : " ") + word;
   return label;
@@ -180,7 +213,7 @@ std::vector<const ComparisonRow*> drawing_order(const Comparison& comparison) {
   for (const ComparisonRow& row : comparison.rows) rows.push_back(&row);
   std::stable_sort(rows.begin(), rows.end(), [](const auto* a, const auto* b) {
     if (a->reference != b->reference) return a->reference;
-    return a->label < b->label;
+    return title_of(*a) < title_of(*b);
   });
   return rows;
 }

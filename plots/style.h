@@ -51,10 +51,13 @@ std::string setting(std::span<const Comparison> section);
 // The options of all rows of all comparisons; "" where comparisons differ.
 std::string shared_options(std::span<const Comparison> all);
 
+std::string lighter(const std::string& color, int variant);  // of the n-th row of one system; 0: as it is
+std::string vega_shape(const std::string& marker);           // of one of kMarkers (results/system_style.h)
+
 // The label without its "microbatches=8": one for a system with all its numbers of micro-batches.
 std::string label_without_microbatches(const ComparisonRow& row);
 
-// The rows in the order all charts use: single_device, then by label.
+// The rows in the order all charts use: single_device, then by title.
 std::vector<const ComparisonRow*> drawing_order(const Comparison& comparison);
 
 }  // namespace sluice

@@ -19,6 +19,7 @@
 #include "plots/interference_bands.h"
 #include "plots/style.h"
 #include "plots/timeline_ops.h"
+#include "results/comparison_rows.h"
 #include "results/metrics.h"
 
 namespace sluice {
@@ -26,20 +27,6 @@ namespace {
 
 constexpr double kWidth = 900, kRow = 26, kTallRow = 36;  // pixels
 constexpr double kLane = 0.7;  // of a row with a lane: above it compute, below it what moves data
-
-struct Kind {
-  const char *name, *color, *ink;
-};
-constexpr Kind kKinds[] = {{"F", "#4c78a8", "white"},
-                           {"B", "#54a24b", "white"},
-                           {"I", "#72b7b2", "#111"},
-                           {"W", "#f2c14e", "#111"},
-                           {"R", "#9ecae9", "#111"},
-                           {"gather", "#e45756", "white"},
-                           {"reduction", "#b279a2", "white"},
-                           {"communication", "#9d755d", "white"},
-                           {"optimizer step", "#555555", "white"},
-                           {"idle", "#ececec", "#111"}};
 
 // Idle share of the ranks while the timeline lasts: 1 - compute / (ranks * span).
 double idle_share(const Record& record, int ranks, double begin, double end) {
@@ -141,15 +128,14 @@ Chart timeline_chart(const std::string& name, const Comparison& comparison, cons
       }
       const double pixels = (op.end - op.start) / (end - begin) * kWidth;
       const bool fits = !part.micro.empty() && pixels >= 6.5 * static_cast<double>(part.micro.size()) + 2;
-      const auto* kind =
-          std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& k) { return part.kind == k.name; });
+      const OpKind& kind = op_kind(part.kind);
       Json& layer = moves_data(part) ? moves : ops;
       layer.push_back({{"kind", part.kind},
                        {"op", op.op},
                        {"note", details(op, part, critical.contains(place))},
                        {"text", fits ? part.micro : ""},
                        {"version", fits && op.version ? fmt::format("v{}", *op.version) : ""},
-                       {"ink", shade < 0.8 ? "#111" : kind->ink},
+                       {"ink", shade < 0.8 ? "#111" : kind.ink},
                        {"shade", shade},
                        {"start", (op.start - begin) / scale.divisor},
                        {"end", (op.end - begin) / scale.divisor},
@@ -159,12 +145,12 @@ Chart timeline_chart(const std::string& name, const Comparison& comparison, cons
   }
   for (const Json& move : moves) ops.push_back(move);
   std::vector<std::string> names, colors;
-  for (const Kind& kind : kKinds)
+  for (const OpKind& kind : kOpKinds)
     if (used.contains(kind.name)) names.emplace_back(kind.name), colors.emplace_back(kind.color);
 
   const double bubble = bubble_ratio(record).value_or(idle_share(record, ranks, begin, end));
   std::string title =
-      fmt::format("Timeline of {}, {}: bubble {:.1f} %", row.label, ranks_text(row.ranks), 100 * bubble);
+      fmt::format("Timeline of {}, {}: bubble {:.1f} %", title_of(row), ranks_text(row.ranks), 100 * bubble);
   if (const auto promised = record.theory ? record.theory->bubble_ratio : std::nullopt)
     title += fmt::format(" (theory {:.1f} %)", 100 * *promised);
   std::vector<std::string> subtitle = {

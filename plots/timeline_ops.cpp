@@ -103,6 +103,10 @@ class Predecessors {
 
 }  // namespace
 
+const OpKind& op_kind(const std::string& name) {
+  return *std::ranges::find_if(kOpKinds, [&](const OpKind& kind) { return name == kind.name; });
+}
+
 std::vector<TimelinePart> read_parts(const std::string& op) {
   const std::size_t middle = op.find(';');
   if (!op.starts_with('(') || !op.ends_with(')') || middle == std::string::npos) return {read_part(op)};

@@ -12,6 +12,7 @@
 #include "harness/pipeline/system.h"
 #include "results/fields.h"
 #include "results/metrics.h"
+#include "results/system_style.h"
 
 namespace sluice {
 namespace {
@@ -213,11 +214,6 @@ TellingOptions telling_options(std::span<const Record* const> records) {
   return result;
 }
 
-std::string system_title(const std::string& name) {
-  const System* system = system_named(name);
-  return system ? system->title : name;
-}
-
 // Whether a run had the part of its system: one that names an option ("clip_s") where the option is not its default,
 // one that names a value ("planner=paper") where the option has it or begins with it, and any other part.
 static bool chose(const Record& record, const System& system, const std::string& part) {
@@ -243,7 +239,7 @@ std::string provenance_of(std::span<const Record> records) {
 }
 
 std::string title_of(const ComparisonRow& row) {
-  return system_title(row.system) + (row.options.empty() ? "" : " " + row.options);
+  return system_style(row.system).title + (row.options.empty() ? "" : " " + row.options);
 }
 
 }  // namespace sluice

@@ -27,9 +27,7 @@ struct LabelledRows {
 };
 LabelledRows comparison_rows(std::span<const Record* const> records);
 
-// For prose. The system's title, its name where this build does not have it; and with a row's options: "Zero bubble
-// variant=h1".
-std::string system_title(const std::string& system);
+// For people: the title of its system (system_style.h) with its options: "Zero bubble variant=h1".
 std::string title_of(const ComparisonRow& row);
 // provenance_note() of the systems of these records that this build has, of their parts only those that the records'
 // options chose.

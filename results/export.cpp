@@ -6,6 +6,7 @@
 #include "harness/base/json.h"
 #include "results/fields.h"
 #include "results/metrics.h"
+#include "results/system_style.h"
 
 namespace sluice {
 namespace {
@@ -41,6 +42,12 @@ std::set<std::string> option_names(std::span<const Record> records) {
 
 void put_field(Rows& rows, const Field& field, const Record& r, const std::set<std::string>& options) {
   if (!field.column.empty()) rows.put(field.column, field.get(r));
+  if (field.name == "system") {
+    const SystemStyle style = system_style(r.system);
+    rows.put("system_title", style.title);
+    rows.put("system_color", style.color);
+    rows.put("system_marker", style.marker);
+  }
   if (field.name != "options") return;
   for (const std::string& name : options) {
     std::optional<std::string> text;

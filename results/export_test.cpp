@@ -58,6 +58,9 @@ TEST(Export, OptionsAreColumnsAndTextsAreQuoted) {
   ASSERT_EQ(rows.size(), 3u);
   for (const auto& row : rows) EXPECT_EQ(row.size(), rows[0].size());
   EXPECT_EQ(cell(rows, 1, "option.variant"), "h1");
+  EXPECT_EQ(cell(rows, 1, "system_title"), "Zero bubble");
+  EXPECT_EQ(cell(rows, 1, "system_color"), "#20a878");
+  EXPECT_EQ(cell(rows, 1, "system_marker"), "P");
   EXPECT_EQ(cell(rows, 1, "option.memory"), "2");
   EXPECT_EQ(cell(rows, 1, "option.backward"), "");
   EXPECT_EQ(cell(rows, 2, "option.backward"), "fifo");

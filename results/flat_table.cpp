@@ -40,7 +40,9 @@ std::string replaced(const std::string& text, std::string_view (*of)(char)) {
   return result;
 }
 
-std::string latex_cell(const std::string& text) {
+}  // namespace
+
+std::string latex_text(const std::string& text) {
   return replaced(visible(text), [](char c) -> std::string_view {
     switch (c) {
       case '&':
@@ -68,8 +70,6 @@ std::string latex_cell(const std::string& text) {
     }
   });
 }
-
-}  // namespace
 
 std::string to_csv(const FlatTable& table) {
   std::string csv;
@@ -156,12 +156,12 @@ std::string to_latex(const TextTable& table) {
   std::string kinds, head, body;
   for (const TextTable::Column& column : table.columns) {
     kinds += column.right ? "r" : "l";
-    head += (head.empty() ? "" : " & ") + latex_cell(column.name);
+    head += (head.empty() ? "" : " & ") + latex_text(column.name);
   }
   for (std::size_t i = 0; i < table.rows; ++i) {
     std::string line;
     for (const TextTable::Column& column : table.columns)
-      line += (&column == &table.columns.front() ? "" : " & ") + latex_cell(column.cells[i]);
+      line += (&column == &table.columns.front() ? "" : " & ") + latex_text(column.cells[i]);
     body += line + " \\\\\n";
   }
   return "\\begin{tabular}{" + kinds + "}\n\\toprule\n" + head + " \\\\\n\\midrule\n" + body +

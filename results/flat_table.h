@@ -53,5 +53,6 @@ struct TextTable {
 std::string to_text(const TextTable& table);      // aligned, for a terminal
 std::string to_markdown(const TextTable& table);  // GitHub's tables
 std::string to_latex(const TextTable& table);     // a tabular with booktabs' rules
+std::string latex_text(const std::string& text);  // with what LaTeX reads as commands written out
 
 }  // namespace sluice

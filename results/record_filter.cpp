@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
 #include "results/fields.h"
 
 namespace sluice {
@@ -38,6 +39,9 @@ bool can_filter(const Field& field) {
 
 std::optional<std::string> value_of(const Record& r, const std::string& key) {
   if (key == "commit") return r.environment.machine ? r.environment.machine->commit : "";
+  if (key == "rate") return r.tuning ? "tuned" : "given";
+  if (key == "optimizer")
+    return r.optimizer ? std::optional<std::string>(to_json(*r.optimizer).at("kind").get<std::string>()) : std::nullopt;
   if (const Field* field = find_field(key); field && can_filter(*field)) {
     const FlatCell cell = field->get(r);
     if (const auto* integer = std::get_if<std::int64_t>(&cell)) return std::to_string(*integer);
@@ -62,7 +66,7 @@ std::vector<Record> filtered(std::vector<Record> records, const std::vector<std:
   for (const std::string& text : filters) {
     const Filter filter = parse(text);
     if (std::ranges::none_of(records, [&](const Record& r) { return value_of(r, filter.key).has_value(); })) {
-      std::vector<std::string> known = {"commit"};
+      std::vector<std::string> known = {"commit", "rate", "optimizer"};
       for (const Field& field : record_fields())
         if (can_filter(field)) known.push_back(field.name);
       for (const Record& r : records)

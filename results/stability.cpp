@@ -13,6 +13,7 @@
 #include "harness/base/visible_text.h"
 #include "results/comparison_rows.h"
 #include "results/metrics.h"
+#include "results/system_style.h"
 
 namespace sluice {
 
@@ -165,6 +166,10 @@ std::string rate_text(const StableRateRow& row, const StableRates& of) {
   const auto& smallest = row.runs.front();
   if (count(smallest, Stability::unknown) > 0) return "unknown";
   return fmt::format("< {:g}", of.rates.front());
+}
+
+std::string title_of(const StableRateRow& row) {
+  return system_style(row.system).title + row.label.substr(row.system.size());
 }
 
 std::string title_of(const StableRates& of) {

@@ -55,6 +55,7 @@ std::vector<StableRates> stable_rates(std::span<const Record> records);
 // What a table of them says: of what it is, its lines of cells (headings first; with texts of the records), and, in
 // lines, what a cell means.
 std::string title_of(const StableRates& of);
+std::string title_of(const StableRateRow& row);  // its label with the title of its system
 std::vector<std::vector<std::string>> cells_of(const StableRates& of);
 extern const std::array<const char*, 3> kStabilityNote;
 

@@ -8,6 +8,7 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/new_templates.h"
+#include "plots/figure.h"
 #include "results/compare.h"
 #include "results/compare_columns.h"
 
@@ -40,7 +41,7 @@ void add_filter(CLI::App* command, std::vector<std::string>& filter) {
   command
       ->add_option("--filter", filter,
                    "Only records of these: KEY=A,B or KEY!=A; a field (system, workload, cluster, clock, ranks, seed, "
-                   "...), commit, or an option's name; may be repeated")
+                   "...), commit, rate (given or tuned), optimizer, or an option's name; may be repeated")
       ->type_name("KEY=VALUE");
 }
 
@@ -309,6 +310,16 @@ void add_compare(CLI::App& app, Chosen& chosen) {
   c->add_option("--format", a->format, "text, markdown, latex, csv (all figures, a line a row) or json")
       ->capture_default_str()
       ->type_name("NAME");
+  c->add_option("--pivot", a->pivot,
+                "One table of the metric: a row for each value of the first setting, a column for each of the second: "
+                "two of system, workload, cluster, ranks, batch, microbatches, or options of systems")
+      ->delimiter(',')
+      ->type_name("ROWS,COLUMNS");
+  c->add_option("--best", a->best, "With --pivot and latex: bold: the best of each column; none")
+      ->capture_default_str()
+      ->type_name("NAME");
+  c->add_option("--caption", a->caption, "With --pivot and latex: caption of the table")->type_name("TEXT");
+  c->add_option("--label", a->label, "With --pivot and latex: its label, as in tab:throughput")->type_name("NAME");
   c->add_option("--against", a->against,
                 "Stored records: show what changed since; exit code 1 where a run is worse or missing")
       ->type_name("FILE");
@@ -319,6 +330,7 @@ void add_compare(CLI::App& app, Chosen& chosen) {
   add_examples(c,
                "  sluice compare results/runs/quick.jsonl --metric memory\n"
                "  sluice compare new.jsonl --filter ranks=4 --columns system,throughput,bubble --format latex\n"
+               "  sluice compare new.jsonl --pivot system,microbatches --format latex --best bold\n"
                "  sluice compare new.jsonl --against stored.jsonl --tolerance 2%");
 }
 
@@ -362,6 +374,40 @@ void add_leaderboard(CLI::App& app, Chosen& chosen) {
                "  sluice leaderboard                                       the stored records\n"
                "  sluice leaderboard --add my_system                       where a system of your own lands\n"
                "  sluice leaderboard --html plots/out/leaderboard.html");
+}
+
+void add_figure(CLI::App& app, Chosen& chosen) {
+  const auto a = std::make_shared<FigureArguments>();
+  CLI::App* c = add_command(app, chosen, "figure", "One figure for a paper, in an exact size", figure_command, a);
+  c->add_option("kind", a->kind, "What it shows: " + list_of(kFigureKinds))->required()->type_name("");
+  c->add_option("files", a->files, "JSONL files")->required()->type_name("");
+  add_filter(c, a->filter);
+  c->add_option("--width", a->width, "Of the whole figure, in in, cm, mm or pt; 7in: both columns")
+      ->capture_default_str()
+      ->type_name("LENGTH");
+  c->add_option("--height", a->height, "Of the whole figure (default: as the kind needs)")->type_name("LENGTH");
+  c->add_option("--font-size", a->font_size, "Of all text, in points")->capture_default_str()->type_name("POINTS");
+  c->add_option("--title", a->title, "Title inside the figure; none: no title")
+      ->capture_default_str()
+      ->type_name("TEXT");
+  c->add_option("--systems", a->systems, "Systems to show: a,b,c (default: all)")->delimiter(',')->type_name("LIST");
+  c->add_option("--order", a->order, "name: by title; value: best first; given: as in --systems")
+      ->capture_default_str()
+      ->type_name("NAME");
+  c->add_option("--names", a->names, "Other names of systems: gpipe=Ours,one_f_one_b=Baseline")
+      ->delimiter(',')
+      ->type_name("LIST");
+  c->add_option("--format", a->format, "Some of pdf, pgf (for LaTeX's \\input, in the document's font), svg, png")
+      ->capture_default_str()
+      ->type_name("LIST");
+  c->add_option("-o,--out", a->out, "Folder of the files, KIND.pdf and others (default: this folder)")
+      ->type_name("FOLDER");
+  add_examples(c,
+               "  sluice figure throughput runs.jsonl --filter ranks=8 --systems gpipe,1f1b --order given\n"
+               "  sluice figure timelines runs.jsonl --width 7in --format pdf,pgf --out figures\n"
+               "A kind needs of a record: throughput and scaling steps after the warm-up; pareto also peak_bytes;\n"
+               "time-to-accuracy a target and evaluations; loss a curve; bubbles observed.bubble_ratio;\n"
+               "timelines and memory a timeline, which reference records (results/reference) do not keep.");
 }
 
 void add_reproduce(CLI::App& app, Chosen& chosen) {
@@ -456,7 +502,7 @@ void add_completion(CLI::App& app, Chosen& chosen) {
 void add_commands(CLI::App& app, Chosen& chosen) {
   for (const auto add :
        {add_list, add_advise, add_plan, add_schedule, add_verify, add_profile, add_validate, add_run, add_compare,
-        add_report, add_leaderboard, add_reproduce, add_export, add_new, add_check, add_completion})
+        add_report, add_figure, add_leaderboard, add_reproduce, add_export, add_new, add_check, add_completion})
     add(app, chosen);
 }
 

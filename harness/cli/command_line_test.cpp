@@ -50,7 +50,7 @@ TEST(CommandLine, EverySettingOfACaseIsAFlagOfRun) {
 
 TEST(CommandLine, HelpFitsIntoAHundredColumns) {
   for (const char* command : {"list", "plan", "schedule", "verify", "profile", "run", "compare", "report", "export",
-                              "new", "leaderboard", "help", "completion", "check", "advise"}) {
+                              "new", "leaderboard", "help", "completion", "check", "advise", "figure"}) {
     std::istringstream lines(help_of_command(command));
     for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << command << ": " << line;
   }
@@ -173,6 +173,35 @@ TEST(CommandLine, AWrongSettingIsNamedByItsFlag) {
   }
   EXPECT_EQ(error({"--clock", "wal"}), "--clock: unknown value 'wal'; did you mean 'wall'?");
   EXPECT_TRUE(error({"--set", "bakward=lifo"}).starts_with("--set: unknown option 'bakward'"));
+}
+
+TEST(CommandLine, AFigureSaysWhatIsWrongWithItsArguments) {
+  const auto error = [](std::vector<std::string> more) {
+    more.insert(more.begin(), "figure");
+    return error_of([&] { parse(more)(); });
+  };
+  EXPECT_NE(error({"paretto", "x.jsonl"}).find("unknown kind 'paretto'; did you mean 'pareto'?"), std::string::npos);
+  EXPECT_NE(error({"loss", "x.jsonl", "--width", "3"}).find("--width: '3' is no length from 0.5in to 200in"),
+            std::string::npos);
+  EXPECT_NE(error({"loss", "x.jsonl", "--height", "900in"}).find("--height: "), std::string::npos);
+  EXPECT_NE(error({"loss", "x.jsonl", "--font-size", "1"}).find("--font-size: is 1 points; give 4 to 72"),
+            std::string::npos);
+  EXPECT_NE(error({"loss", "x.jsonl", "--order", "given"}).find("add --systems"), std::string::npos);
+  EXPECT_NE(error({"loss", "x.jsonl", "--names", "gpipe"}).find("--names: 'gpipe' renames nothing"), std::string::npos);
+  EXPECT_NE(error({"loss", "x.jsonl", "--format", "eps"}).find("--format: 'eps' is no format"), std::string::npos);
+}
+
+TEST(CommandLine, APivotSaysWhatIsWrongWithItsArguments) {
+  const auto error = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"compare", "x.jsonl"});
+    return error_of([&] { parse(more)(); });
+  };
+  EXPECT_NE(error({"--best", "bold"}).find("--best: needs --pivot"), std::string::npos);
+  EXPECT_NE(error({"--pivot", "system"}).find("--pivot: 'system' is not two settings"), std::string::npos);
+  EXPECT_NE(error({"--pivot", "system,ranks", "--label", "t"}).find("--label: goes with --format latex"),
+            std::string::npos);
+  EXPECT_NE(error({"--pivot", "system,ranks", "--format", "csv"}).find("--pivot: goes with the formats text"),
+            std::string::npos);
 }
 
 }  // namespace

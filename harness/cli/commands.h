@@ -82,6 +82,8 @@ int run_command(const RunArguments& a);
 struct CompareArguments {
   std::vector<std::string> files, filter, columns;
   std::string baseline, metric = "throughput", sort, format = "text", against, tolerance = "1%";
+  std::vector<std::string> pivot;  // settings of its rows and columns; empty: none
+  std::string best = "none", caption, label;
   bool json = false;
 };
 int compare_command(const CompareArguments& a);
@@ -103,6 +105,15 @@ struct LeaderboardArguments {
   bool train = false, resume = false, write = false;
 };
 int leaderboard_command(const LeaderboardArguments& a);
+
+struct FigureArguments {
+  std::string kind;                // of kFigureKinds (plots/figure.h)
+  std::vector<std::string> files;  // of records
+  std::vector<std::string> filter, systems, names;
+  std::string width = "3.3in", height, title = "none", order = "name", format = "pdf", out;
+  double font_size = 8;
+};
+int figure_command(const FigureArguments& a);
 
 struct ReproduceArguments {
   std::vector<std::string> papers;  // of results/claims

@@ -8,6 +8,7 @@
 #include "harness/pipeline/system.h"
 #include "results/compare.h"
 #include "results/compare_columns.h"
+#include "results/pivot.h"
 #include "results/record_filter.h"
 #include "results/regression.h"
 #include "results/stability.h"
@@ -60,6 +61,43 @@ int show_regressions(const CompareArguments& a, const std::vector<Record>& recor
   return has_regression(rows) ? 1 : 0;
 }
 
+void show_pivot(const CompareArguments& a, const std::vector<Comparison>& comparisons, Form form) {
+  const PivotOptions options{.rows = a.pivot[0],
+                             .columns = a.pivot[1],
+                             .metric = a.metric,
+                             .caption = a.caption,
+                             .label = a.label,
+                             .bold = a.best == "bold"};
+  const PivotTable table = pivot(comparisons, options);
+  fmt::print("{}", form == Form::latex ? to_latex(table, options) : text_of(to_text_table(table), form));
+}
+
+// Throws InputError.
+void check_pivot(const CompareArguments& a, Form form) {
+  if (a.pivot.empty() && !(a.best == "none" && a.caption.empty() && a.label.empty()))
+    throw InputError(a.best != "none"    ? "--best"
+                     : a.caption.empty() ? "--label"
+                                         : "--caption",
+                     "needs --pivot", "add --pivot system,microbatches");
+  if (a.pivot.empty()) return;
+  if (a.pivot.size() != 2 || a.pivot[0] == a.pivot[1])
+    throw InputError("--pivot", fmt::format("'{}' is not two settings", fmt::join(a.pivot, ",")),
+                     "write ROWS,COLUMNS, as in system,microbatches");
+  if (a.best != "bold" && a.best != "none")
+    throw InputError("--best", "unknown mark '" + a.best + "'", "give bold or none");
+  if (form != Form::latex && !(a.best == "none" && a.caption.empty() && a.label.empty()))
+    throw InputError(a.best != "none"    ? "--best"
+                     : a.caption.empty() ? "--label"
+                                         : "--caption",
+                     "goes with --format latex");
+  if (form == Form::csv || form == Form::json)
+    throw InputError("--pivot", "goes with the formats text, markdown and latex");
+  if (!a.against.empty() || !a.columns.empty() || a.metric == kStableRateMetric || a.metric == kStalenessCostMetric)
+    throw InputError("--pivot", fmt::format("does not go with {}", !a.against.empty()   ? "--against"
+                                                                   : !a.columns.empty() ? "--columns"
+                                                                                        : "--metric " + a.metric));
+}
+
 }  // namespace
 
 int compare_command(const CompareArguments& a) {
@@ -72,6 +110,7 @@ int compare_command(const CompareArguments& a) {
   check_compare_columns(a.columns, "--columns");
   options.sort = a.sort;
   if (!a.sort.empty()) check_compare_columns({a.sort.substr(a.sort.starts_with('-') ? 1 : 0)}, "--sort");
+  check_pivot(a, form);
   const std::vector<Record> records = filtered(read_files(a.files), a.filter);
   if (!a.against.empty()) return show_regressions(a, records, form);
   if (a.metric == kStableRateMetric) {
@@ -83,6 +122,10 @@ int compare_command(const CompareArguments& a) {
   if (a.metric == kStalenessCostMetric) {
     const std::vector<StalenessCosts> costs = staleness_costs(comparisons);
     fmt::print("{}\n", form == Form::json ? to_json(costs).dump(2) : to_table(costs));
+    return 0;
+  }
+  if (!a.pivot.empty()) {
+    show_pivot(a, comparisons, form);
     return 0;
   }
   if (form == Form::json) {

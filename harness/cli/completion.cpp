@@ -11,6 +11,7 @@
 #include "harness/cli/commands.h"
 #include "harness/model/cluster.h"
 #include "harness/pipeline/system.h"
+#include "plots/figure.h"
 #include "results/compare.h"
 #include "results/compare_columns.h"
 #include "workloads/models/registry.h"
@@ -112,10 +113,16 @@ Names values_of(const std::string& command, const std::string& name, const Names
                                                      {"compare --metric", compare_metric_names()},
                                                      {"compare --format", {"text", "markdown", "latex", "csv", "json"}},
                                                      {"export --format", {"csv", "jsonl", "chakra"}},
+                                                     {"compare --best", {"bold", "none"}},
+                                                     {"figure kind", kFigureKinds},
+                                                     {"figure --order", kFigureOrders},
+                                                     {"figure --width", {"3.3in", "7in"}},
                                                      {"export --costs", {"analytic", "calibrated", "profile", "raw"}},
                                                      {"new what", {"baseline", "workload", "cluster"}},
                                                      {"new --kind", {"flush", "split", "chunked", "asynchronous"}}};
   if (const auto found = fixed.find(key); found != fixed.end()) return found->second;
+  if (key == "figure --format") return continuing_a_list({"pdf", "pgf", "svg", "png"}, words.back());
+  if (key == "figure --systems") return continuing_a_list(system_names(), words.back());
   if (name == "--system" || name == "--baseline") return continuing_a_list(system_names(), words.back());
   if (key == "check systems") return continuing_a_list(system_names(), words.back());
   if (name == "--workload") return workload_names();
@@ -123,6 +130,8 @@ Names values_of(const std::string& command, const std::string& name, const Names
   if (name == "--set") return options_in(words);
   if (key == "compare --columns" || key == "compare --sort")
     return continuing_a_list(compare_column_names(), words.back());
+  if (key == "compare --pivot")
+    return continuing_a_list({"system", "workload", "cluster", "ranks", "batch", "microbatches"}, words.back());
   if (key == "run sweep") return sweep_names();
   if (key == "list what") {
     Names names = {"systems", "workloads", "clusters", "calibrations", "sweeps"};

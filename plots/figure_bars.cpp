@@ -1,0 +1,202 @@
+// Bars of a paper's figure: throughput, bubbles, time to accuracy. Of one experiment they lie, with their values at
+// their ends; of several that differ in one thing they stand in groups.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "harness/base/error.h"
+#include "plots/figure_frame.h"
+#include "plots/style.h"
+#include "results/fields.h"
+
+namespace sluice {
+namespace {
+
+// From the smallest to the largest of the seeds, in a white outline that sets them off from dark bars.
+void add_whiskers(Json& layers, const Json& values, const Json& encoding) {
+  for (const auto& [width, color] : {std::pair(2.4, "white"), std::pair(0.8, "#111")})
+    layers.push_back({{"data", {{"values", values}}},
+                      {"mark", {{"type", "rule"}, {"strokeWidth", width}, {"color", color}}},
+                      {"encoding", encoding}});
+}
+
+struct Measure {
+  const char* field;
+  std::string axis;
+  double divisor = 1;
+};
+
+Measure measure_of(std::span<const Comparison> comparisons, const FigureOptions& options) {
+  if (options.kind == "throughput") return {"throughput", "samples/s"};
+  if (options.kind == "bubbles") return {"bubble", "idle time (%)", 0.01};
+  double largest = 0;
+  for (const Comparison& c : comparisons)
+    for (const ComparisonRow& row : c.rows)
+      if (row.time_to_accuracy) largest = std::max(largest, row.time_to_accuracy->max);
+  const Scale scale = time_scale(largest);
+  const Comparison& c = comparisons.front();
+  const std::string goal =
+      c.target ? fmt::format("{} {} {:g}", c.metric, c.lower_is_better ? "≤" : "≥", *c.target) : std::string("target");
+  return {"time_to_accuracy", "time to " + goal + " (" + scale.unit + ")", scale.divisor};
+}
+
+std::string no_value(const ComparisonRow& row) {
+  if (row.outcome == RecordOutcome::ok) return "not reached";
+  std::string outcome = choice_name(row.outcome);
+  std::ranges::replace(outcome, '_', ' ');
+  return outcome;
+}
+
+Json lying_bars(const std::vector<FigureRow>& rows, const Measure& measure, const FigureOptions& options) {
+  const Field& field = *find_field(measure.field);
+  const double font = options.font_size;
+  double left = 0, largest = 0, widest = 0;
+  for (const FigureRow& row : rows) {
+    left = std::max(left, text_width(row.label, font) + 4);
+    if (const auto value = row.row->figure(field)) largest = std::max(largest, value->max / measure.divisor);
+  }
+  std::vector<std::pair<double, std::string>> ends;
+  for (const FigureRow& row : rows)
+    if (const auto value = row.row->figure(field)) {
+      ends.emplace_back(value->max / measure.divisor, rate_text(value->median / measure.divisor));
+      widest = std::max(widest, text_width(ends.back().second, font));
+    }
+  const double below = 3 * font;
+  const FigureFrame frame(options, left, below, {}, LegendMark::square, static_cast<double>(rows.size()) * 1.5 * font,
+                          static_cast<double>(rows.size()) * 1.1 * font);
+  double to = largest;  // the text of the longest bar fits into the plot
+  for (const auto& [end, text] : ends)
+    to = std::max(to, end / std::max(0.2, 1 - (text_width(text, font) + 5) / frame.plot_width()));
+  FigureAxis axis{measure.axis, 0, to, round_ticks(0, to, static_cast<int>(frame.plot_width() / (6 * font)))};
+  Json bars = Json::array(), order = Json::array(), whiskers = Json::array(), texts = Json::array();
+  for (const FigureRow& row : rows) {
+    order.push_back(row.label);
+    const auto value = row.row->figure(field);
+    if (!value) {
+      texts.push_back({{"label", row.label}, {"value", 0}, {"text", no_value(*row.row)}, {"color", "#b3261e"}});
+      continue;
+    }
+    const double median = value->median / measure.divisor;
+    bars.push_back({{"label", row.label}, {"value", median}, {"color", row.color}});
+    texts.push_back({{"label", row.label},
+                     {"value", value->max / measure.divisor},
+                     {"text", rate_text(median)},
+                     {"color", "#111"}});
+    if (value->min < value->max)
+      whiskers.push_back(
+          {{"label", row.label}, {"value", value->min / measure.divisor}, {"high", value->max / measure.divisor}});
+  }
+  const Json x = encoding("value", axis);
+  const Json y = {{"field", "label"},
+                  {"type", "nominal"},
+                  {"scale", {{"domain", order}}},
+                  {"axis", {{"title", nullptr}, {"ticks", false}, {"domain", false}}}};
+  const Json color = {{"field", "color"}, {"type", "nominal"}, {"scale", nullptr}};
+  Json layers = Json::array();
+  layers.push_back({{"data", {{"values", bars}}},
+                    {"mark", {{"type", "bar"}, {"height", {{"band", 0.72}}}}},
+                    {"encoding", {{"x", x}, {"y", y}, {"color", color}}}});
+  add_whiskers(layers, whiskers, {{"x", x}, {"x2", {{"field", "high"}}}, {"y", y}});
+  layers.push_back({{"data", {{"values", texts}}},
+                    {"mark", {{"type", "text"}, {"align", "left"}, {"dx", 2.5}}},
+                    {"encoding", {{"x", x}, {"y", y}, {"text", {{"field", "text"}}}, {"color", color}}}});
+  return frame.spec(std::move(layers));
+}
+
+// What tells an experiment from the others of the figure: "4 ranks", or the title of its workload, or both.
+std::vector<std::string> group_labels(std::span<const Comparison> all, const FigureOptions& options) {
+  const auto same = [&](auto member) {
+    return std::ranges::all_of(all, [&](const Comparison& c) { return c.*member == all.front().*member; });
+  };
+  std::vector<std::string> labels;
+  for (const Comparison& c : all) {
+    std::vector<std::string> parts;
+    if (!same(&Comparison::title)) parts.push_back(c.title);
+    if (!same(&Comparison::cluster)) parts.push_back(c.cluster);
+    if (!same(&Comparison::batch)) parts.push_back(fmt::format("batch {}", c.batch));
+    if (!same(&Comparison::ranks)) parts.push_back(ranks_text(c.ranks));
+    if (!same(&Comparison::optimizer)) parts.push_back(c.optimizer);
+    labels.push_back(fmt::format("{}", fmt::join(parts, ", ")));
+  }
+  if (std::set<std::string>(labels.begin(), labels.end()).size() < labels.size()) only_comparison(all, options);
+  return labels;
+}
+
+Json standing_bars(std::span<const Comparison> all, const Measure& measure, const FigureOptions& options) {
+  const Field& field = *find_field(measure.field);
+  const double font = options.font_size;
+  if (options.kind == "throughput" &&
+      std::ranges::any_of(all, [&](const Comparison& c) { return c.workload != all.front().workload; }))
+    only_comparison(all, options);  // samples of two models are not on one axis
+  const std::vector<std::string> groups = group_labels(all, options);
+  std::vector<FigureRow> legend;
+  Json bars = Json::array(), whiskers = Json::array();
+  double largest = 0;
+  for (std::size_t k = 0; k < all.size(); ++k)
+    for (const FigureRow& row : figure_rows(all[k], options, measure.field)) {
+      const auto value = row.row->figure(field);
+      if (!value) continue;
+      if (std::ranges::count(legend, row.label, &FigureRow::label) == 0) legend.push_back(row);
+      largest = std::max(largest, value->max / measure.divisor);
+      bars.push_back({{"group", groups[k]},
+                      {"label", row.label},
+                      {"value", value->median / measure.divisor},
+                      {"color", std::ranges::find(legend, row.label, &FigureRow::label)->color}});
+      if (value->min < value->max)
+        whiskers.push_back({{"group", groups[k]},
+                            {"label", row.label},
+                            {"value", value->min / measure.divisor},
+                            {"high", value->max / measure.divisor}});
+    }
+  const FigureAxis axis = axis_to(measure.axis, 0, largest, 4);
+  const double left = widest_tick(axis.ticks, font) + 1.6 * font + 6;
+  const FigureFrame frame(options, left, 1.7 * font, legend, LegendMark::square, 0.4 * options.width);
+  double widest = 0;
+  for (const std::string& group : groups) widest = std::max(widest, text_width(group, font));
+  if (widest + font > frame.plot_width() / static_cast<double>(groups.size())) only_comparison(all, options);
+  Json order = Json::array(), labels = Json::array();
+  for (const std::string& group : groups) order.push_back(group);
+  for (const FigureRow& row : legend) labels.push_back(row.label);
+  const Json x = {{"field", "group"},
+                  {"type", "nominal"},
+                  {"scale", {{"domain", order}, {"paddingInner", 0.2}, {"paddingOuter", 0.1}}},
+                  {"axis", {{"title", nullptr}, {"ticks", false}, {"labelAngle", 0}}}};
+  const Json offset = {{"field", "label"}, {"type", "nominal"}, {"scale", {{"domain", labels}}}};
+  const Json y = encoding("value", axis);
+  Json layers = Json::array();
+  layers.push_back({{"data", {{"values", bars}}},
+                    {"mark", {{"type", "bar"}}},
+                    {"encoding",
+                     {{"x", x},
+                      {"xOffset", offset},
+                      {"y", y},
+                      {"color", {{"field", "color"}, {"type", "nominal"}, {"scale", nullptr}}}}}});
+  add_whiskers(layers, whiskers, {{"x", x}, {"xOffset", offset}, {"y", y}, {"y2", {{"field", "high"}}}});
+  return frame.spec(std::move(layers));
+}
+
+}  // namespace
+
+Json bar_figure(std::span<const Comparison> comparisons, const FigureOptions& options) {
+  const Measure measure = measure_of(comparisons, options);
+  const Field& field = *find_field(measure.field);
+  std::vector<Comparison> with_values;  // runs on one device alone are the reference of the others
+  for (const Comparison& c : comparisons)
+    if (std::ranges::any_of(c.rows, [&](const ComparisonRow& row) {
+          return row.figure(field).has_value() && (comparisons.size() == 1 || !row.reference);
+        }))
+      with_values.push_back(c);
+  if (with_values.empty())
+    throw InputError("figure " + options.kind,
+                     options.kind == "throughput" ? "no record has a step after the warm-up"
+                     : options.kind == "bubbles"  ? "no record has observed.bubble_ratio"
+                                                  : "no run reaches a target: workload_facts.target and evaluations in "
+                                                    "curve are needed",
+                     options.kind == "time-to-accuracy" ? "run a workload that trains, with a target" : "");
+  if (with_values.size() == 1)
+    return lying_bars(figure_rows(with_values.front(), options, measure.field), measure, options);
+  return standing_bars(with_values, measure, options);
+}
+
+}  // namespace sluice

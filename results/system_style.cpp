@@ -1,0 +1,58 @@
+// See system_style.h.
+#include "results/system_style.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "harness/base/error.h"
+#include "harness/base/json.h"
+#include "harness/base/json_reader.h"
+#include "harness/base/source_folder.h"
+#include "harness/pipeline/system.h"
+
+namespace sluice {
+namespace {
+
+bool is_color(const std::string& text) {
+  return text.size() == 7 && text[0] == '#' && text.find_first_not_of("0123456789abcdef", 1) == std::string::npos;
+}
+
+std::map<std::string, SystemStyle> read_styles() {
+  const std::string file = source_folder() + "/plots/systems.json";
+  const Json json = parse_json_file(file);
+  JsonReader rows(json, file);
+  std::map<std::string, SystemStyle> styles;
+  for (const std::string& system : rows.keys()) {
+    JsonReader row = rows.object(system);
+    SystemStyle style{row.text("title"), row.text("color"), row.text("marker"), row.numbers("dash", 0, 100)};
+    if (!is_color(style.color))
+      throw InputError(row.where("color"), "'" + style.color + "' is no colour", "write #rrggbb in lower case");
+    if (std::ranges::count(kMarkers, style.marker) == 0)
+      throw InputError(row.where("marker"), "unknown marker '" + style.marker + "'",
+                       suggestion(style.marker, kMarkers));
+    if (style.dash.size() % 2 != 0)
+      throw InputError(row.where("dash"), "has an odd number of lengths", "write line and gap in turn");
+    row.no_other_keys();
+    styles.emplace(system, std::move(style));
+  }
+  return styles;
+}
+
+}  // namespace
+
+const std::map<std::string, SystemStyle>& system_styles() {
+  static const std::map<std::string, SystemStyle> styles = read_styles();
+  return styles;
+}
+
+SystemStyle system_style(const std::string& system) {
+  if (const auto found = system_styles().find(system); found != system_styles().end()) return found->second;
+  const auto known = std::ranges::find(all_systems(), system, &System::name);
+  static const std::vector<std::vector<double>> dashes = {{}, {5, 2}, {2, 2}, {8, 2, 2, 2}};
+  const unsigned sum = std::accumulate(system.begin(), system.end(), 0u,
+                                       [](unsigned hash, char c) { return hash * 31 + static_cast<unsigned char>(c); });
+  return {known == all_systems().end() ? system : (*known)->title, "#000000", kMarkers[sum % kMarkers.size()],
+          dashes[sum / kMarkers.size() % dashes.size()]};
+}
+
+}  // namespace sluice
