@@ -47,7 +47,7 @@ Json timelines_figure(const Comparison& comparison, const FigureOptions& options
     for (const TimelineOp& op : block.record->timeline)
       for (const TimelinePart& part : read_parts(op.op))
         if (op.end - op.start > longest / 200) used.push_back(part.kind);  // wide enough to be seen
-  for (const OpKind& kind : kOpKinds)
+  for (const OpLook& kind : kOpKinds)
     if (std::ranges::count(used, kind.name) > 0 && !moves_data({kind.name, "", -1}))
       legend.push_back({nullptr, kind.title, kind.color, "square"});
 
@@ -102,7 +102,7 @@ Json timelines_figure(const Comparison& comparison, const FigureOptions& options
       const std::vector<TimelinePart> parts = read_parts(op.op);
       for (std::size_t i = 0; i < parts.size(); ++i) {
         if (moves_data(parts[i])) continue;
-        const OpKind& kind = op_kind(parts[i].kind);
+        const OpLook& kind = op_kind(parts[i].kind);
         double up = top + kRank * op.rank + 0.05, down = up + kRank - 0.1;
         if (parts.size() == 2) (i == 0 ? down : up) = (up + down) / 2;
         const double start = (op.start - block.begin) / scale.divisor, stop = (op.end - block.begin) / scale.divisor;

@@ -128,7 +128,7 @@ Chart timeline_chart(const std::string& name, const Comparison& comparison, cons
       }
       const double pixels = (op.end - op.start) / (end - begin) * kWidth;
       const bool fits = !part.micro.empty() && pixels >= 6.5 * static_cast<double>(part.micro.size()) + 2;
-      const OpKind& kind = op_kind(part.kind);
+      const OpLook& kind = op_kind(part.kind);
       Json& layer = moves_data(part) ? moves : ops;
       layer.push_back({{"kind", part.kind},
                        {"op", op.op},
@@ -145,7 +145,7 @@ Chart timeline_chart(const std::string& name, const Comparison& comparison, cons
   }
   for (const Json& move : moves) ops.push_back(move);
   std::vector<std::string> names, colors;
-  for (const OpKind& kind : kOpKinds)
+  for (const OpLook& kind : kOpKinds)
     if (used.contains(kind.name)) names.emplace_back(kind.name), colors.emplace_back(kind.color);
 
   const double bubble = bubble_ratio(record).value_or(idle_share(record, ranks, begin, end));

@@ -103,8 +103,8 @@ class Predecessors {
 
 }  // namespace
 
-const OpKind& op_kind(const std::string& name) {
-  return *std::ranges::find_if(kOpKinds, [&](const OpKind& kind) { return name == kind.name; });
+const OpLook& op_kind(const std::string& name) {
+  return *std::ranges::find_if(kOpKinds, [&](const OpLook& kind) { return name == kind.name; });
 }
 
 std::vector<TimelinePart> read_parts(const std::string& op) {

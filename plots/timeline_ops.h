@@ -16,10 +16,10 @@ struct TimelinePart {
 };
 
 // What an op is drawn in, and the ink on it.
-struct OpKind {
+struct OpLook {
   const char *name, *title, *color, *ink;
 };
-inline constexpr OpKind kOpKinds[] = {{"F", "forward", "#4c78a8", "white"},
+inline constexpr OpLook kOpKinds[] = {{"F", "forward", "#4c78a8", "white"},
                                       {"B", "backward", "#54a24b", "white"},
                                       {"I", "input gradient", "#72b7b2", "#111"},
                                       {"W", "weight gradient", "#f2c14e", "#111"},
@@ -29,7 +29,7 @@ inline constexpr OpKind kOpKinds[] = {{"F", "forward", "#4c78a8", "white"},
                                       {"communication", "communication", "#9d755d", "white"},
                                       {"optimizer step", "optimizer step", "#555555", "white"},
                                       {"idle", "idle", "#ececec", "#111"}};
-const OpKind& op_kind(const std::string& name);  // a TimelinePart's kind
+const OpLook& op_kind(const std::string& name);  // a TimelinePart's kind
 
 // "5I2" is I of micro-batch 2 in stage 5; "(5F1;2B0)", two ops that overlap, are two parts.
 std::vector<TimelinePart> read_parts(const std::string& op);

@@ -69,9 +69,7 @@ std::vector<std::string> differences(const std::vector<RunCase>& cases) {
     for (std::size_t i = 0; i < group.size(); ++i)
       for (const auto& [key, different] : values) {
         const auto own = settings[i].find(key);
-        const bool missing_in_some = std::ranges::any_of(settings, [&](const auto& s) { return !s.contains(key); });
-        if (own != settings[i].end() && (different.size() > 1 || missing_in_some))
-          texts[group[i]] += ", " + key + " " + own->second;
+        if (own != settings[i].end() && different.size() > 1) texts[group[i]] += ", " + key + " " + own->second;
       }
   }
   return texts;
