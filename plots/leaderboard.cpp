@@ -242,7 +242,7 @@ TextTable ranking(const Leaderboard& board, const std::vector<BoardRow>& rows) {
 std::string leaderboard_markdown(const Leaderboard& board) {
   const BoardDescription& d = board.description;
   std::string text = "<!-- Made by: sluice leaderboard --write; a test compares it with its records. -->\n# " +
-                     markdown_text(d.title) + "\n\n" + wrapped(markdown_prose(d.text)) + "\n\n";
+                     markdown_text(d.title) + "\n\n" + wrapped(markdown_prose(d.text)) + "\n";
   text +=
       wrapped(kinds_text(board) +
               ". A cell is the share of the best system's figure in its column, for the "
@@ -250,13 +250,10 @@ std::string leaderboard_markdown(const Leaderboard& board) {
               model_error_text(model_error("calibrated")) +
               ", elsewhere those whose ranges overlap. The score is the mean of the shares; a system without a "
               "figure in a column has 0 there.") +
-      "\n\n";
+      "\n";
   text += "## Synchronous systems\n\n" + to_markdown(ranking(board, board.synchronous)) +
-          "\n## Asynchronous systems\n\n" +
-          wrapped(
-              "Their throughput does not count what stale weights cost in updates; the columns of the time to a "
-              "target do.") +
-          "\n\n" + to_markdown(ranking(board, board.asynchronous));
+          "\n## Asynchronous systems\n\n" + wrapped(std::string(kStaleNote)) + "\n" +
+          to_markdown(ranking(board, board.asynchronous));
   for (std::size_t c = 0; c < d.columns.size(); ++c)
     text += "\n## " + markdown_text(d.columns[c].heading) + "\n\n" + to_markdown(details(board, c));
   return text;

@@ -61,6 +61,9 @@ Leaderboard leaderboard(const BoardDescription& description, std::span<const Stu
 // The records that its cells show, each once.
 std::vector<Record> shown_records(const Leaderboard& board);
 
+inline constexpr const char* kStaleNote =
+    "Their throughput does not count what stale weights cost in updates; a time to a target does.";
+
 // The ranking of one kind of system, for the terminal and for pages.
 TextTable ranking(const Leaderboard& board, const std::vector<BoardRow>& rows);
 

@@ -136,10 +136,9 @@ std::string leaderboard_html(const Leaderboard& board, const std::string& versio
          "</select></label></div>\n"
          "<section data-kind=\"synchronous\"><h2>Synchronous systems</h2>\n" +
          table(board, board.synchronous, "synchronous") +
-         "</section>\n<section data-kind=\"asynchronous\"><h2>Asynchronous systems</h2>\n<p class=\"soft\">Their "
-         "throughput does not count what stale weights cost in updates; the columns of the time to a target do.</p>\n" +
-         table(board, board.asynchronous, "asynchronous") + "</section>\n</main>\n<script>" + kScript +
-         "</script></body></html>\n";
+         "</section>\n<section data-kind=\"asynchronous\"><h2>Asynchronous systems</h2>\n<p class=\"soft\">" +
+         kStaleNote + "</p>\n" + table(board, board.asynchronous, "asynchronous") + "</section>\n</main>\n<script>" +
+         kScript + "</script></body></html>\n";
 }
 
 }  // namespace sluice
