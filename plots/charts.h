@@ -89,6 +89,7 @@ Chart overview_chart(const std::string& name, const std::string& title, std::spa
 // Predicted over measured seconds of an update of every case that ran on both clocks (results/validation.h), on
 // logarithmic axes, with bands of 3 and 8 %.
 struct Validation;
+inline constexpr const char* kValidationChartTitle = "The virtual clock against the wall clock";
 Chart validation_chart(const std::string& name, const Validation& validation);
 // Throughput over the ranks, a line a system in a band over its seeds, beside its share of the single device's a rank;
 // and over the micro-batches, a panel a rank count. Nothing to show where no system has two points.

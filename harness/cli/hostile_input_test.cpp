@@ -179,16 +179,27 @@ TEST_F(HostileInput, WhatIsPrintedStaysOutOfTheRecordsWhereTheStandardFilesAreCl
 }
 
 TEST_F(HostileInput, TwoRunsIntoOneFileAreTold) {
-  const int file = ::open((at("a.jsonl") + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  struct flock whole {};
-  whole.l_type = F_WRLCK;
-  whole.l_whence = SEEK_SET;
-  ASSERT_EQ(::fcntl(file, F_SETLK, &whole), 0);
   sweep_file("s.json", {{"ranks", 2}});
-  expect({{{"run", "s.json", "--out", "a.jsonl"}, {"process " + std::to_string(::getpid()) + " is writing"}}});
-  ::close(file);
+  fs::create_symlink("a.jsonl", at("symlink.jsonl"));
+  {
+    Store store(at("a.jsonl"));
+    fs::create_hard_link(at("a.jsonl"), at("hardlink.jsonl"));
+    store.claim(std::nullopt, [] {});
+    for (const char* name : {"a.jsonl", "symlink.jsonl", "hardlink.jsonl"})
+      expect({{{"run", "s.json", "--out", name}, {"another process is writing its results there"}},
+              {{"run", "s.json", "--out", name, "--shard", "0/2"}, {"another process is writing"}}});
+  }
+  {
+    Store store(at("a.jsonl"));
+    store.claim(SweepPart{0, 2}, [] {});
+    expect({{{"run", "s.json", "--out", "a.jsonl"}, {"another process is writing its results there"}},
+            {{"run", "s.json", "--out", "symlink.jsonl", "--shard", "0/2"}, {"is writing this shard"}},
+            {{"run", "s.json", "--out", "hardlink.jsonl", "--shard", "0/3"}, {"shards there that are not of 3"}}});
+    EXPECT_EQ(content(at("a.jsonl")), "");
+    EXPECT_EQ(sluice({"run", "s.json", "--out", "hardlink.jsonl", "--shard", "1/2"}).code, 0);
+  }
   EXPECT_EQ(sluice({"run", "s.json", "--out", "a.jsonl"}).code, 0);
-  EXPECT_FALSE(fs::exists(at("a.jsonl.lock")));
+  EXPECT_EQ(sluice({"run", "s.json", "--out", "a.jsonl", "--resume"}).code, 0);
 }
 
 TEST_F(HostileInput, RefusalsThatDependOnTheCaseAloneAreNotRepeated) {

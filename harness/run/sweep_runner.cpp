@@ -117,8 +117,7 @@ class SweepRun {
         run_one_(run_one),
         jobs_(jobs_of(cases)),
         store_(options.out),
-        only_one_(options.out, options.shard),
-        in_order_(store_),
+        in_order_(store_, options.shard),
         progress_(options.progress, jobs_.size()),
         trainings_(groups()),
         made_(jobs_.size()),
@@ -236,7 +235,6 @@ class SweepRun {
   const RunOne& run_one_;
   const std::vector<SweepJob> jobs_;
   Store store_;
-  const StoreLock only_one_;
   RecordsInOrder in_order_;
   Progress progress_;
   FinishedCases finished_;  // earlier ones if resuming, and those made now
