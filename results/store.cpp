@@ -122,7 +122,7 @@ std::set<std::string> finished_digests(const std::vector<Record>& records) {
   return digests;
 }
 
-Store::Store(fs::path path) : path_(std::move(path)) {
+Store::Store(fs::path path) : path_(std::move(path)), name_(path_.string()) {
   std::error_code error;
   if (const fs::path folder = path_.parent_path(); !folder.empty()) {
     fs::create_directories(folder, error);
@@ -133,10 +133,9 @@ Store::Store(fs::path path) : path_(std::move(path)) {
   path_ = output_place(path_);
   file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (file_ < 0)
-    throw InputError(path_.string(), "cannot be opened for writing: " + reason(errno),
-                     "choose another place with --out");
+    throw InputError(name_, "cannot be opened for writing: " + reason(errno), "choose another place with --out");
   try {
-    const MomentLock lock(file_, MomentLock::What::append, path_);
+    const MomentLock lock(file_, MomentLock::What::append, name_);
     check_lines();
     mend();
   } catch (...) {
@@ -157,12 +156,12 @@ void Store::check_lines() const {
   const off_t size = size_of(file_);
   char first = '{';
   if (size > 0 && (::pread(file_, &first, 1, 0) != 1 || (first != '{' && first != '\n')))
-    throw InputError(path_.string(), "is not a file of records; results are not added to it", advice);
+    throw InputError(name_, "is not a file of records; results are not added to it", advice);
   try {
-    const StoredRecords stored = read_records(path_);
+    const StoredRecords stored = read_records(name_);
     std::string line = stored.warnings.empty() ? "" : last_line(file_, size);
     if (line.ends_with('\n')) line.pop_back();
-    if (!torn_begin(line)) throw InputError(path_.string(), "the last line is not the beginning of a record");
+    if (!torn_begin(line)) throw InputError(name_, "the last line is not the beginning of a record");
   } catch (const InputError& e) {
     throw InputError("", std::string(e.what()) + "; results are added to records alone", advice);
   }
@@ -177,8 +176,8 @@ void Store::mend() {
   if (ended && whole) return;
   if (whole) {  // only the line end is missing: an editor's doing, or the last byte of a write
     if (const int error = write_all(file_, "\n"); error != 0)
-      throw RunError(path_.string() + ": cannot be written: " + reason(error));
-    warnings_.push_back(path_.string() + ": the last line had no line end; it was added");
+      throw RunError(name_ + ": cannot be written: " + reason(error));
+    warnings_.push_back(name_ + ": the last line had no line end; it was added");
     return;
   }
   const std::string aside = path_.string() + ".torn";
@@ -191,16 +190,16 @@ void Store::mend() {
   // Only what is safe elsewhere is cut off.
   if (error == 0 && ::ftruncate(file_, size - static_cast<off_t>(line.size())) != 0) error = errno;
   if (error != 0)
-    throw RunError(fmt::format("{}: the last line is torn and cannot be set aside to {}: {}", path_.string(), aside,
-                               reason(error)));
+    throw RunError(
+        fmt::format("{}: the last line is torn and cannot be set aside to {}: {}", name_, aside, reason(error)));
   warnings_.push_back(
-      fmt::format("{}: the last line was torn ({} bytes); it was set aside to {}", path_.string(), line.size(), aside));
+      fmt::format("{}: the last line was torn ({} bytes); it was set aside to {}", name_, line.size(), aside));
 }
 
 void Store::append(const Record& record) {
   // Text from outside (a reason, a log line) may hold stray bytes: replaced, not thrown over.
   const std::string line = to_json(record).dump() + "\n";
-  const MomentLock lock(file_, MomentLock::What::append, path_);
+  const MomentLock lock(file_, MomentLock::What::append, name_);
   const off_t before = size_of(file_);
   char last = '\n';
   if (before > 0 && ::pread(file_, &last, 1, before - 1) == 1 && last != '\n') mend();
@@ -208,7 +207,7 @@ void Store::append(const Record& record) {
   int error = write_all(file_, line);
   if (error == 0 && ::fdatasync(file_) != 0) error = errno;
   if (error == 0) return;
-  std::string message = fmt::format("{}: the record of {} on {} could not be stored: {}", path_.string(), record.system,
+  std::string message = fmt::format("{}: the record of {} on {} could not be stored: {}", name_, record.system,
                                     record.workload, reason(error));
   if (size_of(file_) > size && ::ftruncate(file_, size) != 0)
     message += "; half of its line is left at the end and will be set aside by the next run";
@@ -216,15 +215,15 @@ void Store::append(const Record& record) {
 }
 
 void Store::claim(std::optional<SweepPart> shard, const std::function<void()>& begin) {
-  const MomentLock lock(file_, MomentLock::What::claim, path_);
-  claim_records(file_, path_, shard);
+  const MomentLock lock(file_, MomentLock::What::claim, name_);
+  claim_records(file_, name_, shard);
   begin();
 }
 
 bool Store::is_claimed(std::optional<SweepPart> shard) const { return sluice::is_claimed(file_, shard); }
 
 std::vector<Record> Store::read() const {
-  const MomentLock lock(file_, MomentLock::What::append, path_);  // no other process is in the middle of a line
+  const MomentLock lock(file_, MomentLock::What::append, name_);  // no other process is in the middle of a line
   return read_records(path_).records;
 }
 

@@ -62,6 +62,7 @@ class Store {
   void mend();
 
   std::filesystem::path path_;
+  std::string name_;  // as it was given, for messages
   int file_ = -1;
   std::vector<std::string> warnings_;
 };

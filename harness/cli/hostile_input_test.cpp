@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "harness/cli/cli_test_support.h"
+#include "results/store.h"
 
 namespace sluice {
 namespace {
@@ -156,6 +157,59 @@ TEST_F(HostileInput, NoShellReadsAFolderName) {
   const std::string home = at("'; touch broken; '");
   sluice(run({"--steps", "2", "--costs", "analytic"}), {{"SLUICE_HOME", home}});
   EXPECT_FALSE(fs::exists(at("broken")));
+}
+
+TEST_F(HostileInput, AnOutputReplacesNothingThatIsNotOurs) {
+  const std::string sweep = sweep_file("s.json", {{"ranks", 2}});
+  put("notes.txt", "my notes");
+  ASSERT_EQ(::mkfifo(at("pipe").c_str(), 0600), 0);
+  fs::create_symlink("/dev/null", at("device"));
+  fs::create_symlink("notes.txt", at("link"));
+  fs::create_directory(at("folder"));
+  const std::string binary = std::string(
+                        "\x7f"
+                        "ELF\0\1",
+                        6),
+                    sweep_text = content(sweep);
+  put("binary", binary);
+  const std::vector<std::pair<Arguments, std::string>> writers = {
+      {{"run", "s.json"}, "--out"},
+      {{"run", "s.json", "--resume", "--shard", "0/2"}, "--out"},
+      {{"profile", "--workload", "fmnist_mlp"}, "--out"},
+      {{"schedule", "--system", "1f1b"}, "--trace"},
+      {{"advise", "--workload", "vgg16", "--cluster", "flat:2"}, "--csv"},
+      {{"validate", "--records", "none.jsonl"}, "--chart"},
+      {{"validate", "--quick"}, "--out"},
+      {{"leaderboard"}, "--html"}};
+  for (const auto& [command, flag] : writers)
+    for (const char* name : {"notes.txt", "s.json", "binary", "pipe", "device", "link", "folder"}) {
+      Arguments arguments = command;
+      arguments.insert(arguments.end(), {flag, name});
+      expect({{arguments, {name}}});
+    }
+  put("p.0.et", "my notes");
+  expect({{{"export", "--format", "chakra", "--system", "1f1b", "--workload", "vgg16", "--cluster", "flat:2", "--out",
+            "p"},
+           {"p.0.et", "holds something else"}},
+          {{"report", "s.json", "--out", "notes.txt"}, {}}});
+  EXPECT_EQ(content(at("notes.txt")), "my notes");
+  EXPECT_EQ(content(at("p.0.et")), "my notes");
+  EXPECT_EQ(content(at("binary")), binary);
+  EXPECT_EQ(content(sweep), sweep_text);
+  EXPECT_TRUE(fs::is_fifo(at("pipe")));
+  EXPECT_TRUE(fs::is_symlink(at("device")));
+  EXPECT_TRUE(fs::is_symlink(at("link")));
+}
+
+TEST_F(HostileInput, AnOutputReplacesItsOwnKind) {
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(sluice({"schedule", "--system", "1f1b", "--trace", "t.json"}).code, 0);
+    EXPECT_EQ(sluice({"advise", "-w", "vgg16", "-c", "flat:2", "-s", "1f1b", "--csv", "t.csv"}).code, 0);
+    EXPECT_EQ(sluice({"export", "--format", "chakra", "--system", "zeropp", "--workload", "tfm256", "--cluster",
+                      "flat:4", "--ranks", "4", "--out", "t"})
+                  .code,
+              0);
+  }
 }
 
 TEST_F(HostileInput, EscapesInNamesDoNotReachTheTerminal) {
