@@ -26,6 +26,10 @@ struct Chart {
   std::string records = {};  // words that the records it shows have, among those of its section; "": all of them
 };
 
+// The Vega-Lite document as a file holds it. Texts come from records: what is no character of XML is made visible, as
+// no renderer draws it.
+std::string spec_text(const Chart& chart);
+
 // The charts of one experiment: one workload, cluster, clock, cost source, global batch and length, every rank count,
 // with equal and with tuned learning rates. `comparisons` hold the numbers that the charts show, by rank count, equal
 // before tuned.

@@ -196,7 +196,7 @@ TEST(Charts, MemoryStacksAddUpAndThePredictionIsBeside) {
   double sum = 0;
   for (const Json& part : layers[0]["data"]["values"])
     if (part["rank"] == 0) sum += part["size"].get<double>();
-  EXPECT_NEAR(sum, 50, 1e-9);  // MiB: 10 + 10 + 5 + 24 + 1
+  EXPECT_NEAR(sum, 50, 1e-9);                                                   // MiB: 10 + 10 + 5 + 24 + 1
   EXPECT_NEAR(layers[1]["data"]["values"][0]["size"].get<double>(), 49, 1e-9);  // without buffers
 }
 
@@ -364,6 +364,14 @@ TEST(Charts, TextsForNames) {
   EXPECT_EQ(rate_text(999.6), "1,000");
   EXPECT_EQ(rate_text(12.34), "12.3");
   EXPECT_EQ(shortened("aaaü", 4), "aaa…");  // not half a letter
+}
+
+TEST(Charts, CharactersThatNoRendererDrawsAreMadeVisible) {
+  const Json spec = {{"title", "my \x1b[1mnet\x01"}, {"data", Json::array({{{"name", "\xef\xbf\xbe"}}})}, {"width", 3}};
+  const Json made = Json::parse(spec_text({"a", "a", spec}), "a");
+  EXPECT_EQ(made["title"], "my \\x1b[1mnet\\x01");
+  EXPECT_EQ(made["data"][0]["name"], "\\ufffe");
+  EXPECT_EQ(made["width"], 3);
 }
 
 }  // namespace

@@ -58,7 +58,9 @@ def draw(stem, formats):
             write(pathlib.Path(stem + ".png"), vl_convert.svg_to_png(svg, scale=PNG_SCALE))
         if "pdf" in formats:
             write(pathlib.Path(stem + ".pdf"), vl_convert.svg_to_pdf(svg))
-    except Exception as error:  # the library raises ValueError for all that it dislikes
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # ValueError, or the panic of a library in Rust, which is no Exception
         return f"{stem}.vl.json: {error}"
     return ""
 

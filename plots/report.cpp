@@ -62,7 +62,7 @@ Report write_report(std::span<const Record> records, const fs::path& out_dir, co
     remove_other_charts(folder, names);
     for (const Chart& chart : charts) {
       report.charts.push_back(folder / (chart.name + ".vl.json"));
-      write_whole_file(report.charts.back(), chart.spec.dump(1) + "\n");
+      write_whole_file(report.charts.back(), spec_text(chart));
     }
     render_charts(renderer, folder, formats);
     std::map<std::string, std::string> pictures;

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "harness/cli/cli_test_support.h"
+#include "harness/exec/mpi/mpi.h"
 #include "results/store.h"
 
 namespace sluice {
@@ -210,6 +211,18 @@ TEST_F(HostileInput, AnOutputReplacesItsOwnKind) {
                   .code,
               0);
   }
+}
+
+TEST_F(HostileInput, VariablesOfALauncherWithoutOneAreNamed) {
+  if (!mpi_built()) GTEST_SKIP() << "a build without MPI";
+  const Arguments run = {"run", "-s", "gpipe", "-w", "fmnist_mlp", "-n", "2", "--steps", "2", "--out", "a.jsonl"};
+  for (const char* transport : {"mpi", "threads"}) {
+    Arguments arguments = run;
+    arguments.insert(arguments.end(), {"--transport", transport});
+    expect({{arguments, {"2 processes were started", "mpirun"}}},
+           {{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "1"}});
+  }
+  EXPECT_FALSE(fs::exists(at("a.jsonl")));
 }
 
 TEST_F(HostileInput, EscapesInNamesDoNotReachTheTerminal) {

@@ -80,6 +80,8 @@ int validate_command(const ValidateArguments& a) {
     if (result.interrupted) fmt::print(stderr, "interrupted: the figures are of what was finished\n");
   }
   const Validation validation = validate(validated_cases(records));
+  if (validation.cases.empty() && interrupted().load())
+    throw RunError("interrupted before a case was finished on both clocks");
   if (validation.cases.empty())
     throw InputError("validate", "no case ran on both clocks", left_out.empty() ? "" : left_out.front());
   if (a.json) {
@@ -90,7 +92,7 @@ int validate_command(const ValidateArguments& a) {
     fmt::print("{}", to_table(validation));
     for (const std::string& text : left_out) fmt::print("  left out: {}\n", text);
   }
-  if (chart) chart->write(validation_chart("validation", validation).spec.dump(1) + "\n");
+  if (chart) chart->write(spec_text(validation_chart("validation", validation)));
   const bool good = validation.time.median <= 0.03 && validation.time.p90 <= 0.08 && validation.order.share() >= 0.99;
   return a.check && !good ? 1 : 0;
 }

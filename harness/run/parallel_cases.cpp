@@ -6,6 +6,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <exception>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -73,7 +74,11 @@ class Lanes {
   void start_thread() {
     const std::lock_guard lock(mutex_);
     if (stopped_ || next_ == end_ || static_cast<int>(threads_.size()) == most_) return;
-    threads_.emplace_back([this] { run(); });
+    try {
+      threads_.emplace_back([this] { run(); });
+    } catch (const std::system_error&) {  // no more threads here: those that run do the work
+      if (threads_.empty()) throw;
+    }
   }
 
   std::optional<std::size_t> take() {
