@@ -4,9 +4,12 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <new>
 
+#include "harness/base/error_words.h"
 #include "harness/cli/command_line.h"
 #include "harness/cli/exit_codes.h"
 
@@ -27,7 +30,16 @@ void open_standard_files() {
 // An exception that no command can catch, of a thread or of a destructor: in our words, where it has some.
 [[noreturn]] void end_with_words() {
   const std::exception_ptr error = std::current_exception();
-  if (error) std::_Exit(guarded([&]() -> int { std::rethrow_exception(error); }));
+  if (error) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::bad_alloc&) {  // no memory for the usual way to say it
+      std::fprintf(stderr, "error: %s\n", kOutOfMemory);
+      std::_Exit(kFailed);
+    } catch (...) {
+      std::_Exit(guarded([&]() -> int { std::rethrow_exception(error); }));
+    }
+  }
   print_error("internal error: ended without a reason; this is a defect of sluice, please report it");
   std::_Exit(kDefect);
 }

@@ -204,7 +204,9 @@ class SweepRun {
     }
     const std::lock_guard lock(mutex_);
     const RecordOutcome outcome = made_[k].value().outcome;
-    if (outcome == RecordOutcome::failed || outcome == RecordOutcome::timed_out) ++result_.failed;
+    if (outcome != RecordOutcome::failed && outcome != RecordOutcome::timed_out) return true;
+    ++result_.failed;
+    if (options_.progress == ProgressStyle::none) progress_.note(describe(job) + ": " + summary(*made_[k]));
     return true;
   }
 

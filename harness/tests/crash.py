@@ -208,7 +208,7 @@ class Sweeps:
             found = records(out, False)
             self.finish(sweep, out, "ulimit -f")
             compare(settled(found), settled(records(out, False)), out)
-        for megabytes in (64, 100, 150, 200, 300, 400, 600, 1000, 2000, 4000):
+        for megabytes in (32, 40, 48, 56, 64, 100, 150, 200, 300, 400, 600, 1000, 2000, 4000):
             out = self.folder / f"limit-v-{megabytes}.jsonl"
             size = megabytes << 20
             limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (size, size))
