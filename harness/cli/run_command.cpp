@@ -25,6 +25,7 @@
 #include "harness/run/job.h"
 #include "harness/run/sweep_runner.h"
 #include "harness/run/sweep_time.h"
+#include "harness/train/tuning.h"
 #include "results/compare.h"
 #include "results/stability.h"
 #include "results/store.h"
