@@ -37,7 +37,7 @@ std::string words_of(const std::exception& error) {
     return file->path1().string() + ": " + errno_text(file->code().value());
   if (const auto* system = dynamic_cast<const std::system_error*>(&error)) {
     if (system->code() == std::errc::resource_unavailable_try_again)  // of std::thread
-      return "no more threads can be started here (ulimit -u or -v, or the machine's limit); use --jobs 1 or fewer ranks";
+      return "no more threads can be started here (ulimit -u, ulimit -v); use --jobs 1 or fewer ranks";
     return errno_text(system->code().value());
   }
   {

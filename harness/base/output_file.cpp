@@ -26,7 +26,7 @@ std::string kind_of(mode_t mode) {
 
 }  // namespace
 
-fs::path output_place(const fs::path& path, bool make_folders) {
+fs::path output_place(const fs::path& path) {
   const auto fail = [&](const std::string& what, const std::string& advice = kAnotherPlace) {
     throw InputError(path.string(), what, advice);
   };
@@ -44,14 +44,9 @@ fs::path output_place(const fs::path& path, bool make_folders) {
   if (!path.has_filename()) fail("ends with / like a folder");
   if (missing != ENOENT && missing != ENOTDIR) fail("cannot be opened for writing: " + errno_text(missing));
   const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
-  if (::stat(folder.c_str(), &status) != 0) {
-    if (make_folders) return path;
+  if (::stat(folder.c_str(), &status) != 0)
     fail("cannot be written: the folder '" + folder.string() + "' does not exist", "make the folder first");
-  }
-  if (!S_ISDIR(status.st_mode)) {
-    if (make_folders) return path;
-    fail("cannot be written: '" + folder.string() + "' is not a folder");
-  }
+  if (!S_ISDIR(status.st_mode)) fail("cannot be written: '" + folder.string() + "' is not a folder");
   if (::access(folder.c_str(), W_OK | X_OK) != 0) fail("cannot be opened for writing: " + errno_text(errno));
   return fs::canonical(folder) / path.filename();
 }

@@ -1,5 +1,5 @@
-// Where a command may write: to a new file, or over a file of the same kind that an earlier command wrote. Whatever else
-// stands at the path (somebody's text, a binary, a folder, a device, a pipe) stays as it is.
+// Where a command may write: to a new file, or over a file of the same kind that an earlier command wrote. Anything else
+// at the path (somebody's text, a binary, a folder, a device, a pipe) stays as it is.
 #pragma once
 
 #include <filesystem>
@@ -7,10 +7,9 @@
 
 namespace sluice {
 
-// The file that `path` names, behind its links: a regular file, or a new name in a folder. Throws InputError at the path
-// for a folder, a device, a pipe, a socket, a link to no file, and a file or folder without permission to write.
-// `make_folders`: the folder may be missing; the caller will make it.
-std::filesystem::path output_place(const std::filesystem::path& path, bool make_folders = false);
+// The file that `path` names, behind its links: a regular file, or a new name in a folder. Throws InputError at the
+// path for a folder, a device, a pipe, a socket, a link to no file, and a file or folder without permission to write.
+std::filesystem::path output_place(const std::filesystem::path& path);
 
 // An output that is written once, at the end of a command.
 class OutputFile {

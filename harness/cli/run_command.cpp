@@ -23,6 +23,7 @@
 #include "harness/exec/mpi/mpi.h"
 #include "harness/run/compare_inputs.h"
 #include "harness/run/job.h"
+#include "harness/run/parallel_cases.h"
 #include "harness/run/sweep_runner.h"
 #include "harness/run/sweep_time.h"
 #include "harness/train/tuning.h"

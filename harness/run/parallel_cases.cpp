@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "harness/case/costs.h"
-#include "harness/run/sweep_runner.h"
+#include "results/metrics.h"
 
 namespace sluice {
 
@@ -136,6 +136,12 @@ void run_side_by_side(std::size_t count, int jobs, const std::function<bool(std:
              .join())
       return;
   }
+}
+
+bool is_final(const Record& record) {
+  if (is_result(record)) return true;
+  if (record.clock != Clock::virtual_clock || record.cost_source == kMeasuredCosts) return false;
+  return record.outcome == RecordOutcome::out_of_memory || record.outcome == RecordOutcome::unsupported;
 }
 
 namespace {

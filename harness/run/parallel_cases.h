@@ -45,6 +45,10 @@ class CaseSlots {
 void run_side_by_side(std::size_t count, int jobs, const std::function<bool(std::size_t)>& alone,
                       const std::function<bool(std::size_t, CaseSlots&)>& work);
 
+// Whether the case would come to the same again: a result (ok or diverged), or what follows from the case alone: out of
+// memory on the virtual clock, or a system that refuses the case there, unless by costs that are measured.
+bool is_final(const Record& record);
+
 // Stores the records of cases that end in any order in the order of the cases. A record that is early is kept in a file
 // until its turn comes, NAME.early (of a shard NAME.early.0-of-2), so that nothing that is finished is lost if the
 // process is killed; a later run finds it there. From any thread.

@@ -248,12 +248,6 @@ class SweepRun {
 
 }  // namespace
 
-bool is_final(const Record& record) {
-  if (is_result(record)) return true;
-  if (record.clock != Clock::virtual_clock || record.cost_source == kMeasuredCosts) return false;
-  return record.outcome == RecordOutcome::out_of_memory || record.outcome == RecordOutcome::unsupported;
-}
-
 SweepResult run_sweep(const std::vector<RunCase>& cases, const SweepOptions& options, const RunOne& run_one) {
   return SweepRun(cases, options, run_one).run();
 }
