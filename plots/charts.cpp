@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "harness/base/visible_text.h"
 #include "plots/style.h"
 #include "results/validation.h"
 
@@ -175,5 +176,17 @@ ChartSet make_charts(std::span<const Record> records) {
   make_names_distinct(set);
   return set;
 }
+
+static Json printable(const Json& value) {
+  if (value.is_string()) return visible_lines(value.get<std::string>());
+  Json copy = value;
+  if (value.is_array())
+    for (Json& element : copy) element = printable(element);
+  if (value.is_object())
+    for (const auto& [key, member] : value.items()) copy[key] = printable(member);
+  return copy;
+}
+
+std::string spec_text(const Chart& chart) { return printable(chart.spec).dump(1) + "\n"; }
 
 }  // namespace sluice

@@ -25,6 +25,10 @@ struct Chart {
   std::string records = {};  // words that the records it shows have, among those of its section; "": all of them
 };
 
+// The Vega-Lite document as a file holds it. Texts come from records: what is no character of XML is made visible, as
+// no renderer draws it.
+std::string spec_text(const Chart& chart);
+
 // The charts of one experiment: one workload, cluster, clock, cost source, global batch and length, every rank count,
 // with equal and with tuned learning rates. `comparisons` hold the numbers that the charts show, by rank count, equal
 // before tuned.
@@ -84,6 +88,7 @@ Chart overview_chart(const std::string& name, const std::string& title, std::spa
 // Predicted over measured seconds of an update of every case that ran on both clocks (results/validation.h), on
 // logarithmic axes, with bands of 3 and 8 %.
 struct Validation;
+inline constexpr const char* kValidationChartTitle = "The virtual clock against the wall clock";
 Chart validation_chart(const std::string& name, const Validation& validation);
 // Throughput over the ranks, a line a system in a band over its seeds, beside its share of the single device's a rank;
 // and over the micro-batches, a panel a rank count. Nothing to show where no system has two points.

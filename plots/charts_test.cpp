@@ -367,5 +367,13 @@ TEST(Charts, TextsForNames) {
   EXPECT_EQ(shortened("aaaü", 4), "aaa…");  // not half a letter
 }
 
+TEST(Charts, CharactersThatNoRendererDrawsAreMadeVisible) {
+  const Json spec = {{"title", "my \x1b[1mnet\x01"}, {"data", Json::array({{{"name", "\xef\xbf\xbe"}}})}, {"width", 3}};
+  const Json made = Json::parse(spec_text({"a", "a", spec}), "a");
+  EXPECT_EQ(made["title"], "my \\x1b[1mnet\\x01");
+  EXPECT_EQ(made["data"][0]["name"], "\\ufffe");
+  EXPECT_EQ(made["width"], 3);
+}
+
 }  // namespace
 }  // namespace sluice

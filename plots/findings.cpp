@@ -228,8 +228,6 @@ class PageWriter {
   FindingsPage page_;
 };
 
-std::string spec_text(const Chart& picture) { return picture.spec.dump(1) + "\n"; }
-
 void remove_old_pictures(const FindingsPage& page, const fs::path& out) {
   std::vector<fs::path> old;
   for (const auto& entry : fs::directory_iterator(out)) {

@@ -72,7 +72,9 @@ def draw(stem, formats, points):
             write(pathlib.Path(stem + ".pdf"), vl_convert.svg_to_pdf(svg))
         if "pgf" in formats:
             write(pathlib.Path(stem + ".pgf"), svg_to_pgf(svg))
-    except Exception as error:  # the library raises ValueError for all that it dislikes
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # ValueError, or the panic of a library in Rust, which is no Exception
         return f"{stem}.vl.json: {error}"
     return ""
 

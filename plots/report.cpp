@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "harness/base/error.h"
+#include "harness/base/output_file.h"
 
 namespace sluice {
 namespace {
@@ -39,12 +40,18 @@ std::vector<Chart> all_charts(const ChartSet& set) {
 Report write_report(std::span<const Record> records, const fs::path& out_dir, const Renderer& renderer,
                     const std::vector<PictureFormat>& formats, std::vector<ReportPart> parts) {
   if (records.empty()) throw InputError("", "no records to report on", "run a sweep first");
+  const auto make_folder = [&](const fs::path& folder) {
+    std::error_code error;
+    fs::create_directories(folder, error);
+    if (error)
+      throw InputError(out_dir.string(), "cannot create the folder: " + error.message(),
+                       "choose another place with --out");
+  };
+  make_folder(out_dir);
+  const OutputFile page(out_dir / "report.html", "a page of sluice report",
+                        [](const std::string& text) { return text.find("<title>Sluice report</title>") != text.npos; });
   const fs::path folder = out_dir / "charts";
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error)
-    throw InputError(out_dir.string(), "cannot create the folder: " + error.message(),
-                     "choose another place with --out");
+  make_folder(folder);
   ChartSet set = make_charts(records);
   set.parts = std::move(parts);
   const std::vector<Chart> charts = all_charts(set);
@@ -55,12 +62,12 @@ Report write_report(std::span<const Record> records, const fs::path& out_dir, co
     remove_other_charts(folder, names);
     for (const Chart& chart : charts) {
       report.charts.push_back(folder / (chart.name + ".vl.json"));
-      write_whole_file(report.charts.back(), chart.spec.dump(1) + "\n");
+      write_whole_file(report.charts.back(), spec_text(chart));
     }
     render_charts(renderer, folder, formats);
     std::map<std::string, std::string> pictures;
     for (const std::string& name : names) pictures[name] = read_whole_file(folder / (name + ".svg"));
-    write_whole_file(report.html, report_html(set, records, pictures, formats));
+    page.write(report_html(set, records, pictures, formats));
   } catch (const fs::filesystem_error& failure) {
     throw RunError(std::string("the report cannot be written: ") + failure.what());
   }

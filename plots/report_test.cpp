@@ -176,9 +176,18 @@ TEST_F(ReportTest, SaysWhichCommandHelps) {
 
 TEST_F(ReportTest, AnEarlierPageStaysWhenRenderingFails) {
   fs::create_directories(folder_ / "out");
-  std::ofstream(folder_ / "out" / "report.html") << "earlier";
+  const std::string earlier = "<title>Sluice report</title>earlier";
+  std::ofstream(folder_ / "out" / "report.html") << earlier;
   failure(renderer("exit 1"));
-  EXPECT_EQ(content(folder_ / "out" / "report.html"), "earlier");
+  EXPECT_EQ(content(folder_ / "out" / "report.html"), earlier);
+}
+
+TEST_F(ReportTest, APageOfSomebodyElseIsNotReplaced) {
+  fs::create_directories(folder_ / "out");
+  std::ofstream(folder_ / "out" / "report.html") << "my notes";
+  EXPECT_THROW(write_report(records_, folder_ / "out", {}), InputError);
+  EXPECT_EQ(content(folder_ / "out" / "report.html"), "my notes");
+  EXPECT_FALSE(fs::exists(folder_ / "out" / "charts"));
 }
 
 TEST_F(ReportTest, RefusesWhatItCannotDo) {

@@ -23,7 +23,7 @@ static json band(double low, double high, double part, const char* color) {
 }
 
 Chart validation_chart(const std::string& name, const Validation& validation) {
-  const std::string title = "The virtual clock against the wall clock";
+  const std::string title = kValidationChartTitle;
   if (validation.cases.empty()) return {name, title, nullptr};
   json values = json::array();
   double low = 1e300, high = 0;

@@ -1,10 +1,9 @@
-// The append-only store. Every writer holds flock(LOCK_EX) while it looks at the tail and writes, so that whoever finds
-// a line without an end knows that its writer is dead.
+// The append-only store. Every writer holds a lock while it looks at the tail and writes, so that whoever finds a line
+// without an end knows that its writer is dead.
 #include "results/store.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,6 +17,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/json.h"
+#include "harness/base/output_file.h"
 #include "harness/base/read_text.h"
 #include "results/contradictions.h"
 #include "results/metrics.h"
@@ -28,22 +28,6 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string reason(int error) { return errno_text(error); }
-
-class Lock {
- public:
-  Lock(int file, const fs::path& path) : file_(file) {
-    while (::flock(file, LOCK_EX) != 0) {
-      if (errno == EINTR) continue;
-      throw RunError(path.string() + ": cannot lock the file: " + reason(errno));
-    }
-  }
-  ~Lock() { ::flock(file_, LOCK_UN); }
-  Lock(const Lock&) = delete;
-  Lock& operator=(const Lock&) = delete;
-
- private:
-  int file_;
-};
 
 // All of `text`, or an errno.
 int write_all(int file, std::string_view text) {
@@ -57,10 +41,9 @@ int write_all(int file, std::string_view text) {
   return 0;
 }
 
-// The size of a regular file; 0 for devices, which have no tail to look at.
-off_t regular_size(int file) {
+off_t size_of(int file) {
   struct stat status {};
-  return ::fstat(file, &status) == 0 && S_ISREG(status.st_mode) ? status.st_size : 0;
+  return ::fstat(file, &status) == 0 ? status.st_size : 0;
 }
 
 // What stands after the last line end but one: the last line, with its line end if it has one.
@@ -139,22 +122,21 @@ std::set<std::string> finished_digests(const std::vector<Record>& records) {
   return digests;
 }
 
-Store::Store(fs::path path) : path_(std::move(path)) {
+Store::Store(fs::path path) : path_(std::move(path)), name_(path_.string()) {
   std::error_code error;
-  if (fs::is_directory(path_, error))
-    throw InputError(path_.string(), "is a folder", "name a file in it, e.g. runs.jsonl");
   if (const fs::path folder = path_.parent_path(); !folder.empty()) {
     fs::create_directories(folder, error);
     if (error || !fs::is_directory(folder))
       throw InputError(folder.string(), "cannot create the folder: " + (error ? error.message() : "not a folder"),
                        "choose another place with --out");
   }
+  path_ = output_place(path_);
   file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (file_ < 0)
-    throw InputError(path_.string(), "cannot be opened for writing: " + reason(errno),
-                     "choose another place with --out");
+    throw InputError(name_, "cannot be opened for writing: " + reason(errno), "choose another place with --out");
   try {
-    const Lock lock(file_, path_);
+    const MomentLock lock(file_, MomentLock::What::append, name_);
+    check_lines();
     mend();
   } catch (...) {
     ::close(file_);
@@ -164,8 +146,29 @@ Store::Store(fs::path path) : path_(std::move(path)) {
 
 Store::~Store() { ::close(file_); }
 
+void Store::check_lines() const {
+  const std::string advice = "name a new file, or one of records, with --out";
+  // What every line of ours begins with; read first, as a line of a file that is not ours may have any length.
+  constexpr std::string_view kBegin = R"({"batch":)";
+  const auto torn_begin = [&](std::string_view line) {
+    return line.starts_with(kBegin.substr(0, std::min(kBegin.size(), line.size())));
+  };
+  const off_t size = size_of(file_);
+  char first = '{';
+  if (size > 0 && (::pread(file_, &first, 1, 0) != 1 || (first != '{' && first != '\n')))
+    throw InputError(name_, "is not a file of records; results are not added to it", advice);
+  try {
+    const StoredRecords stored = read_records(name_);
+    std::string line = stored.warnings.empty() ? "" : last_line(file_, size);
+    if (line.ends_with('\n')) line.pop_back();
+    if (!torn_begin(line)) throw InputError(name_, "the last line is not the beginning of a record");
+  } catch (const InputError& e) {
+    throw InputError("", std::string(e.what()) + "; results are added to records alone", advice);
+  }
+}
+
 void Store::mend() {
-  const off_t size = regular_size(file_);
+  const off_t size = size_of(file_);
   if (size == 0) return;
   const std::string line = last_line(file_, size);
   const bool ended = line.ends_with('\n');
@@ -173,8 +176,8 @@ void Store::mend() {
   if (ended && whole) return;
   if (whole) {  // only the line end is missing: an editor's doing, or the last byte of a write
     if (const int error = write_all(file_, "\n"); error != 0)
-      throw RunError(path_.string() + ": cannot be written: " + reason(error));
-    warnings_.push_back(path_.string() + ": the last line had no line end; it was added");
+      throw RunError(name_ + ": cannot be written: " + reason(error));
+    warnings_.push_back(name_ + ": the last line had no line end; it was added");
     return;
   }
   const std::string aside = path_.string() + ".torn";
@@ -187,32 +190,42 @@ void Store::mend() {
   // Only what is safe elsewhere is cut off.
   if (error == 0 && ::ftruncate(file_, size - static_cast<off_t>(line.size())) != 0) error = errno;
   if (error != 0)
-    throw RunError(fmt::format("{}: the last line is torn and cannot be set aside to {}: {}", path_.string(), aside,
-                               reason(error)));
+    throw RunError(
+        fmt::format("{}: the last line is torn and cannot be set aside to {}: {}", name_, aside, reason(error)));
   warnings_.push_back(
-      fmt::format("{}: the last line was torn ({} bytes); it was set aside to {}", path_.string(), line.size(), aside));
+      fmt::format("{}: the last line was torn ({} bytes); it was set aside to {}", name_, line.size(), aside));
 }
 
 void Store::append(const Record& record) {
   // Text from outside (a reason, a log line) may hold stray bytes: replaced, not thrown over.
   const std::string line = to_json(record).dump() + "\n";
-  const Lock lock(file_, path_);
-  const off_t before = regular_size(file_);
+  const MomentLock lock(file_, MomentLock::What::append, name_);
+  const off_t before = size_of(file_);
   char last = '\n';
   if (before > 0 && ::pread(file_, &last, 1, before - 1) == 1 && last != '\n') mend();
-  const off_t size = regular_size(file_);
+  const off_t size = size_of(file_);
   int error = write_all(file_, line);
-  // EINVAL: a pipe or a device, which has nothing to flush.
-  if (error == 0 && ::fdatasync(file_) != 0 && errno != EINVAL) error = errno;
+  if (error == 0 && ::fdatasync(file_) != 0) error = errno;
   if (error == 0) return;
-  std::string message = fmt::format("{}: the record of {} on {} could not be stored: {}", path_.string(), record.system,
+  std::string message = fmt::format("{}: the record of {} on {} could not be stored: {}", name_, record.system,
                                     record.workload, reason(error));
-  if (regular_size(file_) > size && ::ftruncate(file_, size) != 0)
+  if (size_of(file_) > size && ::ftruncate(file_, size) != 0)
     message += "; half of its line is left at the end and will be set aside by the next run";
   throw RunError(message + "; make room and run again with --resume");
 }
 
-std::vector<Record> Store::read() const { return read_records(path_).records; }
+void Store::claim(std::optional<SweepPart> shard, const std::function<void()>& begin) {
+  const MomentLock lock(file_, MomentLock::What::claim, name_);
+  claim_records(file_, name_, shard);
+  begin();
+}
+
+bool Store::is_claimed(std::optional<SweepPart> shard) const { return sluice::is_claimed(file_, shard); }
+
+std::vector<Record> Store::read() const {
+  const MomentLock lock(file_, MomentLock::What::append, name_);  // no other process is in the middle of a line
+  return read_records(path_).records;
+}
 
 std::set<std::string> Store::finished() const { return finished_digests(read()); }
 

@@ -3,11 +3,14 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "results/record.h"
+#include "results/store_lock.h"
 
 namespace sluice {
 
@@ -30,7 +33,8 @@ std::set<std::string> finished_digests(const std::vector<Record>& records);
 class Store {
  public:
   // Opens the file, creating it and its folders. A torn last line is moved to FILE.torn (appended, so that an earlier
-  // one stays). Throws InputError if the path cannot be opened for writing.
+  // one stays). Throws InputError, and leaves all as it is, if the path cannot be opened for writing, is no file, or
+  // holds a line that is no record nor the beginning of one.
   explicit Store(std::filesystem::path path);
   ~Store();
   Store(const Store&) = delete;
@@ -43,14 +47,22 @@ class Store {
   std::vector<Record> read() const;
   std::set<std::string> finished() const;
 
-  const std::filesystem::path& path() const { return path_; }
+  // For one sweep, or for its shard, until the store is destroyed; `begin` is called while no other process can claim
+  // the file. Throws InputError if another process has claimed what overlaps.
+  void claim(std::optional<SweepPart> shard, const std::function<void()>& begin);
+  // Whether another process has claimed this shard.
+  bool is_claimed(std::optional<SweepPart> shard) const;
+
+  const std::filesystem::path& path() const { return path_; }  // behind links
   // What was set aside so far; one sentence each, for the user to see.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
-  void mend();  // with the lock held
+  void check_lines() const;  // these two with the lock held
+  void mend();
 
   std::filesystem::path path_;
+  std::string name_;  // as it was given, for messages
   int file_ = -1;
   std::vector<std::string> warnings_;
 };

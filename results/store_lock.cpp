@@ -1,70 +1,80 @@
 #include "results/store_lock.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <limits>
 #include <string>
-#include <utility>
 
 #include "harness/base/error.h"
-#include "harness/base/visible_text.h"
+#include "harness/base/read_text.h"
 
 namespace sluice {
 
-namespace fs = std::filesystem;
-
 namespace {
 
-// Shard i of n holds byte n (n - 1) / 2 + i of the lock file, a run without shards all of them.
-struct flock range_of(std::optional<SweepPart> shard) {
+// One byte each for MomentLock. From kClaims on: byte n, which all shards i/n share, then a byte for every i. A run
+// without shards holds all of that.
+constexpr off_t kMoments = off_t{1} << 40, kClaims = kMoments + 16, kShards = kClaims + (off_t{1} << 32);
+
+struct flock range(short type, off_t first, off_t count) {
   struct flock range {};
-  range.l_type = F_WRLCK;
+  range.l_type = type;
   range.l_whence = SEEK_SET;
-  if (!shard) return range;  // length 0: to the end
-  range.l_start = shard->count * (shard->count - 1) / 2 + shard->index;
-  range.l_len = 1;
+  range.l_start = first;
+  range.l_len = count;  // 0: to the end
   return range;
 }
 
-bool is_gone(int file) {
-  struct stat status {};
-  return ::fstat(file, &status) != 0 || status.st_nlink == 0;
+struct flock moment(short type, MomentLock::What what) {
+  return range(type, kMoments + static_cast<off_t>(what), 1);
+}
+
+// False: somebody else holds it.
+bool try_lock(int file, struct flock range) { return ::fcntl(file, F_OFD_SETLK, &range) == 0; }
+
+bool is_locked(int file, struct flock range) {
+  return ::fcntl(file, F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
 }
 
 }  // namespace
 
-StoreLock::StoreLock(const fs::path& records, std::optional<SweepPart> shard) : path_(records.string() + ".lock") {
-  std::error_code error;
-  if (fs::exists(records, error) && !fs::is_regular_file(records, error)) return;
-  for (;;) {
-    file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (file_ < 0) return;
-    struct flock range = range_of(shard);
-    if (::fcntl(file_, F_SETLK, &range) != 0) {
-      const bool held = errno == EAGAIN || errno == EACCES;
-      struct flock holder = range_of(shard);
-      const bool known = held && ::fcntl(file_, F_GETLK, &holder) == 0 && holder.l_type != F_UNLCK && holder.l_pid > 0;
-      ::close(std::exchange(file_, -1));
-      if (!held) return;  // a file system without locks
-      throw InputError(visible(records.string()),
-                       known ? "process " + std::to_string(holder.l_pid) + " is writing its results there"
-                             : "another process is writing its results there",
-                       "wait for it, choose another --out, or give each process a part with --shard");
-    }
-    // Whoever held it before may have taken the file away since it was opened here.
-    if (!is_gone(file_)) return;
-    ::close(std::exchange(file_, -1));
+MomentLock::MomentLock(int file, What what, const std::filesystem::path& path) : file_(file), what_(what) {
+  struct flock wanted = moment(F_WRLCK, what);
+  while (::fcntl(file, F_OFD_SETLKW, &wanted) != 0) {
+    if (errno == EINTR) continue;
+    throw RunError(path.string() + ": cannot lock the file: " + errno_text(errno));
   }
 }
 
-StoreLock::~StoreLock() {
-  if (file_ < 0) return;
-  struct flock all = range_of(std::nullopt);
-  if (::fcntl(file_, F_SETLK, &all) == 0) ::unlink(path_.c_str());
-  ::close(file_);
+MomentLock::~MomentLock() {
+  struct flock held = moment(F_UNLCK, what_);
+  ::fcntl(file_, F_OFD_SETLK, &held);
+}
+
+void claim_records(int file, const std::filesystem::path& path, std::optional<SweepPart> shard) {
+  const auto held = [&](const std::string& what) {
+    throw InputError(
+        path.string(), what,
+        "wait for it ('fuser FILE' names it), choose another --out, or give each process a part i/n of one "
+        "n with --shard");
+  };
+  const char* another = "another process is writing its results there";
+  if (!shard) {
+    if (!try_lock(file, range(F_WRLCK, kClaims, 0))) held(another);
+    return;
+  }
+  if (!try_lock(file, range(F_RDLCK, kClaims + shard->count, 1))) held(another);
+  if (is_locked(file, range(F_WRLCK, kClaims, shard->count)) ||
+      is_locked(file, range(F_WRLCK, kClaims + shard->count + 1, kShards - kClaims - shard->count - 1)))
+    held("another process is writing the results of shards there that are not of " + std::to_string(shard->count));
+  if (!try_lock(file, range(F_WRLCK, kShards + shard->index, 1))) held("another process is writing this shard there");
+}
+
+bool is_claimed(int file, std::optional<SweepPart> shard) {
+  if (!shard) return is_locked(file, range(F_WRLCK, kClaims, 0));
+  return is_locked(file, range(F_RDLCK, kClaims + shard->count, 1)) ||
+         (is_locked(file, range(F_WRLCK, kClaims + shard->count, 1)) &&
+          is_locked(file, range(F_WRLCK, kShards + shard->index, 1)));
 }
 
 }  // namespace sluice

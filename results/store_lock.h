@@ -1,5 +1,6 @@
-// One `sluice run` a records file at a time: two of them would do every case twice. Shards of one sweep (i/n with one
-// n) may write one file together.
+// Locks on an open file of records. They belong to the open file, not to its name, so that a link is the same file, and
+// the system drops them however the process ends. They are byte ranges far beyond the file's end, which hold nothing;
+// ranges, also on network file systems, where flock() would lock all of them.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +13,26 @@ struct SweepPart {
   std::int64_t index = 0, count = 1;  // index from 0
 };
 
-// Held until it is destroyed or the process ends, however it ends: the system drops the lock of FILE.lock, which is
-// taken away by the last who holds it. Nothing is locked where the records are no regular file (/dev/null) or no file
-// can be made beside them.
-class StoreLock {
+// What is locked for a moment: waits until no other open file holds it.
+class MomentLock {
  public:
-  // Throws InputError naming the process that holds the lock.
-  StoreLock(const std::filesystem::path& records, std::optional<SweepPart> shard);
-  ~StoreLock();
-  StoreLock(const StoreLock&) = delete;
-  StoreLock& operator=(const StoreLock&) = delete;
+  enum class What { append, claim };
+  // Throws RunError naming `path` where the file system has no locks.
+  MomentLock(int file, What what, const std::filesystem::path& path);
+  ~MomentLock();
+  MomentLock(const MomentLock&) = delete;
+  MomentLock& operator=(const MomentLock&) = delete;
 
  private:
-  std::filesystem::path path_;
-  int file_ = -1;
+  int file_;
+  What what_;
 };
+
+// One `sluice run` a file at a time: two of them would do every case twice. Shards of one sweep (i/n with one n) may
+// write one file together. Held until `file` is closed. Needs MomentLock::What::claim. Throws InputError if another
+// process has claimed what overlaps.
+void claim_records(int file, const std::filesystem::path& path, std::optional<SweepPart> shard);
+// Whether another process has claimed this shard, or (nullopt) anything of the file.
+bool is_claimed(int file, std::optional<SweepPart> shard);
 
 }  // namespace sluice

@@ -2,10 +2,12 @@
 #include "results/store.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <fstream>
 #include <sstream>
 
@@ -87,19 +89,75 @@ TEST_F(StoreTest, SetsATornLineAsideAndKeepsTheRest) {
 
 TEST_F(StoreTest, SetsAnUnparsableLastLineAside) {
   const fs::path path = folder_ / "runs.jsonl";
-  put(path, "{\"half\":\n");
+  put(path, "{\"batch\":\n");
   EXPECT_EQ(Store(path).warnings().size(), 1u);
   EXPECT_EQ(content(path), "");
-  put(path, "again");
+  put(path, "{\"ba");
   EXPECT_EQ(Store(path).warnings().size(), 1u);
-  EXPECT_EQ(content(path.string() + ".torn"), "{\"half\":\nagain\n");  // both are kept
+  EXPECT_EQ(content(path.string() + ".torn"), "{\"batch\":\n{\"ba\n");  // both are kept
+}
+
+TEST_F(StoreTest, EveryBeginningOfARecordIsSetAside) {
+  const fs::path path = folder_ / "runs.jsonl";
+  Store(path).append(record("a"));
+  const std::string line = content(path);
+  for (std::size_t length = 1; length + 1 < line.size(); ++length) {
+    put(path, line.substr(0, length));
+    EXPECT_EQ(Store(path).warnings().size(), 1u) << length;
+    EXPECT_EQ(content(path), "");
+  }
+}
+
+TEST_F(StoreTest, AFileThatHoldsAnythingElseStaysAsItIs) {
+  const fs::path path = folder_ / "runs.jsonl";
+  Store(path).append(record("a"));
+  const std::string line = content(path);
+  for (const std::string& text : {std::string("my notes"), std::string("my notes\nmore\n"),
+                                  std::string("\x7f"
+                                              "ELF\0\1\n",
+                                              7),
+                                  std::string(R"({"grid": []})"), std::string("{\n \"grid\": []\n}\n"),
+                                  std::string("{}\n"), std::string("{\"grid\": ["), line + "my notes",
+                                  line + "my notes\n", "my notes\n" + line, line + "{}\n" + line}) {
+    put(path, text);
+    EXPECT_NE(message_of<InputError>([&] { Store store(path); }).find("runs.jsonl"), std::string::npos) << text;
+    EXPECT_EQ(content(path), text);
+    EXPECT_FALSE(fs::exists(path.string() + ".torn"));
+  }
+}
+
+TEST_F(StoreTest, ALinkIsTheFileItself) {
+  Store(folder_ / "runs.jsonl").append(record("a"));
+  fs::create_symlink("runs.jsonl", folder_ / "link.jsonl");
+  Store store(folder_ / "link.jsonl");
+  store.append(record("b"));
+  EXPECT_EQ(store.path().filename(), "runs.jsonl");
+  EXPECT_EQ(read_records(folder_ / "runs.jsonl").records.size(), 2u);
+}
+
+TEST_F(StoreTest, ShardsOfOneSweepShareAFileAndNothingElseDoes) {
+  const fs::path path = folder_ / "runs.jsonl";
+  Store first(path), second(path), third(path);
+  const auto claim = [&](Store& store, std::optional<SweepPart> part) {
+    return message_of<InputError>([&] { store.claim(part, [] {}); });
+  };
+  EXPECT_EQ(claim(first, SweepPart{0, 2}), "nothing was thrown");
+  EXPECT_TRUE(second.is_claimed(SweepPart{0, 2}));
+  EXPECT_FALSE(second.is_claimed(SweepPart{1, 2}));
+  EXPECT_FALSE(second.is_claimed(SweepPart{0, 3}));
+  EXPECT_FALSE(first.is_claimed(SweepPart{0, 2}));  // by itself
+  EXPECT_NE(claim(second, SweepPart{0, 2}).find("is writing this shard"), std::string::npos);
+  EXPECT_NE(claim(second, std::nullopt).find("another process is writing"), std::string::npos);
+  EXPECT_EQ(claim(second, SweepPart{1, 2}), "nothing was thrown");
+  EXPECT_NE(claim(third, SweepPart{0, 3}).find("not of 3"), std::string::npos);
+  EXPECT_NE(claim(third, SweepPart{0, 1}).find("not of 1"), std::string::npos);
 }
 
 TEST_F(StoreTest, FindsALineTornAfterItWasOpened) {
   const fs::path path = folder_ / "runs.jsonl";
   Store store(path);
   store.append(record("a"));
-  std::ofstream(path, std::ios::app) << "{\"schema\":\"slu";  // another writer dies here
+  std::ofstream(path, std::ios::app) << "{\"batch\":1,\"clo";  // another writer dies here
   store.append(record("b"));
   EXPECT_EQ(store.read().size(), 2u);
   EXPECT_EQ(store.warnings().size(), 1u);
@@ -154,11 +212,23 @@ TEST_F(StoreTest, SaysWhatIsWrongWithAPath) {
             std::string::npos);
 }
 
-TEST_F(StoreTest, ReportsAFullDisk) {
-  if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
-  Store store("/dev/full");
-  const std::string message = message_of<RunError>([&] { store.append(record("a")); });
-  EXPECT_NE(message.find("could not be stored: the disk is full"), std::string::npos) << message;
+TEST_F(StoreTest, ReportsThatThereIsNoRoomAndKeepsWhatWasStored) {
+  const fs::path path = folder_ / "runs.jsonl";
+  Store store(path);
+  store.append(record("a"));
+  const std::string before = content(path);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit half{before.size() * 3 / 2, before.size() * 3 / 2};
+    ::setrlimit(RLIMIT_FSIZE, &half);
+    const std::string message = message_of<RunError>([&] { store.append(record("b")); });
+    ::_exit(message.find("could not be stored: larger than a file may be here") == std::string::npos);
+  }
+  int status = 1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(content(path), before);
 }
 
 TEST_F(StoreTest, WritersDoNotInterleave) {

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <system_error>
+
+#include "harness/base/error_words.h"
+
 namespace sluice {
 namespace {
 
@@ -42,6 +46,11 @@ TEST(SuggestionTest, ListsWhatIsKnownWhereNothingIsNear) {
   EXPECT_EQ(suggestion("gpip", names), "did you mean 'gpipe'?");
   EXPECT_EQ(suggestion("zzzzzzzz", names), "known: gpipe, hanayo");
   EXPECT_EQ(suggestion("x", {}), "none is known here");
+}
+
+TEST(WordsOf, SaysWhatHelpsWhereNoThreadCanBeStarted) {
+  const std::system_error error(std::make_error_code(std::errc::resource_unavailable_try_again));
+  EXPECT_NE(words_of(error).find("use --jobs 1 or fewer ranks"), std::string::npos) << words_of(error);
 }
 
 }  // namespace

@@ -35,7 +35,11 @@ std::string words_of(const std::exception& error) {
   if (dynamic_cast<const std::length_error*>(&error)) return kOutOfMemory;  // a container of absurd size
   if (const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&error))
     return file->path1().string() + ": " + errno_text(file->code().value());
-  if (const auto* system = dynamic_cast<const std::system_error*>(&error)) return errno_text(system->code().value());
+  if (const auto* system = dynamic_cast<const std::system_error*>(&error)) {
+    if (system->code() == std::errc::resource_unavailable_try_again)  // of std::thread
+      return "no more threads can be started here (ulimit -u, ulimit -v); use --jobs 1 or fewer ranks";
+    return errno_text(system->code().value());
+  }
   {
     const std::lock_guard lock(known().mutex);
     for (const ErrorWords words : known().words)

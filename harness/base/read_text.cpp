@@ -92,14 +92,17 @@ std::string read_text(const std::filesystem::path& path, std::size_t most, const
 }
 
 void write_text(const std::filesystem::path& path, const std::string& content) {
-  const std::string name = path.string(), part = name + ".part";
+  const std::string name = path.string(), part = name + ".part" + std::to_string(::getpid());
+  const auto fail = [&](int error) { throw RunError(visible(name) + ": cannot be written: " + errno_text(error)); };
+  // Whatever stands at that name is removed, not followed: it may be somebody's link.
+  ::unlink(part.c_str());
+  Descriptor file(::open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
+  if (file.get() < 0) fail(errno);
   const auto check = [&](int error) {
     if (error == 0) return;
     ::unlink(part.c_str());
-    throw RunError(visible(name) + ": cannot be written: " + errno_text(error));
+    fail(error);
   };
-  Descriptor file(::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (file.get() < 0) check(errno);
   for (std::size_t done = 0; done < content.size();) {
     const ssize_t n = ::write(file.get(), content.data() + done, content.size() - done);
     if (n < 0 && errno == EINTR) continue;

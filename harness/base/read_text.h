@@ -15,8 +15,8 @@ std::string read_text(const std::filesystem::path& path, std::size_t most, const
 // What errno says, as a clause: "there is no such file", "the disk is full".
 std::string errno_text(int error);
 
-// Replaces the file by `content`, which is whole or not there: written beside it and renamed. Throws RunError: the path
-// and why.
+// Replaces the file by `content`, whole or not at all: written to a new file in the same folder and renamed. Throws
+// RunError: the path and why. What may be replaced is the caller's matter: OutputFile where a user names the file.
 void write_text(const std::filesystem::path& path, const std::string& content);
 
 }  // namespace sluice

@@ -33,9 +33,10 @@ static std::uint32_t code_point(std::string_view character) {
 
 static bool is_control(std::uint32_t code) { return code < 0x20 || (code >= 0x7f && code < 0xa0); }
 
-// Marks that change the direction of what follows, line and paragraph separators, and the byte order mark.
+// Marks that change the direction of what follows, line and paragraph separators, the byte order mark, and the two
+// codes that are no character (XML has no place for them).
 static bool is_layout_mark(std::uint32_t code) {
-  return (code >= 0x200e && code <= 0x200f) || (code >= 0x2028 && code <= 0x202e) ||
+  return code == 0xfffe || code == 0xffff || (code >= 0x200e && code <= 0x200f) || (code >= 0x2028 && code <= 0x202e) ||
          (code >= 0x2066 && code <= 0x2069) || code == 0x061c || code == 0xfeff;
 }
 

@@ -1,7 +1,6 @@
 #include "harness/case/profile_store.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <ctime>
@@ -113,18 +112,14 @@ std::optional<CostGraph> ProfileStore::stored(const ProfileKey& key) {
 }
 
 void ProfileStore::store(const ProfileKey& key, const CostGraph& costs) {
-  const std::string file = file_of(key), part = file + "." + std::to_string(getpid());
+  const std::string file = file_of(key);
   speeds_ = measure_.speeds();
   const Json profile = sluice::to_json(costs), speeds = sluice::to_json(*speeds_);
   std::error_code failure;
   fs::create_directories(folder_, failure);  // write_text() says why there is none
   try {
-    write_text(part,
+    write_text(file,
                Json{{"seal", seal(key, profile, speeds)}, {"speeds", speeds}, {"profile", profile}}.dump(1) + "\n");
-    fs::rename(part, file, failure);
-    if (!failure) return;
-    fs::remove(part);
-    throw RunError(file + ": cannot be written: " + errno_text(failure.value()));
   } catch (const RunError& e) {
     warn(std::string(e.what()) + "; the next run measures again");
   }

@@ -1,9 +1,7 @@
 #include "harness/case/sweep.h"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <set>
 
@@ -166,30 +164,6 @@ std::string search_digest(const RunCase& c) {
   RunCase any_seed = c;
   any_seed.seed = c.tune->seeds.front();
   return digest_of(any_seed);
-}
-
-std::vector<RunCase> shard(std::vector<RunCase> cases, const std::string& description) {
-  const std::size_t slash = description.find('/');
-  std::size_t i = 0, n = 0;
-  const auto whole_number = [](const std::string& text, std::size_t& value) {
-    const char* const end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data(), end, value);
-    return error == std::errc() && stop == end;
-  };
-  const bool numbers = slash != std::string::npos && whole_number(description.substr(0, slash), i) &&
-                       whole_number(description.substr(slash + 1), n);
-  if (!numbers || i >= n || n > 1'000'000'000)
-    throw InputError("--shard", "'" + description + "' is not i/n with 0 <= i < n", "write 0/4");
-  std::map<std::string, std::size_t> searches;  // a learning-rate search -> its place
-  std::vector<RunCase> mine;
-  std::size_t places = 0;
-  for (RunCase& c : cases) {
-    std::size_t place = places;
-    if (c.tune) place = searches.emplace(search_digest(c), places).first->second;
-    if (place == places) ++places;
-    if (place % n == i) mine.push_back(std::move(c));
-  }
-  return mine;
 }
 
 }  // namespace sluice

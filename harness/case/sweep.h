@@ -25,8 +25,4 @@ Sweep load_sweep(const std::string& path);  // throws InputError
 // One name for the learning-rate search of a tuned case, whichever seed the case has.
 std::string search_digest(const RunCase& tuned);
 
-// Keeps the cases i, i + n, i + 2 n, ... of "i/n" (i from 0). Cases that share a learning-rate
-// search count as one and stay together. Throws InputError.
-std::vector<RunCase> shard(std::vector<RunCase> cases, const std::string& description);
-
 }  // namespace sluice

@@ -370,22 +370,5 @@ TEST(Sweeps, TheFullOneHasEveryWorkloadButThoseOfYourOwnData) {
   EXPECT_EQ(missing, std::set<std::string>{});
 }
 
-TEST(Shard, CoversEveryCaseOnce) {
-  const auto all = cases_of(tiny({{"seed", {1, 2, 3, 4, 5, 6, 7}}}));
-  for (const std::size_t n : {1, 2, 3, 7, 9}) {
-    std::multiset<std::uint64_t> seeds;
-    for (std::size_t i = 0; i < n; ++i)
-      for (const RunCase& c : shard(all, std::to_string(i) + "/" + std::to_string(n))) seeds.insert(c.seed);
-    EXPECT_EQ(seeds, (std::multiset<std::uint64_t>{1, 2, 3, 4, 5, 6, 7})) << n;
-  }
-}
-
-TEST(Shard, RefusesWhatIsNotAShard) {
-  const auto all = cases_of(tiny());
-  for (const char* text : {"", "1", "/", "0/", "/2", "2/2", "3/2", "0/0", "-1/2", "0/-1", "a/2", "0/2x", "0x/2", " 0/2",
-                           "1/18446744073709551615"})
-    EXPECT_TRUE(error_of([&] { shard(all, text); }).starts_with("--shard: '")) << text;
-}
-
 }  // namespace
 }  // namespace sluice

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <optional>
 
@@ -9,6 +8,7 @@
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
 #include "harness/base/numbers.h"
+#include "harness/base/output_file.h"
 #include "harness/cli/advise.h"
 #include "harness/cli/advise_costs.h"
 #include "harness/cli/assumptions.h"
@@ -164,6 +164,11 @@ void print_notes(const Advice& advice, const std::vector<AdviceRow>& rows, doubl
 }  // namespace
 
 int advise_command(const AdviseArguments& a) {
+  std::optional<OutputFile> csv;
+  if (!a.csv.empty())
+    csv.emplace(a.csv, "a table of ops", [](const std::string& text) {
+      return text.starts_with('0') && text.find_first_not_of("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_,.\n") == text.npos;
+    });
   AdviceRequest request{entry_of(a.flags, timed_only()),
                         counts_in(a.microbatches, "--microbatches"),
                         counts_in(a.tensor, "--tensor"),
@@ -238,11 +243,8 @@ int advise_command(const AdviseArguments& a) {
   fmt::print("\n");
   print_plan(*shown);
   fmt::print("\n{}\n{}\n", plan_line(*winner), run_line(*winner));
-  if (!a.csv.empty()) {
-    std::ofstream out(a.csv);
-    out << table_of(*winner, profiles);
-    out.flush();
-    if (!out) throw InputError("--csv", "'" + a.csv + "' cannot be written");
+  if (csv) {
+    csv->write(table_of(*winner, profiles));
     fmt::print("PyTorch's table: {}\n", a.csv);
   }
   return 0;

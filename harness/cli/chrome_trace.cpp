@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
-
-#include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/program/program.h"
 
@@ -87,15 +84,17 @@ class RankEvents {
 
 }  // namespace
 
-void write_chrome_trace(const std::string& file, const Trace& trace, const Placement& placement,
-                        const std::vector<RankCollectives>& collectives) {
+OutputFile chrome_trace_file(const std::string& file) {
+  return {file, "a trace of sluice schedule",
+          [](const std::string& text) { return text.starts_with(R"({"displayTimeUnit":"ms","traceEvents":[)"); }};
+}
+
+std::string chrome_trace(const Trace& trace, const Placement& placement,
+                         const std::vector<RankCollectives>& collectives) {
   Json events = Json::array();
   for (std::size_t r = 0; r < trace.ranks.size(); ++r)
     RankEvents(events, static_cast<int>(r), placement, collectives[r]).add(trace.ranks[r], trace.sequence_chunks);
-  std::ofstream out(file);
-  out << Json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump() << "\n";
-  out.flush();
-  if (!out) throw InputError("--trace", "'" + file + "' cannot be written");
+  return Json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump() + "\n";
 }
 
 }  // namespace sluice

@@ -211,7 +211,7 @@ TEST_F(Cli, OutputsThatCannotBeWritten) {
 
 TEST_F(Cli, AFullDiskIsAnError) {
   if (!fs::exists("/dev/full")) GTEST_SKIP() << "this system has no /dev/full";
-  expect_error(sluice({"run", sweep(1, 4), "--out", "/dev/full"}), 1, {"/dev/full", "the disk is full", "--resume"});
+  expect_error(sluice({"run", sweep(1, 4), "--out", "/dev/full"}), 2, {"/dev/full", "is a device"});
   expect_error(wait(start({"list", "--json"}, {}, "/dev/full")), 1, {"stdout", "the disk is full"});
 }
 

@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
+#include <optional>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
+#include "harness/base/output_file.h"
 #include "harness/case/predict_update.h"
 #include "harness/case/settings.h"
 #include "harness/cli/chakra_trace.h"
@@ -15,11 +17,18 @@
 
 namespace sluice {
 
-static void write_chakra_file(const std::string& name, const std::string& content) {
-  std::ofstream file(name, std::ios::binary);
-  file << content;
-  file.flush();
-  if (!file) throw InputError("--out", "'" + name + "' cannot be written");
+static OutputFile trace_file(const std::string& name) {
+  const auto is_trace = [](const std::string& text) { return text.starts_with(chakra_file({})); };
+  return {name, "a trace of sluice export", is_trace};
+}
+
+static OutputFile groups_file(const std::string& name) {
+  const auto is_groups = [](const std::string& text) {
+    const Json json = Json::parse_if_json(text).value_or(Json());
+    return json.is_object() &&
+           std::ranges::all_of(json.items(), [](const auto& group) { return group.second.is_array(); });
+  };
+  return {name, "groups of sluice export", is_groups};
 }
 
 // The order of a plan's ops with its costs: a file a rank, and the groups that meet in collectives.
@@ -41,13 +50,15 @@ static int export_chakra(const ExportArguments& a) {
   if (entries.size() > 1) throw InputError("--system", "--format chakra is of one plan", "give one system");
   const RunCase planned = cases_of(entries).front();
   print_warnings_of_profile(planned);
+  trace_file(a.out + ".0.et");  // before a long search
   ProfileStore profiles(default_profile_folder());
   const EvaluatedPlan e = fitting_plan(planned, profiles);
   const auto ranks = chakra_nodes(e.program, costs_of(e.p));
-  for (std::size_t r = 0; r < ranks.size(); ++r)
-    write_chakra_file(a.out + "." + std::to_string(r) + ".et", chakra_file(ranks[r]));
   const std::string groups = chakra_groups(e.program);
-  if (!groups.empty()) write_chakra_file(a.out + ".groups.json", groups);
+  std::vector<OutputFile> files;  // all are checked before the first is written
+  for (std::size_t r = 0; r < ranks.size(); ++r) files.push_back(trace_file(a.out + "." + std::to_string(r) + ".et"));
+  if (!groups.empty()) groups_file(a.out + ".groups.json").write(groups);
+  for (std::size_t r = 0; r < ranks.size(); ++r) files[r].write(chakra_file(ranks[r]));
   fmt::print("{}.0.et{}{}\n", a.out, ranks.size() > 1 ? fmt::format(" to {}.{}.et", a.out, ranks.size() - 1) : "",
              groups.empty() ? "" : fmt::format(", and {}.groups.json", a.out));
   return 0;

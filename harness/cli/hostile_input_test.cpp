@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 
 #include "harness/cli/cli_test_support.h"
+#include "harness/exec/mpi/mpi.h"
+#include "results/store.h"
 
 namespace sluice {
 namespace {
@@ -158,6 +160,71 @@ TEST_F(HostileInput, NoShellReadsAFolderName) {
   EXPECT_FALSE(fs::exists(at("broken")));
 }
 
+TEST_F(HostileInput, AnOutputReplacesNothingThatIsNotOurs) {
+  const std::string sweep = sweep_file("s.json", {{"ranks", 2}});
+  put("notes.txt", "my notes");
+  ASSERT_EQ(::mkfifo(at("pipe").c_str(), 0600), 0);
+  fs::create_symlink("/dev/null", at("device"));
+  fs::create_symlink("notes.txt", at("link"));
+  fs::create_directory(at("folder"));
+  const std::string binary = std::string(
+                        "\x7f"
+                        "ELF\0\1",
+                        6),
+                    sweep_text = content(sweep);
+  put("binary", binary);
+  const std::vector<std::pair<Arguments, std::string>> writers = {
+      {{"run", "s.json"}, "--out"},
+      {{"run", "s.json", "--resume", "--shard", "0/2"}, "--out"},
+      {{"profile", "--workload", "fmnist_mlp"}, "--out"},
+      {{"schedule", "--system", "1f1b"}, "--trace"},
+      {{"advise", "--workload", "vgg16", "--cluster", "flat:2"}, "--csv"},
+      {{"validate", "--records", "none.jsonl"}, "--chart"},
+      {{"validate", "--quick"}, "--out"},
+      {{"leaderboard"}, "--html"}};
+  for (const auto& [command, flag] : writers)
+    for (const char* name : {"notes.txt", "s.json", "binary", "pipe", "device", "link", "folder"}) {
+      Arguments arguments = command;
+      arguments.insert(arguments.end(), {flag, name});
+      expect({{arguments, {name}}});
+    }
+  put("p.0.et", "my notes");
+  expect({{{"export", "--format", "chakra", "--system", "1f1b", "--workload", "vgg16", "--cluster", "flat:2", "--out",
+            "p"},
+           {"p.0.et", "holds something else"}},
+          {{"report", "s.json", "--out", "notes.txt"}, {}}});
+  EXPECT_EQ(content(at("notes.txt")), "my notes");
+  EXPECT_EQ(content(at("p.0.et")), "my notes");
+  EXPECT_EQ(content(at("binary")), binary);
+  EXPECT_EQ(content(sweep), sweep_text);
+  EXPECT_TRUE(fs::is_fifo(at("pipe")));
+  EXPECT_TRUE(fs::is_symlink(at("device")));
+  EXPECT_TRUE(fs::is_symlink(at("link")));
+}
+
+TEST_F(HostileInput, AnOutputReplacesItsOwnKind) {
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(sluice({"schedule", "--system", "1f1b", "--trace", "t.json"}).code, 0);
+    EXPECT_EQ(sluice({"advise", "-w", "vgg16", "-c", "flat:2", "-s", "1f1b", "--csv", "t.csv"}).code, 0);
+    EXPECT_EQ(sluice({"export", "--format", "chakra", "--system", "zeropp", "--workload", "tfm256", "--cluster",
+                      "flat:4", "--ranks", "4", "--out", "t"})
+                  .code,
+              0);
+  }
+}
+
+TEST_F(HostileInput, VariablesOfALauncherWithoutOneAreNamed) {
+  if (!mpi_built()) GTEST_SKIP() << "a build without MPI";
+  const Arguments run = {"run", "-s", "gpipe", "-w", "fmnist_mlp", "-n", "2", "--steps", "2", "--out", "a.jsonl"};
+  for (const char* transport : {"mpi", "threads"}) {
+    Arguments arguments = run;
+    arguments.insert(arguments.end(), {"--transport", transport});
+    expect({{arguments, {"2 processes were started", "mpirun"}}},
+           {{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "1"}});
+  }
+  EXPECT_FALSE(fs::exists(at("a.jsonl")));
+}
+
 TEST_F(HostileInput, EscapesInNamesDoNotReachTheTerminal) {
   const Finished finished = sluice({"run", "\x1b[31mred\x1b[0m"});
   EXPECT_EQ(finished.err.find('\x1b'), std::string::npos) << finished.err;
@@ -179,16 +246,27 @@ TEST_F(HostileInput, WhatIsPrintedStaysOutOfTheRecordsWhereTheStandardFilesAreCl
 }
 
 TEST_F(HostileInput, TwoRunsIntoOneFileAreTold) {
-  const int file = ::open((at("a.jsonl") + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  struct flock whole {};
-  whole.l_type = F_WRLCK;
-  whole.l_whence = SEEK_SET;
-  ASSERT_EQ(::fcntl(file, F_SETLK, &whole), 0);
   sweep_file("s.json", {{"ranks", 2}});
-  expect({{{"run", "s.json", "--out", "a.jsonl"}, {"process " + std::to_string(::getpid()) + " is writing"}}});
-  ::close(file);
+  fs::create_symlink("a.jsonl", at("symlink.jsonl"));
+  {
+    Store store(at("a.jsonl"));
+    fs::create_hard_link(at("a.jsonl"), at("hardlink.jsonl"));
+    store.claim(std::nullopt, [] {});
+    for (const char* name : {"a.jsonl", "symlink.jsonl", "hardlink.jsonl"})
+      expect({{{"run", "s.json", "--out", name}, {"another process is writing its results there"}},
+              {{"run", "s.json", "--out", name, "--shard", "0/2"}, {"another process is writing"}}});
+  }
+  {
+    Store store(at("a.jsonl"));
+    store.claim(SweepPart{0, 2}, [] {});
+    expect({{{"run", "s.json", "--out", "a.jsonl"}, {"another process is writing its results there"}},
+            {{"run", "s.json", "--out", "symlink.jsonl", "--shard", "0/2"}, {"is writing this shard"}},
+            {{"run", "s.json", "--out", "hardlink.jsonl", "--shard", "0/3"}, {"shards there that are not of 3"}}});
+    EXPECT_EQ(content(at("a.jsonl")), "");
+    EXPECT_EQ(sluice({"run", "s.json", "--out", "hardlink.jsonl", "--shard", "1/2"}).code, 0);
+  }
   EXPECT_EQ(sluice({"run", "s.json", "--out", "a.jsonl"}).code, 0);
-  EXPECT_FALSE(fs::exists(at("a.jsonl.lock")));
+  EXPECT_EQ(sluice({"run", "s.json", "--out", "a.jsonl", "--resume"}).code, 0);
 }
 
 TEST_F(HostileInput, RefusalsThatDependOnTheCaseAloneAreNotRepeated) {

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "harness/base/error.h"
+#include "harness/base/output_file.h"
 #include "harness/base/read_text.h"
 #include "harness/base/source_folder.h"
 #include "harness/base/stop.h"
@@ -60,6 +62,11 @@ void print_place(const Leaderboard& board, const std::string& system) {
 }  // namespace
 
 int leaderboard_command(const LeaderboardArguments& a) {
+  std::optional<OutputFile> html;
+  if (!a.html.empty())
+    html.emplace(a.html, "a page of sluice leaderboard", [](const std::string& text) {
+      return text.starts_with("<!doctype html>") && text.find("<p class=\"badge\">Sluice ") != text.npos;
+    });
   const std::string folder = source_folder() + "/results/";
   const BoardDescription description = read_board(a.board.empty() ? folder + "leaderboard.json" : a.board);
   const std::string added = a.add.empty() ? "" : find_system(a.add, "--add").name;
@@ -81,7 +88,7 @@ int leaderboard_command(const LeaderboardArguments& a) {
   print(board);
   if (!added.empty()) print_place(board, added);
   if (a.write) write_text(folder + "leaderboard.md", leaderboard_markdown(board));
-  if (!a.html.empty()) write_text(a.html, leaderboard_html(board, "Sluice " SLUICE_VERSION));
+  if (html) html->write(leaderboard_html(board, "Sluice " SLUICE_VERSION));
   return interrupted ? 1 : 0;
 }
 

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 
 #include "harness/base/error.h"
+#include "harness/base/output_file.h"
+#include "harness/base/read_text.h"
 #include "harness/base/source_folder.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/new_templates.h"
@@ -49,11 +50,9 @@ void require_name(const std::string& name) {
 }
 
 void write(const std::string& file, const std::string& text, const std::string& next) {
-  if (std::filesystem::exists(file)) throw InputError(file, "exists already");
-  std::ofstream out(file);
-  out << text;
-  out.flush();
-  if (!out) throw InputError(file, "cannot be written");
+  std::error_code none;
+  if (std::filesystem::exists(std::filesystem::symlink_status(file, none))) throw InputError(file, "exists already");
+  write_text(output_place(file), text);
   fmt::print("wrote {}\n{}\n", std::filesystem::relative(file).string(), next);
 }
 

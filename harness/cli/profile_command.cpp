@@ -4,8 +4,8 @@
 
 #include "harness/base/error.h"
 #include "harness/base/json.h"
+#include "harness/base/output_file.h"
 #include "harness/base/quantities.h"
-#include "harness/base/read_text.h"
 #include "harness/case/co_run_profile.h"
 #include "harness/case/profile_store.h"
 #include "harness/case/profile_workload.h"
@@ -75,16 +75,25 @@ std::string between_processes(const ProfileArguments& a, const ProfileKey& key, 
   return processes->rank() == 0 ? to_json(costs).dump(2) + "\n" : "";
 }
 
-void give(const std::string& text, const std::string& out) {
-  if (out.empty())
-    fmt::print("{}", text);
-  else
-    write_text(out, text);
+// A profile, co-run rows, or costs between processes.
+bool is_profile(const std::string& text) {
+  const Json json = Json::parse_if_json(text).value_or(Json());
+  if (!json.is_object()) return false;
+  if (!json.contains("schema")) return json.contains("message") && json.contains("reduce") && json.contains("scatter");
+  return json["schema"].is_string() && (json["schema"] == "sluice/cost_graph/1" || json["schema"] == "sluice/co_run/1");
 }
 
 }  // namespace
 
 int profile_command(const ProfileArguments& a) {
+  std::optional<OutputFile> out;
+  if (!a.out.empty()) out.emplace(a.out, "a profile", is_profile);
+  const auto give = [&](const std::string& text) {
+    if (out)
+      out->write(text);
+    else
+      fmt::print("{}", text);
+  };
   const Workload& workload = find_workload(a.flags.values.at("workload"));
   if (!workload.runs_for_real)
     throw InputError("--workload", "'" + workload.name + "' is a full-size declaration",
@@ -99,7 +108,7 @@ int profile_command(const ProfileArguments& a) {
   if (a.beside) key.neighbours = a.beside;
   if (const int started = launch_from_environment().size; started > 1) {
     const std::string text = between_processes(a, key, workload, started);
-    if (!text.empty()) give(text, a.out);
+    if (!text.empty()) give(text);
     return 0;
   }
   std::string text;
@@ -111,7 +120,7 @@ int profile_command(const ProfileArguments& a) {
     if (!a.beside) ProfileStore(default_profile_folder()).store(key, graph);
     text = to_json(graph).dump(2) + "\n";
   }
-  give(text, a.out);
+  give(text);
   return 0;
 }
 

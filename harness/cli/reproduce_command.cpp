@@ -90,7 +90,7 @@ void write_pages(const fs::path& folder, const std::vector<PaperOutcomes>& paper
     write_whole_file(folder / (paper.claims.paper + ".md"), paper_page(stored));
     Chart chart = paper_chart(stored);
     if (chart.spec.is_null()) continue;
-    write_whole_file(drawing / (chart.name + ".vl.json"), chart.spec.dump());
+    write_whole_file(drawing / (chart.name + ".vl.json"), spec_text(chart));
     charts.push_back(std::move(chart));
   }
   write_whole_file(folder / "README.md", index_page(stored_papers(folder)));

@@ -23,8 +23,10 @@
 #include "harness/exec/mpi/mpi.h"
 #include "harness/run/compare_inputs.h"
 #include "harness/run/job.h"
+#include "harness/run/parallel_cases.h"
 #include "harness/run/sweep_runner.h"
 #include "harness/run/sweep_time.h"
+#include "harness/train/tuning.h"
 #include "results/compare.h"
 #include "results/stability.h"
 #include "results/store.h"
@@ -158,20 +160,21 @@ std::unique_ptr<Job> job_for(const RunArguments& a, Sweep& sweep) {
   try {
     agree_on_error(job ? &job->processes() : nullptr, [&] {
       if (error) throw *error;
+      if (!over_mpi && launch.size > 1 && a.shard.empty() && !a.dry_run)
+        throw AgreedError("run",
+                          std::to_string(launch.size) + " processes were started together, but no case runs over MPI",
+                          "use --transport mpi (for GPUs: nccl), or start one process");
     });
-    if (!over_mpi && launch.size > 1 && a.shard.empty() && !a.dry_run)
-      throw AgreedError("run",
-                        std::to_string(launch.size) + " processes were started together, but no case runs over MPI",
-                        "use --transport mpi (for GPUs: nccl), or start one process");
     if (!job) return job;
     compare_inputs(job->processes(), sweep.cases);
-    if (a.sweep.empty() && sweep.cases.front().ranks != job->processes().size()) {
+    agree_on_error(&job->processes(), [&] {
       const int ranks = sweep.cases.front().ranks, size = job->processes().size();
-      throw AgreedError(
+      if (!a.sweep.empty() || ranks == size) return;
+      throw InputError(
           "--ranks",
           fmt::format("{} rank{} as {} process{}", ranks, ranks == 1 ? "" : "s", size, size == 1 ? "" : "es"),
           fmt::format("start one process a rank: mpirun -n {} sluice run ...", ranks));
-    }
+    });
     return job;
   } catch (AgreedError& e) {
     if (!job) throw;

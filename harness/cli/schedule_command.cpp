@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 
 #include "harness/base/error.h"
 #include "harness/base/json.h"
@@ -175,10 +176,10 @@ void print_ranks(const OrderOfOps& order, const ScheduleFigures& f) {
   }
 }
 
-int print_one(const OrderOfOps& order, const ScheduleArguments& a) {
+int print_one(const OrderOfOps& order, const ScheduleArguments& a, const std::optional<OutputFile>& trace) {
   const ScheduleFigures f = figures_of(order, {.repeated = !a.json && !a.csv, .trace = a.text || !a.trace.empty()});
   if (!order.theory.note.empty()) fmt::print(stderr, "sluice: {}: {}\n", order.name, order.theory.note);
-  if (!a.trace.empty()) write_chrome_trace(a.trace, f.simulation.trace, order.placement, f.collectives);
+  if (trace) trace->write(chrome_trace(f.simulation.trace, order.placement, f.collectives));
   if (a.csv) {
     Program program = f.program;
     program.sharding = order.sharding;
@@ -259,6 +260,8 @@ int schedule_command(const ScheduleArguments& a) {
   const bool several = systems.size() + (a.from.empty() ? 0 : 1) > 1;
   if (several && (a.csv || !a.trace.empty()))
     throw InputError(a.csv ? "--csv" : "--trace", "is of one order", "give one system, or one table");
+  std::optional<OutputFile> trace;
+  if (!a.trace.empty()) trace = chrome_trace_file(a.trace);
   const CostsOf of = costs_of(a, several);
   const auto given = given_options(a.set);
   if (several || systems.empty()) refuse_undeclared(systems, given);
@@ -280,7 +283,7 @@ int schedule_command(const ScheduleArguments& a) {
     }
   }
   if (orders.empty()) throw InputError("schedule", "none of the systems has a schedule", refused.front());
-  return several ? print_several(orders, refused, shared) : print_one(orders.front(), shared);
+  return several ? print_several(orders, refused, shared) : print_one(orders.front(), shared, trace);
 }
 
 }  // namespace sluice

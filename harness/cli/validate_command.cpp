@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
+#include <optional>
 #include <thread>
 
 #include "harness/base/error.h"
 #include "harness/base/json.h"
+#include "harness/base/output_file.h"
 #include "harness/base/run_program.h"
 #include "harness/base/source_folder.h"
 #include "harness/base/stop.h"
@@ -33,6 +34,11 @@ static int default_ranks(DeviceKind device) {
 int validate_command(const ValidateArguments& a) {
   if (a.rounds < 1 || a.rounds > 100) throw InputError("--rounds", "must be from 1 to 100");
   if (!(a.seconds > 0 && a.seconds <= 600)) throw InputError("--seconds", "must be above 0, at most 600");
+  std::optional<OutputFile> chart;
+  if (!a.chart.empty())
+    chart.emplace(a.chart, "a chart of sluice validate", [](const std::string& text) {
+      return text.starts_with("{\n \"$schema\"") && text.find(kValidationChartTitle) != text.npos;
+    });
   std::vector<Record> records;
   std::vector<std::string> left_out;
   if (!a.records.empty()) {
@@ -74,6 +80,8 @@ int validate_command(const ValidateArguments& a) {
     if (result.interrupted) fmt::print(stderr, "interrupted: the figures are of what was finished\n");
   }
   const Validation validation = validate(validated_cases(records));
+  if (validation.cases.empty() && interrupted().load())
+    throw RunError("interrupted before a case was finished on both clocks");
   if (validation.cases.empty())
     throw InputError("validate", "no case ran on both clocks", left_out.empty() ? "" : left_out.front());
   if (a.json) {
@@ -84,11 +92,7 @@ int validate_command(const ValidateArguments& a) {
     fmt::print("{}", to_table(validation));
     for (const std::string& text : left_out) fmt::print("  left out: {}\n", text);
   }
-  if (!a.chart.empty()) {
-    std::ofstream chart(a.chart);
-    chart << validation_chart("validation", validation).spec.dump(1) << "\n";
-    if (!chart) throw InputError("--chart", "'" + a.chart + "' cannot be written");
-  }
+  if (chart) chart->write(spec_text(validation_chart("validation", validation)));
   const bool good = validation.time.median <= 0.03 && validation.time.p90 <= 0.08 && validation.order.share() >= 0.99;
   return a.check && !good ? 1 : 0;
 }

@@ -334,6 +334,14 @@ CostGraph cost_graph_from_json(const Json& json, const std::string& where) {
     l.no_other_keys();
     graph.layers.push_back(cost);
   }
+  for (std::size_t l = 0; l < graph.layers.size(); ++l)
+    for (std::size_t v = 0; v < graph.layers[l].variants.size(); ++v)
+      for (const auto& [consumer, bytes] : graph.layers[l].variants[v].output_sync)
+        if (consumer >= std::ssize(graph.layers) ||
+            std::ranges::count(graph.layers[static_cast<std::size_t>(consumer)].inputs, static_cast<int>(l)) == 0)
+          throw InputError(fmt::format("{}: /layers/{}/variants/{}/output_sync/{}", where, l, v, consumer),
+                           fmt::format("layer {} does not read layer {}'s output", consumer, l),
+                           "name a layer that has it among its inputs");
   if (reader.has("machine")) {
     JsonReader machine = reader.object("machine");
     graph.machine = machine_costs_from_json(machine);

@@ -116,6 +116,10 @@ TEST(CostGraphJsonTest, WhatPublishedProfilesHaveMoreComesBackToo) {
   EXPECT_EQ(refusal("/layers/0/variants/0/tensor", 0), "g.json: /layers/0/variants/0/tensor: is 0; must be at least 1");
   EXPECT_EQ(refusal("/layers/0/variants/0/output_sync", {{"x", 1}}),
             "g.json: /layers/0/variants/0/output_sync/x: is not the number of a layer");
+  for (const char* none : {"0", "2", "999999"})
+    EXPECT_EQ(refusal("/layers/0/variants/0/output_sync", {{none, 1}}),
+              std::string("g.json: /layers/0/variants/0/output_sync/") + none + ": layer " + none +
+                  " does not read layer 0's output; name a layer that has it among its inputs");
 }
 
 TEST(CostGraphJsonTest, WhatAMachineCostsComesBackTooAndAnEarlierVersionHasLess) {

@@ -1,11 +1,17 @@
 #include "harness/run/parallel_cases.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cinttypes>
+#include <cstdio>
 #include <exception>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "harness/case/costs.h"
+#include "results/metrics.h"
 
 namespace sluice {
 
@@ -68,7 +74,11 @@ class Lanes {
   void start_thread() {
     const std::lock_guard lock(mutex_);
     if (stopped_ || next_ == end_ || static_cast<int>(threads_.size()) == most_) return;
-    threads_.emplace_back([this] { run(); });
+    try {
+      threads_.emplace_back([this] { run(); });
+    } catch (const std::system_error&) {  // no more threads here: those that run do the work
+      if (threads_.empty()) throw;
+    }
   }
 
   std::optional<std::size_t> take() {
@@ -128,18 +138,65 @@ void run_side_by_side(std::size_t count, int jobs, const std::function<bool(std:
   }
 }
 
-RecordsInOrder::RecordsInOrder(Store& store) : store_(store), early_path_(store.path().string() + ".early") {
-  if (!std::filesystem::exists(early_path_)) return;
-  std::set<std::string> stored;
-  for (const Record& record : store_.read()) stored.insert(to_json(record).dump());
-  for (const Record& record : read_records(early_path_).records)
-    if (!stored.contains(to_json(record).dump())) store_.append(record);
-  std::filesystem::remove(early_path_);
+bool is_final(const Record& record) {
+  if (is_result(record)) return true;
+  if (record.clock != Clock::virtual_clock || record.cost_source == kMeasuredCosts) return false;
+  return record.outcome == RecordOutcome::out_of_memory || record.outcome == RecordOutcome::unsupported;
+}
+
+namespace {
+
+std::string early_ending(std::optional<SweepPart> shard) {
+  return shard ? fmt::format(".early.{}-of-{}", shard->index, shard->count) : ".early";
+}
+
+// The files of early records of `store` and whose they are.
+std::vector<std::pair<std::filesystem::path, std::optional<SweepPart>>> early_files(const Store& store) {
+  std::vector<std::pair<std::filesystem::path, std::optional<SweepPart>>> files;
+  const std::string begin = store.path().filename().string();
+  for (const auto& entry : std::filesystem::directory_iterator(store.path().parent_path())) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(begin + ".early")) continue;
+    SweepPart part;
+    const bool of_shard =
+        std::sscanf(name.c_str() + begin.size(), ".early.%" SCNd64 "-of-%" SCNd64, &part.index, &part.count) == 2;
+    const auto shard = of_shard ? std::optional(part) : std::nullopt;
+    if (name == begin + early_ending(shard)) files.emplace_back(entry.path(), shard);
+  }
+  return files;
+}
+
+}  // namespace
+
+RecordsInOrder::RecordsInOrder(Store& store, std::optional<SweepPart> shard)
+    : store_(store), early_path_(store.path().string() + early_ending(shard)) {
+  store.claim(shard, [this] { take_over_early_files(); });
+}
+
+void RecordsInOrder::take_over_early_files() {
+  std::vector<std::filesystem::path> left;
+  for (const auto& [file, shard] : early_files(store_))
+    if (!store_.is_claimed(shard)) left.push_back(file);
+  if (left.empty()) return;
+  // A process may have been killed after it stored a record in turn, or while it moved records.
+  std::set<std::string> lines, final_digests;
+  for (const Record& record : store_.read()) {
+    lines.insert(to_json(record).dump());
+    if (is_final(record)) final_digests.insert(record.digest);
+  }
+  for (const std::filesystem::path& file : left) {
+    for (const Record& record : read_records(file).records) {
+      if (!lines.insert(to_json(record).dump()).second || final_digests.contains(record.digest)) continue;
+      if (is_final(record)) final_digests.insert(record.digest);
+      store_.append(record);
+    }
+    std::filesystem::remove(file);
+  }
 }
 
 void RecordsInOrder::put(std::size_t k, const std::optional<Record>& record) {
   const std::lock_guard lock(mutex_);
-  if (k != next_ && record && std::filesystem::is_regular_file(store_.path())) {
+  if (k != next_ && record) {
     if (!early_) early_ = std::make_unique<Store>(early_path_);
     early_->append(*record);
   }

@@ -45,19 +45,25 @@ class CaseSlots {
 void run_side_by_side(std::size_t count, int jobs, const std::function<bool(std::size_t)>& alone,
                       const std::function<bool(std::size_t, CaseSlots&)>& work);
 
+// Whether the case would come to the same again: a result (ok or diverged), or what follows from the case alone: out of
+// memory on the virtual clock, or a system that refuses the case there, unless by costs that are measured.
+bool is_final(const Record& record);
+
 // Stores the records of cases that end in any order in the order of the cases. A record that is early is kept in a file
-// beside the store's until its turn comes, NAME.early, so that nothing that is finished is lost if the process is
-// killed; a later run finds it there. From any thread.
+// until its turn comes, NAME.early (of a shard NAME.early.0-of-2), so that nothing that is finished is lost if the
+// process is killed; a later run finds it there. From any thread.
 class RecordsInOrder {
  public:
-  // Moves what an earlier process left in NAME.early into the store. Throws as Store.
-  explicit RecordsInOrder(Store& store);
+  // Claims the store for the sweep or its shard, and moves into it what processes that are gone left in such files,
+  // other than what it holds already. Throws as Store.
+  explicit RecordsInOrder(Store& store, std::optional<SweepPart> shard = std::nullopt);
   // What case k has come to; nullopt: no record. Every k once. Throws RunError (full disk).
   void put(std::size_t k, const std::optional<Record>& record);
   // Stores what still waits for cases that will not end.
   void finish();
 
  private:
+  void take_over_early_files();
   void store_all_in_turn();
   void drop_early_file();
 

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
@@ -204,6 +205,42 @@ TEST_F(Records, OfAKilledProcessAreFoundByTheNextOne) {
   RecordsInOrder in_order(store);
   EXPECT_EQ(stored(), (Digests{"a", "d", "c"}));
   EXPECT_FALSE(std::filesystem::exists(file() + ".early"));
+}
+
+TEST_F(Records, OfAKilledShardAreTakenOverOnlyOnceItIsGone) {
+  Store zero(file()), one(file());
+  std::optional<RecordsInOrder> of_zero(std::in_place, zero, SweepPart{0, 2});
+  of_zero->put(1, record("b"));
+  {
+    RecordsInOrder of_one(one, SweepPart{1, 2});
+    of_one.put(1, record("d"));
+    EXPECT_TRUE(std::filesystem::exists(file() + ".early.0-of-2"));
+    EXPECT_TRUE(std::filesystem::exists(file() + ".early.1-of-2"));
+    of_one.finish();
+    EXPECT_EQ(stored(), Digests{"d"});
+    EXPECT_TRUE(std::filesystem::exists(file() + ".early.0-of-2"));
+  }
+  of_zero->put(0, record("a"));
+  EXPECT_EQ(stored(), (Digests{"d", "a", "b"}));
+  EXPECT_FALSE(std::filesystem::exists(file() + ".early.0-of-2"));
+}
+
+TEST_F(Records, OfKilledShardsAreFoundByAnyLaterRunAndStoredOnce) {
+  {
+    Store store(file());
+    RecordsInOrder in_order(store, SweepPart{0, 2});
+    in_order.put(1, record("b"));
+  }
+  {
+    Store store(file());
+    store.append(record("b"));  // by a run through another name of the file
+  }
+  std::ofstream(file() + ".early") << to_json(record("c")).dump() << "\n" << to_json(record("b")).dump() << "\n";
+  Store store(file());
+  RecordsInOrder in_order(store, SweepPart{1, 3});
+  EXPECT_EQ(stored(), (Digests{"b", "c"}));
+  EXPECT_FALSE(std::filesystem::exists(file() + ".early"));
+  EXPECT_FALSE(std::filesystem::exists(file() + ".early.0-of-2"));
 }
 
 // What a sweep's file holds, whatever runs side by side.

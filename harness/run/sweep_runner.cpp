@@ -157,8 +157,7 @@ class SweepRun {
         run_one_(run_one),
         jobs_(jobs_of(cases)),
         store_(options.out),
-        only_one_(options.out, options.shard),
-        in_order_(store_),
+        in_order_(store_, options.shard),
         progress_(options.progress, jobs_.size()),
         trainings_(groups()),
         differences_(differences(cases_of(jobs_))),
@@ -246,7 +245,9 @@ class SweepRun {
     }
     const std::lock_guard lock(mutex_);
     const RecordOutcome outcome = made_[k].value().outcome;
-    if (outcome == RecordOutcome::failed || outcome == RecordOutcome::timed_out) ++result_.failed;
+    if (outcome != RecordOutcome::failed && outcome != RecordOutcome::timed_out) return true;
+    ++result_.failed;
+    if (options_.progress == ProgressStyle::none) progress_.note(describe(job) + ": " + summary(*made_[k]));
     return true;
   }
 
@@ -277,7 +278,6 @@ class SweepRun {
   const RunOne& run_one_;
   const std::vector<SweepJob> jobs_;
   Store store_;
-  const StoreLock only_one_;
   RecordsInOrder in_order_;
   Progress progress_;
   FinishedCases finished_;  // earlier ones if resuming, and those made now
@@ -289,12 +289,6 @@ class SweepRun {
 };
 
 }  // namespace
-
-bool is_final(const Record& record) {
-  if (is_result(record)) return true;
-  if (record.clock != Clock::virtual_clock || record.cost_source == kMeasuredCosts) return false;
-  return record.outcome == RecordOutcome::out_of_memory || record.outcome == RecordOutcome::unsupported;
-}
 
 SweepResult run_sweep(const std::vector<RunCase>& cases, const SweepOptions& options, const RunOne& run_one) {
   return SweepRun(cases, options, run_one).run();

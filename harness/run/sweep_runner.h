@@ -24,10 +24,6 @@ struct SweepOptions {
   std::optional<SweepPart> shard = {};  // of the sweep that the cases are
 };
 
-// Whether the case would come to the same again: a result (ok or diverged), or what follows from the case alone: out of
-// memory on the virtual clock, or a system that refuses the case there, unless by costs that are measured.
-bool is_final(const Record& record);
-
 struct SweepResult {
   std::vector<Record> records;          // made now, then those skipped by resume
   std::size_t skipped = 0, failed = 0;  // failed: failed or timed_out; a divergence is neither

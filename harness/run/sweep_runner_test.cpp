@@ -115,6 +115,25 @@ TEST_F(SweepRunner, ADivergedCaseIsNoFailure) {
 }
 
 // Three rates for 100 updates with two seeds, the best for an epoch: the mean over the seeds chooses.
+TEST_F(SweepRunner, AFailureIsToldInFullWithoutProgressToo) {
+  auto c = cases({{"seed", 1}});
+  c.front().tune.reset();
+  c.front().optimizer.learning_rate = 0.01;
+  const std::string reason(200, 'x');
+  ::testing::internal::CaptureStderr();
+  const SweepResult result =
+      run_sweep(c, {folder_ + "/r.jsonl", false, ProgressStyle::none}, [&](const RunCase& one, const RunHooks&) {
+        Record r;
+        r.digest = digest_of(one);
+        r.outcome = RecordOutcome::failed;
+        r.reason = reason;
+        return r;
+      });
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "pipedream fmnist_mlp wall clock, 2 ranks, seed 1: failed: " + reason + "\n");
+  EXPECT_EQ(result.failed, 1u);
+}
+
 TEST_F(SweepRunner, ALaterRoundOfASearchTrainsOnlyWhatTheEarlierOneKept) {
   const auto all = cases({{"tune",
                            {{"learning_rate", {0.01, 0.03, 0.1, 0.02}},

@@ -150,7 +150,9 @@ TEST(Verify, FilesOfAnotherKindAreInputErrors) {
   EXPECT_NE(changed("/cases/0/stages", 0), "");
   EXPECT_NE(changed("/cases/0/stages", -3), "");
   EXPECT_NE(changed("/cases/0/batches", 0), "");
-  EXPECT_NE(changed("/cases/0/drained_epochs", 3), "");  // does not divide 8
+  EXPECT_NE(changed("/cases/0/drained_epochs", 3), "");                          // does not divide 8
+  for (const char* accumulate : {"/cases/0/accumulate", "/cases/1/accumulate"})  // an asynchronous system's, too
+    EXPECT_NE(changed(accumulate, 3), "");
   EXPECT_NE(changed("/cases/0/drained_epochs", 100), "");
   EXPECT_NE(changed("/cases/0/accumulate", 0), "");
   EXPECT_NE(changed("/cases/0/optimizer_config/kind", "lion"), "");

@@ -183,7 +183,7 @@ void read_lengths(JsonReader& entry, WeightCase& c) {
   if (batches % c.epochs != 0)
     entry.fail("drained_epochs", "does not divide the " + std::to_string(batches) + " batches");
   c.batches_per_epoch = batches / c.epochs;
-  if (c.batches_per_epoch % c.microbatches_of_program() != 0)
+  if (c.batches_per_epoch % c.accumulate != 0)
     entry.fail("accumulate", "does not divide the " + std::to_string(c.batches_per_epoch) + " batches of an epoch");
 }
 

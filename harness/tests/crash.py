@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Kills sweeps at random moments, and fills disks, and looks at what is left.
 
-usage: crash.py PROGRAM [--kills 1000] [--seed 1] [--wall]
+usage: crash.py PROGRAM [--kills 1000] [--rounds 200] [--seed 1] [--wall] [--shards-only]
 
 A sweep of many short cases runs again and again with --resume into one file, each run ended by kill -9 after a random
 time, until it is through; then the next sweep begins. They run with and without --checkpoints, --jobs and --shard and,
@@ -9,6 +9,9 @@ with --wall, train for real. Then come Ctrl-C, SIGTERM, SIGHUP, a folder that ma
 where a file system of 1 MiB can be mounted, a full disk. After every run: each line of the file is a record (but for
 one torn last line after a kill), no finished record of an earlier run is gone or changed, none is there twice, and the
 exit code is one of the documented ones. The next run goes on.
+
+In --rounds rounds several shards write one file at once, also through links to it. Each is killed at a random moment
+and started again, as another shard of 1, 2 or 3 too; in the end every case has one record.
 """
 import argparse
 import collections
@@ -137,6 +140,47 @@ class Sweeps:
             seen += len(self.finish(sweep, out, "killed", *options))
         return seen
 
+    def shards(self, rounds):
+        for number in range(rounds):
+            cases = 90
+            sweep = self.sweep(f"shards{number}", cases)
+            out = self.folder / f"shards{number}.jsonl"
+            out.touch()
+            names = [out, self.folder / f"symlink{number}.jsonl", self.folder / f"hardlink{number}.jsonl"]
+            names[1].symlink_to(out.name)
+            os.link(out, names[2])
+            for _ in range(self.random.choice([1, 2, 3])):
+                n = self.random.choice([1, 2, 2, 3])
+                # The last one is of another n, or the same as another one: one of them is rejected.
+                parts = [(k, n) for k in range(n)] + [(0, self.random.choice([1, 2, 3]))]
+                running = [self.start(sweep, self.random.choice(names), "--shard", f"{i}/{m}", "--jobs", "4")
+                           for i, m in self.random.sample(parts, len(parts))]
+                for process in running:
+                    time.sleep(self.random.uniform(0, 0.15))
+                    process.kill()
+                    _, errors = process.communicate()
+                    if process.returncode == 2 and b"is writing" not in errors:
+                        raise Wrong(f"{out}: {errors.decode()}")
+                    if process.returncode not in (0, 2, -signal.SIGKILL):
+                        raise Wrong(f"{out}: exit code {process.returncode}: {errors.decode()}")
+                    self.counts["shard killed" if process.returncode < 0 else "shard ended"] += 1
+            n = self.random.choice([1, 2, 3])
+            last = [self.start(sweep, self.random.choice(names[:2]), "--shard", f"{i}/{n}", "--jobs", "4")
+                    for i in range(n)]
+            for process in last:
+                self.end(process, "last shard", {0})
+            # Early records that were left under the other name are stored already, and go.
+            self.end(self.start(sweep, names[2]), "hard link", {0})
+            after = records(out, False)
+            if len(after) != cases:
+                raise Wrong(f"{out}: {len(after)} cases of {cases}")
+            for digest, lines in after.items():
+                if len(lines) > 1:
+                    raise Wrong(f"{out}: {digest} is there {len(lines)} times")
+            left = [p.name for p in self.folder.glob("*.early*")]
+            if left:
+                raise Wrong(f"{out}: {left} are left")
+
     def signals(self):
         sweep = self.sweep("signals", 900)
         for name in ("SIGINT", "SIGTERM", "SIGHUP"):
@@ -164,7 +208,7 @@ class Sweeps:
             found = records(out, False)
             self.finish(sweep, out, "ulimit -f")
             compare(settled(found), settled(records(out, False)), out)
-        for megabytes in (64, 100, 150, 200, 300, 400, 600, 1000, 2000, 4000):
+        for megabytes in (32, 40, 48, 56, 64, 100, 150, 200, 300, 400, 600, 1000, 2000, 4000):
             out = self.folder / f"limit-v-{megabytes}.jsonl"
             size = megabytes << 20
             limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (size, size))
@@ -231,7 +275,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("program")
     parser.add_argument("--kills", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--shards-only", action="store_true")
     parser.add_argument("--wall", action="store_true")
     a = parser.parse_args()
     sweeps = Sweeps(os.path.abspath(a.program), a.seed, a.wall)
@@ -239,18 +285,22 @@ def main():
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # nohup and & let children ignore some
         signal.signal(number, signal.SIG_DFL)
     try:
-        kept = sweeps.kills(a.kills)
-        sweeps.signals()
-        sweeps.limits()
-        sweeps.read_only_folder()
-        sweeps.full_disk()
+        sweeps.shards(a.rounds)
+        kept = 0
+        if not a.shards_only:
+            kept = sweeps.kills(a.kills)
+            sweeps.signals()
+            sweeps.limits()
+            sweeps.read_only_folder()
+            sweeps.full_disk()
     except (Wrong, subprocess.TimeoutExpired) as error:
         print(f"error: {error}\nthe files are in {sweeps.folder}")
         return 1
     shutil.rmtree(sweeps.folder, ignore_errors=True)
     for what, count in sorted(sweeps.counts.items()):
         print(f"{count:6} x {what}")
-    print(f"{kept} finished records, none lost, doubled or torn")
+    if not a.shards_only:
+        print(f"{kept} finished records, none lost, doubled or torn")
     return 0
 
 

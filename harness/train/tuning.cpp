@@ -1,9 +1,14 @@
 #include "harness/train/tuning.h"
 
 #include <algorithm>
+#include <charconv>
+#include <map>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 
+#include "harness/base/error.h"
+#include "harness/case/settings.h"
 #include "results/metrics.h"
 
 namespace sluice {
@@ -112,6 +117,38 @@ std::vector<TuningCase> tuning_cases(const RunCase& tuned) {
 RunCase with_chosen_rate(RunCase c, const Tuning& tuning) {
   c.optimizer.learning_rate = tuning.chosen;
   return c;
+}
+
+std::vector<RunCase> shard(std::vector<RunCase> cases, const std::string& description) {
+  const std::size_t slash = description.find('/');
+  std::size_t i = 0, n = 0;
+  const auto whole_number = [](const std::string& text, std::size_t& value) {
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    return error == std::errc() && stop == end;
+  };
+  const bool numbers = slash != std::string::npos && whole_number(description.substr(0, slash), i) &&
+                       whole_number(description.substr(slash + 1), n);
+  if (!numbers || i >= n || n > 1'000'000'000)
+    throw InputError("--shard", "'" + description + "' is not i/n with 0 <= i < n", "write 0/4");
+  // Cases that need one training form a group, which has the number of its first case.
+  std::vector<std::size_t> group(cases.size());
+  std::iota(group.begin(), group.end(), std::size_t{0});
+  std::map<std::string, std::size_t> first_to_need;
+  for (std::size_t k = 0; k < cases.size(); ++k) {
+    if (!cases[k].tune) continue;
+    for (const TuningCase& training : tuning_cases(cases[k])) {
+      const std::size_t first = first_to_need.emplace(digest_of(training.c), k).first->second;
+      const auto [kept, joined] = std::minmax(group[first], group[k]);
+      if (kept != joined) std::ranges::replace(group, std::size_t{joined}, std::size_t{kept});
+    }
+  }
+  std::map<std::size_t, std::size_t> places;
+  for (const std::size_t g : group) places.emplace(g, places.size());
+  std::vector<RunCase> mine;
+  for (std::size_t k = 0; k < cases.size(); ++k)
+    if (places.at(group[k]) % n == i) mine.push_back(std::move(cases[k]));
+  return mine;
 }
 
 }  // namespace sluice

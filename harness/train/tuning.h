@@ -50,4 +50,8 @@ std::vector<TuningCase> tuning_cases(const RunCase& tuned);
 // `c` with the rate that `tuning` has chosen.
 RunCase with_chosen_rate(RunCase c, const Tuning& tuning);
 
+// Keeps the cases i, i + n, i + 2 n, ... of "i/n" (i from 0). Cases whose searches share a training count as one and
+// stay together, so that no two shards run it. Throws InputError.
+std::vector<RunCase> shard(std::vector<RunCase> cases, const std::string& description);
+
 }  // namespace sluice

@@ -282,6 +282,34 @@ TEST(Boundary, IsAGridOfRatesThatKeepsEveryLoss) {
   EXPECT_TRUE(error_in(epochs).starts_with("s.json: /grid/0/steps: a divergence boundary needs"));
 }
 
+TEST(Shard, CoversEveryCaseOnce) {
+  const auto all = cases_of(tuned({{"seed", {1, 2, 3, 4, 5, 6, 7}}, {"optimizer", {{"learning_rate", 0.1}}}}));
+  for (const std::size_t n : {1, 2, 3, 7, 9}) {
+    std::multiset<std::uint64_t> seeds;
+    for (std::size_t i = 0; i < n; ++i)
+      for (const RunCase& c : shard(all, std::to_string(i) + "/" + std::to_string(n))) seeds.insert(c.seed);
+    EXPECT_EQ(seeds, (std::multiset<std::uint64_t>{1, 2, 3, 4, 5, 6, 7})) << n;
+  }
+}
+
+TEST(Shard, RefusesWhatIsNotAShard) {
+  const auto all = cases_of(tuned());
+  for (const char* text : {"", "1", "/", "0/", "/2", "2/2", "3/2", "0/0", "-1/2", "0/-1", "a/2", "0/2x", "0x/2", " 0/2",
+                           "1/18446744073709551615"})
+    EXPECT_TRUE(error_of([&] { shard(all, text); }).starts_with("--shard: '")) << text;
+}
+
+TEST(Shard, SearchesThatShareATrainingStayTogether) {
+  const auto search = [](const Json& rates) {
+    return cases_of(tuned({{"seed", 1}, {"tune", {{"learning_rate", rates}, {"epochs", 1}}}})).front();
+  };
+  // The third search needs a training of the first and one of the second.
+  const std::vector<RunCase> all = {search({0.01, 0.02}), search({0.04, 0.05}), search({0.02, 0.04}),
+                                    search({0.07, 0.08})};
+  EXPECT_EQ(shard(all, "0/2").size(), 3u);
+  EXPECT_EQ(shard(all, "1/2").size(), 1u);
+}
+
 TEST(Shard, ATunedCaseStaysWithItsSearch) {
   const auto all = cases_of(tuned({{"system", {"pipedream", "gpipe", "one_f_one_b"}},
                                    {"optimizer", {{"learning_rate", {0.02, "tuned"}}}},

@@ -212,7 +212,14 @@ std::unique_ptr<ProcessGroup> join_mpi_job() {
                      "use one with MPI_THREAD_SERIALIZED");
   MPI_Comm all;
   MPI_Comm_dup(MPI_COMM_WORLD, &all);
-  return std::make_unique<MpiProcessGroup>(all, true);
+  auto job = std::make_unique<MpiProcessGroup>(all, true);
+  if (const int started = launch_from_environment().size; started > 1 && job->size() == 1)
+    throw InputError("mpi",
+                     "the environment's variables say that " + std::to_string(started) +
+                         " processes were started, but no other one has joined this one",
+                     "start them with mpirun, or with srun --mpi=pmix; without a launcher unset OMPI_COMM_WORLD_SIZE, "
+                     "PMI_SIZE and SLURM_NTASKS");
+  return job;
 }
 
 void abort_mpi_job(int exit_code) {
