@@ -7,6 +7,7 @@
 #include <rapidcheck/gtest.h>
 #include <sluice_build.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -244,7 +245,8 @@ Record any_record() {
   r.environment = any_environment();
   if (any_bool()) r.curve_of = {any_text(), any_text(), any_text(), any_int()};
   if (any_bool())
-    r.work = {.tokens = any_int(), .flop = 0.5 * any_int(), .devices = std::max(1, any_int()), .peak_flops = 2.5 * any_int()};
+    r.work = {
+        .tokens = any_int(), .flop = 0.5 * any_int(), .devices = std::max(1, any_int()), .peak_flops = 2.5 * any_int()};
   return r;
 }
 
