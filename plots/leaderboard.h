@@ -4,7 +4,7 @@
 // A cell is the system's best case of the column (its micro-batches, recomputation and other options as the sweep
 // varies them, the same for all). Its share is the best system's figure over its own, or the other way round where
 // higher is better: 1 is the best, 0 a system that has no figure there. The score is the mean of the shares.
-// Synchronous and asynchronous systems are ranked apart: the latter's throughput does not count what stale weights cost.
+// Synchronous and asynchronous systems are ranked apart: throughput does not count what stale weights cost.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,5 @@
-// Where a command may write: to a new file, or over a file of the same kind that an earlier command wrote. Anything else
-// at the path (somebody's text, a binary, a folder, a device, a pipe) stays as it is.
+// Where a command may write: to a new file, or over a file of the same kind that an earlier command wrote. Anything
+// else at the path (somebody's text, a binary, a folder, a device, a pipe) stays as it is.
 #pragma once
 
 #include <filesystem>

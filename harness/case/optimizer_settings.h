@@ -17,8 +17,8 @@ bool read_optimizer(JsonReader& optimizer, RunCase& c);
 
 // "tune": {"learning_rate": [rates], "seed" (one or a list), "epochs" | "steps" (of the last round; default: as long as
 // the case), "rounds": [{"epochs" | "steps", "keep"}] (those before the last)} of `c`, which is otherwise read. Throws
-// InputError: no rates, the seed of a measured run, both epochs and steps, a round that is no longer than the one before
-// it or drops no rate.
+// InputError: no rates, the seed of a measured run, both epochs and steps, a round that is no longer than the one
+// before it or drops no rate.
 TuneSpec read_tune(JsonReader& tune, const RunCase& c);
 
 // As the case's canonical JSON holds them; a tuned rate is "tuned" there, whichever rate the search finds.

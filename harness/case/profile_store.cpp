@@ -237,8 +237,8 @@ BetweenProcesses measure_profile_between(const ProfileKey& key, const Workload& 
   return measure_between_processes(spec_of(key, workload), processes);
 }
 
-// Only kernels are measured there: messages on one GPU are handed over. A prediction of weights reads and writes what an
-// update does.
+// Only kernels are measured there: messages on one GPU are handed over. A prediction of weights reads and writes what
+// an update does.
 static MachineCosts executor_costs_of_gpu(const CostGraph& graph) {
   double seconds = 0, bytes = 0;
   for (const LayerCost& layer : graph.layers) {

@@ -33,8 +33,8 @@ struct SweepResult {
 // What tells each case from those that describe() names alike: ", microbatches 16"; "" where it names no other.
 std::vector<std::string> differences(const std::vector<RunCase>& cases);
 
-// What run_sweep may run, in this order: the cases, each preceded by those trainings of its learning-rate search that no
-// case before it shares. A search of several rounds needs only some of the later rounds' trainings.
+// What run_sweep may run, in this order: the cases, each preceded by those trainings of its learning-rate search that
+// no case before it shares. A search of several rounds needs only some of the later rounds' trainings.
 std::vector<RunCase> with_tuning(const std::vector<RunCase>& cases);
 // As many as run, with the lowest rates in the place of those that the later rounds will train.
 std::vector<RunCase> expected_with_tuning(const std::vector<RunCase>& cases);
