@@ -36,8 +36,8 @@ Measure measure_of(std::span<const Comparison> comparisons, const FigureOptions&
       if (row.time_to_accuracy) largest = std::max(largest, row.time_to_accuracy->max);
   const Scale scale = time_scale(largest);
   const Comparison& c = comparisons.front();
-  const std::string goal =
-      c.target ? fmt::format("{} {} {:g}", c.metric, c.lower_is_better ? "≤" : "≥", *c.target) : std::string("target");
+  const char* const sign = c.lower_is_better ? "≤" : "≥";
+  const std::string goal = c.target ? fmt::format("{} {} {:g}", c.metric, sign, *c.target) : std::string("target");
   return {"time_to_accuracy", "time to " + goal + " (" + scale.unit + ")", scale.divisor};
 }
 

@@ -1,4 +1,4 @@
-// All-reduces by size: what the links of clusters give, beside what others measured on such machines.
+// All-reduces by size: the links of clusters against what others measured on such machines.
 #include <gtest/gtest.h>
 #include <sluice_build.h>
 

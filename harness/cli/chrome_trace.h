@@ -12,7 +12,7 @@
 namespace sluice {
 
 // A row of ops a rank, and a graph of the micro-batches whose activations it holds. Gathers and reductions of sharded
-// weights, which take no time in `sluice schedule`, are marks beside the ops that they belong to.
+// weights, which take no time in `sluice schedule`, are marks at the ops that they belong to.
 std::string chrome_trace(const Trace& trace, const Placement& placement,
                          const std::vector<RankCollectives>& collectives);
 

@@ -368,7 +368,7 @@ void add_leaderboard(CLI::App& app, Chosen& chosen) {
   c->add_option("--html", a->html, "Write the leaderboard as one offline page")->type_name("FILE");
   c->add_option("--board", a->board, "Columns and texts (default: results/leaderboard.json)")->type_name("FILE");
   c->add_flag("--write", a->write,
-              "Write results/leaderboard.md; the records of the files, if any, replace the stored ones first");
+              "Store the records, if they are not the stored ones, and write results/leaderboard.md");
   add_progress(c, a->progress);
   add_examples(c,
                "  sluice leaderboard                                       the stored records\n"

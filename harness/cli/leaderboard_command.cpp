@@ -77,7 +77,7 @@ int leaderboard_command(const LeaderboardArguments& a) {
     std::erase_if(records, [&](const Record& r) { return r.system == added && (a.train || r.curve.empty()); });
     for (Record& record : run_added(a, description, added, interrupted)) records.push_back(std::move(record));
   }
-  if (a.write && !a.files.empty()) {
+  if (a.write && !(a.files.empty() && added.empty())) {  // the page shows what is stored
     const std::vector<StudyRun> all = study_runs(records);
     write_reference(description.records, shown_records(leaderboard(description, all)),
                     "sluice run " + description.sweep + "; sluice leaderboard --write");

@@ -232,6 +232,17 @@ TEST_F(Cli, AdviceSaysWhatItAssumesAndWhichPlacesAreShared) {
   refuses({"advise", "-s", "edgepipe,gpipe", "-w", "vgg16", "-c", "flat:4"}, {"--system", "'edgepipe' only infers"});
 }
 
+TEST_F(Cli, TheLeaderboardIsPrintedAndWrittenAsAPage) {
+  const Finished f = sluice({"leaderboard", "--html", at("board.html")});
+  EXPECT_EQ(f.code, 0) << f.err;
+  for (const char* text : {"Synchronous systems", "Asynchronous systems", "Single device", "Zero bubble"})
+    EXPECT_NE(f.out.find(text), std::string::npos) << text << "\n" << f.out;
+  EXPECT_NE(content(at("board.html")).find("data-system=\"zero_bubble\""), std::string::npos);
+  refuses({"leaderboard", "--add", "zero_buble"}, {"--add", "did you mean 'zero_bubble'?"});
+  refuses({"leaderboard", "--add", "edgepipe"}, {"--add", "has no case of 'edgepipe'"});
+  refuses({"leaderboard", "--train"}, {"--add"});
+}
+
 TEST_F(Cli, ListTellsAllAboutOneThing) {
   const Finished f = sluice({"list", "1f1b"}, {{"COLUMNS", "60"}});
   EXPECT_EQ(f.code, 0) << f.err;
