@@ -65,7 +65,9 @@ class Cli : public ::testing::Test {
     const pid_t child = ::fork();
     if (child != 0) return child;
     if (::chdir(folder_.c_str()) != 0) ::_exit(126);
-    ::unsetenv("COLUMNS");  // the width of somebody's terminal
+    for (const int number : {SIGINT, SIGTERM, SIGHUP})
+      ::signal(number, SIG_DFL);  // nohup and & let children ignore some
+    ::unsetenv("COLUMNS");        // the width of somebody's terminal
     for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
     const auto redirect = [](const std::string& file, int to) {
       ::dup2(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), to);
@@ -138,13 +140,19 @@ class Cli : public ::testing::Test {
     return put("sweep.json", Json{{"grid", {entry}}}.dump());
   }
 
-  // A case whose planning takes no machine less than seconds: a search over the micro-batches of every stage.
+  // A case whose planning takes no machine less than seconds: a search over the micro-batches of every stage,
+  // once for every limit on the replicas.
   static Json long_planning() {
-    return {{"system", "graphpipe"}, {"options", {{"micro_batch", "per_stage"}, {"search_seconds", 1000}}},
-            {"workload", "mmt"},     {"cluster", "summit_v100"},
-            {"ranks", 32},           {"batch", 1024},
-            {"microbatches", 512},   {"clock", "virtual"},
-            {"costs", "analytic"},   {"train", false}};
+    return {{"system", "graphpipe"},
+            {"options", {{"micro_batch", "per_stage"}, {"rank", "simulated"}, {"search_seconds", 1000}}},
+            {"workload", "mmt"},
+            {"cluster", "summit_v100"},
+            {"ranks", 32},
+            {"batch", 1024},
+            {"microbatches", 512},
+            {"clock", "virtual"},
+            {"costs", "analytic"},
+            {"train", false}};
   }
 
   // Two seeds of PipeDream on the test's data: 20 updates an epoch, on the virtual clock.

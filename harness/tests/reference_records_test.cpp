@@ -57,7 +57,7 @@ TEST(ReferenceRecords, AreOfCleanCommits) {
       const std::string commit = record.environment.machine ? record.environment.machine->commit : "unknown";
       if (commit.ends_with("-dirty") || commit == "unknown") dirty.insert(study);
     }
-  EXPECT_EQ(dirty, (Names{"language_model", "pipeoptim", "rates"}));
+  EXPECT_EQ(dirty, (Names{"language_model", "pipeoptim"}));
 }
 
 TEST(ReferenceRecords, OfAStudyAreOfOneProcessor) {
