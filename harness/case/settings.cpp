@@ -36,9 +36,9 @@ std::vector<Setting> make_settings() {
        .of_plan = true,
        .group = HelpGroup::experiment,
        .help =
-           "Model, data and optimizer: a name (see sluice list workloads), a file of a workload or model (JSON), or "
-           "one of costs: of sluice profile or import_pytorch.py, Piper or dnn-partitioning JSON, PipeDream graph "
-           "text, PipeEdge YAML (FILE#MODEL)",
+           "Model, data and optimizer: a name (see sluice list workloads); a file of a workload or model (JSON), also "
+           "Hugging Face's config.json (FILE#4096: sequences of 4,096 tokens); or one of costs: of sluice profile or "
+           "import_pytorch.py, Piper or dnn-partitioning JSON, PipeDream graph text, PipeEdge YAML (FILE#MODEL)",
        .value = {.type = Type::text,
                  .read = setting::read_workload,
                  .write = [](const RunCase& c) { return Json(c.workload); }}},

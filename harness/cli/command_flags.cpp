@@ -57,12 +57,14 @@ void add_list(CLI::App& app, Chosen& chosen) {
   c->add_option("what", a->what,
                 "systems, workloads, clusters, calibrations or sweeps (default: all); or the name of one of them: of a "
                 "system its options, defaults, aliases and citation, and which parts were written from its paper, "
-                "from released code, from the abstract or from memory, or are ours")
+                "from released code, from the abstract or from memory, or are ours; or a file of a model, workload, "
+                "costs, sweep or cluster: what it holds")
       ->type_name("");
   add_json(c, a->json);
   add_examples(c,
                "  sluice list systems\n"
-               "  sluice list zero_bubble      options, defaults, aliases, citation, what it was written from");
+               "  sluice list zero_bubble      options, defaults, aliases, citation, what it was written from\n"
+               "  sluice list config.json      layers, parameters, FLOP and bytes of a model file");
 }
 
 bool of_plan(const Setting& setting) { return setting.of_plan; }

@@ -10,11 +10,13 @@
 #include "harness/base/source_folder.h"
 #include "harness/case/sweep.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/describe.h"
 #include "harness/cli/help_format.h"
 #include "harness/model/calibration.h"
 #include "harness/model/cluster.h"
 #include "harness/pipeline/system.h"
 #include "workloads/models/registry.h"
+#include "workloads/profiles/profile.h"
 
 namespace sluice {
 
@@ -38,31 +40,9 @@ static Json systems_json() {
   return list;
 }
 
-// "sgd, learning rate 0.01, momentum 0.9".
-static std::string text_of(const WorkloadOptimizer& optimizer) {
-  std::string text = fmt::format("{}, learning rate {:g}", optimizer.name, optimizer.lr);
-  if (optimizer.momentum > 0) text += fmt::format(", momentum {:g}", optimizer.momentum);
-  if (optimizer.weight_decay > 0) text += fmt::format(", weight decay {:g}", optimizer.weight_decay);
-  return text;
-}
-
 static Json workloads_json() {
   Json list = Json::array();
-  for (const Workload& w : all_workloads())
-    list.push_back({{"name", w.name},
-                    {"title", w.title},
-                    {"task", w.task},
-                    {"dataset", w.dataset},
-                    {"layers", w.model.layers.size()},
-                    {"parameters", parameter_count(w.model)},
-                    {"batch", w.batch},
-                    {"microbatches", w.microbatches},
-                    {"epochs", w.epochs},
-                    {"optimizer", text_of(w.optimizer)},
-                    {"metric", w.metric},
-                    {"target", w.target ? Json(*w.target) : Json(nullptr)},
-                    {"runs_for_real", w.runs_for_real},
-                    {"source", w.source}});
+  for (const Workload& w : all_workloads()) list.push_back(summary_of(w));
   return list;
 }
 
@@ -127,10 +107,10 @@ static Json sweeps_json() {
 
 static std::string text(const Json& item, const char* key) { return item[key].get<std::string>(); }
 
-constexpr const char* kSystemLine = "  {:<19} {:<20} {}\n";
+constexpr const char* kSystemLine = "  {:<19} {:<29} {}\n";
 
 static void print_system(const Json& item) {
-  constexpr std::size_t column = 43;
+  constexpr std::size_t column = 52;
   const std::size_t width = terminal_width();
   fmt::print(kSystemLine, text(item, "name"), text(item, "sources"),
              wrapped(text(item, "title") + (item["synchronous"].get<bool>() ? "" : " (asynchronous)"), column, width));
@@ -144,8 +124,12 @@ static void print_details(const Json& item) {
     if (!value.empty())
       fmt::print("{:<{}}{}\n", name + (name.size() < column ? "" : " "), column, wrapped(value, column, width));
   };
-  for (const auto& [key, value] : item.items()) {
-    if (key == "options" || key == "sources" || value.is_null()) continue;
+  std::vector<std::string> keys = {"name", "title", "kind"};
+  for (const auto& [key, value] : item.items())
+    if (std::ranges::count(keys, key) == 0 && key != "options" && key != "sources") keys.push_back(key);
+  for (const std::string& key : keys) {
+    if (!item.contains(key) || item[key].is_null()) continue;
+    const Json& value = item[key];
     std::string shown;
     if (value.is_array()) {
       for (const auto& v : value) shown += (shown.empty() ? "" : ", ") + v.get<std::string>();
@@ -197,19 +181,22 @@ struct List {
 };
 }  // namespace
 
+static int print_one(const Json& item, bool json) {
+  if (json) {
+    fmt::print("{}\n", item.dump(2));
+  } else {
+    print_details(item);
+  }
+  return 0;
+}
+
 // The thing of that name or alias in any list.
 static int list_one(std::span<const List> lists, std::vector<std::string> names, const ListArguments& a) {
   for (const List& list : lists)
     for (const Json& item : list.items()) {
       const auto aliases = item.value("aliases", std::vector<std::string>{});
-      if (item["name"] == a.what || std::ranges::count(aliases, a.what) > 0) {
-        if (a.json) {
-          fmt::print("{}\n", item.dump(2));
-        } else {
-          print_details(item);
-        }
-        return 0;
-      }
+      if (item["name"] == a.what || std::ranges::count(aliases, a.what) > 0)
+        return print_one(list.name == "workloads" ? describe_workload(find_workload(a.what)) : item, a.json);
       names.push_back(text(item, "name"));
       names.insert(names.end(), aliases.begin(), aliases.end());
     }
@@ -232,6 +219,7 @@ int list_command(const ListArguments& a) {
     names.push_back(list.name);
     if (a.what.empty() || a.what == list.name) document[list.name] = list.items();
   }
+  if (document.is_null() && is_profile_path(a.what)) return print_one(describe_file(a.what), a.json);
   if (document.is_null()) return list_one(lists, names, a);
   if (a.json) {
     fmt::print("{}\n", (a.what.empty() ? document : document[a.what]).dump(2));

@@ -69,15 +69,16 @@ struct FlopsOf {
   LayerFlops operator()(const Attention& k) const {
     const auto t = static_cast<double>(in[0][0]);
     const auto w = static_cast<double>(k.width), heads = static_cast<double>(k.heads_width());
+    const auto kv = static_cast<double>(k.kv_width());
     const double pairs = k.causal && scores == AttentionScores::fused ? t * (t + 1) / 2 : t * t;
     // The four projections; then q k^T and p v forward, and backward those two transposed for two operands each plus q
     // k^T once more, where the probabilities are not kept.
-    LayerFlops result = product(4 * t * w * heads);
+    LayerFlops result = product(t * w * (2 * heads + 2 * kv));
     result.forward += Flops(2 * 2 * pairs * heads);
     result.input_gradient += Flops(products_back() * 2 * pairs * heads);
     if (k.rotary > 0) {  // q and k, three operations an element
-      result.forward += Flops(6 * t * heads);
-      result.input_gradient += Flops(6 * t * heads);
+      result.forward += Flops(3 * t * (heads + kv));
+      result.input_gradient += Flops(3 * t * (heads + kv));
     }
     return result;
   }
@@ -105,6 +106,7 @@ struct FlopsOf {
   }
   LayerFlops operator()(const SequencePool&) const { return elementwise(x(), x()); }
   LayerFlops operator()(const Add&) const { return elementwise(static_cast<double>(in.size() - 1) * y(), 0); }
+  LayerFlops operator()(const Multiply&) const { return elementwise(y(), 2 * y()); }
   LayerFlops operator()(const Concat&) const { return elementwise(0, 0); }
   LayerFlops operator()(const Flatten&) const { return elementwise(0, 0); }
   LayerFlops operator()(const CrossEntropyLoss&) const { return elementwise(4 * x(), 2 * x()); }
@@ -181,12 +183,12 @@ struct StashOf {
   StashSpec operator()(const Attention& k) const {
     // q, k, v, the heads' output and what is kept of the scores; then dq, dk, dv and the heads' output, which the
     // projection's weight gradient needs.
-    const Bytes heads = in[0][0] * k.heads_width() * element;
+    const Bytes heads = in[0][0] * (2 * k.heads_width() + 2 * k.kv_width()) * element;
     return {.keeps_input = true,
-            .extra = 4 * heads + scores(k.heads, in[0][0], in[0][0]),
+            .extra = heads + scores(k.heads, in[0][0], in[0][0]),
             .input_until_weight_gradient = true,
             .output_gradient_until_weight_gradient = true,
-            .extra_until_weight_gradient = 4 * heads};
+            .extra_until_weight_gradient = heads};
   }
   StashSpec operator()(const PositionEmbedding&) const { return {.output_gradient_until_weight_gradient = true}; }
   StashSpec operator()(const CrossAttention& k) const {
@@ -211,6 +213,7 @@ struct StashOf {
   }
   StashSpec operator()(const SequencePool&) const { return {}; }
   StashSpec operator()(const Add&) const { return {}; }
+  StashSpec operator()(const Multiply&) const { return {.keeps_input = true}; }
   StashSpec operator()(const Concat&) const { return {}; }
   StashSpec operator()(const Flatten&) const { return {.output_is_input = true}; }
   // Log-probabilities; differences.

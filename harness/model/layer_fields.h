@@ -99,11 +99,14 @@ template <class V>
 void visit_fields(V& v, KindTag<Attention>) {
   v.size("width", &Attention::width), v.size("heads", &Attention::heads), v.flag("causal", &Attention::causal);
   v.number("rotary", &Attention::rotary, 0, 1e12), v.extent("inner", &Attention::inner);
+  v.extent("kv_heads", &Attention::kv_heads), v.flag("qkv_bias", &Attention::qkv_bias);
+  v.flag("proj_bias", &Attention::proj_bias);
 }
 template <class V>
 void visit_fields(V& v, KindTag<CrossAttention>) {
   v.size("width", &CrossAttention::width), v.size("memory", &CrossAttention::memory);
   v.size("heads", &CrossAttention::heads), v.extent("inner", &CrossAttention::inner);
+  v.flag("bias", &CrossAttention::bias);
 }
 template <class V>
 void visit_fields(V& v, KindTag<RelativeAttention>) {
@@ -120,6 +123,8 @@ void visit_fields(V& v, KindTag<Concat>) {
 }
 template <class V>
 void visit_fields(V&, KindTag<Add>) {}
+template <class V>
+void visit_fields(V&, KindTag<Multiply>) {}
 template <class V>
 void visit_fields(V&, KindTag<Flatten>) {}
 template <class V>

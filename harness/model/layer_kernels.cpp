@@ -184,9 +184,10 @@ struct KernelsOf {
   void operator()(const LstmCell& k) { lstm(1, number(k.in), number(k.hidden)); }
   void operator()(const Lstm& k) { lstm(number(in[0][0]), number(k.in), number(k.hidden)); }
 
-  // In 16 bit, `queries` positions attend to `keys`, in `heads` of `width` each.
-  void attend_in_16_bit(double queries, double keys, double heads, double width, bool causal) {
-    const double each = samples * heads, inputs = each * (queries + 2 * keys) * width, output = each * queries * width;
+  // In 16 bit, `queries` positions attend to `keys`, in `heads` of `width` each, `shared` to a key and value head.
+  void attend_in_16_bit(double queries, double keys, double heads, double width, bool causal, double shared = 1) {
+    const double each = samples * heads, output = each * queries * width;
+    const double inputs = each * (queries + 2 * keys / shared) * width;
     forward().stream(2 * inputs);
     input_gradient().stream(2 * output);
     if (storage.attention == AttentionScores::fused && c.attention) {
@@ -228,27 +229,28 @@ struct KernelsOf {
   void operator()(const Attention& k) {
     const double steps = number(in[0][0]), rows = samples * steps;
     const double width = number(k.width), inner = number(k.heads_width()), heads = number(k.heads);
-    multiply(rows, width, 3 * inner, true);
+    const double kv = number(k.kv_width());
+    multiply(rows, width, inner + 2 * kv, k.qkv_bias);
     if (k.rotary > 0) {  // q and k
-      forward().stream(4 * rows * inner);
-      input_gradient().stream(4 * rows * inner);
+      forward().stream(2 * rows * (inner + kv));
+      input_gradient().stream(2 * rows * (inner + kv));
     }
     if (c.is_16_bit())
-      attend_in_16_bit(steps, steps, heads, inner / heads, k.causal);
+      attend_in_16_bit(steps, steps, heads, inner / heads, k.causal, inner / kv);
     else
       attend(steps, steps, heads, inner / heads);
-    multiply(rows, inner, width, true);
+    multiply(rows, inner, width, k.proj_bias);
   }
   void operator()(const CrossAttention& k) {
     const double queries = number(in[0][0]), keys = number(in[1][0]);
     const double width = number(k.width), inner = number(k.heads_width()), heads = number(k.heads);
-    multiply(samples * queries, width, inner, true);
-    multiply(samples * keys, number(k.memory), 2 * inner, true);
+    multiply(samples * queries, width, inner, k.bias);
+    multiply(samples * keys, number(k.memory), 2 * inner, k.bias);
     if (c.is_16_bit())
       attend_in_16_bit(queries, keys, heads, inner / heads, false);
     else
       attend(queries, keys, heads, inner / heads);
-    multiply(samples * queries, inner, width, true);
+    multiply(samples * queries, inner, width, k.bias);
   }
 
   void operator()(const RelativeAttention& k) {
@@ -278,6 +280,10 @@ struct KernelsOf {
   void operator()(const Add&) {
     forward().stream(number(static_cast<std::int64_t>(in.size()) + 1) * y());
     for (std::size_t i = 1; i < in.size(); ++i) input_gradient().stream(2 * y());  // the first takes the output's
+  }
+  void operator()(const Multiply&) {
+    forward().stream(3 * y());
+    for (std::size_t i = 0; i < in.size(); ++i) input_gradient().stream(3 * y());
   }
   void operator()(const Concat&) {
     forward().stream(2 * y());

@@ -187,6 +187,8 @@ struct OutputShape {
     require_sequence(in[0]);
     require_last(layer, in[0], k.width);
     require_heads(k.heads_width(), k.heads);
+    require(k.kv_heads == 0 || (k.kv_heads > 0 && k.heads % k.kv_heads == 0), layer,
+            std::to_string(k.kv_heads) + " key and value heads do not divide " + std::to_string(k.heads) + " heads");
     require(k.rotary == 0 || (k.rotary > 0 && k.heads_width() / k.heads % 2 == 0), layer,
             "rotary positions need a base above 0 and heads of an even width");
     if (in.size() > 1) require_ids(in[1], in[0]);
@@ -222,6 +224,10 @@ struct OutputShape {
     for (const Shape& x : in) {
       require(x == in[0], layer, "inputs differ: " + to_text(in[0]) + " and " + to_text(x));
     }
+    return in[0];
+  }
+  Shape operator()(const Multiply&) const {
+    require(in[1] == in[0], layer, "inputs differ: " + to_text(in[0]) + " and " + to_text(in[1]));
     return in[0];
   }
   Shape operator()(const Concat& k) const {
@@ -271,6 +277,7 @@ struct KindName {
   const char* operator()(const RelativeAttention&) const { return "RelativeAttention"; }
   const char* operator()(const SequencePool&) const { return "SequencePool"; }
   const char* operator()(const Add&) const { return "Add"; }
+  const char* operator()(const Multiply&) const { return "Multiply"; }
   const char* operator()(const Concat&) const { return "Concat"; }
   const char* operator()(const Flatten&) const { return "Flatten"; }
   const char* operator()(const CrossEntropyLoss&) const { return "CrossEntropyLoss"; }
@@ -336,12 +343,18 @@ struct ParametersOf {
   Parameters operator()(const LstmCell& k) const { return lstm_parameters(k.in, k.hidden); }
   Parameters operator()(const Lstm& k) const { return lstm_parameters(k.in, k.hidden); }
   Parameters operator()(const Attention& k) const {
-    const std::int64_t inner = k.heads_width();
-    return {kaiming("qkv", {3 * inner, k.width}, k.width), reciprocal_root("qkv_bias", {3 * inner}, k.width),
-            kaiming("proj", {k.width, inner}, inner), reciprocal_root("proj_bias", {k.width}, inner)};
+    const std::int64_t inner = k.heads_width(), projected = inner + 2 * k.kv_width();
+    Parameters result{kaiming("qkv", {projected, k.width}, k.width)};
+    if (k.qkv_bias) result.push_back(reciprocal_root("qkv_bias", {projected}, k.width));
+    result.push_back(kaiming("proj", {k.width, inner}, inner));
+    if (k.proj_bias) result.push_back(reciprocal_root("proj_bias", {k.width}, inner));
+    return result;
   }
   Parameters operator()(const CrossAttention& k) const {
     const std::int64_t inner = k.heads_width();
+    if (!k.bias)
+      return {kaiming("q", {inner, k.width}, k.width), kaiming("kv", {2 * inner, k.memory}, k.memory),
+              kaiming("proj", {k.width, inner}, inner)};
     return {kaiming("q", {inner, k.width}, k.width),        reciprocal_root("q_bias", {inner}, k.width),
             kaiming("kv", {2 * inner, k.memory}, k.memory), reciprocal_root("kv_bias", {2 * inner}, k.memory),
             kaiming("proj", {k.width, inner}, inner),       reciprocal_root("proj_bias", {k.width}, inner)};
@@ -393,7 +406,7 @@ Shape output_shape(const LayerSpec& layer, std::span<const Shape> inputs) {
   std::size_t least = 1, most = 1;
   if (is.operator()<Add, Concat>()) most = SIZE_MAX;
   if (is.operator()<Attention, Lstm>()) most = 2;
-  if (is.operator()<LstmCell>()) least = most = 2;
+  if (is.operator()<LstmCell, Multiply>()) least = most = 2;
   if (is.operator()<SequencePool>()) most = 2;
   if (is.operator()<CrossAttention>()) least = 2, most = 3;
   require(inputs.size() >= least && inputs.size() <= most, layer,

@@ -127,23 +127,30 @@ struct Lstm {
   bool reverse = false;
 };
 // Multi-head self-attention with its projections: x: [t, width] -> [t, width].
-// Weights: qkv [3 inner, width] (q, k, v; head-major inside each), qkv_bias, proj [width, inner],
+// Weights: qkv [inner + 2 kv_width(), width] (q, k, v; head-major inside each), qkv_bias, proj [width, inner],
 // proj_bias. With ids: nobody attends to padding. rotary: q and k are turned by their positions (RoPE: Su et al., arXiv
 // 2104.09864): of a head's width d, which is even, the pair (i, i + d / 2) at position t by t rotary^(-2i / d). 0: not.
+// kv_heads: grouped-query attention (Ainslie et al., EMNLP 2023, arXiv 2305.13245): query head h reads key and value
+// head h / (heads / kv_heads).
 struct Attention {
   std::int64_t width, heads;
   bool causal = false;
-  double rotary = 0;       // the base; usually 10,000
-  std::int64_t inner = 0;  // of all heads together; 0: width
+  double rotary = 0;          // the base; usually 10,000
+  std::int64_t inner = 0;     // width of all query heads together; 0: width
+  std::int64_t kv_heads = 0;  // divides heads; 0: heads
+  bool qkv_bias = true, proj_bias = true;
   std::int64_t heads_width() const { return inner > 0 ? inner : width; }
+  std::int64_t queries_per_kv() const { return kv_heads > 0 ? heads / kv_heads : 1; }
+  std::int64_t kv_width() const { return heads_width() / queries_per_kv(); }  // of all key heads together
 };
 // Attention from one sequence to another: x: [t, width], memory: [s, memory] -> [t, width].
 // Weights: q [inner, width], q_bias, kv [2 inner, memory] (k, v; head-major), kv_bias, proj [width,
-// inner], proj_bias. With ids, of the memory: nobody attends to its padding. One head is Luong's
-// attention (EMNLP 2015, "general" score).
+// inner], proj_bias; bias false: without the three biases. With ids, of the memory: nobody attends to its padding. One
+// head is Luong's attention (EMNLP 2015, "general" score).
 struct CrossAttention {
   std::int64_t width, memory, heads;
   std::int64_t inner = 0;  // of all heads together; 0: width
+  bool bias = true;
   std::int64_t heads_width() const { return inner > 0 ? inner : width; }
 };
 // Self-attention that knows positions by their distances (Dai et al., ACL 2019, arXiv 1901.02860, section 3.3), as
@@ -161,7 +168,8 @@ struct RelativeAttention {
 struct SequencePool {
   enum class Mode { mean, last, first } mode = Mode::mean;
 };
-struct Add {};  // any number of inputs of one shape
+struct Add {};       // any number of inputs of one shape
+struct Multiply {};  // two inputs of one shape, element by element: a gate (Shazeer, arXiv 2002.05202)
 struct Concat {
   std::int64_t axis = 0;  // of the shape without the batch dimension
 };
@@ -179,8 +187,8 @@ struct BinaryCrossEntropyLoss {};
 
 using LayerKind = std::variant<Linear, Conv2d, ConvTranspose2d, Pool2d, Upsample, BatchNorm, InstanceNorm, LayerNorm,
                                RmsNorm, Activation, Dropout, Embedding, PositionEmbedding, PatchEmbedding, ClassToken,
-                               LstmCell, Lstm, Attention, CrossAttention, RelativeAttention, SequencePool, Add, Concat,
-                               Flatten, CrossEntropyLoss, MseLoss, BinaryCrossEntropyLoss>;
+                               LstmCell, Lstm, Attention, CrossAttention, RelativeAttention, SequencePool, Add,
+                               Multiply, Concat, Flatten, CrossEntropyLoss, MseLoss, BinaryCrossEntropyLoss>;
 
 struct LayerSpec {
   std::string name;

@@ -126,6 +126,10 @@ TEST(LayerShape, ErrorsNameTheLayerAndWhatDoesNotFit) {
   EXPECT_NE(shape_error_of(Conv2d{3, 8, 5}, {{48}}).find("channels, height, width"), std::string::npos);
   EXPECT_NE(shape_error_of(Attention{.width = 10, .heads = 4}, {{3, 10}}).find("multiple"), std::string::npos);
   EXPECT_NE(shape_error_of(Add{}, {{3}, {4}}).find("differ"), std::string::npos);
+  EXPECT_NE(shape_error_of(Multiply{}, {{3}, {4}}).find("differ"), std::string::npos);
+  EXPECT_NE(shape_error_of(Multiply{}, {{3}}).find("takes 2 inputs, has 1"), std::string::npos);
+  EXPECT_NE(shape_error_of(Attention{.width = 12, .heads = 6, .kv_heads = 4}, {{3, 12}}).find("4 key and value heads"),
+            std::string::npos);
   EXPECT_NE(shape_error_of(Concat{.axis = 0}, {{3, 4}, {3, 5}}).find("differ"), std::string::npos);
   EXPECT_NE(shape_error_of(Concat{.axis = 2}, {{3, 4}}).find("outside"), std::string::npos);
   EXPECT_NE(shape_error_of(LstmCell{16, 32}, {{16}}).find("takes 2 inputs, has 1"), std::string::npos);
@@ -148,6 +152,14 @@ TEST(LayerParameters, CountsByHand) {
   EXPECT_EQ(parameter_count(layer(Lstm{16, 32})), 128 * 16 + 128 * 32 + 2 * 128);
   EXPECT_EQ(parameter_count(layer(LstmCell{16, 32})), 128 * 16 + 128 * 32 + 2 * 128);
   EXPECT_EQ(parameter_count(layer(Attention{.width = 16, .heads = 4})), 4 * 16 * 16 + 4 * 16);
+  // Llama 3 8B: 32 query heads of 128, 8 key and value heads, no bias.
+  EXPECT_EQ(parameter_count(
+                layer(Attention{.width = 4096, .heads = 32, .kv_heads = 8, .qkv_bias = false, .proj_bias = false})),
+            4096 * (4096 + 2 * 1024) + 4096 * 4096);
+  EXPECT_EQ(parameter_count(layer(Attention{.width = 16, .heads = 4, .kv_heads = 1, .proj_bias = false})),
+            16 * (16 + 8) + (16 + 8) + 16 * 16);
+  EXPECT_EQ(parameter_count(layer(CrossAttention{.width = 16, .memory = 8, .heads = 4, .bias = false})),
+            16 * 16 + 32 * 8 + 16 * 16);
   EXPECT_EQ(parameter_count(layer(CrossAttention{.width = 16, .memory = 8, .heads = 4})),
             (16 * 16 + 16) + (32 * 8 + 32) + (16 * 16 + 16));
   EXPECT_EQ(parameter_count(layer(PositionEmbedding{20, 16})), 320);
@@ -182,6 +194,9 @@ TEST(LayerFlops, MultiplyAddsCountTwice) {
   EXPECT_EQ(forward_flops(Attention{.width = 8, .heads = 2}, {{3, 8}}), 1536 + 288);
   // Causal: 6 of the 9 pairs.
   EXPECT_EQ(forward_flops(Attention{.width = 8, .heads = 2, .causal = true}, {{3, 8}}), 1536 + 192);
+  // One key and value head of two: projections 2 * 3 * 8 * (8 + 4 + 4 + 8), scores and values as with two.
+  EXPECT_EQ(forward_flops(Attention{.width = 8, .heads = 2, .kv_heads = 1}, {{3, 8}}), 1152 + 288);
+  EXPECT_EQ(forward_flops(Multiply{}, {{3, 8}, {3, 8}}), 24);
 }
 
 TEST(LayerFlops, CrossAttentionCountsBothSequences) {
@@ -227,6 +242,9 @@ TEST(LayerStash, OwnTensorsScaleWithTheElement) {
   const StashSpec attention = stash(layer(Attention{.width = 8, .heads = 2}), words);
   EXPECT_EQ(attention.extra, Bytes(4 * (4 * 40 + 2 * 5)));
   EXPECT_EQ(attention.extra_until_weight_gradient, Bytes(4 * 4 * 40));
+  const StashSpec grouped = stash(layer(Attention{.width = 8, .heads = 2, .kv_heads = 1}), words);
+  EXPECT_EQ(grouped.extra, Bytes(4 * (2 * 40 + 2 * 20 + 2 * 5)));
+  EXPECT_EQ(grouped.extra_until_weight_gradient, Bytes(4 * (2 * 40 + 2 * 20)));
   const std::vector<Shape> two{{5, 8}, {3, 4}};
   const StashSpec cross = stash(layer(CrossAttention{.width = 8, .memory = 4, .heads = 2}), two);
   EXPECT_EQ(cross.extra, Bytes(4 * (2 * 40 + 2 * 24 + 2 * 5)));

@@ -16,6 +16,7 @@ namespace {
 constexpr std::int64_t kMaxSize = 100'000'000;  // of one dimension
 constexpr std::int64_t kMaxWindow = 10'000;
 constexpr std::size_t kMaxRank = 8;
+constexpr int kMaxLayers = 100'000;
 
 // Writes what is not as a default-made kind has it.
 template <class Kind>
@@ -96,35 +97,56 @@ LayerKind read_kind(JsonReader& layer) {
   return *result;
 }
 
+// Where the layer that comes next is: in the list of the model, or in a copy of a block that is repeated.
+struct Place {
+  int copy = -1;          // -1: in no block
+  std::string index;      // "{i}" in names becomes it
+  int block_input = -1;   // what "block_input" in a list of inputs stands for
+  std::size_t first = 0;  // layer of the copy
+};
+constexpr const char* kBlockInput = "block_input";
+
+// `text` with the copy's number for every "{i}".
+std::string expanded(std::string text, const Place& place) {
+  constexpr std::string_view mark = "{i}";
+  if (place.copy < 0) return text;
+  for (std::size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at + place.index.size()))
+    text.replace(at, mark.size(), place.index);
+  return text;
+}
+
+using Numbers = std::map<std::string, int>;  // of the layers, by name
+
+// The layer that the text at `key` names.
+int named_layer(JsonReader& reader, const std::string& key, const Place& place, const Numbers& numbers,
+                const std::string& advice) {
+  const std::string name = expanded(reader.text(key), place);
+  if (place.copy >= 0 && name == kBlockInput) return place.block_input;
+  const auto known = numbers.find(name);
+  if (known == numbers.end()) reader.fail(key, "no layer '" + name + "' comes before this one", advice);
+  return known->second;
+}
+
 // The numbers of what the layer that comes next reads.
-std::vector<int> read_inputs(JsonReader& layer, const ModelGraph& model, const std::map<std::string, int>& numbers) {
+std::vector<int> read_inputs(JsonReader& layer, const ModelGraph& model, const Place& place, const Numbers& numbers) {
   const int before = static_cast<int>(model.layers.size()), outer = static_cast<int>(model.inputs.size());
-  if (!layer.has("inputs")) return {before - 1};  // -1, the model's first input, for the first layer
+  // -1, the model's first input, for the first layer
+  if (!layer.has("inputs"))
+    return {place.copy >= 0 && model.layers.size() == place.first ? place.block_input : before - 1};
   std::vector<int> result;
   JsonReader list = layer.list("inputs");
   if (list.size() == 0) layer.fail("inputs", "is empty", "give what the layer reads, or leave it out");
   for (const std::string& index : list.keys()) {
-    if (!list.raw(index).is_string()) {
-      result.push_back(list.integer(index, -outer, std::max(before - 1, -1)));
+    if (list.raw(index).is_string()) {
+      result.push_back(named_layer(list, index, place, numbers,
+                                   "list layers after the layers they read; -1, -2, ... are the model's inputs"));
       continue;
     }
-    const std::string name = list.text(index);
-    const auto known = numbers.find(name);
-    if (known == numbers.end())
-      list.fail(index, "no layer '" + name + "' comes before this one",
-                "list layers after the layers they read; -1, -2, ... are the model's inputs");
-    result.push_back(known->second);
+    if (place.copy >= 0 && list.raw(index).is_number_integer() && list.raw(index).get<std::int64_t>() >= 0)
+      list.fail(index, "a number is one layer, whichever copy reads it", "name the layer, or write \"block_input\"");
+    result.push_back(list.integer(index, -outer, std::max(before - 1, -1)));
   }
   return result;
-}
-
-// The number of the layer whose weight the layer that comes next uses.
-int read_tie(JsonReader& layer, const std::map<std::string, int>& numbers) {
-  const std::string name = layer.text("tied_to");
-  const auto known = numbers.find(name);
-  if (known == numbers.end())
-    layer.fail("tied_to", "no layer '" + name + "' comes before this one", "name an earlier layer with such a weight");
-  return known->second;
 }
 
 double element_count(const Shape& shape) {
@@ -158,6 +180,84 @@ ModelInput read_input(JsonReader& input) {
   input.no_other_keys();
   return result;
 }
+
+// Adds layers to a model, with all that their inputs, names and sizes have to be.
+class LayerReader {
+ public:
+  LayerReader(ModelGraph& model, Sizes& sizes) : model_(model), sizes_(sizes), is_read_(model.inputs.size(), false) {}
+
+  bool is_read(std::size_t input) const { return is_read_[input]; }
+
+  void add(JsonReader& json, const Place& place) {
+    const int number = static_cast<int>(model_.layers.size());
+    if (number >= kMaxLayers)
+      json.fail("name", "is a layer too many", "a model has at most " + std::to_string(kMaxLayers));
+    LayerSpec layer{.name = expanded(json.text("name"), place),
+                    .kind = read_kind(json),
+                    .inputs = read_inputs(json, model_, place, numbers_)};
+    layer.block = json.integer_or("block", -1, -1, kMaxCount);
+    if (layer.block >= 0 && place.copy > 0) layer.block += place.copy;
+    if (json.has("tied_to"))
+      layer.tied_to = named_layer(json, "tied_to", place, numbers_, "name an earlier layer with such a weight");
+    json.no_other_keys();
+    if (layer.name.empty()) json.fail("name", "is empty", "give every layer a name of its own");
+    if (place.copy >= 0 && layer.name == kBlockInput)
+      json.fail("name", "stands for what the block reads", "give the layer another name");
+    if (!numbers_.emplace(layer.name, number).second)
+      json.fail("name", "another layer is called '" + layer.name + "'",
+                place.copy < 0 ? "give every layer a name of its own"
+                               : "write {i} in it, which becomes the number of the copy");
+    std::vector<Shape> inputs;
+    for (const int input : layer.inputs) {
+      if (input < 0) is_read_[static_cast<std::size_t>(-1 - input)] = true;
+      inputs.push_back(input < 0 ? model_.inputs[static_cast<std::size_t>(-1 - input)].shape
+                                 : shapes_[static_cast<std::size_t>(input)]);
+    }
+    const std::string where = json.where("kind");
+    for (const ParameterSpec& parameter : parameters(untied(layer))) sizes_.add(parameter.shape, where);
+    try {
+      shapes_.push_back(output_shape(layer, inputs));
+    } catch (const InputError& e) {
+      throw InputError(where, e.what());
+    }
+    sizes_.add(shapes_.back(), where);
+    model_.layers.push_back(std::move(layer));
+    if (model_.layers.back().tied_to >= 0)
+      if (const std::string fault = tie_fault(model_, number); !fault.empty()) json.fail("tied_to", fault);
+  }
+
+  // {"repeat": copies, "first": number of the first, "input": what the first copy reads, "layers": [...]}
+  void add_copies(JsonReader& block) {
+    const int copies = block.integer<int>("repeat", 1, kMaxLayers), first = block.integer_or("first", 0, 0, kMaxCount);
+    Place place{.copy = 0, .index = {}, .block_input = static_cast<int>(model_.layers.size()) - 1};
+    if (block.has("input")) place.block_input = read_block_input(block);
+    for (; place.copy < copies; ++place.copy) {
+      place.index = std::to_string(first + place.copy);
+      place.first = model_.layers.size();
+      std::vector<JsonReader> layers = block.objects("layers");
+      if (layers.empty()) block.fail("layers", "must not be empty", "give the layers of one copy");
+      for (JsonReader& layer : layers) {
+        if (layer.has("repeat")) layer.fail("repeat", "is inside of another repeat", "write the inner block out");
+        add(layer, place);
+      }
+      place.block_input = static_cast<int>(model_.layers.size()) - 1;
+    }
+    block.no_other_keys("known: repeat, first, input, layers");
+  }
+
+ private:
+  int read_block_input(JsonReader& block) {
+    if (block.raw("input").is_string())
+      return named_layer(block, "input", {}, numbers_, "list the block after the layer that it reads");
+    return block.integer("input", -static_cast<int>(model_.inputs.size()), -1);
+  }
+
+  ModelGraph& model_;
+  Sizes& sizes_;
+  Numbers numbers_;
+  std::vector<Shape> shapes_;
+  std::vector<bool> is_read_;  // by input of the model
+};
 
 }  // namespace
 
@@ -193,42 +293,18 @@ ModelGraph model_from_json(JsonReader reader) {
     sizes.add(model.inputs.back().shape, input.where("shape"));
   }
   if (model.inputs.empty()) reader.fail("inputs", "must not be empty", R"(give e.g. [{"shape": [3, 224, 224]}])");
-  std::map<std::string, int> numbers;
-  std::vector<Shape> shapes;
-  std::vector<JsonReader> layers = reader.objects("layers");
-  std::vector<bool> is_read(model.inputs.size(), false);
-  for (JsonReader& l : layers) {
-    LayerSpec layer{.name = l.text("name"), .kind = read_kind(l), .inputs = read_inputs(l, model, numbers)};
-    layer.block = l.integer_or("block", -1, -1, kMaxCount);
-    if (l.has("tied_to")) layer.tied_to = read_tie(l, numbers);
-    l.no_other_keys();
-    if (layer.name.empty()) l.fail("name", "is empty", "give every layer a name of its own");
-    if (!numbers.emplace(layer.name, static_cast<int>(model.layers.size())).second)
-      l.fail("name", "another layer is called '" + layer.name + "'", "give every layer a name of its own");
-    std::vector<Shape> inputs;
-    for (const int input : layer.inputs) {
-      if (input < 0) is_read[static_cast<std::size_t>(-1 - input)] = true;
-      inputs.push_back(input < 0 ? model.inputs[static_cast<std::size_t>(-1 - input)].shape
-                                 : shapes[static_cast<std::size_t>(input)]);
-    }
-    const std::string where = l.where("kind");
-    for (const ParameterSpec& parameter : parameters(untied(layer))) sizes.add(parameter.shape, where);
-    try {
-      shapes.push_back(output_shape(layer, inputs));
-    } catch (const InputError& e) {
-      throw InputError(where, e.what());
-    }
-    sizes.add(shapes.back(), where);
-    model.layers.push_back(std::move(layer));
-    if (model.layers.back().tied_to >= 0)
-      if (const std::string fault = tie_fault(model, static_cast<int>(model.layers.size()) - 1); !fault.empty())
-        l.fail("tied_to", fault);
+  LayerReader layers(model, sizes);
+  for (JsonReader& layer : reader.objects("layers")) {
+    if (layer.has("repeat"))
+      layers.add_copies(layer);
+    else
+      layers.add(layer, {});
   }
   if (model.layers.empty())
     reader.fail("layers", "must not be empty", "give the layers in the order in which they run");
   reader.no_other_keys();
-  for (std::size_t i = 0; i < is_read.size(); ++i)
-    if (!is_read[i])
+  for (std::size_t i = 0; i < model.inputs.size(); ++i)
+    if (!layers.is_read(i))
       reader.fail("inputs/" + std::to_string(i), "no layer reads it",
                   "remove it, or read it as " + std::to_string(-1 - int(i)));
   try {

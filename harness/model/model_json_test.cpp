@@ -8,6 +8,7 @@
 #include "harness/base/expect_error.h"
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
+#include "harness/model/fold_layers.h"
 #include "harness/model/layer_fields.h"
 
 namespace sluice {
@@ -142,33 +143,51 @@ Json schema_of_models() {
                         {"token_ids", {{"type", "boolean"}, {"default", false}}}}},
                       {"required", Json::array({"shape"})},
                       {"additionalProperties", false}};
-  return {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
-          {"$id", "https://sluice.invalid/harness/model/model.schema.json"},
-          {"title", "sluice/model/1: the layers of a model, in an order in which they can run"},
+  return {
+      {"$schema", "https://json-schema.org/draft/2020-12/schema"},
+      {"$id", "https://sluice.invalid/harness/model/model.schema.json"},
+      {"title", "sluice/model/1: the layers of a model, in an order in which they can run"},
+      {"type", "object"},
+      {"properties",
+       {{"schema", {{"const", "sluice/model/1"}}},
+        {"name", {{"type", "string"}}},
+        {"inputs", {{"type", "array"}, {"minItems", 1}, {"items", input}}},
+        {"layers",
+         {{"type", "array"},
+          {"minItems", 1},
+          {"items", {{"oneOf", Json::array({{{"$ref", "#/$defs/layer"}}, {{"$ref", "#/$defs/block_of_layers"}}})}}}}}}},
+      {"required", Json::array({"schema", "name", "inputs", "layers"})},
+      {"additionalProperties", false},
+      {"$defs",
+       {{"layer", {{"type", "object"}, {"oneOf", kinds}}},
+        {"block_of_layers",
+         {{"description", "copies of some layers; {i} in a name becomes the number of the copy"},
           {"type", "object"},
           {"properties",
-           {{"schema", {{"const", "sluice/model/1"}}},
-            {"name", {{"type", "string"}}},
-            {"inputs", {{"type", "array"}, {"minItems", 1}, {"items", input}}},
-            {"layers", {{"type", "array"}, {"minItems", 1}, {"items", {{"type", "object"}, {"oneOf", kinds}}}}}}},
-          {"required", Json::array({"schema", "name", "inputs", "layers"})},
-          {"additionalProperties", false},
-          {"$defs",
-           {{"name", {{"type", "string"}, {"minLength", 1}}},
-            {"inputs",
-             {{"description",
-               "names or numbers of earlier layers; -1, -2, ... are the model's inputs; absent: the layer before"},
-              {"type", "array"},
-              {"minItems", 1},
-              {"items", {{"type", Json::array({"integer", "string"})}}}}},
-            {"block",
-             {{"description", "layers of one block draw their initial weights from one generator; -1: its own"},
-              {"type", "integer"},
-              {"minimum", -1},
-              {"default", -1}}},
-            {"tied_to",
-             {{"description", "the earlier Linear or Embedding whose weight, of the same shape, this layer uses"},
-              {"type", "string"}}}}}};
+           {{"repeat", {{"type", "integer"}, {"minimum", 1}, {"maximum", 100'000}}},
+            {"first",
+             {{"description", "number of the first copy"}, {"type", "integer"}, {"minimum", 0}, {"default", 0}}},
+            {"input",
+             {{"description", "what block_input is in the first copy; absent: the layer before"},
+              {"type", Json::array({"integer", "string"})}}},
+            {"layers", {{"type", "array"}, {"minItems", 1}, {"items", {{"$ref", "#/$defs/layer"}}}}}}},
+          {"required", Json::array({"repeat", "layers"})},
+          {"additionalProperties", false}}},
+        {"name", {{"type", "string"}, {"minLength", 1}}},
+        {"inputs",
+         {{"description",
+           "names or numbers of earlier layers; -1, -2, ... are the model's inputs; absent: the layer before"},
+          {"type", "array"},
+          {"minItems", 1},
+          {"items", {{"type", Json::array({"integer", "string"})}}}}},
+        {"block",
+         {{"description", "layers of one block draw their initial weights from one generator; -1: its own"},
+          {"type", "integer"},
+          {"minimum", -1},
+          {"default", -1}}},
+        {"tied_to",
+         {{"description", "the earlier Linear or Embedding whose weight, of the same shape, this layer uses"},
+          {"type", "string"}}}}}};
 }
 
 // Ids through a table, and the same table as the output head: 5 words of width 3.
@@ -215,6 +234,86 @@ TEST(ModelJson, MistakesInTiesNameBothLayers) {
                                  {{"name", "loss"}, {"kind", "CrossEntropyLoss"}}});
   EXPECT_EQ(error_of([&] { read(chain); }),
             "m.json: /layers/2/tied_to: is tied to 'b', which is itself tied to 'a'; name that one");
+}
+
+// Two residual blocks over 4 numbers: x + relu(linear(x)).
+Json with_repeat() {
+  return {{"schema", "sluice/model/1"},
+          {"name", "residual"},
+          {"inputs", Json::array({{{"shape", Json::array({4})}}})},
+          {"layers",
+           Json::array({{{"name", "stem"}, {"kind", "Linear"}, {"in", 4}, {"out", 4}},
+                        {{"repeat", 2},
+                         {"first", 7},
+                         {"layers",
+                          Json::array({{{"name", "linear{i}"}, {"kind", "Linear"}, {"in", 4}, {"out", 4}, {"block", 3}},
+                                       {{"name", "relu{i}"}, {"kind", "Activation"}},
+                                       {{"name", "sum{i}"},
+                                        {"kind", "Add"},
+                                        {"inputs", Json::array({"block_input", "relu{i}", "stem"})}}})}},
+                        {{"name", "loss"}, {"kind", "MseLoss"}}})}};
+}
+
+TEST(ModelJson, RepeatStandsForCopiesOfItsLayers) {
+  const ModelGraph model = read(with_repeat());
+  ASSERT_EQ(model.layers.size(), 8u);
+  std::vector<std::string> names;
+  for (const LayerSpec& layer : model.layers) names.push_back(layer.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"stem", "linear7", "relu7", "sum7", "linear8", "relu8", "sum8", "loss"}));
+  EXPECT_EQ(model.layers[1].inputs, std::vector<int>{0});
+  EXPECT_EQ(model.layers[3].inputs, (std::vector<int>{0, 2, 0}));
+  EXPECT_EQ(model.layers[4].inputs, std::vector<int>{3});
+  EXPECT_EQ(model.layers[6].inputs, (std::vector<int>{3, 5, 0}));
+  EXPECT_EQ(model.layers[1].block, 3);
+  EXPECT_EQ(model.layers[4].block, 4);
+  EXPECT_EQ(model.layers[7].inputs, std::vector<int>{6});
+}
+
+TEST(ModelJson, TheFirstCopyReadsWhatInputNames) {
+  Json json = with_repeat();
+  json["layers"][1]["input"] = -1;
+  const ModelGraph model = read(json);
+  EXPECT_EQ(model.layers[1].inputs, std::vector<int>{-1});
+  EXPECT_EQ(model.layers[3].inputs, (std::vector<int>{-1, 2, 0}));
+  EXPECT_EQ(model.layers[4].inputs, std::vector<int>{3});
+}
+
+TEST(ModelJson, MistakesInRepeatsSayWhere) {
+  const auto error = [](const std::string& pointer, const Json& value) {
+    Json json = with_repeat();
+    json.at_pointer(pointer) = value;
+    return error_of([&] { read(json); });
+  };
+  EXPECT_EQ(error("/layers/1/layers/0/name", "linear"),
+            "m.json: /layers/1/layers/0/name: another layer is called 'linear'; write {i} in it, which becomes the "
+            "number of the copy");
+  EXPECT_EQ(error("/layers/1/repeat", 0), "m.json: /layers/1/repeat: is 0; must be at least 1");
+  EXPECT_NE(error("/layers/1/repeat", 99'999).find("a model has at most 100000"), std::string::npos);
+  EXPECT_EQ(error("/layers/1/layers/2/inputs", Json::array({0})),
+            "m.json: /layers/1/layers/2/inputs/0: a number is one layer, whichever copy reads it; name the layer, or "
+            "write \"block_input\"");
+  EXPECT_NE(error("/layers/1/layers/0/repeat", 2).find("is inside of another repeat"), std::string::npos);
+  EXPECT_NE(error("/layers/1/layers", Json::array()).find("must not be empty"), std::string::npos);
+  EXPECT_NE(error("/layers/1/input", "nothing").find("no layer 'nothing' comes before"), std::string::npos);
+  EXPECT_NE(error("/layers/1/layers/0/name", "block_input").find("stands for what the block reads"), std::string::npos);
+}
+
+TEST(ModelJson, FoldedLayersAreTheSameModelInFewLines) {
+  ModelGraph model{.name = "chain", .inputs = {{.shape = {4}}}, .layers = {}};
+  for (int i = 1; i <= 5; ++i) {
+    const int x = static_cast<int>(model.layers.size()) - 1;
+    model.layers.push_back({"linear1_" + std::to_string(i), Linear{4, 4}, {x}, 10 + i});
+    model.layers.push_back({"sum" + std::to_string(i), Add{}, {x, x + 1, -1}, 10 + i});
+  }
+  model.layers.push_back({"loss", MseLoss{}, {9}});
+  Json json = to_json(model);
+  json["layers"] = folded_layers(model);
+  // The first copy reads the model's input, which no later one does: it stands by itself.
+  ASSERT_EQ(json["layers"].size(), 4u) << json["layers"].dump(1);
+  EXPECT_EQ(json["layers"][2]["repeat"], 4);
+  EXPECT_EQ(json["layers"][2]["first"], 2);
+  EXPECT_EQ(json["layers"][2]["layers"][1]["inputs"], Json::array({"block_input", "linear1_{i}", -1}));
+  EXPECT_EQ(to_json(read(json)), to_json(model));
 }
 
 TEST(ModelJson, TheSchemaKnowsEveryKindAndField) {

@@ -21,6 +21,7 @@ struct FaultOf {
   std::string operator()(const Embedding&) const { return ""; }
   std::string operator()(const PositionEmbedding&) const { return ""; }
   std::string operator()(const Add&) const { return ""; }
+  std::string operator()(const Multiply&) const { return ""; }
   std::string operator()(const CrossEntropyLoss&) const { return ""; }
   std::string operator()(const MseLoss&) const { return ""; }
   std::string operator()(const BinaryCrossEntropyLoss&) const { return ""; }

@@ -82,11 +82,17 @@ class Splitter {
   void divide(int l, const Attention& k) {
     Attention own = k;
     own.heads = part(l, k.heads, "heads");
+    if (k.kv_heads > 0) own.kv_heads = part(l, k.kv_heads, "key and value heads");
     own.inner = k.heads_width() / degree_;
     member(l) = own;
+    const ParameterPart qkv{0, {k.queries_per_kv(), 1, 1}};
+    std::vector<ParameterPart> parts{qkv};
+    if (k.qkv_bias) parts.push_back(qkv);
+    parts.push_back({1});
+    if (k.proj_bias) parts.push_back({});
     split(l) = {.rule = Rule::heads,
-                .parameters = {{0, 3}, {0, 3}, {1, 1}, {}},
-                .added_once = 3,
+                .parameters = parts,
+                .added_once = k.proj_bias ? static_cast<int>(parts.size()) - 1 : -1,
                 .forward_sums = {output_elements(l)},
                 .input_gradient_sums = gradients(l, 1)};
   }
@@ -97,9 +103,10 @@ class Splitter {
     own.heads = part(l, k.heads, "heads");
     own.inner = k.heads_width() / degree_;
     member(l) = own;
+    const ParameterPart q{0}, kv{0, {1, 1}}, proj{1};
     split(l) = {.rule = Rule::heads,
-                .parameters = {{0, 1}, {0, 1}, {0, 2}, {0, 2}, {1, 1}, {}},
-                .added_once = 5,
+                .parameters = k.bias ? std::vector{q, q, kv, kv, proj, {}} : std::vector{q, kv, proj},
+                .added_once = k.bias ? 5 : -1,
                 .forward_sums = {output_elements(l)},
                 .input_gradient_sums = gradients(l, 2)};
   }
@@ -110,14 +117,14 @@ class Splitter {
     own.inner = k.heads_width() / degree_;
     member(l) = own;
     split(l) = {.rule = Rule::heads,
-                .parameters = {{0, 3}, {0, 1}, {0, 1}, {0, 1}, {1, 1}},
+                .parameters = {{0, {1, 1, 1}}, {0}, {0}, {0}, {1}},
                 .forward_sums = {output_elements(l)},
                 .input_gradient_sums = gradients(l, 1)};
   }
 
   void divide(int l, const Embedding& k) {
     member(l) = Embedding{part(l, k.vocabulary, "rows"), k.width};
-    split(l) = {.rule = Rule::rows, .parameters = {{0, 1}}, .forward_sums = {output_elements(l)}};
+    split(l) = {.rule = Rule::rows, .parameters = {{0}}, .forward_sums = {output_elements(l)}};
   }
 
   // The only layer that reads `l`, if it has one reader that reads it once.
@@ -152,7 +159,7 @@ class Splitter {
     if (auto* linear = std::get_if<Linear>(&member(l))) linear->out = own, bias = linear->bias;
     if (auto* convolution = std::get_if<Conv2d>(&member(l))) convolution->out = own, bias = convolution->bias;
     split(l).rule = Rule::outputs;
-    split(l).parameters.assign(bias ? 2 : 1, {0, 1});
+    split(l).parameters.assign(bias ? 2 : 1, {0});
     split(l).input_gradient_sums = gradients(l, 1);
   }
 
@@ -160,30 +167,46 @@ class Splitter {
     bool bias = false;
     if (auto* linear = std::get_if<Linear>(&member(l))) linear->in /= degree_, bias = linear->bias;
     if (auto* convolution = std::get_if<Conv2d>(&member(l))) convolution->in /= degree_, bias = convolution->bias;
-    split(l) = {.rule = Rule::inputs,
-                .parameters = {{1, 1}},
-                .added_once = bias ? 1 : -1,
-                .forward_sums = {output_elements(l)}};
+    split(l) = {
+        .rule = Rule::inputs, .parameters = {{1}}, .added_once = bias ? 1 : -1, .forward_sums = {output_elements(l)}};
+  }
+
+  bool multiplies(int l) const { return std::holds_alternative<Multiply>(of(l).kind); }
+
+  // The product of the kind of `first` whose outputs reach `l` and nothing else, each by itself; what is between is
+  // added to `between`. Nothing: `l` mixes outputs, or others read them too.
+  std::optional<int> product_before(int l, int first, std::vector<int>& between) const {
+    for (; l >= 0 && rule(l) == Rule::whole && only_reader(l); l = of(l).inputs[0]) {
+      if (is_product(l)) return is_convolution(l) == is_convolution(first) ? std::optional(l) : std::nullopt;
+      if (!works_on_parts(l, first)) break;
+      between.push_back(l);
+    }
+    return std::nullopt;
   }
 
   void divide_product(int l) {
-    std::vector<int> between;  // the two products
+    std::vector<int> firsts{l}, between;  // of the pair
     std::optional<int> next = only_reader(l);
-    while (next && works_on_parts(*next, l)) {
-      between.push_back(*next);
-      next = only_reader(*next);
+    for (int before = l; next && (works_on_parts(*next, l) || multiplies(*next)); next = only_reader(before)) {
+      if (multiplies(*next)) {
+        const std::vector<int>& factors = of(*next).inputs;
+        const auto other = product_before(factors[factors[0] == before ? 1 : 0], l, between);
+        if (!other) return;
+        firsts.push_back(*other);
+      }
+      between.push_back(before = *next);
     }
     if (!next) return;
     if (is_product(*next)) {
       const std::int64_t outputs =
           is_convolution(l) ? std::get<Conv2d>(of(l).kind).out : std::get<Linear>(of(l).kind).out;
       if (is_convolution(l) && outputs % degree_ != 0) return;
-      take_outputs(l, part(l, outputs, "outputs"));
+      for (const int first : firsts) take_outputs(first, part(first, outputs, "outputs"));
       for (const int b : between) {
         split(b).rule = Rule::outputs;
         if (auto* norm = std::get_if<BatchNorm>(&member(b))) {
           norm->features /= degree_;
-          split(b).parameters = {{0, 1}, {0, 1}};
+          split(b).parameters = {{0}, {0}};
         }
         if (auto* norm = std::get_if<InstanceNorm>(&member(b))) norm->features /= degree_;
       }

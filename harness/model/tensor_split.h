@@ -5,7 +5,8 @@
 //   works on each output by itself between them:     same of the second one's inputs; the second one's outputs and the
 //   activations, dropout, pools, batch               first one's input gradients are summed over the group. A pair that
 //   normalisation, flattening                        begins with a convolution whose channels the degree does not
-//                                                    divide is whole
+//                                                    divide is whole. Where outputs of two such layers are multiplied
+//                                                    (a gate), both are divided alike
 //   attention                                        a part of the heads; outputs and input gradients are summed
 //   embedding                                        a range of the table's rows; outputs are summed
 //   linear layer before the cross entropy, and that  a range of the classes; summed are the linear layer's input
@@ -24,11 +25,11 @@
 
 namespace sluice {
 
-// A device's part of a parameter: of dimension `dimension`, which holds `blocks` blocks of one size (query, key and
-// value of attention), the member's share of every block.
+// A device's part of a parameter: of dimension `dimension`, which holds blocks whose sizes are in the ratio of `blocks`
+// (query, key and value of attention), the member's share of every block.
 struct ParameterPart {
   int dimension = -1;  // -1: whole
-  std::int64_t blocks = 1;
+  std::vector<std::int64_t> blocks = {1};
 };
 
 // How one layer is divided.

@@ -151,6 +151,44 @@ TEST(TensorSplit, DividesHeadsRowsAndClasses) {
   EXPECT_EQ(t.layers[4].forward_sums, std::vector<std::int64_t>{3 * 3});  // 3 positions: two members, and the target
 }
 
+TEST(TensorSplit, DividesKeyAndValueHeadsWithTheirQueries) {
+  ModelGraph model = classifier(10, 4, 6);
+  model.layers[1].kind = Attention{.width = 12, .heads = 4, .kv_heads = 2, .qkv_bias = false, .proj_bias = false};
+  const TensorModel t = split_tensors(model, 2);
+  const Attention own = std::get<Attention>(t.member.layers[1].kind);
+  EXPECT_EQ(own.heads, 2);
+  EXPECT_EQ(own.kv_heads, 1);
+  // qkv [6 + 3 + 3, 12] and proj [12, 6]: half of 24 rows in blocks of 12, 6 and 6.
+  EXPECT_EQ(parameter_count(t.member.layers[1]), 12 * 12 + 12 * 6);
+  EXPECT_EQ(t.layers[1].parameters[0].blocks, (std::vector<std::int64_t>{2, 1, 1}));
+  EXPECT_EQ(t.layers[1].added_once, -1);
+  EXPECT_NE(error_of([&] { split_tensors(model, 4); }).find("rows"), std::string::npos);
+}
+
+// x + down(silu(gate(x)) up(x)): both that are multiplied have a part of their outputs, and down the same inputs.
+TEST(TensorSplit, DividesBothFactorsOfAGate) {
+  const ModelGraph model = {.name = "gated",
+                            .inputs = {{.shape = {3, 8}}},
+                            .layers = {{"norm", RmsNorm{8}, {-1}},
+                                       {"gate", Linear{8, 12, false}, {0}},
+                                       {"silu", Activation{Activation::Kind::silu}, {1}},
+                                       {"up", Linear{8, 12, false}, {0}},
+                                       {"gated", Multiply{}, {2, 3}},
+                                       {"down", Linear{12, 8, false}, {4}},
+                                       {"sum", Add{}, {-1, 5}},
+                                       {"loss", MseLoss{}, {6}}}};
+  const TensorModel t = split_tensors(model, 2);
+  for (const int l : {1, 2, 3, 4}) EXPECT_EQ(t.layers[l].rule, Rule::outputs) << l;
+  EXPECT_EQ(t.layers[5].rule, Rule::inputs);
+  for (const int l : {1, 3}) EXPECT_EQ(std::get<Linear>(t.member.layers[l].kind).out, 6) << l;
+  EXPECT_EQ(std::get<Linear>(t.member.layers[5].kind).in, 6);
+  for (const int l : {0, 6, 7}) EXPECT_EQ(t.layers[l].rule, Rule::whole) << l;
+
+  ModelGraph mixed = model;  // a norm over all outputs stands between: nothing can be divided
+  mixed.layers[2].kind = RmsNorm{12};
+  EXPECT_NE(error_of([&] { split_tensors(mixed, 2); }).find("no layer that devices can share"), std::string::npos);
+}
+
 TEST(TensorSplit, RefusesADegreeThatDoesNotDivideWithTheNumbers) {
   const auto refused = [](const ModelGraph& model, int degree, const std::string& text) {
     const std::string error = error_of([&] { split_tensors(model, degree); });

@@ -35,7 +35,7 @@ static Bytes key_value_gradients(const ModelGraph& model, std::span<const int> l
   Bytes bytes;
   for (const int l : layers)
     if (const auto* attention = std::get_if<Attention>(&model.layers[l].kind))
-      bytes += 2 * attention->width * positions * storage.activation;
+      bytes += 2 * attention->kv_width() * positions * storage.activation;
   return bytes;
 }
 

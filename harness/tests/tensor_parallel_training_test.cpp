@@ -8,6 +8,7 @@
 #include "harness/program/check_program.h"
 #include "harness/sim/communication.h"
 #include "harness/tests/training_test_support.h"
+#include "workloads/models/hugging_face.h"
 #include "workloads/models/registry.h"
 #include "workloads/models/workload_file.h"
 
@@ -40,6 +41,14 @@ ModelGraph mixed_model() {
                      {"statistics", BatchNorm{8}, {9}},
                      {"head", Linear{8, 4}, {10}},
                      {"loss", CrossEntropyLoss{}, {11}}}};
+}
+// Grouped queries, gates and no biases: four query heads for two of keys and values.
+ModelGraph llama_model() {
+  const Json config = {
+      {"model_type", "llama"},    {"hidden_size", 16},        {"intermediate_size", 24}, {"num_hidden_layers", 2},
+      {"num_attention_heads", 4}, {"num_key_value_heads", 2}, {"vocab_size", 12},        {"max_position_embeddings", 6},
+      {"rope_theta", 100.0}};
+  return read_hugging_face_config(config, "llama", {}).model;
 }
 ModelGraph text_model() {
   return transformer_classifier("texts", {.vocabulary = 20, .length = 6, .classes = 4, .blocks = 2, .width = 8}, 4, 16);
@@ -139,14 +148,14 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(SharedLayersOfEveryModel, TrainAsOneDeviceDoes) {
   for (const ModelGraph& model :
-       {test_vit(), mixed_model(), convolution_model(), image_to_image_model(), relative_model(), text_model(),
-        regression_model(), mlp_model(), translation_model(), test_gpt()})
+       {test_vit(), mixed_model(), llama_model(), convolution_model(), image_to_image_model(), relative_model(),
+        text_model(), regression_model(), mlp_model(), translation_model(), test_gpt()})
     for (const int degree : {2, 4}) expect_as_one_device({"one_f_one_b", {}, degree == 2 ? 2 : 1, degree}, model);
 }
 
 // What every rank holds whole it also computes whole, from the same numbers in the same order.
 TEST(SharedLayersOfEveryModel, LeaveTheWeightsThatAllHoldEqualToTheLastBit) {
-  for (const ModelGraph& model : {test_gpt(), mixed_model(), translation_model()}) {
+  for (const ModelGraph& model : {test_gpt(), mixed_model(), llama_model(), translation_model()}) {
     SCOPED_TRACE(model.name);
     const TestSetup setup = tensor_setup_of({"one_f_one_b", {}, 2, 2}, model);
     SessionSpec spec = setup.spec({.learning_rate = 0.05, .momentum = 0.9});
@@ -185,7 +194,8 @@ TEST(SharedLayersOfEveryModel, LeaveTheWeightsThatAllHoldEqualToTheLastBit) {
 TEST(SharedLayersOfEveryModel, SumAsOftenAndAsMuchAsBothClocksAreTold) {
   for (const TensorCase& c : {TensorCase{"one_f_one_b", {}, 2, 2}, TensorCase{"gpipe", {{"recompute", "all"}}, 2, 2},
                               TensorCase{"zero_bubble", {{"variant", "h1"}}, 2, 4}})
-    for (const ModelGraph& model : {test_gpt(), mixed_model(), convolution_model(), translation_model(), test_vit()}) {
+    for (const ModelGraph& model :
+         {test_gpt(), mixed_model(), llama_model(), convolution_model(), translation_model(), test_vit()}) {
       SCOPED_TRACE(testing::Message() << testing::PrintToString(c) << ", " << model.name);
       const TestSetup setup = tensor_setup_of(c, model);
       const Program program = make_program(setup.prepared, kTensorMicros);

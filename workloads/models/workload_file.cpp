@@ -6,8 +6,11 @@
 #include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
+#include "harness/base/numbers.h"
 #include "harness/base/quantities.h"
+#include "harness/model/fold_layers.h"
 #include "harness/model/model_json.h"
+#include "workloads/models/hugging_face.h"
 
 namespace sluice {
 
@@ -34,16 +37,43 @@ void check_trains(const ModelGraph& model, JsonReader& reader, const std::string
   if (model.layers.size() < 2) reader.fail(key, "has a loss and nothing else", "give the layers before it");
 }
 
-// The model itself, or the name of its file, beside this one.
+// FILE#LENGTH: a file, and the sequence length that a Hugging Face config is read with.
+struct ModelPath {
+  std::string file;
+  std::string length;  // "": none given
+};
+
+ModelPath split(const std::string& path) {
+  std::error_code ignored;
+  const std::size_t mark = path.rfind('#');
+  if (mark == std::string::npos || std::filesystem::is_regular_file(path, ignored)) return {path, ""};
+  return {path.substr(0, mark), path.substr(mark + 1)};
+}
+
+HuggingFaceModel read_config(const Json& json, const ModelPath& path) {
+  constexpr std::int64_t kMaxSequence = 10'000'000;
+  std::optional<std::int64_t> length;
+  if (!path.length.empty()) {
+    length = whole_number_in(path.length);
+    if (!length || *length < 1 || *length > kMaxSequence)
+      throw InputError(
+          path.file + "#" + path.length, "'" + path.length + "' is no sequence length",
+          "give the tokens of a sample, 1 to " + std::to_string(kMaxSequence) + ", e.g. " + path.file + "#2048");
+  }
+  return read_hugging_face_config(json, path.file, length);
+}
+
+// The model itself, or the name of its file, in the same folder as this one.
 ModelGraph read_model(JsonReader& reader, const std::string& path) {
   if (!reader.raw("model").is_string()) {
     ModelGraph model = model_from_json(reader.object("model"));
     check_trains(model, reader, "model/layers");
     return model;
   }
-  const std::string file = (std::filesystem::path(path).parent_path() / reader.text("model")).string();
-  const Json json = parse_json_file(file);
-  JsonReader inner(json, file);
+  const ModelPath named = split((std::filesystem::path(path).parent_path() / reader.text("model")).string());
+  const Json json = parse_json_file(named.file);
+  if (is_hugging_face_config(json)) return read_config(json, named).model;
+  JsonReader inner(json, named.file);
   ModelGraph model = model_from_json(inner);
   check_trains(model, inner, "layers");
   return model;
@@ -73,6 +103,19 @@ WorkloadOptimizer read_optimizer(JsonReader reader) {
   if (o.name != "sgd" && o.momentum > 0) reader.fail("momentum", "belongs to sgd, not to " + o.name, "leave it out");
   reader.no_other_keys("known: kind, learning_rate, momentum, weight_decay");
   return o;
+}
+
+Workload workload_of_config(const Json& json, const ModelPath& path, const std::string& name) {
+  constexpr std::int64_t kMaxTrained = 200'000'000;  // parameters that a CPU trains
+  HuggingFaceModel read = read_config(json, path);
+  Workload w{.name = name, .title = read.model.name, .task = {}, .file = path.file, .model = std::move(read.model)};
+  const Shape& input = w.model.inputs.front().shape;
+  w.title += input.size() == 1 ? ", sequence " + std::to_string(input[0]) : ", images of " + std::to_string(input[1]);
+  w.microbatches = static_cast<int>(w.batch);
+  w.optimizer = {.name = "adamw", .lr = 1e-4, .weight_decay = 0.01};
+  w.runs_for_real = parameter_count(w.model) <= kMaxTrained;
+  w.source = "a config.json of Hugging Face" + (read.left_out.empty() ? "" : "; not modelled: " + read.left_out);
+  return w;
 }
 
 Workload workload_from_json(const Json& json, const std::string& path, const std::string& name) {
@@ -116,11 +159,14 @@ Workload workload_from_json(const Json& json, const std::string& path, const std
 
 bool is_workload_file(const std::string& path) {
   std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored)) return false;
-  const std::string text = read_text_file(path);
+  const ModelPath named = split(path);
+  if (!std::filesystem::is_regular_file(named.file, ignored)) return false;
+  const std::string text = read_text_file(named.file);
   const std::size_t start = text.find_first_not_of(" \t\r\n");
   if (start == std::string::npos || text[start] != '{') return false;
-  const Json json = Json::parse(text, path);
+  const Json json = Json::parse(text, named.file);
+  if (is_hugging_face_config(json)) return true;
+  if (!named.length.empty()) return false;
   const Json* schema = json.find("schema");
   return schema && schema->is_string() &&
          (schema->get<std::string>().starts_with("sluice/model/") ||
@@ -128,7 +174,9 @@ bool is_workload_file(const std::string& path) {
 }
 
 Workload read_workload(const std::string& path, const std::string& name) {
-  return workload_from_json(parse_json_file(path), path, name);
+  const ModelPath named = split(path);
+  const Json json = parse_json_file(named.file);
+  return is_hugging_face_config(json) ? workload_of_config(json, named, name) : workload_from_json(json, path, name);
 }
 
 Json to_json(const Workload& w) {
@@ -158,7 +206,20 @@ std::string file_text(const Workload& workload) {
   std::string members, layers, model;
   for (const auto& [key, value] : json.items())
     if (key != "model" && value != "") members += " " + Json(key).dump() + ": " + value.dump() + ",\n";
-  for (const Json& layer : json["model"]["layers"]) layers += (layers.empty() ? "   " : ",\n   ") + layer.dump();
+  const auto line = [](std::string& list, const std::string& indent, const std::string& text) {
+    list += (list.empty() ? "" : ",\n") + indent + text;
+  };
+  for (const Json& layer : folded_layers(workload.model)) {
+    if (!layer.contains("repeat")) {
+      line(layers, "   ", layer.dump());
+      continue;
+    }
+    std::string block, head = "{";
+    for (const auto& [key, value] : layer.items())
+      if (key != "layers") head += Json(key).dump() + ": " + value.dump() + ", ";
+    for (const Json& inner : layer["layers"]) line(block, "     ", inner.dump());
+    line(layers, "   ", head + "\"layers\": [\n" + block + "]}");
+  }
   for (const auto& [key, value] : json["model"].items())
     if (key != "layers") model += "  " + Json(key).dump() + ": " + value.dump() + ",\n";
   return "{\n" + members + " \"model\": {\n" + model + "  \"layers\": [\n" + layers + "\n  ]\n }\n}\n";

@@ -1,5 +1,6 @@
-// Workloads as files: "sluice/workload/1", a model and how it is trained, or a model alone, "sluice/model/1"
-// (harness/model/model_json.h). workload.schema.json beside this says the same in JSON Schema.
+// Workloads as files: "sluice/workload/1", a model and how it is trained, or a model alone: "sluice/model/1"
+// (harness/model/model_json.h), or config.json of Hugging Face (hugging_face.h), as FILE or FILE#SEQUENCE_LENGTH.
+// workload.schema.json in this folder says the same in JSON Schema.
 #pragma once
 
 #include <string>
@@ -12,10 +13,11 @@ class Json;
 
 inline constexpr const char* kWorkloadSchema = "sluice/workload/1";
 
-// Whether `path` is a file of one of the two schemas. A file that is JSON of other kinds, or no JSON, is not.
+// Whether `path` is a file of one of these. A file that is JSON of other kinds, or no JSON, is not.
 bool is_workload_file(const std::string& path);
 
-// `name` becomes Workload::name. Of a model alone: one fixed random batch, 4 micro-batches of 8 samples, plain SGD.
+// `name` becomes Workload::name. Of a model alone: one fixed random batch, 4 micro-batches of 8 samples, plain SGD; of a
+// config: 32 micro-batches of one sample, AdamW, and for the virtual clock only above 200 million parameters.
 // Throws InputError with file, JSON pointer and what is possible.
 Workload read_workload(const std::string& path, const std::string& name);
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sluice_build.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -47,6 +48,11 @@ TEST_F(WorkloadFile, EveryListedWorkloadRoundTrips) {
     const Json written = to_json(w);
     const Workload back = read_workload(put(written), w.name);
     EXPECT_EQ(to_json(back), written);
+    const std::string text = file_text(w);
+    EXPECT_EQ(to_json(read_workload(put(Json::parse(text, "text")), w.name)), written);
+    if (w.name == "gpt_1.3b") {
+      EXPECT_LT(std::ranges::count(text, '\n'), 40) << text;
+    }
     EXPECT_EQ(back.model.shapes(), w.model.shapes());
     EXPECT_EQ(parameter_count(back.model), parameter_count(w.model));
     EXPECT_EQ(back.name, w.name);

@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include <cmath>
+#include <span>
 #include <vector>
 
 #include "harness/model/model.h"
@@ -102,6 +103,12 @@ struct ReferenceLayer {
     }
     return torch::cat(rows);
   }
+  // The layer's weights one after another; undefined where there is none.
+  struct Next {
+    std::span<const at::Tensor> weights;
+    std::size_t at = 0;
+    at::Tensor operator()(bool has_one = true) { return has_one ? weights[at++] : at::Tensor(); }
+  };
   static at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, std::int64_t heads,
                            bool causal, const at::Tensor& ids) {
     const std::int64_t batch = q.size(0), width = q.size(2) / heads;
@@ -117,25 +124,37 @@ struct ReferenceLayer {
   // As complex numbers: the pair (i, i + d / 2) of a head times e^(i t base^(-2i / d)).
   static at::Tensor turned(const at::Tensor& rows, const Attention& k) {
     if (k.rotary == 0) return rows;
-    const std::int64_t steps = rows.size(1), half = k.width / k.heads / 2;
+    const std::int64_t steps = rows.size(1), half = k.heads_width() / k.heads / 2, heads = rows.size(2) / half / 2;
     const at::Tensor angle = torch::outer(torch::arange(steps, at::kDouble),
                                           torch::pow(k.rotary, torch::arange(half, at::kDouble) / -double(half)));
-    const at::Tensor pairs = rows.reshape({rows.size(0), steps, k.heads, 2, half});
+    const at::Tensor pairs = rows.reshape({rows.size(0), steps, heads, 2, half});
     const at::Tensor turn = torch::polar(torch::ones_like(angle), angle).unsqueeze(1);
     const at::Tensor made = torch::complex(pairs.select(3, 0), pairs.select(3, 1)) * turn;
     return torch::stack({torch::real(made), torch::imag(made)}, 3).reshape(rows.sizes());
   }
   at::Tensor operator()(const Attention& k) const {
-    Tensors qkv = torch::linear(x[0], w[0], w[1]).chunk(3, 2);
+    Next weight{w};
+    const at::Tensor projection = weight(), projected = torch::linear(x[0], projection, weight(k.qkv_bias));
+    Tensors qkv = projected.split_with_sizes({k.heads_width(), k.kv_width(), k.kv_width()}, 2);
     for (int i = 0; i < 2; ++i) qkv[i] = turned(qkv[i], k);
+    const std::int64_t head = k.heads_width() / k.heads;
+    for (int i = 1; i < 3; ++i) {  // a query head's own copy of its key and value head
+      Tensors copies;
+      for (std::int64_t h = 0; h < k.heads; ++h)
+        copies.push_back(qkv[i].narrow(2, h / k.queries_per_kv() * head, head));
+      qkv[i] = torch::cat(copies, 2);
+    }
     const at::Tensor ids = x.size() > 1 ? x[1] : at::Tensor();
-    return torch::linear(attend(qkv[0], qkv[1], qkv[2], k.heads, k.causal, ids), w[2], w[3]);
+    const at::Tensor attended = attend(qkv[0], qkv[1], qkv[2], k.heads, k.causal, ids), proj = weight();
+    return torch::linear(attended, proj, weight(k.proj_bias));
   }
   at::Tensor operator()(const CrossAttention& k) const {
-    const at::Tensor q = torch::linear(x[0], w[0], w[1]);
-    const Tensors kv = torch::linear(x[1], w[2], w[3]).chunk(2, 2);
+    Next weight{w};
+    const at::Tensor to_q = weight(), q = torch::linear(x[0], to_q, weight(k.bias)), to_kv = weight();
+    const Tensors kv = torch::linear(x[1], to_kv, weight(k.bias)).chunk(2, 2);
     const at::Tensor ids = x.size() > 2 ? x[2] : at::Tensor();
-    return torch::linear(attend(q, kv[0], kv[1], k.heads, false, ids), w[4], w[5]);
+    const at::Tensor attended = attend(q, kv[0], kv[1], k.heads, false, ids), proj = weight();
+    return torch::linear(attended, proj, weight(k.bias));
   }
   // Pair by pair: the sinusoids of every difference of positions, projected, as a table [steps, steps, inner].
   at::Tensor operator()(const RelativeAttention& k) const {
@@ -168,6 +187,7 @@ struct ReferenceLayer {
     for (std::size_t i = 1; i < x.size(); ++i) y = y + x[i];
     return y;
   }
+  at::Tensor operator()(const Multiply&) const { return x[0] * x[1]; }
   at::Tensor operator()(const Concat& k) const { return torch::cat(x, k.axis + 1); }
   at::Tensor operator()(const Flatten&) const { return x[0].flatten(1); }
   at::Tensor operator()(const CrossEntropyLoss&) const {

@@ -37,6 +37,7 @@ std::unique_ptr<Layer> make(const CrossAttention& spec);
 std::unique_ptr<Layer> make(const RelativeAttention& spec);
 std::unique_ptr<Layer> make(const SequencePool& spec);
 std::unique_ptr<Layer> make(const Add& spec);
+std::unique_ptr<Layer> make(const Multiply& spec);
 std::unique_ptr<Layer> make(const Concat& spec, std::span<const Shape> input_shapes);
 std::unique_ptr<Layer> make(const Flatten& spec, std::span<const Shape> input_shapes);
 std::unique_ptr<Layer> make(const CrossEntropyLoss& spec, std::span<const Shape> input_shapes);

@@ -46,6 +46,11 @@ std::vector<at::Tensor> split_heads(const at::Tensor& rows, std::int64_t batch, 
   return rows.view({batch, -1, parts, heads, head_width}).permute({2, 0, 3, 1, 4}).unbind(0);
 }
 
+// The weight at `position` of the layer's list, or none.
+const at::Tensor* bias_at(std::span<const at::Tensor> weights, std::size_t position, bool has_one) {
+  return has_one ? &weights[position] : nullptr;
+}
+
 // [batch, heads, steps, head width] -> [batch steps, width].
 at::Tensor joined(const at::Tensor& heads) {
   return heads.transpose(1, 2).reshape({-1, heads.size(1) * heads.size(3)});
@@ -83,15 +88,17 @@ class AttentionLayer final : public Layer {
     const at::Tensor& x = in[0];
     const at::Tensor ids = in.size() > 1 ? in[1] : at::Tensor();
     at::Tensor rows = as_rows(x);
-    at::Tensor qkv = affine(rows, weights[0], &weights[1]);
-    const std::vector<at::Tensor> heads = split_heads(qkv, x.size(0), 3, spec_.heads);
-    for (const at::Tensor& turned : {heads[0], heads[1]}) turn(turned, spec_.rotary, 1, mode.chunk.first);
-    AttentionCore core = attend(heads[0], heads[1], heads[2], spec_.causal, ids);
+    at::Tensor qkv = affine(rows, weights[0], bias_at(weights, 1, spec_.qkv_bias));
+    const Projections own = projections(qkv, x.size(0));
+    for (const at::Tensor& turned : {own.q, own.k}) turn(turned, spec_.rotary, 1, mode.chunk.first);
+    AttentionCore core = attend(own.q, for_queries(own.k), for_queries(own.v), spec_.causal, ids);
     for (const LayerStash* before = stash ? stash->earlier : nullptr; before; before = before->earlier) {
-      const std::vector<at::Tensor> theirs = split_heads(before->kept[1], x.size(0), 3, spec_.heads);
-      merge(core, attend(heads[0], theirs[1], theirs[2], /*causal=*/false, {}));
+      const Projections theirs = projections(before->kept[1], x.size(0));
+      merge(core, attend(own.q, for_queries(theirs.k), for_queries(theirs.v), /*causal=*/false, {}));
     }
-    at::Tensor y = affine(joined(core.output), weights[2], &weights[3]).view(x.sizes());
+    const std::size_t proj = proj_position();
+    at::Tensor y =
+        affine(joined(core.output), weights[proj], bias_at(weights, proj + 1, spec_.proj_bias)).view(x.sizes());
     if (stash) {
       stash->kept = {std::move(rows), std::move(qkv), std::move(core.output), std::move(core.log_sum_exp)};
       if (ids.defined()) stash->kept.push_back(ids);
@@ -104,15 +111,14 @@ class AttentionLayer final : public Layer {
                                          const std::vector<bool>& needs_input, LayerStash& stash) override {
     const std::int64_t batch = dy.size(0);
     at::Tensor dy_rows = as_rows(dy);
-    const std::vector<at::Tensor> heads = split_heads(stash.kept[1], batch, 3, spec_.heads);
+    const Projections own = projections(stash.kept[1], batch);
     const AttentionCore core{stash.kept[2], stash.kept[3]};
     const at::Tensor ids = stash.chunk.count == 1 && stash.kept.size() > 4 ? stash.kept[4] : at::Tensor();
-    const at::Tensor d_heads = split_heads(product(dy_rows, weights[2]), batch, 1, spec_.heads)[0];
-    const AttentionGradients gradient = attend_backward(d_heads, heads[0], heads[1], heads[2], core, spec_.causal, ids);
+    const at::Tensor d_heads = split_heads(product(dy_rows, weights[proj_position()]), batch, 1, spec_.heads)[0];
+    const AttentionGradients gradient = gradients_of(d_heads, own.q, own, core, spec_.causal, ids);
     for (LayerStash* before = stash.earlier; before; before = before->earlier) {
-      const std::vector<at::Tensor> theirs = split_heads(before->kept[1], batch, 3, spec_.heads);
-      const AttentionGradients part =
-          attend_backward(d_heads, heads[0], theirs[1], theirs[2], core, /*causal=*/false, {});
+      const Projections theirs = projections(before->kept[1], batch);
+      const AttentionGradients part = gradients_of(d_heads, own.q, theirs, core, /*causal=*/false, {});
       gradient.q.add_(part.q);
       add_to_gradients(*before, part);
     }
@@ -129,12 +135,42 @@ class AttentionLayer final : public Layer {
   }
 
   void weight_gradient(std::span<LayerStash* const> stashes, std::span<const at::Tensor> gradients) override {
-    add_affine_gradients(stacked(stashes, 1), stacked(stashes, 0), gradients[0], &gradients[1]);
-    add_affine_gradients(stacked(stashes, 3), stacked(stashes, 2), gradients[2], &gradients[3]);
+    const std::size_t proj = proj_position();
+    add_affine_gradients(stacked(stashes, 1), stacked(stashes, 0), gradients[0], bias_at(gradients, 1, spec_.qkv_bias));
+    add_affine_gradients(stacked(stashes, 3), stacked(stashes, 2), gradients[proj],
+                         bias_at(gradients, proj + 1, spec_.proj_bias));
     clear(stashes);
   }
 
  private:
+  std::size_t proj_position() const { return spec_.qkv_bias ? 2 : 1; }  // among the weights
+
+  // Views [batch, heads, steps, head width]; of k and v, the key and value heads.
+  struct Projections {
+    at::Tensor q, k, v;
+  };
+  Projections projections(const at::Tensor& rows, std::int64_t batch) const {
+    const std::int64_t inner = spec_.heads_width(), kv = spec_.kv_width(), kv_heads = spec_.heads * kv / inner;
+    const auto heads = [&](std::int64_t first, std::int64_t width, std::int64_t count) {
+      return rows.narrow(1, first, width).view({batch, -1, count, width / count}).transpose(1, 2);
+    };
+    return {heads(0, inner, spec_.heads), heads(inner, kv, kv_heads), heads(inner + kv, kv, kv_heads)};
+  }
+
+  // A key or value head for every query head, and back: the sum of the gradients of a group.
+  at::Tensor for_queries(const at::Tensor& kv) const {
+    return spec_.queries_per_kv() == 1 ? kv : kv.repeat_interleave(spec_.queries_per_kv(), 1);
+  }
+  at::Tensor summed_over_queries(const at::Tensor& gradient) const {
+    return spec_.queries_per_kv() == 1 ? gradient : gradient.unflatten(1, {-1, spec_.queries_per_kv()}).sum(2);
+  }
+  AttentionGradients gradients_of(const at::Tensor& d_heads, const at::Tensor& q, const Projections& keys,
+                                  const AttentionCore& core, bool causal, const at::Tensor& ids) const {
+    const AttentionGradients all =
+        attend_backward(d_heads, q, for_queries(keys.k), for_queries(keys.v), core, causal, ids);
+    return {all.q, summed_over_queries(all.k), summed_over_queries(all.v)};
+  }
+
   // Of a chunk, from the first backward of a later one on: the gradients of its keys and values, summed up.
   static constexpr std::size_t kKeyGradient = 4;
   static bool has_gradients(const LayerStash& stash) {
@@ -162,11 +198,12 @@ class CrossAttentionLayer final : public Layer {
     const std::int64_t batch = in[0].size(0);
     const at::Tensor ids = in.size() > 2 ? in[2] : at::Tensor();
     at::Tensor rows = as_rows(in[0]), memory = as_rows(in[1]);
-    at::Tensor q = affine(rows, weights[0], &weights[1]);
-    at::Tensor kv = affine(memory, weights[2], &weights[3]);
+    at::Tensor q = affine(rows, weights[0], bias_at(weights, 1, spec_.bias));
+    at::Tensor kv = affine(memory, weights[each()], bias_at(weights, 3, spec_.bias));
     const std::vector<at::Tensor> heads = split_heads(kv, batch, 2, spec_.heads);
     AttentionCore core = attend(split_heads(q, batch, 1, spec_.heads)[0], heads[0], heads[1], false, ids);
-    at::Tensor y = affine(joined(core.output), weights[4], &weights[5]).view(in[0].sizes());
+    at::Tensor y =
+        affine(joined(core.output), weights[2 * each()], bias_at(weights, 5, spec_.bias)).view(in[0].sizes());
     if (stash) {
       stash->kept = {std::move(rows), std::move(memory),      std::move(q),
                      std::move(kv),   std::move(core.output), std::move(core.log_sum_exp)};
@@ -184,26 +221,32 @@ class CrossAttentionLayer final : public Layer {
     const std::vector<at::Tensor> heads = split_heads(stash.kept[3], batch, 2, spec_.heads);
     const AttentionCore core{stash.kept[4], stash.kept[5]};
     const at::Tensor ids = stash.kept.size() > 6 ? stash.kept[6] : at::Tensor();
-    const at::Tensor d_heads = split_heads(product(dy_rows, weights[4]), batch, 1, spec_.heads)[0];
+    const at::Tensor d_heads = split_heads(product(dy_rows, weights[2 * each()]), batch, 1, spec_.heads)[0];
     const AttentionGradients gradient = attend_backward(d_heads, q, heads[0], heads[1], core, false, ids);
     at::Tensor d_q = joined(gradient.q);
     at::Tensor d_kv = at::cat({joined(gradient.k), joined(gradient.v)}, 1);
     std::vector<at::Tensor> dx(needs_input.size());
     if (needs_input[0]) dx[0] = product(d_q, weights[0]).view(dy.sizes());
-    if (needs_input[1]) dx[1] = product(d_kv, weights[2]).view({batch, -1, spec_.memory});
+    if (needs_input[1]) dx[1] = product(d_kv, weights[each()]).view({batch, -1, spec_.memory});
     stash.kept = {stash.kept[0],   stash.kept[1],       std::move(d_q),
                   std::move(d_kv), joined(core.output), std::move(dy_rows)};
     return dx;
   }
 
   void weight_gradient(std::span<LayerStash* const> stashes, std::span<const at::Tensor> gradients) override {
-    add_affine_gradients(stacked(stashes, 2), stacked(stashes, 0), gradients[0], &gradients[1]);
-    add_affine_gradients(stacked(stashes, 3), stacked(stashes, 1), gradients[2], &gradients[3]);
-    add_affine_gradients(stacked(stashes, 5), stacked(stashes, 4), gradients[4], &gradients[5]);
+    const auto add = [&](std::size_t dz, std::size_t x, std::size_t weight) {
+      add_affine_gradients(stacked(stashes, dz), stacked(stashes, x), gradients[weight],
+                           bias_at(gradients, weight + 1, spec_.bias));
+    };
+    add(2, 0, 0);
+    add(3, 1, each());
+    add(5, 4, 2 * each());
     clear(stashes);
   }
 
  private:
+  std::size_t each() const { return spec_.bias ? 2 : 1; }  // weights of a projection
+
   CrossAttention spec_;
 };
 

@@ -27,6 +27,24 @@ class AddLayer final : public WeightlessLayer {
   }
 };
 
+class MultiplyLayer final : public WeightlessLayer {
+ public:
+  at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor>, const at::Tensor&, const ForwardMode&,
+                     bool, LayerStash* stash) override {
+    if (stash) stash->kept = {in[0], in[1]};
+    return at::mul(in[0], in[1]);
+  }
+
+  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor>,
+                                         const std::vector<bool>& needs_input, LayerStash& stash) override {
+    std::vector<at::Tensor> dx(2);
+    for (std::size_t i = 0; i < 2; ++i)
+      if (needs_input[i]) dx[i] = at::mul(dy, stash.kept[1 - i]);
+    stash.kept.clear();
+    return dx;
+  }
+};
+
 class ConcatLayer final : public WeightlessLayer {
  public:
   ConcatLayer(const Concat& spec, std::span<const Shape> input_shapes) : dimension_(spec.axis + 1) {
@@ -213,6 +231,7 @@ at::Tensor loss_shares(const at::Tensor& target, const at::Tensor& counts, const
 }
 
 std::unique_ptr<Layer> make(const Add&) { return std::make_unique<AddLayer>(); }
+std::unique_ptr<Layer> make(const Multiply&) { return std::make_unique<MultiplyLayer>(); }
 std::unique_ptr<Layer> make(const Concat& spec, std::span<const Shape> input_shapes) {
   return std::make_unique<ConcatLayer>(spec, input_shapes);
 }

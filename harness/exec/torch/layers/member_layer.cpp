@@ -1,5 +1,6 @@
 #include "harness/exec/torch/layers/member_layer.h"
 
+#include <numeric>
 #include <stdexcept>
 #include <utility>
 
@@ -187,19 +188,26 @@ std::unique_ptr<Layer> make_member_layer(const TensorModel& model, int index, st
   return std::make_unique<SharedLayer>(make_layer(spec, input_shapes, layer, options), split, member, group);
 }
 
+static std::vector<at::Tensor> blocks_of(const at::Tensor& tensor, const ParameterPart& part) {
+  const std::int64_t units = std::accumulate(part.blocks.begin(), part.blocks.end(), std::int64_t{0});
+  std::vector<std::int64_t> sizes;
+  for (const std::int64_t block : part.blocks) sizes.push_back(tensor.size(part.dimension) / units * block);
+  return tensor.split_with_sizes(sizes, part.dimension);
+}
+
 at::Tensor part_of(const at::Tensor& whole, const ParameterPart& part, int degree, int member) {
   if (part.dimension < 0) return whole.clone();
-  return whole.unflatten(part.dimension, {part.blocks, degree, -1})
-      .select(part.dimension + 1, member)
-      .flatten(part.dimension, part.dimension + 1)
-      .clone(at::MemoryFormat::Contiguous);
+  std::vector<at::Tensor> own;
+  for (const at::Tensor& block : blocks_of(whole, part)) own.push_back(block.chunk(degree, part.dimension)[member]);
+  return at::cat(own, part.dimension);
 }
 
 at::Tensor whole_of(std::span<const at::Tensor> parts, const ParameterPart& part) {
   if (part.dimension < 0) return parts.front();
-  std::vector<at::Tensor> blocks;
-  for (const at::Tensor& p : parts) blocks.push_back(p.unflatten(part.dimension, {part.blocks, -1}));
-  return at::stack(blocks, part.dimension + 1).flatten(part.dimension, part.dimension + 2);
+  std::vector<at::Tensor> by_block;  // the first block's parts, the second's, ...
+  for (std::size_t b = 0; b < part.blocks.size(); ++b)
+    for (const at::Tensor& p : parts) by_block.push_back(blocks_of(p, part)[b]);
+  return at::cat(by_block, part.dimension);
 }
 
 }  // namespace sluice

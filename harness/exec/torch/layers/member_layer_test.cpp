@@ -114,13 +114,17 @@ TEST(MemberLayer, CrossEntropyOfTwoRangesIsThatOfAllClasses) {
 
 TEST(MemberLayer, PartsOfAParameterAreTheWholeAgain) {
   const at::Tensor whole = at::arange(24, kMemberDouble).view({12, 2});
-  for (const ParameterPart& part : {ParameterPart{0, 1}, ParameterPart{0, 3}, ParameterPart{1, 1}, ParameterPart{}}) {
+  for (const ParameterPart& part : {ParameterPart{0}, ParameterPart{0, {1, 1, 1}}, ParameterPart{0, {4, 1, 1}},
+                                    ParameterPart{1}, ParameterPart{}}) {
     std::vector<at::Tensor> parts;
     for (int k = 0; k < 2; ++k) parts.push_back(part_of(whole, part, 2, k));
-    EXPECT_TRUE(at::equal(whole_of(parts, part), whole)) << part.dimension << ", " << part.blocks;
+    EXPECT_TRUE(at::equal(whole_of(parts, part), whole))
+        << part.dimension << ", " << ::testing::PrintToString(part.blocks);
   }
   // Of three blocks of four rows a member has half of each: the first one rows 0, 1, 4, 5, 8 and 9.
-  EXPECT_TRUE(at::equal(part_of(whole, {0, 3}, 2, 0).select(1, 0), doubles({0, 2, 8, 10, 16, 18}, {6})));
+  EXPECT_TRUE(at::equal(part_of(whole, {0, {1, 1, 1}}, 2, 0).select(1, 0), doubles({0, 2, 8, 10, 16, 18}, {6})));
+  // Of blocks of eight, two and two rows: rows 0 to 3, 8 and 10.
+  EXPECT_TRUE(at::equal(part_of(whole, {0, {4, 1, 1}}, 2, 0).select(1, 0), doubles({0, 2, 4, 6, 16, 20}, {6})));
 }
 
 }  // namespace

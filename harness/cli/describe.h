@@ -1,0 +1,19 @@
+// What `sluice list NAME` and `sluice list FILE` tell of one workload or one file.
+#pragma once
+
+#include <string>
+
+namespace sluice {
+
+class Json;
+struct Workload;
+
+// {"name": ..., "parameters": ..., ...}: as the list of workloads has it.
+Json summary_of(const Workload& workload);
+// The same with inputs, kinds of layers, FLOP and bytes.
+Json describe_workload(const Workload& workload);
+
+// Of a model, workload, costs, sweep or cluster file. Throws InputError as its reader does.
+Json describe_file(const std::string& path);
+
+}  // namespace sluice

@@ -1,0 +1,14 @@
+// The layers of a model as people write them: blocks that repeat as {"repeat": N, "layers": [...]} (model_json.h).
+#pragma once
+
+#include "harness/model/model.h"
+
+namespace sluice {
+
+class Json;
+
+// The list of sluice/model/1, as short as runs of at least three equal blocks of at most 64 layers make it; layers are
+// equal up to the number in their names. model_from_json() makes the same model of it.
+Json folded_layers(const ModelGraph& model);
+
+}  // namespace sluice
