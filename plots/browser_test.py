@@ -255,6 +255,24 @@ def make_records(sluice, folder):
     return records
 
 
+def timeline_page_answers(browser, sluice, folder, environment):
+    """The page of a schedule: F and B of a second, so that each of 1F1B's two micro-batches takes two."""
+    page = folder / "timeline.html"
+    subprocess.run([sluice, "schedule", "--system", "1f1b", "--ranks", "2", "--microbatches", "2", "--costs", "1/0.5/0.5",
+                    "--html", str(page)], check=True, env=environment, stdout=subprocess.DEVNULL)
+    for width in (1300, 500):
+        browser.open(page, width)
+        nothing_wrong(browser, f"timeline page, {width}")
+        expect("6 s for the schedule, bubble 33.3 %" in browser.run("document.getElementById('answer').textContent"),
+               "the page computes the simulated makespan")
+        browser.run("{ const slider = document.querySelector('input[aria-label=forward]'); slider.value = 1;"
+                    " slider.dispatchEvent(new Event('input')); }")
+        expect("9 s for the schedule, bubble 33.3 %: 50.0 % longer" in
+               browser.run("document.getElementById('answer').textContent"), "forwards of two seconds take three more")
+        browser.run("document.getElementById('reset').click()")
+        expect("longer" not in browser.run("document.getElementById('answer').textContent"), "the button resets")
+
+
 def main():
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if not program:
@@ -292,6 +310,7 @@ def main():
                 visible = browser.run("Array.from(document.querySelectorAll('.chart, table')).every("
                                       "function (e) { return e.checkVisibility(); })")
                 expect(visible, "everything shows without scripts")
+            timeline_page_answers(browser, sluice, folder, environment)
             the_check_itself_sees_faults(browser, page)
             browser.open(page, 1400)
             browser.call("Emulation.setEmulatedMedia", media="print")

@@ -12,7 +12,9 @@
 #include "harness/cli/advise.h"
 #include "harness/cli/advise_costs.h"
 #include "harness/cli/assumptions.h"
+#include "harness/cli/chrome_trace.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/timeline_page.h"
 #include "results/model_error.h"
 
 namespace sluice {
@@ -164,6 +166,9 @@ void print_notes(const Advice& advice, const std::vector<AdviceRow>& rows, doubl
 }  // namespace
 
 int advise_command(const AdviseArguments& a) {
+  std::optional<OutputFile> trace, page;
+  if (!a.trace.empty()) trace = chrome_trace_file(a.trace);
+  if (!a.html.empty()) page = timeline_page_file(a.html);
   std::optional<OutputFile> csv;
   if (!a.csv.empty())
     csv.emplace(a.csv, "a table of ops", [](const std::string& text) {
@@ -205,6 +210,8 @@ int advise_command(const AdviseArguments& a) {
   for (const auto& table : tables) rows.insert(rows.end(), table.begin(), table.end());
   std::optional<EvaluatedPlan> shown;
   if (winner) shown = evaluate_plan(resolve(winner->entry), profiles);
+  if (trace && shown) trace->write(trace_text(*shown));
+  if (page && shown) page->write(page_text(*shown));
   std::vector<Assumption> assumptions = shown ? all_assumptions(rows, *shown) : std::vector<Assumption>();
   if (!advice.plan.empty()) assumptions.insert(assumptions.begin(), {"plan", advice.plan});
   if (a.json) {

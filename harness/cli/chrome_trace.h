@@ -1,4 +1,6 @@
-// A simulated schedule as a trace that chrome://tracing and Perfetto show.
+// What ranks do over time as a trace that Perfetto (ui.perfetto.dev) and chrome://tracing show: a row a rank, named; ops
+// with their category, stage, micro-batch, weight version; messages with their bytes, and arrows from the op that makes
+// one to the op that reads it; a graph of each rank's memory.
 #pragma once
 
 #include <string>
@@ -8,13 +10,26 @@
 #include "harness/pipeline/schedule.h"
 #include "harness/pipeline/sharding.h"
 #include "harness/program/trace.h"
+#include "harness/sim/memory.h"
+#include "results/record.h"
 
 namespace sluice {
 
-// A row of ops a rank, and a graph of the micro-batches whose activations it holds. Gathers and reductions of sharded
-// weights, which take no time in `sluice schedule`, are marks at the ops that they belong to.
-std::string chrome_trace(const Trace& trace, const Placement& placement,
-                         const std::vector<RankCollectives>& collectives);
+class MessageBytes;
+
+struct TraceOfProgram {
+  std::string title;  // of the process
+  const Program& program;
+  const Trace& trace;                        // of the program, once
+  std::vector<std::string> ranks = {};       // their names; empty: "rank 0", "rank 1", ...
+  const MessageBytes* bytes = nullptr;       // null: messages say none
+  std::vector<RankMemory> memory = {};       // with timelines, a graph of bytes by kind; empty: of micro-batches held
+  std::vector<RankCollectives> marked = {};  // collectives that take no time: marks at the ops that they belong to
+};
+std::string chrome_trace(const TraceOfProgram& of);
+
+// Of a record's timeline: an update, or the first batches of an asynchronous system, as measured or simulated.
+std::string chrome_trace(const Record& record);
 
 // Where --trace writes. Throws InputError if the file holds anything but an earlier trace.
 OutputFile chrome_trace_file(const std::string& file);

@@ -51,6 +51,19 @@ std::string list_of(const std::vector<std::string>& names) {
   return text;
 }
 
+void add_trace(CLI::App* c, std::string& file, const std::string& what) {
+  c->add_option("--trace", file,
+                "Write " + what +
+                    " to this file, for ui.perfetto.dev and chrome://tracing: ops with stage, micro-batch "
+                    "and weight version, messages, and what every rank holds")
+      ->type_name("FILE");
+}
+
+void add_html(CLI::App* c, std::string& file) {
+  c->add_option("--html", file, "Write the same as an offline page with sliders for the times of ops and messages")
+      ->type_name("FILE");
+}
+
 void add_list(CLI::App& app, Chosen& chosen) {
   const auto a = std::make_shared<ListArguments>();
   CLI::App* c = add_command(app, chosen, "list", "What there is, or all about one thing", list_command, a);
@@ -79,6 +92,8 @@ void add_plan(CLI::App& app, Chosen& chosen) {
   c->add_flag("--csv", a->csv,
               "The order of the plan's ops as PyTorch's compute-only table; its cuts are module_fqns_per_model_part of "
               "--json");
+  add_trace(c, a->trace, "what the ranks do in an update");
+  add_html(c, a->html);
   add_examples(c,
                "  sluice plan --system graphpipe --workload mmt --cluster summit_v100 --ranks 8\n"
                "  sluice plan -s gpipe,1f1b,zero_bubble -w vgg16 -c flat:4,memory=32GiB");
@@ -117,6 +132,8 @@ void add_advise(CLI::App& app, Chosen& chosen) {
       ->capture_default_str()
       ->type_name("X");
   c->add_option("--csv", a->csv, "Write PyTorch's table of the winner's pipeline to this file")->type_name("FILE");
+  add_trace(c, a->trace, "what the winner's ranks do in an update");
+  add_html(c, a->html);
   add_json(c, a->json);
   add_examples(c,
                "  sluice advise --workload vgg16 --cluster flat:8 --memory 32GiB\n"
@@ -163,7 +180,8 @@ void add_schedule(CLI::App& app, Chosen& chosen) {
   c->add_flag("--csv", a->csv,
               "The order as PyTorch's compute-only table, for _PipelineScheduleRuntime._load_csv and torchtitan's "
               "pipeline_parallel_schedule_csv");
-  c->add_option("--trace", a->trace, "Write a Chrome/Perfetto trace to this file")->type_name("FILE");
+  add_trace(c, a->trace, "what the ranks do");
+  add_html(c, a->html);
   add_examples(c,
                "  sluice schedule --system 1f1b --ranks 4 --microbatches 8 --text\n"
                "  sluice schedule -s gpipe,1f1b,zero_bubble -n 4 -m 8        which is fastest, for what memory\n"
@@ -262,6 +280,7 @@ void add_run(CLI::App& app, Chosen& chosen) {
       ->type_name("N")
       ->check(CLI::PositiveNumber)
       ->group(heading);
+  add_trace(c, a->trace, "what the ranks of a single case do, as measured or simulated,");
   c->add_option("--checkpoints", a->checkpoints, "Keep the state of unfinished cases there and go on from it")
       ->type_name("FOLDER")
       ->group(heading);

@@ -20,6 +20,7 @@ int list_command(const ListArguments& a);
 
 struct PlanArguments {
   CaseFlags flags;
+  std::string trace, html;  // files; empty: none
   bool json = false, csv = false;
 };
 int plan_command(const PlanArguments& a);
@@ -27,14 +28,14 @@ int plan_command(const PlanArguments& a);
 struct AdviseArguments {
   CaseFlags flags;                                 // but for what is tried
   std::string system = "*", microbatches, tensor;  // to try; "": by the workload and the ranks
-  std::string memory, csv;
+  std::string memory, csv, trace, html;
   double seconds = 30;
   bool same_plan = false, json = false;
 };
 int advise_command(const AdviseArguments& a);
 
 struct ScheduleArguments {
-  std::string system, from, costs = "1/1/1", costs_of, trace;
+  std::string system, from, costs = "1/1/1", costs_of, trace, html;
   double host_copy = 0;
   int ranks = 4, microbatches = 8;
   std::optional<int> chunks;  // not given: the system's own
@@ -73,7 +74,7 @@ int validate_command(const ValidateArguments& a);
 struct RunArguments {
   std::string sweep;  // a file, or the name of one in harness/sweeps
   CaseFlags flags;    // of a single case
-  std::string out, shard, progress = "auto", inject_failure, checkpoints;
+  std::string out, shard, progress = "auto", inject_failure, checkpoints, trace;
   int jobs = 0;  // 0: one for every core
   bool resume = false, dry_run = false, json = false;
 };

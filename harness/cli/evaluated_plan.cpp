@@ -14,9 +14,12 @@
 #include "harness/case/predict_update.h"
 #include "harness/case/prepare.h"
 #include "harness/case/profile_workload.h"
+#include "harness/cli/chrome_trace.h"
+#include "harness/cli/timeline_page.h"
 #include "harness/pipeline/tensor_members.h"
 #include "harness/plan/stage_picture.h"
 #include "harness/program/pytorch_table.h"
+#include "harness/sim/message_bytes.h"
 
 namespace sluice {
 
@@ -35,6 +38,44 @@ EvaluatedPlan fitting_plan(const RunCase& c, ProfileStore& profiles) {
   if (!e.over.empty())
     throw InputError("plan", e.over, "use more devices, smaller micro-batches or a cluster with more memory");
   return e;
+}
+
+static std::string title_of(const EvaluatedPlan& e) {
+  return fmt::format("{}, {} on {}", e.p.system->title, e.c.workload, e.c.cluster);
+}
+
+static std::vector<std::string> rank_names(const EvaluatedPlan& e) {
+  std::vector<std::string> names;
+  for (std::size_t r = 0; r < e.p.ranks.devices.size(); ++r)
+    names.push_back(fmt::format("rank {}: {}", r, e.p.cluster.devices[e.p.ranks.devices[r].index()].name));
+  return names;
+}
+
+static Simulation traced(const EvaluatedPlan& e, const Costs& costs) {
+  return simulate(e.program, costs, e.p.cluster, e.p.ranks.devices, {.trace = true});
+}
+
+std::string page_text(const EvaluatedPlan& e) {
+  const std::string what = e.program.updates > 1 ? fmt::format("{} updates from the start", e.program.updates)
+                                                 : std::string("one update from the start");
+  return timeline_page({.title = title_of(e),
+                        .about = fmt::format("{} x {} samples per update; costs: {}", e.p.microbatches_per_update,
+                                             e.p.micro_batch, e.p.costs.source),
+                        .what = what,
+                        .ranks = rank_names(e)},
+                       traced(e, costs_of(e.p)).trace);
+}
+
+std::string trace_text(const EvaluatedPlan& e) {
+  const Costs costs = costs_of(e.p);
+  const Simulation simulation = traced(e, costs);
+  const MessageBytes bytes(e.program, costs);
+  return chrome_trace({.title = title_of(e),
+                       .program = e.program,
+                       .trace = simulation.trace,
+                       .ranks = rank_names(e),
+                       .bytes = &bytes,
+                       .memory = memory(e.program, stage_memory(e.p, e.c.optimizer, e.program.rule), true)});
 }
 
 void print_warnings_of_profile(const RunCase& c) {

@@ -60,6 +60,11 @@ double exposed_communication(const EvaluatedPlan& plan);
 // The compute ops of a program, as a schedule lists them.
 Schedule schedule_of(const Program& program);
 
+// What its ranks do in one run of its program, with their memory, for Perfetto (chrome_trace.h).
+std::string trace_text(const EvaluatedPlan& plan);
+// The same as a page with sliders (timeline_page.h).
+std::string page_text(const EvaluatedPlan& plan);
+
 // PyTorch's table of a plan's order, in which devices that share layers are one rank; throws InputError where PyTorch
 // cannot run it.
 std::string plan_table(const EvaluatedPlan& plan);

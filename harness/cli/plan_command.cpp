@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 
 #include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/case/settings.h"
+#include "harness/cli/chrome_trace.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/evaluated_plan.h"
+#include "harness/cli/timeline_page.h"
 
 namespace sluice {
 
@@ -43,16 +46,23 @@ static int compare_plans(const std::vector<Entry>& entries, ProfileStore& profil
 }
 
 int plan_command(const PlanArguments& a) {
+  std::optional<OutputFile> trace, page;
+  if (!a.trace.empty()) trace = chrome_trace_file(a.trace);
+  if (!a.html.empty()) page = timeline_page_file(a.html);
   const std::vector<Entry> entries = entries_of(a.flags, timed_only());
   Entry any = entries.front();
   any.values.erase("options");
   print_warnings_of_profile(resolve(any));  // what is wrong with the flags is said once
   ProfileStore profiles(default_profile_folder());
   if (entries.size() > 1) {
-    if (a.csv) throw InputError("--csv", "is of one plan", "give one system");
+    for (const auto& [flag, given] :
+         {std::pair("--csv", a.csv), std::pair("--trace", trace.has_value()), std::pair("--html", page.has_value())})
+      if (given) throw InputError(flag, "is of one plan", "give one system");
     return compare_plans(entries, profiles, a.json);
   }
   const EvaluatedPlan e = fitting_plan(cases_of(entries).front(), profiles);
+  if (trace) trace->write(trace_text(e));
+  if (page) page->write(page_text(e));
   if (a.csv) {
     fmt::print("{}", plan_table(e));
   } else if (a.json) {

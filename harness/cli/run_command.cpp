@@ -17,6 +17,7 @@
 #include "harness/case/profile_store.h"
 #include "harness/case/settings.h"
 #include "harness/case/sweep.h"
+#include "harness/cli/chrome_trace.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/gpu_program.h"
@@ -250,6 +251,12 @@ int run_command(const RunArguments& a) {
   const std::unique_ptr<Job> job = job_for(a, sweep);
   const std::string out = a.out.empty() ? source_folder() + "/results/runs/" + sweep.name + ".jsonl" : a.out;
   if (a.dry_run) return dry_run(a, sweep, out);
+  std::optional<OutputFile> trace;
+  if (!a.trace.empty()) {
+    if (sweep.cases.size() != 1 || sweep.cases.front().tune)
+      throw InputError("--trace", "is of one case", "give --system and --workload, with one system and one rate");
+    trace = chrome_trace_file(a.trace);
+  }
   handle_signals();
   if (!job)  // the processes of a job end together
     end_after_signal(Seconds(0.7), "interrupted: what was finished is stored; run again with --resume");
@@ -268,6 +275,13 @@ int run_command(const RunArguments& a) {
                                      return run_case(c, profiles, hooks);
                                    });
   const std::vector<Comparison> comparisons = compare(result.records);
+  if (trace) {
+    const auto record = std::ranges::find(result.records, digest_of(sweep.cases.front()), &Record::digest);
+    if (record == result.records.end() || record->timeline.empty())
+      fmt::print(stderr, "no trace: the case has no timeline\n");
+    else
+      trace->write(chrome_trace(*record));
+  }
   if (a.json) {
     fmt::print("{}\n", to_json(comparisons).dump(2));
   } else {

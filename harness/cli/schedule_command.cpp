@@ -10,6 +10,7 @@
 #include "harness/cli/chrome_trace.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/schedule_figures.h"
+#include "harness/cli/timeline_page.h"
 #include "harness/program/pytorch_table.h"
 #include "harness/program/schedule_picture.h"
 
@@ -95,7 +96,7 @@ OrderOfOps order_of_arguments(const System& system, const Options& options, cons
   if (a.ranks * chunks > 65'536)
     throw InputError("--ranks", std::to_string(a.ranks * chunks) + " stages are too many", "use at most 65536");
   // What is written op by op takes many times the memory of the schedule.
-  const bool op_by_op = a.json || a.csv || a.text || a.versions || !a.trace.empty();
+  const bool op_by_op = a.json || a.csv || a.text || a.versions || !a.trace.empty() || !a.html.empty();
   const std::int64_t most = op_by_op ? 20'000'000 : 60'000'000,
                      ops = 3LL * a.microbatches * a.ranks * (system.one_process ? 1 : chunks);
   if (ops > most)
@@ -176,10 +177,22 @@ void print_ranks(const OrderOfOps& order, const ScheduleFigures& f) {
   }
 }
 
-int print_one(const OrderOfOps& order, const ScheduleArguments& a, const std::optional<OutputFile>& trace) {
-  const ScheduleFigures f = figures_of(order, {.repeated = !a.json && !a.csv, .trace = a.text || !a.trace.empty()});
+int print_one(const OrderOfOps& order, const ScheduleArguments& a, const std::optional<OutputFile>& trace,
+              const std::optional<OutputFile>& page) {
+  const ScheduleFigures f = figures_of(order, {.repeated = !a.json && !a.csv, .trace = a.text || trace || page});
   if (!order.theory.note.empty()) fmt::print(stderr, "sluice: {}: {}\n", order.name, order.theory.note);
-  if (trace) trace->write(chrome_trace(f.simulation.trace, order.placement, f.collectives));
+  if (trace)
+    trace->write(chrome_trace({.title = order.system ? order.system->title : order.name,
+                               .program = f.program,
+                               .trace = f.simulation.trace,
+                               .marked = f.collectives}));
+  if (page)
+    page->write(timeline_page(
+        {.title = order.system ? order.system->title : order.name,
+         .about = fmt::format("--costs {} of a {}", a.costs, costs_of(a, false) == CostsOf::rank ? "rank" : "stage"),
+         .what = "the schedule",
+         .ranks = {}},
+        f.simulation.trace));
   if (a.csv) {
     Program program = f.program;
     program.sharding = order.sharding;
@@ -258,10 +271,12 @@ int schedule_command(const ScheduleArguments& a) {
     throw InputError("schedule", "--system is missing", "name a system, or a table with --from");
   const std::vector<const System*> systems = a.system.empty() ? std::vector<const System*>{} : systems_named(a.system);
   const bool several = systems.size() + (a.from.empty() ? 0 : 1) > 1;
-  if (several && (a.csv || !a.trace.empty()))
-    throw InputError(a.csv ? "--csv" : "--trace", "is of one order", "give one system, or one table");
-  std::optional<OutputFile> trace;
+  for (const auto& [flag, given] :
+       {std::pair("--csv", a.csv), std::pair("--trace", !a.trace.empty()), std::pair("--html", !a.html.empty())})
+    if (several && given) throw InputError(flag, "is of one order", "give one system, or one table");
+  std::optional<OutputFile> trace, page;
   if (!a.trace.empty()) trace = chrome_trace_file(a.trace);
+  if (!a.html.empty()) page = timeline_page_file(a.html);
   const CostsOf of = costs_of(a, several);
   const auto given = given_options(a.set);
   if (several || systems.empty()) refuse_undeclared(systems, given);
@@ -283,7 +298,7 @@ int schedule_command(const ScheduleArguments& a) {
     }
   }
   if (orders.empty()) throw InputError("schedule", "none of the systems has a schedule", refused.front());
-  return several ? print_several(orders, refused, shared) : print_one(orders.front(), shared, trace);
+  return several ? print_several(orders, refused, shared) : print_one(orders.front(), shared, trace, page);
 }
 
 }  // namespace sluice

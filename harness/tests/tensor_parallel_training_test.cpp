@@ -42,11 +42,11 @@ ModelGraph mixed_model() {
                      {"head", Linear{8, 4}, {10}},
                      {"loss", CrossEntropyLoss{}, {11}}}};
 }
-// Grouped queries, gates and no biases: four query heads for two of keys and values.
+// Grouped queries, gates and no biases: eight query heads for four of keys and values.
 ModelGraph llama_model() {
   const Json config = {
       {"model_type", "llama"},    {"hidden_size", 16},        {"intermediate_size", 24}, {"num_hidden_layers", 2},
-      {"num_attention_heads", 4}, {"num_key_value_heads", 2}, {"vocab_size", 12},        {"max_position_embeddings", 6},
+      {"num_attention_heads", 8}, {"num_key_value_heads", 4}, {"vocab_size", 12},        {"max_position_embeddings", 6},
       {"rope_theta", 100.0}};
   return read_hugging_face_config(config, "llama", {}).model;
 }

@@ -1,0 +1,28 @@
+// An offline page of what ranks do over time, with sliders that stretch ops and messages (plots/page/timeline.html).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/base/output_file.h"
+#include "harness/program/program.h"
+#include "harness/program/trace.h"
+
+namespace sluice {
+
+struct TimelinePage {
+  std::string title, about;
+  std::string what;                // that the trace is of: "one update"
+  std::vector<std::string> ranks;  // their names; empty: "rank 0", "rank 1", ...
+};
+
+// The page computes start times from the order of a rank's ops and the messages between them, and keeps what an op
+// waited for besides (a shared link, a collective) as a constant delay, so that unmoved sliders give the simulated times.
+// Throws InputError for more than kMaxPageOps ops.
+inline constexpr std::size_t kMaxPageOps = 200'000;
+std::string timeline_page(const TimelinePage& page, const Trace& trace);
+
+// Where --html writes. Throws InputError if the file holds anything but an earlier page.
+OutputFile timeline_page_file(const std::string& file);
+
+}  // namespace sluice
