@@ -68,6 +68,8 @@ inline constexpr const char* kStaleNote =
 TextTable ranking(const Leaderboard& board, const std::vector<BoardRow>& rows);
 
 std::string leaderboard_markdown(const Leaderboard& board);
+// The synchronous systems, for README.
+std::string leaderboard_svg(const Leaderboard& board);
 // One file that needs no network. version: "sluice 0.2.0".
 std::string leaderboard_html(const Leaderboard& board, const std::string& version);
 

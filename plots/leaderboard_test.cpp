@@ -143,7 +143,10 @@ TEST(Leaderboard, TheCommittedPageIsWhatTheStoredRecordsGive) {
   const BoardDescription description = read_board(folder / "leaderboard.json");
   const std::vector<Record> records = read_records(description.records.string()).records;
   const std::vector<StudyRun> runs = study_runs(records);
-  EXPECT_EQ(read_text_file((folder / "leaderboard.md").string()), leaderboard_markdown(leaderboard(description, runs)))
+  const Leaderboard board = leaderboard(description, runs);
+  EXPECT_EQ(read_text_file((folder / "leaderboard.md").string()), leaderboard_markdown(board))
+      << "run: sluice leaderboard --write";
+  EXPECT_EQ(read_text_file((folder / "leaderboard.svg").string()), leaderboard_svg(board))
       << "run: sluice leaderboard --write";
 }
 

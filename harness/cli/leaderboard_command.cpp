@@ -87,7 +87,10 @@ int leaderboard_command(const LeaderboardArguments& a) {
   const Leaderboard board = leaderboard(description, runs);
   print(board);
   if (!added.empty()) print_place(board, added);
-  if (a.write) write_text(folder + "leaderboard.md", leaderboard_markdown(board));
+  if (a.write) {
+    write_text(folder + "leaderboard.md", leaderboard_markdown(board));
+    write_text(folder + "leaderboard.svg", leaderboard_svg(board));
+  }
   if (html) html->write(leaderboard_html(board, "Sluice " SLUICE_VERSION));
   return interrupted ? 1 : 0;
 }
