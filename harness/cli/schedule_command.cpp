@@ -183,7 +183,8 @@ int print_one(const OrderOfOps& order, const ScheduleArguments& a, const std::op
   if (a.csv) {
     Program program = f.program;
     program.sharding = order.sharding;
-    const PyTorchTable table = pytorch_table(order.schedule, program, order.name);
+    const PyTorchTable table = pytorch_table(order.schedule, program, order.name,
+                                             a.messages ? TableFormat::compute_comms : TableFormat::compute_only);
     for (const std::string& lost : table.lost) fmt::print(stderr, "note: not in the table: {}\n", lost);
     fmt::print("{}", table.csv);
     return 0;
@@ -258,6 +259,7 @@ int schedule_command(const ScheduleArguments& a) {
     throw InputError("schedule", "--system is missing", "name a system, or a table with --from");
   const std::vector<const System*> systems = a.system.empty() ? std::vector<const System*>{} : systems_named(a.system);
   const bool several = systems.size() + (a.from.empty() ? 0 : 1) > 1;
+  if (a.messages && !a.csv) throw InputError("--messages", "is of a table, and --csv is missing", "give both");
   if (several && (a.csv || !a.trace.empty()))
     throw InputError(a.csv ? "--csv" : "--trace", "is of one order", "give one system, or one table");
   std::optional<OutputFile> trace;
