@@ -55,6 +55,7 @@ TEST(PyTorchTables, AreTheOrdersOfTheSameSystems) {
   const std::map<std::string, std::pair<std::string, Given>> same = {
       {"GPipe", {"gpipe", {{"backward", "fifo"}}}},
       {"Interleaved1F1B", {"interleaved_1f1b", {{"rule", "torch"}}}},
+      {"InterleavedZeroBubble", {"interleaved_1f1b", {{"rule", "torch"}, {"variant", "zero_bubble"}}}},
       {"LoopedBFS", {"breadth_first", {{"backward", "lifo"}}}},
       {"ZBVZeroBubble", {"zero_bubble", {{"variant", "v"}}}},
       {"DualPipeV", {"dualpipe", {{"variant", "v"}}}}};
