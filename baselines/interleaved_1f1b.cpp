@@ -12,7 +12,22 @@
 // rule=megatron: m must be a multiple of p, and with m = p all forwards run first, as in Megatron-LM's runtime.
 // rule=torch: PyTorch's ScheduleInterleaved1F1B: groups of g = m / max(1, m / p) micro-batches, so that m need only be
 //   a multiple of the number of groups.
+// group=g: Megatron-LM's microbatch_group_size_per_vp_stage: any m; the last group has what is left. With g or the last
+//   group smaller than p, ranks may wait for one another in a cycle (Megatron-LM#1829); lowering names it.
+//
+// variant=zero_bubble: PyTorch's ScheduleInterleavedZeroBubble, which divides the backward as zero bubble does (Qi et
+// al., arXiv 2401.10241; with v = 1 it is ZB-H1). A rank has one forward for each rank behind it instead of two: rank
+// r runs (v - 1) g + p - 1 - r forwards, then F, I and, from I number r on, one W in turn, the oldest first. p = 2,
+// m = 4, v = 2:
+//
+//   rank 0  F0F1f0f1..i0w0F2i1w1F3I0W0f2I1W1f3i2w2i3w3I2W2I3W3
+//   rank 1  ..F0F1f0i0f1i1w0F2I0w1F3I1W0f2i2W1f3i3w2I2w3I3W2W3
+//
+// Every rank idles (p - 1)(F + I - W) of a stage: at F = I = W a third of interleaved 1F1B's bubble, for the same
+// messages and fewer activations: (v - 1) g + p - r in place of (v - 1) g + 2(p - 1 - r) + 1. Where messages take no
+// time it is never behind interleaved 1F1B; where they do, it can be, because fewer forwards are there to hide them.
 #include <algorithm>
+#include <utility>
 
 #include "harness/base/error.h"
 #include "harness/base/index.h"
@@ -26,14 +41,32 @@ namespace sluice {
 namespace {
 
 enum class Rule { megatron, torch };
+enum class Variant { whole, zero_bubble };
 
 const ChoiceOption<Rule> rule_option("rule",
                                      "megatron (micro-batches a multiple of ranks) or torch (PyTorch's relaxation)",
                                      {{"megatron", Rule::megatron}, {"torch", Rule::torch}});
 
+const ChoiceOption<Variant> variant_option(
+    "variant",
+    "whole (whole backwards) or zero_bubble (weight gradients apart: PyTorch's ScheduleInterleavedZeroBubble)",
+    {{"whole", Variant::whole}, {"zero_bubble", Variant::zero_bubble}});
+
+OptionSpec new_option(OptionSpec spec) {
+  spec.in_digest_unless_default = true;
+  return spec;
+}
+const OptionSpec group_option = new_option({"group",
+                                            "0",
+                                            "micro-batches of a stage in a row (Megatron-LM's "
+                                            "microbatch_group_size_per_vp_stage), any number in all; 0: by `rule`",
+                                            {},
+                                            0});
+
 int groups_of(int ranks, int microbatches) { return std::max(1, microbatches / ranks); }
 
 void require_even_groups(int p, int m, const Options& options) {
+  if (options.integer("group") > 0) return;
   const int groups = groups_of(p, m);
   if (rule_option(options) == Rule::megatron && m % p != 0)
     throw InputError("interleaved_1f1b",
@@ -46,23 +79,51 @@ void require_even_groups(int p, int m, const Options& options) {
                      "use a multiple of " + std::to_string(p));
 }
 
+int group_of(const ScheduleProblem& problem, const Options& options) {
+  const int m = problem.microbatches, given = options.integer("group");
+  return given > 0 ? std::min(given, m) : m / groups_of(problem.ranks, m);
+}
+
 int warm_up(const ScheduleProblem& problem, const Options& options, int rank) {
-  const int p = problem.ranks, m = problem.microbatches, v = problem.chunks(), group = m / groups_of(p, m);
+  const int p = problem.ranks, m = problem.microbatches, v = problem.chunks();
+  const int before = (v - 1) * group_of(problem, options);
+  if (variant_option(options) == Variant::zero_bubble) return std::min(before + p - 1 - rank, m * v);
   if (rule_option(options) == Rule::megatron && m == p) return m * v;
-  return std::min(2 * (p - 1 - rank) + (v - 1) * group, m * v);
+  return std::min(before + 2 * (p - 1 - rank), m * v);
 }
 
 Schedule interleaved_schedule(const ScheduleProblem& problem, const Options& options) {
-  const int p = problem.ranks, m = problem.microbatches, v = problem.chunks(), group = m / groups_of(p, m);
+  const int p = problem.ranks, m = problem.microbatches, v = problem.chunks(), group = group_of(problem, options);
   require_even_groups(p, m, options);
+  // The rank's k-th op of a kind: which of its stages, and of which micro-batch.
+  const auto chunk_and_micro = [&](int k) {
+    const int first = k / (group * v) * group, size = std::min(group, m - first), place = k - first * v;
+    return std::pair(place / size, first + place % size);
+  };
   Schedule schedule = empty_schedule(problem);
   for (int r = 0; r < p; ++r) {
     auto& ops = schedule.ranks[r];
-    const auto chunk = [&](int k) { return k % (group * v) / group; };
-    const auto micro = [&](int k) { return k / (group * v) * group + k % group; };
-    orders::one_forward_one_backward(
-        m * v, warm_up(problem, options, r), [&](int k) { ops.push_back(forward_op(chunk(k) * p + r, micro(k))); },
-        [&](int k) { ops.push_back(backward_op((v - 1 - chunk(k)) * p + r, micro(k))); });
+    int weight_gradients = 0;
+    const auto stage_of_backward = [&](int chunk) { return (v - 1 - chunk) * p + r; };
+    const auto weight_gradient = [&] {
+      const auto [chunk, micro] = chunk_and_micro(weight_gradients++);
+      ops.push_back(weight_gradient_op(stage_of_backward(chunk), micro));
+    };
+    const auto forward = [&](int k) {
+      const auto [chunk, micro] = chunk_and_micro(k);
+      ops.push_back(forward_op(chunk * p + r, micro));
+    };
+    const auto backward = [&](int k) {
+      const auto [chunk, micro] = chunk_and_micro(k);
+      if (variant_option(options) == Variant::whole) {
+        ops.push_back(backward_op(stage_of_backward(chunk), micro));
+        return;
+      }
+      ops.push_back(input_gradient_op(stage_of_backward(chunk), micro));
+      if (k >= r) weight_gradient();
+    };
+    orders::one_forward_one_backward(m * v, warm_up(problem, options, r), forward, backward);
+    while (variant_option(options) == Variant::zero_bubble && weight_gradients < m * v) weight_gradient();
   }
   return schedule;
 }
@@ -70,7 +131,11 @@ Schedule interleaved_schedule(const ScheduleProblem& problem, const Options& opt
 Theory interleaved_theory(const ScheduleProblem& problem, const Options& options) {
   const int p = problem.ranks, forwards = problem.microbatches * problem.chunks();
   Theory theory = flush_theory(p);
-  if (problem.microbatches >= p) theory.bubble_ratio = fill_drain_bubble(p, forwards, recomputation(options));
+  const bool split = variant_option(options) == Variant::zero_bubble;
+  if (problem.microbatches >= p && options.integer("group") == 0) {
+    if (!split) theory.bubble_ratio = fill_drain_bubble(p, forwards, recomputation(options));
+    if (split && recomputation(options) == Recomputation::no) theory.bubble_ratio = fill_drain_bubble(p, 3 * forwards);
+  }
   theory.in_flight = list_of(p, [&](int r) { return std::min(warm_up(problem, options, r) + 1, forwards); });
   return theory;
 }
@@ -85,7 +150,8 @@ extern const System interleaved_1f1b = {
         "Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM, SC 2021 "
         "(arXiv 2104.04473)",
     .written_from = WrittenFrom::code,
-    .options = {chunks_option(), rule_option.spec(), recompute_option()},
+    .options = {chunks_option(), rule_option.spec(), recompute_option(), new_option(variant_option.spec()),
+                group_option},
     .chunks = given_chunks,
     .schedule = interleaved_schedule,
     .weights = flush_with_recompute,

@@ -13,6 +13,7 @@
 #include "harness/program/check_program.h"
 #include "harness/program/check_schedule.h"
 #include "harness/program/lowering.h"
+#include "harness/program/message_order.h"
 #include "harness/program/schedule_picture.h"
 #include "harness/program/staleness.h"
 #include "harness/sim/latency_cluster.h"
@@ -39,6 +40,9 @@ class Attempt {
         microbatches_(microbatches),
         costs_(contract_layers(ranks)),
         cluster_(latency_cluster(ranks, Seconds(0))) {}
+
+  // Whether the program as lowered ends only where sends are buffered: the cycle of ranks; "": it ends in any case.
+  const std::string& needs_buffered_sends() const { return needs_buffered_sends_; }
 
   // Throws the system's InputErrors.
   std::vector<ContractFault> faults() {
@@ -68,6 +72,8 @@ class Attempt {
     const Program program = lower(schedule, order.graph, order.placement, rule, {}, {}, offload);
     for (const Violation& violation : check(program)) add(violation.text);
     if (!faults_.empty()) return std::move(faults_);
+    check_messages_of(program);
+    if (!faults_.empty()) return std::move(faults_);
     compare_with_theory(plan, program, schedule, system_.theory(order, options_));
     if (!faults_.empty()) faults_.front().drawing = drawing_until_fault(schedule, order.graph);
     return std::move(faults_);
@@ -75,6 +81,15 @@ class Attempt {
 
  private:
   void add(const std::string& text) { faults_.push_back({"", text}); }
+
+  void check_messages_of(const Program& program) {
+    const Program ordered = in_rendezvous_order(program);
+    for (const Violation& violation : check(ordered)) add("messages in rendezvous order: " + violation.text);
+    for (const Violation& violation : check_messages(ordered, SendEnd::rendezvous))
+      add("messages in rendezvous order: " + violation.text);
+    for (const Violation& violation : check_messages(program, SendEnd::rendezvous))
+      needs_buffered_sends_ = violation.text;
+  }
 
   ScheduleProblem schedule_problem(const Plan& plan) const {
     const RankMap map = ranks_of(plan);
@@ -160,6 +175,7 @@ class Attempt {
   CostGraph costs_;
   Cluster cluster_;
   std::vector<ContractFault> faults_;
+  std::string needs_buffered_sends_;
 };
 
 void check_what_it_says(const System& system, ContractReport& report) {
@@ -245,10 +261,13 @@ ContractReport check_contract(const System& system, const ContractOptions& limit
         const std::string problem = text_of(options) + fmt::format("ranks={} microbatches={}", ranks, micros);
         if (limits.progress) limits.progress(problem);
         try {
-          for (ContractFault& fault : Attempt(system, options, ranks, micros).faults()) {
+          Attempt attempt(system, options, ranks, micros);
+          for (ContractFault& fault : attempt.faults()) {
             fault.problem = problem;
             report.faults.push_back(std::move(fault));
           }
+          if (!attempt.needs_buffered_sends().empty() && report.needs_buffered_sends.empty())
+            report.needs_buffered_sends = problem + ": " + attempt.needs_buffered_sends();
           ++taken;
         } catch (const InputError& e) {
           ++report.refused;

@@ -1,5 +1,7 @@
 // What every system must keep, whatever it is: its plans, schedules and weights fit together on generated problems, and
-// what its theory promises is what the virtual clock shows. `sluice check NAME` and the contract test hold it.
+// what its theory promises is what the virtual clock shows; its messages have an order that ends where sends are
+// buffered, where they wait for their receives, and with one queue for each pair of ranks and direction
+// (program/message_order.h). `sluice check NAME` and the contract test hold it.
 // Figures of Theory count chunk-micro-batches: with v chunks a rank, each of a rank's v stages counts.
 #pragma once
 
@@ -23,6 +25,9 @@ struct ContractReport {
   std::map<std::string, std::string> refusals;  // what the system says, to the first problem it says it of
   int taken = 0, refused = 0;                   // problems
   std::vector<std::string> notes;               // what is allowed, but rarely meant
+  // The first problem whose program as lowered, with a receive where an op needs it, ends only with buffered sends, and
+  // its cycle of ranks; "": every problem's program ends also where a send waits for its receive.
+  std::string needs_buffered_sends;
 };
 
 struct ContractOptions {

@@ -180,6 +180,10 @@ void add_schedule(CLI::App& app, Chosen& chosen) {
   c->add_flag("--csv", a->csv,
               "The order as PyTorch's compute-only table, for _PipelineScheduleRuntime._load_csv and torchtitan's "
               "pipeline_parallel_schedule_csv");
+  c->add_flag(
+      "--messages", a->messages,
+      "With --csv: PyTorch's table with sends and receives (_load_csv's format compute_comms), in an order that "
+      "ends also where a send waits for its receive");
   add_trace(c, a->trace, "what the ranks do");
   add_html(c, a->html);
   add_examples(c,
@@ -187,6 +191,7 @@ void add_schedule(CLI::App& app, Chosen& chosen) {
                "  sluice schedule -s gpipe,1f1b,zero_bubble -n 4 -m 8        which is fastest, for what memory\n"
                "  sluice schedule -s pipedream -n 3 -m 6 --versions\n"
                "  sluice schedule -s zero_bubble -O variant=v -n 4 -m 8 --csv > zbv.csv\n"
+               "  sluice schedule --from zbv.csv --csv --messages            where its sends and receives stand\n"
                "  sluice schedule --from zbv.csv --costs 10/12/8+1 -s 1f1b,interleaved_1f1b");
 }
 

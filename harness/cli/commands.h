@@ -40,7 +40,7 @@ struct ScheduleArguments {
   int ranks = 4, microbatches = 8;
   std::optional<int> chunks;  // not given: the system's own
   std::vector<std::string> set;
-  bool json = false, text = false, versions = false, csv = false;
+  bool json = false, text = false, versions = false, csv = false, messages = false;
 };
 int schedule_command(const ScheduleArguments& a);
 

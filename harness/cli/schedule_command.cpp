@@ -196,7 +196,8 @@ int print_one(const OrderOfOps& order, const ScheduleArguments& a, const std::op
   if (a.csv) {
     Program program = f.program;
     program.sharding = order.sharding;
-    const PyTorchTable table = pytorch_table(order.schedule, program, order.name);
+    const PyTorchTable table = pytorch_table(order.schedule, program, order.name,
+                                             a.messages ? TableFormat::compute_comms : TableFormat::compute_only);
     for (const std::string& lost : table.lost) fmt::print(stderr, "note: not in the table: {}\n", lost);
     fmt::print("{}", table.csv);
     return 0;
@@ -271,6 +272,7 @@ int schedule_command(const ScheduleArguments& a) {
     throw InputError("schedule", "--system is missing", "name a system, or a table with --from");
   const std::vector<const System*> systems = a.system.empty() ? std::vector<const System*>{} : systems_named(a.system);
   const bool several = systems.size() + (a.from.empty() ? 0 : 1) > 1;
+  if (a.messages && !a.csv) throw InputError("--messages", "is of a table, and --csv is missing", "give both");
   for (const auto& [flag, given] :
        {std::pair("--csv", a.csv), std::pair("--trace", !a.trace.empty()), std::pair("--html", !a.html.empty())})
     if (several && given) throw InputError(flag, "is of one order", "give one system, or one table");

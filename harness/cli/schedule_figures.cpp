@@ -106,14 +106,17 @@ OrderOfOps order_of(const System& system, const Options& options, int ranks, int
 
 OrderOfOps order_from_file(const std::string& file, const OpCosts& costs, CostsOf costs_of) {
   OrderFromTable table = read_pytorch_table(read_text_file(file), file);
-  std::vector<Violation> faults = check(table.schedule, table.graph, table.placement);
-  faults.insert(faults.end(), table.faults.begin(), table.faults.end());
+  const std::vector<Violation>& faults = table.faults;
   if (!faults.empty()) {
     constexpr std::size_t shown = 5;
     std::string text = faults.size() == 1 ? "1 fault" : std::to_string(faults.size()) + " faults";
     for (std::size_t i = 0; i < std::min(shown, faults.size()); ++i) text += (i == 0 ? ": " : "; ") + faults[i].text;
     if (faults.size() > shown) text += "; and so on";
-    throw InputError(file, text);
+    throw InputError(file, text,
+                     table.communication
+                         ? "without its sends and receives, sluice schedule --from FILE --csv --messages "
+                           "writes the table with them in an order that ends"
+                         : "");
   }
   for (const std::string& kind : table.left_out) fmt::print(stderr, "note: {}: left out: {}\n", file, kind);
   OrderOfOps order{.name = file};

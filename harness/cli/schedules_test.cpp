@@ -100,6 +100,21 @@ TEST_F(Cli, APyTorchTableGoesOutAndComesBack) {
   EXPECT_NE(sluice({"schedule", "--from", at("v.csv"), "--text"}).out.find("rank 0  F0"), std::string::npos);
 }
 
+TEST_F(Cli, ATableGoesOutWithItsMessagesAndComesBack) {
+  const Finished out = sluice({"schedule", "-s", "1f1b", "-n", "2", "-m", "2", "--csv", "--messages"});
+  EXPECT_EQ(out.code, 0) << out.err;
+  EXPECT_TRUE(out.out.starts_with("0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0WAIT_SEND_F0,")) << out.out;
+  const Finished back = sluice({"schedule", "--from", put("m.csv", out.out), "--csv"});
+  EXPECT_EQ(back.out, "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n") << back.err;
+  refuses({"schedule", "-s", "1f1b", "--messages"}, {"--messages", "--csv is missing"});
+  // Rank 0 sends 0F1 while rank 1 sends 0B0.
+  const std::string hangs =
+      "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n";
+  refuses({"schedule", "--from", put("h.csv", hangs)},
+          {at("h.csv"), "where a send waits for its receive", "rank 0 at 0SEND_F1 for 1RECV_F1 of rank 1",
+           "rank 1 at 1SEND_B0 for 0RECV_B0 of rank 0", "--csv --messages"});
+}
+
 TEST_F(Cli, WhatPyTorchCannotRunIsRefusedWithTheReason) {
   const auto table = [](const std::string& system) { return Arguments{"schedule", "-s", system, "-n", "4", "--csv"}; };
   refuses(table("chimera"), {"stage 0 is on ranks 0 and 3", "PyTorch gives a stage one rank"});

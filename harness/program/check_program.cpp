@@ -48,7 +48,7 @@ void check_versions(const Program& program, std::size_t rank, std::vector<Violat
 }
 
 // What is sent on a channel is what is received from it, in the same order.
-void check_both_ends(const Program& program, std::vector<Violation>& found) {
+void check_both_ends(const Program& program, InstructionText text, std::vector<Violation>& found) {
   std::vector<std::vector<const Instruction*>> sent(program.channels.size()), received(program.channels.size());
   for (std::size_t r = 0; r < program.ranks.size(); ++r)
     for (const Instruction& i : program.ranks[r])
@@ -67,8 +67,8 @@ void check_both_ends(const Program& program, std::vector<Violation>& found) {
       if (d.opcode == matching_receive(s.opcode) && s.stage == d.peer_stage && s.peer_stage == d.stage &&
           s.micro == d.micro)
         continue;
-      found.push_back({Violation::Kind::wrong_order, name + "message " + std::to_string(k) + " is " + to_text(s) +
-                                                         ", but its receiver expects " + to_text(d)});
+      found.push_back({Violation::Kind::wrong_order, name + "message " + std::to_string(k) + " is " + text(s) +
+                                                         ", but its receiver expects " + text(d)});
       break;
     }
   }
@@ -110,14 +110,21 @@ std::vector<Violation> check(const Program& program) {
     check_own_channels(program, r, found);
     check_versions(program, r, found);
   }
-  check_both_ends(program, found);
+  check_both_ends(program, plain_text, found);
   if (program.sharding.active()) {
     for (std::size_t r = 0; r < program.ranks.size(); ++r) check_sharding(program, Rank(r), found);
     check_collectives(program, found);
   }
   if (program.offloads)
     for (std::size_t r = 0; r < program.ranks.size(); ++r) check_stash_moves(program, Rank(r), found);
-  if (found.empty()) run_without_time(program, found);
+  if (found.empty()) run_without_time(program, SendEnd::buffered, plain_text, found);
+  return found;
+}
+
+std::vector<Violation> check_messages(const Program& program, SendEnd sends, InstructionText text) {
+  std::vector<Violation> found;
+  check_both_ends(program, text, found);
+  if (found.empty()) run_without_time(program, sends, text, found);
   return found;
 }
 

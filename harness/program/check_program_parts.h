@@ -14,8 +14,8 @@ void check_sharding(const Program& program, Rank rank, std::vector<Violation>& f
 // Where the stashes of one rank are, in program order.
 void check_stash_moves(const Program& program, Rank rank, std::vector<Violation>& found);
 
-// Runs the program without time (its data, messages and collectives): inputs that come too late, and deadlocks. The
-// program's channels must have passed their check.
-void run_without_time(const Program& program, std::vector<Violation>& found);
+// Runs the program without time (its data, messages and collectives): inputs that come too late, and deadlocks, each as
+// its cycle of ranks. The program's channels must have passed their check. Linear in the instructions.
+void run_without_time(const Program& program, SendEnd sends, InstructionText text, std::vector<Violation>& found);
 
 }  // namespace sluice

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "harness/base/stop.h"
+#include "harness/program/wait_cycle.h"
 
 namespace sluice {
 
@@ -142,8 +143,10 @@ class Dependencies {
         }
       }
     }
+    const std::optional<Violation> cycle = wait_cycle(next_.size(), [&](std::size_t r) { return wait_of(r); });
     for (std::size_t r = 0; r < next_.size(); ++r)
-      if (next_[r] < schedule_.ranks[r].size()) report(r, found);
+      if (next_[r] < schedule_.ranks[r].size()) report(r, cycle.has_value(), found);
+    if (cycle) found.push_back(*cycle);
   }
 
  private:
@@ -198,26 +201,44 @@ class Dependencies {
     return op->overlapped && blocked(op[1], needed) ? op + 1 : nullptr;
   }
 
-  void report(std::size_t r, std::vector<Violation>& found) const {
-    Op needed;
-    const Op& op = *step_blocked(r, &needed);
-    const auto home = placement_.rank_of(needed).index();
-    const auto& ops = schedule_.ranks[home];
+  // The op that `needed` stands for in the order: a whole backward may be an I there. None: no rank runs it.
+  const Op* listed(const Op& needed) const {
+    const auto& ops = schedule_.ranks[placement_.rank_of(needed).index()];
     const auto position = std::ranges::find_if(ops, [&](const Op& o) {
       const bool same_kind =
           o.kind == needed.kind || (needed.kind == OpKind::backward && o.kind == OpKind::input_gradient);
       return same_kind && o.stage == needed.stage && o.micro == needed.micro;
     });
-    const std::string what = position == ops.end() ? text_of(schedule_, needed) : text_of(schedule_, *position);
+    return position == ops.end() ? nullptr : &*position;
+  }
+  std::string text_of_needed(const Op& needed) const {
+    const Op* op = listed(needed);
+    return text_of(schedule_, op == nullptr ? needed : *op);
+  }
+
+  Wait wait_of(std::size_t r) const {
+    if (next_[r] == schedule_.ranks[r].size()) return {};
+    Op needed;
+    const Op& op = *step_blocked(r, &needed);
+    return {placement_.rank_of(needed).value, text_of(schedule_, op), text_of_needed(needed)};
+  }
+
+  // in_cycle: the cycle says why ranks wait for others, so that only faults of the rank's own order are added.
+  void report(std::size_t r, bool in_cycle, std::vector<Violation>& found) const {
+    Op needed;
+    const Op& op = *step_blocked(r, &needed);
+    const auto home = placement_.rank_of(needed).index();
     if (home == r) {
-      const bool one_step = position != ops.end() && position->overlapped && &op == &*position + 1;
+      const Op* other = listed(needed);
+      const bool one_step = other != nullptr && other->overlapped && &op == other + 1;
       found.push_back({Violation::Kind::wrong_order, on_rank(r) + text_of(schedule_, op) +
-                                                         (one_step ? " overlaps " : " comes before ") + what +
-                                                         ", which it needs"});
-    } else {
+                                                         (one_step ? " overlaps " : " comes before ") +
+                                                         text_of_needed(needed) + ", which it needs"});
+    } else if (!in_cycle) {
+      const auto& ops = schedule_.ranks[home];
       const std::string at = next_[home] < ops.size() ? text_of(schedule_, ops[next_[home]]) : "its end";
       found.push_back({Violation::Kind::deadlock, on_rank(r) + text_of(schedule_, op) + " is blocked: it waits for " +
-                                                      what + " of rank " + std::to_string(home) +
+                                                      text_of_needed(needed) + " of rank " + std::to_string(home) +
                                                       ", which is blocked at " + at});
     }
   }

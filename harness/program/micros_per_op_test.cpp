@@ -94,7 +94,7 @@ TEST(GroupingTest, WhatDoesNotFitIsAViolation) {
   EXPECT_EQ(first_violation("rank 0: 0F0 0F1 0B0 0B1\nrank 1: 1F0 1B0 1F1 1B1\n", 2, graph),
             "rank 1: 1F1 names a stage or micro-batch that does not exist");
   EXPECT_EQ(first_violation("rank 0: 0F0 0B0 0F1 0B1\nrank 1: 1F0 1B0\n", 2, graph),
-            "rank 0: 0B0 is blocked: it waits for 1B0 of rank 1, which is blocked at 1F0");
+            "ranks wait for one another in a cycle: rank 0 at 0B0 for 1B0 of rank 1, rank 1 at 1F0 for 0F1 of rank 0");
   EXPECT_EQ(first_violation("rank 0: 0F0 0B0\nrank 1: 1F0 1B0\n", 3, graph),
             "stage 1 takes 2 micro-batches at once, which 3 micro-batches do not allow");
 }

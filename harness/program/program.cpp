@@ -1,6 +1,23 @@
 #include "harness/program/program.h"
 
+#include <utility>
+
 namespace sluice {
+
+Instruction other_end(Instruction message) {
+  std::swap(message.stage, message.peer_stage);
+  if (is_send(message.opcode)) {
+    message.opcode = matching_receive(message.opcode);
+    return message;
+  }
+  for (const Opcode send : {Opcode::send_activation, Opcode::send_gradient, Opcode::send_stash,
+                            Opcode::send_weight_gradient, Opcode::send_stepped, Opcode::send_credit})
+    if (matching_receive(send) == message.opcode) {
+      message.opcode = send;
+      break;
+    }
+  return message;
+}
 
 std::string to_text(const Instruction& i, int sequence_chunks) {
   const std::string edge = std::to_string(i.stage.value) + "->" + std::to_string(i.peer_stage.value);

@@ -185,8 +185,19 @@ struct Instruction {
   std::int32_t prediction = -1;
 };
 
+// A message as the rank at its other end lists it: of a send its receive, of a receive its send.
+Instruction other_end(Instruction message);
+
 // "5I2", "send_activation 5->6 2", "step 5"
 std::string to_text(const Instruction& instruction, int sequence_chunks = 1);
+using InstructionText = std::string (*)(const Instruction&);
+inline std::string plain_text(const Instruction& instruction) { return to_text(instruction); }
+
+// When a send ends. Either way the messages from one rank to another are a queue without tags, first in, first out.
+enum class SendEnd : std::uint8_t {
+  buffered,    // at once
+  rendezvous,  // when its receive begins, as NCCL's do
+};
 
 // The messages from one rank to another, first in first out.
 struct Channel {

@@ -4,8 +4,13 @@
 #include <array>
 #include <map>
 #include <string_view>
+#include <unordered_map>
+#include <utility>
 
 #include "harness/base/error.h"
+#include "harness/program/check_program.h"
+#include "harness/program/check_schedule.h"
+#include "harness/program/message_order.h"
 
 namespace sluice {
 
@@ -43,18 +48,85 @@ void refuse_what_pytorch_cannot_run(const Program& program, const std::string& w
   }
 }
 
-// What a communication cell says: stage, "SEND_F", micro-batch.
+// The messages that communication cells name.
+constexpr std::array<std::pair<std::string_view, Opcode>, 4> kMessages = {{{"SEND_F", Opcode::send_activation},
+                                                                           {"RECV_F", Opcode::receive_activation},
+                                                                           {"SEND_B", Opcode::send_gradient},
+                                                                           {"RECV_B", Opcode::receive_gradient}}};
+
+// "0SEND_F1", "5I2".
+std::string cell_text(const Instruction& i) {
+  for (const auto& [kind, opcode] : kMessages)
+    if (i.opcode == opcode) return std::to_string(i.stage.value) + std::string(kind) + std::to_string(i.micro.value);
+  return to_text(i);
+}
+
+// What a communication cell says.
 struct Message {
+  Opcode opcode{};
   StageId stage;
-  std::string kind;
   Micro micro;
 };
 
 struct Cell {
-  enum class Kind { none, compute, message, other } kind = Kind::none;
+  enum class Kind { none, compute, message, wait, other } kind = Kind::none;
   std::vector<Op> ops;  // compute: one, or the two of a pair
-  Message message;
+  Message message;      // wait: the send that it waits for
 };
+
+std::string row_of(const std::vector<Op>& ops) {
+  std::string row;
+  for (const std::string& step : step_texts(ops)) {
+    if (!row.empty()) row += ",";
+    row += step;
+    if (step.starts_with('(')) row += kPair;
+  }
+  return row + "\n";
+}
+
+// PyTorch waits for the send of an activation after the backward of its micro-batch, and for all others at the end. It
+// divides a stage's gradients by the micro-batches in REDUCE_GRAD, also where nothing is reduced.
+std::string row_with_messages(const std::vector<Instruction>& rank) {
+  std::string row;
+  const auto add = [&](const std::string& cell) { row += (row.empty() ? "" : ",") + cell; };
+  const auto add_wait = [&](const Instruction& send) {
+    add(cell_text(send).insert(std::to_string(send.stage.value).size(), "WAIT_"));
+  };
+  std::vector<Instruction> sends;
+  std::unordered_map<std::uint64_t, bool> waited;  // of activations, by stage and micro-batch
+  const auto key = [](const Instruction& i) { return std::uint64_t{i.stage.index()} << 32 | i.micro.index(); };
+  for (std::size_t k = 0; k < rank.size(); ++k) {
+    const Instruction* i = &rank[k];
+    if (is_scheduled(i->opcode)) {
+      const std::size_t first = k;
+      if (i->overlapped) {
+        i = &rank[++k];
+        add("(" + to_text(rank[first]) + ";" + to_text(*i) + ")" + std::string(kPair));
+      } else {
+        add(to_text(*i));
+      }
+      for (std::size_t part = first; part <= k; ++part)
+        if (const auto sent = reads_stash(rank[part].opcode) ? waited.find(key(rank[part])) : waited.end();
+            sent != waited.end()) {
+          Instruction send = rank[part];
+          send.opcode = Opcode::send_activation;
+          add_wait(send);
+          sent->second = true;
+        }
+    } else if (is_along_edge(i->opcode)) {
+      add(cell_text(*i));
+      if (is_send(i->opcode)) sends.push_back(*i);
+      if (i->opcode == Opcode::send_activation) waited[key(*i)] = false;
+    } else if (i->opcode == Opcode::optimizer_step) {
+      const std::string stage = std::to_string(i->stage.value);
+      add(stage + "REDUCE_GRAD");
+      add(stage + "WAIT_REDUCE_GRAD");
+    }
+  }
+  for (const Instruction& send : sends)
+    if (send.opcode == Opcode::send_gradient || !waited[key(send)]) add_wait(send);
+  return row + "\n";
+}
 
 class TableReader {
  public:
@@ -69,7 +141,9 @@ class TableReader {
     // An empty last line is the end of the file; an empty one before it, a rank without an op.
     while (!cells_.empty() && cells_.back().empty()) cells_.pop_back();
     make_order();
-    if (result_.communication) check_messages();
+    result_.faults = check(result_.schedule, result_.graph, result_.placement);
+    if (result_.communication && result_.faults.empty()) check_cells();
+    if (result_.communication && result_.faults.empty()) check_order_of_messages();
     for (const auto& [kind, count] : others_)
       result_.left_out.push_back(kind + " (" + std::to_string(count) + (count == 1 ? " cell)" : " cells)"));
     return std::move(result_);
@@ -115,11 +189,13 @@ class TableReader {
       if (kind.size() == 1) return {Cell::Kind::compute, {parse_op(text)}, {}};
       // Stage and micro-batch have the bounds of an op's.
       const Op op = parse_op(text.substr(0, letters) + "F" + (digits < text.size() ? text.substr(digits) : "0"));
-      static const std::array<std::string, 4> messages = {"SEND_F", "RECV_F", "SEND_B", "RECV_B"};
-      if (std::ranges::count(messages, kind) > 0 && digits < text.size())
-        return {Cell::Kind::message, {}, {op.stage, kind, op.micro}};
-      static const std::array<std::string, 6> known = {"UNSHARD",     "RESHARD",     "REDUCE_GRAD",
-                                                       "WAIT_SEND_F", "WAIT_SEND_B", "WAIT_REDUCE_GRAD"};
+      for (const auto& [name, opcode] : kMessages)
+        if (kind == name && digits < text.size()) return {Cell::Kind::message, {}, {opcode, op.stage, op.micro}};
+      if (digits < text.size() && (kind == "WAIT_SEND_F" || kind == "WAIT_SEND_B"))
+        return {Cell::Kind::wait,
+                {},
+                {kind.back() == 'F' ? Opcode::send_activation : Opcode::send_gradient, op.stage, op.micro}};
+      static const std::array<std::string, 4> known = {"UNSHARD", "RESHARD", "REDUCE_GRAD", "WAIT_REDUCE_GRAD"};
       if (std::ranges::count(known, kind) == 0) fail(line, index, "'" + text + "' is no action", advice);
       ++others_[kind];
       return {Cell::Kind::other, {}, {}};
@@ -158,47 +234,108 @@ class TableReader {
     result_.graph = chain(static_cast<int>(stages.size()));
   }
 
-  // Every message across ranks is sent once after the op that makes it, and received once before the op that needs it.
-  void check_messages() {
-    const std::size_t stages = result_.graph.size();
-    for (std::size_t r = 0; r < cells_.size(); ++r) {
-      std::map<std::string, std::size_t> at;  // of a message's text: its cell
-      for (std::size_t c = 0; c < cells_[r].size(); ++c) {
-        if (cells_[r][c].kind != Cell::Kind::message) continue;
-        const Message& m = cells_[r][c].message;
-        const std::string text = std::to_string(m.stage.value) + m.kind + std::to_string(m.micro.value);
-        if (!at.emplace(text, c).second)
-          result_.faults.push_back({Violation::Kind::duplicate_op, on_rank(r) + text + " is there twice"});
+  // Every message across ranks is sent once after the op that makes it, and received once before the op that needs it;
+  // a wait for a send comes after it, and where a table has waits, every send has one.
+  void check_cells() {
+    const bool waits = std::ranges::any_of(cells_, [](const std::vector<Cell>& row) {
+      return std::ranges::any_of(row, [](const Cell& cell) { return cell.kind == Cell::Kind::wait; });
+    });
+    for (std::size_t r = 0; r < cells_.size(); ++r) check_cells_of_ops(r);
+    for (std::size_t r = 0; waits && result_.faults.empty() && r < cells_.size(); ++r) check_waits(r);
+  }
+
+  using CellsOfMessages = std::unordered_map<std::uint64_t, std::size_t>;  // by key()
+  static std::uint64_t key(const Message& m) {
+    return ((std::uint64_t{m.stage.index()} << 8 | static_cast<std::uint64_t>(m.opcode)) << 32) | m.micro.index();
+  }
+  static std::string text_of(const Message& m) {
+    return cell_text({.opcode = m.opcode, .stage = m.stage, .micro = m.micro});
+  }
+  void fault(std::size_t r, Violation::Kind kind, const std::string& text) {
+    result_.faults.push_back({kind, on_rank(r) + text});
+  }
+
+  void check_cells_of_ops(std::size_t r) {
+    const std::vector<Cell>& row = cells_[r];
+    CellsOfMessages at;
+    for (std::size_t c = 0; c < row.size(); ++c)
+      if (row[c].kind == Cell::Kind::message && !at.emplace(key(row[c].message), c).second)
+        fault(r, Violation::Kind::duplicate_op, text_of(row[c].message) + " is there twice");
+    const auto expect = [&](const Op& op, Opcode opcode, std::size_t c) {
+      const Message m{opcode, op.stage, op.micro};
+      const auto found = at.find(key(m));
+      if (found == at.end()) return fault(r, Violation::Kind::missing_op, text_of(m) + " is missing");
+      if (is_send(opcode) ? found->second < c : found->second > c)
+        fault(r, Violation::Kind::wrong_order,
+              text_of(m) + " comes " + (is_send(opcode) ? "before " : "after ") + to_text(op));
+      at.erase(found);
+    };
+    const auto elsewhere = [&](int stage) {
+      return stage >= 0 && stage < result_.graph.stages() &&
+             result_.placement.stages[static_cast<std::size_t>(stage)].front() != Rank(r);
+    };
+    for (std::size_t c = 0; c < row.size(); ++c)
+      for (const Op& op : row[c].ops) {
+        if (op.kind == OpKind::weight_gradient) continue;
+        const bool forward = op.kind == OpKind::forward;
+        if (elsewhere(op.stage.value + (forward ? -1 : 1)))
+          expect(op, forward ? Opcode::receive_activation : Opcode::receive_gradient, c);
+        if (elsewhere(op.stage.value + (forward ? 1 : -1)))
+          expect(op, forward ? Opcode::send_activation : Opcode::send_gradient, c);
       }
-      for (std::size_t c = 0; c < cells_[r].size(); ++c)
-        for (const Op& op : cells_[r][c].ops) {
-          const bool forward = op.kind == OpKind::forward;
-          if (op.kind == OpKind::weight_gradient) continue;
-          const std::size_t s = op.stage.index();
-          const bool has_source = forward ? s > 0 : s + 1 < stages, has_sink = forward ? s + 1 < stages : s > 0;
-          const std::size_t before = s > 0 ? s - 1 : s;  // read only where there is one
-          const std::size_t source = forward ? before : s + 1, sink = forward ? s + 1 : before;
-          const std::string direction = forward ? "F" : "B", micro = std::to_string(op.micro.value);
-          const auto expect = [&](const std::string& kind, bool earlier) {
-            const std::string text = std::to_string(s) + kind + direction + micro;
-            const auto found = at.find(text);
-            if (found == at.end()) {
-              result_.faults.push_back({Violation::Kind::missing_op, on_rank(r) + text + " is missing"});
-              return;
-            }
-            if (earlier ? found->second > c : found->second < c)
-              result_.faults.push_back(
-                  {Violation::Kind::wrong_order,
-                   on_rank(r) + text + " comes " + (earlier ? "after " : "before ") + to_text(op)});
-            at.erase(found);
-          };
-          if (has_source && result_.placement.stages[source].front() != Rank(r)) expect("RECV_", true);
-          if (has_sink && result_.placement.stages[sink].front() != Rank(r)) expect("SEND_", false);
-        }
-      for (const auto& [text, c] : at)
-        result_.faults.push_back(
-            {Violation::Kind::wrong_rank, on_rank(r) + text + " belongs to no op of this rank that needs it"});
+    for (std::size_t c = 0; c < row.size(); ++c)
+      if (const auto found = row[c].kind == Cell::Kind::message ? at.find(key(row[c].message)) : at.end();
+          found != at.end() && found->second == c)
+        fault(r, Violation::Kind::wrong_rank, text_of(row[c].message) + " belongs to no op of this rank that needs it");
+  }
+
+  void check_waits(std::size_t r) {
+    CellsOfMessages sent;  // not waited for yet
+    for (const Cell& cell : cells_[r]) {
+      if (cell.kind == Cell::Kind::message && is_send(cell.message.opcode)) sent.emplace(key(cell.message), 0);
+      if (cell.kind == Cell::Kind::wait && sent.erase(key(cell.message)) == 0)
+        fault(r, Violation::Kind::wrong_order,
+              "a wait for " + text_of(cell.message) + " stands where that is not under way");
     }
+    for (const Cell& cell : cells_[r])
+      if (cell.kind == Cell::Kind::message && sent.contains(key(cell.message)))
+        fault(r, Violation::Kind::missing_op, text_of(cell.message) + " has no wait, as other sends of the table have");
+  }
+
+  // The cells as instructions. Every message has its other end on another rank, by check_cells().
+  Program program_of_cells() const {
+    Program program{
+        .graph = result_.graph, .placement = result_.placement, .microbatches = result_.schedule.microbatches};
+    std::map<std::pair<Rank, Rank>, std::int32_t> channel_of;
+    const auto rank_of = [&](StageId stage) { return result_.placement.stages[stage.index()].front(); };
+    for (const std::vector<Cell>& row : cells_) {
+      std::vector<Instruction>& rank = program.ranks.emplace_back();
+      for (const Cell& cell : row) {
+        for (const Op& op : cell.ops)
+          rank.push_back(
+              {.opcode = opcode_of(op.kind), .overlapped = op.overlapped, .stage = op.stage, .micro = op.micro});
+        if (cell.kind != Cell::Kind::message) continue;
+        const Message& m = cell.message;
+        const bool send = is_send(m.opcode),
+                   up = m.opcode == Opcode::receive_activation || m.opcode == Opcode::send_gradient;
+        const StageId peer(m.stage.value + (up ? -1 : 1));
+        const Rank own = rank_of(m.stage), other = rank_of(peer);
+        const auto [channel, fresh] =
+            channel_of.try_emplace(send ? std::pair(own, other) : std::pair(other, own), program.channels.size());
+        if (fresh) program.channels.push_back({channel->first.first, channel->first.second});
+        rank.push_back(
+            {.opcode = m.opcode, .stage = m.stage, .micro = m.micro, .peer_stage = peer, .channel = channel->second});
+      }
+    }
+    return program;
+  }
+
+  void check_order_of_messages() {
+    const Program program = program_of_cells();
+    result_.faults = check_messages(program, SendEnd::buffered, cell_text);
+    if (!result_.faults.empty()) return;
+    result_.faults = check_messages(program, SendEnd::rendezvous, cell_text);
+    for (Violation& fault : result_.faults) fault.text = "where a send waits for its receive, " + fault.text;
   }
 
   const std::string& text_;
@@ -210,17 +347,15 @@ class TableReader {
 
 }  // namespace
 
-PyTorchTable pytorch_table(const Schedule& schedule, const Program& program, const std::string& where) {
+PyTorchTable pytorch_table(const Schedule& schedule, const Program& program, const std::string& where,
+                           TableFormat format) {
   refuse_what_pytorch_cannot_run(program, where);
   PyTorchTable table;
-  for (const std::vector<Op>& ops : schedule.ranks) {
-    std::string line;
-    for (const std::string& step : step_texts(ops)) {
-      if (!line.empty()) line += ",";
-      line += step;
-      if (step.starts_with('(')) line += kPair;
-    }
-    table.csv += line + "\n";
+  if (format == TableFormat::compute_comms) {
+    for (const std::vector<Instruction>& rank : in_rendezvous_order(program).ranks)
+      table.csv += row_with_messages(rank);
+  } else {
+    for (const std::vector<Op>& ops : schedule.ranks) table.csv += row_of(ops);
   }
   if (program.rule.recompute != WeightRule::Recompute::none)
     table.lost.push_back("recomputation: put the stages' modules under torch.utils.checkpoint");

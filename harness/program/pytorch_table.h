@@ -16,21 +16,29 @@
 namespace sluice {
 
 struct PyTorchTable {
-  std::string csv;                // compute only
+  std::string csv;
   std::vector<std::string> lost;  // what the program does that the table cannot say; a sentence each
 };
+
+// The two formats of PyTorch's _load_csv: ops alone, to which PyTorch adds sends and receives; or with them, in the
+// order of in_rendezvous_order() (message_order.h), and with waits for sends and reductions of gradients where PyTorch
+// has them.
+enum class TableFormat : std::uint8_t { compute_only, compute_comms };
 
 // The order that `schedule` lists, as the table of `program`, which was lowered from it. Throws InputError at `where`
 // for what PyTorch cannot run, or would run as something else: a stage on several ranks, updates without a flush,
 // micro-batches in groups, weight gradients on another rank, a stage graph that is no chain.
-PyTorchTable pytorch_table(const Schedule& schedule, const Program& program, const std::string& where);
+PyTorchTable pytorch_table(const Schedule& schedule, const Program& program, const std::string& where,
+                           TableFormat format = TableFormat::compute_only);
 
 struct OrderFromTable {
   Schedule schedule;
-  StageGraph graph;               // a chain
-  Placement placement;            // one rank a stage: that of its first op
-  std::vector<Violation> faults;  // of the communication cells, where there are any; check_schedule.h looks at the rest
-  bool communication = false;     // whether there are any
+  StageGraph graph;     // a chain
+  Placement placement;  // one rank a stage: that of its first op
+  // Of the ops (check_schedule.h); if there are none, of the communication cells: missing ones, a message out of place,
+  // or ranks that wait for one another, with buffered sends or with sends that wait for their receives.
+  std::vector<Violation> faults;
+  bool communication = false;         // whether there are communication cells
   std::vector<std::string> left_out;  // kinds of cells that have no part in the order: "UNSHARD (4 cells)"
 };
 

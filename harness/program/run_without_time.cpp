@@ -3,6 +3,7 @@
 
 #include "harness/base/stop.h"
 #include "harness/program/check_program_parts.h"
+#include "harness/program/wait_cycle.h"
 
 namespace sluice {
 
@@ -10,14 +11,17 @@ namespace {
 
 class DryRun {
  public:
-  explicit DryRun(const Program& program)
+  DryRun(const Program& program, SendEnd sends, InstructionText text)
       : program_(program),
+        sends_(sends),
+        text_(text),
         micros_(static_cast<std::size_t>(program.microbatches)),
         next_(program.ranks.size(), 0),
         in_transit_(program.channels.size(), 0),
         arrived_at_(program.placement.stages.size(), 0),
         round_end_(program.ranks.size(), 0),
-        waiting_(program.ranks.size(), false) {
+        waiting_(program.ranks.size(), false),
+        is_awake_(program.ranks.size(), false) {
     for (std::size_t s = 0; s < program.graph.size(); ++s) {
       first_edge_.push_back(edges_);
       edges_ += program.graph.successors[s].size();
@@ -26,20 +30,21 @@ class DryRun {
   }
 
   void run(std::vector<Violation>& found) {
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (std::size_t r = 0; r < next_.size(); ++r) {
-        check_stop();
-        while (next_[r] < program_.ranks[r].size() && execute(r, found)) {
-          ++next_[r];
-          moved = true;
-        }
-      }
+    for (std::size_t r = 0; r < next_.size(); ++r) wake(next_.size() - 1 - r);
+    while (!awake_.empty()) {
+      check_stop();
+      const std::size_t r = awake_.back();
+      awake_.pop_back();
+      is_awake_[r] = false;
+      while (next_[r] < program_.ranks[r].size() && execute(r, found)) ++next_[r];
+    }
+    if (const auto cycle = wait_cycle(next_.size(), [&](std::size_t r) { return wait_of(r); })) {
+      found.push_back(*cycle);
+      return;
     }
     for (std::size_t r = 0; r < next_.size(); ++r)
       if (next_[r] < program_.ranks[r].size())
-        found.push_back({Violation::Kind::deadlock,
-                         on_rank(r) + to_text(program_.ranks[r][next_[r]]) + " waits for ever" + others_of(r)});
+        found.push_back({Violation::Kind::deadlock, on_rank(r) + text_(at(r)) + " waits for ever" + others_of(r)});
   }
 
  private:
@@ -55,36 +60,71 @@ class DryRun {
            program_.placement.rank_of(b, op_of_message(program_.graph, b, message, a));
   }
 
+  const Instruction& at(std::size_t r) const { return program_.ranks[r][next_[r]]; }
+  bool at_end(std::size_t r) const { return next_[r] == program_.ranks[r].size(); }
+  bool at_collective_of(std::size_t r, StageId stage) const {
+    return !at_end(r) && is_collective(at(r).opcode) && at(r).stage == stage;
+  }
+
+  void wake(std::size_t r) {
+    if (is_awake_[r]) return;
+    is_awake_[r] = true;
+    awake_.push_back(r);
+  }
+
+  Wait wait_of(std::size_t r) const {
+    if (at_end(r)) return {};
+    const Instruction& i = at(r);
+    if (is_message(i.opcode)) {
+      const Channel& channel = program_.channels[i.channel];
+      return {(is_send(i.opcode) ? channel.to : channel.from).value, text_(i), text_(other_end(i))};
+    }
+    for (const Rank member : program_.placement.stages[i.stage.index()])
+      if (member.index() != r && !at_collective_of(member.index(), i.stage)) return {member.value, text_(i), ""};
+    return {};
+  }
+
   // Where the members of the group are that rank r waits for in a collective.
   std::string others_of(std::size_t r) const {
-    const Instruction& i = program_.ranks[r][next_[r]];
+    const Instruction& i = at(r);
     std::string text;
     if (!is_collective(i.opcode)) return text;
     for (const Rank member : program_.placement.stages[i.stage.index()]) {
       const std::size_t m = member.index();
-      const bool done = next_[m] == program_.ranks[m].size();
-      if (m == r ||
-          (!done && is_collective(program_.ranks[m][next_[m]].opcode) && program_.ranks[m][next_[m]].stage == i.stage))
-        continue;
+      if (m == r || at_collective_of(m, i.stage)) continue;
       text += (text.empty() ? ": rank " : ", rank ") + std::to_string(m) + " is at " +
-              (done ? "its end" : to_text(program_.ranks[m][next_[m]]));
+              (at_end(m) ? "its end" : text_(at(m)));
     }
     return text;
   }
 
+  // A send that waits for its receive: the end that comes second completes both. Both ends of a channel have its
+  // messages in the same order, so whatever the other rank is at on this channel is the other end.
+  bool meet_other_end(const Instruction& i) {
+    const Channel& channel = program_.channels[i.channel];
+    const std::size_t other = (is_send(i.opcode) ? channel.to : channel.from).index();
+    if (at_end(other) || !is_message(at(other).opcode) || at(other).channel != i.channel) return false;
+    note_receipt(is_send(i.opcode) ? at(other) : i);
+    ++next_[other];
+    wake(other);
+    return true;
+  }
+
   bool execute(std::size_t r, std::vector<Violation>& found) {
-    const Instruction& i = program_.ranks[r][next_[r]];
+    const Instruction& i = at(r);
     if (is_collective(i.opcode)) return meet(r, i);
+    if (is_message(i.opcode) && sends_ == SendEnd::rendezvous) return meet_other_end(i);
     if (is_receive(i.opcode)) return receive(i);
     if (is_send(i.opcode)) {
       ++in_transit_[i.channel];
+      wake(program_.channels[i.channel].to.index());
       return true;
     }
     switch (i.opcode) {
       case Opcode::weight_gradient:
         if (program_.placement.has_weight_gradient_rank(i.stage) && has_stash_.erase({i.stage, i.micro}) == 0)
           found.push_back({Violation::Kind::wrong_order,
-                           on_rank(r) + to_text(i) + " runs before what it reads has come from its stage"});
+                           on_rank(r) + text_(i) + " runs before what it reads has come from its stage"});
         return true;
       case Opcode::forward:
       case Opcode::backward:
@@ -100,10 +140,14 @@ class DryRun {
     std::size_t& waiting = in_transit_[i.channel];
     if (waiting == 0) return false;
     --waiting;
+    note_receipt(i);
+    return true;
+  }
+
+  void note_receipt(const Instruction& i) {
     if (i.opcode == Opcode::receive_stash) has_stash_.insert({i.stage, i.micro});
     if (i.opcode == Opcode::receive_gradient) has_[slot(i.stage, i.peer_stage, i.micro, true)] = true;
     if (i.opcode == Opcode::receive_activation) has_[slot(i.peer_stage, i.stage, i.micro, false)] = true;
-    return true;
   }
 
   // A member of round n of a group's collectives may go on once all members have come n times.
@@ -114,6 +158,8 @@ class DryRun {
       waiting_[r] = true;
       round_end_[r] = (arrived / members + 1) * members;
       ++arrived;
+      if (arrived == round_end_[r])
+        for (const Rank member : program_.placement.stages[i.stage.index()]) wake(member.index());
     }
     if (arrived < round_end_[r]) return false;
     waiting_[r] = false;
@@ -130,8 +176,7 @@ class DryRun {
       const auto [first, last] = messages_of(program_.graph, i.stage, i.micro, source);
       for (Micro m(first); m.value < last; ++m.value)
         if (!has_[forward ? slot(source, i.stage, m, false) : slot(i.stage, source, m, true)])
-          found.push_back({Violation::Kind::wrong_order, on_rank(r) + to_text(i) +
-                                                             " runs before its input from stage " +
+          found.push_back({Violation::Kind::wrong_order, on_rank(r) + text_(i) + " runs before its input from stage " +
                                                              std::to_string(source.value) + " is there"});
     }
     for (const StageId target : targets) {
@@ -143,14 +188,19 @@ class DryRun {
   }
 
   const Program& program_;
+  const SendEnd sends_;
+  const InstructionText text_;
   std::size_t micros_, edges_ = 0;
   std::vector<std::size_t> first_edge_, next_, in_transit_, arrived_at_, round_end_;
-  std::vector<bool> has_, waiting_;
+  std::vector<std::size_t> awake_;  // ranks that may go on
+  std::vector<bool> has_, waiting_, is_awake_;
   std::set<std::pair<StageId, Micro>> has_stash_;
 };
 
 }  // namespace
 
-void run_without_time(const Program& program, std::vector<Violation>& found) { DryRun(program).run(found); }
+void run_without_time(const Program& program, SendEnd sends, InstructionText text, std::vector<Violation>& found) {
+  DryRun(program, sends, text).run(found);
+}
 
 }  // namespace sluice

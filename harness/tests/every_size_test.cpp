@@ -112,6 +112,15 @@ const std::vector<SizeCase>& cases() {
        .accepts = in_groups,
        .makespan = filled_and_drained,
        .chunked = true},
+      {.name = "interleaved_zero_bubble",
+       .system = "interleaved_1f1b",
+       .options = chunks_and({{"rule", "torch"}, {"variant", "zero_bubble"}}),
+       .accepts = in_groups,
+       .span = [](Size s, OpTimes t) -> std::optional<double> {
+         if (s.m < s.p) return std::nullopt;
+         return s.m * s.v * t.work() + (s.p - 1) * (t.f + t.i - t.w);
+       },
+       .chunked = true},
       {.name = "interleaved_recompute",
        .system = "interleaved_1f1b",
        .options = chunks_and({{"recompute", "all"}}),
@@ -327,6 +336,30 @@ TEST_P(EverySizeTest, ABarrierCostsTheSkewOfTheRanks) {
   if (c.name == "gpipe_lifo" || c.name == "one_f_one_b") {
     EXPECT_FALSE(skewed);
   }
+}
+
+// For the same messages, which take no time here.
+TEST(InterleavedZeroBubbleTest, IsNeverBehindInterleaved1F1B) {
+  const System& system = find_system("interleaved_1f1b", "test");
+  const auto makespan = [&](Size s, OpTimes t, const char* variant) {
+    const Options given =
+        resolve_options(system.options, {{"chunks", text(s.v)}, {"rule", "torch"}, {"variant", variant}}, "test");
+    const StageCost one{Seconds(t.f), Seconds(t.i), Seconds(t.w), Seconds(0), Bytes(0)};
+    const Cluster cluster = latency_cluster(s.p, Seconds(0));
+    const UniformChain chain = uniform_chain(system, given, cluster, s.p, s.m, one);
+    const ScheduleProblem& problem = chain.problem;
+    const Program program = lower(system.schedule(problem, given), problem.graph, problem.placement, {});
+    return simulate(program, {problem.costs, {}}, cluster, chain.devices, {.trace = false}).bubble.makespan;
+  };
+  for (int p = 2; p <= 6; ++p)
+    for (int m = 1; m <= 3 * p; ++m)
+      for (int v = 1; v <= 3; ++v)
+        for (const OpTimes& t : {kEqual, kOther, OpTimes{1, 1, 3}, OpTimes{3, 1, 1}, OpTimes{1, 3, 0.5}}) {
+          const Size size{p, m, v};
+          if (!in_groups(size)) continue;
+          EXPECT_LE(makespan(size, t, "zero_bubble"), makespan(size, t, "whole") + 1e-9)
+              << "p=" << p << " m=" << m << " v=" << v << " F=" << t.f << " I=" << t.i << " W=" << t.w;
+        }
 }
 
 }  // namespace

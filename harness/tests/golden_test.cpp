@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sluice_build.h>
 
+#include "harness/base/expect_error.h"
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
 #include "harness/pipeline/system.h"
@@ -88,6 +89,34 @@ rank 1  ..F0F1f0f1b0--b1--B0--B1--....
 rank 0  F0F1F2f0f1f2..b0--..b1--..b2--B0--B1--B2--
 rank 1  ..F0F1F2f0b0--f1b1--f2b2--B0--B1--B2--....
 )");
+}
+
+TEST(DrawnScheduleTest, InterleavedZeroBubble) {
+  EXPECT_EQ(drawn("interleaved_1f1b", 2, 4, {{"variant", "zero_bubble"}}), R"(
+rank 0  F0F1f0f1..i0w0F2i1w1F3I0W0f2I1W1f3i2w2i3w3I2W2I3W3
+rank 1  ..F0F1f0i0f1i1w0F2I0w1F3I1W0f2i2W1f3i3w2I2w3I3W2W3
+)");
+}
+
+// Megatron-LM#1829: groups of six on four ranks, so that the second and last has two.
+TEST(GoldenScheduleTest, InterleavedInGroupsThatDoNotDivide) {
+  EXPECT_EQ(to_text(schedule_of("interleaved_1f1b", 4, 8, {{"group", "6"}})),
+            "rank 0: 0F0 0F1 0F2 0F3 0F4 0F5 4F0 4F1 4F2 4F3 4F4 4F5 0F6 4B0 0F7 4B1 4F6 4B2 4F7 4B3 4B4 4B5 0B0 0B1 "
+            "0B2 0B3 0B4 0B5 4B6 4B7 0B6 0B7\n"
+            "rank 1: 1F0 1F1 1F2 1F3 1F4 1F5 5F0 5F1 5F2 5F3 5F4 5B0 5F5 5B1 1F6 5B2 1F7 5B3 5F6 5B4 5F7 5B5 1B0 1B1 "
+            "1B2 1B3 1B4 1B5 5B6 5B7 1B6 1B7\n"
+            "rank 2: 2F0 2F1 2F2 2F3 2F4 2F5 6F0 6F1 6F2 6B0 6F3 6B1 6F4 6B2 6F5 6B3 2F6 6B4 2F7 6B5 6F6 2B0 6F7 2B1 "
+            "2B2 2B3 2B4 2B5 6B6 6B7 2B6 2B7\n"
+            "rank 3: 3F0 3F1 3F2 3F3 3F4 3F5 7F0 7B0 7F1 7B1 7F2 7B2 7F3 7B3 7F4 7B4 7F5 7B5 3F6 3B0 3F7 3B1 7F6 3B2 "
+            "7F7 3B3 3B4 3B5 7B6 7B7 3B6 3B7\n");
+}
+
+TEST(GoldenScheduleTest, InterleavedInGroupsSmallerThanTheRanksIsRefusedWithItsCycle) {
+  const Made made = make("interleaved_1f1b", 4, 8, {{"group", "3"}});
+  const ScheduleProblem& problem = made.chain.problem;
+  EXPECT_EQ(error_of([&] { lower(made.schedule, problem.graph, problem.placement, {}); }),
+            "schedule: ranks wait for one another in a cycle: rank 0 at 4F7 for 3F7 of rank 3, rank 3 at 3B3 for 4B3 "
+            "of rank 0");
 }
 
 TEST(DrawnScheduleTest, InterleavedInGroupsWithInputAndWeightGradientsApart) {

@@ -3,11 +3,15 @@
 #include <gtest/gtest.h>
 #include <sluice_build.h>
 
+#include <algorithm>
+#include <sstream>
+
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
 #include "harness/pipeline/system.h"
 #include "harness/plan/uniform_chain.h"
 #include "harness/program/check_schedule.h"
+#include "harness/program/lowering.h"
 #include "harness/program/pytorch_table.h"
 #include "harness/sim/latency_cluster.h"
 
@@ -21,6 +25,7 @@ struct Table {
   int ranks, microbatches;
   OrderFromTable order;
   bool with_messages;
+  std::string text;
 };
 
 std::vector<Table> tables() {
@@ -30,9 +35,10 @@ std::vector<Table> tables() {
   for (const Json& entry : document.at("tables"))
     for (const char* form : {"compute_only", "compute_comms"})
       if (entry.contains(form))
-        result.push_back(
-            {entry.at("schedule").get<std::string>(), entry.at("ranks").get<int>(), entry.at("microbatches").get<int>(),
-             read_pytorch_table(entry.at(form).get<std::string>(), file), std::string(form) == "compute_comms"});
+        result.push_back({entry.at("schedule").get<std::string>(), entry.at("ranks").get<int>(),
+                          entry.at("microbatches").get<int>(),
+                          read_pytorch_table(entry.at(form).get<std::string>(), file),
+                          std::string(form) == "compute_comms", entry.at(form).get<std::string>()});
   return result;
 }
 
@@ -49,6 +55,7 @@ TEST(PyTorchTables, AreTheOrdersOfTheSameSystems) {
   const std::map<std::string, std::pair<std::string, Given>> same = {
       {"GPipe", {"gpipe", {{"backward", "fifo"}}}},
       {"Interleaved1F1B", {"interleaved_1f1b", {{"rule", "torch"}}}},
+      {"InterleavedZeroBubble", {"interleaved_1f1b", {{"rule", "torch"}, {"variant", "zero_bubble"}}}},
       {"LoopedBFS", {"breadth_first", {{"backward", "lifo"}}}},
       {"ZBVZeroBubble", {"zero_bubble", {{"variant", "v"}}}},
       {"DualPipeV", {"dualpipe", {{"variant", "v"}}}}};
@@ -64,6 +71,45 @@ TEST(PyTorchTables, AreTheOrdersOfTheSameSystems) {
     seen.insert(table.schedule);
   }
   EXPECT_EQ(seen.size(), same.size());
+}
+
+// The cells before the rank's first reduction of gradients; without those of sharded weights, which are no order's.
+std::vector<std::string> cells_before_reduction(const std::string& row) {
+  std::vector<std::string> cells;
+  for (std::size_t begin = 0; begin < row.size();) {
+    const std::size_t end = std::min(row.find(',', begin), row.size());
+    const std::string cell = row.substr(begin, end - begin);
+    if (cell.find("REDUCE") != std::string::npos) break;
+    if (cell.find("SHARD") == std::string::npos) cells.push_back(cell);
+    begin = end + 1;
+  }
+  return cells;
+}
+
+// Reductions are steps of their own in PyTorch's pass that places messages, so that receives after the first stand
+// elsewhere.
+TEST(PyTorchTables, SendsAndReceivesStandWherePyTorchPutsThem) {
+  int compared = 0;
+  for (const Table& table : tables()) {
+    if (!table.with_messages) continue;
+    SCOPED_TRACE(table.schedule + " on " + std::to_string(table.ranks) + " ranks");
+    const OrderFromTable& order = table.order;
+    const Program program = lower(order.schedule, order.graph, order.placement, {});
+    const std::string made = pytorch_table(order.schedule, program, "test", TableFormat::compute_comms).csv;
+    std::istringstream ours(made), theirs(table.text);
+    for (std::string our_row, their_row; std::getline(ours, our_row);) {
+      ASSERT_TRUE(std::getline(theirs, their_row));
+      const std::vector<std::string> expected = cells_before_reduction(our_row);
+      std::vector<std::string> cells = cells_before_reduction(their_row);
+      ASSERT_GE(cells.size(), expected.size());
+      EXPECT_TRUE(std::ranges::all_of(cells.begin() + static_cast<std::ptrdiff_t>(expected.size()), cells.end(),
+                                      [](const std::string& cell) { return cell.find("RECV") != std::string::npos; }));
+      cells.resize(expected.size());
+      EXPECT_EQ(cells, expected);
+      ++compared;
+    }
+  }
+  EXPECT_GE(compared, 24);
 }
 
 TEST(PyTorchTables, PassTheCheckWithTheirMessages) {
