@@ -56,12 +56,14 @@ OptionSpec new_option(OptionSpec spec) {
   spec.in_digest_unless_default = true;
   return spec;
 }
-const OptionSpec group_option = new_option({"group",
-                                            "0",
-                                            "micro-batches of a stage in a row (Megatron-LM's "
-                                            "microbatch_group_size_per_vp_stage), any number in all; 0: by `rule`",
-                                            {},
-                                            0});
+const OptionSpec group_option =
+    new_option({"group",
+                "0",
+                "micro-batches of a stage in a row (Megatron-LM's "
+                "microbatch_group_size_per_vp_stage), any number in all; fewer than ranks can "
+                "be a deadlock, which is rejected; 0: by `rule`",
+                {},
+                0});
 
 int groups_of(int ranks, int microbatches) { return std::max(1, microbatches / ranks); }
 

@@ -113,7 +113,7 @@ OrderOfOps order_from_file(const std::string& file, const OpCosts& costs, CostsO
     for (std::size_t i = 0; i < std::min(shown, faults.size()); ++i) text += (i == 0 ? ": " : "; ") + faults[i].text;
     if (faults.size() > shown) text += "; and so on";
     throw InputError(file, text,
-                     table.communication
+                     table.messages_out_of_order
                          ? "without its sends and receives, sluice schedule --from FILE --csv --messages "
                            "writes the table with them in an order that ends"
                          : "");

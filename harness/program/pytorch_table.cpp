@@ -143,7 +143,10 @@ class TableReader {
     make_order();
     result_.faults = check(result_.schedule, result_.graph, result_.placement);
     if (result_.communication && result_.faults.empty()) check_cells();
-    if (result_.communication && result_.faults.empty()) check_order_of_messages();
+    if (result_.communication && result_.faults.empty()) {
+      check_order_of_messages();
+      result_.messages_out_of_order = !result_.faults.empty();
+    }
     for (const auto& [kind, count] : others_)
       result_.left_out.push_back(kind + " (" + std::to_string(count) + (count == 1 ? " cell)" : " cells)"));
     return std::move(result_);

@@ -38,8 +38,9 @@ struct OrderFromTable {
   // Of the ops (check_schedule.h); if there are none, of the communication cells: missing ones, a message out of place,
   // or ranks that wait for one another, with buffered sends or with sends that wait for their receives.
   std::vector<Violation> faults;
-  bool communication = false;         // whether there are communication cells
-  std::vector<std::string> left_out;  // kinds of cells that have no part in the order: "UNSHARD (4 cells)"
+  bool messages_out_of_order = false;  // the cells are all there, but in an order that does not end
+  bool communication = false;          // whether there are communication cells
+  std::vector<std::string> left_out;   // kinds of cells that have no part in the order: "UNSHARD (4 cells)"
 };
 
 // Throws InputError with file, line and cell: no action, a stage on two ranks, a stage that no rank has.
