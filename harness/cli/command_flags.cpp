@@ -65,6 +65,15 @@ void add_list(CLI::App& app, Chosen& chosen) {
                "  sluice list zero_bubble      options, defaults, aliases, citation, what it was written from");
 }
 
+void add_torchtitan(CLI::App* command, std::string& file, const std::string& what) {
+  command
+      ->add_option("--torchtitan", file,
+                   "Write torchtitan's settings for " + what +
+                       " to this file (TOML): degrees, batch, schedule, modules of every stage; and next to it the "
+                       "order, as .csv. For costs of import_pytorch.py")
+      ->type_name("FILE");
+}
+
 bool of_plan(const Setting& setting) { return setting.of_plan; }
 
 void add_plan(CLI::App& app, Chosen& chosen) {
@@ -74,9 +83,11 @@ void add_plan(CLI::App& app, Chosen& chosen) {
   add_case_flags(c, a->flags, of_plan);
   for (const char* needed : {"--system", "--workload"}) c->get_option(needed)->required();
   add_json(c, a->json);
-  c->add_flag("--csv", a->csv,
-              "The order of the plan's ops as PyTorch's compute-only table; its cuts are module_fqns_per_model_part of "
-              "--json");
+  c->add_flag(
+      "--csv", a->csv,
+      "The order of the plan's ops as PyTorch's compute-only table; of costs of import_pytorch.py, its cuts are "
+      "module_fqns_per_model_part of --json");
+  add_torchtitan(c, a->torchtitan, "the plan");
   add_examples(c,
                "  sluice plan --system graphpipe --workload mmt --cluster summit_v100 --ranks 8\n"
                "  sluice plan -s gpipe,1f1b,zero_bubble -w vgg16 -c flat:4,memory=32GiB");
@@ -115,6 +126,7 @@ void add_advise(CLI::App& app, Chosen& chosen) {
       ->capture_default_str()
       ->type_name("X");
   c->add_option("--csv", a->csv, "Write PyTorch's table of the winner's pipeline to this file")->type_name("FILE");
+  add_torchtitan(c, a->torchtitan, "the winner");
   add_json(c, a->json);
   add_examples(c,
                "  sluice advise --workload vgg16 --cluster flat:8 --memory 32GiB\n"
@@ -162,6 +174,8 @@ void add_schedule(CLI::App& app, Chosen& chosen) {
               "The order as PyTorch's compute-only table, for _PipelineScheduleRuntime._load_csv and torchtitan's "
               "pipeline_parallel_schedule_csv");
   c->add_option("--trace", a->trace, "Write a Chrome/Perfetto trace to this file")->type_name("FILE");
+  for (const char* flag : {"--ranks", "--microbatches", "--chunks"})
+    c->get_option(flag)->excludes(c->get_option("--from"));  // the table has its own
   add_examples(c,
                "  sluice schedule --system 1f1b --ranks 4 --microbatches 8 --text\n"
                "  sluice schedule -s gpipe,1f1b,zero_bubble -n 4 -m 8        which is fastest, for what memory\n"

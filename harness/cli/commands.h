@@ -21,13 +21,14 @@ int list_command(const ListArguments& a);
 struct PlanArguments {
   CaseFlags flags;
   bool json = false, csv = false;
+  std::string torchtitan;
 };
 int plan_command(const PlanArguments& a);
 
 struct AdviseArguments {
   CaseFlags flags;                                 // but for what is tried
   std::string system = "*", microbatches, tensor;  // to try; "": by the workload and the ranks
-  std::string memory, csv;
+  std::string memory, csv, torchtitan;
   double seconds = 30;
   bool same_plan = false, json = false;
 };

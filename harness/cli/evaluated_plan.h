@@ -60,6 +60,9 @@ double exposed_communication(const EvaluatedPlan& plan);
 // The compute ops of a program, as a schedule lists them.
 Schedule schedule_of(const Program& program);
 
+// The order of a plan's ops, in which devices that share layers are one rank.
+Schedule table_schedule(const EvaluatedPlan& plan);
+
 // PyTorch's table of a plan's order, in which devices that share layers are one rank; throws InputError where PyTorch
 // cannot run it.
 std::string plan_table(const EvaluatedPlan& plan);

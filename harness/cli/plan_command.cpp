@@ -8,6 +8,7 @@
 #include "harness/case/settings.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/evaluated_plan.h"
+#include "harness/cli/torchtitan.h"
 
 namespace sluice {
 
@@ -49,14 +50,19 @@ int plan_command(const PlanArguments& a) {
   print_warnings_of_profile(resolve(any));  // what is wrong with the flags is said once
   ProfileStore profiles(default_profile_folder());
   if (entries.size() > 1) {
-    if (a.csv) throw InputError("--csv", "is of one plan", "give one system");
+    if (a.csv || !a.torchtitan.empty())
+      throw InputError(a.csv ? "--csv" : "--torchtitan", "is of one plan", "give one system");
     return compare_plans(entries, profiles, a.json);
   }
+  std::optional<TorchtitanFiles> torchtitan;
+  if (!a.torchtitan.empty()) torchtitan.emplace(a.torchtitan);
   const EvaluatedPlan e = fitting_plan(cases_of(entries).front(), profiles);
+  if (torchtitan) torchtitan->write(entries.front(), e, profiles);
   if (a.csv) {
     fmt::print("{}", plan_table(e));
   } else if (a.json) {
     fmt::print("{}\n", to_json(description(e)).dump(2));
+    print_modules_left_out(e);
   } else {
     print_plan(e);
   }

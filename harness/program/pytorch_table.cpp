@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <string_view>
 
 #include "harness/base/error.h"
+#include "harness/program/pytorch_table_check.h"
 
 namespace sluice {
 
@@ -20,13 +20,19 @@ std::string rank_list(const std::vector<Rank>& ranks) {
   return text;
 }
 
-void refuse_what_pytorch_cannot_run(const Program& program, const std::string& where) {
+void refuse_what_pytorch_cannot_run(const Schedule& schedule, const Program& program, const std::string& where) {
   const auto refuse = [&](const std::string& what) {
-    throw InputError(where, what, "choose a system whose schedule PyTorch can run: see sluice schedule --help");
+    throw InputError(
+        where, what,
+        "choose a system whose schedule PyTorch can run: 1f1b, interleaved_1f1b, zero_bubble, gpipe, hanayo, ...");
   };
   const StageGraph& graph = program.graph;
   if (!program.rule.synchronous())
     refuse("updates without a flush: PyTorch would run its order as a synchronous schedule, with another result");
+  if (std::ranges::all_of(schedule.ranks, [](const std::vector<Op>& ops) {
+        return std::ranges::all_of(ops, [](const Op& op) { return op.kind == OpKind::forward; });
+      }))
+    refuse("runs forward only: PyTorch's schedules train");
   if (program.sequence_chunks > 1) refuse("cuts sequences into chunks: PyTorch's ops are of whole micro-batches");
   for (std::size_t s = 0; s < graph.size(); ++s) {
     const std::string stage = "stage " + std::to_string(s);
@@ -43,19 +49,6 @@ void refuse_what_pytorch_cannot_run(const Program& program, const std::string& w
   }
 }
 
-// What a communication cell says: stage, "SEND_F", micro-batch.
-struct Message {
-  StageId stage;
-  std::string kind;
-  Micro micro;
-};
-
-struct Cell {
-  enum class Kind { none, compute, message, other } kind = Kind::none;
-  std::vector<Op> ops;  // compute: one, or the two of a pair
-  Message message;
-};
-
 class TableReader {
  public:
   TableReader(const std::string& text, const std::string& file) : text_(text), file_(file) {}
@@ -69,9 +62,7 @@ class TableReader {
     // An empty last line is the end of the file; an empty one before it, a rank without an op.
     while (!cells_.empty() && cells_.back().empty()) cells_.pop_back();
     make_order();
-    if (result_.communication) check_messages();
-    for (const auto& [kind, count] : others_)
-      result_.left_out.push_back(kind + " (" + std::to_string(count) + (count == 1 ? " cell)" : " cells)"));
+    result_.faults = faults_of_cells(cells_, result_);
     return std::move(result_);
   }
 
@@ -81,7 +72,7 @@ class TableReader {
   }
 
   void read_line(std::string_view line) {
-    std::vector<Cell>& row = cells_.emplace_back();
+    std::vector<TableCell>& row = cells_.emplace_back();
     const std::size_t number = cells_.size() - 1;
     if (line.find_first_not_of(" \r\t") == std::string_view::npos) return;
     for (std::size_t begin = 0, index = 0; begin <= line.size(); ++index) {
@@ -94,7 +85,7 @@ class TableReader {
     }
   }
 
-  Cell read_cell(const std::string& text, std::size_t line, std::size_t index) {
+  TableCell read_cell(const std::string& text, std::size_t line, std::size_t index) {
     static const std::string advice = "write an action like 5F2, (5F1;2B0)OVERLAP_F_B or 0SEND_F1";
     if (text.empty()) return {};
     try {
@@ -103,7 +94,7 @@ class TableReader {
         if (middle == std::string::npos || close == std::string::npos || middle > close ||
             text.substr(close + 1) != kPair)
           fail(line, index, "'" + text + "' is no pair", advice);
-        Cell cell{Cell::Kind::compute, {parse_op(text.substr(1, middle - 1))}, {}};
+        TableCell cell{.ops = {parse_op(text.substr(1, middle - 1))}};
         cell.ops.push_back(parse_op(text.substr(middle + 1, close - middle - 1)));
         cell.ops.front().overlapped = true;
         return cell;
@@ -112,17 +103,16 @@ class TableReader {
       if (letters == 0 || letters == std::string::npos) fail(line, index, "'" + text + "' is no action", advice);
       const std::size_t digits = std::min(text.find_first_of("0123456789", letters), text.size());
       const std::string kind = text.substr(letters, digits - letters);
-      if (kind.size() == 1) return {Cell::Kind::compute, {parse_op(text)}, {}};
+      if (kind.size() == 1) return {.ops = {parse_op(text)}};
       // Stage and micro-batch have the bounds of an op's.
       const Op op = parse_op(text.substr(0, letters) + "F" + (digits < text.size() ? text.substr(digits) : "0"));
-      static const std::array<std::string, 4> messages = {"SEND_F", "RECV_F", "SEND_B", "RECV_B"};
-      if (std::ranges::count(messages, kind) > 0 && digits < text.size())
-        return {Cell::Kind::message, {}, {op.stage, kind, op.micro}};
-      static const std::array<std::string, 6> known = {"UNSHARD",     "RESHARD",     "REDUCE_GRAD",
-                                                       "WAIT_SEND_F", "WAIT_SEND_B", "WAIT_REDUCE_GRAD"};
-      if (std::ranges::count(known, kind) == 0) fail(line, index, "'" + text + "' is no action", advice);
-      ++others_[kind];
-      return {Cell::Kind::other, {}, {}};
+      static const std::array<std::string, 6> of_messages = {"SEND_F", "RECV_F",      "SEND_B",
+                                                             "RECV_B", "WAIT_SEND_F", "WAIT_SEND_B"};
+      static const std::array<std::string, 4> of_stages = {"UNSHARD", "RESHARD", "REDUCE_GRAD", "WAIT_REDUCE_GRAD"};
+      const bool of_message = std::ranges::count(of_messages, kind) > 0 && digits < text.size();
+      if (!of_message && std::ranges::count(of_stages, kind) == 0)
+        fail(line, index, "'" + text + "' is no action", advice);
+      return {.action = kind, .stage = op.stage, .micro = op.micro};
     } catch (const InputError& e) {
       if (std::string_view(e.what()).starts_with(file_)) throw;
       fail(line, index, "'" + text + "' is no action", advice);
@@ -135,7 +125,7 @@ class TableReader {
     std::vector<std::vector<Rank>>& stages = result_.placement.stages;
     for (std::size_t r = 0; r < cells_.size(); ++r)
       for (std::size_t c = 0; c < cells_[r].size(); ++c) {
-        result_.communication = result_.communication || cells_[r][c].kind == Cell::Kind::message;
+        result_.communication = result_.communication || cells_[r][c].is_message();
         for (const Op& op : cells_[r][c].ops) {
           if (op.stage.value >= 65'536) fail(r, c, "stage " + std::to_string(op.stage.value) + " is too many", "");
           if (stages.size() <= op.stage.index()) stages.resize(op.stage.index() + 1);
@@ -158,60 +148,16 @@ class TableReader {
     result_.graph = chain(static_cast<int>(stages.size()));
   }
 
-  // Every message across ranks is sent once after the op that makes it, and received once before the op that needs it.
-  void check_messages() {
-    const std::size_t stages = result_.graph.size();
-    for (std::size_t r = 0; r < cells_.size(); ++r) {
-      std::map<std::string, std::size_t> at;  // of a message's text: its cell
-      for (std::size_t c = 0; c < cells_[r].size(); ++c) {
-        if (cells_[r][c].kind != Cell::Kind::message) continue;
-        const Message& m = cells_[r][c].message;
-        const std::string text = std::to_string(m.stage.value) + m.kind + std::to_string(m.micro.value);
-        if (!at.emplace(text, c).second)
-          result_.faults.push_back({Violation::Kind::duplicate_op, on_rank(r) + text + " is there twice"});
-      }
-      for (std::size_t c = 0; c < cells_[r].size(); ++c)
-        for (const Op& op : cells_[r][c].ops) {
-          const bool forward = op.kind == OpKind::forward;
-          if (op.kind == OpKind::weight_gradient) continue;
-          const std::size_t s = op.stage.index();
-          const bool has_source = forward ? s > 0 : s + 1 < stages, has_sink = forward ? s + 1 < stages : s > 0;
-          const std::size_t before = s > 0 ? s - 1 : s;  // read only where there is one
-          const std::size_t source = forward ? before : s + 1, sink = forward ? s + 1 : before;
-          const std::string direction = forward ? "F" : "B", micro = std::to_string(op.micro.value);
-          const auto expect = [&](const std::string& kind, bool earlier) {
-            const std::string text = std::to_string(s) + kind + direction + micro;
-            const auto found = at.find(text);
-            if (found == at.end()) {
-              result_.faults.push_back({Violation::Kind::missing_op, on_rank(r) + text + " is missing"});
-              return;
-            }
-            if (earlier ? found->second > c : found->second < c)
-              result_.faults.push_back(
-                  {Violation::Kind::wrong_order,
-                   on_rank(r) + text + " comes " + (earlier ? "after " : "before ") + to_text(op)});
-            at.erase(found);
-          };
-          if (has_source && result_.placement.stages[source].front() != Rank(r)) expect("RECV_", true);
-          if (has_sink && result_.placement.stages[sink].front() != Rank(r)) expect("SEND_", false);
-        }
-      for (const auto& [text, c] : at)
-        result_.faults.push_back(
-            {Violation::Kind::wrong_rank, on_rank(r) + text + " belongs to no op of this rank that needs it"});
-    }
-  }
-
   const std::string& text_;
   const std::string& file_;
-  std::vector<std::vector<Cell>> cells_;
-  std::map<std::string, int> others_;
+  std::vector<std::vector<TableCell>> cells_;
   OrderFromTable result_;
 };
 
 }  // namespace
 
 PyTorchTable pytorch_table(const Schedule& schedule, const Program& program, const std::string& where) {
-  refuse_what_pytorch_cannot_run(program, where);
+  refuse_what_pytorch_cannot_run(schedule, program, where);
   PyTorchTable table;
   for (const std::vector<Op>& ops : schedule.ranks) {
     std::string line;

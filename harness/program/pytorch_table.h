@@ -4,7 +4,8 @@
 //
 // Compute cells are this harness's own texts of ops, "5I2", but for pairs: "(5F1;2B0)OVERLAP_F_B". An empty cell is a
 // step in which a rank waits. A table with communication holds cells like "0SEND_F1" (stage 0 sends the activation of
-// micro-batch 1), "1RECV_F1", "1SEND_B1", "0RECV_B1" besides, and of sharded weights 0UNSHARD, 0RESHARD, 0REDUCE_GRAD.
+// micro-batch 1), "1RECV_F1", "1SEND_B1", "0RECV_B1" besides, "0WAIT_SEND_F1" (wait until it is received), and of sharded weights 0UNSHARD, 0RESHARD, 0REDUCE_GRAD,
+// 0WAIT_REDUCE_GRAD.
 #pragma once
 
 #include <string>
@@ -22,16 +23,15 @@ struct PyTorchTable {
 
 // The order that `schedule` lists, as the table of `program`, which was lowered from it. Throws InputError at `where`
 // for what PyTorch cannot run, or would run as something else: a stage on several ranks, updates without a flush,
-// micro-batches in groups, weight gradients on another rank, a stage graph that is no chain.
+// micro-batches in groups, weight gradients on another rank, a stage graph that is no chain, inference.
 PyTorchTable pytorch_table(const Schedule& schedule, const Program& program, const std::string& where);
 
 struct OrderFromTable {
   Schedule schedule;
   StageGraph graph;               // a chain
   Placement placement;            // one rank a stage: that of its first op
-  std::vector<Violation> faults;  // of the communication cells, where there are any; check_schedule.h looks at the rest
-  bool communication = false;     // whether there are any
-  std::vector<std::string> left_out;  // kinds of cells that have no part in the order: "UNSHARD (4 cells)"
+  std::vector<Violation> faults;  // of the cells that are no ops (pytorch_table_check.h); check_schedule.h: the rest
+  bool communication = false;     // whether there are messages
 };
 
 // Throws InputError with file, line and cell: no action, a stage on two ranks, a stage that no rank has.
