@@ -10,6 +10,7 @@ import json
 import os
 import random
 import sys
+import types
 
 import import_pytorch_test
 from import_pytorch_test import HERE, saved_by_all_of
@@ -51,12 +52,13 @@ NOT_RECORDED = {"scripted": "is scripted or traced", "raises": "'Net' object has
 class Tests(import_pytorch_test.Tests):
     def __init__(self, program, folder):
         super().__init__(program, folder)
-        from pytorch_import import models_for_tests, random_for_tests
-        self.models, self.random = models_for_tests, random_for_tests
+        from pytorch_import import costs_for_tests, models_for_tests, random_for_tests
+        self.models = types.SimpleNamespace(**vars(models_for_tests), **{
+            k: v for k, v in vars(costs_for_tests).items() if k[0] != "_" and k not in vars(models_for_tests)})
+        self.random = random_for_tests
 
     def imported(self, made, *words):
         """made: (module, inputs). Exit code, what is said, and the two files."""
-        self.models.made = lambda: made
         files = [f"{self.folder}/made.costs.json", f"{self.folder}/made.json"]
         for file in files:
             if os.path.exists(file):
@@ -105,7 +107,8 @@ class Tests(import_pytorch_test.Tests):
 
     def what_cannot_run_is_an_error(self):
         for name, words in NOT_RECORDED.items():
-            run = self.command(f"{HERE}/pytorch_import/models_for_tests.py:{name}", "--costs", "x.json")
+            file = sys.modules[getattr(self.models, name).__module__].__file__
+            run = self.command(f"{file}:{name}", "--costs", "x.json")
             self.equal(run.returncode, 2, f"exit code of {name}")
             self.check(words in run.stderr and run.stderr.startswith("error: ") and "Traceback" not in run.stderr,
                        f"{name}: {run.stderr}")
@@ -193,14 +196,17 @@ class Tests(import_pytorch_test.Tests):
             self.check(layers[name]["input_gradient"] > 0, f"{name}: {layers[name]}")
 
     def checkpoints_run_forward_again(self):
-        """By FLOP, on the meta device: a layer's backward is twice its forward, and three times with a checkpoint."""
+        """By FLOP, on the meta device: a layer's backward is twice its forward. A reentrant checkpoint runs both of its
+        products again; the other one stops where all is there that was kept, after the first."""
         graphs = {}
-        for name in ("ckpt_meta", "whole_meta"):
+        for name in ("ckpt_meta", "reentrant_meta", "whole_meta"):
             graphs[name] = self.imported(getattr(self.models, name)(), "--peak", "1e6", "--bandwidth", "1e18")[2][0]
-        a, b = ({l["name"]: l for l in graphs[n]["layers"]} for n in ("ckpt_meta", "whole_meta"))
+        a, c, b = ({l["name"]: l for l in graph["layers"]} for graph in graphs.values())
+        self.equal(a["checkpoint"]["part"], "b", "the part of a checkpoint")
         second = lambda l: l["input_gradient"] + l["weight_gradient"]
         self.equal(round(second(b["b.1"]) / b["b.1"]["forward"], 6), 2.0, "kept")
-        self.equal(round(second(a["b.1"]) / a["b.1"]["forward"], 6), 3.0, "run again")
+        self.equal(round(second(a["checkpoint"]) / a["checkpoint"]["forward"], 6), 2.5, "one of two run again")
+        self.equal(round(second(c["checkpoint"]) / c["checkpoint"]["forward"], 6), 3.0, "both run again")
         # 64 samples x 32 x 32 multiply-adds at 0.75 of 1 MFLOP/s
         self.equal(round(b["b.1"]["forward"], 6), round(2 * 64 * 32 * 32 / 0.75e6, 6), "forward")
         self.equal(b["b.1"]["parameters"], 4 * (32 * 32 + 32), "parameters on meta")
@@ -226,6 +232,8 @@ class Tests(import_pytorch_test.Tests):
         self.equal(layers["layers.0.a"].get("part"), "layers.0", "a child of a ModuleList")
         self.equal(layers["body.0.a"].get("part"), "body", "a child of a Sequential is in the whole Sequential")
         self.equal(layers["loss"].get("part"), None, "the loss is no module")
+        _, said, (costs, _) = self.imported(self.models.ckpt_blocks())
+        self.check("spans tail.0 and tail.1" in said and not any("part" in l for l in costs["layers"]), said)
 
 
 if __name__ == "__main__":

@@ -313,9 +313,14 @@ class Tests:
                         "virtual", "--cluster", "flat:2", "--out", f"{name}.jsonl")
         plan = self.sluice("plan", "--system", "1f1b", "--workload", "residual.costs.json", "--cluster", "flat:2",
                            "--json")
+        self.check("module_fqns_per_model_part" not in plan.stdout and "'blocks' is in stages 0 and 1" in plan.stderr,
+                   f"an nn.Sequential is one part: {plan.stderr}")
+        run = self.command("models.py:gpt", "--costs", "gpt.costs.json", "--repeats", "1")
+        plan = self.sluice("plan", "--system", "1f1b", "--workload", "gpt.costs.json", "--cluster", "flat:2", "--json")
         parts = json.loads(plan.stdout)["module_fqns_per_model_part"]
-        self.equal([m for part in parts for m in part if m.startswith("blocks")], ["blocks.0", "blocks.1", "blocks.2"],
-                   "cuts are names of modules")
+        self.equal(len(parts), 2, "parts")
+        self.equal([m for part in parts for m in part], ["words", "places", "layers.0", "layers.1", "layers.2", "norm",
+                                                         "head"], "cuts are names of modules")
 
     def sluice_takes_layers(self):
         for name, loss in (("residual", "cross_entropy"), ("gpt", "cross_entropy"), ("two", "cross_entropy"),
@@ -337,7 +342,8 @@ class Tests:
                                "heads": 4, "causal": True}, "attention that is written out")
 
     def refusals_say_why(self):
-        for words, text in ((["models.py:unknown", "--layers", "x.json"], "norm (GroupNorm): Sluice has no layer"),
+        unknown = ["models.py:unknown", "--layers", "x.json", "--loss", "mse"]
+        for words, text in ((unknown, "norm (GroupNorm): Sluice has no layer"),
                             (["models.py:nothing", "--costs", "x.json"], "must return (module, inputs)"),
                             (["models.py:absent", "--costs", "x.json"], "has no function 'absent'"),
                             (["absent.py:f", "--costs", "x.json"], "absent.py: no such file"),

@@ -104,8 +104,8 @@ OrderOfOps order_of(const System& system, const Options& options, int ranks, int
   return order;
 }
 
-// Whether the only fault of a table is that of PyTorch 2.15's for Schedule1F1B: on the last rank, F of micro-batch j + 1
-// stands where F of j belongs.
+// Whether the only fault of a table is that of PyTorch 2.15's for Schedule1F1B: on the last rank, F of micro-batch
+// j + 1 stands where F of j belongs.
 static bool is_pytorchs_1f1b(const OrderFromTable& table) {
   Schedule mended = table.schedule;
   for (Op& op : mended.ranks.back()) {

@@ -4,8 +4,8 @@
 //
 // Compute cells are this harness's own texts of ops, "5I2", but for pairs: "(5F1;2B0)OVERLAP_F_B". An empty cell is a
 // step in which a rank waits. A table with communication holds cells like "0SEND_F1" (stage 0 sends the activation of
-// micro-batch 1), "1RECV_F1", "1SEND_B1", "0RECV_B1" besides, "0WAIT_SEND_F1" (wait until it is received), and of sharded weights 0UNSHARD, 0RESHARD, 0REDUCE_GRAD,
-// 0WAIT_REDUCE_GRAD.
+// micro-batch 1), "1RECV_F1", "1SEND_B1", "0RECV_B1", "0WAIT_SEND_F1" (wait until it is received), and of sharded
+// weights 0UNSHARD, 0RESHARD, 0REDUCE_GRAD, 0WAIT_REDUCE_GRAD.
 #pragma once
 
 #include <string>

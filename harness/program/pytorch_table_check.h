@@ -23,8 +23,8 @@ struct TableCell {
 //   Two ranks match messages by their order, so that they are received in the order in which they are sent. A send is
 //   waited for once. Ranks do not wait for each other in a circle: a WAIT_SEND ends when the receiver has posted the
 //   receive, a compute op begins when its message was sent.
-// - Where weights are unsharded anywhere, ops run between the UNSHARD and the RESHARD or REDUCE_GRAD of their stage, and
-//   every stage ends in a REDUCE_GRAD after its last backward. A reduction is waited for before the next one of the rank.
+// - Where weights are unsharded anywhere, ops run between the UNSHARD and the RESHARD or REDUCE_GRAD of their stage,
+//   and every stage ends in a REDUCE_GRAD after its last backward. A rank waits for a reduction before its next one.
 std::vector<Violation> faults_of_cells(const std::vector<std::vector<TableCell>>& cells, const OrderFromTable& table);
 
 }  // namespace sluice

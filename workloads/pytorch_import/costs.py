@@ -21,7 +21,7 @@ class Layer:
     def __init__(self, name, operations):
         self.name, self.operations = name, operations
         self.inputs, self.outputs = [], []  # Values from and for elsewhere
-        self.part = ""
+        self.parts = []  # of the model, as part_of() has them
 
     def parameters(self):
         found = {}
@@ -52,7 +52,7 @@ def module_keys(operations, depth):
             common = [a for a, b in zip(common, operations[i].path) if a == b]
         common = common if depth == 0 else common[:depth]
         for i in members:
-            keys[i] = common[-1] if common else ("checkpoint", -number)
+            keys[i] = common[-1] if common else ("checkpoint", -number[0])
     return keys
 
 
@@ -63,9 +63,11 @@ def layers_by_module(recording, depth):
             name = key[0] or operation.name.strip("_")
             seen[name] = seen.get(name, 0) + 1
             layers.append(Layer(name if seen[name] == 1 else f"{name}#{seen[name]}", []))
-            layers[-1].part = part_of(recording.model, key)
             last = key
         layers[-1].operations.append(operation)
+        part = part_of(recording.model, operation.path[-1]) if operation.path else ""
+        if part and part not in layers[-1].parts:
+            layers[-1].parts.append(part)
     connect(layers, recording.outputs)
     return layers
 
@@ -372,9 +374,15 @@ def cost_graph(recording, name, depth=1, repeats=5, assumed=None):
                      input_gradient=inward, weight_gradient=backward - inward, update=update,
                      parameters=sum(v.bytes() for v in parameters),
                      frozen=sum(v.bytes() for v in parameters if not v.requires_grad),
-                     output=sum(v.bytes() for v in layer.outputs), part=layer.part,
+                     output=sum(v.bytes() for v in layer.outputs), part="".join(layer.parts[:1]),
                      rides=k > 0 and (layer.is_view() or layer.operations[-1].path == [("loss", -1)]))
     notes += parameter_notes(recording.model, layers, entries)
+    across = next((layer for layer in layers if len(layer.parts) > 1), None)
+    if across:  # no stage could be named by its parts
+        notes.append(f"the checkpoint {across.name} spans {' and '.join(across.parts)}: plans have no "
+                     "module_fqns_per_model_part")
+        for entry in entries:
+            entry["part"] = ""
     for entry in entries:
         for key in ("frozen", "part"):
             if not entry[key]:

@@ -103,13 +103,3 @@ def random_tokens(draw):
         else:
             parts.append((nn.TransformerEncoderLayer(16, 4, 32, batch_first=True, norm_first=draw.random() < 0.5), ""))
     return RandomNet(parts, nn.Linear(16, 20), Embedded(draw.random() < 0.5)), torch.randint(0, 20, (4, 7))
-
-
-def fourier():
-    return (
-        Net(
-            lambda m, x: m.c(torch.fft.irfft(torch.fft.rfft(m.b(m.a(x))) * m.k, n=16)),
-            **mlp(k=nn.Parameter(torch.randn(9, dtype=torch.cfloat)))
-        ),
-        X(),
-    )

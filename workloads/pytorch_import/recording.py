@@ -61,7 +61,9 @@ class Operation:
     def __init__(self, function, args, kwargs, path, leaf, settings=None, region=None):
         self.function, self.args, self.kwargs, self.path, self.leaf = function, args, kwargs, path, leaf
         self.settings = settings
-        self.region = region  # number of the activation checkpoint that it runs in; None: in none
+        # The activation checkpoint that it runs in: its number, and whether running it again ends where nothing more is
+        # needed. None: in none.
+        self.region = region
         self.outputs = []  # as many as the function's result has leaves; None where that is no tensor
         self.name = getattr(function, "__name__", str(function)).replace("<lambda>", "view_as")
 
@@ -257,11 +259,11 @@ class Recorder(torch.overrides.TorchFunctionMode):
             return made
 
         @contextlib.contextmanager
-        def region():
+        def region(early_stop):
             outer = recorder.region
             if outer is None:
                 recorder.regions += 1
-                recorder.region = recorder.regions
+                recorder.region = (recorder.regions, early_stop)
             try:
                 yield
             finally:
@@ -270,14 +272,14 @@ class Recorder(torch.overrides.TorchFunctionMode):
         class Reentrant:
             @staticmethod
             def apply(function, preserve, *args):
-                with region():
+                with region(early_stop=False):
                     return function(*args)
 
         def generator(function, args=(), kwargs=None, *rest, context_fn=None, **options):
             if context_fn not in (None, checkpointing.noop_context_fn):
                 raise Refusal("a checkpoint that keeps some operations and repeats others (context_fn) is not "
                               "measured; checkpoint whole modules, or leave it out")
-            with region():
+            with region(options.get("early_stop", True)):
                 yield
 
         replaced = {"CheckpointFunction": Reentrant}
@@ -502,5 +504,6 @@ def replay_checkpoint(operations, env):
         return tuple(inner[v] for v in results)
 
     tensors = [env[v] if v in env else v.tensor for v in read]
-    for value, tensor in zip(results, checkpointing.checkpoint(run, *tensors, use_reentrant=False)):
-        env[value] = tensor
+    with checkpointing.set_checkpoint_early_stop(operations[0].region[1]):
+        kept = checkpointing.checkpoint(run, *tensors, use_reentrant=False)
+    env.update(zip(results, kept))
