@@ -130,6 +130,23 @@ TEST_F(Torchtitan, AWinnerThatPyTorchCannotRunLeavesTheUsersTableAlone) {
   EXPECT_EQ(content(table), "0F0,0B0\n");
 }
 
+TEST_F(Torchtitan, WhatIsFrozenHasNoGradientAndNoOptimizerState) {
+  const std::string text = content(costs());
+  const auto memory = [&](const std::string& frozen) {
+    std::string edited = text;
+    edited.insert(edited.find("\"parameters\":4000"), frozen);
+    put("net.costs.json", edited);
+    const Finished f = sluice({"run", "-s", "single_device", "-w", at("net.costs.json"), "--clock", "virtual", "-c",
+                               "flat:1", "-n", "1", "--optimizer", "adamw", "--out", at(frozen.empty() ? "a" : "b")});
+    EXPECT_EQ(f.code, 0) << f.err;
+    return Json::parse(content(at(frozen.empty() ? "a" : "b")))["predicted_peak_bytes"][0];
+  };
+  const Json all = memory(""), without = memory("\"frozen\":3000,");
+  EXPECT_EQ(all["weights"], without["weights"]);
+  EXPECT_EQ(all["gradients"].get<int>() - without["gradients"].get<int>(), 3000);
+  EXPECT_EQ(all["optimizer"].get<int>() - without["optimizer"].get<int>(), 2 * 3000);
+}
+
 TEST_F(Torchtitan, WhatIsFrozenIsNoMoreThanTheParameters) {
   std::string text = content(costs());
   const std::string key = "\"parameters\":4000";

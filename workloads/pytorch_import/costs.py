@@ -1,4 +1,5 @@
 """Layers of a recording, and what they cost: sluice/cost_graph/1."""
+import logging
 import math
 import platform
 import statistics
@@ -308,7 +309,8 @@ def computed_seconds(running, assumed):
     """Of F, of the whole backward, of the input gradient alone, and of an update, by a roofline: FLOP at 0.75 of the
     device's peak, or bytes of inputs, outputs and weights at 0.8 of its bandwidth. Also the FLOP of F."""
 
-    from torch.utils.flop_counter import FlopCounterMode  # imported late: it warns where triton is missing
+    logging.getLogger("torch.utils.flop_counter").setLevel(logging.ERROR)  # it warns where triton is missing
+    from torch.utils.flop_counter import FlopCounterMode
 
     def flops_of(function):
         with FlopCounterMode(display=False) as counter:
