@@ -15,6 +15,7 @@
 #include "harness/cli/chrome_trace.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/timeline_page.h"
+#include "harness/cli/torchtitan.h"
 #include "results/model_error.h"
 
 namespace sluice {
@@ -117,16 +118,6 @@ Json document_of(const Candidate& c, const std::vector<AdviceRow>& rows) {
           {"run", run_line(c)}};
 }
 
-// PyTorch's table of one of the winner's pipelines: replicas of it are PyTorch's data parallelism.
-std::string table_of(const Candidate& winner, ProfileStore& profiles) {
-  Entry one = winner.entry;
-  const int pipelines = winner.count("data_parallel");
-  for (const char* key : {"ranks", "batch", "microbatches"})
-    if (one.values.contains(key)) one.values[key] = one.values[key].get<std::int64_t>() / pipelines;
-  one.values.erase("data_parallel");
-  return plan_table(evaluate_plan(resolve(one), profiles));
-}
-
 // A line for each system without a candidate that fits: how much memory the one that lacks least of it needs, or why
 // it has no plan.
 void print_refused(const Advice& advice) {
@@ -170,10 +161,9 @@ int advise_command(const AdviseArguments& a) {
   if (!a.trace.empty()) trace = chrome_trace_file(a.trace);
   if (!a.html.empty()) page = timeline_page_file(a.html);
   std::optional<OutputFile> csv;
-  if (!a.csv.empty())
-    csv.emplace(a.csv, "a table of ops", [](const std::string& text) {
-      return text.starts_with('0') && text.find_first_not_of("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_,.\n") == text.npos;
-    });
+  std::optional<TorchtitanFiles> torchtitan;
+  if (!a.csv.empty()) csv.emplace(table_output(a.csv));
+  if (!a.torchtitan.empty()) torchtitan.emplace(a.torchtitan);
   AdviceRequest request{entry_of(a.flags, timed_only()),
                         counts_in(a.microbatches, "--microbatches"),
                         counts_in(a.tensor, "--tensor"),
@@ -214,19 +204,29 @@ int advise_command(const AdviseArguments& a) {
   if (page && shown) page->write(page_text(*shown));
   std::vector<Assumption> assumptions = shown ? all_assumptions(rows, *shown) : std::vector<Assumption>();
   if (!advice.plan.empty()) assumptions.insert(assumptions.begin(), {"plan", advice.plan});
+  const auto write_files = [&] {
+    // Of one of the winner's pipelines: replicas of it are PyTorch's data parallelism.
+    if (csv) csv->write(plan_table(evaluate_plan(resolve(one_pipeline(winner->entry, *shown)), profiles)));
+    if (torchtitan) torchtitan->write(winner->entry, *shown, profiles);
+  };
   if (a.json) {
+    Json chosen = winner ? document_of(*winner, first) : Json(nullptr);
+    if (const auto names = shown ? description(*shown).module_names : std::nullopt)
+      chosen["module_fqns_per_model_part"] = *names;
+    if (shown) print_modules_left_out(*shown);
     Json all = Json::array(), assumed = Json::object();
     for (const Candidate& c : advice.candidates)
       all.push_back(document_of(c, tables[static_cast<std::size_t>(c.kind())]));
     for (const Assumption& assumption : assumptions) assumed[assumption.about] = assumption.text;
     fmt::print("{}\n", Json{{"candidates", all},
-                            {"winner", winner ? document_of(*winner, first) : Json(nullptr)},
+                            {"winner", chosen},
                             {"model_error", winner ? Json(model_error(winner->cost_source)) : Json(nullptr)},
                             {"costs", shown ? cost_document(costs, *shown) : Json(nullptr)},
                             {"assumptions", assumed},
                             {"untried", advice.untried},
                             {"searched_in_part", advice.searched_in_part}}
                            .dump(2));
+    if (winner) write_files();
     return winner ? 0 : 1;
   }
   for (const std::string& line : cost_lines(costs, *shown)) fmt::print("{}\n", line);
@@ -250,10 +250,8 @@ int advise_command(const AdviseArguments& a) {
   fmt::print("\n");
   print_plan(*shown);
   fmt::print("\n{}\n{}\n", plan_line(*winner), run_line(*winner));
-  if (csv) {
-    csv->write(table_of(*winner, profiles));
-    fmt::print("PyTorch's table: {}\n", a.csv);
-  }
+  write_files();
+  if (csv) fmt::print("PyTorch's table: {}\n", a.csv);
   return 0;
 }
 

@@ -80,6 +80,15 @@ void add_list(CLI::App& app, Chosen& chosen) {
                "  sluice list config.json      layers, parameters, FLOP and bytes of a model file");
 }
 
+void add_torchtitan(CLI::App* command, std::string& file, const std::string& what) {
+  command
+      ->add_option("--torchtitan", file,
+                   "Write torchtitan's settings for " + what +
+                       " to this file (TOML): degrees, batch, schedule, modules of every stage; and next to it the "
+                       "order, as .csv. For costs of import_pytorch.py")
+      ->type_name("FILE");
+}
+
 bool of_plan(const Setting& setting) { return setting.of_plan; }
 
 void add_plan(CLI::App& app, Chosen& chosen) {
@@ -89,9 +98,11 @@ void add_plan(CLI::App& app, Chosen& chosen) {
   add_case_flags(c, a->flags, of_plan);
   for (const char* needed : {"--system", "--workload"}) c->get_option(needed)->required();
   add_json(c, a->json);
-  c->add_flag("--csv", a->csv,
-              "The order of the plan's ops as PyTorch's compute-only table; its cuts are module_fqns_per_model_part of "
-              "--json");
+  c->add_flag(
+      "--csv", a->csv,
+      "The order of the plan's ops as PyTorch's compute-only table; of costs of import_pytorch.py, its cuts are "
+      "module_fqns_per_model_part of --json");
+  add_torchtitan(c, a->torchtitan, "the plan");
   add_trace(c, a->trace, "what the ranks do in an update");
   add_html(c, a->html);
   add_examples(c,
@@ -132,6 +143,7 @@ void add_advise(CLI::App& app, Chosen& chosen) {
       ->capture_default_str()
       ->type_name("X");
   c->add_option("--csv", a->csv, "Write PyTorch's table of the winner's pipeline to this file")->type_name("FILE");
+  add_torchtitan(c, a->torchtitan, "the winner");
   add_trace(c, a->trace, "what the winner's ranks do in an update");
   add_html(c, a->html);
   add_json(c, a->json);
@@ -186,6 +198,8 @@ void add_schedule(CLI::App& app, Chosen& chosen) {
       "ends also where a send waits for its receive");
   add_trace(c, a->trace, "what the ranks do");
   add_html(c, a->html);
+  for (const char* flag : {"--ranks", "--microbatches", "--chunks"})
+    c->get_option(flag)->excludes(c->get_option("--from"));  // the table has its own
   add_examples(c,
                "  sluice schedule --system 1f1b --ranks 4 --microbatches 8 --text\n"
                "  sluice schedule -s gpipe,1f1b,zero_bubble -n 4 -m 8        which is fastest, for what memory\n"

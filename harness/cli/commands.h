@@ -22,13 +22,14 @@ struct PlanArguments {
   CaseFlags flags;
   std::string trace, html;  // files; empty: none
   bool json = false, csv = false;
+  std::string torchtitan;
 };
 int plan_command(const PlanArguments& a);
 
 struct AdviseArguments {
   CaseFlags flags;                                 // but for what is tried
   std::string system = "*", microbatches, tensor;  // to try; "": by the workload and the ranks
-  std::string memory, csv, trace, html;
+  std::string memory, csv, trace, html, torchtitan;
   double seconds = 30;
   bool same_plan = false, json = false;
 };

@@ -149,6 +149,10 @@ static Program program_of_groups(const Prepared& p) {
   return program_of_updates(groups);
 }
 
+Schedule table_schedule(const EvaluatedPlan& plan) {
+  return schedule_of(plan.p.tensor ? program_of_groups(plan.p) : plan.program);
+}
+
 std::string plan_table(const EvaluatedPlan& plan) {
   if (plan.p.tensor)
     fmt::print(stderr, "note: a rank of the table is a group of {} that share layers\n", plan.p.tensor->degree);

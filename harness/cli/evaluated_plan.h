@@ -64,6 +64,8 @@ Schedule schedule_of(const Program& program);
 std::string trace_text(const EvaluatedPlan& plan);
 // The same as a page with sliders (timeline_page.h).
 std::string page_text(const EvaluatedPlan& plan);
+// The order of a plan's ops, in which devices that share layers are one rank.
+Schedule table_schedule(const EvaluatedPlan& plan);
 
 // PyTorch's table of a plan's order, in which devices that share layers are one rank; throws InputError where PyTorch
 // cannot run it.

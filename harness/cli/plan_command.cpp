@@ -11,6 +11,7 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/evaluated_plan.h"
 #include "harness/cli/timeline_page.h"
+#include "harness/cli/torchtitan.h"
 
 namespace sluice {
 
@@ -56,17 +57,22 @@ int plan_command(const PlanArguments& a) {
   ProfileStore profiles(default_profile_folder());
   if (entries.size() > 1) {
     for (const auto& [flag, given] :
-         {std::pair("--csv", a.csv), std::pair("--trace", trace.has_value()), std::pair("--html", page.has_value())})
+         {std::pair("--csv", a.csv), std::pair("--trace", trace.has_value()), std::pair("--html", page.has_value()),
+          std::pair("--torchtitan", !a.torchtitan.empty())})
       if (given) throw InputError(flag, "is of one plan", "give one system");
     return compare_plans(entries, profiles, a.json);
   }
+  std::optional<TorchtitanFiles> torchtitan;
+  if (!a.torchtitan.empty()) torchtitan.emplace(a.torchtitan);
   const EvaluatedPlan e = fitting_plan(cases_of(entries).front(), profiles);
   if (trace) trace->write(trace_text(e));
   if (page) page->write(page_text(e));
+  if (torchtitan) torchtitan->write(entries.front(), e, profiles);
   if (a.csv) {
     fmt::print("{}", plan_table(e));
   } else if (a.json) {
     fmt::print("{}\n", to_json(description(e)).dump(2));
+    print_modules_left_out(e);
   } else {
     print_plan(e);
   }

@@ -59,6 +59,11 @@ struct LayerCost {
   // Shares of the seconds of F and I that go with the pairs of positions of a sequence, the rest with the positions.
   // Known where sequences are cut into chunks.
   double forward_pairs = 0, input_gradient_pairs = 0;
+  Bytes frozen = {};  // of parameters: those that are not trained, without gradient and optimizer state
+  // The smallest part of a PyTorch model that torchtitan can put into a stage and that holds this layer. Empty: none
+  // (the loss, a function between modules), or not known.
+  std::string part = {};
+  Bytes trained() const { return parameters - frozen; }
   Bytes kept() const { return stash.value_or(output); }
 };
 

@@ -201,7 +201,7 @@ static std::vector<bool> only_a_cut_needs_input_gradient(const Plan& plan, const
       cut[l] = cut[l] || cut[p] || stage_of[p] != stage_of[l];
     }
     needs[l] = cut[l] && !learns_before;
-    learns[l] = learns_before || costs.layers[l].parameters.value > 0;
+    learns[l] = learns_before || costs.layers[l].trained().value > 0;
   }
   return needs;
 }
@@ -221,6 +221,7 @@ std::vector<StageCost> stage_costs(const Plan& plan, const CostGraph& costs, con
                          "cluster '" + cluster.name + "' has " + std::to_string(cluster.devices.size()));
       const Device& device = cluster.devices[id.index()];
       StageCost cost;
+      Bytes trained;
       ContentionSums contention;
       for (std::size_t i = 0; i < stage.layers.size(); ++i) {
         const LayerCost& layer = costs.layers[stage.layers[i]];
@@ -230,9 +231,10 @@ std::vector<StageCost> stage_costs(const Plan& plan, const CostGraph& costs, con
         if (layer.measured && only_cut[stage.layers[i]]) time.input_gradient += time.weight_gradient;
         if (i == 0) time.input_gradient = time.input_gradient * (1 - passed_part(stage, costs));
         cost.parameters += variant ? variant->parameters : layer.parameters;
+        trained += variant ? variant->parameters : layer.trained();
         contention.add(cost, layer, time, device.speed, shares[id.index()]);
       }
-      cost.gradient_bytes = costs.gradients(cost.parameters);
+      cost.gradient_bytes = costs.gradients(trained);
       contention.finish(cost);
       if (next && next->passed_channels > 0) {
         const LayerCost& divided = costs.layers[next->layers.front()];

@@ -1,7 +1,10 @@
 #include "harness/pipeline/plan_description.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "harness/base/json_fields.h"
 #include "harness/pipeline/plan.h"
@@ -9,19 +12,6 @@
 namespace sluice {
 
 namespace {
-
-std::vector<std::vector<std::string>> module_names(const Plan& plan, const CostGraph& costs) {
-  std::vector<std::vector<std::string>> parts;
-  for (const PlanStage& stage : plan.stages) {
-    std::vector<std::string>& part = parts.emplace_back();
-    for (const int layer : stage.layers) {
-      const std::string& name = costs.layers[layer].name;
-      const std::string module = name.substr(0, name.rfind('#'));
-      if (std::ranges::count(part, module) == 0) part.push_back(module);
-    }
-  }
-  return parts;
-}
 
 PlanDescription::Stage describe_stage(const Plan& plan, const PlanStage& stage, const CostGraph& costs) {
   PlanDescription::Stage s;
@@ -43,6 +33,37 @@ PlanDescription::Stage describe_stage(const Plan& plan, const PlanStage& stage, 
 
 }  // namespace
 
+ModelParts model_parts(const Plan& plan, const CostGraph& costs) {
+  ModelParts result;
+  std::vector<std::vector<std::string>> stages;
+  std::map<std::string, std::size_t> stage_of;
+  for (const PlanStage& stage : plan.stages) {
+    std::vector<std::string>& own = stages.emplace_back();
+    for (const int layer : stage.layers) {
+      const std::string& part = costs.layers[layer].part;
+      if (part.empty()) continue;
+      const auto [found, added] = stage_of.try_emplace(part, stages.size() - 1);
+      if (added) own.push_back(part);
+      if (found->second != stages.size() - 1) {
+        result.left_out = fmt::format(
+            "'{}' is in stages {} and {}; torchtitan gives a stage whole children of the model, of its ModuleLists "
+            "and of its ModuleDicts",
+            part, found->second, stages.size() - 1);
+        return result;
+      }
+    }
+  }
+  const auto empty = std::ranges::find_if(stages, [](const auto& stage) { return stage.empty(); });
+  if (stage_of.empty()) {
+    result.left_out = "the costs name no parts of a PyTorch model";
+  } else if (empty != stages.end()) {
+    result.left_out = fmt::format("stage {} holds no module", empty - stages.begin());
+  } else {
+    result.names = std::move(stages);
+  }
+  return result;
+}
+
 PlanDescription describe_plan(const Plan& plan, const CostGraph& costs, const std::string& system,
                               std::optional<Seconds> simulated) {
   const SearchReport& search = plan.search;
@@ -59,7 +80,7 @@ PlanDescription describe_plan(const Plan& plan, const CostGraph& costs, const st
     d.edges.emplace_back(static_cast<int>(from.value), static_cast<int>(to.value));
   if (simulated) d.simulated_seconds = simulated->value;
   d.sequence_cut = plan.sequence_cut;
-  d.module_names = module_names(plan, costs);
+  d.module_names = model_parts(plan, costs).names;
   return d;
 }
 

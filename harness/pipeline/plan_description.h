@@ -38,10 +38,18 @@ struct PlanDescription {
   std::vector<std::pair<int, int>> edges = {};
   std::optional<double> simulated_seconds = {};  // of an update
   std::vector<std::int64_t> sequence_cut = {};   // where the chunks of sequences begin, and the end; empty: whole
-  // The names of every stage's layers, in order, each once: what torchtitan calls module_fqns_per_model_part. A layer
-  // that is a later part of a module, "blocks.0#2", has the module's name. None: of an earlier version's record.
+  // The parts of a PyTorch model in every stage, in order: what torchtitan calls module_fqns_per_model_part. None: see
+  // ModelParts.
   std::optional<std::vector<std::vector<std::string>>> module_names = {};
 };
+
+// Per stage, the parts of a PyTorch model (LayerCost::part), each once. None where a part would be in two stages, a
+// stage would hold none, or the costs name no parts: left_out says which.
+struct ModelParts {
+  std::optional<std::vector<std::vector<std::string>>> names = {};
+  std::string left_out = {};
+};
+ModelParts model_parts(const Plan& plan, const CostGraph& costs);
 
 PlanDescription describe_plan(const Plan& plan, const CostGraph& costs, const std::string& system,
                               std::optional<Seconds> simulated);

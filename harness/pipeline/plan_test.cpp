@@ -197,13 +197,24 @@ TEST(PlanJsonTest, HasTheFieldsThatScriptsRead) {
   EXPECT_TRUE(to_json(describe_plan(plan, diamond(), "gpipe", std::nullopt))["simulated_seconds"].is_null());
 }
 
-TEST(PlanJsonTest, CutsAreNamesOfModulesEachOnceAStage) {
+TEST(PlanJsonTest, CutsAreWholePartsOfAPyTorchModel) {
   CostGraph graph = diamond();
-  for (const auto& [layer, name] : {std::pair(0, "blocks.0"), std::pair(2, "blocks.0#2"), std::pair(3, "head")})
-    graph.layers[layer].name = name;
   const Plan plan = plan_of({{{0, 1, 2}, {DeviceId(0)}}, {{3}, {DeviceId(1)}}});
+  EXPECT_FALSE(to_json(describe_plan(plan, graph, "s", std::nullopt)).contains("module_fqns_per_model_part"));
+  const auto parts = [&](std::vector<std::string> of_layers) {
+    for (std::size_t l = 0; l < of_layers.size(); ++l) graph.layers[l].part = of_layers[l];
+    return model_parts(plan, graph);
+  };
+  parts({"blocks.0", "left", "blocks.0", "head"});
   EXPECT_EQ(to_json(describe_plan(plan, graph, "s", std::nullopt))["module_fqns_per_model_part"].dump(),
             R"([["blocks.0","left"],["head"]])");
+  // A function between modules has no part.
+  EXPECT_EQ(parts({"blocks.0", "", "blocks.1", "head"}).names->front(),
+            (std::vector<std::string>{"blocks.0", "blocks.1"}));
+  EXPECT_EQ(parts({"blocks.0", "left", "blocks.1", "blocks.1"}).left_out,
+            "'blocks.1' is in stages 0 and 1; torchtitan gives a stage whole children of the model, of its ModuleLists "
+            "and of its ModuleDicts");
+  EXPECT_EQ(parts({"blocks.0", "left", "blocks.1", ""}).left_out, "stage 1 holds no module");
 }
 
 TEST(PlanJsonTest, ASearchSpeaksForItself) {

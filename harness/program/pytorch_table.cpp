@@ -11,6 +11,7 @@
 #include "harness/program/check_program.h"
 #include "harness/program/check_schedule.h"
 #include "harness/program/message_order.h"
+#include "harness/program/pytorch_table_check.h"
 
 namespace sluice {
 
@@ -25,13 +26,19 @@ std::string rank_list(const std::vector<Rank>& ranks) {
   return text;
 }
 
-void refuse_what_pytorch_cannot_run(const Program& program, const std::string& where) {
+void refuse_what_pytorch_cannot_run(const Schedule& schedule, const Program& program, const std::string& where) {
   const auto refuse = [&](const std::string& what) {
-    throw InputError(where, what, "choose a system whose schedule PyTorch can run: see sluice schedule --help");
+    throw InputError(
+        where, what,
+        "choose a system whose schedule PyTorch can run: 1f1b, interleaved_1f1b, zero_bubble, gpipe, hanayo, ...");
   };
   const StageGraph& graph = program.graph;
   if (!program.rule.synchronous())
     refuse("updates without a flush: PyTorch would run its order as a synchronous schedule, with another result");
+  if (std::ranges::all_of(schedule.ranks, [](const std::vector<Op>& ops) {
+        return std::ranges::all_of(ops, [](const Op& op) { return op.kind == OpKind::forward; });
+      }))
+    refuse("runs forward only: PyTorch's schedules train");
   if (program.sequence_chunks > 1) refuse("cuts sequences into chunks: PyTorch's ops are of whole micro-batches");
   for (std::size_t s = 0; s < graph.size(); ++s) {
     const std::string stage = "stage " + std::to_string(s);
@@ -60,19 +67,6 @@ std::string cell_text(const Instruction& i) {
     if (i.opcode == opcode) return std::to_string(i.stage.value) + std::string(kind) + std::to_string(i.micro.value);
   return to_text(i);
 }
-
-// What a communication cell says.
-struct Message {
-  Opcode opcode{};
-  StageId stage;
-  Micro micro;
-};
-
-struct Cell {
-  enum class Kind { none, compute, message, wait, other } kind = Kind::none;
-  std::vector<Op> ops;  // compute: one, or the two of a pair
-  Message message;      // wait: the send that it waits for
-};
 
 std::string row_of(const std::vector<Op>& ops) {
   std::string row;
@@ -147,8 +141,7 @@ class TableReader {
       check_order_of_messages();
       result_.messages_out_of_order = !result_.faults.empty();
     }
-    for (const auto& [kind, count] : others_)
-      result_.left_out.push_back(kind + " (" + std::to_string(count) + (count == 1 ? " cell)" : " cells)"));
+    if (result_.faults.empty()) result_.faults = faults_of_stages(cells_, result_.communication);
     return std::move(result_);
   }
 
@@ -158,7 +151,7 @@ class TableReader {
   }
 
   void read_line(std::string_view line) {
-    std::vector<Cell>& row = cells_.emplace_back();
+    std::vector<TableCell>& row = cells_.emplace_back();
     const std::size_t number = cells_.size() - 1;
     if (line.find_first_not_of(" \r\t") == std::string_view::npos) return;
     for (std::size_t begin = 0, index = 0; begin <= line.size(); ++index) {
@@ -171,7 +164,7 @@ class TableReader {
     }
   }
 
-  Cell read_cell(const std::string& text, std::size_t line, std::size_t index) {
+  TableCell read_cell(const std::string& text, std::size_t line, std::size_t index) {
     static const std::string advice = "write an action like 5F2, (5F1;2B0)OVERLAP_F_B or 0SEND_F1";
     if (text.empty()) return {};
     try {
@@ -180,7 +173,7 @@ class TableReader {
         if (middle == std::string::npos || close == std::string::npos || middle > close ||
             text.substr(close + 1) != kPair)
           fail(line, index, "'" + text + "' is no pair", advice);
-        Cell cell{Cell::Kind::compute, {parse_op(text.substr(1, middle - 1))}, {}};
+        TableCell cell{TableCell::Kind::compute, {parse_op(text.substr(1, middle - 1))}, {}};
         cell.ops.push_back(parse_op(text.substr(middle + 1, close - middle - 1)));
         cell.ops.front().overlapped = true;
         return cell;
@@ -189,19 +182,18 @@ class TableReader {
       if (letters == 0 || letters == std::string::npos) fail(line, index, "'" + text + "' is no action", advice);
       const std::size_t digits = std::min(text.find_first_of("0123456789", letters), text.size());
       const std::string kind = text.substr(letters, digits - letters);
-      if (kind.size() == 1) return {Cell::Kind::compute, {parse_op(text)}, {}};
+      if (kind.size() == 1) return {TableCell::Kind::compute, {parse_op(text)}, {}};
       // Stage and micro-batch have the bounds of an op's.
       const Op op = parse_op(text.substr(0, letters) + "F" + (digits < text.size() ? text.substr(digits) : "0"));
       for (const auto& [name, opcode] : kMessages)
-        if (kind == name && digits < text.size()) return {Cell::Kind::message, {}, {opcode, op.stage, op.micro}};
+        if (kind == name && digits < text.size()) return {TableCell::Kind::message, {}, {opcode, op.stage, op.micro}};
       if (digits < text.size() && (kind == "WAIT_SEND_F" || kind == "WAIT_SEND_B"))
-        return {Cell::Kind::wait,
+        return {TableCell::Kind::wait,
                 {},
                 {kind.back() == 'F' ? Opcode::send_activation : Opcode::send_gradient, op.stage, op.micro}};
       static const std::array<std::string, 4> known = {"UNSHARD", "RESHARD", "REDUCE_GRAD", "WAIT_REDUCE_GRAD"};
       if (std::ranges::count(known, kind) == 0) fail(line, index, "'" + text + "' is no action", advice);
-      ++others_[kind];
-      return {Cell::Kind::other, {}, {}};
+      return {.kind = TableCell::Kind::of_stage, .action = kind, .stage = op.stage};
     } catch (const InputError& e) {
       if (std::string_view(e.what()).starts_with(file_)) throw;
       fail(line, index, "'" + text + "' is no action", advice);
@@ -214,7 +206,7 @@ class TableReader {
     std::vector<std::vector<Rank>>& stages = result_.placement.stages;
     for (std::size_t r = 0; r < cells_.size(); ++r)
       for (std::size_t c = 0; c < cells_[r].size(); ++c) {
-        result_.communication = result_.communication || cells_[r][c].kind == Cell::Kind::message;
+        result_.communication = result_.communication || cells_[r][c].kind == TableCell::Kind::message;
         for (const Op& op : cells_[r][c].ops) {
           if (op.stage.value >= 65'536) fail(r, c, "stage " + std::to_string(op.stage.value) + " is too many", "");
           if (stages.size() <= op.stage.index()) stages.resize(op.stage.index() + 1);
@@ -240,18 +232,18 @@ class TableReader {
   // Every message across ranks is sent once after the op that makes it, and received once before the op that needs it;
   // a wait for a send comes after it, and where a table has waits, every send has one.
   void check_cells() {
-    const bool waits = std::ranges::any_of(cells_, [](const std::vector<Cell>& row) {
-      return std::ranges::any_of(row, [](const Cell& cell) { return cell.kind == Cell::Kind::wait; });
+    const bool waits = std::ranges::any_of(cells_, [](const std::vector<TableCell>& row) {
+      return std::ranges::any_of(row, [](const TableCell& cell) { return cell.kind == TableCell::Kind::wait; });
     });
     for (std::size_t r = 0; r < cells_.size(); ++r) check_cells_of_ops(r);
     for (std::size_t r = 0; waits && result_.faults.empty() && r < cells_.size(); ++r) check_waits(r);
   }
 
   using CellsOfMessages = std::unordered_map<std::uint64_t, std::size_t>;  // by key()
-  static std::uint64_t key(const Message& m) {
+  static std::uint64_t key(const TableMessage& m) {
     return ((std::uint64_t{m.stage.index()} << 8 | static_cast<std::uint64_t>(m.opcode)) << 32) | m.micro.index();
   }
-  static std::string text_of(const Message& m) {
+  static std::string text_of(const TableMessage& m) {
     return cell_text({.opcode = m.opcode, .stage = m.stage, .micro = m.micro});
   }
   void fault(std::size_t r, Violation::Kind kind, const std::string& text) {
@@ -259,13 +251,13 @@ class TableReader {
   }
 
   void check_cells_of_ops(std::size_t r) {
-    const std::vector<Cell>& row = cells_[r];
+    const std::vector<TableCell>& row = cells_[r];
     CellsOfMessages at;
     for (std::size_t c = 0; c < row.size(); ++c)
-      if (row[c].kind == Cell::Kind::message && !at.emplace(key(row[c].message), c).second)
+      if (row[c].kind == TableCell::Kind::message && !at.emplace(key(row[c].message), c).second)
         fault(r, Violation::Kind::duplicate_op, text_of(row[c].message) + " is there twice");
     const auto expect = [&](const Op& op, Opcode opcode, std::size_t c) {
-      const Message m{opcode, op.stage, op.micro};
+      const TableMessage m{opcode, op.stage, op.micro};
       const auto found = at.find(key(m));
       if (found == at.end()) return fault(r, Violation::Kind::missing_op, text_of(m) + " is missing");
       if (is_send(opcode) ? found->second < c : found->second > c)
@@ -287,21 +279,21 @@ class TableReader {
           expect(op, forward ? Opcode::send_activation : Opcode::send_gradient, c);
       }
     for (std::size_t c = 0; c < row.size(); ++c)
-      if (const auto found = row[c].kind == Cell::Kind::message ? at.find(key(row[c].message)) : at.end();
+      if (const auto found = row[c].kind == TableCell::Kind::message ? at.find(key(row[c].message)) : at.end();
           found != at.end() && found->second == c)
         fault(r, Violation::Kind::wrong_rank, text_of(row[c].message) + " belongs to no op of this rank that needs it");
   }
 
   void check_waits(std::size_t r) {
     CellsOfMessages sent;  // not waited for yet
-    for (const Cell& cell : cells_[r]) {
-      if (cell.kind == Cell::Kind::message && is_send(cell.message.opcode)) sent.emplace(key(cell.message), 0);
-      if (cell.kind == Cell::Kind::wait && sent.erase(key(cell.message)) == 0)
+    for (const TableCell& cell : cells_[r]) {
+      if (cell.kind == TableCell::Kind::message && is_send(cell.message.opcode)) sent.emplace(key(cell.message), 0);
+      if (cell.kind == TableCell::Kind::wait && sent.erase(key(cell.message)) == 0)
         fault(r, Violation::Kind::wrong_order,
               "a wait for " + text_of(cell.message) + " stands where that is not under way");
     }
-    for (const Cell& cell : cells_[r])
-      if (cell.kind == Cell::Kind::message && sent.contains(key(cell.message)))
+    for (const TableCell& cell : cells_[r])
+      if (cell.kind == TableCell::Kind::message && sent.contains(key(cell.message)))
         fault(r, Violation::Kind::missing_op, text_of(cell.message) + " has no wait, as other sends of the table have");
   }
 
@@ -311,14 +303,14 @@ class TableReader {
         .graph = result_.graph, .placement = result_.placement, .microbatches = result_.schedule.microbatches};
     std::map<std::pair<Rank, Rank>, std::int32_t> channel_of;
     const auto rank_of = [&](StageId stage) { return result_.placement.stages[stage.index()].front(); };
-    for (const std::vector<Cell>& row : cells_) {
+    for (const std::vector<TableCell>& row : cells_) {
       std::vector<Instruction>& rank = program.ranks.emplace_back();
-      for (const Cell& cell : row) {
+      for (const TableCell& cell : row) {
         for (const Op& op : cell.ops)
           rank.push_back(
               {.opcode = opcode_of(op.kind), .overlapped = op.overlapped, .stage = op.stage, .micro = op.micro});
-        if (cell.kind != Cell::Kind::message) continue;
-        const Message& m = cell.message;
+        if (cell.kind != TableCell::Kind::message) continue;
+        const TableMessage& m = cell.message;
         const bool send = is_send(m.opcode),
                    up = m.opcode == Opcode::receive_activation || m.opcode == Opcode::send_gradient;
         const StageId peer(m.stage.value + (up ? -1 : 1));
@@ -343,8 +335,7 @@ class TableReader {
 
   const std::string& text_;
   const std::string& file_;
-  std::vector<std::vector<Cell>> cells_;
-  std::map<std::string, int> others_;
+  std::vector<std::vector<TableCell>> cells_;
   OrderFromTable result_;
 };
 
@@ -352,7 +343,7 @@ class TableReader {
 
 PyTorchTable pytorch_table(const Schedule& schedule, const Program& program, const std::string& where,
                            TableFormat format) {
-  refuse_what_pytorch_cannot_run(program, where);
+  refuse_what_pytorch_cannot_run(schedule, program, where);
   PyTorchTable table;
   if (format == TableFormat::compute_comms) {
     for (const std::vector<Instruction>& rank : in_rendezvous_order(program).ranks)

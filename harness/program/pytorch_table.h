@@ -4,7 +4,8 @@
 //
 // Compute cells are this harness's own texts of ops, "5I2", but for pairs: "(5F1;2B0)OVERLAP_F_B". An empty cell is a
 // step in which a rank waits. A table with communication holds cells like "0SEND_F1" (stage 0 sends the activation of
-// micro-batch 1), "1RECV_F1", "1SEND_B1", "0RECV_B1" besides, and of sharded weights 0UNSHARD, 0RESHARD, 0REDUCE_GRAD.
+// micro-batch 1), "1RECV_F1", "1SEND_B1", "0RECV_B1", "0WAIT_SEND_F1" (wait until it is received), and of sharded
+// weights 0UNSHARD, 0RESHARD, 0REDUCE_GRAD, 0WAIT_REDUCE_GRAD.
 #pragma once
 
 #include <string>
@@ -27,7 +28,7 @@ enum class TableFormat : std::uint8_t { compute_only, compute_comms };
 
 // The order that `schedule` lists, as the table of `program`, which was lowered from it. Throws InputError at `where`
 // for what PyTorch cannot run, or would run as something else: a stage on several ranks, updates without a flush,
-// micro-batches in groups, weight gradients on another rank, a stage graph that is no chain.
+// micro-batches in groups, weight gradients on another rank, a stage graph that is no chain, inference.
 PyTorchTable pytorch_table(const Schedule& schedule, const Program& program, const std::string& where,
                            TableFormat format = TableFormat::compute_only);
 
@@ -36,11 +37,11 @@ struct OrderFromTable {
   StageGraph graph;     // a chain
   Placement placement;  // one rank a stage: that of its first op
   // Of the ops (check_schedule.h); if there are none, of the communication cells: missing ones, a message out of place,
-  // or ranks that wait for one another, with buffered sends or with sends that wait for their receives.
+  // or ranks that wait for one another, with buffered sends or with sends that wait for their receives; then of the
+  // cells of sharded weights and reductions (pytorch_table_check.h).
   std::vector<Violation> faults;
   bool messages_out_of_order = false;  // the cells are all there, but in an order that does not end
   bool communication = false;          // whether there are communication cells
-  std::vector<std::string> left_out;   // kinds of cells that have no part in the order: "UNSHARD (4 cells)"
 };
 
 // Throws InputError with file, line and cell: no action, a stage on two ranks, a stage that no rank has.

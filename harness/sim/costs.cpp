@@ -115,7 +115,7 @@ static std::vector<Costs::GradientBucket> buckets_of(const PlanStage& stage, con
   for (std::size_t i = stage.layers.size(); i-- > 0;) {
     const LayerCost& layer = graph.layers[stage.layers[i]];
     const LayerVariant* variant = variant_of(stage, i, graph);
-    const Bytes parameters = variant ? variant->parameters : layer.parameters;
+    const Bytes parameters = variant ? variant->parameters : layer.trained();
     backward += (layer.input_gradient + layer.weight_gradient).value;
     weight_gradient += layer.weight_gradient.value;
     if (parameters.value == 0) continue;
@@ -157,7 +157,7 @@ Costs costs_of(const Plan& plan, const CostGraph& graph, const Cluster& cluster,
     if (!stage.weight_gradient_device) continue;
     for (const int l : stage.layers) {
       const LayerCost& layer = graph.layers[l];
-      if (layer.parameters.value == 0) continue;
+      if (layer.trained().value == 0) continue;
       bytes += layer.output;
       for (const int input : layer.inputs)
         if (input >= 0) bytes += graph.layers[input].output;

@@ -80,8 +80,8 @@ static void add_layer(StageMemory& memory, const LayerCost& layer, const Optimiz
                       const LayerVariant* variant) {
   if (!variant) {
     memory.weights += layer.parameters;
-    memory.gradients += layer.parameters;
-    memory.optimizer += layer.parameters * optimizer.state_tensors();
+    memory.gradients += layer.trained();
+    memory.optimizer += layer.trained() * optimizer.state_tensors();
     memory.stash += layer.kept();
     memory.weight_stash += layer.weight_stash.value_or(Bytes(0));
     return;

@@ -274,7 +274,8 @@ std::optional<double> Adapter::seconds_of_oracle() const {
 namespace {
 
 double state_bytes(const Prepared& p, const OptimizerSpec& optimizer, int layer) {
-  return static_cast<double>(p.costs.layers[layer].parameters.value) * (1 + optimizer.state_tensors());
+  const LayerCost& cost = p.costs.layers[layer];
+  return static_cast<double>((cost.parameters + cost.trained() * optimizer.state_tensors()).value);
 }
 
 double seconds_between(const Cluster& cluster, DeviceId a, DeviceId b, double bytes) {

@@ -1,0 +1,121 @@
+#include "harness/cli/torchtitan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "harness/base/error.h"
+#include "harness/base/json.h"
+#include "harness/case/settings.h"
+#include "harness/pipeline/tensor_members.h"
+
+namespace sluice {
+
+namespace {
+
+// torchtitan places stages by the name of a schedule, also where a table replaces the schedule's order: stage r + k p
+// on rank r of p, or, of two stages a rank, r and 2 p - 1 - r.
+std::string schedule_of_placement(const Schedule& schedule) {
+  const int ranks = static_cast<int>(schedule.ranks.size());
+  int stages = 0;
+  std::vector<std::set<int>> held;
+  for (const std::vector<Op>& ops : schedule.ranks) {
+    std::set<int>& own = held.emplace_back();
+    for (const Op& op : ops) own.insert(op.stage.value);
+    stages += static_cast<int>(own.size());
+  }
+  const int per_rank = stages / ranks;
+  const auto is = [&](auto stage_of) {
+    for (int r = 0; r < ranks; ++r) {
+      std::set<int> expected;
+      for (int k = 0; k < per_rank; ++k) expected.insert(stage_of(r, k));
+      if (held[static_cast<std::size_t>(r)] != expected) return false;
+    }
+    return stages == per_rank * ranks;
+  };
+  if (is([&](int r, int k) { return r + k * ranks; })) return per_rank == 1 ? "1F1B" : "Interleaved1F1B";
+  if (per_rank == 2 && is([&](int r, int k) { return k == 0 ? r : 2 * ranks - 1 - r; })) return "ZBVZeroBubble";
+  throw InputError("torchtitan", fmt::format("rank 0 has the stages {}", fmt::join(held.front(), ", ")),
+                   "it places stages in a loop (r, r + p, ...) or, two a rank, as a V (r, 2 p - 1 - r); choose such a "
+                   "system");
+}
+
+// Why torchtitan has no name for what a stage holds, or "".
+std::string reason_without_modules(const EvaluatedPlan& plan) {
+  return model_parts(shared_plan(plan.p.plan, group_size(plan.p)), planned_costs(plan.p)).left_out;
+}
+
+}  // namespace
+
+void print_modules_left_out(const EvaluatedPlan& plan) {
+  const auto imported = [](const LayerCost& layer) { return !layer.part.empty(); };
+  const std::string reason = reason_without_modules(plan);
+  if (!reason.empty() && std::ranges::any_of(planned_costs(plan.p).layers, imported))
+    fmt::print(stderr, "note: no module_fqns_per_model_part: {}\n", reason);
+}
+
+Entry one_pipeline(Entry entry, const EvaluatedPlan& plan) {
+  const int pipelines = plan.c.data_parallel;
+  entry.values["ranks"] = plan.c.ranks / pipelines;
+  entry.values["microbatches"] = plan.p.microbatches_per_update / pipelines;
+  entry.values["batch"] = plan.p.micro_batch * (plan.p.microbatches_per_update / pipelines);
+  entry.values.erase("data_parallel");
+  return entry;
+}
+
+std::string torchtitan_settings(const EvaluatedPlan& one, int pipelines, const std::string& table_file) {
+  const Schedule schedule = table_schedule(one);
+  const std::string placement = schedule_of_placement(schedule);
+  const PlanDescription plan = description(one);
+  if (!plan.module_names)
+    throw InputError("torchtitan", reason_without_modules(one),
+                     "give costs of workloads/import_pytorch.py, with a --depth at which every layer is a whole part");
+  const int group = one.p.tensor ? one.p.tensor->degree : 1;
+  const std::int64_t batch = one.p.micro_batch * one.p.microbatches_per_update;
+  const bool sharded = one.c.sharding != StageSharding::system && one.c.sharding != StageSharding::none;
+  return fmt::format(
+      "[training]\n"
+      "local_batch_size = {}  # {} micro-batches of {} samples, of each replica\n"
+      "global_batch_size = {}\n\n"
+      "[parallelism]\n"
+      "pipeline_parallel_degree = {}\n"
+      "data_parallel_replicate_degree = {}\n"
+      "data_parallel_shard_degree = {}\n"
+      "tensor_parallel_degree = {}\n"
+      "pipeline_parallel_schedule = \"{}\"  # names the placement; the table below is the order\n"
+      "pipeline_parallel_schedule_csv = {}\n"
+      "pipeline_parallel_microbatch_size = {}\n"
+      "module_fqns_per_model_part = {}\n",
+      batch, one.p.microbatches_per_update, one.p.micro_batch, batch * pipelines, schedule.ranks.size(),
+      sharded ? 1 : pipelines, sharded ? pipelines : 1, group, placement, Json(table_file).dump(), one.p.micro_batch,
+      Json(*plan.module_names).dump());
+}
+
+OutputFile table_output(const std::string& file) {
+  return {file, "a table of ops", [](const std::string& text) {
+            return text.starts_with('0') &&
+                   text.find_first_not_of("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_,.();\n") == text.npos;
+          }};
+}
+
+TorchtitanFiles::TorchtitanFiles(const std::string& file)
+    : file_(file),
+      table_file_(std::filesystem::path(file).replace_extension(".csv").string()),
+      settings_(file, "settings of torchtitan", [](const std::string& text) { return text.starts_with("[training]"); }),
+      table_(table_output(table_file_)) {
+  if (file_ == table_file_)
+    throw InputError("--torchtitan", "'" + file + "' is also the name of the table", "name a .toml file");
+}
+
+void TorchtitanFiles::write(const Entry& entry, const EvaluatedPlan& plan, ProfileStore& profiles) const {
+  const EvaluatedPlan one = evaluate_plan(resolve(one_pipeline(entry, plan)), profiles);
+  const std::string table = plan_table(one), settings = torchtitan_settings(one, plan.c.data_parallel, table_file_);
+  table_.write(table);
+  settings_.write(settings);
+  fmt::print(stderr, "torchtitan: {}, {}\n", file_, table_file_);
+}
+
+}  // namespace sluice

@@ -1,0 +1,547 @@
+"""The layers of sluice/model/1 that a recording consists of, where Sluice knows every one."""
+import math
+
+import torch
+from torch import nn
+from torch.nn.utils import parametrize
+from torch.utils import _pytree as tree
+
+from .costs import VIEWS
+from .recording import Refusal, Value
+
+
+def square(size, what):
+    """The one number of a pair of equal ones."""
+    pair = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
+    if pair[0] != pair[1]:
+        raise Refusal(f"{what} {pair} is not the same along height and width")
+    return pair[0]
+
+
+def plain(condition, what):
+    if not condition:
+        raise Refusal(what)
+
+
+PARAMETRIZED = "its weight is parametrized (weight norm, spectral norm, ...)"
+
+
+def untouched(m):
+    """Throws Refusal where a module does other work than its class says, or computes its weights."""
+    hooks = (m._forward_hooks, m._forward_pre_hooks, m._backward_hooks, m._backward_pre_hooks)
+    for name, value in vars(m).items():
+        if isinstance(value, torch.Tensor) and not isinstance(value, nn.Parameter) and name in ("weight", "bias"):
+            raise Refusal(f"its {name} is computed (weight norm, spectral norm, pruning, ...)")
+    plain(not parametrize.is_parametrized(m), PARAMETRIZED)
+    plain("forward" not in vars(m), "its forward is replaced")
+    plain(not any(hooks), "it has a hook")
+
+
+def embedding(m):
+    plain(m.padding_idx is None and m.max_norm is None and not m.scale_grad_by_freq and not m.sparse,
+          "an embedding with padding_idx, max_norm, scale_grad_by_freq or sparse gradients")
+    return "Embedding", {"vocabulary": m.num_embeddings, "width": m.embedding_dim}
+
+
+def conv2d(m):
+    plain(square(m.dilation, "dilation") == 1, "a convolution with holes (dilation)")
+    plain(m.padding_mode == "zeros" and not isinstance(m.padding, str), "a padding that is no number of zeros")
+    fields = {"in": m.in_channels, "out": m.out_channels, "kernel": m.kernel_size[0], "padding": m.padding[0],
+              "stride": square(m.stride, "stride"), "bias": m.bias is not None}
+    if m.kernel_size[0] != m.kernel_size[1] or m.padding[0] != m.padding[1]:
+        fields.update(kernel_w=m.kernel_size[1], padding_w=m.padding[1])
+    if m.groups != 1:
+        fields["groups"] = m.groups
+    return "Conv2d", fields
+
+
+def conv_transpose2d(m):
+    plain(m.groups == 1 and square(m.dilation, "dilation") == 1 and square(m.output_padding, "output_padding") == 0,
+          "a transposed convolution in groups, with holes (dilation) or with output_padding")
+    return "ConvTranspose2d", {"in": m.in_channels, "out": m.out_channels, "kernel": square(m.kernel_size, "kernel"),
+                               "stride": square(m.stride, "stride"), "padding": square(m.padding, "padding"),
+                               "bias": m.bias is not None}
+
+
+def pool2d(m, mode):
+    plain(not m.ceil_mode and square(getattr(m, "dilation", 1), "dilation") == 1, "a pool with ceil_mode or holes")
+    plain(not getattr(m, "return_indices", False), "a pool that returns the places of its maxima")
+    plain(not getattr(m, "divisor_override", None), "an average with divisor_override")
+    plain(mode == "max" or m.count_include_pad or square(m.padding, "padding") == 0, "an average without its padding")
+    return "Pool2d", {"mode": mode, "kernel": square(m.kernel_size, "kernel"), "stride": square(m.stride, "stride"),
+                      "padding": square(m.padding, "padding")}
+
+
+def batch_norm(m):
+    plain(m.affine and m.track_running_stats and m.momentum is not None, "a batch norm without weights or statistics")
+    return "BatchNorm", {"features": m.num_features, "momentum": m.momentum, "epsilon": m.eps}
+
+
+def instance_norm(m):
+    plain(not m.affine and not m.track_running_stats, "an instance norm with weights or running statistics")
+    return "InstanceNorm", {"features": m.num_features, "epsilon": m.eps}
+
+
+def leaky_relu(m):
+    plain(m.negative_slope == 0.01, f"a leaky ReLU of slope {m.negative_slope}; Sluice's is 0.01")
+    return "Activation", {"function": "leaky_relu"}
+
+
+def upsample(m):
+    factor = square(m.scale_factor, "scale_factor") if m.scale_factor is not None else 0
+    plain(m.mode == "nearest" and factor > 0 and float(factor).is_integer(),
+          "an upsampling that is not by a whole factor to nearest neighbours")
+    return "Upsample", {"factor": int(factor)}
+
+
+def layer_norm(m):
+    plain(m.elementwise_affine and m.bias is not None and len(m.normalized_shape) == 1,
+          "a layer norm without weights, without bias, or over several dimensions")
+    return "LayerNorm", {"features": m.normalized_shape[0], "epsilon": m.eps}
+
+
+def rms_norm(m):
+    plain(m.elementwise_affine and len(m.normalized_shape) == 1, "an RMS norm without weights or of several dimensions")
+    epsilon = torch.finfo(m.weight.dtype).eps if m.eps is None else m.eps
+    return "RmsNorm", {"features": m.normalized_shape[0], "epsilon": epsilon}
+
+
+def lstm(m):
+    plain(m.num_layers == 1 and not m.bidirectional and m.batch_first and m.bias and m.proj_size == 0,
+          "an LSTM of several layers or both directions, without bias, with a projection or without batch_first")
+    return "Lstm", {"in": m.input_size, "hidden": m.hidden_size}
+
+
+def gelu(approximate):
+    return "Activation", {"function": "gelu" if approximate == "none" else "gelu_tanh"}
+
+
+def global_average(m):
+    plain(m.output_size in (1, (1, 1)), "an adaptive average to more than one element")
+    return "Pool2d", {"mode": "global_average"}
+
+
+MODULES = {  # of one input; a module's class itself, not one derived from it
+    nn.Linear: lambda m: ("Linear", {"in": m.in_features, "out": m.out_features, "bias": m.bias is not None}),
+    nn.Conv2d: conv2d,
+    nn.ConvTranspose2d: conv_transpose2d,
+    nn.MaxPool2d: lambda m: pool2d(m, "max"),
+    nn.AvgPool2d: lambda m: pool2d(m, "average"),
+    nn.AdaptiveAvgPool2d: global_average,
+    nn.BatchNorm1d: batch_norm,
+    nn.BatchNorm2d: batch_norm,
+    nn.InstanceNorm2d: instance_norm,
+    nn.LayerNorm: layer_norm,
+    nn.RMSNorm: rms_norm,
+    nn.Upsample: upsample,
+    nn.LeakyReLU: leaky_relu,
+    nn.ReLU: lambda m: ("Activation", {"function": "relu"}),
+    nn.Tanh: lambda m: ("Activation", {"function": "tanh"}),
+    nn.Sigmoid: lambda m: ("Activation", {"function": "sigmoid"}),
+    nn.SiLU: lambda m: ("Activation", {"function": "silu"}),
+    nn.GELU: lambda m: gelu(m.approximate),
+    nn.Embedding: embedding,
+    nn.LSTM: lstm,
+}
+
+
+class Weight:
+    """A weight of a layer: rows (first, end; None: all) of parameters of the module, one after another."""
+
+    def __init__(self, pieces, shape=None):
+        self.pieces, self.shape = pieces, shape  # shape: None: of the rows
+
+    def of(self, tensor_of):
+        """tensor_of(parameter): the parameter, or its gradient."""
+        parts = [tensor_of(p) if at is None else tensor_of(p)[at[0]:at[1]] for p, at in self.pieces]
+        both = parts[0] if len(parts) == 1 else torch.cat(parts)
+        return both if self.shape is None else both.reshape(self.shape)
+
+
+def whole(parameter):
+    return Weight([(parameter, None)])
+
+
+def rows(parameter, first, end):
+    return Weight([(parameter, (first, end))])
+
+
+# In the order of harness/model/layer_spec.h; what is not here has no weights.
+WEIGHTS = {"Linear": ("weight", "bias"), "Conv2d": ("weight", "bias"), "ConvTranspose2d": ("weight", "bias"),
+           "BatchNorm": ("weight", "bias"), "LayerNorm": ("weight", "bias"), "RmsNorm": ("weight",),
+           "Embedding": ("weight",), "Lstm": ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")}
+RANKS = {"Conv2d": (3,), "ConvTranspose2d": (3,), "Pool2d": (3,), "Upsample": (3,), "InstanceNorm": (3,),
+         "BatchNorm": (1, 3), "PositionEmbedding": (2,), "Attention": (2,), "CrossAttention": (2,), "Lstm": (2,),
+         "CrossEntropyLoss": (1, 2), "Embedding": (1,)}  # dimensions of a sample that the kind takes
+PASSED_ON = ("contiguous", "view", "view_as", "reshape", "detach", "to", "clone", "pad", "float", "double", "half",
+             "bfloat16", "type", "type_as")
+UNKNOWN = "unknown"  # in the place of a layer's number: made by what Sluice does not know
+
+
+class Declaring:
+    """From a recording to the layers of sluice/model/1. weights[k], values[k]: of layer k, its Weights in the module
+    and the Value that it makes. unknown: why what was not declared, in order."""
+
+    def __init__(self, recording, untie=False):
+        self.recording, self.layers, self.notes, self.untie = recording, [], [], untie
+        self.weights, self.values, self.unknown = [], [], {}  # unknown: reason -> places
+        self.weight_of, self.tied = {}, set()  # by the weight's id: the first layer that has it; those of several
+        self.names, self.number_of = set(), {}
+        self.inputs, self.constant = [], {}
+        for i, v in enumerate(recording.inputs):
+            ids = not v.dtype.is_floating_point
+            self.inputs.append({"shape": list(v.shape[1:]), **({"token_ids": True} if ids else {})})
+            self.number_of[v] = -1 - i
+            self.attempt(f"input {i}", lambda: self.check_input(v, ids))
+        self.attention = self.find_attention()
+
+    def check_input(self, v, ids):
+        shape = list(v.shape)
+        plain(v.shape[0] == self.recording.inputs[0].shape[0],
+              f"has the shape {shape}, whose first dimension is not the micro-batch")
+        plain(len(shape) > 1, f"has the shape {shape}: nothing besides the micro-batch (a target? --loss adds one)")
+        plain(len(shape) <= 9, f"has the shape {shape}; Sluice takes 8 dimensions of a sample")
+        plain(not ids or v.dtype in (torch.int64, torch.int32) and len(shape) == 2,
+              f"has the shape {shape} of {v.dtype}; what is no floating point number is token ids [batch, steps]")
+        readers = [o for o in self.recording.operations if v in o.inputs()]
+        plain(readers, "is read by no layer")
+        plain(not ids or all(o.name in ("embedding", "size", "__get__") for o in readers),
+              "token ids are read by something that is no embedding")
+
+    def attempt(self, where, step, made=()):
+        """Keeps what cannot be declared, so that all of it is named at once."""
+        try:
+            step()
+        except Refusal as e:
+            self.unknown.setdefault(str(e), []).append(where)
+            for v in made:
+                self.number_of.setdefault(v, UNKNOWN)
+
+    def add(self, name, kind, inputs, output, weights=(), **fields):
+        base, again = name, 1
+        while name in self.names:
+            again += 1
+            name = f"{base}#{again}"
+        self.names.add(name)
+        numbers = []
+        for v in inputs:
+            numbers.append(self.number(v))
+            ranks = RANKS.get(kind)
+            plain(not ranks or len(v.shape) - 1 in ranks,
+                  f"{kind} of a sample of {list(v.shape[1:])}; Sluice's takes {' or '.join(map(str, ranks or ()))} "
+                  "dimensions")
+        if kind == "PositionEmbedding":
+            plain(inputs[0].shape[1] <= fields["steps"], f"a table of {fields['steps']} positions for "
+                  f"{inputs[0].shape[1]}")
+        self.layers.append({"name": name, "kind": kind, "inputs": numbers, **fields})
+        self.weights.append(list(weights))
+        self.values.append(output)
+        if output is not None:
+            self.number_of[output] = len(self.layers) - 1
+
+    def number(self, v):
+        if v not in self.number_of and v.maker is not None and v.maker.leaf is not None:
+            raise Refusal(f"a further result of {v.maker.leaf.name} ({type(v.maker.leaf.module).__name__}) is read")
+        plain(v in self.number_of, "a tensor that depends on no input is read")
+        return self.number_of[v]
+
+    def same(self, output, of):
+        plain(output.dtype == of.dtype, f"a change from {of.dtype} to {output.dtype}")
+        self.number_of[output] = self.number(of)
+
+    def depends_on_input(self, value):
+        if value not in self.constant:
+            self.constant[value] = value.kind == "input" or value.maker is not None and any(
+                self.depends_on_input(v) for v in value.maker.inputs())
+        return self.constant[value]
+
+    def find_attention(self):
+        """Self-attention that is written out: one linear layer, three parts, the product, another linear layer. The
+        second linear layer's call -> what the first one reads, and the fields."""
+        found = {}
+        readers = {}
+        for o in self.recording.operations:
+            for v in o.inputs():
+                readers.setdefault(v, []).append(o)
+
+        def source(value):
+            while value.maker is not None and value.maker.leaf is None and value.maker.name in VIEWS:
+                if value.maker.name in ("split", "chunk", "__getitem__", "getitem", "unbind", "select"):
+                    return value
+                value = value.maker.inputs()[0]
+            return value
+
+        def find(o):
+            given = dict(zip(("query", "key", "value", "attn_mask", "dropout_p", "is_causal"), o.args))
+            given.update(o.kwargs)
+            if given.get("attn_mask") is not None:
+                raise Refusal("attention with a mask that is given as a tensor")
+            scale = given.get("scale")
+            plain(scale is None or abs(scale * math.sqrt(given["query"].shape[-1]) - 1) < 1e-9,
+                  "attention with a scale other than 1 / sqrt(width of a head)")
+            plain(not given.get("enable_gqa"), "attention of grouped queries")
+            if given.get("dropout_p"):
+                self.notes.append("dropout inside attention is left out")
+            parts = [source(given[k]) for k in ("query", "key", "value")]
+            makers = [p.maker for p in parts]
+            if any(m is None for m in makers) or len({id(m) for m in makers}) != 1 or makers[0].name not in (
+                    "split", "chunk", "unbind"):
+                raise Refusal("attention whose query, key and value are no three parts of one linear layer")
+            if [makers[0].outputs.index(p) for p in parts] != [0, 1, 2]:
+                raise Refusal("attention whose parts are not in the order query, key, value")
+            first = source(makers[0].inputs()[0]).maker
+            result = next(v for v in o.outputs if v is not None)
+            while readers.get(result) and readers[result][0].leaf is None and readers[result][0].name in VIEWS:
+                result = readers[result][0].outputs[0]
+            last = readers[result][0] if readers.get(result) else None
+            linear = [x is not None and x.leaf is not None and type(x.leaf.module) is nn.Linear and
+                      x.leaf.module.bias is not None for x in (first, last)]
+            if not all(linear):
+                raise Refusal("attention that is not between two linear layers with biases")
+            for module in (first.leaf.module, last.leaf.module):
+                untouched(module)
+            query = given["query"]
+            width, heads = query.shape[1] * query.shape[3], query.shape[1]
+            if first.leaf.module.out_features != 3 * width or last.leaf.module.out_features != width:
+                raise Refusal("attention of a width other than its linear layers'")
+            inner = self.between(first, last)
+            for x in inner:
+                found[id(x)] = None
+            found[id(last)] = (first.leaf.args[0], {
+                "width": width, "heads": heads, "causal": bool(given.get("is_causal")),
+                "weights": [whole(p) for m in (first.leaf.module, last.leaf.module) for p in (m.weight, m.bias)]})
+
+        for o in self.recording.operations:
+            if o.name == "scaled_dot_product_attention" and o.leaf is None:
+                where = ".".join(n for n, _ in o.path[-1:]) or o.name
+                self.attempt(where, lambda: find(o), o.outputs)
+                if o.outputs[0] in self.number_of:
+                    self.skip_parts(o, found)
+        return found
+
+    def skip_parts(self, attention, found):
+        """Leaves out an attention that is not known, and the views that lead to it."""
+        found[id(attention)] = None
+        waiting = attention.inputs()
+        while waiting:
+            v = waiting.pop()
+            if v.maker is not None and v.maker.leaf is None and v.maker.name in VIEWS:
+                found[id(v.maker)] = None
+                for made in v.maker.outputs:
+                    self.number_of[made] = UNKNOWN
+                waiting += v.maker.inputs()
+
+    def between(self, first, last):
+        """The operations from `first` to `last` that lead from one to the other."""
+        inner, reached = [], set(first.outputs)
+        for o in self.recording.operations:
+            if o is first or o is not last and any(v in reached for v in o.inputs()):
+                back = o is first or self.reaches(o, last)
+                if back:
+                    inner.append(o)
+                    reached.update(o.outputs)
+        return inner
+
+    def reaches(self, operation, last):
+        waiting, seen = list(last.inputs()), set()
+        while waiting:
+            v = waiting.pop()
+            if v.maker is operation:
+                return True
+            if v.maker is not None and id(v.maker) not in seen:
+                seen.add(id(v.maker))
+                waiting += v.maker.inputs()
+        return False
+
+    def run(self):
+        done = set()
+        for o in self.recording.operations:
+            if id(o) in self.attention:
+                known = self.attention[id(o)]
+                if known is not None:
+                    x, fields = known
+                    self.attempt(o.leaf.name, lambda: self.add(o.leaf.name, "Attention", [x], o.leaf.result, **fields),
+                                 [o.leaf.result])
+                continue
+            made = [v for v in o.outputs if v is not None]
+            if o.leaf is not None:
+                if id(o.leaf) not in done:
+                    done.add(id(o.leaf))
+                    self.attempt(f"{o.leaf.name} ({type(o.leaf.module).__name__})", lambda: self.module(o.leaf),
+                                 [v for v in tree.tree_leaves(o.leaf.result) if isinstance(v, Value)])
+            elif any(self.depends_on_input(v) for v in made) and any(v not in self.number_of for v in made):
+                known = len(self.unknown)
+                self.attempt(self.label(o), lambda: self.function(o), made)
+                of_unknown = any(self.number_of.get(v) == UNKNOWN for v in o.inputs())
+                if o.name in VIEWS and of_unknown and len(self.unknown) > known:
+                    self.unknown.popitem()  # a part of what was named already
+        return {"schema": "sluice/model/1", "name": "", "inputs": self.inputs, "layers": self.layers}
+
+    def module(self, call):
+        m, kind = call.module, type(call.module)
+        given = [a for a in tree.tree_leaves((call.args, call.kwargs)) if isinstance(a, Value)]
+        untouched(m)
+        if not any(self.depends_on_input(v) for v in given):
+            if kind in MODULES:
+                MODULES[kind](m)  # e.g. an embedding of positions
+            return
+        dropouts = (nn.Dropout, nn.Dropout2d)
+        if kind is nn.Identity or kind in dropouts and (m.p == 0 or not call.training):
+            self.same(call.result, given[0])
+        elif kind in dropouts:
+            plain(m.p < 1, "a dropout of everything")
+            channels = {"channels": True} if kind is nn.Dropout2d else {}
+            self.add(call.name, "Dropout", given[:1], call.result, probability=m.p, **channels)
+        elif kind is nn.Flatten:
+            plain(m.start_dim == 1 and m.end_dim in (-1, len(given[0].shape) - 1),
+                  "a part of the dimensions is flattened")
+            self.add(call.name, "Flatten", given[:1], call.result)
+        elif kind is nn.MultiheadAttention:
+            self.multi_head(call, m)
+        elif kind in MODULES:
+            plain(call.training or "BatchNorm" not in kind.__name__,
+                  "a batch norm that stays in eval() while the model trains")
+            name, fields = MODULES[kind](m)
+            if kind is nn.LSTM:
+                plain(len(call.args) == 1 and not call.kwargs, "an LSTM with a state of its own")
+            result = call.result[0] if kind is nn.LSTM else call.result
+            own = [getattr(m, w) for w in WEIGHTS.get(name, ()) if getattr(m, w, None) is not None]
+            self.add(call.name, name, given[:1], result, [whole(p) for p in own], **fields)
+            if kind in (nn.Linear, nn.Embedding):
+                self.tie(m)
+        else:
+            raise Refusal(f"Sluice has no layer {kind.__name__}")
+
+    def tie(self, m):
+        """Marks the last layer where an earlier one has its weight."""
+        layer = self.layers[-1]
+        owner = self.weight_of.setdefault(id(m.weight), layer["name"])
+        if owner == layer["name"] or self.untie:
+            return
+        layer["tied_to"] = owner
+        self.tied.add(id(m.weight))
+        del self.weights[-1][0]
+        self.notes.append(f"{layer['name']} is tied to {owner}: for a pipeline, which has them in two stages, --untie "
+                          "gives both weights of their own")
+
+    def multi_head(self, call, m):
+        given = dict(zip(("query", "key", "value"), call.args))
+        given.update(call.kwargs)
+        plain(m.batch_first and m.in_proj_bias is not None, "attention without batch_first or biases")
+        plain(given.get("key_padding_mask") is None, "attention with a mask of padding")
+        plain(m.bias_k is None and not m.add_zero_attn and given["key"] is given["value"], "attention of another form")
+        causal = bool(given.get("is_causal"))
+        plain(given.get("attn_mask") is None or causal, "attention with a mask that is not said to be causal")
+        if m.dropout:
+            self.notes.append("dropout inside attention is left out")
+        result, width = call.result[0], m.embed_dim
+        last = [whole(m.out_proj.weight), whole(m.out_proj.bias)]
+        if given["query"] is given["key"]:
+            self.add(call.name, "Attention", [given["query"]], result, [whole(m.in_proj_weight), whole(m.in_proj_bias),
+                     *last], width=width, heads=m.num_heads, causal=causal)
+            return
+        plain(not causal, "causal attention to another sequence")
+        plain(m.kdim == m.vdim, "keys and values of different widths")
+        if m.in_proj_weight is not None:
+            first = [rows(m.in_proj_weight, 0, width), rows(m.in_proj_weight, width, 3 * width)]
+        else:
+            first = [whole(m.q_proj_weight), Weight([(m.k_proj_weight, None), (m.v_proj_weight, None)])]
+        first.insert(1, rows(m.in_proj_bias, 0, width))
+        self.add(call.name, "CrossAttention", [given["query"], given["key"]], result,
+                 [*first, rows(m.in_proj_bias, width, 3 * width), *last], width=width, memory=m.kdim,
+                 heads=m.num_heads)
+
+    def label(self, o):
+        name = o.name.strip("_")
+        name = {"iadd": "add", "radd": "add"}.get(name, name)
+        where = ".".join(n for n, _ in o.path[-1:]) or name
+        return f"{where}.{name}" if where != name else name
+
+    def function(self, o):
+        label = self.label(o)
+        name = label.rpartition(".")[2]
+        output = next(v for v in o.outputs if v is not None)
+        given = o.inputs()
+        plain(o.settings is None or o.settings.autocast is None, "is computed under autocast; Sluice computes in fp32")
+        plain(o.settings is None or o.settings.gradients, "is computed under no_grad; Sluice trains every layer")
+        if name == "add" and len(given) == 2 and o.kwargs.get("alpha", 1) == 1:
+            a, b = given
+            if not self.depends_on_input(a):
+                a, b = b, a
+            if self.depends_on_input(b):
+                plain(a.shape == b.shape, f"an addition of {list(a.shape)} and {list(b.shape)}")
+                self.add(label, "Add", [a, b], output)
+                return
+            table = self.table_of(b)
+            plain(table is not None and len(output.shape) == 3 and table.shape[-1] == output.shape[-1] and
+                  math.prod(table.shape) == table.shape[-1] * table.shape[-2],
+                  "an addition of something that is no table of positions")
+            self.add(label, "PositionEmbedding", [a], output,
+                     [Weight([(table.tensor, None)], tuple(table.shape[-2:]))],
+                     steps=table.shape[-2], width=table.shape[-1])
+        elif name in ("relu", "tanh", "sigmoid", "silu"):
+            self.add(label, "Activation", given[:1], output, function=name)
+        elif name == "gelu":
+            kind, fields = gelu(o.kwargs.get("approximate", "none"))
+            self.add(label, kind, given[:1], output, **fields)
+        elif name == "dropout":
+            probability = o.kwargs.get("p", o.args[1] if len(o.args) > 1 else 0.5)
+            training = o.kwargs.get("training", o.args[2] if len(o.args) > 2 else True)
+            if not training or probability == 0:
+                self.same(output, given[0])
+            else:
+                plain(probability < 1, "a dropout of everything")
+                self.add(label, "Dropout", given[:1], output, probability=probability)
+        elif name in ("cat", "concat", "concatenate"):
+            axis = o.kwargs.get("dim", o.args[1] if len(o.args) > 1 else 0)
+            axis += len(output.shape) if axis < 0 else 0
+            plain(axis != 0, "samples are concatenated")
+            self.add(label, "Concat", given, output, axis=axis - 1)
+        elif name in ("flatten", "view", "reshape") and len(output.shape) == 2 and output.shape[0] == given[0].shape[0]:
+            if len(given[0].shape) == 2:
+                self.same(output, given[0])
+            else:
+                self.add(label, "Flatten", given[:1], output)
+        elif name in PASSED_ON and output.shape == given[0].shape:
+            self.same(output, given[0])
+        elif name in ("cross_entropy", "mse") and o.path == [("loss", -1)]:
+            self.add("loss", "CrossEntropyLoss" if name == "cross_entropy" else "MseLoss", given[:1], None)
+        else:
+            modules = dict(self.recording.model.named_modules())
+            plain(not o.path or o.path[-1][0] not in modules or
+                  not parametrize.is_parametrized(modules[o.path[-1][0]]), PARAMETRIZED)
+            raise Refusal(f"the function {o.name} of {', '.join(str(list(v.shape)) for v in given)}")
+
+    def table_of(self, value):
+        """The one parameter that a value is looked up in, or a part of."""
+        found = []
+        waiting = [value]
+        while waiting:
+            v = waiting.pop()
+            if v.kind == "parameter":
+                found.append(v)
+            elif v.maker is not None:
+                waiting += v.maker.inputs()
+        return found[0] if len(found) == 1 and len(found[0].shape) >= 2 else None
+
+
+def declared(recording, name, untie=False):
+    """sluice/model/1, notes, and the Declaring behind it. Throws Refusal with all that Sluice does not know. The
+    recording has its loss. untie: a weight that several layers have becomes several."""
+    declaring = Declaring(recording, untie)
+    model = declaring.run()
+    model["name"] = name
+    if declaring.unknown:
+        lines = []
+        for reason, places in declaring.unknown.items():
+            more = f" and {len(places) - 3} more" if len(places) > 3 else ""
+            lines.append(f"  {', '.join(places[:3])}{more}: {reason}")
+        raise Refusal("\n".join(["Sluice has no layers for these parts (--costs takes any):", *lines]))
+    if not declaring.layers or declaring.layers[-1]["kind"] not in ("CrossEntropyLoss", "MseLoss"):
+        raise Refusal("a model that trains ends in a loss; give --loss cross_entropy or mse")
+    own, notes = {}, declaring.notes
+    for parameter, tensor in recording.model.named_parameters(remove_duplicate=False):
+        own.setdefault(id(tensor), []).append(parameter)
+    notes += [f"one parameter under several names becomes several: {', '.join(names)}"
+              for tensor, names in own.items() if len(names) > 1 and tensor not in declaring.tied]
+    return model, sorted(set(notes), key=notes.index), declaring
